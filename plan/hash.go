@@ -1,0 +1,55 @@
+package plan
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/dump"
+	"k8s.io/apimachinery/pkg/util/rand"
+)
+
+// TemplateHash returns the pod-template-hash that the native Deployment
+// controller gives to a template, as in
+// k8s.io/kubernetes/pkg/controller.ComputeHash. The template must be as read
+// back from the API server, after defaulting.
+//
+// The hash depends on the version of the Go type, so it is a name and never
+// an identity: it is computed once, when a ReplicaSet is made, and read from
+// the ReplicaSet's label from then on. Identity is [EqualTemplate].
+func TemplateHash(t *corev1.PodTemplateSpec, collisionCount *int32) string {
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%v", dump.ForHash(*t))
+	if collisionCount != nil {
+		var b [8]byte
+		binary.LittleEndian.PutUint32(b[:], uint32(*collisionCount))
+		h.Write(b[:])
+	}
+	return rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
+}
+
+// EqualTemplate reports whether two templates, both as read back from the API
+// server, are the same revision: semantically equal once the
+// pod-template-hash label is gone from both, as in
+// k8s.io/kubernetes/pkg/controller/deployment/util.EqualIgnoreHash.
+func EqualTemplate(a, b *corev1.PodTemplateSpec) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return equality.Semantic.DeepEqual(withoutHash(a), withoutHash(b))
+}
+
+// withoutHash returns a shallow copy of t without the pod-template-hash label.
+func withoutHash(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+	if _, ok := t.Labels[appsv1.DefaultDeploymentUniqueLabelKey]; !ok {
+		return t
+	}
+	c := *t
+	c.Labels = maps.Clone(t.Labels)
+	delete(c.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	return &c
+}

@@ -1,0 +1,390 @@
+package v1alpha1
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// BatchRelease is the plan for one Deployment, and the state of its release.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=br,categories=tranche
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Step",type=integer,JSONPath=`.status.currentStepIndex`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.currentStepState`
+// +kubebuilder:printcolumn:name="Updated",type=integer,JSONPath=`.status.updatedReplicas`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
+type BatchRelease struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the plan, and what is to be released by it.
+	// +required
+	Spec BatchReleaseSpec `json:"spec"`
+	// status is where the release stands.
+	// +optional
+	Status BatchReleaseStatus `json:"status,omitempty"`
+}
+
+// BatchReleaseList is a list of BatchReleases.
+//
+// +kubebuilder:object:root=true
+type BatchReleaseList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []BatchRelease `json:"items"`
+}
+
+// BatchReleaseSpec is the plan for one Deployment, and what is to be released.
+type BatchReleaseSpec struct {
+	// workloadRef names the Deployment, in the same namespace.
+	// +required
+	WorkloadRef WorkloadReference `json:"workloadRef"`
+
+	// paused freezes the release where it stands: no step begins, no gate
+	// opens, no deadline runs. The sizes still follow spec.replicas of the
+	// Deployment.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+
+	// strategy is the plan: steps, deadline, and what to do on failure.
+	// +required
+	Strategy BatchStrategy `json:"strategy"`
+
+	// template is the pod template to release. Set from Git; by hand where
+	// no GitSource is used. In the plan file in Git it must be absent.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=object
+	// +structType=atomic
+	// +optional
+	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
+
+	// deploymentStrategy is the strategy of the Deployment's own manifest:
+	// its maxSurge and maxUnavailable bound every step, and hand-back puts it
+	// back. Set from Git; where it is absent, the one found when the hold
+	// began is used.
+	// +structType=atomic
+	// +optional
+	DeploymentStrategy *appsv1.DeploymentStrategy `json:"deploymentStrategy,omitempty"`
+
+	// commit is the commit that the template comes from: the one that began
+	// to render it. Set from Git.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Commit string `json:"commit,omitempty"`
+
+	// approval is the approval that counts. Set from Git's BatchApproval.
+	// +optional
+	Approval *Approval `json:"approval,omitempty"`
+
+	// serviceAccountName is the account, in the same namespace, as which the
+	// Deployment and its ReplicaSets are written; empty: the controller's
+	// own. Filled from the GitSource.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+}
+
+// WorkloadReference names the workload that a BatchRelease governs.
+type WorkloadReference struct {
+	// apiVersion of the workload.
+	// +kubebuilder:validation:Enum=apps/v1
+	// +kubebuilder:default=apps/v1
+	// +optional
+	APIVersion string `json:"apiVersion,omitempty"`
+	// kind of the workload.
+	// +kubebuilder:validation:Enum=Deployment
+	// +kubebuilder:default=Deployment
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// name of the workload.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+}
+
+// FailurePolicy says what happens when a step misses its deadline.
+//
+// +kubebuilder:validation:Enum=Hold;Rollback
+type FailurePolicy string
+
+const (
+	// FailureHold stops where the release stands, and says so.
+	FailureHold FailurePolicy = "Hold"
+	// FailureRollback returns to the stable revision.
+	FailureRollback FailurePolicy = "Rollback"
+)
+
+// DefaultProgressDeadlineSeconds is the deadline of a step whose plan names none.
+const DefaultProgressDeadlineSeconds int32 = 600
+
+// BatchStrategy is how a Deployment is released.
+type BatchStrategy struct {
+	// steps in the order in which they are taken. They may stay or go up;
+	// the last one is 100%.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:XValidation:rule="self[self.size()-1].replicas == '100%'",message="the last step must be 100%"
+	// +kubebuilder:validation:XValidation:rule="!has(self[self.size()-1].pause)",message="the last step has no gate: pause is not allowed there"
+	// +listType=atomic
+	// +required
+	Steps []Step `json:"steps"`
+
+	// progressDeadlineSeconds is how long a step may go without a new best
+	// number of available pods before it has failed.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:default=600
+	// +optional
+	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
+
+	// onFailure says what happens when a step misses its deadline.
+	// +kubebuilder:default=Hold
+	// +optional
+	OnFailure FailurePolicy `json:"onFailure,omitempty"`
+
+	// rollback is how the Deployment goes back to its stable revision.
+	// +optional
+	Rollback *RollbackStrategy `json:"rollback,omitempty"`
+}
+
+// Step is one entry of the plan: how many pods of the update revision, then a gate.
+type Step struct {
+	// replicas is how many pods run the update revision when the step is
+	// done: a number, or a percentage of spec.replicas, rounded up.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="must be a number from 1, or a percentage from 1% to 100%"
+	// +required
+	Replicas intstr.IntOrString `json:"replicas"`
+
+	// pause makes the gate open by itself after a time. Without it the step
+	// waits for an approval.
+	// +optional
+	Pause *Pause `json:"pause,omitempty"`
+}
+
+// Pause is a gate that opens by itself.
+type Pause struct {
+	// duration from the moment the step's pods are available.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative"
+	// +required
+	Duration metav1.Duration `json:"duration"`
+}
+
+// RollbackStrategy is how a Deployment goes back to its stable revision. Its
+// gates open as soon as the step's pods are available.
+type RollbackStrategy struct {
+	// steps in the order in which they are taken.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:XValidation:rule="self[self.size()-1].replicas == '100%'",message="the last step must be 100%"
+	// +listType=atomic
+	// +required
+	Steps []RollbackStep `json:"steps"`
+}
+
+// RollbackStep is one entry of the way back.
+type RollbackStep struct {
+	// replicas is how many pods run the stable revision when the step is
+	// done: a number, or a percentage of spec.replicas, rounded up.
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="must be a number from 1, or a percentage from 1% to 100%"
+	// +required
+	Replicas intstr.IntOrString `json:"replicas"`
+}
+
+// Approval lets the steps up to and including one go on, for one release.
+type Approval struct {
+	// revision that is approved.
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Revision string `json:"revision"`
+	// commit is the release's spec.commit; empty where the release has none.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Commit string `json:"commit,omitempty"`
+	// step up to and including which the release may go on.
+	// +kubebuilder:validation:Minimum=0
+	// +required
+	Step int32 `json:"step"`
+	// approvedBy is the author of the commit that brought the approval.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	ApprovedBy string `json:"approvedBy,omitempty"`
+	// approvedIn is the commit that brought the approval.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	ApprovedIn string `json:"approvedIn,omitempty"`
+}
+
+// ReleasePhase is the printed summary of a release. It is derived; nothing
+// but the engine and the printer reads it.
+//
+// +kubebuilder:validation:Enum=Initial;RollingUpdate;Finalizing;Completed
+type ReleasePhase string
+
+// The phases, in their order.
+const (
+	PhaseInitial       ReleasePhase = "Initial"
+	PhaseRollingUpdate ReleasePhase = "RollingUpdate"
+	PhaseFinalizing    ReleasePhase = "Finalizing"
+	PhaseCompleted     ReleasePhase = "Completed"
+)
+
+// StepState is where the current step stands.
+//
+// +kubebuilder:validation:Enum=Initial;Upgrade;Blocking;Completed
+type StepState string
+
+// The states, in their order.
+const (
+	// StepInitial: the release is about to take the hold.
+	StepInitial StepState = "Initial"
+	// StepUpgrade: the step's pods are on their way.
+	StepUpgrade StepState = "Upgrade"
+	// StepBlocking: the step's pods are available; its gate is closed.
+	StepBlocking StepState = "Blocking"
+	// StepCompleted: the step's gate has opened. Written to the status by a
+	// person, it is an approval of the step.
+	StepCompleted StepState = "Completed"
+)
+
+// BatchReleaseStatus is where a release stands.
+type BatchReleaseStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// phase is the summary: Initial, RollingUpdate, Finalizing, Completed.
+	// +optional
+	Phase ReleasePhase `json:"phase,omitempty"`
+	// currentStepIndex is the step that the release is at, from 0.
+	// +optional
+	CurrentStepIndex int32 `json:"currentStepIndex"`
+	// currentStepState is where that step stands: Initial, Upgrade, Blocking, Completed.
+	// +optional
+	CurrentStepState StepState `json:"currentStepState,omitempty"`
+	// currentStepReplicas is the replicas field of that step as it was when
+	// its predecessor's gate opened; a plan edited since is told by it.
+	// +optional
+	CurrentStepReplicas *intstr.IntOrString `json:"currentStepReplicas,omitempty"`
+	// rollingBack is true while the way leads back to the stable revision.
+	// +optional
+	RollingBack bool `json:"rollingBack,omitempty"`
+	// stableRevision is what ran before the release.
+	// +optional
+	StableRevision string `json:"stableRevision,omitempty"`
+	// updateRevision is what the release brings.
+	// +optional
+	UpdateRevision string `json:"updateRevision,omitempty"`
+	// updateCommit is the commit that the release comes from.
+	// +optional
+	UpdateCommit string `json:"updateCommit,omitempty"`
+	// failedRevision is the revision that was rolled back; it is not tried
+	// again until spec.template or spec.commit changes.
+	// +optional
+	FailedRevision string `json:"failedRevision,omitempty"`
+	// failedCommit is the commit that failedRevision came from.
+	// +optional
+	FailedCommit string `json:"failedCommit,omitempty"`
+	// replicas is spec.replicas of the Deployment.
+	// +optional
+	Replicas int32 `json:"replicas"`
+	// updatedReplicas is the size of the update revision.
+	// +optional
+	UpdatedReplicas int32 `json:"updatedReplicas"`
+	// updatedReadyReplicas is how many of those are ready.
+	// +optional
+	UpdatedReadyReplicas int32 `json:"updatedReadyReplicas"`
+	// updatedAvailableReplicas is how many of those are available.
+	// +optional
+	UpdatedAvailableReplicas int32 `json:"updatedAvailableReplicas"`
+	// reason is one word for what the release waits for or does.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// message says the same in a sentence.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// startTime is when the release began.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// stepStateTime is when currentStepState last changed.
+	// +optional
+	StepStateTime *metav1.Time `json:"stepStateTime,omitempty"`
+	// progressTime is when the step began, or last had a new best number of
+	// available pods: the deadline runs from it.
+	// +optional
+	ProgressTime *metav1.Time `json:"progressTime,omitempty"`
+	// bestAvailableReplicas is the best number of available update pods that the step has had.
+	// +optional
+	BestAvailableReplicas int32 `json:"bestAvailableReplicas,omitempty"`
+	// lastUpdateTime is when this status was last written.
+	// +optional
+	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
+	// approvals of the release under way.
+	// +kubebuilder:validation:MaxItems=100
+	// +listType=atomic
+	// +optional
+	Approvals []StepApproval `json:"approvals,omitempty"`
+	// history of the last ten releases, newest first.
+	// +kubebuilder:validation:MaxItems=10
+	// +listType=atomic
+	// +optional
+	History []ReleaseRecord `json:"history,omitempty"`
+	// conditions: Ready, Reconciling, Held, Stalled.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// StepApproval says who opened the gate of a step.
+type StepApproval struct {
+	// step whose gate opened.
+	Step int32 `json:"step"`
+	// commit that brought the approval; empty where it was given in the cluster.
+	// +optional
+	Commit string `json:"commit,omitempty"`
+	// by whom: the author of that commit, or "cluster".
+	// +optional
+	By string `json:"by,omitempty"`
+	// time when the gate opened.
+	Time metav1.Time `json:"time"`
+}
+
+// ReleaseOutcome is how a release ended.
+//
+// +kubebuilder:validation:Enum=Completed;RolledBack;Superseded
+type ReleaseOutcome string
+
+// The ways in which a release ends.
+const (
+	OutcomeCompleted  ReleaseOutcome = "Completed"
+	OutcomeRolledBack ReleaseOutcome = "RolledBack"
+	OutcomeSuperseded ReleaseOutcome = "Superseded"
+)
+
+// ReleaseRecord is one release that has ended.
+type ReleaseRecord struct {
+	// revision that the release brought.
+	Revision string `json:"revision"`
+	// commit that it came from.
+	// +optional
+	Commit string `json:"commit,omitempty"`
+	// outcome: Completed, RolledBack or Superseded.
+	Outcome ReleaseOutcome `json:"outcome"`
+	// startTime of the release.
+	// +optional
+	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// endTime of the release.
+	EndTime metav1.Time `json:"endTime"`
+	// approvals: who opened which gate, in which commit.
+	// +listType=atomic
+	// +optional
+	Approvals []StepApproval `json:"approvals,omitempty"`
+}

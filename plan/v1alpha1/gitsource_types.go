@@ -1,0 +1,235 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// GitSource is a branch and a path to keep in the cluster.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=gsrc,categories=tranche
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.spec.url`
+// +kubebuilder:printcolumn:name="Branch",type=string,JSONPath=`.spec.ref.branch`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Applied",type=string,JSONPath=`.status.appliedCommit`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+type GitSource struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what to keep in the cluster.
+	// +required
+	Spec GitSourceSpec `json:"spec"`
+	// status is how far the cluster follows the branch.
+	// +optional
+	Status GitSourceStatus `json:"status,omitempty"`
+}
+
+// GitSourceList is a list of GitSources.
+//
+// +kubebuilder:object:root=true
+type GitSourceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []GitSource `json:"items"`
+}
+
+// GitSourceSpec is a branch and a path to keep in the cluster.
+type GitSourceSpec struct {
+	// url of the repository: https, http, ssh or file. Credentials are never
+	// part of it; they belong in the Secret that secretRef names.
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:Pattern=`^(https?|ssh|file)://`
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('ssh://') || !self.matches('^[a-z]+://[^/]*@')",message="no credentials in the URL: name a Secret in spec.secretRef"
+	// +required
+	URL string `json:"url"`
+
+	// ref is the branch to follow.
+	// +kubebuilder:default={branch: main}
+	// +optional
+	Ref GitReference `json:"ref,omitempty"`
+
+	// path in the repository: a kustomization, or a folder of plain YAML.
+	// +kubebuilder:default="."
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(e, e == '..')",message="must be a path inside the repository"
+	// +optional
+	Path string `json:"path,omitempty"`
+
+	// interval between two looks at the repository.
+	// +kubebuilder:default="1m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="must be at least 1s"
+	// +optional
+	Interval metav1.Duration `json:"interval,omitempty"`
+
+	// timeout of one exchange with the repository's server.
+	// +kubebuilder:default="60s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="must be at least 1s"
+	// +optional
+	Timeout metav1.Duration `json:"timeout,omitempty"`
+
+	// suspend stops all looks at the repository and all writes.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// prune deletes what was applied and has left the branch.
+	// +optional
+	Prune bool `json:"prune,omitempty"`
+
+	// targetNamespace is the namespace of every namespaced object, whatever
+	// its manifest says; empty: the manifest's own, and the GitSource's
+	// where it has none.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	TargetNamespace string `json:"targetNamespace,omitempty"`
+
+	// serviceAccountName is the account, in the GitSource's namespace, that
+	// is impersonated for every write; empty: the controller's own.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// secretRef names the Secret, in the same namespace, with the
+	// credentials: username and password; bearerToken; identity, known_hosts
+	// and password (of the key); ca.crt.
+	// +optional
+	SecretRef *LocalObjectReference `json:"secretRef,omitempty"`
+
+	// verify demands that the commit to be applied is signed by a listed key.
+	// +optional
+	Verify *Verification `json:"verify,omitempty"`
+
+	// approvals says where approvals are and who may give them.
+	// +optional
+	Approvals *ApprovalPolicy `json:"approvals,omitempty"`
+
+	// writeBack lets the controller commit what it decides.
+	// +optional
+	WriteBack *WriteBack `json:"writeBack,omitempty"`
+}
+
+// GitReference is what to follow.
+type GitReference struct {
+	// branch to follow.
+	// +kubebuilder:default=main
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('-') && !self.startsWith('refs/') && !self.contains('..')",message="must be the name of a branch, without refs/heads/"
+	// +optional
+	Branch string `json:"branch,omitempty"`
+}
+
+// LocalObjectReference names an object in the same namespace.
+type LocalObjectReference struct {
+	// name of the object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+}
+
+// Verification names the keys that a signature must be by.
+type Verification struct {
+	// secretRef names a Secret whose entries are keys: *.asc are OpenPGP
+	// keyrings, *.sshpub and allowed_signers are SSH allowed signers.
+	// +required
+	SecretRef LocalObjectReference `json:"secretRef"`
+}
+
+// ApprovalPolicy says where approvals are and who may give them.
+type ApprovalPolicy struct {
+	// path of the approval files, from the root of the repository; default:
+	// approvals below spec.path.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(e, e == '..')",message="must be a path inside the repository"
+	// +optional
+	Path string `json:"path,omitempty"`
+
+	// signers demands that the commit which brought an approval is signed by
+	// a listed key.
+	// +optional
+	Signers *Verification `json:"signers,omitempty"`
+
+	// distinctAuthor demands that an approval is not signed by the author of
+	// the change under release.
+	// +optional
+	DistinctAuthor bool `json:"distinctAuthor,omitempty"`
+}
+
+// WriteBack lets the controller commit what it decides.
+type WriteBack struct {
+	// enabled turns it on.
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
+
+	// author of the commits.
+	// +optional
+	Author *Signature `json:"author,omitempty"`
+
+	// signingKey names a Secret with the key that signs the commits:
+	// git.asc and passphrase, or identity and password.
+	// +optional
+	SigningKey *LocalObjectReference `json:"signingKey,omitempty"`
+
+	// branch to push to for review, instead of the watched one.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Branch string `json:"branch,omitempty"`
+}
+
+// Signature is the author of a commit, in Git's sense of the word.
+type Signature struct {
+	// name of the author.
+	// +kubebuilder:default=tranche
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Name string `json:"name,omitempty"`
+	// email of the author.
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	Email string `json:"email,omitempty"`
+}
+
+// GitSourceStatus is how far the cluster follows the branch.
+type GitSourceStatus struct {
+	// observedGeneration is the generation of the spec that this status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// observedCommit is the tip of the branch at the last look.
+	// +optional
+	ObservedCommit string `json:"observedCommit,omitempty"`
+	// appliedCommit is the last commit that was applied whole.
+	// +optional
+	AppliedCommit string `json:"appliedCommit,omitempty"`
+	// lastHandledReconcileAt is the last value of the annotation
+	// tranche.dev/reconcile that was acted on.
+	// +optional
+	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
+	// inventory of what was applied.
+	// +optional
+	Inventory *Inventory `json:"inventory,omitempty"`
+	// conditions: Ready, Reconciling, Stalled, InSync.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Inventory is the list of the objects that a GitSource applied.
+type Inventory struct {
+	// entries, sorted by id.
+	// +listType=atomic
+	// +optional
+	Entries []InventoryEntry `json:"entries,omitempty"`
+}
+
+// InventoryEntry is one object that was applied, in the format of Flux.
+type InventoryEntry struct {
+	// id is <namespace>_<name>_<group>_<kind>.
+	ID string `json:"id"`
+	// v is the API version.
+	Version string `json:"v"`
+}

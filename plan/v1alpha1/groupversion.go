@@ -1,0 +1,70 @@
+// Package v1alpha1 holds the API types of group tranche.dev: GitSource and
+// BatchRelease, which live in the cluster, and BatchApproval, which is a file
+// in Git and never an object in the cluster.
+//
+// +kubebuilder:object:generate=true
+// +groupName=tranche.dev
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Group is the API group of all kinds in this package.
+const Group = "tranche.dev"
+
+// GroupVersion is the group and version of all kinds in this package.
+var GroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
+
+// AddToScheme makes the kinds that live in the cluster known to a scheme.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion, &GitSource{}, &GitSourceList{}, &BatchRelease{}, &BatchReleaseList{})
+	metav1.AddToGroupVersion(s, GroupVersion)
+	return nil
+}
+
+// Labels and annotations. Nothing of ours stays on a Deployment or ReplicaSet
+// after hand-back.
+const (
+	// LabelHeld is on a Deployment for the length of a hold, and on nothing
+	// else. A label, since the native controller copies annotations to
+	// ReplicaSets and never takes them away again (H13).
+	LabelHeld = Group + "/held"
+
+	// LabelSource and LabelSourceNamespace are on every object that a
+	// GitSource applies: its name and namespace.
+	LabelSource          = Group + "/source"
+	LabelSourceNamespace = Group + "/source-namespace"
+
+	// AnnotationReconcile asks for a look now when its value changes; with
+	// the value "disabled" on an applied object, Git leaves the object alone.
+	AnnotationReconcile = Group + "/reconcile"
+
+	// AnnotationReconcileDisabled is the value of AnnotationReconcile that
+	// makes gitsync leave an object as it is.
+	AnnotationReconcileDisabled = "disabled"
+
+	// AnnotationPrune with the value "disabled" on an applied object keeps
+	// it in the cluster when it leaves the branch.
+	AnnotationPrune = Group + "/prune"
+
+	// AnnotationForce with the value "true" on an applied object lets it be
+	// deleted and created anew where a field that changed is immutable.
+	AnnotationForce = Group + "/force"
+
+	// AnnotationRollback with the value "true" on a BatchRelease asks for a
+	// rollback of the release under way.
+	AnnotationRollback = Group + "/rollback"
+)
+
+// Field managers, one per concern: each field of a governed Deployment has one
+// of the two as its writer.
+const (
+	// ManagerGitSync writes what a commit says.
+	ManagerGitSync = "tranche-gitsync"
+	// ManagerRollout writes template, strategy and paused of a governed
+	// Deployment, and the sizes of its ReplicaSets.
+	ManagerRollout = "tranche-rollout"
+)

@@ -1,0 +1,465 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// Decide returns what to write next, in this order, and the status that is
+// then true. The same Observed and now always give the same Decision; it keeps
+// nothing between calls, and changes nothing of what it is given.
+func Decide(o Observed, now time.Time) Decision {
+	v := newView(&o, now)
+	v.decide()
+	return v.decision()
+}
+
+// Abandon returns the writes that hand a held Deployment back whose
+// BatchRelease is gone: the native controller finishes what the Deployment's
+// template says.
+func Abandon(o Observed) []Action {
+	o.Release = &v1alpha1.BatchRelease{}
+	v := newView(&o, time.Time{})
+	if v.d == nil || !touched(v.d) {
+		return nil
+	}
+	if err := v.measure(); err != nil {
+		v.strategy = completeStrategy(&appsv1.DeploymentStrategy{})
+	}
+	v.handBack("the plan is gone", nil)
+	return v.actions
+}
+
+func (v *view) decide() {
+	if v.d == nil || v.d.DeletionTimestamp != nil {
+		v.report(ReasonDeploymentNotFound, fmt.Sprintf("there is no Deployment %s/%s", v.Release.Namespace, v.spec.WorkloadRef.Name))
+		return
+	}
+	if v.Rival != "" {
+		v.stall(ReasonAnotherPlan, fmt.Sprintf("BatchRelease %s is an older plan for Deployment %s, and is the one that counts; delete one of the two", v.Rival, v.d.Name))
+		return
+	}
+	if v.Refused != nil {
+		v.stall(ReasonTemplateRefused, v.Refused.Error())
+		return
+	}
+	if errs := plan.ValidateStrategy(&v.spec.Strategy, field.NewPath("spec", "strategy")); len(errs) > 0 {
+		v.stall(ReasonInvalidPlan, errs.ToAggregate().Error())
+		return
+	}
+	if err := v.measure(); err != nil {
+		v.stall(ReasonUnsupportedStrategy, "Deployment "+v.d.Name+": spec.strategy: "+err.Error())
+		return
+	}
+	if v.strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
+		v.stall(ReasonUnsupportedStrategy, fmt.Sprintf("Deployment %s: spec.strategy.type: %s cannot be released in batches; use RollingUpdate, or remove the plan", v.d.Name, v.strategy.Type))
+		return
+	}
+	if len(v.records) == 0 {
+		v.adopt()
+		return
+	}
+	v.resolve()
+	if v.requestedRollback() {
+		return
+	}
+	switch {
+	case v.idle():
+		v.settle()
+	case !v.underWay():
+		v.begin()
+	case v.status.CurrentStepState == v1alpha1.StepInitial:
+		v.decideInitial()
+	default:
+		v.decideStep()
+	}
+}
+
+// adopt takes what runs for stable: at first sight, and of a Deployment that
+// has replaced one of the same name. Under a hold whose records were lost, what
+// runs besides the template is stable.
+func (v *view) adopt() {
+	v.status = v1alpha1.BatchReleaseStatus{History: v.status.History, Conditions: v.status.Conditions, LastUpdateTime: v.status.LastUpdateTime}
+	template := &v.d.Spec.Template
+	if touched(v.d) {
+		var largest int32
+		for _, rs := range v.ReplicaSets {
+			if n := size(rs); n > largest && !plan.EqualTemplate(&rs.Spec.Template, &v.d.Spec.Template) {
+				largest, template = n, &rs.Spec.Template
+			}
+		}
+	}
+	r := revisionOf(v.Observed, template)
+	v.do(Remember{because: "it is what runs", Record: v.recordOf(r, 1)})
+	v.report(ReasonTakingHold, "looking at "+r.name+" for the first time")
+}
+
+func (v *view) recordOf(r *revision, order int64) Record {
+	strategy := v.strategy
+	return Record{Order: order, Revision: r.name, Template: r.template, Strategy: &strategy}
+}
+
+// idle reports whether there is nothing to do: the Deployment is native, and
+// its template is the stable one, which is where the way leads.
+func (v *view) idle() bool {
+	return !touched(v.d) && !v.forward() && (v.brought == nil || v.goal.equal(&v.d.Spec.Template))
+}
+
+// settle says that nothing moves. A release that was handed back just before a
+// crash is completed here; drift in strategy and paused is undone.
+func (v *view) settle() {
+	if v.spec.DeploymentStrategy != nil && (v.d.Spec.Paused || !equalStrategy(v.d.Spec.Strategy, v.strategy)) {
+		v.warn(ReasonDriftCorrected, "strategy or paused of the Deployment were not what the manifest says")
+		v.handBack("strategy or paused were changed by other hands", nil)
+	}
+	if v.brought == nil { // nobody says what is to run: what runs is stable
+		v.goal = revisionOf(v.Observed, &v.d.Spec.Template)
+		v.remember()
+	}
+	v.complete()
+}
+
+// underWay reports whether the status is about the release that the way leads to.
+func (v *view) underWay() bool {
+	switch v.status.Phase {
+	case v1alpha1.PhaseInitial, v1alpha1.PhaseRollingUpdate, v1alpha1.PhaseFinalizing:
+		return v.status.UpdateRevision == v.goal.name && (v.status.RollingBack || v.status.UpdateCommit == v.spec.Commit)
+	default:
+		return false
+	}
+}
+
+// begin starts a release, or the way back. It moves nothing.
+func (v *view) begin() {
+	v.end()
+	if v.status.Phase == v1alpha1.PhaseCompleted && !v.forward() && !v.failed() {
+		v.warn(ReasonDriftCorrected, "the template of the Deployment was changed by other hands")
+	}
+	last := v.recorded(1)
+	back := !v.forward() || last != nil && last.equal(v.goal.template)
+	if !v.failed() {
+		v.status.FailedRevision, v.status.FailedCommit = "", ""
+	}
+	v.status.Phase = v1alpha1.PhaseInitial
+	v.status.RollingBack = back
+	v.status.StableRevision = v.stable.name
+	v.status.UpdateRevision = v.goal.name
+	v.status.UpdateCommit = v.spec.Commit
+	v.status.StartTime = v.time()
+	v.status.Approvals = nil
+	step := 0
+	if back || v.goal.equal(&v.d.Spec.Template) {
+		step = v.firstNotBelow(size(v.goal.rs))
+	}
+	v.enter(step, v1alpha1.StepInitial)
+	if back {
+		v.event(ReasonRollingBack, "back to "+v.goal.name)
+		v.report(ReasonRollingBack, "back to "+v.goal.name)
+		return
+	}
+	v.event(ReasonReleaseStarted, fmt.Sprintf("%s to %s%s", v.stable.name, v.goal.name, fromCommit(v.spec.Commit)))
+	v.report(ReasonTakingHold, fmt.Sprintf("about to release %s", v.goal.name))
+}
+
+func fromCommit(commit string) string {
+	if commit == "" {
+		return ""
+	}
+	return ", from commit " + commit
+}
+
+// firstNotBelow returns the first step whose target is not below what runs.
+func (v *view) firstNotBelow(size int32) int {
+	steps := v.steps()
+	for i := range steps {
+		if goal, _ := v.target(i); goal >= size {
+			return i
+		}
+	}
+	return len(steps) - 1
+}
+
+// enter puts the release at a step. It moves nothing.
+func (v *view) enter(step int, state v1alpha1.StepState) {
+	replicas := v.steps()[step].Replicas
+	v.status.CurrentStepIndex = int32(step)
+	v.status.CurrentStepReplicas = &replicas
+	v.setState(state)
+	v.status.ProgressTime = v.time()
+	v.status.BestAvailableReplicas = newSet(*v.goal).clamp().available
+}
+
+func (v *view) setState(s v1alpha1.StepState) {
+	v.status.CurrentStepState = s
+	v.status.StepStateTime = v.time()
+}
+
+// decideInitial is about a release that has not taken the hold yet, or has
+// taken over another's. It is left when the native controller has seen the
+// hold and the template.
+func (v *view) decideInitial() {
+	switch {
+	case v.spec.Paused:
+		v.report(ReasonReleasePaused, "the plan is paused; "+v.goal.name+" has not begun")
+	case v.parked() || v.inHold() && v.seen():
+		v.status.Phase = v1alpha1.PhaseRollingUpdate
+		v.enter(int(v.status.CurrentStepIndex), v1alpha1.StepUpgrade)
+		v.report(ReasonUpgrading, v.progress())
+	default:
+		v.hold(fmt.Sprintf("release of %s", v.goal.name))
+		v.report(ReasonTakingHold, "keeping the native controller off for "+v.goal.name)
+	}
+}
+
+// inHold reports whether the Deployment is held at the goal's template.
+func (v *view) inHold() bool { return Held(v.d) && v.goal.equal(&v.d.Spec.Template) }
+
+// seen reports whether the native controller has acted on what is there.
+func (v *view) seen() bool { return v.d.Status.ObservedGeneration >= v.d.Generation }
+
+// hold takes the hold, once the native controller has finished with what is
+// there. A strategy that only the Deployment knows is put on record before it
+// is overwritten.
+func (v *view) hold(why string) {
+	if !v.seen() || v.inHold() {
+		return
+	}
+	if r := v.records[0]; !touched(v.d) && (r.Strategy == nil || !equalStrategy(*r.Strategy, v.strategy)) {
+		r.Strategy = &v.strategy
+		v.do(Remember{because: "its strategy has changed", Record: r, Exists: true})
+	}
+	if rs := v.goal.rs; size(rs) == v.replicas && v.replicas > 0 && hasSizeAnnotations(rs, v.replicas, v.replicas+v.surge) && v.others() > 0 {
+		v.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: v.replicas, Desired: 0, Max: v.replicas + v.surge})
+	}
+	v.do(Hold{because: because(why), Template: v.goal.template, Revision: v.goal.name})
+}
+
+// others is how many pods do not run the goal's revision.
+func (v *view) others() int32 {
+	var n int32
+	for _, rs := range v.ReplicaSets {
+		if rs != v.goal.rs {
+			n += size(rs)
+		}
+	}
+	return n
+}
+
+// parked reports whether there is nothing to split, so that the Deployment is
+// native and at its stable template: at 0 replicas, where a hold would bring
+// all pods up on the update revision afterwards (H4), and at 1 without surge.
+// Not at the last step, which may run everything.
+func (v *view) parked() bool {
+	goal, _ := v.target(int(v.status.CurrentStepIndex))
+	return goal == 0 && !v.lastStep() && !(v.status.RollingBack && v.replicas == 0)
+}
+
+// decideStep is about a step whose predecessor's gate has opened. It is left
+// for the next step through a gate, and from the last one by hand-back.
+func (v *view) decideStep() {
+	if v.edited() {
+		v.reposition()
+		return
+	}
+	if v.parked() {
+		v.park()
+		return
+	}
+	if !v.inHold() {
+		v.restoreHold()
+		return
+	}
+	if !v.seen() {
+		return
+	}
+	sets := v.split()
+	v.move(sets)
+	v.advance(len(v.actions) == 0 && v.done(sets))
+}
+
+// edited reports whether the plan has changed at the step that the release is at.
+func (v *view) edited() bool {
+	steps, i := v.steps(), int(v.status.CurrentStepIndex)
+	return i >= len(steps) || v.status.CurrentStepReplicas == nil || steps[i].Replicas != *v.status.CurrentStepReplicas
+}
+
+// reposition goes on at the first step whose target is not below what runs.
+func (v *view) reposition() {
+	v.enter(v.firstNotBelow(size(v.goal.rs)), v1alpha1.StepUpgrade)
+	v.status.Phase = v1alpha1.PhaseRollingUpdate
+	v.event(ReasonPlanChanged, fmt.Sprintf("the steps have changed; going on at step %d", v.status.CurrentStepIndex))
+	v.report(ReasonUpgrading, v.progress())
+}
+
+// park leaves the Deployment to the native controller, at the stable template.
+func (v *view) park() {
+	if touched(v.d) || !v.stable.equal(&v.d.Spec.Template) {
+		v.handBack("there is nothing to split", v.stable.template)
+	}
+	if v.replicas == 0 {
+		v.report(ReasonScaledToZero, fmt.Sprintf("the Deployment has 0 replicas; %s goes on at step %d when it has some", v.goal.name, v.status.CurrentStepIndex))
+		return
+	}
+	v.advance(len(v.actions) == 0)
+}
+
+// restoreHold puts back a hold that is not there or not whole.
+func (v *view) restoreHold() {
+	why := "release of " + v.goal.name
+	if !touched(v.d) { // it was parked: no deadline ran
+		v.status.ProgressTime, v.status.BestAvailableReplicas = v.time(), 0
+	} else {
+		why = "the hold was changed by other hands"
+		v.warn(ReasonDriftCorrected, "template, strategy or paused of the held Deployment were changed; the hold is put back")
+	}
+	v.hold(why)
+	v.report(ReasonTakingHold, "keeping the native controller off for "+v.goal.name)
+}
+
+// move asks for the sizes that this round may have.
+func (v *view) move(sets []set) {
+	r := rolling{replicas: v.replicas, surge: v.surge, unavailable: v.unavailable}
+	for _, s := range sets {
+		r.sets = append(r.sets, s.pods)
+	}
+	next := r.next()
+	others := total(r.sets[1:])
+	order := []int{0} // the goal first (H1, H6), what grows before what shrinks
+	for _, grows := range []bool{true, false} {
+		for i := 1; i < len(next); i++ {
+			if (next[i] > sets[i].size) == grows {
+				order = append(order, i)
+			}
+		}
+	}
+	for _, i := range order {
+		if next[i] != sets[i].size {
+			v.resize(sets[i], next[i], i == 0 && others > 0, v.because(i))
+		}
+	}
+}
+
+func (v *view) because(i int) because {
+	if v.status.RollingBack {
+		return "rolling back to " + because(v.goal.name)
+	}
+	goal, _ := v.target(int(v.status.CurrentStepIndex))
+	return because(fmt.Sprintf("step %d: %d of %d run %s", v.status.CurrentStepIndex, goal, v.replicas, v.goal.name))
+}
+
+// resize writes a size. A goal of full size beside others is marked as not
+// desired that large yet: the native controller takes one that is for
+// saturated, and sends all others to 0 (H6).
+func (v *view) resize(s set, to int32, beside bool, why because) {
+	desired, maximum := v.replicas, v.replicas+v.surge
+	if beside && to == v.replicas {
+		desired = 0
+	}
+	if s.rs == nil {
+		var number int64
+		if s.name == v.goal.name {
+			number = maxRevision(v.ReplicaSets) + 1
+		}
+		v.do(CreateReplicaSet{because: why, ReplicaSet: newReplicaSet(v.d, &s.revision, number, to, desired, maximum)})
+		return
+	}
+	v.do(Resize{because: why, ReplicaSet: s.rs, To: to, Desired: desired, Max: maximum})
+}
+
+// handBack ends the hold. The only active ReplicaSet, if it has the
+// Deployment's size and other size annotations, is put right first: with those
+// the native controller never makes a ReplicaSet again (H11).
+func (v *view) handBack(why because, template *corev1.PodTemplateSpec) {
+	var active []*appsv1.ReplicaSet
+	for _, rs := range v.ReplicaSets {
+		if size(rs) > 0 {
+			active = append(active, rs)
+		}
+	}
+	if len(active) == 1 && size(active[0]) == v.replicas && !hasSizeAnnotations(active[0], v.replicas, v.replicas+v.surge) {
+		v.do(Resize{because: why, ReplicaSet: active[0], To: v.replicas, Desired: v.replicas, Max: v.replicas + v.surge})
+	}
+	v.do(HandBack{because: why, Strategy: v.strategy, Template: template})
+}
+
+// done reports whether the step's pods are available, and at the last step
+// whether all others are gone.
+func (v *view) done(sets []set) bool {
+	goal, others := v.target(int(v.status.CurrentStepIndex))
+	if v.lastStep() && total(numbers(sets[1:])) > 0 {
+		return false
+	}
+	if !v.forward() {
+		goal = max(goal, v.replicas-others)
+	}
+	g := sets[0]
+	return g.size >= goal && g.observed && g.clamp().available >= goal
+}
+
+func numbers(sets []set) []pods {
+	ps := make([]pods, len(sets))
+	for i, s := range sets {
+		ps[i] = s.pods
+	}
+	return ps
+}
+
+// advance goes on from a step that is done, and says what is waited for at one
+// that is not.
+func (v *view) advance(done bool) {
+	switch {
+	case done && v.lastStep():
+		v.finalize()
+	case done:
+		v.decideGate()
+	case v.status.CurrentStepState == v1alpha1.StepUpgrade:
+		v.decideDeadline()
+	default:
+		v.report(ReasonUpgrading, v.progress())
+	}
+}
+
+// finalize hands back. The step that says so comes first, by itself.
+func (v *view) finalize() {
+	if v.spec.Paused {
+		v.report(ReasonReleasePaused, "the plan is paused; all pods run "+v.goal.name)
+		return
+	}
+	if v.status.Phase != v1alpha1.PhaseFinalizing {
+		v.status.Phase = v1alpha1.PhaseFinalizing
+		v.setState(v1alpha1.StepCompleted)
+		v.report(ReasonHandingBack, "all pods run "+v.goal.name+"; handing back to the native controller")
+		return
+	}
+	v.remember()
+	v.handBack("all pods run "+because(v.goal.name), nil)
+	v.complete()
+}
+
+// remember makes the goal's revision the newest record, and forgets what is
+// neither stable nor last stable any more.
+func (v *view) remember() {
+	if v.goal.equal(v.records[0].Template) {
+		return
+	}
+	record, exists := v.recordOf(v.goal, v.records[0].Order+1), false
+	old := v.records[1:]
+	for i, r := range old {
+		if v.goal.equal(r.Template) {
+			record.Name, exists = r.Name, true
+			old = append(append([]Record(nil), old[:i]...), old[i+1:]...)
+			break
+		}
+	}
+	v.do(Remember{because: "all pods run it", Record: record, Exists: exists})
+	for i := keptRecords - 2; i < len(old); i++ {
+		v.do(Forget{because: "neither stable nor last stable", Record: old[i]})
+	}
+}

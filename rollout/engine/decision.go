@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// Decision is what comes out of a round.
+type Decision struct {
+	// Actions are the writes to make, in this order; the first that fails
+	// ends the round, and the next one looks again.
+	Actions []Action
+	// Status is true once the actions are made.
+	Status v1alpha1.BatchReleaseStatus
+	// Events tell what was decided, for people.
+	Events []Event
+	// Wait is when to look again; 0: when something changes.
+	Wait time.Duration
+}
+
+// Event is one line of the story that `kubectl describe` tells.
+type Event struct {
+	Warning bool
+	Reason  string
+	Message string
+}
+
+// Action is one write to one object. The set is closed: Remember, Forget,
+// Hold, HandBack, CreateReplicaSet, Resize, ClearRollback.
+type Action interface {
+	// String says what is written, in a few words.
+	String() string
+	// Because says why.
+	Because() string
+	action()
+}
+
+type because string
+
+func (b because) Because() string { return string(b) }
+func (because) action()           {}
+
+// Remember keeps a revision as the stable one.
+type Remember struct {
+	because
+	Record Record
+	// Exists: the record is there already and becomes the newest.
+	Exists bool
+}
+
+func (a Remember) String() string { return "remember " + a.Record.Revision + " as stable" }
+
+// Forget deletes a record that is neither of the stable nor of the last
+// stable revision.
+type Forget struct {
+	because
+	Record Record
+}
+
+func (a Forget) String() string { return "forget " + a.Record.Revision }
+
+// Hold keeps the native controller off and sets the template, in one write.
+type Hold struct {
+	because
+	Template *corev1.PodTemplateSpec
+	Revision string
+}
+
+func (a Hold) String() string { return "hold at template " + a.Revision }
+
+// HandBack ends the hold: unpaused, the manifest's own strategy back, nothing
+// of ours left, in one write.
+type HandBack struct {
+	because
+	Strategy appsv1.DeploymentStrategy
+	// Template is set only where the Deployment is handed back at the stable
+	// one; nil leaves the template as it is.
+	Template *corev1.PodTemplateSpec
+}
+
+func (a HandBack) String() string {
+	if a.Template != nil {
+		return "hand back at the stable template"
+	}
+	return "hand back"
+}
+
+// CreateReplicaSet makes the update revision's ReplicaSet, complete.
+type CreateReplicaSet struct {
+	because
+	ReplicaSet *appsv1.ReplicaSet
+}
+
+func (a CreateReplicaSet) String() string {
+	return fmt.Sprintf("create ReplicaSet %s of %d", a.ReplicaSet.Name, size(a.ReplicaSet))
+}
+
+// Resize sets a ReplicaSet's size and its desired-replicas and max-replicas
+// annotations, in one write (H6).
+type Resize struct {
+	because
+	ReplicaSet *appsv1.ReplicaSet
+	To         int32
+	Desired    int32
+	Max        int32
+}
+
+func (a Resize) String() string {
+	if from := size(a.ReplicaSet); from != a.To {
+		return fmt.Sprintf("resize ReplicaSet %s from %d to %d", a.ReplicaSet.Name, from, a.To)
+	}
+	return "put right the annotations of ReplicaSet " + a.ReplicaSet.Name
+}
+
+// ClearRollback takes the rollback annotation off the BatchRelease, once it
+// has been acted on.
+type ClearRollback struct{ because }
+
+func (ClearRollback) String() string { return "clear the rollback annotation" }

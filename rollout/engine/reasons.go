@@ -1,0 +1,44 @@
+package engine
+
+// Reasons of conditions and events. Each is explained in docs/reasons.md.
+const (
+	ReasonReleaseCompleted         = "ReleaseCompleted"
+	ReasonReleaseStarted           = "ReleaseStarted"
+	ReasonReleaseSuperseded        = "ReleaseSuperseded"
+	ReasonReleasePaused            = "ReleasePaused"
+	ReasonTakingHold               = "TakingHold"
+	ReasonHeld                     = "Held"
+	ReasonHandedBack               = "HandedBack"
+	ReasonRecordChanged            = "RecordChanged"
+	ReasonAnotherPlan              = "AnotherPlan"
+	ReasonTemplateRefused          = "TemplateRefused"
+	ReasonNotHeld                  = "NotHeld"
+	ReasonUpgrading                = "Upgrading"
+	ReasonWaitingForApproval       = "WaitingForApproval"
+	ReasonWaitingForPause          = "WaitingForPause"
+	ReasonStepApproved             = "StepApproved"
+	ReasonPauseElapsed             = "PauseElapsed"
+	ReasonApprovalIgnored          = "ApprovalIgnored"
+	ReasonHandingBack              = "HandingBack"
+	ReasonRollingBack              = "RollingBack"
+	ReasonRolledBack               = "RolledBack"
+	ReasonRollbackImpossible       = "RollbackImpossible"
+	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
+	ReasonScaledToZero             = "ScaledToZero"
+	ReasonDeploymentNotFound       = "DeploymentNotFound"
+	ReasonTemplateMissing          = "TemplateMissing"
+	ReasonInvalidPlan              = "InvalidPlan"
+	ReasonUnsupportedStrategy      = "UnsupportedStrategy"
+	ReasonDriftCorrected           = "DriftCorrected"
+	ReasonPlanChanged              = "PlanChanged"
+	ReasonScalingReplicaSet        = "ScalingReplicaSet"
+)
+
+// Types of the conditions of a BatchRelease. Positive: Ready. The others say
+// what is unusual: Reconciling, Held, Stalled.
+const (
+	ConditionReady       = "Ready"
+	ConditionReconciling = "Reconciling"
+	ConditionHeld        = "Held"
+	ConditionStalled     = "Stalled"
+)

@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"maps"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The annotations of the native Deployment controller
+// (k8s.io/kubernetes/pkg/controller/deployment/util).
+const (
+	AnnotationRevision        = "deployment.kubernetes.io/revision"
+	AnnotationRevisionHistory = "deployment.kubernetes.io/revision-history"
+	AnnotationDesiredReplicas = "deployment.kubernetes.io/desired-replicas"
+	AnnotationMaxReplicas     = "deployment.kubernetes.io/max-replicas"
+)
+
+// notCopied are the annotations of a Deployment that its ReplicaSets do not get.
+var notCopied = map[string]bool{
+	corev1.LastAppliedConfigAnnotation: true,
+	AnnotationRevision:                 true,
+	AnnotationRevisionHistory:          true,
+	AnnotationDesiredReplicas:          true,
+	AnnotationMaxReplicas:              true,
+	appsv1.DeprecatedRollbackTo:        true,
+}
+
+// newReplicaSet returns the ReplicaSet that the native controller would make
+// for this revision: complete, so that the native controller, which looks at
+// it under the hold too, finds nothing to write (H16, H17).
+//
+// number is its revision annotation; 0 for none, where the ReplicaSet is one
+// of the past.
+func newReplicaSet(d *appsv1.Deployment, r *revision, number int64, size, desired, maximum int32) *appsv1.ReplicaSet {
+	template := *r.template.DeepCopy()
+	template.Labels = with(template.Labels, r.name)
+	selector := d.Spec.Selector.DeepCopy()
+	selector.MatchLabels = with(selector.MatchLabels, r.name)
+	annotations := sizeAnnotations(desired, maximum)
+	if number > 0 {
+		annotations[AnnotationRevision] = strconv.FormatInt(number, 10)
+	}
+	for k, v := range d.Annotations {
+		if !notCopied[k] {
+			annotations[k] = v
+		}
+	}
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            replicaSetName(d.Name, r.name),
+			Namespace:       d.Namespace,
+			Labels:          maps.Clone(template.Labels),
+			Annotations:     annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
+		},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas:        &size,
+			MinReadySeconds: d.Spec.MinReadySeconds,
+			Selector:        selector,
+			Template:        template,
+		},
+	}
+}
+
+func with(labels map[string]string, hash string) map[string]string {
+	c := maps.Clone(labels)
+	if c == nil {
+		c = map[string]string{}
+	}
+	c[appsv1.DefaultDeploymentUniqueLabelKey] = hash
+	return c
+}
+
+// maxNameLength of an object of the API server (DNS subdomain).
+const maxNameLength = 253
+
+// replicaSetName is <deployment>-<hash>, the Deployment's part cut where both
+// do not fit.
+func replicaSetName(deployment, hash string) string {
+	if most := maxNameLength - len(hash) - 1; len(deployment) > most {
+		deployment = deployment[:most]
+	}
+	return deployment + "-" + hash
+}
+
+func sizeAnnotations(desired, maximum int32) map[string]string {
+	return map[string]string{
+		AnnotationDesiredReplicas: strconv.Itoa(int(desired)),
+		AnnotationMaxReplicas:     strconv.Itoa(int(maximum)),
+	}
+}
+
+func hasSizeAnnotations(rs *appsv1.ReplicaSet, desired, maximum int32) bool {
+	for k, v := range sizeAnnotations(desired, maximum) {
+		if rs.Annotations[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// maxRevision is the highest revision number among ReplicaSets; one that is
+// not a number counts as 0, as with the native controller.
+func maxRevision(sets []*appsv1.ReplicaSet) int64 {
+	var highest int64
+	for _, rs := range sets {
+		if n, err := strconv.ParseInt(rs.Annotations[AnnotationRevision], 10, 64); err == nil {
+			highest = max(highest, n)
+		}
+	}
+	return highest
+}

@@ -1,0 +1,159 @@
+package engine
+
+// pods is one ReplicaSet in numbers: its size, what its status says, and the
+// size that it is to have in the end.
+type pods struct {
+	size, ready, available, want int32
+	// observed: the status is about this very size.
+	observed bool
+}
+
+// clamp returns p with what is certain of ready and available. The pods that a
+// smaller size is about to take away may be ready and available ones, as soon
+// as those that are not ready are used up.
+func (p pods) clamp() pods {
+	p.available = max(0, min(p.available, p.ready)-max(0, p.ready-p.size))
+	p.ready = min(p.ready, p.size)
+	return p
+}
+
+// unready is how many pods go first when the set shrinks: not there yet,
+// pending or not ready. A pod that is ready and not yet available is not among
+// them, since readiness, not availability, orders the ReplicaSet controller's
+// choice.
+func (p pods) unready() int32 { return p.size - p.ready }
+
+// rolling is the arithmetic of one round: how far the sizes may move now.
+type rolling struct {
+	replicas    int32 // N
+	surge       int32 // S
+	unavailable int32 // U
+	// sets: the update revision first, then those to leave, middle revisions
+	// before the stable one.
+	sets []pods
+}
+
+// next returns the sizes to write now, one per set; equal to the present ones
+// where nothing may move.
+//
+// Up: Σsize stays within N+S. For 10 replicas at 25% (S=3), 10 old and a want
+// of 5: the update revision gets 3.
+//
+// Down: Σsize less what is new and not yet available stays at N−U, so with
+// U=2 and 3 new pods not available m = 13 − 8 − 3 = 2 old ones may go at once.
+// Unready ones go first and cost nothing; ready ones must also leave N−U
+// available in the worst choice that the ReplicaSet controller can make.
+//
+// The set of the update revision must be written first (H1, H6).
+func (r rolling) next() []int32 {
+	sets := make([]pods, len(r.sets))
+	for i, p := range r.sets {
+		sets[i] = p.clamp()
+	}
+	moved := r.shrink(r.grow(sets, r.replicas+r.surge-total(sets)))
+	if pair, ok := r.swap(sets, moved); ok {
+		moved = pair
+	}
+	if moved[0].size == 0 && active(sets) < 2 && r.replicas > 0 {
+		moved = sets // nothing moves before the update revision's first pod (H1)
+	}
+	sizes := make([]int32, len(moved))
+	for i, p := range moved {
+		sizes[i] = p.size
+	}
+	return sizes
+}
+
+// grow adds pods where they are wanted, the update revision's first, the
+// stable one's next, as far as there is room.
+func (r rolling) grow(sets []pods, room int32) []pods {
+	grown := append([]pods(nil), sets...)
+	for _, i := range []int{0, len(grown) - 1} {
+		if more := min(room, grown[i].want-grown[i].size); more > 0 {
+			grown[i].size += more
+			room -= more
+		}
+	}
+	return grown
+}
+
+// shrink takes pods away where they are not wanted, as far as availability
+// allows.
+func (r rolling) shrink(sets []pods) []pods {
+	shrunk := append([]pods(nil), sets...)
+	floor := r.replicas - r.unavailable
+	potential := total(sets) - floor
+	spare := -floor
+	settled := true
+	for _, p := range sets {
+		spare += p.available
+		settled = settled && p.observed
+		if p.size <= p.want {
+			potential -= p.size - p.available // counted on, and not there yet
+		}
+	}
+	take := func(i int, most int32) int32 {
+		k := max(0, min(most, potential, shrunk[i].size-shrunk[i].want, r.leave(shrunk, i)))
+		shrunk[i].size -= k
+		potential -= k
+		return k
+	}
+	for i, p := range sets {
+		take(i, p.unready())
+	}
+	if !settled {
+		return shrunk // a status about another size: no ready pod is staked on it
+	}
+	for i := range sets {
+		spare -= take(i, max(0, spare))
+	}
+	return shrunk
+}
+
+// leave returns how many pods may go from set i so that the sets other than
+// the update revision's keep one until the update revision has all: at none,
+// the native controller brings the update revision to N by itself (H2).
+func (r rolling) leave(sets []pods, i int) int32 {
+	if i == 0 {
+		return sets[0].size
+	}
+	others := total(sets[1:])
+	if sets[0].size >= r.replicas {
+		return others
+	}
+	return others - 1
+}
+
+// swap is the move of a Deployment without surge at the two ends of a release:
+// the first pod of the update revision must come before any other leaves (H1),
+// and the last one before the last other leaves (H2). For the length of one
+// write there are N+1; so it is made only if a pod leaves in the same round.
+func (r rolling) swap(sets, moved []pods) ([]pods, bool) {
+	first := sets[0].size == 0 && sets[0].want > 0
+	last := sets[0].size == r.replicas-1 && sets[0].want == r.replicas && total(moved) == r.replicas
+	if r.surge > 0 || total(sets) != r.replicas || !first && !last {
+		return nil, false
+	}
+	grown := append([]pods(nil), sets...)
+	grown[0].size++
+	after := r.shrink(grown)
+	return after, total(after) <= r.replicas
+}
+
+func active(sets []pods) int {
+	n := 0
+	for _, p := range sets {
+		if p.size > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func total(sets []pods) int32 {
+	var n int32
+	for _, p := range sets {
+		n += p.size
+	}
+	return n
+}

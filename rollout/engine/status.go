@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+const (
+	// keptReleases is how many releases the history keeps.
+	keptReleases = 10
+	// countInterval is the least time between two writes of a status that
+	// only counts pods.
+	countInterval = time.Second
+)
+
+// report says what is waited for, or done, in one word and in one sentence.
+func (v *view) report(reason, message string) {
+	v.status.Reason, v.status.Message, v.stalled = reason, message, false
+}
+
+// stall says the same of what does not go on without a person.
+func (v *view) stall(reason, message string) {
+	v.report(reason, message)
+	v.stalled = true
+}
+
+func (v *view) condition(name string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&v.status.Conditions, metav1.Condition{
+		Type: name, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: v.Release.Generation, LastTransitionTime: *v.time(),
+	})
+}
+
+func (v *view) reasonUnderWay() string {
+	if v.status.RollingBack {
+		return ReasonRollingBack
+	}
+	return ReasonUpgrading
+}
+
+// progress is the sentence on where the pods are.
+func (v *view) progress() string {
+	g := newSet(*v.goal).clamp()
+	s := fmt.Sprintf("%d of %d pods run %s", g.size, v.replicas, v.goal.name)
+	if g.available < g.size {
+		s += fmt.Sprintf(", %d of them available", g.available)
+	}
+	return s
+}
+
+// end closes the books on the release that another one, or the way back, takes
+// the place of.
+func (v *view) end() {
+	if v.status.Phase == "" || v.status.Phase == v1alpha1.PhaseCompleted || v.status.RollingBack {
+		return
+	}
+	outcome := v1alpha1.OutcomeSuperseded
+	if !v.forward() {
+		outcome = v1alpha1.OutcomeRolledBack
+	} else {
+		v.event(ReasonReleaseSuperseded, fmt.Sprintf("%s by %s", v.status.UpdateRevision, v.goal.name))
+	}
+	v.archive(outcome)
+}
+
+func (v *view) archive(outcome v1alpha1.ReleaseOutcome) {
+	record := v1alpha1.ReleaseRecord{
+		Revision: v.status.UpdateRevision, Commit: v.status.UpdateCommit, Outcome: outcome,
+		StartTime: v.status.StartTime, EndTime: *v.time(), Approvals: v.status.Approvals,
+	}
+	v.status.History = append([]v1alpha1.ReleaseRecord{record}, v.status.History...)
+	if len(v.status.History) > keptReleases {
+		v.status.History = v.status.History[:keptReleases]
+	}
+}
+
+// complete closes the books on a release that has been handed back, and says
+// what runs. A way back to what had been stable all along is no release of its own.
+func (v *view) complete() {
+	switch {
+	case v.status.Phase == "" || v.status.Phase == v1alpha1.PhaseCompleted:
+	case v.status.UpdateRevision != v.goal.name:
+		v.end()
+	case v.status.RollingBack && v.status.StableRevision == v.status.UpdateRevision:
+		v.event(ReasonRolledBack, "all pods run "+v.goal.name)
+	default:
+		v.archive(v1alpha1.OutcomeCompleted)
+		v.event(ReasonReleaseCompleted, "all pods run "+v.goal.name)
+	}
+	if !v.failed() {
+		v.status.FailedRevision, v.status.FailedCommit = "", ""
+	}
+	if v.status.Phase != v1alpha1.PhaseCompleted {
+		v.status.Phase = v1alpha1.PhaseCompleted
+		v.status.CurrentStepIndex = int32(len(v.spec.Strategy.Steps) - 1)
+		v.setState(v1alpha1.StepCompleted)
+	}
+	v.status.CurrentStepReplicas, v.status.ProgressTime, v.status.StartTime = nil, nil, nil
+	v.status.Approvals, v.status.BestAvailableReplicas, v.status.RollingBack = nil, 0, false
+	v.status.StableRevision, v.status.UpdateRevision = v.goal.name, v.goal.name
+	v.status.UpdateCommit = v.spec.Commit
+	switch {
+	case v.failed():
+		v.stall(ReasonRolledBack, fmt.Sprintf("%s was rolled back to %s; it is not tried again until another template or commit comes", v.status.FailedRevision, v.goal.name))
+	case v.brought == nil:
+		v.report(ReasonTemplateMissing, "spec.template is empty: there is nothing to release")
+	default:
+		v.report(ReasonReleaseCompleted, "all pods run "+v.goal.name)
+	}
+}
+
+// decision sums the round up.
+func (v *view) decision() Decision {
+	v.warnOfApproval()
+	if v.d != nil && v.goal != nil {
+		g := newSet(*v.goal).clamp()
+		v.status.Replicas = v.replicas
+		v.status.UpdatedReplicas, v.status.UpdatedReadyReplicas, v.status.UpdatedAvailableReplicas = g.size, g.ready, g.available
+	}
+	v.status.ObservedGeneration = v.Release.Generation
+	v.conditions()
+	d := Decision{Actions: v.actions, Status: v.status, Events: v.events, Wait: v.wait}
+	v.pace(&d)
+	return d
+}
+
+// conditions computes all conditions.
+func (v *view) conditions() {
+	ready := v.status.Phase == v1alpha1.PhaseCompleted && !v.stalled && v.d != nil && v.status.Reason != ReasonDeploymentNotFound
+	v.condition(ConditionReady, truth(ready), v.status.Reason, v.status.Message)
+	v.condition(ConditionReconciling, truth(!ready && !v.stalled), v.status.Reason, v.status.Message)
+	v.condition(ConditionStalled, truth(v.stalled), v.status.Reason, v.status.Message)
+	if v.heldAfter() {
+		v.condition(ConditionHeld, metav1.ConditionTrue, ReasonHeld, "the native controller is kept off")
+	} else {
+		v.condition(ConditionHeld, metav1.ConditionFalse, ReasonNotHeld, "the Deployment is native")
+	}
+}
+
+// heldAfter reports whether the Deployment is held once the actions are made.
+func (v *view) heldAfter() bool {
+	held := v.d != nil && touched(v.d)
+	for _, a := range v.actions {
+		switch a.(type) {
+		case Hold:
+			held = true
+		case HandBack:
+			held = false
+		}
+	}
+	return held
+}
+
+func truth(b bool) metav1.ConditionStatus {
+	if b {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+// warnOfApproval tells of an approval that is for another release, when the
+// spec is first seen.
+func (v *view) warnOfApproval() {
+	a := v.spec.Approval
+	if a == nil || v.Release.Generation == v.Release.Status.ObservedGeneration || v.status.Phase == v1alpha1.PhaseCompleted || v.ours(a) {
+		return
+	}
+	v.warn(ReasonApprovalIgnored, fmt.Sprintf("it is for revision %s, commit %q; the release is %s, commit %q",
+		a.Revision, a.Commit, v.status.UpdateRevision, v.status.UpdateCommit))
+}
+
+// pace keeps a status that differs only in numbers from being written more
+// than once in countInterval, and stamps the others.
+func (v *view) pace(d *Decision) {
+	old := v.Release.Status
+	if equality.Semantic.DeepEqual(old, d.Status) {
+		return
+	}
+	if old.LastUpdateTime != nil && equality.Semantic.DeepEqual(uncounted(old), uncounted(d.Status)) {
+		if left := countInterval - v.now.Sub(old.LastUpdateTime.Time); left > 0 && left <= countInterval {
+			d.Status = old
+			if d.Wait == 0 || left < d.Wait {
+				d.Wait = left
+			}
+			return
+		}
+	}
+	d.Status.LastUpdateTime = v.time()
+}
+
+// uncounted returns a status without what only counts.
+func uncounted(s v1alpha1.BatchReleaseStatus) v1alpha1.BatchReleaseStatus {
+	s = *s.DeepCopy()
+	s.Replicas, s.UpdatedReplicas, s.UpdatedReadyReplicas, s.UpdatedAvailableReplicas, s.BestAvailableReplicas = 0, 0, 0, 0, 0
+	s.Message, s.ProgressTime, s.LastUpdateTime = "", nil, nil
+	for i := range s.Conditions {
+		s.Conditions[i].Message = ""
+	}
+	return s
+}
+
+// equalStrategy compares two strategies as the API server completes them.
+func equalStrategy(a, b appsv1.DeploymentStrategy) bool {
+	return equality.Semantic.DeepEqual(completeStrategy(&a), completeStrategy(&b))
+}

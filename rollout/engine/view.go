@@ -1,0 +1,274 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// view is what was observed, sorted out: what runs, what is stable, where the
+// way leads. A round reads it and writes only its status, actions and events.
+type view struct {
+	*Observed
+	now  time.Time
+	spec *v1alpha1.BatchReleaseSpec
+	d    *appsv1.Deployment
+
+	records []Record  // newest first
+	brought *revision // what spec.template brings; nil without one
+	stable  *revision
+	goal    *revision // where the way leads: brought, or back to stable
+
+	replicas, surge, unavailable int32
+	strategy                     appsv1.DeploymentStrategy // to hand back
+
+	status  v1alpha1.BatchReleaseStatus
+	actions []Action
+	events  []Event
+	wait    time.Duration
+	stalled bool
+}
+
+func newView(o *Observed, now time.Time) *view {
+	return &view{
+		Observed: o, now: now, spec: &o.Release.Spec, d: o.Deployment,
+		records: newestFirst(o.Records),
+		status:  *o.Release.Status.DeepCopy(),
+		stalled: meta.IsStatusConditionTrue(o.Release.Status.Conditions, ConditionStalled),
+	}
+}
+
+// resolve names the revisions and says where the way leads. The stable
+// revision must be on record.
+func (v *view) resolve() {
+	v.brought = revisionOf(v.Observed, v.Template)
+	v.stable = v.recorded(0)
+	v.goal = v.brought
+	switch {
+	case v.brought == nil:
+		v.goal = v.stable
+	case v.failed():
+		v.goal = v.stable
+		if v.stable.equal(v.brought.template) {
+			v.goal = v.recorded(1)
+		}
+	}
+	if v.goal == nil || v.stable.equal(v.goal.template) {
+		v.goal = v.stable
+	}
+}
+
+// recorded returns the revision of the i-th newest record, nil without one.
+func (v *view) recorded(i int) *revision {
+	if i >= len(v.records) {
+		return nil
+	}
+	r := revisionOf(v.Observed, v.records[i].Template)
+	if r.rs == nil && v.records[i].Revision != "" {
+		r.name = v.records[i].Revision
+	}
+	return r
+}
+
+// failed reports whether what Git brings is what was rolled back, and Git has
+// said nothing else since.
+func (v *view) failed() bool {
+	return v.brought != nil && v.status.FailedRevision == v.brought.name && v.status.FailedCommit == v.spec.Commit
+}
+
+// forward reports whether the way leads to another revision than the stable one.
+func (v *view) forward() bool { return v.goal != v.stable }
+
+// measure finds N, S, U and the strategy to hand back.
+func (v *view) measure() error {
+	v.replicas = replicas(v.d)
+	v.strategy = v.manifestStrategy()
+	var err error
+	v.surge, v.unavailable, err = plan.Bounds(&v.strategy, v.replicas)
+	return err
+}
+
+// manifestStrategy is the strategy that Git names; else the live one, unless
+// that is the hold's; else the one on record; else the API server's default.
+func (v *view) manifestStrategy() appsv1.DeploymentStrategy {
+	switch {
+	case v.spec.DeploymentStrategy != nil:
+		return completeStrategy(v.spec.DeploymentStrategy)
+	case !touched(v.d):
+		return v.d.Spec.Strategy
+	case len(v.records) > 0 && v.records[0].Strategy != nil:
+		return *v.records[0].Strategy
+	}
+	return completeStrategy(&appsv1.DeploymentStrategy{})
+}
+
+// completeStrategy fills in what the API server would.
+func completeStrategy(s *appsv1.DeploymentStrategy) appsv1.DeploymentStrategy {
+	c := *s.DeepCopy()
+	if c.Type == "" {
+		c.Type = appsv1.RollingUpdateDeploymentStrategyType
+	}
+	if c.Type != appsv1.RollingUpdateDeploymentStrategyType {
+		return c
+	}
+	if c.RollingUpdate == nil {
+		c.RollingUpdate = &appsv1.RollingUpdateDeployment{}
+	}
+	if c.RollingUpdate.MaxSurge == nil {
+		c.RollingUpdate.MaxSurge = ptr.To(intstr.FromString("25%"))
+	}
+	if c.RollingUpdate.MaxUnavailable == nil {
+		c.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromString("25%"))
+	}
+	return c
+}
+
+// steps of the way: the plan's, or the rollback's.
+func (v *view) steps() []v1alpha1.Step {
+	if !v.status.RollingBack {
+		return v.spec.Strategy.Steps
+	}
+	back := []v1alpha1.RollbackStep{{Replicas: intstr.FromInt32(1)}, {Replicas: plan.Full}}
+	if r := v.spec.Strategy.Rollback; r != nil {
+		back = r.Steps
+	}
+	steps := make([]v1alpha1.Step, len(back))
+	for i, s := range back {
+		steps[i] = v1alpha1.Step{Replicas: s.Replicas, Pause: &v1alpha1.Pause{}}
+	}
+	return steps
+}
+
+func (v *view) lastStep() bool { return int(v.status.CurrentStepIndex) >= len(v.steps())-1 }
+
+// target returns how many pods of N run the goal's revision when step i is
+// done, and how many run others.
+//
+// Steps never go down: a plan that mixes numbers and percentages can be out of
+// order at the N of the moment, and the highest so far counts. Before the last
+// step the others keep at least one pod, since with only the goal active the
+// native controller would bring the goal to a new N by itself: with a surge it
+// is one above N, without one the goal gets one less (0 where N is 1: there is
+// nothing to split).
+func (v *view) target(i int) (goal, others int32) {
+	steps := v.steps()
+	n := v.replicas
+	for _, s := range steps[:i+1] {
+		goal = max(goal, plan.Limit(s.Replicas, n))
+	}
+	if i == len(steps)-1 || goal < n || n == 0 {
+		return goal, n - goal
+	}
+	if v.surge > 0 {
+		return n, 1
+	}
+	return n - 1, 1
+}
+
+// set is one ReplicaSet of the split; its ReplicaSet may have to be made yet.
+type set struct {
+	revision
+	pods
+}
+
+func newSet(r revision) set {
+	s := set{revision: r, pods: pods{observed: true}}
+	if r.rs != nil {
+		s.pods = pods{
+			size: size(r.rs), ready: r.rs.Status.ReadyReplicas, available: r.rs.Status.AvailableReplicas,
+			observed: r.rs.Status.ObservedGeneration >= r.rs.Generation,
+		}
+	}
+	return s
+}
+
+// split returns the sets of the release with what each is to have: the goal's
+// first, then middle revisions, oldest first, and the stable one last.
+//
+// A revision that was superseded keeps nothing: the goal has its share, the
+// stable revision the rest. On the way back to the stable revision, which is
+// then the goal, the middle ones hold the rest until they are gone.
+func (v *view) split() []set {
+	goal, others := v.target(int(v.status.CurrentStepIndex))
+	sets := []set{newSet(*v.goal)}
+	if v.stopped() {
+		goal = min(goal, sets[0].size)
+		others = max(others, v.replicas-goal)
+	}
+	for _, rs := range v.middle() {
+		sets = append(sets, newSet(revision{name: rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey], template: &rs.Spec.Template, rs: rs}))
+	}
+	if v.forward() {
+		sets[0].want = goal
+		stable := newSet(*v.stable)
+		stable.want = others
+		return append(sets, stable)
+	}
+	var middle int32
+	for _, s := range sets[1:] {
+		middle += s.size
+	}
+	keep(sets[1:], others)
+	sets[0].want = max(goal, v.replicas-middle)
+	return sets
+}
+
+// stopped reports whether the goal must not grow: the plan is paused, or the
+// step has missed its deadline.
+func (v *view) stopped() bool {
+	return v.spec.Paused || v.status.CurrentStepState == v1alpha1.StepUpgrade && !v.status.RollingBack && v.deadline() <= 0
+}
+
+// keep leaves n pods in all to the sets: what is not ready goes first, then
+// what comes first.
+func keep(sets []set, n int32) {
+	excess := -n
+	for i := range sets {
+		sets[i].want = sets[i].size
+		excess += sets[i].size
+	}
+	for _, unreadyOnly := range []bool{true, false} {
+		for i := range sets {
+			most := sets[i].want
+			if unreadyOnly {
+				most = sets[i].clamp().unready()
+			}
+			k := max(0, min(excess, most))
+			sets[i].want -= k
+			excess -= k
+		}
+	}
+}
+
+// middle returns the ReplicaSets with pods that are neither the goal's nor the
+// stable one's, oldest first.
+func (v *view) middle() []*appsv1.ReplicaSet {
+	var sets []*appsv1.ReplicaSet
+	for _, rs := range v.ReplicaSets {
+		if size(rs) > 0 && rs != v.goal.rs && rs != v.stable.rs {
+			sets = append(sets, rs)
+		}
+	}
+	slices.SortFunc(sets, older)
+	return sets
+}
+
+func (v *view) do(a Action) { v.actions = append(v.actions, a) }
+
+func (v *view) event(reason, message string) {
+	v.events = append(v.events, Event{Reason: reason, Message: message})
+}
+
+func (v *view) warn(reason, message string) {
+	v.events = append(v.events, Event{Warning: true, Reason: reason, Message: message})
+}
+
+func (v *view) time() *metav1.Time { return &metav1.Time{Time: v.now} }

@@ -1,0 +1,502 @@
+package engine
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// world is a model of what a release lives in: a Deployment, its ReplicaSets
+// and pods, and the native controllers as NATIVE.md says they act. Everything
+// but Decide is a dumb copy of the facts.
+type world struct {
+	n, surge, unavailable int32
+
+	generation, observed int64
+	template             int // of the Deployment: index into templates
+	paused, recreate     bool
+	held                 bool
+	sets                 [versions]replicaSet
+	records              []int // versions, newest first
+	collision            *int32
+
+	brought  int
+	spec     v1alpha1.BatchReleaseSpec
+	status   v1alpha1.BatchReleaseStatus
+	approved int32
+	changes  int
+
+	fights []string
+}
+
+const versions = 3
+
+// replicaSet: ready pods are available, pending ones become so, stuck ones
+// never do. What the status says is as of the ReplicaSet controller's last turn.
+type replicaSet struct {
+	exists                bool
+	size                  int32
+	ready, pending, stuck int32
+	statusReady           int32
+	observed              bool
+	desired, maximum      int32
+	stuckPods             bool // new pods of this version are stuck
+}
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+var templates = func() (ts [versions]*corev1.PodTemplateSpec) {
+	for i := range ts {
+		ts[i] = &corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v" + strconv.Itoa(i+1)}}},
+		}
+	}
+	return ts
+}()
+
+var hashes = func() (hs [versions]string) {
+	for i, t := range templates {
+		hs[i] = plan.TemplateHash(t, nil)
+	}
+	return hs
+}()
+
+var hashed = func() (ts [versions]corev1.PodTemplateSpec) {
+	for i, t := range templates {
+		ts[i] = *t.DeepCopy()
+		ts[i].Labels[appsv1.DefaultDeploymentUniqueLabelKey] = hashes[i]
+	}
+	return ts
+}()
+
+func versionOf(t *corev1.PodTemplateSpec) int {
+	for i := range templates {
+		if plan.EqualTemplate(templates[i], t) {
+			return i
+		}
+	}
+	panic("no such template")
+}
+
+// newWorld is a Deployment of n pods that all run the first version.
+func newWorld(n, surge, unavailable int32, steps ...string) *world {
+	w := &world{n: n, surge: surge, unavailable: unavailable, generation: 1, observed: 1}
+	for _, s := range steps {
+		w.spec.Strategy.Steps = append(w.spec.Strategy.Steps, v1alpha1.Step{Replicas: intstr.Parse(s)})
+	}
+	w.spec.WorkloadRef.Name = "web"
+	w.sets[0] = replicaSet{exists: true, size: n, ready: n, statusReady: n, observed: true, desired: n, maximum: n + surge}
+	w.approved = -1
+	return w
+}
+
+func (w *world) clone() *world {
+	c := *w
+	c.records = append([]int(nil), w.records...)
+	c.fights = append([]string(nil), w.fights...)
+	return &c
+}
+
+func (w *world) strategy() appsv1.DeploymentStrategy {
+	if w.recreate {
+		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	}
+	s, u := intstr.FromInt32(w.surge), intstr.FromInt32(w.unavailable)
+	return appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &s, MaxUnavailable: &u}}
+}
+
+// observe builds what Decide is given.
+func (w *world) observe() Observed {
+	replicas := w.n
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: types.UID("d"), Generation: w.generation},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas, Paused: w.paused, Strategy: w.strategy(), Template: *templates[w.template],
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		},
+		Status: appsv1.DeploymentStatus{ObservedGeneration: w.observed},
+	}
+	if w.held {
+		d.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
+	}
+	o := Observed{Release: &v1alpha1.BatchRelease{Spec: w.spec, Status: w.status}, Deployment: d, Template: templates[w.brought]}
+	o.Release.Spec.Template = templates[w.brought]
+	o.Release.Spec.Commit = fmt.Sprintf("%040d", w.brought)
+	if w.approved >= 0 {
+		o.Release.Spec.Approval = &v1alpha1.Approval{Revision: hashes[w.brought], Commit: o.Release.Spec.Commit, Step: w.approved}
+	}
+	for i, rs := range w.sets {
+		if rs.exists {
+			o.ReplicaSets = append(o.ReplicaSets, w.object(i, rs))
+		}
+	}
+	s := appsv1.DeploymentStrategy{}
+	for i, version := range w.records {
+		world := *w
+		world.recreate = false
+		s = world.strategy()
+		o.Records = append(o.Records, Record{Name: hashes[version], Order: int64(len(w.records) - i), Revision: hashes[version], Template: templates[version], Strategy: &s})
+	}
+	return o
+}
+
+func (w *world) object(i int, rs replicaSet) *appsv1.ReplicaSet {
+	size, generation := rs.size, int64(1)
+	if rs.observed {
+		generation = 0
+	}
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-" + hashes[i], Generation: generation, CreationTimestamp: metav1.Time{Time: epoch.Add(time.Duration(i) * time.Second)},
+			Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hashes[i]},
+			Annotations: map[string]string{
+				AnnotationDesiredReplicas: strconv.Itoa(int(rs.desired)), AnnotationMaxReplicas: strconv.Itoa(int(rs.maximum)),
+			},
+		},
+		Spec:   appsv1.ReplicaSetSpec{Replicas: &size, Template: hashed[i]},
+		Status: appsv1.ReplicaSetStatus{ReadyReplicas: rs.statusReady, AvailableReplicas: rs.statusReady},
+	}
+}
+
+func (w *world) write(f func()) {
+	f()
+	w.generation++
+}
+
+// do makes one write.
+func (w *world) do(a Action) {
+	switch a := a.(type) {
+	case Remember:
+		version := versionOf(a.Record.Template)
+		records := []int{version}
+		for _, r := range w.records {
+			if r != version {
+				records = append(records, r)
+			}
+		}
+		if a.Exists && len(w.records) > 0 && a.Record.Order <= int64(len(w.records)) && w.records[0] != version {
+			panic("a record that exists must become the newest")
+		}
+		w.records = records
+	case Forget:
+		var records []int
+		for _, r := range w.records {
+			if hashes[r] != a.Record.Revision {
+				records = append(records, r)
+			}
+		}
+		w.records = records
+	case Hold:
+		w.write(func() { w.held, w.paused, w.recreate, w.template = true, true, true, versionOf(a.Template) })
+	case HandBack:
+		w.write(func() {
+			w.held, w.paused, w.recreate = false, false, false
+			if a.Template != nil {
+				w.template = versionOf(a.Template)
+			}
+		})
+	case CreateReplicaSet:
+		i := versionOf(&a.ReplicaSet.Spec.Template)
+		if w.sets[i].exists {
+			panic("created twice")
+		}
+		desired, _ := strconv.Atoi(a.ReplicaSet.Annotations[AnnotationDesiredReplicas])
+		w.sets[i].exists = true
+		w.resize(i, *a.ReplicaSet.Spec.Replicas, int32(desired), w.n+w.surge)
+	case Resize:
+		w.resize(versionOf(&a.ReplicaSet.Spec.Template), a.To, a.Desired, a.Max)
+	}
+}
+
+func (w *world) resize(i int, to, desired, maximum int32) {
+	rs := &w.sets[i]
+	if rs.size != to {
+		rs.observed = false
+	}
+	rs.size, rs.desired, rs.maximum = to, desired, maximum
+}
+
+// turnReplicaSet is the ReplicaSet controller's turn: pods made, the worst
+// ones taken away, status written.
+func (w *world) turnReplicaSet(i int) {
+	rs := &w.sets[i]
+	for rs.ready+rs.pending+rs.stuck < rs.size {
+		if rs.stuckPods {
+			rs.stuck++
+		} else {
+			rs.pending++
+		}
+	}
+	for rs.ready+rs.pending+rs.stuck > rs.size {
+		switch {
+		case rs.stuck > 0:
+			rs.stuck--
+		case rs.pending > 0:
+			rs.pending--
+		default:
+			rs.ready--
+		}
+	}
+	rs.statusReady, rs.observed = rs.ready, true
+}
+
+// turnDeployment is the native Deployment controller's turn.
+func (w *world) turnDeployment() {
+	before := w.sets
+	wasHeld := w.held
+	active, _ := w.active()
+	if w.paused {
+		w.nativeScale()
+	} else {
+		w.nativeRoll()
+	}
+	w.observed = w.generation
+	for i := range w.sets {
+		if wasHeld && before[i].size != w.sets[i].size && !w.follows(i, active) {
+			w.fights = append(w.fights, fmt.Sprintf("native: %s from %d to %d", hashes[i], before[i].size, w.sets[i].size))
+		}
+	}
+}
+
+// follows reports whether a native resize under a hold only follows a new N
+// where there is nothing to split: the stable set before the goal's first pod,
+// and the goal after the last pod of the others at the last step. For the few
+// milliseconds in which that can happen the native controller does what Decide
+// would.
+func (w *world) follows(i int, active []int) bool {
+	last := int(w.status.CurrentStepIndex) == len(w.spec.Strategy.Steps)-1 || w.status.RollingBack
+	return len(active) == 1 && active[0] == i && w.sets[i].size == w.n && (i != w.template || last && w.status.CurrentStepState != v1alpha1.StepInitial)
+}
+
+func (w *world) active() (active []int, total int32) {
+	for i, rs := range w.sets {
+		if rs.exists && rs.size > 0 {
+			active = append(active, i)
+			total += rs.size
+		}
+	}
+	return active, total
+}
+
+func (w *world) nativeSurge() int32 {
+	if w.recreate {
+		return 0
+	}
+	return w.surge
+}
+
+func (w *world) native(i int, size int32) { w.resize(i, size, w.n, w.n+w.nativeSurge()) }
+
+// nativeScale is scale() of NATIVE.md.
+func (w *world) nativeScale() {
+	active, total := w.active()
+	fresh := &w.sets[w.template]
+	switch {
+	case len(active) == 0:
+		target := w.template
+		if !fresh.exists {
+			for i, rs := range w.sets {
+				if rs.exists {
+					target = i
+				}
+			}
+		}
+		if w.sets[target].exists && w.sets[target].size != w.n {
+			w.native(target, w.n)
+		}
+	case len(active) == 1:
+		if w.sets[active[0]].size != w.n {
+			w.native(active[0], w.n)
+		}
+	case fresh.exists && fresh.size == w.n && fresh.desired == w.n && fresh.statusReady == w.n:
+		for _, i := range active {
+			if i != w.template {
+				w.native(i, 0)
+			}
+		}
+	case !w.recreate:
+		allowed := int32(0)
+		if w.n > 0 {
+			allowed = w.n + w.surge
+		}
+		delta := allowed - total
+		largest := active[0]
+		for _, i := range active {
+			if w.sets[i].size > w.sets[largest].size {
+				largest = i
+			}
+		}
+		for _, i := range active { // shared out by size, the rest to the largest
+			share := w.sets[i].size * delta / total
+			w.native(i, max(0, w.sets[i].size+share))
+			delta -= share
+			total -= w.sets[i].size - share
+			if total <= 0 {
+				break
+			}
+		}
+		w.native(largest, max(0, w.sets[largest].size+delta))
+	}
+}
+
+// nativeRoll is the rolling arithmetic of NATIVE.md, and Recreate's.
+func (w *world) nativeRoll() {
+	active, _ := w.active()
+	for _, i := range active {
+		if w.sets[i].desired != w.n {
+			w.nativeScale()
+			return
+		}
+	}
+	fresh := &w.sets[w.template]
+	fresh.exists = true
+	if w.recreate {
+		for i := range w.sets {
+			if i != w.template && w.sets[i].size > 0 {
+				w.native(i, 0)
+			}
+		}
+		w.native(w.template, w.n)
+		return
+	}
+	_, total := w.active()
+	if fresh.size > w.n {
+		w.native(w.template, w.n)
+		return
+	}
+	if room := min(w.n+w.surge-total, w.n-fresh.size); room > 0 {
+		w.native(w.template, fresh.size+room)
+		return
+	}
+	var available int32
+	for _, rs := range w.sets {
+		available += min(rs.statusReady, rs.size)
+	}
+	most := total - (w.n - w.unavail()) - (fresh.size - min(fresh.statusReady, fresh.size))
+	for i := range w.sets {
+		rs := &w.sets[i]
+		if i == w.template || rs.size == 0 || most <= 0 {
+			continue
+		}
+		unready := rs.size - min(rs.statusReady, rs.size)
+		k := min(most, unready)
+		if k < rs.size {
+			k += max(0, min(rs.size-k, most-k, available-(w.n-w.unavail())))
+		}
+		if k > 0 {
+			most -= k
+			w.native(i, rs.size-k)
+		}
+	}
+}
+
+func (w *world) unavail() int32 {
+	if w.surge == 0 && w.unavailable == 0 {
+		return min(1, w.n)
+	}
+	return min(w.unavailable, w.n)
+}
+
+// available is how many pods are left once every ReplicaSet has its size.
+func (w *world) settled() int32 {
+	var available int32
+	for i := range w.sets {
+		c := *w
+		c.turnReplicaSet(i)
+		available += c.sets[i].ready
+	}
+	return available
+}
+
+func (w *world) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "N=%d template=v%d held=%t brought=v%d step=%d/%s/%s back=%t reason=%s gen=%d/%d records=%v approved=%d", w.n, w.template+1, w.held, w.brought+1,
+		w.status.CurrentStepIndex, w.status.CurrentStepState, w.status.Phase, w.status.RollingBack, w.status.Reason, w.generation, w.observed, w.records, w.approved)
+	for i, rs := range w.sets {
+		if rs.exists {
+			fmt.Fprintf(&b, " v%d{size=%d ready=%d pending=%d stuck=%d status=%d observed=%t desired=%d}", i+1, rs.size, rs.ready, rs.pending, rs.stuck, rs.statusReady, rs.observed, rs.desired)
+		}
+	}
+	return b.String()
+}
+
+// key tells states apart; what only counts or tells the time is left out.
+func (w *world) key() string {
+	return fmt.Sprintf("%d %d %t%t%t %t %d %d %t %v %v %d %s %s %t %s %s %s %s", w.n, w.template, w.paused, w.recreate, w.held, w.generation == w.observed,
+		w.brought, w.approved, w.spec.Paused, w.sets, w.records, w.status.CurrentStepIndex, w.status.CurrentStepState, w.status.Phase, w.status.RollingBack,
+		w.status.UpdateRevision, w.status.StableRevision, w.status.FailedRevision, strconv.Itoa(w.changes))
+}
+
+// round lets Decide decide and makes the first k writes; k < 0: all, and the
+// status. It returns how many writes there were.
+func (w *world) round(t *testing.T, k int) int {
+	start := w.clone()
+	d := Decide(w.observe(), epoch)
+	for i, a := range d.Actions {
+		if i == k {
+			return len(d.Actions)
+		}
+		before := w.clone()
+		w.do(a)
+		w.checkWrite(t, before, a)
+	}
+	if k < 0 {
+		d.Status.LastUpdateTime = nil
+		w.status = d.Status
+		w.status.History = nil
+		w.checkTarget(t, start)
+	}
+	return len(d.Actions)
+}
+
+// checkWrite checks I1 and I2 on one write.
+func (w *world) checkWrite(t *testing.T, before *world, a Action) {
+	t.Helper()
+	_, total := w.active()
+	_, was := before.active()
+	if floor := w.n - w.unavail(); total < was && w.settled() < min(before.settled(), floor) {
+		t.Fatalf("I1: %s leaves %d available, below %d\nbefore %s\nafter  %s", a, w.settled(), floor, before, w)
+	}
+	most := w.n + w.surge
+	if w.surge == 0 {
+		most = w.n + 1
+	}
+	if total > was && total > most {
+		t.Fatalf("I2: %s makes %d pods of %d+%d\nbefore %s\nafter  %s", a, total, w.n, w.surge, before, w)
+	}
+	if h, ok := a.(HandBack); ok && h.Template == nil && w.status.Phase == v1alpha1.PhaseFinalizing {
+		for i, rs := range w.sets {
+			if i != w.template && rs.size > 0 {
+				t.Fatalf("hand-back with old pods\n%s", w)
+			}
+		}
+	}
+}
+
+// checkTarget checks I3: the update revision does not grow above the limit of
+// the furthest open step.
+func (w *world) checkTarget(t *testing.T, before *world) {
+	t.Helper()
+	s := w.status
+	if s.RollingBack || s.Phase != v1alpha1.PhaseRollingUpdate || int(s.CurrentStepIndex) >= len(w.spec.Strategy.Steps) {
+		return
+	}
+	limit := plan.Limit(w.spec.Strategy.Steps[s.CurrentStepIndex].Replicas, w.n)
+	for i, rs := range w.sets {
+		if hashes[i] == s.UpdateRevision && rs.size > limit && rs.size > before.sets[i].size {
+			t.Fatalf("I3: %d above the limit %d\nbefore %s\nafter  %s", rs.size, limit, before, w)
+		}
+	}
+}

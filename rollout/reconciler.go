@@ -1,0 +1,292 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// lookAgain is how long a round that met another state than it had observed
+// waits; what changed usually asks for a round by itself before that.
+const lookAgain = 100 * time.Millisecond
+
+// Options of the BatchRelease reconciler.
+type Options struct {
+	// Concurrent is how many releases are looked at at the same time.
+	Concurrent int
+	// DefaultServiceAccount is impersonated where a BatchRelease names none;
+	// empty: the controller's own account is used.
+	DefaultServiceAccount string
+}
+
+// Add adds the BatchRelease reconciler to a manager. The manager's client must
+// read its own writes ([client.CacheOptions].EnableReadYourWritesConsistency);
+// its cache must be as [CacheOptions] says.
+func Add(mgr ctrl.Manager, o Options) error {
+	r := &reconciler{
+		Client:    mgr.GetClient(),
+		events:    mgr.GetEventRecorder("tranche"),
+		templates: &templates{known: map[types.UID]completed{}},
+		writers:   newWriters(mgr, o.DefaultServiceAccount),
+		now:       time.Now,
+	}
+	ctx := context.Background()
+	for _, index := range []struct {
+		of    client.Object
+		field string
+		by    client.IndexerFunc
+	}{
+		{&v1alpha1.BatchRelease{}, indexWorkload, indexByWorkload},
+		{&appsv1.ReplicaSet{}, indexOwner, indexByOwner},
+		{&appsv1.ControllerRevision{}, indexOwner, indexByOwner},
+	} {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, index.of, index.field, index.by); err != nil {
+			return fmt.Errorf("indexing %T by %s: %w", index.of, index.field, err)
+		}
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("batchrelease").
+		For(&v1alpha1.BatchRelease{}).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.plansOfDeployment)).
+		Watches(&appsv1.ReplicaSet{}, handler.EnqueueRequestsFromMapFunc(r.plansOfOwned)).
+		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.plansOfOwned)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent)}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("adding the BatchRelease reconciler: %w", err)
+	}
+	return nil
+}
+
+type reconciler struct {
+	client.Client
+	events    events.EventRecorder
+	templates *templates
+	writers   *writers
+	now       func() time.Time
+}
+
+// Reconcile is one round: observe, decide, act, and write the status that is
+// then true.
+func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var br v1alpha1.BatchRelease
+	if err := r.Get(ctx, req.NamespacedName, &br); err != nil {
+		if apierrors.IsNotFound(err) {
+			return r.result(ctx, 0, r.abandon(ctx, req.Namespace))
+		}
+		return reconcile.Result{}, fmt.Errorf("getting BatchRelease %s: %w", req, err)
+	}
+	if br.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	o, err := r.observe(ctx, &br)
+	if err != nil {
+		return r.result(ctx, 0, err)
+	}
+	d := engine.Decide(o, r.now())
+	return r.result(ctx, d.Wait, r.write(ctx, o, d))
+}
+
+// result maps how a round ended to when to look again.
+func (r *reconciler) result(ctx context.Context, wait time.Duration, err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) || errors.Is(err, errLookAgain) {
+		logr.FromContextOrDiscard(ctx).V(1).Info("looking again", "because", err.Error())
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	}
+	return reconcile.Result{RequeueAfter: wait}, err
+}
+
+// write makes the actions in their order, then the status. The first write
+// that fails ends the round.
+func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Decision) error {
+	log := logr.FromContextOrDiscard(ctx).WithValues("revision", d.Status.UpdateRevision, "step", d.Status.CurrentStepIndex)
+	if len(d.Actions) > 0 {
+		w, err := r.writerFor(o.Release)
+		if err != nil {
+			return err
+		}
+		a := &actor{own: r.Client, as: w, br: o.Release, d: o.Deployment}
+		for _, action := range d.Actions {
+			if err := a.act(ctx, action); err != nil {
+				return fmt.Errorf("Deployment %s/%s: %s: %w", o.Deployment.Namespace, o.Deployment.Name, action, err)
+			}
+			log.Info("wrote", "action", action.String(), "because", action.Because())
+			r.tell(o.Release, engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()})
+		}
+	}
+	if !equality.Semantic.DeepEqual(o.Release.Status, d.Status) {
+		br := o.Release.DeepCopy()
+		br.Status = d.Status
+		if err := r.Status().Update(ctx, br, client.FieldOwner(v1alpha1.ManagerRollout)); err != nil {
+			return fmt.Errorf("writing the status of BatchRelease %s/%s: %w", br.Namespace, br.Name, err)
+		}
+		if moved(o.Release.Status, d.Status) {
+			log.Info("release", "phase", d.Status.Phase, "state", d.Status.CurrentStepState, "reason", d.Status.Reason, "because", d.Status.Message)
+		}
+	}
+	for _, e := range d.Events {
+		r.tell(o.Release, e)
+	}
+	return nil
+}
+
+// moved reports whether a status says more than a new count.
+func moved(old, new v1alpha1.BatchReleaseStatus) bool {
+	return old.Phase != new.Phase || old.CurrentStepIndex != new.CurrentStepIndex ||
+		old.CurrentStepState != new.CurrentStepState || old.Reason != new.Reason || old.UpdateRevision != new.UpdateRevision
+}
+
+// reasonOf names an action in events.
+func reasonOf(a engine.Action) string {
+	switch a.(type) {
+	case engine.Hold:
+		return engine.ReasonHeld
+	case engine.HandBack:
+		return engine.ReasonHandedBack
+	case engine.CreateReplicaSet, engine.Resize:
+		return engine.ReasonScalingReplicaSet
+	default:
+		return engine.ReasonRecordChanged
+	}
+}
+
+func (r *reconciler) tell(br *v1alpha1.BatchRelease, e engine.Event) {
+	kind := "Normal"
+	if e.Warning {
+		kind = "Warning"
+	}
+	r.events.Eventf(br, nil, kind, e.Reason, "Release", "%s", e.Message)
+}
+
+// abandon hands back the held Deployments of a namespace that no plan governs
+// any more.
+func (r *reconciler) abandon(ctx context.Context, namespace string) error {
+	var held appsv1.DeploymentList
+	if err := r.List(ctx, &held, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelHeld}); err != nil {
+		return fmt.Errorf("listing the held Deployments of %s: %w", namespace, err)
+	}
+	for i := range held.Items {
+		d := &held.Items[i]
+		if plans, err := r.plansOf(ctx, namespace, d.Name); err != nil || len(plans) > 0 {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		var o engine.Observed
+		if err := r.observeWorkload(ctx, client.ObjectKeyFromObject(d), &o); err != nil {
+			return err
+		}
+		for _, action := range engine.Abandon(o) {
+			if err := (&actor{own: r.Client, as: r.Client, d: o.Deployment}).act(ctx, action); err != nil {
+				return fmt.Errorf("Deployment %s/%s: %s: %w", namespace, d.Name, action, err)
+			}
+			logr.FromContextOrDiscard(ctx).Info("wrote", "deployment", d.Name, "action", action.String(), "because", action.Because())
+			r.events.Eventf(o.Deployment, nil, "Normal", reasonOf(action), "Release", "%s, %s", action, action.Because())
+		}
+	}
+	return nil
+}
+
+func (r *reconciler) plansOf(ctx context.Context, namespace, deployment string) ([]v1alpha1.BatchRelease, error) {
+	var plans v1alpha1.BatchReleaseList
+	if err := r.List(ctx, &plans, client.InNamespace(namespace), client.MatchingFields{indexWorkload: deployment}); err != nil {
+		return nil, fmt.Errorf("listing the plans of Deployment %s/%s: %w", namespace, deployment, err)
+	}
+	return plans.Items, nil
+}
+
+// plansOfDeployment maps a Deployment to its plans; a held one without any to
+// a request under its own name, which finds no plan and hands it back.
+func (r *reconciler) plansOfDeployment(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := r.requests(ctx, o.GetNamespace(), o.GetName())
+	if _, held := o.GetLabels()[v1alpha1.LabelHeld]; held && len(requests) == 0 {
+		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+	}
+	return requests
+}
+
+// plansOfOwned maps what a Deployment owns to the Deployment's plans.
+func (r *reconciler) plansOfOwned(ctx context.Context, o client.Object) []reconcile.Request {
+	for _, owner := range o.GetOwnerReferences() {
+		if owner.Kind == "Deployment" {
+			return r.requests(ctx, o.GetNamespace(), owner.Name)
+		}
+	}
+	return nil
+}
+
+func (r *reconciler) requests(ctx context.Context, namespace, deployment string) []reconcile.Request {
+	plans, err := r.plansOf(ctx, namespace, deployment)
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "mapping a change to its plans")
+		return nil
+	}
+	requests := make([]reconcile.Request, len(plans))
+	for i := range plans {
+		requests[i].NamespacedName = client.ObjectKeyFromObject(&plans[i])
+	}
+	return requests
+}
+
+func (r *reconciler) writerFor(br *v1alpha1.BatchRelease) (client.Client, error) {
+	return r.writers.as(br.Namespace, br.Spec.ServiceAccountName, r.Client)
+}
+
+// writers are the clients by the account that they write as.
+type writers struct {
+	config    *rest.Config
+	options   client.Options
+	byDefault string
+
+	mu sync.Mutex
+	by map[string]client.Client // by user name
+}
+
+func newWriters(mgr ctrl.Manager, byDefault string) *writers {
+	return &writers{config: mgr.GetConfig(), byDefault: byDefault,
+		by: map[string]client.Client{},
+		options: client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}}
+}
+
+// as returns the client that writes as a service account of a namespace.
+func (w *writers) as(namespace, account string, own client.Client) (client.Client, error) {
+	if account == "" {
+		account = w.byDefault
+	}
+	if account == "" {
+		return own, nil
+	}
+	user := "system:serviceaccount:" + namespace + ":" + account
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c, ok := w.by[user]; ok {
+		return c, nil
+	}
+	config := rest.CopyConfig(w.config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	c, err := client.New(config, w.options)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for service account %s/%s: %w", namespace, account, err)
+	}
+	w.by[user] = c
+	return c, nil
+}
