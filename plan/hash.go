@@ -9,21 +9,22 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/util/dump"
 	"k8s.io/apimachinery/pkg/util/rand"
 )
 
 // TemplateHash returns the pod-template-hash that the native Deployment
-// controller gives to a template, as in
+// controller of Kubernetes 1.minor gives to a template, as in
 // k8s.io/kubernetes/pkg/controller.ComputeHash. The template must be as read
-// back from the API server, after defaulting.
+// back from the API server, after defaulting. Minor 0 stands for the version
+// that this program is built with.
 //
-// The hash depends on the version of the Go type, so it is a name and never
-// an identity: it is computed once, when a ReplicaSet is made, and read from
-// the ReplicaSet's label from then on. Identity is [EqualTemplate].
-func TemplateHash(t *corev1.PodTemplateSpec, collisionCount *int32) string {
+// The hash depends on the version of the Go type, since it covers the names of
+// fields that are not set. So it is a name and never an identity: it is
+// computed once, when a ReplicaSet is made, and read from the ReplicaSet's
+// label from then on. Identity is [EqualTemplate].
+func TemplateHash(t *corev1.PodTemplateSpec, collisionCount *int32, minor int) string {
 	h := fnv.New32a()
-	fmt.Fprintf(h, "%v", dump.ForHash(*t))
+	dumper{w: h, minor: minor}.dump(t)
 	if collisionCount != nil {
 		var b [8]byte
 		binary.LittleEndian.PutUint32(b[:], uint32(*collisionCount))

@@ -26,7 +26,7 @@ const (
 
 // observe gathers what a round is decided on.
 func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (engine.Observed, error) {
-	o := engine.Observed{Release: br}
+	o := engine.Observed{Release: br, Minor: r.minor}
 	var plans v1alpha1.BatchReleaseList
 	if err := r.List(ctx, &plans, client.InNamespace(br.Namespace), client.MatchingFields{indexWorkload: br.Spec.WorkloadRef.Name}); err != nil {
 		return o, fmt.Errorf("listing the plans of Deployment %s: %w", br.Spec.WorkloadRef.Name, err)

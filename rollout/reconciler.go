@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -41,7 +44,12 @@ type Options struct {
 // read its own writes ([client.CacheOptions].EnableReadYourWritesConsistency);
 // its cache must be as [CacheOptions] says.
 func Add(mgr ctrl.Manager, o Options) error {
+	minor, err := serverMinor(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
 	r := &reconciler{
+		minor:     minor,
 		Client:    mgr.GetClient(),
 		events:    mgr.GetEventRecorder("tranche"),
 		templates: &templates{known: map[types.UID]completed{}},
@@ -62,7 +70,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 			return fmt.Errorf("indexing %T by %s: %w", index.of, index.field, err)
 		}
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	err = ctrl.NewControllerManagedBy(mgr).
 		Named("batchrelease").
 		For(&v1alpha1.BatchRelease{}).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.plansOfDeployment)).
@@ -76,11 +84,29 @@ func Add(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
+// serverMinor asks for the version of the cluster: 36 for 1.36 or 1.36+.
+func serverMinor(c *rest.Config) (int, error) {
+	d, err := discovery.NewDiscoveryClientForConfig(c)
+	if err != nil {
+		return 0, fmt.Errorf("making a discovery client: %w", err)
+	}
+	v, err := d.ServerVersion()
+	if err != nil {
+		return 0, fmt.Errorf("asking for the version of the cluster: %w", err)
+	}
+	minor, err := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
+	if err != nil {
+		return 0, fmt.Errorf("reading the version of the cluster, %s.%s: %w", v.Major, v.Minor, err)
+	}
+	return minor, nil
+}
+
 type reconciler struct {
 	client.Client
 	events    events.EventRecorder
 	templates *templates
 	writers   *writers
+	minor     int
 	now       func() time.Time
 }
 
@@ -263,7 +289,7 @@ type writers struct {
 
 func newWriters(mgr ctrl.Manager, byDefault string) *writers {
 	return &writers{config: mgr.GetConfig(), byDefault: byDefault,
-		by: map[string]client.Client{},
+		by:      map[string]client.Client{},
 		options: client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}}
 }
 

@@ -130,7 +130,7 @@ type BatchStrategy struct {
 	// steps in the order in which they are taken. They may stay or go up;
 	// the last one is 100%.
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:MaxItems=30
 	// +kubebuilder:validation:XValidation:rule="self[self.size()-1].replicas == '100%'",message="the last step must be 100%"
 	// +kubebuilder:validation:XValidation:rule="!has(self[self.size()-1].pause)",message="the last step has no gate: pause is not allowed there"
 	// +listType=atomic
@@ -159,7 +159,8 @@ type Step struct {
 	// replicas is how many pods run the update revision when the step is
 	// done: a number, or a percentage of spec.replicas, rounded up.
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="must be a number from 1, or a percentage from 1% to 100%"
+	// +kubebuilder:validation:Pattern=`^([1-9][0-9]?|100)%$`
+	// +kubebuilder:validation:XValidation:rule="type(self) == string || self > 0",message="must be a number from 1, or a percentage from 1% to 100%"
 	// +required
 	Replicas intstr.IntOrString `json:"replicas"`
 
@@ -182,7 +183,7 @@ type Pause struct {
 type RollbackStrategy struct {
 	// steps in the order in which they are taken.
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:MaxItems=30
 	// +kubebuilder:validation:XValidation:rule="self[self.size()-1].replicas == '100%'",message="the last step must be 100%"
 	// +listType=atomic
 	// +required
@@ -194,7 +195,8 @@ type RollbackStep struct {
 	// replicas is how many pods run the stable revision when the step is
 	// done: a number, or a percentage of spec.replicas, rounded up.
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^([1-9][0-9]?|100)%$')",message="must be a number from 1, or a percentage from 1% to 100%"
+	// +kubebuilder:validation:Pattern=`^([1-9][0-9]?|100)%$`
+	// +kubebuilder:validation:XValidation:rule="type(self) == string || self > 0",message="must be a number from 1, or a percentage from 1% to 100%"
 	// +required
 	Replicas intstr.IntOrString `json:"replicas"`
 }
@@ -327,7 +329,7 @@ type BatchReleaseStatus struct {
 	// +optional
 	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
 	// approvals of the release under way.
-	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:MaxItems=30
 	// +listType=atomic
 	// +optional
 	Approvals []StepApproval `json:"approvals,omitempty"`

@@ -24,6 +24,9 @@ type Observed struct {
 	// Template is the release's spec.template as the API server defaults it;
 	// nil where the spec has none.
 	Template *corev1.PodTemplateSpec
+	// Minor is the cluster's version: 36 for Kubernetes 1.36. New revisions
+	// are named as that version names them.
+	Minor int
 	// Refused is why the API server does not take spec.template; nil where it does.
 	Refused error
 	// Rival is the name of an older plan for the same Deployment.
@@ -71,7 +74,7 @@ func revisionOf(o *Observed, t *corev1.PodTemplateSpec) *revision {
 		r.name = r.rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	}
 	if r.name == "" {
-		r.name = plan.TemplateHash(t, o.Deployment.Status.CollisionCount)
+		r.name = plan.TemplateHash(t, o.Deployment.Status.CollisionCount, o.Minor)
 	}
 	return r
 }

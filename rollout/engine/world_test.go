@@ -68,7 +68,7 @@ var templates = func() (ts [versions]*corev1.PodTemplateSpec) {
 
 var hashes = func() (hs [versions]string) {
 	for i, t := range templates {
-		hs[i] = plan.TemplateHash(t, nil)
+		hs[i] = plan.TemplateHash(t, nil, 0)
 	}
 	return hs
 }()

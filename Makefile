@@ -1,0 +1,63 @@
+# Two commands on a fresh machine (Go, git, make): `make demo` and `make test`.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help build demo dev test lint generate verify bench clean bin/tranche bin/demo
+
+KUBERNETES_VERSION := v1.36.3
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+TOOL := go tool -modfile=go.tools.mod
+
+help: ## Show this list
+	@grep -hE '^[a-z/]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z\/]+):.*## (.*)/\1\t\2/' | expand -t 14
+
+build: bin/tranche bin/devcluster bin/kubectl ## Build bin/tranche, bin/devcluster and bin/kubectl
+
+demo: build bin/demo ## Tell and do the story on an embedded cluster, in under two minutes
+	@PATH="$(CURDIR)/bin:$$PATH" bin/demo
+
+dev: build bin/demo ## Bring up cluster, Git server and controller, and leave them running
+	@PATH="$(CURDIR)/bin:$$PATH" bin/demo --stay
+
+test: bin/devcluster bin/kubectl ## Run all tests; those of a cluster against the embedded one
+	go test -timeout 15m ./...
+	go -C cmd/devcluster test -timeout 5m ./...
+
+lint: ## gofmt, go vet, golangci-lint
+	@test -z "$$(gofmt -l cmd gitsync plan rollout)" || { gofmt -l cmd gitsync plan rollout; echo "run gofmt -w on these"; exit 1; }
+	go vet ./...
+	$(TOOL) golangci-lint run ./...
+
+generate: ## Generate deep copies and CRDs
+	$(TOOL) controller-gen object paths=./plan/v1alpha1
+	$(TOOL) controller-gen crd paths=./plan/v1alpha1 output:crd:dir=config/crd/bases
+
+verify: generate ## Fail if generated files are not current
+	@git diff --exit-code -- plan/v1alpha1 config/crd/bases || { echo "generated files were not current: commit what 'make generate' has made"; exit 1; }
+
+bench: bin/devcluster bin/kubectl ## Run the benchmarks
+	go test -run '^$$' -bench . -timeout 30m ./...
+
+clean: ## Remove what was built, but the Go build cache
+	rm -rf bin .dev
+
+bin/tranche:
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o $@ ./cmd/tranche
+
+bin/demo:
+	@mkdir -p bin
+	go build -o $@ ./cmd/demo
+
+bin/kubectl: bin/devcluster
+	ln -sf devcluster $@
+
+# kubectl refuses a server whose version it cannot parse.
+KUBERNETES_LDFLAGS := $(foreach package,k8s.io/component-base/version k8s.io/client-go/pkg/version,\
+  -X $(package).gitVersion=$(KUBERNETES_VERSION) -X $(package).gitMajor=1 -X $(package).gitMinor=36 \
+  -X $(package).gitTreeState=clean -X $(package).buildDate=1970-01-01T00:00:00Z)
+
+bin/devcluster: $(shell find cmd/devcluster -type f ! -name '*_test.go')
+	@mkdir -p bin
+	@echo "building the embedded cluster: about five minutes the first time"
+	go -C cmd/devcluster build -trimpath -ldflags "-s -w $(KUBERNETES_LDFLAGS)" -o $(CURDIR)/$@ .

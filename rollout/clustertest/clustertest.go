@@ -1,0 +1,206 @@
+// Package clustertest runs tests against a real control plane: kube-apiserver,
+// kube-controller-manager, kube-scheduler and etcd, with kwok for the nodes,
+// as bin/devcluster brings them up. A package has one cluster, and its tests
+// have a namespace each.
+package clustertest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// Cluster is a control plane with the CRDs and the admission policy installed.
+type Cluster struct {
+	Config     *rest.Config
+	Scheme     *runtime.Scheme
+	Kubeconfig string
+	// Client reads and writes the API server itself, with no cache.
+	Client client.WithWatch
+
+	root string
+	dir  string
+	cmd  *exec.Cmd
+}
+
+// shared is the package's cluster.
+var shared *Cluster
+
+// Main runs a package's tests with one cluster, which it stops afterwards.
+func Main(m *testing.M) int {
+	c, err := start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "clustertest:", err)
+		return 1
+	}
+	defer c.stop()
+	shared = c
+	return m.Run()
+}
+
+// Shared returns the package's cluster.
+func Shared(t testing.TB) *Cluster {
+	t.Helper()
+	if shared == nil {
+		t.Fatal("no cluster: TestMain must call clustertest.Main")
+	}
+	return shared
+}
+
+// readyWithin is how long a cluster may take to come up on a busy machine.
+const readyWithin = 2 * time.Minute
+
+func start() (*Cluster, error) {
+	root, err := Root()
+	if err != nil {
+		return nil, err
+	}
+	binary := filepath.Join(root, "bin", "devcluster")
+	if _, err := os.Stat(binary); err != nil {
+		return nil, fmt.Errorf("the embedded cluster is not built: run `make bin/devcluster bin/kubectl` in %s", root)
+	}
+	dir, err := os.MkdirTemp("", "tranche-cluster-")
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{root: root, dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), cmd: exec.Command(binary, "up", "--dir", dir)}
+	var stderr bytes.Buffer
+	c.cmd.Stderr = &stderr
+	stdout, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", binary, err)
+	}
+	ready := make(chan bool, 1)
+	go func() { ready <- bufio.NewScanner(stdout).Scan() }()
+	select {
+	case ok := <-ready:
+		if !ok {
+			err = errors.Join(fmt.Errorf("the cluster did not come up: %s", stderr.String()), c.cmd.Wait())
+		}
+	case <-time.After(readyWithin):
+		err = fmt.Errorf("the cluster was not ready within %s: %s", readyWithin, stderr.String())
+	}
+	if err == nil {
+		err = c.install()
+	}
+	if err != nil {
+		c.stop()
+		return nil, err
+	}
+	return c, nil
+}
+
+// Root returns the folder of the repository.
+func Root() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding go.mod: %w", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(out))), nil
+}
+
+func (c *Cluster) stop() {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
+	_ = c.cmd.Wait()
+	_ = os.RemoveAll(c.dir)
+}
+
+// install connects, and installs CRDs and policy.
+func (c *Cluster) install() error {
+	var err error
+	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+		return err
+	}
+	c.Config.QPS = -1
+	c.Scheme = runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(c.Scheme), v1alpha1.AddToScheme(c.Scheme)); err != nil {
+		return err
+	}
+	for _, part := range []string{"crd", "policy"} {
+		if out, err := c.kubectl("apply", "--server-side", "-k", filepath.Join(c.root, "config", part)); err != nil {
+			return fmt.Errorf("installing config/%s: %w: %s", part, err, out)
+		}
+	}
+	if out, err := c.kubectl("wait", "--for=condition=Established", "crd/batchreleases.tranche.dev", "crd/gitsources.tranche.dev"); err != nil {
+		return fmt.Errorf("waiting for the CRDs: %w: %s", err, out)
+	}
+	c.Client, err = client.NewWithWatch(c.Config, client.Options{Scheme: c.Scheme})
+	return err
+}
+
+func (c *Cluster) kubectl(args ...string) (string, error) {
+	cmd := exec.Command(filepath.Join(c.root, "bin", "devcluster"), append([]string{"kubectl"}, args...)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// Kubectl runs kubectl, and returns what it prints and whether it succeeded.
+func (c *Cluster) Kubectl(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	return c.kubectl(args...)
+}
+
+var namespaces atomic.Int32
+
+// Namespace makes a namespace for one test.
+func (c *Cluster) Namespace(t testing.TB) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("test-%d", namespaces.Add(1))}}
+	if err := c.Client.Create(t.Context(), ns); err != nil {
+		t.Fatalf("making namespace %s: %v", ns.Name, err)
+	}
+	t.Cleanup(func() {
+		if err := c.Client.Delete(context.Background(), ns); err != nil {
+			t.Errorf("deleting namespace %s: %v", ns.Name, err)
+		}
+	})
+	return ns.Name
+}
+
+// Within is how long a test waits for what must come.
+const Within = 60 * time.Second
+
+// Wait looks again and again until check returns nothing, and fails the test
+// with its last answer if that does not come.
+func Wait(t testing.TB, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(Within)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waiting for %s: %v", what, err)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("waiting for %s: %v", what, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,342 @@
+package rollout_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// deploymentWrites is the most a release may write its Deployment.
+const deploymentWrites = 2
+
+func TestRelease(t *testing.T) {
+	s := newShop(t)
+	startController(t, s.c)
+	s.install(10)
+	s.plan("20%", "50%", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v1": 10})
+
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+	if d := s.deployment("web"); !d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+		t.Errorf("the native controller is not held: paused=%t, strategy %s", d.Spec.Paused, d.Spec.Strategy.Type)
+	}
+	s.approve(0)
+	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 5, "v2": 5})
+	s.approve(1)
+	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v2": 10})
+	s.untouched()
+
+	if n := s.w.Writes("Deployment", v1alpha1.ManagerRollout); n > deploymentWrites {
+		t.Errorf("%d writes to the Deployment, more than %d\n%s", n, deploymentWrites, s.w.Timeline())
+	}
+	if h := s.release().Status.History; len(h) != 1 || h[0].Outcome != v1alpha1.OutcomeCompleted || len(h[0].Approvals) != 2 || h[0].Approvals[0].By != "Ada <ada@example.org>" {
+		t.Errorf("history %+v", h)
+	}
+}
+
+// A Deployment released by Tranche and its twin rolled natively end with the
+// same revision, ReplicaSets, and annotations; and the next native change rolls.
+func TestReleaseEqualsNative(t *testing.T) {
+	s := newShop(t)
+	startController(t, s.c)
+	s.install(4)
+	s.create("twin", 4)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, nil)
+	s.approve(0)
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	if out, err := s.c.Kubectl(t, "-n", s.ns, "set", "image", "deployment/twin", "twin=registry.example.org/web:v2"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.rolled("twin", 4)
+
+	if got, want := s.newest("web"), s.newest("twin"); got.annotations != want.annotations {
+		t.Errorf("annotations %s, native %s", got.annotations, want.annotations)
+	}
+	// The same template under the same labels has the same hash: a twin of the
+	// very same manifest, in a namespace of its own, tells.
+	other := newShop(t)
+	other.install(4)
+	if out, err := s.c.Kubectl(t, "-n", other.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v2"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	other.rolled("web", 4)
+	if got, want := s.newest("web").name, other.newest("web").name; got != want {
+		t.Errorf("ReplicaSet %s, native %s", got, want)
+	}
+
+	s.must(s.c.Client.Delete(t.Context(), s.release()))
+	if out, err := s.c.Kubectl(t, "-n", s.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v3"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.rolled("web", 4)
+	if got := s.sizes(); got["v3"] != 4 {
+		t.Errorf("sizes %v", got)
+	}
+}
+
+// rolled waits until a Deployment has rolled natively.
+func (s *shop) rolled(name string, n int32) {
+	s.Helper()
+	clustertest.Wait(s, "the native rollout of "+name, func() error {
+		d := s.deployment(name)
+		if d.Status.ObservedGeneration != d.Generation || d.Status.UpdatedReplicas != n || d.Status.AvailableReplicas != n || d.Status.Replicas != n {
+			return fmt.Errorf("%+v", d.Status)
+		}
+		return nil
+	})
+}
+
+type summary struct{ name, annotations string }
+
+// newest returns the ReplicaSet of a Deployment that has pods.
+func (s *shop) newest(deployment string) summary {
+	s.Helper()
+	for _, rs := range s.sets() {
+		if metav1.GetControllerOf(&rs).Name == deployment && *rs.Spec.Replicas > 0 {
+			return summary{rs.Name, fmt.Sprint(rs.Annotations)}
+		}
+	}
+	s.Fatalf("Deployment %s has no ReplicaSet with pods", deployment)
+	return summary{}
+}
+
+func TestSupersede(t *testing.T) {
+	s := newShop(t)
+	startController(t, s.c)
+	s.install(10)
+	s.plan("20%", "50%", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+	s.approve(0)
+	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 5, "v2": 5})
+	s.bring("v3")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v3": 2})
+	s.approve(1)
+	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v3": 10})
+	s.untouched()
+	var outcomes []string
+	for _, r := range s.release().Status.History {
+		outcomes = append(outcomes, string(r.Outcome))
+	}
+	if got := strings.Join(outcomes, " "); got != "Completed Superseded" {
+		t.Errorf("history %s", got)
+	}
+}
+
+func TestRollback(t *testing.T) {
+	s := newShop(t)
+	startController(t, s.c)
+	s.install(10)
+	s.plan("20%", "50%", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+	s.bring("v1") // on the way
+	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v1": 10})
+	s.untouched()
+
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+	s.approve(1)
+	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v2": 10})
+	s.bring("v1") // afterwards
+	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v1": 10})
+	s.untouched()
+}
+
+// A step that misses its deadline goes back, and is not tried again.
+func TestDeadlineRollsBack(t *testing.T) {
+	s := newShop(t)
+	startController(t, s.c)
+	s.install(5)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
+		spec.Strategy.ProgressDeadlineSeconds, spec.Strategy.OnFailure = ptr.To(int32(3)), v1alpha1.FailureRollback
+	})
+	s.bring("broken")
+	s.waitFor(engine.ReasonRolledBack, 1, map[string]int32{"v1": 5})
+	s.untouched()
+	if f := s.release().Status.FailedRevision; f == "" {
+		t.Error("the failed revision is not remembered")
+	}
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 4, "v2": 1})
+}
+
+// An approval and a rollback given in the cluster.
+func TestIntents(t *testing.T) {
+	s := newShop(t)
+	startController(t, s.c)
+	s.install(4)
+	s.plan("1", "50%", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, nil)
+	if out, err := s.c.Kubectl(t, "-n", s.ns, "patch", "batchrelease", "web", "--subresource=status", "--type=merge", "-p", `{"status":{"currentStepState":"Completed"}}`); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v2": 2})
+	if out, err := s.c.Kubectl(t, "-n", s.ns, "annotate", "batchrelease", "web", "tranche.dev/rollback=true"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.waitFor(engine.ReasonRolledBack, 2, map[string]int32{"v1": 4})
+	if _, ok := s.release().Annotations[v1alpha1.AnnotationRollback]; ok {
+		t.Error("the annotation is still there")
+	}
+	s.untouched()
+}
+
+// H4, H5, H24: the split follows the replicas, to zero and back, and the gate stays.
+func TestScale(t *testing.T) {
+	s := newShop(t)
+	startController(t, s.c)
+	s.install(10)
+	s.plan("20%", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+	for _, step := range []struct {
+		n      int32
+		reason string
+		sizes  map[string]int32
+	}{
+		{20, engine.ReasonWaitingForApproval, map[string]int32{"v1": 16, "v2": 4}},
+		{5, engine.ReasonWaitingForApproval, map[string]int32{"v1": 4, "v2": 1}},
+		{0, engine.ReasonScaledToZero, map[string]int32{}},
+		{10, engine.ReasonWaitingForApproval, map[string]int32{"v1": 8, "v2": 2}},
+	} {
+		if out, err := s.c.Kubectl(t, "-n", s.ns, "scale", "deployment/web", fmt.Sprintf("--replicas=%d", step.n)); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		s.waitFor(step.reason, 0, step.sizes)
+	}
+	s.approve(0)
+	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 10})
+	s.untouched()
+}
+
+// I8: with the controller dead nothing changes, and resume is refused.
+func TestControllerDead(t *testing.T) {
+	s := newShop(t)
+	stop := startController(t, s.c)
+	s.install(10)
+	s.plan("20%", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+	stop()
+	out, err := s.c.Kubectl(t, "-n", s.ns, "rollout", "resume", "deployment/web")
+	if err == nil || !strings.Contains(out, "is held for a release in batches") {
+		t.Fatalf("kubectl rollout resume: %v: %s", err, out)
+	}
+	if d := s.deployment("web"); !d.Spec.Paused {
+		t.Error("the Deployment is not held any more")
+	}
+	startController(t, s.c)
+	s.approve(0)
+	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 10})
+}
+
+// A plan that is deleted on the way: hand-back, and the native controller
+// finishes what the Deployment says.
+func TestPlanDeleted(t *testing.T) {
+	s := newShop(t)
+	startController(t, s.c)
+	s.install(6)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 5, "v2": 1})
+	s.must(s.c.Client.Delete(t.Context(), s.release()))
+	s.rolled("web", 6)
+	s.untouched()
+	if got := s.sizes(); got["v2"] != 6 {
+		t.Errorf("sizes %v", got)
+	}
+}
+
+// H12: the rollback needs no ReplicaSet to still exist.
+func TestRollbackWithoutHistory(t *testing.T) {
+	s := newShop(t)
+	startController(t, s.c)
+	s.install(4, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To(int32(0)) })
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, nil)
+	s.approve(0)
+	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
+	clustertest.Wait(t, "the old ReplicaSet to be deleted", func() error {
+		if sets := s.sets(); len(sets) != 1 {
+			return fmt.Errorf("%d ReplicaSets", len(sets))
+		}
+		return nil
+	})
+	if out, err := s.c.Kubectl(t, "-n", s.ns, "annotate", "batchrelease", "web", "tranche.dev/rollback=true"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.waitFor(engine.ReasonRolledBack, 1, map[string]int32{"v1": 4})
+	s.untouched()
+}
+
+// Drift under a hold is put back.
+func TestDriftUnderHold(t *testing.T) {
+	s := newShop(t)
+	startController(t, s.c)
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	if out, err := s.c.Kubectl(t, "-n", s.ns, "set", "image", "deployment/web", "web=registry.example.org/web:other"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	clustertest.Wait(t, "the hold to be put back", func() error {
+		if d := s.deployment("web"); d.Spec.Template.Spec.Containers[0].Image != "registry.example.org/web:v2" {
+			return fmt.Errorf("image %s", d.Spec.Template.Spec.Containers[0].Image)
+		}
+		return nil
+	})
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+}
+
+// I9: a plan that cannot be is refused by the API server, with the reason.
+func TestBadPlans(t *testing.T) {
+	c := clustertest.Shared(t)
+	ns := c.Namespace(t)
+	for name, tc := range map[string]struct{ steps, want string }{
+		"no-last":   {`[{"replicas": 1}]`, "the last step must be 100%"},
+		"leading-0": {`[{"replicas": "09%"}, {"replicas": "100%"}]`, "should match '^([1-9][0-9]?|100)%$'"},
+		"string":    {`[{"replicas": "5"}, {"replicas": "100%"}]`, "should match '^([1-9][0-9]?|100)%$'"},
+		"too-much":  {`[{"replicas": "150%"}, {"replicas": "100%"}]`, "should match '^([1-9][0-9]?|100)%$'"},
+		"zero":      {`[{"replicas": 0}, {"replicas": "100%"}]`, "must be a number from 1"},
+		"last-gate": {`[{"replicas": "100%", "pause": {"duration": "1s"}}]`, "the last step has no gate"},
+		"none":      {`[]`, "should have at least 1 items"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw := fmt.Sprintf(`{"apiVersion":"tranche.dev/v1alpha1","kind":"BatchRelease","metadata":{"name":%q,"namespace":%q},"spec":{"workloadRef":{"name":"web"},"strategy":{"steps":%s}}}`, name, ns, tc.steps)
+			br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
+			err := c.Client.Patch(t.Context(), br, client.RawPatch(types.ApplyPatchType, []byte(raw)), client.FieldOwner("test"), client.ForceOwnership)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("steps %s: %v, want %q", tc.steps, err, tc.want)
+			}
+		})
+	}
+}
