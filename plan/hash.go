@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +42,12 @@ func EqualTemplate(a, b *corev1.PodTemplateSpec) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return equality.Semantic.DeepEqual(withoutHash(a), withoutHash(b))
+	return sameImages(a, b) && equality.Semantic.DeepEqual(withoutHash(a), withoutHash(b))
+}
+
+// sameImages spares most comparisons of different templates.
+func sameImages(a, b *corev1.PodTemplateSpec) bool {
+	return slices.EqualFunc(a.Spec.Containers, b.Spec.Containers, func(x, y corev1.Container) bool { return x.Image == y.Image })
 }
 
 // withoutHash returns a shallow copy of t without the pod-template-hash label.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -235,8 +236,8 @@ func (v *view) hold(why string) {
 		r.Strategy = &v.strategy
 		v.do(Remember{because: "its strategy has changed", Record: r, Exists: true})
 	}
-	if rs := v.goal.rs; size(rs) == v.replicas && v.replicas > 0 && hasSizeAnnotations(rs, v.replicas, v.replicas+v.surge) && v.others() > 0 {
-		v.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: v.replicas, Desired: 0, Max: v.replicas + v.surge})
+	if rs := v.goal.rs; size(rs) == v.replicas && v.replicas > 0 && rs.Annotations[AnnotationDesiredReplicas] == strconv.Itoa(int(v.replicas)) && v.others() > 0 {
+		v.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: v.replicas, Desired: v.replicas + 1, Max: v.replicas + v.surge})
 	}
 	v.do(Hold{because: because(why), Template: v.goal.template, Revision: v.goal.name})
 }
@@ -354,13 +355,13 @@ func (v *view) because(i int) because {
 	return because(fmt.Sprintf("step %d: %d of %d run %s", v.status.CurrentStepIndex, goal, v.replicas, v.goal.name))
 }
 
-// resize writes a size. A goal of full size beside others is marked as not
-// desired that large yet: the native controller takes one that is for
+// resize writes a size. A goal of full size beside others is marked as desired
+// larger: the native controller takes one that is for
 // saturated, and sends all others to 0 (H6).
 func (v *view) resize(s set, to int32, beside bool, why because) {
 	desired, maximum := v.replicas, v.replicas+v.surge
 	if beside && to == v.replicas {
-		desired = 0
+		desired++
 	}
 	if s.rs == nil {
 		var number int64

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 
@@ -69,95 +70,160 @@ func approve(step int32) change {
 	return change{fmt.Sprintf("approve %d", step), func(w *world) bool { return w.approved < step }, func(w *world) { w.approved = step }}
 }
 
-// explore visits every state that can be reached, and checks I1–I3 and I10 in
-// each, and that from each the release ends if pods come up and gates open.
-func explore(t *testing.T, start *world, most int, changes []change) int {
-	t.Helper()
-	seen := map[string]bool{start.key(): true}
+// exploration visits every state that can be reached, and checks I1–I3 and
+// I10 in each, and that from each the release ends if pods come up and gates
+// open.
+type exploration struct {
+	t       *testing.T
+	most    int // changes from outside
+	changes []change
+	seen    map[string]bool
+	ending  map[string]bool // states that are known to come to the wanted rest
+}
+
+func (e *exploration) from(start *world) {
+	e.t.Helper()
 	type node struct {
 		w    *world
-		path []string
+		path *step
 	}
+	e.seen[start.key()] = true
 	queue := []node{{w: start}}
 	for len(queue) > 0 {
 		at := queue[0]
 		queue = queue[1:]
-		for _, m := range moves(t, at.w, most, changes) {
+		for _, m := range moves(e.t, at.w, e.most, e.changes) {
 			next := at.w.clone()
-			m.do(t, next)
-			path := append(append([]string(nil), at.path...), m.name)
+			path := &step{m.name, at.path}
+			broken = path
+			m.do(e.t, next)
 			if len(next.fights) > 0 {
-				t.Fatalf("I10: %v\npath %v\nfrom %s\nto   %s", next.fights, path, at.w, next)
+				e.t.Fatalf("I10: %v\npath %s\nfrom %s\nto   %s", next.fights, path, at.w, next)
 			}
-			if k := next.key(); !seen[k] {
-				seen[k] = true
+			if k := next.key(); !e.seen[k] {
+				e.seen[k] = true
 				queue = append(queue, node{next, path})
-				ends(t, next, path)
-			}
-			if t.Failed() {
-				t.Fatalf("path %v", path)
+				e.ends(next, path)
 			}
 		}
 	}
-	return len(seen)
 }
+
+// step is a way to a state, the last move first.
+type step struct {
+	name string
+	last *step
+}
+
+func (s *step) String() string {
+	if s == nil {
+		return ""
+	}
+	return s.last.String() + " → " + s.name
+}
+
+// broken is the way that is being taken, for the message of a failed check.
+var broken *step
 
 // ends checks that a world comes to the wanted rest if all goes well from now on.
-func ends(t *testing.T, from *world, path []string) {
-	t.Helper()
+func (e *exploration) ends(from *world, path *step) {
+	e.t.Helper()
 	w := from.clone()
 	w.approved = 100
-	last := ""
-	for range 400 {
-		w.round(t, -1)
-		if w.observed != w.generation {
-			w.turnDeployment()
-		}
-		for i := range w.sets {
-			if w.sets[i].exists {
-				w.turnReplicaSet(i)
-			}
-			w.sets[i].ready += w.sets[i].pending
-			w.sets[i].pending = 0
-			w.turnReplicaSet(i)
-		}
-		w.turnDeployment()
-		if k := w.key(); k == last {
+	var way []string
+	for last := ""; ; {
+		k := w.key()
+		if e.ending[k] {
 			break
-		} else {
-			last = k
 		}
-	}
-	wanted := w.n == 0 && w.status.Reason == ReasonScaledToZero
-	if w.status.Phase == v1alpha1.PhaseCompleted && !w.held && !w.paused && !w.recreate && w.template == w.brought && w.sets[w.brought].size == w.n {
-		wanted = true
-		for i, rs := range w.sets {
-			wanted = wanted && (i == w.brought || rs.size == 0)
+		if k == last {
+			if !w.rests() {
+				e.t.Fatalf("it does not end\npath %s\nfrom %s\nto   %s", path, from, w)
+			}
+			break
 		}
+		if len(way) > 400 {
+			e.t.Fatalf("it never rests\npath %s\nfrom %s\nto   %s", path, from, w)
+		}
+		way, last = append(way, k), k
+		w.goWell(e.t)
 	}
-	if !wanted {
-		t.Fatalf("it does not end\npath %v\nfrom %s\nto   %s", path, from, w)
+	for _, k := range way {
+		e.ending[k] = true
 	}
 }
 
+// goWell is a turn of everybody, with all pods coming up that can.
+func (w *world) goWell(t *testing.T) {
+	w.round(t, -1)
+	if w.observed != w.generation {
+		w.turnDeployment()
+	}
+	for i := range w.sets {
+		if w.sets[i].exists {
+			w.turnReplicaSet(i)
+		}
+		w.sets[i].ready += w.sets[i].pending
+		w.sets[i].pending = 0
+		w.turnReplicaSet(i)
+	}
+	w.turnDeployment()
+}
+
+// rests reports whether this is what was wanted: what Git brings has all pods,
+// natively; or there are none, and the release waits for some.
+func (w *world) rests() bool {
+	if w.n == 0 && w.status.Reason == ReasonScaledToZero {
+		return true
+	}
+	for i, rs := range w.sets {
+		if i != w.brought && rs.size > 0 {
+			return false
+		}
+	}
+	return w.status.Phase == v1alpha1.PhaseCompleted && !w.held && !w.paused && !w.recreate && w.template == w.brought && w.sets[w.brought].size == w.n
+}
+
+// full explores more: two changes from outside for every size.
+var full = flag.Bool("full", false, "explore with two changes from outside at every size: minutes")
+
+// TestExplore visits all interleavings of small releases: pods coming up, the
+// native controllers' turns, a crash after every write, and changes from
+// outside at any moment.
 func TestExplore(t *testing.T) {
-	var states int
+	states := 0
 	for _, plan := range [][]string{{"100%"}, {"1", "100%"}, {"50%", "100%"}, {"1", "50%", "100%"}} {
 		for n := int32(1); n <= 4; n++ {
-			for surge := int32(0); surge <= 2; surge++ {
-				for unavailable := int32(0); unavailable <= 2; unavailable++ {
-					if surge == 0 && unavailable == 0 {
-						continue
-					}
-					w := newWorld(n, surge, unavailable, plan...)
-					changes := []change{bring(0), bring(1), bring(2), approve(0), scaleTo(0), scaleTo(1), scaleTo(n + 2)}
-					states += explore(t, w, 2, changes)
-					if t.Failed() {
-						t.Fatalf("plan %v, N=%d, S=%d, U=%d", plan, n, surge, unavailable)
-					}
+			for _, bounds := range [][2]int32{{0, 1}, {0, 2}, {1, 0}, {1, 1}, {2, 0}, {2, 1}, {2, 2}, {1, 2}} {
+				e := &exploration{
+					t: t, most: 1, seen: map[string]bool{}, ending: map[string]bool{},
+					changes: []change{bring(0), bring(1), bring(2), approve(0), scaleTo(0), scaleTo(1), scaleTo(n + 2)},
 				}
+				if *full || n == 1 && len(plan) == 2 {
+					e.most = 2
+				}
+				start := newWorld(n, bounds[0], bounds[1], plan...)
+				start.brought = 1 // a release has just begun
+				e.from(start)
+				states += len(e.seen)
 			}
 		}
 	}
 	t.Logf("%d states", states)
+}
+
+// TestExploreStuckPods does so where old pods never become ready again. N=3,
+// S=1, U=0 with one such pod is the trap in which naive engines wait for ever.
+func TestExploreStuckPods(t *testing.T) {
+	for n := int32(1); n <= 4; n++ {
+		for stuck := int32(1); stuck <= n; stuck++ {
+			for _, bounds := range [][2]int32{{0, 1}, {1, 0}, {1, 1}, {2, 2}} {
+				e := &exploration{t: t, most: 1, seen: map[string]bool{}, ending: map[string]bool{}, changes: []change{bring(2), approve(0)}}
+				w := newWorld(n, bounds[0], bounds[1], "1", "100%")
+				w.sets[0].ready, w.sets[0].stuck, w.sets[0].statusReady, w.sets[0].stuckPods = n-stuck, stuck, n-stuck, true
+				w.brought = 1
+				e.from(w)
+			}
+		}
+	}
 }

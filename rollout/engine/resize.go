@@ -1,5 +1,7 @@
 package engine
 
+import "slices"
+
 // pods is one ReplicaSet in numbers: its size, what its status says, and the
 // size that it is to have in the end.
 type pods struct {
@@ -53,6 +55,12 @@ func (r rolling) next() []int32 {
 	moved := r.shrink(r.grow(sets, r.replicas+r.surge-total(sets)))
 	if pair, ok := r.swap(sets, moved); ok {
 		moved = pair
+	}
+	if slices.Equal(moved, sets) && sets[0].size < sets[0].want {
+		moved = r.shrink(giveUpUnready(sets))
+		for i := range moved {
+			moved[i].want = sets[i].want
+		}
 	}
 	if moved[0].size == 0 && active(sets) < 2 && r.replicas > 0 {
 		moved = sets // nothing moves before the update revision's first pod (H1)
@@ -122,6 +130,17 @@ func (r rolling) leave(sets []pods, i int) int32 {
 		return others
 	}
 	return others - 1
+}
+
+// giveUpUnready breaks the deadlock in which the update revision has no room
+// and nothing that is not wanted may go: pods of others that are not ready are
+// not wanted then, even where others have no more than their share.
+func giveUpUnready(sets []pods) []pods {
+	relaxed := append([]pods(nil), sets...)
+	for i := 1; i < len(relaxed); i++ {
+		relaxed[i].want = min(relaxed[i].want, relaxed[i].size-relaxed[i].unready())
+	}
+	return relaxed
 }
 
 // swap is the move of a Deployment without surge at the two ends of a release:

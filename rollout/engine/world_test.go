@@ -81,6 +81,9 @@ var hashed = func() (ts [versions]corev1.PodTemplateSpec) {
 	return ts
 }()
 
+// commitOf is the commit that brings a version.
+func commitOf(version int) string { return fmt.Sprintf("%d%039d", version+1, 0) }
+
 func versionOf(t *corev1.PodTemplateSpec) int {
 	for i := range templates {
 		if plan.EqualTemplate(templates[i], t) {
@@ -133,7 +136,7 @@ func (w *world) observe() Observed {
 	}
 	o := Observed{Release: &v1alpha1.BatchRelease{Spec: w.spec, Status: w.status}, Deployment: d, Template: templates[w.brought]}
 	o.Release.Spec.Template = templates[w.brought]
-	o.Release.Spec.Commit = fmt.Sprintf("%040d", w.brought)
+	o.Release.Spec.Commit = commitOf(w.brought)
 	if w.approved >= 0 {
 		o.Release.Spec.Approval = &v1alpha1.Approval{Revision: hashes[w.brought], Commit: o.Release.Spec.Commit, Step: w.approved}
 	}
@@ -271,13 +274,20 @@ func (w *world) turnDeployment() {
 }
 
 // follows reports whether a native resize under a hold only follows a new N
-// where there is nothing to split: the stable set before the goal's first pod,
-// and the goal after the last pod of the others at the last step. For the few
+// where there is nothing to split: the one active set, or the stable one where
+// none is, but never a revision whose next gate is closed. In the few
 // milliseconds in which that can happen the native controller does what Decide
 // would.
 func (w *world) follows(i int, active []int) bool {
-	last := int(w.status.CurrentStepIndex) == len(w.spec.Strategy.Steps)-1 || w.status.RollingBack
-	return len(active) == 1 && active[0] == i && w.sets[i].size == w.n && (i != w.template || last && w.status.CurrentStepState != v1alpha1.StepInitial)
+	last := int(w.status.CurrentStepIndex) == len(w.spec.Strategy.Steps)-1
+	gated := hashes[i] == w.status.UpdateRevision && !w.status.RollingBack && !last
+	switch len(active) {
+	case 0:
+		return !gated
+	case 1:
+		return active[0] == i && w.sets[i].size == w.n && !gated
+	}
+	return false
 }
 
 func (w *world) active() (active []int, total int32) {
@@ -467,14 +477,14 @@ func (w *world) checkWrite(t *testing.T, before *world, a Action) {
 	_, total := w.active()
 	_, was := before.active()
 	if floor := w.n - w.unavail(); total < was && w.settled() < min(before.settled(), floor) {
-		t.Fatalf("I1: %s leaves %d available, below %d\nbefore %s\nafter  %s", a, w.settled(), floor, before, w)
+		t.Fatalf("I1: %s leaves %d available, below %d\npath %s\nbefore %s\nafter  %s", a, w.settled(), floor, broken, before, w)
 	}
 	most := w.n + w.surge
 	if w.surge == 0 {
 		most = w.n + 1
 	}
 	if total > was && total > most {
-		t.Fatalf("I2: %s makes %d pods of %d+%d\nbefore %s\nafter  %s", a, total, w.n, w.surge, before, w)
+		t.Fatalf("I2: %s makes %d pods of %d+%d\npath %s\nbefore %s\nafter  %s", a, total, w.n, w.surge, broken, before, w)
 	}
 	if h, ok := a.(HandBack); ok && h.Template == nil && w.status.Phase == v1alpha1.PhaseFinalizing {
 		for i, rs := range w.sets {
@@ -496,7 +506,7 @@ func (w *world) checkTarget(t *testing.T, before *world) {
 	limit := plan.Limit(w.spec.Strategy.Steps[s.CurrentStepIndex].Replicas, w.n)
 	for i, rs := range w.sets {
 		if hashes[i] == s.UpdateRevision && rs.size > limit && rs.size > before.sets[i].size {
-			t.Fatalf("I3: %d above the limit %d\nbefore %s\nafter  %s", rs.size, limit, before, w)
+			t.Fatalf("I3: %d above the limit %d\npath %s\nbefore %s\nafter  %s", rs.size, limit, broken, before, w)
 		}
 	}
 }

@@ -1,0 +1,203 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	startAttempts = 3
+	startTimeout  = 2 * time.Minute
+	pollInterval  = 50 * time.Millisecond
+	// tailLines is how much of a dead component's log is shown.
+	tailLines = 20
+	// portTaken is what every component says when somebody else listens on its port.
+	portTaken = "address already in use"
+)
+
+// component is a program to run.
+type component struct {
+	name string
+	// args says how to run it, listening on the given port of 127.0.0.1.
+	args func(port int) []string
+	// health is the URL that answers 200 as soon as the component works on that port.
+	health func(port int) string
+}
+
+// supervisor runs components as child processes.
+type supervisor struct {
+	executable string
+	env        []string
+	logs       string
+	client     *http.Client      // asks for health
+	fail       func(cause error) // called when a component ends without having been asked to
+	grace      time.Duration     // how long a component may take to end when asked to
+	spawner    *spawner
+
+	mu        sync.Mutex
+	processes []*process // in the order of their start
+}
+
+// process is a component that was started.
+type process struct {
+	name     string
+	log      string
+	cmd      *exec.Cmd
+	stopping atomic.Bool
+	ended    chan struct{} // closed when it has ended
+	err      error         // how it ended; valid once ended is closed
+}
+
+// start runs a component, waits until it is healthy, and returns its port. A port that somebody else took in
+// the meantime is replaced by another.
+func (s *supervisor) start(ctx context.Context, c component) (int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
+		fmt.Errorf("%s is not healthy after %s; see %s", c.name, startTimeout, s.logFile(c.name)))
+	defer cancel()
+	for attempt := 1; ; attempt++ {
+		port, err := freePort()
+		if err != nil {
+			return 0, err
+		}
+		p, err := s.spawn(c.name, c.args(port))
+		if err != nil {
+			return 0, fmt.Errorf("starting %s: %w", c.name, err)
+		}
+		if err = s.waitHealthy(ctx, p, c.health(port)); err == nil {
+			go s.watch(p)
+			return port, nil
+		}
+		var exit *exitError
+		if attempt == startAttempts || !errors.As(err, &exit) || !strings.Contains(exit.tail, portTaken) {
+			return 0, err
+		}
+	}
+}
+
+func (s *supervisor) logFile(name string) string { return filepath.Join(s.logs, name+".log") }
+
+// spawn starts this binary as the named component, with a new log.
+func (s *supervisor) spawn(name string, args []string) (*process, error) {
+	log, err := os.Create(s.logFile(name))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the child has its own
+	p := &process{name: name, log: log.Name(), ended: make(chan struct{})}
+	p.cmd = exec.Command(s.executable, append([]string{name}, args...)...)
+	p.cmd.Env = s.env
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.spawner.start(p.cmd); err != nil {
+		return nil, err
+	}
+	s.processes = append(s.processes, p)
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// waitHealthy polls the URL until it answers 200 or the process has ended.
+func (s *supervisor) waitHealthy(ctx context.Context, p *process, url string) error {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-p.ended:
+			return p.exitError()
+		case <-tick.C:
+			if s.healthy(ctx, url) {
+				return nil
+			}
+		}
+	}
+}
+
+func (s *supervisor) healthy(ctx context.Context, url string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return false
+	}
+	resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// watch reports a process that ends before it was asked to.
+func (s *supervisor) watch(p *process) {
+	<-p.ended
+	if !p.stopping.Load() {
+		s.fail(p.exitError())
+	}
+}
+
+// stop ends all processes, the last started first, and returns when none is left.
+func (s *supervisor) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range slices.Backward(s.processes) {
+		p.stop(s.grace)
+	}
+}
+
+func (p *process) stop(grace time.Duration) {
+	p.stopping.Store(true)
+	// Neither signal can fail in a way that matters: a process that is not there has ended.
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(grace):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// exitError says that a process ended, and what it wrote last.
+type exitError struct {
+	name, log, tail string
+	err             error // nil: with status 0
+}
+
+func (p *process) exitError() *exitError {
+	e := &exitError{name: p.name, log: p.log, err: p.err}
+	if data, err := os.ReadFile(p.log); err == nil {
+		e.tail = lastLines(string(data), tailLines)
+	}
+	return e
+}
+
+func (e *exitError) Error() string {
+	how := "exit status 0"
+	if e.err != nil {
+		how = e.err.Error()
+	}
+	return fmt.Sprintf("%s ended unexpectedly (%s); the end of %s:\n%s", e.name, how, e.log, e.tail)
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// lastLines is the end of a text, n lines at most.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// at returns a world in which a release of v2 stands at a step in a state,
+// with new pods of v2 available, and the decision at a time after the step's
+// state began.
+func at(step int32, state v1alpha1.StepState, new int32, plan ...v1alpha1.Step) *world {
+	w := newWorld(10, 3, 2)
+	w.spec.Strategy.Steps = plan
+	w.brought, w.template, w.held, w.paused, w.recreate = 1, 1, true, true, true
+	w.records = []int{0}
+	w.sets[0] = replicaSet{exists: true, size: 10 - new, ready: 10 - new, statusReady: 10 - new, observed: true, desired: 10, maximum: 13}
+	w.sets[1] = replicaSet{exists: true, size: new, ready: new, statusReady: new, observed: true, desired: 10, maximum: 13}
+	start := metav1.NewTime(epoch)
+	w.status = v1alpha1.BatchReleaseStatus{
+		Phase: v1alpha1.PhaseRollingUpdate, CurrentStepIndex: step, CurrentStepState: state,
+		CurrentStepReplicas: &plan[step].Replicas, UpdateRevision: hashes[1], UpdateCommit: commitOf(1), StableRevision: hashes[0],
+		StepStateTime: &start, ProgressTime: &start, BestAvailableReplicas: new,
+	}
+	return w
+}
+
+func steps(replicas ...string) []v1alpha1.Step {
+	plan := make([]v1alpha1.Step, len(replicas))
+	for i, r := range replicas {
+		plan[i].Replicas = intstr.Parse(r)
+	}
+	return plan
+}
+
+func TestGates(t *testing.T) {
+	pausing := steps("20%", "50%", "100%")
+	pausing[0].Pause = &v1alpha1.Pause{Duration: metav1.Duration{Duration: 10 * time.Minute}}
+	approval := func(revision, commit string, step int32) func(*world, *Observed) {
+		return func(_ *world, o *Observed) {
+			o.Release.Spec.Approval = &v1alpha1.Approval{Revision: revision, Commit: commit, Step: step}
+		}
+	}
+	for _, tc := range []struct {
+		name, why string
+		plan      []v1alpha1.Step
+		edit      func(*world, *Observed)
+		after     time.Duration
+		step      int32
+		state     v1alpha1.StepState
+		reason    string
+		wait      time.Duration
+	}{
+		{name: "nobody has approved", why: "a gate without a pause waits for ever", plan: steps("20%", "50%", "100%"), after: time.Hour,
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
+		{name: "approved", why: "revision, commit and step are this release's", plan: steps("20%", "50%", "100%"), edit: approval(hashes[1], commitOf(1), 0),
+			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+		{name: "approved by a short commit", why: "seven characters name a commit", plan: steps("20%", "50%", "100%"), edit: approval(hashes[1], commitOf(1)[:7], 0),
+			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+		{name: "too short a commit", why: "six characters do not name a commit", plan: steps("20%", "50%", "100%"), edit: approval(hashes[1], commitOf(1)[:6], 0),
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
+		{name: "approved without the commit", why: "a revision can come back, and must then be approved again", plan: steps("20%", "50%", "100%"), edit: approval(hashes[1], "", 0),
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
+		{name: "another revision", why: "an approval counts for one release (I5)", plan: steps("20%", "50%", "100%"), edit: approval(hashes[2], commitOf(1), 2),
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
+		{name: "another commit", why: "an approval counts for one release (I5)", plan: steps("20%", "50%", "100%"), edit: approval(hashes[1], commitOf(2), 2),
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
+		{name: "approved ahead of time", why: "up to and including a later step", plan: steps("20%", "50%", "100%"), edit: approval(hashes[1], commitOf(1), 5),
+			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+		{name: "approved in the cluster", why: "the state was written by a person", plan: steps("20%", "50%", "100%"),
+			edit: func(_ *world, o *Observed) { o.Release.Status.CurrentStepState = v1alpha1.StepCompleted },
+			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+		{name: "pausing", why: "the pause is not over", plan: pausing, after: 4 * time.Minute,
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForPause, wait: 6 * time.Minute},
+		{name: "paused long enough", why: "the pause is over", plan: pausing, after: 10 * time.Minute,
+			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+		{name: "an approval shortens a pause", why: "a person has said so", plan: pausing, edit: approval(hashes[1], commitOf(1), 0), after: time.Minute,
+			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+		{name: "frozen", why: "nothing opens while the plan is paused", plan: pausing, after: time.Hour,
+			edit: func(_ *world, o *Observed) { o.Release.Spec.Paused = true; approval(hashes[1], commitOf(1), 5)(nil, o) },
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonReleasePaused},
+		{name: "a pod has failed at the gate", why: "a gate opens only for pods that are available", plan: pausing, after: time.Hour,
+			edit: func(_ *world, o *Observed) { o.ReplicaSets[1].Status.AvailableReplicas = 1 },
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonUpgrading},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := at(0, v1alpha1.StepBlocking, 2, tc.plan...)
+			o := w.observe()
+			if tc.edit != nil {
+				tc.edit(w, &o)
+			}
+			d := Decide(o, epoch.Add(tc.after))
+			if s := d.Status; s.CurrentStepIndex != tc.step || s.CurrentStepState != tc.state || s.Reason != tc.reason || d.Wait != tc.wait {
+				t.Errorf("%s: step %d %s %s, wait %s; want step %d %s %s, wait %s", tc.why,
+					s.CurrentStepIndex, s.CurrentStepState, s.Reason, d.Wait, tc.step, tc.state, tc.reason, tc.wait)
+			}
+			if len(d.Actions) > 0 {
+				t.Errorf("a round that opens a gate, or waits at it, writes sizes: %v", d.Actions)
+			}
+		})
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	const deadline = 600 * time.Second
+	for _, tc := range []struct {
+		name, why string
+		after     time.Duration
+		policy    v1alpha1.FailurePolicy
+		edit      func(*Observed)
+		reason    string
+		failed    bool
+		stalled   bool
+	}{
+		{name: "in time", why: "a second is left", after: deadline - time.Second, reason: ReasonUpgrading},
+		{name: "missed, hold", why: "stops and says so", after: deadline, policy: v1alpha1.FailureHold, reason: ReasonProgressDeadlineExceeded, stalled: true},
+		{name: "missed, rollback", why: "goes back, and remembers", after: deadline, policy: v1alpha1.FailureRollback, reason: ReasonRollingBack, failed: true},
+		{name: "a new best", why: "the deadline runs from the last new best", after: deadline, policy: v1alpha1.FailureRollback,
+			edit: func(o *Observed) { o.Release.Status.BestAvailableReplicas = 0 }, reason: ReasonUpgrading},
+		{name: "as many as before", why: "pods that come and go do not extend it", after: deadline, policy: v1alpha1.FailureRollback,
+			edit: func(o *Observed) { o.Release.Status.BestAvailableReplicas = 1 }, reason: ReasonRollingBack, failed: true},
+		{name: "paused", why: "time while paused does not count", after: 10 * deadline, policy: v1alpha1.FailureRollback,
+			edit: func(o *Observed) { o.Release.Spec.Paused = true }, reason: ReasonReleasePaused},
+		{name: "just unpaused", why: "time while paused does not count", after: 10 * deadline, policy: v1alpha1.FailureRollback,
+			edit: func(o *Observed) { o.Release.Status.Reason = ReasonReleasePaused }, reason: ReasonUpgrading},
+		{name: "on the way back", why: "there is nowhere else to go", after: deadline, policy: v1alpha1.FailureRollback,
+			edit: func(o *Observed) {
+				o.Release.Status.RollingBack = true
+				o.Release.Status.CurrentStepIndex, o.Release.Status.CurrentStepReplicas = 1, ptr.To(intstr.FromString("100%"))
+			}, reason: ReasonProgressDeadlineExceeded, stalled: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := at(0, v1alpha1.StepUpgrade, 2, steps("20%", "100%")...)
+			w.sets[1].ready, w.sets[1].statusReady, w.sets[1].pending = 1, 1, 1
+			w.spec.Strategy.OnFailure = tc.policy
+			w.status.BestAvailableReplicas = 1
+			o := w.observe()
+			if tc.edit != nil {
+				tc.edit(&o)
+			}
+			d := Decide(o, epoch.Add(tc.after))
+			stalled := false
+			for _, c := range d.Status.Conditions {
+				stalled = stalled || c.Type == ConditionStalled && c.Status == metav1.ConditionTrue
+			}
+			if d.Status.Reason != tc.reason || (d.Status.FailedRevision != "") != tc.failed || stalled != tc.stalled {
+				t.Errorf("%s: %s, failed %q, stalled %t: %s", tc.why, d.Status.Reason, d.Status.FailedRevision, stalled, d.Status.Message)
+			}
+		})
+	}
+}
+
+// A plan that is edited on the way goes on at the first step whose target is
+// not below what runs.
+func TestPlanEdited(t *testing.T) {
+	for _, tc := range []struct {
+		edited []string
+		step   int32
+	}{
+		{[]string{"20%", "50%", "100%"}, 1}, // not edited
+		{[]string{"50%", "100%"}, 0},
+		{[]string{"100%"}, 0},
+		{[]string{"10%", "20%", "30%", "60%", "100%"}, 3},
+		{[]string{"10%", "20%", "100%"}, 2},
+	} {
+		w := at(1, v1alpha1.StepBlocking, 5, steps("20%", "50%", "100%")...)
+		w.spec.Strategy.Steps = steps(tc.edited...)
+		d := Decide(w.observe(), epoch)
+		if d.Status.CurrentStepIndex != tc.step {
+			t.Errorf("steps %v with 5 of 10: at step %d, want %d", tc.edited, d.Status.CurrentStepIndex, tc.step)
+		}
+	}
+}
+
+// The same input gives the same output, and is not changed.
+func TestDecideIsPure(t *testing.T) {
+	w := at(1, v1alpha1.StepUpgrade, 2, steps("20%", "50%", "100%")...)
+	o := w.observe()
+	before := o.Release.DeepCopy()
+	first, second := Decide(o, epoch), Decide(o, epoch)
+	if len(first.Actions) == 0 || len(first.Actions) != len(second.Actions) {
+		t.Fatalf("actions %v and %v", first.Actions, second.Actions)
+	}
+	for i := range first.Actions {
+		if first.Actions[i].String() != second.Actions[i].String() {
+			t.Errorf("action %d: %s and %s", i, first.Actions[i], second.Actions[i])
+		}
+	}
+	if !equality.Semantic.DeepEqual(before, o.Release) {
+		t.Error("Decide changed what it was given")
+	}
+}
+
+// The package stays pure by an import rule: a decision that could ask the
+// clock or the cluster could not be explored, simulated or repeated.
+func TestImports(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg := range strings.Lines(string(out)) {
+		pkg = strings.TrimSpace(pkg)
+		for _, banned := range []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "github.com/go-git"} {
+			if strings.HasPrefix(pkg, banned) {
+				t.Errorf("rollout/engine depends on %s: a decision that could ask the cluster could not be explored, simulated or repeated", pkg)
+			}
+		}
+	}
+	out, err = exec.Command("go", "list", "-f", "{{join .Imports \"\\n\"}}", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg := range strings.Lines(string(out)) {
+		switch strings.TrimSpace(pkg) {
+		case "os", "log", "sync", "net", "context":
+			t.Errorf("rollout/engine imports %s", strings.TrimSpace(pkg))
+		}
+	}
+}
