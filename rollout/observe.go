@@ -93,10 +93,11 @@ func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedNa
 // release asks once: by a dry run of the very write that the hold will be.
 type templates struct {
 	mu    sync.Mutex
-	known map[types.UID]completed
+	known map[types.NamespacedName]completed // by BatchRelease
 }
 
 type completed struct {
+	uid      types.UID
 	of       [sha256.Size]byte
 	template *corev1.PodTemplateSpec
 }
@@ -107,10 +108,11 @@ func (t *templates) complete(ctx context.Context, r *reconciler, br *v1alpha1.Ba
 		return nil, fmt.Errorf("encoding spec.template: %w", err)
 	}
 	sum := sha256.Sum256(append(raw, br.Spec.ServiceAccountName...))
+	key := client.ObjectKeyFromObject(br)
 	t.mu.Lock()
-	known, ok := t.known[br.UID]
+	known := t.known[key]
 	t.mu.Unlock()
-	if ok && known.of == sum {
+	if known.uid == br.UID && known.of == sum {
 		return known.template, nil
 	}
 	w, err := r.writerFor(br)
@@ -125,14 +127,15 @@ func (t *templates) complete(ctx context.Context, r *reconciler, br *v1alpha1.Ba
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.known[br.UID] = completed{of: sum, template: &answer.Spec.Template}
+	t.known[key] = completed{uid: br.UID, of: sum, template: &answer.Spec.Template}
 	return &answer.Spec.Template, nil
 }
 
-func (t *templates) forget(uid types.UID) {
+// forget drops what is known of a BatchRelease that is gone.
+func (t *templates) forget(key types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.known, uid)
+	delete(t.known, key)
 }
 
 // indexByWorkload and indexByOwner are the cache's index functions.

@@ -52,7 +52,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		minor:     minor,
 		Client:    mgr.GetClient(),
 		events:    mgr.GetEventRecorder("tranche"),
-		templates: &templates{known: map[types.UID]completed{}},
+		templates: &templates{known: map[types.NamespacedName]completed{}},
 		writers:   newWriters(mgr, o.DefaultServiceAccount),
 		now:       time.Now,
 	}
@@ -116,6 +116,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	var br v1alpha1.BatchRelease
 	if err := r.Get(ctx, req.NamespacedName, &br); err != nil {
 		if apierrors.IsNotFound(err) {
+			r.templates.forget(req.NamespacedName)
 			return r.result(ctx, 0, r.abandon(ctx, req.Namespace))
 		}
 		return reconcile.Result{}, fmt.Errorf("getting BatchRelease %s: %w", req, err)

@@ -259,7 +259,7 @@ func (v *view) others() int32 {
 // Not at the last step, which may run everything.
 func (v *view) parked() bool {
 	goal, _ := v.target(int(v.status.CurrentStepIndex))
-	return goal == 0 && !v.lastStep() && !(v.status.RollingBack && v.replicas == 0)
+	return goal == 0 && !v.lastStep() && (!v.status.RollingBack || v.replicas > 0)
 }
 
 // decideStep is about a step whose predecessor's gate has opened. It is left

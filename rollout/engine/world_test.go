@@ -29,7 +29,6 @@ type world struct {
 	held                 bool
 	sets                 [versions]replicaSet
 	records              []int // versions, newest first
-	collision            *int32
 
 	brought  int
 	spec     v1alpha1.BatchReleaseSpec

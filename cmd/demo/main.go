@@ -1,0 +1,54 @@
+// Command demo tells what Tranche does, and does it: on an embedded cluster,
+// with a Git server and the controller beside it, with nothing but git and
+// kubectl. It ends with 0 only if each state was really reached, as read from
+// the API server.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+func main() {
+	stay := flag.Bool("stay", false, "bring everything up, and leave it running until ^C")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *stay); err != nil {
+		fmt.Fprintln(os.Stderr, "\ndemo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, stay bool) (err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding bin/: %w", err)
+	}
+	bin := filepath.Dir(self)
+	dir, err := os.MkdirTemp("", "tranche-demo-")
+	if err != nil {
+		return err
+	}
+	s := newStage(bin, filepath.Dir(bin), dir)
+	defer func() {
+		s.clear()
+		if err == nil {
+			err = os.RemoveAll(dir)
+		} else {
+			err = fmt.Errorf("%w\nlogs are in %s", err, dir)
+		}
+	}()
+	if err := s.set(ctx); err != nil {
+		return err
+	}
+	if stay {
+		return s.leave(ctx)
+	}
+	return s.tell(ctx)
+}

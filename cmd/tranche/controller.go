@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout"
+)
+
+// leaderElectionID names the lease of the leader.
+const leaderElectionID = "tranche-controller"
+
+type controllerOptions struct {
+	metricsAddress          string
+	probeAddress            string
+	leaderElect             bool
+	leaderElectionNamespace string
+	storagePath             string
+	concurrent              int
+	defaultServiceAccount   string
+	noRemoteBases           bool
+	watchLabelSelector      string
+	qps                     float32
+	burst                   int
+	logLevel                string
+	logEncoding             string
+	skipNameValidation      bool // several managers in one process, in tests
+}
+
+func newController() *cobra.Command {
+	var o controllerOptions
+	c := &cobra.Command{
+		Use:   "controller",
+		Short: "Run the controller",
+		Long: `Run the controller against the cluster that KUBECONFIG names, or the one that
+it runs in.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runController(cmd.Context(), o) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "address of the metrics endpoint, such as :8080; 0 for none")
+	f.StringVar(&o.probeAddress, "health-probe-bind-address", "0", "address of /healthz and /readyz, such as :8081; 0 for none")
+	f.BoolVar(&o.leaderElect, "leader-elect", false, "let only one of several controllers work")
+	f.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; default: the one the controller runs in")
+	f.StringVar(&o.storagePath, "storage-path", defaultStoragePath(), "folder of the repositories' mirrors; may be lost at any time")
+	f.IntVar(&o.concurrent, "concurrent", 4, "how many sources, and how many releases, are looked at at the same time")
+	f.StringVar(&o.defaultServiceAccount, "default-service-account", "", "service account to impersonate where a GitSource or BatchRelease names none; default: the controller's own")
+	f.BoolVar(&o.noRemoteBases, "no-remote-bases", true, "refuse kustomizations with bases in other repositories")
+	f.StringVar(&o.watchLabelSelector, "watch-label-selector", "", "work only on GitSources with these labels")
+	f.Float32Var(&o.qps, "kube-api-qps", -1, "requests per second to the API server; negative: as many as it lets through")
+	f.IntVar(&o.burst, "kube-api-burst", 0, "requests to the API server in a burst")
+	f.StringVar(&o.logLevel, "log-level", "info", "debug, info or error")
+	f.StringVar(&o.logEncoding, "log-encoding", "json", "json or console")
+	return c
+}
+
+// defaultStoragePath is a folder that survives a restart on the same machine.
+func defaultStoragePath() string {
+	if dir, err := os.UserCacheDir(); err == nil {
+		return filepath.Join(dir, "tranche")
+	}
+	return filepath.Join(os.TempDir(), "tranche")
+}
+
+func runController(ctx context.Context, o controllerOptions) error {
+	if err := setLogger(o); err != nil {
+		return err
+	}
+	selector, err := labels.Parse(o.watchLabelSelector)
+	if err != nil {
+		return fmt.Errorf("--watch-label-selector: %w", err)
+	}
+	rc, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding a cluster; set KUBECONFIG: %w", err)
+	}
+	mgr, err := newManager(rc, o)
+	if err != nil {
+		return err
+	}
+	if err := rollout.Add(mgr, rollout.Options{Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount}); err != nil {
+		return err
+	}
+	err = gitsync.Add(mgr, gitsync.Options{
+		StorageDir: o.storagePath, Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount,
+		NoRemoteBases: o.noRemoteBases, Selector: selector,
+	})
+	if err != nil {
+		return err
+	}
+	ctrl.Log.Info("starting", "version", versionString())
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running the controller: %w", err)
+	}
+	return nil
+}
+
+func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("registering API types: %w", err)
+	}
+	rc.QPS, rc.Burst = o.qps, o.burst
+	rc.UserAgent = "tranche/" + versionString()
+	mgr, err := ctrl.NewManager(rc, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         rollout.CacheOptions(),
+		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Metrics:                       server.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress:        o.probeAddress,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              leaderElectionID,
+		LeaderElectionNamespace:       o.leaderElectionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		Controller:                    config.Controller{SkipNameValidation: &o.skipNameValidation},
+		GracefulShutdownTimeout:       ptr.To(20 * time.Second),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("setting up the controller: %w", err)
+	}
+	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
+		return nil, fmt.Errorf("adding probes: %w", err)
+	}
+	return mgr, nil
+}
+
+func setLogger(o controllerOptions) error {
+	var options zap.Options
+	switch o.logEncoding {
+	case "json":
+	case "console":
+		options.Development = true
+	default:
+		return fmt.Errorf("--log-encoding: %q: must be json or console", o.logEncoding)
+	}
+	level, ok := map[string]int8{"debug": -1, "info": 0, "error": 2}[o.logLevel]
+	if !ok {
+		return fmt.Errorf("--log-level: %q: must be debug, info or error", o.logLevel)
+	}
+	options.Level = zapcore.Level(level)
+	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&options)))
+	return nil
+}

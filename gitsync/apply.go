@@ -1,0 +1,292 @@
+package gitsync
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// annotationForceTrue is the value of v1alpha1.AnnotationForce.
+const annotationForceTrue = "true"
+
+// applier writes the objects of one commit.
+type applier struct {
+	gs *v1alpha1.GitSource
+	c  client.Client // as the account that the GitSource names
+}
+
+// change is what an apply did.
+type change int
+
+const (
+	unchanged change = iota
+	created
+	configured
+	recreated
+)
+
+// manifest is what is applied of an object: what Git says, without what only
+// the server sets, and with the labels of the source.
+func (a *applier) manifest(o plan.Object) *unstructured.Unstructured {
+	u := o.DeepCopy()
+	for _, field := range []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"} {
+		unstructured.RemoveNestedField(u.Object, "metadata", field)
+	}
+	unstructured.RemoveNestedField(u.Object, "status")
+	labels := map[string]string{}
+	maps.Copy(labels, u.GetLabels())
+	maps.Copy(labels, sourceLabels(a.gs))
+	u.SetLabels(labels)
+	return u
+}
+
+// body is the manifest, without what others write.
+func (a *applier) body(t *target) *unstructured.Unstructured {
+	u := a.manifest(t.Object)
+	if t.way == asGoverned {
+		for _, field := range rolloutFields {
+			unstructured.RemoveNestedField(u.Object, "spec", field)
+		}
+	}
+	// On a first install the replicas of Git are a better start than 1.
+	if t.autoscaled && t.live != nil {
+		unstructured.RemoveNestedField(u.Object, "spec", "replicas")
+	}
+	return u
+}
+
+// dryRun has the API server check an object: schema, defaults, admission,
+// rights. Nothing is written.
+func (a *applier) dryRun(ctx context.Context, t *target) plan.Problems {
+	var err error
+	switch {
+	case t.way == notAtAll:
+		return nil
+	case t.live != nil && t.groupKind() == deploymentKind && t.way != plainly:
+		err = errors.Join(a.dryRunRollout(ctx, t), a.dryRunRest(ctx, t))
+	default:
+		err = a.dryRunApply(ctx, a.manifest(t.Object))
+	}
+	if isImmutable(err) && mayRecreate(t) {
+		return nil
+	}
+	return apiProblems(reasonDryRunFailed, t.Object, a.gs, err)
+}
+
+func (a *applier) dryRunApply(ctx context.Context, u *unstructured.Unstructured) error {
+	return a.c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerGitSync), client.ForceOwnership, client.DryRunAll)
+}
+
+// dryRunRollout tries the write that rollout will make one day: the template,
+// and the strategy, put in place of those that are there. An apply of the full
+// manifest would be another thing, for lists are merged by it: a container
+// that Git renamed would be tried together with the one that it was.
+//
+// The Deployment may be held: it stays so in the trial, since a policy refuses
+// a held Deployment that is Recreate and not paused.
+func (a *applier) dryRunRollout(ctx context.Context, t *target) error {
+	var patch []map[string]any
+	for _, field := range []string{"template", "strategy"} {
+		v, ok, _ := unstructured.NestedFieldCopy(t.Object.Object, "spec", field)
+		if !ok || v == nil {
+			continue
+		}
+		patch = append(patch, map[string]any{"op": "replace", "path": "/spec/" + field, "value": v})
+	}
+	if len(patch) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encoding the template of %s: %w", t, err)
+	}
+	return a.c.Patch(ctx, t.live.DeepCopy(), client.RawPatch(types.JSONPatchType, raw),
+		client.FieldOwner(v1alpha1.ManagerRollout), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))
+}
+
+// dryRunRest tries the rest of the manifest, with the template, strategy and
+// hold that the Deployment has.
+func (a *applier) dryRunRest(ctx context.Context, t *target) error {
+	u := a.manifest(t.Object)
+	for _, field := range rolloutFields {
+		unstructured.RemoveNestedField(u.Object, "spec", field)
+		if v, ok, _ := unstructured.NestedFieldCopy(t.live.Object, "spec", field); ok && v != nil {
+			if err := unstructured.SetNestedField(u.Object, v, "spec", field); err != nil {
+				return fmt.Errorf("setting spec.%s of %s: %w", field, t, err)
+			}
+		}
+	}
+	withoutNulls(u.Object)
+	return a.dryRunApply(ctx, u)
+}
+
+// apply writes an object.
+func (a *applier) apply(ctx context.Context, t *target) (change, error) {
+	switch t.way {
+	case notAtAll, afterHandBack:
+		return unchanged, nil
+	case plainly, asGoverned:
+	}
+	version := ""
+	if t.live == nil && t.release != nil {
+		// The first install is whole and without a hold (H21); the fields that
+		// are rollout's change hands right after it.
+		live, err := a.install(ctx, t)
+		if err != nil {
+			return unchanged, err
+		}
+		t.live, t.way = live, asGoverned
+		_, err = a.applyOwn(ctx, t, version)
+		return created, err
+	}
+	if t.live != nil && t.groupKind() == deploymentKind && t.way == plainly && hasRolloutFields(t.live) {
+		live := t.live.DeepCopy()
+		if err := takeBack(ctx, a.c, live); err != nil {
+			return unchanged, err
+		}
+		t.live, t.handedOver, version = live, true, live.GetResourceVersion()
+	}
+	return a.applyOwn(ctx, t, version)
+}
+
+// install applies a governed Deployment for the first time.
+func (a *applier) install(ctx context.Context, t *target) (*unstructured.Unstructured, error) {
+	u := a.body(t)
+	if err := a.write(ctx, u); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+// applyOwn applies what is gitsync's of an object.
+func (a *applier) applyOwn(ctx context.Context, t *target, version string) (change, error) {
+	if err := a.handOver(ctx, t); err != nil {
+		return unchanged, err
+	}
+	u := a.body(t)
+	u.SetResourceVersion(version)
+	err := a.write(ctx, u)
+	if isImmutable(err) && mayRecreate(t) {
+		return a.recreate(ctx, t)
+	}
+	switch {
+	case err != nil:
+		return unchanged, err
+	case t.live == nil:
+		return created, nil
+	case u.GetResourceVersion() == t.live.GetResourceVersion():
+		return unchanged, nil
+	default:
+		return configured, nil
+	}
+}
+
+// handOver lets go of the fields that are others' and that gitsync has applied
+// before.
+func (a *applier) handOver(ctx context.Context, t *target) error {
+	if t.live == nil {
+		return nil
+	}
+	hand := func(manager string, names ...string) error {
+		owned, err := appliedSpec(t.live, names...)
+		if err != nil || len(owned) == 0 {
+			return err
+		}
+		live, err := handOver(ctx, a.c, t.entry(), manager, names)
+		if err == nil {
+			t.live, t.handedOver = live, true
+		}
+		return err
+	}
+	if t.way == asGoverned {
+		if err := hand(v1alpha1.ManagerRollout, rolloutFields...); err != nil {
+			return err
+		}
+	}
+	if t.autoscaled {
+		return hand(managerReplicas, "replicas")
+	}
+	return nil
+}
+
+// write applies; an apply that changes nothing changes no resourceVersion.
+func (a *applier) write(ctx context.Context, u *unstructured.Unstructured) error {
+	return a.c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerGitSync), client.ForceOwnership)
+}
+
+// mayRecreate asks the manifest, not the cluster: it takes a commit to allow it.
+func mayRecreate(t *target) bool {
+	return t.live != nil && t.GetAnnotations()[v1alpha1.AnnotationForce] == annotationForceTrue
+}
+
+// goneWithin is how long an object may take to go before it is created anew.
+const goneWithin = 30 * time.Second
+
+func (a *applier) recreate(ctx context.Context, t *target) (change, error) {
+	if err := client.IgnoreNotFound(deleteOnly(ctx, a.c, t.live)); err != nil {
+		return unchanged, err
+	}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, goneWithin, true, func(ctx context.Context) (bool, error) {
+		live, err := get(ctx, a.c, t.entry())
+		return live == nil, err
+	})
+	if err != nil {
+		return unchanged, fmt.Errorf("waiting for %s to be gone: %w", t, err)
+	}
+	return recreated, a.write(ctx, a.manifest(t.Object))
+}
+
+// establishedWithin is how long the API server may take to serve a new kind.
+const establishedWithin = 30 * time.Second
+
+// awaitCRD waits until the API server serves what a CRD defines.
+func (a *applier) awaitCRD(ctx context.Context, t *target) error {
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, establishedWithin, true, func(ctx context.Context) (bool, error) {
+		live, err := get(ctx, a.c, t.entry())
+		if err != nil || live == nil {
+			return false, err
+		}
+		return isEstablished(live), nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s to be established: %w", t, err)
+	}
+	return nil
+}
+
+func isEstablished(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for _, c := range conditions {
+		if m, ok := c.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
+			return true
+		}
+	}
+	return false
+}
+
+// releaseObject is a BatchRelease as it is applied.
+func releaseObject(br *v1alpha1.BatchRelease, file string) (plan.Object, error) {
+	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(br)
+	if err != nil {
+		return plan.Object{}, fmt.Errorf("encoding BatchRelease %s/%s: %w", br.Namespace, br.Name, err)
+	}
+	withoutNulls(m)
+	return plan.Object{Unstructured: &unstructured.Unstructured{Object: m}, File: file}, nil
+}
+
+// isConflict tells a write that was decided on an older version.
+func isConflict(err error) bool { return apierrors.IsConflict(err) }

@@ -1,0 +1,166 @@
+package gitsync
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
+	"github.com/skeema/knownhosts"
+	"golang.org/x/crypto/ssh"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// Keys of the Secret that spec.secretRef names, as Flux has them.
+const (
+	keyUsername    = "username"
+	keyPassword    = "password"
+	keyBearerToken = "bearerToken"
+	keyIdentity    = "identity"
+	keyKnownHosts  = "known_hosts"
+	keyCACert      = "ca.crt"
+	keyTLSCert     = "tls.crt"
+	keyTLSKey      = "tls.key"
+)
+
+// access is how to come to a repository.
+type access struct {
+	method              transport.AuthMethod
+	caBundle            []byte
+	clientCert, tlsKey  []byte
+	credentialsIdentity string // changes when the Secret's content does
+}
+
+// newAccess reads the Secret's data for a URL. No value of the Secret is part
+// of an error.
+func newAccess(u *url.URL, secret string, data map[string][]byte, timeout time.Duration) (access, error) {
+	a := access{credentialsIdentity: identityOf(data)}
+	var err error
+	switch u.Scheme {
+	case "http", "https":
+		a.caBundle, a.clientCert, a.tlsKey = data[keyCACert], data[keyTLSCert], data[keyTLSKey]
+		a.method, err = newHTTPAuth(data)
+	case "ssh":
+		a.method, err = newSSHAuth(u, data, timeout)
+	}
+	if err != nil {
+		return access{}, &plan.Problem{Reason: reasonInvalidSecret, Where: "Secret " + secret, Err: err}
+	}
+	return a, nil
+}
+
+// identityOf is a name for the content of a Secret that does not tell it.
+func identityOf(data map[string][]byte) string {
+	h := sha256.New()
+	for _, k := range slices.Sorted(maps.Keys(data)) {
+		fmt.Fprintf(h, "%d %s %d ", len(k), k, len(data[k]))
+		h.Write(data[k])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func newHTTPAuth(data map[string][]byte) (transport.AuthMethod, error) {
+	username, password, token := string(data[keyUsername]), string(data[keyPassword]), string(data[keyBearerToken])
+	if (len(data[keyTLSCert]) == 0) != (len(data[keyTLSKey]) == 0) {
+		return nil, errors.New("tls.crt and tls.key go together; set both or none")
+	}
+	switch {
+	case token != "" && (username != "" || password != ""):
+		return nil, errors.New("has both bearerToken and username or password; keep one of them")
+	case token != "":
+		return &githttp.TokenAuth{Token: token}, nil
+	case username != "" || password != "":
+		// Many servers take a token as the password of any user.
+		return &githttp.BasicAuth{Username: cmp.Or(username, "git"), Password: password}, nil
+	default:
+		return nil, nil
+	}
+}
+
+// sshAuth is a key, with the host keys checked and a limit to the handshake.
+type sshAuth struct {
+	gitssh.PublicKeys
+	timeout time.Duration
+}
+
+// ClientConfig returns the configuration of one connection.
+func (a *sshAuth) ClientConfig() (*ssh.ClientConfig, error) {
+	c, err := a.PublicKeys.ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	c.Timeout = a.timeout
+	return c, nil
+}
+
+func newSSHAuth(u *url.URL, data map[string][]byte, timeout time.Duration) (transport.AuthMethod, error) {
+	if len(data[keyIdentity]) == 0 {
+		return nil, errors.New("identity is missing; put the private key there")
+	}
+	if len(data[keyKnownHosts]) == 0 {
+		return nil, errors.New("known_hosts is missing; put there what `ssh-keyscan` prints for the host, once compared with what its owner publishes")
+	}
+	// No part of the error: it may quote the key.
+	signer, err := parseKey(data[keyIdentity], data[keyPassword])
+	if err != nil {
+		return nil, err
+	}
+	hosts, err := parseKnownHosts(data[keyKnownHosts])
+	if err != nil {
+		return nil, fmt.Errorf("known_hosts: %w", err)
+	}
+	a := &sshAuth{timeout: timeout}
+	a.User, a.Signer = cmp.Or(u.User.Username(), gitssh.DefaultUsername), signer
+	a.HostKeyCallback = hosts.HostKeyCallback()
+	// Offered in the order of our preference, a server may choose a key that
+	// known_hosts does not have, and a good host would be refused (G12).
+	a.HostKeyAlgorithms = hosts.HostKeyAlgorithms(net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "22")))
+	return a, nil
+}
+
+func parseKey(identity, password []byte) (ssh.Signer, error) {
+	signer, err := ssh.ParsePrivateKey(identity)
+	if _, ok := errors.AsType[*ssh.PassphraseMissingError](err); ok {
+		if len(password) == 0 {
+			return nil, errors.New("identity is encrypted and there is no password; add it")
+		}
+		if signer, err = ssh.ParsePrivateKeyWithPassphrase(identity, password); err != nil {
+			return nil, errors.New("identity is encrypted and password does not open it")
+		}
+	}
+	if err != nil {
+		return nil, errors.New("identity is no private key that can be read; it must be PEM, as ssh-keygen writes it")
+	}
+	return signer, nil
+}
+
+// parseKnownHosts goes by way of a file, since the parser takes only files.
+// Nothing in it is secret.
+func parseKnownHosts(content []byte) (db *knownhosts.HostKeyDB, err error) {
+	f, err := os.CreateTemp("", "known_hosts-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(f.Name()) //nolint:errcheck // a leftover does no harm
+	if _, err := f.Write(content); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	if db, err = knownhosts.NewDB(f.Name()); err != nil {
+		return nil, errors.New("a line does not parse; it must be as ssh-keyscan prints it")
+	}
+	return db, nil
+}

@@ -1,0 +1,128 @@
+package gitsync
+
+import (
+	"cmp"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// The conditions of a GitSource. All four are always there.
+const (
+	// conditionReady is True while the last commit seen is applied whole.
+	conditionReady = "Ready"
+	// conditionReconciling is True only while there is progress to wait for
+	// (kstatus).
+	conditionReconciling = "Reconciling"
+	// conditionStalled is True only while somebody must change something
+	// (kstatus).
+	conditionStalled = "Stalled"
+	// conditionInSync is False, with the reason, while the cluster and the
+	// branch differ.
+	conditionInSync = "InSync"
+)
+
+// outcome is how a look at a GitSource went.
+type outcome struct {
+	branch, commit string
+	suspended      bool
+	// applying: the look is under way, and there is something to apply.
+	applying bool
+	// ending: the GitSource is deleted, and what it applied is going.
+	ending bool
+	// problems are why nothing, or not everything, was applied.
+	problems plan.Problems
+	// waiting is what a hand-back is waited for.
+	waiting []string
+	// ignored are approvals that count for nothing.
+	ignored plan.Problems
+}
+
+// conditions maps an outcome to the four conditions.
+func (o outcome) conditions(generation int64, now []metav1.Condition) []metav1.Condition {
+	conditions := append([]metav1.Condition(nil), now...)
+	for _, c := range o.all(now) {
+		c.ObservedGeneration = generation
+		meta.SetStatusCondition(&conditions, c)
+	}
+	return conditions
+}
+
+func (o outcome) all(now []metav1.Condition) []metav1.Condition {
+	idle, calm := isFalse(conditionReconciling, reasonIdle, ""), isFalse(conditionStalled, reasonIdle, "")
+	tip := at(o.branch, o.commit)
+	switch {
+	case o.suspended:
+		ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: reasonSuspended, Message: "spec.suspend is true"}
+		if last := meta.FindStatusCondition(now, conditionReady); last != nil && last.Status != metav1.ConditionUnknown {
+			ready = *last
+		}
+		return []metav1.Condition{ready, idle, calm, {Type: conditionInSync, Status: metav1.ConditionUnknown, Reason: reasonSuspended, Message: "not looked at: spec.suspend is true"}}
+	case len(o.problems) > 0:
+		return o.failed()
+	case len(o.waiting) > 0:
+		message := fmt.Sprintf("%s: waiting for the hand-back of %s, whose plan is gone from Git", tip, names(o.waiting))
+		return []metav1.Condition{
+			isFalse(conditionReady, reasonWaitingForHandBack, message),
+			{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reasonWaitingForHandBack, Message: message},
+			calm, isFalse(conditionInSync, reasonWaitingForHandBack, message),
+		}
+	case o.ending:
+		return underWay(reasonPruning, "deleting what was applied")
+	case o.applying:
+		return underWay(reasonApplying, "applying "+tip)
+	}
+	inSync := metav1.Condition{Type: conditionInSync, Status: metav1.ConditionTrue, Reason: reasonInSync, Message: "the cluster is as " + tip + " says"}
+	if len(o.ignored) > 0 {
+		inSync = isFalse(conditionInSync, plan.ReasonApprovalIgnored, o.ignored.Error())
+	}
+	return []metav1.Condition{{Type: conditionReady, Status: metav1.ConditionTrue, Reason: reasonApplied, Message: "applied " + tip}, idle, calm, inSync}
+}
+
+func underWay(reason, message string) []metav1.Condition {
+	return []metav1.Condition{
+		{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: reason, Message: message},
+		{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reason, Message: message},
+		isFalse(conditionStalled, reasonIdle, ""), isFalse(conditionInSync, reason, message),
+	}
+}
+
+// failed are the conditions of a look with problems: Stalled where somebody
+// must do something, Reconciling where trying again may do.
+func (o outcome) failed() []metav1.Condition {
+	reason, message := o.problems[0].Reason, oneCondition(o.problems.Error())
+	reconciling, stalled := isFalse(conditionReconciling, reasonIdle, ""), isFalse(conditionStalled, reasonIdle, "")
+	if o.retry() {
+		reconciling = metav1.Condition{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reasonProgressing, Message: "trying again after " + reason}
+	} else {
+		stalled = metav1.Condition{Type: conditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+	}
+	return []metav1.Condition{isFalse(conditionReady, reason, message), reconciling, stalled, isFalse(conditionInSync, reason, message)}
+}
+
+// retry reports whether all problems may pass by themselves.
+func (o outcome) retry() bool {
+	for _, p := range o.problems {
+		if !p.Retry {
+			return false
+		}
+	}
+	return true
+}
+
+func isFalse(kind, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: cmp.Or(reason, reasonIdle), Message: message}
+}
+
+// maxCondition is well below the length that a condition's message may have.
+const maxCondition = 4096
+
+func oneCondition(message string) string {
+	if r := []rune(message); len(r) > maxCondition {
+		return string(r[:maxCondition-1]) + "…"
+	}
+	return message
+}

@@ -1,0 +1,201 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// desired is what a commit says, for one GitSource. It is kept in memory and
+// never changed.
+type desired struct {
+	key    string // of the parts of the spec that rendering depends on
+	commit string
+	set    *plan.Set
+	reads  Reads
+}
+
+// renderer renders the commits of one snapshot for one GitSource.
+type renderer struct {
+	snapshot *snapshot
+	gs       *v1alpha1.GitSource
+	mapper   meta.RESTMapper
+	remote   bool               // remote bases
+	brought  map[string]brought // by approval file, from earlier looks; added to
+}
+
+// approvalsPath is where the approvals of a GitSource are.
+func approvalsPath(spec *v1alpha1.GitSourceSpec) string {
+	if spec.Approvals != nil && spec.Approvals.Path != "" {
+		return spec.Approvals.Path
+	}
+	return path.Join(spec.Path, "approvals")
+}
+
+func (r *renderer) key() string {
+	s := &r.gs.Spec
+	return fmt.Sprintf("%q", []string{s.URL, s.Ref.Branch, s.Path, s.TargetNamespace, approvalsPath(s), fmt.Sprint(r.remote)})
+}
+
+// desired returns what the snapshot's commit says. Where nothing changed that
+// the last rendering read, that one is good for this commit too.
+func (r *renderer) desired(last *desired) (*desired, bool, error) {
+	commit := r.snapshot.commit.String()
+	if last != nil && last.key == r.key() && !r.remote {
+		if last.commit == commit {
+			return last, false, nil
+		}
+		t, err := newTreeFS(r.snapshot, r.snapshot.commit)
+		if err != nil {
+			return nil, false, err
+		}
+		same, err := last.reads.Unchanged(t)
+		if err != nil {
+			return nil, false, err
+		}
+		if same {
+			return &desired{last.key, commit, last.set, last.reads}, false, nil
+		}
+	}
+	t, err := newTreeFS(r.snapshot, r.snapshot.commit)
+	if err != nil {
+		return nil, false, err
+	}
+	set, err := r.render(t)
+	if err != nil {
+		return nil, true, err
+	}
+	return &desired{r.key(), commit, set, t.Reads()}, true, nil
+}
+
+// render renders a tree.
+func (r *renderer) render(t *treeFS) (*plan.Set, error) {
+	objects, err := plan.Render(t, r.gs.Spec.Path, plan.RenderOptions{Skip: approvalsPath(&r.gs.Spec), RemoteBases: r.remote})
+	if err != nil {
+		return nil, errors.Join(t.Err(), err)
+	}
+	return plan.Collect(objects, plan.CollectOptions{
+		Namespace: r.gs.Namespace, TargetNamespace: r.gs.Spec.TargetNamespace, Namespaced: r.namespaced,
+	})
+}
+
+// namespaced asks the API server for the scope of a kind.
+func (r *renderer) namespaced(gk schema.GroupKind) (bool, error) {
+	mapping, err := r.mapper.RESTMapping(gk)
+	if meta.IsNoMatchError(err) {
+		return false, &plan.Problem{
+			Reason: reasonUnknownKind, Where: gk.String(), Err: errors.New("the cluster does not know this kind"),
+			Hint: "install its CustomResourceDefinition, or put it below the same spec.path", Retry: true,
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking for the scope of %s: %w", gk, err)
+	}
+	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
+}
+
+// template returns the template that a commit renders for a release's
+// Deployment, and nil where it does not, for whatever reason. An error is one
+// of the repository, not of what is in it.
+func (r *renderer) template(t *treeFS, release *plan.Release) (*corev1.PodTemplateSpec, error) {
+	set, err := r.render(t)
+	if t.Err() != nil {
+		return nil, t.Err()
+	}
+	if err != nil {
+		return nil, nil
+	}
+	for i := range set.Releases {
+		if other := &set.Releases[i]; other.Plan.Namespace == release.Plan.Namespace && other.Plan.Name == release.Plan.Name {
+			return other.Template, nil
+		}
+	}
+	// A commit before the plan was added: the Deployment is there all the same.
+	for _, o := range set.Objects {
+		if o.GroupVersionKind() == release.Deployment.GroupVersionKind() && o.GetNamespace() == release.Deployment.GetNamespace() && o.GetName() == release.Deployment.GetName() {
+			return templateOf(o)
+		}
+	}
+	return nil, nil
+}
+
+// releases returns the BatchReleases to apply, with all that Git says of
+// them, and the approvals that count for nothing.
+func (r *renderer) releases(ctx context.Context, d *desired, live map[string]*v1alpha1.BatchRelease) ([]*v1alpha1.BatchRelease, plan.Problems, error) {
+	t, err := newTreeFS(r.snapshot, r.snapshot.commit)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Apart from what is rendered, so that an approval renders nothing anew.
+	approvals, ignored := plan.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
+	if err := t.Err(); err != nil {
+		return nil, nil, err
+	}
+	ignored = append(ignored, d.set.Ignored...)
+	ignored = append(ignored, plan.UnknownApprovals(d.set, approvals)...)
+	h := &history{renderer: r, desired: d}
+	var list []*v1alpha1.BatchRelease
+	for i := range d.set.Releases {
+		release := &d.set.Releases[i]
+		commit, err := h.releaseCommit(ctx, release, live[release.Plan.Namespace+"/"+release.Plan.Name])
+		if err != nil {
+			return nil, nil, err
+		}
+		approval, more := plan.MatchApproval(release, commit, approvals)
+		ignored = append(ignored, more...)
+		br, err := r.batchRelease(release, commit, approval)
+		if err != nil {
+			return nil, nil, err
+		}
+		list = append(list, br)
+	}
+	return list, ignored, nil
+}
+
+// batchRelease is a plan with what only the controller sets.
+func (r *renderer) batchRelease(release *plan.Release, commit string, approval *plan.Approval) (*v1alpha1.BatchRelease, error) {
+	br := release.Plan.DeepCopy()
+	br.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
+	br.Spec.Template = release.Template.DeepCopy()
+	br.Spec.DeploymentStrategy = release.Strategy.DeepCopy()
+	br.Spec.ServiceAccountName = r.gs.Spec.ServiceAccountName
+	br.Spec.Commit = commit
+	if approval == nil {
+		return br, nil
+	}
+	b, err := bringer(r.snapshot, r.snapshot.commit, approval.File, r.brought[approval.File])
+	if err != nil {
+		return nil, err
+	}
+	r.brought[approval.File] = b
+	br.Spec.Approval = &v1alpha1.Approval{
+		Revision: approval.Spec.Revision, Commit: commit, Step: approval.Spec.Step,
+		ApprovedBy: b.by, ApprovedIn: b.in,
+	}
+	return br, nil
+}
+
+// shortCommit is a commit as it stands in messages.
+func shortCommit(commit string) string { return commit[:min(len(commit), 12)] }
+
+func at(branch, commit string) string { return branch + "@" + shortCommit(commit) }
+
+// isEmpty reports whether a commit says nothing at all.
+func (d *desired) isEmpty() bool { return len(d.set.Objects) == 0 && len(d.set.Releases) == 0 }
+
+// names lists the first three, and how many more there are.
+func names(list []string) string {
+	if more := len(list) - 3; more > 0 {
+		return strings.Join(list[:3], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,32 @@
+// Package gitsync keeps a branch and a path of a Git repository in the cluster.
+//
+// A GitSource names the branch. At each look, gitsync asks the repository for
+// the branch's tip, brings it into a mirror on disk, renders the tip's tree
+// without a worktree, has the API server check all of it (server-side dry
+// run), and only then applies it: all of a commit or nothing of it. What left
+// the branch is pruned, if the GitSource says so.
+//
+// # The files, in the order in which a look goes through them
+//
+//	reconciler.go   one look from beginning to end, and what is written of it
+//	auth.go         the credentials in the GitSource's Secret
+//	mirror.go       one bare repository on disk per URL; snapshots for readers
+//	fetch.go        one exchange with a Git server; its errors put in words
+//	treefs.go       the tree of a commit as a file system
+//	desired.go      a commit's objects, releases and approvals
+//	commits.go      which commit began a release, which brought an approval
+//	live.go         the cluster's side: what is there, and whose it is
+//	apply.go        dry run and server-side apply
+//	ownership.go    who writes which field of a governed Deployment
+//	inventory.go    what was applied, by id
+//	prune.go        what may be deleted
+//	conditions.go   the outcome of a look as conditions
+//	watch.go        local repositories: a push is noticed at once
+//
+// # Two managers, one Deployment
+//
+// Of a Deployment that a BatchRelease governs, gitsync writes all but
+// spec.template, spec.strategy and spec.paused, which rollout writes; the
+// template travels in the BatchRelease. The two packages meet there and never
+// import each other.
+package gitsync

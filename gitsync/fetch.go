@@ -1,0 +1,305 @@
+package gitsync
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"unicode"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/format/pktline"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	gitclient "github.com/go-git/go-git/v5/plumbing/transport/client"
+	"github.com/go-git/go-git/v5/storage"
+	"github.com/skeema/knownhosts"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// remote is a repository and how to come to it.
+type remote struct {
+	url    *url.URL
+	secret string // namespace/name; empty: none
+	access access
+}
+
+// parseURL takes a GitSource's URL apart.
+func parseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		// url.Error quotes the URL, which may hold what it should not.
+		return nil, &plan.Problem{Reason: reasonInvalidURL, Where: "spec.url", Err: errors.New("is not a URL")}
+	}
+	if _, hasPassword := u.User.Password(); hasPassword || (u.User != nil && u.Scheme != "ssh") {
+		return nil, &plan.Problem{Reason: reasonInvalidURL, Where: "spec.url", Err: errors.New("has credentials in it"), Hint: "put them into a Secret and name it in spec.secretRef"}
+	}
+	return u, nil
+}
+
+// String is the URL without userinfo, for messages.
+func (r remote) String() string {
+	u := *r.url
+	u.User = nil
+	return u.String()
+}
+
+// session is one connection to a Git server.
+type session struct {
+	remote remote
+	git    transport.UploadPackSession
+	refs   *packp.AdvRefs
+}
+
+// connect opens a session and reads what the server advertises.
+func connect(ctx context.Context, r remote) (*session, error) {
+	s := &session{remote: r}
+	err := within(ctx, func() (err error) {
+		s.git, err = dial(r)
+		return err
+	}, func() { s.close() })
+	if err != nil {
+		return nil, r.problem(err)
+	}
+	if s.refs, err = s.git.AdvertisedReferencesContext(ctx); err != nil {
+		s.close()
+		return nil, r.problem(cmpContext(ctx, err))
+	}
+	return s, nil
+}
+
+// dial has no context in go-git, nor a limit for the handshake.
+func dial(r remote) (transport.UploadPackSession, error) {
+	ep, err := transport.NewEndpoint(r.url.String())
+	if err != nil {
+		return nil, err
+	}
+	ep.CaBundle, ep.ClientCert, ep.ClientKey = r.access.caBundle, r.access.clientCert, r.access.tlsKey
+	c, err := gitclient.NewClient(ep)
+	if err != nil {
+		return nil, err
+	}
+	return c.NewUploadPackSession(ep, r.access.method)
+}
+
+// within runs f until ctx ends. What f opens after that is undone.
+func within(ctx context.Context, f func() error, undo func()) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		go func() {
+			if <-done == nil {
+				undo()
+			}
+		}()
+		return ctx.Err()
+	}
+}
+
+// cmpContext prefers the end of the context over what it led to.
+func cmpContext(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+func (s *session) close() {
+	_ = s.git.Close() // all that was wanted has been read
+}
+
+// tip returns the advertised commit of a branch.
+func (s *session) tip(branch string) (plumbing.Hash, error) {
+	h, ok := s.refs.References[plumbing.NewBranchReferenceName(branch).String()]
+	if !ok {
+		return plumbing.ZeroHash, &plan.Problem{
+			Reason: reasonBranchNotFound, Where: s.remote.String(), Err: fmt.Errorf("there is no branch %s", branch),
+			Hint: "push it, or set spec.ref.branch to one that is there",
+		}
+	}
+	return h, nil
+}
+
+// fetch brings a commit and its history into a store that has the haves. It
+// is what go-git's Remote.Fetch does, on the session that is open already.
+func (s *session) fetch(ctx context.Context, store storage.Storer, want plumbing.Hash, haves []plumbing.Hash) error {
+	req := packp.NewUploadPackRequestFromCapabilities(s.refs.Capabilities)
+	if s.refs.Capabilities.Supports(capability.NoProgress) {
+		if err := req.Capabilities.Set(capability.NoProgress); err != nil {
+			return err
+		}
+	}
+	req.Wants, req.Haves = []plumbing.Hash{want}, haves
+	answer, err := s.git.UploadPack(ctx, req)
+	if err != nil {
+		return s.remote.problem(cmpContext(ctx, err))
+	}
+	err = packfile.UpdateObjectStorage(store, demultiplex(req.Capabilities, answer))
+	if err := errors.Join(err, answer.Close()); err != nil {
+		return s.remote.problem(cmpContext(ctx, err))
+	}
+	return nil
+}
+
+func demultiplex(c *capability.List, r io.Reader) io.Reader {
+	switch {
+	case c.Supports(capability.Sideband64k):
+		return sideband.NewDemuxer(sideband.Sideband64k, r)
+	case c.Supports(capability.Sideband):
+		return sideband.NewDemuxer(sideband.Sideband, r)
+	default:
+		return r
+	}
+}
+
+// maxHaves is how many commits a fetch says it has.
+const maxHaves = 256
+
+// haves returns the newest commits of a store. After a force-push the server
+// may lack the tip that we have, and needs an older one to build on.
+func haves(store storage.Storer, tips []plumbing.Hash) []plumbing.Hash {
+	var list []plumbing.Hash
+	seen := map[plumbing.Hash]bool{}
+	queue := tips
+	for len(queue) > 0 && len(list) < maxHaves {
+		h := queue[0]
+		queue = queue[1:]
+		if seen[h] {
+			continue
+		}
+		seen[h] = true
+		c, err := object.GetCommit(store, h)
+		if err != nil {
+			continue // a hole: do not claim to have it
+		}
+		list = append(list, h)
+		queue = append(queue, c.ParentHashes...)
+	}
+	return list
+}
+
+// problem puts an error of the exchange in words.
+func (r remote) problem(err error) error {
+	if p, ok := errors.AsType[*plan.Problem](err); ok {
+		return p
+	}
+	for _, classify := range []func(error) *plan.Problem{r.refused, r.untrusted, r.unreachable} {
+		if p := classify(err); p != nil {
+			p.Where = r.String()
+			return p
+		}
+	}
+	return &plan.Problem{Reason: reasonFetchFailed, Where: r.String(), Err: errors.New("fetching: " + oneLine(r.rootOf(err))), Retry: true}
+}
+
+// refused are the answers of a server that was reached.
+func (r remote) refused(err error) *plan.Problem {
+	data, _ := errors.AsType[*packp.ErrUnexpectedData](err)
+	text := err.Error()
+	switch {
+	case errors.Is(err, transport.ErrRepositoryNotFound):
+		return &plan.Problem{Reason: reasonRepositoryNotFound, Err: errors.New("there is no such repository, or the credentials may not see it"), Hint: r.credentialsHint("check spec.url")}
+	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrInvalidAuthMethod),
+		strings.Contains(text, "ssh: unable to authenticate"):
+		return &plan.Problem{Reason: reasonAuthenticationFailed, Err: errors.New("the server does not accept the credentials"), Hint: r.credentialsHint("renew them")}
+	case errors.Is(err, transport.ErrAuthorizationFailed):
+		return &plan.Problem{Reason: reasonAuthenticationFailed, Err: errors.New("the server forbids reading the repository"), Hint: r.credentialsHint("grant them read access")}
+	case strings.Contains(text, "dubious ownership"):
+		return &plan.Problem{Reason: reasonAuthenticationFailed, Err: errors.New("git refuses the repository, since another user owns it"), Hint: "make the controller's user its owner, or add it to git's safe.directory"}
+	case errors.Is(err, transport.ErrEmptyRemoteRepository):
+		return &plan.Problem{Reason: reasonEmptyRepository, Err: errors.New("the repository is empty"), Hint: "push a branch"}
+	case data != nil && bytes.Contains(data.Data, []byte("object-format=sha256")):
+		return &plan.Problem{Reason: reasonUnsupportedObjectFormat, Err: errors.New("the repository names its objects by SHA-256, which is not supported"), Hint: "use a repository with SHA-1, git's default"}
+	default:
+		return nil
+	}
+}
+
+func (r remote) credentialsHint(otherwise string) string {
+	if r.secret == "" {
+		return "check spec.url; a repository that is not public needs a Secret, named in spec.secretRef"
+	}
+	return otherwise + ", and Secret " + r.secret
+}
+
+// untrusted are servers that are not who they should be.
+func (r remote) untrusted(err error) *plan.Problem {
+	if knownhosts.IsHostKeyChanged(err) {
+		return &plan.Problem{Reason: reasonHostKeyMismatch, Err: errors.New("the host's key is not the one in known_hosts"), Hint: "somebody may be in between; if the host has a new key, put it into known_hosts of Secret " + r.secret}
+	}
+	if knownhosts.IsHostUnknown(err) {
+		return &plan.Problem{Reason: reasonHostKeyMismatch, Err: errors.New("the host is not in known_hosts"), Hint: "add it to known_hosts of Secret " + r.secret}
+	}
+	if strings.Contains(err.Error(), "ssh: no common algorithm for host key") {
+		return &plan.Problem{Reason: reasonHostKeyMismatch, Err: errors.New("the host has none of the kinds of key that known_hosts has for it"), Hint: "add its key to known_hosts of Secret " + r.secret}
+	}
+	hint := "add the issuer's certificate to the Secret of spec.secretRef as ca.crt"
+	_, notTLS := errors.AsType[tls.RecordHeaderError](err)
+	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
+	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
+	_, alert := errors.AsType[tls.AlertError](err)
+	switch {
+	case notTLS:
+		return &plan.Problem{Reason: reasonTLSFailed, Err: errors.New("the server does not speak TLS on this port"), Hint: "check spec.url"}
+	case unknown:
+		return &plan.Problem{Reason: reasonTLSFailed, Err: errors.New("the server's certificate is signed by an unknown authority"), Hint: hint}
+	case verification || alert || strings.Contains(err.Error(), "tls: "):
+		return &plan.Problem{Reason: reasonTLSFailed, Err: errors.New(oneLine(r.rootOf(err))), Hint: "check the server's certificate, and ca.crt, tls.crt and tls.key of the Secret"}
+	default:
+		return nil
+	}
+}
+
+// unreachable are servers that do not answer.
+func (r remote) unreachable(err error) *plan.Problem {
+	netErr, isNet := errors.AsType[net.Error](err)
+	dns, isDNS := errors.AsType[*net.DNSError](err)
+	_, isOp := errors.AsType[*net.OpError](err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return &plan.Problem{Reason: reasonTimeout, Err: errors.New("no answer in time"), Hint: "if the server is only slow, raise spec.timeout", Retry: true}
+	case isDNS && dns.IsNotFound:
+		return &plan.Problem{Reason: reasonHostUnreachable, Err: fmt.Errorf("there is no host %s", r.url.Hostname()), Hint: "check spec.url, and the cluster's DNS", Retry: true}
+	case isNet && netErr.Timeout():
+		return &plan.Problem{Reason: reasonTimeout, Err: errors.New("no answer in time"), Hint: "if the server is only slow, raise spec.timeout", Retry: true}
+	case isDNS || isOp:
+		return &plan.Problem{Reason: reasonHostUnreachable, Err: errors.New(oneLine(r.rootOf(err))), Hint: "check spec.url, and the network policies and proxies on the way", Retry: true}
+	default:
+		return nil
+	}
+}
+
+// rootOf is the error without the URL that net/http puts before it.
+func (r remote) rootOf(err error) string {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if line, ok := errors.AsType[*pktline.ErrorLine](err); ok {
+		return "the server says: " + line.Text
+	}
+	return strings.TrimPrefix(err.Error(), "unknown error: ")
+}
+
+// oneLine makes what a server sent fit for a message: one line, no control
+// characters, not too long.
+func oneLine(s string) string {
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
+	if r := []rune(s); len(r) > 240 {
+		s = string(r[:240]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,403 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// commit is what is to be done for one commit.
+type commit struct {
+	desired  *desired
+	targets  []*target
+	releases []*target
+	wanted   inventory
+}
+
+// follow brings the cluster to what a snapshot says: everything is rendered,
+// read and tried before the first write.
+func (l *look) follow(ctx context.Context, s *snapshot) error {
+	o := &observer{gs: l.gs, as: l.as, own: l.own, plans: map[string][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
+	c, err := l.prepare(ctx, s, o)
+	if err != nil {
+		return err
+	}
+	a := &applier{gs: l.gs, c: l.as}
+	if err := l.try(ctx, a, c, false); err != nil {
+		return err
+	}
+	if err := l.announce(ctx, c); err != nil {
+		return err
+	}
+	if err := l.applyAll(ctx, a, c, o); err != nil {
+		return err
+	}
+	return l.finish(ctx, c)
+}
+
+// prepare renders a commit and reads the cluster's side of it.
+func (l *look) prepare(ctx context.Context, s *snapshot, o *observer) (*commit, error) {
+	if l.keep.brought == nil {
+		l.keep.brought = map[string]brought{}
+	}
+	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, remote: !l.options.NoRemoteBases, brought: l.keep.brought}
+	d, rendered, err := r.desired(l.keep.desired)
+	if err != nil {
+		return nil, err
+	}
+	l.keep.desired = d
+	l.log.V(1).Info("desired", "commit", d.commit, "rendered", rendered, "objects", len(d.set.Objects), "releases", len(d.set.Releases))
+	if d.isEmpty() && l.gs.Status.Inventory != nil {
+		// Rather a mistake in a path than a wish to lose all (G1).
+		return nil, &plan.Problem{
+			Reason: reasonNothingToApply, Where: l.gs.Spec.Path, Err: errors.New("nothing is rendered, and all that was applied would have to go"),
+			Hint: "correct spec.path; to remove everything, delete the GitSource",
+		}
+	}
+	c := &commit{desired: d, wanted: inventory{}}
+	if c.targets, err = o.targets(ctx, d.set); err != nil {
+		return nil, err
+	}
+	if c.releases, err = l.releases(ctx, r, d, o); err != nil {
+		return nil, err
+	}
+	for _, t := range slices.Concat(c.targets, c.releases) {
+		c.wanted.add(t.entry())
+	}
+	return c, nil
+}
+
+// releases are the BatchReleases to apply, as targets.
+func (l *look) releases(ctx context.Context, r *renderer, d *desired, o *observer) ([]*target, error) {
+	live := map[string]*v1alpha1.BatchRelease{}
+	for i := range d.set.Releases {
+		plans, err := o.plansIn(ctx, d.set.Releases[i].Plan.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		for j := range plans {
+			live[plans[j].Namespace+"/"+plans[j].Name] = &plans[j]
+		}
+	}
+	list, ignored, err := r.releases(ctx, d, live)
+	if err != nil {
+		return nil, err
+	}
+	l.outcome.ignored = ignored
+	early := earlyOf(d.set)
+	var targets []*target
+	for i, br := range list {
+		object, err := releaseObject(br, d.set.Releases[i].File)
+		if err != nil {
+			return nil, err
+		}
+		t := &target{Object: object, late: early[br.Namespace]}
+		if err := o.observe(ctx, t); err != nil {
+			return nil, cmpProblems(apiProblems(reasonDryRunFailed, object, l.gs, err), err)
+		}
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+func cmpProblems(ps plan.Problems, err error) error {
+	if len(ps) > 0 {
+		return ps
+	}
+	return err
+}
+
+// try has the API server check everything, or everything that had to wait for
+// a CRD or Namespace of the same commit.
+func (l *look) try(ctx context.Context, a *applier, c *commit, late bool) error {
+	var ps plan.Problems
+	for _, t := range slices.Concat(c.targets, c.releases) {
+		if t.late != late {
+			continue
+		}
+		ps = append(ps, a.dryRun(ctx, t)...)
+	}
+	if len(ps) > 0 {
+		return ps
+	}
+	return nil
+}
+
+// announce writes the inventory of what is about to be applied together with
+// that of what was: whatever happens from here on, nothing is lost.
+func (l *look) announce(ctx context.Context, c *commit) error {
+	l.gs.Status.Inventory = c.wanted.union(readInventory(l.before.Inventory)).status()
+	if c.desired.commit == l.before.ObservedCommit {
+		return l.save(ctx)
+	}
+	l.gs.Status.ObservedCommit = c.desired.commit
+	l.outcome.applying = true
+	err := l.report(ctx)
+	l.outcome.applying = false
+	return err
+}
+
+// applyAll writes everything, in the order of application: what others need
+// first, and the BatchReleases, which set off releases, last.
+func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer) error {
+	var rest []*target
+	for _, t := range c.targets {
+		if !t.early {
+			rest = append(rest, t)
+			continue
+		}
+		if err := l.applyOne(ctx, a, t); err != nil {
+			return err
+		}
+		if t.groupKind() != crdKind || t.live != nil && isEstablished(t.live) {
+			continue
+		}
+		if err := a.awaitCRD(ctx, t); err != nil {
+			return cmpProblems(apiProblems(reasonApplyFailed, t.Object, l.gs, err), err)
+		}
+	}
+	if err := l.try(ctx, a, c, true); err != nil {
+		return err
+	}
+	for _, t := range rest {
+		if t.way == afterHandBack {
+			if err := l.afterHandBack(ctx, t, o); err != nil {
+				return err
+			}
+		}
+		if err := l.applyOne(ctx, a, t); err != nil {
+			return err
+		}
+	}
+	for _, t := range c.releases {
+		if err := l.applyOne(ctx, a, t); err != nil {
+			return err
+		}
+	}
+	return l.endRivals(ctx, c, o)
+}
+
+// endRivals deletes the plan under whose former name a Deployment was
+// governed. It goes after the new one is there, or rollout would take the gap
+// for the end of the plan, and even where nothing is pruned, or the older of
+// two plans would be the one that counts.
+func (l *look) endRivals(ctx context.Context, c *commit, o *observer) error {
+	for i := range c.desired.set.Releases {
+		release := &c.desired.set.Releases[i]
+		plans, err := o.plansIn(ctx, release.Plan.Namespace)
+		if err != nil {
+			return err
+		}
+		for j := range plans {
+			p := &plans[j]
+			e := planEntry(p)
+			if _, wanted := c.wanted[e.id()]; wanted || p.Spec.WorkloadRef.Name != release.Plan.Spec.WorkloadRef.Name || !isOurs(p, l.gs) {
+				continue
+			}
+			if err := l.endPlan(ctx, e); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func planEntry(p *v1alpha1.BatchRelease) entry {
+	return entry{v1alpha1.GroupVersion.WithKind("BatchRelease"), p.Namespace, p.Name}
+}
+
+// endPlan deletes a BatchRelease that is gone from Git.
+func (l *look) endPlan(ctx context.Context, e entry) error {
+	live, err := get(ctx, l.as, e)
+	if err == nil && live != nil && isOurs(live, l.gs) {
+		err = client.IgnoreNotFound(deleteOnly(ctx, l.as, live))
+	}
+	if err != nil {
+		return cmpProblems(apiProblems(reasonPruneFailed, plan.Object{Unstructured: named(e)}, l.gs, err), err)
+	}
+	l.log.Info("deleted", "object", e.String(), "commit", l.outcome.commit, "because", "its plan is gone from Git")
+	return nil
+}
+
+func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
+	before := t.live
+	change, err := a.apply(ctx, t)
+	if isConflict(err) {
+		return err
+	}
+	if err != nil {
+		return cmpProblems(apiProblems(reasonApplyFailed, t.Object, l.gs, err), err)
+	}
+	if change == unchanged {
+		return nil
+	}
+	because := "the branch says so"
+	if l.before.AppliedCommit == l.outcome.commit && change == configured && !t.handedOver {
+		because = "another hand changed it"
+		l.tell(corev1.EventTypeWarning, reasonDriftUndone, fmt.Sprintf("%s was changed by %s, and is again as %s says", t, lastHand(before), at(l.outcome.branch, l.outcome.commit)))
+	}
+	if change == recreated {
+		l.tell(corev1.EventTypeNormal, reasonRecreated, fmt.Sprintf("%s was deleted and created anew, as annotation %s lets it", t, v1alpha1.AnnotationForce))
+	}
+	l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", l.outcome.commit, "because", because)
+	return nil
+}
+
+// String is for logs.
+func (c change) String() string {
+	return [...]string{"unchanged", "created", "configured", "recreated"}[c]
+}
+
+// lastHand is who wrote an object last, but for gitsync and its status.
+func lastHand(u *unstructured.Unstructured) string {
+	hand, at := "another hand", ""
+	if u == nil {
+		return hand
+	}
+	for _, e := range u.GetManagedFields() {
+		if e.Manager == v1alpha1.ManagerGitSync || e.Subresource != "" || e.Time == nil {
+			continue
+		}
+		if when := e.Time.UTC().Format("20060102150405"); when >= at {
+			hand, at = e.Manager, when
+		}
+	}
+	return hand
+}
+
+// afterHandBack ends what a plan that is gone from Git has begun: the plan
+// goes first, then rollout hands back, and only then the whole manifest is
+// applied. The plan goes even where nothing is pruned, or two would write the
+// template.
+func (l *look) afterHandBack(ctx context.Context, t *target, o *observer) error {
+	plans, err := o.plansIn(ctx, t.GetNamespace())
+	if err != nil {
+		return err
+	}
+	for i := range plans {
+		p := &plans[i]
+		if p.Spec.WorkloadRef.Name != t.GetName() || !isOurs(p, l.gs) {
+			continue
+		}
+		if err := l.endPlan(ctx, planEntry(p)); err != nil {
+			return err
+		}
+	}
+	live, err := get(ctx, l.as, t.entry())
+	if err != nil {
+		return err
+	}
+	if live != nil && live.GetLabels()[v1alpha1.LabelHeld] != "" {
+		l.outcome.waiting = append(l.outcome.waiting, t.String())
+		return nil
+	}
+	t.live, t.way = live, plainly
+	return nil
+}
+
+// finish prunes, once everything is applied, and says so.
+func (l *look) finish(ctx context.Context, c *commit) error {
+	if len(l.outcome.waiting) > 0 {
+		return nil // the old inventory stays in force until all is applied
+	}
+	gone := readInventory(l.gs.Status.Inventory).without(c.wanted)
+	kept, err := l.prune(ctx, gone)
+	l.gs.Status.Inventory = c.wanted.union(kept).status()
+	if err != nil {
+		return err
+	}
+	if l.gs.Status.AppliedCommit != c.desired.commit {
+		l.gs.Status.AppliedCommit = c.desired.commit
+		l.tell(corev1.EventTypeNormal, reasonApplied, fmt.Sprintf("applied %s: %d objects", at(l.outcome.branch, c.desired.commit), len(c.wanted)))
+	}
+	return nil
+}
+
+// prune deletes what left the branch, if the GitSource says so, and returns
+// what is to be looked at again.
+func (l *look) prune(ctx context.Context, gone []entry) (inventory, error) {
+	if len(gone) == 0 {
+		return inventory{}, nil
+	}
+	if !l.gs.Spec.Prune {
+		l.tell(corev1.EventTypeNormal, reasonOrphaned, "left the branch and stays in the cluster, since spec.prune is false: "+names(said(gone)))
+		return inventory{}, nil
+	}
+	p := &pruner{gs: l.gs, as: l.as, own: l.own}
+	result, err := p.prune(ctx, gone)
+	if len(result.removed) > 0 {
+		l.tell(corev1.EventTypeNormal, reasonPruned, "deleted, since it left the branch: "+names(result.removed))
+	}
+	for _, o := range result.left {
+		l.tell(corev1.EventTypeNormal, reasonOrphaned, o+" left the branch and stays in the cluster: "+result.because[o])
+	}
+	for _, e := range result.kept {
+		l.log.V(1).Info("kept", "object", e.String(), "because", result.because[e.String()])
+	}
+	return result.kept, err
+}
+
+func said(list []entry) []string {
+	var names []string
+	for _, e := range list {
+		names = append(names, e.String())
+	}
+	return names
+}
+
+// usedFor is how long ConfigMaps and Secrets of a deleted GitSource wait for
+// the pods that refer to them to go.
+const usedFor = time.Minute
+
+// end prunes all that a GitSource has applied when it is deleted, if it says
+// so, and lets it go.
+func (l *look) end(ctx context.Context) error {
+	if !controllerutil.ContainsFinalizer(l.gs, finalizer) {
+		l.forget(l.name)
+		return nil
+	}
+	if l.gs.Spec.Prune && !l.gs.Spec.Suspend {
+		err := l.pruneAll(ctx)
+		if waits := l.gs.Status.Inventory != nil && time.Since(l.gs.DeletionTimestamp.Time) < usedFor; err != nil || waits {
+			l.again = true
+			return l.conclude(ctx, err)
+		}
+	}
+	old := l.gs.DeepCopy()
+	controllerutil.RemoveFinalizer(l.gs, finalizer)
+	err := l.status.Patch(ctx, l.gs, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.ManagerGitSync))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("removing the finalizer of GitSource %s: %w", l.name, err)
+	}
+	l.forget(l.name)
+	return nil
+}
+
+// pruneAll deletes everything in the inventory.
+func (l *look) pruneAll(ctx context.Context) error {
+	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: l.gs.Status.ObservedCommit, ending: true}
+	l.keep = l.recall(l.name)
+	var err error
+	if l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName); err != nil {
+		return err
+	}
+	kept, err := l.prune(ctx, readInventory(l.gs.Status.Inventory).without(inventory{}))
+	l.gs.Status.Inventory = kept.status()
+	for _, p := range problemsOf(err) {
+		const way = "to let the GitSource go and leave the rest in the cluster, set spec.prune to false"
+		p.Hint = strings.TrimPrefix(p.Hint+"; "+way, "; ")
+	}
+	return err
+}

@@ -1,0 +1,177 @@
+// Package gittest makes Git repositories for tests with the real git, and
+// serves them over HTTP with the real git http-backend.
+package gittest
+
+import (
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Author of the commits, unless a test names another.
+const Author = "Ada Example <ada@example.org>"
+
+// Repo is a bare repository, as a server has it, and a clone to work in.
+type Repo struct {
+	t testing.TB
+	// Bare is the folder of the bare repository.
+	Bare string
+	// Work is the folder of the clone.
+	Work string
+	// Author of the next commits.
+	Author string
+}
+
+// NewRepo makes a repository with branch main and no commit.
+func NewRepo(t testing.TB, initArgs ...string) *Repo {
+	t.Helper()
+	return NewRepoAt(t, filepath.Join(t.TempDir(), "repo.git"), initArgs...)
+}
+
+// NewRepoAt makes a repository in a folder.
+func NewRepoAt(t testing.TB, bare string, initArgs ...string) *Repo {
+	t.Helper()
+	r := &Repo{t: t, Bare: bare, Work: filepath.Join(t.TempDir(), "work"), Author: Author}
+	Git(t, ".", append([]string{"init", "-q", "--bare", "-b", "main"}, append(initArgs, bare)...)...)
+	Git(t, ".", append([]string{"init", "-q", "-b", "main"}, append(initArgs, r.Work)...)...)
+	r.Git("remote", "add", "origin", bare)
+	return r
+}
+
+// Git runs git in a folder and returns what it prints.
+func Git(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(),
+		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_TERMINAL_PROMPT=0",
+		"GIT_AUTHOR_NAME=Ada Example", "GIT_AUTHOR_EMAIL=ada@example.org",
+		"GIT_COMMITTER_NAME=Ada Example", "GIT_COMMITTER_EMAIL=ada@example.org")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// Git runs git in the clone.
+func (r *Repo) Git(args ...string) string {
+	r.t.Helper()
+	return Git(r.t, r.Work, args...)
+}
+
+// URL of the bare repository.
+func (r *Repo) URL() string { return "file://" + r.Bare }
+
+// Write writes files into the clone; one without content is removed.
+func (r *Repo) Write(files map[string]string) {
+	r.t.Helper()
+	for name, content := range files {
+		p := filepath.Join(r.Work, filepath.FromSlash(name))
+		if content == "" {
+			if err := os.Remove(p); err != nil {
+				r.t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(content), 0o644); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// Commit writes files, commits everything, and returns the commit.
+func (r *Repo) Commit(files map[string]string, message ...string) string {
+	r.t.Helper()
+	r.Write(files)
+	r.Git("add", "-A")
+	m := "Change"
+	if len(message) > 0 {
+		m = strings.Join(message, "\n\n")
+	}
+	r.Git("commit", "-q", "--allow-empty", "--author", r.Author, "-m", m)
+	return r.Head()
+}
+
+// Head returns the commit that is checked out.
+func (r *Repo) Head() string {
+	r.t.Helper()
+	return r.Git("rev-parse", "HEAD")
+}
+
+// Push pushes the branch that is checked out.
+func (r *Repo) Push(args ...string) {
+	r.t.Helper()
+	r.Git(append([]string{"push", "-q", "origin", "HEAD"}, args...)...)
+}
+
+// CommitAndPush is what a developer does.
+func (r *Repo) CommitAndPush(files map[string]string, message ...string) string {
+	r.t.Helper()
+	c := r.Commit(files, message...)
+	r.Push()
+	return c
+}
+
+// Revert reverts a commit and returns the one that does.
+func (r *Repo) Revert(commit string) string {
+	r.t.Helper()
+	r.Git("revert", "--no-edit", commit)
+	return r.Head()
+}
+
+// ServeOptions say how a server behaves.
+type ServeOptions struct {
+	// Username and Password are asked for, if set.
+	Username, Password string
+	// Token is a bearer token that is asked for, if set.
+	Token string
+	// TLS serves with a certificate of an authority that nobody knows.
+	TLS bool
+	// Wrap lets a test step in between, to fail or to count.
+	Wrap func(http.Handler) http.Handler
+}
+
+// Serve serves the repositories of a folder until the test ends.
+func Serve(t testing.TB, root string, o ServeOptions) *httptest.Server {
+	t.Helper()
+	exec := strings.TrimSpace(Git(t, ".", "--exec-path"))
+	var h http.Handler = &cgi.Handler{
+		Path: filepath.Join(exec, "git-http-backend"),
+		Env:  []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_GLOBAL=/dev/null", "REMOTE_USER=test"},
+	}
+	if o.Wrap != nil {
+		h = o.Wrap(h)
+	}
+	h = guarded(h, o)
+	s := httptest.NewUnstartedServer(h)
+	if o.TLS {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func guarded(h http.Handler, o ServeOptions) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		username, password, _ := r.BasicAuth()
+		switch {
+		case o.Password != "" && (username != o.Username || password != o.Password),
+			o.Token != "" && r.Header.Get("Authorization") != "Bearer "+o.Token:
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			http.Error(w, "who are you?", http.StatusUnauthorized)
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
+}

@@ -1,0 +1,282 @@
+package gitsync
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// way is how an object is brought into the cluster.
+type way int
+
+const (
+	// plainly: the whole manifest is applied.
+	plainly way = iota
+	// asGoverned: all but what rollout writes.
+	asGoverned
+	// afterHandBack: its plan is gone from Git and the hold has not ended.
+	afterHandBack
+	// notAtAll: an annotation says so.
+	notAtAll
+)
+
+// target is one object of a commit, with what is in the cluster of it.
+type target struct {
+	plan.Object
+	// live is nil where the object is not there.
+	live *unstructured.Unstructured
+	way  way
+	// template is the one that rollout will write; only with asGoverned.
+	release *plan.Release
+	// autoscaled: spec.replicas is an autoscaler's.
+	autoscaled bool
+	// early: a CRD or Namespace that others of the commit need.
+	early bool
+	// handedOver: fields of it have changed their manager in this look.
+	handedOver bool
+	// late: cannot be dry-run before those are there.
+	late bool
+}
+
+func (t *target) entry() entry { return entryOf(t.Unstructured) }
+
+// get reads an object past the cache, and nil where it or its kind is not there.
+func get(ctx context.Context, c client.Reader, e entry) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(e.gvk)
+	err := c.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, u)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting %s: %w", e, err)
+	}
+	return u, nil
+}
+
+// observer reads the cluster's side of one look.
+type observer struct {
+	gs *v1alpha1.GitSource
+	// as reads what is applied, with the rights of those who apply it.
+	as client.Reader
+	// own reads what the controller needs besides.
+	own client.Reader
+
+	plans map[string][]v1alpha1.BatchRelease // by namespace
+	hpas  map[string][]autoscalingv2.HorizontalPodAutoscaler
+}
+
+// targets finds out how each object of a commit is to be applied. Problems are
+// those of the objects: all of them, at once.
+func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error) {
+	early := earlyOf(set)
+	var targets []*target
+	var ps plan.Problems
+	for _, object := range set.Objects {
+		t := &target{Object: object, release: set.Governed(object), autoscaled: set.Autoscaled(object)}
+		t.early = t.groupKind() == crdKind || t.groupKind() == namespaceKind
+		t.late = early[t.GetNamespace()] || early[t.groupKind().String()]
+		if err := o.observe(ctx, t); err != nil {
+			problems := apiProblems(reasonDryRunFailed, t.Object, o.gs, err)
+			if len(problems) == 0 {
+				return nil, err
+			}
+			ps = append(ps, problems...)
+			continue
+		}
+		targets = append(targets, t)
+	}
+	if len(ps) > 0 {
+		return nil, ps
+	}
+	return targets, nil
+}
+
+func (t *target) groupKind() schema.GroupKind { return t.GroupVersionKind().GroupKind() }
+
+// earlyOf returns the namespaces and kinds that a set brings itself.
+func earlyOf(set *plan.Set) map[string]bool {
+	early := map[string]bool{}
+	for _, o := range set.Objects {
+		switch o.GroupVersionKind().GroupKind() {
+		case namespaceKind:
+			early[o.GetName()] = true
+		case crdKind:
+			group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+			kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+			early[schema.GroupKind{Group: group, Kind: kind}.String()] = true
+		}
+	}
+	return early
+}
+
+func (o *observer) observe(ctx context.Context, t *target) error {
+	live, err := get(ctx, o.as, t.entry())
+	if err != nil {
+		return err
+	}
+	t.live = live
+	if live != nil {
+		t.late = false // so its namespace and kind are there
+	}
+	if err := o.ownedByOther(ctx, t); err != nil {
+		return err
+	}
+	if isLeftAlone(t.Unstructured) || isLeftAlone(live) {
+		t.way = notAtAll
+		return nil
+	}
+	if !t.autoscaled && hasReplicas(t.Unstructured) {
+		if t.autoscaled, err = o.isAutoscaled(ctx, t); err != nil {
+			return err
+		}
+	}
+	if t.groupKind() != deploymentKind || live == nil {
+		return nil
+	}
+	t.way, err = o.wayOf(ctx, t)
+	return err
+}
+
+// wayOf says who writes a Deployment that is there.
+func (o *observer) wayOf(ctx context.Context, t *target) (way, error) {
+	if t.release != nil {
+		return asGoverned, nil
+	}
+	plans, err := o.plansIn(ctx, t.GetNamespace())
+	if err != nil {
+		return plainly, err
+	}
+	for i := range plans {
+		if plans[i].Spec.WorkloadRef.Name != t.GetName() {
+			continue
+		}
+		if isOurs(&plans[i], o.gs) {
+			return afterHandBack, nil // the plan was ours, and is gone from Git
+		}
+		return asGoverned, nil // by hand
+	}
+	if t.live.GetLabels()[v1alpha1.LabelHeld] != "" {
+		return afterHandBack, nil
+	}
+	return plainly, nil
+}
+
+func isLeftAlone(u *unstructured.Unstructured) bool {
+	return u != nil && u.GetAnnotations()[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled
+}
+
+func hasReplicas(u *unstructured.Unstructured) bool {
+	_, ok, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas")
+	return ok
+}
+
+// sourceLabels say which GitSource applies an object.
+func sourceLabels(gs *v1alpha1.GitSource) map[string]string {
+	return map[string]string{v1alpha1.LabelSource: labelValue(gs.Name), v1alpha1.LabelSourceNamespace: gs.Namespace}
+}
+
+// maxLabelValue is the length of a label's value; a name may have 253.
+const maxLabelValue = 63
+
+// labelValue shortens a name that is too long for a label.
+func labelValue(name string) string {
+	if len(name) <= maxLabelValue {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return name[:54] + "-" + hex.EncodeToString(sum[:4])
+}
+
+func isOurs(o client.Object, gs *v1alpha1.GitSource) bool {
+	labels := o.GetLabels()
+	for k, v := range sourceLabels(gs) {
+		if labels[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// ownedByOther refuses an object that another GitSource applies. The labels
+// of one that is gone bind nobody.
+func (o *observer) ownedByOther(ctx context.Context, t *target) error {
+	if t.live == nil || isOurs(t.live, o.gs) {
+		return nil
+	}
+	name, namespace := t.live.GetLabels()[v1alpha1.LabelSource], t.live.GetLabels()[v1alpha1.LabelSourceNamespace]
+	if name == "" {
+		return nil
+	}
+	var other v1alpha1.GitSource
+	err := o.own.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &other)
+	if apierrors.IsNotFound(err) && len(name) < maxLabelValue {
+		return nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting GitSource %s/%s: %w", namespace, name, err)
+	}
+	return &plan.Problem{
+		Reason: reasonOwnedByOther, Where: t.File + ": " + t.String(),
+		Err: fmt.Errorf("GitSource %s/%s applies it already", namespace, name), Hint: "keep it in one of the two",
+	}
+}
+
+func (o *observer) plansIn(ctx context.Context, namespace string) ([]v1alpha1.BatchRelease, error) {
+	if plans, ok := o.plans[namespace]; ok {
+		return plans, nil
+	}
+	var list v1alpha1.BatchReleaseList
+	if err := o.own.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing the BatchReleases of %s: %w", namespace, err)
+	}
+	o.plans[namespace] = list.Items
+	return list.Items, nil
+}
+
+// isAutoscaled reports whether an autoscaler in the cluster targets the object.
+func (o *observer) isAutoscaled(ctx context.Context, t *target) (bool, error) {
+	hpas, ok := o.hpas[t.GetNamespace()]
+	if !ok {
+		var list autoscalingv2.HorizontalPodAutoscalerList
+		if err := o.own.List(ctx, &list, client.InNamespace(t.GetNamespace())); err != nil {
+			return false, fmt.Errorf("listing the HorizontalPodAutoscalers of %s: %w", t.GetNamespace(), err)
+		}
+		hpas = list.Items
+		o.hpas[t.GetNamespace()] = hpas
+	}
+	for _, h := range hpas {
+		ref := h.Spec.ScaleTargetRef
+		gv, err := schema.ParseGroupVersion(ref.APIVersion)
+		if err == nil && ref.Name == t.GetName() && ref.Kind == t.GetKind() && gv.Group == t.GroupVersionKind().Group {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// templateOf decodes the pod template of a workload.
+func templateOf(o plan.Object) (*corev1.PodTemplateSpec, error) {
+	m, ok, _ := unstructured.NestedMap(o.Object, "spec", "template")
+	if !ok {
+		return nil, nil
+	}
+	t := &corev1.PodTemplateSpec{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, t); err != nil {
+		return nil, nil //nolint:nilerr // a manifest that does not decode renders no template
+	}
+	return t, nil
+}

@@ -1,0 +1,369 @@
+package gitsync
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+const (
+	// objectCache is the size of a snapshot's cache; go-git's default is 96
+	// MiB per repository (G9).
+	objectCache = 12 * cache.MiByte
+	// maxPacks is how many packs a clone may have. Each fetch adds one, go-git
+	// never collects them, and a clone anew is faster than to repack (G8).
+	maxPacks = 50
+)
+
+// mirrors are the mirrors in a folder, one per URL and Secret, shared by all
+// GitSources that have both in common.
+type mirrors struct {
+	dir string
+
+	mu sync.Mutex
+	by map[string]*mirror
+}
+
+func newMirrors(dir string) *mirrors { return &mirrors{dir: dir, by: map[string]*mirror{}} }
+
+// of returns the mirror of a repository. The Secret is part of its name, so
+// that nobody reads through another's credentials.
+func (ms *mirrors) of(r remote) *mirror {
+	sum := sha256.Sum256([]byte(r.url.String() + "\x00" + r.secret))
+	name := hex.EncodeToString(sum[:16])
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	m, ok := ms.by[name]
+	if !ok {
+		m = &mirror{dir: filepath.Join(ms.dir, name), owner: make(chan struct{}, 1)}
+		ms.by[name] = m
+	}
+	return m
+}
+
+// mirror is a bare repository on disk with the branches that GitSources
+// follow, whole. One at a time fetches into it (G7); readers have a snapshot.
+type mirror struct {
+	dir   string
+	owner chan struct{} // taken while somebody has the disk
+
+	// All below is the owner's.
+	current    *clone
+	generation int
+	seen       advertised
+}
+
+// advertised is what the server said last.
+type advertised struct {
+	asked    time.Time // before it was asked
+	identity string    // of the credentials it was asked with
+	tips     map[string]plumbing.Hash
+}
+
+// clone is one generation of a mirror's disk. It is removed when a newer one
+// has taken its place and the last reader is done.
+type clone struct {
+	dir string
+
+	mu      sync.Mutex
+	readers int
+	retired bool
+}
+
+// snapshot is a commit and all it needs, for one reader. It does not change.
+type snapshot struct {
+	*filesystem.Storage
+	// commit is the branch's tip.
+	commit plumbing.Hash
+	clone  *clone
+	// fetched tells a snapshot whose objects were brought just now.
+	fetched bool
+}
+
+// look returns the branch as it is now on the server. An answer to a question
+// that was asked later than this call is as good as an own one, so a thousand
+// sources that look at the same time ask little more than once.
+func (m *mirror) look(ctx context.Context, r remote, branch string) (*snapshot, error) {
+	called := time.Now()
+	select {
+	case m.owner <- struct{}{}:
+		defer func() { <-m.owner }()
+	case <-ctx.Done():
+		return nil, r.problem(ctx.Err())
+	}
+	if err := m.openCurrent(); err != nil {
+		return nil, err
+	}
+	if m.seen.asked.After(called) && m.seen.identity == r.access.credentialsIdentity {
+		if tip, ok := m.seen.tips[branch]; ok && m.current.tip(branch) == tip {
+			return m.current.snapshot(tip, false), nil
+		}
+	}
+	return m.ask(ctx, r, branch)
+}
+
+// ask asks the server for the branch's tip and brings it, if it is new.
+func (m *mirror) ask(ctx context.Context, r remote, branch string) (*snapshot, error) {
+	asked := time.Now()
+	s, err := connect(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	m.seen = advertised{asked: asked, identity: r.access.credentialsIdentity, tips: branches(s)}
+	tip, err := s.tip(branch)
+	if err != nil {
+		return nil, err
+	}
+	if m.current.tip(branch) == tip && m.current.store().HasEncodedObject(tip) == nil {
+		return m.current.snapshot(tip, false), nil
+	}
+	if m.current.packs() < maxPacks {
+		if err := m.current.fetch(ctx, s, branch, tip); err == nil {
+			return m.current.snapshot(tip, true), nil
+		} else if !isDamage(err) {
+			return nil, err
+		}
+	}
+	// Full of packs, or damaged: anew, once.
+	if err := m.anew(); err != nil {
+		return nil, err
+	}
+	// One session does one fetch.
+	again, err := connect(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer again.close()
+	if tip, err = again.tip(branch); err != nil {
+		return nil, err
+	}
+	if err := m.current.fetch(ctx, again, branch, tip); err != nil {
+		if isDamage(err) {
+			err = &plan.Problem{Reason: reasonFetchFailed, Where: r.String(), Err: fmt.Errorf("what the server sends is not complete: %w", err), Hint: "run git fsck on the server"}
+		}
+		return nil, err
+	}
+	return m.current.snapshot(tip, true), nil
+}
+
+// heal throws the disk away; the next look clones anew. A reader calls it when
+// it met an object that is not there.
+func (m *mirror) heal(ctx context.Context, damaged *clone) error {
+	select {
+	case m.owner <- struct{}{}:
+		defer func() { <-m.owner }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if m.current != damaged {
+		return nil // somebody was faster
+	}
+	return m.anew()
+}
+
+func branches(s *session) map[string]plumbing.Hash {
+	tips := map[string]plumbing.Hash{}
+	for name, h := range s.refs.References {
+		if b, ok := strings.CutPrefix(name, "refs/heads/"); ok {
+			tips[b] = h
+		}
+	}
+	return tips
+}
+
+// openCurrent finds the newest generation on disk after a start.
+func (m *mirror) openCurrent() error {
+	if m.current != nil {
+		return nil
+	}
+	entries, err := os.ReadDir(m.dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return storageProblem(err)
+	}
+	var generations []int
+	for _, e := range entries {
+		if n, err := strconv.Atoi(e.Name()); err == nil {
+			generations = append(generations, n)
+		}
+	}
+	slices.Sort(generations)
+	if len(generations) == 0 {
+		return m.anew()
+	}
+	for _, old := range generations[:len(generations)-1] {
+		_ = os.RemoveAll(m.path(old)) // it is tried again at the next start
+	}
+	m.generation = generations[len(generations)-1]
+	m.current = &clone{dir: m.path(m.generation)}
+	return nil
+}
+
+func (m *mirror) path(generation int) string { return filepath.Join(m.dir, strconv.Itoa(generation)) }
+
+// anew begins an empty clone in place of the present one.
+func (m *mirror) anew() error {
+	m.generation++
+	next := &clone{dir: m.path(m.generation)}
+	if err := errors.Join(os.RemoveAll(next.dir), os.MkdirAll(next.dir, 0o700)); err != nil {
+		return storageProblem(err)
+	}
+	if err := next.store().Init(); err != nil {
+		return storageProblem(err)
+	}
+	if m.current != nil {
+		m.current.retire()
+	}
+	m.current = next
+	return nil
+}
+
+func storageProblem(err error) error {
+	return &plan.Problem{Reason: reasonStorageFailed, Where: "the controller's storage", Err: err, Hint: "give --storage-path a folder that it may write and that has space", Retry: true}
+}
+
+func (c *clone) store() *filesystem.Storage {
+	return filesystem.NewStorage(osfs.New(c.dir), cache.NewObjectLRU(objectCache))
+}
+
+func trackingName(branch string) plumbing.ReferenceName {
+	return plumbing.NewRemoteReferenceName("origin", branch)
+}
+
+// tip returns the branch as it was fetched last.
+func (c *clone) tip(branch string) plumbing.Hash {
+	ref, err := c.store().Reference(trackingName(branch))
+	if err != nil {
+		return plumbing.ZeroHash
+	}
+	return ref.Hash()
+}
+
+// fetch brings a branch's tip, and names it when all of it is there: the
+// refspec is in effect +refs/heads/B:refs/remotes/origin/B (G2).
+func (c *clone) fetch(ctx context.Context, s *session, branch string, tip plumbing.Hash) error {
+	store := c.store()
+	if store.HasEncodedObject(tip) != nil {
+		if err := s.fetch(ctx, store, tip, haves(store, c.tips(store))); err != nil {
+			return err
+		}
+	}
+	if err := c.sound(tip); err != nil {
+		return err
+	}
+	if err := store.SetReference(plumbing.NewHashReference(trackingName(branch), tip)); err != nil {
+		return storageProblem(err)
+	}
+	return nil
+}
+
+// errDamaged says that the mirror lacks what it should have.
+var errDamaged = errors.New("the mirror is damaged")
+
+// isDamage tells errors that a clone anew may mend.
+func isDamage(err error) bool {
+	return errors.Is(err, errDamaged) || errors.Is(err, plumbing.ErrObjectNotFound) ||
+		errors.Is(err, transport.ErrEmptyUploadPackRequest)
+}
+
+// sound checks that the tree of a commit is all there (G1, G3).
+func (c *clone) sound(commit plumbing.Hash) error {
+	t, err := newTreeFS(c.store(), commit)
+	if err == nil {
+		err = t.Complete()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	return nil
+}
+
+func (c *clone) tips(store *filesystem.Storage) []plumbing.Hash {
+	refs, err := store.IterReferences()
+	if err != nil {
+		return nil // nothing is known to be there
+	}
+	var tips []plumbing.Hash
+	_ = refs.ForEach(func(r *plumbing.Reference) error { // the function never fails
+		if r.Type() == plumbing.HashReference {
+			tips = append(tips, r.Hash())
+		}
+		return nil
+	})
+	return tips
+}
+
+func (c *clone) packs() int {
+	packs, err := filepath.Glob(filepath.Join(c.dir, "objects", "pack", "*.pack"))
+	if err != nil { // the pattern is sound, but for a strange folder name
+		return 0
+	}
+	return len(packs)
+}
+
+func (c *clone) snapshot(commit plumbing.Hash, fetched bool) *snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readers++
+	return &snapshot{Storage: c.store(), commit: commit, clone: c, fetched: fetched}
+}
+
+// close ends a reader's use of a snapshot.
+func (s *snapshot) close() {
+	c := s.clone
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.readers--; c.readers == 0 && c.retired {
+		_ = os.RemoveAll(c.dir) // it is tried again at the next start
+	}
+}
+
+func (c *clone) retire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.retired = true; c.readers == 0 {
+		_ = os.RemoveAll(c.dir) // it is tried again at the next start
+	}
+}
+
+// forcePushed reports whether the tip no longer has an older commit in its
+// history. An older commit that is not there at all counts as pushed away.
+func (s *snapshot) forcePushed(older plumbing.Hash) (bool, error) {
+	if older.IsZero() || older == s.commit {
+		return false, nil
+	}
+	tip, err := object.GetCommit(s, s.commit)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	was, err := object.GetCommit(s, older)
+	if errors.Is(err, plumbing.ErrObjectNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	ancestor, err := was.IsAncestor(tip)
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	return !ancestor, nil
+}

@@ -1,0 +1,342 @@
+package gitsync
+
+import (
+	"context"
+	"encoding/pem"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan"
+)
+
+func remoteFor(t *testing.T, raw string, data map[string][]byte) remote {
+	t.Helper()
+	u, err := parseURL(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := remote{url: u}
+	if data != nil {
+		r.secret = "shop/git"
+	}
+	if r.access, err = newAccess(u, r.secret, data, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func lookAt(t *testing.T, ms *mirrors, r remote, branch string) (*snapshot, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	s, err := ms.of(r).look(ctx, r, branch)
+	if err == nil {
+		t.Cleanup(s.close)
+	}
+	return s, err
+}
+
+func mustLook(t *testing.T, ms *mirrors, r remote, branch string) *snapshot {
+	t.Helper()
+	s, err := lookAt(t, ms, r, branch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func content(t *testing.T, s *snapshot, file string) string {
+	t.Helper()
+	fs, err := newTreeFS(s, s.commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := fs.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestMirrorFollowsABranch(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	first := repo.CommitAndPush(map[string]string{"a": "1", "dir/b": "2"})
+	server := gittest.Serve(t, filepath.Dir(repo.Bare), gittest.ServeOptions{})
+	for name, url := range map[string]string{"file": repo.URL(), "http": server.URL + "/repo.git"} {
+		t.Run(name, func(t *testing.T) {
+			ms, r := newMirrors(t.TempDir()), remoteFor(t, url, nil)
+			repo.Git("push", "-q", "--force", "origin", first+":main")
+			repo.Git("reset", "-q", "--hard", first)
+			old := mustLook(t, ms, r, "main")
+			if old.commit.String() != first || !old.fetched || content(t, old, "dir/b") != "2" {
+				t.Fatalf("%s %t", old.commit, old.fetched)
+			}
+			if again := mustLook(t, ms, r, "main"); again.fetched {
+				t.Error("fetched although nothing had changed")
+			}
+			second := repo.CommitAndPush(map[string]string{"dir/b": "3"})
+			s := mustLook(t, ms, r, "main")
+			if s.commit.String() != second || content(t, s, "dir/b") != "3" {
+				t.Errorf("%s: %s", s.commit, content(t, s, "dir/b"))
+			}
+			if content(t, old, "dir/b") != "2" {
+				t.Error("a snapshot changed")
+			}
+			if pushed, err := s.forcePushed(plumbing.NewHash(first)); pushed || err != nil {
+				t.Errorf("force-pushed %t, %v", pushed, err)
+			}
+			// A new process finds the same disk.
+			if s := mustLook(t, newMirrors(ms.dir), r, "main"); s.fetched || s.commit.String() != second {
+				t.Errorf("after a restart: fetched %t, %s", s.fetched, s.commit)
+			}
+		})
+	}
+}
+
+func TestMirrorNoticesForcePush(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"a": "1"})
+	gone := repo.CommitAndPush(map[string]string{"a": "2"})
+	ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
+	mustLook(t, ms, r, "main")
+	repo.Git("reset", "-q", "--hard", "HEAD~1")
+	tip := repo.Commit(map[string]string{"a": "3"})
+	repo.Push("--force")
+	s := mustLook(t, ms, r, "main")
+	if s.commit.String() != tip {
+		t.Fatalf("at %s, want %s", s.commit, tip)
+	}
+	if pushed, err := s.forcePushed(plumbing.NewHash(gone)); !pushed || err != nil {
+		t.Errorf("force-pushed %t, %v", pushed, err)
+	}
+}
+
+func TestMirrorFollowsManyBranches(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"a": "main"})
+	repo.Git("checkout", "-q", "-b", "release/v1.2")
+	repo.CommitAndPush(map[string]string{"a": "release"})
+	ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
+	for branch, want := range map[string]string{"main": "main", "release/v1.2": "release"} {
+		if got := content(t, mustLook(t, ms, r, branch), "a"); got != want {
+			t.Errorf("%s: %q", branch, got)
+		}
+	}
+}
+
+func TestMirrorHeals(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"a": "1", "b": "x"})
+	for name, damage := range map[string]func(dir string){
+		"packs gone": func(dir string) {
+			files, _ := filepath.Glob(filepath.Join(dir, "objects", "pack", "*"))
+			for _, f := range files {
+				_ = os.Remove(f)
+			}
+		},
+		"everything gone": func(dir string) { _ = os.RemoveAll(dir) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
+			s := mustLook(t, ms, r, "main")
+			damage(s.clone.dir)
+			tip := repo.CommitAndPush(map[string]string{"a": name})
+			if s := mustLook(t, ms, r, "main"); s.commit.String() != tip || content(t, s, "b") != "x" {
+				t.Errorf("at %s", s.commit)
+			}
+		})
+	}
+	t.Run("a pack cut short, told by a reader", func(t *testing.T) {
+		ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
+		s := mustLook(t, ms, r, "main")
+		files, _ := filepath.Glob(filepath.Join(s.clone.dir, "objects", "pack", "*"))
+		for _, f := range files {
+			_ = os.Remove(f)
+		}
+		if _, err := newTreeFS(mustReopen(s), s.commit); !isDamage(err) {
+			t.Fatalf("%v is not taken for damage", err)
+		}
+		if err := ms.of(r).heal(t.Context(), s.clone); err != nil {
+			t.Fatal(err)
+		}
+		if s := mustLook(t, ms, r, "main"); !s.fetched || content(t, s, "b") != "x" {
+			t.Error("not cloned anew")
+		}
+	})
+}
+
+func mustReopen(s *snapshot) *snapshot {
+	s.Storage = s.clone.store()
+	return s
+}
+
+func TestMirrorClonesAnewWhenFullOfPacks(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"a": "0"})
+	ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
+	s := mustLook(t, ms, r, "main")
+	for i := range maxPacks {
+		f := filepath.Join(s.clone.dir, "objects", "pack", "pack-"+strings.Repeat("0", 39)+string(rune('a'+i))+".pack")
+		if err := os.WriteFile(f, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tip := repo.CommitAndPush(map[string]string{"a": "1"})
+	next := mustLook(t, ms, r, "main")
+	if next.commit.String() != tip || next.clone == s.clone || next.clone.packs() != 1 {
+		t.Errorf("%d packs", next.clone.packs())
+	}
+	s.close()
+	s.clone.readers = 1 // for the cleanup
+	if _, err := os.Stat(s.clone.dir); !os.IsNotExist(err) {
+		t.Errorf("the old clone is still there: %v", err)
+	}
+}
+
+func TestMirrorSaysWhatIsWrong(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"a": "1"})
+	root := filepath.Dir(repo.Bare)
+	gittest.NewRepoAt(t, filepath.Join(root, "empty.git"))
+	sha256 := gittest.NewRepoAt(t, filepath.Join(root, "sha256.git"), "--object-format=sha256")
+	sha256.CommitAndPush(map[string]string{"a": "1"})
+	open := gittest.Serve(t, root, gittest.ServeOptions{})
+	closed := gittest.Serve(t, root, gittest.ServeOptions{Username: "ada", Password: "s3cret"})
+	secure := gittest.Serve(t, root, gittest.ServeOptions{TLS: true})
+	broken := gittest.Serve(t, root, gittest.ServeOptions{Wrap: func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "out of order", 503) })
+	}})
+	slow := gittest.Serve(t, root, gittest.ServeOptions{Wrap: func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	}})
+	gone := gittest.Serve(t, root, gittest.ServeOptions{})
+	gone.Close()
+	good := map[string][]byte{"username": []byte("ada"), "password": []byte("s3cret")}
+	bad := map[string][]byte{"username": []byte("ada"), "password": []byte("wr0ng")}
+	tests := []struct {
+		name, url, branch string
+		data              map[string][]byte
+		reason, says      string
+		retry             bool
+	}{
+		{"not found by http", open.URL + "/nothing.git", "main", nil, reasonRepositoryNotFound, "no such repository", false},
+		{"not found by file", "file://" + root + "/nothing.git", "main", nil, reasonRepositoryNotFound, "no such repository", false},
+		{"no credentials", closed.URL + "/repo.git", "main", nil, reasonAuthenticationFailed, "spec.secretRef", false},
+		{"wrong credentials", closed.URL + "/repo.git", "main", bad, reasonAuthenticationFailed, "Secret shop/git", false},
+		{"right credentials", closed.URL + "/repo.git", "main", good, "", "", false},
+		{"right token", gittest.Serve(t, root, gittest.ServeOptions{Token: "t0ken"}).URL + "/repo.git", "main", map[string][]byte{"bearerToken": []byte("t0ken")}, "", "", false},
+		{"no branch", open.URL + "/repo.git", "next", nil, reasonBranchNotFound, "there is no branch next", false},
+		{"empty by http", open.URL + "/empty.git", "main", nil, reasonEmptyRepository, "push a branch", false},
+		{"empty by file", "file://" + root + "/empty.git", "main", nil, reasonEmptyRepository, "push a branch", false},
+		{"SHA-256 by http", open.URL + "/sha256.git", "main", nil, reasonUnsupportedObjectFormat, "SHA-256", false},
+		{"SHA-256 by file", "file://" + root + "/sha256.git", "main", nil, reasonUnsupportedObjectFormat, "SHA-256", false},
+		{"unknown authority", secure.URL + "/repo.git", "main", nil, reasonTLSFailed, "ca.crt", false},
+		{"known authority", secure.URL + "/repo.git", "main", map[string][]byte{"ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})}, "", "", false},
+		{"not TLS", strings.Replace(open.URL, "http:", "https:", 1) + "/repo.git", "main", nil, reasonTLSFailed, "", false},
+		{"server error", broken.URL + "/repo.git", "main", nil, reasonFetchFailed, "503", true},
+		{"slow", slow.URL + "/repo.git", "main", nil, reasonTimeout, "spec.timeout", true},
+		{"refused", gone.URL + "/repo.git", "main", nil, reasonHostUnreachable, "refused", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := remoteFor(t, tt.url, tt.data)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			s, err := newMirrors(t.TempDir()).of(r).look(ctx, r, tt.branch)
+			if tt.reason == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.close()
+				return
+			}
+			ps := problemsOf(err)
+			if len(ps) != 1 {
+				t.Fatalf("%v is no problem", err)
+			}
+			p := ps[0]
+			t.Log(p.Error())
+			if p.Reason != tt.reason || !strings.Contains(p.Error(), tt.says) || p.Retry != tt.retry {
+				t.Errorf("%s, retry %t: %s", p.Reason, p.Retry, p)
+			}
+			for _, secret := range []string{"s3cret", "wr0ng", "@"} {
+				if strings.Contains(p.Error(), secret) {
+					t.Errorf("tells %q: %s", secret, p)
+				}
+			}
+		})
+	}
+}
+
+// One answer of the server serves all who asked before it was given.
+func TestMirrorAsksOnceForMany(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"a": "1"})
+	var asked atomic.Int32
+	server := gittest.Serve(t, filepath.Dir(repo.Bare), gittest.ServeOptions{Wrap: func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/info/refs") {
+				asked.Add(1)
+				time.Sleep(100 * time.Millisecond)
+			}
+			h.ServeHTTP(w, r)
+		})
+	}})
+	ms, r := newMirrors(t.TempDir()), remoteFor(t, server.URL+"/repo.git", nil)
+	mustLook(t, ms, r, "main")
+	asked.Store(0)
+	done := make(chan error)
+	const sources = 50
+	for range sources {
+		go func() {
+			s, err := ms.of(r).look(context.Background(), r, "main")
+			if err == nil {
+				s.close()
+			}
+			done <- err
+		}()
+	}
+	for range sources {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := asked.Load(); n > 3 {
+		t.Errorf("asked %d times for %d sources", n, sources)
+	}
+}
+
+func TestParseURL(t *testing.T) {
+	for raw, wrong := range map[string]bool{
+		"https://git.example.org/shop":         false,
+		"ssh://git@git.example.org/shop":       false,
+		"https://ada:s3cret@git.example.org/s": true,
+		"https://ada@git.example.org/s":        true,
+		"ssh://ada:s3cret@git.example.org/s":   true,
+		"https://%zz":                          true,
+	} {
+		_, err := parseURL(raw)
+		if (err != nil) != wrong {
+			t.Errorf("%s: %v", raw, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("tells the password: %v", err)
+		}
+	}
+	u, _ := url.Parse("ssh://git@git.example.org/shop")
+	if got := (remote{url: u}).String(); got != "ssh://git.example.org/shop" {
+		t.Errorf("%s", got)
+	}
+}
+
+var _ = plan.Problem{}

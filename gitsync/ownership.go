@@ -1,0 +1,164 @@
+package gitsync
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// rolloutFields are the fields of a governed Deployment's spec that rollout
+// writes.
+var rolloutFields = []string{"template", "strategy", "paused"}
+
+// managerReplicas takes over spec.replicas for the moment between Git and an
+// autoscaler. Without it, the field would have no owner when it leaves Git,
+// go, and come back as 1.
+const managerReplicas = "tranche-replicas-handover"
+
+// fields returns the fields that a manager has of an object, by apply or, if
+// wanted, by any operation on the object itself.
+func fields(u *unstructured.Unstructured, manager string, anyOperation bool) (*fieldpath.Set, error) {
+	all := &fieldpath.Set{}
+	for _, e := range u.GetManagedFields() {
+		if e.Manager != manager || e.Subresource != "" || e.FieldsV1 == nil {
+			continue
+		}
+		if e.Operation != metav1.ManagedFieldsOperationApply && !anyOperation {
+			continue
+		}
+		set := &fieldpath.Set{}
+		if err := set.FromJSON(bytes.NewReader(e.FieldsV1.Raw)); err != nil {
+			return nil, fmt.Errorf("reading the managed fields of %s: %w", entryOf(u), err)
+		}
+		all = all.Union(set)
+	}
+	return all, nil
+}
+
+// appliedSpec returns which of some fields of the spec gitsync has applied.
+func appliedSpec(u *unstructured.Unstructured, names ...string) ([]string, error) {
+	set, err := fields(u, v1alpha1.ManagerGitSync, false)
+	if err != nil {
+		return nil, err
+	}
+	spec := set.WithPrefix(fieldName("spec"))
+	var owned []string
+	for _, name := range names {
+		if spec.Members.Has(fieldName(name)) || !spec.WithPrefix(fieldName(name)).Empty() {
+			owned = append(owned, name)
+		}
+	}
+	return owned, nil
+}
+
+func fieldName(name string) fieldpath.PathElement { return fieldpath.PathElement{FieldName: &name} }
+
+// handOver lets another manager own fields of the spec with the values that
+// they have, so that gitsync's next apply, which is without them, removes
+// nothing. It is done whenever gitsync is seen to own them, be it after the
+// first install or because a plan or an autoscaler was added later; a crash
+// after it, or before, is mended by the next look.
+//
+// The values are fresh and the write is conditional on their version: a stale
+// template applied here would be a release that nobody asked for.
+func handOver(ctx context.Context, c client.Client, e entry, manager string, names []string) (*unstructured.Unstructured, error) {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(e.gvk)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, live); err != nil {
+		return nil, err
+	}
+	spec := map[string]any{}
+	for _, name := range names {
+		if v, ok, _ := unstructured.NestedFieldCopy(live.Object, "spec", name); ok && v != nil {
+			spec[name] = v
+		}
+	}
+	withoutNulls(spec)
+	body := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	body.SetGroupVersionKind(e.gvk)
+	body.SetNamespace(e.namespace)
+	body.SetName(e.name)
+	body.SetResourceVersion(live.GetResourceVersion())
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(manager), client.ForceOwnership); err != nil {
+		return nil, fmt.Errorf("handing %v of %s over to %s: %w", names, e, manager, err)
+	}
+	return body, nil
+}
+
+// withoutNulls takes members without a value away, which an apply would count
+// as set.
+func withoutNulls(m map[string]any) {
+	for k, v := range m {
+		switch v := v.(type) {
+		case nil:
+			delete(m, k)
+		case map[string]any:
+			withoutNulls(v)
+		}
+	}
+}
+
+// hasRolloutFields reports whether rollout has written to an object.
+func hasRolloutFields(u *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(u.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == v1alpha1.ManagerRollout && e.Subresource == ""
+	})
+}
+
+// takeBack makes gitsync the applier of what rollout wrote, once no plan
+// governs the Deployment any more: gitsync's next apply, of the full manifest,
+// then also removes what the manifest does not have.
+func takeBack(ctx context.Context, c client.Client, live *unstructured.Unstructured) error {
+	managed, err := takenBack(live)
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "replace", "path": "/metadata/managedFields", "value": managed},
+		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the managed fields of %s: %w", entryOf(live), err)
+	}
+	if err := c.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+		return fmt.Errorf("taking %s back from %s: %w", entryOf(live), v1alpha1.ManagerRollout, err)
+	}
+	return nil
+}
+
+// takenBack returns the managed fields with rollout's in gitsync's entry.
+func takenBack(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, error) {
+	ours, err := fields(live, v1alpha1.ManagerGitSync, false)
+	if err != nil {
+		return nil, err
+	}
+	theirs, err := fields(live, v1alpha1.ManagerRollout, true)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := ours.Union(theirs).ToJSON()
+	if err != nil {
+		return nil, fmt.Errorf("encoding the managed fields of %s: %w", entryOf(live), err)
+	}
+	managed := []metav1.ManagedFieldsEntry{{
+		Manager: v1alpha1.ManagerGitSync, Operation: metav1.ManagedFieldsOperationApply,
+		APIVersion: live.GetAPIVersion(), FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: raw},
+	}}
+	for _, e := range live.GetManagedFields() {
+		ours := e.Manager == v1alpha1.ManagerGitSync && e.Operation == metav1.ManagedFieldsOperationApply
+		if e.Subresource != "" || !ours && e.Manager != v1alpha1.ManagerRollout {
+			managed = append(managed, e)
+		}
+	}
+	return managed, nil
+}

@@ -1,0 +1,175 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// problemsOf makes a list of problems of an error, however they are wrapped.
+// Nothing but problems is in the list: it is empty for other errors.
+func problemsOf(err error) plan.Problems {
+	if err == nil {
+		return nil
+	}
+	if ps, ok := errors.AsType[plan.Problems](err); ok {
+		return ps
+	}
+	if p, ok := errors.AsType[*plan.Problem](err); ok {
+		return plan.Problems{p}
+	}
+	return nil
+}
+
+// apiProblems puts what the API server answers about an object in words: one
+// problem per field. It is empty where there is no error.
+func apiProblems(reason string, o plan.Object, gs *v1alpha1.GitSource, err error) plan.Problems {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only a join as it comes from errors.Join
+		var ps plan.Problems
+		for _, e := range joined.Unwrap() {
+			ps = append(ps, apiProblems(reason, o, gs, e)...)
+		}
+		return ps
+	}
+	if ps := problemsOf(err); len(ps) > 0 {
+		return ps
+	}
+	where := whereOf(o)
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	switch {
+	case meta.IsNoMatchError(err):
+		return plan.Problems{{Reason: reasonUnknownKind, Where: where, Err: errors.New("the cluster does not know kind " + o.GetKind() + " of " + o.GetAPIVersion()), Hint: "install its CustomResourceDefinition, or put it below the same spec.path", Retry: true}}
+	case errors.Is(err, context.DeadlineExceeded) || !ok:
+		return plan.Problems{{Reason: reason, Where: where, Err: errors.New(oneLine(err.Error())), Retry: true}}
+	}
+	return statusProblems(reason, where, gs, status.Status())
+}
+
+func whereOf(o plan.Object) string {
+	if o.File == "" {
+		return o.String()
+	}
+	return o.File + ": " + o.String()
+}
+
+func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Status) plan.Problems {
+	if s.Reason == metav1.StatusReasonForbidden && !strings.Contains(s.Message, "ValidatingAdmissionPolicy") {
+		return plan.Problems{{Reason: reasonForbidden, Where: where, Err: errors.New(shortened(s.Message)), Hint: rightsHint(gs)}}
+	}
+	if fields := untypedFields(s.Message); len(fields) > 0 {
+		var ps plan.Problems
+		for _, f := range fields {
+			ps = append(ps, &plan.Problem{Reason: reason, Where: where + ": " + f.name, Err: errors.New(f.fact)})
+		}
+		return ps
+	}
+	if s.Details != nil && s.Reason == metav1.StatusReasonInvalid && len(s.Details.Causes) > 0 {
+		var ps plan.Problems
+		for _, c := range s.Details.Causes {
+			ps = append(ps, &plan.Problem{Reason: reason, Where: strings.TrimSuffix(where+": "+c.Field, ": "), Err: errors.New(oneLine(c.Message)), Hint: hintOf(c.Message)})
+		}
+		return ps
+	}
+	p := &plan.Problem{Reason: reason, Where: where, Err: errors.New(shortened(s.Message)), Hint: hintOf(s.Message), Retry: mayPass(s)}
+	if s.Details != nil && s.Reason == metav1.StatusReasonNotFound && s.Details.Kind == "namespaces" {
+		p.Hint = "create the namespace, or put its manifest below the same spec.path"
+		p.Retry = true
+	}
+	return plan.Problems{p}
+}
+
+// mayPass tells answers of a server in trouble from those about the object.
+func mayPass(s metav1.Status) bool {
+	switch s.Reason {
+	case metav1.StatusReasonInternalError, metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout,
+		metav1.StatusReasonTooManyRequests, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonConflict:
+		return true
+	}
+	return s.Code >= http.StatusInternalServerError
+}
+
+func rightsHint(gs *v1alpha1.GitSource) string {
+	if gs.Spec.ServiceAccountName == "" {
+		return "give the controller's service account the right, or name one that has it in spec.serviceAccountName"
+	}
+	return "give service account " + gs.Namespace + "/" + gs.Spec.ServiceAccountName + " the right"
+}
+
+func hintOf(message string) string {
+	if !isImmutableMessage(message) {
+		return ""
+	}
+	return "put the old value back, or let the object be deleted and created anew with annotation " + v1alpha1.AnnotationForce + ": \"true\""
+}
+
+// isImmutable reports whether an apply was refused for nothing but fields that
+// may not change.
+func isImmutable(err error) bool {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || status.Status().Reason != metav1.StatusReasonInvalid || status.Status().Details == nil {
+		return false
+	}
+	for _, c := range status.Status().Details.Causes {
+		if !isImmutableMessage(c.Message) {
+			return false
+		}
+	}
+	return len(status.Status().Details.Causes) > 0
+}
+
+func isImmutableMessage(m string) bool {
+	return strings.Contains(m, "immutable") || strings.Contains(m, "may not change once set")
+}
+
+// untyped is how the API server tells fields that the schema does not have:
+//
+//	failed to create typed patch object (shop/web; apps/v1, Kind=Deployment): .spec.x: field not declared in schema
+var untyped = regexp.MustCompile(`(?s)^failed to create typed patch object \([^)]*\):\s*(?:errors:\s*)?(.*)$`)
+
+// strict is how it tells them of other patches:
+//
+//	strict decoding error: unknown field "spec.template.spec.x"
+var strict = regexp.MustCompile(`unknown field "([^"]+)"`)
+
+type fieldFact struct{ name, fact string }
+
+func untypedFields(message string) []fieldFact {
+	var fields []fieldFact
+	for _, m := range strict.FindAllStringSubmatch(message, -1) {
+		fields = append(fields, fieldFact{m[1], "no such field"})
+	}
+	m := untyped.FindStringSubmatch(message)
+	if m == nil {
+		return fields
+	}
+	for line := range strings.Lines(m[1]) {
+		name, fact, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if !ok {
+			continue
+		}
+		if fact == "field not declared in schema" {
+			fact = "no such field"
+		}
+		fields = append(fields, fieldFact{strings.TrimPrefix(name, "."), oneLine(fact)})
+	}
+	return fields
+}
+
+// invalid is how the API server begins: Deployment.apps "web" is invalid:
+var invalid = regexp.MustCompile(`^\S+ "[^"]*" is invalid: `)
+
+func shortened(message string) string {
+	return oneLine(invalid.ReplaceAllString(message, ""))
+}

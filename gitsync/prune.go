@@ -1,0 +1,279 @@
+package gitsync
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// annotationPruneEnabled is the value of v1alpha1.AnnotationPrune without
+// which what holds data or other objects is not deleted.
+const (
+	annotationPruneEnabled  = "enabled"
+	annotationPruneDisabled = "disabled"
+)
+
+// verdict is what happens to an object that left the branch.
+type verdict int
+
+const (
+	// remove it from the cluster.
+	remove verdict = iota
+	// forget it: it stays in the cluster and leaves the inventory.
+	forget
+	// keepForNow: it stays in both, and is looked at again.
+	keepForNow
+)
+
+// judge says what happens to an object that left the branch, and why. What it
+// does not remove it leaves to people.
+func judge(live *unstructured.Unstructured, gs *v1alpha1.GitSource, used usedNames) (verdict, string) {
+	annotation := live.GetAnnotations()[v1alpha1.AnnotationPrune]
+	kind := live.GroupVersionKind().GroupKind()
+	switch {
+	case live.GetDeletionTimestamp() != nil:
+		return forget, "it is being deleted already"
+	case !isOurs(live, gs):
+		return forget, "it does not bear the labels of this GitSource"
+	case annotation == annotationPruneDisabled:
+		return forget, "annotation " + v1alpha1.AnnotationPrune + " is " + annotationPruneDisabled
+	case isLeftAlone(live):
+		return forget, "annotation " + v1alpha1.AnnotationReconcile + " is " + v1alpha1.AnnotationReconcileDisabled
+	case needsConsent(kind) && annotation != annotationPruneEnabled:
+		return forget, "a " + kind.Kind + " is deleted only with annotation " + v1alpha1.AnnotationPrune + ": " + annotationPruneEnabled
+	case used.has(kind, live.GetNamespace(), live.GetName()):
+		return keepForNow, "pods that run, or the stable revision, refer to it"
+	default:
+		return remove, ""
+	}
+}
+
+// needsConsent names the kinds that take data or other objects with them.
+func needsConsent(gk schema.GroupKind) bool {
+	return gk == claimKind || gk == namespaceKind || gk == crdKind
+}
+
+// usedNames are the ConfigMaps and Secrets that pod templates refer to, by
+// kind, namespace and name.
+type usedNames struct{ sets.Set[string] }
+
+func (u usedNames) has(gk schema.GroupKind, namespace, name string) bool {
+	return u.Has(gk.Kind + " " + namespace + "/" + name)
+}
+
+// addTemplate adds what a pod template refers to. It goes through the template
+// as it is written, and takes every reference that is made in one of the ways
+// the API has, so that a new kind of volume is found as well.
+func (u usedNames) addTemplate(namespace string, t *corev1.PodTemplateSpec) error {
+	raw, err := json.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("encoding a pod template: %w", err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return fmt.Errorf("decoding a pod template: %w", err)
+	}
+	u.addValue(namespace, "", m)
+	return nil
+}
+
+// referenceKinds are the fields that hold a reference, and the kind that it
+// is to.
+var referenceKinds = map[string]string{
+	"configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap", "configMap": "ConfigMap",
+	"secretRef": "Secret", "secretKeyRef": "Secret", "secret": "Secret", "imagePullSecrets": "Secret",
+	"nodePublishSecretRef": "Secret",
+}
+
+func (u usedNames) addValue(namespace, field string, v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			u.addValue(namespace, field, e)
+		}
+	case map[string]any:
+		if kind, ok := referenceKinds[field]; ok {
+			for _, nameField := range []string{"name", "secretName"} {
+				if name, ok := v[nameField].(string); ok {
+					u.Insert(kind + " " + namespace + "/" + name)
+				}
+			}
+		}
+		for k, e := range v {
+			u.addValue(namespace, k, e)
+		}
+	case string:
+		if field == "secretName" { // azureFile and others that have it beside other fields
+			u.Insert("Secret " + namespace + "/" + v)
+		}
+	}
+}
+
+// labelManagedBy is on the ControllerRevisions in which rollout keeps the
+// stable template of a governed Deployment.
+const (
+	labelManagedBy = "app.kubernetes.io/managed-by"
+	managedBy      = "tranche"
+)
+
+// usedIn returns what the pods that run in a namespace, and the stable
+// revisions there, refer to.
+func usedIn(ctx context.Context, c client.Reader, namespace string, into usedNames) error {
+	var sets appsv1.ReplicaSetList
+	if err := c.List(ctx, &sets, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("listing the ReplicaSets of %s: %w", namespace, err)
+	}
+	for i := range sets.Items {
+		rs := &sets.Items[i]
+		if (rs.Spec.Replicas != nil && *rs.Spec.Replicas == 0) && rs.Status.Replicas == 0 {
+			continue
+		}
+		if err := into.addTemplate(namespace, &rs.Spec.Template); err != nil {
+			return err
+		}
+	}
+	var records appsv1.ControllerRevisionList
+	if err := c.List(ctx, &records, client.InNamespace(namespace), client.MatchingLabels{labelManagedBy: managedBy}); err != nil {
+		return fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
+	}
+	for i := range records.Items {
+		var data struct {
+			Spec struct {
+				Template corev1.PodTemplateSpec `json:"template"`
+			} `json:"spec"`
+		}
+		if err := json.Unmarshal(records.Items[i].Data.Raw, &data); err != nil {
+			return fmt.Errorf("reading ControllerRevision %s/%s: %w", namespace, records.Items[i].Name, err)
+		}
+		if err := into.addTemplate(namespace, &data.Spec.Template); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pruner deletes what left the branch.
+type pruner struct {
+	gs  *v1alpha1.GitSource
+	as  client.Client // reads and deletes what was applied
+	own client.Reader
+}
+
+// present reads an object of the inventory, in whatever version the cluster
+// serves its kind by now.
+func (p *pruner) present(ctx context.Context, e entry) (*unstructured.Unstructured, error) {
+	if m, err := p.as.RESTMapper().RESTMapping(e.gvk.GroupKind()); err == nil {
+		e.gvk.Version = m.GroupVersionKind.Version
+	}
+	return get(ctx, p.as, e)
+}
+
+// pruned is what became of the objects that left the branch.
+type pruned struct {
+	removed, left []string // said as people say it
+	kept          inventory
+	because       map[string]string // why each of left and kept stays
+}
+
+// prune deletes, in the order given. What cannot be deleted stays in the
+// inventory, and the others are deleted all the same.
+func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
+	result := pruned{kept: inventory{}, because: map[string]string{}}
+	used, err := p.used(ctx, gone)
+	if err != nil {
+		result.kept = entries(gone)
+		return result, err
+	}
+	var ps plan.Problems
+	for _, e := range gone {
+		live, err := p.present(ctx, e)
+		if err == nil && live == nil {
+			continue
+		}
+		v, because := remove, ""
+		if err == nil {
+			v, because = judge(live, p.gs, used)
+		}
+		result.because[e.String()] = because
+		switch {
+		case err != nil:
+		case v == forget:
+			result.left = append(result.left, e.String())
+			continue
+		case v == keepForNow:
+			result.kept.add(e)
+			continue
+		default:
+			err = client.IgnoreNotFound(deleteOnly(ctx, p.as, live))
+		}
+		if err != nil {
+			result.kept.add(e)
+			ps = append(ps, apiProblems(reasonPruneFailed, plan.Object{Unstructured: named(e)}, p.gs, err)...)
+			continue
+		}
+		result.removed = append(result.removed, e.String())
+	}
+	if len(ps) > 0 {
+		return result, ps
+	}
+	return result, nil
+}
+
+// used looks only into the namespaces from which a ConfigMap or Secret goes.
+func (p *pruner) used(ctx context.Context, gone []entry) (usedNames, error) {
+	used := usedNames{sets.New[string]()}
+	seen := sets.New[string]()
+	for _, e := range gone {
+		if gk := e.gvk.GroupKind(); gk != configMapKind && gk != secretKind || seen.Has(e.namespace) {
+			continue
+		}
+		seen.Insert(e.namespace)
+		if err := usedIn(ctx, p.own, e.namespace, used); err != nil {
+			return used, err
+		}
+	}
+	return used, nil
+}
+
+// deleteOnly deletes the very object that was looked at: a new one of the same
+// name is somebody else's.
+func deleteOnly(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+	uid := u.GetUID()
+	if uid == "" {
+		return errors.New("the object has no UID")
+	}
+	err := c.Delete(ctx, u, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w", entryOf(u), err)
+	}
+	return nil
+}
+
+func entries(list []entry) inventory {
+	inv := inventory{}
+	for _, e := range list {
+		inv.add(e)
+	}
+	return inv
+}
+
+// named is an object of which nothing but the name is known.
+func named(e entry) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(e.gvk)
+	u.SetNamespace(e.namespace)
+	u.SetName(e.name)
+	return u
+}

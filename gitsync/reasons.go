@@ -1,0 +1,47 @@
+package gitsync
+
+// Reasons of conditions and events, in addition to those of package plan.
+const (
+	// Reading the repository.
+	reasonRepositoryNotFound      = "RepositoryNotFound"
+	reasonAuthenticationFailed    = "AuthenticationFailed"
+	reasonHostKeyMismatch         = "HostKeyMismatch"
+	reasonTLSFailed               = "TLSFailed"
+	reasonTimeout                 = "Timeout"
+	reasonHostUnreachable         = "HostUnreachable"
+	reasonBranchNotFound          = "BranchNotFound"
+	reasonEmptyRepository         = "EmptyRepository"
+	reasonUnsupportedObjectFormat = "UnsupportedObjectFormat"
+	reasonFetchFailed             = "FetchFailed"
+	reasonSecretNotFound          = "SecretNotFound"
+	reasonInvalidSecret           = "InvalidSecret"
+	reasonInvalidURL              = "InvalidURL"
+	reasonStorageFailed           = "StorageFailed"
+
+	// Applying.
+	reasonNotSupported   = "NotSupported"
+	reasonNothingToApply = "NothingToApply"
+	reasonUnknownKind    = "UnknownKind"
+	reasonOwnedByOther   = "OwnedByOther"
+	reasonDryRunFailed   = "DryRunFailed"
+	reasonApplyFailed    = "ApplyFailed"
+	reasonPruneFailed    = "PruneFailed"
+	reasonForbidden      = "Forbidden"
+
+	// How a look went.
+	reasonApplied            = "Applied"
+	reasonApplying           = "Applying"
+	reasonWaitingForHandBack = "WaitingForHandBack"
+	reasonInSync             = "InSync"
+	reasonSuspended          = "Suspended"
+	reasonIdle               = "Idle"
+	reasonProgressing        = "Progressing"
+	reasonPruning            = "Pruning"
+
+	// Events only.
+	reasonForcePushed = "ForcePushed"
+	reasonPruned      = "Pruned"
+	reasonOrphaned    = "Orphaned"
+	reasonRecreated   = "Recreated"
+	reasonDriftUndone = "DriftUndone"
+)

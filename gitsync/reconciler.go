@@ -1,0 +1,431 @@
+package gitsync
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// Options of the GitSource reconciler.
+type Options struct {
+	// StorageDir is the folder of the mirrors. It may be lost at any time.
+	StorageDir string
+	// Concurrent is how many sources are looked at at the same time.
+	Concurrent int
+	// DefaultServiceAccount is impersonated where a GitSource names none, in
+	// the GitSource's namespace; empty: the controller writes as itself.
+	DefaultServiceAccount string
+	// NoRemoteBases refuses kustomizations with bases in other repositories.
+	NoRemoteBases bool
+	// Selector picks the GitSources to work on by their labels; nil: all.
+	Selector labels.Selector
+}
+
+// finalizer is on a GitSource that prunes, so that it can prune at its end.
+const finalizer = v1alpha1.Group + "/prune"
+
+const (
+	// lookAgain is when to look after a write that was decided on an older
+	// version, or for the end of a hold.
+	lookAgain = 500 * time.Millisecond
+	// retryWithin is when to look, at the latest, after a problem that may
+	// pass by itself.
+	retryWithin = 15 * time.Second
+	// defaultTimeout is for sources that were written past the API server's
+	// defaults.
+	defaultTimeout  = 60 * time.Second
+	defaultInterval = time.Minute
+	// jitter spreads looks: 5 % to both sides.
+	jitter = 0.05
+	// applyTimeout bounds one look as a whole.
+	applyTimeout = 10 * time.Minute
+)
+
+// Add adds the GitSource reconciler to a manager.
+func Add(mgr ctrl.Manager, o Options) error {
+	watcher, err := newRefWatcher()
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(watcher); err != nil {
+		return fmt.Errorf("adding the watcher of local repositories: %w", err)
+	}
+	r := &reconciler{
+		options: o, own: mgr.GetAPIReader(), status: mgr.GetClient(), mapper: mgr.GetRESTMapper(),
+		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: newMirrors(o.StorageDir),
+		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher,
+		last: map[types.NamespacedName]memory{},
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("gitsource").
+		For(&v1alpha1.GitSource{}, builder.WithPredicates(predicate.And(selected(o.Selector), worthALook))).
+		WatchesRawSource(watcher.source()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent)}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("adding the GitSource reconciler: %w", err)
+	}
+	return nil
+}
+
+func selected(s labels.Selector) predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return s == nil || s.Matches(labels.Set(o.GetLabels()))
+	})
+}
+
+// worthALook passes changes of the spec and of the annotation that asks for a
+// look, and not of the status, which is our own.
+var worthALook = predicate.Or[client.Object](
+	predicate.GenerationChangedPredicate{},
+	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return asked(e.ObjectOld) != asked(e.ObjectNew) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+	}},
+)
+
+func asked(o client.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationReconcile] }
+
+type reconciler struct {
+	options Options
+	own     client.Reader // past the cache: a stale status would lose inventory
+	status  client.Client
+	mapper  meta.RESTMapper
+	writers *writers
+	mirrors *mirrors
+	events  events.EventRecorder
+	watcher *refWatcher
+
+	mu   sync.Mutex
+	last map[types.NamespacedName]memory
+}
+
+// memory is what is kept between looks. Losing it costs a rendering.
+type memory struct {
+	desired *desired
+	brought map[string]brought // by file
+	ignored string             // the approvals that were told of
+}
+
+func (r *reconciler) recall(name types.NamespacedName) memory {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last[name]
+}
+
+func (r *reconciler) remember(name types.NamespacedName, m memory) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last[name] = m
+}
+
+func (r *reconciler) forget(name types.NamespacedName) {
+	r.watcher.forget(name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.last, name)
+}
+
+// Reconcile is one look at a GitSource.
+func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var gs v1alpha1.GitSource
+	if err := r.own.Get(ctx, req.NamespacedName, &gs); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.NamespacedName)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("getting GitSource %s: %w", req, err)
+	}
+	if r.options.Selector != nil && !r.options.Selector.Matches(labels.Set(gs.Labels)) {
+		r.forget(req.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	l := &look{reconciler: r, gs: &gs, name: req.NamespacedName, before: gs.Status.DeepCopy(),
+		log: logr.FromContextOrDiscard(ctx).WithValues("source", req.String(), "branch", gs.Spec.Ref.Branch)}
+	if gs.DeletionTimestamp != nil {
+		return l.result(l.end(ctx))
+	}
+	if changed, err := l.setFinalizer(ctx); changed || err != nil {
+		return l.result(err)
+	}
+	err := l.run(ctx)
+	return l.result(l.conclude(ctx, err))
+}
+
+// look is one look at a GitSource, from the repository to the cluster.
+type look struct {
+	*reconciler
+	gs     *v1alpha1.GitSource
+	name   types.NamespacedName
+	before *v1alpha1.GitSourceStatus
+	log    logr.Logger
+	as     client.Client // reads and writes what is applied
+
+	outcome outcome
+	keep    memory
+	// again: look again at once.
+	again bool
+}
+
+// setFinalizer keeps the finalizer as spec.prune has it.
+func (l *look) setFinalizer(ctx context.Context) (bool, error) {
+	if controllerutil.ContainsFinalizer(l.gs, finalizer) == l.gs.Spec.Prune {
+		return false, nil
+	}
+	old := l.gs.DeepCopy()
+	if l.gs.Spec.Prune {
+		controllerutil.AddFinalizer(l.gs, finalizer)
+	} else {
+		controllerutil.RemoveFinalizer(l.gs, finalizer)
+	}
+	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
+	if err := l.status.Patch(ctx, l.gs, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+		return false, fmt.Errorf("setting the finalizer of GitSource %s: %w", l.name, err)
+	}
+	l.again = true
+	return true, nil
+}
+
+// run does the work of a look. Its error, and the outcome, say how it went.
+func (l *look) run(ctx context.Context) error {
+	gs := l.gs
+	l.outcome = outcome{branch: gs.Spec.Ref.Branch, commit: gs.Status.ObservedCommit}
+	l.keep = l.recall(l.name)
+	if gs.Spec.Suspend {
+		l.outcome.suspended = true
+		return nil
+	}
+	if p := unsupported(&gs.Spec); p != nil {
+		return p
+	}
+	remote, err := l.remote(ctx)
+	if err != nil {
+		return err
+	}
+	l.watcher.watch(l.name, remote.url, gs.Spec.Ref.Branch)
+	if l.as, err = l.writers.as(gs.Namespace, gs.Spec.ServiceAccountName); err != nil {
+		return err
+	}
+	for healed := false; ; healed = true {
+		snapshot, err := l.fetch(ctx, remote)
+		if err != nil {
+			return err
+		}
+		err = l.follow(ctx, snapshot)
+		snapshot.close()
+		if err == nil || healed || !isDamage(err) {
+			return err
+		}
+		l.log.Info("cloning anew", "because", err.Error())
+		if err := l.mirrors.of(remote).heal(ctx, snapshot.clone); err != nil {
+			return err
+		}
+	}
+}
+
+// unsupported refuses what this version would otherwise ignore: who asks for
+// signatures must not be served without.
+func unsupported(spec *v1alpha1.GitSourceSpec) *plan.Problem {
+	fields := []struct {
+		name, fact string
+		set        bool
+	}{
+		{"spec.verify", "this version does not check signatures", spec.Verify != nil},
+		{"spec.approvals.signers", "this version does not check signatures", spec.Approvals != nil && spec.Approvals.Signers != nil},
+		{"spec.approvals.distinctAuthor", "this version does not check signatures", spec.Approvals != nil && spec.Approvals.DistinctAuthor},
+		{"spec.writeBack.enabled", "this version does not commit back", spec.WriteBack != nil && spec.WriteBack.Enabled},
+	}
+	for _, f := range fields {
+		if f.set {
+			return &plan.Problem{Reason: reasonNotSupported, Where: f.name, Err: errors.New(f.fact + ", and nothing is applied without"), Hint: "remove the field if you can do without"}
+		}
+	}
+	return nil
+}
+
+// remote reads the URL and the Secret. The Secret is read at each look, so a
+// new password needs no restart.
+func (l *look) remote(ctx context.Context) (remote, error) {
+	u, err := parseURL(l.gs.Spec.URL)
+	if err != nil {
+		return remote{}, err
+	}
+	r := remote{url: u}
+	var secret corev1.Secret
+	if ref := l.gs.Spec.SecretRef; ref != nil {
+		r.secret = l.gs.Namespace + "/" + ref.Name
+		err := l.own.Get(ctx, client.ObjectKey{Namespace: l.gs.Namespace, Name: ref.Name}, &secret)
+		if apierrors.IsNotFound(err) {
+			return r, &plan.Problem{Reason: reasonSecretNotFound, Where: "spec.secretRef", Err: fmt.Errorf("there is no Secret %s", r.secret), Hint: "create it, or correct the name"}
+		}
+		if err != nil {
+			return r, fmt.Errorf("getting Secret %s: %w", r.secret, err)
+		}
+	}
+	r.access, err = newAccess(u, r.secret, secret.Data, l.timeout())
+	return r, err
+}
+
+func (l *look) timeout() time.Duration {
+	return cmp.Or(l.gs.Spec.Timeout.Duration, defaultTimeout)
+}
+
+func (l *look) fetch(ctx context.Context, r remote) (*snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout())
+	defer cancel()
+	s, err := l.mirrors.of(r).look(ctx, r, l.gs.Spec.Ref.Branch)
+	if err != nil {
+		return nil, err
+	}
+	l.outcome.commit = s.commit.String()
+	l.log.V(1).Info("looked", "commit", s.commit.String(), "fetched", s.fetched)
+	pushed, err := s.forcePushed(plumbing.NewHash(l.before.ObservedCommit))
+	if err == nil && pushed && l.before.ObservedCommit != s.commit.String() {
+		l.tell(corev1.EventTypeWarning, reasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", at(l.gs.Spec.Ref.Branch, l.outcome.commit), shortCommit(l.before.ObservedCommit)))
+	}
+	return s, nil
+}
+
+func (l *look) tell(kind, reason, message string) {
+	l.events.Eventf(l.gs, nil, kind, reason, "Sync", "%s", message)
+	l.log.Info("told", "reason", reason, "commit", l.outcome.commit, "because", message)
+}
+
+// conclude maps the end of a look to status, events and log.
+func (l *look) conclude(ctx context.Context, err error) error {
+	l.remember(l.name, l.keep)
+	if isConflict(err) {
+		l.again = true
+		l.log.V(1).Info("looking again", "because", err.Error())
+		return nil
+	}
+	l.outcome.problems = problemsOf(err)
+	if err != nil && len(l.outcome.problems) == 0 {
+		l.outcome.problems = plan.Problems{{Reason: reasonApplyFailed, Where: "GitSource " + l.name.String(), Err: errors.New(oneLine(err.Error())), Retry: true}}
+	}
+	l.tellProblems()
+	l.tellIgnored()
+	status := &l.gs.Status
+	if !l.outcome.suspended && l.outcome.commit != "" {
+		status.ObservedCommit = l.outcome.commit
+	}
+	if asked(l.gs) != v1alpha1.AnnotationReconcileDisabled {
+		status.LastHandledReconcileAt = asked(l.gs)
+	}
+	return l.report(ctx)
+}
+
+// report writes the outcome into the status.
+func (l *look) report(ctx context.Context) error {
+	l.gs.Status.ObservedGeneration = l.gs.Generation
+	l.gs.Status.Conditions = l.outcome.conditions(l.gs.Generation, l.gs.Status.Conditions)
+	return l.save(ctx)
+}
+
+// save writes the status if it says something new.
+func (l *look) save(ctx context.Context) error {
+	if equality.Semantic.DeepEqual(l.before, &l.gs.Status) {
+		return nil
+	}
+	if err := l.status.Status().Update(ctx, l.gs, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+		return fmt.Errorf("writing the status of GitSource %s: %w", l.name, err)
+	}
+	l.before = l.gs.Status.DeepCopy()
+	return nil
+}
+
+func (l *look) tellProblems() {
+	if len(l.outcome.problems) == 0 {
+		return
+	}
+	reason, message := l.outcome.problems[0].Reason, oneCondition(l.outcome.problems.Error())
+	l.log.Info("not applied", "reason", reason, "commit", l.outcome.commit, "because", message)
+	was := meta.FindStatusCondition(l.before.Conditions, conditionReady)
+	if was == nil || was.Reason != reason || was.Message != message {
+		l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, reason, "Sync", "%s", eventNote(message))
+	}
+}
+
+// tellIgnored says which approvals count for nothing, when others do than
+// before.
+func (l *look) tellIgnored() {
+	if len(l.outcome.problems) > 0 || l.outcome.suspended {
+		return
+	}
+	whole := ""
+	for _, p := range l.outcome.ignored {
+		whole += p.Error() + "\n"
+	}
+	keep := l.recall(l.name)
+	if whole == keep.ignored {
+		return
+	}
+	keep.ignored = whole
+	l.remember(l.name, keep)
+	was := meta.FindStatusCondition(l.before.Conditions, conditionInSync)
+	if whole == "" || was != nil && was.Reason == plan.ReasonApprovalIgnored && was.Message == l.outcome.ignored.Error() {
+		return // told before a restart
+	}
+	l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, plan.ReasonApprovalIgnored, "Sync", "%s", eventNote(l.outcome.ignored.Error()))
+}
+
+// eventNote is as long as the API server lets a note be.
+func eventNote(s string) string {
+	const most = 1000
+	if len(s) > most {
+		return string([]rune(s)[:most/4]) + "…"
+	}
+	return s
+}
+
+// result maps the end of a look to when to look next.
+func (l *look) result(err error) (reconcile.Result, error) {
+	switch {
+	case isConflict(err):
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	case l.again || len(l.outcome.waiting) > 0:
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	case l.gs.DeletionTimestamp != nil:
+		return reconcile.Result{}, nil
+	case l.outcome.suspended:
+		return reconcile.Result{}, nil
+	}
+	next := cmp.Or(l.gs.Spec.Interval.Duration, defaultInterval)
+	if slices.ContainsFunc(l.outcome.problems, func(p *plan.Problem) bool { return p.Retry }) {
+		next = min(next, retryWithin)
+	}
+	return reconcile.Result{RequeueAfter: jittered(next)}, nil
+}
+
+func jittered(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (1 - jitter + 2*jitter*rand.Float64()))
+}

@@ -1,0 +1,626 @@
+package gitsync
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+const (
+	// maxFileSize is the largest file that is read. etcd takes no object of
+	// more than 1.5 MiB; a file may hold several.
+	maxFileSize = 8 << 20
+	// maxLinks is how many symbolic links one path may lead through, as in Linux.
+	maxLinks = 40
+	// lfsPrefix begins a Git LFS pointer.
+	lfsPrefix = "version https://git-lfs.github.com/spec/"
+)
+
+var (
+	errTreeReadOnly = errors.New("the tree of a commit is read-only")
+	errOutside  = errors.New("symbolic link leaves the repository")
+	errLinks    = errors.New("too many symbolic links; is there a loop?")
+)
+
+// treeFS is the tree of a commit as a file system: read-only, rooted at the
+// repository's root, read from the object storer as it is asked. It remembers
+// what it was asked, so that [Reads.Unchanged] can tell whether the answers
+// would be the same on another commit.
+//
+// An object that the storer lacks is never "no such file": a tree with a hole
+// would look like one from which files were deleted (G1). Exists and IsDir can
+// say only no, so the first such error stays: it is returned by Err, which
+// callers ask when they are done, and by all that comes after.
+//
+// Not safe for use by several goroutines.
+type treeFS struct {
+	storer storer.EncodedObjectStorer
+	root   plumbing.Hash
+	trees  map[plumbing.Hash][]object.TreeEntry
+	reads  Reads
+	err    error
+}
+
+var _ filesys.FileSystem = (*treeFS)(nil)
+
+// newTreeFS returns the tree of a commit. The storer is used by one goroutine
+// only, that of the snapshot.
+func newTreeFS(s storer.EncodedObjectStorer, commit plumbing.Hash) (*treeFS, error) {
+	c, err := object.GetCommit(s, commit)
+	if err != nil {
+		return nil, missing("commit", commit, err)
+	}
+	t := &treeFS{storer: s, root: c.TreeHash, trees: map[plumbing.Hash][]object.TreeEntry{}, reads: Reads{}}
+	if _, err := t.entries("/", t.root); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// missing says which object could not be read. It hides io.EOF, which callers
+// take for an end (G1).
+func missing(what string, h plumbing.Hash, err error) error {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("reading %s: object %s of the repository: %w", what, h, err)
+}
+
+// Err returns the first error of the storer, or nil.
+func (t *treeFS) Err() error { return t.err }
+
+// Reads returns what was read so far.
+func (t *treeFS) Reads() Reads {
+	r := make(Reads, len(t.reads))
+	for p, a := range t.reads {
+		r[p] = a
+	}
+	return r
+}
+
+// Blob returns the hash of the file at a path, and whether there is one.
+// Links are followed. It is no read in the sense of Reads.
+func (t *treeFS) Blob(p string) (plumbing.Hash, bool, error) {
+	n, err := t.resolve(p, true)
+	if t.err != nil {
+		return plumbing.ZeroHash, false, t.err
+	}
+	if err != nil || !n.mode.IsFile() {
+		return plumbing.ZeroHash, false, nil
+	}
+	return n.hash, true, nil
+}
+
+// Complete reads every tree below the root and asks for every file, and
+// returns an error at the first object that is not there. A fetch past a
+// shallow boundary can leave such holes and say nothing (G3).
+func (t *treeFS) Complete() error { return t.complete("/", t.root) }
+
+func (t *treeFS) complete(dir string, h plumbing.Hash) error {
+	if t.err != nil {
+		return t.err
+	}
+	entries, err := t.entries(dir, h)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		at := path.Join(dir, e.Name)
+		switch e.Mode {
+		case filemode.Submodule:
+		case filemode.Dir:
+			if err := t.complete(at, e.Hash); err != nil {
+				return err
+			}
+		default:
+			if err := t.storer.HasEncodedObject(e.Hash); err != nil {
+				return t.broken(at, e.Hash, err)
+			}
+		}
+	}
+	return nil
+}
+
+// treeNode is what a path leads to.
+type treeNode struct {
+	real string // absolute, without links
+	mode filemode.FileMode
+	hash plumbing.Hash
+}
+
+func (n treeNode) isDir() bool { return n.mode == filemode.Dir }
+
+// broken keeps the first error of the storer.
+func (t *treeFS) broken(p string, h plumbing.Hash, err error) error {
+	if t.err == nil {
+		t.err = missing(fromRoot(p), h, err)
+	}
+	return t.err
+}
+
+// entries returns the entries of a tree, which must be names and nothing else.
+func (t *treeFS) entries(p string, h plumbing.Hash) ([]object.TreeEntry, error) {
+	if e, ok := t.trees[h]; ok {
+		return e, nil
+	}
+	tree, err := object.GetTree(t.storer, h)
+	if err != nil {
+		return nil, t.broken(p, h, err)
+	}
+	for _, e := range tree.Entries {
+		if e.Name == "" || e.Name == "." || e.Name == ".." || strings.ContainsAny(e.Name, "/\x00") {
+			return nil, t.broken(p, h, fmt.Errorf("%q is not a file name", e.Name))
+		}
+	}
+	t.trees[h] = tree.Entries
+	return tree.Entries, nil
+}
+
+func (t *treeFS) entry(dir treeNode, name string) (object.TreeEntry, bool, error) {
+	entries, err := t.entries(dir.real, dir.hash)
+	if err != nil {
+		return object.TreeEntry{}, false, err
+	}
+	i := slices.IndexFunc(entries, func(e object.TreeEntry) bool { return e.Name == name })
+	if i < 0 {
+		return object.TreeEntry{}, false, nil
+	}
+	return entries[i], true, nil
+}
+
+// resolve walks a path from the root, link by link. A last link is followed
+// where followLast is set. ".." in the path itself stops at the root, as it
+// does on disk; in a link it must not leave the tree.
+func (t *treeFS) resolve(p string, followLast bool) (treeNode, error) {
+	if t.err != nil {
+		return treeNode{}, t.err
+	}
+	absent := &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
+	stack := []treeNode{{real: "/", mode: filemode.Dir, hash: t.root}}
+	todo := pathParts(path.Clean("/" + p))
+	for links := 0; len(todo) > 0; {
+		name := todo[0]
+		todo = todo[1:]
+		dir := stack[len(stack)-1]
+		if name == ".." { // only out of a link
+			if len(stack) == 1 {
+				return treeNode{}, &fs.PathError{Op: "open", Path: p, Err: errOutside}
+			}
+			stack = stack[:len(stack)-1]
+			continue
+		}
+		if dir.mode == filemode.Submodule {
+			return treeNode{}, &fs.PathError{Op: "open", Path: p, Err: errSubmodule(dir.real)}
+		}
+		if !dir.isDir() {
+			return treeNode{}, absent
+		}
+		e, ok, err := t.entry(dir, name)
+		if err != nil {
+			return treeNode{}, err
+		}
+		if !ok {
+			return treeNode{}, absent
+		}
+		n := treeNode{real: path.Join(dir.real, name), mode: e.Mode, hash: e.Hash}
+		if e.Mode != filemode.Symlink || (len(todo) == 0 && !followLast) {
+			stack = append(stack, n)
+			continue
+		}
+		if links++; links > maxLinks {
+			return treeNode{}, &fs.PathError{Op: "open", Path: p, Err: errLinks}
+		}
+		target, err := t.link(n)
+		if err != nil {
+			return treeNode{}, &fs.PathError{Op: "open", Path: p, Err: err}
+		}
+		todo = append(target, todo...)
+	}
+	return stack[len(stack)-1], nil
+}
+
+// link returns the path that a link names, from the folder it is in.
+func (t *treeFS) link(n treeNode) ([]string, error) {
+	target, err := t.blob(n)
+	if err != nil {
+		return nil, err
+	}
+	if path.IsAbs(string(target)) {
+		return nil, fmt.Errorf("%s: %w", fromRoot(n.real), errOutside)
+	}
+	return pathParts(string(target)), nil
+}
+
+func pathParts(p string) []string {
+	return slices.DeleteFunc(strings.Split(p, "/"), func(s string) bool { return s == "" || s == "." })
+}
+
+func errSubmodule(p string) error {
+	return fmt.Errorf("%s is a submodule; submodules are not followed", fromRoot(p))
+}
+
+func fromRoot(p string) string {
+	if p = strings.TrimPrefix(path.Clean(p), "/"); p == "" {
+		return "."
+	}
+	return p
+}
+
+// blob returns the content of a file or link.
+func (t *treeFS) blob(n treeNode) ([]byte, error) {
+	size, err := t.storer.EncodedObjectSize(n.hash)
+	if err != nil {
+		return nil, t.broken(n.real, n.hash, err)
+	}
+	if size > maxFileSize {
+		return nil, fmt.Errorf("%d bytes; files of more than %d MiB are not read", size, maxFileSize>>20)
+	}
+	o, err := t.storer.EncodedObject(plumbing.BlobObject, n.hash)
+	if err != nil {
+		return nil, t.broken(n.real, n.hash, err)
+	}
+	r, err := o.Reader()
+	if err != nil {
+		return nil, t.broken(n.real, n.hash, err)
+	}
+	content, err := io.ReadAll(r)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return nil, t.broken(n.real, n.hash, err)
+	}
+	if int64(len(content)) != size {
+		return nil, t.broken(n.real, n.hash, io.ErrUnexpectedEOF)
+	}
+	return content, nil
+}
+
+// look resolves a path and remembers the answer.
+func (t *treeFS) look(p string) (treeNode, error) {
+	n, err := t.resolve(p, true)
+	if t.err != nil {
+		return treeNode{}, t.err
+	}
+	at := path.Clean("/" + p)
+	a := t.reads[at]
+	a.Exists, a.Dir, a.Real = err == nil, err == nil && n.isDir(), n.real
+	t.reads[at] = a
+	return n, err
+}
+
+// ReadFile returns the content of a file.
+func (t *treeFS) ReadFile(p string) ([]byte, error) {
+	n, err := t.look(p)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case n.mode == filemode.Submodule:
+		return nil, &fs.PathError{Op: "read", Path: p, Err: errSubmodule(n.real)}
+	case !n.mode.IsFile():
+		return nil, &fs.PathError{Op: "read", Path: p, Err: errors.New("is a folder")}
+	}
+	at := path.Clean("/" + p)
+	a := t.reads[at]
+	a.Blob = n.hash
+	t.reads[at] = a
+	content, err := t.blob(n)
+	if err != nil {
+		if t.err != nil {
+			return nil, t.err
+		}
+		return nil, &fs.PathError{Op: "read", Path: p, Err: err}
+	}
+	if bytes.HasPrefix(content, []byte(lfsPrefix)) {
+		return nil, &fs.PathError{Op: "read", Path: p, Err: errors.New("is a Git LFS pointer, and LFS is not supported; keep the file in Git itself")}
+	}
+	return content, nil
+}
+
+// ReadDir returns the names in a folder, sorted.
+func (t *treeFS) ReadDir(p string) ([]string, error) {
+	n, err := t.look(p)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := t.listing(n, p)
+	if err != nil {
+		return nil, err
+	}
+	at := path.Clean("/" + p)
+	a := t.reads[at]
+	a.Listing = listingHash(entries)
+	t.reads[at] = a
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (t *treeFS) listing(n treeNode, p string) ([]object.TreeEntry, error) {
+	switch {
+	case n.mode == filemode.Submodule:
+		return nil, &fs.PathError{Op: "readdir", Path: p, Err: errSubmodule(n.real)}
+	case !n.isDir():
+		return nil, &fs.PathError{Op: "readdir", Path: p, Err: errors.New("is not a folder")}
+	}
+	return t.entries(n.real, n.hash)
+}
+
+// listingHash is a hash of names and kinds, not of contents: a file that
+// nobody read may change.
+func listingHash(entries []object.TreeEntry) plumbing.Hash {
+	var b bytes.Buffer
+	for _, e := range entries {
+		fmt.Fprintf(&b, "%o %s\x00", e.Mode, e.Name)
+	}
+	return plumbing.ComputeHash(plumbing.TreeObject, b.Bytes())
+}
+
+// Exists reports whether there is a file or folder at a path; ask Err too.
+func (t *treeFS) Exists(p string) bool {
+	_, err := t.look(p)
+	return err == nil
+}
+
+// IsDir reports whether there is a folder at a path; ask Err too.
+func (t *treeFS) IsDir(p string) bool {
+	n, err := t.look(p)
+	return err == nil && n.isDir()
+}
+
+// CleanedAbs returns the folder of a path, absolute and without links, and
+// the name of the file in it, empty where the path is a folder.
+func (t *treeFS) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
+	n, err := t.look(p)
+	switch {
+	case err != nil:
+		return "", "", err
+	case n.mode == filemode.Submodule:
+		return "", "", &fs.PathError{Op: "open", Path: p, Err: errSubmodule(n.real)}
+	case n.isDir():
+		return filesys.ConfirmedDir(n.real), "", nil
+	}
+	return filesys.ConfirmedDir(path.Dir(n.real)), path.Base(n.real), nil
+}
+
+// Open opens a file for reading.
+func (t *treeFS) Open(p string) (filesys.File, error) {
+	content, err := t.ReadFile(p)
+	if err != nil {
+		return nil, err
+	}
+	n, err := t.look(p)
+	if err != nil {
+		return nil, err
+	}
+	return &openFile{Reader: bytes.NewReader(content), info: fileInfo{name: path.Base(p), node: n, size: int64(len(content))}}, nil
+}
+
+// Glob returns the paths that match a pattern, as filepath.Glob does; hidden
+// files only where the pattern asks for them.
+func (t *treeFS) Glob(pattern string) ([]string, error) {
+	if _, err := path.Match(pattern, ""); err != nil {
+		return nil, err
+	}
+	found := []string{""}
+	if path.IsAbs(pattern) {
+		found[0] = "/"
+	}
+	for _, part := range pathParts(pattern) {
+		var next []string
+		for _, dir := range found {
+			names, err := t.matching(dir, part)
+			if err != nil {
+				return nil, err
+			}
+			next = append(next, names...)
+		}
+		found = next
+	}
+	slices.Sort(found)
+	if !filesys.IsHiddenFilePath(pattern) {
+		found = filesys.RemoveHiddenFiles(found)
+	}
+	return found, nil
+}
+
+// matching returns the paths in a folder whose name matches one part of a pattern.
+func (t *treeFS) matching(dir, part string) ([]string, error) {
+	if !strings.ContainsAny(part, `*?[\`) {
+		if p := path.Join(dir, part); t.Exists(p) {
+			return []string{p}, nil
+		}
+		return nil, t.err
+	}
+	if !t.IsDir(dir) {
+		return nil, t.err
+	}
+	names, err := t.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, name := range names {
+		if ok, _ := path.Match(part, name); ok { // the pattern was checked
+			found = append(found, path.Join(dir, name))
+		}
+	}
+	return found, nil
+}
+
+// Walk calls fn for all that is at a path and below, as filepath.Walk does:
+// in the order of names, links not followed.
+func (t *treeFS) Walk(p string, fn filepath.WalkFunc) error {
+	n, err := t.resolve(p, false)
+	if t.err != nil {
+		return t.err
+	}
+	if err != nil {
+		err = fn(p, nil, err)
+	} else {
+		_, _ = t.look(p)
+		err = t.walk(p, n, fn)
+	}
+	if errors.Is(err, filepath.SkipDir) || errors.Is(err, filepath.SkipAll) {
+		return nil
+	}
+	return err
+}
+
+func (t *treeFS) walk(p string, n treeNode, fn filepath.WalkFunc) error {
+	info, err := t.info(p, n)
+	if err != nil {
+		return err
+	}
+	if err := fn(p, info, nil); err != nil || !n.isDir() {
+		if errors.Is(err, filepath.SkipDir) && n.isDir() {
+			return nil
+		}
+		return err
+	}
+	names, err := t.ReadDir(n.real)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		e, _, err := t.entry(n, name)
+		if err != nil {
+			return err
+		}
+		err = t.walk(path.Join(p, name), treeNode{path.Join(n.real, name), e.Mode, e.Hash}, fn)
+		if errors.Is(err, filepath.SkipDir) {
+			return nil // a file asked for the rest of its folder to be left out
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *treeFS) info(p string, n treeNode) (fileInfo, error) {
+	i := fileInfo{name: path.Base(p), node: n}
+	if n.isDir() || n.mode == filemode.Submodule {
+		return i, nil
+	}
+	size, err := t.storer.EncodedObjectSize(n.hash)
+	if err != nil {
+		return i, t.broken(n.real, n.hash, err)
+	}
+	i.size = size
+	return i, nil
+}
+
+// Create, Mkdir, MkdirAll, RemoveAll and WriteFile return an error.
+
+func (t *treeFS) Create(string) (filesys.File, error) { return nil, errTreeReadOnly }
+func (t *treeFS) Mkdir(string) error                  { return errTreeReadOnly }
+func (t *treeFS) MkdirAll(string) error               { return errTreeReadOnly }
+func (t *treeFS) RemoveAll(string) error              { return errTreeReadOnly }
+func (t *treeFS) WriteFile(string, []byte) error      { return errTreeReadOnly }
+
+// openFile is a file that was read whole.
+type openFile struct {
+	*bytes.Reader
+	info fileInfo
+}
+
+func (f *openFile) Write([]byte) (int, error)  { return 0, errTreeReadOnly }
+func (f *openFile) Close() error               { return nil }
+func (f *openFile) Stat() (fs.FileInfo, error) { return f.info, nil }
+
+// fileInfo is what Git knows of a file. It has no times.
+type fileInfo struct {
+	name string
+	node treeNode
+	size int64
+}
+
+func (i fileInfo) Name() string       { return i.name }
+func (i fileInfo) Size() int64        { return i.size }
+func (i fileInfo) ModTime() time.Time { return time.Time{} }
+func (i fileInfo) IsDir() bool        { return i.node.isDir() }
+func (i fileInfo) Sys() any           { return nil }
+func (i fileInfo) Mode() fs.FileMode {
+	switch i.node.mode {
+	case filemode.Dir:
+		return fs.ModeDir | 0o755
+	case filemode.Symlink:
+		return fs.ModeSymlink | 0o777
+	case filemode.Submodule:
+		return fs.ModeIrregular
+	case filemode.Executable:
+		return 0o755
+	}
+	return 0o644
+}
+
+// Reads is what was read of a tree, by absolute path.
+type Reads map[string]Read
+
+// Read is the answer that a path gave.
+type Read struct {
+	// Exists is false for a lookup that found nothing.
+	Exists bool
+	// Dir is true for a folder.
+	Dir bool
+	// Real is the path without links.
+	Real string
+	// Blob is the hash of the content, where it was read.
+	Blob plumbing.Hash
+	// Listing is a hash of the names and kinds in a folder, where they were read.
+	Listing plumbing.Hash
+}
+
+// Unchanged reports whether the same reads of another tree give the same
+// answers, so that what was made of them would be the same again. The other
+// tree remembers nothing of it.
+func (r Reads) Unchanged(t *treeFS) (bool, error) {
+	for p, was := range r {
+		is, err := t.again(p, was)
+		if err != nil {
+			return false, err
+		}
+		if is != was {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// again reads as much of a path as was read before.
+func (t *treeFS) again(p string, was Read) (Read, error) {
+	n, err := t.resolve(p, true)
+	if t.err != nil {
+		return Read{}, t.err
+	}
+	if err != nil {
+		return Read{}, nil
+	}
+	is := Read{Exists: true, Dir: n.isDir(), Real: n.real}
+	if !was.Blob.IsZero() {
+		is.Blob = n.hash
+	}
+	if !was.Listing.IsZero() && n.isDir() {
+		entries, err := t.entries(n.real, n.hash)
+		if err != nil {
+			return Read{}, err
+		}
+		is.Listing = listingHash(entries)
+	}
+	return is, nil
+}

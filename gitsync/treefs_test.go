@@ -1,0 +1,543 @@
+package gitsync
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// treeCorpus are the kustomizations in testdata/corpus, each with what it is there for.
+var treeCorpus = []struct{ dir, reason string }{
+	{"base", "documents, comments, words that YAML 1.1 takes for something else"},
+	{"names", "prefix, suffix, namespace and annotations over a base outside"},
+	{"labels", "labels with selectors and templates; kustomization.yml"},
+	{"images", "a kustomization in JSON that is called Kustomization"},
+	{"components", "two components, one of which generates"},
+	{"generators", "ConfigMaps and Secrets from files, envs and literals, merged and hashed"},
+	{"patches", "strategic and JSON patches; one replaces all annotations, which no tracking must survive"},
+	{"legacy", "the deprecated fields"},
+	{"replacements", "replacements, one of which creates annotations"},
+	{"vars", "vars, and a JSON patch"},
+	{"plugins", "kustomize's own plugins, inline, from a file, from a kustomization"},
+	{"configurations", "a transformer configuration and custom resources, numbers of all kinds"},
+	{"tracked", "the user asks for the tracking of origins himself"},
+	{"deep/overlays/prod", "three levels, a link to a folder, a list, sorting"},
+	{"linked", "a link to a kustomization with a link to a file"},
+	{"openapi", "a schema of its own, which must not be there in the next build"},
+}
+
+// TestCorpus renders each kustomization out of a commit and compares with
+// kustomize on the disk, byte for byte.
+func TestCorpus(t *testing.T) {
+	const dir = "testdata/corpus"
+	repo := newTreeRepo(t)
+	if err := os.CopyFS(repo.dir, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	commit := repo.commit("corpus")
+	for _, tc := range treeCorpus {
+		t.Run(strings.ReplaceAll(tc.dir, "/", "_"), func(t *testing.T) {
+			want := kustomizeOnDisk(t, filepath.Join(repo.dir, tc.dir))
+			tree := repo.tree(commit)
+			objects, err := plan.Render(tree, tc.dir, plan.RenderOptions{})
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if diff := cmp.Diff(want, printed(t, objects)); diff != "" {
+				t.Errorf("%s: differs from kustomize on disk (-disk +commit):\n%s", tc.reason, diff)
+			}
+			for _, o := range objects {
+				if !tree.Exists(o.File) || tree.IsDir(o.File) {
+					t.Errorf("%s comes from %q, which is no file", o, o.File)
+				}
+			}
+		})
+	}
+}
+
+// TestCorpusInParallel is for the race detector: kustomize's OpenAPI schema is
+// a global variable (G17), and one of the corpus replaces it.
+func TestCorpusInParallel(t *testing.T) {
+	repo := newTreeRepo(t)
+	if err := os.CopyFS(repo.dir, os.DirFS("testdata/corpus")); err != nil {
+		t.Fatal(err)
+	}
+	commit := repo.commit("corpus")
+	want := map[string]string{}
+	for _, tc := range treeCorpus {
+		want[tc.dir] = kustomizeOnDisk(t, filepath.Join(repo.dir, tc.dir))
+	}
+	var group sync.WaitGroup
+	for range 2 {
+		for _, tc := range treeCorpus {
+			tree := repo.tree(commit)
+			group.Go(func() {
+				objects, err := plan.Render(tree, tc.dir, plan.RenderOptions{})
+				if err != nil {
+					t.Errorf("%s: %v", tc.dir, err)
+					return
+				}
+				if diff := cmp.Diff(want[tc.dir], printed(t, objects)); diff != "" {
+					t.Errorf("%s (-disk +commit):\n%s", tc.dir, diff)
+				}
+			})
+		}
+	}
+	group.Wait()
+}
+
+func TestOrigins(t *testing.T) {
+	repo := newTreeRepo(t)
+	if err := os.CopyFS(repo.dir, os.DirFS("testdata/corpus")); err != nil {
+		t.Fatal(err)
+	}
+	tree := repo.tree(repo.commit("corpus"))
+	got := map[string]string{}
+	for _, dir := range []string{"names", "components", "patches", "plugins"} {
+		objects, err := plan.Render(tree, dir, plan.RenderOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			got[dir+": "+o.GetKind()+" "+strings.Split(o.GetName(), "-5")[0]] = o.File
+		}
+	}
+	want := map[string]string{
+		"names: Deployment pre-web-v2":     "base/deployment.yaml",
+		"names: Service pre-web-v2":        "base/service.yaml",
+		"names: ConfigMap pre-settings-v2": "base/service.yaml",
+		"components: Deployment web":       "base/deployment.yaml",
+		"components: Service web":          "base/service.yaml",
+		"components: ConfigMap settings":   "base/service.yaml",
+		"components: ConfigMap extra":      "component-settings/kustomization.yaml",
+		"patches: Deployment web":          "patches/kustomization.yaml", // the patch took the tracking away
+		"patches: Service web":             "base/service.yaml",
+		"patches: ConfigMap settings":      "base/service.yaml",
+		"plugins: Deployment plug-web":     "base/deployment.yaml",
+		"plugins: Service plug-web":        "base/service.yaml",
+		"plugins: ConfigMap plug-settings": "base/service.yaml",
+		"plugins: ConfigMap plug-made":     "plugins/generator.yaml",
+	}
+	for k, v := range got { // the hash suffix is kustomize's business
+		if strings.Contains(k, "extra-") {
+			delete(got, k)
+			got["components: ConfigMap extra"] = v
+		}
+		if strings.Contains(k, "made-") {
+			delete(got, k)
+			got["plugins: ConfigMap plug-made"] = v
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the file of each object (-want +got):\n%s", diff)
+	}
+}
+
+// TestMissingObject takes objects away from a repository: each time the answer
+// must be an error, and never "no such file" or io.EOF (G1).
+func TestMissingObject(t *testing.T) {
+	for _, tc := range []struct {
+		lose, reason string
+		use          func(*treeFS) error
+	}{
+		{"HEAD:apps", "a folder that cannot be read is not an absent one", func(f *treeFS) error {
+			f.Exists("apps/web.yaml")
+			return f.Err()
+		}},
+		{"HEAD:apps", "IsDir has no other way to tell", func(f *treeFS) error { f.IsDir("apps/sub"); return f.Err() }},
+		{"HEAD:apps", "reading a file in it", func(f *treeFS) error { _, err := f.ReadFile("apps/web.yaml"); return err }},
+		{"HEAD:apps", "listing it", func(f *treeFS) error { _, err := f.ReadDir("apps"); return err }},
+		{"HEAD:apps", "walking over it", func(f *treeFS) error {
+			return f.Walk("/", func(string, fs.FileInfo, error) error { return nil })
+		}},
+		{"HEAD:apps", "globbing through it", func(f *treeFS) error { _, err := f.Glob("apps/*.yaml"); return err }},
+		{"HEAD:apps", "rendering it", func(f *treeFS) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
+		{"HEAD:apps", "rendering the root", func(f *treeFS) error { _, err := plan.Render(f, ".", plan.RenderOptions{}); return err }},
+		{"HEAD:apps", "the strict walk", (*treeFS).Complete},
+		{"HEAD:apps", "asking for a blob", func(f *treeFS) error { _, _, err := f.Blob("apps/web.yaml"); return err }},
+		{"HEAD:apps/sub", "a kustomization that names it", func(f *treeFS) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
+		{"HEAD:apps/web.yaml", "a file that cannot be read", func(f *treeFS) error { _, err := f.ReadFile("apps/web.yaml"); return err }},
+		{"HEAD:apps/web.yaml", "the strict walk asks for files too", (*treeFS).Complete},
+		{"HEAD:apps/kustomization.yaml", "kustomize takes an unreadable kustomization for none", func(f *treeFS) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
+		{"HEAD:approvals/web.yaml", "an approval", func(f *treeFS) error {
+			_, ps := plan.ReadApprovals(f, "approvals", "shop", "")
+			return ps
+		}},
+	} {
+		t.Run(tc.lose+" "+tc.reason, func(t *testing.T) {
+			repo := newTreeRepo(t)
+			repo.write("apps/kustomization.yaml", "resources: [web.yaml, sub]\n")
+			repo.write("apps/web.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n")
+			repo.write("apps/sub/kustomization.yaml", "configMapGenerator: [{name: x, literals: [a=b]}]\n")
+			repo.write("approvals/web.yaml", "kind: nothing\n")
+			commit := repo.commit("one")
+			bare := repo.bare()
+			repo.lose(bare, tc.lose)
+			tree, err := newTreeFS(objectsIn(bare), commit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = tc.use(tree)
+			if err == nil || !errors.Is(err, plumbing.ErrObjectNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, io.EOF) {
+				t.Errorf("%s: got %v, want an error that wraps ErrObjectNotFound", tc.reason, err)
+			}
+			if _, err := tree.ReadDir("/"); err == nil {
+				t.Error("the file system must not go on after an error of the storer")
+			}
+		})
+	}
+	t.Run("the root", func(t *testing.T) {
+		repo := newTreeRepo(t)
+		repo.write("a", "b")
+		commit := repo.commit("one")
+		bare := repo.bare()
+		repo.lose(bare, "HEAD^{tree}")
+		if _, err := newTreeFS(objectsIn(bare), commit); !errors.Is(err, plumbing.ErrObjectNotFound) {
+			t.Errorf("a commit without its tree: got %v", err)
+		}
+		if _, err := newTreeFS(objectsIn(bare), plumbing.NewHash(strings.Repeat("1", 40))); !errors.Is(err, plumbing.ErrObjectNotFound) {
+			t.Errorf("no such commit: got %v", err)
+		}
+	})
+}
+
+func TestTreeFS(t *testing.T) {
+	repo := newTreeRepo(t)
+	repo.write("a/one.yaml", "one")
+	repo.write("a/two.json", "two")
+	repo.write("a/.hidden", "h")
+	repo.write("a/b/deep.yaml", "deep")
+	repo.write("big.yaml", strings.Repeat("#", maxFileSize+1))
+	repo.write("lfs.yaml", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+	repo.link("to-file", "a/one.yaml")
+	repo.link("to-dir", "a/b")
+	repo.link("a/b/up", "../..")
+	repo.link("out", "../etc/passwd")
+	repo.link("abs", "/etc/passwd")
+	repo.link("loop", "loop")
+	repo.link("dangling", "a/gone")
+	repo.submodule("module")
+	tree := repo.tree(repo.commit("one"))
+
+	for _, tc := range []struct {
+		path, want, err, reason string
+	}{
+		{"a/one.yaml", "one", "", "a path from the root"},
+		{"/a/one.yaml", "one", "", "an absolute path"},
+		{"./a/../a//one.yaml", "one", "", "a path that is not clean"},
+		{"/../../a/one.yaml", "one", "", "above the root is the root"},
+		{"to-file", "one", "", "a link to a file"},
+		{"to-dir/deep.yaml", "deep", "", "a link to a folder"},
+		{"to-dir/up/a/two.json", "two", "", "the parent of a link's folder is that of the folder it leads to"},
+		{"none", "", "file does not exist", "no such file"},
+		{"a/one.yaml/below", "", "file does not exist", "below a file"},
+		{"dangling", "", "file does not exist", "a link to nothing"},
+		{"a", "", "is a folder", "a folder is no file"},
+		{"out", "", "symbolic link leaves the repository", "a link with too many dots"},
+		{"abs", "", "abs: symbolic link leaves the repository", "an absolute link"},
+		{"loop", "", "too many symbolic links", "a link to itself"},
+		{"module", "", "module is a submodule; submodules are not followed", "a submodule"},
+		{"module/kustomization.yaml", "", "module is a submodule; submodules are not followed", "something in a submodule"},
+		{"big.yaml", "", "files of more than 8 MiB are not read", "a large file"},
+		{"lfs.yaml", "", "is a Git LFS pointer", "a pointer is not what the user means to apply"},
+	} {
+		got, err := tree.ReadFile(tc.path)
+		if string(got) != tc.want || !errSays(err, tc.err) {
+			t.Errorf("%s: ReadFile(%q) = %q, %v; want %q, %q", tc.reason, tc.path, got, err, tc.want, tc.err)
+		}
+		if exists := tree.Exists(tc.path); tc.err == "" && !exists {
+			t.Errorf("%s: Exists(%q) = false", tc.reason, tc.path)
+		}
+	}
+	if err := tree.Err(); err != nil {
+		t.Errorf("none of this is an error of the storer: %v", err)
+	}
+
+	type abs struct{ Dir, File string }
+	got := map[string]abs{}
+	for _, p := range []string{"/", ".", "a", "to-dir/deep.yaml", "a/one.yaml", "to-dir/up"} {
+		dir, file, err := tree.CleanedAbs(p)
+		if err != nil {
+			t.Errorf("CleanedAbs(%q): %v", p, err)
+		}
+		got[p] = abs{string(dir), file}
+	}
+	want := map[string]abs{"/": {"/", ""}, ".": {"/", ""}, "a": {"/a", ""}, "to-dir/deep.yaml": {"/a/b", "deep.yaml"}, "a/one.yaml": {"/a", "one.yaml"}, "to-dir/up": {"/", ""}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("CleanedAbs (-want +got):\n%s", diff)
+	}
+
+	globs := map[string][]string{}
+	for _, p := range []string{"a/*.yaml", "/a/*", "*/b/d*", "a/.h*", "to-dir/deep.yaml"} {
+		found, err := tree.Glob(p)
+		if err != nil {
+			t.Errorf("Glob(%q): %v", p, err)
+		}
+		globs[p] = found
+	}
+	if diff := cmp.Diff(map[string][]string{
+		"a/*.yaml": {"a/one.yaml"}, "/a/*": {"/a/b", "/a/one.yaml", "/a/two.json"}, "*/b/d*": {"a/b/deep.yaml"},
+		"a/.h*": {"a/.hidden"}, "to-dir/deep.yaml": {"to-dir/deep.yaml"},
+	}, globs); diff != "" {
+		t.Errorf("Glob (-want +got):\n%s", diff)
+	}
+
+	var walked []string
+	err := tree.Walk("a", func(p string, info fs.FileInfo, err error) error {
+		walked = append(walked, p+" "+info.Mode().String())
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"a drwxr-xr-x", "a/.hidden -rw-r--r--", "a/b drwxr-xr-x", "a/b/deep.yaml -rw-r--r--", "a/b/up Lrwxrwxrwx", "a/one.yaml -rw-r--r--", "a/two.json -rw-r--r--"}, walked); diff != "" {
+		t.Errorf("Walk (-want +got):\n%s", diff)
+	}
+
+	f, err := tree.Open("to-file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, _ := io.ReadAll(f)
+	info, _ := f.Stat()
+	if string(content) != "one" || info.Size() != 3 || info.Name() != "to-file" {
+		t.Errorf("Open: %q, %d, %q", content, info.Size(), info.Name())
+	}
+	_, create := tree.Create("x")
+	_, write := f.Write(nil)
+	for _, err := range []error{create, write, tree.Mkdir("x"), tree.MkdirAll("x/y"), tree.RemoveAll("a"), tree.WriteFile("x", nil)} {
+		if !errors.Is(err, errTreeReadOnly) {
+			t.Errorf("a commit cannot be written: got %v", err)
+		}
+	}
+	if h, ok, err := tree.Blob("to-file"); !ok || err != nil || h != plumbing.ComputeHash(plumbing.BlobObject, []byte("one")) {
+		t.Errorf("Blob(to-file) = %s, %v, %v", h, ok, err)
+	}
+	if _, ok, err := tree.Blob("a"); ok || err != nil {
+		t.Errorf("Blob of a folder = %v, %v", ok, err)
+	}
+}
+
+// TestUnchanged: a render depends on what it read, and on nothing else.
+func TestUnchanged(t *testing.T) {
+	repo := newTreeRepo(t)
+	repo.write("apps/kustomization.yaml", "resources: [../base]\n")
+	repo.write("base/kustomization.yaml", "resources: [web.yaml]\n")
+	repo.write("base/web.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n")
+	repo.write("base/README.md", "one\n")
+	repo.write("plain/one.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n")
+	repo.write("plain/README.md", "one\n")
+	repo.write("plain/approvals/web.yaml", "one\n")
+	repo.write("other/a.yaml", "one\n")
+	repo.link("linked", "base")
+	start := repo.commit("start")
+
+	for _, tc := range []struct {
+		dir, reason string
+		change      func()
+		want        bool
+	}{
+		{"apps", "nothing", func() {}, true},
+		{"apps", "elsewhere", func() { repo.write("other/a.yaml", "two\n") }, true},
+		{"apps", "beside, in a folder that a kustomization lists file by file", func() { repo.write("base/README.md", "two\n") }, true},
+		{"apps", "a file that was read", func() { repo.write("base/web.yaml", "apiVersion: v1\n") }, false},
+		{"apps", "a file that was read, by its mode only", func() { repo.chmod("base/web.yaml") }, true},
+		{"apps", "the kustomization", func() { repo.write("apps/kustomization.yaml", "resources: []\n") }, false},
+		{"apps", "a file that was read is gone", func() { repo.remove("base/web.yaml") }, false},
+		{"apps", "a second kustomization, where there was none", func() { repo.write("base/kustomization.yml", "resources: []\n") }, false},
+		{"apps", "a folder where a file was", func() { repo.remove("base/web.yaml"); repo.write("base/web.yaml/kustomization.yaml", "") }, false},
+		{"linked", "a link that leads elsewhere", func() { repo.remove("linked"); repo.link("linked", "apps") }, false},
+		{"plain", "a file that is not read", func() { repo.write("plain/README.md", "two\n") }, true},
+		{"plain", "an approval", func() { repo.write("plain/approvals/web.yaml", "two\n") }, true},
+		{"plain", "a file more", func() { repo.write("plain/two.yaml", "") }, false},
+		{"plain", "a file that becomes a folder", func() { repo.remove("plain/one.yaml"); repo.write("plain/one.yaml/x", "") }, false},
+	} {
+		t.Run(tc.dir+" "+tc.reason, func(t *testing.T) {
+			repo.t = t
+			repo.git("reset", "--hard", "--quiet", start.String())
+			before := repo.tree(start)
+			if _, err := plan.Render(before, tc.dir, plan.RenderOptions{Skip: "plain/approvals"}); err != nil {
+				t.Fatal(err)
+			}
+			tc.change()
+			after := repo.tree(repo.commit("change"))
+			got, err := before.Reads().Unchanged(after)
+			if err != nil || got != tc.want {
+				t.Errorf("%s: Unchanged = %v, %v; want %v", tc.reason, got, err, tc.want)
+			}
+			if len(after.Reads()) != 0 {
+				t.Errorf("the comparison itself was remembered: %v", after.Reads())
+			}
+		})
+	}
+	repo.t = t
+	bare := repo.bare()
+	before := repo.tree(start)
+	if _, err := plan.Render(before, "apps", plan.RenderOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	repo.lose(bare, start.String()+":base")
+	after, err := newTreeFS(objectsIn(bare), start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := before.Reads().Unchanged(after); !errors.Is(err, plumbing.ErrObjectNotFound) {
+		t.Errorf("a hole in the other tree is no change: got %v", err)
+	}
+}
+
+// errSays reports whether err says want, or is nil where want is empty.
+func errSays(err error, want string) bool {
+	if err == nil || want == "" {
+		return err == nil && want == ""
+	}
+	return strings.Contains(err.Error(), want)
+}
+
+// kustomizeOnDisk is what `kubectl kustomize` prints.
+func kustomizeOnDisk(t *testing.T, dir string) string {
+	t.Helper()
+	o := krusty.MakeDefaultOptions()
+	o.LoadRestrictions = types.LoadRestrictionsNone
+	m, err := krusty.MakeKustomizer(o).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := m.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func printed(t *testing.T, objects []plan.Object) string {
+	var b strings.Builder
+	for i, o := range objects {
+		if i > 0 {
+			b.WriteString("---\n")
+		}
+		out, err := yaml.Marshal(o.Object)
+		if err != nil {
+			t.Error(err)
+		}
+		b.Write(out)
+	}
+	return b.String()
+}
+
+// treeRepo is a repository made by git itself.
+type treeRepo struct {
+	t   *testing.T
+	dir string
+}
+
+func newTreeRepo(t *testing.T) *treeRepo {
+	r := &treeRepo{t, t.TempDir()}
+	r.git("init", "--quiet", "--initial-branch=main")
+	return r
+}
+
+func (r *treeRepo) git(args ...string) string {
+	r.t.Helper()
+	cmd := exec.Command("git", args...)
+	cmd.Dir = r.dir
+	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.org", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.org", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		r.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(bytes.TrimSpace(out))
+}
+
+func (r *treeRepo) write(name, content string) {
+	r.t.Helper()
+	p := filepath.Join(r.dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(content), 0o644)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *treeRepo) link(name, target string) {
+	r.t.Helper()
+	if err := os.Symlink(target, filepath.Join(r.dir, name)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *treeRepo) chmod(name string) {
+	r.t.Helper()
+	if err := os.Chmod(filepath.Join(r.dir, name), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *treeRepo) remove(name string) {
+	r.t.Helper()
+	if err := os.RemoveAll(filepath.Join(r.dir, name)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *treeRepo) submodule(name string) {
+	r.git("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("5", 40)+","+name)
+	if err := os.Mkdir(filepath.Join(r.dir, name), 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *treeRepo) commit(subject string) plumbing.Hash {
+	r.t.Helper()
+	r.git("add", "--all", ".")
+	r.git("commit", "--quiet", "--allow-empty", "-m", subject)
+	return plumbing.NewHash(r.git("rev-parse", "HEAD"))
+}
+
+// bare returns the folder of a bare clone with loose objects.
+func (r *treeRepo) bare() string {
+	r.t.Helper()
+	to := filepath.Join(r.t.TempDir(), "bare.git")
+	r.git("clone", "--quiet", "--bare", "--no-hardlinks", ".", to)
+	return to
+}
+
+// lose deletes an object from a bare clone.
+func (r *treeRepo) lose(bare, object string) {
+	r.t.Helper()
+	h := r.git("rev-parse", object)
+	if err := os.Remove(filepath.Join(bare, "objects", h[:2], h[2:])); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *treeRepo) tree(commit plumbing.Hash) *treeFS {
+	r.t.Helper()
+	tree, err := newTreeFS(objectsIn(filepath.Join(r.dir, ".git")), commit)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return tree
+}
+
+func objectsIn(gitDir string) storer.EncodedObjectStorer {
+	return filesystem.NewStorage(osfs.New(gitDir), cache.NewObjectLRU(8*cache.MiByte))
+}

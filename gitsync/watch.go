@@ -1,0 +1,281 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// settle is how long a repository must be quiet before a look: a push writes
+// several files. The look comes after the last of them, or it could miss the
+// last push, and at the latest after settleAtMost.
+const (
+	settle       = 50 * time.Millisecond
+	settleAtMost = 500 * time.Millisecond
+)
+
+// refWatcher notices pushes to local repositories. What it misses, the
+// interval finds.
+type refWatcher struct {
+	files   *fsnotify.Watcher
+	changed chan event.TypedGenericEvent[*v1alpha1.GitSource]
+
+	mu    sync.Mutex
+	repos map[string]*watchedRepo // by path
+	of    map[types.NamespacedName]string
+}
+
+// watchedRepo is one local repository and the sources that follow it.
+type watchedRepo struct {
+	path    string
+	sources map[types.NamespacedName]bool
+	dirs    map[string]bool // that are watched for it
+	dirty   time.Time       // first event that was not told yet; zero: none
+	latest  time.Time
+}
+
+func newRefWatcher() (*refWatcher, error) {
+	files, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("watching local repositories: %w", err)
+	}
+	return &refWatcher{
+		files: files, changed: make(chan event.TypedGenericEvent[*v1alpha1.GitSource], 64),
+		repos: map[string]*watchedRepo{}, of: map[types.NamespacedName]string{},
+	}, nil
+}
+
+// source is where the controller gets the requests from.
+func (w *refWatcher) source() source.Source {
+	return source.Channel(w.changed, &handler.TypedEnqueueRequestForObject[*v1alpha1.GitSource]{})
+}
+
+// watch follows the repository of a source, if it is a local one.
+func (w *refWatcher) watch(name types.NamespacedName, u *url.URL, _ string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	path := ""
+	if u.Scheme == "file" {
+		path = filepath.Clean(u.Path)
+	}
+	if w.of[name] != path {
+		w.drop(name)
+	}
+	if path == "" {
+		return
+	}
+	repo, ok := w.repos[path]
+	if !ok {
+		repo = &watchedRepo{path: path, sources: map[types.NamespacedName]bool{}, dirs: map[string]bool{}}
+		w.repos[path] = repo
+	}
+	repo.sources[name], w.of[name] = true, path
+	w.cover(repo)
+}
+
+func (w *refWatcher) forget(name types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop(name)
+}
+
+func (w *refWatcher) drop(name types.NamespacedName) {
+	repo := w.repos[w.of[name]]
+	delete(w.of, name)
+	if repo == nil {
+		return
+	}
+	if delete(repo.sources, name); len(repo.sources) > 0 {
+		return
+	}
+	delete(w.repos, repo.path)
+	for dir := range repo.dirs {
+		if !w.used(dir) {
+			_ = w.files.Remove(dir) // it may be gone already
+		}
+	}
+}
+
+func (w *refWatcher) used(dir string) bool {
+	for _, r := range w.repos {
+		if r.dirs[dir] {
+			return true
+		}
+	}
+	return false
+}
+
+// cover watches the folders in which a push shows: the repository's own, for
+// HEAD and packed-refs, and refs/heads with all below it, for branches with
+// slashes. Folders and not files, since git replaces files by renaming. Where
+// there is no repository yet, the nearest folder that is there is watched for
+// its coming.
+func (w *refWatcher) cover(repo *watchedRepo) {
+	want := map[string]bool{}
+	dir := gitDir(repo.path)
+	heads := filepath.Join(dir, "refs", "heads")
+	if isDir(heads) {
+		want[dir] = true
+		_ = filepath.WalkDir(heads, func(p string, e fs.DirEntry, err error) error { // what went meanwhile needs no watch
+			if err == nil && e.IsDir() {
+				want[p] = true
+			}
+			return nil
+		})
+	} else {
+		for dir = repo.path; !isDir(dir) && dir != filepath.Dir(dir); {
+			dir = filepath.Dir(dir)
+		}
+		want[dir] = true
+		for _, sub := range []string{".git", "refs"} { // half made
+			if p := filepath.Join(dir, sub); dir == repo.path && isDir(p) {
+				want[p] = true
+			}
+		}
+	}
+	for dir := range repo.dirs {
+		if delete(repo.dirs, dir); !want[dir] && !w.used(dir) {
+			_ = w.files.Remove(dir) // it may be gone already
+		}
+	}
+	for dir := range want {
+		// Again even where it is watched: the folder may be another one by now.
+		if err := w.files.Add(dir); err == nil {
+			repo.dirs[dir] = true
+		}
+	}
+}
+
+// gitDir is the folder with the refs: the repository itself where it is bare.
+func gitDir(path string) string {
+	if d := filepath.Join(path, ".git"); isDir(d) {
+		return d
+	}
+	return path
+}
+
+func isDir(p string) bool {
+	i, err := os.Stat(p)
+	return err == nil && i.IsDir()
+}
+
+// Start runs until ctx ends.
+func (w *refWatcher) Start(ctx context.Context) error {
+	defer w.files.Close() //nolint:errcheck // the process or the test ends
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, ok := <-w.files.Events:
+			if !ok {
+				return errors.New("the watch on local repositories has ended")
+			}
+			w.see(e)
+		case err := <-w.files.Errors:
+			// An overflow: anything may have changed.
+			logr.FromContextOrDiscard(ctx).Info("looking at all local repositories", "because", err.Error())
+			w.seeAll()
+		case <-timer.C:
+		}
+		timer.Reset(w.tell(ctx))
+	}
+}
+
+// see marks the repositories that an event is about.
+func (w *refWatcher) see(e fsnotify.Event) {
+	if strings.HasSuffix(e.Name, ".lock") || e.Op == fsnotify.Chmod {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	dir := filepath.Dir(e.Name)
+	for _, repo := range w.repos {
+		if repo.dirs[dir] && repo.concerns(e.Name) || repo.dirs[e.Name] {
+			repo.mark()
+		}
+	}
+}
+
+// concerns reports whether a change of a file may be a push. In the
+// repository's own folder much else is written.
+func (repo *watchedRepo) concerns(file string) bool {
+	dir := gitDir(repo.path)
+	heads := filepath.Join(dir, "refs", "heads")
+	switch {
+	case file == heads || strings.HasPrefix(file, heads+string(filepath.Separator)):
+		return true
+	case filepath.Dir(file) == dir:
+		base := filepath.Base(file)
+		return base == "packed-refs" || base == "HEAD" || base == "refs"
+	default:
+		// On the way to a repository that is not there yet, or was not.
+		return strings.HasPrefix(repo.path+string(filepath.Separator), file+string(filepath.Separator)) || filepath.Dir(file) == repo.path
+	}
+}
+
+func (repo *watchedRepo) mark() {
+	repo.latest = time.Now()
+	if repo.dirty.IsZero() {
+		repo.dirty = repo.latest
+	}
+}
+
+func (w *refWatcher) seeAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, repo := range w.repos {
+		repo.mark()
+	}
+}
+
+// tell asks for a look at the sources of repositories that have settled, and
+// returns when to be called again.
+func (w *refWatcher) tell(ctx context.Context) time.Duration {
+	next := time.Hour
+	var told []types.NamespacedName
+	w.mu.Lock()
+	now := time.Now()
+	for _, repo := range w.repos {
+		if repo.dirty.IsZero() {
+			continue
+		}
+		if due := min(repo.latest.Add(settle).Sub(now), repo.dirty.Add(settleAtMost).Sub(now)); due > 0 {
+			next = min(next, due)
+			continue
+		}
+		repo.dirty = time.Time{}
+		w.cover(repo) // before the look: what comes after it is seen
+		for name := range repo.sources {
+			told = append(told, name)
+		}
+	}
+	w.mu.Unlock()
+	for _, name := range told {
+		gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+		select {
+		case w.changed <- event.TypedGenericEvent[*v1alpha1.GitSource]{Object: gs}:
+		case <-ctx.Done():
+			return next
+		}
+	}
+	return next
+}

@@ -1,0 +1,167 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// Approval is one approval and the file it comes from.
+type Approval struct {
+	v1alpha1.BatchApproval
+	File string
+}
+
+func (a *Approval) problem(field, fact, hint string) *Problem {
+	name := "BatchApproval " + a.Metadata.Namespace + "/" + a.Metadata.Name
+	return &Problem{Reason: ReasonApprovalIgnored, Where: where(a.File, name, field), Err: errors.New(fact), Hint: hint}
+}
+
+// ReadApprovals reads the approvals in a folder and below; a folder that is
+// not there has none. A file that is none is a problem and keeps no other from
+// counting. Approvals without a namespace are in defaultNamespace; where
+// targetNamespace is set, all are in that one.
+func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace, targetNamespace string) ([]Approval, Problems) {
+	var approvals []Approval
+	var ps Problems
+	for _, file := range approvalFiles(fsys, rooted(dir), 0) {
+		objects, more := readManifests(fsys, file)
+		for _, p := range more {
+			p.Reason = ReasonApprovalIgnored
+		}
+		ps = append(ps, more...)
+		for _, o := range objects {
+			switch {
+			case targetNamespace != "":
+				o.SetNamespace(targetNamespace)
+			case o.GetNamespace() == "":
+				o.SetNamespace(defaultNamespace)
+			}
+			a, more := decodeApproval(o)
+			ps = append(ps, more...)
+			if len(more) == 0 {
+				approvals = append(approvals, a)
+			}
+		}
+	}
+	if err := storageError(fsys); err != nil {
+		return nil, Problems{{Reason: ReasonApprovalIgnored, Where: relative(rooted(dir)), Err: err, Retry: true}}
+	}
+	return approvals, ps.sorted()
+}
+
+// maxApprovalDepth bounds how deep folders of approvals may be nested, links
+// to a parent included.
+const maxApprovalDepth = 8
+
+func approvalFiles(fsys filesys.FileSystem, dir string, depth int) []string {
+	if depth > maxApprovalDepth || !fsys.IsDir(dir) {
+		return nil
+	}
+	names, err := fsys.ReadDir(dir)
+	if err != nil {
+		return nil // gone meanwhile; a storage error is asked for at the end
+	}
+	slices.Sort(names)
+	var files []string
+	for _, name := range names {
+		at := path.Join(dir, name)
+		switch {
+		case strings.HasPrefix(name, "."):
+		case fsys.IsDir(at):
+			files = append(files, approvalFiles(fsys, at, depth+1)...)
+		case isManifest(name):
+			files = append(files, at)
+		}
+	}
+	return files
+}
+
+// abbreviated is a commit or the beginning of one.
+var abbreviated = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
+
+func decodeApproval(o Object) (Approval, Problems) {
+	var ps Problems
+	add := func(field, fact, hint string) {
+		ps = append(ps, o.problem(ReasonApprovalIgnored, field, fact, hint))
+	}
+	if o.groupKind() != kindApproval || o.GetAPIVersion() != v1alpha1.GroupVersion.String() {
+		add("", fmt.Sprintf("is a %s of %s in the folder for approvals", o.GetKind(), o.GetAPIVersion()), "only a BatchApproval of "+v1alpha1.GroupVersion.String()+" counts there")
+		return Approval{}, ps
+	}
+	a := Approval{File: o.File}
+	if errs := decode(withoutNullCreation(o.Object), &a.BatchApproval, nil); len(errs) > 0 {
+		return a, o.fieldProblems(ReasonApprovalIgnored, errs)
+	}
+	for _, name := range []string{"revision", "commit", "step"} {
+		// An absent step would read as step 0.
+		if v, ok, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", name); !ok || v == nil || v == "" {
+			add("spec."+name, "must be set", "")
+		}
+	}
+	a.Spec.Commit = strings.ToLower(a.Spec.Commit)
+	if a.Spec.Commit != "" && !abbreviated.MatchString(a.Spec.Commit) {
+		add("spec.commit", fmt.Sprintf("%q is not a commit", a.Spec.Commit), "write spec.commit of the BatchRelease, or at least seven characters of it")
+	}
+	if a.Spec.Step < 0 {
+		add("spec.step", fmt.Sprintf("%d: must not be negative", a.Spec.Step), "")
+	}
+	return a, ps
+}
+
+// MatchApproval returns the one approval that counts for a release at its
+// spec.commit, or nil, and why others that name the release do not. Whether
+// the revision is the one under release, only the cluster knows.
+func MatchApproval(r *Release, commit string, approvals []Approval) (*Approval, Problems) {
+	var ps Problems
+	var fit []*Approval
+	last := int32(len(r.Plan.Spec.Strategy.Steps)) - 1
+	for i := range approvals {
+		a := &approvals[i]
+		switch {
+		case a.Metadata.Namespace != r.Plan.Namespace || a.Metadata.Name != r.Plan.Name:
+		case commit == "":
+			ps = append(ps, a.problem("spec.commit", "no release is under way that it could be for", "remove it"))
+		case !abbreviated.MatchString(a.Spec.Commit) || !strings.HasPrefix(strings.ToLower(commit), a.Spec.Commit):
+			ps = append(ps, a.problem("spec.commit", fmt.Sprintf("%s is another release; the one under way comes from %s", a.Spec.Commit, abbreviate(commit)), "replace it when that one is to be approved"))
+		case a.Spec.Step < 0 || a.Spec.Step > last:
+			ps = append(ps, a.problem("spec.step", fmt.Sprintf("%d: the plan has steps 0 to %d", a.Spec.Step, last), ""))
+		default:
+			fit = append(fit, a)
+		}
+	}
+	if len(fit) == 1 {
+		return fit[0], ps.sorted()
+	}
+	for i, a := range fit {
+		other := fit[(i+1)%len(fit)]
+		ps = append(ps, a.problem("", "there is another for the same release in "+other.File+", so neither counts", "keep one of them"))
+	}
+	return nil, ps.sorted()
+}
+
+// abbreviate makes a commit as long as people write it.
+func abbreviate(commit string) string { return commit[:min(len(commit), 7)] }
+
+// UnknownApprovals returns a problem for each approval that names no release.
+func UnknownApprovals(s *Set, approvals []Approval) Problems {
+	var ps Problems
+	for i := range approvals {
+		a := &approvals[i]
+		known := slices.ContainsFunc(s.Releases, func(r Release) bool {
+			return r.Plan.Namespace == a.Metadata.Namespace && r.Plan.Name == a.Metadata.Name
+		})
+		if !known {
+			ps = append(ps, a.problem("", "names no BatchRelease", "give it the name and namespace of one, or remove it"))
+		}
+	}
+	return ps.sorted()
+}

@@ -1,0 +1,59 @@
+package plan_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/plantest"
+)
+
+// FuzzReadApprovals: whatever is in the folder, an approval that is read is
+// whole, and each problem is one that does no harm.
+func FuzzReadApprovals(f *testing.F) {
+	f.Add(plantest.Approval("web", "5c66667f6", "3f2c1e0", "1"))
+	f.Add(plantest.Approval("web", "5c66667f6", "3F2C1E0", "-1") + "---\n...\n--- {}\n")
+	f.Add("apiVersion: v1\nkind: List\nitems: [{apiVersion: tranche.dev/v1alpha1, kind: BatchApproval, metadata: {name: x}, spec: {step: null}}]\n")
+	f.Add("a: &a [*a]\n")
+	f.Fuzz(func(t *testing.T, content string) {
+		approvals, ps := plan.ReadApprovals(plantest.Tree(t, map[string]string{"a/a.yaml": content}), "a", "shop", "")
+		for _, a := range approvals {
+			if a.Spec.Revision == "" || len(a.Spec.Commit) < 7 || a.Spec.Step < 0 || a.Metadata.Name == "" || a.Metadata.Namespace == "" {
+				t.Errorf("a half approval counts: %+v", a)
+			}
+		}
+		for _, p := range ps {
+			if p.Reason != plan.ReasonApprovalIgnored || p.Error() == "" {
+				t.Errorf("problem %+v", p)
+			}
+		}
+	})
+}
+
+// FuzzPlanFile: whatever a plan file says, it is a valid release or a problem
+// that names the file.
+func FuzzPlanFile(f *testing.F) {
+	f.Add(plantest.Plan("web", "1", "30%"))
+	f.Add(plantest.Plan("web", "0", "300%", "'5'"))
+	f.Add(plantest.Plan("web", "1") + "status: {}\n")
+	f.Add("apiVersion: tranche.dev/v1alpha1\nkind: BatchRelease\nmetadata: {name: web}\nspec: {strategy: {steps: [{pause: {duration: 1y}}]}}\n")
+	f.Fuzz(func(t *testing.T, content string) {
+		objects, err := plan.Render(plantest.Tree(t, map[string]string{"apps/web.yaml": plantest.Deployment("web", "nginx", "10"), "apps/release.yaml": content}), "apps", plan.RenderOptions{})
+		var set *plan.Set
+		if err == nil {
+			set, err = plan.Collect(objects, plan.CollectOptions{Namespace: "shop"})
+		}
+		if ps := (plan.Problems)(nil); err != nil {
+			if !errors.As(err, &ps) || len(ps) == 0 {
+				t.Fatalf("no problem: %v", err)
+			}
+			return
+		}
+		for _, r := range set.Releases {
+			steps := r.Plan.Spec.Strategy.Steps
+			if len(steps) == 0 || steps[len(steps)-1].Replicas != plan.Full || r.Template == nil || r.Plan.Spec.Template != nil {
+				t.Errorf("not a release: %+v", r.Plan)
+			}
+		}
+	})
+}

@@ -1,0 +1,268 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/kustomize/kyaml/openapi"
+)
+
+// openAPI guards kustomize's OpenAPI schema, a global variable. Builds that
+// only read it run side by side, once it has been parsed; a build that brings
+// its own runs alone, and the built-in one is put back after it (G17).
+var openAPI struct {
+	sync.RWMutex
+	warm sync.Once
+}
+
+// withSchema runs a build under the lock that it needs.
+func withSchema(own bool, build func()) {
+	openAPI.warm.Do(func() { openapi.Schema() })
+	if !own {
+		openAPI.RLock()
+		defer openAPI.RUnlock()
+		build()
+		return
+	}
+	openAPI.Lock()
+	defer openAPI.Unlock()
+	defer func() {
+		openapi.ResetOpenAPI()
+		openapi.Schema()
+	}()
+	build()
+}
+
+// renderKustomization renders the kustomization in dir.
+func renderKustomization(fsys filesys.FileSystem, dir string, remoteBases bool) ([]Object, error) {
+	refs := gather(fsys, dir)
+	ps := append(slices.Clone(refs.refused), refs.remote(remoteBases)...)
+	if err := ps.err(); err != nil {
+		return nil, err
+	}
+	if remoteBases {
+		r, err := newRemoteFS(fsys)
+		if err != nil {
+			return nil, err
+		}
+		fsys = r
+	}
+	root := relative(dir)
+	if files := kustomizationFiles(fsys, dir); len(files) == 1 {
+		root = relative(files[0])
+	}
+	var objects []Object
+	var err error
+	withSchema(refs.openAPI, func() { objects, err = build(fsys, dir, root) })
+	if err != nil {
+		if ps := refs.explain(); len(ps) > 0 {
+			return nil, ps.sorted()
+		}
+		return nil, &Problem{Reason: ReasonRenderFailed, Where: root, Err: shorten(err, dir)}
+	}
+	for _, o := range objects {
+		ps = append(ps, checkIdentity(o)...)
+	}
+	if err := ps.err(); err != nil {
+		return nil, err
+	}
+	return objects, nil
+}
+
+// build runs kustomize with its tracking of origins on, to learn the files,
+// and takes the tracking out again with kustomize's own function. Where
+// something in the build could have seen the tracking annotation, and where it
+// failed, it runs once more without: the result is always that of a plain
+// `kustomize build`.
+func build(fsys filesys.FileSystem, dir, root string) ([]Object, error) {
+	watched := &trackingFS{FileSystem: fsys}
+	tracked := watched.track(rooted(root))
+	m, err := run(watched, dir)
+	if err != nil && tracked {
+		m, err = run(fsys, dir)
+		tracked = false
+	}
+	if err != nil {
+		return nil, err
+	}
+	files := origins(m, dir, root)
+	if tracked {
+		if err := m.RemoveOriginAnnotations(); err != nil {
+			return nil, err
+		}
+	}
+	if tracked && watched.seen {
+		again, err := run(fsys, dir)
+		if err != nil {
+			return nil, err
+		}
+		if again.Size() != m.Size() {
+			files = slices.Repeat([]string{root}, again.Size())
+		}
+		m = again
+	}
+	return toObjects(m, files)
+}
+
+// run is one build. A panic inside kustomize is an error of this build: a
+// schema that does not parse is one, and must not end the process.
+func run(fsys filesys.FileSystem, dir string) (m resmap.ResMap, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("kustomize panicked: %v", p)
+		}
+	}()
+	o := krusty.MakeDefaultOptions()
+	o.LoadRestrictions = types.LoadRestrictionsNone
+	return krusty.MakeKustomizer(o).Run(fsys, dir)
+}
+
+func toObjects(m resmap.ResMap, files []string) ([]Object, error) {
+	objects := make([]Object, 0, m.Size())
+	for i, r := range m.Resources() {
+		data, err := r.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		o, err := fromJSON(data, files[i])
+		if err != nil {
+			return nil, err
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
+}
+
+// origins returns the file of each object: its own, or the kustomization that
+// generated it; the root where kustomize does not tell.
+func origins(m resmap.ResMap, dir, root string) []string {
+	files := make([]string, 0, m.Size())
+	for _, r := range m.Resources() {
+		file := root
+		if o, err := r.GetOrigin(); err == nil && o != nil && o.Repo == "" {
+			switch {
+			case o.Path != "":
+				file = relative(path.Join(dir, o.Path))
+			case o.ConfiguredIn != "":
+				file = relative(path.Join(dir, o.ConfiguredIn))
+			}
+		}
+		files = append(files, file)
+	}
+	return files
+}
+
+// trackingFS is a file system in which one kustomization asks for the tracking
+// of origins.
+type trackingFS struct {
+	filesys.FileSystem
+	file    string
+	content []byte
+	// seen: a file was read that refers to annotations by path, as in a JSON
+	// patch, for which an annotation more can make a difference.
+	seen bool
+}
+
+var annotationPath = regexp.MustCompile(`(?m)/metadata(/annotations|["'\s]|$)|metadata\.annotations|metadata["']?\s*$`)
+
+func (t *trackingFS) ReadFile(name string) ([]byte, error) {
+	if t.content != nil && name == t.file {
+		return t.content, nil
+	}
+	content, err := t.FileSystem.ReadFile(name)
+	t.seen = t.seen || annotationPath.Match(content)
+	return content, err
+}
+
+// track writes the kustomization anew with the option, and says whether it
+// could: the new text must mean the same to kustomize but for the option.
+func (t *trackingFS) track(file string) bool {
+	content, err := t.FileSystem.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	var k, back types.Kustomization
+	if err := k.Unmarshal(content); err != nil || slices.Contains(k.BuildMetadata, types.OriginAnnotations) {
+		return false
+	}
+	k.BuildMetadata = append(k.BuildMetadata, types.OriginAnnotations)
+	edited, err := json.Marshal(k)
+	if err != nil {
+		return false
+	}
+	if err := back.Unmarshal(edited); err != nil {
+		return false
+	}
+	if again, err := json.Marshal(back); err != nil || !bytes.Equal(again, edited) {
+		return false // JSON that is read as YAML and means something else there
+	}
+	t.file, t.content = file, edited
+	t.seen = annotationPath.Match(content)
+	return true
+}
+
+// explain looks for what is commonly wrong, and says it with file and line.
+// kustomize's own words wrap one fact in four others.
+func (r *references) explain() Problems {
+	ps := slices.Clone(r.invalid)
+	for _, ref := range r.list {
+		if ref.at == "" {
+			continue
+		}
+		at := where(ref.file, ref.field)
+		switch dir := r.fsys.IsDir(ref.at); {
+		case dir && ref.manifests && !isKustomization(r.fsys, ref.at):
+			ps = append(ps, &Problem{Reason: ReasonRenderFailed, Where: at, Err: fmt.Errorf("%s: no kustomization in this folder", ref.path), Hint: "name its files one by one, or add a kustomization.yaml there"})
+		case dir && !ref.manifests:
+			ps = append(ps, &Problem{Reason: ReasonRenderFailed, Where: at, Err: fmt.Errorf("%s: is a folder", ref.path)})
+		case dir:
+		default:
+			ps = append(ps, r.explainFile(ref)...)
+		}
+	}
+	return ps
+}
+
+func (r *references) explainFile(ref reference) Problems {
+	content, err := r.fsys.ReadFile(ref.at)
+	switch {
+	case err != nil && !r.fsys.Exists(ref.at):
+		return Problems{{Reason: ReasonRenderFailed, Where: where(ref.file, ref.field), Err: fmt.Errorf("%s: no such file", ref.path)}}
+	case err != nil:
+		return Problems{{Reason: ReasonRenderFailed, Where: where(ref.file, ref.field), Err: err}}
+	case ref.manifests:
+		_, ps := parseManifests(relative(ref.at), content)
+		return ps
+	}
+	return nil
+}
+
+// wayThere is what kustomize says before the fact: how it got there.
+var wayThere = regexp.MustCompile(`^(accumulation err='([^']|'[^']*')*?'|accumulating (resources|components)( from '[^']*')?|recursed (accumulation of|merging from) path '[^']*'|invalid Kustomization): `)
+
+// maxText is how much of kustomize's own words is passed on.
+const maxText = 300
+
+// shorten takes from kustomize's words what only says how it got there.
+func shorten(err error, dir string) error {
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	for wayThere.MatchString(text) {
+		text = wayThere.ReplaceAllString(text, "")
+	}
+	text = strings.ReplaceAll(text, "'"+dir+"/", "'")
+	if len(text) > maxText {
+		text = text[:maxText] + "…"
+	}
+	return errors.New(text)
+}

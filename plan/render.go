@@ -1,0 +1,168 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// RenderOptions say what to render, and what not.
+type RenderOptions struct {
+	// Skip is a folder that is left out, from the repository's root: the
+	// one with the approvals. Empty: none.
+	Skip string
+	// RemoteBases lets kustomizations fetch from elsewhere, by HTTP and by
+	// running git. What is rendered then no longer depends on the commit
+	// alone, and takes as long as those servers take.
+	RemoteBases bool
+}
+
+// Render returns the objects of a folder, from the root of fsys: of its
+// kustomization, or of the plain YAML below it, where a sub-folder with a
+// kustomization of its own is rendered as one. What begins with a dot is left
+// out of plain YAML, and a folder that links lead to twice is read once.
+//
+// The error is [Problems] or a [*Problem].
+func Render(fsys filesys.FileSystem, dir string, opts RenderOptions) ([]Object, error) {
+	r := renderer{fsys: fsys, remoteBases: opts.RemoteBases, seen: map[string]bool{}}
+	if opts.Skip != "" {
+		r.skip = rooted(opts.Skip)
+	}
+	r.folder(rooted(dir))
+	if err := storageError(fsys); err != nil {
+		return nil, &Problem{Reason: ReasonRenderFailed, Where: relative(rooted(dir)), Err: err, Retry: true}
+	}
+	if err := r.problems.err(); err != nil {
+		return nil, err
+	}
+	return r.objects, nil
+}
+
+// storageError returns what went wrong below a file system whose answers are
+// only yes and no: "not there" may have been "cannot be read" (G1).
+func storageError(fsys filesys.FileSystem) error {
+	if f, ok := fsys.(interface{ Err() error }); ok {
+		return f.Err()
+	}
+	return nil
+}
+
+type renderer struct {
+	fsys        filesys.FileSystem
+	skip        string
+	remoteBases bool
+	seen        map[string]bool // folders, by their real path
+
+	objects  []Object
+	problems Problems
+}
+
+func (r *renderer) folder(dir string) {
+	real, file, err := r.fsys.CleanedAbs(dir)
+	if err != nil || file != "" {
+		r.problems = append(r.problems, &Problem{Reason: ReasonRenderFailed, Where: relative(dir), Err: errors.New("no such folder in the repository"), Hint: "set spec.path to one that is there"})
+		return
+	}
+	if r.seen[string(real)] {
+		return // two links to one folder, or a link to a parent
+	}
+	r.seen[string(real)] = true
+	if isKustomization(r.fsys, string(real)) {
+		objects, err := renderKustomization(r.fsys, string(real), r.remoteBases)
+		r.objects = append(r.objects, objects...)
+		r.problems = append(r.problems, asProblems(err)...)
+		return
+	}
+	r.plain(dir)
+}
+
+func (r *renderer) plain(dir string) {
+	names, err := r.fsys.ReadDir(dir)
+	if err != nil {
+		r.problems = append(r.problems, &Problem{Reason: ReasonRenderFailed, Where: relative(dir), Err: err})
+		return
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		at := path.Join(dir, name)
+		switch {
+		case strings.HasPrefix(name, ".") || at == r.skip:
+		case r.fsys.IsDir(at):
+			r.folder(at)
+		case isManifest(name):
+			objects, ps := readManifests(r.fsys, at)
+			r.objects = append(r.objects, objects...)
+			r.problems = append(r.problems, ps...)
+		default:
+			r.passBy(at)
+		}
+	}
+}
+
+// passBy makes sure that what is not read is only a file of another kind: a
+// submodule, or a link out of the repository, would be objects left out.
+func (r *renderer) passBy(at string) {
+	if _, _, err := r.fsys.CleanedAbs(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.problems = append(r.problems, &Problem{Reason: ReasonRenderFailed, Where: relative(at), Err: err})
+	}
+}
+
+func readManifests(fsys filesys.FileSystem, file string) ([]Object, Problems) {
+	content, err := fsys.ReadFile(file)
+	if err != nil {
+		return nil, Problems{{Reason: ReasonInvalidManifest, Where: relative(file), Err: err}}
+	}
+	return parseManifests(relative(file), content)
+}
+
+func isManifest(name string) bool {
+	switch path.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return false
+}
+
+func isKustomization(fsys filesys.FileSystem, dir string) bool {
+	return len(kustomizationFiles(fsys, dir)) > 0
+}
+
+func kustomizationFiles(fsys filesys.FileSystem, dir string) []string {
+	var files []string
+	for _, name := range konfig.RecognizedKustomizationFileNames() {
+		if f := path.Join(dir, name); fsys.Exists(f) && !fsys.IsDir(f) {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// rooted makes an absolute path of one from the repository's root; ".." stops there.
+func rooted(p string) string { return path.Join("/", p) }
+
+// relative makes a path from the repository's root of an absolute one.
+func relative(p string) string {
+	if p = strings.TrimPrefix(path.Clean(p), "/"); p == "" {
+		return "."
+	}
+	return p
+}
+
+func asProblems(err error) Problems {
+	if err == nil {
+		return nil
+	}
+	if ps, ok := errors.AsType[Problems](err); ok {
+		return ps
+	}
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return Problems{p}
+	}
+	return Problems{{Reason: ReasonRenderFailed, Err: fmt.Errorf("rendering: %w", err)}}
+}

@@ -1,0 +1,245 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/kustomize/kyaml/openapi"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// CollectOptions say which namespace objects are in.
+type CollectOptions struct {
+	// Namespace of namespaced objects that name none.
+	Namespace string
+	// TargetNamespace is the namespace of all namespaced objects, if set.
+	TargetNamespace string
+	// Namespaced tells the scope of a kind. It is asked only for kinds that
+	// no CRD of the same set defines. Nil: the scopes of Kubernetes' own
+	// kinds are known, and all others are namespaced.
+	Namespaced func(schema.GroupKind) (bool, error)
+}
+
+// Set is what a commit says, ready to be applied.
+type Set struct {
+	// Objects is everything to apply but the BatchReleases, in the order in
+	// which to apply it.
+	Objects []Object
+	// Releases are the plans with their Deployments, by namespace and name.
+	Releases []Release
+	// Ignored is what was left out and does no harm.
+	Ignored Problems
+
+	governed   map[key]int // into Releases, by Deployment
+	autoscaled map[key]bool
+}
+
+// Governed returns the release that governs a Deployment, or nil.
+func (s *Set) Governed(o Object) *Release {
+	if i, ok := s.governed[o.key()]; ok {
+		return &s.Releases[i]
+	}
+	return nil
+}
+
+// Autoscaled reports whether an autoscaler of the set owns the replicas of o,
+// so that they must be left out of what is applied.
+func (s *Set) Autoscaled(o Object) bool { return s.autoscaled[o.key()] }
+
+// Kinds that Collect knows by name.
+var (
+	kindRelease    = v1alpha1.GroupVersion.WithKind("BatchRelease").GroupKind()
+	kindApproval   = v1alpha1.GroupVersion.WithKind("BatchApproval").GroupKind()
+	kindDeployment = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	kindCRD        = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+)
+
+// Collect puts rendered objects in the order of application, gives each its
+// namespace, and pairs plans with Deployments. The objects given are not
+// changed. The error is [Problems]: all that is wrong, at once.
+func Collect(objects []Object, opts CollectOptions) (*Set, error) {
+	c := collector{opts: opts, scopes: definedScopes(objects), byKey: map[key]Object{}}
+	for _, o := range objects {
+		c.add(o)
+	}
+	if c.unplaced {
+		return nil, c.problems.sorted() // what else is wrong may follow from it
+	}
+	s := &Set{Objects: c.objects, Ignored: c.ignored.sorted(), autoscaled: autoscaled(c.objects)}
+	slices.SortStableFunc(s.Objects, func(a, b Object) int { return rank(a.groupKind()) - rank(b.groupKind()) })
+	c.problems = append(c.problems, s.pair(c.plans, c.byKey)...)
+	if err := c.problems.err(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+type collector struct {
+	opts   CollectOptions
+	scopes map[schema.GroupKind]bool
+	byKey  map[key]Object
+
+	objects, plans []Object
+	ignored        Problems
+	problems       Problems
+	unplaced       bool // of some object the namespace is not known
+}
+
+func (c *collector) add(o Object) {
+	o.Unstructured = o.DeepCopy()
+	if o.groupKind() == kindApproval {
+		c.ignored = append(c.ignored, o.problem(ReasonApprovalIgnored, "", "is not in the folder for approvals", "move it to the path that the GitSource names in spec.approvals.path"))
+		return
+	}
+	if err := c.place(o); err != nil {
+		c.problems = append(c.problems, asProblem(err, o))
+		c.unplaced = true
+		return
+	}
+	if first, ok := c.byKey[o.key()]; ok {
+		c.problems = append(c.problems, o.problem(ReasonDuplicateObject, "", "is also in "+first.File, "keep one of the two"))
+		return
+	}
+	c.byKey[o.key()] = o
+	if o.groupKind() == kindRelease {
+		c.plans = append(c.plans, o)
+		return
+	}
+	c.objects = append(c.objects, o)
+}
+
+// place sets the namespace of o, or takes it away where its kind has none.
+func (c *collector) place(o Object) error {
+	namespaced, err := c.namespaced(o)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !namespaced:
+		unstructured.RemoveNestedField(o.Object, "metadata", "namespace")
+	case c.opts.TargetNamespace != "":
+		o.SetNamespace(c.opts.TargetNamespace)
+	case o.GetNamespace() == "" && c.opts.Namespace != "":
+		o.SetNamespace(c.opts.Namespace)
+	}
+	return nil
+}
+
+func (c *collector) namespaced(o Object) (bool, error) {
+	gk := o.groupKind()
+	if gk.Group == v1alpha1.Group {
+		return true, nil
+	}
+	if namespaced, ok := c.scopes[gk]; ok {
+		return namespaced, nil
+	}
+	if c.opts.Namespaced == nil {
+		namespaced := true
+		withSchema(false, func() {
+			namespaced = !openapi.IsCertainlyClusterScoped(yaml.TypeMeta{APIVersion: o.GetAPIVersion(), Kind: o.GetKind()})
+		})
+		return namespaced, nil
+	}
+	namespaced, err := c.opts.Namespaced(gk)
+	if err != nil {
+		return false, err
+	}
+	c.scopes[gk] = namespaced
+	return namespaced, nil
+}
+
+func asProblem(err error, o Object) *Problem {
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p
+	}
+	return &Problem{Reason: ReasonInvalidManifest, Where: where(o.File, o.String()), Err: fmt.Errorf("finding the scope of %s: %w", o.groupKind(), err), Retry: true}
+}
+
+// definedScopes returns the scope of the kinds that CRDs among the objects define.
+func definedScopes(objects []Object) map[schema.GroupKind]bool {
+	scopes := map[schema.GroupKind]bool{}
+	for _, o := range objects {
+		if o.groupKind() != kindCRD {
+			continue
+		}
+		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
+		scope, _, _ := unstructured.NestedString(o.Object, "spec", "scope")
+		scopes[schema.GroupKind{Group: group, Kind: kind}] = scope != "Cluster"
+	}
+	return scopes
+}
+
+// autoscaled returns the workloads whose replicas an autoscaler owns.
+func autoscaled(objects []Object) map[key]bool {
+	owned := map[key]bool{}
+	for _, o := range objects {
+		switch o.groupKind() {
+		case schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"},
+			schema.GroupKind{Group: "keda.sh", Kind: "ScaledObject"}:
+		default:
+			continue
+		}
+		target := func(field, otherwise string) string {
+			if s, _, _ := unstructured.NestedString(o.Object, "spec", "scaleTargetRef", field); s != "" {
+				return s
+			}
+			return otherwise
+		}
+		gv, err := schema.ParseGroupVersion(target("apiVersion", "apps/v1"))
+		if err != nil {
+			continue // the server refuses it
+		}
+		gk := schema.GroupKind{Group: gv.Group, Kind: target("kind", kindDeployment.Kind)}
+		owned[key{gk, o.GetNamespace(), target("name", "")}] = true
+	}
+	return owned
+}
+
+// The order of application is the customary one of kubectl, kustomize and
+// Flux: what others need comes first, what can refuse others comes last, and
+// kinds that are not listed come after the workloads.
+var (
+	orderFirst = kinds(
+		"CustomResourceDefinition.apiextensions.k8s.io", "Namespace", "ResourceQuota",
+		"StorageClass.storage.k8s.io", "PriorityClass.scheduling.k8s.io", "RuntimeClass.node.k8s.io",
+		"ServiceAccount", "Role.rbac.authorization.k8s.io", "ClusterRole.rbac.authorization.k8s.io",
+		"RoleBinding.rbac.authorization.k8s.io", "ClusterRoleBinding.rbac.authorization.k8s.io",
+		"ConfigMap", "Secret", "LimitRange", "NetworkPolicy.networking.k8s.io",
+		"Endpoints", "EndpointSlice.discovery.k8s.io", "Service",
+		"PersistentVolume", "PersistentVolumeClaim", "PodDisruptionBudget.policy",
+		"DaemonSet.apps", "Deployment.apps", "StatefulSet.apps", "ReplicaSet.apps", "Pod", "CronJob.batch", "Job.batch",
+	)
+	orderLast = kinds(
+		"APIService.apiregistration.k8s.io",
+		"MutatingWebhookConfiguration.admissionregistration.k8s.io",
+		"ValidatingWebhookConfiguration.admissionregistration.k8s.io",
+		"MutatingAdmissionPolicy.admissionregistration.k8s.io",
+		"MutatingAdmissionPolicyBinding.admissionregistration.k8s.io",
+		"ValidatingAdmissionPolicy.admissionregistration.k8s.io",
+		"ValidatingAdmissionPolicyBinding.admissionregistration.k8s.io",
+	)
+)
+
+func kinds(names ...string) []schema.GroupKind {
+	list := make([]schema.GroupKind, len(names))
+	for i, n := range names {
+		kind, group, _ := strings.Cut(n, ".")
+		list[i] = schema.GroupKind{Group: group, Kind: kind}
+	}
+	return list
+}
+
+// rank is the place of a kind in the order of application.
+func rank(gk schema.GroupKind) int {
+	if i := slices.Index(orderFirst, gk); i >= 0 {
+		return i
+	}
+	return len(orderFirst) + 1 + slices.Index(orderLast, gk)
+}
