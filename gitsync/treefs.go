@@ -31,8 +31,8 @@ const (
 
 var (
 	errTreeReadOnly = errors.New("the tree of a commit is read-only")
-	errOutside  = errors.New("symbolic link leaves the repository")
-	errLinks    = errors.New("too many symbolic links; is there a loop?")
+	errOutside      = errors.New("symbolic link leaves the repository")
+	errLinks        = errors.New("too many symbolic links; is there a loop?")
 )
 
 // treeFS is the tree of a commit as a file system: read-only, rooted at the
@@ -565,8 +565,9 @@ func (i fileInfo) Mode() fs.FileMode {
 		return fs.ModeIrregular
 	case filemode.Executable:
 		return 0o755
+	default:
+		return 0o644
 	}
-	return 0o644
 }
 
 // Reads is what was read of a tree, by absolute path.

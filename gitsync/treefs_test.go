@@ -113,7 +113,7 @@ func TestOrigins(t *testing.T) {
 	}
 	tree := repo.tree(repo.commit("corpus"))
 	got := map[string]string{}
-	for _, dir := range []string{"names", "components", "patches", "plugins"} {
+	for _, dir := range []string{"names", "components", "patches", "plugins", "linked"} {
 		objects, err := plan.Render(tree, dir, plan.RenderOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -137,11 +137,17 @@ func TestOrigins(t *testing.T) {
 		"plugins: Service plug-web":        "base/service.yaml",
 		"plugins: ConfigMap plug-settings": "base/service.yaml",
 		"plugins: ConfigMap plug-made":     "plugins/generator.yaml",
+		"linked: ConfigMap through-a-link": "links/real/config.yaml",
+		"linked: ConfigMap linked-file":    "links/real/kustomization.yaml",
 	}
 	for k, v := range got { // the hash suffix is kustomize's business
 		if strings.Contains(k, "extra-") {
 			delete(got, k)
 			got["components: ConfigMap extra"] = v
+		}
+		if strings.Contains(k, "linked-file-") {
+			delete(got, k)
+			got["linked: ConfigMap linked-file"] = v
 		}
 		if strings.Contains(k, "made-") {
 			delete(got, k)

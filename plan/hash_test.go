@@ -13,9 +13,8 @@ import (
 
 // TestTemplateHashGolden compares with hashes that Kubernetes 1.36.3 made
 // itself: pkg/controller.ComputeHash of templates after its own
-// SetObjectDefaults_Deployment, written to testdata by a program of the
-// devcluster module. A hash that differs would name our ReplicaSets otherwise
-// than the native controller does, and hand-back would make one more.
+// SetObjectDefaults_Deployment, printed by testdata/templatehash. A hash that
+// differs would name our ReplicaSets otherwise than the native controller does.
 func TestTemplateHashGolden(t *testing.T) {
 	data, err := os.ReadFile("testdata/templatehash-1.36.json")
 	if err != nil {

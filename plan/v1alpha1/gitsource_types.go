@@ -50,7 +50,7 @@ type GitSourceSpec struct {
 	// ref is the branch to follow.
 	// +kubebuilder:default={branch: main}
 	// +optional
-	Ref GitReference `json:"ref,omitempty"`
+	Ref GitReference `json:"ref,omitzero"`
 
 	// path in the repository: a kustomization, or a folder of plain YAML.
 	// +kubebuilder:default="."
@@ -63,13 +63,13 @@ type GitSourceSpec struct {
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="must be at least 1s"
 	// +optional
-	Interval metav1.Duration `json:"interval,omitempty"`
+	Interval metav1.Duration `json:"interval,omitzero"`
 
 	// timeout of one exchange with the repository's server.
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="must be at least 1s"
 	// +optional
-	Timeout metav1.Duration `json:"timeout,omitempty"`
+	Timeout metav1.Duration `json:"timeout,omitzero"`
 
 	// suspend stops all looks at the repository and all writes.
 	// +optional
