@@ -64,7 +64,7 @@ func newAccess(u *url.URL, secret string, data map[string][]byte, timeout time.D
 func identityOf(data map[string][]byte) string {
 	h := sha256.New()
 	for _, k := range slices.Sorted(maps.Keys(data)) {
-		fmt.Fprintf(h, "%d %s %d ", len(k), k, len(data[k]))
+		_, _ = fmt.Fprintf(h, "%d %s %d ", len(k), k, len(data[k]))
 		h.Write(data[k])
 	}
 	return hex.EncodeToString(h.Sum(nil))

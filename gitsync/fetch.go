@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"unicode"
@@ -253,7 +254,7 @@ func (r remote) untrusted(err error) *plan.Problem {
 	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
 	_, alert := errors.AsType[tls.AlertError](err)
 	switch {
-	case notTLS:
+	case notTLS || errors.Is(err, http.ErrSchemeMismatch):
 		return &plan.Problem{Reason: reasonTLSFailed, Err: errors.New("the server does not speak TLS on this port"), Hint: "check spec.url"}
 	case unknown:
 		return &plan.Problem{Reason: reasonTLSFailed, Err: errors.New("the server's certificate is signed by an unknown authority"), Hint: hint}

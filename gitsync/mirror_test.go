@@ -15,7 +15,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
-	"github.com/tranche-dev/tranche/plan"
 )
 
 func remoteFor(t *testing.T, raw string, data map[string][]byte) remote {
@@ -213,7 +212,9 @@ func TestMirrorSaysWhatIsWrong(t *testing.T) {
 	closed := gittest.Serve(t, root, gittest.ServeOptions{Username: "ada", Password: "s3cret"})
 	secure := gittest.Serve(t, root, gittest.ServeOptions{TLS: true})
 	broken := gittest.Serve(t, root, gittest.ServeOptions{Wrap: func(http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "out of order", 503) })
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "out of order", http.StatusServiceUnavailable)
+		})
 	}})
 	slow := gittest.Serve(t, root, gittest.ServeOptions{Wrap: func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -338,5 +339,3 @@ func TestParseURL(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
-
-var _ = plan.Problem{}

@@ -1,7 +1,6 @@
 package gitsync
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -37,7 +36,7 @@ func fields(u *unstructured.Unstructured, manager string, anyOperation bool) (*f
 			continue
 		}
 		set := &fieldpath.Set{}
-		if err := set.FromJSON(bytes.NewReader(e.FieldsV1.Raw)); err != nil {
+		if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
 			return nil, fmt.Errorf("reading the managed fields of %s: %w", entryOf(u), err)
 		}
 		all = all.Union(set)
@@ -152,7 +151,7 @@ func takenBack(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, er
 	}
 	managed := []metav1.ManagedFieldsEntry{{
 		Manager: v1alpha1.ManagerGitSync, Operation: metav1.ManagedFieldsOperationApply,
-		APIVersion: live.GetAPIVersion(), FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: raw},
+		APIVersion: live.GetAPIVersion(), FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw)),
 	}}
 	for _, e := range live.GetManagedFields() {
 		ours := e.Manager == v1alpha1.ManagerGitSync && e.Operation == metav1.ManagedFieldsOperationApply

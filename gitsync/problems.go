@@ -36,7 +36,7 @@ func apiProblems(reason string, o plan.Object, gs *v1alpha1.GitSource, err error
 	if err == nil {
 		return nil
 	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only a join as it comes from errors.Join
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var ps plan.Problems
 		for _, e := range joined.Unwrap() {
 			ps = append(ps, apiProblems(reason, o, gs, e)...)
@@ -96,8 +96,9 @@ func mayPass(s metav1.Status) bool {
 	case metav1.StatusReasonInternalError, metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout,
 		metav1.StatusReasonTooManyRequests, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonConflict:
 		return true
+	default:
+		return s.Code >= http.StatusInternalServerError
 	}
-	return s.Code >= http.StatusInternalServerError
 }
 
 func rightsHint(gs *v1alpha1.GitSource) string {

@@ -178,7 +178,7 @@ func isDir(p string) bool {
 
 // Start runs until ctx ends.
 func (w *refWatcher) Start(ctx context.Context) error {
-	defer w.files.Close() //nolint:errcheck // the process or the test ends
+	defer w.files.Close()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {

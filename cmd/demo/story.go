@@ -220,7 +220,7 @@ func (s *stage) approve(ctx context.Context, step int) error {
 	text := fmt.Sprintf(`apiVersion: tranche.dev/v1alpha1
 kind: BatchApproval
 metadata: {name: web, namespace: shop}
-spec: {revision: %s, commit: %.12s, step: %d}
+spec: {revision: "%s", commit: "%.12s", step: %d}
 `, at.release.Status.UpdateRevision, at.release.Spec.Commit, step)
 	if err := s.write("approvals/web.yaml", text); err != nil {
 		return err

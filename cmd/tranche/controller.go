@@ -71,6 +71,10 @@ it runs in.`,
 	f.IntVar(&o.burst, "kube-api-burst", 0, "requests to the API server in a burst")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info or error")
 	f.StringVar(&o.logEncoding, "log-encoding", "json", "json or console")
+	f.BoolVar(&o.skipNameValidation, "skip-name-validation", false, "let several controllers run in one process, for tests")
+	if err := f.MarkHidden("skip-name-validation"); err != nil {
+		panic(err) // the flag is defined one line above
+	}
 	return c
 }
 

@@ -35,8 +35,20 @@ type shop struct {
 // namespace follow the path of a repository that holds an example.
 func newShop(t testing.TB, example, path string) *shop {
 	t.Helper()
+	s := shopOf(t, example)
+	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
+	s.control()
+	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
+		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
+		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: path, Prune: true},
+	}))
+	return s
+}
+
+// shopOf makes a namespace, and a repository that holds an example.
+func shopOf(t testing.TB, example string) *shop {
+	t.Helper()
 	c := clustertest.Shared(t)
-	t.Setenv("KUBECONFIG", c.Kubeconfig)
 	dir := t.TempDir()
 	s := &shop{TB: t, c: c, ns: c.Namespace(t), bare: filepath.Join(dir, "bare.git"), clone: filepath.Join(dir, "clone")}
 	s.w = c.Watch(t, s.ns)
@@ -47,26 +59,23 @@ func newShop(t testing.TB, example, path string) *shop {
 		t.Fatal(err)
 	}
 	s.push("first commit")
+	return s
+}
 
+// control runs `tranche controller` with these flags until the test ends.
+func (s *shop) control(flags ...string) {
+	s.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- runController(ctx, controllerOptions{
-			metricsAddress: "0", probeAddress: "0", storagePath: filepath.Join(dir, "mirrors"), concurrent: 4, noRemoteBases: true,
-			qps: -1, logLevel: "info", logEncoding: "json", skipNameValidation: true,
-		})
-	}()
-	t.Cleanup(func() {
+	root := newRoot()
+	root.SetArgs(append([]string{"controller", "--storage-path", s.TempDir(), "--skip-name-validation"}, flags...))
+	go func() { ended <- root.ExecuteContext(ctx) }()
+	s.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("the controller ended with %v", err)
+			s.Errorf("the controller ended with %v", err)
 		}
 	})
-	s.must(c.Client.Create(t.Context(), &v1alpha1.GitSource{
-		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
-		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: path, Prune: true},
-	}))
-	return s
 }
 
 func (s *shop) must(err error) {
@@ -125,7 +134,7 @@ func (s *shop) approve(dir, name string, step int) {
 	s.write(filepath.Join(dir, "approvals", name+".yaml"), fmt.Sprintf(`apiVersion: tranche.dev/v1alpha1
 kind: BatchApproval
 metadata: {name: %s, namespace: %s}
-spec: {revision: %s, commit: %.7s, step: %d}
+spec: {revision: "%s", commit: "%.7s", step: %d}
 `, name, s.ns, br.Status.UpdateRevision, br.Spec.Commit, step))
 	s.push(fmt.Sprintf("approve step %d of %s", step, name))
 }
@@ -142,6 +151,12 @@ func (s *shop) source() *v1alpha1.GitSource {
 	var gs v1alpha1.GitSource
 	s.must(s.c.Client.Get(s.Context(), types.NamespacedName{Namespace: s.ns, Name: "source"}, &gs))
 	return &gs
+}
+
+// ready is the source's condition of that name.
+func (s *shop) ready() *metav1.Condition {
+	s.Helper()
+	return meta.FindStatusCondition(s.source().Status.Conditions, "Ready")
 }
 
 // pods returns how many pods the ReplicaSets of a Deployment have, by tag.
@@ -165,8 +180,7 @@ func (s *shop) waitFor(name, reason string, step int32, pods map[string]int32) {
 	clustertest.Wait(s, fmt.Sprintf("%s of %s at step %d", reason, name, step), func() error {
 		at, got := s.release(name).Status, s.pods(name)
 		if at.Reason != reason || at.CurrentStepIndex != step || pods != nil && fmt.Sprint(got) != fmt.Sprint(pods) {
-			ready := meta.FindStatusCondition(s.source().Status.Conditions, "Ready")
-			return fmt.Errorf("%s at step %d, pods %v: %s; source %+v", at.Reason, at.CurrentStepIndex, got, at.Message, ready)
+			return fmt.Errorf("%s at step %d, pods %v: %s; source %+v", at.Reason, at.CurrentStepIndex, got, at.Message, s.ready())
 		}
 		return nil
 	})
@@ -240,7 +254,7 @@ func TestBadManifest(t *testing.T) {
 	bad := s.push("web: v2, and a mistake")
 	clustertest.Wait(t, "the commit to be refused", func() error {
 		gs := s.source()
-		ready := meta.FindStatusCondition(gs.Status.Conditions, "Ready")
+		ready := s.ready()
 		if gs.Status.ObservedCommit != bad || ready == nil || ready.Status != metav1.ConditionFalse {
 			return fmt.Errorf("observed %s: %+v", gs.Status.ObservedCommit, ready)
 		}
@@ -363,7 +377,7 @@ func TestApprovalsIgnored(t *testing.T) {
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.push("web: v2")
 	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
-	s.write("approvals/web.yaml", fmt.Sprintf("apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: %s}\nspec: {revision: %s, commit: 0123456789, step: 1}\n", s.ns, s.release("web").Status.UpdateRevision))
+	s.write("approvals/web.yaml", fmt.Sprintf("apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: %s}\nspec: {revision: %s, commit: "0123456789", step: 1}\n", s.ns, s.release("web").Status.UpdateRevision))
 	s.write("approvals/other.yaml", "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: other}\nspec: {revison: x}\n")
 	s.write("more.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\n")
 	s.applied(s.push("approvals that do not count"))

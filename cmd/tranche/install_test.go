@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// config/default installs; and the rights of config/rbac without the applier's
+// binding are enough for a controller that impersonates a tenant, whose own
+// rights bound what is applied.
+func TestInstallWithLeastPrivilege(t *testing.T) {
+	s := shopOf(t, "web")
+	kubectl := func(args ...string) string {
+		t.Helper()
+		out, err := s.c.Kubectl(t, args...)
+		if err != nil {
+			t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+		}
+		return strings.TrimSpace(out)
+	}
+	kubectl("apply", "--server-side", "-k", "../../config/default")
+	t.Cleanup(func() { kubectl("delete", "namespace", "tranche-system", "--wait=false") })
+	kubectl("delete", "clusterrolebinding", "tranche-applier")
+	kubectl("scale", "deployment/tranche-controller", "-n", "tranche-system", "--replicas=0") // this test is the controller
+	kubectl("create", "serviceaccount", "tenant", "-n", s.ns)
+	kubectl("create", "rolebinding", "tenant", "-n", s.ns, "--clusterrole=admin", "--serviceaccount="+s.ns+":tenant")
+
+	t.Setenv("KUBECONFIG", tokenKubeconfig(t, s.c, kubectl("create", "token", "tranche-controller", "-n", "tranche-system")))
+	s.control("--leader-elect", "--leader-election-namespace=tranche-system")
+	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
+		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
+		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Prune: true, ServiceAccountName: "tenant"},
+	}))
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	s.push("web: v2")
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+	s.approve(".", "web", 1)
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
+
+	// A tenant gains nothing: what its account may not write is not written.
+	s.write("role.yaml", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+s.ns+"-everything}\nrules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]\n")
+	s.push("more rights for me")
+	clustertest.Wait(t, "the commit to be refused", func() error {
+		if c := s.ready(); c == nil || c.Status != metav1.ConditionFalse || c.Reason != "Forbidden" || !strings.Contains(c.Message, "role.yaml") {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	if out, err := s.c.Kubectl(t, "get", "clusterrole", s.ns+"-everything"); err == nil {
+		t.Errorf("the role was made: %s", out)
+	}
+}
+
+// tokenKubeconfig writes a kubeconfig that logs in with a token.
+func tokenKubeconfig(t *testing.T, c *clustertest.Cluster, token string) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: c.Config.Host, CertificateAuthorityData: c.Config.CAData}
+	config.AuthInfos["c"] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "c"}
+	config.CurrentContext = "c"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The command line refuses what it does not understand, and says what it wants.
+func TestFlags(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("HOME", t.TempDir())
+	for args, want := range map[string]string{
+		"controller --log-level=loud":             "--log-level",
+		"controller --log-encoding=xml":           "--log-encoding",
+		"controller --watch-label-selector=a==b=": "--watch-label-selector",
+		"controller":       "KUBECONFIG",
+		"controller extra": "extra",
+		"nothing":          "nothing",
+	} {
+		root := newRoot()
+		root.SetArgs(strings.Fields(args))
+		root.SetOut(os.Stderr)
+		if err := root.ExecuteContext(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("tranche %s: %v, want an error that names %s", args, err, want)
+		}
+	}
+}

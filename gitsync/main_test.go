@@ -1,0 +1,254 @@
+package gitsync_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(zap.New())
+	os.Exit(clustertest.Main(m))
+}
+
+// with says which reconcilers run.
+type with int
+
+const (
+	gitsyncOnly with = iota
+	andRollout
+)
+
+// shop is a namespace, a repository and a GitSource between them.
+type shop struct {
+	*testing.T
+	c    *clustertest.Cluster
+	ns   string
+	repo *gittest.Repo
+}
+
+func newShop(t *testing.T, w with) *shop {
+	t.Helper()
+	c := clustertest.Shared(t)
+	s := &shop{T: t, c: c, ns: c.Namespace(t), repo: gittest.NewRepo(t)}
+	t.Cleanup(s.startController(w))
+	return s
+}
+
+func (s *shop) startController(w with) (stop func()) {
+	s.Helper()
+	mgr, err := ctrl.NewManager(s.c.Config, ctrl.Options{
+		Scheme:     s.c.Scheme,
+		Cache:      rollout.CacheOptions(),
+		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Metrics:    server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	s.must(err)
+	s.must(gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true}))
+	if w == andRollout {
+		s.must(rollout.Add(mgr, rollout.Options{Concurrent: 2}))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			s.Errorf("the controller ended with %v", err)
+		}
+	}
+}
+
+func (s *shop) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// source makes the GitSource. Its interval is long: what is seen soon is seen
+// because of the push.
+func (s *shop) source(edit ...func(*v1alpha1.GitSource)) {
+	s.Helper()
+	gs := &v1alpha1.GitSource{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: s.ns},
+		Spec: v1alpha1.GitSourceSpec{
+			URL: s.repo.URL(), Path: "deploy", Prune: true, Ref: v1alpha1.GitReference{Branch: "main"},
+			Interval: metav1.Duration{Duration: time.Hour}, Timeout: metav1.Duration{Duration: 10 * time.Second},
+		},
+	}
+	for _, e := range edit {
+		e(gs)
+	}
+	s.must(s.c.Client.Create(s.Context(), gs))
+	s.Cleanup(func() { s.endSource() })
+}
+
+func (s *shop) endSource() {
+	s.Helper()
+	ctx := context.Background()
+	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: s.ns}}
+	s.must(client.IgnoreNotFound(s.c.Client.Delete(ctx, gs)))
+	deadline := time.Now().Add(clustertest.Within)
+	for s.c.Client.Get(ctx, client.ObjectKeyFromObject(gs), gs) == nil {
+		if time.Now().After(deadline) {
+			s.Fatalf("the GitSource does not go: %+v", gs.Status.Conditions)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (s *shop) gs() *v1alpha1.GitSource {
+	s.Helper()
+	gs := &v1alpha1.GitSource{}
+	s.must(s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: "shop"}, gs))
+	return gs
+}
+
+// push commits and pushes.
+func (s *shop) push(files map[string]string) string {
+	s.Helper()
+	return s.repo.CommitAndPush(files)
+}
+
+// applied waits until a commit is applied whole.
+func (s *shop) applied(commit string) {
+	s.Helper()
+	clustertest.Wait(s, "commit "+commit, func() error {
+		gs := s.gs()
+		ready := meta.FindStatusCondition(gs.Status.Conditions, "Ready")
+		if gs.Status.AppliedCommit != commit || ready == nil || ready.Status != metav1.ConditionTrue || ready.Message != "applied main@"+commit[:12] {
+			return fmt.Errorf("applied is %s; conditions: %s", gs.Status.AppliedCommit, said(gs))
+		}
+		return nil
+	})
+}
+
+// refused waits until Ready is False for a reason, and returns the message.
+func (s *shop) refused(commit, reason string) string {
+	s.Helper()
+	message := ""
+	clustertest.Wait(s, "refusal "+reason, func() error {
+		gs := s.gs()
+		ready := meta.FindStatusCondition(gs.Status.Conditions, "Ready")
+		if gs.Status.ObservedCommit != commit || ready == nil || ready.Status != metav1.ConditionFalse || ready.Reason != reason {
+			return fmt.Errorf("observed %s; conditions: %s", gs.Status.ObservedCommit, said(gs))
+		}
+		message = ready.Message
+		return nil
+	})
+	s.Log(message)
+	return message
+}
+
+func said(gs *v1alpha1.GitSource) string {
+	var lines []string
+	for _, c := range gs.Status.Conditions {
+		lines = append(lines, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func get[T client.Object](s *shop, name string, o T) T {
+	s.Helper()
+	s.must(s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, o))
+	return o
+}
+
+// isGone waits until an object is no longer there.
+func (s *shop) isGone(name string, o client.Object) {
+	s.Helper()
+	clustertest.Wait(s, fmt.Sprintf("the end of %T %s", o, name), func() error {
+		err := s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, o)
+		if err == nil {
+			return errors.New("it is still there")
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+func (s *shop) deployment(name string) *appsv1.Deployment {
+	s.Helper()
+	return get(s, name, &appsv1.Deployment{})
+}
+
+func (s *shop) release(name string) *v1alpha1.BatchRelease {
+	s.Helper()
+	return get(s, name, &v1alpha1.BatchRelease{})
+}
+
+func (s *shop) events(reason string) []string {
+	s.Helper()
+	var list eventsv1.EventList
+	s.must(s.c.Client.List(s.Context(), &list, client.InNamespace(s.ns)))
+	var notes []string
+	for _, e := range list.Items {
+		if e.Reason == reason {
+			notes = append(notes, e.Note)
+		}
+	}
+	return notes
+}
+
+// web is the manifest of a Deployment.
+func web(image string, edit ...string) string {
+	m := `apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  labels: {app: web, team: shop}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata:
+      labels: {app: web}
+    spec:
+      containers:
+      - name: web
+        image: registry.example.org/web:` + image + `
+        env:
+        - {name: COLOUR, value: blue}
+`
+	for i := 0; i+1 < len(edit); i += 2 {
+		m = strings.ReplaceAll(m, edit[i], edit[i+1])
+	}
+	return m
+}
+
+const webPlan = `apiVersion: tranche.dev/v1alpha1
+kind: BatchRelease
+metadata: {name: web}
+spec:
+  workloadRef: {name: web}
+  strategy:
+    steps:
+    - replicas: 1
+    - replicas: 100%
+`
+
+func configMap(name, value string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {value: " + value + "}\n"
+}

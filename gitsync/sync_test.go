@@ -1,0 +1,434 @@
+package gitsync_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+func owners(d *appsv1.Deployment, field string) string {
+	var list []string
+	for _, e := range d.ManagedFields {
+		if e.Subresource == "" && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:`+field+`"`) {
+			list = append(list, e.Manager+"/"+string(e.Operation))
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// A governed Deployment is installed whole; from then on its template reaches
+// the BatchRelease and not the Deployment, and what leaves the rest of the
+// manifest leaves the Deployment.
+func TestFirstInstallAndTemplateChange(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
+	s.source()
+	s.applied(first)
+	d := s.deployment("web")
+	if d.Spec.Paused || d.Labels[v1alpha1.LabelHeld] != "" || d.Labels[v1alpha1.LabelSource] != "shop" || d.Spec.Template.Labels[v1alpha1.LabelSource] != "" {
+		t.Errorf("installed as %+v %+v", d.ObjectMeta, d.Spec)
+	}
+	if got := owners(d, "template"); got != "tranche-rollout/Apply" {
+		t.Errorf("the template is %s's", got)
+	}
+	if got := owners(d, "replicas"); got != "tranche-gitsync/Apply" {
+		t.Errorf("replicas is %s's", got)
+	}
+	br := s.release("web")
+	if br.Spec.Commit != first || br.Spec.Template.Spec.Containers[0].Image != "registry.example.org/web:v1" {
+		t.Errorf("%+v", br.Spec)
+	}
+	if len(br.Spec.Template.Spec.RestartPolicy) > 0 {
+		t.Error("the template has the API server's defaults")
+	}
+
+	second := s.push(map[string]string{"deploy/web.yaml": web("v2", ", team: shop", "", "replicas: 2", "replicas: 3")})
+	s.applied(second)
+	d = s.deployment("web")
+	if image := d.Spec.Template.Spec.Containers[0].Image; image != "registry.example.org/web:v1" {
+		t.Errorf("the Deployment has %s", image)
+	}
+	if *d.Spec.Replicas != 3 {
+		t.Errorf("replicas is %d", *d.Spec.Replicas)
+	}
+	if _, ok := d.Labels["team"]; ok {
+		t.Error("a label that left Git is still there")
+	}
+	br = s.release("web")
+	if br.Spec.Commit != second || br.Spec.Template.Spec.Containers[0].Image != "registry.example.org/web:v2" {
+		t.Errorf("%+v", br.Spec)
+	}
+	third := s.push(map[string]string{"README.md": "more\n"})
+	s.applied(third)
+	if br := s.release("web"); br.Spec.Commit != second {
+		t.Errorf("a docs commit became the release's: %s", br.Spec.Commit)
+	}
+}
+
+// A plan that comes later takes the template over, and taking it away again
+// gives it back; fields that leave Git really go.
+func TestPlanComesAndGoes(t *testing.T) {
+	s := newShop(t, andRollout)
+	first := s.push(map[string]string{"deploy/web.yaml": web("v1")})
+	s.source()
+	s.applied(first)
+	if got := owners(s.deployment("web"), "template"); got != "tranche-gitsync/Apply" {
+		t.Errorf("the template is %s's", got)
+	}
+	s.applied(s.push(map[string]string{"deploy/release.yaml": webPlan}))
+	if got := owners(s.deployment("web"), "template"); got != "tranche-rollout/Apply" {
+		t.Errorf("the template is %s's", got)
+	}
+	s.push(map[string]string{"deploy/web.yaml": web("v2")})
+	clustertest.Wait(t, "the hold", func() error {
+		if d := s.deployment("web"); d.Labels[v1alpha1.LabelHeld] == "" || d.Spec.Template.Spec.Containers[0].Image != "registry.example.org/web:v2" {
+			return fmt.Errorf("%v", d.Spec)
+		}
+		return nil
+	})
+	// Plan gone in the middle of the release.
+	s.applied(s.push(map[string]string{"deploy/release.yaml": ""}))
+	s.isGone("web", &v1alpha1.BatchRelease{})
+	d := s.deployment("web")
+	if d.Labels[v1alpha1.LabelHeld] != "" || d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
+		t.Errorf("not handed back: %+v", d.Spec)
+	}
+	if got := owners(d, "template"); got != "tranche-gitsync/Apply" {
+		t.Errorf("the template is %s's", got)
+	}
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v2", "\n        env:\n        - {name: COLOUR, value: blue}", "")}))
+	if env := s.deployment("web").Spec.Template.Spec.Containers[0].Env; len(env) > 0 {
+		t.Errorf("an env var that left Git is still there: %v", env)
+	}
+}
+
+func TestAllOrNothing(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
+	s.source()
+	s.applied(first)
+	for name, tt := range map[string]struct{ file, content, reason, says string }{
+		"an unknown field":      {"deploy/web.yaml", web("v2", "image:", "imagee:"), "InvalidManifest", "deploy/web.yaml: Deployment " + s.ns + "/web: spec.template.spec.containers[0].imagee"},
+		"a bad template":        {"deploy/web.yaml", web("v2", "name: web\n        image", "name: Web_1\n        image"), "DryRunFailed", "deploy/web.yaml: Deployment " + s.ns + "/web: spec.template.spec.containers[0].name"},
+		"a bad plain object":    {"deploy/b.yaml", strings.ReplaceAll(configMap("b", "two"), "data:", "dataa:"), "DryRunFailed", "deploy/b.yaml: ConfigMap " + s.ns + "/b: dataa"},
+		"a bad strategy":        {"deploy/web.yaml", web("v2", "  template:\n", "  strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0}}\n  template:\n"), "DryRunFailed", "maxUnavailable"},
+		"another selector":      {"deploy/web.yaml", web("v2", "app: web", "app: web2"), "DryRunFailed", "tranche.dev/force"},
+		"no such kind":          {"deploy/c.yaml", "apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: c}\n", "UnknownKind", "CustomResourceDefinition"},
+		"no such namespace":     {"deploy/d.yaml", strings.ReplaceAll(configMap("d", "x"), "name: d", "name: d, namespace: nowhere-"+s.ns), "DryRunFailed", "create the namespace"},
+		"YAML that is not YAML": {"deploy/e.yaml", "a: [\n", "InvalidManifest", "deploy/e.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.repo.Git("checkout", "-q", first)
+			s.repo.Git("checkout", "-q", "-B", "main")
+			bad := s.repo.Commit(map[string]string{"deploy/a.yaml": configMap("a", "changed"), tt.file: tt.content})
+			s.repo.Push("--force")
+			message := s.refused(bad, tt.reason)
+			if !strings.Contains(message, tt.says) {
+				t.Errorf("%q is not in %q", tt.says, message)
+			}
+			if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
+				t.Errorf("a is %q: something of a bad commit was applied", v)
+			}
+			if gs := s.gs(); gs.Status.AppliedCommit != first || len(gs.Status.Inventory.Entries) != 3 {
+				t.Errorf("%+v", gs.Status)
+			}
+		})
+	}
+}
+
+func TestPrune(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	pod := "      volumes: [{name: c, configMap: {name: used}}]\n      containers:\n"
+	first := s.push(map[string]string{
+		"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "deploy/used.yaml": configMap("used", "one"),
+		"deploy/keep.yaml": strings.ReplaceAll(configMap("keep", "one"), "name: keep", "name: keep, annotations: {tranche.dev/prune: disabled}"),
+		"deploy/web.yaml":  web("v1", "      containers:\n", pod),
+	})
+	s.source()
+	s.applied(first)
+	clustertest.Wait(t, "a ReplicaSet", func() error {
+		var sets appsv1.ReplicaSetList
+		s.must(s.c.Client.List(s.Context(), &sets, client.InNamespace(s.ns)))
+		if len(sets.Items) == 0 {
+			return fmt.Errorf("none")
+		}
+		return nil
+	})
+	s.applied(s.push(map[string]string{"deploy/b.yaml": "", "deploy/keep.yaml": "", "deploy/used.yaml": ""}))
+	s.isGone("b", &corev1.ConfigMap{})
+	get(s, "a", &corev1.ConfigMap{})
+	get(s, "keep", &corev1.ConfigMap{})
+	get(s, "used", &corev1.ConfigMap{})
+	ids := fmt.Sprint(s.gs().Status.Inventory.Entries)
+	if strings.Contains(ids, "_keep_") || !strings.Contains(ids, "_used_") {
+		t.Errorf("the inventory is %s", ids)
+	}
+	t.Run("nothing left", func(t *testing.T) {
+		empty := s.push(map[string]string{"deploy/a.yaml": "", "deploy/web.yaml": "", "deploy/README.md": "x"})
+		s.refused(empty, "NothingToApply")
+		get(s, "a", &corev1.ConfigMap{})
+	})
+	s.endSource()
+	s.isGone("a", &corev1.ConfigMap{})
+	s.isGone("web", &appsv1.Deployment{})
+	s.isGone("used", &corev1.ConfigMap{})
+	get(s, "keep", &corev1.ConfigMap{})
+}
+
+func TestWithoutPruneNothingIsDeleted(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one")})
+	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Prune = false })
+	s.applied(first)
+	s.applied(s.push(map[string]string{"deploy/b.yaml": ""}))
+	get(s, "b", &corev1.ConfigMap{})
+	if n := len(s.gs().Status.Inventory.Entries); n != 1 {
+		t.Errorf("%d entries", n)
+	}
+	s.endSource()
+	get(s, "a", &corev1.ConfigMap{})
+}
+
+func TestTargetNamespaceThatTheCommitBrings(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	other := s.ns + "-target"
+	first := s.push(map[string]string{
+		"deploy/ns.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + other + ", annotations: {tranche.dev/prune: enabled}}\n",
+		"deploy/a.yaml":  strings.ReplaceAll(configMap("a", "one"), "name: a", "name: a, namespace: elsewhere"),
+	})
+	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.TargetNamespace = other })
+	s.applied(first)
+	var cm corev1.ConfigMap
+	s.must(s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: other, Name: "a"}, &cm))
+}
+
+const toyCRD = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: toys.GROUP, annotations: {tranche.dev/prune: enabled}}
+spec:
+  group: GROUP
+  scope: Namespaced
+  names: {kind: Toy, plural: toys, singular: toy}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer, minimum: 1}}}}}}
+`
+
+func TestCRDAndItsObjectInOneCommit(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	group := s.ns + ".example.org"
+	toy := "apiVersion: " + group + "/v1\nkind: Toy\nmetadata: {name: ball}\nspec: {size: SIZE}\n"
+	bad := s.push(map[string]string{"deploy/crd.yaml": strings.ReplaceAll(toyCRD, "GROUP", group), "deploy/toy.yaml": strings.ReplaceAll(toy, "SIZE", "0"), "deploy/a.yaml": configMap("a", "one")})
+	s.source()
+	if m := s.refused(bad, "DryRunFailed"); !strings.Contains(m, "spec.size") {
+		t.Errorf("%s", m)
+	}
+	if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "a"}, &corev1.ConfigMap{}); err != nil && !apierrors.IsNotFound(err) {
+		t.Errorf("%v", err)
+	}
+	s.applied(s.push(map[string]string{"deploy/toy.yaml": strings.ReplaceAll(toy, "SIZE", "3")}))
+	if out, err := s.c.Kubectl(t, "get", "-n", s.ns, "toys."+group, "ball", "-o", "jsonpath={.spec.size}"); err != nil || out != "3" {
+		t.Errorf("%s %v", out, err)
+	}
+}
+
+func TestAnAccountWithoutRightsChangesNothing(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	s.must(s.c.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "tenant", Namespace: s.ns}}))
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1")})
+	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "tenant" })
+	if m := s.refused(first, "Forbidden"); !strings.Contains(m, "give service account "+s.ns+"/tenant the right") {
+		t.Error(m)
+	}
+	// With rights to one of the two kinds, still nothing.
+	s.grant("configmaps", "")
+	s.lookNow()
+	if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "a"}, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
+		t.Errorf("%v", err)
+	}
+	s.grant("deployments", "apps")
+	s.lookNow()
+	s.applied(first)
+}
+
+func (s *shop) grant(resource, group string) {
+	s.Helper()
+	s.must(s.c.Client.Create(s.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Name: resource, Namespace: s.ns},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"get", "create", "patch", "delete"}}},
+	}))
+	s.must(s.c.Client.Create(s.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: resource, Namespace: s.ns},
+		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: resource},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "tenant", Namespace: s.ns}},
+	}))
+}
+
+// lookNow asks for a look and waits for it.
+func (s *shop) lookNow() {
+	s.Helper()
+	gs := s.gs()
+	stamp := fmt.Sprint(time.Now().UnixNano())
+	patch := client.MergeFrom(gs.DeepCopy())
+	gs.Annotations = map[string]string{v1alpha1.AnnotationReconcile: stamp}
+	s.must(s.c.Client.Patch(s.Context(), gs, patch))
+	clustertest.Wait(s, "a look", func() error {
+		if got := s.gs().Status.LastHandledReconcileAt; got != stamp {
+			return fmt.Errorf("last handled is %q", got)
+		}
+		return nil
+	})
+}
+
+func TestOwnedByAnother(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
+	s.source()
+	s.applied(first)
+	other := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: s.ns}, Spec: s.gs().Spec}
+	other.Spec.Prune = false
+	s.must(s.c.Client.Create(t.Context(), other))
+	clustertest.Wait(t, "the refusal", func() error {
+		o := get(s, "other", &v1alpha1.GitSource{})
+		if !strings.Contains(said(o), "OwnedByOther") {
+			return fmt.Errorf("%s", said(o))
+		}
+		return nil
+	})
+	if l := get(s, "a", &corev1.ConfigMap{}).Labels[v1alpha1.LabelSource]; l != "shop" {
+		t.Errorf("it is %s's now", l)
+	}
+	s.must(s.c.Client.Delete(t.Context(), other))
+}
+
+func TestDriftIsUndoneAndIdleLooksWriteNothing(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan,
+		"deploy/left.yaml": strings.ReplaceAll(configMap("left", "one"), "name: left", "name: left, annotations: {tranche.dev/reconcile: disabled}")})
+	s.source()
+	s.applied(first)
+	s.lookNow()
+	versions := func() string {
+		return strings.Join([]string{s.gs().Status.AppliedCommit, get(s, "a", &corev1.ConfigMap{}).ResourceVersion, s.release("web").ResourceVersion, fmt.Sprint(s.deployment("web").Generation)}, " ")
+	}
+	before, transition := versions(), s.gs().Status.Conditions[0].LastTransitionTime
+	s.lookNow()
+	if got := versions(); got != before {
+		t.Errorf("an idle look wrote: %s, then %s", before, got)
+	}
+	if got := s.gs().Status.Conditions[0].LastTransitionTime; !got.Equal(&transition) {
+		t.Errorf("an idle look changed a condition")
+	}
+	out, err := s.c.Kubectl(t, "patch", "-n", s.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`, "--field-manager=somebody")
+	if err != nil {
+		t.Fatal(out)
+	}
+	s.lookNow()
+	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
+		t.Errorf("the drift stays: %q", v)
+	}
+	clustertest.Wait(t, "the event", func() error {
+		if notes := s.events("DriftUndone"); len(notes) != 1 || !strings.Contains(notes[0], "somebody") {
+			return fmt.Errorf("%q", notes)
+		}
+		return nil
+	})
+}
+
+func TestImmutableField(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	job := `apiVersion: batch/v1
+kind: Job
+metadata: {name: j, annotations: {x: y}}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: j, image: "registry.example.org/j:v1"}]}}}
+`
+	s.source()
+	s.applied(s.push(map[string]string{"deploy/j.yaml": job}))
+	uid := s.jobUID()
+	bad := s.push(map[string]string{"deploy/j.yaml": strings.ReplaceAll(job, "v1\"", "v2\"")})
+	if m := s.refused(bad, "DryRunFailed"); !strings.Contains(m, "tranche.dev/force") {
+		t.Error(m)
+	}
+	s.applied(s.push(map[string]string{"deploy/j.yaml": strings.ReplaceAll(strings.ReplaceAll(job, "v1\"", "v2\""), "x: y", `tranche.dev/force: "true"`)}))
+	if s.jobUID() == uid {
+		t.Error("not created anew")
+	}
+}
+
+func (s *shop) jobUID() string {
+	s.Helper()
+	out, err := s.c.Kubectl(s, "get", "-n", s.ns, "job", "j", "-o", "jsonpath={.metadata.uid}")
+	if err != nil {
+		s.Fatal(out)
+	}
+	return out
+}
+
+// An autoscaler that comes later gets spec.replicas with the value that it has.
+func TestAutoscalerTakesReplicasOver(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
+	s.source()
+	s.applied(first)
+	s.applied(s.push(map[string]string{"deploy/hpa.yaml": `apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minReplicas: 1, maxReplicas: 9}
+`}))
+	d := s.deployment("web")
+	if *d.Spec.Replicas != 2 || strings.Contains(owners(d, "replicas"), "tranche-gitsync") {
+		t.Errorf("replicas is %d and %s's", *d.Spec.Replicas, owners(d, "replicas"))
+	}
+	if out, err := s.c.Kubectl(t, "scale", "-n", s.ns, "deployment/web", "--replicas=5"); err != nil {
+		t.Fatal(out)
+	}
+	s.lookNow()
+	if n := *s.deployment("web").Spec.Replicas; n != 5 {
+		t.Errorf("replicas is %d", n)
+	}
+}
+
+func TestApprovalReachesTheRelease(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	approval := func(commit, step string) string {
+		return "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: abc, commit: " + commit + ", step: " + step + "}\n"
+	}
+	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
+	s.source()
+	s.applied(first)
+	s.repo.Author = "Grace Example <grace@example.org>"
+	second := s.push(map[string]string{"deploy/approvals/web.yaml": approval(first[:8], "0")})
+	s.applied(second)
+	want := v1alpha1.Approval{Revision: "abc", Commit: first, Step: 0, ApprovedBy: "Grace Example <grace@example.org>", ApprovedIn: second}
+	if got := s.release("web").Spec.Approval; got == nil || *got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	third := s.push(map[string]string{"deploy/approvals/web.yaml": approval("0123456", "0")})
+	s.applied(third)
+	if got := s.release("web").Spec.Approval; got != nil {
+		t.Errorf("%+v stays", got)
+	}
+	if m := said(s.gs()); !strings.Contains(m, "InSync=False ApprovalIgnored: deploy/approvals/web.yaml") {
+		t.Error(m)
+	}
+	s.lookNow()
+	clustertest.Wait(t, "the event", func() error {
+		if n := len(s.events("ApprovalIgnored")); n != 1 {
+			return fmt.Errorf("%d events", n)
+		}
+		return nil
+	})
+}
