@@ -17,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -25,10 +24,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-func TestMain(m *testing.M) {
-	ctrl.SetLogger(zap.New())
-	os.Exit(clustertest.Main(m))
-}
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m)) }
 
 // startController runs the BatchRelease reconciler until the test ends, or
 // until what it returns is called.

@@ -67,8 +67,12 @@ func (s *shop) control(flags ...string) {
 	s.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
+	level := "error"
+	if testing.Verbose() {
+		level = "info"
+	}
 	root := newRoot()
-	root.SetArgs(append([]string{"controller", "--storage-path", s.TempDir(), "--skip-name-validation"}, flags...))
+	root.SetArgs(append([]string{"controller", "--storage-path", s.TempDir(), "--skip-name-validation", "--log-level", level}, flags...))
 	go func() { ended <- root.ExecuteContext(ctx) }()
 	s.Cleanup(func() {
 		stop()
@@ -377,7 +381,7 @@ func TestApprovalsIgnored(t *testing.T) {
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.push("web: v2")
 	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
-	s.write("approvals/web.yaml", fmt.Sprintf("apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: %s}\nspec: {revision: %s, commit: "0123456789", step: 1}\n", s.ns, s.release("web").Status.UpdateRevision))
+	s.write("approvals/web.yaml", fmt.Sprintf("apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: %s}\nspec: {revision: '%s', commit: '0123456789', step: 1}\n", s.ns, s.release("web").Status.UpdateRevision))
 	s.write("approvals/other.yaml", "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: other}\nspec: {revison: x}\n")
 	s.write("more.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\n")
 	s.applied(s.push("approvals that do not count"))

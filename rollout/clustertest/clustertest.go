@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -19,13 +20,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -46,8 +50,15 @@ type Cluster struct {
 // shared is the package's cluster.
 var shared *Cluster
 
-// Main runs a package's tests with one cluster, which it stops afterwards.
+// Main runs a package's tests with one cluster, which it stops afterwards. The
+// controllers' logs are shown with -v.
 func Main(m *testing.M) int {
+	flag.Parse()
+	if testing.Verbose() {
+		ctrl.SetLogger(zap.New())
+	} else {
+		ctrl.SetLogger(logr.Discard())
+	}
 	c, err := start()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "clustertest:", err)
