@@ -40,13 +40,16 @@ const (
 )
 
 // manifest is what is applied of an object: what Git says, without what only
-// the server sets, and with the labels of the source.
+// the server sets, and with the labels of the source, unless it is a Deployment.
 func (a *applier) manifest(o plan.Object) *unstructured.Unstructured {
 	u := o.DeepCopy()
 	for _, field := range []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"} {
 		unstructured.RemoveNestedField(u.Object, "metadata", field)
 	}
 	unstructured.RemoveNestedField(u.Object, "status")
+	if o.GroupVersionKind().GroupKind() == deploymentKind {
+		return u // bears nothing of ours
+	}
 	labels := map[string]string{}
 	maps.Copy(labels, u.GetLabels())
 	maps.Copy(labels, sourceLabels(a.gs))

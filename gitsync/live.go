@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -201,7 +203,14 @@ func labelValue(name string) string {
 	return name[:54] + "-" + hex.EncodeToString(sum[:4])
 }
 
+// isOurs reports whether a GitSource applies an object: by its labels, and for
+// a Deployment, which bears nothing of ours (I7), by gitsync's field manager.
+// That does not tell one source's from another's; [observer.ownedByOther] and
+// the source's own inventory do.
 func isOurs(o client.Object, gs *v1alpha1.GitSource) bool {
+	if o.GetObjectKind().GroupVersionKind().GroupKind() == deploymentKind {
+		return hasGitSync(o)
+	}
 	labels := o.GetLabels()
 	for k, v := range sourceLabels(gs) {
 		if labels[k] != v {
@@ -214,6 +223,9 @@ func isOurs(o client.Object, gs *v1alpha1.GitSource) bool {
 // ownedByOther refuses an object that another GitSource applies. The labels
 // of one that is gone bind nobody.
 func (o *observer) ownedByOther(ctx context.Context, t *target) error {
+	if t.live != nil && t.groupKind() == deploymentKind {
+		return o.inventoriedByOther(ctx, t)
+	}
 	if t.live == nil || isOurs(t.live, o.gs) {
 		return nil
 	}
@@ -229,10 +241,44 @@ func (o *observer) ownedByOther(ctx context.Context, t *target) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting GitSource %s/%s: %w", namespace, name, err)
 	}
+	return ownedBy(t, namespace, name)
+}
+
+func ownedBy(t *target, namespace, name string) *plan.Problem {
 	return &plan.Problem{
 		Reason: reasonOwnedByOther, Where: t.File + ": " + t.String(),
 		Err: fmt.Errorf("GitSource %s/%s applies it already", namespace, name), Hint: "keep it in one of the two",
 	}
+}
+
+// inventoriedByOther refuses a Deployment that is in the inventory of another
+// GitSource. One of our own inventory is ours.
+func (o *observer) inventoriedByOther(ctx context.Context, t *target) error {
+	if !hasGitSync(t.live) || has(o.gs.Status.Inventory, t.entry().id()) {
+		return nil
+	}
+	var sources v1alpha1.GitSourceList
+	if err := o.own.List(ctx, &sources); err != nil {
+		return fmt.Errorf("listing the GitSources: %w", err)
+	}
+	for i := range sources.Items {
+		other := &sources.Items[i]
+		if other.UID != o.gs.UID && has(other.Status.Inventory, t.entry().id()) {
+			return ownedBy(t, other.Namespace, other.Name)
+		}
+	}
+	return nil
+}
+
+func has(inventory *v1alpha1.Inventory, id string) bool {
+	return inventory != nil && slices.ContainsFunc(inventory.Entries, func(e v1alpha1.InventoryEntry) bool { return e.ID == id })
+}
+
+// hasGitSync reports whether gitsync has applied fields of an object.
+func hasGitSync(o client.Object) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == v1alpha1.ManagerGitSync && e.Operation == metav1.ManagedFieldsOperationApply
+	})
 }
 
 func (o *observer) plansIn(ctx context.Context, namespace string) ([]v1alpha1.BatchRelease, error) {

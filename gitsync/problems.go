@@ -78,7 +78,7 @@ func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Statu
 	if s.Details != nil && s.Reason == metav1.StatusReasonInvalid && len(s.Details.Causes) > 0 {
 		var ps plan.Problems
 		for _, c := range s.Details.Causes {
-			ps = append(ps, &plan.Problem{Reason: reason, Where: strings.TrimSuffix(where+": "+c.Field, ": "), Err: errors.New(oneLine(c.Message)), Hint: hintOf(c.Message)})
+			ps = append(ps, &plan.Problem{Reason: reason, Where: strings.TrimSuffix(where+": "+c.Field, ": "), Err: errors.New(withoutValue(c.Message)), Hint: hintOf(c.Message)})
 		}
 		return ps
 	}
@@ -99,6 +99,17 @@ func mayPass(s metav1.Status) bool {
 	default:
 		return s.Code >= http.StatusInternalServerError
 	}
+}
+
+// withoutValue leaves out a value that is a whole object: what is wrong with
+// it comes after it.
+func withoutValue(message string) string {
+	const before = "Invalid value: {"
+	end := strings.LastIndex(message, "}: ")
+	if strings.HasPrefix(message, before) && end > 0 {
+		message = message[end+len("}: "):]
+	}
+	return oneLine(message)
 }
 
 func rightsHint(gs *v1alpha1.GitSource) string {

@@ -46,7 +46,7 @@ func judge(live *unstructured.Unstructured, gs *v1alpha1.GitSource, used usedNam
 	case live.GetDeletionTimestamp() != nil:
 		return forget, "it is being deleted already"
 	case !isOurs(live, gs):
-		return forget, "it does not bear the labels of this GitSource"
+		return forget, "this GitSource does not apply it"
 	case annotation == annotationPruneDisabled:
 		return forget, "annotation " + v1alpha1.AnnotationPrune + " is " + annotationPruneDisabled
 	case isLeftAlone(live):

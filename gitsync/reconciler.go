@@ -159,6 +159,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			r.forget(req.NamespacedName)
 			return reconcile.Result{}, nil
 		}
+		if ctx.Err() != nil {
+			return reconcile.Result{}, nil // the controller ends
+		}
 		return reconcile.Result{}, fmt.Errorf("getting GitSource %s: %w", req, err)
 	}
 	if r.options.Selector != nil && !r.options.Selector.Matches(labels.Set(gs.Labels)) {
@@ -176,6 +179,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return l.result(err)
 	}
 	err := l.run(ctx)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return reconcile.Result{}, nil // the controller ends; what it began is taken up by the next one
+	}
 	return l.result(l.conclude(ctx, err))
 }
 

@@ -109,7 +109,7 @@ func (at *state) native() bool {
 	d := at.deployment
 	for _, names := range []map[string]string{d.Labels, d.Annotations} {
 		for k := range names {
-			if strings.HasPrefix(k, v1alpha1.Group+"/") && k != v1alpha1.LabelSource && k != v1alpha1.LabelSourceNamespace {
+			if strings.HasPrefix(k, v1alpha1.Group+"/") {
 				return false
 			}
 		}

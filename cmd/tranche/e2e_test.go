@@ -206,8 +206,8 @@ func (s *shop) untouched(name string) {
 	s.Helper()
 	var d appsv1.Deployment
 	s.must(s.c.Client.Get(s.Context(), types.NamespacedName{Namespace: s.ns, Name: name}, &d))
-	if d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || d.Labels[v1alpha1.LabelHeld] != "" {
-		s.Errorf("Deployment %s: paused=%t, strategy %s, labels %v", name, d.Spec.Paused, d.Spec.Strategy.Type, d.Labels)
+	if d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || strings.Contains(fmt.Sprint(d.Labels, d.Annotations), v1alpha1.Group) {
+		s.Errorf("Deployment %s: paused=%t, strategy %s, labels %v, annotations %v", name, d.Spec.Paused, d.Spec.Strategy.Type, d.Labels, d.Annotations)
 	}
 }
 

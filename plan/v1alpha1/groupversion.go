@@ -34,7 +34,8 @@ const (
 	LabelHeld = Group + "/held"
 
 	// LabelSource and LabelSourceNamespace are on every object that a
-	// GitSource applies: its name and namespace.
+	// GitSource applies, but for Deployments, which bear nothing of ours: its
+	// name and namespace.
 	LabelSource          = Group + "/source"
 	LabelSourceNamespace = Group + "/source-namespace"
 
