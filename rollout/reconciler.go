@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -50,6 +52,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	}
 	r := &reconciler{
 		minor:     minor,
+		reader:    mgr.GetAPIReader(),
 		Client:    mgr.GetClient(),
 		events:    mgr.GetEventRecorder("tranche"),
 		templates: &templates{known: map[types.NamespacedName]completed{}},
@@ -103,6 +106,7 @@ func serverMinor(c *rest.Config) (int, error) {
 
 type reconciler struct {
 	client.Client
+	reader    client.Reader // past the cache, which has no managedFields
 	events    events.EventRecorder
 	templates *templates
 	writers   *writers
@@ -145,6 +149,7 @@ func (r *reconciler) result(ctx context.Context, wait time.Duration, err error) 
 // that fails ends the round.
 func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Decision) error {
 	log := logr.FromContextOrDiscard(ctx).WithValues("revision", d.Status.UpdateRevision, "step", d.Status.CurrentStepIndex)
+	culprit := r.culprit(ctx, o, d)
 	if len(d.Actions) > 0 {
 		w, err := r.writerFor(o.Release)
 		if err != nil {
@@ -170,9 +175,34 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 		}
 	}
 	for _, e := range d.Events {
+		if e.Reason == engine.ReasonDriftCorrected {
+			e.Message += culprit
+		}
 		r.tell(o.Release, e)
 	}
 	return nil
+}
+
+// culprit names the last other hand on a Deployment that has drifted, before
+// its traces are overwritten.
+func (r *reconciler) culprit(ctx context.Context, o engine.Observed, d engine.Decision) string {
+	if !slices.ContainsFunc(d.Events, func(e engine.Event) bool { return e.Reason == engine.ReasonDriftCorrected }) {
+		return ""
+	}
+	var live appsv1.Deployment
+	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(o.Deployment), &live); err != nil {
+		return "" // the event is worth telling without it
+	}
+	var last metav1.ManagedFieldsEntry
+	for _, e := range live.ManagedFields {
+		if e.Subresource == "" && e.Manager != v1alpha1.ManagerRollout && e.Manager != v1alpha1.ManagerGitSync && e.Time != nil && (last.Time == nil || last.Time.Before(e.Time)) {
+			last = e
+		}
+	}
+	if last.Manager == "" {
+		return ""
+	}
+	return "; the last other hand on it was " + last.Manager
 }
 
 // moved reports whether a status says more than a new count.
