@@ -16,8 +16,11 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// deploymentWrites is the most a release may write its Deployment.
-const deploymentWrites = 2
+// The most that a release of 10 pods in 3 steps may write.
+const (
+	deploymentWrites = 2
+	replicaSetWrites = 20
+)
 
 func TestRelease(t *testing.T) {
 	s := newShop(t)
@@ -39,6 +42,11 @@ func TestRelease(t *testing.T) {
 
 	if n := s.w.Writes("Deployment", v1alpha1.ManagerRollout); n > deploymentWrites {
 		t.Errorf("%d writes to the Deployment, more than %d\n%s", n, deploymentWrites, s.w.Timeline())
+	}
+	if n := s.w.Writes("ReplicaSet", v1alpha1.ManagerRollout); n > replicaSetWrites {
+		t.Errorf("%d writes to ReplicaSets, more than %d\n%s", n, replicaSetWrites, s.w.Timeline())
+	} else {
+		t.Logf("%d writes to ReplicaSets", n)
 	}
 	if h := s.release().Status.History; len(h) != 1 || h[0].Outcome != v1alpha1.OutcomeCompleted || len(h[0].Approvals) != 2 || h[0].Approvals[0].By != "Ada <ada@example.org>" {
 		t.Errorf("history %+v", h)
