@@ -325,10 +325,10 @@ func TestDriftUnderHold(t *testing.T) {
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	clustertest.Wait(t, "the event that names the hand", func() error {
 		out, err := s.c.Kubectl(t, "-n", s.ns, "get", "events", "--field-selector=reason=DriftCorrected", "-o", "jsonpath={.items[*].message}")
-		if err != nil || !strings.Contains(out, "kubectl-set") {
-			return fmt.Errorf("%v: %q", err, out)
+		if err == nil && !strings.Contains(out, "kubectl-set") {
+			err = fmt.Errorf("events %q", out)
 		}
-		return nil
+		return err
 	})
 }
 
