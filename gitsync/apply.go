@@ -79,7 +79,7 @@ func (a *applier) dryRun(ctx context.Context, t *target) plan.Problems {
 	switch {
 	case t.way == notAtAll:
 		return nil
-	case t.live != nil && t.groupKind() == deploymentKind && t.way != plainly:
+	case t.live != nil && t.groupKind() == deploymentKind && (t.way != plainly || hasRolloutFields(t.live)):
 		err = errors.Join(a.dryRunRollout(ctx, t), a.dryRunRest(ctx, t))
 	default:
 		err = a.dryRunApply(ctx, a.manifest(t.Object))

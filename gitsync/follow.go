@@ -371,7 +371,7 @@ func (l *look) end(ctx context.Context) error {
 	if l.gs.Spec.Prune && !l.gs.Spec.Suspend {
 		err := l.pruneAll(ctx)
 		if waits := l.gs.Status.Inventory != nil && time.Since(l.gs.DeletionTimestamp.Time) < usedFor; err != nil || waits {
-			l.again = true
+			l.again = err == nil
 			return l.conclude(ctx, err)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,15 +52,26 @@ type shop struct {
 
 func newShop(t *testing.T, w with) *shop {
 	t.Helper()
-	c := clustertest.Shared(t)
-	s := &shop{T: t, c: c, ns: c.Namespace(t), repo: gittest.NewRepo(t)}
+	s := newShopWithout(t)
 	t.Cleanup(s.startController(w))
 	return s
 }
 
+// newShopWithout has no controller yet.
+func newShopWithout(t *testing.T) *shop {
+	t.Helper()
+	c := clustertest.Shared(t)
+	return &shop{T: t, c: c, ns: c.Namespace(t), repo: gittest.NewRepo(t)}
+}
+
 func (s *shop) startController(w with) (stop func()) {
 	s.Helper()
-	mgr, err := ctrl.NewManager(s.c.Config, ctrl.Options{
+	return s.startControllerWith(s.c.Config, w)
+}
+
+func (s *shop) startControllerWith(c *rest.Config, w with) (stop func()) {
+	s.Helper()
+	mgr, err := ctrl.NewManager(c, ctrl.Options{
 		Scheme:     s.c.Scheme,
 		Cache:      rollout.CacheOptions(),
 		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
@@ -211,6 +224,9 @@ func (s *shop) events(reason string) []string {
 	}
 	return notes
 }
+
+// full is the last step of a plan.
+var full = intstr.FromString("100%")
 
 // web is the manifest of a Deployment.
 func web(image string, edit ...string) string {

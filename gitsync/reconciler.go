@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -100,12 +102,12 @@ func selected(s labels.Selector) predicate.Predicate {
 	})
 }
 
-// worthALook passes changes of the spec and of the annotation that asks for a
-// look, and not of the status, which is our own.
+// worthALook passes changes of the spec, of the annotation that asks for a
+// look and of the labels that select, and not of the status, which is our own.
 var worthALook = predicate.Or[client.Object](
 	predicate.GenerationChangedPredicate{},
 	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return asked(e.ObjectOld) != asked(e.ObjectNew) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+		return asked(e.ObjectOld) != asked(e.ObjectNew) || !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 	}},
 )
 
@@ -175,13 +177,16 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if gs.DeletionTimestamp != nil {
 		return l.result(l.end(ctx))
 	}
-	if changed, err := l.setFinalizer(ctx); changed || err != nil {
+	if err := l.setFinalizer(ctx); err != nil {
 		return l.result(err)
 	}
 	err := l.run(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return reconcile.Result{}, nil // the controller ends; what it began is taken up by the next one
 	}
+	// A look that took too long says so, too.
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), defaultTimeout)
+	defer cancel()
 	return l.result(l.conclude(ctx, err))
 }
 
@@ -201,9 +206,9 @@ type look struct {
 }
 
 // setFinalizer keeps the finalizer as spec.prune has it.
-func (l *look) setFinalizer(ctx context.Context) (bool, error) {
+func (l *look) setFinalizer(ctx context.Context) error {
 	if controllerutil.ContainsFinalizer(l.gs, finalizer) == l.gs.Spec.Prune {
-		return false, nil
+		return nil
 	}
 	old := l.gs.DeepCopy()
 	if l.gs.Spec.Prune {
@@ -213,10 +218,9 @@ func (l *look) setFinalizer(ctx context.Context) (bool, error) {
 	}
 	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
 	if err := l.status.Patch(ctx, l.gs, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
-		return false, fmt.Errorf("setting the finalizer of GitSource %s: %w", l.name, err)
+		return fmt.Errorf("setting the finalizer of GitSource %s: %w", l.name, err)
 	}
-	l.again = true
-	return true, nil
+	return nil
 }
 
 // run does the work of a look. Its error, and the outcome, say how it went.
@@ -312,8 +316,10 @@ func (l *look) fetch(ctx context.Context, r remote) (*snapshot, error) {
 	}
 	l.outcome.commit = s.commit.String()
 	l.log.V(1).Info("looked", "commit", s.commit.String(), "fetched", s.fetched)
-	pushed, err := s.forcePushed(plumbing.NewHash(l.before.ObservedCommit))
-	if err == nil && pushed && l.before.ObservedCommit != s.commit.String() {
+	if l.before.ObservedGeneration != l.gs.Generation {
+		return s, nil // that commit may be of another branch, or repository
+	}
+	if pushed, err := s.forcePushed(plumbing.NewHash(l.before.ObservedCommit)); err == nil && pushed {
 		l.tell(corev1.EventTypeWarning, reasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", at(l.gs.Spec.Ref.Branch, l.outcome.commit), shortCommit(l.before.ObservedCommit)))
 	}
 	return s, nil
@@ -418,11 +424,13 @@ func (l *look) result(err error) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	case err != nil:
 		return reconcile.Result{}, err
-	case l.again || len(l.outcome.waiting) > 0:
+	case l.again:
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
-	case l.gs.DeletionTimestamp != nil:
-		return reconcile.Result{}, nil
-	case l.outcome.suspended:
+	case len(l.outcome.waiting) > 0:
+		return reconcile.Result{RequeueAfter: patience(meta.FindStatusCondition(l.gs.Status.Conditions, conditionReady))}, nil
+	case l.gs.DeletionTimestamp != nil && len(l.outcome.problems) > 0:
+		return reconcile.Result{RequeueAfter: retryWithin}, nil
+	case l.gs.DeletionTimestamp != nil, l.outcome.suspended:
 		return reconcile.Result{}, nil
 	}
 	next := cmp.Or(l.gs.Spec.Interval.Duration, defaultInterval)
@@ -430,6 +438,15 @@ func (l *look) result(err error) (reconcile.Result, error) {
 		next = min(next, retryWithin)
 	}
 	return reconcile.Result{RequeueAfter: jittered(next)}, nil
+}
+
+// patience is when to look again for what has been waited for since a
+// condition changed: soon at first, and less often the longer it takes.
+func patience(since *metav1.Condition) time.Duration {
+	if since == nil {
+		return lookAgain
+	}
+	return min(max(lookAgain, time.Since(since.LastTransitionTime.Time)/4), retryWithin)
 }
 
 func jittered(d time.Duration) time.Duration {

@@ -17,6 +17,13 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
+// in is the same shop for a subtest.
+func (s *shop) in(t *testing.T) *shop {
+	c := *s
+	c.T = t
+	return &c
+}
+
 func owners(d *appsv1.Deployment, field string) string {
 	var list []string
 	for _, e := range d.ManagedFields {
@@ -36,7 +43,7 @@ func TestFirstInstallAndTemplateChange(t *testing.T) {
 	s.source()
 	s.applied(first)
 	d := s.deployment("web")
-	if d.Spec.Paused || d.Labels[v1alpha1.LabelHeld] != "" || d.Labels[v1alpha1.LabelSource] != "shop" || d.Spec.Template.Labels[v1alpha1.LabelSource] != "" {
+	if d.Spec.Paused || d.Labels[v1alpha1.LabelHeld] != "" || d.Labels[v1alpha1.LabelSource] != "" || d.Spec.Template.Labels[v1alpha1.LabelSource] != "" {
 		t.Errorf("installed as %+v %+v", d.ObjectMeta, d.Spec)
 	}
 	if got := owners(d, "template"); got != "tranche-rollout/Apply" {
@@ -121,7 +128,7 @@ func TestAllOrNothing(t *testing.T) {
 	for name, tt := range map[string]struct{ file, content, reason, says string }{
 		"an unknown field":      {"deploy/web.yaml", web("v2", "image:", "imagee:"), "InvalidManifest", "deploy/web.yaml: Deployment " + s.ns + "/web: spec.template.spec.containers[0].imagee"},
 		"a bad template":        {"deploy/web.yaml", web("v2", "name: web\n        image", "name: Web_1\n        image"), "DryRunFailed", "deploy/web.yaml: Deployment " + s.ns + "/web: spec.template.spec.containers[0].name"},
-		"a bad plain object":    {"deploy/b.yaml", strings.ReplaceAll(configMap("b", "two"), "data:", "dataa:"), "DryRunFailed", "deploy/b.yaml: ConfigMap " + s.ns + "/b: dataa"},
+		"a bad plain object":    {"deploy/b.yaml", strings.ReplaceAll(configMap("b", "two"), "\ndata:", "\ndataa:"), "DryRunFailed", "deploy/b.yaml: ConfigMap " + s.ns + "/b: dataa"},
 		"a bad strategy":        {"deploy/web.yaml", web("v2", "  template:\n", "  strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0}}\n  template:\n"), "DryRunFailed", "maxUnavailable"},
 		"another selector":      {"deploy/web.yaml", web("v2", "app: web", "app: web2"), "DryRunFailed", "tranche.dev/force"},
 		"no such kind":          {"deploy/c.yaml", "apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: c}\n", "UnknownKind", "CustomResourceDefinition"},
@@ -129,6 +136,7 @@ func TestAllOrNothing(t *testing.T) {
 		"YAML that is not YAML": {"deploy/e.yaml", "a: [\n", "InvalidManifest", "deploy/e.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			s := s.in(t)
 			s.repo.Git("checkout", "-q", first)
 			s.repo.Git("checkout", "-q", "-B", "main")
 			bad := s.repo.Commit(map[string]string{"deploy/a.yaml": configMap("a", "changed"), tt.file: tt.content})
@@ -175,6 +183,7 @@ func TestPrune(t *testing.T) {
 		t.Errorf("the inventory is %s", ids)
 	}
 	t.Run("nothing left", func(t *testing.T) {
+		s := s.in(t)
 		empty := s.push(map[string]string{"deploy/a.yaml": "", "deploy/web.yaml": "", "deploy/README.md": "x"})
 		s.refused(empty, "NothingToApply")
 		get(s, "a", &corev1.ConfigMap{})
@@ -352,7 +361,7 @@ func TestImmutableField(t *testing.T) {
 	s := newShop(t, gitsyncOnly)
 	job := `apiVersion: batch/v1
 kind: Job
-metadata: {name: j, annotations: {x: y}}
+metadata: {name: j, annotations: {team: shop}}
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: j, image: "registry.example.org/j:v1"}]}}}
 `
 	s.source()
@@ -362,7 +371,7 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: j, image: "re
 	if m := s.refused(bad, "DryRunFailed"); !strings.Contains(m, "tranche.dev/force") {
 		t.Error(m)
 	}
-	s.applied(s.push(map[string]string{"deploy/j.yaml": strings.ReplaceAll(strings.ReplaceAll(job, "v1\"", "v2\""), "x: y", `tranche.dev/force: "true"`)}))
+	s.applied(s.push(map[string]string{"deploy/j.yaml": strings.ReplaceAll(strings.ReplaceAll(job, "v1\"", "v2\""), "team: shop", `tranche.dev/force: "true"`)}))
 	if s.jobUID() == uid {
 		t.Error("not created anew")
 	}

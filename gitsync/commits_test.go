@@ -1,0 +1,230 @@
+package gitsync
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+func webAt(image string) map[string]string {
+	return map[string]string{"deploy/web.yaml": `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "registry.example.org/web:` + image + `"}]}
+---
+apiVersion: tranche.dev/v1alpha1
+kind: BatchRelease
+metadata: {name: web}
+spec:
+  workloadRef: {name: web}
+  strategy: {steps: [{replicas: 1}, {replicas: 100%}]}
+`}
+}
+
+func testMapper() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Version: "v1"}, {Group: "apps", Version: "v1"}})
+	m.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, meta.RESTScopeNamespace)
+	m.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
+	return m
+}
+
+func rendererAt(t *testing.T, repo *gittest.Repo, synced string) *renderer {
+	t.Helper()
+	s := mustLook(t, newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil), "main")
+	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: repo.URL(), Path: "deploy"}}
+	gs.Status.AppliedCommit = synced
+	return &renderer{snapshot: s, gs: gs, mapper: testMapper(), brought: map[string]brought{}}
+}
+
+func liveAt(image, commit string) *v1alpha1.BatchRelease {
+	br := &v1alpha1.BatchRelease{}
+	br.Spec.Commit = commit
+	br.Spec.Template = &corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example.org/web:" + image}}},
+	}
+	return br
+}
+
+func TestReleaseCommit(t *testing.T) {
+	for name, tt := range map[string]struct {
+		reason string
+		// story makes commits, and returns the synced one, the release in the
+		// cluster, and the commit that is wanted.
+		story func(r *gittest.Repo) (synced string, live *v1alpha1.BatchRelease, want string)
+	}{
+		"first sync": {"nothing is in the cluster, so the tip is as good as any", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			r.Commit(webAt("v1"))
+			return "", nil, r.Commit(map[string]string{"README.md": "x"})
+		}},
+		"docs and an approval on top": {"neither renders anything else", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			v1 := r.Commit(webAt("v1"))
+			v2 := r.Commit(webAt("v2"))
+			r.Commit(map[string]string{"README.md": "x"})
+			r.Commit(map[string]string{"deploy/approvals/web.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\n"})
+			r.Commit(map[string]string{"deploy/other.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n"})
+			return v1, liveAt("v1", v1), v2
+		}},
+		"the release is in the cluster": {"a docs commit is no other release", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			v1 := r.Commit(webAt("v1"))
+			r.Commit(map[string]string{"README.md": "x"})
+			return v1, liveAt("v1", v1), v1
+		}},
+		"there and back and there again at once": {"the run that lasts to the tip counts", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			v1 := r.Commit(webAt("v1"))
+			r.Commit(webAt("v2"))
+			r.Commit(webAt("v1"))
+			again := r.Commit(webAt("v2"))
+			r.Commit(map[string]string{"README.md": "x"})
+			return v1, liveAt("v1", v1), again
+		}},
+		"a merge": {"what counts is the first-parent chain: main has v2 since the merge", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			v1 := r.Commit(webAt("v1"))
+			r.Git("checkout", "-q", "-b", "feature")
+			r.Commit(webAt("v2"))
+			r.Git("checkout", "-q", "main")
+			r.Commit(map[string]string{"README.md": "x"})
+			r.Git("merge", "-q", "--no-ff", "-m", "Merge feature", "feature")
+			merge := r.Head()
+			r.Commit(map[string]string{"README.md": "y"})
+			return v1, liveAt("v1", v1), merge
+		}},
+		"a parent that does not render": {"the release begins where it can first be had", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			v1 := r.Commit(webAt("v1"))
+			r.Commit(map[string]string{"deploy/web.yaml": webAt("v2")["deploy/web.yaml"], "deploy/bad.yaml": "a: ["})
+			return v1, liveAt("v1", v1), r.Commit(map[string]string{"deploy/bad.yaml": ""})
+		}},
+		"the template was synced before": {"a release after the last synced commit never has an older one", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			r.Commit(webAt("v2"))
+			synced := r.Commit(map[string]string{"README.md": "x"})
+			return synced, liveAt("v1", "0000000"), r.Commit(map[string]string{"README.md": "y"})
+		}},
+		"the whole history": {"the root commit has no parent", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			root := r.Commit(webAt("v2"))
+			r.Commit(map[string]string{"README.md": "y"})
+			return "", liveAt("v1", "0000000"), root
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			repo := gittest.NewRepo(t)
+			synced, live, want := tt.story(repo)
+			repo.Push()
+			r := rendererAt(t, repo, synced)
+			d, _, err := r.desired(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := (&history{renderer: r, desired: d}).releaseCommit(context.Background(), &d.set.Releases[0], live)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != want {
+				t.Errorf("%s\ngot %s, want %s\n%s", tt.reason, got, want, repo.Git("log", "--graph", "--format=%H %s"))
+			}
+		})
+	}
+}
+
+func TestBringer(t *testing.T) {
+	file := "approvals/web.yaml"
+	for name, tt := range map[string]struct {
+		reason string
+		story  func(r *gittest.Repo) (want, by string)
+	}{
+		"plainly": {"the commit that wrote it", func(r *gittest.Repo) (string, string) {
+			r.Author = "Grace Example <grace@example.org>"
+			want := r.Commit(map[string]string{file: "one"})
+			r.Author = gittest.Author
+			r.Commit(map[string]string{"README.md": "x"})
+			return want, "Grace Example <grace@example.org>"
+		}},
+		"changed since": {"the commit that wrote what stands there now", func(r *gittest.Repo) (string, string) {
+			r.Commit(map[string]string{file: "one"})
+			return r.Commit(map[string]string{file: "two"}), gittest.Author
+		}},
+		"merged": {"who wrote it on the branch, and not the forge that merged", func(r *gittest.Repo) (string, string) {
+			r.Commit(map[string]string{"README.md": "x"})
+			r.Git("checkout", "-q", "-b", "approve")
+			r.Author = "Grace Example <grace@example.org>"
+			want := r.Commit(map[string]string{file: "one"})
+			r.Git("checkout", "-q", "main")
+			r.Author = gittest.Author
+			r.Commit(map[string]string{"README.md": "y"})
+			r.Git("merge", "-q", "--no-ff", "-m", "Merge", "approve")
+			return want, "Grace Example <grace@example.org>"
+		}},
+		"taken away and put back": {"the commit that put it back", func(r *gittest.Repo) (string, string) {
+			r.Commit(map[string]string{file: "one"})
+			r.Commit(map[string]string{file: ""})
+			return r.Commit(map[string]string{file: "one"}), gittest.Author
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			repo := gittest.NewRepo(t)
+			want, by := tt.story(repo)
+			before := plumbing.NewHash(repo.Head())
+			repo.Commit(map[string]string{"README.md": "last"})
+			repo.Push()
+			s := mustLook(t, newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil), "main")
+			got, err := bringer(s, s.commit, file, brought{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.in != want || got.by != by {
+				t.Errorf("%s: got %s by %s, want %s by %s", tt.reason, got.in, got.by, want, by)
+			}
+			last, err := bringer(s, before, file, brought{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := bringer(s, s.commit, file, last); err != nil || again.in != want || again.tip != s.commit {
+				t.Errorf("from an earlier answer: %+v %v", again, err)
+			}
+		})
+	}
+}
+
+// A commit that changes nothing which was read renders nothing.
+func TestDesiredIsKept(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(webAt("v1"))
+	r := rendererAt(t, repo, "")
+	first, rendered, err := r.desired(nil)
+	if err != nil || !rendered {
+		t.Fatal(rendered, err)
+	}
+	for i, tt := range []struct {
+		files map[string]string
+		want  bool
+	}{
+		{map[string]string{"README.md": "x"}, false},
+		{map[string]string{"deploy/approvals/web.yaml": "x: 1"}, true}, // a new name in the folder that is listed
+		{map[string]string{"deploy/approvals/web.yaml": "x: 2"}, false},
+		{webAt("v2"), true},
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			tip := repo.CommitAndPush(tt.files)
+			next, rendered, err := rendererAt(t, repo, "").desired(first)
+			if err != nil || rendered != tt.want || next.commit != tip {
+				t.Errorf("rendered %t, want %t; %v", rendered, tt.want, err)
+			}
+			first = next
+		})
+	}
+}

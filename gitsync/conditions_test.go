@@ -1,0 +1,71 @@
+package gitsync
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: 3}
+}
+
+func TestConditions(t *testing.T) {
+	const commit = "3f2c1e0a9b8c7d6e5f4a3b2c1d0e9f8a7b6c5d4e"
+	bad := plan.Problems{{Reason: "DryRunFailed", Where: "a.yaml", Err: errors.New("no")}}
+	passing := plan.Problems{{Reason: "Timeout", Where: "https://git.example.org", Err: errors.New("no answer"), Retry: true}}
+	ready := condition("Ready", "True", "Applied", "applied main@3f2c1e0a9b8c")
+	tests := []struct {
+		name, reason string
+		outcome      outcome
+		before       []metav1.Condition
+		want         []metav1.Condition
+	}{
+		{"applied", "nothing is left to do", outcome{}, nil, []metav1.Condition{
+			ready, condition("Reconciling", "False", "Idle", ""), condition("Stalled", "False", "Idle", ""),
+			condition("InSync", "True", "InSync", "the cluster is as main@3f2c1e0a9b8c says")}},
+		{"an approval ignored", "it does no harm, but somebody waits for it", outcome{ignored: plan.Problems{{Reason: "ApprovalIgnored", Where: "b.yaml", Err: errors.New("another release")}}}, nil, []metav1.Condition{
+			ready, condition("Reconciling", "False", "Idle", ""), condition("Stalled", "False", "Idle", ""),
+			condition("InSync", "False", "ApprovalIgnored", "b.yaml: another release")}},
+		{"refused", "somebody must change something", outcome{problems: bad}, nil, []metav1.Condition{
+			condition("Ready", "False", "DryRunFailed", "a.yaml: no"), condition("Reconciling", "False", "Idle", ""),
+			condition("Stalled", "True", "DryRunFailed", "a.yaml: no"), condition("InSync", "False", "DryRunFailed", "a.yaml: no")}},
+		{"unreachable", "trying again may do", outcome{problems: passing}, nil, []metav1.Condition{
+			condition("Ready", "False", "Timeout", "https://git.example.org: no answer"), condition("Reconciling", "True", "Progressing", "trying again after Timeout"),
+			condition("Stalled", "False", "Idle", ""), condition("InSync", "False", "Timeout", "https://git.example.org: no answer")}},
+		{"both kinds of problem", "one that does not pass is enough", outcome{problems: append(passing, bad...)}, nil, []metav1.Condition{
+			condition("Ready", "False", "Timeout", "https://git.example.org: no answer | a.yaml: no"), condition("Reconciling", "False", "Idle", ""),
+			condition("Stalled", "True", "Timeout", "https://git.example.org: no answer | a.yaml: no"), condition("InSync", "False", "Timeout", "https://git.example.org: no answer | a.yaml: no")}},
+		{"applying", "the look is under way", outcome{applying: true}, nil, []metav1.Condition{
+			condition("Ready", "Unknown", "Applying", "applying main@3f2c1e0a9b8c"), condition("Reconciling", "True", "Applying", "applying main@3f2c1e0a9b8c"),
+			condition("Stalled", "False", "Idle", ""), condition("InSync", "False", "Applying", "applying main@3f2c1e0a9b8c")}},
+		{"waiting", "rollout hands back first", outcome{waiting: []string{"Deployment shop/web"}}, nil, []metav1.Condition{
+			condition("Ready", "False", "WaitingForHandBack", "main@3f2c1e0a9b8c: waiting for the hand-back of Deployment shop/web, whose plan is gone from Git"),
+			condition("Reconciling", "True", "WaitingForHandBack", "main@3f2c1e0a9b8c: waiting for the hand-back of Deployment shop/web, whose plan is gone from Git"),
+			condition("Stalled", "False", "Idle", ""),
+			condition("InSync", "False", "WaitingForHandBack", "main@3f2c1e0a9b8c: waiting for the hand-back of Deployment shop/web, whose plan is gone from Git")}},
+		{"ending", "what was applied is going", outcome{ending: true}, nil, []metav1.Condition{
+			condition("Ready", "Unknown", "Pruning", "deleting what was applied"), condition("Reconciling", "True", "Pruning", "deleting what was applied"),
+			condition("Stalled", "False", "Idle", ""), condition("InSync", "False", "Pruning", "deleting what was applied")}},
+		{"suspended at once", "nothing is known", outcome{suspended: true}, nil, []metav1.Condition{
+			condition("Ready", "Unknown", "Suspended", "spec.suspend is true"), condition("Reconciling", "False", "Idle", ""),
+			condition("Stalled", "False", "Idle", ""), condition("InSync", "Unknown", "Suspended", "not looked at: spec.suspend is true")}},
+		{"suspended later", "what was applied is still applied", outcome{suspended: true}, []metav1.Condition{ready}, []metav1.Condition{
+			ready, condition("Reconciling", "False", "Idle", ""),
+			condition("Stalled", "False", "Idle", ""), condition("InSync", "Unknown", "Suspended", "not looked at: spec.suspend is true")}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.outcome.branch, tt.outcome.commit = "main", commit
+			got := tt.outcome.conditions(3, tt.before)
+			if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tt.reason, diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,305 @@
+package gitsync_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// guillotine lets so many writes through, and nothing after the last.
+type guillotine struct {
+	http.RoundTripper
+	left *atomic.Int32
+}
+
+func (g guillotine) RoundTrip(r *http.Request) (*http.Response, error) {
+	if g.left.Load() < 0 {
+		return nil, errors.New("the controller is dead")
+	}
+	writes := r.Method != http.MethodGet && !strings.Contains(r.URL.RawQuery, "dryRun=All") && !strings.Contains(r.URL.Path, "/events")
+	if writes && g.left.Add(-1) < 0 {
+		return nil, errors.New("the controller is dead")
+	}
+	return g.RoundTripper.RoundTrip(r)
+}
+
+// dyingAfter returns a configuration of a controller that dies after n writes.
+func dyingAfter(config *rest.Config, n int) (*rest.Config, *atomic.Int32) {
+	left := &atomic.Int32{}
+	left.Store(int32(n))
+	c := rest.CopyConfig(config)
+	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return guillotine{rt, left} })
+	return c, left
+}
+
+// Killed after any single write and started again: the same end (I6).
+func TestKilledAfterAnyWrite(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a controller per write")
+	}
+	for name, story := range map[string]struct{ before, after map[string]string }{
+		"first install": {nil, map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan, "deploy/a.yaml": configMap("a", "one")}},
+		"a plan added": {
+			map[string]string{"deploy/web.yaml": web("v1"), "deploy/a.yaml": configMap("a", "one"), "deploy/old.yaml": configMap("old", "one")},
+			map[string]string{"deploy/release.yaml": webPlan, "deploy/web.yaml": web("v1", ", team: shop", ""), "deploy/old.yaml": ""},
+		},
+		"a plan taken away": {
+			map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan, "deploy/a.yaml": configMap("a", "one")},
+			map[string]string{"deploy/web.yaml": web("v1", "\n        env:\n        - {name: COLOUR, value: blue}", ""), "deploy/release.yaml": ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want, n := "", 0
+			for ; ; n++ {
+				got, survived := killedAfter(t, n, story.before, story.after)
+				if want == "" {
+					want = got
+				}
+				if got != want {
+					t.Errorf("killed after %d writes: got\n%s\nwant\n%s", n, got, want)
+				}
+				if survived {
+					break
+				}
+			}
+			t.Logf("%d writes", n)
+		})
+	}
+}
+
+func killedAfter(t *testing.T, n int, before, after map[string]string) (end string, survived bool) {
+	t.Helper()
+	s := newShopWithout(t)
+	if before != nil {
+		s.push(before)
+	} else {
+		s.push(map[string]string{"deploy/placeholder.yaml": configMap("placeholder", "x")})
+	}
+	stop := s.startController(gitsyncOnly)
+	s.source()
+	s.applied(s.repo.Head())
+	stop()
+	tip := s.push(after)
+
+	config, left := dyingAfter(s.c.Config, n)
+	stop = s.startControllerWith(config, gitsyncOnly)
+	deadline := time.Now().Add(clustertest.Within)
+	for left.Load() >= 0 && s.gs().Status.AppliedCommit != tip && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond)
+	survived = left.Load() >= 0
+	stop()
+	stop = s.startController(gitsyncOnly)
+	defer stop()
+	s.applied(tip)
+	end = s.state()
+	s.endSource()
+	return end, survived
+}
+
+// state is what counts of the cluster, without what differs from run to run.
+func (s *shop) state() string {
+	s.Helper()
+	d := s.deployment("web")
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	add("replicas %d, env %v, labels %v", *d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Env, d.Labels)
+	for _, f := range []string{"template", "replicas", "selector"} {
+		add("%s: %s", f, owners(d, f))
+	}
+	for _, e := range s.gs().Status.Inventory.Entries {
+		add("inventory: %s", strings.ReplaceAll(e.ID, s.ns, "NS"))
+	}
+	for _, name := range []string{"a", "old", "placeholder"} {
+		var cm corev1.ConfigMap
+		err := s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, &cm)
+		add("ConfigMap %s: %s %t", name, cm.Data["value"], err == nil)
+	}
+	var br v1alpha1.BatchRelease
+	err := s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: "web"}, &br)
+	add("release %t, commit set %t", err == nil, br.Spec.Commit != "")
+	return strings.Join(lines, "\n")
+}
+
+func TestUnsupportedFieldsFailClosed(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
+	s.source(func(gs *v1alpha1.GitSource) {
+		gs.Spec.Verify = &v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "keys"}}
+	})
+	clustertest.Wait(t, "the refusal", func() error {
+		if m := said(s.gs()); !strings.Contains(m, "Stalled=True NotSupported: spec.verify") || !strings.Contains(m, "Ready=False NotSupported") {
+			return errors.New(m)
+		}
+		return nil
+	})
+	if err := s.c.Client.Get(context.Background(), client.ObjectKey{Namespace: s.ns, Name: "a"}, &corev1.ConfigMap{}); err == nil {
+		t.Error("something was applied all the same")
+	}
+	gs := s.gs()
+	gs.Spec.Verify = nil
+	s.must(s.c.Client.Update(t.Context(), gs))
+	s.applied(s.repo.Head())
+}
+
+func TestSuspend(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
+	s.source()
+	s.applied(first)
+	gs := s.gs()
+	gs.Spec.Suspend = true
+	s.must(s.c.Client.Update(t.Context(), gs))
+	clustertest.Wait(t, "the suspension", func() error {
+		if m := said(s.gs()); !strings.Contains(m, "InSync=Unknown Suspended") || !strings.Contains(m, "Ready=True Applied") {
+			return errors.New(m)
+		}
+		return nil
+	})
+	second := s.push(map[string]string{"deploy/a.yaml": configMap("a", "two")})
+	s.lookNow()
+	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
+		t.Errorf("applied %q while suspended", v)
+	}
+	gs = s.gs()
+	gs.Spec.Suspend = false
+	s.must(s.c.Client.Update(t.Context(), gs))
+	s.applied(second)
+}
+
+// A plan made by hand governs a Deployment from Git as well as one from Git.
+func TestPlanByHand(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	first := s.push(map[string]string{"deploy/web.yaml": web("v1")})
+	s.source()
+	s.applied(first)
+	d := s.deployment("web")
+	br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: "by-hand", Namespace: s.ns}}
+	br.Spec.WorkloadRef.Name = "web"
+	br.Spec.Template = &d.Spec.Template
+	br.Spec.Strategy.Steps = []v1alpha1.Step{{Replicas: full}}
+	s.must(s.c.Client.Create(t.Context(), br))
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v2", "replicas: 2", "replicas: 4")}))
+	d = s.deployment("web")
+	if image := d.Spec.Template.Spec.Containers[0].Image; *d.Spec.Replicas != 4 || image != "registry.example.org/web:v1" {
+		t.Errorf("replicas %d, image %s", *d.Spec.Replicas, image)
+	}
+	s.must(s.c.Client.Delete(t.Context(), br))
+	s.lookNow()
+	if image := s.deployment("web").Spec.Template.Spec.Containers[0].Image; image != "registry.example.org/web:v2" {
+		t.Errorf("after the plan: %s", image)
+	}
+}
+
+// A plan that gets another name goes on governing without a gap.
+func TestPlanRenamed(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
+	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Prune = false })
+	s.applied(first)
+	s.applied(s.push(map[string]string{"deploy/release.yaml": strings.Replace(webPlan, "{name: web}", "{name: web-plan}", 1)}))
+	s.isGone("web", &v1alpha1.BatchRelease{})
+	s.release("web-plan")
+	if got := owners(s.deployment("web"), "template"); got != "tranche-rollout/Apply" {
+		t.Errorf("the template is %s's", got)
+	}
+}
+
+// A held Deployment is paused and Recreate; a look must change none of it,
+// and a new template must be tried in spite of the policy.
+func TestLooksAtAHeldDeployment(t *testing.T) {
+	s := newShop(t, andRollout)
+	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
+	s.source()
+	s.applied(first)
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v2")}))
+	clustertest.Wait(t, "the hold", func() error {
+		if d := s.deployment("web"); d.Labels[v1alpha1.LabelHeld] == "" {
+			return errors.New("not held")
+		}
+		return nil
+	})
+	held := s.deployment("web")
+	s.lookNow()
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v2", "replicas: 2", "replicas: 3")}))
+	d := s.deployment("web")
+	if !d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType || d.Labels[v1alpha1.LabelHeld] == "" || *d.Spec.Replicas != 3 {
+		t.Errorf("was %+v, is %+v", held.Spec, d.Spec)
+	}
+	bad := s.push(map[string]string{"deploy/web.yaml": web("v3", "name: web\n        image", "name: Web_1\n        image")})
+	s.refused(bad, "DryRunFailed")
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v3")}))
+}
+
+// From the end of `git push` to the moment at which the object is there.
+func TestPushToApplied(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	s.push(map[string]string{"deploy/a.yaml": configMap("a", "x0")})
+	s.source()
+	s.applied(s.repo.Head())
+	var total time.Duration
+	const rounds = 5
+	for i := 1; i <= rounds; i++ {
+		s.push(map[string]string{"deploy/a.yaml": configMap("a", fmt.Sprintf("x%d", i))})
+		pushed := time.Now()
+		clustertest.Wait(t, "the value", func() error {
+			if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != fmt.Sprintf("x%d", i) {
+				return errors.New(v)
+			}
+			return nil
+		})
+		total += time.Since(pushed)
+	}
+	t.Logf("mean %s", total/rounds)
+}
+
+// A repository that cannot be watched is polled, and a Secret that is put
+// right needs no other change.
+func TestPollingWithASecret(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Username: "ada", Password: "s3cret"})
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
+	s.source(func(gs *v1alpha1.GitSource) {
+		gs.Spec.URL = server.URL + "/repo.git"
+		gs.Spec.Interval = metav1.Duration{Duration: time.Second}
+		gs.Spec.SecretRef = &v1alpha1.LocalObjectReference{Name: "git"}
+	})
+	s.stalled("SecretNotFound")
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "git", Namespace: s.ns}, StringData: map[string]string{"username": "ada", "password": "wr0ng"}}
+	s.must(s.c.Client.Create(t.Context(), secret))
+	if m := s.stalled("AuthenticationFailed"); strings.Contains(m, "wr0ng") {
+		t.Errorf("tells the password: %s", m)
+	}
+	secret.StringData = map[string]string{"password": "s3cret"}
+	s.must(s.c.Client.Update(t.Context(), secret))
+	s.applied(first)
+	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "two")}))
+}
+
+func (s *shop) stalled(reason string) (message string) {
+	s.Helper()
+	clustertest.Wait(s, "Stalled "+reason, func() error {
+		if message = said(s.gs()); !strings.Contains(message, "Stalled=True "+reason) {
+			return errors.New(message)
+		}
+		return nil
+	})
+	return message
+}

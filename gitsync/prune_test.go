@@ -1,0 +1,155 @@
+package gitsync
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+func objectOf(kind string, edit ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	group, kind, ok := strings.Cut(kind, ":")
+	if !ok {
+		group, kind = "", group
+	}
+	u.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind})
+	u.SetNamespace("shop")
+	u.SetName("a")
+	u.SetLabels(map[string]string{v1alpha1.LabelSource: "shop", v1alpha1.LabelSourceNamespace: "flow", "app": "a"})
+	for _, e := range edit {
+		e(u)
+	}
+	return u
+}
+
+func annotated(key, value string) func(*unstructured.Unstructured) {
+	return func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{key: value}) }
+}
+
+func TestJudge(t *testing.T) {
+	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "flow"}}
+	used := usedNames{sets.New("ConfigMap shop/a")}
+	now := metav1.NewTime(time.Now())
+	tests := []struct {
+		reason string
+		live   *unstructured.Unstructured
+		want   verdict
+	}{
+		{"ours, and nobody needs it", objectOf("Service"), remove},
+		{"the same name in another kind is used", objectOf("Secret"), remove},
+		{"pods refer to it", objectOf("ConfigMap"), keepForNow},
+		{"somebody took our labels away", objectOf("Service", func(u *unstructured.Unstructured) { u.SetLabels(nil) }), forget},
+		{"another source of the same name", objectOf("Service", func(u *unstructured.Unstructured) {
+			u.SetLabels(map[string]string{v1alpha1.LabelSource: "shop", v1alpha1.LabelSourceNamespace: "other"})
+		}), forget},
+		{"the owner said no", objectOf("Service", annotated(v1alpha1.AnnotationPrune, "disabled")), forget},
+		{"the owner said not to touch it", objectOf("Service", annotated(v1alpha1.AnnotationReconcile, "disabled")), forget},
+		{"it is going already", objectOf("Service", func(u *unstructured.Unstructured) { u.SetDeletionTimestamp(&now) }), forget},
+		{"a claim has data", objectOf("PersistentVolumeClaim"), forget},
+		{"a namespace has everything", objectOf("Namespace"), forget},
+		{"a CRD has all its objects", objectOf("apiextensions.k8s.io:CustomResourceDefinition"), forget},
+		{"the owner said yes", objectOf("PersistentVolumeClaim", annotated(v1alpha1.AnnotationPrune, "enabled")), remove},
+		{"a namespace of another API is a plain object", objectOf("example.org:Namespace"), remove},
+	}
+	for _, tt := range tests {
+		got, because := judge(tt.live, gs, used)
+		if got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.reason, got, tt.want)
+		}
+		if (because == "") != (got == remove) {
+			t.Errorf("%s: says %q", tt.reason, because)
+		}
+	}
+}
+
+func TestUsedNames(t *testing.T) {
+	ref := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
+	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		ImagePullSecrets: []corev1.LocalObjectReference{ref("pull")},
+		InitContainers: []corev1.Container{{EnvFrom: []corev1.EnvFromSource{
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: ref("envfrom")}},
+			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: ref("envfrom")}},
+		}}},
+		Containers: []corev1.Container{{Env: []corev1.EnvVar{
+			{ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: ref("key")}}},
+			{ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: ref("key")}}},
+		}}},
+		Volumes: []corev1.Volume{
+			{Name: "1", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: ref("volume")}}},
+			{Name: "2", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "volume"}}},
+			{Name: "3", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: ref("projected")}},
+				{Secret: &corev1.SecretProjection{LocalObjectReference: ref("projected")}},
+			}}}},
+			{Name: "4", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{NodePublishSecretRef: &corev1.LocalObjectReference{Name: "csi"}}}},
+			{Name: "5", VolumeSource: corev1.VolumeSource{AzureFile: &corev1.AzureFileVolumeSource{SecretName: "azure"}}},
+			{Name: "6", VolumeSource: corev1.VolumeSource{CephFS: &corev1.CephFSVolumeSource{SecretRef: &corev1.LocalObjectReference{Name: "ceph"}}}},
+		},
+	}}
+	used := usedNames{sets.New[string]()}
+	if err := used.addTemplate("shop", template); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"ConfigMap shop/envfrom", "ConfigMap shop/key", "ConfigMap shop/projected", "ConfigMap shop/volume",
+		"Secret shop/azure", "Secret shop/ceph", "Secret shop/csi", "Secret shop/envfrom", "Secret shop/key",
+		"Secret shop/projected", "Secret shop/pull", "Secret shop/volume",
+	}
+	if diff := cmp.Diff(want, sets.List(used.Set)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestInventory(t *testing.T) {
+	for _, e := range []entry{
+		{schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, "shop", "web"},
+		{schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "shop", "a.b-c"},
+		{schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "", "shop"},
+		{schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}, "", "system:shop:a_b"},
+	} {
+		got, ok := parseEntry(v1alpha1.InventoryEntry{ID: e.id(), Version: e.gvk.Version})
+		if !ok || got != e {
+			t.Errorf("%s: %+v, %t", e.id(), got, ok)
+		}
+	}
+	if id := (entry{schema.GroupVersionKind{Group: "apps", Kind: "Deployment"}, "shop", "web"}).id(); id != "shop_web_apps_Deployment" {
+		t.Errorf("%s is not Flux's format", id)
+	}
+	for _, id := range []string{"", "a", "a_b", "a_b_c", "_"} {
+		if e, ok := parseEntry(v1alpha1.InventoryEntry{ID: id}); ok {
+			t.Errorf("%q is %+v", id, e)
+		}
+	}
+}
+
+func TestPruneOrder(t *testing.T) {
+	var list []entry
+	for _, k := range []string{"Namespace", "apiextensions.k8s.io/CustomResourceDefinition", "ServiceAccount", "ConfigMap", "Service", "apps/Deployment", "example.org/Toy", "tranche.dev/BatchRelease"} {
+		group, kind, ok := strings.Cut(k, "/")
+		if !ok {
+			group, kind = "", k
+		}
+		list = append(list, entry{schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}, "shop", "a"})
+	}
+	want := slices.Clone(list)
+	slices.Reverse(want)
+	want[len(want)-1], want[len(want)-2] = want[len(want)-2], want[len(want)-1] // CRDs after namespaces: cluster-wide things last
+	sortForPruning(list)
+	var got, wanted []string
+	for i := range list {
+		got, wanted = append(got, list[i].gvk.Kind), append(wanted, want[i].gvk.Kind)
+	}
+	if diff := cmp.Diff(wanted, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,159 @@
+package gitsync
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+)
+
+func startWatcher(t *testing.T) *refWatcher {
+	t.Helper()
+	w, err := newRefWatcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- w.Start(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+var webSource = types.NamespacedName{Namespace: "shop", Name: "web"}
+
+func watchRepo(w *refWatcher, path, branch string) {
+	w.watch(webSource, &url.URL{Scheme: "file", Path: path}, branch)
+}
+
+// told counts the requests until it has been quiet for a while.
+func told(w *refWatcher, quiet time.Duration) int {
+	n := 0
+	for {
+		select {
+		case <-w.changed:
+			n++
+		case <-time.After(quiet):
+			return n
+		}
+	}
+}
+
+const quiet = 400 * time.Millisecond
+
+func TestWatchNoticesPushes(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"a": "1"})
+	w := startWatcher(t)
+	watchRepo(w, repo.Bare, "main")
+	if n := told(w, quiet); n != 0 {
+		t.Errorf("told %d times of nothing", n)
+	}
+	for name, push := range map[string]func(){
+		"a commit":               func() { repo.CommitAndPush(map[string]string{"a": "2"}) },
+		"a branch with a slash":  func() { repo.Git("push", "-q", "origin", "HEAD:refs/heads/release/v1/hot") },
+		"again to that branch":   func() { repo.Commit(nil); repo.Git("push", "-q", "origin", "HEAD:refs/heads/release/v1/hot") },
+		"refs packed, then more": func() { gittest.Git(t, repo.Bare, "pack-refs", "--all"); repo.CommitAndPush(nil) },
+		"a branch deleted":       func() { repo.Git("push", "-q", "origin", ":refs/heads/release/v1/hot") },
+		"a force-push":           func() { repo.Commit(nil); repo.Push("--force") },
+	} {
+		told(w, quiet)
+		push()
+		if n := told(w, quiet); n == 0 {
+			t.Errorf("%s was not noticed", name)
+		} else if n > 2 {
+			t.Errorf("%s was told %d times", name, n)
+		}
+	}
+	w.forget(webSource)
+	repo.CommitAndPush(nil)
+	if n := told(w, quiet); n != 0 {
+		t.Errorf("told %d times after it was forgotten", n)
+	}
+}
+
+func TestWatchTellsFewAndTheLast(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(nil)
+	w := startWatcher(t)
+	watchRepo(w, repo.Bare, "main")
+	told(w, quiet)
+	tip := ""
+	seen := make(chan string, 100)
+	go func() {
+		for range w.changed {
+			seen <- gittest.Git(t, repo.Bare, "rev-parse", "main")
+		}
+	}()
+	for range 10 {
+		tip = repo.CommitAndPush(nil)
+	}
+	time.Sleep(quiet)
+	n := len(seen)
+	if n > 8 {
+		t.Errorf("told %d times of ten pushes", n)
+	}
+	last := ""
+	for range n {
+		last = <-seen
+	}
+	if last != tip {
+		t.Errorf("the last look saw %s, want %s", last, tip)
+	}
+}
+
+func TestWatchNoticesARepositoryThatComesLater(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "team", "repos", "shop.git")
+	w := startWatcher(t)
+	watchRepo(w, path, "main")
+	if err := os.WriteFile(filepath.Join(dir, "noise"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if n := told(w, quiet); n != 0 {
+		t.Errorf("told %d times of noise", n)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	repo := gittest.NewRepoAt(t, path)
+	repo.CommitAndPush(map[string]string{"a": "1"})
+	if n := told(w, quiet); n == 0 {
+		t.Error("not noticed")
+	}
+	repo.CommitAndPush(map[string]string{"a": "2"})
+	if n := told(w, quiet); n == 0 {
+		t.Error("the next push was not noticed")
+	}
+}
+
+// The figure is in the report: from the end of `git push` to the request.
+func TestWatchLatency(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(nil)
+	w := startWatcher(t)
+	watchRepo(w, repo.Bare, "main")
+	told(w, quiet)
+	var took []time.Duration
+	for range 9 {
+		repo.CommitAndPush(nil)
+		end := time.Now()
+		<-w.changed
+		took = append(took, time.Since(end))
+		told(w, 100*time.Millisecond)
+	}
+	slices.Sort(took)
+	t.Logf("median %s, worst %s", took[len(took)/2], took[len(took)-1])
+	if took[len(took)/2] > time.Second {
+		t.Errorf("median %s", took[len(took)/2])
+	}
+}
