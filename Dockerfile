@@ -1,5 +1,4 @@
-# The image of the controller: a static binary and the CA certificates of the
-# base. `docker build -t tranche:dev .`
+# The image of the controller: a static binary and CA certificates, nothing else. `docker build -t tranche:dev .`
 FROM golang:1.26 AS build
 WORKDIR /src
 COPY go.mod go.sum ./
@@ -11,7 +10,8 @@ COPY rollout rollout
 ARG VERSION=dev
 RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /tranche ./cmd/tranche
 
-FROM gcr.io/distroless/static:nonroot
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /tranche /tranche
 USER 65532:65532
 ENTRYPOINT ["/tranche"]

@@ -8,16 +8,19 @@
 //
 // # The files, in the order in which a look goes through them
 //
-//	reconciler.go   one look from beginning to end, and what is written of it
+//	reconciler.go   what wants a look, when the next one is, what is written of it
 //	auth.go         the credentials in the GitSource's Secret
 //	mirror.go       one bare repository on disk per URL; snapshots for readers
 //	fetch.go        one exchange with a Git server; its errors put in words
+//	follow.go       one look at a commit: prepare, try, announce, apply, prune
 //	treefs.go       the tree of a commit as a file system
 //	desired.go      a commit's objects, releases and approvals
 //	commits.go      which commit began a release, which brought an approval
 //	live.go         the cluster's side: what is there, and whose it is
 //	apply.go        dry run and server-side apply
 //	ownership.go    who writes which field of a governed Deployment
+//	writers.go      the clients by the account that they write as
+//	problems.go     the API server's answers put in words
 //	inventory.go    what was applied, by id
 //	prune.go        what may be deleted
 //	conditions.go   the outcome of a look as conditions

@@ -59,6 +59,11 @@ func TestJudge(t *testing.T) {
 		{"a namespace has everything", objectOf("Namespace"), forget},
 		{"a CRD has all its objects", objectOf("apiextensions.k8s.io:CustomResourceDefinition"), forget},
 		{"the owner said yes", objectOf("PersistentVolumeClaim", annotated(v1alpha1.AnnotationPrune, "enabled")), remove},
+		{"a Deployment bears no labels of ours, but our manager", objectOf("apps:Deployment", func(u *unstructured.Unstructured) {
+			u.SetLabels(nil)
+			u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: v1alpha1.ManagerGitSync, Operation: metav1.ManagedFieldsOperationApply}})
+		}), remove},
+		{"a Deployment that was made anew by another hand", objectOf("apps:Deployment"), forget},
 		{"a namespace of another API is a plain object", objectOf("example.org:Namespace"), remove},
 	}
 	for _, tt := range tests {
