@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,7 +40,8 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 	kubectl("create", "rolebinding", "tenant", "-n", s.ns, "--clusterrole=admin", "--serviceaccount="+s.ns+":tenant")
 
 	t.Setenv("KUBECONFIG", tokenKubeconfig(t, s.c, kubectl("create", "token", "tranche-controller", "-n", "tranche-system")))
-	s.control("--leader-elect", "--leader-election-namespace=tranche-system")
+	probes, metrics := freeAddress(t), freeAddress(t)
+	s.control("--leader-elect", "--leader-election-namespace=tranche-system", "--health-probe-bind-address="+probes, "--metrics-bind-address="+metrics)
 	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
 		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
 		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Prune: true, ServiceAccountName: "tenant"},
@@ -48,6 +52,16 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
 	s.approve(".", "web", 1)
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
+
+	for url, want := range map[string]string{
+		"http://" + probes + "/healthz":  "ok",
+		"http://" + probes + "/readyz":   "ok",
+		"http://" + metrics + "/metrics": `controller_runtime_reconcile_total{controller="batchrelease"`,
+	} {
+		if got := body(t, url); !strings.Contains(got, want) {
+			t.Errorf("%s does not say %s: %s", url, want, got)
+		}
+	}
 
 	// A tenant gains nothing: what its account may not write is not written.
 	s.write("role.yaml", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+s.ns+"-everything}\nrules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]\n")
@@ -61,6 +75,31 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 	if out, err := s.c.Kubectl(t, "get", "clusterrole", s.ns+"-everything"); err == nil {
 		t.Errorf("the role was made: %s", out)
 	}
+}
+
+// freeAddress is one that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func body(t *testing.T, url string) string {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // tokenKubeconfig writes a kubeconfig that logs in with a token.

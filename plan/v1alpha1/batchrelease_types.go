@@ -42,7 +42,9 @@ type BatchReleaseList struct {
 
 // BatchReleaseSpec is the plan for one Deployment, and what is to be released.
 type BatchReleaseSpec struct {
-	// workloadRef names the Deployment, in the same namespace.
+	// workloadRef names the Deployment, in the same namespace. It never changes:
+	// another Deployment has another BatchRelease.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable; a plan for another Deployment is another BatchRelease"
 	// +required
 	WorkloadRef WorkloadReference `json:"workloadRef"`
 

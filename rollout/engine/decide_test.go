@@ -225,3 +225,22 @@ func TestImports(t *testing.T) {
 		}
 	}
 }
+
+// A rollback that is asked for while one is under way is that one, and not
+// another one further back.
+func TestRollbackTwice(t *testing.T) {
+	w := at(0, v1alpha1.StepUpgrade, 2, steps("20%", "100%")...)
+	w.records = []int{0, 2} // v1 is stable, v3 was before
+	w.brought, w.template = 0, 0
+	w.status.RollingBack, w.status.UpdateRevision = true, hashes[0]
+	w.status.CurrentStepIndex, w.status.CurrentStepReplicas = 1, ptr.To(intstr.FromString("100%"))
+	o := w.observe()
+	o.Release.Annotations = map[string]string{v1alpha1.AnnotationRollback: "true"}
+	d := Decide(o, epoch)
+	if d.Status.UpdateRevision != hashes[0] || d.Status.FailedRevision != "" {
+		t.Errorf("the way leads to %s, failed %q; want %s", d.Status.UpdateRevision, d.Status.FailedRevision, hashes[0])
+	}
+	if len(d.Actions) == 0 || d.Actions[0].String() != (ClearRollback{}).String() {
+		t.Errorf("actions %v", d.Actions)
+	}
+}

@@ -211,7 +211,7 @@ func (v *view) requestedRollback() bool {
 		return false
 	}
 	switch {
-	case v.failed():
+	case v.failed() || v.status.RollingBack:
 		v.do(ClearRollback{because: "the rollback has begun"})
 		return false
 	case v.brought == nil || v.stable.equal(v.brought.template) && v.recorded(1) == nil:
