@@ -62,13 +62,37 @@ func (a *actor) remember(ctx context.Context, action engine.Remember) error {
 		return err
 	}
 	if !action.Exists {
-		return a.own.Create(ctx, record, fieldOwner)
+		err := a.own.Create(ctx, record, fieldOwner)
+		if apierrors.IsAlreadyExists(err) {
+			return a.clearRecord(ctx, record)
+		}
+		return err
 	}
 	p := jsonPatch{}
 	p.add("/revision", action.Record.Order)
 	p.add("/metadata/annotations", record.Annotations)
 	record.Name = action.Record.Name
 	return a.own.Patch(ctx, record, p.patch(), fieldOwner)
+}
+
+// clearRecord deletes a record of the same name that a Deployment of the same
+// name has left, which may have been deleted without what it owned.
+func (a *actor) clearRecord(ctx context.Context, record *appsv1.ControllerRevision) error {
+	var there appsv1.ControllerRevision
+	if err := a.own.Get(ctx, client.ObjectKeyFromObject(record), &there); err != nil {
+		return fmt.Errorf("getting the ControllerRevision that is there already: %w", err)
+	}
+	if owner := metav1.GetControllerOf(&there); owner != nil && owner.UID == a.d.UID {
+		return fmt.Errorf("ControllerRevision %s is there already: %w", record.Name, errLookAgain)
+	}
+	if there.Labels[labelManagedBy] != managedBy {
+		return fmt.Errorf("ControllerRevision %s is there already, and not ours; delete or rename it", record.Name)
+	}
+	old := client.Preconditions{UID: &there.UID, ResourceVersion: &there.ResourceVersion}
+	if err := a.own.Delete(ctx, &there, old); err != nil {
+		return fmt.Errorf("deleting the record of a former Deployment: %w", err)
+	}
+	return fmt.Errorf("ControllerRevision %s was of a former Deployment: %w", record.Name, errLookAgain)
 }
 
 // hold keeps the native controller off and sets the template, in one write

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -30,9 +32,21 @@ func TestMain(m *testing.M) { os.Exit(clustertest.Main(m)) }
 // until what it returns is called.
 func startController(t *testing.T, c *clustertest.Cluster) (stop func()) {
 	t.Helper()
+	return startControllerIn(t, c, "", &reaper{killed: make(chan struct{})})
+}
+
+// startControllerIn runs it for one namespace, or all, with a client under a
+// reaper.
+func startControllerIn(t *testing.T, c *clustertest.Cluster, namespace string, r *reaper) (stop func()) {
+	t.Helper()
+	caching := rollout.CacheOptions()
+	if namespace != "" {
+		caching.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	}
 	mgr, err := ctrl.NewManager(c.Config, ctrl.Options{
 		Scheme:     c.Scheme,
-		Cache:      rollout.CacheOptions(),
+		Cache:      caching,
+		NewClient:  mortalClient(r),
 		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:    server.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
@@ -46,17 +60,12 @@ func startController(t *testing.T, c *clustertest.Cluster) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	stopped := false
-	stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("the controller ended with %v", err)
 		}
-	}
+	})
 	t.Cleanup(stop)
 	return stop
 }

@@ -55,6 +55,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		reader:    mgr.GetAPIReader(),
 		Client:    mgr.GetClient(),
 		events:    mgr.GetEventRecorder("tranche"),
+		looked:    &looks{seen: map[types.NamespacedName]bool{}},
 		templates: &templates{known: map[types.NamespacedName]completed{}},
 		writers:   newWriters(mgr, o.DefaultServiceAccount),
 		now:       time.Now,
@@ -76,6 +77,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("batchrelease").
 		For(&v1alpha1.BatchRelease{}).
+		Watches(&v1alpha1.BatchRelease{}, handler.EnqueueRequestsFromMapFunc(r.rivals)).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.plansOfDeployment)).
 		Watches(&appsv1.ReplicaSet{}, handler.EnqueueRequestsFromMapFunc(r.plansOfOwned)).
 		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.plansOfOwned)).
@@ -108,6 +110,7 @@ type reconciler struct {
 	client.Client
 	reader    client.Reader // past the cache, which has no managedFields
 	events    events.EventRecorder
+	looked    *looks
 	templates *templates
 	writers   *writers
 	minor     int
@@ -121,6 +124,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Get(ctx, req.NamespacedName, &br); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.templates.forget(req.NamespacedName)
+			r.looked.forget(req.NamespacedName)
 			return r.result(ctx, 0, r.abandon(ctx, req.Namespace))
 		}
 		return reconcile.Result{}, fmt.Errorf("getting BatchRelease %s: %w", req, err)
@@ -133,7 +137,31 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return r.result(ctx, 0, err)
 	}
 	d := engine.Decide(o, r.now())
-	return r.result(ctx, d.Wait, r.write(ctx, o, d))
+	if err = r.write(ctx, o, d); refused(err) {
+		return r.tellRefused(ctx, &br, err)
+	}
+	return r.result(ctx, d.Wait, err)
+}
+
+// refused reports whether the API server does not let a write pass, and will
+// not until somebody does something.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// tellRefused says so where people look: in the status and in an event.
+func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease, err error) (reconcile.Result, error) {
+	status, wait := engine.Refused(br, err, r.now())
+	if br.Status.Reason != status.Reason {
+		r.tell(br, engine.Event{Warning: true, Reason: status.Reason, Message: status.Message})
+		logr.FromContextOrDiscard(ctx).Error(err, "a write was refused")
+	}
+	if equality.Semantic.DeepEqual(br.Status, status) {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	br = br.DeepCopy()
+	br.Status = status
+	return r.result(ctx, wait, r.Status().Update(ctx, br, client.FieldOwner(v1alpha1.ManagerRollout)))
 }
 
 // result maps how a round ended to when to look again.
@@ -272,13 +300,27 @@ func (r *reconciler) plansOf(ctx context.Context, namespace, deployment string) 
 }
 
 // plansOfDeployment maps a Deployment to its plans; a held one without any to
-// a request under its own name, which finds no plan and hands it back.
+// a request that finds no plan and hands it back.
 func (r *reconciler) plansOfDeployment(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := r.requests(ctx, o.GetNamespace(), o.GetName())
 	if _, held := o.GetLabels()[v1alpha1.LabelHeld]; held && len(requests) == 0 {
-		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: noPlan + o.GetName()}}}
 	}
 	return requests
+}
+
+// noPlan begins the name of a request for a held Deployment that no plan
+// governs: no BatchRelease has such a name.
+const noPlan = "held/"
+
+// rivals maps a plan to all plans for the same Deployment: when the one that
+// counts goes, another does.
+func (r *reconciler) rivals(ctx context.Context, o client.Object) []reconcile.Request {
+	br, ok := o.(*v1alpha1.BatchRelease)
+	if !ok {
+		return nil
+	}
+	return r.requests(ctx, br.Namespace, br.Spec.WorkloadRef.Name)
 }
 
 // plansOfOwned maps what a Deployment owns to the Deployment's plans.

@@ -68,7 +68,7 @@ func newRecord(d *appsv1.Deployment, r engine.Record) (*appsv1.ControllerRevisio
 	}
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            d.Name + "-" + r.Revision,
+			Name:            engine.NameWithHash(d.Name, r.Revision),
 			Namespace:       d.Namespace,
 			Labels:          map[string]string{labelManagedBy: managedBy},
 			Annotations:     annotations,

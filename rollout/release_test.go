@@ -166,6 +166,83 @@ func TestRollback(t *testing.T) {
 	s.bring("v1") // afterwards
 	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v1": 10})
 	s.untouched()
+
+	s.bring("v2") // again: it is no way back, and has to be approved again
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+}
+
+// A plan that comes back after others have changed the Deployment: what runs
+// is stable, and not what ran when the last plan went.
+func TestPlanComesBack(t *testing.T) {
+	s := newShop(t)
+	startController(t, s.c)
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.must(s.c.Client.Delete(t.Context(), s.release()))
+	s.rolled("web", 4)
+	s.plan("1", "100%")
+	s.bring("v3")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v2": 3, "v3": 1})
+}
+
+// A write that is refused is said where people look, and goes on when it passes.
+func TestWriteRefused(t *testing.T) {
+	s := newShop(t)
+	startController(t, s.c)
+	s.install(2)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	if out, err := s.c.Kubectl(t, "-n", s.ns, "create", "quota", "no-more", "--hard=count/replicasets.apps=1"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	clustertest.Wait(t, "the quota to count", func() error {
+		out, err := s.c.Kubectl(t, "-n", s.ns, "get", "quota", "no-more", "-o", "jsonpath={.status.used}")
+		if err == nil && !strings.Contains(out, `"1"`) {
+			err = fmt.Errorf("used %s", out)
+		}
+		return err
+	})
+	s.bring("v2")
+	s.waitFor(engine.ReasonWriteRefused, 0, map[string]int32{"v1": 2})
+	if m := s.release().Status.Message; !strings.Contains(m, "exceeded quota: no-more") {
+		t.Errorf("message %q", m)
+	}
+	if out, err := s.c.Kubectl(t, "-n", s.ns, "delete", "quota", "no-more"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Strategy.ProgressDeadlineSeconds = ptr.To(int32(500)) }) // it looks again
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+}
+
+// Of two plans for one Deployment the older counts; when it goes, the other does.
+func TestTwoPlans(t *testing.T) {
+	s := newShop(t)
+	startController(t, s.c)
+	s.install(2)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	first := s.release()
+	second := first.DeepCopy()
+	second.ObjectMeta = metav1.ObjectMeta{Name: "zweb", Namespace: s.ns}
+	second.Status = v1alpha1.BatchReleaseStatus{}
+	s.must(s.c.Client.Create(t.Context(), second))
+	reason := func(want string) {
+		t.Helper()
+		clustertest.Wait(t, want, func() error {
+			var br v1alpha1.BatchRelease
+			s.must(s.c.Client.Get(t.Context(), client.ObjectKeyFromObject(second), &br))
+			if br.Status.Reason != want {
+				return fmt.Errorf("%s: %s", br.Status.Reason, br.Status.Message)
+			}
+			return nil
+		})
+	}
+	reason(engine.ReasonAnotherPlan)
+	s.must(s.c.Client.Delete(t.Context(), first))
+	reason(engine.ReasonReleaseCompleted)
 }
 
 // A step that misses its deadline goes back, and is not tried again.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -49,6 +50,7 @@ func (v *view) decide() {
 	}
 	if v.Refused != nil {
 		v.stall(ReasonTemplateRefused, v.Refused.Error())
+		v.wait = refusedInterval
 		return
 	}
 	if errs := plan.ValidateStrategy(&v.spec.Strategy, field.NewPath("spec", "strategy")); len(errs) > 0 {
@@ -65,6 +67,10 @@ func (v *view) decide() {
 	}
 	if len(v.records) == 0 {
 		v.adopt()
+		return
+	}
+	if v.status.Phase == "" && !touched(v.d) && !plan.EqualTemplate(v.records[0].Template, &v.d.Spec.Template) {
+		v.adopt() // a plan that comes back: what is on record ran before the last one went
 		return
 	}
 	v.resolve()
@@ -98,7 +104,12 @@ func (v *view) adopt() {
 		}
 	}
 	r := revisionOf(v.Observed, template)
-	v.do(Remember{because: "it is what runs", Record: v.recordOf(r, 1)})
+	if len(v.records) > 0 {
+		v.goal = r
+		v.remember()
+	} else {
+		v.do(Remember{because: "it is what runs", Record: v.recordOf(r, 1)})
+	}
 	v.report(ReasonTakingHold, "looking at "+r.name+" for the first time")
 }
 
@@ -207,6 +218,9 @@ func (v *view) setState(s v1alpha1.StepState) {
 // hold and the template.
 func (v *view) decideInitial() {
 	switch {
+	case v.edited():
+		v.enter(min(int(v.status.CurrentStepIndex), len(v.steps())-1), v1alpha1.StepInitial)
+		v.report(ReasonTakingHold, "the steps have changed; "+v.goal.name+" has not begun")
 	case v.spec.Paused:
 		v.report(ReasonReleasePaused, "the plan is paused; "+v.goal.name+" has not begun")
 	case v.parked() || v.inHold() && v.seen():
@@ -280,6 +294,7 @@ func (v *view) decideStep() {
 	if !v.seen() {
 		return
 	}
+	v.freshen()
 	sets := v.split()
 	v.move(sets)
 	v.advance(len(v.actions) == 0 && v.done(sets))
@@ -288,12 +303,18 @@ func (v *view) decideStep() {
 // edited reports whether the plan has changed at the step that the release is at.
 func (v *view) edited() bool {
 	steps, i := v.steps(), int(v.status.CurrentStepIndex)
-	return i >= len(steps) || v.status.CurrentStepReplicas == nil || steps[i].Replicas != *v.status.CurrentStepReplicas
+	return i < 0 || i >= len(steps) || v.status.CurrentStepReplicas == nil || steps[i].Replicas != *v.status.CurrentStepReplicas
 }
 
-// reposition goes on at the first step whose target is not below what runs.
+// reposition goes on at the first step whose target is not below what runs. An
+// edit does not finish a release, though: where that is the last step and not
+// all runs yet, the gate before it is asked.
 func (v *view) reposition() {
-	v.enter(v.firstNotBelow(size(v.goal.rs)), v1alpha1.StepUpgrade)
+	step, last := v.firstNotBelow(size(v.goal.rs)), len(v.steps())-1
+	if step == last && last > 0 && size(v.goal.rs) < v.replicas && !v.status.RollingBack {
+		step--
+	}
+	v.enter(step, v1alpha1.StepUpgrade)
 	v.status.Phase = v1alpha1.PhaseRollingUpdate
 	v.event(ReasonPlanChanged, fmt.Sprintf("the steps have changed; going on at step %d", v.status.CurrentStepIndex))
 	v.report(ReasonUpgrading, v.progress())
@@ -451,16 +472,18 @@ func (v *view) remember() {
 		return
 	}
 	record, exists := v.recordOf(v.goal, v.records[0].Order+1), false
-	old := v.records[1:]
-	for i, r := range old {
-		if v.goal.equal(r.Template) {
-			record.Name, exists = r.Name, true
-			old = append(append([]Record(nil), old[:i]...), old[i+1:]...)
-			break
-		}
+	old := slices.Clone(v.records[1:])
+	if i := slices.IndexFunc(old, func(r Record) bool { return v.goal.equal(r.Template) }); i >= 0 {
+		record.Name, exists = old[i].Name, true
+		old = slices.Delete(old, i, i+1)
 	}
 	v.do(Remember{because: "all pods run it", Record: record, Exists: exists})
-	for i := keptRecords - 2; i < len(old); i++ {
+	kept := keptRecords - 1
+	if v.status.RollingBack {
+		kept = 0 // what was left by going back is nothing to go back to: it would be released with no gate
+	}
+	old = slices.Insert(old, 0, v.records[0])
+	for i := kept; i < len(old); i++ {
 		v.do(Forget{because: "neither stable nor last stable", Record: old[i]})
 	}
 }

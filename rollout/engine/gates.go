@@ -148,18 +148,32 @@ func (v *view) unapproved() *gate {
 	return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; approve step %d to go on to %d", v.progress(), step, next)}
 }
 
-// decideDeadline is about a step whose pods are on their way. The deadline
-// runs from the step's begin or its last new best of available pods, so pods
-// that come and go do not extend it for ever.
-func (v *view) decideDeadline() {
+// freshen keeps the step's best number of available pods, and when that was
+// reached: the deadline runs from it, so pods that come and go do not extend
+// it for ever. Time in which nothing could move does not count: paused,
+// refused, or with no controller running.
+func (v *view) freshen() {
+	if v.status.CurrentStepState != v1alpha1.StepUpgrade {
+		return
+	}
 	available := newSet(*v.goal).clamp().available
 	goal, _ := v.target(int(v.status.CurrentStepIndex))
 	best := min(v.status.BestAvailableReplicas, goal) // a Deployment made smaller begins anew
-	if available > best || v.status.Reason == ReasonReleasePaused && !v.spec.Paused {
+	if available > best || v.FirstLook || stoppedBy[v.status.Reason] && !v.spec.Paused {
 		best = available
 		v.status.ProgressTime = v.time()
 	}
 	v.status.BestAvailableReplicas = best
+}
+
+// stoppedBy are the reasons for which nothing could move.
+var stoppedBy = map[string]bool{
+	ReasonReleasePaused: true, ReasonWriteRefused: true, ReasonTemplateRefused: true,
+	ReasonInvalidPlan: true, ReasonUnsupportedStrategy: true, ReasonAnotherPlan: true,
+}
+
+// decideDeadline is about a step whose pods are on their way.
+func (v *view) decideDeadline() {
 	switch left := v.deadline(); {
 	case v.spec.Paused:
 		v.report(ReasonReleasePaused, "the plan is paused; "+v.progress())
@@ -171,12 +185,14 @@ func (v *view) decideDeadline() {
 	}
 }
 
-// deadline returns how long the step has left for its next new best.
+// deadline returns how long the step has left for its next new best. A pod
+// needs minReadySeconds to become available, whatever the deadline.
 func (v *view) deadline() time.Duration {
 	seconds := v1alpha1.DefaultProgressDeadlineSeconds
 	if s := v.spec.Strategy.ProgressDeadlineSeconds; s != nil {
 		seconds = *s
 	}
+	seconds += v.d.Spec.MinReadySeconds
 	if v.status.ProgressTime == nil {
 		return time.Duration(seconds) * time.Second
 	}

@@ -29,6 +29,8 @@ type Observed struct {
 	Minor int
 	// Refused is why the API server does not take spec.template; nil where it does.
 	Refused error
+	// FirstLook: this process has not looked at the release before.
+	FirstLook bool
 	// Rival is the name of an older plan for the same Deployment.
 	Rival string
 }

@@ -10,6 +10,7 @@ const (
 	ReasonHeld                     = "Held"
 	ReasonHandedBack               = "HandedBack"
 	ReasonRecordChanged            = "RecordChanged"
+	ReasonWriteRefused             = "WriteRefused"
 	ReasonAnotherPlan              = "AnotherPlan"
 	ReasonTemplateRefused          = "TemplateRefused"
 	ReasonNotHeld                  = "NotHeld"

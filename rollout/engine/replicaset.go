@@ -50,7 +50,7 @@ func newReplicaSet(d *appsv1.Deployment, r *revision, number int64, size, desire
 	}
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            replicaSetName(d.Name, r.name),
+			Name:            NameWithHash(d.Name, r.name),
 			Namespace:       d.Namespace,
 			Labels:          maps.Clone(template.Labels),
 			Annotations:     annotations,
@@ -77,9 +77,9 @@ func with(labels map[string]string, hash string) map[string]string {
 // maxNameLength of an object of the API server (DNS subdomain).
 const maxNameLength = 253
 
-// replicaSetName is <deployment>-<hash>, the Deployment's part cut where both
-// do not fit.
-func replicaSetName(deployment, hash string) string {
+// NameWithHash is <deployment>-<hash>, the name of a revision's objects, with
+// the Deployment's part cut where both do not fit.
+func NameWithHash(deployment, hash string) string {
 	if most := maxNameLength - len(hash) - 1; len(deployment) > most {
 		deployment = deployment[:most]
 	}

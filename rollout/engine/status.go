@@ -18,6 +18,9 @@ const (
 	// countInterval is the least time between two writes of a status that
 	// only counts pods.
 	countInterval = time.Second
+	// refusedInterval is when to try again what the API server has refused: a
+	// right may be given meanwhile, which nothing tells.
+	refusedInterval = time.Minute
 )
 
 // report says what is waited for, or done, in one word and in one sentence.
@@ -29,6 +32,23 @@ func (v *view) report(reason, message string) {
 func (v *view) stall(reason, message string) {
 	v.report(reason, message)
 	v.stalled = true
+}
+
+// Refused returns the status that says that a write was refused, and nothing
+// else than it said: the release stands where it stood.
+func Refused(br *v1alpha1.BatchRelease, err error, now time.Time) (v1alpha1.BatchReleaseStatus, time.Duration) {
+	v := newView(&Observed{Release: br}, now)
+	v.stall(ReasonWriteRefused, err.Error())
+	held := meta.IsStatusConditionTrue(v.status.Conditions, ConditionHeld)
+	v.status.ObservedGeneration = br.Generation
+	v.conditions()
+	if held { // there is no Deployment in this view
+		v.condition(ConditionHeld, metav1.ConditionTrue, ReasonHeld, "the native controller is kept off")
+	}
+	if !equality.Semantic.DeepEqual(br.Status, v.status) {
+		v.status.LastUpdateTime = v.time()
+	}
+	return v.status, refusedInterval
 }
 
 func (v *view) condition(name string, status metav1.ConditionStatus, reason, message string) {

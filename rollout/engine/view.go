@@ -160,6 +160,7 @@ func (v *view) lastStep() bool { return int(v.status.CurrentStepIndex) >= len(v.
 // nothing to split).
 func (v *view) target(i int) (goal, others int32) {
 	steps := v.steps()
+	i = max(0, min(i, len(steps)-1)) // the plan may have become shorter
 	n := v.replicas
 	for _, s := range steps[:i+1] {
 		goal = max(goal, plan.Limit(s.Replicas, n))
