@@ -50,9 +50,6 @@ func dyingAfter(config *rest.Config, n int) (*rest.Config, *atomic.Int32) {
 
 // Killed after any single write and started again: the same end (I6).
 func TestKilledAfterAnyWrite(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a controller per write")
-	}
 	for name, story := range map[string]struct{ before, after map[string]string }{
 		"first install": {nil, map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan, "deploy/a.yaml": configMap("a", "one")}},
 		"a plan added": {
@@ -99,11 +96,12 @@ func killedAfter(t *testing.T, n int, before, after map[string]string) (end stri
 
 	config, left := dyingAfter(s.c.Config, n)
 	stop = s.startControllerWith(config, gitsyncOnly)
-	deadline := time.Now().Add(clustertest.Within)
-	for left.Load() >= 0 && s.gs().Status.AppliedCommit != tip && time.Now().Before(deadline) {
-		time.Sleep(10 * time.Millisecond)
-	}
-	time.Sleep(50 * time.Millisecond)
+	clustertest.Wait(s, "the end of the look, or of the controller", func() error {
+		if applied := s.gs().Status.AppliedCommit; left.Load() >= 0 && applied != tip {
+			return fmt.Errorf("applied %q, want %s", applied, tip)
+		}
+		return nil
+	})
 	survived = left.Load() >= 0
 	stop()
 	stop = s.startController(gitsyncOnly)

@@ -97,17 +97,16 @@ func TestWatchTellsFewAndTheLast(t *testing.T) {
 	for range 10 {
 		tip = repo.CommitAndPush(nil)
 	}
-	time.Sleep(quiet)
-	n := len(seen)
+	n := 0
+	for last := ""; last != tip; n++ {
+		select {
+		case last = <-seen:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("the last look saw %s, want %s", last, tip)
+		}
+	}
 	if n > 8 {
 		t.Errorf("told %d times of ten pushes", n)
-	}
-	last := ""
-	for range n {
-		last = <-seen
-	}
-	if last != tip {
-		t.Errorf("the last look saw %s, want %s", last, tip)
 	}
 }
 

@@ -147,6 +147,14 @@ func (s *shop) must(err error) {
 	}
 }
 
+// kubectl runs a command that must succeed.
+func (s *shop) kubectl(args ...string) {
+	s.Helper()
+	if out, err := s.c.Kubectl(s, args...); err != nil {
+		s.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
 func (s *shop) deployment(name string) *appsv1.Deployment {
 	s.Helper()
 	var d appsv1.Deployment

@@ -66,9 +66,7 @@ func TestReleaseEqualsNative(t *testing.T) {
 	s.waitFor(engine.ReasonWaitingForApproval, 0, nil)
 	s.approve(0)
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
-	if out, err := s.c.Kubectl(t, "-n", s.ns, "set", "image", "deployment/twin", "twin=registry.example.org/web:v2"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	s.kubectl("-n", s.ns, "set", "image", "deployment/twin", "twin=registry.example.org/web:v2")
 	s.rolled("twin", 4)
 
 	if got, want := s.newest("web"), s.newest("twin"); got.annotations != want.annotations {
@@ -78,18 +76,14 @@ func TestReleaseEqualsNative(t *testing.T) {
 	// very same manifest, in a namespace of its own, tells.
 	other := newShop(t)
 	other.install(4)
-	if out, err := s.c.Kubectl(t, "-n", other.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v2"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	s.kubectl("-n", other.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v2")
 	other.rolled("web", 4)
 	if got, want := s.newest("web").name, other.newest("web").name; got != want {
 		t.Errorf("ReplicaSet %s, native %s", got, want)
 	}
 
 	s.must(s.c.Client.Delete(t.Context(), s.release()))
-	if out, err := s.c.Kubectl(t, "-n", s.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v3"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	s.kubectl("-n", s.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v3")
 	s.rolled("web", 4)
 	if got := s.sizes(); got["v3"] != 4 {
 		t.Errorf("sizes %v", got)
@@ -195,9 +189,7 @@ func TestWriteRefused(t *testing.T) {
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
-	if out, err := s.c.Kubectl(t, "-n", s.ns, "create", "quota", "no-more", "--hard=count/replicasets.apps=1"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	s.kubectl("-n", s.ns, "create", "quota", "no-more", "--hard=count/replicasets.apps=1")
 	clustertest.Wait(t, "the quota to count", func() error {
 		out, err := s.c.Kubectl(t, "-n", s.ns, "get", "quota", "no-more", "-o", "jsonpath={.status.used}")
 		if err == nil && !strings.Contains(out, `"1"`) {
@@ -210,9 +202,7 @@ func TestWriteRefused(t *testing.T) {
 	if m := s.release().Status.Message; !strings.Contains(m, "exceeded quota: no-more") {
 		t.Errorf("message %q", m)
 	}
-	if out, err := s.c.Kubectl(t, "-n", s.ns, "delete", "quota", "no-more"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	s.kubectl("-n", s.ns, "delete", "quota", "no-more")
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Strategy.ProgressDeadlineSeconds = ptr.To(int32(500)) }) // it looks again
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 }
@@ -274,13 +264,9 @@ func TestIntents(t *testing.T) {
 	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
 	s.bring("v2")
 	s.waitFor(engine.ReasonWaitingForApproval, 0, nil)
-	if out, err := s.c.Kubectl(t, "-n", s.ns, "patch", "batchrelease", "web", "--subresource=status", "--type=merge", "-p", `{"status":{"currentStepState":"Completed"}}`); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	s.kubectl("-n", s.ns, "patch", "batchrelease", "web", "--subresource=status", "--type=merge", "-p", `{"status":{"currentStepState":"Completed"}}`)
 	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v2": 2})
-	if out, err := s.c.Kubectl(t, "-n", s.ns, "annotate", "batchrelease", "web", "tranche.dev/rollback=true"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	s.kubectl("-n", s.ns, "annotate", "batchrelease", "web", "tranche.dev/rollback=true")
 	s.waitFor(engine.ReasonRolledBack, 2, map[string]int32{"v1": 4})
 	if _, ok := s.release().Annotations[v1alpha1.AnnotationRollback]; ok {
 		t.Error("the annotation is still there")
@@ -307,9 +293,7 @@ func TestScale(t *testing.T) {
 		{0, engine.ReasonScaledToZero, map[string]int32{}},
 		{10, engine.ReasonWaitingForApproval, map[string]int32{"v1": 8, "v2": 2}},
 	} {
-		if out, err := s.c.Kubectl(t, "-n", s.ns, "scale", "deployment/web", fmt.Sprintf("--replicas=%d", step.n)); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		s.kubectl("-n", s.ns, "scale", "deployment/web", fmt.Sprintf("--replicas=%d", step.n))
 		s.waitFor(step.reason, 0, step.sizes)
 	}
 	s.approve(0)
@@ -374,9 +358,7 @@ func TestRollbackWithoutHistory(t *testing.T) {
 		}
 		return nil
 	})
-	if out, err := s.c.Kubectl(t, "-n", s.ns, "annotate", "batchrelease", "web", "tranche.dev/rollback=true"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	s.kubectl("-n", s.ns, "annotate", "batchrelease", "web", "tranche.dev/rollback=true")
 	s.waitFor(engine.ReasonRolledBack, 1, map[string]int32{"v1": 4})
 	s.untouched()
 }
@@ -390,9 +372,7 @@ func TestDriftUnderHold(t *testing.T) {
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
-	if out, err := s.c.Kubectl(t, "-n", s.ns, "set", "image", "deployment/web", "web=registry.example.org/web:other"); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	s.kubectl("-n", s.ns, "set", "image", "deployment/web", "web=registry.example.org/web:other")
 	clustertest.Wait(t, "the hold to be put back", func() error {
 		if d := s.deployment("web"); d.Spec.Template.Spec.Containers[0].Image != "registry.example.org/web:v2" {
 			return fmt.Errorf("image %s", d.Spec.Template.Spec.Containers[0].Image)
