@@ -43,7 +43,7 @@ func startControllerIn(t *testing.T, c *clustertest.Cluster, namespace string, r
 	if namespace != "" {
 		caching.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	}
-	mgr, err := ctrl.NewManager(c.Config, ctrl.Options{
+	mgr, err := ctrl.NewManager(c.Controller, ctrl.Options{
 		Scheme:     c.Scheme,
 		Cache:      caching,
 		NewClient:  mortalClient(r),

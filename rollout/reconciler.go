@@ -381,7 +381,7 @@ func (w *writers) as(namespace, account string, own client.Client) (client.Clien
 		return c, nil
 	}
 	config := rest.CopyConfig(w.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Extra: map[string][]string{v1alpha1.ExtraController: {"true"}}}
 	c, err := client.New(config, w.options)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for service account %s/%s: %w", namespace, account, err)

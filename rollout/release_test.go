@@ -301,28 +301,6 @@ func TestScale(t *testing.T) {
 	s.untouched()
 }
 
-// I8: with the controller dead nothing changes, and resume is refused.
-func TestControllerDead(t *testing.T) {
-	s := newShop(t)
-	stop := startController(t, s.c)
-	s.install(10)
-	s.plan("20%", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
-	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
-	stop()
-	out, err := s.c.Kubectl(t, "-n", s.ns, "rollout", "resume", "deployment/web")
-	if err == nil || !strings.Contains(out, "is held for a release in batches") {
-		t.Fatalf("kubectl rollout resume: %v: %s", err, out)
-	}
-	if d := s.deployment("web"); !d.Spec.Paused {
-		t.Error("the Deployment is not held any more")
-	}
-	startController(t, s.c)
-	s.approve(0)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 10})
-}
-
 // A plan that is deleted on the way: hand-back, and the native controller
 // finishes what the Deployment says.
 func TestPlanDeleted(t *testing.T) {

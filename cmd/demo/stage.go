@@ -38,6 +38,9 @@ type stage struct {
 	client         client.Client
 }
 
+// account is the controller's own, as config/rbac makes it.
+const account = "system:serviceaccount:tranche-system:tranche-controller"
+
 func newStage(bin, root, dir string) *stage {
 	s := &stage{bin: bin, root: root, dir: dir}
 	s.env = append(os.Environ(),
@@ -59,8 +62,8 @@ func (s *stage) set(ctx context.Context) error {
 	if _, err := s.start(ctx, "cluster", "devcluster", "up", "--dir", filepath.Join(s.dir, "cluster")); err != nil {
 		return err
 	}
-	for _, part := range []string{"crd", "policy"} {
-		if _, err := s.output(ctx, s.dir, "kubectl", "apply", "--server-side", "-k", filepath.Join(s.root, "config", part)); err != nil {
+	for _, part := range [][]string{{"-f", "manager/namespace.yaml"}, {"-k", "crd"}, {"-k", "rbac"}, {"-k", "policy"}} {
+		if _, err := s.output(ctx, s.dir, "kubectl", "apply", "--server-side", part[0], filepath.Join(s.root, "config", part[1])); err != nil {
 			return err
 		}
 	}
@@ -76,7 +79,7 @@ func (s *stage) set(ctx context.Context) error {
 		return fmt.Errorf("the Git server does not say where it is: %q", line)
 	}
 	s.url = strings.TrimRight(strings.Fields(line[at:])[0], "/") + "/web.git"
-	if _, err := s.start(ctx, "controller", "tranche", "controller", "--storage-path", filepath.Join(s.dir, "mirrors")); err != nil {
+	if _, err := s.start(ctx, "controller", "tranche", "controller", "--as", account, "--storage-path", filepath.Join(s.dir, "mirrors")); err != nil {
 		return err
 	}
 	if err := s.connect(); err != nil {

@@ -37,6 +37,7 @@ type controllerOptions struct {
 	leaderElectionNamespace string
 	storagePath             string
 	concurrent              int
+	as                      string
 	defaultServiceAccount   string
 	noRemoteBases           bool
 	watchLabelSelector      string
@@ -64,6 +65,7 @@ it runs in.`,
 	f.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; default: the one the controller runs in")
 	f.StringVar(&o.storagePath, "storage-path", defaultStoragePath(), "folder of the repositories' mirrors; may be lost at any time")
 	f.IntVar(&o.concurrent, "concurrent", 4, "how many sources, and how many releases, are looked at at the same time")
+	f.StringVar(&o.as, "as", "", "user to act as, for a controller outside the cluster: system:serviceaccount:tranche-system:tranche-controller is the one that config/policy lets write held Deployments")
 	f.StringVar(&o.defaultServiceAccount, "default-service-account", "", "service account to impersonate where a GitSource or BatchRelease names none; default: the controller's own")
 	f.BoolVar(&o.noRemoteBases, "no-remote-bases", true, "refuse kustomizations with bases in other repositories")
 	f.StringVar(&o.watchLabelSelector, "watch-label-selector", "", "work only on GitSources with these labels")
@@ -125,6 +127,7 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, error) {
 		return nil, fmt.Errorf("registering API types: %w", err)
 	}
 	rc.QPS, rc.Burst = o.qps, o.burst
+	rc.Impersonate.UserName = o.as
 	rc.UserAgent = "tranche/" + versionString()
 	mgr, err := ctrl.NewManager(rc, ctrl.Options{
 		Scheme:                        scheme,

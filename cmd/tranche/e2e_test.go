@@ -37,7 +37,7 @@ func newShop(t testing.TB, example, path string) *shop {
 	t.Helper()
 	s := shopOf(t, example)
 	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
-	s.control()
+	s.control("--as", s.c.Controller.Impersonate.UserName)
 	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
 		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
 		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: path, Prune: true},

@@ -24,6 +24,7 @@ import (
 // rights bound what is applied.
 func TestInstallWithLeastPrivilege(t *testing.T) {
 	s := shopOf(t, "web")
+	s.c.Guard(t, s.ns)
 	kubectl := func(args ...string) string {
 		t.Helper()
 		out, err := s.c.Kubectl(t, args...)

@@ -32,6 +32,15 @@ const (
 	// else. A label, since the native controller copies annotations to
 	// ReplicaSets and never takes them away again (H13).
 	LabelHeld = Group + "/held"
+	// LabelDrift on a namespace says what becomes of changes by other hands to
+	// template, strategy and paused of a held Deployment: [DriftCorrect] lets
+	// them through, and the controller undoes them; without it config/policy
+	// refuses them.
+	LabelDrift   = Group + "/drift"
+	DriftCorrect = "correct"
+	// ExtraController is the user extra by which config/policy knows the
+	// controller where it writes as a tenant's account.
+	ExtraController = Group + "/controller"
 
 	// LabelSource and LabelSourceNamespace are on every object that a
 	// GitSource applies, but for Deployments, which bear nothing of ours: its

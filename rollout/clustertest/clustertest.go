@@ -36,7 +36,9 @@ import (
 
 // Cluster is a control plane with the CRDs and the admission policy installed.
 type Cluster struct {
-	Config     *rest.Config
+	Config *rest.Config
+	// Controller acts as the controller's account, with the rights of config/rbac.
+	Controller *rest.Config
 	Scheme     *runtime.Scheme
 	Kubeconfig string
 	// Client reads and writes the API server itself, with no cache.
@@ -139,7 +141,10 @@ func (c *Cluster) stop() {
 	_ = os.RemoveAll(c.dir)
 }
 
-// install connects, and installs CRDs and policy.
+// controllerAccount is that of config/rbac, which config/policy knows.
+const controllerAccount = "system:serviceaccount:tranche-system:tranche-controller"
+
+// install connects, and installs CRDs, rights and policy.
 func (c *Cluster) install() error {
 	var err error
 	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
@@ -150,9 +155,11 @@ func (c *Cluster) install() error {
 	if err := errors.Join(clientgoscheme.AddToScheme(c.Scheme), v1alpha1.AddToScheme(c.Scheme)); err != nil {
 		return err
 	}
-	for _, part := range []string{"crd", "policy"} {
-		if out, err := c.kubectl("apply", "--server-side", "-k", filepath.Join(c.root, "config", part)); err != nil {
-			return fmt.Errorf("installing config/%s: %w: %s", part, err, out)
+	c.Controller = rest.CopyConfig(c.Config)
+	c.Controller.Impersonate.UserName = controllerAccount
+	for _, part := range [][]string{{"-f", "manager/namespace.yaml"}, {"-k", "crd"}, {"-k", "rbac"}, {"-k", "policy"}} {
+		if out, err := c.kubectl("apply", "--server-side", part[0], filepath.Join(c.root, "config", part[1])); err != nil {
+			return fmt.Errorf("installing config/%s: %w: %s", part[1], err, out)
 		}
 	}
 	if out, err := c.kubectl("wait", "--for=condition=Established", "crd/batchreleases.tranche.dev", "crd/gitsources.tranche.dev"); err != nil {
@@ -162,9 +169,12 @@ func (c *Cluster) install() error {
 	return err
 }
 
-func (c *Cluster) kubectl(args ...string) (string, error) {
+func (c *Cluster) kubectl(args ...string) (string, error) { return c.kubectlWith("", args...) }
+
+func (c *Cluster) kubectlWith(input string, args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(c.root, "bin", "devcluster"), append([]string{"kubectl"}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	cmd.Stdin = strings.NewReader(input)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -175,12 +185,22 @@ func (c *Cluster) Kubectl(t testing.TB, args ...string) (string, error) {
 	return c.kubectl(args...)
 }
 
+// KubectlWith does so with an input.
+func (c *Cluster) KubectlWith(t testing.TB, input string, args ...string) (string, error) {
+	t.Helper()
+	return c.kubectlWith(input, args...)
+}
+
 var namespaces atomic.Int32
 
-// Namespace makes a namespace for one test.
+// Namespace makes a namespace for one test. A held Deployment in it may be
+// changed by other hands, so that the controller has something to correct; and
+// by a controller that runs as an admin. [Cluster.Guard] ends that.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("test-%d", namespaces.Add(1))}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: fmt.Sprintf("test-%d", namespaces.Add(1)), Labels: map[string]string{v1alpha1.LabelDrift: v1alpha1.DriftCorrect},
+	}}
 	if err := c.Client.Create(t.Context(), ns); err != nil {
 		t.Fatalf("making namespace %s: %v", ns.Name, err)
 	}
@@ -190,6 +210,14 @@ func (c *Cluster) Namespace(t testing.TB) string {
 		}
 	})
 	return ns.Name
+}
+
+// Guard lets the whole of config/policy hold in a namespace.
+func (c *Cluster) Guard(t testing.TB, namespace string) {
+	t.Helper()
+	if out, err := c.kubectl("label", "namespace", namespace, v1alpha1.LabelDrift+"-"); err != nil {
+		t.Fatalf("taking the label off namespace %s: %v: %s", namespace, err, out)
+	}
 }
 
 // Within is how long a test waits for what must come.
