@@ -48,21 +48,9 @@ func (v *view) decide() {
 		v.stall(ReasonAnotherPlan, fmt.Sprintf("BatchRelease %s is an older plan for Deployment %s, and is the one that counts; delete one of the two", v.Rival, v.d.Name))
 		return
 	}
-	if v.Refused != nil {
-		v.stall(ReasonTemplateRefused, v.Refused.Error())
-		v.wait = refusedInterval
-		return
-	}
-	if errs := plan.ValidateStrategy(&v.spec.Strategy, field.NewPath("spec", "strategy")); len(errs) > 0 {
-		v.stall(ReasonInvalidPlan, errs.ToAggregate().Error())
-		return
-	}
-	if err := v.measure(); err != nil {
-		v.stall(ReasonUnsupportedStrategy, "Deployment "+v.d.Name+": spec.strategy: "+err.Error())
-		return
-	}
-	if v.strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
-		v.stall(ReasonUnsupportedStrategy, fmt.Sprintf("Deployment %s: spec.strategy.type: %s cannot be released in batches; use RollingUpdate, or remove the plan", v.d.Name, v.strategy.Type))
+	if reason, message := v.unusable(v.measure()); reason != "" {
+		v.follow()
+		v.stall(reason, message)
 		return
 	}
 	if len(v.records) == 0 {
@@ -87,6 +75,25 @@ func (v *view) decide() {
 	default:
 		v.decideStep()
 	}
+}
+
+// unusable says what is wrong with what is to be released, or with the plan;
+// bounds is what is wrong with the Deployment's strategy.
+func (v *view) unusable(bounds error) (reason, message string) {
+	if v.Refused != nil {
+		v.wait = refusedInterval
+		return ReasonTemplateRefused, v.Refused.Error()
+	}
+	if errs := plan.ValidateStrategy(&v.spec.Strategy, field.NewPath("spec", "strategy")); len(errs) > 0 {
+		return ReasonInvalidPlan, errs.ToAggregate().Error()
+	}
+	if bounds != nil {
+		return ReasonUnsupportedStrategy, "Deployment " + v.d.Name + ": spec.strategy: " + bounds.Error()
+	}
+	if v.strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
+		return ReasonUnsupportedStrategy, fmt.Sprintf("Deployment %s: spec.strategy.type: %s cannot be released in batches; use RollingUpdate, or remove the plan", v.d.Name, v.strategy.Type)
+	}
+	return "", ""
 }
 
 // adopt takes what runs for stable: at first sight, and of a Deployment that
@@ -222,6 +229,7 @@ func (v *view) decideInitial() {
 		v.enter(min(int(v.status.CurrentStepIndex), len(v.steps())-1), v1alpha1.StepInitial)
 		v.report(ReasonTakingHold, "the steps have changed; "+v.goal.name+" has not begun")
 	case v.spec.Paused:
+		v.follow()
 		v.report(ReasonReleasePaused, "the plan is paused; "+v.goal.name+" has not begun")
 	case v.parked() || v.inHold() && v.seen():
 		v.status.Phase = v1alpha1.PhaseRollingUpdate
@@ -296,7 +304,7 @@ func (v *view) decideStep() {
 	}
 	v.freshen()
 	sets := v.split()
-	v.move(sets)
+	v.move(sets, v.because())
 	v.advance(len(v.actions) == 0 && v.done(sets))
 }
 
@@ -346,7 +354,7 @@ func (v *view) restoreHold() {
 }
 
 // move asks for the sizes that this round may have.
-func (v *view) move(sets []set) {
+func (v *view) move(sets []set, why because) {
 	r := rolling{replicas: v.replicas, surge: v.surge, unavailable: v.unavailable}
 	for _, s := range sets {
 		r.sets = append(r.sets, s.pods)
@@ -363,12 +371,13 @@ func (v *view) move(sets []set) {
 	}
 	for _, i := range order {
 		if next[i] != sets[i].size {
-			v.resize(sets[i], next[i], i == 0 && others > 0, v.because(i))
+			v.resize(sets[i], next[i], i == 0 && others > 0, why)
 		}
 	}
 }
 
-func (v *view) because(i int) because {
+// because says what a move is for.
+func (v *view) because() because {
 	if v.status.RollingBack {
 		return "rolling back to " + because(v.goal.name)
 	}

@@ -136,6 +136,13 @@ func (e *exploration) ends(from *world, path *step) {
 		if e.ending[k] {
 			break
 		}
+		if k == last && (w.spec.Paused || w.badPlan) {
+			if !w.followsReplicas() {
+				e.t.Fatalf("it does not follow N while it may not go on\npath %s\nfrom %s\nto   %s", path, from, w)
+			}
+			w.spec.Paused, w.badPlan = false, false
+			continue
+		}
 		if k == last {
 			if !w.rests() {
 				e.t.Fatalf("it does not end\npath %s\nfrom %s\nto   %s", path, from, w)
@@ -184,6 +191,13 @@ func (w *world) rests() bool {
 	return w.status.Phase == v1alpha1.PhaseCompleted && !w.held && !w.paused && !w.recreate && w.template == w.brought && w.sets[w.brought].size == w.n
 }
 
+// followsReplicas reports whether there are N pods, or one more where one other
+// is kept beside a goal of N.
+func (w *world) followsReplicas() bool {
+	_, total := w.active()
+	return total == w.n || total == w.n+1 && w.surge > 0 && w.held
+}
+
 // full explores more: two changes from outside for every size.
 var full = flag.Bool("full", false, "explore with two changes from outside at every size: minutes")
 
@@ -206,6 +220,42 @@ func TestExplore(t *testing.T) {
 				start.brought = 1 // a release has just begun
 				e.from(start)
 				states += len(e.seen)
+			}
+		}
+	}
+	t.Logf("%d states", states)
+}
+
+// TestExploreFrozen does so where no release may go on: the plan is paused, or
+// cannot be used, at a gate or after the release was superseded there.
+func TestExploreFrozen(t *testing.T) {
+	states := 0
+	for n := int32(1); n <= 4; n++ {
+		for _, bounds := range [][2]int32{{0, 1}, {0, 2}, {1, 0}, {1, 1}, {2, 2}} {
+			for _, plan := range [][]string{{"1", "100%"}, {"50%", "75%", "100%"}} {
+				for _, freeze := range []func(*world){
+					func(w *world) { w.spec.Paused = true },
+					func(w *world) { w.spec.Paused, w.brought = true, 2 },
+					func(w *world) { w.spec.Paused, w.brought = true, 0 },
+					func(w *world) { w.badPlan = true },
+					func(w *world) { w.badPlan, w.brought = true, 2 },
+				} {
+					w := newWorld(n, bounds[0], bounds[1], plan...)
+					w.brought = 1
+					w.approved = int32(len(plan)) - 3 // the gate before the last step is closed
+					for last := ""; w.key() != last; {
+						last = w.key()
+						w.goWell(t)
+					}
+					freeze(w)
+					e := &exploration{t: t, most: 1, seen: map[string]bool{}, ending: map[string]bool{},
+						changes: []change{bring(0), bring(2), scaleTo(0), scaleTo(1), scaleTo(n - 1), scaleTo(n + 2)}}
+					if *full {
+						e.most = 2
+					}
+					e.from(w)
+					states += len(e.seen)
+				}
 			}
 		}
 	}

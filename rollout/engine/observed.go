@@ -81,6 +81,10 @@ func revisionOf(o *Observed, t *corev1.PodTemplateSpec) *revision {
 	return r
 }
 
+func revisionOfReplicaSet(rs *appsv1.ReplicaSet) revision {
+	return revision{name: rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey], template: &rs.Spec.Template, rs: rs}
+}
+
 // findReplicaSet returns the oldest ReplicaSet with this template, then the
 // first by name: the one that the native controller takes for the new one (H19).
 func findReplicaSet(sets []*appsv1.ReplicaSet, t *corev1.PodTemplateSpec) *appsv1.ReplicaSet {

@@ -87,12 +87,15 @@ func (v *view) failed() bool {
 // forward reports whether the way leads to another revision than the stable one.
 func (v *view) forward() bool { return v.goal != v.stable }
 
-// measure finds N, S, U and the strategy to hand back.
+// measure finds N, S, U and the strategy to hand back. Bounds that cannot be
+// read are an error, and the API server's default ones are used.
 func (v *view) measure() error {
 	v.replicas = replicas(v.d)
 	v.strategy = v.manifestStrategy()
 	var err error
-	v.surge, v.unavailable, err = plan.Bounds(&v.strategy, v.replicas)
+	if v.surge, v.unavailable, err = plan.Bounds(&v.strategy, v.replicas); err != nil {
+		v.surge, v.unavailable, _ = plan.Bounds(nil, v.replicas)
+	}
 	return err
 }
 
@@ -165,13 +168,22 @@ func (v *view) target(i int) (goal, others int32) {
 	for _, s := range steps[:i+1] {
 		goal = max(goal, plan.Limit(s.Replicas, n))
 	}
-	if i == len(steps)-1 || goal < n || n == 0 {
+	if i == len(steps)-1 {
 		return goal, n - goal
 	}
-	if v.surge > 0 {
+	return v.apart(goal)
+}
+
+// apart returns the split of N at a goal of this size, with at least one other.
+func (v *view) apart(goal int32) (int32, int32) {
+	switch n := v.replicas; {
+	case goal < n || n == 0:
+		return goal, n - goal
+	case v.surge > 0:
 		return n, 1
+	default:
+		return n - 1, 1
 	}
-	return n - 1, 1
 }
 
 // set is one ReplicaSet of the split; its ReplicaSet may have to be made yet.
@@ -205,7 +217,7 @@ func (v *view) split() []set {
 		others = max(others, v.replicas-goal)
 	}
 	for _, rs := range v.middle() {
-		sets = append(sets, newSet(revision{name: rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey], template: &rs.Spec.Template, rs: rs}))
+		sets = append(sets, newSet(revisionOfReplicaSet(rs)))
 	}
 	if v.forward() {
 		sets[0].want = goal

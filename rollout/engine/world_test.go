@@ -35,6 +35,7 @@ type world struct {
 	status   v1alpha1.BatchReleaseStatus
 	approved int32
 	changes  int
+	badPlan  bool // its steps go down
 
 	fights []string
 }
@@ -135,6 +136,9 @@ func (w *world) observe() Observed {
 	}
 	o := Observed{Release: &v1alpha1.BatchRelease{Spec: w.spec, Status: w.status}, Deployment: d, Template: templates[w.brought]}
 	o.Release.Spec.Template = templates[w.brought]
+	if w.badPlan {
+		o.Release.Spec.Strategy.Steps = []v1alpha1.Step{{Replicas: intstr.FromInt32(2)}, {Replicas: intstr.FromInt32(1)}, {Replicas: plan.Full}}
+	}
 	o.Release.Spec.Commit = commitOf(w.brought)
 	if w.approved >= 0 {
 		o.Release.Spec.Approval = &v1alpha1.Approval{Revision: hashes[w.brought], Commit: o.Release.Spec.Commit, Step: w.approved}
@@ -443,9 +447,9 @@ func (w *world) String() string {
 
 // key tells states apart; what only counts or tells the time is left out.
 func (w *world) key() string {
-	return fmt.Sprintf("%d %d %t%t%t %t %d %d %t %v %v %d %s %s %t %s %s %s %s", w.n, w.template, w.paused, w.recreate, w.held, w.generation == w.observed,
+	return fmt.Sprintf("%d %d %t%t%t %t %d %d %t %v %v %d %s %s %t %s %s %s %s %t", w.n, w.template, w.paused, w.recreate, w.held, w.generation == w.observed,
 		w.brought, w.approved, w.spec.Paused, w.sets, w.records, w.status.CurrentStepIndex, w.status.CurrentStepState, w.status.Phase, w.status.RollingBack,
-		w.status.UpdateRevision, w.status.StableRevision, w.status.FailedRevision, strconv.Itoa(w.changes))
+		w.status.UpdateRevision, w.status.StableRevision, w.status.FailedRevision, strconv.Itoa(w.changes), w.badPlan)
 }
 
 // round lets Decide decide and makes the first k writes; k < 0: all, and the

@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// follow keeps the sizes of a held Deployment at N where no release may go on:
+// the plan is paused before what it is to bring has begun, or plan or template
+// cannot be used. Nobody else does so, since the native controller is kept off;
+// but with one active ReplicaSet it does.
+//
+// At 0 replicas the Deployment is handed back at its stable template (H4).
+func (v *view) follow() {
+	if !touched(v.d) || len(v.records) == 0 {
+		return
+	}
+	defer func(goal *revision) { v.goal = goal }(v.goal)
+	v.stable = v.recorded(0)
+	v.goal = revisionOf(v.Observed, &v.d.Spec.Template)
+	switch sets := v.following(); {
+	case v.replicas == 0:
+		v.handBack("there is nothing to split", v.stable.template)
+	case !Held(v.d):
+		v.warn(ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
+		v.do(Hold{because: "the hold was changed by other hands", Template: &v.d.Spec.Template, Revision: v.goal.name})
+	case v.seen() && active(numbers(sets)) > 1:
+		v.move(sets, because(fmt.Sprintf("%d replicas, and no release may go on", v.replicas)))
+	}
+}
+
+// following returns the sets with what each is to have: that of the
+// Deployment's template, middle revisions, the stable one. Only the stable one
+// grows. Of too many pods those of middle revisions go first, and with them
+// those of a template that has been superseded; one whose release is under way
+// keeps what its step allows.
+func (v *view) following() []set {
+	goal, stable := newSet(*v.goal), newSet(*v.stable)
+	var rest []set
+	for _, rs := range v.middle() {
+		rest = append(rest, newSet(revisionOfReplicaSet(rs)))
+	}
+	step := v.status.CurrentStepReplicas
+	switch {
+	case v.goal.equal(v.stable.template):
+		rest = append(rest, goal)
+		fill(rest, v.replicas)
+		goal, rest = rest[len(rest)-1], rest[:len(rest)-1]
+	case step != nil && v.status.UpdateRevision == v.goal.name:
+		var others int32
+		goal.want, others = v.apart(min(goal.size, plan.Limit(*step, v.replicas)))
+		rest = append(rest, stable)
+		fill(rest, others)
+	default:
+		rest = append(rest, goal, stable)
+		fill(rest, v.replicas)
+		goal, rest = rest[len(rest)-2], append(rest[:len(rest)-2:len(rest)-2], rest[len(rest)-1])
+		if goal.want == 0 && total(numbers(rest)) != v.replicas {
+			goal.want = min(1, goal.size) // or the native controller brings the last one active to N
+		}
+	}
+	return append([]set{goal}, rest...)
+}
+
+// fill gives n pods to the sets: the last one has what the others lack.
+func fill(sets []set, n int32) {
+	keep(sets, n)
+	for _, s := range sets {
+		n -= s.want
+	}
+	sets[len(sets)-1].want += max(0, n)
+}
