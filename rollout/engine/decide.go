@@ -258,10 +258,19 @@ func (v *view) hold(why string) {
 		r.Strategy = &v.strategy
 		v.do(Remember{because: "its strategy has changed", Record: r, Exists: true})
 	}
-	if rs := v.goal.rs; size(rs) == v.replicas && v.replicas > 0 && rs.Annotations[AnnotationDesiredReplicas] == strconv.Itoa(int(v.replicas)) && v.others() > 0 {
-		v.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: v.replicas, Desired: v.replicas + 1, Max: v.replicas + v.surge})
+	if v.others() > 0 {
+		v.unsaturate(v.goal.rs)
 	}
 	v.do(Hold{because: because(why), Template: v.goal.template, Revision: v.goal.name})
+}
+
+// unsaturate marks a ReplicaSet of full size, which is to stand beside others,
+// as desired larger: the native controller takes it for saturated otherwise, and
+// sends all others to 0 (H6).
+func (v *view) unsaturate(rs *appsv1.ReplicaSet) {
+	if v.replicas > 0 && size(rs) == v.replicas && rs.Annotations[AnnotationDesiredReplicas] == strconv.Itoa(int(v.replicas)) {
+		v.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: v.replicas, Desired: v.replicas + 1, Max: v.replicas + v.surge})
+	}
 }
 
 // others is how many pods do not run the goal's revision.
@@ -360,7 +369,10 @@ func (v *view) move(sets []set, why because) {
 		r.sets = append(r.sets, s.pods)
 	}
 	next := r.next()
-	others := total(r.sets[1:])
+	beside := total(r.sets[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
+	if beside && next[0] == sets[0].size {
+		v.unsaturate(sets[0].rs)
+	}
 	order := []int{0} // the goal first (H1, H6), what grows before what shrinks
 	for _, grows := range []bool{true, false} {
 		for i := 1; i < len(next); i++ {
@@ -371,7 +383,7 @@ func (v *view) move(sets []set, why because) {
 	}
 	for _, i := range order {
 		if next[i] != sets[i].size {
-			v.resize(sets[i], next[i], i == 0 && others > 0, why)
+			v.resize(sets[i], next[i], i == 0 && beside, why)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -10,8 +11,9 @@ import (
 
 // move is one thing that can happen next.
 type move struct {
-	name string
-	do   func(t *testing.T, w *world)
+	name    string
+	do      func(t *testing.T, w *world)
+	outside bool // a change that people and autoscalers make
 }
 
 // moves lists all that can happen to a world: the controllers' turns, one pod
@@ -19,7 +21,7 @@ type move struct {
 // as are left.
 func moves(t *testing.T, w *world, most int, changes []change) []move {
 	var ms []move
-	add := func(name string, do func(*testing.T, *world)) { ms = append(ms, move{name, do}) }
+	add := func(name string, do func(*testing.T, *world)) { ms = append(ms, move{name: name, do: do}) }
 	add("round", func(t *testing.T, w *world) { w.round(t, -1) })
 	writes := w.clone().round(t, 0)
 	for k := 1; k <= writes; k++ {
@@ -44,7 +46,7 @@ func moves(t *testing.T, w *world, most int, changes []change) []move {
 	if w.changes < most {
 		for _, c := range changes {
 			if c.can(w) {
-				add(c.name, func(_ *testing.T, w *world) { w.changes++; c.do(w) })
+				ms = append(ms, move{name: c.name, outside: true, do: func(_ *testing.T, w *world) { w.changes++; c.do(w) }})
 			}
 		}
 	}
@@ -59,7 +61,7 @@ type change struct {
 }
 
 func scaleTo(n int32) change {
-	return change{fmt.Sprintf("scale to %d", n), func(w *world) bool { return w.n != n }, func(w *world) { w.write(func() { w.n = n }) }}
+	return change{fmt.Sprintf("scale to %d", n), func(w *world) bool { return w.n != n }, func(w *world) { w.write(func() { w.scale(n) }) }}
 }
 
 func bring(version int) change {
@@ -192,9 +194,13 @@ func (w *world) rests() bool {
 }
 
 // followsReplicas reports whether there are N pods, or one more where one other
-// is kept beside a goal of N.
+// is kept beside a goal of N. Pods that never become ready may keep surplus ones
+// that are.
 func (w *world) followsReplicas() bool {
 	_, total := w.active()
+	if slices.ContainsFunc(w.sets[:], func(rs replicaSet) bool { return rs.stuck > 0 }) {
+		return total >= w.n && total <= w.n+max(1, w.surge)
+	}
 	return total == w.n || total == w.n+1 && w.surge > 0 && w.held
 }
 

@@ -22,6 +22,9 @@ import (
 // but Decide is a dumb copy of the facts.
 type world struct {
 	n, surge, unavailable int32
+	// bounds are maxSurge and maxUnavailable as the manifest has them; none:
+	// surge and unavailable, whatever n is.
+	bounds *[2]intstr.IntOrString
 
 	generation, observed int64
 	template             int // of the Deployment: index into templates
@@ -117,6 +120,9 @@ func (w *world) strategy() appsv1.DeploymentStrategy {
 		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	}
 	s, u := intstr.FromInt32(w.surge), intstr.FromInt32(w.unavailable)
+	if w.bounds != nil {
+		s, u = w.bounds[0], w.bounds[1]
+	}
 	return appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &s, MaxUnavailable: &u}}
 }
 
@@ -173,6 +179,18 @@ func (w *world) object(i int, rs replicaSet) *appsv1.ReplicaSet {
 		},
 		Spec:   appsv1.ReplicaSetSpec{Replicas: &size, Template: hashed[i]},
 		Status: appsv1.ReplicaSetStatus{ReadyReplicas: rs.statusReady, AvailableReplicas: rs.statusReady},
+	}
+}
+
+// scale sets N, and with it what percentages come to.
+func (w *world) scale(n int32) {
+	w.n = n
+	if w.bounds != nil {
+		s := w.strategy()
+		if w.recreate {
+			s = appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &w.bounds[0], MaxUnavailable: &w.bounds[1]}}
+		}
+		w.surge, w.unavailable, _ = plan.Bounds(&s, n)
 	}
 }
 
@@ -288,7 +306,7 @@ func (w *world) follows(i int, active []int) bool {
 	case 0:
 		return !gated
 	case 1:
-		return active[0] == i && w.sets[i].size == w.n && !gated
+		return active[0] == i && w.sets[i].size == w.n && (!gated || w.n == 0)
 	}
 	return false
 }
@@ -506,7 +524,10 @@ func (w *world) checkTarget(t *testing.T, before *world) {
 	if s.RollingBack || s.Phase != v1alpha1.PhaseRollingUpdate || int(s.CurrentStepIndex) >= len(w.spec.Strategy.Steps) {
 		return
 	}
-	limit := plan.Limit(w.spec.Strategy.Steps[s.CurrentStepIndex].Replicas, w.n)
+	var limit int32 // of the furthest step: a plan that mixes numbers and percentages may go down at this N
+	for _, step := range w.spec.Strategy.Steps[:s.CurrentStepIndex+1] {
+		limit = max(limit, plan.Limit(step.Replicas, w.n))
+	}
 	for i, rs := range w.sets {
 		if hashes[i] == s.UpdateRevision && rs.size > limit && rs.size > before.sets[i].size {
 			t.Fatalf("I3: %d above the limit %d\npath %s\nbefore %s\nafter  %s", rs.size, limit, broken, before, w)
