@@ -29,7 +29,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		Version:       versionString(),
 	}
-	root.AddCommand(newController())
+	root.AddCommand(newController(), newSimulate())
 	return root
 }
 

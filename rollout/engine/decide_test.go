@@ -244,3 +244,38 @@ func TestRollbackTwice(t *testing.T) {
 		t.Errorf("actions %v", d.Actions)
 	}
 }
+
+// N changes at a closed gate: the split is made anew at the step's proportion,
+// in both directions, and to zero and back.
+func TestScaling(t *testing.T) {
+	for _, tc := range []struct {
+		why      string
+		step     int32
+		to       []int32 // N, one after the other
+		old, new int32
+	}{
+		{"twice as many", 0, []int32{20}, 16, 4},
+		{"half as many: 20% of 5 is 1", 0, []int32{5}, 4, 1},
+		{"a percentage below 100 is never all", 1, []int32{2}, 1, 1},
+		{"50% of 7, rounded up", 1, []int32{7}, 3, 4},
+		{"down and up again", 1, []int32{3, 10}, 5, 5},
+		{"one pod: its surge lets both run", 0, []int32{1}, 1, 1},
+		{"none: the native controller takes them away, at the stable template", 1, []int32{0}, 0, 0},
+		{"to zero and back: not past the gate (H4)", 1, []int32{0, 10}, 5, 5},
+		{"to zero and back to more", 0, []int32{0, 1, 30}, 24, 6},
+	} {
+		plan := steps("20%", "50%", "100%")
+		w := at(tc.step, v1alpha1.StepBlocking, []int32{2, 5}[tc.step], plan...)
+		for _, n := range tc.to {
+			w.write(func() { w.scale(n) })
+			for last := ""; w.key() != last; {
+				last = w.key()
+				w.goWell(t)
+			}
+		}
+		if got := w.status; got.CurrentStepIndex != tc.step || got.CurrentStepState == v1alpha1.StepCompleted || w.sets[0].size != tc.old || w.sets[1].size != tc.new || len(w.fights) > 0 {
+			t.Errorf("%s: N=10 to %v at step %d: %d old and %d new, want %d and %d; step %d %s, fights %v",
+				tc.why, tc.to, tc.step, w.sets[0].size, w.sets[1].size, tc.old, tc.new, got.CurrentStepIndex, got.CurrentStepState, w.fights)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what commands print to testdata; only commit the changes if you understand them")
+
+// golden compares what a command has printed with a file.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got), -rewrite to accept:\n%s", file, diff)
+	}
+}

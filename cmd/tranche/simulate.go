@@ -1,0 +1,274 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+type simulateOptions struct {
+	replicas                 int32
+	podReady, approveAfter   time.Duration
+	failAt                   int32
+	maxSurge, maxUnavailable string
+	minReadySeconds          int32
+	name                     string
+}
+
+func newSimulate() *cobra.Command {
+	o := simulateOptions{}
+	c := &cobra.Command{
+		Use:   "simulate PLAN",
+		Short: "Try a plan before committing it",
+		Long: `Try a plan before committing it: print how many pods of which revision there
+are when, what the release waits for, and how far availability falls. The same
+code decides as in the controller, and no cluster is asked.
+
+PLAN is a file with a BatchRelease, or a folder or kustomization with several. A
+Deployment beside it says how many replicas there are, and its strategy; flags
+have the last word. Without a Deployment there are 10 replicas.`,
+		Example: `  tranche simulate release.yaml
+  tranche simulate overlays/production --replicas 40 --pod-ready 90s
+  tranche simulate release.yaml --fail-at 1     # pods made from step 1 on never come up`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			releases, err := readPlans(args[0])
+			if err != nil {
+				return err
+			}
+			return simulate(cmd.OutOrStdout(), cmd.Flags().Changed, o, releases)
+		},
+	}
+	f := c.Flags()
+	f.Int32Var(&o.replicas, "replicas", 10, "replicas of the Deployment")
+	f.DurationVar(&o.podReady, "pod-ready", 30*time.Second, "how long a new pod takes to become ready")
+	f.DurationVar(&o.approveAfter, "approve-after", 5*time.Minute, "how long a person takes to approve a step")
+	f.Int32Var(&o.failAt, "fail-at", 0, "step from which on new pods never become ready")
+	f.StringVar(&o.maxSurge, "max-surge", "", "maxSurge of the Deployment, a number or a percentage (default 25%)")
+	f.StringVar(&o.maxUnavailable, "max-unavailable", "", "maxUnavailable of the Deployment, a number or a percentage (default 25%)")
+	f.Int32Var(&o.minReadySeconds, "min-ready-seconds", 0, "minReadySeconds of the Deployment")
+	f.StringVar(&o.name, "release", "", "name of the BatchRelease, where PLAN has several (default all)")
+	return c
+}
+
+// plannedRelease is a plan, and the Deployment beside it.
+type plannedRelease struct {
+	file       string
+	plan       v1alpha1.BatchRelease
+	deployment appsv1.Deployment
+}
+
+// readPlans reads the plans of a file or folder.
+func readPlans(path string) ([]plannedRelease, error) {
+	objects, err := renderPath(path)
+	if err != nil {
+		return nil, err
+	}
+	var releases []plannedRelease
+	for _, o := range objects {
+		if o.GetKind() != "BatchRelease" {
+			continue
+		}
+		r := plannedRelease{file: fromHere(o.File)}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &r.plan, true); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", o.File, o, err)
+		}
+		for _, d := range objects {
+			if d.GetKind() == "Deployment" && d.GetName() == r.plan.Spec.WorkloadRef.Name && d.GetNamespace() == o.GetNamespace() {
+				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object, &r.deployment); err != nil {
+					return nil, fmt.Errorf("%s: %s: %w", d.File, d, err)
+				}
+			}
+		}
+		if errs := plan.ValidateStrategy(&r.plan.Spec.Strategy, field.NewPath("spec", "strategy")); len(errs) > 0 {
+			return nil, fmt.Errorf("%s: %s: %w", o.File, o, errs.ToAggregate())
+		}
+		releases = append(releases, r)
+	}
+	if len(releases) == 0 {
+		return nil, fmt.Errorf("%s: there is no BatchRelease in it", path)
+	}
+	return releases, nil
+}
+
+// fromHere is the path of a file of the disk, as a person would give it.
+func fromHere(file string) string {
+	if here, err := os.Getwd(); err == nil {
+		if rel, err := filepath.Rel(here, "/"+file); err == nil && filepath.IsLocal(rel) {
+			return rel
+		}
+	}
+	return file
+}
+
+// renderPath renders a folder, or one file of plain YAML.
+func renderPath(path string) ([]plan.Object, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the plan: %w", err)
+	}
+	if info.IsDir() {
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading the plan: %w", err)
+		}
+		return plan.Render(filesys.MakeFsOnDisk(), abs, plan.RenderOptions{})
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the plan: %w", err)
+	}
+	alone := filesys.MakeFsInMemory()
+	if err := alone.WriteFile("/"+filepath.Base(path), text); err != nil {
+		return nil, fmt.Errorf("reading the plan: %w", err)
+	}
+	return plan.Render(alone, ".", plan.RenderOptions{})
+}
+
+// simulation puts plan, Deployment and flags together; changed tells which
+// flags were given.
+func (o simulateOptions) simulation(r *plannedRelease, changed func(string) bool) engine.Simulation {
+	s := engine.Simulation{
+		Plan: r.plan.Spec.Strategy, Replicas: o.replicas, PodReady: o.podReady, ApproveAfter: o.approveAfter,
+		Fails: changed("fail-at"), FailAt: o.failAt, Strategy: r.deployment.Spec.Strategy, MinReadySeconds: r.deployment.Spec.MinReadySeconds,
+	}
+	if n := r.deployment.Spec.Replicas; n != nil && !changed("replicas") {
+		s.Replicas = *n
+	}
+	if changed("min-ready-seconds") {
+		s.MinReadySeconds = o.minReadySeconds
+	}
+	given := engine.NewStrategy(o.maxSurge, o.maxUnavailable).RollingUpdate
+	if s.Strategy.RollingUpdate == nil {
+		s.Strategy.RollingUpdate = given
+	}
+	s.Strategy.RollingUpdate = s.Strategy.RollingUpdate.DeepCopy()
+	if o.maxSurge != "" {
+		s.Strategy.RollingUpdate.MaxSurge = given.MaxSurge
+	}
+	if o.maxUnavailable != "" {
+		s.Strategy.RollingUpdate.MaxUnavailable = given.MaxUnavailable
+	}
+	return s
+}
+
+func (o simulateOptions) check() error {
+	switch {
+	case o.replicas < 0:
+		return errors.New("--replicas must not be negative")
+	case o.podReady < 0 || o.approveAfter < 0:
+		return errors.New("--pod-ready and --approve-after must not be negative")
+	case o.failAt < 0:
+		return errors.New("--fail-at must not be negative; steps count from 0")
+	case o.minReadySeconds < 0:
+		return errors.New("--min-ready-seconds must not be negative")
+	}
+	return nil
+}
+
+func simulate(w io.Writer, changed func(string) bool, o simulateOptions, releases []plannedRelease) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	found := false
+	for i := range releases {
+		r := &releases[i]
+		if o.name != "" && o.name != r.plan.Name {
+			continue
+		}
+		s := o.simulation(r, changed)
+		if n := len(r.plan.Spec.Strategy.Steps); s.Fails && int(s.FailAt) >= n {
+			return fmt.Errorf("--fail-at %d: %s has the steps 0 to %d", s.FailAt, r.plan.Name, n-1)
+		}
+		moments, err := s.Run()
+		if err != nil {
+			return fmt.Errorf("%s: BatchRelease %s: %w", r.file, r.plan.Name, err)
+		}
+		if found {
+			fmt.Fprintln(w)
+		}
+		found = true
+		if err := printSimulation(w, r.plan.Name, &s, moments); err != nil {
+			return err
+		}
+	}
+	if !found {
+		return fmt.Errorf("--release %s: there is no BatchRelease of that name", o.name)
+	}
+	return nil
+}
+
+// printSimulation prints one line for each time at which something moved, with
+// a bar of the pods: = stable, # update, . not yet available.
+func printSimulation(w io.Writer, name string, s *engine.Simulation, moments []engine.Moment) error {
+	least, most, err := s.Bounds()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s: replicas %d, steps %d; never below %d available, never above %d pods\n\n", name, s.Replicas, len(s.Plan.Steps), least, most)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TIME\tSTEP\tUPDATE\tSTABLE\tAVAILABLE\tPODS\tSTATUS")
+	lowest, highest := s.Replicas, int32(0)
+	for i, m := range moments {
+		lowest = min(lowest, m.UpdatedAvailable+m.StableAvailable)
+		highest = max(highest, m.Updated+m.Stable)
+		if i+1 < len(moments) && moments[i+1].At == m.At && moments[i+1].Step == m.Step {
+			continue // only the last of what happens at once
+		}
+		update, stable := fmt.Sprintf("%d/%d", m.Updated, m.Target), fmt.Sprint(m.Stable)
+		if m.Back {
+			update, stable = fmt.Sprint(m.Updated), fmt.Sprintf("%d/%d", m.Stable, m.Target)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\n", m.At, m.Step, update, stable, m.UpdatedAvailable+m.StableAvailable, bar(m), status(m))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	last := moments[len(moments)-1]
+	_, err = fmt.Fprintf(w, "\n%s after %s; at least %d of %d available throughout, at most %d pods.\nPods: # update, = stable, . not yet available. Times of day are times since the start.\n",
+		last.Reason, last.At, lowest, s.Replicas, highest)
+	return err
+}
+
+// status is what a moment says: a gate or an end in a sentence, the rest in a word.
+func status(m engine.Moment) string {
+	switch m.Reason {
+	case engine.ReasonUpgrading, engine.ReasonTakingHold, engine.ReasonHandingBack:
+		return m.Reason
+	}
+	return m.Reason + ": " + m.Message
+}
+
+// widest is how many characters a bar has at most.
+const widest = 40
+
+func bar(m engine.Moment) string {
+	parts := []struct {
+		n    int32
+		sign string
+	}{
+		{m.UpdatedAvailable, "#"}, {m.Updated - m.UpdatedAvailable, "."}, {m.StableAvailable, "="}, {m.Stable - m.StableAvailable, "."},
+	}
+	total := m.Updated + m.Stable
+	scale := max(1, (total+widest-1)/widest)
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(strings.Repeat(p.sign, int((p.n+scale-1)/scale)))
+	}
+	return b.String()
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The output of simulate, for each case a file in testdata/simulate.
+func TestSimulate(t *testing.T) {
+	for name, args := range map[string]string{
+		"web":      "../../examples/web",
+		"plan":     "../../examples/web/release.yaml --replicas 4 --max-surge 0 --max-unavailable 1 --min-ready-seconds 10",
+		"hold":     "../../examples/web/release.yaml --fail-at 1",
+		"rollback": "testdata/simulate/rollback.yaml --fail-at 1 --approve-after 1m",
+		"none":     "../../examples/web --replicas 0",
+		"one":      "../../examples/web --replicas 1",
+		"large":    "../../examples/web --replicas 1000 --pod-ready 10s",
+		"shop":     "../../examples/shop/overlays/production",
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			root := newRoot()
+			root.SetArgs(append([]string{"simulate"}, strings.Fields(args)...))
+			root.SetOut(&out)
+			if err := root.Execute(); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, filepath.Join("testdata", "simulate", name+".txt"), out.String())
+		})
+	}
+}
+
+// What is wrong is said, with the file and the field.
+func TestSimulateErrors(t *testing.T) {
+	dir := t.TempDir()
+	plan, err := os.ReadFile("../../examples/web/release.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	down, unknown := filepath.Join(dir, "down.yaml"), filepath.Join(dir, "unknown.yaml")
+	for file, text := range map[string]string{
+		down:    strings.Replace(string(plan), "20%", "60%", 1),
+		unknown: strings.Replace(string(plan), "steps:", "stepz: []\n    steps:", 1),
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for args, want := range map[string]string{
+		"nowhere":                                   "nowhere",
+		"../../README.md":                           "there is no BatchRelease in it",
+		down:                                        "spec.strategy.steps[1].replicas",
+		unknown:                                     "spec.strategy.stepz",
+		"../../examples/web --fail-at 3":            "the steps 0 to 2",
+		"../../examples/web --fail-at -1":           "--fail-at",
+		"../../examples/web --replicas -1":          "--replicas",
+		"../../examples/web --pod-ready -1s":        "--pod-ready",
+		"../../examples/web --max-surge lots":       "maxSurge",
+		"../../examples/web --release api":          "--release api",
+		"../../examples/web --min-ready-seconds -1": "--min-ready-seconds",
+	} {
+		root := newRoot()
+		root.SetArgs(append([]string{"simulate"}, strings.Fields(args)...))
+		root.SetOut(&bytes.Buffer{})
+		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("tranche simulate %s: %v, want an error that names %s", args, err, want)
+		}
+	}
+}
