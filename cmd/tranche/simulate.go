@@ -185,7 +185,7 @@ func simulate(w io.Writer, changed func(string) bool, o simulateOptions, release
 	if err := o.check(); err != nil {
 		return err
 	}
-	found := false
+	var texts []string
 	for i := range releases {
 		r := &releases[i]
 		if o.name != "" && o.name != r.plan.Name {
@@ -199,30 +199,29 @@ func simulate(w io.Writer, changed func(string) bool, o simulateOptions, release
 		if err != nil {
 			return fmt.Errorf("%s: BatchRelease %s: %w", r.file, r.plan.Name, err)
 		}
-		if found {
-			fmt.Fprintln(w)
-		}
-		found = true
-		if err := printSimulation(w, r.plan.Name, &s, moments); err != nil {
+		text, err := simulationText(r.plan.Name, &s, moments)
+		if err != nil {
 			return err
 		}
+		texts = append(texts, text)
 	}
-	if !found {
+	if len(texts) == 0 {
 		return fmt.Errorf("--release %s: there is no BatchRelease of that name", o.name)
 	}
-	return nil
+	_, err := io.WriteString(w, strings.Join(texts, "\n"))
+	return err
 }
 
-// printSimulation prints one line for each time at which something moved, with
+// simulationText has one line for each time at which something moved, with
 // a bar of the pods: = stable, # update, . not yet available.
-func printSimulation(w io.Writer, name string, s *engine.Simulation, moments []engine.Moment) error {
+func simulationText(name string, s *engine.Simulation, moments []engine.Moment) (string, error) {
 	least, most, err := s.Bounds()
 	if err != nil {
-		return err
+		return "", err
 	}
-	fmt.Fprintf(w, "%s: replicas %d, steps %d; never below %d available, never above %d pods\n\n", name, s.Replicas, len(s.Plan.Steps), least, most)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tSTEP\tUPDATE\tSTABLE\tAVAILABLE\tPODS\tSTATUS")
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s: replicas %d, steps %d; never below %d available, never above %d pods\n\n", name, s.Replicas, len(s.Plan.Steps), least, most)
+	rows := []string{"TIME\tSTEP\tUPDATE\tSTABLE\tAVAILABLE\tPODS\tSTATUS\n"}
 	lowest, highest := s.Replicas, int32(0)
 	for i, m := range moments {
 		lowest = min(lowest, m.UpdatedAvailable+m.StableAvailable)
@@ -234,15 +233,19 @@ func printSimulation(w io.Writer, name string, s *engine.Simulation, moments []e
 		if m.Back {
 			update, stable = fmt.Sprint(m.Updated), fmt.Sprintf("%d/%d", m.Stable, m.Target)
 		}
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%d\t%s\t%s\n", m.At, m.Step, update, stable, m.UpdatedAvailable+m.StableAvailable, bar(m), status(m))
+		rows = append(rows, fmt.Sprintf("%s\t%d\t%s\t%s\t%d\t%s\t%s\n", m.At, m.Step, update, stable, m.UpdatedAvailable+m.StableAvailable, bar(m), status(m)))
+	}
+	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	if _, err := io.WriteString(t, strings.Join(rows, "")); err != nil {
+		return "", err
 	}
 	if err := t.Flush(); err != nil {
-		return err
+		return "", err
 	}
 	last := moments[len(moments)-1]
-	_, err = fmt.Fprintf(w, "\n%s after %s; at least %d of %d available throughout, at most %d pods.\nPods: # update, = stable, . not yet available. Times of day are times since the start.\n",
+	fmt.Fprintf(&text, "\n%s after %s; at least %d of %d available throughout, at most %d pods.\nPods: # update, = stable, . not yet available. Times of day are times since the start.\n",
 		last.Reason, last.At, lowest, s.Replicas, highest)
-	return err
+	return text.String(), nil
 }
 
 // status is what a moment says: a gate or an end in a sentence, the rest in a word.
