@@ -125,6 +125,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		if apierrors.IsNotFound(err) {
 			r.templates.forget(req.NamespacedName)
 			r.looked.forget(req.NamespacedName)
+			unmeasure(req.NamespacedName)
 			return r.result(ctx, 0, r.abandon(ctx, req.Namespace))
 		}
 		return reconcile.Result{}, fmt.Errorf("getting BatchRelease %s: %w", req, err)
@@ -159,6 +160,7 @@ func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease,
 	if equality.Semantic.DeepEqual(br.Status, status) {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
+	measure(br, status, r.now())
 	br = br.DeepCopy()
 	br.Status = status
 	return r.result(ctx, wait, r.Status().Update(ctx, br, client.FieldOwner(v1alpha1.ManagerRollout)))
@@ -189,7 +191,11 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 				return fmt.Errorf("Deployment %s/%s: %s: %w", o.Deployment.Namespace, o.Deployment.Name, action, err)
 			}
 			log.Info("wrote", "action", action.String(), "because", action.Because())
-			r.tell(o.Release, engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()})
+			e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
+			r.tell(o.Release, e)
+			if e.Reason != engine.ReasonRecordChanged {
+				r.tell(o.Deployment, e)
+			}
 		}
 	}
 	if !equality.Semantic.DeepEqual(o.Release.Status, d.Status) {
@@ -202,11 +208,15 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 			log.Info("release", "phase", d.Status.Phase, "state", d.Status.CurrentStepState, "reason", d.Status.Reason, "because", d.Status.Message)
 		}
 	}
+	measure(o.Release, d.Status, r.now())
 	for _, e := range d.Events {
 		if e.Reason == engine.ReasonDriftCorrected {
 			e.Message += culprit
 		}
 		r.tell(o.Release, e)
+		if o.Deployment != nil {
+			r.tell(o.Deployment, e)
+		}
 	}
 	return nil
 }
@@ -253,12 +263,14 @@ func reasonOf(a engine.Action) string {
 	}
 }
 
-func (r *reconciler) tell(br *v1alpha1.BatchRelease, e engine.Event) {
+// tell tells of an object: the BatchRelease, and the Deployment that it governs,
+// so that describing either tells the story.
+func (r *reconciler) tell(about client.Object, e engine.Event) {
 	kind := "Normal"
 	if e.Warning {
 		kind = "Warning"
 	}
-	r.events.Eventf(br, nil, kind, e.Reason, "Release", "%s", e.Message)
+	r.events.Eventf(about, nil, kind, e.Reason, "Release", "%s", e.Message)
 }
 
 // abandon hands back the held Deployments of a namespace that no plan governs
