@@ -27,6 +27,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/notify"
 )
 
 // lookAgain is how long a round that met another state than it had observed
@@ -40,6 +41,8 @@ type Options struct {
 	// DefaultServiceAccount is impersonated where a BatchRelease names none;
 	// empty: the controller's own account is used.
 	DefaultServiceAccount string
+	// Notifier is told of the transitions of releases; nil: nobody is.
+	Notifier *notify.Notifier
 }
 
 // Add adds the BatchRelease reconciler to a manager. The manager's client must
@@ -58,6 +61,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		looked:    &looks{seen: map[types.NamespacedName]bool{}},
 		templates: &templates{known: map[types.NamespacedName]completed{}},
 		writers:   newWriters(mgr, o.DefaultServiceAccount),
+		notifier:  o.Notifier,
 		now:       time.Now,
 	}
 	ctx := context.Background()
@@ -113,6 +117,7 @@ type reconciler struct {
 	looked    *looks
 	templates *templates
 	writers   *writers
+	notifier  *notify.Notifier
 	minor     int
 	now       func() time.Time
 }
@@ -160,10 +165,21 @@ func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease,
 	if equality.Semantic.DeepEqual(br.Status, status) {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
+	now := br.DeepCopy()
+	now.Status = status
+	if err := r.Status().Update(ctx, now, client.FieldOwner(v1alpha1.ManagerRollout)); err != nil {
+		return r.result(ctx, wait, err)
+	}
+	r.took(br, status)
+	return reconcile.Result{RequeueAfter: wait}, nil
+}
+
+// took tells metrics and people of a status that has been written.
+func (r *reconciler) took(br *v1alpha1.BatchRelease, status v1alpha1.BatchReleaseStatus) {
 	measure(br, status, r.now())
-	br = br.DeepCopy()
-	br.Status = status
-	return r.result(ctx, wait, r.Status().Update(ctx, br, client.FieldOwner(v1alpha1.ManagerRollout)))
+	if t, ok := transition(br, status, r.now()); ok {
+		r.notifier.Tell(t)
+	}
 }
 
 // result maps how a round ended to when to look again.
@@ -208,7 +224,7 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 			log.Info("release", "phase", d.Status.Phase, "state", d.Status.CurrentStepState, "reason", d.Status.Reason, "because", d.Status.Message)
 		}
 	}
-	measure(o.Release, d.Status, r.now())
+	r.took(o.Release, d.Status)
 	for _, e := range d.Events {
 		if e.Reason == engine.ReasonDriftCorrected {
 			e.Message += culprit

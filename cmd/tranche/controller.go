@@ -25,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
+	"github.com/tranche-dev/tranche/rollout/notify"
 )
 
 // leaderElectionID names the lease of the leader.
@@ -41,6 +42,7 @@ type controllerOptions struct {
 	defaultServiceAccount   string
 	noRemoteBases           bool
 	watchLabelSelector      string
+	notifications           string
 	qps                     float32
 	burst                   int
 	logLevel                string
@@ -69,6 +71,7 @@ it runs in.`,
 	f.StringVar(&o.defaultServiceAccount, "default-service-account", "", "service account to impersonate where a GitSource or BatchRelease names none; default: the controller's own")
 	f.BoolVar(&o.noRemoteBases, "no-remote-bases", true, "refuse kustomizations with bases in other repositories")
 	f.StringVar(&o.watchLabelSelector, "watch-label-selector", "", "work only on GitSources with these labels")
+	f.StringVar(&o.notifications, "notification-config", "", "file with the receivers of notifications, from a mounted Secret; read again when it changes")
 	f.Float32Var(&o.qps, "kube-api-qps", -1, "requests per second to the API server; negative: as many as it lets through")
 	f.IntVar(&o.burst, "kube-api-burst", 0, "requests to the API server in a burst")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info or error")
@@ -104,7 +107,11 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := rollout.Add(mgr, rollout.Options{Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount}); err != nil {
+	notifier, err := newNotifier(mgr, o.notifications)
+	if err != nil {
+		return err
+	}
+	if err := rollout.Add(mgr, rollout.Options{Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount, Notifier: notifier}); err != nil {
 		return err
 	}
 	err = gitsync.Add(mgr, gitsync.Options{
@@ -119,6 +126,21 @@ func runController(ctx context.Context, o controllerOptions) error {
 		return fmt.Errorf("running the controller: %w", err)
 	}
 	return nil
+}
+
+// newNotifier returns none where no file is named.
+func newNotifier(mgr ctrl.Manager, path string) (*notify.Notifier, error) {
+	if path == "" {
+		return nil, nil
+	}
+	n, err := notify.New(path, ctrl.Log.WithName("notify"))
+	if err != nil {
+		return nil, fmt.Errorf("--notification-config: %w", err)
+	}
+	if err := mgr.Add(n); err != nil {
+		return nil, fmt.Errorf("adding the notifier: %w", err)
+	}
+	return n, nil
 }
 
 func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, error) {

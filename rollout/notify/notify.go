@@ -1,0 +1,208 @@
+// Package notify tells of releases elsewhere: chat, webhooks, commit statuses.
+//
+// Telling never holds a release up: [Notifier.Tell] returns at once, each
+// receiver has a queue and a goroutine of its own, and what cannot be delivered
+// is tried again a few times and then logged. A transition is told at most once:
+// one that a crash comes before is lost, since the status and the events of the
+// BatchRelease have it anyway.
+package notify
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/hashicorp/go-retryablehttp"
+	"golang.org/x/time/rate"
+)
+
+// Transition is one thing that has happened to a release.
+type Transition struct {
+	Namespace, Release string
+	// Reason is that of the release's status, or ReleaseStarted.
+	Reason, Message string
+	// Revision is what is released, or what is gone back to.
+	Revision string
+	// Commit is the one that brought it; where it has failed, the one that failed.
+	Commit string
+	Step   int32
+	State  State
+	Time   time.Time
+}
+
+// State is what a transition means for the commit.
+type State int
+
+const (
+	// Pending: it is under way.
+	Pending State = iota
+	// Succeeded: all pods run it.
+	Succeeded
+	// Failed: it was rolled back, or needs a person.
+	Failed
+)
+
+const (
+	// queued is how many transitions wait for a receiver; further ones are dropped.
+	queued = 256
+	// every is how often a receiver is told at most, after the first burst.
+	every = time.Second
+	burst = 10
+	// tries is how often a delivery is made in all, with a wait of 1 s to 30 s
+	// in between, or as Retry-After says.
+	tries   = 5
+	timeout = 10 * time.Second
+)
+
+// Notifier tells the receivers of a file.
+type Notifier struct {
+	path string
+	log  logr.Logger
+	http *retryablehttp.Client
+
+	mu     sync.Mutex
+	text   string // of the file
+	queues map[string]*queue
+	ctx    context.Context // of Start; nil before
+	wg     sync.WaitGroup
+}
+
+// queue is what waits for one receiver.
+type queue struct {
+	receiver Receiver
+	waiting  chan Transition
+	stop     context.CancelFunc
+}
+
+// New reads the file with the receivers. The file is read again when it has
+// changed; one that is wrong then is logged, and the former receivers stay.
+func New(path string, log logr.Logger) (*Notifier, error) {
+	n := &Notifier{path: path, log: log, http: retryablehttp.NewClient(), queues: map[string]*queue{}}
+	n.http.Logger = nil // it would log URLs, which are secrets
+	n.http.ErrorHandler = retryablehttp.PassthroughErrorHandler
+	n.http.RetryMax = tries - 1
+	n.http.HTTPClient.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a token is for one host
+	n.http.HTTPClient.Timeout = timeout
+	if err := n.read(); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// Start delivers until ctx ends; it is a manager's runnable.
+func (n *Notifier) Start(ctx context.Context) error {
+	n.mu.Lock()
+	n.ctx = ctx
+	for _, q := range n.queues {
+		n.run(q)
+	}
+	n.mu.Unlock()
+	<-ctx.Done()
+	n.wg.Wait()
+	return nil
+}
+
+// Tell queues a transition for the receivers that want it.
+func (n *Notifier) Tell(t Transition) {
+	if n == nil {
+		return
+	}
+	if err := n.read(); err != nil {
+		n.log.Error(err, "keeping the former receivers")
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for name, q := range n.queues {
+		if !q.receiver.wants(t) {
+			continue
+		}
+		select {
+		case q.waiting <- t:
+		default:
+			n.log.Info("dropped a notification", "receiver", name, "release", t.Namespace+"/"+t.Release, "reason", t.Reason, "because", "too many are waiting")
+		}
+	}
+}
+
+// read reads the file if it has changed.
+func (n *Notifier) read() error {
+	text, err := os.ReadFile(n.path)
+	if err != nil {
+		return fmt.Errorf("reading the receivers of notifications: %w", err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if string(text) == n.text {
+		return nil
+	}
+	receivers, err := parse(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.path, err)
+	}
+	n.text = string(text)
+	for name, q := range n.queues {
+		if r, ok := receivers[name]; !ok || !r.equal(q.receiver) {
+			q.stop()
+			delete(n.queues, name)
+		}
+	}
+	for name, r := range receivers {
+		if n.queues[name] == nil {
+			q := &queue{receiver: r, waiting: make(chan Transition, queued), stop: func() {}}
+			n.queues[name] = q
+			if n.ctx != nil {
+				n.run(q)
+			}
+		}
+	}
+	return nil
+}
+
+// run delivers to one receiver, with the lock held.
+func (n *Notifier) run(q *queue) {
+	ctx, stop := context.WithCancel(n.ctx)
+	q.stop = stop
+	limit := rate.NewLimiter(rate.Every(every), burst)
+	n.wg.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case t := <-q.waiting:
+				if limit.Wait(ctx) != nil {
+					return
+				}
+				if err := n.deliver(ctx, q.receiver, t); err != nil && ctx.Err() == nil {
+					n.log.Error(err, "a notification was not delivered", "receiver", q.receiver.Name, "release", t.Namespace+"/"+t.Release, "reason", t.Reason)
+				}
+			}
+		}
+	})
+}
+
+// deliver makes one delivery. Its error has no URL, which may be a secret.
+func (n *Notifier) deliver(ctx context.Context, r Receiver, t Transition) error {
+	req, err := r.request(ctx, t)
+	if err != nil || req == nil {
+		return err
+	}
+	retried, err := retryablehttp.FromRequest(req)
+	if err != nil {
+		return fmt.Errorf("preparing the request: %w", unlinked(err))
+	}
+	response, err := n.http.Do(retried)
+	if err != nil {
+		return unlinked(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode >= http.StatusMultipleChoices {
+		answer, _ := io.ReadAll(io.LimitReader(response.Body, 200)) // it only explains
+		return fmt.Errorf("%s: %q", response.Status, answer)
+	}
+	return nil
+}

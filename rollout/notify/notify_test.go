@@ -1,0 +1,231 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+)
+
+var waiting = Transition{
+	Namespace: "shop", Release: "web", Reason: "WaitingForApproval", Message: "2 of 10 pods run <5c66>; approve step 0 to go on to 5",
+	Revision: "5c66", Commit: "3f2c1e0000000000000000000000000000000000", Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+}
+
+// server answers with the codes one after the other, then with 200, and keeps
+// what it is told.
+type server struct {
+	*httptest.Server
+	mu    sync.Mutex
+	codes []int
+	got   []received
+	more  chan struct{}
+}
+
+type received struct {
+	path   string
+	header http.Header
+	body   map[string]any
+}
+
+func newServer(t *testing.T, codes ...int) *server {
+	s := &server{codes: codes, more: make(chan struct{}, 1000)}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		got := received{path: r.URL.EscapedPath(), header: r.Header}
+		_ = json.Unmarshal(text, &got.body)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.got = append(s.got, got)
+		if len(s.codes) > 0 {
+			w.WriteHeader(s.codes[0])
+			s.codes = s.codes[1:]
+		}
+		s.more <- struct{}{}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// told waits until the server was asked n times.
+func (s *server) told(t *testing.T, n int) []received {
+	t.Helper()
+	for range n {
+		select {
+		case <-s.more:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("the server was asked less than %d times", n)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.got
+}
+
+// start runs a notifier with these receivers until the test ends.
+func start(t *testing.T, log logr.Logger, receivers string) (*Notifier, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notifications.yaml")
+	write(t, path, receivers)
+	n, err := New(path, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.http.RetryWaitMin, n.http.RetryWaitMax = time.Millisecond, time.Millisecond
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- n.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return n, path
+}
+
+func write(t *testing.T, path, receivers string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte("receivers:\n"+receivers), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What each kind of receiver is sent.
+func TestKinds(t *testing.T) {
+	const commit = "3f2c1e0000000000000000000000000000000000"
+	description := "WaitingForApproval: 2 of 10 pods run <5c66>; approve step 0 to go on to 5"
+	for kind, tc := range map[string]struct {
+		path, header, value string
+		body                map[string]any
+	}{
+		"slack": {"/", "Content-Type", "application/json", map[string]any{
+			"text": "⏳ *shop/web* WaitingForApproval: 2 of 10 pods run &lt;5c66&gt;; approve step 0 to go on to 5 (commit 3f2c1e000000)"}},
+		"msteams": {"/", "Content-Type", "application/json", map[string]any{"type": "message", "attachments": []any{map[string]any{
+			"contentType": "application/vnd.microsoft.card.adaptive", "content": map[string]any{
+				"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": []any{
+					map[string]any{"type": "TextBlock", "wrap": true, "weight": "Bolder", "text": "⏳ shop/web WaitingForApproval"},
+					map[string]any{"type": "TextBlock", "wrap": true, "text": "2 of 10 pods run <5c66>; approve step 0 to go on to 5 (commit 3f2c1e000000)"},
+				}}}}}},
+		"webhook": {"/", "Authorization", "Bearer s3cret", map[string]any{
+			"specversion": "1.0", "type": "dev.tranche.release.WaitingForApproval", "source": "/namespaces/shop/batchreleases/web", "subject": "shop/web",
+			"id": "shop/web/5c66/WaitingForApproval/2026-01-01T00:00:00Z", "time": "2026-01-01T00:00:00Z", "datacontenttype": "application/json",
+			"data": map[string]any{"namespace": "shop", "release": "web", "reason": "WaitingForApproval", "message": waiting.Message, "revision": "5c66",
+				"commit": commit, "step": 0.0, "state": "Pending"}}},
+		"github": {"/repos/shop/web/statuses/" + commit, "Authorization", "token s3cret",
+			map[string]any{"state": "pending", "context": "tranche/shop/web", "description": description}},
+		"gitea": {"/api/v1/repos/shop/web/statuses/" + commit, "Authorization", "token s3cret",
+			map[string]any{"state": "pending", "context": "tranche/shop/web", "description": description}},
+		"gitlab": {"/api/v4/projects/shop%2Fweb/statuses/" + commit, "Private-Token", "s3cret",
+			map[string]any{"state": "running", "name": "tranche/shop/web", "description": description}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			s := newServer(t)
+			n, _ := start(t, logr.Discard(), fmt.Sprintf("- {name: a, type: %s, url: %q, token: s3cret, repository: shop/web}\n", kind, s.URL))
+			n.Tell(waiting)
+			got := s.told(t, 1)[0]
+			if got.path != tc.path || got.header.Get(tc.header) != tc.value {
+				t.Errorf("%s with %s %q", got.path, tc.header, got.header.Get(tc.header))
+			}
+			if diff := cmp.Diff(tc.body, got.body); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// A receiver that fails is tried again, and holds up no other one; what is
+// logged in the end has no secret in it.
+func TestRetry(t *testing.T) {
+	var mu sync.Mutex
+	var logged strings.Builder
+	log := funcr.New(func(prefix, args string) { mu.Lock(); defer mu.Unlock(); logged.WriteString(args + "\n") }, funcr.Options{})
+	flaky, broken := newServer(t, 500, 429), newServer(t, 500, 500, 500, 500, 500, 404)
+	n, _ := start(t, log, fmt.Sprintf("- {name: flaky, type: slack, url: \"%s/s3cret\"}\n- {name: broken, type: slack, url: \"%s/s3cret\"}\n- {name: away, type: slack, url: \"http://127.0.0.1:1/s3cret\"}\n", flaky.URL, broken.URL))
+	n.Tell(waiting)
+	flaky.told(t, 3)
+	broken.told(t, tries)
+	n.Tell(waiting)
+	broken.told(t, 1)
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		mu.Lock()
+		text := logged.String()
+		mu.Unlock()
+		if strings.Count(text, `"receiver"="broken"`) == 2 && strings.Count(text, `"receiver"="away"`) == 2 {
+			if strings.Contains(text, "s3cret") {
+				t.Errorf("a secret is logged: %s", text)
+			}
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("logged: %s", text)
+		}
+	}
+}
+
+// Receivers have what they want, and the file is read again when it changes.
+func TestFilterAndReload(t *testing.T) {
+	s, other := newServer(t), newServer(t)
+	n, path := start(t, logr.Discard(), fmt.Sprintf("- {name: a, type: slack, url: %q, namespaces: [shop], reasons: [ReleaseCompleted]}\n", s.URL))
+	n.Tell(waiting)
+	done := waiting
+	done.Reason, done.State = "ReleaseCompleted", Succeeded
+	elsewhere := done
+	elsewhere.Namespace = "bank"
+	n.Tell(elsewhere)
+	n.Tell(done)
+	if got := s.told(t, 1); len(got) != 1 || !strings.Contains(got[0].body["text"].(string), "✅ *shop/web* ReleaseCompleted") {
+		t.Errorf("told %v", got)
+	}
+	write(t, path, "- {type: slack}\n")
+	n.Tell(done) // the file is wrong: the former receivers stay
+	s.told(t, 1)
+	write(t, path, fmt.Sprintf("- {name: a, type: slack, url: %q}\n", other.URL))
+	n.Tell(waiting)
+	other.told(t, 1)
+}
+
+// What is wrong with the file is said, without the secrets in it.
+func TestBadConfig(t *testing.T) {
+	for receivers, want := range map[string]string{
+		"- {type: slack, url: 'https://x.example.org/s3cret'}":                                         "name is missing",
+		"- {name: a, type: pager, url: 'https://x.example.org'}":                                       `type: "pager"`,
+		"- {name: a, type: slack, url: 's3cret'}":                                                      "url must be",
+		"- {name: a, type: slack}":                                                                     "url must be",
+		"- {name: a, type: github, repository: shop/web}":                                              "token is missing",
+		"- {name: a, type: github, token: s3cret, repository: web}":                                    "owner/name",
+		"- {name: a, type: gitea, token: s3cret, repository: shop/web}":                                "url must be",
+		"- {name: a, type: slack, webhook: 's3cret'}":                                                  "unknown field",
+		"- {name: a, type: slack, url: 'http://x.org'}\n- {name: a, type: slack, url: 'http://x.org'}": "another one of that name",
+	} {
+		path := filepath.Join(t.TempDir(), "notifications.yaml")
+		write(t, path, receivers)
+		if _, err := New(path, logr.Discard()); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v, want %q", receivers, err, want)
+		}
+	}
+	if _, err := New(filepath.Join(t.TempDir(), "none"), logr.Discard()); err == nil {
+		t.Error("a file that is not there: no error")
+	}
+}
+
+// A receiver that does not answer loses notifications, and delays nobody.
+func TestFull(t *testing.T) {
+	n, _ := start(t, logr.Discard(), "- {name: a, type: slack, url: 'http://127.0.0.1:1'}\n")
+	for range 10 * queued {
+		n.Tell(waiting)
+	}
+	(*Notifier)(nil).Tell(waiting)
+}
