@@ -237,7 +237,9 @@ func (v *view) decideInitial() {
 		v.report(ReasonUpgrading, v.progress())
 	default:
 		v.hold(fmt.Sprintf("release of %s", v.goal.name))
-		v.report(ReasonTakingHold, "keeping the native controller off for "+v.goal.name)
+		if v.status.Reason != ReasonRollingBack {
+			v.report(ReasonTakingHold, "about to release "+v.goal.name)
+		}
 	}
 }
 

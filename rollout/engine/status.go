@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -164,18 +165,11 @@ func (v *view) conditions() {
 	}
 }
 
-// heldAfter reports whether the Deployment is held once the actions are made.
+// heldAfter reports whether the Deployment is held, and no hand-back is among
+// the actions. A hold that is just being taken is said with the next status,
+// which the native controller's look at it brings a moment later.
 func (v *view) heldAfter() bool {
-	held := v.d != nil && touched(v.d)
-	for _, a := range v.actions {
-		switch a.(type) {
-		case Hold:
-			held = true
-		case HandBack:
-			held = false
-		}
-	}
-	return held
+	return v.d != nil && touched(v.d) && !slices.ContainsFunc(v.actions, func(a Action) bool { _, ok := a.(HandBack); return ok })
 }
 
 func truth(b bool) metav1.ConditionStatus {
