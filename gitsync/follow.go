@@ -58,6 +58,7 @@ func (l *look) prepare(ctx context.Context, s *snapshot, o *observer) (*commit, 
 		return nil, err
 	}
 	l.keep.desired = d
+	l.rendered(rendered)
 	l.log.V(1).Info("desired", "commit", d.commit, "rendered", rendered, "objects", len(d.set.Objects), "releases", len(d.set.Releases))
 	if d.isEmpty() && l.gs.Status.Inventory != nil {
 		// Rather a mistake in a path than a wish to lose all (G1).

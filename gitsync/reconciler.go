@@ -148,6 +148,7 @@ func (r *reconciler) remember(name types.NamespacedName, m memory) {
 
 func (r *reconciler) forget(name types.NamespacedName) {
 	r.watcher.forget(name)
+	unmeasure(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.last, name)
@@ -248,7 +249,9 @@ func (l *look) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = l.follow(ctx, snapshot)
+		if err = l.follow(ctx, snapshot); err != nil {
+			l.outcome.behind = snapshot.behind(plumbing.NewHash(gs.Status.AppliedCommit))
+		}
 		snapshot.close()
 		if err == nil || healed || !isDamage(err) {
 			return err
@@ -310,7 +313,9 @@ func (l *look) timeout() time.Duration {
 func (l *look) fetch(ctx context.Context, r remote) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
+	begun := time.Now()
 	s, err := l.mirrors.of(r).look(ctx, r, l.gs.Spec.Ref.Branch)
+	l.exchanged("fetch", begun, err)
 	if err != nil {
 		return nil, err
 	}
@@ -351,7 +356,9 @@ func (l *look) conclude(ctx context.Context, err error) error {
 	if asked(l.gs) != v1alpha1.AnnotationReconcileDisabled {
 		status.LastHandledReconcileAt = asked(l.gs)
 	}
-	return l.report(ctx)
+	err = l.report(ctx)
+	l.measure()
+	return err
 }
 
 // report writes the outcome into the status.

@@ -100,8 +100,9 @@ func measure(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now tim
 
 // measureChange counts what has ended or begun between two statuses.
 func measureChange(ns, name string, old, new v1alpha1.BatchReleaseStatus, now time.Time) {
+	rollbacks := rollbackCounter.WithLabelValues(ns, name) // 0 from the beginning, so that increases are seen
 	if new.RollingBack && !old.RollingBack {
-		rollbackCounter.WithLabelValues(ns, name).Inc()
+		rollbacks.Inc()
 	}
 	for _, outcome := range []v1alpha1.ReleaseOutcome{v1alpha1.OutcomeCompleted, v1alpha1.OutcomeRolledBack, v1alpha1.OutcomeSuperseded} {
 		ended := 0

@@ -64,6 +64,13 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 		}
 	}
 
+	exposed := body(t, "http://"+metrics+"/metrics")
+	for _, name := range documentedMetrics(t) {
+		if name != "tranche_git_exchange_errors_total" && !strings.Contains(exposed, "\n"+name) { // there were no errors
+			t.Errorf("docs/metrics.md has %s, and /metrics has not", name)
+		}
+	}
+
 	// A tenant gains nothing: what its account may not write is not written.
 	s.write("role.yaml", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+s.ns+"-everything}\nrules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]\n")
 	s.push("more rights for me")

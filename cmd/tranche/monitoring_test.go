@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+	"sigs.k8s.io/yaml"
+)
+
+// Every expression of the alert rules and the dashboard is PromQL, and asks for
+// metrics that docs/metrics.md explains.
+func TestMonitoring(t *testing.T) {
+	documented := documentedMetrics(t)
+	variables := strings.NewReplacer("$namespace", "shop", "$release", "web")
+	expressions := append(alertExpressions(t), dashboardExpressions(t)...)
+	if len(expressions) < 20 {
+		t.Errorf("only %d expressions", len(expressions))
+	}
+	for _, text := range expressions {
+		expr, err := parser.NewParser(parser.Options{}).ParseExpr(variables.Replace(text))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		for _, selectors := range parser.ExtractSelectors(expr) {
+			for _, m := range selectors {
+				name := strings.TrimSuffix(m.Value, "_bucket")
+				if m.Name == labels.MetricName && strings.HasPrefix(name, "tranche_") && !slices.Contains(documented, name) {
+					t.Errorf("%s: docs/metrics.md has no %s", text, name)
+				}
+			}
+		}
+	}
+}
+
+// documentedMetrics are the names in docs/metrics.md.
+func documentedMetrics(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`tranche_[a-z_]+`).FindAllString(string(text), -1)
+}
+
+func alertExpressions(t *testing.T) []string {
+	t.Helper()
+	var file struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct {
+					Alert, Expr         string
+					Labels, Annotations map[string]string
+				}
+			}
+		}
+	}
+	text, err := os.ReadFile("../../config/monitoring/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	var expressions []string
+	for _, group := range file.Spec.Groups {
+		for _, rule := range group.Rules {
+			if rule.Alert == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" {
+				t.Errorf("rule %+v lacks its name, severity or summary", rule)
+			}
+			expressions = append(expressions, rule.Expr)
+		}
+	}
+	return expressions
+}
+
+func dashboardExpressions(t *testing.T) []string {
+	t.Helper()
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	text, err := os.ReadFile("../../config/monitoring/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	var expressions []string
+	for _, panel := range dashboard.Panels {
+		if len(panel.Targets) == 0 {
+			t.Errorf("panel %q asks for nothing", panel.Title)
+		}
+		for _, target := range panel.Targets {
+			expressions = append(expressions, target.Expr)
+		}
+	}
+	return expressions
+}

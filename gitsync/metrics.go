@@ -1,0 +1,115 @@
+package gitsync
+
+import (
+	"errors"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// The metrics of a GitSource; docs/metrics.md explains them.
+var (
+	metricLabels = []string{"namespace", "source"}
+
+	conditionGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tranche", Subsystem: "source", Name: "condition",
+		Help: "1 for the status that a condition of the source has, 0 for the others."}, append(metricLabels[:2:2], "condition", "status"))
+	behindGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tranche", Subsystem: "source", Name: "commits_behind",
+		Help: "Commits of the branch that are not applied, up to 1000."}, metricLabels)
+	syncCounter = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tranche", Subsystem: "source", Name: "syncs_total",
+		Help: "Looks at the branch, by how they went: Applied, or the reason why not."}, append(metricLabels[:2:2], "result"))
+	renderCounter = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tranche", Subsystem: "source", Name: "renders_total",
+		Help: "Looks at what the branch renders: rendered, or skipped since nothing that was read has changed."}, append(metricLabels[:2:2], "result"))
+	exchangeHistogram = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tranche", Subsystem: "git", Name: "exchange_duration_seconds",
+		Help: "Exchanges with Git servers: fetch or push.", Buckets: []float64{.01, .05, .1, .5, 1, 5, 15, 60}}, append(metricLabels[:2:2], "operation"))
+	exchangeErrorCounter = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tranche", Subsystem: "git", Name: "exchange_errors_total",
+		Help: "Exchanges with Git servers that failed."}, append(metricLabels[:2:2], "operation", "reason"))
+)
+
+// vectors have series by source.
+var vectors = []interface {
+	prometheus.Collector
+	DeletePartialMatch(prometheus.Labels) int
+}{conditionGauge, behindGauge, syncCounter, renderCounter, exchangeHistogram, exchangeErrorCounter}
+
+func init() {
+	for _, v := range vectors {
+		metrics.Registry.MustRegister(v)
+	}
+}
+
+// unmeasure forgets a source that is gone.
+func unmeasure(source types.NamespacedName) {
+	for _, v := range vectors {
+		v.DeletePartialMatch(prometheus.Labels{"namespace": source.Namespace, "source": source.Name})
+	}
+}
+
+// measure takes the metrics of a look, whose conditions are known.
+func (l *look) measure() {
+	ns, name := l.name.Namespace, l.name.Name
+	for _, c := range []string{conditionReady, conditionReconciling, conditionStalled, conditionInSync} {
+		for _, s := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
+			value := 0.0
+			if meta.IsStatusConditionPresentAndEqual(l.gs.Status.Conditions, c, s) {
+				value = 1
+			}
+			conditionGauge.WithLabelValues(ns, name, c, string(s)).Set(value)
+		}
+	}
+	behindGauge.WithLabelValues(ns, name).Set(float64(l.outcome.behind))
+	if ready := meta.FindStatusCondition(l.gs.Status.Conditions, conditionReady); ready != nil {
+		syncCounter.WithLabelValues(ns, name, ready.Reason).Inc()
+	}
+}
+
+// exchanged takes the time of an exchange with the server.
+func (l *look) exchanged(operation string, begun time.Time, err error) {
+	exchangeHistogram.WithLabelValues(l.name.Namespace, l.name.Name, operation).Observe(time.Since(begun).Seconds())
+	if err == nil {
+		return
+	}
+	reason := "Other"
+	if p, ok := errors.AsType[*plan.Problem](err); ok {
+		reason = p.Reason
+	}
+	exchangeErrorCounter.WithLabelValues(l.name.Namespace, l.name.Name, operation, reason).Inc()
+}
+
+func (l *look) rendered(yes bool) {
+	result := "skipped"
+	if yes {
+		result = "rendered"
+	}
+	renderCounter.WithLabelValues(l.name.Namespace, l.name.Name, result).Inc()
+}
+
+// mostBehind bounds how many commits are counted.
+const mostBehind = 1000
+
+// behind is how many commits the snapshot is ahead of one that was applied, as
+// far as its history can be read.
+func (s *snapshot) behind(applied plumbing.Hash) int {
+	c, err := object.GetCommit(s, s.commit)
+	if err != nil || applied.IsZero() || applied == s.commit {
+		return 0
+	}
+	n := 0
+	walk := object.NewCommitPreorderIter(c, nil, []plumbing.Hash{applied})
+	defer walk.Close()
+	_ = walk.ForEach(func(*object.Commit) error { // as far as it goes
+		if n++; n == mostBehind {
+			return storer.ErrStop
+		}
+		return nil
+	})
+	return n
+}
