@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -32,25 +34,36 @@ func TestMain(m *testing.M) { os.Exit(clustertest.Main(m)) }
 // until what it returns is called.
 func startController(t *testing.T, c *clustertest.Cluster) (stop func()) {
 	t.Helper()
-	return startControllerIn(t, c, "", &reaper{killed: make(chan struct{})})
+	return startControllerIn(t, c, "")
 }
 
-// startControllerIn runs it for one namespace, or all, with a client under a
-// reaper.
-func startControllerIn(t *testing.T, c *clustertest.Cluster, namespace string, r *reaper) (stop func()) {
+// startControllerIn runs it for one namespace, or all, with its requests going
+// through these wrappers.
+func startControllerIn(t *testing.T, c *clustertest.Cluster, namespace string, wrap ...transport.WrapperFunc) (stop func()) {
+	t.Helper()
+	return startManager(t, c, namespace, func(*ctrl.Options) {}, wrap...)
+}
+
+// startManager does so with other options.
+func startManager(t *testing.T, c *clustertest.Cluster, namespace string, edit func(*ctrl.Options), wrap ...transport.WrapperFunc) (stop func()) {
 	t.Helper()
 	caching := rollout.CacheOptions()
 	if namespace != "" {
 		caching.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	}
-	mgr, err := ctrl.NewManager(c.Controller, ctrl.Options{
+	options := ctrl.Options{
 		Scheme:     c.Scheme,
 		Cache:      caching,
-		NewClient:  mortalClient(r),
 		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:    server.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
+	}
+	edit(&options)
+	own := rest.CopyConfig(c.Controller)
+	for _, w := range wrap {
+		own.Wrap(w)
+	}
+	mgr, err := ctrl.NewManager(own, options)
 	if err != nil {
 		t.Fatal(err)
 	}

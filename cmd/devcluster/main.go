@@ -68,7 +68,7 @@ func newUpCommand() *cobra.Command {
 		Use:     "up --dir DIR",
 		GroupID: groupServe,
 		Short:   "Run a cluster until interrupted",
-		Long: `Run a cluster until interrupted.
+		Long: `Run a cluster until interrupted. SIGHUP restarts its API server.
 
 Everything listens on free ports of 127.0.0.1 and lives in DIR: DIR/kubeconfig is
 there as soon as the one line on stdout says that the cluster is ready, DIR/logs has
@@ -85,6 +85,9 @@ Two tags misbehave on purpose:
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
+			restart := make(chan os.Signal, 1)
+			signal.Notify(restart, syscall.SIGHUP)
+			o.Restart = restart
 			return cluster.Run(ctx, o, func(r cluster.Ready) {
 				fmt.Printf("devcluster is ready after %s: export KUBECONFIG=%s\n", r.After.Round(100*time.Millisecond), r.Kubeconfig)
 			})

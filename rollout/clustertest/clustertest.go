@@ -220,6 +220,37 @@ func (c *Cluster) Guard(t testing.TB, namespace string) {
 	}
 }
 
+// RestartAPIServer ends the API server and starts it again. Whoever else uses
+// the cluster meanwhile has errors: a test that does this is not parallel.
+func (c *Cluster) RestartAPIServer(t testing.TB) {
+	t.Helper()
+	started := func() (string, error) {
+		out, err := c.kubectl("get", "--raw", "/metrics")
+		if err != nil {
+			return "", fmt.Errorf("reading the API server's metrics: %w", err)
+		}
+		for line := range strings.Lines(out) {
+			if strings.HasPrefix(line, "process_start_time_seconds ") {
+				return line, nil
+			}
+		}
+		return "", errors.New("the API server does not say when it began")
+	}
+	before, err := started()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatalf("asking for a restart of the API server: %v", err)
+	}
+	Wait(t, "another API server", func() error {
+		if now, err := started(); err != nil || now == before {
+			return fmt.Errorf("it began %q, before %q: %w", now, before, err)
+		}
+		return nil
+	})
+}
+
 // Within is how long a test waits for what must come.
 const Within = 60 * time.Second
 

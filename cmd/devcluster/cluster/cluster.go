@@ -29,6 +29,8 @@ const (
 type Options struct {
 	Dir   string // where the cluster lives
 	Nodes int
+	// Restart asks for a restart of the API server, each time something comes; nil: never.
+	Restart <-chan os.Signal
 }
 
 // Ready says how to reach a cluster.
@@ -71,12 +73,21 @@ func Run(ctx context.Context, o Options, ready func(Ready)) (err error) {
 		spawner:    newSpawner(),
 	}
 	defer s.stop()
-	if err := bringUp(runCtx, s, d, c, o.Nodes); err != nil {
+	restart, err := bringUp(runCtx, s, d, c, o.Nodes)
+	if err != nil {
 		return endOf(ctx, runCtx, err)
 	}
 	ready(Ready{Kubeconfig: d.kubeconfig(), After: time.Since(begun)})
-	<-runCtx.Done()
-	return endOf(ctx, runCtx, nil)
+	for {
+		select {
+		case <-runCtx.Done():
+			return endOf(ctx, runCtx, nil)
+		case <-o.Restart:
+			if err := restart(runCtx); err != nil {
+				return endOf(ctx, runCtx, err)
+			}
+		}
+	}
 }
 
 // endOf tells why a run ended: nil when that was asked for, a component's end before anything that followed from it.
@@ -91,37 +102,39 @@ func endOf(ctx, runCtx context.Context, err error) error {
 	return err
 }
 
-// bringUp starts everything in order and returns when pods can become ready.
-func bringUp(ctx context.Context, s *supervisor, d *directory, c *credentials, nodes int) error {
+// bringUp starts everything in order and returns when pods can become ready, with what restarts the API server.
+func bringUp(ctx context.Context, s *supervisor, d *directory, c *credentials, nodes int) (restart func(context.Context) error, err error) {
 	// Whoever waits for the file must not find the last run's.
 	if err := os.Remove(d.kubeconfig()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("removing the old kubeconfig: %w", err)
+		return nil, fmt.Errorf("removing the old kubeconfig: %w", err)
 	}
 	f := newFiles(d)
 	if err := c.write(f); err != nil {
-		return err
+		return nil, err
 	}
 	etcdPort, err := s.start(ctx, f.etcd())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	port, err := s.start(ctx, f.apiServer(etcdPort))
+	apiServer := f.apiServer(etcdPort)
+	port, err := s.start(ctx, apiServer)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	server := localURL("https", port, "")
 	if err := c.writeKubeconfigs(f, server); err != nil {
-		return err
+		return nil, err
 	}
 	admin := newKubeconfig(server, c.authority.pem, "admin", c.admin)
 	client, err := newClient(admin)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := bringUpRest(ctx, s, f, client, nodes); err != nil {
-		return err
+		return nil, err
 	}
-	return writeKubeconfig(d.kubeconfig(), admin)
+	restart = func(ctx context.Context) error { return s.restart(ctx, apiServer, port) }
+	return restart, writeKubeconfig(d.kubeconfig(), admin)
 }
 
 // bringUpRest starts what needs the API server, all at once, and waits until it is of use.

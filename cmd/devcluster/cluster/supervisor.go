@@ -85,6 +85,36 @@ func (s *supervisor) start(ctx context.Context, c component) (int, error) {
 	}
 }
 
+// restart ends a component and starts it again, on the same port.
+func (s *supervisor) restart(ctx context.Context, c component, port int) error {
+	p := s.running(c.name)
+	if p == nil {
+		return fmt.Errorf("restarting %s: it does not run", c.name)
+	}
+	p.stop(s.grace)
+	p, err := s.spawn(c.name, c.args(port))
+	if err != nil {
+		return fmt.Errorf("restarting %s: %w", c.name, err)
+	}
+	if err := s.waitHealthy(ctx, p, c.health(port)); err != nil {
+		return err
+	}
+	go s.watch(p)
+	return nil
+}
+
+// running returns the process of a component; nil where there is none.
+func (s *supervisor) running(name string) *process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range slices.Backward(s.processes) {
+		if p.name == name && !p.stopping.Load() {
+			return p
+		}
+	}
+	return nil
+}
+
 func (s *supervisor) logFile(name string) string { return filepath.Join(s.logs, name+".log") }
 
 // spawn starts this binary as the named component, with a new log.

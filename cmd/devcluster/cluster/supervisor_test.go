@@ -102,6 +102,30 @@ func TestStopLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestRestart(t *testing.T) {
+	s, failed := newTestSupervisor(t)
+	c := newFake(t, "good")
+	port, err := s.start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.processes[0].cmd.Process.Pid
+	if err := s.restart(t.Context(), c, port); err != nil {
+		t.Fatal(err)
+	}
+	if !s.healthy(t.Context(), c.health(port)) || s.processes[1].cmd.Process.Pid == before {
+		t.Error("it was not restarted on its port")
+	}
+	select {
+	case err := <-failed:
+		t.Errorf("a restart counts as an unexpected end: %v", err)
+	default:
+	}
+	if err := s.restart(t.Context(), newFake(t, "absent"), port); err == nil {
+		t.Error("a component that does not run was restarted")
+	}
+}
+
 func TestStubbornComponentIsKilled(t *testing.T) {
 	s, _ := newTestSupervisor(t)
 	s.grace = 10 * time.Millisecond

@@ -1,0 +1,381 @@
+package rollout_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// fault is what becomes of one write.
+type fault string
+
+const (
+	killed     fault = "killed"        // it is made, and the controller is dead
+	lost       fault = "answer lost"   // it is made, and the answer does not come
+	unsent     fault = "not sent"      // it is not made, and no answer comes
+	conflict   fault = "409"           // refused, as if somebody else had been faster
+	broken     fault = "500"           // refused by a server that is not well
+	overloaded fault = "429"           // refused, and asked to come again
+	gateway    fault = "504, and made" // made, and a proxy in between gives up
+)
+
+// story is what happens to a release while the faults come.
+type story struct {
+	name   string
+	second string   // tag that comes once v2 has its first pod
+	end    string   // tag that runs in the end
+	want   []string // the history, newest first
+}
+
+var stories = []story{
+	{name: "release", end: "v2", want: []string{"Completed"}},
+	{name: "rollback", second: "v1", end: "v1", want: []string{"RolledBack"}},
+	{name: "supersession", second: "v3", end: "v3", want: []string{"Completed", "Superseded"}},
+}
+
+// longestStory is above the number of writes of any story.
+const longestStory = 28
+
+var fullFaults = flag.Bool("full", false, "every fault at every write of every story, and chaos for minutes")
+
+// faultCase is one release with one fault.
+type faultCase struct {
+	story
+	name  string
+	fault fault
+	at    int // the number of the write, from 1
+
+	mu     sync.Mutex
+	writes int
+	hit    string // the write
+	dead   bool
+
+	brought string
+	done    bool
+}
+
+// faultyTransport makes the faults. It knows a case by its name, which is part
+// of the names of all its objects.
+type faultyTransport struct {
+	next  http.RoundTripper
+	cases map[string]*faultCase
+}
+
+var (
+	caseName  = regexp.MustCompile(`case-[0-9]{4}`)
+	wholeName = regexp.MustCompile(`case-[0-9]{4}(-[a-z0-9]+)?`)
+)
+
+func (f *faultyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c := f.caseOf(r)
+	if c == nil {
+		return f.next.RoundTrip(r)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return nil, errors.New("killed")
+	}
+	if c.writes++; c.writes != c.at {
+		return f.next.RoundTrip(r)
+	}
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/namespaces/")
+	c.hit = r.Method + " " + wholeName.ReplaceAllString(parts[len(parts)-1][strings.Index(parts[len(parts)-1], "/")+1:], "NAME")
+	switch c.fault {
+	case unsent:
+		return nil, fmt.Errorf("not sent: %w", context.DeadlineExceeded)
+	case conflict:
+		return refusal(r, http.StatusConflict, metav1.StatusReasonConflict), nil
+	case broken:
+		return refusal(r, http.StatusInternalServerError, metav1.StatusReasonInternalError), nil
+	case overloaded:
+		answer := refusal(r, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
+		answer.Header.Set("Retry-After", "1")
+		return answer, nil
+	}
+	answer, err := f.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	_ = answer.Body.Close()
+	if c.fault == gateway {
+		return refusal(r, http.StatusGatewayTimeout, metav1.StatusReasonTimeout), nil
+	}
+	c.dead = c.fault == killed
+	return nil, fmt.Errorf("the answer is lost: %w", context.DeadlineExceeded)
+}
+
+// caseOf returns the case of a write; nil for what is none, and for events.
+func (f *faultyTransport) caseOf(r *http.Request) *faultCase {
+	if r.Method == http.MethodGet || r.URL.Query().Has("dryRun") || strings.Contains(r.URL.Path, "/events") {
+		return nil
+	}
+	name := caseName.FindString(r.URL.Path)
+	if name == "" && r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		name = string(caseName.Find(body))
+	}
+	return f.cases[name]
+}
+
+func refusal(r *http.Request, code int32, reason metav1.StatusReason) *http.Response {
+	text, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: code, Reason: reason, Message: "made by a test",
+	})
+	if err != nil {
+		panic(err) // it has no field that cannot be encoded
+	}
+	return &http.Response{
+		StatusCode: int(code), Status: fmt.Sprint(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text)),
+	}
+}
+
+// I6: whatever becomes of any single write, the end is the same, with nothing
+// lost and nothing twice, and no invariant breaks on the way. The suite takes
+// each fault at every second write of one story or another; -full takes all.
+func TestFaultAtAnyWrite(t *testing.T) {
+	for _, group := range [][]fault{{killed}, {lost, unsent, conflict, broken, overloaded, gateway}} {
+		t.Run(string(group[0]), func(t *testing.T) {
+			t.Parallel()
+			cases := map[string]*faultCase{}
+			for i, f := range group {
+				for j, s := range stories {
+					for at := 1; at <= longestStory; at++ {
+						if name := fmt.Sprintf("case-%04d", len(cases)); *fullFaults || f == killed && at%2 == j%2 || f != killed && at%6 == (i+2*j)%6 {
+							cases[name] = &faultCase{story: s, name: name, fault: f, at: at}
+						}
+					}
+				}
+			}
+			playFaults(t, cases)
+		})
+	}
+}
+
+// playFaults plays all cases at once, in one namespace: under one controller,
+// and once every story is at its end or its controller is dead, under another.
+func playFaults(t *testing.T, cases map[string]*faultCase) {
+	c := clustertest.Shared(t)
+	ns := c.Namespace(t)
+	w := c.Watch(t, ns)
+	p := &faultPlay{T: t, c: c, ns: ns, cases: cases}
+	p.install()
+	stop := startControllerIn(t, c, ns, func(next http.RoundTripper) http.RoundTripper { return &faultyTransport{next, cases} })
+	p.until("every story to end, or its controller to be dead", func(c *faultCase) bool { return c.done || c.isDead() })
+	stop()
+	startControllerIn(t, c, ns)
+	p.until("every story to end", func(c *faultCase) bool { return c.done })
+	p.judge()
+	if t.Failed() {
+		t.Logf("timeline:\n%s", w.Timeline())
+	}
+}
+
+func (c *faultCase) isDead() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dead
+}
+
+func (c *faultCase) String() string {
+	return fmt.Sprintf("%s: %s, %s at write %d (%s)", c.name, c.story.name, c.fault, c.at, c.hit)
+}
+
+// faultPlay is the cases in a namespace, and what is read of them.
+type faultPlay struct {
+	*testing.T
+	c     *clustertest.Cluster
+	ns    string
+	cases map[string]*faultCase
+
+	releases map[string]v1alpha1.BatchRelease
+	sizes    map[string]map[string]int32 // by case and tag
+}
+
+// install makes the Deployments of two pods, natively, and then their plans.
+func (p *faultPlay) install() {
+	p.Helper()
+	for _, name := range slices.Sorted(maps.Keys(p.cases)) {
+		d := &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.ns},
+			Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](2), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template(name, "v1")},
+		}
+		p.must(p.c.Client.Create(p.Context(), d))
+	}
+	clustertest.Wait(p, "the first install", func() error {
+		var list appsv1.DeploymentList
+		p.must(p.c.Client.List(p.Context(), &list, client.InNamespace(p.ns)))
+		for _, d := range list.Items {
+			if d.Status.AvailableReplicas != 2 {
+				return fmt.Errorf("%s has %d of 2", d.Name, d.Status.AvailableReplicas)
+			}
+		}
+		return nil
+	})
+	for _, name := range slices.Sorted(maps.Keys(p.cases)) {
+		gate := metav1.Duration{}
+		if p.cases[name].second != "" {
+			gate.Duration = time.Hour // the second tag comes at the gate
+		}
+		p.must(p.c.Client.Create(p.Context(), &v1alpha1.BatchRelease{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.ns},
+			Spec: v1alpha1.BatchReleaseSpec{
+				WorkloadRef: v1alpha1.WorkloadReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name},
+				Template:    ptr.To(template(name, "v1")), Commit: commitOf("v1"),
+				Strategy: v1alpha1.BatchStrategy{Steps: []v1alpha1.Step{
+					{Replicas: intstr.FromInt32(1), Pause: &v1alpha1.Pause{Duration: gate}}, {Replicas: intstr.FromString("100%")},
+				}},
+			},
+		}))
+	}
+}
+
+func (p *faultPlay) must(err error) {
+	p.Helper()
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+// until goes on with all stories until each is as it is to be.
+func (p *faultPlay) until(what string, enough func(*faultCase) bool) {
+	p.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); ; {
+		p.read()
+		var open []string
+		for _, c := range p.cases {
+			p.goOn(c)
+			if !enough(c) {
+				br := p.releases[c.name]
+				open = append(open, fmt.Sprintf("%s: %s %s: %s; sizes %v", c, br.Status.CurrentStepState, br.Status.Reason, br.Status.Message, p.sizes[c.name]))
+			}
+		}
+		if len(open) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			slices.Sort(open)
+			p.Fatalf("waiting for %s: %d are not, among them\n%s", what, len(open), strings.Join(open[:min(5, len(open))], "\n"))
+		}
+		select {
+		case <-p.Context().Done():
+			p.Fatalf("waiting for %s: the test is over", what)
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+}
+
+func (p *faultPlay) read() {
+	p.Helper()
+	var releases v1alpha1.BatchReleaseList
+	var sets appsv1.ReplicaSetList
+	p.must(p.c.Client.List(p.Context(), &releases, client.InNamespace(p.ns)))
+	p.must(p.c.Client.List(p.Context(), &sets, client.InNamespace(p.ns)))
+	p.releases, p.sizes = map[string]v1alpha1.BatchRelease{}, map[string]map[string]int32{}
+	for _, br := range releases.Items {
+		p.releases[br.Name] = br
+		p.sizes[br.Name] = map[string]int32{}
+	}
+	for _, rs := range sets.Items {
+		_, tag, _ := strings.Cut(rs.Spec.Template.Spec.Containers[0].Image, ":")
+		if name := caseName.FindString(rs.Name); *rs.Spec.Replicas > 0 {
+			p.sizes[name][tag] += *rs.Spec.Replicas
+		}
+	}
+}
+
+// goOn brings what is next in a story, and sees whether it is at its end.
+func (p *faultPlay) goOn(c *faultCase) {
+	p.Helper()
+	br, sizes := p.releases[c.name], p.sizes[c.name]
+	at := br.Status
+	rests := at.Reason == engine.ReasonReleaseCompleted && at.ObservedGeneration == br.Generation
+	switch {
+	case c.brought == "" && (rests || c.isDead()):
+		p.bring(c, &br, "v2")
+	case c.brought == "v2" && c.second != "" && sizes["v2"] > 0:
+		p.bring(c, &br, c.second)
+	case c.brought == c.end && rests:
+		c.done = len(sizes) == 1 && sizes[c.end] == 2
+	}
+}
+
+func (p *faultPlay) bring(c *faultCase, br *v1alpha1.BatchRelease, tag string) {
+	p.Helper()
+	old := br.DeepCopy()
+	br.Spec.Template, br.Spec.Commit = ptr.To(template(c.name, tag)), commitOf(tag)
+	if tag == c.second {
+		br.Spec.Strategy.Steps[0].Pause = &v1alpha1.Pause{}
+	}
+	err := p.c.Client.Patch(p.Context(), br, client.MergeFrom(old))
+	if !apierrors.IsConflict(err) {
+		p.must(err)
+	}
+	c.brought = tag
+}
+
+// judge compares what every story has left behind with what it leaves without
+// a fault.
+func (p *faultPlay) judge() {
+	p.Helper()
+	var deployments appsv1.DeploymentList
+	p.must(p.c.Client.List(p.Context(), &deployments, client.InNamespace(p.ns)))
+	for i := range deployments.Items {
+		if d := &deployments.Items[i]; d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || d.Labels[v1alpha1.LabelHeld] != "" {
+			p.Errorf("%s is not native: paused=%t, strategy %s, labels %v", p.cases[d.Name], d.Spec.Paused, d.Spec.Strategy.Type, d.Labels)
+		}
+	}
+	hit := map[string]int{}
+	for _, c := range p.cases {
+		var got []string
+		for _, h := range p.releases[c.name].Status.History {
+			got = append(got, string(h.Outcome))
+		}
+		if !slices.Equal(got, c.want) {
+			p.Errorf("%s: history %v, want %v", c, got, c.want)
+		}
+		if c.hit != "" {
+			hit[string(c.fault)+" "+c.hit]++
+		}
+		if c.fault != "" && c.at < longestStory/2 && c.hit == "" {
+			p.Errorf("%s: the fault never came", c)
+		}
+	}
+	p.Logf("%d cases, %d of them with a fault; %v", len(p.cases), total(hit), hit)
+}
+
+func total(m map[string]int) int {
+	n := 0
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
