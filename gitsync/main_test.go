@@ -61,7 +61,9 @@ func newShop(t *testing.T, w with) *shop {
 func newShopWithout(t *testing.T) *shop {
 	t.Helper()
 	c := clustertest.Shared(t)
-	return &shop{T: t, c: c, ns: c.Namespace(t), repo: gittest.NewRepo(t)}
+	ns := c.Namespace(t)
+	c.Watch(t, ns)
+	return &shop{T: t, c: c, ns: ns, repo: gittest.NewRepo(t)}
 }
 
 func (s *shop) startController(w with) (stop func()) {

@@ -1,65 +1,82 @@
 package clustertest
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Watcher watches the Deployments and ReplicaSets of a namespace from outside
-// the controller, and fails the test with the timeline if an invariant breaks:
-// I2, I3 and I10 at every event. It counts the writes, too.
+// Watcher watches the Deployments, ReplicaSets, pods and BatchReleases of a
+// namespace from outside the controller, and fails the test with the timeline
+// if an invariant breaks: I1, I2, I3, I7, I8 and I10 at every event (what each
+// means is said at the type invariants). It counts the writes, too.
+//
+// Events of several kinds come by several watches, in no order. They are
+// judged in the order in which the API server made them, by resourceVersion,
+// and only once every watch has come up to the same point.
 type Watcher struct {
-	t  testing.TB
-	c  *Cluster
-	mu sync.Mutex
+	c         *Cluster
+	namespace string
+	streams   []*stream
 
-	deployments map[string]*appsv1.Deployment
-	sets        map[string]*appsv1.ReplicaSet
-	releases    map[string]*v1alpha1.BatchRelease
-	timeline    []string
-	broken      []string
-	writes      map[string]int
+	judging    sync.Mutex // and all below
+	invariants *invariants
+	timeline   []line
+	writes     map[string]int
+	sizes      map[types.UID]seen
+}
+
+// line is of the timeline, about a Deployment.
+type line struct{ deployment, text string }
+
+// seen is what the timeline has last told about an object.
+type seen struct {
+	generation int64
+	size       int32
+	state      string
+	fields     []metav1.ManagedFieldsEntry
 }
 
 // Watch starts a watcher that ends with the test.
 func (c *Cluster) Watch(t testing.TB, namespace string) *Watcher {
 	t.Helper()
-	w := &Watcher{
-		t: t, c: c, deployments: map[string]*appsv1.Deployment{}, sets: map[string]*appsv1.ReplicaSet{},
-		releases: map[string]*v1alpha1.BatchRelease{}, writes: map[string]int{},
-	}
+	w := &Watcher{c: c, namespace: namespace, invariants: newInvariants(), writes: map[string]int{}, sizes: map[types.UID]seen{}}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &v1alpha1.BatchReleaseList{}} {
-		events, err := c.Client.Watch(ctx, list, client.InNamespace(namespace))
+	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &v1alpha1.BatchReleaseList{}} {
+		s := newStream(c.Client, namespace, list)
+		events, err := s.begin(ctx)
 		if err != nil {
+			stop()
 			t.Fatalf("watching %T: %v", list, err)
 		}
-		running.Go(func() {
-			for e := range events.ResultChan() {
-				w.see(e)
-			}
-		})
+		w.streams = append(w.streams, s)
+		running.Go(func() { s.run(ctx, events) })
 	}
 	t.Cleanup(func() {
+		w.judge(t)
 		stop()
 		running.Wait()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if len(w.broken) > 0 {
-			t.Errorf("invariants broken:\n%s\ntimeline:\n%s", strings.Join(w.broken, "\n"), strings.Join(w.timeline, "\n"))
+		if len(w.invariants.broken) > 0 {
+			t.Errorf("%s", w.verdict())
 		}
 	})
 	return w
@@ -67,133 +84,316 @@ func (c *Cluster) Watch(t testing.TB, namespace string) *Watcher {
 
 // Writes returns how often objects of a kind, by a manager, have changed.
 func (w *Watcher) Writes(kind, manager string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.judge(nil)
+	w.judging.Lock()
+	defer w.judging.Unlock()
 	return w.writes[kind+" "+manager]
+}
+
+// Fights returns how often the native controller has resized a ReplicaSet of a
+// held Deployment (I10).
+func (w *Watcher) Fights() int {
+	w.judge(nil)
+	w.judging.Lock()
+	defer w.judging.Unlock()
+	return w.invariants.fights
+}
+
+// Judged returns how often an invariant has been put to the test, by its name.
+func (w *Watcher) Judged(invariant string) int {
+	w.judge(nil)
+	w.judging.Lock()
+	defer w.judging.Unlock()
+	return w.invariants.judged[invariant]
 }
 
 // Timeline returns what has been seen.
 func (w *Watcher) Timeline() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return strings.Join(w.timeline, "\n")
+	w.judge(nil)
+	w.judging.Lock()
+	defer w.judging.Unlock()
+	return w.told(nil)
 }
 
-func (w *Watcher) see(e watch.Event) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch o := e.Object.(type) {
+// told is the timeline of these Deployments; of all, if there are none.
+func (w *Watcher) told(deployments []string) string {
+	var b strings.Builder
+	for _, l := range w.timeline {
+		if len(deployments) == 0 || slices.Contains(deployments, l.deployment) {
+			b.WriteString(l.text + "\n")
+		}
+	}
+	return b.String()
+}
+
+// verdict is what the test fails with.
+func (w *Watcher) verdict() string {
+	var whats, deployments []string
+	for _, breach := range w.invariants.broken {
+		whats, deployments = append(whats, breach.what), append(deployments, breach.deployment)
+	}
+	return fmt.Sprintf("invariants broken:\n%s\ntimeline:\n%s", strings.Join(whats, "\n"), w.told(deployments))
+}
+
+// judge judges everything that has happened up to now.
+func (w *Watcher) judge(t testing.TB) {
+	upTo := ^uint64(0)
+	for _, s := range w.streams {
+		version, err := s.catchUp()
+		if err != nil {
+			if t != nil {
+				t.Errorf("watching namespace %s: %v", w.namespace, err)
+			}
+			return
+		}
+		upTo = min(upTo, version)
+	}
+	w.judging.Lock()
+	defer w.judging.Unlock()
+	var changes []change
+	for _, s := range w.streams {
+		changes = append(changes, s.take(upTo)...)
+	}
+	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.version, b.version) })
+	for _, c := range changes {
+		before := len(w.invariants.broken)
+		w.tell(c)
+		w.invariants.see(c)
+		for _, breach := range w.invariants.broken[before:] {
+			w.timeline = append(w.timeline, line{breach.deployment, "    BROKEN " + breach.what})
+		}
+	}
+}
+
+// tell adds a line to the timeline, where there is something to say.
+func (w *Watcher) tell(c change) {
+	old, known := w.sizes[c.object.GetUID()]
+	now := seen{generation: c.object.GetGeneration(), fields: c.object.GetManagedFields()}
+	deployment, kind, what := c.object.GetName(), "", ""
+	switch o := c.object.(type) {
 	case *appsv1.Deployment:
-		old := w.deployments[o.Name]
-		w.deployments[o.Name] = o
-		if old == nil || old.Generation != o.Generation {
-			w.note("Deployment", o, fmt.Sprintf("N=%d paused=%t strategy=%s held=%t", *o.Spec.Replicas, o.Spec.Paused, o.Spec.Strategy.Type, held(o)))
-		}
+		kind, what = "Deployment", fmt.Sprintf("N=%d paused=%t strategy=%s held=%t", *o.Spec.Replicas, o.Spec.Paused, o.Spec.Strategy.Type, held(o))
 	case *appsv1.ReplicaSet:
-		w.seeReplicaSet(e.Type, o)
+		now.size = *o.Spec.Replicas
+		kind, what = "ReplicaSet", fmt.Sprintf("%d → %d", old.size, now.size)
+		deployment = ownerName(o)
 	case *v1alpha1.BatchRelease:
-		w.releases[o.Spec.WorkloadRef.Name] = o
-		w.note("BatchRelease", o, fmt.Sprintf("step %d %s %s: %s", o.Status.CurrentStepIndex, o.Status.CurrentStepState, o.Status.Reason, o.Status.Message))
-	}
-}
-
-func (w *Watcher) seeReplicaSet(event watch.EventType, rs *appsv1.ReplicaSet) {
-	if event == watch.Deleted {
-		delete(w.sets, rs.Name)
-		return
-	}
-	old := w.sets[rs.Name]
-	w.sets[rs.Name] = rs
-	if old != nil && old.Generation == rs.Generation && *old.Spec.Replicas == *rs.Spec.Replicas {
-		return
-	}
-	from := int32(0)
-	if old != nil {
-		from = *old.Spec.Replicas
-	}
-	w.note("ReplicaSet", rs, fmt.Sprintf("%d → %d", from, *rs.Spec.Replicas))
-	owner := metav1.GetControllerOf(rs)
-	if owner == nil {
-		return
-	}
-	d := w.deployments[owner.Name]
-	if d == nil || !held(d) || from == *rs.Spec.Replicas {
-		return
-	}
-	if m := lastManager(rs); m != v1alpha1.ManagerRollout && rs.CreationTimestamp.Time.Before(time.Now()) {
-		w.fail("I10: %s resized ReplicaSet %s of a held Deployment from %d to %d", m, rs.Name, from, *rs.Spec.Replicas)
-	}
-	if *rs.Spec.Replicas > from {
-		w.checkTotal(d)
-	}
-	w.checkTarget(d, rs, from)
-}
-
-// checkTotal checks I2.
-func (w *Watcher) checkTotal(d *appsv1.Deployment) {
-	var total int32
-	for _, rs := range w.sets {
-		if owner := metav1.GetControllerOf(rs); owner != nil && owner.UID == d.UID {
-			total += *rs.Spec.Replicas
+		kind, what = "BatchRelease", fmt.Sprintf("step %d %s %s: %s", o.Status.CurrentStepIndex, o.Status.CurrentStepState, o.Status.Reason, o.Status.Message)
+		now.state, deployment = what, o.Spec.WorkloadRef.Name
+	case *corev1.Pod:
+		now.state = podState(o)
+		kind, what = "Pod", now.state
+		if rs := w.invariants.sets[ownerUID(o)]; rs != nil {
+			deployment = ownerName(rs)
 		}
 	}
-	br := w.releases[d.Name]
-	if br == nil {
+	w.sizes[c.object.GetUID()] = now
+	by := writer(c.object, old.fields)
+	switch {
+	case c.gone:
+		what = "gone"
+		delete(w.sizes, c.object.GetUID())
+	case known && old.generation == now.generation && old.size == now.size && old.state == now.state:
 		return
+	case kind != "Pod" && !c.found:
+		w.writes[kind+" "+by]++
 	}
-	strategy := br.Spec.DeploymentStrategy
-	surge, _, err := plan.Bounds(strategy, *d.Spec.Replicas)
+	text := fmt.Sprintf("%s %s %s: %s", c.at.Format("15:04:05.000"), kind, c.object.GetName(), what)
+	if kind != "Pod" && !c.gone {
+		text += ", by " + by
+	}
+	w.timeline = append(w.timeline, line{deployment, text})
+}
+
+func podState(p *corev1.Pod) string {
+	switch {
+	case !lives(p):
+		return "ends"
+	case readySince(p) != nil:
+		return "ready"
+	}
+	return "not ready"
+}
+
+func ownerName(o client.Object) string {
+	if owner := metav1.GetControllerOf(o); owner != nil {
+		return owner.Name
+	}
+	return ""
+}
+
+func ownerUID(o client.Object) types.UID {
+	if owner := metav1.GetControllerOf(o); owner != nil {
+		return owner.UID
+	}
+	return ""
+}
+
+// stream is the watch of one kind. It goes on where a watch has ended, with
+// what a list shows then.
+type stream struct {
+	client    client.WithWatch
+	namespace string
+	list      client.ObjectList
+
+	mu      sync.Mutex
+	changes []change                    // not yet taken
+	there   map[types.UID]client.Object // as last seen
+	gone    map[types.UID]bool
+}
+
+func newStream(c client.WithWatch, namespace string, list client.ObjectList) *stream {
+	return &stream{client: c, namespace: namespace, list: list, there: map[types.UID]client.Object{}, gone: map[types.UID]bool{}}
+}
+
+// begin lists, and watches from there.
+func (s *stream) begin(ctx context.Context) (watch.Interface, error) {
+	objects, version, err := s.read(ctx)
 	if err != nil {
-		w.fail("reading the strategy of %s: %v", d.Name, err)
+		return nil, err
 	}
-	if most := *d.Spec.Replicas + max(surge, 1); total > most {
-		w.fail("I2: %d pods of Deployment %s, more than %d", total, d.Name, most)
-	}
-}
-
-// checkTarget checks I3 where a ReplicaSet of the update revision grows. The
-// status that opened the step was written first, but its event may come later
-// than this one: before the verdict the release is read again.
-func (w *Watcher) checkTarget(d *appsv1.Deployment, rs *appsv1.ReplicaSet, from int32) {
-	br := w.releases[d.Name]
-	if br == nil || *rs.Spec.Replicas <= from || w.withinTarget(br, d, rs) {
-		return
-	}
-	var now v1alpha1.BatchRelease
-	if err := w.c.Client.Get(context.Background(), client.ObjectKeyFromObject(br), &now); err != nil || w.withinTarget(&now, d, rs) {
-		return
-	}
-	w.fail("I3: %d pods run %s at step %d of %s", *rs.Spec.Replicas, now.Status.UpdateRevision, now.Status.CurrentStepIndex, now.Name)
-}
-
-func (w *Watcher) withinTarget(br *v1alpha1.BatchRelease, d *appsv1.Deployment, rs *appsv1.ReplicaSet) bool {
-	i := int(br.Status.CurrentStepIndex)
-	if br.Status.RollingBack || i >= len(br.Spec.Strategy.Steps) || rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] != br.Status.UpdateRevision {
-		return true
-	}
-	return *rs.Spec.Replicas <= plan.Limit(br.Spec.Strategy.Steps[i].Replicas, *d.Spec.Replicas)
-}
-
-func held(d *appsv1.Deployment) bool { return d.Labels[v1alpha1.LabelHeld] != "" }
-
-func (w *Watcher) fail(format string, args ...any) {
-	w.broken = append(w.broken, fmt.Sprintf(format, args...))
-	w.timeline = append(w.timeline, "    BROKEN "+fmt.Sprintf(format, args...))
-}
-
-func (w *Watcher) note(kind string, o client.Object, what string) {
-	manager := lastManager(o)
-	w.writes[kind+" "+manager]++
-	w.timeline = append(w.timeline, fmt.Sprintf("%s %s %s by %s: %s", time.Now().Format("15:04:05.000"), kind, o.GetName(), manager, what))
-}
-
-// lastManager returns who wrote an object last, but for its status.
-func lastManager(o client.Object) string {
-	var last metav1.ManagedFieldsEntry
-	for _, e := range o.GetManagedFields() {
-		if e.Subresource == "" && e.Time != nil && (last.Time == nil || !e.Time.Before(last.Time)) {
-			last = e
+	s.mu.Lock()
+	listed := map[types.UID]bool{}
+	for _, o := range objects {
+		listed[o.GetUID()] = true
+		if last := s.there[o.GetUID()]; last == nil || versionOf(last) != versionOf(o) {
+			s.add(change{version: versionOf(o), object: o, found: true})
 		}
 	}
-	return last.Manager
+	for uid, o := range s.there {
+		if !listed[uid] {
+			s.add(change{version: version, object: o, gone: true, found: true})
+		}
+	}
+	s.mu.Unlock()
+	return s.client.Watch(ctx, s.list.DeepCopyObject().(client.ObjectList), client.InNamespace(s.namespace),
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: strconv.FormatUint(version, 10)}})
+}
+
+// run takes events until the context ends.
+func (s *stream) run(ctx context.Context, events watch.Interface) {
+	for {
+		for e := range events.ResultChan() {
+			if o, ok := e.Object.(client.Object); ok {
+				s.mu.Lock()
+				s.add(change{version: versionOf(o), object: o, gone: e.Type == watch.Deleted})
+				s.mu.Unlock()
+			}
+		}
+		for err := error(errEnded); err != nil; events, err = s.begin(ctx) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+}
+
+var errEnded = errors.New("the watch has ended")
+
+func (s *stream) add(c change) {
+	c.at = time.Now()
+	if p, ok := c.object.(*corev1.Pod); ok {
+		c.object = sketch(p)
+	}
+	s.changes = append(s.changes, c)
+	if c.gone {
+		delete(s.there, c.object.GetUID())
+		s.gone[c.object.GetUID()] = true
+	} else {
+		s.there[c.object.GetUID()] = c.object
+	}
+}
+
+// sketch is what the invariants look at of a pod: a long test has many.
+func sketch(p *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: p.Name, Namespace: p.Namespace, UID: p.UID, ResourceVersion: p.ResourceVersion,
+			OwnerReferences: p.OwnerReferences, DeletionTimestamp: p.DeletionTimestamp,
+		},
+		Status: corev1.PodStatus{Phase: p.Status.Phase, Conditions: p.Status.Conditions},
+	}
+}
+
+// catchUp waits until everything has been seen that there is now, and returns
+// the version up to which that is so.
+func (s *stream) catchUp() (uint64, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), Within)
+	defer cancel()
+	objects, version, err := s.read(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for !s.hasSeen(objects, version) {
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("the watch of %T has not come up to version %d within %s", s.list, version, Within)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return version, nil
+}
+
+func (s *stream) hasSeen(objects []client.Object, version uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	listed := map[types.UID]bool{}
+	for _, o := range objects {
+		listed[o.GetUID()] = true
+		if last := s.there[o.GetUID()]; !s.gone[o.GetUID()] && (last == nil || versionOf(last) < versionOf(o)) {
+			return false
+		}
+	}
+	for uid, o := range s.there {
+		if !listed[uid] && versionOf(o) <= version {
+			return false
+		}
+	}
+	return true
+}
+
+// take returns the changes up to a version, once.
+func (s *stream) take(upTo uint64) []change {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var taken, left []change
+	for _, c := range s.changes {
+		if c.version <= upTo {
+			taken = append(taken, c)
+		} else {
+			left = append(left, c)
+		}
+	}
+	s.changes = left
+	return taken
+}
+
+// read lists what there is, at a version.
+func (s *stream) read(ctx context.Context) ([]client.Object, uint64, error) {
+	list := s.list.DeepCopyObject().(client.ObjectList)
+	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
+		return nil, 0, fmt.Errorf("listing: %w", err)
+	}
+	version, err := strconv.ParseUint(list.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the version of a list: %w", err)
+	}
+	var objects []client.Object
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		objects = append(objects, o.(client.Object))
+		return nil
+	})
+	return objects, version, err
+}
+
+// versionOf is an object's place in the order of all writes: the API server
+// keeps these kinds in one etcd, whose revisions are their resourceVersions.
+func versionOf(o client.Object) uint64 {
+	version, err := strconv.ParseUint(o.GetResourceVersion(), 10, 64)
+	if err != nil {
+		panic("reading a resourceVersion: " + err.Error()) // etcd's are numbers
+	}
+	return version
 }

@@ -1,0 +1,650 @@
+package clustertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// lag is how old a look may be that a write was decided on. Every write is
+// conditional on the version of the one object that it changes, and on nothing
+// else: the controller may shrink one ReplicaSet while a pod of another dies, or
+// while somebody sets another N. Within lag of such a change both what was and
+// what is count.
+const lag = 5 * time.Second
+
+// invariants is what must never be broken by what happens in a namespace. It is
+// fed with every event, in the order in which the API server made them
+// ([change].version), and knows no client and no clock.
+//
+// I1. When Tranche makes a ReplicaSet smaller, the pods of the Deployment are
+// counted as they stand at that very version: a pod is available when it is
+// Ready for minReadySeconds and neither terminating nor ended. From every
+// ReplicaSet the pods above its size are taken, the worst way that the
+// ReplicaSet controller may: pods that are not ready first, then available ones.
+// If that takes an available pod, N − U must be left. So a decrease is judged by
+// what it lets happen, whatever pod goes in the end. Pods that others have
+// deleted or broken within lag count as left: Tranche could not know. Of a pod
+// that goes, others are the cause unless its ReplicaSet has more pods than its
+// size, and none that is not ready where this one was.
+//
+// I2. When a ReplicaSet of a held Deployment grows, the sizes add up to N + S
+// at most (N + 1 where S is 0).
+//
+// I3. While a release is under way the update revision's ReplicaSet does not
+// grow, by whose hand ever, above the limit of the furthest step whose gate has
+// opened. The status that opens a gate has a lower version than the growth that
+// it allows.
+//
+// I7. A hand-back, which is the write by Tranche that takes the label away,
+// leaves the Deployment unpaused, with the manifest's strategy, and nothing of
+// ours on it or its ReplicaSets; an only active ReplicaSet of size N says so in
+// its annotations (H11), then and whenever the native controller has seen the
+// Deployment. No ReplicaSet ever bears anything of ours.
+//
+// I8. A held Deployment is never Recreate and not paused (H8).
+//
+// I10. The native controller resizes no ReplicaSet of a held Deployment. Where
+// there is nothing to split (none active, or the one) it may bring to N what has
+// no closed gate before it, as Tranche would.
+type invariants struct {
+	deployments map[types.UID]*deployment
+	sets        map[types.UID]*appsv1.ReplicaSet
+	pods        map[types.UID]*pod
+	releases    map[types.UID]*release
+
+	now    time.Time
+	broken []breach
+	judged map[string]int // how often each invariant was put to the test
+	fights int
+}
+
+// change is an event: an object as it is at a version of the API server's
+// store, or was when it went.
+type change struct {
+	version uint64
+	at      time.Time
+	object  client.Object
+	gone    bool
+	// found: no event but what a list has shown; what led to it is not known.
+	found bool
+}
+
+// breach is an invariant that was broken, of a Deployment.
+type breach struct {
+	deployment string
+	what       string
+}
+
+type deployment struct {
+	*appsv1.Deployment
+	replicas past[int32]
+	// strategy when it was last not held; nil where that was never seen.
+	strategy *appsv1.DeploymentStrategy
+	governed bool // it has been held
+	// lost is when pods were lost that were available, by others than Tranche.
+	lost []time.Time
+}
+
+type release struct {
+	*v1alpha1.BatchRelease
+	steps    past[[]v1alpha1.Step]
+	strategy past[*appsv1.DeploymentStrategy]
+	goneAt   time.Time
+}
+
+type pod struct {
+	*corev1.Pod
+	set types.UID
+}
+
+// past is a value with the values that it had before, and until when.
+type past[T any] struct {
+	is  T
+	was []was[T]
+}
+
+type was[T any] struct {
+	value T
+	until time.Time
+}
+
+func (p *past[T]) set(value T, now time.Time) {
+	if !equality.Semantic.DeepEqual(p.is, value) {
+		p.was = append(p.was, was[T]{p.is, now})
+	}
+	p.is = value
+}
+
+// within returns what the value is, and what it was within lag.
+func (p *past[T]) within(now time.Time) []T {
+	values := []T{p.is}
+	for _, w := range p.was {
+		if now.Sub(w.until) <= lag {
+			values = append(values, w.value)
+		}
+	}
+	return values
+}
+
+func newInvariants() *invariants {
+	return &invariants{
+		deployments: map[types.UID]*deployment{}, sets: map[types.UID]*appsv1.ReplicaSet{}, pods: map[types.UID]*pod{},
+		releases: map[types.UID]*release{}, judged: map[string]int{},
+	}
+}
+
+// see judges one event.
+func (v *invariants) see(c change) {
+	v.now = c.at
+	switch o := c.object.(type) {
+	case *appsv1.Deployment:
+		v.seeDeployment(o, c)
+	case *appsv1.ReplicaSet:
+		v.seeReplicaSet(o, c)
+	case *corev1.Pod:
+		v.seePod(o, c)
+	case *v1alpha1.BatchRelease:
+		v.seeRelease(o, c)
+	}
+}
+
+func (v *invariants) seeRelease(o *v1alpha1.BatchRelease, c change) {
+	r := v.releases[o.UID]
+	if r == nil {
+		r = &release{}
+		r.steps.is, r.strategy.is = o.Spec.Strategy.Steps, o.Spec.DeploymentStrategy
+		v.releases[o.UID] = r
+	}
+	r.BatchRelease = o
+	r.steps.set(o.Spec.Strategy.Steps, v.now)
+	r.strategy.set(o.Spec.DeploymentStrategy, v.now)
+	if c.gone {
+		r.goneAt = v.now
+	}
+}
+
+// planOf returns the release that counts for a Deployment: the oldest, then the
+// first by name. One that has gone counts where its deletion may not have been
+// seen yet and there is no other.
+func (v *invariants) planOf(d *deployment, gone bool) *release {
+	var found *release
+	for _, r := range v.releases {
+		if r.Namespace != d.Namespace || r.Spec.WorkloadRef.Name != d.Name || r.goneAt.IsZero() == gone || gone && v.now.Sub(r.goneAt) > lag {
+			continue
+		}
+		if found == nil || r.CreationTimestamp.Before(&found.CreationTimestamp) || r.CreationTimestamp.Equal(&found.CreationTimestamp) && r.Name < found.Name {
+			found = r
+		}
+	}
+	return found
+}
+
+// strategies are those that a write may have been decided on: the manifest's,
+// else what the Deployment had before its hold.
+func (v *invariants) strategies(d *deployment) []*appsv1.DeploymentStrategy {
+	var all []*appsv1.DeploymentStrategy
+	for _, gone := range []bool{false, true} {
+		if r := v.planOf(d, gone); r != nil {
+			all = append(all, r.strategy.within(v.now)...)
+		}
+	}
+	if d.strategy != nil && (len(all) == 0 || slices.Contains(all, nil)) {
+		all = append(all, d.strategy)
+	}
+	return slices.DeleteFunc(all, func(s *appsv1.DeploymentStrategy) bool { return s == nil })
+}
+
+// bounds returns the most pods and the least available ones that a write may
+// have been decided on.
+func (v *invariants) bounds(d *deployment) (most, least int32) {
+	strategies := v.strategies(d)
+	if len(strategies) == 0 {
+		strategies = []*appsv1.DeploymentStrategy{nil} // the API server's defaults
+	}
+	for i, n := range d.replicas.within(v.now) {
+		for j, s := range strategies {
+			surge, unavailable, err := plan.Bounds(s, n)
+			if err != nil {
+				continue
+			}
+			most = max(most, n+max(1, surge))
+			if floor := n - unavailable; i == 0 && j == 0 || floor < least {
+				least = floor
+			}
+		}
+	}
+	return most, least
+}
+
+func (v *invariants) seeDeployment(o *appsv1.Deployment, c change) {
+	d := v.deployments[o.UID]
+	if c.gone {
+		delete(v.deployments, o.UID)
+		return
+	}
+	if d == nil {
+		d = &deployment{Deployment: o}
+		d.replicas.is = *o.Spec.Replicas
+		v.deployments[o.UID] = d
+	}
+	before := d.Deployment
+	d.Deployment = o
+	d.replicas.set(*o.Spec.Replicas, v.now)
+	if held(o) {
+		d.governed = true
+		v.judged["I8"]++
+		if !o.Spec.Paused && o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+			v.fail(d, "I8: held, Recreate and not paused")
+		}
+		return
+	}
+	if held(before) && !c.found && writer(o, before.ManagedFields) == v1alpha1.ManagerRollout {
+		v.judgeHandBack(d)
+	}
+	d.strategy = o.Spec.Strategy.DeepCopy()
+	if d.governed && o.Status.ObservedGeneration >= o.Generation && !o.Spec.Paused {
+		v.judgeSizeAnnotations(d, false)
+	}
+}
+
+// judgeHandBack checks I7 at the write that takes the label away.
+func (v *invariants) judgeHandBack(d *deployment) {
+	v.judged["I7"]++
+	if d.Spec.Paused {
+		v.fail(d, "I7: handed back, and still paused")
+	}
+	if wanted := v.strategies(d); len(wanted) > 0 && !slices.ContainsFunc(wanted, func(s *appsv1.DeploymentStrategy) bool {
+		return equality.Semantic.DeepEqual(complete(s), complete(&d.Spec.Strategy))
+	}) {
+		v.fail(d, "I7: handed back with strategy %s, and the manifest's is %s", encode(d.Spec.Strategy), encode(wanted[0]))
+	}
+	for _, e := range d.ManagedFields {
+		if e.Manager == v1alpha1.ManagerRollout && (owns(e, "f:metadata", "f:labels", "f:"+v1alpha1.LabelHeld) || owns(e, "f:spec", "f:paused")) {
+			v.fail(d, "I7: %s still owns the hold's fields", e.Manager)
+		}
+	}
+	v.judgeMarks(d, "Deployment", d.Deployment, nil)
+	for _, rs := range v.setsOf(d) {
+		v.judgeMarks(d, "ReplicaSet", rs, &rs.Spec.Template)
+	}
+	v.judgeSizeAnnotations(d, true)
+}
+
+// ofPeople are the annotations that people write in their manifests.
+var ofPeople = []string{v1alpha1.AnnotationReconcile, v1alpha1.AnnotationPrune, v1alpha1.AnnotationForce}
+
+// judgeMarks checks that an object bears nothing of ours.
+func (v *invariants) judgeMarks(d *deployment, kind string, o client.Object, t *corev1.PodTemplateSpec) {
+	marks := map[string]map[string]string{"label": o.GetLabels(), "annotation": o.GetAnnotations()}
+	if t != nil {
+		marks["label of the template"], marks["annotation of the template"] = t.Labels, t.Annotations
+	}
+	for _, what := range slices.Sorted(maps.Keys(marks)) {
+		for _, k := range slices.Sorted(maps.Keys(marks[what])) {
+			if strings.HasPrefix(k, v1alpha1.Group+"/") && !slices.Contains(ofPeople, k) {
+				v.fail(d, "I7: %s %s on %s %s", what, k, kind, o.GetName())
+			}
+		}
+	}
+}
+
+// judgeSizeAnnotations checks H11: with an only active ReplicaSet of size N
+// that says otherwise the native controller never makes another one.
+func (v *invariants) judgeSizeAnnotations(d *deployment, surge bool) {
+	active := slices.DeleteFunc(v.setsOf(d), func(rs *appsv1.ReplicaSet) bool { return *rs.Spec.Replicas == 0 })
+	if len(active) != 1 || *active[0].Spec.Replicas != *d.Spec.Replicas {
+		return
+	}
+	rs := active[0]
+	desired, maximum := rs.Annotations[engine.AnnotationDesiredReplicas], rs.Annotations[engine.AnnotationMaxReplicas]
+	v.judged["H11"]++
+	var wantDesired, wantMaximum []string
+	for _, n := range d.replicas.within(v.now) {
+		s, _, err := plan.Bounds(&d.Spec.Strategy, n)
+		if err != nil {
+			continue
+		}
+		wantDesired, wantMaximum = append(wantDesired, strconv.Itoa(int(n))), append(wantMaximum, strconv.Itoa(int(n+s)))
+	}
+	if !slices.Contains(wantDesired, desired) || surge && !slices.Contains(wantMaximum, maximum) {
+		v.fail(d, "I7: the only ReplicaSet with pods, %s, has desired-replicas %q and max-replicas %q; want %s and %s", rs.Name, desired, maximum, wantDesired[0], wantMaximum[0])
+	}
+}
+
+func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
+	old := v.sets[o.UID]
+	d := v.ownerOf(o)
+	if c.gone {
+		delete(v.sets, o.UID)
+		return
+	}
+	var from int32
+	if old != nil {
+		from = *old.Spec.Replicas
+	}
+	active := v.active(d)
+	v.sets[o.UID] = o
+	if d == nil || c.found {
+		return
+	}
+	if old == nil || old.Generation != o.Generation {
+		v.judgeMarks(d, "ReplicaSet", o, &o.Spec.Template)
+	}
+	to := *o.Spec.Replicas
+	if to == from {
+		return
+	}
+	by := resizer(old, o)
+	if held(d.Deployment) {
+		v.judgeFight(d, o, from, by, active)
+	}
+	if to < from && by == v1alpha1.ManagerRollout {
+		v.judgeTaken(d, o, from)
+	}
+	if to > from {
+		v.judgeTotal(d, o, from)
+		v.judgeTarget(d, o, from)
+	}
+}
+
+// judgeFight checks I10.
+func (v *invariants) judgeFight(d *deployment, rs *appsv1.ReplicaSet, from int32, by string, active []*appsv1.ReplicaSet) {
+	v.judged["I10"]++
+	if by != NativeManager {
+		return
+	}
+	alone := len(active) == 0 || len(active) == 1 && active[0].UID == rs.UID
+	if to := *rs.Spec.Replicas; alone && to == *d.Spec.Replicas && (to == 0 || !v.gated(d, rs)) {
+		return
+	}
+	v.fights++
+	v.fail(d, "I10: the native controller resized ReplicaSet %s of a held Deployment from %d to %d", rs.Name, from, *rs.Spec.Replicas)
+}
+
+// gated reports whether a ReplicaSet has a closed gate before it.
+func (v *invariants) gated(d *deployment, rs *appsv1.ReplicaSet) bool {
+	r := v.planOf(d, false)
+	return r != nil && !r.Status.RollingBack && underWay(r.Status.Phase) && int(r.Status.CurrentStepIndex) < len(r.Spec.Strategy.Steps)-1 &&
+		hashOf(rs) == r.Status.UpdateRevision
+}
+
+func underWay(p v1alpha1.ReleasePhase) bool {
+	return p == v1alpha1.PhaseInitial || p == v1alpha1.PhaseRollingUpdate
+}
+
+// judgeTotal checks I2.
+func (v *invariants) judgeTotal(d *deployment, rs *appsv1.ReplicaSet, from int32) {
+	if !held(d.Deployment) {
+		return
+	}
+	v.judged["I2"]++
+	var total int32
+	for _, rs := range v.setsOf(d) {
+		total += *rs.Spec.Replicas
+	}
+	if most, _ := v.bounds(d); total > most {
+		v.fail(d, "I2: ReplicaSet %s from %d to %d makes %d pods, more than %d", rs.Name, from, *rs.Spec.Replicas, total, most)
+	}
+}
+
+// judgeTarget checks I3.
+func (v *invariants) judgeTarget(d *deployment, rs *appsv1.ReplicaSet, from int32) {
+	r := v.planOf(d, false)
+	if r == nil || r.Status.RollingBack || !underWay(r.Status.Phase) || hashOf(rs) != r.Status.UpdateRevision || r.Status.UpdateRevision == r.Status.StableRevision {
+		return
+	}
+	v.judged["I3"]++
+	var limit int32
+	for _, steps := range r.steps.within(v.now) {
+		for i := 0; i <= int(r.Status.CurrentStepIndex) && i < len(steps); i++ {
+			for _, n := range d.replicas.within(v.now) {
+				limit = max(limit, plan.Limit(steps[i].Replicas, n))
+			}
+		}
+	}
+	if *rs.Spec.Replicas > limit {
+		v.fail(d, "I3: ReplicaSet %s from %d to %d at step %d, whose limit is %d", rs.Name, from, *rs.Spec.Replicas, r.Status.CurrentStepIndex, limit)
+	}
+}
+
+// judgeTaken checks I1.
+func (v *invariants) judgeTaken(d *deployment, rs *appsv1.ReplicaSet, from int32) {
+	v.judged["I1"]++
+	var before, after, lost int32
+	for _, other := range v.setsOf(d) {
+		size := *other.Spec.Replicas
+		after += v.left(other, size)
+		if other.UID == rs.UID {
+			size = from
+		}
+		before += v.left(other, size)
+	}
+	for _, at := range d.lost {
+		if v.now.Sub(at) <= lag {
+			lost++
+		}
+	}
+	if _, least := v.bounds(d); after < before && after+lost < least {
+		v.fail(d, "I1: ReplicaSet %s from %d to %d lets %d of %d available pods be left, fewer than %d (%d were lately lost otherwise)",
+			rs.Name, from, *rs.Spec.Replicas, after, before, least, lost)
+	}
+}
+
+// left is how many pods of a ReplicaSet are sure to be available once it has a
+// size: those that are not ready go first, then available ones.
+func (v *invariants) left(rs *appsv1.ReplicaSet, size int32) int32 {
+	var pods, ready, available int32
+	for _, p := range v.pods {
+		if p.set != rs.UID || !lives(p.Pod) {
+			continue
+		}
+		pods++
+		if since := readySince(p.Pod); since != nil {
+			ready++
+			if !since.Add(time.Duration(rs.Spec.MinReadySeconds) * time.Second).After(v.now) {
+				available++
+			}
+		}
+	}
+	excess := max(0, pods-size)
+	return max(0, available-max(0, excess-(pods-ready)))
+}
+
+func (v *invariants) seePod(o *corev1.Pod, c change) {
+	owner := metav1.GetControllerOf(o)
+	if owner == nil {
+		return
+	}
+	old := v.pods[o.UID]
+	if rs := v.sets[owner.UID]; old != nil && rs != nil && !c.found {
+		v.countLost(rs, old.Pod, o, c.gone)
+	}
+	if c.gone {
+		delete(v.pods, o.UID)
+		return
+	}
+	v.pods[o.UID] = &pod{o, owner.UID}
+}
+
+// countLost keeps the time at which a pod that was ready is lost, unless its
+// ReplicaSet has to have fewer.
+func (v *invariants) countLost(rs *appsv1.ReplicaSet, old, now *corev1.Pod, gone bool) {
+	d := v.ownerOf(rs)
+	if d == nil || !lives(old) || readySince(old) == nil || !gone && lives(now) && readySince(now) != nil {
+		return
+	}
+	if gone || !lives(now) {
+		var pods, unready int32
+		for _, p := range v.pods {
+			if p.set == rs.UID && lives(p.Pod) {
+				pods++
+				if readySince(p.Pod) == nil {
+					unready++
+				}
+			}
+		}
+		if pods > *rs.Spec.Replicas && unready == 0 {
+			return // the ReplicaSet controller's choice
+		}
+	}
+	d.lost = append(d.lost, v.now)
+}
+
+// lives reports whether the ReplicaSet controller counts a pod.
+func lives(p *corev1.Pod) bool {
+	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
+// readySince returns since when a pod is ready; nil where it is not.
+func readySince(p *corev1.Pod) *time.Time {
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return &c.LastTransitionTime.Time
+		}
+	}
+	return nil
+}
+
+func (v *invariants) ownerOf(rs *appsv1.ReplicaSet) *deployment {
+	if owner := metav1.GetControllerOf(rs); owner != nil {
+		return v.deployments[owner.UID]
+	}
+	return nil
+}
+
+// setsOf returns the ReplicaSets that a Deployment controls.
+func (v *invariants) setsOf(d *deployment) []*appsv1.ReplicaSet {
+	var sets []*appsv1.ReplicaSet
+	for _, rs := range v.sets {
+		if d != nil && metav1.IsControlledBy(rs, d.Deployment) {
+			sets = append(sets, rs)
+		}
+	}
+	slices.SortFunc(sets, func(a, b *appsv1.ReplicaSet) int { return strings.Compare(a.Name, b.Name) })
+	return sets
+}
+
+func (v *invariants) active(d *deployment) []*appsv1.ReplicaSet {
+	return slices.DeleteFunc(v.setsOf(d), func(rs *appsv1.ReplicaSet) bool { return *rs.Spec.Replicas == 0 })
+}
+
+func (v *invariants) fail(d *deployment, format string, args ...any) {
+	v.broken = append(v.broken, breach{d.Name, d.Name + ": " + fmt.Sprintf(format, args...)})
+}
+
+func held(d *appsv1.Deployment) bool { return d.Labels[v1alpha1.LabelHeld] != "" }
+
+func hashOf(rs *appsv1.ReplicaSet) string { return rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] }
+
+// complete is a strategy as the API server defaults it.
+func complete(s *appsv1.DeploymentStrategy) appsv1.DeploymentStrategy {
+	c := *s.DeepCopy()
+	if c.Type == "" {
+		c.Type = appsv1.RollingUpdateDeploymentStrategyType
+	}
+	if c.Type != appsv1.RollingUpdateDeploymentStrategyType {
+		return c
+	}
+	if c.RollingUpdate == nil {
+		c.RollingUpdate = &appsv1.RollingUpdateDeployment{}
+	}
+	quarter := intstr.FromString("25%")
+	c.RollingUpdate.MaxSurge = ptr.To(ptr.Deref(c.RollingUpdate.MaxSurge, quarter))
+	c.RollingUpdate.MaxUnavailable = ptr.To(ptr.Deref(c.RollingUpdate.MaxUnavailable, quarter))
+	return c
+}
+
+func encode(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}
+
+// NativeManager is the field manager of the native Deployment controller.
+const NativeManager = "kube-controller-manager"
+
+// resizer returns who gave a ReplicaSet its size: whoever owns spec.replicas,
+// which a write that changes the value takes from its last owner. Times would
+// not tell: they are in seconds.
+func resizer(old, rs *appsv1.ReplicaSet) string {
+	for _, e := range rs.ManagedFields {
+		if owns(e, "f:spec", "f:replicas") {
+			return e.Manager
+		}
+	}
+	return writer(rs, managedFields(old))
+}
+
+// writer returns who has written an object, but for its status: the manager
+// whose entry is not as before and the latest, and has grown where others lost
+// fields in the same second.
+func writer(o client.Object, before []metav1.ManagedFieldsEntry) string {
+	var last metav1.ManagedFieldsEntry
+	var lastGrown bool
+	for _, e := range o.GetManagedFields() {
+		if e.Subresource == "status" || e.Time == nil {
+			continue
+		}
+		was := slices.IndexFunc(before, func(b metav1.ManagedFieldsEntry) bool {
+			return b.Manager == e.Manager && b.Operation == e.Operation && b.Subresource == e.Subresource
+		})
+		if was >= 0 && equality.Semantic.DeepEqual(before[was], e) {
+			continue
+		}
+		grown := was < 0 || len(fieldsOf(e)) >= len(fieldsOf(before[was]))
+		if last.Time == nil || last.Time.Before(e.Time) || last.Time.Equal(e.Time) && (grown || !lastGrown) {
+			last, lastGrown = e, grown
+		}
+	}
+	if last.Manager == "" && len(before) > 0 {
+		return writer(o, nil)
+	}
+	return last.Manager
+}
+
+func managedFields(rs *appsv1.ReplicaSet) []metav1.ManagedFieldsEntry {
+	if rs == nil {
+		return nil
+	}
+	return rs.ManagedFields
+}
+
+func fieldsOf(e metav1.ManagedFieldsEntry) []byte {
+	if e.FieldsV1 == nil {
+		return nil
+	}
+	return e.FieldsV1.GetRawBytes()
+}
+
+// owns reports whether an entry has a field, by its path in FieldsV1.
+func owns(e metav1.ManagedFieldsEntry, path ...string) bool {
+	raw := fieldsOf(e)
+	for _, p := range path {
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(raw, &fields) != nil || fields[p] == nil {
+			return false
+		}
+		raw = fields[p]
+	}
+	return true
+}
