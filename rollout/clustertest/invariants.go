@@ -62,11 +62,12 @@ const lag = 5 * time.Second
 // I8. A held Deployment is never Recreate and not paused (H8).
 //
 // I10. The native controller resizes no ReplicaSet of a held Deployment. Where
-// there is nothing to split (none active, or the one) it may bring to N what has
-// no closed gate before it, as Tranche would.
+// there is nothing to split (none active, or the one) it may follow a new N with
+// what has no closed gate before it, as Tranche would.
 type invariants struct {
 	deployments map[types.UID]*deployment
 	sets        map[types.UID]*appsv1.ReplicaSet
+	sizedAt     map[types.UID]int32 // N when a ReplicaSet got its size
 	pods        map[types.UID]*pod
 	releases    map[types.UID]*release
 
@@ -146,8 +147,8 @@ func (p *past[T]) within(now time.Time) []T {
 
 func newInvariants() *invariants {
 	return &invariants{
-		deployments: map[types.UID]*deployment{}, sets: map[types.UID]*appsv1.ReplicaSet{}, pods: map[types.UID]*pod{},
-		releases: map[types.UID]*release{}, judged: map[string]int{},
+		deployments: map[types.UID]*deployment{}, sets: map[types.UID]*appsv1.ReplicaSet{},
+		sizedAt: map[types.UID]int32{}, pods: map[types.UID]*pod{}, releases: map[types.UID]*release{}, judged: map[string]int{},
 	}
 }
 
@@ -334,6 +335,7 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	d := v.ownerOf(o)
 	if c.gone {
 		delete(v.sets, o.UID)
+		delete(v.sizedAt, o.UID)
 		return
 	}
 	var from int32
@@ -343,6 +345,7 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	active := v.active(d)
 	v.sets[o.UID] = o
 	if d == nil || c.found {
+		v.sizedAt[o.UID] = *o.Spec.Replicas
 		return
 	}
 	if old == nil || old.Generation != o.Generation {
@@ -352,6 +355,7 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	if to == from {
 		return
 	}
+	defer func() { v.sizedAt[o.UID] = *d.Spec.Replicas }()
 	by := resizer(old, o)
 	if held(d.Deployment) {
 		v.judgeFight(d, o, from, by, active)
@@ -371,12 +375,13 @@ func (v *invariants) judgeFight(d *deployment, rs *appsv1.ReplicaSet, from int32
 	if by != NativeManager {
 		return
 	}
+	to := *rs.Spec.Replicas
 	alone := len(active) == 0 || len(active) == 1 && active[0].UID == rs.UID
-	if to := *rs.Spec.Replicas; alone && to == *d.Spec.Replicas && (to == 0 || !v.gated(d, rs)) {
+	if alone && to == *d.Spec.Replicas && to != v.sizedAt[rs.UID] && (to == 0 || !v.gated(d, rs)) {
 		return
 	}
 	v.fights++
-	v.fail(d, "I10: the native controller resized ReplicaSet %s of a held Deployment from %d to %d", rs.Name, from, *rs.Spec.Replicas)
+	v.fail(d, "I10: the native controller resized ReplicaSet %s of a held Deployment from %d to %d", rs.Name, from, to)
 }
 
 // gated reports whether a ReplicaSet has a closed gate before it.

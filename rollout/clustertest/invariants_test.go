@@ -351,6 +351,11 @@ func TestInvariants(t *testing.T) {
 
 		{"a fight (H1)", func(s *story) { s.size("old", 3, "kubectl"); s.size("new", 1, tranche); s.size("old", 4, native) }, []string{"I10"}},
 		{"the native controller follows N where there is nothing to split", func(s *story) { s.scale(5); s.size("old", 5, native) }, nil},
+		{"one is active, and the native controller undoes what Tranche did (H1)", func(s *story) {
+			s.turn("old", 2, false)
+			s.size("old", 3, tranche)
+			s.size("old", 4, native)
+		}, []string{"I10"}},
 		{"not in a Deployment that is not held", func(s *story) { s.all(); s.handBack(tranche); s.size("old", 1, native) }, nil},
 		{"the plan is gone: the native controller finishes", func(s *story) {
 			s.size("new", 1, tranche)

@@ -1,0 +1,90 @@
+package rollout_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// failing is a test that keeps what it is failed with.
+type failing struct {
+	testing.TB
+	cleanups []func()
+	errors   []string
+}
+
+func (f *failing) Cleanup(c func())                  { f.cleanups = append(f.cleanups, c) }
+func (f *failing) Errorf(format string, args ...any) { f.errors = append(f.errors, fmt.Sprintf(format, args...)) }
+
+// The watcher sees what it is to see on a live server: a fight, and pods taken
+// away, each brought about by hand with no controller there.
+func TestWatcherFails(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Shared(t)
+	s := &shop{T: t, c: c, ns: c.Namespace(t)}
+	f := &failing{TB: t}
+	w := c.Watch(f, s.ns)
+	s.install(4)
+	s.handHold("web", v1alpha1.LabelHeld)
+	stable := s.sets()[0]
+	stable.Spec.Replicas = ptr.To(int32(2))
+	s.must(c.Client.Update(t.Context(), &stable, client.FieldOwner(v1alpha1.ManagerRollout)))
+	clustertest.Wait(t, "the native controller to fight (H1)", func() error {
+		if w.Fights() == 0 {
+			return fmt.Errorf("sizes %v", s.sizes())
+		}
+		return nil
+	})
+	if w.Judged("I1") != 1 {
+		t.Errorf("I1 was judged %d times\n%s", w.Judged("I1"), w.Timeline())
+	}
+	for _, end := range f.cleanups {
+		end()
+	}
+	for _, want := range []string{"I10: the native controller resized", "I1: ReplicaSet web-", "timeline:\n", "2 → 4"} {
+		if got := strings.Join(f.errors, "\n"); !strings.Contains(got, want) {
+			t.Errorf("the watcher says %q, and not %q", got, want)
+		}
+	}
+}
+
+// handHold holds a Deployment by hand, and waits until the native controller
+// has seen it.
+func (s *shop) handHold(name string, labels ...string) {
+	s.Helper()
+	s.change(name, func(d *appsv1.Deployment) {
+		for _, l := range labels {
+			d.Labels = map[string]string{l: "true"}
+		}
+		d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	})
+}
+
+// change changes a Deployment by hand, and waits until the native controller
+// has seen it.
+func (s *shop) change(name string, edit func(*appsv1.Deployment)) {
+	s.Helper()
+	clustertest.Wait(s, "a change of "+name, func() error {
+		d := s.deployment(name)
+		edit(d)
+		return s.c.Client.Update(s.Context(), d)
+	})
+	s.nativeHasSeen(name)
+}
+
+func (s *shop) nativeHasSeen(name string) {
+	s.Helper()
+	clustertest.Wait(s, "the native controller to see "+name, func() error {
+		if d := s.deployment(name); d.Status.ObservedGeneration < d.Generation {
+			return fmt.Errorf("generation %d, seen %d", d.Generation, d.Status.ObservedGeneration)
+		}
+		return nil
+	})
+}
