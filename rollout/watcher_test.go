@@ -20,8 +20,10 @@ type failing struct {
 	errors   []string
 }
 
-func (f *failing) Cleanup(c func())                  { f.cleanups = append(f.cleanups, c) }
-func (f *failing) Errorf(format string, args ...any) { f.errors = append(f.errors, fmt.Sprintf(format, args...)) }
+func (f *failing) Cleanup(c func()) { f.cleanups = append(f.cleanups, c) }
+func (f *failing) Errorf(format string, args ...any) {
+	f.errors = append(f.errors, fmt.Sprintf(format, args...))
+}
 
 // The watcher sees what it is to see on a live server: a fight, and pods taken
 // away, each brought about by hand with no controller there.
