@@ -34,7 +34,10 @@ func TestWatcherFails(t *testing.T) {
 	f := &failing{TB: t}
 	w := c.Watch(f, s.ns)
 	s.install(4)
-	s.handHold("web", v1alpha1.LabelHeld)
+	s.change(func(d *appsv1.Deployment) {
+		d.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
+		d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	})
 	stable := s.sets()[0]
 	stable.Spec.Replicas = ptr.To(int32(2))
 	s.must(c.Client.Update(t.Context(), &stable, client.FieldOwner(v1alpha1.ManagerRollout)))
@@ -55,38 +58,4 @@ func TestWatcherFails(t *testing.T) {
 			t.Errorf("the watcher says %q, and not %q", got, want)
 		}
 	}
-}
-
-// handHold holds a Deployment by hand, and waits until the native controller
-// has seen it.
-func (s *shop) handHold(name string, labels ...string) {
-	s.Helper()
-	s.change(name, func(d *appsv1.Deployment) {
-		for _, l := range labels {
-			d.Labels = map[string]string{l: "true"}
-		}
-		d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
-	})
-}
-
-// change changes a Deployment by hand, and waits until the native controller
-// has seen it.
-func (s *shop) change(name string, edit func(*appsv1.Deployment)) {
-	s.Helper()
-	clustertest.Wait(s, "a change of "+name, func() error {
-		d := s.deployment(name)
-		edit(d)
-		return s.c.Client.Update(s.Context(), d)
-	})
-	s.nativeHasSeen(name)
-}
-
-func (s *shop) nativeHasSeen(name string) {
-	s.Helper()
-	clustertest.Wait(s, "the native controller to see "+name, func() error {
-		if d := s.deployment(name); d.Status.ObservedGeneration < d.Generation {
-			return fmt.Errorf("generation %d, seen %d", d.Generation, d.Status.ObservedGeneration)
-		}
-		return nil
-	})
 }

@@ -52,10 +52,19 @@ type Cluster struct {
 // shared is the package's cluster.
 var shared *Cluster
 
+// parallel is how many tests run at the same time: they wait for pods, most of
+// the time, and not for a processor.
+const parallel = "8"
+
 // Main runs a package's tests with one cluster, which it stops afterwards. The
 // controllers' logs are shown with -v.
 func Main(m *testing.M) int {
 	flag.Parse()
+	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
+		if err := p.Value.Set(parallel); err != nil {
+			panic("setting -test.parallel: " + err.Error())
+		}
+	}
 	if testing.Verbose() {
 		ctrl.SetLogger(zap.New())
 	} else {

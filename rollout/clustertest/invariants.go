@@ -64,6 +64,9 @@ const lag = 5 * time.Second
 // I10. The native controller resizes no ReplicaSet of a held Deployment. Where
 // there is nothing to split (none active, or the one) it may follow a new N with
 // what has no closed gate before it, as Tranche would.
+//
+// What the native controller does within lag of other hands opening a hold (H7)
+// is theirs.
 type invariants struct {
 	deployments map[types.UID]*deployment
 	sets        map[types.UID]*appsv1.ReplicaSet
@@ -100,6 +103,8 @@ type deployment struct {
 	// strategy when it was last not held; nil where that was never seen.
 	strategy *appsv1.DeploymentStrategy
 	governed bool // it has been held
+	// loose is when other hands last had the hold half open.
+	loose time.Time
 	// lost is when pods were lost that were available, by others than Tranche.
 	lost []time.Time
 }
@@ -255,6 +260,9 @@ func (v *invariants) seeDeployment(o *appsv1.Deployment, c change) {
 		if !o.Spec.Paused && o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 			v.fail(d, "I8: held, Recreate and not paused")
 		}
+		if !engine.Held(o) || held(before) && !engine.Held(before) {
+			d.loose = v.now
+		}
 		return
 	}
 	if held(before) && !c.found && writer(o, before.ManagedFields) == v1alpha1.ManagerRollout {
@@ -357,6 +365,9 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	}
 	defer func() { v.sizedAt[o.UID] = *d.Spec.Replicas }()
 	by := resizer(old, o)
+	if by == NativeManager && v.now.Sub(d.loose) <= lag {
+		return
+	}
 	if held(d.Deployment) {
 		v.judgeFight(d, o, from, by, active)
 	}
@@ -415,6 +426,9 @@ func (v *invariants) judgeTarget(d *deployment, rs *appsv1.ReplicaSet, from int3
 	r := v.planOf(d, false)
 	if r == nil || r.Status.RollingBack || !underWay(r.Status.Phase) || hashOf(rs) != r.Status.UpdateRevision || r.Status.UpdateRevision == r.Status.StableRevision {
 		return
+	}
+	if r.Status.StartTime != nil && d.CreationTimestamp.After(r.Status.StartTime.Time) {
+		return // the status is about a former Deployment of the same name
 	}
 	v.judged["I3"]++
 	var limit int32

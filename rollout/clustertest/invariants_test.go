@@ -356,6 +356,23 @@ func TestInvariants(t *testing.T) {
 			s.size("old", 3, tranche)
 			s.size("old", 4, native)
 		}, []string{"I10"}},
+		{"another hand opens the hold (H7)", func(s *story) {
+			s.size("old", 3, "kubectl")
+			s.size("new", 1, tranche)
+			s.deployment("kubectl", func(d *appsv1.Deployment) { d.Spec.Strategy = appsv1.DeploymentStrategy{} })
+			s.size("old", 4, native)
+			s.size("new", 2, native)
+		}, nil},
+		{"another hand had the hold open long ago", func(s *story) {
+			s.size("old", 3, "kubectl")
+			s.size("new", 1, tranche)
+			s.deployment("kubectl", func(d *appsv1.Deployment) { d.Spec.Strategy = appsv1.DeploymentStrategy{} })
+			s.deployment(tranche, func(d *appsv1.Deployment) {
+				d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+			})
+			s.later(time.Minute)
+			s.size("old", 4, native)
+		}, []string{"I10"}},
 		{"not in a Deployment that is not held", func(s *story) { s.all(); s.handBack(tranche); s.size("old", 1, native) }, nil},
 		{"the plan is gone: the native controller finishes", func(s *story) {
 			s.size("new", 1, tranche)
