@@ -23,8 +23,8 @@ const (
 )
 
 func TestRelease(t *testing.T) {
-	s := newShop(t)
-	startController(t, s.c)
+	t.Parallel()
+	s, _ := shopWithController(t)
 	s.install(10)
 	s.plan("20%", "50%", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v1": 10})
@@ -56,8 +56,8 @@ func TestRelease(t *testing.T) {
 // A Deployment released by Tranche and its twin rolled natively end with the
 // same revision, ReplicaSets, and annotations; and the next native change rolls.
 func TestReleaseEqualsNative(t *testing.T) {
-	s := newShop(t)
-	startController(t, s.c)
+	t.Parallel()
+	s, _ := shopWithController(t)
 	s.install(4)
 	s.create("twin", 4)
 	s.plan("1", "100%")
@@ -117,8 +117,8 @@ func (s *shop) newest(deployment string) summary {
 }
 
 func TestSupersede(t *testing.T) {
-	s := newShop(t)
-	startController(t, s.c)
+	t.Parallel()
+	s, _ := shopWithController(t)
 	s.install(10)
 	s.plan("20%", "50%", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
@@ -141,8 +141,8 @@ func TestSupersede(t *testing.T) {
 }
 
 func TestRollback(t *testing.T) {
-	s := newShop(t)
-	startController(t, s.c)
+	t.Parallel()
+	s, _ := shopWithController(t)
 	s.install(10)
 	s.plan("20%", "50%", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
@@ -168,8 +168,8 @@ func TestRollback(t *testing.T) {
 // A plan that comes back after others have changed the Deployment: what runs
 // is stable, and not what ran when the last plan went.
 func TestPlanComesBack(t *testing.T) {
-	s := newShop(t)
-	startController(t, s.c)
+	t.Parallel()
+	s, _ := shopWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
@@ -184,8 +184,8 @@ func TestPlanComesBack(t *testing.T) {
 
 // A write that is refused is said where people look, and goes on when it passes.
 func TestWriteRefused(t *testing.T) {
-	s := newShop(t)
-	startController(t, s.c)
+	t.Parallel()
+	s, _ := shopWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
@@ -209,8 +209,8 @@ func TestWriteRefused(t *testing.T) {
 
 // Of two plans for one Deployment the older counts; when it goes, the other does.
 func TestTwoPlans(t *testing.T) {
-	s := newShop(t)
-	startController(t, s.c)
+	t.Parallel()
+	s, _ := shopWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
@@ -237,8 +237,8 @@ func TestTwoPlans(t *testing.T) {
 
 // A step that misses its deadline goes back, and is not tried again.
 func TestDeadlineRollsBack(t *testing.T) {
-	s := newShop(t)
-	startController(t, s.c)
+	t.Parallel()
+	s, _ := shopWithController(t)
 	s.install(5)
 	s.plan("1", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
@@ -257,8 +257,8 @@ func TestDeadlineRollsBack(t *testing.T) {
 
 // An approval and a rollback given in the cluster.
 func TestIntents(t *testing.T) {
-	s := newShop(t)
-	startController(t, s.c)
+	t.Parallel()
+	s, _ := shopWithController(t)
 	s.install(4)
 	s.plan("1", "50%", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
@@ -276,8 +276,8 @@ func TestIntents(t *testing.T) {
 
 // H4, H5, H24: the split follows the replicas, to zero and back, and the gate stays.
 func TestScale(t *testing.T) {
-	s := newShop(t)
-	startController(t, s.c)
+	t.Parallel()
+	s, _ := shopWithController(t)
 	s.install(10)
 	s.plan("20%", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
@@ -304,8 +304,8 @@ func TestScale(t *testing.T) {
 // A plan that is deleted on the way: hand-back, and the native controller
 // finishes what the Deployment says.
 func TestPlanDeleted(t *testing.T) {
-	s := newShop(t)
-	startController(t, s.c)
+	t.Parallel()
+	s, _ := shopWithController(t)
 	s.install(6)
 	s.plan("1", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
@@ -319,32 +319,10 @@ func TestPlanDeleted(t *testing.T) {
 	}
 }
 
-// H12: the rollback needs no ReplicaSet to still exist.
-func TestRollbackWithoutHistory(t *testing.T) {
-	s := newShop(t)
-	startController(t, s.c)
-	s.install(4, func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To(int32(0)) })
-	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
-	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, nil)
-	s.approve(0)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
-	clustertest.Wait(t, "the old ReplicaSet to be deleted", func() error {
-		if sets := s.sets(); len(sets) != 1 {
-			return fmt.Errorf("%d ReplicaSets", len(sets))
-		}
-		return nil
-	})
-	s.kubectl("-n", s.ns, "annotate", "batchrelease", "web", "tranche.dev/rollback=true")
-	s.waitFor(engine.ReasonRolledBack, 1, map[string]int32{"v1": 4})
-	s.untouched()
-}
-
 // Drift under a hold is put back.
 func TestDriftUnderHold(t *testing.T) {
-	s := newShop(t)
-	startController(t, s.c)
+	t.Parallel()
+	s, _ := shopWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
