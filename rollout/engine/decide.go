@@ -253,7 +253,8 @@ func (v *view) seen() bool { return v.d.Status.ObservedGeneration >= v.d.Generat
 // there. A strategy that only the Deployment knows is put on record before it
 // is overwritten.
 func (v *view) hold(why string) {
-	if !v.seen() || v.inHold() {
+	opened := touched(v.d) && !Held(v.d) // by other hands: put back at once, whatever was seen
+	if v.inHold() || !v.seen() && !opened {
 		return
 	}
 	if r := v.records[0]; !touched(v.d) && (r.Strategy == nil || !equalStrategy(*r.Strategy, v.strategy)) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -181,6 +182,27 @@ func TestPlanEdited(t *testing.T) {
 }
 
 // The same input gives the same output, and is not changed.
+// Only a hold that other hands have opened is put back before the native
+// controller has seen what is there: it is about to act on that.
+func TestHoldWaits(t *testing.T) {
+	for _, tc := range []struct {
+		because string
+		edit    func(w *world)
+		want    string
+	}{
+		{"the native controller has seen the template of others", func(w *world) { w.template = 2 }, "[hold at template " + hashes[1] + "]"},
+		{"it has not: a hold is there, and nothing can happen", func(w *world) { w.template, w.observed = 2, 0 }, "[]"},
+		{"it has not, and would begin to roll (H7)", func(w *world) { w.recreate, w.paused, w.observed = false, false, 0 }, "[hold at template " + hashes[1] + "]"},
+		{"it has not, and would add pods (H7)", func(w *world) { w.recreate, w.observed = false, 0 }, "[hold at template " + hashes[1] + "]"},
+	} {
+		w := at(0, v1alpha1.StepBlocking, 2, steps("20%", "100%")...)
+		tc.edit(w)
+		if got := fmt.Sprint(Decide(w.observe(), epoch).Actions); got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.because, got, tc.want)
+		}
+	}
+}
+
 func TestDecideIsPure(t *testing.T) {
 	w := at(1, v1alpha1.StepUpgrade, 2, steps("20%", "50%", "100%")...)
 	o := w.observe()
