@@ -199,190 +199,214 @@ func (s *story) scale(n int32) {
 	s.deployment("ada", func(d *appsv1.Deployment) { d.Spec.Replicas = &n })
 }
 
+// sequence is a story with what it breaks.
+type sequence struct {
+	because string
+	tell    func(s *story)
+	want    []string // how what is broken begins
+}
+
+// whole: a release as it should be.
+var whole = []sequence{
+	{"a whole release breaks nothing", func(s *story) { s.all(); s.handBack(tranche) }, nil},
+}
+
+// taken: I1.
+var taken = []sequence{
+	{"N is 4, U is 0, and an available pod goes before another comes", func(s *story) { s.size("old", 3, tranche) }, []string{"I1"}},
+	{"the new pod is there and not ready", func(s *story) { s.size("new", 1, tranche); s.broken("new"); s.size("old", 3, tranche) }, []string{"I1"}},
+	{"the new pod is ready", func(s *story) { s.size("new", 1, tranche); s.ready("new", 1); s.size("old", 3, tranche) }, nil},
+	{"the new pod is ready, not for minReadySeconds", func(s *story) {
+		slow := func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 10 }
+		s.size("new", 1, tranche, slow)
+		s.ready("new", 1)
+		s.later(9 * time.Second)
+		s.size("old", 3, tranche)
+	}, []string{"I1"}},
+	{"the new pod has been ready for minReadySeconds", func(s *story) {
+		s.size("new", 1, tranche, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 10 })
+		s.ready("new", 1)
+		s.later(11 * time.Second)
+		s.size("old", 3, tranche)
+	}, nil},
+	{"the new pod terminates", func(s *story) {
+		s.size("new", 1, tranche)
+		s.ready("new", 1)
+		s.kill("new", 0)
+		s.later(time.Minute)
+		s.size("old", 3, tranche)
+	}, []string{"I1"}},
+	{"what is not ready goes first, and costs nothing", func(s *story) { s.turn("old", 2, false); s.later(time.Minute); s.size("old", 3, tranche) }, nil},
+	{"of two that go only one is not ready", func(s *story) { s.turn("old", 2, false); s.later(time.Minute); s.size("old", 2, tranche) }, []string{"I1"}},
+	{"a pod that has just been lost is not Tranche's", func(s *story) {
+		s.size("new", 1, tranche)
+		s.ready("new", 1)
+		s.turn("new", 0, false)
+		s.size("old", 3, tranche)
+	}, nil},
+	{"a pod that others have just deleted is not Tranche's", func(s *story) {
+		s.size("new", 1, tranche)
+		s.ready("new", 1)
+		s.kill("new", 0)
+		s.size("old", 3, tranche)
+	}, nil},
+	{"a pod that was lost long ago is known", func(s *story) {
+		s.size("new", 1, tranche)
+		s.ready("new", 1)
+		s.turn("new", 0, false)
+		s.later(time.Minute)
+		s.size("old", 3, tranche)
+	}, []string{"I1"}},
+	{"a pod that goes since its ReplicaSet is smaller is lost by nobody else", func(s *story) {
+		s.size("new", 1, tranche)
+		s.ready("new", 1)
+		s.size("old", 3, tranche)
+		s.kill("old", 0)
+		s.size("old", 2, tranche)
+	}, []string{"I1"}},
+	{"two decreases of which the first has not been acted on yet", func(s *story) {
+		s.size("new", 1, tranche)
+		s.ready("new", 1)
+		s.size("old", 3, tranche)
+		s.size("old", 2, tranche)
+	}, []string{"I1"}},
+	{"another hand makes it smaller", func(s *story) { s.size("old", 3, "kubectl") }, nil},
+	{"N is smaller now", func(s *story) { s.scale(3); s.later(time.Minute); s.size("old", 3, tranche) }, nil},
+	{"N was smaller a moment ago", func(s *story) { s.scale(3); s.scale(4); s.size("old", 3, tranche) }, nil},
+	{"N was smaller long ago", func(s *story) { s.scale(3); s.scale(4); s.later(time.Minute); s.size("old", 3, tranche) }, []string{"I1"}},
+}
+
+// totals: I2.
+var totals = []sequence{
+	{"N+S is 5", func(s *story) { s.size("new", 1, tranche); s.size("old", 5, tranche) }, []string{"I2"}},
+	{"N+S was 6 a moment ago", func(s *story) { s.scale(5); s.scale(4); s.size("new", 1, tranche); s.size("old", 5, tranche) }, nil},
+	{"N+S is 6 since the plan says so", func(s *story) {
+		s.release(func(br *v1alpha1.BatchRelease) {
+			br.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(2))}}
+		})
+		s.size("new", 1, tranche)
+		s.size("old", 5, tranche)
+	}, nil},
+}
+
+// targets: I3.
+var targets = []sequence{
+	{"step 0 lets 1 go", func(s *story) { s.size("new", 2, tranche) }, []string{"I3", "I2"}},
+	{"step 0 lets 1 go, whoever it is", func(s *story) { s.size("old", 2, "kubectl"); s.size("new", 2, "kubectl") }, []string{"I3"}},
+	{"step 1 lets 2 go", func(s *story) {
+		s.release(func(br *v1alpha1.BatchRelease) { br.Status.CurrentStepIndex = 1 })
+		s.size("old", 2, "kubectl")
+		s.size("new", 2, tranche)
+	}, nil},
+	{"step 1 of N = 2 lets 1 go", func(s *story) {
+		s.release(func(br *v1alpha1.BatchRelease) { br.Status.CurrentStepIndex = 1 })
+		s.scale(2)
+		s.later(time.Minute)
+		s.size("new", 2, tranche)
+	}, []string{"I3", "I2"}},
+	{"to zero and back, and the native controller brings all up past the gate (H4)", func(s *story) {
+		s.size("old", 0, "kubectl")
+		s.size("new", 4, native)
+	}, []string{"I3", "I10"}},
+	{"a rollback has no gate", func(s *story) {
+		s.release(func(br *v1alpha1.BatchRelease) { br.Status.RollingBack = true })
+		s.size("old", 0, "kubectl")
+		s.size("new", 4, tranche)
+	}, nil},
+}
+
+// handBacks: I7.
+var handBacks = []sequence{
+	{"handed back by halves (H9)", func(s *story) { s.all(); s.handBack(tranche, func(d *appsv1.Deployment) { d.Spec.Paused = true }) }, []string{"I7"}},
+	{"handed back as it was held", func(s *story) {
+		s.all()
+		s.handBack(tranche, func(d *appsv1.Deployment) {
+			d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+		})
+	}, []string{"I7"}},
+	{"handed back with defaults that are not the manifest's", func(s *story) {
+		s.all()
+		s.handBack(tranche, func(d *appsv1.Deployment) { d.Spec.Strategy = complete(&appsv1.DeploymentStrategy{}) })
+	}, []string{"I7"}},
+	{"handed back with what the plan says", func(s *story) {
+		s.all()
+		s.release(func(br *v1alpha1.BatchRelease) { br.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{} })
+		s.handBack(tranche, func(d *appsv1.Deployment) { d.Spec.Strategy = complete(&appsv1.DeploymentStrategy{}) })
+	}, nil},
+	{"an annotation of ours on the Deployment", func(s *story) {
+		s.all()
+		s.handBack(tranche, func(d *appsv1.Deployment) { d.Annotations = map[string]string{"tranche.dev/strategy": "{}"} })
+	}, []string{"I7"}},
+	{"an annotation that people write", func(s *story) {
+		s.all()
+		s.handBack(tranche, func(d *appsv1.Deployment) { d.Annotations = map[string]string{"tranche.dev/prune": "disabled"} })
+	}, nil},
+	{"an annotation of ours on a ReplicaSet (H13)", func(s *story) {
+		s.size("new", 1, tranche, func(rs *appsv1.ReplicaSet) { rs.Annotations["tranche.dev/strategy"] = "{}" })
+	}, []string{"I7"}},
+	{"a label of ours in a template", func(s *story) {
+		s.size("new", 1, tranche, func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Labels = map[string]string{"tranche.dev/step": "1"} })
+	}, []string{"I7"}},
+	{"desired-replicas is not N at hand-back (H11)", func(s *story) {
+		s.all()
+		s.size("new", 4, tranche, func(rs *appsv1.ReplicaSet) { rs.Annotations[engine.AnnotationDesiredReplicas] = "5" })
+		s.handBack(tranche)
+	}, []string{"I7"}},
+	{"desired-replicas is not N once the native controller has seen it (H11)", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.size("new", 4, native, func(rs *appsv1.ReplicaSet) { rs.Annotations[engine.AnnotationDesiredReplicas] = "5" })
+		s.deployment(native, func(d *appsv1.Deployment) { d.Status.ObservedGeneration = d.Generation + 1 })
+	}, []string{"I7"}},
+	{"another hand takes the label away: that is no hand-back", func(s *story) {
+		s.handBack("kubectl", func(d *appsv1.Deployment) { d.Spec.Paused = true })
+	}, nil},
+}
+
+// opened: I8.
+var opened = []sequence{
+	{"resumed (H8)", func(s *story) { s.deployment("kubectl-rollout", func(d *appsv1.Deployment) { d.Spec.Paused = false }) }, []string{"I8"}},
+}
+
+// fights: I10.
+var fights = []sequence{
+	{"a fight (H1)", func(s *story) { s.size("old", 3, "kubectl"); s.size("new", 1, tranche); s.size("old", 4, native) }, []string{"I10"}},
+	{"the native controller follows N where there is nothing to split", func(s *story) { s.scale(5); s.size("old", 5, native) }, nil},
+	{"one is active, and the native controller undoes what Tranche did (H1)", func(s *story) {
+		s.turn("old", 2, false)
+		s.size("old", 3, tranche)
+		s.size("old", 4, native)
+	}, []string{"I10"}},
+	{"another hand opens the hold (H7)", func(s *story) {
+		s.size("old", 3, "kubectl")
+		s.size("new", 1, tranche)
+		s.deployment("kubectl", func(d *appsv1.Deployment) { d.Spec.Strategy = appsv1.DeploymentStrategy{} })
+		s.size("old", 4, native)
+		s.size("new", 2, native)
+	}, nil},
+	{"another hand had the hold open long ago", func(s *story) {
+		s.size("old", 3, "kubectl")
+		s.size("new", 1, tranche)
+		s.deployment("kubectl", func(d *appsv1.Deployment) { d.Spec.Strategy = appsv1.DeploymentStrategy{} })
+		s.deployment(tranche, func(d *appsv1.Deployment) {
+			d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+		})
+		s.later(time.Minute)
+		s.size("old", 4, native)
+	}, []string{"I10"}},
+	{"not in a Deployment that is not held", func(s *story) { s.all(); s.handBack(tranche); s.size("old", 1, native) }, nil},
+	{"the plan is gone: the native controller finishes", func(s *story) {
+		s.size("new", 1, tranche)
+		s.ready("new", 1)
+		s.see(s.br, true)
+		s.handBack(tranche)
+		s.size("new", 4, native)
+		s.size("old", 0, native)
+	}, nil},
+}
+
 func TestInvariants(t *testing.T) {
-	for _, tc := range []struct {
-		because string
-		tell    func(s *story)
-		want    []string // how what is broken begins
-	}{
-		{"a whole release breaks nothing", func(s *story) { s.all(); s.handBack(tranche) }, nil},
-
-		{"N is 4, U is 0, and an available pod goes before another comes", func(s *story) { s.size("old", 3, tranche) }, []string{"I1"}},
-		{"the new pod is there and not ready", func(s *story) { s.size("new", 1, tranche); s.broken("new"); s.size("old", 3, tranche) }, []string{"I1"}},
-		{"the new pod is ready", func(s *story) { s.size("new", 1, tranche); s.ready("new", 1); s.size("old", 3, tranche) }, nil},
-		{"the new pod is ready, not for minReadySeconds", func(s *story) {
-			slow := func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 10 }
-			s.size("new", 1, tranche, slow)
-			s.ready("new", 1)
-			s.later(9 * time.Second)
-			s.size("old", 3, tranche)
-		}, []string{"I1"}},
-		{"the new pod has been ready for minReadySeconds", func(s *story) {
-			s.size("new", 1, tranche, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 10 })
-			s.ready("new", 1)
-			s.later(11 * time.Second)
-			s.size("old", 3, tranche)
-		}, nil},
-		{"the new pod terminates", func(s *story) {
-			s.size("new", 1, tranche)
-			s.ready("new", 1)
-			s.kill("new", 0)
-			s.later(time.Minute)
-			s.size("old", 3, tranche)
-		}, []string{"I1"}},
-		{"what is not ready goes first, and costs nothing", func(s *story) { s.turn("old", 2, false); s.later(time.Minute); s.size("old", 3, tranche) }, nil},
-		{"of two that go only one is not ready", func(s *story) { s.turn("old", 2, false); s.later(time.Minute); s.size("old", 2, tranche) }, []string{"I1"}},
-		{"a pod that has just been lost is not Tranche's", func(s *story) {
-			s.size("new", 1, tranche)
-			s.ready("new", 1)
-			s.turn("new", 0, false)
-			s.size("old", 3, tranche)
-		}, nil},
-		{"a pod that others have just deleted is not Tranche's", func(s *story) {
-			s.size("new", 1, tranche)
-			s.ready("new", 1)
-			s.kill("new", 0)
-			s.size("old", 3, tranche)
-		}, nil},
-		{"a pod that was lost long ago is known", func(s *story) {
-			s.size("new", 1, tranche)
-			s.ready("new", 1)
-			s.turn("new", 0, false)
-			s.later(time.Minute)
-			s.size("old", 3, tranche)
-		}, []string{"I1"}},
-		{"a pod that goes since its ReplicaSet is smaller is lost by nobody else", func(s *story) {
-			s.size("new", 1, tranche)
-			s.ready("new", 1)
-			s.size("old", 3, tranche)
-			s.kill("old", 0)
-			s.size("old", 2, tranche)
-		}, []string{"I1"}},
-		{"two decreases of which the first has not been acted on yet", func(s *story) {
-			s.size("new", 1, tranche)
-			s.ready("new", 1)
-			s.size("old", 3, tranche)
-			s.size("old", 2, tranche)
-		}, []string{"I1"}},
-		{"another hand makes it smaller", func(s *story) { s.size("old", 3, "kubectl") }, nil},
-		{"N is smaller now", func(s *story) { s.scale(3); s.later(time.Minute); s.size("old", 3, tranche) }, nil},
-		{"N was smaller a moment ago", func(s *story) { s.scale(3); s.scale(4); s.size("old", 3, tranche) }, nil},
-		{"N was smaller long ago", func(s *story) { s.scale(3); s.scale(4); s.later(time.Minute); s.size("old", 3, tranche) }, []string{"I1"}},
-
-		{"N+S is 5", func(s *story) { s.size("new", 1, tranche); s.size("old", 5, tranche) }, []string{"I2"}},
-		{"N+S was 6 a moment ago", func(s *story) { s.scale(5); s.scale(4); s.size("new", 1, tranche); s.size("old", 5, tranche) }, nil},
-		{"N+S is 6 since the plan says so", func(s *story) {
-			s.release(func(br *v1alpha1.BatchRelease) {
-				br.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(2))}}
-			})
-			s.size("new", 1, tranche)
-			s.size("old", 5, tranche)
-		}, nil},
-
-		{"step 0 lets 1 go", func(s *story) { s.size("new", 2, tranche) }, []string{"I3", "I2"}},
-		{"step 0 lets 1 go, whoever it is", func(s *story) { s.size("old", 2, "kubectl"); s.size("new", 2, "kubectl") }, []string{"I3"}},
-		{"step 1 lets 2 go", func(s *story) {
-			s.release(func(br *v1alpha1.BatchRelease) { br.Status.CurrentStepIndex = 1 })
-			s.size("old", 2, "kubectl")
-			s.size("new", 2, tranche)
-		}, nil},
-		{"step 1 of N = 2 lets 1 go", func(s *story) {
-			s.release(func(br *v1alpha1.BatchRelease) { br.Status.CurrentStepIndex = 1 })
-			s.scale(2)
-			s.later(time.Minute)
-			s.size("new", 2, tranche)
-		}, []string{"I3", "I2"}},
-		{"to zero and back, and the native controller brings all up past the gate (H4)", func(s *story) {
-			s.size("old", 0, "kubectl")
-			s.size("new", 4, native)
-		}, []string{"I3", "I10"}},
-		{"a rollback has no gate", func(s *story) {
-			s.release(func(br *v1alpha1.BatchRelease) { br.Status.RollingBack = true })
-			s.size("old", 0, "kubectl")
-			s.size("new", 4, tranche)
-		}, nil},
-
-		{"handed back by halves (H9)", func(s *story) { s.all(); s.handBack(tranche, func(d *appsv1.Deployment) { d.Spec.Paused = true }) }, []string{"I7"}},
-		{"handed back as it was held", func(s *story) {
-			s.all()
-			s.handBack(tranche, func(d *appsv1.Deployment) {
-				d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
-			})
-		}, []string{"I7"}},
-		{"handed back with defaults that are not the manifest's", func(s *story) {
-			s.all()
-			s.handBack(tranche, func(d *appsv1.Deployment) { d.Spec.Strategy = complete(&appsv1.DeploymentStrategy{}) })
-		}, []string{"I7"}},
-		{"handed back with what the plan says", func(s *story) {
-			s.all()
-			s.release(func(br *v1alpha1.BatchRelease) { br.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{} })
-			s.handBack(tranche, func(d *appsv1.Deployment) { d.Spec.Strategy = complete(&appsv1.DeploymentStrategy{}) })
-		}, nil},
-		{"an annotation of ours on the Deployment", func(s *story) {
-			s.all()
-			s.handBack(tranche, func(d *appsv1.Deployment) { d.Annotations = map[string]string{"tranche.dev/strategy": "{}"} })
-		}, []string{"I7"}},
-		{"an annotation that people write", func(s *story) {
-			s.all()
-			s.handBack(tranche, func(d *appsv1.Deployment) { d.Annotations = map[string]string{"tranche.dev/prune": "disabled"} })
-		}, nil},
-		{"an annotation of ours on a ReplicaSet (H13)", func(s *story) {
-			s.size("new", 1, tranche, func(rs *appsv1.ReplicaSet) { rs.Annotations["tranche.dev/strategy"] = "{}" })
-		}, []string{"I7"}},
-		{"a label of ours in a template", func(s *story) {
-			s.size("new", 1, tranche, func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Labels = map[string]string{"tranche.dev/step": "1"} })
-		}, []string{"I7"}},
-		{"desired-replicas is not N at hand-back (H11)", func(s *story) {
-			s.all()
-			s.size("new", 4, tranche, func(rs *appsv1.ReplicaSet) { rs.Annotations[engine.AnnotationDesiredReplicas] = "5" })
-			s.handBack(tranche)
-		}, []string{"I7"}},
-		{"desired-replicas is not N once the native controller has seen it (H11)", func(s *story) {
-			s.all()
-			s.handBack(tranche)
-			s.size("new", 4, native, func(rs *appsv1.ReplicaSet) { rs.Annotations[engine.AnnotationDesiredReplicas] = "5" })
-			s.deployment(native, func(d *appsv1.Deployment) { d.Status.ObservedGeneration = d.Generation + 1 })
-		}, []string{"I7"}},
-		{"another hand takes the label away: that is no hand-back", func(s *story) {
-			s.handBack("kubectl", func(d *appsv1.Deployment) { d.Spec.Paused = true })
-		}, nil},
-
-		{"resumed (H8)", func(s *story) { s.deployment("kubectl-rollout", func(d *appsv1.Deployment) { d.Spec.Paused = false }) }, []string{"I8"}},
-
-		{"a fight (H1)", func(s *story) { s.size("old", 3, "kubectl"); s.size("new", 1, tranche); s.size("old", 4, native) }, []string{"I10"}},
-		{"the native controller follows N where there is nothing to split", func(s *story) { s.scale(5); s.size("old", 5, native) }, nil},
-		{"one is active, and the native controller undoes what Tranche did (H1)", func(s *story) {
-			s.turn("old", 2, false)
-			s.size("old", 3, tranche)
-			s.size("old", 4, native)
-		}, []string{"I10"}},
-		{"another hand opens the hold (H7)", func(s *story) {
-			s.size("old", 3, "kubectl")
-			s.size("new", 1, tranche)
-			s.deployment("kubectl", func(d *appsv1.Deployment) { d.Spec.Strategy = appsv1.DeploymentStrategy{} })
-			s.size("old", 4, native)
-			s.size("new", 2, native)
-		}, nil},
-		{"another hand had the hold open long ago", func(s *story) {
-			s.size("old", 3, "kubectl")
-			s.size("new", 1, tranche)
-			s.deployment("kubectl", func(d *appsv1.Deployment) { d.Spec.Strategy = appsv1.DeploymentStrategy{} })
-			s.deployment(tranche, func(d *appsv1.Deployment) {
-				d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
-			})
-			s.later(time.Minute)
-			s.size("old", 4, native)
-		}, []string{"I10"}},
-		{"not in a Deployment that is not held", func(s *story) { s.all(); s.handBack(tranche); s.size("old", 1, native) }, nil},
-		{"the plan is gone: the native controller finishes", func(s *story) {
-			s.size("new", 1, tranche)
-			s.ready("new", 1)
-			s.see(s.br, true)
-			s.handBack(tranche)
-			s.size("new", 4, native)
-			s.size("old", 0, native)
-		}, nil},
-	} {
+	for _, tc := range slices.Concat(whole, taken, totals, targets, handBacks, opened, fights) {
 		t.Run(tc.because, func(t *testing.T) {
 			s := newStory()
 			tc.tell(s)
