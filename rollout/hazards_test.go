@@ -230,17 +230,22 @@ func oursH05(t *testing.T) {
 	s.waitFor(engine.ReasonScaledToZero, 0, map[string]int32{})
 }
 
-// N shrinks to the new one's size: the split is made anew, and no old pod goes
-// that the gate keeps.
+// N shrinks to the new one's size, and later a gate has all N of the new one
+// beside an old one: no old pod goes that the gate keeps.
 func oursH06(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(4)
-	s.plan("50%", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.plan("50%", "4", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
 	s.bring("v2")
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 2, "v2": 2})
 	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=2")
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=4")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 2, "v2": 2})
+	s.approve(0)
+	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 1, "v2": 4})
+	s.stay(map[string]int32{"v1": 1, "v2": 4})
 	for _, move := range s.resizes() {
 		if strings.HasSuffix(move, "→ 0") {
 			t.Errorf("%s", move)

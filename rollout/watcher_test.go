@@ -1,11 +1,15 @@
 package rollout_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -57,5 +61,73 @@ func TestWatcherFails(t *testing.T) {
 		if got := strings.Join(f.errors, "\n"); !strings.Contains(got, want) {
 			t.Errorf("the watcher says %q, and not %q", got, want)
 		}
+	}
+}
+
+// ending is a client whose watches can be made to end, as those of an API
+// server that restarts do.
+type ending struct {
+	client.WithWatch
+	mu      sync.Mutex
+	watches []watch.Interface
+}
+
+func (e *ending) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+	w, err := e.WithWatch.Watch(ctx, list, opts...)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err == nil {
+		e.watches = append(e.watches, w)
+	}
+	return w, err
+}
+
+// end ends all watches, and reports how many.
+func (e *ending) end() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, w := range e.watches {
+		w.Stop()
+	}
+	return len(e.watches)
+}
+
+// A watch that ends goes on with what is there by then, and judges what follows.
+func TestWatcherGoesOn(t *testing.T) {
+	t.Parallel()
+	c := *clustertest.Shared(t)
+	e := &ending{WithWatch: c.Client}
+	c.Client = e
+	s := &shop{T: t, c: &c, ns: c.Namespace(t)}
+	f := &failing{TB: t}
+	w := c.Watch(f, s.ns)
+	s.create("web", 2)
+	s.become(map[string]int32{"v1": 2})
+	if n := e.end(); n != 4 {
+		t.Errorf("%d watches", n)
+	}
+	s.nativeHasSeen("web")
+	s.change(func(d *appsv1.Deployment) {
+		d.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
+		d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	})
+	clustertest.Wait(t, "the hold to be seen", func() error {
+		if w.Judged("I8") == 0 {
+			return errors.New(w.Timeline())
+		}
+		return nil
+	})
+	s.resize("v1", 1)
+	clustertest.Wait(t, "the fight to be seen (H1)", func() error {
+		if w.Fights() == 0 {
+			return errors.New(w.Timeline())
+		}
+		return nil
+	})
+	for _, end := range f.cleanups {
+		end()
+	}
+	if len(f.errors) != 1 {
+		t.Errorf("the watcher says %q", f.errors)
 	}
 }
