@@ -104,7 +104,7 @@ func TestHazardsAreThoseOfTheDesign(t *testing.T) {
 func shopWithController(t *testing.T) (s *shop, stop func()) {
 	t.Helper()
 	s = newShop(t)
-	return s, startControllerIn(t, s.c, s.ns, &reaper{killed: make(chan struct{})})
+	return s, startControllerIn(t, s.c, s.ns)
 }
 
 // atGate is a release of v2 that waits with its first pod.
@@ -226,7 +226,7 @@ func oursH05(t *testing.T) {
 	stop()
 	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=0")
 	s.stay(map[string]int32{"v1": 3, "v2": 1})
-	startControllerIn(t, s.c, s.ns, &reaper{killed: make(chan struct{})})
+	startControllerIn(t, s.c, s.ns)
 	s.waitFor(engine.ReasonScaledToZero, 0, map[string]int32{})
 }
 
