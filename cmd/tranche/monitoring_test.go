@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
 )
@@ -31,7 +31,7 @@ func TestMonitoring(t *testing.T) {
 		for _, selectors := range parser.ExtractSelectors(expr) {
 			for _, m := range selectors {
 				name := strings.TrimSuffix(m.Value, "_bucket")
-				if m.Name == labels.MetricName && strings.HasPrefix(name, "tranche_") && !slices.Contains(documented, name) {
+				if m.Name == model.MetricNameLabel && strings.HasPrefix(name, "tranche_") && !slices.Contains(documented, name) {
 					t.Errorf("%s: docs/metrics.md has no %s", text, name)
 				}
 			}

@@ -254,7 +254,7 @@ func (v *view) seen() bool { return v.d.Status.ObservedGeneration >= v.d.Generat
 // is overwritten.
 func (v *view) hold(why string) {
 	opened := touched(v.d) && !Held(v.d) // by other hands: put back at once, whatever was seen
-	if v.inHold() || !v.seen() && !opened {
+	if v.inHold() || !opened && !v.seen() || !touched(v.d) && v.scaling() {
 		return
 	}
 	if r := v.records[0]; !touched(v.d) && (r.Strategy == nil || !equalStrategy(*r.Strategy, v.strategy)) {
@@ -265,6 +265,18 @@ func (v *view) hold(why string) {
 		v.unsaturate(v.goal.rs)
 	}
 	v.do(Hold{because: because(why), Template: v.goal.template, Revision: v.goal.name})
+}
+
+// scaling reports whether the native controller is on its way to N with the one
+// active ReplicaSet, which it would go on with under the hold.
+func (v *view) scaling() bool {
+	var active []*appsv1.ReplicaSet
+	for _, rs := range v.ReplicaSets {
+		if size(rs) > 0 {
+			active = append(active, rs)
+		}
+	}
+	return len(active) == 1 && size(active[0]) != v.replicas
 }
 
 // unsaturate marks a ReplicaSet of full size, which is to stand beside others,

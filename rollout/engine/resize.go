@@ -57,19 +57,40 @@ func (r rolling) next() []int32 {
 		moved = pair
 	}
 	if slices.Equal(moved, sets) && sets[0].size < sets[0].want {
-		moved = r.shrink(giveUpUnready(sets))
+		relaxed := giveUpUnready(sets)
+		moved = r.shrink(relaxed)
+		if pair, ok := r.swap(relaxed, moved); ok {
+			moved = pair
+		}
 		for i := range moved {
 			moved[i].want = sets[i].want
 		}
 	}
-	if moved[0].size == 0 && active(sets) < 2 && r.replicas > 0 {
-		moved = sets // nothing moves before the update revision's first pod (H1)
-	}
+	moved = r.besides(sets, moved)
 	sizes := make([]int32, len(moved))
 	for i, p := range moved {
 		sizes[i] = p.size
 	}
 	return sizes
+}
+
+// besides keeps the safe region before the update revision's first pod: with one
+// active set that has not N, the native controller brings that one to N (H1).
+func (r rolling) besides(sets, moved []pods) []pods {
+	if moved[0].size > 0 || active(moved) > 1 || r.replicas == 0 || active(sets) > 1 && total(moved) == r.replicas {
+		return moved
+	}
+	if active(sets) < 2 {
+		return sets
+	}
+	kept := append([]pods(nil), moved...)
+	for i := range kept {
+		if kept[i].size == 0 && sets[i].size > 0 {
+			kept[i].size = 1
+			break
+		}
+	}
+	return kept
 }
 
 // grow adds pods where they are wanted, the update revision's first, the

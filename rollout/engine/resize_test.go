@@ -55,6 +55,8 @@ func TestRolling(t *testing.T) {
 
 		{"H1: without surge the first new one comes beside, and an old one leaves in the same round", 10, 0, 2, []pods{up(0, 10), up(10, 0)}, []int32{1, 8}},
 		{"H1: nothing leaves before the first new pod", 3, 0, 1, []pods{up(0, 0), up(3, 2)}, []int32{0, 3}},
+		{"H1: before the first new pod one active set that has not N would be brought to N", 2, 1, 1, []pods{up(0, 1), up(1, 0), up(4, 1)}, []int32{0, 1, 1}},
+		{"H1: and one that has N is left alone", 3, 0, 1, []pods{up(0, 0), up(2, 0), up(3, 3)}, []int32{0, 0, 3}},
 		{"H1: no swap if nothing may leave", 3, 0, 1, []pods{up(0, 3), partly(3, 2, 0)}, []int32{1, 2}},
 		{"H2: one old one stays until the new one has all", 4, 1, 1, []pods{up(3, 4), up(1, 0)}, []int32{4, 0}},
 		{"H2: without surge the last new one comes as the last old one goes", 4, 0, 1, []pods{up(3, 4), up(1, 0)}, []int32{4, 0}},

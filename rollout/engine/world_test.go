@@ -54,7 +54,8 @@ type replicaSet struct {
 	statusReady           int32
 	observed              bool
 	desired, maximum      int32
-	stuckPods             bool // new pods of this version are stuck
+	sizedAt               int32 // N when it got its size
+	stuckPods             bool  // new pods of this version are stuck
 }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -103,7 +104,7 @@ func newWorld(n, surge, unavailable int32, steps ...string) *world {
 		w.spec.Strategy.Steps = append(w.spec.Strategy.Steps, v1alpha1.Step{Replicas: intstr.Parse(s)})
 	}
 	w.spec.WorkloadRef.Name = "web"
-	w.sets[0] = replicaSet{exists: true, size: n, ready: n, statusReady: n, observed: true, desired: n, maximum: n + surge}
+	w.sets[0] = replicaSet{exists: true, size: n, ready: n, statusReady: n, observed: true, desired: n, maximum: n + surge, sizedAt: n}
 	w.approved = -1
 	return w
 }
@@ -249,7 +250,7 @@ func (w *world) resize(i int, to, desired, maximum int32) {
 	if rs.size != to {
 		rs.observed = false
 	}
-	rs.size, rs.desired, rs.maximum = to, desired, maximum
+	rs.size, rs.desired, rs.maximum, rs.sizedAt = to, desired, maximum, w.n
 }
 
 // turnReplicaSet is the ReplicaSet controller's turn: pods made, the worst
@@ -288,7 +289,7 @@ func (w *world) turnDeployment() {
 	}
 	w.observed = w.generation
 	for i := range w.sets {
-		if wasHeld && before[i].size != w.sets[i].size && !w.follows(i, active) {
+		if wasHeld && before[i].size != w.sets[i].size && !w.follows(i, before[i].sizedAt, active) {
 			w.fights = append(w.fights, fmt.Sprintf("native: %s from %d to %d", hashes[i], before[i].size, w.sets[i].size))
 		}
 	}
@@ -299,14 +300,14 @@ func (w *world) turnDeployment() {
 // none is, but never a revision whose next gate is closed. In the few
 // milliseconds in which that can happen the native controller does what Decide
 // would.
-func (w *world) follows(i int, active []int) bool {
+func (w *world) follows(i int, sizedAt int32, active []int) bool {
 	last := int(w.status.CurrentStepIndex) == len(w.spec.Strategy.Steps)-1
 	gated := hashes[i] == w.status.UpdateRevision && !w.status.RollingBack && !last
 	switch len(active) {
 	case 0:
 		return !gated
 	case 1:
-		return active[0] == i && w.sets[i].size == w.n && (!gated || w.n == 0)
+		return active[0] == i && w.sets[i].size == w.n && sizedAt != w.n && (!gated || w.n == 0)
 	}
 	return false
 }
