@@ -26,6 +26,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 func TestMain(m *testing.M) { os.Exit(clustertest.Main(m)) }
@@ -180,6 +181,19 @@ func (s *shop) release() *v1alpha1.BatchRelease {
 	var br v1alpha1.BatchRelease
 	s.must(s.c.Client.Get(s.Context(), types.NamespacedName{Namespace: s.ns, Name: "web"}, &br))
 	return &br
+}
+
+// completed waits until a release is at its end.
+func (s *shop) completed(name string) {
+	s.Helper()
+	clustertest.Wait(s, "release "+name, func() error {
+		var br v1alpha1.BatchRelease
+		s.must(s.c.Client.Get(s.Context(), types.NamespacedName{Namespace: s.ns, Name: name}, &br))
+		if br.Status.Reason != engine.ReasonReleaseCompleted {
+			return fmt.Errorf("%s: %s", br.Status.Reason, br.Status.Message)
+		}
+		return nil
+	})
 }
 
 // sizes returns the size of every ReplicaSet of the namespace, by image tag.

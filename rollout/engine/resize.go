@@ -48,6 +48,9 @@ type rolling struct {
 //
 // The set of the update revision must be written first (H1, H6).
 func (r rolling) next() []int32 {
+	if r.replicas == 0 {
+		return make([]int32, len(r.sets)) // there is nothing to keep available
+	}
 	sets := make([]pods, len(r.sets))
 	for i, p := range r.sets {
 		sets[i] = p.clamp()
@@ -77,7 +80,7 @@ func (r rolling) next() []int32 {
 // besides keeps the safe region before the update revision's first pod: with one
 // active set that has not N, the native controller brings that one to N (H1).
 func (r rolling) besides(sets, moved []pods) []pods {
-	if moved[0].size > 0 || active(moved) > 1 || r.replicas == 0 || active(sets) > 1 && total(moved) == r.replicas {
+	if moved[0].size > 0 || active(moved) > 1 || active(sets) > 1 && total(moved) == r.replicas {
 		return moved
 	}
 	if active(sets) < 2 {

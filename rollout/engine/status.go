@@ -18,7 +18,7 @@ const (
 	keptReleases = 10
 	// countInterval is the least time between two writes of a status that
 	// only counts pods.
-	countInterval = time.Second
+	countInterval = 5 * time.Second
 	// refusedInterval is when to try again what the API server has refused: a
 	// right may be given meanwhile, which nothing tells.
 	refusedInterval = time.Minute
