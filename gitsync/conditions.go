@@ -3,6 +3,7 @@ package gitsync
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +41,8 @@ type outcome struct {
 	waiting []string
 	// ignored are approvals that count for nothing.
 	ignored plan.Problems
+	// intents are what the cluster decided and the branch does not say.
+	intents plan.Problems
 }
 
 // conditions maps an outcome to the four conditions.
@@ -77,8 +80,8 @@ func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 		return underWay(reasonApplying, "applying "+tip)
 	}
 	inSync := metav1.Condition{Type: conditionInSync, Status: metav1.ConditionTrue, Reason: reasonInSync, Message: "the cluster is as " + tip + " says"}
-	if len(o.ignored) > 0 {
-		inSync = isFalse(conditionInSync, plan.ReasonApprovalIgnored, o.ignored.Error())
+	if differ := slices.Concat(o.intents, o.ignored); len(differ) > 0 {
+		inSync = isFalse(conditionInSync, differ[0].Reason, oneCondition(differ.Error()))
 	}
 	return []metav1.Condition{{Type: conditionReady, Status: metav1.ConditionTrue, Reason: reasonApplied, Message: "applied " + tip}, idle, calm, inSync}
 }

@@ -114,6 +114,12 @@ func (r *renderer) template(t *treeFS, release *plan.Release) (*corev1.PodTempla
 	if err != nil {
 		return nil, nil
 	}
+	return templateIn(set, release)
+}
+
+// templateIn returns the template that a set has for a release's Deployment,
+// and nil where it has none.
+func templateIn(set *plan.Set, release *plan.Release) (*corev1.PodTemplateSpec, error) {
 	for i := range set.Releases {
 		if other := &set.Releases[i]; other.Plan.Namespace == release.Plan.Namespace && other.Plan.Name == release.Plan.Name {
 			return other.Template, nil

@@ -82,16 +82,22 @@ func connect(ctx context.Context, r remote) (*session, error) {
 
 // dial has no context in go-git, nor a limit for the handshake.
 func dial(r remote) (transport.UploadPackSession, error) {
-	ep, err := transport.NewEndpoint(r.url.String())
-	if err != nil {
-		return nil, err
-	}
-	ep.CaBundle, ep.ClientCert, ep.ClientKey = r.access.caBundle, r.access.clientCert, r.access.tlsKey
-	c, err := gitclient.NewClient(ep)
+	ep, c, err := r.transport()
 	if err != nil {
 		return nil, err
 	}
 	return c.NewUploadPackSession(ep, r.access.method)
+}
+
+// transport returns how to come to a repository, to read or to write.
+func (r remote) transport() (*transport.Endpoint, transport.Transport, error) {
+	ep, err := transport.NewEndpoint(r.url.String())
+	if err != nil {
+		return nil, nil, err
+	}
+	ep.CaBundle, ep.ClientCert, ep.ClientKey = r.access.caBundle, r.access.clientCert, r.access.tlsKey
+	c, err := gitclient.NewClient(ep)
+	return ep, c, err
 }
 
 // within runs f until ctx ends. What f opens after that is undone.

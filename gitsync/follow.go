@@ -21,6 +21,7 @@ import (
 // commit is what is to be done for one commit.
 type commit struct {
 	desired  *desired
+	renderer *renderer
 	targets  []*target
 	releases []*target
 	wanted   inventory
@@ -28,7 +29,7 @@ type commit struct {
 
 // follow brings the cluster to what a snapshot says: everything is rendered,
 // read and tried before the first write.
-func (l *look) follow(ctx context.Context, s *snapshot) error {
+func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 	o := &observer{gs: l.gs, as: l.as, own: l.own, plans: map[string][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
 	c, err := l.prepare(ctx, s, o)
 	if err != nil {
@@ -44,7 +45,10 @@ func (l *look) follow(ctx context.Context, s *snapshot) error {
 	if err := l.applyAll(ctx, a, c, o); err != nil {
 		return err
 	}
-	return l.finish(ctx, c)
+	if err := l.finish(ctx, c); err != nil || len(l.outcome.waiting) > 0 {
+		return err
+	}
+	return l.writeBack(ctx, r, s, c, o)
 }
 
 // prepare renders a commit and reads the cluster's side of it.
@@ -67,7 +71,7 @@ func (l *look) prepare(ctx context.Context, s *snapshot, o *observer) (*commit, 
 			Hint: "correct spec.path; to remove everything, delete the GitSource",
 		}
 	}
-	c := &commit{desired: d, wanted: inventory{}}
+	c := &commit{desired: d, renderer: r, wanted: inventory{}}
 	if c.targets, err = o.targets(ctx, d.set); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,16 @@ const (
 	reasonProgressing        = "Progressing"
 	reasonPruning            = "Pruning"
 
+	// Writing back: on InSync, and as events.
+	reasonApprovedInCluster   = "ApprovedInCluster"
+	reasonRolledBackInCluster = "RolledBackInCluster"
+	reasonWaitingForReview    = "WaitingForReview"
+	reasonWriteBackConflict   = "WriteBackConflict"
+	reasonPushRejected        = "PushRejected"
+	reasonWriteBackFailed     = "WriteBackFailed"
+
 	// Events only.
+	reasonWrittenBack = "WrittenBack"
 	reasonForcePushed = "ForcePushed"
 	reasonPruned      = "Pruned"
 	reasonOrphaned    = "Orphaned"

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -59,6 +60,8 @@ const (
 	// retryWithin is when to look, at the latest, after a problem that may
 	// pass by itself.
 	retryWithin = 15 * time.Second
+	// pushWithin is when to try again, at the latest, what could not be pushed.
+	pushWithin = 5 * time.Minute
 	// defaultTimeout is for sources that were written past the API server's
 	// defaults.
 	defaultTimeout  = 60 * time.Second
@@ -87,6 +90,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("gitsource").
 		For(&v1alpha1.GitSource{}, builder.WithPredicates(predicate.And(selected(o.Selector), worthALook))).
+		Watches(&v1alpha1.BatchRelease{}, handler.EnqueueRequestsFromMapFunc(r.sourceOf), builder.WithPredicates(newDecision)).
 		WatchesRawSource(watcher.source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent)}).
 		Complete(r)
@@ -244,21 +248,29 @@ func (l *look) run(ctx context.Context) error {
 	if l.as, err = l.writers.as(gs.Namespace, gs.Spec.ServiceAccountName); err != nil {
 		return err
 	}
-	for healed := false; ; healed = true {
+	for healed, moved := false, 0; ; {
 		snapshot, err := l.fetch(ctx, remote)
 		if err != nil {
 			return err
 		}
-		if err = l.follow(ctx, snapshot); err != nil {
+		if err = l.follow(ctx, remote, snapshot); err != nil && !errors.Is(err, errMoved) {
 			l.outcome.behind = snapshot.behind(plumbing.NewHash(gs.Status.AppliedCommit))
 		}
 		snapshot.close()
-		if err == nil || healed || !isDamage(err) {
+		switch {
+		case errors.Is(err, errMoved):
+			if moved++; moved > maxMoved || !pauseFor(ctx, moved) {
+				l.again = true
+				return ctx.Err()
+			}
+		case err == nil || healed || !isDamage(err):
 			return err
-		}
-		l.log.Info("cloning anew", "because", err.Error())
-		if err := l.mirrors.of(remote).heal(ctx, snapshot.clone); err != nil {
-			return err
+		default:
+			healed = true
+			l.log.Info("cloning anew", "because", err.Error())
+			if err := l.mirrors.of(remote).heal(ctx, snapshot.clone); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -273,7 +285,6 @@ func unsupported(spec *v1alpha1.GitSourceSpec) *plan.Problem {
 		{"spec.verify", "this version does not check signatures", spec.Verify != nil},
 		{"spec.approvals.signers", "this version does not check signatures", spec.Approvals != nil && spec.Approvals.Signers != nil},
 		{"spec.approvals.distinctAuthor", "this version does not check signatures", spec.Approvals != nil && spec.Approvals.DistinctAuthor},
-		{"spec.writeBack.enabled", "this version does not commit back", spec.WriteBack != nil && spec.WriteBack.Enabled},
 	}
 	for _, f := range fields {
 		if f.set {
@@ -348,6 +359,7 @@ func (l *look) conclude(ctx context.Context, err error) error {
 		l.outcome.problems = plan.Problems{{Reason: reasonApplyFailed, Where: "GitSource " + l.name.String(), Err: errors.New(oneLine(err.Error())), Retry: true}}
 	}
 	l.tellProblems()
+	l.tellIntents()
 	l.tellIgnored()
 	status := &l.gs.Status
 	if !l.outcome.suspended && l.outcome.commit != "" {
@@ -434,7 +446,7 @@ func (l *look) result(err error) (reconcile.Result, error) {
 	case l.again:
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	case len(l.outcome.waiting) > 0:
-		return reconcile.Result{RequeueAfter: patience(meta.FindStatusCondition(l.gs.Status.Conditions, conditionReady))}, nil
+		return reconcile.Result{RequeueAfter: patience(meta.FindStatusCondition(l.gs.Status.Conditions, conditionReady), retryWithin)}, nil
 	case l.gs.DeletionTimestamp != nil && len(l.outcome.problems) > 0:
 		return reconcile.Result{RequeueAfter: retryWithin}, nil
 	case l.gs.DeletionTimestamp != nil, l.outcome.suspended:
@@ -444,16 +456,19 @@ func (l *look) result(err error) (reconcile.Result, error) {
 	if slices.ContainsFunc(l.outcome.problems, func(p *plan.Problem) bool { return p.Retry }) {
 		next = min(next, retryWithin)
 	}
+	if slices.ContainsFunc(l.outcome.intents, func(p *plan.Problem) bool { return p.Retry }) {
+		next = min(next, patience(meta.FindStatusCondition(l.gs.Status.Conditions, conditionInSync), pushWithin))
+	}
 	return reconcile.Result{RequeueAfter: jittered(next)}, nil
 }
 
 // patience is when to look again for what has been waited for since a
 // condition changed: soon at first, and less often the longer it takes.
-func patience(since *metav1.Condition) time.Duration {
+func patience(since *metav1.Condition, most time.Duration) time.Duration {
 	if since == nil {
 		return lookAgain
 	}
-	return min(max(lookAgain, time.Since(since.LastTransitionTime.Time)/4), retryWithin)
+	return min(max(lookAgain, time.Since(since.LastTransitionTime.Time)/4), most)
 }
 
 func jittered(d time.Duration) time.Duration {

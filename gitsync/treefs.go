@@ -63,7 +63,12 @@ func newTreeFS(s storer.EncodedObjectStorer, commit plumbing.Hash) (*treeFS, err
 	if err != nil {
 		return nil, missing("commit", commit, err)
 	}
-	t := &treeFS{storer: s, root: c.TreeHash, trees: map[plumbing.Hash][]object.TreeEntry{}, reads: Reads{}}
+	return newTreeFSOf(s, c.TreeHash)
+}
+
+// newTreeFSOf returns a tree, be it of a commit or not.
+func newTreeFSOf(s storer.EncodedObjectStorer, root plumbing.Hash) (*treeFS, error) {
+	t := &treeFS{storer: s, root: root, trees: map[plumbing.Hash][]object.TreeEntry{}, reads: Reads{}}
 	if _, err := t.entries("/", t.root); err != nil {
 		return nil, err
 	}

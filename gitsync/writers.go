@@ -7,6 +7,8 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // maxWriters is how many clients are kept; a cluster has fewer tenants, or a
@@ -48,7 +50,7 @@ func (w *writers) as(namespace, account string) (client.Client, error) {
 	}
 	config := rest.CopyConfig(w.config)
 	if user != "" {
-		config.Impersonate = rest.ImpersonationConfig{UserName: user}
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Extra: map[string][]string{v1alpha1.ExtraController: {"true"}}}
 	}
 	c, err := client.New(config, w.options)
 	if err != nil {

@@ -296,6 +296,9 @@ type BatchReleaseStatus struct {
 	// failedCommit is the commit that failedRevision came from.
 	// +optional
 	FailedCommit string `json:"failedCommit,omitempty"`
+	// failedMessage says why it was rolled back.
+	// +optional
+	FailedMessage string `json:"failedMessage,omitempty"`
 	// replicas is spec.replicas of the Deployment.
 	// +optional
 	Replicas int32 `json:"replicas"`
@@ -347,6 +350,10 @@ type BatchReleaseStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
+// ApprovedByCluster is who opened a gate whose step was completed in the
+// status, by whoever may write that.
+const ApprovedByCluster = "cluster"
+
 // StepApproval says who opened the gate of a step.
 type StepApproval struct {
 	// step whose gate opened.
@@ -354,7 +361,7 @@ type StepApproval struct {
 	// commit that brought the approval; empty where it was given in the cluster.
 	// +optional
 	Commit string `json:"commit,omitempty"`
-	// by whom: the author of that commit, or "cluster".
+	// by whom: the author of that commit, or [ApprovedByCluster].
 	// +optional
 	By string `json:"by,omitempty"`
 	// time when the gate opened.

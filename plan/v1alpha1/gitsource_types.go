@@ -169,6 +169,10 @@ type WriteBack struct {
 	// +optional
 	Author *Signature `json:"author,omitempty"`
 
+	// committer of the commits; default: the author.
+	// +optional
+	Committer *Signature `json:"committer,omitempty"`
+
 	// signingKey names a Secret with the key that signs the commits:
 	// git.asc and passphrase, or identity and password.
 	// +optional
@@ -176,6 +180,7 @@ type WriteBack struct {
 
 	// branch to push to for review, instead of the watched one.
 	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('-') && !self.startsWith('refs/') && !self.contains('..')",message="must be the name of a branch, without refs/heads/"
 	// +optional
 	Branch string `json:"branch,omitempty"`
 }
@@ -185,10 +190,12 @@ type Signature struct {
 	// name of the author.
 	// +kubebuilder:default=tranche
 	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[^<>\n]*$`
 	// +optional
 	Name string `json:"name,omitempty"`
 	// email of the author.
 	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:Pattern=`^[^<>\n]*$`
 	// +optional
 	Email string `json:"email,omitempty"`
 }

@@ -619,6 +619,11 @@ func (in *WriteBack) DeepCopyInto(out *WriteBack) {
 		*out = new(Signature)
 		**out = **in
 	}
+	if in.Committer != nil {
+		in, out := &in.Committer, &out.Committer
+		*out = new(Signature)
+		**out = **in
+	}
 	if in.SigningKey != nil {
 		in, out := &in.SigningKey, &out.SigningKey
 		*out = new(LocalObjectReference)

@@ -164,7 +164,7 @@ func (v *view) begin() {
 	last := v.recorded(1)
 	back := !v.forward() || last != nil && last.equal(v.goal.template)
 	if !v.failed() {
-		v.status.FailedRevision, v.status.FailedCommit = "", ""
+		v.status.FailedRevision, v.status.FailedCommit, v.status.FailedMessage = "", "", ""
 	}
 	v.status.Phase = v1alpha1.PhaseInitial
 	v.status.RollingBack = back

@@ -83,7 +83,7 @@ func (v *view) approvedInCluster() *gate {
 		return nil
 	}
 	return &gate{
-		open: true, by: v1alpha1.StepApproval{By: "cluster"},
+		open: true, by: v1alpha1.StepApproval{By: v1alpha1.ApprovedByCluster},
 		reason: ReasonStepApproved, message: fmt.Sprintf("step %d of %s, in the cluster", v.status.CurrentStepIndex, v.goal.name),
 	}
 }
@@ -207,15 +207,15 @@ func (v *view) missed() {
 		v.warn(ReasonProgressDeadlineExceeded, message)
 	}
 	if v.spec.Strategy.OnFailure == v1alpha1.FailureRollback && !v.status.RollingBack && v.forward() {
-		v.fail()
+		v.fail(message)
 		return
 	}
 	v.stall(ReasonProgressDeadlineExceeded, message)
 }
 
 // fail gives up what Git brings, until Git says something else. It moves nothing.
-func (v *view) fail() {
-	v.status.FailedRevision, v.status.FailedCommit = v.brought.name, v.spec.Commit
+func (v *view) fail(why string) {
+	v.status.FailedRevision, v.status.FailedCommit, v.status.FailedMessage = v.brought.name, v.spec.Commit, why
 	v.resolve()
 	v.begin()
 }
@@ -235,6 +235,6 @@ func (v *view) requestedRollback() bool {
 		v.do(ClearRollback{because: "there is nothing to go back to"})
 		return false
 	}
-	v.fail()
+	v.fail("asked for in the cluster")
 	return true
 }

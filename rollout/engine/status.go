@@ -116,7 +116,7 @@ func (v *view) complete() {
 		v.event(ReasonReleaseCompleted, "all pods run "+v.goal.name)
 	}
 	if !v.failed() {
-		v.status.FailedRevision, v.status.FailedCommit = "", ""
+		v.status.FailedRevision, v.status.FailedCommit, v.status.FailedMessage = "", "", ""
 	}
 	if v.status.Phase != v1alpha1.PhaseCompleted {
 		v.status.Phase = v1alpha1.PhaseCompleted

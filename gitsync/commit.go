@@ -1,0 +1,287 @@
+package gitsync
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+)
+
+// scratch is a store with objects that no server has yet, beside those of a
+// snapshot. What is written to it is in memory.
+type scratch struct {
+	storer.EncodedObjectStorer
+	made  map[plumbing.Hash]plumbing.EncodedObject
+	order []plumbing.Hash
+}
+
+func newScratch(s storer.EncodedObjectStorer) *scratch {
+	return &scratch{EncodedObjectStorer: s, made: map[plumbing.Hash]plumbing.EncodedObject{}}
+}
+
+func (s *scratch) NewEncodedObject() plumbing.EncodedObject { return &plumbing.MemoryObject{} }
+
+func (s *scratch) SetEncodedObject(o plumbing.EncodedObject) (plumbing.Hash, error) {
+	h := o.Hash()
+	if s.HasEncodedObject(h) != nil {
+		s.made[h] = o
+		s.order = append(s.order, h)
+	}
+	return h, nil
+}
+
+func (s *scratch) EncodedObject(t plumbing.ObjectType, h plumbing.Hash) (plumbing.EncodedObject, error) {
+	if o, ok := s.made[h]; ok && (t == plumbing.AnyObject || t == o.Type()) {
+		return o, nil
+	}
+	return s.EncodedObjectStorer.EncodedObject(t, h)
+}
+
+func (s *scratch) HasEncodedObject(h plumbing.Hash) error {
+	if _, ok := s.made[h]; ok {
+		return nil
+	}
+	return s.EncodedObjectStorer.HasEncodedObject(h)
+}
+
+func (s *scratch) EncodedObjectSize(h plumbing.Hash) (int64, error) {
+	if o, ok := s.made[h]; ok {
+		return o.Size(), nil
+	}
+	return s.EncodedObjectStorer.EncodedObjectSize(h)
+}
+
+// needed returns the objects that a commit on top of known ones needs besides
+// those of the snapshot: trials that came to nothing are left behind.
+func (s *scratch) needed(commit plumbing.Hash) ([]plumbing.Hash, error) {
+	var list []plumbing.Hash
+	seen := map[plumbing.Hash]bool{}
+	var add func(h plumbing.Hash) error
+	add = func(h plumbing.Hash) error {
+		o, ok := s.made[h]
+		if !ok || seen[h] {
+			return nil
+		}
+		seen[h] = true
+		list = append(list, h)
+		switch o.Type() {
+		case plumbing.CommitObject:
+			c, err := object.GetCommit(s, h)
+			if err != nil {
+				return missing("commit", h, err)
+			}
+			return add(c.TreeHash)
+		case plumbing.TreeObject:
+			t, err := object.GetTree(s, h)
+			if err != nil {
+				return missing("tree", h, err)
+			}
+			for _, e := range t.Entries {
+				if err := add(e.Hash); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	err := add(commit)
+	return list, err
+}
+
+// writeBlob makes a file's content an object.
+func (s *scratch) writeBlob(content []byte) (plumbing.Hash, error) {
+	o := s.NewEncodedObject()
+	o.SetType(plumbing.BlobObject)
+	w, err := o.Writer()
+	if err != nil {
+		return plumbing.ZeroHash, err
+	}
+	_, err = w.Write(content)
+	if err := errors.Join(err, w.Close()); err != nil {
+		return plumbing.ZeroHash, err
+	}
+	return s.SetEncodedObject(o)
+}
+
+// files are entries of a tree by their path from the root, without links and
+// without a leading slash. One without a mode is not there.
+type files map[string]object.TreeEntry
+
+// errNotAFolder says that a file cannot be put below another file.
+var errNotAFolder = errors.New("is not a folder")
+
+// writeTree returns a tree with files put into it, or taken out of it. Folders
+// that become empty go, as git has none of them.
+func (s *scratch) writeTree(root plumbing.Hash, change files) (plumbing.Hash, error) {
+	var entries []object.TreeEntry
+	if !root.IsZero() {
+		t, err := object.GetTree(s, root)
+		if err != nil {
+			return plumbing.ZeroHash, missing("tree", root, err)
+		}
+		entries = slices.Clone(t.Entries)
+	}
+	below := map[string]files{}
+	for p, e := range change {
+		name, rest, deeper := strings.Cut(p, "/")
+		if deeper {
+			if below[name] == nil {
+				below[name] = files{}
+			}
+			below[name][rest] = e
+			continue
+		}
+		e.Name = name
+		entries = setEntry(entries, e)
+	}
+	for name, change := range below {
+		dir := object.TreeEntry{Name: name, Mode: filemode.Dir}
+		if i := indexEntry(entries, name); i >= 0 {
+			if dir = entries[i]; dir.Mode != filemode.Dir {
+				return plumbing.ZeroHash, fmt.Errorf("%s %w", name, errNotAFolder)
+			}
+		}
+		h, err := s.writeTree(dir.Hash, change)
+		if err != nil {
+			return plumbing.ZeroHash, err
+		}
+		if dir.Hash = h; h == emptyTree {
+			dir.Mode = filemode.Empty
+		}
+		entries = setEntry(entries, dir)
+	}
+	// As git compares them: with a slash after the names of folders (G15).
+	slices.SortFunc(entries, func(a, b object.TreeEntry) int { return strings.Compare(sortName(a), sortName(b)) })
+	o := s.NewEncodedObject()
+	if err := (&object.Tree{Entries: entries}).Encode(o); err != nil {
+		return plumbing.ZeroHash, fmt.Errorf("writing a tree: %w", err)
+	}
+	return s.SetEncodedObject(o)
+}
+
+// emptyTree is the tree without entries.
+var emptyTree = plumbing.ComputeHash(plumbing.TreeObject, nil)
+
+func sortName(e object.TreeEntry) string {
+	if e.Mode == filemode.Dir {
+		return e.Name + "/"
+	}
+	return e.Name
+}
+
+func indexEntry(entries []object.TreeEntry, name string) int {
+	return slices.IndexFunc(entries, func(e object.TreeEntry) bool { return e.Name == name })
+}
+
+func setEntry(entries []object.TreeEntry, e object.TreeEntry) []object.TreeEntry {
+	i := indexEntry(entries, e.Name)
+	switch {
+	case e.Mode == filemode.Empty && i >= 0:
+		return slices.Delete(entries, i, i+1)
+	case e.Mode == filemode.Empty:
+		return entries
+	case i >= 0:
+		entries[i] = e
+		return entries
+	default:
+		return append(entries, e)
+	}
+}
+
+// entryAt returns what is at a path of a tree; one without a mode is not there.
+func entryAt(s storer.EncodedObjectStorer, root plumbing.Hash, p string) (object.TreeEntry, error) {
+	name, rest, deeper := strings.Cut(p, "/")
+	t, err := object.GetTree(s, root)
+	if err != nil {
+		return object.TreeEntry{}, missing("tree", root, err)
+	}
+	i := indexEntry(t.Entries, name)
+	switch {
+	case i < 0 || deeper && t.Entries[i].Mode != filemode.Dir:
+		return object.TreeEntry{}, nil
+	case deeper:
+		return entryAt(s, t.Entries[i].Hash, rest)
+	default:
+		e := t.Entries[i]
+		e.Name = path.Base(p)
+		return e, nil
+	}
+}
+
+// signer signs what a commit is without its signature.
+type signer interface {
+	Sign(payload []byte) (string, error)
+}
+
+// maker makes commits.
+type maker struct {
+	author, committer object.Signature
+	signer            signer // nil: not signed
+}
+
+// commit writes a commit to a scratch store.
+func (m maker) commit(s *scratch, tree plumbing.Hash, parents []plumbing.Hash, message string, now time.Time) (plumbing.Hash, error) {
+	c := &object.Commit{Author: m.author, Committer: m.committer, TreeHash: tree, ParentHashes: parents, Message: message}
+	c.Author.When, c.Committer.When = now.UTC(), now.UTC()
+	if m.signer != nil {
+		payload, err := encoded(c.EncodeWithoutSignature)
+		if err != nil {
+			return plumbing.ZeroHash, err
+		}
+		if c.PGPSignature, err = m.signer.Sign(payload); err != nil {
+			return plumbing.ZeroHash, fmt.Errorf("signing: %w", err)
+		}
+	}
+	o := s.NewEncodedObject()
+	if err := c.Encode(o); err != nil {
+		return plumbing.ZeroHash, fmt.Errorf("writing a commit: %w", err)
+	}
+	return s.SetEncodedObject(o)
+}
+
+func encoded(encode func(plumbing.EncodedObject) error) ([]byte, error) {
+	o := &plumbing.MemoryObject{}
+	if err := encode(o); err != nil {
+		return nil, fmt.Errorf("writing a commit: %w", err)
+	}
+	r, err := o.Reader()
+	if err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(r)
+	return content, errors.Join(err, r.Close())
+}
+
+// The trailers of our commits. By them a later look knows what has been
+// committed, even where somebody took it back since.
+const (
+	trailerRelease  = "Tranche-Release"  // namespace/name of the BatchRelease
+	trailerRevision = "Tranche-Revision" // the revision that is approved, or was rolled back
+	trailerCommit   = "Tranche-Commit"   // the commit that the release comes from
+	trailerStep     = "Tranche-Step"     // up to which it is approved; absent in a revert
+)
+
+// trailers returns the values of our trailers in a commit message: those of
+// its last paragraph.
+func trailers(message string) map[string][]string {
+	found := map[string][]string{}
+	message = strings.TrimRight(message, "\n")
+	if i := strings.LastIndex(message, "\n\n"); i >= 0 {
+		message = message[i+2:]
+	}
+	for line := range strings.Lines(message) {
+		key, value, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if ok && strings.HasPrefix(key, "Tranche-") {
+			found[key] = append(found[key], strings.TrimSpace(value))
+		}
+	}
+	return found
+}

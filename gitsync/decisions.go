@@ -1,0 +1,49 @@
+package gitsync
+
+import (
+	"context"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// newDecision passes the few changes of a BatchRelease's status by which its
+// source has more, or less, to write back; not each pod that becomes ready.
+var newDecision = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false }, // the source is looked at anyway
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.BatchRelease)
+		after, is := e.ObjectNew.(*v1alpha1.BatchRelease)
+		return ok && is && mark(before) != mark(after)
+	},
+}
+
+// sourceOf maps a BatchRelease to the GitSource that applies it.
+func (r *reconciler) sourceOf(ctx context.Context, o client.Object) []reconcile.Request {
+	name, namespace := o.GetLabels()[v1alpha1.LabelSource], o.GetLabels()[v1alpha1.LabelSourceNamespace]
+	if name == "" {
+		return nil
+	}
+	if len(name) < maxLabelValue {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+	}
+	var sources v1alpha1.GitSourceList // the label may be shortened
+	if err := r.status.List(ctx, &sources, client.InNamespace(namespace)); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "mapping a release to its source")
+		return nil
+	}
+	for i := range sources.Items {
+		if labelValue(sources.Items[i].Name) == name {
+			return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(&sources.Items[i])}}
+		}
+	}
+	return nil
+}

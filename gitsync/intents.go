@@ -1,0 +1,189 @@
+package gitsync
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// intent is a decision made in the cluster that Git does not say yet: an
+// approval that was given there, or a rollback.
+type intent struct {
+	release *plan.Release // as the branch has it
+	// revision and commit name the release that was approved or rolled back.
+	revision, commit string
+	// rollback: the cluster has gone back, or is on its way.
+	rollback bool
+	// step up to which the release was let go on; only without rollback.
+	step int32
+	// stable is what the cluster went back to, and why; only with rollback.
+	stable, why string
+}
+
+// intents returns what the cluster says of the branch's releases that the
+// branch itself does not say, in the order of the releases. It asks only what
+// stands in the tree: whether an intent was committed and taken back since is
+// another question.
+func intents(set *plan.Set, live map[string]*v1alpha1.BatchRelease, approvals []plan.Approval) []intent {
+	var list []intent
+	for i := range set.Releases {
+		r := &set.Releases[i]
+		br := live[releaseName(r.Plan)]
+		if br == nil || !speaksOf(br, r) {
+			continue
+		}
+		if in, ok := rolledBack(r, br); ok {
+			list = append(list, in)
+		} else if in, ok := approved(r, br); ok && !saysApproved(in, approvals) {
+			list = append(list, in)
+		}
+	}
+	return list
+}
+
+func releaseName(br *v1alpha1.BatchRelease) string { return br.Namespace + "/" + br.Name }
+
+// speaksOf reports whether a status is about what the branch says now.
+func speaksOf(br *v1alpha1.BatchRelease, r *plan.Release) bool {
+	return br.Status.ObservedGeneration == br.Generation && br.Spec.Commit != "" && plan.EqualTemplate(br.Spec.Template, r.Template)
+}
+
+// rolledBack is about a revision that the branch still brings. On the way
+// back it counts as soon as the Deployment has the stable template again.
+func rolledBack(r *plan.Release, br *v1alpha1.BatchRelease) (intent, bool) {
+	s := &br.Status
+	if s.FailedRevision == "" || s.FailedCommit != br.Spec.Commit || s.Phase == v1alpha1.PhaseInitial {
+		return intent{}, false
+	}
+	return intent{release: r, rollback: true, revision: s.FailedRevision, commit: s.FailedCommit, stable: s.UpdateRevision, why: s.FailedMessage}, true
+}
+
+// approved is about the release under way, or the one that has just come to
+// its end: the approval of its last gate may be seen only then.
+func approved(r *plan.Release, br *v1alpha1.BatchRelease) (intent, bool) {
+	s := &br.Status
+	in := intent{release: r, revision: s.UpdateRevision, commit: s.UpdateCommit, step: -1}
+	given := s.Approvals
+	if s.Phase == v1alpha1.PhaseCompleted && len(s.History) > 0 && s.History[0].Outcome == v1alpha1.OutcomeCompleted {
+		in.revision, in.commit, given = s.History[0].Revision, s.History[0].Commit, s.History[0].Approvals
+	}
+	if s.RollingBack || in.commit != br.Spec.Commit {
+		return intent{}, false
+	}
+	for _, a := range given {
+		if a.By == v1alpha1.ApprovedByCluster {
+			in.step = max(in.step, a.Step)
+		}
+	}
+	return in, in.step >= 0
+}
+
+// saysApproved reports whether an approval that counts covers the intent.
+func saysApproved(in intent, approvals []plan.Approval) bool {
+	a, _ := plan.MatchApproval(in.release, in.commit, approvals)
+	return a != nil && a.Spec.Revision == in.revision && a.Spec.Step >= in.step
+}
+
+// says reports whether a commit message is of a commit that said the intent.
+func (in intent) says(message string) bool {
+	t := trailers(message)
+	if !slices.Contains(t[trailerRelease], releaseName(in.release.Plan)) || !slices.Contains(t[trailerRevision], in.revision) || !slices.Contains(t[trailerCommit], in.commit) {
+		return false
+	}
+	if in.rollback {
+		return len(t[trailerStep]) == 0
+	}
+	return slices.ContainsFunc(t[trailerStep], func(s string) bool {
+		var step int32
+		_, err := fmt.Sscanf(s, "%d", &step)
+		return err == nil && step >= in.step
+	})
+}
+
+// problem says what the cluster has and Git has not, for a branch to which
+// nothing is written back.
+func (in intent) problem(tip, file string) *plan.Problem {
+	where := in.release.String()
+	if in.rollback {
+		return &plan.Problem{
+			Reason: reasonRolledBackInCluster, Where: where,
+			Err:  fmt.Errorf("the cluster went back from %s to %s, and %s still says %s (commit %s)", in.revision, in.stable, tip, in.revision, shortCommit(in.commit)),
+			Hint: "git revert the change, or commit a better one",
+		}
+	}
+	return &plan.Problem{
+		Reason: reasonApprovedInCluster, Where: where,
+		Err:  fmt.Errorf("step %d of %s (commit %s) was approved in the cluster, and %s does not say so", in.step, in.revision, shortCommit(in.commit), tip),
+		Hint: "commit the approval to " + file,
+	}
+}
+
+// subject and body are what git log says of an approval.
+func (in intent) message() string {
+	name := releaseName(in.release.Plan)
+	return fmt.Sprintf(`Approve step %d of %s
+
+Given in the cluster, for revision %s of commit %s.
+
+%s: %s
+%s: %s
+%s: %s
+%s: %d
+`, in.step, in.release.Plan.Name, in.revision, shortCommit(in.commit),
+		trailerRelease, name, trailerRevision, in.revision, trailerCommit, in.commit, trailerStep, in.step)
+}
+
+// revertMessage is what git log says of a revert of some releases. The
+// commits are newest first; a merge has the parent that it goes back to.
+func revertMessage(list []intent, reverted []revertedCommit) string {
+	var b strings.Builder
+	if len(reverted) == 1 {
+		fmt.Fprintf(&b, "Revert \"%s\"\n\n", reverted[0].subject)
+	} else {
+		names := make([]string, len(list))
+		for i, in := range list {
+			names[i] = in.release.Plan.Name
+		}
+		fmt.Fprintf(&b, "Revert %s to %s\n\n", strings.Join(names, ", "), list[0].stable)
+	}
+	for _, c := range reverted {
+		if c.merge {
+			fmt.Fprintf(&b, "This reverts commit %s, reversing\nchanges made to %s.\n", c.hash, c.parent)
+		} else {
+			fmt.Fprintf(&b, "This reverts commit %s.\n", c.hash)
+		}
+	}
+	b.WriteString("\n")
+	for _, in := range list {
+		fmt.Fprintf(&b, "The cluster took BatchRelease %s back from %s to %s", releaseName(in.release.Plan), in.revision, in.stable)
+		if in.why != "" {
+			b.WriteString(": " + oneLine(in.why))
+		}
+		b.WriteString(".\n")
+	}
+	b.WriteString("\n")
+	for _, in := range list {
+		fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n", trailerRelease, releaseName(in.release.Plan), trailerRevision, in.revision, trailerCommit, in.commit)
+	}
+	return b.String()
+}
+
+// mark changes when a status says something else that a source has to know.
+func mark(br *v1alpha1.BatchRelease) string {
+	s := &br.Status
+	release := plan.Release{Plan: br}
+	back, failed := rolledBack(&release, br)
+	in, ok := approved(&release, br)
+	return fmt.Sprint(failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, s.FailedRevision)
+}
+
+// String is an intent in a few words.
+func (in intent) String() string {
+	if in.rollback {
+		return fmt.Sprintf("rollback of %s to %s", releaseName(in.release.Plan), in.stable)
+	}
+	return fmt.Sprintf("approval of step %d of %s", in.step, releaseName(in.release.Plan))
+}

@@ -1,0 +1,100 @@
+package gitsync
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/utils/diff"
+	"github.com/sergi/go-diff/diffmatchpatch"
+)
+
+// merge3 takes what was changed from base to theirs into ours, by lines. It
+// returns false where both changed the same lines, and differently.
+//
+// Changes of lines that are neighbours are no conflict here, though git has
+// them for one: in a manifest they are different fields more often than not,
+// and what comes out is rendered before it is pushed.
+func merge3(base, ours, theirs []byte) ([]byte, bool) {
+	if slices.ContainsFunc([][]byte{base, ours, theirs}, isBinary) {
+		return nil, false
+	}
+	all := append(edits(base, ours), edits(base, theirs)...)
+	slices.SortStableFunc(all, func(a, b edit) int {
+		// What is put between two lines comes before what is made of the second.
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	})
+	lines := splitLines(string(base))
+	var out bytes.Buffer
+	at := 0
+	var last *edit
+	for i := range all {
+		e := &all[i]
+		if last != nil {
+			if *e == *last {
+				continue // both did the same
+			}
+			if e.start < last.end || e.start == last.start && e.end == e.start && last.end == last.start {
+				return nil, false
+			}
+		}
+		writeLines(&out, lines[at:e.start])
+		out.WriteString(e.text)
+		at, last = e.end, e
+	}
+	writeLines(&out, lines[at:])
+	return out.Bytes(), true
+}
+
+// edit puts a text in the place of the lines from start to end.
+type edit struct {
+	start, end int
+	text       string
+}
+
+// edits returns what makes one text of another, in order. There is a line
+// that stays between any two.
+func edits(from, to []byte) []edit {
+	var list []edit
+	var open *edit
+	at := 0
+	for _, d := range diff.Do(string(from), string(to)) {
+		n := len(splitLines(d.Text))
+		if d.Type == diffmatchpatch.DiffEqual {
+			open = nil
+			at += n
+			continue
+		}
+		if open == nil {
+			list = append(list, edit{start: at, end: at})
+			open = &list[len(list)-1]
+		}
+		if d.Type == diffmatchpatch.DiffDelete {
+			at += n
+			open.end = at
+		} else {
+			open.text += d.Text
+		}
+	}
+	return list
+}
+
+func splitLines(s string) []string {
+	lines := strings.SplitAfter(s, "\n")
+	if n := len(lines); lines[n-1] == "" {
+		lines = lines[:n-1]
+	}
+	return lines
+}
+
+func writeLines(b *bytes.Buffer, lines []string) {
+	for _, l := range lines {
+		b.WriteString(l)
+	}
+}
+
+// isBinary is git's guess.
+func isBinary(content []byte) bool {
+	return bytes.IndexByte(content[:min(len(content), 8000)], 0) >= 0
+}

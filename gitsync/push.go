@@ -1,0 +1,217 @@
+package gitsync
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// errMoved says that a branch is no longer where a push was decided on.
+var errMoved = errors.New("the branch has moved")
+
+// update moves a branch from one commit to another. From the zero hash it
+// makes the branch.
+type update struct {
+	branch   string
+	from, to plumbing.Hash
+	pack     []byte // of what `to` needs besides what the server has
+}
+
+// newUpdate packs a commit of a scratch store. The pack is made by hand, of the
+// few objects that are new: go-git's Push walks all of the history (G4).
+func newUpdate(s *scratch, branch string, from, to plumbing.Hash) (update, error) {
+	objects, err := s.needed(to)
+	if err != nil {
+		return update{}, err
+	}
+	var b bytes.Buffer
+	if _, err := packfile.NewEncoder(&b, s, false).Encode(objects, 0); err != nil {
+		return update{}, fmt.Errorf("packing commit %s: %w", to, err)
+	}
+	return update{branch: branch, from: from, to: to, pack: b.Bytes()}, nil
+}
+
+// push makes an update as a compare-and-swap. Its error is errMoved where
+// somebody else was faster, and a problem otherwise. Each exchange with the
+// server may take as long as the timeout says.
+func (r remote) push(ctx context.Context, u update, timeout time.Duration) error {
+	sending, cancel := context.WithTimeout(ctx, timeout)
+	refusal, err := r.send(sending, u)
+	cancel()
+	if err == nil || errors.Is(err, errMoved) {
+		return err
+	}
+	// A rejection because somebody was faster is told in many words, and an
+	// answer may be lost: what counts is where the branch is now (G5).
+	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	if s, asked := r.receiver(asking); asked == nil {
+		now := s.tip(u.branch)
+		s.close()
+		switch now {
+		case u.to:
+			return nil
+		case u.from:
+		default:
+			return errMoved
+		}
+	}
+	if refusal != "" {
+		return r.rejected(u, refusal)
+	}
+	return r.unanswered(u, err)
+}
+
+// receiver is one connection on which a server takes a push.
+type receiver struct {
+	git  transport.ReceivePackSession
+	refs *packp.AdvRefs
+}
+
+func (r remote) receiver(ctx context.Context) (*receiver, error) {
+	s := &receiver{}
+	err := within(ctx, func() error {
+		ep, c, err := r.transport()
+		if err != nil {
+			return err
+		}
+		s.git, err = c.NewReceivePackSession(ep, r.access.method)
+		return err
+	}, func() { s.close() })
+	if err != nil {
+		return nil, err
+	}
+	if s.refs, err = s.git.AdvertisedReferencesContext(ctx); err != nil {
+		s.close()
+		return nil, cmpContext(ctx, err)
+	}
+	return s, nil
+}
+
+func (s *receiver) close() { _ = s.git.Close() } // all that was wanted has been read
+
+func (s *receiver) tip(branch string) plumbing.Hash {
+	return s.refs.References[plumbing.NewBranchReferenceName(branch).String()]
+}
+
+// send makes one attempt. The refusal is the server's, in its own words.
+func (r remote) send(ctx context.Context, u update) (refusal string, err error) {
+	s, err := r.receiver(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer s.close()
+	if s.tip(u.branch) != u.from {
+		return "", errMoved
+	}
+	req := packp.NewReferenceUpdateRequestFromCapabilities(s.refs.Capabilities)
+	var said bytes.Buffer
+	for _, c := range []capability.Capability{capability.Sideband64k, capability.Sideband} {
+		if s.refs.Capabilities.Supports(c) {
+			req.Progress = &said
+			if err := req.Capabilities.Set(c); err != nil {
+				return "", err
+			}
+			break
+		}
+	}
+	req.Commands = []*packp.Command{{Name: plumbing.NewBranchReferenceName(u.branch), Old: u.from, New: u.to}}
+	req.Packfile = io.NopCloser(bytes.NewReader(u.pack))
+	report, err := s.git.ReceivePack(ctx, req)
+	if report == nil {
+		return "", cmp.Or(cmpContext(ctx, err), error(io.ErrUnexpectedEOF))
+	}
+	if fact := refusalIn(report); fact != "" {
+		if words := r.redact(said.String()); words != "" {
+			fact += ": " + words
+		}
+		return fact, errors.New("rejected")
+	}
+	return "", nil
+}
+
+func refusalIn(report *packp.ReportStatus) string {
+	const ok = "ok"
+	for _, c := range report.CommandStatuses {
+		if c.Status != ok {
+			return c.Status
+		}
+	}
+	if report.UnpackStatus != ok {
+		return report.UnpackStatus
+	}
+	return ""
+}
+
+// rejected is an answer that says no.
+func (r remote) rejected(u update, words string) *plan.Problem {
+	return &plan.Problem{
+		Reason: reasonPushRejected, Where: r.pushing(u), Err: errors.New("the server refuses the push: " + words),
+		Hint:  "let its account push there, set spec.writeBack.signingKey if only signed commits are taken, or spec.writeBack.branch to push to another branch for review",
+		Retry: true,
+	}
+}
+
+// unanswered is a push that did not come so far as to an answer.
+func (r remote) unanswered(u update, err error) error {
+	if errors.Is(err, transport.ErrAuthorizationFailed) || errors.Is(err, transport.ErrAuthenticationRequired) || isReadOnly(err) {
+		return &plan.Problem{
+			Reason: reasonPushRejected, Where: r.pushing(u), Err: errors.New("the server lets these credentials read, but not push"),
+			Hint: r.credentialsHint("grant them write access"), Retry: true,
+		}
+	}
+	p, ok := errors.AsType[*plan.Problem](r.problem(err))
+	if !ok {
+		return err
+	}
+	return &plan.Problem{Reason: reasonWriteBackFailed, Where: r.pushing(u), Err: errors.New(r.redact(p.Err.Error())), Hint: p.Hint, Retry: true}
+}
+
+// isReadOnly knows how forges refuse a deploy key that may only read.
+func isReadOnly(err error) bool {
+	text := strings.ToLower(err.Error())
+	return strings.Contains(text, "read only") || strings.Contains(text, "read-only") || strings.Contains(text, "not allowed to push") || strings.Contains(text, "write access")
+}
+
+func (r remote) pushing(u update) string { return "pushing " + u.branch + " to " + r.String() }
+
+// userinfo of URLs.
+var userinfo = regexp.MustCompile(`://[^/\s@]+@`)
+
+// redact takes credentials out of what a server says.
+func (r remote) redact(words string) string {
+	words = userinfo.ReplaceAllString(words, "://")
+	for _, secret := range r.access.secrets() {
+		if secret != "" {
+			words = strings.ReplaceAll(words, secret, "…")
+		}
+	}
+	return oneLine(words)
+}
+
+// secrets are the parts of credentials that go over the wire.
+func (a access) secrets() []string {
+	switch m := a.method.(type) {
+	case *githttp.BasicAuth:
+		return []string{m.Password}
+	case *githttp.TokenAuth:
+		return []string{m.Token}
+	default:
+		return nil
+	}
+}

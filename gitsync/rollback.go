@@ -1,0 +1,316 @@
+package gitsync
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+const (
+	// maxBack bounds how many commits are gone back for what is stable.
+	maxBack = 10_000
+	// maxRenders bounds how many of them are rendered.
+	maxRenders = 200
+	// maxNarrowed is the number of files of a commit up to which it is tried
+	// to take back only some of them.
+	maxNarrowed = 32
+)
+
+// movesOthers says that a revert would move other releases than it should.
+type movesOthers struct{ names []string }
+
+func (m *movesOthers) Error() string { return "it would move " + names(m.names) + ", too" }
+
+// goal is a release that is to be reverted, and the template to come to.
+type goal struct {
+	intent
+	template *corev1.PodTemplateSpec
+}
+
+// revert commits that the branch takes back what the group's releases brought:
+// the whole change of the commits that made the releases, as far as it is
+// rendered by this source, or, where that would move other releases as well,
+// without the files of it that would.
+func (w *writeback) revert(ctx context.Context, group []intent) error {
+	goals, commits, err := w.cause(ctx, group)
+	if err != nil {
+		return err
+	}
+	tree, set, err := w.takeBack(goals, commits, nil)
+	if moves, ok := errors.AsType[*movesOthers](err); ok {
+		if tree, set, err = w.narrow(goals, commits); isRefusal(err) {
+			err = moves
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return w.add(tree, set, revertMessage(group, commits))
+}
+
+// isRefusal tells what cannot be committed from what went wrong.
+func isRefusal(err error) bool {
+	_, cannot := errors.AsType[*cannot](err)
+	_, moves := errors.AsType[*movesOthers](err)
+	return cannot || moves
+}
+
+// cause finds the commits that brought what failed, newest first, and for each
+// release the template that the cluster has gone back to, as Git had it.
+func (w *writeback) cause(ctx context.Context, group []intent) ([]goal, []revertedCommit, error) {
+	goals := make([]goal, len(group))
+	by := map[plumbing.Hash]revertedCommit{}
+	for i, in := range group {
+		template, commits, err := w.back(ctx, in)
+		if err != nil {
+			return nil, nil, err
+		}
+		goals[i] = goal{in, template}
+		for _, c := range commits {
+			by[c.hash] = c
+		}
+	}
+	commits := slices.SortedFunc(maps.Values(by), func(a, b revertedCommit) int { return cmp.Compare(a.place, b.place) })
+	for i := range commits {
+		if err := w.read(&commits[i]); err != nil {
+			return nil, nil, err
+		}
+	}
+	return goals, commits, nil
+}
+
+// back goes from the tip along first parents to the first commit that renders
+// what runs now, and returns that template, and the commits on the way with
+// which the template changed: the one that began the release, and those of
+// releases that it superseded.
+func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpec, []revertedCommit, error) {
+	runs, err := w.running(ctx, in.release)
+	if err != nil {
+		return nil, nil, err
+	}
+	if now, err := runs(in.release.Template); err != nil || now {
+		return nil, nil, cmp.Or(err, error(&cannot{fact: "the Deployment has not gone back yet", passes: true}))
+	}
+	h := &history{renderer: w.commit.renderer, desired: w.commit.desired}
+	var commits []revertedCommit
+	at, reads, template := w.snapshot.commit, w.commit.desired.reads, in.release.Template
+	for place, renders := 0, 0; place < maxBack && renders < maxRenders; place++ {
+		if err := ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		c, err := object.GetCommit(w.snapshot, at)
+		if err != nil {
+			return nil, nil, missing("commit", at, err)
+		}
+		if len(c.ParentHashes) == 0 {
+			break
+		}
+		parent := c.ParentHashes[0]
+		before, next, err := h.templateBefore(parent, reads, in.release, template)
+		if err != nil {
+			return nil, nil, err
+		}
+		if before == nil || !plan.EqualTemplate(before, template) {
+			renders++
+			commits = append(commits, revertedCommit{hash: at, parent: parent, subject: subjectOf(c.Message), merge: len(c.ParentHashes) > 1, place: place})
+			if before != nil {
+				now, err := runs(before)
+				if err != nil || now {
+					return before, commits, err
+				}
+			}
+		}
+		at, reads, template = parent, next, before
+	}
+	return nil, nil, &cannot{fact: fmt.Sprintf("no commit of the branch renders what the cluster has gone back to, %s", in.stable), hint: "commit the state that you want by hand"}
+}
+
+// templateBefore returns the template that a commit renders, nil where it does
+// not. Where nothing changed that was read for the commit after it, it is that
+// one's.
+func (h *history) templateBefore(commit plumbing.Hash, reads Reads, r *plan.Release, after *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, Reads, error) {
+	t, err := newTreeFS(h.snapshot, commit)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !h.remote {
+		unchanged, err := reads.Unchanged(t)
+		if err != nil || unchanged {
+			return after, reads, err
+		}
+	}
+	template, err := h.template(t, r)
+	return template, t.Reads(), err
+}
+
+// running returns a function that tells whether a template of Git is what the
+// release's Deployment has now. The API server fills in its defaults for the
+// comparison, by a dry run of the write that a release makes.
+func (w *writeback) running(ctx context.Context, r *plan.Release) (func(*corev1.PodTemplateSpec) (bool, error), error) {
+	var live appsv1.Deployment
+	key := client.ObjectKey{Namespace: r.Deployment.GetNamespace(), Name: r.Deployment.GetName()}
+	if err := w.as.Get(ctx, key, &live); err != nil {
+		return nil, fmt.Errorf("getting Deployment %s: %w", key, err)
+	}
+	return func(template *corev1.PodTemplateSpec) (bool, error) {
+		patch, err := json.Marshal([]map[string]any{{"op": "replace", "path": "/spec/template", "value": template}})
+		if err != nil {
+			return false, fmt.Errorf("encoding a template of %s: %w", r, err)
+		}
+		answer := live.DeepCopy()
+		err = w.as.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.ManagerRollout), client.DryRunAll)
+		if err != nil {
+			return false, cmpProblems(apiProblems(reasonWriteBackConflict, r.Deployment, w.gs, err), err)
+		}
+		return plan.EqualTemplate(&answer.Spec.Template, &live.Spec.Template), nil
+	}, nil
+}
+
+// read finds what a commit changed of that which this source renders, and
+// renders it and its parent.
+func (w *writeback) read(c *revertedCommit) error {
+	var trees [2]plumbing.Hash
+	reads := Reads{}
+	for i, h := range []plumbing.Hash{c.parent, c.hash} {
+		t, err := newTreeFS(w.snapshot, h)
+		if err != nil {
+			return err
+		}
+		set, err := w.commit.renderer.render(t)
+		if t.Err() != nil {
+			return t.Err()
+		}
+		if err != nil {
+			set = nil // somebody put it right since
+		}
+		trees[i] = t.root
+		maps.Copy(reads, t.Reads())
+		if i == 0 {
+			c.before = set
+		} else {
+			c.after = set
+		}
+	}
+	var err error
+	if c.changes, err = changed(w.snapshot, trees[0], trees[1]); err != nil {
+		return err
+	}
+	maps.DeleteFunc(c.changes, func(p string, _ fileChange) bool { return !reads.read(p) })
+	return nil
+}
+
+// takeBack undoes commits on the head, but for some files, and checks what
+// comes out.
+func (w *writeback) takeBack(goals []goal, commits []revertedCommit, without map[string]bool) (plumbing.Hash, *plan.Set, error) {
+	tree := w.tree
+	var conflicts []string
+	for _, c := range commits {
+		changes := maps.Clone(c.changes)
+		maps.DeleteFunc(changes, func(p string, _ fileChange) bool { return without[p] })
+		next, more, err := undo(w.scratch, tree, changes)
+		if err != nil {
+			return plumbing.ZeroHash, nil, err
+		}
+		tree, conflicts = next, append(conflicts, more...)
+	}
+	if len(conflicts) > 0 {
+		slices.Sort(conflicts)
+		return plumbing.ZeroHash, nil, &cannot{fact: names(slices.Compact(conflicts)) + " changed since in the same lines", hint: "put the old state back by hand"}
+	}
+	set, err := w.yields(goals, tree)
+	if err != nil {
+		return plumbing.ZeroHash, nil, err
+	}
+	if moved := w.moved(goals, set); len(moved) > 0 {
+		return plumbing.ZeroHash, nil, &movesOthers{moved}
+	}
+	if where := keeps(commits, w.set, set); where != "" {
+		return plumbing.ZeroHash, nil, &cannot{fact: "it would change " + where + ", which is not of the release", hint: "put the old state back by hand"}
+	}
+	return tree, set, nil
+}
+
+// yields renders a tree and makes sure that it brings the templates to come to.
+func (w *writeback) yields(goals []goal, tree plumbing.Hash) (*plan.Set, error) {
+	t, err := newTreeFSOf(w.scratch, tree)
+	if err != nil {
+		return nil, err
+	}
+	set, err := w.commit.renderer.render(t)
+	if t.Err() != nil {
+		return nil, t.Err()
+	}
+	if err != nil {
+		return nil, &cannot{fact: "the result does not render: " + oneLine(err.Error()), hint: "put the old state back by hand"}
+	}
+	for _, g := range goals {
+		if template, _ := templateIn(set, g.release); template == nil || !plan.EqualTemplate(template, g.template) {
+			return nil, &cannot{fact: fmt.Sprintf("taking the release's change back does not bring back %s, since other changes came since", g.stable), hint: "put the old state back by hand"}
+		}
+	}
+	return set, nil
+}
+
+// moved returns the releases, but for those to be reverted, whose template is
+// no longer what the head says.
+func (w *writeback) moved(goals []goal, set *plan.Set) []string {
+	var moved []string
+	for i := range w.set.Releases {
+		r := &w.set.Releases[i]
+		if slices.ContainsFunc(goals, func(g goal) bool { return releaseName(g.release.Plan) == releaseName(r.Plan) }) {
+			continue
+		}
+		if template, _ := templateIn(set, r); template == nil || !plan.EqualTemplate(template, r.Template) {
+			moved = append(moved, releaseName(r.Plan))
+		}
+	}
+	return moved
+}
+
+// narrow takes back what a commit changed without the files that move other
+// releases: first as few files as it takes to come to the templates, and then
+// each of the others that moves nothing else.
+func (w *writeback) narrow(goals []goal, commits []revertedCommit) (plumbing.Hash, *plan.Set, error) {
+	all := map[string]bool{}
+	for _, c := range commits {
+		for p := range c.changes {
+			all[p] = true
+		}
+	}
+	if len(all) > maxNarrowed {
+		return plumbing.ZeroHash, nil, &cannot{fact: "it cannot be taken back in part"}
+	}
+	without := map[string]bool{}
+	for _, p := range slices.Sorted(maps.Keys(all)) {
+		without[p] = true
+		_, _, err := w.takeBack(goals, commits, without)
+		if _, ok := errors.AsType[*cannot](err); ok {
+			delete(without, p)
+		} else if err != nil && !isRefusal(err) {
+			return plumbing.ZeroHash, nil, err
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(without)) {
+		delete(without, p)
+		if _, _, err := w.takeBack(goals, commits, without); isRefusal(err) {
+			without[p] = true
+		} else if err != nil {
+			return plumbing.ZeroHash, nil, err
+		}
+	}
+	return w.takeBack(goals, commits, without)
+}

@@ -1,0 +1,517 @@
+package gitsync
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+const (
+	// maxMoved is how often in one look a branch may be found to have moved
+	// before the look is over and another one is asked for.
+	maxMoved = 8
+	// firstPause is about how long the first wait is when the branch has
+	// moved; each one after it is twice as long.
+	firstPause = 20 * time.Millisecond
+	// maxSince bounds how many commits since a release are looked through for
+	// one of ours.
+	maxSince = 10_000
+	// clockSkew is how far the clocks of those who commit may be apart.
+	clockSkew = 24 * time.Hour
+)
+
+// pauseFor waits before the branch is looked at again, longer each time and
+// never as long as another controller would. It returns false at the end of ctx.
+func pauseFor(ctx context.Context, moved int) bool {
+	d := firstPause << (moved - 1)
+	timer := time.NewTimer(d/2 + rand.N(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// writeback is one attempt to commit what the cluster decided and the branch
+// does not say. There is no list of what is to be committed: it is found anew
+// at each look, by comparison.
+type writeback struct {
+	*look
+	remote   remote
+	snapshot *snapshot
+	commit   *commit
+	branch   string // to push to
+
+	maker   maker
+	scratch *scratch
+	// from is where the branch that is pushed to is.
+	from plumbing.Hash
+	// head is the commit on which the next one is made, tree is its tree, and
+	// set what that renders.
+	head, tree plumbing.Hash
+	set        *plan.Set
+	// also is a second parent for the first commit.
+	also plumbing.Hash
+	made []string // subjects
+}
+
+// writeBack compares the cluster's decisions with what was just applied, and
+// commits the difference. What cannot be committed is said on InSync, and is no
+// error. errMoved asks for a look at what the branch says now.
+func (l *look) writeBack(ctx context.Context, r remote, s *snapshot, c *commit, o *observer) error {
+	w := &writeback{look: l, remote: r, snapshot: s, commit: c, scratch: newScratch(s), branch: l.gs.Spec.Ref.Branch, from: s.commit, head: s.commit, set: c.desired.set}
+	l.outcome.intents = nil
+	pending, err := w.pending(ctx, o)
+	if err != nil || len(pending) == 0 {
+		return err
+	}
+	if w.maker, err = w.newMaker(ctx); err != nil {
+		return w.give(err, pending)
+	}
+	if pending, err = w.base(ctx, pending); err != nil || len(pending) == 0 {
+		return w.give(err, pending)
+	}
+	if err := w.build(ctx, pending); err != nil || len(w.made) == 0 {
+		return w.give(err, pending)
+	}
+	u, err := newUpdate(w.scratch, w.branch, w.from, w.head)
+	if err != nil {
+		return err
+	}
+	if err := w.remote.push(ctx, u, w.timeout()); err != nil {
+		return w.give(err, pending)
+	}
+	for _, subject := range w.made {
+		w.tell(corev1.EventTypeNormal, reasonWrittenBack, fmt.Sprintf("%s: %s", at(w.branch, w.head.String()), subject))
+	}
+	if w.branch != w.gs.Spec.Ref.Branch {
+		w.waitForReview(pending)
+		return nil
+	}
+	return errMoved // by ourselves: follow it
+}
+
+// give says on InSync why nothing was committed. It returns what is to be
+// acted on elsewhere: a branch that has moved, a damaged mirror.
+func (w *writeback) give(err error, pending []intent) error {
+	if err == nil || errors.Is(err, errMoved) || isDamage(err) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	ps := problemsOf(err)
+	if len(ps) == 0 {
+		ps = plan.Problems{{Reason: reasonWriteBackFailed, Where: "GitSource " + w.name.String(), Err: errors.New(oneLine(err.Error())), Retry: true}}
+	}
+	for _, p := range ps {
+		p.Err = fmt.Errorf("%w; not written back: %s", p.Err, w.said(pending))
+	}
+	w.outcome.intents = append(w.outcome.intents, ps...)
+	return nil
+}
+
+// said lists intents in a few words.
+func (w *writeback) said(pending []intent) string {
+	list := make([]string, len(pending))
+	for i, in := range pending {
+		list[i] = in.String()
+	}
+	return names(list)
+}
+
+// pending returns what is to be committed. What is not to be, for the
+// GitSource says so or since somebody took it back, is said on InSync.
+func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) {
+	live := map[string]*v1alpha1.BatchRelease{}
+	for i := range w.set.Releases {
+		plans, err := o.plansIn(ctx, w.set.Releases[i].Plan.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		for j := range plans {
+			if isOurs(&plans[j], w.gs) {
+				live[releaseName(&plans[j])] = &plans[j]
+			}
+		}
+	}
+	t, err := newTreeFS(w.snapshot, w.snapshot.commit)
+	if err != nil {
+		return nil, err
+	}
+	approvals, _ := w.approvals(t)
+	if t.Err() != nil {
+		return nil, t.Err()
+	}
+	var pending []intent
+	since := map[string][]string{}
+	for _, in := range intents(w.set, live, approvals) {
+		if p := w.unwanted(in, live[releaseName(in.release.Plan)]); p != nil {
+			w.outcome.intents = append(w.outcome.intents, p...)
+			continue
+		}
+		if _, ok := since[in.commit]; !ok {
+			if since[in.commit], err = w.messages(ctx, w.snapshot.commit, plumbing.NewHash(in.commit)); err != nil {
+				return nil, err
+			}
+		}
+		switch committed := slices.ContainsFunc(since[in.commit], in.says); {
+		case !committed:
+			pending = append(pending, in)
+		case in.rollback: // and brought again, in one push: Git has the last word
+			w.outcome.intents = append(w.outcome.intents, w.problem(in))
+		}
+	}
+	return pending, nil
+}
+
+// unwanted returns problems, or an empty list, for an intent that this source
+// does not commit, and nil for one that it does.
+func (w *writeback) unwanted(in intent, br *v1alpha1.BatchRelease) plan.Problems {
+	spec := &w.gs.Spec
+	off := spec.WriteBack == nil || !spec.WriteBack.Enabled
+	switch {
+	case !in.rollback && br.Status.Phase == v1alpha1.PhaseCompleted && off:
+		return plan.Problems{} // what runs is what the branch says
+	case off:
+		return plan.Problems{w.problem(in)}
+	case !in.rollback && spec.Approvals != nil && (spec.Approvals.Signers != nil || spec.Approvals.DistinctAuthor):
+		// It would go round the signature of a person.
+		return plan.Problems{w.problem(in)}
+	default:
+		return nil
+	}
+}
+
+func (w *writeback) problem(in intent) *plan.Problem {
+	return in.problem(at(w.gs.Spec.Ref.Branch, w.snapshot.commit.String()), w.approvalFile(in))
+}
+
+func (w *writeback) approvals(t *treeFS) ([]plan.Approval, plan.Problems) {
+	return plan.ReadApprovals(t, approvalsPath(&w.gs.Spec), w.gs.Namespace, w.gs.Spec.TargetNamespace)
+}
+
+// messages returns the messages of the commits of a branch that are younger
+// than a release, as far as the clocks of those who commit can tell.
+func (w *writeback) messages(ctx context.Context, tip, release plumbing.Hash) ([]string, error) {
+	c, err := object.GetCommit(w.snapshot, tip)
+	if err != nil {
+		return nil, missing("commit", tip, err)
+	}
+	var oldest time.Time
+	if began, err := object.GetCommit(w.snapshot, release); err == nil {
+		oldest = began.Committer.When.Add(-clockSkew)
+	}
+	messages := []string{}
+	walk := object.NewCommitIterCTime(c, nil, []plumbing.Hash{release})
+	defer walk.Close()
+	for range maxSince {
+		c, err := walk.Next()
+		if errors.Is(err, io.EOF) || err == nil && c.Committer.When.Before(oldest) {
+			break
+		}
+		if err = cmp.Or(ctx.Err(), err); err != nil {
+			return nil, fmt.Errorf("reading the history of %s: %w", tip, err)
+		}
+		messages = append(messages, c.Message)
+	}
+	return messages, nil
+}
+
+// base decides on what to build. Without a branch for review that is the tip
+// of the watched one.
+func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error) {
+	tip, err := object.GetCommit(w.scratch, w.head)
+	if err != nil {
+		return nil, missing("commit", w.head, err)
+	}
+	w.tree = tip.TreeHash
+	return pending, ctx.Err()
+}
+
+// build makes one commit after the other. One that cannot be had is said on
+// InSync and keeps no other from being made.
+func (w *writeback) build(ctx context.Context, pending []intent) error {
+	var back []intent
+	for _, in := range pending {
+		if in.rollback {
+			back = append(back, in)
+			continue
+		}
+		if err := w.attempt(w.approve(in), in); err != nil {
+			return err
+		}
+	}
+	for len(back) > 0 {
+		group := []intent{back[0]}
+		err := w.revert(ctx, group)
+		// What others were rolled back with it, by the same change, goes together.
+		if moves, ok := errors.AsType[*movesOthers](err); ok {
+			for _, in := range back[1:] {
+				if slices.Contains(moves.names, releaseName(in.release.Plan)) {
+					group = append(group, in)
+				}
+			}
+			if len(group) > 1 {
+				err = w.revert(ctx, group)
+			}
+		}
+		if err := w.attempt(err, group...); err != nil {
+			return err
+		}
+		back = slices.DeleteFunc(back, func(in intent) bool {
+			return slices.ContainsFunc(group, func(g intent) bool { return g.release == in.release })
+		})
+	}
+	return nil
+}
+
+// attempt says on InSync why something could not be committed, if it is of a
+// kind that can be said.
+func (w *writeback) attempt(err error, group ...intent) error {
+	if !isRefusal(err) {
+		return err
+	}
+	c, ok := errors.AsType[*cannot](err)
+	if !ok {
+		c = &cannot{fact: err.Error(), hint: "put the old state back by hand, or roll the others back, too"}
+	}
+	for _, in := range group {
+		p := w.problem(in)
+		p.Err, p.Hint, p.Retry = fmt.Errorf("%w; nothing is pushed, since %s", p.Err, c.fact), cmp.Or(c.hint, p.Hint), c.passes
+		if !c.passes {
+			p.Reason = reasonWriteBackConflict
+		}
+		w.outcome.intents = append(w.outcome.intents, p)
+	}
+	return nil
+}
+
+// cannot says why something cannot be committed, and whether that may pass.
+type cannot struct {
+	fact, hint string
+	passes     bool
+}
+
+func (c *cannot) Error() string { return c.fact }
+
+// add makes a commit of a tree on top of the head.
+func (w *writeback) add(tree plumbing.Hash, set *plan.Set, message string) error {
+	parents := []plumbing.Hash{w.head}
+	if !w.also.IsZero() {
+		parents = append(parents, w.also)
+		w.also = plumbing.ZeroHash
+	}
+	commit, err := w.maker.commit(w.scratch, tree, parents, message, time.Now())
+	if err != nil {
+		return err
+	}
+	w.head, w.tree, w.set = commit, tree, set
+	w.made = append(w.made, subjectOf(message))
+	return nil
+}
+
+// approvalFile is the file that an approval goes to if the release has none yet.
+func (w *writeback) approvalFile(in intent) string {
+	return approvalsPath(&w.gs.Spec) + "/" + in.release.Plan.Name + ".yaml"
+}
+
+// approve commits an approval: in place of the one that the release had, or in
+// a file of its own.
+func (w *writeback) approve(in intent) error {
+	t, err := newTreeFSOf(w.scratch, w.tree)
+	if err != nil {
+		return err
+	}
+	before, _ := w.approvals(t)
+	file, err := w.placeFor(t, in, before)
+	if err != nil {
+		return err
+	}
+	was, err := entryAt(w.scratch, w.tree, file)
+	if err != nil {
+		return err
+	}
+	var content []byte
+	if was.Mode != filemode.Empty {
+		if content, err = readBlob(w.scratch, was.Hash); err != nil {
+			return err
+		}
+	}
+	a := v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: in.revision, Commit: in.commit, Step: in.step}}
+	a.Metadata.Namespace, a.Metadata.Name = in.release.Plan.Namespace, in.release.Plan.Name
+	if content, err = plan.PutApproval(file, content, a, w.gs.Namespace, w.gs.Spec.TargetNamespace); err != nil {
+		return err
+	}
+	blob, err := w.scratch.writeBlob(content)
+	if err != nil {
+		return err
+	}
+	tree, err := w.scratch.writeTree(w.tree, files{file: {Mode: cmp.Or(was.Mode, filemode.Regular), Hash: blob}})
+	if errors.Is(err, errNotAFolder) {
+		return &cannot{fact: "in " + file + " " + err.Error(), hint: "correct spec.approvals.path"}
+	}
+	if err != nil {
+		return err
+	}
+	if err := w.checkApproval(in, tree, file, before); err != nil {
+		return err
+	}
+	return w.add(tree, w.set, in.message())
+}
+
+// placeFor returns the file for an approval, without links.
+func (w *writeback) placeFor(t *treeFS, in intent, approvals []plan.Approval) (string, error) {
+	file := ""
+	for _, a := range approvals {
+		if a.Metadata.Namespace == in.release.Plan.Namespace && a.Metadata.Name == in.release.Plan.Name {
+			file = a.File
+		}
+	}
+	if a, _ := plan.MatchApproval(in.release, in.commit, approvals); a != nil {
+		file = a.File
+	}
+	if file != "" {
+		dir, base, err := t.CleanedAbs(file)
+		return strings.TrimPrefix(dir.Join(base), "/"), err
+	}
+	folder := approvalsPath(&w.gs.Spec)
+	if dir, base, err := t.CleanedAbs(folder); err == nil && base == "" {
+		folder = strings.Trim(string(dir), "/")
+	}
+	for i, p := 0, in.release.Plan; ; i++ {
+		name := []string{p.Name, p.Namespace + "-" + p.Name}[min(i, 1)]
+		if i > 1 {
+			name = fmt.Sprintf("%s-%d", name, i)
+		}
+		file = strings.TrimPrefix(folder+"/"+name+".yaml", "/")
+		if !t.Exists(file) {
+			return file, t.Err()
+		}
+	}
+}
+
+// checkApproval makes sure that an approval counts, that all others count as
+// they did, and that nothing else of what is rendered has changed.
+func (w *writeback) checkApproval(in intent, tree plumbing.Hash, file string, before []plan.Approval) error {
+	t, err := newTreeFSOf(w.scratch, tree)
+	if err != nil {
+		return err
+	}
+	after, _ := w.approvals(t)
+	if t.Err() != nil {
+		return t.Err()
+	}
+	if !saysApproved(in, after) {
+		_, why := plan.MatchApproval(in.release, in.commit, after)
+		return &cannot{fact: "it would not count in " + file + ": " + why.Error(), hint: "remove other approvals of the release"}
+	}
+	others := func(list []plan.Approval) []string {
+		var said []string
+		for _, a := range list {
+			if a.Metadata.Namespace != in.release.Plan.Namespace || a.Metadata.Name != in.release.Plan.Name {
+				said = append(said, fmt.Sprintf("%s %s/%s %+v", a.File, a.Metadata.Namespace, a.Metadata.Name, a.Spec))
+			}
+		}
+		return said
+	}
+	if !slices.Equal(others(before), others(after)) {
+		return &cannot{fact: "it would change other approvals in " + file, hint: "give each release a file of its own"}
+	}
+	if unchanged, err := w.commit.desired.reads.Unchanged(t); err != nil || unchanged && !w.commit.renderer.remote {
+		return err
+	}
+	set, err := w.commit.renderer.render(t)
+	if err != nil {
+		return cmp.Or(t.Err(), error(&cannot{fact: "with it the branch does not render: " + oneLine(err.Error())}))
+	}
+	if where := keeps(nil, w.set, set); where != "" {
+		return &cannot{fact: "it would change " + where, hint: "let spec.approvals.path be a folder that is not rendered"}
+	}
+	return nil
+}
+
+// newMaker reads how the commits are to look.
+func (w *writeback) newMaker(ctx context.Context) (maker, error) {
+	spec := w.gs.Spec.WriteBack
+	m := maker{author: signatureOf(spec.Author)}
+	m.committer = m.author
+	if spec.Committer != nil {
+		m.committer = signatureOf(spec.Committer)
+	}
+	if spec.SigningKey == nil {
+		if w.gs.Spec.Verify != nil {
+			return m, &plan.Problem{Reason: reasonWriteBackConflict, Where: "spec.writeBack.signingKey", Err: errors.New("is not set, and spec.verify lets no unsigned commit be applied"), Hint: "name a Secret with a key that spec.verify lists"}
+		}
+		return m, nil
+	}
+	name := w.gs.Namespace + "/" + spec.SigningKey.Name
+	var secret corev1.Secret
+	err := w.own.Get(ctx, client.ObjectKey{Namespace: w.gs.Namespace, Name: spec.SigningKey.Name}, &secret)
+	if apierrors.IsNotFound(err) {
+		return m, &plan.Problem{Reason: reasonSecretNotFound, Where: "spec.writeBack.signingKey", Err: fmt.Errorf("there is no Secret %s", name), Hint: "create it, or correct the name", Retry: true}
+	}
+	if err != nil {
+		return m, fmt.Errorf("getting Secret %s: %w", name, err)
+	}
+	m.signer, err = newSigner(secret.Data)
+	if err != nil {
+		return m, &plan.Problem{Reason: reasonInvalidSecret, Where: "Secret " + name, Err: err, Retry: true}
+	}
+	return m, nil
+}
+
+// The author where the GitSource names none.
+const (
+	defaultAuthor = "tranche"
+	defaultEmail  = "noreply@tranche.dev"
+)
+
+func signatureOf(s *v1alpha1.Signature) object.Signature {
+	if s == nil {
+		s = &v1alpha1.Signature{}
+	}
+	clean := strings.NewReplacer("<", "", ">", "", "\n", " ")
+	return object.Signature{Name: clean.Replace(cmp.Or(s.Name, defaultAuthor)), Email: clean.Replace(cmp.Or(s.Email, defaultEmail))}
+}
+
+// waitForReview says where intents are for now.
+func (w *writeback) waitForReview(pending []intent) {
+	for _, in := range pending {
+		p := w.problem(in)
+		p.Reason, p.Err = reasonWaitingForReview, fmt.Errorf("%w; branch %s does", p.Err, w.branch)
+		p.Hint = "merge it into " + w.gs.Spec.Ref.Branch
+		w.outcome.intents = append(w.outcome.intents, p)
+	}
+}
+
+// tellIntents tells what the branch does not say, when that is something else
+// than before.
+func (l *look) tellIntents() {
+	if len(l.outcome.intents) == 0 {
+		return
+	}
+	reason, message := l.outcome.intents[0].Reason, l.outcome.intents.Error()
+	was := meta.FindStatusCondition(l.before.Conditions, conditionInSync)
+	if was != nil && was.Reason == reason && strings.HasPrefix(was.Message, oneCondition(message)) {
+		return
+	}
+	l.log.Info("not in Git", "reason", reason, "commit", l.outcome.commit, "because", message)
+	l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, reason, "Sync", "%s", eventNote(message))
+}
