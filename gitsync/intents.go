@@ -150,7 +150,9 @@ func revertMessage(list []intent, reverted []revertedCommit) string {
 		fmt.Fprintf(&b, "Revert %s to %s\n\n", strings.Join(names, ", "), list[0].stable)
 	}
 	for _, c := range reverted {
-		if c.merge {
+		if len(c.only) > 0 {
+			fmt.Fprintf(&b, "This reverts commit %s, but only in\n%s.\n", c.hash, strings.Join(c.only, ", "))
+		} else if c.merge {
 			fmt.Fprintf(&b, "This reverts commit %s, reversing\nchanges made to %s.\n", c.hash, c.parent)
 		} else {
 			fmt.Fprintf(&b, "This reverts commit %s.\n", c.hash)

@@ -168,7 +168,9 @@ type revertedCommit struct {
 	subject      string
 	merge        bool
 	place        int // on the way back from the tip
-	changes      map[string]fileChange
+	// only these files of it are taken back; nil: all.
+	only    []string
+	changes map[string]fileChange
 	// before and after are what parent and commit render; nil where they do not.
 	before, after *plan.Set
 }

@@ -52,8 +52,12 @@ func (w *writeback) revert(ctx context.Context, group []intent) error {
 	}
 	tree, set, err := w.takeBack(goals, commits, nil)
 	if moves, ok := errors.AsType[*movesOthers](err); ok {
-		if tree, set, err = w.narrow(goals, commits); isRefusal(err) {
+		var without map[string]bool
+		if without, tree, set, err = w.narrow(goals, commits); isRefusal(err) {
 			err = moves
+		}
+		for i := range commits {
+			commits[i].only = slices.Sorted(maps.Keys(commits[i].changesBut(without)))
 		}
 	}
 	if err != nil {
@@ -219,9 +223,7 @@ func (w *writeback) takeBack(goals []goal, commits []revertedCommit, without map
 	tree := w.tree
 	var conflicts []string
 	for _, c := range commits {
-		changes := maps.Clone(c.changes)
-		maps.DeleteFunc(changes, func(p string, _ fileChange) bool { return without[p] })
-		next, more, err := undo(w.scratch, tree, changes)
+		next, more, err := undo(w.scratch, tree, c.changesBut(without))
 		if err != nil {
 			return plumbing.ZeroHash, nil, err
 		}
@@ -284,7 +286,7 @@ func (w *writeback) moved(goals []goal, set *plan.Set) []string {
 // narrow takes back what a commit changed without the files that move other
 // releases: first as few files as it takes to come to the templates, and then
 // each of the others that moves nothing else.
-func (w *writeback) narrow(goals []goal, commits []revertedCommit) (plumbing.Hash, *plan.Set, error) {
+func (w *writeback) narrow(goals []goal, commits []revertedCommit) (map[string]bool, plumbing.Hash, *plan.Set, error) {
 	all := map[string]bool{}
 	for _, c := range commits {
 		for p := range c.changes {
@@ -292,7 +294,7 @@ func (w *writeback) narrow(goals []goal, commits []revertedCommit) (plumbing.Has
 		}
 	}
 	if len(all) > maxNarrowed {
-		return plumbing.ZeroHash, nil, &cannot{fact: "it cannot be taken back in part"}
+		return nil, plumbing.ZeroHash, nil, &cannot{fact: "it cannot be taken back in part"}
 	}
 	without := map[string]bool{}
 	for _, p := range slices.Sorted(maps.Keys(all)) {
@@ -301,7 +303,7 @@ func (w *writeback) narrow(goals []goal, commits []revertedCommit) (plumbing.Has
 		if _, ok := errors.AsType[*cannot](err); ok {
 			delete(without, p)
 		} else if err != nil && !isRefusal(err) {
-			return plumbing.ZeroHash, nil, err
+			return nil, plumbing.ZeroHash, nil, err
 		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(without)) {
@@ -309,8 +311,15 @@ func (w *writeback) narrow(goals []goal, commits []revertedCommit) (plumbing.Has
 		if _, _, err := w.takeBack(goals, commits, without); isRefusal(err) {
 			without[p] = true
 		} else if err != nil {
-			return plumbing.ZeroHash, nil, err
+			return nil, plumbing.ZeroHash, nil, err
 		}
 	}
-	return w.takeBack(goals, commits, without)
+	tree, set, err := w.takeBack(goals, commits, without)
+	return without, tree, set, err
+}
+
+func (c *revertedCommit) changesBut(without map[string]bool) map[string]fileChange {
+	changes := maps.Clone(c.changes)
+	maps.DeleteFunc(changes, func(p string, _ fileChange) bool { return without[p] })
+	return changes
 }

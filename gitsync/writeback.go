@@ -59,7 +59,8 @@ type writeback struct {
 	remote   remote
 	snapshot *snapshot
 	commit   *commit
-	branch   string // to push to
+	branch   string    // to push to
+	review   *snapshot // of that, where it is another
 
 	maker   maker
 	scratch *scratch
@@ -69,7 +70,7 @@ type writeback struct {
 	// set what that renders.
 	head, tree plumbing.Hash
 	set        *plan.Set
-	// also is a second parent for the first commit.
+	// also is a second parent for the first commit; zero: none.
 	also plumbing.Hash
 	made []string // subjects
 }
@@ -79,6 +80,11 @@ type writeback struct {
 // error. errMoved asks for a look at what the branch says now.
 func (l *look) writeBack(ctx context.Context, r remote, s *snapshot, c *commit, o *observer) error {
 	w := &writeback{look: l, remote: r, snapshot: s, commit: c, scratch: newScratch(s), branch: l.gs.Spec.Ref.Branch, from: s.commit, head: s.commit, set: c.desired.set}
+	defer func() {
+		if w.review != nil {
+			w.review.close()
+		}
+	}()
 	l.outcome.intents = nil
 	pending, err := w.pending(ctx, o)
 	if err != nil || len(pending) == 0 {
@@ -210,12 +216,12 @@ func (w *writeback) approvals(t *treeFS) ([]plan.Approval, plan.Problems) {
 // messages returns the messages of the commits of a branch that are younger
 // than a release, as far as the clocks of those who commit can tell.
 func (w *writeback) messages(ctx context.Context, tip, release plumbing.Hash) ([]string, error) {
-	c, err := object.GetCommit(w.snapshot, tip)
+	c, err := object.GetCommit(w.scratch, tip)
 	if err != nil {
 		return nil, missing("commit", tip, err)
 	}
 	var oldest time.Time
-	if began, err := object.GetCommit(w.snapshot, release); err == nil {
+	if began, err := object.GetCommit(w.scratch, release); err == nil {
 		oldest = began.Committer.When.Add(-clockSkew)
 	}
 	messages := []string{}
@@ -232,17 +238,6 @@ func (w *writeback) messages(ctx context.Context, tip, release plumbing.Hash) ([
 		messages = append(messages, c.Message)
 	}
 	return messages, nil
-}
-
-// base decides on what to build. Without a branch for review that is the tip
-// of the watched one.
-func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error) {
-	tip, err := object.GetCommit(w.scratch, w.head)
-	if err != nil {
-		return nil, missing("commit", w.head, err)
-	}
-	w.tree = tip.TreeHash
-	return pending, ctx.Err()
 }
 
 // build makes one commit after the other. One that cannot be had is said on
@@ -489,16 +484,6 @@ func signatureOf(s *v1alpha1.Signature) object.Signature {
 	}
 	clean := strings.NewReplacer("<", "", ">", "", "\n", " ")
 	return object.Signature{Name: clean.Replace(cmp.Or(s.Name, defaultAuthor)), Email: clean.Replace(cmp.Or(s.Email, defaultEmail))}
-}
-
-// waitForReview says where intents are for now.
-func (w *writeback) waitForReview(pending []intent) {
-	for _, in := range pending {
-		p := w.problem(in)
-		p.Reason, p.Err = reasonWaitingForReview, fmt.Errorf("%w; branch %s does", p.Err, w.branch)
-		p.Hint = "merge it into " + w.gs.Spec.Ref.Branch
-		w.outcome.intents = append(w.outcome.intents, p)
-	}
 }
 
 // tellIntents tells what the branch does not say, when that is something else

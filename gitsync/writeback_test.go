@@ -2,6 +2,9 @@ package gitsync_test
 
 import (
 	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +43,7 @@ func (s *shop) beginRelease(edit ...func(*v1alpha1.GitSource)) {
 	s.applied2(s.repo.CommitAndPush(manifests("v1"), "web: v1"), edit...)
 	s.isAt("web", "ReleaseCompleted", 1)
 	s.repo.CommitAndPush(manifests("v2"), "web: v2")
+	s.lookNow()
 	s.isAt("web", "WaitingForApproval", 0)
 }
 
@@ -91,9 +95,9 @@ func (s *shop) subjects(branch string) []string {
 	return strings.Split(s.inBare("log", "--format=%s", branch), "\n")
 }
 
-// ends waits until the branch has exactly these subjects, newest first, the
-// cluster is in sync with it, and stays so for some looks.
-func (s *shop) ends(subjects ...string) {
+// has waits until the branch has exactly these subjects, newest first, and is
+// applied.
+func (s *shop) has(subjects ...string) {
 	s.Helper()
 	clustertest.Wait(s, "the branch to say so", func() error {
 		if diff := cmp.Diff(subjects, s.subjects("main")); diff != "" {
@@ -101,8 +105,14 @@ func (s *shop) ends(subjects ...string) {
 		}
 		return nil
 	})
-	tip := s.inBare("rev-parse", "main")
-	s.applied(tip)
+	s.applied(s.inBare("rev-parse", "main"))
+}
+
+// ends waits until the branch has exactly these subjects, newest first, and
+// makes sure that it stays so for some looks.
+func (s *shop) ends(subjects ...string) {
+	s.Helper()
+	s.has(subjects...)
 	for range 3 {
 		s.lookNow()
 	}
@@ -156,6 +166,7 @@ func (s *shop) rolledBack(name string) {
 // An approval given in the cluster is a file on the branch, and the release
 // goes on to its end without another.
 func TestWriteBackApproval(t *testing.T) {
+	t.Parallel()
 	s := newRelease(t, writesBack)
 	s.approve("web")
 	s.isAt("web", "ReleaseCompleted", 1)
@@ -192,6 +203,7 @@ spec:
 // A rollback asked for in the cluster is a revert on the branch, of the
 // release's own change and of nothing else.
 func TestWriteBackRollback(t *testing.T) {
+	t.Parallel()
 	s := newRelease(t, writesBack)
 	s.repo.CommitAndPush(map[string]string{"README.md": "docs\n", "deploy/more.yaml": configMap("more", "one")}, "More")
 	s.applied(s.repo.Head())
@@ -215,5 +227,244 @@ func TestWriteBackRollback(t *testing.T) {
 	}
 	if events := s.events("WrittenBack"); !slices.ContainsFunc(events, func(e string) bool { return strings.Contains(e, `Revert "web: v2"`) }) {
 		t.Errorf("events: %q", events)
+	}
+}
+
+// A step that misses its deadline is a revert, too, and the revert says why.
+func TestWriteBackDeadline(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	plan := strings.Replace(webPlan, "  strategy:\n", "  strategy:\n    progressDeadlineSeconds: 1\n    onFailure: Rollback\n", 1)
+	s.applied2(s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v1"), "deploy/plan.yaml": plan}, "web: v1"), writesBack)
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("broken")}, "web: a broken one")
+	s.ends("Revert \"web: a broken one\"", "web: a broken one", "web: v1")
+	s.rolledBack("web")
+	if body := s.inBare("log", "-1", "--format=%b", "main"); !strings.Contains(body, "made no progress in time") {
+		t.Errorf("the message does not say why:\n%s", body)
+	}
+}
+
+// What was changed in other lines of the same file since stays.
+func TestWriteBackThreeWay(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t, writesBack)
+	s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v2", "team: shop", "team: toys", "replicas: 2", "replicas: 3")}, "More of it")
+	s.applied(s.repo.Head())
+	s.rollBack("web")
+	s.ends("Revert \"web: v2\"", "More of it", "web: v2", "web: v1")
+	s.rolledBack("web")
+	if diff := cmp.Diff(strings.TrimSpace(web("v1", "team: shop", "team: toys", "replicas: 2", "replicas: 3")), s.inBare("show", "main:deploy/web.yaml")); diff != "" {
+		t.Errorf("the file (-want +got):\n%s", diff)
+	}
+}
+
+// What cannot be had is not pushed: the cluster's rollback stands, and the
+// condition says what is in the way.
+func TestWriteBackConflict(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t, writesBack)
+	s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v2", "web:v2\n", "web:v2 # as ordered\n")}, "A comment")
+	s.applied(s.repo.Head())
+	s.rollBack("web")
+	message := s.differs("WriteBackConflict")
+	for _, want := range []string{"BatchRelease " + s.ns + "/web", "deploy/web.yaml changed since in the same lines", "by hand"} {
+		if !strings.Contains(message, want) {
+			t.Errorf("the message is without %q", want)
+		}
+	}
+	s.has("A comment", "web: v2", "web: v1")
+	s.isAt("web", "RolledBack", 1)
+	s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v1")}, "By hand")
+	s.rolledBack("web")
+	s.ends("By hand", "A comment", "web: v2", "web: v1")
+	if c := s.inSync(); c.Status != metav1.ConditionTrue {
+		t.Errorf("InSync is %s: %s", c.Status, c.Message)
+	}
+}
+
+// A release that had superseded another goes back to what was stable before
+// both: both are reverted.
+func TestWriteBackSuperseded(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t, writesBack)
+	s.repo.CommitAndPush(map[string]string{"README.md": "docs\n"}, "Docs")
+	s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v3")}, "web: v3")
+	s.applied(s.repo.Head())
+	s.isAt("web", "WaitingForApproval", 0)
+	s.rollBack("web")
+	s.rolledBack("web")
+	s.ends("Revert web to "+s.release("web").Status.StableRevision, "web: v3", "Docs", "web: v2", "web: v1")
+	if diff := s.inBare("diff", "--name-only", "main", "main~4"); diff != "README.md" {
+		t.Errorf("to v1 the branch differs in %s", diff)
+	}
+	body := s.inBare("log", "-1", "--format=%b", "main")
+	for _, c := range []string{"main~1", "main~3"} {
+		if want := "This reverts commit " + s.inBare("rev-parse", c) + "."; !strings.Contains(body, want) {
+			t.Errorf("the message is without %q:\n%s", want, body)
+		}
+	}
+}
+
+// api is web under another name.
+func api(version string) map[string]string {
+	return map[string]string{
+		"deploy/api.yaml":      strings.ReplaceAll(web(version), "web", "api"),
+		"deploy/api-plan.yaml": strings.ReplaceAll(webPlan, "web", "api"),
+	}
+}
+
+// One commit that brings two releases: where one goes back, the other stays;
+// where both do, one revert takes both back.
+func TestWriteBackOfTwo(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	both := func(version string) map[string]string {
+		files := manifests(version)
+		for name, text := range api(version) {
+			files[name] = text
+		}
+		return files
+	}
+	s.applied2(s.repo.CommitAndPush(both("v1"), "Both: v1"), writesBack)
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.isAt("api", "ReleaseCompleted", 1)
+	s.repo.CommitAndPush(both("v2"), "Both: v2")
+	s.isAt("web", "WaitingForApproval", 0)
+	s.isAt("api", "WaitingForApproval", 0)
+	s.rollBack("web")
+	s.ends("Revert \"Both: v2\"", "Both: v2", "Both: v1")
+	s.rolledBack("web")
+	if diff := s.inBare("diff", "--name-only", "main~1", "main"); diff != "deploy/web.yaml" {
+		t.Errorf("the revert changes %s", diff)
+	}
+	s.isAt("api", "WaitingForApproval", 0)
+	s.rollBack("api")
+	s.has("Revert \"Both: v2\"", "Revert \"Both: v2\"", "Both: v2", "Both: v1")
+	s.rolledBack("api")
+}
+
+// hook puts a hook into the bare repository.
+func (s *shop) hook(name, script string) (remove func()) {
+	s.Helper()
+	file := filepath.Join(s.repo.Bare, "hooks", name)
+	s.must(os.MkdirAll(filepath.Dir(file), 0o755))
+	s.must(os.WriteFile(file, []byte("#!/bin/sh\n"+script), 0o755))
+	return func() { s.must(os.Remove(file)) }
+}
+
+// A server that refuses the push: the cluster's rollback stands, the failed
+// revision is not tried again, the condition has the server's own words, and
+// once the server takes it the commit is there.
+func TestWriteBackRejected(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t, writesBack)
+	remove := s.hook("pre-receive", `echo "only signed commits, please; not from https://bot:hush@git.example.org" >&2; exit 1`)
+	s.rollBack("web")
+	message := s.differs("PushRejected")
+	for _, want := range []string{"main", "pre-receive hook declined", "only signed commits, please", "https://git.example.org", "rollback of " + s.ns + "/web", "spec.writeBack.branch"} {
+		if !strings.Contains(message, want) {
+			t.Errorf("the message is without %q: %s", want, message)
+		}
+	}
+	if strings.Contains(message, "hush") {
+		t.Errorf("the message has a password in it: %s", message)
+	}
+	s.isAt("web", "RolledBack", 1)
+	if ready := meta.FindStatusCondition(s.gs().Status.Conditions, "Ready"); ready.Status != metav1.ConditionTrue {
+		t.Errorf("Ready is %s: %s", ready.Status, ready.Message)
+	}
+	s.has("web: v2", "web: v1")
+	remove()
+	s.ends("Revert \"web: v2\"", "web: v2", "web: v1")
+	s.rolledBack("web")
+}
+
+// Credentials that may only read are said to be just that.
+func TestWriteBackReadOnly(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Wrap: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.Contains(r.URL.String(), "git-receive-pack") {
+				http.Error(w, "read only", http.StatusForbidden)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}})
+	s.beginRelease(writesBack, func(gs *v1alpha1.GitSource) { gs.Spec.URL = server.URL + "/" + filepath.Base(s.repo.Bare) })
+	s.approve("web")
+	if message := s.differs("PushRejected"); !strings.Contains(message, "read, but not push") || !strings.Contains(message, "approval of step 0 of "+s.ns+"/web") {
+		t.Errorf("the message is %s", message)
+	}
+}
+
+// Without write-back the condition says what Git says differently.
+func TestWriteBackOff(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	plan := strings.Replace(webPlan, "    - replicas: 100%", "    - replicas: 1\n    - replicas: 100%", 1)
+	s.applied2(s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v1"), "deploy/plan.yaml": plan}, "web: v1"))
+	s.isAt("web", "ReleaseCompleted", 2)
+	s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v2")}, "web: v2")
+	s.isAt("web", "WaitingForApproval", 0)
+	s.approve("web")
+	s.isAt("web", "WaitingForApproval", 1)
+	if message := s.differs("ApprovedInCluster"); !strings.Contains(message, "step 0") || !strings.Contains(message, "commit the approval to deploy/approvals/web.yaml") {
+		t.Errorf("the message is %s", message)
+	}
+	s.rollBack("web")
+	message := s.differs("RolledBackInCluster")
+	for _, want := range []string{"went back from", "main@" + s.repo.Head()[:12] + " still says", "git revert"} {
+		if !strings.Contains(message, want) {
+			t.Errorf("the message is without %q", want)
+		}
+	}
+	s.isAt("web", "RolledBack", 2)
+	s.repo.Revert("HEAD")
+	s.repo.Push()
+	s.rolledBack("web")
+	s.has("Revert \"web: v2\"", "web: v2", "web: v1")
+	if c := s.inSync(); c.Status != metav1.ConditionTrue {
+		t.Errorf("InSync is %s: %s", c.Status, c.Message)
+	}
+}
+
+// A branch for review has the revert, and the watched one does not move until
+// somebody merges it.
+func TestWriteBackReview(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t, writesBack, func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack.Branch = "tranche/review" })
+	s.rollBack("web")
+	if message := s.differs("WaitingForReview"); !strings.Contains(message, "branch tranche/review does; merge it into main") {
+		t.Errorf("the message is %s", message)
+	}
+	for range 2 {
+		s.lookNow()
+	}
+	if got := s.subjects("tranche/review"); !slices.Equal(got, []string{"Revert \"web: v2\"", "web: v2", "web: v1"}) {
+		t.Errorf("for review: %q", got)
+	}
+	s.has("web: v2", "web: v1")
+	s.isAt("web", "RolledBack", 1)
+	s.repo.CommitAndPush(map[string]string{"README.md": "docs\n"}, "Docs")
+	s.applied(s.repo.Head())
+	s.repo.Git("fetch", "-q", "origin")
+	s.repo.Git("merge", "-q", "--no-ff", "-m", "Merge the revert", "origin/tranche/review")
+	s.repo.Push()
+	s.rolledBack("web")
+	s.applied(s.repo.Head())
+
+	// The next time it moves forward from where it was left.
+	s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": web("v3")}, "web: v3")
+	s.isAt("web", "WaitingForApproval", 0)
+	s.rollBack("web")
+	s.differs("WaitingForReview")
+	if got := s.subjects("tranche/review")[0]; got != "Revert \"web: v3\"" {
+		t.Errorf("for review: %s", got)
+	}
+	if base := s.inBare("merge-base", "main", "tranche/review"); base != s.repo.Head() {
+		t.Errorf("it is on top of %s", base)
 	}
 }

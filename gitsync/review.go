@@ -1,0 +1,114 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// base decides on which commit to build, and returns what is still to be
+// committed. Without a branch for review that is the tip of the watched one.
+func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error) {
+	tip, err := object.GetCommit(w.scratch, w.head)
+	if err != nil {
+		return nil, missing("commit", w.head, err)
+	}
+	w.tree = tip.TreeHash
+	review := w.gs.Spec.WriteBack.Branch
+	if review == "" || review == w.branch {
+		return pending, nil
+	}
+	w.branch = review
+	return w.reviewBase(ctx, tip, pending)
+}
+
+// reviewBase looks at the branch for review. Its commits are never taken away:
+// it is made, or moved forward, on top of the tip of the watched branch, and
+// where it has others that are not merged yet, on top of those. Where it has
+// fallen behind, the first commit is a merge of the two.
+func (w *writeback) reviewBase(ctx context.Context, tip *object.Commit, pending []intent) ([]intent, error) {
+	looking, cancel := context.WithTimeout(ctx, w.timeout())
+	defer cancel()
+	s, err := w.mirrors.of(w.remote).look(looking, w.remote, w.branch)
+	if p, ok := errors.AsType[*plan.Problem](err); ok && p.Reason == reasonBranchNotFound {
+		w.from = plumbing.ZeroHash
+		return pending, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.review = s
+	if s.clone != w.snapshot.clone {
+		return nil, errMoved // the mirror was cloned anew: both from the new one
+	}
+	// The older snapshot does not see what has come since.
+	w.scratch, w.from = newScratch(s), s.commit
+	c, err := object.GetCommit(w.scratch, s.commit)
+	if err != nil {
+		return nil, missing("commit", s.commit, err)
+	}
+	if tip, err = object.GetCommit(w.scratch, w.head); err != nil {
+		return nil, missing("commit", w.head, err)
+	}
+	merged, err := c.IsAncestor(tip)
+	if err != nil || merged {
+		return pending, err
+	}
+	ahead, err := tip.IsAncestor(c)
+	if err != nil {
+		return nil, err
+	}
+	unsaid, waiting, err := w.unreviewed(ctx, s.commit, pending)
+	if err != nil {
+		return nil, err
+	}
+	if len(unsaid) > 0 && !ahead { // what waits there is committed anew, on top of what is new here
+		w.also = s.commit
+		return pending, nil
+	}
+	if w.waitForReview(waiting); len(unsaid) == 0 {
+		return nil, nil
+	}
+	w.head, w.tree = s.commit, c.TreeHash
+	t, err := newTreeFSOf(w.scratch, c.TreeHash)
+	if err != nil {
+		return nil, err
+	}
+	if w.set, err = w.commit.renderer.render(t); err != nil {
+		return nil, &plan.Problem{Reason: reasonWriteBackConflict, Where: "branch " + w.branch, Err: errors.New("does not render: " + oneLine(err.Error())), Hint: "correct it, or delete it"}
+	}
+	return unsaid, nil
+}
+
+// unreviewed returns what the branch for review does not say yet, and what
+// waits there.
+func (w *writeback) unreviewed(ctx context.Context, review plumbing.Hash, pending []intent) (unsaid, waiting []intent, err error) {
+	for _, in := range pending {
+		messages, err := w.messages(ctx, review, plumbing.NewHash(in.commit))
+		if err != nil {
+			return nil, nil, err
+		}
+		if slices.ContainsFunc(messages, in.says) {
+			waiting = append(waiting, in)
+		} else {
+			unsaid = append(unsaid, in)
+		}
+	}
+	return unsaid, waiting, nil
+}
+
+// waitForReview says where intents are for now.
+func (w *writeback) waitForReview(waiting []intent) {
+	for _, in := range waiting {
+		p := w.problem(in)
+		p.Reason, p.Err = reasonWaitingForReview, fmt.Errorf("%w; branch %s does", p.Err, w.branch)
+		p.Hint = "merge it into " + w.gs.Spec.Ref.Branch
+		w.outcome.intents = append(w.outcome.intents, p)
+	}
+}
