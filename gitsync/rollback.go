@@ -63,7 +63,7 @@ func (w *writeback) revert(ctx context.Context, group []intent) error {
 	if err != nil {
 		return err
 	}
-	return w.add(tree, set, revertMessage(group, commits))
+	return w.add(tree, set, revertMessage(group, commits), group...)
 }
 
 // isRefusal tells what cannot be committed from what went wrong.

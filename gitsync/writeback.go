@@ -73,12 +73,47 @@ type writeback struct {
 	// also is a second parent for the first commit; zero: none.
 	also plumbing.Hash
 	made []string // subjects
+	done []intent // that are in those
 }
+
+// errPushed says that the branch has moved by ourselves.
+var errPushed = errors.New("pushed")
 
 // writeBack compares the cluster's decisions with what was just applied, and
 // commits the difference. What cannot be committed is said on InSync, and is no
-// error. errMoved asks for a look at what the branch says now.
+// error. Where others are faster, it decides again on what they have pushed,
+// before that is applied: the time in which one can be overtaken is short.
+// errMoved asks for a look at what the branch says now.
 func (l *look) writeBack(ctx context.Context, r remote, s *snapshot, c *commit, o *observer) error {
+	applied := s.commit
+	for tries := 1; ; tries++ {
+		err := l.commitBack(ctx, r, s, c, o)
+		moved := errors.Is(err, errMoved)
+		if !moved || tries == maxMoved || !pauseFor(ctx, tries) {
+			if moved || errors.Is(err, errPushed) || err == nil && s.commit != applied {
+				return errMoved
+			}
+			return err
+		}
+		asking, cancel := context.WithTimeout(ctx, l.timeout())
+		s, err = l.mirrors.of(r).look(asking, r, l.gs.Spec.Ref.Branch)
+		cancel()
+		if err != nil {
+			return errMoved // the look that follows says so
+		}
+		defer s.close()
+		renderer := *c.renderer
+		renderer.snapshot = s
+		d, _, err := renderer.desired(c.desired)
+		if err != nil {
+			return errMoved
+		}
+		c = &commit{desired: d, renderer: &renderer}
+	}
+}
+
+// commitBack is one attempt.
+func (l *look) commitBack(ctx context.Context, r remote, s *snapshot, c *commit, o *observer) error {
 	w := &writeback{look: l, remote: r, snapshot: s, commit: c, scratch: newScratch(s), branch: l.gs.Spec.Ref.Branch, from: s.commit, head: s.commit, set: c.desired.set}
 	defer func() {
 		if w.review != nil {
@@ -110,10 +145,10 @@ func (l *look) writeBack(ctx context.Context, r remote, s *snapshot, c *commit, 
 		w.tell(corev1.EventTypeNormal, reasonWrittenBack, fmt.Sprintf("%s: %s", at(w.branch, w.head.String()), subject))
 	}
 	if w.branch != w.gs.Spec.Ref.Branch {
-		w.waitForReview(pending)
+		w.waitForReview(w.done)
 		return nil
 	}
-	return errMoved // by ourselves: follow it
+	return errPushed
 }
 
 // give says on InSync why nothing was committed. It returns what is to be
@@ -307,7 +342,7 @@ type cannot struct {
 func (c *cannot) Error() string { return c.fact }
 
 // add makes a commit of a tree on top of the head.
-func (w *writeback) add(tree plumbing.Hash, set *plan.Set, message string) error {
+func (w *writeback) add(tree plumbing.Hash, set *plan.Set, message string, said ...intent) error {
 	parents := []plumbing.Hash{w.head}
 	if !w.also.IsZero() {
 		parents = append(parents, w.also)
@@ -318,7 +353,7 @@ func (w *writeback) add(tree plumbing.Hash, set *plan.Set, message string) error
 		return err
 	}
 	w.head, w.tree, w.set = commit, tree, set
-	w.made = append(w.made, subjectOf(message))
+	w.made, w.done = append(w.made, subjectOf(message)), append(w.done, said...)
 	return nil
 }
 
@@ -368,7 +403,7 @@ func (w *writeback) approve(in intent) error {
 	if err := w.checkApproval(in, tree, file, before); err != nil {
 		return err
 	}
-	return w.add(tree, w.set, in.message())
+	return w.add(tree, w.set, in.message(), in)
 }
 
 // placeFor returns the file for an approval, without links.
