@@ -175,6 +175,7 @@ func (r *renderer) batchRelease(release *plan.Release, commit string, approval *
 	br.Spec.DeploymentStrategy = release.Strategy.DeepCopy()
 	br.Spec.ServiceAccountName = r.gs.Spec.ServiceAccountName
 	br.Spec.Commit = commit
+	br.Spec.ReviewApprovals = reviews(&r.gs.Spec)
 	if approval == nil {
 		return br, nil
 	}

@@ -78,6 +78,9 @@ func approved(r *plan.Release, br *v1alpha1.BatchRelease) (intent, bool) {
 			in.step = max(in.step, a.Step)
 		}
 	}
+	if r := s.RequestedApproval; r != nil && s.Phase != v1alpha1.PhaseCompleted {
+		in.step = max(in.step, r.Step)
+	}
 	return in, in.step >= 0
 }
 

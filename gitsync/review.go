@@ -10,7 +10,14 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
+
+// reviews reports whether what is written back is reviewed before it counts.
+func reviews(spec *v1alpha1.GitSourceSpec) bool {
+	w := spec.WriteBack
+	return w != nil && w.Enabled && w.Branch != "" && w.Branch != spec.Ref.Branch
+}
 
 // base decides on which commit to build, and returns what is still to be
 // committed. Without a branch for review that is the tip of the watched one.
@@ -20,11 +27,10 @@ func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error
 		return nil, missing("commit", w.head, err)
 	}
 	w.tree = tip.TreeHash
-	review := w.gs.Spec.WriteBack.Branch
-	if review == "" || review == w.branch {
+	if !reviews(&w.gs.Spec) {
 		return pending, nil
 	}
-	w.branch = review
+	w.branch = w.gs.Spec.WriteBack.Branch
 	return w.reviewBase(ctx, tip, pending)
 }
 

@@ -468,3 +468,26 @@ func TestWriteBackReview(t *testing.T) {
 		t.Errorf("it is on top of %s", base)
 	}
 }
+
+// With a branch for review, an approval given in the cluster opens no gate
+// until it is merged.
+func TestWriteBackReviewOfApproval(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t, writesBack, func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack.Branch = "tranche/review" })
+	s.approve("web")
+	s.isAt("web", "WaitingForReview", 0)
+	s.differs("WaitingForReview")
+	s.lookNow()
+	s.isAt("web", "WaitingForReview", 0)
+	if got := s.subjects("tranche/review"); !slices.Equal(got, []string{"Approve step 0 of web", "web: v2", "web: v1"}) {
+		t.Errorf("for review: %q", got)
+	}
+	s.repo.Git("fetch", "-q", "origin")
+	s.repo.Git("merge", "-q", "--ff-only", "origin/tranche/review")
+	s.repo.Push()
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.ends("Approve step 0 of web", "web: v2", "web: v1")
+	if by := s.release("web").Status.History[0].Approvals[0]; by.By != "tranche <noreply@tranche.dev>" || by.Commit != s.inBare("rev-parse", "main") {
+		t.Errorf("approved by %+v", by)
+	}
+}

@@ -90,6 +90,7 @@ var controllerFields = []struct{ path, why string }{
 	{"spec.commit", "it is set from Git's history"},
 	{"spec.approval", "a BatchApproval file gives it"},
 	{"spec.serviceAccountName", "the GitSource gives it"},
+	{"spec.reviewApprovals", "the GitSource gives it"},
 	{"status", "it is the controller's"},
 }
 

@@ -85,6 +85,12 @@ type BatchReleaseSpec struct {
 	// +optional
 	Approval *Approval `json:"approval,omitempty"`
 
+	// reviewApprovals lets an approval that is given in the cluster open no gate:
+	// it is only noted, in status.requestedApproval, and counts once it has been
+	// reviewed and is in Git. Set from the GitSource.
+	// +optional
+	ReviewApprovals bool `json:"reviewApprovals,omitempty"`
+
 	// serviceAccountName is the account, in the same namespace, as which the
 	// Deployment and its ReplicaSets are written; empty: the controller's
 	// own. Filled from the GitSource.
@@ -338,6 +344,10 @@ type BatchReleaseStatus struct {
 	// +listType=atomic
 	// +optional
 	Approvals []StepApproval `json:"approvals,omitempty"`
+	// requestedApproval is the approval of the current step that was given in the
+	// cluster and is to be reviewed.
+	// +optional
+	RequestedApproval *RequestedApproval `json:"requestedApproval,omitempty"`
 	// history of the last ten releases, newest first.
 	// +kubebuilder:validation:MaxItems=10
 	// +listType=atomic
@@ -365,6 +375,14 @@ type StepApproval struct {
 	// +optional
 	By string `json:"by,omitempty"`
 	// time when the gate opened.
+	Time metav1.Time `json:"time"`
+}
+
+// RequestedApproval is an approval that does not count yet.
+type RequestedApproval struct {
+	// step that was approved.
+	Step int32 `json:"step"`
+	// time when it was seen.
 	Time metav1.Time `json:"time"`
 }
 

@@ -211,6 +211,7 @@ func (v *view) enter(step int, state v1alpha1.StepState) {
 	v.status.CurrentStepIndex = int32(step)
 	v.status.CurrentStepReplicas = &replicas
 	v.setState(state)
+	v.status.RequestedApproval = nil
 	v.status.ProgressTime = v.time()
 	v.status.BestAvailableReplicas = newSet(*v.goal).clamp().available
 }
@@ -472,6 +473,9 @@ func numbers(sets []set) []pods {
 // advance goes on from a step that is done, and says what is waited for at one
 // that is not.
 func (v *view) advance(done bool) {
+	if !done {
+		v.noteRequest(v1alpha1.StepUpgrade)
+	}
 	switch {
 	case done && v.lastStep():
 		v.finalize()

@@ -79,6 +79,17 @@ func TestGates(t *testing.T) {
 		{name: "approved in the cluster", why: "the state was written by a person", plan: steps("20%", "50%", "100%"),
 			edit: func(_ *world, o *Observed) { o.Release.Status.CurrentStepState = v1alpha1.StepCompleted },
 			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+		{name: "approved in the cluster, to be reviewed", why: "it counts when it is in Git", plan: steps("20%", "50%", "100%"),
+			edit: func(_ *world, o *Observed) {
+				o.Release.Spec.ReviewApprovals, o.Release.Status.CurrentStepState = true, v1alpha1.StepCompleted
+			},
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForReview},
+		{name: "reviewed", why: "it is in Git now", plan: steps("20%", "50%", "100%"),
+			edit: func(_ *world, o *Observed) {
+				o.Release.Spec.ReviewApprovals, o.Release.Status.RequestedApproval = true, &v1alpha1.RequestedApproval{}
+				approval(hashes[1], commitOf(1), 0)(nil, o)
+			},
+			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
 		{name: "pausing", why: "the pause is not over", plan: pausing, after: 4 * time.Minute,
 			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForPause, wait: 6 * time.Minute},
 		{name: "paused long enough", why: "the pause is over", plan: pausing, after: 10 * time.Minute,

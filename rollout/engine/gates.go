@@ -23,6 +23,7 @@ type gate struct {
 // decideGate is about a step whose pods are available. It is left when its
 // gate opens; the first check that has an answer counts.
 func (v *view) decideGate() {
+	v.noteRequest(v1alpha1.StepBlocking)
 	if v.status.CurrentStepState == v1alpha1.StepUpgrade && !v.open() {
 		v.setState(v1alpha1.StepBlocking)
 	}
@@ -75,6 +76,19 @@ func (v *view) backwards() *gate {
 		return nil
 	}
 	return &gate{open: true}
+}
+
+// noteRequest notes an approval given in the cluster that is to be reviewed, and
+// puts the state back. The time stays: a pause that runs goes on.
+func (v *view) noteRequest(state v1alpha1.StepState) {
+	if !v.spec.ReviewApprovals || v.status.RollingBack || v.lastStep() || v.status.CurrentStepState != v1alpha1.StepCompleted {
+		return
+	}
+	v.status.CurrentStepState = state
+	if v.status.RequestedApproval == nil {
+		v.status.RequestedApproval = &v1alpha1.RequestedApproval{Step: v.status.CurrentStepIndex, Time: *v.time()}
+		v.event(ReasonWaitingForReview, fmt.Sprintf("step %d of %s was approved in the cluster; the approval is to be reviewed", v.status.CurrentStepIndex, v.goal.name))
+	}
 }
 
 // approvedInCluster: the step's state was written by a person.
@@ -145,6 +159,9 @@ func (v *view) pausing() *gate {
 func (v *view) unapproved() *gate {
 	step := int(v.status.CurrentStepIndex)
 	next, _ := v.target(step + 1)
+	if v.status.RequestedApproval != nil {
+		return &gate{reason: ReasonWaitingForReview, message: fmt.Sprintf("%s; step %d was approved in the cluster, and goes on to %d when Git says so", v.progress(), step, next)}
+	}
 	return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; approve step %d to go on to %d", v.progress(), step, next)}
 }
 

@@ -17,6 +17,7 @@ const (
 	ReasonUpgrading                = "Upgrading"
 	ReasonWaitingForApproval       = "WaitingForApproval"
 	ReasonWaitingForPause          = "WaitingForPause"
+	ReasonWaitingForReview         = "WaitingForReview"
 	ReasonStepApproved             = "StepApproved"
 	ReasonPauseElapsed             = "PauseElapsed"
 	ReasonApprovalIgnored          = "ApprovalIgnored"

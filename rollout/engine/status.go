@@ -124,7 +124,7 @@ func (v *view) complete() {
 		v.setState(v1alpha1.StepCompleted)
 	}
 	v.status.CurrentStepReplicas, v.status.ProgressTime, v.status.StartTime = nil, nil, nil
-	v.status.Approvals, v.status.BestAvailableReplicas, v.status.RollingBack = nil, 0, false
+	v.status.Approvals, v.status.RequestedApproval, v.status.BestAvailableReplicas, v.status.RollingBack = nil, nil, 0, false
 	v.status.StableRevision, v.status.UpdateRevision = v.goal.name, v.goal.name
 	v.status.UpdateCommit = v.spec.Commit
 	switch {
