@@ -491,3 +491,39 @@ func TestWriteBackReviewOfApproval(t *testing.T) {
 		t.Errorf("approved by %+v", by)
 	}
 }
+
+// Two releases of one file cannot be told apart: where one goes back, nothing
+// is pushed, and where both do, one revert says so of both.
+func TestWriteBackOfTwoInOneFile(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	kustomization := func(version string) map[string]string {
+		return map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml, plan.yaml, api.yaml, api-plan.yaml]\nconfigMapGenerator:\n- name: settings\n  literals: [version=" + version + "]\n"}
+	}
+	files := kustomization("v1")
+	for name, text := range map[string]string{"deploy/web.yaml": web("v1"), "deploy/plan.yaml": webPlan} {
+		text = strings.ReplaceAll(text, "        env:\n", "        envFrom: [{configMapRef: {name: settings}}]\n        env:\n")
+		files[name] = text
+		files[strings.NewReplacer("web", "api", "plan", "api-plan").Replace(name)] = strings.ReplaceAll(text, "web", "api")
+	}
+	s.applied2(s.repo.CommitAndPush(files, "Both: v1"), writesBack)
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.isAt("api", "ReleaseCompleted", 1)
+	s.repo.CommitAndPush(kustomization("v2"), "Settings: v2")
+	s.isAt("web", "WaitingForApproval", 0)
+	s.isAt("api", "WaitingForApproval", 0)
+	s.rollBack("web")
+	if message := s.differs("WriteBackConflict"); !strings.Contains(message, "it would move "+s.ns+"/api, too") {
+		t.Errorf("the message is %s", message)
+	}
+	s.rollBack("api")
+	s.rolledBack("web")
+	s.rolledBack("api")
+	s.ends("Revert \"Settings: v2\"", "Settings: v2", "Both: v1")
+	if diff := s.inBare("diff", "--name-only", "main", "main~2"); diff != "" {
+		t.Errorf("to v1 the branch differs in %s", diff)
+	}
+	if got := strings.Count(s.inBare("log", "-1", "--format=%b", "main"), "Tranche-Release: "); got != 2 {
+		t.Errorf("the message names %d releases", got)
+	}
+}
