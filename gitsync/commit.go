@@ -89,6 +89,7 @@ func (s *scratch) needed(commit plumbing.Hash) ([]plumbing.Hash, error) {
 					return err
 				}
 			}
+		default: // a file
 		}
 		return nil
 	}
@@ -214,11 +215,6 @@ func entryAt(s storer.EncodedObjectStorer, root plumbing.Hash, p string) (object
 		e.Name = path.Base(p)
 		return e, nil
 	}
-}
-
-// signer signs what a commit is without its signature.
-type signer interface {
-	Sign(payload []byte) (string, error)
 }
 
 // maker makes commits.

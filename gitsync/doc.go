@@ -24,6 +24,15 @@
 //	inventory.go    what was applied, by id
 //	prune.go        what may be deleted
 //	conditions.go   the outcome of a look as conditions
+//	decisions.go    which changes of a release's status a source has to know
+//	intents.go      what the cluster decided and the branch does not say
+//	writeback.go    a look's end: what is to be committed, and the approvals
+//	rollback.go     reverts: which commits, and whether the result is right
+//	revert.go       a commit's change taken back, as trees
+//	merge.go        three-way, by lines
+//	review.go       another branch to push to
+//	commit.go       blobs, trees and commits by hand, and their trailers
+//	push.go         the push, as a compare-and-swap
 //	watch.go        local repositories: a push is noticed at once
 //
 // # Two managers, one Deployment

@@ -169,7 +169,8 @@ func (r remote) rejected(u update, words string) *plan.Problem {
 
 // unanswered is a push that did not come so far as to an answer.
 func (r remote) unanswered(u update, err error) error {
-	if errors.Is(err, transport.ErrAuthorizationFailed) || errors.Is(err, transport.ErrAuthenticationRequired) || isReadOnly(err) {
+	// It was read a moment ago: that it is not there, or needs other credentials, is how servers say no.
+	if errors.Is(err, transport.ErrAuthorizationFailed) || errors.Is(err, transport.ErrAuthenticationRequired) || errors.Is(err, transport.ErrRepositoryNotFound) || isReadOnly(err) {
 		return &plan.Problem{
 			Reason: reasonPushRejected, Where: r.pushing(u), Err: errors.New("the server lets these credentials read, but not push"),
 			Hint: r.credentialsHint("grant them write access"), Retry: true,

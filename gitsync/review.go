@@ -31,14 +31,14 @@ func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error
 		return pending, nil
 	}
 	w.branch = w.gs.Spec.WriteBack.Branch
-	return w.reviewBase(ctx, tip, pending)
+	return w.reviewBase(ctx, pending)
 }
 
 // reviewBase looks at the branch for review. Its commits are never taken away:
 // it is made, or moved forward, on top of the tip of the watched branch, and
 // where it has others that are not merged yet, on top of those. Where it has
 // fallen behind, the first commit is a merge of the two.
-func (w *writeback) reviewBase(ctx context.Context, tip *object.Commit, pending []intent) ([]intent, error) {
+func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent, error) {
 	looking, cancel := context.WithTimeout(ctx, w.timeout())
 	defer cancel()
 	s, err := w.mirrors.of(w.remote).look(looking, w.remote, w.branch)
@@ -59,7 +59,8 @@ func (w *writeback) reviewBase(ctx context.Context, tip *object.Commit, pending 
 	if err != nil {
 		return nil, missing("commit", s.commit, err)
 	}
-	if tip, err = object.GetCommit(w.scratch, w.head); err != nil {
+	tip, err := object.GetCommit(w.scratch, w.head)
+	if err != nil {
 		return nil, missing("commit", w.head, err)
 	}
 	merged, err := c.IsAncestor(tip)

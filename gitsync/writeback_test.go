@@ -1,6 +1,8 @@
 package gitsync_test
 
 import (
+	"crypto/ed25519"
+	"encoding/pem"
 	"fmt"
 	"net/http"
 	"os"
@@ -10,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/ssh"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -525,5 +529,34 @@ func TestWriteBackOfTwoInOneFile(t *testing.T) {
 	}
 	if got := strings.Count(s.inBare("log", "-1", "--format=%b", "main"), "Tranche-Release: "); got != 2 {
 		t.Errorf("the message names %d releases", got)
+	}
+}
+
+// The commits are by whom, and signed with what, the source says; without the
+// key nothing is pushed.
+func TestWriteBackSigned(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t, writesBack, func(gs *v1alpha1.GitSource) {
+		gs.Spec.WriteBack.Author = &v1alpha1.Signature{Name: "Release robot", Email: "robot@example.org"}
+		gs.Spec.WriteBack.Committer = &v1alpha1.Signature{Name: "tranche", Email: "tranche@example.org"}
+		gs.Spec.WriteBack.SigningKey = &v1alpha1.LocalObjectReference{Name: "signing"}
+	})
+	s.rollBack("web")
+	if message := s.differs("SecretNotFound"); !strings.Contains(message, "spec.writeBack.signingKey: there is no Secret "+s.ns+"/signing") {
+		t.Errorf("the message is %s", message)
+	}
+	s.has("web: v2", "web: v1")
+	block, err := ssh.MarshalPrivateKey(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), "")
+	s.must(err)
+	signer, err := ssh.ParsePrivateKey(pem.EncodeToMemory(block))
+	s.must(err)
+	s.must(s.c.Client.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "signing"}, Data: map[string][]byte{"identity": pem.EncodeToMemory(block)},
+	}))
+	s.ends("Revert \"web: v2\"", "web: v2", "web: v1")
+	allowed := filepath.Join(t.TempDir(), "allowed_signers")
+	s.must(os.WriteFile(allowed, append([]byte("tranche@example.org "), ssh.MarshalAuthorizedKey(signer.PublicKey())...), 0o600))
+	if got := s.inBare("-c", "gpg.ssh.allowedSignersFile="+allowed, "log", "-1", "--format=%G? %GS, %an <%ae>, %cn <%ce>", "main"); got != "G tranche@example.org, Release robot <robot@example.org>, tranche <tranche@example.org>" {
+		t.Errorf("git says %s", got)
 	}
 }
