@@ -180,6 +180,9 @@ func (w *writeback) said(pending []intent) string {
 // pending returns what is to be committed. What is not to be, for the
 // GitSource says so or since somebody took it back, is said on InSync.
 func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) {
+	if len(w.set.Releases) == 0 {
+		return nil, nil
+	}
 	live := map[string]*v1alpha1.BatchRelease{}
 	for i := range w.set.Releases {
 		plans, err := o.plansIn(ctx, w.set.Releases[i].Plan.Namespace)
