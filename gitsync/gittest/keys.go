@@ -1,0 +1,130 @@
+package gittest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Need skips a test where the machine lacks a program. Where CI is set, all
+// must be there, and the test fails.
+func Need(t testing.TB, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err == nil {
+			continue
+		}
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%s is not installed", p)
+		}
+		t.Skipf("%s is not installed", p)
+	}
+}
+
+// Key is a key that signs commits.
+type Key struct {
+	// Public is the authorized-key line of an SSH key, or the armored OpenPGP
+	// key.
+	Public string
+	// Private is the private key, in the format of the same tool.
+	Private string
+	// Config has git sign with it.
+	Config []string
+}
+
+// NewSSHKey makes an SSH key with ssh-keygen. Kinds are those of its -t.
+func NewSSHKey(t testing.TB, kind, passphrase string) Key {
+	t.Helper()
+	Need(t, "git", "ssh-keygen")
+	file := filepath.Join(t.TempDir(), "key")
+	run(t, nil, "ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", "key of a test", "-f", file)
+	return Key{
+		Public: strings.TrimSpace(read(t, file+".pub")), Private: read(t, file),
+		Config: []string{"gpg.format=ssh", "user.signingKey=" + file},
+	}
+}
+
+// GPG is a GnuPG home.
+type GPG struct {
+	t    testing.TB
+	home string
+}
+
+// NewGPG makes a GnuPG home.
+func NewGPG(t testing.TB) *GPG {
+	t.Helper()
+	Need(t, "git", "gpg")
+	// The sockets in it have names of at most 107 characters.
+	home, err := os.MkdirTemp("", "gpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &GPG{t, home}
+	t.Cleanup(func() {
+		_ = exec.Command("gpgconf", "--homedir", home, "--kill", "all").Run() // no agent may be there
+		_ = os.RemoveAll(home)
+	})
+	return g
+}
+
+// Run runs gpg in the home and returns what it prints.
+func (g *GPG) Run(args ...string) string {
+	g.t.Helper()
+	return run(g.t, []string{"GNUPGHOME=" + g.home}, "gpg", append([]string{"--batch", "--yes", "--quiet", "--pinentry-mode", "loopback"}, args...)...)
+}
+
+// NewKey makes a key for a user ID. Its expiry is as gpg's --quick-gen-key has
+// it ("never", "1d", "20300101T000000"); options come before, such as
+// --faked-system-time.
+func (g *GPG) NewKey(user, expiry, passphrase string, options ...string) Key {
+	g.t.Helper()
+	g.Run(append(options, "--passphrase", passphrase, "--quick-gen-key", user, "ed25519", "sign", expiry)...)
+	wrapper := filepath.Join(g.home, "gpg.sh")
+	script := "#!/bin/sh\nexport GNUPGHOME=" + g.home + "\nexec gpg --batch --pinentry-mode loopback --passphrase '" + passphrase + "' " + strings.Join(options, " ") + " \"$@\"\n"
+	if err := os.WriteFile(wrapper, []byte(script), 0o700); err != nil {
+		g.t.Fatal(err)
+	}
+	return Key{
+		Public: g.Run("--armor", "--export", user), Private: g.Run("--passphrase", passphrase, "--armor", "--export-secret-keys", user),
+		Config: []string{"gpg.format=openpgp", "user.signingKey=" + user, "gpg.program=" + wrapper},
+	}
+}
+
+// Sign sets the key that signs the next commits; none: they are not signed.
+func (r *Repo) Sign(k *Key) {
+	r.t.Helper()
+	r.Git("config", "commit.gpgSign", "false")
+	if k == nil {
+		return
+	}
+	for _, line := range append([]string{"commit.gpgSign=true"}, k.Config...) {
+		name, value, _ := strings.Cut(line, "=")
+		r.Git("config", name, value)
+	}
+}
+
+func run(t testing.TB, env []string, program string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.Output()
+	if err != nil {
+		said := ""
+		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // exec returns it as it is
+			said = string(exit.Stderr)
+		}
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, said)
+	}
+	return string(out)
+}
+
+func read(t testing.TB, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
