@@ -13,6 +13,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
+
+	"github.com/tranche-dev/tranche/gitsync/signature"
 )
 
 // scratch is a store with objects that no server has yet, beside those of a
@@ -220,7 +222,7 @@ func entryAt(s storer.EncodedObjectStorer, root plumbing.Hash, p string) (object
 // maker makes commits.
 type maker struct {
 	author, committer object.Signature
-	signer            signer // nil: not signed
+	signer            signature.Signer // nil: not signed
 }
 
 // commit writes a commit to a scratch store.

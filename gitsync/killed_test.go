@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 type reaper struct {
 	mu     sync.Mutex
 	armed  bool
+	begun  bool
 	dead   bool
 	left   int
 	killed chan struct{}
@@ -29,10 +31,12 @@ func (r *reaper) wrap(next http.Handler) http.Handler {
 		if r.dead {
 			panic(http.ErrAbortHandler)
 		}
-		if r.armed {
+		// A write-back begins where the server is asked whether it takes a push.
+		r.begun = r.armed && (r.begun || strings.Contains(req.URL.String(), "git-receive-pack"))
+		if r.begun {
 			r.left--
 		}
-		if !r.armed || r.left != 0 {
+		if !r.begun || r.left != 0 {
 			next.ServeHTTP(w, req)
 			return
 		}
@@ -105,13 +109,13 @@ func killedAt(t *testing.T, r *reaper, tell, end func(*shop), want []string) boo
 	})
 	r.set(func() { r.armed = true })
 	tell(s)
-	end(s)
 	s.has(want...)
 	reached := false
 	r.set(func() {
 		reached = r.left <= 0
 		r.armed = false
 	})
+	end(s)
 	s.ends(want...)
 	return reached
 }

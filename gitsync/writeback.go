@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -503,7 +504,7 @@ func (w *writeback) newMaker(ctx context.Context) (maker, error) {
 	if err != nil {
 		return m, fmt.Errorf("getting Secret %s: %w", name, err)
 	}
-	m.signer, err = newSigner(secret.Data)
+	m.signer, err = signature.NewSigner(secret.Data)
 	if err != nil {
 		return m, &plan.Problem{Reason: reasonInvalidSecret, Where: "Secret " + name, Err: err, Retry: true}
 	}
