@@ -31,10 +31,12 @@ func (r *reaper) wrap(next http.Handler) http.Handler {
 		if r.dead {
 			panic(http.ErrAbortHandler)
 		}
-		// A write-back begins where the server is asked whether it takes a push.
+		// A write-back begins where the server is asked whether it takes a push,
+		// and ends when what was pushed has been fetched.
 		r.begun = r.armed && (r.begun || strings.Contains(req.URL.String(), "git-receive-pack"))
 		if r.begun {
 			r.left--
+			r.armed = !strings.HasSuffix(req.URL.Path, "git-upload-pack")
 		}
 		if !r.begun || r.left != 0 {
 			next.ServeHTTP(w, req)
@@ -111,10 +113,7 @@ func killedAt(t *testing.T, r *reaper, tell, end func(*shop), want []string) boo
 	tell(s)
 	s.has(want...)
 	reached := false
-	r.set(func() {
-		reached = r.left <= 0
-		r.armed = false
-	})
+	r.set(func() { reached = r.left <= 0 })
 	end(s)
 	s.ends(want...)
 	return reached
