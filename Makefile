@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build demo dev test lint generate verify bench clean bin/tranche bin/demo
+.PHONY: help build demo dev test lint generate verify bench fuzz clean bin/tranche bin/demo
 
 KUBERNETES_VERSION := v1.36.3
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -38,6 +38,17 @@ verify: generate ## Fail if generated files are not current
 
 bench: bin/devcluster bin/kubectl ## Run the benchmarks
 	go test -run '^$$' -bench . -timeout 30m ./...
+
+# Each target for that long.
+FUZZTIME ?= 1m
+
+fuzz: ## Run every fuzz target for FUZZTIME, 1m by default
+	@set -o pipefail; go test -list '^Fuzz' ./... | \
+	awk '/^Fuzz/ {t[n++] = $$1} /^ok/ {for (i = 0; i < n; i++) print $$2, t[i]; n = 0}' | \
+	while read -r package target; do \
+	  echo "$$target in $$package"; \
+	  go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || exit 1; \
+	done
 
 clean: ## Remove what was built, but the Go build cache
 	rm -rf bin .dev
