@@ -39,7 +39,8 @@ type outcome struct {
 	problems plan.Problems
 	// waiting is what a hand-back is waited for.
 	waiting []string
-	// ignored are approvals that count for nothing.
+	// ignored is what was left out and does no harm: approvals that count for
+	// nothing, submodules.
 	ignored plan.Problems
 	// intents are what the cluster decided and the branch does not say.
 	intents plan.Problems

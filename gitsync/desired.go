@@ -79,13 +79,25 @@ func (r *renderer) desired(last *desired) (*desired, bool, error) {
 
 // render renders a tree.
 func (r *renderer) render(t *treeFS) (*plan.Set, error) {
-	objects, err := plan.Render(t, r.gs.Spec.Path, plan.RenderOptions{Skip: approvalsPath(&r.gs.Spec), RemoteBases: r.remote})
+	var ignored plan.Problems
+	objects, err := plan.Render(t, r.gs.Spec.Path, plan.RenderOptions{
+		Skip: approvalsPath(&r.gs.Spec), RemoteBases: r.remote,
+		Ignored: func(p *plan.Problem) { ignored = append(ignored, p) },
+	})
 	if err != nil {
 		return nil, errors.Join(t.Err(), err)
 	}
-	return plan.Collect(objects, plan.CollectOptions{
+	if err := t.limits.checkObjects(r.gs.Spec.Path, objects); err != nil {
+		return nil, err
+	}
+	set, err := plan.Collect(objects, plan.CollectOptions{
 		Namespace: r.gs.Namespace, TargetNamespace: r.gs.Spec.TargetNamespace, Namespaced: r.namespaced,
 	})
+	if err != nil {
+		return nil, err
+	}
+	set.Ignored = append(set.Ignored, ignored...)
+	return set, nil
 }
 
 // namespaced asks the API server for the scope of a kind.
@@ -108,7 +120,7 @@ func (r *renderer) namespaced(gk schema.GroupKind) (bool, error) {
 // of the repository, not of what is in it.
 func (r *renderer) template(t *treeFS, release *plan.Release) (*corev1.PodTemplateSpec, error) {
 	set, err := r.render(t)
-	if t.Err() != nil {
+	if t.Err() != nil && !isExceeded(t.Err()) {
 		return nil, t.Err()
 	}
 	if err != nil {
@@ -143,7 +155,7 @@ func (r *renderer) releases(ctx context.Context, d *desired, live map[string]*v1
 	}
 	// Apart from what is rendered, so that an approval renders nothing anew.
 	approvals, ignored := plan.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
-	if err := t.Err(); err != nil {
+	if err := t.Err(); err != nil && !isExceeded(err) {
 		return nil, nil, err
 	}
 	ignored = append(ignored, d.set.Ignored...)

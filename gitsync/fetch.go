@@ -2,6 +2,7 @@ package gitsync
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,6 +13,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"unicode"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -61,6 +64,8 @@ type session struct {
 	remote remote
 	git    transport.UploadPackSession
 	refs   *packp.AdvRefs
+	// abandoned: a local git is still at it.
+	abandoned atomic.Bool
 }
 
 // connect opens a session and reads what the server advertises.
@@ -126,6 +131,9 @@ func cmpContext(ctx context.Context, err error) error {
 }
 
 func (s *session) close() {
+	if s.abandoned.Load() {
+		return // it ends by itself
+	}
 	_ = s.git.Close() // all that was wanted has been read
 }
 
@@ -133,17 +141,15 @@ func (s *session) close() {
 func (s *session) tip(branch string) (plumbing.Hash, error) {
 	h, ok := s.refs.References[plumbing.NewBranchReferenceName(branch).String()]
 	if !ok {
-		return plumbing.ZeroHash, &plan.Problem{
-			Reason: reasonBranchNotFound, Where: s.remote.String(), Err: fmt.Errorf("there is no branch %s", branch),
-			Hint: "push it, or set spec.ref.branch to one that is there",
-		}
+		return plumbing.ZeroHash, noBranch(s, branch)
 	}
 	return h, nil
 }
 
 // fetch brings a commit and its history into a store that has the haves. It
 // is what go-git's Remote.Fetch does, on the session that is open already.
-func (s *session) fetch(ctx context.Context, store storage.Storer, want plumbing.Hash, haves []plumbing.Hash) error {
+// At most so many bytes are brought.
+func (s *session) fetch(ctx context.Context, store storage.Storer, want plumbing.Hash, haves []plumbing.Hash, l Limits, room int64) error {
 	req := packp.NewUploadPackRequestFromCapabilities(s.refs.Capabilities)
 	if s.refs.Capabilities.Supports(capability.NoProgress) {
 		if err := req.Capabilities.Set(capability.NoProgress); err != nil {
@@ -151,15 +157,53 @@ func (s *session) fetch(ctx context.Context, store storage.Storer, want plumbing
 		}
 	}
 	req.Wants, req.Haves = []plumbing.Hash{want}, haves
-	answer, err := s.git.UploadPack(ctx, req)
+	answer, err := s.uploadPack(ctx, req)
 	if err != nil {
 		return s.remote.problem(cmpContext(ctx, err))
 	}
-	err = packfile.UpdateObjectStorage(store, demultiplex(req.Capabilities, answer))
-	if err := errors.Join(err, answer.Close()); err != nil {
+	pack := readPack(ctx, demultiplex(req.Capabilities, answer), room, l.RepositorySize/objectShare)
+	defer pack.close()
+	if err := packfile.UpdateObjectStorage(store, pack); err != nil {
+		s.abandon(answer)
+		return s.remote.problem(cmpContext(ctx, err))
+	}
+	if err := answer.Close(); err != nil {
 		return s.remote.problem(cmpContext(ctx, err))
 	}
 	return nil
+}
+
+// uploadPack asks for a pack. The end of ctx ends the exchange; one with a
+// local git, which has no other end than its own, is left to itself then.
+func (s *session) uploadPack(ctx context.Context, req *packp.UploadPackRequest) (answer *packp.UploadPackResponse, err error) {
+	if !s.isLocal() {
+		return s.git.UploadPack(ctx, req)
+	}
+	err = within(ctx, func() (err error) {
+		answer, err = s.git.UploadPack(context.WithoutCancel(ctx), req)
+		return err
+	}, func() { s.abandon(answer) })
+	if ctx.Err() != nil {
+		s.abandoned.Store(true)
+		return nil, ctx.Err()
+	}
+	return answer, err
+}
+
+func (s *session) isLocal() bool { return s.remote.url.Scheme == "file" }
+
+// abandon ends an exchange before its end. A local git would wait for ever for
+// somebody to take the rest from its pipe, and go-git for ever for that git.
+func (s *session) abandon(answer *packp.UploadPackResponse) {
+	if !s.isLocal() {
+		_ = answer.Close() // it has failed already
+		return
+	}
+	s.abandoned.Store(true)
+	go func() {
+		_, _ = io.Copy(io.Discard, answer)
+		_ = answer.Close()
+	}()
 }
 
 func demultiplex(c *capability.List, r io.Reader) io.Reader {
@@ -202,7 +246,14 @@ func haves(store storage.Storer, tips []plumbing.Hash) []plumbing.Hash {
 // problem puts an error of the exchange in words.
 func (r remote) problem(err error) error {
 	if p, ok := errors.AsType[*plan.Problem](err); ok {
+		p.Where = cmp.Or(p.Where, r.String())
 		return p
+	}
+	switch {
+	case errors.Is(err, errNoRoom):
+		return err
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):
+		return storageProblem(err)
 	}
 	for _, classify := range []func(error) *plan.Problem{r.refused, r.untrusted, r.unreachable} {
 		if p := classify(err); p != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/plan"
 )
@@ -36,24 +38,40 @@ const (
 // mirrors are the mirrors in a folder, one per URL and Secret, shared by all
 // GitSources that have both in common.
 type mirrors struct {
-	dir string
+	dir    string
+	limits Limits
 
 	mu sync.Mutex
 	by map[string]*mirror
+	// users are the mirrors that sources use, by source.
+	users map[types.NamespacedName]string
 }
 
-func newMirrors(dir string) *mirrors { return &mirrors{dir: dir, by: map[string]*mirror{}} }
+func newMirrors(dir string) *mirrors {
+	return &mirrors{dir: dir, limits: DefaultLimits(), by: map[string]*mirror{}, users: map[types.NamespacedName]string{}}
+}
 
-// of returns the mirror of a repository. The Secret is part of its name, so
+// mirrorNameSize is how many bytes of a hash name a mirror.
+const mirrorNameSize = 16
+
+// mirrorName is the name of a repository's mirror. The Secret is part of it, so
 // that nobody reads through another's credentials.
+func mirrorName(u *url.URL, secret string) string {
+	sum := sha256.Sum256([]byte(u.String() + "\x00" + secret))
+	return hex.EncodeToString(sum[:mirrorNameSize])
+}
+
+// of returns the mirror of a repository.
 func (ms *mirrors) of(r remote) *mirror {
-	sum := sha256.Sum256([]byte(r.url.String() + "\x00" + r.secret))
-	name := hex.EncodeToString(sum[:16])
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
+	return ms.named(mirrorName(r.url, r.secret))
+}
+
+func (ms *mirrors) named(name string) *mirror {
 	m, ok := ms.by[name]
 	if !ok {
-		m = &mirror{dir: filepath.Join(ms.dir, name), owner: make(chan struct{}, 1)}
+		m = &mirror{dir: filepath.Join(ms.dir, name), limits: ms.limits, owner: make(chan struct{}, 1), refused: map[string]refusal{}}
 		ms.by[name] = m
 	}
 	return m
@@ -62,14 +80,31 @@ func (ms *mirrors) of(r remote) *mirror {
 // mirror is a bare repository on disk with the branches that GitSources
 // follow, whole. One at a time fetches into it (G7); readers have a snapshot.
 type mirror struct {
-	dir   string
-	owner chan struct{} // taken while somebody has the disk
+	dir    string
+	limits Limits
+	owner  chan struct{} // taken while somebody has the disk
 
 	// All below is the owner's.
 	current    *clone
 	generation int
 	seen       advertised
+	refused    map[string]refusal // by branch
 }
+
+// refusal is a tip that is not worth bringing again: it is too large, or the
+// server does not have all of it.
+type refusal struct {
+	tip   plumbing.Hash
+	until time.Time // zero: for ever
+	err   error
+}
+
+// brokenFor is how long a tip that the server does not have all of is left
+// alone: somebody may mend the server, and a clone costs both sides.
+const brokenFor = 10 * time.Minute
+
+// errNoRoom says that a fetch would make the mirror larger than it may be.
+var errNoRoom = errors.New("no room in the mirror")
 
 // advertised is what the server said last.
 type advertised struct {
@@ -83,6 +118,8 @@ type advertised struct {
 type clone struct {
 	dir string
 
+	limits Limits
+
 	mu      sync.Mutex
 	readers int
 	retired bool
@@ -94,6 +131,7 @@ type snapshot struct {
 	// commit is the branch's tip.
 	commit plumbing.Hash
 	clone  *clone
+	limits Limits
 	// fetched tells a snapshot whose objects were brought just now.
 	fetched bool
 }
@@ -136,33 +174,63 @@ func (m *mirror) ask(ctx context.Context, r remote, branch string) (*snapshot, e
 	if m.current.tip(branch) == tip && m.current.store().HasEncodedObject(tip) == nil {
 		return m.current.snapshot(tip, false), nil
 	}
-	if m.current.packs() < maxPacks {
-		if err := m.current.fetch(ctx, s, branch, tip); err == nil {
+	if f, ok := m.refused[branch]; ok && f.tip == tip && (f.until.IsZero() || asked.Before(f.until)) {
+		return nil, f.err
+	}
+	defer m.measure()
+	if n := m.current.packs(); n < maxPacks {
+		err := m.current.fetch(ctx, s, branch, tip)
+		if err == nil {
 			return m.current.snapshot(tip, true), nil
-		} else if !isDamage(err) {
-			return nil, err
+		}
+		// Damaged, or full of what a force-push has left behind.
+		if full := n > 0 && errors.Is(err, errNoRoom); !full && !isDamage(err) {
+			return nil, m.refuse(r, branch, tip, err)
 		}
 	}
-	// Full of packs, or damaged: anew, once.
-	if err := m.anew(); err != nil {
-		return nil, err
-	}
-	// One session does one fetch.
-	again, err := connect(ctx, r)
+	return m.cloneAnew(ctx, r, branch)
+}
+
+// cloneAnew brings a branch into a new clone, which takes the place of the
+// present one when all is there.
+func (m *mirror) cloneAnew(ctx context.Context, r remote, branch string) (*snapshot, error) {
+	next, err := m.begin()
 	if err != nil {
 		return nil, err
 	}
-	defer again.close()
-	if tip, err = again.tip(branch); err != nil {
+	s, err := connect(ctx, r) // one session does one fetch
+	if err != nil {
+		_ = os.RemoveAll(next.dir) // it is tried again at the next start
 		return nil, err
 	}
-	if err := m.current.fetch(ctx, again, branch, tip); err != nil {
-		if isDamage(err) {
-			err = &plan.Problem{Reason: reasonFetchFailed, Where: r.String(), Err: fmt.Errorf("what the server sends is not complete: %w", err), Hint: "run git fsck on the server"}
-		}
-		return nil, err
+	defer s.close()
+	tip, err := s.tip(branch)
+	if err == nil {
+		err = next.fetch(ctx, s, branch, tip)
 	}
-	return m.current.snapshot(tip, true), nil
+	if err != nil {
+		_ = os.RemoveAll(next.dir) // it is tried again at the next start
+		return nil, m.refuse(r, branch, tip, err)
+	}
+	m.replace(next)
+	return next.snapshot(tip, true), nil
+}
+
+// refuse remembers a tip that it is no use to fetch again, and says why.
+func (m *mirror) refuse(r remote, branch string, tip plumbing.Hash, err error) error {
+	f := refusal{tip: tip, err: err}
+	switch {
+	case errors.Is(err, errNoRoom):
+		f.err = exceeded(r.String(), "the repository has more than "+inBytes(m.limits.RepositorySize), "--max-repository-size")
+	case isExceeded(err):
+	case isDamage(err):
+		f.err = &plan.Problem{Reason: reasonFetchFailed, Where: r.String(), Err: fmt.Errorf("what the server sends is not complete: %w", err), Hint: "run git fsck on the server"}
+		f.until = time.Now().Add(brokenFor)
+	default:
+		return err
+	}
+	m.refused[branch] = f
+	return f.err
 }
 
 // heal throws the disk away; the next look clones anew. A reader calls it when
@@ -213,27 +281,45 @@ func (m *mirror) openCurrent() error {
 		_ = os.RemoveAll(m.path(old)) // it is tried again at the next start
 	}
 	m.generation = generations[len(generations)-1]
-	m.current = &clone{dir: m.path(m.generation)}
+	m.current = m.clone(m.generation)
+	m.current.sweep()
+	m.measure()
 	return nil
 }
 
 func (m *mirror) path(generation int) string { return filepath.Join(m.dir, strconv.Itoa(generation)) }
 
+func (m *mirror) clone(generation int) *clone {
+	return &clone{dir: m.path(generation), limits: m.limits}
+}
+
 // anew begins an empty clone in place of the present one.
 func (m *mirror) anew() error {
+	next, err := m.begin()
+	if err == nil {
+		m.replace(next)
+	}
+	return err
+}
+
+// begin makes an empty clone beside the present one.
+func (m *mirror) begin() (*clone, error) {
 	m.generation++
-	next := &clone{dir: m.path(m.generation)}
+	next := m.clone(m.generation)
 	if err := errors.Join(os.RemoveAll(next.dir), os.MkdirAll(next.dir, 0o700)); err != nil {
-		return storageProblem(err)
+		return nil, storageProblem(err)
 	}
 	if err := next.store().Init(); err != nil {
-		return storageProblem(err)
+		return nil, storageProblem(err)
 	}
+	return next, nil
+}
+
+func (m *mirror) replace(next *clone) {
 	if m.current != nil {
 		m.current.retire()
 	}
 	m.current = next
-	return nil
 }
 
 func storageProblem(err error) error {
@@ -262,11 +348,13 @@ func (c *clone) tip(branch string) plumbing.Hash {
 func (c *clone) fetch(ctx context.Context, s *session, branch string, tip plumbing.Hash) error {
 	store := c.store()
 	if store.HasEncodedObject(tip) != nil {
-		if err := s.fetch(ctx, store, tip, haves(store, c.tips(store))); err != nil {
+		defer c.sweep()
+		err := s.fetch(ctx, store, tip, haves(store, c.tips(store)), c.limits, c.limits.RepositorySize-diskSize(c.dir))
+		if err != nil {
 			return err
 		}
 	}
-	if err := c.sound(tip); err != nil {
+	if err := c.sound(tip, c.tip(branch)); err != nil {
 		return err
 	}
 	if err := store.SetReference(plumbing.NewHashReference(trackingName(branch), tip)); err != nil {
@@ -284,16 +372,22 @@ func isDamage(err error) bool {
 		errors.Is(err, transport.ErrEmptyUploadPackRequest)
 }
 
-// sound checks that the tree of a commit is all there (G1, G3).
-func (c *clone) sound(commit plumbing.Hash) error {
-	t, err := newTreeFS(c.store(), commit)
+// sound checks that the tree of a commit is all there (G1, G3); that of an
+// older one was when it was fetched.
+func (c *clone) sound(commit, older plumbing.Hash) error {
+	store := c.store()
+	t, err := newTreeFS(store, commit)
 	if err == nil {
-		err = t.Complete()
+		known := plumbing.ZeroHash
+		if was, err := object.GetCommit(store, older); err == nil {
+			known = was.TreeHash
+		}
+		err = t.Complete(known)
 	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", errDamaged, err)
+	if err != nil && !isExceeded(err) {
+		err = fmt.Errorf("%w: %w", errDamaged, err)
 	}
-	return nil
+	return err
 }
 
 func (c *clone) tips(store *filesystem.Storage) []plumbing.Hash {
@@ -323,7 +417,7 @@ func (c *clone) snapshot(commit plumbing.Hash, fetched bool) *snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readers++
-	return &snapshot{Storage: c.store(), commit: commit, clone: c, fetched: fetched}
+	return &snapshot{Storage: c.store(), commit: commit, clone: c, limits: c.limits, fetched: fetched}
 }
 
 // close ends a reader's use of a snapshot.

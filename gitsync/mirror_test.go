@@ -3,6 +3,8 @@ package gitsync
 import (
 	"context"
 	"encoding/pem"
+	"errors"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -154,28 +156,125 @@ func TestMirrorHeals(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a pack cut short, told by a reader", func(t *testing.T) {
-		ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
-		s := mustLook(t, ms, r, "main")
-		files, _ := filepath.Glob(filepath.Join(s.clone.dir, "objects", "pack", "*"))
-		for _, f := range files {
-			_ = os.Remove(f)
-		}
-		if _, err := newTreeFS(mustReopen(s), s.commit); !isDamage(err) {
-			t.Fatalf("%v is not taken for damage", err)
-		}
-		if err := ms.of(r).heal(t.Context(), s.clone); err != nil {
-			t.Fatal(err)
-		}
-		if s := mustLook(t, ms, r, "main"); !s.fetched || content(t, s, "b") != "x" {
-			t.Error("not cloned anew")
-		}
-	})
 }
 
-func mustReopen(s *snapshot) *snapshot {
-	s.Storage = s.clone.store()
-	return s
+// Damage that only a reader meets is told as such, and a clone anew mends it.
+func TestReaderMeetsDamage(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"dir/a": noise(4 << 10), "dir/b": noise(4<<10) + "b"})
+	truncate := func(pattern string, keep int64) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			for _, f := range packFiles(t, dir, pattern) {
+				if err := errors.Join(os.Chmod(f, 0o600), os.Truncate(f, keep)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for name, damage := range map[string]func(t *testing.T, dir string){
+		"a pack cut short":            truncate("*.pack", 200),
+		"a pack cut to nothing":       truncate("*.pack", 0),
+		"an index cut short":          truncate("*.idx", 100),
+		"packs gone":                  func(t *testing.T, dir string) { removeFiles(t, packFiles(t, dir, "*")) },
+		"the index gone":              func(t *testing.T, dir string) { removeFiles(t, packFiles(t, dir, "*.idx")) },
+		"the pack gone":               func(t *testing.T, dir string) { removeFiles(t, packFiles(t, dir, "*.pack")) },
+		"bytes of a pack overwritten": overwrite,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
+			s := mustLook(t, ms, r, "main")
+			damage(t, s.clone.dir)
+			s.Storage = s.clone.store() // as the next reader has it
+			err := readAll(s)
+			if !isDamage(err) {
+				t.Fatalf("%v is not taken for damage", err)
+			}
+			if err := ms.of(r).heal(t.Context(), s.clone); err != nil {
+				t.Fatal(err)
+			}
+			if s := mustLook(t, ms, r, "main"); !s.fetched || readAll(s) != nil {
+				t.Error("not cloned anew")
+			}
+		})
+	}
+}
+
+func packFiles(t *testing.T, dir, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "objects", "pack", pattern))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v %v", files, err)
+	}
+	return files
+}
+
+func removeFiles(t *testing.T, files []string) {
+	t.Helper()
+	for _, f := range files {
+		if err := os.Remove(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// overwrite puts zeros into the middle of a pack.
+func overwrite(t *testing.T, dir string) {
+	t.Helper()
+	for _, f := range packFiles(t, dir, "*.pack") {
+		if err := os.Chmod(f, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clear(content[12 : len(content)-20])
+		if err := os.WriteFile(f, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// readAll reads every file of a snapshot.
+func readAll(s *snapshot) error {
+	tree, err := newTreeFS(s, s.commit)
+	if err != nil {
+		return err
+	}
+	err = tree.Walk("/", func(p string, info fs.FileInfo, err error) error {
+		if err != nil || info.IsDir() {
+			return err
+		}
+		_, err = tree.ReadFile(p)
+		return err
+	})
+	return errors.Join(err, tree.Err())
+}
+
+// A repository of which the server itself has not all is not cloned over and
+// over, and the mirror that is there stays.
+func TestServerWithHoles(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"a": "1"})
+	ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
+	before := mustLook(t, ms, r, "main")
+	repo.CommitAndPush(map[string]string{"dir/a": "2"})
+	// A blob that nobody has: git upload-pack fails on it.
+	blob := gittest.Git(t, repo.Bare, "rev-parse", "main:dir/a")
+	if err := os.Remove(filepath.Join(repo.Bare, "objects", blob[:2], blob[2:])); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := lookAt(t, ms, r, "main")
+		ps := problemsOf(err)
+		if len(ps) != 1 || ps[0].Reason != reasonFetchFailed {
+			t.Fatalf("%v", err)
+		}
+		t.Log(err)
+	}
+	if content(t, before, "a") != "1" {
+		t.Error("what was there is gone")
+	}
 }
 
 func TestMirrorClonesAnewWhenFullOfPacks(t *testing.T) {
@@ -235,7 +334,7 @@ func TestMirrorSaysWhatIsWrong(t *testing.T) {
 		{"wrong credentials", closed.URL + "/repo.git", "main", bad, reasonAuthenticationFailed, "Secret shop/git", false},
 		{"right credentials", closed.URL + "/repo.git", "main", good, "", "", false},
 		{"right token", gittest.Serve(t, root, gittest.ServeOptions{Token: "t0ken"}).URL + "/repo.git", "main", map[string][]byte{"bearerToken": []byte("t0ken")}, "", "", false},
-		{"no branch", open.URL + "/repo.git", "next", nil, reasonBranchNotFound, "there is no branch next", false},
+		{"no branch", open.URL + "/repo.git", "next", nil, reasonBranchNotFound, "there is no branch next; there is main, the default one; push it, or set spec.ref.branch to one that is there", false},
 		{"empty by http", open.URL + "/empty.git", "main", nil, reasonEmptyRepository, "push a branch", false},
 		{"empty by file", "file://" + root + "/empty.git", "main", nil, reasonEmptyRepository, "push a branch", false},
 		{"SHA-256 by http", open.URL + "/sha256.git", "main", nil, reasonUnsupportedObjectFormat, "SHA-256", false},

@@ -17,6 +17,7 @@ const (
 	reasonInvalidSecret           = "InvalidSecret"
 	reasonInvalidURL              = "InvalidURL"
 	reasonStorageFailed           = "StorageFailed"
+	reasonLimitExceeded           = "LimitExceeded"
 
 	// Applying.
 	reasonNotSupported   = "NotSupported"

@@ -48,6 +48,8 @@ type Options struct {
 	NoRemoteBases bool
 	// Selector picks the GitSources to work on by their labels; nil: all.
 	Selector labels.Selector
+	// Limits bound what one repository may cost.
+	Limits Limits
 }
 
 // finalizer is on a GitSource that prunes, so that it can prune at its end.
@@ -87,6 +89,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher,
 		last: map[types.NamespacedName]memory{},
 	}
+	r.mirrors.limits = o.Limits.orDefault()
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("gitsource").
 		For(&v1alpha1.GitSource{}, builder.WithPredicates(predicate.And(selected(o.Selector), worthALook))).
@@ -96,6 +99,9 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding the GitSource reconciler: %w", err)
+	}
+	if err := mgr.Add(r.mirrors.sweeper(r.own, o.Selector)); err != nil {
+		return fmt.Errorf("adding the sweeper of mirrors: %w", err)
 	}
 	return nil
 }
@@ -153,6 +159,7 @@ func (r *reconciler) remember(name types.NamespacedName, m memory) {
 func (r *reconciler) forget(name types.NamespacedName) {
 	r.watcher.forget(name)
 	unmeasure(name)
+	r.mirrors.leave(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.last, name)
@@ -294,6 +301,14 @@ func unsupported(spec *v1alpha1.GitSourceSpec) *plan.Problem {
 	return nil
 }
 
+// secretName is namespace and name of a GitSource's Secret; empty: none.
+func secretName(gs *v1alpha1.GitSource) string {
+	if gs.Spec.SecretRef == nil {
+		return ""
+	}
+	return gs.Namespace + "/" + gs.Spec.SecretRef.Name
+}
+
 // remote reads the URL and the Secret. The Secret is read at each look, so a
 // new password needs no restart.
 func (l *look) remote(ctx context.Context) (remote, error) {
@@ -301,10 +316,9 @@ func (l *look) remote(ctx context.Context) (remote, error) {
 	if err != nil {
 		return remote{}, err
 	}
-	r := remote{url: u}
+	r := remote{url: u, secret: secretName(l.gs)}
 	var secret corev1.Secret
 	if ref := l.gs.Spec.SecretRef; ref != nil {
-		r.secret = l.gs.Namespace + "/" + ref.Name
 		err := l.own.Get(ctx, client.ObjectKey{Namespace: l.gs.Namespace, Name: ref.Name}, &secret)
 		if apierrors.IsNotFound(err) {
 			return r, &plan.Problem{Reason: reasonSecretNotFound, Where: "spec.secretRef", Err: fmt.Errorf("there is no Secret %s", r.secret), Hint: "create it, or correct the name"}
@@ -325,7 +339,7 @@ func (l *look) fetch(ctx context.Context, r remote) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
 	begun := time.Now()
-	s, err := l.mirrors.of(r).look(ctx, r, l.gs.Spec.Ref.Branch)
+	s, err := l.mirrors.use(l.name, r).look(ctx, r, l.gs.Spec.Ref.Branch)
 	l.exchanged("fetch", begun, err)
 	if err != nil {
 		return nil, err
@@ -404,8 +418,8 @@ func (l *look) tellProblems() {
 	}
 }
 
-// tellIgnored says which approvals count for nothing, when others do than
-// before.
+// tellIgnored says what was left out, when it is something else than before:
+// one event for each reason.
 func (l *look) tellIgnored() {
 	if len(l.outcome.problems) > 0 || l.outcome.suspended {
 		return
@@ -421,10 +435,20 @@ func (l *look) tellIgnored() {
 	keep.ignored = whole
 	l.remember(l.name, keep)
 	was := meta.FindStatusCondition(l.before.Conditions, conditionInSync)
-	if whole == "" || was != nil && was.Reason == plan.ReasonApprovalIgnored && was.Message == l.outcome.ignored.Error() {
+	if whole == "" || was != nil && was.Message == oneCondition(l.outcome.ignored.Error()) {
 		return // told before a restart
 	}
-	l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, plan.ReasonApprovalIgnored, "Sync", "%s", eventNote(l.outcome.ignored.Error()))
+	var reasons []string
+	by := map[string]plan.Problems{}
+	for _, p := range l.outcome.ignored {
+		if by[p.Reason] == nil {
+			reasons = append(reasons, p.Reason)
+		}
+		by[p.Reason] = append(by[p.Reason], p)
+	}
+	for _, reason := range reasons {
+		l.tell(corev1.EventTypeWarning, reason, eventNote(by[reason].Error()))
+	}
 }
 
 // eventNote is as long as the API server lets a note be.

@@ -139,8 +139,8 @@ func readBlob(s storer.EncodedObjectStorer, h plumbing.Hash) ([]byte, error) {
 	if err != nil {
 		return nil, missing("file", h, err)
 	}
-	if b.Size > maxFileSize {
-		return nil, fmt.Errorf("object %s: %d bytes; files of more than %d MiB are not read", h, b.Size, maxFileSize>>20)
+	if most := limitsOf(s).FileSize; b.Size > most {
+		return nil, fmt.Errorf("object %s: %d bytes; files of more than %s are not read (--max-file-size)", h, b.Size, inBytes(most))
 	}
 	r, err := b.Reader()
 	if err != nil {

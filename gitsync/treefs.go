@@ -17,17 +17,20 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/tranche-dev/tranche/plan"
 )
 
 const (
-	// maxFileSize is the largest file that is read. etcd takes no object of
-	// more than 1.5 MiB; a file may hold several.
-	maxFileSize = 8 << 20
 	// maxLinks is how many symbolic links one path may lead through, as in Linux.
 	maxLinks = 40
-	// lfsPrefix begins a Git LFS pointer.
-	lfsPrefix = "version https://git-lfs.github.com/spec/"
+	// maxDepth is how deep folders may be nested. Linux has paths of 4,096
+	// bytes; a tree of Git objects has no end of its own.
+	maxDepth = 256
 )
+
+// lfsPrefixes begin a Git LFS pointer, of today and of before 2015.
+var lfsPrefixes = [][]byte{[]byte("version https://git-lfs.github.com/spec/"), []byte("version https://hawser.github.com/spec/")}
 
 var (
 	errTreeReadOnly = errors.New("the tree of a commit is read-only")
@@ -51,6 +54,9 @@ type treeFS struct {
 	root   plumbing.Hash
 	trees  map[plumbing.Hash][]object.TreeEntry
 	reads  Reads
+	limits Limits
+	used   int   // files read and folders listed
+	bytes  int64 // read
 	err    error
 }
 
@@ -68,7 +74,7 @@ func newTreeFS(s storer.EncodedObjectStorer, commit plumbing.Hash) (*treeFS, err
 
 // newTreeFSOf returns a tree, be it of a commit or not.
 func newTreeFSOf(s storer.EncodedObjectStorer, root plumbing.Hash) (*treeFS, error) {
-	t := &treeFS{storer: s, root: root, trees: map[plumbing.Hash][]object.TreeEntry{}, reads: Reads{}}
+	t := &treeFS{storer: s, root: root, trees: map[plumbing.Hash][]object.TreeEntry{}, reads: Reads{}, limits: limitsOf(s)}
 	if _, err := t.entries("/", t.root); err != nil {
 		return nil, err
 	}
@@ -81,7 +87,7 @@ func missing(what string, h plumbing.Hash, err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return fmt.Errorf("reading %s: object %s of the repository: %w", what, h, err)
+	return fmt.Errorf("%w: reading %s: object %s of the repository: %w", errDamaged, what, h, err)
 }
 
 // Err returns the first error of the storer, or nil.
@@ -111,32 +117,66 @@ func (t *treeFS) Blob(p string) (plumbing.Hash, bool, error) {
 
 // Complete reads every tree below the root and asks for every file, and
 // returns an error at the first object that is not there. A fetch past a
-// shallow boundary can leave such holes and say nothing (G3).
-func (t *treeFS) Complete() error { return t.complete("/", t.root) }
+// shallow boundary can leave such holes and say nothing (G3). What a tree that
+// is known to be complete has at the same path is not looked at again; the
+// zero hash stands for none.
+func (t *treeFS) Complete(known plumbing.Hash) error {
+	w := strictWalk{treeFS: t, seen: map[plumbing.Hash]bool{}}
+	return w.tree("/", t.root, known, 0)
+}
 
-func (t *treeFS) complete(dir string, h plumbing.Hash) error {
-	if t.err != nil {
-		return t.err
+// strictWalk looks at each tree once: one that holds itself many times over,
+// ten levels deep, has a path for every atom.
+type strictWalk struct {
+	*treeFS
+	seen map[plumbing.Hash]bool
+}
+
+func (w *strictWalk) tree(dir string, h, known plumbing.Hash, depth int) error {
+	if w.err != nil || w.seen[h] || h == known {
+		return w.err
 	}
-	entries, err := t.entries(dir, h)
+	w.seen[h] = true
+	if depth > maxDepth {
+		w.err = exceeded(fromRoot(dir), fmt.Sprintf("folders are nested more than %d deep", maxDepth), "")
+		return w.err
+	}
+	entries, err := w.entries(dir, h)
 	if err != nil {
 		return err
 	}
+	was := w.known(known)
 	for _, e := range entries {
 		at := path.Join(dir, e.Name)
-		switch e.Mode {
-		case filemode.Submodule:
-		case filemode.Dir:
-			if err := t.complete(at, e.Hash); err != nil {
+		switch {
+		case e.Mode == filemode.Submodule || was[e.Name] == e.Hash:
+		case e.Mode == filemode.Dir:
+			if err := w.tree(at, e.Hash, was[e.Name], depth+1); err != nil {
 				return err
 			}
 		default:
-			if err := t.storer.HasEncodedObject(e.Hash); err != nil {
-				return t.broken(at, e.Hash, err)
+			if err := w.storer.HasEncodedObject(e.Hash); err != nil {
+				return w.broken(at, e.Hash, err)
 			}
 		}
 	}
 	return nil
+}
+
+// known returns the entries of a tree by name; none where it cannot be read.
+func (w *strictWalk) known(h plumbing.Hash) map[string]plumbing.Hash {
+	if h.IsZero() {
+		return nil
+	}
+	tree, err := object.GetTree(w.storer, h)
+	if err != nil {
+		return nil
+	}
+	entries := make(map[string]plumbing.Hash, len(tree.Entries))
+	for _, e := range tree.Entries {
+		entries[e.Name] = e.Hash
+	}
+	return entries
 }
 
 // treeNode is what a path leads to.
@@ -254,7 +294,7 @@ func pathParts(p string) []string {
 }
 
 func errSubmodule(p string) error {
-	return fmt.Errorf("%s is a submodule; submodules are not followed", fromRoot(p))
+	return fmt.Errorf("%s is a submodule; %w", fromRoot(p), plan.ErrSubmodule)
 }
 
 func fromRoot(p string) string {
@@ -270,8 +310,8 @@ func (t *treeFS) blob(n treeNode) ([]byte, error) {
 	if err != nil {
 		return nil, t.broken(n.real, n.hash, err)
 	}
-	if size > maxFileSize {
-		return nil, fmt.Errorf("%d bytes; files of more than %d MiB are not read", size, maxFileSize>>20)
+	if size > t.limits.FileSize {
+		return nil, fmt.Errorf("%d bytes; files of more than %s are not read (--max-file-size)", size, inBytes(t.limits.FileSize))
 	}
 	o, err := t.storer.EncodedObject(plumbing.BlobObject, n.hash)
 	if err != nil {
@@ -321,16 +361,37 @@ func (t *treeFS) ReadFile(p string) ([]byte, error) {
 	a.Blob = n.hash
 	t.reads[at] = a
 	content, err := t.blob(n)
-	if err != nil {
-		if t.err != nil {
-			return nil, t.err
-		}
-		return nil, &fs.PathError{Op: "read", Path: p, Err: err}
+	if err == nil {
+		err = t.use(n, len(content))
 	}
-	if bytes.HasPrefix(content, []byte(lfsPrefix)) {
+	switch {
+	case t.err != nil:
+		return nil, t.err
+	case err != nil:
+		return nil, &fs.PathError{Op: "read", Path: p, Err: err}
+	case slices.ContainsFunc(lfsPrefixes, func(prefix []byte) bool { return bytes.HasPrefix(content, prefix) }):
 		return nil, &fs.PathError{Op: "read", Path: p, Err: errors.New("is a Git LFS pointer, and LFS is not supported; keep the file in Git itself")}
 	}
+	if err := plan.CheckAliases(content); err != nil { // kustomize reads past plan
+		return nil, &fs.PathError{Op: "read", Path: p, Err: err}
+	}
 	return content, nil
+}
+
+// use counts what one commit costs: reading is what is bounded, and not what
+// is there, since a kustomization can have one file read a million times.
+func (t *treeFS) use(n treeNode, size int) error {
+	t.used++
+	t.bytes += int64(size)
+	most := t.limits.FileSize * filesOfMaxSize
+	switch {
+	case t.err != nil:
+	case t.used > t.limits.Files:
+		t.err = exceeded(fromRoot(n.real), fmt.Sprintf("more than %d files and folders are read for one commit", t.limits.Files), "--max-files")
+	case t.bytes > most:
+		t.err = exceeded(fromRoot(n.real), fmt.Sprintf("more than %s are read for one commit", inBytes(most)), "--max-file-size")
+	}
+	return t.err
 }
 
 // ReadDir returns the names in a folder, sorted.
@@ -340,6 +401,9 @@ func (t *treeFS) ReadDir(p string) ([]string, error) {
 		return nil, err
 	}
 	entries, err := t.listing(n, p)
+	if err == nil {
+		err = t.use(n, 0)
+	}
 	if err != nil {
 		return nil, err
 	}

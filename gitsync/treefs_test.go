@@ -179,11 +179,11 @@ func TestMissingObject(t *testing.T) {
 		{"HEAD:apps", "globbing through it", func(f *treeFS) error { _, err := f.Glob("apps/*.yaml"); return err }},
 		{"HEAD:apps", "rendering it", func(f *treeFS) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
 		{"HEAD:apps", "rendering the root", func(f *treeFS) error { _, err := plan.Render(f, ".", plan.RenderOptions{}); return err }},
-		{"HEAD:apps", "the strict walk", (*treeFS).Complete},
+		{"HEAD:apps", "the strict walk", complete},
 		{"HEAD:apps", "asking for a blob", func(f *treeFS) error { _, _, err := f.Blob("apps/web.yaml"); return err }},
 		{"HEAD:apps/sub", "a kustomization that names it", func(f *treeFS) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
 		{"HEAD:apps/web.yaml", "a file that cannot be read", func(f *treeFS) error { _, err := f.ReadFile("apps/web.yaml"); return err }},
-		{"HEAD:apps/web.yaml", "the strict walk asks for files too", (*treeFS).Complete},
+		{"HEAD:apps/web.yaml", "the strict walk asks for files too", complete},
 		{"HEAD:apps/kustomization.yaml", "kustomize takes an unreadable kustomization for none", func(f *treeFS) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
 		{"HEAD:approvals/web.yaml", "an approval", func(f *treeFS) error {
 			_, ps := plan.ReadApprovals(f, "approvals", "shop", "")
@@ -227,13 +227,15 @@ func TestMissingObject(t *testing.T) {
 	})
 }
 
+func complete(f *treeFS) error { return f.Complete(plumbing.ZeroHash) }
+
 func TestTreeFS(t *testing.T) {
 	repo := newTreeRepo(t)
 	repo.write("a/one.yaml", "one")
 	repo.write("a/two.json", "two")
 	repo.write("a/.hidden", "h")
 	repo.write("a/b/deep.yaml", "deep")
-	repo.write("big.yaml", strings.Repeat("#", maxFileSize+1))
+	repo.write("big.yaml", strings.Repeat("#", defaultFileSize+1))
 	repo.write("lfs.yaml", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
 	repo.link("to-file", "a/one.yaml")
 	repo.link("to-dir", "a/b")
@@ -264,7 +266,7 @@ func TestTreeFS(t *testing.T) {
 		{"loop", "", "too many symbolic links", "a link to itself"},
 		{"module", "", "module is a submodule; submodules are not followed", "a submodule"},
 		{"module/kustomization.yaml", "", "module is a submodule; submodules are not followed", "something in a submodule"},
-		{"big.yaml", "", "files of more than 8 MiB are not read", "a large file"},
+		{"big.yaml", "", "files of more than 8Mi are not read", "a large file"},
 		{"lfs.yaml", "", "is a Git LFS pointer", "a pointer is not what the user means to apply"},
 	} {
 		got, err := tree.ReadFile(tc.path)

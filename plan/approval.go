@@ -52,8 +52,8 @@ func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace, targetNamespa
 			}
 		}
 	}
-	if err := storageError(fsys); err != nil {
-		return nil, Problems{{Reason: ReasonApprovalIgnored, Where: relative(rooted(dir)), Err: err, Retry: true}}
+	if p := storageProblem(fsys, ReasonApprovalIgnored, dir); p != nil {
+		return nil, Problems{p}
 	}
 	return approvals, ps.sorted()
 }

@@ -14,4 +14,7 @@ const (
 	ReasonDuplicateObject = "DuplicateObject"
 	// ReasonApprovalIgnored: an approval counts for nothing. It does no harm.
 	ReasonApprovalIgnored = "ApprovalIgnored"
+	// ReasonSubmoduleIgnored: there is a submodule in the folder, and what is
+	// in it is left out.
+	ReasonSubmoduleIgnored = "SubmoduleIgnored"
 )

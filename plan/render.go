@@ -21,7 +21,13 @@ type RenderOptions struct {
 	// running git. What is rendered then no longer depends on the commit
 	// alone, and takes as long as those servers take.
 	RemoteBases bool
+	// Ignored is told what is left out and does no harm. Nil: nobody is.
+	Ignored func(*Problem)
 }
+
+// ErrSubmodule is what a file system says of a path that is a submodule or
+// lies in one. Render leaves submodules out of plain YAML, and says so.
+var ErrSubmodule = errors.New("submodules are not followed")
 
 // Render returns the objects of a folder, from the root of fsys: of its
 // kustomization, or of the plain YAML below it, where a sub-folder with a
@@ -30,13 +36,13 @@ type RenderOptions struct {
 //
 // The error is [Problems] or a [*Problem].
 func Render(fsys filesys.FileSystem, dir string, opts RenderOptions) ([]Object, error) {
-	r := renderer{fsys: fsys, remoteBases: opts.RemoteBases, seen: map[string]bool{}}
+	r := renderer{fsys: fsys, remoteBases: opts.RemoteBases, seen: map[string]bool{}, ignored: opts.Ignored}
 	if opts.Skip != "" {
 		r.skip = rooted(opts.Skip)
 	}
 	r.folder(rooted(dir))
-	if err := storageError(fsys); err != nil {
-		return nil, &Problem{Reason: ReasonRenderFailed, Where: relative(rooted(dir)), Err: err, Retry: true}
+	if p := storageProblem(fsys, ReasonRenderFailed, dir); p != nil {
+		return nil, p
 	}
 	if err := r.problems.err(); err != nil {
 		return nil, err
@@ -44,13 +50,18 @@ func Render(fsys filesys.FileSystem, dir string, opts RenderOptions) ([]Object, 
 	return r.objects, nil
 }
 
-// storageError returns what went wrong below a file system whose answers are
-// only yes and no: "not there" may have been "cannot be read" (G1).
-func storageError(fsys filesys.FileSystem) error {
-	if f, ok := fsys.(interface{ Err() error }); ok {
-		return f.Err()
+// storageProblem returns what went wrong below a file system whose answers are
+// only yes and no: "not there" may have been "cannot be read" (G1). What the
+// file system itself puts in words stays as it is.
+func storageProblem(fsys filesys.FileSystem, reason, dir string) *Problem {
+	f, ok := fsys.(interface{ Err() error })
+	if !ok || f.Err() == nil {
+		return nil
 	}
-	return nil
+	if p, ok := errors.AsType[*Problem](f.Err()); ok {
+		return p
+	}
+	return &Problem{Reason: reason, Where: relative(rooted(dir)), Err: f.Err(), Retry: true}
 }
 
 type renderer struct {
@@ -58,6 +69,7 @@ type renderer struct {
 	skip        string
 	remoteBases bool
 	seen        map[string]bool // folders, by their real path
+	ignored     func(*Problem)
 
 	objects  []Object
 	problems Problems
@@ -106,16 +118,25 @@ func (r *renderer) plain(dir string) {
 }
 
 // passBy makes sure that what is not read is only a file of another kind: a
-// submodule, or a link out of the repository, would be objects left out.
+// link out of the repository would be objects left out. A submodule is, too,
+// and is told of.
 func (r *renderer) passBy(at string) {
-	if _, _, err := r.fsys.CleanedAbs(at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	_, _, err := r.fsys.CleanedAbs(at)
+	switch {
+	case err == nil || errors.Is(err, fs.ErrNotExist):
+	case !errors.Is(err, ErrSubmodule):
 		r.problems = append(r.problems, &Problem{Reason: ReasonRenderFailed, Where: relative(at), Err: err})
+	case r.ignored != nil:
+		r.ignored(&Problem{Reason: ReasonSubmoduleIgnored, Where: relative(at), Err: errors.New("is a submodule, and what is in it is not applied"), Hint: "move its files into this repository, or follow the other one with a GitSource of its own"})
 	}
 }
 
 func readManifests(fsys filesys.FileSystem, file string) ([]Object, Problems) {
 	content, err := fsys.ReadFile(file)
 	if err != nil {
+		return nil, Problems{{Reason: ReasonInvalidManifest, Where: relative(file), Err: err}}
+	}
+	if err := CheckAliases(content); err != nil {
 		return nil, Problems{{Reason: ReasonInvalidManifest, Where: relative(file), Err: err}}
 	}
 	return parseManifests(relative(file), content)

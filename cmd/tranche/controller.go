@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.uber.org/zap/zapcore"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -43,6 +45,7 @@ type controllerOptions struct {
 	noRemoteBases           bool
 	watchLabelSelector      string
 	notifications           string
+	limits                  gitsync.Limits
 	qps                     float32
 	burst                   int
 	logLevel                string
@@ -72,6 +75,7 @@ it runs in.`,
 	f.BoolVar(&o.noRemoteBases, "no-remote-bases", true, "refuse kustomizations with bases in other repositories")
 	f.StringVar(&o.watchLabelSelector, "watch-label-selector", "", "work only on GitSources with these labels")
 	f.StringVar(&o.notifications, "notification-config", "", "file with the receivers of notifications, from a mounted Secret; read again when it changes")
+	limitFlags(f, &o.limits)
 	f.Float32Var(&o.qps, "kube-api-qps", -1, "requests per second to the API server; negative: as many as it lets through")
 	f.IntVar(&o.burst, "kube-api-burst", 0, "requests to the API server in a burst")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info or error")
@@ -81,6 +85,30 @@ it runs in.`,
 		panic(err) // the flag is defined one line above
 	}
 	return c
+}
+
+// limitFlags are about what one repository may cost; docs/limits.md has them.
+func limitFlags(f *pflag.FlagSet, l *gitsync.Limits) {
+	*l = gitsync.DefaultLimits()
+	f.Var((*size)(&l.RepositorySize), "max-repository-size", "bytes that the mirror of one repository may take on disk; twice that while it is cloned anew")
+	f.Var((*size)(&l.FileSize), "max-file-size", "bytes that a file to be read may have; sixteen times that are read for one commit")
+	f.IntVar(&l.Files, "max-files", l.Files, "files read and folders listed for one commit, those read again included")
+	f.IntVar(&l.Objects, "max-objects", l.Objects, "objects that one GitSource may have")
+}
+
+// size is a number of bytes, as Kubernetes writes them: 8Mi.
+type size int64
+
+func (s *size) String() string { return resource.NewQuantity(int64(*s), resource.BinarySI).String() }
+func (s *size) Type() string   { return "bytes" }
+
+func (s *size) Set(text string) error {
+	q, err := resource.ParseQuantity(text)
+	if err != nil || q.Value() <= 0 {
+		return errors.New("must be a number of bytes above 0, such as 8Mi")
+	}
+	*s = size(q.Value())
+	return nil
 }
 
 // defaultStoragePath is a folder that survives a restart on the same machine.
@@ -116,7 +144,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	err = gitsync.Add(mgr, gitsync.Options{
 		StorageDir: o.storagePath, Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount,
-		NoRemoteBases: o.noRemoteBases, Selector: selector,
+		NoRemoteBases: o.noRemoteBases, Selector: selector, Limits: o.limits,
 	})
 	if err != nil {
 		return err

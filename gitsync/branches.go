@@ -1,0 +1,45 @@
+package gitsync
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// noBranch says that a branch is not there, and which are: the default one
+// first, since that is what a branch is most often renamed to.
+func noBranch(s *session, branch string) *plan.Problem {
+	p := &plan.Problem{
+		Reason: reasonBranchNotFound, Where: s.remote.String(), Err: fmt.Errorf("there is no branch %s", branch),
+		Hint: "push it, or set spec.ref.branch to one that is there",
+	}
+	there := slices.Sorted(maps.Keys(branches(s)))
+	if len(there) == 0 {
+		p.Err = errors.New(p.Err.Error() + ", nor any other")
+		return p
+	}
+	if i := slices.Index(there, defaultBranch(s)); i >= 0 {
+		first := there[i] + ", the default one"
+		there = append([]string{first}, slices.Delete(there, i, i+1)...)
+	}
+	p.Err = fmt.Errorf("%w; there is %s", p.Err, oneLine(names(there)))
+	return p
+}
+
+// defaultBranch is where the server's HEAD points to; empty where it does not
+// say.
+func defaultBranch(s *session) string {
+	for _, symref := range s.refs.Capabilities.Get(capability.SymRef) {
+		if name, ok := strings.CutPrefix(symref, plumbing.HEAD.String()+":refs/heads/"); ok {
+			return name
+		}
+	}
+	return ""
+}

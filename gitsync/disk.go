@@ -1,0 +1,175 @@
+package gitsync
+
+import (
+	"context"
+	"encoding/hex"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// The disk that the mirrors take, at /metrics.
+var (
+	mirrorCount = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tranche_mirrors", Help: "Mirrors of repositories on disk."})
+	mirrorBytes = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tranche_mirror_bytes", Help: "Disk that the mirrors of repositories take, in bytes."})
+)
+
+func init() { metrics.Registry.MustRegister(mirrorCount, mirrorBytes) }
+
+// measured is what each mirror took when its disk changed last.
+var measured struct {
+	sync.Mutex
+	bytes map[string]int64 // by folder
+	total int64
+}
+
+// measure counts what the mirror takes by now.
+func (m *mirror) measure() { record(m.dir, diskSize(m.dir)) }
+
+func record(dir string, size int64) {
+	measured.Lock()
+	defer measured.Unlock()
+	if measured.bytes == nil {
+		measured.bytes = map[string]int64{}
+	}
+	measured.total += size - measured.bytes[dir]
+	if measured.bytes[dir] = size; size == 0 {
+		delete(measured.bytes, dir)
+	}
+	mirrorCount.Set(float64(len(measured.bytes)))
+	mirrorBytes.Set(float64(measured.total))
+}
+
+// diskSize returns the bytes of all files below a folder.
+func diskSize(dir string) int64 {
+	var size int64
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error { // what went meanwhile takes nothing
+		if err != nil || e.IsDir() {
+			return nil
+		}
+		if i, err := e.Info(); err == nil {
+			size += i.Size()
+		}
+		return nil
+	})
+	return size
+}
+
+// sweep removes what a fetch that did not come to its end has left: go-git
+// leaves it where it is.
+func (c *clone) sweep() {
+	left, err := filepath.Glob(filepath.Join(c.dir, "objects", "pack", "tmp_*"))
+	if err != nil {
+		return // the pattern is sound, but for a strange folder name
+	}
+	for _, f := range left {
+		_ = os.Remove(f) // it is tried again at the next fetch
+	}
+}
+
+// use returns the mirror of a source's repository, and remembers who uses it.
+// The one that the source used before is removed if nobody else does.
+func (ms *mirrors) use(source types.NamespacedName, r remote) *mirror {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	name := mirrorName(r.url, r.secret)
+	if was, ok := ms.users[source]; ok && was != name {
+		ms.drop(source)
+	}
+	ms.users[source] = name
+	return ms.named(name)
+}
+
+// leave says that a source is gone, or somebody else's.
+func (ms *mirrors) leave(source types.NamespacedName) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	ms.drop(source)
+}
+
+func (ms *mirrors) drop(source types.NamespacedName) {
+	name, ok := ms.users[source]
+	if delete(ms.users, source); ok && !ms.used(name) {
+		ms.named(name).clear()
+	}
+}
+
+func (ms *mirrors) used(name string) bool {
+	for _, n := range ms.users {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}
+
+// clear removes the mirror from disk. It stays in memory: whoever comes to it
+// later clones anew. Where somebody is at it, it stays until the next start.
+func (m *mirror) clear() {
+	select {
+	case m.owner <- struct{}{}:
+		defer func() { <-m.owner }()
+	default:
+		return
+	}
+	m.current, m.seen = nil, advertised{}
+	clear(m.refused)
+	_ = os.RemoveAll(m.dir) // it is tried again at the next start
+	record(m.dir, 0)
+}
+
+// sweep removes the mirrors that no source uses: those of sources that went
+// while no controller was running.
+func (ms *mirrors) sweep(wanted map[string]bool) (removed []string) {
+	entries, err := os.ReadDir(ms.dir)
+	if err != nil {
+		return nil // there is nothing yet
+	}
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	for _, e := range entries {
+		name := e.Name()
+		if sum, err := hex.DecodeString(name); err != nil || len(sum) != mirrorNameSize || wanted[name] || ms.used(name) {
+			continue
+		}
+		if os.RemoveAll(filepath.Join(ms.dir, name)) == nil {
+			removed = append(removed, name)
+		}
+	}
+	return removed
+}
+
+// sweeper sweeps once, at the start.
+func (ms *mirrors) sweeper(c client.Reader, s labels.Selector) manager.Runnable {
+	return manager.RunnableFunc(func(ctx context.Context) error {
+		log := logr.FromContextOrDiscard(ctx)
+		var list v1alpha1.GitSourceList
+		options := &client.ListOptions{LabelSelector: s}
+		if err := c.List(ctx, &list, options); err != nil {
+			log.Error(err, "mirrors of former GitSources stay until the next start")
+			return nil
+		}
+		wanted := map[string]bool{}
+		for i := range list.Items {
+			gs := &list.Items[i]
+			if u, err := parseURL(gs.Spec.URL); err == nil {
+				wanted[mirrorName(u, secretName(gs))] = true
+			}
+		}
+		if removed := ms.sweep(wanted); len(removed) > 0 {
+			log.Info("removed mirrors", "count", len(removed), "because", "no GitSource uses them")
+		}
+		return nil
+	})
+}

@@ -1,0 +1,95 @@
+package gitsync
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/go-git/go-git/v5/plumbing/storer"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// Limits bound what one repository may cost, so that it cannot take what the
+// others need. What goes beyond them is not applied, and the condition says
+// which one it was. A zero stands for the default.
+type Limits struct {
+	// RepositorySize is how many bytes a mirror may have on disk, and one
+	// fetch may bring. While a mirror is cloned anew it has twice that.
+	RepositorySize int64
+	// FileSize is how many bytes a file that is read may have.
+	FileSize int64
+	// Files is how many files are read and folders listed for one commit;
+	// what is read again counts again.
+	Files int
+	// Objects is how many objects a commit may render.
+	Objects int
+}
+
+const (
+	defaultRepositorySize = 1 << 30
+	// etcd takes no object of more than 1.5 MiB; a file may hold several.
+	defaultFileSize = 8 << 20
+	defaultFiles    = 20_000
+	// The inventory of so many takes half of what etcd lets an object have.
+	defaultObjects = 5_000
+
+	// filesOfMaxSize is how many files of the largest size are read for one
+	// commit; of smaller ones more.
+	filesOfMaxSize = 16
+	// objectShare is the part of a repository's size that one object in it
+	// may have. Whether it is needed or not, the index of a pack is made by
+	// having each object in memory once.
+	objectShare = 4
+)
+
+// DefaultLimits are the limits that hold where none are given.
+func DefaultLimits() Limits { return Limits{}.orDefault() }
+
+func (l Limits) orDefault() Limits {
+	return Limits{
+		RepositorySize: cmp.Or(l.RepositorySize, defaultRepositorySize),
+		FileSize:       cmp.Or(l.FileSize, defaultFileSize),
+		Files:          cmp.Or(l.Files, defaultFiles),
+		Objects:        cmp.Or(l.Objects, defaultObjects),
+	}
+}
+
+// limitsOf are the limits of the snapshot that a tree is read from.
+func limitsOf(s storer.EncodedObjectStorer) Limits {
+	switch s := s.(type) {
+	case *snapshot:
+		return s.limits.orDefault()
+	case *scratch:
+		return limitsOf(s.EncodedObjectStorer)
+	default:
+		return DefaultLimits()
+	}
+}
+
+// exceeded says which limit a repository has hit. It is not tried again until
+// something is pushed.
+func exceeded(where, fact, flag string) *plan.Problem {
+	p := &plan.Problem{Reason: reasonLimitExceeded, Where: where, Err: errors.New(fact)}
+	if flag != "" {
+		p.Hint = "make it smaller, or raise the controller's " + flag
+	}
+	return p
+}
+
+func isExceeded(err error) bool {
+	p, ok := errors.AsType[*plan.Problem](err)
+	return ok && p.Reason == reasonLimitExceeded
+}
+
+// inBytes says a size as the flags take it.
+func inBytes(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
+
+// checkObjects bounds what a commit renders.
+func (l Limits) checkObjects(where string, objects []plan.Object) error {
+	if len(objects) <= l.Objects {
+		return nil
+	}
+	return exceeded(where, fmt.Sprintf("%d objects are rendered, and a GitSource has at most %d", len(objects), l.Objects), "--max-objects, or divide it among several GitSources")
+}
