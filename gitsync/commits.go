@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -16,22 +17,103 @@ import (
 // history answers what the branch says about a release.
 type history struct {
 	*renderer
-	desired *desired
+	desired  *desired
+	rendered map[plumbing.Hash]desired // older commits
+}
+
+func newHistory(r *renderer, d *desired) *history {
+	return &history{renderer: r, desired: d, rendered: map[plumbing.Hash]desired{}}
 }
 
 // releaseCommit returns the commit that names a release, together with its
 // revision: the first of the present run of commits that render its template.
-// A release that is in the cluster already keeps its commit, since a docs
-// commit on top of it is no other release.
+//
+// A release that is in the cluster already keeps its commit for as long as its
+// run lasts: a docs commit on top of it is no other release. The run is over
+// where the branch took the template away and brought it again since the last
+// synced commit, though the cluster never saw it: that is another release, to
+// be approved anew. Whether the controller looked in between makes no
+// difference.
+//
+// Where history was rewritten there is no telling, and the release keeps its
+// commit, be it on the branch or not: what is under way is what the branch
+// says. A rebase neither starts it again nor takes its approvals.
 func (h *history) releaseCommit(ctx context.Context, r *plan.Release, live *v1alpha1.BatchRelease) (string, error) {
 	switch {
 	case live == nil:
 		return h.desired.commit, nil
-	case live.Spec.Commit != "" && plan.EqualTemplate(live.Spec.Template, r.Template):
-		return live.Spec.Commit, nil
+	case live.Spec.Commit == "" || !plan.EqualTemplate(live.Spec.Template, r.Template):
+		first, err := h.runStart(ctx, r)
+		return first.String(), err
+	}
+	left, err := h.leftAndCame(ctx, r, live)
+	if err != nil || !left {
+		return live.Spec.Commit, err
 	}
 	first, err := h.runStart(ctx, r)
 	return first.String(), err
+}
+
+// maxWalk is how many commits are looked at to find where a release began. It
+// takes a second or two, once; in a longer run the oldest of them names it.
+const maxWalk = 10_000
+
+// leftAndCame reports whether the branch took the template of a release in the
+// cluster away and brought it again, since the last synced commit: that one is
+// in the tip's history, but no way from the tip leads to it through commits
+// that render the template. Newer commits are visited first, so that the merge
+// of an old branch costs no walk through its past.
+func (h *history) leftAndCame(ctx context.Context, r *plan.Release, live *v1alpha1.BatchRelease) (bool, error) {
+	synced, named := plumbing.NewHash(h.gs.Status.AppliedCommit), plumbing.NewHash(live.Spec.Commit)
+	if synced.IsZero() || h.remote {
+		return false, nil // bases elsewhere: what an older commit rendered is not known
+	}
+	type visit struct {
+		commit *object.Commit
+		reads  Reads
+	}
+	tip, err := object.GetCommit(h.snapshot, h.snapshot.commit)
+	if err != nil {
+		return false, missing("commit", h.snapshot.commit, err)
+	}
+	if tip.Hash == synced || tip.Hash == named {
+		return false, nil
+	}
+	queue, seen := []visit{{tip, h.desired.reads}}, map[plumbing.Hash]bool{tip.Hash: true}
+	for looked := 0; len(queue) > 0; looked++ {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		if looked > maxWalk {
+			return false, nil
+		}
+		at := queue[0]
+		queue = queue[1:]
+		for _, parent := range at.commit.ParentHashes {
+			if seen[parent] {
+				continue
+			}
+			if parent == synced || parent == named {
+				return false, nil
+			}
+			seen[parent] = true
+			answer, reads, err := h.renders(parent, at.reads, r)
+			if err != nil {
+				return false, err
+			}
+			if answer == rendersOther {
+				continue
+			}
+			c, err := object.GetCommit(h.snapshot, parent)
+			if err != nil {
+				return false, missing("commit", parent, err)
+			}
+			i, _ := slices.BinarySearchFunc(queue, c, func(v visit, c *object.Commit) int { return c.Committer.When.Compare(v.commit.Committer.When) })
+			queue = slices.Insert(queue, i, visit{c, reads})
+		}
+	}
+	rewritten, err := h.snapshot.forcePushed(synced)
+	return !rewritten, err
 }
 
 // runStart walks from the tip along first parents, for as long as the parent
@@ -39,7 +121,8 @@ func (h *history) releaseCommit(ctx context.Context, r *plan.Release, live *v1al
 func (h *history) runStart(ctx context.Context, r *plan.Release) (plumbing.Hash, error) {
 	synced := plumbing.NewHash(h.gs.Status.AppliedCommit)
 	reads := h.desired.reads
-	for at := h.snapshot.commit; ; {
+	at := h.snapshot.commit
+	for range maxWalk {
 		if err := ctx.Err(); err != nil {
 			return plumbing.ZeroHash, err
 		}
@@ -51,36 +134,76 @@ func (h *history) runStart(ctx context.Context, r *plan.Release) (plumbing.Hash,
 			return at, nil
 		}
 		parent := c.ParentHashes[0]
-		same, next, err := h.rendersSame(parent, reads, r)
+		answer, next, err := h.renders(parent, reads, r)
 		if err != nil {
 			return plumbing.ZeroHash, err
 		}
-		if !same {
+		if answer != rendersSame {
 			return at, nil
 		}
 		at, reads = parent, next
 	}
+	return at, nil
 }
 
-// rendersSame reports whether a commit renders the release's template, and
-// what was read for the answer. Most commits change nothing that was read for
-// the one after them, and are not rendered.
-func (h *history) rendersSame(commit plumbing.Hash, reads Reads, r *plan.Release) (bool, Reads, error) {
+// answer is what a commit has for a release.
+type answer int
+
+const (
+	// rendersSame: the template of the release.
+	rendersSame answer = iota
+	// rendersOther: another template, or no such Deployment.
+	rendersOther
+	// rendersNothing: it does not render, and was never applied.
+	rendersNothing
+)
+
+// renders returns what a commit renders for a release, and what was read for
+// the answer: as much as the commit after it has read, where nothing can be
+// rendered. Most commits change nothing that was read for the one after them,
+// and are not rendered.
+func (h *history) renders(commit plumbing.Hash, reads Reads, r *plan.Release) (answer, Reads, error) {
 	t, err := newTreeFS(h.snapshot, commit)
 	if err != nil {
-		return false, nil, err
+		return rendersNothing, nil, err
 	}
 	if !h.remote {
 		unchanged, err := reads.Unchanged(t)
 		if err != nil || unchanged {
-			return unchanged, reads, err
+			return rendersSame, reads, err
 		}
 	}
-	template, err := h.template(t, r)
-	if err != nil {
-		return false, nil, err
+	d, err := h.older(commit, t)
+	if err != nil || d.set == nil {
+		return rendersNothing, reads, err
 	}
-	return template != nil && plan.EqualTemplate(template, r.Template), t.Reads(), nil
+	if template := templateIn(d.set, r); template != nil && plan.EqualTemplate(template, r.Template) {
+		return rendersSame, d.reads, nil
+	}
+	return rendersOther, d.reads, nil
+}
+
+// keptRenderings is how many older commits are kept as rendered during a look:
+// all releases of a source ask for the same few.
+const keptRenderings = 64
+
+// older renders an older commit; the set is nil where it does not render.
+func (h *history) older(commit plumbing.Hash, t *treeFS) (desired, error) {
+	if d, ok := h.rendered[commit]; ok {
+		return d, nil
+	}
+	set, err := h.render(t)
+	if t.Err() != nil && !isExceeded(t.Err()) {
+		return desired{}, t.Err()
+	}
+	if err != nil {
+		set = nil
+	}
+	d := desired{set: set, reads: t.Reads()}
+	if len(h.rendered) < keptRenderings {
+		h.rendered[commit] = d
+	}
+	return d, nil
 }
 
 // errNoFile says that a file is not there in a commit.

@@ -113,6 +113,65 @@ func TestReleaseCommit(t *testing.T) {
 			synced := r.Commit(map[string]string{"README.md": "x"})
 			return synced, liveAt("v1", "0000000"), r.Commit(map[string]string{"README.md": "y"})
 		}},
+		"a bad commit in between": {"it was never applied, and says nothing of the release", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			r.Commit(webAt("v1"))
+			v2 := r.Commit(webAt("v2"))
+			r.Commit(map[string]string{"deploy/bad.yaml": "a: ["})
+			r.Commit(map[string]string{"deploy/bad.yaml": ""})
+			return v2, liveAt("v2", v2), v2
+		}},
+		"reverted and brought again between two looks": {"whether the controller looked in between makes no difference", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			r.Commit(webAt("v1"))
+			v2 := r.Commit(webAt("v2"))
+			docs := r.Commit(map[string]string{"README.md": "x"})
+			r.Revert(v2)
+			again := r.Commit(webAt("v2"))
+			r.Commit(map[string]string{"README.md": "y"})
+			return docs, liveAt("v2", v2), again
+		}},
+		"the same, the new commit written and not yet the status": {"the name does not change again", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			r.Commit(webAt("v1"))
+			v2 := r.Commit(webAt("v2"))
+			r.Revert(v2)
+			again := r.Commit(webAt("v2"))
+			r.Commit(map[string]string{"README.md": "y"})
+			return v2, liveAt("v2", again), again
+		}},
+		"merged the wrong way round": {"git pull makes main the second parent; the release was there all the time", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			r.Commit(webAt("v1"))
+			r.Git("checkout", "-q", "-b", "feature")
+			r.Commit(map[string]string{"README.md": "x"})
+			r.Git("checkout", "-q", "main")
+			v2 := r.Commit(webAt("v2"))
+			r.Git("checkout", "-q", "feature")
+			r.Git("merge", "-q", "--no-ff", "-m", "Merge main", "main")
+			r.Git("checkout", "-q", "-B", "main")
+			return v2, liveAt("v2", v2), v2
+		}},
+		"rebased": {"the commit is gone, the release is not", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			v1 := r.Commit(webAt("v1"))
+			v2 := r.Commit(webAt("v2"))
+			r.Git("reset", "-q", "--hard", v1)
+			r.Commit(map[string]string{"README.md": "before"})
+			r.Commit(webAt("v2"))
+			return v2, liveAt("v2", v2), v2
+		}},
+		"squashed into one": {"all the past is gone, the release is not", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			r.Commit(webAt("v1"))
+			v2 := r.Commit(webAt("v2"))
+			r.Git("checkout", "-q", "--orphan", "new")
+			r.Commit(nil)
+			r.Git("branch", "-q", "-M", "new", "main")
+			return v2, liveAt("v2", v2), v2
+		}},
+		"rewritten to something new": {"that is a release like any other", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
+			v1 := r.Commit(webAt("v1"))
+			v2 := r.Commit(webAt("v2"))
+			r.Git("reset", "-q", "--hard", v1)
+			v3 := r.Commit(webAt("v3"))
+			r.Commit(map[string]string{"README.md": "x"})
+			return v2, liveAt("v2", v2), v3
+		}},
 		"the whole history": {"the root commit has no parent", func(r *gittest.Repo) (string, *v1alpha1.BatchRelease, string) {
 			root := r.Commit(webAt("v2"))
 			r.Commit(map[string]string{"README.md": "y"})
@@ -129,7 +188,7 @@ func TestReleaseCommit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := (&history{renderer: r, desired: d}).releaseCommit(context.Background(), &d.set.Releases[0], live)
+			got, err := newHistory(r, d).releaseCommit(context.Background(), &d.set.Releases[0], live)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -115,35 +115,25 @@ func (r *renderer) namespaced(gk schema.GroupKind) (bool, error) {
 	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// template returns the template that a commit renders for a release's
-// Deployment, and nil where it does not, for whatever reason. An error is one
-// of the repository, not of what is in it.
-func (r *renderer) template(t *treeFS, release *plan.Release) (*corev1.PodTemplateSpec, error) {
-	set, err := r.render(t)
-	if t.Err() != nil && !isExceeded(t.Err()) {
-		return nil, t.Err()
-	}
-	if err != nil {
-		return nil, nil
-	}
-	return templateIn(set, release)
-}
-
-// templateIn returns the template that a set has for a release's Deployment,
-// and nil where it has none.
-func templateIn(set *plan.Set, release *plan.Release) (*corev1.PodTemplateSpec, error) {
+// templateIn returns the template that a commit has for a release's
+// Deployment, and nil where it has none.
+func templateIn(set *plan.Set, release *plan.Release) *corev1.PodTemplateSpec {
 	for i := range set.Releases {
 		if other := &set.Releases[i]; other.Plan.Namespace == release.Plan.Namespace && other.Plan.Name == release.Plan.Name {
-			return other.Template, nil
+			return other.Template
 		}
 	}
 	// A commit before the plan was added: the Deployment is there all the same.
 	for _, o := range set.Objects {
 		if o.GroupVersionKind() == release.Deployment.GroupVersionKind() && o.GetNamespace() == release.Deployment.GetNamespace() && o.GetName() == release.Deployment.GetName() {
-			return templateOf(o)
+			template, err := templateOf(o)
+			if err != nil {
+				return nil // not one that could be released
+			}
+			return template
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // releases returns the BatchReleases to apply, with all that Git says of
@@ -160,7 +150,7 @@ func (r *renderer) releases(ctx context.Context, d *desired, live map[string]*v1
 	}
 	ignored = append(ignored, d.set.Ignored...)
 	ignored = append(ignored, plan.UnknownApprovals(d.set, approvals)...)
-	h := &history{renderer: r, desired: d}
+	h := newHistory(r, d)
 	var list []*v1alpha1.BatchRelease
 	for i := range d.set.Releases {
 		release := &d.set.Releases[i]

@@ -81,7 +81,7 @@ func (l *look) prepare(ctx context.Context, s *snapshot, o *observer) (*commit, 
 	for _, t := range slices.Concat(c.targets, c.releases) {
 		c.wanted.add(t.entry())
 	}
-	return c, nil
+	return c, consented(l.gs, readInventory(l.gs.Status.Inventory), c.wanted, d.commit)
 }
 
 // releases are the BatchReleases to apply, as targets.

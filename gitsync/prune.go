@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,32 @@ const (
 	annotationPruneEnabled  = "enabled"
 	annotationPruneDisabled = "disabled"
 )
+
+// few is how many objects may go at once without being asked for, whatever
+// part of the whole they are.
+const few = 2
+
+// consented refuses a commit that would prune more than half of what was
+// applied: rather a slip in a path, or a kustomization that lost its list,
+// than a wish. Nothing of it is applied until the GitSource is annotated with
+// the commit.
+func consented(gs *v1alpha1.GitSource, before, wanted inventory, commit string) error {
+	gone := before.without(wanted)
+	if !gs.Spec.Prune || len(gone) <= few || 2*len(gone) <= len(before) {
+		return nil
+	}
+	if c := strings.ToLower(gs.Annotations[v1alpha1.AnnotationConfirmPrune]); len(c) >= shortestCommit && strings.HasPrefix(commit, c) {
+		return nil
+	}
+	return &plan.Problem{
+		Reason: reasonPruneRefused, Where: at(gs.Spec.Ref.Branch, commit),
+		Err:  fmt.Errorf("%d of the %d objects that were applied would be deleted: %s", len(gone), len(before), names(said(gone))),
+		Hint: fmt.Sprintf("if that is meant, kubectl annotate -n %s gitsource %s --overwrite %s=%s", gs.Namespace, gs.Name, v1alpha1.AnnotationConfirmPrune, shortCommit(commit)),
+	}
+}
+
+// shortestCommit is how many characters of a commit name it.
+const shortestCommit = 7
 
 // verdict is what happens to an object that left the branch.
 type verdict int

@@ -27,6 +27,7 @@ const (
 	reasonDryRunFailed   = "DryRunFailed"
 	reasonApplyFailed    = "ApplyFailed"
 	reasonPruneFailed    = "PruneFailed"
+	reasonPruneRefused   = "PruneRefused"
 	reasonForbidden      = "Forbidden"
 
 	// How a look went.

@@ -112,16 +112,18 @@ func selected(s labels.Selector) predicate.Predicate {
 	})
 }
 
-// worthALook passes changes of the spec, of the annotation that asks for a
-// look and of the labels that select, and not of the status, which is our own.
+// worthALook passes changes of the spec, of the annotations that ask for a
+// look or confirm one, and of the labels that select, and not of the status, which is our own.
 var worthALook = predicate.Or[client.Object](
 	predicate.GenerationChangedPredicate{},
 	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return asked(e.ObjectOld) != asked(e.ObjectNew) || !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+		return asked(e.ObjectOld) != asked(e.ObjectNew) || confirmed(e.ObjectOld) != confirmed(e.ObjectNew) || !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 	}},
 )
 
 func asked(o client.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationReconcile] }
+
+func confirmed(o client.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationConfirmPrune] }
 
 type reconciler struct {
 	options Options

@@ -109,7 +109,7 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 	if now, err := runs(in.release.Template); err != nil || now {
 		return nil, nil, cmp.Or(err, error(&cannot{fact: "the Deployment has not gone back yet", passes: true}))
 	}
-	h := &history{renderer: w.commit.renderer, desired: w.commit.desired}
+	h := newHistory(w.commit.renderer, w.commit.desired)
 	var commits []revertedCommit
 	at, reads, template := w.snapshot.commit, w.commit.desired.reads, in.release.Template
 	for place, renders := 0, 0; place < maxBack && renders < maxRenders; place++ {
@@ -157,8 +157,11 @@ func (h *history) templateBefore(commit plumbing.Hash, reads Reads, r *plan.Rele
 			return after, reads, err
 		}
 	}
-	template, err := h.template(t, r)
-	return template, t.Reads(), err
+	d, err := h.older(commit, t)
+	if err != nil || d.set == nil {
+		return nil, t.Reads(), err
+	}
+	return templateIn(d.set, r), d.reads, nil
 }
 
 // running returns a function that tells whether a template of Git is what the
@@ -260,7 +263,7 @@ func (w *writeback) yields(goals []goal, tree plumbing.Hash) (*plan.Set, error) 
 		return nil, &cannot{fact: "the result does not render: " + oneLine(err.Error()), hint: "put the old state back by hand"}
 	}
 	for _, g := range goals {
-		if template, _ := templateIn(set, g.release); template == nil || !plan.EqualTemplate(template, g.template) {
+		if template := templateIn(set, g.release); template == nil || !plan.EqualTemplate(template, g.template) {
 			return nil, &cannot{fact: fmt.Sprintf("taking the release's change back does not bring back %s, since other changes came since", g.stable), hint: "put the old state back by hand"}
 		}
 	}
@@ -276,7 +279,7 @@ func (w *writeback) moved(goals []goal, set *plan.Set) []string {
 		if slices.ContainsFunc(goals, func(g goal) bool { return releaseName(g.release.Plan) == releaseName(r.Plan) }) {
 			continue
 		}
-		if template, _ := templateIn(set, r); template == nil || !plan.EqualTemplate(template, r.Template) {
+		if template := templateIn(set, r); template == nil || !plan.EqualTemplate(template, r.Template) {
 			moved = append(moved, releaseName(r.Plan))
 		}
 	}

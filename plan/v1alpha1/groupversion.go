@@ -56,6 +56,10 @@ const (
 	// makes gitsync leave an object as it is.
 	AnnotationReconcileDisabled = "disabled"
 
+	// AnnotationConfirmPrune, on a GitSource, lets one commit prune most of
+	// what was applied: its value is that commit, or at least seven
+	// characters of it.
+	AnnotationConfirmPrune = Group + "/confirm-prune"
 	// AnnotationPrune with the value "disabled" on an applied object keeps
 	// it in the cluster when it leaves the branch.
 	AnnotationPrune = Group + "/prune"
