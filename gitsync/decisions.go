@@ -14,7 +14,8 @@ import (
 )
 
 // newDecision passes the few changes of a BatchRelease's status by which its
-// source has more, or less, to write back; not each pod that becomes ready.
+// source has more, or less, to write back or to say; not each pod that becomes
+// ready.
 var newDecision = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false }, // the source is looked at anyway
 	DeleteFunc:  func(event.DeleteEvent) bool { return false },

@@ -154,12 +154,17 @@ func (r *renderer) releases(ctx context.Context, d *desired, live map[string]*v1
 	var list []*v1alpha1.BatchRelease
 	for i := range d.set.Releases {
 		release := &d.set.Releases[i]
-		commit, err := h.releaseCommit(ctx, release, live[release.Plan.Namespace+"/"+release.Plan.Name])
+		now := live[release.Plan.Namespace+"/"+release.Plan.Name]
+		commit, err := h.releaseCommit(ctx, release, now)
 		if err != nil {
 			return nil, nil, err
 		}
 		approval, more := plan.MatchApproval(release, commit, approvals)
 		ignored = append(ignored, more...)
+		if revision := releasing(now, commit); approval != nil && revision != "" && revision != approval.Spec.Revision {
+			// It is handed on all the same: the gate is where it is judged.
+			ignored = append(ignored, plan.OtherRevision(approval, revision))
+		}
 		br, err := r.batchRelease(release, commit, approval)
 		if err != nil {
 			return nil, nil, err
@@ -167,6 +172,15 @@ func (r *renderer) releases(ctx context.Context, d *desired, live map[string]*v1
 		list = append(list, br)
 	}
 	return list, ignored, nil
+}
+
+// releasing returns the revision that a release from a commit brings; empty
+// where the cluster has not said so yet.
+func releasing(br *v1alpha1.BatchRelease, commit string) string {
+	if br == nil || br.Status.Phase == "" || br.Status.UpdateCommit != commit {
+		return ""
+	}
+	return br.Status.UpdateRevision
 }
 
 // batchRelease is a plan with what only the controller sets.

@@ -182,7 +182,9 @@ func mark(br *v1alpha1.BatchRelease) string {
 	release := plan.Release{Plan: br}
 	back, failed := rolledBack(&release, br)
 	in, ok := approved(&release, br)
-	return fmt.Sprint(failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, s.FailedRevision)
+	a := br.Spec.Approval
+	other := a != nil && releasing(br, a.Commit) != "" && releasing(br, a.Commit) != a.Revision
+	return fmt.Sprint(failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, s.FailedRevision, other)
 }
 
 // String is an intent in a few words.

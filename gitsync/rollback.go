@@ -159,7 +159,7 @@ func (h *history) templateBefore(commit plumbing.Hash, reads Reads, r *plan.Rele
 	}
 	d, err := h.older(commit, t)
 	if err != nil || d.set == nil {
-		return nil, t.Reads(), err
+		return nil, d.reads, err
 	}
 	return templateIn(d.set, r), d.reads, nil
 }

@@ -160,6 +160,7 @@ func TestPrune(t *testing.T) {
 	pod := "      volumes: [{name: c, configMap: {name: used}}]\n      containers:\n"
 	first := s.push(map[string]string{
 		"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "deploy/used.yaml": configMap("used", "one"),
+		"deploy/more.yaml": configMap("more", "one"), "deploy/most.yaml": configMap("most", "one"),
 		"deploy/keep.yaml": strings.ReplaceAll(configMap("keep", "one"), "name: keep", "name: keep, annotations: {tranche.dev/prune: disabled}"),
 		"deploy/web.yaml":  web("v1", "      containers:\n", pod),
 	})
@@ -184,7 +185,7 @@ func TestPrune(t *testing.T) {
 	}
 	t.Run("nothing left", func(t *testing.T) {
 		s := s.in(t)
-		empty := s.push(map[string]string{"deploy/a.yaml": "", "deploy/web.yaml": "", "deploy/README.md": "x"})
+		empty := s.push(map[string]string{"deploy/a.yaml": "", "deploy/web.yaml": "", "deploy/more.yaml": "", "deploy/most.yaml": "", "deploy/README.md": "x"})
 		s.refused(empty, "NothingToApply")
 		get(s, "a", &corev1.ConfigMap{})
 	})

@@ -138,7 +138,7 @@ func (w *strictWalk) tree(dir string, h, known plumbing.Hash, depth int) error {
 	}
 	w.seen[h] = true
 	if depth > maxDepth {
-		w.err = exceeded(fromRoot(dir), fmt.Sprintf("folders are nested more than %d deep", maxDepth), "")
+		w.err = exceeded(shortPath(dir), fmt.Sprintf("folders are nested more than %d deep", maxDepth), "")
 		return w.err
 	}
 	entries, err := w.entries(dir, h)
@@ -161,6 +161,12 @@ func (w *strictWalk) tree(dir string, h, known plumbing.Hash, depth int) error {
 		}
 	}
 	return nil
+}
+
+// shortPath is a path of which only the beginning is said.
+func shortPath(p string) string {
+	parts := pathParts(p)
+	return strings.Join(parts[:min(len(parts), 4)], "/") + "/…"
 }
 
 // known returns the entries of a tree by name; none where it cannot be read.

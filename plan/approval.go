@@ -148,6 +148,12 @@ func MatchApproval(r *Release, commit string, approvals []Approval) (*Approval, 
 	return nil, ps.sorted()
 }
 
+// OtherRevision says that an approval is for another revision than the one
+// that its release brings.
+func OtherRevision(a *Approval, revision string) *Problem {
+	return a.problem("spec.revision", fmt.Sprintf("%s is another revision; the one under way is %s", a.Spec.Revision, revision), "replace it when that one is to be approved")
+}
+
 // abbreviate makes a commit as long as people write it.
 func abbreviate(commit string) string { return commit[:min(len(commit), 7)] }
 
