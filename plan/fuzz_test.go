@@ -4,6 +4,8 @@ import (
 	"errors"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/plantest"
 )
@@ -15,6 +17,7 @@ func FuzzReadApprovals(f *testing.F) {
 	f.Add(plantest.Approval("web", "5c66667f6", "3F2C1E0", "-1") + "---\n...\n--- {}\n")
 	f.Add("apiVersion: v1\nkind: List\nitems: [{apiVersion: tranche.dev/v1alpha1, kind: BatchApproval, metadata: {name: x}, spec: {step: null}}]\n")
 	f.Add("a: &a [*a]\n")
+	f.Add("a: &a [x, x]\nb: &b [*a, *a]\nc: {<<: *b}\n")
 	f.Fuzz(func(t *testing.T, content string) {
 		approvals, ps := plan.ReadApprovals(plantest.Tree(t, map[string]string{"a/a.yaml": content}), "a", "shop", "")
 		for _, a := range approvals {
@@ -37,6 +40,7 @@ func FuzzPlanFile(f *testing.F) {
 	f.Add(plantest.Plan("web", "0", "300%", "'5'"))
 	f.Add(plantest.Plan("web", "1") + "status: {}\n")
 	f.Add("apiVersion: tranche.dev/v1alpha1\nkind: BatchRelease\nmetadata: {name: web}\nspec: {strategy: {steps: [{pause: {duration: 1y}}]}}\n")
+	f.Add("a: &a {x: &b [1, 2]}\nb: [*a, *b]\n---\n" + plantest.Plan("web", "100%"))
 	f.Fuzz(func(t *testing.T, content string) {
 		objects, err := plan.Render(plantest.Tree(t, map[string]string{"apps/web.yaml": plantest.Deployment("web", "nginx", "10"), "apps/release.yaml": content}), "apps", plan.RenderOptions{})
 		var set *plan.Set
@@ -54,6 +58,23 @@ func FuzzPlanFile(f *testing.F) {
 			if len(steps) == 0 || steps[len(steps)-1].Replicas != plan.Full || r.Template == nil || r.Plan.Spec.Template != nil {
 				t.Errorf("not a release: %+v", r.Plan)
 			}
+		}
+	})
+}
+
+// FuzzAliases: what is let pass is no larger than it may be once it is read.
+func FuzzAliases(f *testing.F) {
+	f.Add("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n")
+	f.Add("a: &a [*a]\n")
+	f.Add("&a : *a\n")
+	f.Add("a: &a {b: 1}\nc: {<<: *a, d: *a}\n---\n*a\n")
+	f.Fuzz(func(t *testing.T, content string) {
+		if plan.CheckAliases([]byte(content)) != nil {
+			return
+		}
+		v, err := yaml.YAMLToJSON([]byte(content))
+		if err == nil && len(v) > 8*plan.MaxExpanded { // a byte can take six in JSON
+			t.Errorf("%d bytes became %d", len(content), len(v))
 		}
 	})
 }
