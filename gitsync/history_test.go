@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -132,8 +133,10 @@ func TestHistoryMovesUnderARelease(t *testing.T) {
 	before := s.release("web")
 	revision, commit := before.Status.UpdateRevision, before.Spec.Commit
 	started := func() (n int) {
-		for _, e := range s.events("ReleaseStarted") {
-			if strings.Contains(e, "to "+revision) {
+		var list eventsv1.EventList
+		s.must(s.c.Client.List(t.Context(), &list, client.InNamespace(s.ns)))
+		for _, e := range list.Items {
+			if e.Regarding.Kind == "BatchRelease" && e.Reason == "ReleaseStarted" && strings.Contains(e.Note, "to "+revision) {
 				n++
 			}
 		}
