@@ -48,7 +48,10 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 	if err := l.finish(ctx, c); err != nil || len(l.outcome.waiting) > 0 {
 		return err
 	}
-	return l.writeBack(ctx, r, s, c, o)
+	if err := l.writeBack(ctx, r, s, c, o); err != nil {
+		return err
+	}
+	return l.writeNotes(ctx, r, s, c, o)
 }
 
 // prepare renders a commit and reads the cluster's side of it.

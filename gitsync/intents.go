@@ -184,7 +184,7 @@ func mark(br *v1alpha1.BatchRelease) string {
 	in, ok := approved(&release, br)
 	a := br.Spec.Approval
 	other := a != nil && releasing(br, a.Commit) != "" && releasing(br, a.Commit) != a.Revision
-	return fmt.Sprint(failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, s.FailedRevision, other)
+	return fmt.Sprint(failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, s.FailedRevision, other, chapter(br))
 }
 
 // String is an intent in a few words.

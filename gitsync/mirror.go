@@ -233,6 +233,32 @@ func (m *mirror) refuse(r remote, branch string, tip plumbing.Hash, err error) e
 	return f.err
 }
 
+// bring returns a snapshot at a ref that is no branch; at the zero hash where
+// the server does not have it.
+func (m *mirror) bring(ctx context.Context, r remote, ref string) (*snapshot, error) {
+	select {
+	case m.owner <- struct{}{}:
+		defer func() { <-m.owner }()
+	case <-ctx.Done():
+		return nil, r.problem(ctx.Err())
+	}
+	if err := m.openCurrent(); err != nil {
+		return nil, err
+	}
+	s, err := connect(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	tip := s.refs.References[ref]
+	if !tip.IsZero() {
+		if err := m.current.fetch(ctx, s, ref, tip); err != nil {
+			return nil, err
+		}
+	}
+	return m.current.snapshot(tip, false), nil
+}
+
 // heal throws the disk away; the next look clones anew. A reader calls it when
 // it met an object that is not there.
 func (m *mirror) heal(ctx context.Context, damaged *clone) error {

@@ -106,7 +106,16 @@ func (r remote) receiver(ctx context.Context) (*receiver, error) {
 func (s *receiver) close() { _ = s.git.Close() } // all that was wanted has been read
 
 func (s *receiver) tip(branch string) plumbing.Hash {
-	return s.refs.References[plumbing.NewBranchReferenceName(branch).String()]
+	return s.refs.References[refName(branch).String()]
+}
+
+// refName is the ref of a branch. What is one already stays it: branches of a
+// GitSource never begin with refs/.
+func refName(branch string) plumbing.ReferenceName {
+	if strings.HasPrefix(branch, "refs/") {
+		return plumbing.ReferenceName(branch)
+	}
+	return plumbing.NewBranchReferenceName(branch)
 }
 
 // send makes one attempt. The refusal is the server's, in its own words.
@@ -130,7 +139,7 @@ func (r remote) send(ctx context.Context, u update) (refusal string, err error) 
 			break
 		}
 	}
-	req.Commands = []*packp.Command{{Name: plumbing.NewBranchReferenceName(u.branch), Old: u.from, New: u.to}}
+	req.Commands = []*packp.Command{{Name: refName(u.branch), Old: u.from, New: u.to}}
 	req.Packfile = io.NopCloser(bytes.NewReader(u.pack))
 	report, err := s.git.ReceivePack(ctx, req)
 	if report == nil {

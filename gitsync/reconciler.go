@@ -144,6 +144,7 @@ type memory struct {
 	desired *desired
 	brought map[string]brought // by file
 	ignored string             // the approvals that were told of
+	notes   string             // that are there, as far as we know
 }
 
 func (r *reconciler) recall(name types.NamespacedName) memory {

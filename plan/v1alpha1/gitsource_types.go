@@ -173,6 +173,13 @@ type WriteBack struct {
 	// +optional
 	Committer *Signature `json:"committer,omitempty"`
 
+	// notes keeps the story of each release as a Git note on its commit:
+	// when it began, who approved which step, how it ended. They are read by
+	// git log --notes=tranche, once refs/notes/tranche is fetched. It needs no
+	// enabled.
+	// +optional
+	Notes bool `json:"notes,omitempty"`
+
 	// signingKey names a Secret with the key that signs the commits:
 	// git.asc and passphrase, or identity and password.
 	// +optional

@@ -1,0 +1,229 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// notesRef is where git log --notes=tranche reads.
+const notesRef = "refs/notes/tranche"
+
+// stories are what is to be on record, by commit: one paragraph for each
+// release that came from it.
+type stories map[string][]string
+
+// identifies is how many lines at the beginning of a paragraph tell which
+// release it is about.
+const identifies = 3
+
+// add puts the releases of a BatchRelease on record.
+func (st stories) add(br *v1alpha1.BatchRelease) {
+	s := &br.Status
+	if s.Phase != "" && s.Phase != v1alpha1.PhaseCompleted && !s.RollingBack {
+		st.tell(br, s.UpdateRevision, s.UpdateCommit, s.StartTime, s.Approvals, "")
+	}
+	for _, r := range s.History {
+		st.tell(br, r.Revision, r.Commit, r.StartTime, r.Approvals, "Outcome: "+string(r.Outcome)+", "+timeOf(&r.EndTime))
+	}
+}
+
+func (st stories) tell(br *v1alpha1.BatchRelease, revision, commit string, start *metav1.Time, approvals []v1alpha1.StepApproval, outcome string) {
+	if commit == "" || start == nil {
+		return
+	}
+	lines := []string{trailerRelease + ": " + br.Namespace + "/" + br.Name, trailerRevision + ": " + revision, "Started: " + timeOf(start)}
+	for _, a := range approvals {
+		line := fmt.Sprintf("Step %d: approved by %s, %s", a.Step, oneLine(a.By), timeOf(&a.Time))
+		if a.Commit != "" {
+			line += ", in " + shortCommit(a.Commit)
+		}
+		lines = append(lines, line)
+	}
+	if outcome != "" {
+		lines = append(lines, outcome)
+	}
+	st[commit] = append(st[commit], strings.Join(lines, "\n"))
+}
+
+func timeOf(t *metav1.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// chapter changes when the story of a release goes on.
+func chapter(br *v1alpha1.BatchRelease) string {
+	st := stories{}
+	st.add(br)
+	return fmt.Sprint(st)
+}
+
+// withStories returns a note with the paragraphs put into it: in place of what
+// it says of the same releases, and after what others have written.
+func withStories(note string, paragraphs []string) string {
+	var all []string
+	for p := range strings.SplitSeq(strings.Trim(note, "\n"), "\n\n") {
+		if p != "" {
+			all = append(all, p)
+		}
+	}
+	for _, p := range paragraphs {
+		same := func(other string) bool { return release(other) == release(p) }
+		if i := slices.IndexFunc(all, same); i >= 0 {
+			all[i] = p
+		} else {
+			all = append(all, p)
+		}
+	}
+	return strings.Join(all, "\n\n") + "\n"
+}
+
+func release(paragraph string) string {
+	lines := strings.SplitN(paragraph, "\n", identifies+1)
+	return strings.Join(lines[:min(len(lines), identifies)], "\n")
+}
+
+// writeNotes keeps the notes as the releases' status has them. There is no
+// exchange with the server where they have not changed since the last time.
+// What cannot be pushed is said on InSync, and is no error.
+func (l *look) writeNotes(ctx context.Context, r remote, s *snapshot, c *commit, o *observer) error {
+	if l.gs.Spec.WriteBack == nil || !l.gs.Spec.WriteBack.Notes {
+		return nil
+	}
+	st := stories{}
+	for i := range c.desired.set.Releases {
+		p := c.desired.set.Releases[i].Plan
+		plans, err := o.plansIn(ctx, p.Namespace)
+		if err != nil {
+			return err
+		}
+		for j := range plans {
+			if plans[j].Name == p.Name {
+				st.add(&plans[j])
+			}
+		}
+	}
+	// A note on a commit that a force-push took away would be on nothing.
+	maps.DeleteFunc(st, func(commit string, _ []string) bool {
+		return s.HasEncodedObject(plumbing.NewHash(commit)) != nil
+	})
+	now := fmt.Sprint(st)
+	if len(st) == 0 || now == l.keep.notes {
+		return nil
+	}
+	err := l.pushNotes(ctx, r, st)
+	if err == nil {
+		l.keep.notes = now
+		return nil
+	}
+	ps := problemsOf(err)
+	l.outcome.intents = append(l.outcome.intents, ps...)
+	if len(ps) > 0 {
+		return nil
+	}
+	return fmt.Errorf("writing the notes of releases: %w", err)
+}
+
+// pushNotes adds what is missing, as a compare-and-swap on the ref.
+func (l *look) pushNotes(ctx context.Context, r remote, st stories) error {
+	m, err := (&writeback{look: l}).newMaker(ctx)
+	if err != nil {
+		return err
+	}
+	for tries := 1; ; tries++ {
+		err := l.tryNotes(ctx, r, m, st)
+		if !errors.Is(err, errMoved) || tries == maxMoved || !pauseFor(ctx, tries) {
+			return err
+		}
+	}
+}
+
+func (l *look) tryNotes(ctx context.Context, r remote, m maker, st stories) error {
+	asking, cancel := context.WithTimeout(ctx, l.timeout())
+	defer cancel()
+	there, err := l.mirrors.of(r).bring(asking, r, notesRef)
+	if err != nil {
+		return err
+	}
+	defer there.close()
+	scratch := newScratch(there)
+	var root plumbing.Hash
+	var parents []plumbing.Hash
+	if !there.commit.IsZero() {
+		c, err := object.GetCommit(there, there.commit)
+		if err != nil {
+			return missing("commit", there.commit, err)
+		}
+		root, parents = c.TreeHash, []plumbing.Hash{there.commit}
+	}
+	change := files{}
+	for commit, paragraphs := range st {
+		if err := annotate(scratch, root, commit, paragraphs, change); err != nil {
+			return err
+		}
+	}
+	if len(change) == 0 {
+		return nil
+	}
+	tree, err := scratch.writeTree(root, change)
+	if err != nil {
+		return err
+	}
+	head, err := m.commit(scratch, tree, parents, fmt.Sprintf("Notes on %d releases\n", len(change)), time.Now())
+	if err != nil {
+		return err
+	}
+	u, err := newUpdate(scratch, notesRef, there.commit, head)
+	if err != nil {
+		return err
+	}
+	if err := r.push(ctx, u, l.timeout()); err != nil {
+		return err
+	}
+	l.log.Info("noted", "branch", notesRef, "commit", head.String(), "notes", len(change))
+	return nil
+}
+
+// annotate adds the file of a commit's note to change, where it says something
+// new. Git spreads notes over folders when there are many, by the first
+// characters of the commit; a note stays where it is, and new ones are at the
+// root, where git finds them, too.
+func annotate(s *scratch, root plumbing.Hash, commit string, paragraphs []string, change files) error {
+	at, note := commit, ""
+	for _, p := range []string{commit, commit[:2] + "/" + commit[2:], commit[:2] + "/" + commit[2:4] + "/" + commit[4:]} {
+		if root.IsZero() {
+			break
+		}
+		e, err := entryAt(s, root, p)
+		if err != nil {
+			return err
+		}
+		if !e.Mode.IsFile() {
+			continue
+		}
+		content, err := readBlob(s, e.Hash)
+		if err != nil {
+			return err
+		}
+		at, note = p, string(content)
+		break
+	}
+	now := withStories(note, paragraphs)
+	if now == note {
+		return nil
+	}
+	h, err := s.writeBlob([]byte(now))
+	if err != nil {
+		return err
+	}
+	change[at] = object.TreeEntry{Mode: filemode.Regular, Hash: h}
+	return nil
+}

@@ -1,0 +1,58 @@
+package gitsync_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// git log --notes=tranche tells the story of a release, beside what others have
+// noted, and nothing is noted twice.
+func TestNotes(t *testing.T) {
+	s := newRelease(t, func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Notes: true} })
+	release := s.release("web")
+	revision, commit := release.Status.UpdateRevision, release.Spec.Commit
+	noted := func(want ...string) string {
+		t.Helper()
+		note := ""
+		clustertest.Wait(t, "the note", func() error {
+			note = s.inBare("log", "-1", "--format=%N", "--notes=tranche", commit)
+			for _, w := range want {
+				if !strings.Contains(note, w) {
+					return fmt.Errorf("%q is not in %q\n%s", w, note, said(s.gs()))
+				}
+			}
+			return nil
+		})
+		return note
+	}
+	begun := noted("Tranche-Release: " + s.ns + "/web\nTranche-Revision: " + revision + "\nStarted: ")
+	if strings.Contains(begun, "Outcome") {
+		t.Errorf("it has not ended: %q", begun)
+	}
+	// Somebody else notes something, on the same commit and on another one.
+	gittest.Git(t, s.repo.Bare, "notes", "--ref=tranche", "append", "-m", "Looked at by Grace", commit)
+	gittest.Git(t, s.repo.Bare, "notes", "--ref=tranche", "add", "-m", "The first", commit+"~1")
+	s.repo.Author = grace
+	approved := s.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", revision, commit, "0")})
+	s.isAt("web", "ReleaseCompleted", 1)
+	note := noted("Step 0: approved by "+grace+", ", ", in "+approved[:12], "Outcome: Completed, ", "Looked at by Grace")
+	if strings.Count(note, "Tranche-Release") != 1 {
+		t.Errorf("twice: %q", note)
+	}
+	if other := s.inBare("log", "-1", "--format=%N", "--notes=tranche", commit+"~1"); other != "The first" {
+		t.Errorf("the other note is %q", other)
+	}
+	head := s.inBare("rev-parse", "refs/notes/tranche")
+	for range 3 {
+		s.lookNow()
+	}
+	if now := s.inBare("rev-parse", "refs/notes/tranche"); now != head {
+		t.Errorf("noted again: %s", s.inBare("log", "--format=%h %s", "refs/notes/tranche"))
+	}
+	s.inBare("fsck", "--strict")
+}
