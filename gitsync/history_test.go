@@ -303,10 +303,11 @@ func TestALimitIsSaid(t *testing.T) {
 	other.CommitAndPush(map[string]string{"deploy/b.yaml": configMap("b", "two")})
 	clustertest.Wait(t, "the other source", func() error {
 		cm := &corev1.ConfigMap{}
-		if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "b"}, cm); err != nil || cm.Data["value"] != "two" {
-			return fmt.Errorf("%v %v", err, cm.Data)
+		err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "b"}, cm)
+		if err == nil && cm.Data["value"] != "two" {
+			err = fmt.Errorf("it is %q", cm.Data["value"])
 		}
-		return nil
+		return err
 	})
 	s.repo.Git("rm", "-rq", "d0")
 	s.repo.Git("update-index", "--add", "--cacheinfo", "160000,"+first+",deploy/module")

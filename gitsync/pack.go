@@ -105,7 +105,7 @@ func lookAtObjects(r io.Reader, most int64) error {
 		}
 		size := h.Length
 		var d deltaHead
-		var to io.Writer = io.Discard
+		to := io.Discard
 		if h.Type.IsDelta() {
 			to = &d
 		}
