@@ -74,7 +74,7 @@ func (l *look) measure() {
 // exchanged takes the time of an exchange with the server.
 func (l *look) exchanged(operation string, begun time.Time, err error) {
 	exchangeHistogram.WithLabelValues(l.name.Namespace, l.name.Name, operation).Observe(time.Since(begun).Seconds())
-	if err == nil {
+	if err == nil || errors.Is(err, errMoved) {
 		return
 	}
 	reason := "Other"

@@ -139,7 +139,10 @@ func (l *look) commitBack(ctx context.Context, r remote, s *snapshot, c *commit,
 	if err != nil {
 		return err
 	}
-	if err := w.remote.push(ctx, u, w.timeout()); err != nil {
+	begun := time.Now()
+	err = w.remote.push(ctx, u, w.timeout())
+	w.exchanged("push", begun, err)
+	if err != nil {
 		return w.give(err, pending)
 	}
 	for _, subject := range w.made {
