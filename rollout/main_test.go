@@ -40,13 +40,13 @@ func startController(t *testing.T, c *clustertest.Cluster) (stop func()) {
 
 // startControllerIn runs it for one namespace, or all, with its requests going
 // through these wrappers.
-func startControllerIn(t *testing.T, c *clustertest.Cluster, namespace string, wrap ...transport.WrapperFunc) (stop func()) {
+func startControllerIn(t testing.TB, c *clustertest.Cluster, namespace string, wrap ...transport.WrapperFunc) (stop func()) {
 	t.Helper()
 	return startManager(t, c, namespace, func(*ctrl.Options) {}, wrap...)
 }
 
 // startManager does so with other options.
-func startManager(t *testing.T, c *clustertest.Cluster, namespace string, edit func(*ctrl.Options), wrap ...transport.WrapperFunc) (stop func()) {
+func startManager(t testing.TB, c *clustertest.Cluster, namespace string, edit func(*ctrl.Options), wrap ...transport.WrapperFunc) (stop func()) {
 	t.Helper()
 	caching := rollout.CacheOptions()
 	if namespace != "" {
@@ -68,7 +68,7 @@ func startManager(t *testing.T, c *clustertest.Cluster, namespace string, edit f
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rollout.Add(mgr, rollout.Options{Concurrent: 2}); err != nil {
+	if err := rollout.Add(mgr, rollout.Options{Concurrent: 10}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

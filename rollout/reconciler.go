@@ -196,23 +196,8 @@ func (r *reconciler) result(ctx context.Context, wait time.Duration, err error) 
 func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Decision) error {
 	log := logr.FromContextOrDiscard(ctx).WithValues("revision", d.Status.UpdateRevision, "step", d.Status.CurrentStepIndex)
 	culprit := r.culprit(ctx, o, d)
-	if len(d.Actions) > 0 {
-		w, err := r.writerFor(o.Release)
-		if err != nil {
-			return err
-		}
-		a := &actor{own: r.Client, as: w, br: o.Release, d: o.Deployment}
-		for _, action := range d.Actions {
-			if err := a.act(ctx, action); err != nil {
-				return fmt.Errorf("Deployment %s/%s: %s: %w", o.Deployment.Namespace, o.Deployment.Name, action, err)
-			}
-			log.Info("wrote", "action", action.String(), "because", action.Because())
-			e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
-			r.tell(o.Release, e)
-			if e.Reason != engine.ReasonRecordChanged {
-				r.tell(o.Deployment, e)
-			}
-		}
+	if err := r.act(ctx, o, d.Actions, log); err != nil {
+		return err
 	}
 	if !equality.Semantic.DeepEqual(o.Release.Status, d.Status) {
 		br := o.Release.DeepCopy()
@@ -230,7 +215,42 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 			e.Message += culprit
 		}
 		r.tell(o.Release, e)
-		if o.Deployment != nil {
+		if e.Reason == engine.ReasonDriftCorrected {
+			r.tell(o.Deployment, e)
+		}
+	}
+	return nil
+}
+
+// act makes the actions. The first that fails ends the round.
+func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engine.Action, log logr.Logger) error {
+	if len(actions) == 0 {
+		return nil
+	}
+	w, err := r.writerFor(o.Release)
+	if err != nil {
+		return err
+	}
+	a := &actor{own: r.Client, as: w, br: o.Release, d: o.Deployment}
+	var scaled []string
+	defer func() {
+		if len(scaled) > 0 { // told of the Deployment, as the native controller does, and once in a round
+			r.tell(o.Deployment, engine.Event{Reason: engine.ReasonScalingReplicaSet, Message: strings.Join(scaled, "; ")})
+		}
+	}()
+	for _, action := range actions {
+		if err := a.act(ctx, action); err != nil {
+			return fmt.Errorf("Deployment %s/%s: %s: %w", o.Deployment.Namespace, o.Deployment.Name, action, err)
+		}
+		log.Info("wrote", "action", action.String(), "because", action.Because())
+		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
+		switch e.Reason {
+		case engine.ReasonScalingReplicaSet:
+			scaled = append(scaled, e.Message)
+		case engine.ReasonRecordChanged:
+			r.tell(o.Release, e)
+		default:
+			r.tell(o.Release, e)
 			r.tell(o.Deployment, e)
 		}
 	}
@@ -279,8 +299,8 @@ func reasonOf(a engine.Action) string {
 	}
 }
 
-// tell tells of an object: the BatchRelease, and the Deployment that it governs,
-// so that describing either tells the story.
+// tell tells of an object: of the BatchRelease what is decided, of the Deployment
+// what is done to it.
 func (r *reconciler) tell(about client.Object, e engine.Event) {
 	kind := "Normal"
 	if e.Warning {

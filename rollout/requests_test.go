@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// requests are those of a controller, but for lists, watches and events.
+// requests are those of a controller, but for lists, watches, dry runs and events.
 type requests struct {
 	mu   sync.Mutex
 	made []string
@@ -23,7 +23,7 @@ type requests struct {
 func (q *requests) count(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(r)
-		if query := r.URL.Query(); query.Has("watch") || query.Has("limit") || strings.Contains(r.URL.Path, "/events") {
+		if query := r.URL.Query(); query.Has("watch") || query.Has("limit") || query.Has("dryRun") || strings.Contains(r.URL.Path, "/events") {
 			return answer, err
 		}
 		line := r.Method + " " + r.URL.Path
