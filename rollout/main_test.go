@@ -68,7 +68,7 @@ func startManager(t testing.TB, c *clustertest.Cluster, namespace string, edit f
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rollout.Add(mgr, rollout.Options{Concurrent: 10}); err != nil {
+	if err := rollout.Add(mgr, rollout.Options{Concurrent: 50}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

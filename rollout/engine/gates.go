@@ -44,7 +44,11 @@ func (v *view) decideGate() {
 
 // open reports whether the gate opens by now without a pause to sit out.
 func (v *view) open() bool {
-	return v.frozen() == nil && (v.backwards() != nil || v.approvedInCluster() != nil || v.approvedInGit() != nil)
+	if v.frozen() != nil {
+		return false
+	}
+	pause := v.steps()[v.status.CurrentStepIndex].Pause
+	return v.backwards() != nil || v.approvedInCluster() != nil || v.approvedInGit() != nil || pause != nil && pause.Duration.Duration <= 0
 }
 
 // pass opens the gate and begins the next step. It moves nothing.
