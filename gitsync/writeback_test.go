@@ -5,10 +5,12 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -558,5 +560,40 @@ func TestWriteBackSigned(t *testing.T) {
 	s.must(os.WriteFile(allowed, append([]byte("tranche@example.org "), ssh.MarshalAuthorizedKey(signer.PublicKey())...), 0o600))
 	if got := s.inBare("-c", "gpg.ssh.allowedSignersFile="+allowed, "log", "-1", "--format=%G? %GS, %an <%ae>, %cn <%ce>", "main"); got != "G tranche@example.org, Release robot <robot@example.org>, tranche <tranche@example.org>" {
 		t.Errorf("git says %s", got)
+	}
+}
+
+// A push whose answer is lost was made, and is not made again; one that the
+// server is not there for is made later.
+func TestWriteBackUnanswered(t *testing.T) {
+	t.Parallel()
+	var down atomic.Bool
+	var lost atomic.Int32
+	s := newShop(t, andRollout)
+	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Wrap: func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch push := strings.Contains(r.URL.String(), "git-receive-pack"); {
+			case push && down.Load():
+				http.Error(w, "down for maintenance", http.StatusServiceUnavailable)
+			case push && r.Method == http.MethodPost && lost.Add(1) == 1:
+				next.ServeHTTP(httptest.NewRecorder(), r)
+				panic(http.ErrAbortHandler)
+			default:
+				next.ServeHTTP(w, r)
+			}
+		})
+	}})
+	down.Store(true)
+	s.beginRelease(writesBack, func(gs *v1alpha1.GitSource) { gs.Spec.URL = server.URL + "/" + filepath.Base(s.repo.Bare) })
+	s.rollBack("web")
+	if message := s.differs("WriteBackFailed"); !strings.Contains(message, "503") || !strings.Contains(message, "not written back: rollback of "+s.ns+"/web") {
+		t.Errorf("the message is %s", message)
+	}
+	s.has("web: v2", "web: v1")
+	down.Store(false)
+	s.ends("Revert \"web: v2\"", "web: v2", "web: v1")
+	s.rolledBack("web")
+	if n := lost.Load(); n != 1 {
+		t.Errorf("pushed %d times", n)
 	}
 }
