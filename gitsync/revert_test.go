@@ -261,3 +261,39 @@ func TestIntents(t *testing.T) {
 		}
 	}
 }
+
+// Who asks for signed approvals gets none that nobody signed, and who has not
+// asked for commits gets none.
+func TestUnwanted(t *testing.T) {
+	on := &v1alpha1.WriteBack{Enabled: true}
+	signers := &v1alpha1.ApprovalPolicy{Signers: &v1alpha1.Verification{}}
+	for _, c := range []struct {
+		because string
+		spec    v1alpha1.GitSourceSpec
+		phase   v1alpha1.ReleasePhase
+		in      intent
+		want    string // the reason on InSync
+		wanted  bool
+	}{
+		{because: "an approval is committed", spec: v1alpha1.GitSourceSpec{WriteBack: on}, wanted: true},
+		{because: "an approval is committed after the end, too", spec: v1alpha1.GitSourceSpec{WriteBack: on}, phase: v1alpha1.PhaseCompleted, wanted: true},
+		{because: "it would go round the signers", spec: v1alpha1.GitSourceSpec{WriteBack: on, Approvals: signers}, want: reasonApprovedInCluster},
+		{because: "nobody knows who gave it", spec: v1alpha1.GitSourceSpec{WriteBack: on, Approvals: &v1alpha1.ApprovalPolicy{DistinctAuthor: true}}, want: reasonApprovedInCluster},
+		{because: "a rollback needs no approval", spec: v1alpha1.GitSourceSpec{WriteBack: on, Approvals: signers}, in: intent{rollback: true}, wanted: true},
+		{because: "write-back is off", want: reasonApprovedInCluster},
+		{because: "write-back is off, and the release is over", phase: v1alpha1.PhaseCompleted},
+		{because: "write-back is not enabled", spec: v1alpha1.GitSourceSpec{WriteBack: &v1alpha1.WriteBack{}}, in: intent{rollback: true}, phase: v1alpha1.PhaseCompleted, want: reasonRolledBackInCluster},
+	} {
+		br := &v1alpha1.BatchRelease{Status: v1alpha1.BatchReleaseStatus{Phase: c.phase}}
+		c.in.release = &plan.Release{Plan: br}
+		w := &writeback{look: &look{gs: &v1alpha1.GitSource{Spec: c.spec}}, snapshot: &snapshot{}}
+		ps := w.unwanted(c.in, br)
+		got := ""
+		for _, p := range ps {
+			got += p.Reason
+		}
+		if got != c.want || (ps == nil) != c.wanted {
+			t.Errorf("%s: %q, wanted %t; want %q, %t", c.because, got, ps == nil, c.want, c.wanted)
+		}
+	}
+}
