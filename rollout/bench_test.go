@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,25 +17,32 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// BenchmarkReleases rolls 100 Deployments of 10 pods natively, and then releases
-// 100 others in three steps with open gates (20 %, 50 %, 100 %; 25 %/25 %), in
-// one run: from the first change to the last pod of all.
+// BenchmarkReleases rolls 100 Deployments of 10 pods natively, and releases 100
+// others beside them in three steps with open gates (20 %, 50 %, 100 %; 25 %/25 %):
+// from the first change to the last pod of all. alone-s is the time of releases
+// with nothing beside them, native-alone-s that of native ones.
 func BenchmarkReleases(b *testing.B) {
 	const deployments, replicas = 100, 10
 	c := clustertest.Shared(b)
 	for b.Loop() {
-		native := newField(b, c, deployments, replicas)
-		native.change("v2")
-		b.ReportMetric(native.until("v2").Seconds(), "native-s")
-		b.ReportMetric(float64(native.calls()), "native-updates")
-
-		ours := newField(b, c, deployments, replicas)
+		native, ours := newField(b, c, deployments, replicas), newField(b, c, deployments, replicas)
 		var calls requests
 		startControllerIn(b, c, ours.ns, calls.count)
 		ours.plan()
-		calls.forget()
+		native.change("v2")
+		b.ReportMetric(native.until("v2").Seconds(), "native-alone-s")
+		b.ReportMetric(float64(native.calls()), "native-updates")
 		ours.bring("v2")
-		b.ReportMetric(ours.until("v2").Seconds(), "tranche-s")
+		b.ReportMetric(ours.until("v2").Seconds(), "alone-s")
+		ours.completed()
+
+		calls.forget()
+		native.change("v3")
+		ours.bring("v3")
+		var beside sync.WaitGroup
+		beside.Go(func() { b.ReportMetric(native.until("v3").Seconds(), "native-s") })
+		beside.Go(func() { b.ReportMetric(ours.until("v3").Seconds(), "tranche-s") })
+		beside.Wait()
 		ours.completed()
 		b.ReportMetric(float64(calls.of("PATCH", "/deployments/"))/deployments, "deployment-writes/release")
 		b.ReportMetric(float64(calls.of("PATCH", "/replicasets/")+calls.of("POST", "/replicasets"))/deployments, "replicaset-writes/release")
