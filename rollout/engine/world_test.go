@@ -39,6 +39,7 @@ type world struct {
 	approved int32
 	changes  int
 	badPlan  bool // its steps go down
+	scaled   int  // how often N has changed
 
 	fights []string
 }
@@ -54,7 +55,7 @@ type replicaSet struct {
 	statusReady           int32
 	observed              bool
 	desired, maximum      int32
-	sizedAt               int32 // N when it got its size
+	sizedAt               int // how often N had changed when it got its size
 	stuckPods             bool  // new pods of this version are stuck
 }
 
@@ -104,7 +105,7 @@ func newWorld(n, surge, unavailable int32, steps ...string) *world {
 		w.spec.Strategy.Steps = append(w.spec.Strategy.Steps, v1alpha1.Step{Replicas: intstr.Parse(s)})
 	}
 	w.spec.WorkloadRef.Name = "web"
-	w.sets[0] = replicaSet{exists: true, size: n, ready: n, statusReady: n, observed: true, desired: n, maximum: n + surge, sizedAt: n}
+	w.sets[0] = replicaSet{exists: true, size: n, ready: n, statusReady: n, observed: true, desired: n, maximum: n + surge}
 	w.approved = -1
 	return w
 }
@@ -186,6 +187,7 @@ func (w *world) object(i int, rs replicaSet) *appsv1.ReplicaSet {
 // scale sets N, and with it what percentages come to.
 func (w *world) scale(n int32) {
 	w.n = n
+	w.scaled++
 	if w.bounds != nil {
 		s := w.strategy()
 		if w.recreate {
@@ -250,7 +252,7 @@ func (w *world) resize(i int, to, desired, maximum int32) {
 	if rs.size != to {
 		rs.observed = false
 	}
-	rs.size, rs.desired, rs.maximum, rs.sizedAt = to, desired, maximum, w.n
+	rs.size, rs.desired, rs.maximum, rs.sizedAt = to, desired, maximum, w.scaled
 }
 
 // turnReplicaSet is the ReplicaSet controller's turn: pods made, the worst
@@ -300,14 +302,14 @@ func (w *world) turnDeployment() {
 // none is, but never a revision whose next gate is closed. In the few
 // milliseconds in which that can happen the native controller does what Decide
 // would.
-func (w *world) follows(i int, sizedAt int32, active []int) bool {
+func (w *world) follows(i int, sizedAt int, active []int) bool {
 	last := int(w.status.CurrentStepIndex) == len(w.spec.Strategy.Steps)-1
 	gated := hashes[i] == w.status.UpdateRevision && !w.status.RollingBack && !last
 	switch len(active) {
 	case 0:
 		return !gated
 	case 1:
-		return active[0] == i && w.sets[i].size == w.n && sizedAt != w.n && (!gated || w.n == 0)
+		return active[0] == i && w.sets[i].size == w.n && sizedAt != w.scaled && (!gated || w.n == 0)
 	}
 	return false
 }
