@@ -55,8 +55,8 @@ type replicaSet struct {
 	statusReady           int32
 	observed              bool
 	desired, maximum      int32
-	sizedAt               int // how often N had changed when it got its size
-	stuckPods             bool  // new pods of this version are stuck
+	sizedAt               int  // how often N had changed when it got its size
+	stuckPods             bool // new pods of this version are stuck
 }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
