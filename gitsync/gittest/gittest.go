@@ -25,6 +25,8 @@ type Repo struct {
 	Work string
 	// Author of the next commits.
 	Author string
+	// Env is added to the environment of git.
+	Env []string
 }
 
 // NewRepo makes a repository with branch main and no commit.
@@ -46,12 +48,18 @@ func NewRepoAt(t testing.TB, bare string, initArgs ...string) *Repo {
 // Git runs git in a folder and returns what it prints.
 func Git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
+	return git(t, dir, nil, args...)
+}
+
+func git(t testing.TB, dir string, env []string, args ...string) string {
+	t.Helper()
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(),
 		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_TERMINAL_PROMPT=0",
 		"GIT_AUTHOR_NAME=Ada Example", "GIT_AUTHOR_EMAIL=ada@example.org",
 		"GIT_COMMITTER_NAME=Ada Example", "GIT_COMMITTER_EMAIL=ada@example.org")
+	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -62,7 +70,7 @@ func Git(t testing.TB, dir string, args ...string) string {
 // Git runs git in the clone.
 func (r *Repo) Git(args ...string) string {
 	r.t.Helper()
-	return Git(r.t, r.Work, args...)
+	return git(r.t, r.Work, r.Env, args...)
 }
 
 // URL of the bare repository.
