@@ -19,6 +19,9 @@ const (
 	reasonStorageFailed           = "StorageFailed"
 	reasonLimitExceeded           = "LimitExceeded"
 
+	// Signatures.
+	reasonCommitNotVerified = "CommitNotVerified"
+
 	// Applying.
 	reasonNotSupported   = "NotSupported"
 	reasonNothingToApply = "NothingToApply"

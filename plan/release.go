@@ -17,7 +17,8 @@ import (
 // Release is a plan and the Deployment that it governs, both from Git.
 type Release struct {
 	// Plan without what only the controller sets: template, commit,
-	// approval, deploymentStrategy, serviceAccountName, status.
+	// approval, deploymentStrategy, serviceAccountName, requireSignedApprovals,
+	// status.
 	Plan *v1alpha1.BatchRelease
 	// File of the plan.
 	File string
@@ -91,6 +92,7 @@ var controllerFields = []struct{ path, why string }{
 	{"spec.approval", "a BatchApproval file gives it"},
 	{"spec.serviceAccountName", "the GitSource gives it"},
 	{"spec.reviewApprovals", "the GitSource gives it"},
+	{"spec.requireSignedApprovals", "the GitSource gives it"},
 	{"status", "it is the controller's"},
 }
 

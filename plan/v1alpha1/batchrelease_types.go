@@ -91,6 +91,12 @@ type BatchReleaseSpec struct {
 	// +optional
 	ReviewApprovals bool `json:"reviewApprovals,omitempty"`
 
+	// requireSignedApprovals makes an approval that is given in the cluster
+	// count for nothing, since it would go round the signatures that the
+	// GitSource demands in spec.approvals.signers. Filled from the GitSource.
+	// +optional
+	RequireSignedApprovals bool `json:"requireSignedApprovals,omitempty"`
+
 	// serviceAccountName is the account, in the same namespace, as which the
 	// Deployment and its ReplicaSets are written; empty: the controller's
 	// own. Filled from the GitSource.

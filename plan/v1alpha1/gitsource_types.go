@@ -134,12 +134,15 @@ type LocalObjectReference struct {
 // Verification names the keys that a signature must be by.
 type Verification struct {
 	// secretRef names a Secret whose entries are keys: *.asc are OpenPGP
-	// keyrings, *.sshpub and allowed_signers are SSH allowed signers.
+	// public keys, *.sshpub SSH public keys, one on each line, and
+	// allowed_signers is as ssh-keygen has it.
 	// +required
 	SecretRef LocalObjectReference `json:"secretRef"`
 }
 
 // ApprovalPolicy says where approvals are and who may give them.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.distinctAuthor) || !self.distinctAuthor || has(self.signers)",message="distinctAuthor needs signers: without a signature nobody can tell who approves"
 type ApprovalPolicy struct {
 	// path of the approval files, from the root of the repository; default:
 	// approvals below spec.path.
@@ -153,8 +156,9 @@ type ApprovalPolicy struct {
 	// +optional
 	Signers *Verification `json:"signers,omitempty"`
 
-	// distinctAuthor demands that an approval is not signed by the author of
-	// the change under release.
+	// distinctAuthor demands that an approval is not signed by who signed the
+	// change under release. A change that is not signed by a listed key, of
+	// signers or of spec.verify, cannot be approved.
 	// +optional
 	DistinctAuthor bool `json:"distinctAuthor,omitempty"`
 }

@@ -473,6 +473,7 @@ func numbers(sets []set) []pods {
 // advance goes on from a step that is done, and says what is waited for at one
 // that is not.
 func (v *view) advance(done bool) {
+	v.refuseApproval()
 	if !done {
 		v.noteRequest(v1alpha1.StepUpgrade)
 	}

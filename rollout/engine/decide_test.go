@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,7 @@ func TestGates(t *testing.T) {
 		state     v1alpha1.StepState
 		reason    string
 		wait      time.Duration
+		event     string // that must be told, if set
 	}{
 		{name: "nobody has approved", why: "a gate without a pause waits for ever", plan: steps("20%", "50%", "100%"), after: time.Hour,
 			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
@@ -90,6 +92,22 @@ func TestGates(t *testing.T) {
 				approval(hashes[1], commitOf(1), 0)(nil, o)
 			},
 			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+		{name: "approved in the cluster where signatures count", why: "it would go round the signature", plan: steps("20%", "50%", "100%"),
+			edit: func(_ *world, o *Observed) {
+				o.Release.Status.CurrentStepState, o.Release.Spec.RequireSignedApprovals = v1alpha1.StepCompleted, true
+			},
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval, event: ReasonApprovalRefused},
+		{name: "refused during a pause", why: "the pause does not begin anew", plan: pausing, after: 4 * time.Minute,
+			edit: func(_ *world, o *Observed) {
+				o.Release.Status.CurrentStepState, o.Release.Spec.RequireSignedApprovals = v1alpha1.StepCompleted, true
+			},
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForPause, wait: 6 * time.Minute, event: ReasonApprovalRefused},
+		{name: "approved in Git where signatures count", why: "gitsync has checked that one", plan: steps("20%", "50%", "100%"),
+			edit: func(_ *world, o *Observed) {
+				o.Release.Spec.RequireSignedApprovals = true
+				approval(hashes[1], commitOf(1), 0)(nil, o)
+			},
+			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading, event: ReasonStepApproved},
 		{name: "pausing", why: "the pause is not over", plan: pausing, after: 4 * time.Minute,
 			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForPause, wait: 6 * time.Minute},
 		{name: "paused long enough", why: "the pause is over", plan: pausing, after: 10 * time.Minute,
@@ -113,6 +131,9 @@ func TestGates(t *testing.T) {
 			if s := d.Status; s.CurrentStepIndex != tc.step || s.CurrentStepState != tc.state || s.Reason != tc.reason || d.Wait != tc.wait {
 				t.Errorf("%s: step %d %s %s, wait %s; want step %d %s %s, wait %s", tc.why,
 					s.CurrentStepIndex, s.CurrentStepState, s.Reason, d.Wait, tc.step, tc.state, tc.reason, tc.wait)
+			}
+			if told := func(e Event) bool { return e.Reason == tc.event }; tc.event != "" && !slices.ContainsFunc(d.Events, told) {
+				t.Errorf("%s: no event %s in %v", tc.why, tc.event, d.Events)
 			}
 			if len(d.Actions) > 0 {
 				t.Errorf("a round that opens a gate, or waits at it, writes sizes: %v", d.Actions)

@@ -95,9 +95,22 @@ func (v *view) noteRequest(state v1alpha1.StepState) {
 	}
 }
 
+// refuseApproval takes back an approval that was given in the cluster where
+// only signed ones count. The step's times stay, so that no pause begins anew.
+func (v *view) refuseApproval() {
+	if !v.spec.RequireSignedApprovals || v.status.CurrentStepState != v1alpha1.StepCompleted ||
+		v.status.Phase == v1alpha1.PhaseFinalizing || v.status.RollingBack || v.lastStep() {
+		return
+	}
+	// Blocking, even where the pods are not available: as a step that is under
+	// way with a clock that ran out it might count as failed.
+	v.status.CurrentStepState = v1alpha1.StepBlocking
+	v.warn(ReasonApprovalRefused, fmt.Sprintf("step %d of %s was approved in the cluster, and only signed approvals count; commit a signed one", v.status.CurrentStepIndex, v.goal.name))
+}
+
 // approvedInCluster: the step's state was written by a person.
 func (v *view) approvedInCluster() *gate {
-	if v.status.CurrentStepState != v1alpha1.StepCompleted {
+	if v.status.CurrentStepState != v1alpha1.StepCompleted || v.spec.RequireSignedApprovals {
 		return nil
 	}
 	return &gate{

@@ -21,6 +21,7 @@ const (
 	ReasonStepApproved             = "StepApproved"
 	ReasonPauseElapsed             = "PauseElapsed"
 	ReasonApprovalIgnored          = "ApprovalIgnored"
+	ReasonApprovalRefused          = "ApprovalRefused"
 	ReasonHandingBack              = "HandingBack"
 	ReasonRollingBack              = "RollingBack"
 	ReasonRolledBack               = "RolledBack"
