@@ -10,6 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
+	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -19,10 +20,12 @@ type history struct {
 	*renderer
 	desired  *desired
 	rendered map[plumbing.Hash]desired // older commits
+	// approvers are who signed the approvals that are signed, by file.
+	approvers map[string]signature.Signature
 }
 
 func newHistory(r *renderer, d *desired) *history {
-	return &history{renderer: r, desired: d, rendered: map[plumbing.Hash]desired{}}
+	return &history{renderer: r, desired: d, rendered: map[plumbing.Hash]desired{}, approvers: map[string]signature.Signature{}}
 }
 
 // releaseCommit returns the commit that names a release, together with its
@@ -275,7 +278,11 @@ func blobAt(s storer.EncodedObjectStorer, commit plumbing.Hash, file string) (pl
 
 // author is a commit's author as people write it.
 func author(c *object.Commit) string {
-	s := c.Author.Name + " <" + c.Author.Email + ">"
+	return limited(c.Author.Name + " <" + c.Author.Email + ">")
+}
+
+// limited cuts who approved to the length that the BatchRelease has for it.
+func limited(s string) string {
 	if r := []rune(s); len(r) > maxAuthor {
 		s = string(r[:maxAuthor-1]) + "…"
 	}

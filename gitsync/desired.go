@@ -31,6 +31,8 @@ type renderer struct {
 	mapper   meta.RESTMapper
 	remote   bool               // remote bases
 	brought  map[string]brought // by approval file, from earlier looks; added to
+
+	signatures signatures
 }
 
 // approvalsPath is where the approvals of a GitSource are.
@@ -159,13 +161,17 @@ func (r *renderer) releases(ctx context.Context, d *desired, live map[string]*v1
 		if err != nil {
 			return nil, nil, err
 		}
-		approval, more := plan.MatchApproval(release, commit, approvals)
-		ignored = append(ignored, more...)
+		signed, unsigned, err := h.signed(ctx, release, commit, approvals)
+		if err != nil {
+			return nil, nil, err
+		}
+		approval, more := plan.MatchApproval(release, commit, signed)
+		ignored = append(append(ignored, unsigned...), more...)
 		if revision := releasing(now, commit); approval != nil && revision != "" && revision != approval.Spec.Revision {
 			// It is handed on all the same: the gate is where it is judged.
 			ignored = append(ignored, plan.OtherRevision(approval, revision))
 		}
-		br, err := r.batchRelease(release, commit, approval)
+		br, err := h.batchRelease(release, commit, approval)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -184,27 +190,36 @@ func releasing(br *v1alpha1.BatchRelease, commit string) string {
 }
 
 // batchRelease is a plan with what only the controller sets.
-func (r *renderer) batchRelease(release *plan.Release, commit string, approval *plan.Approval) (*v1alpha1.BatchRelease, error) {
+func (h *history) batchRelease(release *plan.Release, commit string, approval *plan.Approval) (*v1alpha1.BatchRelease, error) {
 	br := release.Plan.DeepCopy()
 	br.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
 	br.Spec.Template = release.Template.DeepCopy()
 	br.Spec.DeploymentStrategy = release.Strategy.DeepCopy()
-	br.Spec.ServiceAccountName = r.gs.Spec.ServiceAccountName
+	br.Spec.ServiceAccountName = h.gs.Spec.ServiceAccountName
+	br.Spec.RequireSignedApprovals = h.signatures.signers != nil
 	br.Spec.Commit = commit
-	br.Spec.ReviewApprovals = reviews(&r.gs.Spec)
+	br.Spec.ReviewApprovals = reviews(&h.gs.Spec)
 	if approval == nil {
 		return br, nil
 	}
-	b, err := bringer(r.snapshot, r.snapshot.commit, approval.File, r.brought[approval.File])
+	b, err := h.bringer(approval.File)
 	if err != nil {
 		return nil, err
 	}
-	r.brought[approval.File] = b
 	br.Spec.Approval = &v1alpha1.Approval{
 		Revision: approval.Spec.Revision, Commit: commit, Step: approval.Spec.Step,
-		ApprovedBy: b.by, ApprovedIn: b.in,
+		ApprovedBy: h.approvedBy(approval.File, b), ApprovedIn: b.in,
 	}
 	return br, nil
+}
+
+// bringer is the commit that brought a file's content as it is at the tip.
+func (h *history) bringer(file string) (brought, error) {
+	b, err := bringer(h.snapshot, h.snapshot.commit, file, h.brought[file])
+	if err == nil {
+		h.brought[file] = b
+	}
+	return b, err
 }
 
 // shortCommit is a commit as it stands in messages.

@@ -136,27 +136,6 @@ func (s *shop) state() string {
 	return strings.Join(lines, "\n")
 }
 
-func TestUnsupportedFieldsFailClosed(t *testing.T) {
-	s := newShop(t, gitsyncOnly)
-	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
-	s.source(func(gs *v1alpha1.GitSource) {
-		gs.Spec.Verify = &v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "keys"}}
-	})
-	clustertest.Wait(t, "the refusal", func() error {
-		if m := said(s.gs()); !strings.Contains(m, "Stalled=True NotSupported: spec.verify") || !strings.Contains(m, "Ready=False NotSupported") {
-			return errors.New(m)
-		}
-		return nil
-	})
-	if err := s.c.Client.Get(context.Background(), client.ObjectKey{Namespace: s.ns, Name: "a"}, &corev1.ConfigMap{}); err == nil {
-		t.Error("something was applied all the same")
-	}
-	gs := s.gs()
-	gs.Spec.Verify = nil
-	s.must(s.c.Client.Update(t.Context(), gs))
-	s.applied(s.repo.Head())
-}
-
 func TestSuspend(t *testing.T) {
 	s := newShop(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})

@@ -30,8 +30,15 @@ type commit struct {
 // follow brings the cluster to what a snapshot says: everything is rendered,
 // read and tried before the first write.
 func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
+	by, err := l.signatures(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.verified(s, by); err != nil {
+		return err
+	}
 	o := &observer{gs: l.gs, as: l.as, own: l.own, plans: map[string][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
-	c, err := l.prepare(ctx, s, o)
+	c, err := l.prepare(ctx, s, by, o)
 	if err != nil {
 		return err
 	}
@@ -55,11 +62,11 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 }
 
 // prepare renders a commit and reads the cluster's side of it.
-func (l *look) prepare(ctx context.Context, s *snapshot, o *observer) (*commit, error) {
+func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *observer) (*commit, error) {
 	if l.keep.brought == nil {
 		l.keep.brought = map[string]brought{}
 	}
-	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, remote: !l.options.NoRemoteBases, brought: l.keep.brought}
+	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, remote: !l.options.NoRemoteBases, brought: l.keep.brought, signatures: by}
 	d, rendered, err := r.desired(l.keep.desired)
 	if err != nil {
 		return nil, err

@@ -142,9 +142,10 @@ type reconciler struct {
 // memory is what is kept between looks. Losing it costs a rendering.
 type memory struct {
 	desired *desired
-	brought map[string]brought // by file
-	ignored string             // the approvals that were told of
-	notes   string             // that are there, as far as we know
+	brought map[string]brought         // by file
+	changes map[string][]plumbing.Hash // by release commit
+	ignored string                     // the approvals that were told of
+	notes   string                     // that are there, as far as we know
 }
 
 func (r *reconciler) recall(name types.NamespacedName) memory {
@@ -292,9 +293,7 @@ func unsupported(spec *v1alpha1.GitSourceSpec) *plan.Problem {
 		name, fact string
 		set        bool
 	}{
-		{"spec.verify", "this version does not check signatures", spec.Verify != nil},
-		{"spec.approvals.signers", "this version does not check signatures", spec.Approvals != nil && spec.Approvals.Signers != nil},
-		{"spec.approvals.distinctAuthor", "this version does not check signatures", spec.Approvals != nil && spec.Approvals.DistinctAuthor},
+		{"spec.approvals.distinctAuthor", "where spec.approvals.signers is not set, nobody can tell who approves", spec.Approvals != nil && spec.Approvals.DistinctAuthor && spec.Approvals.Signers == nil},
 	}
 	for _, f := range fields {
 		if f.set {

@@ -20,7 +20,9 @@ type Approval struct {
 	File string
 }
 
-func (a *Approval) problem(field, fact, hint string) *Problem {
+// Ignored says of a field of an approval why it counts for nothing, and what
+// to do.
+func (a *Approval) Ignored(field, fact, hint string) *Problem {
 	name := "BatchApproval " + a.Metadata.Namespace + "/" + a.Metadata.Name
 	return &Problem{Reason: ReasonApprovalIgnored, Where: where(a.File, name, field), Err: errors.New(fact), Hint: hint}
 }
@@ -129,11 +131,11 @@ func MatchApproval(r *Release, commit string, approvals []Approval) (*Approval, 
 		switch {
 		case a.Metadata.Namespace != r.Plan.Namespace || a.Metadata.Name != r.Plan.Name:
 		case commit == "":
-			ps = append(ps, a.problem("spec.commit", "no release is under way that it could be for", "remove it"))
+			ps = append(ps, a.Ignored("spec.commit", "no release is under way that it could be for", "remove it"))
 		case !abbreviated.MatchString(a.Spec.Commit) || !strings.HasPrefix(strings.ToLower(commit), a.Spec.Commit):
-			ps = append(ps, a.problem("spec.commit", fmt.Sprintf("%s is another release; the one under way comes from %s", a.Spec.Commit, abbreviate(commit)), "replace it when that one is to be approved"))
+			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("%s is another release; the one under way comes from %s", a.Spec.Commit, abbreviate(commit)), "replace it when that one is to be approved"))
 		case a.Spec.Step < 0 || a.Spec.Step > last:
-			ps = append(ps, a.problem("spec.step", fmt.Sprintf("%d: the plan has steps 0 to %d", a.Spec.Step, last), ""))
+			ps = append(ps, a.Ignored("spec.step", fmt.Sprintf("%d: the plan has steps 0 to %d", a.Spec.Step, last), ""))
 		default:
 			fit = append(fit, a)
 		}
@@ -143,7 +145,7 @@ func MatchApproval(r *Release, commit string, approvals []Approval) (*Approval, 
 	}
 	for i, a := range fit {
 		other := fit[(i+1)%len(fit)]
-		ps = append(ps, a.problem("", "there is another for the same release in "+other.File+", so neither counts", "keep one of them"))
+		ps = append(ps, a.Ignored("", "there is another for the same release in "+other.File+", so neither counts", "keep one of them"))
 	}
 	return nil, ps.sorted()
 }
@@ -151,7 +153,7 @@ func MatchApproval(r *Release, commit string, approvals []Approval) (*Approval, 
 // OtherRevision says that an approval is for another revision than the one
 // that its release brings.
 func OtherRevision(a *Approval, revision string) *Problem {
-	return a.problem("spec.revision", fmt.Sprintf("%s is another revision; the one under way is %s", a.Spec.Revision, revision), "replace it when that one is to be approved")
+	return a.Ignored("spec.revision", fmt.Sprintf("%s is another revision; the one under way is %s", a.Spec.Revision, revision), "replace it when that one is to be approved")
 }
 
 // abbreviate makes a commit as long as people write it.
@@ -166,7 +168,7 @@ func UnknownApprovals(s *Set, approvals []Approval) Problems {
 			return r.Plan.Namespace == a.Metadata.Namespace && r.Plan.Name == a.Metadata.Name
 		})
 		if !known {
-			ps = append(ps, a.problem("", "names no BatchRelease", "give it the name and namespace of one, or remove it"))
+			ps = append(ps, a.Ignored("", "names no BatchRelease", "give it the name and namespace of one, or remove it"))
 		}
 	}
 	return ps.sorted()

@@ -1,0 +1,240 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+const approvalFile = "deploy/approvals/web.yaml"
+
+func approvalOf(commit string) map[string]string {
+	return map[string]string{approvalFile: "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: abc, commit: " + commit + ", step: 0}\n"}
+}
+
+// team is whose keys these stories have.
+type team struct {
+	*gittest.Repo
+	ada, grace, forge, eve gittest.Key
+	keys                   *signature.Keys // ada's, twice, and grace's
+	verify                 *signature.Keys // the forge's, too
+}
+
+func newTeam(t *testing.T) *team {
+	t.Helper()
+	key := func() gittest.Key { return gittest.NewSSHKey(t, "ed25519", "") }
+	m := &team{Repo: gittest.NewRepo(t), ada: key(), grace: key(), forge: key(), eve: key()}
+	parse := func(lines ...string) *signature.Keys {
+		keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte(strings.Join(lines, "\n"))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	m.keys = parse("ada@example.org "+m.ada.Public, "grace@example.org "+m.grace.Public)
+	m.verify = parse("forge@example.org " + m.forge.Public)
+	return m
+}
+
+// by commits with a key, or none.
+func (m *team) by(k *gittest.Key, files map[string]string) string {
+	m.Sign(k)
+	return m.Commit(files)
+}
+
+// merge merges a branch into main with a key, or none.
+func (m *team) merge(k *gittest.Key, branch string, args ...string) {
+	m.Git("checkout", "-q", "main")
+	m.Sign(k)
+	m.Git(append([]string{"merge", "-q", "--no-ff", "-m", "Merge " + branch}, append(args, branch)...)...)
+}
+
+func (m *team) on(branch string) { m.Git("checkout", "-q", "-B", branch) }
+
+// approve says what becomes of the approval at the tip of main.
+func (m *team) approve(t *testing.T, synced string, distinct bool) (*v1alpha1.Approval, string) {
+	t.Helper()
+	m.Git("checkout", "-q", "main")
+	m.Push("--force")
+	r := rendererAt(t, m.Repo, synced)
+	r.signatures = signatures{verify: m.verify, signers: m.keys, distinctAuthor: distinct, now: time.Now(), changes: r.signatures.changes}
+	d, _, err := r.desired(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, ignored, err := r.releases(context.Background(), d, map[string]*v1alpha1.BatchRelease{"shop/web": liveAt("v1", synced)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !list[0].Spec.RequireSignedApprovals {
+		t.Error("approvals in the cluster count")
+	}
+	text := ""
+	for _, p := range ignored {
+		text += p.Error() + "\n"
+	}
+	return list[0].Spec.Approval, text
+}
+
+func TestSignedApprovals(t *testing.T) {
+	t.Parallel()
+	readme := func(s string) map[string]string { return map[string]string{"README.md": s} }
+	for name, tt := range map[string]struct {
+		reason string
+		// story begins after v1 is synced, and returns who is recorded, or
+		// what is said.
+		story    func(m *team) (by, says string)
+		distinct bool
+	}{
+		"signed": {"by a listed key; commits on top need none", func(m *team) (string, string) {
+			m.by(&m.grace, approvalOf(m.by(nil, webAt("v2"))))
+			m.by(nil, readme("x"))
+			return "grace@example.org", ""
+		}, false},
+		"unsigned": {"anybody could have written it", func(m *team) (string, string) {
+			m.by(nil, approvalOf(m.by(&m.ada, webAt("v2"))))
+			return "", "it is not signed"
+		}, false},
+		"an unknown key": {"eve's key is not listed", func(m *team) (string, string) {
+			m.by(&m.eve, approvalOf(m.by(nil, webAt("v2"))))
+			return "", "a key that is not listed: ssh-ed25519 SHA256:"
+		}, false},
+		"a key for commits only": {"the keys of spec.verify approve nothing", func(m *team) (string, string) {
+			m.by(&m.forge, approvalOf(m.by(nil, webAt("v2"))))
+			return "", "a key that is not listed"
+		}, false},
+		"rewritten after signing": {"the content that stands there is not what was signed", func(m *team) (string, string) {
+			v2 := m.by(nil, webAt("v2"))
+			m.by(&m.grace, approvalOf("0123456"))
+			m.by(nil, approvalOf(v2))
+			return "", "it is not signed"
+		}, false},
+		"the signed one came later": {"a signature counts for what the commit brought, not for what it found", func(m *team) (string, string) {
+			m.by(nil, approvalOf(m.by(nil, webAt("v2"))))
+			m.by(&m.grace, readme("x"))
+			return "", "it is not signed"
+		}, false},
+		"merged by a forge": {"what counts is the commit on the branch", func(m *team) (string, string) {
+			v2 := m.by(nil, webAt("v2"))
+			m.on("approve")
+			m.by(&m.grace, approvalOf(v2))
+			m.merge(&m.forge, "approve")
+			return "grace@example.org", ""
+		}, false},
+		"merged with a signature": {"who merges did not write it", func(m *team) (string, string) {
+			v2 := m.by(nil, webAt("v2"))
+			m.on("approve")
+			m.by(nil, approvalOf(v2))
+			m.merge(&m.grace, "approve")
+			return "", "it is not signed"
+		}, false},
+		"squashed by a forge": {"the approver's signature is lost", func(m *team) (string, string) {
+			v2 := m.by(nil, webAt("v2"))
+			m.on("approve")
+			m.by(&m.grace, approvalOf(v2))
+			m.Git("checkout", "-q", "main")
+			m.Git("merge", "-q", "--squash", "approve")
+			m.by(&m.forge, nil)
+			return "", "a key that is not listed"
+		}, false},
+		"a second file": {"an unsigned one keeps no signed one from counting", func(m *team) (string, string) {
+			v2 := m.by(nil, webAt("v2"))
+			m.by(&m.grace, approvalOf(v2))
+			m.by(nil, map[string]string{"deploy/approvals/a.yaml": approvalOf(v2)[approvalFile] + "# mine\n"})
+			return "grace@example.org", "deploy/approvals/a.yaml: BatchApproval"
+		}, false},
+		"a link": {"a file that was signed elsewhere approves nothing when somebody links it", func(m *team) (string, string) {
+			m.by(&m.grace, map[string]string{"notes.yaml": approvalOf(m.by(nil, webAt("v2")))[approvalFile]})
+			link(t, m, "../../notes.yaml", approvalFile)
+			m.by(nil, nil)
+			return "", "it is not signed"
+		}, false},
+
+		"by another": {"ada's change, grace's approval", func(m *team) (string, string) {
+			m.by(&m.grace, approvalOf(m.by(&m.ada, webAt("v2"))))
+			return "grace@example.org", ""
+		}, true},
+		"by the author": {"one person is not two", func(m *team) (string, string) {
+			m.by(&m.ada, approvalOf(m.by(&m.ada, webAt("v2"))))
+			return "", "is signed by ada@example.org (SHA256:"
+		}, true},
+		"an author's name": {"anybody can write any name", func(m *team) (string, string) {
+			m.Author = "Mallory <mallory@example.org>"
+			v2 := m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, approvalOf(v2))
+			return "", "is signed by ada@example.org"
+		}, true},
+		"an unsigned change": {"grace may have written it", func(m *team) (string, string) {
+			m.by(&m.grace, approvalOf(m.by(nil, webAt("v2"))))
+			return "", "cannot be shown: commit "
+		}, true},
+		"a change by an unknown key": {"it may be a second key of grace's", func(m *team) (string, string) {
+			m.by(&m.grace, approvalOf(m.by(&m.eve, webAt("v2"))))
+			return "", "cannot be shown: commit "
+		}, true},
+		"a change that a forge merged": {"the merge is nobody's change; those on the branch count", func(m *team) (string, string) {
+			m.on("v2")
+			m.by(&m.ada, readme("v2"))
+			m.by(&m.ada, webAt("v2"))
+			m.merge(nil, "v2")
+			m.by(&m.grace, approvalOf(m.Head()))
+			return "grace@example.org", ""
+		}, true},
+		"one of two authors": {"grace has a part in the change", func(m *team) (string, string) {
+			m.on("v2")
+			m.by(&m.grace, readme("v2"))
+			m.by(&m.ada, webAt("v2"))
+			m.merge(&m.forge, "v2")
+			m.by(&m.grace, approvalOf(m.Head()))
+			return "", "is signed by grace@example.org"
+		}, true},
+		"a merge with a change of its own": {"nobody else has signed what the merge brings", func(m *team) (string, string) {
+			m.on("v2")
+			m.by(&m.ada, readme("v2"))
+			m.merge(nil, "v2", "--no-commit")
+			m.Write(webAt("v2"))
+			m.Git("add", "-A")
+			m.Git("commit", "-q", "-m", "Merge and more")
+			m.by(&m.grace, approvalOf(m.Head()))
+			return "", "cannot be shown: commit "
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newTeam(t)
+			v1 := m.by(nil, webAt("v1"))
+			by, says := tt.story(m)
+			got, ignored := m.approve(t, v1, tt.distinct)
+			if (got == nil) != (by == "") || got != nil && got.ApprovedBy != by {
+				t.Errorf("%s: got %+v, want %q; ignored:\n%s\n%s", tt.reason, got, by, ignored, m.Git("log", "--graph", "--oneline"))
+			}
+			if !strings.Contains(ignored, says) || says == "" && ignored != "" || says != "" && !strings.Contains(ignored, "ApprovalIgnored") && !strings.Contains(ignored, "deploy/approvals/") {
+				t.Errorf("%s: ignored is %q, want %q", tt.reason, ignored, says)
+			}
+		})
+	}
+}
+
+func link(t *testing.T, m *team, target, name string) {
+	t.Helper()
+	at := filepath.Join(m.Work, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(target, at)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A GitSource from before the API server refused it is not followed.
+func TestDistinctAuthorWithoutSigners(t *testing.T) {
+	spec := v1alpha1.GitSourceSpec{Approvals: &v1alpha1.ApprovalPolicy{DistinctAuthor: true}}
+	if p := unsupported(&spec); p == nil || p.Where != "spec.approvals.distinctAuthor" {
+		t.Errorf("%v", p)
+	}
+}
