@@ -23,6 +23,7 @@ func approvalOf(commit string) map[string]string {
 // team is whose keys these stories have.
 type team struct {
 	*gittest.Repo
+	t                      *testing.T
 	ada, grace, forge, eve gittest.Key
 	keys                   *signature.Keys // ada's, twice, and grace's
 	verify                 *signature.Keys // the forge's, too
@@ -31,7 +32,7 @@ type team struct {
 func newTeam(t *testing.T) *team {
 	t.Helper()
 	key := func() gittest.Key { return gittest.NewSSHKey(t, "ed25519", "") }
-	m := &team{Repo: gittest.NewRepo(t), ada: key(), grace: key(), forge: key(), eve: key()}
+	m := &team{t: t, Repo: gittest.NewRepo(t), ada: key(), grace: key(), forge: key(), eve: key()}
 	parse := func(lines ...string) *signature.Keys {
 		keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte(strings.Join(lines, "\n"))})
 		if err != nil {
@@ -153,7 +154,7 @@ func TestSignedApprovals(t *testing.T) {
 		}, false},
 		"a link": {"a file that was signed elsewhere approves nothing when somebody links it", func(m *team) (string, string) {
 			m.by(&m.grace, map[string]string{"notes.yaml": approvalOf(m.by(nil, webAt("v2")))[approvalFile]})
-			link(t, m, "../../notes.yaml", approvalFile)
+			m.link("../../notes.yaml", approvalFile)
 			m.by(nil, nil)
 			return "", "it is not signed"
 		}, false},
@@ -223,11 +224,11 @@ func TestSignedApprovals(t *testing.T) {
 	}
 }
 
-func link(t *testing.T, m *team, target, name string) {
-	t.Helper()
+func (m *team) link(target, name string) {
+	m.t.Helper()
 	at := filepath.Join(m.Work, name)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(target, at)); err != nil {
-		t.Fatal(err)
+		m.t.Fatal(err)
 	}
 }
 

@@ -1,0 +1,173 @@
+package gitsync_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// lists makes the Secret of that name list keys in the format of ssh-keygen.
+func (s *shop) lists(name string, lines ...string) *v1alpha1.Verification {
+	s.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}}
+	content := map[string][]byte{"allowed_signers": []byte(strings.Join(lines, "\n") + "\n")}
+	secret.Data = content
+	if err := s.c.Client.Create(s.Context(), secret); err != nil {
+		secret = get(s, name, &corev1.Secret{})
+		secret.Data = content
+		s.must(s.c.Client.Update(s.Context(), secret))
+	}
+	return &v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: name}}
+}
+
+// No commit is applied unless its tip is signed by a listed key; what was
+// applied stays, and the keys are read anew at each look.
+func TestCommitsMustBeSigned(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	ada, eve := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewSSHKey(t, "ed25519", "")
+	s.repo.Sign(&ada)
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
+	s.source(func(gs *v1alpha1.GitSource) {
+		gs.Spec.Verify = &v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "keys"}}
+	})
+	if m := s.refused(first, "SecretNotFound"); !strings.Contains(m, "spec.verify.secretRef: there is no Secret "+s.ns+"/keys") {
+		t.Error(m)
+	}
+	s.lists("keys", "ada@example.org namespaces=git "+ada.Public)
+	s.lookNow()
+	if m := s.refused(first, "InvalidSecret"); !strings.Contains(m, "allowed_signers, line 1") {
+		t.Error(m)
+	}
+	s.lists("keys", "ada@example.org "+ada.Public)
+	s.lookNow()
+	s.applied(first)
+
+	for _, tt := range []struct {
+		key  *gittest.Key
+		says string
+	}{{nil, "it is not signed"}, {&eve, "a key that is not listed: ssh-ed25519 SHA256:"}} {
+		s.repo.Sign(tt.key)
+		bad := s.push(map[string]string{"deploy/a.yaml": configMap("a", "by somebody")})
+		if m := s.refused(bad, "CommitNotVerified"); !strings.Contains(m, "main@"+bad[:12]) || !strings.Contains(m, tt.says) || !strings.Contains(m, "git commit -S") {
+			t.Error(m)
+		}
+		if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" || s.gs().Status.AppliedCommit != first {
+			t.Errorf("a is %q: something of an unsigned commit was applied", v)
+		}
+	}
+	clustertest.Wait(t, "the event", func() error {
+		if n := len(s.events("CommitNotVerified")); n == 0 {
+			return fmt.Errorf("none")
+		}
+		return nil
+	})
+	s.lists("keys", "ada@example.org "+ada.Public, "eve@example.org "+eve.Public)
+	s.lookNow()
+	s.applied(s.repo.Head())
+}
+
+// Where signers are listed, neither an unsigned approval nor one given in the
+// cluster opens a gate, and a signed one does.
+func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
+	s := newShop(t, andRollout)
+	ada, grace := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewGPG(t).NewKey("Grace Example <grace@example.org>", "never", "")
+	signers := s.lists("approvers", "ada@example.org "+ada.Public)
+	secret := get(s, "approvers", &corev1.Secret{})
+	secret.Data["grace.asc"] = []byte(grace.Public)
+	s.must(s.c.Client.Update(t.Context(), secret))
+	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
+	s.source(func(gs *v1alpha1.GitSource) {
+		gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: signers, DistinctAuthor: true}
+	})
+	s.applied(first)
+	s.phase(v1alpha1.PhaseCompleted)
+	s.repo.Sign(&ada)
+	second := s.push(map[string]string{"deploy/web.yaml": web("v2")})
+	s.waiting()
+
+	out, err := s.c.Kubectl(t, "patch", "-n", s.ns, "batchrelease", "web", "--subresource=status", "--type=merge", "-p", `{"status":{"currentStepState":"Completed"}}`)
+	if err != nil {
+		t.Fatal(out)
+	}
+	clustertest.Wait(t, "the refusal", func() error {
+		// One on the BatchRelease, one on the Deployment.
+		if n := s.events("ApprovalRefused"); len(n) != 2 || !strings.Contains(n[0], "commit a signed one") {
+			return fmt.Errorf("%q", n)
+		}
+		return nil
+	})
+	s.waiting()
+
+	approval := "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: " + s.release("web").Status.UpdateRevision + ", commit: " + second[:10] + ", step: 0}\n"
+	for i, tt := range []struct {
+		key  *gittest.Key
+		says string
+	}{{nil, "it is not signed"}, {&ada, "is signed by ada@example.org"}} {
+		s.repo.Sign(tt.key)
+		c := s.push(map[string]string{"deploy/approvals/web.yaml": approval + fmt.Sprintf("# %d\n", i), "deploy/a.yaml": configMap("a", fmt.Sprint(i))})
+		s.applied(c) // the rest of the sync goes on
+		if m := said(s.gs()); !strings.Contains(m, "InSync=False ApprovalIgnored: deploy/approvals/web.yaml") || !strings.Contains(m, tt.says) {
+			t.Error(m)
+		}
+		if a := s.release("web").Spec.Approval; a != nil {
+			t.Errorf("%+v counts", a)
+		}
+	}
+	s.waiting()
+
+	s.repo.Sign(&grace)
+	last := s.push(map[string]string{"deploy/approvals/web.yaml": approval})
+	s.phase(v1alpha1.PhaseCompleted)
+	got := s.release("web").Status.History[0]
+	if got.Commit != second || len(got.Approvals) != 1 || got.Approvals[0].By != "Grace Example <grace@example.org>" || got.Approvals[0].Commit != last {
+		t.Errorf("%+v", got)
+	}
+	if m := said(s.gs()); !strings.Contains(m, "InSync=True") {
+		t.Error(m)
+	}
+}
+
+// phase waits for the release of web to be in a phase, with the template that
+// the branch has.
+func (s *shop) phase(want v1alpha1.ReleasePhase) {
+	s.Helper()
+	clustertest.Wait(s, "phase "+string(want), func() error {
+		br := s.release("web")
+		if br.Status.Phase != want || br.Status.ObservedGeneration != br.Generation {
+			return fmt.Errorf("%s: %s %s", br.Status.Phase, br.Status.Reason, br.Status.Message)
+		}
+		return nil
+	})
+}
+
+// waiting waits until the first gate of web waits for an approval.
+func (s *shop) waiting() {
+	s.Helper()
+	clustertest.Wait(s, "the gate", func() error {
+		st := s.release("web").Status
+		if st.CurrentStepState != v1alpha1.StepBlocking || st.CurrentStepIndex != 0 || st.Reason != "WaitingForApproval" {
+			return fmt.Errorf("step %d %s: %s %s", st.CurrentStepIndex, st.CurrentStepState, st.Reason, st.Message)
+		}
+		return nil
+	})
+}
+
+// An approver without a list of approvers is a mistake that the API server
+// refuses.
+func TestDistinctAuthorNeedsSigners(t *testing.T) {
+	s := newShopWithout(t)
+	err := s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
+		ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: s.ns},
+		Spec:       v1alpha1.GitSourceSpec{URL: s.repo.URL(), Approvals: &v1alpha1.ApprovalPolicy{DistinctAuthor: true}},
+	})
+	if err == nil || !strings.Contains(err.Error(), "distinctAuthor needs signers") {
+		t.Errorf("%v", err)
+	}
+}
