@@ -1,7 +1,6 @@
 package gitsync_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"

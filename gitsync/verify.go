@@ -91,6 +91,29 @@ func (l *look) verified(s *snapshot, by signatures) error {
 	}
 }
 
+// listed checks that spec.verify lists the key that signs what is written
+// back, or the first commit of the controller would be the last one followed.
+func (l *look) listed(ctx context.Context, signer signature.Signer) error {
+	keys, err := l.keys(ctx, "spec.verify", l.gs.Spec.Verify)
+	if err != nil || keys == nil {
+		return err
+	}
+	now := time.Now()
+	head := fmt.Sprintf("tree %s\nauthor t <> %[2]d +0000\ncommitter t <> %[2]d +0000\n", plumbing.ZeroHash, now.Unix())
+	armored, err := signer.Sign([]byte(head + "\n"))
+	if err != nil {
+		return err
+	}
+	try := head + "gpgsig " + strings.ReplaceAll(strings.TrimSuffix(armored, "\n"), "\n", "\n ") + "\n\n"
+	if _, err := signature.Verify([]byte(try), keys, now); err != nil {
+		return &plan.Problem{
+			Reason: reasonWriteBackConflict, Where: "spec.writeBack.signingKey", Err: errors.New("spec.verify would not let a commit signed with it be applied: " + oneLine(err.Error())),
+			Hint: "list its public key in Secret " + l.gs.Namespace + "/" + l.gs.Spec.Verify.SecretRef.Name,
+		}
+	}
+	return nil
+}
+
 // signerOf returns which of the keys signed a commit, or why that is none of
 // them; an error is one of the repository. It decides from the object's bytes,
 // once they are known to be those of the commit.

@@ -511,7 +511,7 @@ func (w *writeback) newMaker(ctx context.Context) (maker, error) {
 	if err != nil {
 		return m, &plan.Problem{Reason: reasonInvalidSecret, Where: "Secret " + name, Err: err, Retry: true}
 	}
-	return m, nil
+	return m, w.listed(ctx, m.signer)
 }
 
 // The author where the GitSource names none.

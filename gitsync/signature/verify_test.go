@@ -289,3 +289,18 @@ func TestParseKeysRefuses(t *testing.T) {
 		})
 	}
 }
+
+// The example of docs/signatures.md is one that is taken.
+func TestDocumentedKeys(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/signatures.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(text), "<<'EOF'\n")
+	example, _, ok := strings.Cut(example, "EOF\n")
+	if !ok {
+		t.Fatal("there is no example")
+	}
+	keysOf(t, map[string]string{"allowed_signers": example})
+}
