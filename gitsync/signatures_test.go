@@ -30,6 +30,7 @@ func (s *shop) lists(name string, lines ...string) *v1alpha1.Verification {
 // No commit is applied unless its tip is signed by a listed key; what was
 // applied stays, and the keys are read anew at each look.
 func TestCommitsMustBeSigned(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	ada, eve := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewSSHKey(t, "ed25519", "")
 	s.repo.Sign(&ada)
@@ -76,6 +77,7 @@ func TestCommitsMustBeSigned(t *testing.T) {
 // Where signers are listed, neither an unsigned approval nor one given in the
 // cluster opens a gate, and a signed one does.
 func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, andRollout)
 	ada, grace := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewGPG(t).NewKey("Grace Example <grace@example.org>", "never", "")
 	signers := s.lists("approvers", "ada@example.org "+ada.Public)
@@ -90,12 +92,9 @@ func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
 	s.phase(v1alpha1.PhaseCompleted)
 	s.repo.Sign(&ada)
 	second := s.push(map[string]string{"deploy/web.yaml": web("v2")})
-	s.waiting()
+	s.isAt("web", "WaitingForApproval", 0)
 
-	out, err := s.c.Kubectl(t, "patch", "-n", s.ns, "batchrelease", "web", "--subresource=status", "--type=merge", "-p", `{"status":{"currentStepState":"Completed"}}`)
-	if err != nil {
-		t.Fatal(out)
-	}
+	s.approve("web")
 	clustertest.Wait(t, "the refusal", func() error {
 		// One on the BatchRelease, one on the Deployment.
 		if n := s.events("ApprovalRefused"); len(n) != 2 || !strings.Contains(n[0], "commit a signed one") {
@@ -103,7 +102,7 @@ func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
 		}
 		return nil
 	})
-	s.waiting()
+	s.isAt("web", "WaitingForApproval", 0)
 
 	approval := "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: " + s.release("web").Status.UpdateRevision + ", commit: " + second[:10] + ", step: 0}\n"
 	for i, tt := range []struct {
@@ -111,7 +110,7 @@ func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
 		says string
 	}{{nil, "it is not signed"}, {&ada, "is signed by ada@example.org"}} {
 		s.repo.Sign(tt.key)
-		c := s.push(map[string]string{"deploy/approvals/web.yaml": approval + fmt.Sprintf("# %d\n", i), "deploy/a.yaml": configMap("a", fmt.Sprint(i))})
+		c := s.push(map[string]string{"deploy/approvals/web.yaml": approval + fmt.Sprintf("# %d\n", i), "deploy/a.yaml": configMap("a", fmt.Sprintf("v%d", i))})
 		s.applied(c) // the rest of the sync goes on
 		if m := said(s.gs()); !strings.Contains(m, "InSync=False ApprovalIgnored: deploy/approvals/web.yaml") || !strings.Contains(m, tt.says) {
 			t.Error(m)
@@ -120,7 +119,7 @@ func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
 			t.Errorf("%+v counts", a)
 		}
 	}
-	s.waiting()
+	s.isAt("web", "WaitingForApproval", 0)
 
 	s.repo.Sign(&grace)
 	last := s.push(map[string]string{"deploy/approvals/web.yaml": approval})
@@ -147,16 +146,31 @@ func (s *shop) phase(want v1alpha1.ReleasePhase) {
 	})
 }
 
-// waiting waits until the first gate of web waits for an approval.
-func (s *shop) waiting() {
-	s.Helper()
-	clustertest.Wait(s, "the gate", func() error {
-		st := s.release("web").Status
-		if st.CurrentStepState != v1alpha1.StepBlocking || st.CurrentStepIndex != 0 || st.Reason != "WaitingForApproval" {
-			return fmt.Errorf("step %d %s: %s %s", st.CurrentStepIndex, st.CurrentStepState, st.Reason, st.Message)
-		}
-		return nil
+// What the controller commits must be good for spec.verify, or nothing would be
+// followed from then on.
+func TestWriteBackMustBeGoodForVerify(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	ada, robot := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewGPG(t).NewKey("robot@example.org", "never", "open sesame")
+	s.must(s.c.Client.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "signing"}, Data: map[string][]byte{"git.asc": []byte(robot.Private), "passphrase": []byte("open sesame")},
+	}))
+	keys := s.lists("keys", "ada@example.org "+ada.Public)
+	s.repo.Sign(&ada)
+	s.beginRelease(writesBack, func(gs *v1alpha1.GitSource) {
+		gs.Spec.Verify, gs.Spec.WriteBack.SigningKey = keys, &v1alpha1.LocalObjectReference{Name: "signing"}
 	})
+	s.rollBack("web")
+	if m := s.differs("WriteBackConflict"); !strings.Contains(m, "signed by a key that is not listed: OpenPGP key") || !strings.Contains(m, "list its public key in Secret "+s.ns+"/keys") {
+		t.Error(m)
+	}
+	s.has("web: v2", "web: v1")
+	secret := get(s, "keys", &corev1.Secret{})
+	secret.Data["robot.asc"] = []byte(robot.Public)
+	s.must(s.c.Client.Update(t.Context(), secret))
+	s.lookNow()
+	s.ends("Revert \"web: v2\"", "web: v2", "web: v1")
+	s.rolledBack("web")
 }
 
 // An approver without a list of approvers is a mistake that the API server
