@@ -38,10 +38,13 @@ type signatures struct {
 	changes map[string][]plumbing.Hash
 }
 
+// keptChanges bounds what is kept of releases; it costs little to find again.
+const keptChanges = 100
+
 // signatures reads the keys. As with the credentials, that is at each look, so
 // a key that is taken from a Secret counts for nothing from the next one on.
 func (l *look) signatures(ctx context.Context) (s signatures, err error) {
-	if l.keep.changes == nil {
+	if l.keep.changes == nil || len(l.keep.changes) > keptChanges {
 		l.keep.changes = map[string][]plumbing.Hash{}
 	}
 	s.now, s.changes = time.Now(), l.keep.changes
