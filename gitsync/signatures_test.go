@@ -96,8 +96,7 @@ func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
 
 	s.approve("web")
 	clustertest.Wait(t, "the refusal", func() error {
-		// One on the BatchRelease, one on the Deployment.
-		if n := s.events("ApprovalRefused"); len(n) != 2 || !strings.Contains(n[0], "commit a signed one") {
+		if n := s.events("ApprovalRefused"); len(n) != 1 || !strings.Contains(n[0], "commit a signed one") {
 			return fmt.Errorf("%q", n)
 		}
 		return nil
