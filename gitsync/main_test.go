@@ -73,6 +73,17 @@ func (s *shop) startController(w with) (stop func()) {
 
 func (s *shop) startControllerWith(c *rest.Config, w with) (stop func()) {
 	s.Helper()
+	return s.startManager(c, func(mgr ctrl.Manager) error {
+		if w == andRollout {
+			s.must(rollout.Add(mgr, rollout.Options{Concurrent: 2}))
+		}
+		return gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true})
+	})
+}
+
+// startManager runs what add adds to a manager.
+func (s *shop) startManager(c *rest.Config, add func(ctrl.Manager) error) (stop func()) {
+	s.Helper()
 	mgr, err := ctrl.NewManager(c, ctrl.Options{
 		Scheme:     s.c.Scheme,
 		Cache:      rollout.CacheOptions(),
@@ -81,10 +92,7 @@ func (s *shop) startControllerWith(c *rest.Config, w with) (stop func()) {
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	s.must(err)
-	s.must(gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true}))
-	if w == andRollout {
-		s.must(rollout.Add(mgr, rollout.Options{Concurrent: 2}))
-	}
+	s.must(add(mgr))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

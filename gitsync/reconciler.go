@@ -46,6 +46,9 @@ type Options struct {
 	DefaultServiceAccount string
 	// NoRemoteBases refuses kustomizations with bases in other repositories.
 	NoRemoteBases bool
+	// WebhookAddress is where to listen for webhooks, such as :9292; empty or
+	// "0": nowhere.
+	WebhookAddress string
 	// Selector picks the GitSources to work on by their labels; nil: all.
 	Selector labels.Selector
 	// Limits bound what one repository may cost.
@@ -99,6 +102,11 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding the GitSource reconciler: %w", err)
+	}
+	if o.WebhookAddress != "" && o.WebhookAddress != "0" {
+		if err := mgr.Add(newWebhooks(mgr, o.WebhookAddress)); err != nil {
+			return fmt.Errorf("adding the webhook receiver: %w", err)
+		}
 	}
 	if err := mgr.Add(r.mirrors.sweeper(r.own, o.Selector)); err != nil {
 		return fmt.Errorf("adding the sweeper of mirrors: %w", err)

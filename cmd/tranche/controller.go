@@ -36,6 +36,7 @@ const leaderElectionID = "tranche-controller"
 type controllerOptions struct {
 	metricsAddress          string
 	probeAddress            string
+	webhookAddress          string
 	leaderElect             bool
 	leaderElectionNamespace string
 	storagePath             string
@@ -66,6 +67,7 @@ it runs in.`,
 	f := c.Flags()
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "address of the metrics endpoint, such as :8080; 0 for none")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", "0", "address of /healthz and /readyz, such as :8081; 0 for none")
+	f.StringVar(&o.webhookAddress, "webhook-address", "0", "address of /webhook, where forges tell of pushes, such as :9292; 0 for none")
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "let only one of several controllers work")
 	f.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; default: the one the controller runs in")
 	f.StringVar(&o.storagePath, "storage-path", defaultStoragePath(), "folder of the repositories' mirrors; may be lost at any time")
@@ -144,7 +146,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	err = gitsync.Add(mgr, gitsync.Options{
 		StorageDir: o.storagePath, Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount,
-		NoRemoteBases: o.noRemoteBases, Selector: selector, Limits: o.limits,
+		NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits,
 	})
 	if err != nil {
 		return err

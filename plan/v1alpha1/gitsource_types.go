@@ -98,6 +98,10 @@ type GitSourceSpec struct {
 	// +optional
 	SecretRef *LocalObjectReference `json:"secretRef,omitempty"`
 
+	// webhook lets the repository's server tell of a push.
+	// +optional
+	Webhook *Webhook `json:"webhook,omitempty"`
+
 	// verify demands that the commit to be applied is signed by a listed key.
 	// +optional
 	Verify *Verification `json:"verify,omitempty"`
@@ -129,6 +133,14 @@ type LocalObjectReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
+}
+
+// Webhook lets the repository's server tell of a push.
+type Webhook struct {
+	// secretRef names a Secret, in the same namespace, whose entry token is
+	// the secret that is set for the webhook at the server.
+	// +required
+	SecretRef LocalObjectReference `json:"secretRef"`
 }
 
 // Verification names the keys that a signature must be by.

@@ -1,0 +1,349 @@
+package gitsync
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+const (
+	// maxHook bounds the body of a webhook; the forges' own bound is lower or
+	// so high that no push of people comes near.
+	maxHook = 3 << 20
+	// hooksWaiting is how many wait to be looked into; more are refused, and
+	// the forge tries again, or the next poll finds the push.
+	hooksWaiting = 64
+	// hooksPerSecond bounds what strangers may cost.
+	hooksPerSecond, hooksBurst = 20, 100
+	// askedEvery is how often one source is asked to look at most: of ten
+	// pushes in a second the first and the last one have a look.
+	askedEvery = time.Second
+	hookTime   = 10 * time.Second
+	// keyToken is the entry of a webhook's Secret.
+	keyToken = "token"
+)
+
+// webhooks receive the pushes that a forge tells of. What they say is a hint:
+// the remote is asked. So a hook asks for a look by the annotation that people
+// use, too, which works from every replica of the controller.
+//
+// A hook is answered before anything is known of it, so that the answer and its
+// time say nothing about which repositories are followed.
+type webhooks struct {
+	address string
+	c       client.Client // cached
+	own     client.Reader // of Secrets, which are not
+	log     logr.Logger
+	limit   *rate.Limiter
+	jobs    chan hook
+
+	mu    sync.Mutex
+	asked map[types.NamespacedName]bool // within askedEvery; true: again after that
+}
+
+// hook is one request.
+type hook struct {
+	header http.Header
+	body   []byte
+}
+
+func newWebhooks(mgr ctrl.Manager, address string) *webhooks {
+	return &webhooks{
+		address: address, c: mgr.GetClient(), own: mgr.GetAPIReader(), log: mgr.GetLogger().WithName("webhook"),
+		limit: rate.NewLimiter(hooksPerSecond, hooksBurst), jobs: make(chan hook, hooksWaiting), asked: map[types.NamespacedName]bool{},
+	}
+}
+
+// NeedLeaderElection is false: every replica takes hooks.
+func (*webhooks) NeedLeaderElection() bool { return false }
+
+// Start serves until ctx ends.
+func (w *webhooks) Start(ctx context.Context) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.address)
+	if err != nil {
+		return fmt.Errorf("listening for webhooks: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/webhook", w)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: hookTime, ReadTimeout: hookTime, WriteTimeout: hookTime, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case h := <-w.jobs:
+				w.look(ctx, h)
+			}
+		}
+	})
+	running.Go(func() {
+		<-ctx.Done()
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), hookTime)
+		defer cancel()
+		_ = server.Shutdown(closing) // what is not answered by then is sent again
+	})
+	w.log.Info("listening", "address", l.Addr().String())
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving webhooks: %w", err)
+	}
+	running.Wait()
+	return nil
+}
+
+// ServeHTTP takes one hook: 202 for each that is well-formed, be it of a
+// repository that is followed or not, signed or not.
+func (w *webhooks) ServeHTTP(answer http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method != http.MethodPost:
+		answer.Header().Set("Allow", http.MethodPost)
+		http.Error(answer, "a webhook is posted", http.StatusMethodNotAllowed)
+		return
+	case !w.limit.Allow():
+		http.Error(answer, "too many webhooks", http.StatusTooManyRequests)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(answer, r.Body, maxHook))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		http.Error(answer, "the body is too large", http.StatusRequestEntityTooLarge)
+		return
+	}
+	if err != nil || !json.Valid(body) {
+		http.Error(answer, "the body is no JSON; set the webhook's content type to application/json", http.StatusBadRequest)
+		return
+	}
+	select {
+	case w.jobs <- hook{r.Header.Clone(), body}:
+		answer.WriteHeader(http.StatusAccepted)
+	default:
+		http.Error(answer, "too many webhooks", http.StatusServiceUnavailable)
+	}
+}
+
+// look asks the sources that a hook is about to look.
+func (w *webhooks) look(ctx context.Context, h hook) {
+	ctx, cancel := context.WithTimeout(ctx, hookTime)
+	defer cancel()
+	p := parsePush(h.body)
+	var sources v1alpha1.GitSourceList
+	if err := w.c.List(ctx, &sources); err != nil {
+		w.log.Error(err, "a webhook was lost")
+		return
+	}
+	for i := range sources.Items {
+		gs := &sources.Items[i]
+		if gs.Spec.Webhook == nil || !p.isOf(gs) {
+			continue
+		}
+		log := w.log.WithValues("source", gs.Namespace+"/"+gs.Name, "branch", gs.Spec.Ref.Branch)
+		token, err := w.token(ctx, gs)
+		switch {
+		case err != nil:
+			log.Error(err, "a webhook was refused")
+		case !h.signedWith(token):
+			log.Info("a webhook was refused", "because", "its signature is not by the token of spec.webhook.secretRef")
+		default:
+			w.ask(ctx, client.ObjectKeyFromObject(gs))
+		}
+	}
+}
+
+// token reads the secret that a source shares with its forge.
+func (w *webhooks) token(ctx context.Context, gs *v1alpha1.GitSource) ([]byte, error) {
+	var secret corev1.Secret
+	key := client.ObjectKey{Namespace: gs.Namespace, Name: gs.Spec.Webhook.SecretRef.Name}
+	if err := w.own.Get(ctx, key, &secret); err != nil {
+		return nil, fmt.Errorf("getting Secret %s of spec.webhook: %w", key, err)
+	}
+	if len(secret.Data[keyToken]) == 0 {
+		return nil, fmt.Errorf("Secret %s of spec.webhook has no entry %q", key, keyToken)
+	}
+	return secret.Data[keyToken], nil
+}
+
+// ask asks a source to look, at once and, where more hooks come within
+// askedEvery, once more after that.
+func (w *webhooks) ask(ctx context.Context, source types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.asked[source]; ok {
+		w.asked[source] = true
+		return
+	}
+	w.asked[source] = false
+	go w.annotate(context.WithoutCancel(ctx), source)
+	time.AfterFunc(askedEvery, func() { w.calm(context.WithoutCancel(ctx), source) })
+}
+
+// calm is askedEvery after a source was asked.
+func (w *webhooks) calm(ctx context.Context, source types.NamespacedName) {
+	w.mu.Lock()
+	again := w.asked[source]
+	delete(w.asked, source)
+	w.mu.Unlock()
+	if again {
+		w.ask(ctx, source)
+	}
+}
+
+// annotate asks a source to look, as a person does.
+func (w *webhooks) annotate(ctx context.Context, source types.NamespacedName) {
+	ctx, cancel := context.WithTimeout(ctx, hookTime)
+	defer cancel()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationReconcile, time.Now().UTC().Format(time.RFC3339Nano))
+	gs := &v1alpha1.GitSource{}
+	gs.Namespace, gs.Name = source.Namespace, source.Name
+	if err := w.c.Patch(ctx, gs, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(v1alpha1.ManagerGitSync)); client.IgnoreNotFound(err) != nil {
+		w.log.Error(err, "a webhook was lost", "source", source.String())
+		return
+	}
+	w.log.V(1).Info("asked for a look", "source", source.String())
+}
+
+// signedWith reports whether a hook bears a token's signature, in one of the
+// ways of GitHub, Gitea and Forgejo (HMAC in X-Hub-Signature-256, or
+// X-Gitea-Signature), Bitbucket (X-Hub-Signature), GitLab (the token itself in
+// X-Gitlab-Token), and Flux's generic HMAC (X-Signature). All are compared in
+// constant time; SHA-1 is not taken.
+func (h hook) signedWith(token []byte) bool {
+	sum := hmac.New(sha256.New, token)
+	sum.Write(h.body)
+	want := []byte(hex.EncodeToString(sum.Sum(nil)))
+	signed := 0
+	for _, name := range []string{"X-Hub-Signature-256", "X-Hub-Signature", "X-Signature", "X-Gitea-Signature"} {
+		got := strings.TrimPrefix(h.header.Get(name), "sha256=")
+		signed |= subtle.ConstantTimeCompare([]byte(got), want)
+	}
+	given, shared := sha256.Sum256([]byte(h.header.Get("X-Gitlab-Token"))), sha256.Sum256(token)
+	return signed|subtle.ConstantTimeCompare(given[:], shared[:]) == 1
+}
+
+// push is what a hook says of a push: the repository by any of its URLs, and
+// the branches; none: it may be any.
+type push struct {
+	repositories []string // as [repositoryKey] writes them
+	branches     []string
+}
+
+// parsePush reads the parts that the forges' hooks for a push have in common.
+func parsePush(body []byte) push {
+	type link struct {
+		Href string `json:"href"`
+	}
+	type urls struct {
+		Clone   string `json:"clone_url"`
+		SSH     string `json:"ssh_url"`
+		HTML    string `json:"html_url"`
+		GitHTTP string `json:"git_http_url"`
+		GitSSH  string `json:"git_ssh_url"`
+		Web     string `json:"web_url"`
+		Links   struct {
+			HTML  link            `json:"html"`
+			Clone json.RawMessage `json:"clone"`
+		} `json:"links"`
+	}
+	var said struct {
+		Ref        json.RawMessage `json:"ref"`
+		URL        string          `json:"url"` // generic
+		Repository urls            `json:"repository"`
+		Project    urls            `json:"project"` // GitLab
+		Push       struct {
+			Changes []struct {
+				New struct {
+					Name string `json:"name"`
+					Type string `json:"type"`
+				} `json:"new"`
+			} `json:"changes"`
+		} `json:"push"` // Bitbucket Cloud
+		Changes []struct {
+			Ref struct {
+				ID string `json:"id"`
+			} `json:"ref"`
+		} `json:"changes"` // Bitbucket Data Center
+	}
+	_ = json.Unmarshal(body, &said) // what has another shape is left empty, and matches nothing
+	var p push
+	all := []string{said.URL}
+	for _, u := range []urls{said.Repository, said.Project} {
+		all = append(all, u.Clone, u.SSH, u.HTML, u.GitHTTP, u.GitSSH, u.Web, u.Links.HTML.Href)
+		var clone []link
+		_ = json.Unmarshal(u.Links.Clone, &clone)
+		for _, l := range clone {
+			all = append(all, l.Href)
+		}
+	}
+	for _, u := range all {
+		if key := repositoryKey(u); key != "" && !slices.Contains(p.repositories, key) {
+			p.repositories = append(p.repositories, key)
+		}
+	}
+	var ref string
+	_ = json.Unmarshal(said.Ref, &ref)
+	p.addBranch(ref)
+	for _, c := range said.Push.Changes {
+		if c.New.Type == "branch" {
+			p.addBranch("refs/heads/" + c.New.Name)
+		}
+	}
+	for _, c := range said.Changes {
+		p.addBranch(c.Ref.ID)
+	}
+	return p
+}
+
+func (p *push) addBranch(ref string) {
+	if name, ok := strings.CutPrefix(ref, "refs/heads/"); ok {
+		p.branches = append(p.branches, name)
+	} else if ref != "" {
+		p.branches = append(p.branches, "") // a tag: no branch has that name
+	}
+}
+
+func (p push) isOf(gs *v1alpha1.GitSource) bool {
+	key := repositoryKey(gs.Spec.URL)
+	return key != "" && slices.Contains(p.repositories, key) && (len(p.branches) == 0 || slices.Contains(p.branches, gs.Spec.Ref.Branch))
+}
+
+// repositoryKey is what the URLs of one repository have in common, over HTTPS,
+// SSH and in scp's way: host and path.
+func repositoryKey(address string) string {
+	if !strings.Contains(address, "://") { // git@host:path
+		host, path, ok := strings.Cut(address, ":")
+		if !ok {
+			return ""
+		}
+		address = "ssh://" + host + "/" + path
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" && u.Scheme != "file" {
+		return ""
+	}
+	path := strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
+	path = strings.TrimPrefix(path, "scm/") // Bitbucket Data Center, over HTTP
+	if path == "" {
+		return ""
+	}
+	return strings.ToLower(u.Hostname()) + "/" + path
+}

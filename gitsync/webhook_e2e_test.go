@@ -1,0 +1,92 @@
+package gitsync_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// A push that the server tells of is applied at once, though the source looks
+// once an hour by itself; a hook that is not signed by the source's token is
+// answered alike, and moves nothing.
+func TestWebhook(t *testing.T) {
+	t.Parallel()
+	s := newShopWithout(t)
+	address := freeAddress(t)
+	stop := s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
+		return gitsync.Add(mgr, gitsync.Options{StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true, WebhookAddress: address})
+	})
+	t.Cleanup(stop)
+	s.must(s.c.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: s.ns}, StringData: map[string]string{"token": "s3cret"}}))
+	url := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{}).URL + "/repo.git"
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "1")})
+	s.source(func(gs *v1alpha1.GitSource) {
+		gs.Spec.URL = url
+		gs.Spec.Webhook = &v1alpha1.Webhook{SecretRef: v1alpha1.LocalObjectReference{Name: "hook"}}
+	})
+	s.applied(first)
+
+	second := s.push(map[string]string{"deploy/a.yaml": configMap("a", "2")})
+	body := fmt.Sprintf(`{"ref":"refs/heads/main","repository":{"clone_url":%q}}`, url)
+	stranger := fmt.Sprintf(`{"ref":"refs/heads/main","repository":{"clone_url":%q}}`, "https://example.org/other.git")
+	if a, b := s.tellOf(address, body, "guess"), s.tellOf(address, stranger, "guess"); a != b || a != http.StatusAccepted {
+		t.Errorf("answered %d of a repository that is followed, and %d of another", a, b)
+	}
+	if asked := s.gs().Annotations[v1alpha1.AnnotationReconcile]; asked != "" {
+		t.Errorf("a hook that is not signed has asked for a look: %s", asked)
+	}
+	s.tellOf(address, body, "s3cret")
+	s.applied(second)
+
+	var last string
+	for i := range 10 { // in less than a second
+		last = s.push(map[string]string{"deploy/a.yaml": configMap("a", fmt.Sprint(10+i))})
+		s.tellOf(address, body, "s3cret")
+	}
+	s.applied(last)
+}
+
+func (s *shop) tellOf(address, body, token string) int {
+	s.Helper()
+	sum := hmac.New(sha256.New, []byte(token))
+	sum.Write([]byte(body))
+	var code int
+	clustertest.Wait(s, "the webhook receiver", func() error {
+		r, err := http.NewRequest(http.MethodPost, "http://"+address+"/webhook", strings.NewReader(body))
+		s.must(err)
+		r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(sum.Sum(nil)))
+		answer, err := (&http.Client{Timeout: 10 * time.Second}).Do(r)
+		if err != nil {
+			return err
+		}
+		code = answer.StatusCode
+		return answer.Body.Close()
+	})
+	return code
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}

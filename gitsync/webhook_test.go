@@ -1,0 +1,141 @@
+package gitsync
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// The bodies that forges send for a push, as far as they matter.
+var pushes = map[string]string{
+	"github":         `{"ref":"refs/heads/main","after":"3f2c","repository":{"full_name":"shop/web","html_url":"https://GitHub.com/shop/web","clone_url":"https://github.com/shop/web.git","ssh_url":"git@github.com:shop/web.git"}}`,
+	"gitlab":         `{"object_kind":"push","ref":"refs/heads/main","project":{"web_url":"https://github.com/shop/web","git_ssh_url":"git@github.com:shop/web.git","git_http_url":"https://github.com/shop/web.git"},"repository":{"url":"git@github.com:shop/web.git"}}`,
+	"gitea":          `{"ref":"refs/heads/main","repository":{"id":1,"html_url":"https://github.com/shop/web","ssh_url":"ssh://git@github.com:2222/shop/web.git","clone_url":"https://github.com/shop/web.git"}}`,
+	"bitbucket":      `{"push":{"changes":[{"new":{"type":"branch","name":"main"},"old":null}]},"repository":{"full_name":"shop/web","links":{"html":{"href":"https://github.com/shop/web"}}}}`,
+	"bitbucket data": `{"eventKey":"repo:refs_changed","changes":[{"ref":{"id":"refs/heads/main","displayId":"main","type":"BRANCH"}}],"repository":{"links":{"clone":[{"href":"ssh://git@github.com:7999/shop/web.git","name":"ssh"},{"href":"https://github.com/scm/shop/web.git","name":"http"}]}}}`,
+	"generic":        `{"url":"https://github.com/shop/web","ref":"refs/heads/main"}`,
+	"no branch":      `{"url":"https://github.com/shop/web"}`,
+}
+
+func sourceAt(url, branch string) *v1alpha1.GitSource {
+	gs := &v1alpha1.GitSource{}
+	gs.Spec.URL, gs.Spec.Ref.Branch = url, branch
+	return gs
+}
+
+// A push is of a source if it is of its repository, by whatever URL, and of its
+// branch.
+func TestPushIsOf(t *testing.T) {
+	for name, body := range pushes {
+		p := parsePush([]byte(body))
+		for _, url := range []string{"https://github.com/shop/web", "https://github.com:443/shop/web.git", "ssh://git@GITHUB.com:2222/shop/web.git"} {
+			if !p.isOf(sourceAt(url, "main")) {
+				t.Errorf("%s: not of %s: %+v", name, url, p)
+			}
+		}
+		if other := p.isOf(sourceAt("https://github.com/shop/web", "release")); other != (name == "no branch") {
+			t.Errorf("%s: of another branch: %t", name, other)
+		}
+		for _, url := range []string{"https://github.com/shop/webs", "https://example.org/shop/web", "https://github.com/other/shop/web", "https://github.com"} {
+			if p.isOf(sourceAt(url, "main")) {
+				t.Errorf("%s: of %s", name, url)
+			}
+		}
+	}
+	if tag := parsePush([]byte(`{"url":"https://github.com/shop/web","ref":"refs/tags/main"}`)); tag.isOf(sourceAt("https://github.com/shop/web", "main")) {
+		t.Error("the push of a tag is taken for one of the branch")
+	}
+}
+
+func hmacOf(body, token string) string {
+	sum := hmac.New(sha256.New, []byte(token))
+	sum.Write([]byte(body))
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// Who knows the token signs in the way of the forge, and nobody else does.
+func TestHookSignature(t *testing.T) {
+	const body, token = `{"a":1}`, "s3cret"
+	good := hmacOf(body, token)
+	for name, tc := range map[string]struct {
+		header, value string
+		signed        bool
+	}{
+		"github":             {"X-Hub-Signature-256", "sha256=" + good, true},
+		"gitea":              {"X-Gitea-Signature", good, true},
+		"bitbucket":          {"X-Hub-Signature", "sha256=" + good, true},
+		"generic":            {"X-Signature", "sha256=" + good, true},
+		"gitlab":             {"X-Gitlab-Token", token, true},
+		"unsigned":           {"X-Other", good, false},
+		"by another token":   {"X-Hub-Signature-256", "sha256=" + hmacOf(body, "guess"), false},
+		"of another body":    {"X-Hub-Signature-256", "sha256=" + hmacOf(`{"a":2}`, token), false},
+		"cut off":            {"X-Hub-Signature-256", "sha256=" + good[:32], false},
+		"by SHA-1":           {"X-Hub-Signature", "sha1=" + good, false},
+		"empty":              {"X-Hub-Signature-256", "", false},
+		"gitlab, wrong":      {"X-Gitlab-Token", "guess", false},
+		"the token, as HMAC": {"X-Hub-Signature-256", token, false},
+	} {
+		h := hook{header: http.Header{}, body: []byte(body)}
+		h.header.Set(tc.header, tc.value)
+		if got := h.signedWith([]byte(token)); got != tc.signed {
+			t.Errorf("%s: signed %t", name, got)
+		}
+	}
+}
+
+// What is answered depends on the request alone, and not on what is followed.
+func TestHookAnswers(t *testing.T) {
+	w := &webhooks{log: logr.Discard(), limit: rate.NewLimiter(rate.Inf, 1), jobs: make(chan hook, 2)}
+	post := func(method, body string) (int, string) {
+		answer := httptest.NewRecorder()
+		w.ServeHTTP(answer, httptest.NewRequest(method, "/webhook", strings.NewReader(body)))
+		return answer.Code, answer.Body.String()
+	}
+	for _, tc := range []struct {
+		why, method, body string
+		code              int
+	}{
+		{"of a repository that may be followed", http.MethodPost, pushes["github"], http.StatusAccepted},
+		{"of anything else", http.MethodPost, `{"zen":"hello"}`, http.StatusAccepted},
+		{"two wait already", http.MethodPost, `{}`, http.StatusServiceUnavailable},
+		{"not posted", http.MethodGet, "", http.StatusMethodNotAllowed},
+		{"a form", http.MethodPost, "payload=%7B%7D", http.StatusBadRequest},
+		{"too large", http.MethodPost, `"` + strings.Repeat("a", maxHook) + `"`, http.StatusRequestEntityTooLarge},
+	} {
+		if code, text := post(tc.method, tc.body); code != tc.code {
+			t.Errorf("%s: %d %s, want %d", tc.why, code, text, tc.code)
+		}
+	}
+	w.limit = rate.NewLimiter(0, 0)
+	if code, _ := post(http.MethodPost, `{}`); code != http.StatusTooManyRequests {
+		t.Errorf("more than may come: %d", code)
+	}
+}
+
+func FuzzWebhook(f *testing.F) {
+	for _, body := range pushes {
+		f.Add([]byte(body), "https://github.com/shop/web.git")
+	}
+	f.Add([]byte(`{"ref":{},"repository":[],"push":{"changes":[null]}}`), "file:///srv/git/web.git")
+	f.Fuzz(func(t *testing.T, body []byte, url string) {
+		p := parsePush(body)
+		if slices.Contains(p.repositories, "") {
+			t.Error("a repository without a name")
+		}
+		p.isOf(sourceAt(url, "main"))
+		h := hook{header: http.Header{"X-Hub-Signature-256": {url}}, body: body}
+		if h.signedWith([]byte("s3cret")) && url != "sha256="+hmacOf(string(body), "s3cret") && url != hmacOf(string(body), "s3cret") {
+			t.Error("signed by whom")
+		}
+	})
+}
