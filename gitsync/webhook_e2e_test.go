@@ -35,14 +35,14 @@ func TestWebhook(t *testing.T) {
 	t.Cleanup(stop)
 	s.must(s.c.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: s.ns}, StringData: map[string]string{"token": "s3cret"}}))
 	url := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{}).URL + "/repo.git"
-	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "1")})
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
 	s.source(func(gs *v1alpha1.GitSource) {
 		gs.Spec.URL = url
 		gs.Spec.Webhook = &v1alpha1.Webhook{SecretRef: v1alpha1.LocalObjectReference{Name: "hook"}}
 	})
 	s.applied(first)
 
-	second := s.push(map[string]string{"deploy/a.yaml": configMap("a", "2")})
+	second := s.push(map[string]string{"deploy/a.yaml": configMap("a", "two")})
 	body := fmt.Sprintf(`{"ref":"refs/heads/main","repository":{"clone_url":%q}}`, url)
 	stranger := fmt.Sprintf(`{"ref":"refs/heads/main","repository":{"clone_url":%q}}`, "https://example.org/other.git")
 	if a, b := s.tellOf(address, body, "guess"), s.tellOf(address, stranger, "guess"); a != b || a != http.StatusAccepted {
@@ -56,7 +56,7 @@ func TestWebhook(t *testing.T) {
 
 	var last string
 	for i := range 10 { // in less than a second
-		last = s.push(map[string]string{"deploy/a.yaml": configMap("a", fmt.Sprint(10+i))})
+		last = s.push(map[string]string{"deploy/a.yaml": configMap("a", fmt.Sprintf("v%d", i))})
 		s.tellOf(address, body, "s3cret")
 	}
 	s.applied(last)
