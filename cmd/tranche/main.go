@@ -1,11 +1,14 @@
 // Command tranche releases native Deployments in batches, with Git as its
-// interface.
+// interface. Called kubectl-tranche, it is a plugin of kubectl.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,22 +17,58 @@ import (
 // version is set at link time; a build without it has the module's.
 var version = ""
 
+// Exit codes, as `tranche help` and docs/cli.md tell them.
+const (
+	exitError   = 1
+	exitFailed  = 2
+	exitTimeout = 3
+)
+
+// codedError is an error that ends the program with a code of its own.
+type codedError struct {
+	code int
+	error
+}
+
+func (e codedError) Unwrap() error { return e.error }
+
 func main() {
 	if err := newRoot().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "tranche:", err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
+}
+
+// exitCode is the code that an error ends the program with.
+func exitCode(err error) int {
+	if coded, ok := errors.AsType[codedError](err); ok {
+		return coded.code
+	}
+	return exitError
 }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "tranche",
-		Short:         "Release Deployments in batches, with Git as the only interface",
+		Use:   "tranche",
+		Short: "Release Deployments in batches, with Git as the only interface",
+		Long: `Release Deployments in batches, with Git as the only interface.
+
+Exit codes:
+  0  it went well; of status --watch: the release is complete
+  1  it did not: wrong arguments, no right, no connection, a problem in a file
+  2  the release has failed, or was rolled back (status --watch)
+  3  the time given by --timeout is over (status --watch)
+
+Colours are only for a terminal; NO_COLOR=1 turns them off.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       versionString(),
+		Annotations:   map[string]string{},
 	}
-	root.AddCommand(newController(), newSimulate())
+	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "kubectl-tranche") {
+		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
+	}
+	root.AddCommand(newGet(), newStatus(), newHistory(), newSimulate(), newVersion(), newController())
 	return root
 }
 

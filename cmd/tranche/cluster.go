@@ -1,0 +1,160 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// cluster is the cluster and namespace that a command is about, as kubectl's
+// flags and configuration name them.
+type cluster struct {
+	flags *genericclioptions.ConfigFlags
+}
+
+// addCluster gives a command the flags of kubectl that say which cluster.
+func addCluster(c *cobra.Command) *cluster {
+	all := genericclioptions.NewConfigFlags(true)
+	f := &genericclioptions.ConfigFlags{
+		KubeConfig: all.KubeConfig, Context: all.Context, Namespace: all.Namespace,
+		Impersonate: all.Impersonate, ImpersonateGroup: all.ImpersonateGroup, Timeout: all.Timeout,
+	}
+	f.AddFlags(c.Flags())
+	return &cluster{flags: f}
+}
+
+// connected is a client of the cluster, and the namespace to look in.
+type connected struct {
+	client.Client
+	config    *rest.Config
+	namespace string
+}
+
+// newScheme knows the kinds of Kubernetes and ours.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("registering API types: %w", err)
+	}
+	return scheme, nil
+}
+
+func (c *cluster) connect() (*connected, error) {
+	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config, err := c.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.UserAgent = "tranche/" + versionString()
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	made, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	return &connected{made, config, namespace}, nil
+}
+
+// releases lists the releases of a namespace, or of all where it is empty.
+func (c *connected) releases(ctx context.Context, namespace string) ([]v1alpha1.BatchRelease, error) {
+	var list v1alpha1.BatchReleaseList
+	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing BatchReleases: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.BatchRelease) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return list.Items, nil
+}
+
+// release finds a release by its name, or by that of its Deployment.
+func (c *connected) release(ctx context.Context, name string) (*v1alpha1.BatchRelease, error) {
+	name = name[strings.LastIndex(name, "/")+1:] // batchrelease/web, deployment/web
+	var br v1alpha1.BatchRelease
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, &br)
+	if !apierrors.IsNotFound(err) {
+		if err != nil {
+			err = fmt.Errorf("reading BatchRelease %s/%s: %w", c.namespace, name, err)
+		}
+		return &br, err
+	}
+	list, err := c.releases(ctx, c.namespace)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range list {
+		if list[i].Spec.WorkloadRef.Name == name {
+			return &list[i], nil
+		}
+		names = append(names, list[i].Name)
+	}
+	hint := "there are " + strings.Join(names, ", ")
+	if len(names) == 0 {
+		hint = "there is none; name another namespace with -n"
+	}
+	return nil, fmt.Errorf("no BatchRelease in namespace %s is called %q or governs a Deployment of that name; %s", c.namespace, name, hint)
+}
+
+// source returns the GitSource that a release comes from, nil where there is
+// none or this user may not see it.
+func (c *connected) source(ctx context.Context, br *v1alpha1.BatchRelease) (*v1alpha1.GitSource, error) {
+	name := br.Labels[v1alpha1.LabelSource]
+	if name == "" {
+		return nil, nil
+	}
+	var gs v1alpha1.GitSource
+	namespace := cmp.Or(br.Labels[v1alpha1.LabelSourceNamespace], br.Namespace)
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &gs)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading GitSource %s/%s: %w", namespace, name, err)
+	}
+	return &gs, nil
+}
+
+// completionTimeout is how long a person who pressed Tab waits at most.
+const completionTimeout = 3 * time.Second
+
+// completeNames completes the names of releases.
+func (c *cluster) completeNames(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, stop := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer stop()
+	k, err := c.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	list, err := k.releases(ctx, k.namespace)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var names []string
+	for _, br := range list {
+		names = append(names, br.Name+"\t"+br.Status.Reason)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

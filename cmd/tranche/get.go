@@ -1,0 +1,195 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+func newGet() *cobra.Command {
+	var all bool
+	var output string
+	c := &cobra.Command{
+		Use:   "get [NAME]",
+		Short: "List releases, a line each",
+		Example: `  tranche get -A
+  tranche get -n shop -o wide`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	k := addCluster(c)
+	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list those of all namespaces")
+	addOutput(c, &output, "json", "yaml", "wide", "name")
+	c.ValidArgsFunction = k.completeNames
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkOutput(output, "json", "yaml", "wide", "name"); err != nil {
+			return err
+		}
+		at, err := k.connect()
+		if err != nil {
+			return err
+		}
+		if len(args) == 1 {
+			br, err := at.release(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return printReleases(cmd.OutOrStdout(), []v1alpha1.BatchRelease{*br}, output, false, true, time.Now())
+		}
+		if all {
+			at.namespace = ""
+		}
+		list, err := at.releases(cmd.Context(), at.namespace)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 && (output == "" || output == "wide") {
+			where := "in namespace " + at.namespace
+			if all {
+				where = "in any namespace"
+			}
+			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "No BatchReleases %s.\n", where)
+			return err
+		}
+		return printReleases(cmd.OutOrStdout(), list, output, all, false, time.Now())
+	}
+	return c
+}
+
+// addOutput gives a command the flag -o.
+func addOutput(c *cobra.Command, output *string, formats ...string) {
+	c.Flags().StringVarP(output, "output", "o", "", "output format: "+strings.Join(formats, ", "))
+	err := c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err) // the flag is defined one line above
+	}
+}
+
+func checkOutput(output string, formats ...string) error {
+	if output == "" {
+		return nil
+	}
+	for _, f := range formats {
+		if output == f {
+			return nil
+		}
+	}
+	return fmt.Errorf("--output %s: must be one of %s", output, strings.Join(formats, ", "))
+}
+
+// printReleases writes releases in a format; empty is the table. One alone is
+// printed as an object, not as a list.
+func printReleases(w io.Writer, list []v1alpha1.BatchRelease, output string, namespaces, alone bool, now time.Time) error {
+	switch output {
+	case "", "wide":
+		_, err := io.WriteString(w, releaseTable(list, namespaces, output == "wide", now))
+		return err
+	}
+	gvk := v1alpha1.GroupVersion.WithKind("BatchRelease")
+	whole := &v1alpha1.BatchReleaseList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "BatchReleaseList"}, Items: list}
+	for i := range list {
+		list[i].SetGroupVersionKind(gvk)
+		list[i].ManagedFields = nil
+	}
+	var objects []runtime.Object
+	switch {
+	case output == "name":
+		for i := range list {
+			objects = append(objects, &list[i])
+		}
+	case alone:
+		objects = []runtime.Object{&list[0]}
+	default:
+		objects = []runtime.Object{whole}
+	}
+	p := printerOf(output)
+	for _, o := range objects {
+		if err := p.PrintObj(o, w); err != nil {
+			return fmt.Errorf("printing: %w", err)
+		}
+	}
+	return nil
+}
+
+func printerOf(output string) printers.ResourcePrinter {
+	switch output {
+	case "json":
+		return &printers.JSONPrinter{}
+	case "yaml":
+		return &printers.YAMLPrinter{}
+	default:
+		return &printers.NamePrinter{}
+	}
+}
+
+// releaseTable has a line for each release.
+func releaseTable(list []v1alpha1.BatchRelease, namespaces, wide bool, now time.Time) string {
+	columns := []string{"NAME", "PHASE", "STEP", "PODS", "REVISION", "REASON", "AGE"}
+	if namespaces {
+		columns = append([]string{"NAMESPACE"}, columns...)
+	}
+	if wide {
+		columns = append(columns, "COMMIT", "SOURCE", "MESSAGE")
+	}
+	rows := [][]string{columns}
+	for i := range list {
+		br := &list[i]
+		at := &br.Status
+		row := []string{
+			br.Name, orNone(string(at.Phase)), stepOf(br), fmt.Sprintf("%d/%d", at.UpdatedReplicas, at.Replicas),
+			orNone(at.UpdateRevision), orNone(at.Reason), age(br.CreationTimestamp, now),
+		}
+		if namespaces {
+			row = append([]string{br.Namespace}, row...)
+		}
+		if wide {
+			row = append(row, orNone(short(br.Spec.Commit)), orNone(br.Labels[v1alpha1.LabelSource]), at.Message)
+		}
+		rows = append(rows, row)
+	}
+	return table(rows)
+}
+
+// stepOf is the step, counted from 0, and how many there are.
+func stepOf(br *v1alpha1.BatchRelease) string {
+	if br.Status.RollingBack {
+		return "back"
+	}
+	return fmt.Sprintf("%d (of %d)", br.Status.CurrentStepIndex, len(br.Spec.Strategy.Steps))
+}
+
+// table aligns columns, with two spaces in between.
+func table(rows [][]string) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		panic(err) // a strings.Builder takes everything
+	}
+	return b.String()
+}
+
+func orNone(s string) string { return cmp.Or(s, "-") }
+
+// short is a commit as long as people write it.
+func short(commit string) string { return commit[:min(len(commit), 7)] }
+
+// age is how long ago something was, as kubectl says it.
+func age(t metav1.Time, now time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return duration.HumanDuration(now.Sub(t.Time))
+}

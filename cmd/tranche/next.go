@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// next tells what moves the release on, as commands to copy; empty where
+// nothing has to.
+func (s *scene) next() string {
+	br := s.release
+	name := br.Name + " -n " + br.Namespace
+	switch br.Status.Reason {
+	case engine.ReasonWaitingForApproval, engine.ReasonWaitingForPause:
+		head := fmt.Sprintf("It goes on when step %d is approved:", br.Status.CurrentStepIndex)
+		if br.Status.Reason == engine.ReasonWaitingForPause {
+			head = "It goes on by itself. To go on now, approve the step:"
+		}
+		if s.source == nil {
+			return head + "\n  tranche approve " + name + " --direct\n"
+		}
+		return head + "\n  tranche approve " + name + " --push\n" + s.inClone() + s.approvalByHand()
+	case engine.ReasonReleasePaused:
+		if s.source == nil {
+			return "It goes on when spec.paused is false:\n  kubectl patch batchrelease " + name + " --type merge -p '{\"spec\":{\"paused\":false}}'\n"
+		}
+		return "It goes on when the plan is resumed:\n  tranche resume " + name + " --push\n" + s.inClone() + s.byHand("set spec.paused of the plan to false, then", "Resume "+br.Name)
+	case engine.ReasonProgressDeadlineExceeded:
+		return "Look at the new pods, then push a better commit, or go back:\n  tranche rollback " + name + " --push\n" + s.revertByHand(br.Spec.Commit)
+	case engine.ReasonRolledBack:
+		if br.Status.FailedCommit == "" {
+			return ""
+		}
+		return "The branch may still bring what failed. Take it back there:\n" + s.revertByHand(br.Status.FailedCommit)
+	}
+	return ""
+}
+
+// inClone introduces the same by hand.
+func (s *scene) inClone() string {
+	return "or, in a clone of " + s.source.Spec.URL + " on " + s.source.Spec.Ref.Branch + ":\n"
+}
+
+// approvalByHand is the approval as git commands.
+func (s *scene) approvalByHand() string {
+	br := s.release
+	file := path.Join(approvalsPath(&s.source.Spec), br.Name+".yaml")
+	var b strings.Builder
+	fmt.Fprintf(&b, "  mkdir -p %s && cat > %s <<'EOF'\n", path.Dir(file), file)
+	b.WriteString(approvalFile(br, br.Status.CurrentStepIndex))
+	fmt.Fprintf(&b, "EOF\n  git add %s\n  git commit -m 'Approve step %d of %s'\n  git push origin HEAD:%s\n", file, br.Status.CurrentStepIndex, br.Name, s.source.Spec.Ref.Branch)
+	return b.String()
+}
+
+func (s *scene) byHand(edit, subject string) string {
+	return fmt.Sprintf("  %s\n  git commit -am '%s' && git push origin HEAD:%s\n", edit, subject, s.source.Spec.Ref.Branch)
+}
+
+func (s *scene) revertByHand(commit string) string {
+	if s.source == nil || commit == "" {
+		return ""
+	}
+	return s.inClone() + fmt.Sprintf("  git revert --no-edit %s && git push origin HEAD:%s\n", short(commit), s.source.Spec.Ref.Branch)
+}
+
+// approvalsPath is where the approvals of a source are, from the root of its
+// repository.
+func approvalsPath(spec *v1alpha1.GitSourceSpec) string {
+	if spec.Approvals != nil && spec.Approvals.Path != "" {
+		return path.Clean(spec.Approvals.Path)
+	}
+	return path.Join(spec.Path, "approvals")
+}
+
+// approvalFile is a BatchApproval of the release under way. Revision and
+// commit are in quotes: either may look like a number.
+func approvalFile(br *v1alpha1.BatchRelease, step int32) string {
+	return fmt.Sprintf(`apiVersion: %s
+kind: BatchApproval
+metadata:
+  name: %s
+  namespace: %s
+spec:
+  revision: "%s"
+  commit: "%.12s"
+  step: %d
+`, v1alpha1.GroupVersion, br.Name, br.Namespace, br.Status.UpdateRevision, br.Spec.Commit, step)
+}

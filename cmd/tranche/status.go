@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+type statusOptions struct {
+	watch   bool
+	timeout time.Duration
+	commit  string
+	output  string
+}
+
+func newStatus() *cobra.Command {
+	var o statusOptions
+	c := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Show where a release stands, and what moves it on",
+		Long: `Show where a release stands: its source, its steps, its ReplicaSets, who approved
+what, what it waits for, and the git commands that move it on. NAME is that of
+the BatchRelease or of its Deployment.
+
+With --watch the picture is redrawn in place until the release is over; where the
+output is no terminal, each change is a line. It waits at gates and pauses, too.`,
+		Example: `  tranche status web -n shop
+  tranche status web --watch --timeout 30m --commit "$(git rev-parse HEAD)"   # in CI, after a push`,
+		Args: cobra.ExactArgs(1),
+	}
+	k := addCluster(c)
+	f := c.Flags()
+	f.BoolVarP(&o.watch, "watch", "w", false, "follow the release to its end; exit code 0 if it is complete, 2 if it failed or was rolled back")
+	f.DurationVar(&o.timeout, "timeout", 0, "with --watch, how long at most; exit code 3 after that (default: no limit)")
+	f.StringVar(&o.commit, "commit", "", "with --watch, what is not yet of this commit does not count as the end")
+	addOutput(c, &o.output, "json", "yaml")
+	c.ValidArgsFunction = k.completeNames
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.check(); err != nil {
+			return err
+		}
+		at, err := k.connect()
+		if err != nil {
+			return err
+		}
+		br, err := at.release(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		name := br.Name
+		look := func(ctx context.Context) (*scene, error) { return at.scene(ctx, name) }
+		if o.watch {
+			return watchStatus(cmd.Context(), cmd.OutOrStdout(), o, look)
+		}
+		if o.output != "" {
+			return printReleases(cmd.OutOrStdout(), []v1alpha1.BatchRelease{*br}, o.output, false, true, time.Now())
+		}
+		s, err := look(cmd.Context())
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(cmd.OutOrStdout(), s.text(terminal.StyleOf(cmd.OutOrStdout())))
+		return err
+	}
+	return c
+}
+
+func (o *statusOptions) check() error {
+	switch {
+	case o.timeout < 0:
+		return errors.New("--timeout must not be negative")
+	case !o.watch && (o.timeout > 0 || o.commit != ""):
+		return errors.New("--timeout and --commit are for --watch")
+	case o.watch && o.output != "":
+		return errors.New("--watch and --output exclude each other")
+	case o.commit != "" && len(o.commit) < 7:
+		return errors.New("--commit: write at least seven characters of it")
+	}
+	return checkOutput(o.output, "json", "yaml")
+}
+
+// scene is all that is shown of a release, as read from the cluster.
+type scene struct {
+	now        time.Time
+	release    *v1alpha1.BatchRelease
+	source     *v1alpha1.GitSource  // nil: none, or not to be seen by this user
+	deployment *appsv1.Deployment   // nil: not there
+	sets       []*appsv1.ReplicaSet // those with pods, and those of the release; newest first
+}
+
+// scene reads what is shown of a release.
+func (c *connected) scene(ctx context.Context, name string) (*scene, error) {
+	s := &scene{now: time.Now(), release: &v1alpha1.BatchRelease{}}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, s.release); err != nil {
+		return nil, fmt.Errorf("reading BatchRelease %s/%s: %w", c.namespace, name, err)
+	}
+	var err error
+	if s.source, err = c.source(ctx, s.release); err != nil {
+		return nil, err
+	}
+	var d appsv1.Deployment
+	err = c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: s.release.Spec.WorkloadRef.Name}, &d)
+	if apierrors.IsNotFound(err) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", c.namespace, s.release.Spec.WorkloadRef.Name, err)
+	}
+	s.deployment = &d
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("reading Deployment %s/%s: spec.selector: %w", d.Namespace, d.Name, err)
+	}
+	var list appsv1.ReplicaSetList
+	if err := c.List(ctx, &list, client.InNamespace(c.namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing ReplicaSets: %w", err)
+	}
+	for i := range list.Items {
+		if rs := &list.Items[i]; metav1.IsControlledBy(rs, &d) && (rs.Status.Replicas > 0 || s.role(rs) != "") {
+			s.sets = append(s.sets, rs)
+		}
+	}
+	slices.SortFunc(s.sets, func(a, b *appsv1.ReplicaSet) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return s, nil
+}
+
+// role says which revision of the release a ReplicaSet is.
+func (s *scene) role(rs *appsv1.ReplicaSet) string {
+	switch rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] {
+	case "":
+		return ""
+	case s.release.Status.UpdateRevision:
+		return "update"
+	case s.release.Status.StableRevision:
+		return "stable"
+	}
+	return ""
+}
+
+// set is the ReplicaSet of a revision, or nil.
+func (s *scene) set(revision string) *appsv1.ReplicaSet {
+	for _, rs := range s.sets {
+		if revision != "" && rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == revision {
+			return rs
+		}
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// barWidth is how many characters a progress bar has.
+const barWidth = 20
+
+// text is what status prints: what it is, the tree, and what moves it on.
+func (s *scene) text(style terminal.Style) string {
+	at := &s.release.Status
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s  %s\n", style.Bold(s.release.Namespace+"/"+s.release.Name), orNone(string(at.Phase)), s.colour(style, orNone(at.Reason)))
+	if at.Message != "" {
+		fmt.Fprintf(&b, "%s\n", at.Message)
+	}
+	b.WriteString("\n" + terminal.Tree(s.tree(style)))
+	if next := s.next(); next != "" {
+		b.WriteString("\n" + next)
+	}
+	return b.String()
+}
+
+// colour gives a reason the colour of what it means.
+func (s *scene) colour(style terminal.Style, text string) string {
+	switch s.release.Status.Reason {
+	case engine.ReasonReleaseCompleted:
+		return style.Good(text)
+	case engine.ReasonWaitingForApproval, engine.ReasonWaitingForPause, engine.ReasonReleasePaused, engine.ReasonScaledToZero:
+		return style.Waits(text)
+	case engine.ReasonUpgrading, engine.ReasonTakingHold, engine.ReasonHandingBack:
+		return style.Busy(text)
+	}
+	return style.Bad(text)
+}
+
+// tree is source → release → steps → ReplicaSets.
+func (s *scene) tree(style terminal.Style) terminal.Node {
+	release := terminal.Node{Text: s.releaseLine(style)}
+	release.Below = append(release.Below, s.images(style)...)
+	release.Below = append(release.Below, s.steps(style)...)
+	release.Below = append(release.Below, s.workload(style))
+	if s.source == nil {
+		return release
+	}
+	return terminal.Node{Text: s.sourceLine(style), Below: []terminal.Node{release}}
+}
+
+func (s *scene) sourceLine(style terminal.Style) string {
+	gs := s.source
+	line := fmt.Sprintf("GitSource %s  %s of %s", style.Bold(gs.Name), gs.Spec.Ref.Branch, gs.Spec.URL)
+	if p := path.Clean(gs.Spec.Path); p != "." {
+		line += ", path " + p
+	}
+	line += "  applied " + orNone(short(gs.Status.AppliedCommit))
+	if ready := meta.FindStatusCondition(gs.Status.Conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
+		line += "  " + style.Bad(ready.Reason+": "+ready.Message)
+	}
+	return line
+}
+
+func (s *scene) releaseLine(style terminal.Style) string {
+	br, at := s.release, &s.release.Status
+	line := "BatchRelease " + style.Bold(br.Name)
+	switch {
+	case at.StableRevision != "" && at.UpdateRevision != "" && at.StableRevision != at.UpdateRevision:
+		line += fmt.Sprintf("  revision %s → %s", at.StableRevision, at.UpdateRevision)
+	case at.UpdateRevision != "":
+		line += "  revision " + at.UpdateRevision
+	}
+	if br.Spec.Commit != "" {
+		line += "  commit " + short(br.Spec.Commit)
+	}
+	if at.StartTime != nil && at.Phase != v1alpha1.PhaseCompleted {
+		line += style.Faint("  began " + age(*at.StartTime, s.now) + " ago")
+	}
+	return line
+}
+
+// images are what each container changes from and to.
+func (s *scene) images(style terminal.Style) []terminal.Node {
+	if s.release.Spec.Template == nil {
+		return nil
+	}
+	before := map[string]string{}
+	if rs := s.set(s.release.Status.StableRevision); rs != nil {
+		for _, c := range containers(&rs.Spec.Template) {
+			before[c.Name] = c.Image
+		}
+	}
+	var nodes []terminal.Node
+	for _, c := range containers(s.release.Spec.Template) {
+		line := "image " + c.Name + "  "
+		if old := before[c.Name]; old != "" && old != c.Image {
+			line += old + " → "
+		}
+		nodes = append(nodes, terminal.Node{Text: line + style.Bold(c.Image)})
+	}
+	return nodes
+}
+
+func containers(t *corev1.PodTemplateSpec) []corev1.Container {
+	return append(append([]corev1.Container{}, t.Spec.InitContainers...), t.Spec.Containers...)
+}
+
+// steps are the plan's, or while the way leads back, that of the rollback.
+func (s *scene) steps(style terminal.Style) []terminal.Node {
+	at := &s.release.Status
+	if at.RollingBack {
+		return []terminal.Node{{Text: style.Bad("◀ rolling back") + fmt.Sprintf("  from %s to %s", orNone(at.UpdateRevision), orNone(at.StableRevision))}}
+	}
+	var nodes []terminal.Node
+	steps := s.release.Spec.Strategy.Steps
+	for i, step := range steps {
+		nodes = append(nodes, terminal.Node{Text: s.step(style, int32(i), step, i == len(steps)-1)})
+	}
+	return nodes
+}
+
+func (s *scene) step(style terminal.Style, i int32, step v1alpha1.Step, last bool) string {
+	at := &s.release.Status
+	target := plan.Limit(step.Replicas, at.Replicas)
+	what := fmt.Sprintf("step %d  %4s  %d pods", i, step.Replicas.String(), target)
+	done := at.Phase == v1alpha1.PhaseCompleted || i < at.CurrentStepIndex
+	switch {
+	case done:
+		return style.Good("✔") + " " + what + s.opened(style, i)
+	case i > at.CurrentStepIndex || at.Phase == "":
+		return style.Faint("○ " + what + gateOf(step, last))
+	}
+	mark := style.Busy("▶")
+	if at.CurrentStepState == v1alpha1.StepBlocking {
+		mark = style.Waits("◼")
+	}
+	return fmt.Sprintf("%s %s  %s %d/%d%s", mark, what, terminal.Bar(at.UpdatedAvailableReplicas, at.UpdatedReplicas, target, barWidth), at.UpdatedAvailableReplicas, target, s.waits(style, step))
+}
+
+// gateOf says what a step that has not begun will wait for.
+func gateOf(step v1alpha1.Step, last bool) string {
+	switch {
+	case last:
+		return ""
+	case step.Pause != nil:
+		return ", then a pause of " + duration.HumanDuration(step.Pause.Duration.Duration)
+	}
+	return ", then an approval"
+}
+
+// opened says who opened the gate of a step that is done.
+func (s *scene) opened(style terminal.Style, i int32) string {
+	approvals := s.release.Status.Approvals
+	if s.release.Status.Phase == v1alpha1.PhaseCompleted && len(s.release.Status.History) > 0 && len(approvals) == 0 {
+		if h := s.release.Status.History[0]; h.Revision == s.release.Status.UpdateRevision && h.Outcome == v1alpha1.OutcomeCompleted {
+			approvals = h.Approvals
+		}
+	}
+	for _, a := range approvals {
+		if a.Step == i {
+			return style.Faint("  approved by ") + approver(a) + style.Faint(", "+age(a.Time, s.now)+" ago")
+		}
+	}
+	return ""
+}
+
+// waits says what the step under way waits for.
+func (s *scene) waits(style terminal.Style, step v1alpha1.Step) string {
+	at := &s.release.Status
+	switch {
+	case s.release.Spec.Paused:
+		return style.Waits("  paused")
+	case at.CurrentStepState != v1alpha1.StepBlocking:
+		return ""
+	case step.Pause != nil && at.StepStateTime != nil:
+		left := at.StepStateTime.Add(step.Pause.Duration.Duration).Sub(s.now)
+		return style.Waits("  goes on by itself in " + duration.HumanDuration(max(0, left)))
+	}
+	return style.Waits("  waits for an approval")
+}
+
+// workload is the Deployment and its ReplicaSets.
+func (s *scene) workload(style terminal.Style) terminal.Node {
+	if s.deployment == nil {
+		return terminal.Node{Text: style.Bad("Deployment " + s.release.Spec.WorkloadRef.Name + " is not there")}
+	}
+	n := int32(1)
+	if r := s.deployment.Spec.Replicas; r != nil {
+		n = *r
+	}
+	line := fmt.Sprintf("Deployment %s  %d replicas", style.Bold(s.deployment.Name), n)
+	if s.deployment.Labels[v1alpha1.LabelHeld] != "" {
+		line += ", held"
+	}
+	node := terminal.Node{Text: line}
+	for _, rs := range s.sets {
+		node.Below = append(node.Below, terminal.Node{Text: s.setLine(style, rs, n)})
+	}
+	return node
+}
+
+func (s *scene) setLine(style terminal.Style, rs *appsv1.ReplicaSet, n int32) string {
+	want := int32(0)
+	if r := rs.Spec.Replicas; r != nil {
+		want = *r
+	}
+	role := s.role(rs)
+	line := fmt.Sprintf("ReplicaSet %s  %-6s  %s %d/%d available", rs.Name, cmp.Or(role, "other"), terminal.Bar(rs.Status.AvailableReplicas, rs.Status.Replicas, n, barWidth), rs.Status.AvailableReplicas, want)
+	switch {
+	case want == 0 && rs.Status.Replicas == 0:
+		return style.Faint(line)
+	case role == "update":
+		return style.Good(line)
+	}
+	return line
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+func before(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(-d)} }
+
+// waiting is a release of 10 pods that waits for an approval of its step 1.
+func waiting() *scene {
+	template := func(image string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example.org/web:" + image}}}}
+	}
+	v2 := template("v2")
+	br := &v1alpha1.BatchRelease{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web", Namespace: "shop", Generation: 3, CreationTimestamp: *before(48 * time.Hour),
+			Labels: map[string]string{v1alpha1.LabelSource: "shop", v1alpha1.LabelSourceNamespace: "shop"},
+		},
+		Spec: v1alpha1.BatchReleaseSpec{
+			WorkloadRef: v1alpha1.WorkloadReference{Name: "web"}, Template: &v2, Commit: "c28d103508da1c5c8a4b7f1c1f6e7d6b2a90c3de",
+			Strategy: v1alpha1.BatchStrategy{Steps: []v1alpha1.Step{
+				{Replicas: intstr.FromString("20%")},
+				{Replicas: intstr.FromInt32(5)},
+				{Replicas: intstr.FromString("80%"), Pause: &v1alpha1.Pause{Duration: metav1.Duration{Duration: 10 * time.Minute}}},
+				{Replicas: intstr.FromString("100%")},
+			}},
+		},
+		Status: v1alpha1.BatchReleaseStatus{
+			ObservedGeneration: 3, Phase: v1alpha1.PhaseRollingUpdate, CurrentStepIndex: 1, CurrentStepState: v1alpha1.StepBlocking,
+			StableRevision: "58d874c89d", UpdateRevision: "5584f4c7df", Replicas: 10, UpdatedReplicas: 5, UpdatedReadyReplicas: 5, UpdatedAvailableReplicas: 5,
+			Reason: "WaitingForApproval", Message: "5 of 10 pods run 5584f4c7df; approve step 1 to go on to 8",
+			StartTime: before(7 * time.Minute), StepStateTime: before(2 * time.Minute),
+			Approvals: []v1alpha1.StepApproval{{Step: 0, Commit: "90f3b1d00aa0", By: "Ada <ada@example.org>", Time: *before(5 * time.Minute)}},
+			History: []v1alpha1.ReleaseRecord{
+				{Revision: "58d874c89d", Commit: "0011223344556677", Outcome: v1alpha1.OutcomeCompleted, StartTime: before(26 * time.Hour), EndTime: *before(25 * time.Hour), Approvals: []v1alpha1.StepApproval{
+					{Step: 0, By: "cluster", Time: *before(25 * time.Hour)}, {Step: 1, Commit: "aabbccddeeff", By: "Bea <bea@example.org>", Time: *before(25 * time.Hour)}}},
+				{Revision: "7cb9898744", Commit: "8899aabbccddeeff", Outcome: v1alpha1.OutcomeRolledBack, EndTime: *before(40 * time.Hour)},
+			},
+		},
+	}
+	set := func(hash, image string, n int32, age time.Duration) *appsv1.ReplicaSet {
+		return &appsv1.ReplicaSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "web-" + hash, Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}, CreationTimestamp: *before(age)},
+			Spec:       appsv1.ReplicaSetSpec{Replicas: &n, Template: template(image)},
+			Status:     appsv1.ReplicaSetStatus{Replicas: n, AvailableReplicas: n},
+		}
+	}
+	return &scene{
+		now: noon, release: br,
+		source: &v1alpha1.GitSource{
+			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"},
+			Spec:       v1alpha1.GitSourceSpec{URL: "ssh://git@git.example.org/shop.git", Ref: v1alpha1.GitReference{Branch: "main"}, Path: "apps/web"},
+			Status:     v1alpha1.GitSourceStatus{AppliedCommit: "90f3b1d00aa0", ObservedCommit: "90f3b1d00aa0"},
+		},
+		deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{v1alpha1.LabelHeld: "web"}}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](10)}},
+		sets:       []*appsv1.ReplicaSet{set("5584f4c7df", "v2", 5, 7*time.Minute), set("58d874c89d", "v1", 5, 26*time.Hour)},
+	}
+}
+
+// scenes are the same release in other states.
+func scenes() map[string]func(*scene) {
+	at := func(edit func(*scene, *v1alpha1.BatchReleaseStatus)) func(*scene) {
+		return func(s *scene) { edit(s, &s.release.Status) }
+	}
+	return map[string]func(*scene){
+		"waiting": func(*scene) {},
+		"upgrading": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+			at.CurrentStepState, at.UpdatedAvailableReplicas = v1alpha1.StepUpgrade, 3
+			at.Reason, at.Message = "Upgrading", "3 of 5 pods of 5584f4c7df are available"
+			s.sets[0].Status.AvailableReplicas = 3
+		}),
+		"pause": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+			at.CurrentStepIndex, at.UpdatedReplicas, at.UpdatedAvailableReplicas = 2, 8, 8
+			at.Reason, at.Message = "WaitingForPause", "8 of 10 pods run 5584f4c7df; goes on at 12:08"
+		}),
+		"paused": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+			s.release.Spec.Paused = true
+			at.Reason, at.Message = "ReleasePaused", "the plan is paused; 5 of 10 pods run 5584f4c7df"
+		}),
+		"back": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+			at.RollingBack, at.Reason, at.Message = true, "RollingBack", "9 of 10 pods run 58d874c89d"
+		}),
+		"rolledback": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+			at.Phase, at.FailedRevision, at.FailedCommit = v1alpha1.PhaseCompleted, "5584f4c7df", s.release.Spec.Commit
+			at.UpdateRevision, at.CurrentStepIndex, at.UpdatedReplicas, at.UpdatedAvailableReplicas = "58d874c89d", 3, 10, 10
+			at.Reason, at.Message = "RolledBack", "back at 58d874c89d; 5584f4c7df is not tried again"
+		}),
+		"deadline": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+			at.CurrentStepState, at.UpdatedAvailableReplicas = v1alpha1.StepUpgrade, 2
+			at.Reason, at.Message = "ProgressDeadlineExceeded", "2 of 5 pods are available after 600s"
+		}),
+		"completed": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+			at.Phase, at.CurrentStepIndex, at.CurrentStepState, at.UpdatedReplicas, at.UpdatedAvailableReplicas = v1alpha1.PhaseCompleted, 3, v1alpha1.StepCompleted, 10, 10
+			at.StableRevision, at.Reason, at.Message = at.UpdateRevision, "ReleaseCompleted", "10 of 10 pods run 5584f4c7df"
+			at.History = append([]v1alpha1.ReleaseRecord{{Revision: at.UpdateRevision, Outcome: v1alpha1.OutcomeCompleted, EndTime: *before(0), Approvals: at.Approvals}}, at.History...)
+			at.Approvals = nil
+			delete(s.deployment.Labels, v1alpha1.LabelHeld)
+			s.sets = s.sets[:1]
+			*s.sets[0].Spec.Replicas, s.sets[0].Status = 10, appsv1.ReplicaSetStatus{Replicas: 10, AvailableReplicas: 10}
+		}),
+		"nosource": func(s *scene) { s.source, s.release.Spec.Commit = nil, "" },
+		"refused": func(s *scene) {
+			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "InvalidManifest", Message: "apps/web/service.yaml: Service shop/web: spec.ports[0].port: must be a number"}}
+		},
+		"missing": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+			s.deployment, s.sets = nil, nil
+			at.Reason, at.Message = "DeploymentNotFound", "there is no Deployment web"
+		}),
+	}
+}
+
+// What status prints, for each state a file in testdata/status.
+func TestStatus(t *testing.T) {
+	for name, edit := range scenes() {
+		t.Run(name, func(t *testing.T) {
+			s := waiting()
+			edit(s)
+			golden(t, filepath.Join("testdata", "status", name+".txt"), s.text(terminal.Style{}))
+		})
+	}
+	golden(t, filepath.Join("testdata", "status", "colour.txt"), waiting().text(terminal.Style{Colour: true}))
+}
+
+func TestGet(t *testing.T) {
+	list := func() []v1alpha1.BatchRelease {
+		back, young := waiting(), waiting()
+		scenes()["back"](back)
+		back.release.Name, back.release.Namespace = "api", "other"
+		young.release.Name, young.release.Status = "young", v1alpha1.BatchReleaseStatus{}
+		return []v1alpha1.BatchRelease{*back.release, *waiting().release, *young.release}
+	}
+	for name, tc := range map[string]struct {
+		output     string
+		namespaces bool
+	}{"table": {"", false}, "all": {"", true}, "wide": {"wide", false}, "name": {"name", false}, "yaml": {"yaml", false}, "json": {"json", false}} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			if err := printReleases(&out, list(), tc.output, tc.namespaces, false, noon); err != nil {
+				t.Fatal(err)
+			}
+			golden(t, filepath.Join("testdata", "get", name+".txt"), out.String())
+		})
+	}
+}
+
+func TestHistory(t *testing.T) {
+	golden(t, filepath.Join("testdata", "history.txt"), historyTable(waiting().release, noon))
+	if got := historyTable(&v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, noon); got != "No release of web has ended yet.\n" {
+		t.Error(got)
+	}
+}
+
+// What is not a terminal gets a line per change, and none for what only ages.
+func TestLines(t *testing.T) {
+	var out bytes.Buffer
+	show := lines(&out)
+	s := waiting()
+	for range 2 {
+		s.now = s.now.Add(time.Minute)
+		if err := show(s, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := show(nil, errors.New("no\nanswer")); err != nil {
+		t.Fatal(err)
+	}
+	scenes()["upgrading"](s)
+	if err := show(s, nil); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, filepath.Join("testdata", "status", "lines.txt"), out.String())
+}
+
+// When a release that is watched is over, and with which exit code.
+func TestVerdict(t *testing.T) {
+	commit := waiting().release.Spec.Commit
+	for _, tc := range []struct {
+		reason, commit string
+		seen           []string // names of scenes
+		edit           func(*scene)
+		over           bool
+		code           int // 0: no error
+	}{
+		{"a gate is not the end", "", []string{"waiting"}, nil, false, 0},
+		{"nor is a pause", "", []string{"pause", "paused"}, nil, false, 0},
+		{"complete", "", []string{"waiting", "completed"}, nil, true, 0},
+		{"complete already", "", []string{"completed"}, nil, true, 0},
+		{"a status about another spec tells nothing", "", []string{"completed"}, func(s *scene) { s.release.Generation++ }, false, 0},
+		{"rolled back by itself", "", []string{"rolledback"}, nil, true, exitFailed},
+		{"complete after a way back that was seen: reverted", "", []string{"back", "completed"}, nil, true, exitFailed},
+		{"and one too quick to be seen", "", []string{"waiting", "completed"}, func(s *scene) { s.release.Status.History[0].Outcome = v1alpha1.OutcomeRolledBack }, true, exitFailed},
+		{"what was rolled back before the watch is no matter", "", []string{"completed"}, func(s *scene) { s.release.Status.History[0].Outcome = v1alpha1.OutcomeRolledBack }, true, 0},
+		{"a missed deadline", "", []string{"deadline"}, nil, true, exitFailed},
+		{"no Deployment", "", []string{"missing"}, nil, true, exitFailed},
+		{"of the commit asked for", commit[:10], []string{"completed"}, nil, true, 0},
+		{"the last release, while the commit is on its way", "ffffffff", []string{"completed"}, nil, false, 0},
+		{"a commit that changes no template", "90f3b1d", []string{"completed"}, nil, true, 0},
+		{"a commit that is refused", "ffffffff", []string{"completed"}, func(s *scene) {
+			s.source.Status.ObservedCommit = "ffffffffffff"
+			s.source.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: metav1.ConditionTrue, Reason: "InvalidManifest"}}
+		}, true, exitFailed},
+	} {
+		v := verdict{commit: tc.commit}
+		var over bool
+		var err error
+		for _, name := range tc.seen {
+			s := waiting()
+			scenes()[name](s)
+			if tc.edit != nil {
+				tc.edit(s)
+			}
+			over, err = v.see(s)
+		}
+		code := 0
+		if err != nil {
+			code = exitCode(fmt.Errorf("wrapped: %w", err))
+		}
+		if over != tc.over || code != tc.code {
+			t.Errorf("%s: over %t with %d (%v), want %t with %d", tc.reason, over, code, err, tc.over, tc.code)
+		}
+	}
+}
+
+// What commands are given is checked before a cluster is asked.
+func TestArguments(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	for args, want := range map[string]string{
+		"status":                           "accepts 1 arg",
+		"status web --timeout 1m":          "--timeout and --commit are for --watch",
+		"status web --watch --timeout -1s": "--timeout must not be negative",
+		"status web -w -o json":            "exclude each other",
+		"status web -w --commit abc":       "at least seven",
+		"status web -o wide":               "--output wide: must be one of json, yaml",
+		"get -o jsn":                       "--output jsn: must be one of json, yaml, wide, name",
+		"history":                          "accepts 1 arg",
+		"nonsense":                         "unknown command",
+	} {
+		root := newRoot()
+		root.SetArgs(strings.Fields(args))
+		root.SetOut(&bytes.Buffer{})
+		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("tranche %s: %v, want an error that says %q", args, err, want)
+		}
+	}
+}

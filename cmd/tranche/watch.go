@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// lookEvery is the time between two looks at a release that is watched. The
+// picture has times in it, which change without any event: it is drawn anew
+// at this pace, and read anew at the same.
+const lookEvery = time.Second
+
+// watchStatus shows a release until it is over. A cluster that does not answer
+// for a while is told of, and asked again.
+func watchStatus(ctx context.Context, w io.Writer, o statusOptions, look func(context.Context) (*scene, error)) error {
+	if o.timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, o.timeout)
+		defer stop()
+	}
+	show := lines(w)
+	if terminal.Is(w) {
+		show = screen(w)
+	}
+	v := verdict{commit: o.commit}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		s, err := look(ctx)
+		if ctx.Err() == nil {
+			if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+				return err
+			}
+			if err := show(s, err); err != nil {
+				return err
+			}
+			if err == nil {
+				if over, err := v.see(s); over {
+					return err
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return codedError{exitTimeout, fmt.Errorf("the release is not over after %s: %s", o.timeout, v.last)}
+			}
+			return errors.New("interrupted")
+		case <-tick.C:
+		}
+	}
+}
+
+// screen redraws in place.
+func screen(w io.Writer) func(*scene, error) error {
+	at, style, shown := terminal.NewScreen(w), terminal.StyleOf(w), ""
+	return func(s *scene, err error) error {
+		if err != nil {
+			return at.Draw(shown + "\n" + style.Bad("not current: "+oneLine(err)))
+		}
+		shown = s.text(style)
+		return at.Draw(shown)
+	}
+}
+
+// lines writes a line for each change.
+func lines(w io.Writer) func(*scene, error) error {
+	last := ""
+	return func(s *scene, err error) error {
+		line := ""
+		if err != nil {
+			line = "not current: " + oneLine(err)
+		} else {
+			line = s.line()
+		}
+		if line == last {
+			return nil
+		}
+		last = line
+		_, err = fmt.Fprintln(w, line)
+		return err
+	}
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
+
+// line is the release on one line, without what changes by itself.
+func (s *scene) line() string {
+	at := &s.release.Status
+	line := fmt.Sprintf("%s/%s: %s: step %s, %d/%d pods of %s available: %s", s.release.Namespace, s.release.Name,
+		orNone(string(at.Phase)), stepOf(s.release), at.UpdatedAvailableReplicas, at.Replicas, orNone(at.UpdateRevision), orNone(at.Reason))
+	if at.Message != "" {
+		line += ": " + at.Message
+	}
+	return line
+}
+
+// verdict tells when a release that is watched is over, and how it ended.
+type verdict struct {
+	commit string // what is not of this commit is not the end; empty: any
+	last   string // what was seen last
+
+	underWay   bool // a release was seen on its way
+	rolledBack bool // and then on the way back
+}
+
+// see returns whether the release is over, and the error if it has failed.
+func (v *verdict) see(s *scene) (bool, error) {
+	at := &s.release.Status
+	v.last = at.Reason + ": " + at.Message
+	if at.Phase != v1alpha1.PhaseCompleted && at.Phase != "" {
+		v.underWay = true
+	}
+	v.rolledBack = v.rolledBack || at.RollingBack
+	if over, err := v.refused(s); over {
+		return true, err
+	}
+	if s.release.Generation != at.ObservedGeneration || !v.arrived(s) {
+		return false, nil // the status is about another spec
+	}
+	failed := codedError{exitFailed, fmt.Errorf("%s/%s: %s", s.release.Namespace, s.release.Name, v.last)}
+	switch at.Reason {
+	case engine.ReasonProgressDeadlineExceeded, engine.ReasonTemplateRefused, engine.ReasonInvalidPlan, engine.ReasonUnsupportedStrategy,
+		engine.ReasonAnotherPlan, engine.ReasonTemplateMissing, engine.ReasonDeploymentNotFound:
+		return true, failed
+	case engine.ReasonRolledBack:
+		return true, failed
+	case engine.ReasonReleaseCompleted:
+		if v.rolledBack || v.underWay && len(at.History) > 0 && at.History[0].Outcome == v1alpha1.OutcomeRolledBack {
+			return true, codedError{exitFailed, fmt.Errorf("%s/%s: the release was rolled back", s.release.Namespace, s.release.Name)}
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// arrived reports whether the commit asked for has come to the release.
+func (v *verdict) arrived(s *scene) bool {
+	if v.commit == "" || strings.HasPrefix(s.release.Spec.Commit, v.commit) {
+		return true
+	}
+	return s.source != nil && strings.HasPrefix(s.source.Status.AppliedCommit, v.commit)
+}
+
+// refused reports whether the commit asked for cannot be applied.
+func (v *verdict) refused(s *scene) (bool, error) {
+	if v.commit == "" || s.source == nil || !strings.HasPrefix(s.source.Status.ObservedCommit, v.commit) {
+		return false, nil
+	}
+	if !meta.IsStatusConditionPresentAndEqual(s.source.Status.Conditions, "Stalled", metav1.ConditionTrue) {
+		return false, nil
+	}
+	stalled := meta.FindStatusCondition(s.source.Status.Conditions, "Stalled")
+	return true, codedError{exitFailed, fmt.Errorf("GitSource %s/%s: %s: %s", s.source.Namespace, s.source.Name, stalled.Reason, stalled.Message)}
+}
