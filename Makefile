@@ -29,12 +29,13 @@ lint: ## gofmt, go vet, golangci-lint
 	CGO_ENABLED=0 go -C cmd/devcluster vet -trimpath ./...
 	$(TOOL) golangci-lint run ./...
 
-generate: ## Generate deep copies and CRDs
+generate: ## Generate deep copies, CRDs and docs/cli.md
 	$(TOOL) controller-gen object paths=./plan/v1alpha1
 	$(TOOL) controller-gen crd paths=./plan/v1alpha1 output:crd:dir=config/crd/bases
+	go generate ./cmd/tranche
 
 verify: generate ## Fail if generated files are not current
-	@git diff --exit-code -- plan/v1alpha1 config/crd/bases || { echo "generated files were not current: commit what 'make generate' has made"; exit 1; }
+	@git diff --exit-code -- plan/v1alpha1 config/crd/bases docs/cli.md || { echo "generated files were not current: commit what 'make generate' has made"; exit 1; }
 
 bench: bin/devcluster bin/kubectl ## Run the benchmarks
 	go test -run '^$$' -bench . -timeout 30m ./...

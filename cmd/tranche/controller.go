@@ -71,6 +71,7 @@ it runs in.`,
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "let only one of several controllers work")
 	f.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; default: the one the controller runs in")
 	f.StringVar(&o.storagePath, "storage-path", defaultStoragePath(), "folder of the repositories' mirrors; may be lost at any time")
+	f.Lookup("storage-path").DefValue = "tranche, in the user's cache folder" // in help: not of one machine
 	f.IntVar(&o.concurrent, "concurrent", 10, "how many sources, and how many releases, are looked at at the same time")
 	f.StringVar(&o.as, "as", "", "user to act as, for a controller outside the cluster: system:serviceaccount:tranche-system:tranche-controller is the one that config/policy lets write held Deployments")
 	f.StringVar(&o.defaultServiceAccount, "default-service-account", "", "service account to impersonate where a GitSource or BatchRelease names none; default: the controller's own")

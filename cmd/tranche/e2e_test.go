@@ -20,7 +20,17 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-func TestMain(m *testing.M) { os.Exit(clustertest.Main(m)) }
+// asTranche in the environment makes the test binary the program itself, which
+// tests can then run in a terminal, and see the exit code of.
+const asTranche = "TRANCHE_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asTranche) != "" {
+		main()
+		return
+	}
+	os.Exit(clustertest.Main(m))
+}
 
 // shop is a namespace that follows a bare repository, and a clone of that.
 type shop struct {

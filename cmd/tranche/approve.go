@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+type approveOptions struct {
+	steerOptions
+	step   int32
+	all    bool
+	direct bool
+}
+
+func newApprove() *cobra.Command {
+	var o approveOptions
+	c := &cobra.Command{
+		Use:   "approve NAME",
+		Short: "Approve a step of the release under way, as a commit",
+		Long: `Approve a step of the release under way: commit a BatchApproval to the clone of
+the source's repository that one stands in. The change is shown first. A clone on
+another branch, behind its remote, or with changes of its own in the same file is
+refused, and nothing is changed.
+
+With --direct the approval is written to the cluster instead, for when Git is out
+of reach: it opens the gate of the present step only.`,
+		Example: `  tranche approve web -n shop --push
+  tranche approve web --step 2 --push --sign    # steps up to 2 may go on
+  tranche approve web --all --push --yes
+  tranche approve web --direct`,
+		Args: cobra.ExactArgs(1),
+	}
+	k := addCluster(c)
+	o.add(c)
+	f := c.Flags()
+	f.Int32Var(&o.step, "step", 0, "approve the steps up to this one, from 0 (default: the present one)")
+	f.BoolVar(&o.all, "all", false, "approve all steps")
+	f.BoolVar(&o.direct, "direct", false, "write to the cluster instead of Git")
+	c.MarkFlagsMutuallyExclusive("step", "all")
+	c.MarkFlagsMutuallyExclusive("direct", "all")
+	c.MarkFlagsMutuallyExclusive("direct", "push")
+	c.MarkFlagsMutuallyExclusive("direct", "sign")
+	c.ValidArgsFunction = k.completeNames
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		at, err := k.connect()
+		if err != nil {
+			return err
+		}
+		br, err := at.release(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		step, err := o.stepOf(br, cmd.Flags().Changed("step"))
+		if err != nil {
+			return err
+		}
+		if o.direct {
+			return approveDirect(cmd, at, br, step, o.yes)
+		}
+		st, err := o.newSteering(cmd, at, br.Name)
+		if err != nil {
+			return err
+		}
+		return st.approve(step)
+	}
+	return c
+}
+
+// stepOf is the step to approve, checked against the release under way.
+func (o *approveOptions) stepOf(br *v1alpha1.BatchRelease, given bool) (int32, error) {
+	at := &br.Status
+	name, last := br.Namespace+"/"+br.Name, int32(len(br.Spec.Strategy.Steps))-1
+	step := at.CurrentStepIndex
+	switch {
+	case o.all:
+		step = last
+	case given:
+		step = o.step
+	}
+	switch {
+	case at.ObservedGeneration != br.Generation:
+		return 0, fmt.Errorf("the status of %s is not about its present spec yet; try again in a moment", name)
+	case at.RollingBack:
+		return 0, fmt.Errorf("%s is rolling back, which needs no approval", name)
+	case at.Phase == v1alpha1.PhaseCompleted || at.Phase == "" || at.UpdateRevision == "":
+		return 0, fmt.Errorf("%s has no release under way: %s", name, orNone(at.Reason))
+	case step < 0 || step > last:
+		return 0, fmt.Errorf("--step %d: the plan has the steps 0 to %d", step, last)
+	case step < at.CurrentStepIndex:
+		return 0, fmt.Errorf("--step %d: is over, the release is at step %d", step, at.CurrentStepIndex)
+	}
+	return step, nil
+}
+
+// approve commits the approval of a step.
+func (st *steering) approve(step int32) error {
+	br := st.release
+	if br.Spec.Commit == "" {
+		return fmt.Errorf("%s/%s comes from no commit; approve it with --direct", br.Namespace, br.Name)
+	}
+	change := func(ctx context.Context, ch *clone.Change) (string, error) {
+		file, err := st.approvalPlace(ctx)
+		if err != nil {
+			return "", err
+		}
+		text, err := ch.Read(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		a := v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: br.Status.UpdateRevision, Commit: br.Spec.Commit, Step: step}}
+		a.Metadata.Namespace, a.Metadata.Name = br.Namespace, br.Name
+		content, err := plan.PutApproval(file, []byte(text), a, st.source.Namespace, st.source.Spec.TargetNamespace)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("Approve step %d of %s", step, br.Name), ch.Write(file, string(content))
+	}
+	return st.commit(change, func(commit string) error { return st.checkApproval(commit, step) }, append(st.names(), fmt.Sprintf("Tranche-Step: %d", step))...)
+}
+
+// names are the trailers that name the release under way.
+func (st *steering) names() []string {
+	return []string{"Tranche-Revision: " + st.release.Status.UpdateRevision, "Tranche-Commit: " + st.release.Spec.Commit}
+}
+
+// approvalPlace is the file of the release's approval: the one that is there,
+// else one of the release's name.
+func (st *steering) approvalPlace(ctx context.Context) (string, error) {
+	head, err := st.clone.Head(ctx)
+	if err != nil {
+		return "", err
+	}
+	_, tree, err := st.set(head)
+	if err != nil {
+		return "", err
+	}
+	dir := approvalsPath(&st.source.Spec)
+	approvals, _ := plan.ReadApprovals(tree, dir, st.source.Namespace, st.source.Spec.TargetNamespace)
+	for _, a := range approvals {
+		if a.Metadata.Namespace == st.release.Namespace && a.Metadata.Name == st.release.Name {
+			return a.File, nil
+		}
+	}
+	place := path.Join(dir, st.release.Name+".yaml")
+	if tree.Exists(place) {
+		place = path.Join(dir, st.release.Namespace+"-"+st.release.Name+".yaml")
+	}
+	if tree.Exists(place) {
+		return "", fmt.Errorf("%s is there and no approval of %s/%s; remove it", place, st.release.Namespace, st.release.Name)
+	}
+	return place, tree.Err()
+}
+
+// checkApproval makes sure that a commit approves the step, as the controller
+// will read it.
+func (st *steering) checkApproval(commit string, step int32) error {
+	set, tree, err := st.set(commit)
+	if err != nil {
+		return err
+	}
+	r, err := st.planned(set)
+	if err != nil {
+		return err
+	}
+	approvals, _ := plan.ReadApprovals(tree, approvalsPath(&st.source.Spec), st.source.Namespace, st.source.Spec.TargetNamespace)
+	a, problems := plan.MatchApproval(r, st.release.Spec.Commit, approvals)
+	if a == nil || a.Spec.Step != step || a.Spec.Revision != st.release.Status.UpdateRevision {
+		if len(problems) > 0 {
+			return fmt.Errorf("the approval would not count: %w", problems)
+		}
+		return errors.New("the approval would not count; nothing was changed")
+	}
+	return nil
+}
+
+// approveDirect opens the gate of the present step in the cluster.
+func approveDirect(cmd *cobra.Command, at *connected, br *v1alpha1.BatchRelease, step int32, yes bool) error {
+	switch {
+	case step != br.Status.CurrentStepIndex:
+		return fmt.Errorf("--direct approves the present step only, which is %d", br.Status.CurrentStepIndex)
+	case br.Status.CurrentStepState != v1alpha1.StepBlocking:
+		return fmt.Errorf("step %d of %s/%s does not wait at its gate yet: %s", step, br.Namespace, br.Name, br.Status.Reason)
+	}
+	if err := agree(cmd, yes, fmt.Sprintf("Approve step %d of %s/%s in the cluster?", step, br.Namespace, br.Name)); err != nil {
+		return err
+	}
+	// On the version that was looked at: a gate that has opened meanwhile is
+	// not the one that was approved.
+	patch := client.MergeFromWithOptions(br.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	br.Status.CurrentStepState = v1alpha1.StepCompleted
+	if err := at.Status().Patch(cmd.Context(), br, patch); err != nil {
+		return fmt.Errorf("approving step %d of %s/%s: %w", step, br.Namespace, br.Name, err)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Approved step %d of %s/%s in the cluster. Git does not say so.\n", step, br.Namespace, br.Name)
+	return err
+}
+
+// agree asks, unless told not to.
+func agree(cmd *cobra.Command, yes bool, question string) error {
+	switch {
+	case yes:
+		return nil
+	case !terminal.Is(cmd.InOrStdin()):
+		return errors.New("the input is no terminal to ask at; give --yes")
+	case !askAt(cmd, question):
+		return errors.New("nothing was done")
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+// Package clone changes a branch from the clone that a person stands in, with
+// that person's git: their name, signature, hooks and credentials count.
+//
+// A change is made in a worktree of its own beside the clone, looked at and
+// committed there, and the branch is then moved forward to it. Whatever goes
+// wrong before that last step has changed nothing.
+package clone
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Clone is a clone of a repository, and its remote of a URL.
+type Clone struct {
+	// Dir is the root of the worktree.
+	Dir string
+	// Remote is the name of the remote.
+	Remote string
+}
+
+// Find returns the clone that dir is in, if one of its remotes is the
+// repository of that URL.
+func Find(ctx context.Context, dir, repository string) (*Clone, error) {
+	root, err := git(ctx, dir, "rev-parse", "--show-toplevel")
+	if err != nil {
+		return nil, fmt.Errorf("%s is not in a clone; change to one of %s, or git clone it", dir, repository)
+	}
+	names, err := git(ctx, root, "remote")
+	if err != nil {
+		return nil, err
+	}
+	var others []string
+	for _, name := range strings.Fields(names) {
+		at, err := git(ctx, root, "remote", "get-url", name)
+		if err != nil {
+			return nil, err
+		}
+		if Same(at, repository) {
+			return &Clone{Dir: root, Remote: name}, nil
+		}
+		others = append(others, withoutUser(at))
+	}
+	return nil, fmt.Errorf("no remote of the clone in %s is %s, but %s; change to a clone of it, or git remote add it", root, repository, strings.Join(others, ", "))
+}
+
+// scp is the short form of SSH, user@host:path.
+var scp = regexp.MustCompile(`^(?:[^/@:]+@)?([^/:]+):([^/].*|/.*)$`)
+
+// Same reports whether two URLs name one repository: in whatever form, by
+// whatever protocol, as whatever user. Two paths of this machine are compared
+// where their links lead.
+func Same(a, b string) bool { return normal(a) == normal(b) }
+
+func normal(at string) string {
+	host, p := "", at
+	u, err := url.Parse(at)
+	switch {
+	case err == nil && u.Scheme == "file":
+		p = u.Path
+	case err == nil && u.Host != "":
+		host, p = strings.ToLower(u.Hostname()), u.Path
+	default:
+		if m := scp.FindStringSubmatch(at); m != nil && !filepath.IsAbs(at) {
+			host, p = strings.ToLower(m[1]), m[2]
+		}
+	}
+	if host == "" {
+		if real, err := filepath.EvalSymlinks(p); err == nil {
+			p = real
+		}
+	}
+	p = strings.TrimSuffix(path.Clean("/"+p), ".git")
+	return host + p
+}
+
+// withoutUser is a URL as it may be shown: without user and password.
+func withoutUser(at string) string {
+	if u, err := url.Parse(at); err == nil && u.User != nil {
+		u.User = nil
+		return u.String()
+	}
+	return at
+}
+
+// Ready makes sure that the clone stands on a branch and has all of it. It
+// returns how many commits of the clone are not in the remote yet.
+func (c *Clone) Ready(ctx context.Context, branch string) (ahead int, err error) {
+	on, err := git(ctx, c.Dir, "symbolic-ref", "--quiet", "--short", "HEAD")
+	if err != nil {
+		on = "no branch"
+	}
+	if on != branch {
+		return 0, fmt.Errorf("the clone is on %s and the source follows %s; git switch %s", on, branch, branch)
+	}
+	if _, err := git(ctx, c.Dir, "fetch", "--quiet", c.Remote, branch); err != nil {
+		return 0, fmt.Errorf("fetching %s from %s: %w", branch, c.Remote, err)
+	}
+	counts, err := git(ctx, c.Dir, "rev-list", "--left-right", "--count", "HEAD...FETCH_HEAD")
+	if err != nil {
+		return 0, err
+	}
+	var behind int
+	if _, err := fmt.Sscan(counts, &ahead, &behind); err != nil {
+		return 0, fmt.Errorf("counting the commits of %s: %w", branch, err)
+	}
+	if behind > 0 {
+		return 0, fmt.Errorf("the clone lacks %d commits of %s; git pull --rebase %s %s", behind, branch, c.Remote, branch)
+	}
+	return ahead, nil
+}
+
+// Head is the commit that the clone stands on.
+func (c *Clone) Head(ctx context.Context) (string, error) {
+	return git(ctx, c.Dir, "rev-parse", "HEAD")
+}
+
+// Git runs git in the clone, and returns what it prints.
+func (c *Clone) Git(ctx context.Context, args ...string) (string, error) {
+	return git(ctx, c.Dir, args...)
+}
+
+// Change is a commit in the making, in a worktree of its own.
+type Change struct {
+	clone *Clone
+	// Dir is the root of the worktree, which stands on the clone's HEAD.
+	Dir    string
+	commit string
+}
+
+// Begin makes a worktree for a change. Close must be called.
+func (c *Clone) Begin(ctx context.Context) (*Change, error) {
+	parent, err := os.MkdirTemp("", "tranche-")
+	if err != nil {
+		return nil, fmt.Errorf("making a worktree: %w", err)
+	}
+	ch := &Change{clone: c, Dir: filepath.Join(parent, "worktree")}
+	if _, err := git(ctx, c.Dir, "worktree", "add", "--quiet", "--detach", ch.Dir, "HEAD"); err != nil {
+		return nil, errors.Join(fmt.Errorf("making a worktree: %w", err), os.RemoveAll(parent))
+	}
+	return ch, nil
+}
+
+// Close removes the worktree. A commit that was not taken over goes with it,
+// some day.
+func (ch *Change) Close() error {
+	// Not the context of the command: what was interrupted is cleaned up, too.
+	_, err := git(context.Background(), ch.clone.Dir, "worktree", "remove", "--force", ch.Dir)
+	return errors.Join(err, os.RemoveAll(filepath.Dir(ch.Dir)))
+}
+
+// Write writes a file, by its path from the root.
+func (ch *Change) Write(file, text string) error {
+	at, err := ch.path(file)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	if err := os.WriteFile(at, []byte(text), 0o644); err != nil { //nolint:gosec // a file of the repository, as git makes them
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	return nil
+}
+
+// Read reads a file, by its path from the root.
+func (ch *Change) Read(file string) (string, error) {
+	at, err := ch.path(file)
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(at)
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", file, err)
+	}
+	return string(text), nil
+}
+
+// path is where a file of the repository is; never outside of the worktree,
+// wherever its links lead.
+func (ch *Change) path(file string) (string, error) {
+	at := filepath.Join(ch.Dir, filepath.FromSlash(file))
+	for dir := at; len(dir) > len(ch.Dir); dir = filepath.Dir(dir) {
+		if info, err := os.Lstat(dir); err == nil && info.Mode()&os.ModeSymlink != 0 {
+			return "", fmt.Errorf("%s: is behind a link; name its place", file)
+		}
+	}
+	if !filepath.IsLocal(filepath.FromSlash(file)) {
+		return "", fmt.Errorf("%s: is not in the repository", file)
+	}
+	return at, nil
+}
+
+// Git runs git in the worktree, and returns what it prints.
+func (ch *Change) Git(ctx context.Context, args ...string) (string, error) {
+	return git(ctx, ch.Dir, args...)
+}
+
+// Diff stages all and returns the diff; colour as git colours.
+func (ch *Change) Diff(ctx context.Context, colour bool) (string, error) {
+	if _, err := ch.Git(ctx, "add", "--all"); err != nil {
+		return "", err
+	}
+	when := "--color=never"
+	if colour {
+		when = "--color=always"
+	}
+	return ch.Git(ctx, "diff", "--cached", "--no-ext-diff", when, "HEAD")
+}
+
+// Clean makes sure that what changes is not changed in the clone as well.
+func (ch *Change) Clean(ctx context.Context) error {
+	names, err := ch.Git(ctx, "diff", "--cached", "--name-only", "-z", "HEAD")
+	if err != nil {
+		return err
+	}
+	files := strings.Split(strings.TrimRight(names, "\x00"), "\x00")
+	dirty, err := git(ctx, ch.clone.Dir, append([]string{"status", "--porcelain", "--"}, literal(files)...)...)
+	if err != nil {
+		return err
+	}
+	if dirty != "" {
+		return fmt.Errorf("the clone has changes of its own in the same files:\n%s\ncommit them, or git stash push --include-untracked -- %s", dirty, strings.Join(files, " "))
+	}
+	return nil
+}
+
+// literal are files as git is to take them, whatever characters they have.
+func literal(files []string) []string {
+	specs := make([]string, len(files))
+	for i, f := range files {
+		specs[i] = ":(top,literal)" + f
+	}
+	return specs
+}
+
+// Commit commits what Diff has staged, and returns the commit. The branch does
+// not have it yet.
+func (ch *Change) Commit(ctx context.Context, message string, sign bool) (string, error) {
+	args := []string{"commit", "--quiet", "-m", message}
+	if sign {
+		args = append(args, "--gpg-sign")
+	}
+	if _, err := ch.Git(ctx, args...); err != nil {
+		return "", fmt.Errorf("committing: %w", err)
+	}
+	commit, err := ch.Git(ctx, "rev-parse", "HEAD")
+	ch.commit = commit
+	return commit, err
+}
+
+// Take moves the clone's branch forward to the commit.
+func (ch *Change) Take(ctx context.Context) error {
+	if _, err := git(ctx, ch.clone.Dir, "merge", "--quiet", "--ff-only", ch.commit); err != nil {
+		return fmt.Errorf("moving the branch to the commit: %w", err)
+	}
+	return nil
+}
+
+// Push pushes the clone's HEAD to a branch.
+func (c *Clone) Push(ctx context.Context, branch string) error {
+	if _, err := git(ctx, c.Dir, "push", "--quiet", c.Remote, "HEAD:refs/heads/"+branch); err != nil {
+		return fmt.Errorf("pushing %s to %s: %w; the commit is in the clone: git pull --rebase %s %s, then git push %s HEAD:%s", branch, c.Remote, err, c.Remote, branch, c.Remote, branch)
+	}
+	return nil
+}
+
+// git runs git as its user would: with their configuration and their terminal.
+func git(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = dir
+	cmd.Stdin = os.Stdin // a passphrase is asked for there
+	// What a hook or an alias of git sets would name another repository.
+	for _, kv := range os.Environ() {
+		switch name, _, _ := strings.Cut(kv, "="); name {
+		case "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX":
+		default:
+			cmd.Env = append(cmd.Env, kv)
+		}
+	}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		said := strings.TrimSpace(errs.String() + out.String())
+		if said == "" {
+			said = err.Error()
+		}
+		return "", fmt.Errorf("git %s: %s", args[0], said)
+	}
+	return strings.TrimRight(out.String(), "\n"), nil
+}

@@ -1,0 +1,172 @@
+package clone
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestSame(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		a, b string
+		want bool
+	}{
+		{"git@git.example.org:shop/web.git", "ssh://git@git.example.org/shop/web", true},
+		{"git@git.example.org:shop/web.git", "https://git.example.org/shop/web.git", true},
+		{"git.example.org:shop/web", "https://git.example.org/shop/web/", true},
+		{"ssh://git@git.example.org:22/shop/web.git", "ssh://git.example.org/shop/web.git", true},
+		{"https://ada:secret@Git.Example.org/shop/web", "https://git.example.org/shop/web", true},
+		{"https://git.example.org/shop/web", "https://git.example.org/shop/api", false},
+		{"https://git.example.org/shop/web", "https://git.example.com/shop/web", false},
+		{"file://" + dir, link, true},
+		{"file://" + dir, dir + "/", true},
+		{dir, "https://git.example.org" + dir, false},
+	} {
+		if got := Same(tc.a, tc.b); got != tc.want {
+			t.Errorf("%s and %s: %t, want %t", tc.a, tc.b, got, tc.want)
+		}
+	}
+}
+
+// repository is a bare repository with one commit, and a clone of it.
+func repository(t *testing.T) (bare string, c *Clone, run func(args ...string) string) {
+	t.Helper()
+	for k, v := range map[string]string{
+		"GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org",
+		"GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "ada@example.org",
+	} {
+		t.Setenv(k, v)
+	}
+	dir := t.TempDir()
+	bare = filepath.Join(dir, "bare.git")
+	in := func(at string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command("git", args...)
+		cmd.Dir = at
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	in(dir, "init", "--quiet", "--bare", "--initial-branch=main", bare)
+	in(dir, "clone", "--quiet", bare, "clone")
+	at := filepath.Join(dir, "clone")
+	in(at, "checkout", "--quiet", "-B", "main")
+	in(at, "commit", "--quiet", "--allow-empty", "-m", "first")
+	in(at, "push", "--quiet", "origin", "main")
+	c, err := Find(t.Context(), at, "file://"+bare)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bare, c, func(args ...string) string { t.Helper(); return in(at, args...) }
+}
+
+func TestChange(t *testing.T) {
+	bare, c, run := repository(t)
+	if ahead, err := c.Ready(t.Context(), "main"); err != nil || ahead != 0 {
+		t.Fatal(ahead, err)
+	}
+	ch, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Write("a/b.yaml", "x: 1\n"); err != nil {
+		t.Fatal(err)
+	}
+	diff, err := ch.Diff(t.Context(), false)
+	if err != nil || !strings.Contains(diff, "+++ b/a/b.yaml\n") || !strings.Contains(diff, "+x: 1") {
+		t.Fatal(diff, err)
+	}
+	if err := ch.Clean(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	commit, err := ch.Commit(t.Context(), "a change", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(c.Dir, "a")); err == nil || run("log", "-1", "--format=%s") != "first" {
+		t.Error("the clone has the commit before it was taken over")
+	}
+	if err := ch.Take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Push(t.Context(), "main"); err != nil {
+		t.Fatal(err)
+	}
+	if got := run("--git-dir", bare, "rev-parse", "main"); got != commit {
+		t.Errorf("pushed %s, want %s", got, commit)
+	}
+	if got := run("worktree", "list"); strings.Contains(got, "\n") {
+		t.Errorf("worktrees are left: %s", got)
+	}
+	if got := run("status", "--porcelain"); got != "" {
+		t.Errorf("the clone is not clean: %s", got)
+	}
+}
+
+// A clone in another state is refused, with the command that helps.
+func TestRefused(t *testing.T) {
+	bare, c, run := repository(t)
+	want := func(err error, texts ...string) {
+		t.Helper()
+		for _, text := range texts {
+			if err == nil || !strings.Contains(err.Error(), text) {
+				t.Errorf("%v, want an error that says %q", err, text)
+			}
+		}
+	}
+	_, err := Find(t.Context(), t.TempDir(), "file://"+bare)
+	want(err, "is not in a clone", "git clone")
+	_, err = Find(t.Context(), c.Dir, "https://git.example.org/other.git")
+	want(err, "no remote", bare)
+
+	run("switch", "--quiet", "-c", "other")
+	_, err = c.Ready(t.Context(), "main")
+	want(err, "on other", "git switch main")
+	run("switch", "--quiet", "--detach")
+	_, err = c.Ready(t.Context(), "main")
+	want(err, "on no branch")
+	run("switch", "--quiet", "main")
+
+	run("commit", "--quiet", "--allow-empty", "-m", "second")
+	if ahead, err := c.Ready(t.Context(), "main"); err != nil || ahead != 1 {
+		t.Error(ahead, err)
+	}
+	run("push", "--quiet")
+	run("reset", "--quiet", "--hard", "HEAD~")
+	_, err = c.Ready(t.Context(), "main")
+	want(err, "lacks 1 commits", "git pull --rebase origin main")
+	run("pull", "--quiet", "--rebase", "origin", "main")
+
+	ch, err := c.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := ch.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	want(ch.Write("../x", ""), "is not in the repository")
+	if err := os.WriteFile(filepath.Join(c.Dir, "x.yaml"), []byte("mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Write("x.yaml", "ours\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.Diff(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	want(ch.Clean(t.Context()), "x.yaml", "git stash push")
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+func newLint() *cobra.Command {
+	var namespace string
+	c := &cobra.Command{
+		Use:   "lint PATH...",
+		Short: "Check plans, approvals and manifests, without a cluster",
+		Long: `Check folders or files as the controller will: whether they render, whether the
+manifests, plans and approvals in them are right, and whether plan and Deployment fit.
+All problems are told at once, a line each, with file and line. The exit code is 1 if there
+are any. No cluster is asked, so what only its API server refuses is not found.`,
+		Example: `  tranche lint overlays/production
+  tranche lint release.yaml    # in a pre-commit hook`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			count := 0
+			for _, path := range args {
+				n, err := lint(cmd.OutOrStdout(), path, namespace)
+				if err != nil {
+					return err
+				}
+				count += n
+			}
+			if count > 0 {
+				return fmt.Errorf("problems: %d", count)
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of what names none")
+	return c
+}
+
+// lint writes the problems of a path, and returns how many there are.
+func lint(w io.Writer, path, namespace string) (int, error) {
+	l, err := newLinted(path)
+	if err != nil {
+		return 0, err
+	}
+	var lines []string
+	for _, p := range l.check(namespace) {
+		lines = append(lines, l.located(p))
+	}
+	slices.Sort(lines)
+	lines = slices.Compact(lines)
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return 0, err
+		}
+	}
+	return len(lines), nil
+}
+
+// linted is what is checked: a folder of the disk, or one file alone.
+type linted struct {
+	fsys filesys.FileSystem
+	at   string
+	file string // the one that is checked alone; empty: a folder
+}
+
+func newLinted(path string) (*linted, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading what to check: %w", err)
+	}
+	if info.IsDir() {
+		abs, err := filepath.Abs(path)
+		return &linted{fsys: filesys.MakeFsOnDisk(), at: abs}, err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading what to check: %w", err)
+	}
+	alone := filesys.MakeFsInMemory()
+	return &linted{fsys: alone, at: "/", file: path}, alone.WriteFile("/"+filepath.Base(path), text)
+}
+
+// check finds all problems. Of a file alone it is none that a plan's
+// Deployment, or an approval's plan, is elsewhere.
+func (l *linted) check(namespace string) plan.Problems {
+	approvals := filepath.Join(l.at, "approvals")
+	objects, err := plan.Render(l.fsys, l.at, plan.RenderOptions{Skip: approvals})
+	problems := all(err)
+	set, err := plan.Collect(objects, plan.CollectOptions{Namespace: namespace})
+	for _, p := range all(err) {
+		if l.file == "" || !strings.Contains(p.Error(), "is rendered with it") {
+			problems = append(problems, p)
+		}
+	}
+	if l.file != "" {
+		if slices.ContainsFunc(objects, isApproval) {
+			_, more := plan.ReadApprovals(l.fsys, l.at, namespace, "")
+			problems = append(problems, more...)
+		}
+		return problems
+	}
+	given, more := plan.ReadApprovals(l.fsys, approvals, namespace, "")
+	problems = append(problems, more...)
+	if set != nil {
+		problems = append(problems, set.Ignored...)
+		problems = append(problems, plan.UnknownApprovals(set, given)...)
+	}
+	return problems
+}
+
+func isApproval(o plan.Object) bool { return o.GetKind() == "BatchApproval" }
+
+// all are the problems of an error.
+func all(err error) plan.Problems {
+	if err == nil {
+		return nil
+	}
+	if ps, ok := errors.AsType[plan.Problems](err); ok {
+		return ps
+	}
+	if p, ok := errors.AsType[*plan.Problem](err); ok {
+		return plan.Problems{p}
+	}
+	return plan.Problems{{Err: err}}
+}
+
+var (
+	saidLine  = regexp.MustCompile(`^line (\d+): `)
+	fieldPart = regexp.MustCompile(`([^.\[\]]+)|\[(\d+)\]`)
+)
+
+// located is a problem with its file as one would give it, and the line:
+// "release.yaml:12: BatchRelease shop/web: …".
+func (l *linted) located(p *plan.Problem) string {
+	name, rest, _ := strings.Cut(p.Where, ": ")
+	file, disk := fromHere(name), "/"+name
+	if l.file != "" {
+		file, disk = l.file, l.file
+	}
+	content, err := os.ReadFile(disk)
+	if err != nil {
+		return p.Error() // about a folder
+	}
+	text := strings.TrimPrefix(p.Error(), name+": ")
+	if m := saidLine.FindStringSubmatch(text); m != nil {
+		return file + ":" + m[1] + ": " + strings.TrimPrefix(text, m[0])
+	}
+	object, field, _ := strings.Cut(rest, ": ")
+	return file + ":" + strconv.Itoa(lineOf(string(content), object, field)) + ": " + text
+}
+
+// lineOf is the line of an object's field, or of as much of its path as the
+// file has; 1 where not even the object is found.
+func lineOf(text, object, field string) int {
+	kind, name, _ := strings.Cut(object, " ")
+	name = name[strings.LastIndex(name, "/")+1:]
+	d := yaml.NewDecoder(strings.NewReader(text))
+	for {
+		var doc yaml.Node
+		if err := d.Decode(&doc); err != nil {
+			return 1
+		}
+		if len(doc.Content) == 0 {
+			continue
+		}
+		at := node{doc.Content[0]}
+		if value(at, "kind").value() != kind || value(value(at, "metadata"), "name").value() != name {
+			continue
+		}
+		line := at.Line
+		for _, part := range fieldPart.FindAllStringSubmatch(field, -1) {
+			if at.Node == nil {
+				break
+			}
+			at = member(at, part)
+			line = cmp.Or(lineOfKey(at), line)
+		}
+		return line
+	}
+}
+
+// member is what a part of a path leads to: a key, or an index.
+func member(at node, part []string) node {
+	if part[2] == "" {
+		return value(at, part[1])
+	}
+	i, err := strconv.Atoi(part[2])
+	if err != nil || at.Kind != yaml.SequenceNode || i >= len(at.Content) {
+		return node{}
+	}
+	return node{at.Content[i]}
+}
+
+func lineOfKey(n node) int {
+	if n.Node == nil {
+		return 0
+	}
+	return n.Line
+}

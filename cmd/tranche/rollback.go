@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+type rollbackOptions struct {
+	steerOptions
+	to     string
+	direct bool
+}
+
+func newRollback() *cobra.Command {
+	var o rollbackOptions
+	c := &cobra.Command{
+		Use:   "rollback NAME",
+		Short: "Roll back a release, as a commit that reverts it",
+		Long: `Roll back the release under way or, if there is none, the last one: revert its
+commit in the clone of the source's repository that one stands in. What the result
+renders is compared with what was rendered before the release; if it is another
+pod template, nothing is changed. Other changes to the same files are kept.
+
+With --to it goes back to the release of a revision of ` + "`tranche history`" + `.
+With --direct the release under way is rolled back in the cluster, at once, for
+when Git is out of reach; the branch must then still be reverted.`,
+		Example: `  tranche rollback web -n shop --push
+  tranche rollback web --to 58d874c89d --push
+  tranche rollback web --direct`,
+		Args: cobra.ExactArgs(1),
+	}
+	k := addCluster(c)
+	o.add(c)
+	c.Flags().StringVar(&o.to, "to", "", "revision of an earlier release, from tranche history")
+	c.Flags().BoolVar(&o.direct, "direct", false, "ask the cluster instead of Git")
+	c.MarkFlagsMutuallyExclusive("direct", "to")
+	c.MarkFlagsMutuallyExclusive("direct", "push")
+	c.MarkFlagsMutuallyExclusive("direct", "sign")
+	c.ValidArgsFunction = k.completeNames
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		at, err := k.connect()
+		if err != nil {
+			return err
+		}
+		if o.direct {
+			return rollbackDirect(cmd, at, args[0], o.yes)
+		}
+		st, err := o.newSteering(cmd, at, args[0])
+		if err != nil {
+			return err
+		}
+		return st.rollback(o.to)
+	}
+	return c
+}
+
+// rollbackDirect asks the controller for a rollback by annotation.
+func rollbackDirect(cmd *cobra.Command, at *connected, name string, yes bool) error {
+	br, err := at.release(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	if err := agree(cmd, yes, fmt.Sprintf("Roll %s/%s back in the cluster?", br.Namespace, br.Name)); err != nil {
+		return err
+	}
+	patch := client.MergeFrom(br.DeepCopy())
+	if br.Annotations == nil {
+		br.Annotations = map[string]string{}
+	}
+	br.Annotations[v1alpha1.AnnotationRollback] = "true"
+	if err := at.Patch(cmd.Context(), br, patch); err != nil {
+		return fmt.Errorf("asking for the rollback of %s/%s: %w", br.Namespace, br.Name, err)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Asked for the rollback of %s/%s. Git does not say so until the change is reverted there.\n", br.Namespace, br.Name)
+	return err
+}
+
+// wayBack is how the branch goes back: to what a commit rendered, by reverting
+// those after it that changed the template, newest first.
+type wayBack struct {
+	to      string
+	wanted  *corev1.PodTemplateSpec
+	reverts []string
+}
+
+// rollback commits the way back.
+func (st *steering) rollback(to string) error {
+	ctx := st.cmd.Context()
+	target, err := st.target(ctx, to)
+	if err != nil {
+		return err
+	}
+	way, err := st.wayBack(ctx, target)
+	if err != nil {
+		return err
+	}
+	if len(way.reverts) == 0 {
+		fmt.Fprintf(st.cmd.OutOrStdout(), "The branch renders the pod template of %s already; there is nothing to roll back.\n", short(way.to))
+		return nil
+	}
+	check := func(commit string) error {
+		set, _, err := st.set(commit)
+		if err != nil {
+			return fmt.Errorf("what the revert renders: %w; nothing was changed", err)
+		}
+		r, err := st.planned(set)
+		if err != nil {
+			return err
+		}
+		if !plan.EqualTemplate(r.Template, way.wanted) {
+			return fmt.Errorf("after the revert the branch would still not render the pod template of %s, since other commits changed it, too; nothing was changed. Edit the files by hand; git diff %s HEAD shows what changed", short(way.to), short(way.to))
+		}
+		return nil
+	}
+	return st.commit(func(ctx context.Context, ch *clone.Change) (string, error) { return way.revert(ctx, ch) }, check, st.names()...)
+}
+
+// target is the commit whose template is to come back: the one before the
+// release under way and those that it superseded, or that of a revision.
+func (st *steering) target(ctx context.Context, to string) (string, error) {
+	br := st.release
+	if to != "" {
+		for _, h := range br.Status.History {
+			if strings.HasPrefix(h.Revision, to) && h.Commit != "" {
+				return h.Commit, nil
+			}
+		}
+		return "", fmt.Errorf("--to %s: no release with a commit has that revision; see tranche history %s", to, br.Name)
+	}
+	commit := br.Spec.Commit
+	if commit == "" {
+		return "", fmt.Errorf("%s/%s comes from no commit; roll it back with --direct", br.Namespace, br.Name)
+	}
+	history := br.Status.History
+	if len(history) > 0 && history[0].Commit == commit {
+		history = history[1:]
+	}
+	for _, h := range history {
+		if h.Outcome != v1alpha1.OutcomeSuperseded || h.Commit == "" {
+			break
+		}
+		commit = h.Commit
+	}
+	parent, err := st.clone.Git(ctx, "rev-parse", "--verify", commit+"^1")
+	if err != nil {
+		return "", fmt.Errorf("there is nothing before commit %s in the clone to go back to: %w", short(commit), err)
+	}
+	return parent, nil
+}
+
+// wayBack finds the commits after the target that changed the template.
+func (st *steering) wayBack(ctx context.Context, target string) (*wayBack, error) {
+	way := &wayBack{to: target}
+	list, err := st.clone.Git(ctx, "rev-list", "--first-parent", "--reverse", target+"..HEAD")
+	if err != nil {
+		return nil, err
+	}
+	template, err := st.template(target)
+	if err != nil {
+		return nil, fmt.Errorf("rendering commit %s, which is to come back: %w", short(target), err)
+	}
+	way.wanted = template
+	for _, commit := range strings.Fields(list) {
+		now, err := st.template(commit)
+		if err != nil {
+			continue // refused by the controller as well, and never released
+		}
+		if !plan.EqualTemplate(now, template) {
+			way.reverts = append(way.reverts, commit)
+		}
+		template = now
+	}
+	if plan.EqualTemplate(template, way.wanted) {
+		way.reverts = nil
+	}
+	slices.Reverse(way.reverts)
+	return way, nil
+}
+
+// template is what a commit renders for the release.
+func (st *steering) template(commit string) (*corev1.PodTemplateSpec, error) {
+	set, _, err := st.set(commit)
+	if err != nil {
+		return nil, err
+	}
+	r, err := st.planned(set)
+	if err != nil {
+		return nil, err
+	}
+	return r.Template, nil
+}
+
+// revert takes the commits back in a worktree, and says it as git does.
+func (w *wayBack) revert(ctx context.Context, ch *clone.Change) (string, error) {
+	var subjects, lines []string
+	for _, commit := range w.reverts {
+		args := []string{"revert", "--no-commit"}
+		parents, err := ch.Git(ctx, "rev-list", "--parents", "-n1", commit)
+		if err != nil {
+			return "", err
+		}
+		if len(strings.Fields(parents)) > 2 {
+			args = append(args, "--mainline", "1")
+		}
+		if _, err := ch.Git(ctx, append(args, commit)...); err != nil {
+			return "", errors.Join(fmt.Errorf("reverting %s: %w; nothing was changed", short(commit), err),
+				fmt.Errorf("later commits changed the same lines: git revert %s, and solve the conflict by hand", short(commit)))
+		}
+		subject, err := ch.Git(ctx, "log", "-1", "--format=%s", commit)
+		if err != nil {
+			return "", err
+		}
+		subjects = append(subjects, subject)
+		lines = append(lines, "This reverts commit "+commit+".")
+	}
+	message := fmt.Sprintf("Revert %q", subjects[0])
+	if more := len(subjects) - 1; more > 0 {
+		message = fmt.Sprintf("Revert %q and %d more", subjects[0], more)
+	}
+	return message + "\n\n" + strings.Join(lines, "\n"), nil
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
+	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// steerOptions are the flags of the commands that commit.
+type steerOptions struct {
+	source  string
+	message string
+	yes     bool
+	push    bool
+	sign    bool
+}
+
+func (o *steerOptions) add(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME (default: the one that the release comes from)")
+	f.StringVarP(&o.message, "message", "m", "", "first line of the commit message")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask; needed where the input is no terminal")
+	f.BoolVar(&o.push, "push", false, "push the commit")
+	f.BoolVarP(&o.sign, "sign", "S", false, "sign the commit, with the key that git is configured for")
+}
+
+// steering is a release, its source, and the clone to commit to.
+type steering struct {
+	steerOptions
+	cmd     *cobra.Command
+	at      *connected
+	release *v1alpha1.BatchRelease
+	source  *v1alpha1.GitSource
+	clone   *clone.Clone
+	ahead   int
+}
+
+// edit changes the worktree of a commit, and returns its message without trailers.
+type edit func(ctx context.Context, ch *clone.Change) (message string, err error)
+
+// newSteering finds the release and its clone, and makes sure that the clone
+// stands where the branch does.
+func (o *steerOptions) newSteering(cmd *cobra.Command, at *connected, name string) (*steering, error) {
+	ctx := cmd.Context()
+	br, err := at.release(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if !o.yes && !terminal.Is(cmd.InOrStdin()) {
+		return nil, errors.New("the input is no terminal to ask at; give --yes")
+	}
+	st := &steering{steerOptions: *o, cmd: cmd, at: at, release: br}
+	if st.source, err = o.find(ctx, at, br); err != nil {
+		return nil, err
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("finding the clone: %w", err)
+	}
+	if st.clone, err = clone.Find(ctx, here, st.source.Spec.URL); err != nil {
+		return nil, err
+	}
+	st.ahead, err = st.clone.Ready(ctx, st.source.Spec.Ref.Branch)
+	return st, err
+}
+
+// find returns the GitSource that flag or release name.
+func (o *steerOptions) find(ctx context.Context, at *connected, br *v1alpha1.BatchRelease) (*v1alpha1.GitSource, error) {
+	if o.source == "" {
+		gs, err := at.source(ctx, br)
+		if err == nil && gs == nil {
+			err = fmt.Errorf("the GitSource of BatchRelease %s/%s is not known; name it with --source", br.Namespace, br.Name)
+		}
+		return gs, err
+	}
+	key := client.ObjectKey{Namespace: br.Namespace, Name: o.source}
+	if namespace, name, ok := strings.Cut(o.source, "/"); ok {
+		key = client.ObjectKey{Namespace: namespace, Name: name}
+	}
+	var gs v1alpha1.GitSource
+	if err := at.Get(ctx, key, &gs); err != nil {
+		return nil, fmt.Errorf("reading GitSource %s: %w", key, err)
+	}
+	return &gs, nil
+}
+
+// set renders a commit of the clone, as the controller will.
+func (st *steering) set(commit string) (*plan.Set, gitsync.Tree, error) {
+	r, err := git.PlainOpenWithOptions(st.clone.Dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
+	if err != nil {
+		return nil, nil, fmt.Errorf("opening the clone: %w", err)
+	}
+	tree, err := gitsync.TreeOf(r.Storer, plumbing.NewHash(commit))
+	if err != nil {
+		return nil, nil, err
+	}
+	spec := &st.source.Spec
+	objects, err := plan.Render(tree, spec.Path, plan.RenderOptions{Skip: approvalsPath(spec)})
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := plan.Collect(objects, plan.CollectOptions{Namespace: st.source.Namespace, TargetNamespace: spec.TargetNamespace})
+	return set, tree, errors.Join(err, tree.Err())
+}
+
+// planned returns the release as a set has it.
+func (st *steering) planned(set *plan.Set) (*plan.Release, error) {
+	for i := range set.Releases {
+		if r := &set.Releases[i]; r.Plan.Namespace == st.release.Namespace && r.Plan.Name == st.release.Name {
+			return r, nil
+		}
+	}
+	return nil, fmt.Errorf("the branch has no BatchRelease %s/%s below %s", st.release.Namespace, st.release.Name, st.source.Spec.Path)
+}
+
+// commit makes a change, shows it, asks, commits and checks it, and only then
+// moves the branch. Until then nothing of the clone is touched.
+func (st *steering) commit(change edit, check func(commit string) error, trailers ...string) (err error) {
+	ctx, out := st.cmd.Context(), st.cmd.OutOrStdout()
+	ch, err := st.clone.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ch.Close()) }()
+	message, err := change(ctx, ch)
+	if err != nil {
+		return err
+	}
+	diff, err := ch.Diff(ctx, terminal.StyleOf(out).Colour)
+	if err != nil {
+		return err
+	}
+	if diff == "" {
+		fmt.Fprintln(out, "The branch says so already; there is nothing to commit.")
+		return nil
+	}
+	if err := ch.Clean(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, diff)
+	if st.push && st.ahead > 0 {
+		fmt.Fprintf(out, "\n%d more commits of the clone will be pushed with it.\n", st.ahead)
+	}
+	if !st.ask("Commit this to " + st.source.Spec.Ref.Branch + "?") {
+		return errors.New("not committed")
+	}
+	commit, err := ch.Commit(ctx, st.full(message, trailers), st.sign)
+	if err != nil {
+		return err
+	}
+	if err := check(commit); err != nil {
+		return err
+	}
+	if err := ch.Take(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Committed %s.\n", short(commit))
+	return st.publish(ctx)
+}
+
+// publish pushes, or says how.
+func (st *steering) publish(ctx context.Context) error {
+	branch, out := st.source.Spec.Ref.Branch, st.cmd.OutOrStdout()
+	if !st.push {
+		fmt.Fprintf(out, "To let it count: git push %s HEAD:%s\n", st.clone.Remote, branch)
+		return nil
+	}
+	if err := st.clone.Push(ctx, branch); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Pushed to %s of %s.\n", branch, st.clone.Remote)
+	return nil
+}
+
+// full is a message with its trailers.
+func (st *steering) full(message string, trailers []string) string {
+	if st.message != "" {
+		_, body, _ := strings.Cut(message, "\n")
+		message = st.message + "\n" + body
+	}
+	trailers = append([]string{"Tranche-Release: " + st.release.Namespace + "/" + st.release.Name}, trailers...)
+	return strings.TrimRight(message, "\n") + "\n\n" + strings.Join(trailers, "\n")
+}
+
+func (st *steering) ask(question string) bool {
+	return st.yes || askAt(st.cmd, question)
+}
+
+// askAt asks a question that only y or yes says yes to.
+func askAt(cmd *cobra.Command, question string) bool {
+	fmt.Fprint(cmd.OutOrStdout(), "\n"+question+" [y/N] ")
+	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err != nil {
+		return false
+	}
+	answer = strings.ToLower(strings.TrimSpace(answer))
+	return answer == "y" || answer == "yes"
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// environment is what the program is run with: a cluster, a person's git.
+func (s *shop) environment() []string {
+	return append(os.Environ(), asTranche+"=1", "KUBECONFIG="+s.c.Kubeconfig, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada", "GIT_COMMITTER_EMAIL=ada@example.org")
+}
+
+// tranche runs the program in the clone, and returns what it prints and its
+// exit code.
+func (s *shop) tranche(args ...string) (string, int) {
+	s.Helper()
+	cmd := exec.Command(os.Args[0], append(args, "-n", s.ns)...)
+	cmd.Dir, cmd.Env = s.clone, s.environment()
+	out, err := cmd.CombinedOutput()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return string(out), exit.ExitCode()
+	}
+	s.must(err)
+	return string(out), 0
+}
+
+// says runs the program, and fails unless it ends with the code and prints all
+// of the texts.
+func (s *shop) says(code int, command string, texts ...string) string {
+	s.Helper()
+	out, got := s.tranche(strings.Fields(command)...)
+	if got != code {
+		s.Fatalf("tranche %s: exit code %d, want %d:\n%s", command, got, code, out)
+	}
+	for _, text := range texts {
+		if !strings.Contains(out, text) {
+			s.Errorf("tranche %s does not say %q:\n%s", command, text, out)
+		}
+	}
+	return out
+}
+
+// A release is steered from start to rollback with git and tranche alone, and
+// watched in a terminal meanwhile.
+func TestSteered(t *testing.T) {
+	s := newShop(t, "web", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.says(1, "approve web --yes", "no release under way")
+	s.says(0, "get", "web", "Completed", "10/10")
+
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	began := s.push("web: v2")
+	screen := s.terminal("status web --watch --commit " + began)
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+	screen.shows("WaitingForApproval", "◼ step 0", "2/2", "waits for an approval", "web:v1 → registry.example.org/web:v2", "8/8 available", "tranche approve web")
+	s.says(0, "status deployment/web", "git push origin HEAD:main", "approvals/web.yaml")
+
+	s.says(1, "approve web --step 3 --yes", "the plan has the steps 0 to 2")
+	s.says(1, "approve web", "give --yes")
+	s.says(0, "approve web --yes", "+  step: 0", "git push origin HEAD:main")
+	s.run(s.clone, "git", "push", "--quiet", "origin", "main")
+	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
+	screen.shows("✔ step 0", "approved by Ada <ada@example.org>", "◼ step 1", "5/5")
+
+	s.says(0, "pause web --yes --push", "+  paused: true", "Pushed")
+	s.waitFor("web", "ReleasePaused", 1, nil)
+	screen.shows("ReleasePaused", "tranche resume web")
+	s.says(0, "pause web --yes", "nothing to commit")
+	s.says(0, "resume web --yes --push", "+  paused: false")
+	s.waitFor("web", "WaitingForApproval", 1, nil)
+
+	s.says(0, "approve web --all --yes --push --message Everyone", "-  step: 0", "+  step: 2")
+	if got := s.run(s.clone, "git", "log", "-1", "--format=%B"); !strings.HasPrefix(got, "Everyone\n\nTranche-Release: "+s.ns+"/web\nTranche-Revision: ") || !strings.HasSuffix(got, "Tranche-Step: 2") {
+		t.Errorf("the commit says\n%s", got)
+	}
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
+	screen.shows("Completed", "10/10 available", "exit code 0")
+	s.says(0, "history web", "Completed", "step 0: Ada <ada@example.org>", began[:7])
+	s.says(0, "status web --watch --timeout 1m", "ReleaseCompleted")
+
+	s.replace("deployment.yaml", "web:v2", "web:v3")
+	s.push("web: v3")
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v2": 8, "v3": 2})
+	s.says(3, "status web --watch --timeout 1s", "is not over after 1s")
+	screen = s.terminal("status web --watch")
+	screen.shows("WaitingForApproval")
+	s.says(0, "rollback web --yes --push", "-        image: registry.example.org/web:v3", "+        image: registry.example.org/web:v2")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
+	screen.shows("exit code 2")
+	s.untouched("web")
+	if got := s.run(s.clone, "git", "log", "-1", "--format=%s"); got != `Revert "web: v3"` {
+		t.Errorf("the commit's subject is %s", got)
+	}
+
+	first := s.release("web").Status.History
+	s.says(0, "rollback web --yes --to "+first[len(first)-1].Revision, "already; there is nothing to roll back")
+	s.says(1, "rollback web --yes --to nonsense", "tranche history web")
+	if got := s.run(s.clone, "git", "status", "--porcelain"); got != "" {
+		t.Errorf("the clone is not clean:\n%s", got)
+	}
+}
+
+// Without Git, the cluster is told directly.
+func TestDirect(t *testing.T) {
+	s := newShop(t, "web", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.says(1, "approve web --direct --yes", "no release under way")
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	s.push("web: v2")
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+	s.says(1, "approve web --direct --yes --step 1", "the present step only")
+	s.says(0, "approve web --direct --yes", "Approved step 0")
+	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
+	s.says(0, "rollback web --direct --yes", "Asked for the rollback")
+	s.waitFor("web", "RolledBack", 2, map[string]int32{"v1": 10})
+	s.says(2, "status web --watch", "RolledBack")
+	s.says(0, "status web", "git revert --no-edit")
+}
+
+// terminal runs the program in a real terminal.
+func (s *shop) terminal(command string) *watched {
+	s.Helper()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		if os.Getenv("CI") != "" {
+			s.Fatal("tmux is not installed")
+		}
+		s.Skip("tmux is not installed")
+	}
+	c := &watched{shop: s, socket: filepath.Join(s.TempDir(), "tmux")}
+	script := filepath.Join(s.TempDir(), "run.sh")
+	s.must(os.WriteFile(script, fmt.Appendf(nil, "%s %s -n %s\necho exit code $?\nexec cat\n", os.Args[0], command, s.ns), 0o600))
+	cmd := exec.Command("tmux", "-S", c.socket, "-f", os.DevNull, "new-session", "-d", "-x", "140", "-y", "50", "sh", script)
+	cmd.Env = append(s.environment(), "TERM=xterm-256color", "LC_ALL=C.UTF-8")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.Fatalf("tmux: %v: %s", err, out)
+	}
+	s.Cleanup(func() {
+		if out, err := exec.Command("tmux", "-S", c.socket, "kill-server").CombinedOutput(); err != nil {
+			s.Errorf("tmux kill-server: %v: %s", err, out)
+		}
+	})
+	return c
+}
+
+// watched is what is seen in a terminal.
+type watched struct {
+	*shop
+	socket string
+}
+
+// shows waits until all of the texts are on the screen at once, and fails if
+// the picture was drawn below itself.
+func (c *watched) shows(texts ...string) {
+	c.Helper()
+	clustertest.Wait(c, fmt.Sprintf("the screen to show %q", texts), func() error {
+		out, err := exec.Command("tmux", "-u", "-S", c.socket, "capture-pane", "-p").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("tmux: %w: %s", err, out)
+		}
+		if n := strings.Count(string(out), "BatchRelease web"); n > 1 {
+			return fmt.Errorf("the picture is there %d times:\n%s", n, out)
+		}
+		for _, text := range texts {
+			if !strings.Contains(string(out), text) {
+				return fmt.Errorf("without %q:\n%s", text, out)
+			}
+		}
+		return nil
+	})
+}
+
+func TestSetPaused(t *testing.T) {
+	for _, tc := range []struct{ reason, text, want string }{
+		{"added, with the file's own indentation", "kind: BatchRelease\nmetadata: {name: web}\nspec:\n    # the workload\n    workloadRef: {name: web}\n", "kind: BatchRelease\nmetadata: {name: web}\nspec:\n    # the workload\n    paused: true\n    workloadRef: {name: web}\n"},
+		{"changed, comments stay", "kind: BatchRelease\nspec:\n  strategy: {}\n  paused: false # not now\n", "kind: BatchRelease\nspec:\n  strategy: {}\n  paused: true # not now\n"},
+		{"on one line", "{kind: BatchRelease, spec: {workloadRef: {name: web}}}\n", "{kind: BatchRelease, spec: {paused: true, workloadRef: {name: web}}}\n"},
+		{"of two, the one of that name", "kind: BatchRelease\nmetadata: {name: api}\nspec: {a: b}\n---\nkind: BatchRelease\nmetadata: {name: web}\nspec: {a: b}\n", "kind: BatchRelease\nmetadata: {name: api}\nspec: {a: b}\n---\nkind: BatchRelease\nmetadata: {name: web}\nspec: {paused: true, a: b}\n"},
+		{"none", "kind: Service\nspec: {a: b}\n", ""},
+		{"two, none of that name", "kind: BatchRelease\nspec: {a: b}\n---\nkind: BatchRelease\nspec: {a: b}\n", ""},
+	} {
+		got, err := setPaused(tc.text, "web", true)
+		if (err != nil) != (tc.want == "") {
+			t.Errorf("%s: %v", tc.reason, err)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+		}
+	}
+}
+
+// Which step is approved, and when none can be.
+func TestApproveStep(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		o      approveOptions
+		given  bool
+		edit   func(*v1alpha1.BatchRelease)
+		want   int32
+		err    string
+	}{
+		{"the present one", approveOptions{}, false, nil, 1, ""},
+		{"a later one", approveOptions{step: 2}, true, nil, 2, ""},
+		{"all", approveOptions{all: true}, false, nil, 3, ""},
+		{"one that is over", approveOptions{step: 0}, true, nil, 0, "is over"},
+		{"none of the plan", approveOptions{step: 4}, true, nil, 0, "the steps 0 to 3"},
+		{"on the way back", approveOptions{}, false, func(br *v1alpha1.BatchRelease) { br.Status.RollingBack = true }, 0, "rolling back"},
+		{"a status of another spec", approveOptions{}, false, func(br *v1alpha1.BatchRelease) { br.Generation++ }, 0, "try again"},
+		{"nothing under way", approveOptions{}, false, func(br *v1alpha1.BatchRelease) { br.Status.Phase = v1alpha1.PhaseCompleted }, 0, "no release under way"},
+	} {
+		br := waiting().release
+		if tc.edit != nil {
+			tc.edit(br)
+		}
+		got, err := tc.o.stepOf(br, tc.given)
+		if got != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: %d, %v; want %d, %q", tc.reason, got, err, tc.want, tc.err)
+		}
+	}
+}
