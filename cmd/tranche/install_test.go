@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -143,5 +144,20 @@ func TestFlags(t *testing.T) {
 		if err := root.ExecuteContext(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("tranche %s: %v, want an error that names %s", args, err, want)
 		}
+	}
+}
+
+// `tranche install` prints what kubectl makes of config/default.
+func TestInstallManifests(t *testing.T) {
+	want, err := clustertest.Shared(t).Kubectl(t, "kustomize", "../../config/default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := manifests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(string(got))); diff != "" {
+		t.Errorf("manifests (-kubectl +tranche):\n%s", diff)
 	}
 }

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// steeringOf makes a clone in which each commit writes a file, and a release
+// that comes from the last of them. No cluster is there.
+func steeringOf(t *testing.T, commits ...[2]string) (*steering, []string) {
+	t.Helper()
+	dir := t.TempDir()
+	s := &shop{TB: t, clone: filepath.Join(dir, "clone")}
+	for k, v := range map[string]string{"GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_NOSYSTEM": "1",
+		"GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org", "GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "ada@example.org"} {
+		t.Setenv(k, v)
+	}
+	s.run(dir, "git", "init", "--quiet", "--initial-branch=main", s.clone)
+	s.must(os.CopyFS(s.clone, os.DirFS("../../examples/web")))
+	var hashes []string
+	for i, c := range append([][2]string{{"README.md", "the first\n"}}, commits...) {
+		if from, to, ok := strings.Cut(c[1], " => "); ok {
+			s.replace(c[0], from, to)
+		} else {
+			s.write(c[0], c[1])
+		}
+		s.run(s.clone, "git", "add", ".")
+		s.run(s.clone, "git", "commit", "--quiet", "-m", fmt.Sprintf("commit %d", i))
+		hashes = append(hashes, s.run(s.clone, "git", "rev-parse", "HEAD"))
+	}
+	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
+	cmd.SetOut(&bytes.Buffer{})
+	return &steering{
+		steerOptions: steerOptions{yes: true}, cmd: cmd, clone: &clone.Clone{Dir: s.clone, Remote: "origin"},
+		source: &v1alpha1.GitSource{
+			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"},
+			Spec:       v1alpha1.GitSourceSpec{Path: ".", Ref: v1alpha1.GitReference{Branch: "main"}},
+		},
+		release: &v1alpha1.BatchRelease{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"},
+			Spec:       v1alpha1.BatchReleaseSpec{Commit: hashes[len(hashes)-1]},
+			Status:     v1alpha1.BatchReleaseStatus{UpdateRevision: "5584f4c7df"},
+		},
+	}, hashes
+}
+
+// What a rollback makes of a history: which file it leaves, or why it does not.
+func TestRollback(t *testing.T) {
+	image := func(from, to string) [2]string { return [2]string{"deployment.yaml", "web:" + from + " => web:" + to} }
+	for _, tc := range []struct {
+		reason  string
+		commits [][2]string
+		edit    func(br *v1alpha1.BatchRelease, commits []string)
+		to      string
+		want    string // the tag afterwards
+		subject string
+		err     string
+	}{
+		{"the release is reverted", [][2]string{image("v1", "v2")}, nil, "", "v1", `Revert "commit 1"`, ""},
+		{"what came after it stays", [][2]string{image("v1", "v2"), {"deployment.yaml", "replicas: 10 => replicas: 12"}},
+			func(br *v1alpha1.BatchRelease, c []string) { br.Spec.Commit = c[1] }, "", "v1", `Revert "commit 1"`, ""},
+		{"what it superseded on its way is reverted, too", [][2]string{image("v1", "v2"), image("v2", "v3")}, func(br *v1alpha1.BatchRelease, c []string) {
+			br.Status.History = []v1alpha1.ReleaseRecord{{Revision: "b", Commit: c[1], Outcome: v1alpha1.OutcomeSuperseded}, {Revision: "a", Commit: c[0], Outcome: v1alpha1.OutcomeCompleted}}
+		}, "", "v1", `Revert "commit 2" and 1 more`, ""},
+		{"to an earlier release", [][2]string{image("v1", "v2"), image("v2", "v3"), image("v3", "v4")}, func(br *v1alpha1.BatchRelease, c []string) {
+			br.Status.History = []v1alpha1.ReleaseRecord{{Revision: "c", Commit: c[3]}, {Revision: "b", Commit: c[2]}, {Revision: "a1", Commit: c[1]}}
+		}, "a", "v2", `Revert "commit 3" and 1 more`, ""},
+		{"gone back already", [][2]string{image("v1", "v2"), image("v2", "v1")}, func(br *v1alpha1.BatchRelease, c []string) { br.Spec.Commit = c[1] }, "", "v1", "commit 2", ""},
+		{"a conflict", [][2]string{image("v1", "v2"), {"deployment.yaml", "        image: registry.example.org/web:v2 =>         image: registry.example.org/web:v2 # kept"}},
+			func(br *v1alpha1.BatchRelease, c []string) { br.Spec.Commit = c[1] }, "", "v2 # kept", "commit 2", "nothing was changed"},
+		{"no such revision", [][2]string{image("v1", "v2")}, nil, "x", "v2", "commit 1", "tranche history web"},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			st, commits := steeringOf(t, tc.commits...)
+			if tc.edit != nil {
+				tc.edit(st.release, commits)
+			}
+			err := st.rollback(tc.to)
+			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%v, want %q", err, tc.err)
+			}
+			text, err := os.ReadFile(filepath.Join(st.clone.Dir, "deployment.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, after, _ := strings.Cut(string(text), "web:v")
+			tag, _, _ := strings.Cut(after, "\n")
+			subject, err := st.clone.Git(t.Context(), "log", "-1", "--format=%s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{tc.want, tc.subject}, []string{"v" + tag, subject}); diff != "" {
+				t.Errorf("afterwards (-want +got):\n%s", diff)
+			}
+			if dirty, err := st.clone.Git(t.Context(), "status", "--porcelain"); err != nil || dirty != "" {
+				t.Errorf("the clone is not clean: %s %v", dirty, err)
+			}
+		})
+	}
+}
