@@ -4,6 +4,7 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY cmd/tranche cmd/tranche
+COPY config config
 COPY gitsync gitsync
 COPY plan plan
 COPY rollout rollout
