@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -172,10 +173,12 @@ func stepOf(br *v1alpha1.BatchRelease) string {
 func table(rows [][]string) string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	var err error
 	for _, row := range rows {
-		fmt.Fprintln(t, strings.Join(row, "\t"))
+		_, wrong := fmt.Fprintln(t, strings.Join(row, "\t"))
+		err = errors.Join(err, wrong)
 	}
-	if err := t.Flush(); err != nil {
+	if err := errors.Join(err, t.Flush()); err != nil {
 		panic(err) // a strings.Builder takes everything
 	}
 	return b.String()

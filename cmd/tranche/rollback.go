@@ -106,7 +106,7 @@ func (st *steering) rollback(to string) error {
 		return err
 	}
 	if len(way.reverts) == 0 {
-		fmt.Fprintf(st.cmd.OutOrStdout(), "The branch renders the pod template of %s already; there is nothing to roll back.\n", short(way.to))
+		st.say("The branch renders the pod template of %s already; there is nothing to roll back.\n", short(way.to))
 		return nil
 	}
 	check := func(commit string) error {

@@ -145,15 +145,17 @@ func (st *steering) commit(change edit, check func(commit string) error, trailer
 		return err
 	}
 	if diff == "" {
-		fmt.Fprintln(out, "The branch says so already; there is nothing to commit.")
+		st.say("The branch says so already; there is nothing to commit.\n")
 		return nil
 	}
 	if err := ch.Clean(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, diff)
+	if _, err := fmt.Fprintln(out, diff); err != nil {
+		return fmt.Errorf("showing the change: %w", err)
+	}
 	if st.push && st.ahead > 0 {
-		fmt.Fprintf(out, "\n%d more commits of the clone will be pushed with it.\n", st.ahead)
+		st.say("\n%d more commits of the clone will be pushed with it.\n", st.ahead)
 	}
 	if !st.ask("Commit this to " + st.source.Spec.Ref.Branch + "?") {
 		return errors.New("not committed")
@@ -168,21 +170,21 @@ func (st *steering) commit(change edit, check func(commit string) error, trailer
 	if err := ch.Take(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Committed %s.\n", short(commit))
+	st.say("Committed %s.\n", short(commit))
 	return st.publish(ctx)
 }
 
 // publish pushes, or says how.
 func (st *steering) publish(ctx context.Context) error {
-	branch, out := st.source.Spec.Ref.Branch, st.cmd.OutOrStdout()
+	branch := st.source.Spec.Ref.Branch
 	if !st.push {
-		fmt.Fprintf(out, "To let it count: git push %s HEAD:%s\n", st.clone.Remote, branch)
+		st.say("To let it count: git push %s HEAD:%s\n", st.clone.Remote, branch)
 		return nil
 	}
 	if err := st.clone.Push(ctx, branch); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Pushed to %s of %s.\n", branch, st.clone.Remote)
+	st.say("Pushed to %s of %s.\n", branch, st.clone.Remote)
 	return nil
 }
 
@@ -196,13 +198,20 @@ func (st *steering) full(message string, trailers []string) string {
 	return strings.TrimRight(message, "\n") + "\n\n" + strings.Join(trailers, "\n")
 }
 
+// say tells what has been done. Where nobody can read it, it is done all the same.
+func (st *steering) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(st.cmd.OutOrStdout(), format, args...)
+}
+
 func (st *steering) ask(question string) bool {
 	return st.yes || askAt(st.cmd, question)
 }
 
 // askAt asks a question that only y or yes says yes to.
 func askAt(cmd *cobra.Command, question string) bool {
-	fmt.Fprint(cmd.OutOrStdout(), "\n"+question+" [y/N] ")
+	if _, err := fmt.Fprint(cmd.OutOrStdout(), "\n"+question+" [y/N] "); err != nil {
+		return false // who does not see the question has not said yes
+	}
 	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	if err != nil {
 		return false
