@@ -37,6 +37,7 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 	kubectl("apply", "--server-side", "-k", "../../config/default")
 	t.Cleanup(func() { kubectl("delete", "namespace", "tranche-system", "--wait=false") })
 	kubectl("delete", "clusterrolebinding", "tranche-applier")
+	t.Cleanup(func() { kubectl("apply", "--server-side", "-f", "../../config/rbac/applier_role.yaml") }) // tests to come need it
 	kubectl("scale", "deployment/tranche-controller", "-n", "tranche-system", "--replicas=0") // this test is the controller
 	kubectl("create", "serviceaccount", "tenant", "-n", s.ns)
 	kubectl("create", "rolebinding", "tenant", "-n", s.ns, "--clusterrole=admin", "--serviceaccount="+s.ns+":tenant")

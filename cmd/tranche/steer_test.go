@@ -58,7 +58,7 @@ func TestSteered(t *testing.T) {
 	s := newShop(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.says(1, "approve web --yes", "no release under way")
-	s.says(0, "get", "web", "Completed", "10/10")
+	s.says(0, "get web", "Completed", "10/10")
 	var names bytes.Buffer
 	root := newRoot()
 	root.SetArgs([]string{"__complete", "status", "-n", s.ns, ""})
