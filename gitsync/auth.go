@@ -122,11 +122,28 @@ func newSSHAuth(u *url.URL, data map[string][]byte, timeout time.Duration) (tran
 	}
 	a := &sshAuth{timeout: timeout}
 	a.User, a.Signer = cmp.Or(u.User.Username(), gitssh.DefaultUsername), signer
-	a.HostKeyCallback = hosts.HostKeyCallback()
+	a.HostKeyCallback = withFingerprint(hosts.HostKeyCallback())
 	// Offered in the order of our preference, a server may choose a key that
 	// known_hosts does not have, and a good host would be refused (G12).
 	a.HostKeyAlgorithms = hosts.HostKeyAlgorithms(net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "22")))
 	return a, nil
+}
+
+// hostKeyError is a host key that is not trusted, by its fingerprint.
+type hostKeyError struct {
+	error
+	fingerprint string
+}
+
+func (e *hostKeyError) Unwrap() error { return e.error }
+
+func withFingerprint(check ssh.HostKeyCallback) ssh.HostKeyCallback {
+	return func(host string, at net.Addr, key ssh.PublicKey) error {
+		if err := check(host, at, key); err != nil {
+			return &hostKeyError{err, key.Type() + " " + ssh.FingerprintSHA256(key)}
+		}
+		return nil
+	}
 }
 
 func parseKey(identity, password []byte) (ssh.Signer, error) {

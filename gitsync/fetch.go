@@ -27,7 +27,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	gitclient "github.com/go-git/go-git/v5/plumbing/transport/client"
 	"github.com/go-git/go-git/v5/storage"
-	"github.com/skeema/knownhosts"
+	"golang.org/x/crypto/ssh"
+	hostkeys "golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/tranche-dev/tranche/plan"
 )
@@ -294,13 +295,33 @@ func (r remote) credentialsHint(otherwise string) string {
 	return otherwise + ", and Secret " + r.secret
 }
 
+// untrustedHostKey tells the fingerprints of the key that the host has and of
+// those that it should have, for comparing them with what its owner publishes.
+func (r remote) untrustedHostKey(key *hostKeyError) *plan.Problem {
+	p := &plan.Problem{Reason: reasonHostKeyMismatch}
+	known, _ := errors.AsType[*hostkeys.KeyError](key.error)
+	switch {
+	case known != nil && len(known.Want) > 0:
+		var want []string
+		for _, w := range known.Want {
+			want = append(want, w.Key.Type()+" "+ssh.FingerprintSHA256(w.Key))
+		}
+		p.Err = fmt.Errorf("the host's key, %s, is not the one in known_hosts: %s", key.fingerprint, strings.Join(want, ", "))
+		p.Hint = "somebody may be in between; if the host has a new key, put it into known_hosts of Secret " + r.secret
+	case known != nil:
+		p.Err = fmt.Errorf("the host is not in known_hosts; its key is %s", key.fingerprint)
+		p.Hint = "compare that with what its owner publishes, and add it to known_hosts of Secret " + r.secret
+	default:
+		p.Err = fmt.Errorf("the host's key, %s, is refused: %w", key.fingerprint, key.error)
+		p.Hint = "see the line for it in known_hosts of Secret " + r.secret
+	}
+	return p
+}
+
 // untrusted are servers that are not who they should be.
 func (r remote) untrusted(err error) *plan.Problem {
-	if knownhosts.IsHostKeyChanged(err) {
-		return &plan.Problem{Reason: reasonHostKeyMismatch, Err: errors.New("the host's key is not the one in known_hosts"), Hint: "somebody may be in between; if the host has a new key, put it into known_hosts of Secret " + r.secret}
-	}
-	if knownhosts.IsHostUnknown(err) {
-		return &plan.Problem{Reason: reasonHostKeyMismatch, Err: errors.New("the host is not in known_hosts"), Hint: "add it to known_hosts of Secret " + r.secret}
+	if key, ok := errors.AsType[*hostKeyError](err); ok {
+		return r.untrustedHostKey(key)
 	}
 	if strings.Contains(err.Error(), "ssh: no common algorithm for host key") {
 		return &plan.Problem{Reason: reasonHostKeyMismatch, Err: errors.New("the host has none of the kinds of key that known_hosts has for it"), Hint: "add its key to known_hosts of Secret " + r.secret}

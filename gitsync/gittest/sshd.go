@@ -1,0 +1,174 @@
+package gittest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// SSHD is OpenSSH's server, which serves every repository of this machine to
+// whoever has a key that it knows.
+type SSHD struct {
+	t    testing.TB
+	dir  string
+	addr string
+	// User to log in as.
+	User string
+}
+
+// KeyTypes are those that OpenSSH makes without hardware.
+var KeyTypes = []string{"ed25519", "ecdsa", "rsa"}
+
+// ServeSSH runs sshd with a host key of each of KeyTypes until the test ends. Where
+// there is none the test is skipped, and fails in CI, which installs it.
+func ServeSSH(t testing.TB) *SSHD {
+	t.Helper()
+	const sshd = "/usr/sbin/sshd" // it wants an absolute path
+	if _, err := os.Stat(sshd); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("there is no sshd: install openssh-server")
+		}
+		t.Skip("there is no sshd on this machine: install openssh-server for this test")
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &SSHD{t: t, dir: t.TempDir(), addr: freePort(t), User: me.Username}
+	if os.Geteuid() == 0 {
+		if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // sshd demands it of root
+			t.Fatal(err)
+		}
+	}
+	host, port, _ := net.SplitHostPort(s.addr)
+	config := fmt.Sprintf("ListenAddress %s\nPort %s\nPidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nPermitRootLogin yes\nAuthorizedKeysFile %s\n",
+		host, port, filepath.Join(s.dir, "authorized_keys"))
+	for _, kind := range KeyTypes {
+		config += "HostKey " + s.Key("host-"+kind, kind, "") + "\n"
+	}
+	file := filepath.Join(s.dir, "sshd_config")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	cmd := exec.Command(sshd, "-D", "-e", "-f", file)
+	cmd.Stderr = &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		<-ended
+	})
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		c, err := net.DialTimeout("tcp", s.addr, time.Second)
+		if err == nil {
+			_ = c.Close()
+			return s
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("sshd ended: %v: %s", err, log.String())
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("sshd does not listen: %v", err)
+		}
+	}
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Key makes a key with ssh-keygen, and returns its file.
+func (s *SSHD) Key(name, kind, passphrase string) string {
+	s.t.Helper()
+	file := filepath.Join(s.dir, name)
+	args := []string{"-q", "-t", kind, "-N", passphrase, "-C", name, "-f", file}
+	if out, err := exec.Command("ssh-keygen", args...).CombinedOutput(); err != nil {
+		s.t.Fatalf("ssh-keygen %v: %v: %s", args, err, out)
+	}
+	return file
+}
+
+// Let lets whoever has a key in.
+func (s *SSHD) Let(key string) {
+	s.t.Helper()
+	public := s.read(key + ".pub")
+	f, err := os.OpenFile(filepath.Join(s.dir, "authorized_keys"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := f.WriteString(public); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *SSHD) read(file string) string {
+	s.t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// URL of a repository.
+func (s *SSHD) URL(bare string) string { return "ssh://" + s.User + "@" + s.addr + bare }
+
+// KnownHosts is a line for a host key, of one of KeyTypes or a file of Key.
+func (s *SSHD) KnownHosts(key string) string {
+	s.t.Helper()
+	host, port, _ := net.SplitHostPort(s.addr)
+	if !filepath.IsAbs(key) {
+		key = filepath.Join(s.dir, "host-"+key)
+	}
+	fields := strings.Fields(s.read(key + ".pub"))
+	return fmt.Sprintf("[%s]:%s %s %s\n", host, port, fields[0], fields[1])
+}
+
+// Hashed is what ssh-keygen -H makes of known hosts.
+func (s *SSHD) Hashed(lines string) string {
+	s.t.Helper()
+	file := filepath.Join(s.dir, "to-hash")
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if out, err := exec.Command("ssh-keygen", "-q", "-H", "-f", file).CombinedOutput(); err != nil {
+		s.t.Fatalf("ssh-keygen -H: %v: %s", err, out)
+	}
+	return s.read(file)
+}
+
+// Fingerprint is what ssh-keygen calls a key's.
+func (s *SSHD) Fingerprint(key string) string {
+	s.t.Helper()
+	if !filepath.IsAbs(key) {
+		key = filepath.Join(s.dir, "host-"+key)
+	}
+	out, err := exec.Command("ssh-keygen", "-l", "-f", key+".pub").Output()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.Fields(string(out))[1]
+}
