@@ -63,8 +63,12 @@ func ServeSSH(t testing.TB) *SSHD {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	var how error
+	ended := make(chan struct{})
+	go func() {
+		how = cmd.Wait()
+		close(ended)
+	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // it may have ended
 		<-ended
@@ -76,9 +80,8 @@ func ServeSSH(t testing.TB) *SSHD {
 			return s
 		}
 		select {
-		case err := <-ended:
-			ended <- err
-			t.Fatalf("sshd ended: %v: %s", err, log.String())
+		case <-ended:
+			t.Fatalf("sshd ended: %v: %s", how, log.String())
 		case <-time.After(20 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {

@@ -320,6 +320,11 @@ func (v *view) decideStep() {
 		v.park()
 		return
 	}
+	if v.withheld() {
+		v.unhold()
+		v.report(ReasonReleasePaused, "the plan is paused; "+v.progress())
+		return
+	}
 	if !v.inHold() {
 		v.restoreHold()
 		return
@@ -353,11 +358,24 @@ func (v *view) reposition() {
 	v.report(ReasonUpgrading, v.progress())
 }
 
-// park leaves the Deployment to the native controller, at the stable template.
-func (v *view) park() {
+// withheld reports whether there is nothing to split since the plan was paused
+// before the step's first pod. A hold with one active set would be no safe place
+// to wait: at 0 replicas the native controller takes that one away, and all pods
+// come up on the update revision afterwards (H4).
+func (v *view) withheld() bool {
+	return v.spec.Paused && v.forward() && size(v.goal.rs) == 0 && len(v.middle()) == 0
+}
+
+// unhold leaves the Deployment to the native controller, at the stable template.
+func (v *view) unhold() {
 	if touched(v.d) || !v.stable.equal(&v.d.Spec.Template) {
 		v.handBack("there is nothing to split", v.stable.template)
 	}
+}
+
+// park does so where the step wants no pod.
+func (v *view) park() {
+	v.unhold()
 	if v.replicas == 0 {
 		v.report(ReasonScaledToZero, fmt.Sprintf("the Deployment has 0 replicas; %s goes on at step %d when it has some", v.goal.name, v.status.CurrentStepIndex))
 		return
