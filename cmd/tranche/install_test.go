@@ -38,7 +38,7 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 	t.Cleanup(func() { kubectl("delete", "namespace", "tranche-system", "--wait=false") })
 	kubectl("delete", "clusterrolebinding", "tranche-applier")
 	t.Cleanup(func() { kubectl("apply", "--server-side", "-f", "../../config/rbac/applier_role.yaml") }) // tests to come need it
-	kubectl("scale", "deployment/tranche-controller", "-n", "tranche-system", "--replicas=0") // this test is the controller
+	kubectl("scale", "deployment/tranche-controller", "-n", "tranche-system", "--replicas=0")            // this test is the controller
 	kubectl("create", "serviceaccount", "tenant", "-n", s.ns)
 	kubectl("create", "rolebinding", "tenant", "-n", s.ns, "--clusterrole=admin", "--serviceaccount="+s.ns+":tenant")
 
@@ -88,7 +88,7 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 }
 
 // freeAddress is one that nobody listens on.
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -98,7 +98,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func body(t *testing.T, url string) string {
+func body(t testing.TB, url string) string {
 	t.Helper()
 	response, err := http.Get(url)
 	if err != nil {
