@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help build demo dev test lint generate verify bench fuzz clean bin/tranche bin/demo
+.PHONY: help build demo dev test lint generate verify bench soak fuzz clean bin/tranche bin/demo
 
 KUBERNETES_VERSION := v1.36.3
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
@@ -42,6 +42,10 @@ bench: bin/devcluster bin/kubectl ## Run the benchmarks
 
 # Each target for that long.
 FUZZTIME ?= 1m
+
+soak: bin/devcluster bin/kubectl ## Explore wide, take every fault at every write, five minutes of chaos: half an hour
+	go test -v -run Explore -timeout 2h ./rollout/engine -full
+	go test -v -run 'TestFaultAtAnyWrite|TestChaos' -timeout 1h ./rollout -full
 
 fuzz: ## Run every fuzz target for FUZZTIME, 1m by default
 	@set -o pipefail; go test -list '^Fuzz' ./... | \
