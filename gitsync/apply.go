@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,21 +74,33 @@ func (a *applier) body(t *target) *unstructured.Unstructured {
 }
 
 // dryRun has the API server check an object: schema, defaults, admission,
-// rights. Nothing is written.
-func (a *applier) dryRun(ctx context.Context, t *target) plan.Problems {
+// rights. Nothing is written. Its error is a conflict: what was tried is about
+// a Deployment that has been held or handed back meanwhile.
+func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) {
 	var err error
 	switch {
 	case t.way == notAtAll:
-		return nil
+		return nil, nil
 	case t.live != nil && t.groupKind() == deploymentKind && (t.way != plainly || hasRolloutFields(t.live)):
 		err = errors.Join(a.dryRunRollout(ctx, t), a.dryRunRest(ctx, t))
+		if err != nil && a.hasMoved(ctx, t) {
+			return nil, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, t.GetName(), errors.New("it has changed since it was read"))
+		}
 	default:
 		err = a.dryRunApply(ctx, a.manifest(t.Object))
 	}
 	if isImmutable(err) && mayRecreate(t) {
-		return nil
+		return nil, nil
 	}
-	return apiProblems(reasonDryRunFailed, t.Object, a.gs, err)
+	return apiProblems(reasonDryRunFailed, t.Object, a.gs, err), nil
+}
+
+// hasMoved reports whether the spec of an object is another one than was read.
+func (a *applier) hasMoved(ctx context.Context, t *target) bool {
+	now := &unstructured.Unstructured{}
+	now.SetGroupVersionKind(t.live.GroupVersionKind())
+	err := a.c.Get(ctx, client.ObjectKeyFromObject(t.live), now)
+	return err == nil && now.GetGeneration() != t.live.GetGeneration()
 }
 
 func (a *applier) dryRunApply(ctx context.Context, u *unstructured.Unstructured) error {

@@ -142,7 +142,11 @@ func (l *look) try(ctx context.Context, a *applier, c *commit, late bool) error 
 		if t.late != late {
 			continue
 		}
-		ps = append(ps, a.dryRun(ctx, t)...)
+		found, err := a.dryRun(ctx, t)
+		if err != nil {
+			return err
+		}
+		ps = append(ps, found...)
 	}
 	if len(ps) > 0 {
 		return ps

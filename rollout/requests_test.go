@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
@@ -79,6 +81,14 @@ func TestIdle(t *testing.T) {
 	s.must(s.c.Client.Create(t.Context(), idle))
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
 	s.completed("idle")
+	clustertest.Wait(s, "the idle release's counts", func() error { // a status that only counts comes later
+		var br v1alpha1.BatchRelease
+		s.must(s.c.Client.Get(t.Context(), client.ObjectKeyFromObject(idle), &br))
+		if br.Status.UpdatedAvailableReplicas != 2 || br.Status.UpdatedReadyReplicas != 2 {
+			return fmt.Errorf("%+v", br.Status)
+		}
+		return nil
+	})
 	calls.forget()
 	s.bring("v2")
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1}) // two of the idle one
