@@ -18,17 +18,24 @@ import (
 )
 
 // BenchmarkReleases rolls 100 Deployments of 10 pods natively, and releases 100
-// others beside them in three steps with open gates (20 %, 50 %, 100 %; 25 %/25 %):
-// from the first change to the last pod of all. alone-s is the time of releases
-// with nothing beside them, native-alone-s that of native ones.
+// others beside them with open gates (25 %/25 %): from the first change to the
+// last pod of all. alone-s is the time of releases with nothing beside them,
+// native-alone-s that of native ones. A native roll is of one step; three make
+// more waves of pods, one after the other.
 func BenchmarkReleases(b *testing.B) {
+	for _, steps := range [][]string{{"100%"}, {"20%", "50%", "100%"}} {
+		b.Run(fmt.Sprintf("steps=%d", len(steps)), func(b *testing.B) { benchmarkReleases(b, steps) })
+	}
+}
+
+func benchmarkReleases(b *testing.B, steps []string) {
 	const deployments, replicas = 100, 10
 	c := clustertest.Shared(b)
 	for b.Loop() {
 		native, ours := newField(b, c, deployments, replicas), newField(b, c, deployments, replicas)
 		var calls requests
 		startControllerIn(b, c, ours.ns, calls.count)
-		ours.plan()
+		ours.plan(steps)
 		native.change("v2")
 		b.ReportMetric(native.until("v2").Seconds(), "native-alone-s")
 		b.ReportMetric(float64(native.calls()), "native-updates")
@@ -120,18 +127,17 @@ func (f *field) generations() int64 {
 
 func (f *field) calls() int64 { return (f.generations() - f.first) / int64(f.n) }
 
-// plan gives every Deployment a plan with open gates.
-func (f *field) plan() {
+// plan gives every Deployment a plan whose gates open by themselves.
+func (f *field) plan(steps []string) {
 	f.Helper()
 	for i := range f.n {
 		name := fmt.Sprintf("web-%04d", i)
 		br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.ns}}
 		br.Spec.WorkloadRef = v1alpha1.WorkloadReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
 		br.Spec.Template, br.Spec.Commit = ptr.To(template(name, "v1")), commitOf("v1")
-		for _, replicas := range []string{"20%", "50%"} {
+		for _, replicas := range steps {
 			br.Spec.Strategy.Steps = append(br.Spec.Strategy.Steps, v1alpha1.Step{Replicas: intstr.Parse(replicas), Pause: &v1alpha1.Pause{}})
 		}
-		br.Spec.Strategy.Steps = append(br.Spec.Strategy.Steps, v1alpha1.Step{Replicas: intstr.FromString("100%")})
 		f.must(f.c.Client.Create(f.Context(), br))
 	}
 	f.completed()

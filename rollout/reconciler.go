@@ -19,9 +19,11 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -33,6 +35,9 @@ import (
 // lookAgain is how long a round that met another state than it had observed
 // waits; what changed usually asks for a round by itself before that.
 const lookAgain = 100 * time.Millisecond
+
+// gather is how long after a ReplicaSet has changed its release is looked at.
+const gather = 25 * time.Millisecond
 
 // Options of the BatchRelease reconciler.
 type Options struct {
@@ -83,7 +88,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		For(&v1alpha1.BatchRelease{}).
 		Watches(&v1alpha1.BatchRelease{}, handler.EnqueueRequestsFromMapFunc(r.rivals)).
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.plansOfDeployment)).
-		Watches(&appsv1.ReplicaSet{}, handler.EnqueueRequestsFromMapFunc(r.plansOfOwned)).
+		Watches(&appsv1.ReplicaSet{}, r.gathered()).
 		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.plansOfOwned)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent)}).
 		Complete(r)
@@ -379,6 +384,31 @@ func (r *reconciler) plansOfOwned(ctx context.Context, o client.Object) []reconc
 		}
 	}
 	return nil
+}
+
+// gathered asks for a round a moment after a ReplicaSet has changed. Pods come
+// and go in bursts, of which the ReplicaSet controller writes a status each: a
+// round at the first of them would decide on half of what happens, and its
+// writes would conflict with the statuses that follow.
+func (r *reconciler) gathered() handler.EventHandler {
+	look := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], sets ...client.Object) {
+		for _, rs := range sets {
+			for _, request := range r.plansOfOwned(ctx, rs) {
+				q.AddAfter(request, gather)
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			look(ctx, q, e.Object)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			look(ctx, q, e.ObjectOld, e.ObjectNew)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			look(ctx, q, e.Object)
+		},
+	}
 }
 
 func (r *reconciler) requests(ctx context.Context, namespace, deployment string) []reconcile.Request {

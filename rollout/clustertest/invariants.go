@@ -30,6 +30,9 @@ import (
 // what is count.
 const lag = 5 * time.Second
 
+// nativeLag is how old a look of the native controller may be.
+const nativeLag = 2 * time.Second
+
 // invariants is what must never be broken by what happens in a namespace. It is
 // fed with every event, in the order in which the API server made them
 // ([change].version), and knows no client and no clock.
@@ -62,8 +65,9 @@ const lag = 5 * time.Second
 // I8. A held Deployment is never Recreate and not paused (H8).
 //
 // I10. The native controller resizes no ReplicaSet of a held Deployment. Where
-// there is nothing to split (none active, or the one) it may follow a new N with
-// what has no closed gate before it, as Tranche would.
+// there is nothing to split (none active, or the one, as the native controller
+// sees it) it may follow a new N with what has no closed gate before it, as
+// Tranche would.
 //
 // What the native controller does within lag of other hands opening a hold (H7)
 // is theirs.
@@ -71,6 +75,7 @@ type invariants struct {
 	deployments map[types.UID]*deployment
 	sets        map[types.UID]*appsv1.ReplicaSet
 	sizedAt     map[types.UID]int32 // N when a ReplicaSet got its size
+	activeSince map[types.UID]time.Time
 	pods        map[types.UID]*pod
 	releases    map[types.UID]*release
 
@@ -153,7 +158,7 @@ func (p *past[T]) within(now time.Time) []T {
 func newInvariants() *invariants {
 	return &invariants{
 		deployments: map[types.UID]*deployment{}, sets: map[types.UID]*appsv1.ReplicaSet{},
-		sizedAt: map[types.UID]int32{}, pods: map[types.UID]*pod{}, releases: map[types.UID]*release{}, judged: map[string]int{},
+		sizedAt: map[types.UID]int32{}, activeSince: map[types.UID]time.Time{}, pods: map[types.UID]*pod{}, releases: map[types.UID]*release{}, judged: map[string]int{},
 	}
 }
 
@@ -344,6 +349,7 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	if c.gone {
 		delete(v.sets, o.UID)
 		delete(v.sizedAt, o.UID)
+		delete(v.activeSince, o.UID)
 		return
 	}
 	var from int32
@@ -352,6 +358,9 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	}
 	active := v.active(d)
 	v.sets[o.UID] = o
+	if from == 0 && *o.Spec.Replicas > 0 && !c.found {
+		v.activeSince[o.UID] = v.now
+	}
 	if d == nil || c.found {
 		v.sizedAt[o.UID] = *o.Spec.Replicas
 		return
@@ -387,7 +396,9 @@ func (v *invariants) judgeFight(d *deployment, rs *appsv1.ReplicaSet, from int32
 		return
 	}
 	to := *rs.Spec.Replicas
-	alone := len(active) == 0 || len(active) == 1 && active[0].UID == rs.UID
+	alone := !slices.ContainsFunc(active, func(other *appsv1.ReplicaSet) bool {
+		return other.UID != rs.UID && v.now.Sub(v.activeSince[other.UID]) > nativeLag
+	})
 	if alone && to == *d.Spec.Replicas && to != v.sizedAt[rs.UID] && (to == 0 || !v.gated(d, rs)) {
 		return
 	}

@@ -142,6 +142,9 @@ func (e *exploration) ends(from *world, path *step) {
 			if !w.followsReplicas() {
 				e.t.Fatalf("it does not follow N while it may not go on\npath %s\nfrom %s\nto   %s", path, from, w)
 			}
+			if active, _ := w.active(); w.held && len(active) == 1 && active[0] != w.template {
+				e.t.Fatalf("it waits with nothing beside what is to be released (H4)\npath %s\nfrom %s\nto   %s", path, from, w)
+			}
 			w.spec.Paused, w.badPlan = false, false
 			continue
 		}

@@ -11,7 +11,8 @@ import (
 // cannot be used. Nobody else does so, since the native controller is kept off;
 // but with one active ReplicaSet it does.
 //
-// At 0 replicas the Deployment is handed back at its stable template (H4).
+// Where there is nothing to split, at 0 replicas or with only stable pods, the
+// Deployment is handed back at its stable template (H4).
 func (v *view) follow() {
 	if !touched(v.d) || len(v.records) == 0 {
 		return
@@ -20,7 +21,7 @@ func (v *view) follow() {
 	v.stable = v.recorded(0)
 	v.goal = revisionOf(v.Observed, &v.d.Spec.Template)
 	switch sets := v.following(); {
-	case v.replicas == 0:
+	case v.replicas == 0 || v.seen() && v.onlyStable():
 		v.handBack("there is nothing to split", v.stable.template)
 	case !Held(v.d):
 		v.warn(ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
@@ -28,6 +29,16 @@ func (v *view) follow() {
 	case v.seen() && active(numbers(sets)) > 1:
 		v.move(sets, because(fmt.Sprintf("%d replicas, and no release may go on", v.replicas)))
 	}
+}
+
+// onlyStable reports whether all pods run the stable revision.
+func (v *view) onlyStable() bool {
+	for _, rs := range v.ReplicaSets {
+		if size(rs) > 0 && rs != v.stable.rs {
+			return false
+		}
+	}
+	return true
 }
 
 // following returns the sets with what each is to have: that of the
