@@ -399,7 +399,9 @@ func (v *invariants) judgeFight(d *deployment, rs *appsv1.ReplicaSet, from int32
 	alone := !slices.ContainsFunc(active, func(other *appsv1.ReplicaSet) bool {
 		return other.UID != rs.UID && v.now.Sub(v.activeSince[other.UID]) > nativeLag
 	})
-	if alone && to == *d.Spec.Replicas && to != v.sizedAt[rs.UID] && (to == 0 || !v.gated(d, rs)) {
+	wanted := d.replicas.within(v.now)
+	follows := slices.Contains(wanted, to) && (to != v.sizedAt[rs.UID] || len(wanted) > 1)
+	if alone && follows && (to == 0 || !v.gated(d, rs)) {
 		return
 	}
 	v.fights++

@@ -70,6 +70,8 @@ func (v *view) decide() {
 		v.settle()
 	case !v.underWay():
 		v.begin()
+	case v.status.RollingBack && v.replicas == 0:
+		v.finish("there is nothing to split", v.goal.template)
 	case v.status.CurrentStepState == v1alpha1.StepInitial:
 		v.decideInitial()
 	default:
@@ -174,8 +176,11 @@ func (v *view) begin() {
 	v.status.StartTime = v.time()
 	v.status.Approvals = nil
 	step := 0
-	if back || v.goal.equal(&v.d.Spec.Template) {
-		step = v.firstNotBelow(size(v.goal.rs))
+	switch running := size(v.goal.rs); {
+	case running > 0 && v.others() == 0:
+		step = len(v.steps()) - 1 // it is all that runs
+	case back || v.goal.equal(&v.d.Spec.Template):
+		step = v.firstNotBelow(running)
 	}
 	v.enter(step, v1alpha1.StepInitial)
 	if back {
@@ -306,7 +311,7 @@ func (v *view) others() int32 {
 // Not at the last step, which may run everything.
 func (v *view) parked() bool {
 	goal, _ := v.target(int(v.status.CurrentStepIndex))
-	return goal == 0 && !v.lastStep() && (!v.status.RollingBack || v.replicas > 0)
+	return goal == 0 && !v.lastStep()
 }
 
 // decideStep is about a step whose predecessor's gate has opened. It is left
@@ -519,8 +524,13 @@ func (v *view) finalize() {
 		v.report(ReasonHandingBack, "all pods run "+v.goal.name+"; handing back to the native controller")
 		return
 	}
+	v.finish("all pods run "+because(v.goal.name), nil)
+}
+
+// finish hands back at what has become stable.
+func (v *view) finish(why because, template *corev1.PodTemplateSpec) {
 	v.remember()
-	v.handBack("all pods run "+because(v.goal.name), nil)
+	v.handBack(why, template)
 	v.complete()
 }
 

@@ -165,6 +165,14 @@ func (e *exploration) ends(from *world, path *step) {
 	}
 }
 
+// settle lets all go well until nothing moves.
+func (w *world) settle(t *testing.T) {
+	for last := ""; w.key() != last; {
+		last = w.key()
+		w.goWell(t)
+	}
+}
+
 // goWell is a turn of everybody, with all pods coming up that can.
 func (w *world) goWell(t *testing.T) {
 	w.round(t, -1)
@@ -248,14 +256,22 @@ func TestExploreFrozen(t *testing.T) {
 					func(w *world) { w.spec.Paused, w.brought = true, 0 },
 					func(w *world) { w.badPlan = true },
 					func(w *world) { w.badPlan, w.brought = true, 2 },
+					func(w *world) { // all pods run what was superseded, and it is brought again
+						w.approved = 100
+						for int(w.status.CurrentStepIndex) < len(plan)-1 || w.sets[1].size < n {
+							w.goWell(t)
+						}
+						w.spec.Paused = true
+						w.settle(t)
+						w.brought, w.approved = 2, -1
+						w.settle(t)
+						w.brought = 1
+					},
 				} {
 					w := newWorld(n, bounds[0], bounds[1], plan...)
 					w.brought = 1
 					w.approved = int32(len(plan)) - 3 // the gate before the last step is closed
-					for last := ""; w.key() != last; {
-						last = w.key()
-						w.goWell(t)
-					}
+					w.settle(t)
 					freeze(w)
 					e := &exploration{t: t, most: 1, seen: map[string]bool{}, ending: map[string]bool{},
 						changes: []change{bring(0), bring(2), scaleTo(0), scaleTo(1), scaleTo(n - 1), scaleTo(n + 2)}}
