@@ -37,6 +37,7 @@ const (
 // access is how to come to a repository.
 type access struct {
 	method              transport.AuthMethod
+	app                 *githubApp // makes the method anew each time; nil: none
 	caBundle            []byte
 	clientCert, tlsKey  []byte
 	credentialsIdentity string // changes when the Secret's content does
@@ -50,7 +51,9 @@ func newAccess(u *url.URL, secret string, data map[string][]byte, timeout time.D
 	switch u.Scheme {
 	case "http", "https":
 		a.caBundle, a.clientCert, a.tlsKey = data[keyCACert], data[keyTLSCert], data[keyTLSKey]
-		a.method, err = newHTTPAuth(data)
+		if a.app, err = newGitHubApp(data); err == nil && a.app == nil {
+			a.method, err = newHTTPAuth(data)
+		}
 	case "ssh":
 		a.method, err = newSSHAuth(u, data, timeout)
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
@@ -246,15 +247,14 @@ func TestPushToApplied(t *testing.T) {
 	t.Logf("mean %s", total/rounds)
 }
 
-// A repository that cannot be watched is polled, and a Secret that is put
-// right needs no other change.
+// A Secret that is put right needs no other change, and no wait for the
+// interval. A repository that cannot be watched is polled.
 func TestPollingWithASecret(t *testing.T) {
 	s := newShop(t, gitsyncOnly)
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Username: "ada", Password: "s3cret"})
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
 	s.source(func(gs *v1alpha1.GitSource) {
 		gs.Spec.URL = server.URL + "/repo.git"
-		gs.Spec.Interval = metav1.Duration{Duration: time.Second}
 		gs.Spec.SecretRef = &v1alpha1.LocalObjectReference{Name: "git"}
 	})
 	s.stalled("SecretNotFound")
@@ -266,6 +266,7 @@ func TestPollingWithASecret(t *testing.T) {
 	secret.StringData = map[string]string{"password": "s3cret"}
 	s.must(s.c.Client.Update(t.Context(), secret))
 	s.applied(first)
+	s.must(s.c.Client.Patch(t.Context(), s.gs(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"interval":"1s"}}`))))
 	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "two")}))
 }
 

@@ -88,14 +88,18 @@ func Add(mgr ctrl.Manager, o Options) error {
 	}
 	r := &reconciler{
 		options: o, own: mgr.GetAPIReader(), status: mgr.GetClient(), mapper: mgr.GetRESTMapper(),
-		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: newMirrors(o.StorageDir),
+		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: newMirrors(o.StorageDir), apps: &githubApps{tokens: map[string]*githubToken{}},
 		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher,
 		last: map[types.NamespacedName]memory{},
 	}
 	r.mirrors.limits = o.Limits.orDefault()
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, indexSecret, secretsOf); err != nil {
+		return fmt.Errorf("indexing GitSources by Secret: %w", err)
+	}
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("gitsource").
-		For(&v1alpha1.GitSource{}, builder.WithPredicates(predicate.And(selected(o.Selector), worthALook))).
+		For(&v1alpha1.GitSource{}, builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), worthALook))).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.sourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&v1alpha1.BatchRelease{}, handler.EnqueueRequestsFromMapFunc(r.sourceOf), builder.WithPredicates(newDecision)).
 		WatchesRawSource(watcher.source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent)}).
@@ -114,10 +118,9 @@ func Add(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
-func selected(s labels.Selector) predicate.Predicate {
-	return predicate.NewPredicateFuncs(func(o client.Object) bool {
-		return s == nil || s.Matches(labels.Set(o.GetLabels()))
-	})
+// isSelected reports whether a source is this controller's to look at.
+func (r *reconciler) isSelected(gs client.Object) bool {
+	return r.options.Selector == nil || r.options.Selector.Matches(labels.Set(gs.GetLabels()))
 }
 
 // worthALook passes changes of the spec, of the annotations that ask for a
@@ -140,6 +143,7 @@ type reconciler struct {
 	mapper  meta.RESTMapper
 	writers *writers
 	mirrors *mirrors
+	apps    *githubApps
 	events  events.EventRecorder
 	watcher *refWatcher
 
@@ -337,7 +341,12 @@ func (l *look) remote(ctx context.Context) (remote, error) {
 			return r, fmt.Errorf("getting Secret %s: %w", r.secret, err)
 		}
 	}
-	r.access, err = newAccess(u, r.secret, secret.Data, l.timeout())
+	if r.access, err = newAccess(u, r.secret, secret.Data, l.timeout()); err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.timeout())
+	defer cancel()
+	err = l.apps.authenticate(ctx, &r)
 	return r, err
 }
 

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,8 +21,8 @@ import (
 var (
 	releaseLabels = []string{"namespace", "release"}
 
-	phaseGauge     = gauge("phase", "1 for the phase that the release is in, 0 for the others.", "phase")
-	conditionGauge = gauge("condition", "1 for the status that a condition of the release has, 0 for the others.", "condition", "status")
+	phaseGauge     = gauge("phase", "1 for the phase that the release is in.", "phase")
+	conditionGauge = gauge("condition", "1 for the status that a condition of the release has.", "condition", "status")
 	stepGauge      = gauge("step", "Step that the release is at, from 0.")
 	stepsGauge     = gauge("steps", "Number of steps of the plan.")
 	replicasGauge  = gauge("replicas", "Replicas of the Deployment.")
@@ -30,6 +31,8 @@ var (
 	targetGauge    = gauge("target_replicas", "Pods that the update revision is to have at the present step.")
 	waitingGauge   = gauge("waiting_since_timestamp_seconds", "When the release began to wait at the present gate, as a Unix time; 0 while it does not wait.")
 
+	gauges = &readings{of: map[types.NamespacedName]reading{}}
+
 	outcomeCounter  = counter("outcomes_total", "Releases that have ended.", "outcome")
 	rollbackCounter = counter("rollbacks_total", "Ways back that have begun.")
 
@@ -37,8 +40,8 @@ var (
 	gateHistogram = histogram("gate_wait_seconds", "From a step's pods being available to its gate being open.", 1, 60, 300, 1800, 7200, 28800, 86400)
 )
 
-func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
-	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tranche", Subsystem: "release", Name: name, Help: help}, append(releaseLabels[:2:2], labels...))
+func gauge(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(prometheus.BuildFQName("tranche", "release", name), help, append(releaseLabels[:2:2], labels...), nil)
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
@@ -49,25 +52,73 @@ func histogram(name, help string, buckets ...float64) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tranche", Subsystem: "release", Name: name, Help: help, Buckets: buckets}, releaseLabels)
 }
 
-// vector is what all of them have in common.
-type vector interface {
+// vectors have series by release.
+var vectors = []interface {
 	prometheus.Collector
 	DeletePartialMatch(prometheus.Labels) int
-}
-
-var vectors = []vector{
-	phaseGauge, conditionGauge, stepGauge, stepsGauge, replicasGauge, updatedGauge, availableGauge, targetGauge, waitingGauge,
-	outcomeCounter, rollbackCounter, stepHistogram, gateHistogram,
-}
+}{outcomeCounter, rollbackCounter, stepHistogram, gateHistogram}
 
 func init() {
+	metrics.Registry.MustRegister(gauges)
 	for _, v := range vectors {
 		metrics.Registry.MustRegister(v)
 	}
 }
 
+// reading is what the gauges of one release say.
+type reading struct {
+	phase                                v1alpha1.ReleasePhase
+	conditions                           [len(conditionTypes)]metav1.ConditionStatus // empty: it has none
+	step, steps                          int32
+	replicas, updated, available, target int32
+	waiting                              int64 // Unix time; 0: no
+}
+
+var conditionTypes = [...]string{engine.ConditionReady, engine.ConditionReconciling, engine.ConditionHeld, engine.ConditionStalled}
+
+// readings of thousands of idle releases are small, and made into series only
+// when somebody asks for them.
+type readings struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]reading
+}
+
+// Describe tells which metrics there are.
+func (g *readings) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{phaseGauge, conditionGauge, stepGauge, stepsGauge, replicasGauge, updatedGauge, availableGauge, targetGauge, waitingGauge} {
+		ch <- d
+	}
+}
+
+// Collect makes the series of all releases.
+func (g *readings) Collect(ch chan<- prometheus.Metric) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for name, r := range g.of {
+		send := func(d *prometheus.Desc, value float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{name.Namespace, name.Name}, labels...)...)
+		}
+		send(phaseGauge, 1, string(r.phase))
+		for i, status := range r.conditions {
+			if status != "" {
+				send(conditionGauge, 1, conditionTypes[i], string(status))
+			}
+		}
+		send(stepGauge, float64(r.step))
+		send(stepsGauge, float64(r.steps))
+		send(replicasGauge, float64(r.replicas))
+		send(updatedGauge, float64(r.updated))
+		send(availableGauge, float64(r.available))
+		send(targetGauge, float64(r.target))
+		send(waitingGauge, float64(r.waiting))
+	}
+}
+
 // unmeasure forgets a release that is gone.
 func unmeasure(release types.NamespacedName) {
+	gauges.mu.Lock()
+	delete(gauges.of, release)
+	gauges.mu.Unlock()
 	for _, v := range vectors {
 		v.DeletePartialMatch(prometheus.Labels{"namespace": release.Namespace, "release": release.Name})
 	}
@@ -75,27 +126,29 @@ func unmeasure(release types.NamespacedName) {
 
 // measure takes the metrics of a release whose status has become new.
 func measure(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) {
-	old, ns, name := br.Status, br.Namespace, br.Name
-	for _, p := range []v1alpha1.ReleasePhase{v1alpha1.PhaseInitial, v1alpha1.PhaseRollingUpdate, v1alpha1.PhaseFinalizing, v1alpha1.PhaseCompleted} {
-		phaseGauge.WithLabelValues(ns, name, string(p)).Set(one(new.Phase == p))
+	r := reading{
+		phase: new.Phase, step: new.CurrentStepIndex, steps: int32(len(br.Spec.Strategy.Steps)),
+		replicas: new.Replicas, updated: new.UpdatedReplicas, available: new.UpdatedAvailableReplicas,
+		target: target(br.Spec.Strategy.Steps, new),
 	}
-	for _, c := range []string{engine.ConditionReady, engine.ConditionReconciling, engine.ConditionHeld, engine.ConditionStalled} {
-		for _, s := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
-			conditionGauge.WithLabelValues(ns, name, c, string(s)).Set(one(meta.IsStatusConditionPresentAndEqual(new.Conditions, c, s)))
+	for i, c := range conditionTypes {
+		if c := meta.FindStatusCondition(new.Conditions, c); c != nil {
+			r.conditions[i] = c.Status
 		}
 	}
-	stepGauge.WithLabelValues(ns, name).Set(float64(new.CurrentStepIndex))
-	stepsGauge.WithLabelValues(ns, name).Set(float64(len(br.Spec.Strategy.Steps)))
-	replicasGauge.WithLabelValues(ns, name).Set(float64(new.Replicas))
-	updatedGauge.WithLabelValues(ns, name).Set(float64(new.UpdatedReplicas))
-	availableGauge.WithLabelValues(ns, name).Set(float64(new.UpdatedAvailableReplicas))
-	targetGauge.WithLabelValues(ns, name).Set(float64(target(br.Spec.Strategy.Steps, new)))
-	waiting := 0.0
 	if atGate(new) && new.StepStateTime != nil {
-		waiting = float64(new.StepStateTime.Unix())
+		r.waiting = new.StepStateTime.Unix()
 	}
-	waitingGauge.WithLabelValues(ns, name).Set(waiting)
-	measureChange(ns, name, old, new, now)
+	gauges.mu.Lock()
+	gauges.of[types.NamespacedName{Namespace: br.Namespace, Name: br.Name}] = r
+	gauges.mu.Unlock()
+	if underWay(br.Status) || underWay(new) {
+		measureChange(br.Namespace, br.Name, br.Status, new, now)
+	}
+}
+
+func underWay(s v1alpha1.BatchReleaseStatus) bool {
+	return s.Phase != "" && s.Phase != v1alpha1.PhaseCompleted
 }
 
 // measureChange counts what has ended or begun between two statuses.
@@ -145,11 +198,4 @@ func target(steps []v1alpha1.Step, s v1alpha1.BatchReleaseStatus) int32 {
 		}
 	}
 	return n
-}
-
-func one(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }

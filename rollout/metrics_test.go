@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -31,21 +32,17 @@ func TestMeasure(t *testing.T) {
 		measure(br, s, begun.Add(after))
 		br.Status = s
 	}
-	value := func(v interface {
-		WithLabelValues(...string) prometheus.Gauge
-	}, labels ...string) float64 {
-		return testutil.ToFloat64(v.WithLabelValues(append([]string{"shop", "measured"}, labels...)...))
-	}
+	value := func(name string, labels ...string) float64 { return valueOf(t, "tranche_release_"+name, labels...) }
 	take(0, status(v1alpha1.PhaseRollingUpdate, 0, v1alpha1.StepUpgrade, 0))
-	if got := value(targetGauge); got != 2 {
+	if got := value("target_replicas"); got != 2 {
 		t.Errorf("target %v", got)
 	}
 	take(20*time.Second, status(v1alpha1.PhaseRollingUpdate, 0, v1alpha1.StepBlocking, 20*time.Second))
-	if got := value(waitingGauge); got != float64(begun.Add(20*time.Second).Unix()) {
+	if got := value("waiting_since_timestamp_seconds"); got != float64(begun.Add(20*time.Second).Unix()) {
 		t.Errorf("waiting since %v", got)
 	}
 	take(200*time.Second, status(v1alpha1.PhaseRollingUpdate, 1, v1alpha1.StepUpgrade, 200*time.Second))
-	if got := value(waitingGauge); got != 0 {
+	if got := value("waiting_since_timestamp_seconds"); got != 0 {
 		t.Errorf("waiting since %v after the gate has opened", got)
 	}
 	take(230*time.Second, status(v1alpha1.PhaseFinalizing, 1, v1alpha1.StepCompleted, 230*time.Second))
@@ -56,7 +53,7 @@ func TestMeasure(t *testing.T) {
 	take(232*time.Second, status(v1alpha1.PhaseCompleted, 1, v1alpha1.StepCompleted, 231*time.Second, done))
 	take(300*time.Second, status(v1alpha1.PhaseInitial, 0, v1alpha1.StepInitial, 300*time.Second, done, func(s *v1alpha1.BatchReleaseStatus) { s.RollingBack, s.UpdateRevision = true, "before" }))
 
-	if got := value(phaseGauge, "Initial") - value(phaseGauge, "Completed"); got != 1 {
+	if got := value("phase", "Initial") - value("phase", "Completed"); got != 1 {
 		t.Errorf("phase %v", got)
 	}
 	if got := testutil.ToFloat64(outcomeCounter.WithLabelValues("shop", "measured", "Completed")); got != 1 {
@@ -72,11 +69,36 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("%d gates of %v seconds in all", n, sum)
 	}
 	unmeasure(types.NamespacedName{Namespace: "shop", Name: "measured"})
+	if got := value("steps"); got != 0 {
+		t.Errorf("gauges are left of a release that is gone: %v steps", got)
+	}
 	for _, v := range vectors {
 		if n := v.DeletePartialMatch(prometheus.Labels{"release": "measured"}); n != 0 {
 			t.Errorf("%d series are left of a release that is gone", n)
 		}
 	}
+}
+
+// valueOf is a gauge of the only release, as a scrape shows it; 0: it is not there.
+func valueOf(t *testing.T, name string, labels ...string) float64 {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(gauges)
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			has := func(value string) bool {
+				return slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool { return l.GetValue() == value })
+			}
+			if f.GetName() == name && has("measured") && !slices.ContainsFunc(labels, func(l string) bool { return !has(l) }) {
+				return m.GetGauge().GetValue()
+			}
+		}
+	}
+	return 0
 }
 
 // samples is how many observations a histogram of one release has, and their sum.

@@ -1,0 +1,213 @@
+package gitsync
+
+import (
+	"context"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/bradleyfalzon/ghinstallation/v2"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+	"github.com/golang-jwt/jwt/v4"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// Keys of the Secret for a GitHub App, as Flux has them.
+const (
+	keyAppID           = "githubAppID"
+	keyAppInstallation = "githubAppInstallationID"
+	keyAppPrivateKey   = "githubAppPrivateKey"
+	keyAppBaseURL      = "githubAppBaseURL"
+)
+
+// defaultGitHubAPI is the API of github.com; a GitHub Enterprise Server has
+// one of its own.
+const defaultGitHubAPI = "https://api.github.com"
+
+// githubApp is a GitHub App that a repository is read and written as.
+type githubApp struct {
+	id           int64
+	installation int64 // 0: the one on the repository
+	key          *rsa.PrivateKey
+	api          *url.URL
+}
+
+// newGitHubApp returns nil where the Secret has none. No value of the Secret is
+// part of an error.
+func newGitHubApp(data map[string][]byte) (*githubApp, error) {
+	if len(data[keyAppID]) == 0 {
+		for _, k := range []string{keyAppInstallation, keyAppPrivateKey, keyAppBaseURL} {
+			if len(data[k]) > 0 {
+				return nil, fmt.Errorf("has %s and no %s; add it", k, keyAppID)
+			}
+		}
+		return nil, nil
+	}
+	for _, k := range []string{keyUsername, keyPassword, keyBearerToken} {
+		if len(data[k]) > 0 {
+			return nil, fmt.Errorf("has both %s and %s; keep one of them", keyAppID, k)
+		}
+	}
+	app := &githubApp{}
+	var err error
+	if app.id, err = number(data, keyAppID); err != nil {
+		return nil, err
+	}
+	if len(data[keyAppInstallation]) > 0 {
+		if app.installation, err = number(data, keyAppInstallation); err != nil {
+			return nil, err
+		}
+	}
+	if app.key, err = jwt.ParseRSAPrivateKeyFromPEM(data[keyAppPrivateKey]); err != nil {
+		return nil, errors.New(keyAppPrivateKey + " is no RSA private key in PEM; put the file there that GitHub made for the app")
+	}
+	base := strings.TrimSpace(string(data[keyAppBaseURL]))
+	if base == "" {
+		base = defaultGitHubAPI
+	}
+	if app.api, err = url.Parse(strings.TrimRight(base, "/")); err != nil || app.api.Host == "" || app.api.Scheme != "https" && app.api.Scheme != "http" {
+		return nil, errors.New(keyAppBaseURL + " is no URL; it is that of the API, such as https://github.example.org/api/v3")
+	}
+	return app, nil
+}
+
+func number(data map[string][]byte, key string) (int64, error) {
+	n, err := strconv.ParseInt(strings.TrimSpace(string(data[key])), 10, 64)
+	if err != nil || n <= 0 {
+		return 0, errors.New(key + " is no number; the app's page at GitHub has it")
+	}
+	return n, nil
+}
+
+// githubApps makes tokens for GitHub Apps, and keeps each until shortly before
+// it ends.
+type githubApps struct {
+	mu     sync.Mutex
+	tokens map[string]*githubToken // by Secret and repository
+}
+
+type githubToken struct {
+	secret string // the content it was made from
+	*ghinstallation.Transport
+}
+
+// authenticate adds a token of the GitHub App to a remote that has one.
+// https://docs.github.com/en/apps/creating-github-apps/authenticating-with-a-github-app/authenticating-as-a-github-app-installation
+func (a *githubApps) authenticate(ctx context.Context, r *remote) error {
+	app := r.access.app
+	if app == nil {
+		return nil
+	}
+	t, err := a.of(ctx, *r)
+	if err != nil {
+		return err
+	}
+	token, err := t.Token(ctx)
+	if err != nil {
+		answer, _ := errors.AsType[*ghinstallation.HTTPError](err)
+		if answer == nil || answer.Response == nil {
+			return app.problem(*r, err)
+		}
+		_ = answer.Response.Body.Close()
+		return app.refused(*r, answer.Response)
+	}
+	r.access.method = &githttp.BasicAuth{Username: "x-access-token", Password: token}
+	return nil
+}
+
+// of returns what makes tokens for a remote.
+func (a *githubApps) of(ctx context.Context, r remote) (*githubToken, error) {
+	name := r.secret + " " + r.String()
+	a.mu.Lock()
+	t := a.tokens[name]
+	a.mu.Unlock()
+	if t != nil && t.secret == r.access.credentialsIdentity {
+		return t, nil
+	}
+	app := r.access.app
+	apps := ghinstallation.NewAppsTransportFromPrivateKey(r.access.httpTransport(), app.id, app.key)
+	installation := app.installation
+	if installation == 0 {
+		var err error
+		if installation, err = app.installationOn(ctx, apps, r); err != nil {
+			return nil, err
+		}
+	}
+	t = &githubToken{r.access.credentialsIdentity, ghinstallation.NewFromAppsTransport(apps, installation)}
+	t.BaseURL = app.api.String()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tokens[name] = t
+	return t, nil
+}
+
+// installationOn asks for the app's installation on the repository.
+func (a *githubApp) installationOn(ctx context.Context, apps http.RoundTripper, r remote) (int64, error) {
+	repository := strings.TrimSuffix(strings.Trim(r.url.Path, "/"), ".git")
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.api.String()+"/repos/"+repository+"/installation", nil)
+	if err != nil {
+		return 0, fmt.Errorf("asking for the installation of GitHub App %d on %s: %w", a.id, r, err)
+	}
+	answer, err := apps.RoundTrip(req)
+	if err != nil {
+		return 0, a.problem(r, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return 0, a.refused(r, answer)
+	}
+	var installation struct {
+		ID int64 `json:"id"`
+	}
+	if err := json.NewDecoder(answer.Body).Decode(&installation); err != nil || installation.ID == 0 {
+		return 0, &plan.Problem{Reason: reasonFetchFailed, Where: a.api.String(), Err: errors.New("the answer is not as GitHub's"), Hint: "check " + keyAppBaseURL + " in Secret " + r.secret}
+	}
+	return installation.ID, nil
+}
+
+// refused is about an answer that is no token.
+func (a *githubApp) refused(r remote, answer *http.Response) error {
+	p := &plan.Problem{Reason: reasonAuthenticationFailed, Where: r.String()}
+	switch answer.StatusCode {
+	case http.StatusUnauthorized:
+		p.Err = fmt.Errorf("%s does not accept the key of GitHub App %d", a.api, a.id)
+		p.Hint = "check " + keyAppID + " and " + keyAppPrivateKey + " in Secret " + r.secret
+	case http.StatusForbidden, http.StatusNotFound:
+		p.Err = fmt.Errorf("GitHub App %d is not installed there, or suspended", a.id)
+		p.Hint = "install it for the repository, and check " + keyAppInstallation + " in Secret " + r.secret
+	default:
+		p.Reason, p.Retry = reasonFetchFailed, true
+		p.Err = fmt.Errorf("asking %s for a token of GitHub App %d: %s", a.api, a.id, answer.Status)
+	}
+	return p
+}
+
+// problem is about an API that could not be asked.
+func (a *githubApp) problem(r remote, err error) error {
+	return remote{url: a.api, secret: r.secret}.problem(err)
+}
+
+// httpTransport is as go-git's for the repository itself: with proxies from the
+// environment, and with the Secret's authorities beside the system's.
+func (a access) httpTransport() http.RoundTripper {
+	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one
+	if len(a.caBundle) == 0 {
+		return t
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	pool.AppendCertsFromPEM(a.caBundle)
+	t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	return t
+}
