@@ -2,10 +2,18 @@ package gitsync
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"io/fs"
+	"maps"
+	"math/big"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -300,6 +308,29 @@ func TestMirrorClonesAnewWhenFullOfPacks(t *testing.T) {
 	}
 }
 
+// clientCertificate makes one, its key, and the pool of authorities that vouches
+// for it.
+func clientCertificate(t *testing.T) (cert, key []byte, pool *x509.CertPool) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tranche"}, NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	pool = x509.NewCertPool()
+	pool.AppendCertsFromPEM(cert)
+	return cert, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), pool
+}
+
 func TestMirrorSaysWhatIsWrong(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(map[string]string{"a": "1"})
@@ -310,6 +341,13 @@ func TestMirrorSaysWhatIsWrong(t *testing.T) {
 	open := gittest.Serve(t, root, gittest.ServeOptions{})
 	closed := gittest.Serve(t, root, gittest.ServeOptions{Username: "ada", Password: "s3cret"})
 	secure := gittest.Serve(t, root, gittest.ServeOptions{TLS: true})
+	cert, key, clients := clientCertificate(t)
+	mutual := gittest.Serve(t, root, gittest.ServeOptions{TLS: true, ClientCAs: clients})
+	trusts := func(s *httptest.Server, more map[string][]byte) map[string][]byte {
+		data := map[string][]byte{keyCACert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}
+		maps.Copy(data, more)
+		return data
+	}
 	broken := gittest.Serve(t, root, gittest.ServeOptions{Wrap: func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "out of order", http.StatusServiceUnavailable)
@@ -340,7 +378,9 @@ func TestMirrorSaysWhatIsWrong(t *testing.T) {
 		{"SHA-256 by http", open.URL + "/sha256.git", "main", nil, reasonUnsupportedObjectFormat, "SHA-256", false},
 		{"SHA-256 by file", "file://" + root + "/sha256.git", "main", nil, reasonUnsupportedObjectFormat, "SHA-256", false},
 		{"unknown authority", secure.URL + "/repo.git", "main", nil, reasonTLSFailed, "ca.crt", false},
-		{"known authority", secure.URL + "/repo.git", "main", map[string][]byte{"ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})}, "", "", false},
+		{"known authority", secure.URL + "/repo.git", "main", trusts(secure, nil), "", "", false},
+		{"client certificate", mutual.URL + "/repo.git", "main", trusts(mutual, map[string][]byte{keyTLSCert: cert, keyTLSKey: key}), "", "", false},
+		{"no client certificate", mutual.URL + "/repo.git", "main", trusts(mutual, nil), reasonTLSFailed, "tls.crt and tls.key", false},
 		{"not TLS", strings.Replace(open.URL, "http:", "https:", 1) + "/repo.git", "main", nil, reasonTLSFailed, "", false},
 		{"server error", broken.URL + "/repo.git", "main", nil, reasonFetchFailed, "503", true},
 		{"slow", slow.URL + "/repo.git", "main", nil, reasonTimeout, "spec.timeout", true},

@@ -359,6 +359,31 @@ func (s *shop) hook(name, script string) (remove func()) {
 	return func() { s.must(os.Remove(file)) }
 }
 
+// Somebody takes our revert back in the very moment in which it is pushed, so
+// that the branch never shows it as its tip: the change is released anew, from the
+// commit that brought it again, and waits for an approval of its own.
+func TestWriteBackTakenBack(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t, writesBack)
+	failed := s.release("web").Spec.Commit
+	s.hook("post-receive", `
+test -e taken-back && exit 0
+touch taken-back
+export GIT_AUTHOR_NAME=Ada GIT_AUTHOR_EMAIL=ada@example.org GIT_COMMITTER_NAME=Ada GIT_COMMITTER_EMAIL=ada@example.org
+git update-ref refs/heads/main $(git commit-tree -p main -m 'Reapply "web: v2"' 'main~1^{tree}')
+`)
+	s.rollBack("web")
+	s.has("Reapply \"web: v2\"", "Revert \"web: v2\"", "web: v2", "web: v1")
+	s.isAt("web", "WaitingForApproval", 0)
+	br := s.release("web")
+	if tip := s.inBare("rev-parse", "main"); br.Spec.Commit != tip || br.Spec.Commit == failed {
+		t.Errorf("released from %s, and the commit that brought it again is %s", br.Spec.Commit, tip)
+	}
+	if h := br.Status.History; len(h) == 0 || h[0].Outcome != v1alpha1.OutcomeRolledBack || h[0].Commit != failed {
+		t.Errorf("history %+v", h)
+	}
+}
+
 // A server that refuses the push: the cluster's rollback stands, the failed
 // revision is not tried again, the condition has the server's own words, and
 // once the server takes it the commit is there.

@@ -3,6 +3,8 @@
 package gittest
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -144,6 +146,9 @@ type ServeOptions struct {
 	Token string
 	// TLS serves with a certificate of an authority that nobody knows.
 	TLS bool
+	// ClientCAs are the authorities of the certificates that clients must have,
+	// if set. With TLS only.
+	ClientCAs *x509.CertPool
 	// Wrap lets a test step in between, to fail or to count.
 	Wrap func(http.Handler) http.Handler
 }
@@ -162,6 +167,9 @@ func Serve(t testing.TB, root string, o ServeOptions) *httptest.Server {
 	h = guarded(h, o)
 	s := httptest.NewUnstartedServer(h)
 	if o.TLS {
+		if o.ClientCAs != nil {
+			s.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: o.ClientCAs}
+		}
 		s.StartTLS()
 	} else {
 		s.Start()
