@@ -43,11 +43,7 @@ const (
 // manifest is what is applied of an object: what Git says, without what only
 // the server sets, and with the labels of the source, unless it is a Deployment.
 func (a *applier) manifest(o plan.Object) *unstructured.Unstructured {
-	u := o.DeepCopy()
-	for _, field := range []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"} {
-		unstructured.RemoveNestedField(u.Object, "metadata", field)
-	}
-	unstructured.RemoveNestedField(u.Object, "status")
+	u := withoutServersOwn(o.Unstructured)
 	if o.GroupVersionKind().GroupKind() == deploymentKind {
 		return u // bears nothing of ours
 	}
@@ -55,6 +51,16 @@ func (a *applier) manifest(o plan.Object) *unstructured.Unstructured {
 	maps.Copy(labels, u.GetLabels())
 	maps.Copy(labels, sourceLabels(a.gs))
 	u.SetLabels(labels)
+	return u
+}
+
+// withoutServersOwn is an object without what only the API server sets.
+func withoutServersOwn(u *unstructured.Unstructured) *unstructured.Unstructured {
+	u = u.DeepCopy()
+	for _, field := range []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"} {
+		unstructured.RemoveNestedField(u.Object, "metadata", field)
+	}
+	unstructured.RemoveNestedField(u.Object, "status")
 	return u
 }
 
@@ -138,16 +144,26 @@ func (a *applier) dryRunRollout(ctx context.Context, t *target) error {
 // hold that the Deployment has.
 func (a *applier) dryRunRest(ctx context.Context, t *target) error {
 	u := a.manifest(t.Object)
-	for _, field := range rolloutFields {
-		unstructured.RemoveNestedField(u.Object, "spec", field)
-		if v, ok, _ := unstructured.NestedFieldCopy(t.live.Object, "spec", field); ok && v != nil {
-			if err := unstructured.SetNestedField(u.Object, v, "spec", field); err != nil {
-				return fmt.Errorf("setting spec.%s of %s: %w", field, t, err)
-			}
-		}
+	if err := takeOver(u, t.live, rolloutFields...); err != nil {
+		return err
 	}
 	withoutNulls(u.Object)
 	return a.dryRunApply(ctx, u)
+}
+
+// takeOver puts fields of the live spec in place of those of a manifest.
+func takeOver(u, live *unstructured.Unstructured, fields ...string) error {
+	for _, field := range fields {
+		unstructured.RemoveNestedField(u.Object, "spec", field)
+		v, ok, _ := unstructured.NestedFieldCopy(live.Object, "spec", field)
+		if !ok || v == nil {
+			continue
+		}
+		if err := unstructured.SetNestedField(u.Object, v, "spec", field); err != nil {
+			return fmt.Errorf("setting spec.%s of %s: %w", field, entryOf(u), err)
+		}
+	}
+	return nil
 }
 
 // apply writes an object.

@@ -135,8 +135,12 @@ func (f *field) plan(steps []string) {
 		br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.ns}}
 		br.Spec.WorkloadRef = v1alpha1.WorkloadReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
 		br.Spec.Template, br.Spec.Commit = ptr.To(template(name, "v1")), commitOf("v1")
-		for _, replicas := range steps {
-			br.Spec.Strategy.Steps = append(br.Spec.Strategy.Steps, v1alpha1.Step{Replicas: intstr.Parse(replicas), Pause: &v1alpha1.Pause{}})
+		for i, replicas := range steps {
+			step := v1alpha1.Step{Replicas: intstr.Parse(replicas)}
+			if i < len(steps)-1 {
+				step.Pause = &v1alpha1.Pause{}
+			}
+			br.Spec.Strategy.Steps = append(br.Spec.Strategy.Steps, step)
 		}
 		f.must(f.c.Client.Create(f.Context(), br))
 	}

@@ -8,10 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/go-git/go-git/v5"
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
@@ -87,34 +84,12 @@ func (o *steerOptions) find(ctx context.Context, at *connected, br *v1alpha1.Bat
 		}
 		return gs, err
 	}
-	key := client.ObjectKey{Namespace: br.Namespace, Name: o.source}
-	if namespace, name, ok := strings.Cut(o.source, "/"); ok {
-		key = client.ObjectKey{Namespace: namespace, Name: name}
-	}
-	var gs v1alpha1.GitSource
-	if err := at.Get(ctx, key, &gs); err != nil {
-		return nil, fmt.Errorf("reading GitSource %s: %w", key, err)
-	}
-	return &gs, nil
+	return at.sourceNamed(ctx, br.Namespace, o.source)
 }
 
 // set renders a commit of the clone, as the controller will.
 func (st *steering) set(commit string) (*plan.Set, gitsync.Tree, error) {
-	r, err := git.PlainOpenWithOptions(st.clone.Dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
-	if err != nil {
-		return nil, nil, fmt.Errorf("opening the clone: %w", err)
-	}
-	tree, err := gitsync.TreeOf(r.Storer, plumbing.NewHash(commit))
-	if err != nil {
-		return nil, nil, err
-	}
-	spec := &st.source.Spec
-	objects, err := plan.Render(tree, spec.Path, plan.RenderOptions{Skip: approvalsPath(spec)})
-	if err != nil {
-		return nil, nil, err
-	}
-	set, err := plan.Collect(objects, plan.CollectOptions{Namespace: st.source.Namespace, TargetNamespace: spec.TargetNamespace})
-	return set, tree, errors.Join(err, tree.Err())
+	return render(st.clone.Dir, st.source, commit, nil)
 }
 
 // planned returns the release as a set has it.
