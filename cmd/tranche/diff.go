@@ -258,7 +258,7 @@ type diffWriter struct {
 }
 
 func (w *diffWriter) line(format string, args ...any) {
-	w.WriteString(fmt.Sprintf(format+"\n", args...))
+	_, _ = fmt.Fprintf(w, format+"\n", args...) // to memory
 }
 
 // heading begins a part.

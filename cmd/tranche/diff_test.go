@@ -11,7 +11,7 @@ import (
 // told is what diff prints, with what is new in each run taken out.
 func (s *shop) told(out string) string {
 	commit := s.run(s.clone, "git", "rev-parse", "HEAD")
-	return strings.NewReplacer(s.ns, "NAMESPACE", commit[:12], "COMMIT").Replace(out)
+	return strings.NewReplacer(s.ns, "NAMESPACE", commit[:12], "COMMIT", commit[:7], "COMMIT").Replace(out)
 }
 
 // What a commit would do is shown before it is pushed: to a person who may

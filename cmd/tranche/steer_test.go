@@ -57,6 +57,8 @@ func (s *shop) says(code int, command string, texts ...string) string {
 func TestSteered(t *testing.T) {
 	s := newShop(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.replace("deployment.yaml", "replicas: 10", "replicas: 10\n  minReadySeconds: 3") // what passes by is on the screen for a while
+	s.applied(s.push("web: slowly"))
 	s.says(1, "approve web --yes", "no release under way")
 	s.says(0, "get web", "Completed", "10/10")
 	var names bytes.Buffer
@@ -78,6 +80,7 @@ func TestSteered(t *testing.T) {
 	s.says(1, "approve web", "give --yes")
 	s.says(0, "approve web --yes", "+  step: 0", "git push origin HEAD:main")
 	s.run(s.clone, "git", "push", "--quiet", "origin", "main")
+	screen.shows("Upgrading", "✔ step 0", "▶ step 1", "○ step 2")
 	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
 	screen.shows("✔ step 0", "approved by Ada <ada@example.org>", "◼ step 1", "5/5")
 
@@ -104,6 +107,7 @@ func TestSteered(t *testing.T) {
 	screen = s.terminal("status web --watch")
 	screen.shows("WaitingForApproval")
 	s.says(0, "rollback web --yes --push", "-        image: registry.example.org/web:v3", "+        image: registry.example.org/web:v2")
+	screen.shows("RollingBack")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 	screen.shows("exit code 2")
 	s.untouched("web")
@@ -136,7 +140,7 @@ func TestDirect(t *testing.T) {
 	s.says(0, "status web", "git revert --no-edit")
 }
 
-// terminal runs the program in a real terminal.
+// terminal runs the program in a real terminal, in the clone.
 func (s *shop) terminal(command string) *watched {
 	s.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
@@ -147,7 +151,7 @@ func (s *shop) terminal(command string) *watched {
 	}
 	c := &watched{shop: s, socket: filepath.Join(s.TempDir(), "tmux")}
 	script := filepath.Join(s.TempDir(), "run.sh")
-	s.must(os.WriteFile(script, fmt.Appendf(nil, "%s %s -n %s\necho exit code $?\nexec cat\n", os.Args[0], command, s.ns), 0o600))
+	s.must(os.WriteFile(script, fmt.Appendf(nil, "cd %s\n%s %s -n %s\necho exit code $?\nexec cat\n", s.clone, os.Args[0], command, s.ns), 0o600))
 	cmd := exec.Command("tmux", "-S", c.socket, "-f", os.DevNull, "new-session", "-d", "-x", "140", "-y", "50", "sh", script)
 	cmd.Env = append(s.environment(), "TERM=xterm-256color", "LC_ALL=C.UTF-8")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -165,6 +169,14 @@ func (s *shop) terminal(command string) *watched {
 type watched struct {
 	*shop
 	socket string
+}
+
+// types types a line.
+func (c *watched) types(line string) {
+	c.Helper()
+	if out, err := exec.Command("tmux", "-S", c.socket, "send-keys", line, "Enter").CombinedOutput(); err != nil {
+		c.Fatalf("tmux send-keys: %v: %s", err, out)
+	}
 }
 
 // shows waits until all of the texts are on the screen at once, and fails if

@@ -512,12 +512,10 @@ func (v *view) advance(done bool) {
 	}
 }
 
-// finalize hands back. The step that says so comes first, by itself.
+// finalize hands back. The step that says so comes first, by itself. A paused
+// plan does not keep the hold: there is nothing left to freeze, and a hold with one
+// active set is no safe place to wait (H1).
 func (v *view) finalize() {
-	if v.spec.Paused {
-		v.report(ReasonReleasePaused, "the plan is paused; all pods run "+v.goal.name)
-		return
-	}
 	if v.status.Phase != v1alpha1.PhaseFinalizing {
 		v.status.Phase = v1alpha1.PhaseFinalizing
 		v.setState(v1alpha1.StepCompleted)

@@ -143,14 +143,14 @@ func (r rolling) shrink(sets []pods) []pods {
 }
 
 // leave returns how many pods may go from set i so that the sets other than
-// the update revision's keep one until the update revision has all: at none,
-// the native controller brings the update revision to N by itself (H2).
+// the update revision's keep one until the update revision has N: at none, the
+// native controller brings the update revision to N by itself (H2).
 func (r rolling) leave(sets []pods, i int) int32 {
 	if i == 0 {
 		return sets[0].size
 	}
 	others := total(sets[1:])
-	if sets[0].size >= r.replicas {
+	if sets[0].size == r.replicas {
 		return others
 	}
 	return others - 1

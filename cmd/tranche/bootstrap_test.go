@@ -1,0 +1,108 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// There is neither GitSource nor Secret before all that they need is there; then
+// both are, and the branch is applied; and once more changes only what flags say.
+func TestBootstrap(t *testing.T) {
+	s := shopOf(t, "web")
+	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
+	s.control("--as", s.c.Controller.Impersonate.UserName)
+	url := gittest.Serve(t, filepath.Dir(s.bare), gittest.ServeOptions{Username: "ada", Password: "s3cret"}).URL + "/" + filepath.Base(s.bare)
+	wrong, right := filepath.Join(t.TempDir(), "wrong"), filepath.Join(t.TempDir(), "right")
+	s.must(os.WriteFile(wrong, []byte("guess\n"), 0o600))
+	s.must(os.WriteFile(right, []byte("s3cret\n"), 0o600))
+	name := "source --url " + url
+
+	s.says(1, "bootstrap "+name, "a repository that is not public needs a Secret", "nothing was written")
+	s.says(1, "bootstrap "+name+" --from-literal username=ada --from-file password="+wrong, "does not accept the credentials", "nothing was written")
+	s.says(1, "bootstrap "+name+" --from-file password", "must be KEY=FILE")
+	s.says(1, "bootstrap "+name+" --from-file password="+right+"x", "no such file")
+	ok := name + " --from-literal username=ada --from-file password=" + right
+	s.says(1, "bootstrap "+ok+" --path elsewhere", "elsewhere", "nothing was written")
+	s.says(1, "bootstrap "+ok+" --branch other", "there is no branch other; there is main", "nothing was written")
+	s.says(1, "bootstrap "+ok+" --as nobody", "you may not create gitsources", "--export")
+	s.says(1, "bootstrap "+ok, "give --yes")
+	s.says(1, "bootstrap "+name+" --secret missing --yes", `"missing" not found`, "--from-file")
+	for _, o := range []client.Object{&v1alpha1.GitSource{}, &corev1.Secret{}} {
+		for _, name := range []string{"source", "source-git"} {
+			if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, o); !apierrors.IsNotFound(err) {
+				t.Errorf("%T %s: %v", o, name, err)
+			}
+		}
+	}
+	golden(t, "testdata/bootstrap/export.yaml", strings.ReplaceAll(strings.ReplaceAll(s.says(0, "bootstrap "+ok+" --prune --export"), s.ns, "NAMESPACE"), url, "URL"))
+
+	out := s.says(0, "bootstrap "+ok+" --prune --yes")
+	if strings.Contains(out, "s3cret") {
+		t.Errorf("the password is told:\n%s", out)
+	}
+	golden(t, "testdata/bootstrap/done.txt", strings.ReplaceAll(s.told(out), url, "URL"))
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	before := s.source()
+	s.says(0, "bootstrap "+name+" --yes", "Applied")
+	if now := s.source(); now.Generation != before.Generation || now.Spec.SecretRef == nil || !now.Spec.Prune {
+		t.Errorf("a second run has changed the source: %+v", now.Spec)
+	}
+	s.says(0, "bootstrap "+name+" --yes --interval 5m", "Applied")
+	if now := s.source(); now.Spec.Interval.Minutes() != 5 || !now.Spec.Prune {
+		t.Errorf("a third run has made of the source: %+v", now.Spec)
+	}
+	s.says(1, "bootstrap "+name+" --from-file password="+wrong+" --yes", "does not accept the credentials", "nothing was written")
+	var secret corev1.Secret
+	s.must(s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "source-git"}, &secret))
+	if string(secret.Data["username"]) != "ada" || string(secret.Data["password"]) != "s3cret" {
+		t.Errorf("the Secret has %d entries, or others than given", len(secret.Data))
+	}
+}
+
+// The key of an SSH host that nobody has vouched for is shown, and only taken
+// when a person says so.
+func TestBootstrapSSH(t *testing.T) {
+	s := shopOf(t, "web")
+	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
+	server := gittest.ServeSSH(t)
+	key := server.Key("client", "ed25519", "")
+	server.Let(key)
+	command := "bootstrap source --wait 0s --url " + server.URL(s.bare) + " --from-file identity=" + key
+	out := s.says(1, command+" --yes", "known_hosts is missing", "ssh-keyscan", "nothing was written")
+	var fingerprint string
+	for _, kind := range gittest.KeyTypes {
+		if print := server.Fingerprint(kind); strings.Contains(out, print) {
+			fingerprint = print
+		}
+	}
+	if fingerprint == "" {
+		t.Fatalf("none of the host's fingerprints is shown:\n%s", out)
+	}
+	screen := s.terminal(command + " --yes")
+	screen.shows(fingerprint, "Is that what its owner publishes?")
+	screen.types("n")
+	screen.shows("known_hosts is missing", "exit code 1")
+	screen = s.terminal(command)
+	screen.shows("Is that what its owner publishes?")
+	screen.types("y")
+	screen.shows("main is at", "Create or change Secret")
+	screen.types("y")
+	screen.shows("GitSource "+s.ns+"/source is there", "exit code 0")
+	var secret corev1.Secret
+	s.must(s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "source-git"}, &secret))
+	file := filepath.Join(t.TempDir(), "known_hosts")
+	s.must(os.WriteFile(file, secret.Data["known_hosts"], 0o600))
+	if out, err := exec.Command("ssh-keygen", "-l", "-f", file).CombinedOutput(); err != nil || !strings.Contains(string(out), fingerprint) {
+		t.Errorf("known_hosts is %s: %v: %s", secret.Data["known_hosts"], err, out)
+	}
+}
