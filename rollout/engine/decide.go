@@ -409,16 +409,23 @@ func (v *view) move(sets []set, why because) {
 	}
 	next := r.next()
 	beside := total(r.sets[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
-	if beside && next[0] == sets[0].size {
+	leaves := next[0] == 0 && sets[0].size > 0
+	if beside && (next[0] == sets[0].size || leaves) {
 		v.unsaturate(sets[0].rs)
 	}
-	order := []int{0} // the goal first (H1, H6), what grows before what shrinks
-	for _, grows := range []bool{true, false} {
+	var order []int
+	if !leaves { // the goal first (H1, H6), but not before what stays has its size
+		order = append(order, 0)
+	}
+	for _, grows := range []bool{true, false} { // what grows before what shrinks
 		for i := 1; i < len(next); i++ {
 			if (next[i] > sets[i].size) == grows {
 				order = append(order, i)
 			}
 		}
+	}
+	if leaves {
+		order = append(order, 0)
 	}
 	for _, i := range order {
 		if next[i] != sets[i].size {
