@@ -345,13 +345,17 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 }
 
 // prune deletes what left the branch, if the GitSource says so, and returns
-// what is to be looked at again.
+// what is to be looked at again. Plans go in any case: with theirs gone,
+// Deployments are handed back, and nothing that runs goes with a plan.
 func (l *look) prune(ctx context.Context, gone []entry) (inventory, error) {
-	if len(gone) == 0 {
-		return inventory{}, nil
-	}
 	if !l.gs.Spec.Prune {
-		l.tell(corev1.EventTypeNormal, reasonOrphaned, "left the branch and stays in the cluster, since spec.prune is false: "+names(said(gone)))
+		stays := slices.DeleteFunc(slices.Clone(gone), isPlan)
+		if len(stays) > 0 {
+			l.tell(corev1.EventTypeNormal, reasonOrphaned, "left the branch and stays in the cluster, since spec.prune is false: "+names(said(stays)))
+		}
+		gone = slices.DeleteFunc(slices.Clone(gone), func(e entry) bool { return !isPlan(e) })
+	}
+	if len(gone) == 0 {
 		return inventory{}, nil
 	}
 	p := &pruner{gs: l.gs, as: l.as, own: l.own}
@@ -368,6 +372,8 @@ func (l *look) prune(ctx context.Context, gone []entry) (inventory, error) {
 	return result.kept, err
 }
 
+func isPlan(e entry) bool { return e.gvk.GroupKind() == releaseKind }
+
 func said(list []entry) []string {
 	var names []string
 	for _, e := range list {
@@ -380,14 +386,14 @@ func said(list []entry) []string {
 // the pods that refer to them to go.
 const usedFor = time.Minute
 
-// end prunes all that a GitSource has applied when it is deleted, if it says
-// so, and lets it go.
+// end prunes all that a GitSource has applied when it is deleted, or only the
+// plans, as it says, and lets it go.
 func (l *look) end(ctx context.Context) error {
 	if !controllerutil.ContainsFinalizer(l.gs, finalizer) {
 		l.forget(l.name)
 		return nil
 	}
-	if l.gs.Spec.Prune && !l.gs.Spec.Suspend {
+	if !l.gs.Spec.Suspend {
 		err := l.pruneAll(ctx)
 		if waits := l.gs.Status.Inventory != nil && time.Since(l.gs.DeletionTimestamp.Time) < usedFor; err != nil || waits {
 			l.again = err == nil
@@ -415,7 +421,7 @@ func (l *look) pruneAll(ctx context.Context) error {
 	kept, err := l.prune(ctx, readInventory(l.gs.Status.Inventory).without(inventory{}))
 	l.gs.Status.Inventory = kept.status()
 	for _, p := range problemsOf(err) {
-		const way = "to let the GitSource go and leave the rest in the cluster, set spec.prune to false"
+		const way = "to let the GitSource go and leave the rest in the cluster, set spec.suspend to true"
 		p.Hint = strings.TrimPrefix(p.Hint+"; "+way, "; ")
 	}
 	return err

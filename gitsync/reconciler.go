@@ -55,7 +55,8 @@ type Options struct {
 	Limits Limits
 }
 
-// finalizer is on a GitSource that prunes, so that it can prune at its end.
+// finalizer is on a GitSource, so that its plans go at its end, and what it
+// prunes.
 const finalizer = v1alpha1.Group + "/prune"
 
 const (
@@ -233,17 +234,13 @@ type look struct {
 	again bool
 }
 
-// setFinalizer keeps the finalizer as spec.prune has it.
+// setFinalizer makes sure of the finalizer.
 func (l *look) setFinalizer(ctx context.Context) error {
-	if controllerutil.ContainsFinalizer(l.gs, finalizer) == l.gs.Spec.Prune {
+	if controllerutil.ContainsFinalizer(l.gs, finalizer) {
 		return nil
 	}
 	old := l.gs.DeepCopy()
-	if l.gs.Spec.Prune {
-		controllerutil.AddFinalizer(l.gs, finalizer)
-	} else {
-		controllerutil.RemoveFinalizer(l.gs, finalizer)
-	}
+	controllerutil.AddFinalizer(l.gs, finalizer)
 	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{})
 	if err := l.status.Patch(ctx, l.gs, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
 		return fmt.Errorf("setting the finalizer of GitSource %s: %w", l.name, err)

@@ -442,3 +442,33 @@ func TestApprovalReachesTheRelease(t *testing.T) {
 		return nil
 	})
 }
+
+// A plan goes when its source does, or when it leaves the branch, with spec.prune or
+// without: the Deployment is handed back at once, and the native controller
+// finishes what Git says.
+func TestPlansGoWithoutPrune(t *testing.T) {
+	unpruned := func(gs *v1alpha1.GitSource) { gs.Spec.Prune = false }
+	for name, remove := range map[string]func(*shop){
+		"source deleted":  func(s *shop) { s.endSource() },
+		"plan has left":   func(s *shop) { s.applied(s.push(map[string]string{"deploy/plan.yaml": ""})) },
+		"on the way back": func(s *shop) { s.rollBack("web"); s.endSource() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newRelease(t, unpruned)
+			remove(s)
+			s.isGone("web", &v1alpha1.BatchRelease{})
+			clustertest.Wait(s, "the native controller to finish", func() error {
+				d := s.deployment("web")
+				if d.Spec.Paused || d.Labels[v1alpha1.LabelHeld] != "" || d.Status.ObservedGeneration != d.Generation ||
+					d.Status.UpdatedReplicas != *d.Spec.Replicas || d.Status.Replicas != *d.Spec.Replicas || d.Status.AvailableReplicas != *d.Spec.Replicas {
+					return fmt.Errorf("paused=%t labels=%v status=%+v", d.Spec.Paused, d.Labels, d.Status)
+				}
+				return nil
+			})
+			if image := s.deployment("web").Spec.Template.Spec.Containers[0].Image; name != "on the way back" && !strings.HasSuffix(image, ":v2") {
+				t.Errorf("what runs is %s", image)
+			}
+		})
+	}
+}
