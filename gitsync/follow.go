@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -110,6 +111,7 @@ func (l *look) releases(ctx context.Context, r *renderer, d *desired, o *observe
 	if err != nil {
 		return nil, err
 	}
+	l.shard(list)
 	l.outcome.ignored = ignored
 	early := earlyOf(d.set)
 	var targets []*target
@@ -342,6 +344,29 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 		l.tell(corev1.EventTypeNormal, reasonApplied, fmt.Sprintf("applied %s: %d objects", at(l.outcome.branch, c.desired.commit), len(c.wanted)))
 	}
 	return nil
+}
+
+// shard gives releases the labels of their source by which controllers share
+// the work, so that the same one looks at both.
+func (l *look) shard(releases []*v1alpha1.BatchRelease) {
+	if l.options.Selector == nil {
+		return
+	}
+	requirements, _ := l.options.Selector.Requirements()
+	for _, br := range releases {
+		marked := maps.Clone(br.Labels)
+		if marked == nil {
+			marked = map[string]string{}
+		}
+		for _, r := range requirements {
+			if value, ok := l.gs.Labels[r.Key()]; ok {
+				marked[r.Key()] = value
+			} else {
+				delete(marked, r.Key())
+			}
+		}
+		br.Labels = marked
+	}
 }
 
 // prune deletes what left the branch, if the GitSource says so, and returns

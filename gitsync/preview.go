@@ -118,6 +118,13 @@ func (p *previewer) release(ctx context.Context, r *plan.Release) (entry, *Diffe
 	}
 	u := p.applier.manifest(o)
 	if t.live != nil {
+		marked := u.GetLabels()
+		for k, v := range p.applier.gs.Labels {
+			if t.live.GetLabels()[k] == v {
+				marked[k] = v // handed on, for the controllers that share the work
+			}
+		}
+		u.SetLabels(marked)
 		if err := takeOver(u, t.live, "template", "commit", "approval", "deploymentStrategy", "serviceAccountName", "requireSignedApprovals", "reviewApprovals"); err != nil {
 			return t.entry(), nil, nil, err
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -46,6 +47,8 @@ type Options struct {
 	// DefaultServiceAccount is impersonated where a BatchRelease names none;
 	// empty: the controller's own account is used.
 	DefaultServiceAccount string
+	// Selector names, by their labels, the BatchReleases to look at; nil: all.
+	Selector labels.Selector
 	// Notifier is told of the transitions of releases; nil: nobody is.
 	Notifier *notify.Notifier
 }
@@ -67,6 +70,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		templates: &templates{known: map[types.NamespacedName]completed{}},
 		writers:   newWriters(mgr, o.DefaultServiceAccount),
 		notifier:  o.Notifier,
+		selector:  o.Selector,
 		now:       time.Now,
 	}
 	ctx := context.Background()
@@ -123,6 +127,7 @@ type reconciler struct {
 	templates *templates
 	writers   *writers
 	notifier  *notify.Notifier
+	selector  labels.Selector
 	minor     int
 	now       func() time.Time
 }
@@ -133,14 +138,16 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	var br v1alpha1.BatchRelease
 	if err := r.Get(ctx, req.NamespacedName, &br); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.templates.forget(req.NamespacedName)
-			r.looked.forget(req.NamespacedName)
-			unmeasure(req.NamespacedName)
+			r.forget(req.NamespacedName)
 			return r.result(ctx, 0, r.abandon(ctx, req.Namespace))
 		}
 		return reconcile.Result{}, fmt.Errorf("getting BatchRelease %s: %w", req, err)
 	}
 	if br.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	if r.selector != nil && !r.selector.Matches(labels.Set(br.Labels)) {
+		r.forget(req.NamespacedName) // another controller's, by now
 		return reconcile.Result{}, nil
 	}
 	o, err := r.observe(ctx, &br)
@@ -152,6 +159,12 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return r.tellRefused(ctx, &br, err)
 	}
 	return r.result(ctx, d.Wait, err)
+}
+
+func (r *reconciler) forget(release types.NamespacedName) {
+	r.templates.forget(release)
+	r.looked.forget(release)
+	unmeasure(release)
 }
 
 // refused reports whether the API server does not let a write pass, and will

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -31,8 +33,16 @@ import (
 	"github.com/tranche-dev/tranche/rollout/notify"
 )
 
-// leaderElectionID names the lease of the leader.
-const leaderElectionID = "tranche-controller"
+// leaderElectionID names the lease of the leader, of which there is one for each
+// selector.
+func leaderElectionID(selector string) string {
+	const name = "tranche-controller"
+	if selector == "" {
+		return name
+	}
+	sum := sha256.Sum256([]byte(selector))
+	return name + "-" + hex.EncodeToString(sum[:4])
+}
 
 // gcPercent is how much the heap grows between collections. Most of it is the
 // cache, which stays: Go's default of 100 would hold as much again in garbage.
@@ -83,7 +93,7 @@ it runs in.`,
 	f.StringVar(&o.as, "as", "", "user to act as, for a controller outside the cluster: system:serviceaccount:tranche-system:tranche-controller is the one that config/policy lets write held Deployments")
 	f.StringVar(&o.defaultServiceAccount, "default-service-account", "", "service account to impersonate where a GitSource or BatchRelease names none; default: the controller's own")
 	f.BoolVar(&o.noRemoteBases, "no-remote-bases", true, "refuse kustomizations with bases in other repositories")
-	f.StringVar(&o.watchLabelSelector, "watch-label-selector", "", "work only on GitSources with these labels")
+	f.StringVar(&o.watchLabelSelector, "watch-label-selector", "", "work only on GitSources and BatchReleases with these labels; a GitSource hands the labels that it is selected by to its BatchReleases")
 	f.StringVar(&o.notifications, "notification-config", "", "file with the receivers of notifications, from a mounted Secret; read again when it changes")
 	limitFlags(f, &o.limits)
 	f.Float32Var(&o.qps, "kube-api-qps", -1, "requests per second to the API server; negative: as many as it lets through")
@@ -149,7 +159,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := rollout.Add(mgr, rollout.Options{Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount, Notifier: notifier}); err != nil {
+	if err := rollout.Add(mgr, rollout.Options{Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount, Selector: selector, Notifier: notifier}); err != nil {
 		return err
 	}
 	err = gitsync.Add(mgr, gitsync.Options{
@@ -200,7 +210,7 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, error) {
 		HealthProbeBindAddress:        o.probeAddress,
 		PprofBindAddress:              o.pprofAddress,
 		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              leaderElectionID,
+		LeaderElectionID:              leaderElectionID(o.watchLabelSelector),
 		LeaderElectionNamespace:       o.leaderElectionNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		Controller:                    config.Controller{SkipNameValidation: &o.skipNameValidation},

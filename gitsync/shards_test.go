@@ -1,0 +1,57 @@
+package gitsync_test
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// startShard runs the controller of what bears a label.
+func (s *shop) startShard(shard string) (stop func()) {
+	s.Helper()
+	selector := labels.SelectorFromSet(labels.Set{"shard": shard})
+	return s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
+		s.must(rollout.Add(mgr, rollout.Options{Concurrent: 2, Selector: selector}))
+		return gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true, Selector: selector})
+	})
+}
+
+// Two controllers share sources and releases by a label. A source that is
+// labelled anew goes over to the other one with its release, which stands where it
+// stood; its former controller may be gone by then.
+func TestShards(t *testing.T) {
+	t.Parallel()
+	s := newShopWithout(t)
+	stopA := s.startShard("a")
+	t.Cleanup(s.startShard("b"))
+	s.applied2(s.push(manifests("v1")), func(gs *v1alpha1.GitSource) { gs.Labels = map[string]string{"shard": "a"} })
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.push(manifests("v2"))
+	s.isAt("web", "WaitingForApproval", 0)
+	if shard := s.release("web").Labels["shard"]; shard != "a" {
+		t.Errorf("the release is of shard %q", shard)
+	}
+	stopA()
+	s.approve("web") // which nobody acts on
+	before := s.release("web").Status.UpdatedReplicas
+	s.must(s.c.Client.Patch(t.Context(), s.gs(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"shard":"b"}}}`))))
+	clustertest.Wait(s, "the release to be of the other shard", func() error {
+		if shard := s.release("web").Labels["shard"]; shard != "b" {
+			return fmt.Errorf("it is of %q", shard)
+		}
+		return nil
+	})
+	s.isAt("web", "ReleaseCompleted", 1)
+	if h := s.release("web").Status.History; len(h) != 1 || len(h[0].Approvals) != 1 || before == 0 {
+		t.Errorf("history %+v", h)
+	}
+}
