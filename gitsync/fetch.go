@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -51,6 +52,33 @@ func parseURL(raw string) (*url.URL, error) {
 		return nil, &plan.Problem{Reason: reasonInvalidURL, Where: "spec.url", Err: errors.New("has credentials in it"), Hint: "put them into a Secret and name it in spec.secretRef"}
 	}
 	return u, nil
+}
+
+// mayRead refuses a file URL that leads out of the folders that may be read,
+// links followed.
+func (o Options) mayRead(u *url.URL) error {
+	if u.Scheme != "file" {
+		return nil
+	}
+	at := resolved(u.Path)
+	for _, root := range o.FileRoots {
+		if inside, err := filepath.Rel(resolved(root), at); err == nil && filepath.IsLocal(inside) {
+			return nil
+		}
+	}
+	return &plan.Problem{Reason: reasonInvalidURL, Where: "spec.url", Err: errors.New("the controller follows no repository in that folder"), Hint: "use https or ssh, or start the controller with --file-roots"}
+}
+
+// resolved is where a path leads, as far as it is there.
+func resolved(p string) string {
+	p = filepath.Clean(p)
+	if to, err := filepath.EvalSymlinks(p); err == nil {
+		return to
+	}
+	if dir := filepath.Dir(p); dir != p {
+		return filepath.Join(resolved(dir), filepath.Base(p))
+	}
+	return p
 }
 
 // String is the URL without userinfo, for messages.

@@ -77,7 +77,7 @@ func (s *shop) startControllerWith(c *rest.Config, w with) (stop func()) {
 		if w == andRollout {
 			s.must(rollout.Add(mgr, rollout.Options{Concurrent: 2}))
 		}
-		return gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true})
+		return gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
 	})
 }
 

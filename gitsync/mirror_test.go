@@ -478,3 +478,29 @@ func TestParseURL(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// A file URL leads nowhere but below the folders that the controller names.
+func TestMayRead(t *testing.T) {
+	root, other := t.TempDir(), t.TempDir()
+	for link, to := range map[string]string{filepath.Join(root, "out"): other, filepath.Join(other, "in"): root} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for at, want := range map[string]bool{
+		"https://git.example.org/a": true, "ssh://git@git.example.org/a": true,
+		"file://" + root: true, "file://" + root + "/a.git": true, "file://" + root + "/not/there.git": true, "file://" + other + "/in/a.git": true,
+		"file://" + other: false, "file://" + root + "x": false, "file://" + root + "/../a.git": false, "file://" + root + "/out/a.git": false, "file:///": false,
+	} {
+		u, err := parseURL(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (Options{FileRoots: []string{root}}).mayRead(u); (err == nil) != want {
+			t.Errorf("%s: %v", at, err)
+		}
+		if err := (Options{}).mayRead(u); (err == nil) != (u.Scheme != "file") {
+			t.Errorf("%s, where nothing may be read: %v", at, err)
+		}
+	}
+}

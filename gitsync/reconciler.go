@@ -44,6 +44,10 @@ type Options struct {
 	// DefaultServiceAccount is impersonated where a GitSource names none, in
 	// the GitSource's namespace; empty: the controller writes as itself.
 	DefaultServiceAccount string
+	// FileRoots are the folders below which a repository of a file URL may be;
+	// none: no file URL is followed. Whoever may write a GitSource reads what is
+	// there with the controller's rights.
+	FileRoots []string
 	// NoRemoteBases refuses kustomizations with bases in other repositories.
 	NoRemoteBases bool
 	// WebhookAddress is where to listen for webhooks, such as :9292; empty or
@@ -325,6 +329,9 @@ func secretName(gs *v1alpha1.GitSource) string {
 func (l *look) remote(ctx context.Context) (remote, error) {
 	u, err := parseURL(l.gs.Spec.URL)
 	if err != nil {
+		return remote{}, err
+	}
+	if err := l.options.mayRead(u); err != nil {
 		return remote{}, err
 	}
 	r := remote{url: u, secret: secretName(l.gs)}

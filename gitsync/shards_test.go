@@ -2,6 +2,7 @@ package gitsync_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,7 +22,7 @@ func (s *shop) startShard(shard string) (stop func()) {
 	selector := labels.SelectorFromSet(labels.Set{"shard": shard})
 	return s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
 		s.must(rollout.Add(mgr, rollout.Options{Concurrent: 2, Selector: selector}))
-		return gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true, Selector: selector})
+		return gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, Selector: selector})
 	})
 }
 

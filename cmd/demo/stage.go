@@ -79,7 +79,7 @@ func (s *stage) set(ctx context.Context) error {
 		return fmt.Errorf("the Git server does not say where it is: %q", line)
 	}
 	s.url = strings.TrimRight(strings.Fields(line[at:])[0], "/") + "/web.git"
-	if _, err := s.start(ctx, "controller", "tranche", "controller", "--as", account, "--storage-path", filepath.Join(s.dir, "mirrors")); err != nil {
+	if _, err := s.start(ctx, "controller", "tranche", "controller", "--as", account, "--storage-path", filepath.Join(s.dir, "mirrors"), "--file-roots", s.dir); err != nil {
 		return err
 	}
 	if err := s.connect(); err != nil {

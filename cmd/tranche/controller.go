@@ -56,6 +56,7 @@ type controllerOptions struct {
 	leaderElect             bool
 	leaderElectionNamespace string
 	storagePath             string
+	fileRoots               []string
 	concurrent              int
 	as                      string
 	defaultServiceAccount   string
@@ -89,6 +90,7 @@ it runs in.`,
 	f.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; default: the one the controller runs in")
 	f.StringVar(&o.storagePath, "storage-path", defaultStoragePath(), "folder of the repositories' mirrors; may be lost at any time")
 	f.Lookup("storage-path").DefValue = "tranche, in the user's cache folder" // in help: not of one machine
+	f.StringSliceVar(&o.fileRoots, "file-roots", nil, "folders below which repositories of file:// URLs may be; default: none is followed")
 	f.IntVar(&o.concurrent, "concurrent", 10, "how many sources, and how many releases, are looked at at the same time")
 	f.StringVar(&o.as, "as", "", "user to act as, for a controller outside the cluster: system:serviceaccount:tranche-system:tranche-controller is the one that config/policy lets write held Deployments")
 	f.StringVar(&o.defaultServiceAccount, "default-service-account", "", "service account to impersonate where a GitSource or BatchRelease names none; default: the controller's own")
@@ -164,7 +166,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	err = gitsync.Add(mgr, gitsync.Options{
 		StorageDir: o.storagePath, Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount,
-		NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits,
+		FileRoots: o.fileRoots, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits,
 	})
 	if err != nil {
 		return err

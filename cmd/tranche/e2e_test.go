@@ -82,7 +82,7 @@ func (s *shop) control(flags ...string) {
 		level = "info"
 	}
 	root := newRoot()
-	root.SetArgs(append([]string{"controller", "--storage-path", s.TempDir(), "--skip-name-validation", "--log-level", level}, flags...))
+	root.SetArgs(append([]string{"controller", "--storage-path", s.TempDir(), "--file-roots", os.TempDir(), "--skip-name-validation", "--log-level", level}, flags...))
 	go func() { ended <- root.ExecuteContext(ctx) }()
 	s.Cleanup(func() {
 		stop()
