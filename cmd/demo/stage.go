@@ -199,7 +199,7 @@ func (s *stage) leave(ctx context.Context) error {
 Everything is up; ^C takes it down.
 
   export KUBECONFIG=%s
-  export PATH=%s:$PATH        # for kubectl
+  export PATH=%s:$PATH        # kubectl and tranche
   git clone %s
 
 Three commands to try:
@@ -207,7 +207,7 @@ Three commands to try:
   kubectl get batchreleases,deployments,replicasets -n shop
   (cd %s && sed -i s/:v1/:v2/ deployment.yaml && git commit -am "web: v2" && git push)
   kubectl get batchreleases -n shop --watch
-`, s.kubeconfig(), s.bin, s.url, s.clone())
+`, s.kubeconfig(), s.bin, s.bare(), s.clone())
 	<-ctx.Done()
 	fmt.Println("\nStopping.")
 	return nil

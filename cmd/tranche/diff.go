@@ -52,7 +52,7 @@ and 1 where it could not.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	at := addCluster(c)
-	c.Flags().StringVar(&source, "source", "", "the GitSource, NAME or NAMESPACE/NAME (default: those of the namespace that follow the clone's repository)")
+	c.Flags().StringVar(&source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of, be it by another URL (default: those of the namespace that follow the clone's repository)")
 	c.Flags().StringVarP(&output, "output", "o", "text", "text or markdown")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if output != "text" && output != "markdown" {
@@ -107,7 +107,7 @@ func (k *connected) sourcesOf(ctx context.Context, name string) ([]v1alpha1.GitS
 		if err != nil {
 			return nil, nil, err
 		}
-		in, err := clone.Find(ctx, here, gs.Spec.URL)
+		in, err := clone.Here(ctx, here)
 		return []v1alpha1.GitSource{*gs}, in, err
 	}
 	var list v1alpha1.GitSourceList

@@ -28,7 +28,7 @@ type steerOptions struct {
 
 func (o *steerOptions) add(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME (default: the one that the release comes from)")
+	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of, be it by another URL (default: the one that the release comes from)")
 	f.StringVarP(&o.message, "message", "m", "", "first line of the commit message")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask; needed where the input is no terminal")
 	f.BoolVar(&o.push, "push", false, "push the commit")
@@ -68,7 +68,12 @@ func (o *steerOptions) newSteering(cmd *cobra.Command, at *connected, name strin
 	if err != nil {
 		return nil, fmt.Errorf("finding the clone: %w", err)
 	}
-	if st.clone, err = clone.Find(ctx, here, st.source.Spec.URL); err != nil {
+	if o.source != "" {
+		st.clone, err = clone.Here(ctx, here)
+	} else {
+		st.clone, err = clone.Find(ctx, here, st.source.Spec.URL)
+	}
+	if err != nil {
 		return nil, err
 	}
 	st.ahead, err = st.clone.Ready(ctx, st.source.Spec.Ref.Branch)

@@ -31,26 +31,59 @@ type Clone struct {
 // Find returns the clone that dir is in, if one of its remotes is the
 // repository of that URL.
 func Find(ctx context.Context, dir, repository string) (*Clone, error) {
-	root, err := git(ctx, dir, "rev-parse", "--show-toplevel")
+	root, remotes, err := at(ctx, dir)
 	if err != nil {
-		return nil, fmt.Errorf("%s is not in a clone; change to one of %s, or git clone it", dir, repository)
+		return nil, fmt.Errorf("%w; change to one of %s, or git clone it", err, repository)
+	}
+	var others []string
+	for _, r := range remotes {
+		if Same(r.url, repository) {
+			return &Clone{Dir: root, Remote: r.name}, nil
+		}
+		others = append(others, withoutUser(r.url))
+	}
+	return nil, fmt.Errorf("no remote of the clone in %s is %s, but %s; change to a clone of it, or git remote add it, or name the source with --source if one of them is the same repository by another URL", root, repository, strings.Join(others, ", "))
+}
+
+// Here returns the clone that dir is in, with the remote that its branch follows, or
+// its only one.
+func Here(ctx context.Context, dir string) (*Clone, error) {
+	root, remotes, err := at(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w; change to one of the source's repository", err)
+	}
+	if upstream, err := git(ctx, root, "rev-parse", "--abbrev-ref", "@{upstream}"); err == nil {
+		for _, r := range remotes {
+			if strings.HasPrefix(upstream, r.name+"/") {
+				return &Clone{Dir: root, Remote: r.name}, nil
+			}
+		}
+	}
+	if len(remotes) != 1 {
+		return nil, fmt.Errorf("the clone in %s has %d remotes, and its branch follows none; git branch --set-upstream-to=REMOTE/BRANCH", root, len(remotes))
+	}
+	return &Clone{Dir: root, Remote: remotes[0].name}, nil
+}
+
+type remote struct{ name, url string }
+
+// at returns the root of the clone that dir is in, and its remotes.
+func at(ctx context.Context, dir string) (root string, remotes []remote, err error) {
+	if root, err = git(ctx, dir, "rev-parse", "--show-toplevel"); err != nil {
+		return "", nil, fmt.Errorf("%s is not in a clone", dir)
 	}
 	names, err := git(ctx, root, "remote")
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	var others []string
 	for _, name := range strings.Fields(names) {
-		at, err := git(ctx, root, "remote", "get-url", name)
+		url, err := git(ctx, root, "remote", "get-url", name)
 		if err != nil {
-			return nil, err
+			return "", nil, err
 		}
-		if Same(at, repository) {
-			return &Clone{Dir: root, Remote: name}, nil
-		}
-		others = append(others, withoutUser(at))
+		remotes = append(remotes, remote{name, url})
 	}
-	return nil, fmt.Errorf("no remote of the clone in %s is %s, but %s; change to a clone of it, or git remote add it", root, repository, strings.Join(others, ", "))
+	return root, remotes, nil
 }
 
 // scp is the short form of SSH, user@host:path.

@@ -128,6 +128,13 @@ func TestRefused(t *testing.T) {
 	}
 	_, err := Find(t.Context(), t.TempDir(), "file://"+bare)
 	want(err, "is not in a clone", "git clone")
+	_, err = Here(t.Context(), t.TempDir())
+	want(err, "is not in a clone")
+	_, err = Find(t.Context(), c.Dir, "https://git.example.org/other.git")
+	want(err, "no remote of the clone", "--source")
+	if here, err := Here(t.Context(), c.Dir); err != nil || *here != *c {
+		t.Errorf("here is %+v: %v; want %+v", here, err, c)
+	}
 	_, err = Find(t.Context(), c.Dir, "https://git.example.org/other.git")
 	want(err, "no remote", bare)
 
