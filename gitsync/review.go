@@ -110,7 +110,7 @@ func (w *writeback) unreviewed(ctx context.Context, review plumbing.Hash, pendin
 	return unsaid, waiting, nil
 }
 
-// waitForReview says where intents are for now.
+// waitForReview says where intents are meanwhile.
 func (w *writeback) waitForReview(waiting []intent) {
 	for _, in := range waiting {
 		p := w.problem(in)

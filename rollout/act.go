@@ -37,7 +37,8 @@ func (a *actor) act(ctx context.Context, action engine.Action) error {
 	case engine.Remember:
 		return a.remember(ctx, action)
 	case engine.Forget:
-		return client.IgnoreNotFound(a.own.Delete(ctx, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: a.d.Namespace, Name: action.Record.Name}}))
+		return client.IgnoreNotFound(a.own.Delete(ctx, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: a.d.Namespace, Name: action.Record.Name}},
+			client.Preconditions{ResourceVersion: &action.Record.ResourceVersion}))
 	case engine.Hold:
 		return a.hold(ctx, action)
 	case engine.HandBack:
@@ -68,10 +69,11 @@ func (a *actor) remember(ctx context.Context, action engine.Remember) error {
 		}
 		return err
 	}
+	record.Name, record.ResourceVersion = action.Record.Name, action.Record.ResourceVersion
 	p := jsonPatch{}
+	p.at(record)
 	p.add("/revision", action.Record.Order)
 	p.add("/metadata/annotations", record.Annotations)
-	record.Name = action.Record.Name
 	return a.own.Patch(ctx, record, p.patch(), fieldOwner)
 }
 

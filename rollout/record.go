@@ -35,7 +35,7 @@ type recordData struct {
 }
 
 func readRecord(c *appsv1.ControllerRevision) (engine.Record, error) {
-	r := engine.Record{Name: c.Name, Order: c.Revision, Revision: c.Annotations[annotationRevision]}
+	r := engine.Record{Name: c.Name, ResourceVersion: c.ResourceVersion, Order: c.Revision, Revision: c.Annotations[annotationRevision]}
 	var data recordData
 	if err := json.Unmarshal(c.Data.Raw, &data); err != nil {
 		return r, fmt.Errorf("reading ControllerRevision %s/%s: data: %w", c.Namespace, c.Name, err)

@@ -548,7 +548,7 @@ func (v *view) remember() {
 	record, exists := v.recordOf(v.goal, v.records[0].Order+1), false
 	old := slices.Clone(v.records[1:])
 	if i := slices.IndexFunc(old, func(r Record) bool { return v.goal.equal(r.Template) }); i >= 0 {
-		record.Name, exists = old[i].Name, true
+		record.Name, record.ResourceVersion, exists = old[i].Name, old[i].ResourceVersion, true
 		old = slices.Delete(old, i, i+1)
 	}
 	v.do(Remember{because: "all pods run it", Record: record, Exists: exists})

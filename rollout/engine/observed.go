@@ -41,6 +41,8 @@ type Observed struct {
 type Record struct {
 	// Name of the ControllerRevision.
 	Name string
+	// ResourceVersion that it was read at.
+	ResourceVersion string
 	// Order is the ControllerRevision's revision.
 	Order int64
 	// Revision is the name that the pod template had.
