@@ -28,7 +28,7 @@ type desired struct {
 type renderer struct {
 	snapshot *snapshot
 	gs       *v1alpha1.GitSource
-	mapper   meta.RESTMapper
+	mapper   meta.RESTMapper    // nil: no cluster is asked
 	remote   bool               // remote bases
 	brought  map[string]brought // by approval file, from earlier looks; added to
 
@@ -92,9 +92,11 @@ func (r *renderer) render(t *treeFS) (*plan.Set, error) {
 	if err := t.limits.checkObjects(r.gs.Spec.Path, objects); err != nil {
 		return nil, err
 	}
-	set, err := plan.Collect(objects, plan.CollectOptions{
-		Namespace: r.gs.Namespace, TargetNamespace: r.gs.Spec.TargetNamespace, Namespaced: r.namespaced,
-	})
+	options := plan.CollectOptions{Namespace: r.gs.Namespace, TargetNamespace: r.gs.Spec.TargetNamespace}
+	if r.mapper != nil {
+		options.Namespaced = r.namespaced
+	}
+	set, err := plan.Collect(objects, options)
 	if err != nil {
 		return nil, err
 	}

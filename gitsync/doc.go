@@ -29,6 +29,7 @@
 //	writeback.go    a look's end: what is to be committed, and the approvals
 //	rollback.go     reverts: which commits, and whether the result is right
 //	revert.go       a commit's change taken back, as trees
+//	takeback.go     the same for a clone, where git revert has a conflict
 //	merge.go        three-way, by lines
 //	review.go       another branch to push to
 //	commit.go       blobs, trees and commits by hand, and their trailers

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -90,7 +91,7 @@ func (w *writeback) cause(ctx context.Context, group []intent) ([]goal, []revert
 	}
 	commits := slices.SortedFunc(maps.Values(by), func(a, b revertedCommit) int { return cmp.Compare(a.place, b.place) })
 	for i := range commits {
-		if err := w.read(&commits[i]); err != nil {
+		if err := commits[i].read(w.snapshot, w.commit.renderer); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -189,15 +190,15 @@ func (w *writeback) running(ctx context.Context, r *plan.Release) (func(*corev1.
 
 // read finds what a commit changed of that which this source renders, and
 // renders it and its parent.
-func (w *writeback) read(c *revertedCommit) error {
+func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *renderer) error {
 	var trees [2]plumbing.Hash
 	reads := Reads{}
 	for i, h := range []plumbing.Hash{c.parent, c.hash} {
-		t, err := newTreeFS(w.snapshot, h)
+		t, err := newTreeFS(s, h)
 		if err != nil {
 			return err
 		}
-		set, err := w.commit.renderer.render(t)
+		set, err := r.render(t)
 		if t.Err() != nil {
 			return t.Err()
 		}
@@ -213,7 +214,7 @@ func (w *writeback) read(c *revertedCommit) error {
 		}
 	}
 	var err error
-	if c.changes, err = changed(w.snapshot, trees[0], trees[1]); err != nil {
+	if c.changes, err = changed(s, trees[0], trees[1]); err != nil {
 		return err
 	}
 	maps.DeleteFunc(c.changes, func(p string, _ fileChange) bool { return !reads.read(p) })

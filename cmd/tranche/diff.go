@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/pmezard/go-difflib/difflib"
 	"github.com/spf13/cobra"
@@ -169,7 +168,7 @@ type wouldRelease struct {
 // preview renders a commit and compares it with the cluster.
 func (k *connected) preview(ctx context.Context, in *clone.Clone, gs *v1alpha1.GitSource, commit string) (*preview, error) {
 	p := &preview{source: gs, commit: commit}
-	set, _, err := render(in.Dir, gs, commit, k.isNamespaced)
+	set, _, err := render(in, gs, commit, k.isNamespaced)
 	if p.problems, err = asProblems(err); err != nil || len(p.problems) > 0 {
 		return p, err
 	}
@@ -232,21 +231,21 @@ func (k *connected) wouldRelease(ctx context.Context, r *plan.Release) (wouldRel
 }
 
 // render renders a commit of a repository for a source, as the controller will.
-func render(dir string, gs *v1alpha1.GitSource, commit string, namespaced func(schema.GroupKind) (bool, error)) (*plan.Set, gitsync.Tree, error) {
-	r, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
+func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string, namespaced func(schema.GroupKind) (bool, error)) (*plan.Set, gitsync.Tree, error) {
+	objects, err := in.Objects()
 	if err != nil {
-		return nil, nil, fmt.Errorf("opening the clone: %w", err)
+		return nil, nil, err
 	}
-	tree, err := gitsync.TreeOf(r.Storer, plumbing.NewHash(commit))
+	tree, err := gitsync.TreeOf(objects, plumbing.NewHash(commit))
 	if err != nil {
 		return nil, nil, err
 	}
 	spec := &gs.Spec
-	objects, err := plan.Render(tree, spec.Path, plan.RenderOptions{Skip: approvalsPath(spec)})
+	rendered, err := plan.Render(tree, spec.Path, plan.RenderOptions{Skip: approvalsPath(spec)})
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err := plan.Collect(objects, plan.CollectOptions{Namespace: gs.Namespace, TargetNamespace: spec.TargetNamespace, Namespaced: namespaced})
+	set, err := plan.Collect(rendered, plan.CollectOptions{Namespace: gs.Namespace, TargetNamespace: spec.TargetNamespace, Namespaced: namespaced})
 	return set, tree, errors.Join(err, tree.Err())
 }
 

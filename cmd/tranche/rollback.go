@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -30,7 +33,9 @@ func newRollback() *cobra.Command {
 		Long: `Roll back the release under way or, if there is none, the last one: revert its
 commit in the clone of the source's repository that one stands in. What the result
 renders is compared with what was rendered before the release; if it is another
-pod template, nothing is changed. Other changes to the same files are kept.
+pod template, nothing is changed. Other changes to the same files are kept. Where git
+has a conflict, the release's own change is taken back as the controller does it: in
+the files that are rendered, by lines.
 
 With --to it goes back to the release of a revision of ` + "`tranche history`" + `.
 With --direct the release under way is rolled back in the cluster, at once, for
@@ -92,6 +97,7 @@ type wayBack struct {
 	to      string
 	wanted  *corev1.PodTemplateSpec
 	reverts []string
+	left    []string // files that could not be taken back
 }
 
 // rollback commits the way back.
@@ -119,11 +125,11 @@ func (st *steering) rollback(to string) error {
 			return err
 		}
 		if !plan.EqualTemplate(r.Template, way.wanted) {
-			return fmt.Errorf("after the revert the branch would still not render the pod template of %s, since other commits changed it, too; nothing was changed. Edit the files by hand; git diff %s HEAD shows what changed", short(way.to), short(way.to))
+			return fmt.Errorf("after the revert the branch would still not render the pod template of %s, since other commits changed it, too%s; nothing was changed. Edit the files by hand; git diff %s HEAD shows what changed", short(way.to), way.butLeft(), short(way.to))
 		}
 		return nil
 	}
-	return st.commit(func(ctx context.Context, ch *clone.Change) (string, error) { return way.revert(ctx, ch) }, check, st.names()...)
+	return st.commit(func(ctx context.Context, ch *clone.Change) (string, error) { return st.revert(ctx, way, ch) }, check, st.names()...)
 }
 
 // target is the commit whose template is to come back: the one before the
@@ -201,28 +207,90 @@ func (st *steering) template(commit string) (*corev1.PodTemplateSpec, error) {
 	return r.Template, nil
 }
 
-// revert takes the commits back in a worktree, and says it as git does.
-func (w *wayBack) revert(ctx context.Context, ch *clone.Change) (string, error) {
-	var subjects, lines []string
+// revert takes the commits back in a worktree, and says it as git does. Where
+// git has a conflict it is done as the controller does it: in the files that
+// are rendered, and by lines.
+func (st *steering) revert(ctx context.Context, w *wayBack, ch *clone.Change) (string, error) {
+	err := w.gitRevert(ctx, ch)
+	if err == nil {
+		return w.message(ctx, ch, "This reverts commit %s.")
+	}
+	if _, cannot := ch.Git(ctx, "reset", "--quiet", "--hard", "HEAD"); cannot != nil {
+		return "", errors.Join(err, cannot)
+	}
+	if w.left, err = st.takeBack(ctx, w, ch); err != nil {
+		return "", err
+	}
+	st.say("git revert has a conflict. Only what is rendered is taken back, by lines%s.\n\n", w.butLeft())
+	return w.message(ctx, ch, "This reverts commit %s, but only in\nwhat is rendered.")
+}
+
+// gitRevert reverts the commits, newest first.
+func (w *wayBack) gitRevert(ctx context.Context, ch *clone.Change) error {
 	for _, commit := range w.reverts {
 		args := []string{"revert", "--no-commit"}
 		parents, err := ch.Git(ctx, "rev-list", "--parents", "-n1", commit)
 		if err != nil {
-			return "", err
+			return err
 		}
 		if len(strings.Fields(parents)) > 2 {
 			args = append(args, "--mainline", "1")
 		}
 		if _, err := ch.Git(ctx, append(args, commit)...); err != nil {
-			return "", errors.Join(fmt.Errorf("reverting %s: %w; nothing was changed", short(commit), err),
-				fmt.Errorf("later commits changed the same lines: git revert %s, and solve the conflict by hand", short(commit)))
+			return fmt.Errorf("reverting %s: %w", short(commit), err)
 		}
+	}
+	return nil
+}
+
+// takeBack takes back what the commits changed of what is rendered, and
+// returns the files of which it cannot.
+func (st *steering) takeBack(ctx context.Context, w *wayBack, ch *clone.Change) (left []string, err error) {
+	objects, err := st.clone.Objects()
+	if err != nil {
+		return nil, err
+	}
+	head, err := st.clone.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	commits := make([]plumbing.Hash, len(w.reverts))
+	for i, c := range w.reverts {
+		commits[i] = plumbing.NewHash(c)
+	}
+	changes, left, err := gitsync.TakeBack(objects, st.source, plumbing.NewHash(head), commits)
+	if err != nil {
+		return nil, fmt.Errorf("taking back %s: %w", short(w.reverts[0]), err)
+	}
+	if len(changes) == 0 {
+		return nil, fmt.Errorf("later commits changed the lines that %s brought, in %s; nothing was changed. git revert %s, and solve the conflict by hand", short(w.reverts[0]), strings.Join(left, ", "), short(w.reverts[0]))
+	}
+	for _, file := range slices.Sorted(maps.Keys(changes)) {
+		if err := ch.Put(file, changes[file]); err != nil {
+			return nil, err
+		}
+	}
+	return left, nil
+}
+
+// butLeft tells of files that could not be taken back.
+func (w *wayBack) butLeft() string {
+	if len(w.left) == 0 {
+		return ""
+	}
+	return "; as they are stay " + strings.Join(w.left, ", ") + ", of which later commits changed the same lines"
+}
+
+// message is the message of the commit, with a line for each that it reverts.
+func (w *wayBack) message(ctx context.Context, ch *clone.Change, line string) (string, error) {
+	var subjects, lines []string
+	for _, commit := range w.reverts {
 		subject, err := ch.Git(ctx, "log", "-1", "--format=%s", commit)
 		if err != nil {
 			return "", err
 		}
 		subjects = append(subjects, subject)
-		lines = append(lines, "This reverts commit "+commit+".")
+		lines = append(lines, fmt.Sprintf(line, commit))
 	}
 	message := fmt.Sprintf("Revert %q", subjects[0])
 	if more := len(subjects) - 1; more > 0 {

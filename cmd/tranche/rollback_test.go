@@ -17,7 +17,8 @@ import (
 )
 
 // steeringOf makes a clone in which each commit writes a file, and a release
-// that comes from the last of them. No cluster is there.
+// that comes from the last of them. No cluster is there. A text "a => b" replaces
+// a in the file, and is the content of a file that is named beside it.
 func steeringOf(t *testing.T, commits ...[2]string) (*steering, []string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -30,8 +31,12 @@ func steeringOf(t *testing.T, commits ...[2]string) (*steering, []string) {
 	s.must(os.CopyFS(s.clone, os.DirFS("../../examples/web")))
 	var hashes []string
 	for i, c := range append([][2]string{{"README.md", "the first\n"}}, commits...) {
+		file, beside, _ := strings.Cut(c[0], " ")
+		if beside != "" {
+			s.write(beside, c[1])
+		}
 		if from, to, ok := strings.Cut(c[1], " => "); ok {
-			s.replace(c[0], from, to)
+			s.replace(file, from, to)
 		} else {
 			s.write(c[0], c[1])
 		}
@@ -78,6 +83,10 @@ func TestRollback(t *testing.T) {
 			br.Status.History = []v1alpha1.ReleaseRecord{{Revision: "c", Commit: c[3]}, {Revision: "b", Commit: c[2]}, {Revision: "a1", Commit: c[1]}}
 		}, "a", "v2", `Revert "commit 3" and 1 more`, ""},
 		{"gone back already", [][2]string{image("v1", "v2"), image("v2", "v1")}, func(br *v1alpha1.BatchRelease, c []string) { br.Spec.Commit = c[1] }, "", "v1", "commit 2", ""},
+		{"lines beside it changed since, which git has for a conflict", [][2]string{image("v1", "v2"), {"deployment.yaml", "        ports: =>         # one port\n        ports:"}},
+			func(br *v1alpha1.BatchRelease, c []string) { br.Spec.Commit = c[1] }, "", "v1", `Revert "commit 1"`, ""},
+		{"a file beside the manifests has a conflict", [][2]string{{"deployment.yaml NOTES", "web:v1 => web:v2"}, {"NOTES", "of later\n"}},
+			func(br *v1alpha1.BatchRelease, c []string) { br.Spec.Commit = c[1] }, "", "v1", `Revert "commit 1"`, ""},
 		{"a conflict", [][2]string{image("v1", "v2"), {"deployment.yaml", "        image: registry.example.org/web:v2 =>         image: registry.example.org/web:v2 # kept"}},
 			func(br *v1alpha1.BatchRelease, c []string) { br.Spec.Commit = c[1] }, "", "v2 # kept", "commit 2", "nothing was changed"},
 		{"no such revision", [][2]string{image("v1", "v2")}, nil, "x", "v2", "commit 1", "tranche history web"},

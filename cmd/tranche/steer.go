@@ -94,7 +94,7 @@ func (o *steerOptions) find(ctx context.Context, at *connected, br *v1alpha1.Bat
 
 // set renders a commit of the clone, as the controller will.
 func (st *steering) set(commit string) (*plan.Set, gitsync.Tree, error) {
-	return render(st.clone.Dir, st.source, commit, nil)
+	return render(st.clone, st.source, commit, nil)
 }
 
 // planned returns the release as a set has it.

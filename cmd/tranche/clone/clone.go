@@ -18,6 +18,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	gogit "github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+
+	"github.com/tranche-dev/tranche/gitsync"
 )
 
 // Clone is a clone of a repository, and its remote of a URL.
@@ -152,6 +157,15 @@ func (c *Clone) Ready(ctx context.Context, branch string) (ahead int, err error)
 	return ahead, nil
 }
 
+// Objects returns the objects of the clone, to be read only.
+func (c *Clone) Objects() (storer.EncodedObjectStorer, error) {
+	r, err := gogit.PlainOpenWithOptions(c.Dir, &gogit.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
+	if err != nil {
+		return nil, fmt.Errorf("opening the clone: %w", err)
+	}
+	return r.Storer, nil
+}
+
 // Head is the commit that the clone stands on.
 func (c *Clone) Head(ctx context.Context) (string, error) {
 	return git(ctx, c.Dir, "rev-parse", "HEAD")
@@ -201,6 +215,31 @@ func (ch *Change) Write(file, text string) error {
 		return fmt.Errorf("writing %s: %w", file, err)
 	}
 	if err := os.WriteFile(at, []byte(text), 0o644); err != nil { //nolint:gosec // a file of the repository, as git makes them
+		return fmt.Errorf("writing %s: %w", file, err)
+	}
+	return nil
+}
+
+// Put makes a file what it is to be: with a content, or not there.
+func (ch *Change) Put(file string, f gitsync.File) error {
+	if f.Gone {
+		at, err := ch.path(file)
+		if err == nil {
+			err = os.Remove(at)
+		}
+		if err != nil {
+			return fmt.Errorf("removing %s: %w", file, err)
+		}
+		return nil
+	}
+	if err := ch.Write(file, string(f.Content)); err != nil {
+		return err
+	}
+	mode := os.FileMode(0o644)
+	if f.Executable {
+		mode = 0o755
+	}
+	if err := os.Chmod(filepath.Join(ch.Dir, filepath.FromSlash(file)), mode); err != nil {
 		return fmt.Errorf("writing %s: %w", file, err)
 	}
 	return nil

@@ -1,0 +1,103 @@
+package gitsync
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// File is a file as it is to be.
+type File struct {
+	Content    []byte
+	Executable bool
+	// Gone: it is not to be there.
+	Gone bool
+}
+
+// TakeBack returns the files of a commit, by their path, that change when what
+// other commits brought is taken back, newest first: as far as the GitSource
+// renders it, and three-way by lines, so that what came since stays. It is
+// what the controller does in a rollback where git revert has a conflict, in a
+// file beside the manifests or in lines that are neighbours. Conflicts are the
+// files that stay as they are, since later commits changed the same lines:
+// whether the rest does what it should, a rendering has to say. The store is
+// only read.
+func TakeBack(store storer.EncodedObjectStorer, gs *v1alpha1.GitSource, head plumbing.Hash, commits []plumbing.Hash) (changes map[string]File, conflicts []string, err error) {
+	s := newScratch(store)
+	r := &renderer{gs: gs}
+	from, err := treeHash(store, head)
+	if err != nil {
+		return nil, nil, err
+	}
+	tree := from
+	for _, h := range commits {
+		c := &revertedCommit{hash: h}
+		if c.parent, err = firstParent(store, h); err != nil {
+			return nil, nil, err
+		}
+		if err := c.read(store, r); err != nil {
+			return nil, nil, err
+		}
+		next, more, err := undo(s, tree, c.changes)
+		if err != nil {
+			return nil, nil, err
+		}
+		tree, conflicts = next, append(conflicts, more...)
+	}
+	changes, more, err := filesBetween(s, from, tree)
+	conflicts = append(conflicts, more...)
+	slices.Sort(conflicts)
+	return changes, slices.Compact(conflicts), err
+}
+
+func treeHash(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash, error) {
+	c, err := object.GetCommit(s, commit)
+	if err != nil {
+		return plumbing.ZeroHash, missing("commit", commit, err)
+	}
+	return c.TreeHash, nil
+}
+
+func firstParent(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash, error) {
+	c, err := object.GetCommit(s, commit)
+	if err != nil {
+		return plumbing.ZeroHash, missing("commit", commit, err)
+	}
+	if len(c.ParentHashes) == 0 {
+		return plumbing.ZeroHash, fmt.Errorf("commit %s is the first one; there is nothing before it", shortCommit(commit.String()))
+	}
+	return c.ParentHashes[0], nil
+}
+
+// filesBetween are the files that differ between two trees, as the second one
+// has them. A link or submodule is a conflict.
+func filesBetween(s *scratch, from, to plumbing.Hash) (map[string]File, []string, error) {
+	differ, err := changed(s, from, to)
+	if err != nil {
+		return nil, nil, err
+	}
+	found := map[string]File{}
+	var conflicts []string
+	for _, p := range slices.Sorted(maps.Keys(differ)) {
+		switch e := differ[p].to; e.Mode {
+		case filemode.Empty:
+			found[p] = File{Gone: true}
+		case filemode.Regular, filemode.Executable:
+			content, err := readBlob(s, e.Hash)
+			if err != nil {
+				return nil, nil, err
+			}
+			found[p] = File{Content: content, Executable: e.Mode == filemode.Executable}
+		default:
+			conflicts = append(conflicts, p)
+		}
+	}
+	return found, conflicts, nil
+}
