@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -81,12 +82,15 @@ func (s *shop) startControllerWith(c *rest.Config, w with) (stop func()) {
 	})
 }
 
-// startManager runs what add adds to a manager.
+// startManager runs what add adds to a manager of the test's namespace: tests run
+// beside each other, and each has its own controller.
 func (s *shop) startManager(c *rest.Config, add func(ctrl.Manager) error) (stop func()) {
 	s.Helper()
+	caching := rollout.CacheOptions()
+	caching.DefaultNamespaces = map[string]cache.Config{s.ns: {}}
 	mgr, err := ctrl.NewManager(c, ctrl.Options{
 		Scheme:     s.c.Scheme,
-		Cache:      rollout.CacheOptions(),
+		Cache:      caching,
 		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
 		Metrics:    server.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
