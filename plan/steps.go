@@ -70,6 +70,31 @@ func Limit(r intstr.IntOrString, n int32) int32 {
 	return limit
 }
 
+// Target returns how many of n pods may run the update revision once step i is
+// done. Steps never go down: a plan that mixes numbers and percentages can be
+// out of order at the n of the moment, and the highest so far counts.
+func Target(steps []v1alpha1.Step, i int, n int32) int32 {
+	var target int32
+	for _, s := range steps[:i+1] {
+		target = max(target, Limit(s.Replicas, n))
+	}
+	return target
+}
+
+// RollbackSteps returns the steps of the way back: those of the plan, else one
+// pod and then all. No gate of them waits.
+func RollbackSteps(s *v1alpha1.BatchStrategy) []v1alpha1.Step {
+	back := []v1alpha1.RollbackStep{{Replicas: intstr.FromInt32(1)}, {Replicas: Full}}
+	if s.Rollback != nil {
+		back = s.Rollback.Steps
+	}
+	steps := make([]v1alpha1.Step, len(back))
+	for i, b := range back {
+		steps[i] = v1alpha1.Step{Replicas: b.Replicas, Pause: &v1alpha1.Pause{}}
+	}
+	return steps
+}
+
 // Bounds returns how many pods a Deployment of n may have above n (surge) and
 // may lack below n (unavailable), as in
 // k8s.io/kubernetes/pkg/controller/deployment/util.ResolveFenceposts: surge is

@@ -191,11 +191,5 @@ func target(steps []v1alpha1.Step, s v1alpha1.BatchReleaseStatus) int32 {
 	if s.Phase == v1alpha1.PhaseCompleted || s.RollingBack {
 		return s.Replicas
 	}
-	var n int32
-	for i, step := range steps {
-		if int32(i) <= s.CurrentStepIndex {
-			n = max(n, plan.Limit(step.Replicas, s.Replicas))
-		}
-	}
-	return n
+	return plan.Target(steps, min(int(s.CurrentStepIndex), len(steps)-1), s.Replicas)
 }

@@ -11,6 +11,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -57,8 +61,6 @@ func (s *shop) says(code int, command string, texts ...string) string {
 func TestSteered(t *testing.T) {
 	s := newShop(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
-	s.replace("deployment.yaml", "replicas: 10", "replicas: 10\n  minReadySeconds: 3") // what passes by is on the screen for a while
-	s.applied(s.push("web: slowly"))
 	s.says(1, "approve web --yes", "no release under way")
 	s.says(0, "get web", "Completed", "10/10")
 	var names bytes.Buffer
@@ -79,8 +81,10 @@ func TestSteered(t *testing.T) {
 	s.says(1, "approve web --step 3 --yes", "the plan has the steps 0 to 2")
 	s.says(1, "approve web", "give --yes")
 	s.says(0, "approve web --yes", "+  step: 0", "git push origin HEAD:main")
+	room := s.noRoom()
 	s.run(s.clone, "git", "push", "--quiet", "origin", "main")
 	screen.shows("Upgrading", "✔ step 0", "▶ step 1", "○ step 2")
+	room()
 	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
 	screen.shows("✔ step 0", "approved by Ada <ada@example.org>", "◼ step 1", "5/5")
 
@@ -106,8 +110,11 @@ func TestSteered(t *testing.T) {
 	s.says(3, "status web --watch --timeout 1s", "is not over after 1s")
 	screen = s.terminal("status web --watch")
 	screen.shows("WaitingForApproval")
+	stable := s.release("web").Status.StableRevision
+	room = s.noRoom()
 	s.says(0, "rollback web --yes --push", "-        image: registry.example.org/web:v3", "+        image: registry.example.org/web:v2")
-	screen.shows("RollingBack")
+	screen.shows("RollingBack", "◀ rolling back to "+stable, "✔ step 0", "▶ step 1  100%  10 pods", "8/10 available")
+	room()
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 	screen.shows("exit code 2")
 	s.untouched("web")
@@ -120,6 +127,28 @@ func TestSteered(t *testing.T) {
 	s.says(1, "rollback web --yes --to nonsense", "tranche history web")
 	if got := s.run(s.clone, "git", "status", "--porcelain"); got != "" {
 		t.Errorf("the clone is not clean:\n%s", got)
+	}
+}
+
+// noRoom lets no pod into the namespace until what it returns is called, so
+// that what passes by stays on the screen.
+func (s *shop) noRoom() func() {
+	s.Helper()
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "no-room", Namespace: s.ns},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("5")}},
+	}
+	s.must(s.c.Client.Create(s.Context(), quota))
+	clustertest.Wait(s, "the quota to count", func() error {
+		s.must(s.c.Client.Get(s.Context(), client.ObjectKeyFromObject(quota), quota))
+		if len(quota.Status.Hard) == 0 {
+			return errors.New("no status")
+		}
+		return nil
+	})
+	return func() {
+		s.Helper()
+		s.must(s.c.Client.Delete(s.Context(), quota))
 	}
 }
 

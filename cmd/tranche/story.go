@@ -121,18 +121,22 @@ func containers(t *corev1.PodTemplateSpec) []corev1.Container {
 // steps are the plan's, or while the way leads back, that of the rollback.
 func (s *scene) steps(style terminal.Style) []terminal.Node {
 	at := &s.release.Status
+	steps := s.release.Spec.Strategy.Steps
 	if at.RollingBack {
-		return []terminal.Node{{Text: style.Bad("◀ rolling back") + fmt.Sprintf("  from %s to %s", orNone(at.UpdateRevision), orNone(at.StableRevision))}}
+		steps = plan.RollbackSteps(&s.release.Spec.Strategy)
 	}
 	var nodes []terminal.Node
-	steps := s.release.Spec.Strategy.Steps
 	for i, step := range steps {
-		nodes = append(nodes, terminal.Node{Text: s.step(style, int32(i), step, i == len(steps)-1)})
+		gateless := at.RollingBack || i == len(steps)-1
+		nodes = append(nodes, terminal.Node{Text: s.step(style, int32(i), step, gateless)})
+	}
+	if at.RollingBack {
+		return []terminal.Node{{Text: style.Bad("◀ rolling back to " + orNone(at.UpdateRevision)), Below: nodes}}
 	}
 	return nodes
 }
 
-func (s *scene) step(style terminal.Style, i int32, step v1alpha1.Step, last bool) string {
+func (s *scene) step(style terminal.Style, i int32, step v1alpha1.Step, gateless bool) string {
 	at := &s.release.Status
 	target := plan.Limit(step.Replicas, at.Replicas)
 	what := fmt.Sprintf("step %d  %4s  %d pods", i, step.Replicas.String(), target)
@@ -141,7 +145,7 @@ func (s *scene) step(style terminal.Style, i int32, step v1alpha1.Step, last boo
 	case done:
 		return style.Good("✔") + " " + what + s.opened(style, i)
 	case i > at.CurrentStepIndex || at.Phase == "":
-		return style.Faint("○ " + what + gateOf(step, last))
+		return style.Faint("○ " + what + gateOf(step, gateless))
 	}
 	mark := style.Busy("▶")
 	if at.CurrentStepState == v1alpha1.StepBlocking {

@@ -96,7 +96,12 @@ func scenes() map[string]func(*scene) {
 			at.Reason, at.Message = "ReleasePaused", "the plan is paused; 5 of 10 pods run 5584f4c7df"
 		}),
 		"back": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
-			at.RollingBack, at.Reason, at.Message = true, "RollingBack", "9 of 10 pods run 58d874c89d"
+			at.RollingBack, at.Reason, at.Message = true, "RollingBack", "10 of 10 pods run 58d874c89d, 8 of them available"
+			at.UpdateRevision, at.CurrentStepState, at.Approvals = at.StableRevision, v1alpha1.StepUpgrade, nil
+			at.UpdatedReplicas, at.UpdatedReadyReplicas, at.UpdatedAvailableReplicas = 10, 8, 8
+			s.release.Spec.Template = &s.sets[1].Spec.Template
+			s.sets = s.sets[1:]
+			*s.sets[0].Spec.Replicas, s.sets[0].Status = 10, appsv1.ReplicaSetStatus{Replicas: 10, AvailableReplicas: 8}
 		}),
 		"rolledback": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
 			at.Phase, at.FailedRevision, at.FailedCommit = v1alpha1.PhaseCompleted, "5584f4c7df", s.release.Spec.Commit

@@ -139,15 +139,7 @@ func (v *view) steps() []v1alpha1.Step {
 	if !v.status.RollingBack {
 		return v.spec.Strategy.Steps
 	}
-	back := []v1alpha1.RollbackStep{{Replicas: intstr.FromInt32(1)}, {Replicas: plan.Full}}
-	if r := v.spec.Strategy.Rollback; r != nil {
-		back = r.Steps
-	}
-	steps := make([]v1alpha1.Step, len(back))
-	for i, s := range back {
-		steps[i] = v1alpha1.Step{Replicas: s.Replicas, Pause: &v1alpha1.Pause{}}
-	}
-	return steps
+	return plan.RollbackSteps(&v.spec.Strategy)
 }
 
 func (v *view) lastStep() bool { return int(v.status.CurrentStepIndex) >= len(v.steps())-1 }
@@ -155,21 +147,16 @@ func (v *view) lastStep() bool { return int(v.status.CurrentStepIndex) >= len(v.
 // target returns how many pods of N run the goal's revision when step i is
 // done, and how many run others.
 //
-// Steps never go down: a plan that mixes numbers and percentages can be out of
-// order at the N of the moment, and the highest so far counts. Before the last
-// step the others keep at least one pod, since with only the goal active the
+// Before the last step the others keep at least one pod, since with only the goal active the
 // native controller would bring the goal to a new N by itself: with a surge it
 // is one above N, without one the goal gets one less (0 where N is 1: there is
 // nothing to split).
 func (v *view) target(i int) (goal, others int32) {
 	steps := v.steps()
 	i = max(0, min(i, len(steps)-1)) // the plan may have become shorter
-	n := v.replicas
-	for _, s := range steps[:i+1] {
-		goal = max(goal, plan.Limit(s.Replicas, n))
-	}
+	goal = plan.Target(steps, i, v.replicas)
 	if i == len(steps)-1 {
-		return goal, n - goal
+		return goal, v.replicas - goal
 	}
 	return v.apart(goal)
 }
