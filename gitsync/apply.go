@@ -215,9 +215,11 @@ func (a *applier) applyOwn(ctx context.Context, t *target, version string) (chan
 	if isImmutable(err) && mayRecreate(t) {
 		return a.recreate(ctx, t)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return unchanged, err
+	}
+	t.applied = u
+	switch {
 	case t.live == nil:
 		return created, nil
 	case u.GetResourceVersion() == t.live.GetResourceVersion():

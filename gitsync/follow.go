@@ -266,6 +266,10 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 	}
 	because := "the branch says so"
 	if l.before.AppliedCommit == l.outcome.commit && change == configured && !t.handedOver {
+		drifted, err := regained(before, t.applied)
+		if err != nil || !drifted {
+			return err // others wrote what is theirs meanwhile
+		}
 		because = "another hand changed it"
 		l.tell(corev1.EventTypeWarning, reasonDriftUndone, fmt.Sprintf("%s was changed by %s, and is again as %s says", t, lastHand(before), at(l.outcome.branch, l.outcome.commit)))
 	}

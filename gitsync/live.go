@@ -47,6 +47,8 @@ type target struct {
 	autoscaled bool
 	// early: a CRD or Namespace that others of the commit need.
 	early bool
+	// applied is what the API server answered to the apply; nil before it.
+	applied *unstructured.Unstructured
 	// handedOver: fields of it have changed their manager in this look.
 	handedOver bool
 	// late: cannot be dry-run before those are there.

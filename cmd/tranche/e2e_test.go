@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -253,6 +254,46 @@ func TestMainJob(t *testing.T) {
 	s.run(s.clone, "git", "push", "--quiet", "origin", "main")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 	s.untouched("web")
+
+	s.tells("BatchRelease", "web", "RecordChanged", "ReleaseStarted", "Held", "StepApproved", "StepApproved", "RecordChanged", "HandedBack", "ReleaseCompleted",
+		"ReleaseStarted", "Held", "RollingBack", "Held", "HandedBack", "RolledBack")
+	s.tells("GitSource", "source", "Applied", "Applied", "Applied", "Applied", "Applied", "ApprovalIgnored", "Applied", "ApprovalIgnored")
+	source, release := map[string]string{"source": "source"}, map[string]string{"release": "web"}
+	with := func(of map[string]string, label, value string) map[string]string {
+		of = maps.Clone(of)
+		of[label] = value
+		return of
+	}
+	for _, m := range []struct {
+		name   string
+		labels map[string]string
+		least  float64
+	}{
+		{"tranche_release_outcomes_total", with(release, "outcome", "Completed"), 1},
+		{"tranche_release_outcomes_total", with(release, "outcome", "RolledBack"), 1},
+		{"tranche_release_rollbacks_total", release, 1},
+		{"tranche_release_step_duration_seconds", release, 4},
+		{"tranche_release_gate_wait_seconds", release, 2},
+		{"tranche_release_phase", with(release, "phase", "Completed"), 1},
+		{"tranche_release_condition", with(with(release, "condition", "Ready"), "status", "True"), 1},
+		{"tranche_release_steps", release, 3},
+		{"tranche_release_step", release, 1},
+		{"tranche_release_replicas", release, 10},
+		{"tranche_release_updated_replicas", release, 10},
+		{"tranche_release_updated_available_replicas", release, 10},
+		{"tranche_release_target_replicas", release, 10},
+		{"tranche_release_waiting_since_timestamp_seconds", release, 0},
+		{"tranche_source_condition", with(with(source, "condition", "Ready"), "status", "True"), 1},
+		{"tranche_source_commits_behind", source, 0},
+		{"tranche_source_syncs_total", with(source, "result", "Applied"), 6},
+		{"tranche_source_renders_total", with(source, "result", "rendered"), 4},
+		{"tranche_source_renders_total", with(source, "result", "skipped"), 2},
+		{"tranche_git_exchange_duration_seconds", with(source, "operation", "fetch"), 6},
+	} {
+		if got := s.metric(m.name, m.labels); got < m.least {
+			t.Errorf("%s%v is %v, want at least %v", m.name, m.labels, got, m.least)
+		}
+	}
 }
 
 // I9: one bad manifest among good ones changes nothing, and the condition
@@ -276,6 +317,14 @@ func TestBadManifest(t *testing.T) {
 			if !strings.Contains(ready.Message, want) {
 				t.Fatalf("the message does not name %q: %s", want, ready.Message)
 			}
+		}
+		return nil
+	})
+	clustertest.Wait(t, "the metrics to tell", func() error {
+		source := map[string]string{"source": "source"}
+		behind, refused := s.metric("tranche_source_commits_behind", source), s.metric("tranche_source_syncs_total", map[string]string{"source": "source", "result": "DryRunFailed"})
+		if behind != 1 || refused < 1 {
+			return fmt.Errorf("%v commits behind, %v looks refused", behind, refused)
 		}
 		return nil
 	})

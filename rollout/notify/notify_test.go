@@ -221,6 +221,22 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
+// A receiver is told of so many at once, and of the others one by one.
+func TestRate(t *testing.T) {
+	s := newServer(t)
+	n, _ := start(t, logr.Discard(), fmt.Sprintf("- {name: a, type: slack, url: %q}\n", s.URL))
+	begun := time.Now()
+	for range burst + 2 {
+		n.Tell(waiting)
+	}
+	if got := s.told(t, burst+2); len(got) != burst+2 {
+		t.Errorf("told %d times", len(got))
+	}
+	if took := time.Since(begun); took < 2*every-every/10 { // never sooner, however fast the machine
+		t.Errorf("told %d times within %s", burst+2, took)
+	}
+}
+
 // A receiver that does not answer loses notifications, and delays nobody.
 func TestFull(t *testing.T) {
 	n, _ := start(t, logr.Discard(), "- {name: a, type: slack, url: 'http://127.0.0.1:1'}\n")
