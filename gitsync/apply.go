@@ -143,12 +143,21 @@ func (a *applier) dryRunRollout(ctx context.Context, t *target) error {
 // dryRunRest tries the rest of the manifest, with the template, strategy and
 // hold that the Deployment has.
 func (a *applier) dryRunRest(ctx context.Context, t *target) error {
-	u := a.manifest(t.Object)
-	if err := takeOver(u, t.live, rolloutFields...); err != nil {
+	u, err := a.rest(t)
+	if err != nil {
 		return err
 	}
-	withoutNulls(u.Object)
 	return a.dryRunApply(ctx, u)
+}
+
+// rest is the manifest with what the Deployment has of rollout's fields.
+func (a *applier) rest(t *target) (*unstructured.Unstructured, error) {
+	u := a.manifest(t.Object)
+	if err := takeOver(u, t.live, rolloutFields...); err != nil {
+		return nil, err
+	}
+	withoutNulls(u.Object)
+	return u, nil
 }
 
 // takeOver puts fields of the live spec in place of those of a manifest.

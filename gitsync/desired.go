@@ -229,9 +229,6 @@ func shortCommit(commit string) string { return commit[:min(len(commit), 12)] }
 
 func at(branch, commit string) string { return branch + "@" + shortCommit(commit) }
 
-// isEmpty reports whether a commit says nothing at all.
-func (d *desired) isEmpty() bool { return len(d.set.Objects) == 0 && len(d.set.Releases) == 0 }
-
 // names lists the first three, and how many more there are.
 func names(list []string) string {
 	if more := len(list) - 3; more > 0 {

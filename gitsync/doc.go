@@ -30,6 +30,9 @@
 //	rollback.go     reverts: which commits, and whether the result is right
 //	revert.go       a commit's change taken back, as trees
 //	takeback.go     the same for a clone, where git revert has a conflict
+//	preview.go      what a commit would do, for whoever wants to merge it
+//	merged.go       an apply worked out here, for who may only read
+//	probe.go        what a GitSource would meet, for whoever wants to make one
 //	merge.go        three-way, by lines
 //	review.go       another branch to push to
 //	commit.go       blobs, trees and commits by hand, and their trailers

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +37,7 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 	if err := l.verified(s, by); err != nil {
 		return err
 	}
-	o := &observer{gs: l.gs, as: l.as, own: l.own, plans: map[string][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
+	o := newObserver(l.gs, l.as, l.own)
 	c, err := l.prepare(ctx, s, by, o)
 	if err != nil {
 		return err
@@ -75,12 +74,8 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 	l.keep.desired = d
 	l.rendered(rendered)
 	l.log.V(1).Info("desired", "commit", d.commit, "rendered", rendered, "objects", len(d.set.Objects), "releases", len(d.set.Releases))
-	if d.isEmpty() && l.gs.Status.Inventory != nil {
-		// Rather a mistake in a path than a wish to lose all (G1).
-		return nil, &plan.Problem{
-			Reason: reasonNothingToApply, Where: l.gs.Spec.Path, Err: errors.New("nothing is rendered, and all that was applied would have to go"),
-			Hint: "correct spec.path; to remove everything, delete the GitSource",
-		}
+	if err := refuseEmpty(l.gs, d.set); err != nil {
+		return nil, err
 	}
 	c := &commit{desired: d, renderer: r, wanted: inventory{}}
 	if c.targets, err = o.targets(ctx, d.set); err != nil {
@@ -93,6 +88,18 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 		c.wanted.add(t.entry())
 	}
 	return c, consented(l.gs, readInventory(l.gs.Status.Inventory), c.wanted, d.commit)
+}
+
+// refuseEmpty refuses a commit that says nothing at all: rather a mistake in a
+// path than a wish to lose all (G1).
+func refuseEmpty(gs *v1alpha1.GitSource, set *plan.Set) error {
+	if len(set.Objects) > 0 || len(set.Releases) > 0 || gs.Status.Inventory == nil {
+		return nil
+	}
+	return &plan.Problem{
+		Reason: reasonNothingToApply, Where: gs.Spec.Path, Err: errors.New("nothing is rendered, and all that was applied would have to go"),
+		Hint: "correct spec.path; to remove everything, delete the GitSource",
+	}
 }
 
 // releases are the BatchReleases to apply, as targets.

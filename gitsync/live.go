@@ -83,6 +83,10 @@ type observer struct {
 	hpas  map[string][]autoscalingv2.HorizontalPodAutoscaler
 }
 
+func newObserver(gs *v1alpha1.GitSource, as, own client.Reader) *observer {
+	return &observer{gs: gs, as: as, own: own, plans: map[string][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
+}
+
 // targets finds out how each object of a commit is to be applied. Problems are
 // those of the objects: all of them, at once.
 func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error) {
@@ -90,9 +94,7 @@ func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error
 	var targets []*target
 	var ps plan.Problems
 	for _, object := range set.Objects {
-		t := &target{Object: object, release: set.Governed(object), autoscaled: set.Autoscaled(object)}
-		t.early = t.groupKind() == crdKind || t.groupKind() == namespaceKind
-		t.late = early[t.GetNamespace()] || early[t.groupKind().String()]
+		t := newTarget(set, object, early)
 		if err := o.observe(ctx, t); err != nil {
 			problems := apiProblems(reasonDryRunFailed, t.Object, o.gs, err)
 			if len(problems) == 0 {
@@ -107,6 +109,14 @@ func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error
 		return nil, ps
 	}
 	return targets, nil
+}
+
+// newTarget is an object of a set, before the cluster is looked at.
+func newTarget(set *plan.Set, object plan.Object, early map[string]bool) *target {
+	t := &target{Object: object, release: set.Governed(object), autoscaled: set.Autoscaled(object)}
+	t.early = t.groupKind() == crdKind || t.groupKind() == namespaceKind
+	t.late = early[t.GetNamespace()] || early[t.groupKind().String()]
+	return t
 }
 
 func (t *target) groupKind() schema.GroupKind { return t.GroupVersionKind().GroupKind() }

@@ -3,281 +3,462 @@ package gitsync
 import (
 	"context"
 	"encoding/base64"
-	"maps"
-	"slices"
+	"errors"
+	"fmt"
 	"strings"
 
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/openapi"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Difference is what applying a commit would do to one object.
-type Difference struct {
-	// Object is its kind, namespace and name, as people say them.
-	Object string
-	// Live is what is there, and Applied what would be; nil where it is not
-	// there. Without status and what only the API server sets; of a Deployment
-	// with a plan, with the template, strategy and paused that it has.
-	Live, Applied *unstructured.Unstructured
-	// Recreated: it would be deleted and made anew.
-	Recreated bool
-	// Kept says why an object that left the branch stays; empty: it goes.
-	Kept string
-	// Estimated: the account may not ask the API server, so that Applied is Live
-	// with what the manifest says put in place. Its defaults and normal forms
-	// are not known.
-	Estimated bool
+// Preview is what a commit would do to the cluster, for one GitSource.
+type Preview struct {
+	// Commit that was rendered.
+	Commit string
+	// Problems for which nothing of the commit would be applied.
+	Problems plan.Problems
+	// Ignored is what counts for nothing, such as an approval of another release.
+	Ignored plan.Problems
+	// Objects in the order of application, and after them those that left
+	// the branch. The pod templates of Releases are not part of them.
+	Objects []PreviewedObject
+	// Releases are the Deployments of which a plan governs the pod template,
+	// or did up to now.
+	Releases []PreviewedRelease
 }
 
-// Preview returns what applying a set for a source would do to the objects of
-// the cluster that it changes, in the order of application, and then what it
-// would prune. It reads with the rights of c, writes nothing, and has the API
-// server try what c may write. What cannot be applied is an error of
-// [plan.Problems]; the differences of all other objects are returned with it.
-//
-// What a release would do to a Deployment's pods is not part of it.
-func Preview(ctx context.Context, c client.Client, gs *v1alpha1.GitSource, set *plan.Set) ([]Difference, error) {
-	p := &previewer{
-		applier:  &applier{gs: gs, c: c},
-		observer: &observer{gs: gs, as: c, own: c, plans: map[string][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}},
-	}
-	targets, err := p.observer.targets(ctx, set)
+// Effect is what becomes of an object.
+type Effect string
+
+// What becomes of an object.
+const (
+	EffectNone   Effect = "unchanged"
+	EffectCreate Effect = "created"
+	EffectChange Effect = "changed"
+	// EffectPrune deletes it, since it left the branch.
+	EffectPrune Effect = "pruned"
+	// EffectKeep leaves it in the cluster although it left the branch.
+	EffectKeep Effect = "kept"
+	// EffectLeave: an annotation says that it is not to be applied.
+	EffectLeave Effect = "left alone"
+	// EffectRefuse: the API server refuses it; Problems say why.
+	EffectRefuse Effect = "refused"
+	// EffectUnknown: whoever asks may not read it.
+	EffectUnknown Effect = "not to be seen"
+)
+
+// PreviewedObject is an object of the commit, or one that left the branch.
+type PreviewedObject struct {
+	plan.Object
+	Effect Effect
+	// Because says why, where the effect does not.
+	Because string
+	// Before and After are the object in the cluster, now and then, without
+	// what only the API server sets. Data of Secrets is in them.
+	Before, After *unstructured.Unstructured
+	// Merged: what the API server fills in and refuses is not known, since
+	// whoever asks may not write it, or what it needs is not there yet.
+	Merged bool
+}
+
+// PreviewedRelease is a Deployment whose template a plan governs.
+type PreviewedRelease struct {
+	// Deployment as Git has it.
+	Deployment plan.Object
+	// Plan of the commit; nil where it is gone, and the native controller
+	// takes over.
+	Plan *v1alpha1.BatchRelease
+	// Live is the plan in the cluster; nil where there is none.
+	Live *v1alpha1.BatchRelease
+	// Before is the template that was released last, or is on its way; nil
+	// where the Deployment is not there.
+	Before *corev1.PodTemplateSpec
+	After  *corev1.PodTemplateSpec
+	// Replicas of the Deployment once the commit is applied.
+	Replicas int32
+	// Approval is what the commit approves of the release under way; nil:
+	// nothing new.
+	Approval *plan.Approval
+}
+
+// Changes reports whether the template is another one than before.
+func (r *PreviewedRelease) Changes() bool { return !plan.EqualTemplate(r.Before, r.After) }
+
+// Previewer finds out what commits would do. It only reads: what it lets the
+// API server try is a dry run.
+type Previewer struct {
+	// Client reads, and has the API server try what its user may write.
+	Client client.Client
+	// Schemas of the API server, for merging what may not be tried.
+	Schemas openapi.Client
+	// RemoteBases lets kustomizations have bases in other repositories.
+	RemoteBases bool
+}
+
+// Preview renders a commit as the controller does and compares it with the
+// cluster, all with the rights of the client. Whether the commit is signed as
+// spec.verify asks is not looked at. The error is one of reading; what is
+// wrong with the commit is in the Preview.
+func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store storer.EncodedObjectStorer, commit plumbing.Hash) (*Preview, error) {
+	t, err := newTreeFS(store, commit)
 	if err != nil {
 		return nil, err
 	}
-	var differences []Difference
-	var problems plan.Problems
-	wanted := inventory{}
-	take := func(e entry, d *Difference, ps plan.Problems, err error) error {
-		wanted.add(e)
-		problems = append(problems, ps...)
-		if d != nil {
-			differences = append(differences, *d)
-		}
-		return err
+	v := &preview{
+		Preview: Preview{Commit: commit.String()}, gs: gs, c: p.Client, merger: newMerger(p.Schemas), tree: t,
+		observer: newObserver(gs, p.Client, p.Client), applier: &applier{gs: gs, c: p.Client}, wanted: inventory{},
 	}
-	for _, t := range targets {
-		d, ps, err := p.object(ctx, t)
-		if err := take(t.entry(), d, ps, err); err != nil {
-			return nil, err
+	r := &renderer{gs: gs, mapper: p.Client.RESTMapper(), remote: p.RemoteBases}
+	set, err := r.render(t)
+	if err == nil {
+		err = refuseEmpty(gs, set)
+	}
+	if err == nil {
+		err = v.look(ctx, set)
+	}
+	if ps := problemsOf(err); len(ps) > 0 {
+		v.Problems, err = append(v.Problems, ps...), nil
+	}
+	return &v.Preview, errors.Join(err, t.Err())
+}
+
+// preview is a Preview in the making.
+type preview struct {
+	Preview
+	gs       *v1alpha1.GitSource
+	c        client.Client
+	merger   *merger
+	tree     *treeFS
+	observer *observer
+	applier  *applier
+	wanted   inventory
+}
+
+// look goes through what a commit says, and what it no longer says.
+func (v *preview) look(ctx context.Context, set *plan.Set) error {
+	v.Ignored = set.Ignored
+	approvals, ignored := plan.ReadApprovals(v.tree, approvalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
+	v.Ignored = append(append(v.Ignored, ignored...), plan.UnknownApprovals(set, approvals)...)
+	early := earlyOf(set)
+	for _, object := range set.Objects {
+		if err := v.object(ctx, newTarget(set, object, early), approvals); err != nil {
+			return err
 		}
 	}
 	for i := range set.Releases {
-		e, d, ps, err := p.release(ctx, &set.Releases[i])
-		if err := take(e, d, ps, err); err != nil {
-			return nil, err
-		}
-	}
-	gone, err := p.pruned(ctx, wanted)
-	if err != nil {
-		return nil, err
-	}
-	differences = append(differences, gone...)
-	if len(problems) > 0 {
-		return differences, problems
-	}
-	return differences, nil
-}
-
-type previewer struct {
-	applier  *applier
-	observer *observer
-}
-
-func (p *previewer) object(ctx context.Context, t *target) (*Difference, plan.Problems, error) {
-	if t.way == notAtAll || t.way == afterHandBack {
-		return nil, nil, nil
-	}
-	u := p.applier.body(t)
-	if t.way == asGoverned {
-		if err := takeOver(u, t.live, rolloutFields...); err != nil {
-			return nil, nil, err
-		}
-	}
-	return p.tried(ctx, t, u)
-}
-
-// release is a plan, with what the controller has set of it.
-func (p *previewer) release(ctx context.Context, r *plan.Release) (entry, *Difference, plan.Problems, error) {
-	br := r.Plan.DeepCopy()
-	br.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
-	o, err := releaseObject(br, r.File)
-	if err != nil {
-		return entry{}, nil, nil, err
-	}
-	t := &target{Object: o}
-	if t.live, err = get(ctx, p.applier.c, t.entry()); err != nil {
-		return t.entry(), nil, nil, err
-	}
-	u := p.applier.manifest(o)
-	if t.live != nil {
-		marked := u.GetLabels()
-		for k, v := range p.applier.gs.Labels {
-			if t.live.GetLabels()[k] == v {
-				marked[k] = v // handed on, for the controllers that share the work
-			}
-		}
-		u.SetLabels(marked)
-		if err := takeOver(u, t.live, "template", "commit", "approval", "deploymentStrategy", "serviceAccountName", "requireSignedApprovals", "reviewApprovals"); err != nil {
-			return t.entry(), nil, nil, err
-		}
-	}
-	d, ps, err := p.tried(ctx, t, u)
-	return t.entry(), d, ps, err
-}
-
-// tried is the difference that a manifest makes; nil where it makes none.
-func (p *previewer) tried(ctx context.Context, t *target, u *unstructured.Unstructured) (*Difference, plan.Problems, error) {
-	d := &Difference{Object: t.entry().String(), Applied: u}
-	manifest := u.DeepCopy()
-	var err error
-	if !t.late {
-		withoutNulls(u.Object)
-		err = p.applier.dryRunApply(ctx, u)
-	}
-	switch {
-	case isImmutable(err) && mayRecreate(t):
-		d.Recreated, d.Applied = true, manifest
-	case apierrors.IsForbidden(err):
-		d.Estimated, d.Applied = true, manifest
-		encodeSecret(manifest)
-		if t.live != nil {
-			d.Applied = &unstructured.Unstructured{Object: overlaid(t.live.Object, manifest.Object)}
-		}
-	case err != nil:
-		return nil, apiProblems(reasonDryRunFailed, t.Object, p.applier.gs, err), nil
-	}
-	if t.live != nil {
-		d.Live = plainOf(t.live)
-	}
-	d.Applied = plainOf(d.Applied)
-	if d.Live != nil && !d.Recreated && equality.Semantic.DeepEqual(d.Live.Object, d.Applied.Object) {
-		return nil, nil, nil
-	}
-	return d, nil, nil
-}
-
-// pruned are the objects of the inventory that the set does not have.
-func (p *previewer) pruned(ctx context.Context, wanted inventory) ([]Difference, error) {
-	gs := p.applier.gs
-	if !gs.Spec.Prune {
-		return nil, nil
-	}
-	gone := readInventory(gs.Status.Inventory).without(wanted)
-	pr := &pruner{gs: gs, as: p.applier.c, own: p.applier.c}
-	used, err := pr.used(ctx, gone)
-	if err != nil {
-		return nil, err
-	}
-	var differences []Difference
-	for _, e := range gone {
-		live, err := pr.present(ctx, e)
+		r := &set.Releases[i]
+		object, err := releaseObject(withKind(r.Plan), r.File)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if live == nil {
-			continue
+		if err := v.object(ctx, &target{Object: object, late: early[r.Plan.Namespace]}, nil); err != nil {
+			return err
 		}
-		d := Difference{Object: e.String(), Live: plainOf(live)}
-		if v, because := judge(live, gs, used); v != remove {
-			d.Kept = because
-		}
-		differences = append(differences, d)
 	}
-	return differences, nil
+	before := readInventory(v.gs.Status.Inventory)
+	if err := v.gone(ctx, before.without(v.wanted)); err != nil {
+		return err
+	}
+	return consented(v.gs, before, v.wanted, v.Commit)
 }
 
-// plainOf is an object as people write it.
-func plainOf(u *unstructured.Unstructured) *unstructured.Unstructured {
-	u = withoutServersOwn(u)
-	u.SetLabels(without(u.GetLabels(), func(k string) bool { return k == v1alpha1.LabelSource || k == v1alpha1.LabelSourceNamespace }))
-	u.SetAnnotations(without(u.GetAnnotations(), func(k string) bool {
-		return k == "kubectl.kubernetes.io/last-applied-configuration" || strings.HasPrefix(k, "deployment.kubernetes.io/")
-	}))
-	return u
+func withKind(p *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
+	p = p.DeepCopy()
+	p.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
+	return p
 }
 
-// without returns nil where nothing is left.
-func without(m map[string]string, drop func(key string) bool) map[string]string {
-	maps.DeleteFunc(m, func(k, _ string) bool { return drop(k) })
-	if len(m) == 0 {
+// object finds out what becomes of an object of the commit.
+func (v *preview) object(ctx context.Context, t *target, approvals []plan.Approval) error {
+	v.wanted.add(t.entry())
+	o := PreviewedObject{Object: t.Object}
+	err := v.observer.observe(ctx, t)
+	ps := problemsOf(err)
+	switch {
+	case apierrors.IsForbidden(err):
+		o.Effect, o.Because = EffectUnknown, "no right to read it"
+	case len(ps) > 0:
+		v.Problems = append(v.Problems, ps...)
+		return nil
+	case err != nil:
+		return err
+	case t.way == notAtAll:
+		o.Effect, o.Because = EffectLeave, "annotation "+v1alpha1.AnnotationReconcile+" is "+v1alpha1.AnnotationReconcileDisabled
+	default:
+		if err := v.compare(ctx, t, &o); err != nil {
+			return err
+		}
+		if err := v.release(ctx, t, o.After, approvals); err != nil {
+			return err
+		}
+	}
+	v.Objects = append(v.Objects, o)
+	return nil
+}
+
+// compare finds out how an object would change.
+func (v *preview) compare(ctx context.Context, t *target, o *PreviewedObject) error {
+	after, merged, err := v.trial(ctx, t)
+	if err != nil {
+		ps := apiProblems(reasonDryRunFailed, t.Object, v.gs, err)
+		if !isImmutable(err) || !mayRecreate(t) {
+			v.Problems = append(v.Problems, ps...)
+			o.Effect = EffectRefuse
+			return nil
+		}
+		o.Because = "deleted and created anew, as annotation " + v1alpha1.AnnotationForce + " lets it"
+		after = v.applier.manifest(t.Object)
+	}
+	o.Merged, o.After = merged, shown(t, after)
+	if t.live == nil {
+		o.Effect = EffectCreate
 		return nil
 	}
-	return m
-}
-
-// encodeSecret writes stringData of a Secret as data, as the API server does.
-func encodeSecret(u *unstructured.Unstructured) {
-	texts, ok, _ := unstructured.NestedStringMap(u.Object, "stringData")
-	if !ok || entryOf(u).gvk.GroupKind() != secretKind {
-		return
-	}
-	data, _, _ := unstructured.NestedStringMap(u.Object, "data")
-	if data == nil {
-		data = map[string]string{}
-	}
-	for k, v := range texts {
-		data[k] = base64.StdEncoding.EncodeToString([]byte(v))
-	}
-	unstructured.RemoveNestedField(u.Object, "stringData")
-	_ = unstructured.SetNestedStringMap(u.Object, data, "data") // at the top there is nothing in the way
-}
-
-// overlaid is a live value with what a manifest says put in place: objects
-// member by member, lists of named objects by their names, all else whole.
-func overlaid(live, manifest map[string]any) map[string]any {
-	merged := runtime.DeepCopyJSON(live)
-	for k, v := range manifest {
-		merged[k] = overlay(merged[k], v)
-	}
-	return merged
-}
-
-func overlay(live, manifest any) any {
-	switch m := manifest.(type) {
-	case map[string]any:
-		if l, ok := live.(map[string]any); ok {
-			return overlaid(l, m)
-		}
-	case []any:
-		l, ok := live.([]any)
-		if !ok {
-			break
-		}
-		merged := make([]any, len(m))
-		for i, v := range m {
-			merged[i] = overlay(counterpart(l, v, i), v)
-		}
-		return merged
-	}
-	return runtime.DeepCopyJSONValue(manifest)
-}
-
-// counterpart is the element of a live list that one of a manifest is about: of the
-// same name, or at the same place where they have none.
-func counterpart(live []any, v any, i int) any {
-	name := nameIn(v)
-	if name == "" {
-		if i < len(live) && nameIn(live[i]) == "" {
-			return live[i]
-		}
-		return nil
-	}
-	if at := slices.IndexFunc(live, func(l any) bool { return nameIn(l) == name }); at >= 0 {
-		return live[at]
+	o.Before = shown(t, t.live)
+	if o.Effect = EffectChange; equality.Semantic.DeepEqual(o.Before.Object, o.After.Object) {
+		o.Effect = EffectNone
 	}
 	return nil
 }
 
-func nameIn(v any) string {
-	m, _ := v.(map[string]any)
-	name, _ := m["name"].(string)
-	return name
+// trial returns an object as it would be, by the API server where it lets the
+// client try, else merged here.
+func (v *preview) trial(ctx context.Context, t *target) (u *unstructured.Unstructured, merged bool, err error) {
+	u, err = v.body(t)
+	if err == nil && t.groupKind() == releaseKind {
+		v.mark(u, t.live)
+	}
+	if err != nil || t.late {
+		return u, true, err
+	}
+	asked := u.DeepCopy()
+	err = v.applier.dryRunApply(ctx, asked)
+	if err == nil && t.way == asGoverned && t.live != nil && !isHeld(t.live) {
+		// The template is tried for what is wrong with it; that of a held
+		// Deployment nobody but the controller may write.
+		err = v.applier.dryRunRollout(ctx, t)
+	}
+	switch {
+	case err == nil:
+		return asked, false, nil
+	case !isForbidden(err):
+		return nil, false, err
+	case t.live == nil:
+		return u, true, nil
+	}
+	u, err = v.merger.merge(t.live, u)
+	return u, true, err
+}
+
+// mark gives a plan the labels of its source that it has got from a controller
+// that shares the work with others.
+func (v *preview) mark(u, live *unstructured.Unstructured) {
+	if live == nil {
+		return
+	}
+	labels := u.GetLabels()
+	for k, value := range v.gs.Labels {
+		if live.GetLabels()[k] == value {
+			labels[k] = value
+		}
+	}
+	u.SetLabels(labels)
+}
+
+// isForbidden tells a missing right from the answer of a policy.
+func isForbidden(err error) bool {
+	return apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
+}
+
+func isHeld(u *unstructured.Unstructured) bool { return u.GetLabels()[v1alpha1.LabelHeld] != "" }
+
+// body is what would be applied of an object. Of a Deployment that a plan
+// governs, or did, the template and what holds it stay as they are.
+func (v *preview) body(t *target) (*unstructured.Unstructured, error) {
+	if !t.templateApart() || t.live == nil {
+		return v.applier.body(&target{Object: t.Object, autoscaled: t.autoscaled, live: t.live}), nil
+	}
+	u, err := v.applier.rest(t)
+	if err != nil {
+		return nil, err
+	}
+	if strategy, ok, _ := unstructured.NestedFieldCopy(t.Object.Object, "spec", "strategy"); ok && !isHeld(t.live) {
+		if err := unstructured.SetNestedField(u.Object, strategy, "spec", "strategy"); err != nil {
+			return nil, fmt.Errorf("setting spec.strategy of %s: %w", t, err)
+		}
+	}
+	if t.autoscaled {
+		unstructured.RemoveNestedField(u.Object, "spec", "replicas")
+	}
+	return u, nil
+}
+
+// templateApart: the template is shown as a release, and not with the object.
+func (t *target) templateApart() bool {
+	return t.groupKind() == deploymentKind && (t.release != nil || t.way != plainly)
+}
+
+// shown is an object as it is shown: without what the API server sets, and
+// without what only the controller does.
+func shown(t *target, u *unstructured.Unstructured) *unstructured.Unstructured {
+	u = withoutServersOwn(u)
+	unstructured.RemoveNestedField(u.Object, "metadata", "finalizers")
+	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
+	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", "deployment.kubernetes.io/revision")
+	if annotations, ok, _ := unstructured.NestedMap(u.Object, "metadata", "annotations"); ok && len(annotations) == 0 {
+		unstructured.RemoveNestedField(u.Object, "metadata", "annotations")
+	}
+	switch {
+	case t.templateApart():
+		unstructured.RemoveNestedField(u.Object, "spec", "template")
+	case t.groupKind() == secretKind:
+		foldStringData(u)
+	case t.groupKind() == releaseKind:
+		for _, field := range []string{"template", "deploymentStrategy", "commit", "approval", "serviceAccountName", "reviewApprovals", "requireSignedApprovals"} {
+			unstructured.RemoveNestedField(u.Object, "spec", field)
+		}
+	}
+	return u
+}
+
+// foldStringData puts what a Secret has as text to its data, as the API server does.
+func foldStringData(u *unstructured.Unstructured) {
+	text, _, _ := unstructured.NestedStringMap(u.Object, "stringData")
+	data, _, _ := unstructured.NestedStringMap(u.Object, "data")
+	if data == nil {
+		data = map[string]string{}
+	}
+	for k, v := range text {
+		data[k] = base64.StdEncoding.EncodeToString([]byte(v))
+	}
+	unstructured.RemoveNestedField(u.Object, "stringData")
+	if len(data) > 0 {
+		_ = unstructured.SetNestedStringMap(u.Object, data, "data") // the object is a map
+	}
+}
+
+// release finds out what becomes of the pod template of a Deployment.
+func (v *preview) release(ctx context.Context, t *target, after *unstructured.Unstructured, approvals []plan.Approval) error {
+	if !t.templateApart() {
+		return nil
+	}
+	r := PreviewedRelease{Deployment: t.Object, Replicas: replicasOf(after)}
+	plans, err := v.observer.plansIn(ctx, t.GetNamespace())
+	if err != nil {
+		return err
+	}
+	for i := range plans {
+		if plans[i].Spec.WorkloadRef.Name == t.GetName() {
+			r.Live = &plans[i]
+		}
+	}
+	if t.release != nil {
+		r.Plan = t.release.Plan
+	}
+	if err := v.templates(ctx, t, &r); err != nil {
+		return err
+	}
+	if t.release != nil && r.Live != nil && r.Live.Status.Phase != v1alpha1.PhaseCompleted && !r.Changes() {
+		a, ignored := plan.MatchApproval(t.release, r.Live.Spec.Commit, approvals)
+		v.Ignored = append(v.Ignored, ignored...)
+		if now := r.Live.Spec.Approval; a != nil && (now == nil || now.Step != a.Spec.Step || now.Revision != a.Spec.Revision) {
+			r.Approval = a
+		}
+	}
+	v.Releases = append(v.Releases, r)
+	return nil
+}
+
+// templates finds the templates before and after. Where Git brought both they
+// are as Git has them; a Deployment that was there before its plan has one
+// with the API server's defaults, and the other then has them, too.
+func (v *preview) templates(ctx context.Context, t *target, r *PreviewedRelease) (err error) {
+	if r.After, err = templateOf(t.Object); err != nil || t.live == nil {
+		return err
+	}
+	if r.Live != nil && r.Live.Spec.Template != nil {
+		r.Before = r.Live.Spec.Template
+		return nil
+	}
+	if r.Before, err = templateOf(plan.Object{Unstructured: t.live}); err != nil {
+		return err
+	}
+	whole, _, err := v.trial(ctx, &target{Object: t.Object, live: t.live, autoscaled: t.autoscaled})
+	if err != nil {
+		return nil //nolint:nilerr // what is wrong with it has been said already
+	}
+	r.After, err = templateOf(plan.Object{Unstructured: whole})
+	return err
+}
+
+// replicasOf is spec.replicas, or what the API server sets.
+func replicasOf(u *unstructured.Unstructured) int32 {
+	if u == nil {
+		return 0
+	}
+	if n, ok, _ := unstructured.NestedInt64(u.Object, "spec", "replicas"); ok {
+		return int32(n)
+	}
+	return 1
+}
+
+// gone finds out what becomes of what left the branch.
+func (v *preview) gone(ctx context.Context, gone []entry) error {
+	p := &pruner{gs: v.gs, as: v.c, own: v.c}
+	used, err := p.used(ctx, gone)
+	if err != nil {
+		return err
+	}
+	for _, e := range gone {
+		o := PreviewedObject{Object: plan.Object{Unstructured: named(e)}}
+		live, err := p.present(ctx, e)
+		switch {
+		case apierrors.IsForbidden(err):
+			o.Effect, o.Because = EffectUnknown, "it left the branch; no right to read it"
+		case err != nil:
+			return err
+		case live == nil:
+			continue
+		default:
+			o.Before = live
+			o.Effect, o.Because = v.fate(live, used)
+		}
+		v.Objects = append(v.Objects, o)
+	}
+	return nil
+}
+
+// fate is what becomes of an object that left the branch, and why.
+func (v *preview) fate(live *unstructured.Unstructured, used usedNames) (Effect, string) {
+	if live.GroupVersionKind().GroupKind() == releaseKind && isOurs(live, v.gs) {
+		return EffectPrune, v.afterPlan(live)
+	}
+	if !v.gs.Spec.Prune {
+		return EffectKeep, "spec.prune is false"
+	}
+	if verdict, because := judge(live, v.gs, used); verdict != remove {
+		return EffectKeep, because
+	}
+	return EffectPrune, ""
+}
+
+// afterPlan says what becomes of the Deployment of a plan that goes, which it
+// does even where nothing else is pruned.
+func (v *preview) afterPlan(live *unstructured.Unstructured) string {
+	name, _, _ := unstructured.NestedString(live.Object, "spec", "workloadRef", "name")
+	d := entry{gvk: appsv1.SchemeGroupVersion.WithKind(deploymentKind.Kind), namespace: live.GetNamespace(), name: name}
+	if _, stays := v.wanted[d.id()]; stays {
+		return "its Deployment goes on without a plan"
+	}
+	return ""
 }

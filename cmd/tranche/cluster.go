@@ -62,6 +62,7 @@ func (c *cluster) connect() (*connected, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
+	config.QPS, config.Burst = 50, 300 // as kubectl's
 	config.UserAgent = "tranche/" + versionString()
 	scheme, err := newScheme()
 	if err != nil {

@@ -5,93 +5,102 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/pmezard/go-difflib/difflib"
 	"github.com/spf13/cobra"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
-	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
+type diffOptions struct {
+	source, output        string
+	exitCode, remoteBases bool
+}
+
 func newDiff() *cobra.Command {
-	var source, output string
+	var o diffOptions
 	c := &cobra.Command{
 		Use:   "diff [REV]",
 		Short: "Show what a commit would release and change, before it is merged",
 		Long: `Show what a commit of the clone that one stands in would do to the cluster: for each
 Deployment with a plan the images and the pod template that would be released, with the
-number of pods at each step, and which objects would be created, changed and pruned. REV is
-a commit or a branch; default: HEAD. Uncommitted changes are not part of it.
+number of pods at each step, whether it supersedes a release or goes back, what it
+approves, and which objects would be created, changed and pruned. REV is a commit or a
+branch; default: HEAD. Uncommitted changes are not part of it.
 
-Nothing is written, and reading is enough of a right: what the account may not have the API
-server try is compared with the live object as far as the manifest goes, and marked as
-estimated. What is in Secrets is not shown.
+Nothing is written, and reading is enough of a right. What the account may write too the
+API server tries (a dry run), and tells its defaults and what it refuses. For the rest,
+what an apply would make of the object is worked out here, by the same rules and without
+those two, and marked as estimated. What may not even be read is listed. What is in
+Secrets is not shown. Whether the commit is signed as spec.verify asks is not looked at.
 
 The exit code is 0 where the commit could be applied, whether or not it changes anything,
-and 1 where it could not.`,
+and 1 where it could not; with --exit-code it is 4 where it would change anything.`,
 		Example: `  tranche diff                                   # HEAD
   tranche diff origin/feature --source shop
   tranche diff -o markdown >> "$GITHUB_STEP_SUMMARY"`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	at := addCluster(c)
-	c.Flags().StringVar(&source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of, be it by another URL (default: those of the namespace that follow the clone's repository)")
-	c.Flags().StringVarP(&output, "output", "o", "text", "text or markdown")
+	f := c.Flags()
+	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of, be it by another URL (default: those of the namespace that follow the clone's repository)")
+	f.StringVarP(&o.output, "output", "o", "text", "text or markdown")
+	f.BoolVar(&o.exitCode, "exit-code", false, "end with exit code 4 if the commit would change anything")
+	f.BoolVar(&o.remoteBases, "remote-bases", false, "fetch bases that kustomizations have in other repositories")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if output != "text" && output != "markdown" {
-			return fmt.Errorf("--output %s: must be text or markdown", output)
+		if err := checkOutput(o.output, "text", "markdown"); err != nil {
+			return err
 		}
 		k, err := at.connect()
 		if err != nil {
 			return err
 		}
-		return diff(cmd, k, source, append(args, "HEAD")[0], output == "markdown")
+		return o.run(cmd, k, append(args, "HEAD")[0])
 	}
 	return c
 }
 
-func diff(cmd *cobra.Command, k *connected, source, rev string, markdown bool) error {
-	ctx := cmd.Context()
-	sources, in, err := k.sourcesOf(ctx, source)
+// run shows what a revision would do, source by source.
+func (o *diffOptions) run(cmd *cobra.Command, at *connected, rev string) error {
+	ctx, w := cmd.Context(), cmd.OutOrStdout()
+	sources, c, err := at.sourcesOf(ctx, o.source)
 	if err != nil {
 		return err
 	}
-	commit, err := in.Git(ctx, "rev-parse", "--verify", "--end-of-options", rev+"^{commit}")
+	commit, err := c.Git(ctx, "rev-parse", "--verify", "--end-of-options", rev+"^{commit}")
 	if err != nil {
-		return fmt.Errorf("%s is no commit of the clone in %s", rev, in.Dir)
+		return fmt.Errorf("%s is no commit of the clone in %s", rev, c.Dir)
 	}
-	var failed error
+	p := newPage(w, o.output)
+	changes, problems := false, 0
 	for i := range sources {
-		p, err := k.preview(ctx, in, &sources[i], commit)
+		d, err := o.difference(ctx, at, c, &sources[i], commit)
 		if err != nil {
-			return fmt.Errorf("GitSource %s/%s: %w", sources[i].Namespace, sources[i].Name, err)
-		}
-		w := &diffWriter{style: terminal.StyleOf(cmd.OutOrStdout()), markdown: markdown}
-		w.preview(p)
-		if _, err := fmt.Fprint(cmd.OutOrStdout(), w.String()); err != nil {
 			return err
 		}
-		if len(p.problems) > 0 {
-			failed = fmt.Errorf("problems: %d; the commit could not be applied", len(p.problems))
-		}
+		d.write(p)
+		changes, problems = changes || d.changes(), problems+len(d.preview.Problems)
 	}
-	return failed
+	if _, err := io.WriteString(w, p.text()); err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	switch {
+	case problems > 0:
+		return fmt.Errorf("problems: %d; the commit could not be applied", problems)
+	case changes && o.exitCode:
+		return codedError{exitChanges, fmt.Errorf("commit %s would change the cluster", short(commit))}
+	}
+	return nil
 }
 
 // sourcesOf returns the source that is named, or those of the namespace that
@@ -148,88 +157,6 @@ func (k *connected) sourceNamed(ctx context.Context, namespace, name string) (*v
 	return &gs, nil
 }
 
-// preview is what a commit would do for one source.
-type preview struct {
-	source   *v1alpha1.GitSource
-	commit   string
-	releases []wouldRelease
-	objects  []gitsync.Difference
-	problems plan.Problems
-}
-
-// wouldRelease is what would become of one Deployment's pods.
-type wouldRelease struct {
-	*plan.Release
-	live       *v1alpha1.BatchRelease // nil: the plan is new
-	deployment *appsv1.Deployment     // nil: it is not there
-	before     *corev1.PodTemplateSpec
-}
-
-// preview renders a commit and compares it with the cluster.
-func (k *connected) preview(ctx context.Context, in *clone.Clone, gs *v1alpha1.GitSource, commit string) (*preview, error) {
-	p := &preview{source: gs, commit: commit}
-	set, _, err := render(in, gs, commit, k.isNamespaced)
-	if p.problems, err = asProblems(err); err != nil || len(p.problems) > 0 {
-		return p, err
-	}
-	p.objects, err = gitsync.Preview(ctx, k, gs, set)
-	if p.problems, err = asProblems(err); err != nil {
-		return p, err
-	}
-	for i := range set.Releases {
-		r, err := k.wouldRelease(ctx, &set.Releases[i])
-		if err != nil {
-			return p, err
-		}
-		p.releases = append(p.releases, r)
-	}
-	return p, nil
-}
-
-// asProblems tells what is wrong with the commit from what went wrong here.
-func asProblems(err error) (plan.Problems, error) {
-	if ps, ok := errors.AsType[plan.Problems](err); ok {
-		return ps, nil
-	}
-	if p, ok := errors.AsType[*plan.Problem](err); ok {
-		return plan.Problems{p}, nil
-	}
-	return nil, err
-}
-
-func (k *connected) isNamespaced(gk schema.GroupKind) (bool, error) {
-	m, err := k.RESTMapper().RESTMapping(gk)
-	if meta.IsNoMatchError(err) {
-		return false, &plan.Problem{Where: gk.String(), Err: errors.New("the cluster does not know this kind"), Hint: "install its CustomResourceDefinition, or put it below the same spec.path"}
-	}
-	if err != nil {
-		return false, fmt.Errorf("asking for the scope of %s: %w", gk, err)
-	}
-	return m.Scope.Name() == meta.RESTScopeNameNamespace, nil
-}
-
-func (k *connected) wouldRelease(ctx context.Context, r *plan.Release) (wouldRelease, error) {
-	w := wouldRelease{Release: r}
-	var br v1alpha1.BatchRelease
-	switch err := k.Get(ctx, client.ObjectKeyFromObject(r.Plan), &br); {
-	case err == nil:
-		w.live, w.before = &br, br.Spec.Template
-	case !apierrors.IsNotFound(err):
-		return w, fmt.Errorf("reading %s: %w", r, err)
-	}
-	var d appsv1.Deployment
-	switch err := k.Get(ctx, client.ObjectKey{Namespace: r.Plan.Namespace, Name: r.Deployment.GetName()}, &d); {
-	case err == nil:
-		w.deployment = &d
-		if w.before == nil {
-			w.before = &d.Spec.Template
-		}
-	case !apierrors.IsNotFound(err):
-		return w, fmt.Errorf("reading %s: %w", r.Deployment, err)
-	}
-	return w, nil
-}
-
 // render renders a commit of a repository for a source, as the controller will.
 func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string, namespaced func(schema.GroupKind) (bool, error)) (*plan.Set, gitsync.Tree, error) {
 	objects, err := in.Objects()
@@ -249,208 +176,239 @@ func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string, namespaced f
 	return set, tree, errors.Join(err, tree.Err())
 }
 
-// diffWriter writes previews, as text or as Markdown.
-type diffWriter struct {
-	strings.Builder
-	style    terminal.Style
-	markdown bool
+// difference is what a commit would do, for one source.
+type difference struct {
+	source  *v1alpha1.GitSource
+	preview *gitsync.Preview
+	warning string
+	// back are the releases that the commit takes back, by Deployment.
+	back map[string]bool
 }
 
-func (w *diffWriter) line(format string, args ...any) {
-	_, _ = fmt.Fprintf(w, format+"\n", args...) // to memory
+func (o *diffOptions) difference(ctx context.Context, at *connected, c *clone.Clone, gs *v1alpha1.GitSource, commit string) (*difference, error) {
+	objects, err := c.Objects()
+	if err != nil {
+		return nil, err
+	}
+	schemas, err := discovery.NewDiscoveryClientForConfig(at.config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", at.config.Host, err)
+	}
+	p := gitsync.Previewer{Client: at.Client, Schemas: schemas.OpenAPIV3(), RemoteBases: o.remoteBases}
+	preview, err := p.Preview(ctx, gs, objects, plumbing.NewHash(commit))
+	if err != nil {
+		return nil, fmt.Errorf("comparing commit %s with what GitSource %s/%s applies: %w", short(commit), gs.Namespace, gs.Name, err)
+	}
+	d := &difference{source: gs, preview: preview, warning: behind(ctx, c, gs, commit), back: map[string]bool{}}
+	for i := range preview.Releases {
+		r := &preview.Releases[i]
+		d.back[r.Deployment.String()] = r.Live != nil && r.Changes() && takesBack(ctx, c, gs, r)
+	}
+	return d, nil
 }
 
-// heading begins a part.
-func (w *diffWriter) heading(level int, text string) {
-	if w.markdown {
-		w.line("%s %s\n", strings.Repeat("#", level), text)
-		return
+// behind warns of a commit that lacks what the cluster has: what came since
+// looks as if the commit took it back.
+func behind(ctx context.Context, c *clone.Clone, gs *v1alpha1.GitSource, commit string) string {
+	applied := gs.Status.AppliedCommit
+	if applied == "" {
+		return ""
 	}
-	w.line("%s", w.style.Bold(text))
+	if _, err := c.Git(ctx, "cat-file", "-e", applied+"^{commit}"); err != nil {
+		return fmt.Sprintf("the cluster has commit %s, which the clone lacks: git fetch, and compare again", short(applied))
+	}
+	if _, err := c.Git(ctx, "merge-base", "--is-ancestor", applied, commit); err != nil {
+		return fmt.Sprintf("%s does not contain commit %s, which the cluster has, so what came with that looks taken back; rebase it, or give the result of the merge", short(commit), short(applied))
+	}
+	return ""
 }
 
-func (w *diffWriter) preview(p *preview) {
-	w.heading(3, fmt.Sprintf("GitSource %s/%s at %s", p.source.Namespace, p.source.Name, p.commit[:12]))
-	for _, problem := range p.problems {
-		w.marked(w.style.Bad("✘"), problem.Error())
-	}
-	quiet := len(p.problems) == 0
-	for _, r := range p.releases {
-		quiet = !w.release(r) && quiet
-	}
-	for _, d := range p.objects {
-		quiet = false
-		w.object(d)
-	}
-	if quiet {
-		w.line("Nothing would change.")
-	}
-	if slices.ContainsFunc(p.objects, func(d gitsync.Difference) bool { return d.Estimated }) {
-		w.line("\nEstimated: this account may not have the API server try it, so its defaults and checks are not known.")
-	}
-	w.line("")
-}
-
-func (w *diffWriter) item(text string) {
-	if w.markdown {
-		text = "- " + text
-	}
-	w.line("%s", text)
-}
-
-// release writes what would be released, and reports whether there is anything.
-func (w *diffWriter) release(r wouldRelease) bool {
-	if r.before == nil {
-		return false // the Deployment is created, whole: among the objects
-	}
-	if plan.EqualTemplate(r.before, r.Template) {
+// takesBack reports whether a commit brings back the template from before the
+// release under way, or the last one. Where the clone cannot tell, it is no.
+func takesBack(ctx context.Context, c *clone.Clone, gs *v1alpha1.GitSource, r *gitsync.PreviewedRelease) bool {
+	st := &steering{clone: c, source: gs, release: r.Live}
+	target, err := st.target(ctx, "")
+	if err != nil {
 		return false
 	}
-	name := r.Plan.Namespace + "/" + r.Deployment.GetName()
-	w.heading(4, "Deployment "+name+" would be released")
-	for _, image := range changedImages(r.before, r.Template) {
-		w.item(image)
-	}
-	if s := r.live; s != nil && s.Status.Phase != "" && s.Status.Phase != v1alpha1.PhaseCompleted {
-		w.item(fmt.Sprintf("the release of %s, at step %d, would be superseded", s.Status.UpdateRevision, s.Status.CurrentStepIndex))
-	}
-	w.steps(r)
-	w.unified(yamlOf(r.before), yamlOf(r.Template))
-	return true
+	template, err := st.template(target)
+	return err == nil && plan.EqualTemplate(template, r.After)
 }
 
-// changedImages are the images that differ, by container.
-func changedImages(before, after *corev1.PodTemplateSpec) []string {
-	was := map[string]string{}
-	for _, c := range containers(before) {
-		was[c.Name] = c.Image
-	}
-	var changed []string
-	for _, c := range containers(after) {
-		switch old, ok := was[c.Name]; {
-		case !ok:
-			changed = append(changed, "container "+c.Name+" is new: "+c.Image)
-		case old != c.Image:
-			changed = append(changed, c.Name+": "+old+" → "+c.Image)
+// changes reports whether the commit would change anything.
+func (d *difference) changes() bool {
+	for i := range d.preview.Releases {
+		if r := &d.preview.Releases[i]; r.Changes() || r.Approval != nil {
+			return true
 		}
 	}
-	return changed
+	return slices.ContainsFunc(d.preview.Objects, func(o gitsync.PreviewedObject) bool {
+		return o.Effect == gitsync.EffectCreate || o.Effect == gitsync.EffectChange || o.Effect == gitsync.EffectPrune
+	})
 }
 
-func (w *diffWriter) steps(r wouldRelease) {
-	n := int32(1)
-	if r.deployment != nil {
-		n = ptr.Deref(r.deployment.Spec.Replicas, 1)
+// write puts a difference on a page.
+func (d *difference) write(p *page) {
+	gs := d.source
+	p.heading(fmt.Sprintf("What %s would do", p.code(short(d.preview.Commit))))
+	line := fmt.Sprintf("GitSource %s, %s of %s", p.code(gs.Namespace+"/"+gs.Name), p.code(gs.Spec.Ref.Branch), gs.Spec.URL)
+	if gs.Spec.Path != "" && gs.Spec.Path != "." {
+		line += ", path " + p.code(gs.Spec.Path)
 	}
-	steps := r.Plan.Spec.Strategy.Steps
-	if w.markdown {
-		w.line("\n| step | pods | then |\n|---|---|---|")
+	p.line(line + "; the cluster has " + p.code(orNone(short(gs.Status.AppliedCommit))))
+	if d.warning != "" {
+		p.warning(d.warning)
 	}
-	for i, s := range steps {
-		pods := fmt.Sprintf("%d of %d", plan.Limit(s.Replicas, n), n)
-		gate := gateOf(s, i == len(steps)-1)
-		if w.markdown {
-			w.line("| %d | %s | %s |", i, pods, strings.TrimPrefix(gate, ", then "))
-			continue
-		}
-		w.line("  step %d: %s%s", i, pods, gate)
+	if len(d.preview.Problems) > 0 {
+		p.warning("Nothing of it would be applied:")
+		p.list(errorsOf(d.preview.Problems))
 	}
-	if w.markdown {
-		w.line("")
+	for i := range d.preview.Releases {
+		d.release(p, &d.preview.Releases[i])
+	}
+	d.objects(p)
+	if len(d.preview.Ignored) > 0 {
+		p.line("Without effect:")
+		p.list(errorsOf(d.preview.Ignored))
+	}
+	if !d.changes() && len(d.preview.Problems) == 0 {
+		p.line("Nothing would change" + d.asFarAsSeen() + ".")
 	}
 }
 
-func (w *diffWriter) object(d gitsync.Difference) {
-	name := d.Object
-	if d.Estimated {
-		name += " (estimated)"
+// asFarAsSeen limits what is said of a commit of which not all can be compared.
+func (d *difference) asFarAsSeen() string {
+	if slices.ContainsFunc(d.preview.Objects, func(o gitsync.PreviewedObject) bool { return o.Effect == gitsync.EffectUnknown }) {
+		return ", as far as it can be seen"
 	}
+	return ""
+}
+
+func errorsOf(ps plan.Problems) []string {
+	list := make([]string, len(ps))
+	for i, p := range ps {
+		list[i] = p.Error()
+	}
+	return list
+}
+
+// release says what becomes of a Deployment's pod template.
+func (d *difference) release(p *page, r *gitsync.PreviewedRelease) {
+	name := p.code(r.Deployment.String())
 	switch {
-	case d.Applied == nil && d.Kept != "":
-		w.marked(w.style.Faint("·"), name+" has left the branch and would stay: "+d.Kept)
-	case d.Applied == nil:
-		w.marked(w.style.Bad("-"), name+" would be deleted")
-	case d.Live == nil:
-		w.marked(w.style.Good("+"), name+" would be created")
-	case d.Recreated:
-		w.marked(w.style.Bad("±"), name+" would be deleted and created anew")
-		w.unified(shown(d))
-	default:
-		w.marked(w.style.Waits("~"), name+" would be changed")
-		w.unified(shown(d))
-	}
-}
-
-// marked is a line with a mark where that is no Markdown.
-func (w *diffWriter) marked(mark, text string) {
-	if !w.markdown {
-		text = mark + " " + text
-	}
-	w.item(text)
-}
-
-// shown are the two sides of a difference, without what is in Secrets.
-func shown(d gitsync.Difference) (before, after string) {
-	live, applied := d.Live.DeepCopy(), d.Applied.DeepCopy()
-	if gvk := live.GroupVersionKind(); gvk.Group == "" && gvk.Kind == "Secret" {
-		for _, field := range []string{"data", "stringData"} {
-			hide(live, applied, field)
-		}
-	}
-	return yamlOf(live.Object), yamlOf(applied.Object)
-}
-
-// hide replaces the values of a field by whether they change.
-func hide(live, applied *unstructured.Unstructured, field string) {
-	was, _, _ := unstructured.NestedMap(live.Object, field)
-	is, _, _ := unstructured.NestedMap(applied.Object, field)
-	for k, v := range is {
-		if old, ok := was[k]; ok && old != v {
-			was[k], is[k] = "(hidden, before)", "(hidden, after)"
-			continue
-		}
-		is[k] = "(hidden)"
-	}
-	for k, v := range was {
-		if v != "(hidden, before)" {
-			was[k] = "(hidden)"
-		}
-	}
-	for u, values := range map[*unstructured.Unstructured]map[string]any{live: was, applied: is} {
-		if values != nil {
-			u.Object[field] = values
-		}
-	}
-}
-
-func yamlOf(v any) string {
-	text, err := yaml.Marshal(v)
-	if err != nil {
-		return err.Error() // values from YAML and the API server all encode
-	}
-	return string(text)
-}
-
-// unified writes a difference as diff -u does.
-func (w *diffWriter) unified(before, after string) {
-	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: difflib.SplitLines(before), B: difflib.SplitLines(after), Context: 3})
-	if err != nil {
-		panic("writing to memory: " + err.Error())
-	}
-	if w.markdown {
-		w.line("\n```diff\n%s```\n", text)
+	case r.Approval != nil:
+		p.heading(name)
+		p.line(fmt.Sprintf("Step %d of the release of %s is approved, in %s.", r.Approval.Spec.Step, p.code(r.Approval.Spec.Revision), p.code(r.Approval.File)))
+		return
+	case !r.Changes() && r.Plan != nil:
 		return
 	}
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		switch line[:min(1, len(line))] {
-		case "+":
-			line = w.style.Good(line)
-		case "-":
-			line = w.style.Bad(line)
-		case "@":
-			line = w.style.Faint(line)
+	p.heading(name)
+	p.line(d.how(p, r))
+	if !r.Changes() {
+		return
+	}
+	p.table([]string{"container", "now", "then"}, images(r))
+	if r.Before == nil {
+		return
+	}
+	if r.Plan != nil {
+		p.table([]string{"step", "replicas", fmt.Sprintf("pods of %d", r.Replicas), "then"}, d.steps(r))
+	}
+	p.diff("Pod template", yamlOf(r.Before), yamlOf(r.After))
+}
+
+// how says how the template comes to the pods.
+func (d *difference) how(p *page, r *gitsync.PreviewedRelease) string {
+	switch {
+	case r.Before == nil:
+		return fmt.Sprintf("It is not there yet, and is installed with all its %d pods at once.", r.Replicas)
+	case r.Plan == nil:
+		return "No plan governs it any more: it is handed back, and the native controller goes on."
+	case d.back[r.Deployment.String()]:
+		return fmt.Sprintf("It goes back to the template from before %s, at once.", p.code(short(r.Live.Spec.Commit)))
+	case r.Live != nil && isUnderWay(r.Live):
+		return fmt.Sprintf("A new release supersedes the one of %s, which is at step %s.", p.code(r.Live.Status.UpdateRevision), stepOf(r.Live))
+	}
+	return fmt.Sprintf("A new release, as BatchRelease %s plans it.", p.code(r.Plan.Name))
+}
+
+func isUnderWay(br *v1alpha1.BatchRelease) bool {
+	return br.Status.Phase != "" && br.Status.Phase != v1alpha1.PhaseCompleted
+}
+
+// images are what each container has now and then.
+func images(r *gitsync.PreviewedRelease) [][]string {
+	now := map[string]string{}
+	var rows [][]string
+	if r.Before != nil {
+		for _, c := range containers(r.Before) {
+			now[c.Name] = c.Image
 		}
-		w.line("    %s", line)
+	}
+	for _, c := range containers(r.After) {
+		rows = append(rows, []string{c.Name, orNone(now[c.Name]), c.Image})
+		delete(now, c.Name)
+	}
+	if r.Before != nil {
+		for _, c := range containers(r.Before) {
+			if _, left := now[c.Name]; left {
+				rows = append(rows, []string{c.Name, c.Image, "-"})
+			}
+		}
+	}
+	return rows
+}
+
+// steps are those of the plan, or of the way back, with their pods.
+func (d *difference) steps(r *gitsync.PreviewedRelease) [][]string {
+	steps, back := r.Plan.Spec.Strategy.Steps, d.back[r.Deployment.String()]
+	if back {
+		steps = plan.RollbackSteps(&r.Plan.Spec.Strategy)
+	}
+	var rows [][]string
+	for i, s := range steps {
+		then := strings.TrimPrefix(gateOf(s, i == len(steps)-1), ", then ")
+		if back && then != "" {
+			then = "on, once they are available"
+		}
+		rows = append(rows, []string{fmt.Sprint(i), s.Replicas.String(), fmt.Sprint(plan.Target(steps, i, r.Replicas)), cmp.Or(then, "it is complete")})
+	}
+	return rows
+}
+
+// objects lists what is created, changed and pruned, with the changes.
+func (d *difference) objects(p *page) {
+	by := map[gitsync.Effect][]string{}
+	for i := range d.preview.Objects {
+		o := &d.preview.Objects[i]
+		line := p.code(o.String())
+		if o.Because != "" {
+			line += ": " + o.Because
+		}
+		if o.Merged && o.Effect == gitsync.EffectChange {
+			line += " (estimated)"
+		}
+		by[o.Effect] = append(by[o.Effect], line)
+	}
+	p.gap()
+	for _, effect := range []gitsync.Effect{gitsync.EffectRefuse, gitsync.EffectCreate, gitsync.EffectChange, gitsync.EffectPrune, gitsync.EffectKeep, gitsync.EffectLeave, gitsync.EffectUnknown} {
+		if len(by[effect]) == 0 {
+			continue
+		}
+		p.line(strings.ToUpper(string(effect[:1])) + string(effect[1:]) + ":")
+		p.list(by[effect])
+	}
+	if estimated := func(o gitsync.PreviewedObject) bool { return o.Merged && o.Effect == gitsync.EffectChange }; slices.ContainsFunc(d.preview.Objects, estimated) {
+		p.line("Estimated: this account may not have the API server try it, so its defaults and checks are not known.")
+	}
+	for i := range d.preview.Objects {
+		if o := &d.preview.Objects[i]; o.Effect == gitsync.EffectChange {
+			before, after := masked(o.Before, o.After)
+			p.diff(o.String(), yamlOf(before.Object), yamlOf(after.Object))
+		}
+	}
+	if n := len(by[gitsync.EffectNone]); n > 0 {
+		p.line(fmt.Sprintf("Unchanged: %d", n))
 	}
 }

@@ -1,60 +1,155 @@
 package main
 
 import (
+	"encoding/base64"
+	"fmt"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// told is what diff prints, with what is new in each run taken out.
+// What commits would do, each compared with a cluster that has another, by who
+// may write there and by who may only read.
+func TestDiff(t *testing.T) {
+	s := shopOf(t, "web")
+	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
+	s.control("--as", s.c.Controller.Impersonate.UserName)
+	s.write("secret.yaml", secretOf("before", "the same"))
+	s.write("settings.yaml", configMap("settings", "colour: red")+"  gone: soon\n")
+	s.write("old.yaml", configMap("old", "colour: none"))
+	s.run(s.clone, "cp", "deployment.yaml", "plain.yaml")
+	s.replace("plain.yaml", "name: web\n  labels", "name: plain\n  labels")
+	s.replace("plain.yaml", "replicas: 10", "replicas: 1")
+	s.replace("plain.yaml", "app: web", "app: plain")
+	base := s.push("first state")
+	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
+		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
+		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: ".", Prune: true},
+	}))
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	reader := s.reader()
+
+	all := func() {
+		s.replace("deployment.yaml", "web:v1", "web:v2")
+		s.replace("release.yaml", "20%", "3")
+		s.replace("settings.yaml", "red", "`blue`")
+		s.replace("settings.yaml", "  gone: soon\n", "")
+		s.replace("secret.yaml", encoded("before"), encoded("after"))
+		s.run(s.clone, "git", "rm", "--quiet", "old.yaml")
+		s.write("new.yaml", configMap("new", "colour: green"))
+	}
+	s.diff(base, "all", all, 0, "")
+	s.diff(base, "all-read", all, 0, "--as "+reader)
+	s.diff(base, "all-markdown", all, exitChanges, "-o markdown --exit-code")
+	s.diff(base, "nothing", func() { s.write("README.md", "about") }, 0, "--exit-code")
+	s.diff(base, "nothing-read", func() { s.write("README.md", "about") }, 0, "--exit-code --as "+reader)
+	s.diff(base, "no-plan", func() { s.run(s.clone, "git", "rm", "--quiet", "release.yaml") }, 0, "")
+	plan := func() {
+		s.run(s.clone, "cp", "release.yaml", "plan.yaml")
+		s.replace("plan.yaml", "name: web", "name: plain")
+	}
+	s.diff(base, "plan", plan, 0, "--as "+reader)
+	release := func() { plan(); s.replace("plain.yaml", "web:v1", "web:v2") }
+	s.diff(base, "plan-release", release, 0, "")
+	s.diff(base, "plan-release-read", release, 0, "--as "+reader)
+	s.diff(base, "more", func() {
+		for _, from := range []string{"deployment.yaml", "release.yaml"} {
+			s.run(s.clone, "cp", from, "api-"+from)
+			s.replace("api-"+from, "name: web", "name: api")
+		}
+		s.replace("deployment.yaml", "replicas: 10", "replicas: 4")
+	}, 0, "")
+	s.diff(base, "refused", func() { s.replace("service.yaml", "port: 80", "port: 80000") }, 1, "")
+	s.diff(base, "empty", func() { s.run(s.clone, "git", "rm", "--quiet", "*.yaml") }, 1, "-o markdown")
+
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	v2 := s.push("web: v2")
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+	s.diff(v2, "supersedes", func() { s.replace("deployment.yaml", "web:v2", "web:v3") }, 0, "--as "+reader)
+	s.diff(v2, "back", func() { s.replace("deployment.yaml", "web:v2", "web:v1") }, 0, "")
+	s.diff(v2, "approval", func() {
+		br := s.release("web")
+		s.write("approvals/web.yaml", approvalFile(br, 1))
+	}, exitChanges, "--exit-code")
+	s.diff(base, "behind", func() { s.write("README.md", "about") }, 0, "--as "+reader)
+}
+
+// Which GitSources a commit is compared for.
+func TestDiffSource(t *testing.T) {
+	s := shopOf(t, "web")
+	s.says(1, "diff", "there is no GitSource in namespace "+s.ns)
+	for name, url := range map[string]string{"other": "https://git.example.org/shop", "one": "file://" + s.bare, "two": "file://" + s.bare} {
+		s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns},
+			Spec:       v1alpha1.GitSourceSpec{URL: url, Path: "."},
+		}))
+	}
+	s.says(1, "diff nonsense", "nonsense is no commit of the clone")
+	s.says(1, "diff --source none", "reading GitSource "+s.ns+"/none", "not found")
+	s.says(1, "diff -o json", "must be one of text, markdown")
+	out := s.says(0, "diff", "installed with all its 10 pods at once", "Service "+s.ns+"/web")
+	if n := strings.Count(out, "GitSource "+s.ns); n != 2 {
+		t.Errorf("%d sources are shown:\n%s", n, out)
+	}
+	s.says(0, "diff --source "+s.ns+"/other", "GitSource "+s.ns+"/other") // the clone's by another URL
+}
+
+// told is what a command prints, with what is new in each run taken out.
 func (s *shop) told(out string) string {
 	commit := s.run(s.clone, "git", "rev-parse", "HEAD")
 	return strings.NewReplacer(s.ns, "NAMESPACE", commit[:12], "COMMIT", commit[:7], "COMMIT").Replace(out)
 }
 
-// What a commit would do is shown before it is pushed: to a person who may
-// write, to one who may only read, and as Markdown.
-func TestDiff(t *testing.T) {
-	s := newShop(t, "web", ".")
-	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
-	golden(t, "testdata/diff/nothing.txt", s.told(s.says(0, "diff")))
+func encoded(v string) string { return base64.StdEncoding.EncodeToString([]byte(v)) }
 
-	s.write("settings.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {colour: blue}\n")
-	s.write("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: token}\nstringData: {token: hunter2}\n")
-	s.applied(s.push("settings"))
+func secretOf(password, user string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: login}\ndata: {password: %s}\nstringData: {user: %s}\n", encoded(password), user)
+}
 
-	s.replace("deployment.yaml", "web:v1", "web:v2")
-	s.replace("release.yaml", "50%", "60%")
-	s.replace("secret.yaml", "hunter2", "hunter3")
-	s.replace("service.yaml", "port: 80", "port: 81")
-	s.run(s.clone, "git", "rm", "--quiet", "settings.yaml")
-	s.write("other.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n")
-	s.run(s.clone, "git", "add", "-A")
-	s.run(s.clone, "git", "commit", "--quiet", "-m", "web: v2")
+func configMap(name, text string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata:\n  settings: |\n    %s\n", name, text)
+}
 
-	out := s.says(0, "diff")
-	if strings.Contains(out, "hunter") || strings.Contains(out, "aHVudGVy") {
-		t.Errorf("a Secret is told:\n%s", out)
+// reader is a user who may read all but Secrets, as with role view.
+func (s *shop) reader() string {
+	s.Helper()
+	user := "reader-" + s.ns
+	s.must(s.c.Client.Create(s.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+	}))
+	return user
+}
+
+// what differs from one run to the next.
+var (
+	hashes = regexp.MustCompile(`\b[0-9a-f]{7}\b`)
+	spaces = regexp.MustCompile(`test-\d+`)
+)
+
+// diff commits a change on top of a commit, and compares what is told of it
+// with a file.
+func (s *shop) diff(base, name string, change func(), code int, flags string) {
+	s.Helper()
+	s.run(s.clone, "git", "checkout", "--quiet", "--detach", base)
+	change()
+	s.run(s.clone, "git", "add", ".")
+	s.run(s.clone, "git", "commit", "--quiet", "-m", name)
+	out := s.says(code, "diff "+flags)
+	s.run(s.clone, "git", "checkout", "--quiet", "main")
+	for _, secret := range []string{"before", "after", "the same"} {
+		if strings.Contains(out, encoded(secret)) || strings.Contains(out, secret+"\n") {
+			s.Errorf("%s: the Secret's data is shown:\n%s", name, out)
+		}
 	}
-	golden(t, "testdata/diff/changes.txt", s.told(out))
-	golden(t, "testdata/diff/changes.md", s.told(s.says(0, "diff -o markdown --source source")))
-
-	s.must(s.c.Client.Create(t.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "reader", Namespace: s.ns},
-		Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}}}}))
-	s.must(s.c.Client.Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader", Namespace: s.ns},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "reader"}}}))
-	golden(t, "testdata/diff/reader.txt", s.told(s.says(0, "diff --as reader")))
-
-	if pods := s.pods("web"); pods["v1"] != 10 || len(pods) != 1 {
-		t.Errorf("diff has moved pods: %v", pods)
-	}
-	s.replace("deployment.yaml", "replicas: 10", "replicas: -1")
-	s.run(s.clone, "git", "commit", "--quiet", "-am", "nonsense")
-	s.says(1, "diff", "deployment.yaml: Deployment "+s.ns+"/web: spec.replicas", "could not be applied")
-	s.says(1, "diff nonsense", "no commit of the clone")
-	s.says(1, "diff --source other", `"other" not found`)
-	s.says(1, "diff -o json", "must be text or markdown")
+	out = strings.ReplaceAll(out, s.bare, "/bare.git")
+	out = hashes.ReplaceAllString(spaces.ReplaceAllString(out, "shop"), "0000000")
+	golden(s.TB.(*testing.T), filepath.Join("testdata", "diff", name+".txt"), out)
 }

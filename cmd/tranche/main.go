@@ -22,6 +22,7 @@ const (
 	exitError   = 1
 	exitFailed  = 2
 	exitTimeout = 3
+	exitChanges = 4
 )
 
 // codedError is an error that ends the program with a code of its own.
@@ -58,6 +59,7 @@ Exit codes:
   1  it did not: wrong arguments, no right, no connection, a problem in a file
   2  the release has failed, or was rolled back (status --watch)
   3  the time given by --timeout is over (status --watch)
+  4  the commit would change the cluster (diff --exit-code)
 
 Colours are only for a terminal; NO_COLOR=1 turns them off.`,
 		SilenceUsage:  true,
