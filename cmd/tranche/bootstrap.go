@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -38,6 +40,7 @@ type bootstrapOptions struct {
 	fromFile           []string
 	fromLiteral        []string
 	yes, export        bool
+	dryRun             bool
 	timeout            time.Duration
 }
 
@@ -49,8 +52,8 @@ func newBootstrap() *cobra.Command {
 		Long: `Create a GitSource, and the Secret with its credentials, and wait until the branch is
 applied. Before anything is written it is checked, in this order, that the cluster has the
 kinds of Tranche and a controller, that you may write what is to be written, that the
-repository can be read with these credentials, and that the path renders; the first that
-fails is told with what to do. The repository is read from here: the controller may need
+repository can be read with these credentials, that the path renders, and that the account
+that applies it may; the first that fails is told with what to do. The repository is read from here: the controller may need
 another way to it.
 
 Credentials are entries of the Secret, named as docs/gitsource.md has them. Of an SSH host
@@ -77,7 +80,9 @@ To run it again changes what differs, and nothing else.`,
 	f.StringArrayVar(&o.fromLiteral, "from-literal", nil, "KEY=VALUE: an entry of the Secret; other users of this machine may see it in the list of processes")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask; needed where the input is no terminal")
 	f.BoolVar(&o.export, "export", false, "print the GitSource and write nothing; nothing is checked")
+	f.BoolVar(&o.dryRun, "dry-run", false, "check, and write nothing")
 	f.DurationVar(&o.timeout, "wait", time.Minute, "how long to wait until the branch is applied; 0: not at all")
+	c.MarkFlagsMutuallyExclusive("dry-run", "export")
 	if err := c.MarkFlagRequired("url"); err != nil {
 		panic(err) // the flag is defined above
 	}
@@ -102,6 +107,8 @@ type bootstrap struct {
 	source      *v1alpha1.GitSource
 	credentials map[string][]byte // given by flags, over those that are there
 	changed     bool              // credentials were given
+	account     string            // as which the controller applies; empty: not known
+	set         *plan.Set         // what the path renders
 }
 
 func (b *bootstrap) run(ctx context.Context) error {
@@ -119,10 +126,14 @@ func (b *bootstrap) run(ctx context.Context) error {
 		_, err = b.cmd.OutOrStdout().Write(text)
 		return err
 	}
-	for _, check := range []func(context.Context) error{b.checkCluster, b.find, b.checkRights, b.checkRepository} {
+	for _, check := range []func(context.Context) error{b.checkCluster, b.find, b.checkRights, b.checkRepository, b.checkApplier} {
 		if err := check(ctx); err != nil {
 			return fmt.Errorf("%w; nothing was written", err)
 		}
+	}
+	if b.dryRun {
+		b.done("nothing is missing, and nothing was written: --dry-run")
+		return nil
 	}
 	if err := agree(b.cmd, b.yes, fmt.Sprintf("Create or change %s?", b.objects())); err != nil {
 		return err
@@ -257,6 +268,8 @@ func (b *bootstrap) checkCluster(ctx context.Context) error {
 		d := controllers.Items[0]
 		return fmt.Errorf("the controller does not run: Deployment %s/%s has no available pod; kubectl -n %s describe deployment %s", d.Namespace, d.Name, d.Namespace, d.Name)
 	}
+	d := controllers.Items[0]
+	b.account = "system:serviceaccount:" + d.Namespace + ":" + cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default")
 	b.done("the controller runs")
 	return nil
 }
@@ -314,6 +327,7 @@ func (b *bootstrap) checkRepository(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	b.set = set
 	var releases []string
 	for _, r := range set.Releases {
 		releases = append(releases, r.Plan.Name)

@@ -35,6 +35,8 @@ func TestBootstrap(t *testing.T) {
 	s.says(1, "bootstrap "+ok+" --path elsewhere", "elsewhere", "nothing was written")
 	s.says(1, "bootstrap "+ok+" --branch other", "there is no branch other; there is main", "nothing was written")
 	s.says(1, "bootstrap "+ok+" --as nobody", "you may not create gitsources", "--export")
+	s.says(1, "bootstrap "+ok+" --service-account poor", "system:serviceaccount:"+s.ns+":poor may not: get services in "+s.ns, "bind a role", "nothing was written")
+	s.says(0, "bootstrap "+ok+" --dry-run", "nothing is missing, and nothing was written")
 	s.says(1, "bootstrap "+ok, "give --yes")
 	s.says(1, "bootstrap "+name+" --secret missing --yes", `"missing" not found`, "--from-file")
 	for _, o := range []client.Object{&v1alpha1.GitSource{}, &corev1.Secret{}} {

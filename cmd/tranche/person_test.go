@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// Called kubectl-tranche and on the PATH it is a plugin of kubectl, and calls
+// itself by that name.
+func TestPlugin(t *testing.T) {
+	s := shopOf(t, "web")
+	s.withController()
+	root, err := clustertest.Root()
+	s.must(err)
+	dir := t.TempDir()
+	s.must(os.Symlink(os.Args[0], filepath.Join(dir, "kubectl-tranche")))
+	kubectl := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(filepath.Join(root, "bin", "kubectl"), append([]string{"tranche"}, args...)...)
+		cmd.Env = append(s.environment(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("kubectl tranche %v: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	if got, want := kubectl("get", "-n", s.ns), "No BatchReleases in namespace "+s.ns+".\n"; got != want {
+		t.Errorf("kubectl tranche get says %q, want %q", got, want)
+	}
+	s.has(kubectl("status", "--help"), "Usage:\n  kubectl tranche status NAME [flags]\n")
+	s.has(kubectl("--help"), "Usage:\n  kubectl tranche [command]\n", `Use "kubectl tranche [command] --help"`)
+	s.has(kubectl("--version"), "kubectl tranche version ")
+
+	out := kubectl("version")
+	client, rest, _ := strings.Cut(out, "\n")
+	if client != "client:     "+versionString() {
+		t.Errorf("%q", client)
+	}
+	golden(t, filepath.Join("testdata", "version.txt"), strings.ReplaceAll(rest, s.ns, "tranche-system"))
+	if got := kubectl("version", "--client"); got != client+"\n" {
+		t.Errorf("with --client %q", got)
+	}
+	t.Setenv("KUBECONFIG", filepath.Join(dir, "none"))
+	s.has(kubectl("version", "--context", "none"), "controller: unknown: ")
+}
+
+// Names of releases are completed with what they wait for, and only the first.
+func TestCompletion(t *testing.T) {
+	s := newShop(t, "web", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, nil)
+	for command, want := range map[string]string{
+		"__complete status -n " + s.ns + " ":       "web\tReleaseCompleted\n",
+		"__complete approve -n " + s.ns + " w":     "web\tReleaseCompleted\n",
+		"__complete status -n " + s.ns + " web ":   ":4\n",
+		"__complete get -n nowhere ":               ":4\n",
+		"__complete rollback -n " + s.ns + " web ": ":4\n",
+	} {
+		args := strings.Split(command, " ")
+		cmd := exec.Command(os.Args[0], args...)
+		cmd.Env = s.environment()
+		out, err := cmd.Output()
+		if err != nil || !strings.HasPrefix(string(out), want) {
+			t.Errorf("%s: %v: %q, want %q", command, err, out, want)
+		}
+	}
+}
+
+// withController lets a Deployment stand that looks like the controller's, and
+// waits until it is the only one.
+func (s *shop) withController() {
+	s.Helper()
+	labels := map[string]string{"app.kubernetes.io/name": "tranche"}
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "tranche-controller", Namespace: s.ns, Labels: labels},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "controller", Image: "registry.example.org/tranche:v1.2.3"}}},
+		}},
+	}
+	s.must(s.c.Client.Create(s.Context(), d))
+	s.Cleanup(func() {
+		if err := s.c.Client.Delete(context.Background(), d); err != nil {
+			s.Error(err)
+		}
+	})
+	clustertest.Wait(s, "the controller's Deployment alone", func() error {
+		var list appsv1.DeploymentList
+		s.must(s.c.Client.List(s.Context(), &list, client.MatchingLabels(labels)))
+		if n := len(list.Items); n != 1 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+}
+
+// has fails unless the output has all of the texts.
+func (s *shop) has(out string, texts ...string) {
+	s.Helper()
+	for _, text := range texts {
+		if !strings.Contains(out, text) {
+			s.Errorf("without %q:\n%s", text, out)
+		}
+	}
+}
