@@ -3,6 +3,7 @@ package gitsync
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -18,12 +19,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
 // treeCorpus are the kustomizations in testdata/corpus, each with what it is there for.
@@ -44,27 +43,53 @@ var treeCorpus = []struct{ dir, reason string }{
 	{"deep/overlays/prod", "three levels, a link to a folder, a list, sorting"},
 	{"linked", "a link to a kustomization with a link to a file"},
 	{"openapi", "a schema of its own, which must not be there in the next build"},
+	{"behaviours", "generators that merge and replace those of a base; references in env, volumes, projections"},
+	{"secrets", "types, bytes that are no text, immutable, one namespace, options for all and for one"},
+	{"strategic", "$patch replace and delete, order, null, ports by two keys, two objects in one patch"},
+	{"targets", "patches by label, annotation, pattern, group; names and kinds that change; test, copy, move; an object deleted"},
+	{"replacing", "replacements with delimiters, rejects, wildcards, indexes, a constant"},
+	{"digests", "images with digests, ports, suffixes, in init containers and CronJobs"},
+	{"replicas", "replicas of a StatefulSet, and 0"},
+	{"nested", "a component in a component, with names"},
+	{"namespaces", "the namespace in subjects and webhooks, and a Namespace itself"},
+	{"references", "names that other objects refer to, also in a kind that kustomize does not know"},
+	{"crds", "a schema of references in custom resources"},
+	{"crlf", "lines of Windows"},
+	{"bom", "byte order marks"},
+	{"unicode", "names of files and values that are not ASCII"},
+	{"order-fifo", "the order of the files"},
+	{"order-legacy", "an order of the user's own"},
+	{"levels/8", "nine kustomizations, one on the other"},
+	{"diamond", "two overlays of one base side by side"},
+	{"json", "objects and patches in JSON with tabs and escapes"},
+	{"yaml", "anchors, large numbers, dates, scalars of all kinds, documents that are empty"},
+	{"local", "objects that are for kustomize only, and its annotations in the user's hand"},
+	{"builtins", "more of kustomize's own plugins, and a validator"},
+	{"lists", "lists of a kind, and an empty one"},
+	{"link-file", "links to files and folders outside, and a link to a link"},
+	{"plain-listed", "what TestPlainCorpus compares with"},
+	{"old-fields", "deprecated fields of labels, images and generators; a generator of nothing"},
 }
 
-// TestCorpus renders each kustomization out of a commit and compares with
-// kustomize on the disk, byte for byte.
+// TestCorpus renders each kustomization out of a commit and compares with what
+// kubectl prints of a checkout, byte for byte.
 func TestCorpus(t *testing.T) {
-	const dir = "testdata/corpus"
-	repo := newTreeRepo(t)
-	if err := os.CopyFS(repo.dir, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	repo := newCorpusRepo(t)
 	commit := repo.commit("corpus")
 	for _, tc := range treeCorpus {
 		t.Run(strings.ReplaceAll(tc.dir, "/", "_"), func(t *testing.T) {
-			want := kustomizeOnDisk(t, filepath.Join(repo.dir, tc.dir))
-			tree := repo.tree(commit)
+			t.Parallel()
+			want, err := kubectlKustomize(t, filepath.Join(repo.dir, tc.dir))
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			tree := repo.treeOf(t, commit)
 			objects, err := plan.Render(tree, tc.dir, plan.RenderOptions{})
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
 			if diff := cmp.Diff(want, printed(t, objects)); diff != "" {
-				t.Errorf("%s: differs from kustomize on disk (-disk +commit):\n%s", tc.reason, diff)
+				t.Errorf("%s: differs from kubectl kustomize (-kubectl +commit):\n%s", tc.reason, diff)
 			}
 			for _, o := range objects {
 				if !tree.Exists(o.File) || tree.IsDir(o.File) {
@@ -75,17 +100,108 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
+// TestCorpusIsWhole: no folder of the corpus is left out of the table.
+func TestCorpusIsWhole(t *testing.T) {
+	tree := newCorpusRepo(t)
+	listed := map[string]bool{"component-probe": true, "component-settings": true} // of others
+	for _, tc := range treeCorpus {
+		listed[strings.Split(tc.dir, "/")[0]] = true
+	}
+	entries, err := os.ReadDir(tree.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && !listed[e.Name()] && e.Name() != "links" && e.Name() != "plain" {
+			t.Errorf("testdata/corpus/%s is rendered by no test", e.Name())
+		}
+	}
+}
+
+// TestPlainCorpus: a folder of plain YAML is what a kustomization that lists
+// its files is.
+func TestPlainCorpus(t *testing.T) {
+	repo := newCorpusRepo(t)
+	want, err := kubectlKustomize(t, filepath.Join(repo.dir, "plain-listed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := plan.Render(repo.tree(repo.commit("corpus")), "plain", plan.RenderOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, printed(t, objects)); diff != "" {
+		t.Errorf("(-kubectl +commit):\n%s", diff)
+	}
+}
+
+// TestCorpusOfErrors: what kubectl refuses is refused, in words that name the
+// file; where kubectl's refusal hangs on the network, it is not asked.
+func TestCorpusOfErrors(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		files  map[string]string
+		want   string
+		alone  bool // kubectl is not asked
+	}{
+		{reason: "a chart", want: "k/kustomization.yaml: helmCharts: charts are not rendered",
+			files: map[string]string{"k/kustomization.yaml": "helmCharts: [{name: x, repo: 'https://example.org'}]\n"}},
+		{reason: "a plugin that would be run", want: "k/t.yaml: plugin Exec: only kustomize's own plugins run",
+			files: map[string]string{"k/kustomization.yaml": "transformers: [t.yaml]\n", "k/t.yaml": "apiVersion: example.org/v1\nkind: Exec\nmetadata: {name: x, annotations: {config.kubernetes.io/function: 'exec: {path: /bin/true}'}}\n"}},
+		{reason: "a base in another repository", alone: true, want: "k/kustomization.yaml: resources[0]: https://git.example.org/x is outside the repository",
+			files: map[string]string{"k/kustomization.yaml": "resources: ['https://git.example.org/x']\n"}},
+		{reason: "no such file", want: "k/kustomization.yaml: resources[0]: gone.yaml: no such file",
+			files: map[string]string{"k/kustomization.yaml": "resources: [gone.yaml]\n"}},
+		{reason: "a file that is no YAML", want: "b/x.yaml: line 1",
+			files: map[string]string{"k/kustomization.yaml": "resources: [../b]\n", "b/kustomization.yaml": "resources: [x.yaml]\n", "b/x.yaml": "a: [\n"}},
+		{reason: "the same object twice", want: "may not add resource with an already registered id: ConfigMap.v1.[noGrp]/x.[noNs]",
+			files: map[string]string{"k/kustomization.yaml": "resources: [x.yaml, y.yaml]\n", "k/x.yaml": oneConfigMap, "k/y.yaml": oneConfigMap}},
+		{reason: "a patch without its object", want: "k/kustomization.yaml: no resource matches strategic merge patch",
+			files: map[string]string{"k/kustomization.yaml": "patches: [{path: p.yaml}]\n", "k/p.yaml": oneConfigMap}},
+		{reason: "a component that is named as a resource", want: "k/kustomization.yaml",
+			files: map[string]string{"k/kustomization.yaml": "resources: [../c]\n", "c/kustomization.yaml": "kind: Component\napiVersion: kustomize.config.k8s.io/v1alpha1\n"}},
+		{reason: "a replacement without its source", want: "k/kustomization.yaml: nothing selected by",
+			files: map[string]string{"k/kustomization.yaml": "resources: [x.yaml]\nreplacements: [{source: {kind: Secret}, targets: [{select: {kind: ConfigMap}, fieldPaths: [data.a]}]}]\n", "k/x.yaml": oneConfigMap}},
+		{reason: "a merge into nothing", want: "k/kustomization.yaml",
+			files: map[string]string{"k/kustomization.yaml": "configMapGenerator: [{name: x, behavior: merge, literals: [a=b]}]\n"}},
+		{reason: "a validator that changes something", want: "k/kustomization.yaml: validator shouldn't modify the resource map",
+			files: map[string]string{"k/kustomization.yaml": "resources: [x.yaml]\nvalidators:\n- |-\n  apiVersion: builtin\n  kind: PrefixTransformer\n  metadata: {name: x}\n  prefix: a-\n  fieldSpecs: [{path: metadata/name}]\n", "k/x.yaml": oneConfigMap}},
+		{reason: "a key that is no string", want: "k/x.yaml: ConfigMap: the key 1 is no text; put it in quotes",
+			files: map[string]string{"k/kustomization.yaml": "resources: [x.yaml]\n", "k/x.yaml": oneConfigMap + "data: {1: a}\n"}},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel()
+			repo := newTreeRepo(t)
+			for name, content := range tc.files {
+				repo.write(name, content)
+			}
+			if !tc.alone {
+				if out, err := kubectlKustomize(t, filepath.Join(repo.dir, "k")); err == nil {
+					t.Errorf("kubectl renders it:\n%s", out)
+				}
+			}
+			_, err := plan.Render(repo.tree(repo.commit("one")), "k", plan.RenderOptions{})
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want it to say %q", err, tc.want)
+			}
+		})
+	}
+}
+
+const oneConfigMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
+
 // TestCorpusInParallel is for the race detector: kustomize's OpenAPI schema is
 // a global variable (G17), and one of the corpus replaces it.
 func TestCorpusInParallel(t *testing.T) {
-	repo := newTreeRepo(t)
-	if err := os.CopyFS(repo.dir, os.DirFS("testdata/corpus")); err != nil {
-		t.Fatal(err)
-	}
+	repo := newCorpusRepo(t)
 	commit := repo.commit("corpus")
 	want := map[string]string{}
 	for _, tc := range treeCorpus {
-		want[tc.dir] = kustomizeOnDisk(t, filepath.Join(repo.dir, tc.dir))
+		objects, err := plan.Render(repo.tree(commit), tc.dir, plan.RenderOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want[tc.dir] = printed(t, objects)
 	}
 	var group sync.WaitGroup
 	for range 2 {
@@ -98,7 +214,7 @@ func TestCorpusInParallel(t *testing.T) {
 					return
 				}
 				if diff := cmp.Diff(want[tc.dir], printed(t, objects)); diff != "" {
-					t.Errorf("%s (-disk +commit):\n%s", tc.dir, diff)
+					t.Errorf("%s (-alone +in parallel):\n%s", tc.dir, diff)
 				}
 			})
 		}
@@ -107,10 +223,7 @@ func TestCorpusInParallel(t *testing.T) {
 }
 
 func TestOrigins(t *testing.T) {
-	repo := newTreeRepo(t)
-	if err := os.CopyFS(repo.dir, os.DirFS("testdata/corpus")); err != nil {
-		t.Fatal(err)
-	}
+	repo := newCorpusRepo(t)
 	tree := repo.tree(repo.commit("corpus"))
 	got := map[string]string{}
 	for _, dir := range []string{"names", "components", "patches", "plugins", "linked"} {
@@ -422,20 +535,22 @@ func errSays(err error, want string) bool {
 	return strings.Contains(err.Error(), want)
 }
 
-// kustomizeOnDisk is what `kubectl kustomize` prints.
-func kustomizeOnDisk(t *testing.T, dir string) string {
+// kubectlKustomize is what `kubectl kustomize` prints. Bases may lie outside the
+// folder, as they may in a commit.
+func kubectlKustomize(t *testing.T, dir string) (string, error) {
 	t.Helper()
-	o := krusty.MakeDefaultOptions()
-	o.LoadRestrictions = types.LoadRestrictionsNone
-	m, err := krusty.MakeKustomizer(o).Run(filesys.MakeFsOnDisk(), dir)
+	root, err := clustertest.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := m.AsYaml()
+	var stderr bytes.Buffer
+	cmd := exec.Command(filepath.Join(root, "bin", "kubectl"), "kustomize", "--load-restrictor=LoadRestrictionsNone", dir)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
+		err = fmt.Errorf("kubectl kustomize: %w: %s", err, stderr.String())
 	}
-	return string(out)
+	return string(out), err
 }
 
 func printed(t *testing.T, objects []plan.Object) string {
@@ -462,6 +577,16 @@ type treeRepo struct {
 func newTreeRepo(t *testing.T) *treeRepo {
 	r := &treeRepo{t, t.TempDir()}
 	r.git("init", "--quiet", "--initial-branch=main")
+	return r
+}
+
+// newCorpusRepo has the corpus in its worktree, not committed yet.
+func newCorpusRepo(t *testing.T) *treeRepo {
+	t.Helper()
+	r := newTreeRepo(t)
+	if err := os.CopyFS(r.dir, os.DirFS("testdata/corpus")); err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 
@@ -539,9 +664,14 @@ func (r *treeRepo) lose(bare, object string) {
 
 func (r *treeRepo) tree(commit plumbing.Hash) *treeFS {
 	r.t.Helper()
+	return r.treeOf(r.t, commit)
+}
+
+func (r *treeRepo) treeOf(t *testing.T, commit plumbing.Hash) *treeFS {
+	t.Helper()
 	tree, err := newTreeFS(objectsIn(filepath.Join(r.dir, ".git")), commit)
 	if err != nil {
-		r.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return tree
 }

@@ -11,11 +11,15 @@ import (
 	"strings"
 	"sync"
 
+	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/provenance"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/kustomize/kyaml/kio"
 	"sigs.k8s.io/kustomize/kyaml/openapi"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
 // openAPI guards kustomize's OpenAPI schema, a global variable. Builds that
@@ -96,7 +100,7 @@ func build(fsys filesys.FileSystem, dir, root string) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := origins(m, dir, root)
+	files := origins(fsys, m, dir, root)
 	if tracked {
 		if err := m.RemoveOriginAnnotations(); err != nil {
 			return nil, err
@@ -124,8 +128,34 @@ func run(fsys filesys.FileSystem, dir string) (m resmap.ResMap, err error) {
 		}
 	}()
 	o := krusty.MakeDefaultOptions()
+	o.Reorder = krusty.ReorderOptionUnspecified // the kustomization's own order, else kubectl's
 	o.LoadRestrictions = types.LoadRestrictionsNone
-	return krusty.MakeKustomizer(o).Run(fsys, dir)
+	if m, err = krusty.MakeKustomizer(o).Run(fsys, dir); err != nil {
+		return nil, err
+	}
+	return m, nameKustomize(m)
+}
+
+// kustomizeVersion is that of the kustomize in kubectl. The corpus of gitsync
+// holds the two equal.
+const kustomizeVersion = "v5.8.1"
+
+// nameKustomize puts right the label that buildMetadata: [managedByLabel] asks
+// for. As a library, kustomize takes the version of the program that it is in
+// for its own, and that of one built outside Git is "(devel)", no label value.
+func nameKustomize(m resmap.ResMap) error {
+	said := "kustomize-" + provenance.GetProvenance().Semver()
+	for _, r := range m.Resources() {
+		labels := r.GetLabels()
+		if labels[konfig.ManagedbyLabelKey] != said {
+			continue
+		}
+		labels[konfig.ManagedbyLabelKey] = "kustomize-" + kustomizeVersion
+		if err := r.SetLabels(labels); err != nil {
+			return fmt.Errorf("setting the label %s of %s: %w", konfig.ManagedbyLabelKey, r.OrgId(), err)
+		}
+	}
+	return nil
 }
 
 func toObjects(m resmap.ResMap, files []string) ([]Object, error) {
@@ -145,8 +175,9 @@ func toObjects(m resmap.ResMap, files []string) ([]Object, error) {
 }
 
 // origins returns the file of each object: its own, or the kustomization that
-// generated it; the root where kustomize does not tell.
-func origins(m resmap.ResMap, dir, root string) []string {
+// generated it; the root where kustomize does not tell, and where what it tells
+// is no file: it takes ".." of a folder that is a link for the link's parent.
+func origins(fsys filesys.FileSystem, m resmap.ResMap, dir, root string) []string {
 	files := make([]string, 0, m.Size())
 	for _, r := range m.Resources() {
 		file := root
@@ -157,6 +188,9 @@ func origins(m resmap.ResMap, dir, root string) []string {
 			case o.ConfiguredIn != "":
 				file = relative(path.Join(dir, o.ConfiguredIn))
 			}
+		}
+		if !fsys.Exists(rooted(file)) {
+			file = root
 		}
 		files = append(files, file)
 	}
@@ -243,13 +277,52 @@ func (r *references) explainFile(ref reference) Problems {
 		return Problems{{Reason: ReasonRenderFailed, Where: where(ref.file, ref.field), Err: err}}
 	case ref.manifests:
 		_, ps := parseManifests(relative(ref.at), content)
+		if len(ps) == 0 {
+			ps = keysThatAreNoText(relative(ref.at), content)
+		}
 		return ps
+	}
+	return nil
+}
+
+// keysThatAreNoText finds the keys of which kustomize can make no JSON, though
+// plain YAML takes them as text.
+func keysThatAreNoText(file string, content []byte) Problems {
+	nodes, err := kio.FromBytes(content)
+	if err != nil {
+		return nil
+	}
+	var ps Problems
+	for _, n := range nodes {
+		if k := keyThatIsNoText(n.YNode(), 0); k != nil {
+			ps = append(ps, &Problem{Reason: ReasonInvalidManifest, Where: where(file, n.GetKind()), Err: fmt.Errorf("the key %s is no text", k.Value), Hint: "put it in quotes"})
+		}
+	}
+	return ps
+}
+
+func keyThatIsNoText(n *yaml.Node, depth int) *yaml.Node {
+	if depth > maxDepth {
+		return nil
+	}
+	for i, c := range n.Content {
+		isKey := n.Kind == yaml.MappingNode && i%2 == 0
+		if isKey && c.Kind == yaml.ScalarNode && c.ShortTag() != yaml.NodeTagString && c.ShortTag() != "!!merge" {
+			return c
+		}
+		if k := keyThatIsNoText(c, depth+1); k != nil {
+			return k
+		}
 	}
 	return nil
 }
 
 // wayThere is what kustomize says before the fact: how it got there.
 var wayThere = regexp.MustCompile(`^(accumulation err='([^']|'[^']*')*?'|accumulating (resources|components)( from '[^']*')?|recursed (accumulation of|merging from) path '[^']*'|invalid Kustomization): `)
+
+// secondTry is what kustomize says where a file did not go in as one: the fact,
+// and after it that the file is no folder either.
+var secondTry = regexp.MustCompile(`^(?:accumulating resources: )?accumulation err='(?:(?:merging|accumulating) resources from '[^']*': )?(.*)': must build at directory: .* file is not directory$`)
 
 // maxText is how much of kustomize's own words is passed on.
 const maxText = 300
@@ -258,6 +331,10 @@ const maxText = 300
 func shorten(err error, dir string) error {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	for wayThere.MatchString(text) {
+		if m := secondTry.FindStringSubmatch(text); m != nil {
+			text = m[1]
+			continue
+		}
 		text = wayThere.ReplaceAllString(text, "")
 	}
 	text = strings.ReplaceAll(text, "'"+dir+"/", "'")
