@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -272,16 +271,21 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		return nil
 	}
 	because := "the branch says so"
-	if l.before.AppliedCommit == l.outcome.commit && change == configured && !t.handedOver {
-		drifted, err := regained(before, t.applied)
-		if err != nil || !drifted {
-			return err // others wrote what is theirs meanwhile
+	if l.before.AppliedCommit == l.outcome.commit && !t.handedOver {
+		drifted, err := l.drift(before, t, change)
+		if err != nil {
+			return err
 		}
-		because = "another hand changed it"
-		l.tell(corev1.EventTypeWarning, reasonDriftUndone, fmt.Sprintf("%s was changed by %s, and is again as %s says", t, lastHand(before), at(l.outcome.branch, l.outcome.commit)))
+		if drifted == "" && change == configured {
+			return nil // others wrote what is theirs meanwhile
+		}
+		if drifted != "" {
+			because = "another hand changed it"
+			l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonDriftUndone, fmt.Sprintf("%s, and is again as %s says", drifted, at(l.outcome.branch, l.outcome.commit)))
+		}
 	}
 	if change == recreated {
-		l.tell(corev1.EventTypeNormal, reasonRecreated, fmt.Sprintf("%s was deleted and created anew, as annotation %s lets it", t, v1alpha1.AnnotationForce))
+		l.tellOf(t.Unstructured, corev1.EventTypeNormal, reasonRecreated, fmt.Sprintf("%s was deleted and created anew, as annotation %s lets it", t, v1alpha1.AnnotationForce))
 	}
 	l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", l.outcome.commit, "because", because)
 	return nil
@@ -290,23 +294,6 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 // String is for logs.
 func (c change) String() string {
 	return [...]string{"unchanged", "created", "configured", "recreated"}[c]
-}
-
-// lastHand is who wrote an object last, but for gitsync and its status.
-func lastHand(u *unstructured.Unstructured) string {
-	hand, at := "another hand", ""
-	if u == nil {
-		return hand
-	}
-	for _, e := range u.GetManagedFields() {
-		if e.Manager == v1alpha1.ManagerGitSync || e.Subresource != "" || e.Time == nil {
-			continue
-		}
-		if when := e.Time.UTC().Format("20060102150405"); when >= at {
-			hand, at = e.Manager, when
-		}
-	}
-	return hand
 }
 
 // afterHandBack ends what a plan that is gone from Git has begun: the plan
@@ -381,7 +368,7 @@ func (l *look) shard(releases []*v1alpha1.BatchRelease) {
 }
 
 // prune deletes what left the branch, if the GitSource says so, and returns
-// what is to be looked at again. Plans go in any case: with theirs gone,
+// what is to be looked at again; the status tells what is still in use. Plans go in any case: with theirs gone,
 // Deployments are handed back, and nothing that runs goes with a plan.
 func (l *look) prune(ctx context.Context, gone []entry) (inventory, error) {
 	if !l.gs.Spec.Prune {
@@ -391,6 +378,7 @@ func (l *look) prune(ctx context.Context, gone []entry) (inventory, error) {
 		}
 		gone = slices.DeleteFunc(slices.Clone(gone), func(e entry) bool { return !isPlan(e) })
 	}
+	l.gs.Status.Kept = nil
 	if len(gone) == 0 {
 		return inventory{}, nil
 	}
@@ -400,11 +388,9 @@ func (l *look) prune(ctx context.Context, gone []entry) (inventory, error) {
 		l.tell(corev1.EventTypeNormal, reasonPruned, "deleted, since it left the branch: "+names(result.removed))
 	}
 	for _, o := range result.left {
-		l.tell(corev1.EventTypeNormal, reasonOrphaned, o+" left the branch and stays in the cluster: "+result.because[o])
+		l.tellOf(named(o.entry), corev1.EventTypeNormal, reasonOrphaned, o.String()+" left the branch and stays in the cluster: "+o.because)
 	}
-	for _, e := range result.kept {
-		l.log.V(1).Info("kept", "object", e.String(), "because", result.because[e.String()])
-	}
+	l.gs.Status.Kept = result.used
 	return result.kept, err
 }
 

@@ -62,25 +62,6 @@ func appliedSpec(u *unstructured.Unstructured, names ...string) ([]string, error
 
 func fieldName(name string) fieldpath.PathElement { return fieldpath.PathElement{FieldName: &name} }
 
-// regained reports whether an apply gave gitsync fields that it had lost. Who
-// changes a field, or takes it away, takes it from gitsync. A status that was
-// written since the object was read, or what rollout writes, does not, though the
-// object is another one than before.
-func regained(before, after *unstructured.Unstructured) (bool, error) {
-	if before == nil || after == nil {
-		return false, nil
-	}
-	had, err := fields(before, v1alpha1.ManagerGitSync, false)
-	if err != nil {
-		return false, err
-	}
-	has, err := fields(after, v1alpha1.ManagerGitSync, false)
-	if err != nil {
-		return false, err
-	}
-	return !has.Difference(had).Empty(), nil
-}
-
 // handOver lets another manager own fields of the spec with the values that
 // they have, so that gitsync's next apply, which is without them, removes
 // nothing. It is done whenever gitsync is seen to own them, be it after the

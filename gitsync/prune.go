@@ -80,8 +80,8 @@ func judge(live *unstructured.Unstructured, gs *v1alpha1.GitSource, used usedNam
 		return forget, "annotation " + v1alpha1.AnnotationReconcile + " is " + v1alpha1.AnnotationReconcileDisabled
 	case needsConsent(kind) && annotation != annotationPruneEnabled:
 		return forget, "a " + kind.Kind + " is deleted only with annotation " + v1alpha1.AnnotationPrune + ": " + annotationPruneEnabled
-	case used.has(kind, live.GetNamespace(), live.GetName()):
-		return keepForNow, "pods that run, or the stable revision, refer to it"
+	case used.by(kind, live.GetNamespace(), live.GetName()) != "":
+		return keepForNow, used.by(kind, live.GetNamespace(), live.GetName()) + " uses it"
 	default:
 		return remove, ""
 	}
@@ -93,17 +93,18 @@ func needsConsent(gk schema.GroupKind) bool {
 }
 
 // usedNames are the ConfigMaps and Secrets that pod templates refer to, by
-// kind, namespace and name.
-type usedNames struct{ sets.Set[string] }
+// kind, namespace and name, each with what has such a template.
+type usedNames map[string]string
 
-func (u usedNames) has(gk schema.GroupKind, namespace, name string) bool {
-	return u.Has(gk.Kind + " " + namespace + "/" + name)
+// by returns what uses an object; empty: nothing.
+func (u usedNames) by(gk schema.GroupKind, namespace, name string) string {
+	return u[gk.Kind+" "+namespace+"/"+name]
 }
 
-// addTemplate adds what a pod template refers to. It goes through the template
+// addTemplate adds what a user's pod template refers to. It goes through the template
 // as it is written, and takes every reference that is made in one of the ways
 // the API has, so that a new kind of volume is found as well.
-func (u usedNames) addTemplate(namespace string, t *corev1.PodTemplateSpec) error {
+func (u usedNames) addTemplate(user, namespace string, t *corev1.PodTemplateSpec) error {
 	raw, err := json.Marshal(t)
 	if err != nil {
 		return fmt.Errorf("encoding a pod template: %w", err)
@@ -112,7 +113,7 @@ func (u usedNames) addTemplate(namespace string, t *corev1.PodTemplateSpec) erro
 	if err := json.Unmarshal(raw, &m); err != nil {
 		return fmt.Errorf("decoding a pod template: %w", err)
 	}
-	u.addValue(namespace, "", m)
+	u.addValue(user, namespace, "", m)
 	return nil
 }
 
@@ -124,26 +125,26 @@ var referenceKinds = map[string]string{
 	"nodePublishSecretRef": "Secret",
 }
 
-func (u usedNames) addValue(namespace, field string, v any) {
+func (u usedNames) addValue(user, namespace, field string, v any) {
 	switch v := v.(type) {
 	case []any:
 		for _, e := range v {
-			u.addValue(namespace, field, e)
+			u.addValue(user, namespace, field, e)
 		}
 	case map[string]any:
 		if kind, ok := referenceKinds[field]; ok {
 			for _, nameField := range []string{"name", "secretName"} {
 				if name, ok := v[nameField].(string); ok {
-					u.Insert(kind + " " + namespace + "/" + name)
+					u[kind+" "+namespace+"/"+name] = user
 				}
 			}
 		}
 		for k, e := range v {
-			u.addValue(namespace, k, e)
+			u.addValue(user, namespace, k, e)
 		}
 	case string:
 		if field == "secretName" { // azureFile and others that have it beside other fields
-			u.Insert("Secret " + namespace + "/" + v)
+			u["Secret "+namespace+"/"+v] = user
 		}
 	}
 }
@@ -167,7 +168,7 @@ func usedIn(ctx context.Context, c client.Reader, namespace string, into usedNam
 		if (rs.Spec.Replicas != nil && *rs.Spec.Replicas == 0) && rs.Status.Replicas == 0 {
 			continue
 		}
-		if err := into.addTemplate(namespace, &rs.Spec.Template); err != nil {
+		if err := into.addTemplate("ReplicaSet "+namespace+"/"+rs.Name, namespace, &rs.Spec.Template); err != nil {
 			return err
 		}
 	}
@@ -184,7 +185,7 @@ func usedIn(ctx context.Context, c client.Reader, namespace string, into usedNam
 		if err := json.Unmarshal(records.Items[i].Data.Raw, &data); err != nil {
 			return fmt.Errorf("reading ControllerRevision %s/%s: %w", namespace, records.Items[i].Name, err)
 		}
-		if err := into.addTemplate(namespace, &data.Spec.Template); err != nil {
+		if err := into.addTemplate("the stable revision, ControllerRevision "+namespace+"/"+records.Items[i].Name, namespace, &data.Spec.Template); err != nil {
 			return err
 		}
 	}
@@ -209,15 +210,23 @@ func (p *pruner) present(ctx context.Context, e entry) (*unstructured.Unstructur
 
 // pruned is what became of the objects that left the branch.
 type pruned struct {
-	removed, left []string // said as people say it
-	kept          inventory
-	because       map[string]string // why each of left and kept stays
+	removed []string // said as people say it
+	left    []left
+	// kept stays in the inventory; used are those of it that are in use.
+	kept inventory
+	used []v1alpha1.KeptObject
+}
+
+// left is an object that stays in the cluster and leaves the inventory.
+type left struct {
+	entry
+	because string
 }
 
 // prune deletes, in the order given. What cannot be deleted stays in the
 // inventory, and the others are deleted all the same.
 func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
-	result := pruned{kept: inventory{}, because: map[string]string{}}
+	result := pruned{kept: inventory{}}
 	used, err := p.used(ctx, gone)
 	if err != nil {
 		result.kept = entries(gone)
@@ -233,14 +242,14 @@ func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
 		if err == nil {
 			v, because = judge(live, p.gs, used)
 		}
-		result.because[e.String()] = because
 		switch {
 		case err != nil:
 		case v == forget:
-			result.left = append(result.left, e.String())
+			result.left = append(result.left, left{e, because})
 			continue
 		case v == keepForNow:
 			result.kept.add(e)
+			result.used = append(result.used, v1alpha1.KeptObject{ID: e.id(), UsedBy: used.by(e.gvk.GroupKind(), e.namespace, e.name)})
 			continue
 		default:
 			err = client.IgnoreNotFound(deleteOnly(ctx, p.as, live))
@@ -260,7 +269,7 @@ func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
 
 // used looks only into the namespaces from which a ConfigMap or Secret goes.
 func (p *pruner) used(ctx context.Context, gone []entry) (usedNames, error) {
-	used := usedNames{sets.New[string]()}
+	used := usedNames{}
 	seen := sets.New[string]()
 	for _, e := range gone {
 		if gk := e.gvk.GroupKind(); gk != configMapKind && gk != secretKind || seen.Has(e.namespace) {

@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -38,7 +38,7 @@ func annotated(key, value string) func(*unstructured.Unstructured) {
 
 func TestJudge(t *testing.T) {
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "flow"}}
-	used := usedNames{sets.New("ConfigMap shop/a")}
+	used := usedNames{"ConfigMap shop/a": "ReplicaSet shop/web-1"}
 	now := metav1.NewTime(time.Now())
 	tests := []struct {
 		reason string
@@ -101,8 +101,8 @@ func TestUsedNames(t *testing.T) {
 			{Name: "6", VolumeSource: corev1.VolumeSource{CephFS: &corev1.CephFSVolumeSource{SecretRef: &corev1.LocalObjectReference{Name: "ceph"}}}},
 		},
 	}}
-	used := usedNames{sets.New[string]()}
-	if err := used.addTemplate("shop", template); err != nil {
+	used := usedNames{}
+	if err := used.addTemplate("ReplicaSet shop/web-1", "shop", template); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -110,7 +110,7 @@ func TestUsedNames(t *testing.T) {
 		"Secret shop/azure", "Secret shop/ceph", "Secret shop/csi", "Secret shop/envfrom", "Secret shop/key",
 		"Secret shop/projected", "Secret shop/pull", "Secret shop/volume",
 	}
-	if diff := cmp.Diff(want, sets.List(used.Set)); diff != "" {
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(used))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

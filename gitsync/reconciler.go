@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -378,8 +379,12 @@ func (l *look) fetch(ctx context.Context, r remote) (*snapshot, error) {
 	return s, nil
 }
 
-func (l *look) tell(kind, reason, message string) {
-	l.events.Eventf(l.gs, nil, kind, reason, "Sync", "%s", message)
+func (l *look) tell(kind, reason, message string) { l.tellOf(nil, kind, reason, message) }
+
+// tellOf tells of an object that was applied: events of one reason that are
+// about one object are taken for one and the same, whatever they say.
+func (l *look) tellOf(object runtime.Object, kind, reason, message string) {
+	l.events.Eventf(l.gs, object, kind, reason, "Sync", "%s", eventNote(message))
 	l.log.Info("told", "reason", reason, "commit", l.outcome.commit, "because", message)
 }
 
@@ -470,7 +475,7 @@ func (l *look) tellIgnored() {
 		by[p.Reason] = append(by[p.Reason], p)
 	}
 	for _, reason := range reasons {
-		l.tell(corev1.EventTypeWarning, reason, eventNote(by[reason].Error()))
+		l.tell(corev1.EventTypeWarning, reason, by[reason].Error())
 	}
 }
 

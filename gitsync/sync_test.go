@@ -183,6 +183,9 @@ func TestPrune(t *testing.T) {
 	if strings.Contains(ids, "_keep_") || !strings.Contains(ids, "_used_") {
 		t.Errorf("the inventory is %s", ids)
 	}
+	if kept := s.gs().Status.Kept; len(kept) != 1 || kept[0].ID != s.ns+"_used__ConfigMap" || !strings.HasPrefix(kept[0].UsedBy, "ReplicaSet "+s.ns+"/web-") {
+		t.Errorf("kept is %+v", kept)
+	}
 	t.Run("nothing left", func(t *testing.T) {
 		s := s.in(t)
 		empty := s.push(map[string]string{"deploy/a.yaml": "", "deploy/web.yaml": "", "deploy/more.yaml": "", "deploy/most.yaml": "", "deploy/README.md": "x"})
@@ -351,8 +354,49 @@ func TestDriftIsUndoneAndIdleLooksWriteNothing(t *testing.T) {
 		t.Errorf("the drift stays: %q", v)
 	}
 	clustertest.Wait(t, "the event", func() error {
-		if notes := s.events("DriftUndone"); len(notes) != 1 || !strings.Contains(notes[0], "somebody") {
+		want := "ConfigMap " + s.ns + "/a: data.value was changed by somebody, and is again as main@" + first[:12] + " says"
+		if notes := s.events("DriftUndone"); len(notes) != 1 || notes[0] != want {
 			return fmt.Errorf("%q", notes)
+		}
+		return nil
+	})
+}
+
+// What was taken away, scaled and deleted by other hands is there again, and an
+// event names each field and the manager.
+func TestDriftIsNamed(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "deploy/web.yaml": web("v1")})
+	s.source()
+	s.applied(first)
+	for _, args := range [][]string{
+		{"patch", "configmap", "a", "--type=json", "-p", `[{"op":"remove","path":"/data/value"}]`},
+		{"delete", "configmap", "b"},
+		{"scale", "deployment", "web", "--replicas=1"},
+		{"set", "image", "deployment/web", "web=registry.example.org/web:v2", "--field-manager=somebody"},
+	} {
+		if out, err := s.c.Kubectl(t, append([]string{"-n", s.ns}, args...)...); err != nil {
+			t.Fatal(out)
+		}
+	}
+	s.lookNow()
+	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
+		t.Errorf("value is %q", v)
+	}
+	get(s, "b", &corev1.ConfigMap{})
+	if d := s.deployment("web"); *d.Spec.Replicas != 2 || d.Spec.Template.Spec.Containers[0].Image != "registry.example.org/web:v1" {
+		t.Errorf("%+v", d.Spec)
+	}
+	clustertest.Wait(t, "the events", func() error {
+		notes := strings.Join(s.events("DriftUndone"), "\n")
+		for _, want := range []string{
+			"ConfigMap " + s.ns + "/a: data.value was removed",
+			"ConfigMap " + s.ns + "/b was deleted",
+			"Deployment " + s.ns + "/web: ", "spec.replicas was changed by kubectl", `spec.template.spec.containers[name="web"].image was changed by somebody`,
+		} {
+			if !strings.Contains(notes, want) {
+				return fmt.Errorf("%q is not in %s", want, notes)
+			}
 		}
 		return nil
 	})

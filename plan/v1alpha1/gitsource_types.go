@@ -241,6 +241,12 @@ type GitSourceStatus struct {
 	// inventory of what was applied.
 	// +optional
 	Inventory *Inventory `json:"inventory,omitempty"`
+	// kept are the objects of the inventory that left the branch and are not
+	// pruned before nothing uses them any more.
+	// +listType=map
+	// +listMapKey=id
+	// +optional
+	Kept []KeptObject `json:"kept,omitempty"`
 	// conditions: Ready, Reconciling, Stalled, InSync.
 	// +listType=map
 	// +listMapKey=type
@@ -262,4 +268,12 @@ type InventoryEntry struct {
 	ID string `json:"id"`
 	// v is the API version.
 	Version string `json:"v"`
+}
+
+// KeptObject is an object that is to be pruned and is still in use.
+type KeptObject struct {
+	// id is that of the inventory.
+	ID string `json:"id"`
+	// usedBy is what uses it, such as ReplicaSet shop/web-5c66667f6.
+	UsedBy string `json:"usedBy"`
 }
