@@ -8,6 +8,7 @@ import (
 	"maps"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -93,12 +94,26 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 			return nil, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, t.GetName(), errors.New("it has changed since it was read"))
 		}
 	default:
-		err = a.dryRunApply(ctx, a.manifest(t.Object))
+		tried := a.manifest(t.Object)
+		err = a.dryRunApply(ctx, tried)
+		t.asIs = err == nil && t.way == plainly && !t.autoscaled && sameObject(tried, t.live)
 	}
 	if isImmutable(err) && mayRecreate(t) {
 		return nil, nil
 	}
 	return apiProblems(reasonDryRunFailed, t.Object, a.gs, err), nil
+}
+
+// sameObject reports whether two answers of the API server are about the same
+// object in the same state.
+func sameObject(a, b *unstructured.Unstructured) bool {
+	if a == nil || b == nil || a.GetUID() != b.GetUID() {
+		return false
+	}
+	a, b = a.DeepCopy(), b.DeepCopy()
+	a.SetResourceVersion("") // a dry-run need not have one
+	b.SetResourceVersion("")
+	return equality.Semantic.DeepEqual(a.Object, b.Object)
 }
 
 // hasMoved reports whether the spec of an object is another one than was read.
@@ -181,6 +196,9 @@ func (a *applier) apply(ctx context.Context, t *target) (change, error) {
 	case notAtAll, afterHandBack:
 		return unchanged, nil
 	case plainly, asGoverned:
+	}
+	if t.asIs {
+		return unchanged, nil
 	}
 	version := ""
 	if t.live == nil && t.release != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,10 @@ type outcome struct {
 	problems plan.Problems
 	// waiting is what a hand-back is waited for.
 	waiting []string
+	// awaited are the sources that are not as this one needs them.
+	awaited []string
+	// unready is what is applied and not ready; empty where nobody asked.
+	unready []unready
 	// ignored is what was left out and does no harm: approvals that count for
 	// nothing, submodules.
 	ignored plan.Problems
@@ -69,12 +74,9 @@ func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 	case len(o.problems) > 0:
 		return o.failed()
 	case len(o.waiting) > 0:
-		message := fmt.Sprintf("%s: waiting for the hand-back of %s, whose plan is gone from Git", tip, names(o.waiting))
-		return []metav1.Condition{
-			isFalse(conditionReady, reasonWaitingForHandBack, message),
-			{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reasonWaitingForHandBack, Message: message},
-			calm, isFalse(conditionInSync, reasonWaitingForHandBack, message),
-		}
+		return waits(reasonWaitingForHandBack, fmt.Sprintf("%s: waiting for the hand-back of %s, whose plan is gone from Git", tip, names(o.waiting)))
+	case len(o.awaited) > 0:
+		return waits(reasonDependencyNotReady, tip+" is not applied yet: "+strings.Join(o.awaited, "; "))
 	case o.ending:
 		return underWay(reasonPruning, "deleting what was applied")
 	case o.applying:
@@ -84,7 +86,45 @@ func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 	if differ := slices.Concat(o.intents, o.ignored); len(differ) > 0 {
 		inSync = isFalse(conditionInSync, differ[0].Reason, oneCondition(differ.Error()))
 	}
+	if len(o.unready) > 0 {
+		return append(o.notReady(tip), inSync)
+	}
 	return []metav1.Condition{{Type: conditionReady, Status: metav1.ConditionTrue, Reason: reasonApplied, Message: "applied " + tip}, idle, calm, inSync}
+}
+
+// notReady are the conditions where all is applied and not all of it is ready.
+// One object that has failed is for people.
+func (o outcome) notReady(tip string) []metav1.Condition {
+	var failed, underWay []string
+	for _, u := range o.unready {
+		if u.failed {
+			failed = append(failed, u.said())
+		} else {
+			underWay = append(underWay, u.said())
+		}
+	}
+	message := oneCondition("applied " + tip + ", not ready: " + names(slices.Concat(failed, underWay)))
+	if len(failed) > 0 {
+		return []metav1.Condition{
+			isFalse(conditionReady, reasonHealthCheckFailed, message), isFalse(conditionReconciling, reasonIdle, ""),
+			{Type: conditionStalled, Status: metav1.ConditionTrue, Reason: reasonHealthCheckFailed, Message: message},
+		}
+	}
+	return []metav1.Condition{
+		{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: reasonWaitingForReadiness, Message: message},
+		{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reasonWaitingForReadiness, Message: message},
+		isFalse(conditionStalled, reasonIdle, ""),
+	}
+}
+
+// waits are the conditions of a look that has to wait for something else.
+func waits(reason, message string) []metav1.Condition {
+	message = oneCondition(message)
+	return []metav1.Condition{
+		isFalse(conditionReady, reason, message),
+		{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reason, Message: message},
+		isFalse(conditionStalled, reasonIdle, ""), isFalse(conditionInSync, reason, message),
+	}
 }
 
 func underWay(reason, message string) []metav1.Condition {

@@ -33,6 +33,7 @@ type renderer struct {
 	brought  map[string]brought // by approval file, from earlier looks; added to
 
 	signatures signatures
+	approvals  Reads // what was read for the approvals
 }
 
 // approvalsPath is where the approvals of a GitSource are.
@@ -152,6 +153,7 @@ func (r *renderer) releases(ctx context.Context, d *desired, live map[string]*v1
 	if err := t.Err(); err != nil && !isExceeded(err) {
 		return nil, nil, err
 	}
+	r.approvals = t.Reads()
 	ignored = append(ignored, d.set.Ignored...)
 	ignored = append(ignored, plan.UnknownApprovals(d.set, approvals)...)
 	h := newHistory(r, d)

@@ -187,6 +187,9 @@ func (s *session) fetch(ctx context.Context, store storage.Storer, want plumbing
 	}
 	req.Wants, req.Haves = []plumbing.Hash{want}, haves
 	answer, err := s.uploadPack(ctx, req)
+	if err != nil && strings.HasSuffix(err.Error(), "closing input: EOF") {
+		return fmt.Errorf("%w: %w", errHungUp, s.remote.problem(err))
+	}
 	if err != nil {
 		return s.remote.problem(cmpContext(ctx, err))
 	}
@@ -201,6 +204,11 @@ func (s *session) fetch(ctx context.Context, store storage.Storer, want plumbing
 	}
 	return nil
 }
+
+// errHungUp says that an SSH server has sent all that it has before go-git
+// could say that it wants no more, which go-git takes for an error, and has no
+// other word for.
+var errHungUp = errors.New("the server was too fast")
 
 // uploadPack asks for a pack. The end of ctx ends the exchange; one with a
 // local git, which has no other end than its own, is left to itself then.

@@ -36,6 +36,9 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 	if err := l.verified(s, by); err != nil {
 		return err
 	}
+	if err := l.await(ctx, s); err != nil || len(l.outcome.awaited) > 0 {
+		return err
+	}
 	o := newObserver(l.gs, l.as, l.own)
 	c, err := l.prepare(ctx, s, by, o)
 	if err != nil {
@@ -54,6 +57,7 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 	if err := l.finish(ctx, c); err != nil || len(l.outcome.waiting) > 0 {
 		return err
 	}
+	l.readyOf(c)
 	if err := l.writeBack(ctx, r, s, c, o); err != nil {
 		return err
 	}
@@ -117,6 +121,7 @@ func (l *look) releases(ctx context.Context, r *renderer, d *desired, o *observe
 	if err != nil {
 		return nil, err
 	}
+	l.approvals = r.approvals
 	l.shard(list)
 	l.outcome.ignored = ignored
 	early := earlyOf(d.set)
@@ -435,7 +440,6 @@ func (l *look) end(ctx context.Context) error {
 // pruneAll deletes everything in the inventory.
 func (l *look) pruneAll(ctx context.Context) error {
 	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: l.gs.Status.ObservedCommit, ending: true}
-	l.keep = l.recall(l.name)
 	var err error
 	if l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName); err != nil {
 		return err

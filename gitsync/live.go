@@ -51,6 +51,8 @@ type target struct {
 	applied *unstructured.Unstructured
 	// handedOver: fields of it have changed their manager in this look.
 	handedOver bool
+	// asIs: an apply would change nothing; known after the dry-run.
+	asIs bool
 	// late: cannot be dry-run before those are there.
 	late bool
 }

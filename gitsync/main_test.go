@@ -78,7 +78,7 @@ func (s *shop) startControllerWith(c *rest.Config, w with) (stop func()) {
 		if w == andRollout {
 			s.must(rollout.Add(mgr, rollout.Options{Concurrent: 2}))
 		}
-		return gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
+		return gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
 	})
 }
 
@@ -135,8 +135,14 @@ func (s *shop) source(edit ...func(*v1alpha1.GitSource)) {
 
 func (s *shop) endSource() {
 	s.Helper()
+	s.end("shop")
+}
+
+// end deletes a GitSource and waits for its end.
+func (s *shop) end(name string) {
+	s.Helper()
 	ctx := context.Background()
-	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: s.ns}}
+	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}}
 	s.must(client.IgnoreNotFound(s.c.Client.Delete(ctx, gs)))
 	deadline := time.Now().Add(clustertest.Within)
 	for s.c.Client.Get(ctx, client.ObjectKeyFromObject(gs), gs) == nil {

@@ -123,6 +123,10 @@ type clone struct {
 	mu      sync.Mutex
 	readers int
 	retired bool
+	// stores are those of readers that are done, with the index of the packs and
+	// with what they have read. A store does not see packs that come later: there
+	// is a new pool after each fetch.
+	stores *sync.Pool
 }
 
 // snapshot is a commit and all it needs, for one reader. It does not change.
@@ -132,15 +136,22 @@ type snapshot struct {
 	commit plumbing.Hash
 	clone  *clone
 	limits Limits
-	// fetched tells a snapshot whose objects were brought just now.
-	fetched bool
+	// asked tells a snapshot for which the server was asked, and fetched one
+	// whose objects were brought just now.
+	asked, fetched bool
+
+	stores *sync.Pool
 }
 
-// look returns the branch as it is now on the server. An answer to a question
-// that was asked later than this call is as good as an own one, so a thousand
-// sources that look at the same time ask little more than once.
+// look returns the branch as it is now on the server.
 func (m *mirror) look(ctx context.Context, r remote, branch string) (*snapshot, error) {
-	called := time.Now()
+	return m.lookSince(ctx, r, branch, time.Now())
+}
+
+// lookSince returns the branch as it has been on the server at some time since.
+// An answer to a question that was asked later is as good as an own one, so a
+// thousand sources that are to look at the same time ask little more than once.
+func (m *mirror) lookSince(ctx context.Context, r remote, branch string, since time.Time) (*snapshot, error) {
 	select {
 	case m.owner <- struct{}{}:
 		defer func() { <-m.owner }()
@@ -150,13 +161,25 @@ func (m *mirror) look(ctx context.Context, r remote, branch string) (*snapshot, 
 	if err := m.openCurrent(); err != nil {
 		return nil, err
 	}
-	if m.seen.asked.After(called) && m.seen.identity == r.access.credentialsIdentity {
+	if m.seen.asked.After(since) && m.seen.identity == r.access.credentialsIdentity {
 		if tip, ok := m.seen.tips[branch]; ok && m.current.tip(branch) == tip {
-			return m.current.snapshot(tip, false), nil
+			return m.current.snapshot(tip), nil
 		}
 	}
-	return m.ask(ctx, r, branch)
+	for tries := 1; ; tries++ {
+		s, err := m.ask(ctx, r, branch)
+		if errors.Is(err, errHungUp) && tries < maxHungUp {
+			continue
+		}
+		if err == nil {
+			s.asked = true
+		}
+		return s, err
+	}
 }
+
+// maxHungUp is how often a server may be too fast in one look.
+const maxHungUp = 3
 
 // ask asks the server for the branch's tip and brings it, if it is new.
 func (m *mirror) ask(ctx context.Context, r remote, branch string) (*snapshot, error) {
@@ -172,7 +195,7 @@ func (m *mirror) ask(ctx context.Context, r remote, branch string) (*snapshot, e
 		return nil, err
 	}
 	if m.current.tip(branch) == tip && m.current.store().HasEncodedObject(tip) == nil {
-		return m.current.snapshot(tip, false), nil
+		return m.current.snapshot(tip), nil
 	}
 	if f, ok := m.refused[branch]; ok && f.tip == tip && (f.until.IsZero() || asked.Before(f.until)) {
 		return nil, f.err
@@ -181,7 +204,7 @@ func (m *mirror) ask(ctx context.Context, r remote, branch string) (*snapshot, e
 	if n := m.current.packs(); n < maxPacks {
 		err := m.current.fetch(ctx, s, branch, tip)
 		if err == nil {
-			return m.current.snapshot(tip, true), nil
+			return m.current.snapshot(tip).justFetched(), nil
 		}
 		// Damaged, or full of what a force-push has left behind.
 		if full := n > 0 && errors.Is(err, errNoRoom); !full && !isDamage(err) {
@@ -213,7 +236,7 @@ func (m *mirror) cloneAnew(ctx context.Context, r remote, branch string) (*snaps
 		return nil, m.refuse(r, branch, tip, err)
 	}
 	m.replace(next)
-	return next.snapshot(tip, true), nil
+	return next.snapshot(tip).justFetched(), nil
 }
 
 // refuse remembers a tip that it is no use to fetch again, and says why.
@@ -256,7 +279,7 @@ func (m *mirror) bring(ctx context.Context, r remote, ref string) (*snapshot, er
 			return nil, err
 		}
 	}
-	return m.current.snapshot(tip, false), nil
+	return m.current.snapshot(tip), nil
 }
 
 // heal throws the disk away; the next look clones anew. A reader calls it when
@@ -316,7 +339,7 @@ func (m *mirror) openCurrent() error {
 func (m *mirror) path(generation int) string { return filepath.Join(m.dir, strconv.Itoa(generation)) }
 
 func (m *mirror) clone(generation int) *clone {
-	return &clone{dir: m.path(generation), limits: m.limits}
+	return &clone{dir: m.path(generation), limits: m.limits, stores: &sync.Pool{}}
 }
 
 // anew begins an empty clone in place of the present one.
@@ -379,6 +402,9 @@ func (c *clone) fetch(ctx context.Context, s *session, branch string, tip plumbi
 		if err != nil {
 			return err
 		}
+		c.mu.Lock()
+		c.stores = &sync.Pool{}
+		c.mu.Unlock()
 	}
 	if err := c.sound(tip, c.tip(branch)); err != nil {
 		return err
@@ -439,15 +465,25 @@ func (c *clone) packs() int {
 	return len(packs)
 }
 
-func (c *clone) snapshot(commit plumbing.Hash, fetched bool) *snapshot {
+func (c *clone) snapshot(commit plumbing.Hash) *snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readers++
-	return &snapshot{Storage: c.store(), commit: commit, clone: c, limits: c.limits, fetched: fetched}
+	store, ok := c.stores.Get().(*filesystem.Storage)
+	if !ok {
+		store = c.store()
+	}
+	return &snapshot{Storage: store, commit: commit, clone: c, limits: c.limits, stores: c.stores}
+}
+
+func (s *snapshot) justFetched() *snapshot {
+	s.fetched = true
+	return s
 }
 
 // close ends a reader's use of a snapshot.
 func (s *snapshot) close() {
+	s.stores.Put(s.Storage)
 	c := s.clone
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -454,6 +454,19 @@ func TestMirrorAsksOnceForMany(t *testing.T) {
 	if n := asked.Load(); n > 3 {
 		t.Errorf("asked %d times for %d sources", n, sources)
 	}
+	// One after the other, all told of one push.
+	told := time.Now()
+	asked.Store(0)
+	for range sources {
+		s, err := ms.of(r).lookSince(t.Context(), r, "main", told)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.close()
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("asked %d times for %d sources that are told of one push", n, sources)
+	}
 }
 
 func TestParseURL(t *testing.T) {

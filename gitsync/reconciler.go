@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -49,6 +48,8 @@ type Options struct {
 	// none: no file URL is followed. Whoever may write a GitSource reads what is
 	// there with the controller's rights.
 	FileRoots []string
+	// NoCrossNamespaceRefs refuses references to GitSources of other namespaces.
+	NoCrossNamespaceRefs bool
 	// NoRemoteBases refuses kustomizations with bases in other repositories.
 	NoRemoteBases bool
 	// WebhookAddress is where to listen for webhooks, such as :9292; empty or
@@ -85,7 +86,8 @@ const (
 
 // Add adds the GitSource reconciler to a manager.
 func Add(mgr ctrl.Manager, o Options) error {
-	watcher, err := newRefWatcher()
+	wishes := &wishes{}
+	watcher, err := newRefWatcher(wishes)
 	if err != nil {
 		return err
 	}
@@ -95,18 +97,22 @@ func Add(mgr ctrl.Manager, o Options) error {
 	r := &reconciler{
 		options: o, own: mgr.GetAPIReader(), status: mgr.GetClient(), mapper: mgr.GetRESTMapper(),
 		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: newMirrors(o.StorageDir), apps: &githubApps{tokens: map[string]*githubToken{}},
-		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher,
+		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, wishes: wishes,
 		last: map[types.NamespacedName]memory{},
 	}
 	r.mirrors.limits = o.Limits.orDefault()
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, indexSecret, secretsOf); err != nil {
 		return fmt.Errorf("indexing GitSources by Secret: %w", err)
 	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, indexDependsOn, dependsOn); err != nil {
+		return fmt.Errorf("indexing GitSources by what they depend on: %w", err)
+	}
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("gitsource").
-		For(&v1alpha1.GitSource{}, builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), worthALook))).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.sourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		Watches(&v1alpha1.BatchRelease{}, handler.EnqueueRequestsFromMapFunc(r.sourceOf), builder.WithPredicates(newDecision)).
+		Watches(&v1alpha1.GitSource{}, r.wishing(itself), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), worthALook))).
+		Watches(&v1alpha1.GitSource{}, r.wishing(r.dependents), builder.WithPredicates(comesReady)).
+		WatchesMetadata(&corev1.Secret{}, r.wishing(r.sourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		Watches(&v1alpha1.BatchRelease{}, r.wishing(r.sourceOf), builder.WithPredicates(newDecision)).
 		WatchesRawSource(watcher.source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent)}).
 		Complete(r)
@@ -114,7 +120,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("adding the GitSource reconciler: %w", err)
 	}
 	if o.WebhookAddress != "" && o.WebhookAddress != "0" {
-		if err := mgr.Add(newWebhooks(mgr, o.WebhookAddress)); err != nil {
+		if err := mgr.Add(newWebhooks(mgr, o.WebhookAddress, r)); err != nil {
 			return fmt.Errorf("adding the webhook receiver: %w", err)
 		}
 	}
@@ -152,6 +158,7 @@ type reconciler struct {
 	apps    *githubApps
 	events  events.EventRecorder
 	watcher *refWatcher
+	wishes  *wishes
 
 	mu   sync.Mutex
 	last map[types.NamespacedName]memory
@@ -164,6 +171,7 @@ type memory struct {
 	changes map[string][]plumbing.Hash // by release commit
 	ignored string                     // the approvals that were told of
 	notes   string                     // that are there, as far as we know
+	rest    *atRest                    // nil while something is left to do
 }
 
 func (r *reconciler) recall(name types.NamespacedName) memory {
@@ -189,25 +197,33 @@ func (r *reconciler) forget(name types.NamespacedName) {
 
 // Reconcile is one look at a GitSource.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	keep := r.recall(req.NamespacedName)
+	w := r.wanted(req.NamespacedName, keep)
+	if !w.whole {
+		if result, ok := r.glance(ctx, req.NamespacedName, keep, w); ok {
+			return result, nil
+		}
+	}
 	var gs v1alpha1.GitSource
 	if err := r.own.Get(ctx, req.NamespacedName, &gs); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
 			return reconcile.Result{}, nil
 		}
-		if ctx.Err() != nil {
+		if errors.Is(ctx.Err(), context.Canceled) {
 			return reconcile.Result{}, nil // the controller ends
 		}
 		return reconcile.Result{}, fmt.Errorf("getting GitSource %s: %w", req, err)
 	}
-	if r.options.Selector != nil && !r.options.Selector.Matches(labels.Set(gs.Labels)) {
+	if !r.isSelected(&gs) {
 		r.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
-	defer cancel()
-	l := &look{reconciler: r, gs: &gs, name: req.NamespacedName, before: gs.Status.DeepCopy(),
-		log: logr.FromContextOrDiscard(ctx).WithValues("source", req.String(), "branch", gs.Spec.Ref.Branch)}
+	l := r.newLook(ctx, &gs)
+	l.keep, l.since = keep, w.since
+	l.keep.rest = nil
 	if gs.DeletionTimestamp != nil {
 		return l.result(l.end(ctx))
 	}
@@ -224,6 +240,12 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return l.result(l.conclude(ctx, err))
 }
 
+func (r *reconciler) newLook(ctx context.Context, gs *v1alpha1.GitSource) *look {
+	name := client.ObjectKeyFromObject(gs)
+	return &look{reconciler: r, gs: gs, name: name, before: gs.Status.DeepCopy(),
+		log: logr.FromContextOrDiscard(ctx).WithValues("source", name.String(), "branch", gs.Spec.Ref.Branch)}
+}
+
 // look is one look at a GitSource, from the repository to the cluster.
 type look struct {
 	*reconciler
@@ -232,9 +254,13 @@ type look struct {
 	before *v1alpha1.GitSourceStatus
 	log    logr.Logger
 	as     client.Client // reads and writes what is applied
+	since  time.Time     // what the server said before is too old
 
 	outcome outcome
 	keep    memory
+	// remoteNow and approvals are what was read in this look.
+	remoteNow remote
+	approvals Reads
 	// again: look again at once.
 	again bool
 }
@@ -257,7 +283,6 @@ func (l *look) setFinalizer(ctx context.Context) error {
 func (l *look) run(ctx context.Context) error {
 	gs := l.gs
 	l.outcome = outcome{branch: gs.Spec.Ref.Branch, commit: gs.Status.ObservedCommit}
-	l.keep = l.recall(l.name)
 	if gs.Spec.Suspend {
 		l.outcome.suspended = true
 		return nil
@@ -265,10 +290,14 @@ func (l *look) run(ctx context.Context) error {
 	if p := unsupported(&gs.Spec); p != nil {
 		return p
 	}
+	if err := l.options.mayDependOn(gs); err != nil {
+		return err
+	}
 	remote, err := l.remote(ctx)
 	if err != nil {
 		return err
 	}
+	l.remoteNow = remote
 	l.watcher.watch(l.name, remote.url, gs.Spec.Ref.Branch)
 	if l.as, err = l.writers.as(gs.Namespace, gs.Spec.ServiceAccountName); err != nil {
 		return err
@@ -288,6 +317,7 @@ func (l *look) run(ctx context.Context) error {
 				l.again = true
 				return ctx.Err()
 			}
+			l.since = time.Now()
 		case err == nil || healed || !isDamage(err):
 			return err
 		default:
@@ -359,12 +389,20 @@ func (l *look) timeout() time.Duration {
 	return cmp.Or(l.gs.Spec.Timeout.Duration, defaultTimeout)
 }
 
-func (l *look) fetch(ctx context.Context, r remote) (*snapshot, error) {
+// ask returns the branch as the server said since the look was wished for.
+func (l *look) ask(ctx context.Context, r remote) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
 	begun := time.Now()
-	s, err := l.mirrors.use(l.name, r).look(ctx, r, l.gs.Spec.Ref.Branch)
-	l.exchanged("fetch", begun, err)
+	s, err := l.mirrors.use(l.name, r).lookSince(ctx, r, l.gs.Spec.Ref.Branch, l.since)
+	if err != nil || s.asked {
+		l.exchanged("fetch", begun, err)
+	}
+	return s, err
+}
+
+func (l *look) fetch(ctx context.Context, r remote) (*snapshot, error) {
+	s, err := l.ask(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -456,12 +494,11 @@ func (l *look) tellIgnored() {
 	for _, p := range l.outcome.ignored {
 		whole += p.Error() + "\n"
 	}
-	keep := l.recall(l.name)
-	if whole == keep.ignored {
+	if whole == l.keep.ignored {
 		return
 	}
-	keep.ignored = whole
-	l.remember(l.name, keep)
+	l.keep.ignored = whole
+	l.remember(l.name, l.keep)
 	was := meta.FindStatusCondition(l.before.Conditions, conditionInSync)
 	if whole == "" || was != nil && was.Message == oneCondition(l.outcome.ignored.Error()) {
 		return // told before a restart
@@ -497,7 +534,7 @@ func (l *look) result(err error) (reconcile.Result, error) {
 		return reconcile.Result{}, err
 	case l.again:
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
-	case len(l.outcome.waiting) > 0:
+	case len(l.outcome.waiting) > 0 || len(l.outcome.awaited) > 0:
 		return reconcile.Result{RequeueAfter: patience(meta.FindStatusCondition(l.gs.Status.Conditions, conditionReady), retryWithin)}, nil
 	case l.gs.DeletionTimestamp != nil && len(l.outcome.problems) > 0:
 		return reconcile.Result{RequeueAfter: retryWithin}, nil
@@ -511,7 +548,33 @@ func (l *look) result(err error) (reconcile.Result, error) {
 	if slices.ContainsFunc(l.outcome.intents, func(p *plan.Problem) bool { return p.Retry }) {
 		next = min(next, patience(meta.FindStatusCondition(l.gs.Status.Conditions, conditionInSync), pushWithin))
 	}
-	return reconcile.Result{RequeueAfter: jittered(next)}, nil
+	next = jittered(next)
+	if !l.settled() {
+		return reconcile.Result{RequeueAfter: next}, nil
+	}
+	until := time.Now().Add(next)
+	l.keep.rest = &atRest{
+		uid: l.gs.UID, generation: l.gs.Generation, asked: asked(l.gs), remote: l.remoteNow, since: l.since, approvals: l.approvals,
+		unready: entriesOf(l.outcome.unready), interval: cmp.Or(l.gs.Spec.Interval.Duration, defaultInterval), until: until,
+	}
+	l.remember(l.name, l.keep)
+	return l.restUntil(until), nil
+}
+
+// settled reports whether nothing is left to do but to look again.
+func (l *look) settled() bool {
+	o := &l.outcome
+	return len(o.problems) == 0 && len(o.intents) == 0 && len(o.ignored) == 0 && l.keep.desired != nil && l.options.NoRemoteBases &&
+		l.keep.desired.commit == l.gs.Status.AppliedCommit && l.gs.Status.ObservedGeneration == l.gs.Generation
+}
+
+// restUntil is when to look next at a source at rest.
+func (l *look) restUntil(until time.Time) reconcile.Result {
+	next := max(time.Until(until), time.Millisecond)
+	if len(l.outcome.unready) > 0 {
+		next = min(next, patience(meta.FindStatusCondition(l.gs.Status.Conditions, conditionReady), retryWithin))
+	}
+	return reconcile.Result{RequeueAfter: next}
 }
 
 // patience is when to look again for what has been waited for since a

@@ -22,7 +22,7 @@ func (s *shop) startShard(shard string) (stop func()) {
 	selector := labels.SelectorFromSet(labels.Set{"shard": shard})
 	return s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
 		s.must(rollout.Add(mgr, rollout.Options{Concurrent: 2, Selector: selector}))
-		return gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, Selector: selector})
+		return gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, Selector: selector})
 	})
 }
 

@@ -36,6 +36,7 @@ const (
 type refWatcher struct {
 	files   *fsnotify.Watcher
 	changed chan event.TypedGenericEvent[*v1alpha1.GitSource]
+	wishes  *wishes
 
 	mu    sync.Mutex
 	repos map[string]*watchedRepo // by path
@@ -51,13 +52,13 @@ type watchedRepo struct {
 	latest  time.Time
 }
 
-func newRefWatcher() (*refWatcher, error) {
+func newRefWatcher(wishes *wishes) (*refWatcher, error) {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watching local repositories: %w", err)
 	}
 	return &refWatcher{
-		files: files, changed: make(chan event.TypedGenericEvent[*v1alpha1.GitSource], 64),
+		files: files, wishes: wishes, changed: make(chan event.TypedGenericEvent[*v1alpha1.GitSource], 64),
 		repos: map[string]*watchedRepo{}, of: map[types.NamespacedName]string{},
 	}, nil
 }
@@ -269,13 +270,21 @@ func (w *refWatcher) tell(ctx context.Context) time.Duration {
 		}
 	}
 	w.mu.Unlock()
-	for _, name := range told {
+	w.told(ctx, told...)
+	return next
+}
+
+// told asks for a look at sources to whose repository somebody has pushed.
+func (w *refWatcher) told(ctx context.Context, sources ...types.NamespacedName) {
+	for _, name := range sources {
+		w.wishes.add(name, false)
+	}
+	for _, name := range sources {
 		gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
 		select {
 		case w.changed <- event.TypedGenericEvent[*v1alpha1.GitSource]{Object: gs}:
 		case <-ctx.Done():
-			return next
+			return
 		}
 	}
-	return next
 }

@@ -15,7 +15,7 @@ import (
 
 func startWatcher(t *testing.T) *refWatcher {
 	t.Helper()
-	w, err := newRefWatcher()
+	w, err := newRefWatcher(&wishes{})
 	if err != nil {
 		t.Fatal(err)
 	}

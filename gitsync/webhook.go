@@ -46,8 +46,9 @@ const (
 )
 
 // webhooks receive the pushes that a forge tells of. What they say is a hint:
-// the remote is asked. So a hook asks for a look by the annotation that people
-// use, too, which works from every replica of the controller.
+// the remote is asked. In the replica that does the looks a hook is told as a
+// push to a local repository is; others ask for a look by the annotation that
+// people use.
 //
 // A hook is answered before anything is known of it, so that the answer and its
 // time say nothing about which repositories are followed.
@@ -58,6 +59,9 @@ type webhooks struct {
 	log     logr.Logger
 	limit   *rate.Limiter
 	jobs    chan hook
+	// looks reports whether a source is looked at here, and told tells of a push.
+	looks func(client.Object) bool
+	told  func(context.Context, ...types.NamespacedName)
 
 	mu    sync.Mutex
 	asked map[types.NamespacedName]bool // within askedEvery; true: again after that
@@ -69,8 +73,17 @@ type hook struct {
 	body   []byte
 }
 
-func newWebhooks(mgr ctrl.Manager, address string) *webhooks {
+func newWebhooks(mgr ctrl.Manager, address string, r *reconciler) *webhooks {
+	looks := func(gs client.Object) bool {
+		select {
+		case <-mgr.Elected():
+			return r.isSelected(gs)
+		default:
+			return false
+		}
+	}
 	return &webhooks{
+		looks: looks, told: r.watcher.told,
 		address: address, c: mgr.GetClient(), own: mgr.GetAPIReader(), log: mgr.GetLogger().WithName("webhook"),
 		limit: rate.NewLimiter(hooksPerSecond, hooksBurst), jobs: make(chan hook, hooksWaiting), asked: map[types.NamespacedName]bool{},
 	}
@@ -147,6 +160,7 @@ func (w *webhooks) look(ctx context.Context, h hook) {
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
 	p := parsePush(h.body)
+	tokens := map[types.NamespacedName]token{}
 	var sources v1alpha1.GitSourceList
 	if err := w.c.List(ctx, &sources); err != nil {
 		w.log.Error(err, "a webhook was lost")
@@ -158,22 +172,32 @@ func (w *webhooks) look(ctx context.Context, h hook) {
 			continue
 		}
 		log := w.log.WithValues("source", gs.Namespace+"/"+gs.Name, "branch", gs.Spec.Ref.Branch)
-		token, err := w.token(ctx, gs)
+		key := client.ObjectKey{Namespace: gs.Namespace, Name: gs.Spec.Webhook.SecretRef.Name}
+		shared, ok := tokens[key] // a thousand sources have it in common
+		if !ok {
+			shared.value, shared.err = w.token(ctx, key)
+			tokens[key] = shared
+		}
 		switch {
-		case err != nil:
-			log.Error(err, "a webhook was refused")
-		case !h.signedWith(token):
+		case shared.err != nil:
+			log.Error(shared.err, "a webhook was refused")
+		case !h.signedWith(shared.value):
 			log.Info("a webhook was refused", "because", "its signature is not by the token of spec.webhook.secretRef")
 		default:
-			w.ask(ctx, client.ObjectKeyFromObject(gs))
+			w.ask(ctx, client.ObjectKeyFromObject(gs), w.looks(gs))
 		}
 	}
 }
 
-// token reads the secret that a source shares with its forge.
-func (w *webhooks) token(ctx context.Context, gs *v1alpha1.GitSource) ([]byte, error) {
+// token is what a Secret has, or why it has nothing.
+type token struct {
+	value []byte
+	err   error
+}
+
+// token reads the secret that sources share with their forge.
+func (w *webhooks) token(ctx context.Context, key client.ObjectKey) ([]byte, error) {
 	var secret corev1.Secret
-	key := client.ObjectKey{Namespace: gs.Namespace, Name: gs.Spec.Webhook.SecretRef.Name}
 	if err := w.own.Get(ctx, key, &secret); err != nil {
 		return nil, fmt.Errorf("getting Secret %s of spec.webhook: %w", key, err)
 	}
@@ -185,7 +209,7 @@ func (w *webhooks) token(ctx context.Context, gs *v1alpha1.GitSource) ([]byte, e
 
 // ask asks a source to look, at once and, where more hooks come within
 // askedEvery, once more after that.
-func (w *webhooks) ask(ctx context.Context, source types.NamespacedName) {
+func (w *webhooks) ask(ctx context.Context, source types.NamespacedName, here bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, ok := w.asked[source]; ok {
@@ -193,18 +217,23 @@ func (w *webhooks) ask(ctx context.Context, source types.NamespacedName) {
 		return
 	}
 	w.asked[source] = false
-	go w.annotate(context.WithoutCancel(ctx), source)
-	time.AfterFunc(askedEvery, func() { w.calm(context.WithoutCancel(ctx), source) })
+	ctx = context.WithoutCancel(ctx)
+	if here {
+		go w.told(ctx, source)
+	} else {
+		go w.annotate(ctx, source)
+	}
+	time.AfterFunc(askedEvery, func() { w.calm(ctx, source, here) })
 }
 
 // calm is askedEvery after a source was asked.
-func (w *webhooks) calm(ctx context.Context, source types.NamespacedName) {
+func (w *webhooks) calm(ctx context.Context, source types.NamespacedName, here bool) {
 	w.mu.Lock()
 	again := w.asked[source]
 	delete(w.asked, source)
 	w.mu.Unlock()
 	if again {
-		w.ask(ctx, source)
+		w.ask(ctx, source, here)
 	}
 }
 

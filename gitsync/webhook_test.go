@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,8 +13,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
 // The bodies that forges send for a push, as far as they matter.
@@ -120,6 +124,28 @@ func TestHookAnswers(t *testing.T) {
 	if code, _ := post(http.MethodPost, `{}`); code != http.StatusTooManyRequests {
 		t.Errorf("more than may come: %d", code)
 	}
+}
+
+// A replica that does not look itself asks by the annotation, once in a while.
+func TestHookOfAnotherReplica(t *testing.T) {
+	c := clustertest.Shared(t)
+	gs := sourceAt("https://git.example.org/shop.git", "main")
+	gs.Namespace, gs.Name = c.Namespace(t), "shop"
+	if err := c.Client.Create(t.Context(), gs); err != nil {
+		t.Fatal(err)
+	}
+	w := &webhooks{c: c.Client, log: logr.Discard(), asked: map[types.NamespacedName]bool{}}
+	w.ask(t.Context(), client.ObjectKeyFromObject(gs), false)
+	w.ask(t.Context(), client.ObjectKeyFromObject(gs), false)
+	clustertest.Wait(t, "the annotation", func() error {
+		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(gs), gs); err != nil {
+			return err
+		}
+		if asked(gs) == "" {
+			return errors.New("there is none")
+		}
+		return nil
+	})
 }
 
 func FuzzWebhook(f *testing.F) {

@@ -60,6 +60,7 @@ type controllerOptions struct {
 	concurrent              int
 	as                      string
 	defaultServiceAccount   string
+	noCrossNamespaceRefs    bool
 	noRemoteBases           bool
 	watchLabelSelector      string
 	notifications           string
@@ -94,6 +95,7 @@ it runs in.`,
 	f.IntVar(&o.concurrent, "concurrent", 10, "how many sources, and how many releases, are looked at at the same time")
 	f.StringVar(&o.as, "as", "", "user to act as, for a controller outside the cluster: system:serviceaccount:tranche-system:tranche-controller is the one that config/policy lets write held Deployments")
 	f.StringVar(&o.defaultServiceAccount, "default-service-account", "", "service account to impersonate where a GitSource or BatchRelease names none; default: the controller's own")
+	f.BoolVar(&o.noCrossNamespaceRefs, "no-cross-namespace-refs", true, "refuse GitSources that depend on sources of other namespaces")
 	f.BoolVar(&o.noRemoteBases, "no-remote-bases", true, "refuse kustomizations with bases in other repositories")
 	f.StringVar(&o.watchLabelSelector, "watch-label-selector", "", "work only on GitSources and BatchReleases with these labels; a GitSource hands the labels that it is selected by to its BatchReleases")
 	f.StringVar(&o.notifications, "notification-config", "", "file with the receivers of notifications, from a mounted Secret; read again when it changes")
@@ -166,7 +168,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	err = gitsync.Add(mgr, gitsync.Options{
 		StorageDir: o.storagePath, Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount,
-		FileRoots: o.fileRoots, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits,
+		FileRoots: o.fileRoots, NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits,
 	})
 	if err != nil {
 		return err

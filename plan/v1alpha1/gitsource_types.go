@@ -79,6 +79,18 @@ type GitSourceSpec struct {
 	// +optional
 	Prune bool `json:"prune,omitempty"`
 
+	// dependsOn are the GitSources to be ready before a commit of this one is
+	// applied. One that follows the same repository and branch must have applied
+	// that commit, too.
+	// +kubebuilder:validation:MaxItems=64
+	// +optional
+	DependsOn []NamespacedObjectReference `json:"dependsOn,omitempty"`
+
+	// wait makes Ready wait until all that was applied is ready by the rules of
+	// kstatus: Deployments are rolled out, releases completed, Jobs done.
+	// +optional
+	Wait bool `json:"wait,omitempty"`
+
 	// targetNamespace is the namespace of every namespaced object, whatever
 	// its manifest says; empty: the manifest's own, and the GitSource's
 	// where it has none.
@@ -133,6 +145,20 @@ type LocalObjectReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
+}
+
+// NamespacedObjectReference names an object.
+type NamespacedObjectReference struct {
+	// name of the object.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +required
+	Name string `json:"name"`
+	// namespace of the object; default: the referring object's. Another one is
+	// refused, unless the controller runs with --no-cross-namespace-refs=false.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
 }
 
 // Webhook lets the repository's server tell of a push.

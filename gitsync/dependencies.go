@@ -1,0 +1,192 @@
+package gitsync
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// indexDependsOn finds sources by what they depend on.
+const indexDependsOn = "tranche.dev/depends-on"
+
+// dependenciesOf are the sources that one depends on, in its order.
+func dependenciesOf(gs *v1alpha1.GitSource) []types.NamespacedName {
+	var names []types.NamespacedName
+	for _, d := range gs.Spec.DependsOn {
+		names = append(names, types.NamespacedName{Namespace: cmp.Or(d.Namespace, gs.Namespace), Name: d.Name})
+	}
+	return names
+}
+
+func dependsOn(o client.Object) []string {
+	gs, ok := o.(*v1alpha1.GitSource)
+	if !ok {
+		return nil
+	}
+	var names []string
+	for _, name := range dependenciesOf(gs) {
+		names = append(names, name.String())
+	}
+	return names
+}
+
+// dependents maps a source to those that depend on it.
+func (r *reconciler) dependents(ctx context.Context, o client.Object) []reconcile.Request {
+	var sources v1alpha1.GitSourceList
+	if err := r.status.List(ctx, &sources, client.MatchingFields{indexDependsOn: client.ObjectKeyFromObject(o).String()}); err != nil {
+		logr.FromContextOrDiscard(ctx).Error(err, "mapping a GitSource to those that depend on it")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range sources.Items {
+		if gs := &sources.Items[i]; r.isSelected(gs) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(gs)})
+		}
+	}
+	return requests
+}
+
+// comesReady passes a source that may be now what another one waits for.
+var comesReady = predicate.Funcs{
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, ok := e.ObjectOld.(*v1alpha1.GitSource)
+		after, is := e.ObjectNew.(*v1alpha1.GitSource)
+		return ok && is && isReady(after) && (!isReady(before) || before.Status.AppliedCommit != after.Status.AppliedCommit)
+	},
+}
+
+// isReady reports whether a source is ready with the spec that it has now.
+func isReady(gs *v1alpha1.GitSource) bool {
+	return gs.Status.ObservedGeneration == gs.Generation && meta.IsStatusConditionTrue(gs.Status.Conditions, conditionReady)
+}
+
+// mayDependOn refuses references into other namespaces: whether there is such a
+// source, and how it is, is nobody else's business.
+func (o Options) mayDependOn(gs *v1alpha1.GitSource) error {
+	for i, name := range dependenciesOf(gs) {
+		if o.NoCrossNamespaceRefs && name.Namespace != gs.Namespace {
+			return &plan.Problem{
+				Reason: reasonCrossNamespaceReference, Where: fmt.Sprintf("spec.dependsOn[%d].namespace", i),
+				Err: fmt.Errorf("%s is not the namespace of this GitSource", name.Namespace), Hint: "depend on sources of the same namespace, or start the controller with --no-cross-namespace-refs=false",
+			}
+		}
+	}
+	return nil
+}
+
+// await finds out whether the sources that this one depends on are as its next
+// commit needs them. What was rendered for it and is not new, as with an
+// approval, waits for nobody.
+func (l *look) await(ctx context.Context, s *snapshot) error {
+	if len(l.gs.Spec.DependsOn) == 0 || l.gs.Status.AppliedCommit == s.commit.String() || l.isRendered(s) {
+		return nil
+	}
+	if err := l.refuseCycle(ctx); err != nil {
+		return err
+	}
+	for _, name := range dependenciesOf(l.gs) {
+		var other v1alpha1.GitSource
+		err := l.own.Get(ctx, name, &other)
+		switch {
+		case apierrors.IsNotFound(err):
+			l.outcome.awaited = append(l.outcome.awaited, "there is no GitSource "+name.String())
+		case err != nil:
+			return fmt.Errorf("getting GitSource %s: %w", name, err)
+		case !isReady(&other):
+			l.outcome.awaited = append(l.outcome.awaited, "GitSource "+name.String()+" is not ready")
+		case sameBranch(&other, l.gs) && !s.isIn(plumbing.NewHash(other.Status.AppliedCommit)):
+			l.outcome.awaited = append(l.outcome.awaited, "GitSource "+name.String()+" has not applied it yet")
+		}
+	}
+	return nil
+}
+
+// isRendered reports whether the last rendering is good for a snapshot, too.
+func (l *look) isRendered(s *snapshot) bool {
+	if l.keep.desired == nil || l.gs.Status.AppliedCommit == "" {
+		return false
+	}
+	untouched, err := s.leaves(plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.reads)
+	return err == nil && untouched
+}
+
+func sameBranch(a, b *v1alpha1.GitSource) bool {
+	return a.Spec.URL == b.Spec.URL && a.Spec.Ref.Branch == b.Spec.Ref.Branch
+}
+
+// isIn reports whether the snapshot's commit is in the history of a commit, or
+// is that one.
+func (s *snapshot) isIn(newer plumbing.Hash) bool {
+	if newer == s.commit {
+		return true
+	}
+	tip, err := object.GetCommit(s, newer)
+	if err != nil {
+		return false // newer than what we have: the next look has it
+	}
+	c, err := object.GetCommit(s, s.commit)
+	if err != nil {
+		return false
+	}
+	ancestor, err := c.IsAncestor(tip)
+	return err == nil && ancestor
+}
+
+// refuseCycle refuses sources that wait for each other.
+func (l *look) refuseCycle(ctx context.Context) error {
+	way, err := l.wayBack(ctx, l.gs, []types.NamespacedName{l.name}, map[types.NamespacedName]bool{})
+	if err != nil || way == nil {
+		return err
+	}
+	var said []string
+	for _, name := range way {
+		said = append(said, name.String())
+	}
+	return &plan.Problem{
+		Reason: reasonDependencyCycle, Where: "spec.dependsOn", Err: errors.New("GitSources wait for each other: " + strings.Join(said, " → ")),
+		Hint: "remove one of the dependencies",
+	}
+}
+
+// wayBack returns the way along dependencies that leads from a source back to
+// the first one of the way so far; nil: there is none.
+func (l *look) wayBack(ctx context.Context, gs *v1alpha1.GitSource, way []types.NamespacedName, seen map[types.NamespacedName]bool) ([]types.NamespacedName, error) {
+	for _, name := range dependenciesOf(gs) {
+		if name == way[0] {
+			return append(way, name), nil
+		}
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		var next v1alpha1.GitSource
+		if err := l.status.Get(ctx, name, &next); err != nil {
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			return nil, fmt.Errorf("getting GitSource %s: %w", name, err)
+		}
+		if found, err := l.wayBack(ctx, &next, append(way[:len(way):len(way)], name), seen); err != nil || found != nil {
+			return found, err
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,168 @@
+package gitsync_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// another makes a second GitSource beside the shop's.
+func (s *shop) another(name, path string, edit ...func(*v1alpha1.GitSource)) {
+	s.Helper()
+	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}, Spec: v1alpha1.GitSourceSpec{URL: s.repo.URL(), Path: path, Prune: true}}
+	for _, e := range edit {
+		e(gs)
+	}
+	s.must(s.c.Client.Create(s.Context(), gs))
+	s.Cleanup(func() { s.end(name) })
+}
+
+func after(names ...string) func(*v1alpha1.GitSource) {
+	return func(gs *v1alpha1.GitSource) {
+		for _, name := range names {
+			gs.Spec.DependsOn = append(gs.Spec.DependsOn, v1alpha1.NamespacedObjectReference{Name: name})
+		}
+	}
+}
+
+// ready waits for the Ready condition of a source, and returns its message.
+func (s *shop) ready(source string, status metav1.ConditionStatus, reason string) string {
+	s.Helper()
+	message := ""
+	clustertest.Wait(s, fmt.Sprintf("Ready %s %s of %s", status, reason, source), func() error {
+		gs := get(s, source, &v1alpha1.GitSource{})
+		c := meta.FindStatusCondition(gs.Status.Conditions, "Ready")
+		if c == nil || c.Status != status || c.Reason != reason {
+			return fmt.Errorf("%s", said(gs))
+		}
+		message = c.Message
+		return nil
+	})
+	return message
+}
+
+// A commit is applied after the sources that it depends on have applied it, and
+// not while they cannot.
+func TestDependsOn(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "base/b.yaml": configMap("b", "one")})
+	s.source(after("base"))
+	if m := s.ready("shop", metav1.ConditionFalse, "DependencyNotReady"); !strings.Contains(m, "there is no GitSource "+s.ns+"/base") {
+		t.Error(m)
+	}
+	err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "a"}, &corev1.ConfigMap{})
+	if client.IgnoreNotFound(err) != nil || err == nil {
+		t.Fatalf("applied before what it depends on: %v", err)
+	}
+	s.another("base", "base")
+	s.ready("shop", metav1.ConditionTrue, "Applied")
+	get(s, "a", &corev1.ConfigMap{})
+
+	// A commit that the other one cannot apply.
+	s.push(map[string]string{"deploy/a.yaml": configMap("a", "two"), "base/b.yaml": "a: [\n"})
+	clustertest.Wait(t, "the wait", func() error {
+		if m := s.ready("shop", metav1.ConditionFalse, "DependencyNotReady"); !strings.Contains(m, "GitSource "+s.ns+"/base is not ready") {
+			return errors.New(m)
+		}
+		return nil
+	})
+	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
+		t.Errorf("a is %q", v)
+	}
+	last := s.push(map[string]string{"base/b.yaml": configMap("b", "two")})
+	s.applied(last)
+	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "two" {
+		t.Errorf("a is %q", v)
+	}
+	// What touches only the other one waits for nobody, nor does it end Ready.
+	last = s.push(map[string]string{"base/b.yaml": "a: [\n"})
+	s.applied(last)
+	s.ready("base", metav1.ConditionFalse, "InvalidManifest")
+}
+
+func TestDependenciesThatCannotBe(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "base/b.yaml": configMap("b", "one")})
+	s.source(after("base"))
+	s.another("base", "base", after("more"))
+	s.another("more", "base", after("shop"))
+	for _, name := range []string{"shop", "base", "more"} {
+		gs := get(s, name, &v1alpha1.GitSource{})
+		gs.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "now"} // all are there by now
+		s.must(s.c.Client.Update(t.Context(), gs))
+	}
+	m := s.ready("shop", metav1.ConditionFalse, "DependencyCycle")
+	if want := "GitSources wait for each other: " + strings.Join([]string{s.ns + "/shop", s.ns + "/base", s.ns + "/more", s.ns + "/shop"}, " → "); !strings.Contains(m, want) {
+		t.Errorf("%q is not in %q", want, m)
+	}
+	stalled := meta.FindStatusCondition(s.gs().Status.Conditions, "Stalled")
+	if stalled == nil || stalled.Status != metav1.ConditionTrue {
+		t.Errorf("%s", said(s.gs()))
+	}
+	s.end("base")
+	s.another("base", "base", func(gs *v1alpha1.GitSource) {
+		gs.Spec.DependsOn = []v1alpha1.NamespacedObjectReference{{Name: "secret", Namespace: "kube-system"}}
+	})
+	m = s.ready("base", metav1.ConditionFalse, "CrossNamespaceReference")
+	if !strings.Contains(m, "spec.dependsOn[0].namespace") || !strings.Contains(m, "kube-system") {
+		t.Error(m)
+	}
+}
+
+// With spec.wait, Ready is of what runs, and what waits for it waits for that.
+func TestWaitForReadiness(t *testing.T) {
+	s := newShop(t, andRollout)
+	claim := "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {storageClassName: \"\", accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n"
+	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan, "deploy/claim.yaml": claim, "app/a.yaml": configMap("a", "one")})
+	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Wait = true })
+	s.another("app", "app", after("shop"))
+	m := s.ready("shop", metav1.ConditionUnknown, "WaitingForReadiness")
+	if !strings.Contains(m, "PersistentVolumeClaim "+s.ns+"/data") {
+		t.Error(m)
+	}
+	s.ready("app", metav1.ConditionFalse, "DependencyNotReady")
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: s.ns},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}},
+			ClaimRef:               &corev1.ObjectReference{Namespace: s.ns, Name: "data"},
+		},
+	}
+	s.must(s.c.Client.Create(t.Context(), volume))
+	t.Cleanup(func() { s.must(s.c.Client.Delete(context.Background(), volume)) })
+	s.applied(first)
+	s.ready("app", metav1.ConditionTrue, "Applied")
+	if d := s.deployment("web"); d.Status.AvailableReplicas != 2 {
+		t.Errorf("Ready before the pods are: %+v", d.Status)
+	}
+
+	// A release at its gate is not over.
+	second := s.push(map[string]string{"deploy/web.yaml": web("v2")})
+	m = s.ready("shop", metav1.ConditionUnknown, "WaitingForReadiness")
+	if !strings.Contains(m, "BatchRelease "+s.ns+"/web") {
+		t.Error(m)
+	}
+	clustertest.Wait(t, "the gate", func() error {
+		if br := s.release("web"); br.Status.Reason != "WaitingForApproval" || br.Status.UpdateCommit != second {
+			return fmt.Errorf("%+v", br.Status)
+		}
+		return nil
+	})
+	br := s.release("web")
+	s.applied(s.push(map[string]string{"deploy/approvals/web.yaml": fmt.Sprintf("apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: %s, commit: %s, step: 0}\n", br.Status.UpdateRevision, second)}))
+	if d := s.deployment("web"); d.Status.UpdatedReplicas != 2 || d.Spec.Template.Spec.Containers[0].Image != "registry.example.org/web:v2" {
+		t.Errorf("Ready before the release is over: %+v", d.Status)
+	}
+}

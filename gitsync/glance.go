@@ -1,0 +1,125 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// atRest is what a whole look has left of a source that it has brought to what
+// the branch says, until the next whole look.
+type atRest struct {
+	uid        types.UID
+	generation int64
+	asked      string // see [asked]
+	remote     remote
+	// since is when that look was wished for.
+	since time.Time
+	// approvals is what was read for the approvals.
+	approvals Reads
+	// unready are the objects that are not ready yet, where spec.wait asks.
+	unready []entry
+	// interval of the source, and the end of the present one.
+	interval time.Duration
+	until    time.Time
+}
+
+// isOf reports whether a source is as it was.
+func (r *atRest) isOf(gs *v1alpha1.GitSource) bool {
+	return gs.UID == r.uid && gs.Generation == r.generation && asked(gs) == r.asked && gs.DeletionTimestamp == nil && controllerutil.ContainsFinalizer(gs, finalizer)
+}
+
+// glance is a look at a source at rest: at the branch, and at what is not ready
+// yet. It is over, and true, where nothing that was pushed touches the source:
+// its cost is one comparison of what was read, and one write of the status.
+// Whatever else it meets is for a whole look.
+func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep memory, w wish) (reconcile.Result, bool) {
+	var gs v1alpha1.GitSource
+	if err := r.status.Get(ctx, name, &gs); err != nil || !keep.rest.isOf(&gs) {
+		return reconcile.Result{}, false
+	}
+	l := r.newLook(ctx, &gs)
+	l.keep, l.since = keep, w.since
+	if err := l.glance(ctx); err != nil {
+		l.log.V(1).Info("looking at all of it", "because", err.Error())
+		return reconcile.Result{}, false
+	}
+	if err := l.conclude(ctx, nil); err != nil || l.again {
+		return reconcile.Result{}, false
+	}
+	return l.restUntil(keep.rest.until), true
+}
+
+// errTouched says that a push may touch a source.
+var errTouched = errors.New("the push may touch it")
+
+func (l *look) glance(ctx context.Context) error {
+	s, err := l.ask(ctx, l.keep.rest.remote)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: s.commit.String()}
+	untouched, err := s.leaves(plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.reads, l.keep.rest.approvals)
+	if err == nil && !untouched {
+		err = errTouched
+	}
+	if err != nil {
+		return err
+	}
+	by, err := l.signatures(ctx)
+	if err == nil {
+		err = l.verified(s, by)
+	}
+	if err != nil {
+		return err
+	}
+	l.rendered(false)
+	l.keep.desired = &desired{l.keep.desired.key, l.outcome.commit, l.keep.desired.set, l.keep.desired.reads}
+	l.gs.Status.AppliedCommit = l.outcome.commit
+	l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName)
+	if err != nil {
+		return err
+	}
+	return l.unreadyStill(ctx)
+}
+
+// maxGlance is how many commits a glance goes through.
+const maxGlance = 100
+
+// leaves reports whether the commits from an applied one to the tip leave what
+// was read as it is, each of them, along first parents.
+func (s *snapshot) leaves(applied plumbing.Hash, reads ...Reads) (bool, error) {
+	at := s.commit
+	for range maxGlance {
+		if at == applied {
+			return true, nil
+		}
+		c, err := object.GetCommit(s, at)
+		if err != nil {
+			return false, missing("commit", at, err)
+		}
+		t, err := newTreeFSOf(s, c.TreeHash)
+		if err != nil {
+			return false, err
+		}
+		for _, r := range reads {
+			if same, err := r.Unchanged(t); err != nil || !same {
+				return false, err
+			}
+		}
+		if len(c.ParentHashes) == 0 {
+			return false, nil
+		}
+		at = c.ParentHashes[0]
+	}
+	return false, nil
+}

@@ -1,0 +1,137 @@
+package gitsync_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// ledger writes down the requests of a controller, but for watches, leases and
+// events.
+type ledger struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (l *ledger) config(c *rest.Config) *rest.Config {
+	c = rest.CopyConfig(c)
+	c.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if q := r.URL.Query(); q.Get("watch") == "" && !strings.Contains(r.URL.Path, "/events") {
+				l.mu.Lock()
+				l.list = append(l.list, r.Method+" "+r.URL.Path)
+				l.mu.Unlock()
+			}
+			return rt.RoundTrip(r)
+		})
+	})
+	return c
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// since returns the requests after the first n, and how many there are.
+func (l *ledger) since(n int) ([]string, int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.list[n:]...), len(l.list)
+}
+
+// A push costs a source that it does not touch one write of its status, and
+// nothing else in the cluster; one that it does touch is looked at as a whole.
+func TestAPushCostsWhatItTouches(t *testing.T) {
+	s := newShopWithout(t)
+	requests := &ledger{}
+	t.Cleanup(s.startControllerWith(requests.config(s.c.Config), gitsyncOnly))
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan, "more/b.yaml": configMap("b", "one")})
+	s.source()
+	s.another("more", "more", func(gs *v1alpha1.GitSource) { gs.Spec.Interval.Duration = time.Hour })
+	s.applied(first)
+	s.ready("more", metav1.ConditionTrue, "Applied")
+	status := func(name string) string {
+		return "PUT /apis/tranche.dev/v1alpha1/namespaces/" + s.ns + "/gitsources/" + name + "/status"
+	}
+
+	_, n := requests.since(0)
+	s.applied(s.push(map[string]string{"README.md": "docs\n"}))
+	s.isAppliedBy("more", s.repo.Head())
+	got, n := requests.since(n)
+	if want := []string{status("more"), status("shop")}; !sameElements(got, want) {
+		t.Errorf("a commit that touches none: %q, want %q", got, want)
+	}
+
+	s.isAppliedBy("more", s.push(map[string]string{"more/b.yaml": configMap("b", "two")}))
+	s.applied(s.repo.Head())
+	got, _ = requests.since(n)
+	for _, r := range got {
+		if r != status("shop") && !strings.Contains(r, "/configmaps/b") && !strings.Contains(r, "/gitsources/more") {
+			t.Errorf("a commit that touches the other source: %s", r)
+		}
+	}
+	if v := get(s, "b", &corev1.ConfigMap{}).Data["value"]; v != "two" {
+		t.Errorf("b is %q", v)
+	}
+	// An approval is nothing that is rendered, and touches its source.
+	s.applied(s.push(map[string]string{"deploy/approvals/web.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: abc, commit: " + first + ", step: 0}\n"}))
+	if a := s.release("web").Spec.Approval; a == nil || a.Revision != "abc" {
+		t.Errorf("the approval is %+v", a)
+	}
+}
+
+func sameElements(a, b []string) bool {
+	count := map[string]int{}
+	for _, s := range a {
+		count[s]++
+	}
+	for _, s := range b {
+		count[s]--
+	}
+	for _, n := range count {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *shop) isAppliedBy(source, commit string) {
+	s.Helper()
+	clustertest.Wait(s, source+" at "+commit, func() error {
+		if got := get(s, source, &v1alpha1.GitSource{}).Status.AppliedCommit; got != commit {
+			return fmt.Errorf("is at %s", got)
+		}
+		return nil
+	})
+}
+
+// Pushes that do not touch a source do not put off the look for drift.
+func TestDriftIsUndoneAmongPushes(t *testing.T) {
+	s := newShop(t, gitsyncOnly)
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
+	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Interval.Duration = 2 * time.Second })
+	s.applied(first)
+	if out, err := s.c.Kubectl(t, "patch", "-n", s.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`); err != nil {
+		t.Fatal(out)
+	}
+	pushes := 0
+	clustertest.Wait(t, "the end of the drift", func() error {
+		pushes++
+		s.applied(s.push(map[string]string{"README.md": fmt.Sprint(pushes)}))
+		if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
+			return fmt.Errorf("%q after %d pushes", v, pushes)
+		}
+		return nil
+	})
+}

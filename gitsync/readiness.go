@@ -1,0 +1,81 @@
+package gitsync
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// unready is an object that is applied and not ready by the rules of kstatus.
+type unready struct {
+	entry
+	failed  bool
+	message string
+}
+
+func (u unready) said() string {
+	return u.String() + ": " + strings.TrimSuffix(oneLine(u.message), ".")
+}
+
+// readiness says what of an object is not ready; nil: all is. What kstatus
+// cannot tell of counts as ready.
+func readiness(u *unstructured.Unstructured) *unready {
+	result, err := status.Compute(u)
+	if err != nil || result.Status == status.CurrentStatus {
+		return nil //nolint:nilerr // a status that cannot be read says nothing
+	}
+	return &unready{entryOf(u), result.Status == status.FailedStatus, result.Message}
+}
+
+// readyOf finds out which of the objects of a commit are not ready, where
+// spec.wait asks for it.
+func (l *look) readyOf(c *commit) {
+	l.outcome.unready = nil
+	if !l.gs.Spec.Wait {
+		return
+	}
+	for _, t := range slices.Concat(c.targets, c.releases) {
+		u := t.applied
+		if u == nil {
+			u = t.live
+		}
+		if u == nil {
+			continue
+		}
+		if not := readiness(u); not != nil {
+			l.outcome.unready = append(l.outcome.unready, *not)
+		}
+	}
+}
+
+// unreadyStill looks again at what was not ready.
+func (l *look) unreadyStill(ctx context.Context) error {
+	for _, e := range l.keep.rest.unready {
+		u, err := get(ctx, l.as, e)
+		if err != nil {
+			return err
+		}
+		if u == nil {
+			return fmt.Errorf("%s is gone", e)
+		}
+		if not := readiness(u); not != nil {
+			l.outcome.unready = append(l.outcome.unready, *not)
+		}
+	}
+	still := *l.keep.rest
+	still.unready = entriesOf(l.outcome.unready)
+	l.keep.rest = &still
+	return nil
+}
+
+func entriesOf(list []unready) []entry {
+	var entries []entry
+	for _, u := range list {
+		entries = append(entries, u.entry)
+	}
+	return entries
+}

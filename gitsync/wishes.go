@@ -1,0 +1,87 @@
+package gitsync
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// wish is what a source is to be looked at for.
+type wish struct {
+	// since is when it was wished: what the server had said before is too old.
+	since time.Time
+	// whole: the cluster is to be looked at, too, whatever the branch says. Else
+	// there may have been a push, and that is all.
+	whole bool
+}
+
+// wishes are those that wait for a look, by source. A thousand sources of one
+// repository that are told of a push at the same time need one answer of its
+// server, and what the push does not touch needs nothing of the cluster.
+type wishes struct {
+	mu sync.Mutex
+	by map[types.NamespacedName]wish
+}
+
+func (w *wishes) add(source types.NamespacedName, whole bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.by == nil {
+		w.by = map[types.NamespacedName]wish{}
+	}
+	w.by[source] = wish{time.Now(), whole || w.by[source].whole}
+}
+
+func (w *wishes) take(source types.NamespacedName) (wish, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wanted, ok := w.by[source]
+	delete(w.by, source)
+	return wanted, ok
+}
+
+// wishing maps what happened to sources to look at as a whole.
+func (r *reconciler) wishing(sources handler.MapFunc) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		requests := sources(ctx, o)
+		for _, request := range requests {
+			r.wishes.add(request.NamespacedName, true)
+		}
+		return requests
+	})
+}
+
+// itself maps a source to itself.
+func itself(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+}
+
+// sharedFor is how old an answer of the server may be for a look that is taken
+// because the interval is over: a tenth of it, at most sharedAtMost.
+func sharedFor(interval time.Duration) time.Duration { return min(interval/10, sharedAtMost) }
+
+const sharedAtMost = 30 * time.Second
+
+// wanted says what a look is for. Who comes without a wish comes since time has
+// passed.
+func (r *reconciler) wanted(source types.NamespacedName, keep memory) wish {
+	w, wished := r.wishes.take(source)
+	now := time.Now()
+	switch {
+	case wished && keep.rest != nil && now.Before(keep.rest.until):
+		return w
+	case wished:
+		return wish{w.since, true}
+	case keep.rest == nil: // something is not over yet
+		return wish{now, true}
+	case now.Before(keep.rest.until):
+		return wish{since: keep.rest.since}
+	default:
+		return wish{now.Add(-sharedFor(keep.rest.interval)), true}
+	}
+}
