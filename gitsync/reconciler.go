@@ -109,10 +109,10 @@ func Add(mgr ctrl.Manager, o Options) error {
 	}
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("gitsource").
-		Watches(&v1alpha1.GitSource{}, r.wishing(itself), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), worthALook))).
-		Watches(&v1alpha1.GitSource{}, r.wishing(r.dependents), builder.WithPredicates(comesReady)).
-		WatchesMetadata(&corev1.Secret{}, r.wishing(r.sourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		Watches(&v1alpha1.BatchRelease{}, r.wishing(r.sourceOf), builder.WithPredicates(newDecision)).
+		Watches(&v1alpha1.GitSource{}, r.wishing(true, itself), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), worthALook))).
+		Watches(&v1alpha1.GitSource{}, r.wishing(false, r.dependents), builder.WithPredicates(comesReady)).
+		WatchesMetadata(&corev1.Secret{}, r.wishing(true, r.sourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		Watches(&v1alpha1.BatchRelease{}, r.wishing(true, r.sourceOf), builder.WithPredicates(newDecision)).
 		WatchesRawSource(watcher.source()).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent)}).
 		Complete(r)

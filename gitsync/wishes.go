@@ -45,12 +45,12 @@ func (w *wishes) take(source types.NamespacedName) (wish, bool) {
 	return wanted, ok
 }
 
-// wishing maps what happened to sources to look at as a whole.
-func (r *reconciler) wishing(sources handler.MapFunc) handler.EventHandler {
+// wishing maps what happened to sources to look at, as a whole or not.
+func (r *reconciler) wishing(whole bool, sources handler.MapFunc) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		requests := sources(ctx, o)
 		for _, request := range requests {
-			r.wishes.add(request.NamespacedName, true)
+			r.wishes.add(request.NamespacedName, whole)
 		}
 		return requests
 	})
