@@ -153,13 +153,25 @@ func expand(v any, file string) ([]Object, error) {
 	}
 	var objects []Object
 	for i, item := range l {
-		os, err := expand(item, file)
+		os, err := expand(typed(item, m), file)
 		if err != nil {
 			return nil, fmt.Errorf("%s: items[%d]: %w", kind, i, err)
 		}
 		objects = append(objects, os...)
 	}
 	return objects, nil
+}
+
+// typed is an item of a list, which needs no type of its own in a ConfigMapList
+// and its like.
+func typed(item any, list map[string]any) any {
+	m, ok := item.(map[string]any)
+	kind, _ := list["kind"].(string)
+	if !ok || kind == "List" || len(m) == 0 || m["kind"] != nil || m["apiVersion"] != nil {
+		return item
+	}
+	m["apiVersion"], m["kind"] = list["apiVersion"], strings.TrimSuffix(kind, "List")
+	return m
 }
 
 // checkIdentity checks the fields without which an object is not one. They are

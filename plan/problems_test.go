@@ -72,6 +72,12 @@ func TestProblemsOfManifests(t *testing.T) {
 			"apps/list.json":              "{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n\t{\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\", \"metadata\": {\"name\": \"x\"}}]}",
 			"apps/sub/kustomization.yaml": "configMapGenerator: [{name: made}]\n",
 		}, nil},
+		{"a typed list gives its items their type", map[string]string{
+			"apps/a.yaml": "apiVersion: v1\nkind: ConfigMapList\nitems: [{metadata: {name: x}}, {metadata: {name: x}}]\n",
+		}, []string{"DuplicateObject apps/a.yaml: ConfigMap shop/x: is also in apps/a.yaml; keep one of the two"}},
+		{"a list of any kind does not", map[string]string{
+			"apps/a.yaml": "apiVersion: v1\nkind: List\nitems: [{metadata: {name: x}}]\n",
+		}, []string{"InvalidManifest apps/a.yaml: x: apiVersion: must be set", "InvalidManifest apps/a.yaml: x: kind: must be set"}},
 		{"a syntax error has the line in the file, not in the document", map[string]string{
 			"apps/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n---\na: b\nc: [d\n",
 		}, []string{"InvalidManifest apps/a.yaml: line 6: did not find expected ',' or ']'"}},
