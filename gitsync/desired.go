@@ -110,7 +110,7 @@ func (r *renderer) namespaced(gk schema.GroupKind) (bool, error) {
 	mapping, err := r.mapper.RESTMapping(gk)
 	if meta.IsNoMatchError(err) {
 		return false, &plan.Problem{
-			Reason: reasonUnknownKind, Where: gk.String(), Err: errors.New("the cluster does not know this kind"),
+			Reason: reasonUnknownKind, Err: errors.New("the cluster does not know " + gk.String()),
 			Hint: "install its CustomResourceDefinition, or put it below the same spec.path", Retry: true,
 		}
 	}

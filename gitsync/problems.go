@@ -5,11 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -41,7 +43,7 @@ func apiProblems(reason string, o plan.Object, gs *v1alpha1.GitSource, err error
 		for _, e := range joined.Unwrap() {
 			ps = append(ps, apiProblems(reason, o, gs, e)...)
 		}
-		return ps
+		return withoutTwins(ps)
 	}
 	if ps := problemsOf(err); len(ps) > 0 {
 		return ps
@@ -57,6 +59,18 @@ func apiProblems(reason string, o plan.Object, gs *v1alpha1.GitSource, err error
 	return statusProblems(reason, where, gs, status.Status())
 }
 
+// withoutTwins drops what two trials of one object say in the same words.
+func withoutTwins(ps plan.Problems) plan.Problems {
+	said := sets.New[string]()
+	return slices.DeleteFunc(ps, func(p *plan.Problem) bool {
+		if said.Has(p.Error()) {
+			return true
+		}
+		said.Insert(p.Error())
+		return false
+	})
+}
+
 func whereOf(o plan.Object) string {
 	if o.File == "" {
 		return o.String()
@@ -65,13 +79,13 @@ func whereOf(o plan.Object) string {
 }
 
 func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Status) plan.Problems {
-	if s.Reason == metav1.StatusReasonForbidden && !strings.Contains(s.Message, "ValidatingAdmissionPolicy") {
+	if s.Reason == metav1.StatusReasonForbidden && lacksRight.MatchString(s.Message) {
 		return plan.Problems{{Reason: reasonForbidden, Where: where, Err: errors.New(shortened(s.Message)), Hint: rightsHint(gs)}}
 	}
 	if fields := untypedFields(s.Message); len(fields) > 0 {
 		var ps plan.Problems
 		for _, f := range fields {
-			ps = append(ps, &plan.Problem{Reason: reason, Where: where + ": " + f.name, Err: errors.New(f.fact)})
+			ps = append(ps, &plan.Problem{Reason: reason, Where: where + ": " + f.name, Err: errors.New(f.fact), Hint: typeHint(f.fact)})
 		}
 		return ps
 	}
@@ -90,12 +104,19 @@ func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Statu
 	return plan.Problems{p}
 }
 
+// lacksRight is how the API server tells that an account may not do something.
+// Quotas, limits and policies forbid as well, whoever asks.
+var lacksRight = regexp.MustCompile(`(?i)\bforbidden: user "[^"]*".* (cannot|is attempting to grant) `)
+
 // mayPass tells answers of a server in trouble from those about the object.
 func mayPass(s metav1.Status) bool {
 	switch s.Reason {
 	case metav1.StatusReasonInternalError, metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout,
 		metav1.StatusReasonTooManyRequests, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonConflict:
 		return true
+	case metav1.StatusReasonForbidden:
+		// What uses a quota up may go, and so does a namespace that is to be made anew.
+		return strings.Contains(s.Message, "exceeded quota") || strings.Contains(s.Message, "because it is being terminated")
 	default:
 		return s.Code >= http.StatusInternalServerError
 	}
@@ -126,9 +147,12 @@ func hintOf(message string) string {
 	return "put the old value back, or let the object be deleted and created anew with annotation " + v1alpha1.AnnotationForce + ": \"true\""
 }
 
-// isImmutable reports whether an apply was refused for nothing but fields that
+// isImmutable reports whether an object was refused for nothing but fields that
 // may not change.
 func isImmutable(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !isImmutable(e) })
+	}
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.Status().Reason != metav1.StatusReasonInvalid || status.Status().Details == nil {
 		return false
@@ -141,9 +165,11 @@ func isImmutable(err error) bool {
 	return len(status.Status().Details.Causes) > 0
 }
 
-func isImmutableMessage(m string) bool {
-	return strings.Contains(m, "immutable") || strings.Contains(m, "may not change once set")
-}
+// immutable is how the API server tells that a field may not change: each kind
+// in words of its own.
+var immutable = regexp.MustCompile(`immutable|may not change once set|may not be changed in an update|updates? to \S.* (is|are) forbidden|updates may not change fields other than|cannot change roleRef`)
+
+func isImmutableMessage(m string) bool { return immutable.MatchString(m) }
 
 // untyped is how the API server tells fields that the schema does not have:
 //
@@ -174,9 +200,20 @@ func untypedFields(message string) []fieldFact {
 		if fact == "field not declared in schema" {
 			fact = "no such field"
 		}
+		// What stands there instead may be a Secret's.
+		fact, _, _ = strings.Cut(fact, ", got ")
 		fields = append(fields, fieldFact{strings.TrimPrefix(name, "."), oneLine(fact)})
 	}
 	return fields
+}
+
+// typeHint is for the most frequent of wrong types: YAML has more numbers and
+// booleans than people think.
+func typeHint(fact string) string {
+	if fact != "expected string" {
+		return ""
+	}
+	return "numbers, and words such as true, no and y, need quotes"
 }
 
 // invalid is how the API server begins: Deployment.apps "web" is invalid:

@@ -120,41 +120,6 @@ func TestPlanComesAndGoes(t *testing.T) {
 	}
 }
 
-func TestAllOrNothing(t *testing.T) {
-	s := newShop(t, gitsyncOnly)
-	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
-	s.source()
-	s.applied(first)
-	for name, tt := range map[string]struct{ file, content, reason, says string }{
-		"an unknown field":      {"deploy/web.yaml", web("v2", "image:", "imagee:"), "InvalidManifest", "deploy/web.yaml: Deployment " + s.ns + "/web: spec.template.spec.containers[0].imagee"},
-		"a bad template":        {"deploy/web.yaml", web("v2", "name: web\n        image", "name: Web_1\n        image"), "DryRunFailed", "deploy/web.yaml: Deployment " + s.ns + "/web: spec.template.spec.containers[0].name"},
-		"a bad plain object":    {"deploy/b.yaml", strings.ReplaceAll(configMap("b", "two"), "\ndata:", "\ndataa:"), "DryRunFailed", "deploy/b.yaml: ConfigMap " + s.ns + "/b: dataa"},
-		"a bad strategy":        {"deploy/web.yaml", web("v2", "  template:\n", "  strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0}}\n  template:\n"), "DryRunFailed", "maxUnavailable"},
-		"another selector":      {"deploy/web.yaml", web("v2", "app: web", "app: web2"), "DryRunFailed", "tranche.dev/force"},
-		"no such kind":          {"deploy/c.yaml", "apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: c}\n", "UnknownKind", "CustomResourceDefinition"},
-		"no such namespace":     {"deploy/d.yaml", strings.ReplaceAll(configMap("d", "x"), "name: d", "name: d, namespace: nowhere-"+s.ns), "DryRunFailed", "create the namespace"},
-		"YAML that is not YAML": {"deploy/e.yaml", "a: [\n", "InvalidManifest", "deploy/e.yaml"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := s.in(t)
-			s.repo.Git("checkout", "-q", first)
-			s.repo.Git("checkout", "-q", "-B", "main")
-			bad := s.repo.Commit(map[string]string{"deploy/a.yaml": configMap("a", "changed"), tt.file: tt.content})
-			s.repo.Push("--force")
-			message := s.refused(bad, tt.reason)
-			if !strings.Contains(message, tt.says) {
-				t.Errorf("%q is not in %q", tt.says, message)
-			}
-			if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
-				t.Errorf("a is %q: something of a bad commit was applied", v)
-			}
-			if gs := s.gs(); gs.Status.AppliedCommit != first || len(gs.Status.Inventory.Entries) != 3 {
-				t.Errorf("%+v", gs.Status)
-			}
-		})
-	}
-}
-
 func TestPrune(t *testing.T) {
 	s := newShop(t, gitsyncOnly)
 	pod := "      volumes: [{name: c, configMap: {name: used}}]\n      containers:\n"
@@ -224,38 +189,6 @@ func TestTargetNamespaceThatTheCommitBrings(t *testing.T) {
 	s.applied(first)
 	var cm corev1.ConfigMap
 	s.must(s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: other, Name: "a"}, &cm))
-}
-
-const toyCRD = `apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: toys.GROUP, annotations: {tranche.dev/prune: enabled}}
-spec:
-  group: GROUP
-  scope: Namespaced
-  names: {kind: Toy, plural: toys, singular: toy}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer, minimum: 1}}}}}}
-`
-
-func TestCRDAndItsObjectInOneCommit(t *testing.T) {
-	s := newShop(t, gitsyncOnly)
-	group := s.ns + ".example.org"
-	toy := "apiVersion: " + group + "/v1\nkind: Toy\nmetadata: {name: ball}\nspec: {size: SIZE}\n"
-	bad := s.push(map[string]string{"deploy/crd.yaml": strings.ReplaceAll(toyCRD, "GROUP", group), "deploy/toy.yaml": strings.ReplaceAll(toy, "SIZE", "0"), "deploy/a.yaml": configMap("a", "one")})
-	s.source()
-	if m := s.refused(bad, "DryRunFailed"); !strings.Contains(m, "spec.size") {
-		t.Errorf("%s", m)
-	}
-	if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "a"}, &corev1.ConfigMap{}); err != nil && !apierrors.IsNotFound(err) {
-		t.Errorf("%v", err)
-	}
-	s.applied(s.push(map[string]string{"deploy/toy.yaml": strings.ReplaceAll(toy, "SIZE", "3")}))
-	if out, err := s.c.Kubectl(t, "get", "-n", s.ns, "toys."+group, "ball", "-o", "jsonpath={.spec.size}"); err != nil || out != "3" {
-		t.Errorf("%s %v", out, err)
-	}
 }
 
 func TestAnAccountWithoutRightsChangesNothing(t *testing.T) {
@@ -400,59 +333,6 @@ func TestDriftIsNamed(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-func TestImmutableField(t *testing.T) {
-	s := newShop(t, gitsyncOnly)
-	job := `apiVersion: batch/v1
-kind: Job
-metadata: {name: j, annotations: {team: shop}}
-spec: {template: {spec: {restartPolicy: Never, containers: [{name: j, image: "registry.example.org/j:v1"}]}}}
-`
-	s.source()
-	s.applied(s.push(map[string]string{"deploy/j.yaml": job}))
-	uid := s.jobUID()
-	bad := s.push(map[string]string{"deploy/j.yaml": strings.ReplaceAll(job, "v1\"", "v2\"")})
-	if m := s.refused(bad, "DryRunFailed"); !strings.Contains(m, "tranche.dev/force") {
-		t.Error(m)
-	}
-	s.applied(s.push(map[string]string{"deploy/j.yaml": strings.ReplaceAll(strings.ReplaceAll(job, "v1\"", "v2\""), "team: shop", `tranche.dev/force: "true"`)}))
-	if s.jobUID() == uid {
-		t.Error("not created anew")
-	}
-}
-
-func (s *shop) jobUID() string {
-	s.Helper()
-	out, err := s.c.Kubectl(s, "get", "-n", s.ns, "job", "j", "-o", "jsonpath={.metadata.uid}")
-	if err != nil {
-		s.Fatal(out)
-	}
-	return out
-}
-
-// An autoscaler that comes later gets spec.replicas with the value that it has.
-func TestAutoscalerTakesReplicasOver(t *testing.T) {
-	s := newShop(t, gitsyncOnly)
-	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
-	s.source()
-	s.applied(first)
-	s.applied(s.push(map[string]string{"deploy/hpa.yaml": `apiVersion: autoscaling/v2
-kind: HorizontalPodAutoscaler
-metadata: {name: web}
-spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minReplicas: 1, maxReplicas: 9}
-`}))
-	d := s.deployment("web")
-	if *d.Spec.Replicas != 2 || strings.Contains(owners(d, "replicas"), "tranche-gitsync") {
-		t.Errorf("replicas is %d and %s's", *d.Spec.Replicas, owners(d, "replicas"))
-	}
-	if out, err := s.c.Kubectl(t, "scale", "-n", s.ns, "deployment/web", "--replicas=5"); err != nil {
-		t.Fatal(out)
-	}
-	s.lookNow()
-	if n := *s.deployment("web").Spec.Replicas; n != 5 {
-		t.Errorf("replicas is %d", n)
-	}
 }
 
 func TestApprovalReachesTheRelease(t *testing.T) {

@@ -156,7 +156,9 @@ func (c *collector) namespaced(o Object) (bool, error) {
 
 func asProblem(err error, o Object) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
-		return p
+		about := *p
+		about.Where = where(o.File, o.String(), p.Where)
+		return &about
 	}
 	return &Problem{Reason: ReasonInvalidManifest, Where: where(o.File, o.String()), Err: fmt.Errorf("finding the scope of %s: %w", o.groupKind(), err), Retry: true}
 }
