@@ -56,6 +56,7 @@ func TestAllOrNothing(t *testing.T) {
 		"a policy that says no":        {file, strings.Replace(configMap("b", "x"), "name: b", "name: b, labels: {forbidden: here}", 1), "DryRunFailed", file + ": ConfigMap NS/b: ValidatingAdmissionPolicy 'NS.example.org' with binding 'NS.example.org' denied request: not in this shop"},
 		"an item of a List":            {file, "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: b}, data: {value: x}}\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {value: [1]}}\n", "DryRunFailed", file + ": ConfigMap NS/c: data.value"},
 		"a Secret's value":             {file, "apiVersion: v1\nkind: Secret\nmetadata: {name: b}\nstringData: {password: 31337}\n", "DryRunFailed", file + ": Secret NS/b: stringData.password: expected string; numbers, and words such as true, no and y, need quotes"},
+		"a Secret that is not base64":  {file, "apiVersion: v1\nkind: Secret\nmetadata: {name: b}\ndata: {password: 's3cret!'}\n", "DryRunFailed", file + ": Secret NS/b: illegal base64 data at input byte 6"},
 		"no name":                      {file, "apiVersion: v1\nkind: ConfigMap\nmetadata: {labels: {app: web}}\n", "InvalidManifest", file + ": ConfigMap: metadata.name: must be set"},
 		"a generated name":             {file, "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: b-}\n", "InvalidManifest", file + ": ConfigMap: metadata.name: must be set"},
 	} {
@@ -69,7 +70,7 @@ func TestAllOrNothing(t *testing.T) {
 			if !strings.Contains(message, says) {
 				t.Errorf("%q is not in %q", says, message)
 			}
-			for _, not := range []string{"31337", "the right"} { // no value of a Secret; rights are not what is amiss
+			for _, not := range []string{"31337", "s3cret", "the right"} { // no value of a Secret; rights are not what is amiss
 				if strings.Contains(message, not) {
 					t.Errorf("%q is in %q", not, message)
 				}

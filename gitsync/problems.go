@@ -108,8 +108,15 @@ func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Statu
 // Quotas, limits and policies forbid as well, whoever asks.
 var lacksRight = regexp.MustCompile(`(?i)\bforbidden: user "[^"]*".* (cannot|is attempting to grant) `)
 
+// unconverted is how the API server tells, as an error of its own, of values
+// that it cannot decode, such as data of a Secret that is not base64.
+var unconverted = regexp.MustCompile(`^failed to convert new object .*unable to convert unstructured object to [^:]+: (?:error decoding from json: )?`)
+
 // mayPass tells answers of a server in trouble from those about the object.
 func mayPass(s metav1.Status) bool {
+	if unconverted.MatchString(s.Message) {
+		return false
+	}
 	switch s.Reason {
 	case metav1.StatusReasonInternalError, metav1.StatusReasonServerTimeout, metav1.StatusReasonTimeout,
 		metav1.StatusReasonTooManyRequests, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonConflict:
@@ -220,5 +227,5 @@ func typeHint(fact string) string {
 var invalid = regexp.MustCompile(`^\S+ "[^"]*" is invalid: `)
 
 func shortened(message string) string {
-	return oneLine(invalid.ReplaceAllString(message, ""))
+	return oneLine(unconverted.ReplaceAllString(invalid.ReplaceAllString(message, ""), ""))
 }

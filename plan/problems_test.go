@@ -319,6 +319,16 @@ func TestCollectScopes(t *testing.T) {
 	if got := objects[0].GetNamespace(); got != "" {
 		t.Errorf("Collect changed what it was given: namespace %q", got)
 	}
+	twins := plantest.Render(t, map[string]string{"apps/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: own}\n", "apps/b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: other}\n"}, "apps")
+	_, err = plan.Collect(twins, plan.CollectOptions{TargetNamespace: "target"})
+	if diff := cmp.Diff([]string{"DuplicateObject apps/b.yaml: ConfigMap target/a: is also in apps/a.yaml; keep one of the two"}, list(err)); diff != "" {
+		t.Errorf("two that the target namespace makes one (-want +got):\n%s", diff)
+	}
+	unknown := &plan.Problem{Reason: "UnknownKind", Err: errors.New("no such kind")}
+	_, err = plan.Collect(twins, plan.CollectOptions{Namespaced: func(schema.GroupKind) (bool, error) { return false, unknown }})
+	if diff := cmp.Diff([]string{"UnknownKind apps/a.yaml: ConfigMap own/a: no such kind", "UnknownKind apps/b.yaml: ConfigMap other/a: no such kind"}, list(err)); diff != "" {
+		t.Errorf("each object of a kind that is not known is named (-want +got):\n%s", diff)
+	}
 	_, err = plan.Collect(objects, plan.CollectOptions{Namespaced: func(gk schema.GroupKind) (bool, error) { return false, errors.New("the server is away") }})
 	want := []string{
 		"InvalidManifest apps/a.yaml: Deployment web: finding the scope of Deployment.apps: the server is away",
