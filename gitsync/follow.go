@@ -124,14 +124,13 @@ func (l *look) releases(ctx context.Context, r *renderer, d *desired, o *observe
 	l.approvals = r.approvals
 	l.shard(list)
 	l.outcome.ignored = ignored
-	early := earlyOf(d.set)
 	var targets []*target
 	for i, br := range list {
 		object, err := releaseObject(br, d.set.Releases[i].File)
 		if err != nil {
 			return nil, err
 		}
-		t := &target{Object: object, late: early[br.Namespace]}
+		t := &target{Object: object, late: o.early[br.Namespace]}
 		if err := o.observe(ctx, t); err != nil {
 			return nil, cmpProblems(apiProblems(reasonDryRunFailed, object, l.gs, err), err)
 		}

@@ -81,8 +81,10 @@ type observer struct {
 	// own reads what the controller needs besides.
 	own client.Reader
 
-	plans map[string][]v1alpha1.BatchRelease // by namespace
-	hpas  map[string][]autoscalingv2.HorizontalPodAutoscaler
+	plans   map[string][]v1alpha1.BatchRelease // by namespace
+	hpas    map[string][]autoscalingv2.HorizontalPodAutoscaler
+	sources *v1alpha1.GitSourceList // nil until they are asked for
+	early   map[string]bool         // namespaces and kinds that the commit brings, and that are not there yet
 }
 
 func newObserver(gs *v1alpha1.GitSource, as, own client.Reader) *observer {
@@ -92,11 +94,11 @@ func newObserver(gs *v1alpha1.GitSource, as, own client.Reader) *observer {
 // targets finds out how each object of a commit is to be applied. Problems are
 // those of the objects: all of them, at once.
 func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error) {
-	early := earlyOf(set)
+	o.early = earlyOf(set)
 	var targets []*target
 	var ps plan.Problems
 	for _, object := range set.Objects {
-		t := newTarget(set, object, early)
+		t := newTarget(set, object, o.early)
 		if err := o.observe(ctx, t); err != nil {
 			problems := apiProblems(reasonDryRunFailed, t.Object, o.gs, err)
 			if len(problems) == 0 {
@@ -104,6 +106,9 @@ func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error
 			}
 			ps = append(ps, problems...)
 			continue
+		}
+		if t.groupKind() == namespaceKind && t.live != nil {
+			delete(o.early, t.GetName()) // what is in it can be tried before anything is written
 		}
 		targets = append(targets, t)
 	}
@@ -234,18 +239,23 @@ func isOurs(o client.Object, gs *v1alpha1.GitSource) bool {
 	return true
 }
 
-// ownedByOther refuses an object that another GitSource applies. The labels
-// of one that is gone bind nobody.
+// ownedByOther refuses an object that another GitSource applies: one that is in
+// the other's inventory, or bears its labels. The labels of one that is gone bind
+// nobody; and whoever may write an object may write its labels, so those that
+// name this source, or none, are not believed, and what is in this source's
+// inventory is not lost by them.
 func (o *observer) ownedByOther(ctx context.Context, t *target) error {
-	if t.live != nil && t.groupKind() == deploymentKind {
-		return o.inventoriedByOther(ctx, t)
-	}
-	if t.live == nil || isOurs(t.live, o.gs) {
+	if t.live == nil {
 		return nil
 	}
 	name, namespace := t.live.GetLabels()[v1alpha1.LabelSource], t.live.GetLabels()[v1alpha1.LabelSourceNamespace]
-	if name == "" {
+	others := t.groupKind() != deploymentKind && name != "" && !isOurs(t.live, o.gs)
+	mine := has(o.gs.Status.Inventory, t.entry().id())
+	if mine && !others {
 		return nil
+	}
+	if err := o.inventoriedByOther(ctx, t); err != nil || mine || !others {
+		return err
 	}
 	var other v1alpha1.GitSource
 	err := o.own.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &other)
@@ -265,22 +275,31 @@ func ownedBy(t *target, namespace, name string) *plan.Problem {
 	}
 }
 
-// inventoriedByOther refuses a Deployment that is in the inventory of another
-// GitSource. One of our own inventory is ours.
+// inventoriedByOther refuses an object that is in the inventory of another
+// GitSource.
 func (o *observer) inventoriedByOther(ctx context.Context, t *target) error {
-	if !hasGitSync(t.live) || has(o.gs.Status.Inventory, t.entry().id()) {
+	if err := o.readSources(ctx); err != nil {
+		return err
+	}
+	for i := range o.sources.Items {
+		other := &o.sources.Items[i]
+		if other.UID != o.gs.UID && has(other.Status.Inventory, t.entry().id()) {
+			return ownedBy(t, other.Namespace, other.Name)
+		}
+	}
+	return nil
+}
+
+// readSources reads all GitSources, once in a look.
+func (o *observer) readSources(ctx context.Context) error {
+	if o.sources != nil {
 		return nil
 	}
 	var sources v1alpha1.GitSourceList
 	if err := o.own.List(ctx, &sources); err != nil {
 		return fmt.Errorf("listing the GitSources: %w", err)
 	}
-	for i := range sources.Items {
-		other := &sources.Items[i]
-		if other.UID != o.gs.UID && has(other.Status.Inventory, t.entry().id()) {
-			return ownedBy(t, other.Namespace, other.Name)
-		}
-	}
+	o.sources = &sources
 	return nil
 }
 

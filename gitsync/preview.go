@@ -149,6 +149,13 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	v.Ignored = set.Ignored
 	approvals, ignored := plan.ReadApprovals(v.tree, approvalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
 	v.Ignored = append(append(v.Ignored, ignored...), plan.UnknownApprovals(set, approvals)...)
+	err := v.observer.readSources(ctx)
+	if apierrors.IsForbidden(err) {
+		v.observer.sources, err = &v1alpha1.GitSourceList{}, nil // labels alone tell what others apply
+	}
+	if err != nil {
+		return err
+	}
 	early := earlyOf(set)
 	for _, object := range set.Objects {
 		if err := v.object(ctx, newTarget(set, object, early), approvals); err != nil {

@@ -80,7 +80,7 @@ func whereOf(o plan.Object) string {
 
 func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Status) plan.Problems {
 	if s.Reason == metav1.StatusReasonForbidden && lacksRight.MatchString(s.Message) {
-		return plan.Problems{{Reason: reasonForbidden, Where: where, Err: errors.New(shortened(s.Message)), Hint: rightsHint(gs)}}
+		return plan.Problems{{Reason: reasonForbidden, Where: where, Err: errors.New(shortened(groups.ReplaceAllString(s.Message, ""))), Hint: rightsHint(gs, s.Message)}}
 	}
 	if fields := untypedFields(s.Message); len(fields) > 0 {
 		var ps plan.Problems
@@ -140,11 +140,30 @@ func withoutValue(message string) string {
 	return oneLine(message)
 }
 
-func rightsHint(gs *v1alpha1.GitSource) string {
-	if gs.Spec.ServiceAccountName == "" {
-		return "give the controller's service account the right, or name one that has it in spec.serviceAccountName"
+// lacking is how the API server begins to tell whose right is lacking:
+//
+//	configmaps "a" is forbidden: User "system:serviceaccount:shop:tenant" cannot get resource "configmaps" in …
+//	roles.rbac.authorization.k8s.io "a" is forbidden: user "system:serviceaccount:shop:tenant" (groups=…) is attempting to grant RBAC permissions not currently held:
+var lacking = regexp.MustCompile(`is forbidden: [Uu]ser "(?:system:serviceaccount:([^":]+):)?([^"]+)" `)
+
+// groups of the account come before what it lacks, and tell nothing.
+var groups = regexp.MustCompile(` \(groups=\[[^\]]*\]\)`)
+
+// rightsHint names the account, which need not be the one that the GitSource
+// names: there is a default one, and the controller's own. It is empty where
+// it is something else than a right that is lacking, such as a quota.
+func rightsHint(gs *v1alpha1.GitSource, message string) string {
+	m := lacking.FindStringSubmatch(message)
+	switch {
+	case m == nil:
+		return ""
+	case m[1] == "":
+		return "give user " + m[2] + " the right"
+	case m[1] != gs.Namespace && gs.Spec.ServiceAccountName == "":
+		return "give the controller's service account " + m[1] + "/" + m[2] + " the right, or name one that has it in spec.serviceAccountName"
+	default:
+		return "give service account " + m[1] + "/" + m[2] + " the right"
 	}
-	return "give service account " + gs.Namespace + "/" + gs.Spec.ServiceAccountName + " the right"
 }
 
 func hintOf(message string) string {

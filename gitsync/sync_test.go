@@ -223,16 +223,18 @@ func (s *shop) grant(resource, group string) {
 	}))
 }
 
-// lookNow asks for a look and waits for it.
-func (s *shop) lookNow() {
+// lookNow asks for a look at the GitSource, or at another one of the namespace,
+// and waits for it.
+func (s *shop) lookNow(name ...string) {
 	s.Helper()
-	gs := s.gs()
+	of := append(name, "shop")[0]
+	gs := get(s, of, &v1alpha1.GitSource{})
 	stamp := fmt.Sprint(time.Now().UnixNano())
 	patch := client.MergeFrom(gs.DeepCopy())
 	gs.Annotations = map[string]string{v1alpha1.AnnotationReconcile: stamp}
 	s.must(s.c.Client.Patch(s.Context(), gs, patch))
 	clustertest.Wait(s, "a look", func() error {
-		if got := s.gs().Status.LastHandledReconcileAt; got != stamp {
+		if got := get(s, of, &v1alpha1.GitSource{}).Status.LastHandledReconcileAt; got != stamp {
 			return fmt.Errorf("last handled is %q", got)
 		}
 		return nil
