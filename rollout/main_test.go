@@ -48,6 +48,12 @@ func startControllerIn(t testing.TB, c *clustertest.Cluster, namespace string, w
 // startManager does so with other options.
 func startManager(t testing.TB, c *clustertest.Cluster, namespace string, edit func(*ctrl.Options), wrap ...transport.WrapperFunc) (stop func()) {
 	t.Helper()
+	return startReconciler(t, c, namespace, rollout.Options{Concurrent: 50}, edit, wrap...)
+}
+
+// startReconciler does so with other options of the reconciler, too.
+func startReconciler(t testing.TB, c *clustertest.Cluster, namespace string, o rollout.Options, edit func(*ctrl.Options), wrap ...transport.WrapperFunc) (stop func()) {
+	t.Helper()
 	caching := rollout.CacheOptions()
 	if namespace != "" {
 		caching.DefaultNamespaces = map[string]cache.Config{namespace: {}}
@@ -68,7 +74,7 @@ func startManager(t testing.TB, c *clustertest.Cluster, namespace string, edit f
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rollout.Add(mgr, rollout.Options{Concurrent: 50}); err != nil {
+	if err := rollout.Add(mgr, o); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -441,6 +441,10 @@ func (r *reconciler) writerFor(br *v1alpha1.BatchRelease) (client.Client, error)
 	return r.writers.as(br.Namespace, br.Spec.ServiceAccountName, r.Client)
 }
 
+// maxWriters is how many clients are kept: whoever writes BatchReleases may name
+// accounts without end. A new client now and then costs little.
+const maxWriters = 256
+
 // writers are the clients by the account that they write as.
 type writers struct {
 	config    *rest.Config
@@ -476,6 +480,9 @@ func (w *writers) as(namespace, account string, own client.Client) (client.Clien
 	c, err := client.New(config, w.options)
 	if err != nil {
 		return nil, fmt.Errorf("making a client for service account %s/%s: %w", namespace, account, err)
+	}
+	if len(w.by) >= maxWriters {
+		clear(w.by)
 	}
 	w.by[user] = c
 	return c, nil
