@@ -147,6 +147,9 @@ func TestConfigRelease(t *testing.T) {
 	if there := s.generated(); there["blue"] == nil || there["a"] == nil {
 		t.Errorf("what the stable revision refers to is gone: %v", there)
 	}
+	if kept := s.gs().Status.Kept; len(kept) != 2 || !strings.HasPrefix(kept[0].UsedBy, "the stable revision, ") {
+		t.Errorf("kept: %+v", kept)
+	}
 	size("2")
 	s.mount(map[string]int{"blue a": 1, "red b": 1})
 	s.isAt("web", "WaitingForApproval", 0)

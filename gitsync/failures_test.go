@@ -279,8 +279,8 @@ func TestImmutableFields(t *testing.T) {
 		if s.uid(kind) == uids[kind] {
 			t.Errorf("the %s is not made anew", kind)
 		}
+		s.told("Recreated", kind+" ")
 	}
-	s.told("Recreated", "was deleted and created anew, as annotation tranche.dev/force lets it")
 }
 
 func (s *shop) uid(kind string) string {
@@ -322,7 +322,7 @@ func TestTakenOver(t *testing.T) {
 	if got := has(); got != "ours theirs" {
 		t.Errorf("after another's apply it is %s", got)
 	}
-	s.told("DriftUndone", "ConfigMap "+s.ns+"/a was changed by ")
+	s.told("DriftUndone", "ConfigMap "+s.ns+"/a: data.value was changed by somebody")
 }
 
 // What holds data or other objects is pruned only where its annotation in the
@@ -354,7 +354,9 @@ func TestPruneTakesNothingOfOthers(t *testing.T) {
 	s.kubectl("delete", "configmap/theirs")
 	s.kubectl("create", "configmap", "theirs", "--from-literal=value=theirs")
 	s.applied(s.push(map[string]string{"deploy/bare.yaml": "", "deploy/theirs.yaml": ""}))
-	s.told("Orphaned", "left the branch and stays in the cluster: this GitSource does not apply it")
+	for _, name := range []string{"bare", "theirs"} {
+		s.told("Orphaned", "ConfigMap "+s.ns+"/"+name+" left the branch and stays in the cluster: this GitSource does not apply it")
+	}
 	s.lookNow()
 	left := get(s.at(""), s.ns+"-left", &corev1.Namespace{})
 	s.Cleanup(func() { s.must(s.c.Client.Delete(context.Background(), left)) })
