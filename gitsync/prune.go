@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -254,6 +255,9 @@ func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
 		default:
 			err = client.IgnoreNotFound(deleteOnly(ctx, p.as, live))
 		}
+		if apierrors.IsForbidden(err) && p.isEnding(ctx, e.namespace) {
+			continue // it goes with its namespace, as the account's rights have gone
+		}
 		if err != nil {
 			result.kept.add(e)
 			ps = append(ps, apiProblems(reasonPruneFailed, plan.Object{Unstructured: named(e)}, p.gs, err)...)
@@ -265,6 +269,13 @@ func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
 		return result, ps
 	}
 	return result, nil
+}
+
+// isEnding reports whether a namespace is being deleted.
+func (p *pruner) isEnding(ctx context.Context, namespace string) bool {
+	var ns corev1.Namespace
+	err := p.own.Get(ctx, client.ObjectKey{Name: namespace}, &ns)
+	return err == nil && ns.DeletionTimestamp != nil // else what was refused is told
 }
 
 // used looks only into the namespaces from which a ConfigMap or Secret goes.

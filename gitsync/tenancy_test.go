@@ -394,3 +394,20 @@ func TestATenantTakesNothingOver(t *testing.T) {
 		})
 	}
 }
+
+// A tenant's namespace can be deleted as it is: the account's rights go, in any
+// order, together with what it would have to prune.
+func TestATenantsNamespaceGoes(t *testing.T) {
+	t.Parallel()
+	s := newTenancy(t)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}
+	s.t(s.c.Kubectl(t, "delete", "rolebinding", "tenant", "-n", s.ns)) // the worst order
+	s.must(s.c.Client.Delete(t.Context(), ns))
+	clustertest.Wait(t, "the end of the namespace", func() error {
+		err := s.c.Client.Get(t.Context(), client.ObjectKeyFromObject(ns), ns)
+		if err == nil {
+			return fmt.Errorf("%+v", ns.Status)
+		}
+		return client.IgnoreNotFound(err)
+	})
+}

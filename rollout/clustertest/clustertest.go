@@ -226,7 +226,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 		t.Fatalf("making namespace %s: %v", ns.Name, err)
 	}
 	t.Cleanup(func() {
-		if err := c.Client.Delete(context.Background(), ns); err != nil {
+		if err := client.IgnoreNotFound(c.Client.Delete(context.Background(), ns)); err != nil {
 			t.Errorf("deleting namespace %s: %v", ns.Name, err)
 		}
 	})
