@@ -8,7 +8,9 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -25,6 +27,8 @@ type atRest struct {
 	since time.Time
 	// approvals is what was read for the approvals.
 	approvals Reads
+	// untouchedBy is the last commit that was found to leave the source as it is.
+	untouchedBy plumbing.Hash
 	// unready are the objects that are not ready yet, where spec.wait asks.
 	unready []entry
 	// interval of the source, and the end of the present one.
@@ -41,6 +45,9 @@ func (r *atRest) isOf(gs *v1alpha1.GitSource) bool {
 // yet. It is over, and true, where nothing that was pushed touches the source:
 // its cost is one comparison of what was read, and one write of the status.
 // Whatever else it meets is for a whole look.
+//
+// The write comes later, after all that other sources have to do: of a thousand
+// that are told of a push, the one that it touches is not to wait for the others.
 func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep memory, w wish) (reconcile.Result, bool) {
 	var gs v1alpha1.GitSource
 	if err := r.status.Get(ctx, name, &gs); err != nil || !keep.rest.isOf(&gs) {
@@ -48,33 +55,60 @@ func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep
 	}
 	l := r.newLook(ctx, &gs)
 	l.keep, l.since = keep, w.since
-	if err := l.glance(ctx); err != nil {
+	s, err := l.untouched(ctx)
+	if err != nil {
+		l.log.V(1).Info("looking at all of it", "because", err.Error())
+		return reconcile.Result{}, false
+	}
+	defer s.close()
+	if w.told && gs.Status.AppliedCommit != s.commit.String() {
+		r.remember(name, l.keep)
+		return reconcile.Result{RequeueAfter: time.Millisecond, Priority: ptr.To(priorityOfStatus)}, true
+	}
+	if err := l.glance(ctx, s); err != nil {
 		l.log.V(1).Info("looking at all of it", "because", err.Error())
 		return reconcile.Result{}, false
 	}
 	if err := l.conclude(ctx, nil); err != nil || l.again {
 		return reconcile.Result{}, false
 	}
-	return l.restUntil(keep.rest.until), true
+	result := l.restUntil(keep.rest.until)
+	result.Priority = ptr.To(0)
+	return result, true
 }
+
+// priorityOfStatus is lower than that of sources at the start of a controller.
+const priorityOfStatus = handler.LowPriority - 1
 
 // errTouched says that a push may touch a source.
 var errTouched = errors.New("the push may touch it")
 
-func (l *look) glance(ctx context.Context) error {
+// untouched returns the branch as it is, if it leaves the source as it is.
+func (l *look) untouched(ctx context.Context) (*snapshot, error) {
 	s, err := l.ask(ctx, l.keep.rest.remote)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer s.close()
-	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: s.commit.String()}
+	if s.commit == l.keep.rest.untouchedBy {
+		return s, nil
+	}
 	untouched, err := s.leaves(plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.reads, l.keep.rest.approvals)
 	if err == nil && !untouched {
 		err = errTouched
 	}
 	if err != nil {
-		return err
+		s.close()
+		return nil, err
 	}
+	at := *l.keep.rest
+	at.untouchedBy = s.commit
+	l.keep.rest = &at
+	return s, nil
+}
+
+// glance takes a commit that leaves the source as it is for applied.
+func (l *look) glance(ctx context.Context, s *snapshot) error {
+	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: s.commit.String()}
 	by, err := l.signatures(ctx)
 	if err == nil {
 		err = l.verified(s, by)

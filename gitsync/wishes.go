@@ -18,6 +18,8 @@ type wish struct {
 	// whole: the cluster is to be looked at, too, whatever the branch says. Else
 	// there may have been a push, and that is all.
 	whole bool
+	// told: somebody told of it, just now.
+	told bool
 }
 
 // wishes are those that wait for a look, by source. A thousand sources of one
@@ -34,7 +36,7 @@ func (w *wishes) add(source types.NamespacedName, whole bool) {
 	if w.by == nil {
 		w.by = map[types.NamespacedName]wish{}
 	}
-	w.by[source] = wish{time.Now(), whole || w.by[source].whole}
+	w.by[source] = wish{time.Now(), whole || w.by[source].whole, true}
 }
 
 func (w *wishes) take(source types.NamespacedName) (wish, bool) {
@@ -76,12 +78,12 @@ func (r *reconciler) wanted(source types.NamespacedName, keep memory) wish {
 	case wished && keep.rest != nil && now.Before(keep.rest.until):
 		return w
 	case wished:
-		return wish{w.since, true}
+		return wish{since: w.since, whole: true}
 	case keep.rest == nil: // something is not over yet
-		return wish{now, true}
+		return wish{since: now, whole: true}
 	case now.Before(keep.rest.until):
 		return wish{since: keep.rest.since}
 	default:
-		return wish{now.Add(-sharedFor(keep.rest.interval)), true}
+		return wish{since: now.Add(-sharedFor(keep.rest.interval)), whole: true}
 	}
 }
