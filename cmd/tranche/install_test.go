@@ -16,13 +16,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// config/default installs; and the rights of config/rbac without the applier's
-// binding are enough for a controller that impersonates a tenant, whose own
-// rights bound what is applied.
+// config/tenants installs; its rights, without the applier's binding, are enough
+// for a controller that impersonates a tenant, and those of docs/tenancy.md for
+// the tenant, whose own rights bound what is applied.
 func TestInstallWithLeastPrivilege(t *testing.T) {
 	s := shopOf(t, "web")
 	s.c.Guard(t, s.ns)
@@ -34,21 +33,33 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 		}
 		return strings.TrimSpace(out)
 	}
-	kubectl("apply", "--server-side", "-k", "../../config/default")
-	t.Cleanup(func() { kubectl("delete", "namespace", "tranche-system", "--wait=false") })
 	kubectl("delete", "clusterrolebinding", "tranche-applier")
 	t.Cleanup(func() { kubectl("apply", "--server-side", "-f", "../../config/rbac/applier_role.yaml") }) // tests to come need it
-	kubectl("scale", "deployment/tranche-controller", "-n", "tranche-system", "--replicas=0")            // this test is the controller
-	kubectl("create", "serviceaccount", "tenant", "-n", s.ns)
-	kubectl("create", "rolebinding", "tenant", "-n", s.ns, "--clusterrole=admin", "--serviceaccount="+s.ns+":tenant")
+	kubectl("apply", "--server-side", "-k", "../../config/tenants")
+	t.Cleanup(func() { kubectl("delete", "namespace", "tranche-system", "--wait=false") })
+	if out := kubectl("get", "clusterrolebindings", "-o", "name"); strings.Contains(out, "tranche-applier") {
+		t.Errorf("config/tenants makes the controller cluster-admin: %s", out)
+	}
+	if args := kubectl("get", "deployment/tranche-controller", "-n", "tranche-system", "-o", "jsonpath={.spec.template.spec.containers[0].args}"); !strings.Contains(args, `"controller","--leader-elect"`) || !strings.Contains(args, tenantsFlag) {
+		t.Errorf("config/tenants starts the controller with %s", args)
+	}
+	kubectl("scale", "deployment/tranche-controller", "-n", "tranche-system", "--replicas=0") // this test is the controller
+	apply := func(manifest string, flags ...string) {
+		t.Helper()
+		manifest = strings.NewReplacer("https://git.example.org/team-a/web.git", "file://"+s.bare, "name: web", "name: source", "team-a", s.ns).Replace(manifest)
+		if out, err := s.c.KubectlWith(t, manifest, append([]string{"apply", "--server-side", "--validate=strict", "-f", "-"}, flags...)...); err != nil {
+			t.Fatalf("docs/tenancy.md: %v: %s\n%s", err, out, manifest)
+		}
+	}
+	examples := fenced(t, "../../docs/tenancy.md")
+	account, source, sharded := examples[0], examples[1], examples[2]
+	apply(account)
 
 	t.Setenv("KUBECONFIG", tokenKubeconfig(t, s.c, kubectl("create", "token", "tranche-controller", "-n", "tranche-system")))
 	probes, metrics := freeAddress(t), freeAddress(t)
-	s.control("--leader-elect", "--leader-election-namespace=tranche-system", "--health-probe-bind-address="+probes, "--metrics-bind-address="+metrics)
-	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
-		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
-		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Prune: true, ServiceAccountName: "tenant"},
-	}))
+	s.control("--leader-elect", "--leader-election-namespace=tranche-system", "--health-probe-bind-address="+probes, "--metrics-bind-address="+metrics, tenantsFlag)
+	apply(source)
+	apply(sharded, "--dry-run=server")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.push("web: v2")
@@ -85,6 +96,27 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 	if out, err := s.c.Kubectl(t, "get", "clusterrole", s.ns+"-everything"); err == nil {
 		t.Errorf("the role was made: %s", out)
 	}
+}
+
+// tenantsFlag is what config/tenants starts the controller with.
+const tenantsFlag = "--default-service-account=default"
+
+// fenced are the YAML examples of a document.
+func fenced(t testing.TB, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var examples []string
+	for _, part := range strings.Split(string(text), "\n```yaml\n")[1:] {
+		example, _, closed := strings.Cut(part, "\n```\n")
+		if !closed {
+			t.Fatalf("%s: an example has no end:\n%s", file, part)
+		}
+		examples = append(examples, example)
+	}
+	return examples
 }
 
 // freeAddress is one that nobody listens on.
