@@ -107,8 +107,11 @@ type bootstrap struct {
 	source      *v1alpha1.GitSource
 	credentials map[string][]byte // given by flags, over those that are there
 	changed     bool              // credentials were given
-	account     string            // as which the controller applies; empty: not known
 	set         *plan.Set         // what the path renders
+
+	// account is the controller's own, and defaultAccount the name of the one
+	// that it applies as where a source names none; empty: not known, or none.
+	account, defaultAccount string
 }
 
 func (b *bootstrap) run(ctx context.Context) error {
@@ -270,6 +273,9 @@ func (b *bootstrap) checkCluster(ctx context.Context) error {
 	}
 	d := controllers.Items[0]
 	b.account = "system:serviceaccount:" + d.Namespace + ":" + cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default")
+	for _, c := range d.Spec.Template.Spec.Containers {
+		b.defaultAccount = cmp.Or(b.defaultAccount, defaultAccount(slices.Concat(c.Command, c.Args)))
+	}
 	b.done("the controller runs")
 	return nil
 }

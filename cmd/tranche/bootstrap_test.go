@@ -36,6 +36,11 @@ func TestBootstrap(t *testing.T) {
 	s.says(1, "bootstrap "+ok+" --branch other", "there is no branch other; there is main", "nothing was written")
 	s.says(1, "bootstrap "+ok+" --as nobody", "you may not create gitsources", "--export")
 	s.says(1, "bootstrap "+ok+" --service-account poor", "system:serviceaccount:"+s.ns+":poor may not: get services in "+s.ns, "bind a role", "nothing was written")
+	if out, err := s.c.KubectlWith(t, strings.ReplaceAll(fenced(t, "../../docs/tenancy.md")[0], "team-a", s.ns), "apply", "-f", "-"); err != nil {
+		t.Fatalf("docs/tenancy.md: %v: %s", err, out)
+	}
+	s.says(0, "bootstrap "+ok+" --service-account deployer --prune --dry-run", "system:serviceaccount:"+s.ns+":deployer may apply all of it")
+	s.says(1, "bootstrap "+ok+" --service-account deployer --target-namespace default --dry-run", "system:serviceaccount:"+s.ns+":deployer may not: get services in default")
 	s.says(0, "bootstrap "+ok+" --dry-run", "nothing is missing, and nothing was written")
 	s.says(1, "bootstrap "+ok, "give --yes")
 	s.says(1, "bootstrap "+name+" --secret missing --yes", `"missing" not found`, "--from-file")
@@ -106,5 +111,20 @@ func TestBootstrapSSH(t *testing.T) {
 	s.must(os.WriteFile(file, secret.Data["known_hosts"], 0o600))
 	if out, err := exec.Command("ssh-keygen", "-l", "-f", file).CombinedOutput(); err != nil || !strings.Contains(string(out), fingerprint) {
 		t.Errorf("known_hosts is %s: %v: %s", secret.Data["known_hosts"], err, out)
+	}
+}
+
+// The account that a controller applies as by default is one of its arguments.
+func TestDefaultAccount(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                          "",
+		"controller --leader-elect": "",
+		"controller --default-service-account=nobody --leader-elect": "nobody",
+		"controller --default-service-account nobody":                "nobody",
+		"controller --default-service-account":                       "",
+	} {
+		if got := defaultAccount(strings.Fields(args)); got != want {
+			t.Errorf("%q: got %q, want %q", args, got, want)
+		}
 	}
 }
