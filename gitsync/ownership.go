@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
@@ -69,8 +70,17 @@ func fieldName(name string) fieldpath.PathElement { return fieldpath.PathElement
 // after it, or before, is mended by the next look.
 //
 // The values are fresh and the write is conditional on their version: a stale
-// template applied here would be a release that nobody asked for.
-func handOver(ctx context.Context, c client.Client, e entry, manager string, names []string) (*unstructured.Unstructured, error) {
+// template applied here would be a release that nobody asked for. Who is not
+// quick enough, as beside the Deployment's first status, reads once more.
+func handOver(ctx context.Context, c client.Client, e entry, manager string, names []string) (live *unstructured.Unstructured, err error) {
+	err = retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+		live, err = handOverOnce(ctx, c, e, manager, names)
+		return err
+	})
+	return live, err
+}
+
+func handOverOnce(ctx context.Context, c client.Client, e entry, manager string, names []string) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(e.gvk)
 	if err := c.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, live); err != nil {
