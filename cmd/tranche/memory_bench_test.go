@@ -1,13 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,32 +22,24 @@ import (
 func BenchmarkIdle(b *testing.B) {
 	const releases = 2000
 	c := clustertest.Shared(b)
-	binary := filepath.Join(b.TempDir(), "tranche")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		b.Fatalf("building: %v: %s", err, out)
-	}
+	binary := program(b)
 	ns := c.Namespace(b)
 	for i := range releases {
 		idle(b, c, ns, fmt.Sprintf("idle-%04d", i))
 	}
 	for b.Loop() {
-		metrics := freeAddress(b)
-		cmd := exec.Command(binary, "controller", "--as", c.Controller.Impersonate.UserName, "--metrics-bind-address", metrics, "--storage-path", b.TempDir(), "--log-level", "error")
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
-		if err := cmd.Start(); err != nil {
-			b.Fatal(err)
-		}
+		p := newProcess(b, c, binary)
 		began := time.Now()
 		untilCompleted(b, c, ns)
 		b.ReportMetric(time.Since(began).Seconds(), "first-look-s")
-		before := requestsOf(b, metrics)
+		before, _ := p.scrape().sum("rest_client_requests_total", nil)
 		<-time.After(30 * time.Second) // what is measured, not what is waited for
-		b.ReportMetric(requestsOf(b, metrics)-before, "requests/30s")
-		b.ReportMetric(memoryOf(b, cmd.Process.Pid, "VmRSS"), "rss-MiB")
-		b.ReportMetric(memoryOf(b, cmd.Process.Pid, "RssAnon"), "without-binary-MiB")
+		after, _ := p.scrape().sum("rest_client_requests_total", nil)
+		b.ReportMetric(after-before, "requests/30s")
+		b.ReportMetric(p.memory("VmRSS"), "rss-MiB")
+		b.ReportMetric(p.memory("RssAnon"), "without-binary-MiB")
 		b.ReportMetric(0, "ns/op")
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		p.stop()
 	}
 }
 
@@ -98,41 +84,4 @@ func untilCompleted(b *testing.B, c *clustertest.Cluster, ns string) {
 		}
 		<-time.After(time.Second)
 	}
-}
-
-// requestsOf is how many requests the controller has made to the API server.
-func requestsOf(b *testing.B, metrics string) float64 {
-	b.Helper()
-	var sum float64
-	for line := range strings.Lines(body(b, "http://"+metrics+"/metrics")) {
-		if strings.HasPrefix(line, "rest_client_requests_total{") {
-			n, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-			sum += n
-		}
-	}
-	return sum
-}
-
-// memoryOf is an entry of what Linux says of a process, in MiB.
-func memoryOf(b *testing.B, pid int, entry string) float64 {
-	b.Helper()
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if fields := strings.Fields(s.Text()); len(fields) == 3 && fields[0] == entry+":" {
-			kib, err := strconv.ParseFloat(fields[1], 64)
-			if err != nil {
-				b.Fatal(err)
-			}
-			return kib / 1024
-		}
-	}
-	b.Fatal("no " + entry)
-	return 0
 }

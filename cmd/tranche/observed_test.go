@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	gocmp "github.com/google/go-cmp/cmp"
-	dto "github.com/prometheus/client_model/go"
 	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -73,30 +72,9 @@ func (s *shop) metric(name string, labels map[string]string) float64 {
 		labels = map[string]string{}
 	}
 	labels["namespace"] = s.ns
-	sum, found := 0.0, false
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			if has(m, labels) {
-				found = true
-				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
-			}
-		}
-	}
+	sum, found := series(families).sum(name, labels)
 	if !found {
 		return -1
 	}
 	return sum
-}
-
-func has(m *dto.Metric, labels map[string]string) bool {
-	n := 0
-	for _, l := range m.GetLabel() {
-		if v, ok := labels[l.GetName()]; ok && v == l.GetValue() {
-			n++
-		}
-	}
-	return n == len(labels)
 }

@@ -20,12 +20,14 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
 // BenchmarkPushToReplicaSet measures from the end of `git push` to the first new
 // ReplicaSet, as seen by a watch of the API server, over 100 pushes: into a local
 // repository that is watched, and to an HTTP server whose webhook tells of them.
 func BenchmarkPushToReplicaSet(b *testing.B) {
+	alone(b, clustertest.Shared(b))
 	b.Run("by=fsnotify", func(b *testing.B) {
 		s := newShop(b, "web", ".")
 		s.benchmarkPushes(b, func() {})
@@ -42,19 +44,33 @@ func BenchmarkPushToReplicaSet(b *testing.B) {
 			Spec: v1alpha1.GitSourceSpec{URL: url, Path: ".", Interval: metav1.Duration{Duration: time.Hour},
 				Webhook: &v1alpha1.Webhook{SecretRef: v1alpha1.LocalObjectReference{Name: "hook"}}},
 		}))
-		body := fmt.Sprintf(`{"url": %q, "ref": "refs/heads/main"}`, url)
-		mac := hmac.New(sha256.New, []byte(token))
-		mac.Write([]byte(body))
-		signature := "sha256=" + hex.EncodeToString(mac.Sum(nil))
-		s.benchmarkPushes(b, func() {
-			hook, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "http://"+address+"/webhook", strings.NewReader(body))
-			s.must(err)
-			hook.Header.Set("X-Signature", signature)
-			answer, err := http.DefaultClient.Do(hook)
-			s.must(err)
-			_ = answer.Body.Close()
-		})
+		s.benchmarkPushes(b, forge(b, address, url, token))
 	})
+}
+
+// forge returns a function that tells the controller of a push to a repository,
+// signed with a token.
+func forge(b *testing.B, address, url, token string) (tell func()) {
+	body := fmt.Sprintf(`{"url": %q, "ref": "refs/heads/main"}`, url)
+	mac := hmac.New(sha256.New, []byte(token))
+	mac.Write([]byte(body))
+	signature := "sha256=" + hex.EncodeToString(mac.Sum(nil))
+	return func() {
+		b.Helper()
+		hook, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "http://"+address+"/webhook", strings.NewReader(body))
+		if err != nil {
+			b.Fatal(err)
+		}
+		hook.Header.Set("X-Signature", signature)
+		answer, err := http.DefaultClient.Do(hook)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusAccepted {
+			b.Fatalf("the webhook is answered with %s", answer.Status)
+		}
+	}
 }
 
 // benchmarkPushes makes 100 pushes; tell is what the server does after one.

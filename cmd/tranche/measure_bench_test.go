@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// process is the controller as a process of its own, so that its memory, its
+// CPU and its requests are told from those of the benchmark.
+type process struct {
+	testing.TB
+	cmd     *exec.Cmd
+	address string // of its metrics
+}
+
+// newProcess starts `tranche controller` with these flags; it is stopped at the
+// latest when the benchmark ends.
+func newProcess(b *testing.B, c *clustertest.Cluster, binary string, flags ...string) *process {
+	b.Helper()
+	p := &process{TB: b, address: freeAddress(b)}
+	p.cmd = exec.Command(binary, append([]string{"controller", "--as", c.Controller.Impersonate.UserName,
+		"--metrics-bind-address", p.address, "--storage-path", b.TempDir(), "--log-level", "error"}, flags...)...)
+	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	p.cmd.Stderr = os.Stderr
+	if err := p.cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(p.stop)
+	return p
+}
+
+func (p *process) stop() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait() // it may have ended already
+}
+
+// program builds tranche.
+func program(b *testing.B) string {
+	b.Helper()
+	binary := filepath.Join(b.TempDir(), "tranche")
+	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		b.Fatalf("building: %v: %s", err, out)
+	}
+	return binary
+}
+
+// memory is an entry of what Linux says of the process, in MiB.
+func (p *process) memory(entry string) float64 {
+	p.Helper()
+	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if fields := strings.Fields(s.Text()); len(fields) == 3 && fields[0] == entry+":" {
+			kib, err := strconv.ParseFloat(fields[1], 64)
+			if err != nil {
+				p.Fatal(err)
+			}
+			return kib / 1024
+		}
+	}
+	p.Fatal("no " + entry)
+	return 0
+}
+
+// tick is the unit of times in /proc, on every architecture.
+const tick = 10 * time.Millisecond
+
+// cpu is what the process has used so far.
+func (p *process) cpu() time.Duration {
+	p.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		p.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ") // after the name, which may have spaces
+	fields, ticks := strings.Fields(rest), time.Duration(0)
+	for _, f := range fields[11:13] { // utime and stime
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			p.Fatal(err)
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * tick
+}
+
+// scrape reads the metrics of the process.
+func (p *process) scrape() series {
+	p.Helper()
+	return parseMetrics(p, body(p, "http://"+p.address+"/metrics"))
+}
+
+// series are what a metrics endpoint says.
+type series []*dto.MetricFamily
+
+func parseMetrics(t testing.TB, text string) series {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all series
+	for _, f := range families {
+		all = append(all, f)
+	}
+	return all
+}
+
+// sum is that of a metric's series with these labels: of a histogram, the
+// number of observations. It says whether there is any.
+func (s series) sum(name string, labels map[string]string) (sum float64, found bool) {
+	for _, f := range s {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if has(m, labels) {
+				found = true
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			}
+		}
+	}
+	return sum, found
+}
+
+// has reports whether a series has these labels; one that is empty is one that
+// it does not have.
+func has(m *dto.Metric, labels map[string]string) bool {
+	of := map[string]string{}
+	for _, l := range m.GetLabel() {
+		of[l.GetName()] = l.GetValue()
+	}
+	for name, value := range labels {
+		if of[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+// alone waits until what other benchmarks have left is gone.
+func alone(b *testing.B, c *clustertest.Cluster) {
+	b.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); ; <-time.After(time.Second) {
+		var list corev1.NamespaceList
+		if err := c.Client.List(b.Context(), &list); err != nil {
+			b.Fatal(err)
+		}
+		going := 0
+		for _, ns := range list.Items {
+			if ns.DeletionTimestamp != nil {
+				going++
+			}
+		}
+		if going == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.Fatalf("%d namespaces of other benchmarks do not go", going)
+		}
+	}
+}
