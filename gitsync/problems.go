@@ -79,8 +79,8 @@ func whereOf(o plan.Object) string {
 }
 
 func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Status) plan.Problems {
-	if s.Reason == metav1.StatusReasonForbidden && lacksRight.MatchString(s.Message) {
-		return plan.Problems{{Reason: reasonForbidden, Where: where, Err: errors.New(shortened(groups.ReplaceAllString(s.Message, ""))), Hint: rightsHint(gs, s.Message)}}
+	if lacking := lacksRight.FindStringSubmatch(s.Message); s.Reason == metav1.StatusReasonForbidden && lacking != nil {
+		return plan.Problems{{Reason: reasonForbidden, Where: where, Err: errors.New(shortened(groups.ReplaceAllString(s.Message, ""))), Hint: rightsHint(gs, lacking[1], lacking[2])}}
 	}
 	if fields := untypedFields(s.Message); len(fields) > 0 {
 		var ps plan.Problems
@@ -104,9 +104,16 @@ func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Statu
 	return plan.Problems{p}
 }
 
-// lacksRight is how the API server tells that an account may not do something.
-// Quotas, limits and policies forbid as well, whoever asks.
-var lacksRight = regexp.MustCompile(`(?i)\bforbidden: user "[^"]*".* (cannot|is attempting to grant) `)
+// lacksRight is how the API server tells that an account may not do something:
+// namespace and name of a service account, or the name of a user. Quotas, limits
+// and policies forbid as well, whoever asks.
+//
+//	configmaps "a" is forbidden: User "system:serviceaccount:shop:tenant" cannot get resource "configmaps" in …
+//	roles.rbac.authorization.k8s.io "a" is forbidden: user "system:serviceaccount:shop:tenant" (groups=…) is attempting to grant RBAC permissions not currently held:
+var lacksRight = regexp.MustCompile(`\bforbidden: [Uu]ser "(?:system:serviceaccount:([^":]+):)?([^"]+)".* (?:cannot|is attempting to grant) `)
+
+// groups of the account come before what it lacks, and tell nothing.
+var groups = regexp.MustCompile(` \(groups=\[[^\]]*\]\)`)
 
 // unconverted is how the API server tells, as an error of its own, of values
 // that it cannot decode, such as data of a Secret that is not base64.
@@ -140,29 +147,16 @@ func withoutValue(message string) string {
 	return oneLine(message)
 }
 
-// lacking is how the API server begins to tell whose right is lacking:
-//
-//	configmaps "a" is forbidden: User "system:serviceaccount:shop:tenant" cannot get resource "configmaps" in …
-//	roles.rbac.authorization.k8s.io "a" is forbidden: user "system:serviceaccount:shop:tenant" (groups=…) is attempting to grant RBAC permissions not currently held:
-var lacking = regexp.MustCompile(`is forbidden: [Uu]ser "(?:system:serviceaccount:([^":]+):)?([^"]+)" `)
-
-// groups of the account come before what it lacks, and tell nothing.
-var groups = regexp.MustCompile(` \(groups=\[[^\]]*\]\)`)
-
 // rightsHint names the account, which need not be the one that the GitSource
-// names: there is a default one, and the controller's own. It is empty where
-// it is something else than a right that is lacking, such as a quota.
-func rightsHint(gs *v1alpha1.GitSource, message string) string {
-	m := lacking.FindStringSubmatch(message)
+// names: there is a default one, and the controller's own.
+func rightsHint(gs *v1alpha1.GitSource, namespace, name string) string {
 	switch {
-	case m == nil:
-		return ""
-	case m[1] == "":
-		return "give user " + m[2] + " the right"
-	case m[1] != gs.Namespace && gs.Spec.ServiceAccountName == "":
-		return "give the controller's service account " + m[1] + "/" + m[2] + " the right, or name one that has it in spec.serviceAccountName"
+	case namespace == "":
+		return "give user " + name + " the right"
+	case namespace != gs.Namespace && gs.Spec.ServiceAccountName == "":
+		return "give the controller's service account " + namespace + "/" + name + " the right, or name one that has it in spec.serviceAccountName"
 	default:
-		return "give service account " + m[1] + "/" + m[2] + " the right"
+		return "give service account " + namespace + "/" + name + " the right"
 	}
 }
 
