@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -99,9 +101,48 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 		t.asIs = err == nil && t.way == plainly && !t.autoscaled && sameObject(tried, t.live)
 	}
 	if isImmutable(err) && mayRecreate(t) {
-		return nil, nil
+		err = a.dryRunAnew(ctx, t)
 	}
-	return apiProblems(reasonDryRunFailed, t.Object, a.gs, err), nil
+	ps := apiProblems(reasonDryRunFailed, t.Object, a.gs, err)
+	if t.release != nil {
+		hintAtPlan(ps)
+	}
+	return ps, nil
+}
+
+// hintAtPlan replaces the hint at force, which is not for a Deployment with a
+// plan: to make it anew takes all its pods away at once.
+func hintAtPlan(ps plan.Problems) {
+	for _, p := range ps {
+		if isImmutableMessage(p.Err.Error()) {
+			p.Hint = "a Deployment with a plan is not deleted: put the old value back, give the new one another name, or take its plan away before"
+		}
+	}
+}
+
+// trialName is appended to the name of an object whose re-creation is tried.
+const trialName = "-trial"
+
+// dryRunAnew tries to create an object that is there, under another name: who
+// is deleted and cannot be made anew is lost. What an object may not share with
+// the one that is to go is no reason against it.
+func (a *applier) dryRunAnew(ctx context.Context, t *target) error {
+	u := a.manifest(t.Object)
+	u.SetName(u.GetName()[:min(len(u.GetName()), validation.DNS1123LabelMaxLength-len(trialName))] + trialName)
+	err := a.c.Create(ctx, u, client.DryRunAll, client.FieldOwner(v1alpha1.ManagerGitSync))
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if err == nil || !ok || status.Status().Details == nil {
+		return err
+	}
+	for _, c := range status.Status().Details.Causes {
+		if !strings.HasPrefix(c.Field, "metadata.name") && !strings.Contains(c.Message, "already allocated") {
+			return err
+		}
+	}
+	if len(status.Status().Details.Causes) > 0 {
+		return nil
+	}
+	return err
 }
 
 // sameObject reports whether two answers of the API server are about the same
@@ -291,7 +332,7 @@ func (a *applier) write(ctx context.Context, u *unstructured.Unstructured) error
 
 // mayRecreate asks the manifest, not the cluster: it takes a commit to allow it.
 func mayRecreate(t *target) bool {
-	return t.live != nil && t.GetAnnotations()[v1alpha1.AnnotationForce] == annotationForceTrue
+	return t.live != nil && t.release == nil && t.GetAnnotations()[v1alpha1.AnnotationForce] == annotationForceTrue
 }
 
 // goneWithin is how long an object may take to go before it is created anew.

@@ -42,7 +42,7 @@ func TestAllOrNothing(t *testing.T) {
 		"a bad template":        {"deploy/web.yaml", web("v2", "name: web\n        image", "name: Web_1\n        image"), "DryRunFailed", "deploy/web.yaml: Deployment NS/web: spec.template.spec.containers[0].name"},
 		"a bad plain object":    {file, strings.ReplaceAll(configMap("b", "two"), "\ndata:", "\ndataa:"), "DryRunFailed", file + ": ConfigMap NS/b: dataa: no such field"},
 		"a bad strategy":        {"deploy/web.yaml", web("v2", "  template:\n", "  strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 0}}\n  template:\n"), "DryRunFailed", "maxUnavailable"},
-		"another selector":      {"deploy/web.yaml", web("v2", "app: web", "app: web2"), "DryRunFailed", "tranche.dev/force"},
+		"another selector":      {"deploy/web.yaml", web("v2", "app: web", "app: web2"), "DryRunFailed", "is not deleted"},
 		"no such kind":          {file, "apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: c}\n", "UnknownKind", file + ": Thing c: the cluster does not know Thing.example.org; install its CustomResourceDefinition"},
 		"no such namespace":     {file, strings.ReplaceAll(configMap("d", "x"), "name: d", "name: d, namespace: nowhere-"+s.ns), "DryRunFailed", "create the namespace"},
 		"YAML that is not YAML": {file, "a: [\n", "InvalidManifest", file + ": line 1"},
@@ -189,7 +189,7 @@ func TestRefusedAfterWhatOthersNeed(t *testing.T) {
 	})
 	s.source()
 	message := s.refused(bad, "DryRunFailed")
-	for _, says := range []string{"deploy/toy.yaml: Toy " + s.ns + "/ball: spec.size: ", "deploy/c.yaml: ConfigMap " + other + "/c: metadata.labels: "} {
+	for _, says := range []string{"nothing of the commit is applied but ", "Namespace " + other, "deploy/toy.yaml: Toy " + s.ns + "/ball: spec.size: ", "deploy/c.yaml: ConfigMap " + other + "/c: metadata.labels: "} {
 		if !strings.Contains(message, says) {
 			t.Errorf("%q is not in %q", says, message)
 		}
@@ -281,6 +281,33 @@ func TestImmutableFields(t *testing.T) {
 		}
 		s.told("Recreated", kind+" ")
 	}
+}
+
+// What tranche.dev/force would delete and could not make anew stays, and so does
+// a Deployment with a plan, which would lose all its pods at once.
+func TestNothingIsLostByForce(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	service := "apiVersion: v1\nkind: Service\nmetadata: {name: x, annotations: {tranche.dev/force: 'true'}}\nspec: {ports: [{port: 80}]}\n"
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/x.yaml": service, "deploy/web.yaml": web("v1"), "deploy/plan.yaml": webPlan})
+	s.source()
+	s.applied(first)
+	uid := s.uid("Service")
+	message := s.refused(s.push(map[string]string{"deploy/a.yaml": configMap("a", "two"), "deploy/x.yaml": strings.Replace(service, "ports:", "clusterIP: 192.0.2.1, ports:", 1)}), "DryRunFailed")
+	if !strings.Contains(message, "deploy/x.yaml: Service "+s.ns+"/x: spec.clusterIPs") || !strings.Contains(message, "192.0.2.1") {
+		t.Error(message)
+	}
+	if s.uid("Service") != uid {
+		t.Error("the Service is another one")
+	}
+	message = s.refused(s.push(map[string]string{"deploy/x.yaml": service, "deploy/web.yaml": web("v1", "app: web", "app: web2", "labels: {app: web2, team: shop}", "annotations: {tranche.dev/force: 'true'}")}), "DryRunFailed")
+	if !strings.Contains(message, "a Deployment with a plan is not deleted") || strings.Contains(message, "tranche.dev/force") {
+		t.Error(message)
+	}
+	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
+		t.Errorf("a is %q", v)
+	}
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1")}))
 }
 
 func (s *shop) uid(kind string) string {

@@ -87,10 +87,26 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 	if c.releases, err = l.releases(ctx, r, d, o); err != nil {
 		return nil, err
 	}
+	c.leaveAlone()
 	for _, t := range slices.Concat(c.targets, c.releases) {
 		c.wanted.add(t.entry())
 	}
 	return c, consented(l.gs, readInventory(l.gs.Status.Inventory), c.wanted, d.commit)
+}
+
+// leaveAlone leaves the plans alone of Deployments that are left alone: a new
+// template in the plan would be released.
+func (c *commit) leaveAlone() {
+	for _, t := range c.targets {
+		if t.release == nil || t.way != notAtAll {
+			continue
+		}
+		for _, r := range c.releases {
+			if r.GetNamespace() == t.release.Plan.Namespace && r.GetName() == t.release.Plan.Name {
+				r.way = notAtAll
+			}
+		}
+	}
 }
 
 // refuseEmpty refuses a commit that says nothing at all: rather a mistake in a
@@ -192,7 +208,7 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 		if err := l.applyOne(ctx, a, t); err != nil {
 			return err
 		}
-		if t.groupKind() != crdKind || t.live != nil && isEstablished(t.live) {
+		if t.groupKind() != crdKind || t.way == notAtAll || t.live != nil && isEstablished(t.live) {
 			continue
 		}
 		if err := a.awaitCRD(ctx, t); err != nil {
@@ -200,7 +216,7 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 		}
 	}
 	if err := l.try(ctx, a, c, true); err != nil {
-		return err
+		return afterEarly(err, c.targets)
 	}
 	for _, t := range rest {
 		if t.way == afterHandBack {
@@ -218,6 +234,20 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 		}
 	}
 	return l.endRivals(ctx, c, o)
+}
+
+// afterEarly says what of a commit is there already when the rest is refused.
+func afterEarly(err error, targets []*target) error {
+	var early []string
+	for _, t := range targets {
+		if t.early && t.way != notAtAll {
+			early = append(early, t.String())
+		}
+	}
+	for _, p := range problemsOf(err) {
+		p.Hint = strings.TrimPrefix(p.Hint+"; nothing of the commit is applied but "+names(early)+", which had to be there to try it", "; ")
+	}
+	return err
 }
 
 // endRivals deletes the plan under whose former name a Deployment was
@@ -388,6 +418,10 @@ func (l *look) prune(ctx context.Context, gone []entry) (inventory, error) {
 	}
 	p := &pruner{gs: l.gs, as: l.as, own: l.own}
 	result, err := p.prune(ctx, gone)
+	// What an autoscaler had is Git's again, once it is gone.
+	if err == nil && slices.ContainsFunc(gone, func(e entry) bool { return e.gvk.GroupKind() == autoscalerKind }) {
+		l.again = true
+	}
 	if len(result.removed) > 0 {
 		l.tell(corev1.EventTypeNormal, reasonPruned, "deleted, since it left the branch: "+names(result.removed))
 	}

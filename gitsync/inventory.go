@@ -115,7 +115,7 @@ var pruneOrder = []schema.GroupKind{
 	releaseKind,
 	{}, // all that are not listed
 	{Group: "networking.k8s.io", Kind: "Ingress"},
-	{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"},
+	autoscalerKind,
 	{Group: "batch", Kind: "Job"}, {Group: "batch", Kind: "CronJob"},
 	{Group: "apps", Kind: "StatefulSet"}, {Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "DaemonSet"},
 	{Kind: "Service"}, {Kind: "PersistentVolumeClaim"}, {Kind: "Secret"}, {Kind: "ConfigMap"},
@@ -139,6 +139,7 @@ func sortForPruning(list []entry) {
 // Kinds that are treated in a way of their own.
 var (
 	releaseKind    = v1alpha1.GroupVersion.WithKind("BatchRelease").GroupKind()
+	autoscalerKind = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
 	deploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	namespaceKind  = schema.GroupKind{Kind: "Namespace"}
 	crdKind        = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}

@@ -160,7 +160,7 @@ func (o *observer) observe(ctx context.Context, t *target) error {
 		t.way = notAtAll
 		return nil
 	}
-	if !t.autoscaled && hasReplicas(t.Unstructured) {
+	if !t.autoscaled && (hasReplicas(t.Unstructured) || ownsReplicas(live)) {
 		if t.autoscaled, err = o.isAutoscaled(ctx, t); err != nil {
 			return err
 		}
@@ -203,6 +203,16 @@ func isLeftAlone(u *unstructured.Unstructured) bool {
 func hasReplicas(u *unstructured.Unstructured) bool {
 	_, ok, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas")
 	return ok
+}
+
+// ownsReplicas reports whether gitsync has applied spec.replicas: where Git has
+// it no more, it would go, and come back as 1, were it not handed over.
+func ownsReplicas(live *unstructured.Unstructured) bool {
+	if live == nil {
+		return false
+	}
+	owned, err := appliedSpec(live, "replicas")
+	return err == nil && len(owned) > 0
 }
 
 // sourceLabels say which GitSource applies an object.

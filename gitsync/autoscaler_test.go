@@ -1,0 +1,73 @@
+package gitsync_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// An autoscaler of the cluster only, and replicas leaves the manifest: before
+// the next look nobody has told gitsync, and the field is its own still.
+func TestReplicasLeaveForAnAutoscaler(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.source()
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1", "replicas: 2", "replicas: 4"), "deploy/plan.yaml": webPlan, "deploy/api.yaml": web("v1", "web", "api", "replicas: 2", "replicas: 4")}))
+	if out, err := s.c.KubectlWith(t, autoscaler("web", "v2")+"---\n"+autoscaler("api", "v2"), "apply", "-n", s.ns, "-f", "-"); err != nil {
+		t.Fatal(out)
+	}
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1", "  replicas: 2\n", ""), "deploy/api.yaml": web("v1", "web", "api", "  replicas: 2\n", "")}))
+	for _, name := range []string{"web", "api"} {
+		if n := *s.deployment(name).Spec.Replicas; n != 4 {
+			t.Errorf("%s has %d replicas", name, n)
+		}
+	}
+}
+
+// An autoscaler leaves the tree: replicas is Git's again, and nobody has to ask.
+func TestAutoscalerLeavesTheTree(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.source()
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/hpa.yaml": autoscaler("web", "v2")}))
+	s.scale(5, "web")
+	s.applied(s.push(map[string]string{"deploy/hpa.yaml": ""}))
+	s.isGone("web", &autoscalingv2.HorizontalPodAutoscaler{})
+	clustertest.Wait(t, "Git's replicas", func() error {
+		if n := *s.deployment("web").Spec.Replicas; n != 2 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+}
+
+// A governed Deployment that is left alone is not released.
+func TestLeftAloneIsNotReleased(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.source()
+	s.applied(s.push(manifests("v1")))
+	s.kubectl("annotate", "deployment/web", "tranche.dev/reconcile=disabled")
+	s.applied(s.push(manifests("v2")))
+	if image := s.release("web").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v1") {
+		t.Errorf("the release brings %s", image)
+	}
+	s.kubectl("annotate", "deployment/web", "tranche.dev/reconcile-")
+	s.lookNow()
+	if image := s.release("web").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v2") {
+		t.Errorf("the release brings %s", image)
+	}
+}
+
+// A CRD that is left alone is not waited for.
+func TestCRDLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.source()
+	crd := strings.Replace(strings.ReplaceAll(toyCRD, "GROUP", s.ns+".example.org"), "tranche.dev/prune: enabled", "tranche.dev/reconcile: disabled", 1)
+	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/crd.yaml": crd}))
+}
