@@ -206,6 +206,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return result, nil
 		}
 	}
+	keep.rest = nil // also where this look fails before its end: what it was wished for is still to do
+	r.remember(req.NamespacedName, keep)
 	var gs v1alpha1.GitSource
 	if err := r.own.Get(ctx, req.NamespacedName, &gs); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -223,7 +225,6 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	l := r.newLook(ctx, &gs)
 	l.keep, l.since = keep, w.since
-	l.keep.rest = nil
 	if gs.DeletionTimestamp != nil {
 		return l.result(l.end(ctx))
 	}

@@ -1,0 +1,66 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestWanted(t *testing.T) {
+	name := types.NamespacedName{Namespace: "shop", Name: "web"}
+	looked := time.Now().Add(-time.Minute)
+	resting := memory{rest: &atRest{since: looked, interval: time.Minute, until: time.Now().Add(time.Hour)}}
+	over := memory{rest: &atRest{since: looked, interval: time.Minute, until: time.Now().Add(-time.Second)}}
+	for _, tc := range []struct {
+		why    string
+		keep   memory
+		wishes []bool
+		whole  bool
+		told   bool
+		since  time.Duration // before now, at least
+	}{
+		{why: "something is not over", keep: memory{}, whole: true},
+		{why: "a push, and something is not over", keep: memory{}, wishes: []bool{false}, whole: true},
+		{why: "a push, at rest", keep: resting, wishes: []bool{false}, told: true},
+		{why: "a push and a change of the spec", keep: resting, wishes: []bool{true, false}, whole: true, told: true},
+		{why: "a push when the interval is over", keep: over, wishes: []bool{false}, whole: true},
+		{why: "the interval is over", keep: over, whole: true, since: 6 * time.Second},
+		{why: "something is not ready yet", keep: resting, since: time.Minute},
+	} {
+		r := &reconciler{wishes: &wishes{}}
+		for _, whole := range tc.wishes {
+			r.wishes.add(name, whole)
+		}
+		got := r.wanted(name, tc.keep)
+		if got.whole != tc.whole || got.told != tc.told || time.Since(got.since) < tc.since {
+			t.Errorf("%s: %+v", tc.why, got)
+		}
+	}
+}
+
+// deaf is an API server that does not answer.
+type deaf struct{ client.Client }
+
+func (deaf) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("no answer")
+}
+
+// What a look was wished for is not lost where it fails before it has begun.
+func TestAWishIsNotLost(t *testing.T) {
+	name := types.NamespacedName{Namespace: "shop", Name: "web"}
+	r := &reconciler{own: deaf{}, status: deaf{}, wishes: &wishes{}, last: map[types.NamespacedName]memory{
+		name: {rest: &atRest{interval: time.Minute, until: time.Now().Add(time.Hour)}},
+	}}
+	r.wishes.add(name, true)
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: name}); err == nil {
+		t.Fatal("no error")
+	}
+	if w := r.wanted(name, r.recall(name)); !w.whole {
+		t.Errorf("the next look is %+v", w)
+	}
+}
