@@ -110,6 +110,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("gitsource").
 		Watches(&v1alpha1.GitSource{}, r.wishing(true, itself), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), worthALook))).
+		Watches(&v1alpha1.GitSource{}, r.wishing(false, itself), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), toldElsewhere))).
 		Watches(&v1alpha1.GitSource{}, r.wishing(false, r.dependents), builder.WithPredicates(comesReady)).
 		WatchesMetadata(&corev1.Secret{}, r.wishing(true, r.sourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&v1alpha1.BatchRelease{}, r.wishing(true, r.sourceOf), builder.WithPredicates(newDecision)).
@@ -143,6 +144,17 @@ var worthALook = predicate.Or[client.Object](
 		return asked(e.ObjectOld) != asked(e.ObjectNew) || confirmed(e.ObjectOld) != confirmed(e.ObjectNew) || !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 	}},
 )
+
+// toldElsewhere passes sources to which somebody has pushed, as another replica
+// was told.
+var toldElsewhere = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false },
+	DeleteFunc:  func(event.DeleteEvent) bool { return false },
+	GenericFunc: func(event.GenericEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationPush] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationPush]
+	},
+}
 
 func asked(o client.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationReconcile] }
 

@@ -41,14 +41,15 @@ const (
 	// pushes in a second the first and the last one have a look.
 	askedEvery = time.Second
 	hookTime   = 10 * time.Second
+	// annotatedAtOnce is how many sources are annotated at the same time.
+	annotatedAtOnce = 10
 	// keyToken is the entry of a webhook's Secret.
 	keyToken = "token"
 )
 
 // webhooks receive the pushes that a forge tells of. What they say is a hint:
 // the remote is asked. In the replica that does the looks a hook is told as a
-// push to a local repository is; others ask for a look by the annotation that
-// people use.
+// push to a local repository is; others ask it by an annotation.
 //
 // A hook is answered before anything is known of it, so that the answer and its
 // time say nothing about which repositories are followed.
@@ -59,6 +60,7 @@ type webhooks struct {
 	log     logr.Logger
 	limit   *rate.Limiter
 	jobs    chan hook
+	slots   chan struct{} // taken by annotations that are being written
 	// looks reports whether a source is looked at here, and told tells of a push.
 	looks func(client.Object) bool
 	told  func(context.Context, ...types.NamespacedName)
@@ -85,7 +87,7 @@ func newWebhooks(mgr ctrl.Manager, address string, r *reconciler) *webhooks {
 	return &webhooks{
 		looks: looks, told: r.watcher.told,
 		address: address, c: mgr.GetClient(), own: mgr.GetAPIReader(), log: mgr.GetLogger().WithName("webhook"),
-		limit: rate.NewLimiter(hooksPerSecond, hooksBurst), jobs: make(chan hook, hooksWaiting), asked: map[types.NamespacedName]bool{},
+		limit: rate.NewLimiter(hooksPerSecond, hooksBurst), jobs: make(chan hook, hooksWaiting), slots: make(chan struct{}, annotatedAtOnce), asked: map[types.NamespacedName]bool{},
 	}
 }
 
@@ -237,11 +239,13 @@ func (w *webhooks) calm(ctx context.Context, source types.NamespacedName, here b
 	}
 }
 
-// annotate asks a source to look, as a person does.
+// annotate asks the replica that does the looks to look at a source.
 func (w *webhooks) annotate(ctx context.Context, source types.NamespacedName) {
+	w.slots <- struct{}{}
+	defer func() { <-w.slots }()
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationReconcile, time.Now().UTC().Format(time.RFC3339Nano))
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationPush, time.Now().UTC().Format(time.RFC3339Nano))
 	gs := &v1alpha1.GitSource{}
 	gs.Namespace, gs.Name = source.Namespace, source.Name
 	if err := w.c.Patch(ctx, gs, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(v1alpha1.ManagerGitSync)); client.IgnoreNotFound(err) != nil {

@@ -48,11 +48,18 @@ func TestWebhook(t *testing.T) {
 	if a, b := s.tellOf(address, body, "guess"), s.tellOf(address, stranger, "guess"); a != b || a != http.StatusAccepted {
 		t.Errorf("answered %d of a repository that is followed, and %d of another", a, b)
 	}
-	if asked := s.gs().Annotations[v1alpha1.AnnotationReconcile]; asked != "" {
-		t.Errorf("a hook that is not signed has asked for a look: %s", asked)
+	if got := s.gs().Status.ObservedCommit; got != first {
+		t.Errorf("a hook that is not signed has had %s looked at", got)
 	}
 	s.tellOf(address, body, "s3cret")
 	s.applied(second)
+
+	// As a replica does that was told and does not look itself.
+	third := s.push(map[string]string{"deploy/a.yaml": configMap("a", "three")})
+	if out, err := s.c.Kubectl(t, "annotate", "-n", s.ns, "gitsource", "shop", v1alpha1.AnnotationPush+"=now"); err != nil {
+		t.Fatal(out)
+	}
+	s.applied(third)
 
 	var last string
 	for i := range 10 { // in less than a second

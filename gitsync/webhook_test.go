@@ -134,14 +134,14 @@ func TestHookOfAnotherReplica(t *testing.T) {
 	if err := c.Client.Create(t.Context(), gs); err != nil {
 		t.Fatal(err)
 	}
-	w := &webhooks{c: c.Client, log: logr.Discard(), asked: map[types.NamespacedName]bool{}}
+	w := &webhooks{c: c.Client, log: logr.Discard(), slots: make(chan struct{}, 1), asked: map[types.NamespacedName]bool{}}
 	w.ask(t.Context(), client.ObjectKeyFromObject(gs), false)
 	w.ask(t.Context(), client.ObjectKeyFromObject(gs), false)
 	clustertest.Wait(t, "the annotation", func() error {
 		if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(gs), gs); err != nil {
 			return err
 		}
-		if asked(gs) == "" {
+		if gs.Annotations[v1alpha1.AnnotationPush] == "" {
 			return errors.New("there is none")
 		}
 		return nil

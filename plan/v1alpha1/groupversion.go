@@ -52,6 +52,10 @@ const (
 	// the value "disabled" on an applied object, Git leaves the object alone.
 	AnnotationReconcile = Group + "/reconcile"
 
+	// AnnotationPush is set by a replica of the controller that was told of a
+	// push to a GitSource and does not look itself.
+	AnnotationPush = Group + "/push"
+
 	// AnnotationReconcileDisabled is the value of AnnotationReconcile that
 	// makes gitsync leave an object as it is.
 	AnnotationReconcileDisabled = "disabled"
