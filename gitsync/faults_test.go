@@ -270,6 +270,48 @@ func TestPollingWithASecret(t *testing.T) {
 	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "two")}))
 }
 
+// Each credential has a mirror of its own: what is asked for with a password is
+// no answer for those who have none, or another one.
+func TestMirrorsAreNotShared(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	var slow atomic.Bool
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Username: "ada", Password: "s3cret", Wrap: func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if slow.CompareAndSwap(true, false) {
+				asked <- struct{}{}
+				<-answer
+			}
+			h.ServeHTTP(w, r)
+		})
+	}})
+	with := func(secret string) func(*v1alpha1.GitSource) {
+		return func(gs *v1alpha1.GitSource) {
+			gs.Spec.URL, gs.Spec.Timeout.Duration = server.URL+"/repo.git", time.Hour
+			if secret != "" {
+				gs.Spec.SecretRef = &v1alpha1.LocalObjectReference{Name: secret}
+				s.kubectl("create", "secret", "generic", secret, "--from-literal=username=ada", "--from-literal=password="+secret)
+			}
+		}
+	}
+	s.applied2(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "more/b.yaml": configMap("b", "one")}), with("s3cret"))
+	t.Cleanup(func() { close(answer) })
+	slow.Store(true)
+	s.kubectl("annotate", "gsrc/shop", "tranche.dev/reconcile=now")
+	select {
+	case <-asked:
+	case <-time.After(clustertest.Within):
+		t.Fatal("the server is not asked")
+	}
+	s.another("without", "more", with(""))
+	s.another("wrong", "more", with("wr0ng"))
+	for _, name := range []string{"without", "wrong"} {
+		s.ready(name, metav1.ConditionFalse, "AuthenticationFailed") // and does not wait for the answer that shop waits for
+	}
+	s.absent("b", &corev1.ConfigMap{})
+}
+
 func (s *shop) stalled(reason string) (message string) {
 	s.Helper()
 	clustertest.Wait(s, "Stalled "+reason, func() error {

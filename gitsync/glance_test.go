@@ -3,15 +3,19 @@ package gitsync_test
 import (
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -88,6 +92,78 @@ func TestAPushCostsWhatItTouches(t *testing.T) {
 	if a := s.release("web").Spec.Approval; a == nil || a.Revision != "abc" {
 		t.Errorf("the approval is %+v", a)
 	}
+}
+
+// However many sources follow a repository, a push is fetched once, and rendered
+// where it is read.
+func TestOneFetchForMany(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	var fetched atomic.Int32
+	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Wrap: func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/git-upload-pack") {
+				fetched.Add(1)
+			}
+			h.ServeHTTP(w, r)
+		})
+	}})
+	files, sources := map[string]string{}, []string{}
+	for i := range 12 {
+		sources = append(sources, fmt.Sprint("source-", i))
+		files[sources[i]+"/a.yaml"] = configMap(sources[i], "one")
+	}
+	s.push(files)
+	for _, name := range sources {
+		s.another(name, name, func(gs *v1alpha1.GitSource) {
+			gs.Spec.URL, gs.Spec.Interval.Duration = server.URL+"/repo.git", time.Hour
+		})
+	}
+	at := func(commit string) {
+		t.Helper()
+		for _, name := range sources {
+			s.isAppliedBy(name, commit)
+		}
+	}
+	at(s.repo.Head())
+	for _, tt := range []struct {
+		file             string
+		fetches, renders int
+	}{{"source-7/a.yaml", 1, 1}, {"README.md", 1, 0}} {
+		before, rendered := fetched.Load(), s.rendered()
+		tip := s.push(map[string]string{tt.file: configMap("source-7", "two")})
+		s.kubectl("annotate", "gsrc", "--all", "--overwrite", "tranche.dev/reconcile="+tip)
+		at(tip)
+		if f, r := int(fetched.Load()-before), s.rendered()-rendered; f != tt.fetches || r != tt.renders {
+			t.Errorf("a push of %s: %d fetches and %d renders, want %d and %d", tt.file, f, r, tt.fetches, tt.renders)
+		}
+	}
+	if v := get(s, "source-7", &corev1.ConfigMap{}).Data["value"]; v != "two" {
+		t.Errorf("it is %q", v)
+	}
+}
+
+// rendered is how often sources of the namespace have been rendered.
+func (s *shop) rendered() int {
+	s.Helper()
+	families, err := metrics.Registry.Gather()
+	s.must(err)
+	n := 0.0
+	for _, f := range families {
+		if f.GetName() != "tranche_source_renders_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			has := map[string]string{}
+			for _, l := range m.GetLabel() {
+				has[l.GetName()] = l.GetValue()
+			}
+			if has["namespace"] == s.ns && has["result"] == "rendered" {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return int(n)
 }
 
 func sameElements(a, b []string) bool {
