@@ -2,6 +2,7 @@ package gitsync_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -409,6 +410,52 @@ func TestPruneTakesNothingOfOthers(t *testing.T) {
 			get(s, name, &corev1.ConfigMap{})
 		}
 	})
+}
+
+// What an account may not delete stays, and is not forgotten; what it may goes
+// all the same.
+func TestPruneWithoutTheRight(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	const account, secrets = "tenant", "apiVersion: v1\nkind: Secret\nmetadata: {name: b}\n"
+	s.kubectl("create", "serviceaccount", account)
+	s.kubectl("create", "role", "writes", "--verb=get,create,patch", "--resource=configmaps,secrets")
+	s.kubectl("create", "role", "deletes", "--verb=delete", "--resource=configmaps")
+	for _, role := range []string{"writes", "deletes"} {
+		s.kubectl("create", "rolebinding", role, "--role="+role, "--serviceaccount="+s.ns+":"+account)
+	}
+	clustertest.Wait(s, "the rights", func() error {
+		out, err := s.c.Kubectl(s, "auth", "can-i", "delete", "configmaps", "-n", s.ns, "--as=system:serviceaccount:"+s.ns+":"+account)
+		if err != nil {
+			return errors.New(out)
+		}
+		return nil
+	})
+	s.applied2(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": secrets, "deploy/c.yaml": configMap("c", "one")}),
+		func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = account })
+	const says = `cannot delete resource "secrets"`
+	tip := s.push(map[string]string{"deploy/b.yaml": "", "deploy/c.yaml": ""})
+	if m := s.refused(tip, "Forbidden"); !strings.HasPrefix(m, "Secret "+s.ns+"/b: ") || !strings.Contains(m, says) || !strings.Contains(m, "give service account "+s.ns+"/tenant the right") {
+		t.Error(m)
+	}
+	s.isGone("c", &corev1.ConfigMap{})
+	if ids := fmt.Sprint(s.gs().Status.Inventory.Entries); !strings.Contains(ids, "_b__Secret") || strings.Contains(ids, "_c__ConfigMap") {
+		t.Errorf("the inventory is %s", ids)
+	}
+	s.must(s.c.Client.Delete(t.Context(), s.gs()))
+	clustertest.Wait(s, "the end to be told of", func() error {
+		if m := said(s.gs()); s.gs().DeletionTimestamp == nil || !strings.Contains(m, says) || !strings.Contains(m, "set spec.suspend to true") {
+			return errors.New(m)
+		}
+		return nil
+	})
+	s.isGone("a", &corev1.ConfigMap{})
+	get(s, "b", &corev1.Secret{})
+	s.kubectl("create", "role", "secrets", "--verb=delete", "--resource=secrets")
+	s.kubectl("create", "rolebinding", "secrets", "--role=secrets", "--serviceaccount="+s.ns+":"+account)
+	s.kubectl("annotate", "gsrc/shop", "tranche.dev/reconcile=now")
+	s.endSource()
+	s.absent("b", &corev1.Secret{})
 }
 
 // kubectl runs in the shop's namespace.

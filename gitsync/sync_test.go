@@ -2,6 +2,7 @@ package gitsync_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -335,6 +336,30 @@ func TestDriftIsNamed(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// What others need is written before them, whatever the names of the files.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	s := newShopWithout(t)
+	requests := &ledger{}
+	t.Cleanup(s.startControllerWith(requests.config(s.c.Config), gitsyncOnly))
+	s.applied2(s.push(map[string]string{
+		"deploy/1.yaml": webPlan, "deploy/2.yaml": autoscaler("web", "v2"), "deploy/3.yaml": web("v1"), "deploy/4.yaml": service("web"), "deploy/5.yaml": configMap("web", "one"),
+		"deploy/6.yaml": "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: web}\n",
+	}))
+	want := []string{"serviceaccounts", "configmaps", "services", "deployments", "horizontalpodautoscalers", "batchreleases"}
+	var got []string
+	list, _ := requests.since(0)
+	for _, r := range list {
+		if path, ok := strings.CutSuffix(r, "/web"); ok && strings.HasPrefix(r, "PATCH ") {
+			kind := path[strings.LastIndex(path, "/")+1:]
+			got = append(slices.DeleteFunc(got, func(k string) bool { return k == kind }), kind) // the last is no trial
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("written are %s, want %s", got, want)
+	}
 }
 
 func TestApprovalReachesTheRelease(t *testing.T) {
