@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -11,8 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -117,6 +120,64 @@ func TestDependenciesThatCannotBe(t *testing.T) {
 	m = s.ready("base", metav1.ConditionFalse, "CrossNamespaceReference")
 	if !strings.Contains(m, "spec.dependsOn[0].namespace") || !strings.Contains(m, "kube-system") {
 		t.Error(m)
+	}
+}
+
+// Where the controller lets them, sources depend on those of other namespaces.
+func TestDependsOnAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	s := newShopWithout(t)
+	base := s.at(s.c.Namespace(t))
+	t.Cleanup(s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
+		return gitsync.Add(mgr, gitsync.Options{StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
+	}, base.ns))
+	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "base/b.yaml": configMap("b", "one")})
+	s.source(func(gs *v1alpha1.GitSource) {
+		gs.Spec.DependsOn = []v1alpha1.NamespacedObjectReference{{Name: "base", Namespace: base.ns}}
+	})
+	if m := s.ready("shop", metav1.ConditionFalse, "DependencyNotReady"); !strings.Contains(m, "there is no GitSource "+base.ns+"/base") {
+		t.Error(m)
+	}
+	s.absent("a", &corev1.ConfigMap{})
+	base.another("base", "base")
+	s.ready("shop", metav1.ConditionTrue, "Applied")
+	get(s, "a", &corev1.ConfigMap{})
+	get(base, "b", &corev1.ConfigMap{})
+}
+
+// An object that has failed is told, and what waits for it goes on waiting.
+func TestFailedIsNotReady(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: migrate}\nspec: {suspend: true, template: {spec: {restartPolicy: Never, containers: [{name: j, image: registry.example.org/j}]}}}\n"
+	s.push(map[string]string{"deploy/job.yaml": job, "app/a.yaml": configMap("a", "one")})
+	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Wait = true })
+	s.another("app", "app", after("shop"))
+	s.ready("shop", metav1.ConditionUnknown, "WaitingForReadiness")
+	s.kubectl("patch", "job/migrate", "--subresource=status", "--type=merge", "-p",
+		`{"status":{"startTime":"2026-01-01T00:00:00Z","conditions":[{"type":"FailureTarget","status":"True"},{"type":"Failed","status":"True"}]}}`)
+	if m := s.stalled("HealthCheckFailed"); !strings.Contains(m, "Ready=False HealthCheckFailed: applied main@"+s.repo.Head()[:12]+", not ready: Job "+s.ns+"/migrate: Job Failed") {
+		t.Error(m)
+	}
+	s.ready("app", metav1.ConditionFalse, "DependencyNotReady")
+	s.absent("a", &corev1.ConfigMap{})
+}
+
+// kubectl wait returns when the branch is applied, and not before.
+func TestKubectlWait(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	const wait, short, long = "--for=condition=Ready", "--timeout=1s", "--timeout=60s"
+	s.push(map[string]string{"deploy/a.yaml": "a: [\n"})
+	s.source()
+	s.stalled("InvalidManifest")
+	if out, err := s.c.Kubectl(t, "wait", "-n", s.ns, "gsrc/shop", wait, short); err == nil {
+		t.Errorf("it waits for nothing: %s", out)
+	}
+	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
+	s.kubectl("wait", "gsrc/shop", wait, long)
+	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
+		t.Errorf("a is %q", v)
 	}
 }
 

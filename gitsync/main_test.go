@@ -82,12 +82,15 @@ func (s *shop) startControllerWith(c *rest.Config, w with) (stop func()) {
 	})
 }
 
-// startManager runs what add adds to a manager of the test's namespace: tests run
-// beside each other, and each has its own controller.
-func (s *shop) startManager(c *rest.Config, add func(ctrl.Manager) error) (stop func()) {
+// startManager runs what add adds to a manager of the test's namespace, and of
+// more: tests run beside each other, and each has its own controller.
+func (s *shop) startManager(c *rest.Config, add func(ctrl.Manager) error, more ...string) (stop func()) {
 	s.Helper()
 	caching := rollout.CacheOptions()
 	caching.DefaultNamespaces = map[string]cache.Config{s.ns: {}}
+	for _, ns := range more {
+		caching.DefaultNamespaces[ns] = cache.Config{}
+	}
 	mgr, err := ctrl.NewManager(c, ctrl.Options{
 		Scheme:     s.c.Scheme,
 		Cache:      caching,
