@@ -258,7 +258,7 @@ func oursH06(t *testing.T) {
 func oursH07(t *testing.T) {
 	s := atGate(t, 4)
 	s.kubectl("-n", s.ns, "patch", "deployment/web", "--field-manager=another", "-p", `{"spec":{"strategy":{"type":"RollingUpdate"}}}`)
-	s.told(engine.ReasonDriftCorrected, "the last other hand on it was another")
+	s.told(engine.ReasonDriftCorrected, "was changed by another")
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	if d := s.deployment("web"); !engine.Held(d) {
 		t.Errorf("not held: %+v", d.Spec.Strategy)
@@ -520,7 +520,7 @@ func oursH25(t *testing.T) {
 		t.Errorf("server-side apply over the hold: %v: %s", err, out)
 	}
 	s.serverSideApply("another", spec)
-	s.told(engine.ReasonDriftCorrected, "the last other hand on it was another")
+	s.told(engine.ReasonDriftCorrected, "was changed by another")
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.finish(4)
 	if u := s.deployment("web").Spec.Strategy.RollingUpdate; u.MaxSurge.IntValue() != 3 {

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
@@ -275,8 +276,8 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 	return nil
 }
 
-// culprit names the last other hand on a Deployment that has drifted, before
-// its traces are overwritten.
+// culprit names the other hands on a Deployment that has drifted, and the fields,
+// before their traces are overwritten.
 func (r *reconciler) culprit(ctx context.Context, o engine.Observed, d engine.Decision) string {
 	if !slices.ContainsFunc(d.Events, func(e engine.Event) bool { return e.Reason == engine.ReasonDriftCorrected }) {
 		return ""
@@ -285,16 +286,39 @@ func (r *reconciler) culprit(ctx context.Context, o engine.Observed, d engine.De
 	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(o.Deployment), &live); err != nil {
 		return "" // the event is worth telling without it
 	}
-	var last metav1.ManagedFieldsEntry
+	var said strings.Builder
 	for _, e := range live.ManagedFields {
-		if e.Subresource == "" && e.Manager != v1alpha1.ManagerRollout && e.Manager != v1alpha1.ManagerGitSync && e.Time != nil && (last.Time == nil || last.Time.Before(e.Time)) {
-			last = e
+		if e.Manager == v1alpha1.ManagerRollout || e.Manager == v1alpha1.ManagerGitSync || e.Subresource != "" {
+			continue
+		}
+		if fields := fieldsOfRelease(e); len(fields) > 0 {
+			said.WriteString("; " + strings.Join(fields, ", ") + " was changed by " + e.Manager)
 		}
 	}
-	if last.Manager == "" {
-		return ""
+	return said.String()
+}
+
+// namedFields is how many fields of one manager a message names.
+const namedFields = 5
+
+// fieldsOfRelease are the fields that a manager has of those that only rollout
+// writes.
+func fieldsOfRelease(e metav1.ManagedFieldsEntry) []string {
+	set := &fieldpath.Set{}
+	if e.FieldsV1 == nil || set.FromJSON(e.FieldsV1.GetRawReader()) != nil {
+		return nil // whose fields cannot be read is not named
 	}
-	return "; the last other hand on it was " + last.Manager
+	var names []string
+	set.Leaves().Iterate(func(p fieldpath.Path) {
+		name := strings.TrimPrefix(p.String(), ".")
+		if strings.HasPrefix(name, "spec.template.") || strings.HasPrefix(name, "spec.strategy") || name == "spec.paused" {
+			names = append(names, name)
+		}
+	})
+	if more := len(names) - namedFields; more > 0 {
+		names = append(names[:namedFields], fmt.Sprintf("%d more", more))
+	}
+	return names
 }
 
 // moved reports whether a status says more than a new count.
