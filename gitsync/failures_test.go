@@ -209,6 +209,31 @@ func TestRefusedAfterWhatOthersNeed(t *testing.T) {
 	get(s.at(other), "b", &corev1.ConfigMap{})
 }
 
+// A CRD that is there and changes is applied before its objects are tried, and
+// one that stays as it is puts off nothing.
+func TestACRDThatChangesWithItsObject(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	crd := strings.ReplaceAll(toyCRD, "GROUP", s.ns+".example.org")
+	toy := "apiVersion: " + s.ns + ".example.org/v1\nkind: Toy\nmetadata: {name: ball}\nspec: {size: 1}\n"
+	s.source()
+	s.applied(s.push(map[string]string{"deploy/crd.yaml": crd, "deploy/toy.yaml": toy, "deploy/a.yaml": configMap("a", "one")}))
+	s.applied(s.push(map[string]string{
+		"deploy/crd.yaml": strings.Replace(crd, "{size:", "{colour: {type: string}, size:", 1),
+		"deploy/toy.yaml": strings.Replace(toy, "{size: 1}", "{size: 1, colour: red}", 1),
+	}))
+	if out, err := s.c.Kubectl(t, "get", "-n", s.ns, "toys."+s.ns+".example.org", "ball", "-o", "jsonpath={.spec.colour}"); err != nil || out != "red" {
+		t.Errorf("%s %v", out, err)
+	}
+	message := s.refused(s.push(map[string]string{"deploy/toy.yaml": strings.Replace(toy, "size: 1", "size: 0", 1), "deploy/a.yaml": configMap("a", "two")}), "DryRunFailed")
+	if strings.Contains(message, "nothing of the commit is applied but") {
+		t.Error(message)
+	}
+	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
+		t.Errorf("a is %q", v)
+	}
+}
+
 // at is the same shop in another namespace.
 func (s *shop) at(ns string) *shop {
 	c := *s

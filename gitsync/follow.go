@@ -10,6 +10,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -166,7 +168,11 @@ func cmpProblems(ps plan.Problems, err error) error {
 // a CRD or Namespace of the same commit.
 func (l *look) try(ctx context.Context, a *applier, c *commit, late bool) error {
 	var ps plan.Problems
+	same := map[schema.GroupKind]bool{} // kinds whose CRD stays as it is; CRDs come first
 	for _, t := range slices.Concat(c.targets, c.releases) {
+		if same[t.groupKind()] {
+			t.late = false
+		}
 		if t.late != late {
 			continue
 		}
@@ -175,11 +181,31 @@ func (l *look) try(ctx context.Context, a *applier, c *commit, late bool) error 
 			return err
 		}
 		ps = append(ps, found...)
+		if t.groupKind() == crdKind && t.asIs {
+			same[definedBy(t.Unstructured)] = true
+		}
 	}
 	if len(ps) > 0 {
 		return ps
 	}
 	return nil
+}
+
+// servedWithin is how long the API server may take to go by what a CRD says that
+// was there already: it does not tell when it does.
+const servedWithin = 10 * time.Second
+
+// tryLate tries what had to wait, again and again where a CRD has changed.
+func (l *look) tryLate(ctx context.Context, a *applier, c *commit, redefined bool) error {
+	err := l.try(ctx, a, c, true)
+	if err == nil || !redefined {
+		return err
+	}
+	_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, servedWithin, false, func(ctx context.Context) (bool, error) {
+		err = l.try(ctx, a, c, true)
+		return err == nil, nil
+	}) // its own error is that of the time, and the last one is told
+	return err
 }
 
 // announce writes the inventory of what is about to be applied together with
@@ -200,6 +226,7 @@ func (l *look) announce(ctx context.Context, c *commit) error {
 // first, and the BatchReleases, which set off releases, last.
 func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer) error {
 	var rest []*target
+	redefined := false
 	for _, t := range c.targets {
 		if !t.early {
 			rest = append(rest, t)
@@ -208,6 +235,7 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 		if err := l.applyOne(ctx, a, t); err != nil {
 			return err
 		}
+		redefined = redefined || t.groupKind() == crdKind && t.live != nil && t.applied != nil && t.applied.GetGeneration() != t.live.GetGeneration()
 		if t.groupKind() != crdKind || t.way == notAtAll || t.live != nil && isEstablished(t.live) {
 			continue
 		}
@@ -215,7 +243,7 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 			return cmpProblems(apiProblems(reasonApplyFailed, t.Object, l.gs, err), err)
 		}
 	}
-	if err := l.try(ctx, a, c, true); err != nil {
+	if err := l.tryLate(ctx, a, c, redefined); err != nil {
 		return afterEarly(err, c.targets)
 	}
 	for _, t := range rest {
@@ -240,11 +268,14 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 func afterEarly(err error, targets []*target) error {
 	var early []string
 	for _, t := range targets {
-		if t.early && t.way != notAtAll {
+		if t.early && t.way != notAtAll && !t.asIs {
 			early = append(early, t.String())
 		}
 	}
 	for _, p := range problemsOf(err) {
+		if len(early) == 0 {
+			break
+		}
 		p.Hint = strings.TrimPrefix(p.Hint+"; nothing of the commit is applied but "+names(early)+", which had to be there to try it", "; ")
 	}
 	return err

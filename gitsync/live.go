@@ -136,12 +136,17 @@ func earlyOf(set *plan.Set) map[string]bool {
 		case namespaceKind:
 			early[o.GetName()] = true
 		case crdKind:
-			group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
-			kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
-			early[schema.GroupKind{Group: group, Kind: kind}.String()] = true
+			early[definedBy(o.Unstructured).String()] = true
 		}
 	}
 	return early
+}
+
+// definedBy returns the kind that a CRD defines.
+func definedBy(crd *unstructured.Unstructured) schema.GroupKind {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	return schema.GroupKind{Group: group, Kind: kind}
 }
 
 func (o *observer) observe(ctx context.Context, t *target) error {
@@ -150,8 +155,8 @@ func (o *observer) observe(ctx context.Context, t *target) error {
 		return err
 	}
 	t.live = live
-	if live != nil {
-		t.late = false // so its namespace and kind are there
+	if live != nil && !o.early[t.groupKind().String()] {
+		t.late = false // so its namespace and kind are there, and stay as they are
 	}
 	if err := o.ownedByOther(ctx, t); err != nil {
 		return err
