@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -169,5 +170,32 @@ func TestConfigRelease(t *testing.T) {
 	s.pruned("blue", "a")
 	if there := s.generated(); there["grey"] == nil || there["red"] == nil || there["b"] == nil || len(there) != 3 {
 		t.Errorf("there is %v", there)
+	}
+}
+
+// Pods of StatefulSets, and of nobody, keep what they mount as well.
+func TestAPodKeepsItsConfigMap(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "db-0", Namespace: s.ns},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "db", Image: "registry.example.org/db", EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}}},
+		},
+	}
+	s.source()
+	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/settings.yaml": configMap("settings", "one")}))
+	s.must(s.c.Client.Create(t.Context(), pod))
+	s.applied(s.push(map[string]string{"deploy/settings.yaml": ""}))
+	if kept := s.gs().Status.Kept; len(kept) != 1 || kept[0].UsedBy != "Pod "+s.ns+"/db-0" {
+		t.Errorf("kept is %+v", kept)
+	}
+	get(s, "settings", &corev1.ConfigMap{})
+	s.must(s.c.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	s.isGone("db-0", &corev1.Pod{})
+	s.lookNow()
+	s.isGone("settings", &corev1.ConfigMap{})
+	if kept := s.gs().Status.Kept; len(kept) != 0 {
+		t.Errorf("kept is %+v", kept)
 	}
 }

@@ -157,9 +157,22 @@ const (
 	managedBy      = "tranche"
 )
 
-// usedIn returns what the pods that run in a namespace, and the stable
-// revisions there, refer to.
+// usedIn returns what the pods that run in a namespace, those that its
+// ReplicaSets are about to make, and the stable revisions there refer to.
 func usedIn(ctx context.Context, c client.Reader, namespace string, into usedNames) error {
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("listing the Pods of %s: %w", namespace, err)
+	}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if err := into.addTemplate("Pod "+namespace+"/"+p.Name, namespace, &corev1.PodTemplateSpec{Spec: p.Spec}); err != nil {
+			return err
+		}
+	}
 	var sets appsv1.ReplicaSetList
 	if err := c.List(ctx, &sets, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing the ReplicaSets of %s: %w", namespace, err)
