@@ -97,7 +97,11 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 		}
 	default:
 		tried := a.manifest(t.Object)
-		err = a.dryRunApply(ctx, tried)
+		err = a.c.Apply(ctx, client.ApplyConfigurationFromUnstructured(tried), client.FieldOwner(v1alpha1.ManagerGitSync), client.DryRunAll)
+		if t.conflicts = conflictsOf(err); len(t.conflicts) > 0 {
+			tried = a.manifest(t.Object)
+			err = a.dryRunApply(ctx, tried)
+		}
 		t.asIs = err == nil && t.way == plainly && !t.autoscaled && sameObject(tried, t.live)
 	}
 	if isImmutable(err) && mayRecreate(t) {
@@ -130,6 +134,9 @@ func (a *applier) dryRunAnew(ctx context.Context, t *target) error {
 	u := a.manifest(t.Object)
 	u.SetName(u.GetName()[:min(len(u.GetName()), validation.DNS1123LabelMaxLength-len(trialName))] + trialName)
 	err := a.c.Create(ctx, u, client.DryRunAll, client.FieldOwner(v1alpha1.ManagerGitSync))
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if err == nil || !ok || status.Status().Details == nil {
 		return err
@@ -388,6 +395,22 @@ func releaseObject(br *v1alpha1.BatchRelease, file string) (plan.Object, error) 
 	}
 	withoutNulls(m)
 	return plan.Object{Unstructured: &unstructured.Unstructured{Object: m}, File: file}, nil
+}
+
+// conflictsOf says of which fields other managers have other values than those
+// of an apply that was refused for it.
+func conflictsOf(err error) []string {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || status.Status().Details == nil {
+		return nil
+	}
+	var said []string
+	for _, c := range status.Status().Details.Causes {
+		if c.Type == metav1.CauseTypeFieldManagerConflict {
+			said = append(said, strings.TrimPrefix(c.Field, ".")+" ("+strings.TrimPrefix(c.Message, "conflict with ")+")")
+		}
+	}
+	return said
 }
 
 // isConflict tells a write that was decided on an older version.

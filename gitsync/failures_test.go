@@ -365,6 +365,7 @@ func TestTakenOver(t *testing.T) {
 	if got := has(); got != "ours theirs" {
 		t.Errorf("taken over, it is %s", got)
 	}
+	s.told("FieldConflict", "ConfigMap "+s.ns+`/a: other managers had other values of data.value ("kubectl-create"`)
 	if l := get(s.at(""), s.ns, &rbacv1.ClusterRole{}).Labels[v1alpha1.LabelSource]; l != "shop" {
 		t.Errorf("the ClusterRole is %q's", l)
 	}

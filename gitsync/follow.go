@@ -335,7 +335,7 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 	if change == unchanged {
 		return nil
 	}
-	because := "the branch says so"
+	because, taken := "the branch says so", len(t.conflicts) > 0 && change == configured
 	if l.before.AppliedCommit == l.outcome.commit && !t.handedOver {
 		drifted, err := l.drift(before, t, change)
 		if err != nil {
@@ -345,9 +345,12 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 			return nil // others wrote what is theirs meanwhile
 		}
 		if drifted != "" {
-			because = "another hand changed it"
+			because, taken = "another hand changed it", false
 			l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonDriftUndone, fmt.Sprintf("%s, and is again as %s says", drifted, at(l.outcome.branch, l.outcome.commit)))
 		}
+	}
+	if taken {
+		l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonFieldConflict, fmt.Sprintf("%s: other managers had other values of %s; it is as %s says now. Where they write again, take the fields out of one of the two", t, names(t.conflicts), at(l.outcome.branch, l.outcome.commit)))
 	}
 	if change == recreated {
 		l.tellOf(t.Unstructured, corev1.EventTypeNormal, reasonRecreated, fmt.Sprintf("%s was deleted and created anew, as annotation %s lets it", t, v1alpha1.AnnotationForce))

@@ -51,6 +51,9 @@ type target struct {
 	applied *unstructured.Unstructured
 	// handedOver: fields of it have changed their manager in this look.
 	handedOver bool
+	// conflicts are the fields of which others have other values; known after
+	// the dry-run.
+	conflicts []string
 	// asIs: an apply would change nothing; known after the dry-run.
 	asIs bool
 	// late: cannot be dry-run before those are there.

@@ -57,10 +57,11 @@ const (
 	reasonWriteBackFailed     = "WriteBackFailed"
 
 	// Events only.
-	reasonWrittenBack = "WrittenBack"
-	reasonForcePushed = "ForcePushed"
-	reasonPruned      = "Pruned"
-	reasonOrphaned    = "Orphaned"
-	reasonRecreated   = "Recreated"
-	reasonDriftUndone = "DriftUndone"
+	reasonWrittenBack   = "WrittenBack"
+	reasonForcePushed   = "ForcePushed"
+	reasonPruned        = "Pruned"
+	reasonOrphaned      = "Orphaned"
+	reasonRecreated     = "Recreated"
+	reasonDriftUndone   = "DriftUndone"
+	reasonFieldConflict = "FieldConflict"
 )

@@ -298,6 +298,22 @@ func TestDriftIsUndoneAndIdleLooksWriteNothing(t *testing.T) {
 	})
 }
 
+// What other hands changed is told, too, when the next look is one at a commit.
+func TestDriftIsNamedWithACommit(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.source()
+	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one")}))
+	if out, err := s.c.Kubectl(t, "patch", "-n", s.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`, "--field-manager=somebody"); err != nil {
+		t.Fatal(out)
+	}
+	s.applied(s.push(map[string]string{"deploy/b.yaml": configMap("b", "two")}))
+	s.told("FieldConflict", "ConfigMap "+s.ns+`/a: other managers had other values of data.value ("somebody"`)
+	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
+		t.Errorf("a is %q", v)
+	}
+}
+
 // What was taken away, scaled and deleted by other hands is there again, and an
 // event names each field and the manager.
 func TestDriftIsNamed(t *testing.T) {
