@@ -399,12 +399,12 @@ func (c *clone) fetch(ctx context.Context, s *session, branch string, tip plumbi
 	if store.HasEncodedObject(tip) != nil {
 		defer c.sweep()
 		err := s.fetch(ctx, store, tip, haves(store, c.tips(store)), c.limits, c.limits.RepositorySize-diskSize(c.dir))
+		c.mu.Lock()
+		c.stores = &sync.Pool{} // the pack may be there though the exchange has failed at its end
+		c.mu.Unlock()
 		if err != nil {
 			return err
 		}
-		c.mu.Lock()
-		c.stores = &sync.Pool{}
-		c.mu.Unlock()
 	}
 	if err := c.sound(tip, c.tip(branch)); err != nil {
 		return err

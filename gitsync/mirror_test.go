@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"math/big"
@@ -23,6 +24,8 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/transport"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 )
@@ -515,5 +518,53 @@ func TestMayRead(t *testing.T) {
 		if err := (Options{}).mayRead(u); (err == nil) != (u.Scheme != "file") {
 			t.Errorf("%s, where nothing may be read: %v", at, err)
 		}
+	}
+}
+
+// badEnd sends all of a pack and fails after that.
+type badEnd struct{ transport.UploadPackSession }
+
+func (b badEnd) UploadPack(ctx context.Context, r *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
+	answer, err := b.UploadPackSession.UploadPack(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return packp.NewUploadPackResponseWithPackfile(r, lateFailure{answer}), nil
+}
+
+type lateFailure struct{ io.ReadCloser }
+
+func (lateFailure) Close() error { return errors.New("exit status 1") }
+
+// What has come with an exchange that fails at its end is there for those who
+// read after that.
+func TestMirrorReadsWhatCameBeforeAFailure(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"a": "1"})
+	r := remoteFor(t, repo.URL(), nil)
+	m := newMirrors(t.TempDir()).of(r)
+	first, err := m.look(t.Context(), r, "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content(t, first, "a")
+	first.close()
+	second := plumbing.NewHash(repo.CommitAndPush(map[string]string{"a": "2"}))
+	s, err := connect(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	s.git = badEnd{s.git}
+	if err := m.current.fetch(t.Context(), s, "main", second); err == nil {
+		t.Fatal("no error")
+	}
+	now, err := m.look(t.Context(), r, "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer now.close()
+	if got := content(t, now, "a"); now.commit != second || got != "2" {
+		t.Errorf("%s: %s", now.commit, got)
 	}
 }
