@@ -356,7 +356,12 @@ func (a *applier) recreate(ctx context.Context, t *target) (change, error) {
 	if err != nil {
 		return unchanged, fmt.Errorf("waiting for %s to be gone: %w", t, err)
 	}
-	return recreated, a.write(ctx, a.manifest(t.Object))
+	u := a.manifest(t.Object)
+	if err := a.write(ctx, u); err != nil {
+		return recreated, err
+	}
+	t.applied = u
+	return recreated, nil
 }
 
 // establishedWithin is how long the API server may take to serve a new kind.

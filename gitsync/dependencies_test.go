@@ -227,3 +227,28 @@ func TestWaitForReadiness(t *testing.T) {
 		t.Errorf("Ready before the release is over: %+v", d.Status)
 	}
 }
+
+// What was made anew is not ready because the former one was.
+func TestWaitForWhatWasMadeAnew(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Wait = true })
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1")}))
+	s.push(map[string]string{"deploy/web.yaml": web("v1", "app: web", "app: web2", "labels: {app: web2, team: shop}", "annotations: {tranche.dev/force: 'true'}",
+		"      containers:", "      nodeSelector: {is: nowhere}\n      containers:")})
+	if m := s.ready("shop", metav1.ConditionUnknown, "WaitingForReadiness"); !strings.Contains(m, "Deployment "+s.ns+"/web") {
+		t.Error(m)
+	}
+}
+
+// A release that nobody has begun is not over.
+func TestWaitForAReleaseToBegin(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Wait = true })
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1")}))
+	s.push(map[string]string{"deploy/web.yaml": web("v2"), "deploy/release.yaml": webPlan})
+	if m := s.ready("shop", metav1.ConditionUnknown, "WaitingForReadiness"); !strings.Contains(m, "BatchRelease "+s.ns+"/web: nobody has looked at it yet") {
+		t.Error(m)
+	}
+}

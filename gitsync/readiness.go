@@ -8,6 +8,8 @@ import (
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // unready is an object that is applied and not ready by the rules of kstatus.
@@ -25,10 +27,20 @@ func (u unready) said() string {
 // cannot tell of counts as ready.
 func readiness(u *unstructured.Unstructured) *unready {
 	result, err := status.Compute(u)
-	if err != nil || result.Status == status.CurrentStatus {
+	switch {
+	case err == nil && result.Status == status.CurrentStatus && isNew(u):
+		return &unready{entry: entryOf(u), message: "nobody has looked at it yet"}
+	case err != nil || result.Status == status.CurrentStatus:
 		return nil //nolint:nilerr // a status that cannot be read says nothing
 	}
 	return &unready{entryOf(u), result.Status == status.FailedStatus, result.Message}
+}
+
+// isNew reports whether an object is of a kind of ours and nobody has written its
+// status yet. To kstatus, who has no status is ready.
+func isNew(u *unstructured.Unstructured) bool {
+	_, looked, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+	return u.GroupVersionKind().Group == v1alpha1.Group && !looked
 }
 
 // readyOf finds out which of the objects of a commit are not ready, where
