@@ -5,10 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
+	"path"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -96,7 +97,7 @@ func (o Options) mayDependOn(gs *v1alpha1.GitSource) error {
 // commit needs them. What was rendered for it and is not new, as with an
 // approval, waits for nobody.
 func (l *look) await(ctx context.Context, s *snapshot) error {
-	if len(l.gs.Spec.DependsOn) == 0 || l.gs.Status.AppliedCommit == s.commit.String() || l.isRendered(s) {
+	if len(l.gs.Spec.DependsOn) == 0 || l.isRendered(s) {
 		return nil
 	}
 	if err := l.refuseCycle(ctx); err != nil {
@@ -112,42 +113,61 @@ func (l *look) await(ctx context.Context, s *snapshot) error {
 			return fmt.Errorf("getting GitSource %s: %w", name, err)
 		case !isReady(&other):
 			l.outcome.awaited = append(l.outcome.awaited, "GitSource "+name.String()+" is not ready")
-		case sameBranch(&other, l.gs) && !s.isIn(plumbing.NewHash(other.Status.AppliedCommit)):
+		// A newer commit than ours is none that the next look does not have, too,
+		// unless the branch was set back, and the other one has to go back first.
+		case sameBranch(&other, l.gs) && other.Status.AppliedCommit != s.commit.String():
 			l.outcome.awaited = append(l.outcome.awaited, "GitSource "+name.String()+" has not applied it yet")
 		}
 	}
 	return nil
 }
 
-// isRendered reports whether the last rendering is good for a snapshot, too.
+// isRendered reports whether what was rendered last, with the spec that the
+// source has now, is good for a snapshot, too.
 func (l *look) isRendered(s *snapshot) bool {
-	if l.keep.desired == nil || l.gs.Status.AppliedCommit == "" {
+	same := l.gs.Status.AppliedCommit == s.commit.String()
+	r := renderer{gs: l.gs, remote: !l.options.NoRemoteBases}
+	switch {
+	case l.gs.Status.AppliedCommit == "":
 		return false
+	case l.keep.desired == nil: // after a restart
+		ready := meta.FindStatusCondition(l.before.Conditions, conditionReady)
+		return same && l.before.ObservedGeneration == l.gs.Generation && ready != nil && ready.Reason != reasonDependencyNotReady
+	case same || l.keep.desired.key != r.key():
+		return l.keep.desired.key == r.key()
 	}
 	untouched, err := s.leaves(plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.reads)
 	return err == nil && untouched
 }
 
+// sameBranch reports whether two sources follow the same branch, however their
+// URLs are written.
 func sameBranch(a, b *v1alpha1.GitSource) bool {
-	return a.Spec.URL == b.Spec.URL && a.Spec.Ref.Branch == b.Spec.Ref.Branch
+	return a.Spec.Ref.Branch == b.Spec.Ref.Branch && sameRepository(a.Spec.URL, b.Spec.URL)
 }
 
-// isIn reports whether the snapshot's commit is in the history of a commit, or
-// is that one.
-func (s *snapshot) isIn(newer plumbing.Hash) bool {
-	if newer == s.commit {
+// sameRepository reports whether two URLs lead to the same repository. Two ways
+// to one host, as by HTTPS and by SSH, have ports of their own.
+func sameRepository(a, b string) bool {
+	if a == b {
 		return true
 	}
-	tip, err := object.GetCommit(s, newer)
-	if err != nil {
-		return false // newer than what we have: the next look has it
-	}
-	c, err := object.GetCommit(s, s.commit)
-	if err != nil {
+	u, err := url.Parse(a)
+	v, bad := url.Parse(b)
+	switch {
+	case err != nil || bad != nil:
 		return false
+	case u.Scheme != v.Scheme:
+		return repositoryKey(a) != "" && repositoryKey(a) == repositoryKey(b)
+	case u.Scheme == "file":
+		return path.Clean(u.Path) == path.Clean(v.Path)
 	}
-	ancestor, err := c.IsAncestor(tip)
-	return err == nil && ancestor
+	return repositoryKey(a) != "" && repositoryKey(a) == repositoryKey(b) && portOf(u) == portOf(v)
+}
+
+func portOf(u *url.URL) string {
+	usual := map[string]string{"https": "443", "http": "80", "ssh": "22"}
+	return cmp.Or(u.Port(), usual[u.Scheme])
 }
 
 // refuseCycle refuses sources that wait for each other.

@@ -228,6 +228,72 @@ func TestWaitForReadiness(t *testing.T) {
 	}
 }
 
+// suspend suspends a source and waits until it is.
+func (s *shop) suspend(source string) {
+	s.Helper()
+	gs := get(s, source, &v1alpha1.GitSource{})
+	gs.Spec.Suspend = true
+	s.must(s.c.Client.Update(s.Context(), gs))
+	clustertest.Wait(s, "the suspension of "+source, func() error {
+		gs := get(s, source, &v1alpha1.GitSource{})
+		if c := meta.FindStatusCondition(gs.Status.Conditions, "InSync"); c == nil || c.Reason != "Suspended" {
+			return fmt.Errorf("%s", said(gs))
+		}
+		return nil
+	})
+}
+
+// What is pushed, and to where a branch is set back, waits for a source of the
+// same branch to go there first, though that writes its URL in another way.
+func TestDependsOnTheSameBranch(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "base/b.yaml": configMap("b", "one")})
+	s.another("base", "base", func(gs *v1alpha1.GitSource) { gs.Spec.URL += "/" })
+	s.source(after("base"))
+	s.applied(first)
+	last := s.push(map[string]string{"deploy/a.yaml": configMap("a", "two"), "base/b.yaml": configMap("b", "two")})
+	s.applied(last)
+	s.isAppliedBy("base", last)
+	s.suspend("base")
+	s.repo.Git("push", "-q", "--force", "origin", first+":refs/heads/main")
+	if m := s.ready("shop", metav1.ConditionFalse, "DependencyNotReady"); !strings.Contains(m, "base has not applied it yet") {
+		t.Error(m)
+	}
+	s.repo.Git("push", "-q", "origin", last+":refs/heads/main")
+	s.applied(last)
+	s.push(map[string]string{"deploy/a.yaml": configMap("a", "three")})
+	if m := s.ready("shop", metav1.ConditionFalse, "DependencyNotReady"); !strings.Contains(m, "base has not applied it yet") {
+		t.Error(m)
+	}
+	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "two" {
+		t.Errorf("a is %q", v)
+	}
+}
+
+// What another path brings waits for others, too, though no commit is new.
+func TestDependsOnWithAnotherPath(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.source()
+	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "more/a.yaml": configMap("a", "two"), "base/b.yaml": "a: [\n"}))
+	s.another("base", "base")
+	s.ready("base", metav1.ConditionFalse, "InvalidManifest")
+	gs := s.gs()
+	gs.Spec.Path = "more"
+	after("base")(gs)
+	s.must(s.c.Client.Update(t.Context(), gs))
+	s.ready("shop", metav1.ConditionFalse, "DependencyNotReady")
+	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
+		t.Errorf("a is %q", v)
+	}
+	s.push(map[string]string{"base/b.yaml": configMap("b", "one")})
+	s.ready("shop", metav1.ConditionTrue, "Applied")
+	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "two" {
+		t.Errorf("a is %q", v)
+	}
+}
+
 // What was made anew is not ready because the former one was.
 func TestWaitForWhatWasMadeAnew(t *testing.T) {
 	t.Parallel()
