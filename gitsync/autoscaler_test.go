@@ -43,6 +43,10 @@ func TestAutoscalerLeavesTheTree(t *testing.T) {
 		}
 		return nil
 	})
+	s.lookNow()
+	if notes := s.events("DriftUndone"); len(notes) > 0 {
+		t.Errorf("told of drift: %q", notes)
+	}
 }
 
 // A governed Deployment that is left alone is not released.

@@ -2,6 +2,7 @@ package gitsync
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -22,14 +23,41 @@ func (l *look) drift(before *unstructured.Unstructured, t *target, c change) (st
 		return "", nil
 	}
 	lost, err := regained(before, t.applied)
-	if err != nil || lost.Empty() {
+	if err != nil {
 		return "", err
+	}
+	if l.keep.autoscaled[t.entry().id()] && !t.autoscaled {
+		lost = lost.Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("spec", "replicas"))) // was nobody's to take
+	}
+	if lost.Empty() {
+		return "", nil
 	}
 	by, err := hands(before, lost)
 	if err != nil {
 		return "", err
 	}
 	return t.String() + ": " + strings.Join(by, "; "), nil
+}
+
+// isApplied reports whether what the applied commit says was applied with the
+// spec that the source has now: a new path, namespace or account brings other
+// objects, and fields, and nobody has taken them away.
+func (l *look) isApplied() bool {
+	if l.keep.applied == "" { // after a restart
+		return l.before.ObservedGeneration == l.gs.Generation
+	}
+	return l.keep.applied == appliedWith(l.gs)
+}
+
+// appliedWith is the part of a source's spec that what is applied may depend on.
+func appliedWith(gs *v1alpha1.GitSource) string {
+	s := gs.Spec.DeepCopy()
+	s.Interval, s.Timeout, s.Suspend, s.DependsOn = metav1.Duration{}, metav1.Duration{}, false, nil
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return err.Error() // which it never is
+	}
+	return string(raw)
 }
 
 // regained returns the fields that an apply gave gitsync back. Who changes a

@@ -336,7 +336,7 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		return nil
 	}
 	because, taken := "the branch says so", len(t.conflicts) > 0 && change == configured
-	if l.before.AppliedCommit == l.outcome.commit && !t.handedOver {
+	if l.before.AppliedCommit == l.outcome.commit && l.isApplied() && !t.handedOver {
 		drifted, err := l.drift(before, t, change)
 		if err != nil {
 			return err
@@ -404,6 +404,12 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 	l.gs.Status.Inventory = c.wanted.union(kept).status()
 	if err != nil {
 		return err
+	}
+	l.keep.applied, l.keep.autoscaled = appliedWith(l.gs), map[string]bool{}
+	for _, t := range c.targets {
+		if t.autoscaled {
+			l.keep.autoscaled[t.entry().id()] = true
+		}
 	}
 	if l.gs.Status.AppliedCommit != c.desired.commit {
 		l.gs.Status.AppliedCommit = c.desired.commit

@@ -184,6 +184,10 @@ type memory struct {
 	ignored string                     // the approvals that were told of
 	notes   string                     // that are there, as far as we know
 	rest    *atRest                    // nil while something is left to do
+	// applied is with what spec all was applied last, and autoscaled what of it
+	// had an autoscaler.
+	applied    string
+	autoscaled map[string]bool
 }
 
 func (r *reconciler) recall(name types.NamespacedName) memory {

@@ -314,6 +314,31 @@ func TestDriftIsNamedWithACommit(t *testing.T) {
 	}
 }
 
+// What another path brings was not taken away by anybody.
+func TestAnotherPathIsNoDrift(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.source()
+	s.applied(s.push(map[string]string{
+		"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan,
+		"more/a.yaml": configMap("a", "one") + "immutable: false\n", "more/b.yaml": configMap("b", "one"), "more/web.yaml": web("v1"), "more/release.yaml": webPlan,
+	}))
+	gs := s.gs()
+	gs.Spec.WriteBack = &v1alpha1.WriteBack{Enabled: true, Branch: "review"}
+	gs.Spec.Path = "more"
+	s.must(s.c.Client.Update(t.Context(), gs))
+	clustertest.Wait(t, "the other path", func() error {
+		return s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "b"}, &corev1.ConfigMap{})
+	})
+	s.lookNow()
+	if notes := s.events("DriftUndone"); len(notes) > 0 {
+		t.Errorf("told of drift: %q", notes)
+	}
+	s.kubectl("delete", "configmap/b")
+	s.lookNow()
+	s.told("DriftUndone", "ConfigMap "+s.ns+"/b was deleted")
+}
+
 // What was taken away, scaled and deleted by other hands is there again, and an
 // event names each field and the manager.
 func TestDriftIsNamed(t *testing.T) {
