@@ -184,6 +184,9 @@ type memory struct {
 	ignored string                     // the approvals that were told of
 	notes   string                     // that are there, as far as we know
 	rest    *atRest                    // nil while something is left to do
+	// awaiting is how old an answer of the server may be for the next look, while
+	// other sources are waited for: a thousand may wait for one.
+	awaiting time.Duration
 	// applied is with what spec all was applied last, and autoscaled what of it
 	// had an autoscaler.
 	applied    string
@@ -222,7 +225,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			return result, nil
 		}
 	}
-	keep.rest = nil // also where this look fails before its end: what it was wished for is still to do
+	keep.rest, keep.awaiting = nil, 0 // also where this look fails before its end: what it was wished for is still to do
 	r.remember(req.NamespacedName, keep)
 	var gs v1alpha1.GitSource
 	if err := r.own.Get(ctx, req.NamespacedName, &gs); err != nil {
@@ -552,6 +555,10 @@ func (l *look) result(err error) (reconcile.Result, error) {
 	case l.again:
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	case len(l.outcome.waiting) > 0 || len(l.outcome.awaited) > 0:
+		if len(l.outcome.awaited) > 0 {
+			l.keep.awaiting = sharedFor(cmp.Or(l.gs.Spec.Interval.Duration, defaultInterval))
+			l.remember(l.name, l.keep)
+		}
 		return reconcile.Result{RequeueAfter: patience(meta.FindStatusCondition(l.gs.Status.Conditions, conditionReady), retryWithin)}, nil
 	case l.gs.DeletionTimestamp != nil && len(l.outcome.problems) > 0:
 		return reconcile.Result{RequeueAfter: retryWithin}, nil

@@ -80,7 +80,7 @@ func (r *reconciler) wanted(source types.NamespacedName, keep memory) wish {
 	case wished:
 		return wish{since: w.since, whole: true}
 	case keep.rest == nil: // something is not over yet
-		return wish{since: now, whole: true}
+		return wish{since: now.Add(-keep.awaiting), whole: true}
 	case now.Before(keep.rest.until):
 		return wish{since: keep.rest.since}
 	default:

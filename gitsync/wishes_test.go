@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 func TestWanted(t *testing.T) {
@@ -29,6 +31,7 @@ func TestWanted(t *testing.T) {
 		{why: "a push, at rest", keep: resting, wishes: []bool{false}, told: true},
 		{why: "a push and a change of the spec", keep: resting, wishes: []bool{true, false}, whole: true, told: true},
 		{why: "a push when the interval is over", keep: over, wishes: []bool{false}, whole: true},
+		{why: "other sources are waited for", keep: memory{awaiting: 6 * time.Second}, whole: true, since: 6 * time.Second},
 		{why: "the interval is over", keep: over, whole: true, since: 6 * time.Second},
 		{why: "something is not ready yet", keep: resting, since: time.Minute},
 	} {
@@ -40,6 +43,19 @@ func TestWanted(t *testing.T) {
 		if got.whole != tc.whole || got.told != tc.told || time.Since(got.since) < tc.since {
 			t.Errorf("%s: %+v", tc.why, got)
 		}
+	}
+}
+
+// Those that wait for another source share the answers of the server.
+func TestWhoWaitsForOthersSharesAnswers(t *testing.T) {
+	name := types.NamespacedName{Namespace: "shop", Name: "web"}
+	r := &reconciler{wishes: &wishes{}, last: map[types.NamespacedName]memory{}}
+	l := &look{reconciler: r, name: name, gs: &v1alpha1.GitSource{}, outcome: outcome{awaited: []string{"another one"}}}
+	if result, err := l.result(nil); err != nil || result.RequeueAfter == 0 {
+		t.Fatal(result, err)
+	}
+	if w := r.wanted(name, r.recall(name)); !w.whole || time.Since(w.since) < sharedFor(defaultInterval) {
+		t.Errorf("the next look is %+v", w)
 	}
 }
 
