@@ -50,7 +50,7 @@ func (r *atRest) isOf(gs *v1alpha1.GitSource) bool {
 // that are told of a push, the one that it touches is not to wait for the others.
 func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep memory, w wish) (reconcile.Result, bool) {
 	var gs v1alpha1.GitSource
-	if err := r.status.Get(ctx, name, &gs); err != nil || !keep.rest.isOf(&gs) {
+	if err := r.status.Get(ctx, name, &gs); err != nil || !keep.rest.isOf(&gs) || !r.isSelected(&gs) {
 		return reconcile.Result{}, false
 	}
 	l := r.newLook(ctx, &gs)
@@ -72,9 +72,7 @@ func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep
 	if err := l.conclude(ctx, nil); err != nil || l.again {
 		return reconcile.Result{}, false
 	}
-	result := l.restUntil(keep.rest.until)
-	result.Priority = ptr.To(0)
-	return result, true
+	return l.restUntil(keep.rest.until), true
 }
 
 // priorityOfStatus is lower than that of sources at the start of a controller.

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -214,8 +215,18 @@ func (r *reconciler) forget(name types.NamespacedName) {
 	delete(r.last, name)
 }
 
-// Reconcile is one look at a GitSource.
+// Reconcile is one look at a GitSource. The next one is as urgent as that of any
+// other source, whatever this one was: a queue that is never empty would else
+// keep those waiting for ever that were looked at late once.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	result, err := r.reconcile(ctx, req)
+	if result.Priority == nil {
+		result.Priority = ptr.To(0)
+	}
+	return result, err
+}
+
+func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	keep := r.recall(req.NamespacedName)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,10 +75,48 @@ func TestAWishIsNotLost(t *testing.T) {
 		name: {rest: &atRest{interval: time.Minute, until: time.Now().Add(time.Hour)}},
 	}}
 	r.wishes.add(name, true)
-	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: name}); err == nil {
+	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: name})
+	if err == nil {
 		t.Fatal("no error")
+	}
+	if result.Priority == nil || *result.Priority != 0 {
+		t.Errorf("the next look is less urgent than others: %v", result.Priority)
 	}
 	if w := r.wanted(name, r.recall(name)); !w.whole {
 		t.Errorf("the next look is %+v", w)
+	}
+}
+
+// serving is a cache that has one source.
+type serving struct {
+	client.Client
+	gs *v1alpha1.GitSource
+}
+
+func (s serving) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	s.gs.DeepCopyInto(o.(*v1alpha1.GitSource))
+	return nil
+}
+
+// A source that another controller has by now is not glanced at here.
+func TestGlanceAtAnothersSource(t *testing.T) {
+	name := types.NamespacedName{Namespace: "shop", Name: "web"}
+	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Labels: map[string]string{"shard": "b"}, Finalizers: []string{finalizer}}}
+	at := serving{gs: gs}
+	watcher, err := newRefWatcher(&wishes{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.files.Close()
+	r := &reconciler{
+		options: Options{Selector: labels.SelectorFromSet(labels.Set{"shard": "a"})}, own: at, status: at, wishes: &wishes{}, watcher: watcher, mirrors: newMirrors(t.TempDir()),
+		last: map[types.NamespacedName]memory{name: {rest: &atRest{uid: "1", interval: time.Minute, until: time.Now().Add(time.Hour)}}},
+	}
+	r.wishes.add(name, false)
+	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: name}); err != nil {
+		t.Fatal(err)
+	}
+	if _, kept := r.last[name]; kept {
+		t.Error("it is not forgotten")
 	}
 }
