@@ -184,7 +184,11 @@ func mark(br *v1alpha1.BatchRelease) string {
 	in, ok := approved(&release, br)
 	a := br.Spec.Approval
 	other := a != nil && releasing(br, a.Commit) != "" && releasing(br, a.Commit) != a.Revision
-	return fmt.Sprint(failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, s.FailedRevision, other, chapter(br))
+	var about int64 // what was decided counts once it is about the present spec
+	if failed || ok {
+		about = s.ObservedGeneration
+	}
+	return fmt.Sprint(about, failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, s.FailedRevision, other, chapter(br))
 }
 
 // String is an intent in a few words.

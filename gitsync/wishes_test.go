@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -84,6 +86,32 @@ func TestAWishIsNotLost(t *testing.T) {
 	}
 	if w := r.wanted(name, r.recall(name)); !w.whole {
 		t.Errorf("the next look is %+v", w)
+	}
+}
+
+// What rollout has decided while its plan was being changed counts for nothing
+// before rollout has seen the change, and its source has to look once more then.
+func TestDecisionThatComesToCount(t *testing.T) {
+	before := &v1alpha1.BatchRelease{
+		ObjectMeta: metav1.ObjectMeta{Generation: 6},
+		Spec:       v1alpha1.BatchReleaseSpec{Commit: "c"},
+		Status:     v1alpha1.BatchReleaseStatus{ObservedGeneration: 5, Phase: v1alpha1.PhaseRollingUpdate, FailedRevision: "r", FailedCommit: "c"},
+	}
+	release := plan.Release{Plan: before}
+	if speaksOf(before, &release) {
+		t.Fatal("it counts already")
+	}
+	after := before.DeepCopy()
+	after.Status.ObservedGeneration = 6
+	if !newDecision.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+		t.Error("nobody looks at it")
+	}
+	undecided := before.DeepCopy()
+	undecided.Status.FailedRevision = ""
+	seen := undecided.DeepCopy()
+	seen.Status.ObservedGeneration = 6
+	if newDecision.Update(event.UpdateEvent{ObjectOld: undecided, ObjectNew: seen}) {
+		t.Error("a look for nothing")
 	}
 }
 
