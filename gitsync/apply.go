@@ -349,10 +349,17 @@ func (a *applier) recreate(ctx context.Context, t *target) (change, error) {
 	if err := client.IgnoreNotFound(deleteOnly(ctx, a.c, t.live)); err != nil {
 		return unchanged, err
 	}
+	var finalizers []string
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, goneWithin, true, func(ctx context.Context) (bool, error) {
 		live, err := get(ctx, a.c, t.entry())
+		if live != nil {
+			finalizers = live.GetFinalizers()
+		}
 		return live == nil, err
 	})
+	if err != nil && len(finalizers) > 0 {
+		return unchanged, t.problem(reasonApplyFailed, "it is deleted, to be made anew, and does not go: it has the finalizers "+names(finalizers), "see to who has set them")
+	}
 	if err != nil {
 		return unchanged, fmt.Errorf("waiting for %s to be gone: %w", t, err)
 	}
@@ -374,6 +381,9 @@ func (a *applier) awaitCRD(ctx context.Context, t *target) error {
 		if err != nil || live == nil {
 			return false, err
 		}
+		if status, because := conditionOf(live, "NamesAccepted"); status == "False" {
+			return false, t.problem(reasonApplyFailed, "the API server does not accept its names: "+because, "take other names, or remove the CustomResourceDefinition that has them")
+		}
 		return isEstablished(live), nil
 	})
 	if err != nil {
@@ -383,13 +393,25 @@ func (a *applier) awaitCRD(ctx context.Context, t *target) error {
 }
 
 func isEstablished(crd *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	status, _ := conditionOf(crd, "Established")
+	return status == "True"
+}
+
+// conditionOf returns status and message of a condition; empty: there is none.
+func conditionOf(u *unstructured.Unstructured, kind string) (status, message string) {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, c := range conditions {
-		if m, ok := c.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
-			return true
+		if m, ok := c.(map[string]any); ok && m["type"] == kind {
+			status, _, _ = unstructured.NestedString(m, "status")
+			message, _, _ = unstructured.NestedString(m, "message")
 		}
 	}
-	return false
+	return status, message
+}
+
+// problem is about the object as a whole.
+func (t *target) problem(reason, fact, hint string) *plan.Problem {
+	return &plan.Problem{Reason: reason, Where: whereOf(t.Object), Err: errors.New(fact), Hint: hint, Retry: true}
 }
 
 // releaseObject is a BatchRelease as it is applied.

@@ -234,6 +234,20 @@ func TestACRDThatChangesWithItsObject(t *testing.T) {
 	}
 }
 
+// What the API server does not take for good is told in its own words, at once.
+func TestACRDWhoseNamesAreTaken(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	crd := strings.ReplaceAll(toyCRD, "GROUP", s.ns+".example.org")
+	s.source()
+	s.applied(s.push(map[string]string{"deploy/crd.yaml": crd}))
+	other := strings.NewReplacer("toys", "dolls").Replace(crd) // the kind and the singular are the same
+	message := s.refused(s.push(map[string]string{"deploy/other.yaml": other}), "ApplyFailed")
+	if !strings.Contains(message, "deploy/other.yaml: CustomResourceDefinition dolls."+s.ns) || !strings.Contains(message, "does not accept its names") || !strings.Contains(message, "already in use") {
+		t.Error(message)
+	}
+}
+
 // at is the same shop in another namespace.
 func (s *shop) at(ns string) *shop {
 	c := *s

@@ -463,7 +463,11 @@ func (l *look) prune(ctx context.Context, gone []entry) (inventory, error) {
 		l.again = true
 	}
 	if len(result.removed) > 0 {
-		l.tell(corev1.EventTypeNormal, reasonPruned, "deleted, since it left the branch: "+names(result.removed))
+		because := "it left the branch"
+		if l.outcome.ending {
+			because = "the GitSource is deleted"
+		}
+		l.tell(corev1.EventTypeNormal, reasonPruned, "deleted, since "+because+": "+names(result.removed))
 	}
 	for _, o := range result.left {
 		l.tellOf(named(o.entry), corev1.EventTypeNormal, reasonOrphaned, o.String()+" left the branch and stays in the cluster: "+o.because)
@@ -499,6 +503,9 @@ func (l *look) end(ctx context.Context) error {
 			l.again = err == nil
 			return l.conclude(ctx, err)
 		}
+	}
+	for _, k := range l.gs.Status.Kept {
+		l.tell(corev1.EventTypeWarning, reasonOrphaned, fmt.Sprintf("%s stays in the cluster though the GitSource is deleted: %s uses it", k.ID, k.UsedBy))
 	}
 	old := l.gs.DeepCopy()
 	controllerutil.RemoveFinalizer(l.gs, finalizer)

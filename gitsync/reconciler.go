@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -113,6 +114,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.GitSource{}, r.wishing(true, itself), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), worthALook))).
 		Watches(&v1alpha1.GitSource{}, r.wishing(false, itself), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), toldElsewhere))).
 		Watches(&v1alpha1.GitSource{}, r.wishing(false, r.dependents), builder.WithPredicates(comesReady)).
+		Watches(&appsv1.Deployment{}, r.wishing(true, r.drifted), builder.WithPredicates(mayDrift)).
 		WatchesMetadata(&corev1.Secret{}, r.wishing(true, r.sourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&v1alpha1.BatchRelease{}, r.wishing(true, r.sourceOf), builder.WithPredicates(newDecision)).
 		WatchesRawSource(watcher.source()).

@@ -339,6 +339,40 @@ func TestAnotherPathIsNoDrift(t *testing.T) {
 	s.told("DriftUndone", "ConfigMap "+s.ns+"/b was deleted")
 }
 
+// What other hands do to a Deployment with a plan is undone at once, and not when
+// the interval is over; an autoscaler's is not.
+func TestDriftOfAGovernedDeploymentIsWatched(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.source()
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan}))
+	undone := func(what string, is func(*appsv1.Deployment) bool) {
+		t.Helper()
+		clustertest.Wait(t, what, func() error {
+			var d appsv1.Deployment
+			if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "web"}, &d); err != nil {
+				return err
+			}
+			if !is(&d) {
+				return fmt.Errorf("%v, %+v", d.Labels, d.Spec)
+			}
+			return nil
+		})
+	}
+	s.kubectl("scale", "deployment/web", "--replicas=5")
+	s.told("DriftUndone", "Deployment "+s.ns+"/web: spec.replicas was changed by kubectl")
+	undone("Git's replicas", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 2 })
+	s.kubectl("label", "deployment/web", "team=hand", "--overwrite")
+	undone("Git's label", func(d *appsv1.Deployment) bool { return d.Labels["team"] == "shop" })
+	s.kubectl("delete", "deployment/web")
+	undone("the Deployment", func(*appsv1.Deployment) bool { return true })
+
+	s.applied(s.push(map[string]string{"deploy/hpa.yaml": autoscaler("web", "v2")}))
+	s.kubectl("scale", "deployment/web", "--replicas=4")
+	s.kubectl("label", "deployment/web", "team=hand", "--overwrite")
+	undone("Git's label, and not the autoscaler's replicas", func(d *appsv1.Deployment) bool { return d.Labels["team"] == "shop" && *d.Spec.Replicas == 4 })
+}
+
 // What was taken away, scaled and deleted by other hands is there again, and an
 // event names each field and the manager.
 func TestDriftIsNamed(t *testing.T) {
