@@ -54,13 +54,7 @@ func (r *reconciler) dependents(ctx context.Context, o client.Object) []reconcil
 		logr.FromContextOrDiscard(ctx).Error(err, "mapping a GitSource to those that depend on it")
 		return nil
 	}
-	var requests []reconcile.Request
-	for i := range sources.Items {
-		if gs := &sources.Items[i]; r.isSelected(gs) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(gs)})
-		}
-	}
-	return requests
+	return r.requestsFor(&sources)
 }
 
 // comesReady passes a source that may be now what another one waits for.

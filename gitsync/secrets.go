@@ -41,6 +41,11 @@ func (r *reconciler) sourcesWith(ctx context.Context, secret client.Object) []re
 		logr.FromContextOrDiscard(ctx).Error(err, "mapping a Secret to its sources")
 		return nil
 	}
+	return r.requestsFor(&sources)
+}
+
+// requestsFor are those for the sources of a list that are looked at here.
+func (r *reconciler) requestsFor(sources *v1alpha1.GitSourceList) []reconcile.Request {
 	var requests []reconcile.Request
 	for i := range sources.Items {
 		if gs := &sources.Items[i]; r.isSelected(gs) {
