@@ -347,6 +347,31 @@ func TestDriftUnderHold(t *testing.T) {
 	})
 }
 
+// A Deployment that is left alone keeps what others change, until it no longer is.
+func TestDriftIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s, _ := shopWithController(t)
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.kubectl("-n", s.ns, "annotate", "deployment/web", "tranche.dev/reconcile=disabled")
+	s.waitFor(engine.ReasonReleasePaused, 1, nil)
+	s.kubectl("-n", s.ns, "set", "image", "deployment/web", "web=registry.example.org/web:other")
+	clustertest.Wait(t, "the other image everywhere", func() error {
+		if d := s.deployment("web"); d.Status.UpdatedReplicas != 4 || d.Status.Replicas != 4 || d.Status.ObservedGeneration != d.Generation || d.Spec.Template.Spec.Containers[0].Image != "registry.example.org/web:other" {
+			return fmt.Errorf("%+v", d.Status)
+		}
+		return nil
+	})
+	s.kubectl("-n", s.ns, "annotate", "deployment/web", "tranche.dev/reconcile-")
+	clustertest.Wait(t, "the image of the plan", func() error {
+		if d := s.deployment("web"); engine.Held(d) || d.Status.UpdatedReplicas != 4 || d.Spec.Template.Spec.Containers[0].Image != "registry.example.org/web:v1" {
+			return fmt.Errorf("%+v", d.Spec)
+		}
+		return nil
+	})
+}
+
 // I9: a plan that cannot be is refused by the API server, with the reason.
 func TestBadPlans(t *testing.T) {
 	c := clustertest.Shared(t)

@@ -57,6 +57,10 @@ func (v *view) decide() {
 		v.adopt()
 		return
 	}
+	if v.leftAlone() {
+		v.report(ReasonReleasePaused, "annotation "+v1alpha1.AnnotationReconcile+" of the Deployment is "+v1alpha1.AnnotationReconcileDisabled+"; nothing begins, and what others change stays")
+		return
+	}
 	if v.status.Phase == "" && !touched(v.d) && !plan.EqualTemplate(v.records[0].Template, &v.d.Spec.Template) {
 		v.adopt() // a plan that comes back: what is on record ran before the last one went
 		return
@@ -77,6 +81,12 @@ func (v *view) decide() {
 	default:
 		v.decideStep()
 	}
+}
+
+// leftAlone reports whether the Deployment is to be left as it is. A release under
+// way is not, which would leave it held.
+func (v *view) leftAlone() bool {
+	return !touched(v.d) && v.d.Annotations[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled
 }
 
 // unusable says what is wrong with what is to be released, or with the plan;
