@@ -15,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // failing is a test that keeps what it is failed with.
@@ -65,11 +66,23 @@ func TestWatcherFails(t *testing.T) {
 }
 
 // ending is a client whose watches can be made to end, as those of an API
-// server that restarts do.
+// server that restarts do: it is a while until it serves all kinds again, the
+// CRDs' last.
 type ending struct {
 	client.WithWatch
 	mu      sync.Mutex
 	watches []watch.Interface
+	down    bool // no BatchReleases are to be had
+}
+
+func (e *ending) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	e.mu.Lock()
+	down := e.down
+	e.mu.Unlock()
+	if _, ok := list.(*v1alpha1.BatchReleaseList); ok && down {
+		return errors.New("not served yet")
+	}
+	return e.WithWatch.List(ctx, list, opts...)
 }
 
 func (e *ending) Watch(ctx context.Context, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
@@ -82,14 +95,27 @@ func (e *ending) Watch(ctx context.Context, list client.ObjectList, opts ...clie
 	return w, err
 }
 
-// end ends all watches, and reports how many.
-func (e *ending) end() int {
+// end ends all watches.
+func (e *ending) end(down bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.down = down
 	for _, w := range e.watches {
 		w.Stop()
 	}
-	return len(e.watches)
+}
+
+// begun waits until so many watches have begun.
+func (e *ending) begun(t *testing.T, want int) {
+	t.Helper()
+	clustertest.Wait(t, fmt.Sprintf("%d watches", want), func() error {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if len(e.watches) != want {
+			return fmt.Errorf("%d watches", len(e.watches))
+		}
+		return nil
+	})
 }
 
 // A watch that ends goes on with what is there by then, and judges what follows.
@@ -103,9 +129,9 @@ func TestWatcherGoesOn(t *testing.T) {
 	w := c.Watch(f, s.ns)
 	s.create("web", 2)
 	s.become(map[string]int32{"v1": 2})
-	if n := e.end(); n != 4 {
-		t.Errorf("%d watches", n)
-	}
+	e.begun(t, 4)
+	e.end(false)
+	e.begun(t, 8)
 	s.nativeHasSeen("web")
 	s.change(func(d *appsv1.Deployment) {
 		d.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
@@ -128,6 +154,42 @@ func TestWatcherGoesOn(t *testing.T) {
 		end()
 	}
 	if len(f.errors) != 1 {
+		t.Errorf("the watcher says %q", f.errors)
+	}
+}
+
+// What happens while one of the watches is down is not held against anybody: the
+// status that allowed it has not been seen. What follows is judged.
+func TestWatcherMisses(t *testing.T) {
+	t.Parallel()
+	c := *clustertest.Shared(t)
+	e := &ending{WithWatch: c.Client}
+	c.Client = e
+	s := &shop{T: t, c: &c, ns: c.Namespace(t)}
+	f := &failing{TB: t}
+	w := c.Watch(f, s.ns)
+	startControllerIn(t, &c, s.ns)
+	s.install(4)
+	s.plan("1", "50%", "100%")
+	s.completed("web")
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	e.end(true)
+	e.begun(t, 7)
+	s.approve(0)
+	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v2": 2})
+	e.end(false)
+	e.begun(t, 11)
+	judged := w.Judged("I3")
+	s.approve(1)
+	s.rolled("web", 4)
+	if w.Judged("I3") == judged {
+		t.Errorf("I3 was not judged again\n%s", w.Timeline())
+	}
+	for _, end := range f.cleanups {
+		end()
+	}
+	if len(f.errors) > 0 {
 		t.Errorf("the watcher says %q", f.errors)
 	}
 }

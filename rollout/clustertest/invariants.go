@@ -92,7 +92,8 @@ type change struct {
 	at      time.Time
 	object  client.Object
 	gone    bool
-	// found: no event but what a list has shown; what led to it is not known.
+	// found: what led to it is not known. It is no event but what a list has shown,
+	// or an event of one kind while another kind's were not to be had.
 	found bool
 }
 
@@ -358,7 +359,7 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	}
 	active := v.active(d)
 	v.sets[o.UID] = o
-	if from == 0 && *o.Spec.Replicas > 0 && !c.found {
+	if from == 0 && *o.Spec.Replicas > 0 {
 		v.activeSince[o.UID] = v.now
 	}
 	if d == nil || c.found {
@@ -506,8 +507,8 @@ func (v *invariants) seePod(o *corev1.Pod, c change) {
 		return
 	}
 	old := v.pods[o.UID]
-	if rs := v.sets[owner.UID]; old != nil && rs != nil && !c.found {
-		v.countLost(rs, old.Pod, o, c.gone)
+	if rs := v.sets[owner.UID]; old != nil && rs != nil {
+		v.countLost(rs, old.Pod, o, c)
 	}
 	if c.gone {
 		delete(v.pods, o.UID)
@@ -517,13 +518,13 @@ func (v *invariants) seePod(o *corev1.Pod, c change) {
 }
 
 // countLost keeps the time at which a pod that was ready is lost, unless its
-// ReplicaSet has to have fewer.
-func (v *invariants) countLost(rs *appsv1.ReplicaSet, old, now *corev1.Pod, gone bool) {
+// ReplicaSet is known to have had to have fewer.
+func (v *invariants) countLost(rs *appsv1.ReplicaSet, old, now *corev1.Pod, c change) {
 	d := v.ownerOf(rs)
-	if d == nil || !lives(old) || readySince(old) == nil || !gone && lives(now) && readySince(now) != nil {
+	if d == nil || !lives(old) || readySince(old) == nil || !c.gone && lives(now) && readySince(now) != nil {
 		return
 	}
-	if gone || !lives(now) {
+	if !c.found && (c.gone || !lives(now)) {
 		var pods, unready int32
 		for _, p := range v.pods {
 			if p.set == rs.UID && lives(p.Pod) {

@@ -31,7 +31,8 @@ import (
 //
 // Events of several kinds come by several watches, in no order. They are
 // judged in the order in which the API server made them, by resourceVersion,
-// and only once every watch has come up to the same point.
+// and only once every watch has come up to the same point. What happened while
+// one of the watches was down is told and not judged: what led to it is not known.
 type Watcher struct {
 	c         *Cluster
 	namespace string
@@ -156,6 +157,7 @@ func (w *Watcher) judge(t testing.TB) {
 	}
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.version, b.version) })
 	for _, c := range changes {
+		c.found = c.found || slices.ContainsFunc(w.streams, func(s *stream) bool { return s.missed(c.version) })
 		before := len(w.invariants.broken)
 		w.tell(c)
 		w.invariants.see(c)
@@ -240,6 +242,19 @@ type stream struct {
 	changes []change                    // not yet taken
 	there   map[types.UID]client.Object // as last seen
 	gone    map[types.UID]bool
+	latest  uint64 // the version up to which it has seen everything
+	gaps    []gap
+}
+
+// gap is a time when a watch was down: of what has a version above after, up to
+// that of the list with which it went on, it has seen the outcome only.
+type gap struct{ after, upTo uint64 }
+
+// missed reports whether a version is in one of the gaps.
+func (s *stream) missed(version uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.gaps, func(g gap) bool { return g.after < version && version <= g.upTo })
 }
 
 func newStream(c client.WithWatch, namespace string, list client.ObjectList) *stream {
@@ -253,6 +268,8 @@ func (s *stream) begin(ctx context.Context) (watch.Interface, error) {
 		return nil, err
 	}
 	s.mu.Lock()
+	s.gaps = append(s.gaps, gap{after: s.latest, upTo: version})
+	s.latest = version
 	listed := map[types.UID]bool{}
 	for _, o := range objects {
 		listed[o.GetUID()] = true
@@ -298,6 +315,7 @@ func (s *stream) add(c change) {
 		c.object = sketch(p)
 	}
 	s.changes = append(s.changes, c)
+	s.latest = max(s.latest, c.version)
 	if c.gone {
 		delete(s.there, c.object.GetUID())
 		s.gone[c.object.GetUID()] = true
