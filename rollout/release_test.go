@@ -253,6 +253,7 @@ func TestDeadlineRollsBack(t *testing.T) {
 	if f := s.release().Status.FailedRevision; f == "" {
 		t.Error("the failed revision is not remembered")
 	}
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Strategy.ProgressDeadlineSeconds = ptr.To(int32(600)) })
 	s.bring("v2")
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 4, "v2": 1})
 }

@@ -401,6 +401,7 @@ func TestDeadline(t *testing.T) {
 	s.push("web: a broken one")
 	s.waitFor("web", "RolledBack", 2, map[string]int32{"v1": 10})
 	s.untouched("web")
+	s.replace("release.yaml", "progressDeadlineSeconds: 3", "progressDeadlineSeconds: 600")
 	s.replace("deployment.yaml", "web:broken", "web:v2")
 	s.push("web: v2")
 	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
