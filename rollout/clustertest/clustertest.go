@@ -273,7 +273,7 @@ func (c *Cluster) RestartAPIServer(t testing.TB) {
 }
 
 // Within is how long a test waits for what must come.
-const Within = 60 * time.Second
+const Within = 2 * time.Minute
 
 // Wait looks again and again until check returns nothing, and fails the test
 // with its last answer if that does not come.
