@@ -14,127 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
-
-// guillotine lets so many writes through, and nothing after the last.
-type guillotine struct {
-	http.RoundTripper
-	left *atomic.Int32
-}
-
-func (g guillotine) RoundTrip(r *http.Request) (*http.Response, error) {
-	if g.left.Load() < 0 {
-		return nil, errors.New("the controller is dead")
-	}
-	writes := r.Method != http.MethodGet && !strings.Contains(r.URL.RawQuery, "dryRun=All") && !strings.Contains(r.URL.Path, "/events")
-	if writes && g.left.Add(-1) < 0 {
-		return nil, errors.New("the controller is dead")
-	}
-	return g.RoundTripper.RoundTrip(r)
-}
-
-// dyingAfter returns a configuration of a controller that dies after n writes.
-func dyingAfter(config *rest.Config, n int) (*rest.Config, *atomic.Int32) {
-	left := &atomic.Int32{}
-	left.Store(int32(n))
-	c := rest.CopyConfig(config)
-	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return guillotine{rt, left} })
-	return c, left
-}
-
-// Killed after any single write and started again: the same end (I6).
-func TestKilledAfterAnyWrite(t *testing.T) {
-	for name, story := range map[string]struct{ before, after map[string]string }{
-		"first install": {nil, map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan, "deploy/a.yaml": configMap("a", "one")}},
-		"a plan added": {
-			map[string]string{"deploy/web.yaml": web("v1"), "deploy/a.yaml": configMap("a", "one"), "deploy/old.yaml": configMap("old", "one")},
-			map[string]string{"deploy/release.yaml": webPlan, "deploy/web.yaml": web("v1", ", team: shop", ""), "deploy/old.yaml": ""},
-		},
-		"a plan taken away": {
-			map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan, "deploy/a.yaml": configMap("a", "one")},
-			map[string]string{"deploy/web.yaml": web("v1", "\n        env:\n        - {name: COLOUR, value: blue}", ""), "deploy/release.yaml": ""},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			want, n := "", 0
-			for ; ; n++ {
-				got, survived := killedAfter(t, n, story.before, story.after)
-				if want == "" {
-					want = got
-				}
-				if got != want {
-					t.Errorf("killed after %d writes: got\n%s\nwant\n%s", n, got, want)
-				}
-				if survived {
-					break
-				}
-			}
-			t.Logf("%d writes", n)
-		})
-	}
-}
-
-func killedAfter(t *testing.T, n int, before, after map[string]string) (end string, survived bool) {
-	t.Helper()
-	s := newShopWithout(t)
-	if before != nil {
-		s.push(before)
-	} else {
-		s.push(map[string]string{"deploy/placeholder.yaml": configMap("placeholder", "x")})
-	}
-	stop := s.startController(gitsyncOnly)
-	s.source()
-	s.applied(s.repo.Head())
-	stop()
-	tip := s.push(after)
-
-	config, left := dyingAfter(s.c.Config, n)
-	stop = s.startControllerWith(config, gitsyncOnly)
-	clustertest.Wait(s, "the end of the look, or of the controller", func() error {
-		if applied := s.gs().Status.AppliedCommit; left.Load() >= 0 && applied != tip {
-			return fmt.Errorf("applied %q, want %s", applied, tip)
-		}
-		return nil
-	})
-	survived = left.Load() >= 0
-	stop()
-	stop = s.startController(gitsyncOnly)
-	defer stop()
-	s.applied(tip)
-	end = s.state()
-	s.endSource()
-	return end, survived
-}
-
-// state is what counts of the cluster, without what differs from run to run.
-func (s *shop) state() string {
-	s.Helper()
-	d := s.deployment("web")
-	var lines []string
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	add("replicas %d, env %v, labels %v", *d.Spec.Replicas, d.Spec.Template.Spec.Containers[0].Env, d.Labels)
-	for _, f := range []string{"template", "replicas", "selector"} {
-		add("%s: %s", f, owners(d, f))
-	}
-	for _, e := range s.gs().Status.Inventory.Entries {
-		add("inventory: %s", strings.ReplaceAll(e.ID, s.ns, "NS"))
-	}
-	for _, name := range []string{"a", "old", "placeholder"} {
-		var cm corev1.ConfigMap
-		err := s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, &cm)
-		add("ConfigMap %s: %s %t", name, cm.Data["value"], err == nil)
-	}
-	var br v1alpha1.BatchRelease
-	err := s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: "web"}, &br)
-	add("release %t, commit set %t", err == nil, br.Spec.Commit != "")
-	return strings.Join(lines, "\n")
-}
 
 func TestSuspend(t *testing.T) {
 	s := newShop(t, gitsyncOnly)

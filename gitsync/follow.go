@@ -148,7 +148,7 @@ func (l *look) releases(ctx context.Context, r *renderer, d *desired, o *observe
 		if err != nil {
 			return nil, err
 		}
-		t := &target{Object: object, late: o.early[br.Namespace]}
+		t := &target{Object: object, late: o.early[br.Namespace], homeless: o.early[br.Namespace]}
 		if err := o.observe(ctx, t); err != nil {
 			return nil, cmpProblems(apiProblems(reasonDryRunFailed, object, l.gs, err), err)
 		}
@@ -171,7 +171,7 @@ func (l *look) try(ctx context.Context, a *applier, c *commit, late bool) error 
 	same := map[schema.GroupKind]bool{} // kinds whose CRD stays as it is; CRDs come first
 	for _, t := range slices.Concat(c.targets, c.releases) {
 		if same[t.groupKind()] {
-			t.late = false
+			t.late = t.homeless
 		}
 		if t.late != late {
 			continue

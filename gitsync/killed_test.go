@@ -1,17 +1,309 @@
 package gitsync_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
+
+// mortal is a controller that dies when it has written something, as it goes on
+// to the next write. What is refused, and an apply that changes nothing, it
+// survives: who comes after it would do it again and again, and come no further.
+type mortal struct {
+	mu    sync.Mutex
+	wrote bool
+	dead  chan struct{}
+	known map[string]bool // resource versions
+}
+
+var errDead = errors.New("the controller is dead")
+
+func (m *mortal) send(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	write := r.Method != http.MethodGet && !r.URL.Query().Has("dryRun") && !strings.Contains(r.URL.Path, "/events")
+	if !write && !isClosed(m.dead) {
+		m.mu.Unlock()
+		defer m.mu.Lock()
+		return next.RoundTrip(r)
+	}
+	if m.wrote && !isClosed(m.dead) {
+		close(m.dead)
+	}
+	if isClosed(m.dead) {
+		return nil, errDead
+	}
+	answer, err := next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(answer.Body)
+	_ = answer.Body.Close()
+	answer.Body = io.NopCloser(bytes.NewReader(body))
+	var o metav1.PartialObjectMetadata
+	m.wrote = err == nil && answer.StatusCode < http.StatusBadRequest && (json.Unmarshal(body, &o) != nil || o.ResourceVersion == "" || !m.known[o.ResourceVersion])
+	m.known[o.ResourceVersion] = true
+	return answer, err
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// startMortals starts a controller that dies after its first write, and another
+// one when it is dead, until the test is over.
+func (s *shop) startMortals(w with) {
+	s.Helper()
+	over, ended, lives, known := make(chan struct{}), make(chan struct{}), 0, map[string]bool{}
+	go func() {
+		defer close(ended)
+		for lives = 1; ; lives++ {
+			m := &mortal{dead: make(chan struct{}), known: known}
+			config := rest.CopyConfig(s.c.Config)
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) { return m.send(next, r) })
+			})
+			stop := s.startControllerWith(config, w)
+			select {
+			case <-m.dead:
+				stop()
+			case <-over:
+				stop()
+				return
+			}
+		}
+	}()
+	s.Cleanup(func() {
+		close(over)
+		<-ended
+		s.Logf("%d controllers", lives)
+	})
+}
+
+// stage is what is done, what is pushed, and what is there in the end.
+type stage struct {
+	do   func(*shop)
+	push map[string]string
+	// asks: it takes another look, for which somebody asks.
+	asks bool
+	want []string
+}
+
+// I6 for the cluster: a controller that dies after each of its writes comes to
+// the same end as one that lives, with nothing lost and nothing made twice.
+func TestKilledAfterEachWrite(t *testing.T) {
+	for name, stages := range killedStories {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShopWithout(t)
+			s.startMortals(gitsyncOnly)
+			s.play(stages(s))
+		})
+	}
+}
+
+// play goes through stages, each to its end.
+func (s *shop) play(stages []stage) {
+	s.Helper()
+	for i, stage := range stages {
+		before := s.uids()
+		if stage.do != nil {
+			stage.do(s)
+		}
+		if stage.push != nil {
+			s.push(stage.push)
+		}
+		if i == 0 {
+			s.source()
+		}
+		s.isThere(fmt.Sprintf("stage %d", i), before, stage)
+	}
+	before := s.uids()
+	for _, gs := range s.sources() {
+		s.lookNow(gs.Name)
+	}
+	s.isThere("another look", before, stage{want: withoutAnew(stages[len(stages)-1].want)})
+}
+
+func withoutAnew(lines []string) []string {
+	lines = slices.Clone(lines)
+	for i := range lines {
+		lines[i] = strings.TrimSuffix(lines[i], ", anew")
+	}
+	return lines
+}
+
+// isThere waits until all is applied and the objects are those that should be.
+func (s *shop) isThere(name string, before map[string]types.UID, stage stage) {
+	s.Helper()
+	clustertest.Wait(s, "the end of "+name, func() error {
+		var why []string
+		if stage.asks {
+			s.lookNow()
+		}
+		for _, gs := range s.sources() {
+			if !meta.IsStatusConditionTrue(gs.Status.Conditions, "Ready") || gs.Status.AppliedCommit != s.repo.Head() {
+				why = append(why, gs.Name+" at "+gs.Status.AppliedCommit+":\n"+said(&gs))
+			}
+		}
+		if diff := cmp.Diff(stage.want, s.outside(before)); diff != "" {
+			why = append(why, "(-want +got):\n"+diff)
+		}
+		if len(why) > 0 {
+			return errors.New(strings.Join(why, "\n"))
+		}
+		return nil
+	})
+}
+
+func (s *shop) sources() []v1alpha1.GitSource {
+	s.Helper()
+	var list v1alpha1.GitSourceList
+	s.must(s.c.Client.List(s.Context(), &list, client.InNamespace(s.ns)))
+	return list.Items
+}
+
+// found are the objects in the namespace, and the cluster's that are named
+// after it, of the kinds that the stories have.
+func (s *shop) found() map[string]*unstructured.Unstructured {
+	s.Helper()
+	found := map[string]*unstructured.Unstructured{}
+	for _, gvk := range []schema.GroupVersionKind{
+		{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Namespace"}, {Version: "v1", Kind: "PersistentVolumeClaim"},
+		{Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
+		{Group: "tranche.dev", Version: "v1alpha1", Kind: "BatchRelease"}, {Group: s.ns + ".example.org", Version: "v1", Kind: "Toy"},
+		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(gvk)
+		err := s.c.Client.List(s.Context(), list)
+		if meta.IsNoMatchError(err) || client.IgnoreNotFound(err) == nil && err != nil {
+			continue
+		}
+		s.must(err)
+		for i := range list.Items {
+			o := &list.Items[i]
+			if name := s.nameOf(o.GetNamespace(), o.GetName()); name != "" && o.GetName() != "kube-root-ca.crt" {
+				found[gvk.Kind+" "+name] = o
+			}
+		}
+	}
+	return found
+}
+
+// nameOf is how one of the shop's objects is called here, where NS stands for
+// its namespace; empty: it is another's.
+func (s *shop) nameOf(namespace, name string) string {
+	switch {
+	case namespace == s.ns:
+		return name
+	case strings.HasPrefix(namespace, s.ns+"-"):
+		name = namespace + "/" + name
+	case namespace != "" || !strings.HasPrefix(name, s.ns+"-") && !strings.Contains(name, "."+s.ns+"."):
+		return ""
+	}
+	return strings.ReplaceAll(name, s.ns, "NS")
+}
+
+func (s *shop) uids() map[string]types.UID {
+	s.Helper()
+	uids := map[string]types.UID{}
+	for name, o := range s.found() {
+		uids[name] = o.GetUID()
+	}
+	return uids
+}
+
+// outside is what counts of the cluster: the objects with what they have, and
+// the sources in whose inventory they are; anew are those that were there before
+// as another object.
+func (s *shop) outside(before map[string]types.UID) []string {
+	s.Helper()
+	lines := map[string]string{}
+	for name, o := range s.found() {
+		lines[name] = name + valueOf(s, o)
+		if uid, ok := before[name]; ok && uid != o.GetUID() {
+			lines[name] += ", anew"
+		}
+	}
+	of := map[string][]string{}
+	for _, gs := range s.sources() {
+		if gs.Status.Inventory == nil {
+			continue
+		}
+		for _, e := range gs.Status.Inventory.Entries {
+			parts := strings.Split(e.ID, "_")
+			name := parts[len(parts)-1] + " " + s.nameOf(parts[0], parts[1])
+			of[name] = append(of[name], gs.Name)
+			if lines[name] == "" {
+				lines[name] = name + " is not there"
+			}
+		}
+	}
+	var all []string
+	for name, line := range lines {
+		switch sources := strings.Join(of[name], " and "); sources {
+		case "shop":
+		case "":
+			line += ", nobody's"
+		default:
+			line += ", " + sources + "'s"
+		}
+		all = append(all, line)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// valueOf is what counts of an object.
+func valueOf(s *shop, o *unstructured.Unstructured) string {
+	switch o.GetKind() {
+	case "ConfigMap":
+		value, _, _ := unstructured.NestedString(o.Object, "data", "value")
+		return ": " + value
+	case "Deployment":
+		var d appsv1.Deployment
+		s.must(runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d))
+		c := d.Spec.Template.Spec.Containers[0]
+		_, tag, _ := strings.Cut(c.Image, ":")
+		by := map[string]string{"tranche-gitsync/Apply": "gitsync's", "tranche-rollout/Apply": "rollout's"}[owners(&d, "template")]
+		return fmt.Sprintf(": %d x %s with %d env and %d labels, %s", *d.Spec.Replicas, tag, len(c.Env), len(d.Labels), by)
+	case "BatchRelease":
+		commit, _, _ := unstructured.NestedString(o.Object, "spec", "commit")
+		return fmt.Sprintf(": has a commit: %t", commit != "")
+	default:
+		return ""
+	}
+}
 
 // reaper is a Git server at whose k-th exchange the controller dies: when the
 // server has done what was asked, and before the answer is there.

@@ -56,8 +56,9 @@ type target struct {
 	conflicts []string
 	// asIs: an apply would change nothing; known after the dry-run.
 	asIs bool
-	// late: cannot be dry-run before those are there.
-	late bool
+	// late: cannot be dry-run before those are there; homeless: it is its
+	// Namespace that is not.
+	late, homeless bool
 }
 
 func (t *target) entry() entry { return entryOf(t.Unstructured) }
@@ -125,7 +126,8 @@ func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error
 func newTarget(set *plan.Set, object plan.Object, early map[string]bool) *target {
 	t := &target{Object: object, release: set.Governed(object), autoscaled: set.Autoscaled(object)}
 	t.early = t.groupKind() == crdKind || t.groupKind() == namespaceKind
-	t.late = early[t.GetNamespace()] || early[t.groupKind().String()]
+	t.homeless = early[t.GetNamespace()]
+	t.late = t.homeless || early[t.groupKind().String()]
 	return t
 }
 
