@@ -88,7 +88,7 @@ func (a *applier) body(t *target) *unstructured.Unstructured {
 func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) {
 	var err error
 	switch {
-	case t.way == notAtAll:
+	case t.way == notAtAll || t.way == onceGone:
 		return nil, nil
 	case t.live != nil && t.groupKind() == deploymentKind && (t.way != plainly || hasRolloutFields(t.live)):
 		err = errors.Join(a.dryRunRollout(ctx, t), a.dryRunRest(ctx, t))
@@ -241,7 +241,7 @@ func takeOver(u, live *unstructured.Unstructured, fields ...string) error {
 // apply writes an object.
 func (a *applier) apply(ctx context.Context, t *target) (change, error) {
 	switch t.way {
-	case notAtAll, afterHandBack:
+	case notAtAll, afterHandBack, onceGone:
 		return unchanged, nil
 	case plainly, asGoverned:
 	}

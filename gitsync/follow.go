@@ -63,7 +63,10 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 	if err := l.writeBack(ctx, r, s, c, o); err != nil {
 		return err
 	}
-	return l.writeNotes(ctx, r, s, c, o)
+	if err := l.writeNotes(ctx, r, s, c, o); err != nil {
+		return err
+	}
+	return c.unfinished()
 }
 
 // prepare renders a commit and reads the cluster's side of it.
@@ -94,6 +97,26 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 		c.wanted.add(t.entry())
 	}
 	return c, consented(l.gs, readInventory(l.gs.Status.Inventory), c.wanted, d.commit)
+}
+
+// unfinished is why a commit is not applied whole though all was done that could
+// be: objects that are being deleted, and are to be made anew.
+func (c *commit) unfinished() error {
+	var ps plan.Problems
+	for _, t := range slices.Concat(c.targets, c.releases) {
+		if t.way != onceGone {
+			continue
+		}
+		hint := ""
+		if finalizers := t.live.GetFinalizers(); len(finalizers) > 0 {
+			hint = "it has the finalizers " + names(finalizers) + ": see to who has set them"
+		}
+		ps = append(ps, t.problem(reasonApplyFailed, "it is being deleted, and is made anew once it is gone", hint))
+	}
+	if len(ps) > 0 {
+		return ps
+	}
+	return nil
 }
 
 // leaveAlone leaves the plans alone of Deployments that are left alone: a new
@@ -236,7 +259,7 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 			return err
 		}
 		redefined = redefined || t.groupKind() == crdKind && t.live != nil && t.applied != nil && t.applied.GetGeneration() != t.live.GetGeneration()
-		if t.groupKind() != crdKind || t.way == notAtAll || t.live != nil && isEstablished(t.live) {
+		if t.groupKind() != crdKind || t.way != plainly || t.live != nil && isEstablished(t.live) {
 			continue
 		}
 		if err := a.awaitCRD(ctx, t); err != nil {
@@ -268,7 +291,7 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 func afterEarly(err error, targets []*target) error {
 	var early []string
 	for _, t := range targets {
-		if t.early && t.way != notAtAll && !t.asIs {
+		if t.early && t.way == plainly && !t.asIs {
 			early = append(early, t.String())
 		}
 	}
@@ -411,7 +434,7 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 			l.keep.autoscaled[t.entry().id()] = true
 		}
 	}
-	if l.gs.Status.AppliedCommit != c.desired.commit {
+	if l.gs.Status.AppliedCommit != c.desired.commit && c.unfinished() == nil {
 		l.gs.Status.AppliedCommit = c.desired.commit
 		l.tell(corev1.EventTypeNormal, reasonApplied, fmt.Sprintf("applied %s: %d objects", at(l.outcome.branch, c.desired.commit), len(c.wanted)))
 	}
@@ -459,8 +482,10 @@ func (l *look) prune(ctx context.Context, gone []entry) (inventory, error) {
 	p := &pruner{gs: l.gs, as: l.as, own: l.own}
 	result, err := p.prune(ctx, gone)
 	// What an autoscaler had is Git's again, once it is gone.
-	if err == nil && slices.ContainsFunc(gone, func(e entry) bool { return e.gvk.GroupKind() == autoscalerKind }) {
-		l.again = true
+	for _, e := range gone {
+		if _, stays := result.kept[e.id()]; e.gvk.GroupKind() == autoscalerKind && !stays {
+			l.again = true
+		}
 	}
 	if len(result.removed) > 0 {
 		because := "it left the branch"

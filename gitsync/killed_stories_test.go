@@ -151,7 +151,7 @@ var killedStories = map[string]func(*shop) []stage{
 			{
 				do:   func(s *shop) { s.another("other", "more") },
 				push: map[string]string{"deploy/a.yaml": "", "deploy/b.yaml": "", "deploy/web.yaml": "", "more/a.yaml": configMap("a", "one"), "more/b.yaml": b, "more/web.yaml": keep(web("v1"))},
-				want: append([]string{"ConfigMap a: one, other's, anew", "ConfigMap b: one, other's"}, append(stay, webIsGitSyncs+", other's")...),
+				want: append([]string{"ConfigMap a: one, anew, other's", "ConfigMap b: one, other's"}, append(stay, webIsGitSyncs+", other's")...),
 			},
 		}
 	},

@@ -62,12 +62,15 @@ func (m *mortal) send(next http.RoundTripper, r *http.Request) (*http.Response, 
 		return nil, err
 	}
 	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, err
+	}
 	_ = answer.Body.Close()
 	answer.Body = io.NopCloser(bytes.NewReader(body))
 	var o metav1.PartialObjectMetadata
-	m.wrote = err == nil && answer.StatusCode < http.StatusBadRequest && (json.Unmarshal(body, &o) != nil || o.ResourceVersion == "" || !m.known[o.ResourceVersion])
+	m.wrote = answer.StatusCode < http.StatusBadRequest && (json.Unmarshal(body, &o) != nil || o.ResourceVersion == "" || !m.known[o.ResourceVersion])
 	m.known[o.ResourceVersion] = true
-	return answer, err
+	return answer, nil
 }
 
 func isClosed(c chan struct{}) bool {
@@ -157,7 +160,7 @@ func (s *shop) play(stages []stage) {
 func withoutAnew(lines []string) []string {
 	lines = slices.Clone(lines)
 	for i := range lines {
-		lines[i] = strings.TrimSuffix(lines[i], ", anew")
+		lines[i] = strings.Replace(lines[i], ", anew", "", 1)
 	}
 	return lines
 }

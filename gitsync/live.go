@@ -33,6 +33,9 @@ const (
 	afterHandBack
 	// notAtAll: an annotation says so.
 	notAtAll
+	// onceGone: it is being deleted, and can be made anew when it is gone. What
+	// would be written to it now would go with it.
+	onceGone
 )
 
 // target is one object of a commit, with what is in the cluster of it.
@@ -88,7 +91,10 @@ type observer struct {
 	plans   map[string][]v1alpha1.BatchRelease // by namespace
 	hpas    map[string][]autoscalingv2.HorizontalPodAutoscaler
 	sources *v1alpha1.GitSourceList // nil until they are asked for
-	early   map[string]bool         // namespaces and kinds that the commit brings, and that are not there yet
+	// labelsTell: who looks may not read the sources, and labels alone tell what
+	// others apply.
+	labelsTell bool
+	early      map[string]bool // namespaces and kinds that the commit brings, and that are not there yet
 }
 
 func newObserver(gs *v1alpha1.GitSource, as, own client.Reader) *observer {
@@ -168,6 +174,10 @@ func (o *observer) observe(ctx context.Context, t *target) error {
 	}
 	if isLeftAlone(t.Unstructured) || isLeftAlone(live) {
 		t.way = notAtAll
+		return nil
+	}
+	if live != nil && live.GetDeletionTimestamp() != nil {
+		t.way = onceGone
 		return nil
 	}
 	if !t.autoscaled && (hasReplicas(t.Unstructured) || ownsReplicas(live)) {
@@ -260,50 +270,34 @@ func isOurs(o client.Object, gs *v1alpha1.GitSource) bool {
 }
 
 // ownedByOther refuses an object that another GitSource applies: one that is in
-// the other's inventory, or bears its labels. The labels of one that is gone bind
-// nobody; and whoever may write an object may write its labels, so those that
-// name this source, or none, are not believed, and what is in this source's
-// inventory is not lost by them.
+// the other's inventory, or bears its labels while the other has no inventory, as
+// when its status is lost. The labels of one that is gone, or has let go of the
+// object, bind nobody; and whoever may write an object may write its labels, so
+// those that name this source, or none, are not believed, and what is in this
+// source's inventory is not lost by them.
 func (o *observer) ownedByOther(ctx context.Context, t *target) error {
 	if t.live == nil {
 		return nil
 	}
-	name, namespace := t.live.GetLabels()[v1alpha1.LabelSource], t.live.GetLabels()[v1alpha1.LabelSourceNamespace]
-	others := t.groupKind() != deploymentKind && name != "" && !isOurs(t.live, o.gs)
+	others := t.groupKind() != deploymentKind && t.live.GetLabels()[v1alpha1.LabelSource] != "" && !isOurs(t.live, o.gs)
 	mine := has(o.gs.Status.Inventory, t.entry().id())
 	if mine && !others {
 		return nil
 	}
-	if err := o.inventoriedByOther(ctx, t); err != nil || mine || !others {
-		return err
-	}
-	var other v1alpha1.GitSource
-	err := o.own.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &other)
-	if apierrors.IsNotFound(err) && len(name) < maxLabelValue {
-		return nil
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("getting GitSource %s/%s: %w", namespace, name, err)
-	}
-	return ownedBy(t, namespace, name)
-}
-
-func ownedBy(t *target, namespace, name string) *plan.Problem {
-	return &plan.Problem{
-		Reason: reasonOwnedByOther, Where: t.File + ": " + t.String(),
-		Err: fmt.Errorf("GitSource %s/%s applies it already", namespace, name), Hint: "keep it in one of the two",
-	}
-}
-
-// inventoriedByOther refuses an object that is in the inventory of another
-// GitSource.
-func (o *observer) inventoriedByOther(ctx context.Context, t *target) error {
 	if err := o.readSources(ctx); err != nil {
 		return err
 	}
+	if other := inventoriedByOther(o.sources, o.gs, t.entry()); other != nil {
+		return ownedBy(t, other.Namespace, other.Name)
+	}
+	if mine || !others {
+		return nil
+	}
+	if o.labelsTell {
+		return ownedBy(t, t.live.GetLabels()[v1alpha1.LabelSourceNamespace], t.live.GetLabels()[v1alpha1.LabelSource])
+	}
 	for i := range o.sources.Items {
-		other := &o.sources.Items[i]
-		if other.UID != o.gs.UID && has(other.Status.Inventory, t.entry().id()) {
+		if other := &o.sources.Items[i]; isOurs(t.live, other) && other.Status.Inventory == nil {
 			return ownedBy(t, other.Namespace, other.Name)
 		}
 	}
@@ -311,16 +305,38 @@ func (o *observer) inventoriedByOther(ctx context.Context, t *target) error {
 }
 
 // readSources reads all GitSources, once in a look.
-func (o *observer) readSources(ctx context.Context) error {
-	if o.sources != nil {
-		return nil
+func (o *observer) readSources(ctx context.Context) (err error) {
+	if o.sources == nil {
+		o.sources, err = listSources(ctx, o.own)
 	}
-	var sources v1alpha1.GitSourceList
-	if err := o.own.List(ctx, &sources); err != nil {
-		return fmt.Errorf("listing the GitSources: %w", err)
+	return err
+}
+
+// ownedBy may pass: the object may be on its way from one source to the other.
+func ownedBy(t *target, namespace, name string) *plan.Problem {
+	return &plan.Problem{
+		Reason: reasonOwnedByOther, Where: t.File + ": " + t.String(),
+		Err: fmt.Errorf("GitSource %s/%s applies it already", namespace, name), Hint: "keep it in one of the two", Retry: true,
 	}
-	o.sources = &sources
+}
+
+// inventoriedByOther returns another GitSource that has an object in its
+// inventory; nil: there is none.
+func inventoriedByOther(sources *v1alpha1.GitSourceList, gs *v1alpha1.GitSource, e entry) *v1alpha1.GitSource {
+	for i := range sources.Items {
+		if other := &sources.Items[i]; other.UID != gs.UID && has(other.Status.Inventory, e.id()) {
+			return other
+		}
+	}
 	return nil
+}
+
+func listSources(ctx context.Context, c client.Reader) (*v1alpha1.GitSourceList, error) {
+	var sources v1alpha1.GitSourceList
+	if err := c.List(ctx, &sources); err != nil {
+		return nil, fmt.Errorf("listing the GitSources: %w", err)
+	}
+	return &sources, nil
 }
 
 func has(inventory *v1alpha1.Inventory, id string) bool {

@@ -151,7 +151,7 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	v.Ignored = append(append(v.Ignored, ignored...), plan.UnknownApprovals(set, approvals)...)
 	err := v.observer.readSources(ctx)
 	if apierrors.IsForbidden(err) {
-		v.observer.sources, err = &v1alpha1.GitSourceList{}, nil // labels alone tell what others apply
+		v.observer.sources, v.observer.labelsTell, err = &v1alpha1.GitSourceList{}, true, nil
 	}
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -71,8 +72,6 @@ func judge(live *unstructured.Unstructured, gs *v1alpha1.GitSource, used usedNam
 	annotation := live.GetAnnotations()[v1alpha1.AnnotationPrune]
 	kind := live.GroupVersionKind().GroupKind()
 	switch {
-	case live.GetDeletionTimestamp() != nil:
-		return forget, "it is being deleted already"
 	case !isOurs(live, gs):
 		return forget, "this GitSource does not apply it"
 	case annotation == annotationPruneDisabled:
@@ -158,7 +157,8 @@ const (
 )
 
 // usedIn returns what the pods that run in a namespace, those that its
-// ReplicaSets are about to make, and the stable revisions there refer to.
+// Deployments and ReplicaSets are about to make, and the stable revisions there
+// refer to.
 func usedIn(ctx context.Context, c client.Reader, namespace string, into usedNames) error {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
@@ -170,6 +170,19 @@ func usedIn(ctx context.Context, c client.Reader, namespace string, into usedNam
 			continue
 		}
 		if err := into.addTemplate("Pod "+namespace+"/"+p.Name, namespace, &corev1.PodTemplateSpec{Spec: p.Spec}); err != nil {
+			return err
+		}
+	}
+	var deployments appsv1.DeploymentList
+	if err := c.List(ctx, &deployments, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("listing the Deployments of %s: %w", namespace, err)
+	}
+	for i := range deployments.Items {
+		d := &deployments.Items[i]
+		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
+			continue
+		}
+		if err := into.addTemplate("Deployment "+namespace+"/"+d.Name, namespace, &d.Spec.Template); err != nil {
 			return err
 		}
 	}
@@ -246,15 +259,28 @@ func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
 		result.kept = entries(gone)
 		return result, err
 	}
+	lives := map[string]*unstructured.Unstructured{}
+	unread := map[string]error{}
+	for _, e := range gone {
+		lives[e.id()], unread[e.id()] = p.present(ctx, e)
+	}
+	others, err := p.others(ctx, gone)
+	if err != nil {
+		result.kept = entries(gone)
+		return result, err
+	}
 	var ps plan.Problems
 	for _, e := range gone {
-		live, err := p.present(ctx, e)
-		if err == nil && live == nil {
-			continue
+		live, err := lives[e.id()], unread[e.id()]
+		if err == nil && (live == nil || live.GetDeletionTimestamp() != nil) {
+			continue // nothing brings it back
 		}
 		v, because := remove, ""
 		if err == nil {
 			v, because = judge(live, p.gs, used)
+		}
+		if other := inventoriedByOther(others, p.gs, e); other != nil && e.gvk.GroupKind() == deploymentKind {
+			v, because = forget, "GitSource "+other.Namespace+"/"+other.Name+" applies it"
 		}
 		switch {
 		case err != nil:
@@ -282,6 +308,17 @@ func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
 		return result, ps
 	}
 	return result, nil
+}
+
+// others are the GitSources whose a Deployment may be by now, since it bears no
+// labels that tell: after a crash, what was deleted may have been made anew by the
+// one that it has moved to. That one had it in its inventory before it made it,
+// so who reads the sources after the Deployment knows. None where none goes.
+func (p *pruner) others(ctx context.Context, gone []entry) (*v1alpha1.GitSourceList, error) {
+	if !slices.ContainsFunc(gone, func(e entry) bool { return e.gvk.GroupKind() == deploymentKind }) {
+		return &v1alpha1.GitSourceList{}, nil
+	}
+	return listSources(ctx, p.own)
 }
 
 // isEnding reports whether a namespace is being deleted.

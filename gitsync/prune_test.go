@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -39,7 +38,6 @@ func annotated(key, value string) func(*unstructured.Unstructured) {
 func TestJudge(t *testing.T) {
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "flow"}}
 	used := usedNames{"ConfigMap shop/a": "ReplicaSet shop/web-1"}
-	now := metav1.NewTime(time.Now())
 	tests := []struct {
 		reason string
 		live   *unstructured.Unstructured
@@ -54,7 +52,6 @@ func TestJudge(t *testing.T) {
 		}), forget},
 		{"the owner said no", objectOf("Service", annotated(v1alpha1.AnnotationPrune, "disabled")), forget},
 		{"the owner said not to touch it", objectOf("Service", annotated(v1alpha1.AnnotationReconcile, "disabled")), forget},
-		{"it is going already", objectOf("Service", func(u *unstructured.Unstructured) { u.SetDeletionTimestamp(&now) }), forget},
 		{"a claim has data", objectOf("PersistentVolumeClaim"), forget},
 		{"a namespace has everything", objectOf("Namespace"), forget},
 		{"a CRD has all its objects", objectOf("apiextensions.k8s.io:CustomResourceDefinition"), forget},

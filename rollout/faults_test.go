@@ -3,7 +3,6 @@ package rollout_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -108,11 +107,11 @@ func (f *faultyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case unsent:
 		return nil, fmt.Errorf("not sent: %w", context.DeadlineExceeded)
 	case conflict:
-		return refusal(r, http.StatusConflict, metav1.StatusReasonConflict), nil
+		return clustertest.Refusal(r, http.StatusConflict, metav1.StatusReasonConflict), nil
 	case broken:
-		return refusal(r, http.StatusInternalServerError, metav1.StatusReasonInternalError), nil
+		return clustertest.Refusal(r, http.StatusInternalServerError, metav1.StatusReasonInternalError), nil
 	case overloaded:
-		answer := refusal(r, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
+		answer := clustertest.Refusal(r, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
 		answer.Header.Set("Retry-After", "1")
 		return answer, nil
 	case killed, lost, gateway: // it is made
@@ -123,7 +122,7 @@ func (f *faultyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	_ = answer.Body.Close()
 	if c.fault == gateway {
-		return refusal(r, http.StatusGatewayTimeout, metav1.StatusReasonTimeout), nil
+		return clustertest.Refusal(r, http.StatusGatewayTimeout, metav1.StatusReasonTimeout), nil
 	}
 	c.dead = c.fault == killed
 	return nil, fmt.Errorf("the answer is lost: %w", context.DeadlineExceeded)
@@ -144,19 +143,6 @@ func (f *faultyTransport) caseOf(r *http.Request) *faultCase {
 		name = string(caseName.Find(body))
 	}
 	return f.cases[name]
-}
-
-func refusal(r *http.Request, code int32, reason metav1.StatusReason) *http.Response {
-	text, err := json.Marshal(metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: code, Reason: reason, Message: "made by a test",
-	})
-	if err != nil {
-		panic(err) // it has no field that cannot be encoded
-	}
-	return &http.Response{
-		StatusCode: int(code), Status: fmt.Sprint(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text)),
-	}
 }
 
 // I6: whatever becomes of any single write, the end is the same, with nothing

@@ -8,9 +8,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -270,6 +273,20 @@ func (c *Cluster) RestartAPIServer(t testing.TB) {
 		}
 		return nil
 	})
+}
+
+// Refusal is an answer of an API server that refuses a request.
+func Refusal(r *http.Request, code int32, reason metav1.StatusReason) *http.Response {
+	text, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: code, Reason: reason, Message: "made by a test",
+	})
+	if err != nil {
+		panic(err) // it has no field that cannot be encoded
+	}
+	return &http.Response{
+		StatusCode: int(code), Status: fmt.Sprint(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text)),
+	}
 }
 
 // Within is how long a test waits for what must come.
