@@ -155,6 +155,23 @@ func (s *shop) play(stages []stage) {
 		s.lookNow(gs.Name)
 	}
 	s.isThere("another look", before, stage{want: withoutAnew(stages[len(stages)-1].want)})
+	s.leaveNothing()
+}
+
+// leaveNothing ends the sources, with which all goes that is not asked to stay.
+func (s *shop) leaveNothing() {
+	s.Helper()
+	for _, gs := range s.sources() {
+		s.end(gs.Name)
+	}
+	for name, o := range s.found() {
+		ours := o.GetLabels()[v1alpha1.LabelSource] != "" || o.GetKind() == "Deployment"
+		prune := o.GetAnnotations()[v1alpha1.AnnotationPrune]
+		stays := prune == "disabled" || o.GetKind() == "PersistentVolumeClaim" && prune == ""
+		if is := o.GetDeletionTimestamp() == nil; ours && is != stays {
+			s.Errorf("%s is there when its source is deleted: %t, want %t", name, is, stays)
+		}
+	}
 }
 
 func withoutAnew(lines []string) []string {
