@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -47,16 +48,18 @@ func BenchmarkMonorepo(b *testing.B) {
 		m := newMonorepo(b, binary)
 		m.first()
 		first := m.phases[0]
-		m.commitTo(497) // in the middle of the queue
+		m.commitTo(middle - 3)
 		one := m.phases[1]
-		m.commitTo(503)
+		m.commitTo(middle + 3)
 		m.commitToNone("README.md", "# All that we run, since 2026\n")
 		none := m.phases[3]
 		m.commitToNone("README.md", "# All that we run, everywhere\n")
-		m.commitTo(505) // with a plan
+		m.commitTo(middle + 5) // with a plan
 		m.nothing()
+		m.lookAtAll()
+		m.check()
 		fmt.Printf("\n\n%s\n", m.table()) // b.Log shows ten lines
-		fmt.Println(m.compare(497))
+		fmt.Println(m.compare(middle - 3))
 		m.end()
 		b.ReportMetric(first.last.Seconds(), "first-sync-s")
 		b.ReportMetric(first.cpu().Seconds(), "first-sync-cpu-s")
@@ -65,6 +68,8 @@ func BenchmarkMonorepo(b *testing.B) {
 		b.ReportMetric(one.requests(), "one-path-requests")
 		b.ReportMetric(none.cpu().Seconds(), "no-path-cpu-s")
 		b.ReportMetric(none.requests(), "no-path-requests")
+		b.ReportMetric(m.phases[len(m.phases)-1].cpu().Seconds(), "interval-cpu-s")
+		b.ReportMetric(m.phases[len(m.phases)-1].requests(), "interval-requests")
 		b.ReportMetric(m.phases[len(m.phases)-1].peak, "peak-MiB")
 		b.ReportMetric(0, "ns/op")
 	}
@@ -124,7 +129,7 @@ func (m *monorepo) count(h http.Handler) http.Handler {
 // first creates the GitSources, until all are Ready.
 func (m *monorepo) first() {
 	m.Helper()
-	m.measure("first sync", func(sources watch.Interface) map[string]time.Time {
+	m.measure(firstSync, func(sources watch.Interface) map[string]time.Time {
 		for i := range monorepoPaths {
 			m.must(m.c.Client.Create(m.Context(), &v1alpha1.GitSource{
 				ObjectMeta: metav1.ObjectMeta{Name: appName(i), Namespace: m.ns},
@@ -143,9 +148,9 @@ func (m *monorepo) commitTo(i int) {
 	text, err := os.ReadFile(filepath.Join(m.repo.Work, file))
 	m.must(err)
 	m.repo.Commit(map[string]string{file: strings.ReplaceAll(string(text), "newTag: v1", "newTag: v2")}, appName(i)+": v2")
-	title := "one path"
+	title := onePath
 	if hasPlan(i) {
-		title += ", with a plan"
+		title = onePathPlan
 	}
 	m.push(title, appName(i))
 }
@@ -154,7 +159,7 @@ func (m *monorepo) commitTo(i int) {
 func (m *monorepo) commitToNone(file, text string) {
 	m.Helper()
 	m.repo.Commit(map[string]string{file: text}, "Say since when")
-	m.push("no path", "")
+	m.push(noPath, "")
 }
 
 // push measures from the end of a push on.
@@ -169,9 +174,23 @@ func (m *monorepo) push(title, touched string) {
 // nothing tells the controller of a push that there was not.
 func (m *monorepo) nothing() {
 	m.Helper()
-	m.measure("nothing new", func(watch.Interface) map[string]time.Time {
+	m.measure(nothingNew, func(watch.Interface) map[string]time.Time {
 		m.tell()
 		return nil
+	}, "")
+}
+
+// lookAtAll has every source be looked at as a whole, as at each interval.
+func (m *monorepo) lookAtAll() {
+	m.Helper()
+	m.measure(anInterval, func(sources watch.Interface) map[string]time.Time {
+		for i := range monorepoPaths {
+			gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: appName(i), Namespace: m.ns}}
+			m.must(m.c.Client.Patch(m.Context(), gs, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"interval":"23h"}}`))))
+		}
+		return m.until(sources, func(gs *v1alpha1.GitSource) bool {
+			return gs.Spec.Interval.Duration == 23*time.Hour && gs.Status.ObservedGeneration == gs.Generation
+		})
 	}, "")
 }
 
@@ -179,23 +198,41 @@ func (m *monorepo) nothing() {
 // they are.
 func (m *monorepo) applied(sources watch.Interface) map[string]time.Time {
 	m.Helper()
-	tip, at, late := m.repo.Head(), map[string]time.Time{}, time.After(10*time.Minute)
+	tip := m.repo.Head()
+	return m.until(sources, func(gs *v1alpha1.GitSource) bool { return gs.Status.AppliedCommit == tip })
+}
+
+// until waits until all sources are Ready and as they are to be, and returns
+// since when they are.
+func (m *monorepo) until(sources watch.Interface, is func(*v1alpha1.GitSource) bool) map[string]time.Time {
+	m.Helper()
+	at, late := map[string]time.Time{}, time.After(10*time.Minute)
 	for len(at) < monorepoPaths {
 		select {
 		case e, ok := <-sources.ResultChan():
-			gs, is := e.Object.(*v1alpha1.GitSource)
-			if !ok || !is {
+			gs, isSource := e.Object.(*v1alpha1.GitSource)
+			if !ok || !isSource {
 				m.Fatalf("the watch has ended: %+v", e.Object)
 			}
-			if _, was := at[gs.Name]; !was && gs.Status.AppliedCommit == tip && meta.IsStatusConditionTrue(gs.Status.Conditions, "Ready") {
+			if _, was := at[gs.Name]; !was && is(gs) && meta.IsStatusConditionTrue(gs.Status.Conditions, "Ready") {
 				at[gs.Name] = time.Now()
 			}
 		case <-late:
-			m.Fatalf("%d of %d sources are at the tip", len(at), monorepoPaths)
+			m.Fatalf("%d of %d sources are there", len(at), monorepoPaths)
 		}
 	}
 	return at
 }
+
+// What is measured.
+const (
+	firstSync   = "first sync"
+	onePath     = "one path"
+	noPath      = "no path"
+	onePathPlan = "one path, with a plan"
+	nothingNew  = "nothing new"
+	anInterval  = "an interval"
+)
 
 // phase is what was measured while something happened.
 type phase struct {
@@ -215,6 +252,34 @@ type counts struct {
 	controller, apiServer series
 }
 
+// bill is the most that a phase may cost.
+type bill struct{ fetches, renders, writes, changed int }
+
+// check fails the benchmark where something costs more than it touches. A path
+// with a plan is written to by the release, too, and that is for others to count.
+func (m *monorepo) check() {
+	m.Helper()
+	bills := map[string]bill{
+		firstSync:   {1, monorepoPaths, math.MaxInt, math.MaxInt},
+		onePath:     {1, 1, 1, 1},
+		noPath:      {1, 0, 0, 0},
+		onePathPlan: {1, 1, math.MaxInt, 2},
+		nothingNew:  {0, 0, 0, 0},
+		anInterval:  {0, 0, math.MaxInt, 0},
+	}
+	for i := range m.phases {
+		p := &m.phases[i]
+		most, known := bills[p.title]
+		if !known {
+			m.Fatalf("%s: there is no bill for it", p.title)
+		}
+		cost := bill{int(p.after.fetched - p.before.fetched), int(p.rendered("rendered")), int(p.served("", "", appliedResources, writeVerbs)), p.changed}
+		if cost.fetches > most.fetches || cost.renders > most.renders || cost.writes > most.writes || cost.changed > most.changed {
+			m.Errorf("%s: it cost %+v, and may cost %+v", p.title, cost, most)
+		}
+	}
+}
+
 func (p *phase) cpu() time.Duration { return p.after.cpu - p.before.cpu }
 
 // requests is how many the controller made, by its own word.
@@ -225,6 +290,11 @@ func (p *phase) more(name string, labels map[string]string) float64 {
 	before, _ := p.before.controller.sum(name, labels)
 	after, _ := p.after.controller.sum(name, labels)
 	return after - before
+}
+
+// rendered is how many renderings had a result, by the controller's own word.
+func (p *phase) rendered(result string) float64 {
+	return p.more("tranche_source_renders_total", map[string]string{"result": result})
 }
 
 // served is how many requests for these resources the API server had.
@@ -287,6 +357,13 @@ var applyKinds = []schema.GroupVersionKind{
 	{Group: "apps", Version: "v1", Kind: "Deployment"}, v1alpha1.GroupVersion.WithKind("BatchRelease"),
 }
 
+// appliedResources are their names in the API server's metrics, and writeVerbs
+// what it calls writes there.
+var (
+	appliedResources = []string{"configmaps", "services", "serviceaccounts", "deployments", "batchreleases"}
+	writeVerbs       = []string{"POST", "PUT", "PATCH", "APPLY", "DELETE"}
+)
+
 // versions are the objects in the cluster, with the version that each has.
 func (m *monorepo) versions() map[string]string {
 	m.Helper()
@@ -323,8 +400,7 @@ func (m *monorepo) quiet() time.Time {
 
 // table is what was measured, a column for each phase.
 func (m *monorepo) table() string {
-	objects := []string{"configmaps", "services", "serviceaccounts", "deployments", "batchreleases"}
-	reads, writes := []string{"GET", "LIST"}, []string{"POST", "PUT", "PATCH", "APPLY", "DELETE"}
+	objects, reads, writes := appliedResources, []string{"GET", "LIST"}, writeVerbs
 	requests := func(method string) func(*phase) string {
 		return func(p *phase) string {
 			return number(p.more("rest_client_requests_total", map[string]string{"method": method}))
@@ -334,9 +410,7 @@ func (m *monorepo) table() string {
 		return func(p *phase) string { return number(p.served(dryRun, subresource, resources, verbs)) }
 	}
 	renders := func(result string) func(*phase) string {
-		return func(p *phase) string {
-			return number(p.more("tranche_source_renders_total", map[string]string{"result": result}))
-		}
+		return func(p *phase) string { return number(p.rendered(result)) }
 	}
 	return m.tableOf([]row{
 		{"until the touched path is applied", func(p *phase) string { return seconds(p.applied) }},

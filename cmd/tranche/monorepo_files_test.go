@@ -14,6 +14,8 @@ const (
 	monorepoPaths = 1000
 	monorepoBases = 10
 	filesPerPath  = 20
+
+	middle = monorepoPaths / 2 // of the queue
 )
 
 func appName(i int) string { return fmt.Sprintf("app-%04d", i) }
