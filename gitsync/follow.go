@@ -47,6 +47,7 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 		return err
 	}
 	a := &applier{gs: l.gs, c: l.as}
+	l.keep.trials = l.believed()
 	if err := l.try(ctx, a, c, false); err != nil {
 		return err
 	}
@@ -150,12 +151,12 @@ func refuseEmpty(gs *v1alpha1.GitSource, set *plan.Set) error {
 func (l *look) releases(ctx context.Context, r *renderer, d *desired, o *observer) ([]*target, error) {
 	live := map[string]*v1alpha1.BatchRelease{}
 	for i := range d.set.Releases {
-		plans, err := o.plansIn(ctx, d.set.Releases[i].Plan.Namespace)
+		now, err := o.liveOf(ctx, &d.set.Releases[i])
 		if err != nil {
 			return nil, err
 		}
-		for j := range plans {
-			live[plans[j].Namespace+"/"+plans[j].Name] = &plans[j]
+		if now != nil {
+			live[releaseName(now)] = now
 		}
 	}
 	list, ignored, err := r.releases(ctx, d, live)
@@ -188,7 +189,8 @@ func cmpProblems(ps plan.Problems, err error) error {
 }
 
 // try has the API server check everything, or everything that had to wait for
-// a CRD or Namespace of the same commit.
+// a CRD or Namespace of the same commit; what it has said before is believed for
+// a while.
 func (l *look) try(ctx context.Context, a *applier, c *commit, late bool) error {
 	var ps plan.Problems
 	same := map[schema.GroupKind]bool{} // kinds whose CRD stays as it is; CRDs come first
@@ -199,11 +201,13 @@ func (l *look) try(ctx context.Context, a *applier, c *commit, late bool) error 
 		if t.late != late {
 			continue
 		}
-		found, err := a.dryRun(ctx, t)
-		if err != nil {
-			return err
+		if t.asIs = l.keep.trials.has(a, t); !t.asIs {
+			found, err := a.dryRun(ctx, t)
+			if err != nil {
+				return err
+			}
+			ps = append(ps, found...)
 		}
-		ps = append(ps, found...)
 		if t.groupKind() == crdKind && t.asIs {
 			same[definedBy(t.Unstructured)] = true
 		}
@@ -311,14 +315,14 @@ func afterEarly(err error, targets []*target) error {
 func (l *look) endRivals(ctx context.Context, c *commit, o *observer) error {
 	for i := range c.desired.set.Releases {
 		release := &c.desired.set.Releases[i]
-		plans, err := o.plansIn(ctx, release.Plan.Namespace)
+		plans, err := o.plansFor(ctx, workloadOf(release))
 		if err != nil {
 			return err
 		}
 		for j := range plans {
 			p := &plans[j]
 			e := planEntry(p)
-			if _, wanted := c.wanted[e.id()]; wanted || p.Spec.WorkloadRef.Name != release.Plan.Spec.WorkloadRef.Name || !isOurs(p, l.gs) {
+			if _, wanted := c.wanted[e.id()]; wanted || !isOurs(p, l.gs) {
 				continue
 			}
 			if err := l.endPlan(ctx, e); err != nil {
@@ -356,6 +360,7 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		return cmpProblems(apiProblems(reasonApplyFailed, t.Object, l.gs, err), err)
 	}
 	if change == unchanged {
+		l.keep.trials.add(a, t)
 		return nil
 	}
 	because, taken := "the branch says so", len(t.conflicts) > 0 && change == configured
@@ -392,13 +397,13 @@ func (c change) String() string {
 // applied. The plan goes even where nothing is pruned, or two would write the
 // template.
 func (l *look) afterHandBack(ctx context.Context, t *target, o *observer) error {
-	plans, err := o.plansIn(ctx, t.GetNamespace())
+	plans, err := o.plansFor(ctx, client.ObjectKeyFromObject(t))
 	if err != nil {
 		return err
 	}
 	for i := range plans {
 		p := &plans[i]
-		if p.Spec.WorkloadRef.Name != t.GetName() || !isOurs(p, l.gs) {
+		if !isOurs(p, l.gs) {
 			continue
 		}
 		if err := l.endPlan(ctx, planEntry(p)); err != nil {

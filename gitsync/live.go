@@ -88,7 +88,7 @@ type observer struct {
 	// own reads what the controller needs besides.
 	own client.Reader
 
-	plans   map[string][]v1alpha1.BatchRelease // by namespace
+	plans   map[client.ObjectKey][]v1alpha1.BatchRelease // by Deployment
 	hpas    map[string][]autoscalingv2.HorizontalPodAutoscaler
 	sources *v1alpha1.GitSourceList // nil until they are asked for
 	// labelsTell: who looks may not read the sources, and labels alone tell what
@@ -98,7 +98,7 @@ type observer struct {
 }
 
 func newObserver(gs *v1alpha1.GitSource, as, own client.Reader) *observer {
-	return &observer{gs: gs, as: as, own: own, plans: map[string][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
+	return &observer{gs: gs, as: as, own: own, plans: map[client.ObjectKey][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
 }
 
 // targets finds out how each object of a commit is to be applied. Problems are
@@ -197,23 +197,20 @@ func (o *observer) wayOf(ctx context.Context, t *target) (way, error) {
 	if t.release != nil {
 		return asGoverned, nil
 	}
-	plans, err := o.plansIn(ctx, t.GetNamespace())
+	plans, err := o.plansFor(ctx, client.ObjectKeyFromObject(t))
 	if err != nil {
 		return plainly, err
 	}
-	for i := range plans {
-		if plans[i].Spec.WorkloadRef.Name != t.GetName() {
-			continue
-		}
-		if isOurs(&plans[i], o.gs) {
-			return afterHandBack, nil // the plan was ours, and is gone from Git
-		}
+	switch {
+	case len(plans) > 0 && isOurs(&plans[0], o.gs):
+		return afterHandBack, nil // the plan was ours, and is gone from Git
+	case len(plans) > 0:
 		return asGoverned, nil // by hand
-	}
-	if t.live.GetLabels()[v1alpha1.LabelHeld] != "" {
+	case t.live.GetLabels()[v1alpha1.LabelHeld] != "":
 		return afterHandBack, nil
+	default:
+		return plainly, nil
 	}
-	return plainly, nil
 }
 
 func isLeftAlone(u *unstructured.Unstructured) bool {
@@ -350,16 +347,46 @@ func hasGitSync(o client.Object) bool {
 	})
 }
 
-func (o *observer) plansIn(ctx context.Context, namespace string) ([]v1alpha1.BatchRelease, error) {
-	if plans, ok := o.plans[namespace]; ok {
+// plansFor reads the BatchReleases for a Deployment, once in a look. Past the
+// cache: on a plan that it does not have yet, or still has, hangs who writes the
+// template. The API server picks them, so that a look costs what its source has,
+// and not what the namespace has.
+func (o *observer) plansFor(ctx context.Context, deployment client.ObjectKey) ([]v1alpha1.BatchRelease, error) {
+	if plans, ok := o.plans[deployment]; ok {
 		return plans, nil
 	}
 	var list v1alpha1.BatchReleaseList
-	if err := o.own.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing the BatchReleases of %s: %w", namespace, err)
+	if err := o.own.List(ctx, &list, client.InNamespace(deployment.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
+		return nil, fmt.Errorf("listing the BatchReleases for Deployment %s: %w", deployment, err)
 	}
-	o.plans[namespace] = list.Items
+	o.plans[deployment] = list.Items
 	return list.Items, nil
+}
+
+// liveOf is what the cluster has of the plan of a release; nil: nothing.
+func (o *observer) liveOf(ctx context.Context, release *plan.Release) (*v1alpha1.BatchRelease, error) {
+	plans, err := o.plansFor(ctx, workloadOf(release))
+	if err != nil {
+		return nil, err
+	}
+	for i := range plans {
+		if plans[i].Name == release.Plan.Name {
+			return &plans[i], nil
+		}
+	}
+	br := &v1alpha1.BatchRelease{} // it may be there for another Deployment
+	if err := o.own.Get(ctx, client.ObjectKeyFromObject(release.Plan), br); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("getting BatchRelease %s: %w", releaseName(release.Plan), err)
+	}
+	return br, nil
+}
+
+// workloadOf is the Deployment of a release.
+func workloadOf(release *plan.Release) client.ObjectKey {
+	return client.ObjectKey{Namespace: release.Plan.Namespace, Name: release.Plan.Spec.WorkloadRef.Name}
 }
 
 // isAutoscaled reports whether an autoscaler in the cluster targets the object.

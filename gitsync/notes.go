@@ -100,15 +100,12 @@ func (l *look) writeNotes(ctx context.Context, r remote, s *snapshot, c *commit,
 	}
 	st := stories{}
 	for i := range c.desired.set.Releases {
-		p := c.desired.set.Releases[i].Plan
-		plans, err := o.plansIn(ctx, p.Namespace)
+		live, err := o.liveOf(ctx, &c.desired.set.Releases[i])
 		if err != nil {
 			return err
 		}
-		for j := range plans {
-			if plans[j].Name == p.Name {
-				st.add(&plans[j])
-			}
+		if live != nil {
+			st.add(live)
 		}
 	}
 	// A note on a commit that a force-push took away would be on nothing.

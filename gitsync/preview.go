@@ -360,14 +360,12 @@ func (v *preview) release(ctx context.Context, t *target, after *unstructured.Un
 		return nil
 	}
 	r := PreviewedRelease{Deployment: t.Object, Replicas: replicasOf(after)}
-	plans, err := v.observer.plansIn(ctx, t.GetNamespace())
+	plans, err := v.observer.plansFor(ctx, client.ObjectKeyFromObject(t))
 	if err != nil {
 		return err
 	}
-	for i := range plans {
-		if plans[i].Spec.WorkloadRef.Name == t.GetName() {
-			r.Live = &plans[i]
-		}
+	if len(plans) > 0 {
+		r.Live = &plans[len(plans)-1]
 	}
 	if t.release != nil {
 		r.Plan = t.release.Plan

@@ -187,6 +187,7 @@ type memory struct {
 	ignored string                     // the approvals that were told of
 	notes   string                     // that are there, as far as we know
 	rest    *atRest                    // nil while something is left to do
+	trials  trials
 	// awaiting is how old an answer of the server may be for the next look, while
 	// other sources are waited for: a thousand may wait for one.
 	awaiting time.Duration

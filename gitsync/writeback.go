@@ -189,14 +189,12 @@ func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) 
 	}
 	live := map[string]*v1alpha1.BatchRelease{}
 	for i := range w.set.Releases {
-		plans, err := o.plansIn(ctx, w.set.Releases[i].Plan.Namespace)
+		now, err := o.liveOf(ctx, &w.set.Releases[i])
 		if err != nil {
 			return nil, err
 		}
-		for j := range plans {
-			if isOurs(&plans[j], w.gs) {
-				live[releaseName(&plans[j])] = &plans[j]
-			}
+		if now != nil && isOurs(now, w.gs) {
+			live[releaseName(now)] = now
 		}
 	}
 	t, err := newTreeFS(w.snapshot, w.snapshot.commit)

@@ -18,17 +18,15 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// Fields of the cache's indexes.
-const (
-	indexWorkload = "spec.workloadRef.name" // of BatchReleases
-	indexOwner    = "controllerUID"         // of ReplicaSets and ControllerRevisions
-)
+// indexOwner is the field of the cache's index of ReplicaSets and
+// ControllerRevisions.
+const indexOwner = "controllerUID"
 
 // observe gathers what a round is decided on.
 func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (engine.Observed, error) {
 	o := engine.Observed{Release: br, Minor: r.minor, FirstLook: r.looked.first(client.ObjectKeyFromObject(br))}
 	var plans v1alpha1.BatchReleaseList
-	if err := r.List(ctx, &plans, client.InNamespace(br.Namespace), client.MatchingFields{indexWorkload: br.Spec.WorkloadRef.Name}); err != nil {
+	if err := r.List(ctx, &plans, client.InNamespace(br.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: br.Spec.WorkloadRef.Name}); err != nil {
 		return o, fmt.Errorf("listing the plans of Deployment %s: %w", br.Spec.WorkloadRef.Name, err)
 	}
 	o.Rival = rival(br, plans.Items)

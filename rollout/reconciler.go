@@ -80,7 +80,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		field string
 		by    client.IndexerFunc
 	}{
-		{&v1alpha1.BatchRelease{}, indexWorkload, indexByWorkload},
+		{&v1alpha1.BatchRelease{}, v1alpha1.FieldWorkload, indexByWorkload},
 		{&appsv1.ReplicaSet{}, indexOwner, indexByOwner},
 		{&appsv1.ControllerRevision{}, indexOwner, indexByOwner},
 	} {
@@ -383,7 +383,7 @@ func (r *reconciler) abandon(ctx context.Context, namespace string) error {
 
 func (r *reconciler) plansOf(ctx context.Context, namespace, deployment string) ([]v1alpha1.BatchRelease, error) {
 	var plans v1alpha1.BatchReleaseList
-	if err := r.List(ctx, &plans, client.InNamespace(namespace), client.MatchingFields{indexWorkload: deployment}); err != nil {
+	if err := r.List(ctx, &plans, client.InNamespace(namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment}); err != nil {
 		return nil, fmt.Errorf("listing the plans of Deployment %s/%s: %w", namespace, deployment, err)
 	}
 	return plans.Items, nil

@@ -12,6 +12,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=br,categories=tranche
+// +kubebuilder:selectablefield:JSONPath=`.spec.workloadRef.name`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Step",type=integer,JSONPath=`.status.currentStepIndex`
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.currentStepState`

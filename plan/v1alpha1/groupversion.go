@@ -25,6 +25,11 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
+// FieldWorkload is the field of BatchReleases, the name of their Deployment, by
+// which the API server selects, and the cache has an index:
+// kubectl get br --field-selector spec.workloadRef.name=web.
+const FieldWorkload = "spec.workloadRef.name"
+
 // Labels and annotations. Nothing of ours stays on a Deployment or ReplicaSet
 // after hand-back.
 const (
