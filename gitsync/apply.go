@@ -29,8 +29,9 @@ const annotationForceTrue = "true"
 
 // applier writes the objects of one commit.
 type applier struct {
-	gs *v1alpha1.GitSource
-	c  client.Client // as the account that the GitSource names
+	gs     *v1alpha1.GitSource
+	c      client.Client // as the account that the GitSource names
+	commit string
 }
 
 // change is what an apply did.

@@ -42,6 +42,8 @@ type outcome struct {
 	waiting []string
 	// awaited are the sources that are not as this one needs them.
 	awaited []string
+	// amiss is what could not be done meanwhile for what is applied.
+	amiss plan.Problems
 	// unready is what is applied and not ready; empty where nobody asked.
 	unready []unready
 	// ignored is what was left out and does no harm: approvals that count for
@@ -73,10 +75,10 @@ func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 		return []metav1.Condition{ready, idle, calm, {Type: conditionInSync, Status: metav1.ConditionUnknown, Reason: reasonSuspended, Message: "not looked at: spec.suspend is true"}}
 	case len(o.problems) > 0:
 		return o.failed()
+	case len(o.awaited) > 0:
+		return o.awaits(tip)
 	case len(o.waiting) > 0:
 		return waits(reasonWaitingForHandBack, fmt.Sprintf("%s: waiting for the hand-back of %s, whose plan is gone from Git", tip, names(o.waiting)))
-	case len(o.awaited) > 0:
-		return waits(reasonDependencyNotReady, tip+" is not applied yet: "+strings.Join(o.awaited, "; "))
 	case o.ending:
 		return underWay(reasonPruning, "deleting what was applied")
 	case o.applying:
@@ -115,6 +117,20 @@ func (o outcome) notReady(tip string) []metav1.Condition {
 		{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reasonWaitingForReadiness, Message: message},
 		isFalse(conditionStalled, reasonIdle, ""),
 	}
+}
+
+// awaits are the conditions while other sources are waited for. What the cluster
+// has decided is more than that the branch is ahead.
+func (o outcome) awaits(tip string) []metav1.Condition {
+	said := o.awaited
+	if len(o.amiss) > 0 {
+		said = append(slices.Clone(said), o.amiss.Error())
+	}
+	conditions := waits(reasonDependencyNotReady, tip+" is not applied yet: "+strings.Join(said, "; "))
+	if len(o.intents) > 0 {
+		conditions[len(conditions)-1] = isFalse(conditionInSync, o.intents[0].Reason, oneCondition(o.intents.Error()))
+	}
+	return conditions
 }
 
 // waits are the conditions of a look that has to wait for something else.

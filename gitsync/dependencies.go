@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -102,18 +103,43 @@ func (l *look) await(ctx context.Context, s *snapshot) error {
 		err := l.own.Get(ctx, name, &other)
 		switch {
 		case apierrors.IsNotFound(err):
-			l.outcome.awaited = append(l.outcome.awaited, "there is no GitSource "+name.String())
+			l.outcome.awaited = append(l.outcome.awaited, "there is no GitSource "+name.String()+"; create it, or take it out of spec.dependsOn")
 		case err != nil:
 			return fmt.Errorf("getting GitSource %s: %w", name, err)
-		case !isReady(&other):
-			l.outcome.awaited = append(l.outcome.awaited, "GitSource "+name.String()+" is not ready")
-		// A newer commit than ours is none that the next look does not have, too,
-		// unless the branch was set back, and the other one has to go back first.
-		case sameBranch(&other, l.gs) && other.Status.AppliedCommit != s.commit.String():
-			l.outcome.awaited = append(l.outcome.awaited, "GitSource "+name.String()+" has not applied it yet")
+		default:
+			if lacks := lacks(&other, l.gs, s.commit.String()); lacks != "" {
+				l.outcome.awaited = append(l.outcome.awaited, "GitSource "+name.String()+" "+lacks)
+			}
 		}
 	}
 	return nil
+}
+
+// lacks says why a source that another one depends on is not as that one's next
+// commit needs it, and what to do where that does not pass by itself; empty: it is.
+func lacks(other, gs *v1alpha1.GitSource, commit string) string {
+	fact := ""
+	switch {
+	case !isReady(other):
+		fact = "is not ready"
+		if ready := meta.FindStatusCondition(other.Status.Conditions, conditionReady); ready != nil && ready.Status != metav1.ConditionTrue {
+			fact += " (" + ready.Reason + ")"
+		}
+	// A newer commit than ours is none that the next look does not have, too,
+	// unless the branch was set back, and the other one has to go back first.
+	case sameBranch(other, gs) && other.Status.AppliedCommit != commit:
+		fact = "has not applied it yet"
+	default:
+		return ""
+	}
+	switch {
+	case other.DeletionTimestamp != nil:
+		return fact + " and is being deleted; take it out of spec.dependsOn, or create it anew"
+	case other.Spec.Suspend:
+		return fact + " and is suspended; set its spec.suspend to false, or take it out of spec.dependsOn"
+	default:
+		return fact
+	}
 }
 
 // isRendered reports whether what was rendered last, with the spec that the
@@ -125,8 +151,7 @@ func (l *look) isRendered(s *snapshot) bool {
 	case l.gs.Status.AppliedCommit == "":
 		return false
 	case l.keep.desired == nil: // after a restart
-		ready := meta.FindStatusCondition(l.before.Conditions, conditionReady)
-		return same && l.before.ObservedGeneration == l.gs.Generation && ready != nil && ready.Reason != reasonDependencyNotReady
+		return isApplied(l.gs, s.commit.String())
 	case same || l.keep.desired.key != r.key():
 		return l.keep.desired.key == r.key()
 	}

@@ -13,6 +13,8 @@
 //	mirror.go       one bare repository on disk per URL; snapshots for readers
 //	fetch.go        one exchange with a Git server; its errors put in words
 //	follow.go       one look at a commit: prepare, try, announce, apply, prune
+//	dependencies.go the sources that a commit waits for
+//	meanwhile.go    what is done for what is applied while a commit waits
 //	treefs.go       the tree of a commit as a file system
 //	desired.go      a commit's objects, releases and approvals
 //	commits.go      which commit began a release, which brought an approval

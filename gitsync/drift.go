@@ -2,6 +2,8 @@ package gitsync
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -39,25 +41,26 @@ func (l *look) drift(before *unstructured.Unstructured, t *target, c change) (st
 	return t.String() + ": " + strings.Join(by, "; "), nil
 }
 
-// isApplied reports whether what the applied commit says was applied with the
-// spec that the source has now: a new path, namespace or account brings other
+// isApplied reports whether a commit is what was applied last, all of it, and with
+// the spec that the source has now: a new path, namespace or account brings other
 // objects, and fields, and nobody has taken them away.
-func (l *look) isApplied() bool {
-	if l.keep.applied == "" { // after a restart
-		return l.before.ObservedGeneration == l.gs.Generation
-	}
-	return l.keep.applied == appliedWith(l.gs)
+func isApplied(gs *v1alpha1.GitSource, commit string) bool {
+	return commit != "" && commit == gs.Status.AppliedCommit && gs.Status.AppliedWith == digest(&gs.Spec)
 }
 
-// appliedWith is the part of a source's spec that what is applied may depend on.
-func appliedWith(gs *v1alpha1.GitSource) string {
-	s := gs.Spec.DeepCopy()
+// digestSize is how many bytes of a hash tell one spec from another.
+const digestSize = 16
+
+// digest is of the part of a source's spec that what is applied may depend on.
+func digest(spec *v1alpha1.GitSourceSpec) string {
+	s := spec.DeepCopy()
 	s.Interval, s.Timeout, s.Suspend, s.DependsOn = metav1.Duration{}, metav1.Duration{}, false, nil
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return err.Error() // which it never is
 	}
-	return string(raw)
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:digestSize])
 }
 
 // regained returns the fields that an apply gave gitsync back. Who changes a

@@ -38,26 +38,18 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 	if err := l.verified(s, by); err != nil {
 		return err
 	}
-	if err := l.await(ctx, s); err != nil || len(l.outcome.awaited) > 0 {
+	if err := l.await(ctx, s); err != nil {
 		return err
+	}
+	if len(l.outcome.awaited) > 0 {
+		return l.meanwhile(ctx, r, s, by)
 	}
 	o := newObserver(l.gs, l.as, l.own)
 	c, err := l.prepare(ctx, s, by, o)
 	if err != nil {
 		return err
 	}
-	a := &applier{gs: l.gs, c: l.as}
-	l.keep.trials = l.believed()
-	if err := l.try(ctx, a, c, false); err != nil {
-		return err
-	}
-	if err := l.announce(ctx, c); err != nil {
-		return err
-	}
-	if err := l.applyAll(ctx, a, c, o); err != nil {
-		return err
-	}
-	if err := l.finish(ctx, c); err != nil || len(l.outcome.waiting) > 0 {
+	if err := l.bring(ctx, c, o); err != nil || len(l.outcome.waiting) > 0 {
 		return err
 	}
 	l.readyOf(c)
@@ -68,6 +60,23 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 		return err
 	}
 	return c.unfinished()
+}
+
+// bring tries all of a commit, and then writes what of it the cluster does not
+// have, and prunes.
+func (l *look) bring(ctx context.Context, c *commit, o *observer) error {
+	a := &applier{gs: l.gs, c: l.as, commit: c.desired.commit}
+	l.keep.trials = l.believed()
+	if err := l.try(ctx, a, c, false); err != nil {
+		return err
+	}
+	if err := l.announce(ctx, c); err != nil {
+		return err
+	}
+	if err := l.applyAll(ctx, a, c, o); err != nil {
+		return err
+	}
+	return l.finish(ctx, c)
 }
 
 // prepare renders a commit and reads the cluster's side of it.
@@ -239,6 +248,10 @@ func (l *look) tryLate(ctx context.Context, a *applier, c *commit, redefined boo
 // that of what was: whatever happens from here on, nothing is lost.
 func (l *look) announce(ctx context.Context, c *commit) error {
 	l.gs.Status.Inventory = c.wanted.union(readInventory(l.before.Inventory)).status()
+	if isApplied(l.gs, c.desired.commit) {
+		return l.save(ctx)
+	}
+	l.gs.Status.AppliedWith = ""
 	if c.desired.commit == l.before.ObservedCommit {
 		return l.save(ctx)
 	}
@@ -364,7 +377,7 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		return nil
 	}
 	because, taken := "the branch says so", len(t.conflicts) > 0 && change == configured
-	if l.before.AppliedCommit == l.outcome.commit && l.isApplied() && !t.handedOver {
+	if isApplied(l.gs, a.commit) && !t.handedOver {
 		drifted, err := l.drift(before, t, change)
 		if err != nil {
 			return err
@@ -374,16 +387,16 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		}
 		if drifted != "" {
 			because, taken = "another hand changed it", false
-			l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonDriftUndone, fmt.Sprintf("%s, and is again as %s says", drifted, at(l.outcome.branch, l.outcome.commit)))
+			l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonDriftUndone, fmt.Sprintf("%s, and is again as %s says", drifted, at(l.outcome.branch, a.commit)))
 		}
 	}
 	if taken {
-		l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonFieldConflict, fmt.Sprintf("%s: other managers had other values of %s; it is as %s says now. Where they write again, take the fields out of one of the two", t, names(t.conflicts), at(l.outcome.branch, l.outcome.commit)))
+		l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonFieldConflict, fmt.Sprintf("%s: other managers had other values of %s; it is as %s says now. Where they write again, take the fields out of one of the two", t, names(t.conflicts), at(l.outcome.branch, a.commit)))
 	}
 	if change == recreated {
 		l.tellOf(t.Unstructured, corev1.EventTypeNormal, reasonRecreated, fmt.Sprintf("%s was deleted and created anew, as annotation %s lets it", t, v1alpha1.AnnotationForce))
 	}
-	l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", l.outcome.commit, "because", because)
+	l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.commit, "because", because)
 	return nil
 }
 
@@ -433,13 +446,17 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 	if err != nil {
 		return err
 	}
-	l.keep.applied, l.keep.autoscaled = appliedWith(l.gs), map[string]bool{}
+	l.keep.autoscaled = map[string]bool{}
 	for _, t := range c.targets {
 		if t.autoscaled {
 			l.keep.autoscaled[t.entry().id()] = true
 		}
 	}
-	if l.gs.Status.AppliedCommit != c.desired.commit && c.unfinished() == nil {
+	if c.unfinished() != nil {
+		return nil
+	}
+	l.gs.Status.AppliedWith = digest(&l.gs.Spec)
+	if l.gs.Status.AppliedCommit != c.desired.commit {
 		l.gs.Status.AppliedCommit = c.desired.commit
 		l.tell(corev1.EventTypeNormal, reasonApplied, fmt.Sprintf("applied %s: %d objects", at(l.outcome.branch, c.desired.commit), len(c.wanted)))
 	}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -161,6 +162,11 @@ var toldElsewhere = predicate.Funcs{
 
 func asked(o client.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationReconcile] }
 
+// isAsked reports whether somebody has asked for a look since the last one.
+func isAsked(gs *v1alpha1.GitSource) bool {
+	return asked(gs) != v1alpha1.AnnotationReconcileDisabled && asked(gs) != gs.Status.LastHandledReconcileAt
+}
+
 func confirmed(o client.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationConfirmPrune] }
 
 type reconciler struct {
@@ -191,9 +197,8 @@ type memory struct {
 	// awaiting is how old an answer of the server may be for the next look, while
 	// other sources are waited for: a thousand may wait for one.
 	awaiting time.Duration
-	// applied is with what spec all was applied last, and autoscaled what of it
-	// had an autoscaler.
-	applied    string
+	interim  interim
+	// autoscaled is what of all that was applied last had an autoscaler.
 	autoscaled map[string]bool
 }
 
@@ -238,6 +243,12 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 		if result, ok := r.glance(ctx, req.NamespacedName, keep, w); ok {
 			return result, nil
 		}
+	}
+	switch {
+	case w.asked:
+		keep.interim.due = time.Time{}
+	case keep.rest != nil:
+		keep.interim.due = keep.rest.until
 	}
 	keep.rest, keep.awaiting = nil, 0 // also where this look fails before its end: what it was wished for is still to do
 	r.remember(req.NamespacedName, keep)
@@ -297,6 +308,8 @@ type look struct {
 	approvals Reads
 	// again: look again at once.
 	again bool
+	// kept: what is applied was looked at though a newer commit waits.
+	kept bool
 }
 
 // setFinalizer makes sure of the finalizer.
@@ -419,6 +432,10 @@ func (l *look) remote(ctx context.Context) (remote, error) {
 	return r, err
 }
 
+func (l *look) interval() time.Duration {
+	return cmp.Or(l.gs.Spec.Interval.Duration, defaultInterval)
+}
+
 func (l *look) timeout() time.Duration {
 	return cmp.Or(l.gs.Spec.Timeout.Duration, defaultTimeout)
 }
@@ -468,10 +485,7 @@ func (l *look) conclude(ctx context.Context, err error) error {
 		l.log.V(1).Info("looking again", "because", err.Error())
 		return nil
 	}
-	l.outcome.problems = problemsOf(err)
-	if err != nil && len(l.outcome.problems) == 0 {
-		l.outcome.problems = plan.Problems{{Reason: reasonApplyFailed, Where: "GitSource " + l.name.String(), Err: errors.New(oneLine(err.Error())), Retry: true}}
-	}
+	l.outcome.problems = l.problems(err)
 	l.tellProblems()
 	l.tellIntents()
 	l.tellIgnored()
@@ -479,12 +493,21 @@ func (l *look) conclude(ctx context.Context, err error) error {
 	if !l.outcome.suspended && l.outcome.commit != "" {
 		status.ObservedCommit = l.outcome.commit
 	}
-	if asked(l.gs) != v1alpha1.AnnotationReconcileDisabled {
+	if isAsked(l.gs) {
 		status.LastHandledReconcileAt = asked(l.gs)
 	}
 	err = l.report(ctx)
 	l.measure()
 	return err
+}
+
+// problems says what went wrong in a look.
+func (l *look) problems(err error) plan.Problems {
+	ps := problemsOf(err)
+	if err != nil && len(ps) == 0 {
+		ps = plan.Problems{{Reason: reasonApplyFailed, Where: "GitSource " + l.name.String(), Err: errors.New(oneLine(err.Error())), Retry: true}}
+	}
+	return ps
 }
 
 // report writes the outcome into the status.
@@ -507,13 +530,14 @@ func (l *look) save(ctx context.Context) error {
 }
 
 func (l *look) tellProblems() {
-	if len(l.outcome.problems) == 0 {
+	problems := slices.Concat(l.outcome.problems, l.outcome.amiss)
+	if len(problems) == 0 {
 		return
 	}
-	reason, message := l.outcome.problems[0].Reason, oneCondition(l.outcome.problems.Error())
+	reason, message := problems[0].Reason, oneCondition(problems.Error())
 	l.log.Info("not applied", "reason", reason, "commit", l.outcome.commit, "because", message)
 	was := meta.FindStatusCondition(l.before.Conditions, conditionReady)
-	if was == nil || was.Reason != reason || was.Message != message {
+	if was == nil || was.Status != metav1.ConditionFalse || !strings.HasSuffix(was.Message, message) {
 		l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, reason, "Sync", "%s", eventNote(message))
 	}
 }
@@ -521,7 +545,7 @@ func (l *look) tellProblems() {
 // tellIgnored says what was left out, when it is something else than before:
 // one event for each reason.
 func (l *look) tellIgnored() {
-	if len(l.outcome.problems) > 0 || l.outcome.suspended {
+	if len(l.outcome.problems) > 0 || len(l.outcome.awaited) > 0 || l.outcome.suspended {
 		return
 	}
 	whole := ""
@@ -568,32 +592,23 @@ func (l *look) result(err error) (reconcile.Result, error) {
 		return reconcile.Result{}, err
 	case l.again:
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
-	case len(l.outcome.waiting) > 0 || len(l.outcome.awaited) > 0:
-		if len(l.outcome.awaited) > 0 {
-			l.keep.awaiting = sharedFor(cmp.Or(l.gs.Spec.Interval.Duration, defaultInterval))
-			l.remember(l.name, l.keep)
-		}
-		return reconcile.Result{RequeueAfter: patience(meta.FindStatusCondition(l.gs.Status.Conditions, conditionReady), retryWithin)}, nil
+	case len(l.outcome.problems) == 0 && len(l.outcome.awaited) > 0:
+		return reconcile.Result{RequeueAfter: min(l.awaiting(), l.patience(conditionReady, retryWithin))}, nil
+	case len(l.outcome.waiting) > 0:
+		return reconcile.Result{RequeueAfter: l.patience(conditionReady, retryWithin)}, nil
 	case l.gs.DeletionTimestamp != nil && len(l.outcome.problems) > 0:
 		return reconcile.Result{RequeueAfter: retryWithin}, nil
 	case l.gs.DeletionTimestamp != nil, l.outcome.suspended:
 		return reconcile.Result{}, nil
 	}
-	next := cmp.Or(l.gs.Spec.Interval.Duration, defaultInterval)
-	if slices.ContainsFunc(l.outcome.problems, func(p *plan.Problem) bool { return p.Retry }) {
-		next = min(next, retryWithin)
-	}
-	if slices.ContainsFunc(l.outcome.intents, func(p *plan.Problem) bool { return p.Retry }) {
-		next = min(next, patience(meta.FindStatusCondition(l.gs.Status.Conditions, conditionInSync), pushWithin))
-	}
-	next = jittered(next)
+	next := l.next()
 	if !l.settled() {
 		return reconcile.Result{RequeueAfter: next}, nil
 	}
 	until := time.Now().Add(next)
 	l.keep.rest = &atRest{
 		uid: l.gs.UID, generation: l.gs.Generation, asked: asked(l.gs), remote: l.remoteNow, since: l.since, approvals: l.approvals,
-		unready: entriesOf(l.outcome.unready), interval: cmp.Or(l.gs.Spec.Interval.Duration, defaultInterval), until: until,
+		unready: entriesOf(l.outcome.unready), interval: l.interval(), until: until,
 	}
 	l.remember(l.name, l.keep)
 	return l.restUntil(until), nil
@@ -610,14 +625,15 @@ func (l *look) settled() bool {
 func (l *look) restUntil(until time.Time) reconcile.Result {
 	next := max(time.Until(until), time.Millisecond)
 	if len(l.outcome.unready) > 0 {
-		next = min(next, patience(meta.FindStatusCondition(l.gs.Status.Conditions, conditionReady), retryWithin))
+		next = min(next, l.patience(conditionReady, retryWithin))
 	}
 	return reconcile.Result{RequeueAfter: next}
 }
 
 // patience is when to look again for what has been waited for since a
 // condition changed: soon at first, and less often the longer it takes.
-func patience(since *metav1.Condition, most time.Duration) time.Duration {
+func (l *look) patience(condition string, most time.Duration) time.Duration {
+	since := meta.FindStatusCondition(l.gs.Status.Conditions, condition)
 	if since == nil {
 		return lookAgain
 	}

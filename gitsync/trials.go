@@ -24,8 +24,8 @@ type trials struct {
 // believed are the trials of earlier looks that still count: none where somebody
 // asks for a look, or has changed what the source applies, or as whom.
 func (l *look) believed() trials {
-	t, spec := l.keep.trials, appliedWith(l.gs)
-	if t.spec == spec && time.Since(t.since) < triedFor && asked(l.gs) == l.before.LastHandledReconcileAt {
+	t, spec := l.keep.trials, digest(&l.gs.Spec)
+	if t.spec == spec && time.Since(t.since) < triedFor && !isAsked(l.gs) {
 		return t
 	}
 	return trials{spec: spec, since: time.Now(), passed: map[string]string{}}

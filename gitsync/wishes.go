@@ -18,6 +18,8 @@ type wish struct {
 	// whole: the cluster is to be looked at, too, whatever the branch says. Else
 	// there may have been a push, and that is all.
 	whole bool
+	// asked: somebody wished for a whole look.
+	asked bool
 	// told: somebody told of it, just now.
 	told bool
 }
@@ -36,7 +38,8 @@ func (w *wishes) add(source types.NamespacedName, whole bool) {
 	if w.by == nil {
 		w.by = map[types.NamespacedName]wish{}
 	}
-	w.by[source] = wish{time.Now(), whole || w.by[source].whole, true}
+	whole = whole || w.by[source].whole
+	w.by[source] = wish{since: time.Now(), whole: whole, asked: whole, told: true}
 }
 
 func (w *wishes) take(source types.NamespacedName) (wish, bool) {
@@ -78,7 +81,7 @@ func (r *reconciler) wanted(source types.NamespacedName, keep memory) wish {
 	case wished && keep.rest != nil && now.Before(keep.rest.until):
 		return w
 	case wished:
-		return wish{since: w.since, whole: true}
+		return wish{since: w.since, whole: true, asked: w.asked}
 	case keep.rest == nil: // something is not over yet
 		return wish{since: now.Add(-keep.awaiting), whole: true}
 	case now.Before(keep.rest.until):

@@ -260,6 +260,11 @@ type GitSourceStatus struct {
 	// appliedCommit is the last commit that was applied whole.
 	// +optional
 	AppliedCommit string `json:"appliedCommit,omitempty"`
+	// appliedWith is a digest of the spec with which appliedCommit was applied. It
+	// is empty from when another commit, or the same one with another spec, begins
+	// to be applied until all of that is.
+	// +optional
+	AppliedWith string `json:"appliedWith,omitempty"`
 	// lastHandledReconcileAt is the last value of the annotation
 	// tranche.dev/reconcile that was acted on.
 	// +optional

@@ -1,0 +1,123 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// interim is what is left of the last look at what is applied, while a commit
+// waits for other sources.
+type interim struct {
+	// due is when the next one is, unless somebody asks for it.
+	due time.Time
+	// intents and amiss are those of the outcome.
+	intents, amiss plan.Problems
+}
+
+// meanwhile keeps what is applied as the commit says that it comes from, while
+// a newer one waits for other sources, and commits what the cluster decides on
+// top of that one: what is waited for may never come. Nothing of the commit that
+// waits is applied. It costs what a look at a commit that is applied costs, and
+// so is taken as often, and not each time the other sources are looked at.
+func (l *look) meanwhile(ctx context.Context, r remote, s *snapshot, by signatures) error {
+	if l.gs.Status.AppliedCommit == "" {
+		return nil
+	}
+	if time.Now().Before(l.keep.interim.due) && !isAsked(l.gs) {
+		l.outcome.intents, l.outcome.amiss = l.keep.interim.intents, l.keep.interim.amiss
+		return nil
+	}
+	l.kept, l.outcome.intents, l.outcome.amiss = true, nil, nil
+	o := newObserver(l.gs, l.as, l.own)
+	applied, err := l.keepApplied(ctx, s, by, o)
+	if err := l.putAside(err, at(l.gs.Spec.Ref.Branch, l.gs.Status.AppliedCommit)); err != nil {
+		return err
+	}
+	waiting, err := l.renderWaiting(s, by)
+	if err != nil {
+		return l.putAside(err, "")
+	}
+	if err := l.writeBack(ctx, r, s, waiting, o); err != nil || applied == nil {
+		return l.putAside(err, "")
+	}
+	return l.putAside(l.writeNotes(ctx, r, s, applied, o), "")
+}
+
+// keepApplied brings what is applied again, and returns the commit that it comes
+// from. It is nil where there is none, where it was not applied whole with the
+// spec that the source has now, or where it has left the repository: then nobody
+// can tell how things should be.
+func (l *look) keepApplied(ctx context.Context, s *snapshot, by signatures, o *observer) (*commit, error) {
+	hash := plumbing.NewHash(l.gs.Status.AppliedCommit)
+	if !isApplied(l.gs, l.gs.Status.AppliedCommit) || s.HasEncodedObject(hash) != nil {
+		return nil, nil
+	}
+	applied := *s
+	applied.commit = hash
+	if err := l.verified(&applied, by); err != nil {
+		return nil, err
+	}
+	c, err := l.prepare(ctx, &applied, by, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.bring(ctx, c, o); err != nil {
+		return c, err
+	}
+	return c, c.unfinished()
+}
+
+// renderWaiting renders the commit that waits, for what is to be committed on top
+// of it. The cluster is not asked for the scope of its kinds: they may be among
+// what is waited for.
+func (l *look) renderWaiting(s *snapshot, by signatures) (*commit, error) {
+	r := &renderer{snapshot: s, gs: l.gs, remote: !l.options.NoRemoteBases, brought: map[string]brought{}, signatures: by}
+	d, rendered, err := r.desired(nil)
+	l.rendered(rendered)
+	return &commit{desired: d, renderer: r}, err
+}
+
+// putAside takes what went wrong beside the wait into the outcome, with what it is
+// about. It returns what ends the look.
+func (l *look) putAside(err error, about string) error {
+	if err == nil || errors.Is(err, errMoved) || isDamage(err) || isConflict(err) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	for _, p := range l.problems(err) {
+		said := *p
+		if about != "" {
+			said.Where = about + ": " + p.Where
+		}
+		l.outcome.amiss = append(l.outcome.amiss, &said)
+	}
+	return nil
+}
+
+// awaiting is when to look next while other sources are waited for.
+func (l *look) awaiting() time.Duration {
+	l.keep.awaiting = sharedFor(l.interval())
+	if l.kept {
+		l.keep.interim = interim{due: time.Now().Add(l.next()), intents: l.outcome.intents, amiss: l.outcome.amiss}
+	}
+	l.remember(l.name, l.keep)
+	return max(lookAgain, time.Until(l.keep.interim.due))
+}
+
+// next is how long what is applied may be left alone.
+func (l *look) next() time.Duration {
+	mayPass := func(p *plan.Problem) bool { return p.Retry }
+	next := l.interval()
+	if slices.ContainsFunc(slices.Concat(l.outcome.problems, l.outcome.amiss), mayPass) {
+		next = min(next, retryWithin)
+	}
+	if slices.ContainsFunc(l.outcome.intents, mayPass) {
+		next = min(next, l.patience(conditionInSync, pushWithin))
+	}
+	return jittered(next)
+}
