@@ -29,6 +29,9 @@ type atRest struct {
 	approvals Reads
 	// untouchedBy is the last commit that was found to leave the source as it is.
 	untouchedBy plumbing.Hash
+	// putOff is since when a status is to be written that has been put off; zero:
+	// there is none.
+	putOff time.Time
 	// unready are the objects that are not ready yet, where spec.wait asks.
 	unready []entry
 	// interval of the source, and the end of the present one.
@@ -48,6 +51,7 @@ func (r *atRest) isOf(gs *v1alpha1.GitSource) bool {
 //
 // The write comes later, after all that other sources have to do: of a thousand
 // that are told of a push, the one that it touches is not to wait for the others.
+// It is not put off for longer than putOffAtMost.
 func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep memory, w wish) (reconcile.Result, bool) {
 	var gs v1alpha1.GitSource
 	if err := r.status.Get(ctx, name, &gs); err != nil || !keep.rest.isOf(&gs) || !r.isSelected(&gs) {
@@ -61,8 +65,7 @@ func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep
 		return reconcile.Result{}, false
 	}
 	defer s.close()
-	if w.told && gs.Status.AppliedCommit != s.commit.String() {
-		r.remember(name, l.keep)
+	if w.told && gs.Status.AppliedCommit != s.commit.String() && l.putOff() {
 		return reconcile.Result{RequeueAfter: time.Millisecond, Priority: ptr.To(priorityOfStatus)}, true
 	}
 	if err := l.glance(ctx, s); err != nil {
@@ -77,6 +80,32 @@ func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep
 
 // priorityOfStatus is lower than that of sources at the start of a controller.
 const priorityOfStatus = handler.LowPriority - 1
+
+// putOffAtMost is how long a status is put off while other sources never leave
+// anybody idle: who is last in such a queue would wait for ever, and with the
+// status the look for drift.
+const putOffAtMost = 5 * time.Second
+
+// putOff puts the write of a status off. It returns false where that has been done
+// for long enough.
+func (l *look) putOff() bool {
+	since := l.keep.rest.putOff
+	if since.IsZero() {
+		at := *l.keep.rest
+		at.putOff = time.Now()
+		l.keep.rest = &at
+		time.AfterFunc(putOffAtMost, func() { l.remind(l.name) })
+	}
+	l.remember(l.name, l.keep)
+	return since.IsZero() || time.Since(since) < putOffAtMost
+}
+
+// remind makes a look as urgent as any other, where a status is still put off.
+func (r *reconciler) remind(name types.NamespacedName) {
+	if rest := r.recall(name).rest; rest != nil && !rest.putOff.IsZero() {
+		r.queue.Add(reconcile.Request{NamespacedName: name})
+	}
+}
 
 // errTouched says that a push may touch a source.
 var errTouched = errors.New("the push may touch it")
@@ -115,6 +144,9 @@ func (l *look) glance(ctx context.Context, s *snapshot) error {
 		return err
 	}
 	l.rendered(false)
+	written := *l.keep.rest
+	written.putOff = time.Time{}
+	l.keep.rest = &written
 	l.keep.desired = &desired{l.keep.desired.key, l.outcome.commit, l.keep.desired.set, l.keep.desired.reads}
 	l.gs.Status.AppliedCommit = l.outcome.commit
 	l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName)

@@ -3,6 +3,7 @@ package gitsync_test
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,8 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -210,4 +213,34 @@ func TestDriftIsUndoneAmongPushes(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A push that does not touch a source is on its status in time, though other
+// sources, whose server is slow, never leave the controller idle.
+func TestNobodyIsLastForEver(t *testing.T) {
+	t.Parallel()
+	s := newShopWithout(t)
+	t.Cleanup(s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
+		return gitsync.Add(mgr, gitsync.Options{StorageDir: t.TempDir(), Concurrent: 1, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
+	}))
+	s.source()
+	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")}))
+	others := gittest.NewRepo(t)
+	server := gittest.Serve(t, filepath.Dir(others.Bare), gittest.ServeOptions{Wrap: func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-time.After(500 * time.Millisecond):
+				h.ServeHTTP(w, r)
+			case <-r.Context().Done():
+			}
+		})
+	}})
+	others.CommitAndPush(map[string]string{"all/b.yaml": "a: [\n"}) // looks only
+	for i := range 4 {
+		s.another(fmt.Sprint("other-", i), "all", func(gs *v1alpha1.GitSource) {
+			gs.Spec.URL, gs.Spec.Interval.Duration = server.URL+"/repo.git", time.Second
+		})
+	}
+	s.ready("other-3", metav1.ConditionFalse, "InvalidManifest")
+	s.applied(s.push(map[string]string{"README.md": "docs\n"}))
 }

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -33,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -119,6 +121,10 @@ func Add(mgr ctrl.Manager, o Options) error {
 		WatchesMetadata(&corev1.Secret{}, r.wishing(true, r.sourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&v1alpha1.BatchRelease{}, r.wishing(true, r.sourceOf), builder.WithPredicates(newDecision)).
 		WatchesRawSource(watcher.source()).
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			r.queue = queue
+			return nil
+		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent)}).
 		Complete(r)
 	if err != nil {
@@ -180,6 +186,7 @@ type reconciler struct {
 	events  events.EventRecorder
 	watcher *refWatcher
 	wishes  *wishes
+	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 	mu   sync.Mutex
 	last map[types.NamespacedName]memory
