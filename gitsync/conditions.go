@@ -36,6 +36,8 @@ type outcome struct {
 	applying bool
 	// ending: the GitSource is deleted, and what it applied is going.
 	ending bool
+	// inUse says what of that is in use, and how long it is waited for.
+	inUse string
 	// problems are why nothing, or not everything, was applied.
 	problems plan.Problems
 	// waiting is what a hand-back is waited for.
@@ -80,7 +82,7 @@ func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 	case len(o.waiting) > 0:
 		return waits(reasonWaitingForHandBack, fmt.Sprintf("%s: waiting for the hand-back of %s, whose plan is gone from Git", tip, names(o.waiting)))
 	case o.ending:
-		return underWay(reasonPruning, "deleting what was applied")
+		return underWay(reasonPruning, "deleting what was applied"+o.inUse)
 	case o.applying:
 		return underWay(reasonApplying, "applying "+tip)
 	}

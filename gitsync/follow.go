@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -533,8 +534,8 @@ func said(list []entry) []string {
 	return names
 }
 
-// usedFor is how long ConfigMaps and Secrets of a deleted GitSource wait for
-// the pods that refer to them to go.
+// usedFor is how long ConfigMaps and Secrets of a deleted GitSource wait, unless
+// the options say otherwise, for the pods that refer to them to go.
 const usedFor = time.Minute
 
 // end prunes all that a GitSource has applied when it is deleted, or only the
@@ -546,13 +547,17 @@ func (l *look) end(ctx context.Context) error {
 	}
 	if !l.gs.Spec.Suspend {
 		err := l.pruneAll(ctx)
-		if waits := l.gs.Status.Inventory != nil && time.Since(l.gs.DeletionTimestamp.Time) < usedFor; err != nil || waits {
+		patience := cmp.Or(l.options.UsedFor, usedFor)
+		if waits := l.gs.Status.Inventory != nil && time.Since(l.gs.DeletionTimestamp.Time) < patience; err != nil || waits {
 			l.again = err == nil
+			if waits {
+				l.outcome.inUse = fmt.Sprintf("; waiting, for %s at most, for who uses %s", patience, names(inUse(l.gs.Status.Kept)))
+			}
 			return l.conclude(ctx, err)
 		}
 	}
-	for _, k := range l.gs.Status.Kept {
-		l.tell(corev1.EventTypeWarning, reasonOrphaned, fmt.Sprintf("%s stays in the cluster though the GitSource is deleted: %s uses it", k.ID, k.UsedBy))
+	if kept := inUse(l.gs.Status.Kept); len(kept) > 0 {
+		l.tell(corev1.EventTypeWarning, reasonOrphaned, "the GitSource is deleted, and in the cluster stays what is in use: "+names(kept))
 	}
 	old := l.gs.DeepCopy()
 	controllerutil.RemoveFinalizer(l.gs, finalizer)
@@ -562,6 +567,17 @@ func (l *look) end(ctx context.Context) error {
 	}
 	l.forget(l.name)
 	return nil
+}
+
+// inUse says what is in use, and by whom.
+func inUse(kept []v1alpha1.KeptObject) []string {
+	var list []string
+	for _, k := range kept {
+		if e, ok := parseEntry(v1alpha1.InventoryEntry{ID: k.ID}); ok {
+			list = append(list, e.String()+" ("+k.UsedBy+")")
+		}
+	}
+	return list
 }
 
 // pruneAll deletes everything in the inventory.

@@ -226,8 +226,10 @@ func TestNobodyIsLastForEver(t *testing.T) {
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")}))
 	others := gittest.NewRepo(t)
+	var asked atomic.Int32
 	server := gittest.Serve(t, filepath.Dir(others.Bare), gittest.ServeOptions{Wrap: func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
 			select {
 			case <-time.After(500 * time.Millisecond):
 				h.ServeHTTP(w, r)
@@ -241,6 +243,11 @@ func TestNobodyIsLastForEver(t *testing.T) {
 			gs.Spec.URL, gs.Spec.Interval.Duration = server.URL+"/repo.git", time.Second
 		})
 	}
-	s.ready("other-3", metav1.ConditionFalse, "InvalidManifest")
+	clustertest.Wait(t, "a controller that is never idle", func() error {
+		if n := asked.Load(); n < 10 { // the first looks share an answer
+			return fmt.Errorf("%d questions", n)
+		}
+		return nil
+	})
 	s.applied(s.push(map[string]string{"README.md": "docs\n"}))
 }

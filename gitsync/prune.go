@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,9 +37,15 @@ const few = 2
 // consented refuses a commit that would prune more than half of what was
 // applied: rather a slip in a path, or a kustomization that lost its list,
 // than a wish. Nothing of it is applied until the GitSource is annotated with
-// the commit.
+// the commit. What is kept has left the branch before, and what is generated
+// anew under another name is not taken away.
 func consented(gs *v1alpha1.GitSource, before, wanted inventory, commit string) error {
-	gone := before.without(wanted)
+	before = maps.Clone(before)
+	for _, k := range gs.Status.Kept {
+		delete(before, k.ID)
+	}
+	anew := wanted.generated()
+	gone := slices.DeleteFunc(before.without(wanted), func(e entry) bool { return anew[e.generated()] })
 	if !gs.Spec.Prune || len(gone) <= few || 2*len(gone) <= len(before) {
 		return nil
 	}
@@ -49,6 +57,30 @@ func consented(gs *v1alpha1.GitSource, before, wanted inventory, commit string) 
 		Err:  fmt.Errorf("%d of the %d objects that were applied would be deleted: %s", len(gone), len(before), names(said(gone))),
 		Hint: fmt.Sprintf("if that is meant, kubectl annotate -n %s gitsource %s --overwrite %s=%s", gs.Namespace, gs.Name, v1alpha1.AnnotationConfirmPrune, shortCommit(commit)),
 	}
+}
+
+// contentHash is what kustomize appends to the names of the ConfigMaps and Secrets
+// that it generates.
+var contentHash = regexp.MustCompile(`-[bcdfghkmt2456789]{10}$`)
+
+// generated is an entry without the hash of its content, or the zero value where
+// its name has none.
+func (e entry) generated() entry {
+	gk, at := e.gvk.GroupKind(), contentHash.FindStringIndex(e.name)
+	if gk != configMapKind && gk != secretKind || at == nil {
+		return entry{}
+	}
+	return entry{e.gvk, e.namespace, e.name[:at[0]]}
+}
+
+// generated are the entries whose names have a hash of their content, without it.
+func (inv inventory) generated() map[entry]bool {
+	names := map[entry]bool{}
+	for _, e := range inv {
+		names[e.generated()] = true
+	}
+	delete(names, entry{})
+	return names
 }
 
 // shortestCommit is how many characters of a commit name it.
@@ -321,11 +353,14 @@ func (p *pruner) others(ctx context.Context, gone []entry) (*v1alpha1.GitSourceL
 	return listSources(ctx, p.own)
 }
 
-// isEnding reports whether a namespace is being deleted.
+// isEnding reports whether a namespace is being deleted, or has been.
 func (p *pruner) isEnding(ctx context.Context, namespace string) bool {
+	if namespace == "" {
+		return false
+	}
 	var ns corev1.Namespace
 	err := p.own.Get(ctx, client.ObjectKey{Name: namespace}, &ns)
-	return err == nil && ns.DeletionTimestamp != nil // else what was refused is told
+	return apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil // else what was refused is told
 }
 
 // used looks only into the namespaces from which a ConfigMap or Secret goes.

@@ -155,3 +155,25 @@ func TestPruneOrder(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+func TestGeneratedNames(t *testing.T) {
+	of := func(kind, name string) entry {
+		return entry{schema.GroupVersionKind{Version: "v1", Kind: kind}, "shop", name}
+	}
+	for _, tt := range []struct {
+		reason string
+		e      entry
+		want   string
+	}{
+		{"as kustomize names it", of("ConfigMap", "settings-7d4h9b2ktf"), "settings"},
+		{"a Secret, too", of("Secret", "a-b-7d4h9b2ktf"), "a-b"},
+		{"no hash", of("ConfigMap", "settings"), ""},
+		{"a word of ten letters", of("ConfigMap", "shop-production"), ""},
+		{"nothing that is generated", of("Service", "settings-7d4h9b2ktf"), ""},
+		{"nothing before it", of("ConfigMap", "7d4h9b2ktf"), ""},
+	} {
+		if got := tt.e.generated(); got.name != tt.want {
+			t.Errorf("%s: %q, want %q", tt.reason, got.name, tt.want)
+		}
+	}
+}

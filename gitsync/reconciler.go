@@ -62,6 +62,10 @@ type Options struct {
 	WebhookAddress string
 	// Selector picks the GitSources to work on by their labels; nil: all.
 	Selector labels.Selector
+	// UsedFor is how long a deleted GitSource that prunes waits for the pods to go
+	// that use its ConfigMaps and Secrets, before it leaves those in the cluster;
+	// 0: a minute.
+	UsedFor time.Duration
 	// Limits bound what one repository may cost.
 	Limits Limits
 }

@@ -403,11 +403,50 @@ func TestATenantsNamespaceGoes(t *testing.T) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}
 	s.t(s.c.Kubectl(t, "delete", "rolebinding", "tenant", "-n", s.ns)) // the worst order
 	s.must(s.c.Client.Delete(t.Context(), ns))
-	clustertest.Wait(t, "the end of the namespace", func() error {
-		err := s.c.Client.Get(t.Context(), client.ObjectKeyFromObject(ns), ns)
+	s.goes(ns)
+}
+
+// goes waits for the end of a namespace.
+func (s *shop) goes(ns *corev1.Namespace) {
+	s.Helper()
+	clustertest.Wait(s, "the end of the namespace", func() error {
+		err := s.c.Client.Get(s.Context(), client.ObjectKeyFromObject(ns), ns)
 		if err == nil {
 			return fmt.Errorf("%+v", ns.Status)
 		}
 		return client.IgnoreNotFound(err)
 	})
+}
+
+// The namespace that a tenant's source applies to may be gone, and with it the
+// rights there: nothing of it holds the source up.
+func TestATenantsTargetIsGone(t *testing.T) {
+	t.Parallel()
+	s := newTenancy(t)
+	s.t(s.c.Kubectl(t, "create", "rolebinding", "tenant", "-n", s.other, "--clusterrole=admin", "--serviceaccount="+s.ns+":tenant"))
+	s.edit(func(gs *v1alpha1.GitSource) { gs.Spec.TargetNamespace = s.other })
+	clustertest.Wait(t, "the ConfigMap there", func() error {
+		s.lookNow()
+		return s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.other, Name: "a"}, &corev1.ConfigMap{})
+	})
+	there := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.other}}
+	s.must(s.c.Client.Delete(t.Context(), there))
+	s.goes(there)
+	s.end("shop")
+}
+
+// A tenant's namespace can be deleted in the middle of a release, too: the hold
+// ends with it, whatever goes first.
+func TestATenantsNamespaceGoesInARelease(t *testing.T) {
+	t.Parallel()
+	s := newShopWithout(t)
+	s.admin("tenant")
+	s.t(s.c.Kubectl(t, "create", "role", "collisions", "-n", s.ns, "--verb=patch", "--resource=deployments/status"))
+	s.t(s.c.Kubectl(t, "create", "rolebinding", "collisions", "-n", s.ns, "--role=collisions", "--serviceaccount="+s.ns+":tenant"))
+	t.Cleanup(s.startControllerWith(s.c.Controller, andRollout))
+	s.beginRelease(func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "tenant" })
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.ns}}
+	s.t(s.c.Kubectl(t, "delete", "rolebinding", "tenant", "collisions", "-n", s.ns))
+	s.must(s.c.Client.Delete(t.Context(), ns))
+	s.goes(ns)
 }

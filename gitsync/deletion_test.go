@@ -1,0 +1,171 @@
+package gitsync_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// mounts is a Deployment whose pods mount ConfigMaps.
+func mounts(names ...string) string {
+	volumes := "      volumes:\n"
+	for _, name := range names {
+		volumes += "      - {name: " + name + ", configMap: {name: " + name + "}}\n"
+	}
+	return web("v1", "      containers:\n", volumes+"      containers:\n")
+}
+
+// deletedInUse has a source with a Deployment whose two pods run, and a pod of
+// nobody, db-0, that uses ConfigMap settings as well, and deletes the source.
+func (s *shop) deletedInUse() {
+	s.Helper()
+	s.source()
+	s.applied(s.push(map[string]string{"deploy/web.yaml": mounts("settings", "own"), "deploy/settings.yaml": configMap("settings", "one"), "deploy/own.yaml": configMap("own", "one")}))
+	clustertest.Wait(s, "two pods", func() error {
+		if d := s.deployment("web"); d.Status.AvailableReplicas != 2 {
+			return fmt.Errorf("%+v", d.Status)
+		}
+		return nil
+	})
+	s.must(s.c.Client.Create(s.Context(), s.user()))
+	s.must(s.c.Client.Delete(s.Context(), s.gs()))
+}
+
+func (s *shop) user() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "db-0", Namespace: s.ns},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "db", Image: "registry.example.org/db", EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}}},
+		},
+	}
+}
+
+// A deleted source that prunes waits for the pods that use its ConfigMaps, and
+// says for which: those of its own Deployment, and others.
+func TestDeletedWhileInUse(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.deletedInUse()
+	s.isGone("web", &appsv1.Deployment{})
+	s.isGone("own", &corev1.ConfigMap{}) // not before the pods that mount it
+	if n, err := s.mounted(); err != nil || len(n) > 0 {
+		t.Errorf("there are pods that mounted it: %v %v", n, err)
+	}
+	clustertest.Wait(t, "the wait", func() error {
+		gs := s.gs()
+		if k := gs.Status.Kept; len(k) != 1 || k[0] != (v1alpha1.KeptObject{ID: s.ns + "_settings__ConfigMap", UsedBy: "Pod " + s.ns + "/db-0"}) {
+			return fmt.Errorf("kept: %+v", k)
+		}
+		if !strings.Contains(said(gs), "Pruning: deleting what was applied; waiting, for 1m0s at most, for who uses ConfigMap "+s.ns+"/settings (Pod "+s.ns+"/db-0)") {
+			return fmt.Errorf("%s", said(gs))
+		}
+		return nil
+	})
+	get(s, "settings", &corev1.ConfigMap{})
+	s.must(s.c.Client.Delete(t.Context(), s.user(), client.GracePeriodSeconds(0)))
+	s.isGone("settings", &corev1.ConfigMap{})
+	s.isGone("shop", &v1alpha1.GitSource{})
+}
+
+// Who never goes does not keep the source: what is in use stays, and is told.
+func TestDeletedWhileInUseForEver(t *testing.T) {
+	t.Parallel()
+	s := newShopWithout(t)
+	t.Cleanup(s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
+		return gitsync.Add(mgr, gitsync.Options{StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, UsedFor: time.Second})
+	}))
+	s.deletedInUse()
+	s.isGone("shop", &v1alpha1.GitSource{})
+	s.isGone("web", &appsv1.Deployment{})
+	get(s, "settings", &corev1.ConfigMap{})
+	get(s, "db-0", &corev1.Pod{})
+	s.told("Orphaned", "ConfigMap "+s.ns+"/settings (")
+}
+
+// values are what the pods' ConfigMaps say, which all have to be there.
+func (s *shop) values() ([]string, error) {
+	var pods corev1.PodList
+	if err := s.c.Client.List(s.Context(), &pods, client.InNamespace(s.ns), client.MatchingLabels{"app": "web"}); err != nil {
+		return nil, err
+	}
+	var values []string
+	for _, p := range pods.Items {
+		for _, v := range p.Spec.Volumes {
+			if v.ConfigMap == nil {
+				continue
+			}
+			var cm corev1.ConfigMap
+			if err := s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: v.ConfigMap.Name}, &cm); err != nil {
+				return nil, fmt.Errorf("pod %s: %w", p.Name, err)
+			}
+			values = append(values, cm.Data["value"])
+		}
+	}
+	slices.Sort(values)
+	return slices.Compact(values), nil
+}
+
+// keeps waits until the pods' ConfigMaps say these values, and as many others are kept.
+func (s *shop) keeps(kept int, values ...string) {
+	s.Helper()
+	clustertest.Wait(s, fmt.Sprintf("pods with %q, and %d kept", values, kept), func() error {
+		got, err := s.values()
+		if err != nil {
+			return err
+		}
+		if k := s.gs().Status.Kept; !slices.Equal(got, values) || len(k) != kept || slices.ContainsFunc(k, func(o v1alpha1.KeptObject) bool { return o.UsedBy == "" }) {
+			return fmt.Errorf("pods with %q, kept: %+v", got, k)
+		}
+		return nil
+	})
+}
+
+// A commit that changes all of an app's ConfigMaps takes none away: each is kept
+// for who uses it, a rollback finds it, and when nobody does any more it goes with
+// the next interval.
+func TestKeptWhileInUse(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	with := func(value string) map[string]string {
+		k := "resources: [web.yaml, plan.yaml]\nconfigMapGenerator:\n"
+		for _, name := range []string{"a", "b", "c", "d"} {
+			k += "- {name: " + name + ", literals: [value=" + value + "]}\n"
+		}
+		return map[string]string{"deploy/web.yaml": mounts("a", "b", "c", "d"), "deploy/plan.yaml": webPlan, "deploy/kustomization.yaml": k}
+	}
+	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Interval.Duration = time.Second })
+	s.applied(s.push(with("one")))
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.keeps(0, "one")
+	bad := s.push(with("two"))
+	s.applied(bad)
+	s.isAt("web", "WaitingForApproval", 0)
+	s.keeps(4, "one", "two")
+	s.rollBack("web")
+	s.isAt("web", "RolledBack", 1)
+	s.keeps(4, "one") // the branch says two, and what runs is kept
+	s.repo.Revert(bad)
+	s.repo.Push()
+	s.rolledBack("web")
+	s.keeps(0, "one")
+	var left corev1.ConfigMapList
+	s.must(s.c.Client.List(t.Context(), &left, client.InNamespace(s.ns), client.MatchingLabels{v1alpha1.LabelSource: "shop"}))
+	for _, cm := range left.Items {
+		if cm.Data["value"] != "one" {
+			t.Errorf("%s is still there", cm.Name)
+		}
+	}
+}
