@@ -191,7 +191,7 @@ func TestSSH(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := remoteFor(t, "ssh://git@"+tt.addr+tt.path, map[string][]byte{"identity": tt.identity, "known_hosts": tt.hosts})
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), lookWithin(tt.reason))
 			defer cancel()
 			s, err := newMirrors(t.TempDir()).of(r).look(ctx, r, "main")
 			if tt.reason == "" {

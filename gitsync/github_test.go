@@ -111,7 +111,7 @@ func (f *forge) secret(edit ...func(map[string][]byte)) map[string][]byte {
 func (f *forge) look(t *testing.T, ms *mirrors, apps *githubApps, data map[string][]byte) (*snapshot, error) {
 	t.Helper()
 	r := remoteFor(t, f.URL+"/"+f.repository(), data)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), lookWithin(""))
 	defer cancel()
 	if err := apps.authenticate(ctx, &r); err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 )
@@ -69,7 +68,7 @@ func TestSSHD(t *testing.T) {
 	for name, tt := range rows {
 		t.Run(name, func(t *testing.T) {
 			r := remoteFor(t, tt.url, map[string][]byte{"identity": tt.identity, "known_hosts": []byte(tt.hosts), "password": []byte(tt.password)})
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), lookWithin(tt.reason))
 			defer cancel()
 			s, err := newMirrors(t.TempDir()).of(r).look(ctx, r, "main")
 			if tt.reason == "" {
