@@ -60,7 +60,9 @@ func TestAPIServerRestart(t *testing.T) {
 func electing(ns string) func(*ctrl.Options) {
 	return func(o *ctrl.Options) {
 		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "tranche-test", ns
-		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = ptr.To(3*time.Second), ptr.To(2*time.Second), ptr.To(200*time.Millisecond)
+		// Long enough for a slow machine: who ends lets the lease go, as the binary does.
+		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = ptr.To(time.Minute), ptr.To(40*time.Second), ptr.To(200*time.Millisecond)
+		o.LeaderElectionReleaseOnCancel = true
 	}
 }
 
