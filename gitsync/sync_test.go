@@ -1,6 +1,7 @@
 package gitsync_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,9 +11,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -87,7 +88,9 @@ func TestFirstInstallAndTemplateChange(t *testing.T) {
 // A plan that comes later takes the template over, and taking it away again
 // gives it back; fields that leave Git really go.
 func TestPlanComesAndGoes(t *testing.T) {
-	s := newShop(t, andRollout)
+	s := newShopWithout(t)
+	stop := s.startController(andRollout)
+	t.Cleanup(func() { stop() })
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1")})
 	s.source()
 	s.applied(first)
@@ -105,9 +108,19 @@ func TestPlanComesAndGoes(t *testing.T) {
 		}
 		return nil
 	})
-	// Plan gone in the middle of the release.
-	s.applied(s.push(map[string]string{"deploy/release.yaml": ""}))
+	// Plan gone in the middle of the release: it is rollout that hands back.
+	stop()
+	stop = s.startController(gitsyncOnly)
+	gone := s.push(map[string]string{"deploy/release.yaml": ""})
+	s.refused(gone, "WaitingForHandBack")
 	s.isGone("web", &v1alpha1.BatchRelease{})
+	s.lookNow()
+	if d := s.deployment("web"); d.Labels[v1alpha1.LabelHeld] == "" || !d.Spec.Paused {
+		t.Errorf("taken from under rollout: %+v", d.Spec)
+	}
+	stop()
+	stop = s.startController(andRollout)
+	s.applied(gone)
 	d := s.deployment("web")
 	if d.Labels[v1alpha1.LabelHeld] != "" || d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
 		t.Errorf("not handed back: %+v", d.Spec)
@@ -190,38 +203,74 @@ func TestTargetNamespaceThatTheCommitBrings(t *testing.T) {
 	s.applied(first)
 	var cm corev1.ConfigMap
 	s.must(s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: other, Name: "a"}, &cm))
+	s.kubectl("patch", "gsrc/shop", "--type=merge", "-p", `{"spec":{"targetNamespace":"`+s.ns+`"}}`)
+	s.at(other).isGone("a", &cm)
+	get(s, "a", &cm)
 }
 
 func TestAnAccountWithoutRightsChangesNothing(t *testing.T) {
 	s := newShop(t, gitsyncOnly)
 	s.must(s.c.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "tenant", Namespace: s.ns}}))
-	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1")})
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1"), "deploy/plan.yaml": webPlan})
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "tenant" })
 	if m := s.refused(first, "Forbidden"); !strings.Contains(m, "give service account "+s.ns+"/tenant the right") {
 		t.Error(m)
 	}
-	// With rights to one of the two kinds, still nothing.
-	s.grant("configmaps", "")
+	// With rights to some of the kinds, or not all to one, still nothing.
+	s.grant("configmaps", "", "get", "create", "patch", "delete")
 	s.lookNow()
-	if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "a"}, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
-		t.Errorf("%v", err)
+	s.absent("a", &corev1.ConfigMap{})
+	s.grant("deployments", "apps", "get", "create", "patch", "delete")
+	s.grant("batchreleases", "tranche.dev", "get")
+	s.lookNow()
+	if m := s.refused(first, "Forbidden"); !strings.Contains(m, `cannot patch resource "batchreleases"`) {
+		t.Error(m)
 	}
-	s.grant("deployments", "apps")
+	s.absent("a", &corev1.ConfigMap{})
+	s.grant("batchreleases", "tranche.dev", "get", "create", "patch")
 	s.lookNow()
 	s.applied(first)
+	if account := s.release("web").Spec.ServiceAccountName; account != "tenant" {
+		t.Errorf("the release is written as %q", account)
+	}
+	// A plan goes as the account, too.
+	gone := s.push(map[string]string{"deploy/plan.yaml": ""})
+	if m := s.refused(gone, "Forbidden"); !strings.Contains(m, `cannot delete resource "batchreleases"`) {
+		t.Error(m)
+	}
+	s.release("web")
+	s.grant("batchreleases", "tranche.dev", "get", "create", "patch", "delete")
+	s.lookNow()
+	s.applied(gone)
 }
 
-func (s *shop) grant(resource, group string) {
+// grant gives the account tenant these rights to a resource, and none else.
+func (s *shop) grant(resource, group string, verbs ...string) {
 	s.Helper()
-	s.must(s.c.Client.Create(s.Context(), &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: resource, Namespace: s.ns},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"get", "create", "patch", "delete"}}},
-	}))
-	s.must(s.c.Client.Create(s.Context(), &rbacv1.RoleBinding{
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: resource, Namespace: s.ns}}
+	_, err := controllerutil.CreateOrUpdate(s.Context(), s.c.Client, role, func() error {
+		role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}}
+		return nil
+	})
+	s.must(err)
+	s.must(client.IgnoreAlreadyExists(s.c.Client.Create(s.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: resource, Namespace: s.ns},
 		RoleRef:    rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: resource},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Name: "tenant", Namespace: s.ns}},
-	}))
+	})))
+	s.may("tenant", verbs[len(verbs)-1], strings.TrimSuffix(resource+"."+group, "."))
+}
+
+// may waits until the API server knows of a right of an account: it is told
+// of roles a moment after they are written.
+func (s *shop) may(account, verb, resource string) {
+	s.Helper()
+	clustertest.Wait(s, "the rights of "+account, func() error {
+		if out, err := s.c.Kubectl(s, "auth", "can-i", verb, resource, "-n", s.ns, "--as=system:serviceaccount:"+s.ns+":"+account); err != nil {
+			return errors.New(out)
+		}
+		return nil
+	})
 }
 
 // lookNow asks for a look at the GitSource, or at another one of the namespace,
@@ -374,12 +423,16 @@ func TestDriftOfAGovernedDeploymentIsWatched(t *testing.T) {
 }
 
 // What was taken away, scaled and deleted by other hands is there again, and an
-// event names each field and the manager.
+// event names each field and the manager, though it was done while no controller
+// was there.
 func TestDriftIsNamed(t *testing.T) {
-	s := newShop(t, gitsyncOnly)
+	s := newShopWithout(t)
+	stop := s.startController(gitsyncOnly)
+	t.Cleanup(func() { stop() })
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "deploy/web.yaml": web("v1")})
 	s.source()
 	s.applied(first)
+	stop()
 	for _, args := range [][]string{
 		{"patch", "configmap", "a", "--type=json", "-p", `[{"op":"remove","path":"/data/value"}]`},
 		{"delete", "configmap", "b"},
@@ -390,6 +443,7 @@ func TestDriftIsNamed(t *testing.T) {
 			t.Fatal(out)
 		}
 	}
+	stop = s.startController(gitsyncOnly)
 	s.lookNow()
 	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
 		t.Errorf("value is %q", v)

@@ -2,7 +2,9 @@ package rollout_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,8 +29,16 @@ func (s *shop) account(name string, role ...string) string {
 func TestReleaseAsAnAccount(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	startReconciler(t, s.c, s.ns, rollout.Options{DefaultServiceAccount: "nobody"}, func(*ctrl.Options) {})
-	s.account("tenant", "--clusterrole=edit")
+	var hands sync.Map // whoever writes to a Deployment or ReplicaSet, with what
+	startReconciler(t, s.c, s.ns, rollout.Options{DefaultServiceAccount: "nobody"}, func(*ctrl.Options) {}, func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method != http.MethodGet && !r.URL.Query().Has("dryRun") && (strings.Contains(r.URL.Path, "/deployments/") || strings.Contains(r.URL.Path, "/replicasets")) {
+				hands.Store(r.Header.Get("Impersonate-User"), r.Method+" "+r.URL.Path)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	tenant := s.account("tenant", "--clusterrole=edit")
 	s.kubectl("create", "role", "releases", "-n", s.ns, "--resource=batchreleases", "--verb=get,create,patch,delete")
 	helper := s.account("helper", "--role=releases")
 	s.install(2)
@@ -71,4 +81,13 @@ func TestReleaseAsAnAccount(t *testing.T) {
 	}
 	s.approve(0)
 	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
+	if _, ok := hands.Load(tenant); !ok {
+		t.Error("nothing is written as the account")
+	}
+	hands.Range(func(user, write any) bool {
+		if user != tenant {
+			t.Errorf("%s is written as %s", write, user)
+		}
+		return true
+	})
 }
