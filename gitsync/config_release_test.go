@@ -103,7 +103,7 @@ func (s *shop) pruned(content ...string) {
 	})
 }
 
-// A commit that changes nothing but a ConfigMap's content is a release like any
+// A commit that changes nothing but a ConfigMap's or a Secret's content is a release like any
 // other: old and new pods each mount their own, the way back finds what it
 // needs, and what nobody mounts any more goes.
 func TestConfigRelease(t *testing.T) {
@@ -113,24 +113,24 @@ func TestConfigRelease(t *testing.T) {
 	s.applied(s.push(configured("blue", "a")))
 	s.isAt("web", "ReleaseCompleted", 1)
 	s.mount(map[string]int{"blue a": 2})
-	blue := s.generated()["blue"].GetUID()
+	former := s.generated()["a"].GetUID()
 
-	green := s.push(configured("green", "a"))
-	s.applied(green)
+	token := s.push(configured("blue", "z")) // the ConfigMap stays
+	s.applied(token)
 	s.isAt("web", "WaitingForApproval", 0)
-	s.mount(map[string]int{"blue a": 1, "green a": 1})
+	s.mount(map[string]int{"blue a": 1, "blue z": 1})
 	s.lookNow()
-	s.mount(map[string]int{"blue a": 1, "green a": 1})
+	s.mount(map[string]int{"blue a": 1, "blue z": 1})
 
-	s.repo.Revert(green)
+	s.repo.Revert(token)
 	s.repo.Push()
 	s.applied(s.repo.Head())
 	s.mount(map[string]int{"blue a": 2})
 	s.isAt("web", "ReleaseCompleted", 1)
-	if now := s.generated()["blue"]; now == nil || now.GetUID() != blue {
-		t.Errorf("the old ConfigMap is another one: %v", now)
+	if now := s.generated()["a"]; now == nil || now.GetUID() != former {
+		t.Errorf("the old Secret is another one: %v", now)
 	}
-	s.pruned("green")
+	s.pruned("z")
 
 	// Both change; at the gate there is no pod at all for a while, and what
 	// the stable revision needs is kept all the same.
@@ -173,14 +173,16 @@ func TestConfigRelease(t *testing.T) {
 	}
 }
 
-// Pods of StatefulSets, and of nobody, keep what they mount as well.
+// Pods of StatefulSets, and of nobody, keep what they mount as well, until they
+// have ended.
 func TestAPodKeepsItsConfigMap(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "db-0", Namespace: s.ns},
 		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "db", Image: "registry.example.org/db", EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}}},
+			NodeSelector: map[string]string{"is": "nowhere"}, // nobody else writes its status
+			Containers:   []corev1.Container{{Name: "db", Image: "registry.example.org/db", EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}}},
 		},
 	}
 	s.source()
@@ -191,8 +193,7 @@ func TestAPodKeepsItsConfigMap(t *testing.T) {
 		t.Errorf("kept is %+v", kept)
 	}
 	get(s, "settings", &corev1.ConfigMap{})
-	s.must(s.c.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
-	s.isGone("db-0", &corev1.Pod{})
+	s.kubectl("patch", "pod/db-0", "--subresource=status", "-p", `{"status":{"phase":"Succeeded"}}`)
 	s.lookNow()
 	s.isGone("settings", &corev1.ConfigMap{})
 	if kept := s.gs().Status.Kept; len(kept) != 0 {

@@ -92,6 +92,10 @@ func TestDependsOn(t *testing.T) {
 	last = s.push(map[string]string{"base/b.yaml": "a: [\n"})
 	s.applied(last)
 	s.ready("base", metav1.ConditionFalse, "InvalidManifest")
+	s.suspend("shop")
+	last = s.push(map[string]string{"base/b.yaml": "b: [\n"})
+	s.kubectl("patch", "gsrc/shop", "--type=merge", "-p", `{"spec":{"suspend":false}}`) // a look at all of it
+	s.applied(last)
 }
 
 func TestDependenciesThatCannotBe(t *testing.T) {

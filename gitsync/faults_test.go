@@ -68,6 +68,9 @@ func TestPlanByHand(t *testing.T) {
 	if image := s.deployment("web").Spec.Template.Spec.Containers[0].Image; image != "registry.example.org/web:v2" {
 		t.Errorf("after the plan: %s", image)
 	}
+	if notes := s.events("DriftUndone"); len(notes) > 0 {
+		t.Errorf("told of drift: %q", notes)
+	}
 }
 
 // A plan that gets another name goes on governing without a gap.
@@ -100,7 +103,7 @@ func TestLooksAtAHeldDeployment(t *testing.T) {
 	})
 	held := s.deployment("web")
 	s.lookNow()
-	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v2", "replicas: 2", "replicas: 3")}))
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v2", "replicas: 2", "replicas: 3\n  paused: false")}))
 	d := s.deployment("web")
 	if !d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType || d.Labels[v1alpha1.LabelHeld] == "" || *d.Spec.Replicas != 3 {
 		t.Errorf("was %+v, is %+v", held.Spec, d.Spec)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
 func objectOf(kind string, edit ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
@@ -71,6 +72,35 @@ func TestJudge(t *testing.T) {
 		if (because == "") != (got == remove) {
 			t.Errorf("%s: says %q", tt.reason, because)
 		}
+	}
+}
+
+// What was made anew since it was looked at is not what was to be deleted.
+func TestDeleteOnly(t *testing.T) {
+	c := clustertest.Shared(t)
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace(t), Name: "a"}}
+	makeAnew := func() *unstructured.Unstructured {
+		t.Helper()
+		cm.UID, cm.ResourceVersion = "", ""
+		if err := c.Client.Create(t.Context(), cm); err != nil {
+			t.Fatal(err)
+		}
+		live, err := get(t.Context(), c.Client, entry{corev1.SchemeGroupVersion.WithKind("ConfigMap"), cm.Namespace, cm.Name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return live
+	}
+	former := makeAnew()
+	if err := deleteOnly(t.Context(), c.Client, former); err != nil {
+		t.Fatal(err)
+	}
+	now := makeAnew()
+	if err := deleteOnly(t.Context(), c.Client, former); !isConflict(err) {
+		t.Errorf("deleting the former one: %v", err)
+	}
+	if err := deleteOnly(t.Context(), c.Client, now); err != nil {
+		t.Errorf("the new one: %v", err)
 	}
 }
 

@@ -3,10 +3,12 @@ package gitsync_test
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,10 +19,10 @@ import (
 )
 
 // startShard runs the controller of what bears a label.
-func (s *shop) startShard(shard string) (stop func()) {
+func (s *shop) startShard(c *rest.Config, shard string) (stop func()) {
 	s.Helper()
 	selector := labels.SelectorFromSet(labels.Set{"shard": shard})
-	return s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
+	return s.startManager(c, func(mgr ctrl.Manager) error {
 		s.must(rollout.Add(mgr, rollout.Options{Concurrent: 2, Selector: selector}))
 		return gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, Selector: selector})
 	})
@@ -32,8 +34,9 @@ func (s *shop) startShard(shard string) (stop func()) {
 func TestShards(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
-	stopA := s.startShard("a")
-	t.Cleanup(s.startShard("b"))
+	requests := &ledger{}
+	stopA := s.startShard(s.c.Config, "a")
+	t.Cleanup(s.startShard(requests.config(s.c.Config), "b"))
 	s.applied2(s.push(manifests("v1")), func(gs *v1alpha1.GitSource) { gs.Labels = map[string]string{"shard": "a"} })
 	s.isAt("web", "ReleaseCompleted", 1)
 	s.push(manifests("v2"))
@@ -44,6 +47,12 @@ func TestShards(t *testing.T) {
 	stopA()
 	s.approve("web") // which nobody acts on
 	before := s.release("web").Status.UpdatedReplicas
+	all, _ := requests.since(0)
+	for _, r := range all {
+		if !strings.HasPrefix(r, "GET ") && (strings.Contains(r, "/gitsources/shop") || strings.Contains(r, "/web")) {
+			t.Errorf("the other shard has written: %s", r)
+		}
+	}
 	s.must(s.c.Client.Patch(t.Context(), s.gs(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"shard":"b"}}}`))))
 	clustertest.Wait(s, "the release to be of the other shard", func() error {
 		if shard := s.release("web").Labels["shard"]; shard != "b" {

@@ -71,7 +71,13 @@ func TestCommitsMustBeSigned(t *testing.T) {
 	})
 	s.lists("keys", "ada@example.org "+ada.Public, "eve@example.org "+eve.Public)
 	s.lookNow()
-	s.applied(s.repo.Head())
+	signed := s.repo.Head()
+	s.applied(signed)
+	s.repo.Sign(nil)
+	s.refused(s.push(map[string]string{"README.md": "by somebody\n"}), "CommitNotVerified") // though it touches nothing
+	if applied := s.gs().Status.AppliedCommit; applied != signed {
+		t.Errorf("%s counts as applied", applied)
+	}
 }
 
 // Where signers are listed, neither an unsigned approval nor one given in the

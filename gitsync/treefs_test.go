@@ -471,6 +471,7 @@ func TestUnchanged(t *testing.T) {
 	repo.write("plain/approvals/web.yaml", "one\n")
 	repo.write("other/a.yaml", "one\n")
 	repo.link("linked", "base")
+	repo.submodule("plain/module")
 	start := repo.commit("start")
 
 	for _, tc := range []struct {
@@ -491,6 +492,7 @@ func TestUnchanged(t *testing.T) {
 		{"plain", "a file that is not read", func() { repo.write("plain/README.md", "two\n") }, true},
 		{"plain", "an approval", func() { repo.write("plain/approvals/web.yaml", "two\n") }, true},
 		{"plain", "a file more", func() { repo.write("plain/two.yaml", "") }, false},
+		{"plain", "a submodule that becomes a file", func() { repo.remove("plain/module"); repo.write("plain/module", "") }, false},
 		{"plain", "a file that becomes a folder", func() { repo.remove("plain/one.yaml"); repo.write("plain/one.yaml/x", "") }, false},
 	} {
 		t.Run(tc.dir+" "+tc.reason, func(t *testing.T) {

@@ -126,6 +126,35 @@ func (s serving) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ .
 	return nil
 }
 
+// Whoever waits for a source waits for what it is with its present spec.
+func TestReadyWithAFormerSpec(t *testing.T) {
+	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+	gs.Status.ObservedGeneration = 1
+	gs.Status.Conditions = []metav1.Condition{{Type: conditionReady, Status: metav1.ConditionTrue}}
+	if isReady(gs) {
+		t.Error("it is ready with a spec that nobody has looked at")
+	}
+	gs.Status.ObservedGeneration = 2
+	if !isReady(gs) {
+		t.Error("it is not ready")
+	}
+}
+
+// A release has the labels that its source is selected by, and not those of its
+// own by which another controller would have it.
+func TestShardOfARelease(t *testing.T) {
+	selector, err := labels.Parse("shard!=b,tier")
+	if err != nil {
+		t.Fatal(err)
+	}
+	br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"shard": "b", "app": "web"}}}
+	l := &look{reconciler: &reconciler{options: Options{Selector: selector}}, gs: &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"tier": "one", "team": "a"}}}}
+	l.shard([]*v1alpha1.BatchRelease{br})
+	if want := (labels.Set{"tier": "one", "app": "web"}); !labels.Equals(want, br.Labels) {
+		t.Errorf("labels are %v, want %v", br.Labels, want)
+	}
+}
+
 // A source that another controller has by now is not glanced at here.
 func TestGlanceAtAnothersSource(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
