@@ -44,13 +44,13 @@ func (p *tunnel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusOK)
-	client, _, err := http.NewResponseController(w).Hijack()
+	client, read, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		_ = server.Close()
 		return
 	}
 	go func() {
-		_, _ = io.Copy(server, client) // ends when either does
+		_, _ = io.Copy(server, read) // what has come already, too; ends when either does
 		_ = server.Close()
 	}()
 	_, _ = io.Copy(client, server)
