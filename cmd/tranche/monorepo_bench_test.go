@@ -186,14 +186,25 @@ func (m *monorepo) nothing() {
 func (m *monorepo) lookAtAll(title string, interval time.Duration) {
 	m.Helper()
 	m.measure(title, func(sources watch.Interface) map[string]time.Time {
-		for i := range monorepoPaths {
-			gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: appName(i), Namespace: m.ns}}
-			m.must(m.c.Client.Patch(m.Context(), gs, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"interval":%q}}`, interval))))
-		}
-		return m.until(sources, func(gs *v1alpha1.GitSource) bool {
+		given := make(chan error, 1) // beside the watch, which ends where nobody reads it
+		go func() { given <- m.give(interval) }()
+		at := m.until(sources, func(gs *v1alpha1.GitSource) bool {
 			return gs.Spec.Interval.Duration == interval && gs.Status.ObservedGeneration == gs.Generation
 		})
+		m.must(<-given)
+		return at
 	}, "")
+}
+
+// give gives all sources an interval.
+func (m *monorepo) give(interval time.Duration) error {
+	for i := range monorepoPaths {
+		gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: appName(i), Namespace: m.ns}}
+		if err := m.c.Client.Patch(m.Context(), gs, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"interval":%q}}`, interval))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // applied waits until all sources are Ready at the tip, and returns since when
