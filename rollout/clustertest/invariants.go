@@ -69,8 +69,8 @@ const nativeLag = 2 * time.Second
 // sees it) it may follow a new N with what has no closed gate before it, as
 // Tranche would.
 //
-// What the native controller does within lag of other hands opening a hold (H7)
-// is theirs.
+// What the native controller does within lag of other hands opening a hold (H7),
+// or deleting a ReplicaSet that has pods, is theirs.
 type invariants struct {
 	deployments map[types.UID]*deployment
 	sets        map[types.UID]*appsv1.ReplicaSet
@@ -109,7 +109,8 @@ type deployment struct {
 	// strategy when it was last not held; nil where that was never seen.
 	strategy *appsv1.DeploymentStrategy
 	governed bool // it has been held
-	// loose is when other hands last had the hold half open.
+	// loose is when other hands last had the hold half open, or took a ReplicaSet
+	// with pods away.
 	loose time.Time
 	// lost is when pods were lost that were available, by others than Tranche.
 	lost []time.Time
@@ -348,6 +349,9 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	old := v.sets[o.UID]
 	d := v.ownerOf(o)
 	if c.gone {
+		if d != nil && *o.Spec.Replicas > 0 {
+			d.loose = v.now // with one active set left, the native controller takes over
+		}
 		delete(v.sets, o.UID)
 		delete(v.sizedAt, o.UID)
 		delete(v.activeSince, o.UID)

@@ -384,6 +384,12 @@ var fights = []sequence{
 		s.size("old", 4, native)
 		s.size("new", 2, native)
 	}, nil},
+	{"another hand has deleted the other ReplicaSet", func(s *story) {
+		s.size("old", 3, "kubectl")
+		s.size("new", 1, tranche)
+		s.see(s.rs["new"], true)
+		s.size("old", 4, native)
+	}, nil},
 	{"another hand had the hold open long ago", func(s *story) {
 		s.size("old", 3, "kubectl")
 		s.size("new", 1, tranche)
