@@ -16,7 +16,7 @@ const triedFor = 10 * time.Minute
 // nothing. It need not be asked again about the same manifest and the same
 // version of the object: reading that is what tells drift.
 type trials struct {
-	spec   string // of the source, see [appliedWith]
+	spec   string // of the source, see [digest]
 	since  time.Time
 	passed map[string]string // the stamps, by entry
 }
