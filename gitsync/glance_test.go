@@ -251,3 +251,52 @@ func TestNobodyIsLastForEver(t *testing.T) {
 	})
 	s.applied(s.push(map[string]string{"README.md": "docs\n"}))
 }
+
+// No more sources are looked at, and so rendered, at the same time than the
+// controller is told.
+func TestLooksAreBounded(t *testing.T) {
+	t.Parallel()
+	const most, sources = 2, 6
+	s := newShopWithout(t)
+	s.repo.CommitAndPush(map[string]string{"all/a.yaml": configMap("a", "one"), "all/b.yaml": "a: [\n"}) // looks only
+	var mu sync.Mutex
+	now, worst := 0, 0
+	together := make(chan struct{}) // is closed when as many are there as may be
+	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Wrap: func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			now++
+			if now == most && worst < most {
+				close(together)
+			}
+			worst = max(worst, now)
+			mu.Unlock()
+			defer func() {
+				mu.Lock()
+				defer mu.Unlock()
+				now--
+			}()
+			select {
+			case <-together:
+			case <-r.Context().Done():
+			}
+			_, r.URL.Path, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/") // each source has a URL of its own
+			r.URL.Path = "/" + r.URL.Path
+			h.ServeHTTP(w, r)
+		})
+	}})
+	t.Cleanup(s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
+		return gitsync.Add(mgr, gitsync.Options{StorageDir: t.TempDir(), Concurrent: most, NoRemoteBases: true})
+	}))
+	for i := range sources {
+		s.another(fmt.Sprint("source-", i), "all", func(gs *v1alpha1.GitSource) { gs.Spec.URL = fmt.Sprintf("%s/%d/repo.git", server.URL, i) })
+	}
+	for i := range sources {
+		s.ready(fmt.Sprint("source-", i), metav1.ConditionFalse, "InvalidManifest")
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if worst != most {
+		t.Errorf("%d were looked at at the same time", worst)
+	}
+}

@@ -112,9 +112,14 @@ func (l *look) awaiting() time.Duration {
 // next is how long what is applied may be left alone.
 func (l *look) next() time.Duration {
 	mayPass := func(p *plan.Problem) bool { return p.Retry }
+	isForbidden := func(p *plan.Problem) bool { return p.Reason == reasonForbidden }
+	problems := slices.Concat(l.outcome.problems, l.outcome.amiss)
 	next := l.interval()
-	if slices.ContainsFunc(slices.Concat(l.outcome.problems, l.outcome.amiss), mayPass) {
+	if slices.ContainsFunc(problems, mayPass) {
 		next = min(next, retryWithin)
+	}
+	if slices.ContainsFunc(problems, isForbidden) {
+		next = min(next, l.patience(conditionReady, rightsWithin))
 	}
 	if slices.ContainsFunc(l.outcome.intents, mayPass) {
 		next = min(next, l.patience(conditionInSync, pushWithin))

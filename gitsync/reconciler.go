@@ -83,6 +83,10 @@ const (
 	retryWithin = 15 * time.Second
 	// pushWithin is when to try again, at the latest, what could not be pushed.
 	pushWithin = 5 * time.Minute
+	// rightsWithin is when to try again, at the latest, what an account may not do:
+	// nobody tells of a right that was given, and an API server that starts refuses
+	// before it has read them.
+	rightsWithin = 5 * time.Minute
 	// defaultTimeout is for sources that were written past the API server's
 	// defaults.
 	defaultTimeout  = 60 * time.Second
