@@ -226,7 +226,7 @@ func TestWaitForReadiness(t *testing.T) {
 		return nil
 	})
 	br := s.release("web")
-	s.applied(s.push(map[string]string{"deploy/approvals/web.yaml": fmt.Sprintf("apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: %s, commit: %s, step: 0}\n", br.Status.UpdateRevision, second)}))
+	s.applied(s.push(map[string]string{"deploy/approvals/web.yaml": fmt.Sprintf("apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: %q, commit: %q, step: 0}\n", br.Status.UpdateRevision, second)}))
 	if d := s.deployment("web"); d.Status.UpdatedReplicas != 2 || d.Spec.Template.Spec.Containers[0].Image != "registry.example.org/web:v2" {
 		t.Errorf("Ready before the release is over: %+v", d.Status)
 	}

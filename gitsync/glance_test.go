@@ -91,7 +91,7 @@ func TestAPushCostsWhatItTouches(t *testing.T) {
 		t.Errorf("b is %q", v)
 	}
 	// An approval is nothing that is rendered, and touches its source.
-	s.applied(s.push(map[string]string{"deploy/approvals/web.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: abc, commit: " + first + ", step: 0}\n"}))
+	s.applied(s.push(map[string]string{"deploy/approvals/web.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: abc, commit: \"" + first + "\", step: 0}\n"}))
 	if a := s.release("web").Spec.Approval; a == nil || a.Revision != "abc" {
 		t.Errorf("the approval is %+v", a)
 	}

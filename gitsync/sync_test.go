@@ -494,7 +494,7 @@ func TestOrder(t *testing.T) {
 func TestApprovalReachesTheRelease(t *testing.T) {
 	s := newShop(t, gitsyncOnly)
 	approval := func(commit, step string) string {
-		return "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: abc, commit: " + commit + ", step: " + step + "}\n"
+		return "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: abc, commit: \"" + commit + "\", step: " + step + "}\n"
 	}
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
 	s.source()

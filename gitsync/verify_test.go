@@ -17,7 +17,7 @@ import (
 const approvalFile = "deploy/approvals/web.yaml"
 
 func approvalOf(commit string) map[string]string {
-	return map[string]string{approvalFile: "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: abc, commit: " + commit + ", step: 0}\n"}
+	return map[string]string{approvalFile: "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: abc, commit: \"" + commit + "\", step: 0}\n"}
 }
 
 // team is whose keys these stories have.
