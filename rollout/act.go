@@ -58,7 +58,7 @@ func (a *actor) act(ctx context.Context, action engine.Action) error {
 }
 
 func (a *actor) remember(ctx context.Context, action engine.Remember) error {
-	record, err := newRecord(a.d, action.Record)
+	record, err := newRecord(a.d, a.br, action.Record)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (a *actor) clearRecord(ctx context.Context, record *appsv1.ControllerRevisi
 	if owner := metav1.GetControllerOf(&there); owner != nil && owner.UID == a.d.UID {
 		return fmt.Errorf("ControllerRevision %s is there already: %w", record.Name, errLookAgain)
 	}
-	if there.Labels[labelManagedBy] != managedBy {
+	if there.Labels[plan.LabelManagedBy] != plan.ManagedBy {
 		return fmt.Errorf("ControllerRevision %s is there already, and not ours; delete or rename it", record.Name)
 	}
 	old := client.Preconditions{UID: &there.UID, ResourceVersion: &there.ResourceVersion}

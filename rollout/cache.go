@@ -5,6 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan"
 )
 
 // CacheOptions is what the reconciler needs of a manager's cache: no pod, no
@@ -13,7 +15,7 @@ func CacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&appsv1.ControllerRevision{}: {Label: labels.SelectorFromSet(labels.Set{labelManagedBy: managedBy})},
+			&appsv1.ControllerRevision{}: {Label: labels.SelectorFromSet(labels.Set{plan.LabelManagedBy: plan.ManagedBy})},
 		},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
@@ -78,7 +79,7 @@ func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedNa
 		}
 	}
 	for i := range revisions.Items {
-		record, err := readRecord(&revisions.Items[i])
+		record, err := plan.ReadRecord(&revisions.Items[i])
 		if err != nil {
 			return err
 		}

@@ -238,6 +238,15 @@ type Approval struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	ApprovedIn string `json:"approvedIn,omitempty"`
+	// steps are the replicas of the plan's steps as the commit that brought the
+	// approval renders them. The approval opens a gate only while the plan's
+	// steps, up to the one that the gate leads to, are these. Set from Git;
+	// where it is absent, the steps count that the plan had when the controller
+	// first saw the approval.
+	// +kubebuilder:validation:MaxItems=30
+	// +listType=atomic
+	// +optional
+	Steps []intstr.IntOrString `json:"steps,omitempty"`
 }
 
 // ReleasePhase is the printed summary of a release. It is derived; nothing
@@ -290,6 +299,24 @@ type BatchReleaseStatus struct {
 	// its predecessor's gate opened; a plan edited since is told by it.
 	// +optional
 	CurrentStepReplicas *intstr.IntOrString `json:"currentStepReplicas,omitempty"`
+	// openedReplicas bounds the update revision: the replicas of the step that
+	// the last gate of this release opened the way to, as they were then; those
+	// of the first step before any gate has opened. Where a plan mixes numbers and
+	// percentages these are the largest of either kind up to that step. An edit
+	// of the plan does not change it.
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=atomic
+	// +optional
+	OpenedReplicas []intstr.IntOrString `json:"openedReplicas,omitempty"`
+	// currentStepTarget is how many pods of the update revision the current step
+	// wanted when they were last all available; 0 until then. The step goes back
+	// to Upgrade when too few of them are left.
+	// +optional
+	CurrentStepTarget int32 `json:"currentStepTarget,omitempty"`
+	// currentStepLostSeconds is how long the step has lacked pods in all that it
+	// had before, each time until they came back.
+	// +optional
+	CurrentStepLostSeconds int32 `json:"currentStepLostSeconds,omitempty"`
 	// rollingBack is true while the way leads back to the stable revision.
 	// +optional
 	RollingBack bool `json:"rollingBack,omitempty"`
@@ -309,6 +336,16 @@ type BatchReleaseStatus struct {
 	// failedCommit is the commit that failedRevision came from.
 	// +optional
 	FailedCommit string `json:"failedCommit,omitempty"`
+	// updateTemplateDigest is the SHA-256 of spec.template as it was when the
+	// release began. A revision's name may change, with a hash collision or with
+	// the version of the cluster; this does not.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	UpdateTemplateDigest string `json:"updateTemplateDigest,omitempty"`
+	// failedTemplateDigest is the same of what was rolled back.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	FailedTemplateDigest string `json:"failedTemplateDigest,omitempty"`
 	// failedMessage says why it was rolled back.
 	// +optional
 	FailedMessage string `json:"failedMessage,omitempty"`
@@ -351,10 +388,20 @@ type BatchReleaseStatus struct {
 	// +listType=atomic
 	// +optional
 	Approvals []StepApproval `json:"approvals,omitempty"`
+	// approval is spec.approval as the controller first saw it.
+	// +optional
+	Approval *ObservedApproval `json:"approval,omitempty"`
 	// requestedApproval is the approval of the current step that was given in the
-	// cluster and is to be reviewed.
+	// cluster and does not count yet: it is to be reviewed, or the step's pods
+	// are not available.
 	// +optional
 	RequestedApproval *RequestedApproval `json:"requestedApproval,omitempty"`
+	// endedReleases are the releases that have ended, newest first: no approval
+	// opens a gate of one of them again.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	// +optional
+	EndedReleases []ReleaseName `json:"endedReleases,omitempty"`
 	// history of the last ten releases, newest first.
 	// +kubebuilder:validation:MaxItems=10
 	// +listType=atomic
@@ -383,6 +430,23 @@ type StepApproval struct {
 	By string `json:"by,omitempty"`
 	// time when the gate opened.
 	Time metav1.Time `json:"time"`
+}
+
+// ObservedApproval is an approval, and the steps that it is for.
+type ObservedApproval struct {
+	// +optional
+	Approval `json:",inline"`
+	// spent is true once the release that it is for has ended.
+	// +optional
+	Spent bool `json:"spent,omitempty"`
+}
+
+// ReleaseName names one release: a revision can come back, by another commit.
+type ReleaseName struct {
+	// revision that the release brought.
+	Revision string `json:"revision"`
+	// commit that it came from.
+	Commit string `json:"commit"`
 }
 
 // RequestedApproval is an approval that does not count yet.

@@ -19,7 +19,7 @@ type Observed struct {
 	Deployment *appsv1.Deployment
 	// ReplicaSets that the Deployment controls.
 	ReplicaSets []*appsv1.ReplicaSet
-	// Records of what has been stable, of this very Deployment (by UID).
+	// Records of what has been stable, and of what is being released.
 	Records []Record
 	// Template is the release's spec.template as the API server defaults it;
 	// nil where the spec has none.
@@ -35,23 +35,8 @@ type Observed struct {
 	Rival string
 }
 
-// Record is a revision that has been stable, kept as a ControllerRevision
-// that the Deployment owns. The one of the highest Order is stable now, the
-// second highest was before.
-type Record struct {
-	// Name of the ControllerRevision.
-	Name string
-	// ResourceVersion that it was read at.
-	ResourceVersion string
-	// Order is the ControllerRevision's revision.
-	Order int64
-	// Revision is the name that the pod template had.
-	Revision string
-	// Template as read back from the API server.
-	Template *corev1.PodTemplateSpec
-	// Strategy of the Deployment when it was last not held.
-	Strategy *appsv1.DeploymentStrategy
-}
+// Record is a revision that the Deployment runs or ran, kept in the cluster.
+type Record = plan.Record
 
 // keptRecords is how many revisions are remembered: stable and last stable.
 const keptRecords = 2
