@@ -24,82 +24,104 @@ var errLookAgain = errors.New("not as observed")
 // actor makes the writes of one round. All of them are conditional on the
 // resourceVersion that was observed.
 type actor struct {
-	own client.Client // the controller's own: bookkeeping
-	as  client.Client // for the Deployment and its ReplicaSets
-	br  *v1alpha1.BatchRelease
-	d   *appsv1.Deployment
+	client.Client
+	as context.Context //nolint:containedctx // in it, the client writes as the release's account
+	br *v1alpha1.BatchRelease
+	d  *appsv1.Deployment
+	// written is the Deployment as the API server returned it for the last write.
+	written *appsv1.Deployment
 }
 
 var fieldOwner = client.FieldOwner(v1alpha1.ManagerRollout)
 
-func (a *actor) act(ctx context.Context, action engine.Action) error {
+// act makes one write, and reports whether there was something to write.
+func (a *actor) act(ctx context.Context, action engine.Action) (bool, error) {
 	switch action := action.(type) {
 	case engine.Remember:
 		return a.remember(ctx, action)
 	case engine.Forget:
-		return client.IgnoreNotFound(a.own.Delete(ctx, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: a.d.Namespace, Name: action.Record.Name}},
+		return true, client.IgnoreNotFound(a.Delete(ctx, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: a.d.Namespace, Name: action.Record.Name}},
 			client.Preconditions{ResourceVersion: &action.Record.ResourceVersion}))
 	case engine.Hold:
-		return a.hold(ctx, action)
+		return true, a.hold(action)
 	case engine.HandBack:
-		return a.handBack(ctx, action)
+		return true, a.handBack(action)
 	case engine.CreateReplicaSet:
-		return a.create(ctx, action.ReplicaSet)
+		return true, a.create(ctx, action.ReplicaSet)
 	case engine.Resize:
-		return a.resize(ctx, action)
+		return true, a.resize(action)
 	case engine.ClearRollback:
 		p := jsonPatch{}
 		p.at(a.br)
 		p.remove("/metadata/annotations/" + pointer(v1alpha1.AnnotationRollback))
-		return a.own.Patch(ctx, a.br.DeepCopy(), p.patch(), fieldOwner)
+		return true, a.Patch(ctx, a.br.DeepCopy(), p.patch(), fieldOwner)
 	default:
-		return fmt.Errorf("%T is not an action that this version knows", action)
+		return false, fmt.Errorf("%T is not an action that this version knows", action)
 	}
 }
 
-func (a *actor) remember(ctx context.Context, action engine.Remember) error {
-	record, err := newRecord(a.d, a.br, action.Record)
+func (a *actor) remember(ctx context.Context, action engine.Remember) (bool, error) {
+	r := action.Record
+	if action.Written {
+		if a.written == nil || r.Name != "" && plan.EqualTemplate(r.Template, &a.written.Spec.Template) {
+			return false, nil
+		}
+		r.Template = &a.written.Spec.Template
+	}
+	record, err := newRecord(a.d, a.br, r)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !action.Exists {
-		err := a.own.Create(ctx, record, fieldOwner)
+		err := a.Create(ctx, record, fieldOwner)
 		if apierrors.IsAlreadyExists(err) {
-			return a.clearRecord(ctx, record)
+			return true, a.takeRecord(ctx, record)
 		}
-		return err
+		return true, err
 	}
-	record.Name, record.ResourceVersion = action.Record.Name, action.Record.ResourceVersion
+	record.Name, record.ResourceVersion = r.Name, r.ResourceVersion
 	p := jsonPatch{}
 	p.at(record)
-	p.add("/revision", action.Record.Order)
+	p.add("/revision", r.Order)
 	p.add("/metadata/annotations", record.Annotations)
-	return a.own.Patch(ctx, record, p.patch(), fieldOwner)
+	return true, a.Patch(ctx, record, p.patch(), fieldOwner)
 }
 
-// clearRecord deletes a record of the same name that a Deployment of the same
-// name has left, which may have been deleted without what it owned.
-func (a *actor) clearRecord(ctx context.Context, record *appsv1.ControllerRevision) error {
+// takeRecord gives a record that is there already the order and the owners of one
+// that was to be made: a Deployment that is gone, or a round that was cut off, has
+// left it.
+func (a *actor) takeRecord(ctx context.Context, record *appsv1.ControllerRevision) error {
 	var there appsv1.ControllerRevision
-	if err := a.own.Get(ctx, client.ObjectKeyFromObject(record), &there); err != nil {
+	if err := a.Get(ctx, client.ObjectKeyFromObject(record), &there); err != nil {
 		return fmt.Errorf("getting the ControllerRevision that is there already: %w", err)
-	}
-	if owner := metav1.GetControllerOf(&there); owner != nil && owner.UID == a.d.UID {
-		return fmt.Errorf("ControllerRevision %s is there already: %w", record.Name, errLookAgain)
 	}
 	if there.Labels[plan.LabelManagedBy] != plan.ManagedBy {
 		return fmt.Errorf("ControllerRevision %s is there already, and not ours; delete or rename it", record.Name)
 	}
-	old := client.Preconditions{UID: &there.UID, ResourceVersion: &there.ResourceVersion}
-	if err := a.own.Delete(ctx, &there, old); err != nil {
-		return fmt.Errorf("deleting the record of a former Deployment: %w", err)
+	if kept, err := plan.ReadRecord(&there); err != nil || !isTemplateOf(record, kept) {
+		old := client.Preconditions{UID: &there.UID, ResourceVersion: &there.ResourceVersion}
+		if err := a.Delete(ctx, &there, old); err != nil {
+			return fmt.Errorf("deleting a record of the same name: %w", err)
+		}
+		return fmt.Errorf("ControllerRevision %s had another template: %w", record.Name, errLookAgain)
 	}
-	return fmt.Errorf("ControllerRevision %s was of a former Deployment: %w", record.Name, errLookAgain)
+	p := jsonPatch{}
+	p.at(&there)
+	p.add("/revision", record.Revision)
+	p.add("/metadata/annotations", record.Annotations)
+	p.add("/metadata/ownerReferences", record.OwnerReferences)
+	return a.Patch(ctx, &there, p.patch(), fieldOwner)
+}
+
+// isTemplateOf reports whether an object to be made keeps the template of a record.
+func isTemplateOf(record *appsv1.ControllerRevision, kept plan.Record) bool {
+	made, err := plan.ReadRecord(record)
+	return err == nil && plan.EqualTemplate(made.Template, kept.Template)
 }
 
 // hold keeps the native controller off and sets the template, in one write
 // (H20): a template must never be there before its hold.
-func (a *actor) hold(ctx context.Context, action engine.Hold) error {
+func (a *actor) hold(action engine.Hold) error {
 	p := jsonPatch{}
 	p.at(a.d)
 	if a.d.Labels == nil {
@@ -109,12 +131,22 @@ func (a *actor) hold(ctx context.Context, action engine.Hold) error {
 	p.add("/spec/paused", true)
 	p.add("/spec/strategy", appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType})
 	p.add("/spec/template", action.Template)
-	return a.as.Patch(ctx, a.d.DeepCopy(), p.patch(), fieldOwner)
+	return a.writeDeployment(p)
+}
+
+// writeDeployment patches the Deployment and keeps what the API server returns.
+func (a *actor) writeDeployment(p jsonPatch) error {
+	d := a.d.DeepCopy()
+	if err := a.Patch(a.as, d, p.patch(), fieldOwner); err != nil {
+		return err
+	}
+	a.written = d
+	return nil
 }
 
 // handBack ends the hold in one write: in two, the native controller adds
 // pods (H7) or takes all old ones away (H8) between them.
-func (a *actor) handBack(ctx context.Context, action engine.HandBack) error {
+func (a *actor) handBack(action engine.HandBack) error {
 	p := jsonPatch{}
 	p.at(a.d)
 	if _, ok := a.d.Labels[v1alpha1.LabelHeld]; ok {
@@ -127,7 +159,7 @@ func (a *actor) handBack(ctx context.Context, action engine.HandBack) error {
 	if action.Template != nil {
 		p.add("/spec/template", action.Template)
 	}
-	return a.as.Patch(ctx, a.d.DeepCopy(), p.patch(), fieldOwner)
+	return a.writeDeployment(p)
 }
 
 // create makes a ReplicaSet. One of that name which is ours, or about to be
@@ -135,12 +167,12 @@ func (a *actor) handBack(ctx context.Context, action engine.HandBack) error {
 // is a hash collision, answered as the native controller does: the count goes
 // up and the next look has another name.
 func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
-	err := a.as.Create(ctx, rs.DeepCopy(), fieldOwner)
+	err := a.Create(a.as, rs.DeepCopy(), fieldOwner)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	var there appsv1.ReplicaSet
-	if err := a.as.Get(ctx, client.ObjectKeyFromObject(rs), &there); err != nil {
+	if err := a.Get(ctx, client.ObjectKeyFromObject(rs), &there); err != nil {
 		return fmt.Errorf("getting the ReplicaSet that is there already: %w", err)
 	}
 	owner := metav1.GetControllerOf(&there)
@@ -155,13 +187,13 @@ func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	p := jsonPatch{}
 	p.at(a.d)
 	p.add("/status/collisionCount", ptr.Deref(a.d.Status.CollisionCount, 0)+1)
-	if err := a.as.Status().Patch(ctx, a.d.DeepCopy(), p.patch(), fieldOwner); err != nil {
+	if err := a.Status().Patch(ctx, a.d.DeepCopy(), p.patch(), fieldOwner); err != nil {
 		return fmt.Errorf("counting a hash collision: %w", err)
 	}
 	return fmt.Errorf("creating ReplicaSet %s, whose name another one has: %w", rs.Name, errLookAgain)
 }
 
-func (a *actor) resize(ctx context.Context, action engine.Resize) error {
+func (a *actor) resize(action engine.Resize) error {
 	rs := action.ReplicaSet
 	p := jsonPatch{}
 	p.at(rs)
@@ -171,5 +203,5 @@ func (a *actor) resize(ctx context.Context, action engine.Resize) error {
 	p.add("/metadata/annotations/"+pointer(engine.AnnotationDesiredReplicas), fmt.Sprint(action.Desired))
 	p.add("/metadata/annotations/"+pointer(engine.AnnotationMaxReplicas), fmt.Sprint(action.Max))
 	p.add("/spec/replicas", action.To)
-	return a.as.Patch(ctx, rs.DeepCopy(), p.patch(), fieldOwner)
+	return a.Patch(a.as, rs.DeepCopy(), p.patch(), fieldOwner)
 }

@@ -96,13 +96,15 @@ type shop struct {
 	c  *clustertest.Cluster
 	ns string
 	w  *clustertest.Watcher
+	// brought counts the commits that have brought a tag.
+	brought map[string]int
 }
 
 func newShop(t *testing.T) *shop {
 	t.Helper()
 	c := clustertest.Shared(t)
 	ns := c.Namespace(t)
-	return &shop{T: t, c: c, ns: ns, w: c.Watch(t, ns)}
+	return &shop{T: t, c: c, ns: ns, w: c.Watch(t, ns), brought: map[string]int{"v1": 1}}
 }
 
 // install makes a Deployment of n pods natively, and waits until they are available.
@@ -236,7 +238,11 @@ func (s *shop) bring(tag string) {
 	s.Helper()
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
 		spec.Template, spec.Commit, spec.Approval = ptr.To(template("web", tag)), commitOf(tag), nil
+		if n := s.brought[tag]; n > 0 { // the same template by another commit
+			spec.Commit = fmt.Sprintf("%s%04d", spec.Commit[:36], n)
+		}
 	})
+	s.brought[tag]++
 }
 
 // approve approves a step of the release under way.

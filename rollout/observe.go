@@ -2,9 +2,11 @@ package rollout
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,15 +33,72 @@ func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (en
 		return o, fmt.Errorf("listing the plans of Deployment %s: %w", br.Spec.WorkloadRef.Name, err)
 	}
 	o.Rival = rival(br, plans.Items)
-	err := r.observeWorkload(ctx, types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}, &o)
-	if err != nil || o.Deployment == nil || br.Spec.Template == nil {
+	err := r.observeWorkload(ctx, types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}, br.UID, &o)
+	if err != nil || o.Deployment == nil {
 		return o, err
 	}
-	o.Template, err = r.templates.complete(ctx, r, br, o.Deployment)
-	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) {
+	if err := r.ownRecords(ctx, &o); err != nil {
+		return o, err
+	}
+	r.completeRecords(ctx, &o)
+	if br.Spec.Template == nil || !needsTemplate(&o) {
+		return o, nil
+	}
+	o.Template, err = r.templates.complete(r.asAccount(ctx, br), r, br, o.Deployment, br.Spec.Template)
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || errors.Is(err, errNotIdempotent) {
 		o.Refused, err = err, nil
 	}
 	return o, err
+}
+
+// needsTemplate reports whether the API server is asked what it makes of
+// spec.template: where no record was sent as it, and before a hold.
+func needsTemplate(o *engine.Observed) bool {
+	digest := plan.TemplateDigest(o.Release.Spec.Template)
+	sent := slices.ContainsFunc(o.Records, func(r plan.Record) bool { return r.Sent == digest })
+	stable := plan.StableRecord(o.Records)
+	return !sent || !engine.Held(o.Deployment) && (stable == nil || stable.Sent != digest)
+}
+
+// ownRecords gives the records the owners that they are to have: they outlive the
+// Deployment by their BatchRelease, and the BatchRelease by their Deployment.
+func (r *reconciler) ownRecords(ctx context.Context, o *engine.Observed) error {
+	owners := ownersOf(o.Deployment, o.Release)
+	for _, record := range o.Records {
+		var c appsv1.ControllerRevision
+		if err := r.Get(ctx, types.NamespacedName{Namespace: o.Deployment.Namespace, Name: record.Name}, &c); err != nil {
+			return fmt.Errorf("getting ControllerRevision %s: %w", record.Name, err)
+		}
+		owned := func(owner metav1.OwnerReference) bool {
+			return slices.ContainsFunc(c.OwnerReferences, func(there metav1.OwnerReference) bool { return there.UID == owner.UID })
+		}
+		if owned(owners[0]) && owned(owners[1]) {
+			continue
+		}
+		p := jsonPatch{}
+		p.at(&c)
+		p.add("/metadata/ownerReferences", owners)
+		if err := r.Patch(ctx, &c, p.patch(), fieldOwner); err != nil {
+			return fmt.Errorf("making the Deployment and the BatchRelease owners of ControllerRevision %s: %w", record.Name, err)
+		}
+	}
+	return nil
+}
+
+// completeRecords reads the stable record through the defaults of the cluster, where
+// none is the Deployment's template: an upgrade of Kubernetes adds defaults to a
+// Deployment, and not to what is kept of it (H28).
+func (r *reconciler) completeRecords(ctx context.Context, o *engine.Observed) {
+	live := &o.Deployment.Spec.Template
+	if slices.ContainsFunc(o.Records, func(r plan.Record) bool { return plan.EqualTemplate(r.Template, live) }) {
+		return
+	}
+	for i := range o.Records {
+		template, err := r.templates.complete(ctx, r, o.Release, o.Deployment, o.Records[i].Template)
+		if err == nil && plan.EqualTemplate(template, live) {
+			o.Records[i].Template = template
+		}
+	}
 }
 
 // rival returns the name of an older plan for the same Deployment, which is
@@ -54,8 +113,9 @@ func rival(br *v1alpha1.BatchRelease, plans []v1alpha1.BatchRelease) string {
 	return ""
 }
 
-// observeWorkload gathers the Deployment and what it owns.
-func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedName, o *engine.Observed) error {
+// observeWorkload gathers the Deployment, what it owns, and the records that the
+// release owns: those of a Deployment of the same name before it among them.
+func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedName, release types.UID, o *engine.Observed) error {
 	var d appsv1.Deployment
 	if err := r.Get(ctx, key, &d); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -68,9 +128,18 @@ func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedNa
 	if err := r.List(ctx, &sets, owned...); err != nil {
 		return fmt.Errorf("listing the ReplicaSets of Deployment %s: %w", key, err)
 	}
-	var revisions appsv1.ControllerRevisionList
-	if err := r.List(ctx, &revisions, owned...); err != nil {
-		return fmt.Errorf("listing the ControllerRevisions of Deployment %s: %w", key, err)
+	revisions := map[string]*appsv1.ControllerRevision{}
+	for _, owner := range []types.UID{d.UID, release} {
+		if owner == "" {
+			continue
+		}
+		var list appsv1.ControllerRevisionList
+		if err := r.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{indexOwner: string(owner)}); err != nil {
+			return fmt.Errorf("listing the ControllerRevisions of Deployment %s: %w", key, err)
+		}
+		for i := range list.Items {
+			revisions[list.Items[i].Name] = &list.Items[i]
+		}
 	}
 	o.Deployment = &d
 	for i := range sets.Items {
@@ -78,8 +147,8 @@ func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedNa
 			o.ReplicaSets = append(o.ReplicaSets, &sets.Items[i])
 		}
 	}
-	for i := range revisions.Items {
-		record, err := plan.ReadRecord(&revisions.Items[i])
+	for _, name := range slices.Sorted(maps.Keys(revisions)) {
+		record, err := plan.ReadRecord(revisions[name])
 		if err != nil {
 			return err
 		}
@@ -88,45 +157,66 @@ func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedNa
 	return nil
 }
 
-// templates remembers what the API server makes of a spec.template, so that a
-// release asks once: by a dry run of the very write that the hold will be.
+// templates caches what the API server makes of pod templates, so that a release
+// asks once: by a dry run of what the hand-back will be. What could not be handed
+// back is not held.
 type templates struct {
 	mu    sync.Mutex
-	known map[types.NamespacedName]completed // by BatchRelease
+	known map[types.NamespacedName]map[string]*corev1.PodTemplateSpec // by BatchRelease, then by all that counts
 }
 
-type completed struct {
-	uid      types.UID
-	of       [sha256.Size]byte
-	template *corev1.PodTemplateSpec
-}
+// keptTemplates is how many answers are kept of a release.
+const keptTemplates = 8
 
-func (t *templates) complete(ctx context.Context, r *reconciler, br *v1alpha1.BatchRelease, d *appsv1.Deployment) (*corev1.PodTemplateSpec, error) {
-	raw, err := json.Marshal(br.Spec.Template)
+// errNotIdempotent says that admission changes a template each time it is written.
+var errNotIdempotent = errors.New("admission changes it again each time it is written, so that the native controller would roll it out after the release; let the admission policy or webhook leave it alone once it is as wanted")
+
+func (t *templates) complete(ctx context.Context, r *reconciler, br *v1alpha1.BatchRelease, d *appsv1.Deployment, template *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, error) {
+	strategy, err := json.Marshal(br.Spec.DeploymentStrategy)
 	if err != nil {
-		return nil, fmt.Errorf("encoding spec.template: %w", err)
+		return nil, fmt.Errorf("encoding spec.deploymentStrategy: %w", err)
 	}
-	sum := sha256.Sum256(append(raw, br.Spec.ServiceAccountName...))
+	account, _ := ctx.Value(accountKey{}).(string)
 	key := client.ObjectKeyFromObject(br)
+	of := fmt.Sprint(br.UID, d.UID, engine.Held(d), account, string(strategy), plan.TemplateDigest(template))
 	t.mu.Lock()
-	known := t.known[key]
+	known := t.known[key][of]
 	t.mu.Unlock()
-	if known.uid == br.UID && known.of == sum {
-		return known.template, nil
+	if known != nil {
+		return known, nil
 	}
-	w, err := r.writerFor(br)
+	completed, err := r.dryRun(ctx, br, d, template)
 	if err != nil {
 		return nil, err
 	}
-	answer := d.DeepCopy()
-	p := jsonPatch{}
-	p.add("/spec/template", br.Spec.Template)
-	if err := w.Patch(ctx, answer, p.patch(), client.DryRunAll, client.FieldOwner(v1alpha1.ManagerRollout)); err != nil {
-		return nil, fmt.Errorf("dry run of spec.template on Deployment %s/%s: %w", d.Namespace, d.Name, err)
+	again, err := r.dryRun(ctx, br, d, completed)
+	if err != nil {
+		return nil, err
+	}
+	if !plan.EqualTemplate(completed, again) {
+		return nil, fmt.Errorf("dry run of spec.template on Deployment %s/%s: %w", d.Namespace, d.Name, errNotIdempotent)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.known[key] = completed{uid: br.UID, of: sum, template: &answer.Spec.Template}
+	if t.known[key] == nil || len(t.known[key]) >= keptTemplates {
+		t.known[key] = map[string]*corev1.PodTemplateSpec{}
+	}
+	t.known[key][of] = completed
+	return completed, nil
+}
+
+// dryRun returns a template as the API server would keep it, with the strategy that
+// the Deployment is to be handed back with.
+func (r *reconciler) dryRun(ctx context.Context, br *v1alpha1.BatchRelease, d *appsv1.Deployment, template *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, error) {
+	answer := d.DeepCopy()
+	p := jsonPatch{}
+	p.add("/spec/template", template)
+	if s := br.Spec.DeploymentStrategy; s != nil && !engine.Held(d) {
+		p.add("/spec/strategy", s)
+	}
+	if err := r.Patch(ctx, answer, p.patch(), client.DryRunAll, fieldOwner); err != nil {
+		return nil, fmt.Errorf("dry run of spec.template on Deployment %s/%s: %w", d.Namespace, d.Name, err)
+	}
 	return &answer.Spec.Template, nil
 }
 
@@ -140,6 +230,15 @@ func (t *templates) forget(key types.NamespacedName) {
 // indexByWorkload and indexByOwner are the cache's index functions.
 func indexByWorkload(o client.Object) []string {
 	return []string{o.(*v1alpha1.BatchRelease).Spec.WorkloadRef.Name}
+}
+
+// indexByOwners is by all owners of a record.
+func indexByOwners(o client.Object) []string {
+	var uids []string
+	for _, owner := range o.GetOwnerReferences() {
+		uids = append(uids, string(owner.UID))
+	}
+	return uids
 }
 
 func indexByOwner(o client.Object) []string {

@@ -1,17 +1,19 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,10 +36,6 @@ import (
 	"github.com/tranche-dev/tranche/rollout/notify"
 )
 
-// lookAgain is how long a round that met another state than it had observed
-// waits; what changed usually asks for a round by itself before that.
-const lookAgain = 100 * time.Millisecond
-
 // gather is how long after a ReplicaSet has changed its release is looked at.
 const gather = 25 * time.Millisecond
 
@@ -54,22 +52,26 @@ type Options struct {
 	Notifier *notify.Notifier
 }
 
-// Add adds the BatchRelease reconciler to a manager. The manager's client must
-// read its own writes ([client.CacheOptions].EnableReadYourWritesConsistency);
-// its cache must be as [CacheOptions] says.
+// Add adds the BatchRelease reconciler to a manager, whose cache must be as
+// [CacheOptions] says.
 func Add(mgr ctrl.Manager, o Options) error {
 	minor, err := serverMinor(mgr.GetConfig())
+	if err != nil {
+		return err
+	}
+	c, err := newClient(mgr)
 	if err != nil {
 		return err
 	}
 	r := &reconciler{
 		minor:     minor,
 		reader:    mgr.GetAPIReader(),
-		Client:    mgr.GetClient(),
+		Client:    c,
 		events:    mgr.GetEventRecorder("tranche"),
 		looked:    &looks{seen: map[types.NamespacedName]bool{}},
-		templates: &templates{known: map[types.NamespacedName]completed{}},
-		writers:   newWriters(mgr, o.DefaultServiceAccount),
+		templates: &templates{known: map[types.NamespacedName]map[string]*corev1.PodTemplateSpec{}},
+		account:   o.DefaultServiceAccount,
+		failures:  &failures{of: map[types.NamespacedName]*failure{}},
 		notifier:  o.Notifier,
 		selector:  o.Selector,
 		now:       time.Now,
@@ -82,7 +84,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	}{
 		{&v1alpha1.BatchRelease{}, v1alpha1.FieldWorkload, indexByWorkload},
 		{&appsv1.ReplicaSet{}, indexOwner, indexByOwner},
-		{&appsv1.ControllerRevision{}, indexOwner, indexByOwner},
+		{&appsv1.ControllerRevision{}, indexOwner, indexByOwners},
 	} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, index.of, index.field, index.by); err != nil {
 			return fmt.Errorf("indexing %T by %s: %w", index.of, index.field, err)
@@ -122,11 +124,12 @@ func serverMinor(c *rest.Config) (int, error) {
 
 type reconciler struct {
 	client.Client
-	reader    client.Reader // past the cache, which has no managedFields
+	reader    client.Reader // past the cache, which has no managedFields and no pods
 	events    events.EventRecorder
 	looked    *looks
 	templates *templates
-	writers   *writers
+	account   string // to write as where a release names none
+	failures  *failures
 	notifier  *notify.Notifier
 	selector  labels.Selector
 	minor     int
@@ -140,7 +143,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Get(ctx, req.NamespacedName, &br); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
-			return r.result(ctx, 0, r.abandon(ctx, req.Namespace))
+			return r.result(ctx, req.NamespacedName, 0, r.abandon(ctx, req.Namespace))
 		}
 		return reconcile.Result{}, fmt.Errorf("getting BatchRelease %s: %w", req, err)
 	}
@@ -151,20 +154,33 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.forget(req.NamespacedName) // another controller's, by now
 		return reconcile.Result{}, nil
 	}
-	o, err := r.observe(ctx, &br)
-	if err != nil {
-		return r.result(ctx, 0, err)
-	}
-	d := engine.Decide(o, r.now())
-	if err = r.write(ctx, o, d); refused(err) {
+	wait, err := r.round(ctx, &br)
+	if refused(err) || r.failures.persist(req.NamespacedName, err, r.now()) {
 		return r.tellRefused(ctx, &br, err)
 	}
-	return r.result(ctx, d.Wait, err)
+	return r.result(ctx, req.NamespacedName, wait, err)
+}
+
+// round observes, decides and writes, and returns when to do so again.
+func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time.Duration, error) {
+	o, err := r.observe(ctx, br)
+	if err != nil {
+		return 0, err
+	}
+	d := engine.Decide(o, r.now())
+	if d.NeedsPods {
+		if o.Pods, err = r.observePods(ctx, &o); err != nil {
+			return 0, err
+		}
+		d = engine.Decide(o, r.now())
+	}
+	return d.Wait, r.write(ctx, o, d)
 }
 
 func (r *reconciler) forget(release types.NamespacedName) {
 	r.templates.forget(release)
 	r.looked.forget(release)
+	r.failures.forget(release)
 	unmeasure(release)
 }
 
@@ -187,7 +203,7 @@ func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease,
 	now := br.DeepCopy()
 	now.Status = status
 	if err := r.Status().Update(ctx, now, client.FieldOwner(v1alpha1.ManagerRollout)); err != nil {
-		return r.result(ctx, wait, err)
+		return r.result(ctx, client.ObjectKeyFromObject(br), wait, err)
 	}
 	r.took(br, status)
 	return reconcile.Result{RequeueAfter: wait}, nil
@@ -201,11 +217,12 @@ func (r *reconciler) took(br *v1alpha1.BatchRelease, status v1alpha1.BatchReleas
 	}
 }
 
-// result maps how a round ended to when to look again.
-func (r *reconciler) result(ctx context.Context, wait time.Duration, err error) (reconcile.Result, error) {
+// result maps how a round ended to when to look again. What is not as it was
+// observed is met again after a while that doubles each time.
+func (r *reconciler) result(ctx context.Context, release types.NamespacedName, wait time.Duration, err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) || errors.Is(err, errLookAgain) {
 		logr.FromContextOrDiscard(ctx).V(1).Info("looking again", "because", err.Error())
-		return reconcile.Result{RequeueAfter: lookAgain}, nil
+		return reconcile.Result{RequeueAfter: r.failures.backoff(release)}, nil
 	}
 	return reconcile.Result{RequeueAfter: wait}, err
 }
@@ -243,14 +260,7 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 
 // act makes the actions. The first that fails ends the round.
 func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engine.Action, log logr.Logger) error {
-	if len(actions) == 0 {
-		return nil
-	}
-	w, err := r.writerFor(o.Release)
-	if err != nil {
-		return err
-	}
-	a := &actor{own: r.Client, as: w, br: o.Release, d: o.Deployment}
+	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment}
 	var scaled []string
 	defer func() {
 		if len(scaled) > 0 { // told of the Deployment, as the native controller does, and once in a round
@@ -258,8 +268,12 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 		}
 	}()
 	for _, action := range actions {
-		if err := a.act(ctx, action); err != nil {
+		wrote, err := a.act(ctx, action)
+		if err != nil {
 			return fmt.Errorf("Deployment %s/%s: %s: %w", o.Deployment.Namespace, o.Deployment.Name, action, err)
+		}
+		if !wrote {
+			continue
 		}
 		log.Info("wrote", "action", action.String(), "because", action.Because())
 		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
@@ -351,32 +365,58 @@ func (r *reconciler) tell(about client.Object, e engine.Event) {
 	r.events.Eventf(about, nil, kind, e.Reason, "Release", "%s", e.Message)
 }
 
-// abandon hands back the held Deployments of a namespace that no plan governs
-// any more.
+// abandon hands back the Deployments of a namespace that no plan governs any
+// more, and deletes their records. A hold is known by its label, or by records of
+// ours.
 func (r *reconciler) abandon(ctx context.Context, namespace string) error {
+	names := map[string]bool{}
 	var held appsv1.DeploymentList
 	if err := r.List(ctx, &held, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelHeld}); err != nil {
 		return fmt.Errorf("listing the held Deployments of %s: %w", namespace, err)
 	}
 	for i := range held.Items {
-		d := &held.Items[i]
-		if plans, err := r.plansOf(ctx, namespace, d.Name); err != nil || len(plans) > 0 {
-			if err != nil {
-				return err
-			}
-			continue
+		names[held.Items[i].Name] = true
+	}
+	var records appsv1.ControllerRevisionList
+	if err := r.List(ctx, &records, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
+	}
+	for i := range records.Items {
+		if owner := metav1.GetControllerOf(&records.Items[i]); owner != nil && owner.Kind == "Deployment" {
+			names[owner.Name] = true
 		}
-		var o engine.Observed
-		if err := r.observeWorkload(ctx, client.ObjectKeyFromObject(d), &o); err != nil {
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		plans, err := r.plansOf(ctx, namespace, name)
+		if err != nil {
 			return err
 		}
-		for _, action := range engine.Abandon(o) {
-			if err := (&actor{own: r.Client, as: r.Client, d: o.Deployment}).act(ctx, action); err != nil {
-				return fmt.Errorf("Deployment %s/%s: %s: %w", namespace, d.Name, action, err)
-			}
-			logr.FromContextOrDiscard(ctx).Info("wrote", "deployment", d.Name, "action", action.String(), "because", action.Because())
-			r.events.Eventf(o.Deployment, nil, "Normal", reasonOf(action), "Release", "%s, %s", action, action.Because())
+		if len(plans) > 0 {
+			continue
 		}
+		if err := r.release(ctx, types.NamespacedName{Namespace: namespace, Name: name}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release lets go of a Deployment that no plan governs.
+func (r *reconciler) release(ctx context.Context, key types.NamespacedName) error {
+	var o engine.Observed
+	if err := r.observeWorkload(ctx, key, "", &o); err != nil {
+		return err
+	}
+	if o.Deployment == nil {
+		return nil // the garbage collector takes its records
+	}
+	a := &actor{Client: r.Client, as: ctx, d: o.Deployment}
+	for _, action := range engine.Abandon(o) {
+		if _, err := a.act(ctx, action); err != nil {
+			return fmt.Errorf("Deployment %s: %s: %w", key, action, err)
+		}
+		logr.FromContextOrDiscard(ctx).Info("wrote", "deployment", key.Name, "action", action.String(), "because", action.Because())
+		r.events.Eventf(o.Deployment, nil, "Normal", reasonOf(action), "Release", "%s, %s", action, action.Because())
 	}
 	return nil
 }
@@ -393,7 +433,8 @@ func (r *reconciler) plansOf(ctx context.Context, namespace, deployment string) 
 // a request that finds no plan and hands it back.
 func (r *reconciler) plansOfDeployment(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := r.requests(ctx, o.GetNamespace(), o.GetName())
-	if _, held := o.GetLabels()[v1alpha1.LabelHeld]; held && len(requests) == 0 {
+	d, ok := o.(*appsv1.Deployment)
+	if ok && len(requests) == 0 && (d.Labels[v1alpha1.LabelHeld] != "" || d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType) {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: noPlan + o.GetName()}}}
 	}
 	return requests
@@ -461,53 +502,8 @@ func (r *reconciler) requests(ctx context.Context, namespace, deployment string)
 	return requests
 }
 
-func (r *reconciler) writerFor(br *v1alpha1.BatchRelease) (client.Client, error) {
-	return r.writers.as(br.Namespace, br.Spec.ServiceAccountName, r.Client)
-}
-
-// maxWriters is how many clients are kept: whoever writes BatchReleases may name
-// accounts without end. A new client now and then costs little.
-const maxWriters = 256
-
-// writers are the clients by the account that they write as.
-type writers struct {
-	config    *rest.Config
-	options   client.Options
-	byDefault string
-
-	mu sync.Mutex
-	by map[string]client.Client // by user name
-}
-
-func newWriters(mgr ctrl.Manager, byDefault string) *writers {
-	return &writers{config: mgr.GetConfig(), byDefault: byDefault,
-		by:      map[string]client.Client{},
-		options: client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}}
-}
-
-// as returns the client that writes as a service account of a namespace.
-func (w *writers) as(namespace, account string, own client.Client) (client.Client, error) {
-	if account == "" {
-		account = w.byDefault
-	}
-	if account == "" {
-		return own, nil
-	}
-	user := "system:serviceaccount:" + namespace + ":" + account
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c, ok := w.by[user]; ok {
-		return c, nil
-	}
-	config := rest.CopyConfig(w.config)
-	config.Impersonate = rest.ImpersonationConfig{UserName: user, Extra: map[string][]string{v1alpha1.ExtraController: {"true"}}}
-	c, err := client.New(config, w.options)
-	if err != nil {
-		return nil, fmt.Errorf("making a client for service account %s/%s: %w", namespace, account, err)
-	}
-	if len(w.by) >= maxWriters {
-		clear(w.by)
-	}
-	w.by[user] = c
-	return c, nil
+// asAccount returns the context in which the Deployment and the ReplicaSets of a
+// release are written.
+func (r *reconciler) asAccount(ctx context.Context, br *v1alpha1.BatchRelease) context.Context {
+	return asAccount(ctx, br.Namespace, cmp.Or(br.Spec.ServiceAccountName, r.account))
 }

@@ -367,6 +367,9 @@ type BatchReleaseStatus struct {
 	// message says the same in a sentence.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// reasonTime is when reason last changed.
+	// +optional
+	ReasonTime *metav1.Time `json:"reasonTime,omitempty"`
 	// startTime is when the release began.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`

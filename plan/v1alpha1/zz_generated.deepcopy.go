@@ -189,6 +189,10 @@ func (in *BatchReleaseStatus) DeepCopyInto(out *BatchReleaseStatus) {
 		*out = make([]intstr.IntOrString, len(*in))
 		copy(*out, *in)
 	}
+	if in.ReasonTime != nil {
+		in, out := &in.ReasonTime, &out.ReasonTime
+		*out = (*in).DeepCopy()
+	}
 	if in.StartTime != nil {
 		in, out := &in.StartTime, &out.StartTime
 		*out = (*in).DeepCopy()

@@ -23,20 +23,31 @@ func Decide(o Observed, now time.Time) Decision {
 	return v.decision()
 }
 
-// Abandon returns the writes that hand a held Deployment back whose
-// BatchRelease is gone: the native controller finishes what the Deployment's
-// template says.
+// Abandon returns the writes that let go of a Deployment whose BatchRelease is
+// gone: it is handed back where it is held, so that the native controller finishes
+// what its template says, and its records are deleted.
 func Abandon(o Observed) []Action {
 	o.Release = &v1alpha1.BatchRelease{}
 	v := newView(&o, time.Time{})
-	if v.d == nil || !touched(v.d) {
+	switch {
+	case v.d == nil:
 		return nil
+	case !v.touched():
+		return forgetAll(o)
 	}
 	if err := v.measure(); err != nil {
 		v.strategy = completeStrategy(&appsv1.DeploymentStrategy{})
 	}
-	v.handBack("the plan is gone", nil)
-	return v.actions
+	v.endHold("the plan is gone", nil)
+	return append(v.actions, forgetAll(o)...)
+}
+
+func forgetAll(o Observed) []Action {
+	var actions []Action
+	for _, r := range newestFirst(o.Records) {
+		actions = append(actions, Forget{because: "the plan is gone", Record: r})
+	}
+	return actions
 }
 
 func (v *view) decide() {
@@ -57,15 +68,17 @@ func (v *view) decide() {
 		v.adopt()
 		return
 	}
-	if v.leftAlone() {
-		v.report(ReasonReleasePaused, "annotation "+v1alpha1.AnnotationReconcile+" of the Deployment is "+v1alpha1.AnnotationReconcileDisabled+"; nothing begins, and what others change stays")
-		return
-	}
-	if v.status.Phase == "" && !touched(v.d) && !plan.EqualTemplate(v.records[0].Template, &v.d.Spec.Template) {
+	if v.status.Phase == "" && !v.touched() && !plan.EqualTemplate(v.records[0].Template, &v.d.Spec.Template) {
 		v.adopt() // a plan that comes back: what is on record ran before the last one went
 		return
 	}
 	v.resolve()
+	if v.leftAlone() {
+		v.unreleased = v.brought != nil && !v.brought.equal(&v.d.Spec.Template)
+		v.report(ReasonReleasePaused, "annotation "+v1alpha1.AnnotationReconcile+" of the Deployment is "+v1alpha1.AnnotationReconcileDisabled+"; nothing begins, and what others change stays")
+		return
+	}
+	v.observeApproval()
 	if v.requestedRollback() {
 		return
 	}
@@ -86,7 +99,7 @@ func (v *view) decide() {
 // leftAlone reports whether the Deployment is to be left as it is. A release under
 // way is not, which would leave it held.
 func (v *view) leftAlone() bool {
-	return !touched(v.d) && v.d.Annotations[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled
+	return !v.touched() && v.d.Annotations[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled
 }
 
 // unusable says what is wrong with what is to be released, or with the plan;
@@ -111,36 +124,90 @@ func (v *view) unusable(bounds error) (reason, message string) {
 // adopt takes what runs for stable: at first sight, and of a Deployment that
 // has replaced one of the same name. Under a hold whose records were lost, what
 // runs besides the template is stable.
+//
+// A native rollout that is under way is waited for: its template has not proved
+// good. Where spec.template brings another one meanwhile, which would wait for
+// ever behind a rollout that is stuck, the revision with the most available pods
+// is stable.
 func (v *view) adopt() {
-	v.status = v1alpha1.BatchReleaseStatus{History: v.status.History, Conditions: v.status.Conditions, LastUpdateTime: v.status.LastUpdateTime}
+	v.status = v1alpha1.BatchReleaseStatus{
+		History: v.status.History, EndedReleases: v.status.EndedReleases, Conditions: v.status.Conditions,
+		Reason: v.status.Reason, ReasonTime: v.status.ReasonTime, LastUpdateTime: v.status.LastUpdateTime,
+	}
 	template := &v.d.Spec.Template
-	if touched(v.d) {
-		var largest int32
-		for _, rs := range v.ReplicaSets {
-			if n := size(rs); n > largest && !plan.EqualTemplate(&rs.Spec.Template, &v.d.Spec.Template) {
-				largest, template = n, &rs.Spec.Template
+	switch {
+	case v.touched():
+		template = v.mostOf(func(rs *appsv1.ReplicaSet) int32 {
+			if plan.EqualTemplate(&rs.Spec.Template, &v.d.Spec.Template) {
+				return 0
 			}
-		}
+			return size(rs)
+		})
+	case v.rollingNatively() && (v.Template == nil || plan.EqualTemplate(v.Template, &v.d.Spec.Template)):
+		v.awaitNative()
+		return
+	case v.rollingNatively():
+		template = v.mostOf(func(rs *appsv1.ReplicaSet) int32 { return rs.Status.AvailableReplicas })
 	}
 	r := revisionOf(v.Observed, template)
+	record := v.recordOf(r, 1)
+	record.Sent = ""
+	if v.Template != nil && r.equal(v.Template) {
+		record.Sent = plan.TemplateDigest(v.spec.Template)
+	}
 	if len(v.records) > 0 {
+		r.id = record.Sent
 		v.goal = r
 		v.remember()
 	} else {
-		v.do(Remember{because: "it is what runs", Record: v.recordOf(r, 1)})
+		v.do(Remember{because: "it is what runs", Record: record})
 	}
 	v.report(ReasonTakingHold, "looking at "+r.name+" for the first time")
 }
 
+// mostOf returns the template of the ReplicaSet that has the most by a count, and
+// the Deployment's where all have none.
+func (v *view) mostOf(count func(*appsv1.ReplicaSet) int32) *corev1.PodTemplateSpec {
+	template, most := &v.d.Spec.Template, int32(0)
+	for _, rs := range v.ReplicaSets {
+		if n := count(rs); n > most {
+			most, template = n, &rs.Spec.Template
+		}
+	}
+	return template
+}
+
+// rollingNatively reports whether the native controller has not finished what the
+// Deployment's template says, as `kubectl rollout status` tells it.
+func (v *view) rollingNatively() bool {
+	s := &v.d.Status
+	return s.ObservedGeneration < v.d.Generation || s.UpdatedReplicas < v.replicas || s.Replicas > s.UpdatedReplicas || s.AvailableReplicas < s.UpdatedReplicas
+}
+
+// awaitNative is about a Deployment that nothing of ours has touched, and that the
+// native controller is rolling out. It is left when that has finished.
+func (v *view) awaitNative() {
+	v.unreleased = true
+	s := &v.d.Status
+	message := fmt.Sprintf("the native rollout has not finished: %d of %d pods are updated and %d available", s.UpdatedReplicas, v.replicas, s.AvailableReplicas)
+	for _, c := range s.Conditions {
+		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
+			v.stall(ReasonNativeRollout, message+": "+c.Message)
+			return
+		}
+	}
+	v.report(ReasonNativeRollout, message)
+}
+
 func (v *view) recordOf(r *revision, order int64) Record {
 	strategy := v.strategy
-	return Record{Order: order, Revision: r.name, Template: r.template, Strategy: &strategy}
+	return Record{Order: order, Revision: r.name, Template: r.template, Sent: r.id, Strategy: &strategy}
 }
 
 // idle reports whether there is nothing to do: the Deployment is native, and
 // its template is the stable one, which is where the way leads.
 func (v *view) idle() bool {
-	return !touched(v.d) && !v.forward() && (v.brought == nil || v.goal.equal(&v.d.Spec.Template))
+	return !v.touched() && !v.forward() && (v.brought == nil || v.goal.equal(&v.d.Spec.Template))
 }
 
 // settle says that nothing moves. A release that was handed back just before a
@@ -150,9 +217,21 @@ func (v *view) settle() {
 		v.warn(ReasonDriftCorrected, "strategy or paused of the Deployment were not what the manifest says")
 		v.handBack("strategy or paused were changed by other hands", nil)
 	}
-	if v.brought == nil { // nobody says what is to run: what runs is stable
+	if v.brought == nil { // spec.template is empty: what runs is stable
+		if v.rollingNatively() && !v.stable.equal(&v.d.Spec.Template) {
+			v.awaitNative()
+			return
+		}
 		v.goal = revisionOf(v.Observed, &v.d.Spec.Template)
+		v.goal.id = "" // it was not sent
 		v.remember()
+	} else if r := v.goal.record; v.spec.Template != nil && r.Sent != plan.TemplateDigest(v.spec.Template) {
+		record := *r
+		record.Sent = plan.TemplateDigest(v.spec.Template)
+		v.do(Remember{because: "spec.template says the same otherwise", Record: record, Exists: true})
+	}
+	for _, r := range v.releasing {
+		v.do(Forget{because: "it is not being released any more", Record: r})
 	}
 	v.complete()
 }
@@ -161,45 +240,67 @@ func (v *view) settle() {
 func (v *view) underWay() bool {
 	switch v.status.Phase {
 	case v1alpha1.PhaseInitial, v1alpha1.PhaseRollingUpdate, v1alpha1.PhaseFinalizing:
-		return v.status.UpdateRevision == v.goal.name && (v.status.RollingBack || v.status.UpdateCommit == v.spec.Commit)
+		return v.isGoal() && (v.status.RollingBack || v.status.UpdateCommit == v.spec.Commit)
 	default:
 		return false
 	}
 }
 
+// isGoal reports whether the status is about the revision that the way leads to:
+// by what was sent, since a name may change under it.
+func (v *view) isGoal() bool {
+	if v.status.UpdateTemplateDigest == "" { // a status of an earlier version
+		return v.status.UpdateRevision == v.goal.name
+	}
+	return v.status.UpdateTemplateDigest == v.goal.id
+}
+
 // begin starts a release, or the way back. It moves nothing.
+//
+// A release begins at its first step and goes through all its gates, whatever
+// runs already: the same template by another commit, and one whose status was
+// lost, have opened none.
 func (v *view) begin() {
 	v.end()
 	if v.status.Phase == v1alpha1.PhaseCompleted && !v.forward() && !v.failed() {
 		v.warn(ReasonDriftCorrected, "the template of the Deployment was changed by other hands")
 	}
-	last := v.recorded(1)
-	back := !v.forward() || last != nil && last.equal(v.goal.template)
 	if !v.failed() {
-		v.status.FailedRevision, v.status.FailedCommit, v.status.FailedMessage = "", "", ""
+		v.clearFailed()
 	}
 	v.status.Phase = v1alpha1.PhaseInitial
-	v.status.RollingBack = back
+	v.status.RollingBack = !v.forward() || len(v.records) > 1 && v.goal.record != nil && v.goal.record.Name == v.records[1].Name
 	v.status.StableRevision = v.stable.name
 	v.status.UpdateRevision = v.goal.name
+	v.status.UpdateTemplateDigest = v.goal.id
 	v.status.UpdateCommit = v.spec.Commit
 	v.status.StartTime = v.time()
 	v.status.Approvals = nil
-	step := 0
-	switch running := size(v.goal.rs); {
-	case running > 0 && v.others() == 0:
-		step = len(v.steps()) - 1 // it is all that runs
-	case back || v.goal.equal(&v.d.Spec.Template):
-		step = v.firstNotBelow(running)
-	}
-	v.enter(step, v1alpha1.StepInitial)
-	if back {
+	v.enterFirst()
+	if v.status.RollingBack {
 		v.event(ReasonRollingBack, "back to "+v.goal.name)
 		v.report(ReasonRollingBack, "back to "+v.goal.name)
 		return
 	}
 	v.event(ReasonReleaseStarted, fmt.Sprintf("%s to %s%s", v.stable.name, v.goal.name, fromCommit(v.spec.Commit)))
 	v.report(ReasonTakingHold, fmt.Sprintf("about to release %s", v.goal.name))
+}
+
+// enterFirst puts the release at the step where it begins.
+func (v *view) enterFirst() {
+	step := 0
+	switch running := size(v.goal.rs); {
+	case running > 0 && v.others() == 0:
+		step = len(v.steps()) - 1 // it is all that runs
+	case v.status.RollingBack:
+		step = v.firstNotBelow(running)
+	}
+	v.status.OpenedReplicas = v.openTo(step)
+	v.enter(step, v1alpha1.StepInitial)
+}
+
+func (v *view) clearFailed() {
+	v.status.FailedRevision, v.status.FailedCommit, v.status.FailedTemplateDigest, v.status.FailedMessage = "", "", "", ""
 }
 
 func fromCommit(commit string) string {
@@ -211,13 +312,13 @@ func fromCommit(commit string) string {
 
 // firstNotBelow returns the first step whose target is not below what runs.
 func (v *view) firstNotBelow(size int32) int {
-	steps := v.steps()
-	for i := range steps {
-		if goal, _ := v.target(i); goal >= size {
+	last := len(v.steps()) - 1
+	for i := range last {
+		if goal, _ := v.apart(v.planned(i)); goal >= size {
 			return i
 		}
 	}
-	return len(steps) - 1
+	return last
 }
 
 // enter puts the release at a step. It moves nothing.
@@ -227,6 +328,7 @@ func (v *view) enter(step int, state v1alpha1.StepState) {
 	v.status.CurrentStepReplicas = &replicas
 	v.setState(state)
 	v.status.RequestedApproval = nil
+	v.status.CurrentStepTarget, v.status.CurrentStepLostSeconds = 0, 0
 	v.status.ProgressTime = v.time()
 	v.status.BestAvailableReplicas = newSet(*v.goal).clamp().available
 }
@@ -242,11 +344,13 @@ func (v *view) setState(s v1alpha1.StepState) {
 func (v *view) decideInitial() {
 	switch {
 	case v.edited():
-		v.enter(min(int(v.status.CurrentStepIndex), len(v.steps())-1), v1alpha1.StepInitial)
+		v.enterFirst()
 		v.report(ReasonTakingHold, "the steps have changed; "+v.goal.name+" has not begun")
 	case v.spec.Paused:
 		v.follow()
 		v.report(ReasonReleasePaused, "the plan is paused; "+v.goal.name+" has not begun")
+	case v.unrecorded():
+		v.record()
 	case v.parked() || v.inHold() && v.seen():
 		v.status.Phase = v1alpha1.PhaseRollingUpdate
 		v.enter(int(v.status.CurrentStepIndex), v1alpha1.StepUpgrade)
@@ -259,8 +363,22 @@ func (v *view) decideInitial() {
 	}
 }
 
-// inHold reports whether the Deployment is held at the goal's template.
-func (v *view) inHold() bool { return Held(v.d) && v.goal.equal(&v.d.Spec.Template) }
+// inHold reports whether the Deployment is held at the goal's template, and that
+// template is on record as the API server returned it for our own write.
+func (v *view) inHold() bool {
+	return Held(v.d) && v.goal.record != nil && v.goal.equal(&v.d.Spec.Template)
+}
+
+// unrecorded reports whether the Deployment is held at the goal's template, which
+// is not on record: the controller ended between the two writes, or an earlier
+// version took the hold.
+func (v *view) unrecorded() bool {
+	return Held(v.d) && v.goal.record == nil && v.goal.equal(&v.d.Spec.Template)
+}
+
+func (v *view) record() {
+	v.do(Remember{because: "it is under release", Record: v.recordOf(v.goal, 0)})
+}
 
 // seen reports whether the native controller has acted on what is there.
 func (v *view) seen() bool { return v.d.Status.ObservedGeneration >= v.d.Generation }
@@ -269,18 +387,28 @@ func (v *view) seen() bool { return v.d.Status.ObservedGeneration >= v.d.Generat
 // there. A strategy that only the Deployment knows is put on record before it
 // is overwritten.
 func (v *view) hold(why string) {
-	opened := touched(v.d) && !Held(v.d) // by other hands: put back at once, whatever was seen
-	if v.inHold() || !opened && !v.seen() || !touched(v.d) && v.scaling() {
+	opened := v.touched() && !Held(v.d) // by other hands: put back at once, whatever was seen
+	if v.inHold() || !opened && !v.seen() || !v.touched() && v.scaling() {
 		return
 	}
-	if r := v.records[0]; !touched(v.d) && (r.Strategy == nil || !equalStrategy(*r.Strategy, v.strategy)) {
+	if r := v.records[0]; !v.touched() && (r.Strategy == nil || !equalStrategy(*r.Strategy, v.strategy)) {
 		r.Strategy = &v.strategy
 		v.do(Remember{because: "its strategy has changed", Record: r, Exists: true})
+	}
+	for _, r := range v.releasing {
+		if r.Sent != v.goal.id {
+			v.do(Forget{because: "it is not being released any more", Record: r})
+		}
 	}
 	if v.others() > 0 {
 		v.unsaturate(v.goal.rs)
 	}
-	v.do(Hold{because: because(why), Template: v.goal.template, Revision: v.goal.name})
+	v.do(Hold{because: because(why), Template: v.goal.sent, Revision: v.goal.name})
+	record := v.recordOf(v.goal, 0)
+	if v.goal.record != nil {
+		record = *v.goal.record
+	}
+	v.do(Remember{because: because(why), Record: record, Written: true})
 }
 
 // scaling reports whether the native controller is on its way to N with the one
@@ -321,7 +449,7 @@ func (v *view) others() int32 {
 // Not at the last step, which may run everything.
 func (v *view) parked() bool {
 	goal, _ := v.target(int(v.status.CurrentStepIndex))
-	return goal == 0 && !v.lastStep()
+	return goal == 0 && int(v.status.CurrentStepIndex) < len(v.steps())-1
 }
 
 // decideStep is about a step whose predecessor's gate has opened. It is left
@@ -340,14 +468,19 @@ func (v *view) decideStep() {
 		v.report(ReasonReleasePaused, "the plan is paused; "+v.progress())
 		return
 	}
+	if v.unrecorded() {
+		v.record()
+		return
+	}
 	if !v.inHold() {
 		v.restoreHold()
 		return
 	}
 	if !v.seen() {
+		v.report(ReasonTakingHold, "waiting for the native controller to see the hold of "+v.goal.name)
 		return
 	}
-	v.freshen()
+	v.trackProgress()
 	sets := v.split()
 	v.move(sets, v.because())
 	v.advance(len(v.actions) == 0 && v.done(sets))
@@ -359,12 +492,12 @@ func (v *view) edited() bool {
 	return i < 0 || i >= len(steps) || v.status.CurrentStepReplicas == nil || steps[i].Replicas != *v.status.CurrentStepReplicas
 }
 
-// reposition goes on at the first step whose target is not below what runs. An
-// edit does not finish a release, though: where that is the last step and not
-// all runs yet, the gate before it is asked.
+// reposition goes on at the first step whose target is not below what runs, but
+// at none that wants more than the last gate allowed. Where even the first step
+// does, it waits at a gate before it.
 func (v *view) reposition() {
-	step, last := v.firstNotBelow(size(v.goal.rs)), len(v.steps())-1
-	if step == last && last > 0 && size(v.goal.rs) < v.replicas && !v.status.RollingBack {
+	step := v.firstNotBelow(size(v.goal.rs))
+	for step > 0 && v.planned(step) > v.allowed() {
 		step--
 	}
 	v.enter(step, v1alpha1.StepUpgrade)
@@ -383,7 +516,7 @@ func (v *view) withheld() bool {
 
 // unhold leaves the Deployment to the native controller, at the stable template.
 func (v *view) unhold() {
-	if touched(v.d) || !v.stable.equal(&v.d.Spec.Template) {
+	if v.touched() || !v.stable.equal(&v.d.Spec.Template) {
 		v.handBack("there is nothing to split", v.stable.template)
 	}
 }
@@ -401,7 +534,7 @@ func (v *view) park() {
 // restoreHold puts back a hold that is not there or not whole.
 func (v *view) restoreHold() {
 	why := "release of " + v.goal.name
-	if !touched(v.d) { // it was parked: no deadline ran
+	if !v.touched() { // it was parked: no deadline ran
 		v.status.ProgressTime, v.status.BestAvailableReplicas = v.time(), 0
 	} else {
 		why = "the hold was changed by other hands"
@@ -423,8 +556,12 @@ func (v *view) move(sets []set, why because) {
 	if beside && (next[0] == sets[0].size || leaves) {
 		v.unsaturate(sets[0].rs)
 	}
+	// The goal first (H1, H6), but not before what stays has its size, and not
+	// smaller while it is all that runs: the native controller would bring it
+	// back to N (H26).
+	leaves = leaves || next[0] < sets[0].size && active(r.sets[1:]) == 0
 	var order []int
-	if !leaves { // the goal first (H1, H6), but not before what stays has its size
+	if !leaves {
 		order = append(order, 0)
 	}
 	for _, grows := range []bool{true, false} { // what grows before what shrinks
@@ -472,10 +609,39 @@ func (v *view) resize(s set, to int32, beside bool, why because) {
 	v.do(Resize{because: why, ReplicaSet: s.rs, To: to, Desired: desired, Max: maximum})
 }
 
-// handBack ends the hold. The only active ReplicaSet, if it has the
-// Deployment's size and other size annotations, is put right first: with those
-// the native controller never makes a ReplicaSet again (H11).
+// handBack ends the hold, and keeps the template that the Deployment then has:
+// admission may change it with the write.
 func (v *view) handBack(why because, template *corev1.PodTemplateSpec) {
+	v.endHold(why, template)
+	if len(v.records) == 0 {
+		return
+	}
+	record := v.records[0]
+	if g := v.goal; g != nil && g.record != nil && (template == nil || g.equal(template)) {
+		record = *v.goal.record
+	}
+	record.Order = v.newest() + 1
+	v.do(Remember{because: why, Record: record, Written: true})
+}
+
+// newest is the order of the newest record once the actions so far are made.
+func (v *view) newest() int64 {
+	var order int64
+	if len(v.records) > 0 {
+		order = v.records[0].Order
+	}
+	for _, a := range v.actions {
+		if r, ok := a.(Remember); ok {
+			order = max(order, r.Record.Order)
+		}
+	}
+	return order
+}
+
+// endHold ends the hold. The only active ReplicaSet, if it has the Deployment's
+// size and other size annotations, is put right first: with those the native
+// controller never makes a ReplicaSet again (H11).
+func (v *view) endHold(why because, template *corev1.PodTemplateSpec) {
 	var active []*appsv1.ReplicaSet
 	for _, rs := range v.ReplicaSets {
 		if size(rs) > 0 {
@@ -515,17 +681,21 @@ func numbers(sets []set) []pods {
 func (v *view) advance(done bool) {
 	v.refuseApproval()
 	if !done {
-		v.noteRequest(v1alpha1.StepUpgrade)
+		v.deferApproval()
 	}
 	switch {
 	case done && v.lastStep():
 		v.finalize()
 	case done:
+		v.recover()
+		v.status.CurrentStepTarget, _ = v.target(int(v.status.CurrentStepIndex))
 		v.decideGate()
 	case v.status.CurrentStepState == v1alpha1.StepUpgrade:
 		v.decideDeadline()
+	case v.status.Phase == v1alpha1.PhaseFinalizing || v.lost():
+		v.fallBack()
 	default:
-		v.report(ReasonUpgrading, v.progress())
+		v.awaitPods()
 	}
 }
 
@@ -555,19 +725,22 @@ func (v *view) remember() {
 	if v.goal.equal(v.records[0].Template) {
 		return
 	}
-	record, exists := v.recordOf(v.goal, v.records[0].Order+1), false
-	old := slices.Clone(v.records[1:])
-	if i := slices.IndexFunc(old, func(r Record) bool { return v.goal.equal(r.Template) }); i >= 0 {
-		record.Name, record.ResourceVersion, exists = old[i].Name, old[i].ResourceVersion, true
+	record, old := v.recordOf(v.goal, v.records[0].Order+1), slices.Concat(v.records, v.releasing)
+	i := slices.IndexFunc(old, func(r Record) bool { return v.goal.equal(r.Template) })
+	if i >= 0 {
+		record.Name, record.ResourceVersion, record.Revision = old[i].Name, old[i].ResourceVersion, old[i].Revision
 		old = slices.Delete(old, i, i+1)
 	}
-	v.do(Remember{because: "all pods run it", Record: record, Exists: exists})
+	v.do(Remember{because: "all pods run it", Record: record, Exists: i >= 0})
 	kept := keptRecords - 1
 	if v.status.RollingBack {
 		kept = 0 // what was left by going back is nothing to go back to: it would be released with no gate
 	}
-	old = slices.Insert(old, 0, v.records[0])
-	for i := kept; i < len(old); i++ {
-		v.do(Forget{because: "neither stable nor last stable", Record: old[i]})
+	for _, r := range old {
+		if kept > 0 && r.Order > 0 && (r.Sent == "" || r.Sent != v.goal.id) {
+			kept--
+			continue
+		}
+		v.do(Forget{because: "neither stable nor last stable", Record: r})
 	}
 }

@@ -23,7 +23,7 @@ func at(step int32, state v1alpha1.StepState, new int32, plan ...v1alpha1.Step) 
 	w := newWorld(10, 3, 2)
 	w.spec.Strategy.Steps = plan
 	w.brought, w.template, w.held, w.paused, w.recreate = 1, 1, true, true, true
-	w.records = []int{0}
+	w.records, w.releasing = []int{0}, []int{1}
 	w.sets[0] = replicaSet{exists: true, size: 10 - new, ready: 10 - new, statusReady: 10 - new, observed: true, desired: 10, maximum: 13}
 	w.sets[1] = replicaSet{exists: true, size: new, ready: new, statusReady: new, observed: true, desired: 10, maximum: 13}
 	start := metav1.NewTime(epoch)
@@ -31,6 +31,9 @@ func at(step int32, state v1alpha1.StepState, new int32, plan ...v1alpha1.Step) 
 		Phase: v1alpha1.PhaseRollingUpdate, CurrentStepIndex: step, CurrentStepState: state,
 		CurrentStepReplicas: &plan[step].Replicas, UpdateRevision: hashes[1], UpdateCommit: commitOf(1), StableRevision: hashes[0],
 		StepStateTime: &start, ProgressTime: &start, BestAvailableReplicas: new,
+	}
+	if state == v1alpha1.StepBlocking {
+		w.status.CurrentStepTarget = new
 	}
 	return w
 }
@@ -119,7 +122,31 @@ func TestGates(t *testing.T) {
 			step: 0, state: v1alpha1.StepBlocking, reason: ReasonReleasePaused},
 		{name: "a pod has failed at the gate", why: "a gate opens only for pods that are available", plan: pausing, after: time.Hour,
 			edit: func(_ *world, o *Observed) { o.ReplicaSets[1].Status.AvailableReplicas = 1 },
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonUpgrading},
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonUpgrading, wait: 10 * time.Minute},
+		{name: "too many pods have failed at the gate", why: "the step is under way again, and has a deadline", plan: pausing, after: time.Hour,
+			edit: func(_ *world, o *Observed) { o.ReplicaSets[1].Status.AvailableReplicas = 0 },
+			step: 0, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading, event: ReasonPodsLost},
+		{name: "the pods of a raised target are not there yet", why: "a Deployment that grows restarts neither the pause nor the step", plan: pausing, after: 5 * time.Minute,
+			edit: func(_ *world, o *Observed) {
+				*o.Deployment.Spec.Replicas = 20
+				*o.ReplicaSets[0].Spec.Replicas = 18 - 2
+				*o.ReplicaSets[1].Spec.Replicas = 4
+			},
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonUpgrading, wait: 10 * time.Minute},
+		{name: "the approval was for other steps", why: "the step that the gate leads to was edited since (I3)", plan: steps("20%", "50%", "100%"),
+			edit: func(_ *world, o *Observed) {
+				a := v1alpha1.Approval{Revision: hashes[1], Commit: commitOf(1), Step: 0}
+				o.Release.Spec.Approval = a.DeepCopy()
+				a.Steps = []intstr.IntOrString{intstr.FromString("20%"), intstr.FromString("30%"), intstr.FromString("100%")}
+				o.Release.Status.Approval = &v1alpha1.ObservedApproval{Approval: a}
+			},
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
+		{name: "the release has ended before", why: "its approvals have had their effect (I5)", plan: steps("20%", "50%", "100%"),
+			edit: func(w *world, o *Observed) {
+				approval(hashes[1], commitOf(1), 0)(w, o)
+				o.Release.Status.EndedReleases = []v1alpha1.ReleaseName{{Revision: hashes[1], Commit: commitOf(1)}}
+			},
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := at(0, v1alpha1.StepBlocking, 2, tc.plan...)
@@ -192,7 +219,7 @@ func TestDeadline(t *testing.T) {
 }
 
 // A plan that is edited on the way goes on at the first step whose target is
-// not below what runs.
+// not below what runs, and at none that wants more than the last gate allowed.
 func TestPlanEdited(t *testing.T) {
 	for _, tc := range []struct {
 		edited []string
@@ -201,7 +228,7 @@ func TestPlanEdited(t *testing.T) {
 		{[]string{"20%", "50%", "100%"}, 1}, // not edited
 		{[]string{"50%", "100%"}, 0},
 		{[]string{"100%"}, 0},
-		{[]string{"10%", "20%", "30%", "60%", "100%"}, 3},
+		{[]string{"10%", "20%", "30%", "60%", "100%"}, 2},
 		{[]string{"10%", "20%", "100%"}, 1}, // an edit does not finish a release
 	} {
 		w := at(1, v1alpha1.StepBlocking, 5, steps("20%", "50%", "100%")...)
@@ -217,15 +244,16 @@ func TestPlanEdited(t *testing.T) {
 // Only a hold that other hands have opened is put back before the native
 // controller has seen what is there: it is about to act on that.
 func TestHoldWaits(t *testing.T) {
+	hold := "[hold at template " + hashes[1] + " remember the template of " + hashes[1] + " as written]"
 	for _, tc := range []struct {
 		because string
 		edit    func(w *world)
 		want    string
 	}{
-		{"the native controller has seen the template of others", func(w *world) { w.template = 2 }, "[hold at template " + hashes[1] + "]"},
+		{"the native controller has seen the template of others", func(w *world) { w.template = 2 }, hold},
 		{"it has not: a hold is there, and nothing can happen", func(w *world) { w.template, w.observed = 2, 0 }, "[]"},
-		{"it has not, and would begin to roll (H7)", func(w *world) { w.recreate, w.paused, w.observed = false, false, 0 }, "[hold at template " + hashes[1] + "]"},
-		{"it has not, and would add pods (H7)", func(w *world) { w.recreate, w.observed = false, 0 }, "[hold at template " + hashes[1] + "]"},
+		{"it has not, and would begin to roll (H7)", func(w *world) { w.recreate, w.paused, w.observed = false, false, 0 }, hold},
+		{"it has not, and would add pods (H7)", func(w *world) { w.recreate, w.observed = false, 0 }, hold},
 	} {
 		w := at(0, v1alpha1.StepBlocking, 2, steps("20%", "100%")...)
 		tc.edit(w)

@@ -21,6 +21,9 @@ type Decision struct {
 	Events []Event
 	// Wait is when to look again; 0: when something changes.
 	Wait time.Duration
+	// NeedsPods: the decision depends on why pods of the update revision are not
+	// available. Observe [Observed].Pods and decide again before acting on it.
+	NeedsPods bool
 }
 
 // Event is one line of the story that `kubectl describe` tells.
@@ -45,15 +48,28 @@ type because string
 func (b because) Because() string { return string(b) }
 func (because) action()           {}
 
-// Remember keeps a revision as the stable one.
+// Remember keeps a revision: as the stable one, or with Order 0 as the one that
+// is being released.
 type Remember struct {
 	because
 	Record Record
-	// Exists: the record is there already and becomes the newest.
+	// Exists: the record is there already, and its order, name and origin change.
 	Exists bool
+	// Written: the template to keep is the one that the API server returned for
+	// the write before, which admission may have changed. A record that is
+	// there (Record.Name) and has that template stays as it is.
+	Written bool
 }
 
-func (a Remember) String() string { return "remember " + a.Record.Revision + " as stable" }
+func (a Remember) String() string {
+	switch {
+	case a.Written:
+		return "remember the template of " + a.Record.Revision + " as written"
+	case a.Record.Order == 0:
+		return "remember " + a.Record.Revision
+	}
+	return "remember " + a.Record.Revision + " as stable"
+}
 
 // Forget deletes a record that is neither of the stable nor of the last
 // stable revision.
@@ -64,7 +80,8 @@ type Forget struct {
 
 func (a Forget) String() string { return "forget " + a.Record.Revision }
 
-// Hold keeps the native controller off and sets the template, in one write.
+// Hold keeps the native controller off and sets the template, in one write. A
+// Remember of the template as it was written follows it.
 type Hold struct {
 	because
 	Template *corev1.PodTemplateSpec

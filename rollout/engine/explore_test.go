@@ -65,7 +65,13 @@ func scaleTo(n int32) change {
 }
 
 func bring(version int) change {
-	return change{fmt.Sprintf("bring v%d", version+1), func(w *world) bool { return w.brought != version }, func(w *world) { w.brought, w.approved = version, -1 }}
+	return change{fmt.Sprintf("bring v%d", version+1), func(w *world) bool { return w.brought != version }, func(w *world) { w.bring(version) }}
+}
+
+// bring is a commit with a version.
+func (w *world) bring(version int) {
+	w.commits++
+	w.brought, w.approved = version, -1
 }
 
 func approve(step int32) change {
@@ -224,7 +230,7 @@ var full = flag.Bool("full", false, "explore with two changes from outside at ev
 func TestExplore(t *testing.T) {
 	states := 0
 	for _, plan := range [][]string{{"100%"}, {"1", "100%"}, {"50%", "100%"}, {"1", "50%", "100%"}} {
-		for n := int32(1); n <= 4; n++ {
+		for n := int32(1); n <= 3 || *full && n <= 4; n++ {
 			for _, bounds := range [][2]int32{{0, 1}, {0, 2}, {1, 0}, {1, 1}, {2, 0}, {2, 1}, {2, 2}, {1, 2}} {
 				e := &exploration{
 					t: t, most: 1, seen: map[string]bool{}, ending: map[string]bool{},
@@ -252,10 +258,10 @@ func TestExploreFrozen(t *testing.T) {
 			for _, plan := range [][]string{{"1", "100%"}, {"50%", "75%", "100%"}} {
 				for _, freeze := range []func(*world){
 					func(w *world) { w.spec.Paused = true },
-					func(w *world) { w.spec.Paused, w.brought = true, 2 },
-					func(w *world) { w.spec.Paused, w.brought = true, 0 },
+					func(w *world) { w.spec.Paused = true; w.bring(2) },
+					func(w *world) { w.spec.Paused = true; w.bring(0) },
 					func(w *world) { w.badPlan = true },
-					func(w *world) { w.badPlan, w.brought = true, 2 },
+					func(w *world) { w.badPlan = true; w.bring(2) },
 					func(w *world) { // all pods run what was superseded, and it is brought again
 						w.approved = 100
 						for int(w.status.CurrentStepIndex) < len(plan)-1 || w.sets[1].size < n {
@@ -263,9 +269,9 @@ func TestExploreFrozen(t *testing.T) {
 						}
 						w.spec.Paused = true
 						w.settle(t)
-						w.brought, w.approved = 2, -1
+						w.bring(2)
 						w.settle(t)
-						w.brought = 1
+						w.bring(1)
 					},
 				} {
 					w := newWorld(n, bounds[0], bounds[1], plan...)

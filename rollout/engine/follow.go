@@ -14,7 +14,7 @@ import (
 // Where there is nothing to split, at 0 replicas or with only stable pods, the
 // Deployment is handed back at its stable template (H4).
 func (v *view) follow() {
-	if !touched(v.d) || len(v.records) == 0 {
+	if len(v.records) == 0 || !v.touched() {
 		return
 	}
 	defer func(goal *revision) { v.goal = goal }(v.goal)
@@ -58,7 +58,7 @@ func (v *view) following() []set {
 		rest = append(rest, goal)
 		fill(rest, v.replicas)
 		goal, rest = rest[len(rest)-1], rest[:len(rest)-1]
-	case step != nil && v.status.UpdateRevision == v.goal.name:
+	case step != nil && v.isGoal():
 		var others int32
 		goal.want, others = v.apart(min(goal.size, plan.Limit(*step, v.replicas)))
 		rest = append(rest, stable)

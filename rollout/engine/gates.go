@@ -2,9 +2,15 @@ package engine
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -23,7 +29,7 @@ type gate struct {
 // decideGate is about a step whose pods are available. It is left when its
 // gate opens; the first check that has an answer counts.
 func (v *view) decideGate() {
-	v.noteRequest(v1alpha1.StepBlocking)
+	v.noteRequest()
 	if v.status.CurrentStepState == v1alpha1.StepUpgrade && !v.open() {
 		v.setState(v1alpha1.StepBlocking)
 	}
@@ -48,12 +54,17 @@ func (v *view) open() bool {
 		return false
 	}
 	pause := v.steps()[v.status.CurrentStepIndex].Pause
-	return v.backwards() != nil || v.approvedInCluster() != nil || v.approvedInGit() != nil || pause != nil && pause.Duration.Duration <= 0
+	return v.backwards() != nil || v.approvedInCluster() != nil || v.approvedInGit() != nil || pause != nil && pause.Duration.Duration <= 0 && !v.capped()
 }
 
-// pass opens the gate and begins the next step. It moves nothing.
+// pass opens the gate and begins the next step, or the present one where the gate
+// was before that. It moves nothing.
 func (v *view) pass(g *gate) {
 	step := v.status.CurrentStepIndex
+	next := int(step) + 1
+	if v.capped() {
+		next = int(step)
+	}
 	if g.by.By != "" {
 		g.by.Step, g.by.Time = step, *v.time()
 		v.status.Approvals = append(v.status.Approvals, g.by)
@@ -61,7 +72,8 @@ func (v *view) pass(g *gate) {
 	if g.reason != "" {
 		v.event(g.reason, g.message)
 	}
-	v.enter(int(step)+1, v1alpha1.StepUpgrade)
+	v.status.OpenedReplicas = v.openTo(next)
+	v.enter(next, v1alpha1.StepUpgrade)
 	v.status.Phase = v1alpha1.PhaseRollingUpdate
 	v.report(v.reasonUnderWay(), v.progress())
 }
@@ -84,15 +96,39 @@ func (v *view) backwards() *gate {
 
 // noteRequest notes an approval given in the cluster that is to be reviewed, and
 // puts the state back. The time stays: a pause that runs goes on.
-func (v *view) noteRequest(state v1alpha1.StepState) {
+func (v *view) noteRequest() {
 	if !v.spec.ReviewApprovals || v.status.RollingBack || v.lastStep() || v.status.CurrentStepState != v1alpha1.StepCompleted {
 		return
 	}
-	v.status.CurrentStepState = state
+	v.status.CurrentStepState = v1alpha1.StepBlocking
+	v.request(ReasonWaitingForReview, "; the approval is to be reviewed")
+}
+
+// deferApproval notes an approval given in the cluster while the step's pods are
+// not available. It opens the gate once they are.
+func (v *view) deferApproval() {
+	if v.status.RollingBack || v.lastStep() || v.status.CurrentStepState != v1alpha1.StepCompleted || v.status.Phase == v1alpha1.PhaseFinalizing {
+		return
+	}
+	v.takeBackState()
+	v.request(ReasonStepApproved, "; the gate opens once the step's pods are available")
+}
+
+func (v *view) request(reason, then string) {
 	if v.status.RequestedApproval == nil {
 		v.status.RequestedApproval = &v1alpha1.RequestedApproval{Step: v.status.CurrentStepIndex, Time: *v.time()}
-		v.event(ReasonWaitingForReview, fmt.Sprintf("step %d of %s was approved in the cluster; the approval is to be reviewed", v.status.CurrentStepIndex, v.goal.name))
+		v.event(reason, fmt.Sprintf("step %d of %s was approved in the cluster%s", v.status.CurrentStepIndex, v.goal.name, then))
 	}
+}
+
+// takeBackState puts back the state over which an approval was written. The time
+// stays, so that no pause begins again.
+func (v *view) takeBackState() {
+	if v.status.CurrentStepTarget > 0 {
+		v.status.CurrentStepState = v1alpha1.StepBlocking
+		return
+	}
+	v.status.CurrentStepState, v.status.ProgressTime = v1alpha1.StepUpgrade, v.time()
 }
 
 // refuseApproval takes back an approval that was given in the cluster where
@@ -102,15 +138,15 @@ func (v *view) refuseApproval() {
 		v.status.Phase == v1alpha1.PhaseFinalizing || v.status.RollingBack || v.lastStep() {
 		return
 	}
-	// Blocking, even where the pods are not available: as a step that is under
-	// way with a clock that ran out it might count as failed.
-	v.status.CurrentStepState = v1alpha1.StepBlocking
+	v.takeBackState()
 	v.warn(ReasonApprovalRefused, fmt.Sprintf("step %d of %s was approved in the cluster, and only signed approvals count; commit a signed one", v.status.CurrentStepIndex, v.goal.name))
 }
 
-// approvedInCluster: the step's state was written by a person.
+// approvedInCluster: the step's state was written by a person, now or before its
+// pods were available.
 func (v *view) approvedInCluster() *gate {
-	if v.status.CurrentStepState != v1alpha1.StepCompleted || v.spec.RequireSignedApprovals {
+	given := v.status.CurrentStepState == v1alpha1.StepCompleted || v.status.RequestedApproval != nil && !v.spec.ReviewApprovals
+	if !given || v.spec.RequireSignedApprovals {
 		return nil
 	}
 	return &gate{
@@ -119,10 +155,11 @@ func (v *view) approvedInCluster() *gate {
 	}
 }
 
-// approvedInGit: the approval of this very release covers the step (I5).
+// approvedInGit: the approval of this very release covers the step (I5), and the
+// step that the gate leads to is the one that was approved (I3).
 func (v *view) approvedInGit() *gate {
-	a := v.spec.Approval
-	if a == nil || !v.ours(a) || a.Step < v.status.CurrentStepIndex {
+	a := v.status.Approval
+	if a == nil || v.spent(a) || !v.ours(&a.Approval) || a.Step < v.status.CurrentStepIndex || !v.sameSteps(a.Steps) {
 		return nil
 	}
 	by := a.ApprovedBy
@@ -133,6 +170,55 @@ func (v *view) approvedInGit() *gate {
 		open: true, by: v1alpha1.StepApproval{By: by, Commit: a.ApprovedIn},
 		reason: ReasonStepApproved, message: fmt.Sprintf("step %d of %s, by %s%s", v.status.CurrentStepIndex, v.goal.name, by, inCommit(a.ApprovedIn)),
 	}
+}
+
+// observeApproval keeps spec.approval as it is first seen, with the steps that the
+// plan has then, unless it names those itself. An edit of the plan does not change
+// what was approved.
+func (v *view) observeApproval() {
+	a := v.spec.Approval
+	if a == nil {
+		v.status.Approval = nil
+		return
+	}
+	observed := v1alpha1.ObservedApproval{Approval: *a.DeepCopy()}
+	if old := v.status.Approval; old != nil {
+		before := *old.Approval.DeepCopy()
+		if len(a.Steps) == 0 {
+			before.Steps = nil
+		}
+		if equality.Semantic.DeepEqual(before, observed.Approval) {
+			return
+		}
+	}
+	if len(observed.Steps) == 0 {
+		for _, s := range v.spec.Strategy.Steps {
+			observed.Steps = append(observed.Steps, s.Replicas)
+		}
+	}
+	v.status.Approval = &observed
+}
+
+// spent reports whether an approval has had its release: that has ended, by now or
+// when the approval stood there already.
+func (v *view) spent(a *v1alpha1.ObservedApproval) bool {
+	return a.Spent || slices.Contains(v.status.EndedReleases, v1alpha1.ReleaseName{Revision: v.status.UpdateRevision, Commit: v.status.UpdateCommit})
+}
+
+// sameSteps reports whether the plan's steps, up to the one that the gate leads to,
+// have the replicas of those that were approved.
+func (v *view) sameSteps(approved []intstr.IntOrString) bool {
+	steps := v.steps()
+	last := min(int(v.status.CurrentStepIndex)+1, len(steps)-1)
+	if len(approved) <= last {
+		return false
+	}
+	for i := range last + 1 {
+		if steps[i].Replicas != approved[i] {
+			return false
+		}
+	}
+	return true
 }
 
 func inCommit(commit string) string {
@@ -158,7 +244,7 @@ func (v *view) ours(a *v1alpha1.Approval) bool {
 // pausing: a pause ends by itself.
 func (v *view) pausing() *gate {
 	pause := v.steps()[v.status.CurrentStepIndex].Pause
-	if pause == nil {
+	if pause == nil || v.capped() {
 		return nil
 	}
 	left := pause.Duration.Duration
@@ -175,18 +261,28 @@ func (v *view) pausing() *gate {
 // unapproved: the step waits for an approval.
 func (v *view) unapproved() *gate {
 	step := int(v.status.CurrentStepIndex)
-	next, _ := v.target(step + 1)
+	next := v.planned(step + 1)
+	if v.capped() {
+		next = v.planned(step)
+	}
+	if a := v.status.Approval; a != nil && v.ours(&a.Approval) && a.Step >= v.status.CurrentStepIndex {
+		why := "the approval was given for other steps; give it again"
+		if v.spent(a) {
+			why = "this release has ended before, and its approval with it; bring the change by a new commit"
+		}
+		return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; step %d goes on to %d when it is approved: %s", v.progress(), step, next, why)}
+	}
 	if v.status.RequestedApproval != nil {
 		return &gate{reason: ReasonWaitingForReview, message: fmt.Sprintf("%s; step %d was approved in the cluster, and goes on to %d when Git says so", v.progress(), step, next)}
 	}
 	return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; approve step %d to go on to %d", v.progress(), step, next)}
 }
 
-// freshen keeps the step's best number of available pods, and when that was
+// trackProgress keeps the step's best number of available pods, and when that was
 // reached: the deadline runs from it, so pods that come and go do not extend
 // it for ever. Time in which nothing could move does not count: paused,
 // refused, or with no controller running.
-func (v *view) freshen() {
+func (v *view) trackProgress() {
 	if v.status.CurrentStepState != v1alpha1.StepUpgrade {
 		return
 	}
@@ -196,6 +292,9 @@ func (v *view) freshen() {
 	if available > best || v.FirstLook || stoppedBy[v.status.Reason] && !v.spec.Paused {
 		best = available
 		v.status.ProgressTime = v.time()
+	}
+	if v.FirstLook {
+		v.status.StepStateTime = v.time()
 	}
 	v.status.BestAvailableReplicas = best
 }
@@ -219,37 +318,125 @@ func (v *view) decideDeadline() {
 	}
 }
 
-// deadline returns how long the step has left for its next new best. A pod
-// needs minReadySeconds to become available, whatever the deadline.
-func (v *view) deadline() time.Duration {
-	seconds := v1alpha1.DefaultProgressDeadlineSeconds
+// deadlineLength is how long a step may take without an increase in available
+// pods. A pod needs minReadySeconds to become available, whatever the deadline.
+func (v *view) deadlineLength() time.Duration {
+	seconds := int64(v1alpha1.DefaultProgressDeadlineSeconds)
 	if s := v.spec.Strategy.ProgressDeadlineSeconds; s != nil {
-		seconds = *s
+		seconds = int64(*s)
 	}
-	seconds += v.d.Spec.MinReadySeconds
+	if v.d != nil {
+		seconds += int64(v.d.Spec.MinReadySeconds)
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// deadline returns how long the step has left for its next new best. A step that
+// has lost its pods again and again has the time in all that it takes to have them
+// back: pods that come and go do not extend it for ever.
+func (v *view) deadline() time.Duration {
+	length := v.deadlineLength()
 	if v.status.ProgressTime == nil {
-		return time.Duration(seconds) * time.Second
+		return length
 	}
-	return v.status.ProgressTime.Add(time.Duration(seconds) * time.Second).Sub(v.now)
+	left := length - v.now.Sub(v.status.ProgressTime.Time)
+	if lost := v.status.CurrentStepLostSeconds; lost > 0 && v.status.StepStateTime != nil {
+		left = min(left, length-time.Duration(lost)*time.Second-v.now.Sub(v.status.StepStateTime.Time))
+	}
+	return left
+}
+
+// lost reports whether a step that had its pods has too few of them left: fewer
+// than what was wanted then, or is now where that is less, less the maxUnavailable
+// of that many.
+func (v *view) lost() bool {
+	target, _ := v.target(int(v.status.CurrentStepIndex))
+	had := min(v.status.CurrentStepTarget, target)
+	_, unavailable, err := plan.Bounds(&v.strategy, had)
+	if err != nil {
+		unavailable = 0
+	}
+	g := newSet(*v.goal)
+	return g.clamp().available < had-max(0, min(unavailable, had-1))
+}
+
+// fallBack puts a step that has lost its pods under way again. Its pause starts
+// again once they are back, and the deadline runs from the number now available.
+func (v *view) fallBack() {
+	if v.status.StepStateTime != nil && v.now.Sub(v.status.StepStateTime.Time) >= v.deadlineLength() {
+		v.status.CurrentStepLostSeconds = 0 // it had them long enough
+	}
+	v.status.Phase = v1alpha1.PhaseRollingUpdate
+	v.setState(v1alpha1.StepUpgrade)
+	v.status.ProgressTime = v.time()
+	v.status.BestAvailableReplicas = newSet(*v.goal).clamp().available
+	v.warn(ReasonPodsLost, fmt.Sprintf("step %d had its pods available and is under way again: %s", v.status.CurrentStepIndex, v.progress()))
+	v.report(v.reasonUnderWay(), v.progress())
+}
+
+// recover adds the time that a step which had lost its pods took to have them back.
+func (v *view) recover() {
+	if v.status.CurrentStepState != v1alpha1.StepUpgrade || v.status.CurrentStepTarget == 0 || v.status.StepStateTime == nil {
+		return
+	}
+	lost := int64(v.status.CurrentStepLostSeconds) + int64(v.now.Sub(v.status.StepStateTime.Time)/time.Second) + 1
+	v.status.CurrentStepLostSeconds = int32(min(lost, math.MaxInt32))
+}
+
+// awaitPods is about a step whose target was raised at its gate: the gate waits
+// for the pods, and the release does not fail for them.
+func (v *view) awaitPods() {
+	if v.spec.Paused {
+		v.report(ReasonReleasePaused, "the plan is paused; "+v.progress())
+		return
+	}
+	waiting := v.status.Reason == ReasonUpgrading || v.status.Reason == ReasonProgressDeadlineExceeded
+	if available := newSet(*v.goal).clamp().available; !waiting || v.FirstLook || available > v.status.BestAvailableReplicas {
+		v.status.ProgressTime, v.status.BestAvailableReplicas = v.time(), available
+	}
+	if left := v.deadlineLength() - v.now.Sub(v.status.ProgressTime.Time); left > 0 {
+		v.wait = left
+		v.report(v.reasonUnderWay(), v.progress())
+		return
+	}
+	v.stallMissed()
 }
 
 // missed is about a step that has missed its deadline: it stops and says so,
-// or goes back. A way back that misses it has nowhere to go.
+// or goes back. A way back that misses it has nowhere to go, and pods that the
+// cluster has no place for do not tell against the release.
 func (v *view) missed() {
-	message := fmt.Sprintf("step %d made no progress in time: %s", v.status.CurrentStepIndex, v.progress())
-	if v.status.Reason != ReasonProgressDeadlineExceeded {
+	if v.spec.Strategy.OnFailure == v1alpha1.FailureRollback && !v.status.RollingBack && v.forward() && (v.Pods == nil || v.Pods.Failing > 0 || v.Pods.Waiting == 0) {
+		v.needsPods = v.Pods == nil
+		message := v.missedMessage()
 		v.warn(ReasonProgressDeadlineExceeded, message)
-	}
-	if v.spec.Strategy.OnFailure == v1alpha1.FailureRollback && !v.status.RollingBack && v.forward() {
 		v.fail(message)
 		return
 	}
+	v.stallMissed()
+}
+
+func (v *view) stallMissed() {
+	v.needsPods = v.Pods == nil
+	message := v.missedMessage()
+	if v.status.Reason != ReasonProgressDeadlineExceeded {
+		v.warn(ReasonProgressDeadlineExceeded, message)
+	}
 	v.stall(ReasonProgressDeadlineExceeded, message)
+}
+
+func (v *view) missedMessage() string {
+	message := fmt.Sprintf("step %d made no progress in time: %s", v.status.CurrentStepIndex, v.progress())
+	if v.Pods != nil && v.Pods.Cause != "" {
+		message += ": " + v.Pods.Cause
+	}
+	return message
 }
 
 // fail gives up what Git brings, until Git says something else. It moves nothing.
 func (v *view) fail(why string) {
 	v.status.FailedRevision, v.status.FailedCommit, v.status.FailedMessage = v.brought.name, v.spec.Commit, why
+	v.status.FailedTemplateDigest = v.brought.id
 	v.resolve()
 	v.begin()
 }
@@ -264,7 +451,7 @@ func (v *view) requestedRollback() bool {
 	case v.failed() || v.status.RollingBack:
 		v.do(ClearRollback{because: "the rollback has begun"})
 		return false
-	case v.brought == nil || v.stable.equal(v.brought.template) && v.recorded(1) == nil:
+	case v.brought == nil || v.brought == v.stable && v.recorded(1) == nil:
 		v.warn(ReasonRollbackImpossible, "nothing that was stable before is known")
 		v.do(ClearRollback{because: "there is nothing to go back to"})
 		return false

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,14 +22,17 @@ type Observed struct {
 	ReplicaSets []*appsv1.ReplicaSet
 	// Records of what has been stable, and of what is being released.
 	Records []Record
-	// Template is the release's spec.template as the API server defaults it;
-	// nil where the spec has none.
+	// Template is the release's spec.template as the API server defaults it. It
+	// may be nil where the spec has none, or where a record was sent as it.
 	Template *corev1.PodTemplateSpec
 	// Minor is the cluster's version: 36 for Kubernetes 1.36. New revisions
 	// are named as that version names them.
 	Minor int
 	// Refused is why the API server does not take spec.template; nil where it does.
 	Refused error
+	// Pods says why pods of the update revision are not available; nil: not
+	// observed. See [Decision].NeedsPods.
+	Pods *Pods
 	// FirstLook: this process has not looked at the release before.
 	FirstLook bool
 	// Rival is the name of an older plan for the same Deployment.
@@ -38,13 +42,48 @@ type Observed struct {
 // Record is a revision that the Deployment runs or ran, kept in the cluster.
 type Record = plan.Record
 
+// Pods counts the pods of the update revision that are not available, by whose
+// fault that is.
+type Pods struct {
+	// Failing pods run, or could, and do not become available.
+	Failing int32
+	// Waiting pods are not there for a reason of the cluster: they cannot be
+	// scheduled, were evicted, sit on a lost node, or exceed a quota.
+	Waiting int32
+	// Cause names the causes, counted, for people.
+	Cause string
+}
+
+// IsUpdate reports whether a ReplicaSet is the one of the revision that the
+// release leads to.
+func IsUpdate(o *Observed, rs *appsv1.ReplicaSet) bool {
+	v := newView(o, time.Time{})
+	if v.d == nil || len(v.records) == 0 {
+		return false
+	}
+	v.resolve()
+	return v.goal.rs == rs
+}
+
 // keptRecords is how many revisions are remembered: stable and last stable.
 const keptRecords = 2
 
-// revision is a pod template with its name and, where it exists, its ReplicaSet.
+// revision is a pod template with its name and, where they exist, its record and
+// its ReplicaSet.
 type revision struct {
-	name     string
+	// name in status, messages and approvals. It stays when a ReplicaSet of the
+	// revision must be named otherwise.
+	name string
+	// hash that a ReplicaSet of the revision is named with.
+	hash string
+	// id is the [plan.TemplateDigest] of what was sent: the revision's identity,
+	// whatever defaults and admission make of it.
+	id string
+	// sent is what to write to the Deployment.
+	sent *corev1.PodTemplateSpec
+	// template as the API server returned it.
 	template *corev1.PodTemplateSpec
+	record   *Record
 	rs       *appsv1.ReplicaSet
 }
 
@@ -58,18 +97,47 @@ func revisionOf(o *Observed, t *corev1.PodTemplateSpec) *revision {
 	if t == nil {
 		return nil
 	}
-	r := &revision{template: t, rs: findReplicaSet(o.ReplicaSets, t)}
+	r := &revision{sent: t, template: t, rs: findReplicaSet(o.ReplicaSets, t)}
 	if r.rs != nil {
-		r.name = r.rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+		r.hash = r.rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	}
-	if r.name == "" {
-		r.name = plan.TemplateHash(t, o.Deployment.Status.CollisionCount, o.Minor)
+	if r.hash == "" {
+		r.hash = plan.TemplateHash(t, o.Deployment.Status.CollisionCount, o.Minor)
+	}
+	r.name = r.hash
+	return r
+}
+
+// revisionOfRecord returns the revision of a record, under the name that it was
+// recorded with. Where a ReplicaSet of another template has that name by now, a
+// new ReplicaSet gets another hash.
+func revisionOfRecord(o *Observed, record *Record) *revision {
+	r := revisionOf(o, record.Template)
+	r.record = record
+	if r.id = record.Sent; r.id == "" {
+		r.id = plan.TemplateDigest(record.Template)
+	}
+	if record.Revision == "" {
+		return r
+	}
+	r.name = record.Revision
+	if r.rs == nil && !taken(o, record.Revision) {
+		r.hash = record.Revision
 	}
 	return r
 }
 
+// taken reports whether a ReplicaSet of the Deployment is named with a hash.
+func taken(o *Observed, hash string) bool {
+	name := NameWithHash(o.Deployment.Name, hash)
+	return slices.ContainsFunc(o.ReplicaSets, func(rs *appsv1.ReplicaSet) bool {
+		return rs.Name == name || rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash
+	})
+}
+
 func revisionOfReplicaSet(rs *appsv1.ReplicaSet) revision {
-	return revision{name: rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey], template: &rs.Spec.Template, rs: rs}
+	hash := rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	return revision{name: hash, hash: hash, template: &rs.Spec.Template, rs: rs}
 }
 
 // findReplicaSet returns the oldest ReplicaSet with this template, then the
@@ -118,6 +186,11 @@ func Held(d *appsv1.Deployment) bool {
 	return d.Labels[v1alpha1.LabelHeld] != "" && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
 }
 
-// touched reports whether anything of a hold is on the Deployment, so that a
-// half of one, made by other hands, is put right too.
-func touched(d *appsv1.Deployment) bool { return d.Labels[v1alpha1.LabelHeld] != "" }
+// touched reports whether anything of a hold is on the Deployment. A hold is known
+// by more than its label: without one, a Deployment that is governed, and that is
+// paused and of strategy Recreate, would wait for a hand-back for ever.
+func touched(d *appsv1.Deployment, governed bool) bool {
+	return d.Labels[v1alpha1.LabelHeld] != "" || governed && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
+}
+
+func (v *view) touched() bool { return touched(v.d, len(v.Records) > 0) }

@@ -29,6 +29,8 @@ const (
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 	ReasonScaledToZero             = "ScaledToZero"
 	ReasonDeploymentNotFound       = "DeploymentNotFound"
+	ReasonNativeRollout            = "NativeRollout"
+	ReasonPodsLost                 = "PodsLost"
 	ReasonTemplateMissing          = "TemplateMissing"
 	ReasonInvalidPlan              = "InvalidPlan"
 	ReasonUnsupportedStrategy      = "UnsupportedStrategy"

@@ -36,9 +36,9 @@ var notCopied = map[string]bool{
 // of the past.
 func newReplicaSet(d *appsv1.Deployment, r *revision, number int64, size, desired, maximum int32) *appsv1.ReplicaSet {
 	template := *r.template.DeepCopy()
-	template.Labels = with(template.Labels, r.name)
+	template.Labels = with(template.Labels, r.hash)
 	selector := d.Spec.Selector.DeepCopy()
-	selector.MatchLabels = with(selector.MatchLabels, r.name)
+	selector.MatchLabels = with(selector.MatchLabels, r.hash)
 	annotations := sizeAnnotations(desired, maximum)
 	if number > 0 {
 		annotations[AnnotationRevision] = strconv.FormatInt(number, 10)
@@ -50,7 +50,7 @@ func newReplicaSet(d *appsv1.Deployment, r *revision, number int64, size, desire
 	}
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            NameWithHash(d.Name, r.name),
+			Name:            NameWithHash(d.Name, r.hash),
 			Namespace:       d.Namespace,
 			Labels:          maps.Clone(template.Labels),
 			Annotations:     annotations,

@@ -180,7 +180,9 @@ func (m *model) take(d Decision) bool {
 func (m *model) do(a Action) {
 	switch a := a.(type) {
 	case Remember:
-		a.Record.Order = m.records[0].Order + 1
+		if a.Written && slices.ContainsFunc(m.records, func(r Record) bool { return r.Revision == a.Record.Revision }) {
+			return // admission changes nothing here
+		}
 		m.records = append([]Record{a.Record}, slices.DeleteFunc(m.records, func(r Record) bool { return r.Revision == a.Record.Revision })...)
 	case Forget:
 		m.records = slices.DeleteFunc(m.records, func(r Record) bool { return r.Revision == a.Record.Revision })
@@ -252,7 +254,7 @@ func (m *model) moment(d Decision) Moment {
 	s := m.release.Status
 	v := newView(&Observed{Release: &m.release, Deployment: &m.d}, m.now)
 	_ = v.measure() // the bounds have been read at the start
-	target, _ := v.target(int(s.CurrentStepIndex))
+	target := v.planned(int(s.CurrentStepIndex))
 	return Moment{
 		At: m.now.Sub(began).Round(time.Millisecond), Step: s.CurrentStepIndex, Target: target, Back: s.RollingBack,
 		Updated: *m.sets[0].Spec.Replicas, UpdatedAvailable: m.count(0, m.available()),

@@ -16,6 +16,8 @@ import (
 const (
 	// keptReleases is how many releases the history keeps.
 	keptReleases = 10
+	// keptEnded is how many releases are known to have ended.
+	keptEnded = 256
 	// countInterval is the least time between two writes of a status that
 	// only counts pods.
 	countInterval = 5 * time.Second
@@ -96,6 +98,13 @@ func (v *view) archive(outcome v1alpha1.ReleaseOutcome) {
 		Revision: v.status.UpdateRevision, Commit: v.status.UpdateCommit, Outcome: outcome,
 		StartTime: v.status.StartTime, EndTime: *v.time(), Approvals: v.status.Approvals,
 	}
+	if a := v.status.Approval; a != nil && v.ours(&a.Approval) {
+		a.Spent = true
+	}
+	if ended := (v1alpha1.ReleaseName{Revision: record.Revision, Commit: record.Commit}); record.Commit != "" && !slices.Contains(v.status.EndedReleases, ended) {
+		v.status.EndedReleases = append([]v1alpha1.ReleaseName{ended}, v.status.EndedReleases...)
+		v.status.EndedReleases = v.status.EndedReleases[:min(len(v.status.EndedReleases), keptEnded)]
+	}
 	v.status.History = append([]v1alpha1.ReleaseRecord{record}, v.status.History...)
 	if len(v.status.History) > keptReleases {
 		v.status.History = v.status.History[:keptReleases]
@@ -107,7 +116,7 @@ func (v *view) archive(outcome v1alpha1.ReleaseOutcome) {
 func (v *view) complete() {
 	switch {
 	case v.status.Phase == "" || v.status.Phase == v1alpha1.PhaseCompleted:
-	case v.status.UpdateRevision != v.goal.name:
+	case !v.isGoal():
 		v.end()
 	case v.status.RollingBack && v.status.StableRevision == v.status.UpdateRevision:
 		v.event(ReasonRolledBack, "all pods run "+v.goal.name)
@@ -116,7 +125,7 @@ func (v *view) complete() {
 		v.event(ReasonReleaseCompleted, "all pods run "+v.goal.name)
 	}
 	if !v.failed() {
-		v.status.FailedRevision, v.status.FailedCommit, v.status.FailedMessage = "", "", ""
+		v.clearFailed()
 	}
 	if v.status.Phase != v1alpha1.PhaseCompleted {
 		v.status.Phase = v1alpha1.PhaseCompleted
@@ -125,8 +134,9 @@ func (v *view) complete() {
 	}
 	v.status.CurrentStepReplicas, v.status.ProgressTime, v.status.StartTime = nil, nil, nil
 	v.status.Approvals, v.status.RequestedApproval, v.status.BestAvailableReplicas, v.status.RollingBack = nil, nil, 0, false
+	v.status.OpenedReplicas, v.status.CurrentStepTarget, v.status.CurrentStepLostSeconds = nil, 0, 0
 	v.status.StableRevision, v.status.UpdateRevision = v.goal.name, v.goal.name
-	v.status.UpdateCommit = v.spec.Commit
+	v.status.UpdateTemplateDigest, v.status.UpdateCommit = v.goal.id, v.spec.Commit
 	switch {
 	case v.failed():
 		v.stall(ReasonRolledBack, fmt.Sprintf("%s was rolled back to %s; it is not tried again until another template or commit comes", v.status.FailedRevision, v.goal.name))
@@ -146,17 +156,43 @@ func (v *view) decision() Decision {
 		v.status.UpdatedReplicas, v.status.UpdatedReadyReplicas, v.status.UpdatedAvailableReplicas = g.size, g.ready, g.available
 	}
 	v.status.ObservedGeneration = v.Release.Generation
+	v.clock()
 	v.conditions()
-	d := Decision{Actions: v.actions, Status: v.status, Events: v.events, Wait: v.wait}
+	d := Decision{Actions: v.actions, Status: v.status, Events: v.events, Wait: v.wait, NeedsPods: v.needsPods}
 	v.pace(&d)
 	return d
 }
 
+// clock limits how long the release may wait for the cluster other than for pods,
+// which have a deadline of their own: after the same time it is Stalled.
+func (v *view) clock() {
+	if v.status.Reason != v.Release.Status.Reason || v.status.ReasonTime == nil {
+		v.status.ReasonTime = v.time()
+	}
+	initial := v.status.Reason == ReasonRollingBack && v.status.CurrentStepState == v1alpha1.StepInitial
+	if v.stalled || !initial && !waitsForCluster[v.status.Reason] {
+		return
+	}
+	left := v.deadlineLength() - v.now.Sub(v.status.ReasonTime.Time)
+	if left <= 0 {
+		v.stall(v.status.Reason, fmt.Sprintf("%s; this has taken longer than %s: see that the Deployment controller runs and that the writes of this controller stay as they are", v.status.Message, v.deadlineLength()))
+		return
+	}
+	if v.wait == 0 || left < v.wait {
+		v.wait = left
+	}
+}
+
+// waitsForCluster are the reasons for which the release waits for what others do
+// at once.
+var waitsForCluster = map[string]bool{ReasonTakingHold: true, ReasonHandingBack: true}
+
 // conditions computes all conditions.
 func (v *view) conditions() {
-	ready := v.status.Phase == v1alpha1.PhaseCompleted && !v.stalled && v.d != nil && v.status.Reason != ReasonDeploymentNotFound
+	ready := v.status.Phase == v1alpha1.PhaseCompleted && !v.stalled && !v.unreleased && v.d != nil && v.status.Reason != ReasonDeploymentNotFound
 	v.condition(ConditionReady, truth(ready), v.status.Reason, v.status.Message)
-	v.condition(ConditionReconciling, truth(!ready && !v.stalled), v.status.Reason, v.status.Message)
+	leftAlone := v.unreleased && v.status.Reason == ReasonReleasePaused
+	v.condition(ConditionReconciling, truth(!ready && !v.stalled && !leftAlone), v.status.Reason, v.status.Message)
 	v.condition(ConditionStalled, truth(v.stalled), v.status.Reason, v.status.Message)
 	if v.heldAfter() {
 		v.condition(ConditionHeld, metav1.ConditionTrue, ReasonHeld, "the native controller is kept off")
@@ -169,7 +205,7 @@ func (v *view) conditions() {
 // the actions. A hold that is just being taken is said with the next status,
 // which the native controller's look at it brings a moment later.
 func (v *view) heldAfter() bool {
-	return v.d != nil && touched(v.d) && !slices.ContainsFunc(v.actions, func(a Action) bool { _, ok := a.(HandBack); return ok })
+	return v.d != nil && v.touched() && !slices.ContainsFunc(v.actions, func(a Action) bool { _, ok := a.(HandBack); return ok })
 }
 
 func truth(b bool) metav1.ConditionStatus {

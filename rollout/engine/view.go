@@ -22,10 +22,11 @@ type view struct {
 	spec *v1alpha1.BatchReleaseSpec
 	d    *appsv1.Deployment
 
-	records []Record  // newest first
-	brought *revision // what spec.template brings; nil without one
-	stable  *revision
-	goal    *revision // where the way leads: brought, or back to stable
+	records   []Record  // of what has been stable, newest first
+	releasing []Record  // of what is being released
+	brought   *revision // what spec.template brings; nil without one
+	stable    *revision
+	goal      *revision // where the way leads: brought, or back to stable
 
 	replicas, surge, unavailable int32
 	strategy                     appsv1.DeploymentStrategy // to hand back
@@ -35,53 +36,111 @@ type view struct {
 	events  []Event
 	wait    time.Duration
 	stalled bool
+	// unreleased: nothing is under way, and yet not what spec.template says runs.
+	unreleased bool
+	needsPods  bool
 }
 
 func newView(o *Observed, now time.Time) *view {
-	return &view{
+	v := &view{
 		Observed: o, now: now, spec: &o.Release.Spec, d: o.Deployment,
-		records: newestFirst(o.Records),
 		status:  *o.Release.Status.DeepCopy(),
 		stalled: meta.IsStatusConditionTrue(o.Release.Status.Conditions, ConditionStalled),
 	}
+	for _, r := range newestFirst(o.Records) {
+		if r.Order > 0 {
+			v.records = append(v.records, r)
+		} else {
+			v.releasing = append(v.releasing, r)
+		}
+	}
+	return v
 }
 
 // resolve names the revisions and says where the way leads. The stable
 // revision must be on record.
 func (v *view) resolve() {
-	v.brought = revisionOf(v.Observed, v.Template)
 	v.stable = v.recorded(0)
+	v.brought = v.bring()
 	v.goal = v.brought
 	switch {
 	case v.brought == nil:
 		v.goal = v.stable
 	case v.failed():
 		v.goal = v.stable
-		if v.stable.equal(v.brought.template) {
+		if v.brought == v.stable {
 			v.goal = v.recorded(1)
 		}
 	}
-	if v.goal == nil || v.stable.equal(v.goal.template) {
+	if v.goal == nil {
 		v.goal = v.stable
 	}
 }
 
-// recorded returns the revision of the i-th newest record, nil without one.
+// bring returns what spec.template brings. A record that was sent as the same is
+// it, whatever the API server's defaults and admission make of it today. Else one
+// with an equal template is: the manifest may spell out what were defaults.
+func (v *view) bring() *revision {
+	sent := v.spec.Template
+	if sent == nil {
+		sent = v.Template
+	}
+	if sent == nil {
+		return nil
+	}
+	digest := plan.TemplateDigest(sent)
+	for _, same := range []func(r *Record) bool{
+		func(r *Record) bool { return r.Sent == digest },
+		func(r *Record) bool { return v.Template != nil && plan.EqualTemplate(r.Template, v.Template) },
+	} {
+		if same(v.stable.record) {
+			return v.stable
+		}
+		for _, list := range [][]Record{v.releasing, v.records} {
+			for i := range list {
+				if same(&list[i]) {
+					r := revisionOfRecord(v.Observed, &list[i])
+					r.sent = sent
+					return r
+				}
+			}
+		}
+	}
+	if v.Template == nil {
+		return nil
+	}
+	r := revisionOf(v.Observed, v.Template)
+	r.id, r.sent = digest, sent
+	return r
+}
+
+// recorded returns the revision of the i-th newest record of what was stable, nil
+// without one. Admission may have changed the template since: then a record of
+// what is being released has the same origin, and the template of today.
 func (v *view) recorded(i int) *revision {
 	if i >= len(v.records) {
 		return nil
 	}
-	r := revisionOf(v.Observed, v.records[i].Template)
-	if r.rs == nil && v.records[i].Revision != "" {
-		r.name = v.records[i].Revision
+	r := &v.records[i]
+	for j := range v.releasing {
+		if r.Sent != "" && v.releasing[j].Sent == r.Sent {
+			return revisionOfRecord(v.Observed, &v.releasing[j])
+		}
 	}
-	return r
+	return revisionOfRecord(v.Observed, r)
 }
 
 // failed reports whether what Git brings is what was rolled back, and Git has
 // said nothing else since.
 func (v *view) failed() bool {
-	return v.brought != nil && v.status.FailedRevision == v.brought.name && v.status.FailedCommit == v.spec.Commit
+	s := &v.status
+	switch {
+	case v.brought == nil || s.FailedRevision == "" || s.FailedCommit != v.spec.Commit:
+		return false
+	case s.FailedTemplateDigest == "": // a status of an earlier version
+		return s.FailedRevision == v.brought.name
+	}
+	return s.FailedTemplateDigest == v.brought.id
 }
 
 // forward reports whether the way leads to another revision than the stable one.
@@ -105,7 +164,7 @@ func (v *view) manifestStrategy() appsv1.DeploymentStrategy {
 	switch {
 	case v.spec.DeploymentStrategy != nil:
 		return completeStrategy(v.spec.DeploymentStrategy)
-	case !touched(v.d):
+	case !v.touched():
 		return v.d.Spec.Strategy
 	case len(v.records) > 0 && v.records[0].Strategy != nil:
 		return *v.records[0].Strategy
@@ -142,21 +201,86 @@ func (v *view) steps() []v1alpha1.Step {
 	return plan.RollbackSteps(&v.spec.Strategy)
 }
 
-func (v *view) lastStep() bool { return int(v.status.CurrentStepIndex) >= len(v.steps())-1 }
+// lastStep reports whether the release is at the step that ends it.
+func (v *view) lastStep() bool {
+	return int(v.status.CurrentStepIndex) >= len(v.steps())-1 && !v.capped()
+}
+
+// capped reports whether the plan, as edited, lets the step have more than the
+// last gate allowed. The step then waits at a gate before that.
+func (v *view) capped() bool {
+	return v.planned(int(v.status.CurrentStepIndex)) > v.allowed()
+}
+
+// allowed is how many pods of N the last gate of this release has let run the
+// update revision (I3).
+func (v *view) allowed() int32 {
+	if v.status.RollingBack {
+		return v.replicas
+	}
+	opened := v.status.OpenedReplicas
+	switch {
+	case len(opened) > 0:
+	case v.status.CurrentStepReplicas != nil: // a status of an earlier version
+		opened = []intstr.IntOrString{*v.status.CurrentStepReplicas}
+	default:
+		opened = v.openTo(0)
+	}
+	var most int32
+	for _, r := range opened {
+		most = max(most, plan.Limit(r, v.replicas))
+	}
+	return most
+}
+
+// openTo returns what the steps up to this one allow: the largest number and the
+// largest percentage among them.
+func (v *view) openTo(step int) []intstr.IntOrString {
+	var number, percent *intstr.IntOrString
+	for _, s := range v.steps()[:step+1] {
+		r := s.Replicas
+		value, isPercent, err := plan.ParseReplicas(r)
+		if err != nil {
+			continue
+		}
+		largest := &number
+		if isPercent {
+			largest = &percent
+		}
+		if *largest != nil {
+			if before, _, _ := plan.ParseReplicas(**largest); before >= value {
+				continue
+			}
+		}
+		*largest = &r
+	}
+	var opened []intstr.IntOrString
+	for _, r := range []*intstr.IntOrString{number, percent} {
+		if r != nil {
+			opened = append(opened, *r)
+		}
+	}
+	return opened
+}
+
+// planned returns how many pods of N the plan lets run the goal's revision at
+// step i.
+func (v *view) planned(i int) int32 {
+	steps := v.steps()
+	return plan.Target(steps, max(0, min(i, len(steps)-1)), v.replicas) // the plan may have become shorter
+}
 
 // target returns how many pods of N run the goal's revision when step i is
-// done, and how many run others.
+// done, never more than the gates allow, and how many run others.
 //
 // Before the last step the others keep at least one pod, since with only the goal active the
 // native controller would bring the goal to a new N by itself: with a surge it
 // is one above N, without one the goal gets one less (0 where N is 1: there is
 // nothing to split).
 func (v *view) target(i int) (goal, others int32) {
-	steps := v.steps()
-	i = max(0, min(i, len(steps)-1)) // the plan may have become shorter
-	goal = plan.Target(steps, i, v.replicas)
-	if i == len(steps)-1 {
-		return goal, v.replicas - goal
+	goal = min(v.planned(i), v.allowed())
+	if i >= len(v.steps())-1 && goal == v.replicas {
+		return goal, 0
 	}
 	return v.apart(goal)
 }
@@ -199,6 +323,9 @@ func newSet(r revision) set {
 func (v *view) split() []set {
 	goal, others := v.target(int(v.status.CurrentStepIndex))
 	sets := []set{newSet(*v.goal)}
+	if stay := min(sets[0].size, v.allowed()); stay > goal && v.forward() { // an edit takes no pod away
+		goal, others = v.apart(stay)
+	}
 	if v.stopped() {
 		goal = min(goal, sets[0].size)
 		others = max(others, v.replicas-goal)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,9 +32,11 @@ type world struct {
 	paused, recreate     bool
 	held                 bool
 	sets                 [versions]replicaSet
-	records              []int // versions, newest first
+	records              []int // versions that have been stable, newest first
+	releasing            []int // versions on record that have not
 
 	brought  int
+	commits  int // how many there were: the last one brings what is brought
 	spec     v1alpha1.BatchReleaseSpec
 	status   v1alpha1.BatchReleaseStatus
 	approved int32
@@ -86,8 +89,15 @@ var hashed = func() (ts [versions]corev1.PodTemplateSpec) {
 	return ts
 }()
 
-// commitOf is the commit that brings a version.
-func commitOf(version int) string { return fmt.Sprintf("%d%039d", version+1, 0) }
+// commitOf is the first commit that brings a version.
+func commitOf(version int) string { return commitNumber(version, 0) }
+
+// commitNumber is the commit that brings a version after so many others.
+func commitNumber(version, commits int) string {
+	return fmt.Sprintf("%d%07d%032d", version+1, commits, 0)
+}
+
+func (w *world) commit() string { return commitNumber(w.brought, w.commits) }
 
 func versionOf(t *corev1.PodTemplateSpec) int {
 	for i := range templates {
@@ -113,6 +123,7 @@ func newWorld(n, surge, unavailable int32, steps ...string) *world {
 func (w *world) clone() *world {
 	c := *w
 	c.records = append([]int(nil), w.records...)
+	c.releasing = append([]int(nil), w.releasing...)
 	c.fights = append([]string(nil), w.fights...)
 	return &c
 }
@@ -139,6 +150,14 @@ func (w *world) observe() Observed {
 		},
 		Status: appsv1.DeploymentStatus{ObservedGeneration: w.observed},
 	}
+	for i, rs := range w.sets {
+		pods := rs.ready + rs.pending + rs.stuck
+		d.Status.Replicas += pods
+		d.Status.AvailableReplicas += rs.statusReady
+		if i == w.template {
+			d.Status.UpdatedReplicas = pods
+		}
+	}
 	if w.held {
 		d.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
 	}
@@ -147,7 +166,7 @@ func (w *world) observe() Observed {
 	if w.badPlan {
 		o.Release.Spec.Strategy.Steps = []v1alpha1.Step{{Replicas: intstr.FromInt32(2)}, {Replicas: intstr.FromInt32(1)}, {Replicas: plan.Full}}
 	}
-	o.Release.Spec.Commit = commitOf(w.brought)
+	o.Release.Spec.Commit = w.commit()
 	if w.approved >= 0 {
 		o.Release.Spec.Approval = &v1alpha1.Approval{Revision: hashes[w.brought], Commit: o.Release.Spec.Commit, Step: w.approved}
 	}
@@ -161,9 +180,16 @@ func (w *world) observe() Observed {
 		world := *w
 		world.recreate = false
 		s = world.strategy()
-		o.Records = append(o.Records, Record{Name: hashes[version], Order: int64(len(w.records) - i), Revision: hashes[version], Template: templates[version], Strategy: &s})
+		o.Records = append(o.Records, record(version, int64(len(w.records)-i), &s))
+	}
+	for _, version := range w.releasing {
+		o.Records = append(o.Records, record(version, 0, &s))
 	}
 	return o
+}
+
+func record(version int, order int64, s *appsv1.DeploymentStrategy) Record {
+	return Record{Name: hashes[version], Order: order, Revision: hashes[version], Template: templates[version], Sent: plan.TemplateDigest(templates[version]), Strategy: s}
 }
 
 func (w *world) object(i int, rs replicaSet) *appsv1.ReplicaSet {
@@ -207,24 +233,23 @@ func (w *world) do(a Action) {
 	switch a := a.(type) {
 	case Remember:
 		version := versionOf(a.Record.Template)
-		records := []int{version}
-		for _, r := range w.records {
-			if r != version {
-				records = append(records, r)
+		if a.Written { // admission changes nothing here
+			if a.Record.Order == 0 && !slices.Contains(w.releasing, version) && !slices.Contains(w.records, version) {
+				w.releasing = append(w.releasing, version)
 			}
+			return
 		}
-		if a.Exists && len(w.records) > 0 && a.Record.Order <= int64(len(w.records)) && w.records[0] != version {
+		if a.Record.Order == 0 {
+			w.releasing = append(w.releasing, version)
+			return
+		}
+		if a.Exists && !slices.Contains(w.releasing, version) && a.Record.Order <= int64(len(w.records)) && w.records[0] != version {
 			panic("a record that exists must become the newest")
 		}
-		w.records = records
+		w.forget(version)
+		w.records = append([]int{version}, w.records...)
 	case Forget:
-		var records []int
-		for _, r := range w.records {
-			if hashes[r] != a.Record.Revision {
-				records = append(records, r)
-			}
-		}
-		w.records = records
+		w.forget(versionOf(a.Record.Template))
 	case Hold:
 		w.write(func() { w.held, w.paused, w.recreate, w.template = true, true, true, versionOf(a.Template) })
 	case HandBack:
@@ -245,6 +270,11 @@ func (w *world) do(a Action) {
 	case Resize:
 		w.resize(versionOf(&a.ReplicaSet.Spec.Template), a.To, a.Desired, a.Max)
 	}
+}
+
+func (w *world) forget(version int) {
+	is := func(v int) bool { return v == version }
+	w.records, w.releasing = slices.DeleteFunc(slices.Clone(w.records), is), slices.DeleteFunc(slices.Clone(w.releasing), is)
 }
 
 func (w *world) resize(i int, to, desired, maximum int32) {
@@ -468,9 +498,12 @@ func (w *world) String() string {
 
 // key tells states apart; what only counts or tells the time is left out.
 func (w *world) key() string {
-	return fmt.Sprintf("%d %d %t%t%t %t %d %d %t %v %v %d %s %s %t %s %s %s %s %t", w.n, w.template, w.paused, w.recreate, w.held, w.generation == w.observed,
-		w.brought, w.approved, w.spec.Paused, w.sets, w.records, w.status.CurrentStepIndex, w.status.CurrentStepState, w.status.Phase, w.status.RollingBack,
-		w.status.UpdateRevision, w.status.StableRevision, w.status.FailedRevision, strconv.Itoa(w.changes), w.badPlan)
+	s := &w.status
+	current := func(commit string) bool { return commit == w.commit() }
+	ended := slices.Contains(s.EndedReleases, v1alpha1.ReleaseName{Revision: hashes[w.brought], Commit: w.commit()})
+	return fmt.Sprint(w.n, w.template, w.paused, w.recreate, w.held, w.generation == w.observed, w.brought, w.approved, w.spec.Paused, w.sets, w.records, w.releasing,
+		s.CurrentStepIndex, s.CurrentStepState, s.Phase, s.RollingBack, s.UpdateRevision, s.StableRevision, s.FailedRevision, w.changes, w.badPlan,
+		s.OpenedReplicas, s.CurrentStepTarget > 0, current(s.UpdateCommit), current(s.FailedCommit), s.Approval != nil, s.RequestedApproval != nil, ended)
 }
 
 // round lets Decide decide and makes the first k writes; k < 0: all, and the
