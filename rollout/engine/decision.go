@@ -51,6 +51,10 @@ type Remember struct {
 	Record Record
 	// Exists: the record is there already and becomes the newest.
 	Exists bool
+	// Written: the template to keep is the one that the API server returned for
+	// the write before, which admission may have changed. A record that is
+	// there (Record.Name) and has that template stays as it is.
+	Written bool
 }
 
 func (a Remember) String() string { return "remember " + a.Record.Revision + " as stable" }
