@@ -66,6 +66,15 @@ func (c *cluster) exec(move string) bool {
 		}
 		c.oracle.since(c, c.now)
 		c.now = c.now.Add(d)
+	case "down": // the controller, for that long
+		c.exec("time " + args[0])
+		c.restart()
+	case "run": // everybody has turns for that long, and no pod changes
+		d, err := time.ParseDuration(args[0])
+		if err != nil {
+			panic(err)
+		}
+		c.run(c.now.Add(d))
 	case "quiet":
 		if failure := c.quiet(); failure != "" {
 			c.violate("I14", "%s", failure)
@@ -442,6 +451,6 @@ func (m mood) next(r *rand.Rand, c *cluster) string {
 		}
 		return "round"
 	default:
-		return "time " + pick(r, []string{"1s", "1s", "5s", "10s", "30s", "1m", "5m", "11m", "2h"})
+		return pick(r, []string{"time 1s", "time 1s", "time 5s", "time 10s", "time 30s", "run 1m", "run 5m", "run 11m", "run 25m", "down 1m", "down 20m", "down 3h"})
 	}
 }

@@ -329,6 +329,35 @@ func (c *cluster) quiet() (failure string) {
 	}
 }
 
+// run gives everybody turns until a time, and changes no pod. Caches that lag do
+// so all the time.
+func (c *cluster) run(until time.Time) {
+	for range 200 {
+		before := c.clone()
+		c.native()
+		c.oracle.fought(c, before)
+		c.turnSets()
+		if c.woken || c.looked != c.rv || !c.wake.IsZero() && !c.now.Before(c.wake) {
+			c.round(-1)
+			continue
+		}
+		next := until
+		if at := c.nextAvailable(); !at.IsZero() && at.Before(next) {
+			next = at
+		}
+		if !c.wake.IsZero() && c.wake.Before(next) {
+			next = c.wake
+		}
+		c.oracle.since(c, c.now)
+		c.now = next
+		if !next.Before(until) {
+			return
+		}
+	}
+	c.now = until
+	c.restart()
+}
+
 // said is what can be seen of the cluster, but the time.
 func (c *cluster) said() string {
 	s := ""

@@ -39,6 +39,11 @@ type oracle struct {
 	// approvedSteps are the plans that an approval which names no steps may be for.
 	approvedSteps [][]intstr.IntOrString
 	approvalSeen  bool
+	// seen is the release of the last complete round.
+	seen struct {
+		version int
+		commit  string
+	}
 }
 
 // release is what the ledger knows of one (version, commit).
@@ -174,8 +179,11 @@ func most(values []intstr.IntOrString, n int32) int32 {
 // opens reports whether the gate of step i could open in this round.
 func (o *oracle) opens(c *cluster, r *release, ob *Observed, i int) bool {
 	n := replicas(ob.Deployment)
+	if n == 0 {
+		return false // to zero and back passes no gate
+	}
 	target := most(r.steps[:i+1], n)
-	if surge, _ := c.bounds(); surge == 0 && n > 0 {
+	if surge, _ := c.bounds(); surge == 0 {
 		target = min(target, n-1) // one other stays until the last step
 	}
 	var available int32
@@ -402,7 +410,8 @@ func (c *cluster) resizedSince(before *cluster) string {
 // fought judges a turn of the native controller under a hold (I10). It may follow
 // a new N where there is nothing to split, in the time until the controller's
 // next round, but not with a revision whose gates are closed. That is allowed
-// only where N was 0 in that time, which the controller never saw.
+// only where N was 0 in that time, which the controller never saw, or where the
+// plan is paused and nothing may be put beside it.
 func (o *oracle) fought(c, before *cluster) {
 	f := c.resizedSince(before)
 	if !before.held() || f == "" || o.meddled != "" {
@@ -412,10 +421,10 @@ func (o *oracle) fought(c, before *cluster) {
 	if !o.resized || len(active) > 1 {
 		c.violate("I10", "the native controller %s under the hold\n was %s", f, before)
 	}
-	if o.zeroed || c.br == nil {
+	if o.zeroed || c.br == nil || c.br.Spec.Paused {
 		return
 	}
-	r := o.current(c, &c.br.Spec)
+	r := o.of(c, o.seen.version, o.seen.commit)
 	for i := range before.sets {
 		rs := c.sets[i].rs
 		if rs == nil || before.sets[i].rs == nil || c.size(i) <= before.size(i) || o.free(versionIn(&rs.Spec.Template)) {
@@ -491,12 +500,13 @@ func (c *cluster) deadlineOf(ob *Observed) int64 {
 func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 	if usable(ob) {
 		current := o.current(c, &ob.Release.Spec)
+		o.seen.version, o.seen.commit = current.version, current.commit
 		for i := range o.releases {
 			r := &o.releases[i]
 			if r.version == current.version && r.commit == current.commit {
 				continue
 			}
-			*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, ended: true, failed: r.failed}
+			*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, ended: true}
 		}
 		o.adoptable = false
 		if ob.Release.Spec.Approval != nil && !o.approvalSeen {
