@@ -1,0 +1,375 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// This file is the controller in [cluster]: a dumb copy of what package rollout
+// does around Decide.
+
+// decideWith is Decide, with the pods of the update revision where it asks for them.
+func (c *cluster) decideWith(o Observed) Decision {
+	return Decide(o, c.now)
+}
+
+// observe builds what Decide is given, from caches that may lag.
+func (c *cluster) observe() Observed {
+	o := Observed{Release: c.br, Deployment: c.d, FirstLook: c.firstLook}
+	if c.brLag {
+		o.Release = c.brRead
+	}
+	if c.dLag {
+		o.Deployment = c.dRead
+	}
+	if o.Deployment == nil {
+		return o
+	}
+	for i := range c.sets {
+		rs := c.sets[i].rs
+		if c.sets[i].lag {
+			rs = c.sets[i].read
+		}
+		if rs != nil && metav1.GetControllerOf(rs).UID == o.Deployment.UID {
+			o.ReplicaSets = append(o.ReplicaSets, rs)
+		}
+	}
+	o.Records = slices.Clone(c.records)
+	if c.recordsLag {
+		o.Records = slices.Clone(c.known)
+	}
+	if o.Release != nil && o.Release.Spec.Template != nil {
+		o.Template = c.dryRun(versionIn(o.Release.Spec.Template))
+	}
+	return o
+}
+
+// dryRun is what the API server makes of a template. The process asks once.
+func (c *cluster) dryRun(version int) *corev1.PodTemplateSpec {
+	if c.dryRuns[version] == nil {
+		t := templates[version].DeepCopy()
+		c.admit(t, true)
+		c.dryRuns[version] = t
+	}
+	return c.dryRuns[version]
+}
+
+// fresh reports whether no cache lags.
+func (c *cluster) fresh() bool {
+	return !c.dLag && !c.brLag && !c.recordsLag && !slices.ContainsFunc(c.sets, func(s podSet) bool { return s.lag })
+}
+
+// deliver lets all caches read what there is.
+func (c *cluster) deliver() {
+	if c.fresh() {
+		return
+	}
+	c.dLag, c.brLag, c.recordsLag, c.woken = false, false, false, true
+	for i := range c.sets {
+		c.sets[i].lag = false
+	}
+	c.compact()
+}
+
+// compact drops ReplicaSets that are gone from the API server and from the cache.
+func (c *cluster) compact() {
+	c.sets = slices.DeleteFunc(c.sets, func(s podSet) bool { return s.rs == nil && !s.lag })
+}
+
+var (
+	errConflict = errors.New("conflict")
+	errAgain    = errors.New("not as observed")
+)
+
+// round is one round of the controller: the first k writes, or all and the
+// status where k is negative. It returns how many writes were decided.
+func (c *cluster) round(k int) int {
+	if c.br == nil {
+		return c.abandon(k)
+	}
+	o := c.observe()
+	c.looked, c.woken, c.wake = c.rv, false, time.Time{}
+	if !c.brLag || o.Release != nil {
+		c.oracle.look(c, &o)
+	}
+	if o.Release == nil {
+		return 0
+	}
+	d := c.decideWith(o)
+	for i, a := range d.Actions {
+		if i == k {
+			return len(d.Actions)
+		}
+		before := c.clone()
+		if err := c.apply(&o, a); err != nil {
+			c.wake = c.now.Add(100 * time.Millisecond)
+			return len(d.Actions)
+		}
+		c.oracle.wrote(c, before, &o, a)
+	}
+	if k >= 0 {
+		return len(d.Actions)
+	}
+	c.firstLook = false
+	if d.Wait > 0 {
+		c.wake = c.now.Add(d.Wait)
+	}
+	if !equality.Semantic.DeepEqual(o.Release.Status, d.Status) {
+		if o.Release.ResourceVersion != c.br.ResourceVersion {
+			c.wake = c.now.Add(100 * time.Millisecond)
+			return len(d.Actions)
+		}
+		before := c.br.Status
+		c.writeRelease(func(br *v1alpha1.BatchRelease) { br.Status = *d.Status.DeepCopy() })
+		c.brRead = c.br // it reads its own writes
+		c.oracle.said(c, &o, before)
+	}
+	c.oracle.rounded(c, &o, d.Actions)
+	return len(d.Actions)
+}
+
+// abandon is the round of a plan that is gone.
+func (c *cluster) abandon(k int) int {
+	c.looked, c.woken, c.wake = c.rv, false, time.Time{}
+	o := c.observe()
+	o.Release = nil
+	if o.Deployment == nil || o.Deployment.Labels[v1alpha1.LabelHeld] == "" {
+		return 0
+	}
+	actions := Abandon(o)
+	for i, a := range actions {
+		if i == k {
+			break
+		}
+		if err := c.apply(&o, a); err != nil {
+			c.wake = c.now.Add(100 * time.Millisecond)
+			break
+		}
+	}
+	c.firstLook = true
+	return len(actions)
+}
+
+// restart is a new process.
+func (c *cluster) restart() {
+	c.firstLook, c.woken, c.wake = true, true, time.Time{}
+	c.dryRuns = [versions]*corev1.PodTemplateSpec{}
+}
+
+// apply makes one write, on the condition that the object is as observed.
+func (c *cluster) apply(o *Observed, a Action) error {
+	switch a := a.(type) {
+	case Remember:
+		return c.remember(a)
+	case Forget:
+		i := slices.IndexFunc(c.records, func(r Record) bool { return r.Name == a.Record.Name })
+		if i < 0 {
+			return nil
+		}
+		if c.records[i].ResourceVersion != a.Record.ResourceVersion {
+			return errConflict
+		}
+		c.records = slices.Delete(c.records, i, i+1)
+		c.rv++
+	case Hold:
+		return c.patchDeployment(o, func(d *appsv1.Deployment) {
+			d.Labels = with(d.Labels, "")
+			delete(d.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+			d.Labels[v1alpha1.LabelHeld] = "true"
+			d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+			d.Spec.Template = *a.Template.DeepCopy()
+		})
+	case HandBack:
+		return c.patchDeployment(o, func(d *appsv1.Deployment) {
+			d.Labels = maps.Clone(d.Labels)
+			delete(d.Labels, v1alpha1.LabelHeld)
+			d.Spec.Paused, d.Spec.Strategy = false, *a.Strategy.DeepCopy()
+			if a.Template != nil {
+				d.Spec.Template = *a.Template.DeepCopy()
+			}
+		})
+	case CreateReplicaSet:
+		return c.create(o, a.ReplicaSet)
+	case Resize:
+		i := slices.IndexFunc(c.sets, func(s podSet) bool { return s.rs != nil && s.rs.UID == a.ReplicaSet.UID })
+		if i < 0 || c.sets[i].rs.ResourceVersion != a.ReplicaSet.ResourceVersion {
+			return errConflict
+		}
+		c.writeSet(i, func(rs *appsv1.ReplicaSet) {
+			rs.Annotations = maps.Clone(rs.Annotations)
+			if rs.Annotations == nil {
+				rs.Annotations = map[string]string{}
+			}
+			maps.Copy(rs.Annotations, sizeAnnotations(a.Desired, a.Max))
+			rs.Spec.Replicas = &a.To
+		})
+	case ClearRollback:
+		if c.br.ResourceVersion != o.Release.ResourceVersion {
+			return errConflict
+		}
+		c.writeRelease(func(br *v1alpha1.BatchRelease) { br.Annotations = nil })
+		c.brRead = c.br
+		// The status is written on the version that this write returned only in
+		// package rollout's next round.
+	default:
+		panic(fmt.Sprintf("%T is not an action of the model", a))
+	}
+	return nil
+}
+
+func (c *cluster) patchDeployment(o *Observed, change func(*appsv1.Deployment)) error {
+	if c.d == nil || c.d.UID != o.Deployment.UID || c.d.ResourceVersion != o.Deployment.ResourceVersion {
+		return errConflict
+	}
+	c.writeDeployment(change)
+	c.returned = &c.d.Spec.Template
+	return nil
+}
+
+// remember creates or changes a ControllerRevision. The data of one that is
+// there never changes.
+func (c *cluster) remember(a Remember) error {
+	r := a.Record
+	if a.Written {
+		r.Template = c.returned
+	}
+	i := slices.IndexFunc(c.records, func(k Record) bool { return r.Name != "" && k.Name == r.Name })
+	switch {
+	case a.Written && i >= 0 && plan.EqualTemplate(c.records[i].Template, r.Template):
+		return nil
+	case a.Exists && i < 0, a.Exists && c.records[i].ResourceVersion != r.ResourceVersion:
+		return errConflict
+	case a.Exists && !a.Written:
+		r.Template = c.records[i].Template
+		r.ResourceVersion = c.nextVersion()
+		c.records = slices.Clone(c.records)
+		c.records[i] = r
+		return nil
+	}
+	r.Name = r.Revision + "-" + plan.TemplateDigest(r.Template)[:10]
+	if slices.ContainsFunc(c.records, func(k Record) bool { return k.Name == r.Name }) {
+		return errAgain
+	}
+	r.ResourceVersion = c.nextVersion()
+	r.Template = r.Template.DeepCopy()
+	c.records = append(slices.Clone(c.records), r)
+	return nil
+}
+
+// create makes a ReplicaSet, and counts a collision where another one has its name.
+func (c *cluster) create(o *Observed, rs *appsv1.ReplicaSet) error {
+	if c.d == nil || metav1.GetControllerOf(rs).UID != c.d.UID {
+		return errAgain // the garbage collector deletes it at once
+	}
+	i := slices.IndexFunc(c.sets, func(s podSet) bool { return s.rs != nil && s.rs.Name == rs.Name })
+	switch {
+	case i < 0:
+		c.createSet(rs)
+		return nil
+	case plan.EqualTemplate(&c.sets[i].rs.Spec.Template, &rs.Spec.Template):
+		return errAgain
+	case c.d.ResourceVersion != o.Deployment.ResourceVersion:
+		return errConflict
+	}
+	c.collide()
+	return errAgain
+}
+
+// quiet runs the cluster until nothing happens any more: native controllers,
+// pods that come, the clock, and the controller whenever it has a reason. It
+// says why it stopped, if that was not rest.
+func (c *cluster) quiet() (failure string) {
+	c.deliver()
+	rounds, idle, start := 0, 0, c.now
+	for {
+		for range 100 {
+			before := c.rv
+			c.native()
+			c.turnSets()
+			if c.rv == before && !c.readyAll() {
+				break
+			}
+		}
+		if c.looked != c.rv || c.woken || !c.wake.IsZero() && !c.now.Before(c.wake) {
+			before := c.said()
+			c.round(-1)
+			rounds++
+			if idle++; before != c.said() {
+				idle = 0
+			}
+			if rounds > 600 {
+				return "it does not rest in 600 rounds and " + c.now.Sub(start).String()
+			}
+			if idle < 40 {
+				continue
+			}
+			return "" // it looks again and again, and finds the same
+		}
+		next := c.nextAvailable()
+		if next.IsZero() || !c.wake.IsZero() && c.wake.Before(next) {
+			next = c.wake
+		}
+		if next.IsZero() {
+			return ""
+		}
+		c.oracle.since(c, c.now)
+		c.now = next
+	}
+}
+
+// run gives everybody turns until a time, and changes no pod. Caches that lag do
+// so all the time.
+func (c *cluster) run(until time.Time) {
+	for range 200 {
+		before := c.clone()
+		c.native()
+		c.oracle.fought(c, before)
+		c.turnSets()
+		if c.woken || c.looked != c.rv || !c.wake.IsZero() && !c.now.Before(c.wake) {
+			c.round(-1)
+			continue
+		}
+		next := until
+		if at := c.nextAvailable(); !at.IsZero() && at.Before(next) {
+			next = at
+		}
+		if !c.wake.IsZero() && c.wake.Before(next) {
+			next = c.wake
+		}
+		c.oracle.since(c, c.now)
+		c.now = next
+		if !next.Before(until) {
+			return
+		}
+	}
+	c.now = until
+	c.restart()
+}
+
+// said is what can be seen of the cluster, but the time.
+func (c *cluster) said() string {
+	s := ""
+	for _, i := range c.live() {
+		s += c.sets[i].rs.ResourceVersion + " "
+	}
+	if c.d != nil {
+		s += c.d.ResourceVersion
+	}
+	if c.br != nil {
+		b := c.br.Status
+		s += fmt.Sprint(b.Phase, b.CurrentStepIndex, b.CurrentStepState, b.Reason, b.RollingBack, b.UpdateRevision, b.UpdateCommit)
+	}
+	return s + strconv.Itoa(len(c.records))
+}

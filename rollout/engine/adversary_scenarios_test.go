@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// ten is a Deployment of ten pods that is released in three steps.
+func ten(edits ...func(*setup)) setup {
+	s := setup{n: 10, surge: intstr.FromInt32(2), unavailable: intstr.FromInt32(1), steps: "1 50% 100%", deadline: 600, onFailure: v1alpha1.FailureHold, history: 10}
+	for _, edit := range edits {
+		edit(&s)
+	}
+	return s
+}
+
+func stepped(steps string) func(*setup) { return func(s *setup) { s.steps = steps } }
+func admits(a admission) func(*setup)   { return func(s *setup) { s.admission = a } }
+func rollsBack(s *setup)                { s.onFailure = v1alpha1.FailureRollback }
+func ownStrategy(s *setup)              { s.ownStrategy = true }
+func late(deadline, ready int32) func(*setup) {
+	return func(s *setup) { s.deadline, s.minReady = deadline, ready }
+}
+
+// TestScenarios are move sequences, each of which has broken a rule once, or
+// might. A violation names the rule and prints the state before and after.
+// After its moves every scenario must end (I14).
+func TestScenarios(t *testing.T) {
+	const begun = "quiet; bring 2; quiet; " // it waits at the gate of step 0, with one pod of v2
+	for _, tc := range []struct {
+		name, why string
+		setup     setup
+		moves     string
+	}{
+		{"plain", "a release with approvals ends", ten(), begun + "approve 0; quiet; approve 1; quiet"},
+		{"pauses", "a release with pauses ends by itself", ten(stepped("1/10m 50%/1h 100%")), begun},
+		{"same template by another commit at the last step", "nothing grows before its own gates open",
+			ten(), begun + "approve 1; round; turns; round; turns; round; turns; round; turns; round; turns; round; turns; round; recommit"},
+		{"same template by another commit at a gate", "an approval of the first commit opens no gate of the second",
+			ten(), begun + "approve 0; quiet; recommit; quiet"},
+		{"same template by another commit while the first is under way", "the first commit's gate was at 5 of 10",
+			ten(), begun + "approve 0; round; turns; round; recommit; quiet"},
+		{"an approval that names no steps, and another plan", "it is for the plan that was there",
+			ten(func(s *setup) { s.byHand = true }), begun + "approve 0; steps 1 90% 100%; quiet"},
+		{"an approval of another plan", "after an edit it is given again", ten(), begun + "steps 1 20% 100%; approve 0; steps 1 90% 100%; quiet"},
+		{"an edit inserts a step", "it goes on at the gate that it was at", ten(), begun + "approve 0; quiet; steps 1 50% 70% 100%; quiet"},
+		{"an edit removes the steps between", "an edit does not finish a release", ten(), begun + "approve 0; quiet; steps 1 100%; quiet"},
+		{"an edit raises the step that is done", "pods that are there may stay, none is added", ten(), begun + "steps 80% 100%; round; turns; approve 0; quiet; steps 90% 100%; quiet"},
+		{"an edit lowers the step", "pods that are there may stay, none is added", ten(), begun + "approve 0; quiet; steps 1 20% 100%; quiet"},
+		{"an edit lowers the step under way", "pods that are there may stay, none is added", ten(), begun + "approve 0; round; round; steps 1 20% 100%; quiet"},
+		{"an edit lowers all steps but the last", "the gate before the last step is asked", ten(), begun + "approve 0; quiet; steps 1 2 3 100%; quiet"},
+		{"another plan with a lower step takes over", "it hands over opened gates", ten(), begun + "approve 0; quiet; rename; steps 1 20% 100%; quiet"},
+		{"another plan without steps between takes over", "a renaming opens no gate", ten(), begun + "approve 0; quiet; rename; steps 1 100%; quiet; rename; quiet"},
+		{"N shrinks and the plan is edited while the controller is down", "what ran is not what was allowed",
+			ten(), begun + "approve 0; quiet; scale 5; steps 1 3 100%; down 1h; quiet; scale 10; quiet"},
+		{"N shrinks to what runs and grows again while the controller is down", "to one and back without passing the gate",
+			ten(), begun + "scale 1; native; sets 1; sets 2; down 1h; steps 1 50% 100%; scale 10; quiet"},
+		{"to zero and back at the gate", "without passing it", ten(), begun + "scale 0; quiet; scale 10; quiet"},
+		{"pods crash at the gate", "the deadline runs, and it says so", ten(), begun + "break 2; quiet"},
+		{"pods crash at the gate during a pause", "a pause is one of available pods", ten(stepped("2/1h 50% 100%")), begun + "break 2; break 2; run 25m; quiet"},
+		{"pods crash at the gate, and roll back", "the failure is the pods' own", ten(rollsBack), begun + "break 2; quiet"},
+		{"the step is completed in status, and its pods are lost", "the deadline runs, and it says so",
+			ten(), "quiet; bring 2; run 1s; complete; turns; evict 2; quiet"},
+		{"a deadline of 68 years and minReadySeconds", "the sum is more than 32 bits", ten(late(2147483647, 30)), begun},
+		{"a deadline of 68 years rolls back", "the sum is more than 32 bits", ten(late(2147483647, 30), rollsBack), begun},
+		{"pods are evicted", "a healthy revision does not roll back", ten(rollsBack), begun + "evict 2; quiet"},
+		{"pods cannot be scheduled", "a healthy revision does not roll back", ten(rollsBack), "quiet; fate 2 unschedulable; bring 2; quiet"},
+		{"a quota is used up", "a healthy revision does not roll back", ten(rollsBack), "quiet; quota 10; bring 2; quiet"},
+		{"N is raised beyond what can be scheduled", "a healthy revision does not roll back",
+			ten(rollsBack, stepped("50% 100%")), begun + "fate 1 unschedulable; fate 2 unschedulable; scale 20; quiet"},
+		{"pods never come", "it says that the deadline is over", ten(), "quiet; fate 2 never; bring 2; quiet"},
+		{"pods never come, and roll back", "the failure is the pods' own", ten(rollsBack), "quiet; fate 2 never; bring 2; quiet"},
+		{"admission mutates always", "a mutation starts nothing", ten(admits(mutatesAlways)), begun + "approve 1; quiet; bring 1; quiet"},
+		{"admission mutates since the release began", "a mutation starts nothing", ten(admits(mutatesSince)), begun + "admit; scale 8; quiet; approve 1; quiet"},
+		{"admission mutates since before the release", "a mutation starts nothing", ten(admits(mutatesSince)), "quiet; admit; bring 2; quiet; approve 1; quiet"},
+		{"admission mutates since the hold", "the answer of the dry run is old", ten(admits(mutatesSince)), "quiet; bring 2; round; admit; round; quiet; approve 1; quiet"},
+		{"admission mutates since the release ended", "a mutation starts nothing", ten(admits(mutatesSince)), begun + "approve 1; quiet; admit; down 1m; quiet; recommit; quiet"},
+		{"admission mutates outside dry runs", "a mutation starts nothing", ten(admits(mutatesNotDry)), begun + "approve 1; quiet; bring 1; quiet"},
+		{"a crash between hold and record", "the mutated template is not in the record", ten(admits(mutatesNotDry)), "quiet; bring 2; round; crash 1; quiet"},
+		{"the stable ReplicaSet is scaled to 0", "no write of ours leaves one active (H26)", ten(), begun + "approve 0; quiet; resize 1 0; round; turns; quiet"},
+		{"the stable ReplicaSet is scaled to 0 before the native controller looks", "no write of ours leaves one active (H26)",
+			ten(), begun + "approve 0; quiet; resize 1 0; round; round; native; quiet"},
+		{"the stable ReplicaSet is edited", "its pods are of no known revision", ten(), begun + "edit 1; quiet"},
+		{"the stable ReplicaSet is edited before the first pod", "the update revision is not the only one then", ten(), "quiet; bring 2; round; round; native; round; edit 1; quiet"},
+		{"the stable ReplicaSet is deleted", "no write of ours leaves one active (H26)", ten(), begun + "delete 1; round; turns; quiet"},
+		{"the stable ReplicaSet is deleted before the first pod", "the update revision is not the only one then", ten(), "quiet; bring 2; round; round; native; round; delete 1; quiet"},
+		{"the update ReplicaSet is edited", "it is made again, within the step", ten(), begun + "edit 2; quiet"},
+		{"the update ReplicaSet is deleted", "it is made again, within the step", ten(), begun + "delete 2; quiet"},
+		{"the Deployment is read late after the hand-back", "no second hand-back, no hold",
+			ten(stepped("100%")), "quiet; bring 2; round; round; turns; round; lag deployment; round; round; round; deliver; quiet"},
+		{"the Deployment is read as before the hand-back at the end", "the release is over",
+			ten(stepped("100%")), "quiet; bring 2; run 1s; turns; run 1s; turns; run 1s; turns; run 1s; turns; run 1s; turns; run 1s; turns; lag deployment; run 1m; deliver; quiet"},
+		{"the Deployment is read as before its hold", "the strategy of the manifest is not the hold's",
+			ten(ownStrategy), "quiet; bring 2; round; lag deployment; round; round; round; deliver; quiet"},
+		{"the label is taken off", "the hold is found again", ten(), begun + "label; quiet"},
+		{"the label is taken off, and only the Deployment has its strategy", "the hold's strategy is not the manifest's", ten(ownStrategy), begun + "label; quiet"},
+		{"the hold is unpaused", "no write of ours leaves one active (H8, H26)", ten(), begun + "running; turns; quiet"},
+		{"the strategy of the hold is changed", "it is put back (H7)", ten(), begun + "strategy; turns; quiet"},
+		{"the template of the hold is changed", "it is put back", ten(), begun + "template 3; turns; quiet"},
+		{"the Deployment is deleted and made again", "the release waits at its gate", ten(), begun + "approve 0; quiet; undeploy; round; deploy; quiet"},
+		{"status is lost at the gate", "a lost status is safe", ten(), begun + "approve 0; quiet; losestatus; quiet"},
+		{"status is lost with all pods updated", "a lost status is safe", ten(), begun + "approve 1; round; turns; round; turns; round; turns; losestatus; quiet"},
+		{"the plan is deleted and made again", "what runs is not said to be ready before it is", ten(late(600, 10)), begun + "unplan; round; replan; quiet"},
+		{"the plan is deleted and made again at once", "the hold is found again", ten(), begun + "unplan; replan; quiet"},
+		{"the first commit again after a revert, with its approval", "a pair that has ended opens no gate again",
+			ten(), begun + "approve 0; bring 1; quiet; forcepush 1; quiet"},
+		{"the first commit again after another, with its approval", "a pair that has ended opens no gate again",
+			ten(), begun + "approve 1; bring 3; quiet; forcepush 1; quiet"},
+		{"reverted, and brought again by a new commit", "it must be approved again", ten(), begun + "approve 0; quiet; bring 1; quiet; bring 2; quiet"},
+		{"paused with all pods updated after a rollback was asked for", "N is followed", ten(), begun + "approve 1; turns; round; turns; round; turns; round; rollback; round; pause; scale 12; quiet"},
+		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", ten(func(s *setup) {
+			s.n, s.surge, s.unavailable, s.steps = 4, intstr.FromInt32(0), intstr.FromInt32(1), "100%"
+		}), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			moves := strings.Split(strings.Trim(tc.moves, " ;"), "; ")
+			if v := run(tc.setup, moves); v != nil {
+				t.Errorf("%s\n%s: %s\nsetup %s\npath %s", tc.why, v.rule, v.text, tc.setup, tc.moves)
+			}
+		})
+	}
+}

@@ -1,0 +1,666 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// oracle is a ledger of what users did, and judges the controller's writes by it.
+// It never reads a position, a gate or a bound from status. It reads three
+// claims of status, to check them: Ready, Stalled, and that a release failed.
+//
+// A gate can open only in a round, and only on what that round observed. So the
+// ledger opens every gate that a round could open, by the plan, the approval and
+// the ReplicaSet status of that very round, and by the model's clock. It errs
+// on the side of the engine.
+type oracle struct {
+	releases []release
+	stable   int // version
+	last     int // version that was stable before; -1: none, or left by a rollback
+
+	// adoptable: status was lost or the plan was made again. A Deployment that
+	// is not held at the next round counts as stable as it is.
+	adoptable bool
+	// meddled: a second writer has changed ReplicaSets or the hold, or a round has
+	// written on a stale observation, and no complete round has found order since.
+	meddled string
+	// resized, zeroed: N has changed, or has been 0, since the last complete round.
+	resized, zeroed bool
+	// approvedSteps are the plans that an approval which names no steps may be for.
+	approvedSteps [][]intstr.IntOrString
+	approvalSeen  bool
+	// seen is the release of the last complete round.
+	seen struct {
+		version int
+		commit  string
+	}
+}
+
+// release is what the ledger knows of one (version, commit).
+type release struct {
+	version int
+	commit  string
+	// entered is when it began, or when its last gate opened.
+	entered time.Time
+	// opened are the replicas values up to the step that the last gate led to;
+	// none before any gate opened.
+	opened []intstr.IntOrString
+	// position is the step whose gate is next, in steps.
+	position int
+	steps    []intstr.IntOrString
+	// waits says of each step up to the position since when its pods are available.
+	waits  [8]wait
+	ended  bool
+	failed bool
+	fault  bool // a pod of it was not ready for a reason of its own
+	// completed is the step that a user completed in status, with the plan of
+	// that moment; -1: none.
+	completed      int
+	completedSteps []intstr.IntOrString
+}
+
+// wait is a step at its gate: since when its pods are available, and the target
+// of that moment.
+type wait struct {
+	since  time.Time
+	target int32
+}
+
+// violation is what a broken rule panics with.
+type violation struct{ rule, text string }
+
+func (c *cluster) violate(rule, format string, args ...any) {
+	panic(violation{rule, fmt.Sprintf(format, args...) + "\n  is " + c.String()})
+}
+
+func (o *oracle) init(c *cluster) { o.last = -1 }
+
+func (o *oracle) clone() oracle {
+	k := *o
+	k.releases = slices.Clone(o.releases)
+	k.approvedSteps = slices.Clone(o.approvedSteps)
+	return k
+}
+
+// of returns the ledger's entry.
+func (o *oracle) of(c *cluster, version int, commit string) *release {
+	for i := range o.releases {
+		if r := &o.releases[i]; r.version == version && r.commit == commit {
+			return r
+		}
+	}
+	o.releases = append(o.releases, release{version: version, commit: commit, entered: c.now, completed: -1})
+	return &o.releases[len(o.releases)-1]
+}
+
+func (o *oracle) current(c *cluster, spec *v1alpha1.BatchReleaseSpec) *release {
+	return o.of(c, versionIn(spec.Template), spec.Commit)
+}
+
+// free reports whether a version may grow with no gate: it is stable, or a
+// rollback leads to it.
+func (o *oracle) free(version int) bool { return version == o.stable || version == o.last }
+
+// usable reports whether a round could act on the plan.
+func usable(ob *Observed) bool {
+	return ob.Deployment != nil && ob.Refused == nil && ob.Rival == "" && len(ob.Records) > 0 &&
+		ob.Deployment.Annotations[v1alpha1.AnnotationReconcile] != v1alpha1.AnnotationReconcileDisabled &&
+		len(plan.ValidateStrategy(&ob.Release.Spec.Strategy, field.NewPath("spec"))) == 0
+}
+
+// look notes what a round observes, and opens the gates that it could open.
+func (o *oracle) look(c *cluster, ob *Observed) {
+	if ob.Deployment == nil {
+		return
+	}
+	if o.adoptable && ob.Deployment.Labels[v1alpha1.LabelHeld] == "" {
+		if v := versionIn(&ob.Deployment.Spec.Template); v != o.stable {
+			o.stable, o.last = v, o.stable
+		}
+	}
+	r := o.current(c, &ob.Release.Spec)
+	if !usable(ob) {
+		return
+	}
+	o.replan(r, ob)
+	steps := ob.Release.Spec.Strategy.Steps
+	for i := 0; i <= r.position && i < len(steps)-1; i++ {
+		if !o.opens(c, r, ob, i) {
+			continue
+		}
+		if i == r.position {
+			r.position, r.entered, r.completed = i+1, c.now, -1
+			r.waits[i+1] = wait{}
+		}
+		r.opened = append(r.opened, valuesOf(steps[:i+2])...)
+		slices.SortFunc(r.opened, func(a, b intstr.IntOrString) int { return cmp.Compare(a.String(), b.String()) })
+		r.opened = slices.Compact(r.opened)
+	}
+}
+
+// replan puts the position into an edited plan: at the last step whose target is
+// not beyond what is opened. The engine may be at an earlier one, whose gates
+// can then open again.
+func (o *oracle) replan(r *release, ob *Observed) {
+	now := valuesOf(ob.Release.Spec.Strategy.Steps)
+	if slices.Equal(now, r.steps) {
+		return
+	}
+	r.steps, r.position = now, 0
+	if len(r.opened) == 0 {
+		return
+	}
+	n := replicas(ob.Deployment)
+	for i := range now {
+		if most(now[:i+1], n) <= most(r.opened, n) {
+			r.position = min(i, max(0, len(now)-2))
+		}
+	}
+}
+
+func most(values []intstr.IntOrString, n int32) int32 {
+	var limit int32
+	for _, v := range values {
+		limit = max(limit, plan.Limit(v, n))
+	}
+	return limit
+}
+
+// opens reports whether the gate of step i could open in this round.
+func (o *oracle) opens(c *cluster, r *release, ob *Observed, i int) bool {
+	n := replicas(ob.Deployment)
+	if n == 0 {
+		return false // to zero and back passes no gate
+	}
+	target := most(r.steps[:i+1], n)
+	if surge, _ := c.bounds(); surge == 0 {
+		target = min(target, n-1) // one other stays until the last step
+	}
+	var available int32
+	for _, rs := range ob.ReplicaSets {
+		if versionIn(&rs.Spec.Template) == r.version {
+			available += min(size(rs), rs.Status.AvailableReplicas)
+		}
+	}
+	w := &r.waits[i]
+	low := min(target, w.target)
+	low -= tolerated(c, low)
+	switch {
+	case w.since.IsZero() && available >= target:
+		*w = wait{c.now, target}
+	case w.since.IsZero():
+		return false
+	case available < low:
+		if Held(ob.Deployment) && ob.Deployment.Status.ObservedGeneration >= ob.Deployment.Generation && !ob.Release.Spec.Paused {
+			*w = wait{}
+		}
+		return false
+	}
+	pause := ob.Release.Spec.Strategy.Steps[i].Pause
+	return pause != nil && c.now.Sub(w.since) >= pause.Duration.Duration ||
+		r.completed == i && !ob.Release.Spec.RequireSignedApprovals && sameSteps(r.completedSteps, r.steps, i+1) ||
+		o.approved(r, ob.Release.Spec.Approval, i)
+}
+
+// tolerated is how many of a target's pods a waiting step may lack.
+func tolerated(c *cluster, target int32) int32 {
+	s := c.manifestStrategy()
+	_, unavailable, _ := plan.Bounds(&s, target)
+	return max(0, min(unavailable, target-1))
+}
+
+func sameSteps(a, b []intstr.IntOrString, upTo int) bool {
+	return len(a) > upTo && len(b) > upTo && slices.Equal(a[:upTo+1], b[:upTo+1])
+}
+
+// approved reports whether an approval opens the gate of step i of a release.
+func (o *oracle) approved(r *release, a *v1alpha1.Approval, i int) bool {
+	if a == nil || r.ended || int(a.Step) < i || a.Revision == bogus || len(a.Commit) < 7 || !strings.HasPrefix(r.commit, a.Commit) {
+		return false
+	}
+	if len(a.Steps) > 0 {
+		return sameSteps(a.Steps, r.steps, i+1)
+	}
+	return slices.ContainsFunc(o.approvedSteps, func(steps []intstr.IntOrString) bool { return sameSteps(steps, r.steps, i+1) })
+}
+
+// bogus is the revision of an approval that is for nothing.
+const bogus = "5555555555"
+
+// allowed is how many pods of a release gates allow.
+func (o *oracle) allowed(c *cluster, r *release, ob *Observed) int32 {
+	values := r.opened
+	if len(values) == 0 {
+		values = valuesOf(ob.Release.Spec.Strategy.Steps)[:1]
+	}
+	return max(most(values, replicas(ob.Deployment)), most(values, c.replicas()))
+}
+
+// wrote judges one write of the controller.
+func (o *oracle) wrote(c, before *cluster, ob *Observed, a Action) {
+	if !before.fresh() {
+		o.meddled = "a round wrote on a stale observation"
+	}
+	o.judgeGates(c, before, ob, a)
+	if before.informed() {
+		o.judgeAvailability(c, before, a)
+		o.judgeSafety(c, before, a)
+	}
+	if h, ok := a.(HandBack); ok && !equalStrategy(h.Strategy, c.manifestStrategy()) {
+		c.violate("I7", "%s leaves another strategy than the manifest's\n was %s", a, before)
+	}
+}
+
+// judgeGates is I3 and I5.
+func (o *oracle) judgeGates(c, before *cluster, ob *Observed, a Action) {
+	r := o.current(c, &ob.Release.Spec)
+	version, was := -1, int32(0)
+	switch a := a.(type) {
+	case CreateReplicaSet:
+		version = versionIn(&a.ReplicaSet.Spec.Template)
+		if size(a.ReplicaSet) == 0 {
+			return
+		}
+	case Resize:
+		version, was = versionIn(&a.ReplicaSet.Spec.Template), size(a.ReplicaSet)
+		if a.To <= was {
+			return
+		}
+	case HandBack:
+		o.judgeHandBack(c, before, ob, r)
+		return
+	default:
+		return
+	}
+	pods := c.sizeOf(version)
+	switch {
+	case o.free(version):
+	case version != r.version:
+		c.violate("I3", "%s: v%d grows, and spec brings v%d; stable is v%d\n was %s", a, version+1, r.version+1, o.stable+1, before)
+	case r.failed:
+		c.violate("I3", "%s: v%d by %.7s has failed, and grows again\n was %s", a, version+1, r.commit, before)
+	case pods > o.allowed(c, r, ob):
+		c.violate("I3", "%s: %d pods of v%d by %.7s, and its gates allow %d (opened: %s)\n was %s", a, pods, version+1, r.commit, o.allowed(c, r, ob), said(r.opened), before)
+	}
+}
+
+func said(values []intstr.IntOrString) string {
+	if len(values) == 0 {
+		return "none, the first step counts"
+	}
+	var fields []string
+	for _, v := range values {
+		fields = append(fields, v.String())
+	}
+	return strings.Join(fields, " ")
+}
+
+func (c *cluster) sizeOf(version int) (n int32) {
+	for _, i := range c.live() {
+		if versionIn(&c.sets[i].rs.Spec.Template) == version {
+			n += c.size(i)
+		}
+	}
+	return n
+}
+
+// judgeHandBack: the native controller brings all pods to the template that it
+// is handed, so that must be free, or allowed as a whole.
+func (o *oracle) judgeHandBack(c, before *cluster, ob *Observed, r *release) {
+	version := versionIn(&c.d.Spec.Template)
+	all := c.sizeOf(version) >= c.replicas()
+	if !o.free(version) && !all && (version != r.version || o.allowed(c, r, ob) < c.replicas()) {
+		c.violate("I3", "the hand-back lets the native controller bring all pods to v%d; stable is v%d, and the gates of v%d by %.7s allow %d\n was %s",
+			version+1, o.stable+1, r.version+1, r.commit, o.allowed(c, r, ob), before)
+	}
+	_, total := c.active()
+	if version != o.stable && all && total == c.sizeOf(version) {
+		if version == o.last {
+			o.last = -1
+		} else {
+			o.last = o.stable
+		}
+		o.stable = version
+	}
+}
+
+// informed reports whether the controller sees the ReplicaSets as they are, or
+// worse than they are.
+func (c *cluster) informed() bool {
+	if !c.fresh() || c.d == nil {
+		return false
+	}
+	for _, i := range c.live() {
+		rs := c.sets[i].rs
+		ready, available := c.count(i)
+		if rs.Status.ObservedGeneration >= rs.Generation && (rs.Status.ReadyReplicas > ready || rs.Status.AvailableReplicas > available) {
+			return false
+		}
+	}
+	return true
+}
+
+// worst is how many available pods are left at least once every ReplicaSet has
+// its size: pods that are not ready go first, available ones next.
+func (c *cluster) worst() (n int32) {
+	for _, i := range c.live() {
+		ready, available := c.count(i)
+		unready := int32(len(c.sets[i].pods)) - ready
+		gone := max(0, int32(len(c.sets[i].pods))-c.size(i)-unready)
+		n += max(0, available-gone)
+	}
+	return n
+}
+
+// judgeAvailability is I1 and I2.
+func (o *oracle) judgeAvailability(c, before *cluster, a Action) {
+	surge, unavailable := c.bounds()
+	n := c.replicas()
+	_, total := c.active()
+	_, was := before.active()
+	if total < was && c.worst() < min(before.worst(), n-unavailable) {
+		c.violate("I1", "%s leaves %d pods available, below %d\n was %s", a, c.worst(), n-unavailable, before)
+	}
+	if limit := n + max(1, surge); total > was && total > limit {
+		c.violate("I2", "%s makes %d pods, above %d\n was %s", a, total, limit, before)
+	}
+}
+
+// judgeSafety is I10 before it happens: after a write of the controller the native
+// controller would resize, and before it would not.
+func (o *oracle) judgeSafety(c, before *cluster, a Action) {
+	if c.d.Spec.Paused != (c.d.Spec.Strategy.Type == "Recreate") {
+		c.violate("I10", "%s leaves half a hold\n was %s", a, before)
+	}
+	if !c.held() || before.held() && before.fights() != "" {
+		return
+	}
+	if f := c.fights(); f != "" && !o.follows(c) {
+		c.violate("I10", "after %s the native controller %s\n was %s", a, f, before)
+	}
+}
+
+// fights is what the native controller would resize now.
+func (c *cluster) fights() string {
+	k := c.clone()
+	k.nativeScale()
+	return k.resizedSince(c)
+}
+
+func (c *cluster) resizedSince(before *cluster) string {
+	var changes []string
+	for i := range min(len(c.sets), len(before.sets)) {
+		if c.sets[i].rs != nil && before.sets[i].rs != nil && c.size(i) != before.size(i) {
+			changes = append(changes, fmt.Sprintf("resizes v%d from %d to %d", versionIn(&c.sets[i].rs.Spec.Template)+1, before.size(i), c.size(i)))
+		}
+	}
+	return strings.Join(changes, ", ")
+}
+
+// fought judges a turn of the native controller under a hold (I10). It may follow
+// a new N where there is nothing to split, in the time until the controller's
+// next round, but not with a revision whose gates are closed. That is allowed
+// only where N was 0 in that time, which the controller never saw, or where the
+// plan is paused and nothing may be put beside it.
+func (o *oracle) fought(c, before *cluster) {
+	f := c.resizedSince(before)
+	if !before.held() || f == "" || o.meddled != "" {
+		return
+	}
+	active, _ := before.active()
+	if !o.resized || len(active) > 1 {
+		c.violate("I10", "the native controller %s under the hold\n was %s", f, before)
+	}
+	if o.zeroed || c.br == nil || c.br.Spec.Paused {
+		return
+	}
+	r := o.of(c, o.seen.version, o.seen.commit)
+	for i := range before.sets {
+		rs := c.sets[i].rs
+		if rs == nil || before.sets[i].rs == nil || c.size(i) <= before.size(i) || o.free(versionIn(&rs.Spec.Template)) {
+			continue
+		}
+		values := r.opened
+		if len(values) == 0 {
+			values = valuesOf(c.br.Spec.Strategy.Steps)[:1]
+		}
+		if c.size(i) > most(values, c.replicas()) {
+			c.violate("I10", "the native controller %s past a gate\n was %s", f, before)
+		}
+	}
+}
+
+// follows reports whether all that the native controller would do is to follow
+// a new N down with the one active ReplicaSet, as the next write would.
+func (o *oracle) follows(c *cluster) bool {
+	active, _ := c.active()
+	return o.resized && len(active) == 1 && c.size(active[0]) > c.replicas()
+}
+
+// since notes what is true while the clock goes on.
+func (o *oracle) since(c *cluster, _ time.Time) {
+	for i := range o.releases {
+		r := &o.releases[i]
+		if _, _, _, failing, _ := c.podsOf(r.version); failing > 0 {
+			r.fault = true
+		}
+	}
+}
+
+// said judges a status that was written.
+func (o *oracle) said(c *cluster, ob *Observed, before v1alpha1.BatchReleaseStatus) {
+	s := c.br.Status
+	r := o.current(c, &ob.Release.Spec)
+	deadline := time.Duration(c.deadlineOf(ob)) * time.Second
+	if s.FailedCommit == r.commit && s.FailedRevision != "" && before.FailedRevision == "" {
+		if ob.Release.Annotations[v1alpha1.AnnotationRollback] == "" {
+			if !r.fault {
+				c.violate("false rollback", "no pod of v%d has failed by itself: %s", r.version+1, s.FailedMessage)
+			}
+			if c.now.Sub(r.entered) < deadline {
+				c.violate("false rollback", "%s after the last gate of v%d opened, with a deadline of %s", c.now.Sub(r.entered), r.version+1, deadline)
+			}
+		}
+		r.ended, r.failed = true, true
+	}
+	if s.RollingBack && !before.RollingBack {
+		r.entered = c.now
+	}
+	if s.Reason == ReasonProgressDeadlineExceeded && before.Reason != s.Reason && c.now.Sub(r.entered) < deadline {
+		c.violate("I14", "the deadline is said to be over %s after the step began, and it is %s", c.now.Sub(r.entered), deadline)
+	}
+	if meta.IsStatusConditionTrue(s.Conditions, ConditionReady) && c.fresh() && o.meddled == "" && usable(ob) && c.d != nil && c.d.Status.ObservedGeneration >= c.d.Generation {
+		for _, i := range c.live() {
+			if v := versionIn(&c.sets[i].rs.Spec.Template); v != r.version && c.size(i) > 0 {
+				c.violate("Ready", "Ready=True, and %d pods run v%d while spec says v%d", c.size(i), v+1, r.version+1)
+			}
+		}
+	}
+}
+
+func (c *cluster) deadlineOf(ob *Observed) int64 {
+	seconds := int64(v1alpha1.DefaultProgressDeadlineSeconds)
+	if s := ob.Release.Spec.Strategy.ProgressDeadlineSeconds; s != nil {
+		seconds = int64(*s)
+	}
+	return seconds
+}
+
+// rounded notes that a round was complete.
+func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
+	if usable(ob) {
+		current := o.current(c, &ob.Release.Spec)
+		o.seen.version, o.seen.commit = current.version, current.commit
+		for i := range o.releases {
+			r := &o.releases[i]
+			if r.version == current.version && r.commit == current.commit {
+				continue
+			}
+			*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, ended: true}
+		}
+		o.adoptable = false
+		if ob.Release.Spec.Approval != nil && !o.approvalSeen {
+			o.approvalSeen = true
+			o.approvedSteps = append(o.approvedSteps, valuesOf(ob.Release.Spec.Strategy.Steps))
+		}
+	}
+	if !c.fresh() || c.d == nil || c.d.Status.ObservedGeneration < c.d.Generation {
+		return
+	}
+	o.resized, o.zeroed = false, c.replicas() == 0
+	if len(actions) == 0 && (!c.held() || c.fights() == "") {
+		o.meddled = ""
+	}
+}
+
+// ---- I14
+
+// rests reports whether what spec says runs on all pods, natively.
+func (c *cluster) rests() bool {
+	if c.d == nil || c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused || !equalStrategy(c.d.Spec.Strategy, c.manifestStrategy()) ||
+		versionIn(&c.d.Spec.Template) != c.version {
+		return false
+	}
+	_, total := c.active()
+	return total == c.replicas() && c.sizeOf(c.version) == total
+}
+
+// waiting are the reasons of waiting for a person or for a named time.
+var waiting = map[string]bool{
+	ReasonWaitingForApproval: true, ReasonWaitingForReview: true, ReasonWaitingForPause: true, ReasonReleasePaused: true, ReasonScaledToZero: true,
+}
+
+// checkRest judges what is said when nothing moves any more.
+func (c *cluster) checkRest() {
+	if failure := c.quiet(); failure != "" {
+		c.violate("I14", "%s", failure)
+	}
+	if c.br == nil {
+		if c.d != nil && c.d.Labels[v1alpha1.LabelHeld] != "" {
+			c.violate("I14", "the plan is gone, and the Deployment is held")
+		}
+		return
+	}
+	s := c.br.Status
+	if c.d == nil {
+		if s.Reason != ReasonDeploymentNotFound {
+			c.violate("I14", "there is no Deployment, and the reason is %s", s.Reason)
+		}
+		return
+	}
+	stalled, ready := meta.IsStatusConditionTrue(s.Conditions, ConditionStalled), meta.IsStatusConditionTrue(s.Conditions, ConditionReady)
+	size, _, available, _, _ := c.podsOf(c.version)
+	_, total := c.active()
+	var lacking int32
+	for v := range versions + 1 {
+		size, _, available, _, _ := c.podsOf(v)
+		lacking += size - available
+	}
+	switch {
+	case c.rests():
+		if !ready && lacking == 0 && !stalled {
+			c.violate("I14", "all pods run v%d, and Ready is not True: %s", c.version+1, s.Reason)
+		}
+	case ready:
+		c.violate("Ready", "Ready=True, and it is not so")
+	case stalled:
+		c.checkStalled(s.Reason, lacking, total)
+	case s.Reason == ReasonReleasePaused:
+		if !c.br.Spec.Paused {
+			c.violate("I14", "it says that the plan is paused")
+		}
+	case s.Reason == ReasonScaledToZero:
+		if c.replicas() != 0 {
+			c.violate("I14", "it says that there are no replicas")
+		}
+	case s.Reason == ReasonWaitingForApproval, s.Reason == ReasonWaitingForReview:
+		if size-available > tolerated(c, size) {
+			c.violate("I14", "it waits for an approval, and %d of %d pods are not available", size-available, size)
+		}
+	case waiting[s.Reason]:
+	default:
+		c.violate("I14", "nothing moves, nothing is waited for, it is not stalled: %s", s.Reason)
+	}
+}
+
+func (c *cluster) checkStalled(reason string, lacking, total int32) {
+	switch reason {
+	case ReasonProgressDeadlineExceeded:
+		if lacking == 0 && total >= c.replicas() {
+			c.violate("I14", "Stalled=True with %s, and all pods are available", reason)
+		}
+	case ReasonRolledBack:
+		if r := c.oracle.current(c, &c.br.Spec); !r.failed && !r.ended {
+			c.violate("I14", "Stalled=True with %s, and no release has failed", reason)
+		}
+	case ReasonInvalidPlan:
+		if len(plan.ValidateStrategy(&c.br.Spec.Strategy, field.NewPath("spec"))) == 0 {
+			c.violate("I14", "Stalled=True with %s, and the plan is valid", reason)
+		}
+	default:
+		c.violate("I14", "Stalled=True with %s, and no cause for that is there", reason)
+	}
+}
+
+// ends checks I14 from here: what is said at rest is true, and once pods come
+// up and approvals are given, the release ends.
+func (c *cluster) ends() {
+	c.checkRest()
+	c.goWell()
+	approved := false
+	for range 12 {
+		c.checkRest()
+		s := c.br.Status
+		if c.rests() && meta.IsStatusConditionTrue(s.Conditions, ConditionReady) {
+			return
+		}
+		r := c.oracle.current(c, &c.br.Spec)
+		switch {
+		case s.Reason == ReasonWaitingForApproval || s.Reason == ReasonWaitingForReview:
+			if approved && !r.ended {
+				c.violate("I14", "the approval of the last step opens no gate")
+			}
+			if approved {
+				c.exec("recommit")
+			} else {
+				c.exec(fmt.Sprintf("approve %d", len(c.br.Spec.Strategy.Steps)))
+			}
+			approved = !approved
+		case s.Reason == ReasonRolledBack:
+			c.exec("recommit")
+			approved = false
+		default:
+			c.violate("I14", "pods come up, approvals are given, and it does not end: %s", s.Reason)
+		}
+	}
+	c.violate("I14", "it does not end after 12 approvals and commits")
+}
+
+// goWell takes away all that keeps a release from its end, but approvals.
+func (c *cluster) goWell() {
+	for i := range c.fates {
+		c.fates[i] = comes
+	}
+	for i := range c.sets {
+		for j := range c.sets[i].pods {
+			c.sets[i].pods[j].fate = comes
+		}
+	}
+	c.quota = 0
+	for _, m := range []string{"deploy", "replan", "unpause", "steps " + c.steps} {
+		c.exec(m)
+	}
+	if c.replicas() == 0 {
+		c.exec("scale 3")
+	}
+}
