@@ -107,7 +107,7 @@ func (a *actor) takeRecord(ctx context.Context, record *appsv1.ControllerRevisio
 	}
 	p := jsonPatch{}
 	p.at(&there)
-	p.add("/revision", record.Revision)
+	p.add("/revision", max(there.Revision, record.Revision))
 	p.add("/metadata/annotations", record.Annotations)
 	p.add("/metadata/ownerReferences", record.OwnerReferences)
 	return a.Patch(ctx, &there, p.patch(), fieldOwner)

@@ -242,6 +242,9 @@ func (s *shop) bring(tag string) {
 			spec.Commit = fmt.Sprintf("%s%04d", spec.Commit[:36], n)
 		}
 	})
+	if s.brought == nil {
+		s.brought = map[string]int{}
+	}
 	s.brought[tag]++
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +36,7 @@ func (r *reconciler) observePods(ctx context.Context, o *engine.Observed) (*engi
 			if err != nil {
 				return nil, err
 			}
-			causes.add(&pods.Items[i], lost)
+			causes.add(&pods.Items[i], lost, isAvailable(&pods.Items[i], o.Deployment.Spec.MinReadySeconds, r.now()))
 		}
 	}
 	return causes.sum(), nil
@@ -90,11 +91,10 @@ func (c *causes) notCreated(rs *appsv1.ReplicaSet) {
 	}
 }
 
-func (c *causes) add(pod *corev1.Pod, lost bool) {
-	if isReady(pod) && !lost {
-		return
-	}
+func (c *causes) add(pod *corev1.Pod, lost, available bool) {
 	switch {
+	case available && !lost:
+		return
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
 		return // the ReplicaSet controller has replaced it, as one that was evicted
 	case pod.DeletionTimestamp != nil:
@@ -113,10 +113,12 @@ func (c *causes) add(pod *corev1.Pod, lost bool) {
 	c.counted[waitingReason(pod)]++
 }
 
-func isReady(pod *corev1.Pod) bool {
+// isAvailable reports whether a pod is available, or too young to be.
+func isAvailable(pod *corev1.Pod, minReadySeconds int32, now time.Time) bool {
+	soak := time.Duration(minReadySeconds) * time.Second
 	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return now.Sub(c.LastTransitionTime.Time) >= soak || now.Sub(pod.CreationTimestamp.Time) <= 2*soak
 		}
 	}
 	return false
@@ -144,7 +146,7 @@ func waitingReason(pod *corev1.Pod) string {
 		}
 		return s.State.Waiting.Reason
 	}
-	return "not ready"
+	return "not available"
 }
 
 // namedCauses is how many causes a message names.

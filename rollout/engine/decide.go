@@ -225,7 +225,7 @@ func (v *view) settle() {
 		v.goal = revisionOf(v.Observed, &v.d.Spec.Template)
 		v.goal.id = "" // it was not sent
 		v.remember()
-	} else if r := v.goal.record; v.spec.Template != nil && r.Sent != plan.TemplateDigest(v.spec.Template) {
+	} else if r := v.goal.record; v.brought == v.goal && v.spec.Template != nil && r.Sent != plan.TemplateDigest(v.spec.Template) {
 		record := *r
 		record.Sent = plan.TemplateDigest(v.spec.Template)
 		v.do(Remember{because: "spec.template says the same otherwise", Record: record, Exists: true})
@@ -412,7 +412,8 @@ func (v *view) hold(why string) {
 }
 
 // scaling reports whether the native controller is on its way to N with the one
-// active ReplicaSet, which it would go on with under the hold.
+// active ReplicaSet, or with one where none is active, which it would go on with
+// under the hold.
 func (v *view) scaling() bool {
 	var active []*appsv1.ReplicaSet
 	for _, rs := range v.ReplicaSets {
@@ -420,7 +421,7 @@ func (v *view) scaling() bool {
 			active = append(active, rs)
 		}
 	}
-	return len(active) == 1 && size(active[0]) != v.replicas
+	return len(active) == 1 && size(active[0]) != v.replicas || len(active) == 0 && v.replicas > 0
 }
 
 // unsaturate marks a ReplicaSet of full size, which is to stand beside others,
@@ -552,26 +553,29 @@ func (v *view) move(sets []set, why because) {
 	}
 	next := r.next()
 	beside := total(r.sets[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
-	leaves := next[0] == 0 && sets[0].size > 0
-	if beside && (next[0] == sets[0].size || leaves) {
-		v.unsaturate(sets[0].rs)
-	}
 	// The goal first (H1, H6), but not before what stays has its size, and not
 	// smaller while it is all that runs: the native controller would bring it
 	// back to N (H26).
-	leaves = leaves || next[0] < sets[0].size && active(r.sets[1:]) == 0
+	last := next[0] < sets[0].size && (next[0] == 0 || active(r.sets[1:]) == 0)
+	if beside && (next[0] == sets[0].size || last) {
+		v.unsaturate(sets[0].rs)
+	}
 	var order []int
-	if !leaves {
+	if !last {
 		order = append(order, 0)
 	}
-	for _, grows := range []bool{true, false} { // what grows before what shrinks
+	for _, now := range []func(i int) bool{ // what leaves goes after what stays has its size
+		func(i int) bool { return next[i] > sets[i].size },
+		func(i int) bool { return next[i] <= sets[i].size && next[i] > 0 },
+		func(i int) bool { return next[i] <= sets[i].size && next[i] == 0 },
+	} {
 		for i := 1; i < len(next); i++ {
-			if (next[i] > sets[i].size) == grows {
+			if now(i) {
 				order = append(order, i)
 			}
 		}
 	}
-	if leaves {
+	if last {
 		order = append(order, 0)
 	}
 	for _, i := range order {

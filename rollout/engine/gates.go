@@ -406,7 +406,9 @@ func (v *view) awaitPods() {
 // or goes back. A way back that misses it has nowhere to go, and pods that the
 // cluster has no place for do not tell against the release.
 func (v *view) missed() {
-	if v.spec.Strategy.OnFailure == v1alpha1.FailureRollback && !v.status.RollingBack && v.forward() && (v.Pods == nil || v.Pods.Failing > 0 || v.Pods.Waiting == 0) {
+	target, _ := v.target(int(v.status.CurrentStepIndex))
+	failed := newSet(*v.goal).clamp().available < target && (v.Pods == nil || v.Pods.Failing > 0)
+	if v.spec.Strategy.OnFailure == v1alpha1.FailureRollback && !v.status.RollingBack && v.forward() && failed {
 		v.needsPods = v.Pods == nil
 		message := v.missedMessage()
 		v.warn(ReasonProgressDeadlineExceeded, message)

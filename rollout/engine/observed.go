@@ -109,30 +109,18 @@ func revisionOf(o *Observed, t *corev1.PodTemplateSpec) *revision {
 }
 
 // revisionOfRecord returns the revision of a record, under the name that it was
-// recorded with. Where a ReplicaSet of another template has that name by now, a
-// new ReplicaSet gets another hash.
+// recorded with. A ReplicaSet that is made for it is named as the native controller
+// would name it now, which after a collision is another name.
 func revisionOfRecord(o *Observed, record *Record) *revision {
 	r := revisionOf(o, record.Template)
 	r.record = record
 	if r.id = record.Sent; r.id == "" {
 		r.id = plan.TemplateDigest(record.Template)
 	}
-	if record.Revision == "" {
-		return r
-	}
-	r.name = record.Revision
-	if r.rs == nil && !taken(o, record.Revision) {
-		r.hash = record.Revision
+	if record.Revision != "" {
+		r.name = record.Revision
 	}
 	return r
-}
-
-// taken reports whether a ReplicaSet of the Deployment is named with a hash.
-func taken(o *Observed, hash string) bool {
-	name := NameWithHash(o.Deployment.Name, hash)
-	return slices.ContainsFunc(o.ReplicaSets, func(rs *appsv1.ReplicaSet) bool {
-		return rs.Name == name || rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == hash
-	})
 }
 
 func revisionOfReplicaSet(rs *appsv1.ReplicaSet) revision {

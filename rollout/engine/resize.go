@@ -51,6 +51,11 @@ func (r rolling) next() []int32 {
 	if r.replicas == 0 {
 		return make([]int32, len(r.sets)) // there is nothing to keep available
 	}
+	if active(r.sets) == 0 { // the stable one first, and whole: any other size the native controller would bring to N
+		sizes := make([]int32, len(r.sets))
+		sizes[len(sizes)-1] = r.replicas
+		return sizes
+	}
 	sets := make([]pods, len(r.sets))
 	for i, p := range r.sets {
 		sets[i] = p.clamp()
@@ -69,12 +74,27 @@ func (r rolling) next() []int32 {
 			moved[i].want = sets[i].want
 		}
 	}
-	moved = r.besides(sets, moved)
+	moved = r.besides(sets, r.apart(sets, moved))
 	sizes := make([]int32, len(moved))
 	for i, p := range moved {
 		sizes[i] = p.size
 	}
 	return sizes
+}
+
+// apart keeps the safe region where the update revision is all that runs and is to
+// shrink: the stable revision's first pod comes before, for the length of one
+// write above N+S (H26).
+func (r rolling) apart(sets, moved []pods) []pods {
+	if moved[0].size >= sets[0].size || active(sets[1:]) > 0 || active(moved[1:]) > 0 {
+		return moved
+	}
+	grown := append([]pods(nil), sets...)
+	grown[len(grown)-1].size++
+	if after := r.shrink(grown); total(after) <= r.replicas+r.surge {
+		return after
+	}
+	return sets
 }
 
 // besides keeps the safe region before the update revision's first pod: with one

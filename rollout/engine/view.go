@@ -100,6 +100,9 @@ func (v *view) bring() *revision {
 			for i := range list {
 				if same(&list[i]) {
 					r := revisionOfRecord(v.Observed, &list[i])
+					if v.stable.equal(r.template) {
+						return v.stable // admission has made the same of it
+					}
 					r.sent = sent
 					return r
 				}
