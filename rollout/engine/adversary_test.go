@@ -412,15 +412,30 @@ func (c *cluster) native() {
 		default:
 			c.nativeRoll()
 		}
-		if c.d.Status.ObservedGeneration != c.d.Generation {
-			d := c.d.DeepCopy()
-			d.Status.ObservedGeneration = d.Generation
-			d.ResourceVersion = c.nextVersion()
-			c.d = d
-		}
+		c.nativeStatus()
 		if c.rv == before {
 			return
 		}
+	}
+}
+
+// nativeStatus writes the Deployment's status.
+func (c *cluster) nativeStatus() {
+	s := appsv1.DeploymentStatus{ObservedGeneration: c.d.Generation, CollisionCount: c.d.Status.CollisionCount}
+	fresh := c.newSet()
+	for _, i := range c.live() {
+		of := c.sets[i].rs.Status
+		s.Replicas, s.ReadyReplicas, s.AvailableReplicas = s.Replicas+of.Replicas, s.ReadyReplicas+of.ReadyReplicas, s.AvailableReplicas+of.AvailableReplicas
+		if i == fresh {
+			s.UpdatedReplicas = of.Replicas
+		}
+	}
+	s.UnavailableReplicas = max(0, s.Replicas-s.AvailableReplicas)
+	if !equality.Semantic.DeepEqual(s, c.d.Status) {
+		d := c.d.DeepCopy()
+		d.Status = s
+		d.ResourceVersion = c.nextVersion()
+		c.d = d
 	}
 }
 
@@ -498,8 +513,18 @@ func (c *cluster) nativeShare(active []int, total int32) {
 // nativeCreate makes the ReplicaSet of the Deployment's template.
 func (c *cluster) nativeCreate(size int32) bool {
 	hash := plan.TemplateHash(&c.d.Spec.Template, c.d.Status.CollisionCount, 0)
-	r := &revision{name: hash, template: &c.d.Spec.Template}
-	rs := newReplicaSet(c.d, r, 1, size, c.replicas(), c.replicas())
+	labels := map[string]string{"app": "web", appsv1.DefaultDeploymentUniqueLabelKey: hash}
+	rs := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-" + hash, Namespace: "shop", Labels: labels,
+			Annotations:     map[string]string{AnnotationRevision: strconv.FormatInt(c.highest()+1, 10)},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(c.d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
+		},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: &size, MinReadySeconds: c.d.Spec.MinReadySeconds, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: *c.d.Spec.Template.DeepCopy(),
+		},
+	}
+	rs.Spec.Template.Labels = labels
 	if slices.ContainsFunc(c.live(), func(i int) bool { return c.sets[i].rs.Name == rs.Name }) {
 		c.collide()
 		return false
@@ -507,6 +532,16 @@ func (c *cluster) nativeCreate(size int32) bool {
 	c.createSet(rs)
 	c.nativeResize(len(c.sets)-1, size)
 	return true
+}
+
+// highest is the highest revision number of a ReplicaSet.
+func (c *cluster) highest() (n int64) {
+	for _, i := range c.live() {
+		if k, err := strconv.ParseInt(c.sets[i].rs.Annotations[AnnotationRevision], 10, 64); err == nil {
+			n = max(n, k)
+		}
+	}
+	return n
 }
 
 func (c *cluster) collide() {
