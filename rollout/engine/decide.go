@@ -395,11 +395,6 @@ func (v *view) hold(why string) {
 		r.Strategy = &v.strategy
 		v.do(Remember{because: "its strategy has changed", Record: r, Exists: true})
 	}
-	for _, r := range v.releasing {
-		if r.Sent != v.goal.id {
-			v.do(Forget{because: "it is not being released any more", Record: r})
-		}
-	}
 	if v.others() > 0 {
 		v.unsaturate(v.goal.rs)
 	}
@@ -409,6 +404,11 @@ func (v *view) hold(why string) {
 		record = *v.goal.record
 	}
 	v.do(Remember{because: because(why), Record: record, Written: true})
+	for _, r := range v.releasing {
+		if r.Sent != v.goal.id {
+			v.do(Forget{because: "it is not being released any more", Record: r})
+		}
+	}
 }
 
 // scaling reports whether the native controller is on its way to N with the one

@@ -185,7 +185,7 @@ func (v *view) clock() {
 
 // waitsForCluster are the reasons for which the release waits for what others do
 // at once.
-var waitsForCluster = map[string]bool{ReasonTakingHold: true, ReasonHandingBack: true}
+var waitsForCluster = map[string]bool{ReasonTakingHold: true, ReasonHandingBack: true, ReasonNativeRollout: true}
 
 // conditions computes all conditions.
 func (v *view) conditions() {
