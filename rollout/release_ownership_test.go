@@ -4,7 +4,10 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
@@ -49,4 +52,28 @@ func TestReleaseOwnership(t *testing.T) {
 	s.rolled("web", 2)
 	s.become(map[string]int32{"v3": 2})
 	s.must(rollout.ReleaseOwnership(t.Context(), s.c.Client, s.c.Client, types.NamespacedName{Namespace: s.ns, Name: "gone"}))
+}
+
+// Where gitsync has applied the Deployment, it gets the fields: its next apply
+// removes the fields that the manifest is without.
+func TestReleaseOwnership_ToGitSync(t *testing.T) {
+	t.Parallel()
+	s := atGate(t, 2, func(d *appsv1.Deployment) {
+		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(3))}
+	})
+	s.finish(2)
+	s.serverSideApply(v1alpha1.ManagerGitSync, `{"revisionHistoryLimit":7}`)
+	s.unplan()
+	clustertest.Wait(t, "the ownership to be released", func() error {
+		return rollout.ReleaseOwnership(t.Context(), s.c.Client, s.c.Client, types.NamespacedName{Namespace: s.ns, Name: "web"})
+	})
+	if n := s.deployment("web").Spec.Strategy.RollingUpdate.MaxSurge.IntValue(); n != 3 {
+		t.Errorf("maxSurge %d", n)
+	}
+	if out, err := s.apply(v1alpha1.ManagerGitSync, `{"revisionHistoryLimit":7,"strategy":{"type":"RollingUpdate"},"template":{"spec":{"containers":[{"name":"web","image":"registry.example.org/web:v2"}]}}}`); err != nil {
+		t.Errorf("server-side apply of gitsync: %v: %s", err, out)
+	}
+	if surge := s.deployment("web").Spec.Strategy.RollingUpdate.MaxSurge.String(); surge != "25%" {
+		t.Errorf("maxSurge %s, want the default", surge)
+	}
 }
