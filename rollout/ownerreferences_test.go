@@ -1,11 +1,12 @@
 package rollout_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
-	"k8s.io/utils/ptr"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -21,6 +22,16 @@ func TestOwnerReferencesPermissionEnforcement(t *testing.T) {
 	c := clustertest.Start(t, "--enable-admission-plugins=OwnerReferencesPermissionEnforcement", "--nodes=1")
 	if out, err := c.Kubectl(t, "delete", "clusterrolebinding", "tranche-applier"); err != nil { // it has every right
 		t.Fatalf("%v: %s", err, out)
+	}
+	// The other rights that no binding but the controller's own gives it here.
+	for _, right := range []string{"get validatingadmissionpolicies/tranche-held-deployments", "get validatingadmissionpolicybindings/tranche-held-deployments"} {
+		args := append([]string{"auth", "can-i", "--as=" + c.Controller.Impersonate.UserName}, strings.Fields(right)...)
+		clustertest.Wait(t, "the right to "+right, func() error {
+			if out, err := c.Kubectl(t, args...); err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		})
 	}
 	for name, tc := range map[string]struct {
 		account string
