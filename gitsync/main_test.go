@@ -69,7 +69,7 @@ func newShopWithout(t *testing.T) *shop {
 
 func (s *shop) startController(w with) (stop func()) {
 	s.Helper()
-	return s.startControllerWith(s.c.Config, w)
+	return s.startControllerWith(s.c.Controller, w)
 }
 
 func (s *shop) startControllerWith(c *rest.Config, w with) (stop func()) {

@@ -162,12 +162,12 @@ func (a *actor) handBack(action engine.HandBack) error {
 	return a.writeDeployment(p)
 }
 
-// create makes a ReplicaSet. One of that name which is ours, or about to be
-// adopted by the native controller, is met again at the next look; any other
-// is a hash collision, answered as the native controller does: the count goes
-// up and the next look has another name.
+// create makes a ReplicaSet. A ReplicaSet of that name which is ours, or which the
+// native controller is about to adopt, is observed in the next round. Any other is
+// a hash collision: as the native controller does, create raises the count, and the
+// next round computes another name.
 func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
-	err := a.Create(a.as, rs.DeepCopy(), fieldOwner)
+	err := a.createOwned(rs)
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -187,10 +187,36 @@ func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	p := jsonPatch{}
 	p.at(a.d)
 	p.add("/status/collisionCount", ptr.Deref(a.d.Status.CollisionCount, 0)+1)
+	// By the controller's own account: the ClusterRole edit, which a tenant may
+	// have, has no right to the status.
 	if err := a.Status().Patch(ctx, a.d.DeepCopy(), p.patch(), fieldOwner); err != nil {
 		return fmt.Errorf("counting a hash collision: %w", err)
 	}
 	return fmt.Errorf("creating ReplicaSet %s, whose name another one has: %w", rs.Name, errLookAgain)
+}
+
+// createOwned creates a ReplicaSet as the native controller does, with
+// blockOwnerDeletion. The admission plugin OwnerReferencesPermissionEnforcement
+// refuses that to an account without the right to update deployments/finalizers,
+// which the ClusterRole edit is without. createOwned then creates it without
+// blockOwnerDeletion: only a foreground deletion of the Deployment tells the two
+// apart, since it does not wait for the ReplicaSet.
+func (a *actor) createOwned(rs *appsv1.ReplicaSet) error {
+	err := a.Create(a.as, rs.DeepCopy(), fieldOwner)
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	free := rs.DeepCopy()
+	blocks := false
+	for i := range free.OwnerReferences {
+		owner := &free.OwnerReferences[i]
+		blocks = blocks || ptr.Deref(owner.BlockOwnerDeletion, false)
+		owner.BlockOwnerDeletion = nil
+	}
+	if !blocks {
+		return err
+	}
+	return a.Create(a.as, free, fieldOwner)
 }
 
 func (a *actor) resize(action engine.Resize) error {

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,12 @@ func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (en
 	r.completeRecords(ctx, &o)
 	if br.Spec.Template == nil || !needsTemplate(&o) {
 		return o, nil
+	}
+	if !engine.Held(o.Deployment) {
+		if err := r.account.mayHandBack(ctx, cmp.Or(br.Spec.ServiceAccountName, r.byDefault) != ""); err != nil {
+			o.Refused, o.RefusedReason = err, engine.ReasonHandBackRefused
+			return o, nil
+		}
 	}
 	o.Template, err = r.templates.complete(r.asAccount(ctx, br), r, br, o.Deployment, br.Spec.Template)
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || errors.Is(err, errNotIdempotent) {

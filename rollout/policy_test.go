@@ -1,10 +1,21 @@
 package rollout_test
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
@@ -73,4 +84,265 @@ func TestTenantUnderThePolicy(t *testing.T) {
 	}
 	s.approve(0)
 	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
+}
+
+// attempt is a kubectl command, and a part of the answer that refuses it; none
+// where it must pass.
+type attempt struct{ why, refusal, command string }
+
+// attempt runs the commands in the shop's namespace, with these flags.
+func (s *shop) attempt(attempts []attempt, flags ...string) {
+	s.Helper()
+	for _, a := range attempts {
+		out, err := s.c.Kubectl(s, append(append([]string{"-n", s.ns}, strings.Fields(a.command)...), flags...)...)
+		if (err == nil) != (a.refusal == "") || !strings.Contains(out, a.refusal) {
+			s.Errorf("kubectl %s %s: %s: want %q, got %v: %s", a.command, strings.Join(flags, " "), a.why, a.refusal, err, out)
+		}
+	}
+}
+
+// The label tranche.dev/held leaves only with the hold, whoever takes it off.
+// The command of docs/reasons.md ends the hold.
+func TestHeldLabelLeavesWithTheHold(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Shared(t)
+	s := &shop{T: t, c: c, ns: c.Namespace(t)} // with no watcher: what ends here is no release
+	stop := startControllerIn(t, c, s.ns)
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	stop()
+	const left, outage = "may leave it only in a write", "would take all old pods away"
+	const unlabel = `"metadata":{"labels":{"tranche.dev/held":null}}`
+	refused := []attempt{
+		{"rollout resume would then pass, and be an outage", left, "label deployment/web tranche.dev/held-"},
+		{"native surge pods come, and nothing says why", left, `patch deployment/web --type=merge -p {` + unlabel + `,"spec":{"strategy":{"type":"RollingUpdate"}}}`},
+		{"it is an outage (H8)", outage, `patch deployment/web --type=merge -p {` + unlabel + `,"spec":{"paused":false}}`},
+	}
+	s.attempt(refused, "--dry-run=server")
+	s.attempt(refused, "--dry-run=server", "--as="+s.c.Controller.Impersonate.UserName)
+
+	root, err := clustertest.Root()
+	s.must(err)
+	const end = `kubectl patch deployment web -n shop --type=merge -p '{"metadata":{"labels":{"tranche.dev/held":null}},"spec":{"paused":null,"strategy":{"type":"RollingUpdate"}}}'`
+	for _, page := range []string{"reasons.md", "operating.md"} {
+		if text, err := os.ReadFile(filepath.Join(root, "docs", page)); err != nil || !strings.Contains(string(text), end) {
+			t.Errorf("docs/%s does not say how a hold is ended by hand: %s (%v)", page, end, err)
+		}
+	}
+	command := strings.NewReplacer("kubectl ", "", "-n shop ", "", "'", "").Replace(end)
+	s.attempt([]attempt{{"it ends the hold", "", command}})
+	s.rolled("web", 4)
+	s.become(map[string]int32{"v2": 4})
+	s.untouched()
+}
+
+// H26: the ReplicaSets of a held Deployment are the controller's, and no others.
+func TestReplicaSetsUnderThePolicy(t *testing.T) {
+	t.Parallel()
+	s, stop := atGateOf(t, 4)
+	s.c.Guard(t, s.ns)
+	stop()
+	v1, v2 := s.set("v1").Name, s.set("v2").Name
+	s.create("other", 1)
+	var other string
+	clustertest.Wait(t, "the native ReplicaSet of other", func() error {
+		for _, rs := range s.sets() {
+			if strings.HasPrefix(rs.Name, "other-") {
+				other = rs.Name
+				return nil
+			}
+		}
+		return fmt.Errorf("sizes %v", s.sizes())
+	})
+	free := s.newSet("web-frontend", "v1", 1)
+	free.Labels = map[string]string{"app": "free"}
+	free.Spec.Selector.MatchLabels, free.Spec.Template.Labels = free.Labels, free.Labels
+	s.must(s.c.Client.Create(t.Context(), free))
+	const held = "which is held for a release in batches"
+	clustertest.Wait(t, "the API server's cache to have the label", func() error {
+		if out, err := s.c.Kubectl(t, "-n", s.ns, "delete", "rs", v1, "--dry-run=server"); err == nil {
+			return fmt.Errorf("it passes: %s", out)
+		}
+		return nil
+	})
+	s.attempt([]attempt{
+		{"the native controller would bring v2 to 4", held, "scale rs/" + v1 + " --replicas=0"},
+		{"the sizes are the controller's", held, "scale rs/" + v2 + " --replicas=3"},
+		{"the sizes are the controller's", held, "patch rs/" + v1 + ` -p {"spec":{"replicas":0}}`},
+		{"the native controller would bring v2 to 4", held, "delete rs/" + v1},
+		{"the native controller would bring v2 to 4", held, "delete rs -l app=web"},
+		{"the name of the revision would lie", held, "set image rs/" + v2 + " web=registry.example.org/web:v9"},
+		{"the native controller would release it", held, "label rs/" + v1 + " app=another --overwrite"},
+		{"it changes nothing of the release", "", "annotate rs/" + v1 + " note=hello"},
+		{"it changes nothing of the release", "", "label rs/" + v1 + " team=web"},
+		{"it changes nothing of the release", "", "scale rs/" + v1 + " --replicas=3"},
+		{"scaling is the Deployment's", "", "scale deployment/web --replicas=5"},
+		{"other is not held", "", "scale rs/" + other + " --replicas=0"},
+		{"other is not held", "", "delete rs/" + other},
+		{"other is not held", "", "set image rs/" + other + " other=registry.example.org/web:v9"},
+		{"it is of no Deployment, whatever its name", "", "scale rs/web-frontend --replicas=0"},
+		{"it is of no Deployment, whatever its name", "", "delete rs/web-frontend"},
+	}, "--dry-run=server")
+	if got := s.sizes(); got["v2"] != 1 {
+		t.Errorf("sizes %v", got)
+	}
+	// In foreground, so that the Deployment is there while the garbage collector
+	// deletes its ReplicaSets.
+	s.kubectl("-n", s.ns, "delete", "deployment/web", "--cascade=foreground", "--timeout=2m")
+	for _, rs := range s.sets() {
+		if rs.Name == v1 || rs.Name == v2 {
+			t.Errorf("ReplicaSet %s is left", rs.Name)
+		}
+	}
+}
+
+// Where drift is corrected, the policy on ReplicaSets lets it pass.
+func TestReplicaSetsWhereDriftIsCorrected(t *testing.T) {
+	t.Parallel()
+	s, stop := atGateOf(t, 4)
+	stop()
+	v1 := s.set("v1").Name
+	s.attempt([]attempt{
+		{"the namespace says so", "", "scale rs/" + v1 + " --replicas=0"},
+		{"the namespace says so", "", "delete rs/" + v1},
+	}, "--dry-run=server")
+}
+
+// The status of a BatchRelease is the controller's; a user with the documented
+// roles approves in it, as docs/write-back.md says and as `tranche approve
+// --direct` does.
+func TestStatusIsTheControllers(t *testing.T) {
+	t.Parallel()
+	s, stop := atGateOf(t, 4)
+	stop()
+	const user = "ada"
+	for _, role := range []string{"tranche-view", "tranche-edit"} {
+		s.kubectl("create", "rolebinding", role, "-n", s.ns, "--clusterrole="+role, "--user="+user)
+	}
+	clustertest.Wait(t, "ada's rights", func() error {
+		out, err := s.c.Kubectl(t, "auth", "can-i", "patch", "batchreleases", "--subresource=status", "-n", s.ns, "--as="+user)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	const memory, completed = "is the memory of the controller", "may be set only to Completed"
+	status := func(fields string) string {
+		return `patch br/web --subresource=status --type=merge -p {"status":` + fields + `}`
+	}
+	refused := []attempt{
+		{"it opens gates that no approval opened", memory, status(`{"openedReplicas":["100%"]}`)},
+		{"it skips a step", memory, status(`{"currentStepIndex":1}`)},
+		{"it skips a step, beside what may be written", memory, status(`{"currentStepIndex":1,"currentStepState":"Completed"}`)},
+		{"it makes an approval of another release count", memory, status(`{"approval":{"revision":"x","step":1}}`)},
+		{"it tells of an approval that was none", memory, status(`{"approvals":[{"step":0,"by":"Ada","time":"2026-01-01T00:00:00Z"}]}`)},
+		{"it forgets what was stable", memory, status(`{"stableRevision":null}`)},
+		{"it forgets everything", memory, `patch br/web --subresource=status --type=json -p [{"op":"remove","path":"/status"}]`},
+		{"only Completed is an approval", completed, status(`{"currentStepState":"Upgrade"}`)},
+		{"only Completed is an approval", completed, status(`{"currentStepState":null}`)},
+	}
+	s.attempt(refused, "--dry-run=server") // an admin
+	s.attempt(refused, "--dry-run=server", "--as="+user)
+	s.attempt([]attempt{
+		{"that is an approval", "", status(`{"currentStepState":"Completed"}`)},
+		{"that changes nothing", "", status(`{"currentStepState":"Blocking"}`)},
+		{"that is no status", "", "annotate br/web note=hello"},
+		{"that is no status", "", `patch br/web --type=merge -p {"spec":{"paused":true}}`},
+	}, "--dry-run=server", "--as="+user)
+	s.attempt([]attempt{{"it is the controller", "", status(`{"currentStepIndex":1}`)}}, "--dry-run=server", "--as="+s.c.Controller.Impersonate.UserName)
+
+	for _, as := range []rest.ImpersonationConfig{
+		{UserName: user},
+		{UserName: "admin", Groups: []string{"system:masters"}, Extra: map[string][]string{v1alpha1.ExtraController: {"true"}}},
+	} {
+		config := rest.CopyConfig(s.c.Config)
+		config.Impersonate = as
+		c, err := client.New(config, client.Options{Scheme: s.c.Scheme})
+		s.must(err)
+		br := s.release()
+		patch := client.MergeFromWithOptions(br.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		br.Status.CurrentStepState = v1alpha1.StepCompleted
+		if as.Extra != nil {
+			br.Status.OpenedReplicas = nil
+		}
+		if err := c.Status().Patch(t.Context(), br, patch, client.DryRunAll); err != nil {
+			t.Errorf("as %s: %v", as.UserName, err)
+		}
+	}
+}
+
+// A BatchRelease is written with the rights of whoever writes it: without the
+// right to patch the Deployment no plan is made, and nothing changes that the
+// controller writes to it, with a template or without.
+func TestPlanNeedsTheRightToPatch(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Shared(t)
+	s := &shop{T: t, c: c, ns: c.Namespace(t)}
+	s.kubectl("create", "role", "releases", "-n", s.ns, "--resource=batchreleases", "--verb=get,create,patch,delete")
+	helper := s.account("helper", "--role=releases")
+	clustertest.Wait(t, "the helper's rights", func() error {
+		out, err := s.c.Kubectl(t, "auth", "can-i", "create", "batchreleases", "-n", s.ns, "--as="+helper)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	const refused = "may not patch Deployment"
+	plan := `{"apiVersion":"tranche.dev/v1alpha1","kind":"BatchRelease","metadata":{"name":"another"},"spec":{` +
+		`"workloadRef":{"name":"web"},"deploymentStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"100%"}},"strategy":{"steps":[{"replicas":"100%"}]}}}`
+	for _, manifest := range []string{plan, strings.Replace(plan, `"deploymentStrategy"`, `"template":{"spec":{}},"deploymentStrategy"`, 1)} {
+		if out, err := s.c.KubectlWith(t, manifest, "create", "-n", s.ns, "--as="+helper, "--dry-run=server", "-f", "-"); err == nil || !strings.Contains(out, refused) {
+			t.Errorf("a plan of the helper's: %v: %s", err, out)
+		}
+		if out, err := s.c.KubectlWith(t, manifest, "create", "-n", s.ns, "--dry-run=server", "-f", "-"); err != nil {
+			t.Errorf("a plan of an admin's: %v: %s", err, out)
+		}
+	}
+	s.plan("1", "100%")
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Template = nil })
+	merge := func(spec string) string { return `patch br/web --type=merge -p {"spec":` + spec + `}` }
+	attempts := []attempt{
+		{"it is written to the Deployment at hand-back", refused, merge(`{"deploymentStrategy":{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":"100%"}}}`)},
+		{"it may be an account with more rights", refused, merge(`{"serviceAccountName":"default"}`)},
+		{"it is written to the Deployment", refused, merge(`{"template":{"spec":{"hostNetwork":true}}}`)},
+		{"that is how a release goes on", "", merge(`{"paused":true}`)},
+		{"that is how a release goes on", "", merge(`{"strategy":{"steps":[{"replicas":"100%"}]}}`)},
+		{"that is how a release goes on", "", merge(`{"approval":{"revision":"5c66667f6","step":0}}`)},
+		{"it says nothing of what is written", "", "annotate br/web note=hello"},
+	}
+	s.attempt(attempts, "--dry-run=server", "--as="+helper)
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
+		spec.Template, spec.ServiceAccountName = ptr.To(template("web", "v1")), "default"
+		spec.DeploymentStrategy = &appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType}
+	})
+	s.attempt([]attempt{
+		{"hand-back would take what it finds", refused, merge(`{"deploymentStrategy":null}`)},
+		{"it may be an account with more rights", refused, merge(`{"serviceAccountName":null}`)},
+		{"without a template the plan still governs", refused, merge(`{"template":null}`)},
+	}, "--dry-run=server", "--as="+helper)
+}
+
+// The expressions of config/policy fit the kinds that they are evaluated on: a
+// wrong field would be an error of every request, or none at all.
+func TestPolicyExpressions(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Shared(t)
+	for _, name := range []string{"tranche-held-deployments", "tranche-held-replicasets", "tranche-batchreleases", "tranche-batchrelease-status"} {
+		var policy admissionv1.ValidatingAdmissionPolicy
+		clustertest.Wait(t, "the check of policy "+name, func() error {
+			if err := c.Client.Get(t.Context(), client.ObjectKey{Name: name}, &policy); err != nil {
+				return err
+			}
+			if policy.Status.TypeChecking == nil || policy.Status.ObservedGeneration != policy.Generation {
+				return errors.New("not checked yet")
+			}
+			return nil
+		})
+		for _, w := range policy.Status.TypeChecking.ExpressionWarnings {
+			t.Errorf("policy %s: %s: %s", name, w.FieldRef, w.Warning)
+		}
+	}
 }

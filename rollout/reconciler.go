@@ -70,7 +70,8 @@ func Add(mgr ctrl.Manager, o Options) error {
 		events:    mgr.GetEventRecorder("tranche"),
 		looked:    &looks{seen: map[types.NamespacedName]bool{}},
 		templates: &templates{known: map[types.NamespacedName]map[string]*corev1.PodTemplateSpec{}},
-		account:   o.DefaultServiceAccount,
+		account:   newAccount(mgr.GetAPIReader(), c, time.Now),
+		byDefault: o.DefaultServiceAccount,
 		failures:  &failures{of: map[types.NamespacedName]*failure{}},
 		notifier:  o.Notifier,
 		selector:  o.Selector,
@@ -128,7 +129,8 @@ type reconciler struct {
 	events    events.EventRecorder
 	looked    *looks
 	templates *templates
-	account   string // to write as where a release names none
+	account   *account
+	byDefault string // the account to write as where a release names none
 	failures  *failures
 	notifier  *notify.Notifier
 	selector  labels.Selector
@@ -411,7 +413,14 @@ func (r *reconciler) release(ctx context.Context, key types.NamespacedName) erro
 		return nil // the garbage collector takes its records
 	}
 	a := &actor{Client: r.Client, as: ctx, d: o.Deployment}
+	released := false
 	for _, action := range engine.Abandon(o) {
+		if _, ok := action.(engine.Forget); ok && !released { // the records go last: by them, what was cut off goes on
+			if err := releaseOwnership(ctx, r.reader, r.Client, key); err != nil {
+				return err
+			}
+			released = true
+		}
 		if _, err := a.act(ctx, action); err != nil {
 			return fmt.Errorf("Deployment %s: %s: %w", key, action, err)
 		}
@@ -505,5 +514,5 @@ func (r *reconciler) requests(ctx context.Context, namespace, deployment string)
 // asAccount returns the context in which the Deployment and the ReplicaSets of a
 // release are written.
 func (r *reconciler) asAccount(ctx context.Context, br *v1alpha1.BatchRelease) context.Context {
-	return asAccount(ctx, br.Namespace, cmp.Or(br.Spec.ServiceAccountName, r.account))
+	return asAccount(ctx, br.Namespace, cmp.Or(br.Spec.ServiceAccountName, r.byDefault))
 }

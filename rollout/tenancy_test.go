@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -90,4 +91,23 @@ func TestReleaseAsAnAccount(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// A tenant with the ClusterRole edit may not write deployments/status. A hash
+// collision is counted all the same.
+func TestCollisionUnderATenant(t *testing.T) {
+	t.Parallel()
+	s, _ := shopWithController(t)
+	s.account("tenant", "--clusterrole=edit")
+	s.install(2)
+	s.collide()
+	s.plan("1", "100%")
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.ServiceAccountName = "tenant" })
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	if n := ptr.Deref(s.deployment("web").Status.CollisionCount, 0); n != 1 {
+		t.Errorf("collisionCount %d", n)
+	}
+	s.finish(2)
 }

@@ -95,6 +95,7 @@ Two tags misbehave on purpose:
 	}
 	cmd.Flags().StringVar(&o.Dir, "dir", "", "directory that the cluster lives in; made if absent")
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 5, "number of nodes, each with room for 1000 pods")
+	cmd.Flags().StringSliceVar(&o.AdmissionPlugins, "enable-admission-plugins", nil, "admission plugins of the API server, beside those that are on by default")
 	if err := cmd.MarkFlagRequired("dir"); err != nil {
 		panic(err)
 	}

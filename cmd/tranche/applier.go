@@ -106,13 +106,13 @@ func (b *bootstrap) needed() []right {
 		applies = append(applies, "delete")
 	}
 	var list []right
-	add := func(account string, gk schema.GroupKind, subresource, namespace string, verbs ...string) {
+	add := func(account string, gk schema.GroupKind, namespace string, verbs ...string) {
 		mapping, err := b.at.RESTMapper().RESTMapping(gk)
 		if err != nil {
 			return // its CRD is part of the set
 		}
 		for _, verb := range verbs {
-			r := right{account, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: gk.Group, Resource: mapping.Resource.Resource, Subresource: subresource}}
+			r := right{account, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: gk.Group, Resource: mapping.Resource.Resource}}
 			if !slices.Contains(list, r) {
 				list = append(list, r)
 			}
@@ -120,15 +120,14 @@ func (b *bootstrap) needed() []right {
 	}
 	account := b.applier(b.source.Namespace)
 	for _, o := range b.set.Objects {
-		add(account, o.GroupVersionKind().GroupKind(), "", o.GetNamespace(), applies...)
+		add(account, o.GroupVersionKind().GroupKind(), o.GetNamespace(), applies...)
 	}
 	for _, r := range b.set.Releases {
 		namespace := r.Plan.Namespace
-		add(account, schema.GroupKind{Group: v1alpha1.Group, Kind: "BatchRelease"}, "", namespace, "get", "create", "patch", "delete")
+		add(account, schema.GroupKind{Group: v1alpha1.Group, Kind: "BatchRelease"}, namespace, "get", "create", "patch", "delete")
 		releaser := b.applier(namespace)
-		add(releaser, schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}, "", namespace, "patch")
-		add(releaser, schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}, "status", namespace, "patch")
-		add(releaser, schema.GroupKind{Group: appsv1.GroupName, Kind: "ReplicaSet"}, "", namespace, "get", "create", "patch")
+		add(releaser, schema.GroupKind{Group: appsv1.GroupName, Kind: "Deployment"}, namespace, "patch")
+		add(releaser, schema.GroupKind{Group: appsv1.GroupName, Kind: "ReplicaSet"}, namespace, "get", "create", "patch")
 	}
 	return list
 }

@@ -20,7 +20,7 @@ func TestALeaderForEachShard(t *testing.T) {
 	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
 	for _, shard := range []string{"a", "b"} {
 		for range 2 {
-			s.control("--leader-elect", "--leader-election-namespace", s.ns, "--watch-label-selector", "shard="+s.ns+"-"+shard)
+			s.control("--as", s.c.Controller.Impersonate.UserName, "--leader-elect", "--leader-election-namespace", s.ns, "--watch-label-selector", "shard="+s.ns+"-"+shard)
 		}
 		s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
 			ObjectMeta: metav1.ObjectMeta{Name: shard, Namespace: s.ns, Labels: map[string]string{"shard": s.ns + "-" + shard}},

@@ -107,7 +107,19 @@ func Shared(t testing.TB) *Cluster {
 // readyWithin is how long a cluster may take to come up on a busy machine.
 const readyWithin = 2 * time.Minute
 
-func start() (*Cluster, error) {
+// Start starts a cluster for one test, with flags of `devcluster up`, and stops it
+// when the test ends. Use [Shared] unless the test needs such flags.
+func Start(t testing.TB, flags ...string) *Cluster {
+	t.Helper()
+	c, err := start(flags...)
+	if err != nil {
+		t.Fatalf("starting a cluster with %v: %v", flags, err)
+	}
+	t.Cleanup(c.stop)
+	return c
+}
+
+func start(flags ...string) (*Cluster, error) {
 	root, err := Root()
 	if err != nil {
 		return nil, err
@@ -120,7 +132,7 @@ func start() (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{root: root, dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), cmd: exec.Command(binary, "up", "--dir", dir)}
+	c := &Cluster{root: root, dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), cmd: exec.Command(binary, append([]string{"up", "--dir", dir}, flags...)...)}
 	var stderr bytes.Buffer
 	c.cmd.Stderr = &stderr
 	stdout, err := c.cmd.StdoutPipe()

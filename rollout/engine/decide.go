@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -107,7 +108,7 @@ func (v *view) leftAlone() bool {
 func (v *view) unusable(bounds error) (reason, message string) {
 	if v.Refused != nil {
 		v.wait = refusedInterval
-		return ReasonTemplateRefused, v.Refused.Error()
+		return cmp.Or(v.RefusedReason, ReasonTemplateRefused), v.Refused.Error()
 	}
 	if errs := plan.ValidateStrategy(&v.spec.Strategy, field.NewPath("spec", "strategy")); len(errs) > 0 {
 		return ReasonInvalidPlan, errs.ToAggregate().Error()

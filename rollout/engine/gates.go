@@ -301,7 +301,7 @@ func (v *view) trackProgress() {
 
 // stoppedBy are the reasons for which nothing could move.
 var stoppedBy = map[string]bool{
-	ReasonReleasePaused: true, ReasonWriteRefused: true, ReasonTemplateRefused: true,
+	ReasonReleasePaused: true, ReasonWriteRefused: true, ReasonTemplateRefused: true, ReasonHandBackRefused: true,
 	ReasonInvalidPlan: true, ReasonUnsupportedStrategy: true, ReasonAnotherPlan: true,
 }
 

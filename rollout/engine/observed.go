@@ -28,8 +28,11 @@ type Observed struct {
 	// Minor is the cluster's version: 36 for Kubernetes 1.36. New revisions
 	// are named as that version names them.
 	Minor int
-	// Refused is why the API server does not take spec.template; nil where it does.
-	Refused error
+	// Refused is why the API server does not take spec.template, or would not take
+	// the hand-back; nil where it does. RefusedReason is [ReasonHandBackRefused]
+	// for the latter.
+	Refused       error
+	RefusedReason string
 	// Pods says why pods of the update revision are not available; nil: not
 	// observed. See [Decision].NeedsPods.
 	Pods *Pods

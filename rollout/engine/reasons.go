@@ -29,6 +29,7 @@ const (
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 	ReasonScaledToZero             = "ScaledToZero"
 	ReasonDeploymentNotFound       = "DeploymentNotFound"
+	ReasonHandBackRefused          = "HandBackRefused"
 	ReasonNativeRollout            = "NativeRollout"
 	ReasonPodsLost                 = "PodsLost"
 	ReasonTemplateMissing          = "TemplateMissing"

@@ -29,6 +29,8 @@ const (
 type Options struct {
 	Dir   string // where the cluster lives
 	Nodes int
+	// AdmissionPlugins are enabled in the API server beside the default ones.
+	AdmissionPlugins []string
 	// Restart asks for a restart of the API server, each time something comes; nil: never.
 	Restart <-chan os.Signal
 }
@@ -73,7 +75,7 @@ func Run(ctx context.Context, o Options, ready func(Ready)) (err error) {
 		spawner:    newSpawner(),
 	}
 	defer s.stop()
-	restart, err := bringUp(runCtx, s, d, c, o.Nodes)
+	restart, err := bringUp(runCtx, s, d, c, o)
 	if err != nil {
 		return endOf(ctx, runCtx, err)
 	}
@@ -103,7 +105,7 @@ func endOf(ctx, runCtx context.Context, err error) error {
 }
 
 // bringUp starts everything in order and returns when pods can become ready, with what restarts the API server.
-func bringUp(ctx context.Context, s *supervisor, d *directory, c *credentials, nodes int) (restart func(context.Context) error, err error) {
+func bringUp(ctx context.Context, s *supervisor, d *directory, c *credentials, o Options) (restart func(context.Context) error, err error) {
 	// Whoever waits for the file must not find the last run's.
 	if err := os.Remove(d.kubeconfig()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("removing the old kubeconfig: %w", err)
@@ -116,7 +118,7 @@ func bringUp(ctx context.Context, s *supervisor, d *directory, c *credentials, n
 	if err != nil {
 		return nil, err
 	}
-	apiServer := f.apiServer(etcdPort)
+	apiServer := f.apiServer(etcdPort, o.AdmissionPlugins)
 	port, err := s.start(ctx, apiServer)
 	if err != nil {
 		return nil, err
@@ -130,7 +132,7 @@ func bringUp(ctx context.Context, s *supervisor, d *directory, c *credentials, n
 	if err != nil {
 		return nil, err
 	}
-	if err := bringUpRest(ctx, s, f, client, nodes); err != nil {
+	if err := bringUpRest(ctx, s, f, client, o.Nodes); err != nil {
 		return nil, err
 	}
 	restart = func(ctx context.Context) error { return s.restart(ctx, apiServer, port) }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // The limits that clients and controllers put on themselves by default (20 requests per second) make a
@@ -56,7 +57,8 @@ func (f *files) etcd() component {
 	}
 }
 
-func (f *files) apiServer(etcdPort int) component {
+// apiServer has these admission plugins beside the default ones and NodeRestriction.
+func (f *files) apiServer(etcdPort int, admission []string) component {
 	return component{
 		name: "kube-apiserver",
 		args: func(port int) []string {
@@ -73,7 +75,7 @@ func (f *files) apiServer(etcdPort int) component {
 				flag("tls-private-key-file", f.servingKey),
 				flag("client-ca-file", f.ca),
 				flag("authorization-mode", "Node,RBAC"),
-				flag("enable-admission-plugins", "NodeRestriction"), // beside the default ones
+				flag("enable-admission-plugins", strings.Join(append([]string{"NodeRestriction"}, admission...), ",")),
 				flag("allow-privileged", true),
 				flag("service-cluster-ip-range", serviceCIDR),
 				flag("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),

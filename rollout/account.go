@@ -1,0 +1,169 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// policyHeldDeployments is the name of the ValidatingAdmissionPolicy on held
+// Deployments and of its binding, as config/policy installs them.
+const policyHeldDeployments = "tranche-held-deployments"
+
+// variableAccounts is the policy's variable that lists the accounts of the
+// controller.
+const variableAccounts = "accounts"
+
+// accountFor is how long an answer of [account.mayHandBack] is kept.
+const accountFor = time.Minute
+
+// account is the user as whom the controller writes, compared with the accounts
+// that the policy on held Deployments lets pass. A controller that runs under
+// another account could take a hold and never hand back.
+type account struct {
+	reader client.Reader                         // past the cache: the controller may only get the one policy
+	whoami func(context.Context) (string, error) // the user name of the controller
+	now    func() time.Time
+
+	mu      sync.Mutex
+	asked   time.Time
+	problem error
+}
+
+// newAccount asks the API server through the controller's own client.
+func newAccount(reader client.Reader, own client.Client, now func() time.Time) *account {
+	return &account{reader: reader, now: now, whoami: func(ctx context.Context) (string, error) { return userOf(ctx, own) }}
+}
+
+// userOf returns the user as whom a client is authenticated, or whom it
+// impersonates.
+func userOf(ctx context.Context, c client.Client) (string, error) {
+	var review authenticationv1.SelfSubjectReview
+	if err := c.Create(ctx, &review, client.DisableReadYourWritesConsistency); err != nil {
+		return "", fmt.Errorf("creating a SelfSubjectReview: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
+}
+
+// mayHandBack returns an error when the policy on held Deployments would refuse
+// the controller's hand-back. asAccount says that the controller writes as a
+// tenant's account: then the policy knows it by a user extra. The answer is kept
+// for a minute. Where the controller may not read the policy it returns nil.
+func (a *account) mayHandBack(ctx context.Context, asAccount bool) error {
+	if asAccount {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.asked.IsZero() && a.now().Sub(a.asked) < accountFor {
+		return a.problem
+	}
+	problem, err := a.ask(ctx)
+	if apierrors.IsForbidden(err) {
+		logr.FromContextOrDiscard(ctx).V(1).Info("Skipped the check of the admission policy", "policy", policyHeldDeployments, "because", err.Error())
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("checking whether ValidatingAdmissionPolicy %s lets the controller hand back: %w", policyHeldDeployments, err)
+	}
+	a.asked, a.problem = a.now(), problem
+	return problem
+}
+
+// ask returns a problem with the account, or why it could not be told.
+func (a *account) ask(ctx context.Context) (problem, err error) {
+	name := client.ObjectKey{Name: policyHeldDeployments}
+	var policy admissionv1.ValidatingAdmissionPolicy
+	var binding admissionv1.ValidatingAdmissionPolicyBinding
+	for _, o := range []client.Object{&policy, &binding} {
+		if err := a.reader.Get(ctx, name, o); err != nil {
+			return nil, client.IgnoreNotFound(err) // nothing refuses
+		}
+	}
+	if binding.Spec.PolicyName != policyHeldDeployments || !slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny) {
+		return nil, nil
+	}
+	user, err := a.whoami(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return judge(&policy, user), nil
+}
+
+// judge returns an error when the policy does not let the user pass. A policy
+// whose accounts cannot be read lets a user pass whose name is in any of its
+// expressions.
+func judge(policy *admissionv1.ValidatingAdmissionPolicy, user string) error {
+	for _, v := range policy.Spec.Variables {
+		if v.Name != variableAccounts {
+			continue
+		}
+		accounts, ok := readAccounts(v.Expression)
+		if !ok {
+			break
+		}
+		if slices.Contains(accounts, user) {
+			return nil
+		}
+		return fmt.Errorf("ValidatingAdmissionPolicy %s lets only %s write held Deployments, and the controller is %s; "+
+			"run the controller as that account (--as, outside the cluster), or add %[3]s to the variable %[4]s in config/policy",
+			policy.Name, orNobody(accounts), user, variableAccounts)
+	}
+	if slices.ContainsFunc(expressionsOf(policy), func(e string) bool { return strings.Contains(e, user) }) {
+		return nil
+	}
+	return fmt.Errorf("ValidatingAdmissionPolicy %s does not name the controller's account %s; "+
+		"apply config/policy, or name the account in the policy", policy.Name, user)
+}
+
+func orNobody(accounts []string) string {
+	if len(accounts) == 0 {
+		return "no account"
+	}
+	return strings.Join(accounts, ", ")
+}
+
+// expressionsOf a policy, in which an account may be named.
+func expressionsOf(policy *admissionv1.ValidatingAdmissionPolicy) []string {
+	var expressions []string
+	for _, c := range policy.Spec.MatchConditions {
+		expressions = append(expressions, c.Expression)
+	}
+	for _, v := range policy.Spec.Variables {
+		expressions = append(expressions, v.Expression)
+	}
+	for _, v := range policy.Spec.Validations {
+		expressions = append(expressions, v.Expression)
+	}
+	return expressions
+}
+
+// A CEL string literal without escapes, and a list of such literals.
+const literal = `(?:'[^'"\\\n]*'|"[^'"\\\n]*")`
+
+var (
+	literalElement = regexp.MustCompile(literal)
+	literalList    = regexp.MustCompile(`^\s*\[\s*(?:` + literal + `(?:\s*,\s*` + literal + `)*)?\s*\]\s*$`)
+)
+
+// readAccounts reads a CEL expression that is a list of string literals. It
+// reports false for any other.
+func readAccounts(expression string) (accounts []string, ok bool) {
+	if !literalList.MatchString(expression) {
+		return nil, false
+	}
+	for _, quoted := range literalElement.FindAllString(expression, -1) {
+		accounts = append(accounts, quoted[1:len(quoted)-1])
+	}
+	return accounts, true
+}

@@ -1,0 +1,4 @@
+package rollout
+
+// ReleaseOwnership is tested from outside the package, beside a release.
+var ReleaseOwnership = releaseOwnership

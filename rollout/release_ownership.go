@@ -1,0 +1,102 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// releaseOwnership takes the entries of field manager tranche-rollout out of
+// metadata.managedFields of a Deployment. It is for a Deployment that no plan
+// governs any more and that has been handed back: until then the ownership of
+// template, strategy and paused is right, and a server-side apply of another
+// manager that changes them is answered with a conflict. The values stay. The
+// fields then belong to gitsync where it has applied the Deployment, so that its
+// next apply removes fields that the manifest is without. Otherwise they belong to no
+// manager until one applies them.
+//
+// live reads past the cache, which has no managedFields. The write is conditional
+// on the resourceVersion that was read: a conflict is returned as it is. There is no
+// write when tranche-rollout owns nothing. A Deployment that is gone is no error.
+func releaseOwnership(ctx context.Context, live client.Reader, w client.Writer, deployment types.NamespacedName) error {
+	var d appsv1.Deployment
+	if err := live.Get(ctx, deployment, &d); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("getting Deployment %s: %w", deployment, err)
+	}
+	left, changed, err := withoutRollout(d.ManagedFields)
+	if err != nil {
+		return fmt.Errorf("reading the managed fields of Deployment %s: %w", deployment, err)
+	}
+	if !changed {
+		return nil
+	}
+	p := jsonPatch{}
+	p.at(&d)
+	p.add("/metadata/managedFields", left)
+	if err := client.IgnoreNotFound(w.Patch(ctx, &d, p.patch(), fieldOwner)); err != nil {
+		return fmt.Errorf("releasing the fields of %s in Deployment %s: %w", v1alpha1.ManagerRollout, deployment, err)
+	}
+	return nil
+}
+
+// withoutRollout returns the entries of the other managers, and whether
+// tranche-rollout had one. An entry that gitsync has applied gets the fields of
+// tranche-rollout. Where no entry is left the list has an empty one, by which the API
+// server clears it: it takes an empty list for no change.
+func withoutRollout(entries []metav1.ManagedFieldsEntry) (left []metav1.ManagedFieldsEntry, changed bool, err error) {
+	released := &fieldpath.Set{}
+	for _, e := range entries {
+		if e.Manager != v1alpha1.ManagerRollout {
+			left = append(left, e)
+			continue
+		}
+		changed = true
+		if e.Subresource == "" {
+			if released, err = union(released, e); err != nil {
+				return nil, false, err
+			}
+		}
+	}
+	for i := range left {
+		e := &left[i]
+		if !changed || e.Manager != v1alpha1.ManagerGitSync || e.Operation != metav1.ManagedFieldsOperationApply || e.Subresource != "" {
+			continue
+		}
+		all, err := union(released, *e)
+		if err != nil {
+			return nil, false, err
+		}
+		raw, err := all.ToJSON()
+		if err != nil {
+			return nil, false, fmt.Errorf("encoding the fields of %s: %w", e.Manager, err)
+		}
+		e.FieldsV1 = metav1.NewFieldsV1(string(raw))
+	}
+	if len(left) == 0 {
+		left = []metav1.ManagedFieldsEntry{{}}
+	}
+	return left, changed, nil
+}
+
+// union adds the fields of an entry to a set.
+func union(set *fieldpath.Set, e metav1.ManagedFieldsEntry) (*fieldpath.Set, error) {
+	if e.FieldsV1 == nil {
+		return set, nil
+	}
+	of := &fieldpath.Set{}
+	if err := of.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
+		return nil, fmt.Errorf("decoding the fields of %s: %w", e.Manager, err)
+	}
+	return set.Union(of), nil
+}
