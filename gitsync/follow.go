@@ -85,7 +85,10 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 	if l.keep.brought == nil {
 		l.keep.brought = map[string]brought{}
 	}
-	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, remote: !l.options.NoRemoteBases, brought: l.keep.brought, signatures: by}
+	if l.keep.approved == nil {
+		l.keep.approved = approvedSteps{}
+	}
+	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, remote: !l.options.NoRemoteBases, brought: l.keep.brought, approved: l.keep.approved, signatures: by}
 	d, rendered, err := r.desired(l.keep.desired)
 	if err != nil {
 		return nil, err
