@@ -389,6 +389,11 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		return nil
 	}
 	because, taken := "the branch says so", len(t.conflicts) > 0 && change == configured
+	if t.restored != nil && change == created {
+		l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonDriftUndone, fmt.Sprintf("%s was deleted, and is there again at its stable revision %s", t, t.restored.revision))
+		l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.commit, "because", "it was deleted")
+		return nil
+	}
 	if isApplied(l.gs, a.commit) && !t.handedOver {
 		drifted, err := l.drift(before, t, change)
 		if err != nil {
