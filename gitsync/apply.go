@@ -71,6 +71,10 @@ func withoutServersOwn(u *unstructured.Unstructured) *unstructured.Unstructured 
 // body is the manifest, without what others write.
 func (a *applier) body(t *target) *unstructured.Unstructured {
 	u := a.manifest(t.Object)
+	if t.restored != nil {
+		// Spec of a Deployment is a map, or its dry run has failed.
+		_ = unstructured.SetNestedMap(u.Object, t.restored.template, "spec", "template")
+	}
 	if t.way == asGoverned {
 		for _, field := range rolloutFields {
 			unstructured.RemoveNestedField(u.Object, "spec", field)
@@ -109,6 +113,9 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 		err = a.dryRunAnew(ctx, t)
 	}
 	ps := apiProblems(reasonDryRunFailed, t.Object, a.gs, err)
+	if t.restored != nil && len(ps) == 0 {
+		ps = a.dryRunRestored(ctx, t)
+	}
 	if t.release != nil {
 		hintAtPlan(ps)
 	}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
@@ -190,12 +192,16 @@ func (h *history) renders(commit plumbing.Hash, reads Reads, r *plan.Release) (a
 // all releases of a source ask for the same few.
 const keptRenderings = 64
 
-// older renders an older commit; the set is nil where it does not render.
+// older renders an older commit; the set is nil where it does not render. The
+// cluster is not asked for the scope of its kinds: what a commit said does not
+// change with the kinds that the cluster knows.
 func (h *history) older(commit plumbing.Hash, t *treeFS) (desired, error) {
 	if d, ok := h.rendered[commit]; ok {
 		return d, nil
 	}
-	set, err := h.render(t)
+	r := *h.renderer
+	r.mapper = nil
+	set, err := r.render(t)
 	if t.Err() != nil && !isExceeded(t.Err()) {
 		return desired{}, t.Err()
 	}
@@ -207,6 +213,54 @@ func (h *history) older(commit plumbing.Hash, t *treeFS) (desired, error) {
 		h.rendered[commit] = d
 	}
 	return d, nil
+}
+
+// approvedSteps are the replicas of the steps that a plan had in a commit. They
+// are kept between syncs, or a plan that was edited after its approval would cost
+// one rendering for each sync. A nil value says that the commit has no such plan.
+type approvedSteps map[string][]intstr.IntOrString
+
+// keptSteps bounds them.
+const keptSteps = 100
+
+// stepsIn returns the replicas of the steps that the plan of a release's
+// Deployment had in a commit. They are nil where the commit does not render, or
+// has no plan for the Deployment. The name of the plan does not count.
+func (h *history) stepsIn(commit string, r *plan.Release) ([]intstr.IntOrString, error) {
+	key := strings.Join([]string{h.key(), commit, r.Deployment.GetNamespace(), r.Deployment.GetName()}, " ")
+	if steps, ok := h.approved[key]; ok {
+		return steps, nil
+	}
+	t, err := newTreeFS(h.snapshot, plumbing.NewHash(commit))
+	if err != nil {
+		return nil, err
+	}
+	same := commit == h.snapshot.commit.String()
+	if !same && !h.remote {
+		if same, err = h.desired.reads.Unchanged(t); err != nil {
+			return nil, err
+		}
+	}
+	if same {
+		return plan.StepReplicas(r.Plan.Spec.Strategy.Steps), nil
+	}
+	d, err := h.older(plumbing.NewHash(commit), t)
+	if err != nil {
+		return nil, err
+	}
+	var steps []intstr.IntOrString
+	if d.set != nil {
+		if then := d.set.Governed(r.Deployment); then != nil {
+			steps = plan.StepReplicas(then.Plan.Spec.Strategy.Steps)
+		}
+	}
+	if h.approved != nil && !h.remote {
+		if len(h.approved) >= keptSteps {
+			clear(h.approved)
+		}
+		h.approved[key] = steps
+	}
+	return steps, nil
 }
 
 // errNoFile says that a file is not there in a commit.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,7 @@ type renderer struct {
 	mapper   meta.RESTMapper    // nil: no cluster is asked
 	remote   bool               // remote bases
 	brought  map[string]brought // by approval file, from earlier looks; added to
+	approved approvedSteps      // from earlier looks; added to
 
 	signatures signatures
 	approvals  Reads // what was read for the approvals
@@ -165,36 +167,70 @@ func (r *renderer) releases(ctx context.Context, d *desired, live map[string]*v1
 		if err != nil {
 			return nil, nil, err
 		}
-		signed, unsigned, err := h.signed(ctx, release, commit, approvals)
+		approval, more, err := h.approval(ctx, release, commit, approvals, now)
 		if err != nil {
 			return nil, nil, err
 		}
-		approval, more := plan.MatchApproval(release, commit, signed)
-		ignored = append(append(ignored, unsigned...), more...)
-		if revision := releasing(now, commit); approval != nil && revision != "" && revision != approval.Spec.Revision {
-			// It is handed on all the same: the gate is where it is judged.
-			ignored = append(ignored, plan.OtherRevision(approval, revision))
-		}
-		br, err := h.batchRelease(release, commit, approval)
+		ignored = append(ignored, more...)
+		br, more, err := h.batchRelease(release, commit, approval, now)
 		if err != nil {
 			return nil, nil, err
 		}
+		ignored = append(ignored, more...)
 		list = append(list, br)
 	}
 	return list, ignored, nil
 }
 
-// releasing returns the revision that a release from a commit brings; empty
-// where the cluster has not said so yet.
+// approval returns the approval that counts for a release, and why others that
+// name it do not.
+//
+// An approval of a release that has ended is history. It is reported only while
+// another release is under way, because its author may have meant that one.
+func (h *history) approval(ctx context.Context, release *plan.Release, commit string, approvals []plan.Approval, now *v1alpha1.BatchRelease) (*plan.Approval, plan.Problems, error) {
+	signed, ignored, err := h.signed(ctx, release, commit, approvals)
+	if err != nil {
+		return nil, nil, err
+	}
+	approval, more := plan.MatchApproval(release, commit, signed)
+	if now == nil || isUnderWay(now, commit) {
+		return approval, append(ignored, more...), nil
+	}
+	current := slices.DeleteFunc(slices.Clone(signed), func(a plan.Approval) bool { return hasEnded(now, &a) })
+	_, more = plan.MatchApproval(release, commit, current)
+	if now.Status.Phase == v1alpha1.PhaseCompleted && now.Status.UpdateCommit == commit {
+		ignored = nil // those are of a release that has ended, too
+	}
+	return approval, append(ignored, more...), nil
+}
+
+// isUnderWay reports whether the status says that the release from a commit has
+// begun and has not ended, and that it is no rollback.
+func isUnderWay(br *v1alpha1.BatchRelease, commit string) bool {
+	s := &br.Status
+	return s.Phase != "" && s.Phase != v1alpha1.PhaseCompleted && !s.RollingBack && s.UpdateCommit == commit
+}
+
+// hasEnded reports whether an approval is for a release that has ended.
+func hasEnded(br *v1alpha1.BatchRelease, a *plan.Approval) bool {
+	s := &br.Status
+	return s.Phase == v1alpha1.PhaseCompleted && a.IsFor(s.UpdateCommit) ||
+		slices.ContainsFunc(s.History, func(r v1alpha1.ReleaseRecord) bool { return a.IsFor(r.Commit) }) ||
+		slices.ContainsFunc(s.EndedReleases, func(r v1alpha1.ReleaseName) bool { return a.IsFor(r.Commit) })
+}
+
+// releasing returns the revision that the release from a commit brings; empty
+// where none is under way.
 func releasing(br *v1alpha1.BatchRelease, commit string) string {
-	if br == nil || br.Status.Phase == "" || br.Status.UpdateCommit != commit {
+	if br == nil || !isUnderWay(br, commit) {
 		return ""
 	}
 	return br.Status.UpdateRevision
 }
 
-// batchRelease is a plan with what only the controller sets.
-func (h *history) batchRelease(release *plan.Release, commit string, approval *plan.Approval) (*v1alpha1.BatchRelease, error) {
+// batchRelease returns a plan with the fields that only the controller sets, and
+// why its approval does not count for all that it names.
+func (h *history) batchRelease(release *plan.Release, commit string, approval *plan.Approval, now *v1alpha1.BatchRelease) (*v1alpha1.BatchRelease, plan.Problems, error) {
 	br := release.Plan.DeepCopy()
 	br.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
 	br.Spec.Template = release.Template.DeepCopy()
@@ -204,17 +240,46 @@ func (h *history) batchRelease(release *plan.Release, commit string, approval *p
 	br.Spec.Commit = commit
 	br.Spec.ReviewApprovals = reviews(&h.gs.Spec)
 	if approval == nil {
-		return br, nil
+		return br, nil, nil
+	}
+	var ignored plan.Problems
+	if revision := releasing(now, commit); revision != "" && revision != approval.Spec.Revision {
+		// The approval is handed on all the same: the gate is where it is judged.
+		ignored = append(ignored, plan.OtherRevision(approval, revision))
 	}
 	b, err := h.bringer(approval.File)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	steps, err := h.stepsIn(b.in, release)
+	if err != nil {
+		return nil, nil, err
+	}
+	if steps == nil {
+		if now == nil || !isDone(now, commit, approval) {
+			ignored = append(ignored, approval.StepsUnknown(release, b.in))
+		}
+		return br, ignored, nil
 	}
 	br.Spec.Approval = &v1alpha1.Approval{
-		Revision: approval.Spec.Revision, Commit: commit, Step: approval.Spec.Step,
+		Revision: approval.Spec.Revision, Commit: commit, Step: approval.Spec.Step, Steps: steps,
 		ApprovedBy: h.approvedBy(approval.File, b), ApprovedIn: b.in,
 	}
-	return br, nil
+	if p := approval.StepsChanged(steps, b.in, br.Spec.Strategy.Steps); p != nil && (now == nil || !isDone(now, commit, approval)) {
+		ignored = append(ignored, p)
+	}
+	return br, ignored, nil
+}
+
+// isDone reports whether the gates that an approval names have all opened.
+func isDone(br *v1alpha1.BatchRelease, commit string, a *plan.Approval) bool {
+	s := &br.Status
+	return s.UpdateCommit == commit && (s.Phase == v1alpha1.PhaseCompleted || s.RollingBack || isPast(br, a.Spec.Step))
+}
+
+// isPast reports whether a release is beyond the gate of a step.
+func isPast(br *v1alpha1.BatchRelease, step int32) bool {
+	return br.Status.Phase != "" && br.Status.CurrentStepIndex > step
 }
 
 // bringer is the commit that brought a file's content as it is at the tip.

@@ -212,11 +212,14 @@ var errHungUp = errors.New("the server was too fast")
 
 // uploadPack asks for a pack. The end of ctx ends the exchange; one with a
 // local git, which has no other end than its own, is left to itself then.
-func (s *session) uploadPack(ctx context.Context, req *packp.UploadPackRequest) (answer *packp.UploadPackResponse, err error) {
+func (s *session) uploadPack(ctx context.Context, req *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
 	if !s.isLocal() {
 		return s.git.UploadPack(ctx, req)
 	}
-	err = within(ctx, func() (err error) {
+	// No named result: at the end of ctx a return would set it to nil, and what
+	// ends the exchange later would have nothing to end.
+	var answer *packp.UploadPackResponse
+	err := within(ctx, func() (err error) {
 		answer, err = s.git.UploadPack(context.WithoutCancel(ctx), req)
 		return err
 	}, func() { s.abandon(answer) })

@@ -85,7 +85,10 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 	if l.keep.brought == nil {
 		l.keep.brought = map[string]brought{}
 	}
-	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, remote: !l.options.NoRemoteBases, brought: l.keep.brought, signatures: by}
+	if l.keep.approved == nil {
+		l.keep.approved = approvedSteps{}
+	}
+	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, remote: !l.options.NoRemoteBases, brought: l.keep.brought, approved: l.keep.approved, signatures: by}
 	d, rendered, err := r.desired(l.keep.desired)
 	if err != nil {
 		return nil, err
@@ -161,12 +164,13 @@ func refuseEmpty(gs *v1alpha1.GitSource, set *plan.Set) error {
 func (l *look) releases(ctx context.Context, r *renderer, d *desired, o *observer) ([]*target, error) {
 	live := map[string]*v1alpha1.BatchRelease{}
 	for i := range d.set.Releases {
-		now, err := o.liveOf(ctx, &d.set.Releases[i])
+		release := &d.set.Releases[i]
+		now, err := o.planOf(ctx, d.set, release)
 		if err != nil {
 			return nil, err
 		}
 		if now != nil {
-			live[releaseName(now)] = now
+			live[releaseName(release.Plan)] = now
 		}
 	}
 	list, ignored, err := r.releases(ctx, d, live)
@@ -322,10 +326,10 @@ func afterEarly(err error, targets []*target) error {
 	return err
 }
 
-// endRivals deletes the plan under whose former name a Deployment was
-// governed. It goes after the new one is there, or rollout would take the gap
-// for the end of the plan, and even where nothing is pruned, or the older of
-// two plans would be the one that counts.
+// endRivals lets plans take over from those under whose names their Deployments
+// were governed, and deletes these. That comes after the new plan is there, or
+// rollout would take the gap for the end of the plan. It is done even where
+// nothing is pruned, or the older of two plans would be the one that counts.
 func (l *look) endRivals(ctx context.Context, c *commit, o *observer) error {
 	for i := range c.desired.set.Releases {
 		release := &c.desired.set.Releases[i]
@@ -333,14 +337,21 @@ func (l *look) endRivals(ctx context.Context, c *commit, o *observer) error {
 		if err != nil {
 			return err
 		}
+		plans = slices.Clone(plans)
+		slices.SortFunc(plans, func(a, b v1alpha1.BatchRelease) int { return plan.ComparePlans(&b, &a) })
+		// The one that counts goes last: what it has decided is copied last.
 		for j := range plans {
 			p := &plans[j]
 			e := planEntry(p)
-			if _, wanted := c.wanted[e.id()]; wanted || !isOurs(p, l.gs) {
+			if isNamed(c.desired.set, p) || !isOurs(p, l.gs) {
 				continue
 			}
-			if err := l.endPlan(ctx, e); err != nil {
+			done, err := l.replacePlan(ctx, e, client.ObjectKeyFromObject(release.Plan))
+			if err != nil {
 				return err
+			}
+			if !done {
+				c.wanted.add(e) // it stays, and so does the Deployment's hold
 			}
 		}
 	}
@@ -378,6 +389,11 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		return nil
 	}
 	because, taken := "the branch says so", len(t.conflicts) > 0 && change == configured
+	if t.restored != nil && change == created {
+		l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonDriftUndone, fmt.Sprintf("%s was deleted, and is there again at its stable revision %s", t, t.restored.revision))
+		l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.commit, "because", "it was deleted")
+		return nil
+	}
 	if isApplied(l.gs, a.commit) && !t.handedOver {
 		drifted, err := l.drift(before, t, change)
 		if err != nil {

@@ -184,11 +184,12 @@ func mark(br *v1alpha1.BatchRelease) string {
 	in, ok := approved(&release, br)
 	a := br.Spec.Approval
 	other := a != nil && releasing(br, a.Commit) != "" && releasing(br, a.Commit) != a.Revision
+	past := a != nil && isPast(br, a.Step)
 	var about int64 // what was decided counts once it is about the present spec
 	if failed || ok {
 		about = s.ObservedGeneration
 	}
-	return fmt.Sprint(about, failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, s.FailedRevision, other, chapter(br))
+	return fmt.Sprint(about, failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, s.FailedRevision, other, past, isUnderWay(br, s.UpdateCommit), chapter(br))
 }
 
 // String is an intent in a few words.

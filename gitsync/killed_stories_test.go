@@ -35,6 +35,27 @@ var killedStories = map[string]func(*shop) []stage{
 			},
 		}
 	},
+	"a plan gets another name, and its old one again": func(*shop) []stage {
+		named := func(name string) map[string]string {
+			return map[string]string{"deploy/release.yaml": planOf(name, "1", "50%", "100%"), "deploy/a.yaml": configMap("a", name)}
+		}
+		commit := ""
+		return []stage{
+			{push: map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}, want: []string{webHasAPlan, webIsRollouts}},
+			{
+				do:   func(s *shop) { s.atStep("web", 1); commit = s.release("web").Spec.Commit },
+				push: named("next"), want: []string{"BatchRelease next: has a commit: true, at step 1", "ConfigMap a: next", webIsRollouts},
+			},
+			{
+				do: func(s *shop) {
+					if now := s.release("next").Spec.Commit; now != commit {
+						s.Errorf("the release comes from %s, and came from %s", now, commit)
+					}
+				},
+				push: named("web"), want: []string{webHasAPlan + ", at step 1", "ConfigMap a: web", webIsRollouts},
+			},
+		}
+	},
 	"an autoscaler comes and goes": func(*shop) []stage {
 		sized := func(n int) string { return strings.Replace(webIsRollouts, "2 x", fmt.Sprintf("%d x", n), 1) }
 		return []stage{

@@ -319,7 +319,12 @@ func valueOf(s *shop, o *unstructured.Unstructured) string {
 		return fmt.Sprintf(": %d x %s with %d env and %d labels, %s", *d.Spec.Replicas, tag, len(c.Env), len(d.Labels), by)
 	case "BatchRelease":
 		commit, _, _ := unstructured.NestedString(o.Object, "spec", "commit")
-		return fmt.Sprintf(": has a commit: %t", commit != "")
+		at := ""
+		if phase, _, _ := unstructured.NestedString(o.Object, "status", "phase"); phase != "" {
+			step, _, _ := unstructured.NestedInt64(o.Object, "status", "currentStepIndex")
+			at = fmt.Sprintf(", at step %d", step)
+		}
+		return fmt.Sprintf(": has a commit: %t%s", commit != "", at)
 	default:
 		return ""
 	}

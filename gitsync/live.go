@@ -46,6 +46,9 @@ type target struct {
 	way  way
 	// template is the one that rollout will write; only with asGoverned.
 	release *plan.Release
+	// restored is what a governed Deployment that was deleted is created with; nil:
+	// with the template from Git.
+	restored *restored
 	// autoscaled: spec.replicas is an autoscaler's.
 	autoscaled bool
 	// early: a CRD or Namespace that others of the commit need.
@@ -185,8 +188,11 @@ func (o *observer) observe(ctx context.Context, t *target) error {
 			return err
 		}
 	}
-	if t.groupKind() != deploymentKind || live == nil {
+	if t.groupKind() != deploymentKind {
 		return nil
+	}
+	if live == nil {
+		return o.observeGone(ctx, t)
 	}
 	t.way, err = o.wayOf(ctx, t)
 	return err

@@ -141,12 +141,13 @@ type preview struct {
 	tree     *treeFS
 	observer *observer
 	applier  *applier
+	set      *plan.Set
 	wanted   inventory
 }
 
 // look goes through what a commit says, and what it no longer says.
 func (v *preview) look(ctx context.Context, set *plan.Set) error {
-	v.Ignored = set.Ignored
+	v.set, v.Ignored = set, set.Ignored
 	approvals, ignored := plan.ReadApprovals(v.tree, approvalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
 	v.Ignored = append(append(v.Ignored, ignored...), plan.UnknownApprovals(set, approvals)...)
 	err := v.observer.readSources(ctx)
@@ -462,6 +463,11 @@ func (v *preview) fate(live *unstructured.Unstructured, used usedNames) (Effect,
 func (v *preview) afterPlan(live *unstructured.Unstructured) string {
 	name, _, _ := unstructured.NestedString(live.Object, "spec", "workloadRef", "name")
 	d := entry{gvk: appsv1.SchemeGroupVersion.WithKind(deploymentKind.Kind), namespace: live.GetNamespace(), name: name}
+	for i := range v.set.Releases {
+		if p := v.set.Releases[i].Plan; p.Namespace == d.namespace && p.Spec.WorkloadRef.Name == d.name {
+			return "BatchRelease " + releaseName(p) + " takes over from it, with the release that is under way"
+		}
+	}
 	if _, stays := v.wanted[d.id()]; stays {
 		return "its Deployment goes on without a plan"
 	}

@@ -181,13 +181,6 @@ func (u usedNames) addValue(user, namespace, field string, v any) {
 	}
 }
 
-// labelManagedBy is on the ControllerRevisions in which rollout keeps the
-// stable template of a governed Deployment.
-const (
-	labelManagedBy = "app.kubernetes.io/managed-by"
-	managedBy      = "tranche"
-)
-
 // usedIn returns what the pods that run in a namespace, those that its
 // Deployments and ReplicaSets are about to make, and the stable revisions there
 // refer to.
@@ -232,7 +225,7 @@ func usedIn(ctx context.Context, c client.Reader, namespace string, into usedNam
 		}
 	}
 	var records appsv1.ControllerRevisionList
-	if err := c.List(ctx, &records, client.InNamespace(namespace), client.MatchingLabels{labelManagedBy: managedBy}); err != nil {
+	if err := c.List(ctx, &records, client.InNamespace(namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
 		return fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
 	}
 	for i := range records.Items {

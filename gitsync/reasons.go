@@ -28,6 +28,7 @@ const (
 	reasonUnknownKind             = "UnknownKind"
 	reasonOwnedByOther            = "OwnedByOther"
 	reasonDryRunFailed            = "DryRunFailed"
+	reasonStableRevisionUnusable  = "StableRevisionUnusable"
 	reasonApplyFailed             = "ApplyFailed"
 	reasonPruneFailed             = "PruneFailed"
 	reasonPruneRefused            = "PruneRefused"

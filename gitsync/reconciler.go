@@ -203,12 +203,14 @@ type reconciler struct {
 // memory is what is kept between looks. Losing it costs a rendering.
 type memory struct {
 	desired *desired
-	brought map[string]brought         // by file
-	changes map[string][]plumbing.Hash // by release commit
-	ignored string                     // the approvals that were told of
-	notes   string                     // that are there, as far as we know
-	rest    *atRest                    // nil while something is left to do
-	trials  trials
+	brought map[string]brought // by file
+	// approved are the steps that plans had when they were approved.
+	approved approvedSteps
+	changes  map[string][]plumbing.Hash // by release commit
+	ignored  string                     // the approvals that were told of
+	notes    string                     // that are there, as far as we know
+	rest     *atRest                    // nil while something is left to do
+	trials   trials
 	// awaiting is how old an answer of the server may be for the next look, while
 	// other sources are waited for: a thousand may wait for one.
 	awaiting time.Duration

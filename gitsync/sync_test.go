@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -502,9 +504,9 @@ func TestApprovalReachesTheRelease(t *testing.T) {
 	s.repo.Author = "Grace Example <grace@example.org>"
 	second := s.push(map[string]string{"deploy/approvals/web.yaml": approval(first[:8], "0")})
 	s.applied(second)
-	want := v1alpha1.Approval{Revision: "abc", Commit: first, Step: 0, ApprovedBy: "Grace Example <grace@example.org>", ApprovedIn: second}
-	if got := s.release("web").Spec.Approval; got == nil || *got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+	want := v1alpha1.Approval{Revision: "abc", Commit: first, Step: 0, ApprovedBy: "Grace Example <grace@example.org>", ApprovedIn: second, Steps: []intstr.IntOrString{intstr.FromInt32(1), full}}
+	if diff := cmp.Diff(&want, s.release("web").Spec.Approval); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 	third := s.push(map[string]string{"deploy/approvals/web.yaml": approval("0123456", "0")})
 	s.applied(third)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -25,6 +26,12 @@ type Approval struct {
 func (a *Approval) Ignored(field, fact, hint string) *Problem {
 	name := "BatchApproval " + a.Metadata.Namespace + "/" + a.Metadata.Name
 	return &Problem{Reason: ReasonApprovalIgnored, Where: where(a.File, name, field), Err: errors.New(fact), Hint: hint}
+}
+
+// IsFor reports whether an approval names a commit: all of it, or its first
+// characters.
+func (a *Approval) IsFor(commit string) bool {
+	return abbreviated.MatchString(a.Spec.Commit) && strings.HasPrefix(strings.ToLower(commit), a.Spec.Commit)
 }
 
 // ReadApprovals reads the approvals in a folder and below; a folder that is
@@ -132,7 +139,7 @@ func MatchApproval(r *Release, commit string, approvals []Approval) (*Approval, 
 		case a.Metadata.Namespace != r.Plan.Namespace || a.Metadata.Name != r.Plan.Name:
 		case commit == "":
 			ps = append(ps, a.Ignored("spec.commit", "no release is under way that it could be for", "remove it"))
-		case !abbreviated.MatchString(a.Spec.Commit) || !strings.HasPrefix(strings.ToLower(commit), a.Spec.Commit):
+		case !a.IsFor(commit):
 			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("%s is another release; the one under way comes from %s", a.Spec.Commit, abbreviate(commit)), "replace it when that one is to be approved"))
 		case a.Spec.Step < 0 || a.Spec.Step > last:
 			ps = append(ps, a.Ignored("spec.step", fmt.Sprintf("%d: the plan has steps 0 to %d", a.Spec.Step, last), ""))
@@ -154,6 +161,58 @@ func MatchApproval(r *Release, commit string, approvals []Approval) (*Approval, 
 // that its release brings.
 func OtherRevision(a *Approval, revision string) *Problem {
 	return a.Ignored("spec.revision", fmt.Sprintf("%s is another revision; the one under way is %s", a.Spec.Revision, revision), "replace it when that one is to be approved")
+}
+
+// StepReplicas returns the replicas of steps.
+func StepReplicas(steps []v1alpha1.Step) []intstr.IntOrString {
+	replicas := make([]intstr.IntOrString, len(steps))
+	for i, s := range steps {
+		replicas[i] = s.Replicas
+	}
+	return replicas
+}
+
+// ChangedStep returns the first step that is not as it was approved, or -1. It
+// compares the steps that an approval of step upTo lets a release reach: those
+// from 0 to the one after upTo. The gate of step j may open only if no step from
+// 0 to j+1 has changed, so the first gate that stays closed is that of the step
+// before the one returned. Pauses do not count: they are no sizes.
+func ChangedStep(approved []intstr.IntOrString, upTo int32, steps []v1alpha1.Step) int {
+	for i := range min(int(upTo)+2, len(steps)) {
+		if i >= len(approved) || approved[i] != steps[i].Replicas {
+			return i
+		}
+	}
+	return -1
+}
+
+// hintApproveAgain says how to approve what an approval file says already: the
+// commit that counts is the one that brought the content of the file.
+const hintApproveAgain = "approve again: commit a change of the file, such as a comment"
+
+// StepsChanged says that an approval opens no gate, or not all gates that it
+// names, since the plan has other steps than in the commit that brought it. It is
+// nil where the steps that count are the same.
+func (a *Approval) StepsChanged(approved []intstr.IntOrString, in string, steps []v1alpha1.Step) *Problem {
+	i := ChangedStep(approved, a.Spec.Step, steps)
+	if i < 0 {
+		return nil
+	}
+	was := "was not there"
+	if i < len(approved) {
+		was = "was " + approved[i].String()
+	}
+	fact := fmt.Sprintf("the plan's steps have changed since: step %d %s in commit %s, which brought the approval, and is %s now", i, was, abbreviate(in), steps[i].Replicas.String())
+	if i > 1 {
+		fact += fmt.Sprintf("; it counts up to step %d", i-2)
+	}
+	return a.Ignored("spec.step", fact, hintApproveAgain)
+}
+
+// StepsUnknown says that an approval does not count, since the commit that
+// brought it has no plan for the Deployment of its release.
+func (a *Approval) StepsUnknown(r *Release, in string) *Problem {
+	return a.Ignored("spec.step", fmt.Sprintf("commit %s, which brought the approval, renders no plan for %s, so the steps that it approves are not known", abbreviate(in), r.Deployment), hintApproveAgain)
 }
 
 // abbreviate makes a commit as long as people write it.

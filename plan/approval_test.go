@@ -5,9 +5,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/plantest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 const commit = "3f2c1e0a9b8c7d6e5f4a3b2c1d0e9f8a7b6c5d4e"
@@ -133,5 +135,58 @@ func TestMatchApproval(t *testing.T) {
 	approvals, _ := plan.ReadApprovals(plantest.Tree(t, map[string]string{"a/a.yaml": plantest.Approval("gone", "x", commit, "0") + "---\n" + plantest.Approval("web", "x", commit, "0")}), "a", "shop", "")
 	if diff := cmp.Diff([]string{"ApprovalIgnored a/a.yaml: BatchApproval shop/gone: names no BatchRelease; give it the name and namespace of one, or remove it"}, list(plan.UnknownApprovals(set, approvals))); diff != "" {
 		t.Errorf("unknown (-want +got):\n%s", diff)
+	}
+}
+
+func TestStepsChanged(t *testing.T) {
+	replicas := func(list ...string) []intstr.IntOrString {
+		var all []intstr.IntOrString
+		for _, s := range list {
+			all = append(all, intstr.Parse(s))
+		}
+		return all
+	}
+	for _, tc := range []struct {
+		reason         string
+		approved, plan []intstr.IntOrString
+		step           int32
+		first          int
+		says           string // after the fact that the steps have changed; empty: nothing
+	}{
+		{"the same steps", replicas("1", "30%", "100%"), replicas("1", "30%", "100%"), 1, -1, ""},
+		{"the step that the gate leads to is lower", replicas("1", "30%", "100%"), replicas("1", "20%", "100%"), 0, 1, "step 1 was 30% in commit 3f2c1e0, which brought the approval, and is 20% now"},
+		{"the step that the gate leads to is higher", replicas("1", "30%", "100%"), replicas("1", "50%", "100%"), 0, 1, "step 1 was 30% in commit 3f2c1e0, which brought the approval, and is 50% now"},
+		{"the step before the gate", replicas("1", "30%", "100%"), replicas("2", "30%", "100%"), 0, 0, "step 0 was 1 in commit 3f2c1e0, which brought the approval, and is 2 now"},
+		{"a step that the approval does not reach", replicas("1", "30%", "50%", "100%"), replicas("1", "30%", "60%", "100%"), 0, -1, ""},
+		{"the gates before the change open", replicas("1", "30%", "50%", "100%"), replicas("1", "30%", "60%", "100%"), 2, 2, "step 2 was 50% in commit 3f2c1e0, which brought the approval, and is 60% now; it counts up to step 0"},
+		{"a number is not the percentage that comes to the same", replicas("1", "3", "100%"), replicas("1", "30%", "100%"), 0, 1, "step 1 was 3 in commit 3f2c1e0, which brought the approval, and is 30% now"},
+		{"a step is put in between", replicas("1", "100%"), replicas("1", "30%", "100%"), 0, 1, "step 1 was 100% in commit 3f2c1e0, which brought the approval, and is 30% now"},
+		{"a step is added after the last", replicas("1", "100%"), replicas("1", "100%", "100%"), 1, 2, "step 2 was not there in commit 3f2c1e0, which brought the approval, and is 100% now; it counts up to step 0"},
+		{"a step is taken away", replicas("1", "30%", "100%"), replicas("1", "100%"), 0, 1, "step 1 was 30% in commit 3f2c1e0, which brought the approval, and is 100% now"},
+		{"only steps that are not reached are taken away", replicas("1", "50%", "60%", "100%"), replicas("1", "50%", "100%"), 0, -1, ""},
+		{"an approval of the last step ends with the plan", replicas("1", "100%"), replicas("1", "100%"), 1, -1, ""},
+		{"nothing is known of the steps", nil, replicas("1", "100%"), 0, 0, "step 0 was not there in commit 3f2c1e0, which brought the approval, and is 1 now"},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			steps := make([]v1alpha1.Step, len(tc.plan))
+			for i, r := range tc.plan {
+				steps[i].Replicas = r
+			}
+			if got := plan.ChangedStep(tc.approved, tc.step, steps); got != tc.first {
+				t.Errorf("the first step that has changed is %d, want %d", got, tc.first)
+			}
+			a := &plan.Approval{File: "a/web.yaml"}
+			a.Metadata.Namespace, a.Metadata.Name, a.Spec.Step = "shop", "web", tc.step
+			p, got, want := a.StepsChanged(tc.approved, commit, steps), "", ""
+			if p != nil {
+				got = p.Reason + " " + p.Error()
+			}
+			if tc.says != "" {
+				want = "ApprovalIgnored a/web.yaml: BatchApproval shop/web: spec.step: the plan's steps have changed since: " + tc.says + "; approve again: commit a change of the file, such as a comment"
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -30,6 +30,12 @@ type Release struct {
 	Strategy *appsv1.DeploymentStrategy
 }
 
+// ComparePlans orders the plans of one Deployment: the first one counts. It is the
+// oldest one, then the first by name.
+func ComparePlans(a, b *v1alpha1.BatchRelease) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+}
+
 // String is "BatchRelease shop/web".
 func (r *Release) String() string {
 	return "BatchRelease " + r.Plan.Namespace + "/" + r.Plan.Name

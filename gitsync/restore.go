@@ -1,0 +1,116 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// restored is the pod template with which a governed Deployment that was deleted
+// is created again: that of its stable revision. The native controller rolls out
+// the template that a Deployment is created with at once (H30), so with the
+// template from Git a release would pass all its gates.
+type restored struct {
+	revision string
+	template map[string]any
+}
+
+// observeGone finds out how a Deployment that is not in the cluster is created.
+func (o *observer) observeGone(ctx context.Context, t *target) error {
+	plans, err := o.plansFor(ctx, client.ObjectKeyFromObject(t))
+	if err != nil || len(plans) == 0 {
+		return err
+	}
+	if t.release == nil && isOurs(&plans[0], o.gs) {
+		t.way = afterHandBack // or the plan that has left Git would take hold of the new Deployment
+		return nil
+	}
+	t.restored, err = o.stableOf(ctx, t, plans)
+	return err
+}
+
+// stableOf returns what a Deployment comes back with, and nil where that is what
+// Git says: the stable revision has the template from Git, or none is on record.
+func (o *observer) stableOf(ctx context.Context, t *target, plans []v1alpha1.BatchRelease) (*restored, error) {
+	owners := make([]types.UID, len(plans))
+	for i := range plans {
+		owners[i] = plans[i].UID
+	}
+	revisions, err := recordsOf(ctx, o.own, t.GetNamespace(), owners...)
+	if err != nil {
+		return nil, err
+	}
+	var records []plan.Record
+	for i := range revisions {
+		r, err := plan.ReadRecord(&revisions[i])
+		if err != nil {
+			return nil, t.cannotRestore("", err, "correct or delete the ControllerRevision; without it the Deployment is created with the template from Git, on all pods")
+		}
+		records = append(records, r)
+	}
+	stable := plan.StableRecord(records)
+	if stable == nil || t.release != nil && stable.Sent != "" && stable.Sent == plan.TemplateDigest(t.release.Template) {
+		return nil, nil
+	}
+	template := stable.Template.DeepCopy()
+	delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	if selector := selectorOf(t.Object); selector != nil && !selector.Matches(labels.Set(template.Labels)) {
+		fact := fmt.Errorf("it does not match the pods' labels of the stable revision %s (%s); the Deployment was deleted, and comes back at that revision until its release is approved", stable.Revision, labels.Set(template.Labels))
+		return nil, t.cannotRestore("spec.selector", fact, "put the old selector back; or remove BatchRelease "+releaseName(&plans[0])+", which creates the Deployment with the template from Git on all pods; or give the Deployment another name")
+	}
+	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(template)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the template of revision %s: %w", stable.Revision, err)
+	}
+	withoutNulls(m)
+	return &restored{stable.Revision, m}, nil
+}
+
+// cannotRestore says why a Deployment that was deleted cannot come back at its
+// stable revision.
+func (t *target) cannotRestore(field string, why error, hint string) error {
+	where := whereOf(t.Object)
+	if field != "" {
+		where += ": " + field
+	}
+	return &plan.Problem{Reason: reasonStableRevisionUnusable, Where: where, Err: why, Hint: hint}
+}
+
+// selectorOf decodes the selector of a Deployment's manifest. It is nil where the
+// manifest has no valid one, which the dry run says.
+func selectorOf(o plan.Object) labels.Selector {
+	m, ok, err := unstructured.NestedMap(o.Object, "spec", "selector")
+	if !ok || err != nil {
+		return nil
+	}
+	s := &metav1.LabelSelector{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, s); err != nil {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nil
+	}
+	return selector
+}
+
+// dryRunRestored tries the Deployment as it comes back. What Git says of it is
+// tried besides.
+func (a *applier) dryRunRestored(ctx context.Context, t *target) plan.Problems {
+	ps := apiProblems(reasonDryRunFailed, t.Object, a.gs, a.dryRunApply(ctx, a.body(t)))
+	for _, p := range ps {
+		p.Err = errors.New("as it comes back, at its stable revision " + t.restored.revision + ": " + p.Err.Error())
+	}
+	return ps
+}

@@ -1,0 +1,195 @@
+package gitsync
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// A plan that gets another name in Git is another BatchRelease in the cluster.
+// The release goes on all the same, because the new BatchRelease takes over from
+// the old one in this order:
+//
+//  1. It is applied with the spec.commit of the old one. The old one counts for
+//     rollout, since it is older; rollout says AnotherPlan on the new one.
+//  2. The records of revisions get the new one as an owner, and the old one's
+//     status is written into its status.
+//  3. The old one is deleted, if it is still at the version that was copied. If it
+//     is not, rollout or a user has decided something in between: step 2 again.
+//
+// A controller that dies between two of these writes leaves both BatchReleases,
+// and the next sync begins again at step 1. Nothing is lost while both are there:
+// the old one counts until it is deleted.
+
+// planOf returns the BatchRelease in the cluster that governs the Deployment of a
+// release: the one of its name, or the one that it takes over from. It is nil
+// where there is neither.
+func (o *observer) planOf(ctx context.Context, set *plan.Set, release *plan.Release) (*v1alpha1.BatchRelease, error) {
+	named, err := o.liveOf(ctx, release)
+	if err != nil {
+		return nil, err
+	}
+	plans, err := o.plansFor(ctx, workloadOf(release))
+	if err != nil {
+		return nil, err
+	}
+	var old *v1alpha1.BatchRelease
+	for i := range plans {
+		p := &plans[i]
+		if isOurs(p, o.gs) && !isNamed(set, p) && (old == nil || plan.ComparePlans(p, old) < 0) {
+			old = p
+		}
+	}
+	if old != nil && (named == nil || takesOver(named, old)) {
+		return old, nil
+	}
+	return named, nil
+}
+
+// isNamed reports whether a set has a plan of the name of a BatchRelease.
+func isNamed(set *plan.Set, p *v1alpha1.BatchRelease) bool {
+	return slices.ContainsFunc(set.Releases, func(r plan.Release) bool {
+		return r.Plan.Namespace == p.Namespace && r.Plan.Name == p.Name
+	})
+}
+
+// takesOver reports whether a BatchRelease is to have the status of another one
+// for the same Deployment. It is not where it governs the Deployment already: a
+// plan that gets its old name back before the other one is deleted.
+func takesOver(successor, old *v1alpha1.BatchRelease) bool {
+	return plan.ComparePlans(old, successor) < 0 || successor.Status.Phase == ""
+}
+
+// maxReplace is how often the status is copied in one sync because the old
+// BatchRelease has changed.
+const maxReplace = 10
+
+// replacePlan lets one BatchRelease take over from another, and deletes that one.
+// It returns false where the successor is not in the cluster: the old one then
+// stays, or its Deployment would be without a plan.
+func (l *look) replacePlan(ctx context.Context, old entry, successor types.NamespacedName) (bool, error) {
+	var done bool
+	var err error
+	for range maxReplace {
+		done, err = l.tryReplacePlan(ctx, old, successor)
+		if !isConflict(err) {
+			break
+		}
+	}
+	if isConflict(err) {
+		return false, err
+	}
+	if err != nil {
+		return false, cmpProblems(apiProblems(reasonPruneFailed, plan.Object{Unstructured: named(old)}, l.gs, err), err)
+	}
+	if done {
+		l.log.Info("deleted", "object", old.String(), "commit", l.outcome.commit, "because", "BatchRelease "+successor.String()+" has taken over from it")
+	}
+	return done, nil
+}
+
+func (l *look) tryReplacePlan(ctx context.Context, e entry, name types.NamespacedName) (bool, error) {
+	var old, successor v1alpha1.BatchRelease
+	err := l.own.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, &old)
+	if apierrors.IsNotFound(err) || err == nil && !isOurs(&old, l.gs) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("getting %s: %w", e, err)
+	}
+	err = l.own.Get(ctx, name, &successor)
+	if apierrors.IsNotFound(err) || err == nil && successor.DeletionTimestamp != nil {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("getting BatchRelease %s: %w", name, err)
+	}
+	if takesOver(&successor, &old) {
+		if err := l.adoptRecords(ctx, &old, &successor); err != nil {
+			return false, err
+		}
+		if err := l.copyStatus(ctx, &old, &successor); err != nil {
+			return false, err
+		}
+	}
+	unchanged := client.Preconditions{UID: &old.UID, ResourceVersion: &old.ResourceVersion}
+	if err := l.as.Delete(ctx, &old, unchanged, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("deleting %s: %w", e, err)
+	}
+	return true, nil
+}
+
+// copyStatus writes the status of one BatchRelease into that of another, if it is
+// not there yet. The sentences that rollout says of the successor stay as they
+// are: were they copied, gitsync and rollout would write in turn. The generation
+// is none, so that no one takes the status for one about the successor's spec. A
+// rollback that a user has asked for in an annotation is asked of the successor.
+func (l *look) copyStatus(ctx context.Context, old, successor *v1alpha1.BatchRelease) error {
+	if asks := old.Annotations[v1alpha1.AnnotationRollback]; asks != "" && successor.Annotations[v1alpha1.AnnotationRollback] != asks {
+		before := successor.DeepCopy()
+		metav1.SetMetaDataAnnotation(&successor.ObjectMeta, v1alpha1.AnnotationRollback, asks)
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := l.status.Patch(ctx, successor, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+			return fmt.Errorf("annotating BatchRelease %s: %w", releaseName(successor), err)
+		}
+	}
+	status, said := *old.Status.DeepCopy(), &successor.Status
+	status.ObservedGeneration, status.Conditions = said.ObservedGeneration, said.Conditions
+	status.Reason, status.Message, status.LastUpdateTime = said.Reason, said.Message, said.LastUpdateTime
+	if equality.Semantic.DeepEqual(successor.Status, status) {
+		return nil
+	}
+	status.ObservedGeneration = 0
+	successor.Status = status
+	if err := l.status.Status().Update(ctx, successor, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+		return fmt.Errorf("writing the status of BatchRelease %s: %w", releaseName(successor), err)
+	}
+	return nil
+}
+
+// adoptRecords makes a BatchRelease an owner of the records that another one owns.
+// Without it, a Deployment that is deleted later would take them with it.
+func (l *look) adoptRecords(ctx context.Context, old, successor *v1alpha1.BatchRelease) error {
+	records, err := recordsOf(ctx, l.own, old.Namespace, old.UID)
+	if err != nil {
+		return err
+	}
+	for i := range records {
+		c := &records[i]
+		if isOwnedBy(c, successor.UID) {
+			continue
+		}
+		before := c.DeepCopy()
+		c.OwnerReferences = append(c.OwnerReferences, metav1.OwnerReference{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: releaseKind.Kind, Name: successor.Name, UID: successor.UID,
+		})
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := l.status.Patch(ctx, c, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("setting the owners of ControllerRevision %s/%s: %w", c.Namespace, c.Name, err)
+		}
+	}
+	return nil
+}
+
+// recordsOf returns the ControllerRevisions of Tranche that one of the owners owns.
+func recordsOf(ctx context.Context, c client.Reader, namespace string, owners ...types.UID) ([]appsv1.ControllerRevision, error) {
+	var list appsv1.ControllerRevisionList
+	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
+		return nil, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
+	}
+	return slices.DeleteFunc(list.Items, func(c appsv1.ControllerRevision) bool { return !isOwnedBy(&c, owners...) }), nil
+}
+
+func isOwnedBy(o client.Object, owners ...types.UID) bool {
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return slices.Contains(owners, r.UID) })
+}
