@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/spf13/cobra"
@@ -39,6 +38,14 @@ Deployment with a plan the images and the pod template that would be released, w
 number of pods at each step, whether it supersedes a release or goes back, what it
 approves, and which objects would be created, changed and pruned. REV is a commit or a
 branch; default: HEAD. Uncommitted changes are not part of it.
+
+The release engine of the controller says what begins: a release with gates, a rollback at
+once, or nothing. It decides on the ReplicaSets and records of the cluster. Where this
+account may not read those, the output says so.
+
+Where a GitSource names a service account, the output lists each object that the commit
+changes and that the service account may not write. This account needs the right to create
+SubjectAccessReviews for that. Without it one line says that the rights were not checked.
 
 Nothing is written, and reading is enough of a right. What the account may write too the
 API server tries (a dry run), and tells its defaults and what it refuses. For the rest,
@@ -204,7 +211,7 @@ func (o *diffOptions) difference(ctx context.Context, at *connected, c *clone.Cl
 		return nil, fmt.Errorf("comparing commit %s with what GitSource %s/%s applies: %w", short(commit), gs.Namespace, gs.Name, err)
 	}
 	d := &difference{source: gs, preview: preview, warning: behind(ctx, c, gs, commit), outlooks: map[string]outlook{}}
-	f := &foresees{Client: at.Client, discovery: schemas, now: time.Now()}
+	f := newForesees(at.Client, schemas)
 	for i := range preview.Releases {
 		r := &preview.Releases[i]
 		if r.Next == nil {

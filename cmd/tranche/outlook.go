@@ -39,8 +39,35 @@ type outlook struct {
 // foresees gathers what the controller decides on, with the rights of the account.
 type foresees struct {
 	client.Client
-	discovery discovery.ServerVersionInterface
-	now       time.Time
+	minor int
+	now   time.Time
+	// owned is what Deployments and plans own, by namespace: read once for all releases.
+	owned map[string]*owned
+}
+
+type owned struct {
+	sets      appsv1.ReplicaSetList
+	revisions appsv1.ControllerRevisionList
+}
+
+func newForesees(c client.Client, server discovery.ServerVersionInterface) *foresees {
+	return &foresees{Client: c, minor: minorOf(server), now: time.Now(), owned: map[string]*owned{}}
+}
+
+// read lists the ReplicaSets and records of a namespace.
+func (f *foresees) read(ctx context.Context, namespace string) (*owned, error) {
+	if o := f.owned[namespace]; o != nil {
+		return o, nil
+	}
+	o := &owned{}
+	if err := f.List(ctx, &o.sets, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing the ReplicaSets of namespace %s: %w", namespace, err)
+	}
+	if err := f.List(ctx, &o.revisions, client.InNamespace(namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
+		return nil, fmt.Errorf("listing the ControllerRevisions of namespace %s: %w", namespace, err)
+	}
+	f.owned[namespace] = o
+	return o, nil
 }
 
 // foresee returns the outlook of a release of a preview that has a plan.
@@ -71,7 +98,7 @@ func (f *foresees) foresee(ctx context.Context, r *gitsync.PreviewedRelease) (ou
 
 // observe gathers all but the template as the API server completes it.
 func (f *foresees) observe(ctx context.Context, r *gitsync.PreviewedRelease) (engine.Observed, error) {
-	o := engine.Observed{Release: r.Next, Rival: r.Rival, Minor: f.minor()}
+	o := engine.Observed{Release: r.Next, Rival: r.Rival, Minor: f.minor}
 	key := client.ObjectKey{Namespace: r.Next.Namespace, Name: r.Next.Spec.WorkloadRef.Name}
 	var d appsv1.Deployment
 	if err := f.Get(ctx, key, &d); err != nil {
@@ -82,25 +109,21 @@ func (f *foresees) observe(ctx context.Context, r *gitsync.PreviewedRelease) (en
 	}
 	d.Spec.Replicas = &r.Replicas
 	o.Deployment = &d
-	var sets appsv1.ReplicaSetList
-	if err := f.List(ctx, &sets, client.InNamespace(key.Namespace)); err != nil {
-		return o, fmt.Errorf("listing the ReplicaSets of Deployment %s: %w", key, err)
+	all, err := f.read(ctx, key.Namespace)
+	if err != nil {
+		return o, err
 	}
-	for i := range sets.Items {
-		rs := &sets.Items[i]
+	for i := range all.sets.Items {
+		rs := &all.sets.Items[i]
 		if rs.DeletionTimestamp == nil && metav1.IsControlledBy(rs, &d) {
 			o.ReplicaSets = append(o.ReplicaSets, rs)
 		}
 	}
-	var revisions appsv1.ControllerRevisionList
-	if err := f.List(ctx, &revisions, client.InNamespace(key.Namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
-		return o, fmt.Errorf("listing the ControllerRevisions of Deployment %s: %w", key, err)
-	}
-	for i := range revisions.Items {
-		if !ownedBy(&revisions.Items[i], d.UID, r.Next.UID) {
+	for i := range all.revisions.Items {
+		if !ownedBy(&all.revisions.Items[i], d.UID, r.Next.UID) {
 			continue
 		}
-		record, err := plan.ReadRecord(&revisions.Items[i])
+		record, err := plan.ReadRecord(&all.revisions.Items[i])
 		if err != nil {
 			return o, err
 		}
@@ -124,10 +147,10 @@ func unreadable(err error) (string, bool) {
 	return err.Error(), true
 }
 
-// minor is that of the server's version, 36 for 1.36; 0 where it is not known.
+// minorOf is that of the server's version, 36 for 1.36; 0 where it is not known.
 // Only the name of a revision that no ReplicaSet has yet depends on it.
-func (f *foresees) minor() int {
-	v, err := f.discovery.ServerVersion()
+func minorOf(server discovery.ServerVersionInterface) int {
+	v, err := server.ServerVersion()
 	if err != nil {
 		return 0
 	}
