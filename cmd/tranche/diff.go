@@ -358,8 +358,9 @@ func (d *difference) how(p *page, r *gitsync.PreviewedRelease, out *outlook) str
 		return fmt.Sprintf("The controller goes back to %s at once, without approvals.", p.code(out.To))
 	case engine.OutlookPlanChanged:
 		return fmt.Sprintf("The plan changes. The release of %s goes on at step %d.", p.code(out.To), out.Step)
+	default:
+		return out.String()
 	}
-	return out.String()
 }
 
 // images are what each container has now and then.

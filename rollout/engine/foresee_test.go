@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	foretold   = flag.Int("foretold", 1500, "the number of random histories in which Foresee is compared with what happens")
+	foretold   = flag.Int("foretold", 1000, "the number of random histories in which Foresee is compared with what happens")
 	foretoldAt = flag.Uint64("foretold-seed", 1, "the seed of the first of these histories")
 )
 
