@@ -80,6 +80,12 @@ type PreviewedRelease struct {
 	Plan *v1alpha1.BatchRelease
 	// Live is the plan in the cluster; nil where there is none.
 	Live *v1alpha1.BatchRelease
+	// Next is the BatchRelease that the controller would write: metadata and
+	// status of the live one, the spec of the commit. It is nil where Plan is.
+	Next *v1alpha1.BatchRelease
+	// Rival is the name of an older plan for the same Deployment, which counts
+	// instead of Next; empty without one.
+	Rival string
 	// Before is the template that was released last, or is on its way; nil
 	// where the Deployment is not there.
 	Before *corev1.PodTemplateSpec
@@ -124,6 +130,7 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 		err = refuseEmpty(gs, set)
 	}
 	if err == nil {
+		v.branch = newBranch(r, store, commit, set, t)
 		err = v.look(ctx, set)
 	}
 	if ps := problemsOf(err); len(ps) > 0 {
@@ -143,6 +150,7 @@ type preview struct {
 	applier  *applier
 	set      *plan.Set
 	wanted   inventory
+	branch   *branch
 }
 
 // look goes through what a commit says, and what it no longer says.
@@ -370,6 +378,8 @@ func (v *preview) release(ctx context.Context, t *target, after *unstructured.Un
 	}
 	if t.release != nil {
 		r.Plan = t.release.Plan
+		r.Next = v.next(ctx, t.release, plans)
+		r.Rival = v.branch.rival(v.gs, r.Next, plans)
 	}
 	if err := v.templates(ctx, t, &r); err != nil {
 		return err

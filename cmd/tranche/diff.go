@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 type diffOptions struct {
@@ -37,6 +38,14 @@ Deployment with a plan the images and the pod template that would be released, w
 number of pods at each step, whether it supersedes a release or goes back, what it
 approves, and which objects would be created, changed and pruned. REV is a commit or a
 branch; default: HEAD. Uncommitted changes are not part of it.
+
+The release engine of the controller says what begins: a release with gates, a rollback at
+once, or nothing. It decides on the ReplicaSets and records of the cluster. Where this
+account may not read those, the output says so.
+
+Where a GitSource names a service account, the output lists each object that the commit
+changes and that the service account may not write. This account needs the right to create
+SubjectAccessReviews for that. Without it one line says that the rights were not checked.
 
 Nothing is written, and reading is enough of a right. What the account may write too the
 API server tries (a dry run), and tells its defaults and what it refuses. For the rest,
@@ -181,8 +190,10 @@ type difference struct {
 	source  *v1alpha1.GitSource
 	preview *gitsync.Preview
 	warning string
-	// back are the releases that the commit takes back, by Deployment.
-	back map[string]bool
+	// outlooks say what the controller does with the Deployments that have a plan.
+	outlooks map[string]outlook
+	// rights are those of the account that the source names.
+	rights rights
 }
 
 func (o *diffOptions) difference(ctx context.Context, at *connected, c *clone.Clone, gs *v1alpha1.GitSource, commit string) (*difference, error) {
@@ -199,11 +210,21 @@ func (o *diffOptions) difference(ctx context.Context, at *connected, c *clone.Cl
 	if err != nil {
 		return nil, fmt.Errorf("comparing commit %s with what GitSource %s/%s applies: %w", short(commit), gs.Namespace, gs.Name, err)
 	}
-	d := &difference{source: gs, preview: preview, warning: behind(ctx, c, gs, commit), back: map[string]bool{}}
+	d := &difference{source: gs, preview: preview, warning: behind(ctx, c, gs, commit), outlooks: map[string]outlook{}}
+	f := newForesees(at.Client, schemas)
 	for i := range preview.Releases {
 		r := &preview.Releases[i]
-		d.back[r.Deployment.String()] = r.Live != nil && r.Changes() && takesBack(ctx, c, gs, r)
+		if r.Next == nil {
+			continue
+		}
+		if d.outlooks[r.Deployment.String()], err = f.foresee(ctx, r); err != nil {
+			return nil, fmt.Errorf("finding what the controller would do with %s: %w", r.Deployment, err)
+		}
 	}
+	if d.rights, err = checkRights(ctx, at.Client, gs, preview); err != nil {
+		return nil, err
+	}
+	preview.Problems = append(preview.Problems, d.rights.lacking...)
 	return d, nil
 }
 
@@ -223,22 +244,10 @@ func behind(ctx context.Context, c *clone.Clone, gs *v1alpha1.GitSource, commit 
 	return ""
 }
 
-// takesBack reports whether a commit brings back the template from before the
-// release under way, or the last one. Where the clone cannot tell, it is no.
-func takesBack(ctx context.Context, c *clone.Clone, gs *v1alpha1.GitSource, r *gitsync.PreviewedRelease) bool {
-	st := &steering{clone: c, source: gs, release: r.Live}
-	target, err := st.target(ctx, "")
-	if err != nil {
-		return false
-	}
-	template, err := st.template(target)
-	return err == nil && plan.EqualTemplate(template, r.After)
-}
-
 // changes reports whether the commit would change anything.
 func (d *difference) changes() bool {
 	for i := range d.preview.Releases {
-		if r := &d.preview.Releases[i]; r.Changes() || r.Approval != nil {
+		if r := &d.preview.Releases[i]; r.Changes() || r.Approval != nil || d.begins(r) {
 			return true
 		}
 	}
@@ -292,6 +301,13 @@ func errorsOf(ps plan.Problems) []string {
 	return list
 }
 
+// begins reports whether the commit begins something, or changes how a release
+// goes on, although the template stays.
+func (d *difference) begins(r *gitsync.PreviewedRelease) bool {
+	out, ok := d.outlooks[r.Deployment.String()]
+	return ok && out.Unknown == "" && !out.Same && out.Kind != engine.OutlookNothing
+}
+
 // release says what becomes of a Deployment's pod template.
 func (d *difference) release(p *page, r *gitsync.PreviewedRelease) {
 	name := p.code(r.Deployment.String())
@@ -300,41 +316,51 @@ func (d *difference) release(p *page, r *gitsync.PreviewedRelease) {
 		p.heading(name)
 		p.line(fmt.Sprintf("Step %d of the release of %s is approved, in %s.", r.Approval.Spec.Step, p.code(r.Approval.Spec.Revision), p.code(r.Approval.File)))
 		return
-	case !r.Changes() && r.Plan != nil:
+	case !r.Changes() && r.Plan != nil && !d.begins(r):
 		return
 	}
 	p.heading(name)
-	p.line(d.how(p, r))
-	if !r.Changes() {
-		return
+	out := d.outlooks[r.Deployment.String()]
+	p.line(d.how(p, r, &out))
+	if out.Estimated && out.Kind != engine.OutlookFirstInstall && r.Before != nil {
+		p.line("Estimated: this account may not have the API server try the pod template, so its defaults and checks are not known.")
 	}
-	p.table([]string{"container", "now", "then"}, images(r))
+	if rows := images(r); r.Changes() && slices.ContainsFunc(rows, func(row []string) bool { return row[1] != row[2] }) {
+		p.table([]string{"container", "now", "then"}, rows)
+	}
 	if r.Before == nil {
 		return
 	}
 	if r.Plan != nil {
-		p.table([]string{"step", "replicas", fmt.Sprintf("pods of %d", r.Replicas), "then"}, d.steps(r))
+		p.table([]string{"step", "replicas", fmt.Sprintf("pods of %d", r.Replicas), "then"}, stepsOf(r, &out))
 	}
-	p.diff("Pod template", yamlOf(r.Before), yamlOf(r.After))
+	if r.Changes() {
+		p.diff("Pod template", yamlOf(r.Before), yamlOf(r.After))
+	}
 }
 
 // how says how the template comes to the pods.
-func (d *difference) how(p *page, r *gitsync.PreviewedRelease) string {
+func (d *difference) how(p *page, r *gitsync.PreviewedRelease, out *outlook) string {
 	switch {
 	case r.Before == nil:
 		return fmt.Sprintf("It is not there yet, and is installed with all its %d pods at once.", r.Replicas)
 	case r.Plan == nil:
 		return "No plan governs it any more: it is handed back, and the native controller goes on."
-	case d.back[r.Deployment.String()]:
-		return fmt.Sprintf("It goes back to the template from before %s, at once.", p.code(short(r.Live.Spec.Commit)))
-	case r.Live != nil && isUnderWay(r.Live):
-		return fmt.Sprintf("A new release supersedes the one of %s, which is at step %s.", p.code(r.Live.Status.UpdateRevision), stepOf(r.Live))
+	case out.Unknown != "":
+		return fmt.Sprintf("Not checked: whether a release begins, or the controller goes back at once. %s.", out.Unknown)
 	}
-	return fmt.Sprintf("A new release, as BatchRelease %s plans it.", p.code(r.Plan.Name))
-}
-
-func isUnderWay(br *v1alpha1.BatchRelease) bool {
-	return br.Status.Phase != "" && br.Status.Phase != v1alpha1.PhaseCompleted
+	switch out.Kind {
+	case engine.OutlookRelease:
+		return fmt.Sprintf("A new release, as BatchRelease %s plans it.", p.code(r.Plan.Name))
+	case engine.OutlookSupersedes:
+		return fmt.Sprintf("A new release supersedes the one of %s, which is at step %s.", p.code(out.Superseded), stepOf(r.Live))
+	case engine.OutlookRollBack:
+		return fmt.Sprintf("The controller goes back to %s at once, without approvals.", p.code(out.To))
+	case engine.OutlookPlanChanged:
+		return fmt.Sprintf("The plan changes. The release of %s goes on at step %d.", p.code(out.To), out.Step)
+	default:
+		return out.String()
+	}
 }
 
 // images are what each container has now and then.
@@ -360,21 +386,36 @@ func images(r *gitsync.PreviewedRelease) [][]string {
 	return rows
 }
 
-// steps are those of the plan, or of the way back, with their pods.
-func (d *difference) steps(r *gitsync.PreviewedRelease) [][]string {
-	steps, back := r.Plan.Spec.Strategy.Steps, d.back[r.Deployment.String()]
-	if back {
-		steps = plan.RollbackSteps(&r.Plan.Spec.Strategy)
-	}
+// stepsOf are those of the release or rollback from where it begins, with their
+// pods. With no outlook they are those of the plan.
+func stepsOf(r *gitsync.PreviewedRelease, out *outlook) [][]string {
 	var rows [][]string
-	for i, s := range steps {
-		then := strings.TrimPrefix(gateOf(s, i == len(steps)-1), ", then ")
-		if back && then != "" {
-			then = "on, once they are available"
+	if out.Unknown != "" {
+		steps := r.Plan.Spec.Strategy.Steps
+		for i, s := range steps {
+			then := strings.TrimPrefix(gateOf(s, i == len(steps)-1), ", then ")
+			rows = append(rows, []string{fmt.Sprint(i), s.Replicas.String(), fmt.Sprint(plan.Target(steps, i, r.Replicas)), cmp.Or(then, "it is complete")})
 		}
-		rows = append(rows, []string{fmt.Sprint(i), s.Replicas.String(), fmt.Sprint(plan.Target(steps, i, r.Replicas)), cmp.Or(then, "it is complete")})
+		return rows
+	}
+	for i, s := range out.Steps {
+		if i < out.Step {
+			continue
+		}
+		then := s.Gate.String()
+		if s.Gate.Last {
+			then = "it is complete"
+		}
+		rows = append(rows, []string{fmt.Sprint(i), s.Replicas.String(), fmt.Sprint(s.Target), then})
 	}
 	return rows
+}
+
+// releases reports whether an object is a Deployment that is shown as a release.
+func (d *difference) releases(o *gitsync.PreviewedObject) bool {
+	return slices.ContainsFunc(d.preview.Releases, func(r gitsync.PreviewedRelease) bool {
+		return r.Deployment.String() == o.String() && (r.Changes() || r.Plan == nil || d.begins(&r))
+	})
 }
 
 // objects lists what is created, changed and pruned, with the changes.
@@ -388,6 +429,9 @@ func (d *difference) objects(p *page) {
 		}
 		if o.Merged && o.Effect == gitsync.EffectChange {
 			line += " (estimated)"
+		}
+		if o.Effect == gitsync.EffectNone && d.releases(o) {
+			continue
 		}
 		by[o.Effect] = append(by[o.Effect], line)
 	}
@@ -410,5 +454,8 @@ func (d *difference) objects(p *page) {
 	}
 	if n := len(by[gitsync.EffectNone]); n > 0 {
 		p.line(fmt.Sprintf("Unchanged: %d", n))
+	}
+	if d.rights.unchecked != "" {
+		p.line(d.rights.unchecked)
 	}
 }

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// What diff says of a commit is what happens when it is pushed: for a revision
+// that was rolled back, and for the last stable one.
+func TestDiff_SaysWhatHappens(t *testing.T) {
+	s := newShop(t, "web", ".")
+	reader := s.reader()
+	v1, gate, v2 := map[string]int32{"v1": 10}, map[string]int32{"v1": 8, "v2": 2}, map[string]int32{"v2": 10}
+	commit := func(from, to string) {
+		t.Helper()
+		s.replace("deployment.yaml", "web:"+from, "web:"+to)
+		s.run(s.clone, "git", "commit", "--quiet", "-am", "web: "+to)
+	}
+	says := func(text string) { // by who may write and by who may only read
+		t.Helper()
+		for _, flags := range []string{"", " --as " + reader} {
+			s.says(0, "diff"+flags, text)
+		}
+	}
+	const gated, back = "A new release, as BatchRelease web plans it.", "at once, without approvals."
+	push := func() string {
+		t.Helper()
+		s.run(s.clone, "git", "push", "--quiet", "origin", "main")
+		return s.run(s.clone, "git", "rev-parse", "HEAD")
+	}
+	s.waitFor("web", "ReleaseCompleted", 2, v1)
+
+	commit("v1", "v2")
+	says(gated)
+	push()
+	s.waitFor("web", "WaitingForApproval", 0, gate)
+	says("Nothing would change")
+	br := s.release("web")
+	asked := client.MergeFrom(br.DeepCopy())
+	br.Annotations = map[string]string{v1alpha1.AnnotationRollback: "true"}
+	s.must(s.c.Client.Patch(t.Context(), br, asked))
+	s.waitFor("web", "RolledBack", 2, v1)
+	s.says(0, "diff", "Nothing would change")
+
+	// Back in Git, and brought again, both at once.
+	commit("v2", "v1")
+	says("Nothing is released: all pods run")
+	commit("v1", "v2")
+	says("A new release, as BatchRelease web plans it.")
+	again := push()
+	s.waitFor("web", "WaitingForApproval", 0, gate)
+	if got := s.release("web").Spec.Commit; got != again {
+		t.Errorf("the release comes from commit %s, not from %s", got, again)
+	}
+	s.approve(".", "web", 1)
+	s.waitFor("web", "ReleaseCompleted", 2, v2)
+
+	commit("v2", "v1")
+	says(back)
+	push()
+	s.waitFor("web", "ReleaseCompleted", 2, v1)
+
+	commit("v1", "v2") // left by going back: nothing to go back to
+	says(gated)
+	push()
+	s.waitFor("web", "WaitingForApproval", 0, gate)
+
+	s.replace("release.yaml", "20%", "40%")
+	s.run(s.clone, "git", "commit", "--quiet", "-am", "a larger first step")
+	says("The plan changes. The release of " + s.release("web").Status.UpdateRevision + " goes on at step 0.")
+	push()
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 6, "v2": 4})
+}
+
+// An account that may not read what the controller decides on is told so.
+func TestDiff_Unreadable(t *testing.T) {
+	s := newShop(t, "web", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	user := "half-" + s.ns
+	s.binds(user, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user},
+		rbacv1.PolicyRule{APIGroups: []string{"", "autoscaling", v1alpha1.Group}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "list"}})
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	s.run(s.clone, "git", "commit", "--quiet", "-am", "web: v2")
+	out := s.says(0, "diff --as "+user, "Not checked: whether a release begins, or the controller goes back at once.", "replicasets", "an approval")
+	if strings.Contains(out, "A new release") {
+		t.Errorf("it is a guess:\n%s", out)
+	}
+}
+
+// The account that a source names needs the right to write what would change.
+func TestDiff_Rights(t *testing.T) {
+	s := shopOf(t, "web")
+	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
+		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
+		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: ".", ServiceAccountName: "tenant"},
+	}))
+	s.binds("tenant", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "tenant", Namespace: s.ns},
+		rbacv1.PolicyRule{APIGroups: []string{"apps", v1alpha1.Group}, Resources: []string{"*"}, Verbs: []string{"*"}})
+	s.says(1, "diff", "service.yaml: Service "+s.ns+"/web: ServiceAccount "+s.ns+"/tenant may not create it", "problems: 2;")
+	s.says(0, "diff --as "+s.reader(), "Not checked: the rights of ServiceAccount "+s.ns+"/tenant.")
+	s.binds("more", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "tenant", Namespace: s.ns},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "patch"}})
+	s.says(0, "diff", "Created:")
+}
+
+// binds gives rights in the namespace.
+func (s *shop) binds(name string, to rbacv1.Subject, rules ...rbacv1.PolicyRule) {
+	s.Helper()
+	at := metav1.ObjectMeta{Name: name, Namespace: s.ns}
+	s.must(s.c.Client.Create(s.Context(), &rbacv1.Role{ObjectMeta: at, Rules: rules}))
+	s.must(s.c.Client.Create(s.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: at, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: []rbacv1.Subject{to},
+	}))
+}
+
+func TestDiff_EqualImages(t *testing.T) {
+	before := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v1"}}}}
+	after := before.DeepCopy()
+	after.Annotations = map[string]string{"settings": "2"}
+	r := gitsync.PreviewedRelease{Plan: &v1alpha1.BatchRelease{}, Before: before, After: after, Replicas: 1}
+	r.Deployment = plan.Object{Unstructured: &unstructured.Unstructured{Object: map[string]any{"kind": "Deployment", "metadata": map[string]any{"name": "web"}}}}
+	d := &difference{outlooks: map[string]outlook{r.Deployment.String(): {Outlook: engine.Outlook{Kind: engine.OutlookRelease}}}}
+	p := &page{}
+	d.release(p, &r)
+	if strings.Contains(p.text(), "container  now") {
+		t.Errorf("a table of equal images:\n%s", p.text())
+	}
+	after.Spec.Containers[0].Image = "web:v2"
+	d.release(p, &r)
+	if !strings.Contains(p.text(), "container  now") {
+		t.Errorf("no table of images:\n%s", p.text())
+	}
+}
+
+// A template that the API server completed is known again, and one that says
+// something else is not.
+func TestSameButDefaults(t *testing.T) {
+	said := func() *corev1.PodTemplateSpec {
+		return &corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "web", Image: "web:v1", Ports: []corev1.ContainerPort{{ContainerPort: 80}},
+				ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Port: intstr.FromInt32(80)}}},
+				Resources:      corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("0.5")}},
+			}}},
+		}
+	}
+	completed := func() *corev1.PodTemplateSpec {
+		c := said()
+		c.Labels["pod-template-hash"] = "abc"
+		seconds := int64(30)
+		c.Spec.RestartPolicy, c.Spec.DNSPolicy, c.Spec.SchedulerName = corev1.RestartPolicyAlways, corev1.DNSClusterFirst, "default-scheduler"
+		c.Spec.TerminationGracePeriodSeconds, c.Spec.SecurityContext = &seconds, &corev1.PodSecurityContext{}
+		w := &c.Spec.Containers[0]
+		w.Ports[0].Protocol, w.ImagePullPolicy = corev1.ProtocolTCP, corev1.PullIfNotPresent
+		w.TerminationMessagePath, w.TerminationMessagePolicy = "/dev/termination-log", corev1.TerminationMessageReadFile
+		w.ReadinessProbe.TimeoutSeconds, w.ReadinessProbe.PeriodSeconds, w.ReadinessProbe.SuccessThreshold, w.ReadinessProbe.FailureThreshold = 1, 10, 1, 3
+		w.ReadinessProbe.HTTPGet.Path, w.ReadinessProbe.HTTPGet.Scheme = "/", corev1.URISchemeHTTP
+		w.Resources.Limits["cpu"] = resource.MustParse("500m")
+		w.Resources.Requests = w.Resources.Limits
+		return c
+	}
+	if !sameButDefaults(said(), completed()) {
+		t.Error("a completed template is not known again")
+	}
+	for reason, change := range map[string]func(said, completed *corev1.PodTemplateSpec){
+		"another image":        func(s, _ *corev1.PodTemplateSpec) { s.Spec.Containers[0].Image = "web:v2" },
+		"a label that is gone": func(_, c *corev1.PodTemplateSpec) { c.Labels["tier"] = "1" },
+		"a label that is new":  func(s, _ *corev1.PodTemplateSpec) { s.Labels["tier"] = "1" },
+		"a container more": func(_, c *corev1.PodTemplateSpec) {
+			c.Spec.Containers = append(c.Spec.Containers, corev1.Container{Name: "side"})
+		},
+		"not the default":           func(_, c *corev1.PodTemplateSpec) { c.Spec.Containers[0].ReadinessProbe.FailureThreshold = 5 },
+		"a setting that is gone":    func(_, c *corev1.PodTemplateSpec) { c.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A"}} },
+		"a service account is gone": func(_, c *corev1.PodTemplateSpec) { c.Spec.ServiceAccountName = "web" },
+	} {
+		s, c := said(), completed()
+		if change(s, c); sameButDefaults(s, c) {
+			t.Errorf("%s makes no difference", reason)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package gitsync
+
+import (
+	"context"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// branch names the commits of the releases of a previewed commit, as the
+// controller does once that commit is the tip of the branch.
+type branch struct {
+	commit  plumbing.Hash
+	set     *plan.Set
+	history *history // nil: the store has no history to walk
+}
+
+func newBranch(r *renderer, store storer.EncodedObjectStorer, commit plumbing.Hash, set *plan.Set, t *treeFS) *branch {
+	b := &branch{commit: commit, set: set}
+	if files, ok := store.(*filesystem.Storage); ok {
+		r.snapshot = &snapshot{Storage: files, commit: commit}
+		b.history = newHistory(r, &desired{commit: commit.String(), set: set, reads: t.Reads()})
+	}
+	return b
+}
+
+// rival returns the name of an older plan for the same Deployment that stays in
+// the cluster; empty without one.
+func (b *branch) rival(gs *v1alpha1.GitSource, next *v1alpha1.BatchRelease, plans []v1alpha1.BatchRelease) string {
+	for i := range plans {
+		p := &plans[i]
+		stays := !isOurs(withKind(p), gs) || slices.ContainsFunc(b.set.Releases, func(r plan.Release) bool {
+			return r.Plan.Namespace == p.Namespace && r.Plan.Name == p.Name
+		})
+		age := p.CreationTimestamp.Compare(next.CreationTimestamp.Time)
+		isNew := next.UID == "" // and so younger than each that is there
+		if stays && p.Name != next.Name && (isNew || age < 0 || age == 0 && p.Name < next.Name) {
+			return p.Name
+		}
+	}
+	return ""
+}
+
+// releaseCommit returns the commit that names a release. A clone without the
+// whole history cannot tell whether the template left the branch and came
+// back: then a release keeps its commit while its template stays.
+func (b *branch) releaseCommit(ctx context.Context, r *plan.Release, live *v1alpha1.BatchRelease) string {
+	if b.history != nil {
+		if commit, err := b.history.releaseCommit(ctx, r, live); err == nil {
+			return commit
+		}
+	}
+	if live != nil && live.Spec.Commit != "" && plan.EqualTemplate(live.Spec.Template, r.Template) {
+		return live.Spec.Commit
+	}
+	return b.commit.String()
+}
+
+// next returns the BatchRelease as the controller would write it: metadata and
+// status of the live one, and the spec that the commit brings. An approval of
+// the live spec stays, since it counts for its own release only.
+func (v *preview) next(ctx context.Context, r *plan.Release, plans []v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
+	next := r.Plan.DeepCopy()
+	var live *v1alpha1.BatchRelease
+	if i := slices.IndexFunc(plans, func(p v1alpha1.BatchRelease) bool { return p.Name == r.Plan.Name }); i >= 0 {
+		live = &plans[i]
+		next = live.DeepCopy()
+		next.Spec = *r.Plan.Spec.DeepCopy()
+		next.Spec.Approval = live.Spec.Approval
+		next.Generation++
+	}
+	next.Spec.Template = r.Template.DeepCopy()
+	next.Spec.DeploymentStrategy = r.Strategy.DeepCopy()
+	next.Spec.ServiceAccountName = v.gs.Spec.ServiceAccountName
+	next.Spec.ReviewApprovals = reviews(&v.gs.Spec)
+	next.Spec.RequireSignedApprovals = v.gs.Spec.Approvals != nil && v.gs.Spec.Approvals.Signers != nil
+	next.Spec.Commit = v.branch.releaseCommit(ctx, r, live)
+	return next
+}
