@@ -22,7 +22,13 @@ import (
 
 // decideWith is Decide, with the pods of the update revision where it asks for them.
 func (c *cluster) decideWith(o Observed) Decision {
-	return Decide(o, c.now)
+	d := Decide(o, c.now)
+	if d.NeedsPods {
+		_, _, _, failing, waiting := c.podsOf(c.version)
+		o.Pods = &Pods{Failing: failing, Waiting: waiting, Cause: fmt.Sprintf("%d failing, %d waiting", failing, waiting)}
+		d = Decide(o, c.now)
+	}
+	return d
 }
 
 // observe builds what Decide is given, from caches that may lag.

@@ -67,6 +67,9 @@ type OutlookStep struct {
 	Replicas intstr.IntOrString
 	// Target is the number of pods of the revision To when the step is done.
 	Target int32
+	// Gated: the plan, as edited, wants more than the last gate allowed, so that an
+	// approval is needed before the step.
+	Gated bool
 	// Gate after the step.
 	Gate OutlookGate
 }
@@ -176,7 +179,11 @@ func (f *foresight) make(a Action) bool {
 	d := f.o.Deployment
 	switch a := a.(type) {
 	case Remember:
-		f.forget(func(r Record) bool { return plan.EqualTemplate(r.Template, a.Record.Template) })
+		same := func(r Record) bool { return plan.EqualTemplate(r.Template, a.Record.Template) }
+		if a.Written && slices.ContainsFunc(f.o.Records, same) {
+			return true // admission changes nothing here
+		}
+		f.forget(same)
 		f.o.Records = append(f.o.Records, a.Record)
 	case Forget:
 		f.forget(func(r Record) bool { return r.Name == a.Record.Name && r.Revision == a.Record.Revision })
@@ -274,13 +281,14 @@ func (f *foresight) steps(s *v1alpha1.BatchReleaseStatus, now time.Time) []Outlo
 	}
 	var steps []OutlookStep
 	for i, step := range v.steps() {
-		target, _ := v.target(i)
+		target, _ := v.splitAt(i, v.planned(i))
 		gate := OutlookGate{Last: i == len(v.steps())-1}
 		gate.Approval = !gate.Last && step.Pause == nil
 		if step.Pause != nil {
 			gate.Pause = step.Pause.Duration.Duration
 		}
-		steps = append(steps, OutlookStep{Replicas: step.Replicas, Target: target, Gate: gate})
+		gated := i == int(s.CurrentStepIndex) && v.capped()
+		steps = append(steps, OutlookStep{Replicas: step.Replicas, Target: target, Gated: gated, Gate: gate})
 	}
 	return steps
 }
@@ -324,5 +332,8 @@ func (o Outlook) first() string {
 		return ""
 	}
 	s := o.Steps[o.Step]
+	if s.Gated {
+		return fmt.Sprintf("Step %d comes to %d of %d pods once it is approved: no gate has allowed that many.", o.Step, s.Target, o.Replicas)
+	}
 	return fmt.Sprintf("Step %d comes to %d of %d pods; after it comes %s.", o.Step, s.Target, o.Replicas, s.Gate)
 }

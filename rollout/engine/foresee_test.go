@@ -188,6 +188,12 @@ func (o Outlook) differs(before, end *chronicle) string {
 // Pods that were more before may stay.
 func (o Outlook) differsAtGate(before, end *chronicle) string {
 	to, k := versionNamed(o.To), o.Step
+	if o.Steps[k].Gated {
+		if end.sets[to].size > before.sets[to].size {
+			return "it grew, and a gate was to come before that"
+		}
+		return ""
+	}
 	for !o.Steps[k].Gate.Last && !o.Steps[k].Gate.Approval && o.Steps[k].Gate.Pause == 0 {
 		k++
 	}

@@ -134,6 +134,9 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	}
 	o.replan(r, ob)
 	steps := ob.Release.Spec.Strategy.Steps
+	if n := replicas(ob.Deployment); len(r.opened) > 0 && most(r.steps[:1], n) > most(r.opened, n) && o.approved(r, ob.Release.Spec.Approval, 0) {
+		r.opened = append(r.opened, r.steps[0]) // an edit raised the first step, and it was approved
+	}
 	for i := 0; i <= r.position && i < len(steps)-1; i++ {
 		if !o.opens(c, r, ob, i) {
 			continue
@@ -228,10 +231,11 @@ func (o *oracle) approved(r *release, a *v1alpha1.Approval, i int) bool {
 	if a == nil || r.ended || int(a.Step) < i || a.Revision == bogus || len(a.Commit) < 7 || !strings.HasPrefix(r.commit, a.Commit) {
 		return false
 	}
+	upTo := min(i+1, len(r.steps)-1)
 	if len(a.Steps) > 0 {
-		return sameSteps(a.Steps, r.steps, i+1)
+		return sameSteps(a.Steps, r.steps, upTo)
 	}
-	return slices.ContainsFunc(o.approvedSteps, func(steps []intstr.IntOrString) bool { return sameSteps(steps, r.steps, i+1) })
+	return slices.ContainsFunc(o.approvedSteps, func(steps []intstr.IntOrString) bool { return sameSteps(steps, r.steps, upTo) })
 }
 
 // bogus is the revision of an approval that is for nothing.

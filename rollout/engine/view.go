@@ -281,7 +281,11 @@ func (v *view) planned(i int) int32 {
 // is one above N, without one the goal gets one less (0 where N is 1: there is
 // nothing to split).
 func (v *view) target(i int) (goal, others int32) {
-	goal = min(v.planned(i), v.allowed())
+	return v.splitAt(i, min(v.planned(i), v.allowed()))
+}
+
+// splitAt returns the split of N at step i for a goal of this size.
+func (v *view) splitAt(i int, goal int32) (int32, int32) {
 	if i >= len(v.steps())-1 && goal == v.replicas {
 		return goal, 0
 	}
