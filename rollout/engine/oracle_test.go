@@ -379,7 +379,9 @@ func (o *oracle) judgeAvailability(c, before *cluster, a Action) {
 // judgeSafety is I10 before it happens: after a write of the controller the native
 // controller would resize, and before it would not.
 func (o *oracle) judgeSafety(c, before *cluster, a Action) {
-	if c.d.Spec.Paused != (c.d.Spec.Strategy.Type == "Recreate") {
+	_, hold := a.(Hold)
+	_, back := a.(HandBack)
+	if (hold || back) && c.d.Spec.Paused != (c.d.Spec.Strategy.Type == "Recreate") {
 		c.violate("I10", "%s leaves half a hold\n was %s", a, before)
 	}
 	if !c.held() || before.held() && before.fights() != "" {
