@@ -62,7 +62,6 @@ type cluster struct {
 	wake      time.Time               // when it wants to look; zero: when something changes
 
 	oracle oracle
-	path   *step
 }
 
 // setup is what a walk begins with.

@@ -264,7 +264,7 @@ func (o *oracle) wrote(c, before *cluster, ob *Observed, a Action) {
 // judgeGates is I3 and I5.
 func (o *oracle) judgeGates(c, before *cluster, ob *Observed, a Action) {
 	r := o.current(c, &ob.Release.Spec)
-	version, was := -1, int32(0)
+	var version int
 	switch a := a.(type) {
 	case CreateReplicaSet:
 		version = versionIn(&a.ReplicaSet.Spec.Template)
@@ -272,8 +272,8 @@ func (o *oracle) judgeGates(c, before *cluster, ob *Observed, a Action) {
 			return
 		}
 	case Resize:
-		version, was = versionIn(&a.ReplicaSet.Spec.Template), size(a.ReplicaSet)
-		if a.To <= was {
+		version = versionIn(&a.ReplicaSet.Spec.Template)
+		if a.To <= size(a.ReplicaSet) {
 			return
 		}
 	case HandBack:
@@ -627,8 +627,8 @@ func (c *cluster) ends() {
 			return
 		}
 		r := c.oracle.current(c, &c.br.Spec)
-		switch {
-		case s.Reason == ReasonWaitingForApproval || s.Reason == ReasonWaitingForReview:
+		switch s.Reason {
+		case ReasonWaitingForApproval, ReasonWaitingForReview:
 			if approved && !r.ended {
 				c.violate("I14", "the approval of the last step opens no gate")
 			}
@@ -638,7 +638,7 @@ func (c *cluster) ends() {
 				c.exec(fmt.Sprintf("approve %d", len(c.br.Spec.Strategy.Steps)))
 			}
 			approved = !approved
-		case s.Reason == ReasonRolledBack:
+		case ReasonRolledBack:
 			c.exec("recommit")
 			approved = false
 		default:
