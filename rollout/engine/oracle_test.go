@@ -39,6 +39,8 @@ type oracle struct {
 	// approvedSteps are the plans that an approval which names no steps may be for.
 	approvedSteps [][]intstr.IntOrString
 	approvalSeen  bool
+	// sole is the version that all pods ran at the last complete round; -1: several.
+	sole int
 	// seen is the release of the last complete round.
 	seen struct {
 		version int
@@ -83,7 +85,7 @@ func (c *cluster) violate(rule, format string, args ...any) {
 	panic(violation{rule, fmt.Sprintf(format, args...) + "\n  is " + c.String()})
 }
 
-func (o *oracle) init(c *cluster) { o.last = -1 }
+func (o *oracle) init(*cluster) { o.last, o.sole = -1, -1 }
 
 func (o *oracle) clone() oracle {
 	k := *o
@@ -412,8 +414,8 @@ func (c *cluster) resizedSince(before *cluster) string {
 // fought judges a turn of the native controller under a hold (I10). It may follow
 // a new N where there is nothing to split, in the time until the controller's
 // next round, but not with a revision whose gates are closed. That is allowed
-// only where N was 0 in that time, which the controller never saw, or where the
-// plan is paused and nothing may be put beside it.
+// only where N was 0 in that time, which the controller never saw, where all pods
+// ran that revision already, or where the plan is paused.
 func (o *oracle) fought(c, before *cluster) {
 	f := c.resizedSince(before)
 	if !before.held() || f == "" || o.meddled != "" {
@@ -429,7 +431,10 @@ func (o *oracle) fought(c, before *cluster) {
 	r := o.of(c, o.seen.version, o.seen.commit)
 	for i := range before.sets {
 		rs := c.sets[i].rs
-		if rs == nil || before.sets[i].rs == nil || c.size(i) <= before.size(i) || o.free(versionIn(&rs.Spec.Template)) {
+		if rs == nil || before.sets[i].rs == nil || c.size(i) <= before.size(i) {
+			continue
+		}
+		if v := versionIn(&rs.Spec.Template); o.free(v) || v == o.sole {
 			continue
 		}
 		values := r.opened
@@ -475,10 +480,7 @@ func (o *oracle) said(c *cluster, ob *Observed, before v1alpha1.BatchReleaseStat
 		}
 		r.ended, r.failed = true, true
 	}
-	if s.RollingBack && !before.RollingBack {
-		r.entered = c.now
-	}
-	if s.Reason == ReasonProgressDeadlineExceeded && before.Reason != s.Reason && c.now.Sub(r.entered) < deadline {
+	if s.Reason == ReasonProgressDeadlineExceeded && before.Reason != s.Reason && !s.RollingBack && c.now.Sub(r.entered) < deadline {
 		c.violate("I14", "the deadline is said to be over %s after the step began, and it is %s", c.now.Sub(r.entered), deadline)
 	}
 	if meta.IsStatusConditionTrue(s.Conditions, ConditionReady) && c.fresh() && o.meddled == "" && usable(ob) && c.d != nil && c.d.Status.ObservedGeneration >= c.d.Generation {
@@ -520,6 +522,12 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 		return
 	}
 	o.resized, o.zeroed = false, c.replicas() == 0
+	o.sole = -1
+	if active, total := c.active(); total > 0 {
+		if v := versionIn(&c.sets[active[0]].rs.Spec.Template); c.sizeOf(v) == total {
+			o.sole = v
+		}
+	}
 	if len(actions) == 0 && (!c.held() || c.fights() == "") {
 		o.meddled = ""
 	}
@@ -597,7 +605,7 @@ func (c *cluster) checkRest() {
 
 func (c *cluster) checkStalled(reason string, lacking, total int32) {
 	switch reason {
-	case ReasonProgressDeadlineExceeded:
+	case ReasonProgressDeadlineExceeded, "NativeRollout":
 		if lacking == 0 && total >= c.replicas() {
 			c.violate("I14", "Stalled=True with %s, and all pods are available", reason)
 		}
