@@ -52,7 +52,7 @@ type oracle struct {
 type release struct {
 	version int
 	commit  string
-	// entered is when it began, or when its last gate opened.
+	// entered is when it began.
 	entered time.Time
 	// opened are the replicas values up to the step that the last gate led to;
 	// none before any gate opened.
@@ -136,12 +136,16 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	}
 	o.replan(r, ob)
 	steps := ob.Release.Spec.Strategy.Steps
-	for i := 0; i <= r.position && i < len(steps)-1; i++ {
+	last := len(steps) - 1
+	if r.position == last && o.approved(r, ob.Release.Spec.Approval, last-1) && o.approved(r, ob.Release.Spec.Approval, last) {
+		r.opened = append(r.opened, plan.Full) // an edit has left no gate to ask
+	}
+	for i := 0; i <= r.position && i < last; i++ {
 		if !o.opens(c, r, ob, i) {
 			continue
 		}
 		if i == r.position {
-			r.position, r.entered, r.completed = i+1, c.now, -1
+			r.position, r.completed = i+1, -1
 			r.waits[i+1] = wait{}
 		}
 		r.opened = append(r.opened, valuesOf(steps[:i+2])...)
@@ -230,6 +234,7 @@ func (o *oracle) approved(r *release, a *v1alpha1.Approval, i int) bool {
 	if a == nil || r.ended || int(a.Step) < i || a.Revision == bogus || len(a.Commit) < 7 || !strings.HasPrefix(r.commit, a.Commit) {
 		return false
 	}
+	i = min(i, len(r.steps)-2) // of the last step nothing else is asked
 	if len(a.Steps) > 0 {
 		return sameSteps(a.Steps, r.steps, i+1)
 	}
@@ -448,9 +453,16 @@ func (o *oracle) fought(c, before *cluster) {
 }
 
 // follows reports whether all that the native controller would do is to follow
-// a new N down with the one active ReplicaSet, as the next write would.
+// a new N down with the one active ReplicaSet, as the next write would, or to bring
+// the stable one up where no ReplicaSet is active.
 func (o *oracle) follows(c *cluster) bool {
 	active, _ := c.active()
+	if len(active) == 0 {
+		k := c.clone()
+		k.nativeScale()
+		up, _ := k.active()
+		return len(up) == 1 && o.free(versionIn(&k.sets[up[0]].rs.Spec.Template))
+	}
 	return o.resized && len(active) == 1 && c.size(active[0]) > c.replicas()
 }
 
