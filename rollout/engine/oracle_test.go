@@ -212,6 +212,9 @@ func (o *oracle) opens(c *cluster, r *release, ob *Observed, i int) bool {
 		}
 		return false
 	}
+	if ob.Release.Spec.Paused {
+		return false // no gate opens, but the time of a pause counts
+	}
 	pause := ob.Release.Spec.Strategy.Steps[i].Pause
 	return pause != nil && c.now.Sub(w.since) >= pause.Duration.Duration ||
 		r.completed == i && !ob.Release.Spec.RequireSignedApprovals && sameSteps(r.completedSteps, r.steps, i+1) ||
@@ -540,7 +543,7 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 			o.sole = v
 		}
 	}
-	if len(actions) == 0 && (!c.held() || c.fights() == "") {
+	if touched := c.d.Labels[v1alpha1.LabelHeld] != ""; len(actions) == 0 && c.held() == touched && (!touched || c.fights() == "") {
 		o.meddled = ""
 	}
 }
