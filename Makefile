@@ -43,8 +43,11 @@ bench: bin/devcluster bin/kubectl ## Run the benchmarks
 # Each target for that long.
 FUZZTIME ?= 1m
 
-soak: bin/devcluster bin/kubectl ## Explore wide, take every fault at every write, five minutes of chaos: half an hour
-	go test -v -run Explore -timeout 2h ./rollout/engine -full
+# Random releases against the adversary of rollout/engine; 200000 take about an hour.
+WALKS ?= 50000
+
+soak: bin/devcluster bin/kubectl ## Explore wide, take every fault at every write, five minutes of chaos: over an hour
+	go test -v -run 'Explore|ChangeAtAnyMoment|Adversary' -timeout 4h ./rollout/engine -full -walks $(WALKS)
 	go test -v -run 'TestFaultAtAnyWrite|TestChaos' -timeout 1h ./rollout -full
 
 fuzz: ## Run every fuzz target for FUZZTIME, 1m by default

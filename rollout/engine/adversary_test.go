@@ -62,7 +62,6 @@ type cluster struct {
 	wake      time.Time               // when it wants to look; zero: when something changes
 
 	oracle oracle
-	path   *step
 }
 
 // setup is what a walk begins with.
@@ -372,11 +371,16 @@ func (c *cluster) active() (is []int, total int32) {
 // newSet is the oldest ReplicaSet with the Deployment's template; -1: none.
 func (c *cluster) newSet() int {
 	for _, i := range c.live() {
-		if plan.EqualTemplate(&c.sets[i].rs.Spec.Template, &c.d.Spec.Template) {
+		if nameOf(&c.sets[i].rs.Spec.Template) == nameOf(&c.d.Spec.Template) {
 			return i
 		}
 	}
 	return -1
+}
+
+// nameOf tells apart the templates that there are in the model.
+func nameOf(t *corev1.PodTemplateSpec) string {
+	return t.Spec.Containers[0].Image + " " + t.Annotations[annotationMade] + " " + t.Annotations[annotationEdit]
 }
 
 func (c *cluster) nativeResize(i int, to int32) {
@@ -431,7 +435,8 @@ func (c *cluster) nativeStatus() {
 		}
 	}
 	s.UnavailableReplicas = max(0, s.Replicas-s.AvailableReplicas)
-	if !equality.Semantic.DeepEqual(s, c.d.Status) {
+	if is := c.d.Status; s.ObservedGeneration != is.ObservedGeneration || s.Replicas != is.Replicas || s.ReadyReplicas != is.ReadyReplicas ||
+		s.AvailableReplicas != is.AvailableReplicas || s.UpdatedReplicas != is.UpdatedReplicas {
 		d := c.d.DeepCopy()
 		d.Status = s
 		d.ResourceVersion = c.nextVersion()
@@ -670,6 +675,9 @@ func (c *cluster) turnSet(i int) {
 		s.pods = append(slices.Clone(ready), rest...)
 	}
 	ready, available := c.count(i)
+	if is := s.rs.Status; is.Replicas == int32(len(s.pods)) && is.ReadyReplicas == ready && is.AvailableReplicas == available && is.ObservedGeneration == s.rs.Generation {
+		return
+	}
 	c.writeSet(i, func(rs *appsv1.ReplicaSet) {
 		rs.Status.Replicas, rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = int32(len(s.pods)), ready, available
 		rs.Status.ObservedGeneration = rs.Generation

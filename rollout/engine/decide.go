@@ -291,8 +291,8 @@ func (v *view) begin() {
 func (v *view) enterFirst() {
 	step := 0
 	switch running := size(v.goal.rs); {
-	case running > 0 && v.others() == 0:
-		step = len(v.steps()) - 1 // it is all that runs
+	case running > 0 && running >= v.replicas && v.others() == 0:
+		step = len(v.steps()) - 1 // all pods run it
 	case v.status.RollingBack:
 		step = v.firstNotBelow(running)
 	}
@@ -345,7 +345,11 @@ func (v *view) setState(s v1alpha1.StepState) {
 func (v *view) decideInitial() {
 	switch {
 	case v.edited():
+		allowed := v.status.OpenedReplicas
 		v.enterFirst()
+		if size(v.goal.rs) > 0 && v.forward() { // no edit adds to what is there
+			v.status.OpenedReplicas = allowed
+		}
 		v.report(ReasonTakingHold, "the steps have changed; "+v.goal.name+" has not begun")
 	case v.spec.Paused:
 		v.follow()
@@ -403,6 +407,7 @@ func (v *view) hold(why string) {
 	record := v.recordOf(v.goal, 0)
 	if v.goal.record != nil {
 		record = *v.goal.record
+		record.Order = 0 // where admission makes another template of it, that is not stable yet
 	}
 	v.do(Remember{because: because(why), Record: record, Written: true})
 	for _, r := range v.releasing {

@@ -70,6 +70,8 @@ type OutlookStep struct {
 	// Gated: the plan, as edited, wants more than the last gate allowed, so that an
 	// approval is needed before the step.
 	Gated bool
+	// Allowed is how many pods may run until then.
+	Allowed int32
 	// Gate after the step.
 	Gate OutlookGate
 }
@@ -288,7 +290,7 @@ func (f *foresight) steps(s *v1alpha1.BatchReleaseStatus, now time.Time) []Outlo
 			gate.Pause = step.Pause.Duration.Duration
 		}
 		gated := i == int(s.CurrentStepIndex) && v.capped()
-		steps = append(steps, OutlookStep{Replicas: step.Replicas, Target: target, Gated: gated, Gate: gate})
+		steps = append(steps, OutlookStep{Replicas: step.Replicas, Target: target, Gated: gated, Allowed: v.allowed(), Gate: gate})
 	}
 	return steps
 }

@@ -189,7 +189,7 @@ func (o Outlook) differs(before, end *chronicle) string {
 func (o Outlook) differsAtGate(before, end *chronicle) string {
 	to, k := versionNamed(o.To), o.Step
 	if o.Steps[k].Gated {
-		if end.sets[to].size > before.sets[to].size {
+		if end.sets[to].size > max(before.sets[to].size, o.Steps[k].Allowed) {
 			return "it grew, and a gate was to come before that"
 		}
 		return ""

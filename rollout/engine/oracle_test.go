@@ -39,6 +39,8 @@ type oracle struct {
 	// approvedSteps are the plans that an approval which names no steps may be for.
 	approvedSteps [][]intstr.IntOrString
 	approvalSeen  bool
+	// sole is the version that all pods ran at the last complete round; -1: several.
+	sole int
 	// seen is the release of the last complete round.
 	seen struct {
 		version int
@@ -50,7 +52,7 @@ type oracle struct {
 type release struct {
 	version int
 	commit  string
-	// entered is when it began, or when its last gate opened.
+	// entered is when it began.
 	entered time.Time
 	// opened are the replicas values up to the step that the last gate led to;
 	// none before any gate opened.
@@ -60,6 +62,7 @@ type release struct {
 	steps    []intstr.IntOrString
 	// waits says of each step up to the position since when its pods are available.
 	waits  [8]wait
+	begun  bool // a round could act on it
 	ended  bool
 	failed bool
 	fault  bool // a pod of it was not ready for a reason of its own
@@ -83,7 +86,7 @@ func (c *cluster) violate(rule, format string, args ...any) {
 	panic(violation{rule, fmt.Sprintf(format, args...) + "\n  is " + c.String()})
 }
 
-func (o *oracle) init(c *cluster) { o.last = -1 }
+func (o *oracle) init(*cluster) { o.last, o.sole = -1, -1 }
 
 func (o *oracle) clone() oracle {
 	k := *o
@@ -137,12 +140,16 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	if n := replicas(ob.Deployment); len(r.opened) > 0 && most(r.steps[:1], n) > most(r.opened, n) && o.approved(r, ob.Release.Spec.Approval, 0) {
 		r.opened = append(r.opened, r.steps[0]) // an edit raised the first step, and it was approved
 	}
-	for i := 0; i <= r.position && i < len(steps)-1; i++ {
+	last := len(steps) - 1
+	if r.position == last && o.approved(r, ob.Release.Spec.Approval, last-1) && o.approved(r, ob.Release.Spec.Approval, last) {
+		r.opened = append(r.opened, plan.Full) // an edit has left no gate to ask
+	}
+	for i := 0; i <= r.position && i < last; i++ {
 		if !o.opens(c, r, ob, i) {
 			continue
 		}
 		if i == r.position {
-			r.position, r.entered, r.completed = i+1, c.now, -1
+			r.position, r.completed = i+1, -1
 			r.waits[i+1] = wait{}
 		}
 		r.opened = append(r.opened, valuesOf(steps[:i+2])...)
@@ -209,6 +216,9 @@ func (o *oracle) opens(c *cluster, r *release, ob *Observed, i int) bool {
 		}
 		return false
 	}
+	if ob.Release.Spec.Paused {
+		return false // no gate opens, but the time of a pause counts
+	}
 	pause := ob.Release.Spec.Strategy.Steps[i].Pause
 	return pause != nil && c.now.Sub(w.since) >= pause.Duration.Duration ||
 		r.completed == i && !ob.Release.Spec.RequireSignedApprovals && sameSteps(r.completedSteps, r.steps, i+1) ||
@@ -231,7 +241,7 @@ func (o *oracle) approved(r *release, a *v1alpha1.Approval, i int) bool {
 	if a == nil || r.ended || int(a.Step) < i || a.Revision == bogus || len(a.Commit) < 7 || !strings.HasPrefix(r.commit, a.Commit) {
 		return false
 	}
-	upTo := min(i+1, len(r.steps)-1)
+	upTo := min(i+1, len(r.steps)-1) // of the last step nothing else is asked
 	if len(a.Steps) > 0 {
 		return sameSteps(a.Steps, r.steps, upTo)
 	}
@@ -268,7 +278,7 @@ func (o *oracle) wrote(c, before *cluster, ob *Observed, a Action) {
 // judgeGates is I3 and I5.
 func (o *oracle) judgeGates(c, before *cluster, ob *Observed, a Action) {
 	r := o.current(c, &ob.Release.Spec)
-	version, was := -1, int32(0)
+	var version int
 	switch a := a.(type) {
 	case CreateReplicaSet:
 		version = versionIn(&a.ReplicaSet.Spec.Template)
@@ -276,8 +286,8 @@ func (o *oracle) judgeGates(c, before *cluster, ob *Observed, a Action) {
 			return
 		}
 	case Resize:
-		version, was = versionIn(&a.ReplicaSet.Spec.Template), size(a.ReplicaSet)
-		if a.To <= was {
+		version = versionIn(&a.ReplicaSet.Spec.Template)
+		if a.To <= size(a.ReplicaSet) {
 			return
 		}
 	case HandBack:
@@ -383,7 +393,9 @@ func (o *oracle) judgeAvailability(c, before *cluster, a Action) {
 // judgeSafety is I10 before it happens: after a write of the controller the native
 // controller would resize, and before it would not.
 func (o *oracle) judgeSafety(c, before *cluster, a Action) {
-	if c.d.Spec.Paused != (c.d.Spec.Strategy.Type == "Recreate") {
+	_, hold := a.(Hold)
+	_, back := a.(HandBack)
+	if (hold || back) && c.d.Spec.Paused != (c.d.Spec.Strategy.Type == "Recreate") {
 		c.violate("I10", "%s leaves half a hold\n was %s", a, before)
 	}
 	if !c.held() || before.held() && before.fights() != "" {
@@ -414,8 +426,8 @@ func (c *cluster) resizedSince(before *cluster) string {
 // fought judges a turn of the native controller under a hold (I10). It may follow
 // a new N where there is nothing to split, in the time until the controller's
 // next round, but not with a revision whose gates are closed. That is allowed
-// only where N was 0 in that time, which the controller never saw, or where the
-// plan is paused and nothing may be put beside it.
+// only where N was 0 in that time, which the controller never saw, where all pods
+// ran that revision already, or where the plan is paused.
 func (o *oracle) fought(c, before *cluster) {
 	f := c.resizedSince(before)
 	if !before.held() || f == "" || o.meddled != "" {
@@ -431,7 +443,10 @@ func (o *oracle) fought(c, before *cluster) {
 	r := o.of(c, o.seen.version, o.seen.commit)
 	for i := range before.sets {
 		rs := c.sets[i].rs
-		if rs == nil || before.sets[i].rs == nil || c.size(i) <= before.size(i) || o.free(versionIn(&rs.Spec.Template)) {
+		if rs == nil || before.sets[i].rs == nil || c.size(i) <= before.size(i) {
+			continue
+		}
+		if v := versionIn(&rs.Spec.Template); o.free(v) || v == o.sole {
 			continue
 		}
 		values := r.opened
@@ -445,9 +460,16 @@ func (o *oracle) fought(c, before *cluster) {
 }
 
 // follows reports whether all that the native controller would do is to follow
-// a new N down with the one active ReplicaSet, as the next write would.
+// a new N down with the one active ReplicaSet, as the next write would, or to bring
+// the stable one up where no ReplicaSet is active.
 func (o *oracle) follows(c *cluster) bool {
 	active, _ := c.active()
+	if len(active) == 0 {
+		k := c.clone()
+		k.nativeScale()
+		up, _ := k.active()
+		return len(up) == 1 && o.free(versionIn(&k.sets[up[0]].rs.Spec.Template))
+	}
 	return o.resized && len(active) == 1 && c.size(active[0]) > c.replicas()
 }
 
@@ -477,10 +499,7 @@ func (o *oracle) said(c *cluster, ob *Observed, before v1alpha1.BatchReleaseStat
 		}
 		r.ended, r.failed = true, true
 	}
-	if s.RollingBack && !before.RollingBack {
-		r.entered = c.now
-	}
-	if s.Reason == ReasonProgressDeadlineExceeded && before.Reason != s.Reason && c.now.Sub(r.entered) < deadline {
+	if s.Reason == ReasonProgressDeadlineExceeded && before.Reason != s.Reason && !s.RollingBack && c.now.Sub(r.entered) < deadline {
 		c.violate("I14", "the deadline is said to be over %s after the step began, and it is %s", c.now.Sub(r.entered), deadline)
 	}
 	if meta.IsStatusConditionTrue(s.Conditions, ConditionReady) && c.fresh() && o.meddled == "" && usable(ob) && c.d != nil && c.d.Status.ObservedGeneration >= c.d.Generation {
@@ -505,12 +524,13 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 	if usable(ob) {
 		current := o.current(c, &ob.Release.Spec)
 		o.seen.version, o.seen.commit = current.version, current.commit
+		current.begun = true
 		for i := range o.releases {
 			r := &o.releases[i]
-			if r.version == current.version && r.commit == current.commit {
+			if !r.begun || r.version == current.version && r.commit == current.commit {
 				continue
 			}
-			*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, ended: true}
+			*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, begun: true, ended: true}
 		}
 		o.adoptable = false
 		if ob.Release.Spec.Approval != nil && !o.approvalSeen {
@@ -522,7 +542,13 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 		return
 	}
 	o.resized, o.zeroed = false, c.replicas() == 0
-	if len(actions) == 0 && (!c.held() || c.fights() == "") {
+	o.sole = -1
+	if active, total := c.active(); total > 0 {
+		if v := versionIn(&c.sets[active[0]].rs.Spec.Template); c.sizeOf(v) == total {
+			o.sole = v
+		}
+	}
+	if touched := c.d.Labels[v1alpha1.LabelHeld] != ""; len(actions) == 0 && c.held() == touched && (!touched || c.fights() == "") {
 		o.meddled = ""
 	}
 }
@@ -571,6 +597,9 @@ func (c *cluster) checkRest() {
 		lacking += size - available
 	}
 	switch {
+	case c.rests() && c.admission == mutatesNotDry && s.Reason == ReasonWaitingForApproval:
+		// What was said of the template that is adopted is not known, and no dry run tells:
+		// it is released to itself, behind its gates.
 	case c.rests():
 		if !ready && lacking == 0 && !stalled {
 			c.violate("I14", "all pods run v%d, and Ready is not True: %s", c.version+1, s.Reason)
@@ -599,7 +628,7 @@ func (c *cluster) checkRest() {
 
 func (c *cluster) checkStalled(reason string, lacking, total int32) {
 	switch reason {
-	case ReasonProgressDeadlineExceeded:
+	case ReasonProgressDeadlineExceeded, "NativeRollout":
 		if lacking == 0 && total >= c.replicas() {
 			c.violate("I14", "Stalled=True with %s, and all pods are available", reason)
 		}
@@ -629,8 +658,8 @@ func (c *cluster) ends() {
 			return
 		}
 		r := c.oracle.current(c, &c.br.Spec)
-		switch {
-		case s.Reason == ReasonWaitingForApproval || s.Reason == ReasonWaitingForReview:
+		switch s.Reason {
+		case ReasonWaitingForApproval, ReasonWaitingForReview:
 			if approved && !r.ended {
 				c.violate("I14", "the approval of the last step opens no gate")
 			}
@@ -640,7 +669,7 @@ func (c *cluster) ends() {
 				c.exec(fmt.Sprintf("approve %d", len(c.br.Spec.Strategy.Steps)))
 			}
 			approved = !approved
-		case s.Reason == ReasonRolledBack:
+		case ReasonRolledBack:
 			c.exec("recommit")
 			approved = false
 		default:
