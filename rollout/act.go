@@ -63,7 +63,8 @@ func (a *actor) act(ctx context.Context, action engine.Action) (bool, error) {
 func (a *actor) remember(ctx context.Context, action engine.Remember) (bool, error) {
 	r := action.Record
 	if action.Written {
-		if a.written == nil || r.Name != "" && plan.EqualTemplate(r.Template, &a.written.Spec.Template) {
+		there := r.Name != "" || r.Order > 0
+		if a.written == nil || there && plan.EqualTemplate(r.Template, &a.written.Spec.Template) {
 			return false, nil
 		}
 		r.Template = &a.written.Spec.Template

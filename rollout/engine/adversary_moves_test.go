@@ -176,7 +176,7 @@ func (c *cluster) changePlan(verb string) bool {
 func (o *oracle) forget() {
 	o.adoptable = true
 	for i := range o.releases {
-		o.releases[i].ended, o.releases[i].failed = false, false
+		o.releases[i].begun, o.releases[i].ended, o.releases[i].failed = false, false, false
 	}
 }
 
@@ -208,6 +208,7 @@ func (c *cluster) changeSpec(verb string, args []string, number func(int) int) b
 		}
 		c.writeRelease(func(br *v1alpha1.BatchRelease) {
 			br.Spec.Approval = &v1alpha1.Approval{Revision: revision, Commit: c.commit, Step: int32(number(0))}
+			br.Spec.Approval.ApprovedIn = strconv.Itoa(int(c.rv)) // one that is given again is told apart by it
 			if !c.byHand {
 				br.Spec.Approval.Steps = valuesOf(br.Spec.Strategy.Steps)
 			}

@@ -88,7 +88,7 @@ func (v *view) decide() {
 		v.settle()
 	case !v.underWay():
 		v.begin()
-	case v.status.RollingBack && v.replicas == 0:
+	case v.replicas == 0 && (v.status.RollingBack || v.lastStep() && !v.spec.Paused):
 		v.finish("there is nothing to split", v.goal.template)
 	case v.status.CurrentStepState == v1alpha1.StepInitial:
 		v.decideInitial()
@@ -231,10 +231,14 @@ func (v *view) settle() {
 		record.Sent = plan.TemplateDigest(v.spec.Template)
 		v.do(Remember{because: "spec.template says the same otherwise", Record: record, Exists: true})
 	}
-	for _, r := range v.releasing {
+	for _, r := range slices.Concat(v.releasing, v.outdated) {
 		v.do(Forget{because: "it is not being released any more", Record: r})
 	}
 	v.complete()
+	if n := v.others(); n > 0 && v.status.Reason == ReasonReleaseCompleted {
+		v.unreleased = true
+		v.report(ReasonNativeRollout, fmt.Sprintf("the native controller is replacing %d pods that do not run %s", n, v.goal.name))
+	}
 }
 
 // underWay reports whether the status is about the release that the way leads to.
@@ -407,6 +411,7 @@ func (v *view) hold(why string) {
 	record := v.recordOf(v.goal, 0)
 	if v.goal.record != nil {
 		record = *v.goal.record
+		record.Sent = v.goal.id
 		record.Order = 0 // where admission makes another template of it, that is not stable yet
 	}
 	v.do(Remember{because: because(why), Record: record, Written: true})
@@ -456,7 +461,7 @@ func (v *view) others() int32 {
 // Not at the last step, which may run everything.
 func (v *view) parked() bool {
 	goal, _ := v.target(int(v.status.CurrentStepIndex))
-	return goal == 0 && int(v.status.CurrentStepIndex) < len(v.steps())-1
+	return goal == 0 && !v.lastStep()
 }
 
 // decideStep is about a step whose predecessor's gate has opened. It is left
@@ -506,6 +511,9 @@ func (v *view) reposition() {
 	step := v.firstNotBelow(size(v.goal.rs))
 	for step > 0 && v.planned(step) > v.allowed() {
 		step--
+	}
+	if v.forward() && v.status.CurrentStepIndex == 0 {
+		step = 0 // no gate has opened: the first one is asked, whatever the steps are now
 	}
 	v.enter(step, v1alpha1.StepUpgrade)
 	v.status.Phase = v1alpha1.PhaseRollingUpdate
@@ -627,8 +635,11 @@ func (v *view) handBack(why because, template *corev1.PodTemplateSpec) {
 		return
 	}
 	record := v.records[0]
-	if g := v.goal; g != nil && g.record != nil && (template == nil || g.equal(template)) {
-		record = *v.goal.record
+	if g := v.goal; g != nil && (template == nil || g.equal(template)) {
+		record = v.recordOf(g, 0)
+		if g.record != nil {
+			record = *g.record
+		}
 	}
 	record.Order = v.newest() + 1
 	v.do(Remember{because: why, Record: record, Written: true})

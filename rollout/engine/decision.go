@@ -56,8 +56,9 @@ type Remember struct {
 	// Exists: the record is there already, and its order, name and origin change.
 	Exists bool
 	// Written: the template to keep is the one that the API server returned for
-	// the write before, which admission may have changed. A record that is
-	// there (Record.Name) and has that template stays as it is.
+	// the write before, which admission may have changed. Where that is
+	// Record.Template nothing is written, unless the record has neither a name nor
+	// an order: then it is not there yet.
 	Written bool
 }
 

@@ -202,7 +202,9 @@ func (v *view) observeApproval() {
 // spent reports whether an approval has had its release: that has ended, by now or
 // when the approval stood there already.
 func (v *view) spent(a *v1alpha1.ObservedApproval) bool {
-	return a.Spent || slices.Contains(v.status.EndedReleases, v1alpha1.ReleaseName{Revision: v.status.UpdateRevision, Commit: v.status.UpdateCommit})
+	return a.Spent || slices.ContainsFunc(v.status.EndedReleases, func(ended v1alpha1.ReleaseName) bool {
+		return ended.Commit == v.status.UpdateCommit // it has one template; a revision's name may change
+	})
 }
 
 // sameSteps reports whether the plan's steps, up to the one that the gate leads to,
@@ -450,6 +452,10 @@ func (v *view) requestedRollback() bool {
 		return false
 	}
 	switch {
+	case v.forward() && !v.underWay():
+		v.warn(ReasonRollbackImpossible, fmt.Sprintf("it was asked for before %s came, which has not begun", v.goal.name))
+		v.do(ClearRollback{because: "another release has come since"})
+		return false
 	case v.failed() || v.status.RollingBack:
 		v.do(ClearRollback{because: "the rollback has begun"})
 		return false

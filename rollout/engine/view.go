@@ -24,6 +24,7 @@ type view struct {
 
 	records   []Record  // of what has been stable, newest first
 	releasing []Record  // of what is being released
+	outdated  []Record  // of what is on record as it is now, too
 	brought   *revision // what spec.template brings; nil without one
 	stable    *revision
 	goal      *revision // where the way leads: brought, or back to stable
@@ -48,10 +49,14 @@ func newView(o *Observed, now time.Time) *view {
 		stalled: meta.IsStatusConditionTrue(o.Release.Status.Conditions, ConditionStalled),
 	}
 	for _, r := range newestFirst(o.Records) {
-		if r.Order > 0 {
-			v.records = append(v.records, r)
-		} else {
+		again := func(newer Record) bool { return r.Sent != "" && newer.Sent == r.Sent }
+		switch {
+		case r.Order == 0:
 			v.releasing = append(v.releasing, r)
+		case slices.ContainsFunc(v.records, again): // admission has made another template of it since
+			v.outdated = append(v.outdated, r)
+		default:
+			v.records = append(v.records, r)
 		}
 	}
 	return v
@@ -96,18 +101,19 @@ func (v *view) bring() *revision {
 		if same(v.stable.record) {
 			return v.stable
 		}
-		for _, list := range [][]Record{v.releasing, v.records} {
-			for i := range list {
-				if same(&list[i]) {
-					r := revisionOfRecord(v.Observed, &list[i])
-					if v.stable.equal(r.template) {
-						return v.stable // admission has made the same of it
-					}
-					r.sent = sent
-					return r
-				}
-			}
+		record := v.releasingOf(same)
+		if i := slices.IndexFunc(v.records, func(r Record) bool { return same(&r) }); record == nil && i >= 0 {
+			record = &v.records[i]
 		}
+		if record == nil {
+			continue
+		}
+		r := revisionOfRecord(v.Observed, record)
+		if v.stable.equal(r.template) {
+			return v.stable // admission has made the same of it
+		}
+		r.sent = sent
+		return r
 	}
 	if v.Template == nil {
 		return nil
@@ -124,13 +130,23 @@ func (v *view) recorded(i int) *revision {
 	if i >= len(v.records) {
 		return nil
 	}
-	r := &v.records[i]
-	for j := range v.releasing {
-		if r.Sent != "" && v.releasing[j].Sent == r.Sent {
-			return revisionOfRecord(v.Observed, &v.releasing[j])
+	r := revisionOfRecord(v.Observed, &v.records[i])
+	if released := v.releasingOf(func(other *Record) bool { return other.Sent == r.id }); released != nil {
+		return revisionOfRecord(v.Observed, released)
+	}
+	return r
+}
+
+// releasingOf returns a record of what is being released: of several, the one that
+// the Deployment has.
+func (v *view) releasingOf(is func(*Record) bool) *Record {
+	var found *Record
+	for i := range v.releasing {
+		if r := &v.releasing[i]; is(r) && (found == nil || plan.EqualTemplate(r.Template, &v.d.Spec.Template)) {
+			found = r
 		}
 	}
-	return revisionOfRecord(v.Observed, r)
+	return found
 }
 
 // failed reports whether what Git brings is what was rolled back, and Git has
@@ -211,8 +227,18 @@ func (v *view) lastStep() bool {
 
 // capped reports whether the plan, as edited, lets the step have more than the
 // last gate allowed. The step then waits at a gate before that.
+//
+// The last step is everything, at any N: at 0 replicas, or at 1, a number would
+// allow as much, and the release would end past its gates.
 func (v *view) capped() bool {
-	return v.planned(int(v.status.CurrentStepIndex)) > v.allowed()
+	switch step := int(v.status.CurrentStepIndex); {
+	case v.status.RollingBack:
+		return false
+	case step >= len(v.steps())-1:
+		return !slices.Contains(v.opened(), plan.Full)
+	default:
+		return v.planned(step) > v.allowed()
+	}
 }
 
 // allowed is how many pods of N the last gate of this release has let run the
@@ -221,19 +247,22 @@ func (v *view) allowed() int32 {
 	if v.status.RollingBack {
 		return v.replicas
 	}
-	opened := v.status.OpenedReplicas
-	switch {
-	case len(opened) > 0:
-	case v.status.CurrentStepReplicas != nil: // a status of an earlier version
-		opened = []intstr.IntOrString{*v.status.CurrentStepReplicas}
-	default:
-		opened = v.openTo(0)
-	}
 	var most int32
-	for _, r := range opened {
+	for _, r := range v.opened() {
 		most = max(most, plan.Limit(r, v.replicas))
 	}
 	return most
+}
+
+// opened is what the gates of this release have opened the way to.
+func (v *view) opened() []intstr.IntOrString {
+	switch {
+	case len(v.status.OpenedReplicas) > 0:
+		return v.status.OpenedReplicas
+	case v.status.CurrentStepReplicas != nil: // a status of an earlier version
+		return []intstr.IntOrString{*v.status.CurrentStepReplicas}
+	}
+	return v.openTo(0)
 }
 
 // openTo returns what the steps up to this one allow: the largest number and the
@@ -286,7 +315,7 @@ func (v *view) target(i int) (goal, others int32) {
 
 // splitAt returns the split of N at step i for a goal of this size.
 func (v *view) splitAt(i int, goal int32) (int32, int32) {
-	if i >= len(v.steps())-1 && goal == v.replicas {
+	if i >= len(v.steps())-1 && goal == v.replicas && (v.status.RollingBack || slices.Contains(v.opened(), plan.Full)) {
 		return goal, 0
 	}
 	return v.apart(goal)
