@@ -308,6 +308,12 @@ type BatchReleaseStatus struct {
 	// +listType=atomic
 	// +optional
 	OpenedReplicas []intstr.IntOrString `json:"openedReplicas,omitempty"`
+	// steps are the replicas of the plan's steps that this status is about. An
+	// approval that is written to the status is for these.
+	// +kubebuilder:validation:MaxItems=30
+	// +listType=atomic
+	// +optional
+	Steps []intstr.IntOrString `json:"steps,omitempty"`
 	// currentStepTarget is how many pods of the update revision the current step
 	// wanted when they were last all available; 0 until then. The step goes back
 	// to Upgrade when too few of them are left.

@@ -189,6 +189,11 @@ func (in *BatchReleaseStatus) DeepCopyInto(out *BatchReleaseStatus) {
 		*out = make([]intstr.IntOrString, len(*in))
 		copy(*out, *in)
 	}
+	if in.Steps != nil {
+		in, out := &in.Steps, &out.Steps
+		*out = make([]intstr.IntOrString, len(*in))
+		copy(*out, *in)
+	}
 	if in.ReasonTime != nil {
 		in, out := &in.ReasonTime, &out.ReasonTime
 		*out = (*in).DeepCopy()

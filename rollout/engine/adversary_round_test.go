@@ -249,6 +249,9 @@ func (c *cluster) patchDeployment(o *Observed, change func(*appsv1.Deployment)) 
 func (c *cluster) remember(a Remember) error {
 	r := a.Record
 	if a.Written {
+		if r.Order > 0 && plan.EqualTemplate(r.Template, c.returned) {
+			return nil
+		}
 		r.Template = c.returned
 	}
 	i := slices.IndexFunc(c.records, func(k Record) bool { return r.Name != "" && k.Name == r.Name })
@@ -265,8 +268,11 @@ func (c *cluster) remember(a Remember) error {
 		return nil
 	}
 	r.Name = r.Revision + "-" + plan.TemplateDigest(r.Template)[:10]
-	if slices.ContainsFunc(c.records, func(k Record) bool { return k.Name == r.Name }) {
-		return errAgain
+	if i := slices.IndexFunc(c.records, func(k Record) bool { return k.Name == r.Name }); i >= 0 {
+		r.Order, r.ResourceVersion = max(c.records[i].Order, r.Order), c.nextVersion()
+		c.records = slices.Clone(c.records)
+		c.records[i] = r
+		return nil
 	}
 	r.ResourceVersion = c.nextVersion()
 	r.Template = r.Template.DeepCopy()

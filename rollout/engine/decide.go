@@ -69,9 +69,8 @@ func (v *view) decide() {
 		v.adopt()
 		return
 	}
-	if v.status.Phase == "" && !v.touched() && !plan.EqualTemplate(v.records[0].Template, &v.d.Spec.Template) {
-		v.adopt() // a plan that comes back: what is on record ran before the last one went
-		return
+	if v.status.Phase == "" && !v.touched() && !plan.EqualTemplate(v.records[0].Template, &v.d.Spec.Template) && v.adopt() {
+		return // a plan that comes back: what is on record ran before the last one went
 	}
 	v.resolve()
 	if v.leftAlone() {
@@ -80,6 +79,13 @@ func (v *view) decide() {
 		return
 	}
 	v.observeApproval()
+	v.observeSteps()
+	if v.FirstLook && releasing(&v.status) { // no deadline ran while no controller did
+		v.status.ProgressTime = v.time()
+		if v.status.CurrentStepState == v1alpha1.StepUpgrade {
+			v.status.StepStateTime = v.time()
+		}
+	}
 	if v.requestedRollback() {
 		return
 	}
@@ -129,8 +135,8 @@ func (v *view) unusable(bounds error) (reason, message string) {
 // A native rollout that is under way is waited for: its template has not proved
 // good. Where spec.template brings another one meanwhile, which would wait for
 // ever behind a rollout that is stuck, the revision with the most available pods
-// is stable.
-func (v *view) adopt() {
+// is stable. adopt reports false where that is on record already.
+func (v *view) adopt() bool {
 	v.status = v1alpha1.BatchReleaseStatus{
 		History: v.status.History, EndedReleases: v.status.EndedReleases, Conditions: v.status.Conditions,
 		Reason: v.status.Reason, ReasonTime: v.status.ReasonTime, LastUpdateTime: v.status.LastUpdateTime,
@@ -146,9 +152,12 @@ func (v *view) adopt() {
 		})
 	case v.rollingNatively() && (v.Template == nil || plan.EqualTemplate(v.Template, &v.d.Spec.Template)):
 		v.awaitNative()
-		return
+		return true
 	case v.rollingNatively():
 		template = v.mostOf(func(rs *appsv1.ReplicaSet) int32 { return rs.Status.AvailableReplicas })
+	}
+	if len(v.records) > 0 && plan.EqualTemplate(template, v.records[0].Template) {
+		return false
 	}
 	r := revisionOf(v.Observed, template)
 	record := v.recordOf(r, 1)
@@ -164,6 +173,7 @@ func (v *view) adopt() {
 		v.do(Remember{because: "it is what runs", Record: record})
 	}
 	v.report(ReasonTakingHold, "looking at "+r.name+" for the first time")
+	return true
 }
 
 // mostOf returns the template of the ReplicaSet that has the most by a count, and

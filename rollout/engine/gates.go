@@ -199,6 +199,26 @@ func (v *view) observeApproval() {
 	v.status.Approval = &observed
 }
 
+// observeSteps notes the steps that the status is about. An approval that was
+// written to the status is for those that stood there: where the gate leads to
+// another step by now, it is taken back.
+func (v *view) observeSteps() {
+	before := v.status.Steps
+	v.status.Steps = nil
+	for _, s := range v.spec.Strategy.Steps {
+		v.status.Steps = append(v.status.Steps, s.Replicas)
+	}
+	given := v.status.CurrentStepState == v1alpha1.StepCompleted && v.status.Phase != v1alpha1.PhaseFinalizing || v.status.RequestedApproval != nil
+	if !given || len(before) == 0 || v.status.RollingBack || !releasing(&v.status) || v.sameSteps(before) {
+		return
+	}
+	v.status.RequestedApproval = nil
+	if v.status.CurrentStepState == v1alpha1.StepCompleted {
+		v.takeBackState()
+	}
+	v.warn(ReasonApprovalIgnored, fmt.Sprintf("step %d of %s was approved in the cluster for other steps than the plan has now; approve it again", v.status.CurrentStepIndex, v.goal.name))
+}
+
 // spent reports whether an approval has had its release: that has ended, by now or
 // when the approval stood there already.
 func (v *view) spent(a *v1alpha1.ObservedApproval) bool {
@@ -291,12 +311,9 @@ func (v *view) trackProgress() {
 	available := newSet(*v.goal).clamp().available
 	goal, _ := v.target(int(v.status.CurrentStepIndex))
 	best := min(v.status.BestAvailableReplicas, goal) // a Deployment made smaller begins anew
-	if available > best || v.FirstLook || stoppedBy[v.status.Reason] && !v.spec.Paused {
+	if available > best || stoppedBy[v.status.Reason] && !v.spec.Paused {
 		best = available
 		v.status.ProgressTime = v.time()
-	}
-	if v.FirstLook {
-		v.status.StepStateTime = v.time()
 	}
 	v.status.BestAvailableReplicas = best
 }
@@ -409,15 +426,20 @@ func (v *view) awaitPods() {
 // cluster has no place for do not tell against the release.
 func (v *view) missed() {
 	target, _ := v.target(int(v.status.CurrentStepIndex))
-	failed := newSet(*v.goal).clamp().available < target && (v.Pods == nil || v.Pods.Failing > 0)
-	if v.spec.Strategy.OnFailure == v1alpha1.FailureRollback && !v.status.RollingBack && v.forward() && failed {
+	mayRollBack := v.spec.Strategy.OnFailure == v1alpha1.FailureRollback && !v.status.RollingBack && v.forward()
+	stalled := v.Release.Status.Reason == ReasonProgressDeadlineExceeded // the cluster kept the pods away until now
+	switch {
+	case !mayRollBack || newSet(*v.goal).clamp().available >= target, v.Pods == nil && stalled, v.Pods != nil && v.Pods.Failing == 0:
+		v.stallMissed()
+	case stalled:
+		v.status.ProgressTime, v.status.CurrentStepLostSeconds = v.time(), 0
+		v.report(v.reasonUnderWay(), v.progress())
+	default:
 		v.needsPods = v.Pods == nil
 		message := v.missedMessage()
 		v.warn(ReasonProgressDeadlineExceeded, message)
 		v.fail(message)
-		return
 	}
-	v.stallMissed()
 }
 
 func (v *view) stallMissed() {

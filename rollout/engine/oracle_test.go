@@ -357,7 +357,7 @@ func (c *cluster) informed() bool {
 	for _, i := range c.live() {
 		rs := c.sets[i].rs
 		ready, available := c.count(i)
-		if rs.Status.ReadyReplicas > ready || rs.Status.AvailableReplicas > available {
+		if rs.Status.ReadyReplicas != ready || rs.Status.AvailableReplicas > available {
 			return false
 		}
 	}
@@ -401,7 +401,7 @@ func (o *oracle) judgeSafety(c, before *cluster, a Action) {
 	if !c.held() || before.held() && before.fights() != "" {
 		return
 	}
-	if d := before.d; d != nil && !before.held() && d.Labels[v1alpha1.LabelHeld] != "" {
+	if d := before.d; d != nil && !before.held() && (d.Labels[v1alpha1.LabelHeld] != "" || d.Spec.Paused) {
 		return // a second writer has opened the hold (H8); it is put back
 	}
 	if f := c.fights(); f != "" && !o.follows(c) {
