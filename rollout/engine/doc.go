@@ -14,12 +14,27 @@
 //
 // # Memory
 //
-// What can be seen again is observed: sizes, hold, revisions. What was stable
-// is kept as a ControllerRevision ([Record]) that the Deployment owns, since
-// the native controller may delete any ReplicaSet at 0 (H12). Only what can
-// not be seen is read back from status: which release is under way, which
-// gates have opened, when the step began. A status that is lost begins the
-// release anew at the step that its pods have reached.
+// What can be seen again is observed: sizes, hold, revisions. What was stable,
+// and what is being released, is kept as a ControllerRevision ([Record]), since
+// the native controller may delete any ReplicaSet at 0 (H12). Deployment and
+// BatchRelease both own it, so that it outlives either. Only what can not be
+// seen is read back from status: which release is under way, which gates have
+// opened, when the step began. A release whose status is lost begins again at
+// its first step, and goes through its gates.
+//
+// # Gates
+//
+// status.openedReplicas is what the last gate of this release allowed, as the
+// plan said it then. The update revision never grows above it (I3), whatever
+// the sizes or an edited plan suggest. An approval opens a gate only for the
+// steps that it was given for, and none of a release that has ended (I5).
+//
+// # Identity
+//
+// A revision is what was sent: the digest of spec.template, which its record
+// keeps beside the template as the API server returned it. Defaults and
+// admission may make something else of it at any time, and a name may change
+// with a collision or the version of the cluster: neither begins a release.
 //
 // # The safe region
 //
