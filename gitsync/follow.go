@@ -378,6 +378,13 @@ func (l *look) endPlan(ctx context.Context, e entry) error {
 func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 	before := t.live
 	change, err := a.apply(ctx, t)
+	// Where rollout has held it since, the apply ends in a conflict, and the next
+	// sync finds a Deployment that is there.
+	restored := t.restored != nil && change == created
+	if restored {
+		l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonDriftUndone, fmt.Sprintf("%s was deleted, and is there again at its stable revision %s", t, t.restored.revision))
+		l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.commit, "because", "it was deleted")
+	}
 	if isConflict(err) {
 		return err
 	}
@@ -389,9 +396,7 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		return nil
 	}
 	because, taken := "the branch says so", len(t.conflicts) > 0 && change == configured
-	if t.restored != nil && change == created {
-		l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonDriftUndone, fmt.Sprintf("%s was deleted, and is there again at its stable revision %s", t, t.restored.revision))
-		l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.commit, "because", "it was deleted")
+	if restored {
 		return nil
 	}
 	if isApplied(l.gs, a.commit) && !t.handedOver {

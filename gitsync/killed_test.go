@@ -91,7 +91,7 @@ func (s *shop) startMortals(w with) {
 		defer close(ended)
 		for lives = 1; ; lives++ {
 			m := &mortal{dead: make(chan struct{}), known: known}
-			config := rest.CopyConfig(s.c.Config)
+			config := rest.CopyConfig(s.c.Controller)
 			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 				return roundTripper(func(r *http.Request) (*http.Response, error) { return m.send(next, r) })
 			})

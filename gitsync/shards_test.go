@@ -35,8 +35,8 @@ func TestShards(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
 	requests := &ledger{}
-	stopA := s.startShard(s.c.Config, "a")
-	t.Cleanup(s.startShard(requests.config(s.c.Config), "b"))
+	stopA := s.startShard(s.c.Controller, "a")
+	t.Cleanup(s.startShard(requests.config(s.c.Controller), "b"))
 	s.applied2(s.push(manifests("v1")), func(gs *v1alpha1.GitSource) { gs.Labels = map[string]string{"shard": "a"} })
 	s.isAt("web", "ReleaseCompleted", 1)
 	s.push(manifests("v2"))

@@ -139,10 +139,12 @@ func TestPlanRenamedInRelease(t *testing.T) {
 	s.says("True InSync")
 }
 
-// atStep writes a status as rollout does.
+// atStep writes a status as rollout does, with the controller's account.
 func (s *shop) atStep(name string, step int32) {
 	s.Helper()
-	s.must(s.c.Client.Status().Patch(s.Context(), s.release(name), client.RawPatch(types.MergePatchType,
+	c, err := client.New(s.c.Controller, client.Options{Scheme: s.c.Scheme})
+	s.must(err)
+	s.must(c.Status().Patch(s.Context(), s.release(name), client.RawPatch(types.MergePatchType,
 		fmt.Appendf(nil, `{"status":{"phase":"RollingUpdate","currentStepIndex":%d,"currentStepState":"Blocking","updateRevision":"abc"}}`, step))))
 }
 
@@ -152,7 +154,7 @@ func TestPlanRenamedWhileItDecides(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
 	var decides sync.Once
-	config := rest.CopyConfig(s.c.Config)
+	config := rest.CopyConfig(s.c.Controller)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/batchreleases/web") {

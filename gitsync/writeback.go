@@ -391,7 +391,7 @@ func (w *writeback) approve(in intent) error {
 	}
 	a := v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: in.revision, Commit: in.commit, Step: in.step}}
 	a.Metadata.Namespace, a.Metadata.Name = in.release.Plan.Namespace, in.release.Plan.Name
-	if content, err = plan.PutApproval(file, content, a, w.gs.Namespace, w.gs.Spec.TargetNamespace); err != nil {
+	if content, err = plan.PutApproval(file, content, a, "", w.gs.Namespace, w.gs.Spec.TargetNamespace); err != nil {
 		return err
 	}
 	blob, err := w.scratch.writeBlob(content)

@@ -18,8 +18,11 @@ import (
 // other documents of the file stay as they are. Approvals of the file without
 // a namespace are in defaultNamespace; where targetNamespace is set, all are
 // in that one.
-func PutApproval(file string, content []byte, a v1alpha1.BatchApproval, defaultNamespace, targetNamespace string) ([]byte, error) {
-	text, err := approvalText(file, a)
+//
+// A note is one line about the approval, and may be empty. An approval that is
+// given again with another note changes the file, so that another commit brings it.
+func PutApproval(file string, content []byte, a v1alpha1.BatchApproval, note, defaultNamespace, targetNamespace string) ([]byte, error) {
+	text, err := approvalText(file, a, note)
 	if err != nil {
 		return nil, err
 	}
@@ -70,10 +73,16 @@ func approves(file string, doc document, a v1alpha1.BatchApproval, defaultNamesp
 	return namespace == a.Metadata.Namespace && objects[0].GetName() == a.Metadata.Name
 }
 
+// annotationNote has the note of an approval in JSON, which has no comments.
+const annotationNote = v1alpha1.Group + "/note"
+
 // approvalText is an approval as a person would write it.
-func approvalText(file string, a v1alpha1.BatchApproval) ([]byte, error) {
+func approvalText(file string, a v1alpha1.BatchApproval, note string) ([]byte, error) {
 	if path.Ext(file) != ".json" {
-		return fmt.Appendf(nil, `apiVersion: %s
+		if note != "" {
+			note = "# " + note + "\n"
+		}
+		return fmt.Appendf(nil, `%sapiVersion: %s
 kind: BatchApproval
 metadata:
   name: %s
@@ -82,12 +91,15 @@ spec:
   revision: %q
   commit: %q
   step: %d
-`, v1alpha1.GroupVersion, scalar(a.Metadata.Name), scalar(a.Metadata.Namespace), a.Spec.Revision, a.Spec.Commit, a.Spec.Step), nil
+`, note, v1alpha1.GroupVersion, scalar(a.Metadata.Name), scalar(a.Metadata.Namespace), a.Spec.Revision, a.Spec.Commit, a.Spec.Step), nil
+	}
+	metadata := map[string]any{"name": a.Metadata.Name, "namespace": a.Metadata.Namespace}
+	if note != "" {
+		metadata["annotations"] = map[string]string{annotationNote: note}
 	}
 	text, err := json.MarshalIndent(map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": kindApproval.Kind,
-		"metadata": map[string]string{"name": a.Metadata.Name, "namespace": a.Metadata.Namespace},
-		"spec":     a.Spec,
+		"metadata": metadata, "spec": a.Spec,
 	}, "", "  ")
 	return append(text, '\n'), err
 }

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,7 +34,9 @@ func newApprove() *cobra.Command {
 		Long: `Approve a step of the release under way: commit a BatchApproval to the clone of
 the source's repository that one stands in. The change is shown first. A clone on
 another branch, behind its remote, or with changes of its own in the same file is
-refused, and nothing is changed.
+refused, and nothing is changed. The first line of the file says which steps the
+approval is for. After an edit of the plan, approve again: the command changes
+that line, and the new commit brings the approval.
 
 With --direct the approval is written to the cluster instead, for when Git is out
 of reach: it opens the gate of the present step only.`,
@@ -95,6 +100,8 @@ func (o *approveOptions) stepOf(br *v1alpha1.BatchRelease, given bool) (int32, e
 		return 0, fmt.Errorf("%s is rolling back, which needs no approval", name)
 	case at.Phase == v1alpha1.PhaseCompleted || at.Phase == "" || at.UpdateRevision == "":
 		return 0, fmt.Errorf("%s has no release under way: %s", name, orNone(at.Reason))
+	case !o.direct && slices.Contains(at.EndedReleases, v1alpha1.ReleaseName{Revision: at.UpdateRevision, Commit: at.UpdateCommit}):
+		return 0, fmt.Errorf("the release of %s in commit %s has ended before, and no approval in Git counts for it; bring the change of %s by a new commit", at.UpdateRevision, short(at.UpdateCommit), name)
 	case step < 0 || step > last:
 		return 0, fmt.Errorf("--step %d: the plan has the steps 0 to %d", step, last)
 	case step < at.CurrentStepIndex:
@@ -110,7 +117,7 @@ func (st *steering) approve(step int32) error {
 		return fmt.Errorf("%s/%s comes from no commit; approve it with --direct", br.Namespace, br.Name)
 	}
 	change := func(ctx context.Context, ch *clone.Change) (string, error) {
-		file, err := st.approvalPlace(ctx)
+		file, r, err := st.approvalPlace(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -120,13 +127,38 @@ func (st *steering) approve(step int32) error {
 		}
 		a := v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: br.Status.UpdateRevision, Commit: br.Spec.Commit, Step: step}}
 		a.Metadata.Namespace, a.Metadata.Name = br.Namespace, br.Name
-		content, err := plan.PutApproval(file, []byte(text), a, st.source.Namespace, st.source.Spec.TargetNamespace)
+		put := func(note string) (string, error) {
+			content, err := plan.PutApproval(file, []byte(text), a, note, st.source.Namespace, st.source.Spec.TargetNamespace)
+			return string(content), err
+		}
+		content, err := put(approvedFor(r.Plan))
+		if err == nil && content == text && unsigned(br, a.Spec) {
+			content, err = put(approvedFor(r.Plan) + " Given again on " + time.Now().UTC().Format(time.RFC3339) + ".")
+		}
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("Approve step %d of %s", step, br.Name), ch.Write(file, string(content))
+		return fmt.Sprintf("Approve step %d of %s", step, br.Name), ch.Write(file, content)
 	}
 	return st.commit(change, func(commit string) error { return st.checkApproval(commit, step) }, append(st.names(), fmt.Sprintf("Tranche-Step: %d", step))...)
+}
+
+// approvedFor returns the note of an approval: the steps that it is for. After an
+// edit of the plan another commit has to bring the approval, and the note is what
+// that commit changes.
+func approvedFor(br *v1alpha1.BatchRelease) string {
+	var steps []string
+	for _, s := range br.Spec.Strategy.Steps {
+		steps = append(steps, s.Replicas.String())
+	}
+	return "For the steps " + strings.Join(steps, ", ") + "."
+}
+
+// unsigned reports whether only signed approvals count for a release, and the
+// controller has taken none as good that says the same.
+func unsigned(br *v1alpha1.BatchRelease, s v1alpha1.BatchApprovalSpec) bool {
+	a := br.Spec.Approval
+	return br.Spec.RequireSignedApprovals && (a == nil || a.Revision != s.Revision || a.Commit != s.Commit || a.Step != s.Step)
 }
 
 // names are the trailers that name the release under way.
@@ -134,22 +166,26 @@ func (st *steering) names() []string {
 	return []string{"Tranche-Revision: " + st.release.Status.UpdateRevision, "Tranche-Commit: " + st.release.Spec.Commit}
 }
 
-// approvalPlace is the file of the release's approval: the one that is there,
-// else one of the release's name.
-func (st *steering) approvalPlace(ctx context.Context) (string, error) {
+// approvalPlace returns the file of the release's approval and the release as the
+// clone has it. The file is the one that is there, else one of the release's name.
+func (st *steering) approvalPlace(ctx context.Context) (string, *plan.Release, error) {
 	head, err := st.clone.Head(ctx)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	_, tree, err := st.set(head)
+	set, tree, err := st.set(head)
 	if err != nil {
-		return "", err
+		return "", nil, err
+	}
+	r, err := st.planned(set)
+	if err != nil {
+		return "", nil, err
 	}
 	dir := approvalsPath(&st.source.Spec)
 	approvals, _ := plan.ReadApprovals(tree, dir, st.source.Namespace, st.source.Spec.TargetNamespace)
 	for _, a := range approvals {
 		if a.Metadata.Namespace == st.release.Namespace && a.Metadata.Name == st.release.Name {
-			return a.File, nil
+			return a.File, r, nil
 		}
 	}
 	place := path.Join(dir, st.release.Name+".yaml")
@@ -157,9 +193,9 @@ func (st *steering) approvalPlace(ctx context.Context) (string, error) {
 		place = path.Join(dir, st.release.Namespace+"-"+st.release.Name+".yaml")
 	}
 	if tree.Exists(place) {
-		return "", fmt.Errorf("%s is there and no approval of %s/%s; remove it", place, st.release.Namespace, st.release.Name)
+		return "", nil, fmt.Errorf("%s is there and no approval of %s/%s; remove it", place, st.release.Namespace, st.release.Name)
 	}
-	return place, tree.Err()
+	return place, r, tree.Err()
 }
 
 // checkApproval makes sure that a commit approves the step, as the controller

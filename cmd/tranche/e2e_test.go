@@ -255,9 +255,9 @@ func TestMainJob(t *testing.T) {
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 	s.untouched("web")
 
-	s.tells("BatchRelease", "web", "RecordChanged", "ReleaseStarted", "Held", "StepApproved", "StepApproved", "RecordChanged", "HandedBack", "ReleaseCompleted",
-		"ReleaseStarted", "Held", "RollingBack", "Held", "HandedBack", "RolledBack")
-	s.tells("GitSource", "source", "Applied", "Applied", "Applied", "Applied", "Applied", "ApprovalIgnored", "Applied", "ApprovalIgnored")
+	s.tells("BatchRelease", "web", "RecordChanged", "ReleaseStarted", "Held", "RecordChanged", "StepApproved", "StepApproved", "RecordChanged", "HandedBack", "ReleaseCompleted",
+		"ReleaseStarted", "Held", "RecordChanged", "RollingBack", "Held", "RecordChanged", "HandedBack", "RolledBack")
+	s.tells("GitSource", "source", "Applied", "Applied", "Applied", "Applied", "Applied", "ApprovalIgnored", "Applied")
 	source, release := map[string]string{"source": "source"}, map[string]string{"release": "web"}
 	with := func(of map[string]string, label, value string) map[string]string {
 		of = maps.Clone(of)

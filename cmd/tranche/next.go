@@ -79,7 +79,8 @@ func approvalsPath(spec *v1alpha1.GitSourceSpec) string {
 // approvalFile is a BatchApproval of the release under way. Revision and
 // commit are in quotes: either may look like a number.
 func approvalFile(br *v1alpha1.BatchRelease, step int32) string {
-	return fmt.Sprintf(`apiVersion: %s
+	return fmt.Sprintf(`# %s
+apiVersion: %s
 kind: BatchApproval
 metadata:
   name: %s
@@ -88,5 +89,5 @@ spec:
   revision: "%s"
   commit: "%.12s"
   step: %d
-`, v1alpha1.GroupVersion, br.Name, br.Namespace, br.Status.UpdateRevision, br.Spec.Commit, step)
+`, approvedFor(br), v1alpha1.GroupVersion, br.Name, br.Namespace, br.Status.UpdateRevision, br.Spec.Commit, step)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
@@ -81,8 +83,16 @@ func TestDiff_SaysWhatHappens(t *testing.T) {
 	s.replace("release.yaml", "20%", "40%")
 	s.run(s.clone, "git", "commit", "--quiet", "-am", "a larger first step")
 	says("The plan changes. The release of " + s.release("web").Status.UpdateRevision + " goes on at step 0.")
-	push()
-	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 6, "v2": 4})
+	s.applied(push())
+	clustertest.Wait(t, "the gate before the larger step", func() error {
+		if at := s.release("web").Status; !strings.HasSuffix(at.Message, "approve step 0 to go on to 4") {
+			return fmt.Errorf("%s: %s", at.Reason, at.Message)
+		}
+		return nil
+	})
+	s.waitFor("web", "WaitingForApproval", 0, gate) // an edit adds no pod
+	s.approve(".", "web", 0)
+	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
 }
 
 // An account that may not read what the controller decides on is told so.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -127,6 +128,53 @@ func TestSteered(t *testing.T) {
 	s.says(1, "rollback web --yes --to nonsense", "tranche history web")
 	if got := s.run(s.clone, "git", "status", "--porcelain"); got != "" {
 		t.Errorf("the clone is not clean:\n%s", got)
+	}
+}
+
+// An approval is given again after an edit of the plan, though it names the same
+// revision, commit and step. Without an edit there is nothing to commit.
+func TestApproveAgain(t *testing.T) {
+	s := newShop(t, "web", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	s.push("web: v2")
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+
+	s.says(0, "approve web --yes", "+# For the steps 20%, 50%, 100%.", "+  step: 0")
+	s.says(0, "approve web --yes", "nothing to commit")
+	s.replace("release.yaml", "50%", "40%")
+	edited := s.push("web: 40 % in step 1")
+	s.applied(edited)
+	clustertest.Wait(t, "the approval to be for other steps", func() error {
+		if c := meta.FindStatusCondition(s.source().Status.Conditions, "InSync"); c == nil || c.Reason != "ApprovalIgnored" {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	s.says(0, "approve web --yes --push", "-# For the steps 20%, 50%, 100%.", "+# For the steps 20%, 40%, 100%.")
+	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 6, "v2": 4})
+}
+
+// Where only signed approvals count, one that the controller has not taken is
+// given again.
+func TestUnsigned(t *testing.T) {
+	spec := v1alpha1.BatchApprovalSpec{Revision: "5584f4c7df", Commit: "c28d103508da", Step: 1}
+	for _, tc := range []struct {
+		reason   string
+		required bool
+		taken    *v1alpha1.Approval
+		want     bool
+	}{
+		{"no signature is needed", false, nil, false},
+		{"none was taken", true, nil, true},
+		{"this one was taken", true, &v1alpha1.Approval{Revision: "5584f4c7df", Commit: "c28d103508da", Step: 1}, false},
+		{"one of an earlier step was taken", true, &v1alpha1.Approval{Revision: "5584f4c7df", Commit: "c28d103508da"}, true},
+		{"one of another release was taken", true, &v1alpha1.Approval{Revision: "5584f4c7df", Commit: "0a1b2c3d4e5f", Step: 1}, true},
+	} {
+		br := &v1alpha1.BatchRelease{Spec: v1alpha1.BatchReleaseSpec{RequireSignedApprovals: tc.required, Approval: tc.taken}}
+		if got := unsigned(br, spec); got != tc.want {
+			t.Errorf("%s: %t, want %t", tc.reason, got, tc.want)
+		}
 	}
 }
 
@@ -250,6 +298,9 @@ func TestSetPaused(t *testing.T) {
 
 // Which step is approved, and when none can be.
 func TestApproveStep(t *testing.T) {
+	endedBefore := func(br *v1alpha1.BatchRelease) {
+		br.Status.EndedReleases = []v1alpha1.ReleaseName{{Revision: br.Status.UpdateRevision, Commit: br.Status.UpdateCommit}}
+	}
 	for _, tc := range []struct {
 		reason string
 		o      approveOptions
@@ -265,6 +316,8 @@ func TestApproveStep(t *testing.T) {
 		{"none of the plan", approveOptions{step: 4}, true, nil, 0, "the steps 0 to 3"},
 		{"on the way back", approveOptions{}, false, func(br *v1alpha1.BatchRelease) { br.Status.RollingBack = true }, 0, "rolling back"},
 		{"a status of another spec", approveOptions{}, false, func(br *v1alpha1.BatchRelease) { br.Generation++ }, 0, "try again"},
+		{"one that has ended before", approveOptions{}, false, endedBefore, 0, "by a new commit"},
+		{"the same, in the cluster", approveOptions{direct: true}, false, endedBefore, 1, ""},
 		{"nothing under way", approveOptions{}, false, func(br *v1alpha1.BatchRelease) { br.Status.Phase = v1alpha1.PhaseCompleted }, 0, "no release under way"},
 	} {
 		br := waiting().release
