@@ -45,7 +45,7 @@ var errDead = errors.New("the controller is dead")
 func (m *mortal) send(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	write := r.Method != http.MethodGet && !r.URL.Query().Has("dryRun") && !strings.Contains(r.URL.Path, "/events")
+	write := r.Method != http.MethodGet && !r.URL.Query().Has("dryRun") && !strings.Contains(r.URL.Path, "/events") && !strings.HasSuffix(r.URL.Path, "/selfsubjectreviews")
 	if !write && !isClosed(m.dead) {
 		m.mu.Unlock()
 		defer m.mu.Lock()

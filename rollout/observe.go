@@ -38,8 +38,10 @@ func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (en
 	if err != nil || o.Deployment == nil {
 		return o, err
 	}
-	if err := r.ownRecords(ctx, &o); err != nil {
-		return o, err
+	if o.Rival == "" { // of two plans, each would take the records from the other, in turn
+		if err := r.ownRecords(ctx, &o); err != nil {
+			return o, err
+		}
 	}
 	r.completeRecords(ctx, &o)
 	if br.Spec.Template == nil || !needsTemplate(&o) {
