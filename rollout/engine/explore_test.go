@@ -253,7 +253,7 @@ func TestExplore(t *testing.T) {
 // cannot be used, at a gate or after the release was superseded there.
 func TestExploreFrozen(t *testing.T) {
 	states := 0
-	for n := int32(1); n <= 4; n++ {
+	for n := int32(1); n <= 3 || *full && n <= 4; n++ {
 		for _, bounds := range [][2]int32{{0, 1}, {0, 2}, {1, 0}, {1, 1}, {2, 2}} {
 			for _, plan := range [][]string{{"1", "100%"}, {"50%", "75%", "100%"}} {
 				for _, freeze := range []func(*world){
