@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -358,6 +359,44 @@ func TestScaling(t *testing.T) {
 		if got := w.status; got.CurrentStepIndex != tc.step || got.CurrentStepState == v1alpha1.StepCompleted || w.sets[0].size != tc.old || w.sets[1].size != tc.new || len(w.fights) > 0 {
 			t.Errorf("%s: N=10 to %v at step %d: %d old and %d new, want %d and %d; step %d %s, fights %v",
 				tc.why, tc.to, tc.step, w.sets[0].size, w.sets[1].size, tc.old, tc.new, got.CurrentStepIndex, got.CurrentStepState, w.fights)
+		}
+	}
+}
+
+// A Deployment is adopted when its native rollout has finished: the template of one
+// that is stuck has not proved good. A commit with another template does not wait for
+// it.
+func TestAdopt(t *testing.T) {
+	for _, tc := range []struct {
+		why     string
+		brought int // what spec.template says; the Deployment has v2, of which one pod never comes
+		stuck   bool
+		reason  string
+		ready   metav1.ConditionStatus
+		stable  string // that is put on record
+	}{
+		{"all pods run it", 1, false, ReasonTakingHold, metav1.ConditionFalse, hashes[1]},
+		{"it is waited for", 1, true, ReasonNativeRollout, metav1.ConditionFalse, ""},
+		{"the next release does not wait for it, and goes back to what is available", 2, true, ReasonTakingHold, metav1.ConditionFalse, hashes[0]},
+	} {
+		w := newWorld(4, 1, 1, "1", "100%")
+		w.template, w.brought = 1, tc.brought
+		w.sets[0] = replicaSet{exists: true, observed: true}
+		w.sets[1] = replicaSet{exists: true, size: 4, ready: 4, statusReady: 4, observed: true}
+		if tc.stuck {
+			w.sets[0] = replicaSet{exists: true, size: 3, ready: 3, statusReady: 3, observed: true}
+			w.sets[1] = replicaSet{exists: true, size: 2, stuck: 2, observed: true}
+		}
+		d := Decide(w.observe(), epoch)
+		var recorded string
+		for _, a := range d.Actions {
+			if r, ok := a.(Remember); ok {
+				recorded = r.Record.Revision
+			}
+		}
+		ready := meta.FindStatusCondition(d.Status.Conditions, ConditionReady)
+		if d.Status.Reason != tc.reason || ready.Status != tc.ready || recorded != tc.stable {
+			t.Errorf("%s: %s, Ready %s, %q on record; want %s, %s, %q", tc.why, d.Status.Reason, ready.Status, recorded, tc.reason, tc.ready, tc.stable)
 		}
 	}
 }
