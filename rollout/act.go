@@ -68,6 +68,9 @@ func (a *actor) remember(ctx context.Context, action engine.Remember) (bool, err
 			return false, nil
 		}
 		r.Template = &a.written.Spec.Template
+		if r.Order > 0 {
+			r.Revision = "" // admission has made another revision of it at the hand-back
+		}
 	}
 	record, err := newRecord(a.d, a.br, r)
 	if err != nil {

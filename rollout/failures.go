@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -29,6 +30,8 @@ type failures struct {
 type failure struct {
 	since time.Time
 	count int
+	// stopped: the last round could not write, and not for a conflict.
+	stopped bool
 }
 
 // persist notes how a round ended, and reports whether rounds have failed for so
@@ -47,7 +50,17 @@ func (f *failures) persist(release types.NamespacedName, err error, now time.Tim
 		f.of[release] = at
 	}
 	at.count++
+	at.stopped = !apierrors.IsConflict(err) && !errors.Is(err, errLookAgain)
 	return now.Sub(at.since) >= persistent && !apierrors.IsConflict(err)
+}
+
+// stopped reports whether the last round of a release could not write: what did not
+// move in that time did not fail.
+func (f *failures) stopped(release types.NamespacedName) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := f.of[release]
+	return at != nil && at.stopped
 }
 
 // backoff is how long to wait after so many failures.

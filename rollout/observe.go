@@ -28,7 +28,7 @@ const indexOwner = "controllerUID"
 
 // observe gathers what a round is decided on.
 func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (engine.Observed, error) {
-	o := engine.Observed{Release: br, Minor: r.minor, FirstLook: r.looked.first(client.ObjectKeyFromObject(br))}
+	o := engine.Observed{Release: br, Minor: r.minor, FirstLook: r.looked.first(client.ObjectKeyFromObject(br)) || r.failures.stopped(client.ObjectKeyFromObject(br))}
 	var plans v1alpha1.BatchReleaseList
 	if err := r.List(ctx, &plans, client.InNamespace(br.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: br.Spec.WorkloadRef.Name}); err != nil {
 		return o, fmt.Errorf("listing the plans of Deployment %s: %w", br.Spec.WorkloadRef.Name, err)

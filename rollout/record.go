@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"cmp"
+
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,7 +20,7 @@ func newRecord(d *appsv1.Deployment, br *v1alpha1.BatchRelease, r engine.Record)
 		return nil, err
 	}
 	// The digest and not the revision: two templates may have one name (H29).
-	c.Name = engine.NameWithHash(d.Name, r.Revision+"-"+plan.TemplateDigest(r.Template)[:10])
+	c.Name = engine.NameWithHash(d.Name, cmp.Or(r.Revision, "revision")+"-"+plan.TemplateDigest(r.Template)[:10])
 	c.OwnerReferences = ownersOf(d, br)
 	return c, nil
 }

@@ -1,10 +1,13 @@
 package rollout_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -395,4 +398,41 @@ func TestBadPlans(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The API server answers with errors for longer than the deadline of a step. The time
+// does not count, and the release goes on by itself once it is well again.
+func TestErrorsBeyondTheDeadline(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var broken atomic.Bool
+	var refused atomic.Int32
+	startControllerIn(t, s.c, s.ns, func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if broken.Load() && r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/replicasets/") {
+				refused.Add(1)
+				return nil, errors.New("connection refused")
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	s.install(6)
+	s.plan("1", "100%")
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
+		spec.Strategy.ProgressDeadlineSeconds, spec.Strategy.OnFailure = ptr.To(int32(5)), v1alpha1.FailureRollback
+	})
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 5, "v2": 1})
+	broken.Store(true)
+	s.approve(0)
+	begun := time.Now()
+	clustertest.Wait(t, "requests that fail beyond the deadline", func() error {
+		if time.Since(begun) < 8*time.Second || refused.Load() < 3 {
+			return fmt.Errorf("%d have failed in %s", refused.Load(), time.Since(begun))
+		}
+		return nil
+	})
+	broken.Store(false)
+	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 6})
 }
