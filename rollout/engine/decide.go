@@ -277,6 +277,7 @@ func (v *view) isGoal() bool {
 // lost, have opened none.
 func (v *view) begin() {
 	v.end()
+	afterwards := !releasing(&v.status) || v.status.RollingBack // in the middle, only the stable one is a way back
 	if v.status.Phase == v1alpha1.PhaseCompleted && !v.forward() && !v.failed() {
 		v.warn(ReasonDriftCorrected, "the template of the Deployment was changed by other hands")
 	}
@@ -284,7 +285,7 @@ func (v *view) begin() {
 		v.clearFailed()
 	}
 	v.status.Phase = v1alpha1.PhaseInitial
-	v.status.RollingBack = !v.forward() || len(v.records) > 1 && v.goal.record != nil && v.goal.record.Name == v.records[1].Name
+	v.status.RollingBack = !v.forward() || afterwards && len(v.records) > 1 && v.goal.record != nil && v.goal.record.Name == v.records[1].Name
 	v.status.StableRevision = v.stable.name
 	v.status.UpdateRevision = v.goal.name
 	v.status.UpdateTemplateDigest = v.goal.id

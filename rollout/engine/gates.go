@@ -297,11 +297,7 @@ func (v *view) unapproved() *gate {
 	if v.status.RequestedApproval != nil {
 		return &gate{reason: ReasonWaitingForReview, message: fmt.Sprintf("%s; step %d was approved in the cluster, and goes on to %d when Git says so", v.progress(), step, next)}
 	}
-	message := fmt.Sprintf("%s; approve step %d to go on to %d", v.progress(), step, next)
-	if v.capped() && step < len(v.steps())-1 { // the approval is one of the step's own gate, too
-		message += fmt.Sprintf(", and then to %d", v.planned(step+1))
-	}
-	return &gate{reason: ReasonWaitingForApproval, message: message}
+	return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; approve step %d to go on to %d", v.progress(), step, next)}
 }
 
 // trackProgress keeps the step's best number of available pods, and when that was
