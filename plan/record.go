@@ -90,7 +90,13 @@ func ReadRecord(c *appsv1.ControllerRevision) (Record, error) {
 func (r Record) ControllerRevision(namespace string) (*appsv1.ControllerRevision, error) {
 	var data recordData
 	data.Spec.Template = r.Template
-	raw, err := json.Marshal(data)
+	// Keys in order: the garbage collector orphans an object by a strategic merge
+	// patch, which sorts them, and the API server refuses any change of the data.
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&data)
+	if err != nil {
+		return nil, fmt.Errorf("converting the template of revision %s: %w", r.Revision, err)
+	}
+	raw, err := json.Marshal(content)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the template of revision %s: %w", r.Revision, err)
 	}

@@ -112,7 +112,7 @@ func plainRelease(s setup) []string {
 // with two changes at any moment. The clock stands still.
 func TestExploreAdversary(t *testing.T) {
 	if !*full {
-		t.Skip("needs -full")
+		t.Skip("explores for minutes: give -full, as make soak does")
 	}
 	found, states := map[string]bool{}, 0
 	for _, bounds := range [][2]int32{{1, 0}, {0, 1}, {1, 1}} {

@@ -407,7 +407,7 @@ func (v *view) seen() bool { return v.d.Status.ObservedGeneration >= v.d.Generat
 // there. A strategy that only the Deployment knows is put on record before it
 // is overwritten.
 func (v *view) hold(why string) {
-	opened := v.touched() && !Held(v.d) // by other hands: put back at once, whatever was seen
+	opened := v.touched() && !Held(v.d) // another manager has: put back at once, whatever was seen
 	if v.inHold() || !opened && !v.seen() || !v.touched() && v.scaling() {
 		return
 	}
