@@ -161,11 +161,13 @@ func (s *shop) comesTo(name, commit string, n int32) v1alpha1.BatchReleaseStatus
 	s.Helper()
 	var br v1alpha1.BatchRelease
 	clustertest.Wait(s, "the release from "+commit+" to wait or to end", func() error {
-		s.ungate(-1)
 		if err := s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, &br); err != nil {
 			return err
 		}
 		st := br.Status
+		if st.UpdateCommit == commit { // before that, pods that come let the former release go on
+			s.ungate(-1)
+		}
 		if st.UpdateCommit != commit || st.ObservedGeneration != br.Generation || st.Replicas != n || st.Reason != "WaitingForApproval" && st.Reason != "ReleaseCompleted" {
 			return fmt.Errorf("%s at step %d, from %s, of %d: %s\n%s", st.Reason, st.CurrentStepIndex, st.UpdateCommit, st.Replicas, st.Message, said(s.gs()))
 		}
