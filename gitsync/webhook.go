@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -29,9 +28,6 @@ import (
 )
 
 const (
-	// maxHook bounds the body of a webhook; the forges' own bound is lower or
-	// so high that no push of people comes near.
-	maxHook = 3 << 20
 	// hooksWaiting is how many wait to be looked into; more are refused, and
 	// the forge tries again, or the next poll finds the push.
 	hooksWaiting = 64
@@ -41,6 +37,7 @@ const (
 	// pushes in a second the first and the last one have a look.
 	askedEvery = time.Second
 	hookTime   = 10 * time.Second
+	headerTime = 5 * time.Second
 	// annotatedAtOnce is how many sources are annotated at the same time.
 	annotatedAtOnce = 10
 	// keyToken is the entry of a webhook's Secret.
@@ -60,6 +57,8 @@ type webhooks struct {
 	log     logr.Logger
 	limit   *rate.Limiter
 	jobs    chan hook
+	reading *shares       // posts whose body is being read
+	large   chan struct{} // taken by large bodies until they have been looked into
 	slots   chan struct{} // taken by annotations that are being written
 	// looks reports whether a source is looked at here, and told tells of a push.
 	looks func(client.Object) bool
@@ -87,7 +86,8 @@ func newWebhooks(mgr ctrl.Manager, address string, r *reconciler) *webhooks {
 	return &webhooks{
 		looks: looks, told: r.watcher.told,
 		address: address, c: mgr.GetClient(), own: mgr.GetAPIReader(), log: mgr.GetLogger().WithName("webhook"),
-		limit: rate.NewLimiter(hooksPerSecond, hooksBurst), jobs: make(chan hook, hooksWaiting), slots: make(chan struct{}, annotatedAtOnce), asked: map[types.NamespacedName]bool{},
+		limit: rate.NewLimiter(hooksPerSecond, hooksBurst), jobs: make(chan hook, hooksWaiting),
+		reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks), slots: make(chan struct{}, annotatedAtOnce), asked: map[types.NamespacedName]bool{},
 	}
 }
 
@@ -100,9 +100,13 @@ func (w *webhooks) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for webhooks: %w", err)
 	}
+	return w.serve(ctx, l)
+}
+
+func (w *webhooks) serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("/webhook", w)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: hookTime, ReadTimeout: hookTime, WriteTimeout: hookTime, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: hookTime, WriteTimeout: 2 * hookTime, IdleTimeout: hookTime, MaxHeaderBytes: 16 << 10}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -111,6 +115,7 @@ func (w *webhooks) Start(ctx context.Context) error {
 				return
 			case h := <-w.jobs:
 				w.look(ctx, h)
+				w.release(h.body)
 			}
 		}
 	})
@@ -121,7 +126,7 @@ func (w *webhooks) Start(ctx context.Context) error {
 		_ = server.Shutdown(closing) // what is not answered by then is sent again
 	})
 	w.log.Info("listening", "address", l.Addr().String())
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(&sharedListener{l, newShares(connections, connectionsOfPeer)}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving webhooks: %w", err)
 	}
 	running.Wait()
@@ -140,12 +145,27 @@ func (w *webhooks) ServeHTTP(answer http.ResponseWriter, r *http.Request) {
 		http.Error(answer, "too many webhooks", http.StatusTooManyRequests)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(answer, r.Body, maxHook))
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		http.Error(answer, "the body is too large", http.StatusRequestEntityTooLarge)
+	peer := peerOf(r.RemoteAddr)
+	if !w.reading.take(peer) {
+		http.Error(answer, "too many webhooks", http.StatusTooManyRequests)
 		return
 	}
-	if err != nil || !json.Valid(body) {
+	defer w.reading.giveBack(peer)
+	ctx, cancel := context.WithTimeout(r.Context(), hookTime)
+	defer cancel()
+	body, err := readHook(ctx, r, w.large)
+	switch {
+	case errors.Is(err, errHookTooLarge):
+		http.Error(answer, err.Error(), http.StatusRequestEntityTooLarge)
+		return
+	case errors.Is(err, errHooksBusy):
+		http.Error(answer, err.Error(), http.StatusServiceUnavailable)
+		return
+	case err != nil:
+		http.Error(answer, "the body did not come whole", http.StatusBadRequest)
+		return
+	case !json.Valid(body):
+		w.release(body)
 		http.Error(answer, "the body is no JSON; set the webhook's content type to application/json", http.StatusBadRequest)
 		return
 	}
@@ -153,7 +173,15 @@ func (w *webhooks) ServeHTTP(answer http.ResponseWriter, r *http.Request) {
 	case w.jobs <- hook{r.Header.Clone(), body}:
 		answer.WriteHeader(http.StatusAccepted)
 	default:
+		w.release(body)
 		http.Error(answer, "too many webhooks", http.StatusServiceUnavailable)
+	}
+}
+
+// release gives back the slot of a large body.
+func (w *webhooks) release(body []byte) {
+	if len(body) > smallHook {
+		<-w.large
 	}
 }
 

@@ -99,7 +99,7 @@ func TestHookSignature(t *testing.T) {
 
 // What is answered depends on the request alone, and not on what is followed.
 func TestHookAnswers(t *testing.T) {
-	w := &webhooks{log: logr.Discard(), limit: rate.NewLimiter(rate.Inf, 1), jobs: make(chan hook, 2)}
+	w := &webhooks{log: logr.Discard(), limit: rate.NewLimiter(rate.Inf, 1), jobs: make(chan hook, 2), reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks)}
 	post := func(method, body string) (int, string) {
 		answer := httptest.NewRecorder()
 		w.ServeHTTP(answer, httptest.NewRequest(method, "/webhook", strings.NewReader(body)))
