@@ -51,10 +51,13 @@ const nativeLag = 2 * time.Second
 // I2. When a ReplicaSet of a held Deployment grows, the sizes add up to N + S
 // at most (N + 1 where S is 0).
 //
-// I3. While a release is under way the update revision's ReplicaSet does not
-// grow, by whose hand ever, above the limit of the furthest step whose gate has
-// opened. The status that opens a gate has a lower version than the growth that
-// it allows.
+// I3, I5. While a release is under way its ReplicaSet does not grow, by whose hand
+// ever, above the limit of the furthest step that its gates could open by now. That
+// is told from what users gave, by the ledger, and not from the status: the templates,
+// commits, steps and approvals of spec, the approvals that users wrote to the status,
+// and the pauses, counted from pods. A ReplicaSet that is neither stable nor of
+// what spec brings does not grow by Tranche's hand at all. A hand-back is judged as
+// growth to N.
 //
 // I7. A hand-back, which is the write by Tranche that takes the label away,
 // leaves the Deployment unpaused, with the manifest's strategy, and nothing of
@@ -69,15 +72,18 @@ const nativeLag = 2 * time.Second
 // sees it) it may follow a new N with what has no closed gate before it, as
 // Tranche would.
 //
-// What the native controller does within lag of other hands opening a hold (H7),
-// or deleting a ReplicaSet that has pods, is theirs.
+// What the native controller does within lag is not Tranche's where another field
+// manager opened the hold (H7), deleted a ReplicaSet that has pods, or scaled one
+// down so that at most one has pods (H1, H26).
 type invariants struct {
 	deployments map[types.UID]*deployment
 	sets        map[types.UID]*appsv1.ReplicaSet
 	sizedAt     map[types.UID]int32 // N when a ReplicaSet got its size
 	activeSince map[types.UID]time.Time
 	pods        map[types.UID]*pod
-	releases    map[types.UID]*release
+	plans       map[types.UID]*plannedRelease
+
+	ledgers map[string]*ledger // by the name of the Deployment
 
 	now    time.Time
 	broken []breach
@@ -114,13 +120,19 @@ type deployment struct {
 	loose time.Time
 	// lost is when pods were lost that were available, by others than Tranche.
 	lost []time.Time
+	// heldSince and heldUntil are when it was last taken and handed back.
+	heldSince, heldUntil time.Time
 }
 
-type release struct {
+// plannedRelease is a BatchRelease, with what its spec lately said.
+type plannedRelease struct {
 	*v1alpha1.BatchRelease
 	steps    past[[]v1alpha1.Step]
 	strategy past[*appsv1.DeploymentStrategy]
-	goneAt   time.Time
+	// paused, review and signed are spec.paused, spec.reviewApprovals and
+	// spec.requireSignedApprovals.
+	paused, review, signed past[bool]
+	goneAt                 time.Time
 }
 
 type pod struct {
@@ -160,13 +172,15 @@ func (p *past[T]) within(now time.Time) []T {
 func newInvariants() *invariants {
 	return &invariants{
 		deployments: map[types.UID]*deployment{}, sets: map[types.UID]*appsv1.ReplicaSet{},
-		sizedAt: map[types.UID]int32{}, activeSince: map[types.UID]time.Time{}, pods: map[types.UID]*pod{}, releases: map[types.UID]*release{}, judged: map[string]int{},
+		sizedAt: map[types.UID]int32{}, activeSince: map[types.UID]time.Time{}, pods: map[types.UID]*pod{}, plans: map[types.UID]*plannedRelease{}, ledgers: map[string]*ledger{}, judged: map[string]int{},
 	}
 }
 
 // see judges one event.
 func (v *invariants) see(c change) {
 	v.now = c.at
+	name := v.workloadOf(c.object)
+	v.openGates(name) // time has passed since the last event
 	switch o := c.object.(type) {
 	case *appsv1.Deployment:
 		v.seeDeployment(o, c)
@@ -177,34 +191,75 @@ func (v *invariants) see(c change) {
 	case *v1alpha1.BatchRelease:
 		v.seeRelease(o, c)
 	}
+	v.openGates(name)
+}
+
+// workloadOf returns the name of the Deployment that an object belongs to.
+func (v *invariants) workloadOf(o client.Object) string {
+	switch o := o.(type) {
+	case *appsv1.Deployment:
+		return o.Name
+	case *v1alpha1.BatchRelease:
+		return o.Spec.WorkloadRef.Name
+	case *corev1.Pod:
+		if rs := v.sets[ownerUID(o)]; rs != nil {
+			return ownerName(rs)
+		}
+		return ""
+	default:
+		return ownerName(o)
+	}
 }
 
 func (v *invariants) seeRelease(o *v1alpha1.BatchRelease, c change) {
-	r := v.releases[o.UID]
+	r := v.plans[o.UID]
+	var before *v1alpha1.BatchRelease
 	if r == nil {
-		r = &release{}
+		r = &plannedRelease{}
 		r.steps.is, r.strategy.is = o.Spec.Strategy.Steps, o.Spec.DeploymentStrategy
-		v.releases[o.UID] = r
+		r.paused.is, r.review.is, r.signed.is = o.Spec.Paused, o.Spec.ReviewApprovals, o.Spec.RequireSignedApprovals
+		v.plans[o.UID] = r
+	} else {
+		before = r.BatchRelease
 	}
 	r.BatchRelease = o
 	r.steps.set(o.Spec.Strategy.Steps, v.now)
 	r.strategy.set(o.Spec.DeploymentStrategy, v.now)
+	r.paused.set(o.Spec.Paused, v.now)
+	r.review.set(o.Spec.ReviewApprovals, v.now)
+	r.signed.set(o.Spec.RequireSignedApprovals, v.now)
 	if c.gone {
 		r.goneAt = v.now
 	}
+	v.record(o, before, c)
 }
 
 // planOf returns the release that counts for a Deployment: the oldest, then the
 // first by name. One that has gone counts where its deletion may not have been
 // seen yet and there is no other.
-func (v *invariants) planOf(d *deployment, gone bool) *release {
-	var found *release
-	for _, r := range v.releases {
-		if r.Namespace != d.Namespace || r.Spec.WorkloadRef.Name != d.Name || r.goneAt.IsZero() == gone || gone && v.now.Sub(r.goneAt) > lag {
+func (v *invariants) planOf(d *deployment, gone bool) *plannedRelease {
+	return v.planNamed(d.Namespace, d.Name, gone)
+}
+
+func (v *invariants) planNamed(namespace, name string, gone bool) *plannedRelease {
+	var found *plannedRelease
+	for _, r := range v.plans {
+		if r.Namespace != namespace || r.Spec.WorkloadRef.Name != name || r.goneAt.IsZero() == gone || gone && v.now.Sub(r.goneAt) > lag {
 			continue
 		}
 		if found == nil || r.CreationTimestamp.Before(&found.CreationTimestamp) || r.CreationTimestamp.Equal(&found.CreationTimestamp) && r.Name < found.Name {
 			found = r
+		}
+	}
+	return found
+}
+
+// deploymentNamed returns the Deployment of a name; nil without one.
+func (v *invariants) deploymentNamed(name string) *deployment {
+	var found *deployment
+	for _, d := range v.deployments {
+		if d.Name == name && (found == nil || found.CreationTimestamp.Before(&d.CreationTimestamp)) {
+			found = d
 		}
 	}
 	return found
@@ -270,12 +325,23 @@ func (v *invariants) seeDeployment(o *appsv1.Deployment, c change) {
 		if !engine.Held(o) || held(before) && !engine.Held(before) {
 			d.loose = v.now
 		}
+		if !held(before) || d.heldSince.IsZero() {
+			d.heldSince = v.now
+		}
+		v.recordHold(d, before)
 		return
 	}
-	if held(before) && !c.found && writer(o, before.ManagedFields) == v1alpha1.ManagerRollout {
-		v.judgeHandBack(d)
+	if held(before) {
+		d.heldUntil = v.now
+	}
+	if held(before) && writer(o, before.ManagedFields) == v1alpha1.ManagerRollout {
+		v.ledgerOf(o.Name).delivered = &o.Spec.Template
+		if !c.found {
+			v.judgeHandBack(d)
+		}
 	}
 	d.strategy = o.Spec.Strategy.DeepCopy()
+	v.settle(d, c.found)
 	if d.governed && o.Status.ObservedGeneration >= o.Generation && !o.Spec.Paused {
 		v.judgeSizeAnnotations(d, false)
 	}
@@ -297,6 +363,7 @@ func (v *invariants) judgeHandBack(d *deployment) {
 			v.fail(d, "I7: %s still owns the hold's fields", e.Manager)
 		}
 	}
+	v.judgeDelivered(d)
 	v.judgeMarks(d, "Deployment", d.Deployment, nil)
 	for _, rs := range v.setsOf(d) {
 		v.judgeMarks(d, "ReplicaSet", rs, &rs.Spec.Template)
@@ -351,10 +418,14 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	if c.gone {
 		if d != nil && *o.Spec.Replicas > 0 {
 			d.loose = v.now // with one active set left, the native controller takes over
+			d.lose(v.left(o, *o.Spec.Replicas), v.now)
 		}
 		delete(v.sets, o.UID)
 		delete(v.sizedAt, o.UID)
 		delete(v.activeSince, o.UID)
+		if d != nil {
+			v.settle(d, c.found)
+		}
 		return
 	}
 	var from int32
@@ -368,8 +439,12 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	}
 	if d == nil || c.found {
 		v.sizedAt[o.UID] = *o.Spec.Replicas
+		if d != nil {
+			v.settle(d, c.found)
+		}
 		return
 	}
+	defer v.settle(d, false)
 	if old == nil || old.Generation != o.Generation {
 		v.judgeMarks(d, "ReplicaSet", o, &o.Spec.Template)
 	}
@@ -379,6 +454,12 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	}
 	defer func() { v.sizedAt[o.UID] = *d.Spec.Replicas }()
 	by := resizer(old, o)
+	if held(d.Deployment) && to < from && by != NativeManager && by != v1alpha1.ManagerRollout {
+		d.lose(from-to, v.now)
+		if len(v.active(d)) < 2 {
+			d.loose = v.now // with one active set left, the native controller takes over (H26)
+		}
+	}
 	if by == NativeManager && v.now.Sub(d.loose) <= lag {
 		return
 	}
@@ -390,7 +471,7 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	}
 	if to > from {
 		v.judgeTotal(d, o, from)
-		v.judgeTarget(d, o, from)
+		v.judgeTarget(d, o, from, by)
 	}
 }
 
@@ -415,9 +496,9 @@ func (v *invariants) judgeFight(d *deployment, rs *appsv1.ReplicaSet, from int32
 
 // gated reports whether a ReplicaSet has a closed gate before it.
 func (v *invariants) gated(d *deployment, rs *appsv1.ReplicaSet) bool {
-	r := v.planOf(d, false)
-	return r != nil && !r.Status.RollingBack && underWay(r.Status.Phase) && int(r.Status.CurrentStepIndex) < len(r.Spec.Strategy.Steps)-1 &&
-		hashOf(rs) == r.Status.UpdateRevision
+	l, p := v.ledgerOf(d.Name), v.planOf(d, false)
+	r := l.current()
+	return p != nil && r != nil && l.stable != nil && r.matches(&rs.Spec.Template) && !l.free(&rs.Spec.Template, v.now) && !r.whole(p.Spec.Strategy.Steps)
 }
 
 func underWay(p v1alpha1.ReleasePhase) bool {
@@ -439,26 +520,73 @@ func (v *invariants) judgeTotal(d *deployment, rs *appsv1.ReplicaSet, from int32
 	}
 }
 
-// judgeTarget checks I3.
-func (v *invariants) judgeTarget(d *deployment, rs *appsv1.ReplicaSet, from int32) {
-	r := v.planOf(d, false)
-	if r == nil || r.Status.RollingBack || !underWay(r.Status.Phase) || hashOf(rs) != r.Status.UpdateRevision || r.Status.UpdateRevision == r.Status.StableRevision {
+// judgeTarget checks I3 and I5, by the ledger. Native growth of a Deployment that is
+// not held follows what others wrote to it; a hand-back is judged by itself.
+func (v *invariants) judgeTarget(d *deployment, rs *appsv1.ReplicaSet, from int32, by string) {
+	l, p := v.ledgerOf(d.Name), v.planOf(d, false)
+	t := &rs.Spec.Template
+	if p == nil || p.UID != l.plan || l.current() == nil || l.stable == nil || !held(d.Deployment) && by != v1alpha1.ManagerRollout || l.free(t, v.now) {
 		return
 	}
-	if r.Status.StartTime != nil && d.CreationTimestamp.After(r.Status.StartTime.Time) {
-		return // the status is about a former Deployment of the same name
+	limit, first, of := v.limitOf(d, p, l, t)
+	if of == nil {
+		if by == v1alpha1.ManagerRollout {
+			v.fail(d, "I3: ReplicaSet %s from %d to %d is neither stable nor what spec brings", rs.Name, from, *rs.Spec.Replicas)
+		}
+		return
 	}
 	v.judged["I3"]++
-	var limit int32
-	for _, steps := range r.steps.within(v.now) {
-		for i := 0; i <= int(r.Status.CurrentStepIndex) && i < len(steps); i++ {
-			for _, n := range d.replicas.within(v.now) {
-				limit = max(limit, plan.Limit(steps[i].Replicas, n))
-			}
+	if *rs.Spec.Replicas > first {
+		v.judged["I5"]++
+	}
+	if *rs.Spec.Replicas <= limit {
+		return
+	}
+	v.fail(d, "I3: ReplicaSet %s from %d to %d by %s, and the limit is %d: %s", rs.Name, from, *rs.Spec.Replicas, by, limit, of)
+	if a := p.Spec.Approval; a != nil && !v.approved(d, of, l.steps, of.position) {
+		v.fail(d, "I5: the approval of step %d of %s, commit %.12q, is not for step %d of this release", a.Step, a.Revision, a.Commit, of.position)
+	}
+}
+
+// limitOf returns how many pods of a template the gates allow, and how many they did
+// before the first one opened. It is that of the release which allows most.
+func (v *invariants) limitOf(d *deployment, p *plannedRelease, l *ledger, t *corev1.PodTemplateSpec) (limit, first int32, of *release) {
+	replicas, plans := d.replicas.within(v.now), p.steps.within(v.now)
+	for _, r := range l.lately(v.now) {
+		if !r.matches(t) {
+			continue
+		}
+		if allowed := r.allowed(plans, replicas); of == nil || allowed > limit {
+			limit, of = allowed, r
+		}
+		first = max(first, (&release{}).allowed(plans, replicas))
+	}
+	return limit, first, of
+}
+
+// judgeDelivered checks I3 at a hand-back: the native controller brings all pods to
+// the template that it is handed.
+func (v *invariants) judgeDelivered(d *deployment) {
+	l, p := v.ledgerOf(d.Name), v.planOf(d, false)
+	t := &d.Spec.Template
+	if p == nil || p.UID != l.plan || l.current() == nil || l.stable == nil || l.free(t, v.now) {
+		return
+	}
+	n := *d.Spec.Replicas
+	var size int32
+	for _, rs := range v.active(d) {
+		if plan.EqualTemplate(&rs.Spec.Template, t) {
+			size += *rs.Spec.Replicas
 		}
 	}
-	if *rs.Spec.Replicas > limit {
-		v.fail(d, "I3: ReplicaSet %s from %d to %d at step %d, whose limit is %d", rs.Name, from, *rs.Spec.Replicas, r.Status.CurrentStepIndex, limit)
+	limit, _, of := v.limitOf(d, p, l, t)
+	switch {
+	case of == nil:
+		v.fail(d, "I3: handed back with a template that is neither stable nor what spec brings")
+	case n > 0 && (size >= n || limit >= n), n == 0 && of.whole(p.Spec.Strategy.Steps):
+		v.judged["I3"]++
+	default:
+		v.fail(d, "I3: handed back with %d of %d pods, and the limit is %d: %s", size, n, limit, of)
 	}
 }
 
@@ -543,6 +671,13 @@ func (v *invariants) countLost(rs *appsv1.ReplicaSet, old, now *corev1.Pod, c ch
 		}
 	}
 	d.lost = append(d.lost, v.now)
+}
+
+// lose notes pods that were lost by others.
+func (d *deployment) lose(pods int32, now time.Time) {
+	for range pods {
+		d.lost = append(d.lost, now)
+	}
 }
 
 // lives reports whether the ReplicaSet controller counts a pod.

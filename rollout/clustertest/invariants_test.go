@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -22,7 +23,7 @@ import (
 
 // story tells events to the invariants: Deployment web of 4 (maxSurge 1,
 // maxUnavailable 0) with ReplicaSets old and new, held, at the first of the
-// steps 1, 50%, 100%.
+// steps 1, 50%, 100%. Old has the stable template, and spec brings new.
 type story struct {
 	v   *invariants
 	now time.Time
@@ -45,24 +46,108 @@ func newStory() *story {
 	}
 	s.d = &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "d", Generation: 1},
-		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To(int32(4)), Strategy: strategy},
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To(int32(4)), Strategy: strategy, Template: kept("old")},
 	}
 	s.br = &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "br"}}
 	s.br.Spec.WorkloadRef.Name = "web"
 	for _, step := range []string{"1", "50%", "100%"} {
 		s.br.Spec.Strategy.Steps = append(s.br.Spec.Strategy.Steps, v1alpha1.Step{Replicas: intstr.Parse(step)})
 	}
-	s.br.Status = v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseRollingUpdate, StableRevision: "old", UpdateRevision: "new"}
 	s.deployment("ada", func(*appsv1.Deployment) {})
 	s.size("old", 4, native)
 	s.ready("old", 4)
-	s.release(func(*v1alpha1.BatchRelease) {})
-	s.deployment(tranche, func(d *appsv1.Deployment) {
-		d.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
-		d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
-	})
+	s.bring("old", commitOld)
+	s.status(v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseCompleted, StableRevision: "old", UpdateRevision: "old"})
+	s.later(time.Minute)
+	s.bring("new", commitNew)
+	s.status(v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseRollingUpdate, StableRevision: "old", UpdateRevision: "new", UpdateCommit: commitNew})
+	s.hold("new")
 	s.later(time.Minute)
 	return s
+}
+
+const (
+	commitOld  = "aaaaaaaa0000000000000000000000000000aaaa"
+	commitNew  = "bbbbbbbb0000000000000000000000000000bbbb"
+	commitNext = "cccccccc0000000000000000000000000000cccc"
+	commitLast = "dddddddd0000000000000000000000000000dddd"
+)
+
+// templateOf is the pod template of the ReplicaSet of this name.
+func templateOf(name string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example.org/web:" + name}}},
+	}
+}
+
+// kept is a template as the API server keeps it.
+func kept(name string) corev1.PodTemplateSpec {
+	t := templateOf(name)
+	t.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	t.Spec.Containers[0].ImagePullPolicy = corev1.PullIfNotPresent
+	return t
+}
+
+// bring sets spec.template and spec.commit.
+func (s *story) bring(name, commit string) {
+	s.release(func(br *v1alpha1.BatchRelease) { br.Spec.Template, br.Spec.Commit = ptr.To(templateOf(name)), commit })
+}
+
+// approve sets spec.approval.
+func (s *story) approve(revision, commit string, step int32, steps ...intstr.IntOrString) {
+	s.release(func(br *v1alpha1.BatchRelease) {
+		br.Spec.Approval = &v1alpha1.Approval{Revision: revision, Commit: commit, Step: step, Steps: steps}
+	})
+}
+
+// status writes the status as the controller does.
+func (s *story) status(status v1alpha1.BatchReleaseStatus) {
+	s.release(func(br *v1alpha1.BatchRelease) {
+		status.ObservedGeneration = br.Generation
+		br.Status, br.ManagedFields = status, stateBy(tranche)
+	})
+}
+
+// complete sets the state of the step that the status shows, by a field manager.
+func (s *story) complete(by string) {
+	s.release(func(br *v1alpha1.BatchRelease) {
+		br.Status.CurrentStepState, br.ManagedFields = v1alpha1.StepCompleted, stateBy(by)
+	})
+}
+
+// stateBy makes a manager the owner of status.currentStepState.
+func stateBy(manager string) []metav1.ManagedFieldsEntry {
+	e := metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status", FieldsV1: &metav1.FieldsV1{}}
+	e.FieldsV1.SetRawBytes([]byte(`{"f:status":{"f:currentStepState":{}}}`))
+	return []metav1.ManagedFieldsEntry{e}
+}
+
+// pause gives the plan's steps these pauses.
+func (s *story) pause(durations ...time.Duration) {
+	s.release(func(br *v1alpha1.BatchRelease) {
+		for i, d := range durations {
+			br.Spec.Strategy.Steps[i].Pause = &v1alpha1.Pause{Duration: metav1.Duration{Duration: d}}
+		}
+	})
+}
+
+// steps edits the plan.
+func (s *story) steps(replicas ...string) {
+	s.release(func(br *v1alpha1.BatchRelease) {
+		br.Spec.Strategy.Steps = nil
+		for _, r := range replicas {
+			br.Spec.Strategy.Steps = append(br.Spec.Strategy.Steps, v1alpha1.Step{Replicas: intstr.Parse(r)})
+		}
+	})
+}
+
+// hold holds the Deployment at a template, as Tranche does.
+func (s *story) hold(name string) {
+	s.deployment(tranche, func(d *appsv1.Deployment) {
+		d.Labels, d.Spec.Template = map[string]string{v1alpha1.LabelHeld: "true"}, kept(name)
+		d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	})
 }
 
 func (s *story) see(o client.Object, gone bool) {
@@ -97,8 +182,12 @@ func (s *story) deployment(by string, edit func(*appsv1.Deployment)) {
 
 func (s *story) release(edit func(*v1alpha1.BatchRelease)) {
 	s.later(time.Millisecond)
+	old := s.br
 	s.br = s.br.DeepCopy()
 	edit(s.br)
+	if !equality.Semantic.DeepEqual(old.Spec, s.br.Spec) {
+		s.br.Generation++
+	}
 	s.see(s.br, false)
 }
 
@@ -113,6 +202,8 @@ func (s *story) size(name string, n int32, by string, edit ...func(*appsv1.Repli
 		}}
 	}
 	rs = rs.DeepCopy()
+	rs.Spec.Template = kept(name)
+	metav1.SetMetaDataLabel(&rs.Spec.Template.ObjectMeta, appsv1.DefaultDeploymentUniqueLabelKey, name)
 	rs.Generation++
 	rs.Spec.Replicas = &n
 	rs.Annotations = map[string]string{
@@ -184,8 +275,8 @@ func (s *story) handBack(by string, edit ...func(*appsv1.Deployment)) {
 
 // all brings everything to the new ReplicaSet, as a release would.
 func (s *story) all() {
+	s.approve("new", commitNew, 1)
 	for i, n := range []int32{1, 2, 3, 4} {
-		s.release(func(br *v1alpha1.BatchRelease) { br.Status.CurrentStepIndex = min(2, int32(i)) })
 		s.size("new", n, tranche)
 		s.ready("new", int(n))
 		s.size("old", 4-n, tranche)
@@ -289,30 +380,404 @@ var totals = []sequence{
 	}, nil},
 }
 
-// targets: I3.
+// to makes one ReplicaSet larger and the other one smaller.
+func (s *story) to(old, update int32) {
+	s.size("old", old, "kubectl")
+	s.size("new", update, tranche)
+	s.ready("new", int(update))
+}
+
+// targets: I3, as the gates are open by what users gave.
 var targets = []sequence{
 	{"step 0 lets 1 go", func(s *story) { s.size("new", 2, tranche) }, []string{"I3", "I2"}},
 	{"step 0 lets 1 go, whoever it is", func(s *story) { s.size("old", 2, "kubectl"); s.size("new", 2, "kubectl") }, []string{"I3"}},
-	{"step 1 lets 2 go", func(s *story) {
-		s.release(func(br *v1alpha1.BatchRelease) { br.Status.CurrentStepIndex = 1 })
+	{"the status claims another step, and that its gate is open", func(s *story) {
+		s.to(3, 1)
+		s.status(v1alpha1.BatchReleaseStatus{
+			Phase: v1alpha1.PhaseRollingUpdate, StableRevision: "old", UpdateRevision: "new", UpdateCommit: commitNew,
+			CurrentStepIndex: 2, CurrentStepState: v1alpha1.StepCompleted, OpenedReplicas: []intstr.IntOrString{intstr.FromString("100%")},
+			Approvals: []v1alpha1.StepApproval{{Step: 0, By: "Ada"}, {Step: 1, By: "Ada"}},
+		})
+		s.to(1, 3)
+	}, []string{"I3"}},
+	{"the status claims another revision", func(s *story) {
+		s.to(3, 1)
+		s.status(v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseCompleted, StableRevision: "new", UpdateRevision: "new"})
+		s.to(2, 2)
+	}, []string{"I3"}},
+	{"the status claims a rollback", func(s *story) {
+		s.to(3, 1)
+		s.status(v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseRollingUpdate, StableRevision: "new", UpdateRevision: "new", RollingBack: true})
+		s.to(2, 2)
+	}, []string{"I3"}},
+	{"step 0 is approved, and its pod is available", func(s *story) { s.to(3, 1); s.approve("new", commitNew, 0); s.to(2, 2) }, nil},
+	{"it is approved by the start of the commit", func(s *story) { s.to(3, 1); s.approve("new", commitNew[:7], 0); s.to(2, 2) }, nil},
+	{"step 0 is approved, and its pod is not available", func(s *story) {
+		s.size("old", 3, "kubectl")
+		s.size("new", 1, tranche)
+		s.broken("new")
+		s.approve("new", commitNew, 0)
 		s.size("old", 2, "kubectl")
 		s.size("new", 2, tranche)
-	}, nil},
+	}, []string{"I3"}},
+	{"step 0 is approved, and step 1 is not", func(s *story) { s.to(3, 1); s.approve("new", commitNew, 0); s.to(2, 2); s.to(1, 3) }, []string{"I3", "I5"}},
+	{"step 1 is approved, given ahead", func(s *story) { s.approve("new", commitNew, 1); s.to(3, 1); s.to(2, 2); s.to(0, 4) }, nil},
 	{"step 1 of N = 2 lets 1 go", func(s *story) {
-		s.release(func(br *v1alpha1.BatchRelease) { br.Status.CurrentStepIndex = 1 })
+		s.to(3, 1)
+		s.approve("new", commitNew, 0)
+		s.to(2, 2)
+		s.size("new", 1, tranche)
 		s.scale(2)
 		s.later(time.Minute)
 		s.size("new", 2, tranche)
-	}, []string{"I3", "I2"}},
+	}, []string{"I3", "I2", "I5"}},
+	{"the approval is withdrawn before its pod is available", func(s *story) {
+		s.approve("new", commitNew, 0)
+		s.size("new", 1, tranche)
+		s.release(func(br *v1alpha1.BatchRelease) { br.Spec.Approval = nil })
+		s.later(time.Minute)
+		s.ready("new", 1)
+		s.size("old", 2, "kubectl")
+		s.size("new", 2, tranche)
+	}, []string{"I3"}},
 	{"to zero and back, and the native controller brings all up past the gate (H4)", func(s *story) {
-		s.size("old", 0, "kubectl")
+		s.to(3, 1)
+		s.scale(0)
+		s.size("new", 0, tranche)
+		s.size("old", 0, tranche)
+		s.scale(4)
+		s.later(time.Minute)
 		s.size("new", 4, native)
 	}, []string{"I3", "I10"}},
-	{"a rollback has no gate", func(s *story) {
-		s.release(func(br *v1alpha1.BatchRelease) { br.Status.RollingBack = true })
-		s.size("old", 0, "kubectl")
-		s.size("new", 4, tranche)
+	{"handed back past a gate", func(s *story) { s.to(3, 1); s.handBack(tranche) }, []string{"I3"}},
+	{"handed back at 0 replicas past a gate", func(s *story) {
+		s.to(3, 1)
+		s.scale(0)
+		s.size("new", 0, native)
+		s.size("old", 0, native)
+		s.handBack(tranche)
+	}, []string{"I3"}},
+	{"a revision grows that spec does not bring any more", func(s *story) {
+		s.to(3, 1)
+		s.bring("next", commitNext)
+		s.later(time.Minute)
+		s.size("old", 2, "kubectl")
+		s.size("new", 2, tranche)
+	}, []string{"I3"}},
+	{"what spec brought a moment ago may not have been seen", func(s *story) {
+		s.size("old", 3, "kubectl")
+		s.bring("next", commitNext)
+		s.size("new", 1, tranche)
 	}, nil},
+	{"the next release begins at its own step 0", func(s *story) {
+		s.to(3, 1)
+		s.approve("new", commitNew, 1)
+		s.to(2, 2)
+		s.bring("next", commitNext)
+		s.hold("next")
+		s.later(time.Minute)
+		s.size("new", 0, "kubectl")
+		s.size("next", 2, tranche)
+	}, []string{"I3", "I5"}},
+}
+
+// waits: the gates that open by themselves.
+var waits = []sequence{
+	{"a pause is over", func(s *story) { s.pause(time.Minute); s.to(3, 1); s.later(time.Minute); s.to(2, 2) }, nil},
+	{"a pause is not over", func(s *story) { s.pause(time.Minute); s.to(3, 1); s.later(50 * time.Second); s.to(2, 2) }, []string{"I3"}},
+	{"a pause runs from when the pods are available", func(s *story) {
+		s.pause(time.Minute)
+		s.size("old", 3, "kubectl")
+		s.size("new", 1, tranche)
+		s.later(time.Hour)
+		s.ready("new", 1)
+		s.later(50 * time.Second)
+		s.size("old", 2, "kubectl")
+		s.size("new", 2, tranche)
+	}, []string{"I3"}},
+	{"a pause runs from minReadySeconds on", func(s *story) {
+		s.pause(time.Minute)
+		s.size("old", 3, "kubectl")
+		s.size("new", 1, tranche, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 60 })
+		s.ready("new", 1)
+		s.later(100 * time.Second)
+		s.size("old", 2, "kubectl")
+		s.size("new", 2, tranche)
+	}, []string{"I3"}},
+	{"a pause begins again with pods that were lost", func(s *story) {
+		s.pause(time.Minute)
+		s.to(3, 1)
+		s.later(30 * time.Second)
+		s.turn("new", 0, false)
+		s.later(10 * time.Second)
+		s.turn("new", 0, true)
+		s.later(30 * time.Second)
+		s.to(2, 2)
+	}, []string{"I3"}},
+	{"a pod that is back at once may not have been seen", func(s *story) {
+		s.pause(time.Minute)
+		s.to(3, 1)
+		s.later(30 * time.Second)
+		s.turn("new", 0, false)
+		s.later(time.Second)
+		s.turn("new", 0, true)
+		s.later(30 * time.Second)
+		s.to(2, 2)
+	}, nil},
+	{"a pause, and then the next step waits for an approval", func(s *story) { s.pause(0); s.to(3, 1); s.to(2, 2); s.to(0, 4) }, []string{"I3"}},
+	{"one pause after the other", func(s *story) {
+		s.pause(time.Minute, time.Minute)
+		s.to(3, 1)
+		s.later(time.Minute)
+		s.to(2, 2)
+		s.later(30 * time.Second)
+		s.to(0, 4)
+	}, []string{"I3"}},
+	{"no gate opens while the plan is paused", func(s *story) {
+		s.release(func(br *v1alpha1.BatchRelease) { br.Spec.Paused = true })
+		s.pause(0)
+		s.later(time.Minute)
+		s.to(3, 1)
+		s.to(2, 2)
+	}, []string{"I3"}},
+}
+
+// approvals: I5.
+var approvals = []sequence{
+	{"the approval is for another revision", func(s *story) { s.to(3, 1); s.approve("other", commitNew, 2); s.to(2, 2) }, []string{"I3", "I5"}},
+	{"the approval is for another commit", func(s *story) { s.to(3, 1); s.approve("new", commitOld, 2); s.to(2, 2) }, []string{"I3", "I5"}},
+	{"the approval names too little of the commit", func(s *story) { s.to(3, 1); s.approve("new", commitNew[:6], 2); s.to(2, 2) }, []string{"I3", "I5"}},
+	{"the approval was given for other steps", func(s *story) {
+		s.to(3, 1)
+		s.approve("new", commitNew, 0, intstr.FromInt32(1), intstr.FromString("25%"), intstr.FromString("100%"))
+		s.to(2, 2)
+	}, []string{"I3", "I5"}},
+	{"the same template by another commit is another release", func(s *story) {
+		s.to(3, 1)
+		s.approve("new", commitNew, 1)
+		s.size("new", 2, tranche)
+		s.later(time.Minute)
+		s.bring("new", commitNext)
+		s.later(time.Minute)
+		s.ready("new", 2)
+		s.size("old", 1, "kubectl")
+		s.size("new", 3, tranche)
+	}, []string{"I3", "I5"}},
+	{"a release that has ended and comes again is not approved again", func(s *story) {
+		s.to(3, 1)
+		s.release(func(br *v1alpha1.BatchRelease) { br.Spec.Approval = nil })
+		s.bring("next", commitNext)
+		s.hold("next")
+		s.later(time.Minute)
+		s.bring("new", commitNew)
+		s.hold("new")
+		s.approve("new", commitNew, 2)
+		s.later(time.Minute)
+		s.to(2, 2)
+	}, []string{"I3", "I5"}},
+	{"a release that comes again before another began goes on", func(s *story) {
+		s.to(3, 1)
+		s.bring("next", commitNext)
+		s.later(time.Minute)
+		s.bring("new", commitNew)
+		s.approve("new", commitNew, 0)
+		s.to(2, 2)
+	}, nil},
+	{"a user completes the step in the status", func(s *story) { s.to(3, 1); s.complete("kubectl-edit"); s.to(2, 2) }, nil},
+	{"a user completes one step in the status, and not the next", func(s *story) { s.to(3, 1); s.complete("kubectl-edit"); s.to(2, 2); s.to(1, 3) }, []string{"I3"}},
+	{"a user completes a step that the status claims beyond the gate", func(s *story) {
+		s.to(3, 1)
+		s.release(func(br *v1alpha1.BatchRelease) { br.Status.CurrentStepIndex = 1 })
+		s.complete("kubectl-edit")
+		s.to(2, 2)
+		s.to(1, 3)
+	}, []string{"I3"}},
+	{"the controller completes the step itself", func(s *story) { s.to(3, 1); s.complete(tranche); s.to(2, 2) }, []string{"I3"}},
+	{"only signed approvals count", func(s *story) {
+		s.release(func(br *v1alpha1.BatchRelease) { br.Spec.RequireSignedApprovals = true })
+		s.later(time.Minute)
+		s.to(3, 1)
+		s.complete("kubectl-edit")
+		s.to(2, 2)
+	}, []string{"I3"}},
+	{"an approval in the cluster is to be reviewed", func(s *story) {
+		s.release(func(br *v1alpha1.BatchRelease) { br.Spec.ReviewApprovals = true })
+		s.later(time.Minute)
+		s.to(3, 1)
+		s.complete("kubectl-edit")
+		s.to(2, 2)
+	}, []string{"I3"}},
+	{"an approval in the cluster was about the release before", func(s *story) {
+		s.to(3, 1)
+		s.bring("new", commitNext)
+		s.complete("kubectl-edit")
+		s.later(time.Minute)
+		s.to(2, 2)
+	}, []string{"I3"}},
+}
+
+// edits: the plan is edited on the way.
+var edits = []sequence{
+	{"the first step is raised before any gate", func(s *story) { s.to(3, 1); s.steps("50%", "100%"); s.to(1, 3) }, []string{"I3"}},
+	{"a gate opened 1 to 2, and the plan has one step of 75% now", func(s *story) {
+		s.to(3, 1)
+		s.approve("new", commitNew, 0)
+		s.to(2, 2)
+		s.status(v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseRollingUpdate, UpdateRevision: "new", UpdateCommit: commitNew})
+		s.later(time.Minute)
+		s.steps("75%", "100%")
+		s.later(time.Minute)
+		s.to(1, 3)
+	}, []string{"I3", "I5"}},
+	{"the edited plan is approved", func(s *story) {
+		s.to(3, 1)
+		s.approve("new", commitNew, 0)
+		s.to(2, 2)
+		s.later(time.Minute)
+		s.steps("75%", "100%")
+		s.approve("new", commitNew, 0, intstr.FromString("75%"), intstr.FromString("100%"))
+		s.to(1, 3)
+	}, nil},
+	{"an approval before the edit does not count after it", func(s *story) {
+		s.approve("new", commitNew, 1)
+		s.status(v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseRollingUpdate, UpdateRevision: "new", UpdateCommit: commitNew})
+		s.steps("1", "75%", "100%")
+		s.later(time.Minute)
+		s.to(3, 1)
+		s.to(2, 2)
+	}, []string{"I3", "I5"}},
+	{"what the last gate opened stays", func(s *story) {
+		s.to(3, 1)
+		s.approve("new", commitNew, 0)
+		s.to(2, 2)
+		s.later(time.Minute)
+		s.steps("1", "25%", "100%")
+		s.later(time.Minute)
+		s.size("new", 1, "kubectl")
+		s.size("new", 2, tranche)
+	}, nil},
+}
+
+// back: no gate is closed before what was stable.
+var back = []sequence{
+	{"the stable template comes back", func(s *story) {
+		s.approve("new", commitNew, 0)
+		s.to(3, 1)
+		s.to(2, 2)
+		s.bring("old", commitNext)
+		s.hold("old")
+		s.later(time.Minute)
+		s.size("old", 3, tranche)
+		s.size("new", 1, "kubectl")
+		s.size("old", 4, tranche)
+	}, nil},
+	{"a user asks for it", func(s *story) {
+		s.to(3, 1)
+		s.release(func(br *v1alpha1.BatchRelease) {
+			br.Annotations = map[string]string{v1alpha1.AnnotationRollback: "true"}
+		})
+		s.hold("old")
+		s.size("new", 0, tranche)
+		s.kill("new", 0)
+		s.later(time.Minute)
+		s.size("old", 4, tranche)
+	}, nil},
+	{"what was stable before comes back after the release", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.bring("old", commitNext)
+		s.hold("old")
+		s.later(time.Minute)
+		s.size("new", 3, "kubectl")
+		s.size("old", 2, tranche)
+	}, nil},
+	{"what was stable before comes back in the middle of another release", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.bring("next", commitNext)
+		s.hold("next")
+		s.later(time.Minute)
+		s.size("new", 3, "kubectl")
+		s.size("next", 1, tranche)
+		s.later(time.Minute)
+		s.bring("old", commitLast)
+		s.hold("old")
+		s.later(time.Minute)
+		s.size("new", 2, "kubectl")
+		s.size("old", 2, tranche)
+	}, []string{"I3", "I5"}},
+	{"what ran two releases ago is none", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.bring("next", commitNext)
+		s.hold("next")
+		s.approve("next", commitNext, 1)
+		for _, n := range []int32{1, 2, 4} {
+			s.size("new", 4-n, "kubectl")
+			s.size("next", n, tranche)
+			s.ready("next", int(n))
+		}
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.bring("old", commitLast)
+		s.hold("old")
+		s.later(time.Minute)
+		s.size("next", 3, "kubectl")
+		s.size("old", 2, tranche)
+	}, []string{"I3", "I5"}},
+	{"what a rollback left behind is none", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.bring("old", commitNext)
+		s.hold("old")
+		s.later(time.Minute)
+		s.size("new", 0, "kubectl")
+		s.size("old", 4, tranche)
+		s.ready("old", 4)
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.bring("new", commitLast)
+		s.hold("new")
+		s.later(time.Minute)
+		s.size("old", 2, "kubectl")
+		s.size("new", 2, tranche)
+	}, []string{"I3", "I5"}},
+	{"drift does not make a template stable", func(s *story) {
+		s.handBack(tranche, func(d *appsv1.Deployment) { d.Spec.Template = kept("old") })
+		s.deployment("kubectl", func(d *appsv1.Deployment) { d.Spec.Template = kept("new") })
+		s.size("old", 0, native)
+		s.size("new", 4, native)
+		s.later(time.Minute)
+		s.hold("new")
+		s.size("new", 1, "kubectl")
+		s.later(time.Minute)
+		s.size("new", 2, tranche)
+	}, []string{"I3"}},
+}
+
+// unknown: a time in which a watch was down.
+var unknown = []sequence{
+	{"the plan was not seen for a while", func(s *story) {
+		s.to(3, 1)
+		s.later(time.Minute)
+		s.br = s.br.DeepCopy()
+		s.br.Generation, s.br.Status.CurrentStepIndex = s.br.Generation+1, 1
+		s.v.see(change{at: s.now, object: s.br, found: true})
+		s.to(2, 2)
+	}, nil},
+	{"the plan was not seen for a while, and then it was", func(s *story) {
+		s.to(3, 1)
+		s.later(time.Minute)
+		s.br = s.br.DeepCopy()
+		s.br.Generation, s.br.Status.CurrentStepIndex = s.br.Generation+1, 1
+		s.v.see(change{at: s.now, object: s.br, found: true})
+		s.to(2, 2)
+		s.to(1, 3)
+	}, []string{"I3"}},
 }
 
 // handBacks: I7.
@@ -345,7 +810,7 @@ var handBacks = []sequence{
 		s.size("new", 1, tranche, func(rs *appsv1.ReplicaSet) { rs.Annotations["tranche.dev/strategy"] = "{}" })
 	}, []string{"I7"}},
 	{"a label of ours in a template", func(s *story) {
-		s.size("new", 1, tranche, func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Labels = map[string]string{"tranche.dev/step": "1"} })
+		s.size("new", 1, tranche, func(rs *appsv1.ReplicaSet) { rs.Spec.Template.Labels["tranche.dev/step"] = "1" })
 	}, []string{"I7"}},
 	{"desired-replicas is not N at hand-back (H11)", func(s *story) {
 		s.all()
@@ -370,7 +835,22 @@ var opened = []sequence{
 
 // fights: I10.
 var fights = []sequence{
-	{"a fight (H1)", func(s *story) { s.size("old", 3, "kubectl"); s.size("new", 1, tranche); s.size("old", 4, native) }, []string{"I10"}},
+	{"a fight (H1)", func(s *story) {
+		s.size("old", 3, "kubectl")
+		s.size("new", 1, tranche)
+		s.later(time.Minute)
+		s.size("old", 4, native)
+	}, []string{"I10"}},
+	{"another hand makes the one smaller that is active, and the native controller undoes it (H1)", func(s *story) {
+		s.size("old", 3, "kubectl")
+		s.size("old", 4, native)
+	}, nil},
+	{"another hand scales the stable one to 0, and the native controller brings up the other (H26)", func(s *story) {
+		s.to(3, 1)
+		s.later(time.Minute)
+		s.size("old", 0, "kubectl")
+		s.size("new", 4, native)
+	}, nil},
 	{"the native controller follows N where there is nothing to split", func(s *story) { s.scale(5); s.size("old", 5, native) }, nil},
 	{"one is active, and the native controller undoes what Tranche did (H1)", func(s *story) {
 		s.turn("old", 2, false)
@@ -412,7 +892,7 @@ var fights = []sequence{
 }
 
 func TestInvariants(t *testing.T) {
-	for _, tc := range slices.Concat(whole, taken, totals, targets, handBacks, opened, fights) {
+	for _, tc := range slices.Concat(whole, taken, totals, targets, waits, approvals, edits, back, unknown, handBacks, opened, fights) {
 		t.Run(tc.because, func(t *testing.T) {
 			s := newStory()
 			tc.tell(s)
