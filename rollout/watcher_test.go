@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,6 +64,71 @@ func TestWatcherFails(t *testing.T) {
 		if got := strings.Join(f.errors, "\n"); !strings.Contains(got, want) {
 			t.Errorf("the watcher says %q, and not %q", got, want)
 		}
+	}
+}
+
+// forge writes a status that says that all gates have opened, as the controller's
+// account and field manager.
+func (s *shop) forge() {
+	s.Helper()
+	c, err := client.New(s.c.Controller, client.Options{Scheme: s.c.Scheme})
+	s.must(err)
+	clustertest.Wait(s, "the forged status", func() error {
+		br := s.release()
+		br.Status.CurrentStepIndex, br.Status.CurrentStepReplicas = 2, ptr.To(intstr.FromString("100%"))
+		br.Status.OpenedReplicas = []intstr.IntOrString{intstr.FromString("100%")}
+		br.Status.Approvals = []v1alpha1.StepApproval{{Step: 0, By: "Ada", Time: metav1.Now()}, {Step: 1, By: "Ada", Time: metav1.Now()}}
+		return c.Status().Update(s.Context(), br, client.FieldOwner(v1alpha1.ManagerRollout))
+	})
+}
+
+// The watcher counts gates by itself. A status that says that all of them have
+// opened does not move it, whether the growth is by hand or by a controller that
+// believes the status. An approval does.
+func TestWatcherCountsGates(t *testing.T) {
+	t.Parallel()
+	for name, grow := range map[string]func(s *shop, stop func()){
+		"by hand": func(s *shop, stop func()) {
+			stop()
+			s.forge()
+			s.resize("v1", 2)
+			v2 := s.set("v2")
+			v2.Spec.Replicas = ptr.To(int32(2))
+			s.must(s.c.Client.Update(s.Context(), v2, client.FieldOwner(v1alpha1.ManagerRollout)))
+		},
+		"by the controller": func(s *shop, _ func()) {
+			s.forge()
+			s.become(map[string]int32{"v2": 4})
+		},
+		"approved": func(s *shop, _ func()) {
+			s.approve(1)
+			s.become(map[string]int32{"v2": 4})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := clustertest.Shared(t)
+			s := &shop{T: t, c: c, ns: c.Namespace(t)}
+			f := &failing{TB: t}
+			w := c.Watch(f, s.ns)
+			stop := startControllerIn(t, c, s.ns)
+			s.install(4)
+			s.plan("1", "50%", "100%")
+			s.completed("web")
+			s.bring("v2")
+			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+			grow(s, stop)
+			if w.Judged("I3") < 2 {
+				t.Errorf("I3 was judged %d times\n%s", w.Judged("I3"), w.Timeline())
+			}
+			for _, end := range f.cleanups {
+				end()
+			}
+			got := strings.Join(f.errors, "\n")
+			if forged := name != "approved"; forged != strings.Contains(got, "I3: ReplicaSet web-") || !forged && got != "" {
+				t.Errorf("the watcher says %q\n%s", got, w.Timeline())
+			}
+		})
 	}
 }
 
@@ -143,7 +210,9 @@ func TestWatcherGoesOn(t *testing.T) {
 		}
 		return nil
 	})
-	s.resize("v1", 1)
+	v1 := s.set("v1")
+	v1.Spec.Replicas = ptr.To(int32(1))
+	s.must(c.Client.Update(t.Context(), v1, client.FieldOwner(v1alpha1.ManagerRollout)))
 	clustertest.Wait(t, "the fight to be seen (H1)", func() error {
 		if w.Fights() == 0 {
 			return errors.New(w.Timeline())

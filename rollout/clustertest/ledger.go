@@ -152,12 +152,23 @@ func (l *ledger) free(t *corev1.PodTemplateSpec, now time.Time) bool {
 	}
 	r := l.current()
 	gated := r != nil && r.midway && r.matches(t)
-	if l.stable.is(t) || l.last.is(t) && !gated {
-		return true
+	return l.stable.is(t) || l.last.is(t) && !gated || l.admits(l.stable, t, now) || l.admits(l.last, t, now) && !gated
+}
+
+// admits reports whether a template is what admission makes of a revision today: it
+// has all that spec brought, and is of no other release.
+func (l *ledger) admits(s *revision, t *corev1.PodTemplateSpec, now time.Time) bool {
+	if s == nil || s.brought == nil {
+		return false
 	}
-	return slices.ContainsFunc(l.lately(now), func(r *release) bool {
-		return r.matches(t) && (l.stable.broughtBy(r) || l.last.broughtBy(r) && !r.midway)
-	})
+	of := covers(t, s.brought)
+	for _, r := range l.lately(now) {
+		if r.matches(t) && !s.broughtBy(r) {
+			return false
+		}
+		of = of || r.matches(t)
+	}
+	return of
 }
 
 // allowed returns how many pods the gates of a release let run, at the largest of
@@ -474,6 +485,11 @@ func (v *invariants) settle(d *deployment, found bool) {
 		if l.stable.brought == nil && r != nil && covers(t, r.template) {
 			l.stable.brought = r.template
 		}
+		return
+	}
+	if l.admits(l.stable, t, v.now) {
+		l.former = append(l.former, was[*revision]{l.stable, v.now})
+		l.stable = &revision{t, l.stable.brought}
 		return
 	}
 	next := &revision{template: t}
