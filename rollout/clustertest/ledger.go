@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -685,6 +686,9 @@ func (a *approval) of() [][]intstr.IntOrString {
 func (v *invariants) isFor(d *deployment, r *release, a *v1alpha1.Approval) bool {
 	if a.Commit != r.commit && (len(a.Commit) < shortestCommit || !strings.HasPrefix(r.commit, a.Commit)) {
 		return false
+	}
+	if ptr.Deref(d.Status.CollisionCount, 0) > 0 {
+		return true // after a collision the ReplicaSet has another name than the one that was shown
 	}
 	named := false
 	for _, rs := range v.setsOf(d) {
