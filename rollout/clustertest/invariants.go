@@ -49,7 +49,8 @@ const nativeLag = 2 * time.Second
 // size, and none that is not ready where this one was.
 //
 // I2. When a ReplicaSet of a held Deployment grows, the sizes add up to N + S
-// at most (N + 1 where S is 0).
+// at most (N + 1 where S is 0). That is not judged within lag of what the native
+// controller did to another one, where others are the cause of that (H26).
 //
 // I3, I5. While a release is under way its ReplicaSet does not grow, by whose hand
 // ever, above the limit of the furthest step that its gates could open by now. That
@@ -118,6 +119,8 @@ type deployment struct {
 	// loose is when other hands last had the hold half open, or took a ReplicaSet
 	// with pods away.
 	loose time.Time
+	// tookOver is when the native controller last resized a ReplicaSet for that reason.
+	tookOver time.Time
 	// lost is when pods were lost that were available, by others than Tranche.
 	lost []time.Time
 	// heldSince and heldUntil are when it was last taken and handed back.
@@ -461,6 +464,7 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 		}
 	}
 	if by == NativeManager && v.now.Sub(d.loose) <= lag {
+		d.tookOver = v.now
 		return
 	}
 	if held(d.Deployment) {
@@ -507,8 +511,8 @@ func underWay(p v1alpha1.ReleasePhase) bool {
 
 // judgeTotal checks I2.
 func (v *invariants) judgeTotal(d *deployment, rs *appsv1.ReplicaSet, from int32) {
-	if !held(d.Deployment) {
-		return
+	if !held(d.Deployment) || v.now.Sub(d.tookOver) <= lag {
+		return // the native controller filled another one meanwhile
 	}
 	v.judged["I2"]++
 	var total int32

@@ -371,6 +371,13 @@ var taken = []sequence{
 var totals = []sequence{
 	{"N+S is 5", func(s *story) { s.size("new", 1, tranche); s.size("old", 5, tranche) }, []string{"I2"}},
 	{"N+S was 6 a moment ago", func(s *story) { s.scale(5); s.scale(4); s.size("new", 1, tranche); s.size("old", 5, tranche) }, nil},
+	{"another hand has deleted the only one with pods, and two controllers answer (H26)", func(s *story) {
+		s.size("new", 0, tranche)
+		s.see(s.rs["old"], true)
+		s.size("new", 4, native)
+		delete(s.rs, "old")
+		s.size("old", 4, tranche)
+	}, nil},
 	{"N+S is 6 since the plan says so", func(s *story) {
 		s.release(func(br *v1alpha1.BatchRelease) {
 			br.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(2))}}
