@@ -52,12 +52,12 @@ const nativeLag = 2 * time.Second
 // at most (N + 1 where S is 0). That is not judged within lag of what the native
 // controller did to another one, where others are the cause of that (H26).
 //
-// I3, I5. While a release is under way its ReplicaSet does not grow, by whose hand
-// ever, above the limit of the furthest step that its gates could open by now. That
-// is told from what users gave, by the ledger, and not from the status: the templates,
+// I3, I5. While a release is under way no field manager makes its ReplicaSet larger
+// than the limit of the furthest step that its gates could open by now. The
+// ledger knows that from what users gave, and not from the status: the templates,
 // commits, steps and approvals of spec, the approvals that users wrote to the status,
 // and the pauses, counted from pods. A ReplicaSet that is neither stable nor of
-// what spec brings does not grow by Tranche's hand at all. A hand-back is judged as
+// what spec brings is not made larger by Tranche at all. A hand-back is judged as
 // growth to N.
 //
 // I7. A hand-back, which is the write by Tranche that takes the label away,

@@ -371,7 +371,7 @@ var taken = []sequence{
 var totals = []sequence{
 	{"N+S is 5", func(s *story) { s.size("new", 1, tranche); s.size("old", 5, tranche) }, []string{"I2"}},
 	{"N+S was 6 a moment ago", func(s *story) { s.scale(5); s.scale(4); s.size("new", 1, tranche); s.size("old", 5, tranche) }, nil},
-	{"another hand has deleted the only one with pods, and two controllers answer (H26)", func(s *story) {
+	{"another manager has deleted the only one with pods, and two controllers answer (H26)", func(s *story) {
 		s.size("new", 0, tranche)
 		s.see(s.rs["old"], true)
 		s.size("new", 4, native)
@@ -848,11 +848,11 @@ var fights = []sequence{
 		s.later(time.Minute)
 		s.size("old", 4, native)
 	}, []string{"I10"}},
-	{"another hand makes the one smaller that is active, and the native controller undoes it (H1)", func(s *story) {
+	{"another manager makes the one smaller that is active, and the native controller undoes it (H1)", func(s *story) {
 		s.size("old", 3, "kubectl")
 		s.size("old", 4, native)
 	}, nil},
-	{"another hand scales the stable one to 0, and the native controller brings up the other (H26)", func(s *story) {
+	{"another manager scales the stable one to 0, and the native controller brings up the other (H26)", func(s *story) {
 		s.to(3, 1)
 		s.later(time.Minute)
 		s.size("old", 0, "kubectl")

@@ -35,7 +35,7 @@ type ledger struct {
 	// adopted are the templates that had pods when the plan was created.
 	adopted []*corev1.PodTemplateSpec
 	// adopting is true from the creation of the plan to its first hold: what runs
-	// natively is then stable, whoever brought it.
+	// natively is then stable, with or without a hand-back.
 	adopting bool
 	// delivered is the template of the last hand-back.
 	delivered *corev1.PodTemplateSpec

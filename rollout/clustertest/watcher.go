@@ -26,7 +26,7 @@ import (
 
 // Watcher watches the Deployments, ReplicaSets, pods and BatchReleases of a
 // namespace from outside the controller, and fails the test with the timeline
-// if an invariant breaks: I1, I2, I3, I7, I8 and I10 at every event (what each
+// if an invariant breaks: I1, I2, I3, I5, I7, I8 and I10 at every event (what each
 // means is said at the type invariants). It counts the writes, too.
 //
 // Events of several kinds come by several watches, in no order. They are
@@ -182,6 +182,9 @@ func (w *Watcher) tell(c change) {
 	case *v1alpha1.BatchRelease:
 		kind, what = "BatchRelease", fmt.Sprintf("step %d %s %s: %s", o.Status.CurrentStepIndex, o.Status.CurrentStepState, o.Status.Reason, o.Status.Message)
 		now.state, deployment = what, o.Spec.WorkloadRef.Name
+		if !known || old.generation != now.generation {
+			what += given(o)
+		}
 	case *corev1.Pod:
 		now.state = podState(o)
 		kind, what = "Pod", now.state
@@ -205,6 +208,27 @@ func (w *Watcher) tell(c change) {
 		text += ", by " + by
 	}
 	w.timeline = append(w.timeline, line{deployment, text})
+}
+
+// given is what users gave to a release, in short.
+func given(br *v1alpha1.BatchRelease) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "; spec: commit %.12q, paused %t, steps", br.Spec.Commit, br.Spec.Paused)
+	for _, s := range br.Spec.Strategy.Steps {
+		b.WriteString(" " + s.Replicas.String())
+		if s.Pause != nil {
+			b.WriteString(" (" + s.Pause.Duration.Duration.String() + ")")
+		}
+	}
+	if t := br.Spec.Template; t != nil {
+		for _, c := range t.Spec.Containers {
+			b.WriteString(", image " + c.Image)
+		}
+	}
+	if a := br.Spec.Approval; a != nil {
+		fmt.Fprintf(&b, ", approval of step %d of %s by commit %.12q", a.Step, a.Revision, a.Commit)
+	}
+	return b.String()
 }
 
 func podState(p *corev1.Pod) string {
