@@ -753,6 +753,32 @@ var back = []sequence{
 		s.size("old", 2, "kubectl")
 		s.size("new", 2, tranche)
 	}, []string{"I3", "I5"}},
+	{"a new plan has looked at what runs, and a Deployment created by hand does not make its template stable", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.v.see(change{at: s.now, object: s.br, gone: true})
+		s.br = s.br.DeepCopy()
+		s.br.UID, s.br.Status = "br2", v1alpha1.BatchReleaseStatus{}
+		s.release(func(*v1alpha1.BatchRelease) {})
+		s.status(v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseCompleted, StableRevision: "new", UpdateRevision: "new"})
+		s.later(time.Minute)
+		s.deployment("kubectl", func(d *appsv1.Deployment) { d.Spec.Template = kept("drift") })
+		s.size("drift", 4, native)
+		s.size("new", 0, native)
+		s.hold("new")
+		s.later(time.Minute)
+		s.size("drift", 0, "kubectl")
+		s.size("new", 4, tranche)
+		s.ready("new", 4)
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.bring("old", commitLast)
+		s.hold("old")
+		s.later(time.Minute)
+		s.size("new", 2, "kubectl")
+		s.size("old", 2, tranche)
+	}, nil},
 	{"drift does not make a template stable", func(s *story) {
 		s.handBack(tranche, func(d *appsv1.Deployment) { d.Spec.Template = kept("old") })
 		s.deployment("kubectl", func(d *appsv1.Deployment) { d.Spec.Template = kept("new") })

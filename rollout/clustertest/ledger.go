@@ -34,8 +34,9 @@ type ledger struct {
 	former       []was[*revision] // what stable and last were before
 	// adopted are the templates that had pods when the plan was created.
 	adopted []*corev1.PodTemplateSpec
-	// adopting is true from the creation of the plan to its first hold: what runs
-	// natively is then stable, with or without a hand-back.
+	// adopting is true from the creation of the plan until the controller says that it
+	// has looked at the Deployment. What runs natively is then stable, with or without a
+	// hand-back.
 	adopting bool
 	// delivered is the template of the last hand-back.
 	delivered *corev1.PodTemplateSpec
@@ -264,6 +265,9 @@ func (v *invariants) record(o, before *v1alpha1.BatchRelease, c change) {
 	}
 	if s := &o.Status; r.commit != "" && s.UpdateCommit == r.commit && s.ObservedGeneration >= r.generation && underWay(s.Phase) {
 		v.act(l, r) // the controller says itself that it is about this release
+	}
+	if o.Status.Phase != "" {
+		l.adopting = false
 	}
 	if c.found { // what was given meanwhile is not known
 		index := min(int(o.Status.CurrentStepIndex), len(o.Spec.Strategy.Steps)-1)
