@@ -68,7 +68,9 @@ const nativeLag = 2 * time.Second
 //
 // I8. A held Deployment is never Recreate and not paused (H8).
 //
-// I10. The native controller resizes no ReplicaSet of a held Deployment. Where
+// I10. The native controller resizes no ReplicaSet of a held Deployment. A write that
+// it decided on before the hold may come after it: that is not judged within lag of a
+// hold that was taken in the middle of a native rollout. I3 is, all the same. Where
 // there is nothing to split (none active, or the one, as the native controller
 // sees it) it may follow a new N with what has no closed gate before it, as
 // Tranche would.
@@ -125,6 +127,8 @@ type deployment struct {
 	lost []time.Time
 	// heldSince and heldUntil are when it was last taken and handed back.
 	heldSince, heldUntil time.Time
+	// heldOver is when a hold was last taken in the middle of a native rollout.
+	heldOver time.Time
 }
 
 // plannedRelease is a BatchRelease, with what its spec lately said.
@@ -330,6 +334,9 @@ func (v *invariants) seeDeployment(o *appsv1.Deployment, c change) {
 		}
 		if !held(before) || d.heldSince.IsZero() {
 			d.heldSince = v.now
+			if slices.ContainsFunc(v.active(d), func(rs *appsv1.ReplicaSet) bool { return !plan.EqualTemplate(&rs.Spec.Template, &before.Spec.Template) }) {
+				d.heldOver = v.now
+			}
 		}
 		v.recordHold(d, before)
 		return
@@ -482,7 +489,7 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 // judgeFight checks I10.
 func (v *invariants) judgeFight(d *deployment, rs *appsv1.ReplicaSet, from int32, by string, active []*appsv1.ReplicaSet) {
 	v.judged["I10"]++
-	if by != NativeManager {
+	if by != NativeManager || v.now.Sub(d.heldOver) <= lag {
 		return
 	}
 	to := *rs.Spec.Replicas
@@ -575,6 +582,9 @@ func (v *invariants) judgeDelivered(d *deployment) {
 	t := &d.Spec.Template
 	if p == nil || p.UID != l.plan || l.current() == nil || l.stable == nil || l.free(t, v.now) {
 		return
+	}
+	if v.planOf(d, true) != nil {
+		return // it is for the plan that was deleted, and the next one has not been seen
 	}
 	n := *d.Spec.Replicas
 	var size int32

@@ -457,6 +457,14 @@ var targets = []sequence{
 		s.size("new", 4, native)
 	}, []string{"I3", "I10"}},
 	{"handed back past a gate", func(s *story) { s.to(3, 1); s.handBack(tranche) }, []string{"I3"}},
+	{"handed back since the plan was deleted, and another one is there by then", func(s *story) {
+		s.to(3, 1)
+		s.v.see(change{at: s.now, object: s.br, gone: true})
+		s.br = s.br.DeepCopy()
+		s.br.UID, s.br.Status = "br2", v1alpha1.BatchReleaseStatus{}
+		s.release(func(*v1alpha1.BatchRelease) {})
+		s.handBack(tranche)
+	}, nil},
 	{"handed back at 0 replicas past a gate", func(s *story) {
 		s.to(3, 1)
 		s.scale(0)
@@ -903,6 +911,27 @@ var fights = []sequence{
 		s.see(s.rs["new"], true)
 		s.size("old", 4, native)
 	}, nil},
+	{"the hold was taken in the middle of a native rollout, whose next write was on its way", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.deployment("kubectl", func(d *appsv1.Deployment) { d.Spec.Template = kept("drift") })
+		s.size("drift", 1, native)
+		s.size("new", 3, native)
+		s.hold("new")
+		s.size("new", 2, native)
+	}, nil},
+	{"the hold was taken in the middle of a native rollout long ago", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.deployment("kubectl", func(d *appsv1.Deployment) { d.Spec.Template = kept("drift") })
+		s.size("drift", 1, native)
+		s.size("new", 3, native)
+		s.hold("new")
+		s.later(time.Minute)
+		s.size("new", 2, native)
+	}, []string{"I10"}},
 	{"another hand had the hold open long ago", func(s *story) {
 		s.size("old", 3, "kubectl")
 		s.size("new", 1, tranche)
