@@ -28,7 +28,35 @@ func (c *cluster) decideWith(o Observed) Decision {
 		o.Pods = &Pods{Failing: failing, Waiting: waiting, Cause: fmt.Sprintf("%d failing, %d waiting", failing, waiting)}
 		d = Decide(o, c.now)
 	}
+	if changed := c.tryHandBack(o, d); changed != nil {
+		o.Refused, o.RefusedReason = changed, ReasonHandBackRefused
+		d = Decide(o, c.now)
+	}
 	return d
+}
+
+// tryHandBack is the dry run of a hand-back: what admission would make of the
+// template runs on no pod.
+func (c *cluster) tryHandBack(o Observed, d Decision) error {
+	for _, a := range d.Actions {
+		h, ok := a.(HandBack)
+		if !ok || replicas(o.Deployment) == 0 {
+			continue
+		}
+		want := h.Template
+		if want == nil {
+			want = &o.Deployment.Spec.Template
+		}
+		got := want.DeepCopy()
+		c.admit(got, true)
+		runs := slices.ContainsFunc(o.ReplicaSets, func(rs *appsv1.ReplicaSet) bool {
+			return size(rs) > 0 && plan.EqualTemplate(&rs.Spec.Template, got)
+		})
+		if !plan.EqualTemplate(want, got) && !runs {
+			return errors.New("admission would change the template")
+		}
+	}
+	return nil
 }
 
 // observe builds what Decide is given, from caches that may lag.

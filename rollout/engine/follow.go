@@ -12,7 +12,8 @@ import (
 // but with one active ReplicaSet it does.
 //
 // Where there is nothing to split, at 0 replicas or with only stable pods, the
-// Deployment is handed back at its stable template (H4).
+// Deployment is handed back at its stable template (H4). With pods it stays held
+// while the hand-back is refused.
 func (v *view) follow() {
 	if len(v.records) == 0 || !v.touched() {
 		return
@@ -21,7 +22,7 @@ func (v *view) follow() {
 	v.stable = v.recorded(0)
 	v.goal = revisionOf(v.Observed, &v.d.Spec.Template)
 	switch sets := v.following(); {
-	case v.replicas == 0 || v.seen() && v.onlyStable():
+	case v.replicas == 0 || v.seen() && v.onlyStable() && v.RefusedReason != ReasonHandBackRefused:
 		v.handBack("there is nothing to split", v.stable.template)
 	case !Held(v.d):
 		v.warn(ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")

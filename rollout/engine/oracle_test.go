@@ -332,6 +332,7 @@ func (c *cluster) sizeOf(version int) (n int32) {
 // is handed, so that must be free, or allowed as a whole.
 func (o *oracle) judgeHandBack(c, before *cluster, ob *Observed, r *release) {
 	version := versionIn(&c.d.Spec.Template)
+	o.judgeMutation(c, before)
 	all := c.sizeOf(version) >= c.replicas()
 	if !o.free(version) && !all && (version != r.version || o.allowed(c, r, ob) < c.replicas()) {
 		c.violate("I3", "the hand-back lets the native controller bring all pods to v%d; stable is v%d, and the gates of v%d by %.7s allow %d\n was %s",
@@ -345,6 +346,18 @@ func (o *oracle) judgeHandBack(c, before *cluster, ob *Observed, r *release) {
 			o.last = o.stable
 		}
 		o.stable = version
+	}
+}
+
+// judgeMutation: a hand-back whose template admission changes, as a dry run tells,
+// lets the native controller replace pods of the same version, without gates.
+func (o *oracle) judgeMutation(c, before *cluster) {
+	is, was := before.newSet(), nameOf(&before.d.Spec.Template)
+	if c.admission == mutatesNotDry || c.replicas() == 0 || !before.fresh() || nameOf(&c.d.Spec.Template) == was || is < 0 || before.size(is) == 0 {
+		return
+	}
+	if versionIn(&c.d.Spec.Template) == versionIn(&before.d.Spec.Template) {
+		c.violate("I3", "the hand-back lets the native controller replace %d pods by ones that admission has changed\n was %s", before.size(is), before)
 	}
 }
 
@@ -643,6 +656,10 @@ func (c *cluster) checkStalled(reason string, lacking, total int32) {
 		if len(plan.ValidateStrategy(&c.br.Spec.Strategy, field.NewPath("spec"))) == 0 {
 			c.violate("I14", "Stalled=True with %s, and the plan is valid", reason)
 		}
+	case ReasonHandBackRefused:
+		if !c.mutates || c.d.Spec.Template.Annotations[annotationMade] != "" {
+			c.violate("I14", "Stalled=True with %s, and admission would change nothing", reason)
+		}
 	default:
 		c.violate("I14", "Stalled=True with %s, and no cause for that is there", reason)
 	}
@@ -675,6 +692,9 @@ func (c *cluster) ends() {
 		case ReasonRolledBack:
 			c.exec("recommit")
 			approved = false
+		case ReasonHandBackRefused:
+			c.mutates = false // the policy goes, and nothing tells the controller
+			c.exec("time 1m")
 		default:
 			c.violate("I14", "pods come up, approvals are given, and it does not end: %s", s.Reason)
 		}
