@@ -139,9 +139,9 @@ func (a *actor) hold(action engine.Hold) error {
 }
 
 // writeDeployment patches the Deployment and keeps what the API server returns.
-func (a *actor) writeDeployment(p jsonPatch) error {
+func (a *actor) writeDeployment(p jsonPatch, options ...client.PatchOption) error {
 	d := a.d.DeepCopy()
-	if err := a.Patch(a.as, d, p.patch(), fieldOwner); err != nil {
+	if err := a.Patch(a.as, d, p.patch(), append(options, fieldOwner)...); err != nil {
 		return err
 	}
 	a.written = d
@@ -150,7 +150,7 @@ func (a *actor) writeDeployment(p jsonPatch) error {
 
 // handBack ends the hold in one write: in two, the native controller adds
 // pods (H7) or takes all old ones away (H8) between them.
-func (a *actor) handBack(action engine.HandBack) error {
+func (a *actor) handBack(action engine.HandBack, options ...client.PatchOption) error {
 	p := jsonPatch{}
 	p.at(a.d)
 	if _, ok := a.d.Labels[v1alpha1.LabelHeld]; ok {
@@ -163,7 +163,7 @@ func (a *actor) handBack(action engine.HandBack) error {
 	if action.Template != nil {
 		p.add("/spec/template", action.Template)
 	}
-	return a.writeDeployment(p)
+	return a.writeDeployment(p, options...)
 }
 
 // create makes a ReplicaSet. A ReplicaSet of that name which is ours, or which the

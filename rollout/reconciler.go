@@ -176,6 +176,12 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 		}
 		d = engine.Decide(o, r.now())
 	}
+	if changed, err := r.tryHandBack(ctx, o, d); err != nil {
+		return 0, err
+	} else if changed != nil {
+		o.Refused, o.RefusedReason = changed, engine.ReasonHandBackRefused
+		d = engine.Decide(o, r.now())
+	}
 	return d.Wait, r.write(ctx, o, d)
 }
 
@@ -274,6 +280,7 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 		if err != nil {
 			return fmt.Errorf("Deployment %s/%s: %s: %w", o.Deployment.Namespace, o.Deployment.Name, action, err)
 		}
+		r.warnOfChange(a, action, o.Release, o.Deployment)
 		if !wrote {
 			continue
 		}
@@ -424,6 +431,7 @@ func (r *reconciler) release(ctx context.Context, key types.NamespacedName) erro
 		if _, err := a.act(ctx, action); err != nil {
 			return fmt.Errorf("Deployment %s: %s: %w", key, action, err)
 		}
+		r.warnOfChange(a, action, o.Deployment)
 		logr.FromContextOrDiscard(ctx).Info("wrote", "deployment", key.Name, "action", action.String(), "because", action.Because())
 		r.events.Eventf(o.Deployment, nil, "Normal", reasonOf(action), "Release", "%s, %s", action, action.Because())
 	}

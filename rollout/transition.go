@@ -22,6 +22,7 @@ var told = map[string]notify.State{
 	engine.ReasonProgressDeadlineExceeded: notify.Failed,
 	engine.ReasonInvalidPlan:              notify.Failed,
 	engine.ReasonTemplateRefused:          notify.Failed,
+	engine.ReasonHandBackRefused:          notify.Failed,
 	engine.ReasonUnsupportedStrategy:      notify.Failed,
 	engine.ReasonWriteRefused:             notify.Failed,
 }

@@ -1,0 +1,141 @@
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// tryHandBack has the API server try the hand-back that a decision contains, as a
+// dry run and as the account that writes. A policy that has come under the hold may
+// change the pod template in that very write, and the native controller would then
+// roll the changed template out past the gates. tryHandBack returns what is changed
+// as refused, and any other problem as err. Without a hand-back it asks nothing.
+//
+// At 0 replicas there is no pod to replace. A hold with no pods is no safe place
+// (H4), so nothing is tried.
+func (r *reconciler) tryHandBack(ctx context.Context, o engine.Observed, d engine.Decision) (refused, err error) {
+	action, ok := handBackOf(d.Actions)
+	if !ok || ptr.Deref(o.Deployment.Spec.Replicas, 1) == 0 {
+		return nil, nil
+	}
+	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), d: o.Deployment}
+	if err := a.handBack(action, client.DryRunAll); err != nil {
+		return nil, fmt.Errorf("dry run of the hand-back of Deployment %s/%s: %w", o.Deployment.Namespace, o.Deployment.Name, err)
+	}
+	fields := a.changedBy(action)
+	if len(fields) == 0 || runs(o.ReplicaSets, &a.written.Spec.Template) {
+		return nil, nil
+	}
+	return fmt.Errorf("an admission policy or webhook would change %s of Deployment %s at the hand-back. "+
+		"The native controller would then replace all pods at once, without gates. "+
+		"Remove the policy, or exempt the Deployment from it; or bring a new commit, which is released as the policy changes it",
+		strings.Join(fields, ", "), o.Deployment.Name), nil
+}
+
+func handBackOf(actions []engine.Action) (engine.HandBack, bool) {
+	for _, a := range actions {
+		if h, ok := a.(engine.HandBack); ok {
+			return h, true
+		}
+	}
+	return engine.HandBack{}, false
+}
+
+// runs reports whether a ReplicaSet with a size has the template.
+func runs(sets []*appsv1.ReplicaSet, t *corev1.PodTemplateSpec) bool {
+	return slices.ContainsFunc(sets, func(rs *appsv1.ReplicaSet) bool {
+		return ptr.Deref(rs.Spec.Replicas, 1) > 0 && plan.EqualTemplate(&rs.Spec.Template, t)
+	})
+}
+
+// changedBy names the fields of the pod template that the API server returned for a
+// hand-back otherwise than they were sent, or than they were on the Deployment.
+func (a *actor) changedBy(action engine.HandBack) []string {
+	want := action.Template
+	if want == nil {
+		want = &a.d.Spec.Template
+	}
+	if a.written == nil || plan.EqualTemplate(want, &a.written.Spec.Template) {
+		return nil
+	}
+	return differentFields(want, &a.written.Spec.Template)
+}
+
+// differentFields names the fields in which two pod templates differ, in order, and
+// at most [namedFields] of them.
+func differentFields(before, after *corev1.PodTemplateSpec) []string {
+	var values [2]any
+	for i, t := range []*corev1.PodTemplateSpec{before, after} {
+		raw, err := json.Marshal(t)
+		if err == nil {
+			err = json.Unmarshal(raw, &values[i])
+		}
+		if err != nil { // a template of the API server encodes
+			return []string{"spec.template"}
+		}
+	}
+	fields := differences("spec.template", values[0], values[1])
+	if more := len(fields) - namedFields; more > 0 {
+		fields = append(fields[:namedFields], fmt.Sprintf("%d more", more))
+	}
+	return fields
+}
+
+// differences names the leaves in which two JSON values differ.
+func differences(path string, before, after any) []string {
+	if a, ok := before.(map[string]any); ok {
+		if b, ok := after.(map[string]any); ok {
+			keys := maps.Clone(a)
+			maps.Copy(keys, b)
+			var fields []string
+			for _, k := range slices.Sorted(maps.Keys(keys)) {
+				fields = append(fields, differences(path+"."+k, a[k], b[k])...)
+			}
+			return fields
+		}
+	}
+	if a, ok := before.([]any); ok {
+		if b, ok := after.([]any); ok && len(a) == len(b) {
+			var fields []string
+			for i := range a {
+				fields = append(fields, differences(fmt.Sprintf("%s[%d]", path, i), a[i], b[i])...)
+			}
+			return fields
+		}
+	}
+	if reflect.DeepEqual(before, after) {
+		return nil
+	}
+	return []string{path}
+}
+
+// warnOfChange tells of a pod template that admission has changed in a hand-back
+// that was made all the same: the plan is gone, there are no pods, or the policy
+// leaves dry runs alone.
+func (r *reconciler) warnOfChange(a *actor, action engine.Action, about ...client.Object) {
+	handBack, ok := action.(engine.HandBack)
+	if !ok {
+		return
+	}
+	fields := a.changedBy(handBack)
+	if len(fields) == 0 {
+		return
+	}
+	for _, o := range about {
+		r.tell(o, engine.Event{Warning: true, Reason: engine.ReasonHandedBack, Message: "An admission policy or webhook changed " +
+			strings.Join(fields, ", ") + " at the hand-back; the native controller replaces the pods that run otherwise"})
+	}
+}

@@ -1,0 +1,175 @@
+package rollout_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// injected is the annotation that the mutating policy of these tests adds to the
+// pod templates of Deployments.
+const injected = "injected.example.org/by"
+
+// mutate installs a mutating policy for the namespace, and waits until the API
+// server acts by it. What it returns takes the policy away.
+func (s *shop) mutate() (remove func()) {
+	s.Helper()
+	const policy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: NAME}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [deployments]}
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: >-
+        Object{spec: Object.spec{template: Object.spec.template{metadata: Object.spec.template.metadata{annotations: {"injected.example.org/by": "policy"}}}}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: NAME}
+spec: {policyName: NAME}
+`
+	manifest := strings.ReplaceAll(policy, "NAME", s.ns)
+	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
+		s.Fatalf("installing the policy: %v: %s", err, out)
+	}
+	acts := func(want bool) error {
+		out, err := s.c.Kubectl(s, "-n", s.ns, "annotate", "deployment/web", "tried=yes", "--dry-run=server", "-o", "yaml")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		if got := strings.Contains(out, injected+": policy"); got != want {
+			return fmt.Errorf("the policy acts: %t", got)
+		}
+		return nil
+	}
+	clustertest.Wait(s, "the policy to act", func() error { return acts(true) })
+	gone := false
+	remove = func() {
+		s.Helper()
+		if gone {
+			return
+		}
+		gone = true
+		if out, err := s.c.KubectlWith(s, manifest, "delete", "-f", "-"); err != nil {
+			s.Errorf("deleting the policy: %v: %s", err, out)
+		}
+	}
+	s.Cleanup(remove)
+	return remove
+}
+
+// mutated returns how many pods ReplicaSets with the annotation of the policy are
+// to have.
+func (s *shop) mutated() (n int32) {
+	s.Helper()
+	for _, rs := range s.sets() {
+		if rs.Spec.Template.Annotations[injected] != "" {
+			n += *rs.Spec.Replicas
+		}
+	}
+	return n
+}
+
+// A mutating policy that comes under a hold would change the pod template at the
+// hand-back, and the native controller would replace all pods. The hold stays, the
+// status names the field, and the release ends by itself once the policy is gone.
+func TestHandBackUnderAMutatingPolicy(t *testing.T) {
+	t.Parallel()
+	s := atGate(t, 4)
+	remove := s.mutate()
+	s.approve(0)
+	s.waitFor(engine.ReasonHandBackRefused, 1, map[string]int32{"v2": 4})
+	s.stalled("spec.template.metadata.annotations")
+	d := s.deployment("web")
+	if !engine.Held(d) || d.Spec.Template.Annotations[injected] != "" {
+		t.Errorf("held=%t, annotations %v", engine.Held(d), d.Spec.Template.Annotations)
+	}
+	remove()
+	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
+	s.untouched()
+	if n := s.mutated(); n > 0 {
+		t.Errorf("%d pods run what the policy made", n)
+	}
+}
+
+// stalled fails unless the release says Stalled with a message that says something,
+// and the Deployment is held.
+func (s *shop) stalled(what string) {
+	s.Helper()
+	br := s.release()
+	conditions := map[string]metav1.ConditionStatus{}
+	for _, c := range br.Status.Conditions {
+		conditions[c.Type] = c.Status
+	}
+	if conditions[engine.ConditionStalled] != metav1.ConditionTrue || conditions[engine.ConditionReady] != metav1.ConditionFalse ||
+		conditions[engine.ConditionHeld] != metav1.ConditionTrue || !strings.Contains(br.Status.Message, what) {
+		s.Errorf("conditions %v; %s", conditions, br.Status.Message)
+	}
+}
+
+// At 0 replicas there are no pods to replace, and a hold is no safe place: the
+// Deployment is handed back, an event names the field, and the release goes on behind
+// its gate.
+func TestParkUnderAMutatingPolicy(t *testing.T) {
+	t.Parallel()
+	s := atGate(t, 4)
+	s.mutate()
+	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=0")
+	s.waitFor(engine.ReasonScaledToZero, 0, map[string]int32{})
+	s.untouched()
+	s.warned(engine.ReasonHandedBack, "spec.template.metadata.annotations")
+	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=4")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+}
+
+// warned waits for a warning about the Deployment.
+func (s *shop) warned(reason, what string) {
+	s.Helper()
+	clustertest.Wait(s, "a warning "+reason, func() error {
+		var events corev1.EventList
+		s.must(s.c.Client.List(s.Context(), &events))
+		for _, e := range events.Items {
+			if e.Namespace == s.ns && e.Reason == reason && e.Type == corev1.EventTypeWarning && e.InvolvedObject.Kind == "Deployment" && strings.Contains(e.Message, what) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d events, and none of them", len(events.Items))
+	})
+}
+
+// A plan that is deleted lets go of its Deployment all the same: nothing else would
+// end the hold. An event names what the policy has changed.
+func TestPlanDeletedUnderAMutatingPolicy(t *testing.T) {
+	t.Parallel()
+	s, _ := shopWithController(t)
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.mutate()
+	s.unplan()
+	s.warned(engine.ReasonHandedBack, "spec.template.metadata.annotations")
+	s.rolled("web", 4)
+	if n := s.mutated(); n != 4 {
+		t.Errorf("%d pods run what the Deployment says", n)
+	}
+	if d := s.deployment("web"); d.Spec.Paused || d.Labels[v1alpha1.LabelHeld] != "" {
+		t.Errorf("it is held: %+v", d.Spec)
+	}
+}
