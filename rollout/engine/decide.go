@@ -73,7 +73,7 @@ func (v *view) decide() {
 		return // a plan that comes back: what is on record ran before the last one went
 	}
 	v.resolve()
-	if v.leftAlone() {
+	if v.leftAlone() && !v.touched() {
 		v.unreleased = v.brought != nil && !v.brought.equal(&v.d.Spec.Template)
 		v.report(ReasonReleasePaused, "annotation "+v1alpha1.AnnotationReconcile+" of the Deployment is "+v1alpha1.AnnotationReconcileDisabled+"; nothing begins, and what others change stays")
 		return
@@ -103,10 +103,11 @@ func (v *view) decide() {
 	}
 }
 
-// leftAlone reports whether the Deployment is to be left as it is. A release under
-// way is not, which would leave it held.
+// leftAlone reports whether the Deployment is to be left as it is: no release begins.
+// A release that has taken the hold goes on, since the Deployment would stay held;
+// see [view.keep].
 func (v *view) leftAlone() bool {
-	return !v.touched() && v.d.Annotations[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled
+	return v.d.Annotations[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled
 }
 
 // unusable says what is wrong with what is to be released, or with the plan;

@@ -657,7 +657,7 @@ func (c *cluster) checkStalled(reason string, lacking, total int32) {
 			c.violate("I14", "Stalled=True with %s, and the plan is valid", reason)
 		}
 	case ReasonHandBackRefused:
-		if !c.mutates || c.d.Spec.Template.Annotations[annotationMade] != "" {
+		if c.admission != mutatesAlways && !c.mutates {
 			c.violate("I14", "Stalled=True with %s, and admission would change nothing", reason)
 		}
 	default:

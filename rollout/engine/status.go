@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -157,6 +158,9 @@ func (v *view) decision() Decision {
 	}
 	v.status.ObservedGeneration = v.Release.Generation
 	v.clock()
+	if v.kept { // a round that reports nothing has the message of the last one
+		v.status.Message = strings.TrimSuffix(v.status.Message, keptBehind) + keptBehind
+	}
 	v.conditions()
 	d := Decision{Actions: v.actions, Status: v.status, Events: v.events, Wait: v.wait, NeedsPods: v.needsPods}
 	v.pace(&d)
@@ -186,6 +190,9 @@ func (v *view) clock() {
 // waitsForCluster are the reasons for which the release waits for what others do
 // at once.
 var waitsForCluster = map[string]bool{ReasonTakingHold: true, ReasonHandingBack: true, ReasonNativeRollout: true}
+
+// keptBehind is said where [view.keep] lets another release wait.
+const keptBehind = "; spec brings another release, which waits while annotation " + v1alpha1.AnnotationReconcile + " of the Deployment is " + v1alpha1.AnnotationReconcileDisabled
 
 // conditions computes all conditions.
 func (v *view) conditions() {

@@ -39,7 +39,9 @@ type view struct {
 	stalled bool
 	// unreleased: nothing is under way, and yet not what spec.template says runs.
 	unreleased bool
-	needsPods  bool
+	// kept: the Deployment is left alone, and what spec brings waits for that to end.
+	kept      bool
+	needsPods bool
 }
 
 func newView(o *Observed, now time.Time) *view {
@@ -67,6 +69,7 @@ func newView(o *Observed, now time.Time) *view {
 func (v *view) resolve() {
 	v.stable = v.recorded(0)
 	v.brought = v.bring()
+	v.keep()
 	v.goal = v.brought
 	switch {
 	case v.brought == nil:
@@ -80,6 +83,35 @@ func (v *view) resolve() {
 	if v.goal == nil {
 		v.goal = v.stable
 	}
+}
+
+// keep lets the release or rollback under way go on where spec brings another one
+// and the Deployment is left alone: that one waits. Going back to the stable revision
+// is no beginning: it ends the hold.
+func (v *view) keep() {
+	s := &v.status
+	if !v.leftAlone() || !v.touched() || !releasing(s) || s.UpdateTemplateDigest == "" || v.failed() || v.brought == v.stable {
+		return
+	}
+	if v.brought != nil && v.brought.id == s.UpdateTemplateDigest && v.spec.Commit == s.UpdateCommit {
+		return
+	}
+	is := func(r *Record) bool { return r.Sent == s.UpdateTemplateDigest }
+	record := v.releasingOf(is)
+	if i := slices.IndexFunc(v.records, func(r Record) bool { return is(&r) }); record == nil && i >= 0 {
+		record = &v.records[i]
+	}
+	switch {
+	case is(v.stable.record):
+		v.brought = v.stable
+	case record != nil:
+		v.brought = revisionOfRecord(v.Observed, record)
+	default:
+		return // it has not taken the hold
+	}
+	spec := *v.spec
+	spec.Commit = s.UpdateCommit
+	v.spec, v.kept = &spec, true
 }
 
 // bring returns what spec.template brings. A record that was sent as the same is
