@@ -15,17 +15,21 @@ import (
 )
 
 // releaseOwnership takes the entries of field manager tranche-rollout out of
-// metadata.managedFields of a Deployment. It is for a Deployment that no plan
-// governs any more and that has been handed back: until then the ownership of
-// template, strategy and paused is right, and a server-side apply of another
-// manager that changes them is answered with a conflict. The values stay. The
+// metadata.managedFields of a Deployment and of its ReplicaSets. It is for a
+// Deployment that no plan governs any more and that has been handed back: until then
+// the ownership of template, strategy and paused is right, and a server-side apply of
+// another manager that changes them is answered with a conflict. The values stay. The
 // fields then belong to gitsync where it has applied the Deployment, so that its
 // next apply removes fields that the manifest is without. Otherwise they belong to no
 // manager until one applies them.
 //
-// live reads past the cache, which has no managedFields. The write is conditional
+// It is done once, when the last plan is gone, and not at each hand-back: the
+// ownership of a size does no harm while a plan governs, and the next release would
+// take it again, at the cost of a write for each ReplicaSet.
+//
+// live reads past the cache, which has no managedFields. Each write is conditional
 // on the resourceVersion that was read: a conflict is returned as it is. There is no
-// write when tranche-rollout owns nothing. A Deployment that is gone is no error.
+// write where tranche-rollout owns nothing. A Deployment that is gone is no error.
 func releaseOwnership(ctx context.Context, live client.Reader, w client.Writer, deployment types.NamespacedName) error {
 	var d appsv1.Deployment
 	if err := live.Get(ctx, deployment, &d); err != nil {
@@ -34,18 +38,44 @@ func releaseOwnership(ctx context.Context, live client.Reader, w client.Writer, 
 		}
 		return fmt.Errorf("getting Deployment %s: %w", deployment, err)
 	}
-	left, changed, err := withoutRollout(d.ManagedFields)
+	if err := releaseFields(ctx, w, &d, "Deployment"); err != nil {
+		return err
+	}
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
 	if err != nil {
-		return fmt.Errorf("reading the managed fields of Deployment %s: %w", deployment, err)
+		return fmt.Errorf("reading spec.selector of Deployment %s: %w", deployment, err)
+	}
+	var sets appsv1.ReplicaSetList
+	if err := live.List(ctx, &sets, client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return fmt.Errorf("listing the ReplicaSets of Deployment %s: %w", deployment, err)
+	}
+	for i := range sets.Items {
+		rs := &sets.Items[i]
+		if owner := metav1.GetControllerOf(rs); owner == nil || owner.UID != d.UID {
+			continue
+		}
+		if err := releaseFields(ctx, w, rs, "ReplicaSet"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// releaseFields does so for one object, as it was read from the API server.
+func releaseFields(ctx context.Context, w client.Writer, o client.Object, kind string) error {
+	name := client.ObjectKeyFromObject(o)
+	left, changed, err := withoutRollout(o.GetManagedFields())
+	if err != nil {
+		return fmt.Errorf("reading the managed fields of %s %s: %w", kind, name, err)
 	}
 	if !changed {
 		return nil
 	}
 	p := jsonPatch{}
-	p.at(&d)
+	p.at(o)
 	p.add("/metadata/managedFields", left)
-	if err := client.IgnoreNotFound(w.Patch(ctx, &d, p.patch(), fieldOwner)); err != nil {
-		return fmt.Errorf("releasing the fields of %s in Deployment %s: %w", v1alpha1.ManagerRollout, deployment, err)
+	if err := client.IgnoreNotFound(w.Patch(ctx, o, p.patch(), fieldOwner)); err != nil {
+		return fmt.Errorf("releasing the fields of %s in %s %s: %w", v1alpha1.ManagerRollout, kind, name, err)
 	}
 	return nil
 }

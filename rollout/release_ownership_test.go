@@ -1,13 +1,18 @@
 package rollout_test
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
@@ -76,4 +81,42 @@ func TestReleaseOwnership_ToGitSync(t *testing.T) {
 	if surge := s.deployment("web").Spec.Strategy.RollingUpdate.MaxSurge.String(); surge != "25%" {
 		t.Errorf("maxSurge %s, want the default", surge)
 	}
+}
+
+// A plan that is deleted leaves no entry of tranche-rollout behind: not on the
+// Deployment, and not on the ReplicaSets that it made or resized.
+func TestPlanDeletedLeavesNoOwnership(t *testing.T) {
+	t.Parallel()
+	s := atGate(t, 4)
+	s.finish(4)
+	generations := map[string]int64{}
+	for _, rs := range s.sets() {
+		generations[rs.Name] = rs.Generation
+		if !owned(&rs) {
+			t.Errorf("%s owns nothing of ReplicaSet %s", v1alpha1.ManagerRollout, rs.Name)
+		}
+	}
+	s.unplan()
+	clustertest.Wait(t, "no entry of "+v1alpha1.ManagerRollout, func() error {
+		if owned(s.deployment("web")) {
+			return errors.New("it owns fields of the Deployment")
+		}
+		for _, rs := range s.sets() {
+			if owned(&rs) {
+				return fmt.Errorf("it owns fields of ReplicaSet %s", rs.Name)
+			}
+		}
+		return nil
+	})
+	for _, rs := range s.sets() {
+		if rs.Generation != generations[rs.Name] {
+			t.Errorf("ReplicaSet %s: generation %d, then %d", rs.Name, generations[rs.Name], rs.Generation)
+		}
+	}
+	s.untouched()
+}
+
+// owned reports whether tranche-rollout has an entry in the managed fields.
+func owned(o client.Object) bool {
+	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Manager == v1alpha1.ManagerRollout })
 }
