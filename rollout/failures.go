@@ -7,6 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 const (
@@ -32,26 +34,56 @@ type failure struct {
 	count int
 	// stopped: the last round could not write, and not for a conflict.
 	stopped bool
+	// told: log and events have said so.
+	told bool
 }
 
-// persist notes how a round ended, and reports whether rounds have failed for so
-// long that the release is stuck. A conflict is no failure by itself: it means
-// that something else moves.
-func (f *failures) persist(release types.NamespacedName, err error, now time.Time) bool {
+// trouble is what a round means for the release.
+type trouble int
+
+const (
+	noTrouble trouble = iota
+	begun             // the first failure since the last good round
+	goesOn            // another one, or a conflict
+	persists          // rounds have failed for so long that the release is stuck
+	recovered         // a good round after failures
+)
+
+// note notes how a round ended. A conflict is no failure by itself: it means that
+// something else moves.
+func (f *failures) note(release types.NamespacedName, err error, now time.Time) trouble {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	at := f.of[release]
 	if err == nil {
 		delete(f.of, release)
-		return false
+		if at != nil && at.told {
+			return recovered
+		}
+		return noTrouble
 	}
-	at := f.of[release]
 	if at == nil {
 		at = &failure{since: now}
 		f.of[release] = at
 	}
 	at.count++
 	at.stopped = !apierrors.IsConflict(err) && !errors.Is(err, errLookAgain)
-	return now.Sub(at.since) >= persistent && !apierrors.IsConflict(err)
+	switch {
+	case now.Sub(at.since) >= persistent && !apierrors.IsConflict(err):
+		at.told = true
+		return persists
+	case at.stopped && !at.told:
+		at.told = true
+		return begun
+	}
+	return goesOn
+}
+
+// rateLimiter spaces the rounds of a release whose requests fail, and with them the
+// lines of the log. An outage of the API server costs each release a round every half
+// minute.
+func rateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](2*lookAgain, longestBackoff)
 }
 
 // stopped reports whether the last round of a release could not write: what did not

@@ -98,7 +98,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.plansOfDeployment)).
 		Watches(&appsv1.ReplicaSet{}, r.gathered()).
 		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.plansOfOwned)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent)}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent), RateLimiter: rateLimiter()}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding the BatchRelease reconciler: %w", err)
@@ -157,8 +157,17 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	wait, err := r.round(ctx, &br)
-	if refused(err) || r.failures.persist(req.NamespacedName, err, r.now()) {
+	if refused(err) {
 		return r.tellRefused(ctx, &br, err)
+	}
+	switch r.failures.note(req.NamespacedName, err, r.now()) {
+	case persists:
+		return r.tellRefused(ctx, &br, err)
+	case begun:
+		r.tellFailing(ctx, &br, err)
+	case recovered:
+		logr.FromContextOrDiscard(ctx).Info("Requests pass again", "revision", br.Status.UpdateRevision, "step", br.Status.CurrentStepIndex)
+	case noTrouble, goesOn:
 	}
 	return r.result(ctx, req.NamespacedName, wait, err)
 }
@@ -196,6 +205,13 @@ func (r *reconciler) forget(release types.NamespacedName) {
 // not until somebody does something.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+// tellFailing says at the first request that fails, for a reason that may pass, what
+// failed. The status says so after a minute: it is written by the same API server.
+func (r *reconciler) tellFailing(ctx context.Context, br *v1alpha1.BatchRelease, err error) {
+	logr.FromContextOrDiscard(ctx).Error(err, "Request failed", "revision", br.Status.UpdateRevision, "step", br.Status.CurrentStepIndex)
+	r.tell(br, engine.Event{Warning: true, Reason: engine.ReasonRequestFailed, Message: err.Error() + "; it is tried again, less and less often"})
 }
 
 // tellRefused says so where people look: in the status and in an event.

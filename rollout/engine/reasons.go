@@ -11,6 +11,7 @@ const (
 	ReasonHandedBack               = "HandedBack"
 	ReasonRecordChanged            = "RecordChanged"
 	ReasonWriteRefused             = "WriteRefused"
+	ReasonRequestFailed            = "RequestFailed"
 	ReasonAnotherPlan              = "AnotherPlan"
 	ReasonTemplateRefused          = "TemplateRefused"
 	ReasonNotHeld                  = "NotHeld"
