@@ -32,7 +32,8 @@ type failures struct {
 type failure struct {
 	since time.Time
 	count int
-	// stopped: the last round could not write, and not for a conflict.
+	// stopped: a round could not write, and not for a conflict, and none has been good
+	// since. A conflict right after an outage changes nothing of that.
 	stopped bool
 	// told: log and events have said so.
 	told bool
@@ -67,7 +68,7 @@ func (f *failures) note(release types.NamespacedName, err error, now time.Time) 
 		f.of[release] = at
 	}
 	at.count++
-	at.stopped = !apierrors.IsConflict(err) && !errors.Is(err, errLookAgain)
+	at.stopped = at.stopped || !apierrors.IsConflict(err) && !errors.Is(err, errLookAgain)
 	switch {
 	case now.Sub(at.since) >= persistent && !apierrors.IsConflict(err):
 		at.told = true
@@ -86,8 +87,8 @@ func rateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](2*lookAgain, longestBackoff)
 }
 
-// stopped reports whether the last round of a release could not write: what did not
-// move in that time did not fail.
+// stopped reports whether a release could not write since its last good round: what
+// did not move in that time did not fail.
 func (f *failures) stopped(release types.NamespacedName) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

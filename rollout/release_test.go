@@ -419,7 +419,7 @@ func TestErrorsBeyondTheDeadline(t *testing.T) {
 	s.install(6)
 	s.plan("1", "100%")
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
-		spec.Strategy.ProgressDeadlineSeconds, spec.Strategy.OnFailure = ptr.To(int32(5)), v1alpha1.FailureRollback
+		spec.Strategy.ProgressDeadlineSeconds, spec.Strategy.OnFailure = ptr.To(int32(15)), v1alpha1.FailureRollback
 	})
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
@@ -428,7 +428,7 @@ func TestErrorsBeyondTheDeadline(t *testing.T) {
 	s.approve(0)
 	begun := time.Now()
 	clustertest.Wait(t, "requests that fail beyond the deadline", func() error {
-		if time.Since(begun) < 8*time.Second || refused.Load() < 3 {
+		if time.Since(begun) < 18*time.Second || refused.Load() < 3 {
 			return fmt.Errorf("%d have failed in %s", refused.Load(), time.Since(begun))
 		}
 		return nil
