@@ -15,7 +15,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// requests are those of a controller, but for lists, watches, dry runs and events.
+// requests are those of a controller, but for lists, watches, dry runs, events and
+// reviews, which ask and write nothing.
 type requests struct {
 	mu   sync.Mutex
 	made []string
@@ -25,7 +26,7 @@ type requests struct {
 func (q *requests) count(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(r)
-		if query := r.URL.Query(); query.Has("watch") || query.Has("limit") || query.Has("dryRun") || strings.Contains(r.URL.Path, "/events") {
+		if query := r.URL.Query(); query.Has("watch") || query.Has("limit") || query.Has("dryRun") || strings.Contains(r.URL.Path, "/events") || strings.HasSuffix(r.URL.Path, "reviews") {
 			return answer, err
 		}
 		line := r.Method + " " + r.URL.Path
