@@ -1,0 +1,67 @@
+package gitsync_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// A user who may write BatchReleases, and not the GitSource, says otherwise than Git
+// does with kubectl. The API server refuses it, so that no gate opens: the sizes of the
+// ReplicaSets and the bare repository tell. Pausing is no such thing. The GitSource
+// goes on writing, and an approval on the branch opens the gate.
+func TestForgedPlan(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t)
+	sizes := s.recordSizes("v2")
+	s.kubectl("create", "role", "releases", "--resource=batchreleases", "--verb=get,create,patch,update,delete")
+	s.kubectl("create", "rolebinding", "releases", "--role=releases", "--user=eve")
+	s.kubectl("create", "role", "deployments", "--resource=deployments", "--verb=get,patch")
+	s.kubectl("create", "rolebinding", "deployments", "--role=deployments", "--user=eve")
+	clustertest.Wait(t, "eve's rights", func() error {
+		for _, right := range []string{"patch batchreleases", "patch deployments"} {
+			if out, err := s.c.Kubectl(t, append([]string{"auth", "can-i", "-n", s.ns, "--as=eve"}, strings.Fields(right)...)...); err != nil {
+				return fmt.Errorf("%s: %s", right, out)
+			}
+		}
+		return nil
+	})
+	br := s.release("web")
+	approval := fmt.Sprintf(`{"revision":%q,"commit":%q,"step":1}`, br.Status.UpdateRevision, br.Spec.Commit)
+	refusal := "eve may not patch GitSource " + s.ns + "/shop"
+	patch := func(body string) []string { return []string{"patch", "batchrelease/web", "--type=merge", "-p", body} }
+	for _, tc := range []struct {
+		why, refusal string
+		args         []string
+	}{
+		{"it would open the gate", refusal, patch(`{"spec":{"approval":` + approval + `}}`)},
+		{"it would open the gate", refusal, []string{"apply", "--server-side", "--force-conflicts", "-f", "-"}},
+		{"there would be no gate", refusal, patch(`{"spec":{"strategy":{"steps":[{"replicas":"100%"}]}}}`)},
+		{"it would release something else", refusal, patch(`{"spec":{"template":{"spec":{"hostNetwork":true}}}}`)},
+		{"an old approval would count", refusal, patch(`{"spec":{"commit":"0123456"}}`)},
+		{"unsigned approvals would count", refusal, patch(`{"spec":{"requireSignedApprovals":true}}`)},
+		{"it would be written with other rights", refusal, patch(`{"spec":{"serviceAccountName":"another"}}`)},
+		{"the policy would not know the source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source":null}}}`)},
+		{"the policy would ask about another source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source-namespace":"eve"}}}`)},
+		{"it stops the release", "", patch(`{"spec":{"paused":true}}`)},
+		{"it lets the release go on", "", patch(`{"spec":{"paused":false}}`)},
+		{"it says nothing of the release", "", []string{"annotate", "batchrelease/web", "note=hello"}},
+	} {
+		manifest := `{"apiVersion":"tranche.dev/v1alpha1","kind":"BatchRelease","metadata":{"name":"web"},"spec":{"approval":` + approval + `}}`
+		out, err := s.c.KubectlWith(t, manifest, append([]string{"-n", s.ns, "--as=eve"}, tc.args...)...)
+		if (err == nil) != (tc.refusal == "") || !strings.Contains(out, tc.refusal) {
+			t.Errorf("kubectl %s: %s: want %q, got %v: %s", strings.Join(tc.args, " "), tc.why, tc.refusal, err, out)
+		}
+	}
+	s.lookNow()
+	s.isAt("web", "WaitingForApproval", 0)
+	sizes.atMost(1)
+	if subjects := s.subjects("main"); len(subjects) != 2 {
+		t.Errorf("the branch has %q", subjects)
+	}
+	s.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", br.Status.UpdateRevision, br.Spec.Commit, "0")})
+	s.lookNow()
+	s.isAt("web", "ReleaseCompleted", 1)
+}
