@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// What fails is told once until a round is good, and once more when it persists.
+// A failure is reported once until a round is good, and once more when it persists.
 func TestNote(t *testing.T) {
 	failed, conflict := errors.New("500"), apierrors.NewConflict(schema.GroupResource{Resource: "replicasets"}, "web", errors.New("changed"))
 	release := types.NamespacedName{Namespace: "shop", Name: "web"}
@@ -24,8 +24,8 @@ func TestNote(t *testing.T) {
 	}{
 		{"nothing has failed", []error{nil, nil}, 0, []trouble{noTrouble, noTrouble}},
 		{"a conflict is no failure", []error{conflict, errLookAgain, nil}, 0, []trouble{goesOn, goesOn, noTrouble}},
-		{"the first failure is told, and its end", []error{failed, failed, failed, nil, nil}, 0, []trouble{begun, goesOn, goesOn, recovered, noTrouble}},
-		{"each time anew", []error{failed, nil, failed}, 0, []trouble{begun, recovered, begun}},
+		{"the first failure is reported, and its end", []error{failed, failed, failed, nil, nil}, 0, []trouble{begun, goesOn, goesOn, recovered, noTrouble}},
+		{"each outage is reported", []error{failed, nil, failed}, 0, []trouble{begun, recovered, begun}},
 		{"the first failure after a conflict", []error{conflict, failed, failed}, 0, []trouble{goesOn, begun, goesOn}},
 		{"a minute is too long", []error{failed, failed, conflict}, time.Minute, []trouble{begun, persists, goesOn}},
 	} {
