@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tranche-dev/tranche/gitsync"
@@ -50,6 +51,7 @@ const gcPercent = 30
 
 type controllerOptions struct {
 	metricsAddress          string
+	metricsSecure           bool
 	probeAddress            string
 	pprofAddress            string
 	webhookAddress          string
@@ -83,7 +85,8 @@ it runs in.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runController(cmd.Context(), o) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "address of the metrics endpoint, such as :8080; 0 for none")
+	f.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "address of the metrics endpoint, such as :8443; 0 for none")
+	f.BoolVar(&o.metricsSecure, "metrics-secure", true, "serve metrics by HTTPS, with a certificate of its own, to users who may get /metrics; false: by HTTP, to everyone who reaches the address")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", "0", "address of /healthz and /readyz, such as :8081; 0 for none")
 	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address of /debug/pprof, for profiles, such as localhost:6060; 0 for none")
 	f.StringVar(&o.webhookAddress, "webhook-address", "0", "address of /webhook, where forges tell of pushes, such as :9292; 0 for none")
@@ -206,11 +209,15 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, error) {
 	rc.QPS, rc.Burst = o.qps, o.burst
 	rc.Impersonate.UserName = o.as
 	rc.UserAgent = "tranche/" + versionString()
+	metrics := server.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure}
+	if o.metricsSecure {
+		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
 	mgr, err := ctrl.NewManager(rc, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         rollout.CacheOptions(),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
-		Metrics:                       server.Options{BindAddress: o.metricsAddress},
+		Metrics:                       metrics,
 		HealthProbeBindAddress:        o.probeAddress,
 		PprofBindAddress:              o.pprofAddress,
 		LeaderElection:                o.leaderElect,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -67,17 +68,36 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 	s.approve(".", "web", 1)
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 
-	for url, want := range map[string]string{
-		"http://" + probes + "/healthz":  "ok",
-		"http://" + probes + "/readyz":   "ok",
-		"http://" + metrics + "/metrics": `controller_runtime_reconcile_total{controller="batchrelease"`,
-	} {
-		if got := body(t, url); !strings.Contains(got, want) {
-			t.Errorf("%s does not say %s: %s", url, want, got)
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if code, got := get(t, "http://"+probes+path, ""); code != http.StatusOK || got != "ok" {
+			t.Errorf("%s says %d %s", path, code, got)
 		}
 	}
 
-	exposed := body(t, "http://"+metrics+"/metrics")
+	// Metrics are for whom the ClusterRole tranche-metrics-reader is given to.
+	url := "https://" + metrics + "/metrics"
+	kubectl("create", "serviceaccount", "prometheus", "-n", s.ns)
+	reader := kubectl("create", "token", "prometheus", "-n", s.ns)
+	if code, _ := get(t, url, ""); code != http.StatusUnauthorized {
+		t.Errorf("metrics, without a token: %d", code)
+	}
+	if code, _ := get(t, url, reader); code != http.StatusForbidden {
+		t.Errorf("metrics, without the right: %d", code)
+	}
+	kubectl("create", "clusterrolebinding", s.ns+"-metrics", "--clusterrole=tranche-metrics-reader", "--serviceaccount="+s.ns+":prometheus")
+	t.Cleanup(func() { kubectl("delete", "clusterrolebinding", s.ns+"-metrics") })
+	other := kubectl("create", "token", "prometheus", "-n", s.ns) // the refusal of a token is kept for a while
+	var exposed string
+	clustertest.Wait(t, "the metrics", func() error {
+		code, text := get(t, url, other)
+		if exposed = text; code != http.StatusOK {
+			return fmt.Errorf("%d %s", code, text)
+		}
+		return nil
+	})
+	if want := `controller_runtime_reconcile_total{controller="batchrelease"`; !strings.Contains(exposed, want) {
+		t.Errorf("%s does not say %s: %s", url, want, exposed)
+	}
 	for _, name := range documentedMetrics(t) {
 		if name != "tranche_git_exchange_errors_total" && !strings.Contains(exposed, "\n"+name) { // there were no errors
 			t.Errorf("docs/metrics.md has %s, and /metrics has not", name)
@@ -130,9 +150,19 @@ func freeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-func body(t testing.TB, url string) string {
+// get asks for a page, with a token where there is one, of whatever certificate.
+func get(t testing.TB, url, token string) (code int, body string) {
 	t.Helper()
-	response, err := http.Get(url)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	anyCertificate := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer anyCertificate.CloseIdleConnections()
+	response, err := anyCertificate.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +171,7 @@ func body(t testing.TB, url string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return response.StatusCode, string(text)
 }
 
 // tokenKubeconfig writes a kubeconfig that logs in with a token.

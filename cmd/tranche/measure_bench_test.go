@@ -33,7 +33,7 @@ func newProcess(b *testing.B, c *clustertest.Cluster, binary string, flags ...st
 	b.Helper()
 	p := &process{TB: b, address: freeAddress(b)}
 	p.cmd = exec.Command(binary, append([]string{"controller", "--as", c.Controller.Impersonate.UserName,
-		"--metrics-bind-address", p.address, "--storage-path", b.TempDir(), "--log-level", "error"}, flags...)...)
+		"--metrics-bind-address", p.address, "--metrics-secure=false", "--storage-path", b.TempDir(), "--log-level", "error"}, flags...)...)
 	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
 	p.cmd.Stderr = os.Stderr
 	if err := p.cmd.Start(); err != nil {
@@ -104,7 +104,8 @@ func (p *process) cpu() time.Duration {
 // scrape reads the metrics of the process.
 func (p *process) scrape() series {
 	p.Helper()
-	return parseMetrics(p, body(p, "http://"+p.address+"/metrics"))
+	_, text := get(p, "http://"+p.address+"/metrics", "")
+	return parseMetrics(p, text)
 }
 
 // series are what a metrics endpoint says.
