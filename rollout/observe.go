@@ -70,13 +70,17 @@ func needsTemplate(o *engine.Observed) bool {
 }
 
 // ownRecords gives the records the owners that they are to have: they outlive the
-// Deployment by their BatchRelease, and the BatchRelease by their Deployment.
+// Deployment by their BatchRelease, and the BatchRelease by their Deployment. It makes
+// those again that the garbage collector could not orphan.
 func (r *reconciler) ownRecords(ctx context.Context, o *engine.Observed) error {
 	owners := ownersOf(o.Deployment, o.Release)
 	for _, record := range o.Records {
 		var c appsv1.ControllerRevision
 		if err := r.Get(ctx, types.NamespacedName{Namespace: o.Deployment.Namespace, Name: record.Name}, &c); err != nil {
 			return fmt.Errorf("getting ControllerRevision %s: %w", record.Name, err)
+		}
+		if made, err := orderKeys(ctx, r, &c); err != nil || made {
+			return cmp.Or(err, errLookAgain)
 		}
 		owned := func(owner metav1.OwnerReference) bool {
 			return slices.ContainsFunc(c.OwnerReferences, func(there metav1.OwnerReference) bool { return there.UID == owner.UID })
