@@ -33,6 +33,7 @@ type renderer struct {
 	remote   bool               // remote bases
 	brought  map[string]brought // by approval file, from earlier looks; added to
 	approved approvedSteps      // from earlier looks; added to
+	order    precedence         // from earlier looks; added to
 
 	signatures signatures
 	approvals  Reads // what was read for the approvals
@@ -167,7 +168,8 @@ func (r *renderer) releases(ctx context.Context, d *desired, live map[string]*v1
 		if err != nil {
 			return nil, nil, err
 		}
-		approval, more, err := h.approval(ctx, release, commit, approvals, now)
+		since := h.since(commit, now)
+		approval, more, err := h.approval(ctx, release, commit, since, approvals, now)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -177,6 +179,7 @@ func (r *renderer) releases(ctx context.Context, d *desired, live map[string]*v1
 			return nil, nil, err
 		}
 		ignored = append(ignored, more...)
+		br.Spec.ApprovalsSince = since
 		list = append(list, br)
 	}
 	return list, ignored, nil
@@ -187,16 +190,21 @@ func (r *renderer) releases(ctx context.Context, d *desired, live map[string]*v1
 //
 // An approval of a release that has ended is history. It is reported only while
 // another release is under way, because its author may have meant that one.
-func (h *history) approval(ctx context.Context, release *plan.Release, commit string, approvals []plan.Approval, now *v1alpha1.BatchRelease) (*plan.Approval, plan.Problems, error) {
+func (h *history) approval(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) (*plan.Approval, plan.Problems, error) {
 	signed, ignored, err := h.signed(ctx, release, commit, approvals)
 	if err != nil {
 		return nil, nil, err
 	}
-	approval, more := plan.MatchApproval(release, commit, signed)
+	unused, more, err := h.unused(ctx, release, commit, since, signed)
+	if err != nil {
+		return nil, nil, err
+	}
+	ignored = append(ignored, more...)
+	approval, more := plan.MatchApproval(release, commit, unused)
 	if now == nil || isUnderWay(now, commit) {
 		return approval, append(ignored, more...), nil
 	}
-	current := slices.DeleteFunc(slices.Clone(signed), func(a plan.Approval) bool { return hasEnded(now, &a) })
+	current := slices.DeleteFunc(slices.Clone(unused), func(a plan.Approval) bool { return hasEnded(now, &a) })
 	_, more = plan.MatchApproval(release, commit, current)
 	if now.Status.Phase == v1alpha1.PhaseCompleted && now.Status.UpdateCommit == commit {
 		ignored = nil // those are of a release that has ended, too
@@ -247,28 +255,40 @@ func (h *history) batchRelease(release *plan.Release, commit string, approval *p
 		// The approval is handed on all the same: the gate is where it is judged.
 		ignored = append(ignored, plan.OtherRevision(approval, revision))
 	}
-	b, err := h.bringer(approval.File)
+	given, err := h.given(release, commit, approval)
 	if err != nil {
 		return nil, nil, err
 	}
-	steps, err := h.stepsIn(b.in, release)
-	if err != nil {
-		return nil, nil, err
-	}
-	if steps == nil {
-		if now == nil || !isDone(now, commit, approval) {
-			ignored = append(ignored, approval.StepsUnknown(release, b.in))
+	done := now != nil && isDone(now, commit, approval)
+	if len(given.Steps) == 0 {
+		if !done {
+			ignored = append(ignored, approval.StepsUnknown(release, given.ApprovedIn))
 		}
 		return br, ignored, nil
 	}
-	br.Spec.Approval = &v1alpha1.Approval{
-		Revision: approval.Spec.Revision, Commit: commit, Step: approval.Spec.Step, Steps: steps,
-		ApprovedBy: h.approvedBy(approval.File, b), ApprovedIn: b.in,
-	}
-	if p := approval.StepsChanged(steps, b.in, br.Spec.Strategy.Steps); p != nil && (now == nil || !isDone(now, commit, approval)) {
+	br.Spec.Approval = given
+	if p := approval.StepsChanged(given.Steps, given.ApprovedIn, br.Spec.Strategy.Steps); p != nil && !done {
 		ignored = append(ignored, p)
 	}
 	return br, ignored, nil
+}
+
+// given returns an approval of a release as the BatchRelease has it. It has no steps
+// where the commit that brought it has no plan for the Deployment; such an approval
+// opens no gate.
+func (h *history) given(release *plan.Release, commit string, approval *plan.Approval) (*v1alpha1.Approval, error) {
+	b, err := h.bringer(approval.File)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := h.stepsIn(b.in, release)
+	if err != nil {
+		return nil, err
+	}
+	return &v1alpha1.Approval{
+		Revision: approval.Spec.Revision, Commit: commit, Step: approval.Spec.Step, Steps: steps,
+		ApprovedBy: h.approvedBy(approval.File, b), ApprovedIn: b.in,
+	}, nil
 }
 
 // isDone reports whether the gates that an approval names have all opened.

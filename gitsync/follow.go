@@ -88,7 +88,10 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 	if l.keep.approved == nil {
 		l.keep.approved = approvedSteps{}
 	}
-	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, remote: !l.options.NoRemoteBases, brought: l.keep.brought, approved: l.keep.approved, signatures: by}
+	if l.keep.order == nil {
+		l.keep.order = precedence{}
+	}
+	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, remote: !l.options.NoRemoteBases, brought: l.keep.brought, approved: l.keep.approved, order: l.keep.order, signatures: by}
 	d, rendered, err := r.desired(l.keep.desired)
 	if err != nil {
 		return nil, err
@@ -364,6 +367,9 @@ func planEntry(p *v1alpha1.BatchRelease) entry {
 
 // endPlan deletes a BatchRelease that is gone from Git.
 func (l *look) endPlan(ctx context.Context, e entry) error {
+	if err := l.noteEnded(ctx, e); err != nil {
+		return err
+	}
 	live, err := get(ctx, l.as, e)
 	if err == nil && live != nil && isOurs(live, l.gs) {
 		err = client.IgnoreNotFound(deleteOnly(ctx, l.as, live))
@@ -522,6 +528,9 @@ func (l *look) prune(ctx context.Context, gone []entry) (inventory, error) {
 	l.gs.Status.Kept = nil
 	if len(gone) == 0 {
 		return inventory{}, nil
+	}
+	if err := l.noteEnded(ctx, slices.DeleteFunc(slices.Clone(gone), func(e entry) bool { return !isPlan(e) })...); err != nil {
+		return entries(gone), err
 	}
 	p := &pruner{gs: l.gs, as: l.as, own: l.own}
 	result, err := p.prune(ctx, gone)

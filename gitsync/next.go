@@ -71,7 +71,7 @@ func (v *preview) next(ctx context.Context, r *plan.Release, plans []v1alpha1.Ba
 		live = &plans[i]
 		next = live.DeepCopy()
 		next.Spec = *r.Plan.Spec.DeepCopy()
-		next.Spec.Approval = live.Spec.Approval
+		next.Spec.Approval, next.Spec.ApprovalsSince = live.Spec.Approval, live.Spec.ApprovalsSince
 		next.Generation++
 	}
 	next.Spec.Template = r.Template.DeepCopy()

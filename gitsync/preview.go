@@ -340,7 +340,7 @@ func shown(t *target, u *unstructured.Unstructured) *unstructured.Unstructured {
 	case t.groupKind() == secretKind:
 		foldStringData(u)
 	case t.groupKind() == releaseKind:
-		for _, field := range []string{"template", "deploymentStrategy", "commit", "approval", "serviceAccountName", "reviewApprovals", "requireSignedApprovals"} {
+		for _, field := range []string{"template", "deploymentStrategy", "commit", "approvalsSince", "approval", "serviceAccountName", "reviewApprovals", "requireSignedApprovals"} {
 			unstructured.RemoveNestedField(u.Object, "spec", field)
 		}
 	}

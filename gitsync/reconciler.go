@@ -206,6 +206,7 @@ type memory struct {
 	brought map[string]brought // by file
 	// approved are the steps that plans had when they were approved.
 	approved approvedSteps
+	order    precedence                 // of the commits that brought approvals
 	changes  map[string][]plumbing.Hash // by release commit
 	ignored  string                     // the approvals that were told of
 	notes    string                     // that are there, as far as we know

@@ -156,9 +156,10 @@ func TestProblemsOfPlans(t *testing.T) {
 				"InvalidPlan apps/release.yaml: BatchRelease shop/web: spec.strategy.progressDeadlineSeconds: 0: must be at least 1",
 			}},
 		{"what only the controller sets", web,
-			planWith("  template: {}\n  commit: abc\n  approval: {revision: x, step: 0}\n  deploymentStrategy: {type: Recreate}\n  serviceAccountName: root\n  requireSignedApprovals: false\n") + "status: {phase: Completed}\n",
+			planWith("  template: {}\n  commit: abc\n  approval: {revision: x, step: 0}\n  approvalsSince: {observedCommit: abc}\n  deploymentStrategy: {type: Recreate}\n  serviceAccountName: root\n  requireSignedApprovals: false\n") + "status: {phase: Completed}\n",
 			[]string{
 				"InvalidPlan apps/release.yaml: BatchRelease shop/web: spec.approval: is not set in Git: a BatchApproval file gives it; remove it",
+				"InvalidPlan apps/release.yaml: BatchRelease shop/web: spec.approvalsSince: is not set in Git: it is set from Git's history; remove it",
 				"InvalidPlan apps/release.yaml: BatchRelease shop/web: spec.commit: is not set in Git: it is set from Git's history; remove it",
 				"InvalidPlan apps/release.yaml: BatchRelease shop/web: spec.deploymentStrategy: is not set in Git: the Deployment's manifest has it; remove it",
 				"InvalidPlan apps/release.yaml: BatchRelease shop/web: spec.requireSignedApprovals: is not set in Git: the GitSource gives it; remove it",

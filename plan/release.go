@@ -17,7 +17,7 @@ import (
 // Release is a plan and the Deployment that it governs, both from Git.
 type Release struct {
 	// Plan without what only the controller sets: template, commit,
-	// approval, deploymentStrategy, serviceAccountName, requireSignedApprovals,
+	// approval, approvalsSince, deploymentStrategy, serviceAccountName, requireSignedApprovals,
 	// status.
 	Plan *v1alpha1.BatchRelease
 	// File of the plan.
@@ -96,6 +96,7 @@ var controllerFields = []struct{ path, why string }{
 	{"spec.deploymentStrategy", "the Deployment's manifest has it"},
 	{"spec.commit", "it is set from Git's history"},
 	{"spec.approval", "a BatchApproval file gives it"},
+	{"spec.approvalsSince", "it is set from Git's history"},
 	{"spec.serviceAccountName", "the GitSource gives it"},
 	{"spec.reviewApprovals", "the GitSource gives it"},
 	{"spec.requireSignedApprovals", "the GitSource gives it"},

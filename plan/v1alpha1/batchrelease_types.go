@@ -82,6 +82,11 @@ type BatchReleaseSpec struct {
 	// +optional
 	Commit string `json:"commit,omitempty"`
 
+	// approvalsSince is the branch before the release was first seen. An approval in
+	// Git counts only if its commit came after that. Set from Git.
+	// +optional
+	ApprovalsSince *ApprovalsSince `json:"approvalsSince,omitempty"`
+
 	// approval is the approval that counts. Set from Git's BatchApproval.
 	// +optional
 	Approval *Approval `json:"approval,omitempty"`
@@ -214,6 +219,22 @@ type RollbackStep struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == string || self > 0",message="must be a number from 1, or a percentage from 1% to 100%"
 	// +required
 	Replicas intstr.IntOrString `json:"replicas"`
+}
+
+// ApprovalsSince is the branch before a release was first seen.
+type ApprovalsSince struct {
+	// appliedCommit is the tip that was applied before the release was first seen.
+	// An approval does not count if its commit is in the history of this one. Empty
+	// where nothing was applied before.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	AppliedCommit string `json:"appliedCommit,omitempty"`
+	// observedCommit is the tip of the branch when the release was first seen. It
+	// takes the place of appliedCommit where that is empty or has left the
+	// repository.
+	// +kubebuilder:validation:MaxLength=64
+	// +required
+	ObservedCommit string `json:"observedCommit"`
 }
 
 // Approval lets the steps up to and including one go on, for one release.

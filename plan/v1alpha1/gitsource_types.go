@@ -278,11 +278,25 @@ type GitSourceStatus struct {
 	// +listMapKey=id
 	// +optional
 	Kept []KeptObject `json:"kept,omitempty"`
+	// endedReleases are the releases of plans that were removed, newest first: no
+	// approval opens a gate of one of them again.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	// +optional
+	EndedReleases []EndedRelease `json:"endedReleases,omitempty"`
 	// conditions: Ready, Reconciling, Stalled, InSync.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// EndedRelease names a release that has ended.
+type EndedRelease struct {
+	// deployment is the namespace and name of the Deployment, as namespace/name.
+	Deployment string `json:"deployment"`
+	// commit that the release came from.
+	Commit string `json:"commit"`
 }
 
 // Inventory is the list of the objects that a GitSource applied.

@@ -1,0 +1,212 @@
+package gitsync
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// An approval counts for one release and for no other. A merge or a force-push can
+// bring back a release that has ended, together with the approvals that it had. Two
+// rules keep these from counting:
+//
+//   - The commit that brought an approval is not in the history of the tip that was
+//     applied before the release was first seen.
+//   - A release that has ended opens no gate again. Rollout keeps the names of the
+//     ended releases in the status of the BatchRelease. When gitsync deletes a plan,
+//     it keeps them in the status of the GitSource.
+
+// since returns the branch before a release was first seen. It stays the same while
+// the release has the same commit, whatever is applied meanwhile. Where the history
+// of both commits has left the repository, it is the present tip.
+func (h *history) since(commit string, now *v1alpha1.BatchRelease) *v1alpha1.ApprovalsSince {
+	tip := h.snapshot.commit.String()
+	if now == nil || now.Spec.Commit != commit || now.Spec.ApprovalsSince == nil {
+		return &v1alpha1.ApprovalsSince{AppliedCommit: h.gs.Status.AppliedCommit, ObservedCommit: tip}
+	}
+	since := *now.Spec.ApprovalsSince
+	if !h.has(since.AppliedCommit) && !h.has(since.ObservedCommit) {
+		since.ObservedCommit = tip
+	}
+	return &since
+}
+
+// before returns the tip of which an approval that counts is not in the history.
+func (h *history) before(since *v1alpha1.ApprovalsSince) plumbing.Hash {
+	if h.has(since.AppliedCommit) {
+		return plumbing.NewHash(since.AppliedCommit)
+	}
+	return plumbing.NewHash(since.ObservedCommit)
+}
+
+// has reports whether a commit is in the mirror.
+func (h *history) has(commit string) bool {
+	return commit != "" && h.snapshot.HasEncodedObject(plumbing.NewHash(commit)) == nil
+}
+
+// unused returns the approvals without those for this release that are older than
+// it, or that are for a release that has ended, and why those do not count.
+func (h *history) unused(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval) ([]plan.Approval, plan.Problems, error) {
+	before := h.before(since)
+	ended := slices.Contains(h.gs.Status.EndedReleases, v1alpha1.EndedRelease{Deployment: workloadOf(release).String(), Commit: commit})
+	var counted []plan.Approval
+	var ps plan.Problems
+	for i := range approvals {
+		a := &approvals[i]
+		if a.Metadata.Namespace != release.Plan.Namespace || a.Metadata.Name != release.Plan.Name || !a.IsFor(commit) {
+			counted = append(counted, *a)
+			continue
+		}
+		if ended {
+			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("the release of commit %s has ended: its plan was removed", shortCommit(commit)), "bring the change by a new commit"))
+			continue
+		}
+		b, err := h.bringer(a.File)
+		if err != nil {
+			return nil, nil, err
+		}
+		old, err := h.precedes(ctx, plumbing.NewHash(b.in), before)
+		if err != nil {
+			return nil, nil, err
+		}
+		if old {
+			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("commit %s, which brought it, was on the branch before this release", shortCommit(b.in)), "approve again: commit a change of the file, such as a comment"))
+			continue
+		}
+		counted = append(counted, *a)
+	}
+	return counted, ps, nil
+}
+
+// precedence is known of pairs of commits, and kept between syncs: whether the first
+// is in the history of the second, or is the second itself.
+type precedence map[[2]plumbing.Hash]bool
+
+// keptPrecedence bounds it.
+const keptPrecedence = 1000
+
+func (h *history) precedes(ctx context.Context, commit, tip plumbing.Hash) (bool, error) {
+	pair := [2]plumbing.Hash{commit, tip}
+	if known, ok := h.order[pair]; ok {
+		return known, nil
+	}
+	yes, err := isInHistory(ctx, h.snapshot, commit, tip)
+	if err == nil && h.order != nil {
+		if len(h.order) >= keptPrecedence {
+			clear(h.order)
+		}
+		h.order[pair] = yes
+	}
+	return yes, err
+}
+
+// isInHistory reports whether a commit is in the history of a tip, or is the tip. It
+// walks from both in turn, since the one is mostly close to the other, and a whole
+// history is long. The dates of commits do not count: whoever commits sets them.
+func isInHistory(ctx context.Context, s storer.EncodedObjectStorer, commit, tip plumbing.Hash) (bool, error) {
+	down, up := newWalk(tip), newWalk(commit)
+	for len(down.queue) > 0 && !down.seen[commit] {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		if up.seen[tip] { // and so the tip is in the history of the commit
+			return false, nil
+		}
+		for _, w := range []*walk{down, up} {
+			if err := w.next(s); err != nil {
+				return false, err
+			}
+		}
+	}
+	return down.seen[commit], nil
+}
+
+// walk goes through a history, nearest commits first.
+type walk struct {
+	queue []plumbing.Hash
+	seen  map[plumbing.Hash]bool
+}
+
+func newWalk(from plumbing.Hash) *walk {
+	return &walk{queue: []plumbing.Hash{from}, seen: map[plumbing.Hash]bool{from: true}}
+}
+
+func (w *walk) next(s storer.EncodedObjectStorer) error {
+	if len(w.queue) == 0 {
+		return nil
+	}
+	at := w.queue[0]
+	w.queue = w.queue[1:]
+	c, err := object.GetCommit(s, at)
+	if err != nil {
+		return missing("commit", at, err)
+	}
+	for _, p := range c.ParentHashes {
+		if !w.seen[p] {
+			w.seen[p] = true
+			w.queue = append(w.queue, p)
+		}
+	}
+	return nil
+}
+
+// maxEnded bounds the releases that a GitSource knows to have ended.
+const maxEnded = 256
+
+// noteEnded writes the names of the releases of plans into the status of the
+// GitSource, before the plans are deleted: with a BatchRelease goes all that rollout
+// remembers of it. The release under way ends with its plan.
+func (l *look) noteEnded(ctx context.Context, plans ...entry) error {
+	if l.outcome.ending {
+		return nil
+	}
+	var ended []v1alpha1.EndedRelease
+	for _, e := range plans {
+		var br v1alpha1.BatchRelease
+		err := l.own.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, &br)
+		if apierrors.IsNotFound(err) || err == nil && !isOurs(&br, l.gs) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("getting %s: %w", e, err)
+		}
+		ended = append(ended, endedWith(&br)...)
+	}
+	ended = slices.DeleteFunc(ended, func(r v1alpha1.EndedRelease) bool { return slices.Contains(l.gs.Status.EndedReleases, r) })
+	if len(ended) == 0 {
+		return nil
+	}
+	ended = append(ended, l.gs.Status.EndedReleases...)
+	l.gs.Status.EndedReleases = ended[:min(len(ended), maxEnded)]
+	return l.save(ctx)
+}
+
+// endedWith returns the releases that have ended once a BatchRelease is deleted,
+// newest first.
+func endedWith(br *v1alpha1.BatchRelease) []v1alpha1.EndedRelease {
+	s := &br.Status
+	commits := make([]string, 0, len(s.EndedReleases)+1)
+	if isUnderWay(br, s.UpdateCommit) && s.UpdateCommit != "" {
+		commits = append(commits, s.UpdateCommit)
+	}
+	for _, r := range s.EndedReleases {
+		commits = append(commits, r.Commit)
+	}
+	var ended []v1alpha1.EndedRelease
+	for _, commit := range commits {
+		r := v1alpha1.EndedRelease{Deployment: br.Namespace + "/" + br.Spec.WorkloadRef.Name, Commit: commit}
+		if !slices.Contains(ended, r) {
+			ended = append(ended, r)
+		}
+	}
+	return ended
+}

@@ -1,0 +1,261 @@
+package gitsync_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// replay is a release of v2 that was approved and has ended, and was reverted.
+type replay struct {
+	*shop
+	*sizes
+	stop func()
+	// v1, v2, approval and reverted are the commits, and revision is that of v2.
+	v1, v2, approval, reverted, revision string
+}
+
+func newReplay(t *testing.T) *replay {
+	t.Helper()
+	r := &replay{shop: newShopWithout(t)}
+	r.start()
+	t.Cleanup(func() { r.stop() })
+	r.v1 = r.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")})
+	r.applied2(r.v1)
+	r.isAt("web", "ReleaseCompleted", 2)
+	r.sizes = r.recordSizes("v2")
+	r.v2 = r.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v2")})
+	r.isAt("web", "WaitingForApproval", 0)
+	r.revision = r.shop.release("web").Status.UpdateRevision
+	r.approval = r.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", r.revision, r.v2, "1")})
+	r.isAt("web", "ReleaseCompleted", 2)
+	r.revert(r.v2)
+	r.reverted = r.repo.Head()
+	return r
+}
+
+func (r *replay) start() { r.stop = r.startController(andRollout) }
+
+// revert takes a commit back, and waits until all pods run v1 again.
+func (r *replay) revert(commit string) {
+	r.shop.Helper()
+	r.repo.Revert(commit)
+	r.repo.Push()
+	r.runs("v1")
+	r.applied(r.repo.Head())
+}
+
+// runs waits until all pods run an image, and the Deployment is native.
+func (r *replay) runs(image string) {
+	r.shop.Helper()
+	clustertest.Wait(r.shop, "all pods to run "+image, func() error {
+		d := r.deployment("web")
+		if now := d.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(now, ":"+image) || d.Spec.Paused || d.Status.UpdatedReplicas != 4 || d.Status.Replicas != 4 || d.Status.AvailableReplicas != 4 {
+			return fmt.Errorf("%s, paused %t, %d of %d updated\n%s", now, d.Spec.Paused, d.Status.UpdatedReplicas, d.Status.Replicas, said(r.gs()))
+		}
+		return nil
+	})
+}
+
+// merge pushes a merge with the tree of a commit, the parents in this order.
+func (r *replay) merge(of string, parents ...string) string {
+	r.shop.Helper()
+	args := []string{"commit-tree", "-m", "Merge", of + "^{tree}"}
+	for _, p := range parents {
+		args = append(args, "-p", p)
+	}
+	r.repo.Git("reset", "-q", "--hard", r.repo.Git(args...))
+	r.repo.Push()
+	return r.repo.Head()
+}
+
+// force pushes a commit, whatever is on the branch.
+func (r *replay) force(commit string) string {
+	r.shop.Helper()
+	r.repo.Git("reset", "-q", "--hard", commit)
+	r.repo.Push("--force")
+	return commit
+}
+
+// brings brings an image by a new commit.
+func (r *replay) brings(image string) string {
+	r.shop.Helper()
+	return r.push(map[string]string{"deploy/web.yaml": sizedWeb(4, image)})
+}
+
+// forward pushes a commit of which what is on the branch is in the history. It
+// returns the version of the API server before.
+func (r *replay) forward(to string) uint64 {
+	r.shop.Helper()
+	version := r.version()
+	r.repo.Git("reset", "-q", "--hard", to)
+	r.repo.Push()
+	return version
+}
+
+// removePlan pushes a commit without the plan, and waits for the end of its object.
+func (r *replay) removePlan() string {
+	r.shop.Helper()
+	c := r.push(map[string]string{"deploy/release.yaml": ""})
+	r.applied(c)
+	r.isGone("web", &v1alpha1.BatchRelease{})
+	return c
+}
+
+// isStopped waits until v2 is at its first gate again, and fails the test where any
+// pod more was to run it since a version. A new commit and a new approval then
+// release it.
+func (r *replay) isStopped(since uint64) {
+	r.shop.Helper()
+	var st v1alpha1.BatchReleaseStatus
+	clustertest.Wait(r.shop, "v2 to wait at its first gate", func() error {
+		var br v1alpha1.BatchRelease
+		if err := r.c.Client.Get(r.Context(), client.ObjectKey{Namespace: r.ns, Name: "web"}, &br); err != nil {
+			return err
+		}
+		if st = br.Status; st.UpdateRevision != r.revision || st.Reason != "WaitingForApproval" && st.Reason != "ReleaseCompleted" || st.ObservedGeneration != br.Generation {
+			return fmt.Errorf("%s of %s: %s\n%s", st.Reason, st.UpdateRevision, st.Message, said(r.gs()))
+		}
+		return nil
+	})
+	for range 2 {
+		r.lookNow()
+	}
+	if size, _ := r.now(); max(size, r.most(since)) > 1 {
+		r.shop.Errorf("%d pods were to run v2, which was not approved again: %s\n%s", max(size, r.most(since)), st.Message, said(r.gs()))
+	}
+	r.brings("v1")
+	r.runs("v1")
+	again := r.brings("v2")
+	r.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", r.revision, again, "1")})
+	r.completes("web", again, 4)
+}
+
+// version is the present one of the API server.
+func (r *replay) version() uint64 {
+	r.shop.Helper()
+	_, version := r.now()
+	return version
+}
+
+// An approval that was used opens no gate again, however the branch is merged or
+// pushed, and whatever became of the plan since.
+func TestReplayedApproval(t *testing.T) {
+	// Each attack returns the version of the API server before its last push.
+	for name, attack := range map[string]func(r *replay) uint64{
+		"a merge whose first parents lead behind what was applied": func(r *replay) uint64 {
+			version := r.version()
+			r.merge(r.approval, r.approval, r.reverted)
+			return version
+		},
+		"a push by force": func(r *replay) uint64 {
+			version := r.version()
+			r.force(r.approval)
+			return version
+		},
+		"a push by force while no controller is there, and its mirror is lost": func(r *replay) uint64 {
+			r.stop()
+			version := r.version()
+			r.force(r.approval)
+			r.start()
+			return version
+		},
+		"a push by force to what was before the change, and forward again": func(r *replay) uint64 {
+			r.applied(r.force(r.v1))
+			return r.forward(r.approval)
+		},
+		"the BatchRelease is deleted in the cluster and comes back, and a push by force": func(r *replay) uint64 {
+			r.kubectl("delete", "batchrelease/web")
+			r.lookNow()
+			r.isAt("web", "ReleaseCompleted", 2)
+			version := r.version()
+			r.force(r.approval)
+			return version
+		},
+		"the plan leaves and comes back, and a push by force": func(r *replay) uint64 {
+			r.removePlan()
+			r.repo.Revert("HEAD")
+			r.repo.Push()
+			r.applied(r.repo.Head())
+			r.isAt("web", "ReleaseCompleted", 2)
+			version := r.version()
+			r.force(r.approval)
+			return version
+		},
+		"the plan leaves, and a push by force brings it back before the change, and forward again": func(r *replay) uint64 {
+			r.removePlan()
+			r.applied(r.force(r.v1))
+			r.isAt("web", "ReleaseCompleted", 2)
+			return r.forward(r.approval)
+		},
+		"the plan leaves in the middle of a release, comes back before the change, and forward again": func(r *replay) uint64 {
+			again := r.brings("v2")
+			r.isAt("web", "WaitingForApproval", 0)
+			used := r.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", r.revision, again, "0")})
+			r.isAt("web", "WaitingForApproval", 1)
+			r.removePlan()
+			r.runs("v2")
+			r.brings("v1")
+			r.runs("v1")
+			r.applied(r.force(r.reverted))
+			r.isAt("web", "ReleaseCompleted", 2)
+			return r.forward(used)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReplay(t)
+			r.isStopped(attack(r))
+		})
+	}
+}
+
+// An approval counts that was pushed with its image, whatever kept the controller
+// from seeing the two one after the other, and so does one that is given ahead.
+func TestApprovalPushedWithItsImage(t *testing.T) {
+	t.Parallel()
+	r := newReplay(t)
+	suspend := func(v bool) {
+		gs := r.gs()
+		patch := client.MergeFrom(gs.DeepCopy())
+		gs.Spec.Suspend = v
+		r.must(r.c.Client.Patch(r.Context(), gs, patch))
+	}
+	var before []string
+	for _, c := range []struct {
+		name        string
+		begin, last func()
+	}{
+		{"no controller is there", func() { r.stop() }, func() { r.start() }},
+		{"the source is suspended", func() { suspend(true) }, func() { suspend(false) }},
+		{"another object is refused", func() {
+			bad := r.push(map[string]string{"deploy/port.yaml": "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {ports: [{port: 80000}]}\n"})
+			r.refused(bad, "DryRunFailed")
+		}, func() { r.push(map[string]string{"deploy/port.yaml": ""}) }},
+		{"nothing keeps it", func() {}, func() {}},
+	} {
+		c.begin()
+		v2 := r.repo.Commit(map[string]string{"deploy/web.yaml": sizedWeb(4, "v2")}, c.name)
+		r.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", r.revision, v2, "1")})
+		c.last()
+		r.completes("web", v2, 4)
+		r.runs("v2")
+		r.brings("v1")
+		r.runs("v1")
+		before = append(before, v2)
+	}
+	ended := map[string]bool{}
+	for _, e := range r.shop.release("web").Status.EndedReleases {
+		ended[e.Commit] = true
+	}
+	for _, v2 := range append(before, r.v2) {
+		if !ended[v2] {
+			t.Errorf("the release from %s is not known to have ended", v2)
+		}
+	}
+}
