@@ -235,7 +235,7 @@ func (h *history) stepsIn(commit string, r *plan.Release) ([]intstr.IntOrString,
 	if err != nil {
 		return nil, err
 	}
-	same := commit == h.snapshot.commit.String()
+	same := commit == h.desired.commit
 	if !same && !h.remote {
 		if same, err = h.desired.reads.Unchanged(t); err != nil {
 			return nil, err

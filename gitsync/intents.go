@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -12,22 +14,25 @@ import (
 // intent is a decision made in the cluster that Git does not say yet: an
 // approval that was given there, or a rollback.
 type intent struct {
-	release *plan.Release // as the branch has it
+	release *plan.Release          // as the branch has it
+	live    *v1alpha1.BatchRelease // as the cluster has it
 	// revision and commit name the release that was approved or rolled back.
 	revision, commit string
 	// rollback: the cluster has gone back, or is on its way.
 	rollback bool
 	// step up to which the release was let go on; only without rollback.
 	step int32
+	// waits: the gate has not opened yet, and the approval is for the steps that the
+	// plan has now. The steps that a gate opened for do not count any more.
+	waits bool
 	// stable is what the cluster went back to, and why; only with rollback.
 	stable, why string
 }
 
-// intents returns what the cluster says of the branch's releases that the
-// branch itself does not say, in the order of the releases. It asks only what
-// stands in the tree: whether an intent was committed and taken back since is
-// another question.
-func intents(set *plan.Set, live map[string]*v1alpha1.BatchRelease, approvals []plan.Approval) []intent {
+// intents returns what the cluster decided of the branch's releases, in the order
+// of the releases: rollbacks of what the branch still brings, and approvals. Whether
+// the branch has an approval, or had it, is asked of its history.
+func intents(set *plan.Set, live map[string]*v1alpha1.BatchRelease) []intent {
 	var list []intent
 	for i := range set.Releases {
 		r := &set.Releases[i]
@@ -37,7 +42,7 @@ func intents(set *plan.Set, live map[string]*v1alpha1.BatchRelease, approvals []
 		}
 		if in, ok := rolledBack(r, br); ok {
 			list = append(list, in)
-		} else if in, ok := approved(r, br); ok && !saysApproved(in, approvals) {
+		} else if in, ok := approved(r, br); ok {
 			list = append(list, in)
 		}
 	}
@@ -58,14 +63,14 @@ func rolledBack(r *plan.Release, br *v1alpha1.BatchRelease) (intent, bool) {
 	if s.FailedRevision == "" || s.FailedCommit != br.Spec.Commit || s.Phase == v1alpha1.PhaseInitial {
 		return intent{}, false
 	}
-	return intent{release: r, rollback: true, revision: s.FailedRevision, commit: s.FailedCommit, stable: s.UpdateRevision, why: s.FailedMessage}, true
+	return intent{release: r, live: br, rollback: true, revision: s.FailedRevision, commit: s.FailedCommit, stable: s.UpdateRevision, why: s.FailedMessage}, true
 }
 
 // approved is about the release under way, or the one that has just come to
 // its end: the approval of its last gate may be seen only then.
 func approved(r *plan.Release, br *v1alpha1.BatchRelease) (intent, bool) {
 	s := &br.Status
-	in := intent{release: r, revision: s.UpdateRevision, commit: s.UpdateCommit, step: -1}
+	in := intent{release: r, live: br, revision: s.UpdateRevision, commit: s.UpdateCommit, step: -1}
 	given := s.Approvals
 	if s.Phase == v1alpha1.PhaseCompleted && len(s.History) > 0 && s.History[0].Outcome == v1alpha1.OutcomeCompleted {
 		in.revision, in.commit, given = s.History[0].Revision, s.History[0].Commit, s.History[0].Approvals
@@ -79,15 +84,21 @@ func approved(r *plan.Release, br *v1alpha1.BatchRelease) (intent, bool) {
 		}
 	}
 	if r := s.RequestedApproval; r != nil && s.Phase != v1alpha1.PhaseCompleted {
-		in.step = max(in.step, r.Step)
+		in.step, in.waits = r.Step, true // no gate after that one is open, whatever was approved before an edit
 	}
 	return in, in.step >= 0
 }
 
-// saysApproved reports whether an approval that counts covers the intent.
-func saysApproved(in intent, approvals []plan.Approval) bool {
-	a, _ := plan.MatchApproval(in.release, in.commit, approvals)
+// covers reports whether an approval in Git is for the release of the intent, and
+// for its step.
+func (in intent) covers(a *plan.Approval) bool {
 	return a != nil && a.Spec.Revision == in.revision && a.Spec.Step >= in.step
+}
+
+// isOf reports whether an approval of these steps lets the release go on as far as
+// the intent does.
+func (in intent) isOf(steps []intstr.IntOrString) bool {
+	return !in.waits || plan.ChangedStep(steps, in.step, in.release.Plan.Spec.Strategy.Steps) < 0
 }
 
 // says reports whether a commit message is of a commit that said the intent.
@@ -189,7 +200,7 @@ func mark(br *v1alpha1.BatchRelease) string {
 	if failed || ok {
 		about = s.ObservedGeneration
 	}
-	return fmt.Sprint(about, failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, s.FailedRevision, other, past, isUnderWay(br, s.UpdateCommit), chapter(br))
+	return fmt.Sprint(about, failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, in.waits, s.FailedRevision, other, past, isUnderWay(br, s.UpdateCommit), chapter(br))
 }
 
 // String is an intent in a few words.

@@ -238,7 +238,10 @@ func TestIntents(t *testing.T) {
 		}
 		set := &plan.Set{Releases: []plan.Release{{Plan: br}}}
 		got := ""
-		for _, in := range intents(set, map[string]*v1alpha1.BatchRelease{"shop/web": br}, c.git) {
+		for _, in := range intents(set, map[string]*v1alpha1.BatchRelease{"shop/web": br}) {
+			if a, _ := plan.MatchApproval(in.release, in.commit, c.git); in.covers(a) {
+				continue
+			}
 			got += in.String()
 			if mark(br) == quiet {
 				t.Errorf("%s: nobody looks", c.because)

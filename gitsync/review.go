@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -96,12 +95,19 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 // unreviewed returns what the branch for review does not say yet, and what
 // waits there.
 func (w *writeback) unreviewed(ctx context.Context, review plumbing.Hash, pending []intent) (unsaid, waiting []intent, err error) {
+	renderer := *w.commit.renderer
+	renderer.snapshot = w.review
+	h := newHistory(&renderer, w.commit.desired)
 	for _, in := range pending {
-		messages, err := w.messages(ctx, review, plumbing.NewHash(in.commit))
+		list, err := w.commitsSince(ctx, review, plumbing.NewHash(in.commit))
 		if err != nil {
 			return nil, nil, err
 		}
-		if slices.ContainsFunc(messages, in.says) {
+		committed, err := h.committed(ctx, in, list)
+		if err != nil {
+			return nil, nil, err
+		}
+		if committed {
 			waiting = append(waiting, in)
 		} else {
 			unsaid = append(unsaid, in)

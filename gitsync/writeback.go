@@ -206,18 +206,30 @@ func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) 
 		return nil, t.Err()
 	}
 	var pending []intent
-	since := map[string][]string{}
-	for _, in := range intents(w.set, live, approvals) {
-		if p := w.unwanted(in, live[releaseName(in.release.Plan)]); p != nil {
+	h := newHistory(w.commit.renderer, w.commit.desired)
+	since := map[string][]pastCommit{}
+	for _, in := range intents(w.set, live) {
+		inGit, err := h.saysApproved(ctx, in, approvals)
+		if err != nil {
+			return nil, err
+		}
+		if inGit {
+			continue
+		}
+		if p := w.unwanted(in, in.live); p != nil {
 			w.outcome.intents = append(w.outcome.intents, p...)
 			continue
 		}
 		if _, ok := since[in.commit]; !ok {
-			if since[in.commit], err = w.messages(ctx, w.snapshot.commit, plumbing.NewHash(in.commit)); err != nil {
+			if since[in.commit], err = w.commitsSince(ctx, w.snapshot.commit, plumbing.NewHash(in.commit)); err != nil {
 				return nil, err
 			}
 		}
-		switch committed := slices.ContainsFunc(since[in.commit], in.says); {
+		committed, err := h.committed(ctx, in, since[in.commit])
+		if err != nil {
+			return nil, err
+		}
+		switch {
 		case !committed:
 			pending = append(pending, in)
 		case in.rollback: // and brought again, in one push: Git has the last word
@@ -225,6 +237,56 @@ func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) 
 		}
 	}
 	return pending, nil
+}
+
+// saysApproved reports whether the branch has an approval that covers an intent. For
+// a gate that has not opened, that is one which counts, for the steps of the plan.
+func (h *history) saysApproved(ctx context.Context, in intent, approvals []plan.Approval) (bool, error) {
+	if in.rollback {
+		return false, nil
+	}
+	if !in.waits {
+		a, _ := plan.MatchApproval(in.release, in.commit, approvals)
+		return in.covers(a), nil
+	}
+	a, _, err := h.approval(ctx, in.release, in.commit, h.since(in.commit, in.live), approvals, in.live)
+	if err != nil || !in.covers(a) {
+		return false, err
+	}
+	given, err := h.given(in.release, in.commit, a)
+	return err == nil && in.isOf(given.Steps), err
+}
+
+// pastCommit is a commit of a branch, and what it says.
+type pastCommit struct {
+	hash    plumbing.Hash
+	message string
+}
+
+// committed reports whether one of the commits said an intent. One that approved a
+// gate which has not opened said it only for the steps of the plan in that commit,
+// and only if it came after the release was first seen.
+func (h *history) committed(ctx context.Context, in intent, list []pastCommit) (bool, error) {
+	for _, c := range list {
+		if !in.says(c.message) {
+			continue
+		}
+		if !in.waits {
+			return true, nil
+		}
+		old, err := h.precedes(ctx, c.hash, h.before(h.since(in.commit, in.live)))
+		if err != nil {
+			return false, err
+		}
+		steps, err := h.stepsIn(c.hash.String(), in.release)
+		if err != nil {
+			return false, err
+		}
+		if !old && in.isOf(steps) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // unwanted returns problems, or an empty list, for an intent that this source
@@ -253,9 +315,9 @@ func (w *writeback) approvals(t *treeFS) ([]plan.Approval, plan.Problems) {
 	return plan.ReadApprovals(t, approvalsPath(&w.gs.Spec), w.gs.Namespace, w.gs.Spec.TargetNamespace)
 }
 
-// messages returns the messages of the commits of a branch that are younger
-// than a release, as far as the clocks of those who commit can tell.
-func (w *writeback) messages(ctx context.Context, tip, release plumbing.Hash) ([]string, error) {
+// commitsSince returns the commits of a branch that are younger than a release, as far
+// as the clocks of those who commit can tell.
+func (w *writeback) commitsSince(ctx context.Context, tip, release plumbing.Hash) ([]pastCommit, error) {
 	c, err := object.GetCommit(w.scratch, tip)
 	if err != nil {
 		return nil, missing("commit", tip, err)
@@ -264,7 +326,7 @@ func (w *writeback) messages(ctx context.Context, tip, release plumbing.Hash) ([
 	if began, err := object.GetCommit(w.scratch, release); err == nil {
 		oldest = began.Committer.When.Add(-clockSkew)
 	}
-	messages := []string{}
+	list := []pastCommit{}
 	walk := object.NewCommitIterCTime(c, nil, []plumbing.Hash{release})
 	defer walk.Close()
 	for range maxSince {
@@ -275,9 +337,9 @@ func (w *writeback) messages(ctx context.Context, tip, release plumbing.Hash) ([
 		if err = cmp.Or(ctx.Err(), err); err != nil {
 			return nil, fmt.Errorf("reading the history of %s: %w", tip, err)
 		}
-		messages = append(messages, c.Message)
+		list = append(list, pastCommit{c.Hash, c.Message})
 	}
-	return messages, nil
+	return list, nil
 }
 
 // build makes one commit after the other. One that cannot be had is said on
@@ -398,6 +460,18 @@ func (w *writeback) approve(in intent) error {
 	if err != nil {
 		return err
 	}
+	there, err := w.hasBlob(file, blob)
+	if there {
+		// An approval that does not count says the same. The commit that brings the
+		// content of a file is the one that counts, so the content has to change.
+		again := "Given again on " + time.Now().UTC().Format(time.RFC3339) + "."
+		if content, err = plan.PutApproval(file, content, a, again, w.gs.Namespace, w.gs.Spec.TargetNamespace); err == nil {
+			blob, err = w.scratch.writeBlob(content)
+		}
+	}
+	if err != nil {
+		return err
+	}
 	tree, err := w.scratch.writeTree(w.tree, files{file: {Mode: cmp.Or(was.Mode, filemode.Regular), Hash: blob}})
 	if errors.Is(err, errNotAFolder) {
 		return &cannot{fact: "in " + file + " " + err.Error(), hint: "correct spec.approvals.path"}
@@ -409,6 +483,16 @@ func (w *writeback) approve(in intent) error {
 		return err
 	}
 	return w.add(tree, w.set, in.message(), in)
+}
+
+// hasBlob reports whether a parent of the next commit has a file with this content.
+func (w *writeback) hasBlob(file string, blob plumbing.Hash) (bool, error) {
+	e, err := entryAt(w.scratch, w.tree, file)
+	if err != nil || e.Hash == blob || w.also.IsZero() {
+		return err == nil && e.Hash == blob, err
+	}
+	hash, ok, err := blobAt(w.scratch, w.also, file)
+	return ok && hash == blob, err
 }
 
 // placeFor returns the file for an approval, without links.
@@ -453,8 +537,7 @@ func (w *writeback) checkApproval(in intent, tree plumbing.Hash, file string, be
 	if t.Err() != nil {
 		return t.Err()
 	}
-	if !saysApproved(in, after) {
-		_, why := plan.MatchApproval(in.release, in.commit, after)
+	if a, why := plan.MatchApproval(in.release, in.commit, after); !in.covers(a) {
 		return &cannot{fact: "it would not count in " + file + ": " + why.Error(), hint: "remove other approvals of the release"}
 	}
 	others := func(list []plan.Approval) []string {

@@ -622,3 +622,65 @@ func TestWriteBackUnanswered(t *testing.T) {
 		t.Errorf("pushed %d times", n)
 	}
 }
+
+// An approval that is to be reviewed is for the steps that the plan has. Neither an
+// approval on the watched branch nor one on the branch for review covers it that is
+// for other steps: it is committed again.
+func TestReviewOfAnApprovalForOtherSteps(t *testing.T) {
+	t.Parallel()
+	s := newShopWithout(t)
+	stop := s.startController(andRollout)
+	t.Cleanup(func() { stop() })
+	s.applied2(s.push(map[string]string{"deploy/web.yaml": four("v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}),
+		writesBack, func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack.Branch = "tranche/review" })
+	s.isAt("web", "ReleaseCompleted", 2)
+	r := s.recordSizes("v2")
+	v2 := s.push(map[string]string{"deploy/web.yaml": four("v2")})
+	s.isAt("web", "WaitingForApproval", 0)
+	revision := s.release("web").Status.UpdateRevision
+
+	// On the watched branch there is one for 50 %, and the step has 3 pods by now.
+	stop()
+	s.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", revision, v2, "0")})
+	s.applyNext(func() { stop = s.startController(andRollout) }, planOf("web", "1", "3", "100%"))
+	s.isAt("web", "WaitingForApproval", 0)
+	s.asks(1)
+
+	// On the branch for review there is one for 3 pods, and the step has 2 again.
+	s.applyNext(func() {}, planOf("web", "1", "2", "100%"))
+	s.isAt("web", "WaitingForApproval", 0)
+	s.asks(2)
+	r.atMost(1)
+
+	s.repo.Git("fetch", "-q", "origin", "tranche/review")
+	s.repo.Git("merge", "-q", "--ff-only", "FETCH_HEAD")
+	s.repo.Push()
+	s.isAt("web", "WaitingForApproval", 1)
+	r.atMost(2)
+	s.says("True InSync")
+}
+
+// applyNext pushes a plan and waits until it is applied.
+func (s *shop) applyNext(start func(), plan string) {
+	s.Helper()
+	c := s.push(map[string]string{"deploy/release.yaml": plan})
+	start()
+	s.applied(c)
+}
+
+// asks approves a step in the cluster, and waits until the branch for review has as
+// many approvals of it that main does not have.
+func (s *shop) asks(times int) {
+	s.Helper()
+	s.approve("web")
+	clustertest.Wait(s, fmt.Sprintf("%d approvals on the branch for review", times), func() error {
+		if s.inBare("for-each-ref", "refs/heads/tranche/review") == "" {
+			return fmt.Errorf("there is no such branch\n%s", said(s.gs()))
+		}
+		if n := strings.Count(s.inBare("log", "--format=%s", "tranche/review", "^main"), "Approve step 0 of web"); n != times {
+			return fmt.Errorf("there are %d\n%s", n, said(s.gs()))
+		}
+		return nil
+	})
+	s.differs("WaitingForReview")
+}
