@@ -53,6 +53,9 @@ func forgetAll(o Observed) []Action {
 
 func (v *view) decide() {
 	if v.d == nil || v.d.DeletionTimestamp != nil {
+		if releasing(&v.status) {
+			v.refuseApproval() // it would stay in the status until the Deployment is back
+		}
 		v.report(ReasonDeploymentNotFound, fmt.Sprintf("there is no Deployment %s/%s", v.Release.Namespace, v.spec.WorkloadRef.Name))
 		return
 	}

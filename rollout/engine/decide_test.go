@@ -101,6 +101,12 @@ func TestGates(t *testing.T) {
 				o.Release.Status.CurrentStepState, o.Release.Spec.RequireSignedApprovals = v1alpha1.StepCompleted, true
 			},
 			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval, event: ReasonApprovalRefused},
+		{name: "refused while there is no Deployment", why: "it would be in the status when the Deployment is back", plan: steps("20%", "50%", "100%"),
+			edit: func(_ *world, o *Observed) {
+				o.Release.Status.CurrentStepState, o.Release.Spec.RequireSignedApprovals = v1alpha1.StepCompleted, true
+				o.Deployment = nil
+			},
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonDeploymentNotFound, event: ReasonApprovalRefused},
 		{name: "refused during a pause", why: "the pause does not begin anew", plan: pausing, after: 4 * time.Minute,
 			edit: func(_ *world, o *Observed) {
 				o.Release.Status.CurrentStepState, o.Release.Spec.RequireSignedApprovals = v1alpha1.StepCompleted, true

@@ -139,7 +139,7 @@ func (v *view) refuseApproval() {
 		return
 	}
 	v.takeBackState()
-	v.warn(ReasonApprovalRefused, fmt.Sprintf("step %d of %s was approved in the cluster, and only signed approvals count; commit a signed one", v.status.CurrentStepIndex, v.goal.name))
+	v.warn(ReasonApprovalRefused, fmt.Sprintf("step %d of %s was approved in the cluster, and only signed approvals count; commit a signed one", v.status.CurrentStepIndex, v.status.UpdateRevision))
 }
 
 // approvedInCluster: the step's state was written by a person, now or before its
