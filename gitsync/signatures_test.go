@@ -138,6 +138,41 @@ func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
 	}
 }
 
+// An approval that is given in the cluster while the Deployment is missing is
+// refused, too, and opens no gate when the Deployment is back.
+func TestApprovalInTheClusterWithNoDeployment(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	ada := gittest.NewSSHKey(t, "ed25519", "")
+	signers := s.lists("approvers", "ada@example.org "+ada.Public)
+	s.applied2(s.push(map[string]string{"deploy/web.yaml": four("v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}),
+		func(gs *v1alpha1.GitSource) { gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: signers} })
+	s.isAt("web", "ReleaseCompleted", 2)
+	r := s.recordSizes("v2")
+	s.push(map[string]string{"deploy/web.yaml": four("v2")})
+	s.isAt("web", "WaitingForApproval", 0)
+	s.kubectl("patch", "gitsource/shop", "--type=merge", "-p", `{"spec":{"suspend":true}}`)
+	clustertest.Wait(t, "the source to be suspended", func() error {
+		if gs := s.gs(); gs.Status.ObservedGeneration != gs.Generation {
+			return fmt.Errorf("%s", said(gs))
+		}
+		return nil
+	})
+	s.kubectl("delete", "deployment/web", "--cascade=foreground")
+	s.isAt("web", "DeploymentNotFound", 0)
+	s.approve("web")
+	s.told("ApprovalRefused", "only signed approvals count")
+	clustertest.Wait(t, "the state to be put back", func() error {
+		if st := s.release("web").Status; st.CurrentStepState != v1alpha1.StepBlocking || st.CurrentStepIndex != 0 {
+			return fmt.Errorf("step %d is %s", st.CurrentStepIndex, st.CurrentStepState)
+		}
+		return nil
+	})
+	s.kubectl("patch", "gitsource/shop", "--type=merge", "-p", `{"spec":{"suspend":false}}`)
+	s.isAt("web", "WaitingForApproval", 0)
+	r.atMost(1)
+}
+
 // phase waits for the release of web to be in a phase, with the template that
 // the branch has.
 func (s *shop) phase(want v1alpha1.ReleasePhase) {
