@@ -90,6 +90,10 @@ type PreviewedRelease struct {
 	// where the Deployment is not there.
 	Before *corev1.PodTemplateSpec
 	After  *corev1.PodTemplateSpec
+	// Restored is the stable revision with which the controller creates the
+	// Deployment again, since it was deleted; empty where it does not. After is the
+	// template of that revision then.
+	Restored string
 	// Replicas of the Deployment once the commit is applied.
 	Replicas int32
 	// Approval is what the commit approves of the release under way; nil:
@@ -399,6 +403,11 @@ func (v *preview) release(ctx context.Context, t *target, after *unstructured.Un
 // are as Git has them; a Deployment that was there before its plan has one
 // with the API server's defaults, and the other then has them, too.
 func (v *preview) templates(ctx context.Context, t *target, r *PreviewedRelease) (err error) {
+	if t.restored != nil {
+		r.Restored = t.restored.revision
+		r.After, err = t.restored.decode()
+		return err
+	}
 	if r.After, err = templateOf(t.Object); err != nil || t.live == nil {
 		return err
 	}

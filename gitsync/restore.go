@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,6 +25,15 @@ import (
 type restored struct {
 	revision string
 	template map[string]any
+}
+
+// decode returns the template as an object of its type.
+func (r *restored) decode() (*corev1.PodTemplateSpec, error) {
+	t := &corev1.PodTemplateSpec{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.template, t); err != nil {
+		return nil, fmt.Errorf("decoding the template of revision %s: %w", r.revision, err)
+	}
+	return t, nil
 }
 
 // observeGone finds out how a Deployment that is not in the cluster is created.

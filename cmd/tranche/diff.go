@@ -342,6 +342,8 @@ func (d *difference) release(p *page, r *gitsync.PreviewedRelease) {
 // how says how the template comes to the pods.
 func (d *difference) how(p *page, r *gitsync.PreviewedRelease, out *outlook) string {
 	switch {
+	case r.Restored != "":
+		return fmt.Sprintf("It was deleted. The controller creates it at its stable revision %s with all its %d pods. The pod template from Git comes after that, as BatchRelease %s plans it.", p.code(r.Restored), r.Replicas, p.code(r.Plan.Name))
 	case r.Before == nil:
 		return fmt.Sprintf("It is not there yet, and is installed with all its %d pods at once.", r.Replicas)
 	case r.Plan == nil:

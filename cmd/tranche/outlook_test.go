@@ -95,6 +95,46 @@ func TestDiff_SaysWhatHappens(t *testing.T) {
 	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
 }
 
+// A Deployment that is deleted in the middle of a release comes back at its stable
+// revision, and diff says so before.
+func TestDiff_DeletedDeployment(t *testing.T) {
+	s := newShop(t, "web", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	s.run(s.clone, "git", "commit", "--quiet", "-am", "web: v2")
+	s.run(s.clone, "git", "push", "--quiet", "origin", "main")
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+	stable := s.release("web").Status.StableRevision
+	suspend := func(v string) {
+		t.Helper()
+		if out, err := s.c.Kubectl(t, "patch", "gitsource", "source", "-n", s.ns, "--type=merge", "-p", `{"spec":{"suspend":`+v+`}}`); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	suspend("true")
+	clustertest.Wait(t, "the source to be suspended", func() error {
+		var gs v1alpha1.GitSource
+		if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "source"}, &gs); err != nil {
+			return err
+		}
+		if gs.Status.ObservedGeneration != gs.Generation {
+			return fmt.Errorf("generation %d is observed, %d is there", gs.Status.ObservedGeneration, gs.Generation)
+		}
+		return nil
+	})
+	if out, err := s.c.Kubectl(t, "delete", "deployment", "web", "-n", s.ns, "--cascade=foreground", "--wait"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, flags := range []string{"", " --as " + s.reader()} {
+		out := s.says(0, "diff"+flags, "It was deleted. The controller creates it at its stable revision "+stable+" with all its 10 pods.", "web:v1")
+		if strings.Contains(out, "installed with all its") || strings.Contains(out, "web:v2") {
+			t.Errorf("it shows the pod template from Git:\n%s", out)
+		}
+	}
+	suspend("false")
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+}
+
 // An account that may not read what the controller decides on is told so.
 func TestDiff_Unreadable(t *testing.T) {
 	s := newShop(t, "web", ".")
