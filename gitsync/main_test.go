@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tranche-dev/tranche/gitsync"
@@ -30,9 +30,19 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
+// failed are the tests with a shop that have failed. They are named again at the
+// end: between a test's own report and the end there are those of all other tests.
+var failed struct {
+	mu    sync.Mutex
+	names []string
+}
+
 func TestMain(m *testing.M) {
-	ctrl.SetLogger(zap.New())
-	os.Exit(clustertest.Main(m))
+	code := clustertest.Main(m)
+	for _, name := range failed.names {
+		fmt.Fprintln(os.Stderr, "failed:", name)
+	}
+	os.Exit(code)
 }
 
 // with says which reconcilers run.
@@ -61,6 +71,13 @@ func newShop(t *testing.T, w with) *shop {
 // newShopWithout has no controller yet.
 func newShopWithout(t *testing.T) *shop {
 	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			failed.mu.Lock()
+			defer failed.mu.Unlock()
+			failed.names = append(failed.names, t.Name())
+		}
+	})
 	c := clustertest.Shared(t)
 	ns := c.Namespace(t)
 	c.Watch(t, ns)
@@ -103,12 +120,13 @@ func (s *shop) startManager(c *rest.Config, add func(ctrl.Manager) error, more .
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	return func() {
+	// A test that fails after it has stopped its controller stops it again at its end.
+	return sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			s.Errorf("the controller ended with %v", err)
 		}
-	}
+	})
 }
 
 func (s *shop) must(err error) {
