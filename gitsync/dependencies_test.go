@@ -58,6 +58,7 @@ func (s *shop) ready(source string, status metav1.ConditionStatus, reason string
 // A commit is applied after the sources that it depends on have applied it, and
 // not while they cannot.
 func TestDependsOn(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "base/b.yaml": configMap("b", "one")})
 	s.source(after("base"))
@@ -99,6 +100,7 @@ func TestDependsOn(t *testing.T) {
 }
 
 func TestDependenciesThatCannotBe(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "base/b.yaml": configMap("b", "one")})
 	s.source(after("base"))
@@ -187,6 +189,7 @@ func TestKubectlWait(t *testing.T) {
 
 // With spec.wait, Ready is of what runs, and what waits for it waits for that.
 func TestWaitForReadiness(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, andRollout)
 	claim := "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {storageClassName: \"\", accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}\n"
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan, "deploy/claim.yaml": claim, "app/a.yaml": configMap("a", "one")})

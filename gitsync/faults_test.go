@@ -22,6 +22,7 @@ import (
 )
 
 func TestSuspend(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
 	s.source()
@@ -48,6 +49,7 @@ func TestSuspend(t *testing.T) {
 
 // A plan made by hand governs a Deployment from Git as well as one from Git.
 func TestPlanByHand(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1")})
 	s.source()
@@ -75,6 +77,7 @@ func TestPlanByHand(t *testing.T) {
 
 // A plan that gets another name goes on governing without a gap.
 func TestPlanRenamed(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Prune = false })
@@ -90,6 +93,7 @@ func TestPlanRenamed(t *testing.T) {
 // A held Deployment is paused and Recreate; a look must change none of it,
 // and a new template must be tried in spite of the policy.
 func TestLooksAtAHeldDeployment(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, andRollout)
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
 	s.source()
@@ -138,6 +142,7 @@ func TestPushToApplied(t *testing.T) {
 // A Secret that is put right needs no other change, and no wait for the
 // interval. A repository that cannot be watched is polled.
 func TestPollingWithASecret(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Username: "ada", Password: "s3cret"})
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})

@@ -48,6 +48,7 @@ func (s *shop) told(reason, note string) {
 // in a condition and an event with file and reason, and keeps nothing else from
 // being applied. One that counts is on record with its commit and author.
 func TestApprovalsInGit(t *testing.T) {
+	t.Parallel()
 	s := newRelease(t)
 	release := s.release("web")
 	revision, commit := release.Status.UpdateRevision, release.Spec.Commit
@@ -129,6 +130,7 @@ func TestApprovalsInGit(t *testing.T) {
 // A history that moves under a release: nothing starts twice, no approval that
 // stands in the tree is lost, and the way back stays open.
 func TestHistoryMovesUnderARelease(t *testing.T) {
+	t.Parallel()
 	s := newRelease(t)
 	before := s.release("web")
 	revision, commit := before.Status.UpdateRevision, before.Spec.Commit
@@ -215,6 +217,7 @@ func TestHistoryMovesUnderARelease(t *testing.T) {
 }
 
 func TestPruneOfMostIsAskedFor(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	files, gone := map[string]string{}, map[string]string{"deploy/a.yaml": configMap("a", "two")}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -279,6 +282,7 @@ func (s *shop) confirm(commit string) {
 // A repository that hits a limit says which, and changes nothing, neither of
 // its own nor of the others.
 func TestALimitIsSaid(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
 	s.source()

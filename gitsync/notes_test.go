@@ -13,6 +13,7 @@ import (
 // git log --notes=tranche tells the story of a release, beside what others have
 // noted, and nothing is noted twice.
 func TestNotes(t *testing.T) {
+	t.Parallel()
 	s := newRelease(t, func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Notes: true} })
 	release := s.release("web")
 	revision, commit := release.Status.UpdateRevision, release.Spec.Commit

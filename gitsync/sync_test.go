@@ -42,6 +42,7 @@ func owners(d *appsv1.Deployment, field string) string {
 // the BatchRelease and not the Deployment, and what leaves the rest of the
 // manifest leaves the Deployment.
 func TestFirstInstallAndTemplateChange(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": webPlan})
 	s.source()
@@ -90,6 +91,7 @@ func TestFirstInstallAndTemplateChange(t *testing.T) {
 // A plan that comes later takes the template over, and taking it away again
 // gives it back; fields that leave Git really go.
 func TestPlanComesAndGoes(t *testing.T) {
+	t.Parallel()
 	s := newShopWithout(t)
 	stop := s.startController(andRollout)
 	t.Cleanup(func() { stop() })
@@ -137,6 +139,7 @@ func TestPlanComesAndGoes(t *testing.T) {
 }
 
 func TestPrune(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	pod := "      volumes: [{name: c, configMap: {name: used}}]\n      containers:\n"
 	first := s.push(map[string]string{
@@ -181,6 +184,7 @@ func TestPrune(t *testing.T) {
 }
 
 func TestWithoutPruneNothingIsDeleted(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one")})
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Prune = false })
@@ -211,6 +215,7 @@ func TestTargetNamespaceThatTheCommitBrings(t *testing.T) {
 }
 
 func TestAnAccountWithoutRightsChangesNothing(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	s.must(s.c.Client.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "tenant", Namespace: s.ns}}))
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/web.yaml": web("v1"), "deploy/plan.yaml": webPlan})
@@ -294,6 +299,7 @@ func (s *shop) lookNow(name ...string) {
 }
 
 func TestOwnedByAnother(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
 	s.source()
@@ -428,6 +434,7 @@ func TestDriftOfAGovernedDeploymentIsWatched(t *testing.T) {
 // event names each field and the manager, though it was done while no controller
 // was there.
 func TestDriftIsNamed(t *testing.T) {
+	t.Parallel()
 	s := newShopWithout(t)
 	stop := s.startController(gitsyncOnly)
 	t.Cleanup(func() { stop() })
@@ -494,6 +501,7 @@ func TestOrder(t *testing.T) {
 }
 
 func TestApprovalReachesTheRelease(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	approval := func(commit, step string) string {
 		return "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: abc, commit: \"" + commit + "\", step: " + step + "}\n"
