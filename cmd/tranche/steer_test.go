@@ -296,6 +296,18 @@ func TestSetPaused(t *testing.T) {
 	}
 }
 
+// A release of a plan that was removed since is not approved in Git.
+func TestApproveEndedWithItsPlan(t *testing.T) {
+	br := waiting().release
+	br.Spec.Commit, br.Spec.WorkloadRef.Name = "c28d103508da1c5c8a4b7f1c1f6e7d6b2a90c3de", "web"
+	gs := &v1alpha1.GitSource{}
+	gs.Status.EndedReleases = []v1alpha1.EndedRelease{{Deployment: br.Namespace + "/web", Commit: br.Spec.Commit}}
+	st := &steering{release: br, source: gs}
+	if err := st.approve(0); err == nil || !strings.Contains(err.Error(), "by a new commit") {
+		t.Errorf("%v", err)
+	}
+}
+
 // Which step is approved, and when none can be.
 func TestApproveStep(t *testing.T) {
 	endedBefore := func(br *v1alpha1.BatchRelease) {
