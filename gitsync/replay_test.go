@@ -31,7 +31,7 @@ func newReplay(t *testing.T) *replay {
 	r.sizes = r.recordSizes("v2")
 	r.v2 = r.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v2")})
 	r.isAt("web", "WaitingForApproval", 0)
-	r.revision = r.shop.release("web").Status.UpdateRevision
+	r.revision = r.release("web").Status.UpdateRevision
 	r.approval = r.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", r.revision, r.v2, "1")})
 	r.isAt("web", "ReleaseCompleted", 2)
 	r.revert(r.v2)
@@ -43,7 +43,7 @@ func (r *replay) start() { r.stop = r.startController(andRollout) }
 
 // revert takes a commit back, and waits until all pods run v1 again.
 func (r *replay) revert(commit string) {
-	r.shop.Helper()
+	r.Helper()
 	r.repo.Revert(commit)
 	r.repo.Push()
 	r.runs("v1")
@@ -52,7 +52,7 @@ func (r *replay) revert(commit string) {
 
 // runs waits until all pods run an image, and the Deployment is native.
 func (r *replay) runs(image string) {
-	r.shop.Helper()
+	r.Helper()
 	clustertest.Wait(r.shop, "all pods to run "+image, func() error {
 		d := r.deployment("web")
 		if now := d.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(now, ":"+image) || d.Spec.Paused || d.Status.UpdatedReplicas != 4 || d.Status.Replicas != 4 || d.Status.AvailableReplicas != 4 {
@@ -64,7 +64,7 @@ func (r *replay) runs(image string) {
 
 // merge pushes a merge with the tree of a commit, the parents in this order.
 func (r *replay) merge(of string, parents ...string) string {
-	r.shop.Helper()
+	r.Helper()
 	args := []string{"commit-tree", "-m", "Merge", of + "^{tree}"}
 	for _, p := range parents {
 		args = append(args, "-p", p)
@@ -76,7 +76,7 @@ func (r *replay) merge(of string, parents ...string) string {
 
 // force pushes a commit, whatever is on the branch.
 func (r *replay) force(commit string) string {
-	r.shop.Helper()
+	r.Helper()
 	r.repo.Git("reset", "-q", "--hard", commit)
 	r.repo.Push("--force")
 	return commit
@@ -84,14 +84,14 @@ func (r *replay) force(commit string) string {
 
 // brings brings an image by a new commit.
 func (r *replay) brings(image string) string {
-	r.shop.Helper()
+	r.Helper()
 	return r.push(map[string]string{"deploy/web.yaml": sizedWeb(4, image)})
 }
 
 // forward pushes a commit of which what is on the branch is in the history. It
 // returns the version of the API server before.
 func (r *replay) forward(to string) uint64 {
-	r.shop.Helper()
+	r.Helper()
 	version := r.version()
 	r.repo.Git("reset", "-q", "--hard", to)
 	r.repo.Push()
@@ -100,7 +100,7 @@ func (r *replay) forward(to string) uint64 {
 
 // removePlan pushes a commit without the plan, and waits for the end of its object.
 func (r *replay) removePlan() string {
-	r.shop.Helper()
+	r.Helper()
 	c := r.push(map[string]string{"deploy/release.yaml": ""})
 	r.applied(c)
 	r.isGone("web", &v1alpha1.BatchRelease{})
@@ -111,7 +111,7 @@ func (r *replay) removePlan() string {
 // pod more was to run it since a version. A new commit and a new approval then
 // release it.
 func (r *replay) isStopped(since uint64) {
-	r.shop.Helper()
+	r.Helper()
 	var st v1alpha1.BatchReleaseStatus
 	clustertest.Wait(r.shop, "v2 to wait at its first gate", func() error {
 		var br v1alpha1.BatchRelease
@@ -127,7 +127,7 @@ func (r *replay) isStopped(since uint64) {
 		r.lookNow()
 	}
 	if size, _ := r.now(); max(size, r.most(since)) > 1 {
-		r.shop.Errorf("%d pods were to run v2, which was not approved again: %s\n%s", max(size, r.most(since)), st.Message, said(r.gs()))
+		r.Errorf("%d pods were to run v2, which was not approved again: %s\n%s", max(size, r.most(since)), st.Message, said(r.gs()))
 	}
 	r.brings("v1")
 	r.runs("v1")
@@ -138,7 +138,7 @@ func (r *replay) isStopped(since uint64) {
 
 // version is the present one of the API server.
 func (r *replay) version() uint64 {
-	r.shop.Helper()
+	r.Helper()
 	_, version := r.now()
 	return version
 }
@@ -250,7 +250,7 @@ func TestApprovalPushedWithItsImage(t *testing.T) {
 		before = append(before, v2)
 	}
 	ended := map[string]bool{}
-	for _, e := range r.shop.release("web").Status.EndedReleases {
+	for _, e := range r.release("web").Status.EndedReleases {
 		ended[e.Commit] = true
 	}
 	for _, v2 := range append(before, r.v2) {
