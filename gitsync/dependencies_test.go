@@ -109,7 +109,7 @@ func TestDependenciesThatCannotBe(t *testing.T) {
 	for _, name := range []string{"shop", "base", "more"} {
 		gs := get(s, name, &v1alpha1.GitSource{})
 		gs.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "now"} // all are there by now
-		s.must(s.c.Client.Update(t.Context(), gs))
+		s.write(gs)
 	}
 	m := s.ready("shop", metav1.ConditionFalse, "DependencyCycle")
 	if want := "GitSources wait for each other: " + strings.Join([]string{s.ns + "/shop", s.ns + "/base", s.ns + "/more", s.ns + "/shop"}, " → "); !strings.Contains(m, want) {
@@ -240,7 +240,7 @@ func (s *shop) suspend(source string) {
 	s.Helper()
 	gs := get(s, source, &v1alpha1.GitSource{})
 	gs.Spec.Suspend = true
-	s.must(s.c.Client.Update(s.Context(), gs))
+	s.write(gs)
 	clustertest.Wait(s, "the suspension of "+source, func() error {
 		gs := get(s, source, &v1alpha1.GitSource{})
 		if c := meta.FindStatusCondition(gs.Status.Conditions, "InSync"); c == nil || c.Reason != "Suspended" {
@@ -289,7 +289,7 @@ func TestDependsOnWithAnotherPath(t *testing.T) {
 	gs := s.gs()
 	gs.Spec.Path = "more"
 	after("base")(gs)
-	s.must(s.c.Client.Update(t.Context(), gs))
+	s.write(gs)
 	s.ready("shop", metav1.ConditionFalse, "DependencyNotReady")
 	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
 		t.Errorf("a is %q", v)

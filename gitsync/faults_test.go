@@ -29,7 +29,7 @@ func TestSuspend(t *testing.T) {
 	s.applied(first)
 	gs := s.gs()
 	gs.Spec.Suspend = true
-	s.must(s.c.Client.Update(t.Context(), gs))
+	s.write(gs)
 	clustertest.Wait(t, "the suspension", func() error {
 		if m := said(s.gs()); !strings.Contains(m, "InSync=Unknown Suspended") || !strings.Contains(m, "Ready=True Applied") {
 			return errors.New(m)
@@ -43,7 +43,7 @@ func TestSuspend(t *testing.T) {
 	}
 	gs = s.gs()
 	gs.Spec.Suspend = false
-	s.must(s.c.Client.Update(t.Context(), gs))
+	s.write(gs)
 	s.applied(second)
 }
 

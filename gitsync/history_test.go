@@ -186,7 +186,7 @@ func TestHistoryMovesUnderARelease(t *testing.T) {
 	stays("renamed")
 	gs := s.gs()
 	gs.Spec.Ref.Branch = "trunk"
-	s.must(s.c.Client.Update(t.Context(), gs))
+	s.write(gs)
 	clustertest.Wait(t, "the new branch", func() error {
 		if m := said(s.gs()); !strings.Contains(m, "Ready=True Applied: applied trunk@"+orphan[:12]) {
 			return fmt.Errorf("%s", m)
@@ -262,7 +262,7 @@ func TestPruneOfMostIsAskedFor(t *testing.T) {
 		s.applied(tip)
 		gs := s.gs()
 		gs.Spec.Path = "elsewhere"
-		s.must(s.c.Client.Update(t.Context(), gs))
+		s.write(gs)
 		s.refused(tip, "PruneRefused")
 		get(s, "c", &corev1.ConfigMap{})
 		s.confirm(tip)

@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -179,6 +180,21 @@ func (s *shop) gs() *v1alpha1.GitSource {
 	gs := &v1alpha1.GitSource{}
 	s.must(s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: "shop"}, gs))
 	return gs
+}
+
+// write writes spec, labels and annotations of a GitSource, whatever the controller
+// has written to its status since it was read.
+func (s *shop) write(gs *v1alpha1.GitSource) {
+	s.Helper()
+	clustertest.Wait(s, "the write of GitSource "+gs.Name, func() error {
+		now := get(s, gs.Name, &v1alpha1.GitSource{})
+		now.Spec, now.Labels, now.Annotations = gs.Spec, gs.Labels, gs.Annotations
+		err := s.c.Client.Update(s.Context(), now)
+		if err != nil && !apierrors.IsConflict(err) {
+			s.Fatal(err)
+		}
+		return err
+	})
 }
 
 // push commits and pushes.

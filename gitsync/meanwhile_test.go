@@ -38,7 +38,7 @@ func (s *shop) resume(source string) {
 	s.Helper()
 	gs := get(s, source, &v1alpha1.GitSource{})
 	gs.Spec.Suspend = false
-	s.must(s.c.Client.Update(s.Context(), gs))
+	s.write(gs)
 }
 
 // byHand changes ConfigMap a, and waits until that is undone.

@@ -383,7 +383,7 @@ func TestAnotherPathIsNoDrift(t *testing.T) {
 	gs := s.gs()
 	gs.Spec.WriteBack = &v1alpha1.WriteBack{Enabled: true, Branch: "review"}
 	gs.Spec.Path = "more"
-	s.must(s.c.Client.Update(t.Context(), gs))
+	s.write(gs)
 	clustertest.Wait(t, "the other path", func() error {
 		return s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "b"}, &corev1.ConfigMap{})
 	})
