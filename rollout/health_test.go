@@ -77,8 +77,8 @@ func (s *shop) deadline(seconds int32) {
 	})
 }
 
-// stalled fails unless the release says that it is stuck.
-func (s *shop) stalled() {
+// isStalled fails unless the release says that it is stuck.
+func (s *shop) isStalled() {
 	s.Helper()
 	if c := s.release().Status.Conditions; !meta.IsStatusConditionTrue(c, engine.ConditionStalled) {
 		s.Errorf("not Stalled: %+v", c)
@@ -255,7 +255,7 @@ func TestGate_MissingPodsStall(t *testing.T) {
 			tc.take(s)
 			s.deadline(3)
 			s.waitFor(engine.ReasonProgressDeadlineExceeded, 0, map[string]int32{"v1": 1, "v2": 1})
-			s.stalled()
+			s.isStalled()
 			s.deadline(600)
 			tc.give(s)
 			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
@@ -279,7 +279,7 @@ func TestGate_RaisedTargetUnderAQuota(t *testing.T) {
 	s.quota(2)
 	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=4")
 	s.waitFor(engine.ReasonProgressDeadlineExceeded, 0, map[string]int32{"v1": 2, "v2": 2})
-	s.stalled()
+	s.isStalled()
 	s.deadline(600)
 	s.noQuota()
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 2, "v2": 2})
