@@ -148,7 +148,7 @@ func (c *cluster) changePlan(verb string) bool {
 			return false
 		}
 		c.plan()
-		c.oracle.forget()
+		c.oracle.forget(c)
 	case "unplan":
 		if c.br == nil {
 			return false
@@ -171,12 +171,13 @@ func (c *cluster) changePlan(verb string) bool {
 	return true
 }
 
-// forget is a lost status: what has ended is not known any more, and a native
-// Deployment is taken for stable as it is.
-func (o *oracle) forget() {
-	o.adoptable = true
+// forget is a lost status: what has ended and what gates have opened is not known
+// any more, and a native Deployment is taken for stable as it is.
+func (o *oracle) forget(c *cluster) {
+	o.adoptable, o.approvalSeen = true, false // an approval that names no steps is seen for the first time
 	for i := range o.releases {
-		o.releases[i].begun, o.releases[i].ended, o.releases[i].failed = false, false, false
+		r := &o.releases[i]
+		*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, fault: r.fault}
 	}
 }
 
@@ -243,7 +244,7 @@ func (c *cluster) changeSpec(verb string, args []string, number func(int) int) b
 	case "losestatus":
 		c.writeRelease(func(br *v1alpha1.BatchRelease) { br.Status = v1alpha1.BatchReleaseStatus{} })
 		c.brLag = false
-		c.oracle.forget()
+		c.oracle.forget(c)
 	default:
 		panic("no such move: " + verb)
 	}

@@ -25,6 +25,9 @@ func (c *cluster) decideWith(o Observed) Decision {
 	d := Decide(o, c.now)
 	if d.NeedsPods {
 		_, _, _, failing, waiting := c.podsOf(c.version)
+		if failing > 0 { // a pod that has just got a place counts like one that runs
+			c.oracle.of(c, c.version, c.commit).fault = true
+		}
 		o.Pods = &Pods{Failing: failing, Waiting: waiting, Cause: fmt.Sprintf("%d failing, %d waiting", failing, waiting)}
 		d = Decide(o, c.now)
 	}
@@ -84,10 +87,38 @@ func (c *cluster) observe() Observed {
 	if c.recordsLag {
 		o.Records = slices.Clone(c.known)
 	}
-	if o.Release != nil && o.Release.Spec.Template != nil {
+	if o.Release != nil && o.Release.Spec.Template != nil && needsTemplate(&o) {
 		o.Template = c.dryRun(versionIn(o.Release.Spec.Template))
 	}
 	return o
+}
+
+// needsTemplate reports whether package rollout asks the API server.
+func needsTemplate(o *Observed) bool {
+	digest := plan.TemplateDigest(o.Release.Spec.Template)
+	sent := slices.ContainsFunc(o.Records, func(r Record) bool { return r.Sent == digest })
+	stable := plan.StableRecord(o.Records)
+	return !sent || !Held(o.Deployment) && (stable == nil || stable.Sent != digest)
+}
+
+// ownRecords makes the Deployment and the BatchRelease the owners of all records,
+// before a round is decided.
+func (c *cluster) ownRecords(o *Observed) error {
+	for i := range o.Records {
+		r := &o.Records[i]
+		owner := o.Deployment.UID + "/" + o.Release.UID
+		if c.owners[r.ResourceVersion] == owner {
+			continue
+		}
+		k := slices.IndexFunc(c.records, func(there Record) bool { return there.Name == r.Name })
+		if k < 0 || c.records[k].ResourceVersion != r.ResourceVersion {
+			return errConflict
+		}
+		c.records = slices.Clone(c.records)
+		c.records[k].ResourceVersion = c.nextVersion()
+		c.owners[c.records[k].ResourceVersion] = owner
+	}
+	return nil
 }
 
 // dryRun is what the API server makes of a template. The process asks once.
@@ -139,6 +170,10 @@ func (c *cluster) round(k int) int {
 		c.oracle.look(c, &o)
 	}
 	if o.Release == nil {
+		return 0
+	}
+	if o.Deployment != nil && c.ownRecords(&o) != nil {
+		c.wake = c.now.Add(100 * time.Millisecond)
 		return 0
 	}
 	d := c.decideWith(o)
@@ -206,7 +241,7 @@ func (c *cluster) restart() {
 func (c *cluster) apply(o *Observed, a Action) error {
 	switch a := a.(type) {
 	case Remember:
-		return c.remember(a)
+		return c.remember(o, a)
 	case Forget:
 		i := slices.IndexFunc(c.records, func(r Record) bool { return r.Name == a.Record.Name })
 		if i < 0 {
@@ -274,7 +309,7 @@ func (c *cluster) patchDeployment(o *Observed, change func(*appsv1.Deployment)) 
 
 // remember creates or changes a ControllerRevision. The data of one that is
 // there never changes.
-func (c *cluster) remember(a Remember) error {
+func (c *cluster) remember(o *Observed, a Remember) error {
 	r := a.Record
 	if a.Written {
 		if r.Order > 0 && plan.EqualTemplate(r.Template, c.returned) {
@@ -291,6 +326,7 @@ func (c *cluster) remember(a Remember) error {
 	case a.Exists && !a.Written:
 		r.Template = c.records[i].Template
 		r.ResourceVersion = c.nextVersion()
+		c.owners[r.ResourceVersion] = c.owners[c.records[i].ResourceVersion]
 		c.records = slices.Clone(c.records)
 		c.records[i] = r
 		return nil
@@ -298,11 +334,13 @@ func (c *cluster) remember(a Remember) error {
 	r.Name = r.Revision + "-" + plan.TemplateDigest(r.Template)[:10]
 	if i := slices.IndexFunc(c.records, func(k Record) bool { return k.Name == r.Name }); i >= 0 {
 		r.Order, r.ResourceVersion = max(c.records[i].Order, r.Order), c.nextVersion()
+		c.owners[r.ResourceVersion] = o.Deployment.UID + "/" + o.Release.UID
 		c.records = slices.Clone(c.records)
 		c.records[i] = r
 		return nil
 	}
 	r.ResourceVersion = c.nextVersion()
+	c.owners[r.ResourceVersion] = o.Deployment.UID + "/" + o.Release.UID
 	r.Template = r.Template.DeepCopy()
 	c.records = append(slices.Clone(c.records), r)
 	return nil

@@ -38,7 +38,8 @@ type cluster struct {
 	dLag    bool
 	sets    []podSet
 	records []Record
-	known   []Record // as the cache has them, while recordsLag
+	known   []Record             // as the cache has them, while recordsLag
+	owners  map[string]types.UID // of a record at a resourceVersion: the Deployment and the BatchRelease
 
 	recordsLag bool
 	br         *v1alpha1.BatchRelease
@@ -140,7 +141,7 @@ func newCluster(s setup) *cluster {
 	if s.surge == s.unavailable && s.surge == intstr.FromInt32(0) {
 		s.unavailable = intstr.FromInt32(1) // the API server refuses 0 and 0
 	}
-	c := &cluster{setup: s, now: epoch, commits: map[string]int{}, firstLook: true, woken: true}
+	c := &cluster{setup: s, now: epoch, commits: map[string]int{}, owners: map[string]types.UID{}, firstLook: true, woken: true}
 	for i := range c.fates {
 		c.fates[i] = comes
 	}
@@ -166,7 +167,7 @@ func (c *cluster) clone() *cluster {
 		k.sets[i].pods = slices.Clone(c.sets[i].pods)
 	}
 	k.records, k.known = slices.Clone(c.records), slices.Clone(c.known)
-	k.commits = maps.Clone(c.commits)
+	k.commits, k.owners = maps.Clone(c.commits), maps.Clone(c.owners)
 	k.oracle = c.oracle.clone()
 	return &k
 }

@@ -127,7 +127,7 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 		return
 	}
 	if o.adoptable && ob.Deployment.Labels[v1alpha1.LabelHeld] == "" {
-		if v := versionIn(&ob.Deployment.Spec.Template); v != o.stable {
+		if v := o.adopted(c, ob); v != o.stable {
 			o.stable, o.last = v, o.stable
 		}
 	}
@@ -156,6 +156,28 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 		slices.SortFunc(r.opened, func(a, b intstr.IntOrString) int { return cmp.Compare(a.String(), b.String()) })
 		r.opened = slices.Compact(r.opened)
 	}
+}
+
+// adopted is the version that a plan with no memory finds. It is the Deployment's,
+// unless Git brings another one: a native rollout that is under way then has not
+// proved good, and the version with the most available pods counts. Where admission
+// acts outside dry runs only, the controller cannot tell what Git brings from what
+// is there.
+func (o *oracle) adopted(c *cluster, ob *Observed) int {
+	v := versionIn(&ob.Deployment.Spec.Template)
+	if versionIn(ob.Release.Spec.Template) == v && c.admission != mutatesNotDry {
+		return v
+	}
+	if r := plan.StableRecord(ob.Records); r != nil && versionIn(r.Template) == v {
+		return v
+	}
+	found, most := v, int32(0)
+	for _, rs := range ob.ReplicaSets {
+		if n := rs.Status.AvailableReplicas; n > most {
+			found, most = versionIn(&rs.Spec.Template), n
+		}
+	}
+	return found
 }
 
 // replan puts the position into an edited plan: at the last step whose target is
@@ -303,6 +325,7 @@ func (o *oracle) judgeGates(c, before *cluster, ob *Observed, a Action) {
 		c.violate("I3", "%s: v%d grows, and spec brings v%d; stable is v%d\n was %s", a, version+1, r.version+1, o.stable+1, before)
 	case r.failed:
 		c.violate("I3", "%s: v%d by %.7s has failed, and grows again\n was %s", a, version+1, r.commit, before)
+	case o.allowed(c, r, ob) >= max(c.replicas(), replicas(ob.Deployment)): // the surge is I2's
 	case pods > o.allowed(c, r, ob):
 		c.violate("I3", "%s: %d pods of v%d by %.7s, and its gates allow %d (opened: %s)\n was %s", a, pods, version+1, r.commit, o.allowed(c, r, ob), said(r.opened), before)
 	}
@@ -539,8 +562,11 @@ func (c *cluster) deadlineOf(ob *Observed) int64 {
 func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 	if usable(ob) {
 		current := o.current(c, &ob.Release.Spec)
+		// What was there already when it was brought is no release, which could end.
+		held := ob.Deployment.Labels[v1alpha1.LabelHeld] != ""
+		current.begun = current.begun || held || current.version != o.stable || current.version != o.seen.version
+		current.ended = current.ended || current.begun && !held && current.version == o.stable && c.rests()
 		o.seen.version, o.seen.commit = current.version, current.commit
-		current.begun = true
 		for i := range o.releases {
 			r := &o.releases[i]
 			if !r.begun || r.version == current.version && r.commit == current.commit {
@@ -564,7 +590,7 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 			o.sole = v
 		}
 	}
-	if touched := c.d.Labels[v1alpha1.LabelHeld] != ""; len(actions) == 0 && c.held() == touched && (!touched || c.fights() == "") {
+	if touched := c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused; len(actions) == 0 && c.held() == touched && (!touched || c.fights() == "") {
 		o.meddled = ""
 	}
 }
@@ -633,13 +659,23 @@ func (c *cluster) checkRest() {
 			c.violate("I14", "it says that there are no replicas")
 		}
 	case s.Reason == ReasonWaitingForApproval, s.Reason == ReasonWaitingForReview:
-		if size-available > tolerated(c, size) {
-			c.violate("I14", "it waits for an approval, and %d of %d pods are not available", size-available, size)
+		if wanted := c.oracle.wanted(c, size); wanted-available > tolerated(c, wanted) {
+			c.violate("I14", "it waits for an approval, and %d of %d pods are not available", wanted-available, wanted)
 		}
 	case waiting[s.Reason]:
 	default:
 		c.violate("I14", "nothing moves, nothing is waited for, it is not stalled: %s", s.Reason)
 	}
+}
+
+// wanted is how many of the pods that there are a gate waits for: those of the
+// steps up to it. An edit that lowers the steps leaves more.
+func (o *oracle) wanted(c *cluster, size int32) int32 {
+	r := o.current(c, &c.br.Spec)
+	if len(r.steps) == 0 {
+		return size
+	}
+	return min(size, most(r.steps[:r.position+1], c.replicas()))
 }
 
 func (c *cluster) checkStalled(reason string, lacking, total int32) {
