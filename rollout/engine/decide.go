@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -52,11 +53,15 @@ func forgetAll(o Observed) []Action {
 }
 
 func (v *view) decide() {
-	if v.d == nil || v.d.DeletionTimestamp != nil {
-		if releasing(&v.status) {
-			v.refuseApproval() // it would stay in the status until the Deployment is back
-		}
+	if (v.d == nil || v.d.DeletionTimestamp != nil) && releasing(&v.status) {
+		v.refuseApproval() // it would stay in the status until the Deployment is back
+	}
+	if v.d == nil {
 		v.report(ReasonDeploymentNotFound, fmt.Sprintf("there is no Deployment %s/%s", v.Release.Namespace, v.spec.WorkloadRef.Name))
+		return
+	}
+	if v.d.DeletionTimestamp != nil {
+		v.awaitDeletion()
 		return
 	}
 	if v.Rival != "" {
@@ -104,6 +109,19 @@ func (v *view) decide() {
 	default:
 		v.decideStep()
 	}
+}
+
+// awaitDeletion is about a Deployment that is being deleted. It stays until its
+// finalizers are gone: those of a foreground deletion with its ReplicaSets.
+func (v *view) awaitDeletion() {
+	message := fmt.Sprintf("Deployment %s/%s is being deleted", v.d.Namespace, v.d.Name)
+	left := v.deadlineLength() - v.now.Sub(v.d.DeletionTimestamp.Time)
+	if left > 0 {
+		v.wait = left
+		v.report(ReasonDeploymentNotFound, message)
+		return
+	}
+	v.stall(ReasonDeploymentNotFound, fmt.Sprintf("%s; this has taken longer than %s: see its finalizers, %s", message, v.deadlineLength(), strings.Join(v.d.Finalizers, ", ")))
 }
 
 // leftAlone reports whether the Deployment is to be left as it is: no release begins.

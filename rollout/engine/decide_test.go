@@ -406,3 +406,91 @@ func TestAdopt(t *testing.T) {
 		}
 	}
 }
+
+// The message of a gate says how many pods run the update revision once it is
+// approved, which an edit may have made fewer than run it.
+func TestGates_Message(t *testing.T) {
+	for _, tc := range []struct {
+		why    string
+		step   int32
+		plan   []string
+		edited []string
+		surge  int32
+		says   string
+		then   int32 // pods of the update revision, once approved
+	}{
+		{"the next step", 0, []string{"20%", "50%", "100%"}, nil, 3, "2 of 10 pods run %s; approve step 0 to go on to 5", 5},
+		{"the last step", 1, []string{"20%", "50%", "100%"}, nil, 3, "5 of 10 pods run %s; approve step 1 to go on to 10", 10},
+		{"the present step was raised", 0, []string{"20%", "100%"}, []string{"80%", "100%"}, 3, "2 of 10 pods run %s; approve step 0 to go on to 8, and then to 10", 10},
+		{"all steps but the last were lowered", 0, []string{"50%", "100%"}, []string{"1", "2", "100%"}, 3, "5 of 10 pods run %s; approve step 0 to go on to 2, fewer than run it now", 2},
+		{"the next step has as many", 0, []string{"50%", "100%"}, []string{"1", "5", "100%"}, 3, "5 of 10 pods run %s; approve step 0 to go on to 5", 5},
+		{"without surge one other pod stays before the last step", 0, []string{"20%", "10", "100%"}, nil, 0, "2 of 10 pods run %s; approve step 0 to go on to 9", 9},
+	} {
+		runs := map[string]int32{"20%": 2, "50%": 5}[tc.plan[tc.step]]
+		w := at(tc.step, v1alpha1.StepBlocking, runs, steps(tc.plan...)...)
+		w.surge = tc.surge
+		if tc.edited != nil {
+			w.spec.Strategy.Steps = steps(tc.edited...)
+		}
+		w.status.OpenedReplicas = []intstr.IntOrString{intstr.Parse(tc.plan[tc.step])}
+		w.approved = -1
+		w.settle(t)
+		if want := fmt.Sprintf(tc.says, hashes[1]); w.status.Message != want {
+			t.Errorf("%s: %q, want %q", tc.why, w.status.Message, want)
+		}
+		w.approved = w.status.CurrentStepIndex
+		w.settle(t)
+		if w.sets[1].size != tc.then {
+			t.Errorf("%s: %d pods run it once it is approved, want %d", tc.why, w.sets[1].size, tc.then)
+		}
+	}
+}
+
+// A Deployment that is being deleted is not said to be missing, and its deletion
+// not to be under way for ever.
+func TestDeploymentGone(t *testing.T) {
+	for _, tc := range []struct {
+		why     string
+		edit    func(*Observed)
+		after   time.Duration
+		message string
+		wait    time.Duration
+		stalled bool
+	}{
+		{"there is none", func(o *Observed) { o.Deployment = nil }, time.Hour, "there is no Deployment /web", 0, false},
+		{"a foreground deletion waits for the pods", nil, 9 * time.Minute, "Deployment shop/web is being deleted", time.Minute, false},
+		{"a finalizer stays", nil, 10 * time.Minute,
+			"Deployment shop/web is being deleted; this has taken longer than 10m0s: see its finalizers, foregroundDeletion", 0, true},
+	} {
+		w := at(0, v1alpha1.StepBlocking, 2, steps("20%", "100%")...)
+		o := w.observe()
+		deleted := metav1.NewTime(epoch)
+		o.Deployment.DeletionTimestamp, o.Deployment.Finalizers = &deleted, []string{"foregroundDeletion"}
+		if tc.edit != nil {
+			tc.edit(&o)
+		}
+		d := Decide(o, epoch.Add(tc.after))
+		stalled, ready := meta.IsStatusConditionTrue(d.Status.Conditions, ConditionStalled), meta.IsStatusConditionTrue(d.Status.Conditions, ConditionReady)
+		if d.Status.Reason != ReasonDeploymentNotFound || d.Status.Message != tc.message || d.Wait != tc.wait || stalled != tc.stalled || ready || len(d.Actions) > 0 {
+			t.Errorf("%s: %s: %q, wait %s, stalled %t, ready %t, %v", tc.why, d.Status.Reason, d.Status.Message, d.Wait, stalled, ready, d.Actions)
+		}
+	}
+}
+
+// No clock runs while no controller does: the wait for the cluster has the whole
+// time again.
+func TestClock_FirstLook(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		w := at(0, v1alpha1.StepInitial, 2, steps("20%", "100%")...)
+		w.observed = 0 // the native controller has not seen the hold
+		w.status.Phase, w.status.Reason = v1alpha1.PhaseInitial, ReasonTakingHold
+		since := metav1.NewTime(epoch)
+		w.status.ReasonTime = &since
+		o := w.observe()
+		o.FirstLook = first
+		d := Decide(o, epoch.Add(3*time.Hour))
+		if stalled := meta.IsStatusConditionTrue(d.Status.Conditions, ConditionStalled); stalled == first {
+			t.Errorf("first look %t after three hours: stalled %t: %s", first, stalled, d.Status.Message)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,11 +61,7 @@ func (v *view) open() bool {
 // pass opens the gate and begins the next step, or the present one where the gate
 // was before that. It moves nothing.
 func (v *view) pass(g *gate) {
-	step := v.status.CurrentStepIndex
-	next := int(step) + 1
-	if v.capped() {
-		next = int(step)
-	}
+	step, next := v.status.CurrentStepIndex, v.afterGate()
 	if g.by.By != "" {
 		g.by.Step, g.by.Time = step, *v.time()
 		v.status.Approvals = append(v.status.Approvals, g.by)
@@ -282,22 +279,50 @@ func (v *view) pausing() *gate {
 
 // unapproved: the step waits for an approval.
 func (v *view) unapproved() *gate {
-	step := int(v.status.CurrentStepIndex)
-	next := v.planned(step + 1)
-	if v.capped() {
-		next = v.planned(step)
-	}
+	step, next := int(v.status.CurrentStepIndex), v.beyond()
 	if a := v.status.Approval; a != nil && v.ours(&a.Approval) && a.Step >= v.status.CurrentStepIndex {
 		why := "the approval was given for other steps; give it again"
 		if v.spent(a) {
 			why = "this release has ended before, and its approval with it; bring the change by a new commit"
 		}
-		return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; step %d goes on to %d when it is approved: %s", v.progress(), step, next, why)}
+		return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; step %d goes on to %s when it is approved: %s", v.progress(), step, next, why)}
 	}
 	if v.status.RequestedApproval != nil {
-		return &gate{reason: ReasonWaitingForReview, message: fmt.Sprintf("%s; step %d was approved in the cluster, and goes on to %d when Git says so", v.progress(), step, next)}
+		return &gate{reason: ReasonWaitingForReview, message: fmt.Sprintf("%s; step %d was approved in the cluster, and goes on to %s when Git says so", v.progress(), step, next)}
 	}
-	return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; approve step %d to go on to %d", v.progress(), step, next)}
+	return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; approve step %d to go on to %s", v.progress(), step, next)}
+}
+
+// beyond says how many pods are to run the update revision once the gate opens.
+// After an edit of the plan that may be fewer than run it now. An approval before a
+// step that was raised is one of the step's own gate, too.
+func (v *view) beyond() string {
+	step := v.afterGate()
+	goal := v.opensTo(step)
+	says := strconv.Itoa(int(goal))
+	if goal < size(v.goal.rs) {
+		says += ", fewer than run it now"
+	}
+	if v.capped() && step < len(v.steps())-1 {
+		says += fmt.Sprintf(", and then to %d", v.opensTo(step+1))
+	}
+	return says
+}
+
+// opensTo returns how many pods run the update revision at a step whose gate has opened.
+func (v *view) opensTo(step int) int32 {
+	after := *v
+	after.status.OpenedReplicas, after.status.CurrentStepIndex = v.openTo(step), int32(step)
+	goal, _ := after.target(step)
+	return goal
+}
+
+// afterGate is the step that the gate leads to.
+func (v *view) afterGate() int {
+	if v.capped() {
+		return int(v.status.CurrentStepIndex)
+	}
+	return int(v.status.CurrentStepIndex) + 1
 }
 
 // trackProgress keeps the step's best number of available pods, and when that was

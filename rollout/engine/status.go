@@ -170,11 +170,12 @@ func (v *view) decision() Decision {
 // clock limits how long the release may wait for the cluster other than for pods,
 // which have a deadline of their own: after the same time it is Stalled.
 func (v *view) clock() {
-	if v.status.Reason != v.Release.Status.Reason || v.status.ReasonTime == nil {
+	initial := v.status.Reason == ReasonRollingBack && v.status.CurrentStepState == v1alpha1.StepInitial
+	waits := initial || waitsForCluster[v.status.Reason]
+	if v.status.Reason != v.Release.Status.Reason || v.status.ReasonTime == nil || waits && v.FirstLook { // no clock ran while no controller did
 		v.status.ReasonTime = v.time()
 	}
-	initial := v.status.Reason == ReasonRollingBack && v.status.CurrentStepState == v1alpha1.StepInitial
-	if v.stalled || !initial && !waitsForCluster[v.status.Reason] {
+	if v.stalled || !waits {
 		return
 	}
 	left := v.deadlineLength() - v.now.Sub(v.status.ReasonTime.Time)
