@@ -18,6 +18,13 @@ func ten(edits ...func(*setup)) setup {
 	return s
 }
 
+// of is a Deployment of n pods.
+func of(n, surge, unavailable int32, steps string, edits ...func(*setup)) setup {
+	s := ten(edits...)
+	s.n, s.surge, s.unavailable, s.steps = n, intstr.FromInt32(surge), intstr.FromInt32(unavailable), steps
+	return s
+}
+
 func stepped(steps string) func(*setup) { return func(s *setup) { s.steps = steps } }
 func admits(a admission) func(*setup)   { return func(s *setup) { s.admission = a } }
 func rollsBack(s *setup)                { s.onFailure = v1alpha1.FailureRollback }
@@ -112,9 +119,31 @@ func TestScenarios(t *testing.T) {
 			ten(), begun + "approve 1; bring 3; quiet; forcepush 1; quiet"},
 		{"reverted, and brought again by a new commit", "it must be approved again", ten(), begun + "approve 0; quiet; bring 1; quiet; bring 2; quiet"},
 		{"paused with all pods updated after a rollback was asked for", "N is followed", ten(), begun + "approve 1; turns; round; turns; round; turns; round; rollback; round; pause; scale 12; quiet"},
-		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", ten(func(s *setup) {
-			s.n, s.surge, s.unavailable, s.steps = 4, intstr.FromInt32(0), intstr.FromInt32(1), "100%"
-		}), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
+		{"pods of the last step are lost, and come back after the deadline", "only the deadline kept the step from going on",
+			of(3, 0, 1, "50%/1m 100%", late(2147483647, 10)),
+			"bring 2; run 11m; ready 2; time 10s; turns; round; round; turns; run 5m; bring 1; run 1m; bring 2; run 1m; evict 2; round"},
+		{"pods of the last step are lost during a change of N, and come back after the deadline", "only the deadline kept the step from going on",
+			of(3, 0, 1, "50%/1m 100%", late(2147483647, 10)),
+			"bring 2; run 11m; ready 2; time 10s; turns; round; round; turns; scale 4; run 1m; bring 2; run 1m; round; evict 2"},
+		{"admission mutates since the pods of a release that comes again", "what was sent is the revision: two ReplicaSets of it stay within the gate",
+			of(9, 1, 1, "1 100%", admits(mutatesSince)), "quiet; bring 2; quiet; recommit; run 1s; bring 1; round; round; native; round; admit; forcepush 1"},
+		{"admission mutates since the pods of a release whose hold was changed", "what was sent is the revision: two ReplicaSets of it stay within the gate",
+			ten(admits(mutatesSince)), begun + "approve 0; quiet; admit; template 3; turns; quiet"},
+		{"the same without surge", "the stable ReplicaSet is whole again before the other one leaves",
+			of(4, 0, 1, "1 100%", admits(mutatesSince)), begun + "admit; template 3; turns; quiet"},
+		{"all pods run it when it begins, and are edited", "it has opened no gate of its own",
+			of(2, 1, 1, "50% 100%"), begun + "approve 0; round; turns; round; turns; round; bring 2; round; edit 2"},
+		{"one pod runs it when it begins, and N grows", "it begins at its first gate",
+			of(1, 1, 0, "1 100%", late(600, 10)), "quiet; bring 2; round; round; turns; round; round; resize 1 0; bring 2; steps 1 50% 100%; round; scale 0"},
+		{"a commit that a rollback went to comes again", "what has ended opens no gate again",
+			ten(), begun + "bring 1; approve 5; quiet; bring 2; quiet; approve 2; quiet; bring 3; quiet; approve 2; quiet; forcepush 2; approve 2; quiet"},
+		{"the plan is deleted and made again while records are read late", "the strategy is on record before the hold",
+			of(4, 0, 1, "1 2 75%/5m 100%", ownStrategy), "bring 2; round; round; round; native; bring 1; lag records; round; round; bring 2; unplan; round; replan; turns; round; round"},
+		{"the plan is made again in the middle of a native rollout", "what is available is stable",
+			of(6, 3, 3, "1 2 75%/5m 100%", ownStrategy, late(600, 30)), "quiet; bring 2; round; round; native; round; round; resize 1 0; unplan; template 1; run 2m; replan; quiet"},
+		{"pods that may stay are not available", "the gate waits for those of its step", of(3, 1, 0, "1/30s 50% 100%"),
+			"bring 3; round; round; round; native; round; round; turns; quota 4; scale 6; run 5m; steps 1 100%; quiet"},
+		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			moves := strings.Split(strings.Trim(tc.moves, " ;"), "; ")

@@ -329,11 +329,11 @@ func (v *view) enterFirst() {
 	step := 0
 	switch running := size(v.goal.rs); {
 	case running > 0 && running >= v.replicas && v.others() == 0:
-		step = len(v.steps()) - 1 // all pods run it
+		step = len(v.steps()) - 1 // all pods run it, see beganFull
 	case v.status.RollingBack:
 		step = v.firstNotBelow(running)
 	}
-	v.status.OpenedReplicas = v.openTo(step)
+	v.status.OpenedReplicas = v.openTo(0)
 	v.enter(step, v1alpha1.StepInitial)
 }
 
@@ -449,7 +449,8 @@ func (v *view) hold(why string) {
 	}
 	v.do(Remember{because: because(why), Record: record, Written: true})
 	for _, r := range v.releasing {
-		if r.Sent != v.goal.id {
+		// Where pods of it run, it may come again under another template.
+		if r.Sent != v.goal.id && size(findReplicaSet(v.ReplicaSets, r.Template)) == 0 {
 			v.do(Forget{because: "it is not being released any more", Record: r})
 		}
 	}
@@ -504,6 +505,11 @@ func (v *view) decideStep() {
 		v.reposition()
 		return
 	}
+	if v.unasked() { // it began with all pods, and has them no more
+		v.enter(0, v1alpha1.StepUpgrade)
+		v.report(ReasonUpgrading, v.progress())
+		return
+	}
 	if v.parked() {
 		v.park()
 		return
@@ -535,6 +541,12 @@ func (v *view) decideStep() {
 func (v *view) edited() bool {
 	steps, i := v.steps(), int(v.status.CurrentStepIndex)
 	return i < 0 || i >= len(steps) || v.status.CurrentStepReplicas == nil || steps[i].Replicas != *v.status.CurrentStepReplicas
+}
+
+// unasked reports whether the release stands beyond its first gate, and that one
+// has not opened.
+func (v *view) unasked() bool {
+	return v.forward() && v.status.CurrentStepIndex > 0 && v.capped() && slices.Equal(v.opened(), v.openTo(0))
 }
 
 // reposition goes on at the first step whose target is not below what runs, but
@@ -594,16 +606,12 @@ func (v *view) restoreHold() {
 
 // move asks for the sizes that this round may have.
 func (v *view) move(sets []set, why because) {
-	r := rolling{replicas: v.replicas, surge: v.surge, unavailable: v.unavailable}
-	for _, s := range sets {
-		r.sets = append(r.sets, s.pods)
-	}
-	next := r.next()
-	beside := total(r.sets[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
+	next, now := v.next(sets), numbers(sets)
+	beside := total(now[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
 	// The goal first (H1, H6), but not before what stays has its size, and not
 	// smaller while it is all that runs: the native controller would bring it
 	// back to N (H26).
-	last := next[0] < sets[0].size && (next[0] == 0 || active(r.sets[1:]) == 0)
+	last := next[0] < sets[0].size && (next[0] == 0 || active(now[1:]) == 0)
 	if beside && (next[0] == sets[0].size || last) {
 		v.unsaturate(sets[0].rs)
 	}
@@ -611,13 +619,13 @@ func (v *view) move(sets []set, why because) {
 	if !last {
 		order = append(order, 0)
 	}
-	for _, now := range []func(i int) bool{ // what leaves goes after what stays has its size
+	for _, turn := range []func(i int) bool{ // what leaves goes after what stays has its size
 		func(i int) bool { return next[i] > sets[i].size },
 		func(i int) bool { return next[i] <= sets[i].size && next[i] > 0 },
 		func(i int) bool { return next[i] <= sets[i].size && next[i] == 0 },
 	} {
 		for i := 1; i < len(next); i++ {
-			if now(i) {
+			if turn(i) {
 				order = append(order, i)
 			}
 		}
@@ -630,6 +638,11 @@ func (v *view) move(sets []set, why because) {
 			v.resize(sets[i], next[i], i == 0 && beside, why)
 		}
 	}
+}
+
+// next returns the sizes that this round may have.
+func (v *view) next(sets []set) []int32 {
+	return rolling{replicas: v.replicas, surge: v.surge, unavailable: v.unavailable, sets: numbers(sets)}.next()
 }
 
 // because says what a move is for.

@@ -278,9 +278,10 @@ func (f *foresight) kind(after *v1alpha1.BatchReleaseStatus) OutlookKind {
 func (f *foresight) steps(s *v1alpha1.BatchReleaseStatus, now time.Time) []OutlookStep {
 	f.o.Release.Status = *s
 	v := newView(&f.o, now)
-	if v.measure() != nil {
+	if v.measure() != nil || len(v.records) == 0 {
 		return nil // Decide has said why
 	}
+	v.resolve()
 	var steps []OutlookStep
 	for i, step := range v.steps() {
 		target, _ := v.splitAt(i, v.planned(i))

@@ -341,6 +341,19 @@ func (v *view) trackProgress() {
 		v.status.ProgressTime = v.time()
 	}
 	v.status.BestAvailableReplicas = best
+	if v.deadline() <= 0 && v.recovered() {
+		v.status.ProgressTime, v.status.CurrentStepLostSeconds = v.time(), 0
+	}
+}
+
+// recovered reports whether a step that has missed its deadline can go on: all of
+// its pods are available again, and only the deadline keeps it from moving.
+func (v *view) recovered() bool {
+	g := newSet(*v.goal)
+	if v.spec.Paused || v.status.RollingBack || !g.observed || g.clamp().available < g.size {
+		return false
+	}
+	return !slices.Equal(v.next(v.shares(false)), v.next(v.shares(true)))
 }
 
 // stoppedBy are the reasons for which nothing could move.

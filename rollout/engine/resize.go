@@ -106,6 +106,12 @@ func (r rolling) besides(sets, moved []pods) []pods {
 	if active(sets) < 2 {
 		return sets
 	}
+	last := len(moved) - 1
+	if n := r.replicas; r.surge == 0 && moved[last].size == n-1 && moved[last].want >= n {
+		whole := append([]pods(nil), moved...) // the stable one is whole again when the other one has left
+		whole[last].size++
+		return whole
+	}
 	kept := append([]pods(nil), moved...)
 	for i := range kept {
 		if kept[i].size == 0 && sets[i].size > 0 {

@@ -82,7 +82,11 @@ func (v *view) progress() string {
 // end closes the books on the release that another one, or the way back, takes
 // the place of.
 func (v *view) end() {
-	if v.status.Phase == "" || v.status.Phase == v1alpha1.PhaseCompleted || v.status.RollingBack {
+	if v.status.Phase == "" || v.status.Phase == v1alpha1.PhaseCompleted {
+		return
+	}
+	if v.status.RollingBack {
+		v.spend()
 		return
 	}
 	outcome := v1alpha1.OutcomeSuperseded
@@ -99,17 +103,24 @@ func (v *view) archive(outcome v1alpha1.ReleaseOutcome) {
 		Revision: v.status.UpdateRevision, Commit: v.status.UpdateCommit, Outcome: outcome,
 		StartTime: v.status.StartTime, EndTime: *v.time(), Approvals: v.status.Approvals,
 	}
-	if a := v.status.Approval; a != nil && v.ours(&a.Approval) {
-		a.Spent = true
-	}
-	if ended := (v1alpha1.ReleaseName{Revision: record.Revision, Commit: record.Commit}); record.Commit != "" && !slices.Contains(v.status.EndedReleases, ended) {
-		v.status.EndedReleases = append([]v1alpha1.ReleaseName{ended}, v.status.EndedReleases...)
-		v.status.EndedReleases = v.status.EndedReleases[:min(len(v.status.EndedReleases), keptEnded)]
-	}
+	v.spend()
 	v.status.History = append([]v1alpha1.ReleaseRecord{record}, v.status.History...)
 	if len(v.status.History) > keptReleases {
 		v.status.History = v.status.History[:keptReleases]
 	}
+}
+
+// spend notes that the release has ended: its approvals open no gate again (I5).
+func (v *view) spend() {
+	if a := v.status.Approval; a != nil && v.ours(&a.Approval) {
+		a.Spent = true
+	}
+	ended := v1alpha1.ReleaseName{Revision: v.status.UpdateRevision, Commit: v.status.UpdateCommit}
+	if ended.Commit == "" || slices.Contains(v.status.EndedReleases, ended) {
+		return
+	}
+	v.status.EndedReleases = append([]v1alpha1.ReleaseName{ended}, v.status.EndedReleases...)
+	v.status.EndedReleases = v.status.EndedReleases[:min(len(v.status.EndedReleases), keptEnded)]
 }
 
 // complete closes the books on a release that has been handed back, and says
@@ -120,6 +131,7 @@ func (v *view) complete() {
 	case !v.isGoal():
 		v.end()
 	case v.status.RollingBack && v.status.StableRevision == v.status.UpdateRevision:
+		v.spend()
 		v.event(ReasonRolledBack, "all pods run "+v.goal.name)
 	default:
 		v.archive(v1alpha1.OutcomeCompleted)

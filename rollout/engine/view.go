@@ -267,16 +267,27 @@ func (v *view) capped() bool {
 	case v.status.RollingBack:
 		return false
 	case step >= len(v.steps())-1:
-		return !slices.Contains(v.opened(), plan.Full)
+		return !v.full()
 	default:
 		return v.planned(step) > v.allowed()
 	}
 }
 
+// full reports whether all pods may run the update revision.
+func (v *view) full() bool { return slices.Contains(v.opened(), plan.Full) || v.beganFull() }
+
+// beganFull reports whether the release began with all pods, and none has left
+// since: then it has nothing to ask a gate for, and opens none.
+func (v *view) beganFull() bool {
+	last := int(v.status.CurrentStepIndex) >= len(v.steps())-1 && v.status.CurrentStepTarget == 0
+	running := size(v.goal.rs)
+	return last && running > 0 && running >= v.replicas && v.others() == 0
+}
+
 // allowed is how many pods of N the last gate of this release has let run the
 // update revision (I3).
 func (v *view) allowed() int32 {
-	if v.status.RollingBack {
+	if v.status.RollingBack || v.beganFull() {
 		return v.replicas
 	}
 	var most int32
@@ -347,7 +358,7 @@ func (v *view) target(i int) (goal, others int32) {
 
 // splitAt returns the split of N at step i for a goal of this size.
 func (v *view) splitAt(i int, goal int32) (int32, int32) {
-	if i >= len(v.steps())-1 && goal == v.replicas && (v.status.RollingBack || slices.Contains(v.opened(), plan.Full)) {
+	if i >= len(v.steps())-1 && goal == v.replicas && (v.status.RollingBack || v.full()) {
 		return goal, 0
 	}
 	return v.apart(goal)
@@ -388,18 +399,28 @@ func newSet(r revision) set {
 // A revision that was superseded keeps nothing: the goal has its share, the
 // stable revision the rest. On the way back to the stable revision, which is
 // then the goal, the middle ones hold the rest until they are gone.
-func (v *view) split() []set {
+func (v *view) split() []set { return v.shares(v.stopped()) }
+
+func (v *view) shares(stopped bool) []set {
 	goal, others := v.target(int(v.status.CurrentStepIndex))
 	sets := []set{newSet(*v.goal)}
 	if stay := min(sets[0].size, v.allowed()); stay > goal && v.forward() { // an edit takes no pod away
 		goal, others = v.apart(stay)
 	}
-	if v.stopped() {
+	if stopped {
 		goal = min(goal, sets[0].size)
 		others = max(others, v.replicas-goal)
 	}
+	var same int32
 	for _, rs := range v.middle() {
 		sets = append(sets, newSet(revisionOfReplicaSet(rs)))
+		if v.isSame(rs) {
+			same += size(rs)
+		}
+	}
+	if same > 0 && v.forward() && goal < v.replicas { // together they stay within what the gates allow (I3)
+		goal = max(goal-same, min(goal, sets[0].size))
+		others = max(others, v.replicas-goal)
 	}
 	if v.forward() {
 		sets[0].want = goal
@@ -414,6 +435,14 @@ func (v *view) split() []set {
 	keep(sets[1:], others)
 	sets[0].want = max(goal, v.replicas-middle)
 	return sets
+}
+
+// isSame reports whether a ReplicaSet runs what the goal runs, under another template:
+// admission has made another one of what was sent.
+func (v *view) isSame(rs *appsv1.ReplicaSet) bool {
+	return v.goal.equal(&rs.Spec.Template) || slices.ContainsFunc(v.Records, func(r Record) bool {
+		return r.Sent != "" && r.Sent == v.goal.id && plan.EqualTemplate(r.Template, &rs.Spec.Template)
+	})
 }
 
 // stopped reports whether the goal must not grow: the plan is paused, or the
