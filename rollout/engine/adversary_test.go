@@ -262,7 +262,8 @@ func (c *cluster) scale(n int32) {
 }
 
 func (c *cluster) writeSet(i int, change func(*appsv1.ReplicaSet)) {
-	rs := c.sets[i].rs.DeepCopy()
+	set := *c.sets[i].rs
+	rs := &set // change replaces what it changes
 	change(rs)
 	if equality.Semantic.DeepEqual(rs, c.sets[i].rs) {
 		return
@@ -297,6 +298,13 @@ func (c *cluster) writeRelease(change func(*v1alpha1.BatchRelease)) {
 	}
 	br.ResourceVersion = c.nextVersion()
 	c.br = br
+}
+
+// writeStatus writes the status, which is another one.
+func (c *cluster) writeStatus(s v1alpha1.BatchReleaseStatus) {
+	br := *c.br
+	br.Status, br.ResourceVersion = *s.DeepCopy(), c.nextVersion()
+	c.br = &br
 }
 
 // plan makes the BatchRelease.

@@ -352,17 +352,26 @@ func (c *cluster) sizeOf(version int) (n int32) {
 }
 
 // judgeHandBack: the native controller brings all pods to the template that it
-// is handed, so that must be free, or allowed as a whole.
+// is handed, so that must be free, or allowed as a whole: at 0 replicas, for any
+// number that may come.
 func (o *oracle) judgeHandBack(c, before *cluster, ob *Observed, r *release) {
 	version := versionIn(&c.d.Spec.Template)
 	o.judgeMutation(c, before)
-	all := c.sizeOf(version) >= c.replicas()
-	if !o.free(version) && !all && (version != r.version || o.allowed(c, r, ob) < c.replicas()) {
+	all := c.replicas() > 0 && c.sizeOf(version) >= c.replicas()
+	whole := o.allowed(c, r, ob) >= c.replicas()
+	if c.replicas() == 0 {
+		values := r.opened
+		if len(values) == 0 {
+			values = valuesOf(ob.Release.Spec.Strategy.Steps)[:1]
+		}
+		whole = most(values, 1000) == 1000
+	}
+	if !o.free(version) && !all && (version != r.version || !whole) {
 		c.violate("I3", "the hand-back lets the native controller bring all pods to v%d; stable is v%d, and the gates of v%d by %.7s allow %d\n was %s",
 			version+1, o.stable+1, r.version+1, r.commit, o.allowed(c, r, ob), before)
 	}
 	_, total := c.active()
-	if version != o.stable && all && total == c.sizeOf(version) {
+	if version != o.stable && (all && total == c.sizeOf(version) || c.replicas() == 0) {
 		if version == o.last {
 			o.last = -1
 		} else {
