@@ -141,6 +141,8 @@ func TestScenarios(t *testing.T) {
 			of(4, 0, 1, "1 2 75%/5m 100%", ownStrategy), "bring 2; round; round; round; native; bring 1; lag records; round; round; bring 2; unplan; round; replan; turns; round; round"},
 		{"the plan is made again in the middle of a native rollout", "what is available is stable",
 			of(6, 3, 3, "1 2 75%/5m 100%", ownStrategy, late(600, 30)), "quiet; bring 2; round; round; native; round; round; resize 1 0; unplan; template 1; run 2m; replan; quiet"},
+		{"the plan is made again in the middle of a native rollout, and goes back", "it does not wait for the rollout",
+			of(6, 3, 1, "1 2 75%/5m 100%", ownStrategy, rollsBack, late(600, 10)), "bring 2; run 1m; unplan; round; replan; bring 1; turns; run 5m; bring 3; run 25m"},
 		{"pods that may stay are not available", "the gate waits for those of its step", of(3, 1, 0, "1/30s 50% 100%"),
 			"bring 3; round; round; round; native; round; round; turns; quota 4; scale 6; run 5m; steps 1 100%; quiet"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},

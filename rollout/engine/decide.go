@@ -172,7 +172,7 @@ func (v *view) adopt() bool {
 			}
 			return size(rs)
 		})
-	case v.rollingNatively() && (v.Template == nil || plan.EqualTemplate(v.Template, &v.d.Spec.Template)):
+	case v.rollingNatively() && (v.spec.Template == nil || v.brings(&v.d.Spec.Template)):
 		v.awaitNative()
 		return true
 	case v.rollingNatively():
@@ -184,7 +184,7 @@ func (v *view) adopt() bool {
 	r := revisionOf(v.Observed, template)
 	record := v.recordOf(r, 1)
 	record.Sent = ""
-	if v.Template != nil && r.equal(v.Template) {
+	if v.brings(template) {
 		record.Sent = plan.TemplateDigest(v.spec.Template)
 	}
 	if len(v.records) > 0 {
@@ -196,6 +196,16 @@ func (v *view) adopt() bool {
 	}
 	v.report(ReasonTakingHold, "looking at "+r.name+" for the first time")
 	return true
+}
+
+// brings reports whether a template is what spec.template brings: as the API server
+// completes it, or, where that was not asked, as the record of it says.
+func (v *view) brings(t *corev1.PodTemplateSpec) bool {
+	if v.spec.Template == nil || v.Template != nil {
+		return plan.EqualTemplate(v.Template, t)
+	}
+	digest := plan.TemplateDigest(v.spec.Template)
+	return slices.ContainsFunc(v.Records, func(r Record) bool { return r.Sent == digest && plan.EqualTemplate(r.Template, t) })
 }
 
 // mostOf returns the template of the ReplicaSet that has the most by a count, and

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -404,6 +405,24 @@ func TestAdopt(t *testing.T) {
 		if d.Status.Reason != tc.reason || ready.Status != tc.ready || recorded != tc.stable {
 			t.Errorf("%s: %s, Ready %s, %q on record; want %s, %s, %q", tc.why, d.Status.Reason, ready.Status, recorded, tc.reason, tc.ready, tc.stable)
 		}
+	}
+}
+
+// A plan that brings back what ran before a native rollout does not wait for that
+// once it has it on record, and the API server is not asked for its template any more.
+func TestAdopt_Recorded(t *testing.T) {
+	w := newWorld(4, 1, 1, "1", "100%")
+	w.template, w.brought, w.records = 1, 0, []int{0}
+	w.sets[0] = replicaSet{exists: true, size: 3, ready: 3, statusReady: 3, observed: true}
+	w.sets[1] = replicaSet{exists: true, size: 2, stuck: 2, observed: true}
+	w.status.Reason = ReasonTakingHold
+	o := w.observe()
+	o.Release.Spec.Template, o.Template = templates[0], nil
+	for i := range o.Records {
+		o.Records[i].Sent = plan.TemplateDigest(templates[0])
+	}
+	if d := Decide(o, epoch); d.Status.Reason != ReasonRollingBack {
+		t.Errorf("%s: %s, want %s", d.Status.Reason, d.Status.Message, ReasonRollingBack)
 	}
 }
 
