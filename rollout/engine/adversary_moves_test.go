@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -224,6 +225,9 @@ func (c *cluster) changeSpec(verb string, args []string, number func(int) int) b
 		}
 		r := c.oracle.of(c, c.version, c.commit)
 		r.completed, r.completedSteps = int(s.CurrentStepIndex), valuesOf(c.br.Spec.Strategy.Steps)
+		if len(plan.ValidateStrategy(&c.br.Spec.Strategy, field.NewPath("spec"))) > 0 {
+			r.completedSteps = r.steps // the status is about the steps before those that cannot be used
+		}
 		c.writeRelease(func(br *v1alpha1.BatchRelease) { br.Status.CurrentStepState = v1alpha1.StepCompleted })
 	case "steps":
 		c.steps = strings.Join(args, " ")

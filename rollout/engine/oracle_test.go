@@ -137,6 +137,9 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	}
 	o.replan(r, ob)
 	steps := ob.Release.Spec.Strategy.Steps
+	if ob.Release.Spec.Approval != nil && !o.approvalSeen {
+		o.approvedSteps = append(o.approvedSteps, valuesOf(steps))
+	}
 	if n := replicas(ob.Deployment); len(r.opened) > 0 && most(r.steps[:1], n) > most(r.opened, n) && o.approved(r, ob.Release.Spec.Approval, 0) {
 		r.opened = append(r.opened, r.steps[0]) // an edit raised the first step, and it was approved
 	}
@@ -292,6 +295,9 @@ func (o *oracle) wrote(c, before *cluster, ob *Observed, a Action) {
 		o.judgeAvailability(c, before, a)
 		o.judgeSafety(c, before, a)
 	}
+	if m, ok := a.(Remember); ok && m.Record.Order > 0 && !m.Written && c.replicas() > 0 { // the hand-back may come late
+		o.become(c, versionIn(m.Record.Template))
+	}
 	if h, ok := a.(HandBack); ok && !equalStrategy(h.Strategy, c.manifestStrategy()) {
 		c.violate("I7", "%s leaves another strategy than the manifest's\n was %s", a, before)
 	}
@@ -370,15 +376,21 @@ func (o *oracle) judgeHandBack(c, before *cluster, ob *Observed, r *release) {
 		c.violate("I3", "the hand-back lets the native controller bring all pods to v%d; stable is v%d, and the gates of v%d by %.7s allow %d\n was %s",
 			version+1, o.stable+1, r.version+1, r.commit, o.allowed(c, r, ob), before)
 	}
+	o.become(c, version)
+}
+
+// become notes that a version is stable: all pods run it, or may, and none is there.
+func (o *oracle) become(c *cluster, version int) {
 	_, total := c.active()
-	if version != o.stable && (all && total == c.sizeOf(version) || c.replicas() == 0) {
-		if version == o.last {
-			o.last = -1
-		} else {
-			o.last = o.stable
-		}
-		o.stable = version
+	if version == o.stable || total != c.sizeOf(version) && c.replicas() > 0 || total < c.replicas() {
+		return
 	}
+	if version == o.last {
+		o.last = -1
+	} else {
+		o.last = o.stable
+	}
+	o.stable = version
 }
 
 // judgeMutation: a hand-back whose template admission changes, as a dry run tells,
@@ -584,10 +596,7 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 			*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, begun: true, ended: true}
 		}
 		o.adoptable = false
-		if ob.Release.Spec.Approval != nil && !o.approvalSeen {
-			o.approvalSeen = true
-			o.approvedSteps = append(o.approvedSteps, valuesOf(ob.Release.Spec.Strategy.Steps))
-		}
+		o.approvalSeen = o.approvalSeen || ob.Release.Spec.Approval != nil
 	}
 	if !c.fresh() || c.d == nil || c.d.Status.ObservedGeneration < c.d.Generation {
 		return
