@@ -39,7 +39,7 @@ func TemplateHash(t *corev1.PodTemplateSpec, collisionCount *int32, minor int) s
 // pod-template-hash label is gone from both, as in
 // k8s.io/kubernetes/pkg/controller/deployment/util.EqualIgnoreHash.
 func EqualTemplate(a, b *corev1.PodTemplateSpec) bool {
-	if a == nil || b == nil {
+	if a == nil || b == nil || a == b {
 		return a == b
 	}
 	return sameImages(a, b) && equality.Semantic.DeepEqual(withoutHash(a), withoutHash(b))

@@ -22,10 +22,10 @@ type move struct {
 func moves(t *testing.T, w *world, most int, changes []change) []move {
 	var ms []move
 	add := func(name string, do func(*testing.T, *world)) { ms = append(ms, move{name: name, do: do}) }
-	add("round", func(t *testing.T, w *world) { w.round(t, -1) })
-	writes := w.clone().round(t, 0)
-	for k := 1; k <= writes; k++ {
-		add(fmt.Sprintf("crash after write %d", k), func(t *testing.T, w *world) { w.round(t, k) })
+	d := w.decide()
+	add("round", func(t *testing.T, w *world) { w.make(t, d, -1) })
+	for k := 1; k <= len(d.Actions); k++ {
+		add(fmt.Sprintf("crash after write %d", k), func(t *testing.T, w *world) { w.make(t, d, k) })
 	}
 	if w.observed != w.generation {
 		add("deployment controller", func(_ *testing.T, w *world) { w.turnDeployment() })
@@ -181,7 +181,7 @@ func (w *world) settle(t *testing.T) {
 
 // goWell is a turn of everybody, with all pods coming up that can.
 func (w *world) goWell(t *testing.T) {
-	w.round(t, -1)
+	w.make(t, w.decide(), -1)
 	if w.observed != w.generation {
 		w.turnDeployment()
 	}
