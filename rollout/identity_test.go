@@ -23,10 +23,10 @@ import (
 // outsideDryRuns is a condition of admission: it cannot be foreseen.
 const outsideDryRuns = "!(has(request.dryRun) && request.dryRun)"
 
-// mutate installs admission that from now on changes the pod template of every
+// admit installs admission that from now on changes the pod template of every
 // Deployment of the namespace that is written: as a policy of the cluster does, and
 // as an upgrade of Kubernetes with another default.
-func (s *shop) mutate(condition string) {
+func (s *shop) admit(condition string) {
 	s.Helper()
 	name := "mutate-" + s.ns
 	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.MutatingAdmissionPolicySpec{
@@ -106,7 +106,7 @@ func TestIdentity_MutationWhileIdle(t *testing.T) {
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
 	stop()
 	before, generation := s.running(), s.deployment("web").Generation
-	s.mutate("true")
+	s.admit("true")
 	startControllerIn(t, s.c, s.ns)
 	s.looked(engine.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2})
 	if diff := cmp.Diff(before, s.running()); diff != "" {
@@ -143,7 +143,7 @@ func TestIdentity_StableMutatedAtHandBack(t *testing.T) {
 			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
 			s.bring("v2")
 			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
-			s.mutate(condition)
+			s.admit(condition)
 			calls.forget()
 			// written fails unless the controller has written the Deployment so often.
 			written := func(want int) {
@@ -182,7 +182,7 @@ func TestIdentity_UpgradeAfterARollback(t *testing.T) {
 	s.untouched()
 	stop()
 	before, writes := s.running(), s.w.Writes("Deployment", v1alpha1.ManagerRollout)
-	s.mutate("true")
+	s.admit("true")
 	startControllerIn(t, s.c, s.ns)
 	s.looked(engine.ReasonRolledBack, 1, map[string]int32{"v1": 2})
 	if diff := cmp.Diff(before, s.running()); diff != "" {

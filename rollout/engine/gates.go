@@ -132,7 +132,7 @@ func (v *view) takeBackState() {
 // only signed ones count. The step's times stay, so that no pause begins anew.
 func (v *view) refuseApproval() {
 	if !v.spec.RequireSignedApprovals || v.status.CurrentStepState != v1alpha1.StepCompleted ||
-		v.status.Phase == v1alpha1.PhaseFinalizing || v.status.RollingBack || v.lastStep() {
+		v.status.Phase == v1alpha1.PhaseFinalizing || v.status.RollingBack || v.d != nil && v.lastStep() {
 		return
 	}
 	v.takeBackState()

@@ -281,7 +281,7 @@ func (v *view) full() bool { return slices.Contains(v.opened(), plan.Full) || v.
 func (v *view) beganFull() bool {
 	last := int(v.status.CurrentStepIndex) >= len(v.steps())-1 && v.status.CurrentStepTarget == 0
 	running := size(v.goal.rs)
-	return last && running > 0 && running >= v.replicas && v.others() == 0
+	return last && v.replicas > 0 && running >= v.replicas && v.others() == 0
 }
 
 // allowed is how many pods of N the last gate of this release has let run the
