@@ -41,6 +41,7 @@ func TestForgedPlan(t *testing.T) {
 		{"there would be no gate", refusal, patch(`{"spec":{"strategy":{"steps":[{"replicas":"100%"}]}}}`)},
 		{"it would release something else", refusal, patch(`{"spec":{"template":{"spec":{"hostNetwork":true}}}}`)},
 		{"an old approval would count", refusal, patch(`{"spec":{"commit":"0123456"}}`)},
+		{"approvals of former releases would count", refusal, patch(`{"spec":{"approvalsSince":null}}`)},
 		{"unsigned approvals would count", refusal, patch(`{"spec":{"requireSignedApprovals":true}}`)},
 		{"it would be written with other rights", refusal, patch(`{"spec":{"serviceAccountName":"another"}}`)},
 		{"the policy would not know the source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source":null}}}`)},
