@@ -145,6 +145,8 @@ func TestScenarios(t *testing.T) {
 			of(6, 3, 1, "1 2 75%/5m 100%", ownStrategy, rollsBack, late(600, 10)), "bring 2; run 1m; unplan; round; replan; bring 1; turns; run 5m; bring 3; run 25m"},
 		{"pods that may stay are not available", "the gate waits for those of its step", of(3, 1, 0, "1/30s 50% 100%"),
 			"bring 3; round; round; round; native; round; round; turns; quota 4; scale 6; run 5m; steps 1 100%; quiet"},
+		{"N shrinks to what a rollback finds", "the size that it is marked with is an old N (H6)",
+			of(1, 1, 1, "10%/0s 50% 100%", late(60, 10)), "bring 2; run 5m; scale 3; bring 1; round; turns; round; scale 1; turns"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

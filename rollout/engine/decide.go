@@ -479,13 +479,18 @@ func (v *view) scaling() bool {
 	return len(active) == 1 && size(active[0]) != v.replicas || len(active) == 0 && v.replicas > 0
 }
 
-// unsaturate marks a ReplicaSet of full size, which is to stand beside others,
-// as desired larger: the native controller takes it for saturated otherwise, and
-// sends all others to 0 (H6).
+// unsaturate marks a ReplicaSet which is desired as large as it is, and is to stand
+// beside others, as desired otherwise: at an N of that size the native controller takes
+// it for saturated, and sends all others to 0 (H6).
 func (v *view) unsaturate(rs *appsv1.ReplicaSet) {
-	if v.replicas > 0 && size(rs) == v.replicas && rs.Annotations[AnnotationDesiredReplicas] == strconv.Itoa(int(v.replicas)) {
-		v.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: v.replicas, Desired: v.replicas + 1, Max: v.replicas + v.surge})
+	if v.replicas == 0 || size(rs) == 0 || rs.Annotations[AnnotationDesiredReplicas] != strconv.Itoa(int(size(rs))) {
+		return
 	}
+	desired := v.replicas
+	if size(rs) == desired {
+		desired++
+	}
+	v.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: size(rs), Desired: desired, Max: v.replicas + v.surge})
 }
 
 // others is how many pods do not run the goal's revision.

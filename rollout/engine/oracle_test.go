@@ -296,7 +296,7 @@ func (o *oracle) wrote(c, before *cluster, ob *Observed, a Action) {
 		o.judgeSafety(c, before, a)
 	}
 	if m, ok := a.(Remember); ok && m.Record.Order > 0 && !m.Written && c.replicas() > 0 { // the hand-back may come late
-		o.become(c, versionIn(m.Record.Template))
+		o.become(c, versionIn(m.Record.Template), o.whole(c, o.current(c, &ob.Release.Spec), ob))
 	}
 	if h, ok := a.(HandBack); ok && !equalStrategy(h.Strategy, c.manifestStrategy()) {
 		c.violate("I7", "%s leaves another strategy than the manifest's\n was %s", a, before)
@@ -363,29 +363,36 @@ func (c *cluster) sizeOf(version int) (n int32) {
 func (o *oracle) judgeHandBack(c, before *cluster, ob *Observed, r *release) {
 	version := versionIn(&c.d.Spec.Template)
 	o.judgeMutation(c, before)
-	all := c.replicas() > 0 && c.sizeOf(version) >= c.replicas()
-	whole := o.allowed(c, r, ob) >= c.replicas()
-	if c.replicas() == 0 {
-		values := r.opened
-		if len(values) == 0 {
-			values = valuesOf(ob.Release.Spec.Strategy.Steps)[:1]
-		}
-		whole = most(values, 1000) == 1000
-	}
-	if !o.free(version) && !all && (version != r.version || !whole) {
+	_, total := c.active()
+	all := c.sizeOf(version) >= c.replicas() && (c.replicas() > 0 || total > 0 && c.sizeOf(version) == total)
+	if !o.free(version) && !all && (version != r.version || !o.whole(c, r, ob)) {
 		c.violate("I3", "the hand-back lets the native controller bring all pods to v%d; stable is v%d, and the gates of v%d by %.7s allow %d\n was %s",
 			version+1, o.stable+1, r.version+1, r.commit, o.allowed(c, r, ob), before)
 	}
-	o.become(c, version)
+	o.become(c, version, o.whole(c, r, ob))
+}
+
+// whole reports whether the gates of a release allow all pods, however many come.
+func (o *oracle) whole(c *cluster, r *release, ob *Observed) bool {
+	if c.replicas() > 0 {
+		return o.allowed(c, r, ob) >= c.replicas()
+	}
+	values := r.opened
+	if len(values) == 0 {
+		values = valuesOf(ob.Release.Spec.Strategy.Steps)[:1]
+	}
+	return most(values, 1000) == 1000
 }
 
 // become notes that a version is stable: all pods run it, or may, and none is there.
-func (o *oracle) become(c *cluster, version int) {
+// What a rollback left is nothing to go back to. What was left through gates is, also
+// where they led to what had been stable before.
+func (o *oracle) become(c *cluster, version int, whole bool) {
 	_, total := c.active()
 	if version == o.stable || total != c.sizeOf(version) && c.replicas() > 0 || total < c.replicas() {
 		return
 	}
-	if version == o.last {
+	if version == o.last && !whole {
 		o.last = -1
 	} else {
 		o.last = o.stable
