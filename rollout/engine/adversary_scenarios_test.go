@@ -147,6 +147,10 @@ func TestScenarios(t *testing.T) {
 			"bring 3; round; round; round; native; round; round; turns; quota 4; scale 6; run 5m; steps 1 100%; quiet"},
 		{"N shrinks to what a rollback finds", "the size that it is marked with is an old N (H6)",
 			of(1, 1, 1, "10%/0s 50% 100%", late(60, 10)), "bring 2; run 5m; scale 3; bring 1; round; turns; round; scale 1; turns"},
+		{"a rollback is asked for, and Git goes back before it is seen", "it is one rollback, not another one further back",
+			ten(), begun + "approve 5; quiet; bring 3; quiet; rollback; bring 2; round; round; quiet"},
+		{"a rollback is asked for at 0 replicas, and Git goes back before it is seen", "it is one rollback, not another one further back",
+			ten(), begun + "approve 5; quiet; scale 0; quiet; bring 3; round; rollback; forcepush 1; quiet"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -516,6 +516,9 @@ func (v *view) requestedRollback() bool {
 		v.warn(ReasonRollbackImpossible, fmt.Sprintf("it was asked for before %s came, which has not begun", v.goal.name))
 		v.do(ClearRollback{because: "another release has come since"})
 		return false
+	case !v.forward() && releasing(&v.status) && !v.underWay() && !v.failed():
+		v.do(ClearRollback{because: "Git has gone back"})
+		return false
 	case v.failed() || v.status.RollingBack:
 		v.do(ClearRollback{because: "the rollback has begun"})
 		return false

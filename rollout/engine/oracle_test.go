@@ -65,6 +65,7 @@ type release struct {
 	begun  bool // a round could act on it
 	ended  bool
 	failed bool
+	midway bool // it was brought while another release was under way
 	fault  bool // a pod of it was not ready for a reason of its own
 	// completed is the step that a user completed in status, with the plan of
 	// that moment; -1: none.
@@ -111,8 +112,11 @@ func (o *oracle) current(c *cluster, spec *v1alpha1.BatchReleaseSpec) *release {
 }
 
 // free reports whether a version may grow with no gate: it is stable, or a
-// rollback leads to it.
-func (o *oracle) free(version int) bool { return version == o.stable || version == o.last }
+// rollback leads to it. In the middle of another release, only the stable one is a
+// way back. r is the release that spec brings.
+func (o *oracle) free(version int, r *release) bool {
+	return version == o.stable || version == o.last && (version != r.version || !r.midway)
+}
 
 // usable reports whether a round could act on the plan.
 func usable(ob *Observed) bool {
@@ -296,7 +300,7 @@ func (o *oracle) wrote(c, before *cluster, ob *Observed, a Action) {
 		o.judgeSafety(c, before, a)
 	}
 	if m, ok := a.(Remember); ok && m.Record.Order > 0 && !m.Written && c.replicas() > 0 { // the hand-back may come late
-		o.become(c, versionIn(m.Record.Template), o.whole(c, o.current(c, &ob.Release.Spec), ob))
+		o.become(c, ob, versionIn(m.Record.Template), o.whole(c, o.current(c, &ob.Release.Spec), ob))
 	}
 	if h, ok := a.(HandBack); ok && !equalStrategy(h.Strategy, c.manifestStrategy()) {
 		c.violate("I7", "%s leaves another strategy than the manifest's\n was %s", a, before)
@@ -326,7 +330,7 @@ func (o *oracle) judgeGates(c, before *cluster, ob *Observed, a Action) {
 	}
 	pods := c.sizeOf(version)
 	switch {
-	case o.free(version):
+	case o.free(version, r):
 	case version != r.version:
 		c.violate("I3", "%s: v%d grows, and spec brings v%d; stable is v%d\n was %s", a, version+1, r.version+1, o.stable+1, before)
 	case r.failed:
@@ -365,11 +369,11 @@ func (o *oracle) judgeHandBack(c, before *cluster, ob *Observed, r *release) {
 	o.judgeMutation(c, before)
 	_, total := c.active()
 	all := c.sizeOf(version) >= c.replicas() && (c.replicas() > 0 || total > 0 && c.sizeOf(version) == total)
-	if !o.free(version) && !all && (version != r.version || !o.whole(c, r, ob)) {
+	if !o.free(version, r) && !all && (version != r.version || !o.whole(c, r, ob)) {
 		c.violate("I3", "the hand-back lets the native controller bring all pods to v%d; stable is v%d, and the gates of v%d by %.7s allow %d\n was %s",
 			version+1, o.stable+1, r.version+1, r.commit, o.allowed(c, r, ob), before)
 	}
-	o.become(c, version, o.whole(c, r, ob))
+	o.become(c, ob, version, o.whole(c, r, ob))
 }
 
 // whole reports whether the gates of a release allow all pods, however many come.
@@ -387,9 +391,10 @@ func (o *oracle) whole(c *cluster, r *release, ob *Observed) bool {
 // become notes that a version is stable: all pods run it, or may, and none is there.
 // What a rollback left is nothing to go back to. What was left through gates is, also
 // where they led to what had been stable before.
-func (o *oracle) become(c *cluster, version int, whole bool) {
+func (o *oracle) become(c *cluster, ob *Observed, version int, whole bool) {
 	_, total := c.active()
-	if version == o.stable || total != c.sizeOf(version) && c.replicas() > 0 || total < c.replicas() {
+	n := min(c.replicas(), replicas(ob.Deployment)) // the hand-back meets a conflict where N has changed
+	if version == o.stable || total != c.sizeOf(version) && n > 0 || total < n {
 		return
 	}
 	if version == o.last && !whole {
@@ -513,7 +518,7 @@ func (o *oracle) fought(c, before *cluster) {
 		if rs == nil || before.sets[i].rs == nil || c.size(i) <= before.size(i) {
 			continue
 		}
-		if v := versionIn(&rs.Spec.Template); o.free(v) || v == o.sole {
+		if v := versionIn(&rs.Spec.Template); o.free(v, r) || v == o.sole {
 			continue
 		}
 		values := r.opened
@@ -535,7 +540,7 @@ func (o *oracle) follows(c *cluster) bool {
 		k := c.clone()
 		k.nativeScale()
 		up, _ := k.active()
-		return len(up) == 1 && o.free(versionIn(&k.sets[up[0]].rs.Spec.Template))
+		return len(up) == 1 && o.free(versionIn(&k.sets[up[0]].rs.Spec.Template), o.of(c, c.version, c.commit))
 	}
 	return o.resized && len(active) == 1 && c.size(active[0]) > c.replicas()
 }
@@ -589,7 +594,11 @@ func (c *cluster) deadlineOf(ob *Observed) int64 {
 // rounded notes that a round was complete.
 func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 	if usable(ob) {
+		before := *o.of(c, o.seen.version, o.seen.commit)
 		current := o.current(c, &ob.Release.Spec)
+		if before.version != current.version || before.commit != current.commit {
+			current.midway = before.begun && !before.ended && !before.failed && !o.free(before.version, &before)
+		}
 		// What was there already when it was brought is no release, which could end.
 		held := ob.Deployment.Labels[v1alpha1.LabelHeld] != ""
 		current.begun = current.begun || held || current.version != o.stable || current.version != o.seen.version
