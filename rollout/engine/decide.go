@@ -394,7 +394,7 @@ func (v *view) decideInitial() {
 	case v.edited():
 		allowed := v.status.OpenedReplicas
 		v.enterFirst()
-		if size(v.goal.rs) > 0 && v.forward() { // no edit adds to what is there
+		if size(v.goal.rs) > 0 && v.forward() && !slices.Contains(allowed, plan.Full) { // no edit adds to what is there
 			v.status.OpenedReplicas = allowed
 		}
 		v.report(ReasonTakingHold, "the steps have changed; "+v.goal.name+" has not begun")

@@ -148,7 +148,8 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 		r.opened = append(r.opened, r.steps[0]) // an edit raised the first step, and it was approved
 	}
 	last := len(steps) - 1
-	if r.position == last && o.approved(r, ob.Release.Spec.Approval, last-1) && o.approved(r, ob.Release.Spec.Approval, last) {
+	completed := r.completed == last && !ob.Release.Spec.RequireSignedApprovals && sameSteps(r.completedSteps, r.steps, last)
+	if r.position == last && (completed || o.approved(r, ob.Release.Spec.Approval, last-1) && o.approved(r, ob.Release.Spec.Approval, last)) {
 		r.opened = append(r.opened, plan.Full) // an edit has left no gate to ask
 	}
 	for i := 0; i <= r.position && i < last; i++ {
