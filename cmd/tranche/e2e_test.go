@@ -256,7 +256,7 @@ func TestMainJob(t *testing.T) {
 	s.untouched("web")
 
 	s.tells("BatchRelease", "web", "RecordChanged", "ReleaseStarted", "Held", "RecordChanged", "StepApproved", "StepApproved", "RecordChanged", "HandedBack", "ReleaseCompleted",
-		"ReleaseStarted", "Held", "RecordChanged", "RollingBack", "Held", "RecordChanged", "HandedBack", "RolledBack")
+		"ReleaseStarted", "Held", "RecordChanged", "RollingBack", "Held", "HandedBack", "RolledBack")
 	s.tells("GitSource", "source", "Applied", "Applied", "Applied", "Applied", "Applied", "ApprovalIgnored", "Applied")
 	source, release := map[string]string{"source": "source"}, map[string]string{"release": "web"}
 	with := func(of map[string]string, label, value string) map[string]string {

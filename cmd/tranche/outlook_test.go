@@ -85,7 +85,7 @@ func TestDiff_SaysWhatHappens(t *testing.T) {
 	says("The plan changes. The release of " + s.release("web").Status.UpdateRevision + " goes on at step 0.")
 	s.applied(push())
 	clustertest.Wait(t, "the gate before the larger step", func() error {
-		if at := s.release("web").Status; !strings.HasSuffix(at.Message, "approve step 0 to go on to 4") {
+		if at := s.release("web").Status; !strings.HasSuffix(at.Message, "approve step 0 to go on to 4, and then to 5") {
 			return fmt.Errorf("%s: %s", at.Reason, at.Message)
 		}
 		return nil
