@@ -536,7 +536,7 @@ func (v *invariants) judgeTotal(d *deployment, rs *appsv1.ReplicaSet, from int32
 func (v *invariants) judgeTarget(d *deployment, rs *appsv1.ReplicaSet, from int32, by string) {
 	l, p := v.ledgerOf(d.Name), v.planOf(d, false)
 	t := &rs.Spec.Template
-	if p == nil || p.UID != l.plan || l.current() == nil || l.stable == nil || !held(d.Deployment) && by != v1alpha1.ManagerRollout || l.free(t, v.now) {
+	if p == nil || p.UID != l.plan || l.current() == nil || l.stable == nil || !held(d.Deployment) && by != v1alpha1.ManagerRollout || l.free(t, v.now) || leftAlone(d) {
 		return
 	}
 	limit, first, of := v.limitOf(d, p, l, t)
@@ -575,13 +575,24 @@ func (v *invariants) limitOf(d *deployment, p *plannedRelease, l *ledger, t *cor
 	return limit, first, of
 }
 
+// leftAlone reports whether a release that is under way goes on whatever spec brings;
+// the ledger has only what spec brings.
+func leftAlone(d *deployment) bool {
+	return d.Annotations[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled
+}
+
 // judgeDelivered checks I3 at a hand-back: the native controller brings all pods to
 // the template that it is handed.
 func (v *invariants) judgeDelivered(d *deployment) {
 	l, p := v.ledgerOf(d.Name), v.planOf(d, false)
 	t := &d.Spec.Template
-	if p == nil || p.UID != l.plan || l.current() == nil || l.stable == nil || l.free(t, v.now) {
+	if p == nil || p.UID != l.plan || l.current() == nil || l.stable == nil || l.free(t, v.now) || leftAlone(d) {
 		return
+	}
+	for _, r := range []*revision{l.stable, l.last} {
+		if r != nil && covers(t, r.template) {
+			return // admission has added to it
+		}
 	}
 	if v.planOf(d, true) != nil {
 		return // it is for the plan that was deleted, and the next one has not been seen

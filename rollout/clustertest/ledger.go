@@ -32,6 +32,9 @@ type ledger struct {
 	// grow with no gate. They are nil where that was never seen.
 	stable, last *revision
 	former       []was[*revision] // what stable and last were before
+	// doubtful: whether the last way to stable was a rollback, which leaves no last, is
+	// not known.
+	doubtful bool
 	// adopted are the templates that had pods when the plan was created.
 	adopted []*corev1.PodTemplateSpec
 	// adopting is true from the creation of the plan until the controller says that it
@@ -506,9 +509,10 @@ func (v *invariants) settle(d *deployment, found bool) {
 		l.stabilise(next, l.stable, v.now)
 	case l.delivered == nil || !plan.EqualTemplate(l.delivered, t):
 		// Another field manager changed the native Deployment: that is drift.
-	case l.last.is(t) && (r == nil || !r.matches(t) || !r.midway && !r.unsure):
+	case l.last.is(t) && !l.doubtful && (r == nil || !r.matches(t) || !r.midway && !r.unsure):
 		l.stabilise(next, nil, v.now) // what a rollback leaves behind is nothing to go back to
 	default:
+		l.doubtful = l.last.is(t)
 		l.stabilise(next, l.stable, v.now)
 		if r != nil {
 			r.ended = r.acted
