@@ -91,6 +91,9 @@ func (a *applier) body(t *target) *unstructured.Unstructured {
 // rights. Nothing is written. Its error is a conflict: what was tried is about
 // a Deployment that has been held or handed back meanwhile.
 func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) {
+	if p := t.refused(); p != nil {
+		return plan.Problems{p}, nil
+	}
 	var err error
 	switch {
 	case t.way == notAtAll || t.way == onceGone:
@@ -116,18 +119,44 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 	if t.restored != nil && len(ps) == 0 {
 		ps = a.dryRunRestored(ctx, t)
 	}
-	if t.release != nil {
-		hintAtPlan(ps)
+	switch {
+	case t.release != nil:
+		hintAtPlan(ps, "a Deployment with a plan is not deleted: put the old value back, give the new one another name, or take its plan away before")
+	case t.groupKind() == releaseKind:
+		hintAtPlan(ps, "a plan is not deleted while the branch has one for its Deployment: put the old value back, or give the new plan another name")
 	}
 	return ps, nil
 }
 
+// refused says what may not be in a branch: what a controller of the cluster keeps of
+// a Deployment. Whoever writes that goes round its gates.
+func (t *target) refused() *plan.Problem {
+	switch t.groupKind() {
+	case revisionKind:
+		return t.problem(plan.ReasonInvalidManifest, "a ControllerRevision is the record of a controller", "remove it from the branch")
+	case replicaSetKind, podKind:
+		if owner := t.controller(); owner != nil {
+			return t.problem(plan.ReasonInvalidManifest, "it is controlled by "+owner.Kind+" "+owner.Name, "remove it from the branch, and change that instead")
+		}
+	}
+	return nil
+}
+
+// controller is the owner that controls the live object; nil without one.
+func (t *target) controller() *metav1.OwnerReference {
+	if t.live == nil {
+		return nil
+	}
+	return metav1.GetControllerOf(t.live)
+}
+
 // hintAtPlan replaces the hint at force, which is not for a Deployment with a
-// plan: to make it anew takes all its pods away at once.
-func hintAtPlan(ps plan.Problems) {
+// plan, since all its pods would go at once, and not for a plan: the native controller
+// would bring all pods up before the next plan is there.
+func hintAtPlan(ps plan.Problems, hint string) {
 	for _, p := range ps {
 		if isImmutableMessage(p.Err.Error()) {
-			p.Hint = "a Deployment with a plan is not deleted: put the old value back, give the new one another name, or take its plan away before"
+			p.Hint = hint
 		}
 	}
 }
@@ -347,7 +376,7 @@ func (a *applier) write(ctx context.Context, u *unstructured.Unstructured) error
 
 // mayRecreate asks the manifest, not the cluster: it takes a commit to allow it.
 func mayRecreate(t *target) bool {
-	return t.live != nil && t.release == nil && t.GetAnnotations()[v1alpha1.AnnotationForce] == annotationForceTrue
+	return t.live != nil && t.release == nil && t.groupKind() != releaseKind && t.GetAnnotations()[v1alpha1.AnnotationForce] == annotationForceTrue
 }
 
 // goneWithin is how long an object may take to go before it is created anew.

@@ -141,6 +141,9 @@ var (
 	releaseKind    = v1alpha1.GroupVersion.WithKind("BatchRelease").GroupKind()
 	autoscalerKind = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}
 	deploymentKind = schema.GroupKind{Group: "apps", Kind: "Deployment"}
+	replicaSetKind = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
+	revisionKind   = schema.GroupKind{Group: "apps", Kind: "ControllerRevision"}
+	podKind        = schema.GroupKind{Kind: "Pod"}
 	namespaceKind  = schema.GroupKind{Kind: "Namespace"}
 	crdKind        = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 	claimKind      = schema.GroupKind{Kind: "PersistentVolumeClaim"}

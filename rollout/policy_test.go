@@ -174,6 +174,7 @@ func TestReplicaSetsUnderThePolicy(t *testing.T) {
 		{"the sizes are the controller's", held, "patch rs/" + v1 + ` -p {"spec":{"replicas":0}}`},
 		{"the native controller would bring v2 to 4", held, "delete rs/" + v1},
 		{"the native controller would bring v2 to 4", held, "delete rs -l app=web"},
+		{"it would be of another owner, and v2 alone", held, `patch rs/` + v1 + ` -p {"metadata":{"ownerReferences":[{"$patch":"replace"},{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"1","controller":true}]}}`},
 		{"the name of the revision would lie", held, "set image rs/" + v2 + " web=registry.example.org/web:v9"},
 		{"the native controller would release it", held, "label rs/" + v1 + " app=another --overwrite"},
 		{"it changes nothing of the release", "", "annotate rs/" + v1 + " note=hello"},
