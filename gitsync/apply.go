@@ -129,7 +129,7 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 }
 
 // refused says what may not be in a branch: what a controller of the cluster keeps of
-// a Deployment. Whoever writes that goes round its gates.
+// a Deployment. A write to that goes round its gates.
 func (t *target) refused() *plan.Problem {
 	switch t.groupKind() {
 	case revisionKind:

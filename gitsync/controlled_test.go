@@ -14,7 +14,7 @@ import (
 )
 
 // What a commit may not write beside the Deployment and its plan: its ReplicaSets,
-// the records of its revisions, and the plan anew in the middle of a release. Each
+// the records of its revisions, and the plan made again in the middle of a release. Each
 // would take the release past its gate.
 func TestCommitsRoundTheGate(t *testing.T) {
 	t.Parallel()
@@ -57,7 +57,7 @@ func TestCommitsRoundTheGate(t *testing.T) {
 		"deploy/release.yaml": strings.Replace(anew, "workloadRef: {name: web}", "workloadRef: {name: api}", 1) + "---\n" + planOf("next", "1", "100%"),
 	})
 	if message := s.refused(bad, "DryRunFailed"); !strings.Contains(message, "a plan is not deleted") {
-		t.Errorf("the plan anew: %s", message)
+		t.Errorf("the plan made again: %s", message)
 	}
 	s.isAt("web", "WaitingForApproval", 0)
 	r.atMost(1)

@@ -67,7 +67,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// Posts of large bodies that stall take little memory, whoever sends them; and a
+// Posts of large bodies that stall take little memory; and a
 // push of another peer is taken meanwhile.
 func TestStalledHooks(t *testing.T) {
 	w, address := hookServer(t)

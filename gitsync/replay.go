@@ -111,7 +111,7 @@ func (h *history) precedes(ctx context.Context, commit, tip plumbing.Hash) (bool
 
 // isInHistory reports whether a commit is in the history of a tip, or is the tip. It
 // walks from both in turn, since the one is mostly close to the other, and a whole
-// history is long. The dates of commits do not count: whoever commits sets them.
+// history is long. The dates of commits do not count: their authors set them.
 func isInHistory(ctx context.Context, s storer.EncodedObjectStorer, commit, tip plumbing.Hash) (bool, error) {
 	down, up := newWalk(tip), newWalk(commit)
 	for len(down.queue) > 0 && !down.seen[commit] {
