@@ -87,10 +87,27 @@ func (c *cluster) observe() Observed {
 	if c.recordsLag {
 		o.Records = slices.Clone(c.known)
 	}
+	c.completeRecords(&o)
 	if o.Release != nil && o.Release.Spec.Template != nil && needsTemplate(&o) {
 		o.Template = c.dryRun(versionIn(o.Release.Spec.Template))
 	}
 	return o
+}
+
+// completeRecords reads records as the API server would complete them today, where
+// none is the Deployment's template.
+func (c *cluster) completeRecords(o *Observed) {
+	live := &o.Deployment.Spec.Template
+	if slices.ContainsFunc(o.Records, func(r Record) bool { return plan.EqualTemplate(r.Template, live) }) {
+		return
+	}
+	for i := range o.Records {
+		t := o.Records[i].Template.DeepCopy()
+		c.admit(t, true)
+		if plan.EqualTemplate(t, live) {
+			o.Records[i].Template = t
+		}
+	}
 }
 
 // needsTemplate reports whether package rollout asks the API server.

@@ -149,6 +149,8 @@ func TestScenarios(t *testing.T) {
 			of(1, 1, 1, "10%/0s 50% 100%", late(60, 10)), "bring 2; run 5m; scale 3; bring 1; round; turns; round; scale 1; turns"},
 		{"all pods run it when it begins, and N is 0 when the steps change", "a plan of one step is not remembered as an opened gate",
 			of(3, 2, 0, "100%"), "round; scale 1; bring 3; turns; round; round; turns; round; round; turns; round; recommit; round; scale 0; steps 1 3 100%; round"},
+		{"the plan is made again, and the hold is read as before its hand-back", "what the native controller rolls out is no lost record",
+			of(2, 2, 0, "20% 20% 60% 100%", late(600, 30)), "round; bring 2; round; round; evict 1; native; round; round; turns; bring 1; round; round; unplan; lag deployment; round; replan; bring 2; run 5m"},
 		{"a rollback is asked for, and Git goes back before it is seen", "it is one rollback, not another one further back",
 			ten(), begun + "approve 5; quiet; bring 3; quiet; rollback; bring 2; round; round; quiet"},
 		{"a rollback is asked for at 0 replicas, and Git goes back before it is seen", "it is one rollback, not another one further back",

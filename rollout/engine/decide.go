@@ -166,6 +166,8 @@ func (v *view) adopt() bool {
 	template := &v.d.Spec.Template
 	switch {
 	case v.touched():
+		// Fails where the Deployment is not as observed: handed back, its template is stable.
+		v.do(Hold{because: "the records of the hold were lost", Template: template, Revision: revisionOf(v.Observed, template).name})
 		template = v.mostOf(func(rs *appsv1.ReplicaSet) int32 {
 			if plan.EqualTemplate(&rs.Spec.Template, &v.d.Spec.Template) {
 				return 0

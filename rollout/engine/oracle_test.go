@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -16,8 +17,9 @@ import (
 )
 
 // oracle is a ledger of what users did, and judges the controller's writes by it.
-// It never reads a position, a gate or a bound from status. It reads three
-// claims of status, to check them: Ready, Stalled, and that a release failed.
+// It never reads a position, a gate or a bound from status. It reads four
+// claims of status, to check them: Ready, Stalled, that a release failed, and at which
+// step it waits.
 //
 // A gate can open only in a round, and only on what that round observed. So the
 // ledger opens every gate that a round could open, by the plan, the approval and
@@ -39,6 +41,8 @@ type oracle struct {
 	// approvedSteps are the plans that an approval which names no steps may be for.
 	approvedSteps [][]intstr.IntOrString
 	approvalSeen  bool
+	// unsaid: what runs was adopted as admission does not write it any more.
+	unsaid bool
 	// sole is the version that all pods ran at the last complete round; -1: several.
 	sole int
 	// seen is the release of the last complete round.
@@ -65,6 +69,7 @@ type release struct {
 	begun  bool // a round could act on it
 	ended  bool
 	failed bool
+	held   bool // a round has found the Deployment held for it
 	midway bool // it was brought while another release was under way
 	fault  bool // a pod of it was not ready for a reason of its own
 	// completed is the step that a user completed in status, with the plan of
@@ -87,7 +92,7 @@ func (c *cluster) violate(rule, format string, args ...any) {
 	panic(violation{rule, fmt.Sprintf(format, args...) + "\n  is " + c.String()})
 }
 
-func (o *oracle) init(*cluster) { o.last, o.sole = -1, -1 }
+func (o *oracle) init(*cluster) { o.last, o.sole, o.adoptable = -1, -1, true }
 
 func (o *oracle) clone() oracle {
 	k := *o
@@ -130,7 +135,8 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	if ob.Deployment == nil {
 		return
 	}
-	if o.adoptable && ob.Deployment.Labels[v1alpha1.LabelHeld] == "" {
+	if d := ob.Deployment; o.adoptable && d.Labels[v1alpha1.LabelHeld] == "" && (!d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType) {
+		o.unsaid = c.mutates && ob.Deployment.Spec.Template.Annotations[annotationMade] == ""
 		if v := o.adopted(c, ob); v != o.stable {
 			o.stable, o.last = v, o.stable
 		}
@@ -141,7 +147,7 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	}
 	o.replan(r, ob)
 	steps := ob.Release.Spec.Strategy.Steps
-	if ob.Release.Spec.Approval != nil && !o.approvalSeen {
+	if o.shows(c, ob) && !o.approvalSeen {
 		o.approvedSteps = append(o.approvedSteps, valuesOf(steps))
 	}
 	if n := replicas(ob.Deployment); len(r.opened) > 0 && most(r.steps[:1], n) > most(r.opened, n) && o.approved(r, ob.Release.Spec.Approval, 0) {
@@ -164,6 +170,12 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 		slices.SortFunc(r.opened, func(a, b intstr.IntOrString) int { return cmp.Compare(a.String(), b.String()) })
 		r.opened = slices.Compact(r.opened)
 	}
+}
+
+// shows reports whether a round observes the approval that there is.
+func (o *oracle) shows(c *cluster, ob *Observed) bool {
+	a := ob.Release.Spec.Approval
+	return a != nil && c.br.Spec.Approval != nil && a.ApprovedIn == c.br.Spec.Approval.ApprovedIn
 }
 
 // adopted is the version that a plan with no memory finds. It is the Deployment's,
@@ -300,7 +312,7 @@ func (o *oracle) wrote(c, before *cluster, ob *Observed, a Action) {
 		o.judgeAvailability(c, before, a)
 		o.judgeSafety(c, before, a)
 	}
-	if m, ok := a.(Remember); ok && m.Record.Order > 0 && !m.Written && c.replicas() > 0 { // the hand-back may come late
+	if m, ok := a.(Remember); ok && m.Record.Order > 0 && !m.Written { // the hand-back may come late
 		o.become(c, ob, versionIn(m.Record.Template), o.whole(c, o.current(c, &ob.Release.Spec), ob))
 	}
 	if h, ok := a.(HandBack); ok && !equalStrategy(h.Strategy, c.manifestStrategy()) {
@@ -395,6 +407,9 @@ func (o *oracle) whole(c *cluster, r *release, ob *Observed) bool {
 func (o *oracle) become(c *cluster, ob *Observed, version int, whole bool) {
 	_, total := c.active()
 	n := min(c.replicas(), replicas(ob.Deployment)) // the hand-back meets a conflict where N has changed
+	if n == 0 && version == o.last {
+		return // it is parked there by a round that has not read what came after
+	}
 	if version == o.stable || total != c.sizeOf(version) && n > 0 || total < n {
 		return
 	}
@@ -598,22 +613,23 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 		before := *o.of(c, o.seen.version, o.seen.commit)
 		current := o.current(c, &ob.Release.Spec)
 		if before.version != current.version || before.commit != current.commit {
-			current.midway = before.begun && !before.ended && !before.failed && !o.free(before.version, &before)
+			current.midway = before.held && !before.ended && !before.failed && !o.free(before.version, &before)
 		}
 		// What was there already when it was brought is no release, which could end.
 		held := ob.Deployment.Labels[v1alpha1.LabelHeld] != ""
+		current.held = current.held || held
 		current.begun = current.begun || held || current.version != o.stable || current.version != o.seen.version
 		current.ended = current.ended || current.begun && !held && current.version == o.stable && c.rests()
 		o.seen.version, o.seen.commit = current.version, current.commit
 		for i := range o.releases {
 			r := &o.releases[i]
-			if !r.begun || r.version == current.version && r.commit == current.commit {
+			if r.version == current.version && r.commit == current.commit {
 				continue
 			}
-			*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, begun: true, ended: true}
+			*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, begun: r.begun, ended: r.begun}
 		}
 		o.adoptable = false
-		o.approvalSeen = o.approvalSeen || ob.Release.Spec.Approval != nil
+		o.approvalSeen = o.approvalSeen || o.shows(c, ob)
 	}
 	if !c.fresh() || c.d == nil || c.d.Status.ObservedGeneration < c.d.Generation {
 		return
@@ -674,7 +690,7 @@ func (c *cluster) checkRest() {
 		lacking += size - available
 	}
 	switch {
-	case c.rests() && c.admission == mutatesNotDry && s.Reason == ReasonWaitingForApproval:
+	case c.rests() && (c.admission == mutatesNotDry || c.oracle.unsaid) && waiting[s.Reason]:
 		// What was said of the template that is adopted is not known, and no dry run tells:
 		// it is released to itself, behind its gates.
 	case c.rests():
@@ -694,7 +710,7 @@ func (c *cluster) checkRest() {
 			c.violate("I14", "it says that there are no replicas")
 		}
 	case s.Reason == ReasonWaitingForApproval, s.Reason == ReasonWaitingForReview:
-		if wanted := c.oracle.wanted(c, size); wanted-available > tolerated(c, wanted) {
+		if wanted := c.oracle.wanted(c, int(s.CurrentStepIndex), size); wanted-available > tolerated(c, wanted) {
 			c.violate("I14", "it waits for an approval, and %d of %d pods are not available", wanted-available, wanted)
 		}
 	case waiting[s.Reason]:
@@ -703,14 +719,19 @@ func (c *cluster) checkRest() {
 	}
 }
 
-// wanted is how many of the pods that there are a gate waits for: those of the
-// steps up to it. An edit that lowers the steps leaves more.
-func (o *oracle) wanted(c *cluster, size int32) int32 {
+// wanted is how many of the pods that there are the gate of a step waits for. An
+// edit that lowers the steps leaves more. The step is a claim of status: that its
+// pods are there.
+func (o *oracle) wanted(c *cluster, step int, size int32) int32 {
 	r := o.current(c, &c.br.Spec)
-	if len(r.steps) == 0 {
+	if step >= len(r.steps) {
 		return size
 	}
-	return min(size, most(r.steps[:r.position+1], c.replicas()))
+	values := r.opened
+	if len(values) == 0 {
+		values = r.steps[:1]
+	}
+	return min(size, most(r.steps[:step+1], c.replicas()), most(values, c.replicas()))
 }
 
 func (c *cluster) checkStalled(reason string, lacking, total int32) {
