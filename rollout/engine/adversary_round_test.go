@@ -254,8 +254,10 @@ func (c *cluster) restart() {
 	c.dryRuns = [versions]*corev1.PodTemplateSpec{}
 }
 
-// apply makes one write, on the condition that the object is as observed.
+// apply makes one write, on the condition that the object is as observed. Nothing but
+// the controller writes records, and it reads its own writes.
 func (c *cluster) apply(o *Observed, a Action) error {
+	defer func() { c.known = c.records }()
 	switch a := a.(type) {
 	case Remember:
 		return c.remember(o, a)

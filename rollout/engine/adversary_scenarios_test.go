@@ -151,6 +151,8 @@ func TestScenarios(t *testing.T) {
 			of(3, 2, 0, "100%"), "round; scale 1; bring 3; turns; round; round; turns; round; round; turns; round; recommit; round; scale 0; steps 1 3 100%; round"},
 		{"the plan is made again, and the hold is read as before its hand-back", "what the native controller rolls out is no lost record",
 			of(2, 2, 0, "20% 20% 60% 100%", late(600, 30)), "round; bring 2; round; round; evict 1; native; round; round; turns; bring 1; round; round; unplan; lag deployment; round; replan; bring 2; run 5m"},
+		{"admission makes another template of what a rollback writes", "the ReplicaSet of that template is not taken for saturated (H6)",
+			of(1, 1, 0, "1 2 75%/5m 100%", rollsBack, late(60, 0), admits(mutatesSince), func(s *setup) { s.history = 1 }), "round; admit; bring 2; round; round; native; round; round; badplan; round; crash 1; turns; steps 50%/1m 100%; run 11m"},
 		{"a rollback is asked for, and Git goes back before it is seen", "it is one rollback, not another one further back",
 			ten(), begun + "approve 5; quiet; bring 3; quiet; rollback; bring 2; round; round; quiet"},
 		{"a rollback is asked for at 0 replicas, and Git goes back before it is seen", "it is one rollback, not another one further back",

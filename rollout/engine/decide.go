@@ -449,8 +449,13 @@ func (v *view) hold(why string) {
 		r.Strategy = &v.strategy
 		v.do(Remember{because: "its strategy has changed", Record: r, Exists: true})
 	}
-	if v.others() > 0 {
+	switch {
+	case v.goal.rs != nil && v.others() > 0:
 		v.unsaturate(v.goal.rs)
+	case v.goal.rs == nil && v.touched(): // admission may make the template of any of them of what is written
+		for _, rs := range v.ReplicaSets {
+			v.unsaturate(rs)
+		}
 	}
 	v.do(Hold{because: because(why), Template: v.goal.sent, Revision: v.goal.name})
 	record := v.recordOf(v.goal, 0)
