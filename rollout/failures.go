@@ -32,9 +32,6 @@ type failures struct {
 type failure struct {
 	since time.Time
 	count int
-	// stopped: a round could not write, and not for a conflict, and none has been good
-	// since. A conflict right after an outage changes nothing of that.
-	stopped bool
 	// told: log and events have said so.
 	told bool
 }
@@ -68,12 +65,11 @@ func (f *failures) note(release types.NamespacedName, err error, now time.Time) 
 		f.of[release] = at
 	}
 	at.count++
-	at.stopped = at.stopped || !apierrors.IsConflict(err) && !errors.Is(err, errLookAgain)
 	switch {
 	case now.Sub(at.since) >= persistent && !apierrors.IsConflict(err):
 		at.told = true
 		return persists
-	case at.stopped && !at.told:
+	case !at.told && !apierrors.IsConflict(err) && !errors.Is(err, errLookAgain):
 		at.told = true
 		return begun
 	}
@@ -85,15 +81,6 @@ func (f *failures) note(release types.NamespacedName, err error, now time.Time) 
 // minute.
 func rateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](2*lookAgain, longestBackoff)
-}
-
-// stopped reports whether a release could not write since its last good round: what
-// did not move in that time did not fail.
-func (f *failures) stopped(release types.NamespacedName) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	at := f.of[release]
-	return at != nil && at.stopped
 }
 
 // backoff is how long to wait after so many failures.

@@ -336,3 +336,27 @@ func TestDeadline_Largest(t *testing.T) {
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 	s.finish(2)
 }
+
+// A controller that is killed again and again, more often than the deadline, fails a
+// release all the same: each one takes up the clock where the last one left it.
+func TestDeadline_RestartedAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	const life = 2 * time.Second
+	s, stop := atGateOf(t, 2)
+	s.deadline(12)
+	s.setReady("v2", false)
+	s.waitFor(engine.ReasonUpgrading, 0, map[string]int32{"v1": 1, "v2": 1})
+	stop()
+	clustertest.Wait(t, "the release to go back", func() error {
+		stop := startControllerIn(t, s.c, s.ns)
+		defer stop()
+		time.Sleep(life) // how long this one lives
+		if sizes := s.sizes(); sizes["v1"] != 2 || sizes["v2"] != 0 {
+			return fmt.Errorf("sizes %v", sizes)
+		}
+		return nil
+	})
+	startControllerIn(t, s.c, s.ns)
+	s.waitFor(engine.ReasonRolledBack, 1, map[string]int32{"v1": 2})
+	s.untouched()
+}

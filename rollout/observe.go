@@ -28,7 +28,7 @@ const indexOwner = "controllerUID"
 
 // observe gathers what a round is decided on.
 func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (engine.Observed, error) {
-	o := engine.Observed{Release: br, Minor: r.minor, FirstLook: r.looked.first(client.ObjectKeyFromObject(br)) || r.failures.stopped(client.ObjectKeyFromObject(br))}
+	o := engine.Observed{Release: br, Minor: r.minor}
 	var plans v1alpha1.BatchReleaseList
 	if err := r.List(ctx, &plans, client.InNamespace(br.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: br.Spec.WorkloadRef.Name}); err != nil {
 		return o, fmt.Errorf("listing the plans of Deployment %s: %w", br.Spec.WorkloadRef.Name, err)
@@ -259,25 +259,4 @@ func indexByOwner(o client.Object) []string {
 		return []string{string(c.UID)}
 	}
 	return nil
-}
-
-// looks remembers which releases this process has looked at.
-type looks struct {
-	mu   sync.Mutex
-	seen map[types.NamespacedName]bool
-}
-
-func (l *looks) first(key types.NamespacedName) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	first := !l.seen[key]
-	l.seen[key] = true
-	return first
-}
-
-// forget drops a BatchRelease that is gone.
-func (l *looks) forget(key types.NamespacedName) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.seen, key)
 }

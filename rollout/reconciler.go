@@ -68,7 +68,6 @@ func Add(mgr ctrl.Manager, o Options) error {
 		reader:    mgr.GetAPIReader(),
 		Client:    c,
 		events:    mgr.GetEventRecorder("tranche"),
-		looked:    &looks{seen: map[types.NamespacedName]bool{}},
 		templates: &templates{known: map[types.NamespacedName]map[string]*corev1.PodTemplateSpec{}},
 		account:   newAccount(mgr.GetAPIReader(), c, time.Now),
 		byDefault: o.DefaultServiceAccount,
@@ -127,7 +126,6 @@ type reconciler struct {
 	client.Client
 	reader    client.Reader // past the cache, which has no managedFields and no pods
 	events    events.EventRecorder
-	looked    *looks
 	templates *templates
 	account   *account
 	byDefault string // the account to write as where a release names none
@@ -196,7 +194,6 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 
 func (r *reconciler) forget(release types.NamespacedName) {
 	r.templates.forget(release)
-	r.looked.forget(release)
 	r.failures.forget(release)
 	unmeasure(release)
 }

@@ -162,7 +162,7 @@ func (c *cluster) changePlan(verb string) bool {
 		}
 		br := c.br.DeepCopy()
 		br.UID, br.ResourceVersion, br.Generation = c.uid(), c.nextVersion(), 1
-		c.br, c.brLag, c.firstLook, c.woken = br, false, true, true
+		c.br, c.brLag, c.woken = br, false, true
 	case "admit":
 		if c.mutates {
 			return false

@@ -64,7 +64,7 @@ func (c *cluster) tryHandBack(o Observed, d Decision) error {
 
 // observe builds what Decide is given, from caches that may lag.
 func (c *cluster) observe() Observed {
-	o := Observed{Release: c.br, Deployment: c.d, FirstLook: c.firstLook}
+	o := Observed{Release: c.br, Deployment: c.d}
 	if c.brLag {
 		o.Release = c.brRead
 	}
@@ -208,7 +208,6 @@ func (c *cluster) round(k int) int {
 	if k >= 0 {
 		return len(d.Actions)
 	}
-	c.firstLook = false
 	if d.Wait > 0 {
 		c.wake = c.now.Add(d.Wait)
 	}
@@ -244,13 +243,12 @@ func (c *cluster) abandon(k int) int {
 			break
 		}
 	}
-	c.firstLook = true
 	return len(actions)
 }
 
 // restart is a new process.
 func (c *cluster) restart() {
-	c.firstLook, c.woken, c.wake = true, true, time.Time{}
+	c.woken, c.wake = true, time.Time{}
 	c.dryRuns = [versions]*corev1.PodTemplateSpec{}
 }
 

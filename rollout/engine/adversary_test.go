@@ -55,12 +55,11 @@ type cluster struct {
 	serial  int                // for names and UIDs
 
 	// The controller's process.
-	firstLook bool
-	dryRuns   [versions]*corev1.PodTemplateSpec
-	returned  *corev1.PodTemplateSpec // by the last write of the Deployment
-	looked    int64                   // rv when the controller last looked
-	woken     bool                    // it has a reason to look besides rv
-	wake      time.Time               // when it wants to look; zero: when something changes
+	dryRuns  [versions]*corev1.PodTemplateSpec
+	returned *corev1.PodTemplateSpec // by the last write of the Deployment
+	looked   int64                   // rv when the controller last looked
+	woken    bool                    // it has a reason to look besides rv
+	wake     time.Time               // when it wants to look; zero: when something changes
 
 	oracle oracle
 }
@@ -141,7 +140,7 @@ func newCluster(s setup) *cluster {
 	if s.surge == s.unavailable && s.surge == intstr.FromInt32(0) {
 		s.unavailable = intstr.FromInt32(1) // the API server refuses 0 and 0
 	}
-	c := &cluster{setup: s, now: epoch, commits: map[string]int{}, owners: map[string]types.UID{}, firstLook: true, woken: true}
+	c := &cluster{setup: s, now: epoch, commits: map[string]int{}, owners: map[string]types.UID{}, woken: true}
 	for i := range c.fates {
 		c.fates[i] = comes
 	}
@@ -317,7 +316,7 @@ func (c *cluster) plan() {
 		s := c.manifestStrategy()
 		c.br.Spec.DeploymentStrategy = &s
 	}
-	c.firstLook, c.woken, c.brLag = true, true, false
+	c.woken, c.brLag = true, false
 }
 
 // parseSteps reads "1 50%/10m 100%".

@@ -53,6 +53,7 @@ func forgetAll(o Observed) []Action {
 }
 
 func (v *view) decide() {
+	v.excuse()
 	if (v.d == nil || v.d.DeletionTimestamp != nil) && releasing(&v.status) {
 		v.refuseApproval() // it would stay in the status until the Deployment is back
 	}
@@ -88,12 +89,6 @@ func (v *view) decide() {
 	}
 	v.observeApproval()
 	v.observeSteps()
-	if v.FirstLook && releasing(&v.status) { // no deadline ran while no controller did
-		v.status.ProgressTime = v.time()
-		if v.status.CurrentStepState == v1alpha1.StepUpgrade {
-			v.status.StepStateTime = v.time()
-		}
-	}
 	if v.requestedRollback() {
 		return
 	}

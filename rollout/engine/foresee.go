@@ -148,7 +148,6 @@ func newForesight(o Observed) *foresight {
 	f := &foresight{o: o, before: o.Release.Status}
 	f.o.Release, f.o.Deployment = o.Release.DeepCopy(), o.Deployment.DeepCopy()
 	f.o.Records = slices.Clone(o.Records)
-	f.o.FirstLook = false
 	// The native controller will have seen what is there before a pod moves.
 	f.o.Deployment.Status.ObservedGeneration = f.o.Deployment.Generation
 	return f

@@ -448,7 +448,7 @@ func (v *view) awaitPods() {
 		return
 	}
 	waiting := v.status.Reason == ReasonUpgrading || v.status.Reason == ReasonProgressDeadlineExceeded
-	if available := newSet(*v.goal).clamp().available; !waiting || v.FirstLook || available > v.status.BestAvailableReplicas {
+	if available := newSet(*v.goal).clamp().available; !waiting || available > v.status.BestAvailableReplicas {
 		v.status.ProgressTime, v.status.BestAvailableReplicas = v.time(), available
 	}
 	if left := v.deadlineLength() - v.now.Sub(v.status.ProgressTime.Time); left > 0 {

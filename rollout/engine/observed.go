@@ -36,9 +36,6 @@ type Observed struct {
 	// Pods says why pods of the update revision are not available; nil: not
 	// observed. See [Decision].NeedsPods.
 	Pods *Pods
-	// FirstLook: this process has not looked at the release before, or could not write
-	// in its last round. No deadline ran meanwhile.
-	FirstLook bool
 	// Rival is the name of an older plan for the same Deployment.
 	Rival string
 }

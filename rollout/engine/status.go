@@ -19,9 +19,6 @@ const (
 	keptReleases = 10
 	// keptEnded is how many releases are known to have ended.
 	keptEnded = 256
-	// countInterval is the least time between two writes of a status that
-	// only counts pods.
-	countInterval = 5 * time.Second
 	// refusedInterval is when to try again what the API server has refused: a
 	// right may be given meanwhile, which nothing tells.
 	refusedInterval = time.Minute
@@ -174,35 +171,9 @@ func (v *view) decision() Decision {
 		v.status.Message = strings.TrimSuffix(v.status.Message, keptBehind) + keptBehind
 	}
 	v.conditions()
-	d := Decision{Actions: v.actions, Status: v.status, Events: v.events, Wait: v.wait, NeedsPods: v.needsPods}
-	v.pace(&d)
-	return d
+	v.pace()
+	return Decision{Actions: v.actions, Status: v.status, Events: v.events, Wait: v.wait, NeedsPods: v.needsPods}
 }
-
-// clock limits how long the release may wait for the cluster other than for pods,
-// which have a deadline of their own: after the same time it is Stalled.
-func (v *view) clock() {
-	initial := v.status.Reason == ReasonRollingBack && v.status.CurrentStepState == v1alpha1.StepInitial
-	waits := initial || waitsForCluster[v.status.Reason]
-	if v.status.Reason != v.Release.Status.Reason || v.status.ReasonTime == nil || waits && v.FirstLook { // no clock ran while no controller did
-		v.status.ReasonTime = v.time()
-	}
-	if v.stalled || !waits {
-		return
-	}
-	left := v.deadlineLength() - v.now.Sub(v.status.ReasonTime.Time)
-	if left <= 0 {
-		v.stall(v.status.Reason, fmt.Sprintf("%s; this has taken longer than %s: see that the Deployment controller runs and that the writes of this controller stay as they are", v.status.Message, v.deadlineLength()))
-		return
-	}
-	if v.wait == 0 || left < v.wait {
-		v.wait = left
-	}
-}
-
-// waitsForCluster are the reasons for which the release waits for what others do
-// at once.
-var waitsForCluster = map[string]bool{ReasonTakingHold: true, ReasonHandingBack: true, ReasonNativeRollout: true}
 
 // keptBehind is said where [view.keep] lets another release wait.
 const keptBehind = "; spec brings another release, which waits while annotation " + v1alpha1.AnnotationReconcile + " of the Deployment is " + v1alpha1.AnnotationReconcileDisabled
@@ -244,25 +215,6 @@ func (v *view) warnOfApproval() {
 	}
 	v.warn(ReasonApprovalIgnored, fmt.Sprintf("it is for revision %s, commit %q; the release is %s, commit %q",
 		a.Revision, a.Commit, v.status.UpdateRevision, v.status.UpdateCommit))
-}
-
-// pace keeps a status that differs only in numbers from being written more
-// than once in countInterval, and stamps the others.
-func (v *view) pace(d *Decision) {
-	old := v.Release.Status
-	if equality.Semantic.DeepEqual(old, d.Status) {
-		return
-	}
-	if old.LastUpdateTime != nil && equality.Semantic.DeepEqual(uncounted(old), uncounted(d.Status)) {
-		if left := countInterval - v.now.Sub(old.LastUpdateTime.Time); left > 0 && left <= countInterval {
-			d.Status = old
-			if d.Wait == 0 || left < d.Wait {
-				d.Wait = left
-			}
-			return
-		}
-	}
-	d.Status.LastUpdateTime = v.time()
 }
 
 // uncounted returns a status without what only counts.
