@@ -565,3 +565,33 @@ func oursCollision(t *testing.T) {
 		t.Errorf("ReplicaSet %s, native %s", got, want)
 	}
 }
+
+// An image set by hand while the plan is paused is taken back: paused freezes what Git
+// brings, and lets nothing else run meanwhile. What Git then brings has all its gates.
+func TestPaused_DriftIsUndone(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string]bool{"at rest": false, "a release waits to begin": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := shopWithController(t)
+			s.install(4)
+			s.plan("1", "100%")
+			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Paused = true })
+			if waits {
+				s.bring("v2")
+				s.waitFor(engine.ReasonReleasePaused, 0, map[string]int32{"v1": 4})
+			}
+			s.kubectl("-n", s.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v2")
+			s.told(engine.ReasonDriftCorrected, "template of the Deployment was changed")
+			s.become(map[string]int32{"v1": 4})
+			if !waits {
+				s.bring("v2")
+			}
+			s.waitFor(engine.ReasonReleasePaused, 0, map[string]int32{"v1": 4})
+			s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Paused = false })
+			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+			s.finish(4)
+		})
+	}
+}

@@ -397,6 +397,10 @@ func (v *view) decideInitial() {
 		v.report(ReasonTakingHold, "the steps have changed; "+v.goal.name+" has not begun")
 	case v.spec.Paused:
 		v.follow()
+		if !v.touched() && !v.stable.equal(&v.d.Spec.Template) { // paused freezes what Git brings, and nothing else runs meanwhile
+			v.warn(ReasonDriftCorrected, "the template of the Deployment was changed by other hands")
+			v.handBack("the template was changed by other hands", v.stable.template)
+		}
 		v.report(ReasonReleasePaused, "the plan is paused; "+v.goal.name+" has not begun")
 	case v.unrecorded():
 		v.record()
