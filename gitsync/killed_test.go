@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -38,6 +39,7 @@ type mortal struct {
 	wrote bool
 	dead  chan struct{}
 	known map[string]bool // resource versions
+	did   string          // the write
 }
 
 var errDead = errors.New("the controller is dead")
@@ -70,6 +72,9 @@ func (m *mortal) send(next http.RoundTripper, r *http.Request) (*http.Response, 
 	var o metav1.PartialObjectMetadata
 	m.wrote = answer.StatusCode < http.StatusBadRequest && (json.Unmarshal(body, &o) != nil || o.ResourceVersion == "" || !m.known[o.ResourceVersion])
 	m.known[o.ResourceVersion] = true
+	if m.wrote {
+		m.did = r.Method + " " + r.URL.Path
+	}
 	return answer, nil
 }
 
@@ -87,6 +92,7 @@ func isClosed(c chan struct{}) bool {
 func (s *shop) startMortals(w with) {
 	s.Helper()
 	over, ended, lives, known := make(chan struct{}), make(chan struct{}), 0, map[string]bool{}
+	var did []string
 	go func() {
 		defer close(ended)
 		for lives = 1; ; lives++ {
@@ -99,6 +105,7 @@ func (s *shop) startMortals(w with) {
 			select {
 			case <-m.dead:
 				stop()
+				did = append(did, time.Now().Format(time.TimeOnly)+" "+m.did)
 			case <-over:
 				stop()
 				return
@@ -108,7 +115,7 @@ func (s *shop) startMortals(w with) {
 	s.Cleanup(func() {
 		close(over)
 		<-ended
-		s.Logf("%d controllers", lives)
+		s.Logf("%d controllers; the writes that they died of:\n%s", lives, strings.Join(did, "\n"))
 	})
 }
 
