@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -56,14 +57,24 @@ func TestAutoscalerLeavesTheTree(t *testing.T) {
 	}
 }
 
-// A governed Deployment that is left alone is not released.
+// A governed Deployment that is left alone is not released, and InSync says so for
+// as long as Git says something else of it.
 func TestLeftAloneIsNotReleased(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	s.source()
+	inSync := func(reason string) {
+		t.Helper()
+		if c := s.inSync(); c.Reason != reason || (c.Status == metav1.ConditionTrue) != (reason == "InSync") {
+			t.Errorf("InSync is %s, %s: %s; want %s", c.Status, c.Reason, c.Message, reason)
+		}
+	}
 	s.applied(s.push(manifests("v1")))
 	s.kubectl("annotate", "deployment/web", "tranche.dev/reconcile=disabled")
+	s.lookNow()
+	inSync("InSync")
 	s.applied(s.push(manifests("v2")))
+	inSync("LeftAlone")
 	if image := s.release("web").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v1") {
 		t.Errorf("the release brings %s", image)
 	}
@@ -72,6 +83,7 @@ func TestLeftAloneIsNotReleased(t *testing.T) {
 	if image := s.release("web").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v2") {
 		t.Errorf("the release brings %s", image)
 	}
+	inSync("InSync")
 }
 
 // A CRD that is left alone is not waited for.

@@ -49,7 +49,7 @@ type outcome struct {
 	// unready is what is applied and not ready; empty where nobody asked.
 	unready []unready
 	// ignored is what was left out and does no harm: approvals that count for
-	// nothing, submodules.
+	// nothing, submodules, releases that are left alone.
 	ignored plan.Problems
 	// intents are what the cluster decided and the branch does not say.
 	intents plan.Problems

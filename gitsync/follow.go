@@ -109,7 +109,7 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 	if c.releases, err = l.releases(ctx, r, d, o); err != nil {
 		return nil, err
 	}
-	c.leaveAlone()
+	l.outcome.ignored = append(c.leaveAlone(), l.outcome.ignored...)
 	for _, t := range slices.Concat(c.targets, c.releases) {
 		c.wanted.add(t.entry())
 	}
@@ -137,18 +137,27 @@ func (c *commit) unfinished() error {
 }
 
 // leaveAlone leaves the plans alone of Deployments that are left alone: a new
-// template in the plan would be released.
-func (c *commit) leaveAlone() {
+// template in the plan would be released. It returns those of which Git says
+// something else.
+func (c *commit) leaveAlone() plan.Problems {
+	var differ plan.Problems
 	for _, t := range c.targets {
 		if t.release == nil || t.way != notAtAll {
 			continue
 		}
 		for _, r := range c.releases {
-			if r.GetNamespace() == t.release.Plan.Namespace && r.GetName() == t.release.Plan.Name {
-				r.way = notAtAll
+			if r.GetNamespace() != t.release.Plan.Namespace || r.GetName() != t.release.Plan.Name {
+				continue
+			}
+			r.way = notAtAll
+			if r.live != nil && !says(r.live.Object["spec"], r.Unstructured.Object["spec"]) {
+				differ = append(differ, t.problem(reasonLeftAlone,
+					"what Git says of its release, approvals included, is not applied: annotation "+v1alpha1.AnnotationReconcile+" is "+v1alpha1.AnnotationReconcileDisabled,
+					"take the annotation off in Git and in the cluster"))
 			}
 		}
 	}
+	return differ
 }
 
 // refuseEmpty refuses a commit that says nothing at all: rather a mistake in a

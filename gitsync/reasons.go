@@ -44,6 +44,7 @@ const (
 	reasonHealthCheckFailed   = "HealthCheckFailed"
 	reasonDependencyNotReady  = "DependencyNotReady"
 	reasonInSync              = "InSync"
+	reasonLeftAlone           = "LeftAlone"
 	reasonSuspended           = "Suspended"
 	reasonIdle                = "Idle"
 	reasonProgressing         = "Progressing"

@@ -210,7 +210,7 @@ func truth(b bool) metav1.ConditionStatus {
 // spec is first seen.
 func (v *view) warnOfApproval() {
 	a := v.spec.Approval
-	if a == nil || v.Release.Generation == v.Release.Status.ObservedGeneration || v.status.Phase == v1alpha1.PhaseCompleted || v.ours(a) {
+	if a == nil || v.kept || v.Release.Generation == v.Release.Status.ObservedGeneration || v.status.Phase == v1alpha1.PhaseCompleted || v.ours(a) {
 		return
 	}
 	v.warn(ReasonApprovalIgnored, fmt.Sprintf("it is for revision %s, commit %q; the release is %s, commit %q",
