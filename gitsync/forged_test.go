@@ -16,7 +16,7 @@ func TestForgedPlan(t *testing.T) {
 	t.Parallel()
 	s := newRelease(t)
 	sizes := s.recordSizes("v2")
-	s.kubectl("create", "role", "releases", "--resource=batchreleases", "--verb=get,create,patch,update,delete")
+	s.kubectl("create", "role", "releases", "--resource=batchreleases", "--verb=get,list,create,patch,update,delete,deletecollection")
 	s.kubectl("create", "rolebinding", "releases", "--role=releases", "--user=eve")
 	s.kubectl("create", "role", "deployments", "--resource=deployments", "--verb=get,patch")
 	s.kubectl("create", "rolebinding", "deployments", "--role=deployments", "--user=eve")
@@ -46,6 +46,8 @@ func TestForgedPlan(t *testing.T) {
 		{"it would be written with other rights", refusal, patch(`{"spec":{"serviceAccountName":"another"}}`)},
 		{"the policy would not know the source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source":null}}}`)},
 		{"the policy would ask about another source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source-namespace":"eve"}}}`)},
+		{"all pods would run it", "may neither delete it", []string{"delete", "batchrelease/web"}},
+		{"all pods would run it", "may neither delete it", []string{"delete", "--raw", "/apis/tranche.dev/v1alpha1/namespaces/" + s.ns + "/batchreleases"}},
 		{"it stops the release", "", patch(`{"spec":{"paused":true}}`)},
 		{"it lets the release go on", "", patch(`{"spec":{"paused":false}}`)},
 		{"it says nothing of the release", "", []string{"annotate", "batchrelease/web", "note=hello"}},
