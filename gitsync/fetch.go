@@ -109,6 +109,9 @@ func connect(ctx context.Context, r remote) (*session, error) {
 	}
 	if s.refs, err = s.git.AdvertisedReferencesContext(ctx); err != nil {
 		s.close()
+		if isNotGit(err) {
+			return nil, r.notGit(ctx)
+		}
 		return nil, r.problem(cmpContext(ctx, err))
 	}
 	return s, nil

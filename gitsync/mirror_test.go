@@ -370,6 +370,18 @@ func TestMirrorSaysWhatIsWrong(t *testing.T) {
 	slow := gittest.Serve(t, root, gittest.ServeOptions{Wrap: func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	}})
+	answering := func(f http.HandlerFunc) *httptest.Server {
+		return gittest.Serve(t, root, gittest.ServeOptions{Wrap: func(http.Handler) http.Handler { return f }})
+	}
+	page := answering(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = io.WriteString(w, "<!DOCTYPE html>\n<html><head><title>\nSign in</title></head><body><input name=csrf value=s3cret></body></html>")
+	})
+	login := answering(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, page.URL+"/login", http.StatusFound) })
+	garbage := answering(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _ = w.Write([]byte{0xff, 0xfe, 0, 1, 2, 3, 4, 5, 6, 7})
+	})
 	gone := gittest.Serve(t, root, gittest.ServeOptions{})
 	gone.Close()
 	good := map[string][]byte{"username": []byte("ada"), "password": []byte("s3cret")}
@@ -397,6 +409,9 @@ func TestMirrorSaysWhatIsWrong(t *testing.T) {
 		{"no client certificate", mutual.URL + "/repo.git", "main", trusts(mutual, nil), reasonTLSFailed, "tls.crt and tls.key", false},
 		{"not TLS", strings.Replace(open.URL, "http:", "https:", 1) + "/repo.git", "main", nil, reasonTLSFailed, "", false},
 		{"server error", broken.URL + "/repo.git", "main", nil, reasonFetchFailed, "503", true},
+		{"a page", page.URL + "/repo.git", "main", nil, reasonNotGit, `no Git: it sends text/html, a page with the title "Sign in"; check spec.url; a repository that is not public needs a Secret`, true},
+		{"a login page", login.URL + "/repo.git", "main", good, reasonNotGit, "no Git: it leads to " + page.URL + "/login; it may be a login page: check the credentials, and Secret shop/git", true},
+		{"garbage", garbage.URL + "/repo.git", "main", nil, reasonNotGit, "what answers is no Git: it sends application/octet-stream; check spec.url, and the proxies", true},
 		{"slow", slow.URL + "/repo.git", "main", nil, reasonTimeout, "spec.timeout", true},
 		{"refused", gone.URL + "/repo.git", "main", nil, reasonHostUnreachable, "refused", true},
 	}

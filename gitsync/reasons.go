@@ -12,6 +12,7 @@ const (
 	reasonBranchNotFound          = "BranchNotFound"
 	reasonEmptyRepository         = "EmptyRepository"
 	reasonUnsupportedObjectFormat = "UnsupportedObjectFormat"
+	reasonNotGit                  = "NotGit"
 	reasonFetchFailed             = "FetchFailed"
 	reasonSecretNotFound          = "SecretNotFound"
 	reasonInvalidSecret           = "InvalidSecret"
