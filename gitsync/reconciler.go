@@ -504,6 +504,7 @@ func (l *look) conclude(ctx context.Context, err error) error {
 		return nil
 	}
 	l.outcome.problems = l.problems(err)
+	l.nameMissingAccount(ctx)
 	l.tellProblems()
 	l.tellIntents()
 	l.tellIgnored()

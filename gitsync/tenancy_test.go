@@ -297,7 +297,12 @@ func TestATenantStaysInside(t *testing.T) {
 	t.Run("a source that names no account", func(t *testing.T) {
 		s := s.in(t)
 		s.edit(func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "" })
-		s.refuses(nil, "Forbidden", "ConfigMap MINE/a", `User "system:serviceaccount:MINE:nobody" cannot get resource "configmaps"`, "give service account MINE/nobody the right")
+		s.refuses(nil, "Forbidden", "ConfigMap MINE/a", `User "system:serviceaccount:MINE:nobody" cannot get resource "configmaps"`, "there is no service account MINE/nobody: create it")
+		s.kubectl("create", "serviceaccount", "nobody")
+		s.lookNow()
+		if m := said(s.gs()); !strings.Contains(m, "give service account "+s.ns+"/nobody the right") {
+			t.Error(m)
+		}
 		s.edit(func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "tenant" })
 	})
 }
