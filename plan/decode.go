@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
@@ -124,6 +125,9 @@ func misfitOfLeaf(v any, t reflect.Type, at *field.Path) field.ErrorList {
 func wanted(t reflect.Type) string {
 	if t == reflect.TypeFor[intstr.IntOrString]() {
 		return "a whole number or a string"
+	}
+	if t == reflect.TypeFor[metav1.Duration]() {
+		return "a time with its unit, such as 10s or 5m"
 	}
 	if reflect.PointerTo(t).Implements(unmarshaler) {
 		return ""

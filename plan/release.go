@@ -46,7 +46,7 @@ func (s *Set) pair(plans []Object, objects map[key]Object) Problems {
 	var ps Problems
 	by := map[key]Object{} // the plan that governs a Deployment
 	for _, o := range plans {
-		p, more := decodePlan(o)
+		p, more := DecodePlan(o)
 		ps = append(ps, more...)
 		if p == nil {
 			continue
@@ -103,9 +103,9 @@ var controllerFields = []struct{ path, why string }{
 	{"status", "it is the controller's"},
 }
 
-// decodePlan decodes and validates a plan file as far as it goes by itself.
+// DecodePlan decodes and validates a plan file as far as it goes by itself.
 // The plan is nil where it does not decode.
-func decodePlan(o Object) (*v1alpha1.BatchRelease, Problems) {
+func DecodePlan(o Object) (*v1alpha1.BatchRelease, Problems) {
 	if v := o.GetAPIVersion(); v != v1alpha1.GroupVersion.String() {
 		return nil, Problems{o.problem(ReasonInvalidPlan, "apiVersion", v+" is not known", "write "+v1alpha1.GroupVersion.String())}
 	}

@@ -14,6 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan"
@@ -32,33 +35,29 @@ are any. No cluster is asked, so what only its API server refuses is not found.`
   tranche lint release.yaml    # in a pre-commit hook`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			count := 0
-			for _, path := range args {
-				n, err := lint(cmd.OutOrStdout(), path, namespace)
-				if err != nil {
-					return err
-				}
-				count += n
+			count, err := lint(cmd.OutOrStdout(), args, namespace)
+			if err == nil && count > 0 {
+				err = fmt.Errorf("problems: %d", count)
 			}
-			if count > 0 {
-				return fmt.Errorf("problems: %d", count)
-			}
-			return nil
+			return err
 		},
 	}
-	c.Flags().StringVarP(&namespace, "namespace", "n", "default", "namespace of what names none")
+	c.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of what names none (default: that of the approvals, where it is one, or default)")
 	return c
 }
 
-// lint writes the problems of a path, and returns how many there are.
-func lint(w io.Writer, path, namespace string) (int, error) {
-	l, err := newLinted(path)
-	if err != nil {
-		return 0, err
-	}
+// lint writes the problems of paths, and returns how many there are. One that two
+// paths lead to counts once.
+func lint(w io.Writer, paths []string, namespace string) (int, error) {
 	var lines []string
-	for _, p := range l.check(namespace) {
-		lines = append(lines, l.located(p))
+	for _, path := range paths {
+		l, err := newLinted(path)
+		if err != nil {
+			return 0, err
+		}
+		for _, p := range l.check(namespace) {
+			lines = append(lines, l.located(p))
+		}
 	}
 	slices.Sort(lines)
 	lines = slices.Compact(lines)
@@ -82,6 +81,13 @@ func newLinted(path string) (*linted, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading what to check: %w", err)
 	}
+	if slices.Contains(konfig.RecognizedKustomizationFileNames(), filepath.Base(path)) {
+		path = filepath.Dir(path) // it says what is in its folder
+		info, err = os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("reading what to check: %w", err)
+		}
+	}
 	if info.IsDir() {
 		abs, err := filepath.Abs(path)
 		return &linted{fsys: filesys.MakeFsOnDisk(), at: abs}, err
@@ -98,6 +104,10 @@ func newLinted(path string) (*linted, error) {
 // Deployment, or an approval's plan, is elsewhere.
 func (l *linted) check(namespace string) plan.Problems {
 	approvals := filepath.Join(l.at, "approvals")
+	guessed := namespace == ""
+	if guessed {
+		namespace = l.namespace(approvals)
+	}
 	objects, err := plan.Render(l.fsys, l.at, plan.RenderOptions{Skip: approvals})
 	problems := all(err)
 	set, err := plan.Collect(objects, plan.CollectOptions{Namespace: namespace})
@@ -117,9 +127,29 @@ func (l *linted) check(namespace string) plan.Problems {
 	problems = append(problems, more...)
 	if set != nil {
 		problems = append(problems, set.Ignored...)
-		problems = append(problems, plan.UnknownApprovals(set, given)...)
+		unknown := plan.UnknownApprovals(set, given)
+		for _, p := range unknown {
+			if guessed {
+				p.Hint += "; what names no namespace is taken to be in " + namespace + ", -n says another"
+			}
+		}
+		problems = append(problems, unknown...)
 	}
 	return problems
+}
+
+// namespace is where what names none will be: a GitSource's own namespace, which
+// nothing in the folder says but the approvals, as `tranche approve` writes them.
+func (l *linted) namespace(approvals string) string {
+	namespaces := sets.New[string]()
+	given, _ := plan.ReadApprovals(l.fsys, approvals, metav1.NamespaceDefault, "")
+	for _, a := range given {
+		namespaces.Insert(a.Metadata.Namespace)
+	}
+	if one, only := namespaces.PopAny(); only && namespaces.Len() == 0 {
+		return one
+	}
+	return metav1.NamespaceDefault
 }
 
 func isApproval(o plan.Object) bool { return o.GetKind() == "BatchApproval" }

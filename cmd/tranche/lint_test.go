@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,11 +26,69 @@ func TestLint(t *testing.T) {
 	}
 	for _, path := range []string{"../../examples/web", "../../examples/web/release.yaml", "../../examples/shop/overlays/production"} {
 		var out bytes.Buffer
-		if n, err := lint(&out, path, "default"); n != 0 || err != nil {
+		if n, err := lint(&out, []string{path}, ""); n != 0 || err != nil {
 			t.Errorf("%s: %d problems, %v:\n%s", path, n, err, out.String())
 		}
 	}
-	if _, err := lint(&bytes.Buffer{}, "nowhere", "default"); err == nil {
+	if _, err := lint(&bytes.Buffer{}, []string{"nowhere"}, ""); err == nil {
 		t.Error("a path that is not there passes")
 	}
 }
+
+// What a pre-commit hook is given: names of files, of a folder that other folders
+// build on, and of one in which an approval stands. Each problem is told once, with
+// its file from where one stands.
+func TestLint_Hook(t *testing.T) {
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"base/kustomization.yaml":       "resources: [web.yaml]\n",
+		"base/web.yaml":                 strings.ReplaceAll(lintedWeb, "DURATION", "10"),
+		"prod/kustomization.yaml":       "resources: [../base]\n",
+		"good/web.yaml":                 strings.ReplaceAll(lintedWeb, "DURATION", "10s"),
+		"good/approvals/web.yaml":       "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: shop}\nspec: {revision: \"5c66667f6\", commit: \"3f2c1e0a9b8c\", step: 0}\n",
+		"stranger/web.yaml":             strings.ReplaceAll(lintedWeb, "DURATION", "10s"),
+		"stranger/approvals/a/web.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: api, namespace: shop}\nspec: {revision: \"5c66667f6\", commit: \"3f2c1e0a9b8c\", step: 0}\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(filepath.Join(dir, "prod"))
+	const wrong = "../base/web.yaml:14: BatchRelease default/web: spec.strategy.steps[0].pause.duration: must be a time with its unit, such as 10s or 5m, not 10\n"
+	for _, tc := range []struct {
+		why, namespace, want string
+		paths                []string
+	}{
+		{"a kustomization is its folder", "", wrong, []string{"kustomization.yaml"}},
+		{"one problem is told once", "", wrong, []string{"kustomization.yaml", "../base/web.yaml", ".", filepath.Join(dir, "base")}},
+		{"approvals name the namespace", "", "", []string{"../good"}},
+		{"the flag counts", "default", "../good/approvals/web.yaml:1: BatchApproval shop/web: names no BatchRelease", []string{"../good"}},
+		{"it says which namespace it took", "", "what names no namespace is taken to be in shop, -n says another", []string{"../stranger"}},
+	} {
+		var out bytes.Buffer
+		if _, err := lint(&out, tc.paths, tc.namespace); err != nil || !strings.Contains(out.String(), tc.want) || (tc.want == "" || tc.want == wrong) && out.String() != tc.want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", tc.why, err, out.String(), tc.want)
+		}
+	}
+}
+
+const lintedWeb = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "x:1"}]}
+---
+apiVersion: tranche.dev/v1alpha1
+kind: BatchRelease
+metadata: {name: web}
+spec:
+  strategy: {steps: [{replicas: 1, pause: {duration: DURATION}}, {replicas: 100%}]}
+  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web}
+`

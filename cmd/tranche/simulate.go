@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan"
@@ -85,18 +84,17 @@ func readPlans(path string) ([]plannedRelease, error) {
 			continue
 		}
 		r := plannedRelease{file: fromHere(o.File)}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(o.Object, &r.plan, true); err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", o.File, o, err)
+		decoded, problems := plan.DecodePlan(o)
+		if len(problems) > 0 {
+			return nil, problems
 		}
+		r.plan = *decoded
 		for _, d := range objects {
 			if d.GetKind() == "Deployment" && d.GetName() == r.plan.Spec.WorkloadRef.Name && d.GetNamespace() == o.GetNamespace() {
 				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(d.Object, &r.deployment); err != nil {
 					return nil, fmt.Errorf("%s: %s: %w", d.File, d, err)
 				}
 			}
-		}
-		if errs := plan.ValidateStrategy(&r.plan.Spec.Strategy, field.NewPath("spec", "strategy")); len(errs) > 0 {
-			return nil, fmt.Errorf("%s: %s: %w", o.File, o, errs.ToAggregate())
 		}
 		releases = append(releases, r)
 	}
@@ -106,14 +104,18 @@ func readPlans(path string) ([]plannedRelease, error) {
 	return releases, nil
 }
 
-// fromHere is the path of a file of the disk, as a person would give it.
+// fromHere is the path of a file of the disk, as a person would give it: from where
+// one stands. A file that is not on the disk is named as it was given.
 func fromHere(file string) string {
+	if _, err := os.Stat("/" + file); err != nil {
+		return file
+	}
 	if here, err := os.Getwd(); err == nil {
-		if rel, err := filepath.Rel(here, "/"+file); err == nil && filepath.IsLocal(rel) {
+		if rel, err := filepath.Rel(here, "/"+file); err == nil {
 			return rel
 		}
 	}
-	return file
+	return "/" + file
 }
 
 // renderPath renders a folder, or one file of plain YAML.
