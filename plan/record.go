@@ -47,6 +47,9 @@ type Record struct {
 	Revision string
 	// Template as the API server returned it.
 	Template *corev1.PodTemplateSpec
+	// Kept is the template that the ControllerRevision has, where Template is what the
+	// API server makes of it today; nil where the two are the same.
+	Kept *corev1.PodTemplateSpec
 	// Sent is the [TemplateDigest] of the template as Git, or spec.template,
 	// said it: before the defaults of the API server and the changes of admission.
 	// Empty: not known.

@@ -109,7 +109,7 @@ func (r *reconciler) completeRecords(ctx context.Context, o *engine.Observed) {
 	for i := range o.Records {
 		template, err := r.templates.complete(ctx, r, o.Release, o.Deployment, o.Records[i].Template)
 		if err == nil && plan.EqualTemplate(template, live) {
-			o.Records[i].Template = template
+			o.Records[i].Template, o.Records[i].Kept = template, o.Records[i].Template
 		}
 	}
 }

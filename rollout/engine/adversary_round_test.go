@@ -105,7 +105,7 @@ func (c *cluster) completeRecords(o *Observed) {
 		t := o.Records[i].Template.DeepCopy()
 		c.admit(t, true)
 		if plan.EqualTemplate(t, live) {
-			o.Records[i].Template = t
+			o.Records[i].Template, o.Records[i].Kept = t, o.Records[i].Template
 		}
 	}
 }

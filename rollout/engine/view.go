@@ -441,7 +441,7 @@ func (v *view) shares(stopped bool) []set {
 // admission has made another one of what was sent.
 func (v *view) isSame(rs *appsv1.ReplicaSet) bool {
 	return v.goal.equal(&rs.Spec.Template) || slices.ContainsFunc(v.Records, func(r Record) bool {
-		return r.Sent != "" && r.Sent == v.goal.id && plan.EqualTemplate(r.Template, &rs.Spec.Template)
+		return r.Sent != "" && r.Sent == v.goal.id && (plan.EqualTemplate(r.Template, &rs.Spec.Template) || plan.EqualTemplate(r.Kept, &rs.Spec.Template))
 	})
 }
 
