@@ -400,7 +400,8 @@ type BatchReleaseStatus struct {
 	// startTime is when the release began.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// stepStateTime is when currentStepState last changed.
+	// stepStateTime is when currentStepState last changed. It is empty while the step
+	// waits at a gate before it, because an edit has raised it.
 	// +optional
 	StepStateTime *metav1.Time `json:"stepStateTime,omitempty"`
 	// progressTime is when the step began, or last had a new best number of

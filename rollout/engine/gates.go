@@ -34,6 +34,7 @@ func (v *view) decideGate() {
 	if v.status.CurrentStepState == v1alpha1.StepUpgrade && !v.open() {
 		v.setState(v1alpha1.StepBlocking)
 	}
+	v.timeGate()
 	for _, check := range []func() *gate{v.frozen, v.backwards, v.approvedInCluster, v.approvedInGit, v.pausing, v.unapproved} {
 		g := check()
 		if g == nil {
@@ -46,6 +47,19 @@ func (v *view) decideGate() {
 		}
 		v.report(g.reason, g.message)
 		return
+	}
+}
+
+// timeGate lets the time of the step's own gate run from when the release waits there.
+// Before that the release waits at a gate before the step, which an edit has raised:
+// no pause of the step runs then, and one begins when the gate before it is gone, as it
+// is where N has shrunk.
+func (v *view) timeGate() {
+	switch {
+	case v.capped():
+		v.status.StepStateTime = nil
+	case v.status.StepStateTime == nil:
+		v.status.StepStateTime = v.time()
 	}
 }
 
@@ -420,7 +434,11 @@ func (v *view) lost() bool {
 // fallBack puts a step that has lost its pods under way again. Its pause starts
 // again once they are back, and the deadline runs from the number now available.
 func (v *view) fallBack() {
-	if v.status.StepStateTime != nil && v.now.Sub(v.status.StepStateTime.Time) >= v.deadlineLength() {
+	had := v.status.StepStateTime
+	if had == nil { // it waited at a gate before the step
+		had = v.status.ProgressTime
+	}
+	if had != nil && v.now.Sub(had.Time) >= v.deadlineLength() {
 		v.status.CurrentStepLostSeconds = 0 // it had them long enough
 	}
 	v.status.Phase = v1alpha1.PhaseRollingUpdate
