@@ -161,6 +161,8 @@ func TestScenarios(t *testing.T) {
 			of(5, 0, 1, "20% 20% 60% 100%", late(600, 10), admits(mutatesSince)), "bring 2; run 1m; admit; rollback; round; round; bring 2; turns; round; fail 1"},
 		{"an edit raises the step, and N shrinks to where it is not raised", "no pause of a step runs at a gate before it",
 			of(3, 1, 2, "1 2 75%/5m 100%"), "quiet; bring 3; round; round; turns; round; round; steps 50%/1m 100%; turns; run 5m; scale 2"},
+		{"the plan is deleted in a rollback, and what it goes back to is deleted", "the native controller makes a ReplicaSet again (H11)",
+			of(5, 2, 1, "100%", late(2147483647, 30), rollsBack), "bring 2; run 25m; turns; time 30s; turns; round; round; bring 1; round; round; unplan; round; delete 1"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

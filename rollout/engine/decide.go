@@ -726,9 +726,10 @@ func (v *view) newest() int64 {
 	return order
 }
 
-// endHold ends the hold. The only active ReplicaSet, if it has the Deployment's
-// size and other size annotations, is put right first: with those the native
-// controller never makes a ReplicaSet again (H11).
+// endHold ends the hold. A ReplicaSet that has the Deployment's size and other size
+// annotations is put right first: where it is the only one active, or another user
+// deletes the others, the native controller never makes a ReplicaSet again (H11). Not
+// beside others the one of the hold's template, which would pass for saturated (H6).
 func (v *view) endHold(why because, template *corev1.PodTemplateSpec) {
 	var active []*appsv1.ReplicaSet
 	for _, rs := range v.ReplicaSets {
@@ -736,8 +737,11 @@ func (v *view) endHold(why because, template *corev1.PodTemplateSpec) {
 			active = append(active, rs)
 		}
 	}
-	if len(active) == 1 && size(active[0]) == v.replicas && !hasSizeAnnotations(active[0], v.replicas, v.replicas+v.surge) {
-		v.do(Resize{because: why, ReplicaSet: active[0], To: v.replicas, Desired: v.replicas, Max: v.replicas + v.surge})
+	for _, rs := range active {
+		safe := len(active) == 1 || !plan.EqualTemplate(&rs.Spec.Template, &v.d.Spec.Template)
+		if safe && size(rs) == v.replicas && !hasSizeAnnotations(rs, v.replicas, v.replicas+v.surge) {
+			v.do(Resize{because: why, ReplicaSet: rs, To: v.replicas, Desired: v.replicas, Max: v.replicas + v.surge})
+		}
 	}
 	v.do(HandBack{because: why, Strategy: v.strategy, Template: template})
 }
