@@ -7,6 +7,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -64,6 +65,7 @@ pods are played by kwok, so nothing is ever pulled or run. See
 
 func newUpCommand() *cobra.Command {
 	var o cluster.Options
+	var untilStdinEnds bool
 	cmd := &cobra.Command{
 		Use:     "up --dir DIR",
 		GroupID: groupServe,
@@ -85,6 +87,12 @@ Two tags misbehave on purpose:
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
+			if untilStdinEnds {
+				go func() {
+					_, _ = io.Copy(io.Discard, os.Stdin)
+					stop()
+				}()
+			}
 			restart := make(chan os.Signal, 1)
 			signal.Notify(restart, syscall.SIGHUP)
 			o.Restart = restart
@@ -94,6 +102,7 @@ Two tags misbehave on purpose:
 		},
 	}
 	cmd.Flags().StringVar(&o.Dir, "dir", "", "directory that the cluster lives in; made if absent")
+	cmd.Flags().BoolVar(&untilStdinEnds, "until-stdin-ends", false, "end when the standard input does, as it does with the process at its other end, however that ends")
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 5, "number of nodes, each with room for 1000 pods")
 	cmd.Flags().StringSliceVar(&o.AdmissionPlugins, "enable-admission-plugins", nil, "admission plugins of the API server, beside those that are on by default")
 	if err := cmd.MarkFlagRequired("dir"); err != nil {

@@ -132,11 +132,14 @@ func start(flags ...string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{root: root, dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), cmd: exec.Command(binary, append([]string{"up", "--dir", dir}, flags...)...)}
+	c := &Cluster{root: root, dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), cmd: exec.Command(binary, append([]string{"up", "--dir", dir, "--until-stdin-ends"}, flags...)...)}
 	var stderr bytes.Buffer
 	c.cmd.Stderr = &stderr
 	stdout, err := c.cmd.StdoutPipe()
 	if err != nil {
+		return nil, err
+	}
+	if _, err := c.cmd.StdinPipe(); err != nil { // it ends with this process, killed or not
 		return nil, err
 	}
 	if err := c.cmd.Start(); err != nil {
