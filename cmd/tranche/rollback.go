@@ -22,6 +22,7 @@ import (
 type rollbackOptions struct {
 	steerOptions
 	to     string
+	with   []string
 	direct bool
 }
 
@@ -33,23 +34,29 @@ func newRollback() *cobra.Command {
 		Long: `Roll back the release under way or, if there is none, the last one: revert its
 commit in the clone of the source's repository that one stands in. What the result
 renders is compared with what was rendered before the release; if it is another
-pod template, nothing is changed. Other changes to the same files are kept. Where git
-has a conflict, the release's own change is taken back as the controller does it: in
-the files that are rendered, by lines.
+pod template, nothing is changed. Other changes to the same files are kept. Where the
+commit released other Deployments as well, those stay: of its lines only the ones are
+taken back that move nothing else. Where the same lines released them, it says which and
+asks; --yes does not answer that, --with does. Where git has a conflict, the release's
+own change is taken back as the controller does it: in the files that are rendered, by
+lines.
 
 With --to it goes back to the release of a revision of ` + "`tranche history`" + `.
 With --direct the release under way is rolled back in the cluster, at once, for
 when Git is out of reach; the branch must then still be reverted.`,
 		Example: `  tranche rollback web -n shop --push
   tranche rollback web --to 58d874c89d --push
+  tranche rollback checkout --with catalog --push
   tranche rollback web --direct`,
 		Args: cobra.ExactArgs(1),
 	}
 	k := addCluster(c)
 	o.add(c)
 	c.Flags().StringVar(&o.to, "to", "", "revision of an earlier release, from tranche history")
+	c.Flags().StringSliceVar(&o.with, "with", nil, "BatchReleases that may go back, too, where the same lines released them: NAME or NAMESPACE/NAME")
 	c.Flags().BoolVar(&o.direct, "direct", false, "ask the cluster instead of Git")
 	c.MarkFlagsMutuallyExclusive("direct", "to")
+	c.MarkFlagsMutuallyExclusive("direct", "with")
 	c.MarkFlagsMutuallyExclusive("direct", "push")
 	c.MarkFlagsMutuallyExclusive("direct", "sign")
 	c.ValidArgsFunction = k.completeNames
@@ -65,7 +72,7 @@ when Git is out of reach; the branch must then still be reverted.`,
 		if err != nil {
 			return err
 		}
-		return st.rollback(o.to)
+		return st.rollback(o.to, o.with)
 	}
 	return c
 }
@@ -98,10 +105,11 @@ type wayBack struct {
 	wanted  *corev1.PodTemplateSpec
 	reverts []string
 	left    []string // files that could not be taken back
+	with    []string // releases that may go back, too
 }
 
 // rollback commits the way back.
-func (st *steering) rollback(to string) error {
+func (st *steering) rollback(to string, with []string) error {
 	ctx := st.cmd.Context()
 	target, err := st.target(ctx, to)
 	if err != nil {
@@ -111,6 +119,7 @@ func (st *steering) rollback(to string) error {
 	if err != nil {
 		return err
 	}
+	way.with = with
 	if len(way.reverts) == 0 {
 		st.say("The branch renders the pod template of %s already; there is nothing to roll back.\n", short(way.to))
 		return nil
@@ -213,7 +222,7 @@ func (st *steering) template(commit string) (*corev1.PodTemplateSpec, error) {
 func (st *steering) revert(ctx context.Context, w *wayBack, ch *clone.Change) (string, error) {
 	err := w.gitRevert(ctx, ch)
 	if err == nil {
-		return w.message(ctx, ch, "This reverts commit %s.")
+		return st.revertAlone(ctx, w, ch, "This reverts commit %s.")
 	}
 	if _, cannot := ch.Git(ctx, "reset", "--quiet", "--hard", "HEAD"); cannot != nil {
 		return "", errors.Join(err, cannot)
@@ -222,7 +231,23 @@ func (st *steering) revert(ctx context.Context, w *wayBack, ch *clone.Change) (s
 		return "", err
 	}
 	st.say("git revert has a conflict. Only what is rendered is taken back, by lines%s.\n\n", w.butLeft())
-	return w.message(ctx, ch, "This reverts commit %s, but only in\nwhat is rendered.")
+	return st.revertAlone(ctx, w, ch, "This reverts commit %s, but only in\nwhat is rendered.")
+}
+
+// revertAlone leaves other releases where they are, as far as the files allow it, and
+// returns the message.
+func (st *steering) revertAlone(ctx context.Context, w *wayBack, ch *clone.Change, line string) (string, error) {
+	spared, err := st.narrow(ctx, ch, w.wanted, w.with)
+	if err != nil {
+		return "", err
+	}
+	if len(spared) > 0 {
+		line = "This reverts commit %s, but only in\nwhat released " + st.release.Namespace + "/" + st.release.Name + "."
+	}
+	for _, m := range spared {
+		st.say("%s was released by the same change, and stays (%s would be the way back).\n", m.name, m.how)
+	}
+	return w.message(ctx, ch, line)
 }
 
 // gitRevert reverts the commits, newest first.

@@ -96,7 +96,7 @@ func TestRollback(t *testing.T) {
 			if tc.edit != nil {
 				tc.edit(st.release, commits)
 			}
-			err := st.rollback(tc.to)
+			err := st.rollback(tc.to, nil)
 			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%v, want %q", err, tc.err)
 			}
@@ -115,6 +115,76 @@ func TestRollback(t *testing.T) {
 			}
 			if dirty, err := st.clone.Git(t.Context(), "status", "--porcelain"); err != nil || dirty != "" {
 				t.Errorf("the clone is not clean: %s %v", dirty, err)
+			}
+		})
+	}
+}
+
+// A commit that released two Deployments: the other one stays where the files allow
+// it. Where the same line released both, nothing is changed unless that is asked for.
+func TestRollback_OfTwo(t *testing.T) {
+	const api = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api}
+spec:
+  selector: {matchLabels: {app: api}}
+  template:
+    metadata: {labels: {app: api}}
+    spec: {containers: [{name: api, image: "registry.example.org/api:v1"}]}
+---
+apiVersion: tranche.dev/v1alpha1
+kind: BatchRelease
+metadata: {name: api}
+spec:
+  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: api}
+  strategy: {steps: [{replicas: 1}, {replicas: 100%}]}
+`
+	lines := func(web, api string) string {
+		return "resources: [deployment.yaml, release.yaml, api.yaml]\nimages:\n- name: registry.example.org/web\n  newTag: " + web + "\n- name: registry.example.org/api\n  newTag: " + api + "\n"
+	}
+	line := func(tag string) string {
+		return "resources: [deployment.yaml, release.yaml, api.yaml]\nimages: [{name: registry.example.org/web, newTag: " + tag + "}, {name: registry.example.org/api, newTag: " + tag + "}]\n"
+	}
+	for _, tc := range []struct {
+		why           string
+		before, after string
+		with          []string
+		want          string // the kustomization afterwards
+		err           string
+	}{
+		{"its own lines", lines("v1", "v1"), lines("v2", "v2"), nil, lines("v1", "v2"), ""},
+		{"both are asked for", lines("v1", "v1"), lines("v2", "v2"), []string{"api"}, lines("v1", "v1"), ""},
+		{"one line", line("v1"), line("v2"), nil, line("v2"), "the same lines released shop/api (registry.example.org/api:v2 → registry.example.org/api:v1), which would go back, too; nothing was changed. To roll back all of them, give --with shop/api"},
+		{"one line, and both are asked for", line("v1"), line("v2"), []string{"shop/api"}, line("v1"), ""},
+		{"with one that is not there", lines("v1", "v1"), lines("v2", "v2"), []string{"nobody"}, lines("v2", "v2"), "--with shop/nobody: the branch has no such BatchRelease"},
+	} {
+		t.Run(tc.why, func(t *testing.T) {
+			st, _ := steeringOf(t, [2]string{"api.yaml kustomization.yaml", tc.before})
+			s := &shop{TB: t, clone: st.clone.Dir}
+			s.write("api.yaml", api)
+			s.run(s.clone, "git", "add", ".")
+			s.run(s.clone, "git", "commit", "--quiet", "-m", "api")
+			s.write("kustomization.yaml", tc.after)
+			s.write("NOTES", "of both\n")
+			s.run(s.clone, "git", "add", ".")
+			s.run(s.clone, "git", "commit", "--quiet", "-m", "both")
+			st.release.Spec.Commit = s.run(s.clone, "git", "rev-parse", "HEAD")
+			err := st.rollback("", tc.with)
+			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%v, want %q", err, tc.err)
+			}
+			text, err := os.ReadFile(filepath.Join(s.clone, "kustomization.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, string(text)); diff != "" {
+				t.Errorf("afterwards (-want +got):\n%s", diff)
+			}
+			if _, err := os.Stat(filepath.Join(s.clone, "NOTES")); (err == nil) != (tc.err != "") {
+				t.Errorf("NOTES: %v", err)
+			}
+			if dirty := s.run(s.clone, "git", "status", "--porcelain"); dirty != "" {
+				t.Errorf("the clone is not clean: %s", dirty)
 			}
 		})
 	}

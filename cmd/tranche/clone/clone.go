@@ -278,6 +278,11 @@ func (ch *Change) Git(ctx context.Context, args ...string) (string, error) {
 	return git(ctx, ch.Dir, args...)
 }
 
+// Content is a file of a commit or, ":path", of the index, byte by byte.
+func (ch *Change) Content(ctx context.Context, name string) ([]byte, error) {
+	return gitBytes(ctx, ch.Dir, "cat-file", "blob", name)
+}
+
 // Diff stages all and returns the diff; colour as git colours.
 func (ch *Change) Diff(ctx context.Context, colour bool) (string, error) {
 	if _, err := ch.Git(ctx, "add", "--all"); err != nil {
@@ -349,6 +354,11 @@ func (c *Clone) Push(ctx context.Context, branch string) error {
 
 // git runs git as its user would: with their configuration and their terminal.
 func git(ctx context.Context, dir string, args ...string) (string, error) {
+	out, err := gitBytes(ctx, dir, args...)
+	return strings.TrimRight(string(out), "\n"), err
+}
+
+func gitBytes(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir = dir
 	cmd.Stdin = os.Stdin // a passphrase is asked for there
@@ -367,7 +377,7 @@ func git(ctx context.Context, dir string, args ...string) (string, error) {
 		if said == "" {
 			said = err.Error()
 		}
-		return "", fmt.Errorf("git %s: %s", args[0], said)
+		return nil, fmt.Errorf("git %s: %s", args[0], said)
 	}
-	return strings.TrimRight(out.String(), "\n"), nil
+	return out.Bytes(), nil
 }
