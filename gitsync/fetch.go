@@ -39,6 +39,8 @@ type remote struct {
 	url    *url.URL
 	secret string // namespace/name; empty: none
 	access access
+	// mayPush is [Options].MayPush.
+	mayPush func() error
 }
 
 // parseURL takes a GitSource's URL apart.

@@ -24,6 +24,9 @@ import (
 // errMoved says that a branch is no longer where a push was decided on.
 var errMoved = errors.New("the branch has moved")
 
+// errMayNotPush says that nothing was pushed, since another controller may lead.
+var errMayNotPush = errors.New("not pushed")
+
 // update moves a branch from one commit to another. From the zero hash it
 // makes the branch.
 type update struct {
@@ -53,8 +56,11 @@ func (r remote) push(ctx context.Context, u update, timeout time.Duration) error
 	sending, cancel := context.WithTimeout(ctx, timeout)
 	refusal, err := r.send(sending, u)
 	cancel()
-	if err == nil || errors.Is(err, errMoved) {
+	switch {
+	case err == nil || errors.Is(err, errMoved):
 		return err
+	case errors.Is(err, errMayNotPush):
+		return &plan.Problem{Reason: reasonWriteBackFailed, Where: r.pushing(u), Err: err, Retry: true}
 	}
 	// A rejection because somebody was faster is told in many words, and an
 	// answer may be lost: what counts is where the branch is now (G5).
@@ -141,6 +147,11 @@ func (r remote) send(ctx context.Context, u update) (refusal string, err error) 
 	}
 	req.Commands = []*packp.Command{{Name: refName(u.branch), Old: u.from, New: u.to}}
 	req.Packfile = io.NopCloser(bytes.NewReader(u.pack))
+	if r.mayPush != nil { // asked last: the server may have taken long to answer
+		if err := r.mayPush(); err != nil {
+			return "", fmt.Errorf("%w: %w", errMayNotPush, err)
+		}
+	}
 	report, err := s.git.ReceivePack(ctx, req)
 	if report == nil {
 		return "", cmp.Or(cmpContext(ctx, err), error(io.ErrUnexpectedEOF))

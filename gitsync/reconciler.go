@@ -68,6 +68,9 @@ type Options struct {
 	UsedFor time.Duration
 	// Limits bound what one repository may cost.
 	Limits Limits
+	// MayPush returns why nothing may be pushed now: another controller may lead. nil:
+	// there is no other.
+	MayPush func() error
 }
 
 // finalizer is on a GitSource, so that its plans go at its end, and what it
@@ -430,7 +433,7 @@ func (l *look) remote(ctx context.Context) (remote, error) {
 	if err := l.options.mayRead(u); err != nil {
 		return remote{}, err
 	}
-	r := remote{url: u, secret: secretName(l.gs)}
+	r := remote{url: u, secret: secretName(l.gs), mayPush: l.options.MayPush}
 	var secret corev1.Secret
 	if ref := l.gs.Spec.SecretRef; ref != nil {
 		err := l.own.Get(ctx, client.ObjectKey{Namespace: l.gs.Namespace, Name: ref.Name}, &secret)

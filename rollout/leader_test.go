@@ -3,7 +3,9 @@ package rollout_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // healthyCases are so many of each story, without a fault.
@@ -101,6 +104,118 @@ func TestLeaderCutOff(t *testing.T) {
 	startControllerIn(t, p.c, p.ns) // the new one
 	p.until("every story to end", func(c *faultCase) bool { return c.done })
 	p.judge()
+}
+
+// freezer withholds what the watches of one kind bring, from a moment on.
+type freezer struct {
+	resource string
+	frozen   atomic.Bool
+}
+
+func (f *freezer) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		answer, err := next.RoundTrip(r)
+		if err == nil && r.URL.Query().Get("watch") == "true" && strings.HasSuffix(r.URL.Path, "/"+f.resource) {
+			answer.Body = &frozenBody{ReadCloser: answer.Body, of: f, done: r.Context().Done()}
+		}
+		return answer, err
+	})
+}
+
+type frozenBody struct {
+	io.ReadCloser
+	of   *freezer
+	done <-chan struct{}
+}
+
+func (b *frozenBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	for b.of.frozen.Load() {
+		select {
+		case <-b.done:
+			return 0, io.ErrClosedPipe
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return n, err
+}
+
+// writes are those that the API server has made.
+func (q *requests) writes() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(q.made), func(line string) bool {
+		return strings.HasPrefix(line, http.MethodGet) || !strings.Contains(line, " 20")
+	})
+}
+
+// waitFor waits until a leader asks for something more of a namespace.
+func (q *requests) waitFor(t *testing.T, ns string) {
+	t.Helper()
+	asked := q.of("", "/namespaces/"+ns)
+	clustertest.Wait(t, "the old leader to decide", func() error {
+		if q.of("", "/namespaces/"+ns) == asked {
+			return errors.New("it asks for nothing")
+		}
+		return nil
+	})
+}
+
+// A leader that was suspended sees Deployments and ReplicaSets as they are, and
+// BatchReleases as they were: it writes nothing of what it decides then. It would
+// scale the step back, and hold the Deployment at the template of the release before.
+func TestLeader_OldView(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var calls requests
+	releases := &freezer{resource: "batchreleases"}
+	startControllerIn(t, s.c, s.ns, releases.wrap, calls.count)
+	s.install(4)
+	s.plan("1", "50%", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	releases.frozen.Store(true)
+	calls.forget()
+	startControllerIn(t, s.c, s.ns)
+	s.approve(0)
+	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v2": 2})
+	calls.waitFor(t, s.ns)
+	s.bring("v3")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v3": 1})
+	calls.waitFor(t, s.ns)
+	s.approve(0)
+	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v3": 2})
+	s.approve(1)
+	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v3": 4})
+	calls.waitFor(t, s.ns)
+	if made := calls.writes(); len(made) > 0 {
+		t.Errorf("the old leader has written:\n%s", strings.Join(made, "\n"))
+	}
+	s.untouched()
+}
+
+// A leader that does not know of a plan hands nothing back that another leader has
+// taken a hold of.
+func TestLeader_OldViewWithoutPlan(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var calls requests
+	releases := &freezer{resource: "batchreleases"}
+	startControllerIn(t, s.c, s.ns, releases.wrap, calls.count)
+	s.install(2)
+	releases.frozen.Store(true)
+	startControllerIn(t, s.c, s.ns)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	calls.waitFor(t, s.ns)
+	s.finish(2)
+	if made := calls.writes(); len(made) > 0 {
+		t.Errorf("the old leader has written:\n%s", strings.Join(made, "\n"))
+	}
+	s.untouched()
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

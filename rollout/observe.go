@@ -88,6 +88,9 @@ func (r *reconciler) ownRecords(ctx context.Context, o *engine.Observed) error {
 		if owned(owners[0]) && owned(owners[1]) {
 			continue
 		}
+		if err := r.unchanged(ctx, o.Release); err != nil {
+			return err
+		}
 		p := jsonPatch{}
 		p.at(&c)
 		p.add("/metadata/ownerReferences", owners)

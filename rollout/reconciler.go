@@ -252,6 +252,11 @@ func (r *reconciler) result(ctx context.Context, release types.NamespacedName, w
 // that fails ends the round.
 func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Decision) error {
 	log := logr.FromContextOrDiscard(ctx).WithValues("revision", d.Status.UpdateRevision, "step", d.Status.CurrentStepIndex)
+	if len(d.Actions) > 0 {
+		if err := r.unchanged(ctx, o.Release); err != nil {
+			return err
+		}
+	}
 	culprit := r.culprit(ctx, o, d)
 	if err := r.act(ctx, o, d.Actions, log); err != nil {
 		return err
@@ -433,8 +438,13 @@ func (r *reconciler) release(ctx context.Context, key types.NamespacedName) erro
 		return nil // the garbage collector takes its records
 	}
 	a := &actor{Client: r.Client, as: ctx, d: o.Deployment}
-	released := false
-	for _, action := range engine.Abandon(o) {
+	actions, released := engine.Abandon(o), false
+	if len(actions) > 0 {
+		if err := r.ungoverned(ctx, key); err != nil {
+			return err
+		}
+	}
+	for _, action := range actions {
 		if _, ok := action.(engine.Forget); ok && !released { // the records go last: by them, what was cut off goes on
 			if err := releaseOwnership(ctx, r.reader, r.Client, key); err != nil {
 				return err

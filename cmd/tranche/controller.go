@@ -158,7 +158,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("finding a cluster; set KUBECONFIG: %w", err)
 	}
-	mgr, err := newManager(rc, o)
+	mgr, lease, err := newManager(rc, o)
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	}
 	err = gitsync.Add(mgr, gitsync.Options{
 		StorageDir: o.storagePath, Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount,
-		FileRoots: o.fileRoots, NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits,
+		FileRoots: o.fileRoots, NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits, MayPush: lease.mayWrite,
 	})
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		debug.SetGCPercent(gcPercent)
 	}
 	ctrl.Log.Info("starting", "version", versionString())
-	if err := mgr.Start(ctx); err != nil {
+	if err := lease.run(ctx, mgr.Start); err != nil {
 		return fmt.Errorf("running the controller: %w", err)
 	}
 	return nil
@@ -201,10 +201,11 @@ func newNotifier(mgr ctrl.Manager, path string) (*notify.Notifier, error) {
 	return n, nil
 }
 
-func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, error) {
+// newManager makes a manager, and the lease that its clients are guarded by.
+func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, *lease, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("registering API types: %w", err)
+		return nil, nil, fmt.Errorf("registering API types: %w", err)
 	}
 	rc.QPS, rc.Burst = o.qps, o.burst
 	rc.Impersonate.UserName = o.as
@@ -213,7 +214,7 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, error) {
 	if o.metricsSecure {
 		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
-	mgr, err := ctrl.NewManager(rc, ctrl.Options{
+	options := ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         rollout.CacheOptions(),
 		Client:                        client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
@@ -224,16 +225,33 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, error) {
 		LeaderElectionID:              leaderElectionID(o.watchLabelSelector),
 		LeaderElectionNamespace:       o.leaderElectionNamespace,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 ptr.To(leaseDuration),
+		RenewDeadline:                 ptr.To(renewDeadline),
+		RetryPeriod:                   ptr.To(retryPeriod),
 		Controller:                    config.Controller{SkipNameValidation: &o.skipNameValidation},
 		GracefulShutdownTimeout:       ptr.To(20 * time.Second),
-	})
+	}
+	var l *lease
+	var events leaderEvents
+	if o.leaderElect {
+		var err error
+		if l, err = newLease(rc, &events, options); err != nil {
+			return nil, nil, err
+		}
+		options.LeaderElectionResourceLockInterface = l
+		rc.Wrap(l.guard)
+	}
+	mgr, err := ctrl.NewManager(rc, options)
 	if err != nil {
-		return nil, fmt.Errorf("setting up the controller: %w", err)
+		return nil, nil, fmt.Errorf("setting up the controller: %w", err)
+	}
+	if l != nil {
+		events.EventRecorder = mgr.GetEventRecorderFor(l.Identity()) //nolint:staticcheck // what the election takes
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
-		return nil, fmt.Errorf("adding probes: %w", err)
+		return nil, nil, fmt.Errorf("adding probes: %w", err)
 	}
-	return mgr, nil
+	return mgr, l, nil
 }
 
 func setLogger(o controllerOptions) error {
