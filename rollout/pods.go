@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -32,14 +33,57 @@ func (r *reconciler) observePods(ctx context.Context, o *engine.Observed) (*engi
 			return nil, fmt.Errorf("listing the pods of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
 		}
 		for i := range pods.Items {
+			available := isAvailable(&pods.Items[i], o.Deployment.Spec.MinReadySeconds, r.now())
+			if available {
+				continue // nothing to explain, and no Node to ask for
+			}
 			lost, err := r.isLost(ctx, &pods.Items[i])
 			if err != nil {
 				return nil, err
 			}
-			causes.add(&pods.Items[i], lost, isAvailable(&pods.Items[i], o.Deployment.Spec.MinReadySeconds, r.now()))
+			causes.add(&pods.Items[i], lost)
 		}
 	}
 	return causes.sum(), nil
+}
+
+const (
+	// explainAfter is for how long pods may be on their way before it is asked why they
+	// are not ready.
+	explainAfter = 10 * time.Second
+	// explainEvery is how often it is asked then.
+	explainEvery = 15 * time.Second
+)
+
+// explain puts into a decision why pods that are on their way are not ready, long before
+// their deadline. It asks at once where the ReplicaSet controller could not create them.
+func (r *reconciler) explain(ctx context.Context, o engine.Observed, d engine.Decision, now time.Time) (engine.Decision, error) {
+	if !d.Unready || d.Status.ProgressTime == nil {
+		return d, nil
+	}
+	next := explainAfter - now.Sub(d.Status.ProgressTime.Time)
+	if next <= 0 || slices.ContainsFunc(o.ReplicaSets, func(rs *appsv1.ReplicaSet) bool { return notCreated(rs) != nil && engine.IsUpdate(&o, rs) }) {
+		var err error
+		if o.Pods, err = r.observePods(ctx, &o); err != nil {
+			return d, err
+		}
+		d, next = engine.Decide(o, now), explainEvery
+	}
+	if d.Wait == 0 || next < d.Wait {
+		d.Wait = next
+	}
+	return d, nil
+}
+
+// notCreated returns the condition by which the ReplicaSet controller says that it
+// could not create pods; nil where it could.
+func notCreated(rs *appsv1.ReplicaSet) *appsv1.ReplicaSetCondition {
+	for i, c := range rs.Status.Conditions {
+		if c.Type == appsv1.ReplicaSetReplicaFailure && c.Status == corev1.ConditionTrue {
+			return &rs.Status.Conditions[i]
+		}
+	}
+	return nil
 }
 
 // isLost reports whether a pod sits on a node that is gone, or does not answer.
@@ -74,27 +118,29 @@ type causes struct {
 // notCreated counts what the ReplicaSet controller could not create. A quota that
 // is used up does not tell against a release; a template that is refused does.
 func (c *causes) notCreated(rs *appsv1.ReplicaSet) {
-	for _, condition := range rs.Status.Conditions {
-		if condition.Type != appsv1.ReplicaSetReplicaFailure || condition.Status != corev1.ConditionTrue || rs.Spec.Replicas == nil {
-			continue
-		}
-		missing := *rs.Spec.Replicas - rs.Status.Replicas
-		if missing <= 0 {
-			continue
-		}
-		if strings.Contains(condition.Message, "exceeded quota") {
-			c.pods.Waiting += missing
-		} else {
-			c.pods.Failing += missing
-		}
-		c.counted["not created: "+condition.Message] += missing
+	condition := notCreated(rs)
+	if condition == nil || rs.Spec.Replicas == nil {
+		return
 	}
+	missing := *rs.Spec.Replicas - rs.Status.Replicas
+	if missing <= 0 {
+		return
+	}
+	if strings.Contains(condition.Message, "exceeded quota") {
+		c.pods.Waiting += missing
+	} else {
+		c.pods.Failing += missing
+	}
+	c.counted["not created: "+podName.ReplaceAllString(condition.Message, "")] += missing
 }
 
-func (c *causes) add(pod *corev1.Pod, lost, available bool) {
+// podName begins what the API server says of a pod that it refuses. Each try has
+// another name.
+var podName = regexp.MustCompile(`^pods? "[^"]*" is (forbidden|invalid): `)
+
+// add counts a pod that is not available.
+func (c *causes) add(pod *corev1.Pod, lost bool) {
 	switch {
-	case available && !lost:
-		return
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
 		return // the ReplicaSet controller has replaced it, as one that was evicted
 	case pod.DeletionTimestamp != nil:
@@ -110,7 +156,7 @@ func (c *causes) add(pod *corev1.Pod, lost, available bool) {
 		return
 	}
 	c.pods.Failing++
-	c.counted[waitingReason(pod)]++
+	c.counted["not ready"+waitingReason(pod)]++
 }
 
 // isAvailable reports whether a pod is available, or too young to be.
@@ -135,18 +181,29 @@ func because(pod *corev1.Pod) string {
 }
 
 // waitingReason is why a scheduled pod is not ready: ImagePullBackOff, or
-// CrashLoopBackOff with the last exit code.
+// CrashLoopBackOff with how its container ended last. Init containers are first.
 func waitingReason(pod *corev1.Pod) string {
-	for _, s := range pod.Status.ContainerStatuses {
-		if s.State.Waiting == nil || s.State.Waiting.Reason == "" {
-			continue
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		last := s.LastTerminationState.Terminated
+		switch waiting, ended := s.State.Waiting, s.State.Terminated; {
+		case waiting != nil && waiting.Reason != "" && last != nil:
+			return fmt.Sprintf(": %s, last %s", waiting.Reason, howEnded(last))
+		case waiting != nil && waiting.Reason != "":
+			return ": " + waiting.Reason
+		case ended != nil && ended.ExitCode != 0:
+			return ": container " + s.Name + " ended, " + howEnded(ended)
 		}
-		if last := s.LastTerminationState.Terminated; last != nil {
-			return fmt.Sprintf("%s, last exit code %d", s.State.Waiting.Reason, last.ExitCode)
-		}
-		return s.State.Waiting.Reason
 	}
-	return "not available"
+	return ""
+}
+
+// howEnded is how a container ended: with an exit code, and OOMKilled where it was.
+func howEnded(t *corev1.ContainerStateTerminated) string {
+	how := fmt.Sprintf("exit code %d", t.ExitCode)
+	if t.Reason != "" && t.Reason != "Error" {
+		how += ", " + t.Reason
+	}
+	return how
 }
 
 // namedCauses is how many causes a message names.

@@ -176,7 +176,11 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 	if err != nil {
 		return 0, err
 	}
-	d := engine.Decide(o, r.now())
+	now := r.now()
+	d := engine.Decide(o, now)
+	if d, err = r.explain(ctx, o, d, now); err != nil {
+		return 0, err
+	}
 	if d.NeedsPods {
 		if o.Pods, err = r.observePods(ctx, &o); err != nil {
 			return 0, err

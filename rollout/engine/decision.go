@@ -24,6 +24,9 @@ type Decision struct {
 	// NeedsPods: the decision depends on why pods of the update revision are not
 	// available. Observe [Observed].Pods and decide again before acting on it.
 	NeedsPods bool
+	// Unready: pods are on their way. With [Observed].Pods the message says why they
+	// are not there; all else stays.
+	Unready bool
 }
 
 // Event is one line of the story that `kubectl describe` tells.

@@ -382,7 +382,7 @@ func (v *view) decideDeadline() {
 	case v.spec.Paused:
 		v.report(ReasonReleasePaused, "the plan is paused; "+v.progress())
 	case left > 0:
-		v.wait = left
+		v.wait, v.unready = left, v.isUnready()
 		v.report(v.reasonUnderWay(), v.progress())
 	default:
 		v.missed()
@@ -470,7 +470,7 @@ func (v *view) awaitPods() {
 		v.status.ProgressTime, v.status.BestAvailableReplicas = v.time(), available
 	}
 	if left := v.deadlineLength() - v.now.Sub(v.status.ProgressTime.Time); left > 0 {
-		v.wait = left
+		v.wait, v.unready = left, v.isUnready()
 		v.report(v.reasonUnderWay(), v.progress())
 		return
 	}
@@ -508,11 +508,7 @@ func (v *view) stallMissed() {
 }
 
 func (v *view) missedMessage() string {
-	message := fmt.Sprintf("step %d made no progress in time: %s", v.status.CurrentStepIndex, v.progress())
-	if v.Pods != nil && v.Pods.Cause != "" {
-		message += ": " + v.Pods.Cause
-	}
-	return message
+	return fmt.Sprintf("step %d made no progress in time: %s", v.status.CurrentStepIndex, v.progress())
 }
 
 // fail gives up what Git brings, until Git says something else. It moves nothing.

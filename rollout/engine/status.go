@@ -66,14 +66,27 @@ func (v *view) reasonUnderWay() string {
 	return ReasonUpgrading
 }
 
-// progress is the sentence on where the pods are.
+// progress is the sentence on where the pods are. The size of a ReplicaSet is what is
+// wanted: pods run that are ready.
 func (v *view) progress() string {
 	g := newSet(*v.goal).clamp()
-	s := fmt.Sprintf("%d of %d pods run %s", g.size, v.replicas, v.goal.name)
-	if g.available < g.size {
+	s := fmt.Sprintf("%d of %d pods run %s", g.ready, v.replicas, v.goal.name)
+	if g.available < g.ready {
 		s += fmt.Sprintf(", %d of them available", g.available)
 	}
+	if g.ready < g.size {
+		s += fmt.Sprintf(", %d wanted", g.size)
+	}
+	if v.Pods != nil && v.Pods.Cause != "" {
+		s += ": " + v.Pods.Cause
+	}
 	return s
+}
+
+// isUnready reports whether fewer pods are ready than are wanted.
+func (v *view) isUnready() bool {
+	g := newSet(*v.goal).clamp()
+	return g.ready < g.size
 }
 
 // end closes the books on the release that another one, or the way back, takes
@@ -163,7 +176,10 @@ func (v *view) decision() Decision {
 	if v.d != nil && v.goal != nil {
 		g := newSet(*v.goal).clamp()
 		v.status.Replicas = v.replicas
-		v.status.UpdatedReplicas, v.status.UpdatedReadyReplicas, v.status.UpdatedAvailableReplicas = g.size, g.ready, g.available
+		v.status.UpdatedReplicas, v.status.UpdatedReadyReplicas, v.status.UpdatedAvailableReplicas = 0, g.ready, g.available
+		if rs := v.goal.rs; rs != nil { // its size is what is wanted, and not what is there
+			v.status.UpdatedReplicas = min(g.size, rs.Status.Replicas)
+		}
 	}
 	v.status.ObservedGeneration = v.Release.Generation
 	v.clock()
@@ -172,7 +188,9 @@ func (v *view) decision() Decision {
 	}
 	v.conditions()
 	v.pace()
-	return Decision{Actions: v.actions, Status: v.status, Events: v.events, Wait: v.wait, NeedsPods: v.needsPods}
+	return Decision{
+		Actions: v.actions, Status: v.status, Events: v.events, Wait: v.wait, NeedsPods: v.needsPods, Unready: v.unready && v.Pods == nil,
+	}
 }
 
 // keptBehind is said where [view.keep] lets another release wait.

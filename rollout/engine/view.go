@@ -42,6 +42,7 @@ type view struct {
 	// kept: the Deployment is left alone, and what spec brings waits for that to end.
 	kept      bool
 	needsPods bool
+	unready   bool // pods are on their way
 }
 
 func newView(o *Observed, now time.Time) *view {

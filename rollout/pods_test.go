@@ -1,0 +1,89 @@
+package rollout_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// waits gives the container of every pod of a tag a state, as a kubelet does.
+func (s *shop) waits(tag string, state corev1.ContainerState, last corev1.ContainerState) {
+	s.Helper()
+	clustertest.Wait(s, "the pods of "+tag, func() error {
+		pods := s.pods(tag)
+		for i := range pods {
+			if pods[i].Status.Phase != corev1.PodRunning { // the node would overwrite what is written now
+				return errors.New("one has not begun")
+			}
+			pods[i].Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "web", Image: "web", State: state, LastTerminationState: last}}
+			if err := s.c.Client.Status().Update(s.Context(), &pods[i]); err != nil {
+				return err
+			}
+		}
+		if len(pods) == 0 {
+			return errors.New("there are none")
+		}
+		return nil
+	})
+}
+
+// Why pods of a release do not come is in the message long before the deadline, with
+// how many of them. A size is not told as pods that run.
+func TestMessage_WhyPodsDoNotCome(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		bring func(s *shop)
+		says  []string
+	}{
+		"quota": {
+			func(s *shop) { s.quota(3); s.bring("v2") },
+			[]string{"0 of 4 pods run ", "2 wanted", ": 2 pods not created: exceeded quota: pods, requested: pods=1, used: pods="},
+		},
+		"no node": {
+			func(s *shop) { s.bringConfined("v2") },
+			[]string{"0 of 4 pods run ", "2 wanted", ": 2 pods not scheduled: 0/", "node(s) didn't match"},
+		},
+		"no image": {
+			func(s *shop) {
+				s.bring("broken")
+				s.waits("broken", corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}, corev1.ContainerState{})
+			},
+			[]string{"0 of 4 pods run ", "2 pods not ready: ImagePullBackOff"},
+		},
+		"crashes": {
+			func(s *shop) {
+				s.bring("broken")
+				s.waits("broken", corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+					corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}})
+			},
+			[]string{"0 of 4 pods run ", "2 pods not ready: CrashLoopBackOff, last exit code 137, OOMKilled"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := shopWithController(t)
+			s.install(4)
+			s.plan("2", "100%")
+			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			tc.bring(s)
+			clustertest.Wait(s, "the message", func() error {
+				at := s.release().Status
+				for _, want := range tc.says {
+					if at.Reason != engine.ReasonUpgrading || !strings.Contains(at.Message, want) {
+						return fmt.Errorf("%s: %q has no %q", at.Reason, at.Message, want)
+					}
+				}
+				return nil
+			})
+			if at, want := s.release().Status.UpdatedReplicas, int32(len(s.pods("v2"))+len(s.pods("broken"))); at != want {
+				t.Errorf("updatedReplicas is %d, and %d pods are there", at, want)
+			}
+		})
+	}
+}
