@@ -14,6 +14,9 @@ const (
 	ReasonDuplicateObject = "DuplicateObject"
 	// ReasonApprovalIgnored: an approval counts for nothing. It does no harm.
 	ReasonApprovalIgnored = "ApprovalIgnored"
+	// ReasonPlanNotApproved: what decides about a Deployment's releases has changed,
+	// and no signer has approved it.
+	ReasonPlanNotApproved = "PlanNotApproved"
 	// ReasonSubmoduleIgnored: there is a submodule in the folder, and what is
 	// in it is left out.
 	ReasonSubmoduleIgnored = "SubmoduleIgnored"

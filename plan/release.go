@@ -28,6 +28,8 @@ type Release struct {
 	Template *corev1.PodTemplateSpec
 	// Strategy of the manifest; nil where it names none.
 	Strategy *appsv1.DeploymentStrategy
+	// MinReadySeconds of the manifest.
+	MinReadySeconds int32
 }
 
 // ComparePlans orders the plans of one Deployment: the first one counts. It is the
@@ -66,14 +68,18 @@ func (s *Set) pair(plans []Object, objects map[key]Object) Problems {
 		ps = append(ps, s.govern(&r, o)...)
 		s.Releases = append(s.Releases, r)
 	}
-	slices.SortFunc(s.Releases, func(a, b Release) int {
-		return cmp.Or(cmp.Compare(a.Plan.Namespace, b.Plan.Namespace), cmp.Compare(a.Plan.Name, b.Plan.Name))
-	})
+	sortReleases(s.Releases)
 	s.governed = map[key]int{}
 	for i, r := range s.Releases {
 		s.governed[r.Deployment.key()] = i
 	}
 	return ps
+}
+
+func sortReleases(list []Release) {
+	slices.SortFunc(list, func(a, b Release) int {
+		return cmp.Or(cmp.Compare(a.Plan.Namespace, b.Plan.Namespace), cmp.Compare(a.Plan.Name, b.Plan.Name))
+	})
 }
 
 // hintAt says where the Deployment of a plan may be.
@@ -174,7 +180,7 @@ func (s *Set) govern(r *Release, plan Object) Problems {
 	if _, ok, _ := unstructured.NestedMap(r.Deployment.Object, "spec", "template"); !ok {
 		add("spec.template", "must be set", "")
 	}
-	r.Template = &d.Spec.Template
+	r.Template, r.MinReadySeconds = &d.Spec.Template, d.Spec.MinReadySeconds
 	if _, ok, _ := unstructured.NestedMap(r.Deployment.Object, "spec", "strategy"); ok {
 		r.Strategy = &d.Spec.Strategy
 	}

@@ -15,12 +15,18 @@ type BatchApproval struct {
 	Spec BatchApprovalSpec `json:"spec"`
 }
 
-// BatchApprovalSpec lets the steps of one release up to and including Step go on.
+// BatchApprovalSpec lets the steps of one release up to and including Step go on,
+// or a plan take effect, or both.
 type BatchApprovalSpec struct {
-	// revision that is approved.
-	Revision string `json:"revision"`
+	// revision that is approved. With commit and step it names a release; the three
+	// are absent where only a plan is approved.
+	Revision string `json:"revision,omitempty"`
 	// commit is the release's spec.commit, or at least seven characters of it.
-	Commit string `json:"commit"`
+	Commit string `json:"commit,omitempty"`
 	// step up to and including which the release may go on, from 0.
 	Step int32 `json:"step"`
+	// plan is the digest of what decides about the releases of a Deployment: 64
+	// hexadecimal digits, as `tranche diff` prints them. Where the GitSource lists
+	// signers, a change of the plan counts from such an approval on.
+	Plan string `json:"plan,omitempty"`
 }

@@ -284,11 +284,37 @@ type GitSourceStatus struct {
 	// +listType=atomic
 	// +optional
 	EndedReleases []EndedRelease `json:"endedReleases,omitempty"`
+	// plans are what decides about the releases of each Deployment, where
+	// spec.approvals.signers is set. A change in Git takes their place when a signer
+	// has approved it.
+	// +listType=map
+	// +listMapKey=deployment
+	// +optional
+	Plans []GoverningPlan `json:"plans,omitempty"`
 	// conditions: Ready, Reconciling, Stalled, InSync.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// GoverningPlan is what decides about the releases of one Deployment.
+type GoverningPlan struct {
+	// deployment is the namespace and name of the Deployment, as namespace/name.
+	Deployment string `json:"deployment"`
+	// name of the BatchRelease that governs it.
+	Name string `json:"name"`
+	// terms are the plan's strategy, and the strategy and minReadySeconds of the
+	// Deployment, as canonical JSON. Their SHA-256 is the digest that a BatchApproval
+	// names in spec.plan.
+	// +kubebuilder:validation:MaxLength=8192
+	Terms string `json:"terms"`
+	// since is the tip of the branch with which they took effect. An approval of
+	// other terms counts only if the commit that brought it is not in the history of
+	// this one.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Since string `json:"since,omitempty"`
 }
 
 // EndedRelease names a release that has ended.
