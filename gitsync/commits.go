@@ -242,18 +242,13 @@ func (h *history) stepsIn(commit string, r *plan.Release) ([]intstr.IntOrString,
 		}
 	}
 	if same {
-		return plan.StepReplicas(r.Plan.Spec.Strategy.Steps), nil
+		return stepsOf(h.desired.set, r), nil
 	}
 	d, err := h.older(plumbing.NewHash(commit), t)
 	if err != nil {
 		return nil, err
 	}
-	var steps []intstr.IntOrString
-	if d.set != nil {
-		if then := d.set.Governed(r.Deployment); then != nil {
-			steps = plan.StepReplicas(then.Plan.Spec.Strategy.Steps)
-		}
-	}
+	steps := stepsOf(d.set, r)
 	if h.approved != nil && !h.remote {
 		if len(h.approved) >= keptSteps {
 			clear(h.approved)
@@ -261,6 +256,19 @@ func (h *history) stepsIn(commit string, r *plan.Release) ([]intstr.IntOrString,
 		h.approved[key] = steps
 	}
 	return steps, nil
+}
+
+// stepsOf returns the replicas of the steps that a set has for the Deployment of a
+// release.
+func stepsOf(set *plan.Set, r *plan.Release) []intstr.IntOrString {
+	if set == nil {
+		return nil
+	}
+	then := set.Governed(r.Deployment)
+	if then == nil {
+		return nil
+	}
+	return plan.StepReplicas(then.Plan.Spec.Strategy.Steps)
 }
 
 // errNoFile says that a file is not there in a commit.

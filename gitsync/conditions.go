@@ -48,6 +48,8 @@ type outcome struct {
 	amiss plan.Problems
 	// unready is what is applied and not ready; empty where nobody asked.
 	unready []unready
+	// withheld is what of the commit is not done before its plans are approved.
+	withheld []string
 	// ignored is what was left out and does no harm: approvals that count for
 	// nothing, submodules, releases that are left alone.
 	ignored plan.Problems
@@ -89,6 +91,10 @@ func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 	inSync := metav1.Condition{Type: conditionInSync, Status: metav1.ConditionTrue, Reason: reasonInSync, Message: "the cluster is as " + tip + " says"}
 	if differ := slices.Concat(o.intents, o.ignored); len(differ) > 0 {
 		inSync = isFalse(conditionInSync, differ[0].Reason, oneCondition(differ.Error()))
+	}
+	if len(o.withheld) > 0 {
+		message := oneCondition(tip + " is applied without " + names(o.withheld) + ", which a signer has to approve")
+		return []metav1.Condition{isFalse(conditionReady, plan.ReasonPlanNotApproved, message), idle, calm, inSync}
 	}
 	if len(o.unready) > 0 {
 		return append(o.notReady(tip), inSync)

@@ -144,9 +144,14 @@ func templateIn(set *plan.Set, release *plan.Release) *corev1.PodTemplateSpec {
 	return nil
 }
 
-// releases returns the BatchReleases to apply, with all that Git says of
-// them, and the approvals that count for nothing.
-func (r *renderer) releases(ctx context.Context, d *desired, live map[string]*v1alpha1.BatchRelease) ([]*v1alpha1.BatchRelease, plan.Problems, error) {
+// ofReleases returns the approvals that name a release.
+func ofReleases(approvals []plan.Approval) []plan.Approval {
+	return slices.DeleteFunc(approvals, func(a plan.Approval) bool { return !a.ForRelease() })
+}
+
+// releases returns the BatchReleases to apply for releases of a commit, with all that
+// Git says of them, and the approvals that count for nothing.
+func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) ([]*v1alpha1.BatchRelease, plan.Problems, error) {
 	t, err := newTreeFS(r.snapshot, r.snapshot.commit)
 	if err != nil {
 		return nil, nil, err
@@ -157,12 +162,13 @@ func (r *renderer) releases(ctx context.Context, d *desired, live map[string]*v1
 		return nil, nil, err
 	}
 	r.approvals = t.Reads()
+	approvals = ofReleases(approvals)
 	ignored = append(ignored, d.set.Ignored...)
-	ignored = append(ignored, plan.UnknownApprovals(d.set, approvals)...)
+	ignored = append(ignored, plan.UnknownApprovals(releases, approvals)...)
 	h := newHistory(r, d)
 	var list []*v1alpha1.BatchRelease
-	for i := range d.set.Releases {
-		release := &d.set.Releases[i]
+	for i := range releases {
+		release := &releases[i]
 		now := live[release.Plan.Namespace+"/"+release.Plan.Name]
 		commit, err := h.releaseCommit(ctx, release, now)
 		if err != nil {

@@ -24,6 +24,8 @@ import (
 type commit struct {
 	desired  *desired
 	renderer *renderer
+	// governed is what of it counts, and is applied.
+	governed *governed
 	targets  []*target
 	releases []*target
 	wanted   inventory
@@ -103,13 +105,18 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 		return nil, err
 	}
 	c := &commit{desired: d, renderer: r, wanted: inventory{}}
-	if c.targets, err = o.targets(ctx, d.set); err != nil {
+	if c.governed, err = l.govern(ctx, r, d, o); err != nil {
 		return nil, err
 	}
-	if c.releases, err = l.releases(ctx, r, d, o); err != nil {
+	l.keep.applied = c.governed.set
+	if c.targets, err = o.targets(ctx, c.governed.set); err != nil {
+		return nil, err
+	}
+	if c.releases, err = l.releases(ctx, c, o); err != nil {
 		return nil, err
 	}
 	l.outcome.ignored = append(c.leaveAlone(), l.outcome.ignored...)
+	c.wanted = c.governed.keeps.union(c.wanted)
 	for _, t := range slices.Concat(c.targets, c.releases) {
 		c.wanted.add(t.entry())
 	}
@@ -173,11 +180,11 @@ func refuseEmpty(gs *v1alpha1.GitSource, set *plan.Set) error {
 }
 
 // releases are the BatchReleases to apply, as targets.
-func (l *look) releases(ctx context.Context, r *renderer, d *desired, o *observer) ([]*target, error) {
-	live := map[string]*v1alpha1.BatchRelease{}
-	for i := range d.set.Releases {
-		release := &d.set.Releases[i]
-		now, err := o.planOf(ctx, d.set, release)
+func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target, error) {
+	live, set := map[string]*v1alpha1.BatchRelease{}, c.governed.set
+	for i := range set.Releases {
+		release := &set.Releases[i]
+		now, err := o.planOf(ctx, set, release)
 		if err != nil {
 			return nil, err
 		}
@@ -185,16 +192,17 @@ func (l *look) releases(ctx context.Context, r *renderer, d *desired, o *observe
 			live[releaseName(release.Plan)] = now
 		}
 	}
-	list, ignored, err := r.releases(ctx, d, live)
+	list, ignored, err := c.renderer.releases(ctx, c.desired, set.Releases, live)
 	if err != nil {
 		return nil, err
 	}
-	l.approvals = r.approvals
+	l.approvals = c.renderer.approvals
 	l.shard(list)
-	l.outcome.ignored = ignored
+	l.outcome.ignored = slices.Concat(c.governed.unapproved, ignored)
+	l.outcome.withheld = c.governed.withheld
 	var targets []*target
 	for i, br := range list {
-		object, err := releaseObject(br, d.set.Releases[i].File)
+		object, err := releaseObject(br, set.Releases[i].File)
 		if err != nil {
 			return nil, err
 		}
@@ -265,6 +273,7 @@ func (l *look) tryLate(ctx context.Context, a *applier, c *commit, redefined boo
 // that of what was: whatever happens from here on, nothing is lost.
 func (l *look) announce(ctx context.Context, c *commit) error {
 	l.gs.Status.Inventory = c.wanted.union(readInventory(l.before.Inventory)).status()
+	l.gs.Status.Plans = slices.Concat(c.governed.plans, c.governed.ending)
 	if isApplied(l.gs, c.desired.commit) {
 		return l.save(ctx)
 	}
@@ -343,8 +352,8 @@ func afterEarly(err error, targets []*target) error {
 // rollout would take the gap for the end of the plan. It is done even where
 // nothing is pruned, or the older of two plans would be the one that counts.
 func (l *look) endRivals(ctx context.Context, c *commit, o *observer) error {
-	for i := range c.desired.set.Releases {
-		release := &c.desired.set.Releases[i]
+	for i := range c.governed.set.Releases {
+		release := &c.governed.set.Releases[i]
 		plans, err := o.plansFor(ctx, workloadOf(release))
 		if err != nil {
 			return err
@@ -355,7 +364,7 @@ func (l *look) endRivals(ctx context.Context, c *commit, o *observer) error {
 		for j := range plans {
 			p := &plans[j]
 			e := planEntry(p)
-			if isNamed(c.desired.set, p) || !isOurs(p, l.gs) {
+			if isNamed(c.governed.set, p) || !isOurs(p, l.gs) {
 				continue
 			}
 			done, err := l.replacePlan(ctx, e, client.ObjectKeyFromObject(release.Plan))
@@ -483,6 +492,7 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 	if err != nil {
 		return err
 	}
+	l.gs.Status.Plans = c.governed.plans
 	l.keep.autoscaled = map[string]bool{}
 	for _, t := range c.targets {
 		if t.autoscaled {

@@ -61,11 +61,11 @@ func (r *reconciler) drifted(ctx context.Context, o client.Object) []reconcile.R
 // a commit is being applied it says what the one before did: a look too many.
 func (r *reconciler) contradicts(source types.NamespacedName, d *appsv1.Deployment) bool {
 	keep := r.recall(source)
-	if keep.desired == nil {
+	if keep.applied == nil {
 		return false // the first look is still to come
 	}
-	for i := range keep.desired.set.Releases {
-		manifest := keep.desired.set.Releases[i].Deployment
+	for i := range keep.applied.Releases {
+		manifest := keep.applied.Releases[i].Deployment
 		if manifest.GetNamespace() != d.Namespace || manifest.GetName() != d.Name {
 			continue
 		}

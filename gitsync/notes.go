@@ -99,8 +99,8 @@ func (l *look) writeNotes(ctx context.Context, r remote, s *snapshot, c *commit,
 		return nil
 	}
 	st := stories{}
-	for i := range c.desired.set.Releases {
-		live, err := o.liveOf(ctx, &c.desired.set.Releases[i])
+	for i := range c.governed.set.Releases {
+		live, err := o.liveOf(ctx, &c.governed.set.Releases[i])
 		if err != nil {
 			return err
 		}

@@ -35,6 +35,13 @@ type Preview struct {
 	// Releases are the Deployments of which a plan governs the pod template,
 	// or did up to now.
 	Releases []PreviewedRelease
+	// Plans are the changes of what decides about releases that a signer has to
+	// approve. Those that no approval of the commit names have no effect, and the
+	// rest of the Preview is without them. Whether approvals are signed is not
+	// looked at.
+	Plans []TermsChange
+	// Withheld is what of the commit is not done before they are approved.
+	Withheld []string
 }
 
 // Effect is what becomes of an object.
@@ -135,6 +142,10 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 	}
 	if err == nil {
 		v.branch = newBranch(r, store, commit, set, t)
+		set, err = v.govern(ctx, r, set, t)
+	}
+	if err == nil {
+		v.branch.set = set
 		err = v.look(ctx, set)
 	}
 	if ps := problemsOf(err); len(ps) > 0 {
@@ -157,11 +168,28 @@ type preview struct {
 	branch   *branch
 }
 
+// govern returns what of a commit counts, as far as that can be told without the keys
+// of signers.
+func (v *preview) govern(ctx context.Context, r *renderer, set *plan.Set, t *treeFS) (*plan.Set, error) {
+	if v.gs.Spec.Approvals == nil || v.gs.Spec.Approvals.Signers == nil {
+		return set, nil
+	}
+	approvals, _ := plan.ReadApprovals(t, approvalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
+	h := newHistory(r, &desired{commit: v.Commit, set: set, reads: t.Reads()})
+	g := &governor{history: h, o: v.observer, approvals: approvals, unsigned: true}
+	result, err := g.govern(ctx)
+	if err != nil {
+		return nil, err
+	}
+	v.Plans, v.Withheld, v.wanted = result.changes, result.withheld, result.keeps
+	return result.set, nil
+}
+
 // look goes through what a commit says, and what it no longer says.
 func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	v.set, v.Ignored = set, set.Ignored
 	approvals, ignored := plan.ReadApprovals(v.tree, approvalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
-	v.Ignored = append(append(v.Ignored, ignored...), plan.UnknownApprovals(set, approvals)...)
+	v.Ignored = append(append(v.Ignored, ignored...), plan.UnknownApprovals(set.Releases, approvals)...)
 	err := v.observer.readSources(ctx)
 	if apierrors.IsForbidden(err) {
 		v.observer.sources, v.observer.labelsTell, err = &v1alpha1.GitSourceList{}, true, nil

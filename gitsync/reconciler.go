@@ -206,6 +206,8 @@ type reconciler struct {
 // memory is what is kept between looks. Losing it costs a rendering.
 type memory struct {
 	desired *desired
+	// applied is what of desired counts.
+	applied *plan.Set
 	brought map[string]brought // by file
 	// approved are the steps that plans had when they were approved.
 	approved approvedSteps

@@ -210,21 +210,32 @@ func (h *history) sameAuthor(ctx context.Context, a *plan.Approval, in string, a
 	if err != nil {
 		return nil, err
 	}
+	fact, hint, err := h.writtenBy(commits, in, approver)
+	if err != nil || fact == "" {
+		return nil, err
+	}
+	return a.Ignored("spec", fact, hint), nil
+}
+
+// writtenBy says that the approver has signed one of the commits, or that it cannot
+// be shown that another person has signed each of them; empty: neither. The approval
+// came in another commit.
+func (h *history) writtenBy(commits []plumbing.Hash, in string, approver signature.Signature) (fact, hint string, err error) {
 	keys := signature.Join(h.signatures.signers, h.signatures.verify)
 	for _, c := range commits {
 		author, why, err := signerOf(h.snapshot, c, keys, h.signatures.now)
 		switch {
 		case err != nil:
-			return nil, err
+			return "", "", err
 		case why != "":
-			return a.Ignored("spec", fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: commit %s of it: %s", approver, shortCommit(c.String()), why),
-				"sign the change with a key that spec.approvals.signers or spec.verify of the GitSource lists"), nil
+			return fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: commit %s of it: %s", approver, shortCommit(c.String()), why),
+				"sign the change with a key that spec.approvals.signers or spec.verify of the GitSource lists", nil
 		case author.Same(approver):
-			return a.Ignored("spec", fmt.Sprintf("commit %s, which brought it, is signed by %s, as is commit %s of the change", shortCommit(in), approver, shortCommit(c.String())),
-				"let somebody else approve it"), nil
+			return fmt.Sprintf("commit %s, which brought it, is signed by %s, as is commit %s of the change", shortCommit(in), approver, shortCommit(c.String())),
+				"let somebody else approve it", nil
 		}
 	}
-	return nil, nil
+	return "", "", nil
 }
 
 // maxChange bounds the commits that a release may bring at once where their

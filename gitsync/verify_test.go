@@ -71,7 +71,7 @@ func (m *team) approve(t *testing.T, synced string, distinct bool) (*v1alpha1.Ap
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, ignored, err := r.releases(context.Background(), d, map[string]*v1alpha1.BatchRelease{"shop/web": liveAt("v1", synced)})
+	list, ignored, err := r.releases(context.Background(), d, d.set.Releases, map[string]*v1alpha1.BatchRelease{"shop/web": liveAt("v1", synced)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -184,12 +184,20 @@ func (w *writeback) said(pending []intent) string {
 // pending returns what is to be committed. What is not to be, for the
 // GitSource says so or since somebody took it back, is said on InSync.
 func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) {
-	if len(w.set.Releases) == 0 {
+	if w.commit.governed == nil {
+		g, err := w.govern(ctx, w.commit.renderer, w.commit.desired, o)
+		if err != nil {
+			return nil, err
+		}
+		w.commit.governed = g
+	}
+	set := w.commit.governed.set
+	if len(set.Releases) == 0 {
 		return nil, nil
 	}
 	live := map[string]*v1alpha1.BatchRelease{}
-	for i := range w.set.Releases {
-		now, err := o.liveOf(ctx, &w.set.Releases[i])
+	for i := range set.Releases {
+		now, err := o.liveOf(ctx, &set.Releases[i])
 		if err != nil {
 			return nil, err
 		}
@@ -208,7 +216,7 @@ func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) 
 	var pending []intent
 	h := newHistory(w.commit.renderer, w.commit.desired)
 	since := map[string][]pastCommit{}
-	for _, in := range intents(w.set, live) {
+	for _, in := range intents(set, live) {
 		inGit, err := h.saysApproved(ctx, in, approvals)
 		if err != nil {
 			return nil, err
@@ -312,7 +320,8 @@ func (w *writeback) problem(in intent) *plan.Problem {
 }
 
 func (w *writeback) approvals(t *treeFS) ([]plan.Approval, plan.Problems) {
-	return plan.ReadApprovals(t, approvalsPath(&w.gs.Spec), w.gs.Namespace, w.gs.Spec.TargetNamespace)
+	approvals, ignored := plan.ReadApprovals(t, approvalsPath(&w.gs.Spec), w.gs.Namespace, w.gs.Spec.TargetNamespace)
+	return ofReleases(approvals), ignored
 }
 
 // commitsSince returns the commits of a branch that are younger than a release, as far

@@ -94,6 +94,14 @@ func approvalFiles(fsys filesys.FileSystem, dir string, depth int) []string {
 	return files
 }
 
+// ForRelease reports whether an approval names a release. One that does not
+// approves a plan, and nothing else.
+func (a *Approval) ForRelease() bool { return a.Spec.Commit != "" }
+
+// digest is that of a plan. A part of one does not count: others that begin with the
+// same characters are quickly found.
+var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
 // abbreviated is a commit or the beginning of one.
 var abbreviated = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 
@@ -110,11 +118,19 @@ func decodeApproval(o Object) (Approval, Problems) {
 	if errs := decode(withoutNullCreation(o.Object), &a.BatchApproval, nil); len(errs) > 0 {
 		return a, o.fieldProblems(ReasonApprovalIgnored, errs)
 	}
-	for _, name := range []string{"revision", "commit", "step"} {
+	has := func(name string) bool {
+		v, ok, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", name)
+		return ok && v != nil && v != ""
+	}
+	release := []string{"revision", "commit", "step"}
+	for _, name := range release {
 		// An absent step would read as step 0.
-		if v, ok, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", name); !ok || v == nil || v == "" {
+		if !has(name) && (!has("plan") || slices.ContainsFunc(release, has)) {
 			add("spec."+name, "must be set", "")
 		}
+	}
+	if has("plan") && !digest.MatchString(a.Spec.Plan) {
+		add("spec.plan", fmt.Sprintf("%q is not a digest", a.Spec.Plan), "write all 64 hexadecimal digits, as tranche diff prints them")
 	}
 	a.Spec.Commit = strings.ToLower(a.Spec.Commit)
 	if a.Spec.Commit != "" && !abbreviated.MatchString(a.Spec.Commit) {
@@ -136,7 +152,7 @@ func MatchApproval(r *Release, commit string, approvals []Approval) (*Approval, 
 	for i := range approvals {
 		a := &approvals[i]
 		switch {
-		case a.Metadata.Namespace != r.Plan.Namespace || a.Metadata.Name != r.Plan.Name:
+		case a.Metadata.Namespace != r.Plan.Namespace || a.Metadata.Name != r.Plan.Name || !a.ForRelease():
 		case commit == "":
 			ps = append(ps, a.Ignored("spec.commit", "no release is under way that it could be for", "remove it"))
 		case !a.IsFor(commit):
@@ -218,15 +234,16 @@ func (a *Approval) StepsUnknown(r *Release, in string) *Problem {
 // abbreviate makes a commit as long as people write it.
 func abbreviate(commit string) string { return commit[:min(len(commit), 7)] }
 
-// UnknownApprovals returns a problem for each approval that names no release.
-func UnknownApprovals(s *Set, approvals []Approval) Problems {
+// UnknownApprovals returns a problem for each approval that names no release. An
+// approval of a plan may come before the plan does.
+func UnknownApprovals(releases []Release, approvals []Approval) Problems {
 	var ps Problems
 	for i := range approvals {
 		a := &approvals[i]
-		known := slices.ContainsFunc(s.Releases, func(r Release) bool {
+		known := slices.ContainsFunc(releases, func(r Release) bool {
 			return r.Plan.Namespace == a.Metadata.Namespace && r.Plan.Name == a.Metadata.Name
 		})
-		if !known {
+		if !known && a.ForRelease() {
 			ps = append(ps, a.Ignored("", "names no BatchRelease", "give it the name and namespace of one, or remove it"))
 		}
 	}

@@ -133,7 +133,7 @@ func TestMatchApproval(t *testing.T) {
 		})
 	}
 	approvals, _ := plan.ReadApprovals(plantest.Tree(t, map[string]string{"a/a.yaml": plantest.Approval("gone", "x", commit, "0") + "---\n" + plantest.Approval("web", "x", commit, "0")}), "a", "shop", "")
-	if diff := cmp.Diff([]string{"ApprovalIgnored a/a.yaml: BatchApproval shop/gone: names no BatchRelease; give it the name and namespace of one, or remove it"}, list(plan.UnknownApprovals(set, approvals))); diff != "" {
+	if diff := cmp.Diff([]string{"ApprovalIgnored a/a.yaml: BatchApproval shop/gone: names no BatchRelease; give it the name and namespace of one, or remove it"}, list(plan.UnknownApprovals(set.Releases, approvals))); diff != "" {
 		t.Errorf("unknown (-want +got):\n%s", diff)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -63,6 +64,9 @@ func approves(file string, doc document, a v1alpha1.BatchApproval, defaultNamesp
 	if err != nil || len(objects) != 1 || objects[0].groupKind() != kindApproval {
 		return false
 	}
+	if commit, _, _ := unstructured.NestedString(objects[0].Object, "spec", "commit"); commit == "" {
+		return false // of a plan
+	}
 	namespace := objects[0].GetNamespace()
 	if namespace == "" {
 		namespace = defaultNamespace
@@ -102,6 +106,20 @@ spec:
 		"metadata": metadata, "spec": a.Spec,
 	}, "", "  ")
 	return append(text, '\n'), err
+}
+
+// PlanApprovalFile returns the content of a file that approves the plan of a digest,
+// and nothing else.
+func PlanApprovalFile(namespace, name, digest, note string) []byte {
+	return fmt.Appendf(nil, `# %s
+apiVersion: %s
+kind: BatchApproval
+metadata:
+  name: %s
+  namespace: %s
+spec:
+  plan: %q
+`, note, v1alpha1.GroupVersion, scalar(name), scalar(namespace), digest)
 }
 
 // scalar quotes a string where YAML would take it for something else.

@@ -127,7 +127,7 @@ func (l *linted) check(namespace string) plan.Problems {
 	problems = append(problems, more...)
 	if set != nil {
 		problems = append(problems, set.Ignored...)
-		unknown := plan.UnknownApprovals(set, given)
+		unknown := plan.UnknownApprovals(set.Releases, given)
 		for _, p := range unknown {
 			if guessed {
 				p.Hint += "; what names no namespace is taken to be in " + namespace + ", -n says another"

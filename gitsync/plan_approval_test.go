@@ -1,0 +1,539 @@
+package gitsync_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// signed is a source whose commits three keys may sign, and whose approvals two of
+// them: k1 may commit and not approve.
+type signed struct {
+	*shop
+	*sizes
+	stop       func()
+	k1, k2, k3 gittest.Key
+	uid        types.UID // of Deployment web
+}
+
+// signedPlan is what governs: two gates, each with an approval.
+var signedPlan = []string{"1", "50%", "100%"}
+
+func newSigned(t *testing.T, edit ...func(*v1alpha1.GitSource)) *signed {
+	t.Helper()
+	a := &signed{shop: newShopWithout(t)}
+	a.start()
+	t.Cleanup(func() { a.stop() })
+	for _, k := range []*gittest.Key{&a.k1, &a.k2, &a.k3} {
+		*k = gittest.NewSSHKey(t, "ed25519", "")
+	}
+	first := a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(4, "v1"), "deploy/release.yaml": planOf("web", signedPlan...), "deploy/a.yaml": configMap("a", "one")})
+	a.applied2(first, append([]func(*v1alpha1.GitSource){a.demands}, edit...)...)
+	a.isAt("web", "ReleaseCompleted", 2)
+	a.sizes, a.uid = a.recordSizes("v2"), a.deployment("web").UID
+	return a
+}
+
+func (a *signed) start() { a.stop = a.startController(andRollout) }
+
+// demands is the spec of the source.
+func (a *signed) demands(gs *v1alpha1.GitSource) {
+	k1, k2, k3 := "k1@example.org "+a.k1.Public, "k2@example.org "+a.k2.Public, "k3@example.org "+a.k3.Public
+	gs.Spec.Verify = a.lists("committers", k1, k2, k3)
+	gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: a.lists("approvers", k2, k3), DistinctAuthor: true}
+}
+
+// by pushes a commit that a key has signed.
+func (a *signed) by(k gittest.Key, files map[string]string) string {
+	a.Helper()
+	a.repo.Sign(&k)
+	return a.push(files)
+}
+
+// terms are the text of which an approval names the digest, as docs/signatures.md
+// specifies it: of a plan without pauses and a Deployment without a strategy.
+func (a *signed) terms(steps ...string) string {
+	var list []string
+	for i, s := range steps {
+		if strings.HasSuffix(s, "%") {
+			s = `"` + s + `"`
+		}
+		gate := `"gate":"approval",`
+		if i == len(steps)-1 {
+			gate = ""
+		}
+		list = append(list, "{"+gate+`"replicas":`+s+"}")
+	}
+	return `{"deployment":"` + a.ns + `/web","minReadySeconds":0,"onFailure":"Hold","progressDeadlineSeconds":600,"rollback":[1,"100%"],"steps":[` +
+		strings.Join(list, ",") + `],"strategy":{"maxSurge":"25%","maxUnavailable":"25%"}}`
+}
+
+// paused are those of a plan whose gates open by themselves after a second.
+func (a *signed) paused() string { return strings.ReplaceAll(a.terms(signedPlan...), "approval", "1s") }
+
+func (a *signed) ungoverned() string { return `{"deployment":"` + a.ns + `/web","governed":false}` }
+func (a *signed) removed() string {
+	return `{"deployment":"` + a.ns + `/web","governed":false,"removed":true}`
+}
+
+func digestOf(terms string) string {
+	sum := sha256.Sum256([]byte(terms))
+	return hex.EncodeToString(sum[:])
+}
+
+const planApproval = "deploy/approvals/plans/web.yaml"
+
+// agrees is the file that approves terms.
+func agrees(terms string) map[string]string {
+	return map[string]string{planApproval: "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {plan: " + digestOf(terms) + "}\n"}
+}
+
+// approves pushes an approval of terms, and waits until they count.
+func (a *signed) approves(k gittest.Key, terms string) {
+	a.Helper()
+	a.applied(a.by(k, agrees(terms)))
+	a.says("True")
+}
+
+// brings pushes an image, by k1.
+func (a *signed) brings(image string) string {
+	a.Helper()
+	return a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(4, image)})
+}
+
+// runs waits until all pods run an image, and the Deployment is native.
+func (a *signed) runs(name, image string) {
+	a.Helper()
+	clustertest.Wait(a.shop, "all pods to run "+image, func() error {
+		var d appsv1.Deployment
+		if err := a.c.Client.Get(a.Context(), client.ObjectKey{Namespace: a.ns, Name: name}, &d); err != nil {
+			return fmt.Errorf("%w\n%s", err, said(a.gs()))
+		}
+		if now := d.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(now, ":"+image) || d.Spec.Paused || d.Status.UpdatedReplicas != 4 || d.Status.Replicas != 4 || d.Status.AvailableReplicas != 4 {
+			return fmt.Errorf("%s, paused %t, %d of %d updated\n%s", now, d.Spec.Paused, d.Status.UpdatedReplicas, d.Status.Replicas, said(a.gs()))
+		}
+		return nil
+	})
+}
+
+// isStopped waits until the tip is seen and no release is on its way without an
+// approval, and fails the test where more pods than the first step has were to run
+// v2, where a Deployment came or went, or where none of that is told.
+func (a *signed) isStopped(terms string) {
+	a.Helper()
+	tip := a.inBare("rev-parse", "main")
+	comesToRest := func() error {
+		gs := a.gs()
+		if c := a.inSync(); gs.Status.ObservedCommit != tip || c.Reason == "Applying" || c.Reason == "WaitingForHandBack" {
+			return fmt.Errorf("%s", said(gs))
+		}
+		var list v1alpha1.BatchReleaseList
+		a.must(a.c.Client.List(a.Context(), &list, client.InNamespace(a.ns)))
+		for _, br := range list.Items {
+			if st := br.Status; st.ObservedGeneration != br.Generation || st.Reason != "WaitingForApproval" && st.Reason != "ReleaseCompleted" {
+				return fmt.Errorf("BatchRelease %s: %s: %s", br.Name, st.Reason, st.Message)
+			}
+		}
+		return nil
+	}
+	clustertest.Wait(a.shop, "the tip to be seen, and releases to rest", comesToRest)
+	for range 2 {
+		a.lookNow()
+	}
+	clustertest.Wait(a.shop, "releases to rest", comesToRest)
+	a.settled()
+	a.atMost(1)
+	var list appsv1.DeploymentList
+	a.must(a.c.Client.List(a.Context(), &list, client.InNamespace(a.ns)))
+	for _, d := range list.Items {
+		if d.Name != "web" || d.UID != a.uid {
+			a.Errorf("there is another Deployment %s", d.Name)
+		}
+	}
+	if len(list.Items) == 0 {
+		a.Error("the Deployment is gone")
+	}
+	m := a.differs("PlanNotApproved")
+	for _, want := range []string{"Deployment " + a.ns + "/web", digestOf(terms), planApproval, "tranche approve web -n " + a.ns + " --plan --sign"} {
+		if !strings.Contains(m, want) {
+			a.Errorf("InSync does not tell %s: %s", want, m)
+		}
+	}
+}
+
+// settled waits until the native controller has nothing to do.
+func (a *signed) settled() {
+	a.Helper()
+	clustertest.Wait(a.shop, "the Deployments to be looked at", func() error {
+		var list appsv1.DeploymentList
+		a.must(a.c.Client.List(a.Context(), &list, client.InNamespace(a.ns)))
+		for _, d := range list.Items {
+			if d.Status.ObservedGeneration != d.Generation || d.Status.Replicas != *d.Spec.Replicas {
+				return fmt.Errorf("%s has %d pods of %d", d.Name, d.Status.Replicas, *d.Spec.Replicas)
+			}
+		}
+		return nil
+	})
+}
+
+// A key that may commit and not approve changes neither the steps of a release nor
+// whether it has any. A signer's approval lets the same change count.
+func TestPlanNeedsApproval(t *testing.T) {
+	loose := func() map[string]string {
+		return map[string]string{"deploy/web.yaml": sizedWeb(4, "v2"), "deploy/release.yaml": planOf("web", "100%")}
+	}
+	for name, tt := range map[string]struct {
+		// attack pushes, and returns the terms that are not approved.
+		attack func(a *signed) string
+		// honest goes on once they are.
+		honest func(a *signed)
+	}{
+		"an image with one step": {
+			func(a *signed) string { a.by(a.k1, loose()); return a.terms("100%") },
+			func(a *signed) { a.brings("v3"); a.runs("web", "v3") },
+		},
+		"pauses for approvals, of a release that waits": {
+			func(a *signed) string {
+				a.brings("v2")
+				a.isAt("web", "WaitingForApproval", 0)
+				text := strings.ReplaceAll(planOf("web", signedPlan...), "replicas: 1\n", "replicas: 1\n      pause: {duration: 1s}\n")
+				a.by(a.k1, map[string]string{"deploy/release.yaml": strings.ReplaceAll(text, "replicas: 50%\n", "replicas: 50%\n      pause: {duration: 1s}\n")})
+				return a.paused()
+			},
+			func(a *signed) { a.runs("web", "v2") },
+		},
+		"the plan is removed, with an image": {
+			func(a *signed) string {
+				a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(4, "v2"), "deploy/release.yaml": ""})
+				return a.ungoverned()
+			},
+			func(a *signed) { a.isGone("web", &v1alpha1.BatchRelease{}); a.runs("web", "v2") },
+		},
+		"the plan is removed, and then an image": {
+			func(a *signed) string {
+				a.applied(a.by(a.k1, map[string]string{"deploy/release.yaml": ""}))
+				a.brings("v2")
+				return a.ungoverned()
+			},
+			func(a *signed) { a.isGone("web", &v1alpha1.BatchRelease{}); a.runs("web", "v2") },
+		},
+		"the plan is removed, and comes again with one step": {
+			func(a *signed) string {
+				a.applied(a.by(a.k1, map[string]string{"deploy/release.yaml": ""}))
+				a.by(a.k1, loose())
+				return a.terms("100%")
+			},
+			func(a *signed) { a.brings("v3"); a.runs("web", "v3") },
+		},
+		"the plan gets another name and one step": {
+			func(a *signed) string {
+				files := loose()
+				files["deploy/release.yaml"] = planOf("next", "100%")
+				a.by(a.k1, files)
+				return a.terms("100%")
+			},
+			func(a *signed) { a.brings("v3"); a.runs("web", "v3"); a.isGone("web", &v1alpha1.BatchRelease{}) },
+		},
+		"the Deployment gets a prefix": {
+			func(a *signed) string {
+				files := loose()
+				files["deploy/kustomization.yaml"] = "namePrefix: prod-\nresources: [web.yaml, release.yaml, a.yaml]\n"
+				files["deploy/release.yaml"] = strings.ReplaceAll(files["deploy/release.yaml"], "workloadRef: {name: web}", "workloadRef: {name: prod-web}")
+				seen := a.by(a.k1, files)
+				a.refused(seen, "PlanNotApproved")
+				return a.removed()
+			},
+			func(a *signed) { a.isGone("web", &appsv1.Deployment{}); a.runs("prod-web", "v2") },
+		},
+		"the Deployment is removed, and comes again with one step": {
+			func(a *signed) string {
+				a.refused(a.by(a.k1, map[string]string{"deploy/web.yaml": "", "deploy/release.yaml": ""}), "PlanNotApproved")
+				a.by(a.k1, loose())
+				return a.terms("100%")
+			},
+			func(a *signed) { a.brings("v3"); a.runs("web", "v3") },
+		},
+		"the BatchRelease is deleted, and the plan has one step": {
+			func(a *signed) string {
+				a.stop()
+				a.kubectl("delete", "batchrelease/web")
+				a.by(a.k1, loose())
+				a.start()
+				return a.terms("100%")
+			},
+			func(a *signed) { a.brings("v3"); a.runs("web", "v3") },
+		},
+		"the namespace of the plan's reference is written, too": {
+			func(a *signed) string {
+				files := loose()
+				files["deploy/release.yaml"] = strings.Replace(files["deploy/release.yaml"], "metadata: {name: web}", "metadata: {name: web, namespace: "+a.ns+"}", 1)
+				a.by(a.k1, files)
+				return a.terms("100%")
+			},
+			func(a *signed) { a.brings("v3"); a.runs("web", "v3") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newSigned(t)
+			terms := tt.attack(a)
+			a.isStopped(terms)
+			if t.Failed() {
+				return
+			}
+			a.by(a.k2, agrees(terms))
+			tt.honest(a)
+			a.says("True")
+		})
+	}
+}
+
+// An approval of a plan counts as one of a release does: by a signer, not the author,
+// with all of the digest, and once.
+func TestPlanApprovalThatDoesNotCount(t *testing.T) {
+	for name, tt := range map[string]struct {
+		attack func(a *signed) string
+		says   string
+	}{
+		"unsigned by a signer": {func(a *signed) string {
+			files := agrees(a.terms("100%"))
+			files["deploy/release.yaml"], files["deploy/web.yaml"] = planOf("web", "100%"), sizedWeb(4, "v2")
+			a.by(a.k1, files)
+			return a.terms("100%")
+		}, "it is signed by a key that is not listed"},
+		"by its author": {func(a *signed) string {
+			a.by(a.k2, map[string]string{"deploy/release.yaml": planOf("web", "100%")})
+			a.by(a.k2, agrees(a.terms("100%")))
+			a.brings("v2")
+			return a.terms("100%")
+		}, "as is commit"},
+		"by one of its authors": {func(a *signed) string {
+			a.by(a.k2, map[string]string{"deploy/release.yaml": planOf("web", "50%", "100%")})
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%")})
+			a.by(a.k2, agrees(a.terms("100%")))
+			a.brings("v2")
+			return a.terms("100%")
+		}, "as is commit"},
+		"by the author of what a merge brings back": {func(a *signed) string {
+			loose := a.by(a.k2, map[string]string{"deploy/release.yaml": planOf("web", "100%")})
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", signedPlan...)})
+			a.repo.Sign(&a.k2)
+			a.repo.Git("reset", "-q", "--hard", a.repo.Git("commit-tree", "-S", "-m", "Merge", "-p", "HEAD", "-p", loose, loose+"^{tree}"))
+			a.repo.Push()
+			a.by(a.k2, agrees(a.terms("100%")))
+			a.brings("v2")
+			return a.terms("100%")
+		}, "as is commit"},
+		"of a part of the digest": {func(a *signed) string {
+			files := agrees(a.terms("100%"))
+			digest := digestOf(a.terms("100%"))
+			files[planApproval] = strings.ReplaceAll(files[planApproval], digest, digest[:20])
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(4, "v2")})
+			a.by(a.k2, files)
+			return a.terms("100%")
+		}, "is not a digest"},
+		"of another plan": {func(a *signed) string {
+			a.by(a.k2, agrees(a.terms("50%", "100%")))
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(4, "v2")})
+			return a.terms("100%")
+		}, "it is of another digest"},
+		"used before, after a push by force": {func(a *signed) string {
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%")})
+			a.approves(a.k2, a.terms("100%"))
+			used := a.repo.Head()
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", signedPlan...)})
+			a.approves(a.k2, a.terms(signedPlan...))
+			a.repo.Git("reset", "-q", "--hard", used)
+			a.repo.Push("--force")
+			a.brings("v2")
+			return a.terms("100%")
+		}, "was on the branch when the present plan took effect"},
+		"used before, after a merge": {func(a *signed) string {
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%")})
+			a.approves(a.k2, a.terms("100%"))
+			used := a.repo.Head()
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", signedPlan...)})
+			a.approves(a.k3, a.terms(signedPlan...))
+			a.repo.Sign(&a.k1)
+			a.repo.Git("reset", "-q", "--hard", a.repo.Git("commit-tree", "-S", "-m", "Merge", "-p", used, "-p", "HEAD", used+"^{tree}"))
+			a.repo.Push()
+			a.brings("v2")
+			return a.terms("100%")
+		}, "was on the branch when the present plan took effect"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newSigned(t)
+			terms := tt.attack(a)
+			a.isStopped(terms)
+			if m := a.inSync().Message; !strings.Contains(m, tt.says) {
+				t.Errorf("it does not tell %q: %s", tt.says, m)
+			}
+			// Another person approves it by a new commit.
+			files := agrees(terms)
+			files[planApproval] = "# again\n" + files[planApproval]
+			a.by(a.k3, files)
+			a.says("True")
+			a.brings("v3")
+			a.runs("web", "v3")
+		})
+	}
+}
+
+// What counts without an approval, or with one that came before.
+func TestPlanThatCounts(t *testing.T) {
+	t.Parallel()
+	a := newSigned(t)
+	quiet := func() {
+		t.Helper()
+		for range 2 {
+			a.lookNow()
+		}
+		a.says("True")
+		if n := a.events("PlanNotApproved"); len(n) > 0 {
+			t.Errorf("%q", n)
+		}
+	}
+	// spec.replicas is scaling.
+	a.applied(a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(6, "v1")}))
+	a.applied(a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(4, "v1")}))
+	quiet()
+	// A Deployment that no plan governed gets one.
+	other := func(image string) string {
+		return strings.NewReplacer("name: web\n", "name: other\n", "app: web", "app: other").Replace(web(image))
+	}
+	plan := func(steps ...string) string {
+		return strings.Replace(planOf("other", steps...), "workloadRef: {name: web}", "workloadRef: {name: other}", 1)
+	}
+	a.applied(a.by(a.k1, map[string]string{"deploy/other.yaml": other("v1")}))
+	a.applied(a.by(a.k1, map[string]string{"deploy/plan.yaml": plan("1", "100%")}))
+	a.isAt("other", "ReleaseCompleted", 1)
+	quiet()
+	// The same plan under another name.
+	a.applied(a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("next", signedPlan...)}))
+	a.isGone("web", &v1alpha1.BatchRelease{})
+	a.applied(a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", signedPlan...)}))
+	a.isGone("next", &v1alpha1.BatchRelease{})
+	quiet()
+	// An approval that is ahead of the plan.
+	a.applied(a.by(a.k2, agrees(a.terms("2", "100%"))))
+	a.applied(a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "2", "100%")}))
+	a.hasSteps("2", "100%")
+	quiet()
+	// Both in one commit is of one author.
+	files := agrees(a.terms("3", "100%"))
+	files["deploy/release.yaml"] = planOf("web", "3", "100%")
+	a.by(a.k2, files)
+	a.differs("PlanNotApproved")
+	a.hasSteps("2", "100%")
+	// Taken back, there is no difference. The other Deployment was never held up.
+	a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "2", "100%"), "deploy/other.yaml": other("v2")})
+	a.says("True")
+	a.isAt("other", "WaitingForApproval", 0)
+}
+
+// hasSteps waits until a BatchRelease has steps.
+func (a *signed) hasSteps(want ...string) {
+	a.Helper()
+	clustertest.Wait(a.shop, fmt.Sprintf("steps %q", want), func() error {
+		var got []string
+		for _, s := range a.release("web").Spec.Strategy.Steps {
+			got = append(got, s.Replicas.String())
+		}
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("%q\n%s", got, said(a.gs()))
+		}
+		return nil
+	})
+}
+
+// What the Deployment has of its own waits, too: its strategy and minReadySeconds.
+// The rest of the commit is applied, and drift is put back to what governs.
+func TestStrategyNeedsApproval(t *testing.T) {
+	t.Parallel()
+	a := newSigned(t)
+	loose := sizedWeb(4, "v1", "replicas: 4\n", "replicas: 5\n  minReadySeconds: 7\n  strategy: {rollingUpdate: {maxSurge: 3, maxUnavailable: 100%}}\n")
+	a.by(a.k1, map[string]string{"deploy/web.yaml": loose, "deploy/a.yaml": configMap("a", "two")})
+	a.differs("PlanNotApproved")
+	is := func(minReady int32, surge string) {
+		t.Helper()
+		clustertest.Wait(t, "the Deployment", func() error {
+			d := a.deployment("web").Spec
+			if d.MinReadySeconds != minReady || d.Strategy.RollingUpdate == nil || d.Strategy.RollingUpdate.MaxSurge.String() != surge || *d.Replicas != 5 {
+				return fmt.Errorf("minReadySeconds %d, strategy %+v, %d replicas", d.MinReadySeconds, d.Strategy.RollingUpdate, *d.Replicas)
+			}
+			return nil
+		})
+	}
+	for range 2 {
+		a.lookNow()
+	}
+	is(0, "25%")
+	a.kubectl("patch", "deployment/web", "--type=merge", "-p", `{"spec":{"minReadySeconds":9,"strategy":{"rollingUpdate":{"maxSurge":2}}}}`)
+	is(0, "25%")
+	terms := strings.NewReplacer(`"minReadySeconds":0`, `"minReadySeconds":7`, `"maxSurge":"25%","maxUnavailable":"25%"`, `"maxSurge":3,"maxUnavailable":"100%"`).Replace(a.terms(signedPlan...))
+	a.approves(a.k2, terms)
+	is(7, "3")
+}
+
+// Where a source gets signers, what governs then is what an approval is needed to
+// change; where it loses them, Git alone counts again.
+func TestSignersComeAndGo(t *testing.T) {
+	t.Parallel()
+	a := newSigned(t, func(gs *v1alpha1.GitSource) { gs.Spec.Approvals = nil })
+	if p := a.gs().Status.Plans; len(p) > 0 {
+		t.Errorf("without signers, there are %v", p)
+	}
+	a.applied(a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "2", "100%")}))
+	a.hasSteps("2", "100%")
+	a.stop()
+	gs := a.gs()
+	a.demands(gs)
+	a.write(gs)
+	a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(4, "v2")})
+	a.start()
+	a.isAt("web", "WaitingForApproval", 0)
+	a.hasSteps("2", "100%")
+	a.differs("PlanNotApproved")
+	a.atMost(2)
+	gs = a.gs()
+	gs.Spec.Approvals = nil
+	a.write(gs)
+	a.hasSteps("100%")
+	clustertest.Wait(t, "the record to go", func() error {
+		if p := a.gs().Status.Plans; len(p) > 0 {
+			return fmt.Errorf("%v", p)
+		}
+		return nil
+	})
+}
+
+// Another source without signers does not get at a Deployment that one with signers
+// governs.
+func TestPlanMovedToAnotherSource(t *testing.T) {
+	t.Parallel()
+	a := newSigned(t)
+	a.by(a.k1, map[string]string{"other/b.yaml": configMap("b", "one")})
+	a.another("loose", "other")
+	moved := a.by(a.k1, map[string]string{
+		"deploy/web.yaml": "", "deploy/release.yaml": "", "other/web.yaml": sizedWeb(4, "v2"), "other/release.yaml": planOf("web", "100%"),
+	})
+	a.refused(moved, "PlanNotApproved")
+	a.lookNow("loose")
+	a.isStopped(a.removed())
+	a.by(a.k2, agrees(a.removed()))
+	a.says("True")
+	a.lookNow("loose")
+	a.runs("web", "v2")
+}

@@ -1,0 +1,492 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// Where spec.approvals.signers is set, a commit that is not a signer's changes
+// neither the steps of a release nor whether it has any. gitsync compares the terms
+// (plan.Terms) that a commit renders for each Deployment with those that govern it:
+//
+//   - The governing terms are in the status of the GitSource. They survive the
+//     BatchRelease, the Deployment and the plan in Git. Before the source had signers,
+//     the BatchRelease in the cluster governs.
+//   - Other terms count when a signer has approved their digest. Until then the set
+//     that is applied has the governing terms in their place, with the template of
+//     the commit. A Deployment that the commit does not have stays as it is, and
+//     Deployments that are new with that commit wait: they may be the same one under
+//     another name.
+//   - Terms are written to the status before anything is applied by them, and removed
+//     after the last object that they govern is. So a controller that dies in between
+//     decides the same again.
+
+// governed is what a commit brings, as far as it counts.
+type governed struct {
+	// set is what to apply.
+	set *plan.Set
+	// plans are the terms that govern from now on.
+	plans []v1alpha1.GoverningPlan
+	// ending are those that no longer govern once the commit is applied.
+	ending []v1alpha1.GoverningPlan
+	// keeps stays in the cluster and in the inventory, though the commit does not
+	// have it.
+	keeps inventory
+	// withheld are the objects of the commit that are not applied.
+	withheld []string
+	// unapproved says what waits for an approval.
+	unapproved plan.Problems
+	// changes are the differences to what governs, approved or not.
+	changes []TermsChange
+}
+
+// TermsChange is a commit's change of what decides about a Deployment's releases.
+type TermsChange struct {
+	// Namespace and Name of the Deployment, and the name of its BatchRelease.
+	Namespace, Name, Plan string
+	// Now governs, and Then is what the commit has.
+	Now, Then plan.Terms
+	// Approved: an approval of it counts.
+	Approved bool
+	// Why approvals of it do not count.
+	Why []string
+}
+
+// governor finds out which terms govern.
+type governor struct {
+	*history
+	o         *observer
+	approvals []plan.Approval
+	// unsigned approvals count: who asks cannot read the keys.
+	unsigned bool
+	// live are the BatchReleases of this source whose terms are not on record.
+	live map[client.ObjectKey]*v1alpha1.BatchRelease
+}
+
+// govern returns what of a commit counts. Without signers that is all of it.
+func (l *look) govern(ctx context.Context, r *renderer, d *desired, o *observer) (*governed, error) {
+	if r.signatures.signers == nil {
+		return &governed{set: d.set, keeps: inventory{}}, nil
+	}
+	t, err := newTreeFS(r.snapshot, r.snapshot.commit)
+	if err != nil {
+		return nil, err
+	}
+	approvals, _ := plan.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
+	if err := t.Err(); err != nil && !isExceeded(err) {
+		return nil, err
+	}
+	g := &governor{history: newHistory(r, d), o: o, approvals: approvals}
+	return g.govern(ctx)
+}
+
+func (g *governor) govern(ctx context.Context) (*governed, error) {
+	records, err := g.records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result := &governed{keeps: inventory{}}
+	var kept []plan.Kept
+	for _, key := range g.deployments(records) {
+		record, ok := records[key]
+		then := g.desired.set.Terms(key.Namespace, key.Name)
+		if !ok { // a first plan can only tighten
+			if then.Govern() {
+				result.plans = append(result.plans, g.record(key, then))
+			}
+			continue
+		}
+		if record.Terms == string(then) {
+			record.Name = g.planName(key, record.Name)
+			result.plans = append(result.plans, record)
+			continue
+		}
+		c := TermsChange{Namespace: key.Namespace, Name: key.Name, Plan: record.Name, Now: plan.Terms(record.Terms), Then: then}
+		if c.Approved, c.Why, err = g.approves(ctx, key, record, then); err != nil {
+			return nil, err
+		}
+		result.changes = append(result.changes, c)
+		switch {
+		case !c.Approved:
+			k, err := g.keep(ctx, key, record)
+			if err != nil {
+				return nil, err
+			}
+			kept = append(kept, k)
+			result.plans = append(result.plans, record)
+			result.unapproved = append(result.unapproved, g.problem(c))
+			g.keepObjects(result, key, record)
+		case then.Govern():
+			result.plans = append(result.plans, g.record(key, then))
+		default:
+			result.ending = append(result.ending, record)
+		}
+	}
+	g.keepAround(result)
+	without := g.withhold(result)
+	result.set, err = g.desired.set.Under(kept, without)
+	return result, err
+}
+
+// deployments are those with a plan in the commit, and those whose terms are on
+// record, in order.
+func (g *governor) deployments(records map[client.ObjectKey]v1alpha1.GoverningPlan) []client.ObjectKey {
+	keys := map[client.ObjectKey]bool{}
+	for k := range records {
+		keys[k] = true
+	}
+	for i := range g.desired.set.Releases {
+		keys[workloadOf(&g.desired.set.Releases[i])] = true
+	}
+	return slices.SortedFunc(maps.Keys(keys), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
+}
+
+// records returns the terms that govern, by Deployment: those of the status, and
+// those of the BatchReleases of this source that are in the cluster.
+func (g *governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.GoverningPlan, error) {
+	records, known := map[client.ObjectKey]v1alpha1.GoverningPlan{}, map[client.ObjectKey]bool{}
+	for _, p := range g.gs.Status.Plans {
+		namespace, name, ok := strings.Cut(p.Deployment, "/")
+		if !ok {
+			continue
+		}
+		p.Since = g.sinceOf(p.Since)
+		records[client.ObjectKey{Namespace: namespace, Name: name}] = p
+		known[client.ObjectKey{Namespace: namespace, Name: p.Name}] = true
+	}
+	g.live = map[client.ObjectKey]*v1alpha1.BatchRelease{}
+	for _, e := range readInventory(g.gs.Status.Inventory) {
+		if isPlan(e) && !known[client.ObjectKey{Namespace: e.namespace, Name: e.name}] {
+			if err := g.recordLive(ctx, e, records); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i := range g.desired.set.Releases {
+		key := workloadOf(&g.desired.set.Releases[i])
+		if _, ok := records[key]; ok {
+			continue
+		}
+		plans, err := g.o.plansFor(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		for j := range plans {
+			if err := g.addLive(ctx, &plans[j], records); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return records, nil
+}
+
+// recordLive adds the terms of a BatchRelease of the inventory.
+func (g *governor) recordLive(ctx context.Context, e entry, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
+	var br v1alpha1.BatchRelease
+	err := g.o.own.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, &br)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("getting %s: %w", e, err)
+	}
+	return g.addLive(ctx, &br, records)
+}
+
+// addLive adds the terms of a BatchRelease in the cluster, unless the Deployment's
+// are known.
+func (g *governor) addLive(ctx context.Context, br *v1alpha1.BatchRelease, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
+	key := client.ObjectKey{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}
+	other, ok := g.live[key]
+	_, recorded := records[key]
+	byHand := br.Labels[v1alpha1.LabelSource] == "" && br.Name == g.planName(key, "")
+	if recorded && !ok || !isOurs(br, g.gs) && !byHand || ok && plan.ComparePlans(other, br) <= 0 {
+		return nil
+	}
+	var d appsv1.Deployment
+	err := g.o.own.Get(ctx, key, &d)
+	if err != nil && !apierrors.IsNotFound(err) && !(g.unsigned && apierrors.IsForbidden(err)) {
+		return fmt.Errorf("getting Deployment %s: %w", key, err)
+	}
+	g.live[key] = br
+	terms := plan.NewTerms(key.Namespace, key.Name, &br.Spec.Strategy, br.Spec.DeploymentStrategy, d.Spec.MinReadySeconds)
+	records[key] = v1alpha1.GoverningPlan{Deployment: key.String(), Name: br.Name, Terms: string(terms), Since: g.sinceOf(g.gs.Status.AppliedCommit)}
+	return nil
+}
+
+// sinceOf returns the commit, or the tip where it has left the repository: then only
+// approvals that come later count.
+func (g *governor) sinceOf(commit string) string {
+	if g.unsigned || g.has(commit) {
+		return commit
+	}
+	return g.desired.commit
+}
+
+// record returns terms that take effect with this commit.
+func (g *governor) record(key client.ObjectKey, terms plan.Terms) v1alpha1.GoverningPlan {
+	return v1alpha1.GoverningPlan{Deployment: key.String(), Name: g.planName(key, ""), Terms: string(terms), Since: g.desired.commit}
+}
+
+// planName is the name that a commit gives to the plan of a Deployment.
+func (g *governor) planName(key client.ObjectKey, otherwise string) string {
+	for i := range g.desired.set.Releases {
+		if r := &g.desired.set.Releases[i]; workloadOf(r) == key {
+			return r.Plan.Name
+		}
+	}
+	return otherwise
+}
+
+// keep returns what goes on governing a Deployment. Where the commit has no plan for
+// it, a BatchRelease that is paused stays so.
+func (g *governor) keep(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan) (plan.Kept, error) {
+	k := plan.Kept{Namespace: key.Namespace, Name: key.Name, Plan: metav1.ObjectMeta{Name: record.Name}, Terms: plan.Terms(record.Terms)}
+	var br v1alpha1.BatchRelease
+	err := g.o.own.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: record.Name}, &br)
+	if apierrors.IsNotFound(err) {
+		return k, nil
+	}
+	if err != nil {
+		return k, fmt.Errorf("getting BatchRelease %s/%s: %w", key.Namespace, record.Name, err)
+	}
+	k.Pause = br.Spec.Paused
+	return k, nil
+}
+
+// keepObjects keeps a Deployment that the commit does not have, and its plan.
+func (g *governor) keepObjects(result *governed, key client.ObjectKey, record v1alpha1.GoverningPlan) {
+	if g.deployment(key) != nil {
+		return
+	}
+	e := entry{appsv1.SchemeGroupVersion.WithKind(deploymentKind.Kind), key.Namespace, key.Name}
+	result.keeps.add(e)
+	result.keeps.add(entry{v1alpha1.GroupVersion.WithKind(releaseKind.Kind), key.Namespace, record.Name})
+	result.withheld = append(result.withheld, "the removal of "+e.String())
+}
+
+// keepAround keeps what a governed Deployment would go with: its namespace, and the
+// kind of its plan.
+func (g *governor) keepAround(result *governed) {
+	namespaces := map[string]bool{}
+	for _, p := range slices.Concat(result.plans) {
+		namespace, _, _ := strings.Cut(p.Deployment, "/")
+		namespaces[namespace] = true
+	}
+	crd := "batchreleases." + v1alpha1.Group
+	for _, e := range readInventory(g.gs.Status.Inventory) {
+		switch gk := e.gvk.GroupKind(); {
+		case gk == namespaceKind && namespaces[e.name], gk == crdKind && e.name == crd && len(namespaces) > 0:
+			if !g.hasObject(gk, "", e.name) {
+				result.keeps.add(e)
+				result.withheld = append(result.withheld, "the removal of "+e.String())
+			}
+		}
+	}
+}
+
+// withhold returns the Deployments that are new with a commit which does not have
+// all that are governed.
+func (g *governor) withhold(result *governed) []plan.Object {
+	if len(result.withheld) == 0 {
+		return nil
+	}
+	before := readInventory(g.gs.Status.Inventory)
+	var list []plan.Object
+	for _, o := range g.desired.set.Objects {
+		if _, there := before[entryOf(o.Unstructured).id()]; o.GroupVersionKind().GroupKind() == deploymentKind && !there {
+			list = append(list, o)
+			result.withheld = append(result.withheld, o.String())
+		}
+	}
+	result.plans = slices.DeleteFunc(result.plans, func(p v1alpha1.GoverningPlan) bool {
+		return slices.ContainsFunc(list, func(o plan.Object) bool { return p.Deployment == o.GetNamespace()+"/"+o.GetName() })
+	})
+	return list
+}
+
+func (g *governor) deployment(key client.ObjectKey) *unstructured.Unstructured {
+	for _, o := range g.desired.set.Objects {
+		if o.GroupVersionKind().GroupKind() == deploymentKind && o.GetNamespace() == key.Namespace && o.GetName() == key.Name {
+			return o.Unstructured
+		}
+	}
+	return nil
+}
+
+func (g *governor) hasObject(gk schema.GroupKind, namespace, name string) bool {
+	return slices.ContainsFunc(g.desired.set.Objects, func(o plan.Object) bool {
+		return o.GroupVersionKind().GroupKind() == gk && o.GetNamespace() == namespace && o.GetName() == name
+	})
+}
+
+// problem says what waits for an approval, and how to give it.
+func (g *governor) problem(c TermsChange) *plan.Problem {
+	digest := c.Then.Digest()
+	fact := fmt.Sprintf("what decides about its releases has changed (%s), and is not approved; what governed it still does. The digest to approve is %s", strings.Join(c.Now.Changes(c.Then), ", "), digest)
+	for _, why := range c.Why {
+		fact += "; " + why
+	}
+	return &plan.Problem{
+		Reason: plan.ReasonPlanNotApproved, Where: "Deployment " + c.Namespace + "/" + c.Name, Err: errors.New(fact),
+		Hint: fmt.Sprintf("have a signer run tranche approve %s -n %s --plan --sign --push, which writes %s; or put back what was there", c.Plan, c.Namespace, PlanApprovalPath(&g.gs.Spec, c.Plan)),
+	}
+}
+
+// PlanApprovalPath is the file for an approval of a plan. It is not the one for
+// approvals of releases: who approves the one signs nothing of the other.
+func PlanApprovalPath(spec *v1alpha1.GitSourceSpec, name string) string {
+	return approvalsPath(spec) + "/plans/" + name + ".yaml"
+}
+
+// approves reports whether a signer has approved terms that take the place of
+// others, and why approvals that name their digest do not count.
+func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, then plan.Terms) (bool, []string, error) {
+	digest := then.Digest()
+	names := []string{record.Name, g.planName(key, record.Name)}
+	var ignored []string
+	for i := range g.approvals {
+		a := &g.approvals[i]
+		if a.Spec.Plan == "" || a.Metadata.Namespace != key.Namespace || !slices.Contains(names, a.Metadata.Name) {
+			continue
+		}
+		why, err := "it is of another digest", error(nil)
+		if a.Spec.Plan == digest {
+			why, err = g.unapproved(ctx, key, record, a)
+		}
+		if err != nil {
+			return false, nil, err
+		}
+		if why == "" {
+			return true, nil, nil
+		}
+		ignored = append(ignored, a.File+" does not count: "+why)
+	}
+	return false, ignored, nil
+}
+
+// unapproved says why an approval that names the digest of new terms does not count;
+// empty: it does.
+func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (string, error) {
+	if g.unsigned {
+		return "", nil
+	}
+	b, err := g.bringer(a.File)
+	if err != nil {
+		return "", err
+	}
+	in := plumbing.NewHash(b.in)
+	by, why, err := signerOf(g.snapshot, in, g.signatures.signers, g.signatures.now)
+	if err != nil {
+		return "", err
+	}
+	if why != "" {
+		return fmt.Sprintf("commit %s brought it: %s", shortCommit(b.in), why), nil
+	}
+	old, err := g.precedes(ctx, in, plumbing.NewHash(record.Since))
+	if err != nil {
+		return "", err
+	}
+	if old {
+		return fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect; commit a change of the file, such as a comment", shortCommit(b.in)), nil
+	}
+	if !g.signatures.distinctAuthor {
+		return "", nil
+	}
+	return g.ownChange(ctx, key, plan.Terms(record.Terms), b.in, by)
+}
+
+// ownChange says why it cannot be shown that the approver has written nothing of a
+// difference; empty: it can.
+func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, now plan.Terms, in string, approver signature.Signature) (string, error) {
+	commits, err := g.changesOf(ctx, key, now)
+	if errors.Is(err, errTooManyCommits) {
+		return err.Error(), nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if len(commits) == 0 {
+		return fmt.Sprintf("that the change is by another than %s cannot be shown: no commit of the branch makes it", approver), nil
+	}
+	fact, _, err := g.writtenBy(commits, in, approver)
+	return fact, err
+}
+
+// changesOf returns the commits that made a difference to the terms which govern a
+// Deployment: on the way along first parents to a commit that renders those, each
+// that renders other terms than its parent, and what came with it. One that does not
+// render is different from all others.
+func (g *governor) changesOf(ctx context.Context, key client.ObjectKey, now plan.Terms) ([]plumbing.Hash, error) {
+	var list []plumbing.Hash
+	at, terms, reads := g.snapshot.commit, g.desired.set.Terms(key.Namespace, key.Name), g.desired.reads
+	for range maxWalk {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		c, err := object.GetCommit(g.snapshot, at)
+		if err != nil {
+			return nil, missing("commit", at, err)
+		}
+		before := plan.Terms("")
+		if len(c.ParentHashes) > 0 {
+			if before, reads, err = g.termsIn(c.ParentHashes[0], reads, key, terms); err != nil {
+				return nil, err
+			}
+		}
+		if before != terms || terms == "" {
+			brought, err := g.change(ctx, at.String())
+			if err != nil {
+				return nil, err
+			}
+			if len(brought) == 0 { // a merge that brings back what an older commit had
+				brought = []plumbing.Hash{at}
+			}
+			if list = append(list, brought...); len(list) > maxChange {
+				return nil, errTooManyCommits
+			}
+		}
+		if before == now || len(c.ParentHashes) == 0 {
+			return list, nil
+		}
+		at, terms = c.ParentHashes[0], before
+	}
+	return nil, errTooManyCommits
+}
+
+// termsIn returns the terms that a commit renders for a Deployment, empty where it
+// does not render, and what was read for the answer.
+func (g *governor) termsIn(commit plumbing.Hash, reads Reads, key client.ObjectKey, after plan.Terms) (plan.Terms, Reads, error) {
+	t, err := newTreeFS(g.snapshot, commit)
+	if err != nil {
+		return "", nil, err
+	}
+	if !g.remote && after != "" {
+		unchanged, err := reads.Unchanged(t)
+		if err != nil || unchanged {
+			return after, reads, err
+		}
+	}
+	d, err := g.older(commit, t)
+	if err != nil || d.set == nil {
+		return "", nil, err
+	}
+	return d.set.Terms(key.Namespace, key.Name), d.reads, nil
+}
