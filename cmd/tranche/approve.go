@@ -24,13 +24,14 @@ type approveOptions struct {
 	step   int32
 	all    bool
 	direct bool
+	plan   bool
 }
 
 func newApprove() *cobra.Command {
 	var o approveOptions
 	c := &cobra.Command{
 		Use:   "approve NAME",
-		Short: "Approve a step of the release under way, as a commit",
+		Short: "Approve a step of the release under way, or a change of the plan, as a commit",
 		Long: `Approve a step of the release under way: commit a BatchApproval to the clone of
 the source's repository that one stands in. The change is shown first. A clone on
 another branch, behind its remote, or with changes of its own in the same file is
@@ -38,11 +39,16 @@ refused, and nothing is changed. The first line of the file says which steps the
 approval is for. After an edit of the plan, approve again: the command changes
 that line, and the new commit brings the approval.
 
+With --plan the change of the plan is approved that the clone has, and no release: the
+command shows what governs the Deployment now and what would, and commits a file of its
+own with the digest. That is needed where the source lists signers.
+
 With --direct the approval is written to the cluster instead, for when Git is out
 of reach: it opens the gate of the present step only.`,
 		Example: `  tranche approve web -n shop --push
   tranche approve web --step 2 --push --sign    # steps up to 2 may go on
   tranche approve web --all --push --yes
+  tranche approve web --plan --push --sign      # the plan, as the branch has it
   tranche approve web --direct`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -52,6 +58,10 @@ of reach: it opens the gate of the present step only.`,
 	f.Int32Var(&o.step, "step", 0, "approve the steps up to this one, from 0 (default: the present one)")
 	f.BoolVar(&o.all, "all", false, "approve all steps")
 	f.BoolVar(&o.direct, "direct", false, "write to the cluster instead of Git")
+	f.BoolVar(&o.plan, "plan", false, "approve a change of the plan")
+	c.MarkFlagsMutuallyExclusive("plan", "step")
+	c.MarkFlagsMutuallyExclusive("plan", "all")
+	c.MarkFlagsMutuallyExclusive("plan", "direct")
 	c.MarkFlagsMutuallyExclusive("step", "all")
 	c.MarkFlagsMutuallyExclusive("direct", "all")
 	c.MarkFlagsMutuallyExclusive("direct", "push")
@@ -65,6 +75,13 @@ of reach: it opens the gate of the present step only.`,
 		br, err := at.release(cmd.Context(), args[0])
 		if err != nil {
 			return err
+		}
+		if o.plan {
+			st, err := o.newSteering(cmd, at, br.Name)
+			if err != nil {
+				return err
+			}
+			return st.approvePlan()
 		}
 		step, err := o.stepOf(br, cmd.Flags().Changed("step"))
 		if err != nil {
@@ -187,7 +204,7 @@ func (st *steering) approvalPlace(ctx context.Context) (string, *plan.Release, e
 	dir := approvalsPath(&st.source.Spec)
 	approvals, _ := plan.ReadApprovals(tree, dir, st.source.Namespace, st.source.Spec.TargetNamespace)
 	for _, a := range approvals {
-		if a.Metadata.Namespace == st.release.Namespace && a.Metadata.Name == st.release.Name {
+		if a.ForRelease() && a.Metadata.Namespace == st.release.Namespace && a.Metadata.Name == st.release.Name {
 			return a.File, r, nil
 		}
 	}

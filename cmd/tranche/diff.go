@@ -272,16 +272,38 @@ func (d *difference) write(p *page) {
 		p.warning("Nothing of it would be applied:")
 		p.list(errorsOf(d.preview.Problems))
 	}
+	for i := range d.preview.Plans {
+		d.plan(p, &d.preview.Plans[i])
+	}
 	for i := range d.preview.Releases {
 		d.release(p, &d.preview.Releases[i])
 	}
 	d.objects(p)
+	if len(d.preview.Withheld) > 0 {
+		p.line("Not before the plans are approved:")
+		p.list(d.preview.Withheld)
+	}
 	if len(d.preview.Ignored) > 0 {
 		p.line("Without effect:")
 		p.list(errorsOf(d.preview.Ignored))
 	}
 	if !d.changes() && len(d.preview.Problems) == 0 {
 		p.line("Nothing would change" + d.asFarAsSeen() + ".")
+	}
+}
+
+// plan says that a change of what decides about releases needs an approval.
+func (d *difference) plan(p *page, c *gitsync.TermsChange) {
+	p.heading("Plan of " + p.code("Deployment "+c.Namespace+"/"+c.Name))
+	p.line("What decides about its releases changes: " + strings.Join(c.Now.Changes(c.Then), ", ") + ".")
+	p.line("Digest: " + p.code(c.Then.Digest()))
+	if c.Approved {
+		p.line("The commit has an approval of it. It counts if a signer has signed the commit that brought it.")
+		return
+	}
+	p.line("It needs an approval by a signer, and has no effect before: " + p.code(fmt.Sprintf("tranche approve %s -n %s --plan --sign", c.Plan, c.Namespace)) + ", once the branch has it.")
+	if len(c.Why) > 0 {
+		p.list(c.Why)
 	}
 }
 

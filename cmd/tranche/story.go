@@ -58,7 +58,12 @@ func (s *scene) tree(style terminal.Style) terminal.Node {
 	if s.source == nil {
 		return release
 	}
-	return terminal.Node{Text: s.sourceLine(style), Below: []terminal.Node{release}}
+	source := terminal.Node{Text: s.sourceLine(style)}
+	if c := meta.FindStatusCondition(s.source.Status.Conditions, "InSync"); c != nil && c.Reason == plan.ReasonPlanNotApproved {
+		source.Below = append(source.Below, terminal.Node{Text: style.Bad(c.Reason + ": " + c.Message)})
+	}
+	source.Below = append(source.Below, release)
+	return source
 }
 
 func (s *scene) sourceLine(style terminal.Style) string {
