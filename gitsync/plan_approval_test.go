@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -348,6 +349,15 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(4, "v2")})
 			return a.terms("100%")
 		}, "it is of another digest"},
+		"planted in the file of another approval": {func(a *signed) string {
+			v2 := a.brings("v2")
+			a.isAt("web", "WaitingForApproval", 0)
+			const file = "deploy/approvals/web.yaml"
+			planted := agrees(a.terms("100%"))[planApproval]
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), file: planted})
+			a.by(a.k2, map[string]string{file: planted + "---\n" + approvalOf("web", a.release("web").Status.UpdateRevision, v2, "0")})
+			return a.terms("100%")
+		}, "its file has other documents"},
 		"used before, after a push by force": {func(a *signed) string {
 			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%")})
 			a.approves(a.k2, a.terms("100%"))
@@ -536,4 +546,90 @@ func TestPlanMovedToAnotherSource(t *testing.T) {
 	a.says("True")
 	a.lookNow("loose")
 	a.runs("web", "v2")
+}
+
+// A namespace with a governed Deployment is not pruned: what comes back with it would
+// come with all pods at once.
+func TestNamespaceOfAGovernedDeployment(t *testing.T) {
+	t.Parallel()
+	a := newSigned(t)
+	namespace := "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + a.ns + ", annotations: {tranche.dev/prune: enabled}}\n"
+	a.applied(a.by(a.k1, map[string]string{"deploy/ns.yaml": namespace}))
+	a.applied(a.by(a.k1, map[string]string{"deploy/ns.yaml": ""}))
+	a.says("False PlanNotApproved: Namespace " + a.ns + ": it has left the branch and stays")
+	for range 2 {
+		a.lookNow()
+	}
+	if ns := get(a.shop, "default", &corev1.ServiceAccount{}); ns.DeletionTimestamp != nil {
+		t.Error("what is in the namespace goes")
+	}
+	var ns corev1.Namespace
+	a.must(a.c.Client.Get(t.Context(), client.ObjectKey{Name: a.ns}, &ns))
+	if ns.DeletionTimestamp != nil {
+		t.Error("the namespace goes")
+	}
+	a.applied(a.by(a.k1, map[string]string{"deploy/ns.yaml": namespace}))
+	a.says("True")
+}
+
+// A source that gets signers while its plan leaves the branch: the plan in the cluster
+// governs, though nothing is on record.
+func TestSignersComeAsThePlanGoes(t *testing.T) {
+	t.Parallel()
+	a := newSigned(t, func(gs *v1alpha1.GitSource) { gs.Spec.Approvals = nil })
+	a.stop()
+	gs := a.gs()
+	a.demands(gs)
+	a.write(gs)
+	a.by(a.k1, map[string]string{"deploy/release.yaml": "", "deploy/web.yaml": sizedWeb(4, "v2")})
+	a.start()
+	a.isStopped(a.ungoverned())
+	a.by(a.k2, agrees(a.ungoverned()))
+	a.isGone("web", &v1alpha1.BatchRelease{})
+	a.runs("web", "v2")
+}
+
+// A controller that dies after each of its writes comes to the same end, with the
+// same plan at each stage.
+func TestKilledWhileAPlanWaits(t *testing.T) {
+	t.Parallel()
+	s := newShopWithout(t)
+	signer := gittest.NewSSHKey(t, "ed25519", "")
+	a := &signed{shop: s, k2: signer}
+	s.startMortals(gitsyncOnly)
+	first := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/release.yaml": planOf("web", signedPlan...), "deploy/a.yaml": configMap("a", "one")})
+	s.applied2(first, func(gs *v1alpha1.GitSource) {
+		gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: s.lists("approvers", "k2@example.org "+signer.Public)}
+	})
+	push := func(files map[string]string) {
+		t.Helper()
+		s.repo.Sign(nil)
+		s.applied(s.push(files))
+	}
+	push(map[string]string{"deploy/release.yaml": planOf("next", "100%"), "deploy/a.yaml": configMap("a", "two")})
+	a.differs("PlanNotApproved")
+	a.hasSteps(signedPlan...)
+	a.approves(a.k2, a.terms("100%"))
+	s.isGone("web", &v1alpha1.BatchRelease{})
+	push(map[string]string{"deploy/release.yaml": "", "deploy/web.yaml": web("v2")})
+	s.says("False PlanNotApproved")
+	if br := s.release("next"); len(br.Spec.Strategy.Steps) != 1 || !strings.HasSuffix(br.Spec.Template.Spec.Containers[0].Image, ":v2") {
+		t.Errorf("%+v", br.Spec)
+	}
+	if image := s.deployment("web").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v1") {
+		t.Errorf("without a plan and rollout, %s runs", image)
+	}
+	files := agrees(a.ungoverned())
+	files[planApproval] = strings.Replace(files[planApproval], "name: web", "name: next", 1)
+	s.repo.Sign(&a.k2)
+	s.applied(s.push(files))
+	s.says("True")
+	s.isGone("next", &v1alpha1.BatchRelease{})
+	clustertest.Wait(t, "the native Deployment, and no record", func() error {
+		image := s.deployment("web").Spec.Template.Spec.Containers[0].Image
+		if p := s.gs().Status.Plans; !strings.HasSuffix(image, ":v2") || len(p) > 0 {
+			return fmt.Errorf("%s runs, and %v governs", image, p)
+		}
+		return nil
+	})
 }

@@ -140,7 +140,7 @@ func (g *governor) govern(ctx context.Context) (*governed, error) {
 		}
 	}
 	g.keepAround(result)
-	without := g.withhold(result)
+	without := g.withhold(result, records)
 	result.set, err = g.desired.set.Under(kept, without)
 	return result, err
 }
@@ -282,11 +282,11 @@ func (g *governor) keepObjects(result *governed, key client.ObjectKey, record v1
 	result.withheld = append(result.withheld, "the removal of "+e.String())
 }
 
-// keepAround keeps what a governed Deployment would go with: its namespace, and the
-// kind of its plan.
+// keepAround keeps what a governed Deployment would go with: its namespace, and with
+// the kind of its plan, the plan.
 func (g *governor) keepAround(result *governed) {
 	namespaces := map[string]bool{}
-	for _, p := range slices.Concat(result.plans) {
+	for _, p := range result.plans {
 		namespace, _, _ := strings.Cut(p.Deployment, "/")
 		namespaces[namespace] = true
 	}
@@ -294,24 +294,33 @@ func (g *governor) keepAround(result *governed) {
 	for _, e := range readInventory(g.gs.Status.Inventory) {
 		switch gk := e.gvk.GroupKind(); {
 		case gk == namespaceKind && namespaces[e.name], gk == crdKind && e.name == crd && len(namespaces) > 0:
-			if !g.hasObject(gk, "", e.name) {
-				result.keeps.add(e)
-				result.withheld = append(result.withheld, "the removal of "+e.String())
+			if g.hasObject(gk, "", e.name) {
+				continue
 			}
+			result.keeps.add(e)
+			result.unapproved = append(result.unapproved, &plan.Problem{
+				Reason: plan.ReasonPlanNotApproved, Where: e.String(), Err: errors.New("it has left the branch and stays, since a Deployment that a plan governs would go with it"),
+				Hint: "remove the Deployment with its plan, and have that approved; or put it back",
+			})
 		}
 	}
 }
 
 // withhold returns the Deployments that are new with a commit which does not have
 // all that are governed.
-func (g *governor) withhold(result *governed) []plan.Object {
+func (g *governor) withhold(result *governed, records map[client.ObjectKey]v1alpha1.GoverningPlan) []plan.Object {
 	if len(result.withheld) == 0 {
 		return nil
 	}
 	before := readInventory(g.gs.Status.Inventory)
 	var list []plan.Object
 	for _, o := range g.desired.set.Objects {
-		if _, there := before[entryOf(o.Unstructured).id()]; o.GroupVersionKind().GroupKind() == deploymentKind && !there {
+		if o.GroupVersionKind().GroupKind() != deploymentKind {
+			continue
+		}
+		_, there := before[entryOf(o.Unstructured).id()]
+		_, governed := records[client.ObjectKeyFromObject(o.Unstructured)]
+		if !there && !governed {
 			list = append(list, o)
 			result.withheld = append(result.withheld, o.String())
 		}
@@ -385,6 +394,9 @@ func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1
 // unapproved says why an approval that names the digest of new terms does not count;
 // empty: it does.
 func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (string, error) {
+	if !a.Alone {
+		return "its file has other documents; give it a file of its own", nil
+	}
 	if g.unsigned {
 		return "", nil
 	}

@@ -19,6 +19,9 @@ import (
 type Approval struct {
 	v1alpha1.BatchApproval
 	File string
+	// Alone: the file has no other document. Who signs a change of a file signs all
+	// of its documents.
+	Alone bool
 }
 
 // Ignored says of a field of an approval why it counts for nothing, and what
@@ -47,6 +50,7 @@ func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace, targetNamespa
 			p.Reason = ReasonApprovalIgnored
 		}
 		ps = append(ps, more...)
+		alone := len(objects) == 1 && len(more) == 0
 		for _, o := range objects {
 			switch {
 			case targetNamespace != "":
@@ -57,6 +61,7 @@ func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace, targetNamespa
 			a, more := decodeApproval(o)
 			ps = append(ps, more...)
 			if len(more) == 0 {
+				a.Alone = alone
 				approvals = append(approvals, a)
 			}
 		}

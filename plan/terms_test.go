@@ -3,6 +3,7 @@ package plan_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"os"
 	"strings"
 	"testing"
 
@@ -64,8 +65,19 @@ func TestTerms_Canonical(t *testing.T) {
 		t.Errorf("got\n%s, want\n%s", got, want)
 	}
 	sum := sha256.Sum256([]byte(want))
-	if d := got.Digest(); d != hex.EncodeToString(sum[:]) {
+	d := got.Digest()
+	if d != hex.EncodeToString(sum[:]) {
 		t.Errorf("the digest is %s", d)
+	}
+	docs, err := os.ReadFile("../docs/signatures.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := collected(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n").Terms("shop", "web")
+	for _, text := range []string{want, d, string(none), string(termsIn(t, signedPlan[strings.Index(signedPlan, "---\n"):]))} {
+		if !strings.Contains(string(docs), text) {
+			t.Errorf("docs/signatures.md does not have %s", text)
+		}
 	}
 }
 
@@ -179,5 +191,17 @@ func TestSet_Under(t *testing.T) {
 	out, err := collected(t, signedPlan).Under(nil, collected(t, signedPlan).Objects)
 	if err != nil || len(out.Objects) > 0 || len(out.Releases) > 0 {
 		t.Errorf("%v: %+v", err, out)
+	}
+}
+
+// A plan that is kept has its name, and no plan for another Deployment gets it.
+func TestSet_Under_NameTaken(t *testing.T) {
+	other := strings.NewReplacer("workloadRef: {name: web}", "workloadRef: {name: other}").Replace(signedPlan) +
+		"---\n" + strings.Replace(signedPlan[strings.Index(signedPlan, "---\n")+4:], "metadata: {name: web}", "metadata: {name: other}", 1)
+	kept := []plan.Kept{{Namespace: "shop", Name: "web", Terms: termsIn(t, signedPlan)}}
+	kept[0].Plan.Name = "web"
+	_, err := collected(t, other).Under(kept, nil)
+	if err == nil || !strings.Contains(err.Error(), "governs Deployment shop/") || !strings.Contains(err.Error(), "give the new plan another name") {
+		t.Errorf("%v", err)
 	}
 }
