@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -341,4 +343,70 @@ func TestApproveStep(t *testing.T) {
 			t.Errorf("%s: %d, %v; want %d, %q", tc.reason, got, err, tc.want, tc.err)
 		}
 	}
+}
+
+// Where only signers approve, a change of the plan waits. diff says so before it is
+// merged, status while it waits, and approve --plan ends it.
+func TestApprovePlan(t *testing.T) {
+	s := newShop(t, "web", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.says(1, "approve web --plan --yes", "has no spec.approvals.signers")
+	key := gittest.NewSSHKey(t, "ed25519", "")
+	for _, line := range key.Config {
+		name, value, _ := strings.Cut(line, "=")
+		s.run(s.clone, "git", "config", name, value)
+	}
+	s.must(s.c.Client.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "approvers"}, Data: map[string][]byte{"allowed_signers": []byte("ada@example.org " + key.Public)},
+	}))
+	source := s.source()
+	patch := client.MergeFrom(source.DeepCopy())
+	source.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: &v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "approvers"}}}
+	s.must(s.c.Client.Patch(t.Context(), source, patch))
+	clustertest.Wait(t, "the plan to be on record", func() error {
+		if n := len(s.source().Status.Plans); n != 1 {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
+	s.says(1, "approve web --plan --yes", "nothing to approve")
+
+	s.replace("release.yaml", "20%", "40%")
+	s.run(s.clone, "git", "commit", "--quiet", "-a", "-m", "web: 40 % at first")
+	const text = `{"deployment":"NS/web","minReadySeconds":0,"onFailure":"Hold","progressDeadlineSeconds":600,"rollback":[1,"100%"],` +
+		`"steps":[{"gate":"approval","replicas":"40%"},{"gate":"approval","replicas":"50%"},{"replicas":"100%"}],"strategy":{"maxSurge":"25%","maxUnavailable":"25%"}}`
+	terms := strings.ReplaceAll(text, "NS", s.ns)
+	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(terms)))
+	s.says(0, "diff", "Plan of Deployment "+s.ns+"/web", "changes: steps.", "Digest: "+digest, "tranche approve web -n "+s.ns+" --plan --sign", "Nothing would change")
+	s.run(s.clone, "git", "push", "--quiet", "origin", "main")
+	clustertest.Wait(t, "the change to wait", func() error {
+		if c := meta.FindStatusCondition(s.source().Status.Conditions, "InSync"); c == nil || c.Reason != "PlanNotApproved" {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	s.says(0, "status web", "PlanNotApproved: Deployment "+s.ns+"/web", digest)
+	if r := s.release("web").Spec.Strategy.Steps[0].Replicas; r.String() != "20%" {
+		t.Errorf("step 0 is %s", r.String())
+	}
+
+	// What stands in the file for the plan, and in that of releases, is not signed with it.
+	s.write("approvals/plans/web.yaml", "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: other}\nspec: {plan: "+strings.Repeat("0", 64)+"}\n")
+	release := fmt.Sprintf("apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: %s}\nspec: {revision: abc, commit: 0123456, step: 0}\n", s.ns)
+	s.write("approvals/web.yaml", release)
+	s.push("two files")
+	s.says(0, "approve web --plan --yes --sign --push", "now: ", "then: "+terms, "It changes: steps", "+  plan: \""+digest+"\"", "Pushed to main")
+	content := s.run(s.clone, "git", "show", "origin/main:approvals/plans/web.yaml")
+	if strings.Contains(content, "other") || strings.Count(content, "kind:") != 1 {
+		t.Errorf("the file has\n%s", content)
+	}
+	if got := s.run(s.clone, "git", "show", "--name-only", "--format=", "origin/main"); got != "approvals/plans/web.yaml" {
+		t.Errorf("the commit changes %s", got)
+	}
+	clustertest.Wait(t, "the plan to count", func() error {
+		if r := s.release("web").Spec.Strategy.Steps[0].Replicas; r.String() != "40%" {
+			return fmt.Errorf("step 0 is %s: %+v", r.String(), s.source().Status.Conditions)
+		}
+		return nil
+	})
 }
