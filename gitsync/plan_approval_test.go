@@ -133,12 +133,8 @@ func (a *signed) runs(name, image string) {
 // v2, where a Deployment came or went, or where none of that is told.
 func (a *signed) isStopped(terms string) {
 	a.Helper()
-	tip := a.inBare("rev-parse", "main")
+	a.seen(a.inBare("rev-parse", "main"))
 	comesToRest := func() error {
-		gs := a.gs()
-		if c := a.inSync(); gs.Status.ObservedCommit != tip || c.Reason == "Applying" || c.Reason == "WaitingForHandBack" {
-			return fmt.Errorf("%s", said(gs))
-		}
 		var list v1alpha1.BatchReleaseList
 		a.must(a.c.Client.List(a.Context(), &list, client.InNamespace(a.ns)))
 		for _, br := range list.Items {
@@ -148,7 +144,7 @@ func (a *signed) isStopped(terms string) {
 		}
 		return nil
 	}
-	clustertest.Wait(a.shop, "the tip to be seen, and releases to rest", comesToRest)
+	clustertest.Wait(a.shop, "releases to rest", comesToRest)
 	for range 2 {
 		a.lookNow()
 	}
@@ -171,6 +167,18 @@ func (a *signed) isStopped(terms string) {
 			a.Errorf("InSync does not tell %s: %s", want, m)
 		}
 	}
+}
+
+// seen waits until a commit was looked at, and what comes of it is done.
+func (a *signed) seen(commit string) {
+	a.Helper()
+	clustertest.Wait(a.shop, "commit "+commit+" to be seen", func() error {
+		gs := a.gs()
+		if c := a.inSync(); gs.Status.ObservedCommit != commit || c.Reason == "Applying" || c.Reason == "WaitingForHandBack" {
+			return fmt.Errorf("%s", said(gs))
+		}
+		return nil
+	})
 }
 
 // settled waits until the native controller has nothing to do.
@@ -251,15 +259,14 @@ func TestPlanNeedsApproval(t *testing.T) {
 				files := loose()
 				files["deploy/kustomization.yaml"] = "namePrefix: prod-\nresources: [web.yaml, release.yaml, a.yaml]\n"
 				files["deploy/release.yaml"] = strings.ReplaceAll(files["deploy/release.yaml"], "workloadRef: {name: web}", "workloadRef: {name: prod-web}")
-				seen := a.by(a.k1, files)
-				a.refused(seen, "PlanNotApproved")
+				a.by(a.k1, files)
 				return a.removed()
 			},
 			func(a *signed) { a.isGone("web", &appsv1.Deployment{}); a.runs("prod-web", "v2") },
 		},
 		"the Deployment is removed, and comes again with one step": {
 			func(a *signed) string {
-				a.refused(a.by(a.k1, map[string]string{"deploy/web.yaml": "", "deploy/release.yaml": ""}), "PlanNotApproved")
+				a.seen(a.by(a.k1, map[string]string{"deploy/web.yaml": "", "deploy/release.yaml": ""}))
 				a.by(a.k1, loose())
 				return a.terms("100%")
 			},
@@ -536,10 +543,9 @@ func TestPlanMovedToAnotherSource(t *testing.T) {
 	a := newSigned(t)
 	a.by(a.k1, map[string]string{"other/b.yaml": configMap("b", "one")})
 	a.another("loose", "other")
-	moved := a.by(a.k1, map[string]string{
+	a.seen(a.by(a.k1, map[string]string{
 		"deploy/web.yaml": "", "deploy/release.yaml": "", "other/web.yaml": sizedWeb(4, "v2"), "other/release.yaml": planOf("web", "100%"),
-	})
-	a.refused(moved, "PlanNotApproved")
+	}))
 	a.lookNow("loose")
 	a.isStopped(a.removed())
 	a.by(a.k2, agrees(a.removed()))

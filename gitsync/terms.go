@@ -222,7 +222,8 @@ func (g *governor) addLive(ctx context.Context, br *v1alpha1.BatchRelease, recor
 	}
 	var d appsv1.Deployment
 	err := g.o.own.Get(ctx, key, &d)
-	if err != nil && !apierrors.IsNotFound(err) && !(g.unsigned && apierrors.IsForbidden(err)) {
+	unreadable := apierrors.IsNotFound(err) || g.unsigned && apierrors.IsForbidden(err)
+	if err != nil && !unreadable {
 		return fmt.Errorf("getting Deployment %s: %w", key, err)
 	}
 	g.live[key] = br
