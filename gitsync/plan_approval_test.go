@@ -282,6 +282,16 @@ func TestPlanNeedsApproval(t *testing.T) {
 			},
 			func(a *signed) { a.brings("v3"); a.runs("web", "v3") },
 		},
+		"the Deployment is left alone for a commit": {
+			func(a *signed) string {
+				files := loose()
+				files["deploy/web.yaml"] = sizedWeb(4, "v2", "labels: {app: web, team: shop}", "labels: {app: web, team: shop}\n  annotations: {tranche.dev/reconcile: disabled}")
+				a.seen(a.by(a.k1, files))
+				a.by(a.k1, loose())
+				return a.terms("100%")
+			},
+			func(a *signed) { a.brings("v3"); a.runs("web", "v3") },
+		},
 		"the namespace of the plan's reference is written, too": {
 			func(a *signed) string {
 				files := loose()
@@ -365,6 +375,15 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			a.by(a.k2, map[string]string{file: planted + "---\n" + approvalOf("web", a.release("web").Status.UpdateRevision, v2, "0")})
 			return a.terms("100%")
 		}, "its file has other documents"},
+		"used before, for a plan that came again since": {func(a *signed) string {
+			a.by(a.k1, map[string]string{"deploy/release.yaml": ""})
+			a.approves(a.k2, a.ungoverned())
+			a.isGone("web", &v1alpha1.BatchRelease{})
+			a.applied(a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", signedPlan...)}))
+			a.isAt("web", "ReleaseCompleted", 2)
+			a.by(a.k1, map[string]string{"deploy/release.yaml": "", "deploy/web.yaml": sizedWeb(4, "v2")})
+			return a.ungoverned()
+		}, "was on the branch when the present plan took effect"},
 		"used before, after a push by force": {func(a *signed) string {
 			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%")})
 			a.approves(a.k2, a.terms("100%"))
@@ -638,4 +657,46 @@ func TestKilledWhileAPlanWaits(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// While a change of the plan waits, a release goes on by the plan that governs, with
+// approvals of its own. A rollback takes the change back with the image.
+func TestReleaseWhileAPlanWaits(t *testing.T) {
+	t.Parallel()
+	a := newSigned(t, writesBack, func(gs *v1alpha1.GitSource) { gs.Spec.Verify, gs.Spec.Approvals.DistinctAuthor = nil, false })
+	a.brings("v2")
+	a.isAt("web", "WaitingForApproval", 0)
+	br := a.release("web")
+	a.by(a.k1, map[string]string{"deploy/release.yaml": strings.ReplaceAll(planOf("web", signedPlan...), "replicas: 50%\n", "replicas: 50%\n      pause: {duration: 1s}\n")})
+	a.differs("PlanNotApproved")
+	approve := func(step string) {
+		t.Helper()
+		a.by(a.k2, map[string]string{"deploy/approvals/web.yaml": approvalOf("web", br.Status.UpdateRevision, br.Spec.Commit, step)})
+	}
+	approve("0")
+	a.isAt("web", "WaitingForApproval", 1)
+	a.differs("PlanNotApproved")
+	a.atMost(2)
+	approve("1")
+	a.runs("web", "v2")
+	a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", signedPlan...)})
+	a.says("True")
+
+	r := a.recordSizes("v3")
+	a.repo.Sign(&a.k1)
+	a.repo.CommitAndPush(map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(4, "v3")}, "web: v3")
+	a.isAt("web", "WaitingForApproval", 0)
+	a.rollBack("web")
+	clustertest.Wait(t, "the revert", func() error {
+		if s := a.subjects("main")[0]; s != "Revert \"web: v3\"" {
+			return fmt.Errorf("%s\n%s", s, said(a.gs()))
+		}
+		return nil
+	})
+	a.runs("web", "v2")
+	a.says("True")
+	r.atMost(1)
+	if text := a.inBare("show", "main:deploy/release.yaml"); !strings.Contains(text, "50%") {
+		t.Errorf("the plan on the branch is\n%s", text)
+	}
 }
