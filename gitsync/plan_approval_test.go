@@ -256,10 +256,13 @@ func TestPlanNeedsApproval(t *testing.T) {
 		},
 		"the Deployment gets a prefix": {
 			func(a *signed) string {
-				files := loose()
-				files["deploy/kustomization.yaml"] = "namePrefix: prod-\nresources: [web.yaml, release.yaml, a.yaml]\n"
-				files["deploy/release.yaml"] = strings.ReplaceAll(files["deploy/release.yaml"], "workloadRef: {name: web}", "workloadRef: {name: prod-web}")
-				a.by(a.k1, files)
+				a.by(a.k1, map[string]string{
+					"deploy/web.yaml": "", "deploy/release.yaml": "",
+					"deploy/kustomization.yaml":     "resources: [a.yaml, web]\n",
+					"deploy/web/kustomization.yaml": "namePrefix: prod-\nresources: [web.yaml, release.yaml]\n",
+					"deploy/web/web.yaml":           sizedWeb(4, "v2"),
+					"deploy/web/release.yaml":       strings.ReplaceAll(planOf("web", "100%"), "workloadRef: {name: web}", "workloadRef: {name: prod-web}"),
+				})
 				return a.removed()
 			},
 			func(a *signed) { a.isGone("web", &appsv1.Deployment{}); a.runs("prod-web", "v2") },
