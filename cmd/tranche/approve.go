@@ -141,6 +141,9 @@ func (st *steering) approve(step int32) error {
 		if err != nil {
 			return "", err
 		}
+		if err := otherSteps(br, r.Plan, step); err != nil {
+			return "", err
+		}
 		text, err := ch.Read(file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
@@ -167,11 +170,7 @@ func (st *steering) approve(step int32) error {
 // edit of the plan another commit has to bring the approval, and the note is what
 // that commit changes.
 func approvedFor(br *v1alpha1.BatchRelease) string {
-	var steps []string
-	for _, s := range br.Spec.Strategy.Steps {
-		steps = append(steps, s.Replicas.String())
-	}
-	return "For the steps " + strings.Join(steps, ", ") + "."
+	return "For the steps " + stepsText(br) + "."
 }
 
 // unsigned reports whether only signed approvals count for a release, and the
@@ -179,6 +178,24 @@ func approvedFor(br *v1alpha1.BatchRelease) string {
 func unsigned(br *v1alpha1.BatchRelease, s v1alpha1.BatchApprovalSpec) bool {
 	a := br.Spec.Approval
 	return br.Spec.RequireSignedApprovals && (a == nil || a.Revision != s.Revision || a.Commit != s.Commit || a.Step != s.Step)
+}
+
+// otherSteps refuses an approval that would not count: the branch has a change of the
+// steps that no signer has approved, and the plan in the cluster is another.
+func otherSteps(br, branch *v1alpha1.BatchRelease, step int32) error {
+	if !br.Spec.RequireSignedApprovals || plan.ChangedStep(plan.StepReplicas(branch.Spec.Strategy.Steps), step, br.Spec.Strategy.Steps) < 0 {
+		return nil
+	}
+	return fmt.Errorf("the branch has the steps %s, and those that govern %s/%s are %s, so the approval would not count; approve the plan first (tranche approve %s --plan), or put the old one back",
+		stepsText(branch), br.Namespace, br.Name, stepsText(br), br.Name)
+}
+
+func stepsText(br *v1alpha1.BatchRelease) string {
+	steps := make([]string, len(br.Spec.Strategy.Steps))
+	for i, s := range br.Spec.Strategy.Steps {
+		steps[i] = s.Replicas.String()
+	}
+	return strings.Join(steps, ", ")
 }
 
 // names are the trailers that name the release under way.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
@@ -176,6 +177,34 @@ func TestUnsigned(t *testing.T) {
 		br := &v1alpha1.BatchRelease{Spec: v1alpha1.BatchReleaseSpec{RequireSignedApprovals: tc.required, Approval: tc.taken}}
 		if got := unsigned(br, spec); got != tc.want {
 			t.Errorf("%s: %t, want %t", tc.reason, got, tc.want)
+		}
+	}
+}
+
+// Where the branch has other steps than those that govern, an approval of a step that
+// leads to one of them would not count. Without signers the branch is what counts.
+func TestOtherSteps(t *testing.T) {
+	of := func(signed bool, steps ...string) *v1alpha1.BatchRelease {
+		br := &v1alpha1.BatchRelease{Spec: v1alpha1.BatchReleaseSpec{RequireSignedApprovals: signed}}
+		for _, s := range steps {
+			br.Spec.Strategy.Steps = append(br.Spec.Strategy.Steps, v1alpha1.Step{Replicas: intstr.Parse(s)})
+		}
+		return br
+	}
+	for _, tc := range []struct {
+		reason string
+		br     *v1alpha1.BatchRelease
+		step   int32
+		want   string
+	}{
+		{"the same", of(true, "1", "30%", "60%", "100%"), 1, ""},
+		{"another later", of(true, "1", "30%", "60%", "90%", "100%"), 1, ""},
+		{"another that it leads to", of(true, "1", "30%", "50%", "100%"), 1, "approve the plan first"},
+		{"nobody signs", of(false, "1", "30%", "50%", "100%"), 1, ""},
+	} {
+		err := otherSteps(tc.br, of(false, "1", "30%", "60%", "100%"), tc.step)
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", tc.reason, err, tc.want)
 		}
 	}
 }

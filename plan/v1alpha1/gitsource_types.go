@@ -190,12 +190,13 @@ type ApprovalPolicy struct {
 	Path string `json:"path,omitempty"`
 
 	// signers demands that the commit which brought an approval is signed by
-	// a listed key.
+	// a listed key. A change of what decides about a Deployment's releases, such as
+	// the steps of its plan, then counts only with such an approval, too.
 	// +optional
 	Signers *Verification `json:"signers,omitempty"`
 
 	// distinctAuthor demands that an approval is not signed by who signed the
-	// change under release. A change that is not signed by a listed key, of
+	// change under release, or the change of the plan. A change that is not signed by a listed key, of
 	// signers or of spec.verify, cannot be approved.
 	// +optional
 	DistinctAuthor bool `json:"distinctAuthor,omitempty"`
