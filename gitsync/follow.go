@@ -274,6 +274,7 @@ func (l *look) tryLate(ctx context.Context, a *applier, c *commit, redefined boo
 func (l *look) announce(ctx context.Context, c *commit) error {
 	l.gs.Status.Inventory = c.wanted.union(readInventory(l.before.Inventory)).status()
 	l.gs.Status.Plans = slices.Concat(c.governed.plans, c.governed.ending)
+	use(&l.gs.Status, c.governed.used)
 	if isApplied(l.gs, c.desired.commit) {
 		return l.save(ctx)
 	}
@@ -493,6 +494,7 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 		return err
 	}
 	l.gs.Status.Plans = c.governed.plans
+	use(&l.gs.Status, c.governed.usedInTheEnd)
 	l.keep.autoscaled = map[string]bool{}
 	for _, t := range c.targets {
 		if t.autoscaled {

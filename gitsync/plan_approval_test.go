@@ -26,6 +26,7 @@ type signed struct {
 	stop       func()
 	k1, k2, k3 gittest.Key
 	uid        types.UID // of Deployment web
+	allowed    int32     // pods of v2, before a gate is approved
 }
 
 // signedPlan is what governs: two gates, each with an approval.
@@ -33,7 +34,7 @@ var signedPlan = []string{"1", "50%", "100%"}
 
 func newSigned(t *testing.T, edit ...func(*v1alpha1.GitSource)) *signed {
 	t.Helper()
-	a := &signed{shop: newShopWithout(t)}
+	a := &signed{shop: newShopWithout(t), allowed: 1}
 	a.start()
 	t.Cleanup(func() { a.stop() })
 	for _, k := range []*gittest.Key{&a.k1, &a.k2, &a.k3} {
@@ -150,7 +151,7 @@ func (a *signed) isStopped(terms string) {
 	}
 	clustertest.Wait(a.shop, "releases to rest", comesToRest)
 	a.settled()
-	a.atMost(1)
+	a.atMost(a.allowed)
 	var list appsv1.DeploymentList
 	a.must(a.c.Client.List(a.Context(), &list, client.InNamespace(a.ns)))
 	for _, d := range list.Items {
@@ -378,6 +379,34 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			a.by(a.k2, map[string]string{file: planted + "---\n" + approvalOf("web", a.release("web").Status.UpdateRevision, v2, "0")})
 			return a.terms("100%")
 		}, "its file has other documents"},
+		"given ahead, of another plan than the one that came": {func(a *signed) string {
+			files := agrees(a.terms("100%"))
+			files["deploy/approvals/ahead.yaml"] = files[planApproval]
+			delete(files, planApproval)
+			a.by(a.k2, files)
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "2", "100%")})
+			a.approves(a.k3, a.terms("2", "100%"))
+			a.hasSteps("2", "100%")
+			a.allowed = 2
+			a.brings("v2")
+			a.isAt("web", "WaitingForApproval", 0)
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%")})
+			return a.terms("100%")
+		}, "was on the branch when the present plan took effect"},
+		"used before, after the history was rewritten": {func(a *signed) string {
+			first := a.repo.Head()
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%")})
+			a.approves(a.k2, a.terms("100%"))
+			used := a.repo.Head()
+			a.repo.Git("reset", "-q", "--hard", first)
+			a.repo.Push("--force")
+			a.approves(a.k3, a.terms(signedPlan...))
+			a.repo.Sign(&a.k1)
+			a.repo.Git("reset", "-q", "--hard", a.repo.Git("commit-tree", "-S", "-m", "Merge", "-p", "HEAD", "-p", used, used+"^{tree}"))
+			a.repo.Push()
+			a.brings("v2")
+			return a.terms("100%")
+		}, "was used before"},
 		"used before, for a plan that came again since": {func(a *signed) string {
 			a.by(a.k1, map[string]string{"deploy/release.yaml": ""})
 			a.approves(a.k2, a.ungoverned())
@@ -386,7 +415,7 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			a.isAt("web", "ReleaseCompleted", 2)
 			a.by(a.k1, map[string]string{"deploy/release.yaml": "", "deploy/web.yaml": sizedWeb(4, "v2")})
 			return a.ungoverned()
-		}, "was on the branch when the present plan took effect"},
+		}, "was used before"},
 		"used before, after a push by force": {func(a *signed) string {
 			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%")})
 			a.approves(a.k2, a.terms("100%"))
@@ -397,7 +426,7 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			a.repo.Push("--force")
 			a.brings("v2")
 			return a.terms("100%")
-		}, "was on the branch when the present plan took effect"},
+		}, "was used before"},
 		"used before, after a merge": {func(a *signed) string {
 			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%")})
 			a.approves(a.k2, a.terms("100%"))
@@ -409,7 +438,7 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			a.repo.Push()
 			a.brings("v2")
 			return a.terms("100%")
-		}, "was on the branch when the present plan took effect"},
+		}, "was used before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

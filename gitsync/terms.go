@@ -46,6 +46,8 @@ type governed struct {
 	plans []v1alpha1.GoverningPlan
 	// ending are those that no longer govern once the commit is applied.
 	ending []v1alpha1.GoverningPlan
+	// used are the approvals of plans, and usedInTheEnd those of what is ending.
+	used, usedInTheEnd []v1alpha1.UsedPlanApproval
 	// keeps stays in the cluster and in the inventory, though the commit does not
 	// have it.
 	keeps inventory
@@ -119,9 +121,11 @@ func (g *governor) govern(ctx context.Context) (*governed, error) {
 			continue
 		}
 		c := TermsChange{Namespace: key.Namespace, Name: key.Name, Plan: record.Name, Now: plan.Terms(record.Terms), Then: then}
-		if c.Approved, c.Why, err = g.approves(ctx, key, record, then); err != nil {
+		var used v1alpha1.UsedPlanApproval
+		if used, c.Why, err = g.approves(ctx, key, record, then); err != nil {
 			return nil, err
 		}
+		c.Approved = used.Plan != ""
 		result.changes = append(result.changes, c)
 		switch {
 		case !c.Approved:
@@ -135,8 +139,10 @@ func (g *governor) govern(ctx context.Context) (*governed, error) {
 			g.keepObjects(result, key, record)
 		case then.Govern():
 			result.plans = append(result.plans, g.record(key, then))
+			result.used = append(result.used, used)
 		default:
 			result.ending = append(result.ending, record)
+			result.usedInTheEnd = append(result.usedInTheEnd, used)
 		}
 	}
 	g.keepAround(result)
@@ -366,9 +372,9 @@ func PlanApprovalPath(spec *v1alpha1.GitSourceSpec, name string) string {
 	return approvalsPath(spec) + "/plans/" + name + ".yaml"
 }
 
-// approves reports whether a signer has approved terms that take the place of
-// others, and why approvals that name their digest do not count.
-func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, then plan.Terms) (bool, []string, error) {
+// approves returns the approval with which terms take the place of others, and why
+// others that name their digest do not count.
+func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, then plan.Terms) (v1alpha1.UsedPlanApproval, []string, error) {
 	digest := then.Digest()
 	names := []string{record.Name, g.planName(key, record.Name)}
 	var ignored []string
@@ -377,53 +383,70 @@ func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1
 		if a.Spec.Plan == "" || a.Metadata.Namespace != key.Namespace || !slices.Contains(names, a.Metadata.Name) {
 			continue
 		}
-		why, err := "it is of another digest", error(nil)
+		in, why, err := "", "it is of another digest", error(nil)
 		if a.Spec.Plan == digest {
-			why, err = g.unapproved(ctx, key, record, a)
+			in, why, err = g.unapproved(ctx, key, record, a)
 		}
 		if err != nil {
-			return false, nil, err
+			return v1alpha1.UsedPlanApproval{}, nil, err
 		}
 		if why == "" {
-			return true, nil, nil
+			return v1alpha1.UsedPlanApproval{Plan: digest, Commit: in}, nil, nil
 		}
 		ignored = append(ignored, a.File+" does not count: "+why)
 	}
-	return false, ignored, nil
+	return v1alpha1.UsedPlanApproval{}, ignored, nil
 }
 
-// unapproved says why an approval that names the digest of new terms does not count;
-// empty: it does.
-func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (string, error) {
+// unapproved returns the commit that brought an approval which names the digest of new
+// terms, and says why it does not count; empty: it does.
+func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (commit, why string, err error) {
 	if !a.Alone {
-		return "its file has other documents; give it a file of its own", nil
+		return "", "its file has other documents; give it a file of its own", nil
 	}
 	if g.unsigned {
-		return "", nil
+		return "", "", nil
 	}
 	b, err := g.bringer(a.File)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	in := plumbing.NewHash(b.in)
 	by, why, err := signerOf(g.snapshot, in, g.signatures.signers, g.signatures.now)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if why != "" {
-		return fmt.Sprintf("commit %s brought it: %s", shortCommit(b.in), why), nil
+		return b.in, fmt.Sprintf("commit %s brought it: %s", shortCommit(b.in), why), nil
+	}
+	const again = "; commit a change of the file, such as a comment"
+	if slices.Contains(g.gs.Status.UsedPlanApprovals, v1alpha1.UsedPlanApproval{Plan: a.Spec.Plan, Commit: b.in}) {
+		return b.in, fmt.Sprintf("commit %s, which brought it, was used before", shortCommit(b.in)) + again, nil
 	}
 	old, err := g.precedes(ctx, in, plumbing.NewHash(record.Since))
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if old {
-		return fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect; commit a change of the file, such as a comment", shortCommit(b.in)), nil
+		return b.in, fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect", shortCommit(b.in)) + again, nil
 	}
-	if !g.signatures.distinctAuthor {
-		return "", nil
+	if g.signatures.distinctAuthor {
+		why, err = g.ownChange(ctx, key, plan.Terms(record.Terms), b.in, by)
 	}
-	return g.ownChange(ctx, key, plan.Terms(record.Terms), b.in, by)
+	return b.in, why, err
+}
+
+// maxUsed bounds the approvals that a GitSource knows to have been used.
+const maxUsed = 256
+
+// use adds approvals to those that have been used.
+func use(status *v1alpha1.GitSourceStatus, approvals []v1alpha1.UsedPlanApproval) {
+	for _, a := range approvals {
+		if !slices.Contains(status.UsedPlanApprovals, a) {
+			status.UsedPlanApprovals = slices.Insert(status.UsedPlanApprovals, 0, a)
+		}
+	}
+	status.UsedPlanApprovals = status.UsedPlanApprovals[:min(len(status.UsedPlanApprovals), maxUsed)]
 }
 
 // ownChange says why it cannot be shown that the approver has written nothing of a

@@ -292,6 +292,12 @@ type GitSourceStatus struct {
 	// +listMapKey=deployment
 	// +optional
 	Plans []GoverningPlan `json:"plans,omitempty"`
+	// usedPlanApprovals are the approvals with which plans took effect, newest first:
+	// none counts again, however the branch is merged or pushed.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=atomic
+	// +optional
+	UsedPlanApprovals []UsedPlanApproval `json:"usedPlanApprovals,omitempty"`
 	// conditions: Ready, Reconciling, Stalled, InSync.
 	// +listType=map
 	// +listMapKey=type
@@ -316,6 +322,14 @@ type GoverningPlan struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Since string `json:"since,omitempty"`
+}
+
+// UsedPlanApproval names an approval of a plan.
+type UsedPlanApproval struct {
+	// plan is the digest that it approved.
+	Plan string `json:"plan"`
+	// commit that brought the approval.
+	Commit string `json:"commit"`
 }
 
 // EndedRelease names a release that has ended.
