@@ -113,6 +113,7 @@ func (r *reconciler) isLost(ctx context.Context, pod *corev1.Pod) (bool, error) 
 type causes struct {
 	pods    *engine.Pods
 	counted map[string]int32
+	refused bool // the API server refuses pods of the template
 }
 
 // notCreated counts what the ReplicaSet controller could not create. A quota that
@@ -130,6 +131,7 @@ func (c *causes) notCreated(rs *appsv1.ReplicaSet) {
 		c.pods.Waiting += missing
 	} else {
 		c.pods.Failing += missing
+		c.refused = true
 	}
 	c.counted["not created: "+podName.ReplaceAllString(condition.Message, "")] += missing
 }
@@ -157,6 +159,20 @@ func (c *causes) add(pod *corev1.Pod, lost bool) {
 	}
 	c.pods.Failing++
 	c.counted["not ready"+waitingReason(pod)]++
+	if placed := placedTime(pod); c.pods.PlacedTime.IsZero() || placed.Before(c.pods.PlacedTime) {
+		c.pods.PlacedTime = placed
+	}
+}
+
+// placedTime returns when a pod got its node. A pod that names its node itself has
+// had it from the beginning.
+func placedTime(pod *corev1.Pod) time.Time {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return pod.CreationTimestamp.Time
 }
 
 // isAvailable reports whether a pod is available, or too young to be.
@@ -220,6 +236,9 @@ func (c *causes) sum() *engine.Pods {
 	}
 	if more := len(said) - namedCauses; more > 0 {
 		said = append(said[:namedCauses], fmt.Sprintf("and %d more causes", more))
+	}
+	if c.refused {
+		c.pods.PlacedTime = time.Time{}
 	}
 	c.pods.Cause = strings.Join(said, "; ")
 	return c.pods

@@ -204,7 +204,7 @@ func (e *search) guard(path *step, do func()) (broken bool) {
 func (c *cluster) key() string {
 	var b strings.Builder
 	b.WriteString(c.String())
-	fmt.Fprint(&b, c.woken, c.looked == c.rv, c.mutates, c.recordsLag, len(c.known), c.oracle.stable, c.oracle.last, c.oracle.meddled, c.oracle.resized, c.oracle.zeroed, c.oracle.adoptable)
+	fmt.Fprint(&b, c.woken, c.looked == c.rv, c.mutates, c.recordsLag, len(c.known), c.oracle.stable, c.oracle.last, c.oracle.meddled, c.oracle.resized, c.oracle.zeroed, c.oracle.adoptable, c.oracle.awaited)
 	for i := range c.dryRuns {
 		fmt.Fprint(&b, c.dryRuns[i] != nil)
 	}

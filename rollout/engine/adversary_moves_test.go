@@ -115,11 +115,11 @@ func (c *cluster) change(verb string, args []string, number func(int) int) bool 
 		if c.d != nil {
 			return false
 		}
-		t := templates[c.oracle.stable]
-		if r := plan.StableRecord(c.records); r != nil {
-			t = r.Template
+		r := plan.StableRecord(c.records)
+		if r == nil {
+			return false
 		}
-		c.makeDeployment(t)
+		c.makeDeployment(r.Template)
 		return true
 	case "undeploy":
 		if c.d == nil || plan.StableRecord(c.records) == nil {
@@ -131,6 +131,13 @@ func (c *cluster) change(verb string, args []string, number func(int) int) bool 
 		}
 		c.rv++
 		return true
+	case "image": // a native rollout where there is no plan
+		if c.d == nil || c.br != nil || c.d.Spec.Paused {
+			return false
+		}
+		before := c.rv
+		c.writeDeployment(func(d *appsv1.Deployment) { d.Spec.Template = *templates[number(0)-1].DeepCopy() })
+		return c.rv != before
 	case "replan", "unplan", "rename", "admit":
 		return c.changePlan(verb)
 	case "label", "running", "strategy", "template", "resize", "delete", "edit":
@@ -150,6 +157,9 @@ func (c *cluster) changePlan(verb string) bool {
 		}
 		c.plan()
 		c.oracle.forget(c)
+		for i := range c.sets {
+			c.sets[i].foreign = c.sets[i].foreign || len(c.records) == 0
+		}
 	case "unplan":
 		if c.br == nil {
 			return false
@@ -316,7 +326,7 @@ func (c *cluster) changePod(verb string, version int) bool {
 			case verb == "ready" && !p.ready && p.fate == comes:
 				p.ready, p.since = true, c.now
 			case verb == "mend" && !p.ready && p.fate != comes:
-				p.fate = comes
+				p.mend(c.now)
 			case verb == "break" && p.ready:
 				p.ready, p.fate = false, never
 			case verb == "evict" && p.ready:
@@ -328,6 +338,14 @@ func (c *cluster) changePod(verb string, version int) bool {
 		}
 	}
 	return false
+}
+
+// mend lets a pod become ready. One that had no node gets one.
+func (p *pod) mend(now time.Time) {
+	if p.fate == unschedulable {
+		p.placed = now
+	}
+	p.fate = comes
 }
 
 // lag stops what the cache hears of an object.
@@ -376,6 +394,9 @@ func randomSetup(r *rand.Rand) setup {
 	if r.IntN(10) == 0 {
 		s.n += 10
 	}
+	if r.IntN(8) == 0 {
+		s.midway = 1 + r.IntN(3)
+	}
 	return s
 }
 
@@ -423,7 +444,7 @@ func (m mood) next(r *rand.Rand, c *cluster) string {
 		case 20:
 			return pick(r, []string{"rollback", "deadline 60", "deadline 600", "onfailure Rollback", "onfailure Hold"})
 		default:
-			return pick(r, []string{"admit", "deploy", "replan", "unpause"})
+			return pick(r, []string{"admit", "deploy", "replan", "unpause", fmt.Sprintf("image %d", version())})
 		}
 	}
 	if k -= m.second; k < 0 {

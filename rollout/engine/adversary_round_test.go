@@ -25,10 +25,7 @@ func (c *cluster) decideWith(o Observed) Decision {
 	d := Decide(o, c.now)
 	if d.NeedsPods {
 		_, _, _, failing, waiting := c.podsOf(c.version)
-		if failing > 0 { // a pod that has just got a place counts like one that runs
-			c.oracle.of(c, c.version, c.commit).fault = true
-		}
-		o.Pods = &Pods{Failing: failing, Waiting: waiting, Cause: fmt.Sprintf("%d failing, %d waiting", failing, waiting)}
+		o.Pods = &Pods{Failing: failing, Waiting: waiting, PlacedTime: c.placed(c.version), Cause: fmt.Sprintf("%d failing, %d waiting", failing, waiting)}
 		d = Decide(o, c.now)
 	}
 	if changed := c.tryHandBack(o, d); changed != nil {

@@ -163,6 +163,14 @@ func TestScenarios(t *testing.T) {
 			of(3, 1, 2, "1 2 75%/5m 100%"), "quiet; bring 3; round; round; turns; round; round; steps 50%/1m 100%; turns; run 5m; scale 2"},
 		{"the plan is deleted in a rollback, and what it goes back to is deleted", "the native controller makes a ReplicaSet again (H11)",
 			of(5, 2, 1, "100%", late(2147483647, 30), rollsBack), "bring 2; run 25m; turns; time 30s; turns; round; round; bring 1; round; round; unplan; round; delete 1"},
+		{"N shrinks, and the stable ReplicaSet is scaled to 0", "one write above N+S makes the safe region again (H26)",
+			of(5, 1, 2, "50%/1m 100%", late(60, 0)), "bring 2; run 1m; scale 1; native; resize 1 0; round"},
+		{"a pod gets its node just before the deadline", "a healthy revision does not roll back",
+			ten(rollsBack), "quiet; fate 2 unschedulable; bring 2; run 9m; time 50s; mend 2; run 1m; ready 2; quiet"},
+		{"a quota is raised just before the deadline", "a healthy revision does not roll back",
+			ten(rollsBack), "quiet; quota 9; bring 2; run 9m; time 50s; quota 0; run 1m; ready 2; quiet"},
+		{"a pod gets its node after the deadline, and fails", "no ReplicaSet changes, and it goes back",
+			ten(rollsBack), "quiet; fate 2 unschedulable; bring 2; run 11m; mend 2; ready 2; break 2; quiet"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

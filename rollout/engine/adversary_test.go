@@ -77,11 +77,12 @@ type setup struct {
 	ownStrategy        bool // spec.deploymentStrategy is not set
 	signed             bool // spec.requireSignedApprovals
 	byHand             bool // approvals do not say their steps
+	midway             int  // turns of a native rollout to v2, whose pods never come, before the plan; 0: none
 }
 
 func (s setup) String() string {
-	return fmt.Sprintf("N=%d S=%s U=%s steps=%q minReady=%d deadline=%d onFailure=%s history=%d admission=%q ownStrategy=%t signed=%t byHand=%t",
-		s.n, s.surge.String(), s.unavailable.String(), s.steps, s.minReady, s.deadline, s.onFailure, s.history, s.admission, s.ownStrategy, s.signed, s.byHand)
+	return fmt.Sprintf("N=%d S=%s U=%s steps=%q minReady=%d deadline=%d onFailure=%s history=%d admission=%q ownStrategy=%t signed=%t byHand=%t midway=%d",
+		s.n, s.surge.String(), s.unavailable.String(), s.steps, s.minReady, s.deadline, s.onFailure, s.history, s.admission, s.ownStrategy, s.signed, s.byHand, s.midway)
 }
 
 // admission mutates pod templates of Deployments that are written.
@@ -107,9 +108,10 @@ const (
 
 // pod is one pod. It is available when it has been ready for minReadySeconds.
 type pod struct {
-	ready bool
-	since time.Time // it has been ready
-	fate  fate      // of a pod that is not ready
+	ready  bool
+	since  time.Time // it has been ready
+	placed time.Time // it has had a node; of an unschedulable pod it says nothing
+	fate   fate      // of a pod that is not ready
 }
 
 // podSet is a ReplicaSet with its pods.
@@ -118,6 +120,8 @@ type podSet struct {
 	read *appsv1.ReplicaSet // as the cache has it, while lag; nil: it has not seen it
 	lag  bool
 	pods []pod
+	// foreign: the native controller made it, or the records of it are gone.
+	foreign bool
 }
 
 // alien is the version of a template that was edited by a person.
@@ -154,9 +158,23 @@ func newCluster(s setup) *cluster {
 	c.turnSets()
 	c.native()
 	c.version, c.commit = 0, c.newCommit(0)
+	if s.midway > 0 {
+		c.rollNatively()
+	}
 	c.plan()
 	c.oracle.init(c)
 	return c
+}
+
+// rollNatively is a rollout of the native controller to v2 that is stuck.
+func (c *cluster) rollNatively() {
+	c.fates[1] = never
+	c.version, c.commit = 1, c.newCommit(1)
+	c.writeDeployment(func(d *appsv1.Deployment) { d.Spec.Template = *templates[1].DeepCopy() })
+	for range c.midway {
+		c.native()
+		c.turnSets()
+	}
 }
 
 func (c *cluster) clone() *cluster {
@@ -543,6 +561,7 @@ func (c *cluster) nativeCreate(size int32) bool {
 		return false
 	}
 	c.createSet(rs)
+	c.sets[len(c.sets)-1].foreign = true
 	c.nativeResize(len(c.sets)-1, size)
 	return true
 }
@@ -658,7 +677,7 @@ func (c *cluster) turnSet(i int) {
 	s := &c.sets[i]
 	for len(s.pods) < int(c.size(i)) && (c.quota == 0 || c.pods() < c.quota) {
 		f := c.fates[versionIn(&s.rs.Spec.Template)]
-		s.pods = append(s.pods, pod{fate: f})
+		s.pods = append(s.pods, pod{fate: f, placed: c.now})
 	}
 	slices.SortStableFunc(s.pods, func(a, b pod) int { // the last ones go
 		if a.ready != b.ready {
@@ -768,6 +787,22 @@ func (c *cluster) podsOf(version int) (size, ready, available, failing, waiting 
 		}
 	}
 	return size, ready, available, failing, waiting
+}
+
+// placed returns when the first of the pods of a version that have failed by
+// themselves got its node.
+func (c *cluster) placed(version int) (first time.Time) {
+	for _, i := range c.live() {
+		if versionIn(&c.sets[i].rs.Spec.Template) != version {
+			continue
+		}
+		for _, p := range c.sets[i].pods {
+			if !p.ready && p.fate != unschedulable && (first.IsZero() || p.placed.Before(first)) {
+				first = p.placed
+			}
+		}
+	}
+	return first
 }
 
 // ---- what a failed check prints

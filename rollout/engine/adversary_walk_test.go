@@ -54,6 +54,9 @@ func walk(seed uint64) (s setup, moves []string, v *violation) {
 	}()
 	c, m := newCluster(s), randomMood(r)
 	moves = []string{"quiet", "bring 2"}
+	if s.midway > 0 {
+		moves = []string{"quiet", "bring 3"}[:r.IntN(3)]
+	}
 	for _, move := range moves {
 		c.exec(move)
 	}

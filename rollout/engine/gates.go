@@ -477,6 +477,10 @@ func (v *view) awaitPods() {
 	v.stallMissed()
 }
 
+// podsInterval is when to look again at pods that the cluster has no place for: no
+// ReplicaSet changes when they get one, and fail then.
+const podsInterval = time.Minute
+
 // missed is about a step that has missed its deadline: it stops and says so,
 // or goes back. A way back that misses it has nowhere to go, and pods that the
 // cluster has no place for do not tell against the release.
@@ -485,10 +489,14 @@ func (v *view) missed() {
 	mayRollBack := v.spec.Strategy.OnFailure == v1alpha1.FailureRollback && !v.status.RollingBack && v.forward()
 	stalled := v.Release.Status.Reason == ReasonProgressDeadlineExceeded // the cluster kept the pods away until now
 	switch {
-	case !mayRollBack || newSet(*v.goal).clamp().available >= target, v.Pods == nil && stalled, v.Pods != nil && v.Pods.Failing == 0:
+	case !mayRollBack || newSet(*v.goal).clamp().available >= target:
 		v.stallMissed()
-	case stalled:
+	case v.Pods == nil && stalled, v.Pods != nil && v.Pods.Failing == 0:
+		v.wait = podsInterval
+		v.stallMissed()
+	case stalled, v.placedLate():
 		v.status.ProgressTime, v.status.CurrentStepLostSeconds = v.time(), 0
+		v.wait = v.deadline()
 		v.report(v.reasonUnderWay(), v.progress())
 	default:
 		v.needsPods = v.Pods == nil
@@ -496,6 +504,17 @@ func (v *view) missed() {
 		v.warn(ReasonProgressDeadlineExceeded, message)
 		v.fail(message)
 	}
+}
+
+// placedLate reports whether all pods that fail got their nodes in the second half of
+// the time that the step has had: until then the cluster kept them away. The deadline
+// then starts again. They have had their nodes in its first half the next time.
+func (v *view) placedLate() bool {
+	if v.Pods == nil || v.Pods.PlacedTime.IsZero() || v.status.ProgressTime == nil {
+		return false
+	}
+	waited := v.Pods.PlacedTime.Sub(v.status.ProgressTime.Time)
+	return v.now.Sub(v.Pods.PlacedTime) < waited
 }
 
 func (v *view) stallMissed() {

@@ -51,6 +51,9 @@ type Pods struct {
 	// Waiting pods are not there for a reason of the cluster: they cannot be
 	// scheduled, were evicted, sit on a lost node, or exceed a quota.
 	Waiting int32
+	// PlacedTime is when the first of the failing pods got its node; zero where one
+	// of them could not be created.
+	PlacedTime time.Time
 	// Cause names the causes, counted, for people.
 	Cause string
 }

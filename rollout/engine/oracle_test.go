@@ -33,6 +33,8 @@ type oracle struct {
 	// adoptable: status was lost or the plan was made again. A Deployment that
 	// is not held at the next round counts as stable as it is.
 	adoptable bool
+	// awaited: it is, once its native rollout has finished.
+	awaited bool
 	// meddled: a second writer has changed ReplicaSets or the hold, or a round has
 	// written on a stale observation, and no complete round has found order since.
 	meddled string
@@ -43,6 +45,8 @@ type oracle struct {
 	approvalSeen  bool
 	// unsaid: what runs was adopted as admission does not write it any more.
 	unsaid bool
+	// before is the sum of sizes before the round.
+	before int32
 	// sole is the version that all pods ran at the last complete round; -1: several.
 	sole int
 	// seen is the release of the last complete round.
@@ -61,6 +65,13 @@ type release struct {
 	// opened are the replicas values up to the step that the last gate led to;
 	// none before any gate opened.
 	opened []intstr.IntOrString
+	// first is the replicas value of the first step when the first pod came, or now
+	// where none has come.
+	first []intstr.IntOrString
+	came  bool
+	// edited: the plan has changed since it began. The gate that is left may be one
+	// before the last step.
+	edited bool
 	// position is the step whose gate is next, in steps.
 	position int
 	steps    []intstr.IntOrString
@@ -69,13 +80,44 @@ type release struct {
 	begun  bool // a round could act on it
 	ended  bool
 	failed bool
+	itself bool // what ran already may have been released to itself, and have ended so
 	held   bool // a round has found the Deployment held for it
 	midway bool // it was brought while another release was under way
 	fault  bool // a pod of it was not ready for a reason of its own
+	looked bool // a complete round has observed it and could act on it
+	full   bool // all pods ran it then, and no other pod has been there since
 	// completed is the step that a user completed in status, with the plan of
 	// that moment; -1: none.
 	completed      int
 	completedSteps []intstr.IntOrString
+}
+
+// look notes what a complete round has observed of a release that it could act on.
+func (r *release) look(ob *Observed) {
+	r.looked = true
+	for _, rs := range ob.ReplicaSets {
+		r.came = r.came || size(rs) > 0 && versionIn(&rs.Spec.Template) == r.version
+	}
+}
+
+// values are those that the gates of a release have opened, or its first step.
+func (r *release) values() []intstr.IntOrString {
+	if len(r.opened) == 0 {
+		return slices.Clone(r.first)
+	}
+	return r.opened
+}
+
+// allows is how many of n pods the gates of a release allow. Before any has opened, an
+// edit of the first step adds none.
+func (r *release) allows(n int32) int32 {
+	switch {
+	case len(r.steps) == 0:
+		return n // no round could act on it
+	case len(r.opened) == 0:
+		return min(most(r.first, n), most(r.steps[:1], n))
+	}
+	return most(r.opened, n)
 }
 
 // wait is a step at its gate: since when its pods are available, and the target
@@ -132,30 +174,38 @@ func usable(ob *Observed) bool {
 
 // look notes what a round observes, and opens the gates that it could open.
 func (o *oracle) look(c *cluster, ob *Observed) {
+	_, o.before = c.active()
+	o.awaited = false
 	if ob.Deployment == nil {
 		return
 	}
 	if d := ob.Deployment; o.adoptable && d.Labels[v1alpha1.LabelHeld] == "" && (!d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType) {
 		o.unsaid = c.mutates && ob.Deployment.Spec.Template.Annotations[annotationMade] == ""
-		if v := o.adopted(c, ob); v != o.stable {
+		v, proven := o.adopted(c, ob)
+		if proven && v != o.stable {
 			o.stable, o.last = v, o.stable
 		}
+		o.awaited = !proven
 	}
 	r := o.current(c, &ob.Release.Spec)
 	if !usable(ob) {
 		return
 	}
+	r.full = (r.full || !r.looked) && runsAll(ob, r.version)
 	o.replan(r, ob)
 	steps := ob.Release.Spec.Strategy.Steps
 	if o.shows(c, ob) && !o.approvalSeen {
 		o.approvedSteps = append(o.approvedSteps, valuesOf(steps))
 	}
-	if n := replicas(ob.Deployment); len(r.opened) > 0 && most(r.steps[:1], n) > most(r.opened, n) && o.approved(r, ob.Release.Spec.Approval, 0) {
-		r.opened = append(r.opened, r.steps[0]) // an edit raised the first step, and it was approved
+	if !r.came {
+		r.first = r.steps[:1]
+	}
+	raised := most(r.steps[:1], replicas(ob.Deployment)) > r.allows(replicas(ob.Deployment))
+	if raised && (o.approved(r, ob.Release.Spec.Approval, 0) || o.completed(r, ob, 0)) {
+		r.opened = append(r.values(), r.steps[0]) // an edit raised the first step, and it was approved
 	}
 	last := len(steps) - 1
-	completed := r.completed == last && !ob.Release.Spec.RequireSignedApprovals && sameSteps(r.completedSteps, r.steps, last)
-	if r.position == last && (completed || o.approved(r, ob.Release.Spec.Approval, last-1) && o.approved(r, ob.Release.Spec.Approval, last)) {
+	if o.completed(r, ob, last) || (r.position == last || r.edited && r.position == last-1) && (o.approved(r, ob.Release.Spec.Approval, last-1) && o.approved(r, ob.Release.Spec.Approval, last)) {
 		r.opened = append(r.opened, plan.Full) // an edit has left no gate to ask
 	}
 	for i := 0; i <= r.position && i < last; i++ {
@@ -172,24 +222,36 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	}
 }
 
+// runsAll reports whether a round observes pods of a version, and no others.
+func runsAll(ob *Observed, version int) bool {
+	var all, its int32
+	for _, rs := range ob.ReplicaSets {
+		all += size(rs)
+		if versionIn(&rs.Spec.Template) == version {
+			its += size(rs)
+		}
+	}
+	return all > 0 && its == all
+}
+
 // shows reports whether a round observes the approval that there is.
 func (o *oracle) shows(c *cluster, ob *Observed) bool {
 	a := ob.Release.Spec.Approval
 	return a != nil && c.br.Spec.Approval != nil && a.ApprovedIn == c.br.Spec.Approval.ApprovedIn
 }
 
-// adopted is the version that a plan with no memory finds. It is the Deployment's,
-// unless Git brings another one: a native rollout that is under way then has not
-// proved good, and the version with the most available pods counts. Where admission
-// acts outside dry runs only, the controller cannot tell what Git brings from what
-// is there.
-func (o *oracle) adopted(c *cluster, ob *Observed) int {
+// adopted is the version that a plan with no memory finds, and whether that has proved
+// good. It is the Deployment's. While the native controller is rolling that out, it has
+// not: where Git brings another version, the one with the most available pods counts.
+// Where admission acts outside dry runs only, the controller cannot tell what Git
+// brings from what is there.
+func (o *oracle) adopted(c *cluster, ob *Observed) (version int, proven bool) {
 	v := versionIn(&ob.Deployment.Spec.Template)
-	if versionIn(ob.Release.Spec.Template) == v && c.admission != mutatesNotDry {
-		return v
+	if v == o.stable && len(ob.Records) > 0 {
+		return v, true // it was before the memory was lost
 	}
-	if r := plan.StableRecord(ob.Records); r != nil && versionIn(r.Template) == v {
-		return v
+	if versionIn(ob.Release.Spec.Template) == v && c.admission != mutatesNotDry {
+		return v, rolledOut(ob.Deployment)
 	}
 	found, most := v, int32(0)
 	for _, rs := range ob.ReplicaSets {
@@ -197,7 +259,18 @@ func (o *oracle) adopted(c *cluster, ob *Observed) int {
 			found, most = versionIn(&rs.Spec.Template), n
 		}
 	}
-	return found
+	return found, true
+}
+
+// rolledOut is what "kubectl rollout status" waits for.
+func rolledOut(d *appsv1.Deployment) bool {
+	s := &d.Status
+	switch {
+	case s.ObservedGeneration < d.Generation, s.UpdatedReplicas < replicas(d):
+		return false
+	default:
+		return s.Replicas <= s.UpdatedReplicas && s.AvailableReplicas >= s.UpdatedReplicas
+	}
 }
 
 // replan puts the position into an edited plan: at the last step whose target is
@@ -208,6 +281,7 @@ func (o *oracle) replan(r *release, ob *Observed) {
 	if slices.Equal(now, r.steps) {
 		return
 	}
+	r.edited = len(r.steps) > 0
 	r.steps, r.position = now, 0
 	if len(r.opened) == 0 {
 		return
@@ -263,7 +337,7 @@ func (o *oracle) opens(c *cluster, r *release, ob *Observed, i int) bool {
 	}
 	pause := ob.Release.Spec.Strategy.Steps[i].Pause
 	return pause != nil && c.now.Sub(w.since) >= pause.Duration.Duration ||
-		r.completed == i && !ob.Release.Spec.RequireSignedApprovals && sameSteps(r.completedSteps, r.steps, i+1) ||
+		o.completed(r, ob, i) ||
 		o.approved(r, ob.Release.Spec.Approval, i)
 }
 
@@ -272,6 +346,11 @@ func tolerated(c *cluster, target int32) int32 {
 	s := c.manifestStrategy()
 	_, unavailable, _ := plan.Bounds(&s, target)
 	return max(0, min(unavailable, target-1))
+}
+
+// completed reports whether a user has completed step i in status.
+func (o *oracle) completed(r *release, ob *Observed, i int) bool {
+	return r.completed == i && !ob.Release.Spec.RequireSignedApprovals && sameSteps(r.completedSteps, r.steps, min(i+1, len(r.steps)-1))
 }
 
 func sameSteps(a, b []intstr.IntOrString, upTo int) bool {
@@ -295,11 +374,7 @@ const bogus = "5555555555"
 
 // allowed is how many pods of a release gates allow.
 func (o *oracle) allowed(c *cluster, r *release, ob *Observed) int32 {
-	values := r.opened
-	if len(values) == 0 {
-		values = valuesOf(ob.Release.Spec.Strategy.Steps)[:1]
-	}
-	return max(most(values, replicas(ob.Deployment)), most(values, c.replicas()))
+	return max(r.allows(replicas(ob.Deployment)), r.allows(c.replicas()))
 }
 
 // wrote judges one write of the controller.
@@ -313,7 +388,10 @@ func (o *oracle) wrote(c, before *cluster, ob *Observed, a Action) {
 		o.judgeSafety(c, before, a)
 	}
 	if m, ok := a.(Remember); ok && m.Record.Order > 0 && !m.Written { // the hand-back may come late
-		o.become(c, ob, versionIn(m.Record.Template), o.whole(c, o.current(c, &ob.Release.Spec), ob))
+		o.become(c, before, ob, versionIn(m.Record.Template))
+	}
+	if _, ok := a.(Hold); ok && o.awaited && c.admission == admitsAll {
+		c.violate("adoption", "%s, and the native rollout of what Git brings has not finished\n was %s", a, before)
 	}
 	if h, ok := a.(HandBack); ok && !equalStrategy(h.Strategy, c.manifestStrategy()) {
 		c.violate("I7", "%s leaves another strategy than the manifest's\n was %s", a, before)
@@ -341,7 +419,7 @@ func (o *oracle) judgeGates(c, before *cluster, ob *Observed, a Action) {
 	default:
 		return
 	}
-	pods := c.sizeOf(version)
+	pods := c.sizeOf(version) - c.foreign(version)
 	switch {
 	case o.free(version, r):
 	case version != r.version:
@@ -374,6 +452,19 @@ func (c *cluster) sizeOf(version int) (n int32) {
 	return n
 }
 
+// foreign is how many pods of a version run under another template than the
+// Deployment's, in ReplicaSets that no record is of: admission has changed what the
+// native controller made them of, and no controller knows them to be the same.
+func (c *cluster) foreign(version int) (n int32) {
+	for _, i := range c.live() {
+		t := &c.sets[i].rs.Spec.Template
+		if c.sets[i].foreign && versionIn(t) == version && nameOf(t) != nameOf(&c.d.Spec.Template) {
+			n += c.size(i)
+		}
+	}
+	return n
+}
+
 // judgeHandBack: the native controller brings all pods to the template that it
 // is handed, so that must be free, or allowed as a whole: at 0 replicas, for any
 // number that may come.
@@ -381,39 +472,32 @@ func (o *oracle) judgeHandBack(c, before *cluster, ob *Observed, r *release) {
 	version := versionIn(&c.d.Spec.Template)
 	o.judgeMutation(c, before)
 	_, total := c.active()
-	all := c.sizeOf(version) >= c.replicas() && (c.replicas() > 0 || total > 0 && c.sizeOf(version) == total)
-	if !o.free(version, r) && !all && (version != r.version || !o.whole(c, r, ob)) {
+	all := r.full && version == r.version && c.sizeOf(version) >= c.replicas() && c.sizeOf(version) == total && total > 0
+	if !o.free(version, r) && !all && (version != r.version || !r.whole()) {
 		c.violate("I3", "the hand-back lets the native controller bring all pods to v%d; stable is v%d, and the gates of v%d by %.7s allow %d\n was %s",
 			version+1, o.stable+1, r.version+1, r.commit, o.allowed(c, r, ob), before)
 	}
-	o.become(c, ob, version, o.whole(c, r, ob))
+	o.become(c, before, ob, version)
 }
 
-// whole reports whether the gates of a release allow all pods, however many come.
-func (o *oracle) whole(c *cluster, r *release, ob *Observed) bool {
-	if c.replicas() > 0 {
-		return o.allowed(c, r, ob) >= c.replicas()
-	}
-	values := r.opened
-	if len(values) == 0 {
-		values = valuesOf(ob.Release.Spec.Strategy.Steps)[:1]
-	}
-	return most(values, 1000) == 1000
-}
+// whole reports whether the gates of a release allow all pods, however many come: a
+// step of 3 pods is not the last one because there are 3 at this moment.
+func (r *release) whole() bool { return r.allows(1000) == 1000 }
 
 // become notes that a version is stable: all pods run it, or may, and none is there.
 // What a rollback left is nothing to go back to. What was left through gates is, also
 // where they led to what had been stable before.
-func (o *oracle) become(c *cluster, ob *Observed, version int, whole bool) {
+func (o *oracle) become(c, before *cluster, ob *Observed, version int) {
+	r := o.current(c, &ob.Release.Spec)
 	_, total := c.active()
 	n := min(c.replicas(), replicas(ob.Deployment)) // the hand-back meets a conflict where N has changed
-	if n == 0 && version == o.last {
+	if n == 0 && version == o.last && (version != r.version || before.brLag || before.dLag) {
 		return // it is parked there by a round that has not read what came after
 	}
 	if version == o.stable || total != c.sizeOf(version) && n > 0 || total < n {
 		return
 	}
-	if version == o.last && !whole {
+	if version == o.last && !r.whole() {
 		o.last = -1
 	} else {
 		o.last = o.stable
@@ -470,7 +554,11 @@ func (o *oracle) judgeAvailability(c, before *cluster, a Action) {
 	if total < was && c.worst() < min(before.worst(), n-unavailable) {
 		c.violate("I1", "%s leaves %d pods available, below %d\n was %s", a, c.worst(), n-unavailable, before)
 	}
-	if limit := n + max(1, surge); total > was && total > limit {
+	limit := n + max(1, surge)
+	if active, _ := before.active(); len(active) == 1 && total == was+1 {
+		limit = max(limit, o.before+1) // for the length of one write, so that another is active (H26)
+	}
+	if total > was && total > limit {
 		c.violate("I2", "%s makes %d pods, above %d\n was %s", a, total, limit, before)
 	}
 }
@@ -499,6 +587,15 @@ func (c *cluster) fights() string {
 	k := c.clone()
 	k.nativeScale()
 	return k.resizedSince(c)
+}
+
+// allAvailable is the cluster with all pods available: it then sees what is saturated.
+func (c *cluster) allAvailable() *cluster {
+	k := c.clone()
+	for _, i := range k.live() {
+		k.writeSet(i, func(rs *appsv1.ReplicaSet) { rs.Status.AvailableReplicas = *rs.Spec.Replicas })
+	}
+	return k
 }
 
 func (c *cluster) resizedSince(before *cluster) string {
@@ -537,11 +634,7 @@ func (o *oracle) fought(c, before *cluster) {
 		if v := versionIn(&rs.Spec.Template); o.free(v, r) || v == o.sole {
 			continue
 		}
-		values := r.opened
-		if len(values) == 0 {
-			values = valuesOf(c.br.Spec.Strategy.Steps)[:1]
-		}
-		if c.size(i) > most(values, c.replicas()) {
+		if c.size(i) > r.allows(c.replicas()) {
 			c.violate("I10", "the native controller %s past a gate\n was %s", f, before)
 		}
 	}
@@ -581,6 +674,9 @@ func (o *oracle) said(c *cluster, ob *Observed, before v1alpha1.BatchReleaseStat
 			if !r.fault {
 				c.violate("false rollback", "no pod of v%d has failed by itself: %s", r.version+1, s.FailedMessage)
 			}
+			if placed := c.placed(r.version); c.now.Sub(placed) < deadline/10 {
+				c.violate("false rollback", "the pods of v%d that fail have had their nodes for %s, with a deadline of %s: %s", r.version+1, c.now.Sub(placed), deadline, s.FailedMessage)
+			}
 			if c.now.Sub(r.entered) < deadline {
 				c.violate("false rollback", "%s after the last gate of v%d opened, with a deadline of %s", c.now.Sub(r.entered), r.version+1, deadline)
 			}
@@ -612,13 +708,15 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 	if usable(ob) {
 		before := *o.of(c, o.seen.version, o.seen.commit)
 		current := o.current(c, &ob.Release.Spec)
+		current.look(ob)
 		if before.version != current.version || before.commit != current.commit {
 			current.midway = before.held && !before.ended && !before.failed && !o.free(before.version, &before)
 		}
 		// What was there already when it was brought is no release, which could end.
 		held := ob.Deployment.Labels[v1alpha1.LabelHeld] != ""
 		current.held = current.held || held
-		current.begun = current.begun || held || current.version != o.stable || current.version != o.seen.version
+		current.begun = current.begun || held || current.version != o.stable || current.version != o.seen.version && before.held
+		current.itself = current.itself || c.admission == mutatesNotDry // no dry run tells
 		current.ended = current.ended || current.begun && !held && current.version == o.stable && c.rests()
 		o.seen.version, o.seen.commit = current.version, current.commit
 		for i := range o.releases {
@@ -626,13 +724,17 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 			if r.version == current.version && r.commit == current.commit {
 				continue
 			}
-			*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, begun: r.begun, ended: r.begun}
+			*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, begun: r.begun, ended: r.begun, itself: r.itself}
 		}
-		o.adoptable = false
+		o.adoptable = o.adoptable && o.awaited
 		o.approvalSeen = o.approvalSeen || o.shows(c, ob)
 	}
 	if !c.fresh() || c.d == nil || c.d.Status.ObservedGeneration < c.d.Generation {
 		return
+	}
+	surge, _ := c.bounds()
+	if _, total := c.active(); total > o.before && total > c.replicas()+max(1, surge) {
+		c.violate("I2", "a round makes %d pods of %d, above %d and a surge of %d", total, o.before, c.replicas(), surge)
 	}
 	o.resized, o.zeroed = false, c.replicas() == 0
 	o.sole = -1
@@ -641,7 +743,7 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 			o.sole = v
 		}
 	}
-	if touched := c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused; len(actions) == 0 && c.held() == touched && (!touched || c.fights() == "") {
+	if touched := c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused; len(actions) == 0 && c.held() == touched && (!touched || c.fights() == "" && c.allAvailable().fights() == "") {
 		o.meddled = ""
 	}
 }
@@ -694,7 +796,9 @@ func (c *cluster) checkRest() {
 		// What was said of the template that is adopted is not known, and no dry run tells:
 		// it is released to itself, behind its gates.
 	case c.rests():
-		if !ready && lacking == 0 && !stalled {
+		r := c.oracle.current(c, &c.br.Spec) // its rollback waits, or its release does
+		waits := c.br.Spec.Paused && s.Reason == ReasonReleasePaused && (r.failed || r.version != c.oracle.stable)
+		if !ready && lacking == 0 && !stalled && !waits {
 			c.violate("I14", "all pods run v%d, and Ready is not True: %s", c.version+1, s.Reason)
 		}
 	case ready:
@@ -727,11 +831,11 @@ func (o *oracle) wanted(c *cluster, step int, size int32) int32 {
 	if step >= len(r.steps) {
 		return size
 	}
-	values := r.opened
-	if len(values) == 0 {
-		values = r.steps[:1]
+	allowed := r.allows(c.replicas())
+	if step == 0 { // a gate that could have opened by now may not have
+		allowed = most(r.first, c.replicas())
 	}
-	return min(size, most(r.steps[:step+1], c.replicas()), most(values, c.replicas()))
+	return min(size, most(r.steps[:step+1], c.replicas()), allowed)
 }
 
 func (c *cluster) checkStalled(reason string, lacking, total int32) {
@@ -739,6 +843,9 @@ func (c *cluster) checkStalled(reason string, lacking, total int32) {
 	case ReasonProgressDeadlineExceeded, "NativeRollout":
 		if lacking == 0 && total >= c.replicas() {
 			c.violate("I14", "Stalled=True with %s, and all pods are available", reason)
+		}
+		if reason == ReasonProgressDeadlineExceeded {
+			c.oracle.judgeHealth(c)
 		}
 	case ReasonRolledBack:
 		if r := c.oracle.current(c, &c.br.Spec); !r.failed && !r.ended {
@@ -757,6 +864,26 @@ func (c *cluster) checkStalled(reason string, lacking, total int32) {
 	}
 }
 
+// judgeHealth is about a release that stands still for longer than its deadline, and
+// is to go back where its pods fail by themselves. Of a step that has had its pods, it
+// is those that count: a raised target rolls nothing back. The step is a claim of
+// status, and so is that a rollback is under way.
+func (o *oracle) judgeHealth(c *cluster) {
+	r, s := o.current(c, &c.br.Spec), c.br.Status
+	if c.br.Spec.Strategy.OnFailure != v1alpha1.FailureRollback || c.br.Spec.Paused || s.RollingBack || r.failed || o.free(r.version, r) {
+		return
+	}
+	size, _, available, failing, _ := c.podsOf(r.version)
+	wanted := o.wanted(c, int(s.CurrentStepIndex), size)
+	if w := r.waits[s.CurrentStepIndex]; !w.since.IsZero() {
+		wanted = min(wanted, w.target)
+		wanted -= tolerated(c, wanted)
+	}
+	if failing > 0 && available < wanted {
+		c.violate("health", "%d pods of v%d fail by themselves, %d are available of %d, and it does not go back", failing, r.version+1, available, wanted)
+	}
+}
+
 // ends checks I14 from here: what is said at rest is true, and once pods come
 // up and approvals are given, the release ends.
 func (c *cluster) ends() {
@@ -772,7 +899,7 @@ func (c *cluster) ends() {
 		r := c.oracle.current(c, &c.br.Spec)
 		switch s.Reason {
 		case ReasonWaitingForApproval, ReasonWaitingForReview:
-			if approved && !r.ended {
+			if approved && !r.ended && !r.itself {
 				c.violate("I14", "the approval of the last step opens no gate")
 			}
 			if approved {
@@ -801,7 +928,7 @@ func (c *cluster) goWell() {
 	}
 	for i := range c.sets {
 		for j := range c.sets[i].pods {
-			c.sets[i].pods[j].fate = comes
+			c.sets[i].pods[j].mend(c.now)
 		}
 	}
 	c.quota = 0
