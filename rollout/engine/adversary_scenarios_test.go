@@ -171,6 +171,8 @@ func TestScenarios(t *testing.T) {
 			ten(rollsBack), "quiet; quota 9; bring 2; run 9m; time 50s; quota 0; run 1m; ready 2; quiet"},
 		{"a pod gets its node after the deadline, and fails", "no ReplicaSet changes, and it goes back",
 			ten(rollsBack), "quiet; fate 2 unschedulable; bring 2; run 11m; mend 2; ready 2; break 2; quiet"},
+		{"a rollback is superseded, and what it has gone to is brought again", "what was left without a gate is nothing to go back to",
+			of(6, 2, 3, "50%/1m 100%"), "bring 3; run 1m; turns; run 5m; turns; round; round; forcepush 0; run 11m; turns; round; round; turns; round; bring 2; scale 2; round; bring 1; run 5m; bring 3"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -825,7 +825,9 @@ func (v *view) remember() {
 	}
 	v.do(Remember{because: "all pods run it", Record: record, Exists: i >= 0})
 	kept := keptRecords - 1
-	if v.status.RollingBack {
+	// A rollback that another commit has ended may have brought all pods to the last stable one.
+	without := i > 0 && i < len(v.records) && !slices.Contains(v.opened(), plan.Full)
+	if v.status.RollingBack || without {
 		kept = 0 // what was left by going back is nothing to go back to: it would be released with no gate
 	}
 	for _, r := range old {
