@@ -173,6 +173,8 @@ func TestScenarios(t *testing.T) {
 			ten(rollsBack), "quiet; fate 2 unschedulable; bring 2; run 11m; mend 2; ready 2; break 2; quiet"},
 		{"a rollback is superseded, and what it has gone to is brought again", "what was left without a gate is nothing to go back to",
 			of(6, 2, 3, "50%/1m 100%"), "bring 3; run 1m; turns; run 5m; turns; round; round; forcepush 0; run 11m; turns; round; round; turns; round; bring 2; scale 2; round; bring 1; run 5m; bring 3"},
+		{"a plan of one step gets steps before the first pod, and is one of one step again after it", "a plan of one step is not remembered as an opened gate",
+			of(4, 2, 2, "1/30s 50% 100%"), "quiet; bring 2; round; round; native; steps 100%; round; round; steps 1 2 75%/5m 100%; round; round; round; steps 100%"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

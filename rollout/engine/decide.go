@@ -580,6 +580,9 @@ func (v *view) reposition() {
 	}
 	if v.forward() && v.status.CurrentStepIndex == 0 {
 		step = 0 // no gate has opened: the first one is asked, whatever the steps are now
+		if size(v.goal.rs) == 0 && slices.Contains(v.status.OpenedReplicas, plan.Full) {
+			v.status.OpenedReplicas = v.openTo(0) // a plan of one step had nothing to ask, and has moved nothing
+		}
 	}
 	v.enter(step, v1alpha1.StepUpgrade)
 	v.status.Phase = v1alpha1.PhaseRollingUpdate
