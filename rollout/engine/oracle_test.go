@@ -69,6 +69,9 @@ type release struct {
 	// where none has come.
 	first []intstr.IntOrString
 	came  bool
+	// reach is the last step that the gates have led to; in an edited plan the last one
+	// that wants no more than they have allowed.
+	reach int
 	// edited: the plan has changed since it began. The gate that is left may be one
 	// before the last step.
 	edited bool
@@ -95,9 +98,14 @@ type release struct {
 // look notes what a complete round has observed of a release that it could act on.
 func (r *release) look(ob *Observed) {
 	r.looked = true
-	for _, rs := range ob.ReplicaSets {
-		r.came = r.came || size(rs) > 0 && versionIn(&rs.Spec.Template) == r.version
-	}
+	r.came = r.came || r.shows(ob)
+}
+
+// shows reports whether a round observes a pod of a release.
+func (r *release) shows(ob *Observed) bool {
+	return slices.ContainsFunc(ob.ReplicaSets, func(rs *appsv1.ReplicaSet) bool {
+		return size(rs) > 0 && versionIn(&rs.Spec.Template) == r.version
+	})
 }
 
 // values are those that the gates of a release have opened, or its first step.
@@ -197,7 +205,7 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	if o.shows(c, ob) && !o.approvalSeen {
 		o.approvedSteps = append(o.approvedSteps, valuesOf(steps))
 	}
-	if !r.came {
+	if len(r.first) == 0 || !r.came && !r.shows(ob) {
 		r.first = r.steps[:1]
 	}
 	raised := most(r.steps[:1], replicas(ob.Deployment)) > r.allows(replicas(ob.Deployment))
@@ -208,6 +216,11 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	if o.completed(r, ob, last) || (r.position == last || r.edited && r.position == last-1) && (o.approved(r, ob.Release.Spec.Approval, last-1) && o.approved(r, ob.Release.Spec.Approval, last)) {
 		r.opened = append(r.opened, plan.Full) // an edit has left no gate to ask
 	}
+	for i := range steps {
+		if most(r.steps[:i+1], replicas(ob.Deployment)) <= r.allows(replicas(ob.Deployment)) {
+			r.reach = max(r.reach, i)
+		}
+	}
 	for i := 0; i <= r.position && i < last; i++ {
 		if !o.opens(c, r, ob, i) {
 			continue
@@ -215,6 +228,7 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 		if i == r.position {
 			r.position, r.completed = i+1, -1
 			r.waits[i+1] = wait{}
+			r.reach = max(r.reach, i+1)
 		}
 		r.opened = append(r.opened, valuesOf(steps[:i+2])...)
 		slices.SortFunc(r.opened, func(a, b intstr.IntOrString) int { return cmp.Compare(a.String(), b.String()) })
@@ -281,7 +295,7 @@ func (o *oracle) replan(r *release, ob *Observed) {
 	if slices.Equal(now, r.steps) {
 		return
 	}
-	r.edited = len(r.steps) > 0
+	r.edited, r.reach = len(r.steps) > 0, 0
 	r.steps, r.position = now, 0
 	if len(r.opened) == 0 {
 		return
@@ -816,6 +830,9 @@ func (c *cluster) checkRest() {
 	case s.Reason == ReasonWaitingForApproval, s.Reason == ReasonWaitingForReview:
 		if wanted := c.oracle.wanted(c, int(s.CurrentStepIndex), size); wanted-available > tolerated(c, wanted) {
 			c.violate("I14", "it waits for an approval, and %d of %d pods are not available", wanted-available, wanted)
+		}
+		if reach := c.oracle.current(c, &c.br.Spec).reach; int(s.CurrentStepIndex) > reach {
+			c.violate("I3", "it waits at step %d, and no gate has led beyond step %d", s.CurrentStepIndex, reach)
 		}
 	case waiting[s.Reason]:
 	default:
