@@ -66,9 +66,8 @@ type release struct {
 	// none before any gate opened.
 	opened []intstr.IntOrString
 	// first is the replicas value of the first step when the first pod came, or now
-	// where none has come.
+	// where none is there.
 	first []intstr.IntOrString
-	came  bool
 	// reach is the last step that the gates have led to; in an edited plan the last one
 	// that wants no more than they have allowed.
 	reach int
@@ -93,12 +92,6 @@ type release struct {
 	// that moment; -1: none.
 	completed      int
 	completedSteps []intstr.IntOrString
-}
-
-// look notes what a complete round has observed of a release that it could act on.
-func (r *release) look(ob *Observed) {
-	r.looked = true
-	r.came = r.came || r.shows(ob)
 }
 
 // shows reports whether a round observes a pod of a release.
@@ -205,7 +198,7 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	if o.shows(c, ob) && !o.approvalSeen {
 		o.approvedSteps = append(o.approvedSteps, valuesOf(steps))
 	}
-	if len(r.first) == 0 || !r.came && !r.shows(ob) {
+	if len(r.first) == 0 || !r.shows(ob) {
 		r.first = r.steps[:1]
 	}
 	raised := most(r.steps[:1], replicas(ob.Deployment)) > r.allows(replicas(ob.Deployment))
@@ -402,7 +395,10 @@ func (o *oracle) wrote(c, before *cluster, ob *Observed, a Action) {
 		o.judgeSafety(c, before, a)
 	}
 	if m, ok := a.(Remember); ok && m.Record.Order > 0 && !m.Written { // the hand-back may come late
-		o.become(c, before, ob, versionIn(m.Record.Template))
+		r, version := o.current(c, &ob.Release.Spec), versionIn(m.Record.Template)
+		if o.free(version, r) || version == r.version && (r.whole() || r.full) { // else the hand-back is judged
+			o.become(c, before, ob, version)
+		}
 	}
 	if _, ok := a.(Hold); ok && o.awaited && c.admission == admitsAll {
 		c.violate("adoption", "%s, and the native rollout of what Git brings has not finished\n was %s", a, before)
@@ -722,7 +718,7 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 	if usable(ob) {
 		before := *o.of(c, o.seen.version, o.seen.commit)
 		current := o.current(c, &ob.Release.Spec)
-		current.look(ob)
+		current.looked = true
 		if before.version != current.version || before.commit != current.commit {
 			current.midway = before.held && !before.ended && !before.failed && !o.free(before.version, &before)
 		}
