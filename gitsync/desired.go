@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,8 @@ type renderer struct {
 
 	signatures signatures
 	approvals  Reads // what was read for the approvals
+	// failed is by release what [look.failed] returns.
+	failed map[string]*v1alpha1.BatchRelease
 }
 
 // approvalsPath is where the approvals of a GitSource are.
@@ -170,7 +173,7 @@ func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Rel
 	for i := range releases {
 		release := &releases[i]
 		now := live[release.Plan.Namespace+"/"+release.Plan.Name]
-		commit, err := h.releaseCommit(ctx, release, now)
+		commit, err := h.releaseCommit(ctx, release, cmp.Or(now, r.failed[releaseName(release.Plan)]))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -191,6 +193,10 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 		if now != nil {
 			live[releaseName(release.Plan)] = now
 		}
+	}
+	var err error
+	if c.renderer.failed, err = l.failed(ctx, set.Releases, live); err != nil {
+		return nil, err
 	}
 	list, ignored, err := c.renderer.releases(ctx, c.desired, set.Releases, live)
 	if err != nil {
@@ -596,7 +602,15 @@ func (l *look) end(ctx context.Context) error {
 		l.forget(l.name)
 		return nil
 	}
-	if !l.gs.Spec.Suspend {
+	uninstalled, err := l.uninstalled(ctx)
+	if err != nil {
+		return l.conclude(ctx, err)
+	}
+	if uninstalled {
+		l.tell(corev1.EventTypeWarning, reasonOrphaned, "the GitSource goes with its CRD, and what it applied stays in the cluster: delete the GitSource itself to prune")
+		l.gs.Status.Kept = nil
+	}
+	if !l.gs.Spec.Suspend && !uninstalled {
 		err := l.pruneAll(ctx)
 		patience := cmp.Or(l.options.UsedFor, usedFor)
 		if waits := l.gs.Status.Inventory != nil && time.Since(l.gs.DeletionTimestamp.Time) < patience; err != nil || waits {
@@ -612,12 +626,28 @@ func (l *look) end(ctx context.Context) error {
 	}
 	old := l.gs.DeepCopy()
 	controllerutil.RemoveFinalizer(l.gs, finalizer)
-	err := l.status.Patch(ctx, l.gs, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.ManagerGitSync))
+	err = l.status.Patch(ctx, l.gs, client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}), client.FieldOwner(v1alpha1.ManagerGitSync))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("removing the finalizer of GitSource %s: %w", l.name, err)
 	}
 	l.forget(l.name)
 	return nil
+}
+
+// uninstalled reports whether the GitSource goes because its CRD does. A user who
+// deletes a CRD means Tranche, and not what all sources have applied.
+func (l *look) uninstalled(ctx context.Context) (bool, error) {
+	const name = "gitsources." + v1alpha1.Group
+	var crd metav1.PartialObjectMetadata
+	crd.SetGroupVersionKind(crdKind.WithVersion("v1"))
+	err := l.own.Get(ctx, client.ObjectKey{Name: name}, &crd)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("getting CustomResourceDefinition %s, without which nothing is pruned: %w", name, err)
+	}
+	return crd.DeletionTimestamp != nil, nil
 }
 
 // inUse says what is in use, and by whom.

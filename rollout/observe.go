@@ -154,7 +154,9 @@ func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedNa
 			return fmt.Errorf("listing the ControllerRevisions of Deployment %s: %w", key, err)
 		}
 		for i := range list.Items {
-			revisions[list.Items[i].Name] = &list.Items[i]
+			if c := &list.Items[i]; !plan.IsFailure(c) {
+				revisions[c.Name] = c
+			}
 		}
 	}
 	o.Deployment = &d

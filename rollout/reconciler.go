@@ -176,6 +176,13 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 	if err != nil {
 		return 0, err
 	}
+	var kept keptFailure
+	if o.Deployment != nil {
+		if kept, err = r.failureOf(ctx, br, o.Deployment); err != nil {
+			return 0, err
+		}
+		o.Release = kept.recall(br)
+	}
 	now := r.now()
 	d := engine.Decide(o, now)
 	if d, err = r.explain(ctx, o, d, now); err != nil {
@@ -193,7 +200,10 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 		o.Refused, o.RefusedReason = changed, engine.ReasonHandBackRefused
 		d = engine.Decide(o, r.now())
 	}
-	return d.Wait, r.write(ctx, o, d)
+	if err := r.write(ctx, o, d); err != nil {
+		return 0, err
+	}
+	return d.Wait, r.keepFailure(ctx, o, &d.Status, kept)
 }
 
 func (r *reconciler) forget(release types.NamespacedName) {

@@ -123,6 +123,9 @@ func (f *foresees) observe(ctx context.Context, r *gitsync.PreviewedRelease) (en
 		if !ownedBy(&all.revisions.Items[i], d.UID, r.Next.UID) {
 			continue
 		}
+		if plan.IsFailure(&all.revisions.Items[i]) {
+			continue
+		}
 		record, err := plan.ReadRecord(&all.revisions.Items[i])
 		if err != nil {
 			return o, err

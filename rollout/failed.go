@@ -1,0 +1,92 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// keptFailure is what is kept of a release that was rolled back.
+type keptFailure struct {
+	plan.Failure
+	in *appsv1.ControllerRevision // nil: nothing is kept
+}
+
+// failureOf reads the failure that is kept beside the records of a Deployment.
+func (r *reconciler) failureOf(ctx context.Context, br *v1alpha1.BatchRelease, d *appsv1.Deployment) (keptFailure, error) {
+	for _, owner := range []types.UID{d.UID, br.UID} {
+		var list appsv1.ControllerRevisionList
+		if err := r.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{indexOwner: string(owner)}); err != nil {
+			return keptFailure{}, fmt.Errorf("listing the ControllerRevisions of Deployment %s/%s: %w", d.Namespace, d.Name, err)
+		}
+		for i := range list.Items {
+			if c := &list.Items[i]; plan.IsFailure(c) {
+				f, err := plan.ReadFailure(c)
+				return keptFailure{f, c}, err
+			}
+		}
+	}
+	return keptFailure{}, nil
+}
+
+// recall returns a BatchRelease with the failure in its status where that has lost it,
+// and spec still brings what failed, by the same commit.
+func (k keptFailure) recall(br *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
+	if k.in == nil || br.Status.FailedRevision != "" || !k.isOf(&br.Spec) {
+		return br
+	}
+	br = br.DeepCopy()
+	br.Status.FailedRevision, br.Status.FailedCommit = k.Revision, k.Commit
+	br.Status.FailedTemplateDigest, br.Status.FailedMessage = k.Digest, k.Message
+	return br
+}
+
+func (k keptFailure) isOf(spec *v1alpha1.BatchReleaseSpec) bool {
+	return spec.Commit == k.Commit && plan.TemplateDigest(spec.Template) == k.Digest
+}
+
+// keepFailure keeps what the status says has failed, and deletes what is kept when Git
+// says something else. A release without a commit is not kept: a user who makes its
+// BatchRelease again asks for it again.
+func (r *reconciler) keepFailure(ctx context.Context, o engine.Observed, s *v1alpha1.BatchReleaseStatus, kept keptFailure) error {
+	if o.Deployment == nil || o.Rival != "" {
+		return nil
+	}
+	now := keptFailure{Failure: plan.Failure{Commit: s.FailedCommit, Revision: s.FailedRevision, Digest: s.FailedTemplateDigest, Message: s.FailedMessage}}
+	failed := s.FailedRevision != "" && s.FailedCommit != "" && now.isOf(&o.Release.Spec)
+	if kept.in != nil && (failed && kept.Failure != now.Failure || !kept.isOf(&o.Release.Spec)) {
+		old := client.Preconditions{UID: &kept.in.UID, ResourceVersion: &kept.in.ResourceVersion}
+		if err := client.IgnoreNotFound(r.Delete(ctx, kept.in, old)); err != nil {
+			return fmt.Errorf("deleting ControllerRevision %s/%s of a release that failed before: %w", kept.in.Namespace, kept.in.Name, err)
+		}
+		kept.in = nil
+	}
+	if !failed || kept.in != nil {
+		return nil
+	}
+	c, err := now.ControllerRevision(o.Deployment.Namespace, o.Release.Spec.Template)
+	if err != nil {
+		return err
+	}
+	c.Name = engine.NameWithHash(o.Deployment.Name, "failed-"+plan.TemplateDigest(o.Release.Spec.Template)[:10])
+	c.OwnerReferences = ownersOf(o.Deployment, o.Release)
+	err = r.Create(ctx, c, fieldOwner)
+	if apierrors.IsAlreadyExists(err) { // a Deployment that was orphaned has left it
+		p := jsonPatch{}
+		p.add("/metadata/annotations", c.Annotations)
+		p.add("/metadata/ownerReferences", c.OwnerReferences)
+		err = r.Patch(ctx, c, p.patch(), fieldOwner)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping in ControllerRevision %s/%s that %s has failed: %w", c.Namespace, c.Name, now.Revision, err)
+	}
+	return nil
+}
