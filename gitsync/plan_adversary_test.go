@@ -253,8 +253,8 @@ func (a *adversary) check(after plan.Terms) {
 		return
 	}
 	i := slices.IndexFunc(a.given, func(g agreement) bool {
-		alone := len(a.authors[is]) == 1 && a.authors[is][g.signer]
-		return g.signer > 0 && !g.used && g.digest == after.Digest() && (a.rewritten || g.at > a.since) && !(a.by.distinctAuthor && alone)
+		own := a.by.distinctAuthor && len(a.authors[is]) == 1 && a.authors[is][g.signer]
+		return g.signer > 0 && !g.used && g.digest == after.Digest() && (a.rewritten || g.at > a.since) && !own
 	})
 	if i < 0 {
 		fail(fmt.Sprintf("%q took the place of %q, and nobody agreed", variants[is], variants[a.governing]))
