@@ -35,7 +35,7 @@ func (st stories) add(br *v1alpha1.BatchRelease) {
 		st.tell(br, s.UpdateRevision, s.UpdateCommit, s.StartTime, s.Approvals, "")
 	}
 	for _, r := range s.History {
-		st.tell(br, r.Revision, r.Commit, r.StartTime, r.Approvals, "Outcome: "+string(r.Outcome)+", "+timeOf(&r.EndTime))
+		st.tell(br, r.Revision, r.Commit, r.StartTime, r.Approvals, "Outcome: "+string(r.Outcome)+", "+timeOf(&r.EndTime)+asRollback(r.Rollback))
 	}
 }
 
@@ -55,6 +55,13 @@ func (st stories) tell(br *v1alpha1.BatchRelease, revision, commit string, start
 		lines = append(lines, outcome)
 	}
 	st[commit] = append(st[commit], strings.Join(lines, "\n"))
+}
+
+func asRollback(is bool) string {
+	if is {
+		return ", a rollback"
+	}
+	return ""
 }
 
 func timeOf(t *metav1.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -2,11 +2,13 @@ package rollout_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
@@ -114,4 +116,57 @@ func TestWayBack_InTheMiddle(t *testing.T) {
 	s.bring("v2")
 	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v2": 4})
 	s.untouched()
+}
+
+// A first install whose pods never become available is not Ready, and says why once
+// the native controller gives it up. It is the plan's once it has rolled out.
+func TestAdoption_FirstInstallFails(t *testing.T) {
+	t.Parallel()
+	s, _ := shopWithController(t)
+	s.plan("1", "100%")
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
+		spec.Template.Spec.Containers[0].Image = "registry.example.org/web:broken"
+	})
+	s.create("web", 3, func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Image = "registry.example.org/web:broken"
+		d.Spec.ProgressDeadlineSeconds = ptr.To[int32](5)
+	})
+	clustertest.Wait(t, "the pods", func() error {
+		if d := s.deployment("web"); d.Status.UpdatedReplicas != 3 {
+			return fmt.Errorf("%d pods", d.Status.UpdatedReplicas)
+		}
+		return nil
+	})
+	s.notReady(engine.ReasonNativeRollout)
+	clustertest.Wait(t, "what the native controller says", func() error {
+		at := s.release().Status
+		if at.Reason != engine.ReasonNativeRollout || !strings.Contains(at.Message, "3 of 3 pods are updated and 0 available") || !strings.Contains(at.Message, "timed out progressing") || !strings.Contains(at.Message, "3 pods not ready") {
+			return fmt.Errorf("%s: %s", at.Reason, at.Message)
+		}
+		return nil
+	})
+	s.isStalled()
+	if h := s.release().Status.History; len(h) > 0 {
+		t.Errorf("history %+v", h)
+	}
+	s.setReady("broken", true)
+	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"broken": 3})
+}
+
+// A rollback of a release that was complete is marked as one in the history, which
+// tells it from the release, and in the events.
+func TestRollback_AfterCompletionIsMarked(t *testing.T) {
+	t.Parallel()
+	s := atGate(t, 2)
+	s.finish(2)
+	s.bring("v1")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2})
+	s.told(engine.ReasonRolledBack, "all pods run "+s.release().Status.StableRevision+" again")
+	var got []string
+	for _, h := range s.release().Status.History {
+		got = append(got, fmt.Sprint(h.Outcome, " ", h.Rollback))
+	}
+	if want := []string{"Completed true", "Completed false"}; !slices.Equal(got, want) {
+		t.Errorf("history %v, want %v", got, want)
+	}
 }

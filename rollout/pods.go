@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -58,10 +59,11 @@ const (
 // explain puts into a decision why pods that are on their way are not ready, long before
 // their deadline. It asks at once where the ReplicaSet controller could not create them.
 func (r *reconciler) explain(ctx context.Context, o engine.Observed, d engine.Decision, now time.Time) (engine.Decision, error) {
-	if !d.Unready || d.Status.ProgressTime == nil {
+	since := cmp.Or(d.Status.ProgressTime, d.Status.ReasonTime) // a native rollout has no progress of ours
+	if !d.Unready || since == nil {
 		return d, nil
 	}
-	next := explainAfter - now.Sub(d.Status.ProgressTime.Time)
+	next := explainAfter - now.Sub(since.Time)
 	if next <= 0 || slices.ContainsFunc(o.ReplicaSets, func(rs *appsv1.ReplicaSet) bool { return notCreated(rs) != nil && engine.IsUpdate(&o, rs) }) {
 		var err error
 		if o.Pods, err = r.observePods(ctx, &o); err != nil {

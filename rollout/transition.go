@@ -44,6 +44,10 @@ func transition(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now 
 	t := notify.Transition{
 		Namespace: br.Namespace, Release: br.Name, Reason: reason, Message: new.Message, State: state,
 		Revision: new.UpdateRevision, Commit: new.UpdateCommit, Step: new.CurrentStepIndex, Time: now,
+		Rollback: new.RollingBack || old.RollingBack && new.Phase == v1alpha1.PhaseCompleted,
+	}
+	if t.Rollback && reason == engine.ReasonReleaseCompleted {
+		t.Message = "rolled back: " + t.Message
 	}
 	if new.FailedCommit != "" && new.FailedRevision != "" {
 		t.Commit = new.FailedCommit

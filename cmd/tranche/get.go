@@ -166,7 +166,11 @@ func stepOf(br *v1alpha1.BatchRelease) string {
 	if br.Status.RollingBack {
 		return "back"
 	}
-	return fmt.Sprintf("%d (of %d)", br.Status.CurrentStepIndex, len(br.Spec.Strategy.Steps))
+	all := len(br.Spec.Strategy.Steps)
+	if br.Status.Phase == v1alpha1.PhaseCompleted {
+		return fmt.Sprintf("%d/%d", all, all)
+	}
+	return fmt.Sprintf("%d (of %d)", br.Status.CurrentStepIndex, all)
 }
 
 // table aligns columns, with two spaces in between.

@@ -68,9 +68,17 @@ func historyTable(br *v1alpha1.BatchRelease, now time.Time) string {
 	}
 	rows := [][]string{{"REVISION", "COMMIT", "OUTCOME", "ENDED", "TOOK", "APPROVED BY"}}
 	for _, h := range br.Status.History {
-		rows = append(rows, []string{h.Revision, orNone(short(h.Commit)), string(h.Outcome), age(h.EndTime, now) + " ago", took(h), orNone(approvers(h.Approvals))})
+		rows = append(rows, []string{h.Revision, orNone(short(h.Commit)), outcomeOf(h), age(h.EndTime, now) + " ago", took(h), orNone(approvers(h.Approvals))})
 	}
 	return table(rows)
+}
+
+// outcomeOf says how a release ended, and marks one that brought back what ran before.
+func outcomeOf(h v1alpha1.ReleaseRecord) string {
+	if h.Rollback {
+		return string(h.Outcome) + ", a rollback"
+	}
+	return string(h.Outcome)
 }
 
 func took(h v1alpha1.ReleaseRecord) string {

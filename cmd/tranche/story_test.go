@@ -52,6 +52,7 @@ func waiting() *scene {
 			History: []v1alpha1.ReleaseRecord{
 				{Revision: "58d874c89d", Commit: "0011223344556677", Outcome: v1alpha1.OutcomeCompleted, StartTime: before(26 * time.Hour), EndTime: *before(25 * time.Hour), Approvals: []v1alpha1.StepApproval{
 					{Step: 0, By: "cluster", Time: *before(25 * time.Hour)}, {Step: 1, Commit: "aabbccddeeff", By: "Bea <bea@example.org>", Time: *before(25 * time.Hour)}}},
+				{Revision: "58d874c89d", Commit: "a1b2c3d4e5f60718", Outcome: v1alpha1.OutcomeCompleted, Rollback: true, StartTime: before(30 * time.Hour), EndTime: *before(30 * time.Hour)},
 				{Revision: "7cb9898744", Commit: "8899aabbccddeeff", Outcome: v1alpha1.OutcomeRolledBack, EndTime: *before(40 * time.Hour)},
 			},
 		},
@@ -146,11 +147,13 @@ func TestStatus(t *testing.T) {
 
 func TestGet(t *testing.T) {
 	list := func() []v1alpha1.BatchRelease {
-		back, young := waiting(), waiting()
+		back, done, young := waiting(), waiting(), waiting()
 		scenes()["back"](back)
+		scenes()["completed"](done)
+		done.release.Name = "done"
 		back.release.Name, back.release.Namespace = "api", "other"
 		young.release.Name, young.release.Status = "young", v1alpha1.BatchReleaseStatus{}
-		return []v1alpha1.BatchRelease{*back.release, *waiting().release, *young.release}
+		return []v1alpha1.BatchRelease{*back.release, *done.release, *waiting().release, *young.release}
 	}
 	for name, tc := range map[string]struct {
 		output     string
@@ -194,6 +197,14 @@ func TestLines(t *testing.T) {
 	golden(t, filepath.Join("testdata", "status", "lines.txt"), out.String())
 }
 
+// native is a rollout of the native controller that is stuck, or not.
+func native(stalled metav1.ConditionStatus) func(*scene) {
+	return func(s *scene) {
+		s.release.Status.Phase, s.release.Status.Reason = "", "NativeRollout"
+		s.release.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: stalled}}
+	}
+}
+
 // When a release that is watched is over, and with which exit code.
 func TestVerdict(t *testing.T) {
 	commit := waiting().release.Spec.Commit
@@ -215,6 +226,8 @@ func TestVerdict(t *testing.T) {
 		{"what was rolled back before the watch is no matter", "", []string{"completed"}, func(s *scene) { s.release.Status.History[0].Outcome = v1alpha1.OutcomeRolledBack }, true, 0},
 		{"a missed deadline", "", []string{"deadline"}, nil, true, exitFailed},
 		{"no Deployment", "", []string{"missing"}, nil, true, exitFailed},
+		{"a first install on its way", "", []string{"completed"}, native(metav1.ConditionFalse), false, 0},
+		{"a first install that the native controller has given up", "", []string{"completed"}, native(metav1.ConditionTrue), true, exitFailed},
 		{"of the commit asked for", commit[:10], []string{"completed"}, nil, true, 0},
 		{"the last release, while the commit is on its way", "ffffffff", []string{"completed"}, nil, false, 0},
 		{"a commit that changes no template", "90f3b1d", []string{"completed"}, nil, true, 0},

@@ -137,6 +137,10 @@ func (v *verdict) see(s *scene) (bool, error) {
 		return true, failed
 	case engine.ReasonRolledBack:
 		return true, failed
+	case engine.ReasonNativeRollout: // a first install has no deadline but the native one
+		if meta.IsStatusConditionTrue(at.Conditions, engine.ConditionStalled) {
+			return true, failed
+		}
 	case engine.ReasonReleaseCompleted:
 		if v.rolledBack || v.underWay && len(at.History) > 0 && at.History[0].Outcome == v1alpha1.OutcomeRolledBack {
 			return true, codedError{exitFailed, fmt.Errorf("%s/%s: the release was rolled back", s.release.Namespace, s.release.Name)}

@@ -509,6 +509,10 @@ type ReleaseRecord struct {
 	Commit string `json:"commit,omitempty"`
 	// outcome: Completed, RolledBack or Superseded.
 	Outcome ReleaseOutcome `json:"outcome"`
+	// rollback is true of a release that brought back what was stable before, by the
+	// steps of the rollback and with no gates.
+	// +optional
+	Rollback bool `json:"rollback,omitempty"`
 	// startTime of the release.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`

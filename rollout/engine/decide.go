@@ -230,6 +230,9 @@ func (v *view) awaitNative() {
 	v.unreleased = true
 	s := &v.d.Status
 	message := fmt.Sprintf("the native rollout has not finished: %d of %d pods are updated and %d available", s.UpdatedReplicas, v.replicas, s.AvailableReplicas)
+	if v.unready = true; v.Pods != nil && v.Pods.Cause != "" {
+		message += ": " + v.Pods.Cause
+	}
 	for _, c := range s.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
 			v.stall(ReasonNativeRollout, message+": "+c.Message)

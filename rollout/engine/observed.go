@@ -59,11 +59,14 @@ type Pods struct {
 }
 
 // IsUpdate reports whether a ReplicaSet is the one of the revision that the
-// release leads to.
+// release leads to, or the native rollout of a Deployment that has no record.
 func IsUpdate(o *Observed, rs *appsv1.ReplicaSet) bool {
 	v := newView(o, time.Time{})
-	if v.d == nil || len(v.records) == 0 {
+	if v.d == nil {
 		return false
+	}
+	if len(v.records) == 0 {
+		return plan.EqualTemplate(&rs.Spec.Template, &v.d.Spec.Template)
 	}
 	v.resolve()
 	return v.goal.rs == rs

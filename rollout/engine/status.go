@@ -111,7 +111,7 @@ func (v *view) end() {
 func (v *view) archive(outcome v1alpha1.ReleaseOutcome) {
 	record := v1alpha1.ReleaseRecord{
 		Revision: v.status.UpdateRevision, Commit: v.status.UpdateCommit, Outcome: outcome,
-		StartTime: v.status.StartTime, EndTime: *v.time(), Approvals: v.status.Approvals,
+		StartTime: v.status.StartTime, EndTime: *v.time(), Approvals: v.status.Approvals, Rollback: v.status.RollingBack,
 	}
 	v.spend()
 	v.status.History = append([]v1alpha1.ReleaseRecord{record}, v.status.History...)
@@ -143,6 +143,9 @@ func (v *view) complete() {
 	case v.status.RollingBack && v.status.StableRevision == v.status.UpdateRevision:
 		v.spend()
 		v.event(ReasonRolledBack, "all pods run "+v.goal.name)
+	case v.status.RollingBack:
+		v.archive(v1alpha1.OutcomeCompleted)
+		v.event(ReasonRolledBack, "all pods run "+v.goal.name+" again")
 	default:
 		v.archive(v1alpha1.OutcomeCompleted)
 		v.event(ReasonReleaseCompleted, "all pods run "+v.goal.name)

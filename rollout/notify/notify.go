@@ -33,6 +33,8 @@ type Transition struct {
 	Step   int32
 	State  State
 	Time   time.Time
+	// Rollback: pods go back, or have gone back, to what was stable before.
+	Rollback bool
 }
 
 // State is what a transition means for the commit.

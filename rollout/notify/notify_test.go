@@ -123,7 +123,7 @@ func TestKinds(t *testing.T) {
 			"specversion": "1.0", "type": "dev.tranche.release.WaitingForApproval", "source": "/namespaces/shop/batchreleases/web", "subject": "shop/web",
 			"id": "shop/web/5c66/WaitingForApproval/2026-01-01T00:00:00Z", "time": "2026-01-01T00:00:00Z", "datacontenttype": "application/json",
 			"data": map[string]any{"namespace": "shop", "release": "web", "reason": "WaitingForApproval", "message": waiting.Message, "revision": "5c66",
-				"commit": commit, "step": 0.0, "state": "Pending"}}},
+				"commit": commit, "step": 0.0, "state": "Pending", "rollback": false}}},
 		"github": {"/repos/shop/web/statuses/" + commit, "Authorization", "token s3cret",
 			map[string]any{"state": "pending", "context": "tranche/shop/web", "description": description}},
 		"gitea": {"/api/v1/repos/shop/web/statuses/" + commit, "Authorization", "token s3cret",
@@ -188,6 +188,12 @@ func TestFilterAndReload(t *testing.T) {
 	n.Tell(done)
 	if got := s.told(t, 1); len(got) != 1 || !strings.Contains(got[0].body["text"].(string), "✅ *shop/web* ReleaseCompleted") {
 		t.Errorf("told %v", got)
+	}
+	back := done
+	back.Rollback = true
+	n.Tell(back)
+	if got := s.told(t, 1); len(got) != 2 || !strings.Contains(got[1].body["text"].(string), "↩️ *shop/web* ReleaseCompleted") {
+		t.Errorf("of a rollback it told %v", got)
 	}
 	write(t, path, "- {type: slack}\n")
 	n.Tell(done) // the file is wrong: the former receivers stay

@@ -135,7 +135,14 @@ func (r Receiver) request(ctx context.Context, t Transition) (*http.Request, err
 
 func (t Transition) name() string { return t.Namespace + "/" + t.Release }
 
-func (t Transition) sign() string { return [...]string{"⏳", "✅", "❌"}[t.State] }
+// sign is what a chat shows first. A rollback that has come to its end is no success of
+// what was released.
+func (t Transition) sign() string {
+	if t.Rollback && t.State == Succeeded {
+		return "↩️"
+	}
+	return [...]string{"⏳", "✅", "❌"}[t.State]
+}
 
 func (t Transition) fromCommit() string {
 	if len(t.Commit) < 12 {
@@ -173,7 +180,7 @@ func cloudEvent(t Transition) any {
 		"id": t.name() + "/" + t.Revision + "/" + t.Reason + "/" + at, "time": at, "datacontenttype": "application/json", "subject": t.name(),
 		"data": map[string]any{
 			"namespace": t.Namespace, "release": t.Release, "reason": t.Reason, "message": t.Message, "revision": t.Revision, "commit": t.Commit,
-			"step": t.Step, "state": [...]string{"Pending", "Succeeded", "Failed"}[t.State],
+			"step": t.Step, "state": [...]string{"Pending", "Succeeded", "Failed"}[t.State], "rollback": t.Rollback,
 		},
 	}
 }
