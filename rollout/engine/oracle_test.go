@@ -198,7 +198,8 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	if o.shows(c, ob) && !o.approvalSeen {
 		o.approvedSteps = append(o.approvedSteps, valuesOf(steps))
 	}
-	if len(r.first) == 0 || !r.shows(ob) {
+	unknown := c.admission == mutatesNotDry && !r.held // no dry run tells what the native controller has made of it
+	if len(r.first) == 0 || !r.shows(ob) || unknown {
 		r.first = r.steps[:1]
 	}
 	raised := most(r.steps[:1], replicas(ob.Deployment)) > r.allows(replicas(ob.Deployment))
@@ -584,6 +585,10 @@ func (o *oracle) judgeSafety(c, before *cluster, a Action) {
 	if !c.held() || before.held() && before.fights() != "" {
 		return
 	}
+	if hold && !before.held() && c.admission == mutatesNotDry {
+		o.meddled = "no dry run tells which ReplicaSet the hold makes the new one"
+		return
+	}
 	if d := before.d; d != nil && !before.held() && (d.Labels[v1alpha1.LabelHeld] != "" || d.Spec.Paused) {
 		return // a second writer has opened the hold (H8); it is put back
 	}
@@ -641,7 +646,7 @@ func (o *oracle) fought(c, before *cluster) {
 		if rs == nil || before.sets[i].rs == nil || c.size(i) <= before.size(i) {
 			continue
 		}
-		if v := versionIn(&rs.Spec.Template); o.free(v, r) || v == o.sole {
+		if v := versionIn(&rs.Spec.Template); o.free(v, r) || v == o.sole || v != r.version && c.sets[i].foreign {
 			continue
 		}
 		if c.size(i) > r.allows(c.replicas()) {
