@@ -175,6 +175,8 @@ func TestScenarios(t *testing.T) {
 			of(6, 2, 3, "50%/1m 100%"), "bring 3; run 1m; turns; run 5m; turns; round; round; forcepush 0; run 11m; turns; round; round; turns; round; bring 2; scale 2; round; bring 1; run 5m; bring 3"},
 		{"a plan of one step gets steps before the first pod, and is one of one step again after it", "a plan of one step is not remembered as an opened gate",
 			of(4, 2, 2, "1/30s 50% 100%"), "quiet; bring 2; round; round; native; steps 100%; round; round; steps 1 2 75%/5m 100%; round; round; round; steps 100%"},
+		{"the last step is completed in status before its pods are there", "the deadline runs, and it goes back",
+			of(4, 1, 1, "100%", late(600, 10), rollsBack), "bring 3; round; round; round; turns; round; round; complete; turns; break 3"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -118,10 +118,13 @@ func (v *view) noteRequest() {
 // deferApproval notes an approval given in the cluster while the step's pods are
 // not available. It opens the gate once they are.
 func (v *view) deferApproval() {
-	if v.status.RollingBack || v.lastStep() || v.status.CurrentStepState != v1alpha1.StepCompleted || v.status.Phase == v1alpha1.PhaseFinalizing {
+	if v.status.RollingBack || v.status.CurrentStepState != v1alpha1.StepCompleted || v.status.Phase == v1alpha1.PhaseFinalizing {
 		return
 	}
 	v.takeBackState()
+	if v.lastStep() { // there is nothing to approve, and its deadline runs
+		return
+	}
 	v.request(ReasonStepApproved, "; the gate opens once the step's pods are available")
 }
 
