@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tranche-dev/tranche/plan"
@@ -581,10 +582,20 @@ func (v *view) reposition() {
 	for step > 0 && v.planned(step) > v.allowed() {
 		step--
 	}
+	asked := slices.Contains(v.opened(), plan.Full)
+	switch last := len(v.steps()) - 1; {
+	case !v.forward() || asked:
+	case v.beganFull(): // it has still nothing to ask
+		step, v.status.OpenedReplicas = last, v.openTo(0)
+	case step == last: // as many pods as there are replicas are not all that may come
+		step = max(0, last-1)
+	}
 	if v.forward() && v.status.CurrentStepIndex == 0 {
 		step = 0 // no gate has opened: the first one is asked, whatever the steps are now
-		if size(v.goal.rs) == 0 && slices.Contains(v.status.OpenedReplicas, plan.Full) {
-			v.status.OpenedReplicas = v.openTo(0) // a plan of one step had nothing to ask, and has moved nothing
+		at := v.status.CurrentStepReplicas
+		unmoved := size(v.goal.rs) == 0 && at != nil && slices.Equal(v.opened(), []intstr.IntOrString{*at}) // and no gate has opened
+		if unmoved && v.planned(0) < v.allowed() {
+			v.status.OpenedReplicas = v.openTo(0)
 		}
 	}
 	v.enter(step, v1alpha1.StepUpgrade)

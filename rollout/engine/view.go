@@ -279,10 +279,20 @@ func (v *view) full() bool { return slices.Contains(v.opened(), plan.Full) || v.
 
 // beganFull reports whether the release began with all pods, and none has left
 // since: then it has nothing to ask a gate for, and opens none.
+//
+// It stood at the last step of the plan that the status is about, and no gate had
+// opened. In a plan that is edited another step may be the last one, and other pods may
+// be gone, without any of its gates.
 func (v *view) beganFull() bool {
-	last := int(v.status.CurrentStepIndex) >= len(v.steps())-1 && v.status.CurrentStepTarget == 0
+	steps := v.Release.Status.Steps
+	if len(steps) == 0 { // a status of an earlier version
+		steps = v.status.Steps
+	}
+	if len(steps) == 0 || int(v.status.CurrentStepIndex) != len(steps)-1 || v.status.CurrentStepTarget != 0 || !slices.Equal(v.opened(), steps[:1]) {
+		return false
+	}
 	running := size(v.goal.rs)
-	return last && v.replicas > 0 && running >= v.replicas && v.others() == 0
+	return v.replicas > 0 && running >= v.replicas && v.others() == 0
 }
 
 // allowed is how many pods of N the last gate of this release has let run the
