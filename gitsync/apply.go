@@ -132,6 +132,10 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 // a Deployment. A write to that goes round its gates.
 func (t *target) refused() *plan.Problem {
 	switch t.groupKind() {
+	case deploymentKind:
+		if governed := t.release != nil || t.way == asGoverned; governed && len(t.GetOwnerReferences()) > 0 {
+			return t.problem(plan.ReasonInvalidManifest, "metadata.ownerReferences: with an owner that is gone the Deployment would be deleted, with all its pods", "remove them")
+		}
 	case revisionKind:
 		return t.problem(plan.ReasonInvalidManifest, "a ControllerRevision is the record of a controller", "remove it from the branch")
 	case replicaSetKind, podKind:

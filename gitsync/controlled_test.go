@@ -51,6 +51,19 @@ func TestCommitsRoundTheGate(t *testing.T) {
 		s.isRefused(record, "a ControllerRevision is the record of a controller")
 	}
 
+	// With an owner that is gone, the garbage collector would delete it.
+	const owner = "ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: nope, uid: 11111111-1111-1111-1111-111111111111}]"
+	plain, governed := planOf("web", "1", "100%"), sizedWeb(4, "v2")
+	for reason, files := range map[string]map[string]string{
+		"InvalidPlan":     {"deploy/release.yaml": strings.Replace(plain, "{name: web}", "{name: web, "+owner+"}", 1)},
+		"InvalidManifest": {"deploy/web.yaml": strings.Replace(governed, "metadata:\n  name: web", "metadata:\n  name: web\n  "+owner, 1)},
+	} {
+		if message := s.refused(s.push(files), reason); !strings.Contains(message, "metadata.ownerReferences") {
+			t.Errorf("%s: %s", reason, message)
+		}
+		s.applied(s.push(map[string]string{"deploy/release.yaml": plain, "deploy/web.yaml": governed}))
+	}
+
 	anew := strings.Replace(planOf("web", "1", "100%"), "metadata: {name: web}", "metadata: {name: web, annotations: {"+v1alpha1.AnnotationForce+": 'true'}}", 1)
 	bad := s.push(map[string]string{
 		"deploy/api.yaml":     strings.ReplaceAll(sizedWeb(1, "v1"), "web", "api"),

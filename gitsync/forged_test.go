@@ -44,6 +44,7 @@ func TestForgedPlan(t *testing.T) {
 		{"approvals of former releases would count", refusal, patch(`{"spec":{"approvalsSince":null}}`)},
 		{"unsigned approvals would count", refusal, patch(`{"spec":{"requireSignedApprovals":true}}`)},
 		{"it would be written with other rights", refusal, patch(`{"spec":{"serviceAccountName":"another"}}`)},
+		{"the garbage collector would delete it", refusal, patch(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"nope","uid":"11111111-1111-1111-1111-111111111111"}]}}`)},
 		{"the policy would not know the source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source":null}}}`)},
 		{"the policy would ask about another source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source-namespace":"eve"}}}`)},
 		{"all pods would run it", "may neither delete it", []string{"delete", "batchrelease/web"}},

@@ -98,6 +98,7 @@ func hintAt(missing key, objects map[key]Object) string {
 
 // controllerFields of a BatchRelease have no place in Git.
 var controllerFields = []struct{ path, why string }{
+	{"metadata.ownerReferences", "with an owner that is gone the plan would be deleted, and its gates with it"},
 	{"spec.template", "the Deployment's manifest has it"},
 	{"spec.deploymentStrategy", "the Deployment's manifest has it"},
 	{"spec.commit", "it is set from Git's history"},
