@@ -3,6 +3,7 @@ package gitsync
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+	gitmemory "github.com/go-git/go-git/v5/storage/memory"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -324,6 +326,50 @@ func TestIsInHistory(t *testing.T) {
 			if want := slices.Contains(within, c); got != want {
 				t.Errorf("%s in the history of %s: %t, want %t", c, tip, got, want)
 			}
+		}
+	}
+}
+
+// A commit whose signature is written in another way has another name, and says the
+// same: it is in the history in which the first one is. Whoever may push can make it.
+func TestIsInHistory_Twins(t *testing.T) {
+	store := gitmemory.NewStorage()
+	commit := func(parent plumbing.Hash, message, signature string) plumbing.Hash {
+		t.Helper()
+		o := store.NewEncodedObject()
+		o.SetType(plumbing.CommitObject)
+		w, err := o.Writer()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n"
+		if !parent.IsZero() {
+			text += "parent " + parent.String() + "\n"
+		}
+		text += "author Ada <ada@example.org> 1700000000 +0000\ncommitter Ada <ada@example.org> 1700000000 +0000\n"
+		if signature != "" {
+			text += "gpgsig -----BEGIN SSH SIGNATURE-----\n" + signature + " -----END SSH SIGNATURE-----\n"
+		}
+		if _, err := io.WriteString(w, text+"\n"+message+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		h, err := store.SetEncodedObject(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	root := commit(plumbing.ZeroHash, "root", "")
+	one, twin := commit(root, "approve", " U1NIU0lHAAAAAQ==\n"), commit(root, "approve", " U1NIU0lH\n AAAAAQ==\n")
+	other := commit(root, "approve another", " U1NIU0lHAAAAAQ==\n")
+	tip := commit(commit(one, "next", ""), "tip", "")
+	for _, tc := range []struct {
+		why  string
+		is   plumbing.Hash
+		want bool
+	}{{"itself", one, true}, {"its twin", twin, true}, {"another one", other, false}, {"the twin's child", commit(twin, "next", ""), false}} {
+		if got, err := isInHistory(t.Context(), store, tc.is, tip); got != tc.want || err != nil {
+			t.Errorf("%s: %t, %v, want %t", tc.why, got, err, tc.want)
 		}
 	}
 }

@@ -262,7 +262,7 @@ func (a *adversary) check(after plan.Terms) {
 	// Which of several was used, the test does not know: that which the source says.
 	for i := range a.given {
 		g := &a.given[i]
-		g.used = g.used || slices.Contains(a.gs.Status.UsedPlanApprovals, v1alpha1.UsedPlanApproval{Plan: g.digest, Commit: g.commit})
+		g.used = g.used || slices.ContainsFunc(a.gs.Status.UsedPlanApprovals, func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == g.digest && u.Commit == g.commit })
 	}
 	a.governing, a.since = is, a.at
 	a.tell("%q governs", variants[is])

@@ -4,6 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -427,6 +430,18 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			a.brings("v2")
 			return a.terms("100%")
 		}, "was used before"},
+		"used before, with its signature written in another way": {func(a *signed) string {
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%")})
+			a.approves(a.k2, a.terms("100%"))
+			twin := a.twin(a.repo.Head())
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", signedPlan...)})
+			a.approves(a.k3, a.terms(signedPlan...))
+			a.repo.Sign(&a.k1)
+			a.repo.Git("reset", "-q", "--hard", a.repo.Git("commit-tree", "-S", "-m", "Merge", "-p", twin, "-p", "HEAD", twin+"^{tree}"))
+			a.repo.Push("--force")
+			a.brings("v2")
+			return a.terms("100%")
+		}, "was used before"},
 		"used before, after a merge": {func(a *signed) string {
 			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%")})
 			a.approves(a.k2, a.terms("100%"))
@@ -731,4 +746,28 @@ func TestReleaseWhileAPlanWaits(t *testing.T) {
 	if text := a.inBare("show", "main:deploy/release.yaml"); !strings.Contains(text, "50%") {
 		t.Errorf("the plan on the branch is\n%s", text)
 	}
+}
+
+// twin returns another commit with the same content and the same signature, whose lines
+// are shorter. Whoever may push can make it, and git says that it is good.
+func (a *signed) twin(commit string) string {
+	a.Helper()
+	raw, err := exec.Command("git", "-C", a.repo.Work, "cat-file", "commit", commit).Output()
+	a.must(err)
+	before, rest, _ := strings.Cut(string(raw), "gpgsig -----BEGIN SSH SIGNATURE-----\n")
+	armour, after, ok := strings.Cut(rest, " -----END SSH SIGNATURE-----\n")
+	if !ok {
+		a.Fatalf("commit %s has no SSH signature:\n%s", commit, raw)
+	}
+	var lines strings.Builder
+	for chunk := range slices.Chunk([]byte(strings.NewReplacer("\n", "", " ", "").Replace(armour)), 60) {
+		lines.WriteString(" " + string(chunk) + "\n")
+	}
+	file := filepath.Join(a.TempDir(), "commit")
+	a.must(os.WriteFile(file, []byte(before+"gpgsig -----BEGIN SSH SIGNATURE-----\n"+lines.String()+" -----END SSH SIGNATURE-----\n"+after), 0o600))
+	twin := a.repo.Git("hash-object", "-t", "commit", "-w", file)
+	if twin == commit {
+		a.Fatal("the twin is the same commit")
+	}
+	return twin
 }

@@ -109,11 +109,16 @@ func (h *history) precedes(ctx context.Context, commit, tip plumbing.Hash) (bool
 	return yes, err
 }
 
-// isInHistory reports whether a commit is in the history of a tip, or is the tip. It
+// isInHistory reports whether a commit is in the history of a tip, or is the tip, or one
+// is that says the same and has its signature written in another way. It
 // walks from both in turn, since the one is mostly close to the other, and a whole
 // history is long. The dates of commits do not count: their authors set them.
 func isInHistory(ctx context.Context, s storer.EncodedObjectStorer, commit, tip plumbing.Hash) (bool, error) {
 	down, up := newWalk(tip), newWalk(commit)
+	c, err := object.GetCommit(s, commit)
+	if err != nil {
+		return false, missing("commit", commit, err)
+	}
 	for len(down.queue) > 0 && !down.seen[commit] {
 		if err := ctx.Err(); err != nil {
 			return false, err
@@ -121,13 +126,32 @@ func isInHistory(ctx context.Context, s storer.EncodedObjectStorer, commit, tip 
 		if up.seen[tip] { // and so the tip is in the history of the commit
 			return false, nil
 		}
-		for _, w := range []*walk{down, up} {
-			if err := w.next(s); err != nil {
-				return false, err
-			}
+		at, err := down.next(s)
+		if err != nil {
+			return false, err
+		}
+		if twins, err := areTwins(s, c, at); err != nil || twins {
+			return twins, err
+		}
+		if _, err := up.next(s); err != nil {
+			return false, err
 		}
 	}
 	return down.seen[commit], nil
+}
+
+// areTwins reports whether two commits differ in nothing but how their signatures are
+// written.
+func areTwins(s storer.EncodedObjectStorer, a, b *object.Commit) (bool, error) {
+	if a.TreeHash != b.TreeHash || a.Message != b.Message || !slices.Equal(a.ParentHashes, b.ParentHashes) {
+		return false, nil
+	}
+	one, err := payloadOf(s, a.Hash)
+	if err != nil {
+		return false, err
+	}
+	other, err := payloadOf(s, b.Hash)
+	return one == other, err
 }
 
 // walk goes through a history, nearest commits first.
@@ -140,15 +164,16 @@ func newWalk(from plumbing.Hash) *walk {
 	return &walk{queue: []plumbing.Hash{from}, seen: map[plumbing.Hash]bool{from: true}}
 }
 
-func (w *walk) next(s storer.EncodedObjectStorer) error {
+// next goes to the next commit, nil where there is none.
+func (w *walk) next(s storer.EncodedObjectStorer) (*object.Commit, error) {
 	if len(w.queue) == 0 {
-		return nil
+		return nil, nil
 	}
 	at := w.queue[0]
 	w.queue = w.queue[1:]
 	c, err := object.GetCommit(s, at)
 	if err != nil {
-		return missing("commit", at, err)
+		return nil, missing("commit", at, err)
 	}
 	for _, p := range c.ParentHashes {
 		if !w.seen[p] {
@@ -156,7 +181,7 @@ func (w *walk) next(s storer.EncodedObjectStorer) error {
 			w.queue = append(w.queue, p)
 		}
 	}
-	return nil
+	return c, nil
 }
 
 // maxEnded bounds the releases that a GitSource knows to have ended.

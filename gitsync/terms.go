@@ -383,57 +383,63 @@ func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1
 		if a.Spec.Plan == "" || a.Metadata.Namespace != key.Namespace || !slices.Contains(names, a.Metadata.Name) {
 			continue
 		}
-		in, why, err := "", "it is of another digest", error(nil)
+		used, why, err := v1alpha1.UsedPlanApproval{}, "it is of another digest", error(nil)
 		if a.Spec.Plan == digest {
-			in, why, err = g.unapproved(ctx, key, record, a)
+			used, why, err = g.unapproved(ctx, key, record, a)
 		}
 		if err != nil {
 			return v1alpha1.UsedPlanApproval{}, nil, err
 		}
 		if why == "" {
-			return v1alpha1.UsedPlanApproval{Plan: digest, Commit: in}, nil, nil
+			used.Plan = digest
+			return used, nil, nil
 		}
 		ignored = append(ignored, a.File+" does not count: "+why)
 	}
 	return v1alpha1.UsedPlanApproval{}, ignored, nil
 }
 
-// unapproved returns the commit that brought an approval which names the digest of new
-// terms, and says why it does not count; empty: it does.
-func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (commit, why string, err error) {
+// unapproved returns how an approval which names the digest of new terms is known once
+// it is used, and says why it does not count; empty: it does.
+func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (used v1alpha1.UsedPlanApproval, why string, err error) {
 	if !a.Alone {
-		return "", "its file has other documents; give it a file of its own", nil
+		return used, "its file has other documents; give it a file of its own", nil
 	}
 	if g.unsigned {
-		return "", "", nil
+		return used, "", nil
 	}
 	b, err := g.bringer(a.File)
 	if err != nil {
-		return "", "", err
+		return used, "", err
 	}
 	in := plumbing.NewHash(b.in)
+	payload, err := payloadOf(g.snapshot, in)
+	if err != nil {
+		return used, "", err
+	}
+	used = v1alpha1.UsedPlanApproval{Commit: b.in, Payload: payload.String()}
 	by, why, err := signerOf(g.snapshot, in, g.signatures.signers, g.signatures.now)
 	if err != nil {
-		return "", "", err
+		return used, "", err
 	}
 	if why != "" {
-		return b.in, fmt.Sprintf("commit %s brought it: %s", shortCommit(b.in), why), nil
+		return used, fmt.Sprintf("commit %s brought it: %s", shortCommit(b.in), why), nil
 	}
 	const again = "; commit a change of the file, such as a comment"
-	if slices.Contains(g.gs.Status.UsedPlanApprovals, v1alpha1.UsedPlanApproval{Plan: a.Spec.Plan, Commit: b.in}) {
-		return b.in, fmt.Sprintf("commit %s, which brought it, was used before", shortCommit(b.in)) + again, nil
+	if slices.ContainsFunc(g.gs.Status.UsedPlanApprovals, func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == a.Spec.Plan && u.Payload == used.Payload }) {
+		return used, fmt.Sprintf("commit %s, which brought it, was used before", shortCommit(b.in)) + again, nil
 	}
 	old, err := g.precedes(ctx, in, plumbing.NewHash(record.Since))
 	if err != nil {
-		return "", "", err
+		return used, "", err
 	}
 	if old {
-		return b.in, fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect", shortCommit(b.in)) + again, nil
+		return used, fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect", shortCommit(b.in)) + again, nil
 	}
 	if g.signatures.distinctAuthor {
 		why, err = g.ownChange(ctx, key, plan.Terms(record.Terms), b.in, by)
 	}
-	return b.in, why, err
+	return used, why, err
 }
 
 // maxUsed bounds the approvals that a GitSource knows to have been used.

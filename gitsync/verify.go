@@ -135,6 +135,16 @@ func signerOf(s storer.EncodedObjectStorer, commit plumbing.Hash, keys *signatur
 	return by, why, nil
 }
 
+// payloadOf names what a commit says, however its signature is written: by the object
+// that it would be without it.
+func payloadOf(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash, error) {
+	raw, err := rawCommit(s, commit)
+	if err != nil {
+		return plumbing.ZeroHash, missing("commit", commit, err)
+	}
+	return plumbing.ComputeHash(plumbing.CommitObject, signature.Payload(raw)), nil
+}
+
 func rawCommit(s storer.EncodedObjectStorer, commit plumbing.Hash) (raw []byte, err error) {
 	o, err := s.EncodedObject(plumbing.CommitObject, commit)
 	if err != nil {

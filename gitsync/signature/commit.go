@@ -75,6 +75,18 @@ func parse(raw []byte) (commit, error) {
 	return c, nil
 }
 
+// Payload returns what the signature of a commit object is for: the object without its
+// signature headers. Many objects have the same, since the armour of a signature, and
+// often the signature itself, can be written in other ways that are as good: only who
+// has the key makes another payload. An object that is no commit is its own.
+func Payload(raw []byte) []byte {
+	c, err := parse(raw)
+	if err != nil {
+		return raw
+	}
+	return c.payload
+}
+
 // cutField cuts off a header with the lines that continue it, which begin
 // with a space. The empty line that ends the headers comes as "\n".
 func cutField(b []byte) (field, rest []byte) {

@@ -330,6 +330,9 @@ type UsedPlanApproval struct {
 	Plan string `json:"plan"`
 	// commit that brought the approval.
 	Commit string `json:"commit"`
+	// payload names what that commit says, however its signature is written: the
+	// object that it would be without it.
+	Payload string `json:"payload"`
 }
 
 // EndedRelease names a release that has ended.
