@@ -20,7 +20,7 @@ dev: build bin/demo ## Bring up cluster, Git server and controller, and leave th
 	@PATH="$(CURDIR)/bin:$$PATH" bin/demo --stay
 
 test: bin/devcluster bin/kubectl ## Run all tests; those of a cluster against the embedded one
-	go test -parallel 6 -timeout 25m ./...
+	go test -parallel 6 -timeout 40m ./...
 	CGO_ENABLED=0 go -C cmd/devcluster test -trimpath -timeout 5m ./cluster ./gitserver
 
 lint: ## gofmt, go vet, golangci-lint
