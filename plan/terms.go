@@ -327,7 +327,7 @@ func (s *Set) index() Problems {
 		if other := s.Releases[i-1]; other.Plan.Namespace == r.Plan.Namespace && other.Plan.Name == r.Plan.Name {
 			ps = append(ps, &Problem{
 				Reason: ReasonPlanNotApproved, Where: where(r.File, r.String()),
-				Err:  fmt.Errorf("the plan of this name governs %s, and the branch gives the name to a plan for %s", other.Deployment, r.Deployment),
+				Err:  fmt.Errorf("a plan of this name governs %s or %s already, and the branch has one of the name for the other", other.Deployment, r.Deployment),
 				Hint: "give the new plan another name",
 			})
 		}
