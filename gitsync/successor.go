@@ -65,9 +65,12 @@ func isNamed(set *plan.Set, p *v1alpha1.BatchRelease) bool {
 
 // takesOver reports whether a BatchRelease is to have the status of another one
 // for the same Deployment. It is not where it governs the Deployment already: a
-// plan that gets its old name back before the other one is deleted.
+// plan that gets its old name back before the other one is deleted. Of two that were
+// created in one second, the age does not tell: one whose status is a copy, which no
+// generation has, governs nothing yet.
 func takesOver(successor, old *v1alpha1.BatchRelease) bool {
-	return plan.ComparePlans(old, successor) < 0 || successor.Status.Phase == ""
+	tie := old.CreationTimestamp.Equal(&successor.CreationTimestamp)
+	return plan.ComparePlans(old, successor) < 0 || successor.Status.Phase == "" || tie && successor.Status.ObservedGeneration == 0
 }
 
 // maxReplace is how often the status is copied in one sync because the old
