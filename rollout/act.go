@@ -28,6 +28,8 @@ type actor struct {
 	as context.Context //nolint:containedctx // in it, the client writes as the release's account
 	br *v1alpha1.BatchRelease
 	d  *appsv1.Deployment
+	// minor is the cluster's version, which says how revisions are named.
+	minor int
 	// written is the Deployment as the API server returned it for the last write.
 	written *appsv1.Deployment
 }
@@ -68,8 +70,11 @@ func (a *actor) remember(ctx context.Context, action engine.Remember) (bool, err
 			return false, nil
 		}
 		r.Template = &a.written.Spec.Template
-		if r.Order > 0 {
+		switch {
+		case r.Order > 0:
 			r.Revision = "" // admission has made another revision of it at the hand-back
+		case action.Renames:
+			r.Revision = plan.TemplateHash(r.Template, a.d.Status.CollisionCount, a.minor)
 		}
 	}
 	record, err := newRecord(a.d, a.br, r)

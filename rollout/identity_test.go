@@ -171,6 +171,30 @@ func TestIdentity_StableMutatedAtHandBack(t *testing.T) {
 	}
 }
 
+// Admission that no dry run shows makes another template of what is released. The
+// revision is named as its pods are, and an approval of that name counts.
+func TestIdentity_NamedAsItsPods(t *testing.T) {
+	t.Parallel()
+	s, _ := shopWithController(t)
+	s.install(2)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.admit(outsideDryRuns)
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	hash := s.pods("v2")[0].Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+	if d := s.deployment("web"); !mutated(d) {
+		t.Fatalf("not mutated: %+v", d.Spec.Template)
+	}
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
+		spec.Approval = &v1alpha1.Approval{Revision: hash, Commit: spec.Commit, Step: 0, ApprovedBy: "Ada"}
+	})
+	s.looked(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
+	if s := s.release().Status; s.StableRevision != hash || s.UpdateRevision != hash {
+		t.Errorf("pods are of %s, and the status says stable %s, update %s", hash, s.StableRevision, s.UpdateRevision)
+	}
+}
+
 // A revision that was rolled back has another name after an upgrade of the cluster.
 // It is not released again; the next one is.
 func TestIdentity_UpgradeAfterARollback(t *testing.T) {

@@ -300,7 +300,7 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 
 // act makes the actions. The first that fails ends the round.
 func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engine.Action, log logr.Logger) error {
-	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment}
+	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment, minor: o.Minor}
 	var scaled []string
 	defer func() {
 		if len(scaled) > 0 { // told of the Deployment, as the native controller does, and once in a round

@@ -31,7 +31,7 @@ var told = map[string]notify.State{
 // becomes new, and whether that is anything.
 func transition(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) (notify.Transition, bool) {
 	old, reason := br.Status, new.Reason
-	begun := new.Phase == v1alpha1.PhaseInitial && (old.Phase != new.Phase || old.UpdateRevision != new.UpdateRevision || old.UpdateCommit != new.UpdateCommit)
+	begun := new.Phase == v1alpha1.PhaseInitial && (old.Phase != new.Phase || old.UpdateTemplateDigest != new.UpdateTemplateDigest || old.UpdateCommit != new.UpdateCommit)
 	if begun && !new.RollingBack {
 		reason = engine.ReasonReleaseStarted
 	}

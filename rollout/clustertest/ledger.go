@@ -61,6 +61,8 @@ type release struct {
 	covered    map[*corev1.PodTemplateSpec]bool // what covers said
 	// admitted are templates that admission made of it.
 	admitted []*corev1.PodTemplateSpec
+	// names are those of its ReplicaSets, of deleted ones too.
+	names map[string]bool
 	// acted: the controller held the Deployment at this release's template.
 	acted bool
 	// ended: the controller went on to another release. Once spec brings this one
@@ -306,7 +308,7 @@ func (v *invariants) bring(l *ledger, o *v1alpha1.BatchRelease) *release {
 	if before != nil {
 		before.until = v.now
 	}
-	r := &release{commit: o.Spec.Commit, template: o.Spec.Template, completed: -1, entered: v.now, waits: map[int]*wait{}, covered: map[*corev1.PodTemplateSpec]bool{}}
+	r := &release{commit: o.Spec.Commit, template: o.Spec.Template, completed: -1, entered: v.now, waits: map[int]*wait{}, covered: map[*corev1.PodTemplateSpec]bool{}, names: map[string]bool{}}
 	if i := slices.IndexFunc(l.releases, func(r *release) bool { return same(r) && !r.closed }); i >= 0 {
 		old := l.releases[i]
 		l.releases = slices.Delete(l.releases, i, i+1)
@@ -542,6 +544,11 @@ func (v *invariants) openGates(name string) {
 	if r == nil || p == nil || p.UID != l.plan {
 		return
 	}
+	for _, rs := range v.setsOf(d) {
+		if r.matches(&rs.Spec.Template) {
+			r.names[hashOf(rs)] = true
+		}
+	}
 	steps := p.Spec.Strategy.Steps
 	last := len(steps) - 1
 	for _, n := range d.replicas.within(v.now) {
@@ -698,16 +705,7 @@ func (v *invariants) isFor(d *deployment, r *release, a *v1alpha1.Approval) bool
 	if ptr.Deref(d.Status.CollisionCount, 0) > 0 {
 		return true // after a collision the ReplicaSet has another name than the one that was shown
 	}
-	named := false
-	for _, rs := range v.setsOf(d) {
-		if r.matches(&rs.Spec.Template) {
-			if hashOf(rs) == a.Revision {
-				return true
-			}
-			named = true
-		}
-	}
-	return !named // before its ReplicaSet is there, the name is not known
+	return r.names[a.Revision] || len(r.names) == 0 // before its ReplicaSet is there, the name is not known
 }
 
 // shortestCommit is how many characters of a commit name it.

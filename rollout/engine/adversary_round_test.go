@@ -329,7 +329,9 @@ func (c *cluster) remember(o *Observed, a Remember) error {
 		if r.Order > 0 && plan.EqualTemplate(r.Template, c.returned) {
 			return nil
 		}
-		r.Template = c.returned
+		if r.Template = c.returned; r.Order == 0 && a.Renames {
+			r.Revision = plan.TemplateHash(r.Template, o.Deployment.Status.CollisionCount, o.Minor)
+		}
 	}
 	i := slices.IndexFunc(c.records, func(k Record) bool { return r.Name != "" && k.Name == r.Name })
 	switch {

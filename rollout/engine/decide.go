@@ -98,6 +98,16 @@ func (v *view) decide() {
 		v.settle()
 	case !v.underWay():
 		v.begin()
+	default:
+		v.decideRelease()
+	}
+}
+
+// decideRelease is about the release, or the way back, that is under way. Until it has
+// pods its revision is named anew where admission makes another template of it.
+func (v *view) decideRelease() {
+	v.status.UpdateRevision = v.goal.name
+	switch {
 	case v.replicas == 0 && (v.status.RollingBack || v.lastStep() && !v.spec.Paused):
 		v.finish("there is nothing to split", v.goal.template)
 	case v.status.CurrentStepState == v1alpha1.StepInitial:
@@ -467,7 +477,7 @@ func (v *view) hold(why string) {
 		record.Sent = v.goal.id
 		record.Order = 0 // where admission makes another template of it, that is not stable yet
 	}
-	v.do(Remember{because: because(why), Record: record, Written: true})
+	v.do(Remember{because: because(why), Record: record, Written: true, Renames: size(v.goal.rs) == 0})
 	for _, r := range v.releasing {
 		// Where pods of it run, it may come again under another template.
 		if r.Sent != v.goal.id && size(findReplicaSet(v.ReplicaSets, r.Template)) == 0 {

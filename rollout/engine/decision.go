@@ -63,6 +63,9 @@ type Remember struct {
 	// Record.Template nothing is written, unless the record has neither a name nor
 	// an order: then it is not there yet.
 	Written bool
+	// Renames: a template that admission has changed is another revision, and named
+	// as its ReplicaSet will be. Not once it has pods: approvals have its name then.
+	Renames bool
 }
 
 func (a Remember) String() string {
