@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
@@ -57,14 +58,17 @@ const (
 )
 
 // explain puts into a decision why pods that are on their way are not ready, long before
-// their deadline. It asks at once where the ReplicaSet controller could not create them.
+// their deadline. It asks at once where the ReplicaSet controller could not create them,
+// and where the step had its pods and has lost them: one that crashes again and again is
+// ready in between.
 func (r *reconciler) explain(ctx context.Context, o engine.Observed, d engine.Decision, now time.Time) (engine.Decision, error) {
 	since := cmp.Or(d.Status.ProgressTime, d.Status.ReasonTime) // a native rollout has no progress of ours
 	if !d.Unready || since == nil {
 		return d, nil
 	}
 	next := explainAfter - now.Sub(since.Time)
-	if next <= 0 || slices.ContainsFunc(o.ReplicaSets, func(rs *appsv1.ReplicaSet) bool { return notCreated(rs) != nil && engine.IsUpdate(&o, rs) }) {
+	lost := d.Status.CurrentStepState == v1alpha1.StepUpgrade && d.Status.CurrentStepTarget > 0
+	if next <= 0 || lost || slices.ContainsFunc(o.ReplicaSets, func(rs *appsv1.ReplicaSet) bool { return notCreated(rs) != nil && engine.IsUpdate(&o, rs) }) {
 		var err error
 		if o.Pods, err = r.observePods(ctx, &o); err != nil {
 			return d, err

@@ -87,3 +87,27 @@ func TestMessage_WhyPodsDoNotCome(t *testing.T) {
 		})
 	}
 }
+
+// A pod that crashes again and again is ready in between, so that it is never unready
+// for long. Its cause is named all the same.
+func TestMessage_CrashesAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	s, _ := shopWithController(t)
+	s.install(2)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("v2")
+	clustertest.Wait(t, "the cause", func() error {
+		s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+		s.waits("v2", corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2}})
+		s.setReady("v2", false)
+		s.waitFor(engine.ReasonUpgrading, 0, map[string]int32{"v1": 1, "v2": 1})
+		message := s.release().Status.Message
+		s.setReady("v2", true)
+		if want := "1 pod not ready: CrashLoopBackOff, last exit code 2"; !strings.Contains(message, want) {
+			return fmt.Errorf("%q has no %q", message, want)
+		}
+		return nil
+	})
+}

@@ -137,7 +137,7 @@ func (v *verdict) see(s *scene) (bool, error) {
 		return true, failed
 	case engine.ReasonRolledBack:
 		return true, failed
-	case engine.ReasonNativeRollout: // a first install has no deadline but the native one
+	case engine.ReasonNativeRollout, engine.ReasonPodsUnavailable: // a first install has no deadline but the native one
 		if meta.IsStatusConditionTrue(at.Conditions, engine.ConditionStalled) {
 			return true, failed
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -72,15 +73,30 @@ func (v *view) clock() {
 	}
 	left := v.deadlineLength() - v.now.Sub(v.status.ReasonTime.Time)
 	if left <= 0 {
-		v.stall(v.status.Reason, fmt.Sprintf("%s; this has taken longer than %s: see that the Deployment controller runs and that the writes of this controller stay as they are", v.status.Message, v.deadlineLength()))
+		v.stall(v.status.Reason, fmt.Sprintf("%s; this has taken longer than %s: %s", v.status.Message, v.deadlineLength(), cmp.Or(remedies[v.status.Reason],
+			"see that the Deployment controller runs and that the writes of this controller stay as they are")))
+		if !v.wasStalled() {
+			v.warn(v.status.Reason, v.status.Message)
+		}
 		return
 	}
 	v.wakeIn(left)
 }
 
+// remedies are what to do where [view.clock] has run out, by reason.
+var remedies = map[string]string{
+	ReasonDeploymentNotFound: "create the Deployment, or correct spec.workloadRef",
+	ReasonPodsUnavailable:    "see the pods, or bring another release",
+}
+
+func (v *view) wasStalled() bool {
+	return meta.IsStatusConditionTrue(v.Release.Status.Conditions, ConditionStalled)
+}
+
 // runsClock reports whether [view.clock] limits what the status says.
 func (v *view) runsClock() bool {
-	return waitsForCluster[v.status.Reason] || v.status.Reason == ReasonRollingBack && v.status.CurrentStepState == v1alpha1.StepInitial
+	missing := v.status.Reason == ReasonDeploymentNotFound && v.d == nil // see awaitDeletion for the other one
+	return waitsForCluster[v.status.Reason] || missing || v.status.Reason == ReasonPodsUnavailable || v.status.Reason == ReasonRollingBack && v.status.CurrentStepState == v1alpha1.StepInitial
 }
 
 // wakeIn asks for the next round then, or before.

@@ -59,7 +59,7 @@ func (v *view) decide() {
 		v.refuseApproval() // it would stay in the status until the Deployment is back
 	}
 	if v.d == nil {
-		v.report(ReasonDeploymentNotFound, fmt.Sprintf("there is no Deployment %s/%s", v.Release.Namespace, v.spec.WorkloadRef.Name))
+		v.awaitDeployment()
 		return
 	}
 	if v.d.DeletionTimestamp != nil {
@@ -72,6 +72,9 @@ func (v *view) decide() {
 	}
 	if reason, message := v.unusable(v.measure()); reason != "" {
 		v.follow()
+		if reason != v.status.Reason {
+			v.warn(reason, message)
+		}
 		v.stall(reason, message)
 		return
 	}
@@ -115,6 +118,17 @@ func (v *view) decideRelease() {
 	default:
 		v.decideStep()
 	}
+}
+
+// awaitDeployment is about a Deployment that is not there: no pod of it runs.
+func (v *view) awaitDeployment() {
+	message := fmt.Sprintf("there is no Deployment %s/%s", v.Release.Namespace, v.spec.WorkloadRef.Name)
+	if v.status.Phase != "" && v.status.Reason != ReasonDeploymentNotFound { // it was there
+		v.warn(ReasonDeploymentNotFound, message)
+	}
+	s := &v.status
+	s.Replicas, s.UpdatedReplicas, s.UpdatedReadyReplicas, s.UpdatedAvailableReplicas = 0, 0, 0, 0
+	v.report(ReasonDeploymentNotFound, message)
 }
 
 // awaitDeletion is about a Deployment that is being deleted. It stays until its
@@ -292,6 +306,17 @@ func (v *view) settle() {
 		v.unreleased = true
 		v.report(ReasonNativeRollout, fmt.Sprintf("the native controller is replacing %d pods that do not run %s", n, v.goal.name))
 	}
+	v.watchPods()
+}
+
+// watchPods says so where fewer pods of a completed release are available than the
+// Deployment's own bounds let be missing.
+func (v *view) watchPods() {
+	if v.status.Reason != ReasonReleaseCompleted || newSet(*v.goal).clamp().available >= v.replicas-v.unavailable {
+		return
+	}
+	v.unreleased, v.unready = true, true
+	v.report(ReasonPodsUnavailable, v.progress())
 }
 
 // underWay reports whether the status is about the release that the way leads to.
@@ -412,8 +437,8 @@ func (v *view) decideInitial() {
 	case v.spec.Paused:
 		v.follow()
 		if !v.touched() && !v.stable.equal(&v.d.Spec.Template) { // paused freezes what Git brings, and nothing else runs meanwhile
-			v.warn(ReasonDriftCorrected, "the template of the Deployment was changed by other hands")
-			v.handBack("the template was changed by other hands", v.stable.template)
+			v.warn(ReasonDriftCorrected, "the template of the Deployment was changed while the plan is paused; it is put back")
+			v.handBack("the template was changed while the plan is paused", v.stable.template)
 		}
 		v.report(ReasonReleasePaused, "the plan is paused; "+v.goal.name+" has not begun")
 	case v.unrecorded():

@@ -107,7 +107,7 @@ func TestGates(t *testing.T) {
 				o.Release.Status.CurrentStepState, o.Release.Spec.RequireSignedApprovals = v1alpha1.StepCompleted, true
 				o.Deployment = nil
 			},
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonDeploymentNotFound, event: ReasonApprovalRefused},
+			step: 0, state: v1alpha1.StepBlocking, reason: ReasonDeploymentNotFound, wait: 10 * time.Minute, event: ReasonApprovalRefused},
 		{name: "refused during a pause", why: "the pause does not begin anew", plan: pausing, after: 4 * time.Minute,
 			edit: func(_ *world, o *Observed) {
 				o.Release.Status.CurrentStepState, o.Release.Spec.RequireSignedApprovals = v1alpha1.StepCompleted, true
@@ -479,7 +479,10 @@ func TestDeploymentGone(t *testing.T) {
 		wait    time.Duration
 		stalled bool
 	}{
-		{"there is none", func(o *Observed) { o.Deployment = nil }, time.Hour, "there is no Deployment /web", 0, false},
+		{"there is none", func(o *Observed) { o.Deployment = nil }, time.Hour, "there is no Deployment /web", 10 * time.Minute, false},
+		{"there is none for longer than the deadline", func(o *Observed) {
+			o.Deployment, o.Release.Status.Reason, o.Release.Status.ReasonTime = nil, ReasonDeploymentNotFound, &metav1.Time{Time: epoch}
+		}, time.Hour, "there is no Deployment /web; this has taken longer than 10m0s: create the Deployment, or correct spec.workloadRef", 0, true},
 		{"a foreground deletion waits for the pods", nil, 9 * time.Minute, "Deployment shop/web is being deleted", time.Minute, false},
 		{"a finalizer stays", nil, 10 * time.Minute,
 			"Deployment shop/web is being deleted; this has taken longer than 10m0s: see its finalizers, foregroundDeletion", 0, true},

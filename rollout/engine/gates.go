@@ -448,6 +448,7 @@ func (v *view) fallBack() {
 	v.setState(v1alpha1.StepUpgrade)
 	v.status.ProgressTime = v.time()
 	v.status.BestAvailableReplicas = newSet(*v.goal).clamp().available
+	v.unready = v.isUnready()
 	v.warn(ReasonPodsLost, fmt.Sprintf("step %d had its pods available and is under way again: %s", v.status.CurrentStepIndex, v.progress()))
 	v.report(v.reasonUnderWay(), v.progress())
 }

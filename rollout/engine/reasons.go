@@ -33,6 +33,7 @@ const (
 	ReasonHandBackRefused          = "HandBackRefused"
 	ReasonNativeRollout            = "NativeRollout"
 	ReasonPodsLost                 = "PodsLost"
+	ReasonPodsUnavailable          = "PodsUnavailable"
 	ReasonTemplateMissing          = "TemplateMissing"
 	ReasonInvalidPlan              = "InvalidPlan"
 	ReasonUnsupportedStrategy      = "UnsupportedStrategy"

@@ -1,0 +1,66 @@
+package rollout_test
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// conditions waits until the conditions Ready and Stalled are these.
+func (s *shop) conditions(ready, stalled metav1.ConditionStatus) {
+	s.Helper()
+	clustertest.Wait(s, fmt.Sprintf("Ready=%s, Stalled=%s", ready, stalled), func() error {
+		at := s.release().Status
+		for name, want := range map[string]metav1.ConditionStatus{engine.ConditionReady: ready, engine.ConditionStalled: stalled} {
+			if c := meta.FindStatusCondition(at.Conditions, name); c == nil || c.Status != want {
+				return fmt.Errorf("%s is %+v", name, c)
+			}
+		}
+		return nil
+	})
+}
+
+// A completed release whose pods fail afterwards is not Ready, is stuck after its
+// deadline, and Ready again once the pods are back. One pod of four may be missing.
+func TestReady_PodsUnavailable(t *testing.T) {
+	t.Parallel()
+	s, _ := shopWithController(t)
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v1": 4})
+	s.conditions(metav1.ConditionTrue, metav1.ConditionFalse)
+	s.setReady("v1", false)
+	s.waitFor(engine.ReasonPodsUnavailable, 1, map[string]int32{"v1": 4})
+	s.conditions(metav1.ConditionFalse, metav1.ConditionFalse)
+	s.deadline(3)
+	s.conditions(metav1.ConditionFalse, metav1.ConditionTrue)
+	s.told(engine.ReasonPodsUnavailable, "0 of 4 pods")
+	s.setReady("v1", true)
+	s.conditions(metav1.ConditionTrue, metav1.ConditionFalse)
+	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v1": 4})
+	s.untouched()
+}
+
+// A Deployment that is gone and does not come back: no pods are counted, it is said
+// in an event, and the release is stuck after its deadline.
+func TestReady_DeploymentGone(t *testing.T) {
+	t.Parallel()
+	s, _ := shopWithController(t)
+	s.install(2)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2})
+	s.deadline(3)
+	s.kubectl("-n", s.ns, "delete", "deployment", "web")
+	s.conditions(metav1.ConditionFalse, metav1.ConditionTrue)
+	if at := s.release().Status; at.Reason != engine.ReasonDeploymentNotFound || at.Replicas != 0 || at.UpdatedAvailableReplicas != 0 {
+		t.Errorf("%s, %d pods, %d available: %s", at.Reason, at.Replicas, at.UpdatedAvailableReplicas, at.Message)
+	}
+	s.told(engine.ReasonDeploymentNotFound, "there is no Deployment")
+	s.install(2)
+	s.conditions(metav1.ConditionTrue, metav1.ConditionFalse)
+}
