@@ -121,6 +121,8 @@ type deployment struct {
 	// loose is when other hands last had the hold half open, or took a ReplicaSet
 	// with pods away.
 	loose time.Time
+	// shrunk is when another user last made a ReplicaSet smaller under the hold.
+	shrunk time.Time
 	// tookOver is when the native controller last resized a ReplicaSet for that reason.
 	tookOver time.Time
 	// lost is when pods were lost that were available, by others than Tranche.
@@ -466,9 +468,10 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	by := resizer(old, o)
 	if held(d.Deployment) && to < from && by != NativeManager && by != v1alpha1.ManagerRollout {
 		d.lose(from-to, v.now)
-		if len(v.active(d)) < 2 {
-			d.loose = v.now // with one active set left, the native controller takes over (H26)
-		}
+		d.shrunk = v.now
+	}
+	if held(d.Deployment) && to < from && v.now.Sub(d.shrunk) <= lag && len(v.active(d)) < 2 {
+		d.loose = v.now // with one active set left, and not of size N, the native controller takes over (H26)
 	}
 	if by == NativeManager && v.now.Sub(d.loose) <= lag {
 		d.tookOver = v.now

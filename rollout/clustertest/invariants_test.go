@@ -892,6 +892,20 @@ var fights = []sequence{
 		s.size("old", 0, "kubectl")
 		s.size("new", 4, native)
 	}, nil},
+	{"another manager makes one smaller while Tranche takes the other one away (H26)", func(s *story) {
+		s.to(4, 1)
+		s.later(time.Minute)
+		s.size("old", 2, "kubectl")
+		s.size("new", 0, tranche)
+		s.size("old", 4, native)
+	}, nil},
+	{"another manager made one smaller long before", func(s *story) {
+		s.to(4, 1)
+		s.size("old", 2, "kubectl")
+		s.later(time.Minute)
+		s.size("new", 0, tranche)
+		s.size("old", 4, native)
+	}, []string{"I1", "I10"}},
 	{"the native controller follows N where there is nothing to split", func(s *story) { s.scale(5); s.size("old", 5, native) }, nil},
 	{"one is active, and the native controller undoes what Tranche did (H1)", func(s *story) {
 		s.turn("old", 2, false)
