@@ -165,7 +165,7 @@ func toObjects(m resmap.ResMap, files []string) ([]Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		o, err := fromJSON(data, files[i])
+		o, err := ObjectOf(data, files[i])
 		if err != nil {
 			return nil, err
 		}

@@ -222,8 +222,9 @@ func label(o Object) string {
 	return strings.TrimSpace(kind + " " + name)
 }
 
-// fromJSON makes an object of what kustomize renders.
-func fromJSON(data []byte, file string) (Object, error) {
+// ObjectOf returns the object that JSON encodes, with the file it comes from. Whole
+// numbers stay such.
+func ObjectOf(data []byte, file string) (Object, error) {
 	var m map[string]any
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &m); err != nil {
 		return Object{}, err

@@ -1,0 +1,379 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// ReasonLimitExceeded is of what takes more than it may, as in package gitsync.
+const ReasonLimitExceeded = "LimitExceeded"
+
+// reasonRendererFailed is of a worker that ended for no reason of the repository's.
+const reasonRendererFailed = "RendererFailed"
+
+const (
+	// maxOutput is how many bytes a worker may write for one job, its questions included.
+	maxOutput = 64 << 20
+	// idleFor is how long a worker waits for the next job before it ends.
+	idleFor = 5 * time.Minute
+	// watchEvery is how often the memory of a worker is looked at.
+	watchEvery = 50 * time.Millisecond
+	// jobsOfWorker is after how many jobs a worker is replaced: kustomize keeps some of
+	// what it has read.
+	jobsOfWorker = 500
+)
+
+// Options of a Pool.
+type Options struct {
+	// Command starts a worker, which calls [Serve] with the Bounds.
+	Command func(Bounds) *exec.Cmd
+	// Workers is how many render at the same time, at least 2. One tenant has at most
+	// all but one of them.
+	Workers int
+	// Memory and Timeout bound one rendering, see [Bounds].
+	Memory  int64
+	Timeout time.Duration
+	// Log says where workers cannot be sealed.
+	Log logr.Logger
+}
+
+// Pool renders in workers. It is safe for use by several goroutines.
+type Pool struct {
+	options Options
+
+	mu       sync.Mutex
+	changed  *sync.Cond
+	closed   bool
+	running  int
+	ofTenant map[string]int
+	idle     map[bool][]*process // by whether they are open
+	unsealed sync.Once
+}
+
+// NewPool returns a pool without workers; they are started as they are needed.
+func NewPool(o Options) *Pool {
+	p := &Pool{options: o, ofTenant: map[string]int{}, idle: map[bool][]*process{}}
+	p.changed = sync.NewCond(&p.mu)
+	return p
+}
+
+// Start ends all workers when ctx ends.
+func (p *Pool) Start(ctx context.Context) error {
+	<-ctx.Done()
+	p.Close()
+	return nil
+}
+
+// NeedLeaderElection: a standby renders, too, when it takes over.
+func (*Pool) NeedLeaderElection() bool { return false }
+
+// Close ends all workers. What is being rendered fails.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.changed.Broadcast()
+	for _, workers := range p.idle {
+		for _, w := range workers {
+			w.end("")
+		}
+	}
+	clear(p.idle)
+}
+
+// errClosed is what a closed pool says.
+var errClosed = errors.New("the controller is ending")
+
+// Render is [plan.Render] in a worker, for one tenant. What takes more than its bounds
+// is a [*plan.Problem] with [ReasonLimitExceeded].
+func (p *Pool) Render(tenant string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error) {
+	w, err := p.take(tenant, opts.RemoteBases)
+	if err != nil {
+		return nil, err
+	}
+	defer p.giveBack(tenant, w)
+	if w.process == nil {
+		if w.process, err = p.start(opts.RemoteBases); err != nil {
+			return nil, err
+		}
+	}
+	r, err := w.process.render(fsys, job{dir, opts.Skip, opts.RemoteBases}, &p.options)
+	if err != nil {
+		return nil, asProblem(err, dir)
+	}
+	return r.read(opts.Ignored)
+}
+
+// place is a worker's, which may have to be started yet.
+type place struct {
+	process *process
+	open    bool
+}
+
+// take waits for a place.
+func (p *Pool) take(tenant string, open bool) (*place, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !p.closed && (p.running >= p.options.Workers || p.ofTenant[tenant] >= p.options.Workers-1) {
+		p.changed.Wait()
+	}
+	if p.closed {
+		return nil, errClosed
+	}
+	p.running++
+	p.ofTenant[tenant]++
+	w := &place{open: open}
+	if n := len(p.idle[open]); n > 0 {
+		w.process = p.idle[open][n-1]
+		p.idle[open] = p.idle[open][:n-1]
+		w.process.idle.Stop()
+	}
+	return w, nil
+}
+
+func (p *Pool) giveBack(tenant string, w *place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running--
+	if p.ofTenant[tenant]--; p.ofTenant[tenant] == 0 {
+		delete(p.ofTenant, tenant)
+	}
+	p.changed.Broadcast()
+	switch s := w.process; {
+	case s == nil:
+	case p.closed || s.broken || s.jobs >= jobsOfWorker:
+		s.end("")
+	default:
+		s.idle = time.AfterFunc(idleFor, func() { p.retire(w.open, s) })
+		p.idle[w.open] = append(p.idle[w.open], s)
+	}
+}
+
+// retire ends a worker that has waited for long.
+func (p *Pool) retire(open bool, s *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, idle := range p.idle[open] {
+		if idle == s {
+			p.idle[open] = append(p.idle[open][:i:i], p.idle[open][i+1:]...)
+			s.end("")
+			return
+		}
+	}
+}
+
+// start starts a worker.
+func (p *Pool) start(open bool) (*process, error) {
+	cmd := p.options.Command(Bounds{Memory: p.options.Memory, Timeout: p.options.Timeout, Open: open})
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("starting a renderer: %w", err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("starting a renderer: %w", err)
+	}
+	s := &process{cmd: cmd, done: make(chan struct{}), idle: time.NewTimer(0)}
+	s.idle.Stop()
+	cmd.Stderr = &s.said
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting a renderer: %w", err)
+	}
+	s.bounded = &io.LimitedReader{R: out, N: maxOutput}
+	s.in, s.out = gob.NewDecoder(s.bounded), gob.NewEncoder(in)
+	var m fromWorker
+	if err := s.within(&p.options, func() error { return s.in.Decode(&m) }); err != nil || m.Hello == nil {
+		s.end("")
+		return nil, fmt.Errorf("starting a renderer: it says %q: %w", s.said.String(), errors.Join(err, s.err()))
+	}
+	if why := m.Hello.Unsealed; why != "" {
+		p.unsealed.Do(func() {
+			p.options.Log.Info("Renderers are not kept from the network and from files by the kernel", "because", why)
+		})
+	}
+	return s, nil
+}
+
+// process is a worker. One goroutine at a time uses it.
+type process struct {
+	cmd     *exec.Cmd
+	in      *gob.Decoder
+	out     *gob.Encoder
+	bounded *io.LimitedReader
+	said    tail
+	idle    *time.Timer
+	jobs    int
+	broken  bool
+
+	ending sync.Once
+	done   chan struct{} // closed once it has ended
+	mu     sync.Mutex
+	cause  string // why it was killed
+}
+
+// end kills the process, for a cause if that is the repository's, and waits for it.
+func (s *process) end(cause string) {
+	s.ending.Do(func() {
+		s.mu.Lock()
+		s.cause = cause
+		s.mu.Unlock()
+		_ = s.cmd.Process.Kill() // it may have ended
+		go func() {
+			_ = s.cmd.Wait() // it was killed
+			close(s.done)
+		}()
+	})
+}
+
+// errExceeded wraps why a worker was killed.
+type errExceeded string
+
+func (e errExceeded) Error() string { return string(e) }
+
+// err returns why the process has ended.
+func (s *process) err() error {
+	s.end("")
+	<-s.done
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	said := s.said.String()
+	switch {
+	case s.cause != "":
+		return errExceeded(s.cause)
+	case strings.Contains(said, "fatal error:") || strings.Contains(said, "SIGSEGV"): // how Go ends where it gets no memory
+		return errExceeded("rendering takes more memory than it may")
+	default:
+		return fmt.Errorf("the renderer has ended: %s", s.cmd.ProcessState)
+	}
+}
+
+// within does something with the process that ends when its time or its memory does.
+func (s *process) within(o *Options, do func() error) error {
+	over := make(chan struct{})
+	var watcher sync.WaitGroup
+	watcher.Go(func() { s.watch(o, over) })
+	err := do()
+	close(over)
+	watcher.Wait()
+	return err
+}
+
+func (s *process) watch(o *Options, over <-chan struct{}) {
+	late, look := time.NewTimer(o.Timeout), time.NewTicker(watchEvery)
+	defer late.Stop()
+	defer look.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-late.C:
+			s.end(fmt.Sprintf("rendering takes longer than %s", o.Timeout))
+			return
+		case <-look.C:
+			if residentOf(s.cmd.Process.Pid) > o.Memory+programSize {
+				s.end("rendering takes more memory than it may")
+				return
+			}
+		}
+	}
+}
+
+// programSize is what the program itself has in memory, beside its data.
+const programSize = 64 << 20
+
+// render has the worker do a job.
+func (s *process) render(fsys filesys.FileSystem, j job, o *Options) (*result, error) {
+	s.jobs++
+	s.bounded.N = maxOutput
+	var r *result
+	err := s.within(o, func() error {
+		next := toWorker{Job: &j}
+		for {
+			var m fromWorker
+			if err := s.out.Encode(next); err != nil {
+				return fmt.Errorf("writing to the renderer: %w", err)
+			}
+			if err := s.in.Decode(&m); err != nil {
+				return fmt.Errorf("reading from the renderer: %w", err)
+			}
+			switch {
+			case m.Result != nil:
+				r = m.Result
+				return nil
+			case m.Question == nil:
+				return errors.New("the renderer says nothing")
+			}
+			next = toWorker{Answer: answerTo(m.Question, fsys)}
+		}
+	})
+	if err == nil {
+		return r, nil
+	}
+	s.broken = true
+	if s.bounded.N <= 0 {
+		s.end(fmt.Sprintf("what is rendered has more than %d MiB", maxOutput>>20))
+	}
+	return nil, s.err()
+}
+
+// asProblem says of which folder an error is.
+func asProblem(err error, dir string) error {
+	if errors.Is(err, errClosed) {
+		return err
+	}
+	if e, ok := errors.AsType[errExceeded](err); ok {
+		return &plan.Problem{Reason: ReasonLimitExceeded, Where: dir, Err: e, Hint: "make it smaller, or raise the controller's --max-render-memory or --max-render-time"}
+	}
+	return &plan.Problem{Reason: reasonRendererFailed, Where: dir, Err: err, Retry: true}
+}
+
+// tail keeps the first bytes that are written.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const tailSize = 4 << 10
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, b[:min(len(b), tailSize-len(t.text))]...)
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.text)
+}
+
+// Command returns how a worker of this very program is started: with these arguments
+// before its bounds. It has no environment.
+func Command(args ...string) (func(Bounds) *exec.Cmd, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	return func(b Bounds) *exec.Cmd {
+		cmd := exec.Command(program, append(args, b.args()...)...) //nolint:gosec // the program itself
+		cmd.Env = []string{"TMPDIR=" + os.TempDir()}
+		if b.Open { // kustomize runs git
+			cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"), "HOME="+os.TempDir())
+		}
+		return cmd
+	}, nil
+}
