@@ -85,7 +85,7 @@ func TestDeletedWhileInUseForEver(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
 	t.Cleanup(s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
-		return gitsync.Add(mgr, gitsync.Options{StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, UsedFor: time.Second})
+		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, UsedFor: time.Second})
 	}))
 	s.deletedInUse()
 	s.isGone("shop", &v1alpha1.GitSource{})

@@ -146,7 +146,7 @@ func lacks(other, gs *v1alpha1.GitSource, commit string) string {
 // source has now, is good for a snapshot, too.
 func (l *look) isRendered(s *snapshot) bool {
 	same := l.gs.Status.AppliedCommit == s.commit.String()
-	r := renderer{gs: l.gs, remote: !l.options.NoRemoteBases}
+	r := renderer{gs: l.gs, remote: !l.options.NoRemoteBases, in: l.options.Renderer}
 	switch {
 	case l.gs.Status.AppliedCommit == "":
 		return false

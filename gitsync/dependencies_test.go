@@ -135,7 +135,7 @@ func TestDependsOnAnotherNamespace(t *testing.T) {
 	s := newShopWithout(t)
 	base := s.at(s.c.Namespace(t))
 	t.Cleanup(s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
-		return gitsync.Add(mgr, gitsync.Options{StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
+		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
 	}, base.ns))
 	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "base/b.yaml": configMap("b", "one")})
 	s.source(func(gs *v1alpha1.GitSource) {

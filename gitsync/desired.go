@@ -32,6 +32,7 @@ type renderer struct {
 	gs       *v1alpha1.GitSource
 	mapper   meta.RESTMapper    // nil: no cluster is asked
 	remote   bool               // remote bases
+	in       Renderer           // nil: this process
 	brought  map[string]brought // by approval file, from earlier looks; added to
 	approved approvedSteps      // from earlier looks; added to
 	order    precedence         // from earlier looks; added to
@@ -89,7 +90,7 @@ func (r *renderer) desired(last *desired) (*desired, bool, error) {
 // render renders a tree.
 func (r *renderer) render(t *treeFS) (*plan.Set, error) {
 	var ignored plan.Problems
-	objects, err := plan.Render(t, r.gs.Spec.Path, plan.RenderOptions{
+	objects, err := r.objects(t, plan.RenderOptions{
 		Skip: approvalsPath(&r.gs.Spec), RemoteBases: r.remote,
 		Ignored: func(p *plan.Problem) { ignored = append(ignored, p) },
 	})
@@ -109,6 +110,14 @@ func (r *renderer) render(t *treeFS) (*plan.Set, error) {
 	}
 	set.Ignored = append(set.Ignored, ignored...)
 	return set, nil
+}
+
+// objects renders where the controller has a place for it, and else in this process.
+func (r *renderer) objects(t *treeFS, opts plan.RenderOptions) ([]plan.Object, error) {
+	if r.in == nil {
+		return plan.Render(t, r.gs.Spec.Path, opts)
+	}
+	return r.in.Render(r.gs.Namespace, t, r.gs.Spec.Path, opts)
 }
 
 // namespaced asks the API server for the scope of a kind.

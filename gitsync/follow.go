@@ -95,7 +95,7 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 	if l.keep.order == nil {
 		l.keep.order = precedence{}
 	}
-	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, remote: !l.options.NoRemoteBases, brought: l.keep.brought, approved: l.keep.approved, order: l.keep.order, signatures: by}
+	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, remote: !l.options.NoRemoteBases, in: l.options.Renderer, brought: l.keep.brought, approved: l.keep.approved, order: l.keep.order, signatures: by}
 	d, rendered, err := r.desired(l.keep.desired)
 	if err != nil {
 		return nil, err

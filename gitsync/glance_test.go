@@ -221,7 +221,7 @@ func TestNobodyIsLastForEver(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
 	t.Cleanup(s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
-		return gitsync.Add(mgr, gitsync.Options{StorageDir: t.TempDir(), Concurrent: 1, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
+		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 1, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
 	}))
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")}))
@@ -286,7 +286,7 @@ func TestLooksAreBounded(t *testing.T) {
 		})
 	}})
 	t.Cleanup(s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
-		return gitsync.Add(mgr, gitsync.Options{StorageDir: t.TempDir(), Concurrent: most, NoRemoteBases: true})
+		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: most, NoRemoteBases: true})
 	}))
 	for i := range sources {
 		s.another(fmt.Sprint("source-", i), "all", func(gs *v1alpha1.GitSource) { gs.Spec.URL = fmt.Sprintf("%s/%d/repo.git", server.URL, i) })

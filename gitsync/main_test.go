@@ -26,6 +26,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/sandbox"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -39,12 +40,31 @@ var failed struct {
 }
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == renderWorker {
+		if err := sandbox.Main(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := clustertest.Main(m)
 	for _, name := range failed.names {
 		fmt.Fprintln(os.Stderr, "failed:", name)
 	}
 	os.Exit(code)
 }
+
+// renderWorker is the argument that makes the test binary a renderer.
+const renderWorker = "render-worker"
+
+// renderers renders in processes of this test binary, as the controller does.
+var renderers = sync.OnceValue(func() *sandbox.Pool {
+	command, err := sandbox.Command(renderWorker)
+	if err != nil {
+		panic(err)
+	}
+	return sandbox.NewPool(sandbox.Options{Command: command, Workers: 3, Memory: 256 << 20, Timeout: clustertest.Within, Log: ctrl.Log})
+})
 
 // with says which reconcilers run.
 type with int
@@ -96,7 +116,7 @@ func (s *shop) startControllerWith(c *rest.Config, w with) (stop func()) {
 		if w == andRollout {
 			s.must(rollout.Add(mgr, rollout.Options{Concurrent: 2}))
 		}
-		return gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
+		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: s.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
 	})
 }
 

@@ -77,7 +77,7 @@ func (l *look) keepApplied(ctx context.Context, s *snapshot, by signatures, o *o
 // of it. The cluster is not asked for the scope of its kinds: they may be among
 // what is waited for.
 func (l *look) renderWaiting(s *snapshot, by signatures) (*commit, error) {
-	r := &renderer{snapshot: s, gs: l.gs, remote: !l.options.NoRemoteBases, brought: map[string]brought{}, signatures: by}
+	r := &renderer{snapshot: s, gs: l.gs, remote: !l.options.NoRemoteBases, in: l.options.Renderer, brought: map[string]brought{}, signatures: by}
 	d, rendered, err := r.desired(nil)
 	l.rendered(rendered)
 	return &commit{desired: d, renderer: r}, err

@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -57,6 +58,9 @@ type Options struct {
 	NoCrossNamespaceRefs bool
 	// NoRemoteBases refuses kustomizations with bases in other repositories.
 	NoRemoteBases bool
+	// Renderer renders folders, for one tenant at a time: a namespace. nil:
+	// [plan.Render] in this process, where one tenant's folder takes what it asks for.
+	Renderer Renderer
 	// WebhookAddress is where to listen for webhooks, such as :9292; empty or
 	// "0": nowhere.
 	WebhookAddress string
@@ -71,6 +75,11 @@ type Options struct {
 	// MayPush returns why nothing may be pushed now: another controller may lead. nil:
 	// there is no other.
 	MayPush func() error
+}
+
+// Renderer is [plan.Render] somewhere else, as package sandbox does it.
+type Renderer interface {
+	Render(tenant string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error)
 }
 
 // finalizer is on a GitSource, so that its plans go at its end, and what it

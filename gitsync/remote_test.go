@@ -31,7 +31,7 @@ func TestRemoteBase(t *testing.T) {
 	t.Run("fetched", func(t *testing.T) {
 		s := newShopWithout(t)
 		t.Cleanup(s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
-			return gitsync.Add(mgr, gitsync.Options{StorageDir: t.TempDir(), Concurrent: 2, FileRoots: []string{os.TempDir()}})
+			return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, FileRoots: []string{os.TempDir()}})
 		}))
 		s.applied2(s.push(files))
 		get(s, "our-a", &corev1.ConfigMap{})

@@ -24,7 +24,7 @@ func (s *shop) startShard(c *rest.Config, shard string) (stop func()) {
 	selector := labels.SelectorFromSet(labels.Set{"shard": shard})
 	return s.startManager(c, func(mgr ctrl.Manager) error {
 		s.must(rollout.Add(mgr, rollout.Options{Concurrent: 2, Selector: selector}))
-		return gitsync.Add(mgr, gitsync.Options{StorageDir: s.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, Selector: selector})
+		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: s.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, Selector: selector})
 	})
 }
 

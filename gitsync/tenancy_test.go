@@ -46,7 +46,7 @@ func newTenancy(t *testing.T) *tenancy {
 	s.admin("tenant")
 	s.t(s.c.KubectlWith(t, theirs, "apply", "-n", s.other, "-f", "-"))
 	t.Cleanup(s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
-		return gitsync.Add(mgr, gitsync.Options{StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, DefaultServiceAccount: "nobody"})
+		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, DefaultServiceAccount: "nobody"})
 	}))
 	s.commit = s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "tenant" })

@@ -30,7 +30,7 @@ func TestWebhook(t *testing.T) {
 	s := newShopWithout(t)
 	address := freeAddress(t)
 	stop := s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
-		return gitsync.Add(mgr, gitsync.Options{StorageDir: t.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, WebhookAddress: address})
+		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, WebhookAddress: address})
 	})
 	t.Cleanup(stop)
 	s.must(s.c.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: s.ns}, StringData: map[string]string{"token": "s3cret"}}))

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/sandbox"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/notify"
@@ -67,6 +68,9 @@ type controllerOptions struct {
 	watchLabelSelector      string
 	notifications           string
 	limits                  gitsync.Limits
+	renderers               int
+	renderMemory            size
+	renderTime              time.Duration
 	qps                     float32
 	burst                   int
 	logLevel                string
@@ -103,6 +107,10 @@ it runs in.`,
 	f.StringVar(&o.watchLabelSelector, "watch-label-selector", "", "work only on GitSources and BatchReleases with these labels; a GitSource hands the labels that it is selected by to its BatchReleases")
 	f.StringVar(&o.notifications, "notification-config", "", "file with the receivers of notifications, from a mounted Secret; read again when it changes")
 	limitFlags(f, &o.limits)
+	o.renderMemory = 256 << 20
+	f.Var(&o.renderMemory, "max-render-memory", "bytes of memory that a process may take which renders")
+	f.IntVar(&o.renderers, "concurrent-renders", 3, "how many folders are rendered at the same time, each in a process of its own; one namespace has all but one of them at most")
+	f.DurationVar(&o.renderTime, "max-render-time", 30*time.Second, "how long the rendering of one folder may take")
 	f.Float32Var(&o.qps, "kube-api-qps", -1, "requests per second to the API server; negative: as many as it lets through")
 	f.IntVar(&o.burst, "kube-api-burst", 0, "requests to the API server in a burst")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info or error")
@@ -169,7 +177,12 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err := rollout.Add(mgr, rollout.Options{Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount, Selector: selector, Notifier: notifier}); err != nil {
 		return err
 	}
+	renderers, err := newRenderers(mgr, o)
+	if err != nil {
+		return err
+	}
 	err = gitsync.Add(mgr, gitsync.Options{
+		Renderer:   renderers,
 		StorageDir: o.storagePath, Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount,
 		FileRoots: o.fileRoots, NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits, MayPush: lease.mayWrite,
 	})
@@ -184,6 +197,34 @@ func runController(ctx context.Context, o controllerOptions) error {
 		return fmt.Errorf("running the controller: %w", err)
 	}
 	return nil
+}
+
+// newRenderers returns where folders are rendered: processes of this program.
+func newRenderers(mgr ctrl.Manager, o controllerOptions) (*sandbox.Pool, error) {
+	command, err := sandbox.Command(renderWorker)
+	if err != nil {
+		return nil, err
+	}
+	p := sandbox.NewPool(sandbox.Options{
+		Command: command, Workers: max(2, o.renderers), Memory: int64(o.renderMemory), Timeout: o.renderTime, Log: ctrl.Log.WithName("render"),
+	})
+	if err := mgr.Add(p); err != nil {
+		return nil, fmt.Errorf("adding the renderers: %w", err)
+	}
+	return p, nil
+}
+
+// renderWorker is the command that a renderer runs.
+const renderWorker = "render-worker"
+
+func newRenderWorker() *cobra.Command {
+	return &cobra.Command{
+		Use:                renderWorker,
+		Short:              "Render what the controller asks for on standard input",
+		Hidden:             true,
+		DisableFlagParsing: true,
+		RunE:               func(_ *cobra.Command, args []string) error { return sandbox.Main(args) },
+	}
 }
 
 // newNotifier returns none where no file is named.

@@ -70,7 +70,7 @@ Colours are only for a terminal; NO_COLOR=1 turns them off.`,
 	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "kubectl-tranche") {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
-	root.AddCommand(newGet(), newStatus(), newHistory(), newApprove(), newRollback(), newPause(), newResume(), newBootstrap(), newDiff(), newLint(), newSimulate(), newVersion(), newInstall(), newController(), newReference())
+	root.AddCommand(newGet(), newStatus(), newHistory(), newApprove(), newRollback(), newPause(), newResume(), newBootstrap(), newDiff(), newLint(), newSimulate(), newVersion(), newInstall(), newController(), newRenderWorker(), newReference())
 	return root
 }
 
