@@ -213,7 +213,7 @@ func (h *history) approval(ctx context.Context, release *plan.Release, commit st
 	if err != nil {
 		return nil, nil, err
 	}
-	unused, more, err := h.unused(ctx, release, commit, since, signed)
+	unused, more, err := h.unused(ctx, release, commit, since, signed, now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -222,7 +222,7 @@ func (h *history) approval(ctx context.Context, release *plan.Release, commit st
 	if now == nil || isUnderWay(now, commit) {
 		return approval, append(ignored, more...), nil
 	}
-	current := slices.DeleteFunc(slices.Clone(unused), func(a plan.Approval) bool { return hasEnded(now, &a) })
+	current := slices.DeleteFunc(slices.Clone(unused), func(a plan.Approval) bool { return hasEnded(now, &a) || h.knowsEnded(release, &a) })
 	_, more = plan.MatchApproval(release, commit, current)
 	if now.Status.Phase == v1alpha1.PhaseCompleted && now.Status.UpdateCommit == commit {
 		ignored = nil // those are of a release that has ended, too
@@ -243,6 +243,13 @@ func hasEnded(br *v1alpha1.BatchRelease, a *plan.Approval) bool {
 	return s.Phase == v1alpha1.PhaseCompleted && a.IsFor(s.UpdateCommit) ||
 		slices.ContainsFunc(s.History, func(r v1alpha1.ReleaseRecord) bool { return a.IsFor(r.Commit) }) ||
 		slices.ContainsFunc(s.EndedReleases, func(r v1alpha1.ReleaseName) bool { return a.IsFor(r.Commit) })
+}
+
+// knowsEnded reports whether the source knows that the release of an approval has ended.
+func (h *history) knowsEnded(release *plan.Release, a *plan.Approval) bool {
+	return slices.ContainsFunc(h.gs.Status.EndedReleases, func(r v1alpha1.EndedRelease) bool {
+		return r.Deployment == workloadOf(release).String() && a.IsFor(r.Commit)
+	})
 }
 
 // releasing returns the revision that the release from a commit brings; empty

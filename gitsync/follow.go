@@ -184,6 +184,7 @@ func refuseEmpty(gs *v1alpha1.GitSource, set *plan.Set) error {
 // releases are the BatchReleases to apply, as targets.
 func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target, error) {
 	live, set := map[string]*v1alpha1.BatchRelease{}, c.governed.set
+	var ours []*v1alpha1.BatchRelease
 	for i := range set.Releases {
 		release := &set.Releases[i]
 		now, err := o.planOf(ctx, set, release)
@@ -193,7 +194,11 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 		if now != nil {
 			live[releaseName(release.Plan)] = now
 		}
+		if now != nil && isOurs(now, l.gs) {
+			ours = append(ours, now)
+		}
 	}
+	addEnded(&l.gs.Status, ours...)
 	var err error
 	if c.renderer.failed, err = l.failed(ctx, set.Releases, live); err != nil {
 		return nil, err

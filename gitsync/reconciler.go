@@ -397,7 +397,10 @@ func (l *look) run(ctx context.Context) error {
 				return ctx.Err()
 			}
 			l.since = time.Now()
-		case err == nil || healed || !isDamage(err):
+		case err == nil:
+			return nil
+		case healed || !isDamage(err):
+			l.noteEndedAnyway(ctx)
 			return err
 		default:
 			healed = true

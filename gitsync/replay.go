@@ -3,6 +3,7 @@ package gitsync
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -22,8 +23,8 @@ import (
 //   - The commit that brought an approval is not in the history of the tip that was
 //     applied before the release was first seen.
 //   - A release that has ended opens no gate again. Rollout keeps the names of the
-//     ended releases in the status of the BatchRelease. When gitsync deletes a plan,
-//     it keeps them in the status of the GitSource.
+//     ended releases in the status of the BatchRelease. gitsync keeps them in the
+//     status of the GitSource, too, since a BatchRelease may be lost.
 
 // since returns the branch before a release was first seen. It stays the same while
 // the release has the same commit, whatever is applied meanwhile. Where the history
@@ -55,9 +56,9 @@ func (h *history) has(commit string) bool {
 
 // unused returns the approvals without those for this release that are older than
 // it, or that are for a release that has ended, and why those do not count.
-func (h *history) unused(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval) ([]plan.Approval, plan.Problems, error) {
+func (h *history) unused(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, plan.Problems, error) {
 	before := h.before(since)
-	ended := slices.Contains(h.gs.Status.EndedReleases, v1alpha1.EndedRelease{Deployment: workloadOf(release).String(), Commit: commit})
+	ended := h.hasEnded(release, commit, now)
 	var counted []plan.Approval
 	var ps plan.Problems
 	for i := range approvals {
@@ -67,7 +68,7 @@ func (h *history) unused(ctx context.Context, release *plan.Release, commit stri
 			continue
 		}
 		if ended {
-			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("the release of commit %s has ended: its plan was removed", shortCommit(commit)), "bring the change by a new commit"))
+			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("the release of commit %s has ended, and its BatchRelease was removed since", shortCommit(commit)), "bring the change by a new commit"))
 			continue
 		}
 		b, err := h.bringer(a.File)
@@ -184,54 +185,122 @@ func (w *walk) next(s storer.EncodedObjectStorer) (*object.Commit, error) {
 	return c, nil
 }
 
-// maxEnded bounds the releases that a GitSource knows to have ended.
-const maxEnded = 256
+const (
+	// maxEnded bounds the ended releases that a GitSource knows.
+	maxEnded = 2048
+	// maxEndedOfOne bounds those of one Deployment, as rollout does in the BatchRelease.
+	maxEndedOfOne = 256
+)
+
+// addEnded adds the ended releases of BatchReleases to the status of the GitSource. A
+// BatchRelease that is deleted, or restored without its status, then takes nothing with
+// it. Deployments share the list evenly, so that many releases of one of them do not
+// make the source forget those of another.
+func addEnded(status *v1alpha1.GitSourceStatus, list ...*v1alpha1.BatchRelease) {
+	known := map[string][]v1alpha1.EndedRelease{}
+	for _, r := range status.EndedReleases {
+		known[r.Deployment] = append(known[r.Deployment], r)
+	}
+	for _, br := range list {
+		deployment := br.Namespace + "/" + br.Spec.WorkloadRef.Name
+		known[deployment] = withEnded(known[deployment], deployment, br.Status.EndedReleases)
+	}
+	var all []v1alpha1.EndedRelease
+	share := evenShare(known)
+	for _, deployment := range slices.Sorted(maps.Keys(known)) {
+		of := known[deployment]
+		all = append(all, of[:min(len(of), share, maxEnded-len(all))]...)
+	}
+	status.EndedReleases = all
+}
+
+// withEnded puts in front of the known releases of a Deployment those that have ended
+// since. Both lists begin with the newest. Older ones that are not known any more were
+// dropped to keep to the bound.
+func withEnded(known []v1alpha1.EndedRelease, deployment string, ended []v1alpha1.ReleaseName) []v1alpha1.EndedRelease {
+	var newer []v1alpha1.EndedRelease
+	for _, name := range ended {
+		r := v1alpha1.EndedRelease{Deployment: deployment, Commit: name.Commit}
+		if slices.Contains(known, r) {
+			break
+		}
+		if !slices.Contains(newer, r) { // two revisions of one commit
+			newer = append(newer, r)
+		}
+	}
+	return append(newer, known...)
+}
+
+// evenShare returns how many releases of each Deployment are kept.
+func evenShare(known map[string][]v1alpha1.EndedRelease) int {
+	for share := maxEndedOfOne; share > 1; share-- {
+		total := 0
+		for _, of := range known {
+			total += min(len(of), share)
+		}
+		if total <= maxEnded {
+			return share
+		}
+	}
+	return 1
+}
+
+// hasEnded reports whether the source knows that a release has ended, and its
+// BatchRelease does not: that one was lost, or its plan was removed. What the
+// BatchRelease knows, rollout goes by.
+func (h *history) hasEnded(release *plan.Release, commit string, now *v1alpha1.BatchRelease) bool {
+	if now != nil && (now.Status.Phase == v1alpha1.PhaseCompleted && now.Status.UpdateCommit == commit ||
+		slices.ContainsFunc(now.Status.EndedReleases, func(r v1alpha1.ReleaseName) bool { return r.Commit == commit })) {
+		return false
+	}
+	return slices.Contains(h.gs.Status.EndedReleases, v1alpha1.EndedRelease{Deployment: workloadOf(release).String(), Commit: commit})
+}
 
 // noteEnded writes the names of the releases of plans into the status of the
-// GitSource, before the plans are deleted: with a BatchRelease goes all that rollout
-// remembers of it. The release under way ends with its plan.
+// GitSource, before the plans are deleted. The release under way ends with its plan.
 func (l *look) noteEnded(ctx context.Context, plans ...entry) error {
 	if l.outcome.ending {
 		return nil
 	}
-	var ended []v1alpha1.EndedRelease
-	for _, e := range plans {
-		var br v1alpha1.BatchRelease
-		err := l.own.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, &br)
-		if apierrors.IsNotFound(err) || err == nil && !isOurs(&br, l.gs) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("getting %s: %w", e, err)
-		}
-		ended = append(ended, endedWith(&br)...)
+	list, err := l.livePlans(ctx, plans)
+	if err != nil {
+		return err
 	}
-	ended = slices.DeleteFunc(ended, func(r v1alpha1.EndedRelease) bool { return slices.Contains(l.gs.Status.EndedReleases, r) })
-	if len(ended) == 0 {
-		return nil
+	for _, br := range list {
+		if s := &br.Status; isUnderWay(br, s.UpdateCommit) && s.UpdateCommit != "" {
+			s.EndedReleases = slices.Insert(s.EndedReleases, 0, v1alpha1.ReleaseName{Revision: s.UpdateRevision, Commit: s.UpdateCommit})
+		}
 	}
-	ended = append(ended, l.gs.Status.EndedReleases...)
-	l.gs.Status.EndedReleases = ended[:min(len(ended), maxEnded)]
+	addEnded(&l.gs.Status, list...)
 	return l.save(ctx)
 }
 
-// endedWith returns the releases that have ended once a BatchRelease is deleted,
-// newest first.
-func endedWith(br *v1alpha1.BatchRelease) []v1alpha1.EndedRelease {
-	s := &br.Status
-	commits := make([]string, 0, len(s.EndedReleases)+1)
-	if isUnderWay(br, s.UpdateCommit) && s.UpdateCommit != "" {
-		commits = append(commits, s.UpdateCommit)
+// noteEndedAnyway adds the ended releases of all plans where a commit was refused:
+// releases of an older one go on and end meanwhile. The status is written with the
+// refusal.
+func (l *look) noteEndedAnyway(ctx context.Context) {
+	plans := slices.DeleteFunc(readInventory(l.gs.Status.Inventory).without(inventory{}), func(e entry) bool { return !isPlan(e) })
+	list, err := l.livePlans(ctx, plans)
+	if err != nil {
+		l.log.Info("not noted which releases have ended", "because", err.Error())
+		return
 	}
-	for _, r := range s.EndedReleases {
-		commits = append(commits, r.Commit)
-	}
-	var ended []v1alpha1.EndedRelease
-	for _, commit := range commits {
-		r := v1alpha1.EndedRelease{Deployment: br.Namespace + "/" + br.Spec.WorkloadRef.Name, Commit: commit}
-		if !slices.Contains(ended, r) {
-			ended = append(ended, r)
+	addEnded(&l.gs.Status, list...)
+}
+
+// livePlans reads the BatchReleases of this source among entries.
+func (l *look) livePlans(ctx context.Context, plans []entry) ([]*v1alpha1.BatchRelease, error) {
+	var list []*v1alpha1.BatchRelease
+	for _, e := range plans {
+		br := &v1alpha1.BatchRelease{}
+		err := l.own.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, br)
+		if apierrors.IsNotFound(err) || err == nil && !isOurs(br, l.gs) {
+			continue
 		}
+		if err != nil {
+			return nil, fmt.Errorf("getting %s: %w", e, err)
+		}
+		list = append(list, br)
 	}
-	return ended
+	return list, nil
 }

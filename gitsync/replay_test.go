@@ -2,9 +2,11 @@ package gitsync_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -88,6 +90,16 @@ func (r *replay) brings(image string) string {
 	return r.push(map[string]string{"deploy/web.yaml": sizedWeb(4, image)})
 }
 
+// releases brings an image, and approves it.
+func (r *replay) releases(image string) {
+	r.Helper()
+	c := r.brings(image)
+	r.isAt("web", "WaitingForApproval", 0)
+	r.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", r.release("web").Status.UpdateRevision, c, "1")})
+	r.runs(image)
+	r.isAt("web", "ReleaseCompleted", 2)
+}
+
 // forward pushes a commit of which what is on the branch is in the history. It
 // returns the version of the API server before.
 func (r *replay) forward(to string) uint64 {
@@ -96,6 +108,16 @@ func (r *replay) forward(to string) uint64 {
 	r.repo.Git("reset", "-q", "--hard", to)
 	r.repo.Push()
 	return version
+}
+
+// forthAndBack pushes by force what was before the change, waits until that is
+// released, and pushes the change with its approval again.
+func (r *replay) forthAndBack() uint64 {
+	r.Helper()
+	r.applied(r.force(r.v1))
+	r.runs("v1")
+	r.isAt("web", "ReleaseCompleted", 2)
+	return r.forward(r.approval)
 }
 
 // removePlan pushes a commit without the plan, and waits for the end of its object.
@@ -176,6 +198,55 @@ func TestReplayedApproval(t *testing.T) {
 			version := r.version()
 			r.force(r.approval)
 			return version
+		},
+		"the BatchRelease is lost, and a push by force to what was before the change, and forward again": func(r *replay) uint64 {
+			r.kubectl("delete", "batchrelease/web")
+			r.lookNow()
+			r.isAt("web", "ReleaseCompleted", 2)
+			return r.forthAndBack()
+		},
+		"the BatchRelease is lost while no controller is there, and so on": func(r *replay) uint64 {
+			r.stop()
+			r.kubectl("delete", "batchrelease/web")
+			r.start()
+			return r.forthAndBack()
+		},
+		"the BatchRelease is restored without its status, and so on": func(r *replay) uint64 {
+			r.stop()
+			br := r.release("web")
+			r.kubectl("delete", "batchrelease/web")
+			br.ObjectMeta = metav1.ObjectMeta{Namespace: br.Namespace, Name: br.Name, Labels: br.Labels, Annotations: br.Annotations}
+			br.Status = v1alpha1.BatchReleaseStatus{}
+			r.must(r.c.Client.Create(r.Context(), br))
+			r.start()
+			return r.forthAndBack()
+		},
+		"the release ends while the branch is refused, the BatchRelease is lost, and so on": func(r *replay) uint64 {
+			r.brings("v2")
+			r.isAt("web", "WaitingForApproval", 0)
+			again := r.release("web").Spec.Commit
+			r.approval = r.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", r.revision, again, "1")})
+			clustertest.Wait(r.shop, "the approval to be handed over", func() error {
+				if a := r.release("web").Spec.Approval; a == nil || a.Commit != again {
+					return fmt.Errorf("%+v", a)
+				}
+				return nil
+			})
+			bad := r.push(map[string]string{"deploy/a.yaml": "a: [\n"})
+			r.runs("v2")
+			r.isAt("web", "ReleaseCompleted", 2)
+			r.lookNow()
+			r.refused(bad, "InvalidManifest")
+			if want := (v1alpha1.EndedRelease{Deployment: r.ns + "/web", Commit: again}); !slices.Contains(r.gs().Status.EndedReleases, want) {
+				r.Errorf("%+v are known, without %s; the BatchRelease has %+v", r.gs().Status.EndedReleases, again, r.release("web").Status.EndedReleases)
+			}
+			r.kubectl("delete", "batchrelease/web")
+			r.repo.Commit(map[string]string{"deploy/a.yaml": ""})
+			r.releases("v1") // v2 was stable: a release, and no way back
+			r.releases("v3")
+			r.brings("v1")
+			r.runs("v1") // now v2 is not what was stable last
+			return r.forthAndBack()
 		},
 		"the plan leaves and comes back, and a push by force": func(r *replay) uint64 {
 			r.removePlan()

@@ -134,7 +134,7 @@ func (st *steering) approve(step int32) error {
 		return fmt.Errorf("%s/%s comes from no commit; approve it with --direct", br.Namespace, br.Name)
 	}
 	if ended := (v1alpha1.EndedRelease{Deployment: br.Namespace + "/" + br.Spec.WorkloadRef.Name, Commit: br.Spec.Commit}); slices.Contains(st.source.Status.EndedReleases, ended) {
-		return fmt.Errorf("the release of commit %s has ended with a plan that was removed, and no approval in Git counts for it; bring the change of %s/%s by a new commit", short(br.Spec.Commit), br.Namespace, br.Name)
+		return fmt.Errorf("the release of commit %s has ended before, and no approval in Git counts for it; bring the change of %s/%s by a new commit", short(br.Spec.Commit), br.Namespace, br.Name)
 	}
 	change := func(ctx context.Context, ch *clone.Change) (string, error) {
 		file, r, err := st.approvalPlace(ctx)

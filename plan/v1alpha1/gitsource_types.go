@@ -279,9 +279,10 @@ type GitSourceStatus struct {
 	// +listMapKey=id
 	// +optional
 	Kept []KeptObject `json:"kept,omitempty"`
-	// endedReleases are the releases of plans that were removed, newest first: no
-	// approval opens a gate of one of them again.
-	// +kubebuilder:validation:MaxItems=256
+	// endedReleases are the releases that have ended, by Deployment and newest first:
+	// no approval opens a gate of one of them again, also where its BatchRelease was
+	// lost.
+	// +kubebuilder:validation:MaxItems=2048
 	// +listType=atomic
 	// +optional
 	EndedReleases []EndedRelease `json:"endedReleases,omitempty"`
