@@ -209,7 +209,7 @@ func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Rel
 // An approval of a release that has ended is history. It is reported only while
 // another release is under way, because its author may have meant that one.
 func (h *history) approval(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) (*plan.Approval, plan.Problems, error) {
-	signed, ignored, err := h.signed(ctx, release, commit, approvals)
+	signed, ignored, err := h.signed(ctx, release, commit, since, approvals)
 	if err != nil {
 		return nil, nil, err
 	}

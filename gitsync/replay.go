@@ -32,13 +32,32 @@ import (
 func (h *history) since(commit string, now *v1alpha1.BatchRelease) *v1alpha1.ApprovalsSince {
 	tip := h.snapshot.commit.String()
 	if now == nil || now.Spec.Commit != commit || now.Spec.ApprovalsSince == nil {
-		return &v1alpha1.ApprovalsSince{AppliedCommit: h.gs.Status.AppliedCommit, ObservedCommit: tip}
+		return &v1alpha1.ApprovalsSince{AppliedCommit: h.gs.Status.AppliedCommit, ObservedCommit: tip, ReleasedCommit: releasedLast(now)}
 	}
 	since := *now.Spec.ApprovalsSince
 	if !h.has(since.AppliedCommit) && !h.has(since.ObservedCommit) {
 		since.ObservedCommit = tip
 	}
 	return &since
+}
+
+// releasedLast returns the commit of the release that completed last, when another one
+// is first seen. A release that was superseded or rolled back has released nothing, and
+// neither has the way back from it.
+func releasedLast(now *v1alpha1.BatchRelease) string {
+	if now == nil {
+		return ""
+	}
+	s := &now.Status
+	switch {
+	case len(s.History) == 0 && s.Phase == v1alpha1.PhaseCompleted && s.FailedCommit != s.UpdateCommit:
+		return s.UpdateCommit // a first install
+	case len(s.History) > 0 && s.History[0].Outcome == v1alpha1.OutcomeCompleted:
+		return s.History[0].Commit
+	case now.Spec.ApprovalsSince != nil:
+		return now.Spec.ApprovalsSince.ReleasedCommit
+	}
+	return ""
 }
 
 // before returns the tip of which an approval that counts is not in the history.

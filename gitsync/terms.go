@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/object"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -437,7 +436,7 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		return used, fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect", shortCommit(b.in)) + again, nil
 	}
 	if g.signatures.distinctAuthor {
-		why, err = g.ownChange(ctx, key, plan.Terms(record.Terms), b.in, by)
+		why, err = g.ownChange(ctx, key, record, b.in, by)
 	}
 	return used, why, err
 }
@@ -457,8 +456,12 @@ func use(status *v1alpha1.GitSourceStatus, approvals []v1alpha1.UsedPlanApproval
 
 // ownChange says why it cannot be shown that the approver has written nothing of a
 // difference; empty: it can.
-func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, now plan.Terms, in string, approver signature.Signature) (string, error) {
-	commits, err := g.changesOf(ctx, key, now)
+func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, in string, approver signature.Signature) (string, error) {
+	o := &origins{history: g.history, of: planState(key), was: string(record.Terms)}
+	if record.Since != g.desired.commit { // else it stands for one that has left the repository
+		o.base = plumbing.NewHash(record.Since)
+	}
+	commits, err := o.find(ctx, g.snapshot.commit)
 	if errors.Is(err, errTooManyCommits) {
 		return err.Error(), nil
 	}
@@ -470,65 +473,4 @@ func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, now plan
 	}
 	fact, _, err := g.writtenBy(commits, in, approver)
 	return fact, err
-}
-
-// changesOf returns the commits that made a difference to the terms which govern a
-// Deployment: on the way along first parents to a commit that renders those, each
-// that renders other terms than its parent, and what came with it. One that does not
-// render is different from all others.
-func (g *governor) changesOf(ctx context.Context, key client.ObjectKey, now plan.Terms) ([]plumbing.Hash, error) {
-	var list []plumbing.Hash
-	at, terms, reads := g.snapshot.commit, g.desired.set.Terms(key.Namespace, key.Name), g.desired.reads
-	for range maxWalk {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		c, err := object.GetCommit(g.snapshot, at)
-		if err != nil {
-			return nil, missing("commit", at, err)
-		}
-		before := plan.Terms("")
-		if len(c.ParentHashes) > 0 {
-			if before, reads, err = g.termsIn(c.ParentHashes[0], reads, key, terms); err != nil {
-				return nil, err
-			}
-		}
-		if before != terms || terms == "" {
-			brought, err := g.change(ctx, at.String())
-			if err != nil {
-				return nil, err
-			}
-			if len(brought) == 0 { // a merge that brings back what an older commit had
-				brought = []plumbing.Hash{at}
-			}
-			if list = append(list, brought...); len(list) > maxChange {
-				return nil, errTooManyCommits
-			}
-		}
-		if before == now || len(c.ParentHashes) == 0 {
-			return list, nil
-		}
-		at, terms = c.ParentHashes[0], before
-	}
-	return nil, errTooManyCommits
-}
-
-// termsIn returns the terms that a commit renders for a Deployment, empty where it
-// does not render, and what was read for the answer.
-func (g *governor) termsIn(commit plumbing.Hash, reads Reads, key client.ObjectKey, after plan.Terms) (plan.Terms, Reads, error) {
-	t, err := newTreeFS(g.snapshot, commit)
-	if err != nil {
-		return "", nil, err
-	}
-	if !g.remote && after != "" {
-		unchanged, err := reads.Unchanged(t)
-		if err != nil || unchanged {
-			return after, reads, err
-		}
-	}
-	d, err := g.older(commit, t)
-	if err != nil || d.set == nil {
-		return "", nil, err
-	}
-	return d.set.Terms(key.Namespace, key.Name), d.reads, nil
 }

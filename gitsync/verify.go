@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	corev1 "k8s.io/api/core/v1"
@@ -33,8 +31,8 @@ type signatures struct {
 	// distinctAuthor: not by who signed the change.
 	distinctAuthor bool
 	now            time.Time
-	// changes are the commits that a release's commit brought to the branch,
-	// by that commit, from earlier looks; added to.
+	// changes are the commits that made a release what it is, by release, from
+	// earlier looks; added to.
 	changes map[string][]plumbing.Hash
 }
 
@@ -162,7 +160,7 @@ func rawCommit(s storer.EncodedObjectStorer, commit plumbing.Hash) (raw []byte, 
 // signed as the spec demands, and why those do not count. One that is not
 // signed is left out before anything else is asked, or anybody could keep a
 // signed one from counting with a second file.
-func (h *history) signed(ctx context.Context, release *plan.Release, commit string, approvals []plan.Approval) ([]plan.Approval, plan.Problems, error) {
+func (h *history) signed(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval) ([]plan.Approval, plan.Problems, error) {
 	if h.signatures.signers == nil {
 		return approvals, nil, nil
 	}
@@ -171,7 +169,7 @@ func (h *history) signed(ctx context.Context, release *plan.Release, commit stri
 	for i := range approvals {
 		a := &approvals[i]
 		if a.Metadata.Namespace == release.Plan.Namespace && a.Metadata.Name == release.Plan.Name && strings.HasPrefix(commit, a.Spec.Commit) {
-			p, err := h.unsigned(ctx, a, commit)
+			p, err := h.unsigned(ctx, a, release, commit, since)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -187,7 +185,7 @@ func (h *history) signed(ctx context.Context, release *plan.Release, commit stri
 
 // unsigned says why an approval is not signed as the spec demands, and nil
 // where it is.
-func (h *history) unsigned(ctx context.Context, a *plan.Approval, release string) (*plan.Problem, error) {
+func (h *history) unsigned(ctx context.Context, a *plan.Approval, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
 	b, err := h.bringer(a.File)
 	if err != nil {
 		return nil, err
@@ -204,7 +202,7 @@ func (h *history) unsigned(ctx context.Context, a *plan.Approval, release string
 	if !h.signatures.distinctAuthor {
 		return nil, nil
 	}
-	return h.sameAuthor(ctx, a, b.in, by, release)
+	return h.sameAuthor(ctx, a, b.in, by, release, commit, since)
 }
 
 // sameAuthor says why it cannot be shown that an approval is by another person
@@ -212,19 +210,51 @@ func (h *history) unsigned(ctx context.Context, a *plan.Approval, release string
 // by a listed key, and none of them is the approver's. An author's name and
 // address prove nothing, and neither does a key that is not listed, since
 // anybody can make a second one.
-func (h *history) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, release string) (*plan.Problem, error) {
-	commits, err := h.change(ctx, release)
+func (h *history) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
+	commits, err := h.releaseOrigins(ctx, release, commit, since)
 	if errors.Is(err, errTooManyCommits) {
 		return a.Ignored("spec", err.Error(), "release fewer commits at a time"), nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	if len(commits) == 0 {
+		return a.Ignored("spec", fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: no commit since the last release makes it", approver),
+			"bring the change by a new commit"), nil
+	}
 	fact, hint, err := h.writtenBy(commits, in, approver)
 	if err != nil || fact == "" {
 		return nil, err
 	}
 	return a.Ignored("spec", fact, hint), nil
+}
+
+// releaseOrigins returns the commits that made the difference between what was released
+// last and what a release's commit renders for the Deployment.
+func (h *history) releaseOrigins(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) ([]plumbing.Hash, error) {
+	var base plumbing.Hash // zero: all of the history counts
+	for _, c := range []string{since.AppliedCommit, since.ReleasedCommit} {
+		if h.has(c) {
+			base = plumbing.NewHash(c)
+		}
+	}
+	known := strings.Join([]string{h.key(), workloadOf(release).String(), commit, base.String()}, " ")
+	if list, ok := h.signatures.changes[known]; ok {
+		return list, nil
+	}
+	o := &origins{history: h, of: releaseState(release), base: base}
+	if !base.IsZero() {
+		last, err := o.render(base, nil)
+		if err != nil {
+			return nil, err
+		}
+		o.was = last.state
+	}
+	list, err := o.find(ctx, plumbing.NewHash(commit))
+	if err == nil {
+		h.signatures.changes[known] = list
+	}
+	return list, err
 }
 
 // writtenBy says that the approver has signed one of the commits, or that it cannot
@@ -240,7 +270,7 @@ func (h *history) writtenBy(commits []plumbing.Hash, in string, approver signatu
 		case why != "":
 			return fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: commit %s of it: %s", approver, shortCommit(c.String()), why),
 				"sign the change with a key that spec.approvals.signers or spec.verify of the GitSource lists", nil
-		case author.Same(approver):
+		case keys.Same(author, approver):
 			return fmt.Sprintf("commit %s, which brought it, is signed by %s, as is commit %s of the change", shortCommit(in), approver, shortCommit(c.String())),
 				"let somebody else approve it", nil
 		}
@@ -253,51 +283,6 @@ func (h *history) writtenBy(commits []plumbing.Hash, in string, approver signatu
 const maxChange = 1000
 
 var errTooManyCommits = fmt.Errorf("the release brings more than %d commits, too many to look at who signed them", maxChange)
-
-// change returns the commits that a release's commit brought to the branch and
-// that have a content of their own: itself, and for a merge those that came
-// with it. A merge that only puts together what its parents have is nobody's
-// change; forges make these, and sign them, if at all, with a key of their own.
-func (h *history) change(ctx context.Context, release string) ([]plumbing.Hash, error) {
-	if known, ok := h.signatures.changes[release]; ok {
-		return known, nil
-	}
-	tip, err := object.GetCommit(h.snapshot, plumbing.NewHash(release))
-	if err != nil {
-		return nil, missing("commit", plumbing.NewHash(release), err)
-	}
-	had := map[plumbing.Hash]bool{}
-	if len(tip.ParentHashes) > 1 {
-		if had, err = h.ancestors(ctx, tip.ParentHashes[0]); err != nil {
-			return nil, err
-		}
-	}
-	var list []plumbing.Hash
-	for next := []*object.Commit{tip}; len(next) > 0; {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		c := next[0]
-		next = next[1:]
-		if len(had) > 0 {
-			if next, err = h.unseen(c, had, next); err != nil {
-				return nil, err
-			}
-		}
-		own, err := h.ownContent(c)
-		if err != nil {
-			return nil, err
-		}
-		if own {
-			list = append(list, c.Hash)
-		}
-		if len(list)+len(next) > maxChange {
-			return nil, errTooManyCommits
-		}
-	}
-	h.signatures.changes[release] = list
-	return list, nil
-}
 
 // unseen adds the parents of a commit that were not seen to a list.
 func (h *history) unseen(c *object.Commit, seen map[plumbing.Hash]bool, list []*object.Commit) ([]*object.Commit, error) {
@@ -332,84 +317,6 @@ func (h *history) ancestors(ctx context.Context, of plumbing.Hash) (map[plumbing
 		}
 	}
 	return seen, nil
-}
-
-// ownContent reports whether a commit has something that none of its parents
-// has. Of a commit with one parent, or none, that is always said.
-func (h *history) ownContent(c *object.Commit) (bool, error) {
-	if len(c.ParentHashes) < 2 {
-		return true, nil
-	}
-	var parents []plumbing.Hash
-	for _, p := range c.ParentHashes {
-		parent, err := object.GetCommit(h.snapshot, p)
-		if err != nil {
-			return false, missing("commit", p, err)
-		}
-		parents = append(parents, parent.TreeHash)
-	}
-	return h.ownTree(c.TreeHash, parents)
-}
-
-// ownTree compares a tree with those of the parents, name by name.
-func (h *history) ownTree(tree plumbing.Hash, parents []plumbing.Hash) (bool, error) {
-	if slices.Contains(parents, tree) {
-		return false, nil
-	}
-	entries, err := h.entriesOf(tree)
-	if err != nil {
-		return false, err
-	}
-	names, others := map[string]bool{}, make([]map[string]object.TreeEntry, len(parents))
-	for name := range entries {
-		names[name] = true
-	}
-	for i, p := range parents {
-		if others[i], err = h.entriesOf(p); err != nil {
-			return false, err
-		}
-		for name := range others[i] {
-			names[name] = true
-		}
-	}
-	for name := range names {
-		own, err := h.ownEntry(entries[name], name, others)
-		if own || err != nil {
-			return own, err
-		}
-	}
-	return false, nil
-}
-
-// ownEntry compares one entry with those of the parents. An entry that is not
-// there is the zero one.
-func (h *history) ownEntry(e object.TreeEntry, name string, parents []map[string]object.TreeEntry) (bool, error) {
-	var trees []plumbing.Hash
-	for _, p := range parents {
-		other := p[name]
-		if other.Hash == e.Hash && other.Mode == e.Mode {
-			return false, nil
-		}
-		if other.Mode == filemode.Dir {
-			trees = append(trees, other.Hash)
-		}
-	}
-	if e.Mode != filemode.Dir || len(trees) == 0 {
-		return true, nil
-	}
-	return h.ownTree(e.Hash, trees)
-}
-
-func (h *history) entriesOf(tree plumbing.Hash) (map[string]object.TreeEntry, error) {
-	t, err := object.GetTree(h.snapshot, tree)
-	if err != nil {
-		return nil, missing("tree", tree, err)
-	}
-	entries := make(map[string]object.TreeEntry, len(t.Entries))
-	for _, e := range t.Entries {
-		entries[e.Name] = e
-	}
-	return entries, nil
 }
 
 // approvedBy is who is recorded as the approver: the principal of the key,

@@ -17,7 +17,7 @@ import (
 const approvalFile = "deploy/approvals/web.yaml"
 
 func approvalOf(commit string) map[string]string {
-	return map[string]string{approvalFile: "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: abc, commit: \"" + commit + "\", step: 0}\n"}
+	return map[string]string{approvalFile: "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: shop}\nspec: {revision: abc, commit: \"" + commit + "\", step: 0}\n"}
 }
 
 // team is whose keys these stories have.
@@ -27,6 +27,10 @@ type team struct {
 	ada, grace, forge, eve gittest.Key
 	keys                   *signature.Keys // ada's, twice, and grace's
 	verify                 *signature.Keys // the forge's, too
+	// live is what the cluster has when the approval is judged; nil: v1.
+	live *v1alpha1.BatchRelease
+	// mirrors have what was pushed before; nil: nothing.
+	mirrors *mirrors
 }
 
 func newTeam(t *testing.T) *team {
@@ -66,12 +70,19 @@ func (m *team) approve(t *testing.T, synced string, distinct bool) (*v1alpha1.Ap
 	m.Git("checkout", "-q", "main")
 	m.Push("--force")
 	r := rendererAt(t, m.Repo, synced)
+	if m.mirrors != nil {
+		r.snapshot = mustLook(t, m.mirrors, remoteFor(t, m.URL(), nil), "main")
+	}
 	r.signatures = signatures{verify: m.verify, signers: m.keys, distinctAuthor: distinct, now: time.Now(), changes: r.signatures.changes}
 	d, _, err := r.desired(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, ignored, err := r.releases(context.Background(), d, d.set.Releases, map[string]*v1alpha1.BatchRelease{"shop/web": liveAt("v1", synced)})
+	live := liveAt("v1", synced)
+	if m.live != nil {
+		live, r.gs.Status.AppliedCommit = m.live, m.live.Spec.Commit
+	}
+	list, ignored, err := r.releases(context.Background(), d, d.set.Releases, map[string]*v1alpha1.BatchRelease{"shop/web": live})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,11 +226,20 @@ func TestDistinctAuthor(t *testing.T) {
 		}},
 		"one of two authors": {"grace has a part in the change", func(m *team) (string, string) {
 			m.on("v2")
-			m.by(&m.grace, readme("v2"))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.grace, webAt("v2"))
+			m.by(&m.ada, webAt("v3"))
 			m.merge(&m.forge, "v2")
 			m.by(&m.grace, approvalOf(m.Head()))
 			return "", "is signed by grace@example.org"
+		}},
+		"who wrote of something else": {"grace has no part in what is released", func(m *team) (string, string) {
+			m.on("v2")
+			m.by(&m.grace, readme("v2"))
+			m.by(&m.grace, map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"})
+			m.by(&m.ada, webAt("v2"))
+			m.merge(&m.forge, "v2")
+			m.by(&m.grace, approvalOf(m.Head()))
+			return "grace@example.org", ""
 		}},
 		"a merge with a change of its own": {"nobody else has signed what the merge brings", func(m *team) (string, string) {
 			m.on("v2")
@@ -233,6 +253,208 @@ func TestDistinctAuthor(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) { tt.test(t, true) })
+	}
+}
+
+// labelled is web at an image, with a label on its pods.
+func labelled(image string) map[string]string {
+	files := webAt(image)
+	files["deploy/web.yaml"] = strings.Replace(files["deploy/web.yaml"], "labels: {app: web}", "labels: {app: web, tier: front}", 1)
+	return files
+}
+
+// broken does not render.
+func broken(image string) map[string]string {
+	files := webAt(image)
+	files["deploy/web.yaml"] = strings.Replace(files["deploy/web.yaml"], "spec:", "spec: [", 1)
+	return files
+}
+
+// released makes the cluster's side one where a commit was released last and another
+// one, of an image, is under way.
+func (m *team) underWay(released, image, commit string) {
+	m.live = liveAt(image, commit)
+	m.live.Spec.ApprovalsSince = &v1alpha1.ApprovalsSince{AppliedCommit: released, ObservedCommit: commit, ReleasedCommit: released}
+	m.live.Status.Phase, m.live.Status.UpdateCommit = v1alpha1.PhaseRollingUpdate, commit
+}
+
+// completed makes it one where a commit was released last, and nothing since.
+func (m *team) completed(image, commit string) {
+	m.live = liveAt(image, commit)
+	m.live.Status.Phase, m.live.Status.UpdateCommit = v1alpha1.PhaseCompleted, commit
+}
+
+// mergeOf puts a merge on main with the tree of a commit and these parents.
+func (m *team) mergeOf(k *gittest.Key, of string, parents ...string) {
+	m.Git("checkout", "-q", "main")
+	m.Sign(k)
+	args := []string{"commit-tree", "-m", "Merge"}
+	if k != nil {
+		args = append(args, "-S")
+	}
+	for _, p := range parents {
+		args = append(args, "-p", p)
+	}
+	m.Git("reset", "-q", "--hard", m.Git(append(args, of+"^{tree}")...))
+}
+
+// An approver has written nothing of what is released, however the history is built:
+// what counts is the difference to what was released last. Each story is written for
+// any author of the part in question: grace may not approve what she wrote herself, and
+// may approve the same by another.
+func TestDistinctAuthor_Origins(t *testing.T) {
+	t.Parallel()
+	for name, tell := range map[string]func(m *team, author *gittest.Key){
+		"a merge brings back what was taken back": func(m *team, author *gittest.Key) {
+			v1 := m.Head()
+			v2 := m.by(author, webAt("v2"))
+			reverted := m.by(&m.ada, webAt("v1"))
+			m.completed("v1", v1)
+			m.mergeOf(&m.ada, v2, reverted, v2)
+		},
+		"such a merge, after the way back has ended": func(m *team, author *gittest.Key) {
+			v1 := m.Head()
+			v2 := m.by(author, webAt("v2"))
+			reverted := m.by(&m.ada, webAt("v1"))
+			m.underWay(v1, "v1", reverted)
+			m.live.Status.Phase = v1alpha1.PhaseCompleted
+			m.live.Status.History = []v1alpha1.ReleaseRecord{{Commit: v2, Outcome: v1alpha1.OutcomeRolledBack}}
+			m.mergeOf(&m.ada, v2, reverted, v2)
+		},
+		"such a merge, with a change on top": func(m *team, author *gittest.Key) {
+			v1 := m.Head()
+			v2 := m.by(author, webAt("v2"))
+			reverted := m.by(&m.ada, webAt("v1"))
+			m.completed("v1", v1)
+			m.mergeOf(&m.forge, v2, reverted, v2)
+			m.by(&m.ada, labelled("v2"))
+		},
+		"a merge to an older state": func(m *team, author *gittest.Key) {
+			m.on("side")
+			side := m.by(&m.ada, map[string]string{"README.md": "x"})
+			m.Git("checkout", "-q", "main")
+			v2 := m.by(&m.ada, webAt("v2"))
+			m.completed("v2", v2)
+			m.mergeOf(author, side, v2, side)
+		},
+		"the same with the parents in the other order": func(m *team, author *gittest.Key) {
+			m.on("side")
+			side := m.by(&m.ada, map[string]string{"README.md": "x"})
+			m.Git("checkout", "-q", "main")
+			v2 := m.by(&m.ada, webAt("v2"))
+			m.completed("v2", v2)
+			m.mergeOf(author, side, side, v2)
+			m.by(&m.ada, labelled("v1"))
+		},
+		"a label on a change that waits": func(m *team, author *gittest.Key) {
+			v1 := m.Head()
+			v2 := m.by(author, webAt("v2"))
+			m.underWay(v1, "v2", v2)
+			m.by(&m.ada, labelled("v2"))
+		},
+		"YAML that another repaired": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.Head())
+			m.by(author, broken("v2"))
+			m.by(&m.ada, webAt("v2"))
+		},
+		"an image while YAML was broken": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.Head())
+			m.by(&m.ada, map[string]string{"deploy/a.yaml": "a: [\n"})
+			m.by(author, webAt("v2"))
+			m.by(&m.ada, map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"})
+		},
+		"a file that was away while YAML was broken": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.Head())
+			m.by(&m.ada, map[string]string{"deploy/a.yaml": "a: [\n"})
+			m.by(author, webAt("v2"))
+			m.by(&m.ada, map[string]string{"deploy/web.yaml": ""})
+			m.by(&m.ada, map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "deploy/web.yaml": webAt("v2")["deploy/web.yaml"]})
+		},
+		"a branch of two, merged by a forge": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.Head())
+			m.on("v2")
+			m.by(author, webAt("v2"))
+			m.by(&m.ada, labelled("v2"))
+			m.Git("checkout", "-q", "main")
+			m.by(&m.grace, map[string]string{"README.md": "x"})
+			m.merge(&m.forge, "v2")
+		},
+		"two sides of a merge": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.Head())
+			m.on("v2")
+			m.by(author, map[string]string{"deploy/web.yaml": strings.Replace(webAt("v1")["deploy/web.yaml"], "labels: {app: web}", "labels: {app: web, tier: front}", 1)})
+			m.Git("checkout", "-q", "main")
+			m.by(&m.ada, webAt("v2"))
+			m.Git("merge", "-q", "--no-ff", "--no-commit", "-s", "ours", "v2")
+			m.Sign(&m.ada)
+			m.by(&m.ada, labelled("v2"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, own := range []bool{true, false} {
+				m := newTeam(t)
+				v1 := m.by(nil, webAt("v1"))
+				author, want := &m.forge, "grace@example.org"
+				if own {
+					author, want = &m.grace, ""
+				}
+				tell(m, author)
+				m.by(&m.grace, approvalOf(m.Head()))
+				got, ignored := m.approve(t, v1, true)
+				by := ""
+				if got != nil {
+					by = got.ApprovedBy
+				}
+				if by != want || own && !strings.Contains(ignored, "is signed by grace@example.org") {
+					t.Errorf("grace wrote it %t: approved by %q; ignored:\n%s\n%s", own, by, ignored, m.Git("log", "--graph", "--format=%h %GP %s"))
+				}
+			}
+		})
+	}
+}
+
+// A force-push that leaves the last release behind hides no author.
+func TestDistinctAuthor_ForcePush(t *testing.T) {
+	t.Parallel()
+	for _, own := range []bool{true, false} {
+		m := newTeam(t)
+		v0 := m.by(&m.ada, webAt("v0"))
+		author, want := &m.forge, "grace@example.org"
+		if own {
+			author, want = &m.grace, ""
+		}
+		older := m.by(author, webAt("v1"))
+		v2 := m.by(&m.ada, webAt("v2"))
+		m.completed("v2", v2)
+		m.Push()
+		m.mirrors = newMirrors(t.TempDir())
+		mustLook(t, m.mirrors, remoteFor(t, m.URL(), nil), "main").close()
+		m.Git("reset", "-q", "--hard", older)
+		m.by(&m.ada, labelled("v1"))
+		m.by(&m.grace, approvalOf(m.Head()))
+		got, ignored := m.approve(t, v0, true)
+		by := ""
+		if got != nil {
+			by = got.ApprovedBy
+		}
+		if by != want {
+			t.Errorf("grace wrote it %t: approved by %q; ignored: %s", own, by, ignored)
+		}
+	}
+}
+
+// Where no commit makes a difference, the approval does not count.
+func TestDistinctAuthor_NoOrigins(t *testing.T) {
+	t.Parallel()
+	m := newTeam(t)
+	v1 := m.by(nil, webAt("v1"))
+	v2 := m.by(&m.ada, webAt("v2"))
+	m.underWay(v2, "v1", m.by(&m.ada, webAt("v1")))
+	again := m.by(&m.ada, webAt("v2"))
+	m.by(&m.grace, approvalOf(again))
+	if got, ignored := m.approve(t, v1, true); got != nil || !strings.Contains(ignored, "no commit since the last release makes it") {
+		t.Errorf("%+v; ignored: %s", got, ignored)
 	}
 }
 

@@ -48,12 +48,6 @@ func (s Signature) String() string {
 	return s.Principal + " (" + s.Key + ")"
 }
 
-// Same reports whether two signatures may be by the same person: by the same
-// key, or by two keys that are listed for the same principal.
-func (s Signature) Same(other Signature) bool {
-	return s.Key == other.Key || s.Principal != "" && strings.EqualFold(s.Principal, other.Principal)
-}
-
 // skew is how far ahead of the controller's clock a clock that signs may be.
 const skew = 5 * time.Minute
 

@@ -235,6 +235,12 @@ type ApprovalsSince struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	ObservedCommit string `json:"observedCommit"`
+	// releasedCommit is the commit of the release that had completed last when this
+	// one was first seen. With spec.approvals.distinctAuthor of the GitSource, an
+	// approver has written nothing of the difference to it. Empty where it is not known.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	ReleasedCommit string `json:"releasedCommit,omitempty"`
 }
 
 // Approval lets the steps up to and including one go on, for one release.

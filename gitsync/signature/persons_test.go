@@ -1,0 +1,62 @@
+package signature
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+)
+
+// A person is one, with whatever keys and under whatever names.
+func TestSame(t *testing.T) {
+	t.Parallel()
+	keys := make([]string, 4)
+	var by []Signature
+	parse := func(lines []string, asc string) *Keys {
+		t.Helper()
+		data := map[string][]byte{"allowed_signers": []byte(strings.Join(lines, "\n"))}
+		if asc != "" {
+			data["a.asc"] = []byte(asc)
+		}
+		k, err := ParseKeys(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	for i := range keys {
+		keys[i] = gittest.NewSSHKey(t, "ed25519", "").Public
+		k := parse([]string{"x " + keys[i]}, "")
+		by = append(by, Signature{Key: k.listings()[0].key})
+	}
+	gpg := gittest.NewGPG(t).NewKey("Grace Example <Grace@Example.org>", "never", "").Public
+	for _, tt := range []struct {
+		reason string
+		lines  []string
+		asc    string
+		a, b   string // principals
+		same   bool
+	}{
+		{"two persons", []string{"ada@example.org " + keys[0], "grace@example.org " + keys[1]}, "", "ada@example.org", "grace@example.org", false},
+		{"the same principal", []string{"ada@example.org " + keys[0], "Ada@Example.org " + keys[1]}, "", "ada@example.org", "Ada@Example.org", true},
+		{"one of several principals", []string{"ada@example.org,ada " + keys[0], "root,ada " + keys[1]}, "", "ada@example.org,ada", "root,ada", true},
+		{"a display name", []string{`"Ada <ada@example.org>" ` + keys[0], "ada@example.org " + keys[1]}, "", "Ada <ada@example.org>", "ada@example.org", true},
+		{"listed twice, each time for another", []string{"ada@example.org " + keys[0], "ada@corp.example " + keys[0], "ada@corp.example " + keys[1]}, "", "ada@example.org", "ada@corp.example", true},
+		{"by way of a third key", []string{"ada@example.org " + keys[0], "ada@example.org,ada " + keys[2], "ada " + keys[1]}, "", "ada@example.org", "ada", true},
+		{"an excluded name", []string{"ada@example.org,!x " + keys[0], "grace@example.org,!x " + keys[1]}, "", "ada@example.org,!x", "grace@example.org,!x", false},
+	} {
+		k := parse(tt.lines, tt.asc)
+		a, b := Signature{Key: by[0].Key, Principal: tt.a}, Signature{Key: by[1].Key, Principal: tt.b}
+		if k.Same(a, b) != tt.same || k.Same(b, a) != tt.same {
+			t.Errorf("%s: %t", tt.reason, !tt.same)
+		}
+	}
+	k := parse([]string{"grace@example.org " + keys[0], "ada@example.org " + keys[1]}, gpg)
+	pgp := Signature{Key: fingerprint(k.openPGP[0]), Principal: "Grace Example <Grace@Example.org>"}
+	if ssh := (Signature{Key: by[0].Key, Principal: "grace@example.org"}); !k.Same(pgp, ssh) || !k.Same(ssh, pgp) {
+		t.Error("an OpenPGP key and an SSH key of one principal are two persons")
+	}
+	if ssh := (Signature{Key: by[1].Key, Principal: "ada@example.org"}); k.Same(pgp, ssh) {
+		t.Error("two principals are one person")
+	}
+}
