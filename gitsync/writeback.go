@@ -271,12 +271,20 @@ type pastCommit struct {
 	message string
 }
 
-// committed reports whether one of the commits said an intent. One that approved a
-// gate which has not opened said it only for the steps of the plan in that commit,
+// committed reports whether one of the commits did what an intent is about. Trailers
+// only say which commits to look at: users write what they like into a message. One that approved
+// a gate which has not opened counts only for the steps of the plan in that commit,
 // and only if it came after the release was first seen.
 func (h *history) committed(ctx context.Context, in intent, list []pastCommit) (bool, error) {
 	for _, c := range list {
 		if !in.says(c.message) {
+			continue
+		}
+		does, err := h.does(c.hash, in)
+		if err != nil {
+			return false, err
+		}
+		if !does {
 			continue
 		}
 		if !in.waits {
@@ -295,6 +303,51 @@ func (h *history) committed(ctx context.Context, in intent, list []pastCommit) (
 		}
 	}
 	return false, nil
+}
+
+// does reports whether the content of a commit is what an intent is about: it takes the
+// template of the release away, or brings an approval.
+func (h *history) does(commit plumbing.Hash, in intent) (bool, error) {
+	c, err := object.GetCommit(h.snapshot, commit)
+	if err != nil {
+		return false, missing("commit", commit, err)
+	}
+	if !in.rollback {
+		return h.bringsApproval(c, in)
+	}
+	after, _, err := h.renders(commit, h.desired.reads, in.release)
+	if err != nil || after != rendersOther {
+		return false, err
+	}
+	for _, p := range c.ParentHashes {
+		if before, _, err := h.renders(p, h.desired.reads, in.release); err != nil || before == rendersSame {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// bringsApproval reports whether a commit has an approval that covers an intent, in a
+// file that none of its parents has.
+func (h *history) bringsApproval(c *object.Commit, in intent) (bool, error) {
+	t, err := newTreeFS(h.snapshot, c.Hash)
+	if err != nil {
+		return false, err
+	}
+	approvals, _ := plan.ReadApprovals(t, approvalsPath(&h.gs.Spec), h.gs.Namespace, h.gs.Spec.TargetNamespace)
+	if err := t.Err(); err != nil && !isExceeded(err) {
+		return false, err
+	}
+	a, _ := plan.MatchApproval(in.release, in.commit, ofReleases(approvals))
+	if !in.covers(a) {
+		return false, nil
+	}
+	content, _, err := t.Blob(a.File)
+	if err != nil {
+		return false, err
+	}
+	had, err := parentWith(h.snapshot, c, a.File, content)
+	return err == nil && had == nil, err
 }
 
 // unwanted returns problems, or an empty list, for an intent that this source

@@ -206,6 +206,34 @@ spec:
 	}
 }
 
+// An empty commit that has the trailers of a write-back takes none of them away: what
+// counts is what a commit does.
+func TestWriteBackInSpiteOfTrailers(t *testing.T) {
+	t.Parallel()
+	forge := func(s *shop, step string) {
+		br := s.release("web")
+		text := fmt.Sprintf("Nothing\n\nTranche-Release: %s/web\nTranche-Revision: %s\nTranche-Commit: %s\n", s.ns, br.Status.UpdateRevision, br.Spec.Commit)
+		s.repo.CommitAndPush(nil, strings.TrimSpace(text+step))
+		s.applied(s.repo.Head())
+	}
+	t.Run("a rollback", func(t *testing.T) {
+		t.Parallel()
+		s := newRelease(t, writesBack)
+		forge(s, "")
+		s.rollBack("web")
+		s.rolledBack("web")
+		s.ends("Revert \"web: v2\"", "Nothing", "web: v2", "web: v1")
+	})
+	t.Run("an approval", func(t *testing.T) {
+		t.Parallel()
+		s := newRelease(t, writesBack)
+		forge(s, "Tranche-Step: 0")
+		s.approve("web")
+		s.isAt("web", "ReleaseCompleted", 1)
+		s.ends("Approve step 0 of web", "Nothing", "web: v2", "web: v1")
+	})
+}
+
 // A rollback asked for in the cluster is a revert on the branch, of the
 // release's own change and of nothing else.
 func TestWriteBackRollback(t *testing.T) {
