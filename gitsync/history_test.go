@@ -22,6 +22,12 @@ func approvalOf(name, revision, commit, step string) string {
 	return "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: " + name + "}\nspec: {revision: '" + revision + "', commit: '" + commit + "', step: " + step + "}\n"
 }
 
+// approvalOf approves a step of Deployment web as it must be written where only signed
+// approvals count: with its namespace.
+func (s *shop) approvalOf(revision, commit, step string) string {
+	return strings.Replace(approvalOf("web", revision, commit, step), "{name: web}", "{name: web, namespace: "+s.ns+"}", 1)
+}
+
 // says waits until InSync is as it should be.
 func (s *shop) says(want string) {
 	s.Helper()

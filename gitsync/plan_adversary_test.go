@@ -158,7 +158,7 @@ func (a *adversary) approve(v, person int) {
 	a.repo.Sign(&a.keys[person])
 	digest, n := termsOfVariant(v).Digest(), a.rand.IntN(2)
 	file := fmt.Sprintf("deploy/approvals/%d.yaml", n)
-	text := fmt.Sprintf("# %d\napiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {plan: %s}\n", a.at, digest)
+	text := fmt.Sprintf("# %d\napiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: shop}\nspec: {plan: %s}\n", a.at, digest)
 	c := a.repo.Commit(map[string]string{file: text})
 	parent := a.repo.Git("rev-parse", "HEAD^")
 	files := a.files[parent]

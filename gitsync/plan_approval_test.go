@@ -99,9 +99,10 @@ func digestOf(terms string) string {
 
 const planApproval = "deploy/approvals/plans/web.yaml"
 
-// agrees is the file that approves terms.
+// agrees is the file that approves terms, in the namespace of their Deployment.
 func agrees(terms string) map[string]string {
-	return map[string]string{planApproval: "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {plan: " + digestOf(terms) + "}\n"}
+	namespace, _, _ := strings.Cut(strings.TrimPrefix(terms, `{"deployment":"`), "/")
+	return map[string]string{planApproval: "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: " + namespace + "}\nspec: {plan: " + digestOf(terms) + "}\n"}
 }
 
 // approves pushes an approval of terms, and waits until they count.
@@ -379,7 +380,7 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			const file = "deploy/approvals/web.yaml"
 			planted := agrees(a.terms("100%"))[planApproval]
 			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), file: planted})
-			a.by(a.k2, map[string]string{file: planted + "---\n" + approvalOf("web", a.release("web").Status.UpdateRevision, v2, "0")})
+			a.by(a.k2, map[string]string{file: planted + "---\n" + a.approvalOf(a.release("web").Status.UpdateRevision, v2, "0")})
 			return a.terms("100%")
 		}, "its file has other documents"},
 		"given ahead, of another plan than the one that came": {func(a *signed) string {
@@ -466,6 +467,7 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			// Another person approves it by a new commit.
 			files := agrees(terms)
 			files[planApproval] = "# again\n" + files[planApproval]
+			a.repo.Git("rm", "-q", "--ignore-unmatch", "deploy/approvals/web.yaml")
 			a.by(a.k3, files)
 			a.says("True")
 			a.brings("v3")
@@ -718,7 +720,7 @@ func TestReleaseWhileAPlanWaits(t *testing.T) {
 	a.differs("PlanNotApproved")
 	approve := func(step string) {
 		t.Helper()
-		a.by(a.k2, map[string]string{"deploy/approvals/web.yaml": approvalOf("web", br.Status.UpdateRevision, br.Spec.Commit, step)})
+		a.by(a.k2, map[string]string{"deploy/approvals/web.yaml": a.approvalOf(br.Status.UpdateRevision, br.Spec.Commit, step)})
 	}
 	approve("0")
 	a.isAt("web", "WaitingForApproval", 1)

@@ -109,7 +109,7 @@ func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
 	})
 	s.isAt("web", "WaitingForApproval", 0)
 
-	approval := "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: \"" + s.release("web").Status.UpdateRevision + "\", commit: \"" + second[:10] + "\", step: 0}\n"
+	approval := "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: " + s.ns + "}\nspec: {revision: \"" + s.release("web").Status.UpdateRevision + "\", commit: \"" + second + "\", step: 0}\n"
 	for i, tt := range []struct {
 		key  *gittest.Key
 		says string

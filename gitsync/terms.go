@@ -401,8 +401,8 @@ func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1
 // unapproved returns how an approval which names the digest of new terms is known once
 // it is used, and says why it does not count; empty: it does.
 func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (used v1alpha1.UsedPlanApproval, why string, err error) {
-	if !a.Alone {
-		return used, "its file has other documents; give it a file of its own", nil
+	if p := a.NotAsSigned(); p != nil {
+		return used, fmt.Sprintf("%v; %s", p.Err, p.Hint), nil
 	}
 	if g.unsigned {
 		return used, "", nil

@@ -169,9 +169,12 @@ func (h *history) signed(ctx context.Context, release *plan.Release, commit stri
 	for i := range approvals {
 		a := &approvals[i]
 		if a.Metadata.Namespace == release.Plan.Namespace && a.Metadata.Name == release.Plan.Name && strings.HasPrefix(commit, a.Spec.Commit) {
-			p, err := h.unsigned(ctx, a, release, commit, since)
-			if err != nil {
-				return nil, nil, err
+			p := a.NotAsSigned()
+			if p == nil {
+				var err error
+				if p, err = h.unsigned(ctx, a, release, commit, since); err != nil {
+					return nil, nil, err
+				}
 			}
 			if p != nil {
 				ps = append(ps, p)

@@ -183,7 +183,30 @@ func TestSignedApprovals(t *testing.T) {
 			m.by(&m.grace, map[string]string{"notes.yaml": approvalOf(m.by(nil, webAt("v2")))[approvalFile]})
 			m.link("../../notes.yaml", approvalFile)
 			m.by(nil, nil)
-			return "", "it is not signed"
+			return "", "a symbolic link is on the way to its file"
+		}},
+		"a link that was there before": {"who signs a file elsewhere does not see where it leads", func(m *team) (string, string) {
+			m.link("../staging", "deploy/approvals")
+			m.by(nil, nil)
+			m.by(&m.grace, map[string]string{"staging/web.yaml": approvalOf(m.by(nil, webAt("v2")))[approvalFile]})
+			return "", "a symbolic link is on the way to its file"
+		}},
+		"a part of the commit": {"others that begin like it are made in minutes", func(m *team) (string, string) {
+			m.by(&m.grace, approvalOf(m.by(nil, webAt("v2"))[:12]))
+			return "", "is a part of a commit"
+		}},
+		"without a namespace": {"a file says by itself what it approves", func(m *team) (string, string) {
+			files := approvalOf(m.by(nil, webAt("v2")))
+			files[approvalFile] = strings.Replace(files[approvalFile], ", namespace: shop", "", 1)
+			m.by(&m.grace, files)
+			return "", "metadata.namespace: is not set"
+		}},
+		"with another document": {"who signs one signs both", func(m *team) (string, string) {
+			v2 := m.by(nil, webAt("v2"))
+			other := strings.Replace(approvalOf(v2)[approvalFile], "name: web", "name: api", 1)
+			m.by(nil, map[string]string{approvalFile: approvalOf(v2)[approvalFile] + "---\n" + other})
+			m.by(&m.grace, map[string]string{approvalFile: approvalOf(v2)[approvalFile] + "---\n" + other + "# mine\n"})
+			return "", "its file has other documents"
 		}},
 	} {
 		t.Run(name, func(t *testing.T) { tt.test(t, false) })

@@ -22,6 +22,32 @@ type Approval struct {
 	// Alone: the file has no other document. Who signs a change of a file signs all
 	// of its documents.
 	Alone bool
+	// Linked: a symbolic link is on the way to the file. A signature of the file does
+	// not cover who links it.
+	Linked bool
+	// Namespace is the one that the file has; empty: it has none. That of the metadata
+	// may come from the GitSource, and is then not what was signed.
+	Namespace string
+}
+
+// NotAsSigned says why an approval does not count where only signed ones do, whoever
+// has signed it; nil: it may. A signature is for what the file says by itself, in its
+// place.
+func (a *Approval) NotAsSigned() *Problem {
+	commit := len(a.Spec.Commit)
+	switch {
+	case a.Linked:
+		return a.Ignored("", "a symbolic link is on the way to its file, and only signed approvals count", "put the file itself into the folder for approvals")
+	case !a.Alone:
+		return a.Ignored("", "its file has other documents, and only signed approvals count", "give it a file of its own")
+	case a.Namespace == "":
+		return a.Ignored("metadata.namespace", "is not set, and only signed approvals count", "write "+a.Metadata.Namespace+", as tranche approve does")
+	case a.Namespace != a.Metadata.Namespace:
+		return a.Ignored("metadata.namespace", fmt.Sprintf("is %s, and the release is in %s", a.Namespace, a.Metadata.Namespace), "approve each release by a file of its own")
+	case a.ForRelease() && commit != 40 && commit != 64:
+		return a.Ignored("spec.commit", fmt.Sprintf("%q is a part of a commit, and only signed approvals count: other commits that begin like it are quickly made", a.Spec.Commit), "write all of spec.commit of the BatchRelease, as tranche approve does")
+	}
+	return nil
 }
 
 // Ignored says of a field of an approval why it counts for nothing, and what
@@ -50,8 +76,9 @@ func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace, targetNamespa
 			p.Reason = ReasonApprovalIgnored
 		}
 		ps = append(ps, more...)
-		alone := len(objects) == 1 && len(more) == 0
+		alone, linked := len(objects) == 1 && len(more) == 0, isLinked(fsys, file)
 		for _, o := range objects {
+			namespace := o.GetNamespace()
 			switch {
 			case targetNamespace != "":
 				o.SetNamespace(targetNamespace)
@@ -61,7 +88,7 @@ func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace, targetNamespa
 			a, more := decodeApproval(o)
 			ps = append(ps, more...)
 			if len(more) == 0 {
-				a.Alone = alone
+				a.Alone, a.Linked, a.Namespace = alone, linked, namespace
 				approvals = append(approvals, a)
 			}
 		}
@@ -70,6 +97,12 @@ func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace, targetNamespa
 		return nil, Problems{p}
 	}
 	return approvals, ps.sorted()
+}
+
+// isLinked reports whether a symbolic link is on the way to a file.
+func isLinked(fsys filesys.FileSystem, file string) bool {
+	dir, name, err := fsys.CleanedAbs(file)
+	return err == nil && dir.Join(name) != rooted(file)
 }
 
 // maxApprovalDepth bounds how deep folders of approvals may be nested, links

@@ -1,0 +1,78 @@
+package gitsync_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// link makes a symbolic link in the clone.
+func (s *shop) link(target, name string) {
+	s.Helper()
+	at := filepath.Join(s.repo.Work, name)
+	s.must(os.MkdirAll(filepath.Dir(at), 0o750))
+	s.must(os.Symlink(target, at))
+}
+
+// A signer's approval opens no gate that the signed file does not name by itself, in its
+// own place. Written as it must be, the same opens it.
+func TestApprovalNotAsSigned(t *testing.T) {
+	const file = "deploy/approvals/web.yaml"
+	for name, tt := range map[string]struct {
+		edit   func(*v1alpha1.GitSource)
+		before func(a *signed)
+		attack func(a *signed, revision, v2 string)
+	}{
+		"an approval for staging, with a link from production": {nil, func(a *signed) {
+			a.repo.Sign(&a.k1)
+			a.link("../staging", "deploy/approvals")
+			a.push(nil)
+		}, func(a *signed, revision, v2 string) {
+			a.by(a.k2, map[string]string{"staging/web.yaml": a.approvalOf(revision, v2, "1")})
+		}},
+		"an approval for staging, where targetNamespace is production": {func(gs *v1alpha1.GitSource) { gs.Spec.TargetNamespace = gs.Namespace }, nil, func(a *signed, revision, v2 string) {
+			a.by(a.k2, map[string]string{file: strings.Replace(a.approvalOf(revision, v2, "1"), a.ns, "staging", 1)})
+		}},
+		"an approval without a namespace": {nil, nil, func(a *signed, revision, v2 string) {
+			a.by(a.k2, map[string]string{file: approvalOf("web", revision, v2, "1")})
+		}},
+		"an approval of a part of the commit": {nil, nil, func(a *signed, revision, v2 string) {
+			a.by(a.k2, map[string]string{file: a.approvalOf(revision, v2[:7], "1")})
+		}},
+		"an approval planted in the file of another": {nil, nil, func(a *signed, revision, v2 string) {
+			planted := a.approvalOf(revision, v2, "1")
+			a.by(a.k1, map[string]string{file: planted})
+			a.by(a.k2, map[string]string{file: planted + "---\n" + strings.Replace(planted, "name: web", "name: other", 1)})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var edits []func(*v1alpha1.GitSource)
+			if tt.edit != nil {
+				edits = append(edits, tt.edit)
+			}
+			a := newSigned(t, edits...)
+			if tt.before != nil {
+				tt.before(a)
+			}
+			v2 := a.brings("v2")
+			a.isAt("web", "WaitingForApproval", 0)
+			revision := a.release("web").Status.UpdateRevision
+			tt.attack(a, revision, v2)
+			a.seen(a.inBare("rev-parse", "main"))
+			for range 2 {
+				a.lookNow()
+			}
+			a.isAt("web", "WaitingForApproval", 0)
+			a.atMost(1)
+			a.says("False ApprovalIgnored")
+			a.repo.Git("rm", "-q", "-r", "--ignore-unmatch", "deploy/approvals")
+			a.by(a.k2, map[string]string{file: "# as it must be\n" + a.approvalOf(revision, v2, "1")})
+			a.runs("web", "v2")
+			a.says("True")
+		})
+	}
+}
