@@ -39,12 +39,16 @@ refused, and nothing is changed. The first line of the file says which steps the
 approval is for. After an edit of the plan, approve again: the command changes
 that line, and the new commit brings the approval.
 
-With --plan the change of the plan is approved that the clone has, and no release: the
-command shows what governs the Deployment now and what would, and commits a file of its
-own with the digest. That is needed where the source lists signers.
+Where the source lists signers, the approval has a file of its own, which is shown whole.
+A file with anything else in it is refused, since a signature would cover that, too.
+
+With --plan the command approves the change of the plan that the clone has, and no
+release. It shows what governs the Deployment now and what would, and commits a file of
+its own with the digest. A source that lists signers needs that.
 
 With --direct the approval is written to the cluster instead, for when Git is out
-of reach: it opens the gate of the present step only.`,
+of reach: it opens the gate of the present step only. It is refused where only signed
+approvals count, and where approvals are reviewed.`,
 		Example: `  tranche approve web -n shop --push
   tranche approve web --step 2 --push --sign    # steps up to 2 may go on
   tranche approve web --all --push --yes
@@ -148,10 +152,14 @@ func (st *steering) approve(step int32) error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
+		others := text // that stay
+		if hasSigners(st.source) {
+			others = ""
+		}
 		a := v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: br.Status.UpdateRevision, Commit: br.Spec.Commit, Step: step}}
 		a.Metadata.Namespace, a.Metadata.Name = br.Namespace, br.Name
 		put := func(note string) (string, error) {
-			content, err := plan.PutApproval(file, []byte(text), a, note, st.source.Namespace, st.source.Spec.TargetNamespace)
+			content, err := plan.PutApproval(file, []byte(others), a, note, st.source.Namespace, st.source.Spec.TargetNamespace)
 			return string(content), err
 		}
 		content, err := put(approvedFor(r.Plan))
@@ -161,9 +169,17 @@ func (st *steering) approve(step int32) error {
 		if err != nil {
 			return "", err
 		}
+		if hasSigners(st.source) && content != text {
+			st.say("%s will be, as a whole:\n\n%s\n", file, content)
+		}
 		return fmt.Sprintf("Approve step %d of %s", step, br.Name), ch.Write(file, content)
 	}
 	return st.commit(change, func(commit string) error { return st.checkApproval(commit, step) }, append(st.names(), fmt.Sprintf("Tranche-Step: %d", step))...)
+}
+
+// hasSigners reports whether only signed approvals count for a source.
+func hasSigners(gs *v1alpha1.GitSource) bool {
+	return gs.Spec.Approvals != nil && gs.Spec.Approvals.Signers != nil
 }
 
 // approvedFor returns the note of an approval: the steps that it is for. After an
@@ -221,9 +237,13 @@ func (st *steering) approvalPlace(ctx context.Context) (string, *plan.Release, e
 	dir := approvalsPath(&st.source.Spec)
 	approvals, _ := plan.ReadApprovals(tree, dir, st.source.Namespace, st.source.Spec.TargetNamespace)
 	for _, a := range approvals {
-		if a.ForRelease() && a.Metadata.Namespace == st.release.Namespace && a.Metadata.Name == st.release.Name {
-			return a.File, r, nil
+		if !a.ForRelease() || a.Metadata.Namespace != st.release.Namespace || a.Metadata.Name != st.release.Name {
+			continue
 		}
+		if hasSigners(st.source) && !a.Alone {
+			return "", nil, fmt.Errorf("%s has other documents than the approval of %s/%s, and a signature would cover them, too; give each a file of its own", a.File, st.release.Namespace, st.release.Name)
+		}
+		return a.File, r, nil
 	}
 	place := path.Join(dir, st.release.Name+".yaml")
 	if tree.Exists(place) {
@@ -254,12 +274,20 @@ func (st *steering) checkApproval(commit string, step int32) error {
 		}
 		return errors.New("the approval would not count; nothing was changed")
 	}
+	if p := a.NotAsSigned(); p != nil && hasSigners(st.source) {
+		return fmt.Errorf("the approval would not count: %w", p)
+	}
 	return nil
 }
 
 // approveDirect opens the gate of the present step in the cluster.
 func approveDirect(cmd *cobra.Command, at *connected, br *v1alpha1.BatchRelease, step int32, yes bool) error {
+	name := br.Name + " -n " + br.Namespace
 	switch {
+	case br.Spec.RequireSignedApprovals:
+		return fmt.Errorf("only signed approvals count for %s/%s, and the controller refuses one in the cluster; run tranche approve %s --sign --push", br.Namespace, br.Name, name)
+	case br.Spec.ReviewApprovals:
+		return fmt.Errorf("approvals of %s/%s are reviewed in Git, and one in the cluster opens no gate; run tranche approve %s, and have the commit reviewed", br.Namespace, br.Name, name)
 	case step != br.Status.CurrentStepIndex:
 		return fmt.Errorf("--direct approves the present step only, which is %d", br.Status.CurrentStepIndex)
 	case br.Status.CurrentStepState != v1alpha1.StepBlocking:

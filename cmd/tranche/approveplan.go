@@ -18,7 +18,7 @@ import (
 // is a file of its own, and nothing else is in that file: a signature covers all that
 // a commit brings.
 func (st *steering) approvePlan() error {
-	if a := st.source.Spec.Approvals; a == nil || a.Signers == nil {
+	if !hasSigners(st.source) {
 		return fmt.Errorf("GitSource %s/%s has no spec.approvals.signers, so a change of the plan needs no approval", st.source.Namespace, st.source.Name)
 	}
 	head, err := st.clone.Head(st.cmd.Context())
@@ -82,7 +82,7 @@ func (st *steering) checkPlanApproval(commit, digest string) error {
 	}
 	approvals, problems := plan.ReadApprovals(tree, approvalsPath(&st.source.Spec), st.source.Namespace, st.source.Spec.TargetNamespace)
 	given := slices.ContainsFunc(approvals, func(a plan.Approval) bool {
-		return a.Spec.Plan == digest && a.Metadata.Namespace == st.release.Namespace && a.Metadata.Name == st.release.Name
+		return a.Spec.Plan == digest && a.Metadata.Namespace == st.release.Namespace && a.Metadata.Name == st.release.Name && a.NotAsSigned() == nil
 	})
 	switch {
 	case then.Digest() != digest:

@@ -23,12 +23,12 @@ func (s *scene) next() string {
 		if s.source == nil {
 			return head + "\n  tranche approve " + name + " --direct\n"
 		}
-		return head + "\n  tranche approve " + name + " --push\n" + s.inClone() + s.approvalByHand()
+		return head + "\n  tranche approve " + name + s.signing() + " --push\n" + s.inClone() + s.approvalByHand()
 	case engine.ReasonReleasePaused:
 		if s.source == nil {
 			return "It goes on when spec.paused is false:\n  kubectl patch batchrelease " + name + " --type merge -p '{\"spec\":{\"paused\":false}}'\n"
 		}
-		return "It goes on when the plan is resumed:\n  tranche resume " + name + " --push\n" + s.inClone() + s.byHand("set spec.paused of the plan to false, then", "Resume "+br.Name)
+		return s.approvedAlready() + "It goes on when the plan is resumed:\n  tranche resume " + name + " --push\n" + s.inClone() + s.byHand("set spec.paused of the plan to false, then", "Resume "+br.Name)
 	case engine.ReasonProgressDeadlineExceeded:
 		return "Look at the new pods, then push a better commit, or go back:\n  tranche rollback " + name + " --push\n" + s.revertByHand(br.Spec.Commit)
 	case engine.ReasonRolledBack:
@@ -36,6 +36,24 @@ func (s *scene) next() string {
 			return ""
 		}
 		return "The branch may still bring what failed. Take it back there:\n" + s.revertByHand(br.Status.FailedCommit)
+	}
+	return ""
+}
+
+// approvedAlready says that the approval of the step under way is there, and that only
+// the pause keeps its gate closed.
+func (s *scene) approvedAlready() string {
+	a, at := s.release.Spec.Approval, &s.release.Status
+	if a == nil || a.Commit != at.UpdateCommit || a.Revision != at.UpdateRevision || a.Step < at.CurrentStepIndex || at.RollingBack {
+		return ""
+	}
+	return fmt.Sprintf("Step %d is approved already, by %s in %s.\n", a.Step, orNone(a.ApprovedBy), orNone(short(a.ApprovedIn)))
+}
+
+// signing is the option to sign a commit, where only signed approvals count.
+func (s *scene) signing() string {
+	if s.release.Spec.RequireSignedApprovals || s.source != nil && hasSigners(s.source) {
+		return " --sign"
 	}
 	return ""
 }
@@ -52,7 +70,11 @@ func (s *scene) approvalByHand() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  mkdir -p %s && cat > %s <<'EOF'\n", path.Dir(file), file)
 	b.WriteString(approvalFile(br, br.Status.CurrentStepIndex))
-	fmt.Fprintf(&b, "EOF\n  git add %s\n  git commit -m 'Approve step %d of %s'\n  git push origin HEAD:%s\n", file, br.Status.CurrentStepIndex, br.Name, s.source.Spec.Ref.Branch)
+	option := ""
+	if s.signing() != "" {
+		option = " -S"
+	}
+	fmt.Fprintf(&b, "EOF\n  git add %s\n  git commit%s -m 'Approve step %d of %s'\n  git push origin HEAD:%s\n", file, option, br.Status.CurrentStepIndex, br.Name, s.source.Spec.Ref.Branch)
 	return b.String()
 }
 
@@ -87,7 +109,7 @@ metadata:
   namespace: %s
 spec:
   revision: "%s"
-  commit: "%.12s"
+  commit: "%s"
   step: %d
 `, approvedFor(br), v1alpha1.GroupVersion, br.Name, br.Namespace, br.Status.UpdateRevision, br.Spec.Commit, step)
 }

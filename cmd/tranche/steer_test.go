@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -374,30 +375,101 @@ func TestApproveStep(t *testing.T) {
 	}
 }
 
+// An approval in the cluster that the controller would refuse, or would have reviewed,
+// is refused by the command, and nothing is written.
+func TestApproveDirectRefused(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		edit   func(*v1alpha1.BatchRelease)
+		err    string
+	}{
+		{"only signed ones count", func(br *v1alpha1.BatchRelease) { br.Spec.RequireSignedApprovals = true }, "tranche approve web -n shop --sign --push"},
+		{"they are reviewed", func(br *v1alpha1.BatchRelease) { br.Spec.ReviewApprovals = true }, "tranche approve web -n shop"},
+	} {
+		br := waiting().release
+		tc.edit(br)
+		if err := approveDirect(&cobra.Command{}, nil, br, 1, true); err == nil || !strings.Contains(err.Error(), tc.err) {
+			t.Errorf("%s: %v", tc.reason, err)
+		}
+	}
+}
+
+// Where only signers approve, the command takes the place of an approval that does not
+// count, names the whole commit, and signs nothing but the approval.
+func TestApproveSigned(t *testing.T) {
+	s := newShop(t, "web", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.signers()
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	s.push("web: v2")
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+	br := s.release("web")
+	s.says(0, "status web", "tranche approve web -n "+s.ns+" --sign --push", "git commit -S -m")
+	s.says(1, "approve web --direct --yes", "only signed approvals count")
+
+	s.says(0, "approve web --yes --push", "Pushed to main")
+	unsigned := s.run(s.clone, "git", "rev-parse", "HEAD")
+	s.ignored(unsigned, "it is not signed")
+	s.says(0, "approve web --yes --sign --push", "approvals/web.yaml will be, as a whole", "commit: \""+br.Spec.Commit+"\"", "Pushed to main")
+	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
+
+	planted := strings.Replace(s.run(s.clone, "git", "show", "HEAD:approvals/web.yaml"), "step: 0", "step: 1", 1) + "\n"
+	other := "---\napiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: api, namespace: " + s.ns + "}\nspec: {revision: abc, commit: " + br.Spec.Commit + ", step: 3}\n"
+	s.write("approvals/web.yaml", planted+other)
+	s.push("another approval in the same file")
+	before := s.run(s.clone, "git", "rev-parse", "HEAD")
+	s.says(1, "approve web --yes --sign --push", "approvals/web.yaml has other documents")
+	if now := s.run(s.clone, "git", "rev-parse", "HEAD"); now != before {
+		t.Errorf("%s was committed", now)
+	}
+	s.write("approvals/web.yaml", planted)
+	s.push("alone again")
+	s.says(0, "approve web --yes --sign --push", "Pushed to main")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
+}
+
+// ignored waits until a commit is seen, and an approval of it is ignored.
+func (s *shop) ignored(commit, because string) {
+	s.Helper()
+	clustertest.Wait(s, "the approval to be ignored", func() error {
+		gs := s.source()
+		if c := meta.FindStatusCondition(gs.Status.Conditions, "InSync"); gs.Status.ObservedCommit != commit || c == nil || c.Reason != "ApprovalIgnored" || !strings.Contains(c.Message, because) {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+}
+
+// signers lets only approvals count that the clone's key has signed.
+func (s *shop) signers() {
+	s.Helper()
+	key := gittest.NewSSHKey(s, "ed25519", "")
+	for _, line := range key.Config {
+		name, value, _ := strings.Cut(line, "=")
+		s.run(s.clone, "git", "config", name, value)
+	}
+	s.must(s.c.Client.Create(s.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "approvers"}, Data: map[string][]byte{"allowed_signers": []byte("ada@example.org " + key.Public)},
+	}))
+	source := s.source()
+	patch := client.MergeFrom(source.DeepCopy())
+	source.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: &v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "approvers"}}}
+	s.must(s.c.Client.Patch(s.Context(), source, patch))
+	clustertest.Wait(s, "the plan to be on record", func() error {
+		if n := len(s.source().Status.Plans); n != 1 {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
+}
+
 // Where only signers approve, a change of the plan waits. diff says so before it is
 // merged, status while it waits, and approve --plan ends it.
 func TestApprovePlan(t *testing.T) {
 	s := newShop(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.says(1, "approve web --plan --yes", "has no spec.approvals.signers")
-	key := gittest.NewSSHKey(t, "ed25519", "")
-	for _, line := range key.Config {
-		name, value, _ := strings.Cut(line, "=")
-		s.run(s.clone, "git", "config", name, value)
-	}
-	s.must(s.c.Client.Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "approvers"}, Data: map[string][]byte{"allowed_signers": []byte("ada@example.org " + key.Public)},
-	}))
-	source := s.source()
-	patch := client.MergeFrom(source.DeepCopy())
-	source.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: &v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "approvers"}}}
-	s.must(s.c.Client.Patch(t.Context(), source, patch))
-	clustertest.Wait(t, "the plan to be on record", func() error {
-		if n := len(s.source().Status.Plans); n != 1 {
-			return fmt.Errorf("%d are", n)
-		}
-		return nil
-	})
+	s.signers()
 	s.says(1, "approve web --plan --yes", "nothing to approve")
 
 	s.replace("release.yaml", "20%", "40%")

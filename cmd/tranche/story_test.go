@@ -96,6 +96,13 @@ func scenes() map[string]func(*scene) {
 			s.release.Spec.Paused = true
 			at.Reason, at.Message = "ReleasePaused", "the plan is paused; 5 of 10 pods run 5584f4c7df"
 		}),
+		"pausedapproved": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+			s.release.Spec.Paused = true
+			s.release.Spec.Approval = &v1alpha1.Approval{Revision: at.UpdateRevision, Commit: s.release.Spec.Commit, Step: 1, ApprovedBy: "grace@example.org", ApprovedIn: "90f3b1d00aa0c28d103508da1c5c8a4b7f1c1f6e"}
+			at.UpdateCommit = s.release.Spec.Commit
+			at.Reason, at.Message = "ReleasePaused", "the plan is paused; 5 of 10 pods run 5584f4c7df"
+		}),
+		"signed": func(s *scene) { s.release.Spec.RequireSignedApprovals = true },
 		"back": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
 			at.RollingBack, at.Reason, at.Message = true, "RollingBack", "10 of 10 pods run 58d874c89d, 8 of them available"
 			at.UpdateRevision, at.CurrentStepState, at.Approvals = at.StableRevision, v1alpha1.StepUpgrade, nil
