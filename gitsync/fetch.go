@@ -56,19 +56,20 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// mayRead refuses a file URL that leads out of the folders that may be read,
-// links followed.
-func (o Options) mayRead(u *url.URL) error {
+// mayRead refuses a file URL that leads out of the folders that may be read. It returns
+// the URL to read: that of a file without links and dots, since git follows these in
+// another way than they are checked, and at another time.
+func (o Options) mayRead(u *url.URL) (*url.URL, error) {
 	if u.Scheme != "file" {
-		return nil
+		return u, nil
 	}
 	at := resolved(u.Path)
 	for _, root := range o.FileRoots {
 		if inside, err := filepath.Rel(resolved(root), at); err == nil && filepath.IsLocal(inside) {
-			return nil
+			return &url.URL{Scheme: u.Scheme, Path: at}, nil
 		}
 	}
-	return &plan.Problem{Reason: reasonInvalidURL, Where: "spec.url", Err: errors.New("the controller follows no repository in that folder"), Hint: "use https or ssh, or start the controller with --file-roots"}
+	return nil, &plan.Problem{Reason: reasonInvalidURL, Where: "spec.url", Err: errors.New("the controller follows no repository in that folder"), Hint: "use https or ssh, or start the controller with --file-roots"}
 }
 
 // resolved is where a path leads, as far as it is there.

@@ -552,11 +552,41 @@ func TestMayRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := (Options{FileRoots: []string{root}}).mayRead(u); (err == nil) != want {
+		if _, err := (Options{FileRoots: []string{root}}).mayRead(u); (err == nil) != want {
 			t.Errorf("%s: %v", at, err)
 		}
-		if err := (Options{}).mayRead(u); (err == nil) != (u.Scheme != "file") {
+		if _, err := (Options{}).mayRead(u); (err == nil) != (u.Scheme != "file") {
 			t.Errorf("%s, where nothing may be read: %v", at, err)
+		}
+	}
+}
+
+// What is read of a file URL is what was checked: the cleaned path, links followed.
+func TestMayRead_Resolved(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	outside := t.TempDir()
+	for _, dir := range []string{filepath.Join(root, "repo"), filepath.Join(outside, "deep")} {
+		if err := os.Mkdir(dir, 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"out": filepath.Join(outside, "deep"), "in": "repo"} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The system takes out/.. for the folder that the link leads out of.
+	for path, want := range map[string]string{"/out/../repo": "/repo", "/in": "/repo", "/./repo/": "/repo", "/in/new": "/repo/new"} {
+		u, err := parseURL("file://" + root + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Options{FileRoots: []string{root}}.mayRead(u)
+		if err != nil || got.String() != "file://"+root+want {
+			t.Errorf("%s: %v, %v", path, got, err)
 		}
 	}
 }

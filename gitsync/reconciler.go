@@ -444,7 +444,7 @@ func (l *look) remote(ctx context.Context) (remote, error) {
 	if err != nil {
 		return remote{}, err
 	}
-	if err := l.options.mayRead(u); err != nil {
+	if u, err = l.options.mayRead(u); err != nil {
 		return remote{}, err
 	}
 	r := remote{url: u, secret: secretName(l.gs), mayPush: l.options.MayPush}
