@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -46,6 +49,14 @@ func TestApprovalNotAsSigned(t *testing.T) {
 			planted := a.approvalOf(revision, v2, "1")
 			a.by(a.k1, map[string]string{file: planted})
 			a.by(a.k2, map[string]string{file: planted + "---\n" + strings.Replace(planted, "name: web", "name: other", 1)})
+		}},
+		"an approval signed by the key of write-back, which another source may share": {nil, func(a *signed) {
+			a.must(a.c.Client.Create(a.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.ns, Name: "signing"}, Data: map[string][]byte{"identity": []byte(a.k3.Private)}}))
+			gs := a.gs()
+			gs.Spec.WriteBack = &v1alpha1.WriteBack{Enabled: true, SigningKey: &v1alpha1.LocalObjectReference{Name: "signing"}}
+			a.write(gs)
+		}, func(a *signed, revision, v2 string) {
+			a.by(a.k3, map[string]string{file: a.approvalOf(revision, v2, "1")})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

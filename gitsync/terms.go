@@ -421,6 +421,9 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 	if err != nil {
 		return used, "", err
 	}
+	if why == "" && by.Key == g.signatures.own {
+		why = errOwnKey.Error()
+	}
 	if why != "" {
 		return used, fmt.Sprintf("commit %s brought it: %s", shortCommit(b.in), why), nil
 	}

@@ -30,7 +30,10 @@ type signatures struct {
 	signers *signature.Keys
 	// distinctAuthor: not by who signed the change.
 	distinctAuthor bool
-	now            time.Time
+	// own is the key with which the controller signs what it writes back to the
+	// source, where signers has it; empty: none.
+	own string
+	now time.Time
 	// changes are the commits that made a release what it is, by release, from
 	// earlier looks; added to.
 	changes map[string][]plumbing.Hash
@@ -51,9 +54,49 @@ func (l *look) signatures(ctx context.Context) (s signatures, err error) {
 	}
 	if a := l.gs.Spec.Approvals; a != nil {
 		s.distinctAuthor = a.DistinctAuthor
-		s.signers, err = l.keys(ctx, "spec.approvals.signers", a.Signers)
+		if s.signers, err = l.keys(ctx, "spec.approvals.signers", a.Signers); err == nil {
+			s.own, err = l.ownKey(ctx, s.signers, s.now)
+		}
 	}
 	return s, err
+}
+
+// ownKey returns which of the signers is the controller: the key of spec.writeBack, which
+// may stand in the same list as those of persons, for spec.verify. Another source may
+// have it for its write-back, and be one where an approval in the cluster is enough.
+func (l *look) ownKey(ctx context.Context, signers *signature.Keys, now time.Time) (string, error) {
+	w := l.gs.Spec.WriteBack
+	if signers == nil || w == nil || w.SigningKey == nil {
+		return "", nil
+	}
+	name := client.ObjectKey{Namespace: l.gs.Namespace, Name: w.SigningKey.Name}
+	var secret corev1.Secret
+	if err := l.own.Get(ctx, name, &secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return "", nil // a write-back says so
+		}
+		return "", fmt.Errorf("getting Secret %s: %w", name, err)
+	}
+	signer, err := signature.NewSigner(secret.Data)
+	if err != nil {
+		return "", nil //nolint:nilerr // a write-back says so
+	}
+	by, err := tryToSign(signer, signers, now)
+	if err != nil {
+		return "", nil //nolint:nilerr // the key is none of the signers'
+	}
+	return by.Key, nil
+}
+
+// tryToSign returns which of the keys a signer signs with.
+func tryToSign(signer signature.Signer, keys *signature.Keys, now time.Time) (signature.Signature, error) {
+	head := fmt.Sprintf("tree %s\nauthor t <> %[2]d +0000\ncommitter t <> %[2]d +0000\n", plumbing.ZeroHash, now.Unix())
+	armored, err := signer.Sign([]byte(head + "\n"))
+	if err != nil {
+		return signature.Signature{}, err
+	}
+	try := head + "gpgsig " + strings.ReplaceAll(strings.TrimSuffix(armored, "\n"), "\n", "\n ") + "\n\n"
+	return signature.Verify([]byte(try), keys, now)
 }
 
 func (l *look) keys(ctx context.Context, field string, v *v1alpha1.Verification) (*signature.Keys, error) {
@@ -99,14 +142,7 @@ func (l *look) listed(ctx context.Context, signer signature.Signer) error {
 	if err != nil || keys == nil {
 		return err
 	}
-	now := time.Now()
-	head := fmt.Sprintf("tree %s\nauthor t <> %[2]d +0000\ncommitter t <> %[2]d +0000\n", plumbing.ZeroHash, now.Unix())
-	armored, err := signer.Sign([]byte(head + "\n"))
-	if err != nil {
-		return err
-	}
-	try := head + "gpgsig " + strings.ReplaceAll(strings.TrimSuffix(armored, "\n"), "\n", "\n ") + "\n\n"
-	if _, err := signature.Verify([]byte(try), keys, now); err != nil {
+	if _, err := tryToSign(signer, keys, time.Now()); err != nil {
 		return &plan.Problem{
 			Reason: reasonWriteBackConflict, Where: "spec.writeBack.signingKey", Err: errors.New("spec.verify would not let a commit signed with it be applied: " + oneLine(err.Error())),
 			Hint: "list its public key in Secret " + l.gs.Namespace + "/" + l.gs.Spec.Verify.SecretRef.Name,
@@ -200,6 +236,8 @@ func (h *history) unsigned(ctx context.Context, a *plan.Approval, release *plan.
 	case why != "":
 		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", shortCommit(b.in), why),
 			"have it committed by a key that spec.approvals.signers of the GitSource lists (git commit -S)"), nil
+	case by.Key == h.signatures.own:
+		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", shortCommit(b.in), errOwnKey), "let a person approve it"), nil
 	}
 	h.approvers[a.File] = by
 	if !h.signatures.distinctAuthor {
@@ -207,6 +245,8 @@ func (h *history) unsigned(ctx context.Context, a *plan.Approval, release *plan.
 	}
 	return h.sameAuthor(ctx, a, b.in, by, release, commit, since)
 }
+
+var errOwnKey = errors.New("it is signed by the key of spec.writeBack.signingKey, which is the controller's and no person's")
 
 // sameAuthor says why it cannot be shown that an approval is by another person
 // than the change, and nil where it can: every commit of the change is signed
