@@ -36,7 +36,11 @@ what, what it waits for, and the git commands that move it on. NAME is that of
 the BatchRelease or of its Deployment.
 
 With --watch the picture is redrawn in place until the release is over; where the
-output is no terminal, each change is a line. It waits at gates and pauses, too.`,
+output is no terminal, each change is a line. It waits at gates and pauses, too.
+
+With --commit it ends with the release of that commit. A commit that the GitSource
+refuses, or whose release was rolled back or superseded, is a failure (2). A commit
+that reverts another one is not: it is complete when its revision runs (0).`,
 		Example: `  tranche status web -n shop
   tranche status web --watch --timeout 30m --commit "$(git rev-parse HEAD)"   # in CI, after a push`,
 		Args: cobra.ExactArgs(1),

@@ -240,7 +240,27 @@ func TestVerdict(t *testing.T) {
 		{"a commit that changes no template", "90f3b1d", []string{"completed"}, nil, true, 0},
 		{"a commit that is refused", "ffffffff", []string{"completed"}, func(s *scene) {
 			s.source.Status.ObservedCommit = "ffffffffffff"
-			s.source.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: metav1.ConditionTrue, Reason: "InvalidManifest"}}
+			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "InvalidManifest"}}
+		}, true, exitFailed},
+		{"a commit that the API server refuses, which the source tries again", "ffffffff", []string{"completed"}, func(s *scene) {
+			s.source.Status.ObservedCommit = "ffffffffffff"
+			s.source.Status.Conditions = []metav1.Condition{
+				{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DryRunFailed"}, {Type: "Reconciling", Status: metav1.ConditionTrue, Reason: "Progressing"}, {Type: "Stalled", Status: metav1.ConditionFalse, Reason: "Idle"},
+			}
+		}, true, exitFailed},
+		{"another commit that is refused", "ffffffff", []string{"completed"}, func(s *scene) {
+			s.source.Status.ObservedCommit = "eeeeeeeeeeee"
+			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DryRunFailed"}}
+		}, false, 0},
+		{"a server of Git that does not answer after the commit was seen", "ffffffff", []string{"completed"}, func(s *scene) {
+			s.source.Status.ObservedCommit = "ffffffffffff"
+			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Timeout"}}
+		}, false, 0},
+		{"a commit that reverts, asked for by its own name", commit[:10], []string{"back", "completed"}, nil, true, 0},
+		{"a commit that was reverted", "8899aab", []string{"waiting"}, nil, true, exitFailed},
+		{"a commit that was released, then another one", "0011223", []string{"waiting"}, nil, true, 0},
+		{"a commit that was released, and rolled back since", "0011223", []string{"waiting"}, func(s *scene) {
+			s.release.Status.History = append([]v1alpha1.ReleaseRecord{{Revision: "7cb9898744", Commit: "a1b2c3d4e5f60718", Outcome: v1alpha1.OutcomeCompleted, Rollback: true}}, s.release.Status.History...)
 		}, true, exitFailed},
 	} {
 		v := verdict{commit: tc.commit}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,6 +128,9 @@ func (v *verdict) see(s *scene) (bool, error) {
 	if over, err := v.refused(s); over {
 		return true, err
 	}
+	if over, err := v.ended(s); over {
+		return true, err
+	}
 	if s.release.Generation != at.ObservedGeneration || !v.arrived(s) {
 		return false, nil // the status is about another spec
 	}
@@ -142,7 +146,7 @@ func (v *verdict) see(s *scene) (bool, error) {
 			return true, failed
 		}
 	case engine.ReasonReleaseCompleted:
-		if v.rolledBack || v.underWay && len(at.History) > 0 && at.History[0].Outcome == v1alpha1.OutcomeRolledBack {
+		if v.commit == "" && (v.rolledBack || v.underWay && len(at.History) > 0 && at.History[0].Outcome == v1alpha1.OutcomeRolledBack) {
 			return true, codedError{exitFailed, fmt.Errorf("%s/%s: the release was rolled back", s.release.Namespace, s.release.Name)}
 		}
 		return true, nil
@@ -158,14 +162,46 @@ func (v *verdict) arrived(s *scene) bool {
 	return s.source != nil && strings.HasPrefix(s.source.Status.AppliedCommit, v.commit)
 }
 
-// refused reports whether the commit asked for cannot be applied.
+// ended reports whether the release of the commit asked for is over, and a later
+// commit or a rollback has taken its place. A commit that reverts another one is asked
+// for by its own name: that it goes back is then no failure.
+func (v *verdict) ended(s *scene) (bool, error) {
+	if v.commit == "" || strings.HasPrefix(s.release.Spec.Commit, v.commit) && s.release.Status.FailedCommit == "" {
+		return false, nil
+	}
+	rolledBack := false // after the release that is looked for
+	for _, r := range s.release.Status.History {
+		if !strings.HasPrefix(r.Commit, v.commit) {
+			rolledBack = rolledBack || r.Rollback
+			continue
+		}
+		how := string(r.Outcome)
+		if r.Outcome == v1alpha1.OutcomeCompleted {
+			if !rolledBack {
+				return true, nil
+			}
+			how = "Completed, and rolled back since"
+		}
+		return true, codedError{exitFailed, fmt.Errorf("%s/%s: the release of commit %s is over: %s", s.release.Namespace, s.release.Name, short(r.Commit), how)}
+	}
+	return false, nil
+}
+
+// passing are the reasons of a source that is not ready for which waiting helps, or
+// that are not about the commit.
+var passing = []string{
+	"WaitingForHandBack", "DependencyNotReady", "PlanNotApproved", "ApplyFailed", "PruneFailed",
+	"Timeout", "HostUnreachable", "FetchFailed", "NotGit", "StorageFailed",
+}
+
+// refused reports whether the source cannot apply the commit asked for.
 func (v *verdict) refused(s *scene) (bool, error) {
 	if v.commit == "" || s.source == nil || !strings.HasPrefix(s.source.Status.ObservedCommit, v.commit) {
 		return false, nil
 	}
-	if !meta.IsStatusConditionPresentAndEqual(s.source.Status.Conditions, "Stalled", metav1.ConditionTrue) {
+	ready := meta.FindStatusCondition(s.source.Status.Conditions, "Ready")
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.ObservedGeneration != s.source.Generation || slices.Contains(passing, ready.Reason) {
 		return false, nil
 	}
-	stalled := meta.FindStatusCondition(s.source.Status.Conditions, "Stalled")
-	return true, codedError{exitFailed, fmt.Errorf("GitSource %s/%s: %s: %s", s.source.Namespace, s.source.Name, stalled.Reason, stalled.Message)}
+	return true, codedError{exitFailed, fmt.Errorf("GitSource %s/%s: %s: %s", s.source.Namespace, s.source.Name, ready.Reason, ready.Message)}
 }
