@@ -126,7 +126,7 @@ func TestApprovalOfUnknownSteps(t *testing.T) {
 }
 
 // An approval of a release that has ended is no difference between branch and
-// cluster. It is reported again while another release is under way.
+// cluster, also while another release is under way. One that is brought then is.
 func TestApprovalOfEndedRelease(t *testing.T) {
 	t.Parallel()
 	s := newRelease(t)
@@ -158,5 +158,7 @@ func TestApprovalOfEndedRelease(t *testing.T) {
 	s.says("False ApprovalIgnored: deploy/approvals/b.yaml: BatchApproval " + s.ns + "/web: spec.commit: 0123456 is another release")
 	again := s.push(map[string]string{"deploy/web.yaml": web("v3"), "deploy/approvals/b.yaml": ""})
 	s.isAt("web", "WaitingForApproval", 0)
+	s.says("True InSync")
+	s.push(map[string]string{"deploy/approvals/web.yaml": "# meant for v3\n" + approvalOf("web", release.Status.UpdateRevision, v2, "0")})
 	s.says("False ApprovalIgnored: deploy/approvals/web.yaml: BatchApproval " + s.ns + "/web: spec.commit: " + v2 + " is another release; the one under way comes from " + again[:7])
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -206,8 +207,9 @@ func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Rel
 // approval returns the approval that counts for a release, and why others that
 // name it do not.
 //
-// An approval of a release that has ended is history. It is reported only while
-// another release is under way, because its author may have meant that one.
+// An approval of a release that has ended is history. It is reported only where it was
+// brought while another release is under way, because its author may have meant that
+// one.
 func (h *history) approval(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) (*plan.Approval, plan.Problems, error) {
 	signed, ignored, err := h.signed(ctx, release, commit, since, approvals)
 	if err != nil {
@@ -219,15 +221,42 @@ func (h *history) approval(ctx context.Context, release *plan.Release, commit st
 	}
 	ignored = append(ignored, more...)
 	approval, more := plan.MatchApproval(release, commit, unused)
-	if now == nil || isUnderWay(now, commit) {
+	if now == nil {
 		return approval, append(ignored, more...), nil
 	}
-	current := slices.DeleteFunc(slices.Clone(unused), func(a plan.Approval) bool { return hasEnded(now, &a) || h.knowsEnded(release, &a) })
+	current, err := h.current(ctx, release, commit, since, unused, now)
+	if err != nil {
+		return nil, nil, err
+	}
 	_, more = plan.MatchApproval(release, commit, current)
-	if now.Status.Phase == v1alpha1.PhaseCompleted && now.Status.UpdateCommit == commit {
+	if !isUnderWay(now, commit) && now.Status.Phase == v1alpha1.PhaseCompleted && now.Status.UpdateCommit == commit {
 		ignored = nil // those are of a release that has ended, too
 	}
 	return approval, append(ignored, more...), nil
+}
+
+// current returns the approvals that are no history: those of releases that have not
+// ended, and of any other than the one under way those that came after it began.
+func (h *history) current(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, error) {
+	underWay := isUnderWay(now, commit)
+	var current []plan.Approval
+	for i := range approvals {
+		a := &approvals[i]
+		past := (hasEnded(now, a) || h.knowsEnded(release, a)) && (!underWay || !a.IsFor(commit))
+		if past && underWay {
+			b, err := h.bringer(a.File)
+			if err != nil {
+				return nil, err
+			}
+			if past, err = h.precedes(ctx, plumbing.NewHash(b.in), h.before(since)); err != nil {
+				return nil, err
+			}
+		}
+		if !past {
+			current = append(current, *a)
+		}
+	}
+	return current, nil
 }
 
 // isUnderWay reports whether the status says that the release from a commit has

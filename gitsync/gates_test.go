@@ -272,7 +272,7 @@ func TestGateRevertedAndAgain(t *testing.T) {
 	b = r.bounded("web", again, 20)
 	st := s.waitsAtGate("web", again, 20)
 	b.kept("reverted and brought again")
-	s.says("False ApprovalIgnored: deploy/approvals/web.yaml: BatchApproval " + s.ns + "/web: spec.commit: " + v2 + " is another release")
+	s.says("True InSync")
 	s.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", st.UpdateRevision, again, "1")})
 	s.completes("web", again, 20)
 }

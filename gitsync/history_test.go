@@ -130,7 +130,7 @@ func TestApprovalsInGit(t *testing.T) {
 	if got := s.release("web"); got.Spec.Commit != again || got.Status.UpdateRevision != revision {
 		t.Errorf("it is %s from %s, want %s from %s", got.Status.UpdateRevision, got.Spec.Commit, revision, again)
 	}
-	s.says("False ApprovalIgnored: " + dir + "web.yaml: BatchApproval " + s.ns + "/web: spec.commit: " + commit[:9] + " is another release; the one under way comes from " + again[:7])
+	s.says("True InSync")
 }
 
 // A history that moves under a release: nothing starts twice, no approval that
