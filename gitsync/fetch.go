@@ -301,7 +301,7 @@ func (r remote) problem(err error) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):
 		return storageProblem(err)
 	}
-	for _, classify := range []func(error) *plan.Problem{r.refused, r.untrusted, r.unreachable} {
+	for _, classify := range []func(error) *plan.Problem{r.limited, r.refused, r.untrusted, r.unreachable} {
 		if p := classify(err); p != nil {
 			p.Where = r.String()
 			return p

@@ -3,6 +3,7 @@ package gitsync
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -123,6 +124,9 @@ func (l *look) next() time.Duration {
 	}
 	if slices.ContainsFunc(l.outcome.intents, mayPass) {
 		next = min(next, l.patience(conditionInSync, pushWithin))
+	}
+	if wait := l.limitedFor(); wait > 0 {
+		return max(next, wait) + time.Duration(jitter*rand.Float64()*float64(wait)) // never earlier
 	}
 	return jittered(next)
 }

@@ -13,6 +13,7 @@ const (
 	reasonEmptyRepository         = "EmptyRepository"
 	reasonUnsupportedObjectFormat = "UnsupportedObjectFormat"
 	reasonNotGit                  = "NotGit"
+	reasonRateLimited             = "RateLimited"
 	reasonFetchFailed             = "FetchFailed"
 	reasonSecretNotFound          = "SecretNotFound"
 	reasonInvalidSecret           = "InvalidSecret"

@@ -1,0 +1,72 @@
+package gitsync
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// longestLimit bounds how long a server may put a source off.
+const longestLimit = time.Hour
+
+// rateLimit is the answer of a server that is asked too often, or is overloaded.
+type rateLimit struct {
+	status int
+	after  time.Duration // when it wants to be asked again; 0: it does not say
+}
+
+// Error says how long the server wants to be left alone.
+func (e *rateLimit) Error() string {
+	s := fmt.Sprintf("the server refuses requests for now (status %d)", e.status)
+	if e.after > 0 {
+		s += ", and asks to come again after " + e.after.String()
+	}
+	return s
+}
+
+// limited are the answers that ask for fewer requests: 429, and 503 with a time.
+func (r remote) limited(err error) *plan.Problem {
+	if u, ok := errors.AsType[*plumbing.UnexpectedError](err); ok {
+		err = u.Err // it does not unwrap
+	}
+	answer, ok := errors.AsType[*githttp.Err](err)
+	if !ok || answer.Response == nil {
+		return nil
+	}
+	status := answer.Response.StatusCode
+	after := retryAfter(answer.Response.Header.Get("Retry-After"), time.Now())
+	if status != http.StatusTooManyRequests && (status != http.StatusServiceUnavailable || after == 0) {
+		return nil
+	}
+	return &plan.Problem{Reason: reasonRateLimited, Err: &rateLimit{status: status, after: after}, Hint: "raise spec.interval, use a webhook, or give an account with a higher limit", Retry: true}
+}
+
+// retryAfter reads the header of that name: a number of seconds, or a date. It returns
+// 0 where it is neither, or past.
+func retryAfter(header string, now time.Time) time.Duration {
+	d := time.Duration(0)
+	if n, err := strconv.Atoi(header); err == nil {
+		d = time.Duration(min(n, int(longestLimit/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(header); err == nil {
+		d = at.Sub(now).Round(time.Second)
+	}
+	return min(max(0, d), longestLimit)
+}
+
+// limitedFor returns how long the server that limits requests is left alone; 0 where none
+// does. Without a time of its own, it is asked less and less often.
+func (l *look) limitedFor() time.Duration {
+	for _, p := range l.outcome.problems {
+		if limit, ok := errors.AsType[*rateLimit](p.Err); ok {
+			return max(limit.after, l.patience(conditionReady, pushWithin))
+		}
+	}
+	return 0
+}

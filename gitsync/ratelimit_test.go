@@ -1,0 +1,69 @@
+package gitsync
+
+import (
+	"errors"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for header, want := range map[string]time.Duration{
+		"120": 2 * time.Minute, "0": 0, "-5": 0, "": 0, "soon": 0, "99999999999": longestLimit,
+		"Thu, 01 Jan 2026 12:05:00 GMT": 5 * time.Minute, "Thu, 01 Jan 2026 11:00:00 GMT": 0, "Fri, 02 Jan 2026 12:00:00 GMT": longestLimit,
+	} {
+		if got := retryAfter(header, now); got != want {
+			t.Errorf("Retry-After: %q is %s, want %s", header, got, want)
+		}
+	}
+}
+
+// A server that limits requests is said to do so, and left alone for as long as it asks
+// for, whatever the interval.
+func TestRateLimit(t *testing.T) {
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"a": "1"})
+	for _, tc := range []struct {
+		reason string
+		status int
+		header string
+		want   string // reason of the problem
+		least  time.Duration
+	}{
+		{"429 with a time", http.StatusTooManyRequests, "600", reasonRateLimited, 10 * time.Minute},
+		{"429 without", http.StatusTooManyRequests, "", reasonRateLimited, time.Second},
+		{"503 with a time", http.StatusServiceUnavailable, "120", reasonRateLimited, 2 * time.Minute},
+		{"503 without", http.StatusServiceUnavailable, "", reasonFetchFailed, 0},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			server := gittest.Serve(t, filepath.Dir(repo.Bare), gittest.ServeOptions{Wrap: func(http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					if tc.header != "" {
+						w.Header().Set("Retry-After", tc.header)
+					}
+					http.Error(w, "slow down", tc.status)
+				})
+			}})
+			r := remoteFor(t, server.URL+"/repo.git", nil)
+			_, err := newMirrors(t.TempDir()).of(r).look(t.Context(), r, "main")
+			p, ok := errors.AsType[*plan.Problem](err)
+			if !ok || p.Reason != tc.want || !p.Retry {
+				t.Fatalf("%v, want %s", err, tc.want)
+			}
+			t.Log(p.Error())
+			l := &look{gs: &v1alpha1.GitSource{Spec: v1alpha1.GitSourceSpec{Interval: metav1.Duration{Duration: time.Second}}}}
+			l.outcome.problems = plan.Problems{p}
+			if next := l.next(); next < tc.least || next > max(tc.least*11/10, retryWithin) {
+				t.Errorf("asked again after %s, want %s", next, tc.least)
+			}
+		})
+	}
+}
