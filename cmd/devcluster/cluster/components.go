@@ -53,7 +53,8 @@ func (f *files) etcd() component {
 				flag("log-level", "warn"),
 			}
 		},
-		health: httpsHealth("/health"),
+		health:  httpsHealth("/health"),
+		revived: 10,
 	}
 }
 

@@ -33,6 +33,9 @@ type component struct {
 	args func(port int) []string
 	// health is the URL that answers 200 as soon as the component works on that port.
 	health func(port int) string
+	// revived is how often it is started again when it ends on its own. The others need
+	// not notice: they ask again.
+	revived int
 }
 
 // supervisor runs components as child processes.
@@ -46,8 +49,12 @@ type supervisor struct {
 	spawner    *spawner
 
 	mu        sync.Mutex
+	stopped   bool
 	processes []*process // in the order of their start
 }
+
+// errStopped is the answer to a start after everything was stopped.
+var errStopped = errors.New("everything is stopped")
 
 // process is a component that was started.
 type process struct {
@@ -75,7 +82,7 @@ func (s *supervisor) start(ctx context.Context, c component) (int, error) {
 			return 0, fmt.Errorf("starting %s: %w", c.name, err)
 		}
 		if err = s.waitHealthy(ctx, p, c.health(port)); err == nil {
-			go s.watch(p)
+			go s.watch(p, c, port)
 			return port, nil
 		}
 		var exit *exitError
@@ -99,7 +106,7 @@ func (s *supervisor) restart(ctx context.Context, c component, port int) error {
 	if err := s.waitHealthy(ctx, p, c.health(port)); err != nil {
 		return err
 	}
-	go s.watch(p)
+	go s.watch(p, c, port)
 	return nil
 }
 
@@ -131,6 +138,9 @@ func (s *supervisor) spawn(name string, args []string) (*process, error) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.stopped {
+		return nil, errStopped
+	}
 	if err := s.spawner.start(p.cmd); err != nil {
 		return nil, err
 	}
@@ -173,18 +183,51 @@ func (s *supervisor) healthy(ctx context.Context, url string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// watch reports a process that ends before it was asked to.
-func (s *supervisor) watch(p *process) {
-	<-p.ended
-	if !p.stopping.Load() {
-		s.fail(p.exitError())
+// watch reports a process that ends before it was asked to, and one that may be started
+// again as often as that only after that.
+func (s *supervisor) watch(p *process, c component, port int) {
+	for left := c.revived; ; left-- {
+		<-p.ended
+		if p.stopping.Load() {
+			return
+		}
+		exit := p.exitError()
+		if left <= 0 {
+			s.fail(exit)
+			return
+		}
+		next, err := s.revive(c, port)
+		switch {
+		case errors.Is(err, errStopped):
+			return
+		case err != nil:
+			s.fail(errors.Join(exit, err))
+			return
+		}
+		p = next
 	}
+}
+
+// revive starts a component again that has ended, on its port.
+func (s *supervisor) revive(c component, port int) (*process, error) {
+	p, err := s.spawn(c.name, c.args(port))
+	if err != nil {
+		return nil, fmt.Errorf("starting %s again: %w", c.name, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	var exit *exitError
+	if err := s.waitHealthy(ctx, p, c.health(port)); err != nil && !errors.As(err, &exit) { // one that has ended is looked at again
+		return nil, fmt.Errorf("starting %s again: %w", c.name, err)
+	}
+	return p, nil
 }
 
 // stop ends all processes, the last started first, and returns when none is left.
 func (s *supervisor) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.stopped = true
 	for _, p := range slices.Backward(s.processes) {
 		p.stop(s.grace)
 	}

@@ -126,6 +126,42 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// A component that may be revived is, on its port, as often as that; then its end is the
+// end of all.
+func TestRevived(t *testing.T) {
+	s, failed := newTestSupervisor(t)
+	c := newFake(t, "good")
+	c.revived = 2
+	port, err := s.start(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range c.revived {
+		p := s.running(c.name)
+		if err := p.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-p.ended
+		for deadline := time.Now().Add(startTimeout); s.running(c.name) == p || !s.healthy(t.Context(), c.health(port)); time.Sleep(pollInterval) {
+			if time.Now().After(deadline) {
+				t.Fatal("it was not started again")
+			}
+		}
+		select {
+		case err := <-failed:
+			t.Fatalf("its end counts: %v", err)
+		default:
+		}
+	}
+	if err := s.running(c.name).cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exitError
+	if err := <-failed; !errors.As(err, &exit) {
+		t.Errorf("failed with %v", err)
+	}
+}
+
 func TestStubbornComponentIsKilled(t *testing.T) {
 	s, _ := newTestSupervisor(t)
 	s.grace = 10 * time.Millisecond
