@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -59,7 +60,12 @@ func newShop(t testing.TB, example, path string) *shop {
 // shopOf makes a namespace, and a repository that holds an example.
 func shopOf(t testing.TB, example string) *shop {
 	t.Helper()
-	c := clustertest.Shared(t)
+	return shopIn(t, clustertest.Shared(t), example)
+}
+
+// shopIn does so in a cluster.
+func shopIn(t testing.TB, c *clustertest.Cluster, example string) *shop {
+	t.Helper()
 	dir := t.TempDir()
 	s := &shop{TB: t, c: c, ns: c.Namespace(t), bare: filepath.Join(dir, "bare.git"), clone: filepath.Join(dir, "clone")}
 	s.w = c.Watch(t, s.ns)
@@ -76,6 +82,12 @@ func shopOf(t testing.TB, example string) *shop {
 // control runs `tranche controller` with these flags until the test ends.
 func (s *shop) control(flags ...string) {
 	s.Helper()
+	s.Cleanup(s.controlled(flags...))
+}
+
+// controlled runs it until stop is called.
+func (s *shop) controlled(flags ...string) (stopAndWait func()) {
+	s.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	level := "error"
@@ -85,7 +97,7 @@ func (s *shop) control(flags ...string) {
 	root := newRoot()
 	root.SetArgs(append([]string{"controller", "--storage-path", s.TempDir(), "--file-roots", os.TempDir(), "--skip-name-validation", "--log-level", level}, flags...))
 	go func() { ended <- root.ExecuteContext(ctx) }()
-	s.Cleanup(func() {
+	return sync.OnceFunc(func() {
 		stop()
 		if err := <-ended; err != nil {
 			s.Errorf("the controller ended with %v", err)
@@ -257,7 +269,7 @@ func TestMainJob(t *testing.T) {
 
 	s.tells("BatchRelease", "web", "RecordChanged", "ReleaseStarted", "Held", "RecordChanged", "StepApproved", "StepApproved", "RecordChanged", "HandedBack", "ReleaseCompleted",
 		"ReleaseStarted", "Held", "RecordChanged", "RollingBack", "Held", "HandedBack", "RolledBack")
-	s.tells("GitSource", "source", "Applied", "Applied", "Applied", "Applied", "Applied", "ApprovalIgnored", "Applied")
+	s.tells("GitSource", "source", "Applied", "Applied", "Applied", "Applied", "Applied", "Applied")
 	source, release := map[string]string{"source": "source"}, map[string]string{"release": "web"}
 	with := func(of map[string]string, label, value string) map[string]string {
 		of = maps.Clone(of)

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// commandsOf returns the commands below a heading of a page of docs: the indented
+// lines.
+func commandsOf(t testing.TB, page, heading string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, below, found := strings.Cut(string(text), "\n## "+heading+"\n")
+	below, _, _ = strings.Cut(below, "\n## ")
+	var commands []string
+	for line := range strings.Lines(below) {
+		if command, ok := strings.CutPrefix(line, "    "); ok {
+			commands = append(commands, strings.TrimSpace(command))
+		}
+	}
+	if !found || len(commands) == 0 {
+		t.Fatalf("docs/%s has no commands below %q", page, heading)
+	}
+	return commands
+}
+
+// shell runs a command of the documents, in a folder that has config/.
+func (s *shop) shell(dir, command string) string {
+	s.Helper()
+	root, err := clustertest.Root()
+	s.must(err)
+	cmd := exec.Command("bash", "-c", "set -o pipefail; "+command)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.c.Kubeconfig, "PATH="+filepath.Join(root, "bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		s.Fatalf("%s: %v: %s", command, err, out)
+	}
+	return string(out)
+}
+
+// All of Tranche is deleted in the middle of a release, and restored by docs/backup.md:
+// no pod moves by it, no gate opens, and what was rolled back is not tried again.
+func TestBackup(t *testing.T) {
+	c := clustertest.Start(t)
+	t.Setenv("KUBECONFIG", c.Kubeconfig)
+	s, failed := shopIn(t, c, "web"), shopIn(t, c, "web")
+	start := func() (stop func()) {
+		return s.controlled("--as", c.Controller.Impersonate.UserName)
+	}
+	stop := start()
+	for _, s := range []*shop{s, failed} {
+		s.must(c.Client.Create(t.Context(), &v1alpha1.GitSource{
+			ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
+			Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: ".", Prune: true},
+		}))
+		s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	}
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	s.push("web: v2")
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+	s.approve(".", "web", 0)
+	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
+	failed.replace("release.yaml", "  strategy:\n", "  strategy:\n    progressDeadlineSeconds: 3\n    onFailure: Rollback\n")
+	failed.replace("deployment.yaml", "web:v1", "web:broken")
+	failed.push("web: a broken one")
+	failed.waitFor("web", "RolledBack", 2, map[string]int32{"v1": 10})
+
+	dir := t.TempDir()
+	root, err := clustertest.Root()
+	s.must(err)
+	s.must(os.CopyFS(filepath.Join(dir, "config"), os.DirFS(filepath.Join(root, "config"))))
+	for _, command := range commandsOf(t, "backup.md", "Back up") {
+		s.shell(dir, command)
+	}
+	history := len(failed.release("web").Status.History)
+	stop()
+	s.deleteTranche(dir)
+	before := map[*shop]map[string]int32{s: s.sizes("web"), failed: failed.sizes("web")}
+
+	for _, command := range commandsOf(t, "backup.md", "Restore") {
+		s.shell(dir, command)
+	}
+	t.Cleanup(start())
+	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
+	failed.waitFor("web", "RolledBack", 2, map[string]int32{"v1": 10})
+	for _, s := range []*shop{s, failed} {
+		clustertest.Wait(t, "the source to be looked at", func() error {
+			if at := s.source().Status; at.ObservedCommit != s.run(s.clone, "git", "rev-parse", "HEAD") || s.ready() == nil || s.ready().Status != metav1.ConditionTrue {
+				return fmt.Errorf("observed %s: %+v", at.ObservedCommit, at.Conditions)
+			}
+			return nil
+		})
+		if got := s.sizes("web"); fmt.Sprint(got) != fmt.Sprint(before[s]) {
+			t.Errorf("sizes %v, before %v", got, before[s])
+		}
+	}
+	if n := len(failed.release("web").Status.History); n != history {
+		t.Errorf("%d releases in the history, before %d", n, history)
+	}
+	s.approve(".", "web", 1)
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
+	s.untouched("web")
+	failed.replace("deployment.yaml", "web:broken", "web:v2")
+	failed.push("web: v2")
+	failed.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+}
+
+// sizes are those of a Deployment's ReplicaSets that are to have pods, by tag.
+func (s *shop) sizes(deployment string) map[string]int32 {
+	s.Helper()
+	var sets appsv1.ReplicaSetList
+	s.must(s.c.Client.List(s.Context(), &sets, client.InNamespace(s.ns)))
+	sizes := map[string]int32{}
+	for _, rs := range sets.Items {
+		if owner := metav1.GetControllerOf(&rs); owner != nil && owner.Name == deployment && rs.Spec.Replicas != nil && *rs.Spec.Replicas > 0 {
+			image := rs.Spec.Template.Spec.Containers[0].Image
+			sizes[image[strings.LastIndex(image, ":")+1:]] += *rs.Spec.Replicas
+		}
+	}
+	return sizes
+}
+
+// deleteTranche deletes all that config/default and the users of Tranche have made, as
+// a disaster does: no finalizer is waited for.
+func (s *shop) deleteTranche(dir string) {
+	s.Helper()
+	for _, kind := range []string{"gitsources", "batchreleases"} {
+		out := s.shell(dir, "kubectl get "+kind+` -A -o jsonpath='{range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}'`)
+		for line := range strings.Lines(out) {
+			at := strings.Fields(line)
+			s.shell(dir, fmt.Sprintf(`kubectl patch %s %s -n %s --type=merge -p '{"metadata":{"finalizers":null}}' --as=%s`, kind, at[1], at[0], s.c.Controller.Impersonate.UserName))
+		}
+	}
+	s.shell(dir, "kubectl delete -k config/policy --wait=false")
+	s.shell(dir, "kubectl delete -k config/crd --timeout=2m")
+	s.shell(dir, "kubectl delete -k config/rbac --wait=false")
+	s.shell(dir, "kubectl delete namespace tranche-system --timeout=2m")
+	clustertest.Wait(s, "the CRDs to be gone", func() error {
+		if out, err := s.c.Kubectl(s, "get", "crd", "-o", "name"); err != nil || strings.Contains(out, "tranche.dev") {
+			return errors.Join(err, errors.New(out))
+		}
+		return nil
+	})
+}
