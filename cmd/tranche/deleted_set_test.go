@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// What docs/operating.md says of a ReplicaSet that is deleted in the middle of a
+// release: the policy refuses it; where it passes, the release comes back to its step,
+// from the record of the stable template, and no gate opens. With the controller down
+// the native controller brings the other revision up, and it stays there until then.
+func TestReplicaSetDeleted(t *testing.T) {
+	s := newShop(t, "web", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	s.push("web: v2")
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+
+	s.c.Guard(t, s.ns)
+	clustertest.Wait(t, "the policy to refuse", func() error {
+		if out, err := s.c.Kubectl(t, "delete", "replicaset", s.setOf("v1"), "-n", s.ns, "--dry-run=server"); err == nil {
+			return fmt.Errorf("it passes: %s", out)
+		}
+		return nil
+	})
+	if out, err := s.c.Kubectl(t, "delete", "replicaset", s.setOf("v1"), "-n", s.ns); err == nil || !strings.Contains(out, "held for a release in batches") {
+		t.Errorf("%v: %s", err, out)
+	}
+
+	const passes = "--as=system:serviceaccount:kube-system:generic-garbage-collector"
+	for _, tag := range []string{"v1", "v2"} {
+		if out, err := s.c.Kubectl(t, "delete", "replicaset", s.setOf(tag), "-n", s.ns, passes); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+		t.Logf("the one of %s was deleted:\n%s", tag, s.w.Timeline())
+	}
+	s.approve(".", "web", 1)
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
+	s.untouched("web")
+}
+
+// setOf is the name of the ReplicaSet of a tag.
+func (s *shop) setOf(tag string) string {
+	s.Helper()
+	var sets appsv1.ReplicaSetList
+	s.must(s.c.Client.List(s.Context(), &sets, client.InNamespace(s.ns)))
+	for _, rs := range sets.Items {
+		if strings.HasSuffix(rs.Spec.Template.Spec.Containers[0].Image, ":"+tag) {
+			return rs.Name
+		}
+	}
+	s.Fatalf("there is no ReplicaSet of %s", tag)
+	return ""
+}
