@@ -22,7 +22,7 @@ var (
 	releaseLabels = []string{"namespace", "release"}
 
 	phaseGauge     = gauge("phase", "1 for the phase that the release is in.", "phase")
-	conditionGauge = gauge("condition", "1 for the status that a condition of the release has.", "condition", "status")
+	conditionGauge = gauge("condition", "1 for the status that a condition of the release has, 0 for the others.", "condition", "status")
 	stepGauge      = gauge("step", "Step that the release is at, from 0.")
 	stepsGauge     = gauge("steps", "Number of steps of the plan.")
 	replicasGauge  = gauge("replicas", "Replicas of the Deployment.")
@@ -30,6 +30,8 @@ var (
 	availableGauge = gauge("updated_available_replicas", "Available pods of the update revision.")
 	targetGauge    = gauge("target_replicas", "Pods that the update revision is to have at the present step.")
 	waitingGauge   = gauge("waiting_since_timestamp_seconds", "When the release began to wait at the present gate, as a Unix time; 0 while it does not wait.")
+
+	endedGauge = gauge("ended_timestamp_seconds", "When the last release that has ended did, as a Unix time.", "outcome")
 
 	gauges = &readings{of: map[types.NamespacedName]reading{}}
 
@@ -72,6 +74,8 @@ type reading struct {
 	step, steps                          int32
 	replicas, updated, available, target int32
 	waiting                              int64 // Unix time; 0: no
+	ended                                int64 // Unix time; 0: none has ended
+	outcome                              v1alpha1.ReleaseOutcome
 }
 
 var conditionTypes = [...]string{engine.ConditionReady, engine.ConditionReconciling, engine.ConditionHeld, engine.ConditionStalled}
@@ -85,7 +89,7 @@ type readings struct {
 
 // Describe tells which metrics there are.
 func (g *readings) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{phaseGauge, conditionGauge, stepGauge, stepsGauge, replicasGauge, updatedGauge, availableGauge, targetGauge, waitingGauge} {
+	for _, d := range []*prometheus.Desc{phaseGauge, conditionGauge, stepGauge, stepsGauge, replicasGauge, updatedGauge, availableGauge, targetGauge, waitingGauge, endedGauge} {
 		ch <- d
 	}
 }
@@ -100,8 +104,16 @@ func (g *readings) Collect(ch chan<- prometheus.Metric) {
 		}
 		send(phaseGauge, 1, string(r.phase))
 		for i, status := range r.conditions {
-			if status != "" {
-				send(conditionGauge, 1, conditionTypes[i], string(status))
+			// Both are always there: the last sample of a leader that is gone then tells
+			// what was.
+			for _, s := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
+				switch {
+				case status == "":
+				case s == status:
+					send(conditionGauge, 1, conditionTypes[i], string(s))
+				case s != metav1.ConditionUnknown:
+					send(conditionGauge, 0, conditionTypes[i], string(s))
+				}
 			}
 		}
 		send(stepGauge, float64(r.step))
@@ -111,6 +123,9 @@ func (g *readings) Collect(ch chan<- prometheus.Metric) {
 		send(availableGauge, float64(r.available))
 		send(targetGauge, float64(r.target))
 		send(waitingGauge, float64(r.waiting))
+		if r.ended != 0 {
+			send(endedGauge, float64(r.ended), string(r.outcome))
+		}
 	}
 }
 
@@ -138,6 +153,9 @@ func measure(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now tim
 	}
 	if atGate(new) && new.StepStateTime != nil {
 		r.waiting = new.StepStateTime.Unix()
+	}
+	if len(new.History) > 0 {
+		r.ended, r.outcome = new.History[0].EndTime.Unix(), new.History[0].Outcome
 	}
 	gauges.mu.Lock()
 	gauges.of[types.NamespacedName{Namespace: br.Namespace, Name: br.Name}] = r

@@ -68,6 +68,9 @@ func TestMeasure(t *testing.T) {
 	if n, sum := samples(t, gateHistogram); n != 1 || sum != 180 {
 		t.Errorf("%d gates of %v seconds in all", n, sum)
 	}
+	if got := value("ended_timestamp_seconds", "Completed"); got != float64(begun.Add(231*time.Second).Unix()) {
+		t.Errorf("ended at %v", got)
+	}
 	unmeasure(types.NamespacedName{Namespace: "shop", Name: "measured"})
 	if got := value("steps"); got != 0 {
 		t.Errorf("gauges are left of a release that is gone: %v steps", got)

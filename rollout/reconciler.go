@@ -233,6 +233,7 @@ func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease,
 		logr.FromContextOrDiscard(ctx).Error(err, "a write was refused")
 	}
 	if equality.Semantic.DeepEqual(br.Status, status) {
+		measure(br, status, r.now()) // a leader that has just begun has no metrics of it yet
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	now := br.DeepCopy()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,7 @@ type stage struct {
 	env            []string
 	parts          []*exec.Cmd // running, in order of their start
 	url            string      // of the repository, over HTTP
+	metrics        string      // address of the controller's metrics
 	client         client.Client
 }
 
@@ -79,13 +81,26 @@ func (s *stage) set(ctx context.Context) error {
 		return fmt.Errorf("the Git server does not say where it is: %q", line)
 	}
 	s.url = strings.TrimRight(strings.Fields(line[at:])[0], "/") + "/web.git"
-	if _, err := s.start(ctx, "controller", "tranche", "controller", "--as", account, "--storage-path", filepath.Join(s.dir, "mirrors"), "--file-roots", s.dir); err != nil {
+	if s.metrics, err = freeAddress(); err != nil {
+		return err
+	}
+	if _, err := s.start(ctx, "controller", "tranche", "controller", "--as", account, "--storage-path", filepath.Join(s.dir, "mirrors"), "--file-roots", s.dir,
+		"--metrics-bind-address", s.metrics, "--metrics-secure=false"); err != nil {
 		return err
 	}
 	if err := s.connect(); err != nil {
 		return err
 	}
 	return s.seed(ctx)
+}
+
+// freeAddress is an address on which nothing listens at present.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("finding a free port for the metrics: %w", err)
+	}
+	return l.Addr().String(), l.Close()
 }
 
 // connect makes the client that every state is read with.
@@ -207,7 +222,9 @@ Three commands to try:
   kubectl get batchreleases,deployments,replicasets -n shop
   (cd %s && sed -i s/:v1/:v2/ deployment.yaml && git commit -am "web: v2" && git push)
   kubectl get batchreleases -n shop --watch
-`, s.kubeconfig(), s.bin, s.bare(), s.clone())
+
+The controller's metrics: http://%s/metrics
+`, s.kubeconfig(), s.bin, s.bare(), s.clone(), s.metrics)
 	<-ctx.Done()
 	fmt.Println("\nStopping.")
 	return nil

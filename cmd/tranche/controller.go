@@ -286,6 +286,7 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, *lease, err
 	if err != nil {
 		return nil, nil, fmt.Errorf("setting up the controller: %w", err)
 	}
+	elections.add(options.LeaderElectionID, l)
 	if l != nil {
 		events.EventRecorder = mgr.GetEventRecorderFor(l.Identity()) //nolint:staticcheck // what the election takes
 	}

@@ -44,6 +44,8 @@ type lease struct {
 	leads   bool
 	renewed time.Duration // when, as now says
 	because error         // why it is not ours any more
+	other   string        // who else had it, and the renewal, when it was read last
+	changed time.Duration // when that was first read, as now says
 	lost    chan struct{} // closed when it is lost, and not when it is given up
 }
 
@@ -62,6 +64,7 @@ func newLease(config *rest.Config, events *leaderEvents, o ctrl.Options) (*lease
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && record.HolderIdentity != l.Identity() {
+		l.observe(record)
 		l.lose(fmt.Errorf("%q has the leader's lease", record.HolderIdentity))
 	}
 	return record, raw, err
@@ -98,6 +101,31 @@ func (l *lease) renew(at time.Duration, holder string) {
 	default:
 		l.leads, l.renewed = true, at
 	}
+}
+
+// observe notes who else has the lease. Whether it is renewed is seen by its change, as
+// the election sees it: the clocks of two machines may differ.
+func (l *lease) observe(record *resourcelock.LeaderElectionRecord) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	other := ""
+	if record.HolderIdentity != "" {
+		other = record.HolderIdentity + " " + record.RenewTime.String()
+	}
+	if other != l.other {
+		l.other, l.changed = other, l.now()
+	}
+}
+
+// seen reports whether this process leads, and whether any process does.
+func (l *lease) seen() (leads, held bool) {
+	if l == nil {
+		return true, true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	leads = l.leads && l.because == nil && l.now()-l.renewed < renewDeadline
+	return leads, leads || l.other != "" && l.now()-l.changed < leaseDuration
 }
 
 // lose notes that the lease is not ours any more, and will not be: what this process

@@ -30,7 +30,7 @@ func TestMonitoring(t *testing.T) {
 		}
 		for _, selectors := range parser.ExtractSelectors(expr) {
 			for _, m := range selectors {
-				name := strings.TrimSuffix(m.Value, "_bucket")
+				name := strings.TrimSuffix(strings.TrimSuffix(m.Value, "_bucket"), "_count")
 				if m.Name == model.MetricNameLabel && strings.HasPrefix(name, "tranche_") && !slices.Contains(documented, name) {
 					t.Errorf("%s: docs/metrics.md has no %s", text, name)
 				}
@@ -55,7 +55,7 @@ func alertExpressions(t *testing.T) []string {
 		Spec struct {
 			Groups []struct {
 				Rules []struct {
-					Alert, Expr         string
+					Alert, Record, Expr string
 					Labels, Annotations map[string]string
 				}
 			}
@@ -71,7 +71,7 @@ func alertExpressions(t *testing.T) []string {
 	var expressions []string
 	for _, group := range file.Spec.Groups {
 		for _, rule := range group.Rules {
-			if rule.Alert == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" {
+			if rule.Record == "" && (rule.Alert == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "") {
 				t.Errorf("rule %+v lacks its name, severity or summary", rule)
 			}
 			expressions = append(expressions, rule.Expr)
@@ -105,4 +105,37 @@ func dashboardExpressions(t *testing.T) []string {
 		}
 	}
 	return expressions
+}
+
+// What the Prometheus operator is asked to scrape is a port of the controller, with the
+// labels of the metrics left alone.
+func TestMonitors(t *testing.T) {
+	type endpoint struct {
+		Port, Scheme string
+		HonorLabels  bool
+	}
+	for file, kind := range map[string]string{"service_monitor.yaml": "ServiceMonitor", "pod_monitor.yaml": "PodMonitor"} {
+		var monitor struct {
+			Kind string
+			Spec struct {
+				Selector                       struct{ MatchLabels map[string]string }
+				Endpoints, PodMetricsEndpoints []endpoint
+			}
+		}
+		text, err := os.ReadFile("../../config/monitoring/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.Unmarshal(text, &monitor); err != nil {
+			t.Fatal(err)
+		}
+		endpoints := append(monitor.Spec.Endpoints, monitor.Spec.PodMetricsEndpoints...)
+		if monitor.Kind != kind || monitor.Spec.Selector.MatchLabels["app.kubernetes.io/name"] != "tranche" || len(endpoints) != 1 {
+			t.Errorf("%s: %+v", file, monitor)
+			continue
+		}
+		if e := endpoints[0]; e.Port != "metrics" || e.Scheme != "https" || !e.HonorLabels {
+			t.Errorf("%s: %+v", file, e)
+		}
+	}
 }
