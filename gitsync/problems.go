@@ -59,7 +59,21 @@ func apiProblems(reason string, o plan.Object, gs *v1alpha1.GitSource, err error
 	case errors.Is(err, context.DeadlineExceeded) || !ok:
 		return plan.Problems{{Reason: reason, Where: where, Err: errors.New(oneLine(err.Error())), Retry: true}}
 	}
-	return statusProblems(reason, where, gs, status.Status())
+	ps := statusProblems(reason, where, gs, status.Status())
+	if o.GroupVersionKind().Group == v1alpha1.Group {
+		nameOldCRD(ps)
+	}
+	return ps
+}
+
+// nameOldCRD says what a field of ours that the API server does not know comes from:
+// what Git says of a plan was checked before.
+func nameOldCRD(ps plan.Problems) {
+	for _, p := range ps {
+		if p.Err.Error() == noSuchField {
+			p.Hint, p.Retry = "the CustomResourceDefinition is older than the controller; apply config/crd of its version", true
+		}
+	}
 }
 
 // withoutTwins drops what two trials of one object say in the same words.
@@ -223,12 +237,14 @@ var untyped = regexp.MustCompile(`(?s)^failed to create typed patch object \([^)
 //	strict decoding error: unknown field "spec.template.spec.x"
 var strict = regexp.MustCompile(`unknown field "([^"]+)"`)
 
+const noSuchField = "no such field"
+
 type fieldFact struct{ name, fact string }
 
 func untypedFields(message string) []fieldFact {
 	var fields []fieldFact
 	for _, m := range strict.FindAllStringSubmatch(message, -1) {
-		fields = append(fields, fieldFact{m[1], "no such field"})
+		fields = append(fields, fieldFact{m[1], noSuchField})
 	}
 	m := untyped.FindStringSubmatch(message)
 	if m == nil {
@@ -240,7 +256,7 @@ func untypedFields(message string) []fieldFact {
 			continue
 		}
 		if fact == "field not declared in schema" {
-			fact = "no such field"
+			fact = noSuchField
 		}
 		// What stands there instead may be a Secret's.
 		fact, _, _ = strings.Cut(fact, ", got ")
