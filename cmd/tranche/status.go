@@ -61,6 +61,13 @@ that reverts another one is not: it is complete when its revision runs (0).`,
 			return err
 		}
 		br, err := at.release(cmd.Context(), args[0])
+		if err != nil && o.commit != "" && !isRefusal(err) {
+			began := time.Now()
+			br, err = at.awaitRelease(cmd.Context(), cmd.OutOrStdout(), o, args[0])
+			if o.timeout > 0 {
+				o.timeout = max(lookEvery, o.timeout-time.Since(began))
+			}
+		}
 		if err != nil {
 			return err
 		}

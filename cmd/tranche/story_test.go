@@ -284,6 +284,39 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// Whether a commit that is to bring a release first still may.
+func TestComes(t *testing.T) {
+	source := func(observed, applied, reason string) v1alpha1.GitSource {
+		gs := v1alpha1.GitSource{Status: v1alpha1.GitSourceStatus{ObservedCommit: observed, AppliedCommit: applied}}
+		gs.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: reason, Message: "service.yaml: port"}}
+		if reason == "Applied" {
+			gs.Status.Conditions[0].Status = metav1.ConditionTrue
+		}
+		return gs
+	}
+	for _, tc := range []struct {
+		reason  string
+		sources []v1alpha1.GitSource
+		over    bool
+		code    int
+	}{
+		{"no source", nil, true, 0},
+		{"the commit is on its way", []v1alpha1.GitSource{source("1111111111", "", "Timeout")}, false, 0},
+		{"another source refuses another commit", []v1alpha1.GitSource{source("1111111111", "", "DryRunFailed")}, false, 0},
+		{"it is refused", []v1alpha1.GitSource{source("1111111111", "1111111111", "Applied"), source("ffffffffff", "", "DryRunFailed")}, true, exitFailed},
+		{"it is applied, and brings no such release", []v1alpha1.GitSource{source("ffffffffff", "ffffffffff", "Applied")}, true, 0},
+	} {
+		over, err := comes(tc.sources, "fffffff")
+		code := 0
+		if err != nil {
+			code = exitCode(err)
+		}
+		if over != tc.over || code != tc.code {
+			t.Errorf("%s: over %t with %d (%v), want %t with %d", tc.reason, over, code, err, tc.over, tc.code)
+		}
+	}
+}
+
 // What commands are given is checked before a cluster is asked.
 func TestArguments(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))

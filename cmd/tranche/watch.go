@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -35,13 +37,13 @@ func watchStatus(ctx context.Context, w io.Writer, o statusOptions, look func(co
 	if terminal.Is(w) {
 		show = screen(w)
 	}
-	v := verdict{commit: o.commit}
+	v := verdict{commit: o.commit, last: "nothing was read of it"}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		s, err := look(ctx)
 		if ctx.Err() == nil {
-			if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+			if apierrors.IsNotFound(err) || isRefusal(err) {
 				return err
 			}
 			if err := show(s, err); err != nil {
@@ -62,6 +64,63 @@ func watchStatus(ctx context.Context, w io.Writer, o statusOptions, look func(co
 		case <-tick.C:
 		}
 	}
+}
+
+// isRefusal reports whether the API server lets this user read nothing.
+func isRefusal(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+
+// awaitRelease waits for the BatchRelease that a commit brings first. It ends when a
+// GitSource of the namespace refuses that commit, or has applied it and there is none.
+func (c *connected) awaitRelease(ctx context.Context, w io.Writer, o statusOptions, name string) (*v1alpha1.BatchRelease, error) {
+	if o.timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, o.timeout)
+		defer stop()
+	}
+	if _, err := fmt.Fprintf(w, "Waiting for commit %s to bring %s.\n", short(o.commit), name); err != nil {
+		return nil, err
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		var sources v1alpha1.GitSourceList
+		listed := c.List(ctx, &sources, client.InNamespace(c.namespace)) // before the release: what is applied is there
+		br, err := c.release(ctx, name)
+		if err == nil {
+			return br, nil
+		}
+		if isRefusal(err) || isRefusal(listed) {
+			return nil, err
+		}
+		if listed == nil {
+			if over, problem := comes(sources.Items, o.commit); over {
+				return nil, cmp.Or(problem, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil, codedError{exitTimeout, fmt.Errorf("commit %s has not come after %s: %w", short(o.commit), o.timeout, err)}
+			}
+			return nil, errors.New("interrupted")
+		case <-tick.C:
+		}
+	}
+}
+
+// comes reports whether nothing more comes of a commit: a source refuses it, with the
+// error, or has applied it, or there is no source.
+func comes(sources []v1alpha1.GitSource, commit string) (over bool, err error) {
+	v, over := verdict{commit: commit}, len(sources) == 0
+	for i := range sources {
+		if refused, err := v.refused(&scene{source: &sources[i]}); refused {
+			return true, err
+		}
+		if strings.HasPrefix(sources[i].Status.AppliedCommit, commit) {
+			over = true
+		}
+	}
+	return over, nil
 }
 
 // screen redraws in place.
