@@ -57,7 +57,7 @@ approvals count, and where approvals are reviewed.`,
 		Args: cobra.ExactArgs(1),
 	}
 	k := addCluster(c)
-	o.add(c)
+	o.add(c, k)
 	f := c.Flags()
 	f.Int32Var(&o.step, "step", 0, "approve the steps up to this one, from 0 (default: the present one)")
 	f.BoolVar(&o.all, "all", false, "approve all steps")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +33,9 @@ func addCluster(c *cobra.Command) *cluster {
 		Impersonate: all.Impersonate, ImpersonateGroup: all.ImpersonateGroup, Timeout: all.Timeout,
 	}
 	f.AddFlags(c.Flags())
-	return &cluster{flags: f}
+	k := &cluster{flags: f}
+	k.completeFlag(c, "namespace", namespaceNames)
+	return k
 }
 
 // connected is a client of the cluster, and the namespace to look in.
@@ -113,6 +114,9 @@ func (c *connected) release(ctx context.Context, name string) (*v1alpha1.BatchRe
 	if len(names) == 0 {
 		hint = "there is none; name another namespace with -n"
 	}
+	if problems, err := c.sourceProblems(ctx, c.namespace); err == nil && problems != "" {
+		hint += "\n" + strings.TrimSuffix(problems, "\n")
+	}
 	return nil, fmt.Errorf("no BatchRelease in namespace %s is called %q or governs a Deployment of that name; %s", c.namespace, name, hint)
 }
 
@@ -133,29 +137,4 @@ func (c *connected) source(ctx context.Context, br *v1alpha1.BatchRelease) (*v1a
 		return nil, fmt.Errorf("reading GitSource %s/%s: %w", namespace, name, err)
 	}
 	return &gs, nil
-}
-
-// completionTimeout is how long a person who pressed Tab waits at most.
-const completionTimeout = 3 * time.Second
-
-// completeNames completes the names of releases.
-func (c *cluster) completeNames(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, stop := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer stop()
-	k, err := c.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	list, err := k.releases(ctx, k.namespace)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var names []string
-	for _, br := range list {
-		names = append(names, br.Name+"\t"+br.Status.Reason)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

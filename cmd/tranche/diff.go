@@ -63,11 +63,15 @@ and 1 where it could not; with --exit-code it is 4 where it would change anythin
 	at := addCluster(c)
 	f := c.Flags()
 	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of, be it by another URL (default: those of the namespace that follow the clone's repository)")
-	f.StringVarP(&o.output, "output", "o", "text", "text or markdown")
+	addOutput(c, &o.output, outputTable, outputMarkdown, outputJSON, outputYAML)
+	at.completeSources(c)
 	f.BoolVar(&o.exitCode, "exit-code", false, "end with exit code 4 if the commit would change anything")
 	f.BoolVar(&o.remoteBases, "remote-bases", false, "fetch bases that kustomizations have in other repositories")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(o.output, "text", "markdown"); err != nil {
+		if o.output == "text" { // its name before
+			o.output = outputTable
+		}
+		if err := checkOutput(o.output, outputTable, outputMarkdown, outputJSON, outputYAML); err != nil {
 			return err
 		}
 		k, err := at.connect()
@@ -90,23 +94,28 @@ func (o *diffOptions) run(cmd *cobra.Command, at *connected, rev string) error {
 	if err != nil {
 		return fmt.Errorf("%s is no commit of the clone in %s", rev, c.Dir)
 	}
-	p := newPage(w, o.output)
-	changes, problems := false, 0
+	p, doc, problems := newPage(w, o.output), &diffDocument{document: newDocument("Diff"), Commit: commit, Sources: []diffSource{}}, 0
 	for i := range sources {
 		d, err := o.difference(ctx, at, c, &sources[i], commit)
 		if err != nil {
 			return err
 		}
 		d.write(p)
-		changes, problems = changes || d.changes(), problems+len(d.preview.Problems)
+		doc.Sources = append(doc.Sources, d.document())
+		doc.Changes, problems = doc.Changes || d.changes(), problems+len(d.preview.Problems)
 	}
-	if _, err := io.WriteString(w, p.text()); err != nil {
+	if o.output == outputJSON || o.output == outputYAML {
+		err = printValue(w, o.output, doc)
+	} else {
+		_, err = io.WriteString(w, p.text())
+	}
+	if err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
 	switch {
 	case problems > 0:
 		return fmt.Errorf("problems: %d; the commit could not be applied", problems)
-	case changes && o.exitCode:
+	case doc.Changes && o.exitCode:
 		return codedError{exitChanges, fmt.Errorf("commit %s would change the cluster", short(commit))}
 	}
 	return nil
@@ -330,19 +339,22 @@ func (d *difference) begins(r *gitsync.PreviewedRelease) bool {
 	return ok && out.Unknown == "" && !out.Same && out.Kind != engine.OutlookNothing
 }
 
+// shows reports whether there is something to show of a Deployment's pod template.
+func (d *difference) shows(r *gitsync.PreviewedRelease) bool {
+	return r.Approval != nil || r.Changes() || r.Plan == nil || d.begins(r)
+}
+
 // release says what becomes of a Deployment's pod template.
 func (d *difference) release(p *page, r *gitsync.PreviewedRelease) {
-	name := p.code(r.Deployment.String())
-	switch {
-	case r.Approval != nil:
-		p.heading(name)
-		p.line(fmt.Sprintf("Step %d of the release of %s is approved, in %s.", r.Approval.Spec.Step, p.code(r.Approval.Spec.Revision), p.code(r.Approval.File)))
-		return
-	case !r.Changes() && r.Plan != nil && !d.begins(r):
+	if !d.shows(r) {
 		return
 	}
-	p.heading(name)
+	p.heading(p.code(r.Deployment.String()))
 	out := d.outlooks[r.Deployment.String()]
+	if r.Approval != nil {
+		p.line(d.how(p, r, &out))
+		return
+	}
 	p.line(d.how(p, r, &out))
 	if out.Estimated && out.Kind != engine.OutlookFirstInstall && r.Before != nil {
 		p.line("Estimated: this account may not have the API server try the pod template, so its defaults and checks are not known.")
@@ -364,6 +376,8 @@ func (d *difference) release(p *page, r *gitsync.PreviewedRelease) {
 // how says how the template comes to the pods.
 func (d *difference) how(p *page, r *gitsync.PreviewedRelease, out *outlook) string {
 	switch {
+	case r.Approval != nil:
+		return fmt.Sprintf("Step %d of the release of %s is approved, in %s.", r.Approval.Spec.Step, p.code(r.Approval.Spec.Revision), p.code(r.Approval.File))
 	case r.Restored != "":
 		return fmt.Sprintf("It was deleted. The controller creates it at its stable revision %s with all its %d pods. The pod template from Git comes after that, as BatchRelease %s plans it.", p.code(r.Restored), r.Replicas, p.code(r.Plan.Name))
 	case r.Before == nil:

@@ -73,6 +73,10 @@ func TestDiff(t *testing.T) {
 	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
 	s.diff(v2, "supersedes", func() { s.replace("deployment.yaml", "web:v2", "web:v3") }, 0, "--as "+reader)
 	s.diff(v2, "back", func() { s.replace("deployment.yaml", "web:v2", "web:v1") }, 0, "")
+	s.diff(v2, "document", func() {
+		s.replace("deployment.yaml", "web:v2", "web:v3")
+		s.write("more.yaml", configMap("more", "colour: red"))
+	}, exitChanges, "-o yaml --exit-code")
 	s.diff(v2, "approval", func() {
 		br := s.release("web")
 		s.write("approvals/web.yaml", approvalFile(br, 1))
@@ -92,7 +96,7 @@ func TestDiffSource(t *testing.T) {
 	}
 	s.says(1, "diff nonsense", "nonsense is no commit of the clone")
 	s.says(1, "diff --source none", "reading GitSource "+s.ns+"/none", "not found")
-	s.says(1, "diff -o json", "must be one of text, markdown")
+	s.says(1, "diff -o html", "must be one of table, markdown, json, yaml")
 	out := s.says(0, "diff", "installed with all its 10 pods at once", "Service "+s.ns+"/web")
 	if n := strings.Count(out, "GitSource "+s.ns); n != 2 {
 		t.Errorf("%d sources are shown:\n%s", n, out)
@@ -130,8 +134,9 @@ func (s *shop) reader() string {
 
 // what differs from one run to the next.
 var (
-	hashes = regexp.MustCompile(`\b[0-9a-f]{7}\b`)
-	spaces = regexp.MustCompile(`test-\d+`)
+	commits = regexp.MustCompile(`\b[0-9a-f]{40}\b`)
+	hashes  = regexp.MustCompile(`\b[0-9a-f]{7}\b`)
+	spaces  = regexp.MustCompile(`test-\d+`)
 )
 
 // diff commits a change on top of a commit, and compares what is told of it
@@ -150,6 +155,7 @@ func (s *shop) diff(base, name string, change func(), code int, flags string) {
 		}
 	}
 	out = strings.ReplaceAll(out, s.bare, "/bare.git")
+	out = commits.ReplaceAllString(out, "0000000000000000000000000000000000000000")
 	out = hashes.ReplaceAllString(spaces.ReplaceAllString(out, "shop"), "0000000")
 	golden(s.TB.(*testing.T), filepath.Join("testdata", "diff", name+".txt"), out)
 }

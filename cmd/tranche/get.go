@@ -21,19 +21,24 @@ import (
 func newGet() *cobra.Command {
 	var all bool
 	var output string
+	formats := []string{outputTable, outputJSON, outputYAML, outputWide, outputName}
 	c := &cobra.Command{
 		Use:   "get [NAME]",
 		Short: "List releases, a line each",
+		Long: `List releases, a line each. Below the table stands each GitSource of the namespace with
+a problem, and that problem: why a commit has no release.`,
 		Example: `  tranche get -A
-  tranche get -n shop -o wide`,
+  tranche get -n shop -o wide
+  tranche get sources -n shop`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	k := addCluster(c)
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list those of all namespaces")
-	addOutput(c, &output, "json", "yaml", "wide", "name")
+	addOutput(c, &output, formats...)
 	c.ValidArgsFunction = k.completeNames
+	c.AddCommand(newGetSources())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(output, "json", "yaml", "wide", "name"); err != nil {
+		if err := checkOutput(output, formats...); err != nil {
 			return err
 		}
 		at, err := k.connect()
@@ -54,46 +59,43 @@ func newGet() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if len(list) == 0 && (output == "" || output == "wide") {
-			where := "in namespace " + at.namespace
-			if all {
-				where = "in any namespace"
-			}
-			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "No BatchReleases %s.\n", where)
-			return err
+		if output == outputTable || output == outputWide {
+			return at.getTable(cmd, list, all, output == outputWide)
 		}
 		return printReleases(cmd.OutOrStdout(), list, output, all, false, time.Now())
 	}
 	return c
 }
 
-// addOutput gives a command the flag -o.
-func addOutput(c *cobra.Command, output *string, formats ...string) {
-	c.Flags().StringVarP(output, "output", "o", "", "output format: "+strings.Join(formats, ", "))
-	err := c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+// getTable prints releases, and below them the sources with a problem.
+func (c *connected) getTable(cmd *cobra.Command, list []v1alpha1.BatchRelease, all, wide bool) error {
+	problems, err := c.sourceProblems(cmd.Context(), c.namespace)
 	if err != nil {
-		panic(err) // the flag is defined one line above
+		return err
 	}
-}
-
-func checkOutput(output string, formats ...string) error {
-	if output == "" {
-		return nil
-	}
-	for _, f := range formats {
-		if output == f {
-			return nil
+	if len(list) > 0 {
+		text := releaseTable(list, all, wide, time.Now())
+		if problems != "" {
+			text += "\n" + problems
 		}
+		_, err := io.WriteString(cmd.OutOrStdout(), text)
+		return err
 	}
-	return fmt.Errorf("--output %s: must be one of %s", output, strings.Join(formats, ", "))
+	where := "in namespace " + c.namespace
+	if all {
+		where = "in any namespace"
+	}
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "No BatchReleases %s.\n", where)
+	_, wrong := io.WriteString(cmd.OutOrStdout(), problems)
+	return errors.Join(err, wrong)
 }
 
 // printReleases writes releases in a format; empty is the table. One alone is
 // printed as an object, not as a list.
 func printReleases(w io.Writer, list []v1alpha1.BatchRelease, output string, namespaces, alone bool, now time.Time) error {
 	switch output {
-	case "", "wide":
-		_, err := io.WriteString(w, releaseTable(list, namespaces, output == "wide", now))
+	case outputTable, outputWide:
+		_, err := io.WriteString(w, releaseTable(list, namespaces, output == outputWide, now))
 		return err
 	}
 	gvk := v1alpha1.GroupVersion.WithKind("BatchRelease")
@@ -104,7 +106,7 @@ func printReleases(w io.Writer, list []v1alpha1.BatchRelease, output string, nam
 	}
 	var objects []runtime.Object
 	switch {
-	case output == "name":
+	case output == outputName:
 		for i := range list {
 			objects = append(objects, &list[i])
 		}
@@ -113,20 +115,14 @@ func printReleases(w io.Writer, list []v1alpha1.BatchRelease, output string, nam
 	default:
 		objects = []runtime.Object{whole}
 	}
-	p := printerOf(output)
-	for _, o := range objects {
-		if err := p.PrintObj(o, w); err != nil {
-			return fmt.Errorf("printing: %w", err)
-		}
-	}
-	return nil
+	return printObjects(w, output, objects)
 }
 
 func printerOf(output string) printers.ResourcePrinter {
 	switch output {
-	case "json":
+	case outputJSON:
 		return &printers.JSONPrinter{}
-	case "yaml":
+	case outputYAML:
 		return &printers.YAMLPrinter{}
 	default:
 		return &printers.NamePrinter{}

@@ -1,91 +1,292 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/yaml"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
+type historyOptions struct {
+	all           bool
+	source, since string
+	output        string
+}
+
 func newHistory() *cobra.Command {
-	var output string
+	var o historyOptions
 	c := &cobra.Command{
-		Use:   "history NAME",
-		Short: "Show the last releases, and who approved them",
-		Long: `Show the last ten releases, newest first: revision and commit, how each ended,
-and who opened the gate of which step in which commit.`,
-		Example: "  tranche history web -n shop",
-		Args:    cobra.ExactArgs(1),
+		Use:   "history [NAME]",
+		Short: "Show what was released when, by which commit, and who approved it",
+		Long: `Show the releases of a namespace, of a GitSource (--source) or of one BatchRelease (NAME),
+newest first: when each began and ended, its revision, commit and outcome, and who opened
+the gate of which step in which commit. A rollback is marked as one. A release that is
+under way has the outcome UnderWay. Of each BatchRelease the cluster keeps the last ten.
+
+Author and subject of a commit, and the reason of tranche reject, are read from the clone
+that one stands in. Outside of a clone that has the commit, they are missing.`,
+		Example: `  tranche history -n shop --since 24h
+  tranche history --source shop/shop --since 2026-07-01 -o yaml
+  tranche history web -n shop`,
+		Args: cobra.MaximumNArgs(1),
 	}
 	k := addCluster(c)
-	addOutput(c, &output, "json", "yaml")
+	f := c.Flags()
+	f.BoolVarP(&o.all, "all-namespaces", "A", false, "show the releases of all namespaces")
+	f.StringVar(&o.source, "source", "", "show the releases of this GitSource, NAME or NAMESPACE/NAME, in all of its namespaces")
+	f.StringVar(&o.since, "since", "", "show what ended since then: how long ago (90m, 7d), a day (2026-07-01) or a time (2026-07-01T12:00:00Z)")
+	c.MarkFlagsMutuallyExclusive("all-namespaces", "source")
+	addOutput(c, &o.output, outputTable, outputJSON, outputYAML)
+	k.completeSources(c)
 	c.ValidArgsFunction = k.completeNames
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(output, "json", "yaml"); err != nil {
+		if err := checkOutput(o.output, outputTable, outputJSON, outputYAML); err != nil {
+			return err
+		}
+		now := time.Now()
+		since, err := sinceOf(o.since, now)
+		if err != nil {
 			return err
 		}
 		at, err := k.connect()
 		if err != nil {
 			return err
 		}
-		br, err := at.release(cmd.Context(), args[0])
+		list, where, err := o.releases(cmd.Context(), at, args)
 		if err != nil {
 			return err
 		}
-		if output != "" {
-			return printValue(cmd.OutOrStdout(), output, br.Status.History)
+		h := historyOf(list, since)
+		h.readCommits(cmd.Context())
+		if o.output != outputTable {
+			return printValue(cmd.OutOrStdout(), o.output, h)
 		}
-		_, err = io.WriteString(cmd.OutOrStdout(), historyTable(br, time.Now()))
+		if len(h.Items) == 0 {
+			if !since.IsZero() {
+				where += " since " + absolute(&metav1.Time{Time: since})
+			}
+			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "No releases %s.\n", where)
+			return err
+		}
+		_, err = io.WriteString(cmd.OutOrStdout(), h.table(len(args) == 0, o.all || o.source != ""))
 		return err
 	}
 	return c
 }
 
-// printValue writes what is no object of its own as JSON or YAML.
-func printValue(w io.Writer, output string, v any) error {
-	text, err := yaml.Marshal(v)
-	if err == nil && output == "json" {
-		text, err = yaml.YAMLToJSON(text)
-		text = append(text, '\n')
+// releases are those that the history is about, and where that is.
+func (o *historyOptions) releases(ctx context.Context, at *connected, args []string) ([]v1alpha1.BatchRelease, string, error) {
+	switch {
+	case len(args) == 1 && (o.all || o.source != ""):
+		return nil, "", fmt.Errorf("%s: a name excludes --all-namespaces and --source; name the namespace with -n", args[0])
+	case len(args) == 1:
+		br, err := at.release(ctx, args[0])
+		if err != nil {
+			return nil, "", err
+		}
+		return []v1alpha1.BatchRelease{*br}, "of " + br.Namespace + "/" + br.Name, nil
+	case o.source != "":
+		gs, err := at.sourceNamed(ctx, at.namespace, o.source)
+		if err != nil {
+			return nil, "", err
+		}
+		list, err := at.releasesOf(ctx, gs)
+		return list, "of GitSource " + gs.Namespace + "/" + gs.Name, err
+	case o.all:
+		list, err := at.releases(ctx, "")
+		return list, "in any namespace", err
 	}
-	if err != nil {
-		return fmt.Errorf("printing: %w", err)
-	}
-	_, err = w.Write(text)
-	return err
+	list, err := at.releases(ctx, at.namespace)
+	return list, "in namespace " + at.namespace, err
 }
 
-// historyTable has a line for each release that has ended, newest first.
-func historyTable(br *v1alpha1.BatchRelease, now time.Time) string {
-	if len(br.Status.History) == 0 {
-		return "No release of " + br.Name + " has ended yet.\n"
+// releaseHistory is the document that history prints.
+type releaseHistory struct {
+	document `json:",inline"`
+	Items    []historyEntry `json:"items"`
+}
+
+// outcomeUnderWay is the outcome of a release that has none yet.
+const outcomeUnderWay = "UnderWay"
+
+// historyEntry is one release.
+type historyEntry struct {
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+	Deployment string `json:"deployment"`
+	Source     string `json:"source,omitempty"` // NAMESPACE/NAME
+	Revision   string `json:"revision"`
+	Commit     string `json:"commit,omitempty"`
+	Author     string `json:"author,omitempty"`
+	Subject    string `json:"subject,omitempty"`
+	// Outcome: UnderWay, or as in status.history.
+	Outcome   string                  `json:"outcome"`
+	Rollback  bool                    `json:"rollback"`
+	Rejected  *rejection              `json:"rejected,omitempty"`
+	StartTime *metav1.Time            `json:"startTime,omitempty"`
+	EndTime   *metav1.Time            `json:"endTime,omitempty"`
+	Approvals []v1alpha1.StepApproval `json:"approvals,omitempty"`
+}
+
+// rejection is what a commit of tranche reject says.
+type rejection struct {
+	Commit string `json:"commit"`
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+}
+
+// historyOf puts the releases of all BatchReleases in order, newest first.
+func historyOf(list []v1alpha1.BatchRelease, since time.Time) *releaseHistory {
+	h := &releaseHistory{document: newDocument("ReleaseHistory"), Items: []historyEntry{}}
+	for i := range list {
+		br := &list[i]
+		entry := historyEntry{Namespace: br.Namespace, Name: br.Name, Deployment: br.Spec.WorkloadRef.Name}
+		if name := br.Labels[v1alpha1.LabelSource]; name != "" {
+			entry.Source = cmp.Or(br.Labels[v1alpha1.LabelSourceNamespace], br.Namespace) + "/" + name
+		}
+		if s := &br.Status; s.Phase != "" && s.Phase != v1alpha1.PhaseCompleted {
+			now := entry
+			now.Revision, now.Commit, now.Outcome = s.UpdateRevision, s.UpdateCommit, outcomeUnderWay
+			now.Rollback, now.StartTime, now.Approvals = s.RollingBack, s.StartTime, s.Approvals
+			h.Items = append(h.Items, now)
+		}
+		for _, r := range br.Status.History {
+			if r.EndTime.Time.Before(since) {
+				continue
+			}
+			then := entry
+			then.Revision, then.Commit, then.Outcome = r.Revision, r.Commit, string(r.Outcome)
+			then.Rollback, then.StartTime, then.EndTime, then.Approvals = r.Rollback, r.StartTime, &r.EndTime, r.Approvals
+			h.Items = append(h.Items, then)
+		}
 	}
-	rows := [][]string{{"REVISION", "COMMIT", "OUTCOME", "ENDED", "TOOK", "APPROVED BY"}}
-	for _, h := range br.Status.History {
-		rows = append(rows, []string{h.Revision, orNone(short(h.Commit)), outcomeOf(h), age(h.EndTime, now) + " ago", took(h), orNone(approvers(h.Approvals))})
+	slices.SortStableFunc(h.Items, func(a, b historyEntry) int {
+		switch {
+		case (a.EndTime == nil) != (b.EndTime == nil): // what is under way comes first
+			if a.EndTime == nil {
+				return -1
+			}
+			return 1
+		case a.EndTime != nil:
+			return b.EndTime.Compare(a.EndTime.Time)
+		case a.StartTime != nil && b.StartTime != nil:
+			return b.StartTime.Compare(a.StartTime.Time)
+		}
+		return 0
+	})
+	return h
+}
+
+// readCommits adds what the clone that one stands in has of the commits. A history
+// without authors is still one, so nothing that goes wrong here ends the command.
+func (h *releaseHistory) readCommits(ctx context.Context) {
+	here, err := os.Getwd()
+	if err != nil {
+		return
+	}
+	in, err := clone.At(ctx, here)
+	if err != nil {
+		return
+	}
+	commits, rejected := commitsOf(ctx, in, h.Items), rejectedIn(ctx, in)
+	for i := range h.Items {
+		e := &h.Items[i]
+		if c, ok := commits[e.Commit]; ok {
+			e.Author, e.Subject = c[0], c[1]
+		}
+		if r, ok := rejected[e.Namespace+"/"+e.Name+" "+e.Commit]; ok && e.Outcome != string(v1alpha1.OutcomeCompleted) {
+			e.Rejected = &r
+		}
+	}
+}
+
+// commitsOf returns author and subject of the commits that the clone has.
+func commitsOf(ctx context.Context, in *clone.Clone, entries []historyEntry) map[string][2]string {
+	args := []string{"log", "--no-walk", "--ignore-missing", "--format=%H%x00%an <%ae>%x00%s"}
+	asked := len(args)
+	for _, e := range entries {
+		if e.Commit != "" && !slices.Contains(args, e.Commit) {
+			args = append(args, e.Commit)
+		}
+	}
+	found := map[string][2]string{}
+	if len(args) == asked {
+		return found
+	}
+	out, err := in.Git(ctx, args...)
+	if err != nil {
+		return found
+	}
+	for line := range strings.Lines(out) {
+		if f := strings.Split(strings.TrimRight(line, "\n"), "\x00"); len(f) == 3 {
+			found[f[0]] = [2]string{f[1], f[2]}
+		}
+	}
+	return found
+}
+
+// rejectedIn returns the rejections that the clone has, by release and commit.
+func rejectedIn(ctx context.Context, in *clone.Clone) map[string]rejection {
+	found := map[string]rejection{}
+	value := func(key string) string { return "%(trailers:key=" + key + ",valueonly,unfold,separator=%x20)" }
+	out, err := in.Git(ctx, "log", "--all", "--grep=^"+trailerRejected+": ", "--format=%H%x00%an <%ae>%x00"+value("Tranche-Release")+"%x00"+value("Tranche-Commit")+"%x00"+value(trailerRejected))
+	if err != nil {
+		return found
+	}
+	for line := range strings.Lines(out) {
+		if f := strings.Split(strings.TrimRight(line, "\n"), "\x00"); len(f) == 5 {
+			found[f[2]+" "+f[3]] = rejection{Commit: f[0], By: f[1], Reason: f[4]}
+		}
+	}
+	return found
+}
+
+// table has a line for each release.
+func (h *releaseHistory) table(names, namespaces bool) string {
+	head := []string{"STARTED", "ENDED", "REVISION", "COMMIT", "AUTHOR", "OUTCOME", "APPROVED BY"}
+	if names {
+		head = slices.Insert(head, 2, "RELEASE")
+	}
+	rows := [][]string{head}
+	for _, e := range h.Items {
+		row := []string{absolute(e.StartTime), absolute(e.EndTime), e.Revision, orNone(short(e.Commit)), orNone(e.Author), e.outcome(), orNone(approvers(e.Approvals))}
+		if names {
+			name := e.Name
+			if namespaces {
+				name = e.Namespace + "/" + e.Name
+			}
+			row = slices.Insert(row, 2, name)
+		}
+		rows = append(rows, row)
 	}
 	return table(rows)
 }
 
-// outcomeOf says how a release ended, and marks one that brought back what ran before.
-func outcomeOf(h v1alpha1.ReleaseRecord) string {
-	if h.Rollback {
-		return string(h.Outcome) + ", a rollback"
+// outcome says how a release ended and how long it took, and marks one that brought
+// back what ran before.
+func (e *historyEntry) outcome() string {
+	text := e.Outcome
+	if e.Rollback {
+		text += ", a rollback"
 	}
-	return string(h.Outcome)
-}
-
-func took(h v1alpha1.ReleaseRecord) string {
-	if h.StartTime.IsZero() {
-		return "-"
+	if e.StartTime != nil && e.EndTime != nil {
+		text += " after " + duration.HumanDuration(e.EndTime.Sub(e.StartTime.Time))
 	}
-	return duration.HumanDuration(h.EndTime.Sub(h.StartTime.Time))
+	if e.Rejected != nil {
+		text += ", rejected by " + e.Rejected.By + ": " + e.Rejected.Reason
+	}
+	return text
 }
 
 // approvers says who opened which gates: "step 0: Ada <ada@example.org> in 3f2c1e0".

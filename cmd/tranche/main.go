@@ -57,8 +57,8 @@ func newRoot() *cobra.Command {
 Exit codes:
   0  it went well; of status --watch: the release is complete
   1  it did not: wrong arguments, no right, no connection, a problem in a file
-  2  the release has failed, or was rolled back (status --watch)
-  3  the time given by --timeout is over (status --watch)
+  2  the release has failed, or was rolled back (status --watch); a commit is refused (sync)
+  3  the time given by --timeout is over (status --watch, sync)
   4  the commit would change the cluster (diff --exit-code)
 
 Colours are only for a terminal; NO_COLOR=1 turns them off.`,
@@ -70,7 +70,7 @@ Colours are only for a terminal; NO_COLOR=1 turns them off.`,
 	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "kubectl-tranche") {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
-	root.AddCommand(newGet(), newStatus(), newHistory(), newApprove(), newRollback(), newPause(), newResume(), newBootstrap(), newDiff(), newLint(), newSimulate(), newVersion(), newInstall(), newController(), newRenderWorker(), newReference())
+	root.AddCommand(newGet(), newStatus(), newHistory(), newEvents(), newSync(), newApprove(), newRollback(), newReject(), newPause(), newResume(), newBootstrap(), newDiff(), newLint(), newSimulate(), newVersion(), newInstall(), newController(), newRenderWorker(), newReference())
 	return root
 }
 

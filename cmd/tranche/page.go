@@ -27,7 +27,7 @@ type page struct {
 const mostMarkdown = 60_000
 
 func newPage(w io.Writer, output string) *page {
-	if output == "markdown" {
+	if output == outputMarkdown {
 		return &page{markdown: true}
 	}
 	return &page{style: terminal.StyleOf(w)}

@@ -32,7 +32,7 @@ func pauseCommand(paused bool, use, short, long string) *cobra.Command {
 	verb, _, _ := strings.Cut(use, " ")
 	c := &cobra.Command{Use: use, Short: short, Long: long, Example: "  tranche " + verb + " web -n shop --push", Args: cobra.ExactArgs(1)}
 	k := addCluster(c)
-	o.add(c)
+	o.add(c, k)
 	c.ValidArgsFunction = k.completeNames
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		at, err := k.connect()

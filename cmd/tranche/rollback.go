@@ -51,10 +51,12 @@ when Git is out of reach; the branch must then still be reverted.`,
 		Args: cobra.ExactArgs(1),
 	}
 	k := addCluster(c)
-	o.add(c)
+	o.add(c, k)
 	c.Flags().StringVar(&o.to, "to", "", "revision of an earlier release, from tranche history")
 	c.Flags().StringSliceVar(&o.with, "with", nil, "BatchReleases that may go back, too, where the same lines released them: NAME or NAMESPACE/NAME")
 	c.Flags().BoolVar(&o.direct, "direct", false, "ask the cluster instead of Git")
+	k.completeFlag(c, "to", revisionNames)
+	k.completeFlag(c, "with", releaseNames)
 	c.MarkFlagsMutuallyExclusive("direct", "to")
 	c.MarkFlagsMutuallyExclusive("direct", "with")
 	c.MarkFlagsMutuallyExclusive("direct", "push")
@@ -106,10 +108,15 @@ type wayBack struct {
 	reverts []string
 	left    []string // files that could not be taken back
 	with    []string // releases that may go back, too
+	reason  string   // of a rejection; empty: a rollback
 }
 
 // rollback commits the way back.
-func (st *steering) rollback(to string, with []string) error {
+func (st *steering) rollback(to string, with []string) error { return st.goBack(to, with, "") }
+
+// goBack commits the way back to a revision; without one, from the release under way or
+// the last one. A reason is that of a rejection.
+func (st *steering) goBack(to string, with []string, reason string) error {
 	ctx := st.cmd.Context()
 	target, err := st.target(ctx, to)
 	if err != nil {
@@ -119,7 +126,7 @@ func (st *steering) rollback(to string, with []string) error {
 	if err != nil {
 		return err
 	}
-	way.with = with
+	way.with, way.reason = with, reason
 	if len(way.reverts) == 0 {
 		st.say("The branch renders the pod template of %s already; there is nothing to roll back.\n", short(way.to))
 		return nil
@@ -138,7 +145,11 @@ func (st *steering) rollback(to string, with []string) error {
 		}
 		return nil
 	}
-	return st.commit(func(ctx context.Context, ch *clone.Change) (string, error) { return st.revert(ctx, way, ch) }, check, st.names()...)
+	trailers := st.names()
+	if reason != "" {
+		trailers = append(trailers, trailerRejected+": "+reason)
+	}
+	return st.commit(func(ctx context.Context, ch *clone.Change) (string, error) { return st.revert(ctx, way, ch) }, check, trailers...)
 }
 
 // target is the commit whose template is to come back: the one before the
@@ -320,6 +331,9 @@ func (w *wayBack) message(ctx context.Context, ch *clone.Change, line string) (s
 	message := fmt.Sprintf("Revert %q", subjects[0])
 	if more := len(subjects) - 1; more > 0 {
 		message = fmt.Sprintf("Revert %q and %d more", subjects[0], more)
+	}
+	if w.reason != "" {
+		message = "Reject" + strings.TrimPrefix(message, "Revert") + "\n\nRejected: " + w.reason
 	}
 	return message + "\n\n" + strings.Join(lines, "\n"), nil
 }

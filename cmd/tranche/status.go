@@ -50,7 +50,7 @@ that reverts another one is not: it is complete when its revision runs (0).`,
 	f.BoolVarP(&o.watch, "watch", "w", false, "follow the release to its end; exit code 0 if it is complete, 2 if it failed or was rolled back")
 	f.DurationVar(&o.timeout, "timeout", 0, "with --watch, how long at most; exit code 3 after that (default: no limit)")
 	f.StringVar(&o.commit, "commit", "", "with --watch, what is not yet of this commit does not count as the end")
-	addOutput(c, &o.output, "json", "yaml")
+	addOutput(c, &o.output, outputTable, outputJSON, outputYAML)
 	c.ValidArgsFunction = k.completeNames
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.check(); err != nil {
@@ -76,7 +76,7 @@ that reverts another one is not: it is complete when its revision runs (0).`,
 		if o.watch {
 			return watchStatus(cmd.Context(), cmd.OutOrStdout(), o, look)
 		}
-		if o.output != "" {
+		if o.output != outputTable {
 			return printReleases(cmd.OutOrStdout(), []v1alpha1.BatchRelease{*br}, o.output, false, true, time.Now())
 		}
 		s, err := look(cmd.Context())
@@ -95,12 +95,12 @@ func (o *statusOptions) check() error {
 		return errors.New("--timeout must not be negative")
 	case !o.watch && (o.timeout > 0 || o.commit != ""):
 		return errors.New("--timeout and --commit are for --watch")
-	case o.watch && o.output != "":
+	case o.watch && o.output != outputTable:
 		return errors.New("--watch and --output exclude each other")
 	case o.commit != "" && len(o.commit) < 7:
 		return errors.New("--commit: write at least seven characters of it")
 	}
-	return checkOutput(o.output, "json", "yaml")
+	return checkOutput(o.output, outputTable, outputJSON, outputYAML)
 }
 
 // scene is all that is shown of a release, as read from the cluster.

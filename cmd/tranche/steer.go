@@ -26,13 +26,14 @@ type steerOptions struct {
 	sign    bool
 }
 
-func (o *steerOptions) add(c *cobra.Command) {
+func (o *steerOptions) add(c *cobra.Command, k *cluster) {
 	f := c.Flags()
 	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of, be it by another URL (default: the one that the release comes from)")
 	f.StringVarP(&o.message, "message", "m", "", "first line of the commit message")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask; needed where the input is no terminal")
 	f.BoolVar(&o.push, "push", false, "push the commit")
 	f.BoolVarP(&o.sign, "sign", "S", false, "sign the commit, with the key that git is configured for")
+	k.completeSources(c)
 }
 
 // steering is a release, its source, and the clone to commit to.

@@ -165,7 +165,7 @@ func TestGet(t *testing.T) {
 	for name, tc := range map[string]struct {
 		output     string
 		namespaces bool
-	}{"table": {"", false}, "all": {"", true}, "wide": {"wide", false}, "name": {"name", false}, "yaml": {"yaml", false}, "json": {"json", false}} {
+	}{"table": {"table", false}, "all": {"table", true}, "wide": {"wide", false}, "name": {"name", false}, "yaml": {"yaml", false}, "json": {"json", false}} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			if err := printReleases(&out, list(), tc.output, tc.namespaces, false, noon); err != nil {
@@ -177,9 +177,40 @@ func TestGet(t *testing.T) {
 }
 
 func TestHistory(t *testing.T) {
-	golden(t, filepath.Join("testdata", "history.txt"), historyTable(waiting().release, noon))
-	if got := historyTable(&v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, noon); got != "No release of web has ended yet.\n" {
-		t.Error(got)
+	api := waiting().release.DeepCopy()
+	api.Name, api.Spec.WorkloadRef.Name, api.Spec.Commit = "api", "api", "0011223344556677"
+	api.Status.Phase, api.Status.History = v1alpha1.PhaseCompleted, api.Status.History[2:]
+	api.Status.History[0].EndTime = *before(25*time.Hour + time.Minute)
+	h := historyOf([]v1alpha1.BatchRelease{*waiting().release, *api}, time.Time{})
+	for i := range h.Items { // as read from a clone
+		if h.Items[i].Commit == "0011223344556677" {
+			h.Items[i].Author, h.Items[i].Subject = "Bea <bea@example.org>", "web: v1"
+		}
+	}
+	h.Items[2].Rejected = &rejection{Commit: "ddccbbaa00112233", By: "Ada <ada@example.org>", Reason: "5 % of the requests fail"}
+	golden(t, filepath.Join("testdata", "history", "table.txt"), h.table(true, false))
+	golden(t, filepath.Join("testdata", "history", "all.txt"), h.table(true, true))
+	for _, output := range []string{outputJSON, outputYAML} {
+		var out bytes.Buffer
+		if err := printValue(&out, output, h); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, filepath.Join("testdata", "history", output+".txt"), out.String())
+	}
+	one := historyOf([]v1alpha1.BatchRelease{*waiting().release}, noon.Add(-27*time.Hour))
+	golden(t, filepath.Join("testdata", "history", "since.txt"), one.table(false, false))
+}
+
+// When --since is.
+func TestSince(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "0001-01-01T00:00:00Z", "90m": "2026-07-01T10:30:00Z", "2d": "2026-06-29T12:00:00Z", "2026-06-30": "2026-06-30T00:00:00Z",
+		"2026-06-30T08:00:00+02:00": "2026-06-30T06:00:00Z", "-5m": "", "yesterday": "", "d": "",
+	} {
+		got, err := sinceOf(text, noon)
+		if (err == nil) != (want != "") || err == nil && got.UTC().Format(time.RFC3339) != want {
+			t.Errorf("%q: %s, %v; want %q", text, got, err, want)
+		}
 	}
 }
 
@@ -326,9 +357,16 @@ func TestArguments(t *testing.T) {
 		"status web --watch --timeout -1s": "--timeout must not be negative",
 		"status web -w -o json":            "exclude each other",
 		"status web -w --commit abc":       "at least seven",
-		"status web -o wide":               "--output wide: must be one of json, yaml",
-		"get -o jsn":                       "--output jsn: must be one of json, yaml, wide, name",
-		"history":                          "accepts 1 arg",
+		"status web -o wide":               "--output wide: must be one of table, json, yaml",
+		"get -o jsn":                       "--output jsn: must be one of table, json, yaml, wide, name",
+		"history a b":                      "accepts at most 1 arg",
+		"history --since noon":             "--since noon: must be how long ago",
+		"history -A --source shop":         "if any flags in the group",
+		"events -o wide":                   "--output wide: must be one of table, json, yaml",
+		"sync":                             "accepts 1 arg",
+		"sync shop --timeout -1s":          "--timeout must not be negative",
+		"reject web":                       "--reason is missing",
+		"get sources -o jsn":               "--output jsn: must be one of",
 		"nonsense":                         "unknown command",
 	} {
 		root := newRoot()

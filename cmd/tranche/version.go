@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 func newVersion() *cobra.Command {
 	var clientOnly bool
+	var output string
 	c := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of this program and of the controller",
@@ -22,33 +24,69 @@ controller in it. A cluster that does not answer is no error.`,
 	}
 	k := addCluster(c)
 	c.Flags().BoolVar(&clientOnly, "client", false, "ask no cluster")
+	addOutput(c, &output, outputTable, outputJSON, outputYAML)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		if _, err := fmt.Fprintln(cmd.OutOrStdout(), "client:     "+versionString()); err != nil || clientOnly {
+		if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
 			return err
 		}
-		ctx, stop := context.WithTimeout(cmd.Context(), 5*time.Second)
-		defer stop()
-		_, err := fmt.Fprintln(cmd.OutOrStdout(), "controller: "+controllerVersion(ctx, k))
+		v := &versions{document: newDocument("Version"), Client: versionString()}
+		if !clientOnly {
+			ctx, stop := context.WithTimeout(cmd.Context(), 5*time.Second)
+			defer stop()
+			v.Controller = controllerVersion(ctx, k)
+		}
+		if output != outputTable {
+			return printValue(cmd.OutOrStdout(), output, v)
+		}
+		_, err := io.WriteString(cmd.OutOrStdout(), v.text())
 		return err
 	}
 	return c
 }
 
+// versions is the document that version prints.
+type versions struct {
+	document   `json:",inline"`
+	Client     string             `json:"client"`
+	Controller *versionController `json:"controller,omitempty"`
+}
+
+// versionController is the controller in the cluster, or why it is not known.
+type versionController struct {
+	Version   string `json:"version,omitempty"`
+	Image     string `json:"image,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	// Unknown says why the rest is missing.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+func (v *versions) text() string {
+	text := "client:     " + v.Client + "\n"
+	switch c := v.Controller; {
+	case c == nil:
+	case c.Version == "":
+		text += "controller: " + c.Unknown + "\n"
+	default:
+		text += fmt.Sprintf("controller: %s (Deployment %s/%s)\n", c.Version, c.Namespace, c.Name)
+	}
+	return text
+}
+
 // controllerVersion is the tag of the controller's image, or why it is not known.
-func controllerVersion(ctx context.Context, k *cluster) string {
+func controllerVersion(ctx context.Context, k *cluster) *versionController {
 	at, err := k.connect()
 	if err != nil {
-		return "unknown: " + err.Error()
+		return &versionController{Unknown: "unknown: " + err.Error()}
 	}
 	var list appsv1.DeploymentList
 	if err := at.List(ctx, &list, client.MatchingLabels{"app.kubernetes.io/name": "tranche"}); err != nil {
-		return "unknown: " + err.Error()
+		return &versionController{Unknown: "unknown: " + err.Error()}
 	}
 	for _, d := range list.Items {
-		for _, container := range d.Spec.Template.Spec.Containers {
-			image := container.Image
-			return fmt.Sprintf("%s (Deployment %s/%s)", image[strings.LastIndexAny(image, ":@")+1:], d.Namespace, d.Name)
+		for _, c := range d.Spec.Template.Spec.Containers {
+			return &versionController{Version: c.Image[strings.LastIndexAny(c.Image, ":@")+1:], Image: c.Image, Namespace: d.Namespace, Name: d.Name}
 		}
 	}
-	return "not installed in this cluster"
+	return &versionController{Unknown: "not installed in this cluster"}
 }

@@ -70,6 +70,15 @@ func Here(ctx context.Context, dir string) (*Clone, error) {
 	return &Clone{Dir: root, Remote: remotes[0].name}, nil
 }
 
+// At returns the clone that dir is in, to be read: it has no remote.
+func At(ctx context.Context, dir string) (*Clone, error) {
+	root, err := git(ctx, dir, "rev-parse", "--show-toplevel")
+	if err != nil {
+		return nil, fmt.Errorf("%s is not in a clone", dir)
+	}
+	return &Clone{Dir: root}, nil
+}
+
 type remote struct{ name, url string }
 
 // at returns the root of the clone that dir is in, and its remotes.

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// completionTimeout is how long a person who pressed Tab waits at most.
+const completionTimeout = 3 * time.Second
+
+// completion completes a word with what the cluster has.
+type completion func(ctx context.Context, at *connected, args []string) ([]string, error)
+
+// complete makes a function of cobra of a completion. What goes wrong completes nothing.
+func (c *cluster) complete(from completion) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		ctx, stop := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer stop()
+		at, err := c.connect()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		words, err := from(ctx, at, args)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		words = slices.DeleteFunc(words, func(word string) bool { return !strings.HasPrefix(word, begun) })
+		return words, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFlag completes the values of a flag of a command.
+func (c *cluster) completeFlag(cmd *cobra.Command, flag string, from completion) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, c.complete(from)); err != nil {
+		panic(err) // the command has the flag
+	}
+}
+
+// completeNames completes the name of a release, as the first argument.
+func (c *cluster) completeNames(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return c.complete(releaseNames)(cmd, args, begun)
+}
+
+// completeSources completes the flag --source.
+func (c *cluster) completeSources(cmd *cobra.Command) { c.completeFlag(cmd, "source", sourceNames) }
+
+// releaseNames are the releases of the namespace, with what they wait for.
+func releaseNames(ctx context.Context, at *connected, _ []string) ([]string, error) {
+	list, err := at.releases(ctx, at.namespace)
+	var names []string
+	for _, br := range list {
+		names = append(names, br.Name+"\t"+br.Status.Reason)
+	}
+	return names, err
+}
+
+// sourceNames are the GitSources of the namespace, with the reason of Ready.
+func sourceNames(ctx context.Context, at *connected, _ []string) ([]string, error) {
+	list, err := at.sources(ctx, at.namespace)
+	var names []string
+	for i := range list {
+		names = append(names, list[i].Name+"\t"+readyOf(&list[i]).Reason)
+	}
+	return names, err
+}
+
+// namespaceNames are the namespaces of the cluster.
+func namespaceNames(ctx context.Context, at *connected, _ []string) ([]string, error) {
+	var list corev1.NamespaceList
+	if err := at.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	var names []string
+	for _, ns := range list.Items {
+		names = append(names, ns.Name)
+	}
+	return names, nil
+}
+
+// revisionNames are the earlier revisions of the release that the first argument names,
+// with how they ended.
+func revisionNames(ctx context.Context, at *connected, args []string) ([]string, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	br, err := at.release(ctx, args[0])
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, r := range br.Status.History {
+		if r.Commit != "" {
+			names = append(names, fmt.Sprintf("%s\t%s %s", r.Revision, r.Outcome, absolute(&r.EndTime)))
+		}
+	}
+	return names, nil
+}
+
+// stepNames are the steps of the release that the first argument names, from the one
+// that it is at.
+func stepNames(ctx context.Context, at *connected, args []string) ([]string, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	br, err := at.release(ctx, args[0])
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i, s := range br.Spec.Strategy.Steps {
+		if int32(i) >= br.Status.CurrentStepIndex && br.Status.Phase != v1alpha1.PhaseCompleted {
+			names = append(names, fmt.Sprintf("%d\t%s", i, s.Replicas.String()))
+		}
+	}
+	return names, nil
+}

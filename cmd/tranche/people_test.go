@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// document runs the program and reads the one document that it prints.
+func (s *shop) document(into any, args ...string) {
+	s.Helper()
+	out, code := s.tranche(append(args, "-o", "json")...)
+	if code != 0 {
+		s.Fatalf("tranche %v: exit code %d:\n%s", args, code, out)
+	}
+	d := json.NewDecoder(strings.NewReader(out))
+	s.must(d.Decode(into))
+	if d.More() {
+		s.Errorf("tranche %v prints more than one document:\n%s", args, out)
+	}
+}
+
+// A release is rejected: the bare repository has a commit that reverts it and says why,
+// the cluster goes back, and history and events say who did what when.
+func TestRejected(t *testing.T) {
+	s := newShop(t, "web", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.says(1, "reject web --yes --reason slow", "has no release under way: ReleaseCompleted; to take back the last one, tranche rollback web")
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	began := s.push("web: v2")
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+
+	var h releaseHistory
+	s.document(&h, "history", "--since", "1h")
+	if len(h.Items) != 1 || h.Items[0].Outcome != outcomeUnderWay || h.Items[0].Commit != began || h.Items[0].Author != "Ada <ada@example.org>" || h.Items[0].Subject != "web: v2" || h.Items[0].StartTime == nil {
+		t.Errorf("the history of a release under way: %+v", h.Items)
+	}
+
+	if out, code := s.tranche("reject", "web", "--yes", "--push", "--reason", "5 % of the\nrequests fail"); code != 0 || !strings.Contains(out, "+        image: registry.example.org/web:v1") {
+		t.Fatalf("exit code %d:\n%s", code, out)
+	}
+	reject := s.run(s.bare, "git", "rev-parse", "main")
+	if got := s.run(s.bare, "git", "log", "-1", "--format=%s", "main"); got != `Reject "web: v2"` {
+		t.Errorf("the subject is %s", got)
+	}
+	if got := s.run(s.bare, "git", "log", "-1", "--format=%(trailers:key=Tranche-Commit,key=Tranche-Rejected)", "main"); got != "Tranche-Commit: "+began+"\nTranche-Rejected: 5 % of the requests fail" {
+		t.Errorf("the trailers are %s", got)
+	}
+	s.has(s.run(s.bare, "git", "show", "main:deployment.yaml"), "image: registry.example.org/web:v1")
+	s.has(s.run(s.bare, "git", "log", "-1", "--format=%b", "main"), "Rejected: 5 % of the requests fail\n", "This reverts commit "+began+".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.untouched("web")
+
+	h = releaseHistory{}
+	s.document(&h, "history", "web")
+	want := rejection{Commit: reject, By: "Ada <ada@example.org>", Reason: "5 % of the requests fail"}
+	if len(h.Items) != 1 || h.Items[0].Outcome != string(v1alpha1.OutcomeRolledBack) || h.Items[0].Rejected == nil || *h.Items[0].Rejected != want || h.Items[0].EndTime == nil {
+		t.Errorf("the history afterwards: %+v", h.Items)
+	}
+	s.says(0, "history --source source", s.ns+"/web", "RolledBack after", "rejected by Ada <ada@example.org>: 5 % of the requests fail")
+
+	var log eventLog
+	s.document(&log, "events", "web")
+	var kinds, reasons []string
+	for _, e := range log.Items {
+		if !slices.Contains(kinds, e.Kind) {
+			kinds = append(kinds, e.Kind)
+		}
+		reasons = append(reasons, e.Reason)
+	}
+	if began, back := slices.Index(reasons, "ReleaseStarted"), slices.Index(reasons, "RollingBack"); len(kinds) != 2 || began < 0 || back < began {
+		t.Errorf("the events are about %v: %v", kinds, reasons)
+	}
+	if !slices.IsSortedFunc(log.Items, func(a, b eventEntry) int { return a.Time.Compare(b.Time.Time) }) {
+		t.Errorf("the events are not in the order of time: %+v", log.Items)
+	}
+	s.says(0, "events --source source", "BatchRelease "+s.ns+"/web", "GitSource "+s.ns+"/source")
+}
+
+// A sync is asked for, and its outcome is the exit code: what is read at the API server
+// is what the program says.
+func TestSync(t *testing.T) {
+	s := newShop(t, "web", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.write("more.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\n")
+	good := s.push("more")
+	s.says(0, "sync source", "GitSource "+s.ns+"/source: Applied: applied main@"+good[:7])
+	at := s.source()
+	if at.Status.AppliedCommit != good || at.Status.LastHandledReconcileAt == "" || at.Annotations[v1alpha1.AnnotationReconcile] != at.Status.LastHandledReconcileAt {
+		t.Errorf("applied %s, annotation %q, handled %q", at.Status.AppliedCommit, at.Annotations[v1alpha1.AnnotationReconcile], at.Status.LastHandledReconcileAt)
+	}
+	s.says(0, "get sources", "source  True   main    "+good[:7])
+
+	s.replace("service.yaml", "port: 80", "port: eighty")
+	bad := s.push("a mistake")
+	s.says(2, "sync "+s.ns+"/source", "service.yaml", "port")
+	if at := s.source(); at.Status.ObservedCommit != bad || at.Status.AppliedCommit != good {
+		t.Errorf("observed %s, applied %s", at.Status.ObservedCommit, at.Status.AppliedCommit)
+	}
+	s.says(0, "get", "web   Completed", "\nGitSource "+s.ns+"/source, main of file://"+s.bare+", applied "+good[:7]+": ", "service.yaml")
+	s.says(0, "get sources -o wide", "source  False", "service.yaml")
+	s.says(1, "get nothing", "there are web\nGitSource "+s.ns+"/source, ", "service.yaml")
+	s.says(1, "sync nothing", "reading GitSource "+s.ns+"/nothing")
+
+	at = s.source()
+	at.Spec.Suspend = true
+	s.must(s.c.Client.Update(t.Context(), at))
+	asked := at.Annotations[v1alpha1.AnnotationReconcile]
+	s.says(1, "sync source", "is suspended, so nothing is synced; set spec.suspend to false")
+	if got := s.source().Annotations[v1alpha1.AnnotationReconcile]; got != asked {
+		t.Errorf("a sync of a suspended source was asked for: %s", got)
+	}
+}
+
+// A namespace without releases shows why: its source has a problem.
+func TestGetBrokenSource(t *testing.T) {
+	s := newShop(t, "web", "nowhere")
+	s.says(2, "sync source", "nowhere")
+	s.says(0, "get", "No BatchReleases in namespace "+s.ns, "GitSource "+s.ns+"/source, main of file://"+filepath.ToSlash(s.bare)+", applied -: ", "nowhere")
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// trailerRejected is the trailer that says why a release was rejected. The trailers
+// Tranche-Release and Tranche-Commit beside it name that release.
+const trailerRejected = "Tranche-Rejected"
+
+// maxRejected is how many characters a reason may have: it is part of a notification.
+const maxRejected = 500
+
+func newReject() *cobra.Command {
+	var o steerOptions
+	var reason string
+	var with []string
+	c := &cobra.Command{
+		Use:   "reject NAME --reason TEXT",
+		Short: "Close the release under way at its gate, as a commit that reverts it",
+		Long: `Close the release under way: revert its commit in the clone of the source's repository
+that one stands in, as tranche rollback does, and say why. The controller then goes back
+to the stable revision at once. The reason is part of the commit (trailer
+Tranche-Rejected), of tranche history, of the release's Git note and of the notification
+of the rollback. What the result renders is checked before the commit is made, and other
+Deployments that the same commit released stay.`,
+		Example: `  tranche reject web --reason "5 % of the requests fail" --push`,
+		Args:    cobra.ExactArgs(1),
+	}
+	k := addCluster(c)
+	o.add(c, k)
+	c.Flags().StringVar(&reason, "reason", "", "why; required")
+	c.Flags().StringSliceVar(&with, "with", nil, "BatchReleases that may go back, too, where the same lines released them: NAME or NAMESPACE/NAME")
+	k.completeFlag(c, "with", releaseNames)
+	c.ValidArgsFunction = k.completeNames
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		why, err := checkReason(reason)
+		if err != nil {
+			return err
+		}
+		at, err := k.connect()
+		if err != nil {
+			return err
+		}
+		st, err := o.newSteering(cmd, at, args[0])
+		if err != nil {
+			return err
+		}
+		return st.reject(why, with)
+	}
+	return c
+}
+
+// checkReason returns a reason as one line.
+func checkReason(reason string) (string, error) {
+	reason = strings.Join(strings.Fields(reason), " ")
+	switch n := len([]rune(reason)); {
+	case n == 0:
+		return "", errors.New("--reason is missing: write in a sentence why the release is rejected")
+	case n > maxRejected:
+		return "", fmt.Errorf("--reason has %d characters; at most %d are possible", n, maxRejected)
+	}
+	return reason, nil
+}
+
+// reject commits the way back from the release under way, with the reason.
+func (st *steering) reject(reason string, with []string) error {
+	br := st.release
+	name := br.Namespace + "/" + br.Name
+	switch at := &br.Status; {
+	case at.ObservedGeneration != br.Generation:
+		return fmt.Errorf("the status of %s is not about its present spec yet; try again in a moment", name)
+	case at.RollingBack && at.Phase != v1alpha1.PhaseCompleted:
+		return fmt.Errorf("%s is rolling back already", name)
+	case at.Phase == v1alpha1.PhaseCompleted || at.Phase == "":
+		return fmt.Errorf("%s has no release under way: %s; to take back the last one, tranche rollback %s", name, orNone(at.Reason), br.Name)
+	}
+	return st.goBack("", with, reason)
+}
