@@ -100,6 +100,7 @@ approvals count, and where approvals are reviewed.`,
 		}
 		return st.approve(step)
 	}
+	addApproveCommit(c, k, &o)
 	return c
 }
 

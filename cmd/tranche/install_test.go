@@ -216,11 +216,36 @@ func TestInstallManifests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := manifests()
+	got, err := manifests("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(string(got))); diff != "" {
 		t.Errorf("manifests (-kubectl +tranche):\n%s", diff)
+	}
+}
+
+// With an image, the manifests are the same but for that.
+func TestInstallImage(t *testing.T) {
+	plain, err := manifests("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	for _, image := range []string{"registry.example.org:5000/ops/tranche:v1.2.3", "registry.example.org/tranche@" + digest} {
+		got, err := manifests(image)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := strings.Replace(string(plain), "image: tranche:dev", "image: "+image, 1); want != string(got) {
+			t.Errorf("%s: (-want +got):\n%s", image, cmp.Diff(want, string(got)))
+		}
+	}
+	for image, want := range map[string]string{
+		"": "must be REPOSITORY:TAG", "a b:c": "must be REPOSITORY:TAG", "registry.example.org:5000/tranche": "the tag or the digest is missing", "tranche:": "write tranche:v1.2.3", "tranche@": "the tag or the digest is missing",
+	} {
+		if err := checkImage(image); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("--image %q: %v, want %q", image, err, want)
+		}
 	}
 }

@@ -56,16 +56,35 @@ func TestPlugin(t *testing.T) {
 	s.has(kubectl("version", "--context", "none"), "controller: unknown: ")
 }
 
-// Names of releases are completed with what they wait for, and only the first.
+// Names are completed with what they wait for or how they ended: releases, sources,
+// namespaces, revisions, steps and commits.
 func TestCompletion(t *testing.T) {
 	s := newShop(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, nil)
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	s.push("web: v2")
+	s.waitFor("web", "WaitingForApproval", 0, nil)
+	s.approve(".", "web", 2)
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
+	first := s.release("web").Status.History[0].Revision
+	s.replace("deployment.yaml", "web:v2", "web:v3")
+	began := s.push("web: v3")
+	s.waitFor("web", "WaitingForApproval", 0, nil)
 	for command, want := range map[string]string{
-		"__complete status -n " + s.ns + " ":       "web\tReleaseCompleted\n",
-		"__complete approve -n " + s.ns + " w":     "web\tReleaseCompleted\n",
+		"__complete status -n " + s.ns + " ":       "web\tWaitingForApproval\n",
+		"__complete approve -n " + s.ns + " w":     "web\tWaitingForApproval\n",
 		"__complete status -n " + s.ns + " web ":   ":4\n",
 		"__complete get -n nowhere ":               ":4\n",
 		"__complete rollback -n " + s.ns + " web ": ":4\n",
+
+		"__complete get -n " + s.ns[:len(s.ns)-1]:                   s.ns,
+		"__complete history -n " + s.ns + " --source s":             "source\tApplied\n:4\n",
+		"__complete sync -n " + s.ns + " ":                          "source\tApplied\n:4\n",
+		"__complete get sources -n " + s.ns + " ":                   "source\tApplied\n:4\n",
+		"__complete rollback web -n " + s.ns + " --to " + first[:3]: first + "\tCompleted ",
+		"__complete approve web -n " + s.ns + " --step ":            "0\t20%\n1\t50%\n2\t100%\n:4\n",
+		"__complete approve -n " + s.ns + " --commit ":              began[:7] + "\tweb\n:4\n",
+		"__complete reject -n " + s.ns + " --reason slow --with ":   "web\tWaitingForApproval\n",
 	} {
 		args := strings.Split(command, " ")
 		cmd := exec.Command(os.Args[0], args...)

@@ -45,6 +45,8 @@ type steering struct {
 	source  *v1alpha1.GitSource
 	clone   *clone.Clone
 	ahead   int
+	// together collects what commit is asked for, to be committed as one; nil: at once.
+	together *[]pieceOfCommit
 }
 
 // edit changes the worktree of a commit, and returns its message without trailers.
@@ -111,6 +113,10 @@ func (st *steering) planned(set *plan.Set) (*plan.Release, error) {
 // commit makes a change, shows it, asks, commits and checks it, and only then
 // moves the branch. Until then nothing of the clone is touched.
 func (st *steering) commit(change edit, check func(commit string) error, trailers ...string) (err error) {
+	if st.together != nil {
+		*st.together = append(*st.together, pieceOfCommit{change, check, trailers})
+		return nil
+	}
 	ctx, out := st.cmd.Context(), st.cmd.OutOrStdout()
 	ch, err := st.clone.Begin(ctx)
 	if err != nil {
