@@ -16,6 +16,11 @@ import (
 // whose template has failed on the Deployment before: what of their BatchRelease still
 // tells. So they have the commit that failed, and not the tip of the branch.
 func (l *look) failed(ctx context.Context, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) (map[string]*v1alpha1.BatchRelease, error) {
+	return failedReleases(ctx, l.own, releases, live)
+}
+
+// failedReleases is the same, as far as a reader may see.
+func failedReleases(ctx context.Context, from client.Reader, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) (map[string]*v1alpha1.BatchRelease, error) {
 	found, read := map[string]*v1alpha1.BatchRelease{}, map[string]*appsv1.ControllerRevisionList{}
 	for i := range releases {
 		r := &releases[i]
@@ -26,7 +31,7 @@ func (l *look) failed(ctx context.Context, releases []plan.Release, live map[str
 		list := read[workload.Namespace]
 		if list == nil {
 			list = &appsv1.ControllerRevisionList{}
-			if err := l.own.List(ctx, list, client.InNamespace(workload.Namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
+			if err := from.List(ctx, list, client.InNamespace(workload.Namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
 				return nil, fmt.Errorf("listing the ControllerRevisions of %s: %w", workload.Namespace, err)
 			}
 			read[workload.Namespace] = list

@@ -7,6 +7,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -64,7 +65,10 @@ func (b *branch) releaseCommit(ctx context.Context, r *plan.Release, live *v1alp
 // next returns the BatchRelease as the controller would write it: metadata and
 // status of the live one, and the spec that the commit brings. An approval of
 // the live spec stays, since it counts for its own release only.
-func (v *preview) next(ctx context.Context, r *plan.Release, plans []v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
+//
+// Where the BatchRelease is missing, and the Deployment keeps that the template has
+// failed, the commit is the one that failed.
+func (v *preview) next(ctx context.Context, r *plan.Release, plans []v1alpha1.BatchRelease) (*v1alpha1.BatchRelease, error) {
 	next := r.Plan.DeepCopy()
 	var live *v1alpha1.BatchRelease
 	if i := slices.IndexFunc(plans, func(p v1alpha1.BatchRelease) bool { return p.Name == r.Plan.Name }); i >= 0 {
@@ -79,6 +83,13 @@ func (v *preview) next(ctx context.Context, r *plan.Release, plans []v1alpha1.Ba
 	next.Spec.ServiceAccountName = v.gs.Spec.ServiceAccountName
 	next.Spec.ReviewApprovals = reviews(&v.gs.Spec)
 	next.Spec.RequireSignedApprovals = v.gs.Spec.Approvals != nil && v.gs.Spec.Approvals.Signers != nil
+	if live == nil {
+		failed, err := failedReleases(ctx, v.c, []plan.Release{*r}, nil)
+		if err != nil && !apierrors.IsForbidden(err) { // who asks is shown that the records could not be read
+			return nil, err
+		}
+		live = failed[releaseName(r.Plan)]
+	}
 	next.Spec.Commit = v.branch.releaseCommit(ctx, r, live)
-	return next
+	return next, nil
 }

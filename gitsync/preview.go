@@ -410,7 +410,9 @@ func (v *preview) release(ctx context.Context, t *target, after *unstructured.Un
 	}
 	if t.release != nil {
 		r.Plan = t.release.Plan
-		r.Next = v.next(ctx, t.release, plans)
+		if r.Next, err = v.next(ctx, t.release, plans); err != nil {
+			return err
+		}
 		r.Rival = v.branch.rival(v.gs, r.Next, plans)
 	}
 	if err := v.templates(ctx, t, &r); err != nil {

@@ -9,9 +9,12 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
 // What commits would do, each compared with a cluster that has another, by who
@@ -102,6 +105,50 @@ func TestDiffSource(t *testing.T) {
 		t.Errorf("%d sources are shown:\n%s", n, out)
 	}
 	s.says(0, "diff --source "+s.ns+"/other", "GitSource "+s.ns+"/other") // the clone's by another URL
+}
+
+// A BatchRelease that is missing is made again, and what the Deployment keeps of its
+// failure says that nothing is released. A new commit of the same template is a release.
+func TestDiff_KeptFailure(t *testing.T) {
+	s := newShop(t, "web", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.replace("release.yaml", "  strategy:\n", "  strategy:\n    progressDeadlineSeconds: 3\n    onFailure: Rollback\n")
+	s.replace("deployment.yaml", "web:v1", "web:broken")
+	failed := s.push("web: a broken one")
+	s.waitFor("web", "RolledBack", 2, map[string]int32{"v1": 10})
+	gs := s.source()
+	patch := client.MergeFrom(gs.DeepCopy())
+	gs.Spec.Suspend = true
+	s.must(s.c.Client.Patch(t.Context(), gs, patch))
+	clustertest.Wait(t, "the source to rest", func() error {
+		if ready := meta.FindStatusCondition(s.source().Status.Conditions, "InSync"); ready == nil || ready.Reason != "Suspended" {
+			return fmt.Errorf("%+v", ready)
+		}
+		return nil
+	})
+	s.must(s.c.Client.Delete(t.Context(), s.release("web")))
+	clustertest.Wait(t, "the BatchRelease to be gone", func() error {
+		if br := s.release("web"); br.Name != "" {
+			return fmt.Errorf("finalizers %v", br.Finalizers)
+		}
+		return nil
+	})
+	s.write("README.md", "about")
+	s.run(s.clone, "git", "add", ".")
+	s.run(s.clone, "git", "commit", "--quiet", "-m", "about")
+	var d diffDocument
+	s.document(&d, "diff")
+	if r := d.Sources[0].Releases; len(r) != 1 || r[0].Outlook != "Blocked" || !strings.Contains(r[0].Message, "(RolledBack)") || !strings.Contains(r[0].Message, "is not tried again") {
+		t.Errorf("the outlook is %+v", r)
+	}
+	if out := s.says(0, "diff", "Nothing begins (RolledBack)", "BatchRelease "+s.ns+"/web"); strings.Contains(out, "A new release") {
+		t.Errorf("commit %s failed, and diff expects its release:\n%s", failed[:7], out)
+	}
+	s.replace("deployment.yaml", "web:broken", "web:v1")
+	s.run(s.clone, "git", "commit", "--quiet", "-a", "-m", "web: v1")
+	s.replace("deployment.yaml", "web:v1", "web:broken")
+	s.run(s.clone, "git", "commit", "--quiet", "-a", "-m", "web: broken again")
+	s.says(0, "diff", "A new release, as BatchRelease web plans it.")
 }
 
 // told is what a command prints, with what is new in each run taken out.

@@ -124,6 +124,11 @@ func (f *foresees) observe(ctx context.Context, r *gitsync.PreviewedRelease) (en
 			continue
 		}
 		if plan.IsFailure(&all.revisions.Items[i]) {
+			failure, err := plan.ReadFailure(&all.revisions.Items[i])
+			if err != nil {
+				return o, err
+			}
+			o.Release = recalled(o.Release, failure)
 			continue
 		}
 		record, err := plan.ReadRecord(&all.revisions.Items[i])
@@ -133,6 +138,18 @@ func (f *foresees) observe(ctx context.Context, r *gitsync.PreviewedRelease) (en
 		o.Records = append(o.Records, record)
 	}
 	return o, nil
+}
+
+// recalled is a BatchRelease whose status knows of a failure that the Deployment keeps,
+// as the controller completes one that was deleted and made again.
+func recalled(br *v1alpha1.BatchRelease, f plan.Failure) *v1alpha1.BatchRelease {
+	if br.Status.FailedRevision != "" || br.Spec.Commit != f.Commit || plan.TemplateDigest(br.Spec.Template) != f.Digest {
+		return br
+	}
+	br = br.DeepCopy()
+	br.Status.FailedRevision, br.Status.FailedCommit = f.Revision, f.Commit
+	br.Status.FailedTemplateDigest, br.Status.FailedMessage = f.Digest, f.Message
+	return br
 }
 
 // ownedBy reports whether one of these owns an object.

@@ -199,7 +199,7 @@ func (p *pausing) patch(ch *clone.Change, k kustomizations) error {
 // confine makes sure that the edited file governs nothing else, or takes the overlay
 // instead. What --yes agrees to is not that.
 func (p *pausing) confine(ctx context.Context, ch *clone.Change, k kustomizations, before string) error {
-	set, err := p.steering.tried(ctx, ch)
+	set, err := p.tried(ctx, ch)
 	if err != nil {
 		return err
 	}

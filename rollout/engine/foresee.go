@@ -158,6 +158,7 @@ func newForesight(o Observed) *foresight {
 func (f *foresight) round(now time.Time) bool {
 	d := Decide(f.o, now)
 	told, last := f.began != nil || f.edited != nil, f.o.Release.Status
+	f.recall(&d.Status)
 	f.o.Release.Status = d.Status
 	switch {
 	case told:
@@ -173,6 +174,16 @@ func (f *foresight) round(now time.Time) bool {
 	}
 	settled := len(d.Actions) == 0 && equality.Semantic.DeepEqual(last, d.Status)
 	return !settled && (!told || d.Status.Phase == v1alpha1.PhaseInitial)
+}
+
+// recall puts back what was failed before, as the controller does from what the
+// Deployment keeps: a status that sees the Deployment for the first time forgets it.
+func (f *foresight) recall(s *v1alpha1.BatchReleaseStatus) {
+	spec, was := &f.o.Release.Spec, &f.before
+	if s.FailedRevision == "" && was.FailedRevision != "" && was.FailedCommit == spec.Commit && was.FailedTemplateDigest == plan.TemplateDigest(spec.Template) {
+		s.FailedRevision, s.FailedCommit = was.FailedRevision, was.FailedCommit
+		s.FailedTemplateDigest, s.FailedMessage = was.FailedTemplateDigest, was.FailedMessage
+	}
 }
 
 // make makes a write on the copy, and reports whether it moves no pod.
