@@ -30,7 +30,8 @@ const (
 // outcome is how a look at a GitSource went.
 type outcome struct {
 	branch, commit string
-	behind         int // commits that are not applied
+	author         string // of the commit; empty where this look has not fetched it
+	behind         int    // commits that are not applied
 	suspended      bool
 	// applying: the look is under way, and there is something to apply.
 	applying bool

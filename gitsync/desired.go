@@ -300,6 +300,7 @@ func (h *history) batchRelease(release *plan.Release, commit string, approval *p
 	br.Spec.ServiceAccountName = h.gs.Spec.ServiceAccountName
 	br.Spec.RequireSignedApprovals = h.signatures.signers != nil
 	br.Spec.Commit = commit
+	h.describe(br, now)
 	br.Spec.ReviewApprovals = reviews(&h.gs.Spec)
 	if approval == nil {
 		return br, nil, nil

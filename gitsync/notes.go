@@ -57,6 +57,15 @@ func (st stories) tell(br *v1alpha1.BatchRelease, revision, commit string, start
 	st[commit] = append(st[commit], strings.Join(lines, "\n"))
 }
 
+// reject adds to the paragraph of a release why it was rejected.
+func (st stories) reject(br *v1alpha1.BatchRelease, why rejection) {
+	for i, p := range st[why.of] {
+		if strings.HasPrefix(p, trailerRelease+": "+br.Namespace+"/"+br.Name+"\n") && strings.Contains(p, "\nOutcome: ") {
+			st[why.of][i] = p + "\n" + why.line()
+		}
+	}
+}
+
 func asRollback(is bool) string {
 	if is {
 		return ", a rollback"
@@ -85,7 +94,7 @@ func withStories(note string, paragraphs []string) string {
 	for _, p := range paragraphs {
 		same := func(other string) bool { return release(other) == release(p) }
 		if i := slices.IndexFunc(all, same); i >= 0 {
-			all[i] = p
+			all[i] = withRejection(p, all[i])
 		} else {
 			all = append(all, p)
 		}
@@ -113,6 +122,7 @@ func (l *look) writeNotes(ctx context.Context, r remote, s *snapshot, c *commit,
 		}
 		if live != nil {
 			st.add(live)
+			st.reject(live, rejectionIn(s, live))
 		}
 	}
 	// A note on a commit that a force-push took away would be on nothing.

@@ -363,6 +363,11 @@ func shown(t *target, u *unstructured.Unstructured) *unstructured.Unstructured {
 	unstructured.RemoveNestedField(u.Object, "metadata", "finalizers")
 	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
 	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", "deployment.kubernetes.io/revision")
+	if t.groupKind() == releaseKind {
+		for _, key := range describing {
+			unstructured.RemoveNestedField(u.Object, "metadata", "annotations", key)
+		}
+	}
 	if annotations, ok, _ := unstructured.NestedMap(u.Object, "metadata", "annotations"); ok && len(annotations) == 0 {
 		unstructured.RemoveNestedField(u.Object, "metadata", "annotations")
 	}

@@ -72,6 +72,9 @@ type Options struct {
 	UsedFor time.Duration
 	// Limits bound what one repository may cost.
 	Limits Limits
+	// Tell is called when a branch can no longer be followed, and when it can again; nil:
+	// it is not told.
+	Tell func(SourceNews)
 	// MayPush returns why nothing may be pushed now: another controller may lead. nil:
 	// there is no other.
 	MayPush func() error
@@ -223,6 +226,7 @@ type memory struct {
 	order    precedence                 // of the commits that brought approvals
 	changes  map[string][]plumbing.Hash // by release commit
 	ignored  string                     // the approvals that were told of
+	failure  string                     // of the source, that was told of
 	notes    string                     // that are there, as far as we know
 	rest     *atRest                    // nil while something is left to do
 	trials   trials
@@ -386,6 +390,7 @@ func (l *look) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		l.outcome.author = authorIn(snapshot, snapshot.commit)
 		if err = l.follow(ctx, remote, snapshot); err != nil && !errors.Is(err, errMoved) {
 			l.outcome.behind = snapshot.behind(plumbing.NewHash(gs.Status.AppliedCommit))
 		}
@@ -532,8 +537,12 @@ func (l *look) conclude(ctx context.Context, err error) error {
 	if isAsked(l.gs) {
 		status.LastHandledReconcileAt = asked(l.gs)
 	}
+	was := l.before.Conditions
 	err = l.report(ctx)
 	l.measure()
+	if err == nil {
+		l.tellSource(was)
+	}
 	return err
 }
 

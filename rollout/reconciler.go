@@ -248,7 +248,7 @@ func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease,
 // took tells metrics and people of a status that has been written.
 func (r *reconciler) took(br *v1alpha1.BatchRelease, status v1alpha1.BatchReleaseStatus) {
 	measure(br, status, r.now())
-	if t, ok := transition(br, status, r.now()); ok {
+	for _, t := range transitions(br, status, r.now()) {
 		r.notifier.Tell(t)
 	}
 }

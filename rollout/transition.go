@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -12,6 +14,8 @@ import (
 // the commit.
 var told = map[string]notify.State{
 	engine.ReasonReleaseStarted:           notify.Pending,
+	engine.ReasonStepApproved:             notify.Pending,
+	engine.ReasonReleaseSuperseded:        notify.Failed,
 	engine.ReasonWaitingForApproval:       notify.Pending,
 	engine.ReasonWaitingForPause:          notify.Pending,
 	engine.ReasonReleasePaused:            notify.Pending,
@@ -25,6 +29,92 @@ var told = map[string]notify.State{
 	engine.ReasonHandBackRefused:          notify.Failed,
 	engine.ReasonUnsupportedStrategy:      notify.Failed,
 	engine.ReasonWriteRefused:             notify.Failed,
+}
+
+// transitions returns what people are to be told of when a release's status becomes
+// new, in the order in which it happened.
+func transitions(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) []notify.Transition {
+	var list []notify.Transition
+	for _, find := range []func(*v1alpha1.BatchRelease, v1alpha1.BatchReleaseStatus, time.Time) (notify.Transition, bool){superseded, approved, transition} {
+		if t, ok := find(br, new, now); ok {
+			list = append(list, described(br, t))
+		}
+	}
+	return list
+}
+
+// superseded is the end of a release in whose place another one begins.
+func superseded(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) (notify.Transition, bool) {
+	old := br.Status
+	if new.RollingBack || old.RollingBack || len(new.History) == 0 || new.History[0].Outcome != v1alpha1.OutcomeSuperseded {
+		return notify.Transition{}, false
+	}
+	r := new.History[0]
+	if len(old.History) > 0 && old.History[0].EndTime.Equal(&r.EndTime) && old.History[0].Revision == r.Revision && old.History[0].Commit == r.Commit {
+		return notify.Transition{}, false
+	}
+	return notify.Transition{
+		Namespace: br.Namespace, Release: br.Name, Reason: engine.ReasonReleaseSuperseded, Message: r.Revision + " by " + new.UpdateRevision + fromCommit(new.UpdateCommit),
+		State: told[engine.ReasonReleaseSuperseded], Revision: r.Revision, Commit: r.Commit, Step: old.CurrentStepIndex, Time: now,
+	}, true
+}
+
+func fromCommit(commit string) string {
+	if commit == "" {
+		return ""
+	}
+	return " of commit " + commit[:min(len(commit), 12)]
+}
+
+// approved is the opening of a gate by a user.
+func approved(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) (notify.Transition, bool) {
+	old, n := br.Status, len(new.Approvals)
+	if n == 0 || new.UpdateRevision != old.UpdateRevision || new.UpdateCommit != old.UpdateCommit || n <= len(old.Approvals) {
+		return notify.Transition{}, false
+	}
+	a := new.Approvals[n-1]
+	message := fmt.Sprintf("step %d by %s", a.Step, a.By)
+	if a.By == v1alpha1.ApprovedByCluster {
+		message = fmt.Sprintf("step %d in the cluster", a.Step)
+	}
+	return notify.Transition{
+		Namespace: br.Namespace, Release: br.Name, Reason: engine.ReasonStepApproved, Message: message + fromCommit(a.Commit),
+		State: told[engine.ReasonStepApproved], Revision: new.UpdateRevision, Commit: new.UpdateCommit, Step: a.Step, Time: now,
+	}, true
+}
+
+// described adds what the GitSource says of the commit, and the command that moves on.
+func described(br *v1alpha1.BatchRelease, t notify.Transition) notify.Transition {
+	about := br.Annotations
+	if link := about[v1alpha1.AnnotationCommitURL]; t.Commit != "" && br.Spec.Commit != "" && strings.HasSuffix(link, br.Spec.Commit) {
+		t.Link = strings.TrimSuffix(link, br.Spec.Commit) + t.Commit
+	}
+	if t.Commit == br.Spec.Commit {
+		t.Author = about[v1alpha1.AnnotationCommitAuthor]
+	}
+	if why := about[v1alpha1.AnnotationRejected]; why != "" && t.Rollback {
+		t.Message += "; rejected"
+		if by := about[v1alpha1.AnnotationCommitAuthor]; by != "" {
+			t.Message += " by " + by
+		}
+		t.Message += ": " + why
+	}
+	name := " " + br.Name + " -n " + br.Namespace
+	git, push := br.Spec.Commit != "", " --push"
+	if !git {
+		push = " --direct"
+	}
+	switch t.Reason {
+	case engine.ReasonWaitingForApproval:
+		t.Next = "tranche approve" + name + push
+	case engine.ReasonProgressDeadlineExceeded:
+		t.Next = "tranche rollback" + name + push
+	case engine.ReasonReleasePaused:
+		if git {
+			t.Next = "tranche resume" + name + push
+		}
+	}
+	return t
 }
 
 // transition returns what people are to be told of when a release's status

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -51,6 +52,60 @@ func TestTransition(t *testing.T) {
 		}
 		if ok && got.Commit != "c" {
 			t.Errorf("%s: about commit %q", tc.why, got.Commit)
+		}
+	}
+}
+
+// What people are told of besides, and what is told with it.
+func TestTransitions(t *testing.T) {
+	const commit = "3f2c1e0000000000000000000000000000000000"
+	at := func(edit ...func(*v1alpha1.BatchReleaseStatus)) v1alpha1.BatchReleaseStatus {
+		s := v1alpha1.BatchReleaseStatus{Phase: "RollingUpdate", Reason: engine.ReasonUpgrading, UpdateRevision: "u", UpdateCommit: commit}
+		for _, e := range edit {
+			e(&s)
+		}
+		return s
+	}
+	gate := func(s *v1alpha1.BatchReleaseStatus) { s.Reason = engine.ReasonWaitingForApproval }
+	approval := func(by, in string) func(*v1alpha1.BatchReleaseStatus) {
+		return func(s *v1alpha1.BatchReleaseStatus) {
+			s.Approvals = append(s.Approvals, v1alpha1.StepApproval{Step: int32(len(s.Approvals)), By: by, Commit: in})
+		}
+	}
+	next := func(s *v1alpha1.BatchReleaseStatus) {
+		s.Phase, s.Reason, s.UpdateRevision, s.UpdateCommit, s.Approvals = "Initial", engine.ReasonTakingHold, "v", "4f2c1e0000000000000000000000000000000000", nil
+		s.History = append([]v1alpha1.ReleaseRecord{{Revision: "u", Commit: commit, Outcome: v1alpha1.OutcomeSuperseded, EndTime: metav1.Unix(9, 0)}}, s.History...)
+	}
+	back := func(s *v1alpha1.BatchReleaseStatus) {
+		s.Phase, s.Reason, s.RollingBack = "Initial", engine.ReasonRollingBack, true
+	}
+	failed := func(s *v1alpha1.BatchReleaseStatus) { s.Reason = engine.ReasonProgressDeadlineExceeded }
+	for _, tc := range []struct {
+		why      string
+		old, new v1alpha1.BatchReleaseStatus
+		rejected string
+		want     []string
+	}{
+		{"a gate", at(), at(gate), "", []string{"WaitingForApproval '' by Ada at https://git.example.org/shop/commit/" + commit + ", next tranche approve web -n shop --push"}},
+		{"an approval", at(gate), at(approval("Ada", "0123456789abcdef")), "", []string{"StepApproved 'step 0 by Ada of commit 0123456789ab' by Ada at https://git.example.org/shop/commit/" + commit + ", next "}},
+		{"an approval in the cluster", at(gate), at(approval("cluster", "")), "", []string{"StepApproved 'step 0 in the cluster' by Ada at https://git.example.org/shop/commit/" + commit + ", next "}},
+		{"the same approval", at(approval("Ada", "")), at(approval("Ada", "")), "", nil},
+		{"another release begins", at(gate, approval("Ada", "")), at(next), "", []string{
+			"ReleaseSuperseded 'u by v of commit 4f2c1e000000' by Ada at https://git.example.org/shop/commit/" + commit + ", next ",
+			"ReleaseStarted '' by  at https://git.example.org/shop/commit/4f2c1e0000000000000000000000000000000000, next "}},
+		{"it has begun", at(next), at(next, func(s *v1alpha1.BatchReleaseStatus) { s.Phase, s.Reason = "RollingUpdate", engine.ReasonUpgrading }), "", nil},
+		{"a rejection", at(gate), at(back), "it is slow", []string{"RollingBack '; rejected by Ada: it is slow' by Ada at https://git.example.org/shop/commit/" + commit + ", next "}},
+		{"a deadline", at(), at(failed), "", []string{"ProgressDeadlineExceeded '' by Ada at https://git.example.org/shop/commit/" + commit + ", next tranche rollback web -n shop --push"}},
+	} {
+		br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: map[string]string{
+			v1alpha1.AnnotationCommitAuthor: "Ada", v1alpha1.AnnotationCommitURL: "https://git.example.org/shop/commit/" + commit, v1alpha1.AnnotationRejected: tc.rejected,
+		}}, Spec: v1alpha1.BatchReleaseSpec{Commit: commit}, Status: tc.old}
+		var got []string
+		for _, n := range transitions(br, tc.new, time.Unix(9, 0)) {
+			got = append(got, n.Reason+" '"+n.Message+"' by "+n.Author+" at "+n.Link+", next "+n.Next)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.why, diff)
 		}
 	}
 }

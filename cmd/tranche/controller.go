@@ -184,7 +184,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	err = gitsync.Add(mgr, gitsync.Options{
 		Renderer:   renderers,
 		StorageDir: o.storagePath, Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount,
-		FileRoots: o.fileRoots, NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits, MayPush: lease.mayWrite,
+		FileRoots: o.fileRoots, NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits, MayPush: lease.mayWrite, Tell: tellSource(notifier),
 	})
 	if err != nil {
 		return err
@@ -240,6 +240,21 @@ func newNotifier(mgr ctrl.Manager, path string) (*notify.Notifier, error) {
 		return nil, fmt.Errorf("adding the notifier: %w", err)
 	}
 	return n, nil
+}
+
+// tellSource hands what gitsync tells to the notifier.
+func tellSource(n *notify.Notifier) func(gitsync.SourceNews) {
+	return func(s gitsync.SourceNews) {
+		t := notify.Transition{
+			Namespace: s.Namespace, Source: s.Name, Reason: notify.SourceRecovered, Message: s.Message, State: notify.Succeeded,
+			Commit: s.Commit, Author: s.Author, Link: s.Link, Time: time.Now(),
+		}
+		if s.Failed {
+			t.Reason, t.State = notify.SourceFailed, notify.Failed
+			t.Next = "tranche sync " + s.Name + " -n " + s.Namespace
+		}
+		n.Tell(t)
+	}
 }
 
 // newManager makes a manager, and the lease that its clients are guarded by.

@@ -77,6 +77,14 @@ const (
 	// deleted and created anew where a field that changed is immutable.
 	AnnotationForce = Group + "/force"
 
+	// AnnotationCommitAuthor, on a BatchRelease, is the author of spec.commit, and
+	// AnnotationCommitURL the page of the forge that shows it. Set from Git, for
+	// notifications.
+	AnnotationCommitAuthor = Group + "/commit-author"
+	AnnotationCommitURL    = Group + "/commit-url"
+	// AnnotationRejected, on a BatchRelease, is the reason of tranche reject, where
+	// spec.commit is its commit. Set from Git.
+	AnnotationRejected = Group + "/rejected"
 	// AnnotationRollback with the value "true" on a BatchRelease asks for a
 	// rollback of the release under way.
 	AnnotationRollback = Group + "/rollback"

@@ -1,4 +1,4 @@
-// Package notify tells of releases elsewhere: chat, webhooks, commit statuses.
+// Package notify tells of releases and GitSources elsewhere: chat, webhooks, commit statuses.
 //
 // Telling never holds a release up: [Notifier.Tell] returns at once, each
 // receiver has a queue and a goroutine of its own, and what cannot be delivered
@@ -21,10 +21,22 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Transition is one thing that has happened to a release.
+// The reasons of what is told of a GitSource.
+const (
+	// SourceFailed: the branch cannot be followed. The message begins with the reason
+	// of the condition Ready.
+	SourceFailed = "SourceFailed"
+	// SourceRecovered: the tip of the branch is applied again.
+	SourceRecovered = "SourceRecovered"
+)
+
+// Transition is one thing that has happened to a release, or to a GitSource.
 type Transition struct {
 	Namespace, Release string
-	// Reason is that of the release's status, or ReleaseStarted.
+	// Source is the name of the GitSource that it is about; empty: it is about Release.
+	Source string
+	// Reason is that of the release's status, ReleaseStarted, ReleaseSuperseded or
+	// StepApproved; of a GitSource, SourceFailed or SourceRecovered.
 	Reason, Message string
 	// Revision is what is released, or what is gone back to.
 	Revision string
@@ -35,6 +47,12 @@ type Transition struct {
 	Time   time.Time
 	// Rollback: pods go back, or have gone back, to what was stable before.
 	Rollback bool
+	// Author of Commit, and the page of the forge that shows it; empty: not known.
+	Author, Link string
+	// Next is the command that moves on; empty: none has to be given.
+	Next string
+
+	cluster string // its name in the file
 }
 
 // State is what a transition means for the commit.
@@ -67,11 +85,12 @@ type Notifier struct {
 	log  logr.Logger
 	http *retryablehttp.Client
 
-	mu     sync.Mutex
-	text   string // of the file
-	queues map[string]*queue
-	ctx    context.Context // of Start; nil before
-	wg     sync.WaitGroup
+	mu      sync.Mutex
+	text    string // of the file
+	cluster string // of the file
+	queues  map[string]*queue
+	ctx     context.Context // of Start; nil before
+	wg      sync.WaitGroup
 }
 
 // queue is what waits for one receiver.
@@ -119,6 +138,7 @@ func (n *Notifier) Tell(t Transition) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	t.cluster = n.cluster
 	for name, q := range n.queues {
 		if !q.receiver.wants(t) {
 			continue
@@ -126,7 +146,7 @@ func (n *Notifier) Tell(t Transition) {
 		select {
 		case q.waiting <- t:
 		default:
-			n.log.Info("dropped a notification", "receiver", name, "release", t.Namespace+"/"+t.Release, "reason", t.Reason, "because", "too many are waiting")
+			n.log.Info("dropped a notification", "receiver", name, "about", t.name(), "reason", t.Reason, "because", "too many are waiting")
 		}
 	}
 }
@@ -142,11 +162,11 @@ func (n *Notifier) read() error {
 	if string(text) == n.text {
 		return nil
 	}
-	receivers, err := parse(text)
+	receivers, cluster, err := parse(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.path, err)
 	}
-	n.text = string(text)
+	n.text, n.cluster = string(text), cluster
 	for name, q := range n.queues {
 		if r, ok := receivers[name]; !ok || !r.equal(q.receiver) {
 			q.stop()
@@ -180,7 +200,7 @@ func (n *Notifier) run(q *queue) {
 					return
 				}
 				if err := n.deliver(ctx, q.receiver, t); err != nil && ctx.Err() == nil {
-					n.log.Error(err, "a notification was not delivered", "receiver", q.receiver.Name, "release", t.Namespace+"/"+t.Release, "reason", t.Reason)
+					n.log.Error(err, "a notification was not delivered", "receiver", q.receiver.Name, "about", t.name(), "reason", t.Reason)
 				}
 			}
 		}

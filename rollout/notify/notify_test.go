@@ -146,6 +146,57 @@ func TestKinds(t *testing.T) {
 	}
 }
 
+// What is told of a GitSource, with all that is known of the commit: cluster, author,
+// link and the command that moves on.
+func TestSource(t *testing.T) {
+	failed := Transition{
+		Namespace: "shop", Source: "web", Reason: SourceFailed, Message: "InvalidManifest: <port>", State: Failed, Commit: waiting.Commit, Time: waiting.Time,
+		Author: "Ada <ada@example.org>", Link: "https://git.example.org/shop/commit/" + waiting.Commit, Next: "tranche sync web -n shop",
+	}
+	for kind, want := range map[string]string{
+		"slack":   `{"text":"❌ [prod-eu] *shop/web* SourceFailed: InvalidManifest: &lt;port&gt; (commit <https://git.example.org/shop/commit/` + waiting.Commit + `|3f2c1e000000> by Ada &lt;ada@example.org&gt;)\n` + "`tranche sync web -n shop`" + `"}`,
+		"msteams": `❌ [prod-eu] shop/web SourceFailed|InvalidManifest: <port> (commit [3f2c1e000000](https://git.example.org/shop/commit/` + waiting.Commit + `) by Ada <ada@example.org>)|tranche sync web -n shop`,
+		"webhook": `{"author":"Ada <ada@example.org>","cluster":"prod-eu","commit":"` + waiting.Commit + `","link":"` + failed.Link + `","message":"InvalidManifest: <port>","namespace":"shop","next":"tranche sync web -n shop","reason":"SourceFailed","source":"web","state":"Failed"}`,
+		"github":  `{"context":"tranche/source/shop/web","description":"SourceFailed: InvalidManifest: <port>","state":"failure"}`,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			s := newServer(t)
+			n, path := start(t, logr.Discard(), fmt.Sprintf("- {name: a, type: %s, url: %q, token: s3cret, repository: shop/web}\n", kind, s.URL))
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, append([]byte("cluster: prod-eu\n"), text...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			n.Tell(failed)
+			body := s.told(t, 1)[0].body
+			var got strings.Builder
+			switch e := json.NewEncoder(&got); kind {
+			case "webhook":
+				if body["type"] != "dev.tranche.source.SourceFailed" || body["source"] != "/namespaces/shop/gitsources/web" {
+					t.Errorf("type %v of %v", body["type"], body["source"])
+				}
+				e.SetEscapeHTML(false)
+				err = e.Encode(body["data"])
+			case "msteams":
+				card := body["attachments"].([]any)[0].(map[string]any)["content"].(map[string]any)
+				var texts []string
+				for _, block := range card["body"].([]any) {
+					texts = append(texts, block.(map[string]any)["text"].(string))
+				}
+				got.WriteString(strings.Join(texts, "|"))
+			default:
+				e.SetEscapeHTML(false)
+				err = e.Encode(body)
+			}
+			if diff := cmp.Diff(want, strings.TrimSpace(got.String())); err != nil || diff != "" {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
 // A receiver that fails is tried again, and holds up no other one; what is
 // logged in the end has no secret in it.
 func TestRetry(t *testing.T) {

@@ -39,25 +39,26 @@ type Receiver struct {
 // forges have commit statuses.
 var forges = map[string]string{"github": "https://api.github.com", "gitlab": "https://gitlab.com", "gitea": ""}
 
-// parse reads receivers, by their names.
-func parse(text []byte) (map[string]Receiver, error) {
+// parse reads receivers, by their names, and the name of the cluster.
+func parse(text []byte) (receivers map[string]Receiver, cluster string, err error) {
 	var file struct {
+		Cluster   string     `json:"cluster"`
 		Receivers []Receiver `json:"receivers"`
 	}
 	if err := yaml.UnmarshalStrict(text, &file); err != nil {
-		return nil, fmt.Errorf("reading receivers: %w", err)
+		return nil, "", fmt.Errorf("reading receivers: %w", err)
 	}
 	byName := map[string]Receiver{}
 	for i, r := range file.Receivers {
 		if err := r.complete(); err != nil {
-			return nil, fmt.Errorf("receivers[%d] %q: %w", i, r.Name, err)
+			return nil, "", fmt.Errorf("receivers[%d] %q: %w", i, r.Name, err)
 		}
 		if _, ok := byName[r.Name]; ok {
-			return nil, fmt.Errorf("receivers[%d] %q: there is another one of that name", i, r.Name)
+			return nil, "", fmt.Errorf("receivers[%d] %q: there is another one of that name", i, r.Name)
 		}
 		byName[r.Name] = r
 	}
-	return byName, nil
+	return byName, file.Cluster, nil
 }
 
 // complete checks a receiver, and fills in what has a default.
@@ -101,7 +102,7 @@ func (r Receiver) request(ctx context.Context, t Transition) (*http.Request, err
 	to := r.URL
 	switch r.Type {
 	case "slack":
-		body = map[string]string{"text": t.sign() + " *" + t.name() + "* " + t.Reason + ": " + slackText(t.Message) + t.fromCommit()}
+		body = map[string]string{"text": t.sign() + " " + slackText(t.where()) + "*" + t.name() + "* " + t.Reason + ": " + slackText(t.Message) + t.slackCommit() + t.slackNext()}
 	case "msteams":
 		body = teamsCard(t)
 	case "webhook":
@@ -133,7 +134,15 @@ func (r Receiver) request(ctx context.Context, t Transition) (*http.Request, err
 	return req, nil
 }
 
-func (t Transition) name() string { return t.Namespace + "/" + t.Release }
+func (t Transition) name() string { return t.Namespace + "/" + t.Release + t.Source }
+
+// where is the cluster, where the file names it.
+func (t Transition) where() string {
+	if t.cluster == "" {
+		return ""
+	}
+	return "[" + t.cluster + "] "
+}
 
 // sign is what a chat shows first. A rollback that has come to its end is no success of
 // what was released.
@@ -144,11 +153,49 @@ func (t Transition) sign() string {
 	return [...]string{"⏳", "✅", "❌"}[t.State]
 }
 
-func (t Transition) fromCommit() string {
+// fromCommit names the commit and its author. The function writes a commit with its link.
+func (t Transition) fromCommit(linked func(commit, link string) string) string {
 	if len(t.Commit) < 12 {
 		return ""
 	}
-	return " (commit " + t.Commit[:12] + ")"
+	commit := t.Commit[:12]
+	if t.Link != "" {
+		commit = linked(commit, t.Link)
+	}
+	if t.Author != "" {
+		commit += " by " + t.Author
+	}
+	return commit
+}
+
+func (t Transition) slackCommit() string {
+	link := func(commit, link string) string { return "<" + slackText(link) + "|" + commit + ">" }
+	author := t.Author
+	t.Author = ""
+	commit := t.fromCommit(link)
+	switch {
+	case commit == "":
+		return ""
+	case author != "":
+		commit += " by " + slackText(author)
+	}
+	return " (commit " + commit + ")"
+}
+
+func (t Transition) slackNext() string {
+	if t.Next == "" {
+		return ""
+	}
+	return "\n`" + slackText(t.Next) + "`"
+}
+
+// markdownCommit is for Teams.
+func (t Transition) markdownCommit() string {
+	commit := t.fromCommit(func(commit, link string) string { return "[" + commit + "](" + link + ")" })
+	if commit == "" {
+		return ""
+	}
+	return " (commit " + commit + ")"
 }
 
 // slackText escapes what Slack's mrkdwn would read as markup.
@@ -165,9 +212,13 @@ func teamsCard(t Transition) any {
 		}
 		return b
 	}
+	blocks := []any{block(t.sign()+" "+t.where()+t.name()+" "+t.Reason, map[string]any{"weight": "Bolder"}), block(t.Message+t.markdownCommit(), nil)}
+	if t.Next != "" {
+		blocks = append(blocks, block(t.Next, map[string]any{"fontType": "Monospace"}))
+	}
 	card := map[string]any{
 		"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4",
-		"body": []any{block(t.sign()+" "+t.name()+" "+t.Reason, map[string]any{"weight": "Bolder"}), block(t.Message+t.fromCommit(), nil)},
+		"body": blocks,
 	}
 	return map[string]any{"type": "message", "attachments": []any{map[string]any{"contentType": "application/vnd.microsoft.card.adaptive", "content": card}}}
 }
@@ -175,13 +226,24 @@ func teamsCard(t Transition) any {
 // cloudEvent is a CloudEvents 1.0 event in structured mode.
 func cloudEvent(t Transition) any {
 	at := t.Time.UTC().Format(time.RFC3339Nano)
+	data := map[string]any{
+		"namespace": t.Namespace, "reason": t.Reason, "message": t.Message, "commit": t.Commit, "state": [...]string{"Pending", "Succeeded", "Failed"}[t.State],
+	}
+	for field, value := range map[string]string{"cluster": t.cluster, "author": t.Author, "link": t.Link, "next": t.Next} {
+		if value != "" {
+			data[field] = value
+		}
+	}
+	about, source := "source", "/gitsources/"+t.Source
+	if t.Source != "" {
+		data["source"] = t.Source
+	} else {
+		about, source = "release", "/batchreleases/"+t.Release
+		data["release"], data["revision"], data["step"], data["rollback"] = t.Release, t.Revision, t.Step, t.Rollback
+	}
 	return map[string]any{
-		"specversion": "1.0", "type": "dev.tranche.release." + t.Reason, "source": "/namespaces/" + t.Namespace + "/batchreleases/" + t.Release,
-		"id": t.name() + "/" + t.Revision + "/" + t.Reason + "/" + at, "time": at, "datacontenttype": "application/json", "subject": t.name(),
-		"data": map[string]any{
-			"namespace": t.Namespace, "release": t.Release, "reason": t.Reason, "message": t.Message, "revision": t.Revision, "commit": t.Commit,
-			"step": t.Step, "state": [...]string{"Pending", "Succeeded", "Failed"}[t.State], "rollback": t.Rollback,
-		},
+		"specversion": "1.0", "type": "dev.tranche." + about + "." + t.Reason, "source": "/namespaces/" + t.Namespace + source,
+		"id": t.name() + "/" + t.Revision + "/" + t.Reason + "/" + at, "time": at, "datacontenttype": "application/json", "subject": t.name(), "data": data,
 	}
 }
 
@@ -195,6 +257,9 @@ func (r Receiver) status(t Transition) (to string, body any) {
 		description = string(runes[:describable-1]) + "…"
 	}
 	states, name := [...]string{"pending", "success", "failure"}, "tranche/"+t.name()
+	if t.Source != "" { // a release may have the name of its source
+		name = "tranche/source/" + t.name()
+	}
 	fields := map[string]string{"context": name, "description": description}
 	api := strings.TrimRight(r.URL, "/")
 	switch r.Type {

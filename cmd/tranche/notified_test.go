@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// heard is what a webhook and a forge were sent.
+type heard struct {
+	mu       sync.Mutex
+	events   []map[string]any  // the data of CloudEvents
+	statuses map[string]string // "<commit> <context>": the last state
+}
+
+func (h *heard) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	var body map[string]any
+	if json.NewDecoder(r.Body).Decode(&body) != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if commit, ok := strings.CutPrefix(r.URL.Path, "/repos/shop/web/statuses/"); ok {
+		h.statuses[fmt.Sprint(commit, " ", body["context"])] = fmt.Sprint(body["state"])
+		return
+	}
+	if data, ok := body["data"].(map[string]any); ok {
+		h.events = append(h.events, data)
+	}
+}
+
+// hears waits until an event with a reason has these texts in its fields, and fails
+// where fields differ that are given as field=value.
+func (s *shop) hears(h *heard, reason string, want map[string]string) {
+	s.Helper()
+	clustertest.Wait(s, "a notification of "+reason, func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, e := range h.events {
+			if e["reason"] != reason {
+				continue
+			}
+			missing := ""
+			for field, text := range want {
+				if !strings.Contains(fmt.Sprint(e[field]), text) {
+					missing += fmt.Sprintf("%s is %v, want %q; ", field, e[field], text)
+				}
+			}
+			if missing == "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("heard %v", h.events)
+	})
+}
+
+// Chat and forge are told of sources and releases: what fails and recovers, who approved
+// and rejected what, the author, and the command that moves on. A refused commit has a
+// status at the forge.
+func TestNotified(t *testing.T) {
+	s := shopOf(t, "web")
+	h := &heard{statuses: map[string]string{}}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "notifications.yaml")
+	s.must(os.WriteFile(file, fmt.Appendf(nil, "cluster: prod-eu\nreceivers:\n- {name: hook, type: webhook, url: %q, namespaces: [%s]}\n- {name: forge, type: github, url: %q, token: t, repository: shop/web, namespaces: [%s]}\n", server.URL, s.ns, server.URL, s.ns), 0o600))
+	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
+	s.control("--as", s.c.Controller.Impersonate.UserName, "--notification-config", file)
+	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
+		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
+		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: ".", WriteBack: &v1alpha1.WriteBack{Notes: true}},
+	}))
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+
+	s.replace("service.yaml", "port: 80", "port: eighty")
+	bad := s.push("a mistake")
+	source := map[string]string{"cluster": "prod-eu", "source": "source", "commit": bad, "author": "Ada <ada@example.org>", "message": "service.yaml", "state": "Failed", "next": "tranche sync source -n " + s.ns}
+	s.hears(h, "SourceFailed", source)
+	s.status(h, bad, "source/"+s.ns+"/source", "failure")
+	s.replace("service.yaml", "port: eighty", "port: 80")
+	good := s.push("put right")
+	s.hears(h, "SourceRecovered", map[string]string{"cluster": "prod-eu", "source": "source", "commit": good, "state": "Succeeded"})
+	s.status(h, good, "source/"+s.ns+"/source", "success")
+	s.status(h, bad, "source/"+s.ns+"/source", "failure")
+
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	v2 := s.push("web: v2")
+	s.waitFor("web", "WaitingForApproval", 0, nil)
+	s.hears(h, "WaitingForApproval", map[string]string{"cluster": "prod-eu", "release": "web", "commit": v2, "author": "Ada <ada@example.org>", "next": "tranche approve web -n " + s.ns + " --push"})
+	s.approve(".", "web", 0)
+	s.hears(h, "StepApproved", map[string]string{"release": "web", "commit": v2, "message": "step 0 by Ada <ada@example.org> of commit "})
+	s.waitFor("web", "WaitingForApproval", 1, nil)
+	s.replace("deployment.yaml", "web:v2", "web:v3")
+	v3 := s.push("web: v3")
+	s.hears(h, "ReleaseSuperseded", map[string]string{"release": "web", "commit": v2, "message": "of commit " + v3[:12]})
+	s.status(h, v2, s.ns+"/web", "failure")
+	s.waitFor("web", "WaitingForApproval", 0, nil)
+
+	if out, code := s.tranche("reject", "web", "--yes", "--push", "--reason", "it is slow"); code != 0 {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	s.hears(h, "RollingBack", map[string]string{"release": "web", "message": "rejected by Ada <ada@example.org>: it is slow", "rollback": "true"})
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	clustertest.Wait(t, "the reason in the note of the commit", func() error {
+		s.run(s.clone, "git", "fetch", "--quiet", "origin", "+refs/notes/*:refs/notes/*")
+		note := s.run(s.clone, "git", "log", "-1", "--notes=tranche", "--format=%N", v3)
+		if !strings.Contains(note, "\nOutcome: RolledBack") || !strings.Contains(note, "\nRejected: by Ada <ada@example.org>, in ") || !strings.Contains(note, ": it is slow") {
+			return fmt.Errorf("it is %q", note)
+		}
+		return nil
+	})
+}
+
+// status waits until a commit has a status of that name.
+func (s *shop) status(h *heard, commit, name, want string) {
+	s.Helper()
+	clustertest.Wait(s, "the status "+name+" of "+commit, func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if got := h.statuses[commit+" tranche/"+name]; got != want {
+			return fmt.Errorf("it is %q: %v", got, h.statuses)
+		}
+		return nil
+	})
+}

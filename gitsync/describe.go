@@ -1,0 +1,127 @@
+package gitsync
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// describing are the annotations of a BatchRelease that say something of its commit.
+var describing = []string{v1alpha1.AnnotationCommitAuthor, v1alpha1.AnnotationCommitURL, v1alpha1.AnnotationRejected}
+
+// describe puts on a BatchRelease what notifications say of its commit: the author, the
+// page at the forge, and why the commit rejects a release. A commit that has left the
+// repository keeps what was said of it.
+func (h *history) describe(br, now *v1alpha1.BatchRelease) {
+	said := map[string]string{v1alpha1.AnnotationCommitURL: commitPage(h.gs.Spec.URL, br.Spec.Commit)}
+	c, err := object.GetCommit(h.snapshot, plumbing.NewHash(br.Spec.Commit))
+	switch {
+	case err == nil:
+		said[v1alpha1.AnnotationCommitAuthor] = author(c)
+		said[v1alpha1.AnnotationRejected] = rejectedBy(c, br.Namespace+"/"+br.Name).reason
+	case now != nil && now.Spec.Commit == br.Spec.Commit:
+		for _, key := range []string{v1alpha1.AnnotationCommitAuthor, v1alpha1.AnnotationRejected} {
+			said[key] = now.Annotations[key]
+		}
+	}
+	for _, key := range describing {
+		delete(br.Annotations, key) // a manifest does not say it
+		value := said[key]
+		if value == "" {
+			continue
+		}
+		if br.Annotations == nil {
+			br.Annotations = map[string]string{}
+		}
+		br.Annotations[key] = value
+	}
+}
+
+// commitPage is the page of a commit at the forge that a URL is of; empty where there is
+// no forge, as for a file URL.
+func commitPage(repository, commit string) string {
+	u, err := url.Parse(repository)
+	if err != nil || u.Host == "" || commit == "" {
+		return ""
+	}
+	switch u.Scheme {
+	case "http", "https":
+	case "ssh":
+		u.Scheme, u.Host = "https", u.Hostname()
+	default:
+		return ""
+	}
+	kind := "/commit/" // GitHub, Gitea, Forgejo and others
+	switch {
+	case strings.Contains(u.Host, "gitlab"):
+		kind = "/-/commit/"
+	case strings.Contains(u.Host, "bitbucket"):
+		kind = "/commits/"
+	}
+	page := url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), ".git") + kind + commit}
+	return page.String()
+}
+
+// trailerRejected says why the commit of tranche reject takes a release back.
+const trailerRejected = "Tranche-Rejected"
+
+// maxReason is how many characters of a reason are handed on.
+const maxReason = 500
+
+// rejection is what a commit of tranche reject says.
+type rejection struct {
+	of         string // the commit of the release
+	by, reason string
+	in         string
+}
+
+// rejectedBy reads what a commit says of the rejection of a release; empty where it
+// rejects none, or another one.
+func rejectedBy(c *object.Commit, release string) rejection {
+	t := trailers(c.Message)
+	if !slices.Contains(t[trailerRelease], release) || len(t[trailerCommit]) == 0 || len(t[trailerRejected]) == 0 {
+		return rejection{}
+	}
+	r := rejection{of: t[trailerCommit][0], by: author(c), reason: t[trailerRejected][0], in: c.Hash.String()}
+	if runes := []rune(r.reason); len(runes) > maxReason {
+		r.reason = string(runes[:maxReason-1]) + "…"
+	}
+	return r
+}
+
+// rejectionIn is what the commit of a release says.
+func rejectionIn(s storer.EncodedObjectStorer, br *v1alpha1.BatchRelease) rejection {
+	c, err := object.GetCommit(s, plumbing.NewHash(br.Spec.Commit))
+	if err != nil {
+		return rejection{} // it left the repository, and a note on it would be on nothing
+	}
+	return rejectedBy(c, br.Namespace+"/"+br.Name)
+}
+
+// rejectedLine begins the line of a note.
+const rejectedLine = "Rejected: "
+
+func (r rejection) line() string {
+	return fmt.Sprintf("%sby %s, in %s: %s", rejectedLine, oneLine(r.by), shortCommit(r.in), oneLine(r.reason))
+}
+
+// withRejection returns a paragraph with the rejection that its former text has: the
+// commit that says it is that of the release only until the next release.
+func withRejection(p, before string) string {
+	if strings.Contains(p, "\n"+rejectedLine) {
+		return p
+	}
+	for line := range strings.Lines(before) {
+		if strings.HasPrefix(line, rejectedLine) {
+			return p + "\n" + strings.TrimRight(line, "\n")
+		}
+	}
+	return p
+}
