@@ -335,6 +335,11 @@ type BatchReleaseStatus struct {
 	// +listType=atomic
 	// +optional
 	OpenedReplicas []intstr.IntOrString `json:"openedReplicas,omitempty"`
+	// beganFull is true while all pods have run the update revision since the
+	// release began. Such a release opens no gate. Once other pods are there, it
+	// goes through its gates from the first step.
+	// +optional
+	BeganFull bool `json:"beganFull,omitempty"`
 	// steps are the replicas of the plan's steps that this status is about. An
 	// approval that is written to the status is for these.
 	// +kubebuilder:validation:MaxItems=30

@@ -180,16 +180,14 @@ func (c *cluster) round(k int) int {
 	}
 	o := c.observe()
 	c.looked, c.woken, c.wake = c.rv, false, time.Time{}
-	if !c.brLag || o.Release != nil {
-		c.oracle.look(c, &o)
-	}
 	if o.Release == nil {
 		return 0
 	}
 	if o.Deployment != nil && c.ownRecords(&o) != nil {
 		c.wake = c.now.Add(100 * time.Millisecond)
-		return 0
+		return 0 // it has decided nothing
 	}
+	c.oracle.look(c, &o)
 	d := c.decideWith(o)
 	for i, a := range d.Actions {
 		if i == k {

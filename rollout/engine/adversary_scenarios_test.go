@@ -181,6 +181,15 @@ func TestScenarios(t *testing.T) {
 			of(3, 2, 1, "1 2 75%/5m 100%", late(600, 10)), "quiet; bring 2; round; round; native; round; approve 1; round; turns; run 11m; steps 1 100%; delete 1"},
 		{"the last step is completed in status before its pods are there", "the deadline runs, and it goes back",
 			of(4, 1, 1, "100%", late(600, 10), rollsBack), "bring 3; round; round; round; turns; round; round; complete; turns; break 3"},
+		{"the plan is edited before a round decides on a commit", "a release begins at the first step of its first round",
+			of(6, 0, 2, "1/30s 50% 100%", late(600, 30)), "quiet; bring 2; round; round; turns; round; lag records; round; rename; round; bring 2; round; steps 50% 2 100%"},
+		{"the hold is opened before a release has taken it over, and the plan is edited", "it has not begun with all pods",
+			of(2, 0, 1, "50% 2 100%", ownStrategy), "bring 2; run 1m; recommit; running; round; steps 1/30s 50% 100%"},
+		{"all pods run it when it begins, the plan is edited, and other pods come back", "it goes through its gates from the first one",
+			of(2, 0, 1, "50% 2 100%", ownStrategy), "bring 2; run 1m; recommit; running; turns; round; round; steps 1/30s 50% 100%; turns; round; round; scale 9"},
+		{"what was adopted in a native rollout is brought after admission has come", "what Git said of it is not known, and its gates are closed",
+			of(5, 0, 1, "10%/0s 50% 100%", admits(mutatesSince), late(600, 10), func(s *setup) { s.midway = 3 }),
+			"bring 3; round; round; round; turns; round; scale 0; round; admit; bring 1"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

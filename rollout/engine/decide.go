@@ -111,6 +111,8 @@ func (v *view) decide() {
 func (v *view) decideRelease() {
 	v.status.UpdateRevision = v.goal.name
 	switch {
+	case v.status.BeganFull && !v.runsAll():
+		v.askFirst()
 	case v.replicas == 0 && (v.status.RollingBack || v.lastStep() && !v.spec.Paused):
 		v.finish("there is nothing to split", v.goal.template)
 	case v.status.CurrentStepState == v1alpha1.StepInitial:
@@ -360,6 +362,7 @@ func (v *view) begin() {
 	v.status.UpdateCommit = v.spec.Commit
 	v.status.StartTime = v.time()
 	v.status.Approvals = nil
+	v.status.BeganFull = !v.status.RollingBack && v.runsAll()
 	v.enterFirst()
 	if v.status.RollingBack {
 		v.event(ReasonRollingBack, "back to "+v.goal.name)
@@ -373,11 +376,11 @@ func (v *view) begin() {
 // enterFirst puts the release at the step where it begins.
 func (v *view) enterFirst() {
 	step := 0
-	switch running := size(v.goal.rs); {
-	case running > 0 && running >= v.replicas && v.others() == 0:
-		step = len(v.steps()) - 1 // all pods run it, see beganFull
+	switch {
+	case v.status.BeganFull, v.status.RollingBack && v.runsAll():
+		step = len(v.steps()) - 1
 	case v.status.RollingBack:
-		step = v.firstNotBelow(running)
+		step = v.firstNotBelow(size(v.goal.rs))
 	}
 	v.status.OpenedReplicas = v.openTo(0)
 	v.enter(step, v1alpha1.StepInitial)
@@ -565,11 +568,6 @@ func (v *view) decideStep() {
 		v.reposition()
 		return
 	}
-	if v.unasked() { // it began with all pods, and has them no more
-		v.enter(0, v1alpha1.StepUpgrade)
-		v.report(ReasonUpgrading, v.progress())
-		return
-	}
 	if v.parked() {
 		v.park()
 		return
@@ -603,10 +601,16 @@ func (v *view) edited() bool {
 	return i < 0 || i >= len(steps) || v.status.CurrentStepReplicas == nil || steps[i].Replicas != *v.status.CurrentStepReplicas
 }
 
-// unasked reports whether the release stands beyond its first gate, and that one
-// has not opened.
-func (v *view) unasked() bool {
-	return v.forward() && v.status.CurrentStepIndex > 0 && v.capped() && slices.Equal(v.opened(), v.openTo(0))
+// askFirst is about a release that began with all pods, and that has them no longer:
+// it has opened no gate, and goes through all of them.
+func (v *view) askFirst() {
+	v.status.BeganFull = false
+	state := v1alpha1.StepInitial
+	if v.status.Phase != v1alpha1.PhaseInitial {
+		v.status.Phase, state = v1alpha1.PhaseRollingUpdate, v1alpha1.StepUpgrade
+	}
+	v.enter(0, state)
+	v.report(ReasonUpgrading, v.progress())
 }
 
 // reposition goes on at the first step whose target is not below what runs, but
@@ -619,13 +623,16 @@ func (v *view) reposition() {
 	}
 	asked := slices.Contains(v.opened(), plan.Full)
 	switch last := len(v.steps()) - 1; {
+	case v.status.BeganFull: // it has still nothing to ask
+		step = last
+		if asked { // by a plan of one step
+			v.status.OpenedReplicas = v.openTo(0)
+		}
 	case !v.forward() || asked:
-	case v.beganFull(): // it has still nothing to ask
-		step, v.status.OpenedReplicas = last, v.openTo(0)
 	case step == last: // as many pods as there are replicas are not all that may come
 		step = max(0, last-1)
 	}
-	if v.forward() && v.status.CurrentStepIndex == 0 {
+	if v.forward() && v.status.CurrentStepIndex == 0 && !v.status.BeganFull {
 		step = 0 // no gate has opened: the first one is asked, whatever the steps are now
 		at := v.status.CurrentStepReplicas
 		unmoved := size(v.goal.rs) == 0 && at != nil && slices.Equal(v.opened(), []intstr.IntOrString{*at}) // and no gate has opened

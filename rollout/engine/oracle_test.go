@@ -43,7 +43,8 @@ type oracle struct {
 	// approvedSteps are the plans that an approval which names no steps may be for.
 	approvedSteps [][]intstr.IntOrString
 	approvalSeen  bool
-	// unsaid: what runs was adopted as admission does not write it any more.
+	// unsaid: what runs was adopted while Git brought another version, or as admission
+	// does not write it any more, and Git has not brought it as it is since.
 	unsaid bool
 	// before is the sum of sizes before the round.
 	before int32
@@ -65,8 +66,8 @@ type release struct {
 	// opened are the replicas values up to the step that the last gate led to;
 	// none before any gate opened.
 	opened []intstr.IntOrString
-	// first is the replicas value of the first step when the first pod came, or now
-	// where none is there.
+	// first is the replicas value of the first step when the first pod came, or when
+	// the release began with pods, or now where none is there.
 	first []intstr.IntOrString
 	// reach is the last step that the gates have led to; in an edited plan the last one
 	// that wants no more than they have allowed.
@@ -181,8 +182,8 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 		return
 	}
 	if d := ob.Deployment; o.adoptable && d.Labels[v1alpha1.LabelHeld] == "" && (!d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType) {
-		o.unsaid = c.mutates && ob.Deployment.Spec.Template.Annotations[annotationMade] == ""
 		v, proven := o.adopted(c, ob)
+		o.unsaid = versionIn(ob.Release.Spec.Template) != v || c.mutates && ob.Deployment.Spec.Template.Annotations[annotationMade] == ""
 		if proven && v != o.stable {
 			o.stable, o.last = v, o.stable
 		}
@@ -198,8 +199,10 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	if o.shows(c, ob) && !o.approvalSeen {
 		o.approvedSteps = append(o.approvedSteps, valuesOf(steps))
 	}
-	unknown := c.admission == mutatesNotDry && !r.held // no dry run tells what the native controller has made of it
-	if len(r.first) == 0 || !r.shows(ob) || unknown {
+	// Until the hold no observation shows that the pods of a native rollout are its own,
+	// where admission acts outside dry runs only: a release that has moved none follows edits.
+	unknown := c.admission == mutatesNotDry && !r.held
+	if !r.looked || !r.shows(ob) || unknown {
 		r.first = r.steps[:1]
 	}
 	raised := most(r.steps[:1], replicas(ob.Deployment)) > r.allows(replicas(ob.Deployment))
@@ -741,6 +744,7 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 			}
 			*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, begun: r.begun, ended: r.begun, itself: r.itself}
 		}
+		o.unsaid = o.unsaid && (c.mutates || !c.rests())
 		o.adoptable = o.adoptable && o.awaited
 		o.approvalSeen = o.approvalSeen || o.shows(c, ob)
 	}
@@ -807,7 +811,7 @@ func (c *cluster) checkRest() {
 		lacking += size - available
 	}
 	switch {
-	case c.rests() && (c.admission == mutatesNotDry || c.oracle.unsaid) && waiting[s.Reason]:
+	case c.rests() && (c.admission == mutatesNotDry || c.oracle.unsaid && c.mutates) && waiting[s.Reason]:
 		// What was said of the template that is adopted is not known, and no dry run tells:
 		// it is released to itself, behind its gates.
 	case c.rests():

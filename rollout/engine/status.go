@@ -160,7 +160,7 @@ func (v *view) complete() {
 	}
 	v.status.CurrentStepReplicas, v.status.ProgressTime, v.status.StartTime = nil, nil, nil
 	v.status.Approvals, v.status.RequestedApproval, v.status.BestAvailableReplicas, v.status.RollingBack = nil, nil, 0, false
-	v.status.OpenedReplicas, v.status.CurrentStepTarget, v.status.CurrentStepLostSeconds = nil, 0, 0
+	v.status.OpenedReplicas, v.status.BeganFull, v.status.CurrentStepTarget, v.status.CurrentStepLostSeconds = nil, false, 0, 0
 	v.status.StableRevision, v.status.UpdateRevision = v.goal.name, v.goal.name
 	v.status.UpdateTemplateDigest, v.status.UpdateCommit = v.goal.id, v.spec.Commit
 	switch {

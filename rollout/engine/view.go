@@ -277,23 +277,15 @@ func (v *view) capped() bool {
 // full reports whether all pods may run the update revision.
 func (v *view) full() bool { return slices.Contains(v.opened(), plan.Full) || v.beganFull() }
 
-// beganFull reports whether the release began with all pods, and none has left
-// since: then it has nothing to ask a gate for, and opens none.
-//
-// It stood at the last step of the plan that the status is about, and no gate had
-// opened. In a plan that is edited another step may be the last one, and other pods may
-// be gone, without any of its gates.
-func (v *view) beganFull() bool {
-	steps := v.Release.Status.Steps
-	if len(steps) == 0 { // a status of an earlier version
-		steps = v.status.Steps
-	}
-	if len(steps) == 0 || int(v.status.CurrentStepIndex) != len(steps)-1 || v.status.CurrentStepTarget != 0 || !slices.Equal(v.opened(), steps[:1]) {
-		return false
-	}
+// runsAll reports whether all pods run the goal's revision, and any does.
+func (v *view) runsAll() bool {
 	running := size(v.goal.rs)
-	return v.replicas > 0 && running >= v.replicas && v.others() == 0
+	return running > 0 && running >= v.replicas && v.others() == 0
 }
+
+// beganFull reports whether the release began with all pods, and has them still: then
+// it has nothing to ask a gate for, and opens none.
+func (v *view) beganFull() bool { return v.status.BeganFull && v.replicas > 0 && v.runsAll() }
 
 // allowed is how many pods of N the last gate of this release has let run the
 // update revision (I3).

@@ -503,7 +503,7 @@ func (w *world) key() string {
 	ended := slices.Contains(s.EndedReleases, v1alpha1.ReleaseName{Revision: hashes[w.brought], Commit: w.commit()})
 	return fmt.Sprint(w.n, w.template, w.paused, w.recreate, w.held, w.generation == w.observed, w.brought, w.approved, w.spec.Paused, w.sets, w.records, w.releasing,
 		s.CurrentStepIndex, s.CurrentStepState, s.Phase, s.RollingBack, s.UpdateRevision, s.StableRevision, s.FailedRevision, w.changes, w.badPlan,
-		s.OpenedReplicas, s.CurrentStepTarget > 0, current(s.UpdateCommit), current(s.FailedCommit), s.Approval != nil, s.RequestedApproval != nil, ended)
+		s.OpenedReplicas, s.BeganFull, s.CurrentStepTarget > 0, current(s.UpdateCommit), current(s.FailedCommit), s.Approval != nil, s.RequestedApproval != nil, ended)
 }
 
 func (w *world) decide() Decision { return Decide(w.observe(), epoch) }
