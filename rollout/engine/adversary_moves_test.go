@@ -414,6 +414,9 @@ func randomMood(r *rand.Rand) mood {
 // next picks a move.
 func (m mood) next(r *rand.Rand, c *cluster) string {
 	version := func() int { return 1 + r.IntN(versions) }
+	if c.admission == mutatesSince && !c.mutates && r.IntN(40) == 0 {
+		return "admit" // else most walks of this admission end without it
+	}
 	k := r.IntN(1000)
 	if k -= m.users; k < 0 {
 		switch r.IntN(22) {
