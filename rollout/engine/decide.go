@@ -490,11 +490,8 @@ func (v *view) hold(why string) {
 		r.Strategy = &v.strategy
 		v.do(Remember{because: "its strategy has changed", Record: r, Exists: true})
 	}
-	switch {
-	case v.goal.rs != nil && v.others() > 0:
-		v.unsaturate(v.goal.rs)
-	case v.goal.rs == nil && v.touched(): // admission may make the template of any of them of what is written
-		for _, rs := range v.ReplicaSets {
+	if v.severalActive() || v.goal.rs == nil && v.touched() {
+		for _, rs := range v.ReplicaSets { // admission may make the template of any of them of what is written
 			v.unsaturate(rs)
 		}
 	}
@@ -525,6 +522,17 @@ func (v *view) scaling() bool {
 		}
 	}
 	return len(active) == 1 && size(active[0]) != v.replicas || len(active) == 0 && v.replicas > 0
+}
+
+// severalActive reports whether more than one ReplicaSet has a size.
+func (v *view) severalActive() bool {
+	n := 0
+	for _, rs := range v.ReplicaSets {
+		if size(rs) > 0 {
+			n++
+		}
+	}
+	return n > 1
 }
 
 // unsaturate marks a ReplicaSet which is desired as large as it is, and is to stand

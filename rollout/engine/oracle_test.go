@@ -254,14 +254,15 @@ func (o *oracle) shows(c *cluster, ob *Observed) bool {
 // adopted is the version that a plan with no memory finds, and whether that has proved
 // good. It is the Deployment's. While the native controller is rolling that out, it has
 // not: where Git brings another version, the one with the most available pods counts.
-// Where admission acts outside dry runs only, the controller cannot tell what Git
-// brings from what is there.
+// Where admission acts outside dry runs only, or has come since that rollout began, the
+// controller cannot tell what Git brings from what is there.
 func (o *oracle) adopted(c *cluster, ob *Observed) (version int, proven bool) {
 	v := versionIn(&ob.Deployment.Spec.Template)
 	if v == o.stable && len(ob.Records) > 0 {
 		return v, true // it was before the memory was lost
 	}
-	if versionIn(ob.Release.Spec.Template) == v && c.admission != mutatesNotDry {
+	told := ob.Template == nil || nameOf(ob.Template) == nameOf(&ob.Deployment.Spec.Template)
+	if versionIn(ob.Release.Spec.Template) == v && c.admission != mutatesNotDry && told {
 		return v, rolledOut(ob.Deployment)
 	}
 	found, most := v, int32(0)

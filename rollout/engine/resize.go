@@ -82,15 +82,16 @@ func (r rolling) next() []int32 {
 	return sizes
 }
 
-// apart keeps the safe region where the update revision is all that runs and is to
-// shrink: the stable revision's first pod comes before, for the length of one
-// write above N+S (H26).
+// apart keeps the safe region where one set that is not the stable one is all that
+// runs, and is to shrink: the stable revision's first pod comes before, for the length
+// of one write above N+S (H26).
 func (r rolling) apart(sets, moved []pods) []pods {
-	if moved[0].size >= sets[0].size || active(sets[1:]) > 0 || active(moved[1:]) > 0 {
+	last := len(sets) - 1
+	if active(sets) != 1 || sets[last].size > 0 || active(moved) > 1 || total(moved) >= total(sets) {
 		return moved
 	}
 	grown := append([]pods(nil), sets...)
-	grown[len(grown)-1].size++
+	grown[last].size++
 	if after := r.shrink(grown); total(after) <= r.replicas+r.surge {
 		return after
 	}
