@@ -382,16 +382,16 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 		},
 		"an image while YAML was broken": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.Head())
-			m.by(&m.ada, map[string]string{"deploy/a.yaml": "a: [\n"})
+			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [\n"})
 			m.by(author, webAt("v2"))
-			m.by(&m.ada, map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"})
+			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\n"})
 		},
 		"a file that was away while YAML was broken": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.Head())
-			m.by(&m.ada, map[string]string{"deploy/a.yaml": "a: [\n"})
+			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [\n"})
 			m.by(author, webAt("v2"))
 			m.by(&m.ada, map[string]string{"deploy/web.yaml": ""})
-			m.by(&m.ada, map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", "deploy/web.yaml": webAt("v2")["deploy/web.yaml"]})
+			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\n", "deploy/web.yaml": webAt("v2")["deploy/web.yaml"]})
 		},
 		"a branch of two, merged by a forge": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.Head())
