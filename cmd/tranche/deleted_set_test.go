@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -16,7 +18,14 @@ import (
 // from the record of the stable template, and no gate opens. With the controller down
 // the native controller brings the other revision up, and it stays there until then.
 func TestReplicaSetDeleted(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := shopOf(t, "web")
+	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
+	start := func() (stop func()) { return s.controlled("--as", s.c.Controller.Impersonate.UserName) }
+	stop := start()
+	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
+		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
+		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: ".", Prune: true},
+	}))
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.push("web: v2")
@@ -41,6 +50,19 @@ func TestReplicaSetDeleted(t *testing.T) {
 		s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
 		t.Logf("the one of %s was deleted:\n%s", tag, s.w.Timeline())
 	}
+
+	stop()
+	if out, err := s.c.Kubectl(t, "delete", "replicaset", s.setOf("v1"), "-n", s.ns, passes); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	clustertest.Wait(t, "the native controller to bring v2 up", func() error {
+		if got := s.pods("web"); got["v2"] != 10 {
+			return fmt.Errorf("pods %v", got)
+		}
+		return nil
+	})
+	t.Cleanup(start())
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
 	s.approve(".", "web", 1)
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 	s.untouched("web")
