@@ -66,17 +66,22 @@ func shopOf(t testing.TB, example string) *shop {
 // shopIn does so in a cluster.
 func shopIn(t testing.TB, c *clustertest.Cluster, example string) *shop {
 	t.Helper()
-	dir := t.TempDir()
-	s := &shop{TB: t, c: c, ns: c.Namespace(t), bare: filepath.Join(dir, "bare.git"), clone: filepath.Join(dir, "clone")}
+	s := &shop{TB: t, c: c, ns: c.Namespace(t)}
 	s.w = c.Watch(t, s.ns)
+	s.repository(example)
+	return s
+}
+
+// repository makes a bare repository with an example, and a clone.
+func (s *shop) repository(example string) {
+	s.Helper()
+	dir := s.TempDir()
+	s.bare, s.clone = filepath.Join(dir, "bare.git"), filepath.Join(dir, "clone")
 	s.run(dir, "git", "init", "--quiet", "--bare", "--initial-branch=main", s.bare)
 	s.run(dir, "git", "clone", "--quiet", s.bare, s.clone)
 	s.run(s.clone, "git", "checkout", "--quiet", "-b", "main")
-	if err := os.CopyFS(s.clone, os.DirFS(filepath.Join("../../examples", example))); err != nil {
-		t.Fatal(err)
-	}
+	s.must(os.CopyFS(s.clone, os.DirFS(filepath.Join("../../examples", example))))
 	s.push("first commit")
-	return s
 }
 
 // control runs `tranche controller` with these flags until the test ends.
