@@ -202,7 +202,7 @@ func (w *watchdog) evaluate() {
 		if r.Record != "" {
 			all := map[string]float64{}
 			for _, s := range vector {
-				all[labels.NewBuilder(s.Metric).Set(labels.MetricName, r.Record).Labels().String()] = s.F
+				all[labels.NewBuilder(s.Metric).Set(string(model.MetricNameLabel), r.Record).Labels().String()] = s.F
 			}
 			w.ingest("rule "+r.Record, all)
 			continue
