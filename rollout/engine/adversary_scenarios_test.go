@@ -197,6 +197,8 @@ func TestScenarios(t *testing.T) {
 		{"admission has come in the middle of a native rollout", "no observation says that Git brings what is rolled out, and what is available is stable",
 			of(4, 0, 1, "10%/0s 50% 100%", admits(mutatesSince), late(2147483647, 30), func(s *setup) { s.midway = 2 }),
 			"mend 2; fate 2 comes; admit; turns; time 30s; turns; down 3h; run 1m; bring 1"},
+		{"admission comes before the plan, and the plan is edited before the first pod", "the pods of the native rollout are not known to be of the release",
+			of(3, 0, 1, "1 3 100%", admits(mutatesSince), ownStrategy, rollsBack, late(60, 0), func(s *setup) { s.midway = 3 }), "admit; round; round; round; steps 50% 2 100%; scale 9"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

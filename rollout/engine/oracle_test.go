@@ -202,7 +202,9 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	// Until the hold no observation shows that the pods of a native rollout are its own,
 	// where admission acts outside dry runs only: a release that has moved none follows edits.
 	unknown := c.admission == mutatesNotDry && !r.held
-	if !r.looked || !r.shows(ob) || unknown {
+	// Nor later, where admission has come since that rollout.
+	strangers := c.d != nil && c.sizeOf(r.version) == c.foreign(r.version)
+	if !r.looked || !r.shows(ob) || unknown || strangers {
 		r.first = r.steps[:1]
 	}
 	raised := most(r.steps[:1], replicas(ob.Deployment)) > r.allows(replicas(ob.Deployment))
