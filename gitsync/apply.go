@@ -96,8 +96,10 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 	}
 	var err error
 	switch {
-	case t.way == notAtAll || t.way == onceGone:
+	case t.way == onceGone:
 		return nil, nil
+	case t.way == notAtAll:
+		return apiProblems(reasonDryRunFailed, t.Object, a.gs, a.mayWrite(ctx, t)), nil
 	case t.live != nil && t.groupKind() == deploymentKind && (t.way != plainly || hasRolloutFields(t.live)):
 		err = errors.Join(a.dryRunRollout(ctx, t), a.dryRunRest(ctx, t))
 		if err != nil && a.hasMoved(ctx, t) {
@@ -215,6 +217,16 @@ func (a *applier) hasMoved(ctx context.Context, t *target) bool {
 
 func (a *applier) dryRunApply(ctx context.Context, u *unstructured.Unstructured) error {
 	return a.c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerGitSync), client.ForceOwnership, client.DryRunAll)
+}
+
+// mayWrite returns an error where the account could not write an object that is left
+// alone: such an object is recorded as the source's, and others are refused it.
+func (a *applier) mayWrite(ctx context.Context, t *target) error {
+	u := a.manifest(t.Object)
+	if t.live == nil {
+		return a.dryRunApply(ctx, u)
+	}
+	return a.c.Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte("{}")), client.FieldOwner(v1alpha1.ManagerGitSync), client.DryRunAll)
 }
 
 // dryRunRollout tries the write that rollout will make one day: the template,
