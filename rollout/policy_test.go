@@ -10,6 +10,9 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -177,6 +180,8 @@ func TestReplicaSetsUnderThePolicy(t *testing.T) {
 		{"it would be of another owner, and v2 alone", held, `patch rs/` + v1 + ` -p {"metadata":{"ownerReferences":[{"$patch":"replace"},{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"1","controller":true}]}}`},
 		{"the name of the revision would lie", held, "set image rs/" + v2 + " web=registry.example.org/web:v9"},
 		{"the native controller would release it", held, "label rs/" + v1 + " app=another --overwrite"},
+		{"it would pass for saturated (H6)", held, "annotate rs/" + v2 + " deployment.kubernetes.io/desired-replicas=1 --overwrite"},
+		{"it would pass for another size", held, "annotate rs/" + v1 + " deployment.kubernetes.io/max-replicas-"},
 		{"it changes nothing of the release", "", "annotate rs/" + v1 + " note=hello"},
 		{"it changes nothing of the release", "", "label rs/" + v1 + " team=web"},
 		{"it changes nothing of the release", "", "scale rs/" + v1 + " --replicas=3"},
@@ -197,6 +202,53 @@ func TestReplicaSetsUnderThePolicy(t *testing.T) {
 		if rs.Name == v1 || rs.Name == v2 {
 			t.Errorf("ReplicaSet %s is left", rs.Name)
 		}
+	}
+}
+
+// A selector of expressions selects by labels, too.
+func TestReplicaSetsSelectedByExpressions(t *testing.T) {
+	t.Parallel()
+	s, stop := atGateOf(t, 4, func(d *appsv1.Deployment) {
+		d.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web"}}}}
+	})
+	s.c.Guard(t, s.ns)
+	stop()
+	const held = "which is held for a release in batches"
+	v1 := s.set("v1").Name
+	clustertest.Wait(t, "the API server's cache to have the label", func() error {
+		if out, err := s.c.Kubectl(t, "-n", s.ns, "delete", "rs", v1, "--dry-run=server"); err == nil {
+			return fmt.Errorf("it passes: %s", out)
+		}
+		return nil
+	})
+	s.attempt([]attempt{
+		{"the native controller would release it", held, "label rs/" + v1 + " app=another --overwrite"},
+		{"the native controller would release it", held, "label rs/" + v1 + " app-"},
+		{"it changes nothing of the release", "", "label rs/" + v1 + " team=web"},
+	}, "--dry-run=server")
+}
+
+// An autoscaler may be made by any user, and would scale a ReplicaSet of a held
+// Deployment as a component of the control plane.
+func TestAutoscalerOfAReplicaSet(t *testing.T) {
+	t.Parallel()
+	s, stop := atGateOf(t, 4)
+	s.c.Guard(t, s.ns)
+	stop()
+	v2 := s.set("v2")
+	for _, user := range []string{"system:serviceaccount:kube-system:horizontal-pod-autoscaler", "system:kube-controller-manager"} {
+		config := rest.CopyConfig(s.c.Config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+		c, err := client.New(config, client.Options{Scheme: s.c.Scheme})
+		s.must(err)
+		clustertest.Wait(t, "the refusal of "+user, func() error {
+			scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 4}}
+			err := c.SubResource("scale").Update(t.Context(), v2.DeepCopy(), client.WithSubResourceBody(scale), client.DryRunAll)
+			if !apierrors.IsForbidden(err) {
+				return fmt.Errorf("it passes: %w", err)
+			}
+			return nil
+		})
 	}
 }
 
