@@ -1,0 +1,114 @@
+package rollout_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// A mutating policy that takes a part of the hold away, in dry runs or outside them
+// only: nothing is written, no pod moves, and the message says why. The release goes
+// its way once the policy is gone.
+func TestHoldUnderAMutatingPolicy(t *testing.T) {
+	t.Parallel()
+	for name, expression := range map[string]string{
+		"not paused":  `Object{spec: Object.spec{paused: false}}`,
+		"no Recreate": `Object{spec: Object.spec{strategy: Object.spec.strategy{type: "RollingUpdate"}}}`,
+		"no label":    `[JSONPatch{op: "replace", path: "/metadata/labels", value: {"app": "web"}}]`,
+	} {
+		for _, condition := range []string{"true", outsideDryRuns} {
+			t.Run(name+" where "+condition, func(t *testing.T) {
+				t.Parallel()
+				s, _ := shopWithController(t)
+				s.install(4)
+				s.plan("1", "100%")
+				s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+				remove := s.mutateDeployments(expression, condition)
+				before := s.running()
+				s.bring("v2")
+				s.waitFor(engine.ReasonWriteRefused, 0, map[string]int32{"v1": 4})
+				for pod, uid := range before {
+					if now := s.running(); now[pod] != uid {
+						t.Errorf("%s is gone: %v", pod, now)
+					}
+				}
+				if d := s.deployment("web"); d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || d.Labels["tranche.dev/held"] != "" {
+					t.Errorf("written: %v, paused=%t, %s", d.Labels, d.Spec.Paused, d.Spec.Strategy.Type)
+				}
+				remove()
+				s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "look=again")
+				s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+				s.finish(4)
+			})
+		}
+	}
+}
+
+// mutateDeployments installs a mutating policy for the Deployments of the namespace, and
+// waits until the API server acts by it. What it returns takes the policy away.
+func (s *shop) mutateDeployments(expression, condition string) (remove func()) {
+	s.Helper()
+	kind, field := "ApplyConfiguration", "applyConfiguration"
+	if strings.Contains(expression, "JSONPatch") {
+		kind, field = "JSONPatch", "jsonPatch"
+	}
+	manifest := strings.NewReplacer("NAME", s.ns, "CONDITION", condition, "KIND", kind, "FIELD", field, "EXPRESSION", expression).Replace(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: NAME}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], operations: [UPDATE], resources: [deployments]}
+  matchConditions: [{name: when, expression: 'CONDITION'}]
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  mutations:
+  - patchType: KIND
+    FIELD:
+      expression: 'EXPRESSION'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: NAME}
+spec: {policyName: NAME}
+`)
+	s.create("probe", 0, func(d *appsv1.Deployment) {
+		d.Labels = map[string]string{"probe": "yes"}
+		d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	})
+	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
+		s.Fatalf("installing the policy: %v: %s", err, out)
+	}
+	clustertest.Wait(s, "the policy to act", func() error {
+		d := s.deployment("probe")
+		d.Annotations = map[string]string{"tried": d.ResourceVersion}
+		if err := s.c.Client.Update(s.Context(), d); err != nil {
+			return fmt.Errorf("writing the probe: %w", err)
+		}
+		if d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && d.Labels["probe"] != "" {
+			return errors.New("a write passes as it is")
+		}
+		return nil
+	})
+	gone := false
+	remove = func() {
+		s.Helper()
+		if gone {
+			return
+		}
+		gone = true
+		if out, err := s.c.KubectlWith(s, manifest, "delete", "-f", "-"); err != nil {
+			s.Errorf("deleting the policy: %v: %s", err, out)
+		}
+	}
+	s.Cleanup(remove)
+	return remove
+}
