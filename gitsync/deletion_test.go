@@ -161,11 +161,14 @@ func TestKeptWhileInUse(t *testing.T) {
 	s.repo.Push()
 	s.rolledBack("web")
 	s.keeps(0, "one")
-	var left corev1.ConfigMapList
-	s.must(s.c.Client.List(t.Context(), &left, client.InNamespace(s.ns), client.MatchingLabels{v1alpha1.LabelSource: "shop"}))
-	for _, cm := range left.Items {
-		if cm.Data["value"] != "one" {
-			t.Errorf("%s is still there", cm.Name)
+	clustertest.Wait(t, "the others to go", func() error {
+		var left corev1.ConfigMapList
+		s.must(s.c.Client.List(t.Context(), &left, client.InNamespace(s.ns), client.MatchingLabels{v1alpha1.LabelSource: "shop"}))
+		for _, cm := range left.Items {
+			if cm.Data["value"] != "one" {
+				return fmt.Errorf("%s is still there", cm.Name)
+			}
 		}
-	}
+		return nil
+	})
 }
