@@ -124,7 +124,7 @@ func (st *steering) alsoGoverned(ctx context.Context, k kustomizations, file str
 
 // tried renders the worktree as it is now.
 func (st *steering) tried(ctx context.Context, ch *clone.Change) (*plan.Set, error) {
-	if _, err := ch.Git(ctx, "add", "--all"); err != nil {
+	if _, err := ch.Git(ctx, "add", "--all", "--force"); err != nil {
 		return nil, err
 	}
 	tree, err := ch.Git(ctx, "write-tree")

@@ -97,7 +97,7 @@ func (n *narrowed) consent(ctx context.Context, all []moved) error {
 
 // renders says whether the worktree renders what is wanted, and which other releases move.
 func (n *narrowed) renders(ctx context.Context) (wanted bool, others []moved, err error) {
-	if _, err := n.ch.Git(ctx, "add", "--all"); err != nil {
+	if _, err := n.ch.Git(ctx, "add", "--all", "--force"); err != nil {
 		return false, nil, err
 	}
 	tree, err := n.ch.Git(ctx, "write-tree")

@@ -292,9 +292,10 @@ func (ch *Change) Content(ctx context.Context, name string) ([]byte, error) {
 	return gitBytes(ctx, ch.Dir, "cat-file", "blob", name)
 }
 
-// Diff stages all and returns the diff; colour as git colours.
+// Diff stages all, what the user has git ignore included, and returns the diff; colour as
+// git colours.
 func (ch *Change) Diff(ctx context.Context, colour bool) (string, error) {
-	if _, err := ch.Git(ctx, "add", "--all"); err != nil {
+	if _, err := ch.Git(ctx, "add", "--all", "--force"); err != nil {
 		return "", err
 	}
 	when := "--color=never"
@@ -311,7 +312,7 @@ func (ch *Change) Clean(ctx context.Context) error {
 		return err
 	}
 	files := strings.Split(strings.TrimRight(names, "\x00"), "\x00")
-	dirty, err := git(ctx, ch.clone.Dir, append([]string{"status", "--porcelain", "--"}, literal(files)...)...)
+	dirty, err := git(ctx, ch.clone.Dir, append([]string{"status", "--porcelain", "--ignored", "--"}, literal(files)...)...)
 	if err != nil {
 		return err
 	}

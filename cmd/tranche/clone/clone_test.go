@@ -177,3 +177,52 @@ func TestRefused(t *testing.T) {
 	}
 	want(ch.Clean(t.Context()), "x.yaml", "git stash push")
 }
+
+// A file that git ignores is committed all the same, and a user's own one is kept.
+func TestIgnored(t *testing.T) {
+	_, c, run := repository(t)
+	if err := os.WriteFile(filepath.Join(c.Dir, ".git", "info", "exclude"), []byte("approvals\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write := func() (ch *Change, clean error) {
+		t.Helper()
+		ch, err := c.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = ch.Close() })
+		if err := ch.Write("approvals/web.yaml", "x: 1\n"); err != nil {
+			t.Fatal(err)
+		}
+		if diff, err := ch.Diff(t.Context(), false); err != nil || !strings.Contains(diff, "+x: 1") {
+			t.Fatal(diff, err)
+		}
+		return ch, ch.Clean(t.Context())
+	}
+	own := filepath.Join(c.Dir, "approvals")
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(own, "web.yaml"), []byte("mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := write(); err == nil || !strings.Contains(err.Error(), "changes of its own") {
+		t.Errorf("a file of the user's that git ignores: %v", err)
+	}
+	if err := os.RemoveAll(own); err != nil {
+		t.Fatal(err)
+	}
+	ch, err := write()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.Commit(t.Context(), "a change", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := run("show", "HEAD:approvals/web.yaml"); got != "x: 1" {
+		t.Errorf("committed %q", got)
+	}
+}
