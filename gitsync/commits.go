@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -345,10 +346,22 @@ func author(c *object.Commit) string {
 
 // limited cuts who approved to the length that the BatchRelease has for it.
 func limited(s string) string {
+	s = Printable(s)
 	if r := []rune(s); len(r) > maxAuthor {
 		s = string(r[:maxAuthor-1]) + "…"
 	}
 	return s
+}
+
+// Printable returns a text of a commit with its control characters replaced: a terminal
+// would act by them.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
 }
 
 // maxAuthor is the length that the BatchRelease has for it.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -230,7 +231,7 @@ func commitsOf(ctx context.Context, in *clone.Clone, entries []historyEntry) map
 	}
 	for line := range strings.Lines(out) {
 		if f := strings.Split(strings.TrimRight(line, "\n"), "\x00"); len(f) == 3 {
-			found[f[0]] = [2]string{f[1], f[2]}
+			found[f[0]] = [2]string{gitsync.Printable(f[1]), gitsync.Printable(f[2])}
 		}
 	}
 	return found
@@ -246,7 +247,7 @@ func rejectedIn(ctx context.Context, in *clone.Clone) map[string]rejection {
 	}
 	for line := range strings.Lines(out) {
 		if f := strings.Split(strings.TrimRight(line, "\n"), "\x00"); len(f) == 5 {
-			found[f[2]+" "+f[3]] = rejection{Commit: f[0], By: f[1], Reason: f[4]}
+			found[f[2]+" "+f[3]] = rejection{Commit: f[0], By: gitsync.Printable(f[1]), Reason: gitsync.Printable(f[4])}
 		}
 	}
 	return found
