@@ -77,7 +77,7 @@ func TestCompletion(t *testing.T) {
 		"__complete get -n nowhere ":               ":4\n",
 		"__complete rollback -n " + s.ns + " web ": ":4\n",
 
-		"__complete get -n " + s.ns[:len(s.ns)-1]:                   s.ns,
+		"__complete get -n " + s.ns:                                 s.ns + "\n",
 		"__complete history -n " + s.ns + " --source s":             "source\tApplied\n:4\n",
 		"__complete sync -n " + s.ns + " ":                          "source\tApplied\n:4\n",
 		"__complete get sources -n " + s.ns + " ":                   "source\tApplied\n:4\n",
