@@ -33,6 +33,17 @@ func (s *shop) waits(tag string, state corev1.ContainerState, last corev1.Contai
 	})
 }
 
+// has waits until so many pods of a tag are there.
+func (s *shop) has(tag string, n int) {
+	s.Helper()
+	clustertest.Wait(s, fmt.Sprintf("%d pods of %s", n, tag), func() error {
+		if got := len(s.pods(tag)); got != n {
+			return fmt.Errorf("there are %d", got)
+		}
+		return nil
+	})
+}
+
 // Why pods of a release do not come is in the message long before the deadline, with
 // how many of them. A size is not told as pods that run.
 func TestMessage_WhyPodsDoNotCome(t *testing.T) {
@@ -52,6 +63,7 @@ func TestMessage_WhyPodsDoNotCome(t *testing.T) {
 		"no image": {
 			func(s *shop) {
 				s.bring("broken")
+				s.has("broken", 2)
 				s.waits("broken", corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}, corev1.ContainerState{})
 			},
 			[]string{"0 of 4 pods run ", "2 pods not ready: ImagePullBackOff"},
@@ -59,6 +71,7 @@ func TestMessage_WhyPodsDoNotCome(t *testing.T) {
 		"crashes": {
 			func(s *shop) {
 				s.bring("broken")
+				s.has("broken", 2)
 				s.waits("broken", corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 					corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}})
 			},

@@ -210,9 +210,11 @@ func TestWatcherGoesOn(t *testing.T) {
 		}
 		return nil
 	})
-	v1 := s.set("v1")
-	v1.Spec.Replicas = ptr.To(int32(1))
-	s.must(c.Client.Update(t.Context(), v1, client.FieldOwner(v1alpha1.ManagerRollout)))
+	clustertest.Wait(t, "the write of v1", func() error { // its status may be written meanwhile
+		v1 := s.set("v1")
+		v1.Spec.Replicas = ptr.To(int32(1))
+		return c.Client.Update(t.Context(), v1, client.FieldOwner(v1alpha1.ManagerRollout))
+	})
 	clustertest.Wait(t, "the fight to be seen (H1)", func() error {
 		if w.Fights() == 0 {
 			return errors.New(w.Timeline())
