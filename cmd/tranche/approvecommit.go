@@ -21,7 +21,7 @@ func addApproveCommit(c *cobra.Command, k *cluster, o *approveOptions) {
 	c.Flags().StringVar(&commit, "commit", "", "approve each release under way that comes from this commit, in one commit with a file for each")
 	c.MarkFlagsMutuallyExclusive("commit", "direct")
 	c.MarkFlagsMutuallyExclusive("commit", "plan")
-	k.completeFlag(c, "step", stepNames)
+	k.completeFlag(c, "step", ofRelease(stepNames))
 	k.completeFlag(c, "commit", commitNames)
 	args, run := c.Args, c.RunE
 	c.Args = func(cmd *cobra.Command, names []string) error {

@@ -88,40 +88,36 @@ func namespaceNames(ctx context.Context, at *connected, _ []string) ([]string, e
 	return names, nil
 }
 
-// revisionNames are the earlier revisions of the release that the first argument names,
-// with how they ended.
-func revisionNames(ctx context.Context, at *connected, args []string) ([]string, error) {
-	if len(args) == 0 {
-		return nil, nil
+// ofRelease completes what a release has that the first argument names.
+func ofRelease(names func(*v1alpha1.BatchRelease) []string) func(context.Context, *connected, []string) ([]string, error) {
+	return func(ctx context.Context, at *connected, args []string) ([]string, error) {
+		if len(args) == 0 {
+			return nil, nil
+		}
+		br, err := at.release(ctx, args[0])
+		if err != nil {
+			return nil, err
+		}
+		return names(br), nil
 	}
-	br, err := at.release(ctx, args[0])
-	if err != nil {
-		return nil, err
-	}
-	var names []string
+}
+
+// revisionNames are the earlier revisions of a release, with how they ended.
+func revisionNames(br *v1alpha1.BatchRelease) (names []string) {
 	for _, r := range br.Status.History {
 		if r.Commit != "" {
 			names = append(names, fmt.Sprintf("%s\t%s %s", r.Revision, r.Outcome, absolute(&r.EndTime)))
 		}
 	}
-	return names, nil
+	return names
 }
 
-// stepNames are the steps of the release that the first argument names, from the one
-// that it is at.
-func stepNames(ctx context.Context, at *connected, args []string) ([]string, error) {
-	if len(args) == 0 {
-		return nil, nil
-	}
-	br, err := at.release(ctx, args[0])
-	if err != nil {
-		return nil, err
-	}
-	var names []string
+// stepNames are the steps of a release, from the one that it is at.
+func stepNames(br *v1alpha1.BatchRelease) (names []string) {
 	for i, s := range br.Spec.Strategy.Steps {
 		if int32(i) >= br.Status.CurrentStepIndex && br.Status.Phase != v1alpha1.PhaseCompleted {
 			names = append(names, fmt.Sprintf("%d\t%s", i, s.Replicas.String()))
 		}
 	}
-	return names, nil
+	return names
 }

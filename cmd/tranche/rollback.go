@@ -55,7 +55,7 @@ when Git is out of reach; the branch must then still be reverted.`,
 	c.Flags().StringVar(&o.to, "to", "", "revision of an earlier release, from tranche history")
 	c.Flags().StringSliceVar(&o.with, "with", nil, "BatchReleases that may go back, too, where the same lines released them: NAME or NAMESPACE/NAME")
 	c.Flags().BoolVar(&o.direct, "direct", false, "ask the cluster instead of Git")
-	k.completeFlag(c, "to", revisionNames)
+	k.completeFlag(c, "to", ofRelease(revisionNames))
 	k.completeFlag(c, "with", releaseNames)
 	c.MarkFlagsMutuallyExclusive("direct", "to")
 	c.MarkFlagsMutuallyExclusive("direct", "with")
