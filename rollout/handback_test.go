@@ -3,6 +3,7 @@ package rollout_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,17 +59,18 @@ spec: {policyName: NAME}
 		return nil
 	}
 	clustertest.Wait(s, "the policy to act", func() error { return acts(true) })
-	gone := false
-	remove = func() {
+	return s.without(manifest)
+}
+
+// without returns what deletes the objects of a manifest, once, at the latest at the end
+// of the test.
+func (s *shop) without(manifest string) (remove func()) {
+	remove = sync.OnceFunc(func() {
 		s.Helper()
-		if gone {
-			return
-		}
-		gone = true
 		if out, err := s.c.KubectlWith(s, manifest, "delete", "-f", "-"); err != nil {
 			s.Errorf("deleting the policy: %v: %s", err, out)
 		}
-	}
+	})
 	s.Cleanup(remove)
 	return remove
 }

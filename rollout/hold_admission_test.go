@@ -98,17 +98,5 @@ spec: {policyName: NAME}
 		}
 		return nil
 	})
-	gone := false
-	remove = func() {
-		s.Helper()
-		if gone {
-			return
-		}
-		gone = true
-		if out, err := s.c.KubectlWith(s, manifest, "delete", "-f", "-"); err != nil {
-			s.Errorf("deleting the policy: %v: %s", err, out)
-		}
-	}
-	s.Cleanup(remove)
-	return remove
+	return s.without(manifest)
 }
