@@ -44,7 +44,7 @@ func (c *cut) Write(b []byte) (int, error) {
 }
 
 // Faults of a Git server: each is said by a reason and a sentence, nothing in the
-// cluster changes, no password is told, and when it is over the waiting commit is
+// cluster changes, no password is shown, and when it is over the waiting commit is
 // applied once.
 func TestGitServerFaults(t *testing.T) {
 	t.Parallel()

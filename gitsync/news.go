@@ -29,7 +29,7 @@ type SourceNews struct {
 const patientFor = 5 * time.Minute
 
 // tellSource tells of a failure when it is another one than before, and of its end. A
-// failure that was told before a restart is known by the condition.
+// failure that was notified before a restart is known by the condition.
 func (l *look) tellSource(was []metav1.Condition) {
 	if l.options.Tell == nil || l.outcome.suspended || l.outcome.ending {
 		return

@@ -24,7 +24,7 @@ type rateLimit struct {
 
 // Error says how long the server wants to be left alone.
 func (e *rateLimit) Error() string {
-	s := fmt.Sprintf("the server refuses requests for now (status %d)", e.status)
+	s := fmt.Sprintf("the server limits requests (status %d)", e.status)
 	if e.after > 0 {
 		s += ", and asks to come again after " + e.after.String()
 	}

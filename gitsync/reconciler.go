@@ -226,7 +226,7 @@ type memory struct {
 	order    precedence                 // of the commits that brought approvals
 	changes  map[string][]plumbing.Hash // by release commit
 	ignored  string                     // the approvals that were told of
-	failure  string                     // of the source, that was told of
+	failure  string                     // of the source, that was notified
 	notes    string                     // that are there, as far as we know
 	rest     *atRest                    // nil while something is left to do
 	trials   trials
@@ -604,7 +604,7 @@ func (l *look) tellIgnored() {
 	l.remember(l.name, l.keep)
 	was := meta.FindStatusCondition(l.before.Conditions, conditionInSync)
 	if whole == "" || was != nil && was.Message == oneCondition(l.outcome.ignored.Error()) {
-		return // told before a restart
+		return // notified before a restart
 	}
 	var reasons []string
 	by := map[string]plan.Problems{}

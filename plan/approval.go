@@ -30,9 +30,9 @@ type Approval struct {
 	Namespace string
 }
 
-// NotAsSigned says why an approval does not count where only signed ones do, whoever
-// has signed it; nil: it may. A signature is for what the file says by itself, in its
-// place.
+// NotAsSigned is why an approval does not count where only signed ones do, by
+// whatever key it is signed; nil: it may. A signature covers what the file itself has,
+// in its place.
 func (a *Approval) NotAsSigned() *Problem {
 	commit := len(a.Spec.Commit)
 	switch {

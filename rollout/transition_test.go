@@ -56,7 +56,7 @@ func TestTransition(t *testing.T) {
 	}
 }
 
-// What people are told of besides, and what is told with it.
+// The other notifications of a release, and what they contain.
 func TestTransitions(t *testing.T) {
 	const commit = "3f2c1e0000000000000000000000000000000000"
 	at := func(edit ...func(*v1alpha1.BatchReleaseStatus)) v1alpha1.BatchReleaseStatus {

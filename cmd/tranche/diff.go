@@ -62,7 +62,7 @@ and 1 where it could not; with --exit-code it is 4 where it would change anythin
 	}
 	at := addCluster(c)
 	f := c.Flags()
-	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of, be it by another URL (default: those of the namespace that follow the clone's repository)")
+	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of; the URLs may differ (default: those of the namespace that follow the clone's repository)")
 	addOutput(c, &o.output, outputTable, outputMarkdown, outputJSON, outputYAML)
 	at.completeSources(c)
 	f.BoolVar(&o.exitCode, "exit-code", false, "end with exit code 4 if the commit would change anything")

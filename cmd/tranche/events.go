@@ -29,8 +29,8 @@ func newEvents() *cobra.Command {
 		Short: "Show what happened to GitSources and releases, in the order of time",
 		Long: `Show the events of the GitSources and BatchReleases of a namespace, oldest first, in one
 list. NAME restricts it to one BatchRelease and its GitSource, --source to a GitSource and
-its BatchReleases, in all of their namespaces. An API server keeps events for an hour,
-unless it is told otherwise.`,
+its BatchReleases, in all of their namespaces. An API server keeps events for an hour
+(its flag --event-ttl).`,
 		Example: `  tranche events -n shop --since 30m
   tranche events --source shop/shop -o json`,
 		Args: cobra.MaximumNArgs(1),

@@ -225,7 +225,7 @@ func TestInstallManifests(t *testing.T) {
 	}
 }
 
-// With an image, the manifests are the same but for that.
+// With --image, only the image of the manifests differs.
 func TestInstallImage(t *testing.T) {
 	plain, err := manifests("")
 	if err != nil {

@@ -65,7 +65,7 @@ func (s *shop) hears(h *heard, reason string, want map[string]string) {
 	})
 }
 
-// Chat and forge are told of sources and releases: what fails and recovers, who approved
+// Chat and forge receive what happens to sources and releases: what fails and recovers, who approved
 // and rejected what, the author, and the command that moves on. A refused commit has a
 // status at the forge.
 func TestNotified(t *testing.T) {

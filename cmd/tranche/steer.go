@@ -28,7 +28,7 @@ type steerOptions struct {
 
 func (o *steerOptions) add(c *cobra.Command, k *cluster) {
 	f := c.Flags()
-	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of, be it by another URL (default: the one that the release comes from)")
+	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of; the URLs may differ (default: the one that the release comes from)")
 	f.StringVarP(&o.message, "message", "m", "", "first line of the commit message")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask; needed where the input is no terminal")
 	f.BoolVar(&o.push, "push", false, "push the commit")

@@ -167,7 +167,7 @@ func (d *days) isNative([]string) {
 	})
 }
 
-// isNotified waits until the chat room was told of these reasons.
+// isNotified waits until the chat room has received these reasons.
 func (d *days) isNotified(args []string) {
 	clustertest.Wait(d, "notifications", func() error {
 		d.mu.Lock()

@@ -77,7 +77,7 @@ type object struct {
 	JSON []byte
 }
 
-// fault is an error. Its chain is lost, but for what callers ask for.
+// fault is an error. Of its chain only what callers ask for is kept.
 type fault struct {
 	Text                string
 	Absent, Submodule   bool

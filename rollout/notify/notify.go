@@ -21,7 +21,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The reasons of what is told of a GitSource.
+// The reasons of notifications about a GitSource.
 const (
 	// SourceFailed: the branch cannot be followed. The message begins with the reason
 	// of the condition Ready.

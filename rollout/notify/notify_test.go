@@ -146,7 +146,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// What is told of a GitSource, with all that is known of the commit: cluster, author,
+// A notification about a GitSource, with all that is known of the commit: cluster, author,
 // link and the command that moves on.
 func TestSource(t *testing.T) {
 	failed := Transition{
