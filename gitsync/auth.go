@@ -40,7 +40,8 @@ type access struct {
 	app                 *githubApp // makes the method anew each time; nil: none
 	caBundle            []byte
 	clientCert, tlsKey  []byte
-	credentialsIdentity string // changes when the Secret's content does
+	proxy               proxy
+	credentialsIdentity string // changes when the content of the Secrets does
 }
 
 // newAccess reads the Secret's data for a URL. No value of the Secret is part

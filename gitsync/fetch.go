@@ -38,6 +38,7 @@ import (
 type remote struct {
 	url    *url.URL
 	secret string // namespace/name; empty: none
+	proxy  string // namespace/name of the Secret with the proxy; empty: none
 	access access
 	// mayPush is [Options].MayPush.
 	mayPush func() error
@@ -135,7 +136,7 @@ func (r remote) transport() (*transport.Endpoint, transport.Transport, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	ep.CaBundle, ep.ClientCert, ep.ClientKey = r.access.caBundle, r.access.clientCert, r.access.tlsKey
+	ep.CaBundle, ep.ClientCert, ep.ClientKey, ep.Proxy = r.access.caBundle, r.access.clientCert, r.access.tlsKey, r.access.proxy.options
 	c, err := gitclient.NewClient(ep)
 	return ep, c, err
 }
@@ -317,6 +318,8 @@ func (r remote) refused(err error) *plan.Problem {
 	switch {
 	case errors.Is(err, transport.ErrRepositoryNotFound):
 		return &plan.Problem{Reason: reasonRepositoryNotFound, Err: errors.New("there is no such repository, or the credentials may not see it"), Hint: r.credentialsHint("check spec.url")}
+	case r.proxy != "" && isProxyRefusal(err):
+		return &plan.Problem{Reason: reasonAuthenticationFailed, Err: errors.New("the proxy does not accept the credentials"), Hint: "set username and password in Secret " + r.proxy}
 	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrInvalidAuthMethod),
 		strings.Contains(text, "ssh: unable to authenticate"):
 		return &plan.Problem{Reason: reasonAuthenticationFailed, Err: errors.New("the server does not accept the credentials"), Hint: r.credentialsHint("renew them")}

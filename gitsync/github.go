@@ -196,10 +196,11 @@ func (a *githubApp) problem(r remote, err error) error {
 	return remote{url: a.api, secret: r.secret}.problem(err)
 }
 
-// httpTransport is as go-git's for the repository itself: with proxies from the
-// environment, and with the Secret's authorities beside the system's.
+// httpTransport is as go-git's for the repository itself: with the same proxy, and with
+// the Secret's authorities beside the system's.
 func (a access) httpTransport() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one
+	t.Proxy = a.proxy.of()
 	if len(a.caBundle) == 0 {
 		return t
 	}

@@ -122,6 +122,9 @@ func (l *look) next() time.Duration {
 	if slices.ContainsFunc(problems, isForbidden) {
 		next = min(next, l.patience(conditionReady, rightsWithin))
 	}
+	if retry := l.gs.Spec.RetryInterval; retry != nil && len(problems) > 0 {
+		next = retry.Duration
+	}
 	if slices.ContainsFunc(l.outcome.intents, mayPass) {
 		next = min(next, l.patience(conditionInSync, pushWithin))
 	}

@@ -61,11 +61,18 @@ func mirrorName(u *url.URL, secret string) string {
 	return hex.EncodeToString(sum[:mirrorNameSize])
 }
 
+func (r remote) mirrorName() string {
+	if r.proxy == "" {
+		return mirrorName(r.url, r.secret)
+	}
+	return mirrorName(r.url, r.secret+"\x00"+r.proxy) // what a proxy leads to is for those who may use it
+}
+
 // of returns the mirror of a repository.
 func (ms *mirrors) of(r remote) *mirror {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	return ms.named(mirrorName(r.url, r.secret))
+	return ms.named(r.mirrorName())
 }
 
 func (ms *mirrors) named(name string) *mirror {

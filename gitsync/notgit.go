@@ -68,7 +68,7 @@ func (r remote) answer(ctx context.Context) (said string, page bool, err error) 
 	if err != nil {
 		return "", false, err
 	}
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config}
+	transport := &http.Transport{Proxy: r.access.proxy.of(), TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // credentials go nowhere else
 	res, err := (&http.Client{Transport: transport, CheckRedirect: stay}).Do(req)

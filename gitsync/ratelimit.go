@@ -33,19 +33,29 @@ func (e *rateLimit) Error() string {
 
 // limited are the answers that ask for fewer requests: 429, and 503 with a time.
 func (r remote) limited(err error) *plan.Problem {
-	if u, ok := errors.AsType[*plumbing.UnexpectedError](err); ok {
-		err = u.Err // it does not unwrap
-	}
-	answer, ok := errors.AsType[*githttp.Err](err)
-	if !ok || answer.Response == nil {
+	answer := answerOf(err)
+	if answer == nil {
 		return nil
 	}
-	status := answer.Response.StatusCode
-	after := retryAfter(answer.Response.Header.Get("Retry-After"), time.Now())
+	status := answer.StatusCode
+	after := retryAfter(answer.Header.Get("Retry-After"), time.Now())
 	if status != http.StatusTooManyRequests && (status != http.StatusServiceUnavailable || after == 0) {
 		return nil
 	}
 	return &plan.Problem{Reason: reasonRateLimited, Err: &rateLimit{status: status, after: after}, Hint: "raise spec.interval, use a webhook, or give an account with a higher limit", Retry: true}
+}
+
+// answerOf is the unexpected answer of an HTTP server that an error is about; nil: it is
+// about none.
+func answerOf(err error) *http.Response {
+	if u, ok := errors.AsType[*plumbing.UnexpectedError](err); ok {
+		err = u.Err // it does not unwrap
+	}
+	answer, _ := errors.AsType[*githttp.Err](err)
+	if answer == nil {
+		return nil
+	}
+	return answer.Response
 }
 
 // retryAfter reads the header of that name: a number of seconds, or a date. It returns

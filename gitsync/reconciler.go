@@ -442,8 +442,16 @@ func secretName(gs *v1alpha1.GitSource) string {
 	return gs.Namespace + "/" + gs.Spec.SecretRef.Name
 }
 
-// remote reads the URL and the Secret. The Secret is read at each look, so a
-// new password needs no restart.
+// proxyName is namespace and name of the Secret with a GitSource's proxy; empty: none.
+func proxyName(gs *v1alpha1.GitSource) string {
+	if gs.Spec.ProxySecretRef == nil {
+		return ""
+	}
+	return gs.Namespace + "/" + gs.Spec.ProxySecretRef.Name
+}
+
+// remote reads the URL and the Secrets. They are read at each look, so a new
+// password needs no restart.
 func (l *look) remote(ctx context.Context) (remote, error) {
 	u, err := parseURL(l.gs.Spec.URL)
 	if err != nil {
@@ -452,24 +460,47 @@ func (l *look) remote(ctx context.Context) (remote, error) {
 	if u, err = l.options.mayRead(u); err != nil {
 		return remote{}, err
 	}
-	r := remote{url: u, secret: secretName(l.gs), mayPush: l.options.MayPush}
-	var secret corev1.Secret
-	if ref := l.gs.Spec.SecretRef; ref != nil {
-		err := l.own.Get(ctx, client.ObjectKey{Namespace: l.gs.Namespace, Name: ref.Name}, &secret)
-		if apierrors.IsNotFound(err) {
-			return r, &plan.Problem{Reason: reasonSecretNotFound, Where: "spec.secretRef", Err: fmt.Errorf("there is no Secret %s", r.secret), Hint: "create it, or correct the name"}
-		}
-		if err != nil {
-			return r, fmt.Errorf("getting Secret %s: %w", r.secret, err)
-		}
-	}
-	if r.access, err = newAccess(u, r.secret, secret.Data, l.timeout()); err != nil {
+	r := remote{url: u, secret: secretName(l.gs), proxy: proxyName(l.gs), mayPush: l.options.MayPush}
+	data, err := l.secret(ctx, "spec.secretRef", l.gs.Spec.SecretRef)
+	if err != nil {
 		return r, err
+	}
+	if r.access, err = newAccess(u, r.secret, data, l.timeout()); err != nil {
+		return r, err
+	}
+	if ref := l.gs.Spec.ProxySecretRef; ref != nil {
+		if err := mayProxy(u); err != nil {
+			return r, err
+		}
+		if data, err = l.secret(ctx, "spec.proxySecretRef", ref); err != nil {
+			return r, err
+		}
+		if r.access, err = r.access.through(r.proxy, data); err != nil {
+			return r, err
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
 	err = l.apps.authenticate(ctx, &r)
 	return r, err
+}
+
+// secret returns the data of a Secret that a field of the spec names; nil where the field
+// is not set.
+func (l *look) secret(ctx context.Context, field string, ref *v1alpha1.LocalObjectReference) (map[string][]byte, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	name := client.ObjectKey{Namespace: l.gs.Namespace, Name: ref.Name}
+	var secret corev1.Secret
+	err := l.own.Get(ctx, name, &secret)
+	if apierrors.IsNotFound(err) {
+		return nil, &plan.Problem{Reason: reasonSecretNotFound, Where: field, Err: fmt.Errorf("there is no Secret %s", name), Hint: "create it, or correct the name"}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting Secret %s: %w", name, err)
+	}
+	return secret.Data, nil
 }
 
 func (l *look) interval() time.Duration {

@@ -22,6 +22,9 @@ func secretsOf(o client.Object) []string {
 	if ref := gs.Spec.SecretRef; ref != nil {
 		names = append(names, ref.Name)
 	}
+	if ref := gs.Spec.ProxySecretRef; ref != nil {
+		names = append(names, ref.Name)
+	}
 	if v := gs.Spec.Verify; v != nil {
 		names = append(names, v.SecretRef.Name)
 	}

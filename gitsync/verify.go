@@ -103,18 +103,13 @@ func (l *look) keys(ctx context.Context, field string, v *v1alpha1.Verification)
 	if v == nil {
 		return nil, nil
 	}
-	name := client.ObjectKey{Namespace: l.gs.Namespace, Name: v.SecretRef.Name}
-	var secret corev1.Secret
-	err := l.own.Get(ctx, name, &secret)
-	if apierrors.IsNotFound(err) {
-		return nil, &plan.Problem{Reason: reasonSecretNotFound, Where: field + ".secretRef", Err: fmt.Errorf("there is no Secret %s", name), Hint: "create it, or correct the name"}
-	}
+	data, err := l.secret(ctx, field+".secretRef", &v.SecretRef)
 	if err != nil {
-		return nil, fmt.Errorf("getting Secret %s: %w", name, err)
+		return nil, err
 	}
-	keys, err := signature.ParseKeys(secret.Data)
+	keys, err := signature.ParseKeys(data)
 	if err != nil {
-		return nil, &plan.Problem{Reason: reasonInvalidSecret, Where: "Secret " + name.String(), Err: errors.New(oneLine(err.Error()))}
+		return nil, &plan.Problem{Reason: reasonInvalidSecret, Where: "Secret " + l.gs.Namespace + "/" + v.SecretRef.Name, Err: errors.New(oneLine(err.Error()))}
 	}
 	return keys, nil
 }

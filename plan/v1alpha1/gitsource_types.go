@@ -65,6 +65,12 @@ type GitSourceSpec struct {
 	// +optional
 	Interval metav1.Duration `json:"interval,omitzero"`
 
+	// retryInterval is when to look again after a look that failed; default: soon
+	// where another try may help, and the interval where it cannot.
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="must be at least 1s"
+	// +optional
+	RetryInterval *metav1.Duration `json:"retryInterval,omitempty"`
+
 	// timeout of one exchange with the repository's server.
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="must be at least 1s"
@@ -109,6 +115,12 @@ type GitSourceSpec struct {
 	// and password (of the key); ca.crt.
 	// +optional
 	SecretRef *LocalObjectReference `json:"secretRef,omitempty"`
+
+	// proxySecretRef names the Secret, in the same namespace, with the HTTP proxy that
+	// leads to the repository's server: address, username and password. It is for https
+	// and http URLs.
+	// +optional
+	ProxySecretRef *LocalObjectReference `json:"proxySecretRef,omitempty"`
 
 	// webhook lets the repository's server tell of a push.
 	// +optional

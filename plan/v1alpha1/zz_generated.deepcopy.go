@@ -408,6 +408,11 @@ func (in *GitSourceSpec) DeepCopyInto(out *GitSourceSpec) {
 	*out = *in
 	out.Ref = in.Ref
 	out.Interval = in.Interval
+	if in.RetryInterval != nil {
+		in, out := &in.RetryInterval, &out.RetryInterval
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	out.Timeout = in.Timeout
 	if in.DependsOn != nil {
 		in, out := &in.DependsOn, &out.DependsOn
@@ -416,6 +421,11 @@ func (in *GitSourceSpec) DeepCopyInto(out *GitSourceSpec) {
 	}
 	if in.SecretRef != nil {
 		in, out := &in.SecretRef, &out.SecretRef
+		*out = new(LocalObjectReference)
+		**out = **in
+	}
+	if in.ProxySecretRef != nil {
+		in, out := &in.ProxySecretRef, &out.ProxySecretRef
 		*out = new(LocalObjectReference)
 		**out = **in
 	}
