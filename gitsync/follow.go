@@ -75,6 +75,9 @@ func (l *look) bring(ctx context.Context, c *commit, o *observer) error {
 	if err := l.try(ctx, a, c, false); err != nil {
 		return err
 	}
+	if err := l.keepSecrets(ctx, c.targets); err != nil {
+		return err
+	}
 	if err := l.announce(ctx, c); err != nil {
 		return err
 	}

@@ -229,6 +229,10 @@ func withKind(p *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
 // object finds out what becomes of an object of the commit.
 func (v *preview) object(ctx context.Context, t *target, approvals []plan.Approval) error {
 	v.wanted.add(t.entry())
+	if p := secretOfSource(v.gs, t.Object); p != nil {
+		v.Problems = append(v.Problems, p)
+		return nil
+	}
 	o := PreviewedObject{Object: t.Object}
 	err := v.observer.observe(ctx, t)
 	ps := problemsOf(err)

@@ -110,6 +110,8 @@ func judge(live *unstructured.Unstructured, gs *v1alpha1.GitSource, used usedNam
 		return forget, "annotation " + v1alpha1.AnnotationPrune + " is " + annotationPruneDisabled
 	case isLeftAlone(live):
 		return forget, "annotation " + v1alpha1.AnnotationReconcile + " is " + v1alpha1.AnnotationReconcileDisabled
+	case kind == secretKind && fieldNaming(gs, live.GetNamespace(), live.GetName()) != "":
+		return forget, namesSecret(gs, live.GetNamespace(), live.GetName())
 	case needsConsent(kind) && annotation != annotationPruneEnabled:
 		return forget, "a " + kind.Kind + " is deleted only with annotation " + v1alpha1.AnnotationPrune + ": " + annotationPruneEnabled
 	case used.by(kind, live.GetNamespace(), live.GetName()) != "":
@@ -294,6 +296,11 @@ func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
 		result.kept = entries(gone)
 		return result, err
 	}
+	naming, err := p.naming(ctx, gone)
+	if err != nil {
+		result.kept = entries(gone)
+		return result, err
+	}
 	var ps plan.Problems
 	for _, e := range gone {
 		live, err := lives[e.id()], unread[e.id()]
@@ -303,6 +310,9 @@ func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
 		v, because := remove, ""
 		if err == nil {
 			v, because = judge(live, p.gs, used)
+		}
+		if why := namedByOther(naming, e); why != "" {
+			v, because = forget, why
 		}
 		if other := inventoriedByOther(others, p.gs, e); other != nil && e.gvk.GroupKind() == deploymentKind {
 			v, because = forget, "GitSource "+other.Namespace+"/"+other.Name+" applies it"
@@ -344,6 +354,35 @@ func (p *pruner) others(ctx context.Context, gone []entry) (*v1alpha1.GitSourceL
 		return &v1alpha1.GitSourceList{}, nil
 	}
 	return listSources(ctx, p.own)
+}
+
+// naming returns the GitSources that may name a Secret which goes. A name with a hash of
+// the content is of no Secret that a GitSource names.
+func (p *pruner) naming(ctx context.Context, gone []entry) ([]v1alpha1.GitSource, error) {
+	var all []v1alpha1.GitSource
+	seen := sets.New[string]()
+	for _, e := range gone {
+		if e.gvk.GroupKind() != secretKind || e.generated() != (entry{}) || seen.Has(e.namespace) {
+			continue
+		}
+		seen.Insert(e.namespace)
+		var sources v1alpha1.GitSourceList
+		if err := p.own.List(ctx, &sources, client.InNamespace(e.namespace)); err != nil {
+			return nil, fmt.Errorf("listing the GitSources of namespace %s: %w", e.namespace, err)
+		}
+		all = append(all, sources.Items...)
+	}
+	return all, nil
+}
+
+// namedByOther returns which GitSource names a Secret; empty: none.
+func namedByOther(sources []v1alpha1.GitSource, e entry) string {
+	for i := range sources {
+		if e.gvk.GroupKind() == secretKind && fieldNaming(&sources[i], e.namespace, e.name) != "" {
+			return namesSecret(&sources[i], e.namespace, e.name)
+		}
+	}
+	return ""
 }
 
 // isEnding reports whether a namespace is being deleted, or has been.

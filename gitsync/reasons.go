@@ -29,6 +29,7 @@ const (
 	reasonNothingToApply          = "NothingToApply"
 	reasonUnknownKind             = "UnknownKind"
 	reasonOwnedByOther            = "OwnedByOther"
+	reasonSecretNotAllowed        = "SecretNotAllowed"
 	reasonDryRunFailed            = "DryRunFailed"
 	reasonStableRevisionUnusable  = "StableRevisionUnusable"
 	reasonApplyFailed             = "ApplyFailed"

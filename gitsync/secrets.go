@@ -2,16 +2,63 @@ package gitsync
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // indexSecret finds sources by the names of the Secrets that they refer to.
 const indexSecret = "tranche.dev/secret"
+
+// namedSecret is a Secret that the spec of a GitSource names, and the field that does.
+type namedSecret struct{ name, field string }
+
+func namedSecrets(spec *v1alpha1.GitSourceSpec) []namedSecret {
+	var named []namedSecret
+	if ref := spec.SecretRef; ref != nil {
+		named = append(named, namedSecret{ref.Name, "spec.secretRef"})
+	}
+	if ref := spec.ProxySecretRef; ref != nil {
+		named = append(named, namedSecret{ref.Name, "spec.proxySecretRef"})
+	}
+	if v := spec.Verify; v != nil {
+		named = append(named, namedSecret{v.SecretRef.Name, "spec.verify.secretRef"})
+	}
+	if a := spec.Approvals; a != nil && a.Signers != nil {
+		named = append(named, namedSecret{a.Signers.SecretRef.Name, "spec.approvals.signers.secretRef"})
+	}
+	if w := spec.WriteBack; w != nil && w.SigningKey != nil {
+		named = append(named, namedSecret{w.SigningKey.Name, "spec.writeBack.signingKey"})
+	}
+	if w := spec.Webhook; w != nil {
+		named = append(named, namedSecret{w.SecretRef.Name, "spec.webhook.secretRef"})
+	}
+	return named
+}
+
+// fieldNaming returns the field of a GitSource that names a Secret; empty: none does.
+func fieldNaming(gs *v1alpha1.GitSource, namespace, name string) string {
+	if gs.Namespace != namespace {
+		return ""
+	}
+	for _, s := range namedSecrets(&gs.Spec) {
+		if s.name == name {
+			return s.field
+		}
+	}
+	return ""
+}
+
+// namesSecret is how a message has that a GitSource names a Secret.
+func namesSecret(gs *v1alpha1.GitSource, namespace, name string) string {
+	return fieldNaming(gs, namespace, name) + " of GitSource " + gs.Namespace + "/" + gs.Name + " names this Secret"
+}
 
 func secretsOf(o client.Object) []string {
 	gs, ok := o.(*v1alpha1.GitSource)
@@ -19,22 +66,56 @@ func secretsOf(o client.Object) []string {
 		return nil
 	}
 	var names []string
-	if ref := gs.Spec.SecretRef; ref != nil {
-		names = append(names, ref.Name)
-	}
-	if ref := gs.Spec.ProxySecretRef; ref != nil {
-		names = append(names, ref.Name)
-	}
-	if v := gs.Spec.Verify; v != nil {
-		names = append(names, v.SecretRef.Name)
-	}
-	if a := gs.Spec.Approvals; a != nil && a.Signers != nil {
-		names = append(names, a.Signers.SecretRef.Name)
-	}
-	if w := gs.Spec.WriteBack; w != nil && w.SigningKey != nil {
-		names = append(names, w.SigningKey.Name)
+	for _, s := range namedSecrets(&gs.Spec) {
+		names = append(names, s.name)
 	}
 	return names
+}
+
+// keepSecrets refuses a commit that brings a Secret which this GitSource names, or
+// another one of the Secret's namespace. A committer would list own keys there as those
+// of signers, or have another's credentials used. The cluster is asked after the trial
+// of the commit, which refuses what the account may not write, so that an account
+// learns nothing of another namespace.
+func (l *look) keepSecrets(ctx context.Context, targets []*target) error {
+	var ps plan.Problems
+	for _, t := range targets {
+		if t.groupKind() != secretKind {
+			continue
+		}
+		p := secretOfSource(l.gs, t.Object)
+		if p == nil {
+			// In all namespaces: the cache may be of some of them.
+			var sources v1alpha1.GitSourceList
+			if err := l.status.List(ctx, &sources, client.MatchingFields{indexSecret: t.GetName()}); err != nil {
+				return fmt.Errorf("listing the GitSources that name Secret %s/%s: %w", t.GetNamespace(), t.GetName(), err)
+			}
+			for i := 0; i < len(sources.Items) && p == nil; i++ {
+				p = secretOfSource(&sources.Items[i], t.Object)
+			}
+		}
+		if p != nil {
+			ps = append(ps, p)
+		}
+	}
+	if len(ps) > 0 {
+		return ps
+	}
+	return nil
+}
+
+// secretOfSource returns why an object may not come from Git, since a GitSource names it;
+// nil: it may.
+func secretOfSource(gs *v1alpha1.GitSource, o plan.Object) *plan.Problem {
+	field := fieldNaming(gs, o.GetNamespace(), o.GetName())
+	if o.GroupVersionKind().GroupKind() != secretKind || field == "" {
+		return nil
+	}
+	return &plan.Problem{
+		Reason: reasonSecretNotAllowed, Where: whereOf(o) + ": metadata.name",
+		Err:  errors.New(namesSecret(gs, o.GetNamespace(), o.GetName()) + ", and no commit may bring it"),
+		Hint: "remove the manifest from the branch, and change the Secret with kubectl",
+	}
 }
 
 // sourcesWith maps a Secret to the sources that refer to it.
