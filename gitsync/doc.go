@@ -18,6 +18,7 @@
 //	treefs.go       the tree of a commit as a file system
 //	desired.go      a commit's objects, releases and approvals
 //	commits.go      which commit began a release, which brought an approval
+//	seen.go         when a commit was first seen, for keys that expire
 //	replay.go       which approvals are older than the release that they name
 //	live.go         the cluster's side: what is there, and whose it is
 //	apply.go        dry run and server-side apply

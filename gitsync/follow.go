@@ -40,7 +40,7 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 	if err != nil {
 		return err
 	}
-	if err := l.verified(s, by); err != nil {
+	if err := l.verified(ctx, s, by); err != nil {
 		return err
 	}
 	if err := l.await(ctx, s); err != nil {
@@ -94,9 +94,6 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 	}
 	if l.keep.approved == nil {
 		l.keep.approved = approvedSteps{}
-	}
-	if l.keep.order == nil {
-		l.keep.order = precedence{}
 	}
 	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, remote: !l.options.NoRemoteBases, in: l.options.Renderer, brought: l.keep.brought, approved: l.keep.approved, order: l.keep.order, signatures: by}
 	d, rendered, err := r.desired(l.keep.desired)

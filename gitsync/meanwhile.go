@@ -61,7 +61,7 @@ func (l *look) keepApplied(ctx context.Context, s *snapshot, by signatures, o *o
 	}
 	applied := *s
 	applied.commit = hash
-	if err := l.verified(&applied, by); err != nil {
+	if err := l.verified(ctx, &applied, by); err != nil {
 		return nil, err
 	}
 	c, err := l.prepare(ctx, &applied, by, o)

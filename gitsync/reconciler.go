@@ -529,6 +529,7 @@ func (l *look) fetch(ctx context.Context, r remote) (*snapshot, error) {
 		return nil, err
 	}
 	l.outcome.commit = s.commit.String()
+	l.noteSeen(s.commit)
 	l.log.V(1).Info("looked", "commit", s.commit.String(), "fetched", s.fetched)
 	if l.before.ObservedGeneration != l.gs.Generation {
 		return s, nil // that commit may be of another branch, or repository

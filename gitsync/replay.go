@@ -114,19 +114,23 @@ type precedence map[[2]plumbing.Hash]bool
 // keptPrecedence bounds it.
 const keptPrecedence = 1000
 
-func (h *history) precedes(ctx context.Context, commit, tip plumbing.Hash) (bool, error) {
+func (p precedence) precedes(ctx context.Context, s storer.EncodedObjectStorer, commit, tip plumbing.Hash) (bool, error) {
 	pair := [2]plumbing.Hash{commit, tip}
-	if known, ok := h.order[pair]; ok {
+	if known, ok := p[pair]; ok {
 		return known, nil
 	}
-	yes, err := isInHistory(ctx, h.snapshot, commit, tip)
-	if err == nil && h.order != nil {
-		if len(h.order) >= keptPrecedence {
-			clear(h.order)
+	yes, err := isInHistory(ctx, s, commit, tip)
+	if err == nil && p != nil {
+		if len(p) >= keptPrecedence {
+			clear(p)
 		}
-		h.order[pair] = yes
+		p[pair] = yes
 	}
 	return yes, err
+}
+
+func (h *history) precedes(ctx context.Context, commit, tip plumbing.Hash) (bool, error) {
+	return h.order.precedes(ctx, h.snapshot, commit, tip)
 }
 
 // isInHistory reports whether a commit is in the history of a tip, or is the tip, or one

@@ -417,7 +417,7 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		return used, "", err
 	}
 	used = v1alpha1.UsedPlanApproval{Commit: b.in, Payload: payload.String()}
-	by, why, err := signerOf(g.snapshot, in, g.signatures.signers, g.signatures.now)
+	by, why, err := g.signatures.signerOf(ctx, g.snapshot, in, g.signatures.signers)
 	if err != nil {
 		return used, "", err
 	}
@@ -474,6 +474,6 @@ func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v
 	if len(commits) == 0 {
 		return fmt.Sprintf("that the change is by another than %s cannot be shown: no commit of the branch makes it", approver), nil
 	}
-	fact, _, err := g.writtenBy(commits, in, approver)
+	fact, _, err := g.writtenBy(ctx, commits, in, approver)
 	return fact, err
 }

@@ -34,6 +34,10 @@ type signatures struct {
 	// source, where signers has it; empty: none.
 	own string
 	now time.Time
+	// seen are tips of the branch, newest first, with the times of their first sight.
+	seen []v1alpha1.SeenCommit
+	// order is from earlier looks; added to.
+	order precedence
 	// changes are the commits that made a release what it is, by release, from
 	// earlier looks; added to.
 	changes map[string][]plumbing.Hash
@@ -48,7 +52,10 @@ func (l *look) signatures(ctx context.Context) (s signatures, err error) {
 	if l.keep.changes == nil || len(l.keep.changes) > keptChanges {
 		l.keep.changes = map[string][]plumbing.Hash{}
 	}
-	s.now, s.changes = time.Now(), l.keep.changes
+	if l.keep.order == nil {
+		l.keep.order = precedence{}
+	}
+	s.now, s.changes, s.order, s.seen = time.Now(), l.keep.changes, l.keep.order, l.gs.Status.Seen
 	if s.verify, err = l.keys(ctx, "spec.verify", l.gs.Spec.Verify); err != nil {
 		return s, err
 	}
@@ -96,7 +103,7 @@ func tryToSign(signer signature.Signer, keys *signature.Keys, now time.Time) (si
 		return signature.Signature{}, err
 	}
 	try := head + "gpgsig " + strings.ReplaceAll(strings.TrimSuffix(armored, "\n"), "\n", "\n ") + "\n\n"
-	return signature.Verify([]byte(try), keys, now)
+	return signature.Verify([]byte(try), keys, now, nil)
 }
 
 func (l *look) keys(ctx context.Context, field string, v *v1alpha1.Verification) (*signature.Keys, error) {
@@ -116,11 +123,11 @@ func (l *look) keys(ctx context.Context, field string, v *v1alpha1.Verification)
 
 // verified checks that the tip is signed, where the spec demands it. The tip
 // is enough: its signature covers the whole tree, and the whole history.
-func (l *look) verified(s *snapshot, by signatures) error {
+func (l *look) verified(ctx context.Context, s *snapshot, by signatures) error {
 	if by.verify == nil {
 		return nil
 	}
-	_, why, err := signerOf(s, s.commit, by.verify, by.now)
+	_, why, err := by.signerOf(ctx, s, s.commit, by.verify)
 	if err != nil || why == "" {
 		return err
 	}
@@ -149,15 +156,22 @@ func (l *look) listed(ctx context.Context, signer signature.Signer) error {
 // signerOf returns which of the keys signed a commit, or why that is none of
 // them; an error is one of the repository. It decides from the object's bytes,
 // once they are known to be those of the commit.
-func signerOf(s storer.EncodedObjectStorer, commit plumbing.Hash, keys *signature.Keys, now time.Time) (by signature.Signature, why string, err error) {
-	raw, err := rawCommit(s, commit)
+func (s *signatures) signerOf(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, keys *signature.Keys) (by signature.Signature, why string, err error) {
+	raw, err := rawCommit(store, commit)
 	if err != nil {
 		return by, "", missing("commit", commit, err)
 	}
 	if plumbing.ComputeHash(plumbing.CommitObject, raw) != commit {
 		return by, "", fmt.Errorf("%w: the bytes of commit %s are others", errDamaged, commit)
 	}
-	by, verdict := signature.Verify(raw, keys, now)
+	var failed error
+	by, verdict := signature.Verify(raw, keys, s.now, func(until time.Time) (yes bool) {
+		yes, failed = s.sawBy(ctx, store, commit, until)
+		return yes
+	})
+	if failed != nil {
+		return by, "", failed
+	}
 	if verdict != nil {
 		why = oneLine(verdict.Error())
 	}
@@ -224,7 +238,7 @@ func (h *history) unsigned(ctx context.Context, a *plan.Approval, release *plan.
 	if err != nil {
 		return nil, err
 	}
-	by, why, err := signerOf(h.snapshot, plumbing.NewHash(b.in), h.signatures.signers, h.signatures.now)
+	by, why, err := h.signatures.signerOf(ctx, h.snapshot, plumbing.NewHash(b.in), h.signatures.signers)
 	switch {
 	case err != nil:
 		return nil, err
@@ -260,7 +274,7 @@ func (h *history) sameAuthor(ctx context.Context, a *plan.Approval, in string, a
 		return a.Ignored("spec", fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: no commit since the last release makes it", approver),
 			"bring the change by a new commit"), nil
 	}
-	fact, hint, err := h.writtenBy(commits, in, approver)
+	fact, hint, err := h.writtenBy(ctx, commits, in, approver)
 	if err != nil || fact == "" {
 		return nil, err
 	}
@@ -298,10 +312,10 @@ func (h *history) releaseOrigins(ctx context.Context, release *plan.Release, com
 // writtenBy says that the approver has signed one of the commits, or that it cannot
 // be shown that another person has signed each of them; empty: neither. The approval
 // came in another commit.
-func (h *history) writtenBy(commits []plumbing.Hash, in string, approver signature.Signature) (fact, hint string, err error) {
+func (h *history) writtenBy(ctx context.Context, commits []plumbing.Hash, in string, approver signature.Signature) (fact, hint string, err error) {
 	keys := signature.Join(h.signatures.signers, h.signatures.verify)
 	for _, c := range commits {
-		author, why, err := signerOf(h.snapshot, c, keys, h.signatures.now)
+		author, why, err := h.signatures.signerOf(ctx, h.snapshot, c, keys)
 		switch {
 		case err != nil:
 			return "", "", err

@@ -172,7 +172,8 @@ func matches(patterns, name string) bool {
 }
 
 // check says whether the key of a line may sign a commit at a time.
-func (a *allowed) check(at time.Time) error {
+func (a *allowed) check(w when) error {
+	at := w.signed
 	switch {
 	case a.namespaces != "" && !matches(a.namespaces, namespaceGit):
 		return fmt.Errorf("%w: the key of %s is for %s", ErrNamespace, a.name(), a.namespaces)
@@ -180,6 +181,8 @@ func (a *allowed) check(at time.Time) error {
 		return fmt.Errorf("%w: the key of %s is valid from %s, and signed at %s", ErrNotYetValid, a.name(), said(a.after), said(at))
 	case !a.before.IsZero() && at.After(a.before):
 		return fmt.Errorf("%w: the key of %s was valid until %s, and signed at %s", ErrExpired, a.name(), said(a.before), said(at))
+	case !a.before.IsZero() && w.after(a.before):
+		return errSeenLate("of "+a.name(), a.before)
 	}
 	return nil
 }

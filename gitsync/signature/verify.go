@@ -57,23 +57,26 @@ const skew = 5 * time.Minute
 // A key must have been valid when it signed. As with git, that is the
 // committer's date for an SSH key (git passes it to ssh-keygen as -Overify-time),
 // and the time in the signature for an OpenPGP key. A date later than now is
-// not believed: now counts. An earlier one is, as it must be if what was signed
-// before a key expired is to stay signed; so a key that fell into other hands
-// has to be taken from the list, or revoked, and not only expire.
-func Verify(raw []byte, keys *Keys, now time.Time) (Signature, error) {
+// not believed: now counts.
+//
+// An earlier date is whatever the signer has written. So a key that has expired by now
+// counts only if the commit was seen before: seenBy reports whether it was seen at a
+// time or before; nil: it is seen for the first time. It is not called where the key is
+// valid now.
+func Verify(raw []byte, keys *Keys, now time.Time, seenBy func(time.Time) bool) (Signature, error) {
 	c, err := parse(raw)
 	if err != nil {
 		return Signature{}, err
 	}
-	at := c.committed
-	if at.After(now) {
-		at = now
+	at := when{signed: c.committed, now: now, seenBy: seenBy}
+	if at.signed.After(now) {
+		at.signed = now
 	}
 	switch {
 	case strings.HasPrefix(c.armored, "-----BEGIN SSH SIGNATURE-----\n"):
 		return keys.verifySSH(c, at)
 	case strings.HasPrefix(c.armored, "-----BEGIN PGP SIGNATURE-----\n"):
-		return keys.verifyOpenPGP(c, now)
+		return keys.verifyOpenPGP(c, at)
 	case strings.HasPrefix(c.armored, "-----BEGIN SIGNED MESSAGE-----\n"):
 		return Signature{}, fmt.Errorf("%w: X.509 signatures are not supported", ErrBadSignature)
 	default:
@@ -81,7 +84,24 @@ func Verify(raw []byte, keys *Keys, now time.Time) (Signature, error) {
 	}
 }
 
-func (k *Keys) verifySSH(c commit, at time.Time) (Signature, error) {
+// when is the time of a signature.
+type when struct {
+	// signed is the time that it has itself.
+	signed, now time.Time
+	seenBy      func(time.Time) bool
+}
+
+// after reports whether a key that expires at a time may be what signs now.
+func (w when) after(expiry time.Time) bool {
+	return w.now.After(expiry) && (w.seenBy == nil || !w.seenBy(expiry))
+}
+
+// errSeenLate is of a key that had expired when the commit was first seen.
+func errSeenLate(key string, expiry time.Time) error {
+	return fmt.Errorf("%w: key %s was valid until %s, and the commit was first seen later, whatever its date", ErrExpired, key, said(expiry))
+}
+
+func (k *Keys) verifySSH(c commit, at when) (Signature, error) {
 	block, rest := pem.Decode([]byte(c.armored))
 	if block == nil || len(bytes.TrimSpace(rest)) > 0 || len(block.Headers) > 0 {
 		return Signature{}, fmt.Errorf("%w: its armor does not read", ErrBadSignature)
@@ -114,7 +134,8 @@ func (k *Keys) verifySSH(c commit, at time.Time) (Signature, error) {
 	return Signature{}, first
 }
 
-func (k *Keys) verifyOpenPGP(c commit, now time.Time) (Signature, error) {
+func (k *Keys) verifyOpenPGP(c commit, at when) (Signature, error) {
+	now := at.now
 	sig, bare, err := readOpenPGP(c.armored)
 	if err != nil {
 		return Signature{}, fmt.Errorf("%w: %w", ErrBadSignature, err)
@@ -147,7 +168,7 @@ func (k *Keys) verifyOpenPGP(c commit, now time.Time) (Signature, error) {
 	case err != nil && !errors.Is(err, pgperrors.ErrKeyExpired):
 		return Signature{}, fmt.Errorf("%w: %w", ErrBadSignature, err)
 	}
-	if err := wasValid(by, sig, s); err != nil {
+	if err := wasValid(by, sig, s, at); err != nil {
 		return Signature{}, err
 	}
 	return s, nil
@@ -189,7 +210,7 @@ func readOpenPGP(armored string) (*packet.Signature, []byte, error) {
 }
 
 // wasValid says whether an OpenPGP key was valid when it signed.
-func wasValid(e *openpgp.Entity, sig *packet.Signature, s Signature) error {
+func wasValid(e *openpgp.Entity, sig *packet.Signature, s Signature, w when) error {
 	self, _ := e.PrimarySelfSignature()
 	keys, selves := []*packet.PublicKey{e.PrimaryKey}, []*packet.Signature{self}
 	for _, sub := range e.Subkeys {
@@ -204,6 +225,11 @@ func wasValid(e *openpgp.Entity, sig *packet.Signature, s Signature) error {
 			return fmt.Errorf("%w: key %s is of %s, and signed at %s", ErrNotYetValid, s, said(key.CreationTime), said(at))
 		case key.KeyExpired(selves[i], at):
 			return fmt.Errorf("%w: key %s signed at %s", ErrExpired, s, said(at))
+		}
+		if lifetime := selves[i].KeyLifetimeSecs; lifetime != nil && *lifetime != 0 {
+			if expiry := key.CreationTime.Add(time.Duration(*lifetime) * time.Second); w.after(expiry) {
+				return errSeenLate(s.String(), expiry)
+			}
 		}
 	}
 	return nil

@@ -50,6 +50,48 @@ func keysOf(t *testing.T, data map[string]string) *signature.Keys {
 	return keys
 }
 
+// seenAt is of a commit that was first seen at a time.
+func seenAt(at time.Time) func(time.Time) bool {
+	return func(until time.Time) bool { return !at.After(until) }
+}
+
+// A key that has expired signs nothing more, whatever date it writes: what counts is
+// when the commit was first seen. What was seen while the key was valid stays signed.
+func TestExpiredKeySignsNothingMore(t *testing.T) {
+	t.Parallel()
+	ssh := gittest.NewSSHKey(t, "ed25519", "")
+	pgp := gittest.NewGPG(t).NewKey("ada@example.org", "20260601T123000", "", "--faked-system-time", "20260601T120000!")
+	repo := repoAt(t, noon) // that is the date in the commits, whenever they are made
+	end := noon.Add(30 * time.Minute)
+	for _, kind := range []struct {
+		name, entry, content string
+		key                  *gittest.Key
+	}{
+		{"SSH", "allowed_signers", `ada@example.org valid-before="202606011230Z" ` + ssh.Public, &ssh},
+		{"OpenPGP", "ada.asc", pgp.Public, &pgp},
+	} {
+		repo.Sign(kind.key)
+		commit := raw(t, repo, repo.Commit(map[string]string{"a": kind.name}))
+		keys := keysOf(t, map[string]string{kind.entry: kind.content})
+		for _, tt := range []struct {
+			reason string
+			now    time.Time
+			seen   func(time.Time) bool
+			want   error
+		}{
+			{"while it is valid", end, nil, nil},
+			{"new, and the key has expired", end.Add(time.Hour), nil, signature.ErrExpired},
+			{"seen too late", end.Add(time.Hour), seenAt(end.Add(time.Second)), signature.ErrExpired},
+			{"seen in time", end.Add(time.Hour), seenAt(end), nil},
+		} {
+			got, err := signature.Verify([]byte(commit), keys, tt.now, tt.seen)
+			if !errors.Is(err, tt.want) || err == nil && got.Principal != "ada@example.org" {
+				t.Errorf("%s: %s: got %v, %v; want %v", kind.name, tt.reason, got, err, tt.want)
+			}
+		}
+	}
+}
+
 // All verdicts on SSH signatures, and that git with ssh-keygen has the same.
 func TestSSH(t *testing.T) {
 	t.Parallel()
@@ -98,7 +140,7 @@ func TestSSH(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys := keysOf(t, map[string]string{"allowed_signers": tt.allowed})
-			got, err := signature.Verify([]byte(raw(t, repo, tt.commit)), keys, noon.Add(time.Hour))
+			got, err := signature.Verify([]byte(raw(t, repo, tt.commit)), keys, noon.Add(time.Hour), seenAt(noon))
 			if !errors.Is(err, tt.want) || got.Principal != tt.principal {
 				t.Errorf("%s: got %v, %v; want %v", tt.reason, got, err, tt.want)
 			}
@@ -130,7 +172,7 @@ func TestStricterThanGit(t *testing.T) {
 	sig := good[begin:end]
 	without := good[:begin] + good[end:]
 	at := func(header string) string { return strings.Replace(without, header, sig+header, 1) }
-	if got, err := signature.Verify([]byte(good), keys, noon); err != nil || got.Principal != "key of a test" {
+	if got, err := signature.Verify([]byte(good), keys, noon, nil); err != nil || got.Principal != "key of a test" {
 		t.Fatal(got, err)
 	}
 	for name, tt := range map[string]struct{ reason, commit string }{
@@ -146,17 +188,17 @@ func TestStricterThanGit(t *testing.T) {
 		"something after the armor":   {"it belongs to nothing", strings.Replace(good, "-----END SSH SIGNATURE-----", "-----END SSH SIGNATURE-----\n x", 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := signature.Verify([]byte(tt.commit), keys, noon); !errors.Is(err, signature.ErrBadSignature) {
+			if got, err := signature.Verify([]byte(tt.commit), keys, noon, nil); !errors.Is(err, signature.ErrBadSignature) {
 				t.Errorf("%s: got %v, %v", tt.reason, got, err)
 			}
 		})
 	}
-	if _, err := signature.Verify([]byte(strings.Replace(good, "gpgsig ", "gpgsig-sha256 ", 1)), keys, noon); !errors.Is(err, signature.ErrUnsigned) {
+	if _, err := signature.Verify([]byte(strings.Replace(good, "gpgsig ", "gpgsig-sha256 ", 1)), keys, noon, nil); !errors.Is(err, signature.ErrUnsigned) {
 		t.Errorf("gpgsig-sha256 is for repositories of that kind: %v", err)
 	}
 	// A date that is yet to come is not believed.
 	later := keysOf(t, map[string]string{"allowed_signers": `ada@example.org valid-after="20260601Z" ` + key.Public})
-	if _, err := signature.Verify([]byte(good), later, noon.Add(-24*time.Hour)); !errors.Is(err, signature.ErrNotYetValid) {
+	if _, err := signature.Verify([]byte(good), later, noon.Add(-24*time.Hour), nil); !errors.Is(err, signature.ErrNotYetValid) {
 		t.Errorf("signed with a date that is yet to come: %v", err)
 	}
 }
@@ -188,7 +230,7 @@ func TestMergetag(t *testing.T) {
 				t.Fatal(commit)
 			}
 			keys := keysOf(t, map[string]string{"allowed_signers": "author " + author.Public + "\nmerger " + merger.Public})
-			got, err := signature.Verify([]byte(commit), keys, noon)
+			got, err := signature.Verify([]byte(commit), keys, noon, nil)
 			if !errors.Is(err, tt.want) || err == nil && got.Principal != "merger" {
 				t.Errorf("got %v, %v", got, err)
 			}
@@ -246,7 +288,7 @@ func TestOpenPGP(t *testing.T) {
 		"tampered":          {"the message is signed", object(t, repo, strings.Replace(raw(t, repo, good), "\n\nChange", "\n\nchange", 1)), public, day, signature.ErrBadSignature, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := signature.Verify([]byte(raw(t, repo, tt.commit)), keysOf(t, map[string]string{"team.asc": tt.public}), tt.now)
+			got, err := signature.Verify([]byte(raw(t, repo, tt.commit)), keysOf(t, map[string]string{"team.asc": tt.public}), tt.now, seenAt(noon))
 			if !errors.Is(err, tt.want) || got.Principal != tt.principal {
 				t.Errorf("%s: got %v, %v; want %v", tt.reason, got, err, tt.want)
 			}

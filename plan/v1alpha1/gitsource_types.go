@@ -311,11 +311,28 @@ type GitSourceStatus struct {
 	// +listType=atomic
 	// +optional
 	UsedPlanApprovals []UsedPlanApproval `json:"usedPlanApprovals,omitempty"`
+	// seen are tips of the branch with the time at which the controller saw each for the
+	// first time, newest first, where spec.verify or spec.approvals.signers is set. A
+	// signature counts only if its key was valid when the commit was first seen. Tips
+	// that are older than a day are kept once an hour.
+	// +kubebuilder:validation:MaxItems=2048
+	// +listType=atomic
+	// +optional
+	Seen []SeenCommit `json:"seen,omitempty"`
 	// conditions: Ready, Reconciling, Stalled, InSync.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// SeenCommit is a tip of the branch, and when it was seen.
+type SeenCommit struct {
+	// commit that was the tip.
+	Commit string `json:"commit"`
+	// time at which the controller saw it for the first time, and with it all of its
+	// history that it had not seen before.
+	Time metav1.Time `json:"time"`
 }
 
 // GoverningPlan is what decides about the releases of one Deployment.

@@ -1,0 +1,84 @@
+package gitsync
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// The date in a commit is whatever its author writes. So a key that has expired could
+// still sign with an old date. The controller therefore records when it saw each tip of
+// the branch for the first time. A commit was first seen with the first tip that has it
+// in its history. A commit that is new has the present time.
+
+const (
+	// maxSeen bounds the tips that a GitSource knows.
+	maxSeen = 2048
+	// seenWhole is for how long each tip is kept; older ones are kept once an hour.
+	seenWhole = 24 * time.Hour
+	// maxSeenTried bounds the tips whose history is searched. Of a branch that only
+	// grows, the newest one in question has the history of all others.
+	maxSeenTried = 3
+)
+
+// noteSeen adds a tip to the status, where signatures are asked for.
+func (l *look) noteSeen(tip plumbing.Hash) {
+	if a := l.gs.Spec.Approvals; l.gs.Spec.Verify == nil && (a == nil || a.Signers == nil) {
+		return
+	}
+	l.gs.Status.Seen = withSeen(l.gs.Status.Seen, tip.String(), time.Now())
+}
+
+// withSeen returns the tips with one more, unless it is among them.
+//
+// Of the tips of one hour that are older than a day, the newest stays. What is dropped
+// only makes the first sight of its commits later, and a later one is never good for a
+// key for which an earlier one was not.
+func withSeen(seen []v1alpha1.SeenCommit, tip string, now time.Time) []v1alpha1.SeenCommit {
+	if slices.ContainsFunc(seen, func(s v1alpha1.SeenCommit) bool { return s.Commit == tip }) {
+		return seen
+	}
+	list := []v1alpha1.SeenCommit{{Commit: tip, Time: metav1.NewTime(now.UTC().Truncate(time.Second))}}
+	var hour time.Time
+	for _, s := range seen {
+		if now.Sub(s.Time.Time) > seenWhole {
+			of := s.Time.Truncate(time.Hour)
+			if of.Equal(hour) {
+				continue
+			}
+			hour = of
+		}
+		list = append(list, s)
+	}
+	return list[:min(len(list), maxSeen)]
+}
+
+// sawBy reports whether a commit was seen at a time or before. Tips that are no longer in
+// the mirror answer for themselves alone.
+func (s *signatures) sawBy(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, until time.Time) (bool, error) {
+	var tips []plumbing.Hash
+	for _, t := range s.seen {
+		if t.Time.After(until) {
+			continue
+		}
+		tip := plumbing.NewHash(t.Commit)
+		if tip == commit {
+			return true, nil
+		}
+		if len(tips) < maxSeenTried && store.HasEncodedObject(tip) == nil {
+			tips = append(tips, tip)
+		}
+	}
+	for _, tip := range tips {
+		if yes, err := s.order.precedes(ctx, store, commit, tip); err != nil || yes {
+			return yes, err
+		}
+	}
+	return false, nil
+}
