@@ -110,7 +110,7 @@ it runs in.`,
 	o.renderMemory = 256 << 20
 	f.Var(&o.renderMemory, "max-render-memory", "bytes of memory that a process may take which renders")
 	f.IntVar(&o.renderers, "concurrent-renders", 3, "how many folders are rendered at the same time, each in a process of its own; one namespace has all but one of them at most")
-	f.DurationVar(&o.renderTime, "max-render-time", 30*time.Second, "how long the rendering of one folder may take")
+	f.DurationVar(&o.renderTime, "max-render-time", 30*time.Second, "how much CPU time the rendering of one folder may take; four times that by the clock")
 	f.Float32Var(&o.qps, "kube-api-qps", -1, "requests per second to the API server; negative: as many as it lets through")
 	f.IntVar(&o.burst, "kube-api-burst", 0, "requests to the API server in a burst")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info or error")

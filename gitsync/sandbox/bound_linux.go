@@ -3,12 +3,14 @@
 package sandbox
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +38,26 @@ func residentOf(pid int) int64 {
 		return 0
 	}
 	return pages * int64(os.Getpagesize())
+}
+
+// ticks is in how many parts /proc divides a second, on all architectures.
+const ticks = 100
+
+// cpuOf returns how much CPU time a process has used, all of its threads, and whether that
+// is known (proc_pid_stat(5): utime and stime).
+func cpuOf(pid int) (time.Duration, bool) {
+	content, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, false
+	}
+	// The name of the program may have anything in it, and ends with the last parenthesis.
+	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
+	if len(fields) < 13 {
+		return 0, false
+	}
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	system, err2 := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * time.Second / ticks, err == nil && err2 == nil
 }
 
 // refused are the system calls that a sealed worker does not get: sockets, programs,

@@ -5,6 +5,7 @@ package sandbox
 import (
 	"errors"
 	"runtime/debug"
+	"time"
 )
 
 func limit(bytes int64) error {
@@ -13,5 +14,7 @@ func limit(bytes int64) error {
 }
 
 func residentOf(int) int64 { return 0 }
+
+func cpuOf(int) (time.Duration, bool) { return 0, false }
 
 func seal() error { return errors.New("this platform has no seccomp filter") }

@@ -26,11 +26,14 @@ const reasonRendererFailed = "RendererFailed"
 
 const (
 	// maxOutput is how many bytes a worker may write for one job, its questions included.
-	maxOutput = 64 << 20
+	maxOutput = 32 << 20
 	// idleFor is how long a worker waits for the next job before it ends.
 	idleFor = 5 * time.Minute
-	// watchEvery is how often the memory of a worker is looked at.
+	// watchEvery is how often memory and CPU time of a worker are looked at.
 	watchEvery = 50 * time.Millisecond
+	// wallFactor is how many times the CPU time of a rendering it may take by the clock: a
+	// machine that stalls is no fault of the folder.
+	wallFactor = 4
 	// jobsOfWorker is after how many jobs a worker is replaced: kustomize keeps some of
 	// what it has read.
 	jobsOfWorker = 500
@@ -43,7 +46,9 @@ type Options struct {
 	// Workers is how many render at the same time, at least 2. One tenant has at most
 	// all but one of them.
 	Workers int
-	// Memory and Timeout bound one rendering, see [Bounds].
+	// Memory and Timeout bound one rendering, see [Bounds]. A rendering that has not ended
+	// after four times Timeout by the clock, and has used less CPU time, is ended and tried
+	// again.
 	Memory  int64
 	Timeout time.Duration
 	// Log says where workers cannot be sealed.
@@ -88,7 +93,7 @@ func (p *Pool) Close() {
 	p.changed.Broadcast()
 	for _, workers := range p.idle {
 		for _, w := range workers {
-			w.end("")
+			w.end(nil)
 		}
 	}
 	clear(p.idle)
@@ -155,7 +160,7 @@ func (p *Pool) giveBack(tenant string, w *place) {
 	switch s := w.process; {
 	case s == nil:
 	case p.closed || s.broken || s.jobs >= jobsOfWorker:
-		s.end("")
+		s.end(nil)
 	default:
 		s.idle = time.AfterFunc(idleFor, func() { p.retire(w.open, s) })
 		p.idle[w.open] = append(p.idle[w.open], s)
@@ -169,7 +174,7 @@ func (p *Pool) retire(open bool, s *process) {
 	for i, idle := range p.idle[open] {
 		if idle == s {
 			p.idle[open] = append(p.idle[open][:i:i], p.idle[open][i+1:]...)
-			s.end("")
+			s.end(nil)
 			return
 		}
 	}
@@ -196,7 +201,7 @@ func (p *Pool) start(open bool) (*process, error) {
 	s.in, s.out = gob.NewDecoder(s.bounded), gob.NewEncoder(in)
 	var m fromWorker
 	if err := s.within(&p.options, func() error { return s.in.Decode(&m) }); err != nil || m.Hello == nil {
-		s.end("")
+		s.end(nil)
 		return nil, fmt.Errorf("starting a renderer: it says %q: %w", s.said.String(), errors.Join(err, s.err()))
 	}
 	if why := m.Hello.Unsealed; why != "" {
@@ -221,11 +226,11 @@ type process struct {
 	ending sync.Once
 	done   chan struct{} // closed once it has ended
 	mu     sync.Mutex
-	cause  string // why it was killed
+	cause  error // why it was killed
 }
 
-// end kills the process, for a cause if that is the repository's, and waits for it.
-func (s *process) end(cause string) {
+// end kills the process, for a cause or nil, and waits for it.
+func (s *process) end(cause error) {
 	s.ending.Do(func() {
 		s.mu.Lock()
 		s.cause = cause
@@ -238,23 +243,31 @@ func (s *process) end(cause string) {
 	})
 }
 
-// errExceeded wraps why a worker was killed.
+// errExceeded is why a worker was killed, where that is the folder's.
 type errExceeded string
 
 func (e errExceeded) Error() string { return string(e) }
 
+// errMemory is of a folder that takes too much memory.
+const errMemory = errExceeded("rendering takes more memory than it may")
+
+// errLate is why a worker was killed, where that may not be the folder's.
+type errLate string
+
+func (e errLate) Error() string { return string(e) }
+
 // err returns why the process has ended.
 func (s *process) err() error {
-	s.end("")
+	s.end(nil)
 	<-s.done
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	said := s.said.String()
 	switch {
-	case s.cause != "":
-		return errExceeded(s.cause)
+	case s.cause != nil:
+		return s.cause
 	case strings.Contains(said, "fatal error:") || strings.Contains(said, "SIGSEGV"): // how Go ends where it gets no memory
-		return errExceeded("rendering takes more memory than it may")
+		return errMemory
 	default:
 		return fmt.Errorf("the renderer has ended: %s", s.cmd.ProcessState)
 	}
@@ -272,7 +285,12 @@ func (s *process) within(o *Options, do func() error) error {
 }
 
 func (s *process) watch(o *Options, over <-chan struct{}) {
-	late, look := time.NewTimer(o.Timeout), time.NewTicker(watchEvery)
+	before, known := cpuOf(s.cmd.Process.Pid)
+	patience := o.Timeout
+	if known {
+		patience *= wallFactor
+	}
+	late, look := time.NewTimer(patience), time.NewTicker(watchEvery)
 	defer late.Stop()
 	defer look.Stop()
 	for {
@@ -280,11 +298,19 @@ func (s *process) watch(o *Options, over <-chan struct{}) {
 		case <-over:
 			return
 		case <-late.C:
-			s.end(fmt.Sprintf("rendering takes longer than %s", o.Timeout))
+			if known {
+				s.end(errLate(fmt.Sprintf("rendering has not ended after %s, and has used less than %s of CPU time: the machine is busy, or stalls", patience, o.Timeout)))
+			} else {
+				s.end(errExceeded(fmt.Sprintf("rendering takes longer than %s", o.Timeout)))
+			}
 			return
 		case <-look.C:
 			if residentOf(s.cmd.Process.Pid) > o.Memory+programSize {
-				s.end("rendering takes more memory than it may")
+				s.end(errMemory)
+				return
+			}
+			if used, ok := cpuOf(s.cmd.Process.Pid); known && ok && used-before > o.Timeout {
+				s.end(errExceeded(fmt.Sprintf("rendering takes more than %s of CPU time", o.Timeout)))
 				return
 			}
 		}
@@ -324,7 +350,7 @@ func (s *process) render(fsys filesys.FileSystem, j job, o *Options) (*result, e
 	}
 	s.broken = true
 	if s.bounded.N <= 0 {
-		s.end(fmt.Sprintf("what is rendered has more than %d MiB", maxOutput>>20))
+		s.end(errExceeded(fmt.Sprintf("what is rendered has more than %d MiB", maxOutput>>20)))
 	}
 	return nil, s.err()
 }

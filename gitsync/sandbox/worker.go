@@ -20,7 +20,7 @@ import (
 type Bounds struct {
 	// Memory is how many bytes of data it may have.
 	Memory int64
-	// Timeout is how long one rendering may take.
+	// Timeout is how much CPU time one rendering may take.
 	Timeout time.Duration
 	// Open lets it reach the network and run git: for remote bases.
 	Open bool
@@ -54,7 +54,7 @@ func Serve(in io.Reader, out io.Writer, b Bounds) error {
 			return errors.New("the pool answers what was not asked")
 		}
 		// The pool kills a worker that takes too long, unless it has died itself.
-		late := time.AfterFunc(b.Timeout+lateness, func() { os.Exit(1) })
+		late := time.AfterFunc(wallFactor*b.Timeout+lateness, func() { os.Exit(1) })
 		err := w.render(m.Job)
 		late.Stop()
 		if err != nil {
