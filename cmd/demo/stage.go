@@ -84,7 +84,7 @@ func (s *stage) set(ctx context.Context) error {
 	if s.metrics, err = freeAddress(); err != nil {
 		return err
 	}
-	if _, err := s.start(ctx, "controller", "tranche", "controller", "--as", account, "--storage-path", filepath.Join(s.dir, "mirrors"), "--file-roots", s.dir,
+	if _, err := s.start(ctx, "controller", "tranche", "controller", "--as", account, "--default-service-account=default", "--storage-path", filepath.Join(s.dir, "mirrors"), "--file-roots", s.dir,
 		"--metrics-bind-address", s.metrics, "--metrics-secure=false"); err != nil {
 		return err
 	}

@@ -168,6 +168,7 @@ spec:
   url: file://%s
   ref: {branch: main}
   interval: 1m
+  serviceAccountName: deployer
 `
 
 // install pushes the first commit, and lets the cluster follow the branch.
@@ -183,6 +184,12 @@ func (s *stage) install(ctx context.Context) error {
 		func() error { return s.do(ctx, "git", "commit", "--quiet", "-m", "web: v1, with its release plan") },
 		func() error { return s.do(ctx, "git", "push", "--quiet", "origin", "HEAD:main") },
 		func() error { return s.do(ctx, "kubectl", "create", "namespace", namespace) },
+		func() error {
+			return s.do(ctx, "kubectl", "create", "serviceaccount", "deployer", "-n", namespace)
+		},
+		func() error {
+			return s.do(ctx, "kubectl", "create", "rolebinding", "deployer", "-n", namespace, "--clusterrole=admin", "--serviceaccount="+namespace+":deployer")
+		},
 		func() error { return s.do(ctx, "kubectl", "apply", "-f", file) },
 	)
 	if err != nil {

@@ -24,10 +24,7 @@ func (b *bootstrap) checkApplier(ctx context.Context) error {
 	lacking := map[string][]string{} // by account
 	var accounts []string
 	for _, r := range b.needed() {
-		review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: r.account, Groups: groupsOf(r.account), ResourceAttributes: &r.ResourceAttributes,
-		}}
-		err := b.at.Create(ctx, &review)
+		ok, err := b.allowed(ctx, r)
 		if apierrors.IsForbidden(err) {
 			_, err := fmt.Fprintf(b.cmd.OutOrStdout(), "? whether %s may apply it: you may not ask for the rights of others\n", r.account)
 			return err
@@ -38,7 +35,7 @@ func (b *bootstrap) checkApplier(ctx context.Context) error {
 		if !slices.Contains(accounts, r.account) {
 			accounts = append(accounts, r.account)
 		}
-		if !review.Status.Allowed {
+		if !ok {
 			lacking[r.account] = append(lacking[r.account], r.String())
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,7 @@ type bootstrapOptions struct {
 	prune              bool
 	targetNamespace    string
 	serviceAccountName string
+	role               string
 	secret             string
 	fromFile           []string
 	fromLiteral        []string
@@ -49,8 +51,8 @@ func newBootstrap() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bootstrap NAME --url URL",
 		Short: "Create a GitSource and its Secret, once all that they need is there",
-		Long: `Create a GitSource, and the Secret with its credentials, and wait until the branch is
-applied. Before anything is written it is checked, in this order, that the cluster has the
+		Long: `Create a GitSource, the Secret with its credentials and the account that applies, and wait
+until the branch is applied. Before anything is written it is checked, in this order, that the cluster has the
 kinds of Tranche and a controller, that you may write what is to be written, that the
 repository can be read with these credentials, that the path renders, and that the account
 that applies it may; the first that fails is told with what to do. The repository is read from here: the controller may need
@@ -58,6 +60,12 @@ another way to it.
 
 Credentials are entries of the Secret, named as docs/gitsource.md has them. Of an SSH host
 whose key is not given as known_hosts the fingerprint is shown, and asked about.
+
+A new GitSource is applied as the account deployer of its namespace, unless --service-account
+names another one. Where deployer is missing it is made, and a RoleBinding gives it the ClusterRole
+of --role in the namespace: admin, if you have these rights yourself. An account that
+--service-account names is made where --role is given, too. --service-account '' is for an
+installation with cluster-admin.
 
 To run it again changes what differs, and nothing else.`,
 		Example: `  tranche bootstrap shop -n shop --url https://git.example.org/shop.git --path deploy
@@ -74,12 +82,13 @@ To run it again changes what differs, and nothing else.`,
 	f.DurationVar(&o.interval, "interval", time.Minute, "between two looks at the repository")
 	f.BoolVar(&o.prune, "prune", false, "delete what was applied and has left the branch")
 	f.StringVar(&o.targetNamespace, "target-namespace", "", "namespace of every object, whatever its manifest says")
-	f.StringVar(&o.serviceAccountName, "service-account", "", "account that every write is made as")
+	f.StringVar(&o.serviceAccountName, "service-account", sourceAccount, "account that every write is made as")
+	f.StringVar(&o.role, "role", "admin", "ClusterRole that the account gets in the namespace, where the account is missing; '' makes none")
 	f.StringVar(&o.secret, "secret", "", "name of the Secret (default: NAME-git where there are credentials, else none); one that is there is used where no credentials are given")
 	f.StringArrayVar(&o.fromFile, "from-file", nil, "KEY=FILE: an entry of the Secret, from a file; - is the input")
 	f.StringArrayVar(&o.fromLiteral, "from-literal", nil, "KEY=VALUE: an entry of the Secret; other users of this machine may see it in the list of processes")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask; needed where the input is no terminal")
-	f.BoolVar(&o.export, "export", false, "print the GitSource and write nothing; nothing is checked")
+	f.BoolVar(&o.export, "export", false, "print what would be written, but the Secret, and write nothing; nothing is checked")
 	f.BoolVar(&o.dryRun, "dry-run", false, "check, and write nothing")
 	f.DurationVar(&o.timeout, "wait", time.Minute, "how long to wait until the branch is applied; 0: not at all")
 	c.MarkFlagsMutuallyExclusive("dry-run", "export")
@@ -112,6 +121,8 @@ type bootstrap struct {
 	// account is the controller's own, and defaultAccount the name of the one
 	// that it applies as where a source names none; empty: not known, or none.
 	account, defaultAccount string
+
+	makes bool // the account of the source is missing, and made
 }
 
 func (b *bootstrap) run(ctx context.Context) error {
@@ -121,15 +132,9 @@ func (b *bootstrap) run(ctx context.Context) error {
 	}
 	b.changed = len(b.credentials) > 0
 	if b.export {
-		b.source = b.wanted(nil)
-		text, err := yaml.Marshal(withoutEmpty(b.source))
-		if err != nil {
-			return fmt.Errorf("encoding the GitSource: %w", err)
-		}
-		_, err = b.cmd.OutOrStdout().Write(text)
-		return err
+		return b.print()
 	}
-	for _, check := range []func(context.Context) error{b.checkCluster, b.find, b.checkRights, b.checkRepository, b.checkApplier} {
+	for _, check := range []func(context.Context) error{b.checkCluster, b.find, b.findAccount, b.checkRights, b.checkRole, b.checkRepository, b.checkApplier} {
 		if err := check(ctx); err != nil {
 			return fmt.Errorf("%w; nothing was written", err)
 		}
@@ -145,6 +150,28 @@ func (b *bootstrap) run(ctx context.Context) error {
 		return err
 	}
 	return b.await(ctx)
+}
+
+// print prints the GitSource, after the account that it needs.
+func (b *bootstrap) print() error {
+	b.source = b.wanted(nil)
+	objects := []map[string]any{withoutEmpty(b.source)}
+	if b.mayMake() {
+		objects = append(b.accountObjects(), objects...)
+	}
+	for i, o := range objects {
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			return fmt.Errorf("encoding the GitSource: %w", err)
+		}
+		if i > 0 {
+			text = append([]byte("---\n"), text...)
+		}
+		if _, err := b.cmd.OutOrStdout().Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (b *bootstrap) done(format string, args ...any) {
@@ -286,6 +313,9 @@ func (b *bootstrap) checkRights(ctx context.Context) error {
 	if b.changed {
 		wanted = append(wanted, authorizationv1.ResourceAttributes{Resource: "secrets"})
 	}
+	if b.makes {
+		wanted = append(wanted, authorizationv1.ResourceAttributes{Resource: "serviceaccounts"}, authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "rolebindings"})
+	}
 	for _, attributes := range wanted {
 		for _, verb := range []string{"create", "patch"} {
 			attributes.Verb, attributes.Namespace = verb, b.at.namespace
@@ -304,11 +334,18 @@ func (b *bootstrap) checkRights(ctx context.Context) error {
 
 // objects says what is written.
 func (b *bootstrap) objects() string {
-	source := fmt.Sprintf("GitSource %s/%s", b.at.namespace, b.name)
-	if b.changed {
-		return fmt.Sprintf("Secret %s/%s and %s", b.at.namespace, b.secret, source)
+	var list []string
+	if b.makes {
+		list = append(list, b.accountName())
 	}
-	return source
+	if b.changed {
+		list = append(list, fmt.Sprintf("Secret %s/%s", b.at.namespace, b.secret))
+	}
+	source := fmt.Sprintf("GitSource %s/%s", b.at.namespace, b.name)
+	if len(list) == 0 {
+		return source
+	}
+	return strings.Join(list, ", ") + " and " + source
 }
 
 // checkRepository reads and renders the branch.
@@ -380,8 +417,11 @@ func (b *bootstrap) meet(ctx context.Context) error {
 	return nil
 }
 
-// write applies Secret and GitSource.
+// write applies account, Secret and GitSource.
 func (b *bootstrap) write(ctx context.Context) error {
+	if err := b.writeAccount(ctx); err != nil {
+		return err
+	}
 	if b.changed {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: b.secret, Namespace: b.at.namespace}, Data: b.credentials}
 		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -404,10 +444,11 @@ func (b *bootstrap) write(ctx context.Context) error {
 // managerBootstrap is the field manager of what bootstrap writes.
 const managerBootstrap = "tranche-bootstrap"
 
-func (b *bootstrap) apply(ctx context.Context, m map[string]any) error {
+func (b *bootstrap) apply(ctx context.Context, m map[string]any, options ...client.ApplyOption) error {
 	unstructured.RemoveNestedField(m, "metadata", "creationTimestamp")
 	u := &unstructured.Unstructured{Object: m}
-	return b.at.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(managerBootstrap), client.ForceOwnership)
+	options = append(options, client.FieldOwner(managerBootstrap), client.ForceOwnership)
+	return b.at.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), options...)
 }
 
 // await waits until the branch is applied, or the controller says why not.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,16 +37,27 @@ func TestBootstrap(t *testing.T) {
 	s.says(1, "bootstrap "+ok+" --branch other", "there is no branch other; there is main", "nothing was written")
 	s.says(1, "bootstrap "+ok+" --as nobody", "you may not create gitsources", "--export")
 	s.says(1, "bootstrap "+ok+" --service-account poor", "system:serviceaccount:"+s.ns+":poor may not: get services in "+s.ns, "bind a role", "nothing was written")
-	if out, err := s.c.KubectlWith(t, strings.ReplaceAll(fenced(t, "../../docs/tenancy.md")[0], "team-a", s.ns), "apply", "-f", "-"); err != nil {
+	s.says(1, "bootstrap "+ok+" --service-account deployer", "system:serviceaccount:"+s.ns+":deployer may not: get services in "+s.ns)
+	s.says(1, "bootstrap "+ok+" --role view", "system:serviceaccount:"+s.ns+":deployer may not: create services in "+s.ns, "nothing was written")
+	s.says(1, "bootstrap "+ok+" --role missing", `"missing" not found`, "nothing was written")
+	s.says(0, "bootstrap "+ok+" --prune --dry-run", "you may write ServiceAccount "+s.ns+"/deployer with the ClusterRole admin, Secret", "system:serviceaccount:"+s.ns+":deployer may apply all of it")
+	// One who may write GitSources gives away no more than he has.
+	for _, role := range []string{"view", "tranche-edit"} {
+		s.kubectl("create", "rolebinding", "poor-"+role, "--clusterrole="+role, "--user=poor", "-n", s.ns)
+	}
+	s.kubectl("create", "role", "poor", "--verb=create,patch", "--resource=serviceaccounts,secrets,rolebindings.rbac.authorization.k8s.io", "-n", s.ns)
+	s.kubectl("create", "rolebinding", "poor", "--role=poor", "--user=poor", "-n", s.ns)
+	s.says(1, "bootstrap "+ok+" --as poor", "making ServiceAccount "+s.ns+"/deployer with the ClusterRole admin", "attempting to grant RBAC permissions not currently held", "nothing was written")
+	if out, err := s.c.KubectlWith(t, strings.NewReplacer("team-a", s.ns, "deployer", "narrow").Replace(fenced(t, "../../docs/tenancy.md")[0]), "apply", "-f", "-"); err != nil {
 		t.Fatalf("docs/tenancy.md: %v: %s", err, out)
 	}
-	s.says(0, "bootstrap "+ok+" --service-account deployer --prune --dry-run", "system:serviceaccount:"+s.ns+":deployer may apply all of it")
-	s.says(1, "bootstrap "+ok+" --service-account deployer --target-namespace default --dry-run", "system:serviceaccount:"+s.ns+":deployer may not: get services in default")
+	s.says(0, "bootstrap "+ok+" --service-account narrow --prune --dry-run", "system:serviceaccount:"+s.ns+":narrow may apply all of it")
+	s.says(1, "bootstrap "+ok+" --service-account narrow --target-namespace default --dry-run", "system:serviceaccount:"+s.ns+":narrow may not: get services in default")
 	s.says(0, "bootstrap "+ok+" --dry-run", "nothing is missing, and nothing was written")
 	s.says(1, "bootstrap "+ok, "give --yes")
 	s.says(1, "bootstrap "+name+" --secret missing --yes", `"missing" not found`, "--from-file")
-	for _, o := range []client.Object{&v1alpha1.GitSource{}, &corev1.Secret{}} {
-		for _, name := range []string{"source", "source-git"} {
+	for _, o := range []client.Object{&v1alpha1.GitSource{}, &corev1.Secret{}, &corev1.ServiceAccount{}, &rbacv1.RoleBinding{}} {
+		for _, name := range []string{"source", "source-git", "deployer"} {
 			if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, o); !apierrors.IsNotFound(err) {
 				t.Errorf("%T %s: %v", o, name, err)
 			}
@@ -102,7 +114,7 @@ func TestBootstrapSSH(t *testing.T) {
 	screen = s.terminal(command)
 	screen.shows("Is that what its owner publishes?")
 	screen.types("y")
-	screen.shows("main is at", "Create or change Secret")
+	screen.shows("main is at", "Create or change ServiceAccount")
 	screen.types("y")
 	screen.shows("GitSource "+s.ns+"/source is there", "exit code 0")
 	var secret corev1.Secret

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,25 +15,38 @@ import (
 )
 
 func newInstall() *cobra.Command {
-	var image string
+	var image, with string
 	c := &cobra.Command{
 		Use:   "install",
 		Short: "Print the manifests that install this version",
 		Long: `Print the manifests that install this version: those of config/default. Nothing is
 written to a cluster. --image names the controller's image, of a registry that the cluster
-can pull from.`,
+can pull from.
+
+A GitSource is applied with the rights of an account in its own namespace. --with tenants
+adds limits for a cluster with several tenants. --with cluster-admin is for a cluster where
+every user who may write a GitSource in any namespace is cluster-admin already: a GitSource
+that names no account is applied with all rights.`,
 		Example: `  tranche install | kubectl apply --server-side -f -
   tranche install --image registry.example.org/tranche:v1.2.3 | kubectl apply --server-side -f -`,
 		Args: cobra.NoArgs,
 	}
 	c.Flags().StringVar(&image, "image", "", "image of the controller, with a tag or a digest (default: that of config/default)")
+	f := c.Flags()
+	f.StringVar(&with, "with", "", "what to install beyond config/default: "+strings.Join(variants, " or "))
+	if err := c.RegisterFlagCompletionFunc("with", cobra.FixedCompletions(variants, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is defined one line above
+	}
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("image") {
 			if err := checkImage(image); err != nil {
 				return err
 			}
 		}
-		text, err := manifests(image)
+		if with != "" && !slices.Contains(variants, with) {
+			return fmt.Errorf("--with %s: must be %s", with, strings.Join(variants, " or "))
+		}
+		text, err := manifests(image, with)
 		if err != nil {
 			return fmt.Errorf("rendering the manifests: %w", err)
 		}
@@ -40,6 +55,9 @@ can pull from.`,
 	}
 	return c
 }
+
+// variants are the folders of config that install more than config/default.
+var variants = []string{"cluster-admin", "tenants"}
 
 // checkImage refuses what names no version of an image.
 func checkImage(image string) error {
@@ -55,14 +73,14 @@ func checkImage(image string) error {
 	return nil
 }
 
-// withImage is a kustomization of config/default with another image.
-func withImage(image string) string {
+// withImage is a kustomization of a folder of config with another image.
+func withImage(folder, image string) string {
 	name, digest, _ := strings.Cut(image, "@")
 	tag := ""
 	if colon := strings.LastIndex(name, ":"); colon > strings.LastIndex(name, "/") {
 		name, tag = name[:colon], name[colon+1:]
 	}
-	text := fmt.Sprintf("resources: [../default]\nimages:\n- name: tranche\n  newName: %q\n", name)
+	text := fmt.Sprintf("resources: [..%s]\nimages:\n- name: tranche\n  newName: %q\n", folder, name)
 	if tag != "" {
 		text += fmt.Sprintf("  newTag: %q\n", tag)
 	}
@@ -72,9 +90,9 @@ func withImage(image string) string {
 	return text
 }
 
-// manifests renders config/default as kubectl kustomize does; with an image, for the
-// controller with that one.
-func manifests(image string) ([]byte, error) {
+// manifests renders config/default, or the variant where one is named, as kubectl
+// kustomize does; with an image, for the controller with that one.
+func manifests(image, variant string) ([]byte, error) {
 	fsys := filesys.MakeFsInMemory()
 	err := fs.WalkDir(config.Files, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -89,10 +107,11 @@ func manifests(image string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	root := "/default"
+	root := "/" + cmp.Or(variant, "default")
 	if image != "" {
+		text := withImage(root, image)
 		root = "/image"
-		if err := fsys.WriteFile(root+"/kustomization.yaml", []byte(withImage(image))); err != nil {
+		if err := fsys.WriteFile(root+"/kustomization.yaml", []byte(text)); err != nil {
 			return nil, err
 		}
 	}

@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -26,25 +29,16 @@ import (
 func TestInstallWithLeastPrivilege(t *testing.T) {
 	s := shopOf(t, "web")
 	s.c.Guard(t, s.ns)
-	kubectl := func(args ...string) string {
-		t.Helper()
-		out, err := s.c.Kubectl(t, args...)
-		if err != nil {
-			t.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
-		}
-		return strings.TrimSpace(out)
-	}
-	kubectl("delete", "clusterrolebinding", "tranche-applier")
-	t.Cleanup(func() { kubectl("apply", "--server-side", "-f", "../../config/rbac/applier_role.yaml") }) // tests to come need it
-	kubectl("apply", "--server-side", "-k", "../../config/tenants")
-	t.Cleanup(func() { kubectl("delete", "namespace", "tranche-system", "--wait=false") })
+	kubectl := s.kubectl
+	installed := s.install("tenants")
 	if out := kubectl("get", "clusterrolebindings", "-o", "name"); strings.Contains(out, "tranche-applier") {
 		t.Errorf("config/tenants makes the controller cluster-admin: %s", out)
 	}
-	if args := kubectl("get", "deployment/tranche-controller", "-n", "tranche-system", "-o", "jsonpath={.spec.template.spec.containers[0].args}"); !strings.Contains(args, `"controller","--leader-elect"`) || !strings.Contains(args, tenantsFlag) {
-		t.Errorf("config/tenants starts the controller with %s", args)
+	for _, want := range []string{"--leader-elect", "--default-service-account=default", "--no-cross-namespace-refs=true", "--no-remote-bases=true", "--max-objects=1000"} {
+		if !slices.Contains(installed, want) {
+			t.Errorf("config/tenants starts the controller with %q, without %s", installed, want)
+		}
 	}
-	kubectl("scale", "deployment/tranche-controller", "-n", "tranche-system", "--replicas=0") // this test is the controller
 	apply := func(manifest string, flags ...string) {
 		t.Helper()
 		manifest = strings.NewReplacer("https://git.example.org/team-a/web.git", "file://"+s.bare, "name: web", "name: source", "team-a", s.ns).Replace(manifest)
@@ -58,7 +52,7 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 
 	t.Setenv("KUBECONFIG", tokenKubeconfig(t, s.c, kubectl("create", "token", "tranche-controller", "-n", "tranche-system")))
 	probes, metrics := freeAddress(t), freeAddress(t)
-	s.control("--leader-elect", "--leader-election-namespace=tranche-system", "--health-probe-bind-address="+probes, "--metrics-bind-address="+metrics, tenantsFlag)
+	s.control(append(bounding(installed), "--leader-elect", "--leader-election-namespace=tranche-system", "--health-probe-bind-address="+probes, "--metrics-bind-address="+metrics)...)
 	apply(source)
 	apply(sharded, "--dry-run=server")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
@@ -118,8 +112,129 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 	}
 }
 
-// tenantsFlag is what config/tenants starts the controller with.
-const tenantsFlag = "--default-service-account=default"
+// kubectl runs a command that succeeds.
+func (s *shop) kubectl(args ...string) string {
+	s.Helper()
+	out, err := s.c.Kubectl(s, args...)
+	if err != nil {
+		s.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(out)
+}
+
+// install installs a folder of config in place of what the cluster has, and returns the
+// arguments of the controller. The test itself is the controller.
+func (s *shop) install(folder string) []string {
+	s.Helper()
+	s.kubectl("delete", "clusterrolebinding", "tranche-applier")
+	s.Cleanup(func() { // as it was, for the tests to come
+		s.kubectl("apply", "--server-side", "-f", "../../config/cluster-admin/applier_role.yaml")
+		s.kubectl("delete", "deployment/tranche-controller", "-n", "tranche-system")
+	})
+	s.kubectl("apply", "--server-side", "-k", "../../config/"+folder)
+	var args []string
+	s.must(json.Unmarshal([]byte(s.kubectl("get", "deployment/tranche-controller", "-n", "tranche-system", "-o", "jsonpath={.spec.template.spec.containers[0].args}")), &args))
+	s.kubectl("scale", "deployment/tranche-controller", "-n", "tranche-system", "--replicas=0")
+	return args
+}
+
+// bounding are the arguments of a controller that bound what is applied.
+func bounding(args []string) []string {
+	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool {
+		return !strings.HasPrefix(arg, "--default-service-account") && !strings.HasPrefix(arg, "--no-") && !strings.HasPrefix(arg, "--max-")
+	})
+}
+
+// A user who has the ClusterRole admin in one namespace gains nothing in the cluster by a
+// GitSource, whatever account it names; and applies there what the account may.
+func TestInstallBoundsTheAdminOfANamespace(t *testing.T) {
+	s := shopOf(t, "web")
+	s.c.Guard(t, s.ns)
+	installed := s.install("default")
+	user := "admin-of-" + s.ns
+	s.kubectl("create", "rolebinding", "admin", "--clusterrole=admin", "--user="+user, "-n", s.ns)
+	as := func(manifest string, args ...string) (string, error) {
+		return s.c.KubectlWith(t, manifest, append([]string{"--as=" + user, "-n", s.ns}, args...)...)
+	}
+	clustertest.Wait(t, "the admin's rights", func() error {
+		_, err := as("", "auth", "can-i", "create", "gitsources")
+		return err
+	})
+	t.Setenv("KUBECONFIG", tokenKubeconfig(t, s.c, s.kubectl("create", "token", "tranche-controller", "-n", "tranche-system")))
+	s.control(bounding(installed)...)
+
+	clone := filepath.Join(t.TempDir(), "attack")
+	s.run(t.TempDir(), "git", "clone", "--quiet", s.bare, clone)
+	s.must(os.MkdirAll(filepath.Join(clone, "attack"), 0o755))
+	binding := fmt.Sprintf("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: %s}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}\nsubjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %s}]\n", user, user)
+	s.must(os.WriteFile(filepath.Join(clone, "attack", "binding.yaml"), []byte(binding), 0o600))
+	s.run(clone, "git", "add", ".")
+	s.run(clone, "git", "commit", "--quiet", "-m", "all rights for me")
+	s.run(clone, "git", "push", "--quiet", "origin", "HEAD:main")
+	source := func(name, path, account string) string {
+		return fmt.Sprintf("apiVersion: tranche.dev/v1alpha1\nkind: GitSource\nmetadata: {name: %s}\nspec: {url: 'file://%s', path: %s, prune: true, serviceAccountName: '%s'}\n", name, s.bare, path, account)
+	}
+	for name, account := range map[string]string{"attack-none": "", "attack-deployer": "deployer", "attack-controller": "tranche-controller"} {
+		if out, err := as(source(name, "attack", account), "apply", "-f", "-"); err != nil {
+			t.Fatalf("GitSource %s: %v: %s", name, err, out)
+		}
+	}
+	if out, err := as(binding, "apply", "-f", "-"); err == nil {
+		t.Fatalf("the admin of a namespace may bind cluster-admin by kubectl: %s", out)
+	}
+
+	// The honest way, as README has it.
+	for _, command := range [][]string{
+		{"create", "serviceaccount", "deployer"},
+		{"create", "rolebinding", "deployer", "--clusterrole=admin", "--serviceaccount=" + s.ns + ":deployer"},
+	} {
+		if out, err := as("", command...); err != nil {
+			t.Fatalf("kubectl %q: %v: %s", command, err, out)
+		}
+	}
+	if out, err := as(source("source", ".", "deployer"), "apply", "-f", "-"); err != nil {
+		t.Fatalf("GitSource: %v: %s", err, out)
+	}
+	s.run(clone, "git", "rm", "-r", "--quiet", "attack") // it does not belong to what is honest
+	s.run(clone, "git", "commit", "--quiet", "-m", "as it was")
+	clustertest.Wait(t, "the attacks to be refused", func() error {
+		for _, name := range []string{"attack-none", "attack-deployer", "attack-controller"} {
+			out, err := as("", "get", "gitsource", name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")]}`)
+			if err != nil || !strings.Contains(out, `"reason":"Forbidden"`) {
+				return fmt.Errorf("%s: %w: %s", name, err, out)
+			}
+		}
+		return nil
+	})
+	s.run(clone, "git", "push", "--quiet", "origin", "HEAD:main")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	if out, err := s.c.Kubectl(t, "get", "clusterrolebinding", user); err == nil {
+		t.Errorf("the admin of a namespace has become cluster-admin: %s", out)
+	}
+}
+
+// config/cluster-admin is the choice by name: the controller's own account applies, with
+// all rights.
+func TestInstallWithClusterAdmin(t *testing.T) {
+	s := shopOf(t, "web")
+	installed := s.install("cluster-admin")
+	if i := slices.IndexFunc(installed, func(arg string) bool { return strings.HasPrefix(arg, "--default-service-account") }); i >= 0 {
+		t.Errorf("config/cluster-admin starts the controller with %s", installed[i])
+	}
+	t.Setenv("KUBECONFIG", tokenKubeconfig(t, s.c, s.kubectl("create", "token", "tranche-controller", "-n", "tranche-system")))
+	s.write("role.yaml", "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "+s.ns+"-everything}\nrules: [{apiGroups: ['*'], resources: ['*'], verbs: ['*']}]\n")
+	s.push("a role of the cluster")
+	s.control(bounding(installed)...)
+	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
+		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
+		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: "."},
+	}))
+	t.Cleanup(func() { s.kubectl("delete", "clusterrole", s.ns+"-everything") })
+	clustertest.Wait(t, "the role", func() error {
+		_, err := s.c.Kubectl(t, "get", "clusterrole", s.ns+"-everything")
+		return err
+	})
+}
 
 // fenced are the YAML examples of a document.
 func fenced(t testing.TB, file string) []string {
@@ -210,30 +325,41 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// `tranche install` prints what kubectl makes of config/default.
+// `tranche install` prints what kubectl makes of config/default, or of what --with names.
 func TestInstallManifests(t *testing.T) {
-	want, err := clustertest.Shared(t).Kubectl(t, "kustomize", "../../config/default")
-	if err != nil {
-		t.Fatal(err)
+	c := clustertest.Shared(t)
+	for folder, args := range map[string][]string{"default": {"install"}, "cluster-admin": {"install", "--with", "cluster-admin"}, "tenants": {"install", "--with=tenants"}} {
+		want, err := c.Kubectl(t, "kustomize", "../../config/"+folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		root := newRoot()
+		root.SetArgs(args)
+		root.SetOut(&got)
+		if err := root.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(got.String())); diff != "" {
+			t.Errorf("%s: manifests (-kubectl +tranche):\n%s", folder, diff)
+		}
 	}
-	got, err := manifests("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(strings.TrimSpace(want), strings.TrimSpace(string(got))); diff != "" {
-		t.Errorf("manifests (-kubectl +tranche):\n%s", diff)
+	root := newRoot()
+	root.SetArgs([]string{"install", "--with", "root"})
+	if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "cluster-admin or tenants") {
+		t.Errorf("--with root: %v", err)
 	}
 }
 
 // With --image, only the image of the manifests differs.
 func TestInstallImage(t *testing.T) {
-	plain, err := manifests("")
+	plain, err := manifests("", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	for _, image := range []string{"registry.example.org:5000/ops/tranche:v1.2.3", "registry.example.org/tranche@" + digest} {
-		got, err := manifests(image)
+		got, err := manifests(image, "")
 		if err != nil {
 			t.Fatal(err)
 		}

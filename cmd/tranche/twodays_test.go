@@ -38,6 +38,7 @@ func TestTwoDays(t *testing.T) {
 	c := clustertest.Start(t)
 	d := &days{shop: &shop{TB: t, c: c, ns: "shop"}}
 	d.repository("web")
+	d.kubectl("delete", "clusterrolebinding", "tranche-applier") // a newcomer's cluster has none
 	root, err := clustertest.Root()
 	d.must(err)
 	git := gittest.Serve(t, filepath.Dir(d.bare), gittest.ServeOptions{Username: "ada", Password: "s3cret"})

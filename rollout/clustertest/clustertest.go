@@ -40,7 +40,7 @@ import (
 // Cluster is a control plane with the CRDs and the admission policy installed.
 type Cluster struct {
 	Config *rest.Config
-	// Controller acts as the controller's account, with the rights of config/rbac.
+	// Controller acts as the controller's account, with the rights of config/cluster-admin.
 	Controller *rest.Config
 	Scheme     *runtime.Scheme
 	Kubeconfig string
@@ -196,7 +196,8 @@ func (c *Cluster) install() error {
 	}
 	c.Controller = rest.CopyConfig(c.Config)
 	c.Controller.Impersonate.UserName = controllerAccount
-	for _, part := range [][]string{{"-f", "manager/namespace.yaml"}, {"-k", "crd"}, {"-k", "rbac"}, {"-k", "policy"}} {
+	// Tests whose sources name no account are those of config/cluster-admin.
+	for _, part := range [][]string{{"-f", "manager/namespace.yaml"}, {"-k", "crd"}, {"-k", "rbac"}, {"-f", "cluster-admin/applier_role.yaml"}, {"-k", "policy"}} {
 		if out, err := c.kubectl("apply", "--server-side", part[0], filepath.Join(c.root, "config", part[1])); err != nil {
 			return fmt.Errorf("installing config/%s: %w: %s", part[1], err, out)
 		}
