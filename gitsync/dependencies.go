@@ -159,10 +159,10 @@ func (l *look) isRendered(s *snapshot) bool {
 	return err == nil && untouched
 }
 
-// sameBranch reports whether two sources follow the same branch, however their
+// sameBranch reports whether two sources follow the same branch or pin, however their
 // URLs are written.
 func sameBranch(a, b *v1alpha1.GitSource) bool {
-	return a.Spec.Ref.Branch == b.Spec.Ref.Branch && sameRepository(a.Spec.URL, b.Spec.URL)
+	return a.Spec.Ref == b.Spec.Ref && sameRepository(a.Spec.URL, b.Spec.URL)
 }
 
 // sameRepository reports whether two URLs lead to the same repository. Two ways

@@ -54,7 +54,7 @@ func approvalsPath(spec *v1alpha1.GitSourceSpec) string {
 
 func (r *renderer) key() string {
 	s := &r.gs.Spec
-	return fmt.Sprintf("%q", []string{s.URL, s.Ref.Branch, s.Path, s.TargetNamespace, approvalsPath(s), fmt.Sprint(r.remote)})
+	return fmt.Sprintf("%q", []string{s.URL, fmt.Sprintf("%q", []string{s.Ref.Branch, s.Ref.Tag, s.Ref.SemVer, s.Ref.Commit}), s.Path, s.TargetNamespace, approvalsPath(s), fmt.Sprint(r.remote)})
 }
 
 // desired returns what the snapshot's commit says. Where nothing changed that
@@ -165,7 +165,7 @@ func ofReleases(approvals []plan.Approval) []plan.Approval {
 // releases returns the BatchReleases to apply for releases of a commit, with all that
 // Git says of them, and the approvals that count for nothing.
 func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) ([]*v1alpha1.BatchRelease, plan.Problems, error) {
-	t, err := newTreeFS(r.snapshot, r.snapshot.commit)
+	t, err := newTreeFS(r.snapshot, r.snapshot.tip)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -336,7 +336,7 @@ func (h *history) given(release *plan.Release, commit string, approval *plan.App
 	if err != nil {
 		return nil, err
 	}
-	steps, err := h.stepsIn(b.in, release)
+	steps, err := h.stepsIn(h.stepsSeen(commit, b), release)
 	if err != nil {
 		return nil, err
 	}
@@ -344,6 +344,19 @@ func (h *history) given(release *plan.Release, commit string, approval *plan.App
 		Revision: approval.Spec.Revision, Commit: commit, Step: approval.Spec.Step, Steps: steps,
 		ApprovedBy: h.approvedBy(approval.File, b), ApprovedIn: b.in,
 	}, nil
+}
+
+// stepsSeen is the commit with the steps that who gave an approval has seen: the one with
+// the approval, or, where a commit or tag is pinned, the one that the approval names.
+func (h *history) stepsSeen(commit string, b brought) string {
+	switch {
+	case !h.gs.Spec.Ref.IsPinned():
+		return b.in
+	case h.has(commit):
+		return commit
+	default:
+		return h.desired.commit
+	}
 }
 
 // isDone reports whether the gates that an approval names have all opened.
@@ -359,7 +372,7 @@ func isPast(br *v1alpha1.BatchRelease, step int32) bool {
 
 // bringer is the commit that brought a file's content as it is at the tip.
 func (h *history) bringer(file string) (brought, error) {
-	b, err := bringer(h.snapshot, h.snapshot.commit, file, h.brought[file])
+	b, err := bringer(h.snapshot, h.snapshot.tip, file, h.brought[file])
 	if err == nil {
 		h.brought[file] = b
 	}

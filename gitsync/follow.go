@@ -668,7 +668,7 @@ func inUse(kept []v1alpha1.KeptObject) []string {
 
 // pruneAll deletes everything in the inventory.
 func (l *look) pruneAll(ctx context.Context) error {
-	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: l.gs.Status.ObservedCommit, ending: true}
+	l.outcome = outcome{branch: l.gs.Spec.Ref.String(), commit: l.gs.Status.ObservedCommit, ending: true}
 	var err error
 	if l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName); err != nil {
 		return err

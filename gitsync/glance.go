@@ -136,7 +136,7 @@ func (l *look) untouched(ctx context.Context) (*snapshot, error) {
 // glance takes a commit that leaves the source as it is for applied.
 func (l *look) glance(ctx context.Context, s *snapshot) error {
 	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: s.commit.String()}
-	l.noteSeen(s.commit)
+	l.noteSeen(s)
 	by, err := l.signatures(ctx)
 	if err == nil {
 		err = l.verified(ctx, s, by)

@@ -37,7 +37,7 @@ func (l *look) meanwhile(ctx context.Context, r remote, s *snapshot, by signatur
 	l.kept, l.outcome.intents, l.outcome.amiss = true, nil, nil
 	o := newObserver(l.gs, l.as, l.own)
 	applied, err := l.keepApplied(ctx, s, by, o)
-	if err := l.putAside(err, at(l.gs.Spec.Ref.Branch, l.gs.Status.AppliedCommit)); err != nil {
+	if err := l.putAside(err, at(l.gs.Spec.Ref.String(), l.gs.Status.AppliedCommit)); err != nil {
 		return err
 	}
 	waiting, err := l.renderWaiting(s, by)

@@ -118,6 +118,7 @@ type advertised struct {
 	asked    time.Time // before it was asked
 	identity string    // of the credentials it was asked with
 	tips     map[string]plumbing.Hash
+	tags     map[string]tag
 }
 
 // clone is one generation of a mirror's disk. It is removed when a newer one
@@ -139,8 +140,12 @@ type clone struct {
 // snapshot is a commit and all it needs, for one reader. It does not change.
 type snapshot struct {
 	*filesystem.Storage
-	// commit is the branch's tip.
+	// commit is what is to be applied: the tip, unless another one is pinned.
 	commit plumbing.Hash
+	// tip is that of the branch, which has the approvals.
+	tip plumbing.Hash
+	// tag is the one that is pinned; its zero value: none.
+	tag    tag
 	clone  *clone
 	limits Limits
 	// asked tells a snapshot for which the server was asked, and fetched one
@@ -159,15 +164,31 @@ func (m *mirror) look(ctx context.Context, r remote, branch string) (*snapshot, 
 // An answer to a question that was asked later is as good as an own one, so a
 // thousand sources that are to look at the same time ask little more than once.
 func (m *mirror) lookSince(ctx context.Context, r remote, branch string, since time.Time) (*snapshot, error) {
+	free, err := m.take(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	return m.branchSince(ctx, r, branch, since)
+}
+
+// take takes the disk. What it returns frees it again.
+func (m *mirror) take(ctx context.Context, r remote) (free func(), err error) {
 	select {
 	case m.owner <- struct{}{}:
-		defer func() { <-m.owner }()
 	case <-ctx.Done():
 		return nil, r.problem(ctx.Err())
 	}
+	free = func() { <-m.owner }
 	if err := m.openCurrent(); err != nil {
+		free()
 		return nil, err
 	}
+	return free, nil
+}
+
+// branchSince is lookSince for who has the disk.
+func (m *mirror) branchSince(ctx context.Context, r remote, branch string, since time.Time) (*snapshot, error) {
 	if m.seen.asked.After(since) && m.seen.identity == r.access.credentialsIdentity {
 		if tip, ok := m.seen.tips[branch]; ok && m.current.tip(branch) == tip {
 			return m.current.snapshot(tip), nil
@@ -196,7 +217,7 @@ func (m *mirror) ask(ctx context.Context, r remote, branch string) (*snapshot, e
 		return nil, err
 	}
 	defer s.close()
-	m.seen = advertised{asked: asked, identity: r.access.credentialsIdentity, tips: branches(s)}
+	m.seen = advertised{asked: asked, identity: r.access.credentialsIdentity, tips: branches(s), tags: tags(s)}
 	tip, err := s.tip(branch)
 	if err != nil {
 		return nil, err
@@ -266,15 +287,11 @@ func (m *mirror) refuse(r remote, branch string, tip plumbing.Hash, err error) e
 // bring returns a snapshot at a ref that is no branch; at the zero hash where
 // the server does not have it.
 func (m *mirror) bring(ctx context.Context, r remote, ref string) (*snapshot, error) {
-	select {
-	case m.owner <- struct{}{}:
-		defer func() { <-m.owner }()
-	case <-ctx.Done():
-		return nil, r.problem(ctx.Err())
-	}
-	if err := m.openCurrent(); err != nil {
+	free, err := m.take(ctx, r)
+	if err != nil {
 		return nil, err
 	}
+	defer free()
 	s, err := connect(ctx, r)
 	if err != nil {
 		return nil, err
@@ -404,12 +421,7 @@ func (c *clone) tip(branch string) plumbing.Hash {
 func (c *clone) fetch(ctx context.Context, s *session, branch string, tip plumbing.Hash) error {
 	store := c.store()
 	if store.HasEncodedObject(tip) != nil {
-		defer c.sweep()
-		err := s.fetch(ctx, store, tip, haves(store, c.tips(store)), c.limits, c.limits.RepositorySize-diskSize(c.dir))
-		c.mu.Lock()
-		c.stores = &sync.Pool{} // the pack may be there though the exchange has failed at its end
-		c.mu.Unlock()
-		if err != nil {
+		if err := c.bring(ctx, s, tip); err != nil {
 			return err
 		}
 	}
@@ -420,6 +432,17 @@ func (c *clone) fetch(ctx context.Context, s *session, branch string, tip plumbi
 		return storageProblem(err)
 	}
 	return nil
+}
+
+// bring brings an object and all that it needs.
+func (c *clone) bring(ctx context.Context, s *session, want plumbing.Hash) error {
+	defer c.sweep()
+	store := c.store()
+	err := s.fetch(ctx, store, want, haves(store, c.tips(store)), c.limits, c.limits.RepositorySize-diskSize(c.dir))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stores = &sync.Pool{} // the pack may be there though the exchange has failed at its end
+	return err
 }
 
 // errDamaged says that the mirror lacks what it should have.
@@ -480,7 +503,7 @@ func (c *clone) snapshot(commit plumbing.Hash) *snapshot {
 	if !ok {
 		store = c.store()
 	}
-	return &snapshot{Storage: store, commit: commit, clone: c, limits: c.limits, stores: c.stores}
+	return &snapshot{Storage: store, commit: commit, tip: commit, clone: c, limits: c.limits, stores: c.stores}
 }
 
 func (s *snapshot) justFetched() *snapshot {

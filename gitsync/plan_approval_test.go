@@ -55,7 +55,7 @@ func (a *signed) start() { a.stop = a.startController(andRollout) }
 // demands is the spec of the source.
 func (a *signed) demands(gs *v1alpha1.GitSource) {
 	k1, k2, k3 := "k1@example.org "+a.k1.Public, "k2@example.org "+a.k2.Public, "k3@example.org "+a.k3.Public
-	gs.Spec.Verify = a.lists("committers", k1, k2, k3)
+	gs.Spec.Verify = committers(a.lists("committers", k1, k2, k3))
 	gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: a.lists("approvers", k2, k3), DistinctAuthor: true}
 }
 

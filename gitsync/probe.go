@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	hostkeys "golang.org/x/crypto/ssh/knownhosts"
@@ -35,7 +36,9 @@ func Probe(ctx context.Context, gs *v1alpha1.GitSource, secret map[string][]byte
 	if err := apps.authenticate(ctx, &r); err != nil {
 		return "", nil, err
 	}
-	s, err := newMirrors(dir).of(r).look(ctx, r, cmp.Or(gs.Spec.Ref.Branch, "main"))
+	ref := gs.Spec.Ref
+	ref.Branch = cmp.Or(ref.Branch, "main")
+	s, err := newMirrors(dir).of(r).lookAt(ctx, r, ref, time.Now())
 	if err != nil {
 		return "", nil, err
 	}

@@ -22,6 +22,10 @@ const (
 	reasonLimitExceeded           = "LimitExceeded"
 
 	// Signatures.
+	reasonCommitNotFound    = "CommitNotFound"
+	reasonInvalidSemVer     = "InvalidSemVer"
+	reasonTagNotFound       = "TagNotFound"
+	reasonTagNotVerified    = "TagNotVerified"
 	reasonCommitNotVerified = "CommitNotVerified"
 
 	// Applying.

@@ -365,7 +365,7 @@ func (l *look) setFinalizer(ctx context.Context) error {
 // run does the work of a look. Its error, and the outcome, say how it went.
 func (l *look) run(ctx context.Context) error {
 	gs := l.gs
-	l.outcome = outcome{branch: gs.Spec.Ref.Branch, commit: gs.Status.ObservedCommit}
+	l.outcome = outcome{branch: gs.Spec.Ref.String(), commit: gs.Status.ObservedCommit}
 	if gs.Spec.Suspend {
 		l.outcome.suspended = true
 		return nil
@@ -420,10 +420,13 @@ func (l *look) run(ctx context.Context) error {
 // unsupported refuses what this version would otherwise ignore: who asks for
 // signatures must not be served without.
 func unsupported(spec *v1alpha1.GitSourceSpec) *plan.Problem {
+	verify := spec.Verify
 	fields := []struct {
 		name, fact string
 		set        bool
 	}{
+		{"spec.writeBack.enabled", "what is written back goes to the branch, and spec.ref pins something else", spec.WriteBack != nil && spec.WriteBack.Enabled && spec.Ref.IsPinned()},
+		{"spec.verify.mode", "spec.ref names no tag that could be signed", verify != nil && verify.Mode != "" && verify.Mode != v1alpha1.VerifyHEAD && (spec.Ref.Commit != "" || spec.Ref.Tag == "" && spec.Ref.SemVer == "")},
 		{"spec.approvals.distinctAuthor", "where spec.approvals.signers is not set, nobody can tell who approves", spec.Approvals != nil && spec.Approvals.DistinctAuthor && spec.Approvals.Signers == nil},
 	}
 	for _, f := range fields {
@@ -516,7 +519,7 @@ func (l *look) ask(ctx context.Context, r remote) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
 	begun := time.Now()
-	s, err := l.mirrors.use(l.name, r).lookSince(ctx, r, l.gs.Spec.Ref.Branch, l.since)
+	s, err := l.mirrors.use(l.name, r).lookAt(ctx, r, l.gs.Spec.Ref, l.since)
 	if err != nil || s.asked {
 		l.exchanged("fetch", begun, err)
 	}
@@ -528,11 +531,11 @@ func (l *look) fetch(ctx context.Context, r remote) (*snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.outcome.commit = s.commit.String()
-	l.noteSeen(s.commit)
+	l.outcome.branch, l.outcome.commit = l.refName(s), s.commit.String()
+	l.noteSeen(s)
 	l.log.V(1).Info("looked", "commit", s.commit.String(), "fetched", s.fetched)
-	if l.before.ObservedGeneration != l.gs.Generation {
-		return s, nil // that commit may be of another branch, or repository
+	if l.before.ObservedGeneration != l.gs.Generation || l.gs.Spec.Ref.IsPinned() {
+		return s, nil // that commit may be of another branch, tag or repository
 	}
 	if pushed, err := s.forcePushed(plumbing.NewHash(l.before.ObservedCommit)); err == nil && pushed {
 		l.tell(corev1.EventTypeWarning, reasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", at(l.gs.Spec.Ref.Branch, l.outcome.commit), shortCommit(l.before.ObservedCommit)))
@@ -694,7 +697,7 @@ func (l *look) result(err error) (reconcile.Result, error) {
 // settled reports whether nothing is left to do but to look again.
 func (l *look) settled() bool {
 	o := &l.outcome
-	return len(o.problems) == 0 && len(o.intents) == 0 && len(o.ignored) == 0 && l.keep.desired != nil && l.options.NoRemoteBases &&
+	return !l.gs.Spec.Ref.IsPinned() && len(o.problems) == 0 && len(o.intents) == 0 && len(o.ignored) == 0 && l.keep.desired != nil && l.options.NoRemoteBases &&
 		l.keep.desired.commit == l.gs.Status.AppliedCommit && l.gs.Status.ObservedGeneration == l.gs.Generation
 }
 

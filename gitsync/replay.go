@@ -30,7 +30,7 @@ import (
 // the release has the same commit, whatever is applied meanwhile. Where the history
 // of both commits has left the repository, it is the present tip.
 func (h *history) since(commit string, now *v1alpha1.BatchRelease) *v1alpha1.ApprovalsSince {
-	tip := h.snapshot.commit.String()
+	tip := h.snapshot.tip.String()
 	if now == nil || now.Spec.Commit != commit || now.Spec.ApprovalsSince == nil {
 		return &v1alpha1.ApprovalsSince{AppliedCommit: h.gs.Status.AppliedCommit, ObservedCommit: tip, ReleasedCommit: releasedLast(now)}
 	}
@@ -60,9 +60,11 @@ func releasedLast(now *v1alpha1.BatchRelease) string {
 	return ""
 }
 
-// before returns the tip of which an approval that counts is not in the history.
+// before returns the tip of which an approval that counts is not in the history. Where a
+// commit or tag is pinned, that is the tip at first sight: what was applied before need
+// not be on the branch.
 func (h *history) before(since *v1alpha1.ApprovalsSince) plumbing.Hash {
-	if h.has(since.AppliedCommit) {
+	if h.has(since.AppliedCommit) && (!h.gs.Spec.Ref.IsPinned() || !h.has(since.ObservedCommit)) {
 		return plumbing.NewHash(since.AppliedCommit)
 	}
 	return plumbing.NewHash(since.ObservedCommit)

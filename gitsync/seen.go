@@ -27,27 +27,39 @@ const (
 	maxSeenTried = 3
 )
 
-// noteSeen adds a tip to the status, where signatures are asked for.
-func (l *look) noteSeen(tip plumbing.Hash) {
+// noteSeen adds what a snapshot is at to the status, where signatures are asked for.
+func (l *look) noteSeen(s *snapshot) {
 	if a := l.gs.Spec.Approvals; l.gs.Spec.Verify == nil && (a == nil || a.Signers == nil) {
 		return
 	}
-	l.gs.Status.Seen = withSeen(l.gs.Status.Seen, tip.String(), time.Now())
+	now := []string{s.tip.String()}
+	if s.commit != s.tip {
+		now = append(now, s.commit.String())
+	}
+	if s.tag.isAnnotated() {
+		now = append(now, s.tag.object.String())
+	}
+	l.gs.Status.Seen = withSeen(l.gs.Status.Seen, time.Now(), now...)
 }
 
-// withSeen returns the tips with one more, unless it is among them.
+// withSeen returns the tips with those of the present, unless they are among them.
 //
-// Of the tips of one hour that are older than a day, the newest stays. What is dropped
-// only makes the first sight of its commits later, and a later one is never good for a
-// key for which an earlier one was not.
-func withSeen(seen []v1alpha1.SeenCommit, tip string, now time.Time) []v1alpha1.SeenCommit {
-	if slices.ContainsFunc(seen, func(s v1alpha1.SeenCommit) bool { return s.Commit == tip }) {
+// Of the tips of one hour that are older than a day, the newest stays, and so do those
+// of the present. What is dropped only makes the first sight of its commits later, and a
+// later one is never good for a key for which an earlier one was not.
+func withSeen(seen []v1alpha1.SeenCommit, now time.Time, tips ...string) []v1alpha1.SeenCommit {
+	var list []v1alpha1.SeenCommit
+	for _, tip := range tips {
+		if !slices.ContainsFunc(seen, func(s v1alpha1.SeenCommit) bool { return s.Commit == tip }) {
+			list = append(list, v1alpha1.SeenCommit{Commit: tip, Time: metav1.NewTime(now.UTC().Truncate(time.Second))})
+		}
+	}
+	if len(list) == 0 {
 		return seen
 	}
-	list := []v1alpha1.SeenCommit{{Commit: tip, Time: metav1.NewTime(now.UTC().Truncate(time.Second))}}
 	var hour time.Time
 	for _, s := range seen {
-		if now.Sub(s.Time.Time) > seenWhole {
+		if now.Sub(s.Time.Time) > seenWhole && !slices.Contains(tips, s.Commit) {
 			of := s.Time.Truncate(time.Hour)
 			if of.Equal(hour) {
 				continue
@@ -57,6 +69,13 @@ func withSeen(seen []v1alpha1.SeenCommit, tip string, now time.Time) []v1alpha1.
 		list = append(list, s)
 	}
 	return list[:min(len(list), maxSeen)]
+}
+
+// sawTag reports whether a tag object was seen at a time or before.
+func (s *signatures) sawTag(object plumbing.Hash, until time.Time) bool {
+	return slices.ContainsFunc(s.seen, func(t v1alpha1.SeenCommit) bool {
+		return t.Commit == object.String() && !t.Time.After(until)
+	})
 }
 
 // sawBy reports whether a commit was seen at a time or before. Tips that are no longer in

@@ -81,7 +81,7 @@ func TestExpiredKeyWithAnOldDate(t *testing.T) {
 			keys := &v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "keys"}}
 			s.repo.Sign(&ada.key)
 			s.applied2(s.push(map[string]string{"deploy/web.yaml": four("v1"), "deploy/release.yaml": planOf("web", "1", "2", "100%")}), func(gs *v1alpha1.GitSource) {
-				gs.Spec.Verify, gs.Spec.Approvals = keys, &v1alpha1.ApprovalPolicy{Signers: keys}
+				gs.Spec.Verify, gs.Spec.Approvals = committers(keys), &v1alpha1.ApprovalPolicy{Signers: keys}
 			})
 			s.isAt("web", "ReleaseCompleted", 2)
 			s.push(map[string]string{"deploy/web.yaml": four("v2")})

@@ -27,6 +27,11 @@ func (s *shop) lists(name string, lines ...string) *v1alpha1.Verification {
 	return &v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: name}}
 }
 
+// committers demands a signature of what is applied.
+func committers(keys *v1alpha1.Verification) *v1alpha1.CommitVerification {
+	return &v1alpha1.CommitVerification{Verification: *keys}
+}
+
 // No commit is applied unless its tip is signed by a listed key; what was
 // applied stays, and the keys are read anew at each look.
 func TestCommitsMustBeSigned(t *testing.T) {
@@ -36,7 +41,7 @@ func TestCommitsMustBeSigned(t *testing.T) {
 	s.repo.Sign(&ada)
 	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
 	s.source(func(gs *v1alpha1.GitSource) {
-		gs.Spec.Verify = &v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "keys"}}
+		gs.Spec.Verify = committers(&v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "keys"}})
 	})
 	if m := s.refused(first, "SecretNotFound"); !strings.Contains(m, "spec.verify.secretRef: there is no Secret "+s.ns+"/keys") {
 		t.Error(m)
@@ -198,7 +203,7 @@ func TestWriteBackMustBeGoodForVerify(t *testing.T) {
 	keys := s.lists("keys", "ada@example.org "+ada.Public)
 	s.repo.Sign(&ada)
 	s.beginRelease(writesBack, func(gs *v1alpha1.GitSource) {
-		gs.Spec.Verify, gs.Spec.WriteBack.SigningKey = keys, &v1alpha1.LocalObjectReference{Name: "signing"}
+		gs.Spec.Verify, gs.Spec.WriteBack.SigningKey = committers(keys), &v1alpha1.LocalObjectReference{Name: "signing"}
 	})
 	s.rollBack("web")
 	if m := s.differs("WriteBackConflict"); !strings.Contains(m, "signed by a key that is not listed: OpenPGP key") || !strings.Contains(m, "list its public key in Secret "+s.ns+"/keys") {

@@ -97,7 +97,7 @@ func TestNamedSecretIsNotPruned(t *testing.T) {
 	}))
 	s.source(func(gs *v1alpha1.GitSource) {
 		gs.Name, gs.Spec.Path = "other", "other"
-		gs.Spec.Verify = &v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "shared"}}
+		gs.Spec.Verify = committers(&v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "shared"}})
 	})
 	s.Cleanup(func() { s.end("other") })
 	gs := s.gs()

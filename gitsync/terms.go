@@ -86,7 +86,7 @@ func (l *look) govern(ctx context.Context, r *renderer, d *desired, o *observer)
 	if r.signatures.signers == nil {
 		return &governed{set: d.set, keeps: inventory{}}, nil
 	}
-	t, err := newTreeFS(r.snapshot, r.snapshot.commit)
+	t, err := newTreeFS(r.snapshot, r.snapshot.tip)
 	if err != nil {
 		return nil, err
 	}

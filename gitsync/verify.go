@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,8 +57,10 @@ func (l *look) signatures(ctx context.Context) (s signatures, err error) {
 		l.keep.order = precedence{}
 	}
 	s.now, s.changes, s.order, s.seen = time.Now(), l.keep.changes, l.keep.order, l.gs.Status.Seen
-	if s.verify, err = l.keys(ctx, "spec.verify", l.gs.Spec.Verify); err != nil {
-		return s, err
+	if v := l.gs.Spec.Verify; v != nil {
+		if s.verify, err = l.keys(ctx, "spec.verify", &v.Verification); err != nil {
+			return s, err
+		}
 	}
 	if a := l.gs.Spec.Approvals; a != nil {
 		s.distinctAuthor = a.DistinctAuthor
@@ -121,27 +124,80 @@ func (l *look) keys(ctx context.Context, field string, v *v1alpha1.Verification)
 	return keys, nil
 }
 
-// verified checks that the tip is signed, where the spec demands it. The tip
-// is enough: its signature covers the whole tree, and the whole history.
+// verified checks that what leads to a snapshot is signed, where the spec demands it. Of
+// a branch the tip is enough: its signature covers the whole tree, and the whole history.
 func (l *look) verified(ctx context.Context, s *snapshot, by signatures) error {
 	if by.verify == nil {
 		return nil
 	}
-	_, why, err := by.signerOf(ctx, s, s.commit, by.verify)
-	if err != nil || why == "" {
-		return err
+	secret := "a key in Secret " + l.gs.Namespace + "/" + l.gs.Spec.Verify.SecretRef.Name
+	mode := cmp.Or(l.gs.Spec.Verify.Mode, v1alpha1.VerifyHEAD)
+	if mode != v1alpha1.VerifyHEAD {
+		why, err := by.tagUnsigned(s)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return &plan.Problem{
+				Reason: reasonTagNotVerified, Where: at(l.refName(s), s.commit.String()), Err: errors.New(why),
+				Hint: "make a tag that is signed by " + secret + " (git tag -s), or list the key there; what was applied stays",
+			}
+		}
 	}
-	return &plan.Problem{
-		Reason: reasonCommitNotVerified, Where: at(l.gs.Spec.Ref.Branch, s.commit.String()), Err: errors.New(why),
-		Hint: "push a commit on top that is signed by a key in Secret " + l.gs.Namespace + "/" + l.gs.Spec.Verify.SecretRef.Name + " (git commit -S), or list the key there; what was applied stays",
+	if mode == v1alpha1.VerifyTag {
+		return nil
 	}
+	for _, c := range slices.Compact([]plumbing.Hash{s.commit, s.tip}) {
+		name := l.refName(s)
+		if c != s.commit {
+			name = l.gs.Spec.Ref.Branch
+		}
+		_, why, err := by.signerOf(ctx, s, c, by.verify)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return &plan.Problem{
+				Reason: reasonCommitNotVerified, Where: at(name, c.String()), Err: errors.New(why),
+				Hint: "push a commit on top that is signed by " + secret + " (git commit -S), or list the key there; what was applied stays",
+			}
+		}
+	}
+	return nil
+}
+
+// tagUnsigned is why the tag of a snapshot is not signed as the spec demands; empty: it is.
+func (s *signatures) tagUnsigned(at *snapshot) (string, error) {
+	t := at.tag
+	if !t.isAnnotated() {
+		return "it is a lightweight tag, which has no signature", nil
+	}
+	o, err := at.EncodedObject(plumbing.TagObject, t.object)
+	if err != nil {
+		return "", missing("tag", t.object, err)
+	}
+	raw, err := contentOf(o)
+	if err != nil {
+		return "", missing("tag", t.object, err)
+	}
+	if plumbing.ComputeHash(plumbing.TagObject, raw) != t.object {
+		return "", fmt.Errorf("%w: the bytes of tag %s are others", errDamaged, t.name)
+	}
+	seen := func(until time.Time) bool { return s.sawTag(t.object, until) }
+	if _, err := signature.VerifyTag(raw, t.name, t.commit.String(), s.verify, s.now, seen); err != nil {
+		return oneLine(err.Error()), nil
+	}
+	return "", nil
 }
 
 // listed checks that spec.verify lists the key that signs what is written
 // back, or the first commit of the controller would be the last one followed.
 func (l *look) listed(ctx context.Context, signer signature.Signer) error {
-	keys, err := l.keys(ctx, "spec.verify", l.gs.Spec.Verify)
-	if err != nil || keys == nil {
+	if l.gs.Spec.Verify == nil {
+		return nil
+	}
+	keys, err := l.keys(ctx, "spec.verify", &l.gs.Spec.Verify.Verification)
+	if err != nil {
 		return err
 	}
 	if _, err := tryToSign(signer, keys, time.Now()); err != nil {
@@ -193,6 +249,10 @@ func rawCommit(s storer.EncodedObjectStorer, commit plumbing.Hash) (raw []byte, 
 	if err != nil {
 		return nil, err
 	}
+	return contentOf(o)
+}
+
+func contentOf(o plumbing.EncodedObject) (raw []byte, err error) {
 	r, err := o.Reader()
 	if err != nil {
 		return nil, err

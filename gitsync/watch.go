@@ -124,8 +124,8 @@ func (w *refWatcher) used(dir string) bool {
 }
 
 // cover watches the folders in which a push shows: the repository's own, for
-// HEAD and packed-refs, and refs/heads with all below it, for branches with
-// slashes. Folders and not files, since git replaces files by renaming. Where
+// HEAD and packed-refs, and refs/heads and refs/tags with all below them, for names
+// with slashes. Folders and not files, since git replaces files by renaming. Where
 // there is no repository yet, the nearest folder that is there is watched for
 // its coming.
 func (w *refWatcher) cover(repo *watchedRepo) {
@@ -134,12 +134,14 @@ func (w *refWatcher) cover(repo *watchedRepo) {
 	heads := filepath.Join(dir, "refs", "heads")
 	if isDir(heads) {
 		want[dir] = true
-		_ = filepath.WalkDir(heads, func(p string, e fs.DirEntry, err error) error { // what went meanwhile needs no watch
-			if err == nil && e.IsDir() {
-				want[p] = true
-			}
-			return nil
-		})
+		for _, refs := range []string{heads, filepath.Join(dir, "refs", "tags")} {
+			_ = filepath.WalkDir(refs, func(p string, e fs.DirEntry, err error) error { // what went meanwhile needs no watch
+				if err == nil && e.IsDir() {
+					want[p] = true
+				}
+				return nil
+			})
+		}
 	} else {
 		for dir = repo.path; !isDir(dir) && dir != filepath.Dir(dir); {
 			dir = filepath.Dir(dir)
@@ -220,9 +222,9 @@ func (w *refWatcher) see(e fsnotify.Event) {
 // repository's own folder much else is written.
 func (repo *watchedRepo) concerns(file string) bool {
 	dir := gitDir(repo.path)
-	heads := filepath.Join(dir, "refs", "heads")
+	refs := filepath.Join(dir, "refs")
 	switch {
-	case file == heads || strings.HasPrefix(file, heads+string(filepath.Separator)):
+	case strings.HasPrefix(file, filepath.Join(refs, "heads")), strings.HasPrefix(file, filepath.Join(refs, "tags")):
 		return true
 	case filepath.Dir(file) == dir:
 		base := filepath.Base(file)

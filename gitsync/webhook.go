@@ -384,7 +384,7 @@ func (p *push) addBranch(ref string) {
 
 func (p push) isOf(gs *v1alpha1.GitSource) bool {
 	key := repositoryKey(gs.Spec.URL)
-	return key != "" && slices.Contains(p.repositories, key) && (len(p.branches) == 0 || slices.Contains(p.branches, gs.Spec.Ref.Branch))
+	return key != "" && slices.Contains(p.repositories, key) && (len(p.branches) == 0 || gs.Spec.Ref.IsPinned() || slices.Contains(p.branches, gs.Spec.Ref.Branch))
 }
 
 // repositoryKey is what the URLs of one repository have in common, over HTTPS,

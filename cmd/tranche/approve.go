@@ -146,7 +146,11 @@ func (st *steering) approve(step int32) error {
 		if err != nil {
 			return "", err
 		}
-		if err := otherSteps(br, r.Plan, step); err != nil {
+		governs := r.Plan
+		if st.source.Spec.Ref.IsPinned() {
+			governs = br // the branch may be ahead of what is pinned
+		}
+		if err := otherSteps(br, governs, step); err != nil {
 			return "", err
 		}
 		text, err := ch.Read(file)
@@ -163,9 +167,9 @@ func (st *steering) approve(step int32) error {
 			content, err := plan.PutApproval(file, []byte(others), a, note, st.source.Namespace, st.source.Spec.TargetNamespace)
 			return string(content), err
 		}
-		content, err := put(approvedFor(r.Plan))
+		content, err := put(approvedFor(governs))
 		if err == nil && content == text && unsigned(br, a.Spec) {
-			content, err = put(approvedFor(r.Plan) + " Given again on " + time.Now().UTC().Format(time.RFC3339) + ".")
+			content, err = put(approvedFor(governs) + " Given again on " + time.Now().UTC().Format(time.RFC3339) + ".")
 		}
 		if err != nil {
 			return "", err

@@ -269,13 +269,16 @@ func (d *difference) changes() bool {
 func (d *difference) write(p *page) {
 	gs := d.source
 	p.heading(fmt.Sprintf("What %s would do", p.code(short(d.preview.Commit))))
-	line := fmt.Sprintf("GitSource %s, %s of %s", p.code(gs.Namespace+"/"+gs.Name), p.code(gs.Spec.Ref.Branch), gs.Spec.URL)
+	line := fmt.Sprintf("GitSource %s, %s of %s", p.code(gs.Namespace+"/"+gs.Name), p.code(pinOf(gs.Spec.Ref)), gs.Spec.URL)
 	if gs.Spec.Path != "" && gs.Spec.Path != "." {
 		line += ", path " + p.code(gs.Spec.Path)
 	}
 	p.line(line + "; the cluster has " + p.code(orNone(short(gs.Status.AppliedCommit))))
 	if d.warning != "" {
 		p.warning(d.warning)
+	}
+	if gs.Spec.Ref.IsPinned() {
+		p.warning("spec.ref pins " + pinOf(gs.Spec.Ref) + ": the commit is applied once it is what that leads to.")
 	}
 	if len(d.preview.Problems) > 0 {
 		p.warning("Nothing of it would be applied:")

@@ -58,7 +58,7 @@ func pauseCommand(paused bool, use, short, long string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		st, err := o.newSteering(cmd, at, args[0])
+		st, err := o.newSteeringOfBranch(cmd, at, args[0])
 		if err != nil {
 			return err
 		}

@@ -49,7 +49,7 @@ Deployments that the same commit released stay.`,
 		if err != nil {
 			return err
 		}
-		st, err := o.newSteering(cmd, at, args[0])
+		st, err := o.newSteeringOfBranch(cmd, at, args[0])
 		if err != nil {
 			return err
 		}

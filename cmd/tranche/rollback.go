@@ -70,7 +70,7 @@ when Git is out of reach; the branch must then still be reverted.`,
 		if o.direct {
 			return rollbackDirect(cmd, at, args[0], o.yes)
 		}
-		st, err := o.newSteering(cmd, at, args[0])
+		st, err := o.newSteeringOfBranch(cmd, at, args[0])
 		if err != nil {
 			return err
 		}

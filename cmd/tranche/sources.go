@@ -166,7 +166,7 @@ func sourceTable(list []v1alpha1.GitSource, namespaces, wide bool, now time.Time
 		case gs.Spec.Suspend:
 			problem, message = "Suspended", "spec.suspend is true"
 		}
-		row := []string{gs.Name, orNone(string(ready.Status)), gs.Spec.Ref.Branch, orNone(short(gs.Status.AppliedCommit)), problem, age(gs.CreationTimestamp, now)}
+		row := []string{gs.Name, orNone(string(ready.Status)), gs.Spec.Ref.String(), orNone(short(gs.Status.AppliedCommit)), problem, age(gs.CreationTimestamp, now)}
 		if namespaces {
 			row = append([]string{gs.Namespace}, row...)
 		}
@@ -215,7 +215,7 @@ func problemLines(list []v1alpha1.GitSource) string {
 	for i := range list {
 		gs := &list[i]
 		if p := problemOf(gs); p != nil {
-			fmt.Fprintf(&b, "GitSource %s/%s, %s of %s, applied %s: %s: %s\n", gs.Namespace, gs.Name, gs.Spec.Ref.Branch, gs.Spec.URL, orNone(short(gs.Status.AppliedCommit)), p.Reason, p.Message)
+			fmt.Fprintf(&b, "GitSource %s/%s, %s of %s, applied %s: %s: %s\n", gs.Namespace, gs.Name, pinOf(gs.Spec.Ref), gs.Spec.URL, orNone(short(gs.Status.AppliedCommit)), p.Reason, p.Message)
 		}
 	}
 	return b.String()

@@ -83,6 +83,32 @@ func (o *steerOptions) newSteering(cmd *cobra.Command, at *connected, name strin
 	return st, err
 }
 
+// newSteeringOfBranch is newSteering for a change that takes effect on the branch alone: it
+// refuses a source that a tag or commit pins.
+func (o *steerOptions) newSteeringOfBranch(cmd *cobra.Command, at *connected, name string) (*steering, error) {
+	st, err := o.newSteering(cmd, at, name)
+	if err == nil && st.source.Spec.Ref.IsPinned() {
+		gs := st.source
+		return nil, fmt.Errorf("spec.ref of GitSource %s/%s pins %s, so a commit to %s changes nothing in the cluster; change spec.ref instead, or use --direct where the command has it",
+			gs.Namespace, gs.Name, pinOf(gs.Spec.Ref), gs.Spec.Ref.Branch)
+	}
+	return st, err
+}
+
+// pinOf is what a reference pins, or the branch that it follows.
+func pinOf(r v1alpha1.GitReference) string {
+	switch {
+	case r.Commit != "":
+		return "commit " + short(r.Commit)
+	case r.SemVer != "":
+		return "the highest version in " + r.SemVer
+	case r.Tag != "":
+		return "tag " + r.Tag
+	default:
+		return r.Branch
+	}
+}
+
 // find returns the GitSource that flag or release name.
 func (o *steerOptions) find(ctx context.Context, at *connected, br *v1alpha1.BatchRelease) (*v1alpha1.GitSource, error) {
 	if o.source == "" {

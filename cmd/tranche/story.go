@@ -68,7 +68,7 @@ func (s *scene) tree(style terminal.Style) terminal.Node {
 
 func (s *scene) sourceLine(style terminal.Style) string {
 	gs := s.source
-	line := fmt.Sprintf("GitSource %s  %s of %s", style.Bold(gs.Name), gs.Spec.Ref.Branch, gs.Spec.URL)
+	line := fmt.Sprintf("GitSource %s  %s of %s", style.Bold(gs.Name), pinOf(gs.Spec.Ref), gs.Spec.URL)
 	if p := path.Clean(gs.Spec.Path); p != "." {
 		line += ", path " + p
 	}

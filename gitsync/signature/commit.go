@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// commit is a commit object, taken apart for a check of its signature.
+// commit is a commit object, or that of a tag, taken apart for a check of its signature.
 type commit struct {
 	// payload is what was signed: the object without its signature headers.
 	payload []byte
 	// armored is the signature, and empty where there is none.
 	armored string
-	// committed is the committer's date.
+	// committed is the date of the committer, or tagger.
 	committed time.Time
 }
 

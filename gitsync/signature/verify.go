@@ -68,15 +68,20 @@ func Verify(raw []byte, keys *Keys, now time.Time, seenBy func(time.Time) bool) 
 	if err != nil {
 		return Signature{}, err
 	}
+	return keys.verify(c, now, seenBy)
+}
+
+// verify checks the signature of a commit or tag.
+func (k *Keys) verify(c commit, now time.Time, seenBy func(time.Time) bool) (Signature, error) {
 	at := when{signed: c.committed, now: now, seenBy: seenBy}
 	if at.signed.After(now) {
 		at.signed = now
 	}
 	switch {
 	case strings.HasPrefix(c.armored, "-----BEGIN SSH SIGNATURE-----\n"):
-		return keys.verifySSH(c, at)
+		return k.verifySSH(c, at)
 	case strings.HasPrefix(c.armored, "-----BEGIN PGP SIGNATURE-----\n"):
-		return keys.verifyOpenPGP(c, at)
+		return k.verifyOpenPGP(c, at)
 	case strings.HasPrefix(c.armored, "-----BEGIN SIGNED MESSAGE-----\n"):
 		return Signature{}, fmt.Errorf("%w: X.509 signatures are not supported", ErrBadSignature)
 	default:

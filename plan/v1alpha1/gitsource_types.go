@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -38,6 +40,9 @@ type GitSourceList struct {
 }
 
 // GitSourceSpec is a branch and a path to keep in the cluster.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.writeBack) || !has(self.writeBack.enabled) || !self.writeBack.enabled || !has(self.ref) || !(has(self.ref.tag) || has(self.ref.semver) || has(self.ref.commit))",message="writeBack.enabled commits to the branch, and what ref.tag, ref.semver or ref.commit pins would not follow: remove one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.verify.mode) || self.verify.mode == 'HEAD' || has(self.ref) && !has(self.ref.commit) && (has(self.ref.tag) || has(self.ref.semver))",message="verify.mode Tag and TagAndHEAD need ref.tag or ref.semver, without ref.commit"
 type GitSourceSpec struct {
 	// url of the repository: https, http, ssh or file. Credentials are never
 	// part of it; they belong in the Secret that secretRef names.
@@ -47,7 +52,7 @@ type GitSourceSpec struct {
 	// +required
 	URL string `json:"url"`
 
-	// ref is the branch to follow.
+	// ref is the branch to follow, or what of it is pinned.
 	// +kubebuilder:default={branch: main}
 	// +optional
 	Ref GitReference `json:"ref,omitzero"`
@@ -128,7 +133,7 @@ type GitSourceSpec struct {
 
 	// verify demands that the commit to be applied is signed by a listed key.
 	// +optional
-	Verify *Verification `json:"verify,omitempty"`
+	Verify *CommitVerification `json:"verify,omitempty"`
 
 	// approvals says where approvals are and who may give them.
 	// +optional
@@ -139,15 +144,47 @@ type GitSourceSpec struct {
 	WriteBack *WriteBack `json:"writeBack,omitempty"`
 }
 
-// GitReference is what to follow.
+// GitReference is what to follow: a branch, or a commit or tag that is pinned. Of what is set
+// commit comes before semver, semver before tag, and tag before branch. Approvals
+// are read from the tip of the branch in any case.
 type GitReference struct {
-	// branch to follow.
+	// branch to follow. Approvals are in its tip, whatever is pinned.
 	// +kubebuilder:default=main
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('-') && !self.startsWith('refs/') && !self.contains('..')",message="must be the name of a branch, without refs/heads/"
 	// +optional
 	Branch string `json:"branch,omitempty"`
+
+	// tag whose commit is applied.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('-') && !self.startsWith('refs/') && !self.contains('..')",message="must be the name of a tag, without refs/tags/"
+	// +optional
+	Tag string `json:"tag,omitempty"`
+
+	// semver is a range of versions, such as ">=1.2.0 <2.0.0". The commit of the tag
+	// with the highest version in it is applied.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	// +optional
+	SemVer string `json:"semver,omitempty"`
+
+	// commit to apply, whole; it must be in the history of the branch.
+	// +kubebuilder:validation:Pattern=`^([0-9a-f]{40}|[0-9a-f]{64})$`
+	// +optional
+	Commit string `json:"commit,omitempty"`
+}
+
+// IsPinned reports whether the reference is more than a branch to follow.
+func (r GitReference) IsPinned() bool { return r.Tag != "" || r.SemVer != "" || r.Commit != "" }
+
+// String is the reference as it stands in messages: a commit is one of the branch.
+func (r GitReference) String() string {
+	if r.Commit != "" {
+		return r.Branch
+	}
+	return cmp.Or(r.SemVer, r.Tag, r.Branch)
 }
 
 // LocalObjectReference names an object in the same namespace.
@@ -188,6 +225,31 @@ type Verification struct {
 	// allowed_signers is as ssh-keygen has it.
 	// +required
 	SecretRef LocalObjectReference `json:"secretRef"`
+}
+
+// VerificationMode is which of the objects that lead to a commit have to be signed.
+type VerificationMode string
+
+// The modes are those of Flux.
+const (
+	// VerifyHEAD is the commit itself, and the tip that approvals are read from.
+	VerifyHEAD VerificationMode = "HEAD"
+	// VerifyTag is the annotated tag that is pinned.
+	VerifyTag VerificationMode = "Tag"
+	// VerifyTagAndHEAD is both.
+	VerifyTagAndHEAD VerificationMode = "TagAndHEAD"
+)
+
+// CommitVerification names the keys that what leads to a commit must be signed by.
+type CommitVerification struct {
+	Verification `json:",inline"`
+	// mode is what must be signed: HEAD is the commit to be applied and the tip of the
+	// branch, which has the approvals; Tag is the annotated tag that ref.tag or
+	// ref.semver names; TagAndHEAD is both.
+	// +kubebuilder:validation:Enum=HEAD;Tag;TagAndHEAD
+	// +kubebuilder:default=HEAD
+	// +optional
+	Mode VerificationMode `json:"mode,omitempty"`
 }
 
 // ApprovalPolicy says where approvals are and who may give them.
