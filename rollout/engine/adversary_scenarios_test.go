@@ -199,6 +199,17 @@ func TestScenarios(t *testing.T) {
 			"mend 2; fate 2 comes; admit; turns; time 30s; turns; down 3h; run 1m; bring 1"},
 		{"admission comes before the plan, and the plan is edited before the first pod", "the pods of the native rollout are not known to be of the release",
 			of(3, 0, 1, "1 3 100%", admits(mutatesSince), ownStrategy, rollsBack, late(60, 0), func(s *setup) { s.midway = 3 }), "admit; round; round; round; steps 50% 2 100%; scale 9"},
+		{"the controller ends in the middle of the hand-back of a rollback", "what was left by going back is nothing to go back to",
+			of(3, 2, 1, "50%/1m 100%", late(2147483647, 0)),
+			"quiet; bring 2; round; round; native; round; approve 1; round; turns; round; round; round; turns; round; round; round; scale 1; turns; rollback; evict 2; recommit; run 25m; turns; round; round; round; crash 1"},
+		{"admission makes the stable template of what is released, and the plan is edited", "no gate has opened: the first one is asked",
+			of(3, 2, 1, "50% 2 100%", late(600, 10), admits(mutatesNotDry)), "round; round; round; native; round; steps 20% 20% 60% 100%"},
+		{"a release of what was stable before the plan ends by another's hold", "no record is of it, so it is no rollback",
+			of(1, 0, 2, "1 50% 100%", late(60, 0), func(s *setup) { s.midway, s.history = 3, 0 }),
+			"scale 4; bring 1; native; round; round; round; running; turns; round; recommit; native; round; round; round; round; bring 2"},
+		{"what was adopted is released to itself as admission writes it, and comes again", "it has ended, and its approval with it",
+			of(2, 1, 0, "20% 20% 60% 100%", late(600, 10), admits(mutatesSince), ownStrategy, func(s *setup) { s.byHand, s.midway = true, 1 }),
+			"admit; scale 0; turns; round; round; bring 3; round; forcepush 1"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

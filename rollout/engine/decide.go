@@ -640,7 +640,8 @@ func (v *view) reposition() {
 	case step == last: // as many pods as there are replicas are not all that may come
 		step = max(0, last-1)
 	}
-	if v.forward() && v.status.CurrentStepIndex == 0 && !v.status.BeganFull {
+	// Admission may have made the stable template of what was sent: the gates are asked all the same.
+	if (v.forward() || !v.status.RollingBack) && v.status.CurrentStepIndex == 0 && !v.status.BeganFull {
 		step = 0 // no gate has opened: the first one is asked, whatever the steps are now
 		at := v.status.CurrentStepReplicas
 		unmoved := size(v.goal.rs) == 0 && at != nil && slices.Equal(v.opened(), []intstr.IntOrString{*at}) // and no gate has opened
@@ -890,12 +891,16 @@ func (v *view) remember() {
 		record.Name, record.ResourceVersion, record.Revision = old[i].Name, old[i].ResourceVersion, old[i].Revision
 		old = slices.Delete(old, i, i+1)
 	}
-	v.do(Remember{because: "all pods run it", Record: record, Exists: i >= 0})
 	kept := keptRecords - 1
 	// A rollback that another commit has ended may have brought all pods to the last stable one.
 	without := i > 0 && i < len(v.records) && !slices.Contains(v.opened(), plan.Full)
 	if v.status.RollingBack || without {
 		kept = 0 // what was left by going back is nothing to go back to: it would be released with no gate
+	}
+	remember := Remember{because: "all pods run it", Record: record, Exists: i >= 0}
+	first := kept > 0 || i < 0
+	if first {
+		v.do(remember)
 	}
 	for _, r := range old {
 		if kept > 0 && r.Order > 0 && (r.Sent == "" || r.Sent != v.goal.id) {
@@ -903,5 +908,8 @@ func (v *view) remember() {
 			continue
 		}
 		v.do(Forget{because: "neither stable nor last stable", Record: r})
+	}
+	if !first {
+		v.do(remember) // a controller that ends before the others are forgotten would leave one as last stable
 	}
 }

@@ -29,6 +29,9 @@ type oracle struct {
 	releases []release
 	stable   int // version
 	last     int // version that was stable before; -1: none, or left by a rollback
+	// forgotten: last was stable before the plan, so that no record is of it, and it
+	// comes as a release.
+	forgotten bool
 
 	// adoptable: status was lost or the plan was made again. A Deployment that
 	// is not held at the next round counts as stable as it is.
@@ -185,7 +188,7 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 		v, proven := o.adopted(c, ob)
 		o.unsaid = versionIn(ob.Release.Spec.Template) != v || c.mutates && ob.Deployment.Spec.Template.Annotations[annotationMade] == ""
 		if proven && v != o.stable {
-			o.stable, o.last = v, o.stable
+			o.stable, o.last, o.forgotten = v, o.stable, len(ob.Records) == 0
 		}
 		o.awaited = !proven
 	}
@@ -514,12 +517,12 @@ func (o *oracle) become(c, before *cluster, ob *Observed, version int) {
 	if version == o.stable || total != c.sizeOf(version) && n > 0 || total < n {
 		return
 	}
-	if version == o.last && !r.whole() {
+	if version == o.last && !r.whole() && !o.forgotten {
 		o.last = -1
 	} else {
 		o.last = o.stable
 	}
-	o.stable = version
+	o.stable, o.forgotten = version, false
 }
 
 // judgeMutation: a hand-back whose template admission changes, as a dry run tells,
@@ -737,7 +740,8 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 		held := ob.Deployment.Labels[v1alpha1.LabelHeld] != ""
 		current.held = current.held || held
 		current.begun = current.begun || held || current.version != o.stable || current.version != o.seen.version && before.held
-		current.itself = current.itself || c.admission == mutatesNotDry // no dry run tells
+		// No dry run tells, or the dry run tells what the adopted pods were not made by.
+		current.itself = current.itself || c.admission == mutatesNotDry || o.unsaid && c.mutates && current.version == o.stable
 		current.ended = current.ended || current.begun && !held && current.version == o.stable && c.rests()
 		o.seen.version, o.seen.commit = current.version, current.commit
 		for i := range o.releases {
