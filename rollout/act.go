@@ -30,6 +30,9 @@ type actor struct {
 	d  *appsv1.Deployment
 	// minor is the cluster's version, which says how revisions are named.
 	minor int
+	// empty: ReplicaSets are made without pods, since admission has changed the last
+	// one. The next round gives them their size.
+	empty bool
 	// written is the Deployment as the API server returned it for the last write.
 	written *appsv1.Deployment
 }
@@ -49,7 +52,12 @@ func (a *actor) act(ctx context.Context, action engine.Action) (bool, error) {
 	case engine.HandBack:
 		return true, a.handBack(action)
 	case engine.CreateReplicaSet:
-		return true, a.create(ctx, action.ReplicaSet)
+		rs := action.ReplicaSet
+		if a.empty {
+			rs = rs.DeepCopy()
+			rs.Spec.Replicas = ptr.To(int32(0))
+		}
+		return true, a.create(ctx, rs)
 	case engine.Resize:
 		return true, a.resize(action)
 	case engine.ClearRollback:
@@ -176,7 +184,10 @@ func (a *actor) handBack(action engine.HandBack, options ...client.PatchOption) 
 // a hash collision: as the native controller does, create raises the count, and the
 // next round computes another name.
 func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
-	err := a.createOwned(rs)
+	made, err := a.createOwned(rs)
+	if err == nil {
+		return a.judge(rs, made)
+	}
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -192,6 +203,10 @@ func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	ours := owner != nil && owner.UID == a.d.UID || owner == nil && selector.Matches(labels.Set(there.Labels))
 	if ours && plan.EqualTemplate(&there.Spec.Template, &rs.Spec.Template) {
 		return fmt.Errorf("creating ReplicaSet %s, which is there already: %w", rs.Name, errLookAgain)
+	}
+	var changed *templateChanged
+	if err := a.try(rs); errors.As(err, &changed) { // another name would be changed alike
+		return err
 	}
 	p := jsonPatch{}
 	p.at(a.d)
@@ -210,10 +225,12 @@ func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
 // which the ClusterRole edit is without. createOwned then creates it without
 // blockOwnerDeletion: only a foreground deletion of the Deployment tells the two
 // apart, since it does not wait for the ReplicaSet.
-func (a *actor) createOwned(rs *appsv1.ReplicaSet) error {
-	err := a.Create(a.as, rs.DeepCopy(), fieldOwner)
+func (a *actor) createOwned(rs *appsv1.ReplicaSet, options ...client.CreateOption) (*appsv1.ReplicaSet, error) {
+	options = append(options, fieldOwner)
+	made := rs.DeepCopy()
+	err := a.Create(a.as, made, options...)
 	if !apierrors.IsForbidden(err) {
-		return err
+		return made, err
 	}
 	free := rs.DeepCopy()
 	blocks := false
@@ -223,9 +240,25 @@ func (a *actor) createOwned(rs *appsv1.ReplicaSet) error {
 		owner.BlockOwnerDeletion = nil
 	}
 	if !blocks {
-		return err
+		return nil, err
 	}
-	return a.Create(a.as, free, fieldOwner)
+	return free, a.Create(a.as, free, options...)
+}
+
+// judge takes the pods of a ReplicaSet away again whose pod template admission has
+// changed at its creation.
+func (a *actor) judge(sent, made *appsv1.ReplicaSet) error {
+	changed := sameTemplate(sent, made, false)
+	if changed == nil || ptr.Deref(made.Spec.Replicas, 1) == 0 {
+		return changed
+	}
+	p := jsonPatch{}
+	p.at(made)
+	p.add("/spec/replicas", 0)
+	if err := a.Patch(a.as, made.DeepCopy(), p.patch(), fieldOwner); err != nil {
+		return fmt.Errorf("taking the pods of ReplicaSet %s away (%w): %w", made.Name, err, changed)
+	}
+	return changed
 }
 
 func (a *actor) resize(action engine.Resize) error {
@@ -238,5 +271,9 @@ func (a *actor) resize(action engine.Resize) error {
 	p.add("/metadata/annotations/"+pointer(engine.AnnotationDesiredReplicas), fmt.Sprint(action.Desired))
 	p.add("/metadata/annotations/"+pointer(engine.AnnotationMaxReplicas), fmt.Sprint(action.Max))
 	p.add("/spec/replicas", action.To)
-	return a.Patch(a.as, rs.DeepCopy(), p.patch(), fieldOwner)
+	answer := rs.DeepCopy()
+	if err := a.Patch(a.as, answer, p.patch(), fieldOwner); err != nil {
+		return err
+	}
+	return sameTemplate(rs, answer, true)
 }

@@ -383,7 +383,7 @@ func TestPlanNeedsTheRightToPatch(t *testing.T) {
 func TestPolicyExpressions(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
-	for _, name := range []string{"tranche-held-deployments", "tranche-held-replicasets", "tranche-batchreleases", "tranche-batchreleases-of-git", "tranche-batchrelease-status"} {
+	for _, name := range []string{"tranche-held-deployments", "tranche-held-replicasets", "tranche-replicaset-templates", "tranche-batchreleases", "tranche-batchreleases-of-git", "tranche-batchrelease-status"} {
 		var policy admissionv1.ValidatingAdmissionPolicy
 		clustertest.Wait(t, "the check of policy "+name, func() error {
 			if err := c.Client.Get(t.Context(), client.ObjectKey{Name: name}, &policy); err != nil {

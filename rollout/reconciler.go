@@ -72,6 +72,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		account:   newAccount(mgr.GetAPIReader(), c, time.Now),
 		byDefault: o.DefaultServiceAccount,
 		failures:  &failures{of: map[types.NamespacedName]*failure{}},
+		trials:    &trials{of: map[types.NamespacedName]*trial{}},
 		notifier:  o.Notifier,
 		selector:  o.Selector,
 		now:       time.Now,
@@ -130,6 +131,7 @@ type reconciler struct {
 	account   *account
 	byDefault string // the account to write as where a release names none
 	failures  *failures
+	trials    *trials
 	notifier  *notify.Notifier
 	selector  labels.Selector
 	minor     int
@@ -155,7 +157,11 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	wait, err := r.round(ctx, &br)
-	if refused(err) {
+	var changed *templateChanged
+	if errors.As(err, &changed) {
+		r.trials.note(&br, changed, r.now())
+	}
+	if refused(err) || changed != nil {
 		return r.tellRefused(ctx, &br, err)
 	}
 	switch r.failures.note(req.NamespacedName, err, r.now()) {
@@ -184,6 +190,9 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 		o.Release = kept.recall(br)
 	}
 	now := r.now()
+	if changed, waits := r.trials.last(br, now); waits && o.Refused == nil {
+		o.Refused, o.RefusedReason = changed, engine.ReasonWriteRefused
+	}
 	d := engine.Decide(o, now)
 	if d, err = r.explain(ctx, o, d, now); err != nil {
 		return 0, err
@@ -200,6 +209,12 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 		o.Refused, o.RefusedReason = changed, engine.ReasonHandBackRefused
 		d = engine.Decide(o, r.now())
 	}
+	if changed, err := r.tryReplicaSets(ctx, o, d); err != nil {
+		return 0, err
+	} else if changed != nil {
+		o.Refused, o.RefusedReason = changed, engine.ReasonWriteRefused
+		d = engine.Decide(o, r.now())
+	}
 	if err := r.write(ctx, o, d); err != nil {
 		return 0, err
 	}
@@ -209,6 +224,7 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 func (r *reconciler) forget(release types.NamespacedName) {
 	r.templates.forget(release)
 	r.failures.forget(release)
+	r.trials.forget(release)
 	unmeasure(release)
 }
 
@@ -301,7 +317,8 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 
 // act makes the actions. The first that fails ends the round.
 func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engine.Action, log logr.Logger) error {
-	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment, minor: o.Minor}
+	last, _ := r.trials.last(o.Release, r.now())
+	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment, minor: o.Minor, empty: last != nil}
 	var scaled []string
 	defer func() {
 		if len(scaled) > 0 { // told of the Deployment, as the native controller does, and once in a round

@@ -13,7 +13,8 @@ import (
 //
 // Where there is nothing to split, at 0 replicas or with only stable pods, the
 // Deployment is handed back at its stable template (H4). With pods it stays held
-// while the hand-back is refused.
+// while the hand-back is refused. While writes of ReplicaSets are refused, no size
+// is written.
 func (v *view) follow() {
 	if len(v.records) == 0 || !v.touched() {
 		return
@@ -27,6 +28,7 @@ func (v *view) follow() {
 	case !Held(v.d):
 		v.warn(ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
 		v.do(Hold{because: "the hold was changed by other hands", Template: &v.d.Spec.Template, Revision: v.goal.name})
+	case v.RefusedReason == ReasonWriteRefused:
 	case v.seen() && active(numbers(sets)) > 1:
 		v.move(sets, because(fmt.Sprintf("%d replicas, and no release may go on", v.replicas)))
 	}

@@ -28,9 +28,10 @@ type Observed struct {
 	// Minor is the cluster's version: 36 for Kubernetes 1.36. New revisions
 	// are named as that version names them.
 	Minor int
-	// Refused is why the API server does not take spec.template, or would not take
-	// the hand-back; nil where it does. RefusedReason is [ReasonHandBackRefused]
-	// for the latter.
+	// Refused is why the API server does not take spec.template, would not take the
+	// hand-back, or would change what is written of a ReplicaSet; nil where it does.
+	// RefusedReason is [ReasonHandBackRefused] for the second, and
+	// [ReasonWriteRefused] for the third.
 	Refused       error
 	RefusedReason string
 	// Pods says why pods of the update revision are not available; nil: not
@@ -70,6 +71,27 @@ func IsUpdate(o *Observed, rs *appsv1.ReplicaSet) bool {
 	}
 	v.resolve()
 	return v.goal.rs == rs
+}
+
+// Moves returns the ReplicaSets that the release writes after its hold: the update
+// revision's, as it is to be made where it is not there, and the stable one where it
+// is.
+func Moves(o Observed) []*appsv1.ReplicaSet {
+	v := newView(&o, time.Time{})
+	if v.d == nil || len(v.records) == 0 {
+		return nil
+	}
+	v.resolve()
+	var sets []*appsv1.ReplicaSet
+	if v.goal.rs == nil {
+		sets = append(sets, newReplicaSet(v.d, v.goal, maxRevision(v.ReplicaSets)+1, 1, replicas(v.d), replicas(v.d)))
+	}
+	for _, r := range []*revision{v.goal, v.stable} {
+		if r.rs != nil && !slices.Contains(sets, r.rs) {
+			sets = append(sets, r.rs)
+		}
+	}
+	return sets
 }
 
 // keptRecords is how many revisions are remembered: stable and last stable.

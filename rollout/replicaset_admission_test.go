@@ -1,0 +1,254 @@
+package rollout_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+const annotatesTemplates = `Object{spec: Object.spec{template: Object.spec.template{metadata: Object.spec.template.metadata{annotations: {"injected.example.org/by": "policy"}}}}}`
+
+// mutateReplicaSets installs a mutating policy for the ReplicaSets of the namespace, and
+// waits until the API server acts by it. It returns what takes the policy away.
+func (s *shop) mutateReplicaSets(operations, condition string) (remove func()) {
+	s.Helper()
+	manifest := strings.NewReplacer("NAME", s.ns, "CONDITION", condition, "OPERATIONS", operations, "EXPRESSION", annotatesTemplates).Replace(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: NAME}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}
+    resourceRules:
+    - {apiGroups: [apps], apiVersions: [v1], operations: [OPERATIONS], resources: [replicasets]}
+  matchConditions: [{name: when, expression: 'CONDITION'}]
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration:
+      expression: 'EXPRESSION'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: NAME}
+spec: {policyName: NAME}
+`)
+	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
+		s.Fatalf("installing the policy: %v: %s", err, out)
+	}
+	acts := func(want bool) error {
+		probe := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-", Namespace: s.ns}, Spec: appsv1.ReplicaSetSpec{
+			Replicas: ptr.To(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "probe"}}, Template: template("probe", "v0"),
+		}}
+		if err := s.c.Client.Create(s.Context(), probe); err != nil {
+			return err
+		}
+		if err := s.c.Client.Delete(s.Context(), probe); err != nil {
+			return err
+		}
+		if acts := probe.Spec.Template.Annotations[injected] != ""; acts != want {
+			return fmt.Errorf("the policy acts: %t", acts)
+		}
+		return nil
+	}
+	clustertest.Wait(s, "the policy to act", func() error { return acts(true) })
+	gone := false
+	remove = func() {
+		s.Helper()
+		if gone {
+			return
+		}
+		gone = true
+		if out, err := s.c.KubectlWith(s, manifest, "delete", "-f", "-"); err != nil {
+			s.Errorf("deleting the policy: %v: %s", err, out)
+		}
+		if s.Context().Err() == nil { // the test goes on
+			clustertest.Wait(s, "the policy to be gone", func() error { return acts(false) })
+		}
+	}
+	s.Cleanup(remove)
+	return remove
+}
+
+// unchanged fails unless these ReplicaSets and pods run, and no others.
+func (s *shop) unchanged(before map[string]string) {
+	s.Helper()
+	if diff := cmp.Diff(before, s.running()); diff != "" {
+		s.Errorf("what runs (-before +after):\n%s", diff)
+	}
+}
+
+// refused waits until the release is Stalled with WriteRefused and names the field.
+func (s *shop) refused(step int32, sizes map[string]int32) {
+	s.Helper()
+	s.waitFor(engine.ReasonWriteRefused, step, sizes)
+	br := s.release()
+	if !stalled(br) || !strings.Contains(br.Status.Message, "an admission policy or webhook") {
+		s.Errorf("stalled=%t: %s", stalled(br), br.Status.Message)
+	}
+}
+
+func stalled(br *v1alpha1.BatchRelease) bool {
+	for _, c := range br.Status.Conditions {
+		if c.Type == engine.ConditionStalled {
+			return c.Status == metav1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// disturb has the controller look again and again.
+func (s *shop) disturb() {
+	s.Helper()
+	for i := range 5 {
+		s.kubectl("-n", s.ns, "label", "--overwrite", "deployment/web", fmt.Sprintf("disturbed=%d", i)) // an annotation would be copied to a ReplicaSet
+		s.nativeHasSeen("web")
+	}
+}
+
+// Admission changes the pod template of ReplicaSets, and a dry run shows it: no hold is
+// taken and no ReplicaSet is written. The release goes on when the policy is gone.
+func TestReplicaSetsUnderAMutatingPolicy(t *testing.T) {
+	t.Parallel()
+	for _, operations := range []string{"CREATE", "CREATE, UPDATE"} {
+		t.Run(operations, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			var calls requests
+			startControllerIn(t, s.c, s.ns, calls.count)
+			s.install(4)
+			s.plan("1", "100%")
+			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			remove := s.mutateReplicaSets(operations, "true")
+			before := s.running()
+			calls.forget()
+			s.bring("v2")
+			s.refused(0, map[string]int32{"v1": 4})
+			if m := s.release().Status.Message; !strings.Contains(m, "spec.template.metadata.annotations") {
+				t.Errorf("it names no field: %s", m)
+			}
+			s.told(engine.ReasonWriteRefused, "spec.template.metadata.annotations")
+			s.untouched()
+			s.unchanged(before)
+			if n := calls.of(http.MethodPost, "/replicasets") + calls.of(http.MethodPatch, "/replicasets") + calls.of(http.MethodPatch, "/deployments"); n > 0 {
+				t.Errorf("%d writes\n%s", n, calls.String())
+			}
+			remove()
+			s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "look=again")
+			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+			s.finish(4)
+		})
+	}
+}
+
+// No dry run shows what admission does to ReplicaSets: the one that is made loses its pods
+// again, the Deployment is handed back at the stable template, and nothing is made before
+// a minute has passed.
+func TestReplicaSetsUnderAMutatingPolicy_NotForeseen(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var calls requests
+	startControllerIn(t, s.c, s.ns, calls.count)
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	remove := s.mutateReplicaSets("CREATE", outsideDryRuns)
+	before := s.running()
+	s.bring("v2")
+	clustertest.Wait(s, "the hand-back", func() error {
+		d, br := s.deployment("web"), s.release()
+		if engine.Held(d) || br.Status.Reason != engine.ReasonWriteRefused || s.sizes()["v1"] != 4 || len(s.sizes()) != 1 {
+			return fmt.Errorf("held=%t, %s: %s; sizes %v", engine.Held(d), br.Status.Reason, br.Status.Message, s.sizes())
+		}
+		return nil
+	})
+	s.refused(0, map[string]int32{"v1": 4})
+	s.untouched()
+	calls.forget()
+	s.disturb()
+	s.refused(0, map[string]int32{"v1": 4})
+	if n := calls.of(http.MethodPost, "/replicasets") + calls.of(http.MethodPatch, "/deployments"); n > 0 {
+		t.Errorf("%d writes\n%s", n, calls.String())
+	}
+	s.unchanged(before)
+	var made int
+	for _, rs := range s.sets() {
+		if rs.Spec.Template.Annotations[injected] != "" {
+			made++
+		}
+	}
+	if n := ptr.Deref(s.deployment("web").Status.CollisionCount, 0); made != 1 || n > 0 {
+		t.Errorf("%d ReplicaSets made, %d collisions\n%s", made, n, s.w.Timeline())
+	}
+	// A user who changes the BatchRelease has the controller try at once.
+	s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "look=again")
+	clustertest.Wait(s, "another trial", func() error {
+		if calls.of(http.MethodPost, "/replicasets") == 0 {
+			return errors.New("no ReplicaSet was made")
+		}
+		return nil
+	})
+	s.refused(0, map[string]int32{"v1": 4})
+	remove()
+	s.kubectl("-n", s.ns, "annotate", "--overwrite", "batchrelease/web", "look=once-more")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.finish(4)
+}
+
+// Admission comes in the middle of a release, and acts outside dry runs only. What would
+// be resized is refused, and nothing moves.
+func TestReplicaSetsUnderAMutatingPolicy_InTheMiddle(t *testing.T) {
+	t.Parallel()
+	for _, condition := range []string{"true", outsideDryRuns} {
+		t.Run(condition, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			var calls requests
+			startControllerIn(t, s.c, s.ns, calls.count)
+			s.install(4)
+			s.plan("1", "2", "100%")
+			s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+			s.bring("v2")
+			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+			remove := s.mutateReplicaSets("CREATE, UPDATE", condition)
+			before := s.running()
+			s.approve(0)
+			s.refused(1, map[string]int32{"v1": 3, "v2": 1})
+			calls.forget()
+			s.disturb()
+			s.unchanged(before)
+			if n := calls.of(http.MethodPatch, "/replicasets"); n > 10 {
+				t.Errorf("%d writes\n%s", n, calls.String())
+			}
+			for _, rs := range s.sets() {
+				if rs.Spec.Template.Annotations[injected] != "" {
+					t.Errorf("ReplicaSet %s is changed", rs.Name)
+				}
+			}
+			// Another template: its ReplicaSet would be changed, too.
+			s.bring("v3")
+			s.refused(0, map[string]int32{"v1": 3, "v2": 1})
+			s.unchanged(before)
+			remove()
+			s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "look=again")
+			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v3": 1})
+			s.approve(0)
+			s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v3": 2})
+			s.approve(1)
+			s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v3": 4})
+			s.untouched()
+		})
+	}
+}

@@ -1,0 +1,182 @@
+package rollout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+const (
+	// firstTrial is how long a release waits after admission has changed the pod
+	// template of a ReplicaSet that was written. Each such write doubles it, to
+	// longestTrial.
+	firstTrial   = time.Minute
+	longestTrial = time.Hour
+)
+
+// templateChanged says that admission has changed the pod template of a ReplicaSet in
+// a write. The native controller compares templates: it would take the ReplicaSet
+// for another revision, and the controller would make it again without end.
+type templateChanged struct {
+	replicaSet string
+	fields     []string
+	// resized: it was there, and had the template before.
+	resized bool
+}
+
+func (e *templateChanged) Error() string {
+	when := "created"
+	if e.resized {
+		when = "resized"
+	}
+	return fmt.Sprintf("an admission policy or webhook changes %s of ReplicaSet %s when it is %s. "+
+		"It would no longer have the Deployment's pod template, and the native controller would make ReplicaSets without end. "+
+		"Exempt ReplicaSets from it, or let it make the same change to Deployments", strings.Join(e.fields, ", "), e.replicaSet, when)
+}
+
+// sameTemplate returns a [templateChanged] where the API server returned another pod
+// template for a write of a ReplicaSet than was sent, or was there.
+func sameTemplate(want, got *appsv1.ReplicaSet, resized bool) error {
+	if plan.EqualTemplate(&want.Spec.Template, &got.Spec.Template) {
+		return nil
+	}
+	before, after := withoutHash(&want.Spec.Template), withoutHash(&got.Spec.Template)
+	return &templateChanged{replicaSet: want.Name, fields: differentFields(before, after), resized: resized}
+}
+
+// withoutHash returns a pod template without the label by which the ReplicaSet's name
+// comes into it.
+func withoutHash(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
+	c := t.DeepCopy()
+	delete(c.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	return c
+}
+
+// tryReplicaSets has the API server try the writes of ReplicaSets that follow a hold,
+// as dry runs and as the account that writes: the creation or a resize of the update
+// revision's, and a resize of the stable one's. It returns as refused what the API
+// server would refuse or change, and any other problem as err. Without a hold among
+// the actions, or where that only puts back what it was, it asks nothing.
+func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d engine.Decision) (refused, err error) {
+	hold, ok := holdOf(d.Actions)
+	if !ok || o.Deployment.Labels[v1alpha1.LabelHeld] != "" && plan.EqualTemplate(hold.Template, &o.Deployment.Spec.Template) {
+		return nil, nil
+	}
+	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), d: o.Deployment}
+	for _, rs := range engine.Moves(o) {
+		err := a.try(rs)
+		var changed *templateChanged
+		switch {
+		case err == nil:
+		case apierrors.IsBadRequest(err): // a webhook that knows no dry runs
+			logr.FromContextOrDiscard(ctx).V(1).Info("Skipped the trial of a ReplicaSet", "replicaSet", rs.Name, "because", err.Error())
+		case errors.As(err, &changed), apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+			return fmt.Errorf("dry run of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err), nil
+		default:
+			return nil, fmt.Errorf("dry run of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
+		}
+	}
+	return nil, nil
+}
+
+func holdOf(actions []engine.Action) (engine.Hold, bool) {
+	for _, a := range actions {
+		if h, ok := a.(engine.Hold); ok {
+			return h, true
+		}
+	}
+	return engine.Hold{}, false
+}
+
+// try makes a write of a ReplicaSet as a dry run: a resize of one that is there, and
+// the creation of any other, under a name that none has.
+func (a *actor) try(rs *appsv1.ReplicaSet) error {
+	if rs.UID != "" {
+		p := jsonPatch{}
+		p.add("/metadata/annotations", with(rs.Annotations, engine.AnnotationDesiredReplicas, fmt.Sprint(ptr.Deref(rs.Spec.Replicas, 1)+1)))
+		answer := rs.DeepCopy()
+		if err := a.Patch(a.as, answer, p.patch(), fieldOwner, client.DryRunAll); err != nil {
+			return err
+		}
+		return sameTemplate(rs, answer, true)
+	}
+	sent := rs.DeepCopy()
+	sent.Name, sent.GenerateName = "", a.d.Name+"-"
+	answer, err := a.createOwned(sent, client.DryRunAll, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		return err
+	}
+	return sameTemplate(rs, answer, false)
+}
+
+func with(annotations map[string]string, key, value string) map[string]string {
+	c := map[string]string{key: value}
+	maps.Copy(c, annotations)
+	c[key] = value
+	return c
+}
+
+// trials remembers, by release, the writes that admission has changed, and when the
+// next one may be made: each costs a hold, and pods.
+type trials struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]*trial
+}
+
+type trial struct {
+	about   string // what the release was then
+	changed *templateChanged
+	until   time.Time
+	wait    time.Duration
+}
+
+// note notes a write that admission has changed.
+func (t *trials) note(br *v1alpha1.BatchRelease, changed *templateChanged, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := client.ObjectKeyFromObject(br)
+	wait := firstTrial
+	if last := t.of[key]; last != nil && last.about == about(br) {
+		wait = min(2*last.wait, longestTrial)
+	}
+	t.of[key] = &trial{about: about(br), changed: changed, until: now.Add(wait), wait: wait}
+}
+
+// last returns the last write of a release that admission has changed, and whether the
+// next one has to wait.
+func (t *trials) last(br *v1alpha1.BatchRelease, now time.Time) (changed *templateChanged, waits bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := t.of[client.ObjectKeyFromObject(br)]
+	if last == nil || last.about != about(br) {
+		return nil, false
+	}
+	return last.changed, now.Before(last.until)
+}
+
+// about is what a user changes of a BatchRelease: spec or annotations.
+func about(br *v1alpha1.BatchRelease) string {
+	return fmt.Sprint(br.UID, br.Generation, br.Annotations)
+}
+
+func (t *trials) forget(release types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.of, release)
+}
