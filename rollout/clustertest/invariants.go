@@ -68,9 +68,11 @@ const nativeLag = 2 * time.Second
 //
 // I8. A held Deployment is never Recreate and not paused (H8).
 //
-// I10. The native controller resizes no ReplicaSet of a held Deployment. A write that
-// it decided on before the hold may come after it: that is not judged within lag of a
-// hold that was taken in the middle of a native rollout. I3 is, all the same. Where
+// I10. The native controller resizes no ReplicaSet of a held Deployment. In the middle of
+// a native rollout, a write that it decided on before the hold may come after it: that is
+// not judged until its status has the generation of the hold, which it writes at the end
+// of the first sync that has read the hold. Tranche moves no pod before that. I3 is judged,
+// all the same. Where
 // there is nothing to split (none active, or the one, as the native controller
 // sees it) it may follow a new N with what has no closed gate before it, as
 // Tranche would.
@@ -129,8 +131,9 @@ type deployment struct {
 	lost []time.Time
 	// heldSince and heldUntil are when it was last taken and handed back.
 	heldSince, heldUntil time.Time
-	// heldOver is when a hold was last taken in the middle of a native rollout.
-	heldOver time.Time
+	// heldOver is the generation of a hold that was taken in the middle of a native
+	// rollout.
+	heldOver int64
 }
 
 // plannedRelease is a BatchRelease, with what its spec lately said.
@@ -337,7 +340,7 @@ func (v *invariants) seeDeployment(o *appsv1.Deployment, c change) {
 		if !held(before) || d.heldSince.IsZero() {
 			d.heldSince = v.now
 			if slices.ContainsFunc(v.active(d), func(rs *appsv1.ReplicaSet) bool { return !plan.EqualTemplate(&rs.Spec.Template, &before.Spec.Template) }) {
-				d.heldOver = v.now
+				d.heldOver = o.Generation
 			}
 		}
 		v.recordHold(d, before)
@@ -492,7 +495,7 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 // judgeFight checks I10.
 func (v *invariants) judgeFight(d *deployment, rs *appsv1.ReplicaSet, from int32, by string, active []*appsv1.ReplicaSet) {
 	v.judged["I10"]++
-	if by != NativeManager || v.now.Sub(d.heldOver) <= lag {
+	if by != NativeManager || d.Status.ObservedGeneration < d.heldOver {
 		return
 	}
 	to := *rs.Spec.Replicas

@@ -935,7 +935,7 @@ var fights = []sequence{
 		s.hold("new")
 		s.size("new", 2, native)
 	}, nil},
-	{"the hold was taken in the middle of a native rollout long ago", func(s *story) {
+	{"the hold was taken in the middle of a native rollout, and the native controller has seen it", func(s *story) {
 		s.all()
 		s.handBack(tranche)
 		s.later(time.Minute)
@@ -943,7 +943,7 @@ var fights = []sequence{
 		s.size("drift", 1, native)
 		s.size("new", 3, native)
 		s.hold("new")
-		s.later(time.Minute)
+		s.deployment(native, func(d *appsv1.Deployment) { d.Status.ObservedGeneration = d.Generation + 1 })
 		s.size("new", 2, native)
 	}, []string{"I10"}},
 	{"another hand had the hold open long ago", func(s *story) {
