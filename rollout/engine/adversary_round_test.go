@@ -296,6 +296,7 @@ func (c *cluster) apply(o *Observed, a Action) error {
 			maps.Copy(rs.Annotations, sizeAnnotations(a.Desired, a.Max))
 			rs.Spec.Replicas = &a.To
 		})
+		c.sets[i].read = c.sets[i].rs // it reads its own writes; what others write comes later
 	case ClearRollback:
 		if c.br.ResourceVersion != o.Release.ResourceVersion {
 			return errConflict

@@ -210,6 +210,17 @@ func TestScenarios(t *testing.T) {
 		{"what was adopted is released to itself as admission writes it, and comes again", "it has ended, and its approval with it",
 			of(2, 1, 0, "20% 20% 60% 100%", late(600, 10), admits(mutatesSince), ownStrategy, func(s *setup) { s.byHand, s.midway = true, 1 }),
 			"admit; scale 0; turns; round; round; bring 3; round; forcepush 1"},
+		{"what was superseded has no pods, gets all of them by another's write, and comes again as admission writes it", "two ReplicaSets of a revision stay within the gate",
+			of(6, 0, 0, "1 2 75%/5m 100%", late(600, 30), rollsBack, admits(mutatesSince)), "bring 3; run 11m; bring 2; admit; round; round; bring 3; resize 1 0"},
+		{"N shrinks while two ReplicaSets of a revision go back without surge", "the stable one is whole when there is room (I2)",
+			ten(stepped("1 2 75%/5m 100%"), late(60, 30), rollsBack, admits(mutatesSince), func(s *setup) {
+				s.n, s.surge, s.unavailable, s.history = 5, intstr.FromInt32(0), intstr.FromString("50%"), 0
+			}),
+			"bring 2; round; round; round; running; turns; admit; run 11m; scale 3"},
+		{"a ReplicaSet is read late, and resized by the controller before", "a controller reads its own writes",
+			ten(stepped("50%/1m 100%"), late(2147483647, 0), rollsBack, admits(mutatesNotDry), ownStrategy, func(s *setup) {
+				s.n, s.unavailable, s.history, s.byHand = 5, intstr.FromString("25%"), 1, true
+			}), "quiet; bring 2; round; round; lag release; native; round; round; turns; steps 100%; round; losestatus; round; round; round; turns; round; steps 1/30s 50% 100%; lag 1; round; round; bring 2; run 25m"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

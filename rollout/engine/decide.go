@@ -504,8 +504,8 @@ func (v *view) hold(why string) {
 	}
 	v.do(Remember{because: because(why), Record: record, Written: true, Renames: size(v.goal.rs) == 0})
 	for _, r := range v.releasing {
-		// Where pods of it run, it may come again under another template.
-		if r.Sent != v.goal.id && size(findReplicaSet(v.ReplicaSets, r.Template)) == 0 {
+		// While it has a ReplicaSet, it may come again under another template.
+		if r.Sent != v.goal.id && findReplicaSet(v.ReplicaSets, r.Template) == nil {
 			v.do(Forget{because: "it is not being released any more", Record: r})
 		}
 	}

@@ -108,7 +108,7 @@ func (r rolling) besides(sets, moved []pods) []pods {
 		return sets
 	}
 	last := len(moved) - 1
-	if n := r.replicas; r.surge == 0 && moved[last].size == n-1 && moved[last].want >= n {
+	if n := r.replicas; r.surge == 0 && total(sets) <= n && moved[last].size == n-1 && moved[last].want >= n {
 		whole := append([]pods(nil), moved...) // the stable one is whole again when the other one has left
 		whole[last].size++
 		return whole
