@@ -234,7 +234,7 @@ func (c *cluster) changeSpec(verb string, args []string, number func(int) int) b
 			return false
 		}
 		r := c.oracle.of(c, c.version, c.commit)
-		r.completed, r.completedSteps = int(s.CurrentStepIndex), valuesOf(c.br.Spec.Strategy.Steps)
+		r.completed, r.completedSteps, r.statusSteps = int(s.CurrentStepIndex), valuesOf(c.br.Spec.Strategy.Steps), r.steps
 		if len(plan.ValidateStrategy(&c.br.Spec.Strategy, field.NewPath("spec"))) > 0 {
 			r.completedSteps = r.steps // the status is about the steps before those that cannot be used
 		}

@@ -221,6 +221,10 @@ func TestScenarios(t *testing.T) {
 			ten(stepped("50%/1m 100%"), late(2147483647, 0), rollsBack, admits(mutatesNotDry), ownStrategy, func(s *setup) {
 				s.n, s.unavailable, s.history, s.byHand = 5, intstr.FromString("25%"), 1, true
 			}), "quiet; bring 2; round; round; lag release; native; round; round; turns; steps 100%; round; losestatus; round; round; round; turns; round; steps 1/30s 50% 100%; lag 1; round; round; bring 2; run 25m"},
+		{"a step is completed in status during an edit that is taken back", "the status was about the plan that is there again",
+			of(12, 3, 2, "1/30s 50% 100%", late(600, 30), admits(mutatesNotDry), ownStrategy), "bring 2; run 5m; steps 20% 20% 60% 100%; complete; steps 1/30s 50% 100%"},
+		{"the deadline is made shorter in the moment in which a pod fails", "the failure is the pod's own",
+			of(3, 2, 0, "50% 2 100%", late(600, 30), rollsBack), "quiet; bring 2; round; round; steps 1 100%; round; turns; round; round; turns; down 3h; break 2; round; deadline 60"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

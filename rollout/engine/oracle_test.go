@@ -96,6 +96,9 @@ type release struct {
 	// that moment; -1: none.
 	completed      int
 	completedSteps []intstr.IntOrString
+	// statusSteps is the plan that the status was about then: an edit that no round has
+	// seen may be taken back.
+	statusSteps []intstr.IntOrString
 }
 
 // shows reports whether a round observes a pod of a release.
@@ -367,7 +370,8 @@ func tolerated(c *cluster, target int32) int32 {
 
 // completed reports whether a user has completed step i in status.
 func (o *oracle) completed(r *release, ob *Observed, i int) bool {
-	return r.completed == i && !ob.Release.Spec.RequireSignedApprovals && sameSteps(r.completedSteps, r.steps, min(i+1, len(r.steps)-1))
+	upTo := min(i+1, len(r.steps)-1)
+	return r.completed == i && !ob.Release.Spec.RequireSignedApprovals && (sameSteps(r.completedSteps, r.steps, upTo) || sameSteps(r.statusSteps, r.steps, upTo))
 }
 
 func sameSteps(a, b []intstr.IntOrString, upTo int) bool {
@@ -695,6 +699,7 @@ func (o *oracle) said(c *cluster, ob *Observed, before v1alpha1.BatchReleaseStat
 	deadline := time.Duration(c.deadlineOf(ob)) * time.Second
 	if s.FailedCommit == r.commit && s.FailedRevision != "" && before.FailedRevision == "" {
 		if ob.Release.Annotations[v1alpha1.AnnotationRollback] == "" {
+			o.since(c, c.now) // a deadline that is made shorter ends at a moment in which a pod has just failed
 			if !r.fault {
 				c.violate("false rollback", "no pod of v%d has failed by itself: %s", r.version+1, s.FailedMessage)
 			}
