@@ -13,7 +13,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -45,8 +47,43 @@ func (r *reconciler) observePods(ctx context.Context, o *engine.Observed) (*engi
 			}
 			causes.add(&pods.Items[i], lost)
 		}
+		if missing := ptr.Deref(rs.Spec.Replicas, 1) - int32(len(pods.Items)); missing > 0 {
+			strangers, keys, err := r.strangers(ctx, rs)
+			if err != nil {
+				return nil, err
+			}
+			causes.strangers(strangers, missing, keys)
+		}
 	}
 	return causes.sum(), nil
+}
+
+// strangers counts the pods that were made for a ReplicaSet and that its selector does
+// not match, and names the labels: admission has changed them, so the ReplicaSet
+// controller lets them go and makes others, without end.
+func (r *reconciler) strangers(ctx context.Context, rs *appsv1.ReplicaSet) (n int32, keys []string, err error) {
+	var pods metav1.PartialObjectMetadataList
+	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	if err := r.reader.List(ctx, &pods, client.InNamespace(rs.Namespace)); err != nil {
+		return 0, nil, fmt.Errorf("listing the pods of namespace %s: %w", rs.Namespace, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.GenerateName != rs.Name+"-" || pod.DeletionTimestamp != nil {
+			continue
+		}
+		changed := false
+		for k, v := range rs.Spec.Selector.MatchLabels {
+			if pod.Labels[k] != v {
+				keys, changed = append(keys, k), true
+			}
+		}
+		if changed {
+			n++
+		}
+	}
+	slices.Sort(keys)
+	return n, slices.Compact(keys), nil
 }
 
 const (
@@ -140,6 +177,17 @@ func (c *causes) notCreated(rs *appsv1.ReplicaSet) {
 		c.refused = true
 	}
 	c.counted["not created: "+podName.ReplaceAllString(condition.Message, "")] += missing
+}
+
+// strangers counts the pods that a ReplicaSet lacks for them.
+func (c *causes) strangers(n, missing int32, keys []string) {
+	if n == 0 {
+		return
+	}
+	c.pods.Failing += missing
+	c.refused = true
+	c.counted["not selected by the ReplicaSet: an admission policy or webhook changes the labels "+strings.Join(keys, ", ")+
+		" of pods, and the ReplicaSet controller makes pods without end; exempt pods from it, and delete these"] += n
 }
 
 // podName begins what the API server says of a pod that it refuses. Each try has

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 	"github.com/tranche-dev/tranche/rollout/engine"
@@ -120,6 +121,65 @@ func TestMessage_CrashesAgainAndAgain(t *testing.T) {
 		s.setReady("v2", true)
 		if want := "1 pod not ready: CrashLoopBackOff, last exit code 2"; !strings.Contains(message, want) {
 			return fmt.Errorf("%q has no %q", message, want)
+		}
+		return nil
+	})
+}
+
+// Admission changes the labels of pods, so that their ReplicaSet knows none of them and
+// makes others without end: the message names the labels.
+func TestMessage_StrangePods(t *testing.T) {
+	t.Parallel()
+	s, _ := shopWithController(t)
+	s.install(2)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	policy := strings.ReplaceAll(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: NAME}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: '[JSONPatch{op: "replace", path: "/metadata/labels/app", value: "other"}]'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: NAME}
+spec: {policyName: NAME}
+`, "NAME", s.ns)
+	s.Cleanup(func() {
+		if out, err := s.c.KubectlWith(s, policy, "delete", "-f", "-"); err != nil {
+			s.Errorf("deleting the policy: %v: %s", err, out)
+		}
+	})
+	if out, err := s.c.KubectlWith(s, policy, "apply", "--server-side", "-f", "-"); err != nil {
+		t.Fatalf("installing the policy: %v: %s", err, out)
+	}
+	clustertest.Wait(t, "the policy to act", func() error {
+		probe := &corev1.Pod{Spec: template("probe", "v0").Spec}
+		probe.Name, probe.Namespace, probe.Labels = "probe", s.ns, map[string]string{"app": "probe"}
+		if err := s.c.Client.Create(t.Context(), probe, client.DryRunAll); err != nil {
+			return err
+		}
+		if probe.Labels["app"] != "other" {
+			return errors.New("a pod passes as it is")
+		}
+		return nil
+	})
+	s.quota(6) // or they would be made until the test ends
+	s.bring("v2")
+	clustertest.Wait(t, "the message", func() error {
+		at := s.release().Status
+		if want := "not selected by the ReplicaSet: an admission policy or webhook changes the labels app of pods"; !strings.Contains(at.Message, want) {
+			return fmt.Errorf("%s: %q has no %q", at.Reason, at.Message, want)
 		}
 		return nil
 	})
