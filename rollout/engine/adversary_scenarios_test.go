@@ -225,6 +225,9 @@ func TestScenarios(t *testing.T) {
 			of(12, 3, 2, "1/30s 50% 100%", late(600, 30), admits(mutatesNotDry), ownStrategy), "bring 2; run 5m; steps 20% 20% 60% 100%; complete; steps 1/30s 50% 100%"},
 		{"the deadline is made shorter in the moment in which a pod fails", "the failure is the pod's own",
 			of(3, 2, 0, "50% 2 100%", late(600, 30), rollsBack), "quiet; bring 2; round; round; steps 1 100%; round; turns; round; round; turns; down 3h; break 2; round; deadline 60"},
+		{"the controller ends in the middle of the hand-back of a rollback to what admission has made", "what has failed is on record until another one is stable",
+			of(11, 0, 5, "1 50% 100%", late(600, 0), rollsBack, admits(mutatesSince), func(s *setup) { s.history = 1 }),
+			"bring 2; admit; run 25m; turns; round; round; turns; round; turns; round; fail 1"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -898,7 +898,7 @@ func (v *view) remember() {
 		kept = 0 // what was left by going back is nothing to go back to: it would be released with no gate
 	}
 	remember := Remember{because: "all pods run it", Record: record, Exists: i >= 0}
-	first := kept > 0 || i < 0
+	first := kept > 0 || i < 0 || i >= len(v.records) // or nothing stable would be on record
 	if first {
 		v.do(remember)
 	}
