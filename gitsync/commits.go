@@ -206,6 +206,9 @@ func (h *history) older(commit plumbing.Hash, t *treeFS) (desired, error) {
 	if t.Err() != nil && !isExceeded(t.Err()) {
 		return desired{}, t.Err()
 	}
+	if isPassing(err) {
+		return desired{}, err
+	}
 	if err != nil {
 		set = nil
 	}

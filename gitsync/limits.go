@@ -83,6 +83,13 @@ func isExceeded(err error) bool {
 	return ok && p.Reason == reasonLimitExceeded
 }
 
+// isPassing reports whether a rendering has failed for no reason of the commit's. The
+// next one may go well, so nothing may be concluded of the commit.
+func isPassing(err error) bool {
+	p, ok := errors.AsType[*plan.Problem](err)
+	return ok && p.Reason == reasonRendererFailed
+}
+
 // inBytes says a size as the flags take it.
 func inBytes(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
 

@@ -20,6 +20,7 @@ const (
 	reasonInvalidURL              = "InvalidURL"
 	reasonStorageFailed           = "StorageFailed"
 	reasonLimitExceeded           = "LimitExceeded"
+	reasonRendererFailed          = "RendererFailed" // as package sandbox has it
 
 	// Signatures.
 	reasonCommitNotFound    = "CommitNotFound"

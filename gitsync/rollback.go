@@ -202,6 +202,9 @@ func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *renderer) error {
 		if t.Err() != nil {
 			return t.Err()
 		}
+		if isPassing(err) {
+			return err
+		}
 		if err != nil {
 			set = nil // somebody put it right since
 		}
