@@ -51,6 +51,8 @@ func (h *history) releaseCommit(ctx context.Context, r *plan.Release, live *v1al
 	case live.Spec.Commit == "" || !plan.EqualTemplate(live.Spec.Template, r.Template):
 		first, err := h.runStart(ctx, r)
 		return first.String(), err
+	case live.Labels[v1alpha1.LabelSource] != "" && !isOurs(live, h.gs):
+		return live.Spec.Commit, nil // handed over by another source, whose history this one does not render
 	}
 	left, err := h.leftAndCame(ctx, r, live)
 	if err != nil || !left {

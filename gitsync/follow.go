@@ -31,6 +31,7 @@ type commit struct {
 	targets  []*target
 	releases []*target
 	wanted   inventory
+	heirs    heirs
 }
 
 // follow brings the cluster to what a snapshot says: everything is rendered,
@@ -122,7 +123,10 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 	for _, t := range slices.Concat(c.targets, c.releases) {
 		c.wanted.add(t.entry())
 	}
-	return c, consented(l.gs, readInventory(l.gs.Status.Inventory), c.wanted, d.commit)
+	if c.heirs, err = l.heirsOf(ctx, s, c.wanted); err != nil {
+		return nil, err
+	}
+	return c, consented(l.gs, readInventory(l.gs.Status.Inventory), c.heirs.certain().union(c.wanted), d.commit)
 }
 
 // unfinished is why a commit is not applied whole though all was done that could
@@ -499,7 +503,7 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 		return nil // the old inventory stays in force until all is applied
 	}
 	gone := readInventory(l.gs.Status.Inventory).without(c.wanted)
-	kept, err := l.prune(ctx, gone)
+	kept, err := l.prune(ctx, gone, c.heirs)
 	l.gs.Status.Inventory = c.wanted.union(kept).status()
 	if err != nil {
 		return err
@@ -548,8 +552,25 @@ func (l *look) shard(releases []*v1alpha1.BatchRelease) {
 
 // prune deletes what left the branch, if the GitSource says so, and returns
 // what is to be looked at again; the status tells what is still in use. Plans go in any case: with theirs gone,
-// Deployments are handed back, and nothing that runs goes with a plan.
-func (l *look) prune(ctx context.Context, gone []entry) (inventory, error) {
+// Deployments are handed back, and nothing that runs goes with a plan. An object that has
+// an heir stays in the cluster, and so does its plan: releases go on.
+func (l *look) prune(ctx context.Context, gone []entry, h heirs) (inventory, error) {
+	gone, over, unclear := h.split(gone)
+	for _, e := range over {
+		l.tellOf(named(e), corev1.EventTypeNormal, reasonHandedOver, fmt.Sprintf("%s left the part of the branch that this GitSource applies, and stays in the cluster: %s has it now", e, h[e.id()]))
+	}
+	l.gs.Status.Kept = nil
+	kept, err := l.pruneOrphans(ctx, gone)
+	l.unclear = len(unclear) > 0
+	for _, e := range unclear {
+		kept.add(e)
+		l.gs.Status.Kept = append(l.gs.Status.Kept, v1alpha1.KeptObject{ID: e.id(), UsedBy: h[e.id()].String() + ", which may have it now and does not render"})
+	}
+	return kept, err
+}
+
+// pruneOrphans prunes objects that no other source has.
+func (l *look) pruneOrphans(ctx context.Context, gone []entry) (inventory, error) {
 	if !l.gs.Spec.Prune {
 		stays := slices.DeleteFunc(slices.Clone(gone), isPlan)
 		if len(stays) > 0 {
@@ -557,7 +578,6 @@ func (l *look) prune(ctx context.Context, gone []entry) (inventory, error) {
 		}
 		gone = slices.DeleteFunc(slices.Clone(gone), func(e entry) bool { return !isPlan(e) })
 	}
-	l.gs.Status.Kept = nil
 	if len(gone) == 0 {
 		return inventory{}, nil
 	}
@@ -673,7 +693,7 @@ func (l *look) pruneAll(ctx context.Context) error {
 	if l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName); err != nil {
 		return err
 	}
-	kept, err := l.prune(ctx, readInventory(l.gs.Status.Inventory).without(inventory{}))
+	kept, err := l.prune(ctx, readInventory(l.gs.Status.Inventory).without(inventory{}), nil)
 	l.gs.Status.Inventory = kept.status()
 	for _, p := range problemsOf(err) {
 		const way = "to let the GitSource go and leave the rest in the cluster, set spec.suspend to true"

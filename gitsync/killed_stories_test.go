@@ -156,23 +156,20 @@ var killedStories = map[string]func(*shop) []stage{
 		}
 	},
 	"from one source to another": func(s *shop) []stage {
-		keep := func(file string) string {
-			return strings.Replace(file, "metadata:\n  name", "metadata:\n  annotations: {tranche.dev/prune: disabled}\n  name", 1)
-		}
 		b := strings.Replace(configMap("b", "one"), "name: b", "name: b, annotations: {tranche.dev/prune: disabled}", 1)
 		stay := []string{"ConfigMap c: one", "ConfigMap d: one", "ConfigMap e: one"}
 		return []stage{
 			{
 				push: map[string]string{
-					"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": b, "deploy/web.yaml": keep(web("v1")),
+					"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": b, "deploy/web.yaml": web("v1"),
 					"deploy/c.yaml": configMap("c", "one"), "deploy/d.yaml": configMap("d", "one"), "deploy/e.yaml": configMap("e", "one"), "more/README.md": "none yet",
 				},
 				want: append([]string{"ConfigMap a: one", "ConfigMap b: one"}, append(stay, webIsGitSyncs)...),
 			},
 			{
 				do:   func(s *shop) { s.another("other", "more") },
-				push: map[string]string{"deploy/a.yaml": "", "deploy/b.yaml": "", "deploy/web.yaml": "", "more/a.yaml": configMap("a", "one"), "more/b.yaml": b, "more/web.yaml": keep(web("v1"))},
-				want: append([]string{"ConfigMap a: one, anew, other's", "ConfigMap b: one, other's"}, append(stay, webIsGitSyncs+", other's")...),
+				push: map[string]string{"deploy/a.yaml": "", "deploy/b.yaml": "", "deploy/web.yaml": "", "more/a.yaml": configMap("a", "one"), "more/b.yaml": b, "more/web.yaml": web("v1")},
+				want: append([]string{"ConfigMap a: one, other's", "ConfigMap b: one, other's"}, append(stay, webIsGitSyncs+", other's")...),
 			},
 		}
 	},

@@ -71,6 +71,7 @@ const (
 	reasonForcePushed   = "ForcePushed"
 	reasonPruned        = "Pruned"
 	reasonOrphaned      = "Orphaned"
+	reasonHandedOver    = "HandedOver"
 	reasonRecreated     = "Recreated"
 	reasonDriftUndone   = "DriftUndone"
 	reasonFieldConflict = "FieldConflict"

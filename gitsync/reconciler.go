@@ -344,6 +344,8 @@ type look struct {
 	approvals Reads
 	// again: look again at once.
 	again bool
+	// unclear: objects are kept until another source renders.
+	unclear bool
 	// kept: what is applied was looked at though a newer commit waits.
 	kept bool
 }
@@ -697,7 +699,7 @@ func (l *look) result(err error) (reconcile.Result, error) {
 // settled reports whether nothing is left to do but to look again.
 func (l *look) settled() bool {
 	o := &l.outcome
-	return !l.gs.Spec.Ref.IsPinned() && len(o.problems) == 0 && len(o.intents) == 0 && len(o.ignored) == 0 && l.keep.desired != nil && l.options.NoRemoteBases &&
+	return !l.gs.Spec.Ref.IsPinned() && len(o.problems) == 0 && len(o.intents) == 0 && len(o.ignored) == 0 && !l.unclear && l.keep.desired != nil && l.options.NoRemoteBases &&
 		l.keep.desired.commit == l.gs.Status.AppliedCommit && l.gs.Status.ObservedGeneration == l.gs.Generation
 }
 

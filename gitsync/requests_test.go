@@ -144,7 +144,7 @@ func TestPruneLeavesAnothersDeployment(t *testing.T) {
 	if now := s.deployment("web"); now.UID != uid || now.DeletionTimestamp != nil {
 		t.Error("the other source's Deployment was deleted")
 	}
-	s.told("Orphaned", "Deployment "+s.ns+"/web left the branch and stays in the cluster: GitSource "+s.ns+"/other applies it")
+	s.told("HandedOver", "GitSource "+s.ns+"/other has it now")
 }
 
 // What a Deployment refers to is kept before it has made any pod.

@@ -1,0 +1,191 @@
+package gitsync_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// inventoryHas reports whether an object is in the inventory of a source.
+func (s *shop) inventoryHas(source, id string) bool {
+	s.Helper()
+	i := get(s, source, &v1alpha1.GitSource{}).Status.Inventory
+	return i != nil && slices.ContainsFunc(i.Entries, func(e v1alpha1.InventoryEntry) bool { return e.ID == id })
+}
+
+// goesOver waits until an object has left the inventory of one source and is in that of
+// another.
+func (s *shop) goesOver(id, from, to string) {
+	s.Helper()
+	clustertest.Wait(s, id+" to go over", func() error {
+		if before, after := s.inventoryHas(from, id), s.inventoryHas(to, id); before || !after {
+			return fmt.Errorf("%s has it: %t, %s has it: %t", from, before, to, after)
+		}
+		return nil
+	})
+}
+
+// orders are those in which two sources may look at a commit; what is said is of the
+// source that the object comes to.
+var orders = map[string]func(s *shop, move func()){
+	"the one that it leaves looks first": func(s *shop, move func()) {
+		s.suspend("other")
+		move()
+		s.lookNow()
+		s.applied(s.repo.Head())
+		s.resume("other")
+	},
+	"the one that it comes to looks first": func(s *shop, move func()) {
+		s.suspend("shop")
+		move()
+		s.lookNow("other")
+		s.ready("other", metav1.ConditionFalse, "OwnedByOther")
+		s.resume("shop")
+	},
+}
+
+// An object that a commit moves to another source of the branch is never deleted.
+func TestMoveToAnotherSource(t *testing.T) {
+	t.Parallel()
+	for name, order := range orders {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, gitsyncOnly)
+			s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "more/c.yaml": configMap("c", "one")})
+			s.source()
+			s.another("other", "more")
+			s.applied(s.repo.Head())
+			s.ready("other", metav1.ConditionTrue, "Applied")
+			uid := get(s, "b", &corev1.ConfigMap{}).UID
+			order(s, func() {
+				s.push(map[string]string{"deploy/b.yaml": "", "more/b.yaml": configMap("b", "two")})
+			})
+			s.goesOver(s.ns+"_b__ConfigMap", "shop", "other")
+			s.ready("other", metav1.ConditionTrue, "Applied")
+			s.applied(s.repo.Head())
+			b := get(s, "b", &corev1.ConfigMap{})
+			if b.UID != uid || b.DeletionTimestamp != nil {
+				t.Error("the object was deleted on its way")
+			}
+			if l := b.Labels[v1alpha1.LabelSource]; l != "other" || b.Data["value"] != "two" {
+				t.Errorf("it is %s's, with %v", l, b.Data)
+			}
+			s.told("HandedOver", "ConfigMap "+s.ns+"/b left the part of the branch that this GitSource applies, and stays in the cluster: GitSource "+s.ns+"/other has it now")
+			// It is pruned where it leaves the branch for good.
+			s.push(map[string]string{"more/b.yaml": ""})
+			s.isGone("b", &corev1.ConfigMap{})
+		})
+	}
+}
+
+// A release under way goes over with its Deployment and plan: no pod moves, no gate opens
+// or closes.
+func TestMoveInTheMiddleOfARelease(t *testing.T) {
+	t.Parallel()
+	for name, order := range orders {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, andRollout)
+			files := manifests("v1")
+			files["more/c.yaml"], files["deploy/a.yaml"] = configMap("c", "one"), configMap("a", "one")
+			s.applied2(s.push(files))
+			s.another("other", "more")
+			s.ready("other", metav1.ConditionTrue, "Applied")
+			s.isAt("web", "ReleaseCompleted", 1)
+			s.push(manifests("v2"))
+			s.lookNow()
+			s.isAt("web", "WaitingForApproval", 0)
+			web, release, sizes := s.deployment("web"), s.release("web"), s.sizes()
+			order(s, func() {
+				moved := map[string]string{}
+				for file, text := range manifests("v2") {
+					moved[file], moved[strings.Replace(file, "deploy/", "more/", 1)] = "", text
+				}
+				s.push(moved)
+			})
+			s.goesOver(s.ns+"_web_apps_Deployment", "shop", "other")
+			s.goesOver(s.ns+"_web_tranche.dev_BatchRelease", "shop", "other")
+			s.ready("other", metav1.ConditionTrue, "Applied")
+			s.isAt("web", "WaitingForApproval", 0)
+			now, is := s.deployment("web"), s.release("web")
+			if now.UID != web.UID || is.UID != release.UID || now.DeletionTimestamp != nil || is.DeletionTimestamp != nil {
+				t.Error("the Deployment or its plan was deleted on the way")
+			}
+			if is.Labels[v1alpha1.LabelSource] != "other" || is.Spec.Commit != release.Spec.Commit {
+				t.Errorf("the plan is %s's, of commit %s; before %s", is.Labels[v1alpha1.LabelSource], is.Spec.Commit, release.Spec.Commit)
+			}
+			if got := s.sizes(); got != sizes {
+				t.Errorf("sizes are %s, before %s", got, sizes)
+			}
+			s.approve("web")
+			s.isAt("web", "ReleaseCompleted", 1)
+			if image := s.deployment("web").Spec.Template.Spec.Containers[0].Image; image != "registry.example.org/web:v2" {
+				t.Errorf("the Deployment has %s", image)
+			}
+		})
+	}
+}
+
+// sizes are those of all ReplicaSets of the namespace.
+func (s *shop) sizes() string {
+	s.Helper()
+	var sets appsv1.ReplicaSetList
+	s.must(s.c.Client.List(s.Context(), &sets, client.InNamespace(s.ns)))
+	var list []string
+	for _, rs := range sets.Items {
+		list = append(list, fmt.Sprintf("%s %d", rs.Name, *rs.Spec.Replicas))
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+// A source whose account may not write an object keeps no other source from pruning it.
+func TestNoHeirWithoutTheRight(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.kubectl("create", "serviceaccount", "poor")
+	s.kubectl("create", "role", "poor", "--verb=get,create", "--resource=configmaps")
+	s.kubectl("create", "rolebinding", "poor", "--role=poor", "--serviceaccount="+s.ns+":poor")
+	s.may("poor", "create", "configmaps")
+	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "more/b.yaml": configMap("b", "mine")})
+	s.source()
+	s.applied(s.repo.Head())
+	s.another("other", "more", func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "poor" })
+	s.ready("other", metav1.ConditionFalse, "OwnedByOther")
+	s.suspend("other") // or it makes the object again, which it may
+	s.applied(s.push(map[string]string{"deploy/b.yaml": ""}))
+	s.isGone("b", &corev1.ConfigMap{})
+	if notes := s.events("HandedOver"); len(notes) > 0 {
+		t.Errorf("handed over: %q", notes)
+	}
+}
+
+// What may have moved to a source that does not render stays until it does.
+func TestMoveToASourceThatDoesNotRender(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "more/c.yaml": configMap("c", "one")})
+	s.source()
+	s.another("other", "more")
+	s.applied(s.repo.Head())
+	s.ready("other", metav1.ConditionTrue, "Applied")
+	uid := get(s, "b", &corev1.ConfigMap{}).UID
+	s.applied(s.push(map[string]string{"deploy/b.yaml": "", "more/b.yaml": configMap("b", "one"), "more/broken.yaml": "{"}))
+	if kept := s.gs().Status.Kept; len(kept) != 1 || !strings.Contains(kept[0].UsedBy, "GitSource "+s.ns+"/other") {
+		t.Errorf("kept is %+v", kept)
+	}
+	s.push(map[string]string{"more/broken.yaml": ""})
+	s.goesOver(s.ns+"_b__ConfigMap", "shop", "other")
+	if b := get(s, "b", &corev1.ConfigMap{}); b.UID != uid {
+		t.Error("the object was deleted on its way")
+	}
+}
