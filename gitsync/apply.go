@@ -91,7 +91,7 @@ func (a *applier) body(t *target) *unstructured.Unstructured {
 // rights. Nothing is written. Its error is a conflict: what was tried is about
 // a Deployment that has been held or handed back meanwhile.
 func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) {
-	if p := t.refused(); p != nil {
+	if p := t.forbidden(); p != nil {
 		return plan.Problems{p}, nil
 	}
 	var err error
@@ -130,9 +130,9 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 	return ps, nil
 }
 
-// refused says what may not be in a branch: what a controller of the cluster keeps of
+// forbidden says what may not be in a branch: what a controller of the cluster keeps of
 // a Deployment. A write to that goes round its gates.
-func (t *target) refused() *plan.Problem {
+func (t *target) forbidden() *plan.Problem {
 	switch t.groupKind() {
 	case deploymentKind:
 		if governed := t.release != nil || t.way == asGoverned; governed && len(t.GetOwnerReferences()) > 0 {

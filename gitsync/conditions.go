@@ -45,6 +45,9 @@ type outcome struct {
 	waiting []string
 	// awaited are the sources that are not as this one needs them.
 	awaited []string
+	// held are the BatchReleases for which a refused commit has something that does
+	// not count before it is applied.
+	held []string
 	// amiss is what could not be done meanwhile for what is applied.
 	amiss plan.Problems
 	// unready is what is applied and not ready; empty where nobody asked.
@@ -163,7 +166,11 @@ func underWay(reason, message string) []metav1.Condition {
 // failed are the conditions of a look with problems: Stalled where somebody
 // must do something, Reconciling where trying again may do.
 func (o outcome) failed() []metav1.Condition {
-	reason, message := o.problems[0].Reason, oneCondition(o.problems.Error())
+	reason, message := o.problems[0].Reason, o.problems.Error()
+	if len(o.held) > 0 {
+		message += "; until " + at(o.branch, o.commit) + " is applied, these wait for it: " + names(o.held)
+	}
+	message = oneCondition(message)
 	reconciling, stalled := isFalse(conditionReconciling, reasonIdle, ""), isFalse(conditionStalled, reasonIdle, "")
 	if o.retry() {
 		reconciling = metav1.Condition{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reasonProgressing, Message: "trying again after " + reason}

@@ -3,8 +3,8 @@
 // A GitSource names the branch. At each look, gitsync asks the repository for
 // the branch's tip, brings it into a mirror on disk, renders the tip's tree
 // without a worktree, has the API server check all of it (server-side dry
-// run), and only then applies it: all of a commit or nothing of it. What left
-// the branch is pruned, if the GitSource says so.
+// run), and only then applies it: all of a commit or nothing of it, but for
+// approvals and rollbacks. What left the branch is pruned, if the GitSource says so.
 //
 // # The files, in the order in which a look goes through them
 //
@@ -15,6 +15,7 @@
 //	follow.go       one look at a commit: prepare, try, announce, apply, prune
 //	dependencies.go the sources that a commit waits for
 //	meanwhile.go    what is done for what is applied while a commit waits
+//	refused.go      what counts of a commit that is refused
 //	treefs.go       the tree of a commit as a file system
 //	desired.go      a commit's objects, releases and approvals
 //	commits.go      which commit began a release, which brought an approval

@@ -123,15 +123,22 @@ func (s *shop) quota() {
 	})
 }
 
-// policy refuses what is labelled forbidden.
+// policy refuses ConfigMaps that are labelled forbidden.
 func (s *shop) policy() {
+	s.Helper()
+	s.policyOn("", "configmaps", &corev1.ConfigMap{})
+}
+
+// policyOn refuses objects of a kind that are labelled forbidden. The object is an
+// empty one of the kind.
+func (s *shop) policyOn(group, resource string, o client.Object) {
 	s.Helper()
 	var policy admissionv1.ValidatingAdmissionPolicy
 	var binding admissionv1.ValidatingAdmissionPolicyBinding
 	policy.Name, binding.Name = s.ns+".example.org", s.ns+".example.org"
 	rule := admissionv1.NamedRuleWithOperations{}
 	rule.Operations = []admissionv1.OperationType{admissionv1.OperationAll}
-	rule.APIGroups, rule.APIVersions, rule.Resources = []string{""}, []string{"v1"}, []string{"configmaps"}
+	rule.APIGroups, rule.APIVersions, rule.Resources = []string{group}, []string{"v1"}, []string{resource}
 	policy.Spec.MatchConstraints = &admissionv1.MatchResources{
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.ns}},
 		ResourceRules:     []admissionv1.NamedRuleWithOperations{rule},
@@ -143,10 +150,12 @@ func (s *shop) policy() {
 		s.must(s.c.Client.Create(s.Context(), o))
 		s.Cleanup(func() { s.must(s.c.Client.Delete(context.Background(), o)) })
 	}
+	o.SetName("x")
+	o.SetNamespace(s.ns)
+	o.SetLabels(map[string]string{"forbidden": "here"})
 	clustertest.Wait(s, "the policy", func() error {
-		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: s.ns, Labels: map[string]string{"forbidden": "here"}}}
-		if err := s.c.Client.Create(s.Context(), cm, client.DryRunAll); err == nil {
-			return fmt.Errorf("not in force yet")
+		if err := s.c.Client.Create(s.Context(), o, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "not in this shop") {
+			return fmt.Errorf("not in force yet: %w", err)
 		}
 		return nil
 	})

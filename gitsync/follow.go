@@ -32,6 +32,10 @@ type commit struct {
 	releases []*target
 	wanted   inventory
 	heirs    heirs
+	// then are the BatchReleases of releases as the commit has them, and now, by name,
+	// those of the cluster that they take the place of.
+	then []*v1alpha1.BatchRelease
+	now  map[string]*v1alpha1.BatchRelease
 }
 
 // follow brings the cluster to what a snapshot says: everything is rendered,
@@ -42,7 +46,7 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 		return err
 	}
 	if err := l.verified(ctx, s, by); err != nil {
-		return err
+		return l.refuse(ctx, s, by, nil, err)
 	}
 	if err := l.await(ctx, s); err != nil {
 		return err
@@ -52,11 +56,14 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 	}
 	o := newObserver(l.gs, l.as, l.own)
 	c, err := l.prepare(ctx, s, by, o)
-	if err != nil {
-		return err
+	if err == nil {
+		err = l.bring(ctx, c, o)
 	}
-	if err := l.bring(ctx, c, o); err != nil || len(l.outcome.waiting) > 0 {
-		return err
+	if err != nil {
+		return l.refuse(ctx, s, by, c, err)
+	}
+	if len(l.outcome.waiting) > 0 {
+		return nil
 	}
 	l.readyOf(c)
 	if err := l.writeBack(ctx, r, s, c, o); err != nil {
@@ -88,7 +95,8 @@ func (l *look) bring(ctx context.Context, c *commit, o *observer) error {
 	return l.finish(ctx, c)
 }
 
-// prepare renders a commit and reads the cluster's side of it.
+// prepare renders a commit and reads the cluster's side of it. Where that has problems,
+// the commit is returned with them, unless it does not render.
 func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *observer) (*commit, error) {
 	if l.keep.brought == nil {
 		l.keep.brought = map[string]brought{}
@@ -112,13 +120,18 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 		return nil, err
 	}
 	l.keep.applied = c.governed.set
-	if c.targets, err = o.targets(ctx, c.governed.set); err != nil {
-		return nil, err
+	var refused error
+	if c.targets, refused = o.targets(ctx, c.governed.set); refused != nil && len(problemsOf(refused)) == 0 {
+		return nil, refused
 	}
-	if c.releases, err = l.releases(ctx, c, o); err != nil {
+	c.releases, err = l.releases(ctx, c, o)
+	if err != nil && (c.releases == nil || len(problemsOf(err)) == 0) {
 		return nil, err
 	}
 	l.outcome.ignored = append(c.leaveAlone(), l.outcome.ignored...)
+	if ps := slices.Concat(problemsOf(refused), problemsOf(err)); len(ps) > 0 {
+		return c, ps
+	}
 	c.wanted = c.governed.keeps.union(c.wanted)
 	for _, t := range slices.Concat(c.targets, c.releases) {
 		c.wanted.add(t.entry())
@@ -215,7 +228,9 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 	l.shard(list)
 	l.outcome.ignored = slices.Concat(c.governed.unapproved, ignored)
 	l.outcome.withheld = c.governed.withheld
+	c.then, c.now = list, live
 	var targets []*target
+	var ps plan.Problems
 	for i, br := range list {
 		object, err := releaseObject(br, set.Releases[i].File)
 		if err != nil {
@@ -223,9 +238,16 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 		}
 		t := &target{Object: object, late: o.early[br.Namespace], homeless: o.early[br.Namespace]}
 		if err := o.observe(ctx, t); err != nil {
-			return nil, cmpProblems(apiProblems(reasonDryRunFailed, object, l.gs, err), err)
+			problems := apiProblems(reasonDryRunFailed, object, l.gs, err)
+			if len(problems) == 0 {
+				return nil, err
+			}
+			t.refused, ps = true, append(ps, problems...)
 		}
 		targets = append(targets, t)
+	}
+	if len(ps) > 0 {
+		return targets, ps
 	}
 	return targets, nil
 }
@@ -255,6 +277,7 @@ func (l *look) try(ctx context.Context, a *applier, c *commit, late bool) error 
 			if err != nil {
 				return err
 			}
+			t.refused = len(found) > 0
 			ps = append(ps, found...)
 		}
 		if t.groupKind() == crdKind && t.asIs {
@@ -429,6 +452,7 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		return err
 	}
 	if err != nil {
+		t.refused = true
 		return cmpProblems(apiProblems(reasonApplyFailed, t.Object, l.gs, err), err)
 	}
 	if change == unchanged {

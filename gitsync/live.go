@@ -65,6 +65,8 @@ type target struct {
 	// late: cannot be dry-run before those are there; homeless: it is its
 	// Namespace that is not.
 	late, homeless bool
+	// refused: the API server does not take it as the commit has it.
+	refused bool
 }
 
 func (t *target) entry() entry { return entryOf(t.Unstructured) }
@@ -105,7 +107,8 @@ func newObserver(gs *v1alpha1.GitSource, as, own client.Reader) *observer {
 }
 
 // targets finds out how each object of a commit is to be applied. Problems are
-// those of the objects: all of them, at once.
+// those of the objects: all of them, at once. Objects without a problem are returned
+// with the problems of others.
 func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error) {
 	o.early = earlyOf(set)
 	var targets []*target
@@ -126,7 +129,7 @@ func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error
 		targets = append(targets, t)
 	}
 	if len(ps) > 0 {
-		return nil, ps
+		return targets, ps
 	}
 	return targets, nil
 }

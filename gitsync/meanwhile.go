@@ -59,12 +59,11 @@ func (l *look) keepApplied(ctx context.Context, s *snapshot, by signatures, o *o
 	if !isApplied(l.gs, l.gs.Status.AppliedCommit) || s.HasEncodedObject(hash) != nil {
 		return nil, nil
 	}
-	applied := *s
-	applied.commit = hash
-	if err := l.verified(ctx, &applied, by); err != nil {
+	applied := s.at(hash)
+	if err := l.verified(ctx, applied, by); err != nil {
 		return nil, err
 	}
-	c, err := l.prepare(ctx, &applied, by, o)
+	c, err := l.prepare(ctx, applied, by, o)
 	if err != nil {
 		return nil, err
 	}

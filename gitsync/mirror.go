@@ -506,6 +506,17 @@ func (c *clone) snapshot(commit plumbing.Hash) *snapshot {
 	return &snapshot{Storage: store, commit: commit, tip: commit, clone: c, limits: c.limits, stores: c.stores}
 }
 
+// at is the same reader's view of an older commit, with its approvals. Where another commit
+// than the tip is pinned, the approvals stay those of the tip.
+func (s *snapshot) at(commit plumbing.Hash) *snapshot {
+	older := *s
+	if older.commit == older.tip {
+		older.tip = commit
+	}
+	older.commit = commit
+	return &older
+}
+
 func (s *snapshot) justFetched() *snapshot {
 	s.fetched = true
 	return s

@@ -24,7 +24,7 @@ type branch struct {
 func newBranch(r *renderer, store storer.EncodedObjectStorer, commit plumbing.Hash, set *plan.Set, t *treeFS) *branch {
 	b := &branch{commit: commit, set: set}
 	if files, ok := store.(*filesystem.Storage); ok {
-		r.snapshot = &snapshot{Storage: files, commit: commit}
+		r.snapshot = &snapshot{Storage: files, commit: commit, tip: commit}
 		b.history = newHistory(r, &desired{commit: commit.String(), set: set, reads: t.Reads()})
 	}
 	return b

@@ -218,6 +218,8 @@ type reconciler struct {
 // memory is what is kept between looks. Losing it costs a rendering.
 type memory struct {
 	desired *desired
+	// kept is the same for the commit that is applied, while another one is refused.
+	kept *desired
 	// applied is what of desired counts.
 	applied *plan.Set
 	brought map[string]brought // by file
@@ -619,7 +621,7 @@ func (l *look) tellProblems() {
 	reason, message := problems[0].Reason, oneCondition(problems.Error())
 	l.log.Info("not applied", "reason", reason, "commit", l.outcome.commit, "because", message)
 	was := meta.FindStatusCondition(l.before.Conditions, conditionReady)
-	if was == nil || was.Status != metav1.ConditionFalse || !strings.HasSuffix(was.Message, message) {
+	if was == nil || was.Status != metav1.ConditionFalse || !strings.Contains(was.Message, message) {
 		l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, reason, "Sync", "%s", eventNote(message))
 	}
 }

@@ -1,0 +1,368 @@
+package gitsync
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// A commit is applied whole or not at all. So one object that the API server refuses
+// would close the gates of all other Deployments, and keep a revert of one of them from
+// counting. For BatchReleases that are in the cluster and whose own objects are not
+// refused, gitsync takes three things out of a commit that it does not apply:
+//
+//   - the approval of the release that is under way, if the commit has the same terms
+//     for the Deployment as the cluster. With other terms the approval might open
+//     another gate than the one that its author saw.
+//   - the template, if it is that of the stable revision: a rollback. It goes by the
+//     rollback steps of the plan in the cluster.
+//   - spec.paused, if it is true. It can only keep a release from moving.
+//
+// All other fields of the BatchRelease stay as they are, so nothing begins that needs
+// the rest of the commit. Besides, what was deleted or changed of the last commit that
+// was applied whole is put right, except for its BatchReleases.
+
+// refuse does what can be done where a commit is refused, and returns the refusal with
+// what waits for it. The commit is nil where it does not render.
+func (l *look) refuse(ctx context.Context, s *snapshot, by signatures, c *commit, refusal error) error {
+	ps := problemsOf(refusal)
+	if len(ps) == 0 || ctx.Err() != nil {
+		return refusal
+	}
+	ps = slices.Clone(ps)
+	if c != nil && c.releases != nil {
+		waiting, more := l.moveOn(ctx, c)
+		ps = append(ps, more...)
+		if len(waiting) > 0 {
+			l.outcome.held = waiting
+		}
+	}
+	return append(ps, newProblems(ps, l.keepUp(ctx, s, by, c))...)
+}
+
+// newProblems returns the problems that are not known yet.
+func newProblems(known, list plan.Problems) plan.Problems {
+	return slices.DeleteFunc(list, func(p *plan.Problem) bool {
+		return slices.ContainsFunc(known, func(k *plan.Problem) bool { return k.Error() == p.Error() })
+	})
+}
+
+// moveOn writes what counts of a refused commit to the BatchReleases. It returns those
+// for which the commit has more.
+func (l *look) moveOn(ctx context.Context, c *commit) (waiting []string, ps plan.Problems) {
+	a := &applier{gs: l.gs, c: l.as, commit: c.desired.commit}
+	for i, t := range c.releases {
+		release, then, now := &c.governed.set.Releases[i], c.then[i], c.now[releaseName(c.then[i])]
+		if t.live == nil || t.way != plainly || now == nil || now.Name != then.Name || !isOurs(now, l.gs) {
+			continue
+		}
+		m := &move{look: l, t: t, release: release, then: then, now: now, commit: c}
+		waits, err := m.decide(ctx)
+		if err == nil && m.next != nil {
+			err = m.write(ctx, a)
+		}
+		switch {
+		case isConflict(err):
+			l.again = true
+		case err != nil:
+			ps = append(ps, apiProblems(reasonApplyFailed, t.Object, l.gs, err)...)
+		case waits:
+			waiting = append(waiting, "BatchRelease "+releaseName(then))
+		}
+	}
+	return waiting, ps
+}
+
+// move is what a BatchRelease gets of a commit that is refused.
+type move struct {
+	*look
+	commit  *commit
+	t       *target
+	release *plan.Release
+	// then is the BatchRelease as the commit has it, and now as the cluster has it.
+	then, now *v1alpha1.BatchRelease
+	// next is the spec to write; nil: none.
+	next *v1alpha1.BatchReleaseSpec
+	// back: next leads to the stable revision.
+	back bool
+}
+
+// decide finds out what counts, and reports whether the commit has more.
+func (m *move) decide(ctx context.Context) (waits bool, err error) {
+	then, now := &m.then.Spec, &m.now.Spec
+	deployment := m.commit.target(deploymentKind, m.release.Deployment.GetNamespace(), m.release.Deployment.GetName())
+	if m.t.refused || deployment == nil || deployment.refused || deployment.live == nil || deployment.way != asGoverned {
+		return !m.isSame() || !equality.Semantic.DeepEqual(then.Approval, now.Approval), nil
+	}
+	next := now.DeepCopy()
+	next.ReviewApprovals, next.RequireSignedApprovals = then.ReviewApprovals, then.RequireSignedApprovals
+	next.Paused = then.Paused
+	switch {
+	case m.isSame():
+		if m.sameTerms(deployment) {
+			next.Approval = then.Approval.DeepCopy()
+			break
+		}
+		next.Paused = then.Paused || m.ownsPaused()
+		waits = true
+	default:
+		if m.back, err = m.isBack(ctx); err != nil {
+			return false, err
+		}
+		if m.back {
+			next.Template, next.Commit = then.Template.DeepCopy(), then.Commit
+			next.ApprovalsSince, next.Approval = then.ApprovalsSince.DeepCopy(), then.Approval.DeepCopy()
+			break
+		}
+		next.Paused = then.Paused || m.ownsPaused()
+		waits = true
+	}
+	compared := next.DeepCopy()
+	compared.Paused = next.Paused || now.Paused && !m.ownsPaused() // a user's
+	if !equality.Semantic.DeepEqual(compared, now) {
+		m.next = next
+	}
+	return waits, nil
+}
+
+// isSame reports whether the commit has the release that the cluster has.
+func (m *move) isSame() bool {
+	return m.then.Spec.Commit == m.now.Spec.Commit && plan.EqualTemplate(m.then.Spec.Template, m.now.Spec.Template)
+}
+
+// sameTerms reports whether the commit decides about the releases of a Deployment as
+// the cluster does.
+func (m *move) sameTerms(deployment *target) bool {
+	ready, _, _ := unstructured.NestedInt64(deployment.live.Object, "spec", "minReadySeconds")
+	now := plan.NewTerms(m.now.Namespace, m.now.Spec.WorkloadRef.Name, &m.now.Spec.Strategy, m.now.Spec.DeploymentStrategy, int32(ready)) //nolint:gosec // the API server has checked it
+	return m.release.Terms() == now
+}
+
+// ownsPaused reports whether the branch has paused the release, and no user.
+func (m *move) ownsPaused() bool {
+	owned, err := appliedSpec(m.t.live, "paused")
+	return m.now.Spec.Paused && err == nil && len(owned) > 0
+}
+
+// isBack reports whether the template of the commit is that of the stable revision, or
+// after a release that of the one before, as rollout has recorded them. The ConfigMaps
+// and Secrets of the branch that it refers to have to be there.
+func (m *move) isBack(ctx context.Context) (bool, error) {
+	revisions, err := recordsOf(ctx, m.own, m.now.Namespace, m.now.UID)
+	if err != nil {
+		return false, err
+	}
+	var records []plan.Record
+	for i := range revisions {
+		if r, err := plan.ReadRecord(&revisions[i]); err == nil && r.Order > 0 {
+			records = append(records, r)
+		}
+	}
+	slices.SortFunc(records, func(a, b plan.Record) int { return int(b.Order - a.Order) })
+	ways := 1
+	if m.now.Status.Phase == v1alpha1.PhaseCompleted {
+		ways = 2
+	}
+	digest := plan.TemplateDigest(m.then.Spec.Template)
+	if !slices.ContainsFunc(records[:min(len(records), ways)], func(r plan.Record) bool { return r.Sent != "" && r.Sent == digest }) {
+		return false, nil
+	}
+	return m.hasAll(m.then.Spec.Template)
+}
+
+// hasAll reports whether what a template refers to of the branch is in the cluster.
+func (m *move) hasAll(template *corev1.PodTemplateSpec) (bool, error) {
+	used := usedNames{}
+	if err := used.addTemplate("", m.now.Namespace, template); err != nil {
+		return false, err
+	}
+	for _, t := range m.commit.targets {
+		_, ok := used[t.GetKind()+" "+t.GetNamespace()+"/"+t.GetName()]
+		if gk := t.groupKind(); ok && (gk == configMapKind || gk == secretKind) && (t.live == nil || t.way == onceGone) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// write applies the next spec, and of all else what gitsync has applied before. Fields
+// of others stay theirs.
+func (m *move) write(ctx context.Context, a *applier) error {
+	u, err := m.body()
+	if err != nil {
+		return err
+	}
+	if err := a.write(ctx, u); err != nil {
+		return err
+	}
+	because := "approval and pause count, though the commit is refused"
+	if m.back {
+		because = "a rollback counts, though the commit is refused"
+	}
+	m.log.Info("applied", "object", m.t.String(), "change", configured.String(), "commit", a.commit, "because", because)
+	return nil
+}
+
+// moved are the fields of a BatchRelease that a refused commit may change.
+var moved = []string{"paused", "template", "commit", "approvalsSince", "approval", "reviewApprovals", "requireSignedApprovals"}
+
+func (m *move) body() (*unstructured.Unstructured, error) {
+	owned, err := fields(m.t.live, v1alpha1.ManagerGitSync, false)
+	if err != nil {
+		return nil, err
+	}
+	spec, _, _ := unstructured.NestedMap(m.t.live.Object, "spec")
+	maps.DeleteFunc(spec, func(name string, _ any) bool {
+		field := owned.WithPrefix(fieldName("spec"))
+		return !field.Members.Has(fieldName(name)) && field.WithPrefix(fieldName(name)).Empty()
+	})
+	next, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m.next)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the spec of BatchRelease %s: %w", releaseName(m.now), err)
+	}
+	for _, name := range moved {
+		if delete(spec, name); next[name] != nil {
+			spec[name] = next[name]
+		}
+	}
+	withoutNulls(spec)
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	u.SetGroupVersionKind(m.t.live.GroupVersionKind())
+	u.SetNamespace(m.t.live.GetNamespace())
+	u.SetName(m.t.live.GetName())
+	u.SetResourceVersion(m.t.live.GetResourceVersion())
+	u.SetLabels(ownedOf(owned, "labels", m.t.live.GetLabels()))
+	annotations := ownedOf(owned, "annotations", m.t.live.GetAnnotations())
+	for _, key := range describing {
+		if delete(annotations, key); m.then.Annotations[key] != "" && m.then.Spec.Commit == m.next.Commit {
+			annotations[key] = m.then.Annotations[key]
+		} else if now := m.now.Annotations[key]; now != "" && m.now.Spec.Commit == m.next.Commit {
+			annotations[key] = now
+		}
+	}
+	u.SetAnnotations(annotations)
+	return u, nil
+}
+
+// ownedOf returns those labels or annotations that a set of fields has.
+func ownedOf(owned *fieldpath.Set, field string, all map[string]string) map[string]string {
+	of := owned.WithPrefix(fieldName("metadata")).WithPrefix(fieldName(field))
+	result := map[string]string{}
+	for key, value := range all {
+		if of.Members.Has(fieldName(key)) {
+			result[key] = value
+		}
+	}
+	return result
+}
+
+// target returns a target of a commit; nil: it has none, or a problem was found before
+// it was tried.
+func (c *commit) target(gk schema.GroupKind, namespace, name string) *target {
+	for _, t := range c.targets {
+		if t.groupKind() == gk && t.GetNamespace() == namespace && t.GetName() == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// keepUp brings again what was deleted or changed of the commit that is applied, object
+// by object: one that is refused today keeps no other from coming back. Of the
+// BatchReleases only those are brought that are gone.
+func (l *look) keepUp(ctx context.Context, s *snapshot, by signatures, c *commit) plan.Problems {
+	if !isApplied(l.gs, l.gs.Status.AppliedCommit) {
+		return l.notKept(c)
+	}
+	if c == nil || c.desired.commit != l.gs.Status.AppliedCommit {
+		ignored, withheld, approvals := l.outcome.ignored, l.outcome.withheld, l.approvals
+		var err error
+		c, err = l.prepareApplied(ctx, s, by)
+		l.outcome.ignored, l.outcome.withheld, l.approvals = ignored, withheld, approvals
+		if c == nil {
+			return problemsOf(err) // it does not render any more, or has left the repository
+		}
+	}
+	a := &applier{gs: l.gs, c: l.as, commit: c.desired.commit}
+	var ps plan.Problems
+	for _, early := range []bool{true, false} {
+		for _, t := range c.targets {
+			if t.early == early {
+				ps = append(ps, l.keepOne(ctx, a, t)...)
+			}
+		}
+	}
+	for _, t := range c.releases {
+		if t.live == nil {
+			ps = append(ps, l.keepOne(ctx, a, t)...)
+		}
+	}
+	return ps
+}
+
+// keepOne brings one object again.
+func (l *look) keepOne(ctx context.Context, a *applier, t *target) plan.Problems {
+	if t.refused || ctx.Err() != nil || t.way != plainly && t.way != asGoverned {
+		return nil
+	}
+	if !t.asIs {
+		if t.asIs = l.keep.trials.has(a, t); !t.asIs {
+			ps, err := a.dryRun(ctx, t)
+			if l.again = l.again || isConflict(err); err != nil || len(ps) > 0 {
+				return ps
+			}
+		}
+	}
+	err := l.applyOne(ctx, a, t)
+	if isConflict(err) {
+		l.again = true
+		return nil
+	}
+	return problemsOf(err)
+}
+
+// notKept says what was deleted of a commit that was not applied whole: there is no
+// state to bring it back to.
+func (l *look) notKept(c *commit) plan.Problems {
+	if c == nil {
+		return nil
+	}
+	var ps plan.Problems
+	for _, t := range c.targets {
+		if t.live == nil && has(l.before.Inventory, t.entry().id()) {
+			ps = append(ps, t.problem(reasonApplyFailed, "it is gone from the cluster, and comes back with the commit", ""))
+		}
+	}
+	return ps
+}
+
+// prepareApplied renders the commit that is applied, and reads the cluster's side of it.
+func (l *look) prepareApplied(ctx context.Context, s *snapshot, by signatures) (*commit, error) {
+	hash := plumbing.NewHash(l.gs.Status.AppliedCommit)
+	if s.HasEncodedObject(hash) != nil {
+		return nil, nil
+	}
+	applied := s.at(hash)
+	if err := l.verified(ctx, applied, by); err != nil {
+		return nil, err
+	}
+	tip := l.keep.desired
+	if l.keep.kept != nil {
+		l.keep.desired = l.keep.kept
+	}
+	c, err := l.prepare(ctx, applied, by, newObserver(l.gs, l.as, l.own))
+	l.keep.kept, l.keep.desired = l.keep.desired, tip
+	return c, err
+}
