@@ -40,7 +40,10 @@ output is no terminal, each change is a line. It waits at gates and pauses, too.
 
 With --commit it ends with the release of that commit. A commit that the GitSource
 refuses, or whose release was rolled back or superseded, is a failure (2). A commit
-that reverts another one is not: it is complete when its revision runs (0).`,
+that reverts another one is not: it is complete when its revision runs (0). A commit that
+changes nothing of the release, or came together with a later one, ends with the release
+that there is. Whether a later commit has it in its history is read from the clone that
+one stands in.`,
 		Example: `  tranche status web -n shop
   tranche status web --watch --timeout 30m --commit "$(git rev-parse HEAD)"   # in CI, after a push`,
 		Args: cobra.ExactArgs(1),

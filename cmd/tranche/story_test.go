@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
@@ -243,6 +245,29 @@ func native(stalled metav1.ConditionStatus) func(*scene) {
 	}
 }
 
+// applies has the source apply these commits, one in each scene.
+func applies(commits ...string) func(*scene) {
+	at := 0
+	return func(s *scene) {
+		s.source.Status.AppliedCommit = commits[min(at, len(commits)-1)]
+		at++
+	}
+}
+
+// The end of the time is told as that, though the client would rather not begin a request
+// that it has to put off beyond it.
+func TestWatchEndsInTime(t *testing.T) {
+	limiter := flowcontrol.NewTokenBucketRateLimiter(0.001, 1)
+	limiter.Accept()
+	var out bytes.Buffer
+	err := watchStatus(t.Context(), &out, statusOptions{timeout: 200 * time.Millisecond}, func(ctx context.Context) (*scene, error) {
+		return nil, fmt.Errorf("client rate limiter: %w", limiter.Wait(ctx))
+	})
+	if exitCode(err) != exitTimeout || !strings.Contains(err.Error(), "the release is not over after 200ms") || out.Len() > 0 {
+		t.Errorf("%v with %q", err, out.String())
+	}
+}
+
 // When a release that is watched is over, and with which exit code.
 func TestVerdict(t *testing.T) {
 	commit := waiting().release.Spec.Commit
@@ -269,6 +294,10 @@ func TestVerdict(t *testing.T) {
 		{"of the commit asked for", commit[:10], []string{"completed"}, nil, true, 0},
 		{"the last release, while the commit is on its way", "ffffffff", []string{"completed"}, nil, false, 0},
 		{"a commit that changes no template", "90f3b1d", []string{"completed"}, nil, true, 0},
+		{"a commit that changed nothing of the release, and was seen applied before the next one", "ffffffff", []string{"waiting", "completed"}, applies("ffffffffffff", "90f3b1d000"), true, 0},
+		{"one that was applied together with the next one", "ccccccc", []string{"completed"}, applies("90f3b1d000"), true, 0},
+		{"the same, while the release goes on", "ccccccc", []string{"waiting"}, applies("90f3b1d000"), false, 0},
+		{"one that the branch does not have yet", "ddddddd", []string{"completed"}, applies("90f3b1d000"), false, 0},
 		{"a commit that is refused", "ffffffff", []string{"completed"}, func(s *scene) {
 			s.source.Status.ObservedCommit = "ffffffffffff"
 			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "InvalidManifest"}}
@@ -294,7 +323,7 @@ func TestVerdict(t *testing.T) {
 			s.release.Status.History = append([]v1alpha1.ReleaseRecord{{Revision: "7cb9898744", Commit: "a1b2c3d4e5f60718", Outcome: v1alpha1.OutcomeCompleted, Rollback: true}}, s.release.Status.History...)
 		}, true, exitFailed},
 	} {
-		v := verdict{commit: tc.commit}
+		v := verdict{commit: tc.commit, contains: func(_, _, tip string) bool { return tc.commit == "ccccccc" && tip == "90f3b1d000" }}
 		var over bool
 		var err error
 		for _, name := range tc.seen {
@@ -335,9 +364,10 @@ func TestComes(t *testing.T) {
 		{"the commit is on its way", []v1alpha1.GitSource{source("1111111111", "", "Timeout")}, false, 0},
 		{"another source refuses another commit", []v1alpha1.GitSource{source("1111111111", "", "DryRunFailed")}, false, 0},
 		{"it is refused", []v1alpha1.GitSource{source("1111111111", "1111111111", "Applied"), source("ffffffffff", "", "DryRunFailed")}, true, exitFailed},
+		{"it is applied with the next one, and brings no such release", []v1alpha1.GitSource{source("2222222222", "2222222222", "Applied")}, true, 0},
 		{"it is applied, and brings no such release", []v1alpha1.GitSource{source("ffffffffff", "ffffffffff", "Applied")}, true, 0},
 	} {
-		over, err := comes(tc.sources, "fffffff")
+		over, err := comes(tc.sources, "fffffff", func(_, _, tip string) bool { return tip == "2222222222" })
 		code := 0
 		if err != nil {
 			code = exitCode(err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
@@ -28,16 +30,13 @@ const lookEvery = time.Second
 // watchStatus shows a release until it is over. A cluster that does not answer
 // for a while is told of, and asked again.
 func watchStatus(ctx context.Context, w io.Writer, o statusOptions, look func(context.Context) (*scene, error)) error {
-	if o.timeout > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, o.timeout)
-		defer stop()
-	}
+	ctx, stop := endsAfter(ctx, o.timeout)
+	defer stop()
 	show := lines(w)
 	if terminal.Is(w) {
 		show = screen(w)
 	}
-	v := verdict{commit: o.commit, last: "nothing was read of it"}
+	v := verdict{commit: o.commit, last: "nothing was read of it", contains: newAncestry(ctx, o.commit).contains}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -57,7 +56,7 @@ func watchStatus(ctx context.Context, w io.Writer, o statusOptions, look func(co
 		}
 		select {
 		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 				return codedError{exitTimeout, fmt.Errorf("the release is not over after %s: %s", o.timeout, v.last)}
 			}
 			return errors.New("interrupted")
@@ -66,20 +65,30 @@ func watchStatus(ctx context.Context, w io.Writer, o statusOptions, look func(co
 	}
 }
 
+// endsAfter returns a context that is cancelled after a time, with the cause
+// [context.DeadlineExceeded]; 0: never. It has no deadline: the client refuses requests
+// for which it would have to wait until then, and says so in words of its own.
+func endsAfter(ctx context.Context, d time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if d <= 0 {
+		return ctx, func() { cancel(nil) }
+	}
+	timer := time.AfterFunc(d, func() { cancel(context.DeadlineExceeded) })
+	return ctx, func() { timer.Stop(); cancel(nil) }
+}
+
 // isRefusal reports whether the API server lets this user read nothing.
 func isRefusal(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
 // awaitRelease waits for the BatchRelease that a commit brings first. It ends when a
 // GitSource of the namespace refuses that commit, or has applied it and there is none.
 func (c *connected) awaitRelease(ctx context.Context, w io.Writer, o statusOptions, name string) (*v1alpha1.BatchRelease, error) {
-	if o.timeout > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, o.timeout)
-		defer stop()
-	}
+	ctx, stop := endsAfter(ctx, o.timeout)
+	defer stop()
 	if _, err := fmt.Fprintf(w, "Waiting for commit %s to bring %s.\n", short(o.commit), name); err != nil {
 		return nil, err
 	}
+	in := newAncestry(ctx, o.commit)
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -93,13 +102,13 @@ func (c *connected) awaitRelease(ctx context.Context, w io.Writer, o statusOptio
 			return nil, err
 		}
 		if listed == nil {
-			if over, problem := comes(sources.Items, o.commit); over {
+			if over, problem := comes(sources.Items, o.commit, in.contains); over {
 				return nil, cmp.Or(problem, err)
 			}
 		}
 		select {
 		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 				return nil, codedError{exitTimeout, fmt.Errorf("commit %s has not come after %s: %w", short(o.commit), o.timeout, err)}
 			}
 			return nil, errors.New("interrupted")
@@ -110,13 +119,14 @@ func (c *connected) awaitRelease(ctx context.Context, w io.Writer, o statusOptio
 
 // comes reports whether nothing more comes of a commit: a source refuses it, with the
 // error, or has applied it, or there is no source.
-func comes(sources []v1alpha1.GitSource, commit string) (over bool, err error) {
+func comes(sources []v1alpha1.GitSource, commit string, contains func(repository, branch, tip string) bool) (over bool, err error) {
 	v, over := verdict{commit: commit}, len(sources) == 0
 	for i := range sources {
 		if refused, err := v.refused(&scene{source: &sources[i]}); refused {
 			return true, err
 		}
-		if strings.HasPrefix(sources[i].Status.AppliedCommit, commit) {
+		spec, tip := &sources[i].Spec, sources[i].Status.AppliedCommit
+		if strings.HasPrefix(tip, commit) || tip != "" && contains(spec.URL, spec.Ref.Branch, tip) {
 			over = true
 		}
 	}
@@ -172,6 +182,11 @@ type verdict struct {
 	commit string // what is not of this commit is not the end; empty: any
 	last   string // what was seen last
 
+	// contains reports whether the commit asked for is in the history of a tip of a
+	// repository; false where that is not known. nil: it never is.
+	contains func(repository, branch, tip string) bool
+	came     bool // the commit asked for has come to the release, or was applied without a change of it
+
 	underWay   bool // a release was seen on its way
 	rolledBack bool // and then on the way back
 }
@@ -215,10 +230,49 @@ func (v *verdict) see(s *scene) (bool, error) {
 
 // arrived reports whether the commit asked for has come to the release.
 func (v *verdict) arrived(s *scene) bool {
-	if v.commit == "" || strings.HasPrefix(s.release.Spec.Commit, v.commit) {
+	if v.commit == "" || v.came || strings.HasPrefix(s.release.Spec.Commit, v.commit) {
 		return true
 	}
-	return s.source != nil && strings.HasPrefix(s.source.Status.AppliedCommit, v.commit)
+	if s.source == nil {
+		return false
+	}
+	tip := s.source.Status.AppliedCommit
+	v.came = strings.HasPrefix(tip, v.commit) ||
+		v.contains != nil && tip != "" && v.contains(s.source.Spec.URL, s.source.Spec.Ref.Branch, tip)
+	if !v.came && tip != "" {
+		v.last += fmt.Sprintf("; GitSource %s/%s has applied %s, and not %s itself: a clone of its repository shows whether that commit is in it", s.source.Namespace, s.source.Name, short(tip), short(v.commit))
+	}
+	return v.came
+}
+
+// ancestry answers from the clone that one stands in.
+type ancestry struct {
+	ctx    context.Context
+	commit string
+	known  map[string]bool // by tip
+}
+
+func newAncestry(ctx context.Context, commit string) *ancestry {
+	return &ancestry{ctx: ctx, commit: commit, known: map[string]bool{}}
+}
+
+// contains reports whether a tip of the repository has the commit in its history. A tip
+// that the clone does not have is fetched, once; no branch of the clone moves.
+func (a *ancestry) contains(repository, branch, tip string) bool {
+	if answer, ok := a.known[tip]; ok {
+		return answer
+	}
+	a.known[tip] = false
+	here, err := os.Getwd()
+	if err != nil {
+		return false
+	}
+	in, err := clone.Find(a.ctx, here, repository)
+	if err != nil {
+		return false
+	}
+	a.known[tip] = in.Contains(a.ctx, branch, tip, a.commit)
+	return a.known[tip]
 }
 
 // ended reports whether the release of the commit asked for is over, and a later

@@ -166,6 +166,22 @@ func (c *Clone) Ready(ctx context.Context, branch string) (ahead int, err error)
 	return ahead, nil
 }
 
+// Contains reports whether a commit is in the history of the tip of a branch of the
+// remote, or is the tip. It is false where that is not known. A tip that the clone does
+// not have is fetched, and no reference of the clone changes.
+func (c *Clone) Contains(ctx context.Context, branch, tip, commit string) bool {
+	if _, err := git(ctx, c.Dir, "cat-file", "-e", commit+"^{commit}"); err != nil {
+		return false
+	}
+	if _, err := git(ctx, c.Dir, "cat-file", "-e", tip+"^{commit}"); err != nil {
+		if _, err := git(ctx, c.Dir, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--refmap=", c.Remote, "refs/heads/"+branch); err != nil {
+			return false
+		}
+	}
+	_, err := git(ctx, c.Dir, "merge-base", "--is-ancestor", commit, tip)
+	return err == nil
+}
+
 // Objects returns the objects of the clone, to be read only.
 func (c *Clone) Objects() (storer.EncodedObjectStorer, error) {
 	r, err := gogit.PlainOpenWithOptions(c.Dir, &gogit.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})

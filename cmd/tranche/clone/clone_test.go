@@ -226,3 +226,36 @@ func TestIgnored(t *testing.T) {
 		t.Errorf("committed %q", got)
 	}
 }
+
+// What a tip contains is known of a tip that is in the remote only, too, and the clone
+// stays as it is.
+func TestContains(t *testing.T) {
+	bare, c, run := repository(t)
+	run("commit", "--quiet", "--allow-empty", "-m", "asked for")
+	asked := run("rev-parse", "HEAD")
+	run("push", "--quiet", "origin", "HEAD:main")
+	run("commit", "--quiet", "--allow-empty", "-m", "later")
+	run("push", "--quiet", bare, "HEAD:main")
+	tip := run("rev-parse", "HEAD")
+	run("reset", "--quiet", "--hard", asked)
+	run("reflog", "expire", "--expire=now", "--all")
+	run("-c", "gc.pruneExpire=now", "gc", "--quiet", "--prune=now")
+	if out, err := exec.Command("git", "-C", c.Dir, "cat-file", "-e", tip).CombinedOutput(); err == nil {
+		t.Fatalf("the clone has the tip already: %s", out)
+	}
+	refs := run("for-each-ref")
+	for _, tc := range []struct {
+		tip, commit string
+		want        bool
+	}{
+		{tip, asked, true}, {tip, asked[:8], true}, {asked, asked, true}, {asked, tip, false},
+		{tip, strings.Repeat("f", 40), false}, {strings.Repeat("e", 40), asked, false},
+	} {
+		if got := c.Contains(t.Context(), "main", tc.tip, tc.commit); got != tc.want {
+			t.Errorf("%s in %s: %t", tc.commit, tc.tip, got)
+		}
+	}
+	if now := run("for-each-ref"); now != refs {
+		t.Errorf("references were\n%s\nand are\n%s", refs, now)
+	}
+}
