@@ -35,8 +35,9 @@ newest first: when each began and ended, its revision, commit and outcome, and w
 the gate of which step in which commit. A rollback is marked as one. A release that is
 under way has the outcome UnderWay. Of each BatchRelease the cluster keeps the last ten.
 
-Author and subject of a commit, and the reason of tranche reject, are read from the clone
-that one stands in. Outside of a clone that has the commit, they are missing.`,
+The author of the newest commit is what the cluster has recorded. Authors of others, the
+subject of a commit and the reason of tranche reject are read from the clone that one stands
+in. Where it does not have the commit, the author is unknown and the rest is missing.`,
 		Example: `  tranche history -n shop --since 24h
   tranche history --source shop/shop --since 2026-07-01 -o yaml
   tranche history web -n shop`,
@@ -160,6 +161,7 @@ func historyOf(list []v1alpha1.BatchRelease, since time.Time) *releaseHistory {
 			now := entry
 			now.Revision, now.Commit, now.Outcome = s.UpdateRevision, s.UpdateCommit, outcomeUnderWay
 			now.Rollback, now.StartTime, now.Approvals = s.RollingBack, s.StartTime, s.Approvals
+			now.Author = recordedAuthor(br, now.Commit)
 			h.Items = append(h.Items, now)
 		}
 		for _, r := range br.Status.History {
@@ -169,6 +171,7 @@ func historyOf(list []v1alpha1.BatchRelease, since time.Time) *releaseHistory {
 			then := entry
 			then.Revision, then.Commit, then.Outcome = r.Revision, r.Commit, string(r.Outcome)
 			then.Rollback, then.StartTime, then.EndTime, then.Approvals = r.Rollback, r.StartTime, &r.EndTime, r.Approvals
+			then.Author = recordedAuthor(br, then.Commit)
 			h.Items = append(h.Items, then)
 		}
 	}
@@ -189,6 +192,27 @@ func historyOf(list []v1alpha1.BatchRelease, since time.Time) *releaseHistory {
 	return h
 }
 
+// recordedAuthor is the author of a commit as the controller has recorded it on the
+// BatchRelease; empty where that is about another commit.
+func recordedAuthor(br *v1alpha1.BatchRelease, commit string) string {
+	if commit == "" || br.Spec.Commit != commit {
+		return ""
+	}
+	return gitsync.Printable(br.Annotations[v1alpha1.AnnotationCommitAuthor])
+}
+
+// authorUnknown stands in tables for the author of a commit that neither the cluster nor
+// the clone has.
+const authorUnknown = "unknown"
+
+// author is who made the commit, for a table.
+func (e *historyEntry) author() string {
+	if e.Author == "" && e.Commit != "" {
+		return authorUnknown
+	}
+	return orNone(e.Author)
+}
+
 // readCommits adds what the clone that one stands in has of the commits. A history
 // without authors is still one, so nothing that goes wrong here ends the command.
 func (h *releaseHistory) readCommits(ctx context.Context) {
@@ -204,7 +228,7 @@ func (h *releaseHistory) readCommits(ctx context.Context) {
 	for i := range h.Items {
 		e := &h.Items[i]
 		if c, ok := commits[e.Commit]; ok {
-			e.Author, e.Subject = c[0], c[1]
+			e.Author, e.Subject = cmp.Or(e.Author, c[0]), c[1]
 		}
 		if r, ok := rejected[e.Namespace+"/"+e.Name+" "+e.Commit]; ok && e.Outcome != string(v1alpha1.OutcomeCompleted) {
 			e.Rejected = &r
@@ -214,7 +238,7 @@ func (h *releaseHistory) readCommits(ctx context.Context) {
 
 // commitsOf returns author and subject of the commits that the clone has.
 func commitsOf(ctx context.Context, in *clone.Clone, entries []historyEntry) map[string][2]string {
-	args := []string{"log", "--no-walk", "--ignore-missing", "--format=%H%x00%an <%ae>%x00%s"}
+	args := []string{"--no-replace-objects", "log", "--no-walk", "--ignore-missing", "--format=%H%x00%an <%ae>%x00%s"}
 	asked := len(args)
 	for _, e := range entries {
 		if e.Commit != "" && !slices.Contains(args, e.Commit) {
@@ -261,7 +285,7 @@ func (h *releaseHistory) table(names, namespaces bool) string {
 	}
 	rows := [][]string{head}
 	for _, e := range h.Items {
-		row := []string{absolute(e.StartTime), absolute(e.EndTime), e.Revision, orNone(short(e.Commit)), orNone(e.Author), e.outcome(), orNone(approvers(e.Approvals))}
+		row := []string{absolute(e.StartTime), absolute(e.EndTime), e.Revision, orNone(short(e.Commit)), e.author(), e.outcome(), orNone(approvers(e.Approvals))}
 		if names {
 			name := e.Name
 			if namespaces {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -201,6 +203,39 @@ func TestHistory(t *testing.T) {
 	}
 	one := historyOf([]v1alpha1.BatchRelease{*waiting().release}, noon.Add(-27*time.Hour))
 	golden(t, filepath.Join("testdata", "history", "since.txt"), one.table(false, false))
+}
+
+// The author of a commit is what the cluster has recorded, else what the commit itself
+// has, and else unknown: not what the clone has in its place.
+func TestHistoryAuthor(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	git := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("git", append([]string{"-c", "user.name=Bea", "-c", "user.email=bea@example.org", "-c", "init.defaultBranch=main"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %s", args, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	git("init", "--quiet")
+	git("commit", "--quiet", "--allow-empty", "-m", "web: v1")
+	released := git("rev-parse", "HEAD")
+	git("commit", "--quiet", "--allow-empty", "--amend", "--author=Mallory <m@example.org>", "-m", "web: v0")
+	git("replace", released, "HEAD")
+	br := waiting().release
+	br.Status.UpdateCommit = br.Spec.Commit
+	br.Annotations = map[string]string{v1alpha1.AnnotationCommitAuthor: "Ada\x1b[2J <ada@example.org>"}
+	br.Status.History[0].Commit = released
+	h := historyOf([]v1alpha1.BatchRelease{*br}, time.Time{})
+	h.readCommits(t.Context())
+	var got []string
+	for i := range h.Items {
+		got = append(got, h.Items[i].author())
+	}
+	if want := []string{"Ada\ufffd[2J <ada@example.org>", "Bea <bea@example.org>", authorUnknown}; !slices.Equal(got[:3], want) {
+		t.Errorf("authors are %q, want %q", got, want)
+	}
 }
 
 // When --since is.
