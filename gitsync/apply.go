@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -340,6 +341,9 @@ func (a *applier) applyOwn(ctx context.Context, t *target, version string) (chan
 	u := a.body(t)
 	u.SetResourceVersion(version)
 	err := a.write(ctx, u)
+	if apierrors.IsInvalid(err) && t.way == asGoverned && t.live != nil {
+		u, err = a.applyAgain(ctx, t, err)
+	}
 	if isImmutable(err) && mayRecreate(t) {
 		return a.recreate(ctx, t)
 	}
@@ -355,6 +359,26 @@ func (a *applier) applyOwn(ctx context.Context, t *target, version string) (chan
 	default:
 		return configured, nil
 	}
+}
+
+// applyAgain applies a governed Deployment that was refused, where its fields have
+// another owner since they were read: rollout hands a Deployment back whose plan was
+// deleted, and gives gitsync its template. An apply without it would remove it.
+// Otherwise applyAgain returns the refusal.
+func (a *applier) applyAgain(ctx context.Context, t *target, refusal error) (*unstructured.Unstructured, error) {
+	live, err := get(ctx, a.c, t.entry())
+	if err != nil || live == nil {
+		return nil, cmp.Or(err, refusal)
+	}
+	if owned, err := appliedSpec(live, rolloutFields...); err != nil || len(owned) == 0 {
+		return nil, cmp.Or(err, refusal)
+	}
+	t.live = live
+	if err := a.handOver(ctx, t); err != nil {
+		return nil, err
+	}
+	u := a.body(t)
+	return u, a.write(ctx, u)
 }
 
 // handOver lets go of the fields that are others' and that gitsync has applied

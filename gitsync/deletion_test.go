@@ -1,10 +1,12 @@
 package gitsync_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -171,4 +173,72 @@ func TestKeptWhileInUse(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A plan is deleted by hand and N changes while no controller runs. The Deployment is
+// held when the controller is back: the plan is made again, and no file is blamed.
+func TestPlanDeletedWhileDown(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*shop){
+		"scaled by hand": func(s *shop) { s.scale(5, "web") },
+		"scaled in Git": func(s *shop) {
+			s.push(map[string]string{"deploy/web.yaml": web("v2", "replicas: 2", "replicas: 5")})
+		},
+		"not scaled": func(*shop) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShopWithout(t)
+			stop := s.startController(andRollout)
+			t.Cleanup(func() { stop() })
+			s.beginRelease()
+			stop()
+			s.kubectl("delete", "batchrelease/web")
+			change(s)
+			blamed := s.recordBlame()
+			stop = s.startController(andRollout)
+			s.lookNow()
+			clustertest.Wait(s, "the plan", func() error {
+				if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: "web"}, &v1alpha1.BatchRelease{}); err != nil {
+					return fmt.Errorf("%w\n%s", err, said(s.gs()))
+				}
+				return nil
+			})
+			s.isAt("web", "ReleaseCompleted", 1)
+			s.lookNow()
+			for _, m := range blamed() {
+				t.Errorf("the source says %s", m)
+			}
+		})
+	}
+}
+
+// recordBlame watches the conditions of the GitSource for what is not True of Ready.
+func (s *shop) recordBlame() (seen func() []string) {
+	s.Helper()
+	var mu sync.Mutex
+	var messages []string
+	events, err := s.c.Client.Watch(context.Background(), &v1alpha1.GitSourceList{}, client.InNamespace(s.ns))
+	s.must(err)
+	s.Cleanup(events.Stop)
+	go func() {
+		for e := range events.ResultChan() {
+			gs, ok := e.Object.(*v1alpha1.GitSource)
+			if !ok {
+				continue
+			}
+			for _, c := range gs.Status.Conditions {
+				if c.Type == "Ready" && c.Status == metav1.ConditionFalse {
+					mu.Lock()
+					messages = append(messages, c.Reason+": "+c.Message)
+					mu.Unlock()
+				}
+			}
+		}
+	}()
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Compact(slices.Clone(messages))
+	}
 }
