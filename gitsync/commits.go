@@ -202,6 +202,10 @@ func (h *history) older(commit plumbing.Hash, t *treeFS) (desired, error) {
 	if d, ok := h.rendered[commit]; ok {
 		return d, nil
 	}
+	known := h.exceeded.of(h.renderer)
+	if known != nil && known.older[commit].reads != nil {
+		return known.older[commit], nil
+	}
 	r := *h.renderer
 	r.mapper = nil
 	set, err := r.render(t)
@@ -215,6 +219,7 @@ func (h *history) older(commit plumbing.Hash, t *treeFS) (desired, error) {
 		set = nil
 	}
 	d := desired{set: set, reads: t.Reads()}
+	known.noteOlder(commit, d, err)
 	if len(h.rendered) < keptRenderings {
 		h.rendered[commit] = d
 	}

@@ -37,6 +37,7 @@ type renderer struct {
 	brought  map[string]brought // by approval file, from earlier looks; added to
 	approved approvedSteps      // from earlier looks; added to
 	order    precedence         // from earlier looks; added to
+	exceeded *overLimits        // from earlier looks; added to. nil: nothing is known
 
 	signatures signatures
 	approvals  Reads // what was read for the approvals
@@ -81,7 +82,12 @@ func (r *renderer) desired(last *desired) (*desired, bool, error) {
 	if err != nil {
 		return nil, false, err
 	}
+	known := r.exceeded.of(r)
+	if err := known.again(t); err != nil {
+		return nil, false, err
+	}
 	set, err := r.render(t)
+	known.note(t, err)
 	if err != nil {
 		return nil, true, err
 	}

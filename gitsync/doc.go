@@ -19,6 +19,8 @@
 //	treefs.go       the tree of a commit as a file system
 //	desired.go      a commit's objects, releases and approvals
 //	commits.go      which commit began a release, which brought an approval
+//	overlimits.go   the commits that take too much to render
+//	parked.go       a look that has no place to render
 //	seen.go         when a commit was first seen, for keys that expire
 //	replay.go       which approvals are older than the release that they name
 //	live.go         the cluster's side: what is there, and whose it is

@@ -86,6 +86,9 @@ func isExceeded(err error) bool {
 // isPassing reports whether a rendering has failed for no reason of the commit's. The
 // next one may go well, so nothing may be concluded of the commit.
 func isPassing(err error) bool {
+	if _, ok := errors.AsType[busy](err); ok {
+		return true
+	}
 	p, ok := errors.AsType[*plan.Problem](err)
 	return ok && p.Reason == reasonRendererFailed
 }

@@ -77,7 +77,7 @@ func (l *look) keepApplied(ctx context.Context, s *snapshot, by signatures, o *o
 // of it. The cluster is not asked for the scope of its kinds: they may be among
 // what is waited for.
 func (l *look) renderWaiting(s *snapshot, by signatures) (*commit, error) {
-	r := &renderer{snapshot: s, gs: l.gs, remote: !l.options.NoRemoteBases, in: l.options.Renderer, brought: map[string]brought{}, signatures: by}
+	r := &renderer{snapshot: s, gs: l.gs, remote: !l.options.NoRemoteBases, in: l.rendersIn(), brought: map[string]brought{}, signatures: by}
 	d, rendered, err := r.desired(nil)
 	l.rendered(rendered)
 	return &commit{desired: d, renderer: r}, err
@@ -86,7 +86,7 @@ func (l *look) renderWaiting(s *snapshot, by signatures) (*commit, error) {
 // putAside takes what went wrong beside the wait into the outcome, with what it is
 // about. It returns what ends the look.
 func (l *look) putAside(err error, about string) error {
-	if err == nil || errors.Is(err, errMoved) || isDamage(err) || isConflict(err) || errors.Is(err, context.Canceled) {
+	if err == nil || l.parked != nil || errors.Is(err, errMoved) || isDamage(err) || isConflict(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	for _, p := range l.problems(err) {

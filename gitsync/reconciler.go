@@ -223,6 +223,8 @@ type memory struct {
 	// applied is what of desired counts.
 	applied *plan.Set
 	brought map[string]brought // by file
+	// exceeded are the commits that take more to render than they may.
+	exceeded *overLimits
 	// approved are the steps that plans had when they were approved.
 	approved approvedSteps
 	order    precedence                 // of the commits that brought approvals
@@ -350,6 +352,8 @@ type look struct {
 	unclear bool
 	// kept: what is applied was looked at though a newer commit waits.
 	kept bool
+	// parked: there was no place to render; nil: there was.
+	parked busy
 }
 
 // setFinalizer makes sure of the finalizer.
@@ -400,14 +404,14 @@ func (l *look) run(ctx context.Context) error {
 		}
 		snapshot.close()
 		switch {
+		case err == nil, l.parked != nil:
+			return err
 		case errors.Is(err, errMoved):
 			if moved++; moved > maxMoved || !pauseFor(ctx, moved) {
 				l.again = true
 				return ctx.Err()
 			}
 			l.since = time.Now()
-		case err == nil:
-			return nil
 		case healed || !isDamage(err):
 			l.noteEndedAnyway(ctx)
 			return err
@@ -559,6 +563,10 @@ func (l *look) tellOf(object runtime.Object, kind, reason, message string) {
 // conclude maps the end of a look to status, events and log.
 func (l *look) conclude(ctx context.Context, err error) error {
 	l.remember(l.name, l.keep)
+	if l.parked != nil {
+		l.park()
+		return nil
+	}
 	if isConflict(err) {
 		l.again = true
 		l.log.V(1).Info("looking again", "because", err.Error())
@@ -674,6 +682,8 @@ func (l *look) result(err error) (reconcile.Result, error) {
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	case err != nil:
 		return reconcile.Result{}, err
+	case l.parked != nil:
+		return reconcile.Result{RequeueAfter: l.interval()}, nil // or once there is a place
 	case l.again:
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	case len(l.outcome.problems) == 0 && len(l.outcome.awaited) > 0:

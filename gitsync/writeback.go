@@ -158,7 +158,7 @@ func (l *look) commitBack(ctx context.Context, r remote, s *snapshot, c *commit,
 // give says on InSync why nothing was committed. It returns what is to be
 // acted on elsewhere: a branch that has moved, a damaged mirror.
 func (w *writeback) give(err error, pending []intent) error {
-	if err == nil || errors.Is(err, errMoved) || isDamage(err) || errors.Is(err, context.Canceled) {
+	if err == nil || w.parked != nil || errors.Is(err, errMoved) || isDamage(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	ps := problemsOf(err)

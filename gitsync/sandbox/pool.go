@@ -60,19 +60,15 @@ type Pool struct {
 	options Options
 
 	mu       sync.Mutex
-	changed  *sync.Cond
-	closed   bool
-	running  int
-	ofTenant map[string]int
+	places   places
 	idle     map[bool][]*process // by whether they are open
+	closed   bool
 	unsealed sync.Once
 }
 
 // NewPool returns a pool without workers; they are started as they are needed.
 func NewPool(o Options) *Pool {
-	p := &Pool{options: o, ofTenant: map[string]int{}, idle: map[bool][]*process{}}
-	p.changed = sync.NewCond(&p.mu)
-	return p
+	return &Pool{options: o, places: places{most: o.Workers, last: map[string]int{}}, idle: map[bool][]*process{}}
 }
 
 // Start ends all workers when ctx ends.
@@ -90,7 +86,7 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	p.changed.Broadcast()
+	p.places.close()
 	for _, workers := range p.idle {
 		for _, w := range workers {
 			w.end(nil)
@@ -99,72 +95,43 @@ func (p *Pool) Close() {
 	clear(p.idle)
 }
 
-// errClosed is what a closed pool says.
-var errClosed = errors.New("the controller is ending")
+// busyError is of a rendering that has no place now.
+type busyError struct{ free chan struct{} }
+
+func (*busyError) Error() string { return "no renderer is free" }
+
+// Free returns a channel that is closed once there may be a place.
+func (e *busyError) Free() <-chan struct{} { return e.free }
 
 // Render is [plan.Render] in a worker, for one tenant. What takes more than its bounds
-// is a [*plan.Problem] with [ReasonLimitExceeded].
+// is a [*plan.Problem] with [ReasonLimitExceeded]. Where no place is free, it waits for
+// a moment at most. The error then has a method Free, which returns a channel that is
+// closed when it is worth another try.
 func (p *Pool) Render(tenant string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error) {
 	w, err := p.take(tenant, opts.RemoteBases)
 	if err != nil {
 		return nil, err
 	}
-	defer p.giveBack(tenant, w)
+	defer p.giveBack(w)
 	if w.process == nil {
-		if w.process, err = p.start(opts.RemoteBases); err != nil {
+		s, err := p.start(opts.RemoteBases)
+		if err != nil {
 			return nil, err
 		}
+		p.mu.Lock()
+		if w.process = s; w.taken {
+			s.end(errTakenAway)
+		}
+		p.mu.Unlock()
 	}
 	r, err := w.process.render(fsys, job{dir, opts.Skip, opts.RemoteBases}, &p.options)
+	if errors.Is(err, errTakenAway) {
+		return nil, p.park(tenant)
+	}
 	if err != nil {
 		return nil, asProblem(err, dir)
 	}
 	return r.read(opts.Ignored)
-}
-
-// place is a worker's, which may have to be started yet.
-type place struct {
-	process *process
-	open    bool
-}
-
-// take waits for a place.
-func (p *Pool) take(tenant string, open bool) (*place, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for !p.closed && (p.running >= p.options.Workers || p.ofTenant[tenant] >= p.options.Workers-1) {
-		p.changed.Wait()
-	}
-	if p.closed {
-		return nil, errClosed
-	}
-	p.running++
-	p.ofTenant[tenant]++
-	w := &place{open: open}
-	if n := len(p.idle[open]); n > 0 {
-		w.process = p.idle[open][n-1]
-		p.idle[open] = p.idle[open][:n-1]
-		w.process.idle.Stop()
-	}
-	return w, nil
-}
-
-func (p *Pool) giveBack(tenant string, w *place) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running--
-	if p.ofTenant[tenant]--; p.ofTenant[tenant] == 0 {
-		delete(p.ofTenant, tenant)
-	}
-	p.changed.Broadcast()
-	switch s := w.process; {
-	case s == nil:
-	case p.closed || s.broken || s.jobs >= jobsOfWorker:
-		s.end(nil)
-	default:
-		s.idle = time.AfterFunc(idleFor, func() { p.retire(w.open, s) })
-		p.idle[w.open] = append(p.idle[w.open], s)
-	}
 }
 
 // retire ends a worker that has waited for long.
@@ -357,9 +324,6 @@ func (s *process) render(fsys filesys.FileSystem, j job, o *Options) (*result, e
 
 // asProblem says of which folder an error is.
 func asProblem(err error, dir string) error {
-	if errors.Is(err, errClosed) {
-		return err
-	}
 	if e, ok := errors.AsType[errExceeded](err); ok {
 		return &plan.Problem{Reason: ReasonLimitExceeded, Where: dir, Err: e, Hint: "make it smaller, or raise the controller's --max-render-memory or --max-render-time"}
 	}

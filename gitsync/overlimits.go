@@ -1,0 +1,59 @@
+package gitsync
+
+import "github.com/go-git/go-git/v5/plumbing"
+
+// overLimits is what is known of commits that take more to render than they may, so that
+// they take it once, and not again at each push beside them. It is kept between looks.
+type overLimits struct {
+	key string // of the renderer
+	// reads is what was read of the tip before it was too much, and err what was wrong.
+	reads Reads
+	err   error
+	// older are commits in the history of the tip.
+	older map[plumbing.Hash]desired
+}
+
+// keptExceeded bounds the older commits.
+const keptExceeded = 100
+
+// of forgets all where the renderer has become another one.
+func (e *overLimits) of(r *renderer) *overLimits {
+	if key := r.key(); e != nil && e.key != key {
+		*e = overLimits{key: key, older: map[plumbing.Hash]desired{}}
+	}
+	return e
+}
+
+// again returns what was wrong with a tree, where all is the same that was read of it.
+func (e *overLimits) again(t *treeFS) error {
+	if e == nil || e.err == nil {
+		return nil
+	}
+	same, err := e.reads.Unchanged(t)
+	if err == nil && same {
+		err = e.err
+	}
+	return err
+}
+
+// note keeps how the rendering of the tip went.
+func (e *overLimits) note(t *treeFS, err error) {
+	if e == nil || isPassing(err) {
+		return
+	}
+	e.reads, e.err = nil, nil
+	if reads := t.Reads(); isExceeded(err) && len(reads) > 0 {
+		e.reads, e.err = reads, err
+	}
+}
+
+// noteOlder keeps that an older commit takes too much.
+func (e *overLimits) noteOlder(commit plumbing.Hash, d desired, err error) {
+	if e == nil || !isExceeded(err) {
+		return
+	}
+	if len(e.older) >= keptExceeded {
+		clear(e.older)
+	}
+	e.older[commit] = d
+}

@@ -1,0 +1,68 @@
+package gitsync
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// tooMuch is a renderer that takes each folder for too much after it has read it.
+type tooMuch struct{ n int }
+
+func (r *tooMuch) Render(_ string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error) {
+	r.n++
+	_, _ = plan.Render(fsys, dir, opts)
+	return nil, &plan.Problem{Reason: "LimitExceeded", Where: dir, Err: errors.New("rendering takes more than 30s of CPU time")}
+}
+
+// A folder that takes too much to render takes it once, and not again at each push that
+// leaves it as it is, nor at each look.
+func TestOverLimitsIsRemembered(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(webAt("v1"))
+	known, in := &overLimits{}, &tooMuch{}
+	look := func(reason string, want int) {
+		t.Helper()
+		r := rendererAt(t, repo, "")
+		r.in, r.exceeded = in, known
+		if _, _, err := r.desired(nil); !isExceeded(err) {
+			t.Errorf("%s: %v", reason, err)
+		}
+		if in.n != want {
+			t.Errorf("%s: %d renderings, want %d", reason, in.n, want)
+		}
+	}
+	look("the first look", 1)
+	look("the same commit", 1)
+	repo.CommitAndPush(map[string]string{"README.md": "x"})
+	look("a push beside it", 1)
+	repo.CommitAndPush(webAt("v2"))
+	look("a push to it", 2)
+	repo.CommitAndPush(map[string]string{"deploy/new.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"})
+	look("a new file in it", 3)
+
+	// An older commit that takes too much is no part of what the tip costs.
+	older := plumbing.NewHash(repo.Head())
+	repo.CommitAndPush(webAt("v3"))
+	for i := range 2 {
+		r := rendererAt(t, repo, "")
+		r.in, r.exceeded = in, known
+		tree, err := newTreeFS(r.snapshot, older)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := newHistory(r, &desired{}).older(older, tree)
+		if err != nil || d.set != nil || len(d.reads) == 0 {
+			t.Errorf("%s: %+v, %v", older, d, err)
+		}
+		if in.n != 4 {
+			t.Errorf("look %d: %d renderings, want 4", i, in.n)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package gitsync
+
+import (
+	"errors"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// busy is an error of a [Renderer] that has no place for a folder now. A look that meets
+// it ends, so that it does not hold the goroutine of another source, and is taken again
+// once there is a place.
+type busy interface {
+	error
+	// Free returns a channel that is closed when there may be a place.
+	Free() <-chan struct{}
+}
+
+// parkingRenderer is a Renderer that notes for a look that it has met no place: whatever else the
+// look has made of that, nothing of it is written.
+type parkingRenderer struct {
+	Renderer
+	look *look
+}
+
+func (p parkingRenderer) Render(tenant string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error) {
+	objects, err := p.Renderer.Render(tenant, fsys, dir, opts)
+	if b, ok := errors.AsType[busy](err); ok {
+		p.look.parked = b
+	}
+	return objects, err
+}
+
+// rendersIn is where a look renders; nil: in this process.
+func (l *look) rendersIn() Renderer {
+	if l.options.Renderer == nil {
+		return nil
+	}
+	return parkingRenderer{l.options.Renderer, l}
+}
+
+// park ends a look that has met no place to render. The server need not be asked again
+// for the next one.
+func (l *look) park() {
+	l.keep.awaiting = sharedFor(l.interval())
+	l.remember(l.name, l.keep)
+	l.log.V(1).Info("looking again", "because", l.parked.Error())
+	free, request := l.parked.Free(), reconcile.Request{NamespacedName: l.name}
+	go func() {
+		<-free
+		l.queue.Add(request)
+	}()
+}

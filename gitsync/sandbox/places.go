@@ -1,0 +1,280 @@
+package sandbox
+
+import (
+	"errors"
+	"slices"
+	"time"
+)
+
+// A tenant whose renderings take long must not keep the others waiting:
+//
+//   - A tenant has at most all places but one.
+//   - No rendering waits for long, so that a tenant that has many folders to render does
+//     not hold the goroutines of all. Where the places that it may have are held for
+//     longer than waitAtMost, one of a tenant waits, and the others do not.
+//   - A place that is free goes to the tenant that has the fewest, and of those to the one
+//     that has had none for the longest.
+//   - Where a tenant without a place has waited in vain, the rendering that a tenant with
+//     several has begun last is ended, and begins again later.
+//
+// So each of several tenants has a place, and with more tenants than places, none has two.
+
+// waitAtMost is how long a rendering waits for a place.
+const waitAtMost = 250 * time.Millisecond
+
+// errTakenAway is why a rendering is ended for another tenant.
+var errTakenAway = errors.New("its place was given to another tenant")
+
+// place is a worker's, which may have to be started yet.
+type place struct {
+	tenant  string
+	process *process
+	open    bool
+	begun   time.Time
+	// taken: its process is killed for another tenant.
+	taken bool
+}
+
+// end ends the rendering, which is to be begun again.
+func (w *place) end() {
+	w.taken = true
+	if w.process != nil {
+		w.process.end(errTakenAway)
+	}
+}
+
+// waiter waits for a place.
+type waiter struct {
+	tenant string
+	given  chan *place // nil: the pool is closed
+}
+
+// parked is a rendering that did not get a place.
+type parked struct {
+	tenant string
+	free   chan struct{}
+}
+
+// places are the places of a pool. They are used with the pool locked.
+type places struct {
+	most    int
+	running []*place
+	waiting []*waiter
+	parked  []parked
+	// granted counts the places that were given, and last has that of each tenant's last.
+	granted int
+	last    map[string]int
+}
+
+// of returns how many places a tenant has.
+func (p *places) of(tenant string) int {
+	n := 0
+	for _, w := range p.running {
+		if w.tenant == tenant {
+			n++
+		}
+	}
+	return n
+}
+
+// mayHave reports whether a tenant may have one more place, of those that are free.
+func (p *places) mayHave(tenant string) bool {
+	return len(p.running) < p.most && p.of(tenant) < p.most-1
+}
+
+// waits reports whether a rendering of a tenant waits.
+func (p *places) waits(tenant string) bool {
+	return slices.ContainsFunc(p.waiting, func(w *waiter) bool { return w.tenant == tenant })
+}
+
+// isStuck reports whether all places that a tenant may have are held for long.
+func (p *places) isStuck(tenant string) bool {
+	own := p.of(tenant) >= p.most-1
+	return !slices.ContainsFunc(p.running, func(w *place) bool {
+		return (w.tenant == tenant || !own) && time.Since(w.begun) < waitAtMost
+	})
+}
+
+// give gives a place to a tenant.
+func (p *places) give(tenant string) *place {
+	w := &place{tenant: tenant, begun: time.Now()}
+	p.running = append(p.running, w)
+	if len(p.last) > 10_000 {
+		clear(p.last) // they are of tenants that may be gone
+	}
+	p.granted++
+	p.last[tenant] = p.granted
+	return w
+}
+
+// next returns which of some tenants is to have a place first: -1, none of them.
+func (p *places) next(tenants []string) int {
+	best := -1
+	for i, t := range tenants {
+		switch {
+		case !p.mayHave(t):
+		case best < 0, p.of(t) < p.of(tenants[best]),
+			p.of(t) == p.of(tenants[best]) && p.last[t] < p.last[tenants[best]]:
+			best = i
+		}
+	}
+	return best
+}
+
+// youngestToEnd returns the rendering to end for a tenant that has no place: the one that
+// was begun last by a tenant that has several. nil: there is none.
+func (p *places) youngestToEnd(tenant string) *place {
+	if p.of(tenant) > 0 || len(p.running) < p.most {
+		return nil
+	}
+	for i := len(p.running) - 1; i >= 0; i-- {
+		if w := p.running[i]; w.process != nil && !w.taken && p.of(w.tenant) > 1 && time.Since(w.begun) >= waitAtMost {
+			return w
+		}
+	}
+	return nil
+}
+
+// close lets all that wait try again, and ends what is being rendered.
+func (p *places) close() {
+	for _, w := range p.running {
+		w.end()
+	}
+	for _, w := range p.waiting {
+		w.given <- nil
+	}
+	for _, w := range p.parked {
+		close(w.free)
+	}
+	p.waiting, p.parked = nil, nil
+}
+
+// take waits for a place, for a moment.
+func (p *Pool) take(tenant string, open bool) (*place, error) {
+	p.mu.Lock()
+	if !p.closed && p.places.mayHave(tenant) && len(p.places.waiting) == 0 {
+		defer p.mu.Unlock()
+		return p.equip(p.places.give(tenant), open), nil
+	}
+	if p.closed || p.places.isStuck(tenant) && p.places.waits(tenant) {
+		p.mu.Unlock()
+		return nil, p.park(tenant)
+	}
+	me := &waiter{tenant, make(chan *place, 1)}
+	p.places.waiting = append(p.places.waiting, me)
+	p.grant() // others that wait may not have what is free
+	p.mu.Unlock()
+	w := p.await(me)
+	if w == nil {
+		return nil, p.park(tenant)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.equip(w, open), nil
+}
+
+// await waits until a waiter is given a place, or has waited for long enough. Where
+// another rendering is ended for it, it waits for the end of that one.
+func (p *Pool) await(me *waiter) *place {
+	for range 2 {
+		select {
+		case given := <-me.given:
+			return given
+		case <-time.After(waitAtMost):
+		}
+		p.mu.Lock()
+		w := p.places.youngestToEnd(me.tenant)
+		if w != nil {
+			w.end()
+		}
+		p.mu.Unlock()
+		if w == nil {
+			break
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case given := <-me.given:
+		return given
+	default:
+		p.places.waiting = slices.DeleteFunc(p.places.waiting, func(w *waiter) bool { return w == me })
+		return nil
+	}
+}
+
+// equip gives a place a worker, if one is idle. The pool is locked.
+func (p *Pool) equip(w *place, open bool) *place {
+	w.open = open
+	if n := len(p.idle[open]); n > 0 {
+		w.process = p.idle[open][n-1]
+		p.idle[open] = p.idle[open][:n-1]
+		w.process.idle.Stop()
+	}
+	return w
+}
+
+// grant gives what is free to those that wait. The pool is locked.
+func (p *Pool) grant() {
+	for {
+		var tenants []string
+		for _, w := range p.places.waiting {
+			tenants = append(tenants, w.tenant)
+		}
+		i := p.places.next(tenants)
+		if i < 0 {
+			return
+		}
+		w := p.places.waiting[i]
+		p.places.waiting = slices.Delete(p.places.waiting, i, i+1)
+		w.given <- p.places.give(w.tenant)
+	}
+}
+
+// wake lets as many of those try again that did not get a place as there are places
+// free. The pool is locked.
+func (p *Pool) wake() {
+	for free := p.options.Workers - len(p.places.running); free > 0; free-- {
+		var tenants []string
+		for _, w := range p.places.parked {
+			tenants = append(tenants, w.tenant)
+		}
+		i := p.places.next(tenants)
+		if i < 0 {
+			return
+		}
+		close(p.places.parked[i].free)
+		p.places.last[tenants[i]] = p.places.granted // behind others that have waited as long
+		p.places.parked = slices.Delete(p.places.parked, i, i+1)
+	}
+}
+
+// park returns the error of a rendering that did not get a place.
+func (p *Pool) park(tenant string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e := &busyError{make(chan struct{})}
+	if p.closed {
+		close(e.free)
+		return e
+	}
+	p.places.parked = append(p.places.parked, parked{tenant, e.free})
+	p.wake() // a place may have become free since
+	return e
+}
+
+func (p *Pool) giveBack(w *place) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.places.running = slices.DeleteFunc(p.places.running, func(other *place) bool { return other == w })
+	switch s := w.process; {
+	case s == nil:
+	case p.closed || w.taken || s.broken || s.jobs >= jobsOfWorker:
+		s.end(nil)
+	default:
+		s.idle = time.AfterFunc(idleFor, func() { p.retire(w.open, s) })
+		p.idle[w.open] = append(p.idle[w.open], s)
+	}
+	p.grant()
+	p.wake()
+}
