@@ -292,25 +292,9 @@ func (s *process) render(fsys filesys.FileSystem, j job, o *Options) (*result, e
 	s.jobs++
 	s.bounded.N = maxOutput
 	var r *result
-	err := s.within(o, func() error {
-		next := toWorker{Job: &j}
-		for {
-			var m fromWorker
-			if err := s.out.Encode(next); err != nil {
-				return fmt.Errorf("writing to the renderer: %w", err)
-			}
-			if err := s.in.Decode(&m); err != nil {
-				return fmt.Errorf("reading from the renderer: %w", err)
-			}
-			switch {
-			case m.Result != nil:
-				r = m.Result
-				return nil
-			case m.Question == nil:
-				return errors.New("the renderer says nothing")
-			}
-			next = toWorker{Answer: answerTo(m.Question, fsys)}
-		}
+	err := s.within(o, func() (err error) {
+		r, err = s.converse(fsys, j)
+		return err
 	})
 	if err == nil {
 		return r, nil
@@ -320,6 +304,28 @@ func (s *process) render(fsys filesys.FileSystem, j job, o *Options) (*result, e
 		s.end(errExceeded(fmt.Sprintf("what is rendered has more than %d MiB", maxOutput>>20)))
 	}
 	return nil, s.err()
+}
+
+// converse gives the worker a job, and answers its questions until it has the result. A
+// worker may write anything: kustomize runs in it on what a tenant has committed.
+func (s *process) converse(fsys filesys.FileSystem, j job) (*result, error) {
+	next := toWorker{Job: &j}
+	for {
+		var m fromWorker
+		if err := s.out.Encode(next); err != nil {
+			return nil, fmt.Errorf("writing to the renderer: %w", err)
+		}
+		if err := s.in.Decode(&m); err != nil {
+			return nil, fmt.Errorf("reading from the renderer: %w", err)
+		}
+		switch {
+		case m.Result != nil:
+			return m.Result, nil
+		case m.Question == nil:
+			return nil, errors.New("the renderer says nothing")
+		}
+		next = toWorker{Answer: answerTo(m.Question, fsys)}
+	}
 }
 
 // asProblem says of which folder an error is.
