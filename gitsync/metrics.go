@@ -30,6 +30,10 @@ var (
 		Help: "Looks at what the branch renders: rendered, or skipped since nothing that was read has changed."}, append(metricLabels[:2:2], "result"))
 	exchangeHistogram = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tranche", Subsystem: "git", Name: "exchange_duration_seconds",
 		Help: "Exchanges with Git servers: fetch or push.", Buckets: []float64{.01, .05, .1, .5, 1, 5, 15, 60}}, append(metricLabels[:2:2], "operation"))
+	ageGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tranche", Subsystem: "source", Name: "sync_age_seconds",
+		Help: "Time since the last sync of the source, of the process that leads, or of all where none does."}, metricLabels)
+	staleGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tranche", Subsystem: "source", Name: "stale",
+		Help: "1 while the source was not synced for three intervals."}, metricLabels)
 	exchangeErrorCounter = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tranche", Subsystem: "git", Name: "exchange_errors_total",
 		Help: "Exchanges with Git servers that failed."}, append(metricLabels[:2:2], "operation", "reason"))
 )
@@ -38,7 +42,7 @@ var (
 var vectors = []interface {
 	prometheus.Collector
 	DeletePartialMatch(prometheus.Labels) int
-}{conditionGauge, behindGauge, syncCounter, renderCounter, exchangeHistogram, exchangeErrorCounter}
+}{conditionGauge, behindGauge, syncCounter, renderCounter, exchangeHistogram, exchangeErrorCounter, ageGauge, staleGauge}
 
 func init() {
 	for _, v := range vectors {
@@ -51,6 +55,27 @@ func unmeasure(source types.NamespacedName) {
 	for _, v := range vectors {
 		v.DeletePartialMatch(prometheus.Labels{"namespace": source.Namespace, "source": source.Name})
 	}
+}
+
+// measureFreshness takes how old the last sync of a source is.
+func measureFreshness(source types.NamespacedName, age time.Duration, stale bool) {
+	value := 0.0
+	if stale {
+		value = 1
+	}
+	ageGauge.WithLabelValues(source.Namespace, source.Name).Set(age.Seconds())
+	staleGauge.WithLabelValues(source.Namespace, source.Name).Set(value)
+}
+
+// unmeasureFreshness leaves that to the process that leads.
+func unmeasureFreshness() {
+	ageGauge.Reset()
+	staleGauge.Reset()
+}
+
+func unmeasureFreshnessOf(source types.NamespacedName) {
+	ageGauge.DeleteLabelValues(source.Namespace, source.Name)
+	staleGauge.DeleteLabelValues(source.Namespace, source.Name)
 }
 
 // measure takes the metrics of a look, whose conditions are known.

@@ -40,6 +40,7 @@ const (
 	reasonApplyFailed             = "ApplyFailed"
 	reasonPruneFailed             = "PruneFailed"
 	reasonPruneRefused            = "PruneRefused"
+	reasonNotSynced               = "NotSynced"
 	reasonForbidden               = "Forbidden"
 	reasonDependencyCycle         = "DependencyCycle"
 	reasonCrossNamespaceReference = "CrossNamespaceReference"

@@ -75,6 +75,8 @@ type Options struct {
 	// Tell is called when a branch can no longer be followed, and when it can again; nil:
 	// it is not told.
 	Tell func(SourceNews)
+	// Freshness is about sources that are no longer synced.
+	Freshness FreshnessOptions
 	// MayPush returns why nothing may be pushed now: another controller may lead. nil:
 	// there is no other.
 	MayPush func() error
@@ -129,6 +131,9 @@ func Add(mgr ctrl.Manager, o Options) error {
 		last: map[types.NamespacedName]memory{},
 	}
 	r.mirrors.limits = o.Limits.orDefault()
+	if r.synced, err = AddFreshness(mgr, o); err != nil {
+		return err
+	}
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, indexSecret, secretsOf); err != nil {
 		return fmt.Errorf("indexing GitSources by Secret: %w", err)
 	}
@@ -200,7 +205,8 @@ func confirmed(o client.Object) string { return o.GetAnnotations()[v1alpha1.Anno
 
 type reconciler struct {
 	options Options
-	own     client.Reader // past the cache: a stale status would lose inventory
+	synced  func(types.NamespacedName, time.Duration) // see [AddFreshness]
+	own     client.Reader                             // past the cache: a stale status would lose inventory
 	status  client.Client
 	mapper  meta.RESTMapper
 	writers *writers
@@ -588,6 +594,7 @@ func (l *look) conclude(ctx context.Context, err error) error {
 	err = l.report(ctx)
 	l.measure()
 	if err == nil {
+		l.synced(l.name, l.limitedFor())
 		l.tellSource(was)
 	}
 	return err

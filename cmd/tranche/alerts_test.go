@@ -41,6 +41,7 @@ type monitored struct {
 	noLease    atomic.Bool // the API server refuses all requests for leases
 	noStatus   atomic.Bool // it fails at each write of the status of a BatchRelease
 	gitRefuses atomic.Bool // the Git server takes no credentials
+	apiHangs   atomic.Bool // the API server does not answer requests for Services
 	fired      map[string]bool
 }
 
@@ -64,6 +65,9 @@ func newMonitored(t *testing.T) *monitored {
 	transport, err := rest.TransportFor(m.c.Config)
 	m.must(err)
 	m.api = m.between(m.c.Config.Host, transport, func(q *http.Request) int {
+		for m.apiHangs.Load() && strings.Contains(q.URL.Path, "/services/") && q.Context().Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
 		lease := strings.Contains(q.URL.Path, "/leases")
 		status := q.Method != http.MethodGet && strings.Contains(q.URL.Path, "/batchreleases/") && strings.HasSuffix(q.URL.Path, "/status")
 		if lease && m.noLease.Load() || status && m.noStatus.Load() {
@@ -214,6 +218,7 @@ func TestAlerts(t *testing.T) {
 
 	m.notScraped()
 	m.gitFails()
+	m.notSynced()
 	m.commitRefused()
 	m.rolledBack()
 	m.gateWaits()
@@ -270,6 +275,34 @@ func (m *monitored) gitFails() {
 	m.shows(1, "tranche_source_condition", `condition="Ready"`, `status="True"`)
 	looks("tranche_git_exchange_duration_seconds_count")
 	w.expect("Git answers again")
+}
+
+// notSynced has an API server that does not answer what a sync asks.
+func (m *monitored) notSynced() {
+	m.Helper()
+	w := m.watch()
+	timeout := func(d time.Duration) {
+		m.Helper()
+		gs := m.source()
+		gs.Spec.Timeout.Duration = d
+		m.must(m.c.Client.Update(m.Context(), gs))
+		clustertest.Wait(m, "the source to be synced with it", func() error {
+			if now := m.source(); now.Status.ObservedGeneration != gs.Generation {
+				return fmt.Errorf("generation %d", now.Status.ObservedGeneration)
+			}
+			return nil
+		})
+	}
+	timeout(time.Second) // a source may be as long without a sync as an exchange may take
+	m.apiHangs.Store(true)
+	m.shows(1, "tranche_source_stale")
+	w.pass(5 * time.Minute)
+	m.fires(w, "syncs hang", "TrancheSourceStale")
+	m.apiHangs.Store(false)
+	m.shows(0, "tranche_source_stale")
+	timeout(5 * time.Minute)
+	w.pass(5 * time.Minute)
+	w.expect("syncs go on")
 }
 
 func (m *monitored) commitRefused() {

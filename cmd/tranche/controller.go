@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -185,6 +187,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		Renderer:   renderers,
 		StorageDir: o.storagePath, Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount,
 		FileRoots: o.fileRoots, NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits, MayPush: lease.mayWrite, Tell: tellSource(notifier),
+		Freshness: gitsync.FreshnessOptions{Ledger: ledgerName(o), Election: lease.seen},
 	})
 	if err != nil {
 		return err
@@ -197,6 +200,23 @@ func runController(ctx context.Context, o controllerOptions) error {
 		return fmt.Errorf("running the controller: %w", err)
 	}
 	return nil
+}
+
+// ownNamespace is where the namespace of a pod is.
+const ownNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// ledgerName names the ConfigMap with the times of syncs, of which there is one for each
+// selector, beside the lease. A controller outside the cluster has none unless it is given
+// the lease's namespace.
+func ledgerName(o controllerOptions) types.NamespacedName {
+	namespace := o.leaderElectionNamespace
+	if text, err := os.ReadFile(ownNamespace); namespace == "" && err == nil {
+		namespace = strings.TrimSpace(string(text))
+	}
+	if namespace == "" {
+		return types.NamespacedName{}
+	}
+	return types.NamespacedName{Namespace: namespace, Name: leaderElectionID(o.watchLabelSelector) + "-syncs"}
 }
 
 // newRenderers returns where folders are rendered: processes of this program.

@@ -68,6 +68,15 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 		}
 	}
 
+	// The leader's Role lets it write when each source was synced.
+	clustertest.Wait(t, "the times of syncs", func() error {
+		out, err := s.c.Kubectl(t, "get", "configmap", "tranche-controller-syncs", "-n", "tranche-system", "-o", "jsonpath={.data.syncs}")
+		if err != nil || !strings.Contains(out, s.ns+"/source ") {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+
 	// Metrics are for whom the ClusterRole tranche-metrics-reader is given to.
 	url := "https://" + metrics + "/metrics"
 	kubectl("create", "serviceaccount", "prometheus", "-n", s.ns)

@@ -1,0 +1,124 @@
+package gitsync_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// aheadClock is as much ahead of the machine's as it is set.
+type aheadClock struct{ by atomic.Int64 }
+
+func (c *aheadClock) Now() time.Time { return time.Now().Add(time.Duration(c.by.Load())) }
+
+func (c *aheadClock) pass(d time.Duration) { c.by.Add(int64(d)) }
+
+// blocking renders while nothing blocks it.
+type blocking struct {
+	gitsync.Renderer
+	on      atomic.Bool
+	blocked chan struct{}
+}
+
+func (b *blocking) Render(tenant string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error) {
+	if b.on.Load() {
+		<-b.blocked
+	}
+	return b.Renderer.Render(tenant, fsys, dir, opts)
+}
+
+// A source that no controller syncs for three intervals is not Ready=True any more. The
+// leader says so, and where no process leads, a standby. The next sync says how it is.
+func TestFreshness(t *testing.T) {
+	t.Parallel()
+	s := newShopWithout(t)
+	clock, held, judged := &aheadClock{}, &atomic.Bool{}, &atomic.Int64{}
+	fresh := gitsync.FreshnessOptions{Ledger: types.NamespacedName{Namespace: s.ns, Name: "syncs"}, Every: 20 * time.Millisecond, Now: clock.Now}
+	render := &blocking{Renderer: renderers(), blocked: make(chan struct{})}
+	controller := func() (stop func()) {
+		return s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
+			return gitsync.Add(mgr, gitsync.Options{Renderer: render, StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, Freshness: fresh})
+		})
+	}
+	first := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
+	stop := controller()
+	t.Cleanup(func() { stop() })
+	s.source() // its interval is an hour
+	s.applied(first)
+	clustertest.Wait(t, "the time of the sync on record", func() error {
+		clock.pass(time.Second) // the record is written every 30 s
+		if text := get(s, "syncs", &corev1.ConfigMap{}).Data["syncs"]; !strings.HasPrefix(text, s.ns+"/shop ") {
+			return fmt.Errorf("%q", text)
+		}
+		return nil
+	})
+	stop()
+
+	standby := fresh
+	standby.Election = func() (bool, bool) { judged.Add(1); return false, held.Load() }
+	held.Store(true)
+	t.Cleanup(s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
+		_, err := gitsync.AddFreshness(mgr, gitsync.Options{Freshness: standby})
+		return err
+	}))
+	rounds := func() {
+		t.Helper()
+		before := judged.Load()
+		clustertest.Wait(t, "three rounds of the standby", func() error {
+			if n := judged.Load() - before; n < 4 { // the last one may be under way
+				return fmt.Errorf("%d", n)
+			}
+			return nil
+		})
+	}
+	clock.pass(4 * time.Hour)
+	rounds()
+	s.ready("shop", metav1.ConditionTrue, "Applied") // the leader renews its lease, and judges itself
+	clock.pass(-2 * time.Hour)
+	held.Store(false)
+	rounds()
+	s.ready("shop", metav1.ConditionTrue, "Applied") // two of three intervals have passed
+	clock.pass(2 * time.Hour)
+	if m := s.ready("shop", metav1.ConditionUnknown, "NotSynced"); !strings.Contains(m, "no controller has synced it since ") || !strings.Contains(m, "spec.interval is 1h0m0s") {
+		t.Error(m)
+	}
+	s.says("Unknown NotSynced")
+	version := s.gs().ResourceVersion
+	rounds()
+	if now := s.gs().ResourceVersion; now != version {
+		t.Error("it is said twice")
+	}
+
+	held.Store(true)
+	stop = controller()
+	s.applied(first)
+
+	// A leader that renews its lease, and whose syncs hang.
+	render.on.Store(true)
+	second := s.push(map[string]string{"deploy/a.yaml": configMap("a", "two")})
+	clock.pass(4 * time.Hour)
+	s.ready("shop", metav1.ConditionUnknown, "NotSynced")
+	render.on.Store(false)
+	close(render.blocked)
+	s.applied(second)
+
+	// A suspended source is not judged.
+	s.suspend("shop")
+	clock.pass(4 * time.Hour)
+	held.Store(false)
+	rounds()
+	s.ready("shop", metav1.ConditionTrue, "Applied")
+}
