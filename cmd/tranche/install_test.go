@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -101,6 +104,29 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 	if want := `controller_runtime_reconcile_total{controller="batchrelease"`; !strings.Contains(exposed, want) {
 		t.Errorf("%s does not say %s: %s", url, want, exposed)
 	}
+	// So are they for the token that a PodMonitor names, from the commands of docs/metrics.md.
+	documented := indentedBlock(t, "../../docs/metrics.md", "kubectl create serviceaccount tranche-metrics")
+	sh := exec.CommandContext(t.Context(), "sh", "-e", "-c", documented)
+	sh.Env = append(os.Environ(), "PATH="+absolutePath(t, "../../bin")+":"+os.Getenv("PATH"), "KUBECONFIG="+s.c.Kubeconfig)
+	if out, err := sh.CombinedOutput(); err != nil {
+		t.Fatalf("docs/metrics.md: %v: %s\n%s", err, out, documented)
+	}
+	t.Cleanup(func() { kubectl("delete", "clusterrolebinding", "tranche-metrics") })
+	secret, key := podMonitorToken(t)
+	clustertest.Wait(t, "the metrics with the token of the PodMonitor", func() error {
+		encoded := kubectl("get", "secret", secret, "-n", "tranche-system", "-o", "jsonpath={.data['"+key+"']}")
+		token, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil {
+			return fmt.Errorf("decoding %s of Secret %s: %w", key, secret, err)
+		}
+		if len(token) == 0 {
+			return fmt.Errorf("Secret %s has no %s yet", secret, key)
+		}
+		if code, text := get(t, url, string(token)); code != http.StatusOK || !strings.Contains(text, "\ntranche_") {
+			return fmt.Errorf("%d %s", code, text)
+		}
+		return nil
+	})
 	for _, name := range documentedMetrics(t) {
 		if name != "tranche_git_exchange_errors_total" && !strings.Contains(exposed, "\n"+name) { // there were no errors
 			t.Errorf("docs/metrics.md has %s, and /metrics has not", name)
@@ -261,6 +287,59 @@ func fenced(t testing.TB, file string) []string {
 		examples = append(examples, example)
 	}
 	return examples
+}
+
+// indentedBlock is the block of commands in a document that begins with a text.
+func indentedBlock(t *testing.T, file, begins string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var block strings.Builder
+	for line := range strings.Lines(string(text)) {
+		command, ok := strings.CutPrefix(line, "    ")
+		if block.Len() > 0 && !ok {
+			break
+		}
+		if ok && (block.Len() > 0 || strings.HasPrefix(command, begins)) {
+			block.WriteString(command)
+		}
+	}
+	if block.Len() == 0 {
+		t.Fatalf("%s has no %q", file, begins)
+	}
+	return block.String()
+}
+
+func absolutePath(t *testing.T, path string) string {
+	t.Helper()
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return absolute
+}
+
+// podMonitorToken is the Secret, and the key in it, that the PodMonitor names.
+func podMonitorToken(t *testing.T) (name, key string) {
+	t.Helper()
+	var monitor struct {
+		Spec struct {
+			PodMetricsEndpoints []struct {
+				Authorization struct{ Credentials struct{ Name, Key string } }
+			}
+		}
+	}
+	text, err := os.ReadFile("../../config/monitoring/pod_monitor.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(text, &monitor); err != nil || len(monitor.Spec.PodMetricsEndpoints) != 1 {
+		t.Fatalf("%v: %+v", err, monitor)
+	}
+	c := monitor.Spec.PodMetricsEndpoints[0].Authorization.Credentials
+	return c.Name, c.Key
 }
 
 // freeAddress is one that nobody listens on.
