@@ -102,7 +102,7 @@ var escapes = map[string]escape{
 	"a target namespace":        {edit: func(gs *v1alpha1.GitSource) { gs.Spec.TargetNamespace = "OTHER" }},
 	"another's account":         {edit: func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "deployer" }},
 	"another's credentials":     {edit: func(gs *v1alpha1.GitSource) { gs.Spec.SecretRef = &secretOf }},
-	"another's keys":            {edit: func(gs *v1alpha1.GitSource) { gs.Spec.Verify = &v1alpha1.Verification{SecretRef: secretOf} }},
+	"another's keys":            {edit: func(gs *v1alpha1.GitSource) { gs.Spec.Verify = committers(&v1alpha1.Verification{SecretRef: secretOf}) }},
 	"another's source": {edit: func(gs *v1alpha1.GitSource) {
 		gs.Spec.DependsOn = []v1alpha1.NamespacedObjectReference{{Namespace: "OTHER", Name: "neighbour"}}
 	}},
