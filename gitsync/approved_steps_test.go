@@ -160,5 +160,5 @@ func TestApprovalOfEndedRelease(t *testing.T) {
 	s.isAt("web", "WaitingForApproval", 0)
 	s.says("True InSync")
 	s.push(map[string]string{"deploy/approvals/web.yaml": "# meant for v3\n" + approvalOf("web", release.Status.UpdateRevision, v2, "0")})
-	s.says("False ApprovalIgnored: deploy/approvals/web.yaml: BatchApproval " + s.ns + "/web: spec.commit: " + v2 + " is another release; the one under way comes from " + again[:7])
+	s.says("False ApprovalIgnored: deploy/approvals/web.yaml: BatchApproval " + s.ns + "/web: spec.commit: " + v2 + " is another release; the present one comes from " + again[:7])
 }

@@ -48,6 +48,10 @@ func TestAllOrNothing(t *testing.T) {
 		"no such namespace":     {file, strings.ReplaceAll(configMap("d", "x"), "name: d", "name: d, namespace: nowhere-"+s.ns), "DryRunFailed", "create the namespace"},
 		"YAML that is not YAML": {file, "a: [\n", "InvalidManifest", file + ": line 1"},
 
+		"a Deployment that says it is held": {"deploy/web.yaml", web("v2", "team: shop", "tranche.dev/held: ''"), "InvalidManifest", "deploy/web.yaml: Deployment NS/web: metadata.labels[tranche.dev/held]: only the controller sets it; remove it"},
+		"a plan of another author":          {"deploy/release.yaml", strings.Replace(webPlan, "{name: web}", "{name: web, annotations: {tranche.dev/commit-author: Grace}}", 1), "InvalidManifest", "deploy/release.yaml: BatchRelease NS/web: metadata.annotations[tranche.dev/commit-author]: only the controller sets it"},
+		"an object of another source":       {file, strings.Replace(configMap("b", "x"), "name: b", "name: b, labels: {tranche.dev/source: other}", 1), "InvalidManifest", file + ": ConfigMap NS/b: metadata.labels[tranche.dev/source]: only the controller sets it"},
+
 		"an object twice":              {file, configMap("a", "two"), "DuplicateObject", file + ": ConfigMap NS/a: is also in deploy/a.yaml"},
 		"an object in two versions":    {file, autoscaler("web", "v2") + "---\n" + autoscaler("web", "v1"), "DuplicateObject", file + ": HorizontalPodAutoscaler NS/web: is also in " + file},
 		"two plans for one Deployment": {file, strings.Replace(webPlan, "{name: web}", "{name: web2}", 1), "InvalidPlan", "deploy/release.yaml: BatchRelease NS/web: spec.workloadRef: Deployment web is governed by BatchRelease NS/web2 in " + file},

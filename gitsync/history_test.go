@@ -2,6 +2,8 @@ package gitsync_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -67,7 +69,7 @@ func TestApprovalsInGit(t *testing.T) {
 		{"another revision", map[string]string{"a.yaml": approvalOf("web", "abc", commit, "0")},
 			dir + "a.yaml: BatchApproval NS/web: spec.revision: abc is another revision; the one under way is " + revision},
 		{"another commit", map[string]string{"a.yaml": approvalOf("web", revision, "0123456", "0")},
-			dir + "a.yaml: BatchApproval NS/web: spec.commit: 0123456 is another release; the one under way comes from " + commit[:7]},
+			dir + "a.yaml: BatchApproval NS/web: spec.commit: 0123456 is another release; the present one comes from " + commit[:7]},
 		{"an unknown release", map[string]string{"a.yaml": approvalOf("shop", revision, commit, "0")},
 			dir + "a.yaml: BatchApproval NS/shop: names no BatchRelease"},
 		{"a step that there is not", map[string]string{"a.yaml": approvalOf("web", revision, commit, "2")},
@@ -131,6 +133,29 @@ func TestApprovalsInGit(t *testing.T) {
 		t.Errorf("it is %s from %s, want %s from %s", got.Status.UpdateRevision, got.Spec.Commit, revision, again)
 	}
 	s.says("True InSync")
+}
+
+// A folder of approvals that cannot be read as one is told of: a link out of the
+// repository, or in a circle, has the same effect as no approval.
+func TestApprovalsBehindALink(t *testing.T) {
+	t.Parallel()
+	s := newRelease(t)
+	for _, tt := range []struct{ target, at, says string }{
+		{"/etc", "deploy/approvals", "deploy/approvals: symbolic link leaves the repository"},
+		{"../../more", "deploy/approvals", "symbolic link leaves the repository"},
+		{"approvals", "deploy/approvals", "too many symbolic links"},
+		{"../../../more", "deploy/approvals/more", "deploy/approvals/more: open /deploy/approvals/more: symbolic link leaves the repository"},
+	} {
+		s.link(tt.target, tt.at)
+		s.applied(s.push(map[string]string{"README.md": tt.target + tt.at}))
+		s.says("False ApprovalIgnored: deploy/approvals")
+		if m := s.inSync().Message; !strings.Contains(m, tt.says) {
+			t.Errorf("%q is not in %q", tt.says, m)
+		}
+		s.must(os.RemoveAll(filepath.Join(s.repo.Work, "deploy/approvals")))
+		s.applied(s.push(nil))
+		s.says("True InSync")
+	}
 }
 
 // A history that moves under a release: nothing starts twice, no approval that

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"regexp"
 	"slices"
@@ -70,7 +71,13 @@ func (a *Approval) IsFor(commit string) bool {
 func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace, targetNamespace string) ([]Approval, Problems) {
 	var approvals []Approval
 	var ps Problems
-	for _, file := range approvalFiles(fsys, rooted(dir), 0) {
+	unread := func(at string, err error) {
+		ps = append(ps, &Problem{Reason: ReasonApprovalIgnored, Where: relative(at), Err: fmt.Errorf("%w; approvals there are not read", err), Hint: "make it a folder of the repository"})
+	}
+	if err := notAFolder(fsys, dir); err != nil {
+		unread(rooted(dir), err)
+	}
+	for _, file := range approvalFiles(fsys, rooted(dir), 0, unread) {
 		objects, more := readManifests(fsys, file)
 		for _, p := range more {
 			p.Reason = ReasonApprovalIgnored
@@ -99,6 +106,21 @@ func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace, targetNamespa
 	return approvals, ps.sorted()
 }
 
+// notAFolder says why what is at a path is not read as a folder; nil where it is one, or
+// nothing is there. Other file systems than the tree of a commit do not tell the two apart.
+func notAFolder(fsys filesys.FileSystem, dir string) error {
+	if _, isTree := fsys.(interface{ Err() error }); !isTree {
+		return nil
+	}
+	switch _, name, err := fsys.CleanedAbs(rooted(dir)); {
+	case err == nil && name != "":
+		return errors.New("it is not a folder")
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return nil
+}
+
 // isLinked reports whether a symbolic link is on the way to a file.
 func isLinked(fsys filesys.FileSystem, file string) bool {
 	dir, name, err := fsys.CleanedAbs(file)
@@ -109,7 +131,7 @@ func isLinked(fsys filesys.FileSystem, file string) bool {
 // to a parent included.
 const maxApprovalDepth = 8
 
-func approvalFiles(fsys filesys.FileSystem, dir string, depth int) []string {
+func approvalFiles(fsys filesys.FileSystem, dir string, depth int, unread func(at string, err error)) []string {
 	if depth > maxApprovalDepth || !fsys.IsDir(dir) {
 		return nil
 	}
@@ -124,9 +146,13 @@ func approvalFiles(fsys filesys.FileSystem, dir string, depth int) []string {
 		switch {
 		case strings.HasPrefix(name, "."):
 		case fsys.IsDir(at):
-			files = append(files, approvalFiles(fsys, at, depth+1)...)
+			files = append(files, approvalFiles(fsys, at, depth+1, unread)...)
 		case isManifest(name):
 			files = append(files, at)
+		default: // another file, or a link that leads nowhere
+			if _, _, err := fsys.CleanedAbs(at); err != nil {
+				unread(at, err)
+			}
 		}
 	}
 	return files
@@ -194,7 +220,7 @@ func MatchApproval(r *Release, commit string, approvals []Approval) (*Approval, 
 		case commit == "":
 			ps = append(ps, a.Ignored("spec.commit", "no release is under way that it could be for", "remove it"))
 		case !a.IsFor(commit):
-			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("%s is another release; the one under way comes from %s", a.Spec.Commit, abbreviate(commit)), "replace it when that one is to be approved"))
+			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("%s is another release; the present one comes from %s", a.Spec.Commit, abbreviate(commit)), "replace it when that one is to be approved"))
 		case a.Spec.Step < 0 || a.Spec.Step > last:
 			ps = append(ps, a.Ignored("spec.step", fmt.Sprintf("%d: the plan has steps 0 to %d", a.Spec.Step, last), ""))
 		default:

@@ -101,9 +101,9 @@ func TestMatchApproval(t *testing.T) {
 		{"all of it, and the last step", commit, map[string]string{"a/web.yaml": plantest.Approval("web", "x", commit, "2")}, "a/web.yaml shop/web x " + commit + " 2", nil},
 		{"another release's is no business of this one", commit, map[string]string{"a/web.yaml": plantest.Approval("api", "x", commit, "0")}, "", nil},
 		{"another commit: I5, never for another release", commit, map[string]string{"a/web.yaml": plantest.Approval("web", "x", "aaaaaaa", "0")}, "", []string{
-			"ApprovalIgnored a/web.yaml: BatchApproval shop/web: spec.commit: aaaaaaa is another release; the one under way comes from 3f2c1e0; replace it when that one is to be approved"}},
+			"ApprovalIgnored a/web.yaml: BatchApproval shop/web: spec.commit: aaaaaaa is another release; the present one comes from 3f2c1e0; replace it when that one is to be approved"}},
 		{"more than the commit is not the commit", commit[:39], map[string]string{"a/web.yaml": plantest.Approval("web", "x", commit, "0")}, "", []string{
-			"ApprovalIgnored a/web.yaml: BatchApproval shop/web: spec.commit: " + commit + " is another release; the one under way comes from 3f2c1e0; replace it when that one is to be approved"}},
+			"ApprovalIgnored a/web.yaml: BatchApproval shop/web: spec.commit: " + commit + " is another release; the present one comes from 3f2c1e0; replace it when that one is to be approved"}},
 		{"no release under way", "", map[string]string{"a/web.yaml": plantest.Approval("web", "x", commit, "0")}, "", []string{
 			"ApprovalIgnored a/web.yaml: BatchApproval shop/web: spec.commit: no release is under way that it could be for; remove it"}},
 		{"a step that the plan does not have", commit, map[string]string{"a/web.yaml": plantest.Approval("web", "x", commit, "3")}, "", []string{
@@ -112,7 +112,7 @@ func TestMatchApproval(t *testing.T) {
 			"ApprovalIgnored a/web.yaml: BatchApproval shop/web: there is another for the same release in a/web2.yaml, so neither counts; keep one of them",
 			"ApprovalIgnored a/web2.yaml: BatchApproval shop/web: there is another for the same release in a/web.yaml, so neither counts; keep one of them"}},
 		{"one of a former release beside it does no harm", commit, map[string]string{"a/web.yaml": plantest.Approval("web", "x", commit, "0"), "a/web2.yaml": plantest.Approval("web", "x", "bbbbbbb", "1")}, "a/web.yaml shop/web x " + commit + " 0", []string{
-			"ApprovalIgnored a/web2.yaml: BatchApproval shop/web: spec.commit: bbbbbbb is another release; the one under way comes from 3f2c1e0; replace it when that one is to be approved"}},
+			"ApprovalIgnored a/web2.yaml: BatchApproval shop/web: spec.commit: bbbbbbb is another release; the present one comes from 3f2c1e0; replace it when that one is to be approved"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			approvals, ps := plan.ReadApprovals(plantest.Tree(t, tc.files), "a", "shop", "")

@@ -107,11 +107,39 @@ func (c *collector) add(o Object) {
 		return
 	}
 	c.byKey[o.key()] = o
+	c.problems = append(c.problems, reserved(o)...)
 	if o.groupKind() == kindRelease {
 		c.plans = append(c.plans, o)
 		return
 	}
 	c.objects = append(c.objects, o)
+}
+
+// controllersOwn are the labels and annotations that only the controller writes. From a
+// manifest they would say of a Deployment that it is held, or of an object that another
+// GitSource applies it.
+var controllersOwn = []string{
+	v1alpha1.LabelHeld, v1alpha1.LabelSource, v1alpha1.LabelSourceNamespace,
+	v1alpha1.AnnotationPush, v1alpha1.AnnotationCommitAuthor, v1alpha1.AnnotationCommitURL, v1alpha1.AnnotationRejected,
+}
+
+// reserved returns a problem for each label and annotation of o that only the controller
+// writes, whatever its value.
+func reserved(o Object) Problems {
+	var ps Problems
+	for _, field := range []string{"labels", "annotations"} {
+		m, _, err := unstructured.NestedFieldNoCopy(o.Object, "metadata", field)
+		values, ok := m.(map[string]any)
+		if err != nil || !ok {
+			continue
+		}
+		for _, key := range controllersOwn {
+			if _, ok := values[key]; ok {
+				ps = append(ps, o.problem(ReasonInvalidManifest, "metadata."+field+"["+key+"]", "only the controller sets it", "remove it"))
+			}
+		}
+	}
+	return ps
 }
 
 // place sets the namespace of o, or takes it away where its kind has none.
