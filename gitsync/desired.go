@@ -41,6 +41,8 @@ type renderer struct {
 
 	signatures signatures
 	approvals  Reads // what was read for the approvals
+	// ignored is by release why approvals of it do not count.
+	ignored map[string]plan.Problems
 	// failed is by release what [look.failed] returns.
 	failed map[string]*v1alpha1.BatchRelease
 }
@@ -186,8 +188,10 @@ func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Rel
 	ignored = append(ignored, plan.UnknownApprovals(releases, approvals)...)
 	h := newHistory(r, d)
 	var list []*v1alpha1.BatchRelease
+	r.ignored = map[string]plan.Problems{}
 	for i := range releases {
 		release := &releases[i]
+		before := len(ignored)
 		now := live[release.Plan.Namespace+"/"+release.Plan.Name]
 		commit, err := h.releaseCommit(ctx, release, cmp.Or(now, r.failed[releaseName(release.Plan)]))
 		if err != nil {
@@ -204,6 +208,7 @@ func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Rel
 			return nil, nil, err
 		}
 		ignored = append(ignored, more...)
+		r.ignored[releaseName(release.Plan)] = slices.Clone(ignored[before:])
 		br.Spec.ApprovalsSince = since
 		list = append(list, br)
 	}
@@ -227,7 +232,7 @@ func (h *history) approval(ctx context.Context, release *plan.Release, commit st
 	}
 	ignored = append(ignored, more...)
 	approval, more := plan.MatchApproval(release, commit, unused)
-	if now == nil {
+	if now == nil && h.gs.Status.AppliedCommit == "" {
 		return approval, append(ignored, more...), nil
 	}
 	current, err := h.current(ctx, release, commit, since, unused, now)
@@ -235,6 +240,9 @@ func (h *history) approval(ctx context.Context, release *plan.Release, commit st
 		return nil, nil, err
 	}
 	_, more = plan.MatchApproval(release, commit, current)
+	if now == nil {
+		return approval, append(ignored, more...), nil
+	}
 	if !isUnderWay(now, commit) && now.Status.Phase == v1alpha1.PhaseCompleted && now.Status.UpdateCommit == commit {
 		ignored = nil // those are of a release that has ended, too
 	}
@@ -242,14 +250,16 @@ func (h *history) approval(ctx context.Context, release *plan.Release, commit st
 }
 
 // current returns the approvals that are no history: those of releases that have not
-// ended, and of any other than the one under way those that came after it began.
+// ended, and of any other than the one under way those that came after it began. Where
+// the BatchRelease was deleted and made anew, its release has another commit than before,
+// and what was approved before that is history, too.
 func (h *history) current(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, error) {
-	underWay := isUnderWay(now, commit)
+	underWay := now != nil && isUnderWay(now, commit)
 	var current []plan.Approval
 	for i := range approvals {
 		a := &approvals[i]
-		past := (hasEnded(now, a) || h.knowsEnded(release, a)) && (!underWay || !a.IsFor(commit))
-		if past && underWay {
+		past := (now != nil && hasEnded(now, a) || h.knowsEnded(release, a)) && (!underWay || !a.IsFor(commit))
+		if names := a.Metadata.Namespace == release.Plan.Namespace && a.Metadata.Name == release.Plan.Name; names && (underWay || !past) && !a.IsFor(commit) {
 			b, err := h.bringer(a.File)
 			if err != nil {
 				return nil, err

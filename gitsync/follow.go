@@ -131,7 +131,7 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 	if err != nil && (c.releases == nil || len(problemsOf(err)) == 0) {
 		return nil, err
 	}
-	l.outcome.ignored = append(c.leaveAlone(), l.outcome.ignored...)
+	l.leaveAlone(c)
 	if ps := slices.Concat(problemsOf(refused), problemsOf(err)); len(ps) > 0 {
 		return c, ps
 	}
@@ -166,9 +166,10 @@ func (c *commit) unfinished() error {
 }
 
 // leaveAlone leaves the plans alone of Deployments that are left alone: a new
-// template in the plan would be released. It returns those of which Git says
-// something else.
-func (c *commit) leaveAlone() plan.Problems {
+// template in the plan would be released. Those of which Git says something else are told
+// of, in place of why approvals of them do not count: those are compared with the release
+// that Git has, which is not under way.
+func (l *look) leaveAlone(c *commit) {
 	var differ plan.Problems
 	for _, t := range c.targets {
 		if t.release == nil || t.way != notAtAll {
@@ -183,10 +184,12 @@ func (c *commit) leaveAlone() plan.Problems {
 				differ = append(differ, t.problem(reasonLeftAlone,
 					"what Git says of its release, approvals included, is not applied: annotation "+v1alpha1.AnnotationReconcile+" is "+v1alpha1.AnnotationReconcileDisabled,
 					"take the annotation off in Git and in the cluster"))
+				untrue := c.renderer.ignored[releaseName(t.release.Plan)]
+				l.outcome.ignored = slices.DeleteFunc(l.outcome.ignored, func(p *plan.Problem) bool { return slices.Contains(untrue, p) })
 			}
 		}
 	}
-	return differ
+	l.outcome.ignored = append(differ, l.outcome.ignored...)
 }
 
 // refuseEmpty refuses a commit that says nothing at all: rather a mistake in a
