@@ -253,7 +253,7 @@ func (a *actor) judge(sent, made *appsv1.ReplicaSet) error {
 		return changed
 	}
 	p := jsonPatch{}
-	p.at(made)
+	p = append(p, operation{"test", "/metadata/uid", made.UID}) // its status may be written meanwhile
 	p.add("/spec/replicas", 0)
 	if err := a.Patch(a.as, made.DeepCopy(), p.patch(), fieldOwner); err != nil {
 		return fmt.Errorf("taking the pods of ReplicaSet %s away (%w): %w", made.Name, err, changed)

@@ -52,7 +52,7 @@ func (r *reconciler) observePods(ctx context.Context, o *engine.Observed) (*engi
 			if err != nil {
 				return nil, err
 			}
-			causes.strangers(strangers, missing, keys)
+			causes.strangers(strangers, missing, ptr.Deref(rs.Spec.Replicas, 1), keys)
 		}
 	}
 	return causes.sum(), nil
@@ -179,15 +179,20 @@ func (c *causes) notCreated(rs *appsv1.ReplicaSet) {
 	c.counted["not created: "+podName.ReplaceAllString(condition.Message, "")] += missing
 }
 
-// strangers counts the pods that a ReplicaSet lacks for them.
-func (c *causes) strangers(n, missing int32, keys []string) {
-	if n == 0 {
-		return
+// strangers counts the pods that a ReplicaSet has let go. A few may be those that a user
+// has given other labels, to look into them. With more of them than the ReplicaSet is to
+// have, admission does that to each, and the pods that are missing do not come.
+func (c *causes) strangers(n, missing, wanted int32, keys []string) {
+	switch {
+	case n == 0:
+	case n <= wanted+1:
+		c.counted["not selected by the ReplicaSet, since the labels "+strings.Join(keys, ", ")+" were changed"] += n
+	default:
+		c.pods.Failing += missing
+		c.refused = true
+		c.counted["not selected by the ReplicaSet: an admission policy or webhook changes the labels "+strings.Join(keys, ", ")+
+			" of pods, and the ReplicaSet controller makes pods without end; exempt pods from it, and delete these"] += n
 	}
-	c.pods.Failing += missing
-	c.refused = true
-	c.counted["not selected by the ReplicaSet: an admission policy or webhook changes the labels "+strings.Join(keys, ", ")+
-		" of pods, and the ReplicaSet controller makes pods without end; exempt pods from it, and delete these"] += n
 }
 
 // podName begins what the API server says of a pod that it refuses. Each try has

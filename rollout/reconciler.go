@@ -203,22 +203,36 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 		}
 		d = engine.Decide(o, r.now())
 	}
-	if changed, err := r.tryHandBack(ctx, o, d); err != nil {
+	if o, d, err = r.tried(ctx, o, d); err != nil {
 		return 0, err
-	} else if changed != nil {
-		o.Refused, o.RefusedReason = changed, engine.ReasonHandBackRefused
-		d = engine.Decide(o, r.now())
-	}
-	if changed, err := r.tryReplicaSets(ctx, o, d); err != nil {
-		return 0, err
-	} else if changed != nil {
-		o.Refused, o.RefusedReason = changed, engine.ReasonWriteRefused
-		d = engine.Decide(o, r.now())
 	}
 	if err := r.write(ctx, o, d); err != nil {
 		return 0, err
 	}
 	return d.Wait, r.keepFailure(ctx, o, &d.Status, kept)
+}
+
+// tried has the API server try what a decision leads to, and decides again where that is
+// refused. A hand-back that is decided on then is tried, too.
+func (r *reconciler) tried(ctx context.Context, o engine.Observed, d engine.Decision) (engine.Observed, engine.Decision, error) {
+	for _, t := range []struct {
+		try    func(context.Context, engine.Observed, engine.Decision) (refused, err error)
+		reason string
+	}{
+		{r.tryHandBack, engine.ReasonHandBackRefused},
+		{r.tryReplicaSets, engine.ReasonWriteRefused},
+		{r.tryHandBack, engine.ReasonHandBackRefused},
+	} {
+		refused, err := t.try(ctx, o, d)
+		if err != nil {
+			return o, d, err
+		}
+		if refused != nil {
+			o.Refused, o.RefusedReason = refused, t.reason
+			d = engine.Decide(o, r.now())
+		}
+	}
+	return o, d, nil
 }
 
 func (r *reconciler) forget(release types.NamespacedName) {
@@ -335,6 +349,7 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 			continue
 		}
 		log.Info("wrote", "action", action.String(), "because", action.Because())
+		_, created := action.(engine.CreateReplicaSet)
 		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
 		switch e.Reason {
 		case engine.ReasonScalingReplicaSet:
@@ -344,6 +359,11 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 		default:
 			r.tell(o.Release, e)
 			r.tell(o.Deployment, e)
+		}
+		if created && a.empty {
+			// The other sizes were decided on for a ReplicaSet with pods.
+			r.trials.forget(client.ObjectKeyFromObject(o.Release))
+			return fmt.Errorf("Deployment %s/%s: %s passes again: %w", o.Deployment.Namespace, o.Deployment.Name, action, errLookAgain)
 		}
 	}
 	return nil

@@ -23,7 +23,13 @@ const annotatesTemplates = `Object{spec: Object.spec{template: Object.spec.templ
 // waits until the API server acts by it. It returns what takes the policy away.
 func (s *shop) mutateReplicaSets(operations, condition string) (remove func()) {
 	s.Helper()
-	manifest := strings.NewReplacer("NAME", s.ns, "CONDITION", condition, "OPERATIONS", operations, "EXPRESSION", annotatesTemplates).Replace(`
+	return s.mutateTemplates("replicasets", operations, condition)
+}
+
+// mutateTemplates is mutateReplicaSets for ReplicaSets among other resources.
+func (s *shop) mutateTemplates(resources, operations, condition string) (remove func()) {
+	s.Helper()
+	manifest := strings.NewReplacer("NAME", s.ns, "RESOURCES", resources, "CONDITION", condition, "OPERATIONS", operations, "EXPRESSION", annotatesTemplates).Replace(`
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
 metadata: {name: NAME}
@@ -31,7 +37,7 @@ spec:
   matchConstraints:
     namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}
     resourceRules:
-    - {apiGroups: [apps], apiVersions: [v1], operations: [OPERATIONS], resources: [replicasets]}
+    - {apiGroups: [apps], apiVersions: [v1], operations: [OPERATIONS], resources: [RESOURCES]}
   matchConditions: [{name: when, expression: 'CONDITION'}]
   failurePolicy: Fail
   reinvocationPolicy: Never
@@ -249,6 +255,52 @@ func TestReplicaSetsUnderAMutatingPolicy_InTheMiddle(t *testing.T) {
 			s.approve(1)
 			s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v3": 4})
 			s.untouched()
+		})
+	}
+}
+
+// noReplicaSets fails each creation of a ReplicaSet, as a network would, but for dry runs.
+func noReplicaSets(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/replicasets") && !r.URL.Query().Has("dryRun") {
+			return nil, errors.New("made by a test")
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+// Admission that changes Deployments and ReplicaSets alike comes while a release is held
+// and has no pods yet. Where the next release is refused, the hand-back would be changed,
+// too: it is tried before it is written, and no pod is replaced.
+func TestTemplatesUnderAMutatingPolicy_HeldWithoutPods(t *testing.T) {
+	t.Parallel()
+	for _, next := range []string{"v3", "v1"} {
+		t.Run(next, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			startControllerIn(t, s.c, s.ns, noReplicaSets)
+			s.install(4)
+			s.plan("1", "100%")
+			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			before := s.running()
+			s.bring("v2")
+			clustertest.Wait(s, "the hold", func() error {
+				if d := s.deployment("web"); !engine.Held(d) {
+					return fmt.Errorf("%+v", d.Spec.Strategy)
+				}
+				return nil
+			})
+			remove := s.mutateTemplates("deployments, replicasets", "CREATE, UPDATE", "true")
+			s.bring(next)
+			clustertest.Wait(s, "the refusal of the hand-back", func() error {
+				if br := s.release(); !stalled(br) || br.Status.Reason != engine.ReasonHandBackRefused {
+					return fmt.Errorf("%s: %s", br.Status.Reason, br.Status.Message)
+				}
+				return nil
+			})
+			s.disturb()
+			s.unchanged(before)
+			remove()
 		})
 	}
 }

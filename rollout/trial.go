@@ -72,10 +72,12 @@ func withoutHash(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 // as dry runs and as the account that writes: the creation or a resize of the update
 // revision's, and a resize of the stable one's. It returns as refused what the API
 // server would refuse or change, and any other problem as err. Without a hold among
-// the actions, or where that only puts back what it was, it asks nothing.
-func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d engine.Decision) (refused, err error) {
+// the actions, or where that only puts back what it was, it asks nothing: the native
+// controller is not kept off meanwhile.
+func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d engine.Decision) (why, err error) {
 	hold, ok := holdOf(d.Actions)
-	if !ok || o.Deployment.Labels[v1alpha1.LabelHeld] != "" && plan.EqualTemplate(hold.Template, &o.Deployment.Spec.Template) {
+	held := o.Deployment.Labels[v1alpha1.LabelHeld] != ""
+	if !ok || held && (plan.EqualTemplate(hold.Template, &o.Deployment.Spec.Template) || !engine.Held(o.Deployment)) {
 		return nil, nil
 	}
 	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), d: o.Deployment}
@@ -84,9 +86,9 @@ func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d en
 		var changed *templateChanged
 		switch {
 		case err == nil:
-		case apierrors.IsBadRequest(err): // a webhook that knows no dry runs
+		case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run"): // a webhook may not; other denials have that code, too
 			logr.FromContextOrDiscard(ctx).V(1).Info("Skipped the trial of a ReplicaSet", "replicaSet", rs.Name, "because", err.Error())
-		case errors.As(err, &changed), apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+		case errors.As(err, &changed), refused(err):
 			return fmt.Errorf("dry run of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err), nil
 		default:
 			return nil, fmt.Errorf("dry run of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
@@ -163,8 +165,13 @@ func (t *trials) note(br *v1alpha1.BatchRelease, changed *templateChanged, now t
 func (t *trials) last(br *v1alpha1.BatchRelease, now time.Time) (changed *templateChanged, waits bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	last := t.of[client.ObjectKeyFromObject(br)]
-	if last == nil || last.about != about(br) {
+	key := client.ObjectKeyFromObject(br)
+	last := t.of[key]
+	if last == nil {
+		return nil, false
+	}
+	if last.about != about(br) { // and is forgotten: a rollback takes its annotation off again
+		delete(t.of, key)
 		return nil, false
 	}
 	return last.changed, now.Before(last.until)
