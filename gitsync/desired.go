@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -326,7 +327,7 @@ func (h *history) batchRelease(release *plan.Release, commit string, approval *p
 		// The approval is handed on all the same: the gate is where it is judged.
 		ignored = append(ignored, plan.OtherRevision(approval, revision))
 	}
-	given, err := h.given(release, commit, approval)
+	given, err := h.given(release, commit, approval, now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -347,12 +348,12 @@ func (h *history) batchRelease(release *plan.Release, commit string, approval *p
 // given returns an approval of a release as the BatchRelease has it. It has no steps
 // where the commit that brought it has no plan for the Deployment; such an approval
 // opens no gate.
-func (h *history) given(release *plan.Release, commit string, approval *plan.Approval) (*v1alpha1.Approval, error) {
+func (h *history) given(release *plan.Release, commit string, approval *plan.Approval, now *v1alpha1.BatchRelease) (*v1alpha1.Approval, error) {
 	b, err := h.bringer(approval.File)
 	if err != nil {
 		return nil, err
 	}
-	steps, err := h.stepsIn(h.stepsSeen(commit, b), release)
+	steps, err := h.stepsSeen(commit, b, release, now)
 	if err != nil {
 		return nil, err
 	}
@@ -362,17 +363,17 @@ func (h *history) given(release *plan.Release, commit string, approval *plan.App
 	}, nil
 }
 
-// stepsSeen is the commit with the steps that who gave an approval has seen: the one with
-// the approval, or, where a commit or tag is pinned, the one that the approval names.
-func (h *history) stepsSeen(commit string, b brought) string {
-	switch {
-	case !h.gs.Spec.Ref.IsPinned():
-		return b.in
-	case h.has(commit):
-		return commit
-	default:
-		return h.desired.commit
+// stepsSeen are the steps that who gave an approval has seen: those of the commit with the
+// approval. Where a commit or tag is pinned, they are those of the pin at the time at which
+// the approval was seen first, which spec.approval keeps.
+func (h *history) stepsSeen(commit string, b brought, release *plan.Release, now *v1alpha1.BatchRelease) ([]intstr.IntOrString, error) {
+	if !h.gs.Spec.Ref.IsPinned() {
+		return h.stepsIn(b.in, release)
 	}
+	if now != nil && now.Spec.Approval != nil && now.Spec.Approval.Commit == commit && now.Spec.Approval.ApprovedIn == b.in {
+		return now.Spec.Approval.Steps, nil
+	}
+	return h.stepsIn(h.desired.commit, release)
 }
 
 // isDone reports whether the gates that an approval names have all opened.

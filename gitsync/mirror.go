@@ -78,7 +78,7 @@ func (ms *mirrors) of(r remote) *mirror {
 func (ms *mirrors) named(name string) *mirror {
 	m, ok := ms.by[name]
 	if !ok {
-		m = &mirror{dir: filepath.Join(ms.dir, name), limits: ms.limits, owner: make(chan struct{}, 1), refused: map[string]refusal{}}
+		m = &mirror{dir: filepath.Join(ms.dir, name), limits: ms.limits, owner: make(chan struct{}, 1), refused: map[string]refusal{}, order: precedence{}}
 		ms.by[name] = m
 	}
 	return m
@@ -95,7 +95,8 @@ type mirror struct {
 	current    *clone
 	generation int
 	seen       advertised
-	refused    map[string]refusal // by branch
+	refused    map[string]refusal // by branch, or reference of a tag
+	order      precedence         // of pinned commits
 }
 
 // refusal is a tip that is not worth bringing again: it is too large, or the
@@ -144,6 +145,8 @@ type snapshot struct {
 	commit plumbing.Hash
 	// tip is that of the branch, which has the approvals.
 	tip plumbing.Hash
+	// pinned: commit is not that of the branch, but of a tag or of the spec itself.
+	pinned bool
 	// tag is the one that is pinned; its zero value: none.
 	tag    tag
 	clone  *clone
@@ -273,7 +276,7 @@ func (m *mirror) refuse(r remote, branch string, tip plumbing.Hash, err error) e
 	switch {
 	case errors.Is(err, errNoRoom):
 		f.err = exceeded(r.String(), "the repository has more than "+inBytes(m.limits.RepositorySize), "--max-repository-size")
-	case isExceeded(err):
+	case isExceeded(err), isNoCommit(err):
 	case isDamage(err):
 		f.err = &plan.Problem{Reason: reasonFetchFailed, Where: r.String(), Err: fmt.Errorf("what the server sends is not complete: %w", err), Hint: "run git fsck on the server"}
 		f.until = time.Now().Add(brokenFor)
@@ -506,14 +509,14 @@ func (c *clone) snapshot(commit plumbing.Hash) *snapshot {
 	return &snapshot{Storage: store, commit: commit, tip: commit, clone: c, limits: c.limits, stores: c.stores}
 }
 
-// at is the same reader's view of an older commit, with its approvals. Where another commit
-// than the tip is pinned, the approvals stay those of the tip.
+// at is the same reader's view of an older commit, with its approvals. Where a commit or
+// tag is pinned, the approvals stay those of the tip.
 func (s *snapshot) at(commit plumbing.Hash) *snapshot {
 	older := *s
-	if older.commit == older.tip {
+	if !older.pinned {
 		older.tip = commit
 	}
-	older.commit = commit
+	older.commit, older.tag = commit, tag{}
 	return &older
 }
 

@@ -28,7 +28,7 @@ type tag struct {
 }
 
 // isAnnotated reports whether a tag has an object of its own, which may be signed.
-func (t tag) isAnnotated() bool { return t.object != t.commit }
+func (t tag) isAnnotated() bool { return t.name != "" && t.object != t.commit }
 
 // tags are those that a server advertises, by name.
 func tags(s *session) map[string]tag {
@@ -59,7 +59,11 @@ func (m *mirror) lookAt(ctx context.Context, r remote, ref v1alpha1.GitReference
 		return s, err
 	}
 	defer s.close()
-	return m.pin(ctx, r, ref, s)
+	pinned, err := m.pin(ctx, r, ref, s)
+	if err != nil && isDamage(err) {
+		err = errors.Join(err, m.anew()) // the next look clones anew
+	}
+	return pinned, err
 }
 
 // pin returns a snapshot at what a reference pins, beside one at the tip of its branch.
@@ -75,14 +79,14 @@ func (m *mirror) pin(ctx context.Context, r remote, ref v1alpha1.GitReference, t
 		}
 	}
 	s := m.current.snapshot(pinned.commit)
-	s.tip, s.tag, s.asked, s.fetched = tip.commit, pinned, tip.asked, tip.fetched
+	s.tip, s.pinned, s.tag, s.asked, s.fetched = tip.commit, true, pinned, tip.asked, tip.fetched
 	if ref.Commit == "" {
 		return s, nil
 	}
-	there := s.HasEncodedObject(pinned.commit) == nil
+	_, err := object.GetCommit(s, pinned.commit)
+	there := err == nil
 	if there {
-		var err error
-		if there, err = isInHistory(ctx, s, pinned.commit, s.tip); err != nil {
+		if there, err = m.order.precedes(ctx, s, pinned.commit, s.tip); err != nil {
 			s.close()
 			return nil, err
 		}
@@ -161,19 +165,21 @@ func (m *mirror) bringTag(ctx context.Context, r remote, branch string, t tag) (
 	return now, nil
 }
 
+// hasTag reports whether a tag was brought whole: its reference is written after that.
 func (c *clone) hasTag(t tag) bool {
-	store := c.store()
-	return store.HasEncodedObject(t.object) == nil && store.HasEncodedObject(t.commit) == nil
+	ref, err := c.store().Reference(plumbing.NewTagReferenceName(t.name))
+	return err == nil && ref.Hash() == t.object
 }
 
 // fetchTag brings what a tag names.
 func (c *clone) fetchTag(ctx context.Context, s *session, name plumbing.ReferenceName, t tag) error {
-	if !c.hasTag(t) {
+	store := c.store()
+	if store.HasEncodedObject(t.object) != nil || store.HasEncodedObject(t.commit) != nil {
 		if err := c.bring(ctx, s, t.object); err != nil {
 			return err
 		}
+		store = c.store() // with the pack that has come
 	}
-	store := c.store()
 	if _, err := object.GetCommit(store, t.commit); err != nil {
 		return &plan.Problem{Reason: reasonTagNotFound, Where: s.remote.String(), Err: fmt.Errorf("tag %s does not name a commit", t.name), Hint: "move it to one, or correct spec.ref"}
 	}
@@ -184,6 +190,12 @@ func (c *clone) fetchTag(ctx context.Context, s *session, name plumbing.Referenc
 		return storageProblem(err)
 	}
 	return nil
+}
+
+// isNoCommit tells the problem of a tag that names no commit, until it is moved.
+func isNoCommit(err error) bool {
+	p, ok := errors.AsType[*plan.Problem](err)
+	return ok && p.Reason == reasonTagNotFound
 }
 
 // refName is what was followed to a snapshot, for messages.

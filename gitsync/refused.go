@@ -355,6 +355,7 @@ func (l *look) prepareApplied(ctx context.Context, s *snapshot, by signatures) (
 		return nil, nil
 	}
 	applied := s.at(hash)
+	applied.tip = hash // the tip may not be signed
 	if err := l.verified(ctx, applied, by); err != nil {
 		return nil, err
 	}

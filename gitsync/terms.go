@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -173,6 +174,9 @@ func (g *governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.G
 			continue
 		}
 		p.Since = g.sinceOf(p.Since)
+		if p.Tip != "" && !g.unsigned && !g.has(p.Tip) {
+			p.Tip = g.snapshot.tip.String()
+		}
 		records[client.ObjectKey{Namespace: namespace, Name: name}] = p
 		known[client.ObjectKey{Namespace: namespace, Name: p.Name}] = true
 	}
@@ -248,7 +252,11 @@ func (g *governor) sinceOf(commit string) string {
 
 // record returns terms that take effect with this commit.
 func (g *governor) record(key client.ObjectKey, terms plan.Terms) v1alpha1.GoverningPlan {
-	return v1alpha1.GoverningPlan{Deployment: key.String(), Name: g.planName(key, ""), Terms: string(terms), Since: g.desired.commit}
+	p := v1alpha1.GoverningPlan{Deployment: key.String(), Name: g.planName(key, ""), Terms: string(terms), Since: g.desired.commit}
+	if g.snapshot.pinned {
+		p.Tip = g.snapshot.tip.String()
+	}
+	return p
 }
 
 // planName is the name that a commit gives to the plan of a Deployment.
@@ -431,7 +439,7 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 	if slices.ContainsFunc(g.gs.Status.UsedPlanApprovals, func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == a.Spec.Plan && u.Payload == used.Payload }) {
 		return used, fmt.Sprintf("commit %s, which brought it, was used before", shortCommit(b.in)) + again, nil
 	}
-	old, err := g.precedes(ctx, in, plumbing.NewHash(record.Since))
+	old, err := g.precedes(ctx, in, plumbing.NewHash(cmp.Or(record.Tip, record.Since)))
 	if err != nil {
 		return used, "", err
 	}

@@ -261,7 +261,7 @@ func (h *history) saysApproved(ctx context.Context, in intent, approvals []plan.
 	if err != nil || !in.covers(a) {
 		return false, err
 	}
-	given, err := h.given(in.release, in.commit, a)
+	given, err := h.given(in.release, in.commit, a, nil)
 	return err == nil && in.isOf(given.Steps), err
 }
 

@@ -414,6 +414,11 @@ type GoverningPlan struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Since string `json:"since,omitempty"`
+	// tip is that of the branch at that time, where spec.ref pins another commit; the
+	// history is then that of this one.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Tip string `json:"tip,omitempty"`
 }
 
 // UsedPlanApproval names an approval of a plan.
