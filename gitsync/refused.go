@@ -38,7 +38,7 @@ import (
 // what waits for it. The commit is nil where it does not render.
 func (l *look) refuse(ctx context.Context, s *snapshot, by signatures, c *commit, refusal error) error {
 	ps := problemsOf(refusal)
-	if len(ps) == 0 || ctx.Err() != nil {
+	if len(ps) == 0 || ctx.Err() != nil || isDamage(refusal) { // a mirror that is healed may render
 		return refusal
 	}
 	ps = slices.Clone(ps)
@@ -49,7 +49,16 @@ func (l *look) refuse(ctx context.Context, s *snapshot, by signatures, c *commit
 			l.outcome.held = waiting
 		}
 	}
-	return append(ps, newProblems(ps, l.keepUp(ctx, s, by, c))...)
+	more, err := l.keepUp(ctx, s, by, c)
+	switch {
+	case isDamage(err):
+		return err
+	case isConflict(err):
+		l.again = true
+	default:
+		more = append(more, l.problems(err)...)
+	}
+	return append(ps, newProblems(ps, more)...)
 }
 
 // newProblems returns the problems that are not known yet.
@@ -282,9 +291,9 @@ func (c *commit) target(gk schema.GroupKind, namespace, name string) *target {
 // keepUp brings again what was deleted or changed of the commit that is applied, object
 // by object: one that is refused today keeps no other from coming back. Of the
 // BatchReleases only those are brought that are gone.
-func (l *look) keepUp(ctx context.Context, s *snapshot, by signatures, c *commit) plan.Problems {
+func (l *look) keepUp(ctx context.Context, s *snapshot, by signatures, c *commit) (plan.Problems, error) {
 	if !isApplied(l.gs, l.gs.Status.AppliedCommit) {
-		return l.notKept(c)
+		return l.notKept(c), nil
 	}
 	if c == nil || c.desired.commit != l.gs.Status.AppliedCommit {
 		ignored, withheld, approvals := l.outcome.ignored, l.outcome.withheld, l.approvals
@@ -292,7 +301,7 @@ func (l *look) keepUp(ctx context.Context, s *snapshot, by signatures, c *commit
 		c, err = l.prepareApplied(ctx, s, by)
 		l.outcome.ignored, l.outcome.withheld, l.approvals = ignored, withheld, approvals
 		if c == nil {
-			return problemsOf(err) // it does not render any more, or has left the repository
+			return nil, err // it does not render any more, or has left the repository
 		}
 	}
 	a := &applier{gs: l.gs, c: l.as, commit: c.desired.commit}
@@ -309,7 +318,7 @@ func (l *look) keepUp(ctx context.Context, s *snapshot, by signatures, c *commit
 			ps = append(ps, l.keepOne(ctx, a, t)...)
 		}
 	}
-	return ps
+	return ps, nil
 }
 
 // keepOne brings one object again.
@@ -320,8 +329,12 @@ func (l *look) keepOne(ctx context.Context, a *applier, t *target) plan.Problems
 	if !t.asIs {
 		if t.asIs = l.keep.trials.has(a, t); !t.asIs {
 			ps, err := a.dryRun(ctx, t)
-			if l.again = l.again || isConflict(err); err != nil || len(ps) > 0 {
-				return ps
+			if isConflict(err) {
+				l.again = true
+				return nil
+			}
+			if err != nil || len(ps) > 0 {
+				return append(ps, l.problems(err)...)
 			}
 		}
 	}
@@ -330,7 +343,7 @@ func (l *look) keepOne(ctx context.Context, a *applier, t *target) plan.Problems
 		l.again = true
 		return nil
 	}
-	return problemsOf(err)
+	return l.problems(err)
 }
 
 // notKept says what was deleted of a commit that was not applied whole: there is no

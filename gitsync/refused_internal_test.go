@@ -1,0 +1,40 @@
+package gitsync
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// Damage of the mirror is passed on where a commit is refused, or the mirror would never
+// be healed: the damage behind a refusal, and that of the commit which is applied.
+func TestRefuse_Damage(t *testing.T) {
+	problem := &plan.Problem{Reason: reasonNothingToApply, Where: "deploy", Err: errors.New("it does not render")}
+	look := func() *look { return &look{reconciler: &reconciler{}, gs: &v1alpha1.GitSource{}} }
+	if err := look().refuse(t.Context(), nil, signatures{}, nil, errors.Join(errDamaged, problem)); !isDamage(err) {
+		t.Errorf("damage and a problem: %v", err)
+	}
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"deploy/a.yaml": "kind: A\n"})
+	applied, tree := repo.Head(), repo.Git("rev-parse", "HEAD^{tree}")
+	if err := os.Remove(filepath.Join(repo.Work, ".git", "objects", tree[:2], tree[2:40])); err != nil {
+		t.Fatal(err)
+	}
+	hash := plumbing.NewHash(applied)
+	s := &snapshot{Storage: filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault()), commit: hash, tip: hash}
+	l := look()
+	l.gs.Status.AppliedCommit, l.gs.Status.AppliedWith = applied, digest(&l.gs.Spec)
+	if err := l.refuse(t.Context(), s, signatures{}, nil, problem); !isDamage(err) {
+		t.Errorf("a tree of the applied commit is gone: %v", err)
+	}
+}
