@@ -41,6 +41,7 @@ type commit struct {
 // follow brings the cluster to what a snapshot says: everything is rendered,
 // read and tried before the first write.
 func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
+	l.keep.trials = l.believed() // also where nothing of the commit is tried: what was applied is kept
 	by, err := l.signatures(ctx)
 	if err != nil {
 		return err
@@ -79,7 +80,6 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 // have, and prunes.
 func (l *look) bring(ctx context.Context, c *commit, o *observer) error {
 	a := &applier{gs: l.gs, c: l.as, commit: c.desired.commit}
-	l.keep.trials = l.believed()
 	if err := l.try(ctx, a, c, false); err != nil {
 		return err
 	}

@@ -404,11 +404,7 @@ func (l *look) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l.outcome.author = authorIn(snapshot, snapshot.commit)
-		if err = l.follow(ctx, remote, snapshot); err != nil && !errors.Is(err, errMoved) {
-			l.outcome.behind = snapshot.behind(plumbing.NewHash(gs.Status.AppliedCommit))
-		}
-		snapshot.close()
+		err = l.followAndClose(ctx, remote, snapshot)
 		switch {
 		case err == nil, l.parked != nil:
 			return err
@@ -429,6 +425,18 @@ func (l *look) run(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// followAndClose follows a snapshot, and ends its use also where that panics: the folder
+// of a clone that has a reader is never removed.
+func (l *look) followAndClose(ctx context.Context, r remote, s *snapshot) error {
+	defer s.close()
+	l.outcome.author = authorIn(s, s.commit)
+	err := l.follow(ctx, r, s)
+	if err != nil && !errors.Is(err, errMoved) {
+		l.outcome.behind = s.behind(plumbing.NewHash(l.gs.Status.AppliedCommit))
+	}
+	return err
 }
 
 // unsupported refuses what this version would otherwise ignore: who asks for

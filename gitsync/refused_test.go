@@ -257,3 +257,27 @@ func TestRestoredBesideARefusedCommit(t *testing.T) {
 		})
 	}
 }
+
+// A controller that starts while the tip does not render brings again what was deleted,
+// and says why it applies nothing else.
+func TestRestartBesideARefusedCommit(t *testing.T) {
+	t.Parallel()
+	s := newShopWithout(t)
+	stop := s.startController(gitsyncOnly)
+	t.Cleanup(func() { stop() })
+	applied := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one")})
+	s.applied2(applied)
+	tip := s.push(map[string]string{"deploy/bad.yaml": "a: [\n"})
+	was := s.refused(tip, "InvalidManifest")
+	stop()
+	s.kubectl("delete", "configmap/b")
+	stop = s.startController(gitsyncOnly)
+	s.holds("b", "one")
+	s.lookNow()
+	if now := s.refused(tip, "InvalidManifest"); now != was {
+		t.Errorf("the message is %q, and was %q", now, was)
+	}
+	if now := s.gs().Status.AppliedCommit; now != applied {
+		t.Errorf("applied is %s", now)
+	}
+}
