@@ -304,6 +304,11 @@ func (l *look) keepUp(ctx context.Context, s *snapshot, by signatures, c *commit
 			return nil, err // it does not render any more, or has left the repository
 		}
 	}
+	// A Secret that a GitSource names by now stays as it is. It is in the message where the
+	// commit is refused for it; the branch need not have it any more.
+	if err := l.keepSecrets(ctx, c.targets); err != nil && len(problemsOf(err)) == 0 {
+		return nil, err
+	}
 	a := &applier{gs: l.gs, c: l.as, commit: c.desired.commit}
 	var ps plan.Problems
 	for _, early := range []bool{true, false} {

@@ -80,21 +80,12 @@ func secretsOf(o client.Object) []string {
 func (l *look) keepSecrets(ctx context.Context, targets []*target) error {
 	var ps plan.Problems
 	for _, t := range targets {
-		if t.groupKind() != secretKind {
-			continue
-		}
-		p := secretOfSource(l.gs, t.Object)
-		if p == nil {
-			// In all namespaces: the cache may be of some of them.
-			var sources v1alpha1.GitSourceList
-			if err := l.status.List(ctx, &sources, client.MatchingFields{indexSecret: t.GetName()}); err != nil {
-				return fmt.Errorf("listing the GitSources that name Secret %s/%s: %w", t.GetNamespace(), t.GetName(), err)
-			}
-			for i := 0; i < len(sources.Items) && p == nil; i++ {
-				p = secretOfSource(&sources.Items[i], t.Object)
-			}
+		p, err := l.keepSecret(ctx, t)
+		if err != nil {
+			return err
 		}
 		if p != nil {
+			t.refused = true
 			ps = append(ps, p)
 		}
 	}
@@ -102,6 +93,28 @@ func (l *look) keepSecrets(ctx context.Context, targets []*target) error {
 		return ps
 	}
 	return nil
+}
+
+// keepSecret returns why a target may not come from Git, since a GitSource names it; nil:
+// it may.
+func (l *look) keepSecret(ctx context.Context, t *target) (*plan.Problem, error) {
+	if t.groupKind() != secretKind {
+		return nil, nil
+	}
+	if p := secretOfSource(l.gs, t.Object); p != nil {
+		return p, nil
+	}
+	// In all namespaces: the cache may be of some of them.
+	var sources v1alpha1.GitSourceList
+	if err := l.status.List(ctx, &sources, client.MatchingFields{indexSecret: t.GetName()}); err != nil {
+		return nil, fmt.Errorf("listing the GitSources that name Secret %s/%s: %w", t.GetNamespace(), t.GetName(), err)
+	}
+	for i := range sources.Items {
+		if p := secretOfSource(&sources.Items[i], t.Object); p != nil {
+			return p, nil
+		}
+	}
+	return nil, nil
 }
 
 // secretOfSource returns why an object may not come from Git, since a GitSource names it;

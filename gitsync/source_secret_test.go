@@ -112,3 +112,36 @@ func TestNamedSecretIsNotPruned(t *testing.T) {
 		}
 	}
 }
+
+// A Secret that came from Git before a GitSource named it stays as the admin has it from
+// then on, also where other objects of the commit that is applied are brought again.
+func TestNamedSecretIsNotPutBack(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	ada, eve := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewSSHKey(t, "ed25519", "")
+	s.applied2(s.push(map[string]string{
+		"deploy/keys.yaml": secretManifest("approvers", "ada@example.org "+ada.Public) + "    eve@example.org " + eve.Public + "\n",
+		"deploy/a.yaml":    configMap("a", "one"), "other/b.yaml": configMap("b", "one"),
+	}))
+	s.another("other", "other", func(gs *v1alpha1.GitSource) {
+		gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: &v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "approvers"}}}
+	})
+	s.holds("b", "one")
+	s.lists("approvers", "ada@example.org "+ada.Public)
+	removed := get(s, "approvers", &corev1.Secret{})
+	for _, tip := range []struct {
+		reason string
+		files  map[string]string
+	}{
+		{"SecretNotAllowed", map[string]string{"deploy/a.yaml": configMap("a", "two")}},
+		{"InvalidManifest", map[string]string{"deploy/bad.yaml": "a: [\n"}},
+	} {
+		s.refused(s.push(tip.files), tip.reason)
+		s.kubectl("delete", "configmap/a")
+		s.lookNow()
+		s.holds("a", "one")
+		if now := get(s, "approvers", &corev1.Secret{}); now.ResourceVersion != removed.ResourceVersion {
+			t.Fatalf("%s: the list of signers was put back: %s", tip.reason, now.Data["allowed_signers"])
+		}
+	}
+}
