@@ -372,4 +372,25 @@ func TestIsInHistory_Twins(t *testing.T) {
 			t.Errorf("%s: %t, %v, want %t", tc.why, got, err, tc.want)
 		}
 	}
+	// A commit that was seen without a signature, or with another one, was not seen with
+	// this one, whatever was asked of it before.
+	now := time.Now()
+	unsigned := commit(root, "no signature", "")
+	added := commit(root, "no signature", " U1NIU0lHAAAAAQ==\n")
+	seenTip := commit(commit(unsigned, "next", ""), "another tip", "")
+	sigs := signatures{order: precedence{}, seen: []v1alpha1.SeenCommit{{Commit: seenTip.String(), Time: metav1.NewTime(now.Add(-time.Hour))}, {Commit: tip.String(), Time: metav1.NewTime(now.Add(-2 * time.Hour))}}}
+	for _, tc := range []struct {
+		why  string
+		is   plumbing.Hash
+		want bool
+	}{{"itself", one, true}, {"its twin", twin, false}, {"without a signature", unsigned, true}, {"with one that was added", added, false}} {
+		for range 2 {
+			if used, err := sigs.order.precedes(t.Context(), store, tc.is, tip); used != (tc.is == one || tc.is == twin) || err != nil {
+				t.Errorf("%s: used %t, %v", tc.why, used, err)
+			}
+			if got, err := sigs.sawBy(t.Context(), store, tc.is, now); got != tc.want || err != nil {
+				t.Errorf("%s: seen %t, %v, want %t", tc.why, got, err, tc.want)
+			}
+		}
+	}
 }

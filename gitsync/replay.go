@@ -111,17 +111,34 @@ func (h *history) unused(ctx context.Context, release *plan.Release, commit stri
 
 // precedence is known of pairs of commits, and kept between syncs: whether the first
 // is in the history of the second, or is the second itself.
-type precedence map[[2]plumbing.Hash]bool
+type precedence map[order]bool
+
+// order is a question about two commits.
+type order struct {
+	commit, tip plumbing.Hash
+	// twins: a twin of the commit in the history of the tip counts, see [areTwins].
+	twins bool
+}
 
 // keptPrecedence bounds it.
 const keptPrecedence = 1000
 
+// precedes also counts a commit that says the same and has its signature written in
+// another way: an approval is used once.
 func (p precedence) precedes(ctx context.Context, s storer.EncodedObjectStorer, commit, tip plumbing.Hash) (bool, error) {
-	pair := [2]plumbing.Hash{commit, tip}
+	return p.answer(ctx, s, order{commit, tip, true})
+}
+
+// precedesItself counts the commit alone, with the signature that it has.
+func (p precedence) precedesItself(ctx context.Context, s storer.EncodedObjectStorer, commit, tip plumbing.Hash) (bool, error) {
+	return p.answer(ctx, s, order{commit, tip, false})
+}
+
+func (p precedence) answer(ctx context.Context, s storer.EncodedObjectStorer, pair order) (bool, error) {
 	if known, ok := p[pair]; ok {
 		return known, nil
 	}
-	yes, err := isInHistory(ctx, s, commit, tip)
+	yes, err := searchHistory(ctx, s, pair)
 	if err == nil && p != nil {
 		if len(p) >= keptPrecedence {
 			clear(p)
@@ -136,10 +153,16 @@ func (h *history) precedes(ctx context.Context, commit, tip plumbing.Hash) (bool
 }
 
 // isInHistory reports whether a commit is in the history of a tip, or is the tip, or one
-// is that says the same and has its signature written in another way. It
-// walks from both in turn, since the one is mostly close to the other, and a whole
-// history is long. The dates of commits do not count: their authors set them.
+// is that says the same and has its signature written in another way.
 func isInHistory(ctx context.Context, s storer.EncodedObjectStorer, commit, tip plumbing.Hash) (bool, error) {
+	return searchHistory(ctx, s, order{commit, tip, true})
+}
+
+// searchHistory walks from both commits in turn, since the one is mostly close to the
+// other, and a whole history is long. The dates of commits do not count: their authors
+// set them.
+func searchHistory(ctx context.Context, s storer.EncodedObjectStorer, pair order) (bool, error) {
+	commit, tip := pair.commit, pair.tip
 	down, up := newWalk(tip), newWalk(commit)
 	c, err := object.GetCommit(s, commit)
 	if err != nil {
@@ -156,8 +179,10 @@ func isInHistory(ctx context.Context, s storer.EncodedObjectStorer, commit, tip 
 		if err != nil {
 			return false, err
 		}
-		if twins, err := areTwins(s, c, at); err != nil || twins {
-			return twins, err
+		if pair.twins {
+			if twins, err := areTwins(s, c, at); err != nil || twins {
+				return twins, err
+			}
 		}
 		if _, err := up.next(s); err != nil {
 			return false, err

@@ -78,8 +78,9 @@ func (s *signatures) sawTag(object plumbing.Hash, until time.Time) bool {
 	})
 }
 
-// sawBy reports whether a commit was seen at a time or before. Tips that are no longer in
-// the mirror answer for themselves alone.
+// sawBy reports whether a commit was seen at a time or before, with the signature that it
+// has: one that was added since may be by a key that had expired. Tips that are no longer
+// in the mirror answer for themselves alone.
 func (s *signatures) sawBy(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, until time.Time) (bool, error) {
 	var tips []plumbing.Hash
 	for _, t := range s.seen {
@@ -95,7 +96,7 @@ func (s *signatures) sawBy(ctx context.Context, store storer.EncodedObjectStorer
 		}
 	}
 	for _, tip := range tips {
-		if yes, err := s.order.precedes(ctx, store, commit, tip); err != nil || yes {
+		if yes, err := s.order.precedesItself(ctx, store, commit, tip); err != nil || yes {
 			return yes, err
 		}
 	}
