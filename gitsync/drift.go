@@ -54,7 +54,7 @@ const digestSize = 16
 // digest is of the part of a source's spec that what is applied may depend on.
 func digest(spec *v1alpha1.GitSourceSpec) string {
 	s := spec.DeepCopy()
-	s.Interval, s.Timeout, s.Suspend, s.DependsOn = metav1.Duration{}, metav1.Duration{}, false, nil
+	s.Interval, s.RetryInterval, s.Timeout, s.Suspend, s.DependsOn = metav1.Duration{}, nil, metav1.Duration{}, false, nil
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return err.Error() // which it never is

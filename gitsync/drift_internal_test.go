@@ -1,0 +1,29 @@
+package gitsync
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// When a source looks changes nothing of what it applies: what was applied whole still is.
+func TestDigest(t *testing.T) {
+	hour := metav1.Duration{Duration: time.Hour}
+	was := digest(&v1alpha1.GitSourceSpec{Path: "deploy"})
+	for _, tc := range []struct {
+		why  string
+		spec v1alpha1.GitSourceSpec
+		same bool
+	}{
+		{"interval", v1alpha1.GitSourceSpec{Path: "deploy", Interval: hour}, true},
+		{"retryInterval", v1alpha1.GitSourceSpec{Path: "deploy", RetryInterval: &hour}, true},
+		{"path", v1alpha1.GitSourceSpec{Path: "other"}, false},
+	} {
+		if same := digest(&tc.spec) == was; same != tc.same {
+			t.Errorf("with another %s it is the same: %t", tc.why, same)
+		}
+	}
+}
