@@ -117,14 +117,14 @@ func (m *move) decide(ctx context.Context) (waits bool, err error) {
 	}
 	next := now.DeepCopy()
 	next.ReviewApprovals, next.RequireSignedApprovals = then.ReviewApprovals, then.RequireSignedApprovals
-	next.Paused = then.Paused
+	next.Paused = then.Paused || m.ownsPaused()
+	waits = next.Paused && !then.Paused
 	switch {
 	case m.isSame():
 		if m.sameTerms(deployment) {
 			next.Approval = then.Approval.DeepCopy()
 			break
 		}
-		next.Paused = then.Paused || m.ownsPaused()
 		waits = true
 	default:
 		if m.back, err = m.isBack(ctx); err != nil {
@@ -135,7 +135,6 @@ func (m *move) decide(ctx context.Context) (waits bool, err error) {
 			next.ApprovalsSince, next.Approval = then.ApprovalsSince.DeepCopy(), then.Approval.DeepCopy()
 			break
 		}
-		next.Paused = then.Paused || m.ownsPaused()
 		waits = true
 	}
 	compared := next.DeepCopy()

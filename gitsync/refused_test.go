@@ -150,6 +150,7 @@ func TestGatesBesideARefusedDeployment(t *testing.T) {
 		{"with a slower Deployment", map[string]string{file: good, "deploy/web.yaml": web("v2", "  replicas: 2\n", "  replicas: 2\n  minReadySeconds: 5\n")}, true},
 		{"with another image", map[string]string{file: good, "deploy/web.yaml": web("v3")}, true},
 		{"in a plan that is paused", map[string]string{file: good, "deploy/plan.yaml": strings.Replace(webPlan, "spec:\n", "spec:\n  paused: true\n", 1)}, false},
+		{"in a plan that is paused no longer", map[string]string{file: good}, true},
 	} {
 		s.repo.Git("checkout", "-q", "-B", "main", applied)
 		s.repo.Commit(and(apiOf("v2", true), "deploy/settings.yaml", configMap("settings", "two")))
