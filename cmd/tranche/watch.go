@@ -250,19 +250,28 @@ type ancestry struct {
 	ctx    context.Context
 	commit string
 	known  map[string]bool // by tip
+	// again is when to ask once more, after an answer that was not to be had.
+	again time.Time
 }
+
+// askAgain is how long a remote that did not answer is left alone: git may ask for a
+// passphrase each time.
+const askAgain = 30 * time.Second
 
 func newAncestry(ctx context.Context, commit string) *ancestry {
 	return &ancestry{ctx: ctx, commit: commit, known: map[string]bool{}}
 }
 
 // contains reports whether a tip of the repository has the commit in its history. A tip
-// that the clone does not have is fetched, once; no branch of the clone moves.
+// that the clone does not have is fetched; no branch of the clone moves. Where that fails,
+// the answer is not known yet.
 func (a *ancestry) contains(repository, branch, tip string) bool {
 	if answer, ok := a.known[tip]; ok {
 		return answer
 	}
-	a.known[tip] = false
+	if time.Now().Before(a.again) {
+		return false
+	}
 	here, err := os.Getwd()
 	if err != nil {
 		return false
@@ -271,8 +280,13 @@ func (a *ancestry) contains(repository, branch, tip string) bool {
 	if err != nil {
 		return false
 	}
-	a.known[tip] = in.Contains(a.ctx, branch, tip, a.commit)
-	return a.known[tip]
+	answer, err := in.Contains(a.ctx, branch, tip, a.commit)
+	if err != nil {
+		a.again = time.Now().Add(askAgain)
+		return false
+	}
+	a.known[tip] = answer
+	return answer
 }
 
 // ended reports whether the release of the commit asked for is over, and a later

@@ -167,19 +167,22 @@ func (c *Clone) Ready(ctx context.Context, branch string) (ahead int, err error)
 }
 
 // Contains reports whether a commit is in the history of the tip of a branch of the
-// remote, or is the tip. It is false where that is not known. A tip that the clone does
+// remote, or is the tip. Its error is why that is not known. A tip that the clone does
 // not have is fetched, and no reference of the clone changes.
-func (c *Clone) Contains(ctx context.Context, branch, tip, commit string) bool {
+func (c *Clone) Contains(ctx context.Context, branch, tip, commit string) (bool, error) {
 	if _, err := git(ctx, c.Dir, "cat-file", "-e", commit+"^{commit}"); err != nil {
-		return false
+		return false, fmt.Errorf("looking for commit %s in the clone: %w", commit, err)
 	}
 	if _, err := git(ctx, c.Dir, "cat-file", "-e", tip+"^{commit}"); err != nil {
 		if _, err := git(ctx, c.Dir, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--refmap=", c.Remote, "refs/heads/"+branch); err != nil {
-			return false
+			return false, fmt.Errorf("fetching %s from %s: %w", branch, c.Remote, err)
 		}
 	}
-	_, err := git(ctx, c.Dir, "merge-base", "--is-ancestor", commit, tip)
-	return err == nil
+	missing, err := git(ctx, c.Dir, "rev-list", "--max-count=1", commit, "^"+tip)
+	if err != nil {
+		return false, fmt.Errorf("comparing commit %s with %s: %w", commit, tip, err)
+	}
+	return missing == "", nil // all of the commit is in the tip
 }
 
 // Objects returns the objects of the clone, to be read only.

@@ -246,13 +246,13 @@ func TestContains(t *testing.T) {
 	refs := run("for-each-ref")
 	for _, tc := range []struct {
 		tip, commit string
-		want        bool
+		want, known bool
 	}{
-		{tip, asked, true}, {tip, asked[:8], true}, {asked, asked, true}, {asked, tip, false},
-		{tip, strings.Repeat("f", 40), false}, {strings.Repeat("e", 40), asked, false},
+		{tip, asked, true, true}, {tip, asked[:8], true, true}, {asked, asked, true, true}, {asked, tip, false, true},
+		{tip, strings.Repeat("f", 40), false, false}, {strings.Repeat("e", 40), asked, false, false},
 	} {
-		if got := c.Contains(t.Context(), "main", tc.tip, tc.commit); got != tc.want {
-			t.Errorf("%s in %s: %t", tc.commit, tc.tip, got)
+		if got, err := c.Contains(t.Context(), "main", tc.tip, tc.commit); got != tc.want || (err == nil) != tc.known {
+			t.Errorf("%s in %s: %t, %v", tc.commit, tc.tip, got, err)
 		}
 	}
 	if now := run("for-each-ref"); now != refs {
