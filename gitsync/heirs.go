@@ -46,7 +46,7 @@ func (l *look) heirsOf(ctx context.Context, s *snapshot, wanted inventory) (heir
 	found := heirs{}
 	for i := range sources.Items {
 		other := &sources.Items[i]
-		if other.UID == l.gs.UID || other.DeletionTimestamp != nil || !sameBranch(other, l.gs) {
+		if other.UID == l.gs.UID || other.DeletionTimestamp != nil || !sameBranch(other, l.gs) || neverRead(other) {
 			continue
 		}
 		if err := l.inherits(ctx, s, other, gone, found); err != nil {
@@ -56,9 +56,29 @@ func (l *look) heirsOf(ctx context.Context, s *snapshot, wanted inventory) (heir
 	return found, nil
 }
 
-// inherits adds the objects that another source has at the commit of a snapshot. What it
-// rendered in its own last look is used where the commit has not changed that.
+// neverRead reports whether a source has looked, and has never read its branch: it may be
+// that of a tenant who lacks the right to.
+func neverRead(gs *v1alpha1.GitSource) bool {
+	return gs.Status.ObservedGeneration != 0 && gs.Status.ObservedCommit == ""
+}
+
+// inherits adds the objects that another source has at the commit of a snapshot, and may
+// write: for one that may write none of them, nothing is rendered. What it rendered in its
+// own last look is used where the commit has not changed that.
 func (l *look) inherits(ctx context.Context, s *snapshot, other *v1alpha1.GitSource, gone []entry, found heirs) error {
+	as, err := l.writers.as(other.Namespace, other.Spec.ServiceAccountName)
+	if err != nil {
+		return err
+	}
+	var may []entry
+	for _, e := range gone {
+		if h, ok := found[e.id()]; (!ok || h.unknown) && mayPatch(ctx, as, e) {
+			may = append(may, e)
+		}
+	}
+	if len(may) == 0 {
+		return ctx.Err()
+	}
 	name := client.ObjectKeyFromObject(other)
 	r := &renderer{snapshot: s, gs: other, mapper: l.mapper, remote: !l.options.NoRemoteBases, in: l.options.Renderer}
 	d, _, err := r.desired(l.recall(name).desired)
@@ -74,19 +94,10 @@ func (l *look) inherits(ctx context.Context, s *snapshot, other *v1alpha1.GitSou
 			renders.add(planEntry(d.set.Releases[i].Plan))
 		}
 	}
-	as, err := l.writers.as(other.Namespace, other.Spec.ServiceAccountName)
-	if err != nil {
-		return err
-	}
-	for _, e := range gone {
-		id := e.id()
-		if _, ok := renders[id]; !ok && !unknown {
-			continue
+	for _, e := range may {
+		if _, ok := renders[e.id()]; ok || unknown {
+			found[e.id()] = heir{name, unknown}
 		}
-		if h, ok := found[id]; ok && !h.unknown || !mayPatch(ctx, as, e) {
-			continue
-		}
-		found[id] = heir{name, unknown}
 	}
 	return nil
 }
