@@ -40,7 +40,7 @@ func newForward(t *testing.T, to, password string) (*httptest.Server, *atomic.In
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
-		defer answer.Body.Close() //nolint:errcheck // it was read
+		defer answer.Body.Close()
 		for k, v := range answer.Header {
 			w.Header()[k] = v
 		}

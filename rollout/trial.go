@@ -76,8 +76,11 @@ func withoutHash(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 // controller is not kept off meanwhile.
 func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d engine.Decision) (why, err error) {
 	hold, ok := holdOf(d.Actions)
+	if !ok {
+		return nil, nil
+	}
 	held := o.Deployment.Labels[v1alpha1.LabelHeld] != ""
-	if !ok || held && (plan.EqualTemplate(hold.Template, &o.Deployment.Spec.Template) || !engine.Held(o.Deployment)) {
+	if held && (plan.EqualTemplate(hold.Template, &o.Deployment.Spec.Template) || !engine.Held(o.Deployment)) {
 		return nil, nil
 	}
 	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), d: o.Deployment}
