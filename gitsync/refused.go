@@ -294,6 +294,7 @@ func (l *look) keepUp(ctx context.Context, s *snapshot, by signatures, c *commit
 	if !isApplied(l.gs, l.gs.Status.AppliedCommit) {
 		return l.notKept(c), nil
 	}
+	refused := c
 	if c == nil || c.desired.commit != l.gs.Status.AppliedCommit {
 		ignored, withheld, approvals := l.outcome.ignored, l.outcome.withheld, l.approvals
 		var err error
@@ -312,7 +313,7 @@ func (l *look) keepUp(ctx context.Context, s *snapshot, by signatures, c *commit
 	var ps plan.Problems
 	for _, early := range []bool{true, false} {
 		for _, t := range c.targets {
-			if t.early == early {
+			if t.early == early && !refused.mayBeMeantToGo(t) {
 				ps = append(ps, l.keepOne(ctx, a, t)...)
 			}
 		}
@@ -323,6 +324,18 @@ func (l *look) keepUp(ctx context.Context, s *snapshot, by signatures, c *commit
 		}
 	}
 	return ps, nil
+}
+
+// mayBeMeantToGo reports whether an object is gone that a commit has in a way that cannot
+// be tried at all, such as a Deployment with another selector: who deleted it may have
+// done so for that. The problem of the commit names the ways on.
+func (c *commit) mayBeMeantToGo(t *target) bool {
+	if c == nil || c.governed == nil || t.live != nil || c.target(t.groupKind(), t.GetNamespace(), t.GetName()) != nil {
+		return false
+	}
+	return slices.ContainsFunc(c.governed.set.Objects, func(o plan.Object) bool {
+		return o.GroupVersionKind().GroupKind() == t.groupKind() && o.GetNamespace() == t.GetNamespace() && o.GetName() == t.GetName()
+	})
 }
 
 // keepOne brings one object again.
