@@ -352,7 +352,7 @@ func (a *applier) applyOwn(ctx context.Context, t *target, version string) (chan
 	}
 	t.applied = u
 	switch {
-	case t.live == nil:
+	case t.live == nil || t.live.GetUID() != u.GetUID(): // it may be deleted after it was read
 		return created, nil
 	case u.GetResourceVersion() == t.live.GetResourceVersion():
 		return unchanged, nil

@@ -3,8 +3,10 @@ package gitsync_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -394,6 +397,34 @@ func TestAnotherPathIsNoDrift(t *testing.T) {
 	s.kubectl("delete", "configmap/b")
 	s.lookNow()
 	s.told("DriftUndone", "ConfigMap "+s.ns+"/b was deleted")
+}
+
+// An object that is deleted between the read and the apply comes back with the apply,
+// and an event says that it was deleted.
+func TestDriftIsNamed_DeletedBeforeTheApply(t *testing.T) {
+	t.Parallel()
+	s := newShopWithout(t)
+	var deletes atomic.Bool
+	config := rest.CopyConfig(s.c.Controller)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/configmaps/a") && !r.URL.Query().Has("dryRun") && deletes.CompareAndSwap(true, false) {
+				s.kubectl("delete", "configmap/a")
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	t.Cleanup(s.startControllerWith(config, gitsyncOnly))
+	s.source()
+	commit := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
+	s.applied(commit)
+	deletes.Store(true)
+	s.kubectl("patch", "configmap/a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`)
+	s.lookNow()
+	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; deletes.Load() || v != "one" {
+		t.Errorf("a is %q, deleted: %t", v, !deletes.Load())
+	}
+	s.told("DriftUndone", "ConfigMap "+s.ns+"/a was deleted, and is again as main@"+commit[:12]+" says")
 }
 
 // What other hands do to a Deployment with a plan is undone at once, and not when
