@@ -3,7 +3,6 @@ package rollout_test
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -54,32 +53,7 @@ func TestHoldUnderAMutatingPolicy(t *testing.T) {
 // waits until the API server acts by it. What it returns takes the policy away.
 func (s *shop) mutateDeployments(expression, condition string) (remove func()) {
 	s.Helper()
-	kind, field := "ApplyConfiguration", "applyConfiguration"
-	if strings.Contains(expression, "JSONPatch") {
-		kind, field = "JSONPatch", "jsonPatch"
-	}
-	manifest := strings.NewReplacer("NAME", s.ns, "CONDITION", condition, "KIND", kind, "FIELD", field, "EXPRESSION", expression).Replace(`
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
-metadata: {name: NAME}
-spec:
-  matchConstraints:
-    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}
-    resourceRules:
-    - {apiGroups: [apps], apiVersions: [v1], operations: [UPDATE], resources: [deployments]}
-  matchConditions: [{name: when, expression: 'CONDITION'}]
-  failurePolicy: Fail
-  reinvocationPolicy: Never
-  mutations:
-  - patchType: KIND
-    FIELD:
-      expression: 'EXPRESSION'
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata: {name: NAME}
-spec: {policyName: NAME}
-`)
+	manifest := s.mutating(mutation{operations: "UPDATE", resources: "deployments", condition: condition, expression: expression})
 	s.create("probe", 0, func(d *appsv1.Deployment) {
 		d.Labels = map[string]string{"probe": "yes"}
 		d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}

@@ -134,27 +134,7 @@ func TestMessage_StrangePods(t *testing.T) {
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
-	policy := strings.ReplaceAll(`
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
-metadata: {name: NAME}
-spec:
-  matchConstraints:
-    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}
-    resourceRules:
-    - {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}
-  failurePolicy: Fail
-  reinvocationPolicy: Never
-  mutations:
-  - patchType: JSONPatch
-    jsonPatch:
-      expression: '[JSONPatch{op: "replace", path: "/metadata/labels/app", value: "other"}]'
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata: {name: NAME}
-spec: {policyName: NAME}
-`, "NAME", s.ns)
+	policy := s.mutating(mutation{operations: "CREATE", resources: "pods", expression: `[JSONPatch{op: "replace", path: "/metadata/labels/app", value: "other"}]`})
 	s.Cleanup(func() {
 		if out, err := s.c.KubectlWith(s, policy, "delete", "-f", "-"); err != nil {
 			s.Errorf("deleting the policy: %v: %s", err, out)

@@ -29,28 +29,7 @@ func (s *shop) mutateReplicaSets(operations, condition string) (remove func()) {
 // mutateTemplates is mutateReplicaSets for ReplicaSets among other resources.
 func (s *shop) mutateTemplates(resources, operations, condition string) (remove func()) {
 	s.Helper()
-	manifest := strings.NewReplacer("NAME", s.ns, "RESOURCES", resources, "CONDITION", condition, "OPERATIONS", operations, "EXPRESSION", annotatesTemplates).Replace(`
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
-metadata: {name: NAME}
-spec:
-  matchConstraints:
-    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}
-    resourceRules:
-    - {apiGroups: [apps], apiVersions: [v1], operations: [OPERATIONS], resources: [RESOURCES]}
-  matchConditions: [{name: when, expression: 'CONDITION'}]
-  failurePolicy: Fail
-  reinvocationPolicy: Never
-  mutations:
-  - patchType: ApplyConfiguration
-    applyConfiguration:
-      expression: 'EXPRESSION'
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata: {name: NAME}
-spec: {policyName: NAME}
-`)
+	manifest := s.mutating(mutation{operations: operations, resources: resources, condition: condition, expression: annotatesTemplates})
 	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
 		s.Fatalf("installing the policy: %v: %s", err, out)
 	}
@@ -259,7 +238,7 @@ func TestReplicaSetsUnderAMutatingPolicy_InTheMiddle(t *testing.T) {
 	}
 }
 
-// noReplicaSets fails each creation of a ReplicaSet, as a network would, but for dry runs.
+// noReplicaSets fails each creation of a ReplicaSet, as a network would. Dry runs pass.
 func noReplicaSets(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/replicasets") && !r.URL.Query().Has("dryRun") {
