@@ -59,6 +59,13 @@ func TestPushIsOf(t *testing.T) {
 	if tag := parsePush([]byte(`{"url":"https://github.com/shop/web","ref":"refs/tags/main"}`)); tag.isOf(sourceAt("https://github.com/shop/web", "main")) {
 		t.Error("the push of a tag is taken for one of the branch")
 	}
+	for _, ref := range []v1alpha1.GitReference{{Branch: "main", Tag: "v1"}, {Branch: "main", SemVer: "1.x"}} {
+		gs := sourceAt("https://github.com/shop/web", "main")
+		gs.Spec.Ref = ref
+		if tag := parsePush([]byte(`{"url":"https://github.com/shop/web","ref":"refs/tags/v1.2.0"}`)); !tag.isOf(gs) {
+			t.Errorf("the push of a tag is not of a source that follows %+v", ref)
+		}
+	}
 }
 
 func hmacOf(body, token string) string {

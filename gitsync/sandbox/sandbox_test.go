@@ -244,14 +244,14 @@ func (s stalled) ReadFile(name string) ([]byte, error) {
 func TestTime_StalledMachine(t *testing.T) {
 	const timeout = 2 * time.Second
 	p := newPool(t, enough, timeout, 2)
-	if _, err := p.Render("shop", stalled{plantest.Tree(t, trees["plain"]), timeout + time.Second, &sync.Once{}}, ".", plan.RenderOptions{}); err != nil {
+	if err := finally(p, stalled{plantest.Tree(t, trees["plain"]), timeout + time.Second, &sync.Once{}}); err != nil {
 		t.Errorf("a machine that stalls for a while: %v", err)
 	}
 	_, err := p.Render("shop", stalled{plantest.Tree(t, trees["plain"]), 4*timeout + time.Second, &sync.Once{}}, ".", plan.RenderOptions{})
 	if said, ok := errors.AsType[*plan.Problem](err); !ok || said.Reason != "RendererFailed" || !said.Retry || !strings.Contains(said.Error(), "has not ended after 8s") {
 		t.Errorf("a machine that stalls for very long: %v", err)
 	}
-	if _, err := p.Render("shop", plantest.Tree(t, trees["plain"]), ".", plan.RenderOptions{}); err != nil {
+	if err := finally(p, plantest.Tree(t, trees["plain"])); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }
