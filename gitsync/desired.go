@@ -252,7 +252,7 @@ func (h *history) approval(ctx context.Context, release *plan.Release, commit st
 
 // current returns the approvals that are no history: those of releases that have not
 // ended, and of any other than the one under way those that came after it began. Where
-// the BatchRelease was deleted and made anew, its release has another commit than before,
+// the BatchRelease was deleted and made again, its release has another commit than before,
 // and what was approved before that is history, too.
 func (h *history) current(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, error) {
 	underWay := now != nil && isUnderWay(now, commit)

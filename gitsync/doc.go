@@ -3,7 +3,7 @@
 // A GitSource names the branch. At each look, gitsync asks the repository for
 // the branch's tip, brings it into a mirror on disk, renders the tip's tree
 // without a worktree, has the API server check all of it (server-side dry
-// run), and only then applies it: all of a commit or nothing of it, but for
+// run), and only then applies it: all of a commit or nothing of it, except for
 // approvals and rollbacks. What left the branch is pruned, if the GitSource says so.
 //
 // # The files, in the order in which a look goes through them

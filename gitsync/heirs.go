@@ -10,8 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// heir is the GitSource that has an object by now which left the part of the branch that
-// another one applies: a commit has moved the manifest.
+// heir is the GitSource to whose path a commit has moved the manifest of an object.
 type heir struct {
 	source types.NamespacedName
 	// unknown: it may have the object, but does not render.
@@ -27,12 +26,12 @@ type heirs map[string]heir
 //
 // The source that the object leaves asks, and not the one that it comes to, since either
 // may look first. Nothing is rendered where nothing leaves the branch. A ConfigMap or
-// Secret that kustomize generates anew under another name does not leave it.
+// Secret that kustomize generates under another name does not leave it.
 func (l *look) heirsOf(ctx context.Context, s *snapshot, wanted inventory) (heirs, error) {
-	anew := wanted.generated()
+	generated := wanted.generated()
 	var gone []entry
 	for _, e := range readInventory(l.gs.Status.Inventory).without(wanted) {
-		if !anew[e.generated()] {
+		if !generated[e.generated()] {
 			gone = append(gone, e)
 		}
 	}

@@ -61,7 +61,7 @@ func (m *mirror) lookAt(ctx context.Context, r remote, ref v1alpha1.GitReference
 	defer s.close()
 	pinned, err := m.pin(ctx, r, ref, s)
 	if err != nil && isDamage(err) {
-		err = errors.Join(err, m.anew()) // the next look clones anew
+		err = errors.Join(err, m.anew()) // the next look clones again
 	}
 	return pinned, err
 }

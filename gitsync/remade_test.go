@@ -19,7 +19,7 @@ spec:
     - replicas: 100%
 `
 
-// A BatchRelease that is deleted in the middle of a release and made anew has another
+// A BatchRelease that is deleted in the middle of a release and made again has another
 // release, or none: what was approved of the former one is history, and no difference.
 // What is approved of it afterwards is told.
 func TestApprovalOfARemadeRelease(t *testing.T) {

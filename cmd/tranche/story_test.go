@@ -289,7 +289,7 @@ func applies(commits ...string) func(*scene) {
 	}
 }
 
-// The end of the time is told as that, though the client would rather not begin a request
+// The message names the end of the time, though the client would rather not begin a request
 // that it has to put off beyond it.
 func TestWatchEndsInTime(t *testing.T) {
 	limiter := flowcontrol.NewTokenBucketRateLimiter(0.001, 1)
