@@ -306,13 +306,20 @@ func Refusal(r *http.Request, code int32, reason metav1.StatusReason) *http.Resp
 }
 
 // Within is how long a test waits for what must come.
-const Within = 2 * time.Minute
+const Within = 4 * time.Minute
+
+// The pauses between two looks of a test. A short one finds at once what is nearly
+// there; many tests that look so often for long would take the machine from the cluster.
+const (
+	shortestPause = 20 * time.Millisecond
+	longestPause  = 250 * time.Millisecond
+)
 
 // Wait looks again and again until check returns nothing, and fails the test
 // with its last answer if that does not come.
 func Wait(t testing.TB, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(Within)
+	deadline, pause := time.Now().Add(Within), shortestPause
 	for {
 		err := check()
 		if err == nil {
@@ -324,7 +331,8 @@ func Wait(t testing.TB, what string, check func() error) {
 		select {
 		case <-t.Context().Done():
 			t.Fatalf("waiting for %s: %v", what, err)
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(pause):
+			pause = min(pause*5/4, longestPause)
 		}
 	}
 }
