@@ -30,9 +30,6 @@ type actor struct {
 	d  *appsv1.Deployment
 	// minor is the cluster's version, which says how revisions are named.
 	minor int
-	// empty: ReplicaSets are made without pods, since admission has changed the last
-	// one. The next round gives them their size.
-	empty bool
 	// written is the Deployment as the API server returned it for the last write.
 	written *appsv1.Deployment
 }
@@ -52,12 +49,7 @@ func (a *actor) act(ctx context.Context, action engine.Action) (bool, error) {
 	case engine.HandBack:
 		return true, a.handBack(action)
 	case engine.CreateReplicaSet:
-		rs := action.ReplicaSet
-		if a.empty {
-			rs = rs.DeepCopy()
-			rs.Spec.Replicas = ptr.To(int32(0))
-		}
-		return true, a.create(ctx, rs)
+		return true, a.create(ctx, action.ReplicaSet)
 	case engine.Resize:
 		return true, a.resize(action)
 	case engine.ClearRollback:
@@ -179,14 +171,23 @@ func (a *actor) handBack(action engine.HandBack, options ...client.PatchOption) 
 	return a.writeDeployment(p, options...)
 }
 
-// create makes a ReplicaSet. A ReplicaSet of that name which is ours, or which the
-// native controller is about to adopt, is observed in the next round. Any other is
-// a hash collision: as the native controller does, create raises the count, and the
-// next round computes another name.
+// create makes a ReplicaSet without pods, and gives it its size once the API server
+// has returned the pod template that was sent: admission may change it in this very
+// write, and a controller that ends here leaves no pod of a template that Git never
+// had. The next one finds the ReplicaSet at 0.
+//
+// A ReplicaSet of that name which is ours, or which the native controller is about to
+// adopt, is observed in the next round. Any other is a hash collision: as the native
+// controller does, create raises the count, and the next round computes another name.
 func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
-	made, err := a.createOwned(rs)
+	empty := rs.DeepCopy()
+	empty.Spec.Replicas = ptr.To(int32(0))
+	made, err := a.createOwned(empty)
 	if err == nil {
-		return a.judge(rs, made)
+		if err := sameTemplate(rs, made, false); err != nil {
+			return err
+		}
+		return a.fill(made, rs.Spec.Replicas)
 	}
 	if !apierrors.IsAlreadyExists(err) {
 		return err
@@ -245,20 +246,19 @@ func (a *actor) createOwned(rs *appsv1.ReplicaSet, options ...client.CreateOptio
 	return free, a.Create(a.as, free, options...)
 }
 
-// judge takes the pods of a ReplicaSet away again whose pod template admission has
-// changed at its creation.
-func (a *actor) judge(sent, made *appsv1.ReplicaSet) error {
-	changed := sameTemplate(sent, made, false)
-	if changed == nil || ptr.Deref(made.Spec.Replicas, 1) == 0 {
-		return changed
+// fill gives a ReplicaSet that was just made its size.
+func (a *actor) fill(made *appsv1.ReplicaSet, size *int32) error {
+	if ptr.Deref(size, 1) == 0 {
+		return nil
 	}
 	p := jsonPatch{}
 	p = append(p, operation{"test", "/metadata/uid", made.UID}) // its status may be written meanwhile
-	p.add("/spec/replicas", 0)
-	if err := a.Patch(a.as, made.DeepCopy(), p.patch(), fieldOwner); err != nil {
-		return fmt.Errorf("taking the pods of ReplicaSet %s away (%w): %w", made.Name, err, changed)
+	p.add("/spec/replicas", size)
+	answer := made.DeepCopy()
+	if err := a.Patch(a.as, answer, p.patch(), fieldOwner); err != nil {
+		return fmt.Errorf("giving ReplicaSet %s, which was made without pods, its size: %w", made.Name, err)
 	}
-	return changed
+	return sameTemplate(made, answer, true)
 }
 
 func (a *actor) resize(action engine.Resize) error {

@@ -331,8 +331,7 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 
 // act makes the actions. The first that fails ends the round.
 func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engine.Action, log logr.Logger) error {
-	last, _ := r.trials.last(o.Release, r.now())
-	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment, minor: o.Minor, empty: last != nil}
+	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment, minor: o.Minor}
 	var scaled []string
 	defer func() {
 		if len(scaled) > 0 { // told of the Deployment, as the native controller does, and once in a round
@@ -349,7 +348,6 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 			continue
 		}
 		log.Info("wrote", "action", action.String(), "because", action.Because())
-		_, created := action.(engine.CreateReplicaSet)
 		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
 		switch e.Reason {
 		case engine.ReasonScalingReplicaSet:
@@ -360,10 +358,8 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 			r.tell(o.Release, e)
 			r.tell(o.Deployment, e)
 		}
-		if created && a.empty {
-			// The other sizes were decided on for a ReplicaSet with pods.
-			r.trials.forget(client.ObjectKeyFromObject(o.Release))
-			return fmt.Errorf("Deployment %s/%s: %s passes again: %w", o.Deployment.Namespace, o.Deployment.Name, action, errLookAgain)
+		if _, created := action.(engine.CreateReplicaSet); created {
+			r.trials.forget(client.ObjectKeyFromObject(o.Release)) // it passes again
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -282,4 +283,67 @@ func TestTemplatesUnderAMutatingPolicy_HeldWithoutPods(t *testing.T) {
 			remove()
 		})
 	}
+}
+
+// killedAt is a transport of a controller that is killed once the API server has made a
+// ReplicaSet.
+type killedAt struct {
+	next http.RoundTripper
+	dead *atomic.Bool
+}
+
+func (k killedAt) RoundTrip(r *http.Request) (*http.Response, error) {
+	if k.dead.Load() {
+		return nil, errors.New("killed")
+	}
+	answer, err := k.next.RoundTrip(r)
+	if err == nil && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/replicasets") && !r.URL.Query().Has("dryRun") {
+		k.dead.Store(true)
+		_ = answer.Body.Close()
+		return nil, errors.New("killed")
+	}
+	return answer, err
+}
+
+// No dry run shows what admission does to ReplicaSets, and the controller is killed right
+// after it has made one: that one gets no pod, and the next controller finds its way.
+func TestReplicaSetsUnderAMutatingPolicy_Killed(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var dead atomic.Bool
+	stop := startControllerIn(t, s.c, s.ns, func(next http.RoundTripper) http.RoundTripper { return killedAt{next, &dead} })
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	remove := s.mutateReplicaSets("CREATE", outsideDryRuns)
+	before := s.running()
+	s.bring("v2")
+	clustertest.Wait(s, "the controller to be killed", func() error {
+		if !dead.Load() {
+			return errors.New("it made no ReplicaSet")
+		}
+		return nil
+	})
+	stop()
+	for _, rs := range s.sets() {
+		if changed := rs.Spec.Template.Annotations[injected] != ""; changed && *rs.Spec.Replicas > 0 {
+			t.Errorf("ReplicaSet %s is left with %d pods", rs.Name, *rs.Spec.Replicas)
+		}
+	}
+	s.disturb() // the native controller leaves it alone
+	s.unchanged(before)
+	startControllerIn(t, s.c, s.ns)
+	clustertest.Wait(s, "the hand-back", func() error {
+		if d, br := s.deployment("web"), s.release(); engine.Held(d) || br.Status.Reason != engine.ReasonWriteRefused {
+			return fmt.Errorf("held=%t, %s: %s; sizes %v", engine.Held(d), br.Status.Reason, br.Status.Message, s.sizes())
+		}
+		return nil
+	})
+	s.refused(0, map[string]int32{"v1": 4})
+	s.untouched()
+	s.unchanged(before)
+	remove()
+	s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "look=again")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.finish(4)
 }
