@@ -459,6 +459,13 @@ func TestDriftOfAGovernedDeploymentIsWatched(t *testing.T) {
 	s.kubectl("scale", "deployment/web", "--replicas=4")
 	s.kubectl("label", "deployment/web", "team=hand", "--overwrite")
 	undone("Git's label, and not the autoscaler's replicas", func(d *appsv1.Deployment) bool { return d.Labels["team"] == "shop" && *d.Spec.Replicas == 4 })
+
+	s.applied(s.push(map[string]string{"deploy/hpa.yaml": "", "deploy/web.yaml": web("v1", "  replicas: 2\n", "")}))
+	s.kubectl("scale", "deployment/web", "--replicas=3")
+	s.kubectl("label", "deployment/web", "team=hand", "--overwrite")
+	undone("Git's label, and the user's replicas where Git has none", func(d *appsv1.Deployment) bool { return d.Labels["team"] == "shop" && *d.Spec.Replicas == 3 })
+	s.lookNow()
+	undone("the user's replicas after a sync", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 3 })
 }
 
 // What was taken away, scaled and deleted by other hands is there again, and an

@@ -40,26 +40,28 @@ func TestSimulateErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	down, unknown := filepath.Join(dir, "down.yaml"), filepath.Join(dir, "unknown.yaml")
+	down, unknown, unit := filepath.Join(dir, "down.yaml"), filepath.Join(dir, "unknown.yaml"), filepath.Join(dir, "unit.yaml")
 	for file, text := range map[string]string{
 		down:    strings.Replace(string(plan), "20%", "60%", 1),
 		unknown: strings.Replace(string(plan), "steps:", "stepz: []\n    steps:", 1),
+		unit:    strings.Replace(string(plan), "20%", "20%\n      pause: {duration: 10}", 1),
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for args, want := range map[string]string{
-		"nowhere":                                   "nowhere",
-		"../../README.md":                           "there is no BatchRelease in it",
-		down:                                        "spec.strategy.steps[1].replicas",
-		unknown:                                     "spec.strategy.stepz",
-		"../../examples/web --fail-at 3":            "the steps 0 to 2",
-		"../../examples/web --fail-at -1":           "--fail-at",
-		"../../examples/web --replicas -1":          "--replicas",
-		"../../examples/web --pod-ready -1s":        "--pod-ready",
-		"../../examples/web --max-surge lots":       "maxSurge",
-		"../../examples/web --release api":          "--release api",
+		"nowhere":                             "nowhere",
+		"../../README.md":                     "there is no BatchRelease in it",
+		down:                                  "spec.strategy.steps[1].replicas",
+		unknown:                               "spec.strategy.stepz",
+		unit:                                  "spec.strategy.steps[0].pause.duration: must be a time with its unit",
+		"../../examples/web --fail-at 3":      "the steps 0 to 2",
+		"../../examples/web --fail-at -1":     "--fail-at",
+		"../../examples/web --replicas -1":    "--replicas",
+		"../../examples/web --pod-ready -1s":  "--pod-ready",
+		"../../examples/web --max-surge lots": "maxSurge",
+		"../../examples/web --release api":    "--release api",
 		"../../examples/web --min-ready-seconds -1": "--min-ready-seconds",
 	} {
 		root := newRoot()
