@@ -53,10 +53,22 @@ type replica struct {
 	ended  chan struct{}
 	proxy  *httptest.Server
 
-	mu    sync.Mutex
-	stops func(r *http.Request) bool // the first request for which it says so stops the process
-	cut   bool                       // requests for the lease are swallowed
+	mu      sync.Mutex
+	strikes func(r *http.Request) bool // the fault comes with the first request for which it is true
+	fault   leaderFault
+	cut     bool // requests for the lease are swallowed
 }
+
+// leaderFault is what happens to a leader.
+type leaderFault int
+
+const (
+	suspended leaderFault = iota // until another one has begun
+	killed
+	cutOff // from its lease; the request with which that comes is not answered either
+)
+
+func (f leaderFault) String() string { return [...]string{"suspended", "killed", "cut off"}[f] }
 
 // leaseHeader marks a request that takes or renews the lease.
 const leaseHeader = "X-Test-Lease"
@@ -168,7 +180,10 @@ func (rs *replicas) between(r *replica) http.Handler {
 				q.Header.Set(leaseHeader, "true")
 			}
 		}
-		r.perhapsStop(q)
+		if r.strike(q) {
+			<-q.Context().Done()
+			return
+		}
 		if isGit {
 			git.ServeHTTP(w, q)
 		} else {
@@ -189,13 +204,30 @@ func (r *replica) isCut() bool {
 	return r.cut
 }
 
-func (r *replica) perhapsStop(q *http.Request) {
+// strike lets the fault come with a request, and reports whether that is swallowed.
+func (r *replica) strike(q *http.Request) (swallowed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stops != nil && r.stops(q) {
-		r.stops = nil
-		_ = r.cmd.Process.Signal(syscall.SIGSTOP) // it runs: it has just asked
+	if r.strikes == nil || !r.strikes(q) {
+		return false
 	}
+	r.strikes = nil
+	switch r.fault {
+	case suspended:
+		_ = r.cmd.Process.Signal(syscall.SIGSTOP) // it runs: it has just asked
+	case killed:
+		_ = r.cmd.Process.Kill()
+	case cutOff:
+		r.cut = true
+	}
+	return r.fault != suspended
+}
+
+// strikeAt lets a fault come to the leader with a request.
+func (r *replica) strikeAt(f leaderFault, strikes func(*http.Request) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fault, r.strikes = f, strikes
 }
 
 // leader waits until another one than before leads.
@@ -224,17 +256,26 @@ func (rs *replicas) signal(r *replica, s syscall.Signal) {
 	rs.must(r.cmd.Process.Signal(s))
 }
 
-// isStopped waits until a process is suspended.
-func (rs *replicas) isStopped(r *replica) {
+// isStruck waits until the fault has come.
+func (rs *replicas) isStruck(r *replica) {
 	rs.Helper()
-	clustertest.Wait(rs, "the leader to be suspended", func() error {
+	clustertest.Wait(rs, "the leader to be struck", func() error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.stops != nil {
+		if r.strikes != nil {
 			return errors.New("it runs")
 		}
 		return nil
 	})
+}
+
+// over ends a fault, and waits until the old leader has ended.
+func (rs *replicas) over(old *replica) {
+	rs.Helper()
+	if old.fault == suspended {
+		rs.signal(old, syscall.SIGCONT)
+	}
+	rs.ends(old)
 }
 
 // ends waits until a replica has ended, with an exit code that is an error.
@@ -319,68 +360,70 @@ func TestLeader_Suspended(t *testing.T) {
 	rs.judge()
 }
 
-// The same in the middle of the first sync: the rest is applied by the new leader alone.
-func TestLeader_SuspendedInFirstSync(t *testing.T) {
-	t.Parallel()
-	const maps = 40
-	rs := threeReplicas(t, func(s *shop) {
-		for i := range maps {
-			s.write(fmt.Sprintf("map-%02d.yaml", i), fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: map-%02d}\n", i))
-		}
-		s.push("maps")
-	})
-	old, applied := rs.leader(nil), 0
-	old.mu.Lock()
-	old.stops = func(q *http.Request) bool {
-		if q.Method == http.MethodPatch && strings.Contains(q.URL.Path, "/configmaps/") && !q.URL.Query().Has("dryRun") {
-			applied++
-		}
-		return applied == maps/2
-	}
-	old.mu.Unlock()
-	rs.follow()
-	rs.isStopped(old)
-	rs.leader(old)
-	rs.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
-	rs.applied(rs.run(rs.clone, "git", "rev-parse", "HEAD"))
-	rs.signal(old, syscall.SIGCONT)
-	rs.ends(old)
-	rs.judge()
-	if out, err := rs.c.Kubectl(t, "get", "configmaps", "-n", rs.ns, "-o", "name"); err != nil || strings.Count(out, "/map-") != maps {
-		t.Errorf("%d ConfigMaps: %v", strings.Count(out, "/map-"), err)
+// A fault in the middle of the first sync: the rest is applied by the new leader alone.
+func TestLeader_InFirstSync(t *testing.T) {
+	for _, f := range []leaderFault{suspended, killed, cutOff} {
+		t.Run(f.String(), func(t *testing.T) {
+			t.Parallel()
+			const maps = 40
+			rs := threeReplicas(t, func(s *shop) {
+				for i := range maps {
+					s.write(fmt.Sprintf("map-%02d.yaml", i), fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: map-%02d}\n", i))
+				}
+				s.push("maps")
+			})
+			old, applied := rs.leader(nil), 0
+			old.strikeAt(f, func(q *http.Request) bool {
+				if q.Method == http.MethodPatch && strings.Contains(q.URL.Path, "/configmaps/") && !q.URL.Query().Has("dryRun") {
+					applied++
+				}
+				return applied == maps/2
+			})
+			rs.follow()
+			rs.isStruck(old)
+			rs.leader(old)
+			rs.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+			rs.applied(rs.run(rs.clone, "git", "rev-parse", "HEAD"))
+			rs.over(old)
+			rs.judge()
+			if out, err := rs.c.Kubectl(t, "get", "configmaps", "-n", rs.ns, "-o", "name"); err != nil || strings.Count(out, "/map-") != maps {
+				t.Errorf("%d ConfigMaps: %v", strings.Count(out, "/map-"), err)
+			}
+		})
 	}
 }
 
-// The same right before it pushes what it writes back: the new leader has pushed it.
-func TestLeader_SuspendedInWriteBack(t *testing.T) {
-	t.Parallel()
-	rs := threeReplicas(t, nil)
-	rs.follow(func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Enabled: true} })
-	rs.toGate()
-	old := rs.leader(nil)
-	old.mu.Lock()
-	old.stops = func(q *http.Request) bool { return q.URL.Query().Get("service") == "git-receive-pack" }
-	old.mu.Unlock()
-	if out, err := rs.c.Kubectl(t, "patch", "batchrelease", "web", "-n", rs.ns, "--subresource=status", "--type=merge", "-p", `{"status":{"currentStepState":"Completed"}}`); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	rs.isStopped(old)
-	rs.leader(old)
-	commits := func() string { return rs.run(rs.bare, "git", "log", "--format=%s", "main") }
-	clustertest.Wait(t, "the approval to be written back", func() error {
-		if now := commits(); strings.Count(now, "\n") != 2 {
-			return errors.New(now)
-		}
-		return nil
-	})
-	rs.signal(old, syscall.SIGCONT)
-	rs.ends(old)
-	rs.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
-	rs.run(rs.clone, "git", "pull", "--quiet", "--rebase", "origin", "main")
-	rs.goOn(1, "v2")
-	rs.judge()
-	if now := commits(); strings.Count(now, "\n") != 3 {
-		t.Errorf("three commits and one written back, and it has\n%s", now)
+// A fault right before it pushes what it writes back: the new leader has pushed it.
+func TestLeader_InWriteBack(t *testing.T) {
+	for _, f := range []leaderFault{suspended, killed, cutOff} {
+		t.Run(f.String(), func(t *testing.T) {
+			t.Parallel()
+			rs := threeReplicas(t, nil)
+			rs.follow(func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Enabled: true} })
+			rs.toGate()
+			old := rs.leader(nil)
+			old.strikeAt(f, func(q *http.Request) bool { return q.URL.Query().Get("service") == "git-receive-pack" })
+			if out, err := rs.c.Kubectl(t, "patch", "batchrelease", "web", "-n", rs.ns, "--subresource=status", "--type=merge", "-p", `{"status":{"currentStepState":"Completed"}}`); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			rs.isStruck(old)
+			rs.leader(old)
+			commits := func() string { return rs.run(rs.bare, "git", "log", "--format=%s", "main") }
+			clustertest.Wait(t, "the approval to be written back", func() error {
+				if now := commits(); strings.Count(now, "\n") != 2 {
+					return errors.New(now)
+				}
+				return nil
+			})
+			rs.over(old)
+			rs.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
+			rs.run(rs.clone, "git", "pull", "--quiet", "--rebase", "origin", "main")
+			rs.goOn(1, "v2")
+			rs.judge()
+			if now := commits(); strings.Count(now, "\n") != 3 {
+				t.Errorf("three commits and one written back, and it has\n%s", now)
+			}
+		})
 	}
 }
 
