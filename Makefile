@@ -24,18 +24,19 @@ test: bin/devcluster bin/kubectl ## Run all tests; those of a cluster against th
 	CGO_ENABLED=0 go -C cmd/devcluster test -trimpath -timeout 5m ./cluster ./gitserver
 
 lint: ## gofmt, go vet, golangci-lint
-	@test -z "$$(gofmt -l cmd config gitsync plan rollout)" || { gofmt -l cmd config gitsync plan rollout; echo "run gofmt -w on these"; exit 1; }
+	@test -z "$$(gofmt -l cmd config docs gitsync plan rollout)" || { gofmt -l cmd config docs gitsync plan rollout; echo "run gofmt -w on these"; exit 1; }
 	go vet ./...
 	CGO_ENABLED=0 go -C cmd/devcluster vet -trimpath ./...
 	$(TOOL) golangci-lint run ./...
 
-generate: ## Generate deep copies, CRDs and docs/cli.md
+generate: ## Generate deep copies, CRDs, docs/cli.md and docs/api.md
 	$(TOOL) controller-gen object paths=./plan/v1alpha1
 	$(TOOL) controller-gen crd paths=./plan/v1alpha1 output:crd:dir=config/crd/bases
 	go generate ./cmd/tranche
+	go run ./docs/api
 
 verify: generate ## Fail if generated files are not current
-	@git diff --exit-code -- plan/v1alpha1 config/crd/bases docs/cli.md || { echo "generated files were not current: commit what 'make generate' has made"; exit 1; }
+	@git diff --exit-code -- plan/v1alpha1 config/crd/bases docs/cli.md docs/api.md || { echo "generated files were not current: commit what 'make generate' has made"; exit 1; }
 
 bench: bin/devcluster bin/kubectl ## Run the benchmarks
 	go test -run '^$$' -bench . -timeout 30m ./...
