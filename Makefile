@@ -13,7 +13,7 @@ help: ## Show this list
 
 build: bin/tranche bin/devcluster bin/kubectl ## Build bin/tranche, bin/devcluster and bin/kubectl
 
-demo: build bin/demo ## Tell and do the story on an embedded cluster, in under two minutes
+demo: build bin/demo ## Release, approve and roll back on an embedded cluster, in under two minutes
 	@PATH="$(CURDIR)/bin:$$PATH" bin/demo
 
 dev: build bin/demo ## Bring up cluster, Git server and controller, and leave them running
@@ -80,5 +80,5 @@ KUBERNETES_LDFLAGS := $(foreach package,k8s.io/component-base/version k8s.io/cli
 
 bin/devcluster: $(shell find cmd/devcluster -type f ! -name '*_test.go')
 	@mkdir -p bin
-	@echo "building the embedded cluster: about five minutes the first time"
+	@echo "building the embedded cluster: the first build takes about ten minutes on two cores"
 	CGO_ENABLED=0 go -C cmd/devcluster build -trimpath -buildvcs=false -ldflags "-s -w $(KUBERNETES_LDFLAGS)" -o $(CURDIR)/$@ .

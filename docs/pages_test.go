@@ -114,3 +114,25 @@ func TestLinks_ReachEachPage(t *testing.T) {
 		}
 	}
 }
+
+var firstBuild = regexp.MustCompile(`first build[^.]*? takes about (\w+) minutes`)
+
+// A reader who waits for the first build has seen one number.
+func TestFirstBuild_IsOneNumber(t *testing.T) {
+	seen := map[string][]string{}
+	for _, file := range []string{"README.md", "CONTRIBUTING.md", "Makefile"} {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := firstBuild.FindSubmatch(text)
+		if m == nil {
+			t.Errorf("%s does not say how long the first build takes", file)
+			continue
+		}
+		seen[string(m[1])] = append(seen[string(m[1])], file)
+	}
+	if len(seen) != 1 {
+		t.Errorf("minutes of a first build, by file: %v", seen)
+	}
+}
