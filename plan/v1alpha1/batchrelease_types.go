@@ -24,10 +24,10 @@ type BatchRelease struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the plan, and what is to be released by it.
+	// spec is the plan, and the template to release.
 	// +required
 	Spec BatchReleaseSpec `json:"spec"`
-	// status is where the release stands.
+	// status is the observed state of the release.
 	// +optional
 	Status BatchReleaseStatus `json:"status,omitempty"`
 }
@@ -41,7 +41,7 @@ type BatchReleaseList struct {
 	Items           []BatchRelease `json:"items"`
 }
 
-// BatchReleaseSpec is the plan for one Deployment, and what is to be released.
+// BatchReleaseSpec is the plan for one Deployment, and the template to release.
 type BatchReleaseSpec struct {
 	// workloadRef names the Deployment, in the same namespace. It never changes:
 	// another Deployment has another BatchRelease.
@@ -49,9 +49,8 @@ type BatchReleaseSpec struct {
 	// +required
 	WorkloadRef WorkloadReference `json:"workloadRef"`
 
-	// paused freezes the release where it stands: no step begins, no gate
-	// opens, no deadline runs. The sizes still follow spec.replicas of the
-	// Deployment.
+	// paused freezes the release: no step begins, no gate opens, no deadline runs. The
+	// sizes still follow spec.replicas of the Deployment.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
@@ -59,8 +58,8 @@ type BatchReleaseSpec struct {
 	// +required
 	Strategy BatchStrategy `json:"strategy"`
 
-	// template is the pod template to release. Set from Git; by hand where
-	// no GitSource is used. In the plan file in Git it must be absent.
+	// template is the pod template to release. The GitSource sets it. Without a GitSource
+	// the user sets it. The plan file in Git must not have it.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
@@ -68,44 +67,43 @@ type BatchReleaseSpec struct {
 	// +optional
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
 
-	// deploymentStrategy is the strategy of the Deployment's own manifest:
-	// its maxSurge and maxUnavailable bound every step, and hand-back puts it
-	// back. Set from Git; where it is absent, the one found when the hold
-	// began is used.
+	// deploymentStrategy is the strategy of the Deployment's manifest. Its maxSurge and
+	// maxUnavailable bound every step, and hand-back restores it. The GitSource sets it.
+	// Default: the strategy of the Deployment when the hold began.
 	// +structType=atomic
 	// +optional
 	DeploymentStrategy *appsv1.DeploymentStrategy `json:"deploymentStrategy,omitempty"`
 
-	// commit is the commit that the template comes from: the one that began
-	// to render it. Set from Git.
+	// commit is the commit of the template: the first one that renders it. The GitSource
+	// sets it.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Commit string `json:"commit,omitempty"`
 
-	// approvalsSince is the branch before the release was first seen. An approval in
-	// Git counts only if its commit came after that. Set from Git.
+	// approvalsSince is the state of the branch before the release was first seen. An
+	// approval in Git counts only if its commit is newer. The GitSource sets it.
 	// +optional
 	ApprovalsSince *ApprovalsSince `json:"approvalsSince,omitempty"`
 
-	// approval is the approval that counts. Set from Git's BatchApproval.
+	// approval is the approval that counts. The GitSource sets it from a BatchApproval.
 	// +optional
 	Approval *Approval `json:"approval,omitempty"`
 
-	// reviewApprovals lets an approval that is given in the cluster open no gate:
-	// it is only noted, in status.requestedApproval, and counts once it has been
-	// reviewed and is in Git. Set from the GitSource.
+	// reviewApprovals requires a review of approvals that are given in the cluster. Such
+	// an approval opens no gate and is recorded in status.requestedApproval. It counts
+	// once it is in Git. The GitSource sets the field.
 	// +optional
 	ReviewApprovals bool `json:"reviewApprovals,omitempty"`
 
-	// requireSignedApprovals makes an approval that is given in the cluster
-	// count for nothing, since it would go round the signatures that the
-	// GitSource demands in spec.approvals.signers. Filled from the GitSource.
+	// requireSignedApprovals refuses approvals that are given in the cluster. They would
+	// bypass the signatures that spec.approvals.signers of the GitSource requires. The
+	// GitSource sets the field.
 	// +optional
 	RequireSignedApprovals bool `json:"requireSignedApprovals,omitempty"`
 
-	// serviceAccountName is the account, in the same namespace, as which the
-	// Deployment and its ReplicaSets are written; empty: the controller's
-	// own. Filled from the GitSource.
+	// serviceAccountName is the ServiceAccount, in the same namespace, that writes the
+	// Deployment and its ReplicaSets. Default: the account of --default-service-account,
+	// and without that flag the controller's own. The GitSource sets the field.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
@@ -113,30 +111,30 @@ type BatchReleaseSpec struct {
 
 // WorkloadReference names the workload that a BatchRelease governs.
 type WorkloadReference struct {
-	// apiVersion of the workload.
+	// apiVersion is the API version of the workload.
 	// +kubebuilder:validation:Enum=apps/v1
 	// +kubebuilder:default=apps/v1
 	// +optional
 	APIVersion string `json:"apiVersion,omitempty"`
-	// kind of the workload.
+	// kind is the kind of the workload.
 	// +kubebuilder:validation:Enum=Deployment
 	// +kubebuilder:default=Deployment
 	// +optional
 	Kind string `json:"kind,omitempty"`
-	// name of the workload.
+	// name is the name of the workload.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
 }
 
-// FailurePolicy says what happens when a step misses its deadline.
+// FailurePolicy is the reaction to a step that misses its deadline.
 //
 // +kubebuilder:validation:Enum=Hold;Rollback
 type FailurePolicy string
 
 const (
-	// FailureHold stops where the release stands, and says so.
+	// FailureHold stops the release.
 	FailureHold FailurePolicy = "Hold"
 	// FailureRollback returns to the stable revision.
 	FailureRollback FailurePolicy = "Rollback"
@@ -147,8 +145,7 @@ const DefaultProgressDeadlineSeconds int32 = 600
 
 // BatchStrategy is how a Deployment is released.
 type BatchStrategy struct {
-	// steps in the order in which they are taken. They may stay or go up;
-	// the last one is 100%.
+	// steps are taken in this order. They may stay or go up, and the last one is 100%.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=30
 	// +kubebuilder:validation:XValidation:rule="self[self.size()-1].replicas == '100%'",message="the last step must be 100%"
@@ -157,51 +154,51 @@ type BatchStrategy struct {
 	// +required
 	Steps []Step `json:"steps"`
 
-	// progressDeadlineSeconds is how long a step may go without a new best
-	// number of available pods before it has failed.
+	// progressDeadlineSeconds is the time a step may take without an increase in
+	// available pods. After that time the step has failed.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:default=600
 	// +optional
 	ProgressDeadlineSeconds *int32 `json:"progressDeadlineSeconds,omitempty"`
 
-	// onFailure says what happens when a step misses its deadline.
+	// onFailure is the reaction to a step that misses its deadline. Hold stops the
+	// release. Rollback returns to the stable revision.
 	// +kubebuilder:default=Hold
 	// +optional
 	OnFailure FailurePolicy `json:"onFailure,omitempty"`
 
-	// rollback is how the Deployment goes back to its stable revision.
+	// rollback has the steps of a rollback to the stable revision.
 	// +optional
 	Rollback *RollbackStrategy `json:"rollback,omitempty"`
 }
 
-// Step is one entry of the plan: how many pods of the update revision, then a gate.
+// Step is one entry of the plan: a number of pods of the update revision, then a gate.
 type Step struct {
-	// replicas is how many pods run the update revision when the step is
-	// done: a number, or a percentage of spec.replicas, rounded up.
+	// replicas is the number of pods of the update revision when the step is done. It is
+	// a number, or a percentage of spec.replicas, rounded up.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^([1-9][0-9]?|100)%$`
 	// +kubebuilder:validation:XValidation:rule="type(self) == string || self > 0",message="must be a number from 1, or a percentage from 1% to 100%"
 	// +required
 	Replicas intstr.IntOrString `json:"replicas"`
 
-	// pause makes the gate open by itself after a time. Without it the step
-	// waits for an approval.
+	// pause opens the gate after a time. Without it the step waits for an approval.
 	// +optional
 	Pause *Pause `json:"pause,omitempty"`
 }
 
-// Pause is a gate that opens by itself.
+// Pause is a gate that opens after a time.
 type Pause struct {
-	// duration from the moment the step's pods are available.
+	// duration is counted from when the step's pods are available.
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="must not be negative"
 	// +required
 	Duration metav1.Duration `json:"duration"`
 }
 
-// RollbackStrategy is how a Deployment goes back to its stable revision. Its
-// gates open as soon as the step's pods are available.
+// RollbackStrategy has the steps of a rollback. Their gates open as soon as the step's
+// pods are available.
 type RollbackStrategy struct {
-	// steps in the order in which they are taken.
+	// steps are taken in this order.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=30
 	// +kubebuilder:validation:XValidation:rule="self[self.size()-1].replicas == '100%'",message="the last step must be 100%"
@@ -210,10 +207,10 @@ type RollbackStrategy struct {
 	Steps []RollbackStep `json:"steps"`
 }
 
-// RollbackStep is one entry of the way back.
+// RollbackStep is one entry of a rollback.
 type RollbackStep struct {
-	// replicas is how many pods run the stable revision when the step is
-	// done: a number, or a percentage of spec.replicas, rounded up.
+	// replicas is the number of pods of the stable revision when the step is done. It is
+	// a number, or a percentage of spec.replicas, rounded up.
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^([1-9][0-9]?|100)%$`
 	// +kubebuilder:validation:XValidation:rule="type(self) == string || self > 0",message="must be a number from 1, or a percentage from 1% to 100%"
@@ -221,7 +218,7 @@ type RollbackStep struct {
 	Replicas intstr.IntOrString `json:"replicas"`
 }
 
-// ApprovalsSince is the branch before a release was first seen.
+// ApprovalsSince is the state of the branch before a release was first seen.
 type ApprovalsSince struct {
 	// appliedCommit is the tip that was applied before the release was first seen.
 	// An approval does not count if its commit is in the history of this one. Empty
@@ -230,14 +227,14 @@ type ApprovalsSince struct {
 	// +optional
 	AppliedCommit string `json:"appliedCommit,omitempty"`
 	// observedCommit is the tip of the branch when the release was first seen. It
-	// takes the place of appliedCommit where that is empty or has left the
-	// repository.
+	// replaces appliedCommit where that is empty or has left the repository.
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	ObservedCommit string `json:"observedCommit"`
-	// releasedCommit is the commit of the release that had completed last when this
-	// one was first seen. With spec.approvals.distinctAuthor of the GitSource, an
-	// approver has written nothing of the difference to it. Empty where it is not known.
+	// releasedCommit is the commit of the release that had completed last when this one
+	// was first seen. It is empty where that is not known. With
+	// spec.approvals.distinctAuthor of the GitSource, the approver must have written
+	// nothing of the difference to it.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	ReleasedCommit string `json:"releasedCommit,omitempty"`
@@ -245,15 +242,15 @@ type ApprovalsSince struct {
 
 // Approval lets the steps up to and including one go on, for one release.
 type Approval struct {
-	// revision that is approved.
+	// revision is the approved revision.
 	// +kubebuilder:validation:MaxLength=63
 	// +required
 	Revision string `json:"revision"`
-	// commit is the release's spec.commit; empty where the release has none.
+	// commit is spec.commit of the release. It is empty where the release has none.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Commit string `json:"commit,omitempty"`
-	// step up to and including which the release may go on.
+	// step is the last step whose gate may open, counted from 0.
 	// +kubebuilder:validation:Minimum=0
 	// +required
 	Step int32 `json:"step"`
@@ -265,11 +262,10 @@ type Approval struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	ApprovedIn string `json:"approvedIn,omitempty"`
-	// steps are the replicas of the plan's steps as the commit that brought the
-	// approval renders them. The approval opens a gate only while the plan's
-	// steps, up to the one that the gate leads to, are these. Set from Git;
-	// where it is absent, the steps count that the plan had when the controller
-	// first saw the approval.
+	// steps are the replicas of the plan's steps in the commit of the approval. The
+	// approval opens a gate only while the plan has these steps, up to the one after the
+	// gate. The GitSource sets the field. Default: the steps of the plan when the
+	// controller first saw the approval.
 	// +kubebuilder:validation:MaxItems=30
 	// +listType=atomic
 	// +optional
@@ -308,7 +304,7 @@ const (
 	StepCompleted StepState = "Completed"
 )
 
-// BatchReleaseStatus is where a release stands.
+// BatchReleaseStatus is the observed state of a release.
 type BatchReleaseStatus struct {
 	// observedGeneration is the generation of the spec that this status is about.
 	// +optional
@@ -316,21 +312,20 @@ type BatchReleaseStatus struct {
 	// phase is the summary: Initial, RollingUpdate, Finalizing, Completed.
 	// +optional
 	Phase ReleasePhase `json:"phase,omitempty"`
-	// currentStepIndex is the step that the release is at, from 0.
+	// currentStepIndex is the index of the current step, from 0.
 	// +optional
 	CurrentStepIndex int32 `json:"currentStepIndex"`
-	// currentStepState is where that step stands: Initial, Upgrade, Blocking, Completed.
+	// currentStepState is the state of that step: Initial, Upgrade, Blocking, Completed.
 	// +optional
 	CurrentStepState StepState `json:"currentStepState,omitempty"`
-	// currentStepReplicas is the replicas field of that step as it was when
-	// its predecessor's gate opened; a plan edited since is told by it.
+	// currentStepReplicas is the replicas field of that step when the gate before it
+	// opened. It shows whether the plan was edited since.
 	// +optional
 	CurrentStepReplicas *intstr.IntOrString `json:"currentStepReplicas,omitempty"`
-	// openedReplicas bounds the update revision: the replicas of the step that
-	// the last gate of this release opened the way to, as they were then; those
-	// of the first step before any gate has opened. Where a plan mixes numbers and
-	// percentages these are the largest of either kind up to that step. An edit
-	// of the plan does not change it.
+	// openedReplicas bounds the update revision. It has the replicas of the step after
+	// the last open gate, as they were when the gate opened. Before any gate has opened,
+	// it has those of the first step. Where a plan mixes numbers and percentages, it has
+	// the largest of either kind up to that step. An edit of the plan does not change it.
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=atomic
 	// +optional
@@ -340,69 +335,70 @@ type BatchReleaseStatus struct {
 	// goes through its gates from the first step.
 	// +optional
 	BeganFull bool `json:"beganFull,omitempty"`
-	// steps are the replicas of the plan's steps that this status is about. An
-	// approval that is written to the status is for these.
+	// steps are the replicas of the plan's steps for this status. An approval that is
+	// written to the status is for these steps.
 	// +kubebuilder:validation:MaxItems=30
 	// +listType=atomic
 	// +optional
 	Steps []intstr.IntOrString `json:"steps,omitempty"`
-	// currentStepTarget is how many pods of the update revision the current step
-	// wanted when they were last all available; 0 until then. The step goes back
-	// to Upgrade when too few of them are left.
+	// currentStepTarget is the target of the current step when all of its pods were last
+	// available, and 0 until then. The step returns to Upgrade when too few of them are
+	// left.
 	// +optional
 	CurrentStepTarget int32 `json:"currentStepTarget,omitempty"`
-	// currentStepLostSeconds is how long the step has lacked pods in all that it
-	// had before, each time until they came back.
+	// currentStepLostSeconds is the total time in which the step has lacked pods that it
+	// had before.
 	// +optional
 	CurrentStepLostSeconds int32 `json:"currentStepLostSeconds,omitempty"`
-	// rollingBack is true while the way leads back to the stable revision.
+	// rollingBack is true during a rollback to the stable revision.
 	// +optional
 	RollingBack bool `json:"rollingBack,omitempty"`
-	// stableRevision is what ran before the release.
+	// stableRevision is the revision that ran before the release.
 	// +optional
 	StableRevision string `json:"stableRevision,omitempty"`
-	// updateRevision is what the release brings.
+	// updateRevision is the revision that the release brings.
 	// +optional
 	UpdateRevision string `json:"updateRevision,omitempty"`
-	// updateCommit is the commit that the release comes from.
+	// updateCommit is the commit of the release.
 	// +optional
 	UpdateCommit string `json:"updateCommit,omitempty"`
-	// failedRevision is the revision that was rolled back; it is not tried
-	// again until spec.template or spec.commit changes.
+	// failedRevision is the revision that was rolled back. It is not tried again until
+	// spec.template or spec.commit changes.
 	// +optional
 	FailedRevision string `json:"failedRevision,omitempty"`
-	// failedCommit is the commit that failedRevision came from.
+	// failedCommit is the commit of failedRevision.
 	// +optional
 	FailedCommit string `json:"failedCommit,omitempty"`
-	// updateTemplateDigest is the SHA-256 of spec.template as it was when the
-	// release began. A revision's name may change, with a hash collision or with
-	// the version of the cluster; this does not.
+	// updateTemplateDigest is the SHA-256 of spec.template when the release began. The
+	// name of a revision may change with a hash collision or the version of the cluster.
+	// The digest does not.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	UpdateTemplateDigest string `json:"updateTemplateDigest,omitempty"`
-	// failedTemplateDigest is the same of what was rolled back.
+	// failedTemplateDigest is the same digest of the revision that was rolled back.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	FailedTemplateDigest string `json:"failedTemplateDigest,omitempty"`
-	// failedMessage says why it was rolled back.
+	// failedMessage is the cause of the rollback.
 	// +optional
 	FailedMessage string `json:"failedMessage,omitempty"`
 	// replicas is spec.replicas of the Deployment.
 	// +optional
 	Replicas int32 `json:"replicas"`
-	// updatedReplicas is the size of the update revision.
+	// updatedReplicas is the number of pods of the update revision.
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas"`
-	// updatedReadyReplicas is how many of those are ready.
+	// updatedReadyReplicas is the number of those that are ready.
 	// +optional
 	UpdatedReadyReplicas int32 `json:"updatedReadyReplicas"`
-	// updatedAvailableReplicas is how many of those are available.
+	// updatedAvailableReplicas is the number of those that are available.
 	// +optional
 	UpdatedAvailableReplicas int32 `json:"updatedAvailableReplicas"`
-	// reason is one word for what the release waits for or does.
+	// reason is one word for the state of the release. It is the reason of the condition
+	// Ready.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message says the same in a sentence.
+	// message explains the reason in a sentence.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// reasonTime is when reason last changed.
@@ -411,21 +407,21 @@ type BatchReleaseStatus struct {
 	// startTime is when the release began.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// stepStateTime is when currentStepState last changed. It is empty while the step
-	// waits at a gate before it, because an edit has raised it.
+	// stepStateTime is when currentStepState last changed. It is empty while a step that
+	// an edit has raised waits at a gate before it.
 	// +optional
 	StepStateTime *metav1.Time `json:"stepStateTime,omitempty"`
-	// progressTime is when the step began, or last had a new best number of
-	// available pods: the deadline runs from it.
+	// progressTime is when the step began, or when its available pods last increased. The
+	// deadline runs from it.
 	// +optional
 	ProgressTime *metav1.Time `json:"progressTime,omitempty"`
-	// bestAvailableReplicas is the best number of available update pods that the step has had.
+	// bestAvailableReplicas is the highest number of available update pods in this step.
 	// +optional
 	BestAvailableReplicas int32 `json:"bestAvailableReplicas,omitempty"`
 	// lastUpdateTime is when this status was last written.
 	// +optional
 	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
-	// approvals of the release under way.
+	// approvals are the open gates of the release under way.
 	// +kubebuilder:validation:MaxItems=30
 	// +listType=atomic
 	// +optional
@@ -433,23 +429,22 @@ type BatchReleaseStatus struct {
 	// approval is spec.approval as the controller first saw it.
 	// +optional
 	Approval *ObservedApproval `json:"approval,omitempty"`
-	// requestedApproval is the approval of the current step that was given in the
-	// cluster and does not count yet: it is to be reviewed, or the step's pods
-	// are not available.
+	// requestedApproval is an approval of the current step in the cluster that does not
+	// count yet. It needs a review, or the step's pods are not available.
 	// +optional
 	RequestedApproval *RequestedApproval `json:"requestedApproval,omitempty"`
-	// endedReleases are the releases that have ended, newest first: no approval
-	// opens a gate of one of them again.
+	// endedReleases lists releases that have ended, newest first. No approval opens a
+	// gate of one of them again.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
 	// +optional
 	EndedReleases []ReleaseName `json:"endedReleases,omitempty"`
-	// history of the last ten releases, newest first.
+	// history has the last ten releases, newest first.
 	// +kubebuilder:validation:MaxItems=10
 	// +listType=atomic
 	// +optional
 	History []ReleaseRecord `json:"history,omitempty"`
-	// conditions: Ready, Reconciling, Held, Stalled.
+	// conditions are Ready, Reconciling, Held and Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -457,20 +452,21 @@ type BatchReleaseStatus struct {
 }
 
 // ApprovedByCluster is who opened a gate whose step was completed in the
-// status, by whoever may write that.
+// status.
 const ApprovedByCluster = "cluster"
 
-// StepApproval says who opened the gate of a step.
+// StepApproval records who opened the gate of a step.
 type StepApproval struct {
-	// step whose gate opened.
+	// step is the step whose gate opened.
 	Step int32 `json:"step"`
-	// commit that brought the approval; empty where it was given in the cluster.
+	// commit is the commit with the approval. It is empty where the approval was given in
+	// the cluster.
 	// +optional
 	Commit string `json:"commit,omitempty"`
-	// by whom: the author of that commit, or [ApprovedByCluster].
+	// by is the author of that commit, or [ApprovedByCluster].
 	// +optional
 	By string `json:"by,omitempty"`
-	// time when the gate opened.
+	// time is when the gate opened.
 	Time metav1.Time `json:"time"`
 }
 
@@ -483,23 +479,23 @@ type ObservedApproval struct {
 	Spent bool `json:"spent,omitempty"`
 }
 
-// ReleaseName names one release: a revision can come back, by another commit.
+// ReleaseName names one release. A revision can come back by another commit.
 type ReleaseName struct {
-	// revision that the release brought.
+	// revision is the update revision of the release.
 	Revision string `json:"revision"`
-	// commit that it came from.
+	// commit is the commit of the release.
 	Commit string `json:"commit"`
 }
 
 // RequestedApproval is an approval that does not count yet.
 type RequestedApproval struct {
-	// step that was approved.
+	// step is the approved step.
 	Step int32 `json:"step"`
-	// time when it was seen.
+	// time is when the controller saw the approval.
 	Time metav1.Time `json:"time"`
 }
 
-// ReleaseOutcome is how a release ended.
+// ReleaseOutcome is the way in which a release ended.
 //
 // +kubebuilder:validation:Enum=Completed;RolledBack;Superseded
 type ReleaseOutcome string
@@ -513,23 +509,23 @@ const (
 
 // ReleaseRecord is one release that has ended.
 type ReleaseRecord struct {
-	// revision that the release brought.
+	// revision is the update revision of the release.
 	Revision string `json:"revision"`
-	// commit that it came from.
+	// commit is the commit of the release.
 	// +optional
 	Commit string `json:"commit,omitempty"`
-	// outcome: Completed, RolledBack or Superseded.
+	// outcome is Completed, RolledBack or Superseded.
 	Outcome ReleaseOutcome `json:"outcome"`
-	// rollback is true of a release that brought back what was stable before, by the
-	// steps of the rollback and with no gates.
+	// rollback is true for a release that brought back the revision that was stable
+	// before, by the rollback steps and without gates.
 	// +optional
 	Rollback bool `json:"rollback,omitempty"`
-	// startTime of the release.
+	// startTime is when the release began.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
-	// endTime of the release.
+	// endTime is when the release ended.
 	EndTime metav1.Time `json:"endTime"`
-	// approvals: who opened which gate, in which commit.
+	// approvals are the gates that opened, with user and commit.
 	// +listType=atomic
 	// +optional
 	Approvals []StepApproval `json:"approvals,omitempty"`

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GitSource is a branch and a path to keep in the cluster.
+// GitSource keeps a branch and a path of a repository in the cluster.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -22,10 +22,10 @@ type GitSource struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what to keep in the cluster.
+	// spec selects what to keep in the cluster, and how.
 	// +required
 	Spec GitSourceSpec `json:"spec"`
-	// status is how far the cluster follows the branch.
+	// status is the observed state of the source.
 	// +optional
 	Status GitSourceStatus `json:"status,omitempty"`
 }
@@ -39,9 +39,9 @@ type GitSourceList struct {
 	Items           []GitSource `json:"items"`
 }
 
-// GitSourceSpec is a branch and a path to keep in the cluster.
+// GitSourceSpec selects what to keep in the cluster, and how.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.writeBack) || !has(self.writeBack.enabled) || !self.writeBack.enabled || !has(self.ref) || !(has(self.ref.tag) || has(self.ref.semver) || has(self.ref.commit))",message="writeBack.enabled commits to the branch, and what ref.tag, ref.semver or ref.commit pins would not follow: remove one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.writeBack) || !has(self.writeBack.enabled) || !self.writeBack.enabled || !has(self.ref) || !(has(self.ref.tag) || has(self.ref.semver) || has(self.ref.commit))",message="writeBack.enabled commits to the branch, and a source with ref.tag, ref.semver or ref.commit does not follow the branch: remove one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.verify.mode) || self.verify.mode == 'HEAD' || has(self.ref) && !has(self.ref.commit) && (has(self.ref.tag) || has(self.ref.semver))",message="verify.mode Tag and TagAndHEAD need ref.tag or ref.semver, without ref.commit"
 type GitSourceSpec struct {
 	// url of the repository: https, http, ssh or file. Credentials are never
@@ -52,103 +52,102 @@ type GitSourceSpec struct {
 	// +required
 	URL string `json:"url"`
 
-	// ref is the branch to follow, or what of it is pinned.
+	// ref is the branch to follow, or the pin: a tag, a range of versions or a commit.
 	// +kubebuilder:default={branch: main}
 	// +optional
 	Ref GitReference `json:"ref,omitzero"`
 
-	// path in the repository: a kustomization, or a folder of plain YAML.
+	// path is a folder of the repository, with a kustomization or with plain YAML.
 	// +kubebuilder:default="."
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(e, e == '..')",message="must be a path inside the repository"
 	// +optional
 	Path string `json:"path,omitempty"`
 
-	// interval between two looks at the repository.
+	// interval is the time between two syncs.
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="must be at least 1s"
 	// +optional
 	Interval metav1.Duration `json:"interval,omitzero"`
 
-	// retryInterval is when to look again after a look that failed; default: soon
-	// where another try may help, and the interval where it cannot.
+	// retryInterval is the time between a failed sync and the next one. Default: half a
+	// minute at most where another try may help, and otherwise interval.
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="must be at least 1s"
 	// +optional
 	RetryInterval *metav1.Duration `json:"retryInterval,omitempty"`
 
-	// timeout of one exchange with the repository's server.
+	// timeout is the limit for one exchange with the Git server.
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="must be at least 1s"
 	// +optional
 	Timeout metav1.Duration `json:"timeout,omitzero"`
 
-	// suspend stops all looks at the repository and all writes.
+	// suspend stops all syncs and all writes.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// prune deletes what was applied and has left the branch.
+	// prune deletes objects that were applied and are no longer in Git.
 	// +optional
 	Prune bool `json:"prune,omitempty"`
 
-	// dependsOn are the GitSources to be ready before a commit of this one is
-	// applied. One that follows the same repository and branch must have applied
-	// that commit, too.
+	// dependsOn lists GitSources that must be ready before a commit of this one is
+	// applied. One that follows the same repository and branch must have applied that
+	// commit, too.
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	DependsOn []NamespacedObjectReference `json:"dependsOn,omitempty"`
 
-	// wait makes Ready wait until all that was applied is ready by the rules of
-	// kstatus: Deployments are rolled out, releases completed, Jobs done.
+	// wait delays Ready until all applied objects are ready by the rules of kstatus.
+	// Deployments are then rolled out, releases completed and Jobs done.
 	// +optional
 	Wait bool `json:"wait,omitempty"`
 
-	// targetNamespace is the namespace of every namespaced object, whatever
-	// its manifest says; empty: the manifest's own, and the GitSource's
-	// where it has none.
+	// targetNamespace replaces the namespace of every namespaced object. Where it is
+	// empty, the manifest's namespace counts, and without one the GitSource's.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	TargetNamespace string `json:"targetNamespace,omitempty"`
 
-	// serviceAccountName is the account, in the GitSource's namespace, that
-	// is impersonated for every write; empty: the controller's own.
+	// serviceAccountName is the ServiceAccount in the GitSource's namespace that the
+	// controller impersonates for every write. Default: the account of
+	// --default-service-account, and without that flag the controller's own.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// secretRef names the Secret, in the same namespace, with the
-	// credentials: username and password; bearerToken; identity, known_hosts
-	// and password (of the key); ca.crt.
+	// secretRef names the Secret with the credentials, in the same namespace. Its keys
+	// are username and password; bearerToken; identity, known_hosts and password (of the
+	// key); ca.crt.
 	// +optional
 	SecretRef *LocalObjectReference `json:"secretRef,omitempty"`
 
-	// proxySecretRef names the Secret, in the same namespace, with the HTTP proxy that
-	// leads to the repository's server: address, username and password. It is for https
-	// and http URLs.
+	// proxySecretRef names the Secret with the HTTP proxy, in the same namespace. Its
+	// keys are address, username and password. It is for https and http URLs.
 	// +optional
 	ProxySecretRef *LocalObjectReference `json:"proxySecretRef,omitempty"`
 
-	// webhook lets the repository's server tell of a push.
+	// webhook lets the Git server announce a push.
 	// +optional
 	Webhook *Webhook `json:"webhook,omitempty"`
 
-	// verify demands that the commit to be applied is signed by a listed key.
+	// verify requires that the commit to be applied is signed by a listed key.
 	// +optional
 	Verify *CommitVerification `json:"verify,omitempty"`
 
-	// approvals says where approvals are and who may give them.
+	// approvals is where approvals are, and who may give them.
 	// +optional
 	Approvals *ApprovalPolicy `json:"approvals,omitempty"`
 
-	// writeBack lets the controller commit what it decides.
+	// writeBack makes the controller commit what the cluster decides.
 	// +optional
 	WriteBack *WriteBack `json:"writeBack,omitempty"`
 }
 
-// GitReference is what to follow: a branch, or a commit or tag that is pinned. Of what is set
-// commit comes before semver, semver before tag, and tag before branch. Approvals
-// are read from the tip of the branch in any case.
+// GitReference is a branch, or a commit or tag that is pinned. Of the fields that are set
+// commit comes before semver, semver before tag, and tag before branch. Approvals always
+// come from the tip of the branch.
 type GitReference struct {
-	// branch to follow. Approvals are in its tip, whatever is pinned.
+	// branch is the branch to follow. Approvals are in its tip, also with a pin.
 	// +kubebuilder:default=main
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
@@ -156,7 +155,7 @@ type GitReference struct {
 	// +optional
 	Branch string `json:"branch,omitempty"`
 
-	// tag whose commit is applied.
+	// tag is the tag whose commit is applied.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('-') && !self.startsWith('refs/') && !self.contains('..')",message="must be the name of a tag, without refs/tags/"
@@ -170,7 +169,8 @@ type GitReference struct {
 	// +optional
 	SemVer string `json:"semver,omitempty"`
 
-	// commit to apply, whole; it must be in the history of the branch.
+	// commit is the full name of the commit to apply. It must be in the history of the
+	// branch.
 	// +kubebuilder:validation:Pattern=`^([0-9a-f]{40}|[0-9a-f]{64})$`
 	// +optional
 	Commit string `json:"commit,omitempty"`
@@ -189,7 +189,7 @@ func (r GitReference) String() string {
 
 // LocalObjectReference names an object in the same namespace.
 type LocalObjectReference struct {
-	// name of the object.
+	// name is the name is the name of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
@@ -203,26 +203,27 @@ type NamespacedObjectReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
-	// namespace of the object; default: the referring object's. Another one is
-	// refused, unless the controller runs with --no-cross-namespace-refs=false.
+	// namespace is the namespace of the object. Default: that of the referring object.
+	// Another namespace is refused, unless the controller runs with
+	// --no-cross-namespace-refs=false.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Webhook lets the repository's server tell of a push.
+// Webhook lets the Git server announce a push.
 type Webhook struct {
-	// secretRef names a Secret, in the same namespace, whose entry token is
-	// the secret that is set for the webhook at the server.
+	// secretRef names a Secret in the same namespace. Its key token is the secret of the
+	// webhook at the Git server.
 	// +required
 	SecretRef LocalObjectReference `json:"secretRef"`
 }
 
 // Verification names the keys that a signature must be by.
 type Verification struct {
-	// secretRef names a Secret whose entries are keys: *.asc are OpenPGP
-	// public keys, *.sshpub SSH public keys, one on each line, and
-	// allowed_signers is as ssh-keygen has it.
+	// secretRef names a Secret whose entries are public keys. *.asc are OpenPGP keys,
+	// *.sshpub are SSH keys, one on each line. allowed_signers has the format of
+	// ssh-keygen.
 	// +required
 	SecretRef LocalObjectReference `json:"secretRef"`
 }
@@ -240,69 +241,68 @@ const (
 	VerifyTagAndHEAD VerificationMode = "TagAndHEAD"
 )
 
-// CommitVerification names the keys that what leads to a commit must be signed by.
+// CommitVerification names the keys that must have signed a commit or its tag.
 type CommitVerification struct {
 	Verification `json:",inline"`
-	// mode is what must be signed: HEAD is the commit to be applied and the tip of the
-	// branch, which has the approvals; Tag is the annotated tag that ref.tag or
-	// ref.semver names; TagAndHEAD is both.
+	// mode is what must be signed. HEAD is the commit to be applied, and the tip of the
+	// branch with the approvals. Tag is the annotated tag that ref.tag or ref.semver
+	// names. TagAndHEAD is both.
 	// +kubebuilder:validation:Enum=HEAD;Tag;TagAndHEAD
 	// +kubebuilder:default=HEAD
 	// +optional
 	Mode VerificationMode `json:"mode,omitempty"`
 }
 
-// ApprovalPolicy says where approvals are and who may give them.
+// ApprovalPolicy is where approvals are, and who may give them.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.distinctAuthor) || !self.distinctAuthor || has(self.signers)",message="distinctAuthor needs signers: without a signature nobody can tell who approves"
+// +kubebuilder:validation:XValidation:rule="!has(self.distinctAuthor) || !self.distinctAuthor || has(self.signers)",message="distinctAuthor requires signers: set spec.approvals.signers, or remove distinctAuthor"
 type ApprovalPolicy struct {
-	// path of the approval files, from the root of the repository; default:
+	// path is the folder of the approval files, from the root of the repository. Default:
 	// approvals below spec.path.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(e, e == '..')",message="must be a path inside the repository"
 	// +optional
 	Path string `json:"path,omitempty"`
 
-	// signers demands that the commit which brought an approval is signed by
-	// a listed key. A change of what decides about a Deployment's releases, such as
-	// the steps of its plan, then counts only with such an approval, too.
+	// signers requires that the commit of an approval is signed by a listed key. A change
+	// of the plan, such as its steps, then also needs a signed approval.
 	// +optional
 	Signers *Verification `json:"signers,omitempty"`
 
-	// distinctAuthor demands that an approval is not signed by who signed the
-	// change under release, or the change of the plan. A change that is not signed by a listed key, of
-	// signers or of spec.verify, cannot be approved.
+	// distinctAuthor requires that the approver has not signed the change under release,
+	// or the change of the plan. A change without a signature by a key of signers or
+	// spec.verify cannot be approved.
 	// +optional
 	DistinctAuthor bool `json:"distinctAuthor,omitempty"`
 }
 
-// WriteBack lets the controller commit what it decides.
+// WriteBack makes the controller commit what the cluster decides.
 type WriteBack struct {
-	// enabled turns it on.
+	// enabled turns write-back on.
 	// +optional
 	Enabled bool `json:"enabled,omitempty"`
 
-	// author of the commits.
+	// author is the author of the commits.
 	// +optional
 	Author *Signature `json:"author,omitempty"`
 
-	// committer of the commits; default: the author.
+	// committer is the committer of the commits. Default: the author.
 	// +optional
 	Committer *Signature `json:"committer,omitempty"`
 
-	// notes keeps the story of each release as a Git note on its commit:
-	// when it began, who approved which step, how it ended. They are read by
-	// git log --notes=tranche, once refs/notes/tranche is fetched. It needs no
-	// enabled.
+	// notes records each release as a Git note on its commit: begin, approvals, outcome.
+	// After a fetch of refs/notes/tranche, git log --notes=tranche shows them. It works
+	// without enabled.
 	// +optional
 	Notes bool `json:"notes,omitempty"`
 
-	// signingKey names a Secret with the key that signs the commits:
-	// git.asc and passphrase, or identity and password.
+	// signingKey names a Secret with the key that signs the commits. Its keys are git.asc
+	// and passphrase, or identity and password.
 	// +optional
 	SigningKey *LocalObjectReference `json:"signingKey,omitempty"`
 
-	// branch to push to for review, instead of the watched one.
+	// branch is a branch for review. The controller pushes there instead of to the
+	// watched branch.
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('-') && !self.startsWith('refs/') && !self.contains('..')",message="must be the name of a branch, without refs/heads/"
 	// +optional
@@ -311,111 +311,105 @@ type WriteBack struct {
 
 // Signature is the author of a commit, in Git's sense of the word.
 type Signature struct {
-	// name of the author.
+	// name is the name of the author.
 	// +kubebuilder:default=tranche
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[^<>\n]*$`
 	// +optional
 	Name string `json:"name,omitempty"`
-	// email of the author.
+	// email is the address of the author.
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^[^<>\n]*$`
 	// +optional
 	Email string `json:"email,omitempty"`
 }
 
-// GitSourceStatus is how far the cluster follows the branch.
+// GitSourceStatus is the observed state of a GitSource.
 type GitSourceStatus struct {
 	// observedGeneration is the generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// observedCommit is the tip of the branch at the last look.
+	// observedCommit is the tip of the branch at the last sync.
 	// +optional
 	ObservedCommit string `json:"observedCommit,omitempty"`
-	// appliedCommit is the last commit that was applied whole.
+	// appliedCommit is the last commit that was applied completely.
 	// +optional
 	AppliedCommit string `json:"appliedCommit,omitempty"`
-	// appliedWith is a digest of the spec with which appliedCommit was applied. It
-	// is empty from when another commit, or the same one with another spec, begins
-	// to be applied until all of that is.
+	// appliedWith is a digest of the spec with which appliedCommit was applied. It is
+	// cleared while another commit or spec is being applied.
 	// +optional
 	AppliedWith string `json:"appliedWith,omitempty"`
-	// lastHandledReconcileAt is the last value of the annotation
-	// tranche.dev/reconcile that was acted on.
+	// lastHandledReconcileAt is the last value of the annotation tranche.dev/reconcile
+	// that caused a sync.
 	// +optional
 	LastHandledReconcileAt string `json:"lastHandledReconcileAt,omitempty"`
-	// inventory of what was applied.
+	// inventory lists the objects that were applied.
 	// +optional
 	Inventory *Inventory `json:"inventory,omitempty"`
-	// kept are the objects of the inventory that left the branch and are not
-	// pruned before nothing uses them any more.
+	// kept lists objects of the inventory that left the branch and are still in use. They
+	// are pruned when they are unused.
 	// +listType=map
 	// +listMapKey=id
 	// +optional
 	Kept []KeptObject `json:"kept,omitempty"`
-	// endedReleases are the releases that have ended, by Deployment and newest first:
-	// no approval opens a gate of one of them again, also where its BatchRelease was
-	// lost.
+	// endedReleases lists releases that have ended, by Deployment and newest first. No
+	// approval opens a gate of such a release again, even if its BatchRelease was lost.
 	// +kubebuilder:validation:MaxItems=2048
 	// +listType=atomic
 	// +optional
 	EndedReleases []EndedRelease `json:"endedReleases,omitempty"`
-	// plans are what decides about the releases of each Deployment, where
-	// spec.approvals.signers is set. A change in Git takes their place when a signer
-	// has approved it.
+	// plans lists the governing plan of each Deployment, where spec.approvals.signers is
+	// set. A change in Git replaces it once a signer has approved the change.
 	// +listType=map
 	// +listMapKey=deployment
 	// +optional
 	Plans []GoverningPlan `json:"plans,omitempty"`
-	// usedPlanApprovals are the approvals with which plans took effect, newest first:
-	// none counts again, however the branch is merged or pushed.
+	// usedPlanApprovals lists the approvals with which plans took effect, newest first.
+	// None of them counts again.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=atomic
 	// +optional
 	UsedPlanApprovals []UsedPlanApproval `json:"usedPlanApprovals,omitempty"`
-	// seen are tips of the branch with the time at which the controller saw each for the
-	// first time, newest first, where spec.verify or spec.approvals.signers is set. A
-	// signature counts only if its key was valid when the commit was first seen. Tips
-	// that are older than a day are kept once an hour.
+	// seen lists tips of the branch and when the controller first saw them, newest first.
+	// It is kept where spec.verify or spec.approvals.signers is set. A signature counts
+	// only if its key was valid when the commit was first seen. Of tips older than a day
+	// one an hour is kept.
 	// +kubebuilder:validation:MaxItems=2048
 	// +listType=atomic
 	// +optional
 	Seen []SeenCommit `json:"seen,omitempty"`
-	// conditions: Ready, Reconciling, Stalled, InSync.
+	// conditions are Ready, Reconciling, Stalled and InSync.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// SeenCommit is a tip of the branch, and when it was seen.
+// SeenCommit is a tip of the branch, and when the controller first saw it.
 type SeenCommit struct {
-	// commit that was the tip.
+	// commit is the tip.
 	Commit string `json:"commit"`
-	// time at which the controller saw it for the first time, and with it all of its
-	// history that it had not seen before.
+	// time is when the controller first saw the tip, and the new part of its history.
 	Time metav1.Time `json:"time"`
 }
 
-// GoverningPlan is what decides about the releases of one Deployment.
+// GoverningPlan is the plan in force for one Deployment.
 type GoverningPlan struct {
 	// deployment is the namespace and name of the Deployment, as namespace/name.
 	Deployment string `json:"deployment"`
-	// name of the BatchRelease that governs it.
+	// name is the name of the BatchRelease that governs it.
 	Name string `json:"name"`
-	// terms are the plan's strategy, and the strategy and minReadySeconds of the
-	// Deployment, as canonical JSON. Their SHA-256 is the digest that a BatchApproval
-	// names in spec.plan.
+	// terms are the plan's strategy and the Deployment's strategy and minReadySeconds, as
+	// canonical JSON. Their SHA-256 is the digest in spec.plan of a BatchApproval.
 	// +kubebuilder:validation:MaxLength=8192
 	Terms string `json:"terms"`
-	// since is the tip of the branch with which they took effect. An approval of
-	// other terms counts only if the commit that brought it is not in the history of
-	// this one.
+	// since is the tip of the branch with which the terms took effect. An approval of
+	// other terms counts only if its commit is not in the history of since.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Since string `json:"since,omitempty"`
-	// tip is that of the branch at that time, where spec.ref pins another commit; the
-	// history is then that of this one.
+	// tip is the tip of the branch at that time, where spec.ref pins another commit. It
+	// then replaces since in that rule.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Tip string `json:"tip,omitempty"`
@@ -423,12 +417,11 @@ type GoverningPlan struct {
 
 // UsedPlanApproval names an approval of a plan.
 type UsedPlanApproval struct {
-	// plan is the digest that it approved.
+	// plan is the approved digest.
 	Plan string `json:"plan"`
-	// commit that brought the approval.
+	// commit is the commit with the approval.
 	Commit string `json:"commit"`
-	// payload names what that commit says, however its signature is written: the
-	// object that it would be without it.
+	// payload is the object name that the commit would have without its signature.
 	Payload string `json:"payload"`
 }
 
@@ -436,13 +429,13 @@ type UsedPlanApproval struct {
 type EndedRelease struct {
 	// deployment is the namespace and name of the Deployment, as namespace/name.
 	Deployment string `json:"deployment"`
-	// commit that the release came from.
+	// commit is the commit of the release.
 	Commit string `json:"commit"`
 }
 
 // Inventory is the list of the objects that a GitSource applied.
 type Inventory struct {
-	// entries, sorted by id.
+	// entries are sorted by id.
 	// +listType=atomic
 	// +optional
 	Entries []InventoryEntry `json:"entries,omitempty"`
@@ -456,10 +449,10 @@ type InventoryEntry struct {
 	Version string `json:"v"`
 }
 
-// KeptObject is an object that is to be pruned and is still in use.
+// KeptObject is an object that left the branch and is still in use.
 type KeptObject struct {
-	// id is that of the inventory.
+	// id is the id in the inventory.
 	ID string `json:"id"`
-	// usedBy is what uses it, such as ReplicaSet shop/web-5c66667f6.
+	// usedBy is the user of the object, such as ReplicaSet shop/web-5c66667f6.
 	UsedBy string `json:"usedBy"`
 }
