@@ -1,0 +1,112 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// A reader copies the examples of the docs. The API server takes each object of them,
+// strictly and with the validation of the CustomResourceDefinitions, and the controller
+// takes each approval.
+func TestExamplesOfTheDocs(t *testing.T) {
+	c := clustertest.Shared(t)
+	ns := c.Namespace(t)
+	valid := map[string]int{}
+	for _, file := range documents(t) {
+		for _, example := range append(fenced(t, file), heredocs(t, file)...) {
+			for _, manifest := range strings.Split(example, "\n---\n") {
+				kind := validExample(t, c, ns, manifest)
+				if kind.problem != "" {
+					t.Errorf("%s: %s\n%s", file, kind.problem, manifest)
+				}
+				valid[kind.name]++
+			}
+		}
+	}
+	for _, kind := range []string{"GitSource", "BatchRelease", "BatchApproval"} {
+		if valid[kind] == 0 {
+			t.Errorf("no example of a %s was found, only of %v", kind, slices.Sorted(maps.Keys(valid)))
+		}
+	}
+}
+
+// exampleKind is the kind of an example, empty for a part of an object, and what is
+// wrong with it.
+type exampleKind struct{ name, problem string }
+
+func validExample(t *testing.T, c *clustertest.Cluster, ns, manifest string) exampleKind {
+	t.Helper()
+	var object struct {
+		Kind     string
+		Metadata struct{ Namespace string }
+	}
+	if err := yaml.Unmarshal([]byte(manifest), &object); err != nil {
+		return exampleKind{problem: err.Error()}
+	}
+	kind := exampleKind{name: object.Kind}
+	switch kind.name {
+	case "": // a part of an object, or a file of another program
+	case "BatchApproval":
+		fsys := filesys.MakeFsInMemory()
+		if err := fsys.WriteFile("approvals/web.yaml", []byte(manifest)); err != nil {
+			t.Fatal(err)
+		}
+		if approvals, problems := plan.ReadApprovals(fsys, "approvals", ns, ""); len(approvals) != 1 || len(problems) > 0 {
+			kind.problem = problems.Error()
+		}
+	default:
+		if from := object.Metadata.Namespace; from != "" {
+			manifest = strings.ReplaceAll(manifest, "namespace: "+from, "namespace: "+ns)
+		}
+		if out, err := c.KubectlWith(t, manifest, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-n", ns, "-f", "-"); err != nil {
+			kind.problem = err.Error() + ": " + out
+		}
+	}
+	return kind
+}
+
+// documents are the files with examples.
+func documents(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(pages, "../../README.md")
+}
+
+// heredocs returns the manifests that commands of a document read from their input.
+func heredocs(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	var open []string
+	end := ""
+	for line := range strings.Lines(string(text)) {
+		trimmed := strings.TrimSpace(line)
+		_, mark, begins := strings.Cut(trimmed, " <<")
+		switch {
+		case end == "" && begins && strings.Contains(line, "apply"):
+			end, open = strings.Trim(mark, "'"), nil
+		case end != "" && trimmed == end:
+			found = append(found, strings.Join(open, ""))
+			end = ""
+		case end != "":
+			open = append(open, strings.TrimPrefix(line, "    "))
+		}
+	}
+	return found
+}
