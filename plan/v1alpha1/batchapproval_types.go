@@ -26,6 +26,6 @@ type BatchApprovalSpec struct {
 	// step is the last step whose gate may open, counted from 0.
 	Step int32 `json:"step"`
 	// plan is the digest of a plan: 64 hexadecimal digits, as `tranche diff` prints them.
-	// Where the GitSource lists signers, a change of the plan needs such an approval.
+	// If the GitSource lists signers, a change of the plan needs such an approval.
 	Plan string `json:"plan,omitempty"`
 }

@@ -324,7 +324,7 @@ type BatchReleaseStatus struct {
 	CurrentStepReplicas *intstr.IntOrString `json:"currentStepReplicas,omitempty"`
 	// openedReplicas bounds the update revision. It has the replicas of the step after
 	// the last open gate, as they were when the gate opened. Before any gate has opened,
-	// it has those of the first step. Where a plan mixes numbers and percentages, it has
+	// it has those of the first step. If a plan mixes numbers and percentages, it has
 	// the largest of either kind up to that step. An edit of the plan does not change it.
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=atomic

@@ -102,7 +102,7 @@ type GitSourceSpec struct {
 	// +optional
 	Wait bool `json:"wait,omitempty"`
 
-	// targetNamespace replaces the namespace of every namespaced object. Where it is
+	// targetNamespace replaces the namespace of every namespaced object. If it is
 	// empty, the manifest's namespace counts, and without one the GitSource's.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
@@ -372,8 +372,8 @@ type GitSourceStatus struct {
 	UsedPlanApprovals []UsedPlanApproval `json:"usedPlanApprovals,omitempty"`
 	// seen lists tips of the branch and when the controller first saw them, newest first.
 	// It is kept where spec.verify or spec.approvals.signers is set. A signature counts
-	// only if its key was valid when the commit was first seen. Of tips older than a day
-	// one an hour is kept.
+	// only if its key was valid when the commit was first seen. It
+	// keeps one an hour of tips older than a day.
 	// +kubebuilder:validation:MaxItems=2048
 	// +listType=atomic
 	// +optional
