@@ -1,7 +1,6 @@
 package rollout_test
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -19,52 +18,11 @@ import (
 // pod templates of Deployments.
 const injected = "injected.example.org/by"
 
-// mutation is what a mutating policy changes, and in which writes.
-type mutation struct {
-	resources, operations string
-	condition             string // default: always
-	expression            string // an object of fields to apply, or JSON patches
-}
-
-// mutating is the manifest of a mutating policy, and its binding, for the namespace.
-func (s *shop) mutating(m mutation) string {
-	kind, field, group := "ApplyConfiguration", "applyConfiguration", "apps"
-	if strings.Contains(m.expression, "JSONPatch") {
-		kind, field = "JSONPatch", "jsonPatch"
-	}
-	if m.resources == "pods" {
-		group = `""`
-	}
-	return strings.NewReplacer("NAME", s.ns, "GROUP", group, "RESOURCES", m.resources, "OPERATIONS", m.operations,
-		"CONDITION", cmp.Or(m.condition, "true"), "KIND", kind, "FIELD", field, "EXPRESSION", m.expression).Replace(`
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicy
-metadata: {name: NAME}
-spec:
-  matchConstraints:
-    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAME}}
-    resourceRules:
-    - {apiGroups: [GROUP], apiVersions: [v1], operations: [OPERATIONS], resources: [RESOURCES]}
-  matchConditions: [{name: when, expression: 'CONDITION'}]
-  failurePolicy: Fail
-  reinvocationPolicy: Never
-  mutations:
-  - patchType: KIND
-    FIELD:
-      expression: 'EXPRESSION'
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: MutatingAdmissionPolicyBinding
-metadata: {name: NAME}
-spec: {policyName: NAME}
-`)
-}
-
 // mutate installs a mutating policy for the namespace, and waits until the API
 // server acts by it. What it returns takes the policy away.
 func (s *shop) mutate() (remove func()) {
 	s.Helper()
-	manifest := s.mutating(mutation{operations: "CREATE, UPDATE", resources: "deployments", expression: annotatesTemplates})
+	manifest := clustertest.Mutation{Operations: "CREATE, UPDATE", Resources: "deployments", Expression: annotatesTemplates}.Manifest(s.ns)
 	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
 		s.Fatalf("installing the policy: %v: %s", err, out)
 	}

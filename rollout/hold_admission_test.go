@@ -53,7 +53,7 @@ func TestHoldUnderAMutatingPolicy(t *testing.T) {
 // waits until the API server acts by it. What it returns takes the policy away.
 func (s *shop) mutateDeployments(expression, condition string) (remove func()) {
 	s.Helper()
-	manifest := s.mutating(mutation{operations: "UPDATE", resources: "deployments", condition: condition, expression: expression})
+	manifest := clustertest.Mutation{Operations: "UPDATE", Resources: "deployments", Condition: condition, Expression: expression}.Manifest(s.ns)
 	s.create("probe", 0, func(d *appsv1.Deployment) {
 		d.Labels = map[string]string{"probe": "yes"}
 		d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}

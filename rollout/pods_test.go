@@ -134,7 +134,7 @@ func TestMessage_StrangePods(t *testing.T) {
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
-	policy := s.mutating(mutation{operations: "CREATE", resources: "pods", expression: `[JSONPatch{op: "replace", path: "/metadata/labels/app", value: "other"}]`})
+	policy := clustertest.Mutation{Operations: "CREATE", Resources: "pods", Expression: `[JSONPatch{op: "replace", path: "/metadata/labels/app", value: "other"}]`}.Manifest(s.ns)
 	s.Cleanup(func() {
 		if out, err := s.c.KubectlWith(s, policy, "delete", "-f", "-"); err != nil {
 			s.Errorf("deleting the policy: %v: %s", err, out)

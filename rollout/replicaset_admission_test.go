@@ -30,7 +30,7 @@ func (s *shop) mutateReplicaSets(operations, condition string) (remove func()) {
 // mutateTemplates is mutateReplicaSets for ReplicaSets among other resources.
 func (s *shop) mutateTemplates(resources, operations, condition string) (remove func()) {
 	s.Helper()
-	manifest := s.mutating(mutation{operations: operations, resources: resources, condition: condition, expression: annotatesTemplates})
+	manifest := clustertest.Mutation{Operations: operations, Resources: resources, Condition: condition, Expression: annotatesTemplates}.Manifest(s.ns)
 	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
 		s.Fatalf("installing the policy: %v: %s", err, out)
 	}
