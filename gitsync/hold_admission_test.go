@@ -1,0 +1,104 @@
+package gitsync_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// mutateDeployments installs a mutating policy for updates of the Deployments of the
+// namespace, and waits until the API server acts by it. What it returns takes the policy
+// away.
+func (s *shop) mutateDeployments(expression string) (remove func()) {
+	s.Helper()
+	manifest := clustertest.Mutation{Resources: "deployments", Operations: "UPDATE", Expression: expression}.Manifest(s.ns)
+	probe := strings.ReplaceAll(web("v1"), "web", "probe") + "  paused: true\n"
+	if out, err := s.c.KubectlWith(s, probe, "create", "-n", s.ns, "-f", "-"); err != nil {
+		s.Fatalf("making the probe: %v: %s", err, out)
+	}
+	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
+		s.Fatalf("installing the policy: %v: %s", err, out)
+	}
+	acts := func(want bool) {
+		s.Helper()
+		clustertest.Wait(s, fmt.Sprintf("the policy to act: %t", want), func() error {
+			d := get(s, "probe", &appsv1.Deployment{})
+			d.Annotations = map[string]string{"tried": d.ResourceVersion}
+			d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+			if err := s.c.Client.Update(s.Context(), d); err != nil {
+				return fmt.Errorf("writing the probe: %w", err)
+			}
+			if acts := d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType; acts != want {
+				return fmt.Errorf("it acts: %t", acts)
+			}
+			return nil
+		})
+	}
+	acts(true)
+	takeAway := sync.OnceFunc(func() {
+		s.Helper()
+		if out, err := s.c.KubectlWith(s, manifest, "delete", "-f", "-"); err != nil {
+			s.Errorf("deleting the policy: %v: %s", err, out)
+		}
+	})
+	s.Cleanup(takeAway)
+	return func() {
+		takeAway()
+		acts(false)
+	}
+}
+
+// A mutating policy that comes in the middle of a release and would take a part of the
+// hold away in the next apply of the GitSource: it is refused, with or without a commit,
+// no pod moves, and the message names the cause. Without the policy the release goes on.
+func TestHoldUnderAMutatingPolicy(t *testing.T) {
+	t.Parallel()
+	const rolling = `JSONPatch{op: "add", path: "/spec/strategy", value: Object.spec.strategy{type: "RollingUpdate", rollingUpdate: Object.spec.strategy.rollingUpdate{maxSurge: 1, maxUnavailable: 1}}}`
+	for name, expression := range map[string]string{
+		"not paused": `[JSONPatch{op: "add", path: "/spec/paused", value: false}, ` + rolling + `]`,
+		"rolling":    `[` + rolling + `]`,
+		"no label":   `[JSONPatch{op: "replace", path: "/metadata/labels", value: {"app": "web"}}, ` + rolling + `]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, andRollout)
+			s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v1"), "deploy/release.yaml": planOf("web", "1", "100%")}))
+			s.isAt("web", "ReleaseCompleted", 1)
+			r := s.recordSizes("v2")
+			s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v2")})
+			s.isAt("web", "WaitingForApproval", 0)
+
+			remove := s.mutateDeployments(expression)
+			s.lookNow()
+			tip := s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v2", "team: shop", "team: other")})
+			if message := s.refused(tip, "DryRunFailed"); !strings.Contains(message, "an admission policy or webhook changes the hold of web: exempt it") {
+				t.Error(message)
+			}
+			if d := s.deployment("web"); !d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType || d.Labels["tranche.dev/held"] == "" {
+				t.Errorf("the hold is %v, paused=%t, %s", d.Labels, d.Spec.Paused, d.Spec.Strategy.Type)
+			}
+			r.atMost(1)
+			var old appsv1.ReplicaSetList
+			s.must(s.c.Client.List(t.Context(), &old, client.InNamespace(s.ns), client.MatchingLabels{"app": "web"}))
+			for _, rs := range old.Items {
+				if strings.HasSuffix(rs.Spec.Template.Spec.Containers[0].Image, ":v1") && *rs.Spec.Replicas > 4 {
+					t.Errorf("%d pods are to run v1", *rs.Spec.Replicas)
+				}
+			}
+
+			remove()
+			s.lookNow()
+			s.applied(tip)
+			s.isAt("web", "WaitingForApproval", 0)
+			r.atMost(1)
+			s.approve("web")
+			s.isAt("web", "ReleaseCompleted", 1)
+		})
+	}
+}
