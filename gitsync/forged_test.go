@@ -28,6 +28,9 @@ func TestForgedPlan(t *testing.T) {
 		}
 		return nil
 	})
+	if out, err := s.c.KubectlWith(t, strings.Replace(planOf("own", "100%"), "workloadRef: {name: web}", "workloadRef: {name: api}", 1), "-n", s.ns, "--as=eve", "create", "-f", "-"); err != nil {
+		t.Errorf("eve's own plan: %v: %s", err, out)
+	}
 	br := s.release("web")
 	approval := fmt.Sprintf(`{"revision":%q,"commit":%q,"step":1}`, br.Status.UpdateRevision, br.Spec.Commit)
 	refusal := "eve may not patch GitSource " + s.ns + "/shop"
@@ -47,13 +50,18 @@ func TestForgedPlan(t *testing.T) {
 		{"the garbage collector would delete it", refusal, patch(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"nope","uid":"11111111-1111-1111-1111-111111111111"}]}}`)},
 		{"the policy would not know the source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source":null}}}`)},
 		{"the policy would ask about another source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source-namespace":"eve"}}}`)},
-		{"all pods would run it", "may neither delete it", []string{"delete", "batchrelease/web"}},
-		{"all pods would run it", "may neither delete it", []string{"delete", "--raw", "/apis/tranche.dev/v1alpha1/namespaces/" + s.ns + "/batchreleases"}},
+		{"its steps would govern the first plan of Git", refusal, []string{"create", "-f", "-"}},
+		{"it would be taken for what Git said", refusal, []string{"label", "batchrelease/own", "tranche.dev/source=shop"}},
+		{"all pods would run it", "may neither make or delete it", []string{"delete", "batchrelease/web"}},
+		{"all pods would run it", "may neither make or delete it", []string{"delete", "--raw", "/apis/tranche.dev/v1alpha1/namespaces/" + s.ns + "/batchreleases"}},
 		{"it stops the release", "", patch(`{"spec":{"paused":true}}`)},
 		{"it lets the release go on", "", patch(`{"spec":{"paused":false}}`)},
 		{"it says nothing of the release", "", []string{"annotate", "batchrelease/web", "note=hello"}},
 	} {
 		manifest := `{"apiVersion":"tranche.dev/v1alpha1","kind":"BatchRelease","metadata":{"name":"web"},"spec":{"approval":` + approval + `}}`
+		if tc.args[0] == "create" {
+			manifest = strings.Replace(planOf("api", "100%"), "{name: api}", "{name: api, labels: {tranche.dev/source: shop, tranche.dev/source-namespace: "+s.ns+"}}", 1)
+		}
 		out, err := s.c.KubectlWith(t, manifest, append([]string{"-n", s.ns, "--as=eve"}, tc.args...)...)
 		if (err == nil) != (tc.refusal == "") || !strings.Contains(out, tc.refusal) {
 			t.Errorf("kubectl %s: %s: want %q, got %v: %s", strings.Join(tc.args, " "), tc.why, tc.refusal, err, out)
