@@ -127,18 +127,20 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 		hintAtPlan(ps, "a Deployment with a plan is not deleted: put the old value back, give the new one another name, or take its plan away before")
 	case t.groupKind() == releaseKind:
 		hintAtPlan(ps, "a plan is not deleted while the branch has one for its Deployment: put the old value back, or give the new plan another name")
+	case t.groupKind() == crdKind:
+		hintAtPlan(ps, "a CustomResourceDefinition is not deleted, since its objects would go with it: put the old value back, or delete it yourself")
 	}
 	return ps, nil
 }
 
 // forbidden says what may not be in a branch: what a controller of the cluster keeps of
-// a Deployment. A write to that goes round its gates.
+// a Deployment, since a write to that goes round its gates; and owners, since the garbage
+// collector deletes what has none of them any more, a namespace with all its Deployments.
 func (t *target) forbidden() *plan.Problem {
+	if len(t.GetOwnerReferences()) > 0 {
+		return t.problem(plan.ReasonInvalidManifest, "metadata.ownerReferences: where the owners are gone, the garbage collector deletes the object and what is in it", "remove them: the UID of an owner is of one cluster")
+	}
 	switch t.groupKind() {
-	case deploymentKind:
-		if governed := t.release != nil || t.way == asGoverned; governed && len(t.GetOwnerReferences()) > 0 {
-			return t.problem(plan.ReasonInvalidManifest, "metadata.ownerReferences: with an owner that is gone the Deployment would be deleted, with all its pods", "remove them")
-		}
 	case revisionKind:
 		return t.problem(plan.ReasonInvalidManifest, "a ControllerRevision is the record of a controller", "remove it from the branch")
 	case replicaSetKind, podKind:
@@ -159,7 +161,7 @@ func (t *target) controller() *metav1.OwnerReference {
 
 // hintAtPlan replaces the hint at force, which is not for a Deployment with a
 // plan, since all its pods would go at once, and not for a plan: the native controller
-// would bring all pods up before the next plan is there.
+// would bring all pods up before the next plan is there; nor for what holds other objects.
 func hintAtPlan(ps plan.Problems, hint string) {
 	for _, p := range ps {
 		if isImmutableMessage(p.Err.Error()) {
@@ -414,9 +416,14 @@ func (a *applier) write(ctx context.Context, u *unstructured.Unstructured) error
 	return a.c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerGitSync), client.ForceOwnership)
 }
 
-// mayRecreate asks the manifest, not the cluster: it takes a commit to allow it.
+// mayRecreate asks the manifest, not the cluster: it takes a commit to allow it. What
+// holds other objects is never deleted so: they would go with it.
 func mayRecreate(t *target) bool {
-	return t.live != nil && t.release == nil && t.groupKind() != releaseKind && t.GetAnnotations()[v1alpha1.AnnotationForce] == annotationForceTrue
+	switch t.groupKind() {
+	case releaseKind, namespaceKind, crdKind:
+		return false
+	}
+	return t.live != nil && t.release == nil && t.GetAnnotations()[v1alpha1.AnnotationForce] == annotationForceTrue
 }
 
 // goneWithin is how long an object may take to go before it is created anew.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,6 +64,9 @@ func TestCommitsRoundTheGate(t *testing.T) {
 		}
 		s.applied(s.push(map[string]string{"deploy/release.yaml": plain, "deploy/web.yaml": governed}))
 	}
+	namespace := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: s.ns}}
+	namespace.OwnerReferences = []metav1.OwnerReference{{APIVersion: "rbac.authorization.k8s.io/v1", Kind: "ClusterRole", Name: "gone", UID: "11111111-1111-1111-1111-111111111111"}}
+	s.isRefused(namespace, "metadata.ownerReferences")
 
 	anew := strings.Replace(planOf("web", "1", "100%"), "metadata: {name: web}", "metadata: {name: web, annotations: {"+v1alpha1.AnnotationForce+": 'true'}}", 1)
 	bad := s.push(map[string]string{

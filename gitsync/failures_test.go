@@ -353,7 +353,13 @@ func TestNothingIsLostByForce(t *testing.T) {
 	if s.uid("Service") != uid {
 		t.Error("the Service is another one")
 	}
-	message = s.refused(s.push(map[string]string{"deploy/x.yaml": service, "deploy/web.yaml": web("v1",
+	crd := strings.Replace(strings.ReplaceAll(toyCRD, "GROUP", s.ns+".example.org"), "tranche.dev/prune: enabled", "tranche.dev/force: 'true'", 1)
+	s.applied(s.push(map[string]string{"deploy/x.yaml": service, "deploy/a.yaml": configMap("a", "one"), "deploy/crd.yaml": crd}))
+	message = s.refused(s.push(map[string]string{"deploy/a.yaml": configMap("a", "two"), "deploy/crd.yaml": strings.Replace(crd, "Namespaced", "Cluster", 1)}), "DryRunFailed")
+	if !strings.Contains(message, "a CustomResourceDefinition is not deleted, since its objects would go with it") || strings.Contains(message, "tranche.dev/force") {
+		t.Error(message)
+	}
+	message = s.refused(s.push(map[string]string{"deploy/crd.yaml": crd, "deploy/x.yaml": service, "deploy/web.yaml": web("v1",
 		"matchLabels: {app: web}", "matchLabels: {part: web}", "labels: {app: web}\n", "labels: {app: web, part: web}\n", "labels: {app: web, team: shop}", "annotations: {tranche.dev/force: 'true'}")}), "DryRunFailed")
 	if !strings.Contains(message, "a Deployment with a plan is not deleted") || strings.Contains(message, "tranche.dev/force") {
 		t.Error(message)
