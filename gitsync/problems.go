@@ -71,7 +71,7 @@ func apiProblems(reason string, o plan.Object, gs *v1alpha1.GitSource, err error
 func nameOldCRD(ps plan.Problems) {
 	for _, p := range ps {
 		if p.Err.Error() == noSuchField {
-			p.Hint, p.Retry = "the CustomResourceDefinition is older than the controller; apply config/crd of its version", true
+			p.Hint, p.Retry = plan.HintOlderCRD, true
 		}
 	}
 }

@@ -41,6 +41,7 @@ const (
 	reasonPruneFailed             = "PruneFailed"
 	reasonPruneRefused            = "PruneRefused"
 	reasonNotSynced               = "NotSynced"
+	reasonOutdatedCRD             = "OutdatedCRD"
 	reasonForbidden               = "Forbidden"
 	reasonDependencyCycle         = "DependencyCycle"
 	reasonCrossNamespaceReference = "CrossNamespaceReference"

@@ -599,7 +599,9 @@ func (l *look) conclude(ctx context.Context, err error) error {
 		status.LastHandledReconcileAt = asked(l.gs)
 	}
 	was := l.before.Conditions
-	err = l.report(ctx)
+	if err = l.report(ctx); isOutdatedCRD(err) {
+		err = l.reportWithout(ctx, err)
+	}
 	l.measure()
 	if err == nil {
 		l.synced(l.name, l.limitedFor())
@@ -624,16 +626,50 @@ func (l *look) report(ctx context.Context) error {
 	return l.save(ctx)
 }
 
+// reportWithout reports that the CustomResourceDefinition lacks fields of the status. The
+// status is written without them.
+func (l *look) reportWithout(ctx context.Context, err error) error {
+	if more := newProblems(l.outcome.problems, problemsOf(err)); len(more) > 0 {
+		l.outcome.problems = append(more, l.outcome.problems...)
+		l.tellProblems()
+	}
+	l.gs.Status.Conditions = l.outcome.conditions(l.gs.Generation, l.gs.Status.Conditions)
+	return l.write(ctx)
+}
+
+// strictly has the API server refuse a status with fields that it does not know. It would
+// drop them silently otherwise.
+const strictly = client.FieldValidation(metav1.FieldValidationStrict)
+
 // save writes the status if it says something new.
-func (l *look) save(ctx context.Context) error {
+func (l *look) save(ctx context.Context) error { return l.write(ctx, strictly) }
+
+func (l *look) write(ctx context.Context, opts ...client.SubResourceUpdateOption) error {
 	if equality.Semantic.DeepEqual(l.before, &l.gs.Status) {
 		return nil
 	}
-	if err := l.status.Status().Update(ctx, l.gs, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+	err := l.status.Status().Update(ctx, l.gs, append(opts, client.FieldOwner(v1alpha1.ManagerGitSync))...)
+	if plan.IsUnknownField(err) {
+		var fields []string
+		for _, f := range untypedFields(err.Error()) {
+			fields = append(fields, f.name)
+		}
+		return &plan.Problem{
+			Reason: reasonOutdatedCRD, Where: "GitSource " + l.name.String(), Retry: true,
+			Err: fmt.Errorf("the API server knows no field %s", names(fields)), Hint: plan.HintOlderCRD,
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("writing the status of GitSource %s: %w", l.name, err)
 	}
 	l.before = l.gs.Status.DeepCopy()
 	return nil
+}
+
+// isOutdatedCRD reports whether a status was refused for fields that the API server does
+// not know.
+func isOutdatedCRD(err error) bool {
+	return slices.ContainsFunc(problemsOf(err), func(p *plan.Problem) bool { return p.Reason == reasonOutdatedCRD })
 }
 
 func (l *look) tellProblems() {

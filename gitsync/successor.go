@@ -154,8 +154,8 @@ func (l *look) copyStatus(ctx context.Context, old, successor *v1alpha1.BatchRel
 	}
 	status.ObservedGeneration = 0
 	successor.Status = status
-	if err := l.status.Status().Update(ctx, successor, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
-		return fmt.Errorf("writing the status of BatchRelease %s: %w", releaseName(successor), err)
+	if err := l.status.Status().Update(ctx, successor, client.FieldOwner(v1alpha1.ManagerGitSync), strictly); err != nil {
+		return fmt.Errorf("writing the status of BatchRelease %s: %w", releaseName(successor), plan.ExplainUnknownField(err))
 	}
 	return nil
 }

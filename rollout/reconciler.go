@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/notify"
@@ -309,8 +310,12 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 	if !equality.Semantic.DeepEqual(o.Release.Status, d.Status) {
 		br := o.Release.DeepCopy()
 		br.Status = d.Status
-		if err := r.Status().Update(ctx, br, client.FieldOwner(v1alpha1.ManagerRollout)); err != nil {
-			return fmt.Errorf("writing the status of BatchRelease %s/%s: %w", br.Namespace, br.Name, err)
+		// An API server whose CustomResourceDefinition is older would drop a field
+		// silently, and with it what the next round has to know. [reconciler.tellRefused]
+		// writes what it knows.
+		strictly := client.FieldValidation(metav1.FieldValidationStrict)
+		if err := r.Status().Update(ctx, br, client.FieldOwner(v1alpha1.ManagerRollout), strictly); err != nil {
+			return fmt.Errorf("writing the status of BatchRelease %s/%s: %w", br.Namespace, br.Name, plan.ExplainUnknownField(err))
 		}
 		if moved(o.Release.Status, d.Status) {
 			log.Info("release", "phase", d.Status.Phase, "state", d.Status.CurrentStepState, "reason", d.Status.Reason, "because", d.Status.Message)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -66,29 +67,86 @@ func TestOlderCRDAndNoPolicies(t *testing.T) {
 	}))
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 
-	for _, field := range []string{"spec/properties/approvalsSince", "status/properties/endedReleases"} {
-		patch, err := json.Marshal([]map[string]string{{"op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/" + field}})
-		s.must(err)
-		if out, err := c.Kubectl(t, "patch", "crd", "batchreleases.tranche.dev", "--type=json", "-p", string(patch)); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
+	s.without("batchreleases", "spec/properties/approvalsSince", "status/properties/endedReleases")
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.push("web: v2")
-	clustertest.Wait(t, "the source to say so", func() error {
-		ready := s.ready()
-		if ready == nil || ready.Status != metav1.ConditionFalse || !strings.Contains(ready.Message, "apply config/crd") {
-			return fmt.Errorf("%+v", ready)
-		}
-		t.Log(ready.Message)
-		return nil
-	})
+	s.saysOutdated("approvalsSince")
 	if got := s.pods("web"); got["v1"] != 10 {
 		t.Errorf("pods %v", got)
 	}
-	s.shell(".", "kubectl apply --server-side --force-conflicts -k ../../config/crd")
+	s.shell(".", crds)
 	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
 	s.approve(".", "web", 1)
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 	s.untouched("web")
+	// Fields of a status alone: the API server refuses none of what Git brings.
+	s.replace("deployment.yaml", "web:v2", "web:v3")
+	s.push("web: v3")
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v2": 8, "v3": 2})
+	s.without("batchreleases", "status/properties/openedReplicas")
+	s.approve(".", "web", 0)
+	clustertest.Wait(t, "the release to say so", func() error {
+		at := s.release("web").Status
+		if at.Reason != "WriteRefused" || !strings.Contains(at.Message, `unknown field "status.openedReplicas"`) || !strings.Contains(at.Message, "apply config/crd") {
+			return fmt.Errorf("%s: %s", at.Reason, at.Message)
+		}
+		t.Log(at.Message)
+		return nil
+	})
+	if got := s.pods("web"); got["v3"] > 2 || got["v2"] < 8 {
+		t.Errorf("pods %v: the gate of step 0 cannot be opened", got)
+	}
+	s.shell(".", crds)
+	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v2": 5, "v3": 5})
+	s.approve(".", "web", 1)
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v3": 10})
+
+	s.without("gitsources", "status/properties/inventory")
+	s.replace("deployment.yaml", "web:v3", "web:v4")
+	s.push("web: v4")
+	s.saysOutdated("status.inventory")
+	if got := s.pods("web"); got["v3"] != 10 {
+		t.Errorf("pods %v", got)
+	}
+	s.shell(".", crds)
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v3": 8, "v4": 2})
+	s.approve(".", "web", 1)
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v4": 10})
+	s.untouched("web")
+}
+
+// crds is the command that the messages ask for.
+const crds = "kubectl apply --server-side --force-conflicts -k ../../config/crd"
+
+// without takes fields out of a CustomResourceDefinition, as one of an older version has
+// it, and waits until the API server does not know them.
+func (s *shop) without(crd string, fields ...string) {
+	s.Helper()
+	for _, field := range fields {
+		patch, err := json.Marshal([]map[string]string{{"op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/" + field}})
+		s.must(err)
+		if out, err := s.c.Kubectl(s, "patch", "crd", crd+".tranche.dev", "--type=json", "-p", string(patch)); err != nil {
+			s.Fatalf("%v: %s", err, out)
+		}
+		path := crd + "." + strings.ReplaceAll(field, "/properties/", ".")
+		clustertest.Wait(s, path+" to be unknown", func() error {
+			if out, err := s.c.Kubectl(s, "explain", path); err == nil {
+				return errors.New(out)
+			}
+			return nil
+		})
+	}
+}
+
+// saysOutdated waits until the source says that a field is not known, and what to do.
+func (s *shop) saysOutdated(field string) {
+	s.Helper()
+	clustertest.Wait(s, "the source to say so", func() error {
+		ready := s.ready()
+		if ready == nil || ready.Status != metav1.ConditionFalse || !strings.Contains(ready.Message, field) || !strings.Contains(ready.Message, "apply config/crd") {
+			return fmt.Errorf("%+v", ready)
+		}
+		s.Log(ready.Message)
+		return nil
+	})
 }

@@ -318,7 +318,7 @@ func (v *verdict) ended(s *scene) (bool, error) {
 // that are not about the commit.
 var passing = []string{
 	"WaitingForHandBack", "DependencyNotReady", "PlanNotApproved", "ApplyFailed", "PruneFailed",
-	"Timeout", "HostUnreachable", "FetchFailed", "NotGit", "StorageFailed",
+	"Timeout", "HostUnreachable", "FetchFailed", "NotGit", "StorageFailed", "OutdatedCRD",
 }
 
 // refused reports whether the source cannot apply the commit asked for.
