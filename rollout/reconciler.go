@@ -51,11 +51,16 @@ type Options struct {
 	Selector labels.Selector
 	// Notifier is told of the transitions of releases; nil: nobody is.
 	Notifier *notify.Notifier
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
 }
 
 // Add adds the BatchRelease reconciler to a manager, whose cache must be as
 // [CacheOptions] says.
 func Add(mgr ctrl.Manager, o Options) error {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	minor, err := serverMinor(mgr.GetConfig())
 	if err != nil {
 		return err
@@ -70,13 +75,13 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Client:    c,
 		events:    mgr.GetEventRecorder("tranche"),
 		templates: &templates{known: map[types.NamespacedName]map[string]*corev1.PodTemplateSpec{}},
-		account:   newAccount(mgr.GetAPIReader(), c, time.Now),
+		account:   newAccount(mgr.GetAPIReader(), c, o.Now),
 		byDefault: o.DefaultServiceAccount,
 		failures:  &failures{of: map[types.NamespacedName]*failure{}},
 		trials:    &trials{of: map[types.NamespacedName]*trial{}},
 		notifier:  o.Notifier,
 		selector:  o.Selector,
-		now:       time.Now,
+		now:       o.Now,
 	}
 	ctx := context.Background()
 	for _, index := range []struct {
