@@ -8,12 +8,15 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +51,7 @@ func (r *reconciler) observePods(ctx context.Context, o *engine.Observed) (*engi
 			causes.add(&pods.Items[i], lost)
 		}
 		if missing := ptr.Deref(rs.Spec.Replicas, 1) - int32(len(pods.Items)); missing > 0 {
-			strangers, keys, err := r.strangers(ctx, rs)
+			strangers, keys, err := r.findStrangers(ctx, client.ObjectKeyFromObject(o.Release), rs)
 			if err != nil {
 				return nil, err
 			}
@@ -58,32 +61,129 @@ func (r *reconciler) observePods(ctx context.Context, o *engine.Observed) (*engi
 	return causes.sum(), nil
 }
 
-// strangers counts the pods that were made for a ReplicaSet and that its selector does
-// not match, and names the labels: admission has changed them, so the ReplicaSet
+// findStrangers counts the pods that were made for a ReplicaSet and that its selector
+// does not match, and names the labels: admission has changed them, so the ReplicaSet
 // controller lets them go and makes others, without end.
-func (r *reconciler) strangers(ctx context.Context, rs *appsv1.ReplicaSet) (n int32, keys []string, err error) {
+//
+// Those that have kept a part of their labels are found by it. All pods of the namespace
+// are listed only where there are none of these, page by page, and less and less often.
+func (r *reconciler) findStrangers(ctx context.Context, release types.NamespacedName, rs *appsv1.ReplicaSet) (n int32, keys []string, err error) {
+	const hash = appsv1.DefaultDeploymentUniqueLabelKey
+	found := &strangers{of: rs, keys: map[string]bool{}}
+	rest := labels.Set(maps.Clone(rs.Spec.Selector.MatchLabels))
+	delete(rest, hash)
+	selectors := []labels.Selector{labels.SelectorFromSet(labels.Set{hash: rs.Spec.Selector.MatchLabels[hash]})}
+	if other, err := labels.NewRequirement(hash, selection.NotEquals, []string{rs.Spec.Selector.MatchLabels[hash]}); err == nil && len(rest) > 0 {
+		selectors = append(selectors, rest.AsSelector().Add(*other))
+	}
+	for _, selector := range selectors {
+		if err := r.list(ctx, found, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+			return 0, nil, err
+		}
+	}
+	if found.n > 0 {
+		return found.n, slices.Sorted(maps.Keys(found.keys)), nil
+	}
+	last, due := r.searches.begin(release, rs.UID, r.now())
+	if !due {
+		return last.n, last.keys, nil
+	}
+	if err := r.list(ctx, found); err != nil {
+		return 0, nil, err
+	}
+	n, keys = found.n, slices.Sorted(maps.Keys(found.keys))
+	r.searches.end(release, n, keys)
+	return n, keys, nil
+}
+
+// podsOfPage is how many pods a page of a list has.
+const podsOfPage = 500
+
+// list adds the strangers among pods of the ReplicaSet's namespace.
+func (r *reconciler) list(ctx context.Context, found *strangers, opts ...client.ListOption) error {
 	var pods metav1.PartialObjectMetadataList
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	if err := r.reader.List(ctx, &pods, client.InNamespace(rs.Namespace)); err != nil {
-		return 0, nil, fmt.Errorf("listing the pods of namespace %s: %w", rs.Namespace, err)
-	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.GenerateName != rs.Name+"-" || pod.DeletionTimestamp != nil {
-			continue
+	for {
+		page := append([]client.ListOption{client.InNamespace(found.of.Namespace), client.Limit(podsOfPage), client.Continue(pods.Continue)}, opts...)
+		if err := r.reader.List(ctx, &pods, page...); err != nil {
+			return fmt.Errorf("listing the pods of namespace %s: %w", found.of.Namespace, err)
 		}
-		changed := false
-		for k, v := range rs.Spec.Selector.MatchLabels {
-			if pod.Labels[k] != v {
-				keys, changed = append(keys, k), true
-			}
+		for i := range pods.Items {
+			found.add(&pods.Items[i])
 		}
-		if changed {
-			n++
+		if pods.Continue == "" {
+			return nil
 		}
 	}
-	slices.Sort(keys)
-	return n, slices.Compact(keys), nil
+}
+
+// strangers are pods that were made for a ReplicaSet, and whose labels were changed.
+type strangers struct {
+	of   *appsv1.ReplicaSet
+	n    int32
+	keys map[string]bool // of the labels
+}
+
+func (s *strangers) add(pod *metav1.PartialObjectMetadata) {
+	if pod.GenerateName != s.of.Name+"-" || pod.DeletionTimestamp != nil {
+		return
+	}
+	changed := false
+	for k, v := range s.of.Spec.Selector.MatchLabels {
+		if pod.Labels[k] != v {
+			s.keys[k], changed = true, true
+		}
+	}
+	if changed {
+		s.n++
+	}
+}
+
+// searches remembers, by release, when all pods of its namespace were listed, and what
+// that found.
+type searches struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]search
+}
+
+type search struct {
+	set   types.UID // the ReplicaSet
+	until time.Time // when the next one may be
+	wait  time.Duration
+	n     int32
+	keys  []string
+}
+
+// begin returns the last search, and whether another one is due. Each one doubles the time
+// to the next one, from explainEvery to searchEvery.
+func (s *searches) begin(release types.NamespacedName, set types.UID, now time.Time) (last search, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last = s.of[release]
+	if last.set != set {
+		last = search{set: set, wait: explainEvery / 2}
+	}
+	if now.Before(last.until) {
+		return last, false
+	}
+	last.wait = min(2*last.wait, searchEvery)
+	last.until = now.Add(last.wait)
+	s.of[release] = last
+	return last, true
+}
+
+func (s *searches) end(release types.NamespacedName, n int32, keys []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.of[release]
+	last.n, last.keys = n, keys
+	s.of[release] = last
+}
+
+func (s *searches) forget(release types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.of, release)
 }
 
 const (
@@ -92,6 +192,9 @@ const (
 	explainAfter = 10 * time.Second
 	// explainEvery is how often it is asked then.
 	explainEvery = 15 * time.Second
+	// searchEvery is how often all pods of a namespace are listed at least, while pods of
+	// a release are missing.
+	searchEvery = 5 * time.Minute
 )
 
 // explain puts into a decision why pods that are on their way are not ready, long before

@@ -3,12 +3,17 @@ package rollout_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
@@ -127,26 +132,50 @@ func TestMessage_CrashesAgainAndAgain(t *testing.T) {
 }
 
 // Admission changes the labels of pods, so that their ReplicaSet knows none of them and
-// makes others without end: the message names the labels.
+// makes others without end: the message names the labels, whether or not a label is left
+// by which the pods are known.
 func TestMessage_StrangePods(t *testing.T) {
 	t.Parallel()
-	s, _ := shopWithController(t)
-	s.install(2)
-	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
-	policy := clustertest.Mutation{Operations: "CREATE", Resources: "pods", Expression: `[JSONPatch{op: "replace", path: "/metadata/labels/app", value: "other"}]`}.Manifest(s.ns)
+	for name, tc := range map[string]struct{ expression, labels string }{
+		"one label":  {`[JSONPatch{op: "replace", path: "/metadata/labels/app", value: "other"}]`, "labels app of pods"},
+		"all labels": {`[JSONPatch{op: "replace", path: "/metadata/labels", value: {"app": "other"}}]`, "labels app, pod-template-hash of pods"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, _ := shopWithController(t)
+			s.install(2)
+			s.plan("1", "100%")
+			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.relabels(tc.expression)
+			s.quota(6) // or they would be made until the test ends
+			s.bring("v2")
+			clustertest.Wait(t, "the message", func() error {
+				at := s.release().Status
+				if want := "not selected by the ReplicaSet: an admission policy or webhook changes the " + tc.labels; !strings.Contains(at.Message, want) {
+					return fmt.Errorf("%s: %q has no %q", at.Reason, at.Message, want)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// relabels installs an admission policy that gives pods another label app.
+func (s *shop) relabels(expression string) {
+	s.Helper()
+	policy := clustertest.Mutation{Operations: "CREATE", Resources: "pods", Expression: expression}.Manifest(s.ns)
 	s.Cleanup(func() {
 		if out, err := s.c.KubectlWith(s, policy, "delete", "-f", "-"); err != nil {
 			s.Errorf("deleting the policy: %v: %s", err, out)
 		}
 	})
 	if out, err := s.c.KubectlWith(s, policy, "apply", "--server-side", "-f", "-"); err != nil {
-		t.Fatalf("installing the policy: %v: %s", err, out)
+		s.Fatalf("installing the policy: %v: %s", err, out)
 	}
-	clustertest.Wait(t, "the policy to act", func() error {
+	clustertest.Wait(s, "the policy to act", func() error {
 		probe := &corev1.Pod{Spec: template("probe", "v0").Spec}
 		probe.Name, probe.Namespace, probe.Labels = "probe", s.ns, map[string]string{"app": "probe"}
-		if err := s.c.Client.Create(t.Context(), probe, client.DryRunAll); err != nil {
+		if err := s.c.Client.Create(s.Context(), probe, client.DryRunAll); err != nil {
 			return err
 		}
 		if probe.Labels["app"] != "other" {
@@ -154,13 +183,58 @@ func TestMessage_StrangePods(t *testing.T) {
 		}
 		return nil
 	})
-	s.quota(6) // or they would be made until the test ends
+}
+
+// While pods of a release are missing, all pods of its namespace are listed less and less
+// often, and by pages. Lists by labels are of its own pods.
+func TestMessage_PodsListed(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Shared(t)
+	s := &shop{T: t, c: c, ns: c.Namespace(t)}
+	var mu sync.Mutex
+	all, unbounded := 0, 0
+	count := func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if query := r.URL.Query(); r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/pods") && query.Get("labelSelector") == "" {
+				mu.Lock()
+				defer mu.Unlock()
+				if all++; query.Get("limit") == "" {
+					unbounded++
+				}
+			}
+			return next.RoundTrip(r)
+		})
+	}
+	clock := &jumpingClock{still: time.Now()}
+	startReconciler(t, s.c, s.ns, rollout.Options{Concurrent: 50, Now: clock.now}, func(*ctrl.Options) {}, count)
+	s.install(2)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.quota(2)
 	s.bring("v2")
-	clustertest.Wait(t, "the message", func() error {
-		at := s.release().Status
-		if want := "not selected by the ReplicaSet: an admission policy or webhook changes the labels app of pods"; !strings.Contains(at.Message, want) {
-			return fmt.Errorf("%s: %q has no %q", at.Reason, at.Message, want)
+	listed := func(want int, why string) {
+		t.Helper()
+		s.rounds(clock)
+		s.rounds(clock)
+		mu.Lock()
+		defer mu.Unlock()
+		if all != want || unbounded > 0 {
+			t.Errorf("%s: all pods were listed %d times, want %d, and %d times without pages", why, all, want, unbounded)
+		}
+	}
+	clustertest.Wait(t, "the pods to be listed", func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if all == 0 {
+			return errors.New("they were not")
 		}
 		return nil
 	})
+	listed(1, "at first")
+	clock.jump(15 * time.Second)
+	listed(2, "after 15 s")
+	clock.jump(15 * time.Second)
+	listed(2, "after 15 s more")
+	clock.jump(15 * time.Second)
+	listed(3, "after 30 s")
 }

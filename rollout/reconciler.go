@@ -79,6 +79,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		byDefault: o.DefaultServiceAccount,
 		failures:  &failures{of: map[types.NamespacedName]*failure{}},
 		trials:    &trials{of: map[types.NamespacedName]*trial{}},
+		searches:  &searches{of: map[types.NamespacedName]search{}},
 		notifier:  o.Notifier,
 		selector:  o.Selector,
 		now:       o.Now,
@@ -138,6 +139,7 @@ type reconciler struct {
 	byDefault string // the account to write as where a release names none
 	failures  *failures
 	trials    *trials
+	searches  *searches
 	notifier  *notify.Notifier
 	selector  labels.Selector
 	minor     int
@@ -245,6 +247,7 @@ func (r *reconciler) forget(release types.NamespacedName) {
 	r.templates.forget(release)
 	r.failures.forget(release)
 	r.trials.forget(release)
+	r.searches.forget(release)
 	unmeasure(release)
 }
 
