@@ -39,7 +39,9 @@ With --watch the picture is redrawn in place until the release is over; where th
 output is no terminal, each change is a line. It waits at gates and pauses, too.
 
 With --commit it ends with the release of that commit. A commit that the GitSource
-refuses, or whose release was rolled back or superseded, is a failure (2). A commit
+refuses, or whose release was rolled back or superseded, is a failure (2). That is so
+where its approval or its rollback of the release counts all the same, since its other
+changes are not applied; the message says which of the two counts. A commit
 that reverts another one is not: it is complete when its revision runs (0). A commit that
 changes nothing of the release, or came together with a later one, ends with the release
 that there is. Whether a later commit has it in its history is read from the clone that

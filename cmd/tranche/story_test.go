@@ -379,6 +379,30 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// A commit that is refused is a failure, though its approval or its rollback of the
+// release counts: the error says so.
+func TestVerdict_RefusedAndCounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*scene)
+		want string
+	}{
+		"nothing counts": {func(*scene) {}, ""},
+		"a rollback":     {func(s *scene) { s.release.Spec.Commit = "ffffffffffff" }, "; its rollback of shop/web counts all the same: WaitingForApproval: "},
+		"an approval": {func(s *scene) { s.release.Spec.Approval = &v1alpha1.Approval{ApprovedIn: "ffffffffffff"} },
+			"; its approval of shop/web counts all the same: WaitingForApproval: "},
+	} {
+		s := waiting()
+		tc.edit(s)
+		s.source.Status.ObservedCommit = "ffffffffffff"
+		s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DryRunFailed", Message: "a port"}}
+		v := verdict{commit: "ffffffff"}
+		over, err := v.see(s)
+		if !over || exitCode(err) != exitFailed || !strings.Contains(err.Error(), "DryRunFailed: a port"+tc.want) || tc.want == "" && strings.Contains(err.Error(), "counts") {
+			t.Errorf("%s: over %t, %v", name, over, err)
+		}
+	}
+}
+
 // Whether a commit that is to bring a release first still may.
 func TestComes(t *testing.T) {
 	source := func(observed, applied, reason string) v1alpha1.GitSource {

@@ -330,5 +330,22 @@ func (v *verdict) refused(s *scene) (bool, error) {
 	if ready == nil || ready.Status != metav1.ConditionFalse || ready.ObservedGeneration != s.source.Generation || slices.Contains(passing, ready.Reason) {
 		return false, nil
 	}
-	return true, codedError{exitFailed, fmt.Errorf("GitSource %s/%s: %s: %s", s.source.Namespace, s.source.Name, ready.Reason, ready.Message)}
+	return true, codedError{exitFailed, fmt.Errorf("GitSource %s/%s: %s: %s%s", s.source.Namespace, s.source.Name, ready.Reason, ready.Message, v.counted(s.release))}
+}
+
+// counted returns what of a refused commit counts for the release, as the end of a
+// sentence. The commit is refused all the same: its other changes are not applied.
+func (v *verdict) counted(br *v1alpha1.BatchRelease) string {
+	what := ""
+	switch {
+	case br == nil: // it is to come with the commit
+	case strings.HasPrefix(br.Spec.Commit, v.commit):
+		what = "rollback"
+	case br.Spec.Approval != nil && strings.HasPrefix(br.Spec.Approval.ApprovedIn, v.commit):
+		what = "approval"
+	}
+	if what == "" {
+		return ""
+	}
+	return fmt.Sprintf("; its %s of %s/%s counts all the same: %s: %s", what, br.Namespace, br.Name, br.Status.Reason, br.Status.Message)
 }
