@@ -8,6 +8,11 @@ KUBERNETES_VERSION := v1.36.3
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TOOL := go tool -modfile=go.tools.mod
 
+# One set of flags for every build, test and vet: the Go build cache keeps a library
+# once for each set, so a second set would compile all of them again.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(shell go env GOFLAGS 2>/dev/null) -trimpath)
+
 help: ## Show this list
 	@grep -hE '^[a-z/]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z\/]+):.*## (.*)/\1\t\2/' | expand -t 14
 
@@ -21,12 +26,12 @@ dev: build bin/demo ## Bring up cluster, Git server and controller, and leave th
 
 test: bin/devcluster bin/kubectl ## Run all tests; those of a cluster against the embedded one
 	go test -parallel 6 -timeout 40m ./...
-	CGO_ENABLED=0 go -C cmd/devcluster test -trimpath -timeout 5m ./cluster ./gitserver
+	go -C cmd/devcluster test -timeout 5m ./cluster ./gitserver
 
 lint: ## gofmt, go vet, golangci-lint, language and links of the docs
 	@test -z "$$(gofmt -l cmd config docs gitsync plan rollout)" || { gofmt -l cmd config docs gitsync plan rollout; echo "run gofmt -w on these"; exit 1; }
 	go vet ./...
-	CGO_ENABLED=0 go -C cmd/devcluster vet -trimpath ./...
+	go -C cmd/devcluster vet ./...
 	$(TOOL) golangci-lint run ./...
 	go test ./docs/...
 
@@ -65,7 +70,7 @@ clean: ## Remove what was built, but the Go build cache
 
 bin/tranche:
 	@mkdir -p bin
-	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o $@ ./cmd/tranche
+	go build -ldflags "-X main.version=$(VERSION)" -o $@ ./cmd/tranche
 
 bin/demo:
 	@mkdir -p bin
@@ -82,4 +87,4 @@ KUBERNETES_LDFLAGS := $(foreach package,k8s.io/component-base/version k8s.io/cli
 bin/devcluster: $(shell find cmd/devcluster -type f ! -name '*_test.go')
 	@mkdir -p bin
 	@echo "building the embedded cluster: the first build takes about ten minutes on two cores"
-	CGO_ENABLED=0 go -C cmd/devcluster build -trimpath -buildvcs=false -ldflags "-s -w $(KUBERNETES_LDFLAGS)" -o $(CURDIR)/$@ .
+	go -C cmd/devcluster build -buildvcs=false -ldflags "-s -w $(KUBERNETES_LDFLAGS)" -o $(CURDIR)/$@ .
