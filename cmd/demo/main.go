@@ -36,6 +36,7 @@ func run(ctx context.Context, stay bool) (err error) {
 		return err
 	}
 	s := newStage(bin, filepath.Dir(bin), dir)
+	s.stay = stay
 	defer func() {
 		s.clear()
 		if err == nil {

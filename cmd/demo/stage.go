@@ -36,6 +36,7 @@ type stage struct {
 	env            []string
 	parts          []*exec.Cmd // running, in order of their start
 	url            string      // of the repository, over HTTP
+	stay           bool        // the user goes on in the clone
 	metrics        string      // address of the controller's metrics
 	client         client.Client
 }
@@ -57,6 +58,18 @@ func newStage(bin, root, dir string) *stage {
 func (s *stage) kubeconfig() string { return filepath.Join(s.dir, "cluster", "kubeconfig") }
 func (s *stage) clone() string      { return filepath.Join(s.dir, "web") }
 func (s *stage) bare() string       { return filepath.Join(s.dir, "git", "web.git") }
+
+// followed is the URL of the GitSource: a local repository, so that a push needs no webhook.
+func (s *stage) followed() string { return "file://" + s.bare() }
+
+// remote is where the clone comes from. The commands that commit refuse a clone of
+// another repository than the GitSource's, and cannot know that both URLs lead to one.
+func (s *stage) remote() string {
+	if s.stay {
+		return s.followed()
+	}
+	return s.url
+}
 
 // set brings everything up.
 func (s *stage) set(ctx context.Context) error {
@@ -119,7 +132,7 @@ func (s *stage) connect() error {
 
 // seed makes the first commit, of examples/web, in a clone.
 func (s *stage) seed(ctx context.Context) error {
-	if _, err := s.output(ctx, s.dir, "git", "clone", "--quiet", s.url, s.clone()); err != nil {
+	if _, err := s.output(ctx, s.dir, "git", "clone", "--quiet", s.remote(), s.clone()); err != nil {
 		return err
 	}
 	if err := os.CopyFS(s.clone(), os.DirFS(filepath.Join(s.root, "examples", "web"))); err != nil {

@@ -165,7 +165,7 @@ metadata:
   name: web
   namespace: shop
 spec:
-  url: file://%s
+  url: %s
   ref: {branch: main}
   interval: 1m
   serviceAccountName: deployer
@@ -174,11 +174,11 @@ spec:
 // install pushes the first commit, and lets the cluster follow the branch.
 func (s *stage) install(ctx context.Context) error {
 	file := filepath.Join(s.dir, "source.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, source, s.bare()), 0o644); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, source, s.followed()), 0o644); err != nil {
 		return err
 	}
 	fmt.Printf("$ cat %s\n", file)
-	fmt.Printf(source, s.bare())
+	fmt.Printf(source, s.followed())
 	err := steps(
 		func() error { return s.do(ctx, "git", "add", ".") },
 		func() error { return s.do(ctx, "git", "commit", "--quiet", "-m", "web: v1, with its release plan") },
