@@ -25,16 +25,20 @@ import (
 func newLint() *cobra.Command {
 	var namespace string
 	c := &cobra.Command{
-		Use:   "lint PATH...",
+		Use:   "lint [PATH...]",
 		Short: "Check plans, approvals and manifests, without a cluster",
 		Long: `Check folders or files as the controller will: whether they render, whether the
 manifests, plans and approvals in them are right, and whether plan and Deployment fit.
+Without a path it checks the current folder.
 All problems are told at once, a line each, with file and line. The exit code is 1 if there
 are any. No cluster is asked, so what only its API server refuses is not found.`,
 		Example: `  tranche lint overlays/production
   tranche lint release.yaml    # in a pre-commit hook`,
-		Args: cobra.MinimumNArgs(1),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = []string{"."}
+			}
 			count, err := lint(cmd.OutOrStdout(), args, namespace)
 			if err == nil && count > 0 {
 				err = fmt.Errorf("problems: %d", count)

@@ -76,6 +76,23 @@ func TestLint_Hook(t *testing.T) {
 	}
 }
 
+// Without a path the current folder is checked.
+func TestLint_NoPath(t *testing.T) {
+	t.Chdir(filepath.Join("testdata", "lint", "bad"))
+	run := func(args ...string) (string, error) {
+		var out bytes.Buffer
+		root := newRoot()
+		root.SetArgs(append([]string{"lint"}, args...))
+		root.SetOut(&out)
+		err := root.Execute()
+		return out.String(), err
+	}
+	want, _ := run(".")
+	if got, err := run(); err == nil || !strings.HasPrefix(err.Error(), "problems: ") || got != want {
+		t.Errorf("lint without a path: %v\n%s\nwant what lint . prints:\n%s", err, got, want)
+	}
+}
+
 const lintedWeb = `apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web}
