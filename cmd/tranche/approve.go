@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
-	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -314,12 +313,10 @@ func approveDirect(cmd *cobra.Command, at *connected, br *v1alpha1.BatchRelease,
 
 // agree asks, unless told not to.
 func agree(cmd *cobra.Command, yes bool, question string) error {
-	switch {
-	case yes:
-		return nil
-	case !terminal.Is(cmd.InOrStdin()):
-		return errors.New("the input is no terminal to ask at; give --yes")
-	case !askAt(cmd, question):
+	if err := canAsk(cmd, yes); err != nil {
+		return err
+	}
+	if !yes && !askAt(cmd, question) {
 		return errors.New("nothing was done")
 	}
 	return nil

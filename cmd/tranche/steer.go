@@ -34,6 +34,7 @@ func (o *steerOptions) add(c *cobra.Command, k *cluster) {
 	f.BoolVar(&o.push, "push", false, "push the commit")
 	f.BoolVarP(&o.sign, "sign", "S", false, "sign the commit, with the key that git is configured for")
 	k.completeSources(c)
+	c.PreRunE = func(cmd *cobra.Command, _ []string) error { return canAsk(cmd, o.yes) }
 }
 
 // steering is a release, its source, and the clone to commit to.
@@ -59,9 +60,6 @@ func (o *steerOptions) newSteering(cmd *cobra.Command, at *connected, name strin
 	br, err := at.release(ctx, name)
 	if err != nil {
 		return nil, err
-	}
-	if !o.yes && !terminal.Is(cmd.InOrStdin()) {
-		return nil, errors.New("the input is no terminal to ask at; give --yes")
 	}
 	st := &steering{steerOptions: *o, cmd: cmd, at: at, release: br}
 	if st.source, err = o.find(ctx, at, br); err != nil {
@@ -218,6 +216,15 @@ func (st *steering) say(format string, args ...any) {
 
 func (st *steering) ask(question string) bool {
 	return st.yes || askAt(st.cmd, question)
+}
+
+// canAsk refuses an input that is not a terminal, unless yes is given. A command calls
+// it first: a script has to learn of it before anything is read or shown.
+func canAsk(cmd *cobra.Command, yes bool) error {
+	if yes || terminal.Is(cmd.InOrStdin()) {
+		return nil
+	}
+	return errors.New("the input is not a terminal, so the command cannot ask; give --yes")
 }
 
 // askAt asks a question that only y or yes says yes to.
