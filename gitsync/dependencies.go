@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"path"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -20,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tranche-dev/tranche/gitsync/giturl"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -162,31 +161,7 @@ func (l *look) isRendered(s *snapshot) bool {
 // sameBranch reports whether two sources follow the same branch or pin, however their
 // URLs are written.
 func sameBranch(a, b *v1alpha1.GitSource) bool {
-	return a.Spec.Ref == b.Spec.Ref && sameRepository(a.Spec.URL, b.Spec.URL)
-}
-
-// sameRepository reports whether two URLs lead to the same repository. Two ways
-// to one host, as by HTTPS and by SSH, have ports of their own.
-func sameRepository(a, b string) bool {
-	if a == b {
-		return true
-	}
-	u, err := url.Parse(a)
-	v, bad := url.Parse(b)
-	switch {
-	case err != nil || bad != nil:
-		return false
-	case u.Scheme != v.Scheme:
-		return repositoryKey(a) != "" && repositoryKey(a) == repositoryKey(b)
-	case u.Scheme == "file":
-		return path.Clean(u.Path) == path.Clean(v.Path)
-	}
-	return repositoryKey(a) != "" && repositoryKey(a) == repositoryKey(b) && portOf(u) == portOf(v)
-}
-
-func portOf(u *url.URL) string {
-	usual := map[string]string{"https": "443", "http": "80", "ssh": "22"}
-	return cmp.Or(u.Port(), usual[u.Scheme])
+	return a.Spec.Ref == b.Spec.Ref && giturl.Same(a.Spec.URL, b.Spec.URL)
 }
 
 // refuseCycle refuses sources that wait for each other.

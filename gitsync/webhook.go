@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/giturl"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -304,7 +304,7 @@ func (h hook) signedWith(token []byte) bool {
 // push is what a hook says of a push: the repository by any of its URLs, and
 // the branches; none: it may be any.
 type push struct {
-	repositories []string // as [repositoryKey] writes them
+	repositories []string // as [giturl.Key] writes them
 	branches     []string
 }
 
@@ -356,7 +356,7 @@ func parsePush(body []byte) push {
 		}
 	}
 	for _, u := range all {
-		if key := repositoryKey(u); key != "" && !slices.Contains(p.repositories, key) {
+		if key := giturl.Key(u); key != "" && !slices.Contains(p.repositories, key) {
 			p.repositories = append(p.repositories, key)
 		}
 	}
@@ -383,28 +383,6 @@ func (p *push) addBranch(ref string) {
 }
 
 func (p push) isOf(gs *v1alpha1.GitSource) bool {
-	key := repositoryKey(gs.Spec.URL)
+	key := giturl.Key(gs.Spec.URL)
 	return key != "" && slices.Contains(p.repositories, key) && (len(p.branches) == 0 || gs.Spec.Ref.IsPinned() || slices.Contains(p.branches, gs.Spec.Ref.Branch))
-}
-
-// repositoryKey is what the URLs of one repository have in common, over HTTPS,
-// SSH and in scp's way: host and path.
-func repositoryKey(address string) string {
-	if !strings.Contains(address, "://") { // git@host:path
-		host, path, ok := strings.Cut(address, ":")
-		if !ok {
-			return ""
-		}
-		address = "ssh://" + host + "/" + path
-	}
-	u, err := url.Parse(address)
-	if err != nil || u.Hostname() == "" && u.Scheme != "file" {
-		return ""
-	}
-	path := strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
-	path = strings.TrimPrefix(path, "scm/") // Bitbucket Data Center, over HTTP
-	if path == "" {
-		return ""
-	}
-	return strings.ToLower(u.Hostname()) + "/" + path
 }

@@ -172,23 +172,3 @@ func FuzzWebhook(f *testing.F) {
 		}
 	})
 }
-
-func TestSameRepository(t *testing.T) {
-	for _, tc := range []struct {
-		a, b string
-		same bool
-	}{
-		{"https://example.org/shop.git", "https://example.org/shop", true},
-		{"https://example.org/shop.git", "https://EXAMPLE.org:443/shop/", true},
-		{"https://example.org/shop.git", "ssh://git@example.org:2222/shop.git", true},
-		{"https://example.org/shop.git", "https://example.org:8443/shop.git", false},
-		{"https://example.org/shop.git", "https://example.org/shop2.git", false},
-		{"https://example.org/shop.git", "https://example.com/shop.git", false},
-		{"file:///srv/shop.git", "file:///srv//shop.git/", true},
-		{"file:///srv/shop.git", "file:///srv/shop", false},
-	} {
-		if got := sameRepository(tc.a, tc.b); got != tc.same {
-			t.Errorf("%s and %s: %t", tc.a, tc.b, got)
-		}
-	}
-}

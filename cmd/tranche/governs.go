@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/kustomize/api/konfig"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/gitsync/giturl"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -93,7 +94,7 @@ func (st *steering) alsoGoverned(ctx context.Context, k kustomizations, file str
 		}
 		for i := range list {
 			gs := &list[i]
-			if err == nil && gs.Spec.Ref.Branch == branch && clone.Same(gs.Spec.URL, st.source.Spec.URL) && gs.UID != st.source.UID {
+			if err == nil && gs.Spec.Ref.Branch == branch && giturl.SameForUser(gs.Spec.URL, st.source.Spec.URL) && gs.UID != st.source.UID {
 				at := path.Clean(gs.Spec.Path)
 				sources[at] = append(sources[at], gs.Namespace+"/"+gs.Name)
 			}

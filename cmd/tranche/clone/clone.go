@@ -14,15 +14,14 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	gogit "github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
 	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/giturl"
 )
 
 // Clone is a clone of a repository, and its remote of a URL.
@@ -42,7 +41,7 @@ func Find(ctx context.Context, dir, repository string) (*Clone, error) {
 	}
 	var others []string
 	for _, r := range remotes {
-		if Same(r.url, repository) {
+		if giturl.SameForUser(r.url, repository) {
 			return &Clone{Dir: root, Remote: r.name}, nil
 		}
 		others = append(others, withoutUser(r.url))
@@ -98,36 +97,6 @@ func at(ctx context.Context, dir string) (root string, remotes []remote, err err
 		remotes = append(remotes, remote{name, url})
 	}
 	return root, remotes, nil
-}
-
-// scp is the short form of SSH, user@host:path.
-var scp = regexp.MustCompile(`^(?:[^/@:]+@)?([^/:]+):([^/].*|/.*)$`)
-
-// Same reports whether two URLs name one repository: in whatever form, by
-// whatever protocol, as whatever user. Two paths of this machine are compared
-// where their links lead.
-func Same(a, b string) bool { return normal(a) == normal(b) }
-
-func normal(at string) string {
-	host, p := "", at
-	u, err := url.Parse(at)
-	switch {
-	case err == nil && u.Scheme == "file":
-		p = u.Path
-	case err == nil && u.Host != "":
-		host, p = strings.ToLower(u.Hostname()), u.Path
-	default:
-		if m := scp.FindStringSubmatch(at); m != nil && !filepath.IsAbs(at) {
-			host, p = strings.ToLower(m[1]), m[2]
-		}
-	}
-	if host == "" {
-		if real, err := filepath.EvalSymlinks(p); err == nil {
-			p = real
-		}
-	}
-	p = strings.TrimSuffix(path.Clean("/"+p), ".git")
-	return host + p
 }
 
 // withoutUser is a URL as it may be shown: without user and password.

@@ -8,33 +8,6 @@ import (
 	"testing"
 )
 
-func TestSame(t *testing.T) {
-	dir := t.TempDir()
-	link := filepath.Join(dir, "link")
-	if err := os.Symlink(dir, link); err != nil {
-		t.Fatal(err)
-	}
-	for _, tc := range []struct {
-		a, b string
-		want bool
-	}{
-		{"git@git.example.org:shop/web.git", "ssh://git@git.example.org/shop/web", true},
-		{"git@git.example.org:shop/web.git", "https://git.example.org/shop/web.git", true},
-		{"git.example.org:shop/web", "https://git.example.org/shop/web/", true},
-		{"ssh://git@git.example.org:22/shop/web.git", "ssh://git.example.org/shop/web.git", true},
-		{"https://ada:secret@Git.Example.org/shop/web", "https://git.example.org/shop/web", true},
-		{"https://git.example.org/shop/web", "https://git.example.org/shop/api", false},
-		{"https://git.example.org/shop/web", "https://git.example.com/shop/web", false},
-		{"file://" + dir, link, true},
-		{"file://" + dir, dir + "/", true},
-		{dir, "https://git.example.org" + dir, false},
-	} {
-		if got := Same(tc.a, tc.b); got != tc.want {
-			t.Errorf("%s and %s: %t, want %t", tc.a, tc.b, got, tc.want)
-		}
-	}
-}
-
 // repository is a bare repository with one commit, and a clone of it.
 func repository(t *testing.T) (bare string, c *Clone, run func(args ...string) string) {
 	t.Helper()
