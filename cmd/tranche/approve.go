@@ -70,37 +70,40 @@ approvals count, and where approvals are reviewed.`,
 	c.MarkFlagsMutuallyExclusive("direct", "push")
 	c.MarkFlagsMutuallyExclusive("direct", "sign")
 	c.ValidArgsFunction = k.completeNames
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		at, err := k.connect()
-		if err != nil {
-			return err
-		}
-		br, err := at.release(cmd.Context(), args[0])
-		if err != nil {
-			return err
-		}
-		if o.plan {
-			st, err := o.newSteering(cmd, at, br.Name)
-			if err != nil {
-				return err
-			}
-			return st.approvePlan()
-		}
-		step, err := o.stepOf(br, cmd.Flags().Changed("step"))
-		if err != nil {
-			return err
-		}
-		if o.direct {
-			return approveDirect(cmd, at, br, step, o.yes)
-		}
+	c.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, k, args[0]) }
+	addApproveCommit(c, k, &o)
+	return c
+}
+
+// run approves a step of one release, or a change of its plan.
+func (o *approveOptions) run(cmd *cobra.Command, k *cluster, name string) error {
+	at, err := k.connect()
+	if err != nil {
+		return err
+	}
+	br, err := at.release(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	if o.plan {
 		st, err := o.newSteering(cmd, at, br.Name)
 		if err != nil {
 			return err
 		}
-		return st.approve(step)
+		return st.approvePlan()
 	}
-	addApproveCommit(c, k, &o)
-	return c
+	step, err := o.stepOf(br, cmd.Flags().Changed("step"))
+	if err != nil {
+		return err
+	}
+	if o.direct {
+		return approveDirect(cmd, at, br, step, o.yes)
+	}
+	st, err := o.newSteering(cmd, at, br.Name)
+	if err != nil {
+		return err
+	}
+	return st.approve(step)
 }
 
 // stepOf is the step to approve, checked against the release under way.
