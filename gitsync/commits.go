@@ -73,7 +73,7 @@ const maxWalk = 10_000
 // of an old branch costs no walk through its past.
 func (h *history) leftAndCame(ctx context.Context, r *plan.Release, live *v1alpha1.BatchRelease) (bool, error) {
 	synced, named := plumbing.NewHash(h.gs.Status.AppliedCommit), plumbing.NewHash(live.Spec.Commit)
-	if synced.IsZero() || h.remote {
+	if synced.IsZero() || h.bases != nil {
 		return false, nil // bases elsewhere: what an older commit rendered is not known
 	}
 	type visit struct {
@@ -175,7 +175,7 @@ func (h *history) renders(commit plumbing.Hash, reads Reads, r *plan.Release) (a
 	if err != nil {
 		return rendersNothing, nil, err
 	}
-	if !h.remote {
+	if h.bases == nil {
 		unchanged, err := reads.Unchanged(t)
 		if err != nil || unchanged {
 			return rendersSame, reads, err
@@ -219,7 +219,9 @@ func (h *history) older(commit plumbing.Hash, t *treeFS) (desired, error) {
 		set = nil
 	}
 	d := desired{set: set, reads: t.Reads()}
-	known.noteOlder(commit, d, err)
+	if !r.hasBases {
+		known.noteOlder(commit, d, err)
+	}
 	if len(h.rendered) < keptRenderings {
 		h.rendered[commit] = d
 	}
@@ -247,7 +249,7 @@ func (h *history) stepsIn(commit string, r *plan.Release) ([]intstr.IntOrString,
 		return nil, err
 	}
 	same := commit == h.desired.commit
-	if !same && !h.remote {
+	if !same && h.bases == nil {
 		if same, err = h.desired.reads.Unchanged(t); err != nil {
 			return nil, err
 		}
@@ -260,7 +262,7 @@ func (h *history) stepsIn(commit string, r *plan.Release) ([]intstr.IntOrString,
 		return nil, err
 	}
 	steps := stepsOf(d.set, r)
-	if h.approved != nil && !h.remote {
+	if h.approved != nil && h.bases == nil {
 		if len(h.approved) >= keptSteps {
 			clear(h.approved)
 		}

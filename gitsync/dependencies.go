@@ -91,7 +91,7 @@ func (o Options) mayDependOn(gs *v1alpha1.GitSource) error {
 // commit needs them. What was rendered for it and is not new, as with an
 // approval, waits for nobody.
 func (l *look) await(ctx context.Context, s *snapshot) error {
-	if len(l.gs.Spec.DependsOn) == 0 || l.isRendered(s) {
+	if len(l.gs.Spec.DependsOn) == 0 || l.isRendered(ctx, s) {
 		return nil
 	}
 	if err := l.refuseCycle(ctx); err != nil {
@@ -143,9 +143,9 @@ func lacks(other, gs *v1alpha1.GitSource, commit string) string {
 
 // isRendered reports whether what was rendered last, with the spec that the
 // source has now, is good for a snapshot, too.
-func (l *look) isRendered(s *snapshot) bool {
+func (l *look) isRendered(ctx context.Context, s *snapshot) bool {
 	same := l.gs.Status.AppliedCommit == s.commit.String()
-	r := renderer{gs: l.gs, remote: !l.options.NoRemoteBases, in: l.options.Renderer}
+	r := renderer{gs: l.gs, bases: l.bases(ctx), in: l.options.Renderer}
 	switch {
 	case l.gs.Status.AppliedCommit == "":
 		return false

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -26,6 +27,8 @@ type desired struct {
 	commit string
 	set    *plan.Set
 	reads  Reads
+	// hasBases: remote bases were read, too, which change by themselves.
+	hasBases bool
 }
 
 // renderer renders the commits of one snapshot for one GitSource.
@@ -33,7 +36,8 @@ type renderer struct {
 	snapshot *snapshot
 	gs       *v1alpha1.GitSource
 	mapper   meta.RESTMapper    // nil: no cluster is asked
-	remote   bool               // remote bases
+	bases    fetchBase          // nil: remote bases are refused
+	hasBases bool               // a folder that was rendered has some
 	in       Renderer           // nil: this process
 	brought  map[string]brought // by approval file, from earlier looks; added to
 	approved approvedSteps      // from earlier looks; added to
@@ -58,14 +62,14 @@ func approvalsPath(spec *v1alpha1.GitSourceSpec) string {
 
 func (r *renderer) key() string {
 	s := &r.gs.Spec
-	return fmt.Sprintf("%q", []string{s.URL, fmt.Sprintf("%q", []string{s.Ref.Branch, s.Ref.Tag, s.Ref.SemVer, s.Ref.Commit}), s.Path, s.TargetNamespace, approvalsPath(s), fmt.Sprint(r.remote)})
+	return fmt.Sprintf("%q", []string{s.URL, fmt.Sprintf("%q", []string{s.Ref.Branch, s.Ref.Tag, s.Ref.SemVer, s.Ref.Commit}), s.Path, s.TargetNamespace, approvalsPath(s), fmt.Sprint(r.bases != nil)})
 }
 
 // desired returns what the snapshot's commit says. Where nothing changed that
 // the last rendering read, that one is good for this commit too.
 func (r *renderer) desired(last *desired) (*desired, bool, error) {
 	commit := r.snapshot.commit.String()
-	if last != nil && last.key == r.key() && !r.remote {
+	if last != nil && last.key == r.key() && !last.hasBases {
 		if last.commit == commit {
 			return last, false, nil
 		}
@@ -78,7 +82,7 @@ func (r *renderer) desired(last *desired) (*desired, bool, error) {
 			return nil, false, err
 		}
 		if same {
-			return &desired{last.key, commit, last.set, last.reads}, false, nil
+			return &desired{last.key, commit, last.set, last.reads, false}, false, nil
 		}
 	}
 	t, err := newTreeFS(r.snapshot, r.snapshot.commit)
@@ -89,19 +93,22 @@ func (r *renderer) desired(last *desired) (*desired, bool, error) {
 	if err := known.again(t); err != nil {
 		return nil, false, err
 	}
+	r.hasBases = false
 	set, err := r.render(t)
-	known.note(t, err)
+	if !r.hasBases {
+		known.note(t, err)
+	}
 	if err != nil {
 		return nil, true, err
 	}
-	return &desired{r.key(), commit, set, t.Reads()}, true, nil
+	return &desired{r.key(), commit, set, t.Reads(), r.hasBases}, true, nil
 }
 
 // render renders a tree.
 func (r *renderer) render(t *treeFS) (*plan.Set, error) {
 	var ignored plan.Problems
 	objects, err := r.objects(t, plan.RenderOptions{
-		Skip: approvalsPath(&r.gs.Spec), RemoteBases: r.remote,
+		Skip:    approvalsPath(&r.gs.Spec),
 		Ignored: func(p *plan.Problem) { ignored = append(ignored, p) },
 	})
 	if err != nil {
@@ -122,8 +129,30 @@ func (r *renderer) render(t *treeFS) (*plan.Set, error) {
 	return set, nil
 }
 
-// objects renders where the controller has a place for it, and else in this process.
+// objects renders a tree with the remote bases that it names. A renderer says which ones
+// it needs, and begins again with these.
 func (r *renderer) objects(t *treeFS, opts plan.RenderOptions) ([]plan.Object, error) {
+	if r.bases == nil {
+		return r.folder(t, opts)
+	}
+	b := newBaseTrees(t)
+	defer b.close()
+	opts.Bases = b.at
+	for {
+		objects, err := r.folder(b, opts)
+		missing, ok := errors.AsType[*plan.MissingBasesError](err)
+		if !ok {
+			return objects, err
+		}
+		r.hasBases = true
+		if err := b.add(missing.Bases, r.bases); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// folder renders where the controller has a place for it, and else in this process.
+func (r *renderer) folder(t filesys.FileSystem, opts plan.RenderOptions) ([]plan.Object, error) {
 	if r.in == nil {
 		return plan.Render(t, r.gs.Spec.Path, opts)
 	}

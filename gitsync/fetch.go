@@ -40,6 +40,8 @@ type remote struct {
 	secret string // namespace/name; empty: none
 	proxy  string // namespace/name of the Secret with the proxy; empty: none
 	access access
+	// base: it is a remote base, which a tenant names.
+	base bool
 	// mayPush is [Options].MayPush.
 	mayPush func() error
 }
@@ -97,6 +99,8 @@ type session struct {
 	remote remote
 	git    transport.UploadPackSession
 	refs   *packp.AdvRefs
+	// depth is how many commits of a history are fetched; 0: all.
+	depth int
 	// abandoned: a local git is still at it.
 	abandoned atomic.Bool
 }
@@ -113,7 +117,7 @@ func connect(ctx context.Context, r remote) (*session, error) {
 	}
 	if s.refs, err = s.git.AdvertisedReferencesContext(ctx); err != nil {
 		s.close()
-		if isNotGit(err) {
+		if isNotGit(err) && !r.base {
 			return nil, r.notGit(ctx)
 		}
 		return nil, r.problem(cmpContext(ctx, err))
@@ -135,6 +139,9 @@ func (r remote) transport() (*transport.Endpoint, transport.Transport, error) {
 	ep, err := transport.NewEndpoint(r.url.String())
 	if err != nil {
 		return nil, nil, err
+	}
+	if r.base {
+		return ep, baseTransport(), nil
 	}
 	ep.CaBundle, ep.ClientCert, ep.ClientKey, ep.Proxy = r.access.caBundle, r.access.clientCert, r.access.tlsKey, r.access.proxy.options
 	c, err := gitclient.NewClient(ep)
@@ -182,17 +189,36 @@ func (s *session) tip(branch string) (plumbing.Hash, error) {
 	return h, nil
 }
 
-// fetch brings a commit and its history into a store that has the haves. It
+// mayWant reports whether the server lets a commit be asked for by its name.
+func (s *session) mayWant(commit plumbing.Hash) bool {
+	if s.refs.Capabilities.Supports(capability.AllowReachableSHA1InWant) {
+		return true
+	}
+	for _, h := range s.refs.References {
+		if h == commit {
+			return true
+		}
+	}
+	return false
+}
+
+// fetch brings commits and their history into a store that has the haves. It
 // is what go-git's Remote.Fetch does, on the session that is open already.
 // At most so many bytes are brought.
-func (s *session) fetch(ctx context.Context, store storage.Storer, want plumbing.Hash, haves []plumbing.Hash, l Limits, room int64) error {
+func (s *session) fetch(ctx context.Context, store storage.Storer, wants, haves []plumbing.Hash, l Limits, room int64) error {
 	req := packp.NewUploadPackRequestFromCapabilities(s.refs.Capabilities)
 	if s.refs.Capabilities.Supports(capability.NoProgress) {
 		if err := req.Capabilities.Set(capability.NoProgress); err != nil {
 			return err
 		}
 	}
-	req.Wants, req.Haves = []plumbing.Hash{want}, haves
+	if s.depth > 0 && s.refs.Capabilities.Supports(capability.Shallow) {
+		if err := req.Capabilities.Set(capability.Shallow); err != nil {
+			return err
+		}
+		req.Depth = packp.DepthCommits(s.depth)
+	}
+	req.Wants, req.Haves = wants, haves
 	answer, err := s.uploadPack(ctx, req)
 	if err != nil && strings.HasSuffix(err.Error(), "closing input: EOF") {
 		return fmt.Errorf("%w: %w", errHungUp, s.remote.problem(err))

@@ -107,7 +107,7 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 	if l.keep.exceeded == nil {
 		l.keep.exceeded = &overLimits{}
 	}
-	r := &renderer{exceeded: l.keep.exceeded, snapshot: s, gs: l.gs, mapper: l.mapper, remote: !l.options.NoRemoteBases, in: l.rendersIn(), brought: l.keep.brought, approved: l.keep.approved, order: l.keep.order, signatures: by}
+	r := &renderer{exceeded: l.keep.exceeded, snapshot: s, gs: l.gs, mapper: l.mapper, bases: l.bases(ctx), in: l.rendersIn(), brought: l.keep.brought, approved: l.keep.approved, order: l.keep.order, signatures: by}
 	d, rendered, err := r.desired(l.keep.desired)
 	if err != nil {
 		return nil, err

@@ -79,7 +79,7 @@ func (l *look) inherits(ctx context.Context, s *snapshot, other *v1alpha1.GitSou
 		return ctx.Err()
 	}
 	name := client.ObjectKeyFromObject(other)
-	r := &renderer{snapshot: s, gs: other, mapper: l.mapper, remote: !l.options.NoRemoteBases, in: l.options.Renderer}
+	r := &renderer{snapshot: s, gs: other, mapper: l.mapper, bases: l.bases(ctx), in: l.options.Renderer}
 	d, _, err := r.desired(l.recall(name).desired)
 	if ctx.Err() != nil {
 		return ctx.Err()

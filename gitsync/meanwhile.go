@@ -40,7 +40,7 @@ func (l *look) meanwhile(ctx context.Context, r remote, s *snapshot, by signatur
 	if err := l.putAside(err, at(l.gs.Spec.Ref.String(), l.gs.Status.AppliedCommit)); err != nil {
 		return err
 	}
-	waiting, err := l.renderWaiting(s, by)
+	waiting, err := l.renderWaiting(ctx, s, by)
 	if err != nil {
 		return l.putAside(err, "")
 	}
@@ -76,8 +76,8 @@ func (l *look) keepApplied(ctx context.Context, s *snapshot, by signatures, o *o
 // renderWaiting renders the commit that waits, for what is to be committed on top
 // of it. The cluster is not asked for the scope of its kinds: they may be among
 // what is waited for.
-func (l *look) renderWaiting(s *snapshot, by signatures) (*commit, error) {
-	r := &renderer{snapshot: s, gs: l.gs, remote: !l.options.NoRemoteBases, in: l.rendersIn(), brought: map[string]brought{}, signatures: by}
+func (l *look) renderWaiting(ctx context.Context, s *snapshot, by signatures) (*commit, error) {
+	r := &renderer{snapshot: s, gs: l.gs, bases: l.bases(ctx), in: l.rendersIn(), brought: map[string]brought{}, signatures: by}
 	d, rendered, err := r.desired(nil)
 	l.rendered(rendered)
 	return &commit{desired: d, renderer: r}, err

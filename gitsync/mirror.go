@@ -437,11 +437,11 @@ func (c *clone) fetch(ctx context.Context, s *session, branch string, tip plumbi
 	return nil
 }
 
-// bring brings an object and all that it needs.
-func (c *clone) bring(ctx context.Context, s *session, want plumbing.Hash) error {
+// bring brings objects and all that they need.
+func (c *clone) bring(ctx context.Context, s *session, wants ...plumbing.Hash) error {
 	defer c.sweep()
 	store := c.store()
-	err := s.fetch(ctx, store, want, haves(store, c.tips(store)), c.limits, c.limits.RepositorySize-diskSize(c.dir))
+	err := s.fetch(ctx, store, wants, haves(store, c.tips(store)), c.limits, c.limits.RepositorySize-diskSize(c.dir))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stores = &sync.Pool{} // the pack may be there though the exchange has failed at its end

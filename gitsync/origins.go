@@ -142,7 +142,7 @@ func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, er
 	if err != nil {
 		return nil, err
 	}
-	if child != nil && !o.remote {
+	if child != nil && o.bases == nil {
 		differ, err := differ(child.reads, child.tree, t)
 		if err != nil {
 			return nil, err

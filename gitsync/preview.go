@@ -5,7 +5,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/storer"
@@ -135,7 +137,15 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 		Preview: Preview{Commit: commit.String()}, gs: gs, c: p.Client, merger: newMerger(p.Schemas), tree: t,
 		observer: newObserver(gs, p.Client, p.Client), applier: &applier{gs: gs, c: p.Client}, wanted: inventory{},
 	}
-	r := &renderer{gs: gs, mapper: p.Client.RESTMapper(), remote: p.RemoteBases}
+	r := &renderer{gs: gs, mapper: p.Client.RESTMapper()}
+	if p.RemoteBases {
+		dir, err := os.MkdirTemp("", "tranche-bases-")
+		if err != nil {
+			return nil, fmt.Errorf("making a folder for remote bases: %w", err)
+		}
+		defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
+		r.bases = newBases(dir, Limits{}).within(ctx, basesFor, time.Now())
+	}
 	set, err := r.render(t)
 	if err == nil {
 		err = refuseEmpty(gs, set)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -131,6 +132,9 @@ func Add(mgr ctrl.Manager, o Options) error {
 		last: map[types.NamespacedName]memory{},
 	}
 	r.mirrors.limits = o.Limits.orDefault()
+	if !o.NoRemoteBases {
+		r.remoteBases = newBases(filepath.Join(o.StorageDir, "bases"), o.Limits)
+	}
 	if r.synced, err = AddFreshness(mgr, o); err != nil {
 		return err
 	}
@@ -211,11 +215,13 @@ type reconciler struct {
 	mapper  meta.RESTMapper
 	writers *writers
 	mirrors *mirrors
-	apps    *githubApps
-	events  events.EventRecorder
-	watcher *refWatcher
-	wishes  *wishes
-	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
+	// remoteBases are nil where none may be named.
+	remoteBases *bases
+	apps        *githubApps
+	events      events.EventRecorder
+	watcher     *refWatcher
+	wishes      *wishes
+	queue       workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 	mu   sync.Mutex
 	last map[types.NamespacedName]memory
@@ -762,7 +768,7 @@ func (l *look) result(err error) (reconcile.Result, error) {
 // settled reports whether nothing is left to do but to look again.
 func (l *look) settled() bool {
 	o := &l.outcome
-	return !l.gs.Spec.Ref.IsPinned() && len(o.problems) == 0 && len(o.intents) == 0 && len(o.ignored) == 0 && !l.unclear && l.keep.desired != nil && l.options.NoRemoteBases &&
+	return !l.gs.Spec.Ref.IsPinned() && len(o.problems) == 0 && len(o.intents) == 0 && len(o.ignored) == 0 && !l.unclear && l.keep.desired != nil && !l.keep.desired.hasBases &&
 		l.keep.desired.commit == l.gs.Status.AppliedCommit && l.gs.Status.ObservedGeneration == l.gs.Generation
 }
 

@@ -152,7 +152,7 @@ func (h *history) templateBefore(commit plumbing.Hash, reads Reads, r *plan.Rele
 	if err != nil {
 		return nil, nil, err
 	}
-	if !h.remote {
+	if h.bases == nil {
 		unchanged, err := reads.Unchanged(t)
 		if err != nil || unchanged {
 			return after, reads, err

@@ -614,7 +614,7 @@ func (w *writeback) checkApproval(in intent, tree plumbing.Hash, file string, be
 	if !slices.Equal(others(before), others(after)) {
 		return &cannot{fact: "it would change other approvals in " + file, hint: "give each release a file of its own"}
 	}
-	if unchanged, err := w.commit.desired.reads.Unchanged(t); err != nil || unchanged && !w.commit.renderer.remote {
+	if unchanged, err := w.commit.desired.reads.Unchanged(t); err != nil || unchanged && !w.commit.desired.hasBases {
 		return err
 	}
 	set, err := w.commit.renderer.render(t)

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -48,19 +46,18 @@ func withSchema(own bool, build func()) {
 	build()
 }
 
-// renderKustomization renders the kustomization in dir.
-func renderKustomization(fsys filesys.FileSystem, dir string, remoteBases bool) ([]Object, error) {
-	refs := gather(fsys, dir)
-	ps := append(slices.Clone(refs.refused), refs.remote(remoteBases)...)
-	if err := ps.err(); err != nil {
+// renderKustomization renders the kustomization in dir. Remote bases are refused where
+// fetched is nil.
+func renderKustomization(fsys filesys.FileSystem, dir string, fetched bases) ([]Object, error) {
+	refs := gather(fsys, dir, fetched)
+	if err := fetched.name(append(slices.Clone(refs.refused), refs.remote()...)).err(); err != nil {
 		return nil, err
 	}
-	if remoteBases {
-		r, err := newRemoteFS(fsys)
-		if err != nil {
-			return nil, err
-		}
-		fsys = r
+	if len(refs.missing) > 0 {
+		return nil, &MissingBasesError{refs.missing}
+	}
+	if len(fetched) > 0 {
+		fsys = &basesFS{fsys, fetched}
 	}
 	root := relative(dir)
 	if files := kustomizationFiles(fsys, dir); len(files) == 1 {
@@ -68,13 +65,14 @@ func renderKustomization(fsys filesys.FileSystem, dir string, remoteBases bool) 
 	}
 	var objects []Object
 	var err error
-	withSchema(refs.openAPI, func() { objects, err = build(fsys, dir, root) })
+	withSchema(refs.openAPI, func() { objects, err = build(fsys, dir, root, fetched) })
 	if err != nil {
 		if ps := refs.explain(); len(ps) > 0 {
-			return nil, ps.sorted()
+			return nil, fetched.name(ps).sorted()
 		}
 		return nil, &Problem{Reason: ReasonRenderFailed, Where: root, Err: shorten(err, dir)}
 	}
+	var ps Problems
 	for _, o := range objects {
 		ps = append(ps, checkIdentity(o)...)
 	}
@@ -89,7 +87,7 @@ func renderKustomization(fsys filesys.FileSystem, dir string, remoteBases bool) 
 // something in the build could have seen the tracking annotation, and where it
 // failed, it runs once more without: the result is always that of a plain
 // `kustomize build`.
-func build(fsys filesys.FileSystem, dir, root string) ([]Object, error) {
+func build(fsys filesys.FileSystem, dir, root string, fetched bases) ([]Object, error) {
 	watched := &trackingFS{FileSystem: fsys}
 	tracked := watched.track(rooted(root))
 	m, err := run(watched, dir)
@@ -100,7 +98,7 @@ func build(fsys filesys.FileSystem, dir, root string) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := origins(fsys, m, dir, root)
+	files := origins(fsys, m, dir, root, fetched)
 	if tracked {
 		if err := m.RemoveOriginAnnotations(); err != nil {
 			return nil, err
@@ -175,9 +173,9 @@ func toObjects(m resmap.ResMap, files []string) ([]Object, error) {
 }
 
 // origins returns the file of each object: its own, or the kustomization that
-// generated it; the root where kustomize does not tell, and where what it tells
-// is no file: it takes ".." of a folder that is a link for the link's parent.
-func origins(fsys filesys.FileSystem, m resmap.ResMap, dir, root string) []string {
+// generated it; the root where kustomize does not tell, where the file is one of a remote
+// base, and where what kustomize tells is no file: it takes ".." of a folder that is a link for the link's parent.
+func origins(fsys filesys.FileSystem, m resmap.ResMap, dir, root string, fetched bases) []string {
 	files := make([]string, 0, m.Size())
 	for _, r := range m.Resources() {
 		file := root
@@ -189,7 +187,7 @@ func origins(fsys filesys.FileSystem, m resmap.ResMap, dir, root string) []strin
 				file = relative(path.Join(dir, o.ConfiguredIn))
 			}
 		}
-		if !fsys.Exists(rooted(file)) {
+		if _, _, remote := fetched.of(file); remote || !fsys.Exists(rooted(file)) {
 			file = root
 		}
 		files = append(files, file)
@@ -226,19 +224,13 @@ func (t *trackingFS) track(file string) bool {
 	if err != nil {
 		return false
 	}
-	var k, back types.Kustomization
+	var k types.Kustomization
 	if err := k.Unmarshal(content); err != nil || slices.Contains(k.BuildMetadata, types.OriginAnnotations) {
 		return false
 	}
 	k.BuildMetadata = append(k.BuildMetadata, types.OriginAnnotations)
-	edited, err := json.Marshal(k)
-	if err != nil {
-		return false
-	}
-	if err := back.Unmarshal(edited); err != nil {
-		return false
-	}
-	if again, err := json.Marshal(back); err != nil || !bytes.Equal(again, edited) {
+	edited, ok := asJSON(&k)
+	if !ok {
 		return false // JSON that is read as YAML and means something else there
 	}
 	t.file, t.content = file, edited

@@ -75,8 +75,8 @@ func TestRemoteReferences(t *testing.T) {
 		}
 	})
 	t.Run("remote bases on do not open the controller's disk", func(t *testing.T) {
-		_, err := plan.Render(plantest.Tree(t, map[string]string{"apps/kustomization.yaml": "resources: ['file:///srv/repo']\n"}), "apps", plan.RenderOptions{RemoteBases: true})
-		want := []string{"RenderFailed apps/kustomization.yaml: resources[0]: file:///srv/repo is outside the repository; commit a copy of it"}
+		_, err := plan.Render(plantest.Tree(t, map[string]string{"apps/kustomization.yaml": "resources: ['file:///srv/repo']\n"}), "apps", plan.RenderOptions{Bases: map[plan.RemoteBase]string{}})
+		want := []string{"RenderFailed apps/kustomization.yaml: resources[0]: file:///srv/repo is not fetched: only https and http are; commit a copy of it"}
 		if diff := cmp.Diff(want, list(err)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

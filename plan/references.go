@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/types"
@@ -19,6 +20,10 @@ import (
 type references struct {
 	fsys    filesys.FileSystem
 	visited map[string]bool
+	// fetched are the remote bases that are there; nil: none may be named.
+	fetched bases
+	// missing are remote bases that are named and not there.
+	missing []RemoteBase
 
 	list []reference
 	// openAPI: some kustomization brings a schema, which is a global
@@ -40,29 +45,27 @@ type reference struct {
 	// manifests: a file or folder of objects, which kustomize reads or
 	// renders; else a file for other ends.
 	manifests bool
+	// problem is what is wrong with a path that leaves the repository.
+	problem error
 }
 
-func gather(fsys filesys.FileSystem, dir string) *references {
-	r := &references{fsys: fsys, visited: map[string]bool{}}
+func gather(fsys filesys.FileSystem, dir string, fetched bases) *references {
+	r := &references{fsys: fsys, visited: map[string]bool{}, fetched: fetched}
 	r.kustomization(dir)
 	return r
 }
 
 // remote returns a problem for each reference that leaves the repository and
 // may not.
-func (r *references) remote(allowed bool) Problems {
+func (r *references) remote() Problems {
 	var ps Problems
 	for _, ref := range r.list {
-		if ref.at != "" || allowed && !isLocalURL(ref.path) {
+		if ref.problem == nil {
 			continue
-		}
-		fact := "%s is outside the repository, and remote bases are off"
-		if allowed {
-			fact = "%s is outside the repository"
 		}
 		ps = append(ps, &Problem{
 			Reason: ReasonRenderFailed, Where: where(ref.file, ref.field),
-			Err:  fmt.Errorf(fact, withoutUserinfo(ref.path)),
+			Err:  fmt.Errorf("%s %w", withoutUserinfo(ref.path), ref.problem),
 			Hint: "commit a copy of it",
 		})
 	}
@@ -196,13 +199,41 @@ func (r *references) add(file, field, p string, manifests bool) reference {
 	ref := reference{file: relative(file), field: field, path: p, manifests: manifests}
 	switch {
 	case isRemote(p):
+		r.outside(&ref)
 	case path.IsAbs(p):
 		ref.at = path.Clean(p)
 	default:
 		ref.at = path.Join(path.Dir(file), p)
 	}
+	if _, root, ok := r.fetched.of(file); ok && ref.at != "" && !isRemote(p) && !strings.HasPrefix(ref.at+"/", root+"/") {
+		ref.at, ref.problem = "", errors.New("leaves its repository")
+	}
 	r.list = append(r.list, ref)
 	return ref
+}
+
+// outside finds a remote base, and says what is wrong with what is none.
+func (r *references) outside(ref *reference) {
+	if r.fetched == nil {
+		ref.problem = errors.New("is outside the repository, and remote bases are off")
+		return
+	}
+	if !ref.manifests {
+		ref.problem = errors.New("is outside the repository")
+		return
+	}
+	base, _, err := parseRemoteBase(ref.path)
+	if err != nil {
+		ref.problem = err
+		return
+	}
+	at, ok := r.fetched.at(ref.path)
+	switch {
+	case ok:
+		ref.at = at
+	case !slices.Contains(r.missing, base):
+		r.missing = append(r.missing, base)
+	}
 }
 
 // plugins goes through configurations of plugins, which stand in the

@@ -17,10 +17,10 @@ type RenderOptions struct {
 	// Skip is a folder that is left out, from the repository's root: the
 	// one with the approvals. Empty: none.
 	Skip string
-	// RemoteBases lets kustomizations fetch from elsewhere, by HTTP and by
-	// running git. What is rendered then no longer depends on the commit
-	// alone, and takes as long as those servers take.
-	RemoteBases bool
+	// Bases are the remote bases that kustomizations may name, and the folder of the file
+	// system that each is in. Where one is missing, the error is a [*MissingBasesError]; a
+	// base may name others. nil: remote bases are refused. Nothing is fetched.
+	Bases map[RemoteBase]string
 	// Ignored is told what is left out and does no harm. Nil: nobody is.
 	Ignored func(*Problem)
 }
@@ -34,9 +34,9 @@ var ErrSubmodule = errors.New("submodules are not followed")
 // kustomization of its own is rendered as one. What begins with a dot is left
 // out of plain YAML, and a folder that links lead to twice is read once.
 //
-// The error is [Problems] or a [*Problem].
+// The error is [Problems], a [*Problem] or a [*MissingBasesError].
 func Render(fsys filesys.FileSystem, dir string, opts RenderOptions) ([]Object, error) {
-	r := renderer{fsys: fsys, remoteBases: opts.RemoteBases, seen: map[string]bool{}, ignored: opts.Ignored}
+	r := renderer{fsys: fsys, bases: opts.Bases, seen: map[string]bool{}, ignored: opts.Ignored}
 	if opts.Skip != "" {
 		r.skip = rooted(opts.Skip)
 	}
@@ -46,6 +46,9 @@ func Render(fsys filesys.FileSystem, dir string, opts RenderOptions) ([]Object, 
 	}
 	if err := r.problems.err(); err != nil {
 		return nil, err
+	}
+	if len(r.missing) > 0 {
+		return nil, &MissingBasesError{r.missing}
 	}
 	return r.objects, nil
 }
@@ -65,14 +68,15 @@ func storageProblem(fsys filesys.FileSystem, reason, dir string) *Problem {
 }
 
 type renderer struct {
-	fsys        filesys.FileSystem
-	skip        string
-	remoteBases bool
-	seen        map[string]bool // folders, by their real path
-	ignored     func(*Problem)
+	fsys    filesys.FileSystem
+	skip    string
+	bases   bases
+	seen    map[string]bool // folders, by their real path
+	ignored func(*Problem)
 
 	objects  []Object
 	problems Problems
+	missing  []RemoteBase
 }
 
 func (r *renderer) folder(dir string) {
@@ -86,7 +90,11 @@ func (r *renderer) folder(dir string) {
 	}
 	r.seen[string(real)] = true
 	if isKustomization(r.fsys, string(real)) {
-		objects, err := renderKustomization(r.fsys, string(real), r.remoteBases)
+		objects, err := renderKustomization(r.fsys, string(real), r.bases)
+		if e, ok := errors.AsType[*MissingBasesError](err); ok {
+			r.missing = append(r.missing, e.Bases...)
+			return
+		}
 		r.objects = append(r.objects, objects...)
 		r.problems = append(r.problems, asProblems(err)...)
 		return

@@ -29,7 +29,6 @@ var errTakenAway = errors.New("its place was given to another tenant")
 type place struct {
 	tenant  string
 	process *process
-	open    bool
 	begun   time.Time
 	// taken: its process is killed for another tenant.
 	taken bool
@@ -150,11 +149,11 @@ func (p *places) close() {
 }
 
 // take waits for a place, for a moment.
-func (p *Pool) take(tenant string, open bool) (*place, error) {
+func (p *Pool) take(tenant string) (*place, error) {
 	p.mu.Lock()
 	if !p.closed && p.places.mayHave(tenant) && len(p.places.waiting) == 0 {
 		defer p.mu.Unlock()
-		return p.equip(p.places.give(tenant), open), nil
+		return p.equip(p.places.give(tenant)), nil
 	}
 	if p.closed || p.places.isStuck(tenant) && p.places.waits(tenant) {
 		p.mu.Unlock()
@@ -170,7 +169,7 @@ func (p *Pool) take(tenant string, open bool) (*place, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.equip(w, open), nil
+	return p.equip(w), nil
 }
 
 // await waits until a waiter is given a place, or has waited for long enough. Where
@@ -204,11 +203,10 @@ func (p *Pool) await(me *waiter) *place {
 }
 
 // equip gives a place a worker, if one is idle. The pool is locked.
-func (p *Pool) equip(w *place, open bool) *place {
-	w.open = open
-	if n := len(p.idle[open]); n > 0 {
-		w.process = p.idle[open][n-1]
-		p.idle[open] = p.idle[open][:n-1]
+func (p *Pool) equip(w *place) *place {
+	if n := len(p.idle); n > 0 {
+		w.process = p.idle[n-1]
+		p.idle = p.idle[:n-1]
 		w.process.idle.Stop()
 	}
 	return w
@@ -272,8 +270,8 @@ func (p *Pool) giveBack(w *place) {
 	case p.closed || w.taken || s.broken || s.jobs >= jobsOfWorker:
 		s.end(nil)
 	default:
-		s.idle = time.AfterFunc(idleFor, func() { p.retire(w.open, s) })
-		p.idle[w.open] = append(p.idle[w.open], s)
+		s.idle = time.AfterFunc(idleFor, func() { p.retire(s) })
+		p.idle = append(p.idle, s)
 	}
 	p.grant()
 	p.wake()

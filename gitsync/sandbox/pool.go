@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,14 +62,14 @@ type Pool struct {
 
 	mu       sync.Mutex
 	places   places
-	idle     map[bool][]*process // by whether they are open
+	idle     []*process
 	closed   bool
 	unsealed sync.Once
 }
 
 // NewPool returns a pool without workers; they are started as they are needed.
 func NewPool(o Options) *Pool {
-	return &Pool{options: o, places: places{most: o.Workers, last: map[string]int{}}, idle: map[bool][]*process{}}
+	return &Pool{options: o, places: places{most: o.Workers, last: map[string]int{}}}
 }
 
 // Start ends all workers when ctx ends.
@@ -87,12 +88,10 @@ func (p *Pool) Close() {
 	defer p.mu.Unlock()
 	p.closed = true
 	p.places.close()
-	for _, workers := range p.idle {
-		for _, w := range workers {
-			w.end(nil)
-		}
+	for _, w := range p.idle {
+		w.end(nil)
 	}
-	clear(p.idle)
+	p.idle = nil
 }
 
 // busyError is of a rendering that has no place now.
@@ -108,13 +107,13 @@ func (e *busyError) Free() <-chan struct{} { return e.free }
 // a moment at most. The error then has a method Free, which returns a channel that is
 // closed when it is worth another try.
 func (p *Pool) Render(tenant string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error) {
-	w, err := p.take(tenant, opts.RemoteBases)
+	w, err := p.take(tenant)
 	if err != nil {
 		return nil, err
 	}
 	defer p.giveBack(w)
 	if w.process == nil {
-		s, err := p.start(opts.RemoteBases)
+		s, err := p.start()
 		if err != nil {
 			return nil, err
 		}
@@ -124,7 +123,7 @@ func (p *Pool) Render(tenant string, fsys filesys.FileSystem, dir string, opts p
 		}
 		p.mu.Unlock()
 	}
-	r, err := w.process.render(fsys, job{dir, opts.Skip, opts.RemoteBases}, &p.options)
+	r, err := w.process.render(fsys, jobOf(dir, opts), &p.options)
 	if errors.Is(err, errTakenAway) {
 		return nil, p.park(tenant)
 	}
@@ -135,12 +134,12 @@ func (p *Pool) Render(tenant string, fsys filesys.FileSystem, dir string, opts p
 }
 
 // retire ends a worker that has waited for long.
-func (p *Pool) retire(open bool, s *process) {
+func (p *Pool) retire(s *process) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, idle := range p.idle[open] {
+	for i, idle := range p.idle {
 		if idle == s {
-			p.idle[open] = append(p.idle[open][:i:i], p.idle[open][i+1:]...)
+			p.idle = slices.Delete(p.idle, i, i+1)
 			s.end(nil)
 			return
 		}
@@ -148,8 +147,8 @@ func (p *Pool) retire(open bool, s *process) {
 }
 
 // start starts a worker.
-func (p *Pool) start(open bool) (*process, error) {
-	cmd := p.options.Command(Bounds{Memory: p.options.Memory, Timeout: p.options.Timeout, Open: open})
+func (p *Pool) start() (*process, error) {
+	cmd := p.options.Command(Bounds{Memory: p.options.Memory, Timeout: p.options.Timeout})
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, fmt.Errorf("starting a renderer: %w", err)
@@ -367,9 +366,6 @@ func Command(args ...string) (func(Bounds) *exec.Cmd, error) {
 	return func(b Bounds) *exec.Cmd {
 		cmd := exec.Command(program, append(args, b.args()...)...) //nolint:gosec // the program itself
 		cmd.Env = []string{"TMPDIR=" + os.TempDir()}
-		if b.Open { // kustomize runs git
-			cmd.Env = append(cmd.Env, "PATH="+os.Getenv("PATH"), "HOME="+os.TempDir())
-		}
 		return cmd
 	}, nil
 }

@@ -18,8 +18,36 @@ type toWorker struct {
 
 // job is a folder to render.
 type job struct {
-	Dir, Skip   string
+	Dir, Skip string
+	Bases     []base
+	// RemoteBases: others may be named than those in Bases.
 	RemoteBases bool
+}
+
+// base is a remote base, and the folder that it is in.
+type base struct {
+	plan.RemoteBase
+	Dir string
+}
+
+func jobOf(dir string, opts plan.RenderOptions) job {
+	j := job{Dir: dir, Skip: opts.Skip, RemoteBases: opts.Bases != nil}
+	for b, at := range opts.Bases {
+		j.Bases = append(j.Bases, base{b, at})
+	}
+	return j
+}
+
+// options are what [jobOf] was given.
+func (j *job) options() plan.RenderOptions {
+	o := plan.RenderOptions{Skip: j.Skip}
+	if j.RemoteBases {
+		o.Bases = map[plan.RemoteBase]string{}
+	}
+	for _, b := range j.Bases {
+		o.Bases[b.RemoteBase] = b.Dir
+	}
+	return o
 }
 
 // answer is what the file system says of a path.
@@ -64,12 +92,13 @@ type question struct {
 	Path string
 }
 
-// result of a job: objects, or what is wrong.
+// result of a job: objects, what is wrong, or which remote bases are missing.
 type result struct {
 	Objects []object
 	Ignored []fault
 	Faults  []fault
 	Listed  bool // the faults are [plan.Problems], and not one problem or error
+	Missing []plan.RemoteBase
 }
 
 type object struct {
@@ -146,6 +175,10 @@ func resultOf(objects []plan.Object, ignored []*plan.Problem, err error) (*resul
 		}
 		return r, nil
 	}
+	if e, ok := errors.AsType[*plan.MissingBasesError](err); ok {
+		r.Missing = e.Bases
+		return r, nil
+	}
 	if err != nil {
 		r.Faults = []fault{*faultOf(err)}
 		return r, nil
@@ -176,6 +209,9 @@ func (r *result) read(ignored func(*plan.Problem)) ([]plan.Object, error) {
 	}
 	if len(r.Faults) > 0 {
 		return nil, r.Faults[0].err()
+	}
+	if len(r.Missing) > 0 {
+		return nil, &plan.MissingBasesError{Bases: r.Missing}
 	}
 	objects := make([]plan.Object, 0, len(r.Objects))
 	for _, o := range r.Objects {

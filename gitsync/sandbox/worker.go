@@ -22,8 +22,6 @@ type Bounds struct {
 	Memory int64
 	// Timeout is how much CPU time one rendering may take.
 	Timeout time.Duration
-	// Open lets it reach the network and run git: for remote bases.
-	Open bool
 }
 
 // Serve makes the process a worker: it gives up what a worker may not have, and renders
@@ -33,11 +31,9 @@ func Serve(in io.Reader, out io.Writer, b Bounds) error {
 		return fmt.Errorf("limiting memory: %w", err)
 	}
 	first := hello{}
-	if !b.Open {
-		http.DefaultTransport = sealedTransport{}
-		if err := seal(); err != nil {
-			first.Unsealed = err.Error()
-		}
+	http.DefaultTransport = sealedTransport{}
+	if err := seal(); err != nil {
+		first.Unsealed = err.Error()
 	}
 	w := &worker{in: gob.NewDecoder(in), out: gob.NewEncoder(out)}
 	if err := w.out.Encode(fromWorker{Hello: &first}); err != nil {
@@ -81,9 +77,9 @@ type worker struct {
 
 func (w *worker) render(j *job) error {
 	var ignored []*plan.Problem
-	objects, err := plan.Render(&remoteTree{w}, j.Dir, plan.RenderOptions{
-		Skip: j.Skip, RemoteBases: j.RemoteBases, Ignored: func(p *plan.Problem) { ignored = append(ignored, p) },
-	})
+	opts := j.options()
+	opts.Ignored = func(p *plan.Problem) { ignored = append(ignored, p) }
+	objects, err := plan.Render(&remoteTree{w}, j.Dir, opts)
 	if w.err != nil {
 		return w.err
 	}
@@ -159,7 +155,6 @@ func Main(args []string) error {
 	f := flag.NewFlagSet("worker", flag.ContinueOnError)
 	f.Int64Var(&b.Memory, "memory", 0, "bytes of data")
 	f.DurationVar(&b.Timeout, "timeout", 0, "of one rendering")
-	f.BoolVar(&b.Open, "open", false, "may reach the network")
 	if err := f.Parse(args); err != nil {
 		return fmt.Errorf("reading the bounds: %w", err)
 	}
@@ -167,5 +162,5 @@ func Main(args []string) error {
 }
 
 func (b Bounds) args() []string {
-	return []string{fmt.Sprintf("--memory=%d", b.Memory), "--timeout=" + b.Timeout.String(), fmt.Sprintf("--open=%t", b.Open)}
+	return []string{fmt.Sprintf("--memory=%d", b.Memory), "--timeout=" + b.Timeout.String()}
 }

@@ -1,0 +1,383 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+const (
+	// maxBases is how many remote bases one rendering may name, those of bases included.
+	maxBases = 32
+	// baseShare is the part of [Limits].RepositorySize that a base may have. All of them
+	// together have as much as one repository.
+	baseShare = 8
+	// basesFor bounds how long one look waits for the servers of all its bases.
+	basesFor = time.Minute
+)
+
+// fetchBase brings a remote base. The snapshot is to be closed. nil: remote bases are
+// refused.
+type fetchBase func(plan.RemoteBase) (*snapshot, error)
+
+// bases are remote bases on disk: of each a single commit, without its history. They are
+// fetched here and not where folders are rendered: a renderer reaches no network. No
+// credentials go to a server of a base, so all sources may share them.
+type bases struct {
+	dir    string
+	limits Limits
+
+	mu   sync.Mutex
+	made int
+	by   map[plan.RemoteBase]*base
+}
+
+// newBases returns the bases in a folder, which it empties.
+func newBases(dir string, l Limits) *bases {
+	_ = os.RemoveAll(dir) // what is left is never read
+	return &bases{dir: dir, limits: l.orDefault(), by: map[plan.RemoteBase]*base{}}
+}
+
+// base is one remote base.
+type base struct {
+	owner chan struct{} // taken while its server is asked
+
+	// All below is the owner's.
+	asked  time.Time
+	err    error
+	commit plumbing.Hash
+	clone  *clone
+
+	// Of the lock of bases:
+	used time.Time
+	size int64
+}
+
+// of returns a base that is the caller's until free is called.
+func (bs *bases) of(ctx context.Context, name plan.RemoteBase) (b *base, free func(), err error) {
+	bs.mu.Lock()
+	b, ok := bs.by[name]
+	if !ok {
+		b = &base{owner: make(chan struct{}, 1)}
+		bs.by[name] = b
+	}
+	b.used = time.Now()
+	bs.mu.Unlock()
+	select {
+	case b.owner <- struct{}{}:
+		return b, func() { <-b.owner }, nil
+	case <-ctx.Done():
+		return nil, nil, baseRemoteProblem(name, ctx.Err())
+	}
+}
+
+// fetch returns a base as it has been on its server at some time since.
+func (bs *bases) fetch(ctx context.Context, name plan.RemoteBase, since time.Time) (*snapshot, error) {
+	b, free, err := bs.of(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer free()
+	if !b.asked.After(since) || b.err == nil && b.clone == nil {
+		asked := time.Now()
+		err := bs.ask(ctx, name, b)
+		if err != nil && ctx.Err() != nil {
+			return nil, err // of this caller, which may wait for less than another
+		}
+		b.asked, b.err = asked, err
+		bs.makeRoom(b)
+	}
+	if b.err != nil {
+		return nil, b.err
+	}
+	return b.clone.snapshot(b.commit), nil
+}
+
+// ask asks a server for a base, and brings it if it is another one than before.
+func (bs *bases) ask(ctx context.Context, name plan.RemoteBase, b *base) error {
+	u, err := parseURL(name.URL)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
+		return &plan.Problem{Reason: reasonInvalidURL, Where: baseName(name), Err: errors.New("is not an https or http URL without credentials")}
+	}
+	s, err := connect(ctx, remote{url: u, base: true})
+	if err != nil {
+		return baseRemoteProblem(name, err)
+	}
+	defer s.close()
+	wants, commit, err := s.baseAt(name.Ref)
+	if err != nil {
+		return baseRemoteProblem(name, err)
+	}
+	if b.clone != nil && b.commit == commit {
+		return nil
+	}
+	next, err := bs.begin()
+	if err != nil {
+		return err
+	}
+	err = next.bring(ctx, s, wants...)
+	if err == nil {
+		if _, found := object.GetCommit(next.store(), commit); found != nil {
+			err = &plan.Problem{Reason: reasonCommitNotFound, Err: fmt.Errorf("there is no commit %s", shortCommit(commit.String())), Hint: "name a branch or a tag, or a commit of a branch"}
+		} else {
+			err = next.sound(commit, plumbing.ZeroHash)
+		}
+	}
+	if err != nil {
+		_ = os.RemoveAll(next.dir) // it is emptied at the next start
+		return baseRemoteProblem(name, err)
+	}
+	if b.clone != nil {
+		b.clone.retire()
+	}
+	b.clone, b.commit = next, commit
+	return nil
+}
+
+// begin makes an empty clone.
+func (bs *bases) begin() (*clone, error) {
+	bs.mu.Lock()
+	bs.made++
+	limits := bs.limits
+	limits.RepositorySize /= baseShare
+	next := &clone{dir: filepath.Join(bs.dir, strconv.Itoa(bs.made)), limits: limits, stores: &sync.Pool{}}
+	bs.mu.Unlock()
+	if err := os.MkdirAll(next.dir, 0o700); err != nil {
+		return nil, storageProblem(err)
+	}
+	if err := next.store().Init(); err != nil {
+		return nil, storageProblem(err)
+	}
+	return next, nil
+}
+
+// makeRoom counts a base, and removes those that have not been used for the longest where
+// all of them take more than one repository may.
+func (bs *bases) makeRoom(b *base) {
+	size := int64(0)
+	if b.clone != nil {
+		size = diskSize(b.clone.dir)
+	}
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	b.size = size
+	for {
+		total := int64(0)
+		var oldest plan.RemoteBase
+		var out *base
+		for name, other := range bs.by {
+			total += other.size
+			if other != b && (out == nil || other.used.Before(out.used)) {
+				oldest, out = name, other
+			}
+		}
+		if out == nil || total <= bs.limits.RepositorySize && len(bs.by) <= keptBases {
+			return
+		}
+		delete(bs.by, oldest)
+		go out.drop()
+	}
+}
+
+// keptBases is how many bases are kept for the next rendering.
+const keptBases = 512
+
+// drop removes a base from disk, once it is not being fetched.
+func (b *base) drop() {
+	b.owner <- struct{}{}
+	defer func() { <-b.owner }()
+	if b.clone != nil {
+		b.clone.retire()
+	}
+	b.clone, b.asked, b.err = nil, time.Time{}, nil
+}
+
+// baseAt returns what to ask a server for to have a base, and its commit. Without a
+// history, where the server lets it.
+func (s *session) baseAt(ref string) (wants []plumbing.Hash, commit plumbing.Hash, err error) {
+	s.depth = 1
+	if ref == "" {
+		if s.refs.Head == nil {
+			return nil, commit, &plan.Problem{Reason: reasonBranchNotFound, Err: errors.New("has no default branch"), Hint: "name a branch, as in ?ref=main"}
+		}
+		return []plumbing.Hash{*s.refs.Head}, *s.refs.Head, nil
+	}
+	for _, name := range []string{ref, "refs/heads/" + ref, "refs/tags/" + ref} {
+		if h, ok := s.refs.References[name]; ok {
+			if peeled, ok := s.refs.Peeled[name]; ok {
+				return []plumbing.Hash{h}, peeled, nil
+			}
+			return []plumbing.Hash{h}, h, nil
+		}
+	}
+	if !plumbing.IsHash(ref) {
+		return nil, commit, &plan.Problem{Reason: reasonBranchNotFound, Err: fmt.Errorf("there is no branch and no tag %s", ref), Hint: "push it, or correct the base's ref"}
+	}
+	commit = plumbing.NewHash(ref)
+	if s.mayWant(commit) {
+		return []plumbing.Hash{commit}, commit, nil
+	}
+	s.depth = 0
+	for _, h := range branches(s) {
+		wants = append(wants, h)
+	}
+	return wants, commit, nil
+}
+
+// baseName is a base as messages have it.
+func baseName(b plan.RemoteBase) string { return "remote base " + b.String() }
+
+// baseRemoteProblem puts an error of a base's server in words: of a GitSource's own
+// server, others would be said.
+func baseRemoteProblem(name plan.RemoteBase, err error) error {
+	u, parseErr := parseURL(name.URL)
+	if parseErr != nil {
+		return parseErr
+	}
+	err = remote{url: u, base: true}.problem(err)
+	if errors.Is(err, errNoRoom) {
+		err = exceeded("", "the repository takes more than a remote base may", "--max-repository-size, of which a remote base may have an eighth")
+	}
+	p, ok := errors.AsType[*plan.Problem](err)
+	if !ok {
+		return err
+	}
+	said := *p
+	said.Where = baseName(name)
+	if strings.Contains(said.Hint, "spec.url") || strings.Contains(said.Hint, "Secret") {
+		said.Hint = "check the URL; no credentials are sent to the server of a remote base"
+	}
+	return &said
+}
+
+// bases returns how a look fetches remote bases. All of its renderings have the same
+// ones, and wait for no longer than basesFor together.
+func (l *look) bases(ctx context.Context) fetchBase {
+	if l.options.NoRemoteBases {
+		return nil
+	}
+	return l.remoteBases.within(ctx, min(l.timeout(), basesFor), l.since)
+}
+
+// within returns how to fetch bases, as they have been at some time since, in no more time
+// than left.
+func (bs *bases) within(ctx context.Context, left time.Duration, since time.Time) fetchBase {
+	return func(b plan.RemoteBase) (*snapshot, error) {
+		begun := time.Now()
+		ctx, cancel := context.WithTimeout(ctx, left)
+		defer cancel()
+		defer func() { left -= time.Since(begun) }()
+		return bs.fetch(ctx, b, since)
+	}
+}
+
+// baseTrees is the tree of a commit with, beside it, those of remote bases.
+type baseTrees struct {
+	*treeFS
+	at        map[plan.RemoteBase]string
+	trees     map[string]*treeFS // by the name of their folder
+	snapshots []*snapshot
+}
+
+func newBaseTrees(t *treeFS) *baseTrees {
+	return &baseTrees{treeFS: t, at: map[plan.RemoteBase]string{}, trees: map[string]*treeFS{}}
+}
+
+// add fetches bases, of which none is there. The list comes from a renderer, which has
+// read what a tenant has committed.
+func (b *baseTrees) add(list []plan.RemoteBase, fetch fetchBase) error {
+	if len(b.at)+len(list) > maxBases {
+		return exceeded("", fmt.Sprintf("%d remote bases are named, and at most %d are fetched", len(b.at)+len(list), maxBases), "")
+	}
+	before := len(b.at)
+	for _, base := range list {
+		if _, ok := b.at[base]; ok {
+			continue
+		}
+		s, err := fetch(base)
+		if err != nil {
+			return err
+		}
+		b.snapshots = append(b.snapshots, s)
+		tree, err := newTreeFS(s, s.commit)
+		if err != nil {
+			return baseRemoteProblem(base, err)
+		}
+		name := ".tranche-base-" + strconv.Itoa(len(b.at))
+		b.at[base], b.trees[name] = "/"+name, tree
+	}
+	if len(b.at) == before {
+		return &plan.Problem{Reason: plan.ReasonRenderFailed, Err: errors.New("remote bases that are there are asked for again")}
+	}
+	return nil
+}
+
+func (b *baseTrees) close() {
+	for _, s := range b.snapshots {
+		s.close()
+	}
+}
+
+// tree returns the tree that a path leads into, the folder that it is in, empty for that of
+// the commit itself, and the path in it.
+func (b *baseTrees) tree(p string) (t *treeFS, root, below string) {
+	p = path.Clean("/" + p)
+	name, rest, _ := strings.Cut(p[1:], "/")
+	if t, ok := b.trees[name]; ok {
+		return t, "/" + name, "/" + rest
+	}
+	return b.treeFS, "", p
+}
+
+// Err returns the first error of a storer, or nil.
+func (b *baseTrees) Err() error {
+	err := b.treeFS.Err()
+	for _, t := range b.trees {
+		if err == nil {
+			err = t.Err()
+		}
+	}
+	return err
+}
+
+func (b *baseTrees) ReadFile(p string) ([]byte, error) {
+	t, _, below := b.tree(p)
+	return t.ReadFile(below)
+}
+
+func (b *baseTrees) ReadDir(p string) ([]string, error) {
+	t, _, below := b.tree(p)
+	return t.ReadDir(below)
+}
+
+func (b *baseTrees) Exists(p string) bool {
+	t, _, below := b.tree(p)
+	return t.Exists(below)
+}
+
+func (b *baseTrees) IsDir(p string) bool {
+	t, _, below := b.tree(p)
+	return t.IsDir(below)
+}
+
+func (b *baseTrees) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
+	t, root, below := b.tree(p)
+	dir, file, err := t.CleanedAbs(below)
+	if err == nil && root != "" {
+		dir = filesys.ConfirmedDir(path.Join(root, string(dir)))
+	}
+	return dir, file, err
+}

@@ -1,0 +1,248 @@
+package gitsync
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+const baseOfTest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {value: %s}\n"
+
+// renderWithBases renders a kustomization of a repository in this process.
+func renderWithBases(t *testing.T, bs *bases, kustomization string, within time.Duration) ([]string, error) {
+	t.Helper()
+	repo := gittest.NewRepo(t)
+	repo.CommitAndPush(map[string]string{"kustomization.yaml": kustomization})
+	u, err := parseURL(repo.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newMirrors(t.TempDir()).of(remote{url: u}).look(t.Context(), remote{url: u}, "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	tree, err := newTreeFS(s, s.commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &renderer{gs: &v1alpha1.GitSource{}, bases: bs.within(t.Context(), within, time.Now())}
+	objects, err := r.objects(tree, plan.RenderOptions{})
+	var names []string
+	for _, o := range objects {
+		value, _, _ := unstructured.NestedString(o.Object, "data", "value")
+		names = append(names, o.GetName()+"="+value)
+	}
+	return names, err
+}
+
+// A base is fetched at a branch, a tag, a commit and HEAD, from a real Git server, with
+// the bases that it names itself. The server is asked once for one look, and nothing is
+// brought again that is there.
+func TestBases(t *testing.T) {
+	inner, base := gittest.NewRepoAt(t, filepath.Join(t.TempDir(), "inner.git")), gittest.NewRepo(t)
+	innerServer := gittest.Serve(t, filepath.Dir(inner.Bare), gittest.ServeOptions{})
+	inner.CommitAndPush(map[string]string{"k/kustomization.yaml": "resources: [a.yaml]\n", "k/a.yaml": fmt.Sprintf(baseOfTest, "inner")})
+	var packs, asked atomic.Int32
+	server := gittest.Serve(t, filepath.Dir(base.Bare), gittest.ServeOptions{Wrap: func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "" {
+				t.Errorf("credentials came with %s", r.URL)
+			}
+			if strings.HasSuffix(r.URL.Path, "/git-upload-pack") {
+				packs.Add(1)
+			} else {
+				asked.Add(1)
+			}
+			h.ServeHTTP(w, r)
+		})
+	}})
+	url := server.URL + "/repo.git//base"
+	first := base.CommitAndPush(map[string]string{"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": fmt.Sprintf(baseOfTest, "one")})
+	base.Git("tag", "-a", "-m", "first", "v1")
+	base.Git("push", "-q", "origin", "v1")
+	base.CommitAndPush(map[string]string{"base/a.yaml": fmt.Sprintf(baseOfTest, "two")})
+	base.Git("checkout", "-q", "-b", "nested")
+	base.CommitAndPush(map[string]string{"base/kustomization.yaml": "nameSuffix: -nested\nresources: ['" + innerServer.URL + "/inner.git//k']\n"})
+
+	bs := newBases(t.TempDir(), Limits{})
+	for ref, want := range map[string]string{"": "a=two", "?ref=main": "a=two", "?ref=v1": "a=one", "?ref=" + first: "a=one", "?ref=nested": "a-nested=inner"} {
+		got, err := renderWithBases(t, bs, "resources: ['"+url+ref+"']\n", time.Minute)
+		if err != nil || strings.Join(got, " ") != want {
+			t.Errorf("%q: %v, %v, want %s", ref, got, err, want)
+		}
+	}
+	before, beforeAsked := packs.Load(), asked.Load()
+	got, err := renderWithBases(t, bs, "resources: ['"+url+"', '"+server.URL+"/repo.git//base2', '"+server.URL+"/repo.git//base3']\n", time.Minute)
+	if err == nil || !strings.Contains(err.Error(), "base2") {
+		t.Errorf("folders that are not there: %v, %v", got, err)
+	}
+	if n, m := packs.Load()-before, asked.Load()-beforeAsked; n != 0 || m != 1 {
+		t.Errorf("%d packs and %d questions for three folders of a base that is there", n, m)
+	}
+	base.Git("checkout", "-q", "main")
+	base.CommitAndPush(map[string]string{"base/a.yaml": fmt.Sprintf(baseOfTest, "three")})
+	if got, err := renderWithBases(t, bs, "resources: ['"+url+"']\n", time.Minute); err != nil || strings.Join(got, " ") != "a=three" {
+		t.Errorf("after a push: %v, %v", got, err)
+	}
+}
+
+// What a kustomization may not have fetched is refused in a bounded time, and said with
+// its URL. No request comes to a host that the kustomization does not name.
+func TestBases_Attacks(t *testing.T) {
+	var secrets atomic.Int32
+	secret := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { secrets.Add(1) }))
+	t.Cleanup(secret.Close)
+	line := func(w http.ResponseWriter, text string) { _, _ = fmt.Fprintf(w, "%04x%s", len(text)+4, text) }
+	hash := strings.Repeat("1", 40)
+	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/redirect"):
+			http.Redirect(w, r, secret.URL+r.URL.Path+"?"+r.URL.RawQuery, http.StatusFound)
+		case strings.HasPrefix(r.URL.Path, "/silent"):
+			<-r.Context().Done()
+		case strings.HasPrefix(r.URL.Path, "/endless-list"):
+			line(w, "# service=git-upload-pack\n")
+			_, _ = w.Write([]byte("0000"))
+			line(w, hash+" HEAD\x00side-band-64k ofs-delta shallow agent=evil\n")
+			for n := 0; r.Context().Err() == nil; n++ {
+				line(w, fmt.Sprintf("%s refs/heads/%d\n", hash, n))
+			}
+		case strings.HasSuffix(r.URL.Path, "/git-upload-pack"):
+			line(w, "shallow "+hash+"\n")
+			_, _ = w.Write([]byte("0000"))
+			line(w, "NAK\n")
+			for chunk := strings.Repeat("x", 60_000); r.Context().Err() == nil; {
+				line(w, "\x01"+chunk)
+			}
+		default:
+			line(w, "# service=git-upload-pack\n")
+			_, _ = w.Write([]byte("0000"))
+			line(w, hash+" HEAD\x00side-band-64k ofs-delta shallow agent=evil\n")
+			_, _ = w.Write([]byte("0000"))
+		}
+	}))
+	t.Cleanup(evil.Close)
+	var thousand strings.Builder
+	thousand.WriteString("resources:\n")
+	for n := range 1000 {
+		fmt.Fprintf(&thousand, "- %s/silent/%d\n", secret.URL, n)
+	}
+	for name, tc := range map[string]struct{ kustomization, want string }{
+		"a file":              {"resources: ['file:///etc']", "only https and http"},
+		"a metadata address":  {"resources: ['http://169.254.169.254/latest/meta-data']", "no remote base is fetched from this address"},
+		"another way to it":   {"resources: ['http://[::ffff:169.254.169.254]/latest/meta-data']", "no remote base is fetched from this address"},
+		"all addresses":       {"resources: ['http://0.0.0.0:" + secret.URL[strings.LastIndex(secret.URL, ":")+1:] + "/org/repo']", "no remote base is fetched from this address"},
+		"a redirect":          {"resources: ['" + evil.URL + "/redirect/repo']", "the server redirects to"},
+		"no answer":           {"resources: ['" + evil.URL + "/silent/repo']", "no answer in time"},
+		"a list without end":  {"resources: ['" + evil.URL + "/endless-list/repo']", "the list of its branches and tags has more than 16Mi"},
+		"a pack without end":  {"resources: ['" + evil.URL + "/endless-pack/repo']", "the repository takes more than a remote base may"},
+		"a thousand":          {thousand.String(), "1000 remote bases are named, and at most 32 are fetched"},
+		"a file of a server":  {"configMapGenerator: [{name: x, files: ['" + secret.URL + "/secret']}]", "is outside the repository"},
+		"a program's option":  {"resources: ['" + evil.URL + "/org/repo?ref=--upload-pack=x']", "has a ref that is not valid"},
+		"somebody's password": {"resources: ['" + strings.Replace(secret.URL, "//", "//user:password@", 1) + "/org/repo']", "it has credentials in it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := renderWithBases(t, newBases(t.TempDir(), Limits{RepositorySize: 16 << 20}), tc.kustomization+"\n", 5*time.Second)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "password@") {
+				t.Errorf("it says %v, want %q", err, tc.want)
+			}
+		})
+	}
+	if n := secrets.Load(); n > 0 {
+		t.Errorf("%d requests have come to a host that is not to be reached", n)
+	}
+}
+
+// A name that leads to a metadata address is refused when it is dialled, also where the
+// name has led elsewhere before.
+func TestBases_MayDial(t *testing.T) {
+	for address, want := range map[string]error{
+		"169.254.169.254:80": errMayNotDial, "[fe80::1%eth0]:443": errMayNotDial, "[::ffff:169.254.169.254]:80": errMayNotDial,
+		"[fd00:ec2::254]:80": errMayNotDial, "100.100.100.200:80": errMayNotDial, "0.0.0.0:80": errMayNotDial, "[::]:80": errMayNotDial,
+		"192.0.2.1:443": nil, "10.0.0.1:443": nil,
+	} {
+		if err := mayDial("tcp", address, nil); !errors.Is(err, want) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// A renderer that asks for what it has been given, or for what is no URL, does not keep
+// the controller busy.
+func TestBases_LyingRenderer(t *testing.T) {
+	b := newBaseTrees(nil)
+	known := plan.RemoteBase{URL: "https://example.org/a"}
+	b.at[known] = "/.tranche-base-0"
+	if err := b.add([]plan.RemoteBase{known}, nil); err == nil {
+		t.Error("it goes on without end")
+	}
+	bs := newBases(t.TempDir(), Limits{})
+	for _, url := range []string{"file:///etc", "ssh://git@example.org/x", "https://user:password@example.org/x", "ext::sh -c id"} {
+		if _, err := bs.fetch(t.Context(), plan.RemoteBase{URL: url}, time.Now()); err == nil || !strings.Contains(err.Error(), "is not an https or http URL") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// Bases that are not used for long are removed from disk, and one that is read meanwhile
+// stays until it is closed.
+func TestBases_Room(t *testing.T) {
+	base := gittest.NewRepo(t)
+	server := gittest.Serve(t, filepath.Dir(base.Bare), gittest.ServeOptions{})
+	dir := t.TempDir()
+	bs := newBases(dir, Limits{RepositorySize: 1 << 20})
+	var held *snapshot
+	for n := range 40 {
+		name := fmt.Sprintf("b%d", n)
+		base.Git("checkout", "-q", "-b", name)
+		files := map[string]string{}
+		for f := range 4 {
+			files[fmt.Sprintf("file%d", f)] = fmt.Sprintf("%x", pseudoRandom(4*n+f, 10<<10))
+		}
+		base.CommitAndPush(files)
+		s, err := bs.fetch(t.Context(), plan.RemoteBase{URL: server.URL + "/repo.git", Ref: name}, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			held = s
+			continue
+		}
+		s.close()
+	}
+	if _, err := newTreeFS(held, held.commit); err != nil {
+		t.Errorf("the base that is read: %v", err)
+	}
+	held.close()
+	for deadline := time.Now().Add(time.Minute); diskSize(dir) > 1<<20+1<<19; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("bases take %d bytes", diskSize(dir))
+		}
+	}
+}
+
+// pseudoRandom is text that does not get smaller.
+func pseudoRandom(seed, size int) []byte {
+	b, x := make([]byte, size), uint32(seed)*2654435761+1 //nolint:gosec // small
+	for i := range b {
+		x ^= x << 13
+		x ^= x >> 17
+		x ^= x << 5
+		b[i] = byte(x)
+	}
+	return b
+}

@@ -1,0 +1,105 @@
+package gitsync
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+)
+
+// maxAdvertised is how many bytes the list of references of a base's server may have.
+const maxAdvertised = 16 << 20
+
+// baseTransport is how servers of remote bases are reached: their URLs are a tenant's
+// words. It has no credentials, follows no redirect to another host, dials no address at
+// which a cloud serves the secrets of its machines, and reads no list without end.
+var baseTransport = sync.OnceValue(func() transport.Transport {
+	t := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: 30 * time.Second, Control: mayDial}).DialContext,
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: 10 * time.Second,
+		IdleConnTimeout:     10 * time.Second,
+	}
+	return githttp.NewClient(&http.Client{Transport: boundedTransport{t}, CheckRedirect: sameHost})
+})
+
+// errMayNotDial is of an address that no repository is at.
+var errMayNotDial = errors.New("no remote base is fetched from this address: it is link-local, or that of a metadata service")
+
+// metadataAddresses are those of clouds' metadata services which are not link-local.
+var metadataAddresses = []netip.Addr{
+	netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"), netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"),
+}
+
+// mayDial is asked with the address that a name has led to.
+func mayDial(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("reading the address %s: %w", address, err)
+	}
+	return mayReach(to.Addr())
+}
+
+func mayReach(a netip.Addr) error {
+	a = a.Unmap().WithZone("")
+	if a.IsLinkLocalUnicast() || a.IsMulticast() || a.IsUnspecified() || slices.Contains(metadataAddresses, a) {
+		return errMayNotDial
+	}
+	return nil
+}
+
+const maxRedirects = 10
+
+// sameHost refuses a redirect to another host, or away from TLS.
+func sameHost(to *http.Request, via []*http.Request) error {
+	from := via[0].URL
+	if to.URL.Host != from.Host || to.URL.Scheme != from.Scheme {
+		return fmt.Errorf("the server redirects to %s, and a remote base is fetched from the host that is named", oneLine(to.URL.Host))
+	}
+	if len(via) >= maxRedirects {
+		return errors.New("the server redirects without end")
+	}
+	return nil
+}
+
+// boundedTransport bounds what is read before a pack comes.
+type boundedTransport struct{ http.RoundTripper }
+
+func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	// Through a proxy, what is dialled is the proxy.
+	if a, err := netip.ParseAddr(r.URL.Hostname()); err == nil {
+		if err := mayReach(a); err != nil {
+			return nil, err
+		}
+	}
+	answer, err := t.RoundTripper.RoundTrip(r)
+	if err == nil && strings.HasSuffix(r.URL.Path, "/info/refs") {
+		answer.Body = &boundedBody{answer.Body, maxAdvertised}
+	}
+	return answer, err
+}
+
+// boundedBody ends with an error where it is longer than it may be.
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= n; b.left < 0 {
+		return 0, exceeded("", "the list of its branches and tags has more than "+inBytes(maxAdvertised), "")
+	}
+	return n, err
+}
