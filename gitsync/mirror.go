@@ -97,6 +97,7 @@ type mirror struct {
 	seen       advertised
 	refused    map[string]refusal // by branch, or reference of a tag
 	order      precedence         // of pinned commits
+	pinned     map[string]bool    // tags that were pinned
 }
 
 // refusal is a tip that is not worth bringing again: it is too large, or the

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,8 +134,12 @@ func pick(tags map[string]tag, ref v1alpha1.GitReference) (tag, error) {
 	return found, nil
 }
 
+// maxTags is how many tags one fetch brings.
+const maxTags = 1000
+
 // bringTag brings a tag into the current clone, if it is not there. It returns the tag as
-// it was brought: it may have moved.
+// it was brought: it may have moved. Each fetch is one more pack, and a clone has few: so
+// it brings other tags, too, which another source may have pinned.
 func (m *mirror) bringTag(ctx context.Context, r remote, branch string, t tag) (tag, error) {
 	if m.current.hasTag(t) {
 		return t, nil
@@ -143,6 +149,12 @@ func (m *mirror) bringTag(ctx context.Context, r remote, branch string, t tag) (
 		return t, f.err
 	}
 	defer m.measure()
+	if m.current.hasObjects(t) {
+		if err := m.current.nameTag(r, name, t); err != nil {
+			return t, m.refuse(r, name.String(), t.object, err)
+		}
+		return t, nil
+	}
 	if m.current.packs() >= maxPacks {
 		s, err := m.cloneAnew(ctx, r, branch)
 		if err != nil {
@@ -150,19 +162,68 @@ func (m *mirror) bringTag(ctx context.Context, r remote, branch string, t tag) (
 		}
 		s.close()
 	}
-	s, err := connect(ctx, r)
-	if err != nil {
-		return t, err
+	now, err := m.fetchTag(ctx, r, t.name)
+	if err == nil {
+		err = m.current.nameTag(r, name, now)
 	}
-	defer s.close()
-	now, ok := tags(s)[t.name]
-	if !ok {
-		return t, r.problem(&plan.Problem{Reason: reasonTagNotFound, Err: fmt.Errorf("there is no tag %s any more", t.name), Hint: "push it again, or correct spec.ref"})
+	if err != nil && !now.object.IsZero() {
+		err = m.refuse(r, name.String(), now.object, err)
 	}
-	if err := m.current.fetchTag(ctx, s, name, now); err != nil {
-		return t, m.refuse(r, name.String(), now.object, err)
+	return now, err
+}
+
+// fetchTag brings what a tag names, and other tags, as the server has them now. Where the
+// others cannot be brought, it brings the one alone. The object of the tag that it returns
+// is the zero hash where the server was not reached, or has no such tag.
+func (m *mirror) fetchTag(ctx context.Context, r remote, name string) (tag, error) {
+	for alone := false; ; alone = true {
+		s, err := connect(ctx, r)
+		if err != nil {
+			return tag{}, err
+		}
+		all := tags(s)
+		now, ok := all[name]
+		if !ok {
+			s.close()
+			return tag{}, r.problem(&plan.Problem{Reason: reasonTagNotFound, Err: fmt.Errorf("there is no tag %s any more", name), Hint: "push it again, or correct spec.ref"})
+		}
+		wants := []plumbing.Hash{now.object}
+		if !alone {
+			wants = append(wants, m.otherTags(all, now)...)
+		}
+		err = m.current.bring(ctx, s, wants...)
+		s.close()
+		if err == nil || len(wants) == 1 || ctx.Err() != nil {
+			m.notePinned(name)
+			return now, err
+		}
 	}
-	return now, nil
+}
+
+// otherTags are the objects of tags that are not there and cost little: their commits are
+// there, or a source has pinned them before.
+func (m *mirror) otherTags(all map[string]tag, but tag) []plumbing.Hash {
+	store := m.current.store()
+	var objects []plumbing.Hash
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		t := all[name]
+		if t == but || store.HasEncodedObject(t.object) == nil || slices.Contains(objects, t.object) {
+			continue
+		}
+		if len(objects) < maxTags-1 && (m.pinned[name] || store.HasEncodedObject(t.commit) == nil) {
+			objects = append(objects, t.object)
+		}
+	}
+	return objects
+}
+
+// notePinned remembers the tags that were pinned: those for which a new clone lacks the
+// commits are brought into it together.
+func (m *mirror) notePinned(name string) {
+	if m.pinned == nil || len(m.pinned) >= maxTags {
+		m.pinned = map[string]bool{}
+	}
+	m.pinned[name] = true
 }
 
 // hasTag reports whether a tag was brought whole: its reference is written after that.
@@ -171,17 +232,17 @@ func (c *clone) hasTag(t tag) bool {
 	return err == nil && ref.Hash() == t.object
 }
 
-// fetchTag brings what a tag names.
-func (c *clone) fetchTag(ctx context.Context, s *session, name plumbing.ReferenceName, t tag) error {
+// hasObjects reports whether all is there that a tag names.
+func (c *clone) hasObjects(t tag) bool {
 	store := c.store()
-	if store.HasEncodedObject(t.object) != nil || store.HasEncodedObject(t.commit) != nil {
-		if err := c.bring(ctx, s, t.object); err != nil {
-			return err
-		}
-		store = c.store() // with the pack that has come
-	}
+	return store.HasEncodedObject(t.object) == nil && store.HasEncodedObject(t.commit) == nil
+}
+
+// nameTag names a tag whose objects are there.
+func (c *clone) nameTag(r remote, name plumbing.ReferenceName, t tag) error {
+	store := c.store()
 	if _, err := object.GetCommit(store, t.commit); err != nil {
-		return &plan.Problem{Reason: reasonTagNotFound, Where: s.remote.String(), Err: fmt.Errorf("tag %s does not name a commit", t.name), Hint: "move it to one, or correct spec.ref"}
+		return &plan.Problem{Reason: reasonTagNotFound, Where: r.String(), Err: fmt.Errorf("tag %s does not name a commit", t.name), Hint: "move it to one, or correct spec.ref"}
 	}
 	if err := c.sound(t.commit, plumbing.ZeroHash); err != nil {
 		return err
