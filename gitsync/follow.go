@@ -594,7 +594,7 @@ func (l *look) prune(ctx context.Context, gone []entry, h heirs) (inventory, err
 	l.unclear = len(unclear) > 0
 	for _, e := range unclear {
 		kept.add(e)
-		l.gs.Status.Kept = append(l.gs.Status.Kept, v1alpha1.KeptObject{ID: e.id(), UsedBy: h[e.id()].String() + ", which may have it now and does not render"})
+		l.gs.Status.Kept = append(l.gs.Status.Kept, v1alpha1.KeptObject{ID: e.id(), UsedBy: h[e.id()].String() + ", " + h[e.id()].cannot})
 	}
 	return kept, err
 }

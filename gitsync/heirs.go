@@ -2,19 +2,21 @@ package gitsync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // heir is the GitSource to whose path a commit has moved the manifest of an object.
 type heir struct {
 	source types.NamespacedName
-	// unknown: it may have the object, but does not render.
-	unknown bool
+	// cannot is why it may never apply the object; empty: it can.
+	cannot string
 }
 
 // heirs are the heirs by the ids of the objects.
@@ -23,6 +25,8 @@ type heirs map[string]heir
 // heirsOf returns the heirs of objects that left the branch. An heir follows the same
 // branch of the same URL and renders the object at the same commit, and its account may
 // write the object: a source of another tenant would else keep objects from being pruned.
+// Where an heir refuses the commit, the object stays with the source that it leaves: it
+// would else be without owner for as long as that lasts.
 //
 // The source that the object leaves asks, and not the one that it comes to, since either
 // may look first. Nothing is rendered where nothing leaves the branch. A ConfigMap or
@@ -71,7 +75,7 @@ func (l *look) inherits(ctx context.Context, s *snapshot, other *v1alpha1.GitSou
 	}
 	var may []entry
 	for _, e := range gone {
-		if h, ok := found[e.id()]; (!ok || h.unknown) && mayPatch(ctx, as, e) {
+		if h, ok := found[e.id()]; (!ok || h.cannot != "") && mayPatch(ctx, as, e) {
 			may = append(may, e)
 		}
 	}
@@ -84,21 +88,64 @@ func (l *look) inherits(ctx context.Context, s *snapshot, other *v1alpha1.GitSou
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	renders, unknown := inventory{}, err != nil
-	if !unknown {
-		for _, o := range d.set.Objects {
-			renders.add(entryOf(o.Unstructured))
-		}
-		for i := range d.set.Releases {
-			renders.add(planEntry(d.set.Releases[i].Plan))
-		}
+	if err != nil {
+		found.add(name, may, nil, "which may have it now and does not render")
+		return nil
 	}
-	for _, e := range may {
-		if _, ok := renders[e.id()]; ok || unknown {
-			found[e.id()] = heir{name, unknown}
-		}
+	cannot, err := l.refusal(ctx, s, other)
+	if err != nil {
+		return err
 	}
+	found.add(name, may, inventoryOf(d.set), cannot)
 	return nil
+}
+
+// inventoryOf are the objects and plans of a commit.
+func inventoryOf(set *plan.Set) inventory {
+	inv := inventory{}
+	for _, o := range set.Objects {
+		inv.add(entryOf(o.Unstructured))
+	}
+	for i := range set.Releases {
+		inv.add(planEntry(set.Releases[i].Plan))
+	}
+	return inv
+}
+
+// add notes a source as the heir of what it renders, of objects that left the branch; of
+// all of them where renders is nil.
+func (h heirs) add(source types.NamespacedName, gone []entry, renders inventory, cannot string) {
+	for _, e := range gone {
+		if before, ok := h[e.id()]; ok && before.cannot == "" {
+			continue
+		}
+		if _, ok := renders[e.id()]; ok || renders == nil {
+			h[e.id()] = heir{source, cannot}
+		}
+	}
+}
+
+// effect is what a preview has of an object with this heir.
+func (h heir) effect() (Effect, string) {
+	if h.cannot != "" {
+		return EffectKeep, h.String() + ", " + h.cannot
+	}
+	return EffectHandOver, h.String() + " applies it then, where its account may"
+}
+
+// refusal is why another source does not let the commit of a snapshot be applied: its keys
+// have not signed it. Only the reason is passed on: the source may be another tenant's.
+func (l *look) refusal(ctx context.Context, s *snapshot, other *v1alpha1.GitSource) (string, error) {
+	as := &look{reconciler: l.reconciler, gs: other, name: client.ObjectKeyFromObject(other), log: l.log}
+	by, err := as.signatures(ctx)
+	if err == nil {
+		err = as.verified(ctx, s, by)
+	}
+	p, ok := errors.AsType[*plan.Problem](err)
+	if !ok {
+		return "", err
+	}
+	return fmt.Sprintf("which has it now and refuses the commit (%s)", p.Reason), nil
 }
 
 // mayPatch reports whether an account may write an object that is there.
@@ -107,11 +154,11 @@ func mayPatch(ctx context.Context, as client.Client, e entry) bool {
 	return as.Patch(ctx, named(e), nothing, client.FieldOwner(v1alpha1.ManagerGitSync), client.DryRunAll) == nil
 }
 
-// certain are the objects that have an heir which renders them.
+// certain are the objects that have an heir which can apply them.
 func (h heirs) certain() inventory {
 	inv := inventory{}
 	for id, heir := range h {
-		if !heir.unknown {
+		if heir.cannot == "" {
 			inv[id] = entry{}
 		}
 	}
@@ -119,13 +166,13 @@ func (h heirs) certain() inventory {
 }
 
 // split takes the objects that have an heir out of those that left the branch: those that
-// go over to it, and those that stay for now, since it does not render.
+// go over to it, and those that stay, since it cannot apply them.
 func (h heirs) split(gone []entry) (left, over, unclear []entry) {
 	for _, e := range gone {
 		switch heir, ok := h[e.id()]; {
 		case !ok:
 			left = append(left, e)
-		case heir.unknown:
+		case heir.cannot != "":
 			unclear = append(unclear, e)
 		default:
 			over = append(over, e)

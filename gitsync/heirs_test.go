@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -187,5 +188,43 @@ func TestMoveToASourceThatDoesNotRender(t *testing.T) {
 	s.goesOver(s.ns+"_b__ConfigMap", "shop", "other")
 	if b := get(s, "b", &corev1.ConfigMap{}); b.UID != uid {
 		t.Error("the object was deleted on its way")
+	}
+}
+
+// What moves to a source that refuses the commit stays with the source that it leaves,
+// which says why, and goes over once the commit is signed.
+func TestMoveToASourceThatRefuses(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	ada := gittest.NewSSHKey(t, "ed25519", "")
+	s.lists("keys", "ada@example.org "+ada.Public)
+	s.repo.Sign(&ada)
+	s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "more/c.yaml": configMap("c", "one")})
+	s.source()
+	s.another("other", "more", func(gs *v1alpha1.GitSource) {
+		gs.Spec.Verify = committers(&v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "keys"}})
+	})
+	s.applied(s.repo.Head())
+	s.ready("other", metav1.ConditionTrue, "Applied")
+	uid := get(s, "b", &corev1.ConfigMap{}).UID
+	s.repo.Sign(nil)
+	s.applied(s.push(map[string]string{"deploy/b.yaml": "", "more/b.yaml": configMap("b", "two")}))
+	s.ready("other", metav1.ConditionFalse, "CommitNotVerified")
+	if kept := s.gs().Status.Kept; len(kept) != 1 || !strings.Contains(kept[0].UsedBy, "GitSource "+s.ns+"/other, which has it now and refuses the commit (CommitNotVerified)") {
+		t.Errorf("kept is %+v", kept)
+	}
+	b := get(s, "b", &corev1.ConfigMap{})
+	if b.UID != uid || b.DeletionTimestamp != nil || b.Labels[v1alpha1.LabelSource] != "shop" || !s.inventoryHas("shop", s.ns+"_b__ConfigMap") {
+		t.Errorf("b is %s's, in the inventory: %t", b.Labels[v1alpha1.LabelSource], s.inventoryHas("shop", s.ns+"_b__ConfigMap"))
+	}
+	if notes := s.events("HandedOver"); len(notes) > 0 {
+		t.Errorf("handed over: %q", notes)
+	}
+	s.repo.Sign(&ada)
+	s.push(map[string]string{"README.md": "signed"})
+	s.goesOver(s.ns+"_b__ConfigMap", "shop", "other")
+	s.ready("other", metav1.ConditionTrue, "Applied")
+	if b := get(s, "b", &corev1.ConfigMap{}); b.UID != uid || b.DeletionTimestamp != nil || b.Data["value"] != "two" {
+		t.Errorf("the object was deleted on its way, or is %v", b.Data)
 	}
 }

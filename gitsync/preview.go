@@ -58,6 +58,8 @@ const (
 	EffectPrune Effect = "pruned"
 	// EffectKeep leaves it in the cluster although it left the branch.
 	EffectKeep Effect = "kept"
+	// EffectHandOver leaves it to another GitSource, to whose path it moves.
+	EffectHandOver Effect = "handed over"
 	// EffectLeave: an annotation says that it is not to be applied.
 	EffectLeave Effect = "left alone"
 	// EffectRefuse: the API server refuses it; Problems say why.
@@ -138,6 +140,7 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 		observer: newObserver(gs, p.Client, p.Client), applier: &applier{gs: gs, c: p.Client}, wanted: inventory{},
 	}
 	r := &renderer{gs: gs, mapper: p.Client.RESTMapper()}
+	v.renderer = r
 	if p.RemoteBases {
 		dir, err := os.MkdirTemp("", "tranche-bases-")
 		if err != nil {
@@ -176,6 +179,7 @@ type preview struct {
 	set      *plan.Set
 	wanted   inventory
 	branch   *branch
+	renderer *renderer
 }
 
 // govern returns what of a commit counts, as far as that can be told without the keys
@@ -224,10 +228,49 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 		}
 	}
 	before := readInventory(v.gs.Status.Inventory)
-	if err := v.gone(ctx, before.without(v.wanted)); err != nil {
+	gone := before.without(v.wanted)
+	heirs, err := v.heirsOf(ctx, gone)
+	if err != nil {
 		return err
 	}
-	return consented(v.gs, before, v.wanted, v.Commit)
+	if err := v.gone(ctx, gone, heirs); err != nil {
+		return err
+	}
+	return consented(v.gs, before, heirs.certain().union(v.wanted), v.Commit)
+}
+
+// heirsOf returns the GitSources to whose paths the commit moves objects. Whether the
+// account of one may write them, and whether it takes the commit, is known to the
+// controller alone.
+func (v *preview) heirsOf(ctx context.Context, gone []entry) (heirs, error) {
+	found, sources := heirs{}, v.observer.sources
+	if v.observer.labelsTell { // this client may not list those of all namespaces
+		sources = &v1alpha1.GitSourceList{}
+		if err := v.c.List(ctx, sources, client.InNamespace(v.gs.Namespace)); err != nil && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("listing the GitSources of %s: %w", v.gs.Namespace, err)
+		}
+	}
+	for i := range sources.Items {
+		other := &sources.Items[i]
+		if len(gone) == 0 || other.UID == v.gs.UID || other.DeletionTimestamp != nil || !sameBranch(other, v.gs) || neverRead(other) {
+			continue
+		}
+		t, err := newTreeFSOf(v.tree.storer, v.tree.root)
+		if err != nil {
+			return nil, err
+		}
+		r := &renderer{gs: other, mapper: v.renderer.mapper, bases: v.renderer.bases}
+		set, err := r.render(t)
+		switch name := client.ObjectKeyFromObject(other); {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case err != nil:
+			found.add(name, gone, nil, "which may have it then and does not render")
+		default:
+			found.add(name, gone, inventoryOf(set), "")
+		}
+	}
+	return found, nil
 }
 
 func withKind(p *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
@@ -487,7 +530,7 @@ func replicasOf(u *unstructured.Unstructured) int32 {
 }
 
 // gone finds out what becomes of what left the branch.
-func (v *preview) gone(ctx context.Context, gone []entry) error {
+func (v *preview) gone(ctx context.Context, gone []entry, heirs heirs) error {
 	p := &pruner{gs: v.gs, as: v.c, own: v.c}
 	used, err := p.used(ctx, gone)
 	if err != nil {
@@ -506,6 +549,9 @@ func (v *preview) gone(ctx context.Context, gone []entry) error {
 		default:
 			o.Before = live
 			o.Effect, o.Because = v.fate(live, used)
+			if h, ok := heirs[e.id()]; ok && isOurs(live, v.gs) {
+				o.Effect, o.Because = h.effect()
+			}
 		}
 		v.Objects = append(v.Objects, o)
 	}

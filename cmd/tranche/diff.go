@@ -261,7 +261,7 @@ func (d *difference) changes() bool {
 		}
 	}
 	return slices.ContainsFunc(d.preview.Objects, func(o gitsync.PreviewedObject) bool {
-		return o.Effect == gitsync.EffectCreate || o.Effect == gitsync.EffectChange || o.Effect == gitsync.EffectPrune
+		return o.Effect == gitsync.EffectCreate || o.Effect == gitsync.EffectChange || o.Effect == gitsync.EffectPrune || o.Effect == gitsync.EffectHandOver
 	})
 }
 
@@ -477,7 +477,7 @@ func (d *difference) objects(p *page) {
 		by[o.Effect] = append(by[o.Effect], line)
 	}
 	p.gap()
-	for _, effect := range []gitsync.Effect{gitsync.EffectRefuse, gitsync.EffectCreate, gitsync.EffectChange, gitsync.EffectPrune, gitsync.EffectKeep, gitsync.EffectLeave, gitsync.EffectUnknown} {
+	for _, effect := range []gitsync.Effect{gitsync.EffectRefuse, gitsync.EffectCreate, gitsync.EffectChange, gitsync.EffectPrune, gitsync.EffectHandOver, gitsync.EffectKeep, gitsync.EffectLeave, gitsync.EffectUnknown} {
 		if len(by[effect]) == 0 {
 			continue
 		}

@@ -151,6 +151,60 @@ func TestDiff_KeptFailure(t *testing.T) {
 	s.says(0, "diff", "A new release, as BatchRelease web plans it.")
 }
 
+// What a commit moves to the path of another GitSource is not shown as deleted.
+func TestDiff_MovedObject(t *testing.T) {
+	s := shopOf(t, "web")
+	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
+	s.control("--as", s.c.Controller.Impersonate.UserName)
+	s.run(s.clone, "mkdir", "one", "two")
+	s.write("one/stays.yaml", configMap("stays", "colour: red"))
+	s.write("one/moves.yaml", configMap("moves", "colour: red"))
+	s.write("one/goes.yaml", configMap("goes", "colour: red"))
+	s.write("two/other.yaml", configMap("other", "colour: red"))
+	base := s.push("two folders")
+	for _, name := range []string{"one", "two"} {
+		s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns},
+			Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: name, Prune: true},
+		}))
+		clustertest.Wait(t, "GitSource "+name, func() error {
+			var gs v1alpha1.GitSource
+			if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, &gs); err != nil {
+				return err
+			}
+			if gs.Status.AppliedCommit != base {
+				return fmt.Errorf("it has applied %q", gs.Status.AppliedCommit)
+			}
+			return nil
+		})
+	}
+	effects := func() map[string]string {
+		s.run(s.clone, "git", "add", ".")
+		s.run(s.clone, "git", "commit", "--quiet", "-m", "a change")
+		var d diffDocument
+		s.document(&d, "diff", "--source", "one")
+		found := map[string]string{}
+		for _, o := range d.Sources[0].Objects {
+			found[o.Name] = o.Effect + " " + o.Because
+		}
+		return found
+	}
+	s.run(s.clone, "git", "mv", "one/moves.yaml", "two/moves.yaml")
+	s.run(s.clone, "git", "rm", "--quiet", "one/goes.yaml")
+	got := effects()
+	if want := "handed over GitSource " + s.ns + "/two applies it then, where its account may"; got["moves"] != want {
+		t.Errorf("what moves is %q, want %q", got["moves"], want)
+	}
+	if got["goes"] != "pruned " || got["stays"] != "unchanged " {
+		t.Errorf("the others are %v", got)
+	}
+	s.says(exitChanges, "diff --source one --exit-code", "Handed over:\n  ConfigMap "+s.ns+"/moves", "Pruned:\n  ConfigMap "+s.ns+"/goes")
+	s.write("two/broken.yaml", "{")
+	if got := effects(); got["moves"] != "kept GitSource "+s.ns+"/two, which may have it then and does not render" {
+		t.Errorf("with a source that does not render, what moves is %q", got["moves"])
+	}
+}
+
 // told is what a command prints, with what is new in each run taken out.
 func (s *shop) told(out string) string {
 	commit := s.run(s.clone, "git", "rev-parse", "HEAD")

@@ -70,7 +70,7 @@ func verbsOf(preview *gitsync.Preview, o *gitsync.PreviewedObject) []string {
 				return []string{"patch"} // its template
 			}
 		}
-	case gitsync.EffectKeep, gitsync.EffectLeave, gitsync.EffectRefuse, gitsync.EffectUnknown:
+	case gitsync.EffectHandOver, gitsync.EffectKeep, gitsync.EffectLeave, gitsync.EffectRefuse, gitsync.EffectUnknown:
 	}
 	return nil
 }
