@@ -61,7 +61,7 @@ func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
 		err = l.bring(ctx, c, o)
 	}
 	if err != nil {
-		return l.refuse(ctx, s, by, c, err)
+		return l.writeBackRefused(ctx, r, s, c, o, l.refuse(ctx, s, by, c, err))
 	}
 	if len(l.outcome.waiting) > 0 {
 		return nil

@@ -362,6 +362,8 @@ type look struct {
 	again bool
 	// unclear: objects are kept until another source renders.
 	unclear bool
+	// onlyRollbacks: of what the cluster decided, only rollbacks are committed.
+	onlyRollbacks bool
 	// kept: what is applied was looked at though a newer commit waits.
 	kept bool
 	// parked: there was no place to render; nil: there was.

@@ -2,6 +2,7 @@ package gitsync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,6 +60,32 @@ func (l *look) refuse(ctx context.Context, s *snapshot, by signatures, c *commit
 		more = append(more, l.problems(err)...)
 	}
 	return append(ps, newProblems(ps, more)...)
+}
+
+// writeBackRefused commits the rollbacks that the cluster decided on top of a refused
+// commit that renders, and returns the refusal. Such a revert has all else as the tip has
+// it, so it makes nothing worse. Without it the branch would bring the revision that
+// failed again. An approval given in the cluster waits for a commit that is applied: the
+// refused one may have other steps.
+func (l *look) writeBackRefused(ctx context.Context, r remote, s *snapshot, c *commit, o *observer, refusal error) error {
+	ps := problemsOf(refusal)
+	if c == nil || c.releases == nil || len(ps) == 0 || l.again || l.parked != nil || ctx.Err() != nil || isDamage(refusal) {
+		return refusal
+	}
+	l.onlyRollbacks = true
+	err := l.writeBack(ctx, r, s, c, o)
+	l.onlyRollbacks = false // the next commit of this look may be applied
+	switch more := problemsOf(err); {
+	case err == nil:
+		return refusal
+	case len(more) > 0:
+		return append(slices.Clone(ps), newProblems(ps, more)...)
+	case errors.Is(err, errMoved), isDamage(err), l.parked != nil:
+		return err
+	default:
+		l.log.Info("not written back", "because", err.Error())
+		return refusal
+	}
 }
 
 // newProblems returns the problems that are not known yet.

@@ -215,6 +215,45 @@ func TestRevertBesideARefusedDeployment(t *testing.T) {
 	}
 }
 
+// A rollback that the cluster decides while the tip is refused is committed on top of it,
+// once, with all else as the tip has it. An approval in the cluster is not.
+func TestWriteBackBesideARefusedDeployment(t *testing.T) {
+	t.Parallel()
+	s := newRefused(t, writesBack)
+	applied := s.gs().Status.AppliedCommit
+	tip := s.push(and(apiOf("v2", true), "deploy/settings.yaml", configMap("settings", "two")))
+	s.apiRefused(tip, applied)
+	s.rollBack("web")
+	s.runs("web", map[string]int32{"v1": 2})
+	clustertest.Wait(t, "the revert", func() error {
+		if got := s.subjects("main"); got[0] != `Revert "web: v2"` {
+			return fmt.Errorf("%q\n%s", got, said(s.gs()))
+		}
+		return nil
+	})
+	if changed := s.inBare("diff", "--name-only", tip, "main"); strings.TrimSpace(changed) != "deploy/web.yaml" {
+		t.Errorf("it changes %s", changed)
+	}
+	reverted := s.inBare("rev-parse", "main")
+	if parent := s.inBare("rev-parse", "main^"); parent != tip {
+		t.Errorf("it is on top of %s, and the tip was %s", parent, tip)
+	}
+	s.apiRefused(reverted, applied)
+	for range 3 {
+		s.lookNow()
+	}
+	if now := s.inBare("rev-parse", "main"); now != reverted {
+		t.Errorf("more was committed: %q", s.subjects("main"))
+	}
+	s.runs("web", map[string]int32{"v1": 2})
+	s.repo.Git("pull", "-q", "origin", "main")
+	s.applied(s.push(apiOf("v1", false)))
+	s.runs("web", map[string]int32{"v1": 2})
+	if h := s.release("web").Status.History; len(h) != 1 || h[0].Outcome != v1alpha1.OutcomeRolledBack {
+		t.Errorf("the history is %+v", h)
+	}
+}
+
 // What is deleted or changed by hand comes back while the tip is refused, whether it
 // renders or not: as the last commit has it that was applied.
 func TestRestoredBesideARefusedCommit(t *testing.T) {

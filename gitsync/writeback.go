@@ -217,6 +217,9 @@ func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) 
 	h := newHistory(w.commit.renderer, w.commit.desired)
 	since := map[string][]pastCommit{}
 	for _, in := range intents(set, live) {
+		if w.onlyRollbacks && !in.rollback {
+			continue
+		}
 		inGit, err := h.saysApproved(ctx, in, approvals)
 		if err != nil {
 			return nil, err
