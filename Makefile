@@ -52,10 +52,12 @@ FUZZTIME ?= 1m
 
 # Random releases against the adversary of rollout/engine; 200000 take about an hour.
 WALKS ?= 50000
+GRAPHS ?= 50
 
 soak: bin/devcluster bin/kubectl ## Explore wide, take every fault at every write, five minutes of chaos: over an hour
 	go test -v -run 'Explore|ChangeAtAnyMoment|Adversary' -timeout 4h ./rollout/engine -full -walks $(WALKS)
 	go test -v -run 'TestFaultAtAnyWrite|TestChaos' -timeout 1h ./rollout -full
+	go test -v -run 'TestPlanAdversary' -timeout 1h ./gitsync -graphs $(GRAPHS)
 
 fuzz: ## Run every fuzz target for FUZZTIME, 1m by default
 	@set -o pipefail; go test -list '^Fuzz' ./... | \

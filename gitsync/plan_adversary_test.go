@@ -2,6 +2,7 @@ package gitsync
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -20,6 +21,9 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
+
+// graphs is how many graphs the adversary makes; 0: a few.
+var graphs = flag.Uint64("graphs", 0, "how many Git graphs TestPlanAdversary makes")
 
 // empty is a cluster with nothing in it.
 type empty struct{ client.Client }
@@ -273,11 +277,14 @@ func (a *adversary) check(after plan.Terms) {
 // the tip says, they do.
 func TestPlanAdversary(t *testing.T) {
 	t.Parallel()
-	graphs := uint64(8)
-	if testing.Short() {
-		graphs = 4
+	n := uint64(8)
+	switch {
+	case *graphs > 0:
+		n = *graphs
+	case testing.Short():
+		n = 4
 	}
-	for seed := range graphs {
+	for seed := range n {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			a := newAdversary(t, seed)
