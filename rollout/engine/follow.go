@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tranche-dev/tranche/plan"
 )
@@ -13,25 +14,40 @@ import (
 //
 // Where there is nothing to split, at 0 replicas or with only stable pods, the
 // Deployment is handed back at its stable template (H4). With pods it stays held
-// while the hand-back is refused. While writes of ReplicaSets are refused, no size
-// is written.
+// while the hand-back is refused. While creations of ReplicaSets are refused, those
+// that are there follow. While resizes are, no size is written.
 func (v *view) follow() {
 	if len(v.records) == 0 || !v.touched() {
 		return
 	}
 	defer func(goal *revision) { v.goal = goal }(v.goal)
 	v.stable = v.recorded(0)
-	v.goal = revisionOf(v.Observed, &v.d.Spec.Template)
+	v.goal = v.templated()
 	switch sets := v.following(); {
 	case v.replicas == 0 || v.seen() && v.onlyStable() && v.RefusedReason != ReasonHandBackRefused:
 		v.handBack("there is nothing to split", v.stable.template)
 	case !Held(v.d):
 		v.warn(ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
 		v.do(Hold{because: "the hold was changed by other hands", Template: &v.d.Spec.Template, Revision: v.goal.name})
-	case v.RefusedReason == ReasonWriteRefused:
+	case v.RefusedReason == ReasonWriteRefused && (!v.CreationRefused || lacksReplicaSet(sets)):
 	case v.seen() && active(numbers(sets)) > 1:
 		v.move(sets, because(fmt.Sprintf("%d replicas, and no release may go on", v.replicas)))
 	}
+}
+
+// templated returns the revision of the Deployment's template, of its record where it
+// has one: that says what was sent.
+func (v *view) templated() *revision {
+	live := &v.d.Spec.Template
+	if i := slices.IndexFunc(v.Records, func(r Record) bool { return plan.EqualTemplate(r.Template, live) }); i >= 0 {
+		return revisionOfRecord(v.Observed, &v.Records[i])
+	}
+	return revisionOf(v.Observed, live)
+}
+
+// lacksReplicaSet reports whether a ReplicaSet would have to be made.
+func lacksReplicaSet(sets []set) bool {
+	return slices.ContainsFunc(sets, func(s set) bool { return s.rs == nil && s.want > 0 })
 }
 
 // onlyStable reports whether all pods run the stable revision.

@@ -34,6 +34,9 @@ type Observed struct {
 	// [ReasonWriteRefused] for the third.
 	Refused       error
 	RefusedReason string
+	// CreationRefused: of the writes of ReplicaSets only creations are refused, and
+	// resizes pass.
+	CreationRefused bool
 	// Pods says why pods of the update revision are not available; nil: not
 	// observed. See [Decision].NeedsPods.
 	Pods *Pods
