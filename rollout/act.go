@@ -189,6 +189,9 @@ func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
 		}
 		return a.fill(made, rs.Spec.Replicas)
 	}
+	if refused(err) {
+		return &creationRefused{err}
+	}
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}

@@ -199,7 +199,7 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 	}
 	now := r.now()
 	if changed, waits := r.trials.last(br, now); waits && o.Refused == nil {
-		o.Refused, o.RefusedReason = changed, engine.ReasonWriteRefused
+		o.Refused, o.RefusedReason, o.CreationRefused = changed, engine.ReasonWriteRefused, !changed.resized
 	}
 	d := engine.Decide(o, now)
 	if d, err = r.explain(ctx, o, d, now); err != nil {
@@ -215,7 +215,7 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 		return 0, err
 	}
 	if err := r.write(ctx, o, d); err != nil {
-		return 0, err
+		return 0, cmp.Or(r.resizeRest(ctx, o, err), err)
 	}
 	return d.Wait, r.keepFailure(ctx, o, &d.Status, kept)
 }
@@ -236,7 +236,7 @@ func (r *reconciler) tried(ctx context.Context, o engine.Observed, d engine.Deci
 			return o, d, err
 		}
 		if refused != nil {
-			o.Refused, o.RefusedReason = refused, t.reason
+			o.Refused, o.RefusedReason, o.CreationRefused = refused, t.reason, resizesPass(refused)
 			d = engine.Decide(o, r.now())
 		}
 	}
@@ -340,6 +340,23 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 		}
 	}
 	return nil
+}
+
+// resizeRest lets the ReplicaSets that are there follow the size of the Deployment where
+// the API server has refused to make another one.
+func (r *reconciler) resizeRest(ctx context.Context, o engine.Observed, refused error) error {
+	var creation *creationRefused
+	if !errors.As(refused, &creation) {
+		return nil
+	}
+	o.Refused, o.RefusedReason, o.CreationRefused = refused, engine.ReasonWriteRefused, true
+	d := engine.Decide(o, r.now())
+	for _, action := range d.Actions {
+		if _, ok := action.(engine.Resize); !ok { // the hold stays: the creation is tried again each minute
+			return nil
+		}
+	}
+	return r.act(ctx, o, d.Actions, logr.FromContextOrDiscard(ctx))
 }
 
 // act makes the actions. The first that fails ends the round.

@@ -347,3 +347,63 @@ func TestReplicaSetsUnderAMutatingPolicy_Killed(t *testing.T) {
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.finish(4)
 }
+
+// While no ReplicaSet can be made, the two that are there follow an autoscaler: up and
+// down, within the surge.
+func TestReplicaSetsUnderAMutatingPolicy_Scaled(t *testing.T) {
+	t.Parallel()
+	for name, condition := range map[string]string{"always": "true", "outside dry runs": outsideDryRuns, "forbidden": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			var forbidden atomic.Bool
+			startControllerIn(t, s.c, s.ns, func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					if forbidden.Load() && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/replicasets") && !r.URL.Query().Has("dryRun") {
+						return clustertest.Refusal(r, http.StatusForbidden, metav1.StatusReasonForbidden), nil
+					}
+					return next.RoundTrip(r)
+				})
+			})
+			s.install(4)
+			s.plan("2", "100%")
+			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.bring("v2")
+			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 2, "v2": 2})
+			remove := func() { forbidden.Store(false) }
+			if condition != "" {
+				remove = s.mutateReplicaSets("CREATE", condition)
+			}
+			forbidden.Store(condition == "")
+			s.bring("v3")
+			clustertest.Wait(s, "the refusal", func() error {
+				if br := s.release(); !stalled(br) || br.Status.Reason != engine.ReasonWriteRefused {
+					return fmt.Errorf("%s: %s", br.Status.Reason, br.Status.Message)
+				}
+				return nil
+			})
+			for _, n := range []int32{8, 5} {
+				s.kubectl("-n", s.ns, "scale", "deployment/web", fmt.Sprintf("--replicas=%d", n))
+				clustertest.Wait(s, fmt.Sprintf("%d pods", n), func() error {
+					is := s.sizes()
+					grown := is["v1"] == 6 && is["v2"] == 2 // the stable one takes what comes
+					if n == 5 {
+						grown = is["v2"] < 2 // the superseded one goes first
+					}
+					if is["v1"]+is["v2"] != n || is["v3"] > 0 || !grown {
+						return fmt.Errorf("sizes %v: %s", is, s.release().Status.Message)
+					}
+					if d := s.deployment("web"); d.Status.AvailableReplicas != n { // what is not ready would go first
+						return fmt.Errorf("%d are available", d.Status.AvailableReplicas)
+					}
+					return nil
+				})
+			}
+			remove()
+			s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "look=again")
+			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v3": 2})
+			s.approve(0)
+			s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v3": 5})
+		})
+	}
+}

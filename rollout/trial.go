@@ -50,6 +50,19 @@ func (e *templateChanged) Error() string {
 		"Exempt ReplicaSets from it, or let it make the same change to Deployments", strings.Join(e.fields, ", "), e.replicaSet, when)
 }
 
+// creationRefused says that the API server does not let a ReplicaSet be made. Those
+// that are there may be resized.
+type creationRefused struct{ error }
+
+func (e *creationRefused) Unwrap() error { return e.error }
+
+// resizesPass reports whether what was refused is the creation of a ReplicaSet alone.
+func resizesPass(err error) bool {
+	var changed *templateChanged
+	var creation *creationRefused
+	return errors.As(err, &creation) || errors.As(err, &changed) && !changed.resized
+}
+
 // sameTemplate returns a [templateChanged] where the API server returned another pod
 // template for a write of a ReplicaSet than was sent, or was there.
 func sameTemplate(want, got *appsv1.ReplicaSet, resized bool) error {
@@ -71,9 +84,9 @@ func withoutHash(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 // tryReplicaSets has the API server try the writes of ReplicaSets that follow a hold,
 // as dry runs and as the account that writes: the creation or a resize of the update
 // revision's, and a resize of the stable one's. It returns as refused what the API
-// server would refuse or change, and any other problem as err. Without a hold among
-// the actions, or where that only puts back what it was, it asks nothing: the native
-// controller is not kept off meanwhile.
+// server would refuse or change, a resize rather than the creation, and any other problem
+// as err. Without a hold among the actions, or where that only puts back what it was, it
+// asks nothing: the native controller is not kept off meanwhile.
 func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d engine.Decision) (why, err error) {
 	hold, ok := holdOf(d.Actions)
 	if !ok {
@@ -84,6 +97,7 @@ func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d en
 		return nil, nil
 	}
 	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), d: o.Deployment}
+	var creation error
 	for _, rs := range engine.Moves(o) {
 		err := a.try(rs)
 		var changed *templateChanged
@@ -92,12 +106,16 @@ func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d en
 		case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run"): // a webhook may not; other denials have that code, too
 			logr.FromContextOrDiscard(ctx).V(1).Info("Skipped the trial of a ReplicaSet", "replicaSet", rs.Name, "because", err.Error())
 		case errors.As(err, &changed), refused(err):
-			return fmt.Errorf("dry run of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err), nil
+			why = fmt.Errorf("dry run of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
+			if rs.UID != "" {
+				return why, nil
+			}
+			creation = &creationRefused{why}
 		default:
 			return nil, fmt.Errorf("dry run of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
 		}
 	}
-	return nil, nil
+	return creation, nil
 }
 
 func holdOf(actions []engine.Action) (engine.Hold, bool) {
