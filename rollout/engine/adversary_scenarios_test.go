@@ -228,6 +228,8 @@ func TestScenarios(t *testing.T) {
 		{"the controller ends in the middle of the hand-back of a rollback to what admission has made", "what has failed is on record until another one is stable",
 			of(11, 0, 5, "1 50% 100%", late(600, 0), rollsBack, admits(mutatesSince), func(s *setup) { s.history = 1 }),
 			"bring 2; admit; run 25m; turns; round; round; turns; round; turns; round; fail 1"},
+		{"all pods run it when it begins with one step, it gets several, N is 0 for a while, and the first one is raised", "a plan of one step is not remembered as an opened gate",
+			of(3, 2, 0, "100%"), "round; scale 1; bring 3; turns; round; round; turns; round; round; turns; round; recommit; round; round; round; steps 1 3 100%; round; scale 0; quiet; scale 6; quiet; steps 5 100%; quiet"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

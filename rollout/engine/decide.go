@@ -490,7 +490,7 @@ func (v *view) hold(why string) {
 		r.Strategy = &v.strategy
 		v.do(Remember{because: "its strategy has changed", Record: r, Exists: true})
 	}
-	if v.severalActive() || v.goal.rs == nil && v.touched() {
+	if v.severalActive() { // one alone is marked when another one gets pods
 		for _, rs := range v.ReplicaSets { // admission may make the template of any of them of what is written
 			v.unsaturate(rs)
 		}
