@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"cmp"
 	"context"
 	"path"
 	"strings"
@@ -24,6 +25,9 @@ import (
 //     parent, or that renders nothing and changes a file which the rendering reads.
 //   - A merge counts where git would have merged its parents in another way, whatever
 //     its first parent is. The parents of every merge are walked, too.
+//   - A merge can render what neither side renders, of commits that each render what
+//     their parents do: one side uses a folder, the other side changes it. Such a merge
+//     counts, with the commits that it takes for that (combined.go).
 
 // origins looks for the commits that made a difference.
 type origins struct {
@@ -80,6 +84,7 @@ func (o *origins) find(ctx context.Context, commit plumbing.Hash) ([]plumbing.Ha
 		}
 	}
 	var list []plumbing.Hash
+	var merges []combination
 	seen := map[plumbing.Hash]bool{commit: true}
 	for queue := []*rendering{first}; len(queue) > 0; {
 		r := queue[0]
@@ -99,18 +104,21 @@ func (o *origins) find(ctx context.Context, commit plumbing.Hash) ([]plumbing.Ha
 				queue = append(queue, parents[i])
 			}
 		}
-		own, err := o.isOwn(r, parents)
+		own, combines, err := o.judge(r, parents)
 		if err != nil {
 			return nil, err
 		}
 		if own {
 			list = append(list, r.commit.Hash)
 		}
+		if combines {
+			merges = append(merges, combination{r, parents})
+		}
 		if len(list) > maxChange || len(seen) > maxWalk {
 			return nil, errTooManyCommits
 		}
 	}
-	return list, nil
+	return o.withCombined(ctx, list, merges)
 }
 
 // countedBefore reports whether a commit has nothing of the difference.
@@ -121,14 +129,16 @@ func (o *origins) countedBefore(ctx context.Context, r *rendering) (bool, error)
 	if o.base.IsZero() {
 		return false, ctx.Err()
 	}
-	if o.past == nil {
-		past, err := o.ancestors(ctx, o.base)
-		if err != nil {
-			return false, err
-		}
-		o.past = past
+	err := o.readPast(ctx)
+	return o.past[r.commit.Hash], err
+}
+
+// readPast sets past, where base is known.
+func (o *origins) readPast(ctx context.Context) (err error) {
+	if o.past == nil && !o.base.IsZero() {
+		o.past, err = o.ancestors(ctx, o.base)
 	}
-	return o.past[r.commit.Hash], ctx.Err()
+	return cmp.Or(err, ctx.Err())
 }
 
 // render returns what a commit renders, given its child in the walk. A commit in which
@@ -187,42 +197,62 @@ func differ(reads Reads, a, b *treeFS) (bool, error) {
 	return false, nil
 }
 
-// isOwn reports whether a commit has a part in the difference.
-func (o *origins) isOwn(r *rendering, parents []*rendering) (bool, error) {
+// judge reports whether a commit has a part in the difference, and whether it is a merge
+// that renders something else than what its sides have made of what they began with.
+func (o *origins) judge(r *rendering, parents []*rendering) (own, combines bool, err error) {
 	same := len(parents) > 0
 	for _, p := range parents {
 		same = same && p.state == r.state
 	}
 	switch {
 	case same:
-		return false, nil
+		return false, false, nil
 	case len(parents) != 2:
-		return true, nil
+		return true, len(parents) > 2, nil
 	}
-	clean, err := o.isCleanMerge(r, parents[0], parents[1])
-	return !clean, err
+	a, b := parents[0], parents[1]
+	bases, err := mergeBases(a.commit, b.commit)
+	if err != nil || len(bases) != 1 {
+		return true, true, err
+	}
+	base, err := o.render(bases[0].Hash, r)
+	if err != nil {
+		return false, false, err
+	}
+	switch base.state { // a merge of what is rendered
+	case a.state:
+		combines = r.state != b.state
+	case b.state:
+		combines = r.state != a.state
+	default:
+		combines = true
+	}
+	clean, err := o.isCleanMerge(r.commit, bases[0], []*object.Commit{a.commit, b.commit}, r, a, b)
+	return !clean, combines, err
+}
+
+func mergeBases(a, b *object.Commit) ([]*object.Commit, error) {
+	bases, err := a.MergeBase(b)
+	if err != nil {
+		return nil, missing("history", a.Hash, err)
+	}
+	return bases, nil
 }
 
 // isCleanMerge reports whether a merge of two commits has in all files that matter for
-// the rendering what git makes of them by itself. Forges make such merges, and sign
-// them, if at all, with a key of their own.
-func (o *origins) isCleanMerge(r, a, b *rendering) (bool, error) {
-	bases, err := a.commit.MergeBase(b.commit)
-	if err != nil {
-		return false, missing("history", r.commit.Hash, err)
-	}
-	if len(bases) != 1 {
-		return false, nil
-	}
+// renderings what git makes of them by itself. Forges make such merges, and sign them,
+// if at all, with a key of their own.
+func (o *origins) isCleanMerge(merge, base *object.Commit, parents []*object.Commit, of ...*rendering) (bool, error) {
 	var sides [3]map[string]fileChange
-	for i, c := range []*object.Commit{a.commit, b.commit, r.commit} {
-		if sides[i], err = changed(o.snapshot, bases[0].TreeHash, c.TreeHash); err != nil {
+	var err error
+	for i, c := range []*object.Commit{parents[0], parents[1], merge} {
+		if sides[i], err = changed(o.snapshot, base.TreeHash, c.TreeHash); err != nil {
 			return false, err
 		}
 	}
 	for _, side := range sides {
 		for file, c := range side {
-			if !o.matters(file, r, a, b) {
+			if !o.matters(file, of...) {
 				continue
 			}
 			clean, err := o.isCleanFile(c.from, at3(sides[0], file, c), at3(sides[1], file, c), at3(sides[2], file, c))

@@ -437,6 +437,171 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 	}
 }
 
+// componentised is web at an image that a component sets, in a kustomization that uses
+// the component of a folder.
+func componentised(uses string, image map[string]string) map[string]string {
+	files := webAt("v1")
+	files["deploy/kustomization.yaml"] = "resources: [web.yaml]\ncomponents: [" + uses + "]\n"
+	for folder, tag := range image {
+		files["deploy/"+folder+"/kustomization.yaml"] = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nimages:\n- {name: registry.example.org/web, newTag: " + tag + "}\n"
+	}
+	return files
+}
+
+// A merge that git makes by itself can render what neither side renders, of commits
+// that each render what their parent does. They are its authors then, and so is the
+// merge. Each story is written for any author of those, as the stories above are.
+func TestDistinctAuthor_CombinedByAMerge(t *testing.T) {
+	t.Parallel()
+	// The component of two folders is the same. One side uses the other folder, and the
+	// other side changes that folder.
+	sides := func(m *team, author *gittest.Key) {
+		m.by(author, componentised("x", map[string]string{"x": "v1", "yy": "v1"}))
+		m.on("side")
+		m.by(author, componentised("x", map[string]string{"yy": "v666"}))
+		m.Git("checkout", "-q", "main")
+		m.by(author, componentised("yy", nil))
+	}
+	withLabel := func(files map[string]string) map[string]string {
+		files["deploy/web.yaml"] = labelled("v1")["deploy/web.yaml"]
+		return files
+	}
+	for name, tell := range map[string]func(m *team, author *gittest.Key){
+		"beside the change of another": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
+			m.by(&m.ada, withLabel(componentised("x", nil)))
+			m.by(author, withLabel(componentised("x", map[string]string{"yy": "v1"})))
+			m.on("side")
+			m.by(author, withLabel(componentised("x", map[string]string{"yy": "v666"})))
+			m.Git("checkout", "-q", "main")
+			m.by(author, withLabel(componentised("yy", nil)))
+			m.merge(author, "side")
+		},
+		"the same, merged by another": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
+			sides(m, author)
+			m.merge(&m.forge, "side")
+			m.by(&m.ada, withLabel(componentised("yy", nil)))
+		},
+		"below the change of another": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
+			sides(m, author)
+			m.merge(author, "side")
+			m.by(&m.ada, withLabel(componentised("yy", nil)))
+		},
+		"with the tree of a merge of its own below": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1", "yy": "v1"})))
+			m.on("side")
+			m.by(&m.ada, map[string]string{"README.md": "x"})
+			m.on("inner")
+			m.by(&m.ada, map[string]string{"other.md": "x"})
+			m.Git("checkout", "-q", "side")
+			m.by(&m.ada, map[string]string{"README.md": "y"})
+			m.Sign(author)
+			m.Git("merge", "-q", "--no-ff", "--no-commit", "inner")
+			m.by(author, componentised("x", map[string]string{"yy": "v666"}))
+			m.Git("checkout", "-q", "main")
+			m.by(&m.ada, componentised("yy", nil))
+			m.merge(&m.forge, "side")
+			m.by(&m.ada, withLabel(componentised("yy", nil)))
+		},
+		"an older state, by a copy of it": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, componentised("x", map[string]string{"x": "v0"}))
+			m.on("side")
+			m.by(author, componentised("yy", map[string]string{"yy": "v0"}))
+			m.Git("checkout", "-q", "main")
+			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
+			m.merge(&m.forge, "side")
+			m.by(&m.ada, withLabel(componentised("yy", nil)))
+		},
+		"of three": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
+			sides(m, author)
+			m.on("third")
+			m.by(&m.ada, map[string]string{"README.md": "x"})
+			m.Git("checkout", "-q", "main")
+			m.Sign(&m.ada)
+			m.Git("merge", "-q", "--no-ff", "-m", "Merge two", "side", "third")
+			m.by(&m.ada, withLabel(componentised("yy", nil)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, own := range []bool{true, false} {
+				m := newTeam(t)
+				v1 := m.by(nil, webAt("v1"))
+				author, want := &m.forge, "grace@example.org"
+				if own {
+					author, want = &m.grace, ""
+				}
+				tell(m, author)
+				m.by(&m.grace, approvalOf(m.Head()))
+				got, ignored := m.approve(t, v1, true)
+				by := ""
+				if got != nil {
+					by = got.ApprovedBy
+				}
+				if by != want || own && !strings.Contains(ignored, "is signed by grace@example.org") {
+					t.Errorf("grace wrote it %t: approved by %q; ignored:\n%s\n%s", own, by, ignored, m.Git("log", "--graph", "--format=%h %GP %s"))
+				}
+			}
+		})
+	}
+}
+
+// Both sides of a merge may have a change of their own. Who merges them, and who changed
+// something else on one of the sides, is no author.
+func TestDistinctAuthor_MergeOfTwoChanges(t *testing.T) {
+	t.Parallel()
+	// The image of web is the component's, so that git merges it with a label.
+	files := func(label, image, api string) map[string]string {
+		files := componentised("x", map[string]string{"x": image})
+		web := strings.Replace(webAt("v1")["deploy/web.yaml"], "labels: {app: web}", "labels: {app: web, tier: "+label+"}", 1)
+		other := strings.ReplaceAll(strings.SplitN(webAt(api)["deploy/web.yaml"], "---\n", 2)[0], "web", "api")
+		files["deploy/web.yaml"] = other + "---\n" + web
+		return files
+	}
+	for name, tell := range map[string]func(m *team){
+		"grace merges": func(m *team) {
+			m.completed("v1", m.by(&m.ada, files("front", "v1", "v1")))
+			m.on("side")
+			m.by(&m.forge, files("back", "v1", "v1"))
+			m.Git("checkout", "-q", "main")
+			m.by(&m.ada, files("front", "v2", "v1"))
+			m.merge(&m.grace, "side")
+		},
+		"grace changed another Deployment in the same file, twice": func(m *team) {
+			m.completed("v1", m.by(&m.ada, files("front", "v1", "v1")))
+			m.on("side")
+			m.by(&m.grace, files("front", "v1", "v2"))
+			m.by(&m.ada, files("back", "v1", "v2"))
+			m.by(&m.grace, files("back", "v1", "v3"))
+			m.Git("checkout", "-q", "main")
+			m.by(&m.forge, files("front", "v2", "v1"))
+			m.merge(nil, "side")
+		},
+		"the fork waits, and main has moved": func(m *team) {
+			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
+			m.on("side")
+			m.by(&m.ada, componentised("x", map[string]string{"x": "v2"}))
+			m.Git("checkout", "-q", "main")
+			m.by(&m.grace, map[string]string{"deploy/kustomization.yaml": "# Components:\n" + componentised("x", nil)["deploy/kustomization.yaml"]})
+			m.merge(&m.grace, "side")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newTeam(t)
+			v1 := m.by(nil, webAt("v1"))
+			tell(m)
+			m.by(&m.grace, approvalOf(m.Head()))
+			if got, ignored := m.approve(t, v1, true); got == nil || got.ApprovedBy != "grace@example.org" {
+				t.Errorf("approved: %+v; ignored:\n%s\n%s", got, ignored, m.Git("log", "--graph", "--format=%h %GP %s"))
+			}
+		})
+	}
+}
+
 // A force-push that leaves the last release behind hides no author.
 func TestDistinctAuthor_ForcePush(t *testing.T) {
 	t.Parallel()
