@@ -15,7 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// jumpingClock is the clock of a machine that somebody sets.
+// jumpingClock is the clock of a machine, which a test sets.
 type jumpingClock struct {
 	mu    sync.Mutex
 	ahead time.Duration
