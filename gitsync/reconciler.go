@@ -38,6 +38,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/gitsync/webhook"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -163,7 +164,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		return fmt.Errorf("adding the GitSource reconciler: %w", err)
 	}
 	if o.WebhookAddress != "" && o.WebhookAddress != "0" {
-		if err := mgr.Add(newWebhooks(mgr, o.WebhookAddress, r)); err != nil {
+		if err := mgr.Add(webhook.New(mgr, o.WebhookAddress, hookRequester{r, mgr.Elected()})); err != nil {
 			return fmt.Errorf("adding the webhook receiver: %w", err)
 		}
 	}

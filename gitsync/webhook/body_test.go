@@ -1,4 +1,4 @@
-package gitsync
+package webhook
 
 import (
 	"bytes"
@@ -21,10 +21,10 @@ import (
 )
 
 // hookServer serves webhooks until the test ends, and returns its address.
-func hookServer(t *testing.T) (*webhooks, string) {
+func hookServer(t *testing.T) (*Receiver, string) {
 	t.Helper()
 	c := clustertest.Shared(t)
-	w := &webhooks{
+	w := &Receiver{
 		c: c.Client, own: c.Client, log: logr.Discard(), limit: rate.NewLimiter(rate.Inf, 1), jobs: make(chan hook, hooksWaiting),
 		reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks),
 		slots: make(chan struct{}, 1), asked: map[types.NamespacedName]bool{},

@@ -1,4 +1,10 @@
-package gitsync
+// Package webhook receives the webhooks that forges send for a push, and asks for a sync
+// of each GitSource that the push is about.
+//
+// A webhook is a hint: its content is not trusted, and the sync asks the Git server. The
+// receiver answers before it knows anything of the push. So neither the answer nor its
+// time shows which repositories are followed.
+package webhook
 
 import (
 	"context"
@@ -44,25 +50,27 @@ const (
 	keyToken = "token"
 )
 
-// webhooks receive the pushes that a forge tells of. What they say is a hint:
-// the remote is asked. In the replica that does the looks a hook is told as a
-// push to a local repository is; others ask it by an annotation.
-//
-// A hook is answered before anything is known of it, so that the answer and its
-// time say nothing about which repositories are followed.
-type webhooks struct {
-	address string
-	c       client.Client // cached
-	own     client.Reader // of Secrets, which are not
-	log     logr.Logger
-	limit   *rate.Limiter
-	jobs    chan hook
-	reading *shares       // posts whose body is being read
-	large   chan struct{} // taken by large bodies until they have been looked into
-	slots   chan struct{} // taken by annotations that are being written
-	// looks reports whether a source is looked at here, and told tells of a push.
-	looks func(client.Object) bool
-	told  func(context.Context, ...types.NamespacedName)
+// Requester asks for syncs in this process.
+type Requester interface {
+	// Syncs reports whether this process syncs a source now. Another replica does if not.
+	Syncs(source client.Object) bool
+	// RequestSync asks for a sync of sources at once. It returns early when ctx ends.
+	RequestSync(ctx context.Context, sources ...types.NamespacedName)
+}
+
+// Receiver is an HTTP server for webhooks. It runs in every replica: the one that syncs a
+// source gets the request directly, and any other one writes an annotation for it.
+type Receiver struct {
+	address   string
+	c         client.Client // cached
+	own       client.Reader // of Secrets, which are not
+	log       logr.Logger
+	limit     *rate.Limiter
+	jobs      chan hook
+	reading   *shares       // posts whose body is being read
+	large     chan struct{} // taken by large bodies until they have been looked into
+	slots     chan struct{} // taken by annotations that are being written
+	requester Requester
 
 	mu    sync.Mutex
 	asked map[types.NamespacedName]bool // within askedEvery; true: again after that
@@ -74,28 +82,21 @@ type hook struct {
 	body   []byte
 }
 
-func newWebhooks(mgr ctrl.Manager, address string, r *reconciler) *webhooks {
-	looks := func(gs client.Object) bool {
-		select {
-		case <-mgr.Elected():
-			return r.isSelected(gs)
-		default:
-			return false
-		}
-	}
-	return &webhooks{
-		looks: looks, told: r.watcher.told,
-		address: address, c: mgr.GetClient(), own: mgr.GetAPIReader(), log: mgr.GetLogger().WithName("webhook"),
+// New returns a receiver that listens on address. It is to be added to mgr.
+func New(mgr ctrl.Manager, address string, r Requester) *Receiver {
+	return &Receiver{
+		requester: r,
+		address:   address, c: mgr.GetClient(), own: mgr.GetAPIReader(), log: mgr.GetLogger().WithName("webhook"),
 		limit: rate.NewLimiter(hooksPerSecond, hooksBurst), jobs: make(chan hook, hooksWaiting),
 		reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks), slots: make(chan struct{}, annotatedAtOnce), asked: map[types.NamespacedName]bool{},
 	}
 }
 
 // NeedLeaderElection is false: every replica takes hooks.
-func (*webhooks) NeedLeaderElection() bool { return false }
+func (*Receiver) NeedLeaderElection() bool { return false }
 
 // Start serves until ctx ends.
-func (w *webhooks) Start(ctx context.Context) error {
+func (w *Receiver) Start(ctx context.Context) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", w.address)
 	if err != nil {
 		return fmt.Errorf("listening for webhooks: %w", err)
@@ -103,7 +104,7 @@ func (w *webhooks) Start(ctx context.Context) error {
 	return w.serve(ctx, l)
 }
 
-func (w *webhooks) serve(ctx context.Context, l net.Listener) error {
+func (w *Receiver) serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("/webhook", w)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: hookTime, WriteTimeout: 2 * hookTime, IdleTimeout: hookTime, MaxHeaderBytes: 16 << 10}
@@ -135,7 +136,7 @@ func (w *webhooks) serve(ctx context.Context, l net.Listener) error {
 
 // ServeHTTP takes one hook: 202 for each that is well-formed, be it of a
 // repository that is followed or not, signed or not.
-func (w *webhooks) ServeHTTP(answer http.ResponseWriter, r *http.Request) {
+func (w *Receiver) ServeHTTP(answer http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodPost:
 		answer.Header().Set("Allow", http.MethodPost)
@@ -179,14 +180,14 @@ func (w *webhooks) ServeHTTP(answer http.ResponseWriter, r *http.Request) {
 }
 
 // release gives back the slot of a large body.
-func (w *webhooks) release(body []byte) {
+func (w *Receiver) release(body []byte) {
 	if len(body) > smallHook {
 		<-w.large
 	}
 }
 
 // look asks the sources that a hook is about to look.
-func (w *webhooks) look(ctx context.Context, h hook) {
+func (w *Receiver) look(ctx context.Context, h hook) {
 	ctx, cancel := context.WithTimeout(ctx, hookTime)
 	defer cancel()
 	p := parsePush(h.body)
@@ -214,7 +215,7 @@ func (w *webhooks) look(ctx context.Context, h hook) {
 		case !h.signedWith(shared.value):
 			log.Info("a webhook was refused", "because", "its signature is not by the token of spec.webhook.secretRef")
 		default:
-			w.ask(ctx, client.ObjectKeyFromObject(gs), w.looks(gs))
+			w.ask(ctx, client.ObjectKeyFromObject(gs), w.requester.Syncs(gs))
 		}
 	}
 }
@@ -226,7 +227,7 @@ type token struct {
 }
 
 // token reads the secret that sources share with their forge.
-func (w *webhooks) token(ctx context.Context, key client.ObjectKey) ([]byte, error) {
+func (w *Receiver) token(ctx context.Context, key client.ObjectKey) ([]byte, error) {
 	var secret corev1.Secret
 	if err := w.own.Get(ctx, key, &secret); err != nil {
 		return nil, fmt.Errorf("getting Secret %s of spec.webhook: %w", key, err)
@@ -239,7 +240,7 @@ func (w *webhooks) token(ctx context.Context, key client.ObjectKey) ([]byte, err
 
 // ask asks a source to look, at once and, where more hooks come within
 // askedEvery, once more after that.
-func (w *webhooks) ask(ctx context.Context, source types.NamespacedName, here bool) {
+func (w *Receiver) ask(ctx context.Context, source types.NamespacedName, here bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, ok := w.asked[source]; ok {
@@ -249,7 +250,7 @@ func (w *webhooks) ask(ctx context.Context, source types.NamespacedName, here bo
 	w.asked[source] = false
 	ctx = context.WithoutCancel(ctx)
 	if here {
-		go w.told(ctx, source)
+		go w.requester.RequestSync(ctx, source)
 	} else {
 		go w.annotate(ctx, source)
 	}
@@ -257,7 +258,7 @@ func (w *webhooks) ask(ctx context.Context, source types.NamespacedName, here bo
 }
 
 // calm is askedEvery after a source was asked.
-func (w *webhooks) calm(ctx context.Context, source types.NamespacedName, here bool) {
+func (w *Receiver) calm(ctx context.Context, source types.NamespacedName, here bool) {
 	w.mu.Lock()
 	again := w.asked[source]
 	delete(w.asked, source)
@@ -268,7 +269,7 @@ func (w *webhooks) calm(ctx context.Context, source types.NamespacedName, here b
 }
 
 // annotate asks the replica that does the looks to look at a source.
-func (w *webhooks) annotate(ctx context.Context, source types.NamespacedName) {
+func (w *Receiver) annotate(ctx context.Context, source types.NamespacedName) {
 	w.slots <- struct{}{}
 	defer func() { <-w.slots }()
 	ctx, cancel := context.WithTimeout(ctx, hookTime)

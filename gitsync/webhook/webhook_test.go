@@ -1,4 +1,4 @@
-package gitsync
+package webhook
 
 import (
 	"crypto/hmac"
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +31,8 @@ var pushes = map[string]string{
 	"generic":        `{"url":"https://github.com/shop/web","ref":"refs/heads/main"}`,
 	"no branch":      `{"url":"https://github.com/shop/web"}`,
 }
+
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m)) }
 
 func sourceAt(url, branch string) *v1alpha1.GitSource {
 	gs := &v1alpha1.GitSource{}
@@ -106,7 +109,7 @@ func TestHookSignature(t *testing.T) {
 
 // What is answered depends on the request alone, and not on what is followed.
 func TestHookAnswers(t *testing.T) {
-	w := &webhooks{log: logr.Discard(), limit: rate.NewLimiter(rate.Inf, 1), jobs: make(chan hook, 2), reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks)}
+	w := &Receiver{log: logr.Discard(), limit: rate.NewLimiter(rate.Inf, 1), jobs: make(chan hook, 2), reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks)}
 	post := func(method, body string) (int, string) {
 		answer := httptest.NewRecorder()
 		w.ServeHTTP(answer, httptest.NewRequest(method, "/webhook", strings.NewReader(body)))
@@ -141,7 +144,7 @@ func TestHookOfAnotherReplica(t *testing.T) {
 	if err := c.Client.Create(t.Context(), gs); err != nil {
 		t.Fatal(err)
 	}
-	w := &webhooks{c: c.Client, log: logr.Discard(), slots: make(chan struct{}, 1), asked: map[types.NamespacedName]bool{}}
+	w := &Receiver{c: c.Client, log: logr.Discard(), slots: make(chan struct{}, 1), asked: map[types.NamespacedName]bool{}}
 	w.ask(t.Context(), client.ObjectKeyFromObject(gs), false)
 	w.ask(t.Context(), client.ObjectKeyFromObject(gs), false)
 	clustertest.Wait(t, "the annotation", func() error {

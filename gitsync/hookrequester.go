@@ -1,0 +1,27 @@
+package gitsync
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// hookRequester takes the requests of the webhook receiver to the reconciler.
+type hookRequester struct {
+	reconciler *reconciler
+	elected    <-chan struct{} // closed when this process leads
+}
+
+func (h hookRequester) Syncs(source client.Object) bool {
+	select {
+	case <-h.elected:
+		return h.reconciler.isSelected(source)
+	default:
+		return false
+	}
+}
+
+func (h hookRequester) RequestSync(ctx context.Context, sources ...types.NamespacedName) {
+	h.reconciler.watcher.told(ctx, sources...)
+}
