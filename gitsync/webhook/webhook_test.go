@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -156,6 +158,70 @@ func TestHookOfAnotherReplica(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// leader syncs all sources, and passes their requests on.
+type leader chan types.NamespacedName
+
+func (leader) Syncs(client.Object) bool { return true }
+
+func (l leader) RequestSync(_ context.Context, sources ...types.NamespacedName) {
+	for _, name := range sources {
+		l <- name
+	}
+}
+
+// The replica that syncs a source gets the request of a signed hook directly, and no
+// annotation is written. A hook that another token signed asks for nothing.
+func TestHookOfThisReplica(t *testing.T) {
+	w, address := hookServer(t)
+	requests := make(leader, 2)
+	w.requester = requests
+	c := clustertest.Shared(t)
+	secret := &corev1.Secret{Data: map[string][]byte{keyToken: []byte("s3cret")}}
+	secret.Namespace, secret.Name = c.Namespace(t), "hook"
+	gs := sourceAt("https://git.example.org/"+secret.Namespace+".git", "main")
+	gs.Namespace, gs.Name = secret.Namespace, "shop"
+	gs.Spec.Webhook = &v1alpha1.Webhook{SecretRef: v1alpha1.LocalObjectReference{Name: secret.Name}}
+	for _, o := range []client.Object{secret, gs} {
+		if err := c.Client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body := `{"url":"` + gs.Spec.URL + `","ref":"refs/heads/main"}`
+	for _, token := range []string{"guess", "s3cret"} {
+		post, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/webhook", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		post.Header.Set("X-Hub-Signature-256", "sha256="+hmacOf(body, token))
+		answer, err := http.DefaultClient.Do(post)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusAccepted {
+			t.Errorf("signed by %s: %s", token, answer.Status)
+		}
+	}
+	clustertest.Wait(t, "the request", func() error {
+		if len(requests) == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	if got := <-requests; got != client.ObjectKeyFromObject(gs) {
+		t.Errorf("a sync of %s was requested", got)
+	}
+	if len(requests) > 0 {
+		t.Errorf("the hook that another token signed requested a sync of %s", <-requests)
+	}
+	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(gs), gs); err != nil {
+		t.Fatal(err)
+	}
+	if at := gs.Annotations[v1alpha1.AnnotationPush]; at != "" {
+		t.Errorf("there is the annotation of a push: %s", at)
+	}
 }
 
 func FuzzWebhook(f *testing.F) {
