@@ -2,8 +2,10 @@ package gitsync_test
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/sandbox"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -30,6 +33,10 @@ type escape struct {
 	files map[string]string
 	links map[string]string         // symbolic links, by their names
 	edit  func(*v1alpha1.GitSource) // of the tenant's GitSource, with OTHER's names
+	// posts are made to the receiver of webhooks; the GitSource stays as it is.
+	posts func(t *testing.T, address string)
+	// reason of the refusal; empty: any.
+	reason string
 }
 
 // kustomization has a kustomization with one field, beside a ConfigMap and a file.
@@ -90,6 +97,37 @@ var escapes = map[string]escape{
 	// Bombs.
 	"aliases in a patch": {files: map[string]string{"deploy/kustomization.yaml": bomb()["evil/kustomization.yaml"]}},
 	"aliases in a file":  {files: map[string]string{"deploy/b.yaml": aliases()}},
+	"a rendering without end": {reason: "LimitExceeded", files: map[string]string{
+		"deploy/kustomization.yaml": "resources: [a.yaml, big.yaml]\nreplacements:\n" + numbered(3000, "- {source: {kind: Big, name: big, fieldPath: spec.v%d}, targets: [{select: {kind: Big, name: big}, fieldPaths: [spec.list.*.v]}]}\n"),
+		"deploy/big.yaml":           "apiVersion: example.org/v1\nkind: Big\nmetadata: {name: big}\nspec:\n" + numbered(3000, "  v%d: x\n") + "  list:\n" + numbered(3000, "  - {v: \"%d\"}\n"),
+	}},
+
+	// Webhooks.
+	"posts that stall": {posts: func(t *testing.T, address string) {
+		for n := range 300 {
+			stallPost(t, address, fmt.Sprintf("127.0.0.%d", 2+n%3), "POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n{")
+		}
+	}},
+	"large posts that stall": {posts: func(t *testing.T, address string) {
+		for range 40 {
+			stallPost(t, address, "127.0.0.5", "POST /webhook HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 3145728\r\n\r\n\""+strings.Repeat("a", 1<<20))
+		}
+	}},
+	"headers that stall": {posts: func(t *testing.T, address string) {
+		for range 300 {
+			stallPost(t, address, "127.0.0.6", "POST /webhook HTTP/1.1\r\nHost: x\r\nX-")
+		}
+	}},
+	"a post that is too large": {posts: func(t *testing.T, address string) {
+		answer, err := http.Post("http://"+address+"/webhook", "application/json", io.LimitReader(endlessText{}, 64<<20))
+		if err != nil {
+			return // the receiver has closed the connection
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("the answer is %s", answer.Status)
+		}
+	}},
 
 	// Objects and accounts of others.
 	"an object there":   only(map[string]string{"deploy/b.yaml": configMap("b, namespace: OTHER", "mine")}),
@@ -106,6 +144,37 @@ var escapes = map[string]escape{
 	"another's source": {edit: func(gs *v1alpha1.GitSource) {
 		gs.Spec.DependsOn = []v1alpha1.NamespacedObjectReference{{Namespace: "OTHER", Name: "neighbour"}}
 	}},
+}
+
+// numbered repeats a text that has a number in it.
+func numbered(n int, text string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, text, i)
+	}
+	return b.String()
+}
+
+// stallPost opens a connection from a loopback address, and sends what never becomes a
+// whole request. The receiver may close it.
+func stallPost(t *testing.T, address, from, text string) {
+	t.Helper()
+	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	go func() { _, _ = io.WriteString(c, text) }()
+}
+
+// endlessText is read without end.
+type endlessText struct{}
+
+func (endlessText) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
 }
 
 // aliases is a file that is much larger with its aliases written out.
@@ -161,8 +230,13 @@ func TestTenantEscapes(t *testing.T) {
 	there.admin("deployer")
 	s.t(s.c.KubectlWith(t, theirs, "apply", "-n", s.other, "-f", "-"))
 	host, dialled := unanswering(t)
+	hooks := freeAddress(t)
+	command, err := sandbox.Command(renderWorker)
+	s.must(err)
+	pool := sandbox.NewPool(sandbox.Options{Command: command, Workers: 3, Memory: 256 << 20, Timeout: 3 * time.Second, Log: ctrl.Log})
+	t.Cleanup(pool.Close)
 	t.Cleanup(s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
-		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 4, NoRemoteBases: true, NoCrossNamespaceRefs: true, FileRoots: []string{os.TempDir()}, DefaultServiceAccount: "nobody"})
+		return gitsync.Add(mgr, gitsync.Options{Renderer: pool, WebhookAddress: hooks, StorageDir: t.TempDir(), Concurrent: 4, NoRemoteBases: true, NoCrossNamespaceRefs: true, FileRoots: []string{os.TempDir()}, DefaultServiceAccount: "nobody"})
 	}, s.other))
 	s.commit = s.push(map[string]string{"deploy/a.yaml": configMap("a", "one")})
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "tenant" })
@@ -173,6 +247,7 @@ func TestTenantEscapes(t *testing.T) {
 	s.must(s.c.Client.Create(t.Context(), neighbour))
 	t.Cleanup(func() { there.end("neighbour") })
 	there.holds("news", "v0")
+	told := there.hooked()
 
 	n, slowest := 0, time.Duration(0)
 	for _, name := range slices.Sorted(maps.Keys(escapes)) {
@@ -180,6 +255,17 @@ func TestTenantEscapes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, there := s.in(t), there.in(t)
 			before := s.outside()
+			if try.posts != nil {
+				try.posts(t, hooks)
+				n++
+				told.repo.CommitAndPush(map[string]string{"hooked/told.yaml": configMap("told", fmt.Sprintf("v%d", n))})
+				if code := there.tellOf(hooks, told.body, hookToken); code != http.StatusAccepted {
+					t.Errorf("the neighbour's post is answered %d", code)
+				}
+				there.holds("told", fmt.Sprintf("v%d", n))
+				s.leavesOutside(before)
+				return
+			}
 			s.attempt(try, strings.NewReplacer("MINE", s.ns, "OTHER", s.other, "HOST", host))
 			n++
 			began := time.Now()
@@ -206,6 +292,33 @@ func TestTenantEscapes(t *testing.T) {
 	s.reset() // the honest way is open as before
 	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "two")}))
 	s.holds("a", "two")
+}
+
+// hookToken is that of the neighbour's GitSource that is synced by webhooks.
+const hookToken = "neighbour's"
+
+// hooked is a repository of which a GitSource is told by a webhook, and else looks once an
+// hour.
+type hooked struct {
+	repo *gittest.Repo
+	body string // of the webhook
+}
+
+// hooked makes a GitSource of the account deployer that is synced by webhooks.
+func (s *shop) hooked() hooked {
+	s.Helper()
+	h := hooked{repo: gittest.NewRepo(s)}
+	url := gittest.Serve(s, filepath.Dir(h.repo.Bare), gittest.ServeOptions{}).URL + "/repo.git"
+	h.body = fmt.Sprintf(`{"ref":"refs/heads/main","repository":{"clone_url":%q}}`, url)
+	h.repo.CommitAndPush(map[string]string{"hooked/told.yaml": configMap("told", "v0")})
+	s.must(s.c.Client.Create(s.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: s.ns}, StringData: map[string]string{"token": hookToken}}))
+	s.must(s.c.Client.Create(s.Context(), &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "hooked", Namespace: s.ns}, Spec: v1alpha1.GitSourceSpec{
+		URL: url, Path: "hooked", ServiceAccountName: "deployer", Interval: metav1.Duration{Duration: time.Hour},
+		Webhook: &v1alpha1.Webhook{SecretRef: v1alpha1.LocalObjectReference{Name: "hook"}},
+	}}))
+	s.Cleanup(func() { s.end("hooked") })
+	s.holds("told", "v0")
+	return h
 }
 
 // attempt pushes what a tenant tries, or changes its GitSource.
@@ -245,7 +358,7 @@ func (s *tenancy) isRefused(try escape) {
 		gs := s.gs()
 		ready := meta.FindStatusCondition(gs.Status.Conditions, "Ready")
 		seen := gs.Status.ObservedGeneration == gs.Generation && (try.edit != nil || gs.Status.ObservedCommit == s.repo.Head())
-		if !seen || ready == nil || ready.Status != metav1.ConditionFalse {
+		if !seen || ready == nil || ready.Status != metav1.ConditionFalse || try.reason != "" && ready.Reason != try.reason {
 			return fmt.Errorf("%s", said(gs))
 		}
 		return nil
@@ -262,6 +375,8 @@ func (s *tenancy) outside() map[string]string {
 	state := s.state()
 	delete(state, "GitSource "+s.ns+"/shop")
 	delete(state, "ConfigMap "+s.other+"/news")
+	delete(state, "ConfigMap "+s.other+"/told")
+	delete(state, "GitSource "+s.other+"/hooked") // it is annotated at each push
 	return state
 }
 

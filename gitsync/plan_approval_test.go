@@ -13,6 +13,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -361,6 +362,15 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 			a.brings("v2")
 			return a.terms("100%")
 		}, "as is commit"},
+		"by the key of write-back, which another source may share": {func(a *signed) string {
+			a.must(a.c.Client.Create(a.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.ns, Name: "signing"}, Data: map[string][]byte{"identity": []byte(a.k2.Private)}}))
+			gs := a.gs()
+			gs.Spec.WriteBack = &v1alpha1.WriteBack{Enabled: true, SigningKey: &v1alpha1.LocalObjectReference{Name: "signing"}}
+			a.write(gs)
+			a.by(a.k1, map[string]string{"deploy/release.yaml": planOf("web", "100%"), "deploy/web.yaml": sizedWeb(4, "v2")})
+			a.by(a.k2, agrees(a.terms("100%")))
+			return a.terms("100%")
+		}, "which is the controller's and no person's"},
 		"of a part of the digest": {func(a *signed) string {
 			files := agrees(a.terms("100%"))
 			digest := digestOf(a.terms("100%"))
