@@ -62,4 +62,9 @@ func TestSecurityClaimsAreTested(t *testing.T) {
 	if rows < 20 {
 		t.Errorf("%d rows were read", rows)
 	}
+	for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+		if !there[m[1]] {
+			t.Errorf("docs/security.md names %s, which does not exist", m[1])
+		}
+	}
 }
