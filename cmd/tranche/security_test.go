@@ -14,17 +14,60 @@ import (
 // Each test that docs/security.md names exists, and each row of its second table names
 // one: a claim of what a party cannot do is one that is tested.
 func TestSecurityClaimsAreTested(t *testing.T) {
+	claimsAreTested(t, "security.md", "What each can do alone", 20)
+	claimsAreTested(t, "security.md", "What each measure is tested by", 10)
+}
+
+// The same of docs/engine-tests.md.
+func TestEngineClaimsAreTested(t *testing.T) {
+	claimsAreTested(t, "engine-tests.md", "What must not happen", 20)
+	claimsAreTested(t, "engine-tests.md", "What searches for more", 4)
+}
+
+// claimsAreTested fails unless each row of a section of a page names tests, which exist.
+func claimsAreTested(t *testing.T, page, section string, atLeast int) {
+	t.Helper()
 	root, err := clustertest.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
+	there := testsOf(t, root)
+	_, claims, found := strings.Cut(string(text), "\n## "+section+"\n")
+	claims, _, _ = strings.Cut(claims, "\n## ")
+	if !found {
+		t.Fatalf("docs/%s has no section “%s”", page, section)
+	}
+	named, rows := regexp.MustCompile("`(Test\\w+)`"), 0
+	for line := range strings.Lines(claims) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| wh") && rows == 0 { // the head
+			continue
+		}
+		rows++
+		tests := named.FindAllStringSubmatch(line, -1)
+		if len(tests) == 0 {
+			t.Errorf("a row of docs/%s names no test: %s", page, line)
+		}
+		for _, m := range tests {
+			if !there[m[1]] {
+				t.Errorf("docs/%s names %s, which does not exist: %s", page, m[1], line)
+			}
+		}
+	}
+	if rows < atLeast {
+		t.Errorf("%d rows of docs/%s were read", rows, page)
+	}
+}
+
+// testsOf are the names of all tests of the repository.
+func testsOf(t *testing.T, root string) map[string]bool {
+	t.Helper()
 	there := map[string]bool{}
 	defined := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -37,34 +80,5 @@ func TestSecurityClaimsAreTested(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, claims, found := strings.Cut(string(text), "\n## What each can do alone\n")
-	claims, _, ended := strings.Cut(claims, "\n## ")
-	if !found || !ended {
-		t.Fatal("docs/security.md has no section “What each can do alone”")
-	}
-	named, rows := regexp.MustCompile("`(Test\\w+)`"), 0
-	for line := range strings.Lines(claims) {
-		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| who ") {
-			continue
-		}
-		rows++
-		cells := strings.Split(strings.TrimSpace(line), "|")
-		tests := named.FindAllStringSubmatch(cells[len(cells)-2], -1)
-		if len(tests) == 0 {
-			t.Errorf("a row of docs/security.md names no test: %s", line)
-		}
-		for _, m := range tests {
-			if !there[m[1]] {
-				t.Errorf("docs/security.md names %s, which does not exist: %s", m[1], line)
-			}
-		}
-	}
-	if rows < 20 {
-		t.Errorf("%d rows were read", rows)
-	}
-	for _, m := range named.FindAllStringSubmatch(string(text), -1) {
-		if !there[m[1]] {
-			t.Errorf("docs/security.md names %s, which does not exist", m[1])
-		}
-	}
+	return there
 }
