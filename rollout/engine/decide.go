@@ -71,6 +71,9 @@ func (v *view) decide() {
 		return
 	}
 	if reason, message := v.unusable(v.measure()); reason != "" {
+		if v.Refused != nil {
+			v.observeApproval() // it is for the steps that are there when it is first seen
+		}
 		v.follow()
 		if reason != v.status.Reason {
 			v.warn(reason, message)
