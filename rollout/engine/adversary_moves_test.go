@@ -41,6 +41,10 @@ func (c *cluster) exec(move string) bool {
 	case "fail": // at write k, which the API server does not answer
 		c.round(number(0))
 		c.woken = true
+	case "half": // it has made a ReplicaSet, and ends before it gives it a size
+		c.halfway = true
+		c.round(-1)
+		c.restart()
 	case "restart":
 		c.restart()
 	// the native controllers, pods, time
@@ -138,7 +142,7 @@ func (c *cluster) change(verb string, args []string, number func(int) int) bool 
 		before := c.rv
 		c.writeDeployment(func(d *appsv1.Deployment) { d.Spec.Template = *templates[number(0)-1].DeepCopy() })
 		return c.rv != before
-	case "replan", "unplan", "rename", "admit":
+	case "replan", "unplan", "rename", "admit", "alter":
 		return c.changePlan(verb)
 	case "label", "running", "strategy", "template", "resize", "delete", "edit":
 		return c.meddle(verb, args, number)
@@ -178,6 +182,11 @@ func (c *cluster) changePlan(verb string) bool {
 			return false
 		}
 		c.mutates = true
+	case "alter":
+		if c.alters {
+			return false
+		}
+		c.alters = true
 	}
 	return true
 }
@@ -397,6 +406,9 @@ func randomSetup(r *rand.Rand) setup {
 	if r.IntN(8) == 0 {
 		s.midway = 1 + r.IntN(3)
 	}
+	if r.IntN(4) == 0 {
+		s.setAdmission = pick(r, []admission{mutatesAlways, mutatesSince, mutatesNotDry})
+	}
 	return s
 }
 
@@ -416,6 +428,12 @@ func (m mood) next(r *rand.Rand, c *cluster) string {
 	version := func() int { return 1 + r.IntN(versions) }
 	if c.admission == mutatesSince && !c.mutates && r.IntN(40) == 0 {
 		return "admit" // else most walks of this admission end without it
+	}
+	if c.setAdmission == mutatesSince && !c.alters && r.IntN(40) == 0 {
+		return "alter"
+	}
+	if c.setAdmission != admitsAll && m.faults > 0 && r.IntN(30) == 0 {
+		return "half"
 	}
 	k := r.IntN(1000)
 	if k -= m.users; k < 0 {

@@ -28,9 +28,14 @@ func (c *cluster) decideWith(o Observed) Decision {
 		o.Pods = &Pods{Failing: failing, Waiting: waiting, PlacedTime: c.placed(c.version), Cause: fmt.Sprintf("%d failing, %d waiting", failing, waiting)}
 		d = Decide(o, c.now)
 	}
-	if changed := c.tryHandBack(o, d); changed != nil {
-		o.Refused, o.RefusedReason = changed, ReasonHandBackRefused
-		d = Decide(o, c.now)
+	for _, t := range []struct {
+		try    func(Observed, Decision) error
+		reason string
+	}{{c.tryHandBack, ReasonHandBackRefused}, {c.tryReplicaSets, ReasonWriteRefused}, {c.tryHandBack, ReasonHandBackRefused}} {
+		if changed := t.try(o, d); changed != nil {
+			o.Refused, o.RefusedReason, o.CreationRefused = changed, t.reason, t.reason == ReasonWriteRefused
+			d = Decide(o, c.now)
+		}
 	}
 	return d
 }
@@ -187,6 +192,7 @@ func (c *cluster) round(k int) int {
 		c.wake = c.now.Add(100 * time.Millisecond)
 		return 0 // it has decided nothing
 	}
+	c.awaitTrial(&o)
 	c.oracle.look(c, &o)
 	d := c.decideWith(o)
 	for i, a := range d.Actions {
@@ -194,7 +200,13 @@ func (c *cluster) round(k int) int {
 			return len(d.Actions)
 		}
 		before := c.clone()
-		if err := c.apply(&o, a); err != nil {
+		err := c.apply(&o, a)
+		c.oracle.judgeTemplates(c, before, a)
+		if errors.Is(err, errAltered) {
+			c.tellAltered(&o)
+			return len(d.Actions)
+		}
+		if err != nil {
 			c.wake = c.now.Add(100 * time.Millisecond)
 			return len(d.Actions)
 		}
@@ -243,7 +255,7 @@ func (c *cluster) abandon(k int) int {
 
 // restart is a new process.
 func (c *cluster) restart() {
-	c.woken, c.wake = true, time.Time{}
+	c.woken, c.wake, c.trial, c.halfway = true, time.Time{}, setsTrial{}, false
 	c.dryRuns = [versions]*corev1.PodTemplateSpec{}
 }
 
@@ -369,12 +381,13 @@ func (c *cluster) create(o *Observed, rs *appsv1.ReplicaSet) error {
 	i := slices.IndexFunc(c.sets, func(s podSet) bool { return s.rs != nil && s.rs.Name == rs.Name })
 	switch {
 	case i < 0:
-		c.createSet(rs)
-		return nil
+		return c.makeSet(rs)
 	case plan.EqualTemplate(&c.sets[i].rs.Spec.Template, &rs.Spec.Template):
 		return errAgain
 	case c.d.ResourceVersion != o.Deployment.ResourceVersion:
 		return errConflict
+	case altered(&c.alter(rs, true).Spec.Template):
+		return errAltered
 	}
 	c.collide()
 	return errAgain

@@ -27,8 +27,11 @@ func of(n, surge, unavailable int32, steps string, edits ...func(*setup)) setup 
 
 func stepped(steps string) func(*setup) { return func(s *setup) { s.steps = steps } }
 func admits(a admission) func(*setup)   { return func(s *setup) { s.admission = a } }
-func rollsBack(s *setup)                { s.onFailure = v1alpha1.FailureRollback }
-func ownStrategy(s *setup)              { s.ownStrategy = true }
+func altersSets(a admission) func(*setup) {
+	return func(s *setup) { s.setAdmission = a }
+}
+func rollsBack(s *setup)   { s.onFailure = v1alpha1.FailureRollback }
+func ownStrategy(s *setup) { s.ownStrategy = true }
 func late(deadline, ready int32) func(*setup) {
 	return func(s *setup) { s.deadline, s.minReady = deadline, ready }
 }
@@ -230,6 +233,16 @@ func TestScenarios(t *testing.T) {
 			"bring 2; admit; run 25m; turns; round; round; turns; round; turns; round; fail 1"},
 		{"all pods run it when it begins with one step, it gets several, N is 0 for a while, and the first one is raised", "a plan of one step is not remembered as an opened gate",
 			of(3, 2, 0, "100%"), "round; scale 1; bring 3; turns; round; round; turns; round; round; turns; round; recommit; round; round; round; steps 1 3 100%; round; scale 0; quiet; scale 6; quiet; steps 5 100%; quiet"},
+		{"the controller ends between a ReplicaSet that admission changes and its size", "no pod is of a template that Git never had",
+			ten(altersSets(mutatesNotDry)), "quiet; bring 2; round; round; native; round; half; native; quiet"},
+		{"admission changes ReplicaSets since a release, another one comes, and N grows", "what is there follows N",
+			of(4, 1, 1, "2 100%", altersSets(mutatesSince)), "bring 2; quiet; alter; bring 3; quiet; scale 3; quiet; scale 8; quiet"},
+		{"no dry run shows what admission does to ReplicaSets, another release comes, and N grows", "what is there follows N",
+			of(4, 1, 1, "2 100%", altersSets(mutatesNotDry), func(s *setup) { s.midway = 2 }), "mend 2; fate 2 comes; quiet; bring 3; quiet; scale 3; quiet; scale 8; quiet"},
+		{"all ReplicaSets are deleted under the hold, and admission changes what is made", "the native controller fills what is there, and it ends",
+			of(2, 1, 2, "1 100%", altersSets(mutatesNotDry)), "quiet; bring 2; round; round; delete 1; run 11m"},
+		{"an approval that names no steps comes while a release is refused, and the plan is edited then", "it is for the plan that was there",
+			of(6, 1, 1, "1 2 75%/5m 100%", altersSets(mutatesSince), func(s *setup) { s.byHand = true }), "alter; round; bring 3; round; approve 1; round; steps 1/30s 50% 100%"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -50,6 +50,7 @@ type cluster struct {
 	commits map[string]int     // the version of each commit so far
 	commit  string             // that Git brings the version by
 	mutates bool               // admission is there, where it comes at some moment
+	alters  bool               // so is that on ReplicaSets
 	quota   int                // of pods in all; 0: none
 	fates   [versions + 1]fate // of new pods, by version; the last for edited ones
 	serial  int                // for names and UIDs
@@ -57,6 +58,8 @@ type cluster struct {
 	// The controller's process.
 	dryRuns  [versions]*corev1.PodTemplateSpec
 	returned *corev1.PodTemplateSpec // by the last write of the Deployment
+	trial    setsTrial               // the last ReplicaSet that admission has changed
+	halfway  bool                    // it ends once it has made a ReplicaSet, which has no size yet
 	looked   int64                   // rv when the controller last looked
 	woken    bool                    // it has a reason to look besides rv
 	wake     time.Time               // when it wants to look; zero: when something changes
@@ -74,15 +77,16 @@ type setup struct {
 	onFailure          v1alpha1.FailurePolicy
 	history            int32 // revisionHistoryLimit
 	admission          admission
-	ownStrategy        bool // spec.deploymentStrategy is not set
-	signed             bool // spec.requireSignedApprovals
-	byHand             bool // approvals do not say their steps
-	midway             int  // turns of a native rollout to v2, whose pods never come, before the plan; 0: none
+	ownStrategy        bool      // spec.deploymentStrategy is not set
+	signed             bool      // spec.requireSignedApprovals
+	byHand             bool      // approvals do not say their steps
+	setAdmission       admission // on ReplicaSets that the controller makes
+	midway             int       // turns of a native rollout to v2, whose pods never come, before the plan; 0: none
 }
 
 func (s setup) String() string {
-	return fmt.Sprintf("N=%d S=%s U=%s steps=%q minReady=%d deadline=%d onFailure=%s history=%d admission=%q ownStrategy=%t signed=%t byHand=%t midway=%d",
-		s.n, s.surge.String(), s.unavailable.String(), s.steps, s.minReady, s.deadline, s.onFailure, s.history, s.admission, s.ownStrategy, s.signed, s.byHand, s.midway)
+	return fmt.Sprintf("N=%d S=%s U=%s steps=%q minReady=%d deadline=%d onFailure=%s history=%d admission=%q onReplicaSets=%q ownStrategy=%t signed=%t byHand=%t midway=%d",
+		s.n, s.surge.String(), s.unavailable.String(), s.steps, s.minReady, s.deadline, s.onFailure, s.history, s.admission, s.setAdmission, s.ownStrategy, s.signed, s.byHand, s.midway)
 }
 
 // admission mutates pod templates of Deployments that are written.
@@ -95,6 +99,7 @@ const (
 	mutatesNotDry  admission = "outside dry runs"
 	annotationMade           = "injected.example.org/by"
 	annotationEdit           = "edited.example.org/by"
+	byReplicaSets            = "admission of ReplicaSets"
 )
 
 // fate is what becomes of a new pod.
@@ -124,12 +129,13 @@ type podSet struct {
 	foreign bool
 }
 
-// alien is the version of a template that was edited by a person.
+// alien is the version of a template that was edited by a person, or that admission has
+// changed in a ReplicaSet.
 const alien = versions
 
 // versionIn tells the version of a template by what was said, whatever admission added.
 func versionIn(t *corev1.PodTemplateSpec) int {
-	if t.Annotations[annotationEdit] != "" {
+	if t.Annotations[annotationEdit] != "" || altered(t) {
 		return alien
 	}
 	for i := range templates {

@@ -774,7 +774,9 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 			o.sole = v
 		}
 	}
-	if touched := c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused; len(actions) == 0 && c.held() == touched && (!touched || c.fights() == "" && c.allAvailable().fights() == "") {
+	_, there := c.active()
+	emptied := there == 0 && c.replicas() > 0 // a second writer has, and any ReplicaSet that is made is the native controller's to fill
+	if touched := c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused; len(actions) == 0 && !(touched && emptied) && c.held() == touched && (!touched || c.fights() == "" && c.allAvailable().fights() == "") {
 		o.meddled = ""
 	}
 }
@@ -893,6 +895,14 @@ func (c *cluster) checkStalled(reason string, lacking, total int32) {
 		if c.admission != mutatesAlways && !c.mutates {
 			c.violate("I14", "Stalled=True with %s, and admission would change nothing", reason)
 		}
+	case ReasonWriteRefused:
+		if c.setAdmission == admitsAll || c.setAdmission == mutatesSince && !c.alters {
+			c.violate("I14", "Stalled=True with %s, and admission would change nothing", reason)
+		}
+		there := slices.ContainsFunc(c.live(), func(i int) bool { return versionIn(&c.sets[i].rs.Spec.Template) == c.oracle.stable })
+		if there && lacking == 0 && total < c.replicas() { // only creations are refused
+			c.violate("I14", "Stalled=True with %s, and there are %d pods of %d", reason, total, c.replicas())
+		}
 	default:
 		c.violate("I14", "Stalled=True with %s, and no cause for that is there", reason)
 	}
@@ -948,6 +958,9 @@ func (c *cluster) ends() {
 		case ReasonHandBackRefused:
 			c.mutates = false // the policy goes, and nothing tells the controller
 			c.exec("time 1m")
+		case ReasonWriteRefused:
+			c.setAdmission = admitsAll
+			c.exec("time 1h") // the longest wait for the next trial
 		default:
 			c.violate("I14", "pods come up, approvals are given, and it does not end: %s", s.Reason)
 		}
