@@ -66,6 +66,9 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 	if err != nil || merged {
 		return pending, err
 	}
+	if err := w.reviewIsSigned(ctx); err != nil {
+		return nil, err
+	}
 	ahead, err := tip.IsAncestor(c)
 	if err != nil {
 		return nil, err
@@ -90,6 +93,47 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 		return nil, &plan.Problem{Reason: reasonWriteBackConflict, Where: "branch " + w.branch, Err: errors.New("does not render: " + oneLine(err.Error())), Hint: "correct it, or delete it"}
 	}
 	return unsaid, nil
+}
+
+// reviewIsSigned checks, where spec.verify is set, that a listed key has signed each
+// commit of the branch for review that is not in the history of the watched tip. The
+// signature of the controller covers the whole history of its commit: on top of a commit
+// that a committer may not bring, it would let that commit be applied.
+func (w *writeback) reviewIsSigned(ctx context.Context) error {
+	by := w.commit.renderer.signatures
+	if by.verify == nil {
+		return nil
+	}
+	h := newHistory(w.commit.renderer, w.commit.desired)
+	past, err := h.ancestors(ctx, w.snapshot.commit)
+	if err != nil {
+		return err
+	}
+	first, err := object.GetCommit(w.review, w.review.commit)
+	if err != nil {
+		return missing("commit", w.review.commit, err)
+	}
+	renderer := *w.commit.renderer
+	renderer.snapshot = w.review
+	h = newHistory(&renderer, w.commit.desired)
+	for next := []*object.Commit{first}; len(next) > 0; {
+		c := next[len(next)-1]
+		_, why, err := by.signerOf(ctx, w.review, c.Hash, by.verify)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return &plan.Problem{
+				Reason: reasonWriteBackConflict, Where: "branch " + w.branch,
+				Err:  fmt.Errorf("commit %s is not in the history of %s, and spec.verify does not let it be applied: %s", shortCommit(c.Hash.String()), w.gs.Spec.Ref.Branch, why),
+				Hint: "find out who pushed it, and delete the branch; it is made again",
+			}
+		}
+		if next, err = h.unseen(c, past, next[:len(next)-1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unreviewed returns what the branch for review does not say yet, and what

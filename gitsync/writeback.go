@@ -105,6 +105,9 @@ func (l *look) writeBack(ctx context.Context, r remote, s *snapshot, c *commit, 
 		defer s.close()
 		renderer := *c.renderer
 		renderer.snapshot = s
+		if err := l.verified(ctx, s, renderer.signatures); err != nil {
+			return errMoved // its tip is not built on: a signature of the controller would cover it
+		}
 		d, _, err := renderer.desired(c.desired)
 		if err != nil {
 			return errMoved
@@ -633,11 +636,7 @@ func (w *writeback) checkApproval(in intent, tree plumbing.Hash, file string, be
 // newMaker reads how the commits are to look.
 func (w *writeback) newMaker(ctx context.Context) (maker, error) {
 	spec := w.gs.Spec.WriteBack
-	m := maker{author: signatureOf(spec.Author)}
-	m.committer = m.author
-	if spec.Committer != nil {
-		m.committer = signatureOf(spec.Committer)
-	}
+	m := makerOf(spec)
 	if spec.SigningKey == nil {
 		if w.gs.Spec.Verify != nil {
 			return m, &plan.Problem{Reason: reasonWriteBackConflict, Where: "spec.writeBack.signingKey", Err: errors.New("is not set, and spec.verify lets no unsigned commit be applied"), Hint: "name a Secret with a key that spec.verify lists"}
@@ -658,6 +657,16 @@ func (w *writeback) newMaker(ctx context.Context) (maker, error) {
 		return m, &plan.Problem{Reason: reasonInvalidSecret, Where: "Secret " + name, Err: err, Retry: true}
 	}
 	return m, w.listed(ctx, m.signer)
+}
+
+// makerOf makes commits without a signature.
+func makerOf(spec *v1alpha1.WriteBack) maker {
+	m := maker{author: signatureOf(spec.Author)}
+	m.committer = m.author
+	if spec.Committer != nil {
+		m.committer = signatureOf(spec.Committer)
+	}
+	return m
 }
 
 // The author where the GitSource names none.
