@@ -120,3 +120,23 @@ func TestWriteBackSignsNoForeignTip(t *testing.T) {
 	s.ends("Revert \"web: v2\"", "Remove what is evil", "evil", "web: v2", "web: v1")
 	s.rolledBack("web")
 }
+
+// What others push to the notes gets no signature of the controller on top, which would
+// be one of a commit of the branch.
+func TestNotesAreNotSignedForVerify(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	ada, edit := s.signsBack(func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack.Notes = true })
+	evil := s.plants(s.push(map[string]string{"README.md": "x\n"}), "refs/notes/tranche")
+	s.repo.Sign(&ada)
+	s.beginRelease(edit)
+	clustertest.Wait(s, "a note", func() error {
+		if s.inBare("rev-parse", "refs/notes/tranche^") != evil {
+			return fmt.Errorf("no note\n%s", said(s.gs()))
+		}
+		return nil
+	})
+	if c := s.inBare("cat-file", "commit", "refs/notes/tranche"); strings.Contains(c, "gpgsig") {
+		t.Errorf("signed:\n%s", c)
+	}
+}

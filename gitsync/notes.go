@@ -148,9 +148,12 @@ func (l *look) writeNotes(ctx context.Context, r remote, s *snapshot, c *commit,
 
 // pushNotes adds what is missing, as a compare-and-swap on the ref.
 func (l *look) pushNotes(ctx context.Context, r remote, st stories) error {
-	m, err := (&writeback{look: l}).newMaker(ctx)
-	if err != nil {
-		return err
+	m := makerOf(l.gs.Spec.WriteBack)
+	if l.gs.Spec.Verify == nil { // else what others push to the notes would be signed for the branch
+		var err error
+		if m, err = (&writeback{look: l}).newMaker(ctx); err != nil {
+			return err
+		}
 	}
 	for tries := 1; ; tries++ {
 		err := l.tryNotes(ctx, r, m, st)
