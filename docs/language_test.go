@@ -134,3 +134,45 @@ func TestProse_Units(t *testing.T) {
 		t.Errorf("units %q, not %q", got, want)
 	}
 }
+
+// flagUsage is a line of a command's flags: their names, and two spaces before the text.
+var flagUsage = regexp.MustCompile(`^ +(-\w, )?--[^ ]+( \w+)?\s{2,}`)
+
+// fromKubectl are parts of the flags that all programs with a kubeconfig share.
+var fromKubectl = regexp.MustCompile(`CLI requests?\.|single server request|kubeconfig context|to impersonate for`)
+
+// helpTexts returns the units of what commands print about themselves, which is in
+// code blocks.
+func helpTexts(text string) []unit {
+	var units []unit
+	fenced, open := false, false
+	for i, line := range strings.Split(text, "\n") {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			fenced, open = !fenced, false
+		case !fenced || strings.TrimSpace(line) == "" || fromKubectl.MatchString(line):
+			open = false
+		case strings.HasPrefix(line, "  "):
+			units = append(units, unit{i + 1, flagUsage.ReplaceAllString(line, "")})
+			open = false
+		case open:
+			units[len(units)-1].text += " " + line
+		default:
+			units = append(units, unit{i + 1, line})
+			open = true
+		}
+	}
+	return units
+}
+
+func TestLanguage_CommandLine(t *testing.T) {
+	units := helpTexts(pages(t)["docs/cli.md"])
+	if len(units) < 100 {
+		t.Errorf("only %d texts of commands and flags were found", len(units))
+	}
+	for _, u := range units {
+		for _, problem := range problems(u.text) {
+			t.Errorf("docs/cli.md:%d, from cmd/tranche: %s", u.line, problem)
+		}
+	}
+}

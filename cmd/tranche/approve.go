@@ -32,21 +32,21 @@ func newApprove() *cobra.Command {
 		Use:   "approve NAME",
 		Short: "Approve a step of the release under way, or a change of the plan, as a commit",
 		Long: `Approve a step of the release under way: commit a BatchApproval to the clone of
-the source's repository that one stands in. The change is shown first. A clone on
+the source's repository in the current folder. The change is shown first. A clone on
 another branch, behind its remote, or with changes of its own in the same file is
 refused, and nothing is changed. The first line of the file says which steps the
 approval is for. After an edit of the plan, approve again: the command changes
 that line, and the new commit brings the approval.
 
-Where the source lists signers, the approval has a file of its own, which is shown whole.
+If the source lists signers, the approval has a file of its own, which is shown whole.
 A file with anything else in it is refused, since a signature would cover that, too.
 
 With --plan the command approves the change of the plan that the clone has, and no
 release. It shows what governs the Deployment now and what would, and commits a file of
 its own with the digest. A source that lists signers needs that.
 
-With --direct the approval is written to the cluster instead, for when Git is out
-of reach: it opens the gate of the present step only. It is refused where only signed
+With --direct the approval is written to the cluster instead, for when Git is not
+reachable. It opens the gate of the present step only. It is refused where only signed
 approvals count, and where approvals are reviewed.`,
 		Example: `  tranche approve web -n shop --push
   tranche approve web --step 2 --push --sign    # steps up to 2 may go on

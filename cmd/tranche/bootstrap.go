@@ -52,22 +52,25 @@ func newBootstrap() *cobra.Command {
 		Use:   "bootstrap NAME --url URL",
 		Short: "Create a GitSource and its Secret, once all that they need is there",
 		Long: `Create a GitSource, the Secret with its credentials and the account that applies, and wait
-until the branch is applied. Before anything is written it is checked, in this order, that the cluster has the
-kinds of Tranche and a controller, that you may write what is to be written, that the
-repository can be read with these credentials, that the path renders, and that the account
-that applies it may; the first that fails is told with what to do. The repository is read from here: the controller may need
-another way to it.
+until the branch is applied. The command checks these before it writes anything, in this
+order, and ends at the first that fails:
 
-Credentials are entries of the Secret, named as docs/gitsource.md has them. Of an SSH host
-whose key is not given as known_hosts the fingerprint is shown, and asked about.
+  the cluster has the kinds of Tranche and a controller
+  you may write these objects
+  the repository can be read with these credentials, from this machine
+  the path renders
+  the account may apply the objects
+
+The keys of the Secret are those of docs/gitsource.md. If known_hosts does not have the key
+of an SSH host, the command shows its fingerprint and asks.
 
 A new GitSource is applied as the account deployer of its namespace, unless --service-account
-names another one. Where deployer is missing it is made, and a RoleBinding gives it the ClusterRole
-of --role in the namespace: admin, if you have these rights yourself. An account that
---service-account names is made where --role is given, too. --service-account '' is for an
+names another one. If deployer is missing, the command creates it, and a RoleBinding gives
+it the ClusterRole of --role in the namespace. That is admin, if you have these rights
+yourself. With --role the command also creates the account of --service-account. --service-account '' is for an
 installation with cluster-admin.
 
-To run it again changes what differs, and nothing else.`,
+A second run changes only what differs.`,
 		Example: `  tranche bootstrap shop -n shop --url https://git.example.org/shop.git --path deploy
   tranche bootstrap shop -n shop --url https://git.example.org/shop.git --from-literal username=ada --from-file password=- < token
   tranche bootstrap shop -n shop --url ssh://git@git.example.org/shop.git --from-file identity=deploy-key
@@ -79,7 +82,7 @@ To run it again changes what differs, and nothing else.`,
 	f.StringVar(&o.url, "url", "", "of the repository: https, ssh or file")
 	f.StringVar(&o.branch, "branch", "main", "branch to follow")
 	f.StringVar(&o.path, "path", ".", "path in the repository")
-	f.DurationVar(&o.interval, "interval", time.Minute, "between two looks at the repository")
+	f.DurationVar(&o.interval, "interval", time.Minute, "time between two syncs")
 	f.BoolVar(&o.prune, "prune", false, "delete what was applied and has left the branch")
 	f.StringVar(&o.targetNamespace, "target-namespace", "", "namespace of every object, whatever its manifest says")
 	f.StringVar(&o.serviceAccountName, "service-account", sourceAccount, "account that every write is made as")

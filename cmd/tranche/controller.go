@@ -92,10 +92,10 @@ it runs in.`,
 	}
 	f := c.Flags()
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "address of the metrics endpoint, such as :8443; 0 for none")
-	f.BoolVar(&o.metricsSecure, "metrics-secure", true, "serve metrics by HTTPS, with a certificate of its own, to users who may get /metrics; false: by HTTP, to everyone who reaches the address")
+	f.BoolVar(&o.metricsSecure, "metrics-secure", true, "serve metrics by HTTPS to users who may get /metrics; false: by HTTP, to everyone who reaches the address")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", "0", "address of /healthz and /readyz, such as :8081; 0 for none")
 	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address of /debug/pprof, for profiles, such as localhost:6060; 0 for none")
-	f.StringVar(&o.webhookAddress, "webhook-address", "0", "address of /webhook, where forges tell of pushes, such as :9292; 0 for none")
+	f.StringVar(&o.webhookAddress, "webhook-address", "0", "address of /webhook, where forges announce pushes, such as :9292; 0 for none")
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "let only one of several controllers work")
 	f.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; default: the one the controller runs in")
 	f.StringVar(&o.storagePath, "storage-path", defaultStoragePath(), "folder of the repositories' mirrors; may be lost at any time")
@@ -111,7 +111,7 @@ it runs in.`,
 	limitFlags(f, &o.limits)
 	o.renderMemory = 256 << 20
 	f.Var(&o.renderMemory, "max-render-memory", "bytes of memory that a process may take which renders")
-	f.IntVar(&o.renderers, "concurrent-renders", 3, "how many folders are rendered at the same time, each in a process of its own; one namespace has all but one of them at most")
+	f.IntVar(&o.renderers, "concurrent-renders", 3, "number of folders that are rendered at the same time, in separate processes; one namespace has at most all but one")
 	f.DurationVar(&o.renderTime, "max-render-time", 30*time.Second, "how much CPU time the rendering of one folder may take; four times that by the clock")
 	f.Float32Var(&o.qps, "kube-api-qps", -1, "requests per second to the API server; negative: as many as it lets through")
 	f.IntVar(&o.burst, "kube-api-burst", 0, "requests to the API server in a burst")
@@ -127,7 +127,7 @@ it runs in.`,
 // limitFlags are about what one repository may cost; docs/limits.md has them.
 func limitFlags(f *pflag.FlagSet, l *gitsync.Limits) {
 	*l = gitsync.DefaultLimits()
-	f.Var((*size)(&l.RepositorySize), "max-repository-size", "bytes that the mirror of one repository may take on disk; twice that while it is cloned anew")
+	f.Var((*size)(&l.RepositorySize), "max-repository-size", "bytes that the mirror of one repository may take on disk; twice that while it is cloned again")
 	f.Var((*size)(&l.FileSize), "max-file-size", "bytes that a file to be read may have; sixteen times that are read for one commit")
 	f.IntVar(&l.Files, "max-files", l.Files, "files read and folders listed for one commit, those read again included")
 	f.IntVar(&l.Objects, "max-objects", l.Objects, "objects that one GitSource may have")

@@ -33,28 +33,28 @@ func newDiff() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff [REV]",
 		Short: "Show what a commit would release and change, before it is merged",
-		Long: `Show what a commit of the clone that one stands in would do to the cluster: for each
-Deployment with a plan the images and the pod template that would be released, with the
-number of pods at each step, whether it supersedes a release or goes back, what it
-approves, and which objects would be created, changed and pruned. REV is a commit or a
+		Long: `Show what a commit of the clone in the current folder would do to the cluster. For each
+Deployment with a plan the output has the images, the pod template and the pods at each
+step. It shows whether the commit supersedes a release or rolls back, and what it approves.
+It lists the objects that would be created, changed and pruned. REV is a commit or a
 branch; default: HEAD. Uncommitted changes are not part of it.
 
-The release engine of the controller says what begins: a release with gates, a rollback at
-once, or nothing. It decides on the ReplicaSets and records of the cluster. Where this
+The release engine of the controller decides what begins: a release with gates, a rollback
+at once, or nothing. It decides on the ReplicaSets and records of the cluster. If this
 account may not read those, the output says so.
 
-Where a GitSource names a service account, the output lists each object that the commit
+If a GitSource names a service account, the output lists each object that the commit
 changes and that the service account may not write. This account needs the right to create
 SubjectAccessReviews for that. Without it one line says that the rights were not checked.
 
-Nothing is written, and reading is enough of a right. What the account may write too the
-API server tries (a dry run), and tells its defaults and what it refuses. For the rest,
-what an apply would make of the object is worked out here, by the same rules and without
-those two, and marked as estimated. What may not even be read is listed. What is in
-Secrets is not shown. Whether the commit is signed as spec.verify asks is not looked at.
+Nothing is written, and the right to read is enough. If the account may also write an
+object, the API server tries it in a dry run. The output then has its defaults and
+refusals. Otherwise the result of an apply is computed without the API server, and marked
+as estimated. Objects that may not be read are listed. The data of Secrets is not shown.
+Signatures (spec.verify) are not checked.
 
-The exit code is 0 where the commit could be applied, whether or not it changes anything,
-and 1 where it could not; with --exit-code it is 4 where it would change anything.`,
+The exit code is 0 if the commit could be applied, and 1 if it could not. With --exit-code
+it is 4 if the commit would change anything.`,
 		Example: `  tranche diff                                   # HEAD
   tranche diff origin/feature --source shop
   tranche diff -o markdown >> "$GITHUB_STEP_SUMMARY"`,

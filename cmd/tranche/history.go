@@ -31,13 +31,13 @@ func newHistory() *cobra.Command {
 		Use:   "history [NAME]",
 		Short: "Show what was released when, by which commit, and who approved it",
 		Long: `Show the releases of a namespace, of a GitSource (--source) or of one BatchRelease (NAME),
-newest first: when each began and ended, its revision, commit and outcome, and who opened
-the gate of which step in which commit. A rollback is marked as one. A release that is
-under way has the outcome UnderWay. Of each BatchRelease the cluster keeps the last ten.
+newest first. Each has its times, revision, commit and outcome, and who opened the gate of
+which step in which commit. A rollback is marked as one. A release that is
+under way has the outcome UnderWay. The cluster keeps the last ten of each BatchRelease.
 
 The author of the newest commit is what the cluster has recorded. Authors of others, the
-subject of a commit and the reason of tranche reject are read from the clone that one stands
-in. Where it does not have the commit, the author is unknown and the rest is missing.`,
+subject of a commit and the reason of tranche reject are read from the clone in the current
+folder. If it does not have the commit, the author is unknown and the rest is missing.`,
 		Example: `  tranche history -n shop --since 24h
   tranche history --source shop/shop --since 2026-07-01 -o yaml
   tranche history web -n shop`,

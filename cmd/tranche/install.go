@@ -24,9 +24,9 @@ written to a cluster. --image names the controller's image, of a registry that t
 can pull from.
 
 A GitSource is applied with the rights of an account in its own namespace. --with tenants
-adds limits for a cluster with several tenants. --with cluster-admin is for a cluster where
-every user who may write a GitSource in any namespace is cluster-admin already: a GitSource
-that names no account is applied with all rights.`,
+adds limits for a cluster with several tenants. --with cluster-admin applies a
+GitSource that names no account with all rights. It is for a cluster where every user who
+may write a GitSource in any namespace is cluster-admin already.`,
 		Example: `  tranche install | kubectl apply --server-side -f -
   tranche install --image registry.example.org/tranche:v1.2.3 | kubectl apply --server-side -f -`,
 		Args: cobra.NoArgs,

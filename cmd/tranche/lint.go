@@ -27,10 +27,10 @@ func newLint() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "lint [PATH...]",
 		Short: "Check plans, approvals and manifests, without a cluster",
-		Long: `Check folders or files as the controller will: whether they render, whether the
-manifests, plans and approvals in them are right, and whether plan and Deployment fit.
+		Long: `Check folders or files as the controller will. They must render, the manifests, plans and
+approvals in them must be valid, and plan and Deployment must fit.
 Without a path it checks the current folder.
-All problems are told at once, a line each, with file and line. The exit code is 1 if there
+All problems are printed at once, a line each, with file and line. The exit code is 1 if there
 are any. No cluster is asked, so what only its API server refuses is not found.`,
 		Example: `  tranche lint overlays/production
   tranche lint release.yaml    # in a pre-commit hook`,

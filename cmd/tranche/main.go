@@ -55,8 +55,8 @@ func newRoot() *cobra.Command {
 		Long: `Release Deployments in batches, with Git as the only interface.
 
 Exit codes:
-  0  it went well; of status --watch: the release is complete
-  1  it did not: wrong arguments, no right, no connection, a problem in a file
+  0  success. For status --watch: the release is complete
+  1  an error: wrong arguments, no right, no connection, a problem in a file
   2  the release has failed, or was rolled back (status --watch); a commit is refused (sync)
   3  the time given by --timeout is over (status --watch, sync)
   4  the commit would change the cluster (diff --exit-code)

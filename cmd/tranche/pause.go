@@ -21,10 +21,10 @@ import (
 func newPause() *cobra.Command {
 	return pauseCommand(true, "pause NAME", "Freeze a release where it stands, as a commit",
 		`Freeze a release where it stands: commit spec.paused: true to the plan, in the
-clone of the source's repository that one stands in. No step begins and no gate
+clone of the source's repository in the current folder. No step begins and no gate
 opens until it is resumed. Comments and formatting of the file stay.
 
-Where the plan's file governs more, such as a base that several overlays take, the
+If the plan's file governs more, such as a base that several overlays take, the
 command names it and asks. --overlay pauses the release of this source alone, by a
 patch in the kustomization of its path; --base edits the file, for all of them.`)
 }
@@ -32,8 +32,8 @@ patch in the kustomization of its path; --base edits the file, for all of them.`
 func newResume() *cobra.Command {
 	return pauseCommand(false, "resume NAME", "Let a paused release go on, as a commit",
 		`Let a paused release go on: commit spec.paused: false to the plan, in the clone of
-the source's repository that one stands in. Comments and formatting of the file stay.
-A patch that tranche pause --overlay added is removed. Where the plan's file governs
+the source's repository in the current folder. Comments and formatting of the file stay.
+A patch that tranche pause --overlay added is removed. If the plan's file governs
 more, --overlay and --base are as for tranche pause.`)
 }
 

@@ -25,11 +25,11 @@ func newReject() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reject NAME --reason TEXT",
 		Short: "Close the release under way at its gate, as a commit that reverts it",
-		Long: `Close the release under way: revert its commit in the clone of the source's repository
-that one stands in, as tranche rollback does, and say why. The controller then goes back
-to the stable revision at once. The reason is part of the commit (trailer
+		Long: `Close the release under way: revert its commit, with a reason. The commit is made in the
+clone of the source's repository in the current folder, as by tranche rollback. The
+controller then rolls back to the stable revision at once. The reason is part of the commit (trailer
 Tranche-Rejected), of tranche history, of the release's Git note and of the notification
-of the rollback. What the result renders is checked before the commit is made, and other
+of the rollback. The result is rendered and checked before the commit is made, and other
 Deployments that the same commit released stay.`,
 		Example: `  tranche reject web --reason "5 % of the requests fail" --push`,
 		Args:    cobra.ExactArgs(1),

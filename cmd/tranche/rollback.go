@@ -31,19 +31,19 @@ func newRollback() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rollback NAME",
 		Short: "Roll back a release, as a commit that reverts it",
-		Long: `Roll back the release under way or, if there is none, the last one: revert its
-commit in the clone of the source's repository that one stands in. What the result
-renders is compared with what was rendered before the release; if it is another
-pod template, nothing is changed. Other changes to the same files are kept. Where the
-commit released other Deployments as well, those stay: of its lines only the ones are
-taken back that move nothing else. Where the same lines released them, it says which and
-asks; --yes does not answer that, --with does. Where git has a conflict, the release's
-own change is taken back as the controller does it: in the files that are rendered, by
-lines.
+		Long: `Roll back the release under way or, if there is none, the last one. The command reverts its
+commit in the clone of the source's repository in the current folder. It renders the
+result. If that has another pod template than before the release, nothing is changed.
+Other changes to the same files are kept.
+
+If the commit released other Deployments as well, those stay: only lines are reverted that
+move nothing else. If the same lines released them, the command names them and asks. --yes
+does not answer that, --with does. If git has a conflict, the release's own change is
+reverted as the controller does it: by lines, in the files that are rendered.
 
 With --to it goes back to the release of a revision of ` + "`tranche history`" + `.
 With --direct the release under way is rolled back in the cluster, at once, for
-when Git is out of reach; the branch must then still be reverted.`,
+when Git is not reachable. The branch must then still be reverted.`,
 		Example: `  tranche rollback web -n shop --push
   tranche rollback web --to 58d874c89d --push
   tranche rollback checkout --with catalog --push

@@ -34,13 +34,13 @@ func newSimulate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate PLAN",
 		Short: "Try a plan before committing it",
-		Long: `Try a plan before committing it: print how many pods of which revision there
-are when, what the release waits for, and how far availability falls. The same
-code decides as in the controller, and no cluster is asked.
+		Long: `Try a plan before committing it. The output has the pods of each revision over time, the
+gates of the release, and the available pods. The same code decides as in the controller,
+without a cluster.
 
-PLAN is a file with a BatchRelease, or a folder or kustomization with several. A
-Deployment beside it says how many replicas there are, and its strategy; flags
-have the last word. Without a Deployment there are 10 replicas.`,
+PLAN is a file with a BatchRelease, or a folder or kustomization with several. Replicas and
+strategy are those of the Deployment beside it, unless flags set them. Without a Deployment
+there are 10 replicas.`,
 		Example: `  tranche simulate release.yaml
   tranche simulate overlays/production --replicas 40 --pod-ready 90s
   tranche simulate release.yaml --fail-at 1     # pods made from step 1 on never come up`,

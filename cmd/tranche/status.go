@@ -31,21 +31,20 @@ func newStatus() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status NAME",
 		Short: "Show where a release stands, and what moves it on",
-		Long: `Show where a release stands: its source, its steps, its ReplicaSets, who approved
-what, what it waits for, and the git commands that move it on. NAME is that of
-the BatchRelease or of its Deployment.
+		Long: `Show the state of a release: source, steps, ReplicaSets, approvals, what it waits for, and
+the git commands that move it on. NAME is that of the BatchRelease or of its Deployment.
 
 With --watch the picture is redrawn in place until the release is over; where the
 output is no terminal, each change is a line. It waits at gates and pauses, too.
 
 With --commit it ends with the release of that commit. A commit that the GitSource
-refuses, or whose release was rolled back or superseded, is a failure (2). That is so
-where its approval or its rollback of the release counts all the same, since its other
-changes are not applied; the message says which of the two counts. A commit
+refuses, or whose release was rolled back or superseded, is a failure (2). The approval
+or the rollback in a refused commit may count all the same, as the message shows. The
+commit is a failure even so, since its other changes are not applied. A commit
 that reverts another one is not: it is complete when its revision runs (0). A commit that
 changes nothing of the release, or came together with a later one, ends with the release
-that there is. Whether a later commit has it in its history is read from the clone that
-one stands in.`,
+that there is. Whether a later commit has it in its history is read from the clone in
+the current folder.`,
 		Example: `  tranche status web -n shop
   tranche status web --watch --timeout 30m --commit "$(git rev-parse HEAD)"   # in CI, after a push`,
 		Args: cobra.ExactArgs(1),

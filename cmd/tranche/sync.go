@@ -24,8 +24,8 @@ func newSync() *cobra.Command {
 annotation tranche.dev/reconcile, and wait for the outcome. SOURCE is NAME or
 NAMESPACE/NAME. The right to patch the GitSource is needed.
 
-The exit code is 0 when the tip of the branch is applied, 2 when it is refused or cannot
-be fetched, and 3 when there is no outcome within --timeout.`,
+The exit code is 0 when the tip of the branch is applied, and 2 when it is refused or cannot
+be fetched. It is 3 when there is no outcome within --timeout.`,
 		Example: `  tranche sync shop -n shop
   tranche sync shop/shop --timeout 0    # ask, and do not wait`,
 		Args: cobra.ExactArgs(1),
