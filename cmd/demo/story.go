@@ -15,8 +15,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// reachedWithin is how long the story waits for a state.
-const reachedWithin = 60 * time.Second
+// reachedWithin is how long the story waits for a state, on a busy machine, too.
+const reachedWithin = 3 * time.Minute
 
 const namespace = "shop"
 
