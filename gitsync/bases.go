@@ -122,7 +122,9 @@ func (bs *bases) ask(ctx context.Context, name plan.RemoteBase, b *base) error {
 		return baseRemoteProblem(name, err)
 	}
 	if b.clone != nil && b.commit == commit {
-		return nil
+		if _, err := object.GetCommit(b.clone.store(), commit); err == nil {
+			return nil
+		}
 	}
 	next, err := bs.begin()
 	if err != nil {
@@ -215,7 +217,11 @@ func (s *session) baseAt(ref string) (wants []plumbing.Hash, commit plumbing.Has
 		}
 		return []plumbing.Hash{*s.refs.Head}, *s.refs.Head, nil
 	}
-	for _, name := range []string{ref, "refs/heads/" + ref, "refs/tags/" + ref} {
+	names := []string{ref, "refs/tags/" + ref, "refs/heads/" + ref} // in git's order
+	if plumbing.IsHash(ref) {
+		names = nil // a branch of that name is not the commit
+	}
+	for _, name := range names {
 		if h, ok := s.refs.References[name]; ok {
 			if peeled, ok := s.refs.Peeled[name]; ok {
 				return []plumbing.Hash{h}, peeled, nil

@@ -121,10 +121,20 @@ func TestBases_Attacks(t *testing.T) {
 			for n := 0; r.Context().Err() == nil; n++ {
 				line(w, fmt.Sprintf("%s refs/heads/%d\n", hash, n))
 			}
+		case strings.HasPrefix(r.URL.Path, "/endless-error") && strings.HasSuffix(r.URL.Path, "/git-upload-pack"):
+			w.WriteHeader(http.StatusInternalServerError)
+			for chunk := strings.Repeat("x", 60_000); r.Context().Err() == nil; {
+				_, _ = w.Write([]byte(chunk))
+			}
+		case strings.HasPrefix(r.URL.Path, "/endless-shallow") && strings.HasSuffix(r.URL.Path, "/git-upload-pack"):
+			for r.Context().Err() == nil {
+				line(w, "shallow "+hash+"\n")
+			}
 		case strings.HasSuffix(r.URL.Path, "/git-upload-pack"):
 			line(w, "shallow "+hash+"\n")
 			_, _ = w.Write([]byte("0000"))
 			line(w, "NAK\n")
+			line(w, "\x01PACK\x00\x00\x00\x02\x00\x00\x00\x01")
 			for chunk := strings.Repeat("x", 60_000); r.Context().Err() == nil; {
 				line(w, "\x01"+chunk)
 			}
@@ -142,18 +152,20 @@ func TestBases_Attacks(t *testing.T) {
 		fmt.Fprintf(&thousand, "- %s/silent/%d\n", secret.URL, n)
 	}
 	for name, tc := range map[string]struct{ kustomization, want string }{
-		"a file":             {"resources: ['file:///etc']", "only https and http"},
-		"a metadata address": {"resources: ['http://169.254.169.254/latest/meta-data']", "no remote base is fetched from this address"},
-		"another way to it":  {"resources: ['http://[::ffff:169.254.169.254]/latest/meta-data']", "no remote base is fetched from this address"},
-		"all addresses":      {"resources: ['http://0.0.0.0:" + secret.URL[strings.LastIndex(secret.URL, ":")+1:] + "/org/repo']", "no remote base is fetched from this address"},
-		"a redirect":         {"resources: ['" + evil.URL + "/redirect/repo']", "the server redirects to"},
-		"no answer":          {"resources: ['" + evil.URL + "/silent/repo']", "no answer in time"},
-		"a list without end": {"resources: ['" + evil.URL + "/endless-list/repo']", "the list of its branches and tags has more than 16Mi"},
-		"a pack without end": {"resources: ['" + evil.URL + "/endless-pack/repo']", "the repository takes more than a remote base may"},
-		"a thousand":         {thousand.String(), "1000 remote bases are named, and at most 32 are fetched"},
-		"a file of a server": {"configMapGenerator: [{name: x, files: ['" + secret.URL + "/secret']}]", "is outside the repository"},
-		"a program's option": {"resources: ['" + evil.URL + "/org/repo?ref=--upload-pack=x']", "has a ref that is not valid"},
-		"a password":         {"resources: ['" + strings.Replace(secret.URL, "//", "//user:password@", 1) + "/org/repo']", "it has credentials in it"},
+		"a file":                {"resources: ['file:///etc']", "only https and http"},
+		"a metadata address":    {"resources: ['http://169.254.169.254/latest/meta-data']", "no remote base is fetched from this address"},
+		"another way to it":     {"resources: ['http://[::ffff:169.254.169.254]/latest/meta-data']", "no remote base is fetched from this address"},
+		"all addresses":         {"resources: ['http://0.0.0.0:" + secret.URL[strings.LastIndex(secret.URL, ":")+1:] + "/org/repo']", "no remote base is fetched from this address"},
+		"a redirect":            {"resources: ['" + evil.URL + "/redirect/repo']", "the server redirects to"},
+		"no answer":             {"resources: ['" + evil.URL + "/silent/repo']", "no answer in time"},
+		"a list without end":    {"resources: ['" + evil.URL + "/endless-list/repo']", "the list of its branches and tags has more than 16Mi"},
+		"an error without end":  {"resources: ['" + evil.URL + "/endless-error/repo']", "status code: 500"},
+		"an answer without end": {"resources: ['" + evil.URL + "/endless-shallow/repo']", "the answer before its pack has more than 1Mi"},
+		"a pack without end":    {"resources: ['" + evil.URL + "/endless-pack/repo']", "the repository takes more than a remote base may"},
+		"a thousand":            {thousand.String(), "1000 remote bases are named, and at most 32 are fetched"},
+		"a file of a server":    {"configMapGenerator: [{name: x, files: ['" + secret.URL + "/secret']}]", "is outside the repository"},
+		"a program's option":    {"resources: ['" + evil.URL + "/org/repo?ref=--upload-pack=x']", "has a ref that is not valid"},
+		"a password":            {"resources: ['" + strings.Replace(secret.URL, "//", "//user:password@", 1) + "/org/repo']", "it has credentials in it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := renderWithBases(t, newBases(t.TempDir(), Limits{RepositorySize: 16 << 20}), tc.kustomization+"\n", 5*time.Second)

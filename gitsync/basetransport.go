@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +18,13 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 )
 
-// maxAdvertised is how many bytes the list of references of a base's server may have.
-const maxAdvertised = 16 << 20
+// What is read of a base's server before a pack comes is kept in memory, in bytes: the
+// list of its references, the answer that names what follows, and an error's text.
+const (
+	maxAdvertised = 16 << 20
+	maxBeforePack = 1 << 20
+	maxErrorText  = 64 << 10
+)
 
 // baseTransport is how servers of remote bases are reached: their URLs are a tenant's
 // words. It has no credentials, follows no redirect to another host, dials no address at
@@ -30,6 +36,7 @@ var baseTransport = sync.OnceValue(func() transport.Transport {
 		ForceAttemptHTTP2:   true,
 		TLSHandshakeTimeout: 10 * time.Second,
 		IdleConnTimeout:     10 * time.Second,
+		DisableCompression:  true, // or a small answer could become one without end
 	}
 	return githttp.NewClient(&http.Client{Transport: boundedTransport{t}, CheckRedirect: sameHost})
 })
@@ -84,22 +91,44 @@ func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	answer, err := t.RoundTripper.RoundTrip(r)
-	if err == nil && strings.HasSuffix(r.URL.Path, "/info/refs") {
-		answer.Body = &boundedBody{answer.Body, maxAdvertised}
+	switch {
+	case err != nil:
+	case answer.StatusCode >= http.StatusMultipleChoices:
+		answer.Body = &boundedBody{ReadCloser: answer.Body, what: "an error of its server", most: maxErrorText}
+	case strings.HasSuffix(r.URL.Path, "/info/refs"):
+		answer.Body = &boundedBody{ReadCloser: answer.Body, what: "the list of its branches and tags", most: maxAdvertised}
+	default:
+		answer.Body = &boundedBody{ReadCloser: answer.Body, what: "the answer before its pack", most: maxBeforePack, until: packSignature}
 	}
 	return answer, err
 }
 
-// boundedBody ends with an error where it is longer than it may be.
+// packSignature is what a pack begins with. https://git-scm.com/docs/pack-format
+const packSignature = "PACK"
+
+// boundedBody ends with an error where it is longer than it may be, in bytes. What comes
+// after until is not counted: how much of a pack is kept is bounded where it is written.
 type boundedBody struct {
 	io.ReadCloser
-	left int
+	what, until string
+	most, read  int
+	tail        []byte
+	free        bool
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if b.left -= n; b.left < 0 {
-		return 0, exceeded("", "the list of its branches and tags has more than "+inBytes(maxAdvertised), "")
+	if b.free {
+		return n, err
+	}
+	seen := append(b.tail, p[:n]...)
+	if b.until != "" && bytes.Contains(seen, []byte(b.until)) {
+		b.free, b.tail = true, nil
+		return n, err
+	}
+	b.tail = slices.Clone(seen[max(0, len(seen)-len(b.until)):])
+	if b.read += n; b.read > b.most {
+		return 0, exceeded("", b.what+" has more than "+inBytes(int64(b.most)), "")
 	}
 	return n, err
 }

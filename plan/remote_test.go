@@ -47,6 +47,18 @@ func TestRemoteBases(t *testing.T) {
 	}
 }
 
+// The field bases, which kustomize has replaced by resources, is rendered like that.
+func TestRemoteBases_FormerField(t *testing.T) {
+	files := map[string]string{
+		"kustomization.yaml":              "namePrefix: our-\nbases: ['https://example.org/base.git//k8s?ref=v1']\n",
+		".bases/0/k8s/kustomization.yaml": "resources: [a.yaml]\n", ".bases/0/k8s/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+	}
+	objects, err := plan.Render(plantest.Tree(t, files), ".", plan.RenderOptions{Bases: map[plan.RemoteBase]string{{URL: "https://example.org/base.git", Ref: "v1"}: ".bases/0"}})
+	if err != nil || len(objects) != 1 || objects[0].GetName() != "our-a" {
+		t.Errorf("%v, %v", objects, err)
+	}
+}
+
 // A remote base stays in its own repository, and names what may be fetched. What is
 // wrong is said with its URL.
 func TestRemoteBases_Refused(t *testing.T) {
