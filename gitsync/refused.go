@@ -62,6 +62,15 @@ func (l *look) refuse(ctx context.Context, s *snapshot, by signatures, c *commit
 	return append(ps, newProblems(ps, more)...)
 }
 
+// bringsAgain reports whether a refused commit begins another release than the one of a
+// BatchRelease, be it of the template that failed: after a revert, the same change again. Of a commit
+// that was not prepared, it is not known.
+func (c *commit) bringsAgain(br *v1alpha1.BatchRelease) bool {
+	return len(c.then) == 0 || slices.ContainsFunc(c.then, func(then *v1alpha1.BatchRelease) bool {
+		return releaseName(then) == releaseName(br) && then.Spec.Commit != br.Spec.Commit
+	})
+}
+
 // writeBackRefused commits the rollbacks that the cluster decided on top of a refused
 // commit that renders, and returns the refusal. Such a revert has all else as the tip has
 // it, so it makes nothing worse. Without it the branch would bring the revision that

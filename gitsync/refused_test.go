@@ -145,7 +145,7 @@ func TestGatesBesideARefusedDeployment(t *testing.T) {
 		files map[string]string
 		waits bool
 	}{
-		{"of another release", map[string]string{file: approvalOf("web", revision, applied[:6]+"0", "0")}, false},
+		{"of another release", map[string]string{file: approvalOf("web", revision, strings.Repeat("0", 40), "0")}, false},
 		{"with steps added", map[string]string{file: good, "deploy/plan.yaml": strings.Replace(webPlan, "    - replicas: 100%", "    - replicas: 50%\n    - replicas: 100%", 1)}, true},
 		{"with a slower Deployment", map[string]string{file: good, "deploy/web.yaml": web("v2", "  replicas: 2\n", "  replicas: 2\n  minReadySeconds: 5\n")}, true},
 		{"with another image", map[string]string{file: good, "deploy/web.yaml": web("v3")}, true},
@@ -252,6 +252,28 @@ func TestWriteBackBesideARefusedDeployment(t *testing.T) {
 	if h := s.release("web").Status.History; len(h) != 1 || h[0].Outcome != v1alpha1.OutcomeRolledBack {
 		t.Errorf("the history is %+v", h)
 	}
+}
+
+// A refused commit that brings the revision again which failed, after a commit that took
+// it back, tries it again on purpose: it is not reverted.
+func TestWriteBackBesideARefusedDeployment_Retried(t *testing.T) {
+	t.Parallel()
+	s := newRefused(t, writesBack)
+	applied := s.gs().Status.AppliedCommit
+	s.suspend("shop")
+	s.rollBack("web")
+	s.runs("web", map[string]int32{"v1": 2})
+	s.repo.Commit(map[string]string{"deploy/web.yaml": web("v1")}, "web: v1 by hand")
+	tip := s.push(and(apiOf("v2", true), "deploy/web.yaml", web("v2")))
+	s.resume("shop")
+	s.apiRefused(tip, applied)
+	for range 2 {
+		s.lookNow()
+	}
+	if now := s.inBare("rev-parse", "main"); now != tip {
+		t.Errorf("the branch has %q", s.subjects("main"))
+	}
+	s.runs("web", map[string]int32{"v1": 2})
 }
 
 // What is deleted or changed by hand comes back while the tip is refused, whether it

@@ -220,7 +220,7 @@ func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) 
 	h := newHistory(w.commit.renderer, w.commit.desired)
 	since := map[string][]pastCommit{}
 	for _, in := range intents(set, live) {
-		if w.onlyRollbacks && !in.rollback {
+		if w.onlyRollbacks && (!in.rollback || w.commit.bringsAgain(in.live)) {
 			continue
 		}
 		inGit, err := h.saysApproved(ctx, in, approvals)
