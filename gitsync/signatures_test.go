@@ -226,7 +226,7 @@ func TestDistinctAuthorNeedsSigners(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: s.ns},
 		Spec:       v1alpha1.GitSourceSpec{URL: s.repo.URL(), Approvals: &v1alpha1.ApprovalPolicy{DistinctAuthor: true}},
 	})
-	if err == nil || !strings.Contains(err.Error(), "distinctAuthor needs signers") {
+	if err == nil || !strings.Contains(err.Error(), "distinctAuthor requires signers") {
 		t.Errorf("%v", err)
 	}
 }

@@ -171,23 +171,34 @@ func (a *actor) handBack(action engine.HandBack, options ...client.PatchOption) 
 	return a.writeDeployment(p, options...)
 }
 
-// create makes a ReplicaSet without pods, and gives it its size once the API server
-// has returned the pod template that was sent: admission may change it in this very
-// write, and a controller that ends here leaves no pod of a template that Git never
-// had. The next one finds the ReplicaSet at 0.
+// create makes the ReplicaSet of the Deployment's template without pods, and gives it its
+// size once the API server has returned the pod template that was sent: admission may
+// change it in this very write, and a controller that ends here leaves no pod of a template
+// that Git never had. The next one finds the ReplicaSet at 0. Any other ReplicaSet has its
+// size from the beginning: the native controller may delete an old one without pods at any
+// moment (H12).
 //
 // A ReplicaSet of that name which is ours, or which the native controller is about to
 // adopt, is observed in the next round. Any other is a hash collision: as the native
 // controller does, create raises the count, and the next round computes another name.
 func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
-	empty := rs.DeepCopy()
-	empty.Spec.Replicas = ptr.To(int32(0))
-	made, err := a.createOwned(empty)
+	first := rs.DeepCopy()
+	first.Spec.Replicas = ptr.To(ptr.Deref(rs.Spec.Replicas, 1))
+	if plan.EqualTemplate(&a.d.Spec.Template, &rs.Spec.Template) {
+		first.Spec.Replicas = ptr.To(int32(0))
+	}
+	made, err := a.createOwned(first)
 	if err == nil {
-		if err := sameTemplate(rs, made, false); err != nil {
-			return err
+		changed := sameTemplate(rs, made, false)
+		if size := ptr.Deref(rs.Spec.Replicas, 1); changed == nil && size != *first.Spec.Replicas {
+			return a.size(made, size)
 		}
-		return a.fill(made, rs.Spec.Replicas)
+		if changed != nil && *first.Spec.Replicas > 0 {
+			if err := a.size(made, 0); err != nil {
+				return fmt.Errorf("%w (%w)", err, changed)
+			}
+		}
+		return changed
 	}
 	if refused(err) {
 		return &creationRefused{err}
@@ -249,17 +260,14 @@ func (a *actor) createOwned(rs *appsv1.ReplicaSet, options ...client.CreateOptio
 	return free, a.Create(a.as, free, options...)
 }
 
-// fill gives a ReplicaSet that was just made its size.
-func (a *actor) fill(made *appsv1.ReplicaSet, size *int32) error {
-	if ptr.Deref(size, 1) == 0 {
-		return nil
-	}
+// size gives a ReplicaSet that was just made its size, or takes its pods away.
+func (a *actor) size(made *appsv1.ReplicaSet, size int32) error {
 	p := jsonPatch{}
 	p = append(p, operation{"test", "/metadata/uid", made.UID}) // its status may be written meanwhile
 	p.add("/spec/replicas", size)
 	answer := made.DeepCopy()
 	if err := a.Patch(a.as, answer, p.patch(), fieldOwner); err != nil {
-		return fmt.Errorf("giving ReplicaSet %s, which was made without pods, its size: %w", made.Name, err)
+		return fmt.Errorf("giving ReplicaSet %s, which was just made, the size %d: %w", made.Name, size, err)
 	}
 	return sameTemplate(made, answer, true)
 }

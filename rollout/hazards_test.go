@@ -148,7 +148,9 @@ func (s *shop) resizes() []string {
 	}
 	var all []string
 	for _, m := range regexp.MustCompile(`ReplicaSet (\S+): (\d+ → \d+), by `+v1alpha1.ManagerRollout).FindAllStringSubmatch(s.w.Timeline(), -1) {
-		all = append(all, tags[m[1]]+" "+m[2])
+		if m[2] != "0 → 0" { // it is made without pods
+			all = append(all, tags[m[1]]+" "+m[2])
+		}
 	}
 	return all
 }

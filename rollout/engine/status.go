@@ -39,6 +39,7 @@ func (v *view) stall(reason, message string) {
 // else than it said: the release stands where it stood.
 func Refused(br *v1alpha1.BatchRelease, err error, now time.Time) (v1alpha1.BatchReleaseStatus, time.Duration) {
 	v := newView(&Observed{Release: br}, now)
+	v.observeApproval() // it is for the steps of now, whenever the gate opens
 	v.stall(ReasonWriteRefused, err.Error())
 	held := meta.IsStatusConditionTrue(v.status.Conditions, ConditionHeld)
 	v.status.ObservedGeneration = br.Generation
