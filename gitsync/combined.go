@@ -68,7 +68,7 @@ func (o *origins) combined(ctx context.Context, m combination, counted map[plumb
 		if counted[c.Hash] {
 			continue
 		}
-		p, err := o.partOf(c, m)
+		p, err := o.partOf(ctx, c, m)
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +76,7 @@ func (o *origins) combined(ctx context.Context, m combination, counted map[plumb
 			parts = append(parts, p)
 		}
 	}
-	same, err := o.rendersSameWithout(parts, m)
+	same, err := o.rendersSameWithout(ctx, parts, m)
 	if err != nil || same {
 		return nil, err
 	}
@@ -97,97 +97,133 @@ func (o *origins) combined(ctx context.Context, m combination, counted map[plumb
 // after the last release. Where that has left the history, it returns those that only
 // one side of the merge has.
 func (o *origins) sinceRelease(ctx context.Context, m combination) ([]*object.Commit, error) {
-	if err := o.readPast(ctx); err != nil {
+	l, err := o.readLineage(ctx)
+	if err != nil {
 		return nil, err
 	}
-	seen := map[plumbing.Hash]bool{}
+	within := func(i int32) bool { return i >= o.past }
 	if o.base.IsZero() && len(m.parents) == 2 {
-		bases, err := mergeBases(m.parents[0].commit, m.parents[1].commit)
+		_, apart, err := o.fork(ctx, m.parents[0].commit.Hash, m.parents[1].commit.Hash)
 		if err != nil {
 			return nil, err
 		}
-		for _, b := range bases {
-			below, err := o.ancestors(ctx, b.Hash)
-			if err != nil {
-				return nil, err
-			}
-			for c := range below {
-				seen[c] = true
-			}
-		}
+		within = func(i int32) bool { return apart[i] }
 	}
-	var list []*object.Commit
-	var visit func(hash plumbing.Hash) error
-	visit = func(hash plumbing.Hash) error {
-		if seen[hash] || o.past[hash] {
-			return ctx.Err()
-		}
-		seen[hash] = true
-		c, err := object.GetCommit(o.snapshot, hash)
-		if err != nil {
-			return missing("commit", hash, err)
-		}
-		for _, p := range c.ParentHashes {
-			if err := visit(p); err != nil {
-				return err
-			}
-		}
-		if list = append(list, c); len(list) > maxWalk {
-			return errTooManyCommits
-		}
-		return nil
-	}
-	for _, p := range m.parents {
-		if err := visit(p.commit.Hash); err != nil {
+	tips := make([]int32, len(m.parents))
+	for i, p := range m.parents {
+		if tips[i], err = l.add(ctx, p.commit.Hash); err != nil {
 			return nil, err
 		}
 	}
-	slices.Reverse(list)
-	return list, nil
+	found, err := l.below(tips, within, func() error { return o.spend(ctx, 1) })
+	if err != nil {
+		return nil, err
+	}
+	list := make([]*object.Commit, len(found))
+	for i, at := range found {
+		hash := l.commits[at].hash
+		if list[i], err = object.GetCommit(o.snapshot, hash); err != nil {
+			return nil, missing("commit", hash, err)
+		}
+	}
+	return list, o.spend(ctx, len(list))
 }
 
-// partOf returns what a commit below a merge has changed of what matters for its
-// rendering. A merge has changed nothing where git makes it by itself.
-func (o *origins) partOf(c *object.Commit, m combination) (contribution, error) {
-	p, of := contribution{commit: c.Hash, changes: map[string]fileChange{}}, append([]*rendering{m.rendering}, m.parents...)
+// ownChanges are what a commit has changed.
+type ownChanges struct {
+	changes map[string]fileChange // to its first parent
+	// contested files of a merge of two commits with one merge base; nil: it is none.
+	contested map[string]*contested
+	unclean   bool // of a merge: unless its contested files are clean
+}
+
+// The changes of commits are kept between the merges of a search, up to so many files of
+// one commit and of all.
+const (
+	keptFilesOfCommit = 1_000
+	keptFiles         = 200_000
+)
+
+// changesOf returns what a commit has changed.
+func (o *origins) changesOf(ctx context.Context, c *object.Commit) (*ownChanges, error) {
+	if p, ok := o.parts[c.Hash]; ok {
+		return p, nil
+	}
+	p := &ownChanges{unclean: len(c.ParentHashes) > 1}
 	parents := make([]*object.Commit, len(c.ParentHashes))
 	var err error
 	for i, hash := range c.ParentHashes {
 		if parents[i], err = object.GetCommit(o.snapshot, hash); err != nil {
-			return p, missing("commit", hash, err)
+			return nil, missing("commit", hash, err)
 		}
 	}
 	if len(parents) == 2 {
-		bases, err := mergeBases(parents[0], parents[1])
+		bases, err := o.mergeBases(ctx, parents[0].Hash, parents[1].Hash)
 		if err != nil {
-			return p, err
+			return nil, err
 		}
 		if len(bases) == 1 {
-			clean, err := o.isCleanMerge(c, bases[0], parents, of...)
-			if err != nil || clean {
-				return p, err
+			if p.contested, err = o.contested(ctx, bases[0], parents[0], parents[1], c); err != nil {
+				return nil, err
 			}
 		}
 	}
-	p.unclean = len(parents) > 1
 	var before plumbing.Hash
 	if len(parents) > 0 {
 		before = parents[0].TreeHash
 	}
-	all, err := changed(o.snapshot, before, c.TreeHash)
-	for file, change := range all {
+	if p.changes, err = changed(o.snapshot, before, c.TreeHash); err != nil {
+		return nil, err
+	}
+	if n := len(p.changes) + len(p.contested); n <= keptFilesOfCommit && o.kept+n <= keptFiles {
+		if o.parts == nil {
+			o.parts = map[plumbing.Hash]*ownChanges{}
+		}
+		o.kept += n
+		o.parts[c.Hash] = p
+	}
+	return p, o.spend(ctx, effortOfFile*(1+len(p.changes)))
+}
+
+// partOf returns what a commit below a merge has changed of what matters for its
+// rendering. A merge has changed nothing where git makes it by itself.
+func (o *origins) partOf(ctx context.Context, c *object.Commit, m combination) (contribution, error) {
+	p, of := contribution{commit: c.Hash, changes: map[string]fileChange{}}, append([]*rendering{m.rendering}, m.parents...)
+	all, err := o.changesOf(ctx, c)
+	if err != nil {
+		return p, err
+	}
+	reads := 0
+	for _, r := range of {
+		reads += len(r.reads)
+	}
+	// Each file may be compared with each path that was read.
+	if err := o.spend(ctx, 1+(len(all.changes)+len(all.contested))*(1+reads/32)); err != nil {
+		return p, err
+	}
+	if all.contested != nil {
+		clean, err := o.isClean(ctx, all.contested, of...)
+		if err != nil || clean {
+			return p, err
+		}
+	}
+	p.unclean = all.unclean
+	for file, change := range all.changes {
 		if o.matters(file, of...) {
 			p.changes[file] = change
 		}
 	}
-	return p, err
+	return p, nil
 }
 
 // rendersSameWithout reports whether a merge renders the same with commits taken back
 // in its tree.
-func (o *origins) rendersSameWithout(parts []contribution, m combination) (bool, error) {
+func (o *origins) rendersSameWithout(ctx context.Context, parts []contribution, m combination) (bool, error) {
 	s, tree := newScratch(o.snapshot), m.commit.TreeHash
 	for _, p := range parts {
+		if err := o.spend(ctx, effortOfUndo*len(p.changes)); err != nil {
+			return false, err
+		}
 		next, conflicts, err := undo(s, tree, p.changes)
 		if err != nil || len(conflicts) > 0 || p.unclean {
 			return false, err
@@ -196,6 +232,9 @@ func (o *origins) rendersSameWithout(parts []contribution, m combination) (bool,
 	}
 	if tree == m.commit.TreeHash {
 		return true, nil
+	}
+	if err := o.spend(ctx, effortOfRender); err != nil {
+		return false, err
 	}
 	t, err := newTreeFSOf(s, tree)
 	if err != nil {

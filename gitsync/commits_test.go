@@ -57,7 +57,7 @@ func rendererAt(t *testing.T, repo *gittest.Repo, synced string) *renderer {
 	s := mustLook(t, newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil), "main")
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: repo.URL(), Path: "deploy"}}
 	gs.Status.AppliedCommit = synced
-	return &renderer{snapshot: s, gs: gs, mapper: testMapper(), brought: map[string]brought{}, signatures: signatures{changes: map[string][]plumbing.Hash{}}}
+	return &renderer{snapshot: s, gs: gs, mapper: testMapper(), brought: map[string]brought{}, signatures: signatures{changes: map[string]foundCommits{}}}
 }
 
 func liveAt(image, commit string) *v1alpha1.BatchRelease {

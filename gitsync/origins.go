@@ -1,8 +1,8 @@
 package gitsync
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"path"
 	"strings"
 
@@ -38,9 +38,44 @@ type origins struct {
 	was string
 	// base is the commit that it came from; zero: not known, or not in the history.
 	base plumbing.Hash
-	// past are the commits in the history of base; nil until a commit is met that is
-	// neither base nor renders what counted last.
-	past map[plumbing.Hash]bool
+	// lineage are the commits that were met, and all that are in their histories; nil
+	// until a commit is met that is neither base nor renders what counted last. The
+	// first commits of it, past in number, are the history of base.
+	lineage *lineage
+	past    int32
+	// parts are the changes of commits; kept is how many files they have.
+	parts map[plumbing.Hash]*ownChanges
+	kept  int
+	// spent is the effort so far, see [origins.spend].
+	spent int
+}
+
+// maxEffort bounds the effort of one search, about in microseconds. Histories can be
+// built that would take hours, and a sync that reaches its timeout is repeated.
+const maxEffort = 100_000_000
+
+// The effort of what takes longest.
+const (
+	effortOfFile   = 5 // to find that it has changed
+	effortOfUndo   = 1_000
+	effortOfRender = 250_000
+)
+
+// errTooMuchHistory is returned for a history of which the authors cannot be found with
+// the effort that one search may take.
+var errTooMuchHistory = errors.New("too many commits and merges since the last release to find who has a part in the change")
+
+// isUncounted reports whether the authors of a change cannot be found, now and later.
+func isUncounted(err error) bool {
+	return errors.Is(err, errTooManyCommits) || errors.Is(err, errTooMuchHistory)
+}
+
+// spend counts an effort. It returns an error where that was too much.
+func (o *origins) spend(ctx context.Context, effort int) error {
+	if o.spent += effort; o.spent > maxEffort {
+		return errTooMuchHistory
+	}
+	return ctx.Err()
 }
 
 // rendering is what a commit renders for a Deployment.
@@ -104,7 +139,7 @@ func (o *origins) find(ctx context.Context, commit plumbing.Hash) ([]plumbing.Ha
 				queue = append(queue, parents[i])
 			}
 		}
-		own, combines, err := o.judge(r, parents)
+		own, combines, err := o.judge(ctx, r, parents)
 		if err != nil {
 			return nil, err
 		}
@@ -129,16 +164,34 @@ func (o *origins) countedBefore(ctx context.Context, r *rendering) (bool, error)
 	if o.base.IsZero() {
 		return false, ctx.Err()
 	}
-	err := o.readPast(ctx)
-	return o.past[r.commit.Hash], err
+	return o.isPast(ctx, r.commit.Hash)
 }
 
-// readPast sets past, where base is known.
-func (o *origins) readPast(ctx context.Context) (err error) {
-	if o.past == nil && !o.base.IsZero() {
-		o.past, err = o.ancestors(ctx, o.base)
+// isPast reports whether a commit is in the history of base. It is not where base is not
+// known.
+func (o *origins) isPast(ctx context.Context, commit plumbing.Hash) (bool, error) {
+	l, err := o.readLineage(ctx)
+	if err != nil {
+		return false, err
 	}
-	return cmp.Or(err, ctx.Err())
+	i, ok := l.at[commit]
+	return ok && i < o.past, nil
+}
+
+// readLineage returns the lineage, with the history of base.
+func (o *origins) readLineage(ctx context.Context) (*lineage, error) {
+	if o.lineage != nil {
+		return o.lineage, nil
+	}
+	l := newLineage(o.snapshot)
+	if !o.base.IsZero() {
+		if _, err := l.add(ctx, o.base); err != nil {
+			return nil, err
+		}
+	}
+	o.lineage, o.past = l, int32(len(l.commits)) //nolint:gosec // see maxLineage
+	l.most = len(l.commits) + maxLineage
+	return l, nil
 }
 
 // render returns what a commit renders, given its child in the walk. A commit in which
@@ -199,7 +252,7 @@ func differ(reads Reads, a, b *treeFS) (bool, error) {
 
 // judge reports whether a commit has a part in the difference, and whether it is a merge
 // that renders something else than what its sides have made of what they began with.
-func (o *origins) judge(r *rendering, parents []*rendering) (own, combines bool, err error) {
+func (o *origins) judge(ctx context.Context, r *rendering, parents []*rendering) (own, combines bool, err error) {
 	same := len(parents) > 0
 	for _, p := range parents {
 		same = same && p.state == r.state
@@ -211,11 +264,11 @@ func (o *origins) judge(r *rendering, parents []*rendering) (own, combines bool,
 		return true, len(parents) > 2, nil
 	}
 	a, b := parents[0], parents[1]
-	bases, err := mergeBases(a.commit, b.commit)
+	bases, err := o.mergeBases(ctx, a.commit.Hash, b.commit.Hash)
 	if err != nil || len(bases) != 1 {
 		return true, true, err
 	}
-	base, err := o.render(bases[0].Hash, r)
+	base, err := o.render(bases[0], r)
 	if err != nil {
 		return false, false, err
 	}
@@ -227,38 +280,93 @@ func (o *origins) judge(r *rendering, parents []*rendering) (own, combines bool,
 	default:
 		combines = true
 	}
-	clean, err := o.isCleanMerge(r.commit, bases[0], []*object.Commit{a.commit, b.commit}, r, a, b)
+	contested, err := o.contested(ctx, bases[0], a.commit, b.commit, r.commit)
+	if err != nil {
+		return false, false, err
+	}
+	clean, err := o.isClean(ctx, contested, r, a, b)
 	return !clean, combines, err
 }
 
-func mergeBases(a, b *object.Commit) ([]*object.Commit, error) {
-	bases, err := a.MergeBase(b)
-	if err != nil {
-		return nil, missing("history", a.Hash, err)
-	}
-	return bases, nil
+// mergeBases returns the best common ancestors of two commits.
+func (o *origins) mergeBases(ctx context.Context, a, b plumbing.Hash) ([]plumbing.Hash, error) {
+	bases, _, err := o.fork(ctx, a, b)
+	return bases, err
 }
 
-// isCleanMerge reports whether a merge of two commits has in all files that matter for
-// renderings what git makes of them by itself. Forges make such merges, and sign them,
-// if at all, with a key of their own.
-func (o *origins) isCleanMerge(merge, base *object.Commit, parents []*object.Commit, of ...*rendering) (bool, error) {
-	var sides [3]map[string]fileChange
-	var err error
-	for i, c := range []*object.Commit{parents[0], parents[1], merge} {
-		if sides[i], err = changed(o.snapshot, base.TreeHash, c.TreeHash); err != nil {
-			return false, err
+// fork returns the best common ancestors of two commits, and the commits that only one of
+// them has in its history.
+func (o *origins) fork(ctx context.Context, a, b plumbing.Hash) (bases []plumbing.Hash, apart map[int32]bool, err error) {
+	l, err := o.readLineage(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var sides [2]int32
+	for i, hash := range []plumbing.Hash{a, b} {
+		if sides[i], err = l.add(ctx, hash); err != nil {
+			return nil, nil, err
 		}
 	}
+	list, apart, err := l.fork(sides[0], sides[1], func() error { return o.spend(ctx, 1) })
+	for _, i := range list {
+		bases = append(bases, l.commits[i].hash)
+	}
+	return bases, apart, err
+}
+
+// contested is a file that a merge may have in another way than git would have merged it.
+type contested struct {
+	base, a, b, merged object.TreeEntry
+	// clean is whether it has it in the same way; nil: not compared yet.
+	clean *bool
+}
+
+// contested returns the files of a merge of two commits that are not those of the one
+// side which has changed them.
+func (o *origins) contested(ctx context.Context, base plumbing.Hash, a, b, merge *object.Commit) (map[string]*contested, error) {
+	from, err := object.GetCommit(o.snapshot, base)
+	if err != nil {
+		return nil, missing("commit", base, err)
+	}
+	var sides [3]map[string]fileChange
+	for i, c := range []*object.Commit{a, b, merge} {
+		if sides[i], err = changed(o.snapshot, from.TreeHash, c.TreeHash); err != nil {
+			return nil, err
+		}
+		if err := o.spend(ctx, effortOfFile*(1+len(sides[i]))); err != nil {
+			return nil, err
+		}
+	}
+	found := map[string]*contested{}
 	for _, side := range sides {
 		for file, c := range side {
-			if !o.matters(file, of...) {
-				continue
+			f := &contested{base: c.from, a: at3(sides[0], file, c), b: at3(sides[1], file, c), merged: at3(sides[2], file, c)}
+			clean := same(f.a, f.base) && same(f.merged, f.b) || (same(f.a, f.b) || same(f.b, f.base)) && same(f.merged, f.a)
+			if !clean {
+				found[file] = f
 			}
-			clean, err := o.isCleanFile(c.from, at3(sides[0], file, c), at3(sides[1], file, c), at3(sides[2], file, c))
-			if err != nil || !clean {
+		}
+	}
+	return found, nil
+}
+
+// isClean reports whether a merge of two commits has in all files that matter for
+// renderings what git makes of them by itself. Forges make such merges, and sign them,
+// if at all, with a key of their own.
+func (o *origins) isClean(ctx context.Context, files map[string]*contested, of ...*rendering) (bool, error) {
+	for file, f := range files {
+		if !o.matters(file, of...) {
+			continue
+		}
+		if f.clean == nil {
+			clean, err := o.isCleanFile(ctx, f)
+			if err != nil {
 				return false, err
 			}
+			f.clean = &clean
+		}
+		if !*f.clean {
+			return false, nil
 		}
 	}
 	return true, nil
@@ -293,20 +401,20 @@ func (o *origins) matters(file string, sides ...*rendering) bool {
 }
 
 // isCleanFile reports whether a merged file is what a merge of both sides makes.
-func (o *origins) isCleanFile(base, a, b, merged object.TreeEntry) (bool, error) {
-	switch {
-	case same(a, b), same(b, base):
-		return same(merged, a), nil
-	case same(a, base):
-		return same(merged, b), nil
+func (o *origins) isCleanFile(ctx context.Context, f *contested) (bool, error) {
+	if same(f.a, f.b) || same(f.b, f.base) || same(f.a, f.base) {
+		return false, nil // else it would not be contested
 	}
 	var text [4][]byte
-	for i, e := range []object.TreeEntry{base, a, b, merged} {
-		if !e.Mode.IsFile() || e.Mode != merged.Mode {
+	for i, e := range []object.TreeEntry{f.base, f.a, f.b, f.merged} {
+		if !e.Mode.IsFile() || e.Mode != f.merged.Mode {
 			return false, nil
 		}
 		var err error
 		if text[i], err = readBlob(o.snapshot, e.Hash); err != nil {
+			return false, err
+		}
+		if err := o.spend(ctx, len(text[i])/8); err != nil {
 			return false, err
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -122,7 +121,7 @@ func newAdversary(t *testing.T, seed uint64) *adversary {
 		}
 		return keys
 	}
-	a.by = signatures{verify: parse(lines...), signers: parse(lines[1:]...), distinctAuthor: seed%2 == 0, now: time.Now().Add(time.Minute), changes: map[string][]plumbing.Hash{}}
+	a.by = signatures{verify: parse(lines...), signers: parse(lines[1:]...), distinctAuthor: seed%2 == 0, now: time.Now().Add(time.Minute), changes: map[string]foundCommits{}}
 	a.gs = &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: a.repo.URL(), Path: "deploy"}}
 	return a
 }

@@ -240,12 +240,12 @@ type memory struct {
 	exceeded *overLimits
 	// approved are the steps that plans had when they were approved.
 	approved approvedSteps
-	order    precedence                 // of the commits that brought approvals
-	changes  map[string][]plumbing.Hash // by release commit
-	ignored  string                     // the approvals that were told of
-	failure  string                     // of the source, that was notified
-	notes    string                     // that are there, as far as we know
-	rest     *atRest                    // nil while something is left to do
+	order    precedence              // of the commits that brought approvals
+	changes  map[string]foundCommits // see signatures
+	ignored  string                  // the approvals that were told of
+	failure  string                  // of the source, that was notified
+	notes    string                  // that are there, as far as we know
+	rest     *atRest                 // nil while something is left to do
 	trials   trials
 	// awaiting is how old an answer of the server may be for the next look, while
 	// other sources are waited for: a thousand may wait for one.

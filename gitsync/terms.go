@@ -472,8 +472,9 @@ func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v
 	if record.Since != g.desired.commit { // else it stands for one that has left the repository
 		o.base = plumbing.NewHash(record.Since)
 	}
-	commits, err := o.find(ctx, g.snapshot.commit)
-	if errors.Is(err, errTooManyCommits) {
+	known := strings.Join([]string{g.key(), "plan", key.String(), g.snapshot.commit.String(), o.base.String(), plan.Terms(o.was).Digest()}, " ")
+	commits, err := g.signatures.changeOf(known, func() ([]plumbing.Hash, error) { return o.find(ctx, g.snapshot.commit) })
+	if isUncounted(err) {
 		return err.Error(), nil
 	}
 	if err != nil {

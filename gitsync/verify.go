@@ -39,9 +39,28 @@ type signatures struct {
 	seen []v1alpha1.SeenCommit
 	// order is from earlier looks; added to.
 	order precedence
-	// changes are the commits that made a release what it is, by release, from
-	// earlier looks; added to.
-	changes map[string][]plumbing.Hash
+	// changes are the commits that made a release or a plan what it is, from earlier
+	// looks; added to.
+	changes map[string]foundCommits
+}
+
+// foundCommits are the commits that made a difference, or why they cannot be found.
+type foundCommits struct {
+	commits []plumbing.Hash
+	err     error // see isUncounted
+}
+
+// changeOf returns a change that is known, or finds it. A search that takes too much is
+// not repeated at each sync.
+func (s *signatures) changeOf(known string, find func() ([]plumbing.Hash, error)) ([]plumbing.Hash, error) {
+	if c, ok := s.changes[known]; ok {
+		return c.commits, c.err
+	}
+	list, err := find()
+	if s.changes != nil && (err == nil || isUncounted(err)) {
+		s.changes[known] = foundCommits{list, err}
+	}
+	return list, err
 }
 
 // keptChanges bounds what is kept of releases; it costs little to find again.
@@ -51,7 +70,7 @@ const keptChanges = 100
 // a key that is taken from a Secret counts for nothing from the next one on.
 func (l *look) signatures(ctx context.Context) (s signatures, err error) {
 	if l.keep.changes == nil || len(l.keep.changes) > keptChanges {
-		l.keep.changes = map[string][]plumbing.Hash{}
+		l.keep.changes = map[string]foundCommits{}
 	}
 	if l.keep.order == nil {
 		l.keep.order = precedence{}
@@ -328,7 +347,7 @@ var errOwnKey = errors.New("it is signed by the key of spec.writeBack.signingKey
 // anybody can make a second one.
 func (h *history) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
 	commits, err := h.releaseOrigins(ctx, release, commit, since)
-	if errors.Is(err, errTooManyCommits) {
+	if isUncounted(err) {
 		return a.Ignored("spec", err.Error(), "release fewer commits at a time"), nil
 	}
 	if err != nil {
@@ -355,22 +374,17 @@ func (h *history) releaseOrigins(ctx context.Context, release *plan.Release, com
 		}
 	}
 	known := strings.Join([]string{h.key(), workloadOf(release).String(), commit, base.String()}, " ")
-	if list, ok := h.signatures.changes[known]; ok {
-		return list, nil
-	}
-	o := &origins{history: h, of: releaseState(release), base: base}
-	if !base.IsZero() {
-		last, err := o.render(base, nil)
-		if err != nil {
-			return nil, err
+	return h.signatures.changeOf(known, func() ([]plumbing.Hash, error) {
+		o := &origins{history: h, of: releaseState(release), base: base}
+		if !base.IsZero() {
+			last, err := o.render(base, nil)
+			if err != nil {
+				return nil, err
+			}
+			o.was = last.state
 		}
-		o.was = last.state
-	}
-	list, err := o.find(ctx, plumbing.NewHash(commit))
-	if err == nil {
-		h.signatures.changes[known] = list
-	}
-	return list, err
+		return o.find(ctx, plumbing.NewHash(commit))
+	})
 }
 
 // writtenBy says that the approver has signed one of the commits, or that it cannot
