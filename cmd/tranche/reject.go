@@ -40,11 +40,15 @@ Deployments that the same commit released stay.`,
 	c.Flags().StringSliceVar(&with, "with", nil, "BatchReleases that may go back, too, where the same lines released them: NAME or NAMESPACE/NAME")
 	k.completeFlag(c, "with", releaseNames)
 	c.ValidArgsFunction = k.completeNames
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		why, err := checkReason(reason)
-		if err != nil {
+	var why string
+	asks := c.PreRunE
+	c.PreRunE = func(cmd *cobra.Command, args []string) (err error) {
+		if why, err = checkReason(reason); err != nil {
 			return err
 		}
+		return asks(cmd, args)
+	}
+	c.RunE = func(cmd *cobra.Command, args []string) error {
 		at, err := k.connect()
 		if err != nil {
 			return err
