@@ -776,7 +776,7 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 	}
 	_, there := c.active()
 	emptied := there == 0 && c.replicas() > 0 // a second writer has, and any ReplicaSet that is made is the native controller's to fill
-	if touched := c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused; len(actions) == 0 && !(touched && emptied) && c.held() == touched && (!touched || c.fights() == "" && c.allAvailable().fights() == "") {
+	if touched := c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused; len(actions) == 0 && (!touched || !emptied) && c.held() == touched && (!touched || c.fights() == "" && c.allAvailable().fights() == "") {
 		o.meddled = ""
 	}
 }
