@@ -47,8 +47,13 @@ func withSchema(own bool, build func()) {
 }
 
 // renderKustomization renders the kustomization in dir. Remote bases are refused where
-// fetched is nil.
-func renderKustomization(fsys filesys.FileSystem, dir string, fetched bases) ([]Object, error) {
+// fetched is nil. A panic of kustomize's libraries is a problem of the kustomization.
+func renderKustomization(fsys filesys.FileSystem, dir string, fetched bases) (objects []Object, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			objects, err = nil, &Problem{Reason: ReasonRenderFailed, Where: relative(dir), Err: fmt.Errorf("kustomize panicked: %v", p)}
+		}
+	}()
 	refs := gather(fsys, dir, fetched)
 	if err := fetched.name(append(slices.Clone(refs.refused), refs.remote()...)).err(); err != nil {
 		return nil, err
@@ -63,8 +68,6 @@ func renderKustomization(fsys filesys.FileSystem, dir string, fetched bases) ([]
 	if files := kustomizationFiles(fsys, dir); len(files) == 1 {
 		root = relative(files[0])
 	}
-	var objects []Object
-	var err error
 	withSchema(refs.openAPI, func() { objects, err = build(fsys, dir, root, fetched) })
 	if err != nil {
 		if ps := refs.explain(); len(ps) > 0 {

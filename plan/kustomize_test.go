@@ -104,6 +104,10 @@ func TestProblemsOfKustomizations(t *testing.T) {
 			[]string{"RenderFailed apps/t.yaml: plugin Sops: only kustomize's own plugins run; render what it makes in CI and commit the result"}},
 		{"a function, which would be a container", map[string]string{"apps/kustomization.yaml": "transformers:\n- |-\n  apiVersion: example.org/v1\n  kind: Fn\n  metadata:\n    name: x\n    annotations: {config.kubernetes.io/function: 'container: {image: x}'}\n"},
 			[]string{"RenderFailed apps/kustomization.yaml: transformers[0]: plugin Fn: only kustomize's own plugins run; render what it makes in CI and commit the result"}},
+		{"a list for a plugin", map[string]string{"apps/kustomization.yaml": "generators: [g.yaml]\ntransformers: [\"[a]\\n\"]\n", "apps/g.yaml": "- a\n"}, []string{
+			"RenderFailed apps/g.yaml: the configuration of a plugin is no object; write it as apiVersion, kind and metadata.name with the plugin's fields",
+			"RenderFailed apps/kustomization.yaml: transformers[0]: the configuration of a plugin is no object; write it as apiVersion, kind and metadata.name with the plugin's fields",
+		}},
 		{"files that are not there, all of them, in a base", map[string]string{
 			"apps/kustomization.yaml": "resources: [../base]\n",
 			"base/kustomization.yaml": "resources: [web.yaml, gone.yaml]\npatches: [{path: patch.yaml}]\n", "base/web.yaml": web,

@@ -280,6 +280,8 @@ func (r *references) pluginConfig(file, field string, content []byte) {
 	}
 	for _, n := range nodes {
 		switch {
+		case n.YNode().Kind != yaml.MappingNode:
+			r.refuse(file, field, "the configuration of a plugin is no object", "write it as apiVersion, kind and metadata.name with the plugin's fields")
 		case n.GetApiVersion() != "builtin":
 			r.refuse(file, field, "plugin "+n.GetKind()+": only kustomize's own plugins run", "render what it makes in CI and commit the result")
 		case n.GetKind() == "HelmChartInflationGenerator":

@@ -68,6 +68,7 @@ func FuzzRender(f *testing.F) {
 	f.Add("resources: [a.yaml]\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
 	f.Add("resources: [a.yaml]\npatches: [{patch: \"[{op: remove, path: /data}]\"}]\n", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {n: 9007199254740993}\n")
 	f.Add("generators: [a.yaml]\n", "apiVersion: builtin\nkind: ConfigMapGenerator\nmetadata: {name: a}\nliterals: [a=b]\n")
+	f.Add("generators: [a.yaml]\n", "- a\n")
 	f.Add("", "- [\n---\n")
 	f.Fuzz(func(t *testing.T, kustomization, manifest string) {
 		tree := plantest.Tree(t, map[string]string{"kustomization.yaml": kustomization, "a.yaml": manifest})
