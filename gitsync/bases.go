@@ -296,6 +296,7 @@ type baseTrees struct {
 	at        map[plan.RemoteBase]string
 	trees     map[string]*treeFS // by the name of their folder
 	snapshots []*snapshot
+	size      int64 // on disk, in bytes
 }
 
 func newBaseTrees(t *treeFS) *baseTrees {
@@ -318,6 +319,10 @@ func (b *baseTrees) add(list []plan.RemoteBase, fetch fetchBase) error {
 			return err
 		}
 		b.snapshots = append(b.snapshots, s)
+		// They stay on disk until the rendering ends, also those that makeRoom drops.
+		if b.size += diskSize(s.clone.dir); b.size > baseShare*s.clone.limits.RepositorySize {
+			return exceeded("", "the remote bases take more than one repository may", "--max-repository-size")
+		}
 		tree, err := newTreeFS(s, s.commit)
 		if err != nil {
 			return baseRemoteProblem(base, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
 const baseOfTest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {value: %s}\n"
@@ -240,10 +241,33 @@ func TestBases_Room(t *testing.T) {
 		t.Errorf("the base that is read: %v", err)
 	}
 	held.close()
-	for deadline := time.Now().Add(time.Minute); diskSize(dir) > 1<<20+1<<19; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("bases take %d bytes", diskSize(dir))
+	clustertest.Wait(t, "the bases to leave the disk", func() error {
+		if size := diskSize(dir); size > 1<<20+1<<19 {
+			return fmt.Errorf("they take %d bytes", size)
 		}
+		return nil
+	})
+}
+
+// The bases of one rendering take no more than one repository may, together.
+func TestBases_Size(t *testing.T) {
+	base := gittest.NewRepo(t)
+	server := gittest.Serve(t, filepath.Dir(base.Bare), gittest.ServeOptions{})
+	var kustomization strings.Builder
+	kustomization.WriteString("resources:\n")
+	for n := range 12 {
+		name := fmt.Sprintf("b%d", n)
+		files := map[string]string{"kustomization.yaml": "namePrefix: a-\n"}
+		for i := range 5 {
+			files[fmt.Sprintf("file-%d", i)] = fmt.Sprintf("%x", pseudoRandom(10*n+i, 30<<10))
+		}
+		base.Git("checkout", "-q", "--orphan", name)
+		base.CommitAndPush(files)
+		fmt.Fprintf(&kustomization, "- %s/repo.git?ref=%s\n", server.URL, name)
+	}
+	_, err := renderWithBases(t, newBases(t.TempDir(), Limits{RepositorySize: 2 << 20}), kustomization.String(), time.Minute)
+	if err == nil || !strings.Contains(err.Error(), "the remote bases take more than one repository may") {
+		t.Errorf("it says %v", err)
 	}
 }
 
