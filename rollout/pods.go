@@ -51,7 +51,7 @@ func (r *reconciler) observePods(ctx context.Context, o *engine.Observed) (*engi
 			causes.add(&pods.Items[i], lost)
 		}
 		if missing := ptr.Deref(rs.Spec.Replicas, 1) - int32(len(pods.Items)); missing > 0 {
-			strangers, keys, err := r.findStrangers(ctx, client.ObjectKeyFromObject(o.Release), rs)
+			strangers, keys, err := r.findStrangers(ctx, client.ObjectKeyFromObject(o.Release), rs, missing)
 			if err != nil {
 				return nil, err
 			}
@@ -65,9 +65,10 @@ func (r *reconciler) observePods(ctx context.Context, o *engine.Observed) (*engi
 // does not match, and names the labels: admission has changed them, so the ReplicaSet
 // controller lets them go and makes others, without end.
 //
-// Those that have kept a part of their labels are found by it. All pods of the namespace
-// are listed only where there are none of these, page by page, and less and less often.
-func (r *reconciler) findStrangers(ctx context.Context, release types.NamespacedName, rs *appsv1.ReplicaSet) (n int32, keys []string, err error) {
+// Those that have kept a part of their labels are found by it. Where these are fewer than
+// are missing, all pods of the namespace are listed, page by page; less and less often for
+// as long as that finds none.
+func (r *reconciler) findStrangers(ctx context.Context, release types.NamespacedName, rs *appsv1.ReplicaSet, missing int32) (n int32, keys []string, err error) {
 	const hash = appsv1.DefaultDeploymentUniqueLabelKey
 	found := &strangers{of: rs, keys: map[string]bool{}}
 	rest := labels.Set(maps.Clone(rs.Spec.Selector.MatchLabels))
@@ -81,19 +82,16 @@ func (r *reconciler) findStrangers(ctx context.Context, release types.Namespaced
 			return 0, nil, err
 		}
 	}
-	if found.n > 0 {
-		return found.n, slices.Sorted(maps.Keys(found.keys)), nil
+	if found.n < missing && r.searches.due(release, rs.UID, r.now()) {
+		found = &strangers{of: rs, keys: map[string]bool{}}
+		if err := r.list(ctx, found); err != nil {
+			return 0, nil, err
+		}
+		if found.n > 0 {
+			r.searches.forget(release) // what was found is as old as this round, and no older
+		}
 	}
-	last, due := r.searches.begin(release, rs.UID, r.now())
-	if !due {
-		return last.n, last.keys, nil
-	}
-	if err := r.list(ctx, found); err != nil {
-		return 0, nil, err
-	}
-	n, keys = found.n, slices.Sorted(maps.Keys(found.keys))
-	r.searches.end(release, n, keys)
-	return n, keys, nil
+	return found.n, slices.Sorted(maps.Keys(found.keys)), nil
 }
 
 // podsOfPage is how many pods a page of a list has.
@@ -139,8 +137,7 @@ func (s *strangers) add(pod *metav1.PartialObjectMetadata) {
 	}
 }
 
-// searches remembers, by release, when all pods of its namespace were listed, and what
-// that found.
+// searches remembers, by release, when all pods of its namespace were listed in vain.
 type searches struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]search
@@ -150,34 +147,24 @@ type search struct {
 	set   types.UID // the ReplicaSet
 	until time.Time // when the next one may be
 	wait  time.Duration
-	n     int32
-	keys  []string
 }
 
-// begin returns the last search, and whether another one is due. Each one doubles the time
-// to the next one, from explainEvery to searchEvery.
-func (s *searches) begin(release types.NamespacedName, set types.UID, now time.Time) (last search, due bool) {
+// due reports whether all pods may be listed. Each search doubles the time to the next
+// one, from explainEvery to searchEvery.
+func (s *searches) due(release types.NamespacedName, set types.UID, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last = s.of[release]
+	last := s.of[release]
 	if last.set != set {
 		last = search{set: set, wait: explainEvery / 2}
 	}
 	if now.Before(last.until) {
-		return last, false
+		return false
 	}
 	last.wait = min(2*last.wait, searchEvery)
 	last.until = now.Add(last.wait)
 	s.of[release] = last
-	return last, true
-}
-
-func (s *searches) end(release types.NamespacedName, n int32, keys []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last := s.of[release]
-	last.n, last.keys = n, keys
-	s.of[release] = last
+	return true
 }
 
 func (s *searches) forget(release types.NamespacedName) {
