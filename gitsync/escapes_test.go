@@ -297,7 +297,7 @@ func TestTenantEscapes(t *testing.T) {
 // hookToken is that of the neighbour's GitSource that is synced by webhooks.
 const hookToken = "neighbour's"
 
-// hooked is a repository of which a GitSource is told by a webhook, and else looks once an
+// hooked is a repository whose pushes a webhook reports to a GitSource that else looks once an
 // hour.
 type hooked struct {
 	repo *gittest.Repo

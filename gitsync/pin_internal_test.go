@@ -15,7 +15,7 @@ import (
 
 // Sources that pin many tags of one repository do not cost it a pack each: tags of the
 // branch come together. Those of other commits come one by one, and together after the
-// mirror was cloned anew.
+// mirror was cloned again.
 func TestPins_ManyTags(t *testing.T) {
 	const tags = maxPacks + 10
 	for name, perTag := range map[string]bool{"of commits of the branch": false, "of other commits": true} {

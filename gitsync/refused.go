@@ -63,7 +63,7 @@ func (l *look) refuse(ctx context.Context, s *snapshot, by signatures, c *commit
 }
 
 // bringsAgain reports whether a refused commit begins another release than the one of a
-// BatchRelease, be it of the template that failed: after a revert, the same change again. Of a commit
+// BatchRelease, also one of the template that failed: after a revert, the same change again. Of a commit
 // that was not prepared, it is not known.
 func (c *commit) bringsAgain(br *v1alpha1.BatchRelease) bool {
 	return len(c.then) == 0 || slices.ContainsFunc(c.then, func(then *v1alpha1.BatchRelease) bool {
