@@ -82,7 +82,7 @@ func (a *applier) body(t *target) *unstructured.Unstructured {
 		}
 	}
 	// On a first install the replicas of Git are a better start than 1.
-	if t.autoscaled && t.live != nil {
+	if t.keepsReplicas() {
 		unstructured.RemoveNestedField(u.Object, "spec", "replicas")
 	}
 	return u
@@ -139,6 +139,9 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 func (t *target) forbidden() *plan.Problem {
 	if len(t.GetOwnerReferences()) > 0 {
 		return t.problem(plan.ReasonInvalidManifest, "metadata.ownerReferences: where the owners are gone, the garbage collector deletes the object and what is in it", "remove them: the UID of an owner is of one cluster")
+	}
+	if t.adopter != "" && t.controller() == nil {
+		return t.problem(plan.ReasonInvalidManifest, "metadata.labels: the selector of Deployment "+t.adopter+" matches them, so that it would adopt the ReplicaSet, and its release would be resized past the gates", "give it other labels")
 	}
 	switch t.groupKind() {
 	case revisionKind:
@@ -405,7 +408,7 @@ func (a *applier) handOver(ctx context.Context, t *target) error {
 			return err
 		}
 	}
-	if t.autoscaled {
+	if t.keepsReplicas() {
 		return hand(managerReplicas, "replicas")
 	}
 	return nil

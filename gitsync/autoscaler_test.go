@@ -29,6 +29,27 @@ func TestReplicasLeaveForAnAutoscaler(t *testing.T) {
 	}
 }
 
+// replicas leaves the manifest, and there is no autoscaler: the API server would make it 1.
+// What scales the workload from then on has it as it is.
+func TestReplicasLeaveTheManifest(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.source()
+	api := web("v1", "web", "api", "replicas: 2", "replicas: 4")
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1", "replicas: 2", "replicas: 4"), "deploy/plan.yaml": webPlan, "deploy/api.yaml": api}))
+	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v2", "  replicas: 2\n", ""), "deploy/api.yaml": web("v2", "web", "api", "replicas: 2", "replicas: null")}))
+	for _, name := range []string{"web", "api"} {
+		if n := *s.deployment(name).Spec.Replicas; n != 4 {
+			t.Errorf("%s has %d replicas", name, n)
+		}
+	}
+	s.scale(5, "web")
+	s.lookNow()
+	if n := *s.deployment("web").Spec.Replicas; n != 5 {
+		t.Errorf("web has %d replicas after kubectl scale", n)
+	}
+}
+
 // An autoscaler leaves the tree: replicas is Git's again, and nobody has to ask.
 func TestAutoscalerLeavesTheTree(t *testing.T) {
 	t.Parallel()

@@ -49,6 +49,12 @@ func TestAllOrNothing(t *testing.T) {
 		"YAML that is not YAML": {file, "a: [\n", "InvalidManifest", file + ": line 1"},
 
 		"a Deployment that says it is held": {"deploy/web.yaml", web("v2", "team: shop", "tranche.dev/held: ''"), "InvalidManifest", "deploy/web.yaml: Deployment NS/web: metadata.labels[tranche.dev/held]: only the controller sets it; remove it"},
+		"a native rollback":                 {"deploy/web.yaml", strings.Replace(web("v2"), "name: web", "name: web\n  annotations: {deprecated.deployment.rollback.to: '0'}", 1), "InvalidManifest", "deploy/web.yaml: Deployment NS/web: metadata.annotations[deprecated.deployment.rollback.to]: only a controller of Kubernetes sets it; remove it"},
+		"a native revision":                 {"deploy/web.yaml", strings.Replace(web("v2"), "name: web", "name: web\n  annotations: {deployment.kubernetes.io/revision: '9'}", 1), "InvalidManifest", "deploy/web.yaml: Deployment NS/web: metadata.annotations[deployment.kubernetes.io/revision]: only a controller of Kubernetes sets it; remove it"},
+		"a ReplicaSet with native marks":    {file, strings.Replace(replicaSet("extra", "none"), "name: extra", "name: extra, annotations: {deployment.kubernetes.io/desired-replicas: '2'}", 1), "InvalidManifest", file + ": ReplicaSet NS/extra: metadata.annotations[deployment.kubernetes.io/desired-replicas]: only a controller of Kubernetes sets it; remove it"},
+		"a ReplicaSet to be adopted":        {file, replicaSet("extra", "web"), "InvalidManifest", file + ": ReplicaSet NS/extra: metadata.labels: the selector of Deployment web matches them, so that it would adopt the ReplicaSet"},
+		"one that a new one would adopt":    {file, replicaSet("extra", "api") + "---\n" + web("v1", "web", "api"), "InvalidManifest", file + ": ReplicaSet NS/extra: metadata.labels: the selector of Deployment api matches them"},
+		"a pod of a ReplicaSet":             {file, "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {app: web, pod-template-hash: abc}}\nspec: {containers: [{name: web, image: registry.example.org/web:v9}]}\n", "InvalidManifest", file + ": Pod NS/p: metadata.labels[pod-template-hash]: only a controller of Kubernetes sets it; remove it"},
 		"a plan of another author":          {"deploy/release.yaml", strings.Replace(webPlan, "{name: web}", "{name: web, annotations: {tranche.dev/commit-author: Grace}}", 1), "InvalidManifest", "deploy/release.yaml: BatchRelease NS/web: metadata.annotations[tranche.dev/commit-author]: only the controller sets it"},
 		"an object of another source":       {file, strings.Replace(configMap("b", "x"), "name: b", "name: b, labels: {tranche.dev/source: other}", 1), "InvalidManifest", file + ": ConfigMap NS/b: metadata.labels[tranche.dev/source]: only the controller sets it"},
 
@@ -168,6 +174,13 @@ func (s *shop) policyOn(group, resource string, o client.Object) {
 func autoscaler(name, version string) string {
 	return "apiVersion: autoscaling/" + version + "\nkind: HorizontalPodAutoscaler\nmetadata: {name: " + name + "}\n" +
 		"spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: " + name + "}, minReplicas: 1, maxReplicas: 9}\n"
+}
+
+// replicaSet is one without a Deployment, of which others match the label app.
+func replicaSet(name, app string) string {
+	return "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: " + name + ", labels: {app: " + app + "}}\nspec:\n" +
+		"  replicas: 0\n  selector: {matchLabels: {set: " + name + "}}\n" +
+		"  template: {metadata: {labels: {set: " + name + "}}, spec: {containers: [{name: web, image: registry.example.org/web:v9}]}}\n"
 }
 
 func service(name string) string {

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,6 +53,8 @@ type target struct {
 	restored *restored
 	// autoscaled: spec.replicas is an autoscaler's.
 	autoscaled bool
+	// adopter is the Deployment that would adopt a ReplicaSet by its labels; empty: none.
+	adopter string
 	// early: a CRD or Namespace that others of the commit need.
 	early bool
 	// applied is what the API server answered to the apply; nil before it.
@@ -93,6 +97,7 @@ type observer struct {
 	// own reads what the controller needs besides.
 	own client.Reader
 
+	commit  []plan.Object                                // all of it
 	plans   map[client.ObjectKey][]v1alpha1.BatchRelease // by Deployment
 	hpas    map[string][]autoscalingv2.HorizontalPodAutoscaler
 	sources *v1alpha1.GitSourceList // nil until they are asked for
@@ -110,7 +115,7 @@ func newObserver(gs *v1alpha1.GitSource, as, own client.Reader) *observer {
 // those of the objects: all of them, at once. Objects without a problem are returned
 // with the problems of others.
 func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error) {
-	o.early = earlyOf(set)
+	o.early, o.commit = earlyOf(set), set.Objects
 	var targets []*target
 	var ps plan.Problems
 	for _, object := range set.Objects {
@@ -178,6 +183,9 @@ func (o *observer) observe(ctx context.Context, t *target) error {
 	if err := o.ownedByOther(ctx, t); err != nil {
 		return err
 	}
+	if err := o.adoption(ctx, t); err != nil {
+		return err
+	}
 	if isLeftAlone(t.Unstructured) || isLeftAlone(live) {
 		t.way = notAtAll
 		return nil
@@ -227,8 +235,18 @@ func isLeftAlone(u *unstructured.Unstructured) bool {
 }
 
 func hasReplicas(u *unstructured.Unstructured) bool {
-	_, ok, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas")
-	return ok
+	n, ok, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas")
+	return ok && n != nil
+}
+
+// keepsReplicas reports whether an apply leaves the size of a workload that is there as it
+// is: an autoscaler's is, and one that Git has no more. The API server would make that one 1.
+func (t *target) keepsReplicas() bool {
+	return t.live != nil && (t.autoscaled || isWorkload(t.groupKind()) && !hasReplicas(t.Unstructured))
+}
+
+func isWorkload(kind schema.GroupKind) bool {
+	return kind.Group == "apps" && slices.Contains([]string{deploymentKind.Kind, replicaSetKind.Kind, "StatefulSet"}, kind.Kind)
 }
 
 // ownsReplicas reports whether gitsync has applied spec.replicas: where Git has
@@ -347,6 +365,40 @@ func listSources(ctx context.Context, c client.Reader) (*v1alpha1.GitSourceList,
 
 func has(inventory *v1alpha1.Inventory, id string) bool {
 	return inventory != nil && slices.ContainsFunc(inventory.Entries, func(e v1alpha1.InventoryEntry) bool { return e.ID == id })
+}
+
+// adoption finds the Deployment that would adopt a ReplicaSet, of the commit or of the
+// cluster.
+func (o *observer) adoption(ctx context.Context, t *target) error {
+	if t.groupKind() != replicaSetKind {
+		return nil
+	}
+	var list appsv1.DeploymentList
+	if err := o.own.List(ctx, &list, client.InNamespace(t.GetNamespace())); err != nil {
+		return fmt.Errorf("listing the Deployments of %s: %w", t.GetNamespace(), err)
+	}
+	for i := range list.Items {
+		if t.isSelectedBy(list.Items[i].Spec.Selector) {
+			t.adopter = list.Items[i].Name
+		}
+	}
+	for _, other := range o.commit {
+		if other.GroupVersionKind().GroupKind() != deploymentKind || other.GetNamespace() != t.GetNamespace() {
+			continue
+		}
+		d := &appsv1.Deployment{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(other.Object, d); err == nil && t.isSelectedBy(d.Spec.Selector) {
+			t.adopter = d.Name
+		}
+	}
+	return nil
+}
+
+// isSelectedBy reports whether a selector matches the labels of t. The one of a Deployment
+// is not empty.
+func (t *target) isSelectedBy(selector *metav1.LabelSelector) bool {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && !s.Empty() && s.Matches(labels.Set(t.GetLabels()))
 }
 
 // hasGitSync reports whether gitsync has applied fields of an object.

@@ -20,9 +20,8 @@ import (
 // writes.
 var rolloutFields = []string{"template", "strategy", "paused"}
 
-// managerReplicas takes over spec.replicas for the moment between Git and an
-// autoscaler. Without it, the field would have no owner when it leaves Git,
-// go, and come back as 1.
+// managerReplicas takes over spec.replicas when it leaves Git, or an autoscaler comes.
+// Without it, the field would have no owner then, go, and come back as 1.
 const managerReplicas = "tranche-replicas-handover"
 
 // fields returns the fields that a manager has of an object, by apply or, if

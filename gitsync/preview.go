@@ -391,7 +391,8 @@ func isHeld(u *unstructured.Unstructured) bool { return u.GetLabels()[v1alpha1.L
 // governs, or did, the template and what holds it stay as they are.
 func (v *preview) body(t *target) (*unstructured.Unstructured, error) {
 	if !t.templateApart() || t.live == nil {
-		return v.applier.body(&target{Object: t.Object, autoscaled: t.autoscaled, live: t.live}), nil
+		u := v.applier.body(&target{Object: t.Object, autoscaled: t.autoscaled, live: t.live})
+		return u, keepReplicas(t, u)
 	}
 	u, err := v.applier.rest(t)
 	if err != nil {
@@ -402,10 +403,16 @@ func (v *preview) body(t *target) (*unstructured.Unstructured, error) {
 			return nil, fmt.Errorf("setting spec.strategy of %s: %w", t, err)
 		}
 	}
-	if t.autoscaled {
-		unstructured.RemoveNestedField(u.Object, "spec", "replicas")
+	return u, keepReplicas(t, u)
+}
+
+// keepReplicas gives what is tried the size that an apply leaves as it is. It hands the
+// field over before, which a dry run cannot.
+func keepReplicas(t *target, u *unstructured.Unstructured) error {
+	if !t.keepsReplicas() {
+		return nil
 	}
-	return u, nil
+	return takeOver(u, t.live, "replicas")
 }
 
 // templateApart: the template is shown as a release, and not with the object.

@@ -3,9 +3,11 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/kustomize/kyaml/openapi"
@@ -123,8 +125,19 @@ var controllersOwn = []string{
 	v1alpha1.AnnotationPush, v1alpha1.AnnotationCommitAuthor, v1alpha1.AnnotationCommitURL, v1alpha1.AnnotationRejected,
 }
 
-// reserved returns a problem for each label and annotation of o that only the controller
-// writes, whatever its value.
+// nativesOwn are the prefixes of the labels and annotations by which the controllers of
+// Kubernetes know their objects. From a manifest they would have the Deployment controller
+// roll back to another template, past every gate, or take a ReplicaSet for complete; the
+// ReplicaSet controller replace pods by others; and each of them write without end what a
+// GitSource takes back.
+var nativesOwn = map[schema.GroupKind][]string{
+	kindDeployment:                      {appsv1.DeprecatedRollbackTo, "deployment.kubernetes.io/"},
+	{Group: "apps", Kind: "ReplicaSet"}: {appsv1.DeprecatedRollbackTo, "deployment.kubernetes.io/", appsv1.DefaultDeploymentUniqueLabelKey},
+	{Group: "", Kind: "Pod"}:            {appsv1.DefaultDeploymentUniqueLabelKey},
+}
+
+// reserved returns a problem for each label and annotation of o that only the controller,
+// or one of Kubernetes' own, writes, whatever its value.
 func reserved(o Object) Problems {
 	var ps Problems
 	for _, field := range []string{"labels", "annotations"} {
@@ -136,6 +149,11 @@ func reserved(o Object) Problems {
 		for _, key := range controllersOwn {
 			if _, ok := values[key]; ok {
 				ps = append(ps, o.problem(ReasonInvalidManifest, "metadata."+field+"["+key+"]", "only the controller sets it", "remove it"))
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			if slices.ContainsFunc(nativesOwn[o.groupKind()], func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
+				ps = append(ps, o.problem(ReasonInvalidManifest, "metadata."+field+"["+key+"]", "only a controller of Kubernetes sets it", "remove it"))
 			}
 		}
 	}
