@@ -231,6 +231,62 @@ func TestReplicaSetsSelectedByExpressions(t *testing.T) {
 	}, "--dry-run=server")
 }
 
+// A ReplicaSet that a held Deployment would adopt is refused: the native controller takes
+// an older one of the same template for the update revision, and by its marks for complete,
+// and scales all others to 0.
+func TestReplicaSetsToBeAdopted(t *testing.T) {
+	t.Parallel()
+	s, stop := atGateOf(t, 4, func(d *appsv1.Deployment) {
+		d.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{
+			{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web"}}, {Key: "app", Operator: metav1.LabelSelectorOpExists},
+			{Key: "app", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"api"}}, {Key: "old", Operator: metav1.LabelSelectorOpDoesNotExist},
+		}
+	})
+	s.c.Guard(t, s.ns)
+	stop()
+	extra := func(name string, owner *metav1.OwnerReference, labels map[string]string) *appsv1.ReplicaSet {
+		rs := s.newSet(name, "v2", 4)
+		rs.Labels = labels
+		metav1.SetMetaDataAnnotation(&rs.ObjectMeta, engine.AnnotationDesiredReplicas, "4")
+		if owner != nil {
+			rs.OwnerReferences = []metav1.OwnerReference{*owner}
+		}
+		return rs
+	}
+	web := map[string]string{"app": "web"}
+	clustertest.Wait(t, "the API server's cache to have the label", func() error {
+		if err := s.c.Client.Create(t.Context(), extra("extra", nil, web), client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("it passes: %w", err)
+		}
+		return nil
+	})
+	d := s.deployment("web")
+	for name, tt := range map[string]struct {
+		owner  *metav1.OwnerReference
+		labels map[string]string
+		passes bool
+	}{
+		"owned by the Deployment":       {metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment")), web, false},
+		"owned, and not controlled":     {&metav1.OwnerReference{APIVersion: "apps/v1", Kind: "Deployment", Name: d.Name, UID: d.UID}, web, false},
+		"controlled by another object":  {&metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "1", Controller: new(true)}, web, true},
+		"another value":                 {nil, map[string]string{"app": "api"}, true},
+		"no labels":                     {nil, nil, true},
+		"a label that is not to exist":  {nil, map[string]string{"app": "web", "old": ""}, true},
+		"a label that is not looked at": {nil, map[string]string{"app": "web", "team": "a"}, false},
+	} {
+		err := s.c.Client.Create(t.Context(), extra("extra", tt.owner, tt.labels), client.DryRunAll)
+		if tt.passes != (err == nil) || err != nil && !strings.Contains(err.Error(), "Deployment web would adopt this ReplicaSet") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	rs := extra("extra", nil, map[string]string{"app": "none"})
+	s.must(s.c.Client.Create(t.Context(), rs))
+	s.attempt([]attempt{{"the native controller would take v1 to 0", "would adopt this ReplicaSet", "label rs/extra --overwrite app=web"}})
+	if got := s.set("v1"); *got.Spec.Replicas != 3 {
+		t.Errorf("v1 has %d pods", *got.Spec.Replicas)
+	}
+}
+
 // An autoscaler may be made by any user, and would scale a ReplicaSet of a held
 // Deployment as a component of the control plane.
 func TestAutoscalerOfAReplicaSet(t *testing.T) {
