@@ -154,7 +154,9 @@ func (a *actor) writeDeployment(p jsonPatch, options ...client.PatchOption) erro
 }
 
 // handBack ends the hold in one write: in two, the native controller adds
-// pods (H7) or takes all old ones away (H8) between them.
+// pods (H7) or takes all old ones away (H8) between them. A rollback that the native
+// controller was asked for meanwhile, by its annotation, does not follow: it would replace
+// all pods past the gates.
 func (a *actor) handBack(action engine.HandBack, options ...client.PatchOption) error {
 	p := jsonPatch{}
 	p.at(a.d)
@@ -163,6 +165,9 @@ func (a *actor) handBack(action engine.HandBack, options ...client.PatchOption) 
 	}
 	if a.d.Spec.Paused {
 		p.remove("/spec/paused")
+	}
+	if _, ok := a.d.Annotations[appsv1.DeprecatedRollbackTo]; ok {
+		p.remove("/metadata/annotations/" + pointer(appsv1.DeprecatedRollbackTo))
 	}
 	p.add("/spec/strategy", action.Strategy)
 	if action.Template != nil {

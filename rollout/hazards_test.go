@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -123,6 +124,34 @@ func atGateOf(t *testing.T, n int32, edit ...func(*appsv1.Deployment)) (s *shop,
 	s.bring("v2")
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": n - 1, "v2": 1})
 	return s, stop
+}
+
+// A rollback that the native controller is asked for by its annotation, in the middle of a
+// release, does not follow the hand-back: it would replace all pods at once.
+func TestNativeRollbackAskedInTheMiddle(t *testing.T) {
+	t.Parallel()
+	s, _ := atGateOf(t, 4)
+	s.kubectl("-n", s.ns, "annotate", "deployment/web", appsv1.DeprecatedRollbackTo+"=0")
+	s.finish(4)
+	clustertest.Wait(t, "the annotation to go", func() error {
+		if to, ok := s.deployment("web").Annotations[appsv1.DeprecatedRollbackTo]; ok {
+			return fmt.Errorf("rollback to %q", to)
+		}
+		return nil
+	})
+	s.rolled("web", 4)
+	s.become(map[string]int32{"v2": 4})
+	grows := 0 // once, at the install
+	for _, m := range regexp.MustCompile(`ReplicaSet (\S+): (\d+) → (\d+)`).FindAllStringSubmatch(s.w.Timeline(), -1) {
+		before, _ := strconv.Atoi(m[2])
+		after, _ := strconv.Atoi(m[3])
+		if m[1] == s.set("v1").Name && after > before {
+			grows++
+		}
+	}
+	if grows > 1 {
+		t.Errorf("the old revision has grown:\n%s", s.w.Timeline())
+	}
 }
 
 // finish approves the first step of two, and waits for the end.
