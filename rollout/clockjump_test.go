@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,28 +16,52 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// jumpingClock is the clock of a machine, which a test sets.
+// jumpingClock is the clock of a machine, which a test sets. Its uptime no one can set.
 type jumpingClock struct {
-	mu    sync.Mutex
-	ahead time.Duration
-	still time.Time // the clock stands still there; zero: it runs
-	read  int
+	mu     sync.Mutex
+	ahead  time.Duration // by jumps
+	passed time.Duration // beside the time that passes
+	still  time.Time     // time stands still there; zero: it passes
+	read   int
 }
+
+var testsBegan = time.Now()
 
 func (c *jumpingClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read++
 	if !c.still.IsZero() {
-		return c.still.Add(c.ahead)
+		return c.still.Add(c.passed + c.ahead)
 	}
-	return time.Now().Add(c.ahead)
+	return time.Now().Add(c.passed + c.ahead)
 }
 
+func (c *jumpingClock) uptime() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.still.IsZero() {
+		return c.passed
+	}
+	return time.Since(testsBegan) + c.passed
+}
+
+func (c *jumpingClock) options() rollout.Options {
+	return rollout.Options{Concurrent: 50, Now: c.now, Uptime: c.uptime}
+}
+
+// jump sets the clock.
 func (c *jumpingClock) jump(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ahead += d
+}
+
+// pass lets time pass.
+func (c *jumpingClock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passed += d
 }
 
 func (c *jumpingClock) reads() int {
@@ -70,61 +95,111 @@ func (s *shop) stays(c *jumpingClock, why string, step int32, sizes map[string]i
 	}
 }
 
-// The clock of a running controller jumps by an hour, four minutes into a pause of ten.
-// The watcher of the invariants is not asked: its clock does not jump.
+// The clock of a running controller jumps by an hour, four minutes into a pause of ten:
+// it lasts ten minutes all the same.
+// The watcher of the invariants is not asked: for it no minute passes.
 func TestClockJumps_Controller(t *testing.T) {
 	t.Parallel()
 	v1 := func(old, update int32) map[string]int32 { return map[string]int32{"v1": old, "v2": update} }
-	for name, jump := range map[string]func(*shop, *jumpingClock){
-		"back": func(s *shop, c *jumpingClock) {
+	for name, jump := range map[string]func(s *shop, c *jumpingClock, restart func()){
+		"back": func(_ *shop, c *jumpingClock, _ func()) { c.jump(-time.Hour) },
+		"back, and put right": func(s *shop, c *jumpingClock, _ func()) {
 			c.jump(-time.Hour)
 			s.stays(c, "the pause does not begin again, and does not end", 0, v1(3, 1))
-			c.jump(time.Hour + 5*time.Minute)
-			s.stays(c, "the clock is right again, after nine minutes", 0, v1(3, 1))
-			c.jump(time.Minute)
-			s.rounds(c)
-			s.waitFor(engine.ReasonWaitingForPause, 1, v1(2, 2))
-		},
-		"back, and stays there": func(s *shop, c *jumpingClock) {
-			c.jump(-time.Hour)
-			s.stays(c, "it ends at the time of day that its message named", 0, v1(3, 1))
-			c.jump(time.Hour + 6*time.Minute)
-			s.rounds(c)
-			s.waitFor(engine.ReasonWaitingForPause, 1, v1(2, 2))
-			s.stays(c, "the next pause is whole", 1, v1(2, 2))
-		},
-		"ahead": func(s *shop, c *jumpingClock) {
 			c.jump(time.Hour)
-			s.rounds(c)                                          // without one it ends when its timer does, which does not jump
-			s.waitFor(engine.ReasonWaitingForPause, 1, v1(2, 2)) // the time that was named is past
-			s.stays(c, "one gate opens by a jump, and no other", 1, v1(2, 2))
-			c.jump(9 * time.Minute)
-			s.stays(c, "the next pause is whole", 1, v1(2, 2))
+		},
+		"ahead": func(_ *shop, c *jumpingClock, _ func()) { c.jump(time.Hour) },
+		"ahead, and a restart": func(s *shop, c *jumpingClock, restart func()) {
+			c.jump(time.Hour)
+			clustertest.Wait(s, "the status to follow the clock by itself", func() error {
+				if at := s.release().Status.StepStateTime; at.Before(&metav1.Time{Time: time.Now().Add(30 * time.Minute)}) {
+					return fmt.Errorf("the step is since %s", at)
+				}
+				return nil
+			})
+			restart()
+		},
+		"back, and a restart": func(s *shop, c *jumpingClock, restart func()) {
+			c.jump(-time.Hour)
+			s.stays(c, "the pause does not end", 0, v1(3, 1))
+			restart()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := clustertest.Shared(t)
 			s := &shop{T: t, c: c, ns: c.Namespace(t)}
-			clock := &jumpingClock{}
-			startReconciler(t, s.c, s.ns, rollout.Options{Concurrent: 50, Now: clock.now}, func(*ctrl.Options) {})
-			s.install(4)
-			s.plan("1", "2", "100%")
-			s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
-				for i := range 2 {
-					spec.Strategy.Steps[i].Pause = &v1alpha1.Pause{Duration: metav1.Duration{Duration: 10 * time.Minute}}
-				}
-				spec.Strategy.OnFailure = v1alpha1.FailureRollback
-			})
-			s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
-			s.bring("v2")
+			clock := &jumpingClock{still: time.Now()}
+			stop := startReconciler(t, s.c, s.ns, clock.options(), func(*ctrl.Options) {})
+			s.pauses("v2", 10*time.Minute)
 			s.waitFor(engine.ReasonWaitingForPause, 0, v1(3, 1))
-			clock.jump(4 * time.Minute)
+			clock.pass(4 * time.Minute)
 			s.stays(clock, "four minutes are no ten", 0, v1(3, 1))
-			jump(s, clock)
-			clock.jump(10 * time.Minute)
+			jump(s, clock, func() {
+				stop()
+				startReconciler(t, s.c, s.ns, clock.options(), func(*ctrl.Options) {})
+			})
+			s.stays(clock, "four minutes are no ten, whatever the clock shows", 0, v1(3, 1))
+			clock.pass(5 * time.Minute)
+			s.stays(clock, "nine minutes are no ten, whatever the clock shows", 0, v1(3, 1))
+			clock.pass(time.Minute)
+			s.rounds(clock)
+			s.waitFor(engine.ReasonWaitingForPause, 1, v1(2, 2))
+			s.stays(clock, "the next pause is whole", 1, v1(2, 2))
+			clock.pass(9 * time.Minute)
+			s.stays(clock, "nine minutes of the next pause", 1, v1(2, 2))
+			clock.pass(time.Minute)
 			s.rounds(clock)
 			s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v2": 4})
+		})
+	}
+}
+
+// pauses installs v1 on four pods, and brings a tag in three steps. Two have a pause.
+func (s *shop) pauses(tag string, lasts time.Duration) {
+	s.Helper()
+	s.install(4)
+	s.plan("1", "2", "100%")
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
+		for i := range 2 {
+			spec.Strategy.Steps[i].Pause = &v1alpha1.Pause{Duration: metav1.Duration{Duration: lasts}}
+		}
+		spec.Strategy.OnFailure = v1alpha1.FailureRollback
+	})
+	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+	s.bring(tag)
+}
+
+// The clock jumps by an hour, to and fro, while pauses run that really last. The API
+// server says when pods were made, and its clock does not jump. The watcher counts the
+// pauses, too.
+func TestClockJumps_RealTime(t *testing.T) {
+	t.Parallel()
+	const lasts = 15 * time.Second
+	for name, jump := range map[string]time.Duration{"ahead": time.Hour, "back": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t)
+			clock := &jumpingClock{}
+			startReconciler(t, s.c, s.ns, clock.options(), func(*ctrl.Options) {})
+			s.pauses("v2", lasts)
+			for step, sizes := range []map[string]int32{{"v1": 3, "v2": 1}, {"v1": 2, "v2": 2}} {
+				s.waitFor(engine.ReasonWaitingForPause, int32(step), sizes)
+				clock.jump(jump)
+				s.rounds(clock)
+				jump = -jump
+			}
+			s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v2": 4})
+			var made []time.Time
+			for _, pod := range s.pods("v2") {
+				made = append(made, pod.CreationTimestamp.Time)
+			}
+			slices.SortFunc(made, time.Time.Compare)
+			for i, pause := range []string{"first", "second"} {
+				if took := made[i+1].Sub(made[i]); took < lasts-time.Second { // whole seconds
+					t.Errorf("the %s pause lasted %s, want %s", pause, took, lasts)
+				}
+			}
 		})
 	}
 }

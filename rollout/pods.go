@@ -188,19 +188,19 @@ const (
 // their deadline. It asks at once where the ReplicaSet controller could not create them,
 // and where the step had its pods and has lost them: one that crashes again and again is
 // ready in between.
-func (r *reconciler) explain(ctx context.Context, o engine.Observed, d engine.Decision, now time.Time) (engine.Decision, error) {
+func (r *reconciler) explain(ctx context.Context, o engine.Observed, d engine.Decision) (engine.Decision, error) {
 	since := cmp.Or(d.Status.ProgressTime, d.Status.ReasonTime) // a native rollout has no progress of ours
 	if !d.Unready || since == nil {
 		return d, nil
 	}
-	next := explainAfter - now.Sub(since.Time)
+	next := explainAfter - r.now().Sub(since.Time)
 	lost := d.Status.CurrentStepState == v1alpha1.StepUpgrade && d.Status.CurrentStepTarget > 0
 	if next <= 0 || lost || slices.ContainsFunc(o.ReplicaSets, func(rs *appsv1.ReplicaSet) bool { return notCreated(rs) != nil && engine.IsUpdate(&o, rs) }) {
 		var err error
 		if o.Pods, err = r.observePods(ctx, &o); err != nil {
 			return d, err
 		}
-		d, next = engine.Decide(o, now), explainEvery
+		d, next = r.jumps.decide(o), explainEvery
 	}
 	if d.Wait == 0 || next < d.Wait {
 		d.Wait = next

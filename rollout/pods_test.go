@@ -13,7 +13,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
@@ -206,7 +205,7 @@ func TestMessage_PodsListed(t *testing.T) {
 		})
 	}
 	clock := &jumpingClock{still: time.Now()}
-	startReconciler(t, s.c, s.ns, rollout.Options{Concurrent: 50, Now: clock.now}, func(*ctrl.Options) {}, count)
+	startReconciler(t, s.c, s.ns, clock.options(), func(*ctrl.Options) {}, count)
 	s.install(2)
 	s.plan("1", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
@@ -231,10 +230,10 @@ func TestMessage_PodsListed(t *testing.T) {
 		return nil
 	})
 	listed(1, "at first")
-	clock.jump(15 * time.Second)
+	clock.pass(15 * time.Second)
 	listed(2, "after 15 s")
-	clock.jump(15 * time.Second)
+	clock.pass(15 * time.Second)
 	listed(2, "after 15 s more")
-	clock.jump(15 * time.Second)
+	clock.pass(15 * time.Second)
 	listed(3, "after 30 s")
 }

@@ -53,6 +53,9 @@ type Options struct {
 	Notifier *notify.Notifier
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
+	// Uptime is a time that no one can set, from any moment on. A pause lasts by it. nil:
+	// the monotonic clock of the process.
+	Uptime func() time.Duration
 }
 
 // Add adds the BatchRelease reconciler to a manager, whose cache must be as
@@ -60,6 +63,10 @@ type Options struct {
 func Add(mgr ctrl.Manager, o Options) error {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Uptime == nil {
+		began := time.Now()
+		o.Uptime = func() time.Duration { return time.Since(began) }
 	}
 	minor, err := serverMinor(mgr.GetConfig())
 	if err != nil {
@@ -83,6 +90,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		notifier:  o.Notifier,
 		selector:  o.Selector,
 		now:       o.Now,
+		jumps:     &jumps{now: o.Now, uptime: o.Uptime, of: map[types.NamespacedName]*clocked{}},
 	}
 	ctx := context.Background()
 	for _, index := range []struct {
@@ -144,6 +152,7 @@ type reconciler struct {
 	selector  labels.Selector
 	minor     int
 	now       func() time.Time
+	jumps     *jumps
 }
 
 // Reconcile is one round: observe, decide, act, and write the status that is
@@ -197,19 +206,18 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 		}
 		o.Release = kept.recall(br)
 	}
-	now := r.now()
-	if changed, waits := r.trials.last(br, now); waits && o.Refused == nil {
+	if changed, waits := r.trials.last(br, r.now()); waits && o.Refused == nil {
 		o.Refused, o.RefusedReason, o.CreationRefused = changed, engine.ReasonWriteRefused, !changed.resized
 	}
-	d := engine.Decide(o, now)
-	if d, err = r.explain(ctx, o, d, now); err != nil {
+	d := r.jumps.decide(o)
+	if d, err = r.explain(ctx, o, d); err != nil {
 		return 0, err
 	}
 	if d.NeedsPods {
 		if o.Pods, err = r.observePods(ctx, &o); err != nil {
 			return 0, err
 		}
-		d = engine.Decide(o, r.now())
+		d = r.jumps.decide(o)
 	}
 	if o, d, err = r.tried(ctx, o, d); err != nil {
 		return 0, err
@@ -217,7 +225,7 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 	if err := r.write(ctx, o, d); err != nil {
 		return 0, cmp.Or(r.resizeRest(ctx, o, err), err)
 	}
-	return d.Wait, r.keepFailure(ctx, o, &d.Status, kept)
+	return untilNext(d), r.keepFailure(ctx, o, &d.Status, kept)
 }
 
 // tried has the API server try what a decision leads to, and decides again where that is
@@ -237,7 +245,7 @@ func (r *reconciler) tried(ctx context.Context, o engine.Observed, d engine.Deci
 		}
 		if refused != nil {
 			o.Refused, o.RefusedReason, o.CreationRefused = refused, t.reason, resizesPass(refused)
-			d = engine.Decide(o, r.now())
+			d = r.jumps.decide(o)
 		}
 	}
 	return o, d, nil
@@ -248,6 +256,7 @@ func (r *reconciler) forget(release types.NamespacedName) {
 	r.failures.forget(release)
 	r.trials.forget(release)
 	r.searches.forget(release)
+	r.jumps.forget(release)
 	unmeasure(release)
 }
 
@@ -266,7 +275,7 @@ func (r *reconciler) tellFailing(ctx context.Context, br *v1alpha1.BatchRelease,
 
 // tellRefused says so where people look: in the status and in an event.
 func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease, err error) (reconcile.Result, error) {
-	status, wait := engine.Refused(br, err, r.now())
+	status, wait := r.jumps.refused(br, err)
 	if br.Status.Reason != status.Reason {
 		r.tell(br, engine.Event{Warning: true, Reason: status.Reason, Message: status.Message})
 		logr.FromContextOrDiscard(ctx).Error(err, "a write was refused")
@@ -350,7 +359,7 @@ func (r *reconciler) resizeRest(ctx context.Context, o engine.Observed, refused 
 		return nil
 	}
 	o.Refused, o.RefusedReason, o.CreationRefused = refused, engine.ReasonWriteRefused, true
-	d := engine.Decide(o, r.now())
+	d := r.jumps.decide(o)
 	for _, action := range d.Actions {
 		if _, ok := action.(engine.Resize); !ok { // the hold stays: the creation is tried again each minute
 			return nil

@@ -35,6 +35,31 @@ func clocked(s *v1alpha1.BatchReleaseStatus) bool {
 // written again.
 func (v *view) signInterval() time.Duration { return max(v.deadlineLength()/4, shortestSign) }
 
+// followClock moves the times that a clock runs from by as much as the clock has jumped.
+// So each has run for as long as before, and a process that begins later sees that too.
+func (v *view) followClock() {
+	clocks := []**metav1.Time{}
+	if releasing(&v.status) {
+		clocks = append(clocks, &v.status.StepStateTime, &v.status.ProgressTime)
+	}
+	if v.runsClock() {
+		clocks = append(clocks, &v.status.ReasonTime)
+	}
+	for _, clock := range clocks {
+		*clock = v.afterJump(*clock)
+	}
+}
+
+// afterJump returns what the clock of now would have shown at a time of the status. A
+// time that lay ahead of the clock before it jumped is from a better clock, and stays: a
+// machine may begin with its clock at 1970.
+func (v *view) afterJump(t *metav1.Time) *metav1.Time {
+	if t == nil || v.Jumped == 0 || t.After(v.now.Add(-v.Jumped)) {
+		return t
+	}
+	return &metav1.Time{Time: t.Add(v.Jumped)}
+}
+
 // excuse takes the time off the clocks in which no controller ran, or none could
 // write. While one runs, the status is written each [view.signInterval]: what has
 // passed since the last write beyond that was such time. So a controller that is
@@ -44,7 +69,7 @@ func (v *view) excuse() {
 	if old.LastUpdateTime == nil || !clocked(old) {
 		return
 	}
-	away := v.now.Sub(old.LastUpdateTime.Time) - v.signInterval()
+	away := v.now.Sub(v.afterJump(old.LastUpdateTime).Time) - v.signInterval()
 	if away <= 0 {
 		return
 	}
@@ -113,7 +138,7 @@ func (v *view) pace() {
 	old := v.Release.Status
 	age := countInterval
 	if old.LastUpdateTime != nil {
-		age = v.now.Sub(old.LastUpdateTime.Time)
+		age = v.now.Sub(v.afterJump(old.LastUpdateTime).Time)
 	}
 	ticks := clocked(&v.status)
 	switch same := equality.Semantic.DeepEqual(old, v.status); {

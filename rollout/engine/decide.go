@@ -54,6 +54,7 @@ func forgetAll(o Observed) []Action {
 }
 
 func (v *view) decide() {
+	v.followClock()
 	v.excuse()
 	if (v.d == nil || v.d.DeletionTimestamp != nil) && releasing(&v.status) {
 		v.refuseApproval() // it would stay in the status until the Deployment is back

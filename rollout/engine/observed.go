@@ -40,6 +40,9 @@ type Observed struct {
 	// Pods says why pods of the update revision are not available; nil: not
 	// observed. See [Decision].NeedsPods.
 	Pods *Pods
+	// Jumped is how far the clock has jumped since the status was written: ahead, or back
+	// where it is negative. Time that passes is no jump. Zero where none was seen.
+	Jumped time.Duration
 	// Rival is the name of an older plan for the same Deployment.
 	Rival string
 }

@@ -36,9 +36,10 @@ func (v *view) stall(reason, message string) {
 }
 
 // Refused returns the status that says that a write was refused, and nothing
-// else than it said: the release stands where it stood.
-func Refused(br *v1alpha1.BatchRelease, err error, now time.Time) (v1alpha1.BatchReleaseStatus, time.Duration) {
-	v := newView(&Observed{Release: br}, now)
+// else than it said: the release stands where it stood. jumped is [Observed].Jumped.
+func Refused(br *v1alpha1.BatchRelease, err error, now time.Time, jumped time.Duration) (v1alpha1.BatchReleaseStatus, time.Duration) {
+	v := newView(&Observed{Release: br, Jumped: jumped}, now)
+	v.followClock()
 	v.observeApproval() // it is for the steps of now, whenever the gate opens
 	v.stall(ReasonWriteRefused, err.Error())
 	held := meta.IsStatusConditionTrue(v.status.Conditions, ConditionHeld)
