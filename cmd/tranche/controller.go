@@ -176,7 +176,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := rollout.Add(mgr, rollout.Options{Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount, Selector: selector, Notifier: notifier}); err != nil {
+	if err := rollout.Add(mgr, rollout.Options{
+		Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount, Selector: selector, Notifier: notifier, Uptime: uptime,
+	}); err != nil {
 		return err
 	}
 	renderers, err := newRenderers(mgr, o)
