@@ -118,12 +118,17 @@ func atGate(t *testing.T, n int32, edit ...func(*appsv1.Deployment)) *shop {
 func atGateOf(t *testing.T, n int32, edit ...func(*appsv1.Deployment)) (s *shop, stop func()) {
 	t.Helper()
 	s, stop = shopWithController(t)
+	s.toGate(n, edit...)
+	return s, stop
+}
+
+func (s *shop) toGate(n int32, edit ...func(*appsv1.Deployment)) {
+	s.Helper()
 	s.install(n, edit...)
 	s.plan("1", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": n - 1, "v2": 1})
-	return s, stop
 }
 
 // A rollback that the native controller is asked for by its annotation, in the middle of a

@@ -397,6 +397,9 @@ func randomSetup(r *rand.Rand) setup {
 		minReady: pick(r, []int32{0, 0, 10, 30}), onFailure: pick(r, []v1alpha1.FailurePolicy{v1alpha1.FailureHold, v1alpha1.FailureRollback}), history: pick(r, []int32{10, 10, 1, 0}),
 		ownStrategy: r.IntN(3) == 0, signed: r.IntN(6) == 0, byHand: r.IntN(3) == 0,
 	}
+	if value(s.surge) == 0 && value(s.unavailable) == 0 { // the API server takes no such Deployment
+		s.unavailable = intstr.FromInt32(1)
+	}
 	if r.IntN(3) == 0 {
 		s.admission = pick(r, []admission{mutatesAlways, mutatesSince, mutatesNotDry})
 	}

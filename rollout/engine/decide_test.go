@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -498,6 +499,49 @@ func TestDeploymentGone(t *testing.T) {
 		stalled, ready := meta.IsStatusConditionTrue(d.Status.Conditions, ConditionStalled), meta.IsStatusConditionTrue(d.Status.Conditions, ConditionReady)
 		if d.Status.Reason != ReasonDeploymentNotFound || d.Status.Message != tc.message || d.Wait != tc.wait || stalled != tc.stalled || ready || len(d.Actions) > 0 {
 			t.Errorf("%s: %s: %q, wait %s, stalled %t, ready %t, %v", tc.why, d.Status.Reason, d.Status.Message, d.Wait, stalled, ready, d.Actions)
+		}
+	}
+}
+
+// Bounds that the API server takes on no Deployment are in the plan, at any moment of a
+// release: it stands still and says so, before the hold and under it. With bounds that
+// are rounded to 0 it goes on.
+func TestRefusedBounds(t *testing.T) {
+	for _, tc := range []struct {
+		surge, unavailable string
+		why                string // a part of the message; empty: it goes on
+	}{
+		{"0", "0", "may not both be 0"},
+		{"0%", "0", "may not both be 0"},
+		{"0", "0%", "may not both be 0"},
+		{"-1", "1", "negative"},
+		{"1", "-1", "negative"},
+		{"0", "150%", "more than 100%"},
+		{"0", "1%", ""},
+		{"0", "1", ""},
+		{"150%", "0", ""},
+		{"1", "15", ""},
+	} {
+		for name, w := range map[string]*world{
+			"at a gate":     at(0, v1alpha1.StepBlocking, 2, steps("20%", "100%")...),
+			"under way":     at(0, v1alpha1.StepUpgrade, 1, steps("20%", "100%")...),
+			"before a hold": newWorld(10, 3, 2, "20%", "100%"),
+		} {
+			if name == "before a hold" {
+				w.status = stored(Decide(w.observe(), epoch).Status)
+				w.brought = 1
+			}
+			o := w.observe()
+			surge, unavailable := intstr.Parse(tc.surge), intstr.Parse(tc.unavailable)
+			o.Release.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{
+				Type:          appsv1.RollingUpdateDeploymentStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable},
+			}
+			d := Decide(o, epoch)
+			refused := d.Status.Reason == ReasonUnsupportedStrategy && len(d.Actions) == 0 && strings.Contains(d.Status.Message, tc.why)
+			if refused != (tc.why != "") {
+				t.Errorf("%s, %s/%s: %s: %s; %v", name, tc.surge, tc.unavailable, d.Status.Reason, d.Status.Message, d.Actions)
+			}
 		}
 	}
 }

@@ -80,6 +80,9 @@ func randomWorld(r *rand.Rand) *world {
 			w.bounds[i] = intstr.FromInt32(0)
 		}
 	}
+	if value(w.bounds[0]) == 0 && value(w.bounds[1]) == 0 { // the API server takes no such Deployment
+		w.bounds[1] = intstr.FromInt32(1)
+	}
 	w.scale(n)
 	w.sets[0].maximum = n + w.surge
 	w.brought = 1

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -206,8 +208,28 @@ func (v *view) measure() error {
 	var err error
 	if v.surge, v.unavailable, err = plan.Bounds(&v.strategy, v.replicas); err != nil {
 		v.surge, v.unavailable, _ = plan.Bounds(nil, v.replicas)
+		return err
 	}
-	return err
+	return refusedBounds(v.strategy.RollingUpdate)
+}
+
+// refusedBounds returns why the API server would not take the bounds on a Deployment.
+// While that is held they are only in the plan: it sees them at the hand-back.
+func refusedBounds(r *appsv1.RollingUpdateDeployment) error {
+	if r == nil || r.MaxSurge == nil || r.MaxUnavailable == nil {
+		return nil
+	}
+	surge, _ := intstr.GetScaledValueFromIntOrPercent(r.MaxSurge, 100, false) // a percentage by its number
+	unavailable, _ := intstr.GetScaledValueFromIntOrPercent(r.MaxUnavailable, 100, false)
+	switch {
+	case surge < 0, unavailable < 0:
+		return fmt.Errorf("rollingUpdate: maxSurge %s and maxUnavailable %s may not be negative", r.MaxSurge, r.MaxUnavailable)
+	case r.MaxUnavailable.Type == intstr.String && unavailable > 100:
+		return fmt.Errorf("rollingUpdate: maxUnavailable may not be more than 100%%, and is %s", r.MaxUnavailable)
+	case surge == 0 && unavailable == 0:
+		return errors.New("rollingUpdate: maxSurge and maxUnavailable may not both be 0; raise one of them")
+	}
+	return nil
 }
 
 // manifestStrategy is the strategy that Git names; else the live one, unless
