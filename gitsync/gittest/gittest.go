@@ -5,6 +5,8 @@ package gittest
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -43,8 +45,25 @@ func NewRepoAt(t testing.TB, bare string, initArgs ...string) *Repo {
 	r := &Repo{t: t, Bare: bare, Work: filepath.Join(t.TempDir(), "work"), Author: Author}
 	Git(t, ".", append([]string{"init", "-q", "--bare", "-b", "main"}, append(initArgs, bare)...)...)
 	Git(t, ".", append([]string{"init", "-q", "-b", "main"}, append(initArgs, r.Work)...)...)
-	r.Git("remote", "add", "origin", bare)
+	configure(t, filepath.Join(bare, "config"), noMaintenance)
+	configure(t, filepath.Join(r.Work, ".git", "config"), noMaintenance+fmt.Sprintf("[remote \"origin\"]\n\turl = %q\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n", bare))
 	return r
+}
+
+// noMaintenance spares each commit and each push a process that finds nothing to do.
+const noMaintenance = "[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[receive]\n\tautogc = false\n"
+
+// configure adds to a configuration as `git config` does, which would be a process.
+func configure(t testing.TB, file, more string) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.WriteString(more)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Git runs git in a folder and returns what it prints.
@@ -111,9 +130,17 @@ func (r *Repo) Commit(files map[string]string, message ...string) string {
 	return r.Head()
 }
 
-// Head returns the commit that is checked out.
+// Head returns the commit that is checked out. It reads what Git has just written, where
+// that is a file: most tests ask after each commit.
 func (r *Repo) Head() string {
 	r.t.Helper()
+	head, err := os.ReadFile(filepath.Join(r.Work, ".git", "HEAD"))
+	if ref, ok := strings.CutPrefix(string(head), "ref: "); ok && err == nil {
+		commit, err := os.ReadFile(filepath.Join(r.Work, ".git", filepath.FromSlash(strings.TrimSpace(ref))))
+		if err == nil {
+			return strings.TrimSpace(string(commit))
+		}
+	}
 	return r.Git("rev-parse", "HEAD")
 }
 
