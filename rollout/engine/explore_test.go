@@ -103,7 +103,7 @@ func (e *exploration) from(start *world) {
 		for _, m := range moves(e.t, at.w, e.most, e.changes) {
 			next := at.w.clone()
 			path := &step{m.name, at.path}
-			broken = path
+			next.path = path
 			m.do(e.t, next)
 			if len(next.fights) > 0 {
 				e.t.Fatalf("I10: %v\npath %s\nfrom %s\nto   %s", next.fights, path, at.w, next)
@@ -129,9 +129,6 @@ func (s *step) String() string {
 	}
 	return s.last.String() + " → " + s.name
 }
-
-// broken is the way that is being taken, for the message of a failed check.
-var broken *step
 
 // ends checks that a world comes to the wanted rest if all goes well from now on.
 func (e *exploration) ends(from *world, path *step) {
@@ -228,25 +225,27 @@ var full = flag.Bool("full", false, "explore with two changes from outside at ev
 // native controllers' turns, a crash after every write, and changes from
 // outside at any moment.
 func TestExplore(t *testing.T) {
-	states := 0
+	t.Parallel()
 	for _, plan := range [][]string{{"100%"}, {"1", "100%"}, {"50%", "100%"}, {"1", "50%", "100%"}} {
 		for n := int32(1); n <= 3 || *full && n <= 4; n++ {
 			for _, bounds := range [][2]int32{{0, 1}, {0, 2}, {1, 0}, {1, 1}, {2, 0}, {2, 1}, {2, 2}, {1, 2}} {
-				e := &exploration{
-					t: t, most: 1, seen: map[string]bool{}, ending: map[string]bool{},
-					changes: []change{bring(0), bring(1), bring(2), approve(0), scaleTo(0), scaleTo(1), scaleTo(n + 2)},
-				}
-				if *full || n == 1 && len(plan) == 2 {
-					e.most = 2
-				}
-				start := newWorld(n, bounds[0], bounds[1], plan...)
-				start.brought = 1 // a release has just begun
-				e.from(start)
-				states += len(e.seen)
+				t.Run(fmt.Sprintf("N=%d bounds %v steps %v", n, bounds, plan), func(t *testing.T) {
+					t.Parallel()
+					e := &exploration{
+						t: t, most: 1, seen: map[string]bool{}, ending: map[string]bool{},
+						changes: []change{bring(0), bring(1), bring(2), approve(0), scaleTo(0), scaleTo(1), scaleTo(n + 2)},
+					}
+					if *full || n == 1 && len(plan) == 2 {
+						e.most = 2
+					}
+					start := newWorld(n, bounds[0], bounds[1], plan...)
+					start.brought = 1 // a release has just begun
+					e.from(start)
+					t.Logf("%d states", len(e.seen))
+				})
 			}
 		}
 	}
-	t.Logf("%d states", states)
 }
 
 // TestExploreFrozen does so where no release may go on: the plan is paused, or

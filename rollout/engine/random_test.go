@@ -36,7 +36,7 @@ func TestRandom(t *testing.T) {
 			}
 			m := ms[r.IntN(len(ms))]
 			path = &step{m.name, path}
-			broken = path
+			w.path = path
 			before := w.clone()
 			m.do(t, w)
 			if len(w.fights) > 0 {

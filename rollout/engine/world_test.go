@@ -45,6 +45,7 @@ type world struct {
 	scaled   int  // how often N has changed
 
 	fights []string
+	path   *step // how it came about, for the message of a failed check
 }
 
 const versions = 3
@@ -81,10 +82,19 @@ var hashes = func() (hs [versions]string) {
 	return hs
 }()
 
+var digests = func() (ds [versions]string) {
+	for i, t := range templates {
+		ds[i] = plan.TemplateDigest(t)
+	}
+	return ds
+}()
+
+// hashed are the templates as ReplicaSets have them. Their containers are shared, which
+// spares comparing them in each of some hundred thousand states.
 var hashed = func() (ts [versions]corev1.PodTemplateSpec) {
 	for i, t := range templates {
-		ts[i] = *t.DeepCopy()
-		ts[i].Labels[appsv1.DefaultDeploymentUniqueLabelKey] = hashes[i]
+		ts[i] = *t
+		ts[i].Labels = map[string]string{"app": "web", appsv1.DefaultDeploymentUniqueLabelKey: hashes[i]}
 	}
 	return ts
 }()
@@ -189,7 +199,7 @@ func (w *world) observe() Observed {
 }
 
 func record(version int, order int64, s *appsv1.DeploymentStrategy) Record {
-	return Record{Name: hashes[version], Order: order, Revision: hashes[version], Template: templates[version], Sent: plan.TemplateDigest(templates[version]), Strategy: s}
+	return Record{Name: hashes[version], Order: order, Revision: hashes[version], Template: templates[version], Sent: digests[version], Strategy: s}
 }
 
 func (w *world) object(i int, rs replicaSet) *appsv1.ReplicaSet {
@@ -533,14 +543,14 @@ func (w *world) checkWrite(t *testing.T, before *world, a Action) {
 	_, total := w.active()
 	_, was := before.active()
 	if floor := w.n - w.unavail(); total < was && w.settled() < min(before.settled(), floor) {
-		t.Fatalf("I1: %s leaves %d available, below %d\npath %s\nbefore %s\nafter  %s", a, w.settled(), floor, broken, before, w)
+		t.Fatalf("I1: %s leaves %d available, below %d\npath %s\nbefore %s\nafter  %s", a, w.settled(), floor, w.path, before, w)
 	}
 	most := w.n + w.surge
 	if w.surge == 0 {
 		most = w.n + 1
 	}
 	if total > was && total > most {
-		t.Fatalf("I2: %s makes %d pods of %d+%d\npath %s\nbefore %s\nafter  %s", a, total, w.n, w.surge, broken, before, w)
+		t.Fatalf("I2: %s makes %d pods of %d+%d\npath %s\nbefore %s\nafter  %s", a, total, w.n, w.surge, w.path, before, w)
 	}
 	if h, ok := a.(HandBack); ok && h.Template == nil && w.status.Phase == v1alpha1.PhaseFinalizing {
 		for i, rs := range w.sets {
@@ -565,7 +575,7 @@ func (w *world) checkTarget(t *testing.T, before *world) {
 	}
 	for i, rs := range w.sets {
 		if hashes[i] == s.UpdateRevision && rs.size > limit && rs.size > before.sets[i].size {
-			t.Fatalf("I3: %d above the limit %d\npath %s\nbefore %s\nafter  %s", rs.size, limit, broken, before, w)
+			t.Fatalf("I3: %d above the limit %d\npath %s\nbefore %s\nafter  %s", rs.size, limit, w.path, before, w)
 		}
 	}
 }
