@@ -224,27 +224,58 @@ func (s *shop) sources() []v1alpha1.GitSource {
 func (s *shop) found() map[string]*unstructured.Unstructured {
 	s.Helper()
 	found := map[string]*unstructured.Unstructured{}
+	add := func(o *unstructured.Unstructured) {
+		if name := s.nameOf(o.GetNamespace(), o.GetName()); name != "" && o.GetName() != "kube-root-ca.crt" {
+			found[o.GetKind()+" "+name] = o
+		}
+	}
+	namespaces := []string{s.ns}
+	for _, o := range s.metadata(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}) {
+		if strings.HasPrefix(o.GetName(), s.ns+"-") {
+			namespaces = append(namespaces, o.GetName())
+		}
+		add(o)
+	}
+	for _, o := range s.metadata(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}) {
+		add(o)
+	}
 	for _, gvk := range []schema.GroupVersionKind{
-		{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "Namespace"}, {Version: "v1", Kind: "PersistentVolumeClaim"},
+		{Version: "v1", Kind: "ConfigMap"}, {Version: "v1", Kind: "PersistentVolumeClaim"},
 		{Group: "apps", Version: "v1", Kind: "Deployment"}, {Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
 		{Group: "tranche.dev", Version: "v1alpha1", Kind: "BatchRelease"}, {Group: s.ns + ".example.org", Version: "v1", Kind: "Toy"},
-		{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
 	} {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(gvk)
-		err := s.c.Client.List(s.Context(), list)
-		if meta.IsNoMatchError(err) || client.IgnoreNotFound(err) == nil && err != nil {
-			continue
-		}
-		s.must(err)
-		for i := range list.Items {
-			o := &list.Items[i]
-			if name := s.nameOf(o.GetNamespace(), o.GetName()); name != "" && o.GetName() != "kube-root-ca.crt" {
-				found[gvk.Kind+" "+name] = o
+		for _, ns := range namespaces {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(gvk)
+			err := s.c.Client.List(s.Context(), list, client.InNamespace(ns))
+			if meta.IsNoMatchError(err) || client.IgnoreNotFound(err) == nil && err != nil {
+				break
+			}
+			s.must(err)
+			for i := range list.Items {
+				add(&list.Items[i])
 			}
 		}
 	}
 	return found
+}
+
+// metadata lists all objects of a kind, without what is big: the schemas of
+// CustomResourceDefinitions are, and many tests look often.
+func (s *shop) metadata(gvk schema.GroupVersionKind) []*unstructured.Unstructured {
+	s.Helper()
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk)
+	s.must(s.c.Client.List(s.Context(), list))
+	var all []*unstructured.Unstructured
+	for i := range list.Items {
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&list.Items[i])
+		s.must(err)
+		o := &unstructured.Unstructured{Object: object}
+		o.SetGroupVersionKind(gvk)
+		all = append(all, o)
+	}
+	return all
 }
 
 // nameOf is how one of the shop's objects is called here, where NS stands for
