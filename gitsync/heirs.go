@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -93,6 +94,9 @@ func (l *look) inherits(ctx context.Context, s *snapshot, other *v1alpha1.GitSou
 		return nil
 	}
 	cannot, err := l.refusal(ctx, s, other)
+	if err == nil && cannot == "" {
+		cannot, err = l.unfit(ctx, other, as, d.set, may)
+	}
 	if err != nil {
 		return err
 	}
@@ -146,6 +150,77 @@ func (l *look) refusal(ctx context.Context, s *snapshot, other *v1alpha1.GitSour
 		return "", err
 	}
 	return fmt.Sprintf("which has it now and refuses the commit (%s)", p.Reason), nil
+}
+
+// unfit is why another source cannot apply its part of a commit: the API server refuses
+// an object of it, and then that source applies none. Empty: it can, or has none of the
+// objects that left the branch. The API server's words are not passed on to other
+// namespaces.
+func (l *look) unfit(ctx context.Context, other *v1alpha1.GitSource, as client.Client, set *plan.Set, gone []entry) (string, error) {
+	objects, err := firstOf(set, gone)
+	if err != nil {
+		return "", err
+	}
+	o := newObserver(other, as, l.own)
+	o.early, o.sources = earlyOf(set), &v1alpha1.GitSourceList{} // the objects are still this source's
+	a := &applier{gs: other, c: as}
+	for _, object := range objects {
+		ps, err := tryFor(ctx, o, a, newTarget(set, object, o.early))
+		if err != nil {
+			return "", fmt.Errorf("trying %s as GitSource %s: %w", entryOf(object.Unstructured), client.ObjectKeyFromObject(other), err)
+		}
+		if len(ps) == 0 {
+			continue
+		}
+		why := ps[0].Reason
+		if other.Namespace == l.gs.Namespace {
+			why = ps[0].Error()
+		}
+		return fmt.Sprintf("which has it now and cannot apply the commit (%s)", why), nil
+	}
+	return "", nil
+}
+
+// firstOf returns the objects and plans of a commit, those of the entries first; none
+// where the commit has none of these.
+func firstOf(set *plan.Set, first []entry) ([]plan.Object, error) {
+	all := slices.Clone(set.Objects)
+	for i := range set.Releases {
+		object, err := releaseObject(withKind(set.Releases[i].Plan), set.Releases[i].File)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, object)
+	}
+	is := entries(first)
+	n := 0
+	for i, o := range all {
+		if _, ok := is[entryOf(o.Unstructured).id()]; ok {
+			all[n], all[i] = o, all[n]
+			n++
+		}
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	return all, nil
+}
+
+// tryFor has the API server check an object, and returns why it cannot be applied.
+func tryFor(ctx context.Context, o *observer, a *applier, t *target) (plan.Problems, error) {
+	if p := secretOfSource(a.gs, t.Object); p != nil {
+		return plan.Problems{p}, nil
+	}
+	if err := o.observe(ctx, t); err != nil {
+		if ps := apiProblems(reasonDryRunFailed, t.Object, a.gs, err); len(ps) > 0 {
+			return ps, nil
+		}
+		return nil, err
+	}
+	if t.late {
+		return nil, nil // what the commit brings has to be there before
+	}
+	return a.dryRun(ctx, t)
 }
 
 // mayPatch reports whether an account may write an object that is there.

@@ -228,3 +228,54 @@ func TestMoveToASourceThatRefuses(t *testing.T) {
 		t.Errorf("the object was deleted on its way, or is %v", b.Data)
 	}
 }
+
+// What moves to a source that cannot apply it stays with the source that it leaves, which
+// says why, and goes over once the other one can.
+func TestMoveToASourceThatCannotApply(t *testing.T) {
+	t.Parallel()
+	immutable := func(value string) string { return configMap("b", value) + "immutable: true\n" }
+	type move struct{ broken, repaired map[string]string }
+	for what, m := range map[string]move{
+		"the object": {
+			broken:   map[string]string{"deploy/b.yaml": "", "more/b.yaml": immutable("two")},
+			repaired: map[string]string{"more/b.yaml": immutable("one")},
+		},
+		"another object": {
+			broken:   map[string]string{"deploy/b.yaml": "", "more/b.yaml": immutable("one"), "more/d.yaml": configMap("d", "one") + "unknown: field\n"},
+			repaired: map[string]string{"more/d.yaml": configMap("d", "one")},
+		},
+	} {
+		for name, order := range orders {
+			t.Run(what+", "+name, func(t *testing.T) {
+				t.Parallel()
+				s := newShop(t, gitsyncOnly)
+				id := s.ns + "_b__ConfigMap"
+				s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": immutable("one"), "more/c.yaml": configMap("c", "one")})
+				s.source()
+				s.another("other", "more")
+				s.applied(s.repo.Head())
+				s.ready("other", metav1.ConditionTrue, "Applied")
+				uid := get(s, "b", &corev1.ConfigMap{}).UID
+				order(s, func() { s.push(m.broken) })
+				s.applied(s.repo.Head())
+				s.lookNow("other")
+				s.lookNow()
+				if kept := s.gs().Status.Kept; len(kept) != 1 || !strings.Contains(kept[0].UsedBy, "GitSource "+s.ns+"/other, which has it now and cannot apply the commit (more/") {
+					t.Errorf("kept is %+v", kept)
+				}
+				if b := get(s, "b", &corev1.ConfigMap{}); b.UID != uid || b.DeletionTimestamp != nil || b.Labels[v1alpha1.LabelSource] != "shop" || !s.inventoryHas("shop", id) {
+					t.Errorf("b is %s's, in the inventory: %t", b.Labels[v1alpha1.LabelSource], s.inventoryHas("shop", id))
+				}
+				if notes := s.events("HandedOver"); len(notes) > 0 {
+					t.Errorf("handed over: %q", notes)
+				}
+				s.push(m.repaired)
+				s.goesOver(id, "shop", "other")
+				s.ready("other", metav1.ConditionTrue, "Applied")
+				if b := get(s, "b", &corev1.ConfigMap{}); b.UID != uid || b.DeletionTimestamp != nil || b.Labels[v1alpha1.LabelSource] != "other" {
+					t.Errorf("the object was deleted on its way, or is %s's", b.Labels[v1alpha1.LabelSource])
+				}
+			})
+		}
+	}
+}

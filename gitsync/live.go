@@ -340,7 +340,7 @@ func (o *observer) readSources(ctx context.Context) (err error) {
 func ownedBy(t *target, namespace, name string) *plan.Problem {
 	return &plan.Problem{
 		Reason: reasonOwnedByOther, Where: t.File + ": " + t.String(),
-		Err: fmt.Errorf("GitSource %s/%s applies it already", namespace, name), Hint: "keep it in one of the two", Retry: true,
+		Err: fmt.Errorf("GitSource %s/%s applies it already", namespace, name), Hint: "keep it in one of the two; if it moves, status.kept of the other one has the reason why it does not let go", Retry: true,
 	}
 }
 
