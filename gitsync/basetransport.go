@@ -18,8 +18,8 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 )
 
-// What is read of a base's server before a pack comes is kept in memory, in bytes: the
-// list of its references, the answer that names what follows, and an error's text.
+// What is read of a server before a pack comes is kept in memory, in bytes: the list of
+// the references of a base, the answer that names what follows, and an error's text.
 const (
 	maxAdvertised = 16 << 20
 	maxBeforePack = 1 << 20
@@ -38,7 +38,7 @@ var baseTransport = sync.OnceValue(func() transport.Transport {
 		IdleConnTimeout:     10 * time.Second,
 		DisableCompression:  true, // or a small answer could become one without end
 	}
-	return githttp.NewClient(&http.Client{Transport: boundedTransport{t}, CheckRedirect: sameHost})
+	return githttp.NewClient(&http.Client{Transport: publicTransport{boundedTransport{t, maxAdvertised}}, CheckRedirect: sameHost})
 })
 
 // errMayNotDial is of an address that no repository is at.
@@ -80,25 +80,35 @@ func sameHost(to *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// boundedTransport bounds what is read before a pack comes.
-type boundedTransport struct{ http.RoundTripper }
+// publicTransport asks no address at which no repository is.
+type publicTransport struct{ http.RoundTripper }
 
-func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t publicTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	// Through a proxy, what is dialled is the proxy.
 	if a, err := netip.ParseAddr(r.URL.Hostname()); err == nil {
 		if err := mayReach(a); err != nil {
 			return nil, err
 		}
 	}
+	return t.RoundTripper.RoundTrip(r)
+}
+
+// boundedTransport bounds what is read before a pack comes.
+type boundedTransport struct {
+	http.RoundTripper
+	list int // of references, in bytes
+}
+
+func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := t.RoundTripper.RoundTrip(r)
 	switch {
 	case err != nil:
 	case answer.StatusCode >= http.StatusMultipleChoices:
-		answer.Body = &boundedBody{ReadCloser: answer.Body, what: "an error of its server", most: maxErrorText}
+		answer.Body = &boundedBody{ReadCloser: answer.Body, what: theErrorOfIts, most: maxErrorText}
 	case strings.HasSuffix(r.URL.Path, "/info/refs"):
-		answer.Body = &boundedBody{ReadCloser: answer.Body, what: "the list of its branches and tags", most: maxAdvertised}
+		answer.Body = &boundedBody{ReadCloser: answer.Body, what: theList, most: t.list}
 	default:
-		answer.Body = &boundedBody{ReadCloser: answer.Body, what: "the answer before its pack", most: maxBeforePack, until: packSignature}
+		answer.Body = &boundedBody{ReadCloser: answer.Body, what: theBeginning, most: maxBeforePack, until: packSignature}
 	}
 	return answer, err
 }

@@ -115,6 +115,7 @@ func connect(ctx context.Context, r remote) (*session, error) {
 	if err != nil {
 		return nil, r.problem(err)
 	}
+	out := boundOutput(s.git)
 	if s.refs, err = s.git.AdvertisedReferencesContext(ctx); err != nil {
 		s.close()
 		if isNotGit(err) && !r.base {
@@ -122,6 +123,7 @@ func connect(ctx context.Context, r remote) (*session, error) {
 		}
 		return nil, r.problem(cmpContext(ctx, err))
 	}
+	out.next(theBeginning, packSignature)
 	return s, nil
 }
 
@@ -143,7 +145,10 @@ func (r remote) transport() (*transport.Endpoint, transport.Transport, error) {
 	if r.base {
 		return ep, baseTransport(), nil
 	}
-	ep.CaBundle, ep.ClientCert, ep.ClientKey, ep.Proxy = r.access.caBundle, r.access.clientCert, r.access.tlsKey, r.access.proxy.options
+	if ep.Protocol == "https" || ep.Protocol == "http" {
+		c, err := r.access.overHTTP()
+		return ep, c, err
+	}
 	c, err := gitclient.NewClient(ep)
 	return ep, c, err
 }

@@ -102,10 +102,12 @@ func (r remote) receiver(ctx context.Context) (*receiver, error) {
 	if err != nil {
 		return nil, err
 	}
+	out := boundOutput(s.git)
 	if s.refs, err = s.git.AdvertisedReferencesContext(ctx); err != nil {
 		s.close()
 		return nil, cmpContext(ctx, err)
 	}
+	out.next(theReport, "")
 	return s, nil
 }
 
