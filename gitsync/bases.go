@@ -25,7 +25,8 @@ const (
 	// baseShare is the part of [Limits].RepositorySize that a base may have. All of them
 	// together have as much as one repository.
 	baseShare = 8
-	// basesFor bounds how long one look waits for the servers of all its bases.
+	// basesFor bounds how long one look waits for the servers of all bases of all its
+	// renderings, those of older commits and of other sources' folders included.
 	basesFor = time.Minute
 )
 
@@ -270,24 +271,40 @@ func baseRemoteProblem(name plan.RemoteBase, err error) error {
 }
 
 // bases returns how a look fetches remote bases. All of its renderings have the same
-// ones, and wait for no longer than basesFor together.
+// ones, and wait for no longer than basesFor together: slow servers would else hold a
+// worker for that long at each rendering.
 func (l *look) bases(ctx context.Context) fetchBase {
 	if l.options.NoRemoteBases {
 		return nil
 	}
-	return l.remoteBases.within(ctx, min(l.timeout(), basesFor), l.since)
+	if l.basesLeft == nil {
+		l.basesLeft = new(min(l.timeout(), basesFor))
+	}
+	return l.remoteBases.within(ctx, l.basesLeft, l.since)
 }
 
 // within returns how to fetch bases, as they have been at some time since, in no more time
-// than left.
-func (bs *bases) within(ctx context.Context, left time.Duration, since time.Time) fetchBase {
+// than left, from which it takes what it has used.
+func (bs *bases) within(ctx context.Context, left *time.Duration, since time.Time) fetchBase {
 	return func(b plan.RemoteBase) (*snapshot, error) {
 		begun := time.Now()
-		ctx, cancel := context.WithTimeout(ctx, left)
+		ctx, cancel := context.WithTimeout(ctx, *left)
 		defer cancel()
-		defer func() { left -= time.Since(begun) }()
+		defer func() { *left -= time.Since(begun) }()
 		return bs.fetch(ctx, b, since)
 	}
+}
+
+// unfetched is the error of a rendering that needs a remote base which its server does not
+// give now. So it is not known what the commit renders: the server may belong to who gains
+// by that.
+type unfetched struct{ error }
+
+func (u unfetched) Unwrap() error { return u.error }
+
+func isUnfetched(err error) bool {
+	_, ok := errors.AsType[unfetched](err)
+	return ok
 }
 
 // baseTrees is the tree of a commit with, beside it, those of remote bases.
@@ -315,17 +332,20 @@ func (b *baseTrees) add(list []plan.RemoteBase, fetch fetchBase) error {
 			continue
 		}
 		s, err := fetch(base)
-		if err != nil {
+		if p, ok := errors.AsType[*plan.Problem](err); ok && p.Reason == reasonInvalidURL {
 			return err
+		}
+		if err != nil {
+			return unfetched{err}
 		}
 		b.snapshots = append(b.snapshots, s)
 		// They stay on disk until the rendering ends, also those that makeRoom drops.
 		if b.size += diskSize(s.clone.dir); b.size > baseShare*s.clone.limits.RepositorySize {
-			return exceeded("", "the remote bases take more than one repository may", "--max-repository-size")
+			return unfetched{exceeded("", "the remote bases take more than one repository may", "--max-repository-size")}
 		}
 		tree, err := newTreeFS(s, s.commit)
 		if err != nil {
-			return baseRemoteProblem(base, err)
+			return unfetched{baseRemoteProblem(base, err)}
 		}
 		name := ".tranche-base-" + strconv.Itoa(len(b.at))
 		b.at[base], b.trees[name] = "/"+name, tree

@@ -39,7 +39,7 @@ func renderWithBases(t *testing.T, bs *bases, kustomization string, within time.
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &renderer{gs: &v1alpha1.GitSource{}, bases: bs.within(t.Context(), within, time.Now())}
+	r := &renderer{gs: &v1alpha1.GitSource{}, bases: bs.within(t.Context(), &within, time.Now())}
 	objects, err := r.objects(tree, plan.RenderOptions{})
 	var names []string
 	for _, o := range objects {
@@ -207,6 +207,32 @@ func TestBases_LyingRenderer(t *testing.T) {
 	for _, url := range []string{"file:///etc", "ssh://git@example.org/x", "https://user:password@example.org/x", "ext::sh -c id"} {
 		if _, err := bs.fetch(t.Context(), plan.RemoteBase{URL: url}, time.Now()); err == nil || !strings.Contains(err.Error(), "is not an https or http URL") {
 			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// All renderings of a look wait for slow servers no longer than one of them may: once the
+// time is used up, no server is asked.
+func TestBases_OneBudget(t *testing.T) {
+	var asked atomic.Int32
+	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		<-r.Context().Done()
+	}))
+	t.Cleanup(slow.Close)
+	gs := &v1alpha1.GitSource{}
+	gs.Spec.Timeout.Duration = time.Second
+	r := &reconciler{remoteBases: newBases(t.TempDir(), Limits{})}
+	for sync := range int32(2) {
+		l := &look{reconciler: r, gs: gs, since: time.Now()}
+		for n := range 5 { // the commit, older ones, folders of other sources
+			_, err := l.bases(t.Context())(plan.RemoteBase{URL: fmt.Sprintf("%s/sync%d/%d", slow.URL, sync, n)})
+			if err == nil || !strings.Contains(err.Error(), "no answer in time") {
+				t.Errorf("base %d: %v", n, err)
+			}
+		}
+		if n := asked.Load(); n != sync+1 {
+			t.Errorf("%d servers were asked in %d syncs, want one in each", n, sync+1)
 		}
 	}
 }

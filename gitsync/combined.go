@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -248,6 +249,8 @@ func (o *origins) rendersSameWithout(ctx context.Context, parts []contribution, 
 		return false, t.Err()
 	case isPassing(err):
 		return false, err
+	case isUnfetched(err):
+		o.unknown = cmp.Or[error](o.unknown, &unknownRendering{m.commit.Hash, err})
 	}
 	return err == nil && o.of(set) == m.state, nil
 }
@@ -257,7 +260,7 @@ func (o *origins) rendersSameWithout(ctx context.Context, parts []contribution, 
 func (m combination) read(files map[string]fileChange) bool {
 	for file := range files {
 		for _, r := range append([]*rendering{m.rendering}, m.parents...) {
-			if r.reads.read(file) {
+			if r.unknown || r.reads.read(file) {
 				return true
 			}
 		}

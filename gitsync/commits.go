@@ -195,8 +195,22 @@ func (h *history) renders(commit plumbing.Hash, reads Reads, r *plan.Release) (a
 // all releases of a source ask for the same few.
 const keptRenderings = 64
 
-// older renders an older commit; the set is nil where it does not render. The
-// cluster is not asked for the scope of its kinds: what a commit said does not
+// unknownRendering is the error of what depends on what an older commit renders, while
+// that is not known. To take such a commit for one that renders nothing would hide who has
+// written what in it.
+type unknownRendering struct {
+	commit plumbing.Hash
+	err    error
+}
+
+func (u *unknownRendering) Error() string {
+	return fmt.Sprintf("what commit %s renders is not known: %s", shortCommit(u.commit.String()), oneLine(u.err.Error()))
+}
+
+const hintUnknown = "it is tried again at each sync; if the remote base is gone for good, let another person approve, or revert the change and bring it by a new commit"
+
+// older renders an older commit; the set is nil where it does not render, and where
+// unknown says why that is not known. The cluster is not asked for the scope of its kinds: what a commit said does not
 // change with the kinds that the cluster knows.
 func (h *history) older(commit plumbing.Hash, t *treeFS) (desired, error) {
 	if d, ok := h.rendered[commit]; ok {
@@ -219,6 +233,9 @@ func (h *history) older(commit plumbing.Hash, t *treeFS) (desired, error) {
 		set = nil
 	}
 	d := desired{set: set, reads: t.Reads()}
+	if isUnfetched(err) {
+		d.unknown = &unknownRendering{commit, err}
+	}
 	if !r.hasBases {
 		known.noteOlder(commit, d, err)
 	}
@@ -238,7 +255,7 @@ const keptSteps = 100
 
 // stepsIn returns the replicas of the steps that the plan of a release's
 // Deployment had in a commit. They are nil where the commit does not render, or
-// has no plan for the Deployment. The name of the plan does not count.
+// has no plan for the Deployment; that this is not known is an error. The name of the plan does not count.
 func (h *history) stepsIn(commit string, r *plan.Release) ([]intstr.IntOrString, error) {
 	key := strings.Join([]string{h.key(), commit, r.Deployment.GetNamespace(), r.Deployment.GetName()}, " ")
 	if steps, ok := h.approved[key]; ok {
@@ -260,6 +277,9 @@ func (h *history) stepsIn(commit string, r *plan.Release) ([]intstr.IntOrString,
 	d, err := h.older(plumbing.NewHash(commit), t)
 	if err != nil {
 		return nil, err
+	}
+	if d.unknown != nil {
+		return nil, d.unknown
 	}
 	steps := stepsOf(d.set, r)
 	if h.approved != nil && h.bases == nil {

@@ -29,6 +29,8 @@ type desired struct {
 	reads  Reads
 	// hasBases: remote bases were read, too, which change by themselves.
 	hasBases bool
+	// unknown is why it is not known what an older commit renders; nil: it is known.
+	unknown error
 }
 
 // renderer renders the commits of one snapshot for one GitSource.
@@ -82,7 +84,7 @@ func (r *renderer) desired(last *desired) (*desired, bool, error) {
 			return nil, false, err
 		}
 		if same {
-			return &desired{last.key, commit, last.set, last.reads, false}, false, nil
+			return &desired{key: last.key, commit: commit, set: last.set, reads: last.reads}, false, nil
 		}
 	}
 	t, err := newTreeFS(r.snapshot, r.snapshot.commit)
@@ -101,7 +103,7 @@ func (r *renderer) desired(last *desired) (*desired, bool, error) {
 	if err != nil {
 		return nil, true, err
 	}
-	return &desired{r.key(), commit, set, t.Reads(), r.hasBases}, true, nil
+	return &desired{key: r.key(), commit: commit, set: set, reads: t.Reads(), hasBases: r.hasBases}, true, nil
 }
 
 // render renders a tree.
@@ -357,6 +359,10 @@ func (h *history) batchRelease(release *plan.Release, commit string, approval *p
 		ignored = append(ignored, plan.OtherRevision(approval, revision))
 	}
 	given, err := h.given(release, commit, approval, now)
+	if unknown, ok := errors.AsType[*unknownRendering](err); ok {
+		p := approval.Ignored("spec.step", "the steps that it approves are not known yet: "+unknown.Error(), hintUnknown)
+		return br, plan.Problems{p}, nil
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -2,9 +2,16 @@ package gitsync_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -55,6 +62,77 @@ func TestOwnChangeIsNotApproved(t *testing.T) {
 			a.by(a.k2, map[string]string{file: "# by another\n" + approval})
 			a.runs("web", "v2")
 			a.says("True")
+		})
+	}
+}
+
+// An approver has no part in a change only if that is known. A commit that names a remote
+// base which has gone may render something, and its author counts until that is known.
+func TestOwnChangeIsNotApproved_BaseIsGone(t *testing.T) {
+	const file = "deploy/approvals/web.yaml"
+	for name, authors := range map[string]func(a *signed) (merge, notes gittest.Key){
+		"a merge of the approver":             func(a *signed) (merge, notes gittest.Key) { return a.k3, a.k1 },
+		"an unrelated commit of the approver": func(a *signed) (merge, notes gittest.Key) { return a.k1, a.k3 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			base := gittest.NewRepo(t)
+			base.CommitAndPush(map[string]string{"base/kustomization.yaml": "resources: [b.yaml]\n", "base/b.yaml": configMap("b", "one")})
+			base.Git("push", "-q", "origin", "main:refs/heads/one", "main:refs/heads/two")
+			server := gittest.Serve(t, filepath.Dir(base.Bare), gittest.ServeOptions{})
+			with := func(ref string) string {
+				return "resources: [release.yaml, ../common, '" + server.URL + "/repo.git//base?ref=" + ref + "']\n"
+			}
+			a := &signed{shop: newShopWithout(t), allowed: 1}
+			t.Cleanup(a.startManager(a.c.Controller, func(mgr ctrl.Manager) error {
+				if err := rollout.Add(mgr, rollout.Options{Concurrent: 2}); err != nil {
+					return err
+				}
+				return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, FileRoots: []string{os.TempDir()}})
+			}))
+			for _, k := range []*gittest.Key{&a.k1, &a.k2, &a.k3} {
+				*k = gittest.NewSSHKey(t, "ed25519", "")
+			}
+			first := a.by(a.k1, map[string]string{
+				"deploy/kustomization.yaml": with("one"), "deploy/release.yaml": planOf("web", signedPlan...),
+				"common/kustomization.yaml": "resources: [web.yaml]\n", "common/web.yaml": sizedWeb(4, "v1"),
+			})
+			a.applied2(first, a.demands)
+			a.isAt("web", "ReleaseCompleted", 2)
+			a.sizes, a.uid = a.recordSizes("v2"), a.deployment("web").UID
+			// A merge that has what neither side has, beside a change of k1.
+			merger, noter := authors(a)
+			a.repo.Sign(&a.k1)
+			a.repo.Git("checkout", "-q", "-b", "side")
+			a.repo.Commit(map[string]string{"README.md": "side"})
+			a.repo.Git("checkout", "-q", "main")
+			a.repo.Sign(&noter)
+			a.repo.Commit(map[string]string{"NOTES.md": "main"})
+			a.repo.Sign(&merger)
+			a.repo.Git("merge", "-q", "--no-ff", "--no-commit", "side")
+			merge := a.by(merger, map[string]string{"common/web.yaml": sizedWeb(4, "v2")})
+			a.waitsAtFirst(merge)
+			// The approver names the same base by another branch, and the old one goes.
+			base.Git("push", "-q", "origin", ":refs/heads/one")
+			approval := a.approvalOf(a.release("web").Status.UpdateRevision, merge, "1")
+			a.seen(a.by(a.k3, map[string]string{file: approval, "deploy/kustomization.yaml": with("two")}))
+			a.lookNow()
+			a.waitsAtFirst(merge)
+			a.atMost(1)
+			if m := a.inSync().Message; !strings.Contains(m, "is signed by k3@example.org") || !strings.Contains(m, " renders is not known: ") || !strings.Contains(m, "there is no branch and no tag one") {
+				t.Errorf("InSync does not say why: %s", m)
+			}
+			base.Git("push", "-q", "origin", "main:refs/heads/one")
+			a.lookNow()
+			if merger.Public == a.k1.Public {
+				a.runs("web", "v2")
+				return
+			}
+			a.waitsAtFirst(merge)
+			a.atMost(1)
+			if m := a.inSync().Message; !strings.Contains(m, "is signed by k3@example.org") || strings.Contains(m, "is not known") {
+				t.Errorf("InSync does not say why: %s", m)
+			}
 		})
 	}
 }

@@ -148,7 +148,7 @@ func (l *look) glance(ctx context.Context, s *snapshot) error {
 	written := *l.keep.rest
 	written.putOff = time.Time{}
 	l.keep.rest = &written
-	l.keep.desired = &desired{l.keep.desired.key, l.outcome.commit, l.keep.desired.set, l.keep.desired.reads, false}
+	l.keep.desired = &desired{key: l.keep.desired.key, commit: l.outcome.commit, set: l.keep.desired.set, reads: l.keep.desired.reads}
 	l.gs.Status.AppliedCommit = l.outcome.commit
 	l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName)
 	if err != nil {

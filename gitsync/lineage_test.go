@@ -251,7 +251,7 @@ func TestSignatures_ChangeOf(t *testing.T) {
 	}{{nil, 1}, {errTooManyCommits, 1}, {errTooMuchHistory, 1}, {context.DeadlineExceeded, 2}} {
 		s, n := signatures{changes: map[string]foundCommits{}}, 0
 		for range 2 {
-			_, err := s.changeOf("x", func() ([]plumbing.Hash, error) { n++; return nil, tt.err })
+			err := s.changeOf("x", func() foundCommits { n++; return foundCommits{err: tt.err} }).err
 			if !errors.Is(err, tt.err) {
 				t.Errorf("%v, want %v", err, tt.err)
 			}

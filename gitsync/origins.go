@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path"
@@ -46,6 +47,9 @@ type origins struct {
 	// parts are the changes of commits; kept is how many files they have.
 	parts map[plumbing.Hash]*ownChanges
 	kept  int
+	// unknown is why it is not known what a commit renders; nil: it is known of all. Such
+	// a commit has a state of its own, and any file may be read for it: more commits count.
+	unknown error
 	// spent is the effort so far, see [origins.spend].
 	spent int
 }
@@ -86,6 +90,8 @@ type rendering struct {
 	// reads is what is read to find that out. Of a commit that renders nothing it
 	// includes what is read in the next one that renders.
 	reads Reads
+	// unknown: the commit may render something, and reads may lack files.
+	unknown bool
 }
 
 // releaseState returns what decides who has written a release: the template and the
@@ -211,15 +217,16 @@ func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, er
 			return nil, err
 		}
 		if !differ {
-			return &rendering{c, t, child.state, child.reads}, nil
+			return &rendering{commit: c, tree: t, state: child.state, reads: child.reads}, nil
 		}
 	}
 	d, err := o.older(commit, t)
 	if err != nil {
 		return nil, err
 	}
+	o.unknown = cmp.Or(o.unknown, d.unknown)
 	if d.set != nil {
-		return &rendering{c, t, o.of(d.set), d.reads}, nil
+		return &rendering{commit: c, tree: t, state: o.of(d.set), reads: d.reads}, nil
 	}
 	reads := Reads{}
 	if child != nil {
@@ -232,7 +239,7 @@ func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, er
 			reads[p] = r
 		}
 	}
-	return &rendering{c, t, "nothing in " + commit.String(), reads}, nil
+	return &rendering{commit: c, tree: t, state: "nothing in " + commit.String(), reads: reads, unknown: d.unknown != nil}, nil
 }
 
 // differ reports whether reads have other answers in one tree than in another.
@@ -393,7 +400,7 @@ func (o *origins) matters(file string, sides ...*rendering) bool {
 		return true
 	}
 	for _, s := range sides {
-		if s.reads.read(file) {
+		if s.unknown || s.reads.read(file) {
 			return true
 		}
 	}

@@ -147,7 +147,7 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 			return nil, fmt.Errorf("making a folder for remote bases: %w", err)
 		}
 		defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
-		r.bases = newBases(dir, Limits{}).within(ctx, basesFor, time.Now())
+		r.bases = newBases(dir, Limits{}).within(ctx, new(basesFor), time.Now())
 	}
 	set, err := r.render(t)
 	if err == nil {

@@ -359,6 +359,8 @@ type look struct {
 	// remoteNow and approvals are what was read in this look.
 	remoteNow remote
 	approvals Reads
+	// basesLeft is the time that is left for remote bases; nil: all of it.
+	basesLeft *time.Duration
 	// again: look again at once.
 	again bool
 	// unclear: objects are kept until another source renders.

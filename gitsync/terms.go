@@ -473,16 +473,23 @@ func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v
 		o.base = plumbing.NewHash(record.Since)
 	}
 	known := strings.Join([]string{g.key(), "plan", key.String(), g.snapshot.commit.String(), o.base.String(), plan.Terms(o.was).Digest()}, " ")
-	commits, err := g.signatures.changeOf(known, func() ([]plumbing.Hash, error) { return o.find(ctx, g.snapshot.commit) })
-	if isUncounted(err) {
-		return err.Error(), nil
+	change := g.signatures.changeOf(known, func() foundCommits {
+		list, err := o.find(ctx, g.snapshot.commit)
+		return foundCommits{list, err, o.unknown}
+	})
+	if isUncounted(change.err) {
+		return change.err.Error(), nil
 	}
-	if err != nil {
-		return "", err
+	if change.err != nil {
+		return "", change.err
 	}
-	if len(commits) == 0 {
+	if len(change.commits) == 0 {
 		return fmt.Sprintf("that the change is by another than %s cannot be shown: no commit of the branch makes it", approver), nil
 	}
-	fact, _, err := g.writtenBy(ctx, commits, in, approver)
-	return fact, err
+	fact, _, err := g.writtenBy(ctx, change.commits, in, approver)
+	if err != nil || fact == "" {
+		return "", err
+	}
+	fact, _ = change.ifUnknown(fact, "")
+	return fact, nil
 }

@@ -48,19 +48,29 @@ type signatures struct {
 type foundCommits struct {
 	commits []plumbing.Hash
 	err     error // see isUncounted
+	// unknown is why more commits may be among them than have made the difference.
+	unknown error
+}
+
+// ifUnknown adds to why an approval does not count that it may count later.
+func (c foundCommits) ifUnknown(fact, hint string) (string, string) {
+	if c.unknown == nil {
+		return fact, hint
+	}
+	return fact + "; whether that commit has a part in the change is not known, since " + c.unknown.Error(), hintUnknown
 }
 
 // changeOf returns a change that is known, or finds it. A search that takes too much is
 // not repeated at each sync.
-func (s *signatures) changeOf(known string, find func() ([]plumbing.Hash, error)) ([]plumbing.Hash, error) {
+func (s *signatures) changeOf(known string, find func() foundCommits) foundCommits {
 	if c, ok := s.changes[known]; ok {
-		return c.commits, c.err
+		return c
 	}
-	list, err := find()
-	if s.changes != nil && (err == nil || isUncounted(err)) {
-		s.changes[known] = foundCommits{list, err}
+	c := find()
+	if s.changes != nil && (c.err == nil && c.unknown == nil || isUncounted(c.err)) {
+		s.changes[known] = c
 	}
-	return list, err
+	return c
 }
 
 // keptChanges bounds what is kept of releases; it costs little to find again.
@@ -346,27 +356,28 @@ var errOwnKey = errors.New("it is signed by the key of spec.writeBack.signingKey
 // address prove nothing, and neither does a key that is not listed, since
 // anybody can make a second one.
 func (h *history) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
-	commits, err := h.releaseOrigins(ctx, release, commit, since)
-	if isUncounted(err) {
-		return a.Ignored("spec", err.Error(), "release fewer commits at a time"), nil
+	change := h.releaseOrigins(ctx, release, commit, since)
+	if isUncounted(change.err) {
+		return a.Ignored("spec", change.err.Error(), "release fewer commits at a time"), nil
 	}
-	if err != nil {
-		return nil, err
+	if change.err != nil {
+		return nil, change.err
 	}
-	if len(commits) == 0 {
+	if len(change.commits) == 0 {
 		return a.Ignored("spec", fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: no commit since the last release makes it", approver),
 			"bring the change by a new commit"), nil
 	}
-	fact, hint, err := h.writtenBy(ctx, commits, in, approver)
+	fact, hint, err := h.writtenBy(ctx, change.commits, in, approver)
 	if err != nil || fact == "" {
 		return nil, err
 	}
+	fact, hint = change.ifUnknown(fact, hint)
 	return a.Ignored("spec", fact, hint), nil
 }
 
 // releaseOrigins returns the commits that made the difference between what was released
 // last and what a release's commit renders for the Deployment.
-func (h *history) releaseOrigins(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) ([]plumbing.Hash, error) {
+func (h *history) releaseOrigins(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) foundCommits {
 	var base plumbing.Hash // zero: all of the history counts
 	for _, c := range []string{since.AppliedCommit, since.ReleasedCommit} {
 		if h.has(c) {
@@ -374,16 +385,17 @@ func (h *history) releaseOrigins(ctx context.Context, release *plan.Release, com
 		}
 	}
 	known := strings.Join([]string{h.key(), workloadOf(release).String(), commit, base.String()}, " ")
-	return h.signatures.changeOf(known, func() ([]plumbing.Hash, error) {
+	return h.signatures.changeOf(known, func() foundCommits {
 		o := &origins{history: h, of: releaseState(release), base: base}
 		if !base.IsZero() {
 			last, err := o.render(base, nil)
 			if err != nil {
-				return nil, err
+				return foundCommits{err: err}
 			}
 			o.was = last.state
 		}
-		return o.find(ctx, plumbing.NewHash(commit))
+		list, err := o.find(ctx, plumbing.NewHash(commit))
+		return foundCommits{list, err, o.unknown}
 	})
 }
 
