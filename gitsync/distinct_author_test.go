@@ -137,6 +137,51 @@ func TestOwnChangeIsNotApproved_BaseIsGone(t *testing.T) {
 	}
 }
 
+// A merge that git makes by itself can render a plan that neither side has. Who has brought
+// the parts of it approves none of it; another signer does.
+func TestOwnPlanIsNotApproved_CombinedByAMerge(t *testing.T) {
+	t.Parallel()
+	for name, merger := range map[string]func(a *signed) gittest.Key{
+		"merged by the same person": func(a *signed) gittest.Key { return a.k3 },
+		"merged by another":         func(a *signed) gittest.Key { return a.k1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newSigned(t)
+			const kustomization, folder = "deploy/kustomization.yaml", "resources: [release.yaml]\n"
+			uses := func(plan string) string { return "resources: [web.yaml, a.yaml, ../" + plan + "]\n" }
+			a.applied(a.by(a.k1, map[string]string{
+				kustomization: uses("x"), "deploy/release.yaml": "",
+				"x/kustomization.yaml": folder, "x/release.yaml": planOf("web", signedPlan...),
+				"yy/kustomization.yaml": folder, "yy/release.yaml": planOf("web", signedPlan...),
+			}))
+			a.repo.Sign(&a.k3)
+			a.repo.Git("checkout", "-q", "-b", "side")
+			a.repo.Commit(map[string]string{"yy/release.yaml": planOf("web", "100%")})
+			a.repo.Git("checkout", "-q", "main")
+			a.repo.Commit(map[string]string{kustomization: uses("yy")})
+			k := merger(a)
+			a.repo.Sign(&k)
+			a.repo.Git("merge", "-q", "--no-ff", "-m", "Merge side", "side")
+			a.repo.Push()
+			terms := a.terms("100%")
+			a.isStopped(terms)
+			a.seen(a.by(a.k3, agrees(terms)))
+			a.by(a.k1, map[string]string{"deploy/web.yaml": sizedWeb(4, "v2")})
+			a.isStopped(terms)
+			if m := a.inSync().Message; !strings.Contains(m, "is signed by k3@example.org") {
+				t.Errorf("InSync does not say why: %s", m)
+			}
+			files := agrees(terms)
+			files[planApproval] += "# by another\n"
+			a.by(a.k2, files)
+			a.says("True")
+			a.brings("v3")
+			a.runs("web", "v3")
+		})
+	}
+}
+
 // waitsAtFirst waits until the release of a commit waits at its first gate.
 func (a *signed) waitsAtFirst(commit string) {
 	a.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -55,10 +56,12 @@ type adversary struct {
 	by      signatures
 	gs      *v1alpha1.GitSource
 
-	commits   []string
-	variant   map[string]int       // by commit
-	files     map[string][2]string // the two approval files, by commit: digest and what makes it unique
-	authors   map[int]map[int]bool // who has made a commit of a variant
+	commits []string
+	states  map[string]state     // by commit
+	files   map[string][2]string // the two approval files, by commit: digest and what makes it unique
+	// makings are by variant the persons of each way in which it was made: of a commit
+	// that renders it, and of a merge that combines two sides into it.
+	makings   map[int][][]int
 	given     []agreement
 	at, since int // actions: now, and when the present terms took effect
 	rewritten bool
@@ -66,21 +69,41 @@ type adversary struct {
 	governing int // a variant; as the test knows it from what was agreed
 }
 
-func variantFiles(v int) map[string]string {
-	files := map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"}
+// state is what a commit has: two folders, each with a variant, and which one of them
+// the kustomization uses.
+type state struct {
+	used     int
+	variants [2]int
+}
+
+func (s state) variant() int { return s.variants[s.used] }
+
+// usedFiles let the kustomization use a folder.
+func usedFiles(folder int) map[string]string {
+	return map[string]string{"deploy/kustomization.yaml": fmt.Sprintf("resources: [a.yaml, ../%d]\n", folder), "deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"}
+}
+
+// variantFiles are a folder with a variant.
+func variantFiles(folder, v int) map[string]string {
+	dir := fmt.Sprintf("%d/", folder)
+	files := map[string]string{dir + "b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n"}
 	web := strings.SplitN(webAt("v1")["deploy/web.yaml"], "---\n", 2)
+	resources := "resources: [b.yaml"
 	switch variants[v] {
 	case "no Deployment":
 	case "no plan":
-		files["deploy/web.yaml"] = web[0]
+		files[dir+"web.yaml"] = web[0]
+		resources += ", web.yaml"
 	default:
-		files["deploy/web.yaml"] = web[0]
+		files[dir+"web.yaml"] = web[0]
+		resources += ", web.yaml, plan.yaml"
 		text := "apiVersion: tranche.dev/v1alpha1\nkind: BatchRelease\nmetadata: {name: web}\nspec:\n  workloadRef: {name: web}\n  strategy:\n    steps:\n"
 		for s := range strings.SplitSeq(variants[v], ", ") {
 			text += "    - replicas: " + s + "\n"
 		}
-		files["deploy/plan.yaml"] = text
+		files[dir+"plan.yaml"] = text
 	}
+	files[dir+"kustomization.yaml"] = resources + "]\n"
 	return files
 }
 
@@ -108,7 +131,7 @@ func termsOfVariant(v int) plan.Terms {
 
 func newAdversary(t *testing.T, seed uint64) *adversary {
 	t.Helper()
-	a := &adversary{t: t, rand: rand.New(rand.NewPCG(seed, 0)), repo: gittest.NewRepo(t), mirrors: newMirrors(t.TempDir()), variant: map[string]int{}, files: map[string][2]string{}, authors: map[int]map[int]bool{}, governing: -1} //nolint:gosec // a test's choices
+	a := &adversary{t: t, rand: rand.New(rand.NewPCG(seed, 0)), repo: gittest.NewRepo(t), mirrors: newMirrors(t.TempDir()), states: map[string]state{}, files: map[string][2]string{}, makings: map[int][][]int{}, governing: -1} //nolint:gosec // a test's choices
 	lines := make([]string, 3)
 	for i := range lines {
 		a.keys = append(a.keys, gittest.NewSSHKey(t, "ed25519", ""))
@@ -130,18 +153,22 @@ func (a *adversary) tell(format string, args ...any) {
 	a.story = append(a.story, fmt.Sprintf("%d: ", a.at)+fmt.Sprintf(format, args...))
 }
 
-// made takes note of a commit of a person.
-func (a *adversary) made(v, person int) string {
+// made takes note of a commit, and of the persons who have made what it renders.
+func (a *adversary) made(s state, persons ...int) string {
 	c := a.repo.Head()
-	a.commits, a.variant[c] = append(a.commits, c), v
-	if a.authors[v] == nil {
-		a.authors[v] = map[int]bool{}
+	a.commits, a.states[c] = append(a.commits, c), s
+	if len(persons) > 0 {
+		a.makings[s.variant()] = append(a.makings[s.variant()], persons)
 	}
-	a.authors[v][person] = true
 	return c
 }
 
-func (a *adversary) now() int { return a.variant[a.repo.Head()] }
+func (a *adversary) now() int { return a.states[a.repo.Head()].variant() }
+
+// isOwn reports whether a person has a part in each way in which a variant was made.
+func (a *adversary) isOwn(v, person int) bool {
+	return !slices.ContainsFunc(a.makings[v], func(persons []int) bool { return !slices.Contains(persons, person) })
+}
 
 // edit commits a variant.
 func (a *adversary) edit(v, person int) {
@@ -150,10 +177,55 @@ func (a *adversary) edit(v, person int) {
 	if len(a.commits) > 0 {
 		parent = a.repo.Head()
 	}
-	a.repo.Git("rm", "-q", "-r", "--ignore-unmatch", "deploy/web.yaml", "deploy/plan.yaml")
-	a.repo.Commit(variantFiles(v))
-	a.tell("k%d says %q in %.7s", person, variants[v], a.made(v, person))
+	s, files := a.states[parent], map[string]string{}
+	if parent == "" {
+		files = usedFiles(s.used)
+		maps.Copy(files, variantFiles(1-s.used, 0))
+	}
+	s.variants[s.used] = v
+	maps.Copy(files, variantFiles(s.used, v))
+	a.repo.Commit(files)
+	a.tell("k%d says %q in %.7s", person, variants[v], a.made(s, person))
 	a.files[a.repo.Head()] = a.files[parent]
+}
+
+// combine merges two sides into what neither renders: on one side a person changes the
+// folder that is not used, on the other side a person lets it be used.
+func (a *adversary) combine() {
+	head := a.repo.Head()
+	s, v := a.states[head], a.rand.IntN(len(variants))
+	p, q, r := a.rand.IntN(3), a.rand.IntN(3), a.rand.IntN(3)
+	if a.rand.IntN(2) == 0 {
+		p, q = r, r // an attempt of one person
+	}
+	other := 1 - s.used
+	if v == s.variant() || v == s.variants[other] {
+		return
+	}
+	side := fmt.Sprintf("side%d", a.at)
+	a.repo.Git("checkout", "-q", "-b", side)
+	a.repo.Sign(&a.keys[p])
+	a.repo.Commit(variantFiles(other, v))
+	changed := s
+	changed.variants[other] = v
+	a.made(changed)
+	a.files[a.repo.Head()] = a.files[head]
+	a.repo.Git("checkout", "-q", "main")
+	a.repo.Sign(&a.keys[q])
+	a.repo.Commit(usedFiles(other))
+	switched := s
+	if switched.used = other; switched.variant() == s.variant() {
+		a.made(switched)
+	} else {
+		a.made(switched, q)
+	}
+	a.files[a.repo.Head()] = a.files[head]
+	a.repo.Sign(&a.keys[r])
+	a.repo.Git("merge", "-q", "--no-ff", "-m", "Merge "+side, side)
+	changed.used = other
+	c := a.made(changed, p, q, r)
+	a.files[c] = a.files[head]
+	a.tell("k%d merges into %q in %.7s what k%d and k%d have done", r, variants[v], c, p, q)
 }
 
 // approve commits an approval of a variant.
@@ -166,7 +238,7 @@ func (a *adversary) approve(v, person int) {
 	parent := a.repo.Git("rev-parse", "HEAD^")
 	files := a.files[parent]
 	files[n] = fmt.Sprintf("%s %d", digest, a.at)
-	a.variant[c], a.files[c] = a.variant[parent], files
+	a.states[c], a.files[c] = a.states[parent], files
 	a.commits = append(a.commits, c)
 	a.given = append(a.given, agreement{commit: c, digest: digest, signer: person, at: a.at})
 	a.tell("k%d approves %q in %.7s", person, variants[v], c)
@@ -199,7 +271,7 @@ func (a *adversary) merge(person int) {
 			a.given = append(a.given, agreement{commit: c, digest: digest, signer: person, at: a.at})
 		}
 	}
-	a.tell("k%d merges %.7s and %.7s with the tree of %.7s in %.7s", person, parents[0], parents[1], of, a.made(a.variant[of], person))
+	a.tell("k%d merges %.7s and %.7s with the tree of %.7s in %.7s", person, parents[0], parents[1], of, a.made(a.states[of], person))
 }
 
 // sync does what a sync does with the terms, and returns those that govern.
@@ -256,7 +328,7 @@ func (a *adversary) check(after plan.Terms) {
 		return
 	}
 	i := slices.IndexFunc(a.given, func(g agreement) bool {
-		own := a.by.distinctAuthor && len(a.authors[is]) == 1 && a.authors[is][g.signer]
+		own := a.by.distinctAuthor && a.isOwn(is, g.signer)
 		return g.signer > 0 && !g.used && g.digest == after.Digest() && (a.rewritten || g.at > a.since) && !own
 	})
 	if i < 0 {
@@ -292,7 +364,7 @@ func TestPlanAdversary(t *testing.T) {
 			changes := 0
 			for a.at = 1; a.at <= 25; a.at++ {
 				person, agreed := a.rand.IntN(3), -1
-				switch a.rand.IntN(10) {
+				switch a.rand.IntN(12) {
 				case 0, 1, 2:
 					a.edit(a.rand.IntN(len(variants)), person)
 				case 3, 4, 5:
@@ -306,8 +378,10 @@ func TestPlanAdversary(t *testing.T) {
 					if seed%3 > 0 {
 						a.rewrite()
 					}
-				default:
+				case 8, 9:
 					a.merge(person)
+				default:
+					a.combine()
 				}
 				if agreed < 0 && a.rand.IntN(3) == 0 {
 					continue // pushed with what comes next
