@@ -506,6 +506,7 @@ func (l *look) afterHandBack(ctx context.Context, t *target, o *observer) error 
 	if err != nil {
 		return err
 	}
+	stays := ""
 	for i := range plans {
 		p := &plans[i]
 		if !isOurs(p, l.gs) {
@@ -514,17 +515,30 @@ func (l *look) afterHandBack(ctx context.Context, t *target, o *observer) error 
 		if err := l.endPlan(ctx, planEntry(p)); err != nil {
 			return err
 		}
+		if stays, err = l.whyStays(ctx, planEntry(p)); err != nil {
+			return err
+		}
 	}
 	live, err := get(ctx, l.as, t.entry())
 	if err != nil {
 		return err
 	}
 	if live != nil && live.GetLabels()[v1alpha1.LabelHeld] != "" {
-		l.outcome.waiting = append(l.outcome.waiting, t.String())
+		l.outcome.waiting = append(l.outcome.waiting, t.String()+stays)
 		return nil
 	}
 	t.live, t.way = live, plainly
 	return nil
+}
+
+// whyStays is why a plan that was deleted is still there; empty: it goes. Its Deployment is
+// handed back once it is gone.
+func (l *look) whyStays(ctx context.Context, e entry) (string, error) {
+	live, err := get(ctx, l.as, e)
+	if err != nil || live == nil || live.GetDeletionTimestamp() == nil || len(live.GetFinalizers()) == 0 {
+		return "", err
+	}
+	return fmt.Sprintf(" (%s is being deleted and has the finalizers %s; remove them)", e, names(live.GetFinalizers())), nil
 }
 
 // finish prunes, once everything is applied, and says so.
