@@ -78,7 +78,7 @@ func newMonitored(t *testing.T) *monitored {
 	m.start()
 	m.start()
 	m.must(m.c.Client.Create(t.Context(), &v1alpha1.GitSource{
-		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: m.ns, Labels: map[string]string{"test": m.ns}},
+		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: m.ns, Labels: map[string]string{labelOwn: m.ns}},
 		Spec: v1alpha1.GitSourceSpec{
 			URL: m.git.URL + "/" + filepath.Base(m.bare), Path: ".",
 			Interval: metav1.Duration{Duration: time.Second}, Timeout: metav1.Duration{Duration: 5 * time.Minute},
@@ -121,7 +121,7 @@ contexts: [{name: test, context: {cluster: test, user: test}}]
 current-context: test
 `, m.api.URL)), 0o600))
 	p.cmd = exec.Command(os.Args[0], "controller", "--as", m.c.Controller.Impersonate.UserName, "--leader-elect", "--leader-election-namespace", m.ns,
-		"--watch-label-selector", "test="+m.ns, "--storage-path", m.TempDir(), "--log-encoding", "console",
+		m.ownOnly(), "--storage-path", m.TempDir(), "--log-encoding", "console",
 		"--metrics-bind-address", p.address, "--metrics-secure=false")
 	p.cmd.Env = append(os.Environ(), asTranche+"=1", "KUBECONFIG="+kubeconfig)
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output

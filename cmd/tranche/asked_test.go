@@ -2,11 +2,13 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
 // A person is asked, and what they do not want does not happen; what they sign
@@ -44,11 +46,13 @@ func TestAsked(t *testing.T) {
 
 	dir := t.TempDir()
 	s.must(os.Symlink(os.Args[0], filepath.Join(dir, "kubectl-tranche")))
-	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
-	t.Setenv(asTranche, "1")
+	root, err := clustertest.Root()
+	s.must(err)
 	for args, want := range map[string]string{"get web -n " + s.ns: "WaitingForApproval", "get --help": "kubectl tranche get", "version": "client:"} {
-		out, err := s.c.Kubectl(t, append([]string{"tranche"}, strings.Fields(args)...)...)
-		if err != nil || !strings.Contains(out, want) {
+		kubectl := exec.Command(filepath.Join(root, "bin", "kubectl"), append([]string{"tranche"}, strings.Fields(args)...)...)
+		kubectl.Env = append(s.environment(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+		out, err := kubectl.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("kubectl tranche %s: %v: %s", args, err, out)
 		}
 	}

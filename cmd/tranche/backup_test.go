@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -57,18 +56,12 @@ func (s *shop) shell(dir, command string) string {
 // All of Tranche is deleted in the middle of a release, and restored by docs/backup.md:
 // no pod moves by it, no gate opens, and what was rolled back is not tried again.
 func TestBackup(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t)
-	t.Setenv("KUBECONFIG", c.Kubeconfig)
 	s, failed := shopIn(t, c, "web"), shopIn(t, c, "web")
-	start := func() (stop func()) {
-		return s.controlled("--as", c.Controller.Impersonate.UserName)
-	}
-	stop := start()
+	stop := s.process()
 	for _, s := range []*shop{s, failed} {
-		s.must(c.Client.Create(t.Context(), &v1alpha1.GitSource{
-			ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
-			Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: ".", Prune: true},
-		}))
+		s.follow("source", ".")
 		s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	}
 	s.replace("deployment.yaml", "web:v1", "web:v2")
@@ -96,7 +89,7 @@ func TestBackup(t *testing.T) {
 	for _, command := range commandsOf(t, "backup.md", "Restore") {
 		s.shell(dir, command)
 	}
-	t.Cleanup(start())
+	s.process()
 	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
 	failed.waitFor("web", "RolledBack", 2, map[string]int32{"v1": 10})
 	for _, s := range []*shop{s, failed} {

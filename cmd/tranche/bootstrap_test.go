@@ -19,9 +19,7 @@ import (
 // There is neither GitSource nor Secret before all that they need is there; then
 // both are, and the branch is applied; and once more changes only what flags say.
 func TestBootstrap(t *testing.T) {
-	s := shopOf(t, "web")
-	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
-	s.control("--as", s.c.Controller.Impersonate.UserName)
+	s := controlledShop(t, "web")
 	url := gittest.Serve(t, filepath.Dir(s.bare), gittest.ServeOptions{Username: "ada", Password: "s3cret"}).URL + "/" + filepath.Base(s.bare)
 	wrong, right := filepath.Join(t.TempDir(), "wrong"), filepath.Join(t.TempDir(), "right")
 	s.must(os.WriteFile(wrong, []byte("guess\n"), 0o600))
@@ -91,8 +89,7 @@ func TestBootstrap(t *testing.T) {
 // The key of an SSH host that nobody has vouched for is shown, and only taken
 // when a person says so.
 func TestBootstrapSSH(t *testing.T) {
-	s := shopOf(t, "web")
-	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
+	s := controlledShop(t, "web")
 	server := gittest.ServeSSH(t)
 	key := server.Key("client", "ed25519", "")
 	server.Let(key)

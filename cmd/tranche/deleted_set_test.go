@@ -6,10 +6,8 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -18,14 +16,10 @@ import (
 // from the record of the stable template, and no gate opens. With the controller down
 // the native controller brings the other revision up, and it stays there until then.
 func TestReplicaSetDeleted(t *testing.T) {
+	t.Parallel()
 	s := shopOf(t, "web")
-	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
-	start := func() (stop func()) { return s.controlled("--as", s.c.Controller.Impersonate.UserName) }
-	stop := start()
-	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
-		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
-		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: ".", Prune: true},
-	}))
+	stop := s.process(s.ownOnly())
+	s.follow("source", ".", s.own)
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.push("web: v2")
@@ -61,7 +55,7 @@ func TestReplicaSetDeleted(t *testing.T) {
 		}
 		return nil
 	})
-	t.Cleanup(start())
+	s.process(s.ownOnly())
 	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
 	s.approve(".", "web", 1)
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})

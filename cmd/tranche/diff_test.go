@@ -20,9 +20,7 @@ import (
 // What commits would do, each compared with a cluster that has another, by who
 // may write there and by who may only read.
 func TestDiff(t *testing.T) {
-	s := shopOf(t, "web")
-	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
-	s.control("--as", s.c.Controller.Impersonate.UserName)
+	s := controlledShop(t, "web")
 	s.write("secret.yaml", secretOf("before", "the same"))
 	s.write("settings.yaml", configMap("settings", "colour: red")+"  gone: soon\n")
 	s.write("old.yaml", configMap("old", "colour: none"))
@@ -31,10 +29,7 @@ func TestDiff(t *testing.T) {
 	s.replace("plain.yaml", "replicas: 10", "replicas: 1")
 	s.replace("plain.yaml", "app: web", "app: plain")
 	base := s.push("first state")
-	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
-		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
-		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: ".", Prune: true},
-	}))
+	s.follow("source", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	reader := s.reader()
 
@@ -89,11 +84,12 @@ func TestDiff(t *testing.T) {
 
 // Which GitSources a commit is compared for.
 func TestDiffSource(t *testing.T) {
+	t.Parallel()
 	s := shopOf(t, "web")
 	s.says(1, "diff", "there is no GitSource in namespace "+s.ns)
 	for name, url := range map[string]string{"other": "https://git.example.org/shop", "one": "file://" + s.bare, "two": "file://" + s.bare} {
 		s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns, Labels: map[string]string{labelOwn: s.ns}}, // no controller applies it
 			Spec:       v1alpha1.GitSourceSpec{URL: url, Path: "."},
 		}))
 	}
@@ -153,9 +149,7 @@ func TestDiff_KeptFailure(t *testing.T) {
 
 // What a commit moves to the path of another GitSource is not shown as deleted.
 func TestDiff_MovedObject(t *testing.T) {
-	s := shopOf(t, "web")
-	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
-	s.control("--as", s.c.Controller.Impersonate.UserName)
+	s := controlledShop(t, "web")
 	s.run(s.clone, "mkdir", "one", "two")
 	s.write("one/stays.yaml", configMap("stays", "colour: red"))
 	s.write("one/moves.yaml", configMap("moves", "colour: red"))
@@ -163,10 +157,7 @@ func TestDiff_MovedObject(t *testing.T) {
 	s.write("two/other.yaml", configMap("other", "colour: red"))
 	base := s.push("two folders")
 	for _, name := range []string{"one", "two"} {
-		s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns},
-			Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: name, Prune: true},
-		}))
+		s.follow(name, name)
 		clustertest.Wait(t, "GitSource "+name, func() error {
 			var gs v1alpha1.GitSource
 			if err := s.c.Client.Get(t.Context(), client.ObjectKey{Namespace: s.ns, Name: name}, &gs); err != nil {

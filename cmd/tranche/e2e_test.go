@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -43,18 +41,38 @@ type shop struct {
 	w           *clustertest.Watcher
 }
 
-// newShop runs the controller as `tranche controller` does, and lets a
-// namespace follow the path of a repository that holds an example.
+// newShop lets a namespace follow the path of a repository that holds an example. The
+// controller is the one of [controlledShop].
 func newShop(t testing.TB, example, path string) *shop {
 	t.Helper()
-	s := shopOf(t, example)
-	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
-	s.control("--as", s.c.Controller.Impersonate.UserName)
-	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
-		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
-		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: path, Prune: true},
-	}))
+	s := controlledShop(t, example)
+	s.follow("source", path)
 	return s
+}
+
+// controlledShop makes a namespace, and a repository that holds an example, for a test
+// that runs beside others: one controller works for all of them.
+func controlledShop(t testing.TB, example string) *shop {
+	t.Helper()
+	if t, ok := t.(*testing.T); ok {
+		t.Parallel()
+	}
+	s := shopOf(t, example)
+	s.share()
+	return s
+}
+
+// follow makes a GitSource of the repository.
+func (s *shop) follow(name, path string, edit ...func(*v1alpha1.GitSource)) {
+	s.Helper()
+	gs := &v1alpha1.GitSource{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns},
+		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: path, Prune: true},
+	}
+	for _, e := range edit {
+		e(gs)
+	}
+	s.must(s.c.Client.Create(s.Context(), gs))
 }
 
 // shopOf makes a namespace, and a repository that holds an example.
@@ -82,32 +100,6 @@ func (s *shop) repository(example string) {
 	s.run(s.clone, "git", "checkout", "--quiet", "-b", "main")
 	s.must(os.CopyFS(s.clone, os.DirFS(filepath.Join("../../examples", example))))
 	s.push("first commit")
-}
-
-// control runs `tranche controller` with these flags until the test ends.
-func (s *shop) control(flags ...string) {
-	s.Helper()
-	s.Cleanup(s.controlled(flags...))
-}
-
-// controlled runs it until stop is called.
-func (s *shop) controlled(flags ...string) (stopAndWait func()) {
-	s.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	level := "error"
-	if testing.Verbose() {
-		level = "info"
-	}
-	root := newRoot()
-	root.SetArgs(append([]string{"controller", "--storage-path", s.TempDir(), "--file-roots", os.TempDir(), "--skip-name-validation", "--log-level", level}, flags...))
-	go func() { ended <- root.ExecuteContext(ctx) }()
-	return sync.OnceFunc(func() {
-		stop()
-		if err := <-ended; err != nil {
-			s.Errorf("the controller ended with %v", err)
-		}
-	})
 }
 
 func (s *shop) must(err error) {

@@ -103,7 +103,7 @@ func threeReplicas(t *testing.T, edit func(*shop)) *replicas {
 func (rs *replicas) follow(edit ...func(*v1alpha1.GitSource)) {
 	rs.Helper()
 	gs := &v1alpha1.GitSource{
-		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: rs.ns, Labels: map[string]string{"test": rs.ns}},
+		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: rs.ns, Labels: map[string]string{labelOwn: rs.ns}},
 		Spec: v1alpha1.GitSourceSpec{
 			URL: "http://git.example.org/" + filepath.Base(rs.bare), Path: ".",
 			Interval: metav1.Duration{Duration: time.Second}, Timeout: metav1.Duration{Duration: 5 * time.Minute},
@@ -129,7 +129,7 @@ contexts: [{name: test, context: {cluster: test, user: test}}]
 current-context: test
 `, r.proxy.URL)), 0o600))
 	r.cmd = exec.Command(os.Args[0], "controller", "--as", rs.c.Controller.Impersonate.UserName, "--leader-elect", "--leader-election-namespace", rs.ns,
-		"--watch-label-selector", "test="+rs.ns, "--storage-path", rs.TempDir(), "--log-encoding", "console")
+		rs.ownOnly(), "--storage-path", rs.TempDir(), "--log-encoding", "console")
 	r.cmd.Env = append(os.Environ(), asTranche+"=1", "KUBECONFIG="+kubeconfig, "HTTP_PROXY="+r.proxy.URL, "NO_PROXY=127.0.0.1")
 	r.cmd.Stdout, r.cmd.Stderr = &r.output, &r.output
 	rs.must(r.cmd.Start())
@@ -362,6 +362,7 @@ func TestLeader_Suspended(t *testing.T) {
 
 // A fault in the middle of the first sync: the rest is applied by the new leader alone.
 func TestLeader_InFirstSync(t *testing.T) {
+	t.Parallel()
 	for _, f := range []leaderFault{suspended, killed, cutOff} {
 		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()
@@ -395,6 +396,7 @@ func TestLeader_InFirstSync(t *testing.T) {
 
 // A fault right before it pushes what it writes back: the new leader has pushed it.
 func TestLeader_InWriteBack(t *testing.T) {
+	t.Parallel()
 	for _, f := range []leaderFault{suspended, killed, cutOff} {
 		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()

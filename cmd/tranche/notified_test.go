@@ -11,8 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -69,18 +67,15 @@ func (s *shop) hears(h *heard, reason string, want map[string]string) {
 // and rejected what, the author, and the command that moves on. A refused commit has a
 // status at the forge.
 func TestNotified(t *testing.T) {
+	t.Parallel()
 	s := shopOf(t, "web")
 	h := &heard{statuses: map[string]string{}}
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	file := filepath.Join(t.TempDir(), "notifications.yaml")
 	s.must(os.WriteFile(file, fmt.Appendf(nil, "cluster: prod-eu\nreceivers:\n- {name: hook, type: webhook, url: %q, namespaces: [%s]}\n- {name: forge, type: github, url: %q, token: t, repository: shop/web, namespaces: [%s]}\n", server.URL, s.ns, server.URL, s.ns), 0o600))
-	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
-	s.control("--as", s.c.Controller.Impersonate.UserName, "--notification-config", file)
-	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
-		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
-		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: ".", WriteBack: &v1alpha1.WriteBack{Notes: true}},
-	}))
+	s.process(s.ownOnly(), "--notification-config", file)
+	s.follow("source", ".", s.own, func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Notes: true} })
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 
 	s.replace("service.yaml", "port: 80", "port: eighty")

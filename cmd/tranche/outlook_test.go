@@ -153,11 +153,9 @@ func TestDiff_Unreadable(t *testing.T) {
 
 // The account that a source names needs the right to write what would change.
 func TestDiff_Rights(t *testing.T) {
+	t.Parallel()
 	s := shopOf(t, "web")
-	s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
-		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
-		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: ".", ServiceAccountName: "tenant"},
-	}))
+	s.follow("source", ".", s.own, func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "tenant" }) // no controller applies it
 	s.binds("tenant", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "tenant", Namespace: s.ns},
 		rbacv1.PolicyRule{APIGroups: []string{"apps", v1alpha1.Group}, Resources: []string{"*"}, Verbs: []string{"*"}})
 	s.says(1, "diff", "service.yaml: Service "+s.ns+"/web: ServiceAccount "+s.ns+"/tenant may not create it", "problems: 2;")

@@ -6,7 +6,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -16,16 +15,15 @@ import (
 // Two shards of two controllers each: one of each leads, and each shard looks
 // at its own sources while the other does.
 func TestALeaderForEachShard(t *testing.T) {
+	t.Parallel()
 	s := shopOf(t, "web")
-	t.Setenv("KUBECONFIG", s.c.Kubeconfig)
 	for _, shard := range []string{"a", "b"} {
 		for range 2 {
-			s.control("--as", s.c.Controller.Impersonate.UserName, "--leader-elect", "--leader-election-namespace", s.ns, "--watch-label-selector", "shard="+s.ns+"-"+shard)
+			s.process("--leader-elect", "--leader-election-namespace", s.ns, "--watch-label-selector", labelOwn+"="+s.ns+"-"+shard)
 		}
-		s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
-			ObjectMeta: metav1.ObjectMeta{Name: shard, Namespace: s.ns, Labels: map[string]string{"shard": s.ns + "-" + shard}},
-			Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: ".", TargetNamespace: s.c.Namespace(t)},
-		}))
+		s.follow(shard, ".", func(gs *v1alpha1.GitSource) {
+			gs.Labels, gs.Spec.TargetNamespace = map[string]string{labelOwn: s.ns + "-" + shard}, s.c.Namespace(t)
+		})
 	}
 	clustertest.Wait(t, "both sources", func() error {
 		var sources v1alpha1.GitSourceList

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -56,15 +55,12 @@ func TestLimitRange(t *testing.T) {
 // and nothing moves. With the CRD applied, it goes on. The admission policies are no
 // condition for a release.
 func TestOlderCRDAndNoPolicies(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t)
-	t.Setenv("KUBECONFIG", c.Kubeconfig)
 	s := shopIn(t, c, "web")
 	s.shell(".", "kubectl delete -k ../../config/policy")
-	s.control("--as", c.Controller.Impersonate.UserName)
-	s.must(c.Client.Create(t.Context(), &v1alpha1.GitSource{
-		ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},
-		Spec:       v1alpha1.GitSourceSpec{URL: "file://" + s.bare, Path: ".", Prune: true},
-	}))
+	s.process()
+	s.follow("source", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 
 	s.without("batchreleases", "spec/properties/approvalsSince", "status/properties/endedReleases")

@@ -35,6 +35,7 @@ type days struct {
 
 // The first two days as a newcomer has them, by the commands of the documents alone.
 func TestTwoDays(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Start(t)
 	d := &days{shop: &shop{TB: t, c: c, ns: "shop"}}
 	d.repository("web")

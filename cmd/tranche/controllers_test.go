@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// labelOwn is set on the GitSources of tests that have controllers of their own, or none.
+// The shared controller leaves them alone.
+const labelOwn = "test"
+
+// shared is the controller of all tests that run at the same time. It starts with the
+// first of them and ends with the last. No other controller for all sources runs
+// meanwhile: tests that are not parallel are over, or come later.
+var shared struct {
+	mu    sync.Mutex
+	users int
+	stop  func() error
+}
+
+// share lets the shared controller run until the test ends.
+func (s *shop) share() {
+	s.Helper()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.users == 0 {
+		dir, err := os.MkdirTemp("", "tranche-storage-") // it outlives the test
+		s.must(err)
+		s.must(os.Setenv("KUBECONFIG", s.c.Kubeconfig))
+		stop := start(dir, "--as", s.c.Controller.Impersonate.UserName, "--watch-label-selector", "!"+labelOwn)
+		shared.stop = func() error {
+			defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
+			return stop()
+		}
+	}
+	shared.users++
+	s.Cleanup(func() {
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		if shared.users--; shared.users > 0 {
+			return
+		}
+		if err := shared.stop(); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+// start runs `tranche controller` in this process, for the cluster that KUBECONFIG
+// names, until stop is called.
+func start(storage string, flags ...string) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	root := newRoot()
+	root.SetArgs(append([]string{"controller", "--storage-path", storage, "--file-roots", os.TempDir(), "--skip-name-validation", "--log-level", logLevel()}, flags...))
+	go func() { ended <- root.ExecuteContext(ctx) }()
+	return sync.OnceValue(func() error {
+		cancel()
+		if err := <-ended; err != nil {
+			return fmt.Errorf("the controller ended with %w", err)
+		}
+		return nil
+	})
+}
+
+func logLevel() string {
+	if testing.Verbose() {
+		return "info"
+	}
+	return "error"
+}
+
+// control runs a controller with these flags in this process until the test ends. The
+// test sets KUBECONFIG, and so is not parallel.
+func (s *shop) control(flags ...string) {
+	s.Helper()
+	stop := start(s.TempDir(), flags...)
+	s.Cleanup(func() {
+		if err := stop(); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+// process runs a controller with these flags as a process until stop is called.
+func (s *shop) process(flags ...string) (stop func()) {
+	s.Helper()
+	cmd := exec.Command(os.Args[0], append([]string{
+		"controller", "--as", s.c.Controller.Impersonate.UserName, "--storage-path", s.TempDir(), "--file-roots", os.TempDir(), "--log-encoding", "console",
+	}, flags...)...)
+	cmd.Env = append(os.Environ(), asTranche+"=1", "KUBECONFIG="+s.c.Kubeconfig)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	s.must(cmd.Start())
+	stop = sync.OnceFunc(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		if err := cmd.Wait(); err != nil {
+			s.Errorf("the controller ended with %v", err)
+		}
+		if s.Failed() {
+			s.Logf("the controller: %s", output.String())
+		}
+	})
+	s.Cleanup(stop)
+	return stop
+}
+
+// own marks a GitSource as one of the test's own controllers.
+func (s *shop) own(gs *v1alpha1.GitSource) { gs.Labels = map[string]string{labelOwn: s.ns} }
+
+// ownOnly is the flag for a controller of such sources alone.
+func (s *shop) ownOnly() string { return "--watch-label-selector=" + labelOwn + "=" + s.ns }
