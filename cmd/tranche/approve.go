@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -184,18 +183,6 @@ func (st *steering) approve(step int32) error {
 	return st.commit(change, func(commit string) error { return st.checkApproval(commit, step) }, append(st.names(), fmt.Sprintf("Tranche-Step: %d", step))...)
 }
 
-// hasSigners reports whether only signed approvals count for a source.
-func hasSigners(gs *v1alpha1.GitSource) bool {
-	return gs.Spec.Approvals != nil && gs.Spec.Approvals.Signers != nil
-}
-
-// approvedFor returns the note of an approval: the steps that it is for. After an
-// edit of the plan another commit has to bring the approval, and the note is what
-// that commit changes.
-func approvedFor(br *v1alpha1.BatchRelease) string {
-	return "For the steps " + stepsText(br) + "."
-}
-
 // unsigned reports whether only signed approvals count for a release, and the
 // controller has taken none as good that says the same.
 func unsigned(br *v1alpha1.BatchRelease, s v1alpha1.BatchApprovalSpec) bool {
@@ -211,14 +198,6 @@ func otherSteps(br, branch *v1alpha1.BatchRelease, step int32) error {
 	}
 	return fmt.Errorf("the branch has the steps %s, and those that govern %s/%s are %s, so the approval would not count; approve the plan first (tranche approve %s --plan), or put the old one back",
 		stepsText(branch), br.Namespace, br.Name, stepsText(br), br.Name)
-}
-
-func stepsText(br *v1alpha1.BatchRelease) string {
-	steps := make([]string, len(br.Spec.Strategy.Steps))
-	for i, s := range br.Spec.Strategy.Steps {
-		steps[i] = s.Replicas.String()
-	}
-	return strings.Join(steps, ", ")
 }
 
 // names are the trailers that name the release under way.
@@ -312,15 +291,4 @@ func approveDirect(cmd *cobra.Command, at *connected, br *v1alpha1.BatchRelease,
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Approved step %d of %s/%s in the cluster. Git does not say so.\n", step, br.Namespace, br.Name)
 	return err
-}
-
-// agree asks, unless told not to.
-func agree(cmd *cobra.Command, yes bool, question string) error {
-	if err := canAsk(cmd, yes); err != nil {
-		return err
-	}
-	if !yes && !askAt(cmd, question) {
-		return errors.New("nothing was done")
-	}
-	return nil
 }

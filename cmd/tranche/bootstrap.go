@@ -472,13 +472,13 @@ func (b *bootstrap) await(ctx context.Context) error {
 		}
 		last = ready.Reason + ": " + ready.Message
 		if meta.IsStatusConditionTrue(gs.Status.Conditions, "Stalled") {
-			return false, codedError{exitFailed, errors.New(last)}
+			return false, withCode(exitFailed, errors.New(last))
 		}
 		return ready.Status == metav1.ConditionTrue, nil
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return codedError{exitTimeout, fmt.Errorf("not applied after %s: %s", b.timeout, last)}
+		return withCode(exitTimeout, fmt.Errorf("not applied after %s: %s", b.timeout, last))
 	case err != nil:
 		return err
 	}

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -137,4 +140,114 @@ func (c *connected) source(ctx context.Context, br *v1alpha1.BatchRelease) (*v1a
 		return nil, fmt.Errorf("reading GitSource %s/%s: %w", namespace, name, err)
 	}
 	return &gs, nil
+}
+
+// linkedVersion is the version that package main has from the linker; empty: none.
+var linkedVersion string
+
+// versionString is the version of this program.
+func versionString() string {
+	if linkedVersion != "" {
+		return linkedVersion
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+// sources lists the GitSources of a namespace, or of all where it is empty.
+func (c *connected) sources(ctx context.Context, namespace string) ([]v1alpha1.GitSource, error) {
+	var list v1alpha1.GitSourceList
+	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing GitSources: %w", err)
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.GitSource) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return list.Items, nil
+}
+
+// sourceNamed reads a GitSource by NAME or NAMESPACE/NAME.
+func (k *connected) sourceNamed(ctx context.Context, namespace, name string) (*v1alpha1.GitSource, error) {
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	if before, after, ok := strings.Cut(name, "/"); ok {
+		key = client.ObjectKey{Namespace: before, Name: after}
+	}
+	var gs v1alpha1.GitSource
+	if err := k.Get(ctx, key, &gs); err != nil {
+		return nil, fmt.Errorf("reading GitSource %s: %w", key, err)
+	}
+	return &gs, nil
+}
+
+// releasesOf lists the releases of a GitSource, in all namespaces that it applies to.
+func (c *connected) releasesOf(ctx context.Context, gs *v1alpha1.GitSource) ([]v1alpha1.BatchRelease, error) {
+	namespaces := []string{gs.Namespace}
+	if gs.Status.Inventory != nil {
+		for _, e := range gs.Status.Inventory.Entries {
+			namespace, rest, _ := strings.Cut(e.ID, "_")
+			if strings.HasSuffix(rest, "_BatchRelease") && !slices.Contains(namespaces, namespace) {
+				namespaces = append(namespaces, namespace)
+			}
+		}
+	}
+	slices.Sort(namespaces)
+	var found []v1alpha1.BatchRelease
+	for _, namespace := range namespaces {
+		list, err := c.releases(ctx, namespace)
+		if err != nil {
+			return nil, fmt.Errorf("namespace %s: %w", namespace, err)
+		}
+		for i := range list {
+			l := list[i].Labels
+			if l[v1alpha1.LabelSource] == gs.Name && cmp.Or(l[v1alpha1.LabelSourceNamespace], list[i].Namespace) == gs.Namespace {
+				found = append(found, list[i])
+			}
+		}
+	}
+	return found, nil
+}
+
+// readyOf is the condition Ready; empty before the controller has seen the source.
+func readyOf(gs *v1alpha1.GitSource) metav1.Condition {
+	if c := meta.FindStatusCondition(gs.Status.Conditions, "Ready"); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// problemOf is the condition that says why the cluster is not as the branch says; nil
+// where it is, or is about to be.
+func problemOf(gs *v1alpha1.GitSource) *metav1.Condition {
+	if gs.Spec.Suspend {
+		return nil
+	}
+	for _, kind := range []string{"Ready", "InSync"} {
+		if c := meta.FindStatusCondition(gs.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
+			return c
+		}
+	}
+	return nil
+}
+
+// sourceProblems has a line for each source with a problem; empty without any. An
+// account that may not read GitSources sees none.
+func (c *connected) sourceProblems(ctx context.Context, namespace string) (string, error) {
+	list, err := c.sources(ctx, namespace)
+	if apierrors.IsForbidden(err) {
+		return "", nil
+	}
+	return problemLines(list), err
+}
+
+func problemLines(list []v1alpha1.GitSource) string {
+	var b strings.Builder
+	for i := range list {
+		gs := &list[i]
+		if p := problemOf(gs); p != nil {
+			fmt.Fprintf(&b, "GitSource %s/%s, %s of %s, applied %s: %s: %s\n", gs.Namespace, gs.Name, pinOf(gs.Spec.Ref), gs.Spec.URL, orNone(short(gs.Status.AppliedCommit)), p.Reason, p.Message)
+		}
+	}
+	return b.String()
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -86,7 +84,7 @@ it is 4 if the commit would change anything.`,
 // run shows what a revision would do, source by source.
 func (o *diffOptions) run(cmd *cobra.Command, at *connected, rev string) error {
 	ctx, w := cmd.Context(), cmd.OutOrStdout()
-	sources, c, err := at.sourcesOf(ctx, o.source)
+	sources, c, err := sourcesOf(ctx, at, o.source)
 	if err != nil {
 		return err
 	}
@@ -116,20 +114,20 @@ func (o *diffOptions) run(cmd *cobra.Command, at *connected, rev string) error {
 	case problems > 0:
 		return fmt.Errorf("problems: %d; the commit could not be applied", problems)
 	case doc.Changes && o.exitCode:
-		return codedError{exitChanges, fmt.Errorf("commit %s would change the cluster", short(commit))}
+		return withCode(exitChanges, fmt.Errorf("commit %s would change the cluster", short(commit)))
 	}
 	return nil
 }
 
 // sourcesOf returns the source that is named, or those of the namespace that
 // follow the repository of the clone that one stands in; and that clone.
-func (k *connected) sourcesOf(ctx context.Context, name string) ([]v1alpha1.GitSource, *clone.Clone, error) {
+func sourcesOf(ctx context.Context, at *connected, name string) ([]v1alpha1.GitSource, *clone.Clone, error) {
 	here, err := os.Getwd()
 	if err != nil {
 		return nil, nil, fmt.Errorf("finding the clone: %w", err)
 	}
 	if name != "" {
-		gs, err := k.sourceNamed(ctx, k.namespace, name)
+		gs, err := at.sourceNamed(ctx, at.namespace, name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -137,7 +135,7 @@ func (k *connected) sourcesOf(ctx context.Context, name string) ([]v1alpha1.GitS
 		return []v1alpha1.GitSource{*gs}, in, err
 	}
 	var list v1alpha1.GitSourceList
-	if err := k.List(ctx, &list, client.InNamespace(k.namespace)); err != nil {
+	if err := at.List(ctx, &list, client.InNamespace(at.namespace)); err != nil {
 		return nil, nil, fmt.Errorf("listing GitSources: %w", err)
 	}
 	slices.SortFunc(list.Items, func(a, b v1alpha1.GitSource) int { return cmp.Compare(a.Name, b.Name) })
@@ -156,42 +154,10 @@ func (k *connected) sourcesOf(ctx context.Context, name string) ([]v1alpha1.GitS
 	case len(sources) > 0:
 		return sources, in, nil
 	case others != nil:
-		return nil, nil, fmt.Errorf("no GitSource of namespace %s follows the repository of this clone: %w", k.namespace, others)
+		return nil, nil, fmt.Errorf("no GitSource of namespace %s follows the repository of this clone: %w", at.namespace, others)
 	default:
-		return nil, nil, fmt.Errorf("there is no GitSource in namespace %s; name another namespace with -n, or one with --source", k.namespace)
+		return nil, nil, fmt.Errorf("there is no GitSource in namespace %s; name another namespace with -n, or one with --source", at.namespace)
 	}
-}
-
-// sourceNamed reads a GitSource by NAME or NAMESPACE/NAME.
-func (k *connected) sourceNamed(ctx context.Context, namespace, name string) (*v1alpha1.GitSource, error) {
-	key := client.ObjectKey{Namespace: namespace, Name: name}
-	if before, after, ok := strings.Cut(name, "/"); ok {
-		key = client.ObjectKey{Namespace: before, Name: after}
-	}
-	var gs v1alpha1.GitSource
-	if err := k.Get(ctx, key, &gs); err != nil {
-		return nil, fmt.Errorf("reading GitSource %s: %w", key, err)
-	}
-	return &gs, nil
-}
-
-// render renders a commit of a repository for a source, as the controller will.
-func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string, namespaced func(schema.GroupKind) (bool, error)) (*plan.Set, gitsync.Tree, error) {
-	objects, err := in.Objects()
-	if err != nil {
-		return nil, nil, err
-	}
-	tree, err := gitsync.TreeOf(objects, plumbing.NewHash(commit))
-	if err != nil {
-		return nil, nil, err
-	}
-	spec := &gs.Spec
-	rendered, err := plan.Render(tree, spec.Path, plan.RenderOptions{Skip: approvalsPath(spec)})
-	if err != nil {
-		return nil, nil, err
-	}
-	set, err := plan.Collect(rendered, plan.CollectOptions{Namespace: gs.Namespace, TargetNamespace: spec.TargetNamespace, Namespaced: namespaced})
-	return set, tree, errors.Join(err, tree.Err())
 }
 
 // difference is what a commit would do, for one source.

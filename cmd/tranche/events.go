@@ -107,7 +107,7 @@ func (o *eventsOptions) log(ctx context.Context, at *connected, args []string, s
 	case o.all:
 		objects, where = []about{{"GitSource", "", ""}, {"BatchRelease", "", ""}}, "in any namespace"
 	}
-	log, err := at.eventsOf(ctx, objects, since)
+	log, err := eventsOf(ctx, at, objects, since)
 	return log, where, err
 }
 
@@ -133,7 +133,7 @@ type eventEntry struct {
 }
 
 // eventsOf reads the events about objects, oldest first.
-func (c *connected) eventsOf(ctx context.Context, objects []about, since time.Time) (*eventLog, error) {
+func eventsOf(ctx context.Context, at *connected, objects []about, since time.Time) (*eventLog, error) {
 	log := &eventLog{document: newDocument("EventLog"), Items: []eventEntry{}}
 	read := map[string]bool{}
 	for _, o := range objects {
@@ -142,7 +142,7 @@ func (c *connected) eventsOf(ctx context.Context, objects []about, since time.Ti
 		}
 		read[o.Namespace] = true
 		var list eventsv1.EventList
-		if err := c.List(ctx, &list, client.InNamespace(o.Namespace)); err != nil {
+		if err := at.List(ctx, &list, client.InNamespace(o.Namespace)); err != nil {
 			return nil, fmt.Errorf("listing the events of namespace %q: %w", o.Namespace, err)
 		}
 		for i := range list.Items {

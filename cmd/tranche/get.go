@@ -1,18 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -60,7 +56,7 @@ a problem, and that problem: why a commit has no release.`,
 			return err
 		}
 		if output == outputTable || output == outputWide {
-			return at.getTable(cmd, list, all, output == outputWide)
+			return printTable(at, cmd, list, all, output == outputWide)
 		}
 		return printReleases(cmd.OutOrStdout(), list, output, all, false, time.Now())
 	}
@@ -68,8 +64,8 @@ a problem, and that problem: why a commit has no release.`,
 }
 
 // getTable prints releases, and below them the sources with a problem.
-func (c *connected) getTable(cmd *cobra.Command, list []v1alpha1.BatchRelease, all, wide bool) error {
-	problems, err := c.sourceProblems(cmd.Context(), c.namespace)
+func printTable(at *connected, cmd *cobra.Command, list []v1alpha1.BatchRelease, all, wide bool) error {
+	problems, err := at.sourceProblems(cmd.Context(), at.namespace)
 	if err != nil {
 		return err
 	}
@@ -81,7 +77,7 @@ func (c *connected) getTable(cmd *cobra.Command, list []v1alpha1.BatchRelease, a
 		_, err := io.WriteString(cmd.OutOrStdout(), text)
 		return err
 	}
-	where := "in namespace " + c.namespace
+	where := "in namespace " + at.namespace
 	if all {
 		where = "in any namespace"
 	}
@@ -155,44 +151,4 @@ func releaseTable(list []v1alpha1.BatchRelease, namespaces, wide bool, now time.
 		rows = append(rows, row)
 	}
 	return table(rows)
-}
-
-// stepOf is the step, counted from 0, and how many there are.
-func stepOf(br *v1alpha1.BatchRelease) string {
-	if br.Status.RollingBack {
-		return "back"
-	}
-	all := len(br.Spec.Strategy.Steps)
-	if br.Status.Phase == v1alpha1.PhaseCompleted {
-		return fmt.Sprintf("%d/%d", all, all)
-	}
-	return fmt.Sprintf("%d (of %d)", br.Status.CurrentStepIndex, all)
-}
-
-// table aligns columns, with two spaces in between.
-func table(rows [][]string) string {
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	var err error
-	for _, row := range rows {
-		_, wrong := fmt.Fprintln(t, strings.Join(row, "\t"))
-		err = errors.Join(err, wrong)
-	}
-	if err := errors.Join(err, t.Flush()); err != nil {
-		panic(err) // a strings.Builder takes everything
-	}
-	return b.String()
-}
-
-func orNone(s string) string { return cmp.Or(s, "-") }
-
-// short is a commit as long as people write it.
-func short(commit string) string { return commit[:min(len(commit), 7)] }
-
-// age is how long ago something was, as kubectl says it.
-func age(t metav1.Time, now time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return duration.HumanDuration(now.Sub(t.Time))
 }

@@ -3,11 +3,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,22 +15,6 @@ import (
 // version is set at link time; a build without it has the module's.
 var version = ""
 
-// Exit codes, as `tranche help` and docs/cli.md tell them.
-const (
-	exitError   = 1
-	exitFailed  = 2
-	exitTimeout = 3
-	exitChanges = 4
-)
-
-// codedError is an error that ends the program with a code of its own.
-type codedError struct {
-	code int
-	error
-}
-
-func (e codedError) Unwrap() error { return e.error }
-
 func main() {
 	if err := newRoot().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "tranche:", err)
@@ -40,15 +22,8 @@ func main() {
 	}
 }
 
-// exitCode is the code that an error ends the program with.
-func exitCode(err error) int {
-	if coded, ok := errors.AsType[codedError](err); ok {
-		return coded.code
-	}
-	return exitError
-}
-
 func newRoot() *cobra.Command {
+	linkedVersion = version
 	root := &cobra.Command{
 		Use:   "tranche",
 		Short: "Release Deployments in batches, with Git as the only interface",
@@ -72,14 +47,4 @@ Colours are only for a terminal; NO_COLOR=1 turns them off.`,
 	}
 	root.AddCommand(newGet(), newStatus(), newHistory(), newEvents(), newSync(), newApprove(), newRollback(), newReject(), newPause(), newResume(), newBootstrap(), newDiff(), newLint(), newSimulate(), newVersion(), newInstall(), newController(), newRenderWorker(), newReference())
 	return root
-}
-
-func versionString() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
 }

@@ -5,7 +5,6 @@ import (
 	"path"
 	"strings"
 
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
@@ -87,29 +86,4 @@ func (s *scene) revertByHand(commit string) string {
 		return ""
 	}
 	return s.inClone() + fmt.Sprintf("  git revert --no-edit %s && git push origin HEAD:%s\n", short(commit), s.source.Spec.Ref.Branch)
-}
-
-// approvalsPath is where the approvals of a source are, from the root of its
-// repository.
-func approvalsPath(spec *v1alpha1.GitSourceSpec) string {
-	if spec.Approvals != nil && spec.Approvals.Path != "" {
-		return path.Clean(spec.Approvals.Path)
-	}
-	return path.Join(spec.Path, "approvals")
-}
-
-// approvalFile is a BatchApproval of the release under way. Revision and
-// commit are in quotes: either may look like a number.
-func approvalFile(br *v1alpha1.BatchRelease, step int32) string {
-	return fmt.Sprintf(`# %s
-apiVersion: %s
-kind: BatchApproval
-metadata:
-  name: %s
-  namespace: %s
-spec:
-  revision: "%s"
-  commit: "%s"
-  step: %d
-`, approvedFor(br), v1alpha1.GroupVersion, br.Name, br.Namespace, br.Status.UpdateRevision, br.Spec.Commit, step)
 }

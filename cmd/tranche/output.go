@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -72,14 +71,6 @@ const (
 
 	outputMarkdown = "markdown"
 )
-
-// absolute is a time as tables and logs have it: in UTC, to the second.
-func absolute(t *metav1.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format(time.RFC3339)
-}
 
 // sinceOf reads --since: how long ago, a day or a time. Empty is the beginning.
 func sinceOf(text string, now time.Time) (time.Time, error) {

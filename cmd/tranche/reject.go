@@ -11,10 +11,6 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// trailerRejected is the trailer that says why a release was rejected. The trailers
-// Tranche-Release and Tranche-Commit beside it name that release.
-const trailerRejected = "Tranche-Rejected"
-
 // maxRejected is how many characters a reason may have: it is part of a notification.
 const maxRejected = 500
 

@@ -1,21 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -74,46 +68,6 @@ message.`,
 		return printSources(cmd.OutOrStdout(), list, output, all, false, time.Now())
 	}
 	return c
-}
-
-// sources lists the GitSources of a namespace, or of all where it is empty.
-func (c *connected) sources(ctx context.Context, namespace string) ([]v1alpha1.GitSource, error) {
-	var list v1alpha1.GitSourceList
-	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("listing GitSources: %w", err)
-	}
-	slices.SortFunc(list.Items, func(a, b v1alpha1.GitSource) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return list.Items, nil
-}
-
-// releasesOf lists the releases of a GitSource, in all namespaces that it applies to.
-func (c *connected) releasesOf(ctx context.Context, gs *v1alpha1.GitSource) ([]v1alpha1.BatchRelease, error) {
-	namespaces := []string{gs.Namespace}
-	if gs.Status.Inventory != nil {
-		for _, e := range gs.Status.Inventory.Entries {
-			namespace, rest, _ := strings.Cut(e.ID, "_")
-			if strings.HasSuffix(rest, "_BatchRelease") && !slices.Contains(namespaces, namespace) {
-				namespaces = append(namespaces, namespace)
-			}
-		}
-	}
-	slices.Sort(namespaces)
-	var found []v1alpha1.BatchRelease
-	for _, namespace := range namespaces {
-		list, err := c.releases(ctx, namespace)
-		if err != nil {
-			return nil, fmt.Errorf("namespace %s: %w", namespace, err)
-		}
-		for i := range list {
-			l := list[i].Labels
-			if l[v1alpha1.LabelSource] == gs.Name && cmp.Or(l[v1alpha1.LabelSourceNamespace], list[i].Namespace) == gs.Namespace {
-				found = append(found, list[i])
-			}
-		}
-	}
-	return found, nil
 }
 
 // printSources writes GitSources in a format. One alone is printed as an object.
@@ -176,47 +130,4 @@ func sourceTable(list []v1alpha1.GitSource, namespaces, wide bool, now time.Time
 		rows = append(rows, row)
 	}
 	return table(rows)
-}
-
-// readyOf is the condition Ready; empty before the controller has seen the source.
-func readyOf(gs *v1alpha1.GitSource) metav1.Condition {
-	if c := meta.FindStatusCondition(gs.Status.Conditions, "Ready"); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
-}
-
-// problemOf is the condition that says why the cluster is not as the branch says; nil
-// where it is, or is about to be.
-func problemOf(gs *v1alpha1.GitSource) *metav1.Condition {
-	if gs.Spec.Suspend {
-		return nil
-	}
-	for _, kind := range []string{"Ready", "InSync"} {
-		if c := meta.FindStatusCondition(gs.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse {
-			return c
-		}
-	}
-	return nil
-}
-
-// sourceProblems has a line for each source with a problem; empty without any. An
-// account that may not read GitSources sees none.
-func (c *connected) sourceProblems(ctx context.Context, namespace string) (string, error) {
-	list, err := c.sources(ctx, namespace)
-	if apierrors.IsForbidden(err) {
-		return "", nil
-	}
-	return problemLines(list), err
-}
-
-func problemLines(list []v1alpha1.GitSource) string {
-	var b strings.Builder
-	for i := range list {
-		gs := &list[i]
-		if p := problemOf(gs); p != nil {
-			fmt.Fprintf(&b, "GitSource %s/%s, %s of %s, applied %s: %s: %s\n", gs.Namespace, gs.Name, pinOf(gs.Spec.Ref), gs.Spec.URL, orNone(short(gs.Status.AppliedCommit)), p.Reason, p.Message)
-		}
-	}
-	return b.String()
 }

@@ -67,7 +67,7 @@ the current folder.`,
 		br, err := at.release(cmd.Context(), args[0])
 		if err != nil && o.commit != "" && !isRefusal(err) {
 			began := time.Now()
-			br, err = at.awaitRelease(cmd.Context(), cmd.OutOrStdout(), o, args[0])
+			br, err = awaitRelease(cmd.Context(), at, cmd.OutOrStdout(), o, args[0])
 			if o.timeout > 0 {
 				o.timeout = max(lookEvery, o.timeout-time.Since(began))
 			}
@@ -76,7 +76,7 @@ the current folder.`,
 			return err
 		}
 		name := br.Name
-		look := func(ctx context.Context) (*scene, error) { return at.scene(ctx, name) }
+		look := func(ctx context.Context) (*scene, error) { return readScene(ctx, at, name) }
 		if o.watch {
 			return watchStatus(cmd.Context(), cmd.OutOrStdout(), o, look)
 		}
@@ -116,23 +116,23 @@ type scene struct {
 	sets       []*appsv1.ReplicaSet // those with pods, and those of the release; newest first
 }
 
-// scene reads what is shown of a release.
-func (c *connected) scene(ctx context.Context, name string) (*scene, error) {
+// readScene reads what is shown of a release.
+func readScene(ctx context.Context, at *connected, name string) (*scene, error) {
 	s := &scene{now: time.Now(), release: &v1alpha1.BatchRelease{}}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, s.release); err != nil {
-		return nil, fmt.Errorf("reading BatchRelease %s/%s: %w", c.namespace, name, err)
+	if err := at.Get(ctx, client.ObjectKey{Namespace: at.namespace, Name: name}, s.release); err != nil {
+		return nil, fmt.Errorf("reading BatchRelease %s/%s: %w", at.namespace, name, err)
 	}
 	var err error
-	if s.source, err = c.source(ctx, s.release); err != nil {
+	if s.source, err = at.source(ctx, s.release); err != nil {
 		return nil, err
 	}
 	var d appsv1.Deployment
-	err = c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: s.release.Spec.WorkloadRef.Name}, &d)
+	err = at.Get(ctx, client.ObjectKey{Namespace: at.namespace, Name: s.release.Spec.WorkloadRef.Name}, &d)
 	if apierrors.IsNotFound(err) {
 		return s, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading Deployment %s/%s: %w", c.namespace, s.release.Spec.WorkloadRef.Name, err)
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", at.namespace, s.release.Spec.WorkloadRef.Name, err)
 	}
 	s.deployment = &d
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
@@ -140,7 +140,7 @@ func (c *connected) scene(ctx context.Context, name string) (*scene, error) {
 		return nil, fmt.Errorf("reading Deployment %s/%s: spec.selector: %w", d.Namespace, d.Name, err)
 	}
 	var list appsv1.ReplicaSetList
-	if err := c.List(ctx, &list, client.InNamespace(c.namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := at.List(ctx, &list, client.InNamespace(at.namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, fmt.Errorf("listing ReplicaSets: %w", err)
 	}
 	for i := range list.Items {

@@ -1,14 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
@@ -91,20 +92,6 @@ func (o *steerOptions) newSteeringOfBranch(cmd *cobra.Command, at *connected, na
 			gs.Namespace, gs.Name, pinOf(gs.Spec.Ref), gs.Spec.Ref.Branch)
 	}
 	return st, err
-}
-
-// pinOf is what a reference pins, or the branch that it follows.
-func pinOf(r v1alpha1.GitReference) string {
-	switch {
-	case r.Commit != "":
-		return "commit " + short(r.Commit)
-	case r.SemVer != "":
-		return "the highest version in " + r.SemVer
-	case r.Tag != "":
-		return "tag " + r.Tag
-	default:
-		return r.Branch
-	}
 }
 
 // find returns the GitSource that flag or release name.
@@ -218,24 +205,21 @@ func (st *steering) ask(question string) bool {
 	return st.yes || askAt(st.cmd, question)
 }
 
-// canAsk refuses an input that is not a terminal, unless yes is given. A command calls
-// it first: a script has to learn of it before anything is read or shown.
-func canAsk(cmd *cobra.Command, yes bool) error {
-	if yes || terminal.Is(cmd.InOrStdin()) {
-		return nil
-	}
-	return errors.New("the input is not a terminal, so the command cannot ask; give --yes")
-}
-
-// askAt asks a question that only y or yes says yes to.
-func askAt(cmd *cobra.Command, question string) bool {
-	if _, err := fmt.Fprint(cmd.OutOrStdout(), "\n"+question+" [y/N] "); err != nil {
-		return false // who does not see the question has not said yes
-	}
-	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+// render renders a commit of a repository for a source, as the controller will.
+func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string, namespaced func(schema.GroupKind) (bool, error)) (*plan.Set, gitsync.Tree, error) {
+	objects, err := in.Objects()
 	if err != nil {
-		return false
+		return nil, nil, err
 	}
-	answer = strings.ToLower(strings.TrimSpace(answer))
-	return answer == "y" || answer == "yes"
+	tree, err := gitsync.TreeOf(objects, plumbing.NewHash(commit))
+	if err != nil {
+		return nil, nil, err
+	}
+	spec := &gs.Spec
+	rendered, err := plan.Render(tree, spec.Path, plan.RenderOptions{Skip: approvalsPath(spec)})
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := plan.Collect(rendered, plan.CollectOptions{Namespace: gs.Namespace, TargetNamespace: spec.TargetNamespace, Namespaced: namespaced})
+	return set, tree, errors.Join(err, tree.Err())
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -119,10 +118,6 @@ func (s *scene) images(style terminal.Style) []terminal.Node {
 	return nodes
 }
 
-func containers(t *corev1.PodTemplateSpec) []corev1.Container {
-	return append(append([]corev1.Container{}, t.Spec.InitContainers...), t.Spec.Containers...)
-}
-
 // steps are the plan's, or while the way leads back, that of the rollback.
 func (s *scene) steps(style terminal.Style) []terminal.Node {
 	at := &s.release.Status
@@ -157,17 +152,6 @@ func (s *scene) step(style terminal.Style, i int32, step v1alpha1.Step, gateless
 		mark = style.Waits("◼")
 	}
 	return fmt.Sprintf("%s %s  %s %d/%d%s", mark, what, terminal.Bar(at.UpdatedAvailableReplicas, at.UpdatedReplicas, target, barWidth), at.UpdatedAvailableReplicas, target, s.waits(style, step))
-}
-
-// gateOf says what a step that has not begun will wait for.
-func gateOf(step v1alpha1.Step, last bool) string {
-	switch {
-	case last:
-		return ""
-	case step.Pause != nil:
-		return ", then a pause of " + duration.HumanDuration(step.Pause.Duration.Duration)
-	}
-	return ", then an approval"
 }
 
 // opened says who opened the gate of a step that is done.

@@ -51,7 +51,7 @@ be fetched. It is 3 when there is no outcome within --timeout.`,
 			return err
 		}
 		asked := time.Now().UTC().Format(time.RFC3339Nano)
-		if err := at.askForSync(cmd.Context(), gs, asked); err != nil {
+		if err := askForSync(cmd.Context(), at, gs, asked); err != nil {
 			return err
 		}
 		name := gs.Namespace + "/" + gs.Name
@@ -59,7 +59,7 @@ be fetched. It is 3 when there is no outcome within --timeout.`,
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Asked for a sync of GitSource %s.\n", name)
 			return err
 		}
-		said, err := at.awaitSync(cmd.Context(), client.ObjectKeyFromObject(gs), asked, timeout)
+		said, err := awaitSync(cmd.Context(), at, client.ObjectKeyFromObject(gs), asked, timeout)
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ be fetched. It is 3 when there is no outcome within --timeout.`,
 }
 
 // askForSync sets the annotation that asks for a sync.
-func (c *connected) askForSync(ctx context.Context, gs *v1alpha1.GitSource, asked string) error {
+func askForSync(ctx context.Context, at *connected, gs *v1alpha1.GitSource, asked string) error {
 	name := gs.Namespace + "/" + gs.Name
 	switch {
 	case gs.Spec.Suspend:
@@ -83,7 +83,7 @@ func (c *connected) askForSync(ctx context.Context, gs *v1alpha1.GitSource, aske
 		gs.Annotations = map[string]string{}
 	}
 	gs.Annotations[v1alpha1.AnnotationReconcile] = asked
-	if err := c.Patch(ctx, gs, patch, client.FieldOwner(managerCLI)); err != nil {
+	if err := at.Patch(ctx, gs, patch, client.FieldOwner(managerCLI)); err != nil {
 		return fmt.Errorf("asking for a sync of GitSource %s: %w", name, err)
 	}
 	return nil
@@ -96,11 +96,11 @@ const managerCLI = "tranche-cli"
 const syncPoll = 250 * time.Millisecond
 
 // awaitSync waits until the sync that was asked for has an outcome, and returns that.
-func (c *connected) awaitSync(ctx context.Context, key client.ObjectKey, asked string, timeout time.Duration) (string, error) {
+func awaitSync(ctx context.Context, at *connected, key client.ObjectKey, asked string, timeout time.Duration) (string, error) {
 	said := ""
 	err := wait.PollUntilContextTimeout(ctx, syncPoll, timeout, true, func(ctx context.Context) (bool, error) {
 		var gs v1alpha1.GitSource
-		if err := c.Get(ctx, key, &gs); err != nil {
+		if err := at.Get(ctx, key, &gs); err != nil {
 			if ctx.Err() != nil {
 				return false, nil
 			}
@@ -115,7 +115,7 @@ func (c *connected) awaitSync(ctx context.Context, key client.ObjectKey, asked s
 	case ctx.Err() != nil:
 		return said, errors.New("interrupted")
 	case wait.Interrupted(err):
-		return said, codedError{exitTimeout, fmt.Errorf("GitSource %s: no outcome after %s: %s", key, timeout, said)}
+		return said, withCode(exitTimeout, fmt.Errorf("GitSource %s: no outcome after %s: %s", key, timeout, said))
 	}
 	return said, err
 }
@@ -129,7 +129,7 @@ func syncOutcome(gs *v1alpha1.GitSource, asked string) (said string, over bool, 
 	}
 	ready := readyOf(gs)
 	said = ready.Reason + ": " + ready.Message
-	failed := codedError{exitFailed, fmt.Errorf("GitSource %s: %s", name, said)}
+	failed := withCode(exitFailed, fmt.Errorf("GitSource %s: %s", name, said))
 	switch {
 	case ready.Status == metav1.ConditionTrue:
 		return said, true, nil

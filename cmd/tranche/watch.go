@@ -57,7 +57,7 @@ func watchStatus(ctx context.Context, w io.Writer, o statusOptions, look func(co
 		select {
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				return codedError{exitTimeout, fmt.Errorf("the release is not over after %s: %s", o.timeout, v.last)}
+				return withCode(exitTimeout, fmt.Errorf("the release is not over after %s: %s", o.timeout, v.last))
 			}
 			return errors.New("interrupted")
 		case <-tick.C:
@@ -82,7 +82,7 @@ func isRefusal(err error) bool { return apierrors.IsForbidden(err) || apierrors.
 
 // awaitRelease waits for the BatchRelease that a commit brings first. It ends when a
 // GitSource of the namespace refuses that commit, or has applied it and there is none.
-func (c *connected) awaitRelease(ctx context.Context, w io.Writer, o statusOptions, name string) (*v1alpha1.BatchRelease, error) {
+func awaitRelease(ctx context.Context, at *connected, w io.Writer, o statusOptions, name string) (*v1alpha1.BatchRelease, error) {
 	ctx, stop := endsAfter(ctx, o.timeout)
 	defer stop()
 	if _, err := fmt.Fprintf(w, "Waiting for commit %s to bring %s.\n", short(o.commit), name); err != nil {
@@ -93,8 +93,8 @@ func (c *connected) awaitRelease(ctx context.Context, w io.Writer, o statusOptio
 	defer tick.Stop()
 	for {
 		var sources v1alpha1.GitSourceList
-		listed := c.List(ctx, &sources, client.InNamespace(c.namespace)) // before the release: what is applied is there
-		br, err := c.release(ctx, name)
+		listed := at.List(ctx, &sources, client.InNamespace(at.namespace)) // before the release: what is applied is there
+		br, err := at.release(ctx, name)
 		if err == nil {
 			return br, nil
 		}
@@ -109,7 +109,7 @@ func (c *connected) awaitRelease(ctx context.Context, w io.Writer, o statusOptio
 		select {
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				return nil, codedError{exitTimeout, fmt.Errorf("commit %s has not come after %s: %w", short(o.commit), o.timeout, err)}
+				return nil, withCode(exitTimeout, fmt.Errorf("commit %s has not come after %s: %w", short(o.commit), o.timeout, err))
 			}
 			return nil, errors.New("interrupted")
 		case <-tick.C:
@@ -208,7 +208,7 @@ func (v *verdict) see(s *scene) (bool, error) {
 	if s.release.Generation != at.ObservedGeneration || !v.arrived(s) {
 		return false, nil // the status is about another spec
 	}
-	failed := codedError{exitFailed, fmt.Errorf("%s/%s: %s", s.release.Namespace, s.release.Name, v.last)}
+	failed := withCode(exitFailed, fmt.Errorf("%s/%s: %s", s.release.Namespace, s.release.Name, v.last))
 	switch at.Reason {
 	case engine.ReasonProgressDeadlineExceeded, engine.ReasonTemplateRefused, engine.ReasonInvalidPlan, engine.ReasonUnsupportedStrategy,
 		engine.ReasonAnotherPlan, engine.ReasonTemplateMissing, engine.ReasonDeploymentNotFound:
@@ -221,7 +221,7 @@ func (v *verdict) see(s *scene) (bool, error) {
 		}
 	case engine.ReasonReleaseCompleted:
 		if v.commit == "" && (v.rolledBack || v.underWay && len(at.History) > 0 && at.History[0].Outcome == v1alpha1.OutcomeRolledBack) {
-			return true, codedError{exitFailed, fmt.Errorf("%s/%s: the release was rolled back", s.release.Namespace, s.release.Name)}
+			return true, withCode(exitFailed, fmt.Errorf("%s/%s: the release was rolled back", s.release.Namespace, s.release.Name))
 		}
 		return true, nil
 	}
@@ -309,7 +309,7 @@ func (v *verdict) ended(s *scene) (bool, error) {
 			}
 			how = "Completed, and rolled back since"
 		}
-		return true, codedError{exitFailed, fmt.Errorf("%s/%s: the release of commit %s is over: %s", s.release.Namespace, s.release.Name, short(r.Commit), how)}
+		return true, withCode(exitFailed, fmt.Errorf("%s/%s: the release of commit %s is over: %s", s.release.Namespace, s.release.Name, short(r.Commit), how))
 	}
 	return false, nil
 }
@@ -330,7 +330,7 @@ func (v *verdict) refused(s *scene) (bool, error) {
 	if ready == nil || ready.Status != metav1.ConditionFalse || ready.ObservedGeneration != s.source.Generation || slices.Contains(passing, ready.Reason) {
 		return false, nil
 	}
-	return true, codedError{exitFailed, fmt.Errorf("GitSource %s/%s: %s: %s%s", s.source.Namespace, s.source.Name, ready.Reason, ready.Message, v.counted(s.release))}
+	return true, withCode(exitFailed, fmt.Errorf("GitSource %s/%s: %s: %s%s", s.source.Namespace, s.source.Name, ready.Reason, ready.Message, v.counted(s.release)))
 }
 
 // counted returns what of a refused commit counts for the release, as the end of a

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"go.yaml.in/yaml/v3"
+)
+
+// node is a node of a document; without one, it has nothing in it.
+type node struct{ *yaml.Node }
+
+func (n node) value() string {
+	if n.Node == nil {
+		return ""
+	}
+	return n.Value
+}
+
+// value is the value of a key of a mapping.
+func value(n node, key string) node {
+	if n.Node == nil || n.Kind != yaml.MappingNode {
+		return node{}
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return node{n.Content[i+1]}
+		}
+	}
+	return node{}
+}
