@@ -3,8 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // Two Deployments that one commit released are approved by one commit, with a file for
@@ -36,29 +34,4 @@ func TestApproveCommit(t *testing.T) {
 	}
 	s.waitFor("checkout", "WaitingForApproval", 1, nil)
 	s.waitFor("catalog", "ReleaseCompleted", 2, nil) // its second gate opens by itself
-}
-
-// Which releases a commit names, and when that is not clear.
-func TestOfOneSource(t *testing.T) {
-	of := func(name, source, commit string) v1alpha1.BatchRelease {
-		br := *waiting().release.DeepCopy()
-		br.Name, br.Spec.Commit, br.Labels[v1alpha1.LabelSource] = name, commit, source
-		return br
-	}
-	const a, b = "aaaaaaa1", "aaaaaaa2"
-	for _, tc := range []struct {
-		why  string
-		list []v1alpha1.BatchRelease
-		err  string
-	}{
-		{"none", nil, "no release under way in namespace shop comes from commit aaaaaaa"},
-		{"two of one", []v1alpha1.BatchRelease{of("web", "shop", a), of("api", "shop", a)}, ""},
-		{"two commits", []v1alpha1.BatchRelease{of("web", "shop", a), of("api", "shop", b)}, "both aaaaaaa1 and aaaaaaa2 begin with it"},
-		{"two sources", []v1alpha1.BatchRelease{of("web", "shop", a), of("api", "other", a)}, "come from the GitSources shop/shop, shop/other; name one with --source"},
-	} {
-		got, err := ofOneSource(tc.list, "aaaaaaa", "shop")
-		if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) || err == nil && len(got) != len(tc.list) {
-			t.Errorf("%s: %d, %v, want %q", tc.why, len(got), err, tc.err)
-		}
-	}
 }

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -61,13 +62,13 @@ func TestBootstrap(t *testing.T) {
 			}
 		}
 	}
-	golden(t, "testdata/bootstrap/export.yaml", strings.ReplaceAll(strings.ReplaceAll(s.says(0, "bootstrap "+ok+" --prune --export"), s.ns, "NAMESPACE"), url, "URL"))
+	clitest.Golden(t, "testdata/bootstrap/export.yaml", strings.ReplaceAll(strings.ReplaceAll(s.says(0, "bootstrap "+ok+" --prune --export"), s.ns, "NAMESPACE"), url, "URL"))
 
 	out := s.says(0, "bootstrap "+ok+" --prune --yes")
 	if strings.Contains(out, "s3cret") {
 		t.Errorf("the password is told:\n%s", out)
 	}
-	golden(t, "testdata/bootstrap/done.txt", strings.ReplaceAll(s.told(out), url, "URL"))
+	clitest.Golden(t, "testdata/bootstrap/done.txt", strings.ReplaceAll(s.told(out), url, "URL"))
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	before := s.source()
 	s.says(0, "bootstrap "+name+" --yes", "Applied")
@@ -120,20 +121,5 @@ func TestBootstrapSSH(t *testing.T) {
 	s.must(os.WriteFile(file, secret.Data["known_hosts"], 0o600))
 	if out, err := exec.Command("ssh-keygen", "-l", "-f", file).CombinedOutput(); err != nil || !strings.Contains(string(out), fingerprint) {
 		t.Errorf("known_hosts is %s: %v: %s", secret.Data["known_hosts"], err, out)
-	}
-}
-
-// The account that a controller applies as by default is one of its arguments.
-func TestDefaultAccount(t *testing.T) {
-	for args, want := range map[string]string{
-		"":                          "",
-		"controller --leader-elect": "",
-		"controller --default-service-account=nobody --leader-elect": "nobody",
-		"controller --default-service-account nobody":                "nobody",
-		"controller --default-service-account":                       "",
-	} {
-		if got := defaultAccount(strings.Fields(args)); got != want {
-			t.Errorf("%q: got %q, want %q", args, got, want)
-		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -249,5 +250,5 @@ func (s *shop) diff(base, name string, change func(), code int, flags string) {
 	out = strings.ReplaceAll(out, s.bare, "/bare.git")
 	out = commits.ReplaceAllString(out, "0000000000000000000000000000000000000000")
 	out = hashes.ReplaceAllString(spaces.ReplaceAllString(out, "shop"), "0000000")
-	golden(s.TB.(*testing.T), filepath.Join("testdata", "diff", name+".txt"), out)
+	clitest.Golden(s, filepath.Join("testdata", "diff", name+".txt"), out)
 }

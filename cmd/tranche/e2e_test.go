@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -111,15 +111,7 @@ func (s *shop) must(err error) {
 
 func (s *shop) run(dir, program string, args ...string) string {
 	s.Helper()
-	cmd := exec.Command(program, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada", "GIT_COMMITTER_EMAIL=ada@example.org")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		s.Fatalf("%s %v: %v: %s", program, args, err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return clitest.Run(s, dir, program, args...)
 }
 
 // push commits everything and returns the commit.
@@ -134,21 +126,12 @@ func (s *shop) push(message string) string {
 // replace changes a file of the clone.
 func (s *shop) replace(file, from, to string) {
 	s.Helper()
-	path := filepath.Join(s.clone, file)
-	text, err := os.ReadFile(path)
-	s.must(err)
-	changed := strings.ReplaceAll(string(text), from, to)
-	if changed == string(text) {
-		s.Fatalf("%s does not contain %q", file, from)
-	}
-	s.must(os.WriteFile(path, []byte(changed), 0o644))
+	clitest.Clone{TB: s, Dir: s.clone}.Replace(file, from, to)
 }
 
 func (s *shop) write(file, text string) {
 	s.Helper()
-	path := filepath.Join(s.clone, file)
-	s.must(os.MkdirAll(filepath.Dir(path), 0o755))
-	s.must(os.WriteFile(path, []byte(text), 0o644))
+	clitest.Clone{TB: s, Dir: s.clone}.Write(file, text)
 }
 
 // approve commits an approval of a step of the release under way.

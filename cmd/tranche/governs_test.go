@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -38,16 +39,16 @@ func TestPause_Base(t *testing.T) {
 	} {
 		t.Run(tc.why, func(t *testing.T) {
 			st, _ := steeringOf(t)
-			s := &shop{TB: t, clone: st.clone.Dir}
-			s.run(s.clone, "mkdir", "base")
-			s.run(s.clone, "git", "mv", "deployment.yaml", "release.yaml", "service.yaml", "base")
-			s.write("base/kustomization.yaml", base)
+			s := clitest.Clone{TB: t, Dir: st.clone.Dir}
+			s.Run("mkdir", "base")
+			s.Run("git", "mv", "deployment.yaml", "release.yaml", "service.yaml", "base")
+			s.Write("base/kustomization.yaml", base)
 			for _, name := range tc.overlays {
-				s.write("overlays/"+name+"/kustomization.yaml", overlay)
+				s.Write("overlays/"+name+"/kustomization.yaml", overlay)
 			}
-			s.run(s.clone, "git", "add", ".")
-			s.run(s.clone, "git", "commit", "--quiet", "-m", "overlays")
-			head := s.run(s.clone, "git", "rev-parse", "HEAD")
+			s.Run("git", "add", ".")
+			s.Run("git", "commit", "--quiet", "-m", "overlays")
+			head := s.Run("git", "rev-parse", "HEAD")
 			st.source.Spec.Path = "overlays/production"
 			if st.yes = tc.answer == ""; !st.yes {
 				st.cmd.SetIn(&lineReader{tc.answer})
@@ -55,7 +56,7 @@ func TestPause_Base(t *testing.T) {
 			paused := func() []string {
 				var names []string
 				for _, name := range tc.overlays {
-					out, err := exec.Command(filepath.Join(root, "bin", "kubectl"), "kustomize", filepath.Join(s.clone, "overlays", name)).CombinedOutput()
+					out, err := exec.Command(filepath.Join(root, "bin", "kubectl"), "kustomize", filepath.Join(s.Dir, "overlays", name)).CombinedOutput()
 					if err != nil {
 						t.Fatalf("%v: %s", err, out)
 					}
@@ -72,10 +73,10 @@ func TestPause_Base(t *testing.T) {
 			if diff := cmp.Diff(tc.want, paused()); diff != "" {
 				t.Errorf("paused are (-want +got):\n%s", diff)
 			}
-			if got := s.run(s.clone, "git", "diff", "--name-only", head, "HEAD"); got != tc.files {
+			if got := s.Run("git", "diff", "--name-only", head, "HEAD"); got != tc.files {
 				t.Errorf("changed are %s, want %s", got, tc.files)
 			}
-			if dirty := s.run(s.clone, "git", "status", "--porcelain"); dirty != "" || tc.err != "" {
+			if dirty := s.Run("git", "status", "--porcelain"); dirty != "" || tc.err != "" {
 				if dirty != "" {
 					t.Errorf("the clone is not clean: %s", dirty)
 				}
@@ -89,7 +90,7 @@ func TestPause_Base(t *testing.T) {
 				t.Errorf("resumed, and still paused are %v", got)
 			}
 			if tc.files == "overlays/production/kustomization.yaml" {
-				if got := s.run(s.clone, "git", "diff", head, "HEAD"); got != "" {
+				if got := s.Run("git", "diff", head, "HEAD"); got != "" {
 					t.Errorf("something is left:\n%s", got)
 				}
 			}

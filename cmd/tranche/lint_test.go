@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 )
 
 // What lint prints: all at once, with file and line.
@@ -22,7 +24,7 @@ func TestLint(t *testing.T) {
 		if err := root.Execute(); err == nil || !strings.HasPrefix(err.Error(), "problems: ") {
 			t.Errorf("%s: %v", name, err)
 		}
-		golden(t, filepath.Join("testdata", "lint", name+".txt"), out.String())
+		clitest.Golden(t, filepath.Join("testdata", "lint", name+".txt"), out.String())
 	}
 	for _, path := range []string{"../../examples/web", "../../examples/web/release.yaml", "../../examples/shop/overlays/production"} {
 		var out bytes.Buffer

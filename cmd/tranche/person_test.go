@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -48,7 +49,7 @@ func TestPlugin(t *testing.T) {
 	if client != "client:     "+versionString() {
 		t.Errorf("%q", client)
 	}
-	golden(t, filepath.Join("testdata", "version.txt"), strings.ReplaceAll(rest, s.ns, "tranche-system"))
+	clitest.Golden(t, filepath.Join("testdata", "version.txt"), strings.ReplaceAll(rest, s.ns, "tranche-system"))
 	if got := kubectl("version", "--client"); got != client+"\n" {
 		t.Errorf("with --client %q", got)
 	}

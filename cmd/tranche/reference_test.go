@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 )
 
 // docs/cli.md is what the code says.
@@ -17,5 +19,5 @@ func TestReference(t *testing.T) {
 	if strings.Contains(got, cache) {
 		t.Error("it names a folder of this machine")
 	}
-	golden(t, filepath.Join("..", "..", "docs", "cli.md"), got)
+	clitest.Golden(t, filepath.Join("..", "..", "docs", "cli.md"), got)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -22,33 +23,35 @@ import (
 func steeringOf(t *testing.T, commits ...[2]string) (*steering, []string) {
 	t.Helper()
 	dir := t.TempDir()
-	s := &shop{TB: t, clone: filepath.Join(dir, "clone")}
+	s := clitest.Clone{TB: t, Dir: filepath.Join(dir, "clone")}
 	for k, v := range map[string]string{"GIT_CONFIG_GLOBAL": os.DevNull, "GIT_CONFIG_NOSYSTEM": "1",
 		"GIT_AUTHOR_NAME": "Ada", "GIT_AUTHOR_EMAIL": "ada@example.org", "GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "ada@example.org"} {
 		t.Setenv(k, v)
 	}
-	s.run(dir, "git", "init", "--quiet", "--initial-branch=main", s.clone)
-	s.must(os.CopyFS(s.clone, os.DirFS("../../examples/web")))
+	clitest.Run(t, dir, "git", "init", "--quiet", "--initial-branch=main", s.Dir)
+	if err := os.CopyFS(s.Dir, os.DirFS("../../examples/web")); err != nil {
+		t.Fatal(err)
+	}
 	var hashes []string
 	for i, c := range append([][2]string{{"README.md", "the first\n"}}, commits...) {
 		file, beside, _ := strings.Cut(c[0], " ")
 		if beside != "" {
-			s.write(beside, c[1])
+			s.Write(beside, c[1])
 		}
 		if from, to, ok := strings.Cut(c[1], " => "); ok {
-			s.replace(file, from, to)
+			s.Replace(file, from, to)
 		} else {
-			s.write(c[0], c[1])
+			s.Write(c[0], c[1])
 		}
-		s.run(s.clone, "git", "add", ".")
-		s.run(s.clone, "git", "commit", "--quiet", "-m", fmt.Sprintf("commit %d", i))
-		hashes = append(hashes, s.run(s.clone, "git", "rev-parse", "HEAD"))
+		s.Run("git", "add", ".")
+		s.Run("git", "commit", "--quiet", "-m", fmt.Sprintf("commit %d", i))
+		hashes = append(hashes, s.Run("git", "rev-parse", "HEAD"))
 	}
 	cmd := &cobra.Command{}
 	cmd.SetContext(t.Context())
 	cmd.SetOut(&bytes.Buffer{})
 	return &steering{
-		steerOptions: steerOptions{yes: true}, cmd: cmd, clone: &clone.Clone{Dir: s.clone, Remote: "origin"},
+		steerOptions: steerOptions{yes: true}, cmd: cmd, clone: &clone.Clone{Dir: s.Dir, Remote: "origin"},
 		source: &v1alpha1.GitSource{
 			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"},
 			Spec:       v1alpha1.GitSourceSpec{Path: ".", Ref: v1alpha1.GitReference{Branch: "main"}},
@@ -160,30 +163,30 @@ spec:
 	} {
 		t.Run(tc.why, func(t *testing.T) {
 			st, _ := steeringOf(t, [2]string{"api.yaml kustomization.yaml", tc.before})
-			s := &shop{TB: t, clone: st.clone.Dir}
-			s.write("api.yaml", api)
-			s.run(s.clone, "git", "add", ".")
-			s.run(s.clone, "git", "commit", "--quiet", "-m", "api")
-			s.write("kustomization.yaml", tc.after)
-			s.write("NOTES", "of both\n")
-			s.run(s.clone, "git", "add", ".")
-			s.run(s.clone, "git", "commit", "--quiet", "-m", "both")
-			st.release.Spec.Commit = s.run(s.clone, "git", "rev-parse", "HEAD")
+			s := clitest.Clone{TB: t, Dir: st.clone.Dir}
+			s.Write("api.yaml", api)
+			s.Run("git", "add", ".")
+			s.Run("git", "commit", "--quiet", "-m", "api")
+			s.Write("kustomization.yaml", tc.after)
+			s.Write("NOTES", "of both\n")
+			s.Run("git", "add", ".")
+			s.Run("git", "commit", "--quiet", "-m", "both")
+			st.release.Spec.Commit = s.Run("git", "rev-parse", "HEAD")
 			err := st.rollback("", tc.with)
 			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("%v, want %q", err, tc.err)
 			}
-			text, err := os.ReadFile(filepath.Join(s.clone, "kustomization.yaml"))
+			text, err := os.ReadFile(filepath.Join(s.Dir, "kustomization.yaml"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tc.want, string(text)); diff != "" {
 				t.Errorf("afterwards (-want +got):\n%s", diff)
 			}
-			if _, err := os.Stat(filepath.Join(s.clone, "NOTES")); (err == nil) != (tc.err != "") {
+			if _, err := os.Stat(filepath.Join(s.Dir, "NOTES")); (err == nil) != (tc.err != "") {
 				t.Errorf("NOTES: %v", err)
 			}
-			if dirty := s.run(s.clone, "git", "status", "--porcelain"); dirty != "" {
+			if dirty := s.Run("git", "status", "--porcelain"); dirty != "" {
 				t.Errorf("the clone is not clean: %s", dirty)
 			}
 		})

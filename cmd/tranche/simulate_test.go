@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 )
 
 // The output of simulate, for each case a file in testdata/simulate.
@@ -28,7 +30,7 @@ func TestSimulate(t *testing.T) {
 			if err := root.Execute(); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, filepath.Join("testdata", "simulate", name+".txt"), out.String())
+			clitest.Golden(t, filepath.Join("testdata", "simulate", name+".txt"), out.String())
 		})
 	}
 }

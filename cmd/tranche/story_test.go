@@ -15,66 +15,30 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/ptr"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
-
-var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-
-func before(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(-d)} }
 
 // waiting is a release of 10 pods that waits for an approval of its step 1.
 func waiting() *scene {
 	template := func(image string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example.org/web:" + image}}}}
 	}
-	v2 := template("v2")
-	br := &v1alpha1.BatchRelease{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "web", Namespace: "shop", Generation: 3, CreationTimestamp: *before(48 * time.Hour),
-			Labels: map[string]string{v1alpha1.LabelSource: "shop", v1alpha1.LabelSourceNamespace: "shop"},
-		},
-		Spec: v1alpha1.BatchReleaseSpec{
-			WorkloadRef: v1alpha1.WorkloadReference{Name: "web"}, Template: &v2, Commit: "c28d103508da1c5c8a4b7f1c1f6e7d6b2a90c3de",
-			Strategy: v1alpha1.BatchStrategy{Steps: []v1alpha1.Step{
-				{Replicas: intstr.FromString("20%")},
-				{Replicas: intstr.FromInt32(5)},
-				{Replicas: intstr.FromString("80%"), Pause: &v1alpha1.Pause{Duration: metav1.Duration{Duration: 10 * time.Minute}}},
-				{Replicas: intstr.FromString("100%")},
-			}},
-		},
-		Status: v1alpha1.BatchReleaseStatus{
-			ObservedGeneration: 3, Phase: v1alpha1.PhaseRollingUpdate, CurrentStepIndex: 1, CurrentStepState: v1alpha1.StepBlocking,
-			StableRevision: "58d874c89d", UpdateRevision: "5584f4c7df", Replicas: 10, UpdatedReplicas: 5, UpdatedReadyReplicas: 5, UpdatedAvailableReplicas: 5,
-			Reason: "WaitingForApproval", Message: "5 of 10 pods run 5584f4c7df; approve step 1 to go on to 8",
-			StartTime: before(7 * time.Minute), StepStateTime: before(2 * time.Minute),
-			Approvals: []v1alpha1.StepApproval{{Step: 0, Commit: "90f3b1d00aa0", By: "Ada <ada@example.org>", Time: *before(5 * time.Minute)}},
-			History: []v1alpha1.ReleaseRecord{
-				{Revision: "58d874c89d", Commit: "0011223344556677", Outcome: v1alpha1.OutcomeCompleted, StartTime: before(26 * time.Hour), EndTime: *before(25 * time.Hour), Approvals: []v1alpha1.StepApproval{
-					{Step: 0, By: "cluster", Time: *before(25 * time.Hour)}, {Step: 1, Commit: "aabbccddeeff", By: "Bea <bea@example.org>", Time: *before(25 * time.Hour)}}},
-				{Revision: "58d874c89d", Commit: "a1b2c3d4e5f60718", Outcome: v1alpha1.OutcomeCompleted, Rollback: true, StartTime: before(30 * time.Hour), EndTime: *before(30 * time.Hour)},
-				{Revision: "7cb9898744", Commit: "8899aabbccddeeff", Outcome: v1alpha1.OutcomeRolledBack, EndTime: *before(40 * time.Hour)},
-			},
-		},
-	}
+	br := clitest.Release()
 	set := func(hash, image string, n int32, age time.Duration) *appsv1.ReplicaSet {
 		return &appsv1.ReplicaSet{
-			ObjectMeta: metav1.ObjectMeta{Name: "web-" + hash, Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}, CreationTimestamp: *before(age)},
+			ObjectMeta: metav1.ObjectMeta{Name: "web-" + hash, Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hash}, CreationTimestamp: *clitest.Before(age)},
 			Spec:       appsv1.ReplicaSetSpec{Replicas: &n, Template: template(image)},
 			Status:     appsv1.ReplicaSetStatus{Replicas: n, AvailableReplicas: n},
 		}
 	}
 	return &scene{
-		now: noon, release: br,
-		source: &v1alpha1.GitSource{
-			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"},
-			Spec:       v1alpha1.GitSourceSpec{URL: "ssh://git@git.example.org/shop.git", Ref: v1alpha1.GitReference{Branch: "main"}, Path: "apps/web"},
-			Status:     v1alpha1.GitSourceStatus{AppliedCommit: "90f3b1d00aa0", ObservedCommit: "90f3b1d00aa0"},
-		},
+		now: clitest.Noon, release: br,
+		source:     clitest.Source(),
 		deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{v1alpha1.LabelHeld: "web"}}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](10)}},
 		sets:       []*appsv1.ReplicaSet{set("5584f4c7df", "v2", 5, 7*time.Minute), set("58d874c89d", "v1", 5, 26*time.Hour)},
 	}
@@ -127,7 +91,7 @@ func scenes() map[string]func(*scene) {
 		"completed": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
 			at.Phase, at.CurrentStepIndex, at.CurrentStepState, at.UpdatedReplicas, at.UpdatedAvailableReplicas = v1alpha1.PhaseCompleted, 3, v1alpha1.StepCompleted, 10, 10
 			at.StableRevision, at.Reason, at.Message = at.UpdateRevision, "ReleaseCompleted", "10 of 10 pods run 5584f4c7df"
-			at.History = append([]v1alpha1.ReleaseRecord{{Revision: at.UpdateRevision, Outcome: v1alpha1.OutcomeCompleted, EndTime: *before(0), Approvals: at.Approvals}}, at.History...)
+			at.History = append([]v1alpha1.ReleaseRecord{{Revision: at.UpdateRevision, Outcome: v1alpha1.OutcomeCompleted, EndTime: *clitest.Before(0), Approvals: at.Approvals}}, at.History...)
 			at.Approvals = nil
 			delete(s.deployment.Labels, v1alpha1.LabelHeld)
 			s.sets = s.sets[:1]
@@ -150,10 +114,10 @@ func TestStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := waiting()
 			edit(s)
-			golden(t, filepath.Join("testdata", "status", name+".txt"), s.text(terminal.Style{}))
+			clitest.Golden(t, filepath.Join("testdata", "status", name+".txt"), s.text(terminal.Style{}))
 		})
 	}
-	golden(t, filepath.Join("testdata", "status", "colour.txt"), waiting().text(terminal.Style{Colour: true}))
+	clitest.Golden(t, filepath.Join("testdata", "status", "colour.txt"), waiting().text(terminal.Style{Colour: true}))
 }
 
 func TestGet(t *testing.T) {
@@ -172,10 +136,10 @@ func TestGet(t *testing.T) {
 	}{"table": {"table", false}, "all": {"table", true}, "wide": {"wide", false}, "name": {"name", false}, "yaml": {"yaml", false}, "json": {"json", false}} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			if err := printReleases(&out, list(), tc.output, tc.namespaces, false, noon); err != nil {
+			if err := printReleases(&out, list(), tc.output, tc.namespaces, false, clitest.Noon); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, filepath.Join("testdata", "get", name+".txt"), out.String())
+			clitest.Golden(t, filepath.Join("testdata", "get", name+".txt"), out.String())
 		})
 	}
 }
@@ -184,7 +148,7 @@ func TestHistory(t *testing.T) {
 	api := waiting().release.DeepCopy()
 	api.Name, api.Spec.WorkloadRef.Name, api.Spec.Commit = "api", "api", "0011223344556677"
 	api.Status.Phase, api.Status.History = v1alpha1.PhaseCompleted, api.Status.History[2:]
-	api.Status.History[0].EndTime = *before(25*time.Hour + time.Minute)
+	api.Status.History[0].EndTime = *clitest.Before(25*time.Hour + time.Minute)
 	h := historyOf([]v1alpha1.BatchRelease{*waiting().release, *api}, time.Time{})
 	for i := range h.Items { // as read from a clone
 		if h.Items[i].Commit == "0011223344556677" {
@@ -192,17 +156,17 @@ func TestHistory(t *testing.T) {
 		}
 	}
 	h.Items[2].Rejected = &rejection{Commit: "ddccbbaa00112233", By: "Ada <ada@example.org>", Reason: "5 % of the requests fail"}
-	golden(t, filepath.Join("testdata", "history", "table.txt"), h.table(true, false))
-	golden(t, filepath.Join("testdata", "history", "all.txt"), h.table(true, true))
+	clitest.Golden(t, filepath.Join("testdata", "history", "table.txt"), h.table(true, false))
+	clitest.Golden(t, filepath.Join("testdata", "history", "all.txt"), h.table(true, true))
 	for _, output := range []string{outputJSON, outputYAML} {
 		var out bytes.Buffer
 		if err := printValue(&out, output, h); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, filepath.Join("testdata", "history", output+".txt"), out.String())
+		clitest.Golden(t, filepath.Join("testdata", "history", output+".txt"), out.String())
 	}
-	one := historyOf([]v1alpha1.BatchRelease{*waiting().release}, noon.Add(-27*time.Hour))
-	golden(t, filepath.Join("testdata", "history", "since.txt"), one.table(false, false))
+	one := historyOf([]v1alpha1.BatchRelease{*waiting().release}, clitest.Noon.Add(-27*time.Hour))
+	clitest.Golden(t, filepath.Join("testdata", "history", "since.txt"), one.table(false, false))
 }
 
 // The author of a commit is what the cluster has recorded, else what the commit itself
@@ -238,19 +202,6 @@ func TestHistoryAuthor(t *testing.T) {
 	}
 }
 
-// When --since is.
-func TestSince(t *testing.T) {
-	for text, want := range map[string]string{
-		"": "0001-01-01T00:00:00Z", "90m": "2026-07-01T10:30:00Z", "2d": "2026-06-29T12:00:00Z", "2026-06-30": "2026-06-30T00:00:00Z",
-		"2026-06-30T08:00:00+02:00": "2026-06-30T06:00:00Z", "-5m": "", "yesterday": "", "d": "",
-	} {
-		got, err := sinceOf(text, noon)
-		if (err == nil) != (want != "") || err == nil && got.UTC().Format(time.RFC3339) != want {
-			t.Errorf("%q: %s, %v; want %q", text, got, err, want)
-		}
-	}
-}
-
 // What is not a terminal gets a line per change, and none for what only ages.
 func TestLines(t *testing.T) {
 	var out bytes.Buffer
@@ -269,7 +220,7 @@ func TestLines(t *testing.T) {
 	if err := show(s, nil); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, filepath.Join("testdata", "status", "lines.txt"), out.String())
+	clitest.Golden(t, filepath.Join("testdata", "status", "lines.txt"), out.String())
 }
 
 // native is a rollout of the native controller that is stuck, or not.
@@ -433,36 +384,6 @@ func TestComes(t *testing.T) {
 		}
 		if over != tc.over || code != tc.code {
 			t.Errorf("%s: over %t with %d (%v), want %t with %d", tc.reason, over, code, err, tc.over, tc.code)
-		}
-	}
-}
-
-// What commands are given is checked before a cluster is asked.
-func TestArguments(t *testing.T) {
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	for args, want := range map[string]string{
-		"status":                           "accepts 1 arg",
-		"status web --timeout 1m":          "--timeout and --commit are for --watch",
-		"status web --watch --timeout -1s": "--timeout must not be negative",
-		"status web -w -o json":            "exclude each other",
-		"status web -w --commit abc":       "at least seven",
-		"status web -o wide":               "--output wide: must be one of table, json, yaml",
-		"get -o jsn":                       "--output jsn: must be one of table, json, yaml, wide, name",
-		"history a b":                      "accepts at most 1 arg",
-		"history --since noon":             "--since noon: must be how long ago",
-		"history -A --source shop":         "if any flags in the group",
-		"events -o wide":                   "--output wide: must be one of table, json, yaml",
-		"sync":                             "accepts 1 arg",
-		"sync shop --timeout -1s":          "--timeout must not be negative",
-		"reject web":                       "--reason is missing",
-		"get sources -o jsn":               "--output jsn: must be one of",
-		"nonsense":                         "unknown command",
-	} {
-		root := newRoot()
-		root.SetArgs(strings.Fields(args))
-		root.SetOut(&bytes.Buffer{})
-		if err := root.Execute(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("tranche %s: %v, want an error that says %q", args, err, want)
 		}
 	}
 }

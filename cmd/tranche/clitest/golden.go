@@ -1,4 +1,6 @@
-package main
+// Package clitest has what the tests of several commands share: files of what commands
+// print, releases and sources in certain states, and clones.
+package clitest
 
 import (
 	"flag"
@@ -10,8 +12,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write what commands print to testdata; only commit the changes if you understand them")
 
-// golden compares what a command has printed with a file.
-func golden(t *testing.T, file, got string) {
+// Golden compares what a command has printed with a file.
+func Golden(t testing.TB, file, got string) {
 	t.Helper()
 	if *rewrite {
 		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
