@@ -203,7 +203,7 @@ func dropPausePatch(text, name string) (string, bool) {
 	}
 	lines := strings.SplitAfter(text, "\n")
 	for i, item := range patches.Content {
-		target, patch := value(node{item}, "target"), value(node{item}, "patch").value()
+		target, patch := value(nodeOf(item), "target"), value(nodeOf(item), "patch").value()
 		if value(target, "kind").value() != "BatchRelease" || value(target, "name").value() != name || !isPausePatch(patch) {
 			continue
 		}
@@ -241,7 +241,7 @@ func rootOf(text string) (node, error) {
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode || doc.Content[0].Style&yaml.FlowStyle != 0 {
 		return node{}, errors.New("is not a mapping with one key below the other; edit it by hand")
 	}
-	return node{doc.Content[0]}, nil
+	return nodeOf(doc.Content[0]), nil
 }
 
 // keyLine is the line of a key of a mapping, from 1.

@@ -211,7 +211,7 @@ func lineOf(text, object, field string) int {
 		if len(doc.Content) == 0 {
 			continue
 		}
-		at := node{doc.Content[0]}
+		at := nodeOf(doc.Content[0])
 		if value(at, "kind").value() != kind || value(value(at, "metadata"), "name").value() != name {
 			continue
 		}
@@ -236,7 +236,7 @@ func member(at node, part []string) node {
 	if err != nil || at.Kind != yaml.SequenceNode || i >= len(at.Content) {
 		return node{}
 	}
-	return node{at.Content[i]}
+	return nodeOf(at.Content[i])
 }
 
 func lineOfKey(n node) int {

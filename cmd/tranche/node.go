@@ -7,6 +7,10 @@ import (
 // node is a node of a document; without one, it has nothing in it.
 type node struct{ *yaml.Node }
 
+// nodeOf wraps a node of a document.
+func nodeOf(n *yaml.Node) node { return node{n} }
+
+// value is the text of a scalar.
 func (n node) value() string {
 	if n.Node == nil {
 		return ""
@@ -21,7 +25,7 @@ func value(n node, key string) node {
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
-			return node{n.Content[i+1]}
+			return nodeOf(n.Content[i+1])
 		}
 	}
 	return node{}

@@ -241,7 +241,7 @@ func setPaused(text, name string, paused bool) (string, error) {
 		return "", fmt.Errorf("there is no BatchRelease %s with a spec in it", name)
 	}
 	lines := strings.SplitAfter(text, "\n")
-	if at := value(node{spec}, "paused").Node; at != nil {
+	if at := value(nodeOf(spec), "paused").Node; at != nil {
 		if at.Kind != yaml.ScalarNode || at.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 || at.Value == "" {
 			return "", errors.New("spec.paused is not a plain value; edit it by hand")
 		}
@@ -287,8 +287,8 @@ func plansIn(text string) ([]node, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading it as YAML: %w", err)
 		}
-		if len(doc.Content) == 1 && value(node{doc.Content[0]}, "kind").value() == "BatchRelease" {
-			plans = append(plans, node{doc.Content[0]})
+		if len(doc.Content) == 1 && value(nodeOf(doc.Content[0]), "kind").value() == "BatchRelease" {
+			plans = append(plans, nodeOf(doc.Content[0]))
 		}
 	}
 }

@@ -235,7 +235,7 @@ func simulationText(name string, s *engine.Simulation, moments []engine.Moment) 
 		if m.Back {
 			update, stable = fmt.Sprint(m.Updated), fmt.Sprintf("%d/%d", m.Stable, m.Target)
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%d\t%s\t%s\t%d\t%s\t%s\n", m.At, m.Step, update, stable, m.UpdatedAvailable+m.StableAvailable, bar(m), status(m)))
+		rows = append(rows, fmt.Sprintf("%s\t%d\t%s\t%s\t%d\t%s\t%s\n", m.At, m.Step, update, stable, m.UpdatedAvailable+m.StableAvailable, bar(m), momentText(m)))
 	}
 	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	if _, err := io.WriteString(t, strings.Join(rows, "")); err != nil {
@@ -250,8 +250,8 @@ func simulationText(name string, s *engine.Simulation, moments []engine.Moment) 
 	return text.String(), nil
 }
 
-// status is what a moment says: a gate or an end in a sentence, the rest in a word.
-func status(m engine.Moment) string {
+// momentText is what a moment says: a gate or an end in a sentence, the rest in a word.
+func momentText(m engine.Moment) string {
 	switch m.Reason {
 	case engine.ReasonUpgrading, engine.ReasonTakingHold, engine.ReasonHandingBack:
 		return m.Reason
