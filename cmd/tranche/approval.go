@@ -8,11 +8,11 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// pinOf is what a reference pins, or the branch that it follows.
-func pinOf(r v1alpha1.GitReference) string {
+// PinOf is what a reference pins, or the branch that it follows.
+func PinOf(r v1alpha1.GitReference) string {
 	switch {
 	case r.Commit != "":
-		return "commit " + short(r.Commit)
+		return "commit " + Short(r.Commit)
 	case r.SemVer != "":
 		return "the highest version in " + r.SemVer
 	case r.Tag != "":
@@ -22,28 +22,28 @@ func pinOf(r v1alpha1.GitReference) string {
 	}
 }
 
-// approvalsPath is where the approvals of a source are, from the root of its
+// ApprovalsPath is where the approvals of a source are, from the root of its
 // repository.
-func approvalsPath(spec *v1alpha1.GitSourceSpec) string {
+func ApprovalsPath(spec *v1alpha1.GitSourceSpec) string {
 	if spec.Approvals != nil && spec.Approvals.Path != "" {
 		return path.Clean(spec.Approvals.Path)
 	}
 	return path.Join(spec.Path, "approvals")
 }
 
-// hasSigners reports whether only signed approvals count for a source.
-func hasSigners(gs *v1alpha1.GitSource) bool {
+// HasSigners reports whether only signed approvals count for a source.
+func HasSigners(gs *v1alpha1.GitSource) bool {
 	return gs.Spec.Approvals != nil && gs.Spec.Approvals.Signers != nil
 }
 
-// approvedFor returns the note of an approval: the steps that it is for. After an
+// ApprovedFor returns the note of an approval: the steps that it is for. After an
 // edit of the plan another commit has to bring the approval, and the note is what
 // that commit changes.
-func approvedFor(br *v1alpha1.BatchRelease) string {
-	return "For the steps " + stepsText(br) + "."
+func ApprovedFor(br *v1alpha1.BatchRelease) string {
+	return "For the steps " + StepsText(br) + "."
 }
 
-func stepsText(br *v1alpha1.BatchRelease) string {
+func StepsText(br *v1alpha1.BatchRelease) string {
 	steps := make([]string, len(br.Spec.Strategy.Steps))
 	for i, s := range br.Spec.Strategy.Steps {
 		steps[i] = s.Replicas.String()
@@ -51,9 +51,9 @@ func stepsText(br *v1alpha1.BatchRelease) string {
 	return strings.Join(steps, ", ")
 }
 
-// approvalFile is a BatchApproval of the release under way. Revision and
+// ApprovalFile is a BatchApproval of the release under way. Revision and
 // commit are in quotes: either may look like a number.
-func approvalFile(br *v1alpha1.BatchRelease, step int32) string {
+func ApprovalFile(br *v1alpha1.BatchRelease, step int32) string {
 	return fmt.Sprintf(`# %s
 apiVersion: %s
 kind: BatchApproval
@@ -64,9 +64,9 @@ spec:
   revision: "%s"
   commit: "%s"
   step: %d
-`, approvedFor(br), v1alpha1.GroupVersion, br.Name, br.Namespace, br.Status.UpdateRevision, br.Spec.Commit, step)
+`, ApprovedFor(br), v1alpha1.GroupVersion, br.Name, br.Namespace, br.Status.UpdateRevision, br.Spec.Commit, step)
 }
 
-// trailerRejected is the trailer that says why a release was rejected. The trailers
+// TrailerRejected is the trailer that says why a release was rejected. The trailers
 // Tranche-Release and Tranche-Commit beside it name that release.
-const trailerRejected = "Tranche-Rejected"
+const TrailerRejected = "Tranche-Rejected"

@@ -18,14 +18,14 @@ import (
 )
 
 type approveOptions struct {
-	steerOptions
+	commitOptions
 	step   int32
 	all    bool
 	direct bool
 	plan   bool
 }
 
-func newApprove() *cobra.Command {
+func NewApprove() *cobra.Command {
 	var o approveOptions
 	c := &cobra.Command{
 		Use:   "approve NAME",
@@ -54,7 +54,7 @@ approvals count, and where approvals are reviewed.`,
   tranche approve web --direct`,
 		Args: cobra.ExactArgs(1),
 	}
-	k := addCluster(c)
+	k := AddCluster(c)
 	o.add(c, k)
 	f := c.Flags()
 	f.Int32Var(&o.step, "step", 0, "approve the steps up to this one, from 0 (default: the present one)")
@@ -68,24 +68,24 @@ approvals count, and where approvals are reviewed.`,
 	c.MarkFlagsMutuallyExclusive("direct", "all")
 	c.MarkFlagsMutuallyExclusive("direct", "push")
 	c.MarkFlagsMutuallyExclusive("direct", "sign")
-	c.ValidArgsFunction = k.completeNames
+	c.ValidArgsFunction = k.CompleteNames
 	c.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, k, args[0]) }
 	addApproveCommit(c, k, &o)
 	return c
 }
 
 // run approves a step of one release, or a change of its plan.
-func (o *approveOptions) run(cmd *cobra.Command, k *cluster, name string) error {
-	at, err := k.connect()
+func (o *approveOptions) run(cmd *cobra.Command, k *Cluster, name string) error {
+	at, err := k.Connect()
 	if err != nil {
 		return err
 	}
-	br, err := at.release(cmd.Context(), name)
+	br, err := at.Release(cmd.Context(), name)
 	if err != nil {
 		return err
 	}
 	if o.plan {
-		st, err := o.newSteering(cmd, at, br.Name)
+		st, err := o.newCommand(cmd, at, br.Name)
 		if err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (o *approveOptions) run(cmd *cobra.Command, k *cluster, name string) error 
 	if o.direct {
 		return approveDirect(cmd, at, br, step, o.yes)
 	}
-	st, err := o.newSteering(cmd, at, br.Name)
+	st, err := o.newCommand(cmd, at, br.Name)
 	if err != nil {
 		return err
 	}
@@ -122,9 +122,9 @@ func (o *approveOptions) stepOf(br *v1alpha1.BatchRelease, given bool) (int32, e
 	case at.RollingBack:
 		return 0, fmt.Errorf("%s is rolling back, which needs no approval", name)
 	case at.Phase == v1alpha1.PhaseCompleted || at.Phase == "" || at.UpdateRevision == "":
-		return 0, fmt.Errorf("%s has no release under way: %s", name, orNone(at.Reason))
+		return 0, fmt.Errorf("%s has no release under way: %s", name, OrNone(at.Reason))
 	case !o.direct && slices.Contains(at.EndedReleases, v1alpha1.ReleaseName{Revision: at.UpdateRevision, Commit: at.UpdateCommit}):
-		return 0, fmt.Errorf("the release of %s in commit %s has ended before, and no approval in Git counts for it; bring the change of %s by a new commit", at.UpdateRevision, short(at.UpdateCommit), name)
+		return 0, fmt.Errorf("the release of %s in commit %s has ended before, and no approval in Git counts for it; bring the change of %s by a new commit", at.UpdateRevision, Short(at.UpdateCommit), name)
 	case step < 0 || step > last:
 		return 0, fmt.Errorf("--step %d: the plan has the steps 0 to %d", step, last)
 	case step < at.CurrentStepIndex:
@@ -134,13 +134,13 @@ func (o *approveOptions) stepOf(br *v1alpha1.BatchRelease, given bool) (int32, e
 }
 
 // approve commits the approval of a step.
-func (st *steering) approve(step int32) error {
+func (st *commitCommand) approve(step int32) error {
 	br := st.release
 	if br.Spec.Commit == "" {
 		return fmt.Errorf("%s/%s comes from no commit; approve it with --direct", br.Namespace, br.Name)
 	}
 	if ended := (v1alpha1.EndedRelease{Deployment: br.Namespace + "/" + br.Spec.WorkloadRef.Name, Commit: br.Spec.Commit}); slices.Contains(st.source.Status.EndedReleases, ended) {
-		return fmt.Errorf("the release of commit %s has ended before, and no approval in Git counts for it; bring the change of %s/%s by a new commit", short(br.Spec.Commit), br.Namespace, br.Name)
+		return fmt.Errorf("the release of commit %s has ended before, and no approval in Git counts for it; bring the change of %s/%s by a new commit", Short(br.Spec.Commit), br.Namespace, br.Name)
 	}
 	change := func(ctx context.Context, ch *clone.Change) (string, error) {
 		file, r, err := st.approvalPlace(ctx)
@@ -159,7 +159,7 @@ func (st *steering) approve(step int32) error {
 			return "", err
 		}
 		others := text // that stay
-		if hasSigners(st.source) {
+		if HasSigners(st.source) {
 			others = ""
 		}
 		a := v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: br.Status.UpdateRevision, Commit: br.Spec.Commit, Step: step}}
@@ -168,14 +168,14 @@ func (st *steering) approve(step int32) error {
 			content, err := plan.PutApproval(file, []byte(others), a, note, st.source.Namespace, st.source.Spec.TargetNamespace)
 			return string(content), err
 		}
-		content, err := put(approvedFor(governs))
+		content, err := put(ApprovedFor(governs))
 		if err == nil && content == text && unsigned(br, a.Spec) {
-			content, err = put(approvedFor(governs) + " Given again on " + time.Now().UTC().Format(time.RFC3339) + ".")
+			content, err = put(ApprovedFor(governs) + " Given again on " + time.Now().UTC().Format(time.RFC3339) + ".")
 		}
 		if err != nil {
 			return "", err
 		}
-		if hasSigners(st.source) && content != text {
+		if HasSigners(st.source) && content != text {
 			st.say("%s will be, as a whole:\n\n%s\n", file, content)
 		}
 		return fmt.Sprintf("Approve step %d of %s", step, br.Name), ch.Write(file, content)
@@ -197,17 +197,17 @@ func otherSteps(br, branch *v1alpha1.BatchRelease, step int32) error {
 		return nil
 	}
 	return fmt.Errorf("the branch has the steps %s, and those that govern %s/%s are %s, so the approval would not count; approve the plan first (tranche approve %s --plan), or put the old one back",
-		stepsText(branch), br.Namespace, br.Name, stepsText(br), br.Name)
+		StepsText(branch), br.Namespace, br.Name, StepsText(br), br.Name)
 }
 
 // names are the trailers that name the release under way.
-func (st *steering) names() []string {
+func (st *commitCommand) names() []string {
 	return []string{"Tranche-Revision: " + st.release.Status.UpdateRevision, "Tranche-Commit: " + st.release.Spec.Commit}
 }
 
 // approvalPlace returns the file of the release's approval and the release as the
 // clone has it. The file is the one that is there, else one of the release's name.
-func (st *steering) approvalPlace(ctx context.Context) (string, *plan.Release, error) {
+func (st *commitCommand) approvalPlace(ctx context.Context) (string, *plan.Release, error) {
 	head, err := st.clone.Head(ctx)
 	if err != nil {
 		return "", nil, err
@@ -220,13 +220,13 @@ func (st *steering) approvalPlace(ctx context.Context) (string, *plan.Release, e
 	if err != nil {
 		return "", nil, err
 	}
-	dir := approvalsPath(&st.source.Spec)
+	dir := ApprovalsPath(&st.source.Spec)
 	approvals, _ := plan.ReadApprovals(tree, dir, st.source.Namespace, st.source.Spec.TargetNamespace)
 	for _, a := range approvals {
 		if !a.ForRelease() || a.Metadata.Namespace != st.release.Namespace || a.Metadata.Name != st.release.Name {
 			continue
 		}
-		if hasSigners(st.source) && !a.Alone {
+		if HasSigners(st.source) && !a.Alone {
 			return "", nil, fmt.Errorf("%s has other documents than the approval of %s/%s, and a signature would cover them, too; give each a file of its own", a.File, st.release.Namespace, st.release.Name)
 		}
 		return a.File, r, nil
@@ -243,7 +243,7 @@ func (st *steering) approvalPlace(ctx context.Context) (string, *plan.Release, e
 
 // checkApproval makes sure that a commit approves the step, as the controller
 // will read it.
-func (st *steering) checkApproval(commit string, step int32) error {
+func (st *commitCommand) checkApproval(commit string, step int32) error {
 	set, tree, err := st.set(commit)
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ func (st *steering) checkApproval(commit string, step int32) error {
 	if err != nil {
 		return err
 	}
-	approvals, _ := plan.ReadApprovals(tree, approvalsPath(&st.source.Spec), st.source.Namespace, st.source.Spec.TargetNamespace)
+	approvals, _ := plan.ReadApprovals(tree, ApprovalsPath(&st.source.Spec), st.source.Namespace, st.source.Spec.TargetNamespace)
 	a, problems := plan.MatchApproval(r, st.release.Spec.Commit, approvals)
 	if a == nil || a.Spec.Step != step || a.Spec.Revision != st.release.Status.UpdateRevision {
 		if len(problems) > 0 {
@@ -260,14 +260,14 @@ func (st *steering) checkApproval(commit string, step int32) error {
 		}
 		return errors.New("the approval would not count; nothing was changed")
 	}
-	if p := a.NotAsSigned(); p != nil && hasSigners(st.source) {
+	if p := a.NotAsSigned(); p != nil && HasSigners(st.source) {
 		return fmt.Errorf("the approval would not count: %w", p)
 	}
 	return nil
 }
 
 // approveDirect opens the gate of the present step in the cluster.
-func approveDirect(cmd *cobra.Command, at *connected, br *v1alpha1.BatchRelease, step int32, yes bool) error {
+func approveDirect(cmd *cobra.Command, at *Connection, br *v1alpha1.BatchRelease, step int32, yes bool) error {
 	name := br.Name + " -n " + br.Namespace
 	switch {
 	case br.Spec.RequireSignedApprovals:
@@ -279,7 +279,7 @@ func approveDirect(cmd *cobra.Command, at *connected, br *v1alpha1.BatchRelease,
 	case br.Status.CurrentStepState != v1alpha1.StepBlocking:
 		return fmt.Errorf("step %d of %s/%s does not wait at its gate yet: %s", step, br.Namespace, br.Name, br.Status.Reason)
 	}
-	if err := agree(cmd, yes, fmt.Sprintf("Approve step %d of %s/%s in the cluster?", step, br.Namespace, br.Name)); err != nil {
+	if err := Agree(cmd, yes, fmt.Sprintf("Approve step %d of %s/%s in the cluster?", step, br.Namespace, br.Name)); err != nil {
 		return err
 	}
 	// On the version that was looked at: a gate that has opened meanwhile is

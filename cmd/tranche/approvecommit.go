@@ -15,14 +15,14 @@ import (
 
 // addApproveCommit gives approve the flag --commit, and its flags their completion.
 // With it the command approves all releases of a commit, in one commit.
-func addApproveCommit(c *cobra.Command, k *cluster, o *approveOptions) {
+func addApproveCommit(c *cobra.Command, k *Cluster, o *approveOptions) {
 	var commit string
 	c.Use = "approve {NAME | --commit SHA}"
 	c.Flags().StringVar(&commit, "commit", "", "approve each release under way that comes from this commit, in one commit with a file for each")
 	c.MarkFlagsMutuallyExclusive("commit", "direct")
 	c.MarkFlagsMutuallyExclusive("commit", "plan")
-	k.completeFlag(c, "step", ofRelease(stepNames))
-	k.completeFlag(c, "commit", commitNames)
+	k.CompleteFlag(c, "step", OfRelease(StepNames))
+	k.CompleteFlag(c, "commit", commitNames)
 	args, run := c.Args, c.RunE
 	c.Args = func(cmd *cobra.Command, names []string) error {
 		if !cmd.Flags().Changed("commit") {
@@ -40,7 +40,7 @@ func addApproveCommit(c *cobra.Command, k *cluster, o *approveOptions) {
 		if !cmd.Flags().Changed("commit") {
 			return run(cmd, names)
 		}
-		at, err := k.connect()
+		at, err := k.Connect()
 		if err != nil {
 			return err
 		}
@@ -49,8 +49,8 @@ func addApproveCommit(c *cobra.Command, k *cluster, o *approveOptions) {
 }
 
 // commitNames are the commits of the releases under way, with their names.
-func commitNames(ctx context.Context, at *connected, _ []string) ([]string, error) {
-	list, err := at.releases(ctx, at.namespace)
+func commitNames(ctx context.Context, at *Connection, _ []string) ([]string, error) {
+	list, err := at.Releases(ctx, at.Namespace)
 	names := map[string][]string{}
 	var commits []string
 	for i := range list {
@@ -62,7 +62,7 @@ func commitNames(ctx context.Context, at *connected, _ []string) ([]string, erro
 		}
 	}
 	for i, c := range commits {
-		commits[i] = short(c) + "\t" + strings.Join(names[c], ", ")
+		commits[i] = Short(c) + "\t" + strings.Join(names[c], ", ")
 	}
 	return commits, err
 }
@@ -73,7 +73,7 @@ func isUnderWay(br *v1alpha1.BatchRelease) bool {
 }
 
 // approveCommit commits the approvals of all releases of a commit.
-func (o *approveOptions) approveCommit(cmd *cobra.Command, at *connected, commit string) error {
+func (o *approveOptions) approveCommit(cmd *cobra.Command, at *Connection, commit string) error {
 	list, err := o.ofCommit(cmd.Context(), at, commit)
 	if err != nil {
 		return err
@@ -86,15 +86,15 @@ func (o *approveOptions) approveCommit(cmd *cobra.Command, at *connected, commit
 			return err
 		}
 		if all == nil {
-			at.namespace = br.Namespace
-			st, err := o.newSteering(cmd, at, br.Name)
+			at.Namespace = br.Namespace
+			st, err := o.newCommand(cmd, at, br.Name)
 			if err != nil {
 				return err
 			}
 			all = append(all, approving{st, step})
 			continue
 		}
-		st := *all[0].steering
+		st := *all[0].commitCommand
 		st.release = br
 		all = append(all, approving{&st, step})
 	}
@@ -103,23 +103,23 @@ func (o *approveOptions) approveCommit(cmd *cobra.Command, at *connected, commit
 
 // ofCommit returns the releases under way that come from a commit. They are of one
 // source: one clone can approve no others.
-func (o *approveOptions) ofCommit(ctx context.Context, at *connected, commit string) ([]v1alpha1.BatchRelease, error) {
-	list, err := at.releases(ctx, at.namespace)
+func (o *approveOptions) ofCommit(ctx context.Context, at *Connection, commit string) ([]v1alpha1.BatchRelease, error) {
+	list, err := at.Releases(ctx, at.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	if o.source != "" {
-		gs, err := at.sourceNamed(ctx, at.namespace, o.source)
+		gs, err := at.SourceNamed(ctx, at.Namespace, o.source)
 		if err != nil {
 			return nil, err
 		}
-		if list, err = at.releasesOf(ctx, gs); err != nil {
+		if list, err = at.ReleasesOf(ctx, gs); err != nil {
 			return nil, err
 		}
 	}
 	return ofOneSource(slices.DeleteFunc(list, func(br v1alpha1.BatchRelease) bool {
 		return !isUnderWay(&br) || !strings.HasPrefix(br.Spec.Commit, commit)
-	}), commit, at.namespace)
+	}), commit, at.Namespace)
 }
 
 func ofOneSource(list []v1alpha1.BatchRelease, commit, namespace string) ([]v1alpha1.BatchRelease, error) {
@@ -144,7 +144,7 @@ func ofOneSource(list []v1alpha1.BatchRelease, commit, namespace string) ([]v1al
 
 // approving is the approval of a step of a release.
 type approving struct {
-	*steering
+	*commitCommand
 	step int32
 }
 
@@ -166,7 +166,7 @@ func approveAll(all []approving) error {
 		}
 		names = append(names, a.release.Name)
 	}
-	first := all[0].steering
+	first := all[0].commitCommand
 	first.together = nil
 	change := func(ctx context.Context, ch *clone.Change) (message string, err error) {
 		for i, p := range pieces {
@@ -175,7 +175,7 @@ func approveAll(all []approving) error {
 			}
 		}
 		if len(pieces) > 1 {
-			message = fmt.Sprintf("Approve the %d releases of %s\n\n%s", len(pieces), short(first.release.Spec.Commit), strings.Join(names, ", "))
+			message = fmt.Sprintf("Approve the %d releases of %s\n\n%s", len(pieces), Short(first.release.Spec.Commit), strings.Join(names, ", "))
 		}
 		return message, nil
 	}

@@ -17,8 +17,8 @@ import (
 // approvePlan commits an approval of what the clone says of the Deployment's plan. It
 // is a file of its own, and nothing else is in that file: a signature covers all that
 // a commit brings.
-func (st *steering) approvePlan() error {
-	if !hasSigners(st.source) {
+func (st *commitCommand) approvePlan() error {
+	if !HasSigners(st.source) {
 		return fmt.Errorf("GitSource %s/%s has no spec.approvals.signers, so a change of the plan needs no approval", st.source.Namespace, st.source.Name)
 	}
 	head, err := st.clone.Head(st.cmd.Context())
@@ -47,12 +47,12 @@ func (st *steering) approvePlan() error {
 	return st.commit(change, func(commit string) error { return st.checkPlanApproval(commit, digest) }, "Tranche-Plan: "+digest)
 }
 
-func (st *steering) deployment() string {
+func (st *commitCommand) deployment() string {
 	return "Deployment " + st.release.Namespace + "/" + st.release.Spec.WorkloadRef.Name
 }
 
 // terms are those that a commit of the clone has for the release's Deployment.
-func (st *steering) terms(commit string) (plan.Terms, error) {
+func (st *commitCommand) terms(commit string) (plan.Terms, error) {
 	set, _, err := st.set(commit)
 	if err != nil {
 		return "", err
@@ -61,7 +61,7 @@ func (st *steering) terms(commit string) (plan.Terms, error) {
 }
 
 // governing are the terms that the controller goes by.
-func (st *steering) governing() (plan.Terms, error) {
+func (st *commitCommand) governing() (plan.Terms, error) {
 	name := st.release.Namespace + "/" + st.release.Spec.WorkloadRef.Name
 	i := slices.IndexFunc(st.source.Status.Plans, func(p v1alpha1.GoverningPlan) bool { return p.Deployment == name })
 	if i < 0 {
@@ -71,7 +71,7 @@ func (st *steering) governing() (plan.Terms, error) {
 }
 
 // checkPlanApproval makes sure that a commit has the approval, and still what it approves.
-func (st *steering) checkPlanApproval(commit, digest string) error {
+func (st *commitCommand) checkPlanApproval(commit, digest string) error {
 	then, err := st.terms(commit)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (st *steering) checkPlanApproval(commit, digest string) error {
 	if err != nil {
 		return err
 	}
-	approvals, problems := plan.ReadApprovals(tree, approvalsPath(&st.source.Spec), st.source.Namespace, st.source.Spec.TargetNamespace)
+	approvals, problems := plan.ReadApprovals(tree, ApprovalsPath(&st.source.Spec), st.source.Namespace, st.source.Spec.TargetNamespace)
 	given := slices.ContainsFunc(approvals, func(a plan.Approval) bool {
 		return a.Spec.Plan == digest && a.Metadata.Namespace == st.release.Namespace && a.Metadata.Name == st.release.Name && a.NotAsSigned() == nil
 	})

@@ -11,17 +11,17 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 )
 
-// canAsk refuses an input that is not a terminal, unless yes is given. A command calls
+// CanAsk refuses an input that is not a terminal, unless yes is given. A command calls
 // it first: a script has to learn of it before anything is read or shown.
-func canAsk(cmd *cobra.Command, yes bool) error {
+func CanAsk(cmd *cobra.Command, yes bool) error {
 	if yes || terminal.Is(cmd.InOrStdin()) {
 		return nil
 	}
 	return errors.New("the input is not a terminal, so the command cannot ask; give --yes")
 }
 
-// askAt asks a question that only y or yes says yes to.
-func askAt(cmd *cobra.Command, question string) bool {
+// Ask asks a question that only y or yes says yes to.
+func Ask(cmd *cobra.Command, question string) bool {
 	if _, err := fmt.Fprint(cmd.OutOrStdout(), "\n"+question+" [y/N] "); err != nil {
 		return false // who does not see the question has not said yes
 	}
@@ -33,12 +33,12 @@ func askAt(cmd *cobra.Command, question string) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// agree asks, unless told not to.
-func agree(cmd *cobra.Command, yes bool, question string) error {
-	if err := canAsk(cmd, yes); err != nil {
+// Agree asks, unless told not to.
+func Agree(cmd *cobra.Command, yes bool, question string) error {
+	if err := CanAsk(cmd, yes); err != nil {
 		return err
 	}
-	if !yes && !askAt(cmd, question) {
+	if !yes && !Ask(cmd, question) {
 		return errors.New("nothing was done")
 	}
 	return nil

@@ -46,7 +46,7 @@ type bootstrapOptions struct {
 	timeout            time.Duration
 }
 
-func newBootstrap() *cobra.Command {
+func NewBootstrap() *cobra.Command {
 	var o bootstrapOptions
 	c := &cobra.Command{
 		Use:   "bootstrap NAME --url URL",
@@ -77,7 +77,7 @@ A second run changes only what differs.`,
   tranche bootstrap shop -n shop --url https://git.example.org/shop.git --export > source.yaml`,
 		Args: cobra.ExactArgs(1),
 	}
-	k := addCluster(c)
+	k := AddCluster(c)
 	f := c.Flags()
 	f.StringVar(&o.url, "url", "", "of the repository: https, ssh or file")
 	f.StringVar(&o.branch, "branch", "main", "branch to follow")
@@ -99,7 +99,7 @@ A second run changes only what differs.`,
 		panic(err) // the flag is defined above
 	}
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		at, err := k.connect()
+		at, err := k.Connect()
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ A second run changes only what differs.`,
 type bootstrap struct {
 	bootstrapOptions
 	cmd  *cobra.Command
-	at   *connected
+	at   *Connection
 	name string
 
 	source      *v1alpha1.GitSource
@@ -146,7 +146,7 @@ func (b *bootstrap) run(ctx context.Context) error {
 		b.done("nothing is missing, and nothing was written: --dry-run")
 		return nil
 	}
-	if err := agree(b.cmd, b.yes, fmt.Sprintf("Create or change %s?", b.objects())); err != nil {
+	if err := Agree(b.cmd, b.yes, fmt.Sprintf("Create or change %s?", b.objects())); err != nil {
 		return err
 	}
 	if err := b.write(ctx); err != nil {
@@ -220,21 +220,21 @@ func (b *bootstrap) read(file string) ([]byte, error) {
 // find decides what is to be there, from what is there and the flags.
 func (b *bootstrap) find(ctx context.Context) error {
 	var gs v1alpha1.GitSource
-	err := b.at.Get(ctx, client.ObjectKey{Namespace: b.at.namespace, Name: b.name}, &gs)
+	err := b.at.Get(ctx, client.ObjectKey{Namespace: b.at.Namespace, Name: b.name}, &gs)
 	switch {
 	case err == nil:
 		b.source = b.wanted(&gs.Spec)
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // what is lacking is told next
 		b.source = b.wanted(nil)
 	default:
-		return fmt.Errorf("reading GitSource %s/%s: %w", b.at.namespace, b.name, err)
+		return fmt.Errorf("reading GitSource %s/%s: %w", b.at.Namespace, b.name, err)
 	}
 	return nil
 }
 
 // wanted is the GitSource to be: as it is, but for what flags say.
 func (b *bootstrap) wanted(is *v1alpha1.GitSourceSpec) *v1alpha1.GitSource {
-	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: b.name, Namespace: b.at.namespace}}
+	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: b.name, Namespace: b.at.Namespace}}
 	gs.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GitSource"))
 	if is != nil {
 		gs.Spec = v1alpha1.GitSourceSpec{Ref: is.Ref, Path: is.Path, Interval: is.Interval, Prune: is.Prune,
@@ -288,8 +288,8 @@ func (b *bootstrap) checkCluster(ctx context.Context) error {
 	}
 	b.done("the cluster has the kinds of Tranche")
 	var ns corev1.Namespace
-	if err := b.at.Get(ctx, client.ObjectKey{Name: b.at.namespace}, &ns); apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no namespace %s; kubectl create namespace %s", b.at.namespace, b.at.namespace)
+	if err := b.at.Get(ctx, client.ObjectKey{Name: b.at.Namespace}, &ns); apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no namespace %s; kubectl create namespace %s", b.at.Namespace, b.at.Namespace)
 	}
 	var controllers appsv1.DeploymentList
 	err = b.at.List(ctx, &controllers, client.MatchingLabels{"app.kubernetes.io/name": "tranche"})
@@ -321,13 +321,13 @@ func (b *bootstrap) checkRights(ctx context.Context) error {
 	}
 	for _, attributes := range wanted {
 		for _, verb := range []string{"create", "patch"} {
-			attributes.Verb, attributes.Namespace = verb, b.at.namespace
+			attributes.Verb, attributes.Namespace = verb, b.at.Namespace
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
 			if err := b.at.Create(ctx, review); err != nil {
 				return fmt.Errorf("asking for your rights: %w", err)
 			}
 			if !review.Status.Allowed {
-				return fmt.Errorf("you may not %s %s in namespace %s; ask for the right, or give the output of --export to who has it", verb, attributes.Resource, b.at.namespace)
+				return fmt.Errorf("you may not %s %s in namespace %s; ask for the right, or give the output of --export to who has it", verb, attributes.Resource, b.at.Namespace)
 			}
 		}
 	}
@@ -342,9 +342,9 @@ func (b *bootstrap) objects() string {
 		list = append(list, b.accountName())
 	}
 	if b.changed {
-		list = append(list, fmt.Sprintf("Secret %s/%s", b.at.namespace, b.secret))
+		list = append(list, fmt.Sprintf("Secret %s/%s", b.at.Namespace, b.secret))
 	}
-	source := fmt.Sprintf("GitSource %s/%s", b.at.namespace, b.name)
+	source := fmt.Sprintf("GitSource %s/%s", b.at.Namespace, b.name)
 	if len(list) == 0 {
 		return source
 	}
@@ -368,7 +368,7 @@ func (b *bootstrap) checkRepository(ctx context.Context) error {
 	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
 	tip, set, err := gitsync.Probe(ctx, b.source, b.credentials, dir, b.at.RESTMapper())
 	if tip != "" {
-		b.done("%s: %s is at %s", b.url, b.source.Spec.Ref.Branch, short(tip))
+		b.done("%s: %s is at %s", b.url, b.source.Spec.Ref.Branch, Short(tip))
 	}
 	if err != nil {
 		return err
@@ -392,12 +392,12 @@ func (b *bootstrap) addPresent(ctx context.Context) error {
 		return nil
 	}
 	var secret corev1.Secret
-	err := b.at.Get(ctx, client.ObjectKey{Namespace: b.at.namespace, Name: b.secret}, &secret)
+	err := b.at.Get(ctx, client.ObjectKey{Namespace: b.at.Namespace, Name: b.secret}, &secret)
 	if apierrors.IsNotFound(err) && b.changed {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the credentials in Secret %s/%s: %w; give them with --from-file, or name another Secret with --secret", b.at.namespace, b.secret, err)
+		return fmt.Errorf("reading the credentials in Secret %s/%s: %w; give them with --from-file, or name another Secret with --secret", b.at.Namespace, b.secret, err)
 	}
 	for k, v := range secret.Data {
 		if _, ok := b.credentials[k]; !ok {
@@ -413,7 +413,7 @@ func (b *bootstrap) meet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !terminal.Is(b.cmd.InOrStdin()) || !askAt(b.cmd, "The host's key is "+fingerprint+". Is that what its owner publishes?") {
+	if !terminal.Is(b.cmd.InOrStdin()) || !Ask(b.cmd, "The host's key is "+fingerprint+". Is that what its owner publishes?") {
 		return fmt.Errorf("known_hosts is missing; the host's key is %s: compare it with what its owner publishes, and give what ssh-keyscan prints with --from-file known_hosts=FILE", fingerprint)
 	}
 	b.credentials["known_hosts"] = []byte(line + "\n")
@@ -426,21 +426,21 @@ func (b *bootstrap) write(ctx context.Context) error {
 		return err
 	}
 	if b.changed {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: b.secret, Namespace: b.at.namespace}, Data: b.credentials}
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: b.secret, Namespace: b.at.Namespace}, Data: b.credentials}
 		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 		m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(secret)
 		if err != nil {
 			return fmt.Errorf("encoding the Secret: %w", err)
 		}
 		if err := b.apply(ctx, m); err != nil {
-			return fmt.Errorf("writing Secret %s/%s: %w", b.at.namespace, b.secret, err)
+			return fmt.Errorf("writing Secret %s/%s: %w", b.at.Namespace, b.secret, err)
 		}
-		b.done("Secret %s/%s is there", b.at.namespace, b.secret)
+		b.done("Secret %s/%s is there", b.at.Namespace, b.secret)
 	}
 	if err := b.apply(ctx, withoutEmpty(b.source)); err != nil {
-		return fmt.Errorf("writing GitSource %s/%s: %w", b.at.namespace, b.name, err)
+		return fmt.Errorf("writing GitSource %s/%s: %w", b.at.Namespace, b.name, err)
 	}
-	b.done("GitSource %s/%s is there", b.at.namespace, b.name)
+	b.done("GitSource %s/%s is there", b.at.Namespace, b.name)
 	return nil
 }
 
@@ -463,7 +463,7 @@ func (b *bootstrap) await(ctx context.Context) error {
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, b.timeout, true, func(ctx context.Context) (bool, error) {
 		var gs v1alpha1.GitSource
 		if err := b.at.Get(ctx, client.ObjectKeyFromObject(b.source), &gs); err != nil {
-			return false, fmt.Errorf("reading GitSource %s/%s: %w", b.at.namespace, b.name, err)
+			return false, fmt.Errorf("reading GitSource %s/%s: %w", b.at.Namespace, b.name, err)
 		}
 		ready := meta.FindStatusCondition(gs.Status.Conditions, "Ready")
 		if gs.Status.ObservedGeneration != gs.Generation || ready == nil {
@@ -472,13 +472,13 @@ func (b *bootstrap) await(ctx context.Context) error {
 		}
 		last = ready.Reason + ": " + ready.Message
 		if meta.IsStatusConditionTrue(gs.Status.Conditions, "Stalled") {
-			return false, withCode(exitFailed, errors.New(last))
+			return false, WithCode(ExitFailed, errors.New(last))
 		}
 		return ready.Status == metav1.ConditionTrue, nil
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return withCode(exitTimeout, fmt.Errorf("not applied after %s: %s", b.timeout, last))
+		return WithCode(ExitTimeout, fmt.Errorf("not applied after %s: %s", b.timeout, last))
 	case err != nil:
 		return err
 	}

@@ -35,12 +35,12 @@ func (b *bootstrap) findAccount(ctx context.Context) error {
 		return nil
 	}
 	var account corev1.ServiceAccount
-	err := b.at.Get(ctx, client.ObjectKey{Namespace: b.at.namespace, Name: b.source.Spec.ServiceAccountName}, &account)
+	err := b.at.Get(ctx, client.ObjectKey{Namespace: b.at.Namespace, Name: b.source.Spec.ServiceAccountName}, &account)
 	switch {
 	case apierrors.IsNotFound(err):
 		b.makes = true
 	case err != nil && !apierrors.IsForbidden(err): // its rights are asked for in any case
-		return fmt.Errorf("reading ServiceAccount %s/%s: %w", b.at.namespace, b.source.Spec.ServiceAccountName, err)
+		return fmt.Errorf("reading ServiceAccount %s/%s: %w", b.at.Namespace, b.source.Spec.ServiceAccountName, err)
 	}
 	return nil
 }
@@ -52,13 +52,13 @@ func (b *bootstrap) accountObjects() []map[string]any {
 	account.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
 	binding := &rbacv1.RoleBinding{
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: b.role},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: b.at.namespace}},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: b.at.Namespace}},
 	}
 	binding.SetGroupVersionKind(rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
 	var objects []map[string]any
 	for _, o := range []client.Object{account, binding} {
 		o.SetName(name)
-		o.SetNamespace(b.at.namespace)
+		o.SetNamespace(b.at.Namespace)
 		m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 		if err != nil {
 			panic(err) // API types all convert
@@ -76,7 +76,7 @@ func (b *bootstrap) checkRole(ctx context.Context) error {
 	}
 	for _, o := range b.accountObjects() {
 		if err := b.apply(ctx, o, client.DryRunAll); err != nil {
-			return fmt.Errorf("making ServiceAccount %s/%s with the ClusterRole %s: %w; name an account that is there with --service-account", b.at.namespace, b.source.Spec.ServiceAccountName, b.role, err)
+			return fmt.Errorf("making ServiceAccount %s/%s with the ClusterRole %s: %w; name an account that is there with --service-account", b.at.Namespace, b.source.Spec.ServiceAccountName, b.role, err)
 		}
 	}
 	return nil
@@ -87,7 +87,7 @@ func (b *bootstrap) roleAllows(rules []rbacv1.PolicyRule, r right) bool {
 	has := func(list []string, word string) bool {
 		return slices.Contains(list, word) || slices.Contains(list, "*")
 	}
-	return r.Namespace == b.at.namespace && slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
+	return r.Namespace == b.at.Namespace && slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
 		return has(rule.Verbs, r.Verb) && has(rule.APIGroups, r.Group) && has(rule.Resources, r.Resource) && len(rule.ResourceNames) == 0
 	})
 }
@@ -95,7 +95,7 @@ func (b *bootstrap) roleAllows(rules []rbacv1.PolicyRule, r right) bool {
 // allowed reports whether an account has a right, or will have it by the role. It is
 // Forbidden where you may not ask.
 func (b *bootstrap) allowed(ctx context.Context, r right) (bool, error) {
-	if b.makes && r.account == b.applier(b.at.namespace) {
+	if b.makes && r.account == b.applier(b.at.Namespace) {
 		var role rbacv1.ClusterRole
 		if err := b.at.Get(ctx, client.ObjectKey{Name: b.role}, &role); err != nil {
 			return false, err
@@ -149,5 +149,5 @@ func (b *bootstrap) writeAccount(ctx context.Context) error {
 
 // accountName names the account that is made, and what it gets.
 func (b *bootstrap) accountName() string {
-	return fmt.Sprintf("ServiceAccount %s/%s with the ClusterRole %s", b.at.namespace, b.source.Spec.ServiceAccountName, b.role)
+	return fmt.Sprintf("ServiceAccount %s/%s with the ClusterRole %s", b.at.Namespace, b.source.Spec.ServiceAccountName, b.role)
 }

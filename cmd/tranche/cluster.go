@@ -22,30 +22,30 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// cluster is the cluster and namespace that a command is about, as kubectl's
+// Cluster is the cluster and namespace that a command is about, as kubectl's
 // flags and configuration name them.
-type cluster struct {
+type Cluster struct {
 	flags *genericclioptions.ConfigFlags
 }
 
-// addCluster gives a command the flags of kubectl that say which cluster.
-func addCluster(c *cobra.Command) *cluster {
+// AddCluster gives a command the flags of kubectl that say which cluster.
+func AddCluster(c *cobra.Command) *Cluster {
 	all := genericclioptions.NewConfigFlags(true)
 	f := &genericclioptions.ConfigFlags{
 		KubeConfig: all.KubeConfig, Context: all.Context, Namespace: all.Namespace,
 		Impersonate: all.Impersonate, ImpersonateGroup: all.ImpersonateGroup, Timeout: all.Timeout,
 	}
 	f.AddFlags(c.Flags())
-	k := &cluster{flags: f}
-	k.completeFlag(c, "namespace", namespaceNames)
+	k := &Cluster{flags: f}
+	k.CompleteFlag(c, "namespace", namespaceNames)
 	return k
 }
 
-// connected is a client of the cluster, and the namespace to look in.
-type connected struct {
+// Connection is a client of the cluster, and the namespace to look in.
+type Connection struct {
 	client.Client
-	config    *rest.Config
-	namespace string
+	Config    *rest.Config
+	Namespace string
 }
 
 // newScheme knows the kinds of Kubernetes and ours.
@@ -57,7 +57,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-func (c *cluster) connect() (*connected, error) {
+func (c *Cluster) Connect() (*Connection, error) {
 	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
@@ -67,7 +67,7 @@ func (c *cluster) connect() (*connected, error) {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	config.QPS, config.Burst = 50, 300 // as kubectl's
-	config.UserAgent = "tranche/" + versionString()
+	config.UserAgent = "tranche/" + VersionString()
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -76,11 +76,11 @@ func (c *cluster) connect() (*connected, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
-	return &connected{made, config, namespace}, nil
+	return &Connection{made, config, namespace}, nil
 }
 
-// releases lists the releases of a namespace, or of all where it is empty.
-func (c *connected) releases(ctx context.Context, namespace string) ([]v1alpha1.BatchRelease, error) {
+// Releases lists the releases of a namespace, or of all where it is empty.
+func (c *Connection) Releases(ctx context.Context, namespace string) ([]v1alpha1.BatchRelease, error) {
 	var list v1alpha1.BatchReleaseList
 	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing BatchReleases: %w", err)
@@ -91,18 +91,18 @@ func (c *connected) releases(ctx context.Context, namespace string) ([]v1alpha1.
 	return list.Items, nil
 }
 
-// release finds a release by its name, or by that of its Deployment.
-func (c *connected) release(ctx context.Context, name string) (*v1alpha1.BatchRelease, error) {
+// Release finds a release by its name, or by that of its Deployment.
+func (c *Connection) Release(ctx context.Context, name string) (*v1alpha1.BatchRelease, error) {
 	name = name[strings.LastIndex(name, "/")+1:] // batchrelease/web, deployment/web
 	var br v1alpha1.BatchRelease
-	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, &br)
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &br)
 	if !apierrors.IsNotFound(err) {
 		if err != nil {
-			err = fmt.Errorf("reading BatchRelease %s/%s: %w", c.namespace, name, err)
+			err = fmt.Errorf("reading BatchRelease %s/%s: %w", c.Namespace, name, err)
 		}
 		return &br, err
 	}
-	list, err := c.releases(ctx, c.namespace)
+	list, err := c.Releases(ctx, c.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -117,15 +117,15 @@ func (c *connected) release(ctx context.Context, name string) (*v1alpha1.BatchRe
 	if len(names) == 0 {
 		hint = "there is none; name another namespace with -n"
 	}
-	if problems, err := c.sourceProblems(ctx, c.namespace); err == nil && problems != "" {
+	if problems, err := c.SourceProblems(ctx, c.Namespace); err == nil && problems != "" {
 		hint += "\n" + strings.TrimSuffix(problems, "\n")
 	}
-	return nil, fmt.Errorf("no BatchRelease in namespace %s is called %q or governs a Deployment of that name; %s", c.namespace, name, hint)
+	return nil, fmt.Errorf("no BatchRelease in namespace %s is called %q or governs a Deployment of that name; %s", c.Namespace, name, hint)
 }
 
-// source returns the GitSource that a release comes from, nil where there is
+// SourceOf returns the GitSource that a release comes from, nil where there is
 // none or this user may not see it.
-func (c *connected) source(ctx context.Context, br *v1alpha1.BatchRelease) (*v1alpha1.GitSource, error) {
+func (c *Connection) SourceOf(ctx context.Context, br *v1alpha1.BatchRelease) (*v1alpha1.GitSource, error) {
 	name := br.Labels[v1alpha1.LabelSource]
 	if name == "" {
 		return nil, nil
@@ -142,13 +142,13 @@ func (c *connected) source(ctx context.Context, br *v1alpha1.BatchRelease) (*v1a
 	return &gs, nil
 }
 
-// linkedVersion is the version that package main has from the linker; empty: none.
-var linkedVersion string
+// Version is the version that package main has from the linker; empty: none.
+var Version string
 
-// versionString is the version of this program.
-func versionString() string {
-	if linkedVersion != "" {
-		return linkedVersion
+// VersionString is the version of this program.
+func VersionString() string {
+	if Version != "" {
+		return Version
 	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
@@ -156,8 +156,8 @@ func versionString() string {
 	return "unknown"
 }
 
-// sources lists the GitSources of a namespace, or of all where it is empty.
-func (c *connected) sources(ctx context.Context, namespace string) ([]v1alpha1.GitSource, error) {
+// Sources lists the GitSources of a namespace, or of all where it is empty.
+func (c *Connection) Sources(ctx context.Context, namespace string) ([]v1alpha1.GitSource, error) {
 	var list v1alpha1.GitSourceList
 	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing GitSources: %w", err)
@@ -168,8 +168,8 @@ func (c *connected) sources(ctx context.Context, namespace string) ([]v1alpha1.G
 	return list.Items, nil
 }
 
-// sourceNamed reads a GitSource by NAME or NAMESPACE/NAME.
-func (k *connected) sourceNamed(ctx context.Context, namespace, name string) (*v1alpha1.GitSource, error) {
+// SourceNamed reads a GitSource by NAME or NAMESPACE/NAME.
+func (k *Connection) SourceNamed(ctx context.Context, namespace, name string) (*v1alpha1.GitSource, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	if before, after, ok := strings.Cut(name, "/"); ok {
 		key = client.ObjectKey{Namespace: before, Name: after}
@@ -181,8 +181,8 @@ func (k *connected) sourceNamed(ctx context.Context, namespace, name string) (*v
 	return &gs, nil
 }
 
-// releasesOf lists the releases of a GitSource, in all namespaces that it applies to.
-func (c *connected) releasesOf(ctx context.Context, gs *v1alpha1.GitSource) ([]v1alpha1.BatchRelease, error) {
+// ReleasesOf lists the releases of a GitSource, in all namespaces that it applies to.
+func (c *Connection) ReleasesOf(ctx context.Context, gs *v1alpha1.GitSource) ([]v1alpha1.BatchRelease, error) {
 	namespaces := []string{gs.Namespace}
 	if gs.Status.Inventory != nil {
 		for _, e := range gs.Status.Inventory.Entries {
@@ -195,7 +195,7 @@ func (c *connected) releasesOf(ctx context.Context, gs *v1alpha1.GitSource) ([]v
 	slices.Sort(namespaces)
 	var found []v1alpha1.BatchRelease
 	for _, namespace := range namespaces {
-		list, err := c.releases(ctx, namespace)
+		list, err := c.Releases(ctx, namespace)
 		if err != nil {
 			return nil, fmt.Errorf("namespace %s: %w", namespace, err)
 		}
@@ -209,17 +209,17 @@ func (c *connected) releasesOf(ctx context.Context, gs *v1alpha1.GitSource) ([]v
 	return found, nil
 }
 
-// readyOf is the condition Ready; empty before the controller has seen the source.
-func readyOf(gs *v1alpha1.GitSource) metav1.Condition {
+// ReadyOf is the condition Ready; empty before the controller has seen the source.
+func ReadyOf(gs *v1alpha1.GitSource) metav1.Condition {
 	if c := meta.FindStatusCondition(gs.Status.Conditions, "Ready"); c != nil {
 		return *c
 	}
 	return metav1.Condition{}
 }
 
-// problemOf is the condition that says why the cluster is not as the branch says; nil
+// ProblemOf is the condition that says why the cluster is not as the branch says; nil
 // where it is, or is about to be.
-func problemOf(gs *v1alpha1.GitSource) *metav1.Condition {
+func ProblemOf(gs *v1alpha1.GitSource) *metav1.Condition {
 	if gs.Spec.Suspend {
 		return nil
 	}
@@ -231,22 +231,22 @@ func problemOf(gs *v1alpha1.GitSource) *metav1.Condition {
 	return nil
 }
 
-// sourceProblems has a line for each source with a problem; empty without any. An
+// SourceProblems has a line for each source with a problem; empty without any. An
 // account that may not read GitSources sees none.
-func (c *connected) sourceProblems(ctx context.Context, namespace string) (string, error) {
-	list, err := c.sources(ctx, namespace)
+func (c *Connection) SourceProblems(ctx context.Context, namespace string) (string, error) {
+	list, err := c.Sources(ctx, namespace)
 	if apierrors.IsForbidden(err) {
 		return "", nil
 	}
-	return problemLines(list), err
+	return ProblemLines(list), err
 }
 
-func problemLines(list []v1alpha1.GitSource) string {
+func ProblemLines(list []v1alpha1.GitSource) string {
 	var b strings.Builder
 	for i := range list {
 		gs := &list[i]
-		if p := problemOf(gs); p != nil {
-			fmt.Fprintf(&b, "GitSource %s/%s, %s of %s, applied %s: %s: %s\n", gs.Namespace, gs.Name, pinOf(gs.Spec.Ref), gs.Spec.URL, orNone(short(gs.Status.AppliedCommit)), p.Reason, p.Message)
+		if p := ProblemOf(gs); p != nil {
+			fmt.Fprintf(&b, "GitSource %s/%s, %s of %s, applied %s: %s: %s\n", gs.Namespace, gs.Name, PinOf(gs.Spec.Ref), gs.Spec.URL, OrNone(Short(gs.Status.AppliedCommit)), p.Reason, p.Message)
 		}
 	}
 	return b.String()

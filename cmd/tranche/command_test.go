@@ -88,7 +88,7 @@ func TestApproveEndedWithItsPlan(t *testing.T) {
 	br.Spec.Commit, br.Spec.WorkloadRef.Name = "c28d103508da1c5c8a4b7f1c1f6e7d6b2a90c3de", "web"
 	gs := &v1alpha1.GitSource{}
 	gs.Status.EndedReleases = []v1alpha1.EndedRelease{{Deployment: br.Namespace + "/web", Commit: br.Spec.Commit}}
-	st := &steering{release: br, source: gs}
+	st := &commitCommand{release: br, source: gs}
 	if err := st.approve(0); err == nil || !strings.Contains(err.Error(), "by a new commit") {
 		t.Errorf("%v", err)
 	}

@@ -17,14 +17,14 @@ import (
 const completionTimeout = 3 * time.Second
 
 // completion completes a word with what the cluster has.
-type completion func(ctx context.Context, at *connected, args []string) ([]string, error)
+type completion func(ctx context.Context, at *Connection, args []string) ([]string, error)
 
-// complete makes a function of cobra of a completion. What goes wrong completes nothing.
-func (c *cluster) complete(from completion) cobra.CompletionFunc {
+// Complete makes a function of cobra of a completion. What goes wrong completes nothing.
+func (c *Cluster) Complete(from completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx, stop := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer stop()
-		at, err := c.connect()
+		at, err := c.Connect()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
@@ -37,27 +37,27 @@ func (c *cluster) complete(from completion) cobra.CompletionFunc {
 	}
 }
 
-// completeFlag completes the values of a flag of a command.
-func (c *cluster) completeFlag(cmd *cobra.Command, flag string, from completion) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, c.complete(from)); err != nil {
+// CompleteFlag completes the values of a flag of a command.
+func (c *Cluster) CompleteFlag(cmd *cobra.Command, flag string, from completion) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, c.Complete(from)); err != nil {
 		panic(err) // the command has the flag
 	}
 }
 
-// completeNames completes the name of a release, as the first argument.
-func (c *cluster) completeNames(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+// CompleteNames completes the name of a release, as the first argument.
+func (c *Cluster) CompleteNames(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return c.complete(releaseNames)(cmd, args, begun)
+	return c.Complete(ReleaseNames)(cmd, args, begun)
 }
 
-// completeSources completes the flag --source.
-func (c *cluster) completeSources(cmd *cobra.Command) { c.completeFlag(cmd, "source", sourceNames) }
+// CompleteSources completes the flag --source.
+func (c *Cluster) CompleteSources(cmd *cobra.Command) { c.CompleteFlag(cmd, "source", SourceNames) }
 
-// releaseNames are the releases of the namespace, with what they wait for.
-func releaseNames(ctx context.Context, at *connected, _ []string) ([]string, error) {
-	list, err := at.releases(ctx, at.namespace)
+// ReleaseNames are the releases of the namespace, with what they wait for.
+func ReleaseNames(ctx context.Context, at *Connection, _ []string) ([]string, error) {
+	list, err := at.Releases(ctx, at.Namespace)
 	var names []string
 	for _, br := range list {
 		names = append(names, br.Name+"\t"+br.Status.Reason)
@@ -65,18 +65,18 @@ func releaseNames(ctx context.Context, at *connected, _ []string) ([]string, err
 	return names, err
 }
 
-// sourceNames are the GitSources of the namespace, with the reason of Ready.
-func sourceNames(ctx context.Context, at *connected, _ []string) ([]string, error) {
-	list, err := at.sources(ctx, at.namespace)
+// SourceNames are the GitSources of the namespace, with the reason of Ready.
+func SourceNames(ctx context.Context, at *Connection, _ []string) ([]string, error) {
+	list, err := at.Sources(ctx, at.Namespace)
 	var names []string
 	for i := range list {
-		names = append(names, list[i].Name+"\t"+readyOf(&list[i]).Reason)
+		names = append(names, list[i].Name+"\t"+ReadyOf(&list[i]).Reason)
 	}
 	return names, err
 }
 
 // namespaceNames are the namespaces of the cluster.
-func namespaceNames(ctx context.Context, at *connected, _ []string) ([]string, error) {
+func namespaceNames(ctx context.Context, at *Connection, _ []string) ([]string, error) {
 	var list corev1.NamespaceList
 	if err := at.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
@@ -88,13 +88,13 @@ func namespaceNames(ctx context.Context, at *connected, _ []string) ([]string, e
 	return names, nil
 }
 
-// ofRelease completes what a release has that the first argument names.
-func ofRelease(names func(*v1alpha1.BatchRelease) []string) func(context.Context, *connected, []string) ([]string, error) {
-	return func(ctx context.Context, at *connected, args []string) ([]string, error) {
+// OfRelease completes what a release has that the first argument names.
+func OfRelease(names func(*v1alpha1.BatchRelease) []string) func(context.Context, *Connection, []string) ([]string, error) {
+	return func(ctx context.Context, at *Connection, args []string) ([]string, error) {
 		if len(args) == 0 {
 			return nil, nil
 		}
-		br, err := at.release(ctx, args[0])
+		br, err := at.Release(ctx, args[0])
 		if err != nil {
 			return nil, err
 		}
@@ -102,18 +102,18 @@ func ofRelease(names func(*v1alpha1.BatchRelease) []string) func(context.Context
 	}
 }
 
-// revisionNames are the earlier revisions of a release, with how they ended.
-func revisionNames(br *v1alpha1.BatchRelease) (names []string) {
+// RevisionNames are the earlier revisions of a release, with how they ended.
+func RevisionNames(br *v1alpha1.BatchRelease) (names []string) {
 	for _, r := range br.Status.History {
 		if r.Commit != "" {
-			names = append(names, fmt.Sprintf("%s\t%s %s", r.Revision, r.Outcome, absolute(&r.EndTime)))
+			names = append(names, fmt.Sprintf("%s\t%s %s", r.Revision, r.Outcome, Absolute(&r.EndTime)))
 		}
 	}
 	return names
 }
 
-// stepNames are the steps of a release, from the one that it is at.
-func stepNames(br *v1alpha1.BatchRelease) (names []string) {
+// StepNames are the steps of a release, from the one that it is at.
+func StepNames(br *v1alpha1.BatchRelease) (names []string) {
 	for i, s := range br.Spec.Strategy.Steps {
 		if int32(i) >= br.Status.CurrentStepIndex && br.Status.Phase != v1alpha1.PhaseCompleted {
 			names = append(names, fmt.Sprintf("%d\t%s", i, s.Replicas.String()))

@@ -80,7 +80,7 @@ type controllerOptions struct {
 	skipNameValidation      bool // several managers in one process, in tests
 }
 
-func newController() *cobra.Command {
+func NewController() *cobra.Command {
 	var o controllerOptions
 	c := &cobra.Command{
 		Use:   "controller",
@@ -197,7 +197,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	ctrl.Log.Info("starting", "version", versionString())
+	ctrl.Log.Info("starting", "version", VersionString())
 	if err := lease.run(ctx, mgr.Start); err != nil {
 		return fmt.Errorf("running the controller: %w", err)
 	}
@@ -223,7 +223,7 @@ func ledgerName(o controllerOptions) types.NamespacedName {
 
 // newRenderers returns where folders are rendered: processes of this program.
 func newRenderers(mgr ctrl.Manager, o controllerOptions) (*sandbox.Pool, error) {
-	command, err := sandbox.Command(renderWorker)
+	command, err := sandbox.Command(RenderWorker)
 	if err != nil {
 		return nil, err
 	}
@@ -236,12 +236,12 @@ func newRenderers(mgr ctrl.Manager, o controllerOptions) (*sandbox.Pool, error) 
 	return p, nil
 }
 
-// renderWorker is the command that a renderer runs.
-const renderWorker = "render-worker"
+// RenderWorker is the command that a renderer runs.
+const RenderWorker = "render-worker"
 
-func newRenderWorker() *cobra.Command {
+func NewRenderWorker() *cobra.Command {
 	return &cobra.Command{
-		Use:                renderWorker,
+		Use:                RenderWorker,
 		Short:              "Render what the controller asks for on standard input",
 		Hidden:             true,
 		DisableFlagParsing: true,
@@ -287,7 +287,7 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, *lease, err
 	}
 	rc.QPS, rc.Burst = o.qps, o.burst
 	rc.Impersonate.UserName = o.as
-	rc.UserAgent = "tranche/" + versionString()
+	rc.UserAgent = "tranche/" + VersionString()
 	metrics := server.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure}
 	if o.metricsSecure {
 		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization

@@ -26,7 +26,7 @@ type diffOptions struct {
 	exitCode, remoteBases bool
 }
 
-func newDiff() *cobra.Command {
+func NewDiff() *cobra.Command {
 	var o diffOptions
 	c := &cobra.Command{
 		Use:   "diff [REV]",
@@ -58,21 +58,21 @@ it is 4 if the commit would change anything.`,
   tranche diff -o markdown >> "$GITHUB_STEP_SUMMARY"`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	at := addCluster(c)
+	at := AddCluster(c)
 	f := c.Flags()
 	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of; the URLs may differ (default: those of the namespace that follow the clone's repository)")
-	addOutput(c, &o.output, outputTable, outputMarkdown, outputJSON, outputYAML)
-	at.completeSources(c)
+	AddOutput(c, &o.output, OutputTable, OutputMarkdown, OutputJSON, OutputYAML)
+	at.CompleteSources(c)
 	f.BoolVar(&o.exitCode, "exit-code", false, "end with exit code 4 if the commit would change anything")
 	f.BoolVar(&o.remoteBases, "remote-bases", false, "fetch bases that kustomizations have in other repositories")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.output == "text" { // its name before
-			o.output = outputTable
+			o.output = OutputTable
 		}
-		if err := checkOutput(o.output, outputTable, outputMarkdown, outputJSON, outputYAML); err != nil {
+		if err := CheckOutput(o.output, OutputTable, OutputMarkdown, OutputJSON, OutputYAML); err != nil {
 			return err
 		}
-		k, err := at.connect()
+		k, err := at.Connect()
 		if err != nil {
 			return err
 		}
@@ -82,7 +82,7 @@ it is 4 if the commit would change anything.`,
 }
 
 // run shows what a revision would do, source by source.
-func (o *diffOptions) run(cmd *cobra.Command, at *connected, rev string) error {
+func (o *diffOptions) run(cmd *cobra.Command, at *Connection, rev string) error {
 	ctx, w := cmd.Context(), cmd.OutOrStdout()
 	sources, c, err := sourcesOf(ctx, at, o.source)
 	if err != nil {
@@ -92,7 +92,7 @@ func (o *diffOptions) run(cmd *cobra.Command, at *connected, rev string) error {
 	if err != nil {
 		return fmt.Errorf("%s is no commit of the clone in %s", rev, c.Dir)
 	}
-	p, doc, problems := newPage(w, o.output), &diffDocument{document: newDocument("Diff"), Commit: commit, Sources: []diffSource{}}, 0
+	p, doc, problems := newReport(w, o.output), &Document{Head: NewHead("Diff"), Commit: commit, Sources: []diffSource{}}, 0
 	for i := range sources {
 		d, err := o.difference(ctx, at, c, &sources[i], commit)
 		if err != nil {
@@ -102,8 +102,8 @@ func (o *diffOptions) run(cmd *cobra.Command, at *connected, rev string) error {
 		doc.Sources = append(doc.Sources, d.document())
 		doc.Changes, problems = doc.Changes || d.changes(), problems+len(d.preview.Problems)
 	}
-	if o.output == outputJSON || o.output == outputYAML {
-		err = printValue(w, o.output, doc)
+	if o.output == OutputJSON || o.output == OutputYAML {
+		err = PrintValue(w, o.output, doc)
 	} else {
 		_, err = io.WriteString(w, p.text())
 	}
@@ -114,20 +114,20 @@ func (o *diffOptions) run(cmd *cobra.Command, at *connected, rev string) error {
 	case problems > 0:
 		return fmt.Errorf("problems: %d; the commit could not be applied", problems)
 	case doc.Changes && o.exitCode:
-		return withCode(exitChanges, fmt.Errorf("commit %s would change the cluster", short(commit)))
+		return WithCode(ExitChanges, fmt.Errorf("commit %s would change the cluster", Short(commit)))
 	}
 	return nil
 }
 
 // sourcesOf returns the source that is named, or those of the namespace that
 // follow the repository of the clone that one stands in; and that clone.
-func sourcesOf(ctx context.Context, at *connected, name string) ([]v1alpha1.GitSource, *clone.Clone, error) {
+func sourcesOf(ctx context.Context, at *Connection, name string) ([]v1alpha1.GitSource, *clone.Clone, error) {
 	here, err := os.Getwd()
 	if err != nil {
 		return nil, nil, fmt.Errorf("finding the clone: %w", err)
 	}
 	if name != "" {
-		gs, err := at.sourceNamed(ctx, at.namespace, name)
+		gs, err := at.SourceNamed(ctx, at.Namespace, name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -135,7 +135,7 @@ func sourcesOf(ctx context.Context, at *connected, name string) ([]v1alpha1.GitS
 		return []v1alpha1.GitSource{*gs}, in, err
 	}
 	var list v1alpha1.GitSourceList
-	if err := at.List(ctx, &list, client.InNamespace(at.namespace)); err != nil {
+	if err := at.List(ctx, &list, client.InNamespace(at.Namespace)); err != nil {
 		return nil, nil, fmt.Errorf("listing GitSources: %w", err)
 	}
 	slices.SortFunc(list.Items, func(a, b v1alpha1.GitSource) int { return cmp.Compare(a.Name, b.Name) })
@@ -154,9 +154,9 @@ func sourcesOf(ctx context.Context, at *connected, name string) ([]v1alpha1.GitS
 	case len(sources) > 0:
 		return sources, in, nil
 	case others != nil:
-		return nil, nil, fmt.Errorf("no GitSource of namespace %s follows the repository of this clone: %w", at.namespace, others)
+		return nil, nil, fmt.Errorf("no GitSource of namespace %s follows the repository of this clone: %w", at.Namespace, others)
 	default:
-		return nil, nil, fmt.Errorf("there is no GitSource in namespace %s; name another namespace with -n, or one with --source", at.namespace)
+		return nil, nil, fmt.Errorf("there is no GitSource in namespace %s; name another namespace with -n, or one with --source", at.Namespace)
 	}
 }
 
@@ -171,19 +171,19 @@ type difference struct {
 	rights rights
 }
 
-func (o *diffOptions) difference(ctx context.Context, at *connected, c *clone.Clone, gs *v1alpha1.GitSource, commit string) (*difference, error) {
+func (o *diffOptions) difference(ctx context.Context, at *Connection, c *clone.Clone, gs *v1alpha1.GitSource, commit string) (*difference, error) {
 	objects, err := c.Objects()
 	if err != nil {
 		return nil, err
 	}
-	schemas, err := discovery.NewDiscoveryClientForConfig(at.config)
+	schemas, err := discovery.NewDiscoveryClientForConfig(at.Config)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", at.config.Host, err)
+		return nil, fmt.Errorf("connecting to %s: %w", at.Config.Host, err)
 	}
 	p := gitsync.Previewer{Client: at.Client, Schemas: schemas.OpenAPIV3(), RemoteBases: o.remoteBases}
 	preview, err := p.Preview(ctx, gs, objects, plumbing.NewHash(commit))
 	if err != nil {
-		return nil, fmt.Errorf("comparing commit %s with what GitSource %s/%s applies: %w", short(commit), gs.Namespace, gs.Name, err)
+		return nil, fmt.Errorf("comparing commit %s with what GitSource %s/%s applies: %w", Short(commit), gs.Namespace, gs.Name, err)
 	}
 	d := &difference{source: gs, preview: preview, warning: behind(ctx, c, gs, commit), outlooks: map[string]outlook{}}
 	f := newForesees(at.Client, schemas)
@@ -211,10 +211,10 @@ func behind(ctx context.Context, c *clone.Clone, gs *v1alpha1.GitSource, commit 
 		return ""
 	}
 	if _, err := c.Git(ctx, "cat-file", "-e", applied+"^{commit}"); err != nil {
-		return fmt.Sprintf("the cluster has commit %s, which the clone lacks: git fetch, and compare again", short(applied))
+		return fmt.Sprintf("the cluster has commit %s, which the clone lacks: git fetch, and compare again", Short(applied))
 	}
 	if _, err := c.Git(ctx, "merge-base", "--is-ancestor", applied, commit); err != nil {
-		return fmt.Sprintf("%s does not contain commit %s, which the cluster has, so what came with that looks taken back; rebase it, or give the result of the merge", short(commit), short(applied))
+		return fmt.Sprintf("%s does not contain commit %s, which the cluster has, so what came with that looks taken back; rebase it, or give the result of the merge", Short(commit), Short(applied))
 	}
 	return ""
 }
@@ -232,19 +232,19 @@ func (d *difference) changes() bool {
 }
 
 // write puts a difference on a page.
-func (d *difference) write(p *page) {
+func (d *difference) write(p *report) {
 	gs := d.source
-	p.heading(fmt.Sprintf("What %s would do", p.code(short(d.preview.Commit))))
-	line := fmt.Sprintf("GitSource %s, %s of %s", p.code(gs.Namespace+"/"+gs.Name), p.code(pinOf(gs.Spec.Ref)), gs.Spec.URL)
+	p.heading(fmt.Sprintf("What %s would do", p.code(Short(d.preview.Commit))))
+	line := fmt.Sprintf("GitSource %s, %s of %s", p.code(gs.Namespace+"/"+gs.Name), p.code(PinOf(gs.Spec.Ref)), gs.Spec.URL)
 	if gs.Spec.Path != "" && gs.Spec.Path != "." {
 		line += ", path " + p.code(gs.Spec.Path)
 	}
-	p.line(line + "; the cluster has " + p.code(orNone(short(gs.Status.AppliedCommit))))
+	p.line(line + "; the cluster has " + p.code(OrNone(Short(gs.Status.AppliedCommit))))
 	if d.warning != "" {
 		p.warning(d.warning)
 	}
 	if gs.Spec.Ref.IsPinned() {
-		p.warning("spec.ref pins " + pinOf(gs.Spec.Ref) + ": the commit is applied once it is what that leads to.")
+		p.warning("spec.ref pins " + PinOf(gs.Spec.Ref) + ": the commit is applied once it is what that leads to.")
 	}
 	if len(d.preview.Problems) > 0 {
 		p.warning("Nothing of it would be applied:")
@@ -271,7 +271,7 @@ func (d *difference) write(p *page) {
 }
 
 // plan says that a change of what decides about releases needs an approval.
-func (d *difference) plan(p *page, c *gitsync.TermsChange) {
+func (d *difference) plan(p *report, c *gitsync.TermsChange) {
 	p.heading("Plan of " + p.code("Deployment "+c.Namespace+"/"+c.Name))
 	p.line("What decides about its releases changes: " + strings.Join(c.Now.Changes(c.Then), ", ") + ".")
 	p.line("Digest: " + p.code(c.Then.Digest()))
@@ -314,7 +314,7 @@ func (d *difference) shows(r *gitsync.PreviewedRelease) bool {
 }
 
 // release says what becomes of a Deployment's pod template.
-func (d *difference) release(p *page, r *gitsync.PreviewedRelease) {
+func (d *difference) release(p *report, r *gitsync.PreviewedRelease) {
 	if !d.shows(r) {
 		return
 	}
@@ -343,7 +343,7 @@ func (d *difference) release(p *page, r *gitsync.PreviewedRelease) {
 }
 
 // how says how the template comes to the pods.
-func (d *difference) how(p *page, r *gitsync.PreviewedRelease, out *outlook) string {
+func (d *difference) how(p *report, r *gitsync.PreviewedRelease, out *outlook) string {
 	switch {
 	case r.Approval != nil:
 		return fmt.Sprintf("Step %d of the release of %s is approved, in %s.", r.Approval.Spec.Step, p.code(r.Approval.Spec.Revision), p.code(r.Approval.File))
@@ -360,7 +360,7 @@ func (d *difference) how(p *page, r *gitsync.PreviewedRelease, out *outlook) str
 	case engine.OutlookRelease:
 		return fmt.Sprintf("A new release, as BatchRelease %s plans it.", p.code(r.Plan.Name))
 	case engine.OutlookSupersedes:
-		return fmt.Sprintf("A new release supersedes the one of %s, which is at step %s.", p.code(out.Superseded), stepOf(r.Live))
+		return fmt.Sprintf("A new release supersedes the one of %s, which is at step %s.", p.code(out.Superseded), StepOf(r.Live))
 	case engine.OutlookRollBack:
 		return fmt.Sprintf("The controller goes back to %s at once, without approvals.", p.code(out.To))
 	case engine.OutlookPlanChanged:
@@ -375,16 +375,16 @@ func images(r *gitsync.PreviewedRelease) [][]string {
 	now := map[string]string{}
 	var rows [][]string
 	if r.Before != nil {
-		for _, c := range containers(r.Before) {
+		for _, c := range Containers(r.Before) {
 			now[c.Name] = c.Image
 		}
 	}
-	for _, c := range containers(r.After) {
-		rows = append(rows, []string{c.Name, orNone(now[c.Name]), c.Image})
+	for _, c := range Containers(r.After) {
+		rows = append(rows, []string{c.Name, OrNone(now[c.Name]), c.Image})
 		delete(now, c.Name)
 	}
 	if r.Before != nil {
-		for _, c := range containers(r.Before) {
+		for _, c := range Containers(r.Before) {
 			if _, left := now[c.Name]; left {
 				rows = append(rows, []string{c.Name, c.Image, "-"})
 			}
@@ -400,7 +400,7 @@ func stepsOf(r *gitsync.PreviewedRelease, out *outlook) [][]string {
 	if out.Unknown != "" {
 		steps := r.Plan.Spec.Strategy.Steps
 		for i, s := range steps {
-			then := strings.TrimPrefix(gateOf(s, i == len(steps)-1), ", then ")
+			then := strings.TrimPrefix(GateOf(s, i == len(steps)-1), ", then ")
 			rows = append(rows, []string{fmt.Sprint(i), s.Replicas.String(), fmt.Sprint(plan.Target(steps, i, r.Replicas)), cmp.Or(then, "it is complete")})
 		}
 		return rows
@@ -426,7 +426,7 @@ func (d *difference) releases(o *gitsync.PreviewedObject) bool {
 }
 
 // objects lists what is created, changed and pruned, with the changes.
-func (d *difference) objects(p *page) {
+func (d *difference) objects(p *report) {
 	by := map[gitsync.Effect][]string{}
 	for i := range d.preview.Objects {
 		o := &d.preview.Objects[i]

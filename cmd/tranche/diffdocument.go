@@ -7,12 +7,12 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// diffDocument is what diff prints for programs. docs/output.md has its fields.
-type diffDocument struct {
-	document `json:",inline"`
-	Commit   string       `json:"commit"`
-	Changes  bool         `json:"changes"`
-	Sources  []diffSource `json:"sources"`
+// Document is what diff prints for programs. docs/output.md has its fields.
+type Document struct {
+	Head    `json:",inline"`
+	Commit  string       `json:"commit"`
+	Changes bool         `json:"changes"`
+	Sources []diffSource `json:"sources"`
 }
 
 // diffSource is what the commit would do for one GitSource.
@@ -126,7 +126,7 @@ func (d *difference) documentOf(r *gitsync.PreviewedRelease) diffRelease {
 	out := d.outlooks[r.Deployment.String()]
 	doc := diffRelease{
 		Namespace: r.Deployment.GetNamespace(), Name: r.Deployment.GetName(), Outlook: string(out.Kind), From: out.From, To: out.To, Superseded: out.Superseded,
-		Estimated: out.Estimated, Replicas: r.Replicas, Images: []diffImage{}, Steps: []diffStep{}, Message: d.how(&page{}, r, &out),
+		Estimated: out.Estimated, Replicas: r.Replicas, Images: []diffImage{}, Steps: []diffStep{}, Message: d.how(&report{}, r, &out),
 	}
 	switch {
 	case r.Restored != "":

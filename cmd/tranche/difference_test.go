@@ -23,7 +23,7 @@ func TestDiff_EqualImages(t *testing.T) {
 	r := gitsync.PreviewedRelease{Plan: &v1alpha1.BatchRelease{}, Before: before, After: after, Replicas: 1}
 	r.Deployment = plan.Object{Unstructured: &unstructured.Unstructured{Object: map[string]any{"kind": "Deployment", "metadata": map[string]any{"name": "web"}}}}
 	d := &difference{outlooks: map[string]outlook{r.Deployment.String(): {Outlook: engine.Outlook{Kind: engine.OutlookRelease}}}}
-	p := &page{}
+	p := &report{}
 	d.release(p, &r)
 	if strings.Contains(p.text(), "container  now") {
 		t.Errorf("a table of equal images:\n%s", p.text())

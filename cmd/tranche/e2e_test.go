@@ -25,7 +25,7 @@ import (
 const asTranche = "TRANCHE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asTranche) != "" || len(os.Args) > 1 && os.Args[1] == renderWorker {
+	if os.Getenv(asTranche) != "" || len(os.Args) > 1 && os.Args[1] == RenderWorker {
 		main()
 		return
 	}

@@ -22,7 +22,7 @@ type eventsOptions struct {
 	output        string
 }
 
-func newEvents() *cobra.Command {
+func NewEvents() *cobra.Command {
 	var o eventsOptions
 	c := &cobra.Command{
 		Use:   "events [NAME]",
@@ -35,24 +35,24 @@ its BatchReleases, in all of their namespaces. An API server keeps events for an
   tranche events --source shop/shop -o json`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	k := addCluster(c)
+	k := AddCluster(c)
 	f := c.Flags()
 	f.BoolVarP(&o.all, "all-namespaces", "A", false, "show the events of all namespaces")
 	f.StringVar(&o.source, "source", "", "show the events of this GitSource, NAME or NAMESPACE/NAME, and of its releases")
 	f.StringVar(&o.since, "since", "", "show what happened since then: how long ago (90m, 7d), a day (2026-07-01) or a time (2026-07-01T12:00:00Z)")
 	c.MarkFlagsMutuallyExclusive("all-namespaces", "source")
-	addOutput(c, &o.output, outputTable, outputJSON, outputYAML)
-	k.completeSources(c)
-	c.ValidArgsFunction = k.completeNames
+	AddOutput(c, &o.output, OutputTable, OutputJSON, OutputYAML)
+	k.CompleteSources(c)
+	c.ValidArgsFunction = k.CompleteNames
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(o.output, outputTable, outputJSON, outputYAML); err != nil {
+		if err := CheckOutput(o.output, OutputTable, OutputJSON, OutputYAML); err != nil {
 			return err
 		}
-		since, err := sinceOf(o.since, time.Now())
+		since, err := ParseSince(o.since, time.Now())
 		if err != nil {
 			return err
 		}
-		at, err := k.connect()
+		at, err := k.Connect()
 		if err != nil {
 			return err
 		}
@@ -60,8 +60,8 @@ its BatchReleases, in all of their namespaces. An API server keeps events for an
 		if err != nil {
 			return err
 		}
-		if o.output != outputTable {
-			return printValue(cmd.OutOrStdout(), o.output, log)
+		if o.output != OutputTable {
+			return PrintValue(cmd.OutOrStdout(), o.output, log)
 		}
 		if len(log.Items) == 0 {
 			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "No events %s.\n", where)
@@ -77,13 +77,13 @@ its BatchReleases, in all of their namespaces. An API server keeps events for an
 type about struct{ Kind, Namespace, Name string }
 
 // log reads the events, and says where they are from.
-func (o *eventsOptions) log(ctx context.Context, at *connected, args []string, since time.Time) (*eventLog, string, error) {
-	objects, where := []about{{"GitSource", at.namespace, ""}, {"BatchRelease", at.namespace, ""}}, "in namespace "+at.namespace
+func (o *eventsOptions) log(ctx context.Context, at *Connection, args []string, since time.Time) (*EventLog, string, error) {
+	objects, where := []about{{"GitSource", at.Namespace, ""}, {"BatchRelease", at.Namespace, ""}}, "in namespace "+at.Namespace
 	switch {
 	case len(args) == 1 && (o.all || o.source != ""):
 		return nil, "", fmt.Errorf("%s: a name excludes --all-namespaces and --source; name the namespace with -n", args[0])
 	case len(args) == 1:
-		br, err := at.release(ctx, args[0])
+		br, err := at.Release(ctx, args[0])
 		if err != nil {
 			return nil, "", err
 		}
@@ -92,11 +92,11 @@ func (o *eventsOptions) log(ctx context.Context, at *connected, args []string, s
 			objects = append(objects, about{"GitSource", cmp.Or(br.Labels[v1alpha1.LabelSourceNamespace], br.Namespace), name})
 		}
 	case o.source != "":
-		gs, err := at.sourceNamed(ctx, at.namespace, o.source)
+		gs, err := at.SourceNamed(ctx, at.Namespace, o.source)
 		if err != nil {
 			return nil, "", err
 		}
-		list, err := at.releasesOf(ctx, gs)
+		list, err := at.ReleasesOf(ctx, gs)
 		if err != nil {
 			return nil, "", err
 		}
@@ -111,14 +111,14 @@ func (o *eventsOptions) log(ctx context.Context, at *connected, args []string, s
 	return log, where, err
 }
 
-// eventLog is the document that events prints.
-type eventLog struct {
-	document `json:",inline"`
-	Items    []eventEntry `json:"items"`
+// EventLog is the document that events prints.
+type EventLog struct {
+	Head  `json:",inline"`
+	Items []EventEntry `json:"items"`
 }
 
-// eventEntry is one event.
-type eventEntry struct {
+// EventEntry is one event.
+type EventEntry struct {
 	Time      metav1.Time `json:"time"`
 	Type      string      `json:"type"`
 	Kind      string      `json:"kind"`
@@ -133,8 +133,8 @@ type eventEntry struct {
 }
 
 // eventsOf reads the events about objects, oldest first.
-func eventsOf(ctx context.Context, at *connected, objects []about, since time.Time) (*eventLog, error) {
-	log := &eventLog{document: newDocument("EventLog"), Items: []eventEntry{}}
+func eventsOf(ctx context.Context, at *Connection, objects []about, since time.Time) (*EventLog, error) {
+	log := &EventLog{Head: NewHead("EventLog"), Items: []EventEntry{}}
 	read := map[string]bool{}
 	for _, o := range objects {
 		if read[o.Namespace] {
@@ -157,13 +157,13 @@ func eventsOf(ctx context.Context, at *connected, objects []about, since time.Ti
 		}
 	}
 	// Names of events go up with the time at which they were written, which is finer.
-	slices.SortStableFunc(log.Items, func(a, b eventEntry) int { return a.Time.Compare(b.Time.Time) })
+	slices.SortStableFunc(log.Items, func(a, b EventEntry) int { return a.Time.Compare(b.Time.Time) })
 	return log, nil
 }
 
 // entryOf is an event with the time of its last occurrence.
-func entryOf(e *eventsv1.Event) eventEntry {
-	entry := eventEntry{
+func entryOf(e *eventsv1.Event) EventEntry {
+	entry := EventEntry{
 		Time: metav1.NewTime(e.EventTime.Time), Type: e.Type, Kind: e.Regarding.Kind, Namespace: e.Regarding.Namespace, Name: e.Regarding.Name,
 		Reason: e.Reason, Message: e.Note, Count: 1, Instance: e.ReportingInstance,
 	}
@@ -179,14 +179,14 @@ func entryOf(e *eventsv1.Event) eventEntry {
 }
 
 // table has a line for each event.
-func (l *eventLog) table() string {
+func (l *EventLog) table() string {
 	rows := [][]string{{"TIME", "TYPE", "OBJECT", "REASON", "MESSAGE"}}
 	for _, e := range l.Items {
 		message := e.Message
 		if e.Count > 1 {
 			message += fmt.Sprintf(" (%d times)", e.Count)
 		}
-		rows = append(rows, []string{absolute(&e.Time), e.Type, e.Kind + " " + e.Namespace + "/" + e.Name, e.Reason, message})
+		rows = append(rows, []string{Absolute(&e.Time), e.Type, e.Kind + " " + e.Namespace + "/" + e.Name, e.Reason, message})
 	}
-	return table(rows)
+	return Table(rows)
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-func newGet() *cobra.Command {
+func NewGet() *cobra.Command {
 	var all bool
 	var output string
-	formats := []string{outputTable, outputJSON, outputYAML, outputWide, outputName}
+	formats := []string{OutputTable, OutputJSON, OutputYAML, OutputWide, OutputName}
 	c := &cobra.Command{
 		Use:   "get [NAME]",
 		Short: "List releases, a line each",
@@ -28,35 +28,35 @@ a problem, and that problem: why a commit has no release.`,
   tranche get sources -n shop`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	k := addCluster(c)
+	k := AddCluster(c)
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list those of all namespaces")
-	addOutput(c, &output, formats...)
-	c.ValidArgsFunction = k.completeNames
+	AddOutput(c, &output, formats...)
+	c.ValidArgsFunction = k.CompleteNames
 	c.AddCommand(newGetSources())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(output, formats...); err != nil {
+		if err := CheckOutput(output, formats...); err != nil {
 			return err
 		}
-		at, err := k.connect()
+		at, err := k.Connect()
 		if err != nil {
 			return err
 		}
 		if len(args) == 1 {
-			br, err := at.release(cmd.Context(), args[0])
+			br, err := at.Release(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			return printReleases(cmd.OutOrStdout(), []v1alpha1.BatchRelease{*br}, output, false, true, time.Now())
 		}
 		if all {
-			at.namespace = ""
+			at.Namespace = ""
 		}
-		list, err := at.releases(cmd.Context(), at.namespace)
+		list, err := at.Releases(cmd.Context(), at.Namespace)
 		if err != nil {
 			return err
 		}
-		if output == outputTable || output == outputWide {
-			return printTable(at, cmd, list, all, output == outputWide)
+		if output == OutputTable || output == OutputWide {
+			return printTable(at, cmd, list, all, output == OutputWide)
 		}
 		return printReleases(cmd.OutOrStdout(), list, output, all, false, time.Now())
 	}
@@ -64,8 +64,8 @@ a problem, and that problem: why a commit has no release.`,
 }
 
 // getTable prints releases, and below them the sources with a problem.
-func printTable(at *connected, cmd *cobra.Command, list []v1alpha1.BatchRelease, all, wide bool) error {
-	problems, err := at.sourceProblems(cmd.Context(), at.namespace)
+func printTable(at *Connection, cmd *cobra.Command, list []v1alpha1.BatchRelease, all, wide bool) error {
+	problems, err := at.SourceProblems(cmd.Context(), at.Namespace)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func printTable(at *connected, cmd *cobra.Command, list []v1alpha1.BatchRelease,
 		_, err := io.WriteString(cmd.OutOrStdout(), text)
 		return err
 	}
-	where := "in namespace " + at.namespace
+	where := "in namespace " + at.Namespace
 	if all {
 		where = "in any namespace"
 	}
@@ -90,8 +90,8 @@ func printTable(at *connected, cmd *cobra.Command, list []v1alpha1.BatchRelease,
 // printed as an object, not as a list.
 func printReleases(w io.Writer, list []v1alpha1.BatchRelease, output string, namespaces, alone bool, now time.Time) error {
 	switch output {
-	case outputTable, outputWide:
-		_, err := io.WriteString(w, releaseTable(list, namespaces, output == outputWide, now))
+	case OutputTable, OutputWide:
+		_, err := io.WriteString(w, releaseTable(list, namespaces, output == OutputWide, now))
 		return err
 	}
 	gvk := v1alpha1.GroupVersion.WithKind("BatchRelease")
@@ -102,7 +102,7 @@ func printReleases(w io.Writer, list []v1alpha1.BatchRelease, output string, nam
 	}
 	var objects []runtime.Object
 	switch {
-	case output == outputName:
+	case output == OutputName:
 		for i := range list {
 			objects = append(objects, &list[i])
 		}
@@ -116,9 +116,9 @@ func printReleases(w io.Writer, list []v1alpha1.BatchRelease, output string, nam
 
 func printerOf(output string) printers.ResourcePrinter {
 	switch output {
-	case outputJSON:
+	case OutputJSON:
 		return &printers.JSONPrinter{}
-	case outputYAML:
+	case OutputYAML:
 		return &printers.YAMLPrinter{}
 	default:
 		return &printers.NamePrinter{}
@@ -139,16 +139,16 @@ func releaseTable(list []v1alpha1.BatchRelease, namespaces, wide bool, now time.
 		br := &list[i]
 		at := &br.Status
 		row := []string{
-			br.Name, orNone(string(at.Phase)), stepOf(br), fmt.Sprintf("%d/%d", at.UpdatedReplicas, at.Replicas),
-			orNone(at.UpdateRevision), orNone(at.Reason), age(br.CreationTimestamp, now),
+			br.Name, OrNone(string(at.Phase)), StepOf(br), fmt.Sprintf("%d/%d", at.UpdatedReplicas, at.Replicas),
+			OrNone(at.UpdateRevision), OrNone(at.Reason), Age(br.CreationTimestamp, now),
 		}
 		if namespaces {
 			row = append([]string{br.Namespace}, row...)
 		}
 		if wide {
-			row = append(row, orNone(short(br.Spec.Commit)), orNone(br.Labels[v1alpha1.LabelSource]), at.Message)
+			row = append(row, OrNone(Short(br.Spec.Commit)), OrNone(br.Labels[v1alpha1.LabelSource]), at.Message)
 		}
 		rows = append(rows, row)
 	}
-	return table(rows)
+	return Table(rows)
 }

@@ -84,13 +84,13 @@ func (k kustomizations) takers(file string, also []string) []string {
 
 // alsoGoverned says what else the file of a plan governs: GitSources of the same branch
 // that this account may read, and kustomizations that no such GitSource has.
-func (st *steering) alsoGoverned(ctx context.Context, k kustomizations, file string) []string {
+func (st *commitCommand) alsoGoverned(ctx context.Context, k kustomizations, file string) []string {
 	own, branch := path.Clean(st.source.Spec.Path), st.source.Spec.Ref.Branch
 	sources := map[string][]string{} // by path
 	if st.at != nil {
-		list, err := st.at.sources(ctx, "")
+		list, err := st.at.Sources(ctx, "")
 		if err != nil {
-			list, err = st.at.sources(ctx, st.source.Namespace)
+			list, err = st.at.Sources(ctx, st.source.Namespace)
 		}
 		for i := range list {
 			gs := &list[i]
@@ -124,7 +124,7 @@ func (st *steering) alsoGoverned(ctx context.Context, k kustomizations, file str
 }
 
 // tried renders the worktree as it is now.
-func (st *steering) tried(ctx context.Context, ch *clone.Change) (*plan.Set, error) {
+func (st *commitCommand) tried(ctx context.Context, ch *clone.Change) (*plan.Set, error) {
 	if _, err := ch.Git(ctx, "add", "--all", "--force"); err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (st *steering) tried(ctx context.Context, ch *clone.Change) (*plan.Set, err
 }
 
 // alsoPaused are the other releases of the source whose spec.paused a change sets, too.
-func (st *steering) alsoPaused(before, after *plan.Set) []string {
+func (st *commitCommand) alsoPaused(before, after *plan.Set) []string {
 	was := map[string]bool{}
 	for i := range before.Releases {
 		was[planName(&before.Releases[i])] = before.Releases[i].Plan.Spec.Paused
@@ -174,7 +174,7 @@ func addPausePatch(text, name string, paused bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	patches := value(root, "patches").Node
+	patches := ValueOf(root, "patches").Node
 	if patches == nil {
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			text += "\n"
@@ -197,14 +197,14 @@ func dropPausePatch(text, name string) (string, bool) {
 	if err != nil {
 		return text, false
 	}
-	patches := value(root, "patches").Node
+	patches := ValueOf(root, "patches").Node
 	if patches == nil || patches.Kind != yaml.SequenceNode || patches.Style&yaml.FlowStyle != 0 {
 		return text, false
 	}
 	lines := strings.SplitAfter(text, "\n")
 	for i, item := range patches.Content {
-		target, patch := value(nodeOf(item), "target"), value(nodeOf(item), "patch").value()
-		if value(target, "kind").value() != "BatchRelease" || value(target, "name").value() != name || !isPausePatch(patch) {
+		target, patch := ValueOf(Of(item), "target"), ValueOf(Of(item), "patch").Text()
+		if ValueOf(target, "kind").Text() != "BatchRelease" || ValueOf(target, "name").Text() != name || !isPausePatch(patch) {
 			continue
 		}
 		from := item.Line - 1
@@ -233,19 +233,19 @@ func isPausePatch(patch string) bool {
 func indentOf(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
 
 // rootOf is the mapping of a file with one document.
-func rootOf(text string) (node, error) {
+func rootOf(text string) (Node, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
-		return node{}, fmt.Errorf("reading it as YAML: %w", err)
+		return Node{}, fmt.Errorf("reading it as YAML: %w", err)
 	}
 	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode || doc.Content[0].Style&yaml.FlowStyle != 0 {
-		return node{}, errors.New("is not a mapping with one key below the other; edit it by hand")
+		return Node{}, errors.New("is not a mapping with one key below the other; edit it by hand")
 	}
-	return nodeOf(doc.Content[0]), nil
+	return Of(doc.Content[0]), nil
 }
 
 // keyLine is the line of a key of a mapping, from 1.
-func keyLine(n node, key string) int {
+func keyLine(n Node, key string) int {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
 			return n.Content[i].Line

@@ -38,7 +38,7 @@ func TestPause_Base(t *testing.T) {
 		{"nothing else takes the base", []string{"production"}, pauseOptions{}, "", "", []string{"production"}, "base/release.yaml"},
 	} {
 		t.Run(tc.why, func(t *testing.T) {
-			st, _ := steeringOf(t)
+			st, _ := commandIn(t)
 			s := clitest.Clone{TB: t, Dir: st.clone.Dir}
 			s.Run("mkdir", "base")
 			s.Run("git", "mv", "deployment.yaml", "release.yaml", "service.yaml", "base")

@@ -25,7 +25,7 @@ type historyOptions struct {
 	output        string
 }
 
-func newHistory() *cobra.Command {
+func NewHistory() *cobra.Command {
 	var o historyOptions
 	c := &cobra.Command{
 		Use:   "history [NAME]",
@@ -43,25 +43,25 @@ folder. If it does not have the commit, the author is unknown and the rest is mi
   tranche history web -n shop`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	k := addCluster(c)
+	k := AddCluster(c)
 	f := c.Flags()
 	f.BoolVarP(&o.all, "all-namespaces", "A", false, "show the releases of all namespaces")
 	f.StringVar(&o.source, "source", "", "show the releases of this GitSource, NAME or NAMESPACE/NAME, in all of its namespaces")
 	f.StringVar(&o.since, "since", "", "show what ended since then: how long ago (90m, 7d), a day (2026-07-01) or a time (2026-07-01T12:00:00Z)")
 	c.MarkFlagsMutuallyExclusive("all-namespaces", "source")
-	addOutput(c, &o.output, outputTable, outputJSON, outputYAML)
-	k.completeSources(c)
-	c.ValidArgsFunction = k.completeNames
+	AddOutput(c, &o.output, OutputTable, OutputJSON, OutputYAML)
+	k.CompleteSources(c)
+	c.ValidArgsFunction = k.CompleteNames
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(o.output, outputTable, outputJSON, outputYAML); err != nil {
+		if err := CheckOutput(o.output, OutputTable, OutputJSON, OutputYAML); err != nil {
 			return err
 		}
 		now := time.Now()
-		since, err := sinceOf(o.since, now)
+		since, err := ParseSince(o.since, now)
 		if err != nil {
 			return err
 		}
-		at, err := k.connect()
+		at, err := k.Connect()
 		if err != nil {
 			return err
 		}
@@ -71,12 +71,12 @@ folder. If it does not have the commit, the author is unknown and the rest is mi
 		}
 		h := historyOf(list, since)
 		h.readCommits(cmd.Context())
-		if o.output != outputTable {
-			return printValue(cmd.OutOrStdout(), o.output, h)
+		if o.output != OutputTable {
+			return PrintValue(cmd.OutOrStdout(), o.output, h)
 		}
 		if len(h.Items) == 0 {
 			if !since.IsZero() {
-				where += " since " + absolute(&metav1.Time{Time: since})
+				where += " since " + Absolute(&metav1.Time{Time: since})
 			}
 			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "No releases %s.\n", where)
 			return err
@@ -88,42 +88,42 @@ folder. If it does not have the commit, the author is unknown and the rest is mi
 }
 
 // releases are those that the history is about, and where that is.
-func (o *historyOptions) releases(ctx context.Context, at *connected, args []string) ([]v1alpha1.BatchRelease, string, error) {
+func (o *historyOptions) releases(ctx context.Context, at *Connection, args []string) ([]v1alpha1.BatchRelease, string, error) {
 	switch {
 	case len(args) == 1 && (o.all || o.source != ""):
 		return nil, "", fmt.Errorf("%s: a name excludes --all-namespaces and --source; name the namespace with -n", args[0])
 	case len(args) == 1:
-		br, err := at.release(ctx, args[0])
+		br, err := at.Release(ctx, args[0])
 		if err != nil {
 			return nil, "", err
 		}
 		return []v1alpha1.BatchRelease{*br}, "of " + br.Namespace + "/" + br.Name, nil
 	case o.source != "":
-		gs, err := at.sourceNamed(ctx, at.namespace, o.source)
+		gs, err := at.SourceNamed(ctx, at.Namespace, o.source)
 		if err != nil {
 			return nil, "", err
 		}
-		list, err := at.releasesOf(ctx, gs)
+		list, err := at.ReleasesOf(ctx, gs)
 		return list, "of GitSource " + gs.Namespace + "/" + gs.Name, err
 	case o.all:
-		list, err := at.releases(ctx, "")
+		list, err := at.Releases(ctx, "")
 		return list, "in any namespace", err
 	}
-	list, err := at.releases(ctx, at.namespace)
-	return list, "in namespace " + at.namespace, err
+	list, err := at.Releases(ctx, at.Namespace)
+	return list, "in namespace " + at.Namespace, err
 }
 
-// releaseHistory is the document that history prints.
-type releaseHistory struct {
-	document `json:",inline"`
-	Items    []historyEntry `json:"items"`
+// History is the document that history prints.
+type History struct {
+	Head  `json:",inline"`
+	Items []HistoryEntry `json:"items"`
 }
 
-// outcomeUnderWay is the outcome of a release that has none yet.
-const outcomeUnderWay = "UnderWay"
+// OutcomeUnderWay is the outcome of a release that has none yet.
+const OutcomeUnderWay = "UnderWay"
 
-// historyEntry is one release.
-type historyEntry struct {
+// HistoryEntry is one release.
+type HistoryEntry struct {
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
 	Deployment string `json:"deployment"`
@@ -135,31 +135,31 @@ type historyEntry struct {
 	// Outcome: UnderWay, or as in status.history.
 	Outcome   string                  `json:"outcome"`
 	Rollback  bool                    `json:"rollback"`
-	Rejected  *rejection              `json:"rejected,omitempty"`
+	Rejected  *Rejection              `json:"rejected,omitempty"`
 	StartTime *metav1.Time            `json:"startTime,omitempty"`
 	EndTime   *metav1.Time            `json:"endTime,omitempty"`
 	Approvals []v1alpha1.StepApproval `json:"approvals,omitempty"`
 }
 
-// rejection is what a commit of tranche reject says.
-type rejection struct {
+// Rejection is what a commit of tranche reject says.
+type Rejection struct {
 	Commit string `json:"commit"`
 	By     string `json:"by"`
 	Reason string `json:"reason"`
 }
 
 // historyOf puts the releases of all BatchReleases in order, newest first.
-func historyOf(list []v1alpha1.BatchRelease, since time.Time) *releaseHistory {
-	h := &releaseHistory{document: newDocument("ReleaseHistory"), Items: []historyEntry{}}
+func historyOf(list []v1alpha1.BatchRelease, since time.Time) *History {
+	h := &History{Head: NewHead("ReleaseHistory"), Items: []HistoryEntry{}}
 	for i := range list {
 		br := &list[i]
-		entry := historyEntry{Namespace: br.Namespace, Name: br.Name, Deployment: br.Spec.WorkloadRef.Name}
+		entry := HistoryEntry{Namespace: br.Namespace, Name: br.Name, Deployment: br.Spec.WorkloadRef.Name}
 		if name := br.Labels[v1alpha1.LabelSource]; name != "" {
 			entry.Source = cmp.Or(br.Labels[v1alpha1.LabelSourceNamespace], br.Namespace) + "/" + name
 		}
 		if s := &br.Status; s.Phase != "" && s.Phase != v1alpha1.PhaseCompleted {
 			now := entry
-			now.Revision, now.Commit, now.Outcome = s.UpdateRevision, s.UpdateCommit, outcomeUnderWay
+			now.Revision, now.Commit, now.Outcome = s.UpdateRevision, s.UpdateCommit, OutcomeUnderWay
 			now.Rollback, now.StartTime, now.Approvals = s.RollingBack, s.StartTime, s.Approvals
 			now.Author = recordedAuthor(br, now.Commit)
 			h.Items = append(h.Items, now)
@@ -175,7 +175,7 @@ func historyOf(list []v1alpha1.BatchRelease, since time.Time) *releaseHistory {
 			h.Items = append(h.Items, then)
 		}
 	}
-	slices.SortStableFunc(h.Items, func(a, b historyEntry) int {
+	slices.SortStableFunc(h.Items, func(a, b HistoryEntry) int {
 		switch {
 		case (a.EndTime == nil) != (b.EndTime == nil): // what is under way comes first
 			if a.EndTime == nil {
@@ -206,16 +206,16 @@ func recordedAuthor(br *v1alpha1.BatchRelease, commit string) string {
 const authorUnknown = "unknown"
 
 // author is who made the commit, for a table.
-func (e *historyEntry) author() string {
+func (e *HistoryEntry) author() string {
 	if e.Author == "" && e.Commit != "" {
 		return authorUnknown
 	}
-	return orNone(e.Author)
+	return OrNone(e.Author)
 }
 
 // readCommits adds what the clone that one stands in has of the commits. A history
 // without authors is still one, so nothing that goes wrong here ends the command.
-func (h *releaseHistory) readCommits(ctx context.Context) {
+func (h *History) readCommits(ctx context.Context) {
 	here, err := os.Getwd()
 	if err != nil {
 		return
@@ -237,7 +237,7 @@ func (h *releaseHistory) readCommits(ctx context.Context) {
 }
 
 // commitsOf returns author and subject of the commits that the clone has.
-func commitsOf(ctx context.Context, in *clone.Clone, entries []historyEntry) map[string][2]string {
+func commitsOf(ctx context.Context, in *clone.Clone, entries []HistoryEntry) map[string][2]string {
 	args := []string{"--no-replace-objects", "log", "--no-walk", "--ignore-missing", "--format=%H%x00%an <%ae>%x00%s"}
 	asked := len(args)
 	for _, e := range entries {
@@ -262,30 +262,30 @@ func commitsOf(ctx context.Context, in *clone.Clone, entries []historyEntry) map
 }
 
 // rejectedIn returns the rejections that the clone has, by release and commit.
-func rejectedIn(ctx context.Context, in *clone.Clone) map[string]rejection {
-	found := map[string]rejection{}
+func rejectedIn(ctx context.Context, in *clone.Clone) map[string]Rejection {
+	found := map[string]Rejection{}
 	value := func(key string) string { return "%(trailers:key=" + key + ",valueonly,unfold,separator=%x20)" }
-	out, err := in.Git(ctx, "log", "--all", "--grep=^"+trailerRejected+": ", "--format=%H%x00%an <%ae>%x00"+value("Tranche-Release")+"%x00"+value("Tranche-Commit")+"%x00"+value(trailerRejected))
+	out, err := in.Git(ctx, "log", "--all", "--grep=^"+TrailerRejected+": ", "--format=%H%x00%an <%ae>%x00"+value("Tranche-Release")+"%x00"+value("Tranche-Commit")+"%x00"+value(TrailerRejected))
 	if err != nil {
 		return found
 	}
 	for line := range strings.Lines(out) {
 		if f := strings.Split(strings.TrimRight(line, "\n"), "\x00"); len(f) == 5 {
-			found[f[2]+" "+f[3]] = rejection{Commit: f[0], By: gitsync.Printable(f[1]), Reason: gitsync.Printable(f[4])}
+			found[f[2]+" "+f[3]] = Rejection{Commit: f[0], By: gitsync.Printable(f[1]), Reason: gitsync.Printable(f[4])}
 		}
 	}
 	return found
 }
 
 // table has a line for each release.
-func (h *releaseHistory) table(names, namespaces bool) string {
+func (h *History) table(names, namespaces bool) string {
 	head := []string{"STARTED", "ENDED", "REVISION", "COMMIT", "AUTHOR", "OUTCOME", "APPROVED BY"}
 	if names {
 		head = slices.Insert(head, 2, "RELEASE")
 	}
 	rows := [][]string{head}
 	for _, e := range h.Items {
-		row := []string{absolute(e.StartTime), absolute(e.EndTime), e.Revision, orNone(short(e.Commit)), e.author(), e.outcome(), orNone(approvers(e.Approvals))}
+		row := []string{Absolute(e.StartTime), Absolute(e.EndTime), e.Revision, OrNone(Short(e.Commit)), e.author(), e.outcome(), OrNone(approvers(e.Approvals))}
 		if names {
 			name := e.Name
 			if namespaces {
@@ -295,12 +295,12 @@ func (h *releaseHistory) table(names, namespaces bool) string {
 		}
 		rows = append(rows, row)
 	}
-	return table(rows)
+	return Table(rows)
 }
 
 // outcome says how a release ended and how long it took, and marks one that brought
 // back what ran before.
-func (e *historyEntry) outcome() string {
+func (e *HistoryEntry) outcome() string {
 	text := e.Outcome
 	if e.Rollback {
 		text += ", a rollback"
@@ -328,7 +328,7 @@ func approver(a v1alpha1.StepApproval) string {
 	case a.By == "cluster":
 		return "in the cluster"
 	case a.Commit != "":
-		return a.By + " in " + short(a.Commit)
+		return a.By + " in " + Short(a.Commit)
 	}
 	return a.By
 }

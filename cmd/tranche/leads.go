@@ -43,7 +43,7 @@ func (e *electionMetrics) Describe(ch chan<- *prometheus.Desc) {
 func (e *electionMetrics) Collect(ch chan<- prometheus.Metric) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	ch <- prometheus.MustNewConstMetric(infoDesc, prometheus.GaugeValue, 1, versionString())
+	ch <- prometheus.MustNewConstMetric(infoDesc, prometheus.GaugeValue, 1, VersionString())
 	for name, leases := range e.of {
 		var leads, held float64
 		for _, l := range leases {

@@ -211,8 +211,8 @@ func lineOf(text, object, field string) int {
 		if len(doc.Content) == 0 {
 			continue
 		}
-		at := nodeOf(doc.Content[0])
-		if value(at, "kind").value() != kind || value(value(at, "metadata"), "name").value() != name {
+		at := Of(doc.Content[0])
+		if ValueOf(at, "kind").Text() != kind || ValueOf(ValueOf(at, "metadata"), "name").Text() != name {
 			continue
 		}
 		line := at.Line
@@ -228,18 +228,18 @@ func lineOf(text, object, field string) int {
 }
 
 // member is what a part of a path leads to: a key, or an index.
-func member(at node, part []string) node {
+func member(at Node, part []string) Node {
 	if part[2] == "" {
-		return value(at, part[1])
+		return ValueOf(at, part[1])
 	}
 	i, err := strconv.Atoi(part[2])
 	if err != nil || at.Kind != yaml.SequenceNode || i >= len(at.Content) {
-		return node{}
+		return Node{}
 	}
-	return nodeOf(at.Content[i])
+	return Of(at.Content[i])
 }
 
-func lineOfKey(n node) int {
+func lineOfKey(n Node) int {
 	if n.Node == nil {
 		return 0
 	}

@@ -18,12 +18,12 @@ var version = ""
 func main() {
 	if err := newRoot().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "tranche:", err)
-		os.Exit(exitCode(err))
+		os.Exit(ExitCode(err))
 	}
 }
 
 func newRoot() *cobra.Command {
-	linkedVersion = version
+	Version = version
 	root := &cobra.Command{
 		Use:   "tranche",
 		Short: "Release Deployments in batches, with Git as the only interface",
@@ -39,12 +39,12 @@ Exit codes:
 Colours are only for a terminal; NO_COLOR=1 turns them off.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Version:       versionString(),
+		Version:       VersionString(),
 		Annotations:   map[string]string{},
 	}
 	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "kubectl-tranche") {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
-	root.AddCommand(newGet(), newStatus(), newHistory(), newEvents(), newSync(), newApprove(), newRollback(), newReject(), newPause(), newResume(), newBootstrap(), newDiff(), newLint(), newSimulate(), newVersion(), newInstall(), newController(), newRenderWorker(), newReference())
+	root.AddCommand(NewGet(), NewStatus(), NewHistory(), NewEvents(), newSync(), NewApprove(), NewRollback(), NewReject(), NewPause(), NewResume(), NewBootstrap(), NewDiff(), newLint(), newSimulate(), newVersion(), newInstall(), NewController(), NewRenderWorker(), newReference())
 	return root
 }

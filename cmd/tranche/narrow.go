@@ -22,7 +22,7 @@ const maxParts = 64
 // narrowed is a change of the worktree of which parts can be left out, as long as what
 // is left renders what is wanted.
 type narrowed struct {
-	*steering
+	*commitCommand
 	ch     *clone.Change
 	head   *plan.Set
 	wanted *corev1.PodTemplateSpec
@@ -48,8 +48,8 @@ type moved struct{ name, how string }
 // narrow leaves out of the change what gives other releases another template, where
 // the files allow it, and returns the releases that it then spares. Those that would
 // move all the same are an error, unless they are asked for.
-func (st *steering) narrow(ctx context.Context, ch *clone.Change, wanted *corev1.PodTemplateSpec, with []string) (spared []moved, err error) {
-	n := &narrowed{steering: st, ch: ch, wanted: wanted, may: map[string]bool{st.release.Namespace + "/" + st.release.Name: true}}
+func (st *commitCommand) narrow(ctx context.Context, ch *clone.Change, wanted *corev1.PodTemplateSpec, with []string) (spared []moved, err error) {
+	n := &narrowed{commitCommand: st, ch: ch, wanted: wanted, may: map[string]bool{st.release.Namespace + "/" + st.release.Name: true}}
 	head, err := st.clone.Head(ctx)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (n *narrowed) consent(ctx context.Context, all []moved) error {
 	if n.yes {
 		return fmt.Errorf("%s; nothing was changed. To roll back all of them, give %s", text, strings.Join(flags, " "))
 	}
-	if !askAt(n.cmd, strings.ToUpper(text[:1])+text[1:]+". Roll back all of them?") {
+	if !Ask(n.cmd, strings.ToUpper(text[:1])+text[1:]+". Roll back all of them?") {
 		return errors.New("not committed")
 	}
 	return n.write(ctx, nil)

@@ -10,7 +10,7 @@ import (
 
 // next tells what moves the release on, as commands to copy; empty where
 // nothing has to.
-func (s *scene) next() string {
+func (s *releaseView) next() string {
 	br := s.release
 	name := br.Name + " -n " + br.Namespace
 	switch br.Status.Reason {
@@ -41,34 +41,34 @@ func (s *scene) next() string {
 
 // approvedAlready says that the approval of the step under way is there, and that only
 // the pause keeps its gate closed.
-func (s *scene) approvedAlready() string {
+func (s *releaseView) approvedAlready() string {
 	a, at := s.release.Spec.Approval, &s.release.Status
 	if a == nil || a.Commit != at.UpdateCommit || a.Revision != at.UpdateRevision || a.Step < at.CurrentStepIndex || at.RollingBack {
 		return ""
 	}
-	return fmt.Sprintf("Step %d is approved already, by %s in %s.\n", a.Step, orNone(a.ApprovedBy), orNone(short(a.ApprovedIn)))
+	return fmt.Sprintf("Step %d is approved already, by %s in %s.\n", a.Step, OrNone(a.ApprovedBy), OrNone(Short(a.ApprovedIn)))
 }
 
 // signing is the option to sign a commit, where only signed approvals count.
-func (s *scene) signing() string {
-	if s.release.Spec.RequireSignedApprovals || s.source != nil && hasSigners(s.source) {
+func (s *releaseView) signing() string {
+	if s.release.Spec.RequireSignedApprovals || s.source != nil && HasSigners(s.source) {
 		return " --sign"
 	}
 	return ""
 }
 
 // inClone introduces the same by hand.
-func (s *scene) inClone() string {
+func (s *releaseView) inClone() string {
 	return "or, in a clone of " + s.source.Spec.URL + " on " + s.source.Spec.Ref.Branch + ":\n"
 }
 
 // approvalByHand is the approval as git commands.
-func (s *scene) approvalByHand() string {
+func (s *releaseView) approvalByHand() string {
 	br := s.release
-	file := path.Join(approvalsPath(&s.source.Spec), br.Name+".yaml")
+	file := path.Join(ApprovalsPath(&s.source.Spec), br.Name+".yaml")
 	var b strings.Builder
 	fmt.Fprintf(&b, "  mkdir -p %s && cat > %s <<'EOF'\n", path.Dir(file), file)
-	b.WriteString(approvalFile(br, br.Status.CurrentStepIndex))
+	b.WriteString(ApprovalFile(br, br.Status.CurrentStepIndex))
 	option := ""
 	if s.signing() != "" {
 		option = " -S"
@@ -77,13 +77,13 @@ func (s *scene) approvalByHand() string {
 	return b.String()
 }
 
-func (s *scene) byHand(edit, subject string) string {
+func (s *releaseView) byHand(edit, subject string) string {
 	return fmt.Sprintf("  %s\n  git commit -am '%s' && git push origin HEAD:%s\n", edit, subject, s.source.Spec.Ref.Branch)
 }
 
-func (s *scene) revertByHand(commit string) string {
+func (s *releaseView) revertByHand(commit string) string {
 	if s.source == nil || commit == "" {
 		return ""
 	}
-	return s.inClone() + fmt.Sprintf("  git revert --no-edit %s && git push origin HEAD:%s\n", short(commit), s.source.Spec.Ref.Branch)
+	return s.inClone() + fmt.Sprintf("  git revert --no-edit %s && git push origin HEAD:%s\n", Short(commit), s.source.Spec.Ref.Branch)
 }

@@ -16,16 +16,16 @@ import (
 // docs/output.md has all of them.
 const documentVersion = "cli.tranche.dev/v1alpha1"
 
-// document is the head of such a document.
-type document struct {
+// Head is the head of such a document.
+type Head struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 }
 
-func newDocument(kind string) document { return document{documentVersion, kind} }
+func NewHead(kind string) Head { return Head{documentVersion, kind} }
 
-// addOutput gives a command the flag -o. The formats begin with the default one.
-func addOutput(c *cobra.Command, output *string, formats ...string) {
+// AddOutput gives a command the flag -o. The formats begin with the default one.
+func AddOutput(c *cobra.Command, output *string, formats ...string) {
 	c.Flags().StringVarP(output, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
 	err := c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
@@ -33,7 +33,7 @@ func addOutput(c *cobra.Command, output *string, formats ...string) {
 	}
 }
 
-func checkOutput(output string, formats ...string) error {
+func CheckOutput(output string, formats ...string) error {
 	for _, f := range formats {
 		if output == f {
 			return nil
@@ -42,9 +42,9 @@ func checkOutput(output string, formats ...string) error {
 	return fmt.Errorf("--output %s: must be one of %s", output, strings.Join(formats, ", "))
 }
 
-// printValue writes a value as one document of JSON or YAML.
-func printValue(w io.Writer, output string, v any) error {
-	if output == outputJSON {
+// PrintValue writes a value as one document of JSON or YAML.
+func PrintValue(w io.Writer, output string, v any) error {
+	if output == OutputJSON {
 		e := json.NewEncoder(w)
 		e.SetEscapeHTML(false)
 		e.SetIndent("", "    ") // as kubectl
@@ -63,17 +63,17 @@ func printValue(w io.Writer, output string, v any) error {
 
 // The formats that commands have in common.
 const (
-	outputTable = "table"
-	outputJSON  = "json"
-	outputYAML  = "yaml"
-	outputWide  = "wide"
-	outputName  = "name"
+	OutputTable = "table"
+	OutputJSON  = "json"
+	OutputYAML  = "yaml"
+	OutputWide  = "wide"
+	OutputName  = "name"
 
-	outputMarkdown = "markdown"
+	OutputMarkdown = "markdown"
 )
 
-// sinceOf reads --since: how long ago, a day or a time. Empty is the beginning.
-func sinceOf(text string, now time.Time) (time.Time, error) {
+// ParseSince reads --since: how long ago, a day or a time. Empty is the beginning.
+func ParseSince(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 )
 
-// page is what diff prints: text for a terminal, or Markdown for a comment.
-type page struct {
+// report is what diff prints: text for a terminal, or Markdown for a comment.
+type report struct {
 	b        strings.Builder
 	markdown bool
 	style    terminal.Style
@@ -26,14 +26,14 @@ type page struct {
 // are left out: GitHub takes 65,536 characters for a comment.
 const mostMarkdown = 60_000
 
-func newPage(w io.Writer, output string) *page {
-	if output == outputMarkdown {
-		return &page{markdown: true}
+func newReport(w io.Writer, output string) *report {
+	if output == OutputMarkdown {
+		return &report{markdown: true}
 	}
-	return &page{style: terminal.StyleOf(w)}
+	return &report{style: terminal.StyleOf(w)}
 }
 
-func (p *page) text() string {
+func (p *report) text() string {
 	if p.cut {
 		p.warning("Differences are left out where the page became too long; tranche diff without -o markdown shows all.")
 	}
@@ -41,14 +41,14 @@ func (p *page) text() string {
 }
 
 // code is a name.
-func (p *page) code(name string) string {
+func (p *report) code(name string) string {
 	if p.markdown {
 		return "`" + name + "`"
 	}
 	return p.style.Bold(name)
 }
 
-func (p *page) heading(text string) {
+func (p *report) heading(text string) {
 	p.gap()
 	if p.markdown {
 		text = "### " + text + "\n"
@@ -57,20 +57,20 @@ func (p *page) heading(text string) {
 }
 
 // gap sets off what comes next.
-func (p *page) gap() {
+func (p *report) gap() {
 	if p.b.Len() > 0 && !strings.HasSuffix(p.b.String(), "\n\n") {
 		p.b.WriteString("\n")
 	}
 }
 
-func (p *page) line(text string) {
+func (p *report) line(text string) {
 	if p.markdown {
 		text += "\n"
 	}
 	p.b.WriteString(text + "\n")
 }
 
-func (p *page) warning(text string) {
+func (p *report) warning(text string) {
 	if p.markdown {
 		p.b.WriteString("> [!WARNING]\n> " + text + "\n\n")
 		return
@@ -78,7 +78,7 @@ func (p *page) warning(text string) {
 	p.b.WriteString(p.style.Bad(text) + "\n")
 }
 
-func (p *page) list(items []string) {
+func (p *report) list(items []string) {
 	bullet := "  "
 	if p.markdown {
 		bullet = "- "
@@ -91,9 +91,9 @@ func (p *page) list(items []string) {
 	}
 }
 
-func (p *page) table(head []string, rows [][]string) {
+func (p *report) table(head []string, rows [][]string) {
 	if !p.markdown {
-		p.b.WriteString(indented(table(append([][]string{head}, rows...))))
+		p.b.WriteString(indented(Table(append([][]string{head}, rows...))))
 		return
 	}
 	line := func(cells []string) {
@@ -120,7 +120,7 @@ func indented(text string) string {
 }
 
 // diff writes the difference of two texts, if there is one.
-func (p *page) diff(name, before, after string) {
+func (p *report) diff(name, before, after string) {
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
 		A: difflib.SplitLines(before), B: difflib.SplitLines(after), FromFile: name + ", now", ToFile: name + ", then", Context: 3,
 	})
@@ -139,7 +139,7 @@ func (p *page) diff(name, before, after string) {
 	}
 }
 
-func (p *page) coloured(text string) string {
+func (p *report) coloured(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")

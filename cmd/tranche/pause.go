@@ -18,7 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-func newPause() *cobra.Command {
+func NewPause() *cobra.Command {
 	return pauseCommand(true, "pause NAME", "Freeze a release where it stands, as a commit",
 		`Freeze a release where it stands: commit spec.paused: true to the plan, in the
 clone of the source's repository in the current folder. No step begins and no gate
@@ -29,7 +29,7 @@ command names it and asks. --overlay pauses the release of this source alone, by
 patch in the kustomization of its path; --base edits the file, for all of them.`)
 }
 
-func newResume() *cobra.Command {
+func NewResume() *cobra.Command {
 	return pauseCommand(false, "resume NAME", "Let a paused release go on, as a commit",
 		`Let a paused release go on: commit spec.paused: false to the plan, in the clone of
 the source's repository in the current folder. Comments and formatting of the file stay.
@@ -39,7 +39,7 @@ more, --overlay and --base are as for tranche pause.`)
 
 // pauseOptions say where spec.paused is written.
 type pauseOptions struct {
-	steerOptions
+	commitOptions
 	overlay, base bool
 }
 
@@ -47,18 +47,18 @@ func pauseCommand(paused bool, use, short, long string) *cobra.Command {
 	var o pauseOptions
 	verb, _, _ := strings.Cut(use, " ")
 	c := &cobra.Command{Use: use, Short: short, Long: long, Example: "  tranche " + verb + " web -n shop --push", Args: cobra.ExactArgs(1)}
-	k := addCluster(c)
+	k := AddCluster(c)
 	o.add(c, k)
 	c.Flags().BoolVar(&o.overlay, "overlay", false, "write a patch into the kustomization of the source's path")
 	c.Flags().BoolVar(&o.base, "base", false, "edit the plan's file, whatever else it governs")
 	c.MarkFlagsMutuallyExclusive("overlay", "base")
-	c.ValidArgsFunction = k.completeNames
+	c.ValidArgsFunction = k.CompleteNames
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		at, err := k.connect()
+		at, err := k.Connect()
 		if err != nil {
 			return err
 		}
-		st, err := o.newSteeringOfBranch(cmd, at, args[0])
+		st, err := o.newCommandOfBranch(cmd, at, args[0])
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func pauseCommand(paused bool, use, short, long string) *cobra.Command {
 
 // pausing is a change of spec.paused.
 type pausing struct {
-	*steering
+	*commitCommand
 	paused, overlay, base bool
 
 	head    *plan.Set
@@ -77,8 +77,8 @@ type pausing struct {
 }
 
 // pause commits spec.paused of the plan.
-func (st *steering) pause(paused, overlay, base bool) error {
-	p := &pausing{steering: st, paused: paused, overlay: overlay, base: base}
+func (st *commitCommand) pause(paused, overlay, base bool) error {
+	p := &pausing{commitCommand: st, paused: paused, overlay: overlay, base: base}
 	check := func(commit string) error {
 		set, _, err := st.set(commit)
 		if err != nil {
@@ -109,7 +109,7 @@ func (p *pausing) change(ctx context.Context, ch *clone.Change) (string, error) 
 	if p.head, _, err = p.set(head); err != nil {
 		return "", err
 	}
-	if p.planned, err = p.steering.planned(p.head); err != nil || p.planned.Plan.Spec.Paused == p.paused {
+	if p.planned, err = p.commitCommand.planned(p.head); err != nil || p.planned.Plan.Spec.Paused == p.paused {
 		return subject, err
 	}
 	k, err := readKustomizations(ctx, ch)
@@ -163,7 +163,7 @@ func (p *pausing) drop(ctx context.Context, ch *clone.Change, k kustomizations) 
 	if err != nil {
 		return false, err
 	}
-	r, err := p.steering.planned(set)
+	r, err := p.commitCommand.planned(set)
 	return err == nil && r.Plan.Spec.Paused == p.paused, err
 }
 
@@ -177,7 +177,7 @@ func (p *pausing) original(ch *clone.Change) string {
 	if err != nil || len(plans) != 1 {
 		return p.planned.Plan.Name
 	}
-	return cmp.Or(value(value(plans[0], "metadata"), "name").value(), p.planned.Plan.Name)
+	return cmp.Or(ValueOf(ValueOf(plans[0], "metadata"), "name").Text(), p.planned.Plan.Name)
 }
 
 // patch writes spec.paused as a patch of the overlay.
@@ -214,7 +214,7 @@ func (p *pausing) confine(ctx context.Context, ch *clone.Change, k kustomization
 		return fmt.Errorf("%s; nothing was changed. Give --base to edit it all the same", text)
 	case p.yes:
 		return fmt.Errorf("%s; nothing was changed. Give --overlay to write a patch into %s, or --base to edit it for all of them", text, overlay)
-	case !askAt(p.cmd, text+".\nWrite a patch into "+overlay+" instead, for that path alone?"):
+	case !Ask(p.cmd, text+".\nWrite a patch into "+overlay+" instead, for that path alone?"):
 		return errors.New("not committed; give --base to edit it for all of them")
 	}
 	if err := ch.Write(p.planned.File, before); err != nil {
@@ -233,15 +233,15 @@ func setPaused(text, name string, paused bool) (string, error) {
 	}
 	var spec *yaml.Node
 	for _, p := range plans {
-		if len(plans) == 1 || value(value(p, "metadata"), "name").value() == name {
-			spec = value(p, "spec").Node
+		if len(plans) == 1 || ValueOf(ValueOf(p, "metadata"), "name").Text() == name {
+			spec = ValueOf(p, "spec").Node
 		}
 	}
 	if spec == nil || spec.Kind != yaml.MappingNode || len(spec.Content) == 0 {
 		return "", fmt.Errorf("there is no BatchRelease %s with a spec in it", name)
 	}
 	lines := strings.SplitAfter(text, "\n")
-	if at := value(nodeOf(spec), "paused").Node; at != nil {
+	if at := ValueOf(Of(spec), "paused").Node; at != nil {
 		if at.Kind != yaml.ScalarNode || at.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 || at.Value == "" {
 			return "", errors.New("spec.paused is not a plain value; edit it by hand")
 		}
@@ -276,8 +276,8 @@ func column(line string, at int) int {
 }
 
 // plansIn are the BatchReleases of a file.
-func plansIn(text string) ([]node, error) {
-	var plans []node
+func plansIn(text string) ([]Node, error) {
+	var plans []Node
 	for d := yaml.NewDecoder(bytes.NewBufferString(text)); ; {
 		var doc yaml.Node
 		err := d.Decode(&doc)
@@ -287,8 +287,8 @@ func plansIn(text string) ([]node, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading it as YAML: %w", err)
 		}
-		if len(doc.Content) == 1 && value(nodeOf(doc.Content[0]), "kind").value() == "BatchRelease" {
-			plans = append(plans, nodeOf(doc.Content[0]))
+		if len(doc.Content) == 1 && ValueOf(Of(doc.Content[0]), "kind").Text() == "BatchRelease" {
+			plans = append(plans, Of(doc.Content[0]))
 		}
 	}
 }

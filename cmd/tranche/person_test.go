@@ -46,7 +46,7 @@ func TestPlugin(t *testing.T) {
 
 	out := kubectl("version")
 	client, rest, _ := strings.Cut(out, "\n")
-	if client != "client:     "+versionString() {
+	if client != "client:     "+VersionString() {
 		t.Errorf("%q", client)
 	}
 	clitest.Golden(t, filepath.Join("testdata", "version.txt"), strings.ReplaceAll(rest, s.ns, "tranche-system"))

@@ -14,8 +14,8 @@ import (
 // maxRejected is how many characters a reason may have: it is part of a notification.
 const maxRejected = 500
 
-func newReject() *cobra.Command {
-	var o steerOptions
+func NewReject() *cobra.Command {
+	var o commitOptions
 	var reason string
 	var with []string
 	c := &cobra.Command{
@@ -30,12 +30,12 @@ Deployments that the same commit released stay.`,
 		Example: `  tranche reject web --reason "5 % of the requests fail" --push`,
 		Args:    cobra.ExactArgs(1),
 	}
-	k := addCluster(c)
+	k := AddCluster(c)
 	o.add(c, k)
 	c.Flags().StringVar(&reason, "reason", "", "why; required")
 	c.Flags().StringSliceVar(&with, "with", nil, "BatchReleases that may go back, too, where the same lines released them: NAME or NAMESPACE/NAME")
-	k.completeFlag(c, "with", releaseNames)
-	c.ValidArgsFunction = k.completeNames
+	k.CompleteFlag(c, "with", ReleaseNames)
+	c.ValidArgsFunction = k.CompleteNames
 	var why string
 	asks := c.PreRunE
 	c.PreRunE = func(cmd *cobra.Command, args []string) (err error) {
@@ -45,11 +45,11 @@ Deployments that the same commit released stay.`,
 		return asks(cmd, args)
 	}
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		at, err := k.connect()
+		at, err := k.Connect()
 		if err != nil {
 			return err
 		}
-		st, err := o.newSteeringOfBranch(cmd, at, args[0])
+		st, err := o.newCommandOfBranch(cmd, at, args[0])
 		if err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func checkReason(reason string) (string, error) {
 }
 
 // reject commits the way back from the release under way, with the reason.
-func (st *steering) reject(reason string, with []string) error {
+func (st *commitCommand) reject(reason string, with []string) error {
 	br := st.release
 	name := br.Namespace + "/" + br.Name
 	switch at := &br.Status; {
@@ -80,7 +80,7 @@ func (st *steering) reject(reason string, with []string) error {
 	case at.RollingBack && at.Phase != v1alpha1.PhaseCompleted:
 		return fmt.Errorf("%s is rolling back already", name)
 	case at.Phase == v1alpha1.PhaseCompleted || at.Phase == "":
-		return fmt.Errorf("%s has no release under way: %s; to take back the last one, tranche rollback %s", name, orNone(at.Reason), br.Name)
+		return fmt.Errorf("%s has no release under way: %s; to take back the last one, tranche rollback %s", name, OrNone(at.Reason), br.Name)
 	}
 	return st.goBack("", with, reason)
 }

@@ -20,13 +20,13 @@ import (
 )
 
 type rollbackOptions struct {
-	steerOptions
+	commitOptions
 	to     string
 	with   []string
 	direct bool
 }
 
-func newRollback() *cobra.Command {
+func NewRollback() *cobra.Command {
 	var o rollbackOptions
 	c := &cobra.Command{
 		Use:   "rollback NAME",
@@ -50,27 +50,27 @@ when Git is not reachable. The branch must then still be reverted.`,
   tranche rollback web --direct`,
 		Args: cobra.ExactArgs(1),
 	}
-	k := addCluster(c)
+	k := AddCluster(c)
 	o.add(c, k)
 	c.Flags().StringVar(&o.to, "to", "", "revision of an earlier release, from tranche history")
 	c.Flags().StringSliceVar(&o.with, "with", nil, "BatchReleases that may go back, too, where the same lines released them: NAME or NAMESPACE/NAME")
 	c.Flags().BoolVar(&o.direct, "direct", false, "ask the cluster instead of Git")
-	k.completeFlag(c, "to", ofRelease(revisionNames))
-	k.completeFlag(c, "with", releaseNames)
+	k.CompleteFlag(c, "to", OfRelease(RevisionNames))
+	k.CompleteFlag(c, "with", ReleaseNames)
 	c.MarkFlagsMutuallyExclusive("direct", "to")
 	c.MarkFlagsMutuallyExclusive("direct", "with")
 	c.MarkFlagsMutuallyExclusive("direct", "push")
 	c.MarkFlagsMutuallyExclusive("direct", "sign")
-	c.ValidArgsFunction = k.completeNames
+	c.ValidArgsFunction = k.CompleteNames
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		at, err := k.connect()
+		at, err := k.Connect()
 		if err != nil {
 			return err
 		}
 		if o.direct {
 			return rollbackDirect(cmd, at, args[0], o.yes)
 		}
-		st, err := o.newSteeringOfBranch(cmd, at, args[0])
+		st, err := o.newCommandOfBranch(cmd, at, args[0])
 		if err != nil {
 			return err
 		}
@@ -80,12 +80,12 @@ when Git is not reachable. The branch must then still be reverted.`,
 }
 
 // rollbackDirect asks the controller for a rollback by annotation.
-func rollbackDirect(cmd *cobra.Command, at *connected, name string, yes bool) error {
-	br, err := at.release(cmd.Context(), name)
+func rollbackDirect(cmd *cobra.Command, at *Connection, name string, yes bool) error {
+	br, err := at.Release(cmd.Context(), name)
 	if err != nil {
 		return err
 	}
-	if err := agree(cmd, yes, fmt.Sprintf("Roll %s/%s back in the cluster?", br.Namespace, br.Name)); err != nil {
+	if err := Agree(cmd, yes, fmt.Sprintf("Roll %s/%s back in the cluster?", br.Namespace, br.Name)); err != nil {
 		return err
 	}
 	patch := client.MergeFrom(br.DeepCopy())
@@ -112,11 +112,11 @@ type wayBack struct {
 }
 
 // rollback commits the way back.
-func (st *steering) rollback(to string, with []string) error { return st.goBack(to, with, "") }
+func (st *commitCommand) rollback(to string, with []string) error { return st.goBack(to, with, "") }
 
 // goBack commits the way back to a revision; without one, from the release under way or
 // the last one. A reason is that of a rejection.
-func (st *steering) goBack(to string, with []string, reason string) error {
+func (st *commitCommand) goBack(to string, with []string, reason string) error {
 	ctx := st.cmd.Context()
 	target, err := st.target(ctx, to)
 	if err != nil {
@@ -128,7 +128,7 @@ func (st *steering) goBack(to string, with []string, reason string) error {
 	}
 	way.with, way.reason = with, reason
 	if len(way.reverts) == 0 {
-		st.say("The branch renders the pod template of %s already; there is nothing to roll back.\n", short(way.to))
+		st.say("The branch renders the pod template of %s already; there is nothing to roll back.\n", Short(way.to))
 		return nil
 	}
 	check := func(commit string) error {
@@ -141,20 +141,20 @@ func (st *steering) goBack(to string, with []string, reason string) error {
 			return err
 		}
 		if !plan.EqualTemplate(r.Template, way.wanted) {
-			return fmt.Errorf("after the revert the branch would still not render the pod template of %s, since other commits changed it, too%s; nothing was changed. Edit the files by hand; git diff %s HEAD shows what changed", short(way.to), way.butLeft(), short(way.to))
+			return fmt.Errorf("after the revert the branch would still not render the pod template of %s, since other commits changed it, too%s; nothing was changed. Edit the files by hand; git diff %s HEAD shows what changed", Short(way.to), way.butLeft(), Short(way.to))
 		}
 		return nil
 	}
 	trailers := st.names()
 	if reason != "" {
-		trailers = append(trailers, trailerRejected+": "+reason)
+		trailers = append(trailers, TrailerRejected+": "+reason)
 	}
 	return st.commit(func(ctx context.Context, ch *clone.Change) (string, error) { return st.revert(ctx, way, ch) }, check, trailers...)
 }
 
 // target is the commit whose template is to come back: the one before the
 // release under way and those that it superseded, or that of a revision.
-func (st *steering) target(ctx context.Context, to string) (string, error) {
+func (st *commitCommand) target(ctx context.Context, to string) (string, error) {
 	br := st.release
 	if to != "" {
 		for _, h := range br.Status.History {
@@ -180,13 +180,13 @@ func (st *steering) target(ctx context.Context, to string) (string, error) {
 	}
 	parent, err := st.clone.Git(ctx, "rev-parse", "--verify", commit+"^1")
 	if err != nil {
-		return "", fmt.Errorf("there is nothing before commit %s in the clone to go back to: %w", short(commit), err)
+		return "", fmt.Errorf("there is nothing before commit %s in the clone to go back to: %w", Short(commit), err)
 	}
 	return parent, nil
 }
 
 // wayBack finds the commits after the target that changed the template.
-func (st *steering) wayBack(ctx context.Context, target string) (*wayBack, error) {
+func (st *commitCommand) wayBack(ctx context.Context, target string) (*wayBack, error) {
 	way := &wayBack{to: target}
 	list, err := st.clone.Git(ctx, "rev-list", "--first-parent", "--reverse", target+"..HEAD")
 	if err != nil {
@@ -194,7 +194,7 @@ func (st *steering) wayBack(ctx context.Context, target string) (*wayBack, error
 	}
 	template, err := st.template(target)
 	if err != nil {
-		return nil, fmt.Errorf("rendering commit %s, which is to come back: %w", short(target), err)
+		return nil, fmt.Errorf("rendering commit %s, which is to come back: %w", Short(target), err)
 	}
 	way.wanted = template
 	for _, commit := range strings.Fields(list) {
@@ -215,7 +215,7 @@ func (st *steering) wayBack(ctx context.Context, target string) (*wayBack, error
 }
 
 // template is what a commit renders for the release.
-func (st *steering) template(commit string) (*corev1.PodTemplateSpec, error) {
+func (st *commitCommand) template(commit string) (*corev1.PodTemplateSpec, error) {
 	set, _, err := st.set(commit)
 	if err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func (st *steering) template(commit string) (*corev1.PodTemplateSpec, error) {
 // revert takes the commits back in a worktree, and says it as git does. Where
 // git has a conflict it is done as the controller does it: in the files that
 // are rendered, and by lines.
-func (st *steering) revert(ctx context.Context, w *wayBack, ch *clone.Change) (string, error) {
+func (st *commitCommand) revert(ctx context.Context, w *wayBack, ch *clone.Change) (string, error) {
 	err := w.gitRevert(ctx, ch)
 	if err == nil {
 		return st.revertAlone(ctx, w, ch, "This reverts commit %s.")
@@ -247,7 +247,7 @@ func (st *steering) revert(ctx context.Context, w *wayBack, ch *clone.Change) (s
 
 // revertAlone leaves other releases where they are, as far as the files allow it, and
 // returns the message.
-func (st *steering) revertAlone(ctx context.Context, w *wayBack, ch *clone.Change, line string) (string, error) {
+func (st *commitCommand) revertAlone(ctx context.Context, w *wayBack, ch *clone.Change, line string) (string, error) {
 	spared, err := st.narrow(ctx, ch, w.wanted, w.with)
 	if err != nil {
 		return "", err
@@ -273,7 +273,7 @@ func (w *wayBack) gitRevert(ctx context.Context, ch *clone.Change) error {
 			args = append(args, "--mainline", "1")
 		}
 		if _, err := ch.Git(ctx, append(args, commit)...); err != nil {
-			return fmt.Errorf("reverting %s: %w", short(commit), err)
+			return fmt.Errorf("reverting %s: %w", Short(commit), err)
 		}
 	}
 	return nil
@@ -281,7 +281,7 @@ func (w *wayBack) gitRevert(ctx context.Context, ch *clone.Change) error {
 
 // takeBack takes back what the commits changed of what is rendered, and
 // returns the files of which it cannot.
-func (st *steering) takeBack(ctx context.Context, w *wayBack, ch *clone.Change) (left []string, err error) {
+func (st *commitCommand) takeBack(ctx context.Context, w *wayBack, ch *clone.Change) (left []string, err error) {
 	objects, err := st.clone.Objects()
 	if err != nil {
 		return nil, err
@@ -296,10 +296,10 @@ func (st *steering) takeBack(ctx context.Context, w *wayBack, ch *clone.Change) 
 	}
 	changes, left, err := gitsync.TakeBack(objects, st.source, plumbing.NewHash(head), commits)
 	if err != nil {
-		return nil, fmt.Errorf("taking back %s: %w", short(w.reverts[0]), err)
+		return nil, fmt.Errorf("taking back %s: %w", Short(w.reverts[0]), err)
 	}
 	if len(changes) == 0 {
-		return nil, fmt.Errorf("later commits changed the lines that %s brought, in %s; nothing was changed. git revert %s, and solve the conflict by hand", short(w.reverts[0]), strings.Join(left, ", "), short(w.reverts[0]))
+		return nil, fmt.Errorf("later commits changed the lines that %s brought, in %s; nothing was changed. git revert %s, and solve the conflict by hand", Short(w.reverts[0]), strings.Join(left, ", "), Short(w.reverts[0]))
 	}
 	for _, file := range slices.Sorted(maps.Keys(changes)) {
 		if err := ch.Put(file, changes[file]); err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// steeringOf makes a clone in which each commit writes a file, and a release
+// commandIn makes a clone in which each commit writes a file, and a release
 // that comes from the last of them. No cluster is there. A text "a => b" replaces
 // a in the file, and is the content of a file that is named beside it.
-func steeringOf(t *testing.T, commits ...[2]string) (*steering, []string) {
+func commandIn(t *testing.T, commits ...[2]string) (*commitCommand, []string) {
 	t.Helper()
 	dir := t.TempDir()
 	s := clitest.Clone{TB: t, Dir: filepath.Join(dir, "clone")}
@@ -50,8 +50,8 @@ func steeringOf(t *testing.T, commits ...[2]string) (*steering, []string) {
 	cmd := &cobra.Command{}
 	cmd.SetContext(t.Context())
 	cmd.SetOut(&bytes.Buffer{})
-	return &steering{
-		steerOptions: steerOptions{yes: true}, cmd: cmd, clone: &clone.Clone{Dir: s.Dir, Remote: "origin"},
+	return &commitCommand{
+		commitOptions: commitOptions{yes: true}, cmd: cmd, clone: &clone.Clone{Dir: s.Dir, Remote: "origin"},
 		source: &v1alpha1.GitSource{
 			ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"},
 			Spec:       v1alpha1.GitSourceSpec{Path: ".", Ref: v1alpha1.GitReference{Branch: "main"}},
@@ -95,7 +95,7 @@ func TestRollback(t *testing.T) {
 		{"no such revision", [][2]string{image("v1", "v2")}, nil, "x", "v2", "commit 1", "tranche history web"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
-			st, commits := steeringOf(t, tc.commits...)
+			st, commits := commandIn(t, tc.commits...)
 			if tc.edit != nil {
 				tc.edit(st.release, commits)
 			}
@@ -162,7 +162,7 @@ spec:
 		{"with one that is not there", lines("v1", "v1"), lines("v2", "v2"), []string{"nobody"}, lines("v2", "v2"), "--with shop/nobody: the branch has no such BatchRelease"},
 	} {
 		t.Run(tc.why, func(t *testing.T) {
-			st, _ := steeringOf(t, [2]string{"api.yaml kustomization.yaml", tc.before})
+			st, _ := commandIn(t, [2]string{"api.yaml kustomization.yaml", tc.before})
 			s := clitest.Clone{TB: t, Dir: st.clone.Dir}
 			s.Write("api.yaml", api)
 			s.Run("git", "add", ".")

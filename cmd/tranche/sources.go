@@ -17,7 +17,7 @@ import (
 func newGetSources() *cobra.Command {
 	var all bool
 	var output string
-	formats := []string{outputTable, outputJSON, outputYAML, outputWide, outputName}
+	formats := []string{OutputTable, OutputJSON, OutputYAML, OutputWide, OutputName}
 	c := &cobra.Command{
 		Use:     "sources [NAME]",
 		Aliases: []string{"source", "gitsources", "gitsource", "gsrc"},
@@ -29,39 +29,39 @@ message.`,
   tranche get sources shop -n shop -o yaml`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	k := addCluster(c)
+	k := AddCluster(c)
 	c.Flags().BoolVarP(&all, "all-namespaces", "A", false, "list those of all namespaces")
-	addOutput(c, &output, formats...)
-	c.ValidArgsFunction = k.complete(func(ctx context.Context, at *connected, args []string) ([]string, error) {
+	AddOutput(c, &output, formats...)
+	c.ValidArgsFunction = k.Complete(func(ctx context.Context, at *Connection, args []string) ([]string, error) {
 		if len(args) > 0 {
 			return nil, nil
 		}
-		return sourceNames(ctx, at, args)
+		return SourceNames(ctx, at, args)
 	})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := checkOutput(output, formats...); err != nil {
+		if err := CheckOutput(output, formats...); err != nil {
 			return err
 		}
-		at, err := k.connect()
+		at, err := k.Connect()
 		if err != nil {
 			return err
 		}
 		if len(args) == 1 {
-			gs, err := at.sourceNamed(cmd.Context(), at.namespace, args[0])
+			gs, err := at.SourceNamed(cmd.Context(), at.Namespace, args[0])
 			if err != nil {
 				return err
 			}
 			return printSources(cmd.OutOrStdout(), []v1alpha1.GitSource{*gs}, output, false, true, time.Now())
 		}
-		where := "in namespace " + at.namespace
+		where := "in namespace " + at.Namespace
 		if all {
-			at.namespace, where = "", "in any namespace"
+			at.Namespace, where = "", "in any namespace"
 		}
-		list, err := at.sources(cmd.Context(), at.namespace)
+		list, err := at.Sources(cmd.Context(), at.Namespace)
 		if err != nil {
 			return err
 		}
-		if len(list) == 0 && (output == outputTable || output == outputWide) {
+		if len(list) == 0 && (output == OutputTable || output == OutputWide) {
 			_, err := fmt.Fprintf(cmd.ErrOrStderr(), "No GitSources %s.\n", where)
 			return err
 		}
@@ -72,8 +72,8 @@ message.`,
 
 // printSources writes GitSources in a format. One alone is printed as an object.
 func printSources(w io.Writer, list []v1alpha1.GitSource, output string, namespaces, alone bool, now time.Time) error {
-	if output == outputTable || output == outputWide {
-		_, err := io.WriteString(w, sourceTable(list, namespaces, output == outputWide, now))
+	if output == OutputTable || output == OutputWide {
+		_, err := io.WriteString(w, sourceTable(list, namespaces, output == OutputWide, now))
 		return err
 	}
 	objects := []runtime.Object{&v1alpha1.GitSourceList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GitSourceList"}, Items: list}}
@@ -81,7 +81,7 @@ func printSources(w io.Writer, list []v1alpha1.GitSource, output string, namespa
 		list[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GitSource"))
 		list[i].ManagedFields = nil
 	}
-	if alone || output == outputName {
+	if alone || output == OutputName {
 		objects = nil
 		for i := range list {
 			objects = append(objects, &list[i])
@@ -112,15 +112,15 @@ func sourceTable(list []v1alpha1.GitSource, namespaces, wide bool, now time.Time
 	}
 	rows := [][]string{columns}
 	for i := range list {
-		gs, ready := &list[i], readyOf(&list[i])
+		gs, ready := &list[i], ReadyOf(&list[i])
 		problem, message := "-", ready.Message
-		switch p := problemOf(gs); {
+		switch p := ProblemOf(gs); {
 		case p != nil:
 			problem, message = p.Reason, p.Message
 		case gs.Spec.Suspend:
 			problem, message = "Suspended", "spec.suspend is true"
 		}
-		row := []string{gs.Name, orNone(string(ready.Status)), gs.Spec.Ref.String(), orNone(short(gs.Status.AppliedCommit)), problem, age(gs.CreationTimestamp, now)}
+		row := []string{gs.Name, OrNone(string(ready.Status)), gs.Spec.Ref.String(), OrNone(Short(gs.Status.AppliedCommit)), problem, Age(gs.CreationTimestamp, now)}
 		if namespaces {
 			row = append([]string{gs.Namespace}, row...)
 		}
@@ -129,5 +129,5 @@ func sourceTable(list []v1alpha1.GitSource, namespaces, wide bool, now time.Time
 		}
 		rows = append(rows, row)
 	}
-	return table(rows)
+	return Table(rows)
 }

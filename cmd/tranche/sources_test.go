@@ -18,7 +18,7 @@ func TestGetSources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			output := name
 			if name == "all" {
-				output = outputTable
+				output = OutputTable
 			}
 			var out bytes.Buffer
 			if err := printSources(&out, clitest.Sources(), output, namespaces, false, clitest.Noon); err != nil {
@@ -27,7 +27,7 @@ func TestGetSources(t *testing.T) {
 			clitest.Golden(t, filepath.Join("testdata", "sources", name+".txt"), out.String())
 		})
 	}
-	clitest.Golden(t, filepath.Join("testdata", "sources", "problems.txt"), problemLines(clitest.Sources()))
+	clitest.Golden(t, filepath.Join("testdata", "sources", "problems.txt"), ProblemLines(clitest.Sources()))
 }
 
 // An event has the time of its last occurrence, whichever API it was written by.

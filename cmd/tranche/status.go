@@ -26,7 +26,7 @@ type statusOptions struct {
 	output  string
 }
 
-func newStatus() *cobra.Command {
+func NewStatus() *cobra.Command {
 	var o statusOptions
 	c := &cobra.Command{
 		Use:   "status NAME",
@@ -49,22 +49,22 @@ the current folder.`,
   tranche status web --watch --timeout 30m --commit "$(git rev-parse HEAD)"   # in CI, after a push`,
 		Args: cobra.ExactArgs(1),
 	}
-	k := addCluster(c)
+	k := AddCluster(c)
 	f := c.Flags()
 	f.BoolVarP(&o.watch, "watch", "w", false, "follow the release to its end; exit code 0 if it is complete, 2 if it failed or was rolled back")
 	f.DurationVar(&o.timeout, "timeout", 0, "with --watch, how long at most; exit code 3 after that (default: no limit)")
 	f.StringVar(&o.commit, "commit", "", "with --watch, what is not yet of this commit does not count as the end")
-	addOutput(c, &o.output, outputTable, outputJSON, outputYAML)
-	c.ValidArgsFunction = k.completeNames
+	AddOutput(c, &o.output, OutputTable, OutputJSON, OutputYAML)
+	c.ValidArgsFunction = k.CompleteNames
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := o.check(); err != nil {
 			return err
 		}
-		at, err := k.connect()
+		at, err := k.Connect()
 		if err != nil {
 			return err
 		}
-		br, err := at.release(cmd.Context(), args[0])
+		br, err := at.Release(cmd.Context(), args[0])
 		if err != nil && o.commit != "" && !isRefusal(err) {
 			began := time.Now()
 			br, err = awaitRelease(cmd.Context(), at, cmd.OutOrStdout(), o, args[0])
@@ -76,11 +76,11 @@ the current folder.`,
 			return err
 		}
 		name := br.Name
-		look := func(ctx context.Context) (*scene, error) { return readScene(ctx, at, name) }
+		look := func(ctx context.Context) (*releaseView, error) { return readView(ctx, at, name) }
 		if o.watch {
 			return watchStatus(cmd.Context(), cmd.OutOrStdout(), o, look)
 		}
-		if o.output != outputTable {
+		if o.output != OutputTable {
 			return printReleases(cmd.OutOrStdout(), []v1alpha1.BatchRelease{*br}, o.output, false, true, time.Now())
 		}
 		s, err := look(cmd.Context())
@@ -99,16 +99,16 @@ func (o *statusOptions) check() error {
 		return errors.New("--timeout must not be negative")
 	case !o.watch && (o.timeout > 0 || o.commit != ""):
 		return errors.New("--timeout and --commit are for --watch")
-	case o.watch && o.output != outputTable:
+	case o.watch && o.output != OutputTable:
 		return errors.New("--watch and --output exclude each other")
 	case o.commit != "" && len(o.commit) < 7:
 		return errors.New("--commit: write at least seven characters of it")
 	}
-	return checkOutput(o.output, outputTable, outputJSON, outputYAML)
+	return CheckOutput(o.output, OutputTable, OutputJSON, OutputYAML)
 }
 
-// scene is all that is shown of a release, as read from the cluster.
-type scene struct {
+// releaseView is all that is shown of a release, as read from the cluster.
+type releaseView struct {
 	now        time.Time
 	release    *v1alpha1.BatchRelease
 	source     *v1alpha1.GitSource  // nil: none, or not to be seen by this user
@@ -116,23 +116,23 @@ type scene struct {
 	sets       []*appsv1.ReplicaSet // those with pods, and those of the release; newest first
 }
 
-// readScene reads what is shown of a release.
-func readScene(ctx context.Context, at *connected, name string) (*scene, error) {
-	s := &scene{now: time.Now(), release: &v1alpha1.BatchRelease{}}
-	if err := at.Get(ctx, client.ObjectKey{Namespace: at.namespace, Name: name}, s.release); err != nil {
-		return nil, fmt.Errorf("reading BatchRelease %s/%s: %w", at.namespace, name, err)
+// readView reads what is shown of a release.
+func readView(ctx context.Context, at *Connection, name string) (*releaseView, error) {
+	s := &releaseView{now: time.Now(), release: &v1alpha1.BatchRelease{}}
+	if err := at.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: name}, s.release); err != nil {
+		return nil, fmt.Errorf("reading BatchRelease %s/%s: %w", at.Namespace, name, err)
 	}
 	var err error
-	if s.source, err = at.source(ctx, s.release); err != nil {
+	if s.source, err = at.SourceOf(ctx, s.release); err != nil {
 		return nil, err
 	}
 	var d appsv1.Deployment
-	err = at.Get(ctx, client.ObjectKey{Namespace: at.namespace, Name: s.release.Spec.WorkloadRef.Name}, &d)
+	err = at.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: s.release.Spec.WorkloadRef.Name}, &d)
 	if apierrors.IsNotFound(err) {
 		return s, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading Deployment %s/%s: %w", at.namespace, s.release.Spec.WorkloadRef.Name, err)
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", at.Namespace, s.release.Spec.WorkloadRef.Name, err)
 	}
 	s.deployment = &d
 	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
@@ -140,7 +140,7 @@ func readScene(ctx context.Context, at *connected, name string) (*scene, error) 
 		return nil, fmt.Errorf("reading Deployment %s/%s: spec.selector: %w", d.Namespace, d.Name, err)
 	}
 	var list appsv1.ReplicaSetList
-	if err := at.List(ctx, &list, client.InNamespace(at.namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := at.List(ctx, &list, client.InNamespace(at.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, fmt.Errorf("listing ReplicaSets: %w", err)
 	}
 	for i := range list.Items {
@@ -155,7 +155,7 @@ func readScene(ctx context.Context, at *connected, name string) (*scene, error) 
 }
 
 // role says which revision of the release a ReplicaSet is.
-func (s *scene) role(rs *appsv1.ReplicaSet) string {
+func (s *releaseView) role(rs *appsv1.ReplicaSet) string {
 	switch rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] {
 	case "":
 		return ""
@@ -168,7 +168,7 @@ func (s *scene) role(rs *appsv1.ReplicaSet) string {
 }
 
 // set is the ReplicaSet of a revision, or nil.
-func (s *scene) set(revision string) *appsv1.ReplicaSet {
+func (s *releaseView) set(revision string) *appsv1.ReplicaSet {
 	for _, rs := range s.sets {
 		if revision != "" && rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == revision {
 			return rs

@@ -18,8 +18,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// steerOptions are the flags of the commands that commit.
-type steerOptions struct {
+// commitOptions are the flags of the commands that commit.
+type commitOptions struct {
 	source  string
 	message string
 	yes     bool
@@ -27,22 +27,22 @@ type steerOptions struct {
 	sign    bool
 }
 
-func (o *steerOptions) add(c *cobra.Command, k *cluster) {
+func (o *commitOptions) add(c *cobra.Command, k *Cluster) {
 	f := c.Flags()
 	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of; the URLs may differ (default: the one that the release comes from)")
 	f.StringVarP(&o.message, "message", "m", "", "first line of the commit message")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask; needed where the input is no terminal")
 	f.BoolVar(&o.push, "push", false, "push the commit")
 	f.BoolVarP(&o.sign, "sign", "S", false, "sign the commit, with the key that git is configured for")
-	k.completeSources(c)
-	c.PreRunE = func(cmd *cobra.Command, _ []string) error { return canAsk(cmd, o.yes) }
+	k.CompleteSources(c)
+	c.PreRunE = func(cmd *cobra.Command, _ []string) error { return CanAsk(cmd, o.yes) }
 }
 
-// steering is a release, its source, and the clone to commit to.
-type steering struct {
-	steerOptions
+// commitCommand is a release, its source, and the clone to commit to.
+type commitCommand struct {
+	commitOptions
 	cmd     *cobra.Command
-	at      *connected
+	at      *Connection
 	release *v1alpha1.BatchRelease
 	source  *v1alpha1.GitSource
 	clone   *clone.Clone
@@ -54,15 +54,15 @@ type steering struct {
 // edit changes the worktree of a commit, and returns its message without trailers.
 type edit func(ctx context.Context, ch *clone.Change) (message string, err error)
 
-// newSteering finds the release and its clone, and makes sure that the clone
+// newCommand finds the release and its clone, and makes sure that the clone
 // stands where the branch does.
-func (o *steerOptions) newSteering(cmd *cobra.Command, at *connected, name string) (*steering, error) {
+func (o *commitOptions) newCommand(cmd *cobra.Command, at *Connection, name string) (*commitCommand, error) {
 	ctx := cmd.Context()
-	br, err := at.release(ctx, name)
+	br, err := at.Release(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	st := &steering{steerOptions: *o, cmd: cmd, at: at, release: br}
+	st := &commitCommand{commitOptions: *o, cmd: cmd, at: at, release: br}
 	if st.source, err = o.find(ctx, at, br); err != nil {
 		return nil, err
 	}
@@ -82,37 +82,37 @@ func (o *steerOptions) newSteering(cmd *cobra.Command, at *connected, name strin
 	return st, err
 }
 
-// newSteeringOfBranch is newSteering for a change that takes effect on the branch alone: it
+// newCommandOfBranch is newSteering for a change that takes effect on the branch alone: it
 // refuses a source that a tag or commit pins.
-func (o *steerOptions) newSteeringOfBranch(cmd *cobra.Command, at *connected, name string) (*steering, error) {
-	st, err := o.newSteering(cmd, at, name)
+func (o *commitOptions) newCommandOfBranch(cmd *cobra.Command, at *Connection, name string) (*commitCommand, error) {
+	st, err := o.newCommand(cmd, at, name)
 	if err == nil && st.source.Spec.Ref.IsPinned() {
 		gs := st.source
 		return nil, fmt.Errorf("spec.ref of GitSource %s/%s pins %s, so a commit to %s changes nothing in the cluster; change spec.ref instead, or use --direct where the command has it",
-			gs.Namespace, gs.Name, pinOf(gs.Spec.Ref), gs.Spec.Ref.Branch)
+			gs.Namespace, gs.Name, PinOf(gs.Spec.Ref), gs.Spec.Ref.Branch)
 	}
 	return st, err
 }
 
 // find returns the GitSource that flag or release name.
-func (o *steerOptions) find(ctx context.Context, at *connected, br *v1alpha1.BatchRelease) (*v1alpha1.GitSource, error) {
+func (o *commitOptions) find(ctx context.Context, at *Connection, br *v1alpha1.BatchRelease) (*v1alpha1.GitSource, error) {
 	if o.source == "" {
-		gs, err := at.source(ctx, br)
+		gs, err := at.SourceOf(ctx, br)
 		if err == nil && gs == nil {
 			err = fmt.Errorf("the GitSource of BatchRelease %s/%s is not known; name it with --source", br.Namespace, br.Name)
 		}
 		return gs, err
 	}
-	return at.sourceNamed(ctx, br.Namespace, o.source)
+	return at.SourceNamed(ctx, br.Namespace, o.source)
 }
 
 // set renders a commit of the clone, as the controller will.
-func (st *steering) set(commit string) (*plan.Set, gitsync.Tree, error) {
+func (st *commitCommand) set(commit string) (*plan.Set, gitsync.Tree, error) {
 	return render(st.clone, st.source, commit, nil)
 }
 
 // planned returns the release as a set has it.
-func (st *steering) planned(set *plan.Set) (*plan.Release, error) {
+func (st *commitCommand) planned(set *plan.Set) (*plan.Release, error) {
 	for i := range set.Releases {
 		if r := &set.Releases[i]; r.Plan.Namespace == st.release.Namespace && r.Plan.Name == st.release.Name {
 			return r, nil
@@ -123,7 +123,7 @@ func (st *steering) planned(set *plan.Set) (*plan.Release, error) {
 
 // commit makes a change, shows it, asks, commits and checks it, and only then
 // moves the branch. Until then nothing of the clone is touched.
-func (st *steering) commit(change edit, check func(commit string) error, trailers ...string) (err error) {
+func (st *commitCommand) commit(change edit, check func(commit string) error, trailers ...string) (err error) {
 	if st.together != nil {
 		*st.together = append(*st.together, pieceOfCommit{change, check, trailers})
 		return nil
@@ -168,12 +168,12 @@ func (st *steering) commit(change edit, check func(commit string) error, trailer
 	if err := ch.Take(ctx); err != nil {
 		return err
 	}
-	st.say("Committed %s.\n", short(commit))
+	st.say("Committed %s.\n", Short(commit))
 	return st.publish(ctx)
 }
 
 // publish pushes, or says how.
-func (st *steering) publish(ctx context.Context) error {
+func (st *commitCommand) publish(ctx context.Context) error {
 	branch := st.source.Spec.Ref.Branch
 	if !st.push {
 		st.say("To let it count: git push %s HEAD:%s\n", st.clone.Remote, branch)
@@ -187,7 +187,7 @@ func (st *steering) publish(ctx context.Context) error {
 }
 
 // full is a message with its trailers.
-func (st *steering) full(message string, trailers []string) string {
+func (st *commitCommand) full(message string, trailers []string) string {
 	if st.message != "" {
 		_, body, _ := strings.Cut(message, "\n")
 		message = st.message + "\n" + body
@@ -197,12 +197,12 @@ func (st *steering) full(message string, trailers []string) string {
 }
 
 // say tells what has been done. Where nobody can read it, it is done all the same.
-func (st *steering) say(format string, args ...any) {
+func (st *commitCommand) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(st.cmd.OutOrStdout(), format, args...)
 }
 
-func (st *steering) ask(question string) bool {
-	return st.yes || askAt(st.cmd, question)
+func (st *commitCommand) ask(question string) bool {
+	return st.yes || Ask(st.cmd, question)
 }
 
 // render renders a commit of a repository for a source, as the controller will.
@@ -216,7 +216,7 @@ func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string, namespaced f
 		return nil, nil, err
 	}
 	spec := &gs.Spec
-	rendered, err := plan.Render(tree, spec.Path, plan.RenderOptions{Skip: approvalsPath(spec)})
+	rendered, err := plan.Render(tree, spec.Path, plan.RenderOptions{Skip: ApprovalsPath(spec)})
 	if err != nil {
 		return nil, nil, err
 	}

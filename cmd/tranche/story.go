@@ -21,10 +21,10 @@ import (
 const barWidth = 20
 
 // text is what status prints: what it is, the tree, and what moves it on.
-func (s *scene) text(style terminal.Style) string {
+func (s *releaseView) text(style terminal.Style) string {
 	at := &s.release.Status
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s  %s\n", style.Bold(s.release.Namespace+"/"+s.release.Name), orNone(string(at.Phase)), s.colour(style, orNone(at.Reason)))
+	fmt.Fprintf(&b, "%s  %s  %s\n", style.Bold(s.release.Namespace+"/"+s.release.Name), OrNone(string(at.Phase)), s.colour(style, OrNone(at.Reason)))
 	if at.Message != "" {
 		fmt.Fprintf(&b, "%s\n", at.Message)
 	}
@@ -36,7 +36,7 @@ func (s *scene) text(style terminal.Style) string {
 }
 
 // colour gives a reason the colour of what it means.
-func (s *scene) colour(style terminal.Style, text string) string {
+func (s *releaseView) colour(style terminal.Style, text string) string {
 	switch s.release.Status.Reason {
 	case engine.ReasonReleaseCompleted:
 		return style.Good(text)
@@ -49,7 +49,7 @@ func (s *scene) colour(style terminal.Style, text string) string {
 }
 
 // tree is source → release → steps → ReplicaSets.
-func (s *scene) tree(style terminal.Style) terminal.Node {
+func (s *releaseView) tree(style terminal.Style) terminal.Node {
 	release := terminal.Node{Text: s.releaseLine(style)}
 	release.Below = append(release.Below, s.images(style)...)
 	release.Below = append(release.Below, s.steps(style)...)
@@ -65,20 +65,20 @@ func (s *scene) tree(style terminal.Style) terminal.Node {
 	return source
 }
 
-func (s *scene) sourceLine(style terminal.Style) string {
+func (s *releaseView) sourceLine(style terminal.Style) string {
 	gs := s.source
-	line := fmt.Sprintf("GitSource %s  %s of %s", style.Bold(gs.Name), pinOf(gs.Spec.Ref), gs.Spec.URL)
+	line := fmt.Sprintf("GitSource %s  %s of %s", style.Bold(gs.Name), PinOf(gs.Spec.Ref), gs.Spec.URL)
 	if p := path.Clean(gs.Spec.Path); p != "." {
 		line += ", path " + p
 	}
-	line += "  applied " + orNone(short(gs.Status.AppliedCommit))
+	line += "  applied " + OrNone(Short(gs.Status.AppliedCommit))
 	if ready := meta.FindStatusCondition(gs.Status.Conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
 		line += "  " + style.Bad(ready.Reason+": "+ready.Message)
 	}
 	return line
 }
 
-func (s *scene) releaseLine(style terminal.Style) string {
+func (s *releaseView) releaseLine(style terminal.Style) string {
 	br, at := s.release, &s.release.Status
 	line := "BatchRelease " + style.Bold(br.Name)
 	switch {
@@ -88,27 +88,27 @@ func (s *scene) releaseLine(style terminal.Style) string {
 		line += "  revision " + at.UpdateRevision
 	}
 	if br.Spec.Commit != "" {
-		line += "  commit " + short(br.Spec.Commit)
+		line += "  commit " + Short(br.Spec.Commit)
 	}
 	if at.StartTime != nil && at.Phase != v1alpha1.PhaseCompleted {
-		line += style.Faint("  began " + age(*at.StartTime, s.now) + " ago")
+		line += style.Faint("  began " + Age(*at.StartTime, s.now) + " ago")
 	}
 	return line
 }
 
 // images are what each container changes from and to.
-func (s *scene) images(style terminal.Style) []terminal.Node {
+func (s *releaseView) images(style terminal.Style) []terminal.Node {
 	if s.release.Spec.Template == nil {
 		return nil
 	}
 	before := map[string]string{}
 	if rs := s.set(s.release.Status.StableRevision); rs != nil {
-		for _, c := range containers(&rs.Spec.Template) {
+		for _, c := range Containers(&rs.Spec.Template) {
 			before[c.Name] = c.Image
 		}
 	}
 	var nodes []terminal.Node
-	for _, c := range containers(s.release.Spec.Template) {
+	for _, c := range Containers(s.release.Spec.Template) {
 		line := "image " + c.Name + "  "
 		if old := before[c.Name]; old != "" && old != c.Image {
 			line += old + " → "
@@ -119,7 +119,7 @@ func (s *scene) images(style terminal.Style) []terminal.Node {
 }
 
 // steps are the plan's, or while the way leads back, that of the rollback.
-func (s *scene) steps(style terminal.Style) []terminal.Node {
+func (s *releaseView) steps(style terminal.Style) []terminal.Node {
 	at := &s.release.Status
 	steps := s.release.Spec.Strategy.Steps
 	if at.RollingBack {
@@ -131,12 +131,12 @@ func (s *scene) steps(style terminal.Style) []terminal.Node {
 		nodes = append(nodes, terminal.Node{Text: s.step(style, int32(i), step, gateless)})
 	}
 	if at.RollingBack {
-		return []terminal.Node{{Text: style.Bad("◀ rolling back to " + orNone(at.UpdateRevision)), Below: nodes}}
+		return []terminal.Node{{Text: style.Bad("◀ rolling back to " + OrNone(at.UpdateRevision)), Below: nodes}}
 	}
 	return nodes
 }
 
-func (s *scene) step(style terminal.Style, i int32, step v1alpha1.Step, gateless bool) string {
+func (s *releaseView) step(style terminal.Style, i int32, step v1alpha1.Step, gateless bool) string {
 	at := &s.release.Status
 	target := plan.Limit(step.Replicas, at.Replicas)
 	what := fmt.Sprintf("step %d  %4s  %d pods", i, step.Replicas.String(), target)
@@ -145,7 +145,7 @@ func (s *scene) step(style terminal.Style, i int32, step v1alpha1.Step, gateless
 	case done:
 		return style.Good("✔") + " " + what + s.opened(style, i)
 	case i > at.CurrentStepIndex || at.Phase == "":
-		return style.Faint("○ " + what + gateOf(step, gateless))
+		return style.Faint("○ " + what + GateOf(step, gateless))
 	}
 	mark := style.Busy("▶")
 	if at.CurrentStepState == v1alpha1.StepBlocking {
@@ -155,7 +155,7 @@ func (s *scene) step(style terminal.Style, i int32, step v1alpha1.Step, gateless
 }
 
 // opened says who opened the gate of a step that is done.
-func (s *scene) opened(style terminal.Style, i int32) string {
+func (s *releaseView) opened(style terminal.Style, i int32) string {
 	approvals := s.release.Status.Approvals
 	if s.release.Status.Phase == v1alpha1.PhaseCompleted && len(s.release.Status.History) > 0 && len(approvals) == 0 {
 		if h := s.release.Status.History[0]; h.Revision == s.release.Status.UpdateRevision && h.Outcome == v1alpha1.OutcomeCompleted {
@@ -164,14 +164,14 @@ func (s *scene) opened(style terminal.Style, i int32) string {
 	}
 	for _, a := range approvals {
 		if a.Step == i {
-			return style.Faint("  approved by ") + approver(a) + style.Faint(", "+age(a.Time, s.now)+" ago")
+			return style.Faint("  approved by ") + approver(a) + style.Faint(", "+Age(a.Time, s.now)+" ago")
 		}
 	}
 	return ""
 }
 
 // waits says what the step under way waits for.
-func (s *scene) waits(style terminal.Style, step v1alpha1.Step) string {
+func (s *releaseView) waits(style terminal.Style, step v1alpha1.Step) string {
 	at := &s.release.Status
 	switch {
 	case s.release.Spec.Paused:
@@ -186,7 +186,7 @@ func (s *scene) waits(style terminal.Style, step v1alpha1.Step) string {
 }
 
 // workload is the Deployment and its ReplicaSets.
-func (s *scene) workload(style terminal.Style) terminal.Node {
+func (s *releaseView) workload(style terminal.Style) terminal.Node {
 	if s.deployment == nil {
 		return terminal.Node{Text: style.Bad("Deployment " + s.release.Spec.WorkloadRef.Name + " is not there")}
 	}
@@ -205,7 +205,7 @@ func (s *scene) workload(style terminal.Style) terminal.Node {
 	return node
 }
 
-func (s *scene) setLine(style terminal.Style, rs *appsv1.ReplicaSet, n int32) string {
+func (s *releaseView) setLine(style terminal.Style, rs *appsv1.ReplicaSet, n int32) string {
 	want := int32(0)
 	if r := rs.Spec.Replicas; r != nil {
 		want = *r

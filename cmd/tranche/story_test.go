@@ -24,7 +24,7 @@ import (
 )
 
 // waiting is a release of 10 pods that waits for an approval of its step 1.
-func waiting() *scene {
+func waiting() *releaseView {
 	template := func(image string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example.org/web:" + image}}}}
 	}
@@ -36,7 +36,7 @@ func waiting() *scene {
 			Status:     appsv1.ReplicaSetStatus{Replicas: n, AvailableReplicas: n},
 		}
 	}
-	return &scene{
+	return &releaseView{
 		now: clitest.Noon, release: br,
 		source:     clitest.Source(),
 		deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{v1alpha1.LabelHeld: "web"}}, Spec: appsv1.DeploymentSpec{Replicas: ptr.To[int32](10)}},
@@ -44,34 +44,34 @@ func waiting() *scene {
 	}
 }
 
-// scenes are the same release in other states.
-func scenes() map[string]func(*scene) {
-	at := func(edit func(*scene, *v1alpha1.BatchReleaseStatus)) func(*scene) {
-		return func(s *scene) { edit(s, &s.release.Status) }
+// views are the same release in other states.
+func views() map[string]func(*releaseView) {
+	at := func(edit func(*releaseView, *v1alpha1.BatchReleaseStatus)) func(*releaseView) {
+		return func(s *releaseView) { edit(s, &s.release.Status) }
 	}
-	return map[string]func(*scene){
-		"waiting": func(*scene) {},
-		"upgrading": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+	return map[string]func(*releaseView){
+		"waiting": func(*releaseView) {},
+		"upgrading": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			at.CurrentStepState, at.UpdatedAvailableReplicas = v1alpha1.StepUpgrade, 3
 			at.Reason, at.Message = "Upgrading", "3 of 5 pods of 5584f4c7df are available"
 			s.sets[0].Status.AvailableReplicas = 3
 		}),
-		"pause": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+		"pause": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			at.CurrentStepIndex, at.UpdatedReplicas, at.UpdatedAvailableReplicas = 2, 8, 8
 			at.Reason, at.Message = "WaitingForPause", "8 of 10 pods run 5584f4c7df; goes on at 12:08"
 		}),
-		"paused": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+		"paused": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			s.release.Spec.Paused = true
 			at.Reason, at.Message = "ReleasePaused", "the plan is paused; 5 of 10 pods run 5584f4c7df"
 		}),
-		"pausedapproved": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+		"pausedapproved": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			s.release.Spec.Paused = true
 			s.release.Spec.Approval = &v1alpha1.Approval{Revision: at.UpdateRevision, Commit: s.release.Spec.Commit, Step: 1, ApprovedBy: "grace@example.org", ApprovedIn: "90f3b1d00aa0c28d103508da1c5c8a4b7f1c1f6e"}
 			at.UpdateCommit = s.release.Spec.Commit
 			at.Reason, at.Message = "ReleasePaused", "the plan is paused; 5 of 10 pods run 5584f4c7df"
 		}),
-		"signed": func(s *scene) { s.release.Spec.RequireSignedApprovals = true },
-		"back": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+		"signed": func(s *releaseView) { s.release.Spec.RequireSignedApprovals = true },
+		"back": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			at.RollingBack, at.Reason, at.Message = true, "RollingBack", "10 of 10 pods run 58d874c89d, 8 of them available"
 			at.UpdateRevision, at.CurrentStepState, at.Approvals = at.StableRevision, v1alpha1.StepUpgrade, nil
 			at.UpdatedReplicas, at.UpdatedReadyReplicas, at.UpdatedAvailableReplicas = 10, 8, 8
@@ -79,16 +79,16 @@ func scenes() map[string]func(*scene) {
 			s.sets = s.sets[1:]
 			*s.sets[0].Spec.Replicas, s.sets[0].Status = 10, appsv1.ReplicaSetStatus{Replicas: 10, AvailableReplicas: 8}
 		}),
-		"rolledback": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+		"rolledback": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			at.Phase, at.FailedRevision, at.FailedCommit = v1alpha1.PhaseCompleted, "5584f4c7df", s.release.Spec.Commit
 			at.UpdateRevision, at.CurrentStepIndex, at.UpdatedReplicas, at.UpdatedAvailableReplicas = "58d874c89d", 3, 10, 10
 			at.Reason, at.Message = "RolledBack", "back at 58d874c89d; 5584f4c7df is not tried again"
 		}),
-		"deadline": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+		"deadline": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			at.CurrentStepState, at.UpdatedAvailableReplicas = v1alpha1.StepUpgrade, 2
 			at.Reason, at.Message = "ProgressDeadlineExceeded", "2 of 5 pods are available after 600s"
 		}),
-		"completed": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+		"completed": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			at.Phase, at.CurrentStepIndex, at.CurrentStepState, at.UpdatedReplicas, at.UpdatedAvailableReplicas = v1alpha1.PhaseCompleted, 3, v1alpha1.StepCompleted, 10, 10
 			at.StableRevision, at.Reason, at.Message = at.UpdateRevision, "ReleaseCompleted", "10 of 10 pods run 5584f4c7df"
 			at.History = append([]v1alpha1.ReleaseRecord{{Revision: at.UpdateRevision, Outcome: v1alpha1.OutcomeCompleted, EndTime: *clitest.Before(0), Approvals: at.Approvals}}, at.History...)
@@ -97,11 +97,11 @@ func scenes() map[string]func(*scene) {
 			s.sets = s.sets[:1]
 			*s.sets[0].Spec.Replicas, s.sets[0].Status = 10, appsv1.ReplicaSetStatus{Replicas: 10, AvailableReplicas: 10}
 		}),
-		"nosource": func(s *scene) { s.source, s.release.Spec.Commit = nil, "" },
-		"refused": func(s *scene) {
+		"nosource": func(s *releaseView) { s.source, s.release.Spec.Commit = nil, "" },
+		"refused": func(s *releaseView) {
 			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "InvalidManifest", Message: "apps/web/service.yaml: Service shop/web: spec.ports[0].port: must be a number"}}
 		},
-		"missing": at(func(s *scene, at *v1alpha1.BatchReleaseStatus) {
+		"missing": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			s.deployment, s.sets = nil, nil
 			at.Reason, at.Message = "DeploymentNotFound", "there is no Deployment web"
 		}),
@@ -110,7 +110,7 @@ func scenes() map[string]func(*scene) {
 
 // What status prints, for each state a file in testdata/status.
 func TestStatus(t *testing.T) {
-	for name, edit := range scenes() {
+	for name, edit := range views() {
 		t.Run(name, func(t *testing.T) {
 			s := waiting()
 			edit(s)
@@ -123,8 +123,8 @@ func TestStatus(t *testing.T) {
 func TestGet(t *testing.T) {
 	list := func() []v1alpha1.BatchRelease {
 		back, done, young := waiting(), waiting(), waiting()
-		scenes()["back"](back)
-		scenes()["completed"](done)
+		views()["back"](back)
+		views()["completed"](done)
 		done.release.Name = "done"
 		back.release.Name, back.release.Namespace = "api", "other"
 		young.release.Name, young.release.Status = "young", v1alpha1.BatchReleaseStatus{}
@@ -155,12 +155,12 @@ func TestHistory(t *testing.T) {
 			h.Items[i].Author, h.Items[i].Subject = "Bea <bea@example.org>", "web: v1"
 		}
 	}
-	h.Items[2].Rejected = &rejection{Commit: "ddccbbaa00112233", By: "Ada <ada@example.org>", Reason: "5 % of the requests fail"}
+	h.Items[2].Rejected = &Rejection{Commit: "ddccbbaa00112233", By: "Ada <ada@example.org>", Reason: "5 % of the requests fail"}
 	clitest.Golden(t, filepath.Join("testdata", "history", "table.txt"), h.table(true, false))
 	clitest.Golden(t, filepath.Join("testdata", "history", "all.txt"), h.table(true, true))
-	for _, output := range []string{outputJSON, outputYAML} {
+	for _, output := range []string{OutputJSON, OutputYAML} {
 		var out bytes.Buffer
-		if err := printValue(&out, output, h); err != nil {
+		if err := PrintValue(&out, output, h); err != nil {
 			t.Fatal(err)
 		}
 		clitest.Golden(t, filepath.Join("testdata", "history", output+".txt"), out.String())
@@ -216,7 +216,7 @@ func TestLines(t *testing.T) {
 	if err := show(nil, errors.New("no\nanswer")); err != nil {
 		t.Fatal(err)
 	}
-	scenes()["upgrading"](s)
+	views()["upgrading"](s)
 	if err := show(s, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -224,17 +224,17 @@ func TestLines(t *testing.T) {
 }
 
 // native is a rollout of the native controller that is stuck, or not.
-func native(stalled metav1.ConditionStatus) func(*scene) {
-	return func(s *scene) {
+func native(stalled metav1.ConditionStatus) func(*releaseView) {
+	return func(s *releaseView) {
 		s.release.Status.Phase, s.release.Status.Reason = "", "NativeRollout"
 		s.release.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: stalled}}
 	}
 }
 
 // applies has the source apply these commits, one in each scene.
-func applies(commits ...string) func(*scene) {
+func applies(commits ...string) func(*releaseView) {
 	at := 0
-	return func(s *scene) {
+	return func(s *releaseView) {
 		s.source.Status.AppliedCommit = commits[min(at, len(commits)-1)]
 		at++
 	}
@@ -246,10 +246,10 @@ func TestWatchEndsInTime(t *testing.T) {
 	limiter := flowcontrol.NewTokenBucketRateLimiter(0.001, 1)
 	limiter.Accept()
 	var out bytes.Buffer
-	err := watchStatus(t.Context(), &out, statusOptions{timeout: 200 * time.Millisecond}, func(ctx context.Context) (*scene, error) {
+	err := watchStatus(t.Context(), &out, statusOptions{timeout: 200 * time.Millisecond}, func(ctx context.Context) (*releaseView, error) {
 		return nil, fmt.Errorf("client rate limiter: %w", limiter.Wait(ctx))
 	})
-	if exitCode(err) != exitTimeout || !strings.Contains(err.Error(), "the release is not over after 200ms") || out.Len() > 0 {
+	if ExitCode(err) != ExitTimeout || !strings.Contains(err.Error(), "the release is not over after 200ms") || out.Len() > 0 {
 		t.Errorf("%v with %q", err, out.String())
 	}
 }
@@ -260,7 +260,7 @@ func TestVerdict(t *testing.T) {
 	for _, tc := range []struct {
 		reason, commit string
 		seen           []string // names of scenes
-		edit           func(*scene)
+		edit           func(*releaseView)
 		over           bool
 		code           int // 0: no error
 	}{
@@ -268,15 +268,15 @@ func TestVerdict(t *testing.T) {
 		{"nor is a pause", "", []string{"pause", "paused"}, nil, false, 0},
 		{"complete", "", []string{"waiting", "completed"}, nil, true, 0},
 		{"complete already", "", []string{"completed"}, nil, true, 0},
-		{"a status about another spec tells nothing", "", []string{"completed"}, func(s *scene) { s.release.Generation++ }, false, 0},
-		{"rolled back by itself", "", []string{"rolledback"}, nil, true, exitFailed},
-		{"complete after a way back that was seen: reverted", "", []string{"back", "completed"}, nil, true, exitFailed},
-		{"and one too quick to be seen", "", []string{"waiting", "completed"}, func(s *scene) { s.release.Status.History[0].Outcome = v1alpha1.OutcomeRolledBack }, true, exitFailed},
-		{"what was rolled back before the watch is no matter", "", []string{"completed"}, func(s *scene) { s.release.Status.History[0].Outcome = v1alpha1.OutcomeRolledBack }, true, 0},
-		{"a missed deadline", "", []string{"deadline"}, nil, true, exitFailed},
-		{"no Deployment", "", []string{"missing"}, nil, true, exitFailed},
+		{"a status about another spec tells nothing", "", []string{"completed"}, func(s *releaseView) { s.release.Generation++ }, false, 0},
+		{"rolled back by itself", "", []string{"rolledback"}, nil, true, ExitFailed},
+		{"complete after a way back that was seen: reverted", "", []string{"back", "completed"}, nil, true, ExitFailed},
+		{"and one too quick to be seen", "", []string{"waiting", "completed"}, func(s *releaseView) { s.release.Status.History[0].Outcome = v1alpha1.OutcomeRolledBack }, true, ExitFailed},
+		{"what was rolled back before the watch is no matter", "", []string{"completed"}, func(s *releaseView) { s.release.Status.History[0].Outcome = v1alpha1.OutcomeRolledBack }, true, 0},
+		{"a missed deadline", "", []string{"deadline"}, nil, true, ExitFailed},
+		{"no Deployment", "", []string{"missing"}, nil, true, ExitFailed},
 		{"a first install on its way", "", []string{"completed"}, native(metav1.ConditionFalse), false, 0},
-		{"a first install that the native controller has given up", "", []string{"completed"}, native(metav1.ConditionTrue), true, exitFailed},
+		{"a first install that the native controller has given up", "", []string{"completed"}, native(metav1.ConditionTrue), true, ExitFailed},
 		{"of the commit asked for", commit[:10], []string{"completed"}, nil, true, 0},
 		{"the last release, while the commit is on its way", "ffffffff", []string{"completed"}, nil, false, 0},
 		{"a commit that changes no template", "90f3b1d", []string{"completed"}, nil, true, 0},
@@ -284,37 +284,37 @@ func TestVerdict(t *testing.T) {
 		{"one that was applied together with the next one", "ccccccc", []string{"completed"}, applies("90f3b1d000"), true, 0},
 		{"the same, while the release goes on", "ccccccc", []string{"waiting"}, applies("90f3b1d000"), false, 0},
 		{"one that the branch does not have yet", "ddddddd", []string{"completed"}, applies("90f3b1d000"), false, 0},
-		{"a commit that is refused", "ffffffff", []string{"completed"}, func(s *scene) {
+		{"a commit that is refused", "ffffffff", []string{"completed"}, func(s *releaseView) {
 			s.source.Status.ObservedCommit = "ffffffffffff"
 			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "InvalidManifest"}}
-		}, true, exitFailed},
-		{"a commit that the API server refuses, which the source tries again", "ffffffff", []string{"completed"}, func(s *scene) {
+		}, true, ExitFailed},
+		{"a commit that the API server refuses, which the source tries again", "ffffffff", []string{"completed"}, func(s *releaseView) {
 			s.source.Status.ObservedCommit = "ffffffffffff"
 			s.source.Status.Conditions = []metav1.Condition{
 				{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DryRunFailed"}, {Type: "Reconciling", Status: metav1.ConditionTrue, Reason: "Progressing"}, {Type: "Stalled", Status: metav1.ConditionFalse, Reason: "Idle"},
 			}
-		}, true, exitFailed},
-		{"another commit that is refused", "ffffffff", []string{"completed"}, func(s *scene) {
+		}, true, ExitFailed},
+		{"another commit that is refused", "ffffffff", []string{"completed"}, func(s *releaseView) {
 			s.source.Status.ObservedCommit = "eeeeeeeeeeee"
 			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DryRunFailed"}}
 		}, false, 0},
-		{"a server of Git that does not answer after the commit was seen", "ffffffff", []string{"completed"}, func(s *scene) {
+		{"a server of Git that does not answer after the commit was seen", "ffffffff", []string{"completed"}, func(s *releaseView) {
 			s.source.Status.ObservedCommit = "ffffffffffff"
 			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Timeout"}}
 		}, false, 0},
 		{"a commit that reverts, asked for by its own name", commit[:10], []string{"back", "completed"}, nil, true, 0},
-		{"a commit that was reverted", "8899aab", []string{"waiting"}, nil, true, exitFailed},
+		{"a commit that was reverted", "8899aab", []string{"waiting"}, nil, true, ExitFailed},
 		{"a commit that was released, then another one", "0011223", []string{"waiting"}, nil, true, 0},
-		{"a commit that was released, and rolled back since", "0011223", []string{"waiting"}, func(s *scene) {
+		{"a commit that was released, and rolled back since", "0011223", []string{"waiting"}, func(s *releaseView) {
 			s.release.Status.History = append([]v1alpha1.ReleaseRecord{{Revision: "7cb9898744", Commit: "a1b2c3d4e5f60718", Outcome: v1alpha1.OutcomeCompleted, Rollback: true}}, s.release.Status.History...)
-		}, true, exitFailed},
+		}, true, ExitFailed},
 	} {
 		v := verdict{commit: tc.commit, contains: func(_, _, tip string) bool { return tc.commit == "ccccccc" && tip == "90f3b1d000" }}
 		var over bool
 		var err error
 		for _, name := range tc.seen {
 			s := waiting()
-			scenes()[name](s)
+			views()[name](s)
 			if tc.edit != nil {
 				tc.edit(s)
 			}
@@ -322,7 +322,7 @@ func TestVerdict(t *testing.T) {
 		}
 		code := 0
 		if err != nil {
-			code = exitCode(fmt.Errorf("wrapped: %w", err))
+			code = ExitCode(fmt.Errorf("wrapped: %w", err))
 		}
 		if over != tc.over || code != tc.code {
 			t.Errorf("%s: over %t with %d (%v), want %t with %d", tc.reason, over, code, err, tc.over, tc.code)
@@ -334,12 +334,12 @@ func TestVerdict(t *testing.T) {
 // release counts: the error says so.
 func TestVerdict_RefusedAndCounted(t *testing.T) {
 	for name, tc := range map[string]struct {
-		edit func(*scene)
+		edit func(*releaseView)
 		want string
 	}{
-		"nothing counts": {func(*scene) {}, ""},
-		"a rollback":     {func(s *scene) { s.release.Spec.Commit = "ffffffffffff" }, "; its rollback of shop/web counts all the same: WaitingForApproval: "},
-		"an approval": {func(s *scene) { s.release.Spec.Approval = &v1alpha1.Approval{ApprovedIn: "ffffffffffff"} },
+		"nothing counts": {func(*releaseView) {}, ""},
+		"a rollback":     {func(s *releaseView) { s.release.Spec.Commit = "ffffffffffff" }, "; its rollback of shop/web counts all the same: WaitingForApproval: "},
+		"an approval": {func(s *releaseView) { s.release.Spec.Approval = &v1alpha1.Approval{ApprovedIn: "ffffffffffff"} },
 			"; its approval of shop/web counts all the same: WaitingForApproval: "},
 	} {
 		s := waiting()
@@ -348,7 +348,7 @@ func TestVerdict_RefusedAndCounted(t *testing.T) {
 		s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DryRunFailed", Message: "a port"}}
 		v := verdict{commit: "ffffffff"}
 		over, err := v.see(s)
-		if !over || exitCode(err) != exitFailed || !strings.Contains(err.Error(), "DryRunFailed: a port"+tc.want) || tc.want == "" && strings.Contains(err.Error(), "counts") {
+		if !over || ExitCode(err) != ExitFailed || !strings.Contains(err.Error(), "DryRunFailed: a port"+tc.want) || tc.want == "" && strings.Contains(err.Error(), "counts") {
 			t.Errorf("%s: over %t, %v", name, over, err)
 		}
 	}
@@ -373,14 +373,14 @@ func TestComes(t *testing.T) {
 		{"no source", nil, true, 0},
 		{"the commit is on its way", []v1alpha1.GitSource{source("1111111111", "", "Timeout")}, false, 0},
 		{"another source refuses another commit", []v1alpha1.GitSource{source("1111111111", "", "DryRunFailed")}, false, 0},
-		{"it is refused", []v1alpha1.GitSource{source("1111111111", "1111111111", "Applied"), source("ffffffffff", "", "DryRunFailed")}, true, exitFailed},
+		{"it is refused", []v1alpha1.GitSource{source("1111111111", "1111111111", "Applied"), source("ffffffffff", "", "DryRunFailed")}, true, ExitFailed},
 		{"it is applied with the next one, and brings no such release", []v1alpha1.GitSource{source("2222222222", "2222222222", "Applied")}, true, 0},
 		{"it is applied, and brings no such release", []v1alpha1.GitSource{source("ffffffffff", "ffffffffff", "Applied")}, true, 0},
 	} {
 		over, err := comes(tc.sources, "fffffff", func(_, _, tip string) bool { return tip == "2222222222" })
 		code := 0
 		if err != nil {
-			code = exitCode(err)
+			code = ExitCode(err)
 		}
 		if over != tc.over || code != tc.code {
 			t.Errorf("%s: over %t with %d (%v), want %t with %d", tc.reason, over, code, err, tc.over, tc.code)

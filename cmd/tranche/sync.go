@@ -30,23 +30,23 @@ be fetched. It is 3 when there is no outcome within --timeout.`,
   tranche sync shop/shop --timeout 0    # ask, and do not wait`,
 		Args: cobra.ExactArgs(1),
 	}
-	k := addCluster(c)
+	k := AddCluster(c)
 	c.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait for the outcome; 0: not at all")
-	c.ValidArgsFunction = k.complete(func(ctx context.Context, at *connected, args []string) ([]string, error) {
+	c.ValidArgsFunction = k.Complete(func(ctx context.Context, at *Connection, args []string) ([]string, error) {
 		if len(args) > 0 {
 			return nil, nil
 		}
-		return sourceNames(ctx, at, args)
+		return SourceNames(ctx, at, args)
 	})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if timeout < 0 {
 			return errors.New("--timeout must not be negative")
 		}
-		at, err := k.connect()
+		at, err := k.Connect()
 		if err != nil {
 			return err
 		}
-		gs, err := at.sourceNamed(cmd.Context(), at.namespace, args[0])
+		gs, err := at.SourceNamed(cmd.Context(), at.Namespace, args[0])
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ be fetched. It is 3 when there is no outcome within --timeout.`,
 }
 
 // askForSync sets the annotation that asks for a sync.
-func askForSync(ctx context.Context, at *connected, gs *v1alpha1.GitSource, asked string) error {
+func askForSync(ctx context.Context, at *Connection, gs *v1alpha1.GitSource, asked string) error {
 	name := gs.Namespace + "/" + gs.Name
 	switch {
 	case gs.Spec.Suspend:
@@ -96,7 +96,7 @@ const managerCLI = "tranche-cli"
 const syncPoll = 250 * time.Millisecond
 
 // awaitSync waits until the sync that was asked for has an outcome, and returns that.
-func awaitSync(ctx context.Context, at *connected, key client.ObjectKey, asked string, timeout time.Duration) (string, error) {
+func awaitSync(ctx context.Context, at *Connection, key client.ObjectKey, asked string, timeout time.Duration) (string, error) {
 	said := ""
 	err := wait.PollUntilContextTimeout(ctx, syncPoll, timeout, true, func(ctx context.Context) (bool, error) {
 		var gs v1alpha1.GitSource
@@ -115,7 +115,7 @@ func awaitSync(ctx context.Context, at *connected, key client.ObjectKey, asked s
 	case ctx.Err() != nil:
 		return said, errors.New("interrupted")
 	case wait.Interrupted(err):
-		return said, withCode(exitTimeout, fmt.Errorf("GitSource %s: no outcome after %s: %s", key, timeout, said))
+		return said, WithCode(ExitTimeout, fmt.Errorf("GitSource %s: no outcome after %s: %s", key, timeout, said))
 	}
 	return said, err
 }
@@ -127,9 +127,9 @@ func syncOutcome(gs *v1alpha1.GitSource, asked string) (said string, over bool, 
 	if gs.Status.LastHandledReconcileAt != asked || gs.Status.ObservedGeneration != gs.Generation {
 		return "the controller has not synced it yet; kubectl -n tranche-system logs deploy/tranche-controller", false, nil
 	}
-	ready := readyOf(gs)
+	ready := ReadyOf(gs)
 	said = ready.Reason + ": " + ready.Message
-	failed := withCode(exitFailed, fmt.Errorf("GitSource %s: %s", name, said))
+	failed := WithCode(ExitFailed, fmt.Errorf("GitSource %s: %s", name, said))
 	switch {
 	case ready.Status == metav1.ConditionTrue:
 		return said, true, nil

@@ -15,8 +15,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// table aligns columns, with two spaces in between.
-func table(rows [][]string) string {
+// Table aligns columns, with two spaces in between.
+func Table(rows [][]string) string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	var err error
@@ -30,29 +30,29 @@ func table(rows [][]string) string {
 	return b.String()
 }
 
-func orNone(s string) string { return cmp.Or(s, "-") }
+func OrNone(s string) string { return cmp.Or(s, "-") }
 
-// short is a commit as long as people write it.
-func short(commit string) string { return commit[:min(len(commit), 7)] }
+// Short is a commit as long as people write it.
+func Short(commit string) string { return commit[:min(len(commit), 7)] }
 
-// age is how long ago something was, as kubectl says it.
-func age(t metav1.Time, now time.Time) string {
+// Age is how long ago something was, as kubectl says it.
+func Age(t metav1.Time, now time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
 	return duration.HumanDuration(now.Sub(t.Time))
 }
 
-// absolute is a time as tables and logs have it: in UTC, to the second.
-func absolute(t *metav1.Time) string {
+// Absolute is a time as tables and logs have it: in UTC, to the second.
+func Absolute(t *metav1.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
 	return t.UTC().Format(time.RFC3339)
 }
 
-// stepOf is the step, counted from 0, and how many there are.
-func stepOf(br *v1alpha1.BatchRelease) string {
+// StepOf is the step, counted from 0, and how many there are.
+func StepOf(br *v1alpha1.BatchRelease) string {
 	if br.Status.RollingBack {
 		return "back"
 	}
@@ -63,12 +63,12 @@ func stepOf(br *v1alpha1.BatchRelease) string {
 	return fmt.Sprintf("%d (of %d)", br.Status.CurrentStepIndex, all)
 }
 
-func containers(t *corev1.PodTemplateSpec) []corev1.Container {
+func Containers(t *corev1.PodTemplateSpec) []corev1.Container {
 	return append(append([]corev1.Container{}, t.Spec.InitContainers...), t.Spec.Containers...)
 }
 
-// gateOf says what a step that has not begun will wait for.
-func gateOf(step v1alpha1.Step, last bool) string {
+// GateOf says what a step that has not begun will wait for.
+func GateOf(step v1alpha1.Step, last bool) string {
 	switch {
 	case last:
 		return ""

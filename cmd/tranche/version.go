@@ -22,21 +22,21 @@ func newVersion() *cobra.Command {
 controller in it. A cluster that does not answer is no error.`,
 		Args: cobra.NoArgs,
 	}
-	k := addCluster(c)
+	k := AddCluster(c)
 	c.Flags().BoolVar(&clientOnly, "client", false, "ask no cluster")
-	addOutput(c, &output, outputTable, outputJSON, outputYAML)
+	AddOutput(c, &output, OutputTable, OutputJSON, OutputYAML)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkOutput(output, outputTable, outputJSON, outputYAML); err != nil {
+		if err := CheckOutput(output, OutputTable, OutputJSON, OutputYAML); err != nil {
 			return err
 		}
-		v := &versions{document: newDocument("Version"), Client: versionString()}
+		v := &versions{Head: NewHead("Version"), Client: VersionString()}
 		if !clientOnly {
 			ctx, stop := context.WithTimeout(cmd.Context(), 5*time.Second)
 			defer stop()
 			v.Controller = controllerVersion(ctx, k)
 		}
-		if output != outputTable {
-			return printValue(cmd.OutOrStdout(), output, v)
+		if output != OutputTable {
+			return PrintValue(cmd.OutOrStdout(), output, v)
 		}
 		_, err := io.WriteString(cmd.OutOrStdout(), v.text())
 		return err
@@ -46,7 +46,7 @@ controller in it. A cluster that does not answer is no error.`,
 
 // versions is the document that version prints.
 type versions struct {
-	document   `json:",inline"`
+	Head       `json:",inline"`
 	Client     string             `json:"client"`
 	Controller *versionController `json:"controller,omitempty"`
 }
@@ -74,8 +74,8 @@ func (v *versions) text() string {
 }
 
 // controllerVersion is the tag of the controller's image, or why it is not known.
-func controllerVersion(ctx context.Context, k *cluster) *versionController {
-	at, err := k.connect()
+func controllerVersion(ctx context.Context, k *Cluster) *versionController {
+	at, err := k.Connect()
 	if err != nil {
 		return &versionController{Unknown: "unknown: " + err.Error()}
 	}

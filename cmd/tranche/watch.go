@@ -29,7 +29,7 @@ const lookEvery = time.Second
 
 // watchStatus shows a release until it is over. A cluster that does not answer
 // for a while is told of, and asked again.
-func watchStatus(ctx context.Context, w io.Writer, o statusOptions, look func(context.Context) (*scene, error)) error {
+func watchStatus(ctx context.Context, w io.Writer, o statusOptions, look func(context.Context) (*releaseView, error)) error {
 	ctx, stop := endsAfter(ctx, o.timeout)
 	defer stop()
 	show := lines(w)
@@ -57,7 +57,7 @@ func watchStatus(ctx context.Context, w io.Writer, o statusOptions, look func(co
 		select {
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				return withCode(exitTimeout, fmt.Errorf("the release is not over after %s: %s", o.timeout, v.last))
+				return WithCode(ExitTimeout, fmt.Errorf("the release is not over after %s: %s", o.timeout, v.last))
 			}
 			return errors.New("interrupted")
 		case <-tick.C:
@@ -82,10 +82,10 @@ func isRefusal(err error) bool { return apierrors.IsForbidden(err) || apierrors.
 
 // awaitRelease waits for the BatchRelease that a commit brings first. It ends when a
 // GitSource of the namespace refuses that commit, or has applied it and there is none.
-func awaitRelease(ctx context.Context, at *connected, w io.Writer, o statusOptions, name string) (*v1alpha1.BatchRelease, error) {
+func awaitRelease(ctx context.Context, at *Connection, w io.Writer, o statusOptions, name string) (*v1alpha1.BatchRelease, error) {
 	ctx, stop := endsAfter(ctx, o.timeout)
 	defer stop()
-	if _, err := fmt.Fprintf(w, "Waiting for commit %s to bring %s.\n", short(o.commit), name); err != nil {
+	if _, err := fmt.Fprintf(w, "Waiting for commit %s to bring %s.\n", Short(o.commit), name); err != nil {
 		return nil, err
 	}
 	in := newAncestry(ctx, o.commit)
@@ -93,8 +93,8 @@ func awaitRelease(ctx context.Context, at *connected, w io.Writer, o statusOptio
 	defer tick.Stop()
 	for {
 		var sources v1alpha1.GitSourceList
-		listed := at.List(ctx, &sources, client.InNamespace(at.namespace)) // before the release: what is applied is there
-		br, err := at.release(ctx, name)
+		listed := at.List(ctx, &sources, client.InNamespace(at.Namespace)) // before the release: what is applied is there
+		br, err := at.Release(ctx, name)
 		if err == nil {
 			return br, nil
 		}
@@ -109,7 +109,7 @@ func awaitRelease(ctx context.Context, at *connected, w io.Writer, o statusOptio
 		select {
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				return nil, withCode(exitTimeout, fmt.Errorf("commit %s has not come after %s: %w", short(o.commit), o.timeout, err))
+				return nil, WithCode(ExitTimeout, fmt.Errorf("commit %s has not come after %s: %w", Short(o.commit), o.timeout, err))
 			}
 			return nil, errors.New("interrupted")
 		case <-tick.C:
@@ -122,7 +122,7 @@ func awaitRelease(ctx context.Context, at *connected, w io.Writer, o statusOptio
 func comes(sources []v1alpha1.GitSource, commit string, contains func(repository, branch, tip string) bool) (over bool, err error) {
 	v, over := verdict{commit: commit}, len(sources) == 0
 	for i := range sources {
-		if refused, err := v.refused(&scene{source: &sources[i]}); refused {
+		if refused, err := v.refused(&releaseView{source: &sources[i]}); refused {
 			return true, err
 		}
 		spec, tip := &sources[i].Spec, sources[i].Status.AppliedCommit
@@ -134,9 +134,9 @@ func comes(sources []v1alpha1.GitSource, commit string, contains func(repository
 }
 
 // screen redraws in place.
-func screen(w io.Writer) func(*scene, error) error {
+func screen(w io.Writer) func(*releaseView, error) error {
 	at, style, shown := terminal.NewScreen(w), terminal.StyleOf(w), ""
-	return func(s *scene, err error) error {
+	return func(s *releaseView, err error) error {
 		if err != nil {
 			return at.Draw(shown + "\n" + style.Bad("not current: "+oneLine(err)))
 		}
@@ -146,9 +146,9 @@ func screen(w io.Writer) func(*scene, error) error {
 }
 
 // lines writes a line for each change.
-func lines(w io.Writer) func(*scene, error) error {
+func lines(w io.Writer) func(*releaseView, error) error {
 	last := ""
-	return func(s *scene, err error) error {
+	return func(s *releaseView, err error) error {
 		line := ""
 		if err != nil {
 			line = "not current: " + oneLine(err)
@@ -167,10 +167,10 @@ func lines(w io.Writer) func(*scene, error) error {
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
 
 // line is the release on one line, without what changes by itself.
-func (s *scene) line() string {
+func (s *releaseView) line() string {
 	at := &s.release.Status
 	line := fmt.Sprintf("%s/%s: %s: step %s, %d/%d pods of %s available: %s", s.release.Namespace, s.release.Name,
-		orNone(string(at.Phase)), stepOf(s.release), at.UpdatedAvailableReplicas, at.Replicas, orNone(at.UpdateRevision), orNone(at.Reason))
+		OrNone(string(at.Phase)), StepOf(s.release), at.UpdatedAvailableReplicas, at.Replicas, OrNone(at.UpdateRevision), OrNone(at.Reason))
 	if at.Message != "" {
 		line += ": " + at.Message
 	}
@@ -192,7 +192,7 @@ type verdict struct {
 }
 
 // see returns whether the release is over, and the error if it has failed.
-func (v *verdict) see(s *scene) (bool, error) {
+func (v *verdict) see(s *releaseView) (bool, error) {
 	at := &s.release.Status
 	v.last = at.Reason + ": " + at.Message
 	if at.Phase != v1alpha1.PhaseCompleted && at.Phase != "" {
@@ -208,7 +208,7 @@ func (v *verdict) see(s *scene) (bool, error) {
 	if s.release.Generation != at.ObservedGeneration || !v.arrived(s) {
 		return false, nil // the status is about another spec
 	}
-	failed := withCode(exitFailed, fmt.Errorf("%s/%s: %s", s.release.Namespace, s.release.Name, v.last))
+	failed := WithCode(ExitFailed, fmt.Errorf("%s/%s: %s", s.release.Namespace, s.release.Name, v.last))
 	switch at.Reason {
 	case engine.ReasonProgressDeadlineExceeded, engine.ReasonTemplateRefused, engine.ReasonInvalidPlan, engine.ReasonUnsupportedStrategy,
 		engine.ReasonAnotherPlan, engine.ReasonTemplateMissing, engine.ReasonDeploymentNotFound:
@@ -221,7 +221,7 @@ func (v *verdict) see(s *scene) (bool, error) {
 		}
 	case engine.ReasonReleaseCompleted:
 		if v.commit == "" && (v.rolledBack || v.underWay && len(at.History) > 0 && at.History[0].Outcome == v1alpha1.OutcomeRolledBack) {
-			return true, withCode(exitFailed, fmt.Errorf("%s/%s: the release was rolled back", s.release.Namespace, s.release.Name))
+			return true, WithCode(ExitFailed, fmt.Errorf("%s/%s: the release was rolled back", s.release.Namespace, s.release.Name))
 		}
 		return true, nil
 	}
@@ -229,7 +229,7 @@ func (v *verdict) see(s *scene) (bool, error) {
 }
 
 // arrived reports whether the commit asked for has come to the release.
-func (v *verdict) arrived(s *scene) bool {
+func (v *verdict) arrived(s *releaseView) bool {
 	if v.commit == "" || v.came || strings.HasPrefix(s.release.Spec.Commit, v.commit) {
 		return true
 	}
@@ -240,7 +240,7 @@ func (v *verdict) arrived(s *scene) bool {
 	v.came = strings.HasPrefix(tip, v.commit) ||
 		v.contains != nil && tip != "" && v.contains(s.source.Spec.URL, s.source.Spec.Ref.Branch, tip)
 	if !v.came && tip != "" {
-		v.last += fmt.Sprintf("; GitSource %s/%s has applied %s, and not %s itself: a clone of its repository shows whether that commit is in it", s.source.Namespace, s.source.Name, short(tip), short(v.commit))
+		v.last += fmt.Sprintf("; GitSource %s/%s has applied %s, and not %s itself: a clone of its repository shows whether that commit is in it", s.source.Namespace, s.source.Name, Short(tip), Short(v.commit))
 	}
 	return v.came
 }
@@ -292,7 +292,7 @@ func (a *ancestry) contains(repository, branch, tip string) bool {
 // ended reports whether the release of the commit asked for is over, and a later
 // commit or a rollback has taken its place. A commit that reverts another one is asked
 // for by its own name: that it goes back is then no failure.
-func (v *verdict) ended(s *scene) (bool, error) {
+func (v *verdict) ended(s *releaseView) (bool, error) {
 	if v.commit == "" || strings.HasPrefix(s.release.Spec.Commit, v.commit) && s.release.Status.FailedCommit == "" {
 		return false, nil
 	}
@@ -309,7 +309,7 @@ func (v *verdict) ended(s *scene) (bool, error) {
 			}
 			how = "Completed, and rolled back since"
 		}
-		return true, withCode(exitFailed, fmt.Errorf("%s/%s: the release of commit %s is over: %s", s.release.Namespace, s.release.Name, short(r.Commit), how))
+		return true, WithCode(ExitFailed, fmt.Errorf("%s/%s: the release of commit %s is over: %s", s.release.Namespace, s.release.Name, Short(r.Commit), how))
 	}
 	return false, nil
 }
@@ -322,7 +322,7 @@ var passing = []string{
 }
 
 // refused reports whether the source cannot apply the commit asked for.
-func (v *verdict) refused(s *scene) (bool, error) {
+func (v *verdict) refused(s *releaseView) (bool, error) {
 	if v.commit == "" || s.source == nil || !strings.HasPrefix(s.source.Status.ObservedCommit, v.commit) {
 		return false, nil
 	}
@@ -330,7 +330,7 @@ func (v *verdict) refused(s *scene) (bool, error) {
 	if ready == nil || ready.Status != metav1.ConditionFalse || ready.ObservedGeneration != s.source.Generation || slices.Contains(passing, ready.Reason) {
 		return false, nil
 	}
-	return true, withCode(exitFailed, fmt.Errorf("GitSource %s/%s: %s: %s%s", s.source.Namespace, s.source.Name, ready.Reason, ready.Message, v.counted(s.release)))
+	return true, WithCode(ExitFailed, fmt.Errorf("GitSource %s/%s: %s: %s%s", s.source.Namespace, s.source.Name, ready.Reason, ready.Message, v.counted(s.release)))
 }
 
 // counted returns what of a refused commit counts for the release, as the end of a
