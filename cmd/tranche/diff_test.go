@@ -13,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
+	"github.com/tranche-dev/tranche/cmd/tranche/diff"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -45,7 +47,7 @@ func TestDiff(t *testing.T) {
 	}
 	s.diff(base, "all", all, 0, "")
 	s.diff(base, "all-read", all, 0, "--as "+reader)
-	s.diff(base, "all-markdown", all, ExitChanges, "-o markdown --exit-code")
+	s.diff(base, "all-markdown", all, cli.ExitChanges, "-o markdown --exit-code")
 	s.diff(base, "nothing", func() { s.write("README.md", "about") }, 0, "--exit-code")
 	s.diff(base, "nothing-read", func() { s.write("README.md", "about") }, 0, "--exit-code --as "+reader)
 	s.diff(base, "no-plan", func() { s.run(s.clone, "git", "rm", "--quiet", "release.yaml") }, 0, "")
@@ -75,11 +77,11 @@ func TestDiff(t *testing.T) {
 	s.diff(v2, "document", func() {
 		s.replace("deployment.yaml", "web:v2", "web:v3")
 		s.write("more.yaml", configMap("more", "colour: red"))
-	}, ExitChanges, "-o yaml --exit-code")
+	}, cli.ExitChanges, "-o yaml --exit-code")
 	s.diff(v2, "approval", func() {
 		br := s.release("web")
-		s.write("approvals/web.yaml", ApprovalFile(br, 1))
-	}, ExitChanges, "--exit-code")
+		s.write("approvals/web.yaml", cli.ApprovalFile(br, 1))
+	}, cli.ExitChanges, "--exit-code")
 	s.diff(base, "behind", func() { s.write("README.md", "about") }, 0, "--as "+reader)
 }
 
@@ -133,7 +135,7 @@ func TestDiff_KeptFailure(t *testing.T) {
 	s.write("README.md", "about")
 	s.run(s.clone, "git", "add", ".")
 	s.run(s.clone, "git", "commit", "--quiet", "-m", "about")
-	var d Document
+	var d diff.Document
 	s.document(&d, "diff")
 	if r := d.Sources[0].Releases; len(r) != 1 || r[0].Outlook != "Blocked" || !strings.Contains(r[0].Message, "(RolledBack)") || !strings.Contains(r[0].Message, "is not tried again") {
 		t.Errorf("the outlook is %+v", r)
@@ -173,7 +175,7 @@ func TestDiff_MovedObject(t *testing.T) {
 	effects := func() map[string]string {
 		s.run(s.clone, "git", "add", ".")
 		s.run(s.clone, "git", "commit", "--quiet", "-m", "a change")
-		var d Document
+		var d diff.Document
 		s.document(&d, "diff", "--source", "one")
 		found := map[string]string{}
 		for _, o := range d.Sources[0].Objects {
@@ -190,7 +192,7 @@ func TestDiff_MovedObject(t *testing.T) {
 	if got["goes"] != "pruned " || got["stays"] != "unchanged " {
 		t.Errorf("the others are %v", got)
 	}
-	s.says(ExitChanges, "diff --source one --exit-code", "Handed over:\n  ConfigMap "+s.ns+"/moves", "Pruned:\n  ConfigMap "+s.ns+"/goes")
+	s.says(cli.ExitChanges, "diff --source one --exit-code", "Handed over:\n  ConfigMap "+s.ns+"/moves", "Pruned:\n  ConfigMap "+s.ns+"/goes")
 	s.write("two/broken.yaml", "{")
 	if got := effects(); got["moves"] != "kept GitSource "+s.ns+"/two, which may have it then and does not render" {
 		t.Errorf("with a source that does not render, what moves is %q", got["moves"])

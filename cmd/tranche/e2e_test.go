@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
+	"github.com/tranche-dev/tranche/cmd/tranche/controller"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -25,7 +26,7 @@ import (
 const asTranche = "TRANCHE_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asTranche) != "" || len(os.Args) > 1 && os.Args[1] == RenderWorker {
+	if os.Getenv(asTranche) != "" || len(os.Args) > 1 && os.Args[1] == controller.RenderWorker {
 		main()
 		return
 	}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -211,8 +212,8 @@ func lineOf(text, object, field string) int {
 		if len(doc.Content) == 0 {
 			continue
 		}
-		at := Of(doc.Content[0])
-		if ValueOf(at, "kind").Text() != kind || ValueOf(ValueOf(at, "metadata"), "name").Text() != name {
+		at := yamlnode.Of(doc.Content[0])
+		if yamlnode.ValueOf(at, "kind").Text() != kind || yamlnode.ValueOf(yamlnode.ValueOf(at, "metadata"), "name").Text() != name {
 			continue
 		}
 		line := at.Line
@@ -228,18 +229,18 @@ func lineOf(text, object, field string) int {
 }
 
 // member is what a part of a path leads to: a key, or an index.
-func member(at Node, part []string) Node {
+func member(at yamlnode.Node, part []string) yamlnode.Node {
 	if part[2] == "" {
-		return ValueOf(at, part[1])
+		return yamlnode.ValueOf(at, part[1])
 	}
 	i, err := strconv.Atoi(part[2])
 	if err != nil || at.Kind != yaml.SequenceNode || i >= len(at.Content) {
-		return Node{}
+		return yamlnode.Node{}
 	}
-	return Of(at.Content[i])
+	return yamlnode.Of(at.Content[i])
 }
 
-func lineOfKey(n Node) int {
+func lineOfKey(n yamlnode.Node) int {
 	if n.Node == nil {
 		return 0
 	}

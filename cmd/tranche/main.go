@@ -10,6 +10,18 @@ import (
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/controller"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/diff"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/bootstrap"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/commit"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/status"
 )
 
 // version is set at link time; a build without it has the module's.
@@ -18,12 +30,12 @@ var version = ""
 func main() {
 	if err := newRoot().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "tranche:", err)
-		os.Exit(ExitCode(err))
+		os.Exit(cli.ExitCode(err))
 	}
 }
 
 func newRoot() *cobra.Command {
-	Version = version
+	cli.Version = version
 	root := &cobra.Command{
 		Use:   "tranche",
 		Short: "Release Deployments in batches, with Git as the only interface",
@@ -39,12 +51,12 @@ Exit codes:
 Colours are only for a terminal; NO_COLOR=1 turns them off.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Version:       VersionString(),
+		Version:       cli.VersionString(),
 		Annotations:   map[string]string{},
 	}
 	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "kubectl-tranche") {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
-	root.AddCommand(NewGet(), NewStatus(), NewHistory(), NewEvents(), newSync(), NewApprove(), NewRollback(), NewReject(), NewPause(), NewResume(), NewBootstrap(), NewDiff(), newLint(), newSimulate(), newVersion(), newInstall(), NewController(), NewRenderWorker(), newReference())
+	root.AddCommand(status.NewGet(), status.NewStatus(), status.NewHistory(), status.NewEvents(), newSync(), commit.NewApprove(), commit.NewRollback(), commit.NewReject(), commit.NewPause(), commit.NewResume(), bootstrap.NewBootstrap(), diff.NewDiff(), newLint(), newSimulate(), newVersion(), newInstall(), controller.NewController(), controller.NewRenderWorker(), newReference())
 	return root
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/status"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -34,9 +35,9 @@ func TestRejected(t *testing.T) {
 	began := s.push("web: v2")
 	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
 
-	var h History
+	var h status.History
 	s.document(&h, "history", "--since", "1h")
-	if len(h.Items) != 1 || h.Items[0].Outcome != OutcomeUnderWay || h.Items[0].Commit != began || h.Items[0].Author != "Ada <ada@example.org>" || h.Items[0].Subject != "web: v2" || h.Items[0].StartTime == nil {
+	if len(h.Items) != 1 || h.Items[0].Outcome != status.OutcomeUnderWay || h.Items[0].Commit != began || h.Items[0].Author != "Ada <ada@example.org>" || h.Items[0].Subject != "web: v2" || h.Items[0].StartTime == nil {
 		t.Errorf("the history of a release under way: %+v", h.Items)
 	}
 
@@ -55,15 +56,15 @@ func TestRejected(t *testing.T) {
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.untouched("web")
 
-	h = History{}
+	h = status.History{}
 	s.document(&h, "history", "web")
-	want := Rejection{Commit: reject, By: "Ada <ada@example.org>", Reason: "5 % of the requests fail"}
+	want := status.Rejection{Commit: reject, By: "Ada <ada@example.org>", Reason: "5 % of the requests fail"}
 	if len(h.Items) != 1 || h.Items[0].Outcome != string(v1alpha1.OutcomeRolledBack) || h.Items[0].Rejected == nil || *h.Items[0].Rejected != want || h.Items[0].EndTime == nil {
 		t.Errorf("the history afterwards: %+v", h.Items)
 	}
 	s.says(0, "history --source source", s.ns+"/web", "RolledBack after", "rejected by Ada <ada@example.org>: 5 % of the requests fail")
 
-	var log EventLog
+	var log status.EventLog
 	s.document(&log, "events", "web")
 	var kinds, reasons []string
 	for _, e := range log.Items {
@@ -75,7 +76,7 @@ func TestRejected(t *testing.T) {
 	if began, back := slices.Index(reasons, "ReleaseStarted"), slices.Index(reasons, "RollingBack"); len(kinds) != 2 || began < 0 || back < began {
 		t.Errorf("the events are about %v: %v", kinds, reasons)
 	}
-	if !slices.IsSortedFunc(log.Items, func(a, b EventEntry) int { return a.Time.Compare(b.Time.Time) }) {
+	if !slices.IsSortedFunc(log.Items, func(a, b status.EventEntry) int { return a.Time.Compare(b.Time.Time) }) {
 		t.Errorf("the events are not in the order of time: %+v", log.Items)
 	}
 	s.says(0, "events --source source", "BatchRelease "+s.ns+"/web", "GitSource "+s.ns+"/source")

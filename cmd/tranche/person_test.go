@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -46,7 +47,7 @@ func TestPlugin(t *testing.T) {
 
 	out := kubectl("version")
 	client, rest, _ := strings.Cut(out, "\n")
-	if client != "client:     "+VersionString() {
+	if client != "client:     "+cli.VersionString() {
 		t.Errorf("%q", client)
 	}
 	clitest.Golden(t, filepath.Join("testdata", "version.txt"), strings.ReplaceAll(rest, s.ns, "tranche-system"))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -30,13 +31,13 @@ be fetched. It is 3 when there is no outcome within --timeout.`,
   tranche sync shop/shop --timeout 0    # ask, and do not wait`,
 		Args: cobra.ExactArgs(1),
 	}
-	k := AddCluster(c)
+	k := cli.AddCluster(c)
 	c.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait for the outcome; 0: not at all")
-	c.ValidArgsFunction = k.Complete(func(ctx context.Context, at *Connection, args []string) ([]string, error) {
+	c.ValidArgsFunction = k.Complete(func(ctx context.Context, at *cli.Connection, args []string) ([]string, error) {
 		if len(args) > 0 {
 			return nil, nil
 		}
-		return SourceNames(ctx, at, args)
+		return cli.SourceNames(ctx, at, args)
 	})
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if timeout < 0 {
@@ -70,7 +71,7 @@ be fetched. It is 3 when there is no outcome within --timeout.`,
 }
 
 // askForSync sets the annotation that asks for a sync.
-func askForSync(ctx context.Context, at *Connection, gs *v1alpha1.GitSource, asked string) error {
+func askForSync(ctx context.Context, at *cli.Connection, gs *v1alpha1.GitSource, asked string) error {
 	name := gs.Namespace + "/" + gs.Name
 	switch {
 	case gs.Spec.Suspend:
@@ -96,7 +97,7 @@ const managerCLI = "tranche-cli"
 const syncPoll = 250 * time.Millisecond
 
 // awaitSync waits until the sync that was asked for has an outcome, and returns that.
-func awaitSync(ctx context.Context, at *Connection, key client.ObjectKey, asked string, timeout time.Duration) (string, error) {
+func awaitSync(ctx context.Context, at *cli.Connection, key client.ObjectKey, asked string, timeout time.Duration) (string, error) {
 	said := ""
 	err := wait.PollUntilContextTimeout(ctx, syncPoll, timeout, true, func(ctx context.Context) (bool, error) {
 		var gs v1alpha1.GitSource
@@ -115,7 +116,7 @@ func awaitSync(ctx context.Context, at *Connection, key client.ObjectKey, asked 
 	case ctx.Err() != nil:
 		return said, errors.New("interrupted")
 	case wait.Interrupted(err):
-		return said, WithCode(ExitTimeout, fmt.Errorf("GitSource %s: no outcome after %s: %s", key, timeout, said))
+		return said, cli.WithCode(cli.ExitTimeout, fmt.Errorf("GitSource %s: no outcome after %s: %s", key, timeout, said))
 	}
 	return said, err
 }
@@ -127,9 +128,9 @@ func syncOutcome(gs *v1alpha1.GitSource, asked string) (said string, over bool, 
 	if gs.Status.LastHandledReconcileAt != asked || gs.Status.ObservedGeneration != gs.Generation {
 		return "the controller has not synced it yet; kubectl -n tranche-system logs deploy/tranche-controller", false, nil
 	}
-	ready := ReadyOf(gs)
+	ready := cli.ReadyOf(gs)
 	said = ready.Reason + ": " + ready.Message
-	failed := WithCode(ExitFailed, fmt.Errorf("GitSource %s: %s", name, said))
+	failed := cli.WithCode(cli.ExitFailed, fmt.Errorf("GitSource %s: %s", name, said))
 	switch {
 	case ready.Status == metav1.ConditionTrue:
 		return said, true, nil

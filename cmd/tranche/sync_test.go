@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -24,12 +25,12 @@ func TestSyncOutcome(t *testing.T) {
 		said   string
 	}{
 		{"applied", 0, nil, true, 0, "applied main@90f3b1d"},
-		{"refused", 1, nil, true, ExitFailed, "must be a number"},
+		{"refused", 1, nil, true, cli.ExitFailed, "must be a number"},
 		{"out of sync is applied", 2, nil, true, 0, "applied main@90f3b1d"},
 		{"not seen yet", 4, nil, false, 0, "has not synced it yet"},
 		{"an outcome of before it was asked for", 1, func(gs *v1alpha1.GitSource) { gs.Status.LastHandledReconcileAt = "before" }, false, 0, "has not synced it yet"},
 		{"an outcome of another spec", 0, func(gs *v1alpha1.GitSource) { gs.Generation++ }, false, 0, "has not synced it yet"},
-		{"it is tried again, by another sync", 1, func(gs *v1alpha1.GitSource) { gs.Status.Conditions[1] = reconciling("Progressing") }, true, ExitFailed, "must be a number"},
+		{"it is tried again, by another sync", 1, func(gs *v1alpha1.GitSource) { gs.Status.Conditions[1] = reconciling("Progressing") }, true, cli.ExitFailed, "must be a number"},
 		{"it waits for another source", 1, func(gs *v1alpha1.GitSource) { gs.Status.Conditions[1] = reconciling("DependencyNotReady") }, false, 0, "must be a number"},
 		{"it waits for pods", 0, func(gs *v1alpha1.GitSource) {
 			gs.Status.Conditions[0].Status, gs.Status.Conditions[1] = metav1.ConditionUnknown, reconciling("WaitingForReadiness")
@@ -45,7 +46,7 @@ func TestSyncOutcome(t *testing.T) {
 		said, over, err := syncOutcome(&gs, "now")
 		code := 0
 		if err != nil {
-			code = ExitCode(err)
+			code = cli.ExitCode(err)
 		}
 		if over != tc.over || code != tc.code || !strings.Contains(said, tc.said) {
 			t.Errorf("%s: %q, over %t with %d (%v); want %q, %t with %d", tc.reason, said, over, code, err, tc.said, tc.over, tc.code)

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 )
 
 func newVersion() *cobra.Command {
@@ -22,21 +24,21 @@ func newVersion() *cobra.Command {
 controller in it. A cluster that does not answer is no error.`,
 		Args: cobra.NoArgs,
 	}
-	k := AddCluster(c)
+	k := cli.AddCluster(c)
 	c.Flags().BoolVar(&clientOnly, "client", false, "ask no cluster")
-	AddOutput(c, &output, OutputTable, OutputJSON, OutputYAML)
+	cli.AddOutput(c, &output, cli.OutputTable, cli.OutputJSON, cli.OutputYAML)
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := CheckOutput(output, OutputTable, OutputJSON, OutputYAML); err != nil {
+		if err := cli.CheckOutput(output, cli.OutputTable, cli.OutputJSON, cli.OutputYAML); err != nil {
 			return err
 		}
-		v := &versions{Head: NewHead("Version"), Client: VersionString()}
+		v := &versions{Head: cli.NewHead("Version"), Client: cli.VersionString()}
 		if !clientOnly {
 			ctx, stop := context.WithTimeout(cmd.Context(), 5*time.Second)
 			defer stop()
 			v.Controller = controllerVersion(ctx, k)
 		}
-		if output != OutputTable {
-			return PrintValue(cmd.OutOrStdout(), output, v)
+		if output != cli.OutputTable {
+			return cli.PrintValue(cmd.OutOrStdout(), output, v)
 		}
 		_, err := io.WriteString(cmd.OutOrStdout(), v.text())
 		return err
@@ -46,7 +48,7 @@ controller in it. A cluster that does not answer is no error.`,
 
 // versions is the document that version prints.
 type versions struct {
-	Head       `json:",inline"`
+	cli.Head   `json:",inline"`
 	Client     string             `json:"client"`
 	Controller *versionController `json:"controller,omitempty"`
 }
@@ -74,7 +76,7 @@ func (v *versions) text() string {
 }
 
 // controllerVersion is the tag of the controller's image, or why it is not known.
-func controllerVersion(ctx context.Context, k *Cluster) *versionController {
+func controllerVersion(ctx context.Context, k *cli.Cluster) *versionController {
 	at, err := k.Connect()
 	if err != nil {
 		return &versionController{Unknown: "unknown: " + err.Error()}

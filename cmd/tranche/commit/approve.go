@@ -1,0 +1,295 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+type approveOptions struct {
+	commitOptions
+	step   int32
+	all    bool
+	direct bool
+	plan   bool
+}
+
+func NewApprove() *cobra.Command {
+	var o approveOptions
+	c := &cobra.Command{
+		Use:   "approve NAME",
+		Short: "Approve a step of the release under way, or a change of the plan, as a commit",
+		Long: `Approve a step of the release under way: commit a BatchApproval to the clone of
+the source's repository in the current folder. The change is shown first. A clone on
+another branch, behind its remote, or with changes of its own in the same file is
+refused, and nothing is changed. The first line of the file says which steps the
+approval is for. After an edit of the plan, approve again: the command changes
+that line, and the new commit brings the approval.
+
+If the source lists signers, the approval has a file of its own, which is shown whole.
+A file with anything else in it is refused, since a signature would cover that, too.
+
+With --plan the command approves the change of the plan that the clone has, and no
+release. It shows what governs the Deployment now and what would, and commits a file of
+its own with the digest. A source that lists signers needs that.
+
+With --direct the approval is written to the cluster instead, for when Git is not
+reachable. It opens the gate of the present step only. It is refused where only signed
+approvals count, and where approvals are reviewed.`,
+		Example: `  tranche approve web -n shop --push
+  tranche approve web --step 2 --push --sign    # steps up to 2 may go on
+  tranche approve web --all --push --yes
+  tranche approve web --plan --push --sign      # the plan, as the branch has it
+  tranche approve web --direct`,
+		Args: cobra.ExactArgs(1),
+	}
+	k := cli.AddCluster(c)
+	o.add(c, k)
+	f := c.Flags()
+	f.Int32Var(&o.step, "step", 0, "approve the steps up to this one, from 0 (default: the present one)")
+	f.BoolVar(&o.all, "all", false, "approve all steps")
+	f.BoolVar(&o.direct, "direct", false, "write to the cluster instead of Git")
+	f.BoolVar(&o.plan, "plan", false, "approve a change of the plan")
+	c.MarkFlagsMutuallyExclusive("plan", "step")
+	c.MarkFlagsMutuallyExclusive("plan", "all")
+	c.MarkFlagsMutuallyExclusive("plan", "direct")
+	c.MarkFlagsMutuallyExclusive("step", "all")
+	c.MarkFlagsMutuallyExclusive("direct", "all")
+	c.MarkFlagsMutuallyExclusive("direct", "push")
+	c.MarkFlagsMutuallyExclusive("direct", "sign")
+	c.ValidArgsFunction = k.CompleteNames
+	c.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, k, args[0]) }
+	addApproveCommit(c, k, &o)
+	return c
+}
+
+// run approves a step of one release, or a change of its plan.
+func (o *approveOptions) run(cmd *cobra.Command, k *cli.Cluster, name string) error {
+	at, err := k.Connect()
+	if err != nil {
+		return err
+	}
+	br, err := at.Release(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	if o.plan {
+		st, err := o.newCommand(cmd, at, br.Name)
+		if err != nil {
+			return err
+		}
+		return st.approvePlan()
+	}
+	step, err := o.stepOf(br, cmd.Flags().Changed("step"))
+	if err != nil {
+		return err
+	}
+	if o.direct {
+		return approveDirect(cmd, at, br, step, o.yes)
+	}
+	st, err := o.newCommand(cmd, at, br.Name)
+	if err != nil {
+		return err
+	}
+	return st.approve(step)
+}
+
+// stepOf is the step to approve, checked against the release under way.
+func (o *approveOptions) stepOf(br *v1alpha1.BatchRelease, given bool) (int32, error) {
+	at := &br.Status
+	name, last := br.Namespace+"/"+br.Name, int32(len(br.Spec.Strategy.Steps))-1
+	step := at.CurrentStepIndex
+	switch {
+	case o.all:
+		step = last
+	case given:
+		step = o.step
+	}
+	switch {
+	case at.ObservedGeneration != br.Generation:
+		return 0, fmt.Errorf("the status of %s is not about its present spec yet; try again in a moment", name)
+	case at.RollingBack:
+		return 0, fmt.Errorf("%s is rolling back, which needs no approval", name)
+	case at.Phase == v1alpha1.PhaseCompleted || at.Phase == "" || at.UpdateRevision == "":
+		return 0, fmt.Errorf("%s has no release under way: %s", name, cli.OrNone(at.Reason))
+	case !o.direct && slices.Contains(at.EndedReleases, v1alpha1.ReleaseName{Revision: at.UpdateRevision, Commit: at.UpdateCommit}):
+		return 0, fmt.Errorf("the release of %s in commit %s has ended before, and no approval in Git counts for it; bring the change of %s by a new commit", at.UpdateRevision, cli.Short(at.UpdateCommit), name)
+	case step < 0 || step > last:
+		return 0, fmt.Errorf("--step %d: the plan has the steps 0 to %d", step, last)
+	case step < at.CurrentStepIndex:
+		return 0, fmt.Errorf("--step %d: is over, the release is at step %d", step, at.CurrentStepIndex)
+	}
+	return step, nil
+}
+
+// approve commits the approval of a step.
+func (st *commitCommand) approve(step int32) error {
+	br := st.release
+	if br.Spec.Commit == "" {
+		return fmt.Errorf("%s/%s comes from no commit; approve it with --direct", br.Namespace, br.Name)
+	}
+	if ended := (v1alpha1.EndedRelease{Deployment: br.Namespace + "/" + br.Spec.WorkloadRef.Name, Commit: br.Spec.Commit}); slices.Contains(st.source.Status.EndedReleases, ended) {
+		return fmt.Errorf("the release of commit %s has ended before, and no approval in Git counts for it; bring the change of %s/%s by a new commit", cli.Short(br.Spec.Commit), br.Namespace, br.Name)
+	}
+	change := func(ctx context.Context, ch *clone.Change) (string, error) {
+		file, r, err := st.approvalPlace(ctx)
+		if err != nil {
+			return "", err
+		}
+		governs := r.Plan
+		if st.source.Spec.Ref.IsPinned() {
+			governs = br // the branch may be ahead of what is pinned
+		}
+		if err := otherSteps(br, governs, step); err != nil {
+			return "", err
+		}
+		text, err := ch.Read(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		others := text // that stay
+		if cli.HasSigners(st.source) {
+			others = ""
+		}
+		a := v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: br.Status.UpdateRevision, Commit: br.Spec.Commit, Step: step}}
+		a.Metadata.Namespace, a.Metadata.Name = br.Namespace, br.Name
+		put := func(note string) (string, error) {
+			content, err := plan.PutApproval(file, []byte(others), a, note, st.source.Namespace, st.source.Spec.TargetNamespace)
+			return string(content), err
+		}
+		content, err := put(cli.ApprovedFor(governs))
+		if err == nil && content == text && unsigned(br, a.Spec) {
+			content, err = put(cli.ApprovedFor(governs) + " Given again on " + time.Now().UTC().Format(time.RFC3339) + ".")
+		}
+		if err != nil {
+			return "", err
+		}
+		if cli.HasSigners(st.source) && content != text {
+			st.say("%s will be, as a whole:\n\n%s\n", file, content)
+		}
+		return fmt.Sprintf("Approve step %d of %s", step, br.Name), ch.Write(file, content)
+	}
+	return st.commit(change, func(commit string) error { return st.checkApproval(commit, step) }, append(st.names(), fmt.Sprintf("Tranche-Step: %d", step))...)
+}
+
+// unsigned reports whether only signed approvals count for a release, and the
+// controller has taken none as good that says the same.
+func unsigned(br *v1alpha1.BatchRelease, s v1alpha1.BatchApprovalSpec) bool {
+	a := br.Spec.Approval
+	return br.Spec.RequireSignedApprovals && (a == nil || a.Revision != s.Revision || a.Commit != s.Commit || a.Step != s.Step)
+}
+
+// otherSteps refuses an approval that would not count: the branch has a change of the
+// steps that no signer has approved, and the plan in the cluster is another.
+func otherSteps(br, branch *v1alpha1.BatchRelease, step int32) error {
+	if !br.Spec.RequireSignedApprovals || plan.ChangedStep(plan.StepReplicas(branch.Spec.Strategy.Steps), step, br.Spec.Strategy.Steps) < 0 {
+		return nil
+	}
+	return fmt.Errorf("the branch has the steps %s, and those that govern %s/%s are %s, so the approval would not count; approve the plan first (tranche approve %s --plan), or put the old one back",
+		cli.StepsText(branch), br.Namespace, br.Name, cli.StepsText(br), br.Name)
+}
+
+// names are the trailers that name the release under way.
+func (st *commitCommand) names() []string {
+	return []string{"Tranche-Revision: " + st.release.Status.UpdateRevision, "Tranche-Commit: " + st.release.Spec.Commit}
+}
+
+// approvalPlace returns the file of the release's approval and the release as the
+// clone has it. The file is the one that is there, else one of the release's name.
+func (st *commitCommand) approvalPlace(ctx context.Context) (string, *plan.Release, error) {
+	head, err := st.clone.Head(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	set, tree, err := st.set(head)
+	if err != nil {
+		return "", nil, err
+	}
+	r, err := st.planned(set)
+	if err != nil {
+		return "", nil, err
+	}
+	dir := cli.ApprovalsPath(&st.source.Spec)
+	approvals, _ := plan.ReadApprovals(tree, dir, st.source.Namespace, st.source.Spec.TargetNamespace)
+	for _, a := range approvals {
+		if !a.ForRelease() || a.Metadata.Namespace != st.release.Namespace || a.Metadata.Name != st.release.Name {
+			continue
+		}
+		if cli.HasSigners(st.source) && !a.Alone {
+			return "", nil, fmt.Errorf("%s has other documents than the approval of %s/%s, and a signature would cover them, too; give each a file of its own", a.File, st.release.Namespace, st.release.Name)
+		}
+		return a.File, r, nil
+	}
+	place := path.Join(dir, st.release.Name+".yaml")
+	if tree.Exists(place) {
+		place = path.Join(dir, st.release.Namespace+"-"+st.release.Name+".yaml")
+	}
+	if tree.Exists(place) {
+		return "", nil, fmt.Errorf("%s is there and no approval of %s/%s; remove it", place, st.release.Namespace, st.release.Name)
+	}
+	return place, r, tree.Err()
+}
+
+// checkApproval makes sure that a commit approves the step, as the controller
+// will read it.
+func (st *commitCommand) checkApproval(commit string, step int32) error {
+	set, tree, err := st.set(commit)
+	if err != nil {
+		return err
+	}
+	r, err := st.planned(set)
+	if err != nil {
+		return err
+	}
+	approvals, _ := plan.ReadApprovals(tree, cli.ApprovalsPath(&st.source.Spec), st.source.Namespace, st.source.Spec.TargetNamespace)
+	a, problems := plan.MatchApproval(r, st.release.Spec.Commit, approvals)
+	if a == nil || a.Spec.Step != step || a.Spec.Revision != st.release.Status.UpdateRevision {
+		if len(problems) > 0 {
+			return fmt.Errorf("the approval would not count: %w", problems)
+		}
+		return errors.New("the approval would not count; nothing was changed")
+	}
+	if p := a.NotAsSigned(); p != nil && cli.HasSigners(st.source) {
+		return fmt.Errorf("the approval would not count: %w", p)
+	}
+	return nil
+}
+
+// approveDirect opens the gate of the present step in the cluster.
+func approveDirect(cmd *cobra.Command, at *cli.Connection, br *v1alpha1.BatchRelease, step int32, yes bool) error {
+	name := br.Name + " -n " + br.Namespace
+	switch {
+	case br.Spec.RequireSignedApprovals:
+		return fmt.Errorf("only signed approvals count for %s/%s, and the controller refuses one in the cluster; run tranche approve %s --sign --push", br.Namespace, br.Name, name)
+	case br.Spec.ReviewApprovals:
+		return fmt.Errorf("approvals of %s/%s are reviewed in Git, and one in the cluster opens no gate; run tranche approve %s, and have the commit reviewed", br.Namespace, br.Name, name)
+	case step != br.Status.CurrentStepIndex:
+		return fmt.Errorf("--direct approves the present step only, which is %d", br.Status.CurrentStepIndex)
+	case br.Status.CurrentStepState != v1alpha1.StepBlocking:
+		return fmt.Errorf("step %d of %s/%s does not wait at its gate yet: %s", step, br.Namespace, br.Name, br.Status.Reason)
+	}
+	if err := cli.Agree(cmd, yes, fmt.Sprintf("Approve step %d of %s/%s in the cluster?", step, br.Namespace, br.Name)); err != nil {
+		return err
+	}
+	// On the version that was looked at: a gate that has opened meanwhile is
+	// not the one that was approved.
+	patch := client.MergeFromWithOptions(br.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	br.Status.CurrentStepState = v1alpha1.StepCompleted
+	if err := at.Status().Patch(cmd.Context(), br, patch); err != nil {
+		return fmt.Errorf("approving step %d of %s/%s: %w", step, br.Namespace, br.Name, err)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Approved step %d of %s/%s in the cluster. Git does not say so.\n", step, br.Namespace, br.Name)
+	return err
+}

@@ -1,0 +1,226 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
+	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// commitOptions are the flags of the commands that commit.
+type commitOptions struct {
+	source  string
+	message string
+	yes     bool
+	push    bool
+	sign    bool
+}
+
+func (o *commitOptions) add(c *cobra.Command, k *cli.Cluster) {
+	f := c.Flags()
+	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of; the URLs may differ (default: the one that the release comes from)")
+	f.StringVarP(&o.message, "message", "m", "", "first line of the commit message")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask; needed where the input is no terminal")
+	f.BoolVar(&o.push, "push", false, "push the commit")
+	f.BoolVarP(&o.sign, "sign", "S", false, "sign the commit, with the key that git is configured for")
+	k.CompleteSources(c)
+	c.PreRunE = func(cmd *cobra.Command, _ []string) error { return cli.CanAsk(cmd, o.yes) }
+}
+
+// commitCommand is a release, its source, and the clone to commit to.
+type commitCommand struct {
+	commitOptions
+	cmd     *cobra.Command
+	at      *cli.Connection
+	release *v1alpha1.BatchRelease
+	source  *v1alpha1.GitSource
+	clone   *clone.Clone
+	ahead   int
+	// together collects what commit is asked for, to be committed as one; nil: at once.
+	together *[]pieceOfCommit
+}
+
+// edit changes the worktree of a commit, and returns its message without trailers.
+type edit func(ctx context.Context, ch *clone.Change) (message string, err error)
+
+// newCommand finds the release and its clone, and makes sure that the clone
+// stands where the branch does.
+func (o *commitOptions) newCommand(cmd *cobra.Command, at *cli.Connection, name string) (*commitCommand, error) {
+	ctx := cmd.Context()
+	br, err := at.Release(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	st := &commitCommand{commitOptions: *o, cmd: cmd, at: at, release: br}
+	if st.source, err = o.find(ctx, at, br); err != nil {
+		return nil, err
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("finding the clone: %w", err)
+	}
+	if o.source != "" {
+		st.clone, err = clone.Here(ctx, here)
+	} else {
+		st.clone, err = clone.Find(ctx, here, st.source.Spec.URL)
+	}
+	if err != nil {
+		return nil, err
+	}
+	st.ahead, err = st.clone.Ready(ctx, st.source.Spec.Ref.Branch)
+	return st, err
+}
+
+// newCommandOfBranch is newSteering for a change that takes effect on the branch alone: it
+// refuses a source that a tag or commit pins.
+func (o *commitOptions) newCommandOfBranch(cmd *cobra.Command, at *cli.Connection, name string) (*commitCommand, error) {
+	st, err := o.newCommand(cmd, at, name)
+	if err == nil && st.source.Spec.Ref.IsPinned() {
+		gs := st.source
+		return nil, fmt.Errorf("spec.ref of GitSource %s/%s pins %s, so a commit to %s changes nothing in the cluster; change spec.ref instead, or use --direct where the command has it",
+			gs.Namespace, gs.Name, cli.PinOf(gs.Spec.Ref), gs.Spec.Ref.Branch)
+	}
+	return st, err
+}
+
+// find returns the GitSource that flag or release name.
+func (o *commitOptions) find(ctx context.Context, at *cli.Connection, br *v1alpha1.BatchRelease) (*v1alpha1.GitSource, error) {
+	if o.source == "" {
+		gs, err := at.SourceOf(ctx, br)
+		if err == nil && gs == nil {
+			err = fmt.Errorf("the GitSource of BatchRelease %s/%s is not known; name it with --source", br.Namespace, br.Name)
+		}
+		return gs, err
+	}
+	return at.SourceNamed(ctx, br.Namespace, o.source)
+}
+
+// set renders a commit of the clone, as the controller will.
+func (st *commitCommand) set(commit string) (*plan.Set, gitsync.Tree, error) {
+	return render(st.clone, st.source, commit, nil)
+}
+
+// planned returns the release as a set has it.
+func (st *commitCommand) planned(set *plan.Set) (*plan.Release, error) {
+	for i := range set.Releases {
+		if r := &set.Releases[i]; r.Plan.Namespace == st.release.Namespace && r.Plan.Name == st.release.Name {
+			return r, nil
+		}
+	}
+	return nil, fmt.Errorf("the branch has no BatchRelease %s/%s below %s", st.release.Namespace, st.release.Name, st.source.Spec.Path)
+}
+
+// commit makes a change, shows it, asks, commits and checks it, and only then
+// moves the branch. Until then nothing of the clone is touched.
+func (st *commitCommand) commit(change edit, check func(commit string) error, trailers ...string) (err error) {
+	if st.together != nil {
+		*st.together = append(*st.together, pieceOfCommit{change, check, trailers})
+		return nil
+	}
+	ctx, out := st.cmd.Context(), st.cmd.OutOrStdout()
+	ch, err := st.clone.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ch.Close()) }()
+	message, err := change(ctx, ch)
+	if err != nil {
+		return err
+	}
+	diff, err := ch.Diff(ctx, terminal.StyleOf(out).Colour)
+	if err != nil {
+		return err
+	}
+	if diff == "" {
+		st.say("The branch says so already; there is nothing to commit.\n")
+		return nil
+	}
+	if err := ch.Clean(ctx); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(out, diff); err != nil {
+		return fmt.Errorf("showing the change: %w", err)
+	}
+	if st.push && st.ahead > 0 {
+		st.say("\n%d more commits of the clone will be pushed with it.\n", st.ahead)
+	}
+	if !st.ask("Commit this to " + st.source.Spec.Ref.Branch + "?") {
+		return errors.New("not committed")
+	}
+	commit, err := ch.Commit(ctx, st.full(message, trailers), st.sign)
+	if err != nil {
+		return err
+	}
+	if err := check(commit); err != nil {
+		return err
+	}
+	if err := ch.Take(ctx); err != nil {
+		return err
+	}
+	st.say("Committed %s.\n", cli.Short(commit))
+	return st.publish(ctx)
+}
+
+// publish pushes, or says how.
+func (st *commitCommand) publish(ctx context.Context) error {
+	branch := st.source.Spec.Ref.Branch
+	if !st.push {
+		st.say("To let it count: git push %s HEAD:%s\n", st.clone.Remote, branch)
+		return nil
+	}
+	if err := st.clone.Push(ctx, branch); err != nil {
+		return err
+	}
+	st.say("Pushed to %s of %s.\n", branch, st.clone.Remote)
+	return nil
+}
+
+// full is a message with its trailers.
+func (st *commitCommand) full(message string, trailers []string) string {
+	if st.message != "" {
+		_, body, _ := strings.Cut(message, "\n")
+		message = st.message + "\n" + body
+	}
+	trailers = append([]string{"Tranche-Release: " + st.release.Namespace + "/" + st.release.Name}, trailers...)
+	return strings.TrimRight(message, "\n") + "\n\n" + strings.Join(trailers, "\n")
+}
+
+// say tells what has been done. Where nobody can read it, it is done all the same.
+func (st *commitCommand) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(st.cmd.OutOrStdout(), format, args...)
+}
+
+func (st *commitCommand) ask(question string) bool {
+	return st.yes || cli.Ask(st.cmd, question)
+}
+
+// render renders a commit of a repository for a source, as the controller will.
+func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string, namespaced func(schema.GroupKind) (bool, error)) (*plan.Set, gitsync.Tree, error) {
+	objects, err := in.Objects()
+	if err != nil {
+		return nil, nil, err
+	}
+	tree, err := gitsync.TreeOf(objects, plumbing.NewHash(commit))
+	if err != nil {
+		return nil, nil, err
+	}
+	spec := &gs.Spec
+	rendered, err := plan.Render(tree, spec.Path, plan.RenderOptions{Skip: cli.ApprovalsPath(spec)})
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := plan.Collect(rendered, plan.CollectOptions{Namespace: gs.Namespace, TargetNamespace: spec.TargetNamespace, Namespaced: namespaced})
+	return set, tree, errors.Join(err, tree.Err())
+}

@@ -1,0 +1,296 @@
+package commit
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
+	"github.com/tranche-dev/tranche/plan"
+)
+
+func NewPause() *cobra.Command {
+	return pauseCommand(true, "pause NAME", "Freeze a release where it stands, as a commit",
+		`Freeze a release where it stands: commit spec.paused: true to the plan, in the
+clone of the source's repository in the current folder. No step begins and no gate
+opens until it is resumed. Comments and formatting of the file stay.
+
+If the plan's file governs more, such as a base that several overlays take, the
+command names it and asks. --overlay pauses the release of this source alone, by a
+patch in the kustomization of its path; --base edits the file, for all of them.`)
+}
+
+func NewResume() *cobra.Command {
+	return pauseCommand(false, "resume NAME", "Let a paused release go on, as a commit",
+		`Let a paused release go on: commit spec.paused: false to the plan, in the clone of
+the source's repository in the current folder. Comments and formatting of the file stay.
+A patch that tranche pause --overlay added is removed. If the plan's file governs
+more, --overlay and --base are as for tranche pause.`)
+}
+
+// pauseOptions say where spec.paused is written.
+type pauseOptions struct {
+	commitOptions
+	overlay, base bool
+}
+
+func pauseCommand(paused bool, use, short, long string) *cobra.Command {
+	var o pauseOptions
+	verb, _, _ := strings.Cut(use, " ")
+	c := &cobra.Command{Use: use, Short: short, Long: long, Example: "  tranche " + verb + " web -n shop --push", Args: cobra.ExactArgs(1)}
+	k := cli.AddCluster(c)
+	o.add(c, k)
+	c.Flags().BoolVar(&o.overlay, "overlay", false, "write a patch into the kustomization of the source's path")
+	c.Flags().BoolVar(&o.base, "base", false, "edit the plan's file, whatever else it governs")
+	c.MarkFlagsMutuallyExclusive("overlay", "base")
+	c.ValidArgsFunction = k.CompleteNames
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		at, err := k.Connect()
+		if err != nil {
+			return err
+		}
+		st, err := o.newCommandOfBranch(cmd, at, args[0])
+		if err != nil {
+			return err
+		}
+		return st.pause(paused, o.overlay, o.base)
+	}
+	return c
+}
+
+// pausing is a change of spec.paused.
+type pausing struct {
+	*commitCommand
+	paused, overlay, base bool
+
+	head    *plan.Set
+	planned *plan.Release
+}
+
+// pause commits spec.paused of the plan.
+func (st *commitCommand) pause(paused, overlay, base bool) error {
+	p := &pausing{commitCommand: st, paused: paused, overlay: overlay, base: base}
+	check := func(commit string) error {
+		set, _, err := st.set(commit)
+		if err != nil {
+			return err
+		}
+		r, err := st.planned(set)
+		if err != nil {
+			return err
+		}
+		if r.Plan.Spec.Paused != paused {
+			return fmt.Errorf("the plan would still have spec.paused: %t, since something else than %s sets it; nothing was changed", r.Plan.Spec.Paused, r.File)
+		}
+		return nil
+	}
+	return st.commit(p.change, check)
+}
+
+// change writes spec.paused to where it governs no more than was asked for.
+func (p *pausing) change(ctx context.Context, ch *clone.Change) (string, error) {
+	subject := "Resume " + p.release.Name
+	if p.paused {
+		subject = "Pause " + p.release.Name
+	}
+	head, err := p.clone.Head(ctx)
+	if err != nil {
+		return "", err
+	}
+	if p.head, _, err = p.set(head); err != nil {
+		return "", err
+	}
+	if p.planned, err = p.commitCommand.planned(p.head); err != nil || p.planned.Plan.Spec.Paused == p.paused {
+		return subject, err
+	}
+	k, err := readKustomizations(ctx, ch)
+	if err != nil {
+		return "", err
+	}
+	if done, err := p.drop(ctx, ch, k); done || err != nil {
+		return subject, err
+	}
+	if p.overlay {
+		return subject, p.patch(ch, k)
+	}
+	text, err := ch.Read(p.planned.File)
+	if err != nil {
+		return "", err
+	}
+	edited, err := setPaused(text, p.planned.Plan.Name, p.paused)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", p.planned.File, err)
+	}
+	if err := ch.Write(p.planned.File, edited); err != nil || p.base {
+		return subject, err
+	}
+	return subject, p.confine(ctx, ch, k, text)
+}
+
+// kustomizationOf is the kustomization of the source's path; empty without one.
+func (p *pausing) kustomizationOf(k kustomizations) string {
+	return k[path.Clean(p.source.Spec.Path)].file
+}
+
+// drop removes a patch that set spec.paused in the overlay. It reports whether that is
+// all there is to do.
+func (p *pausing) drop(ctx context.Context, ch *clone.Change, k kustomizations) (bool, error) {
+	file := p.kustomizationOf(k)
+	if file == "" {
+		return false, nil
+	}
+	text, err := ch.Read(file)
+	if err != nil {
+		return false, err
+	}
+	text, there := dropPausePatch(text, p.original(ch))
+	if !there {
+		return false, nil
+	}
+	if err := ch.Write(file, text); err != nil {
+		return false, err
+	}
+	set, err := p.tried(ctx, ch)
+	if err != nil {
+		return false, err
+	}
+	r, err := p.commitCommand.planned(set)
+	return err == nil && r.Plan.Spec.Paused == p.paused, err
+}
+
+// original is the name of the plan in its file, by which a patch finds it.
+func (p *pausing) original(ch *clone.Change) string {
+	text, err := ch.Read(p.planned.File)
+	if err != nil {
+		return p.planned.Plan.Name
+	}
+	plans, err := plansIn(text)
+	if err != nil || len(plans) != 1 {
+		return p.planned.Plan.Name
+	}
+	return cmp.Or(yamlnode.ValueOf(yamlnode.ValueOf(plans[0], "metadata"), "name").Text(), p.planned.Plan.Name)
+}
+
+// patch writes spec.paused as a patch of the overlay.
+func (p *pausing) patch(ch *clone.Change, k kustomizations) error {
+	file := p.kustomizationOf(k)
+	if file == "" {
+		return fmt.Errorf("--overlay: %s has no kustomization; give --base to edit %s", path.Clean(p.source.Spec.Path), p.planned.File)
+	}
+	text, err := ch.Read(file)
+	if err != nil {
+		return err
+	}
+	if text, err = addPausePatch(text, p.original(ch), p.paused); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return ch.Write(file, text)
+}
+
+// confine makes sure that the edited file governs nothing else, or takes the overlay
+// instead. What --yes agrees to is not that.
+func (p *pausing) confine(ctx context.Context, ch *clone.Change, k kustomizations, before string) error {
+	set, err := p.tried(ctx, ch)
+	if err != nil {
+		return err
+	}
+	also := slices.Concat(p.alsoPaused(p.head, set), p.alsoGoverned(ctx, k, p.planned.File))
+	if len(also) == 0 {
+		return nil
+	}
+	text := p.planned.File + " governs more than " + p.release.Namespace + "/" + p.release.Name + ": " + strings.Join(also, ", ")
+	overlay := p.kustomizationOf(k)
+	switch {
+	case overlay == "":
+		return fmt.Errorf("%s; nothing was changed. Give --base to edit it all the same", text)
+	case p.yes:
+		return fmt.Errorf("%s; nothing was changed. Give --overlay to write a patch into %s, or --base to edit it for all of them", text, overlay)
+	case !cli.Ask(p.cmd, text+".\nWrite a patch into "+overlay+" instead, for that path alone?"):
+		return errors.New("not committed; give --base to edit it for all of them")
+	}
+	if err := ch.Write(p.planned.File, before); err != nil {
+		return err
+	}
+	return p.patch(ch, k)
+}
+
+// setPaused edits spec.paused of a plan in the text of its file, and nothing
+// else of it. Where the file has several plans, it is the one of that name; a
+// plan alone may be renamed by kustomize.
+func setPaused(text, name string, paused bool) (string, error) {
+	plans, err := plansIn(text)
+	if err != nil {
+		return "", err
+	}
+	var spec *yaml.Node
+	for _, p := range plans {
+		if len(plans) == 1 || yamlnode.ValueOf(yamlnode.ValueOf(p, "metadata"), "name").Text() == name {
+			spec = yamlnode.ValueOf(p, "spec").Node
+		}
+	}
+	if spec == nil || spec.Kind != yaml.MappingNode || len(spec.Content) == 0 {
+		return "", fmt.Errorf("there is no BatchRelease %s with a spec in it", name)
+	}
+	lines := strings.SplitAfter(text, "\n")
+	if at := yamlnode.ValueOf(yamlnode.Of(spec), "paused").Node; at != nil {
+		if at.Kind != yaml.ScalarNode || at.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 || at.Value == "" {
+			return "", errors.New("spec.paused is not a plain value; edit it by hand")
+		}
+		line := &lines[at.Line-1]
+		from := column(*line, at.Column)
+		rest, ok := strings.CutPrefix((*line)[from:], at.Value)
+		if !ok {
+			return "", errors.New("spec.paused is not a plain value; edit it by hand")
+		}
+		*line = (*line)[:from] + fmt.Sprint(paused) + rest
+		return strings.Join(lines, ""), nil
+	}
+	first := spec.Content[0]
+	line := &lines[first.Line-1]
+	from := column(*line, first.Column)
+	if spec.Style&yaml.FlowStyle != 0 {
+		*line = (*line)[:from] + fmt.Sprintf("paused: %t, ", paused) + (*line)[from:]
+	} else {
+		*line = fmt.Sprintf("%spaused: %t\n", strings.Repeat(" ", from), paused) + *line
+	}
+	return strings.Join(lines, ""), nil
+}
+
+// column is where in a line a column of YAML is, which counts characters from 1.
+func column(line string, at int) int {
+	for i := range line {
+		if at--; at == 0 {
+			return i
+		}
+	}
+	return len(line)
+}
+
+// plansIn are the BatchReleases of a file.
+func plansIn(text string) ([]yamlnode.Node, error) {
+	var plans []yamlnode.Node
+	for d := yaml.NewDecoder(bytes.NewBufferString(text)); ; {
+		var doc yaml.Node
+		err := d.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			return plans, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading it as YAML: %w", err)
+		}
+		if len(doc.Content) == 1 && yamlnode.ValueOf(yamlnode.Of(doc.Content[0]), "kind").Text() == "BatchRelease" {
+			plans = append(plans, yamlnode.Of(doc.Content[0]))
+		}
+	}
+}

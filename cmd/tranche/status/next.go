@@ -1,0 +1,90 @@
+package status
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// next tells what moves the release on, as commands to copy; empty where
+// nothing has to.
+func (s *releaseView) next() string {
+	br := s.release
+	name := br.Name + " -n " + br.Namespace
+	switch br.Status.Reason {
+	case engine.ReasonWaitingForApproval, engine.ReasonWaitingForPause:
+		head := fmt.Sprintf("It goes on when step %d is approved:", br.Status.CurrentStepIndex)
+		if br.Status.Reason == engine.ReasonWaitingForPause {
+			head = "It goes on by itself. To go on now, approve the step:"
+		}
+		if s.source == nil {
+			return head + "\n  tranche approve " + name + " --direct\n"
+		}
+		return head + "\n  tranche approve " + name + s.signing() + " --push\n" + s.inClone() + s.approvalByHand()
+	case engine.ReasonReleasePaused:
+		if s.source == nil {
+			return "It goes on when spec.paused is false:\n  kubectl patch batchrelease " + name + " --type merge -p '{\"spec\":{\"paused\":false}}'\n"
+		}
+		return s.approvedAlready() + "It goes on when the plan is resumed:\n  tranche resume " + name + " --push\n" + s.inClone() + s.byHand("set spec.paused of the plan to false, then", "Resume "+br.Name)
+	case engine.ReasonProgressDeadlineExceeded:
+		return "Look at the new pods, then push a better commit, or go back:\n  tranche rollback " + name + " --push\n" + s.revertByHand(br.Spec.Commit)
+	case engine.ReasonRolledBack:
+		if br.Status.FailedCommit == "" {
+			return ""
+		}
+		return "The branch may still bring what failed. Take it back there:\n" + s.revertByHand(br.Status.FailedCommit)
+	}
+	return ""
+}
+
+// approvedAlready says that the approval of the step under way is there, and that only
+// the pause keeps its gate closed.
+func (s *releaseView) approvedAlready() string {
+	a, at := s.release.Spec.Approval, &s.release.Status
+	if a == nil || a.Commit != at.UpdateCommit || a.Revision != at.UpdateRevision || a.Step < at.CurrentStepIndex || at.RollingBack {
+		return ""
+	}
+	return fmt.Sprintf("Step %d is approved already, by %s in %s.\n", a.Step, cli.OrNone(a.ApprovedBy), cli.OrNone(cli.Short(a.ApprovedIn)))
+}
+
+// signing is the option to sign a commit, where only signed approvals count.
+func (s *releaseView) signing() string {
+	if s.release.Spec.RequireSignedApprovals || s.source != nil && cli.HasSigners(s.source) {
+		return " --sign"
+	}
+	return ""
+}
+
+// inClone introduces the same by hand.
+func (s *releaseView) inClone() string {
+	return "or, in a clone of " + s.source.Spec.URL + " on " + s.source.Spec.Ref.Branch + ":\n"
+}
+
+// approvalByHand is the approval as git commands.
+func (s *releaseView) approvalByHand() string {
+	br := s.release
+	file := path.Join(cli.ApprovalsPath(&s.source.Spec), br.Name+".yaml")
+	var b strings.Builder
+	fmt.Fprintf(&b, "  mkdir -p %s && cat > %s <<'EOF'\n", path.Dir(file), file)
+	b.WriteString(cli.ApprovalFile(br, br.Status.CurrentStepIndex))
+	option := ""
+	if s.signing() != "" {
+		option = " -S"
+	}
+	fmt.Fprintf(&b, "EOF\n  git add %s\n  git commit%s -m 'Approve step %d of %s'\n  git push origin HEAD:%s\n", file, option, br.Status.CurrentStepIndex, br.Name, s.source.Spec.Ref.Branch)
+	return b.String()
+}
+
+func (s *releaseView) byHand(edit, subject string) string {
+	return fmt.Sprintf("  %s\n  git commit -am '%s' && git push origin HEAD:%s\n", edit, subject, s.source.Spec.Ref.Branch)
+}
+
+func (s *releaseView) revertByHand(commit string) string {
+	if s.source == nil || commit == "" {
+		return ""
+	}
+	return s.inClone() + fmt.Sprintf("  git revert --no-edit %s && git push origin HEAD:%s\n", cli.Short(commit), s.source.Spec.Ref.Branch)
+}

@@ -1,0 +1,179 @@
+package status
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+type statusOptions struct {
+	watch   bool
+	timeout time.Duration
+	commit  string
+	output  string
+}
+
+func NewStatus() *cobra.Command {
+	var o statusOptions
+	c := &cobra.Command{
+		Use:   "status NAME",
+		Short: "Show where a release stands, and what moves it on",
+		Long: `Show the state of a release: source, steps, ReplicaSets, approvals, what it waits for, and
+the git commands that move it on. NAME is that of the BatchRelease or of its Deployment.
+
+With --watch the picture is redrawn in place until the release is over; where the
+output is no terminal, each change is a line. It waits at gates and pauses, too.
+
+With --commit it ends with the release of that commit. A commit that the GitSource
+refuses, or whose release was rolled back or superseded, is a failure (2). The approval
+or the rollback in a refused commit may count all the same, as the message shows. The
+commit is a failure even so, since its other changes are not applied. A commit
+that reverts another one is not: it is complete when its revision runs (0). A commit that
+changes nothing of the release, or came together with a later one, ends with the release
+that there is. Whether a later commit has it in its history is read from the clone in
+the current folder.`,
+		Example: `  tranche status web -n shop
+  tranche status web --watch --timeout 30m --commit "$(git rev-parse HEAD)"   # in CI, after a push`,
+		Args: cobra.ExactArgs(1),
+	}
+	k := cli.AddCluster(c)
+	f := c.Flags()
+	f.BoolVarP(&o.watch, "watch", "w", false, "follow the release to its end; exit code 0 if it is complete, 2 if it failed or was rolled back")
+	f.DurationVar(&o.timeout, "timeout", 0, "with --watch, how long at most; exit code 3 after that (default: no limit)")
+	f.StringVar(&o.commit, "commit", "", "with --watch, what is not yet of this commit does not count as the end")
+	cli.AddOutput(c, &o.output, cli.OutputTable, cli.OutputJSON, cli.OutputYAML)
+	c.ValidArgsFunction = k.CompleteNames
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.check(); err != nil {
+			return err
+		}
+		at, err := k.Connect()
+		if err != nil {
+			return err
+		}
+		br, err := at.Release(cmd.Context(), args[0])
+		if err != nil && o.commit != "" && !isRefusal(err) {
+			began := time.Now()
+			br, err = awaitRelease(cmd.Context(), at, cmd.OutOrStdout(), o, args[0])
+			if o.timeout > 0 {
+				o.timeout = max(lookEvery, o.timeout-time.Since(began))
+			}
+		}
+		if err != nil {
+			return err
+		}
+		name := br.Name
+		look := func(ctx context.Context) (*releaseView, error) { return readView(ctx, at, name) }
+		if o.watch {
+			return watchStatus(cmd.Context(), cmd.OutOrStdout(), o, look)
+		}
+		if o.output != cli.OutputTable {
+			return printReleases(cmd.OutOrStdout(), []v1alpha1.BatchRelease{*br}, o.output, false, true, time.Now())
+		}
+		s, err := look(cmd.Context())
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(cmd.OutOrStdout(), s.text(terminal.StyleOf(cmd.OutOrStdout())))
+		return err
+	}
+	return c
+}
+
+func (o *statusOptions) check() error {
+	switch {
+	case o.timeout < 0:
+		return errors.New("--timeout must not be negative")
+	case !o.watch && (o.timeout > 0 || o.commit != ""):
+		return errors.New("--timeout and --commit are for --watch")
+	case o.watch && o.output != cli.OutputTable:
+		return errors.New("--watch and --output exclude each other")
+	case o.commit != "" && len(o.commit) < 7:
+		return errors.New("--commit: write at least seven characters of it")
+	}
+	return cli.CheckOutput(o.output, cli.OutputTable, cli.OutputJSON, cli.OutputYAML)
+}
+
+// releaseView is all that is shown of a release, as read from the cluster.
+type releaseView struct {
+	now        time.Time
+	release    *v1alpha1.BatchRelease
+	source     *v1alpha1.GitSource  // nil: none, or not to be seen by this user
+	deployment *appsv1.Deployment   // nil: not there
+	sets       []*appsv1.ReplicaSet // those with pods, and those of the release; newest first
+}
+
+// readView reads what is shown of a release.
+func readView(ctx context.Context, at *cli.Connection, name string) (*releaseView, error) {
+	s := &releaseView{now: time.Now(), release: &v1alpha1.BatchRelease{}}
+	if err := at.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: name}, s.release); err != nil {
+		return nil, fmt.Errorf("reading BatchRelease %s/%s: %w", at.Namespace, name, err)
+	}
+	var err error
+	if s.source, err = at.SourceOf(ctx, s.release); err != nil {
+		return nil, err
+	}
+	var d appsv1.Deployment
+	err = at.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: s.release.Spec.WorkloadRef.Name}, &d)
+	if apierrors.IsNotFound(err) {
+		return s, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading Deployment %s/%s: %w", at.Namespace, s.release.Spec.WorkloadRef.Name, err)
+	}
+	s.deployment = &d
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("reading Deployment %s/%s: spec.selector: %w", d.Namespace, d.Name, err)
+	}
+	var list appsv1.ReplicaSetList
+	if err := at.List(ctx, &list, client.InNamespace(at.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing ReplicaSets: %w", err)
+	}
+	for i := range list.Items {
+		if rs := &list.Items[i]; metav1.IsControlledBy(rs, &d) && (rs.Status.Replicas > 0 || s.role(rs) != "") {
+			s.sets = append(s.sets, rs)
+		}
+	}
+	slices.SortFunc(s.sets, func(a, b *appsv1.ReplicaSet) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return s, nil
+}
+
+// role says which revision of the release a ReplicaSet is.
+func (s *releaseView) role(rs *appsv1.ReplicaSet) string {
+	switch rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] {
+	case "":
+		return ""
+	case s.release.Status.UpdateRevision:
+		return "update"
+	case s.release.Status.StableRevision:
+		return "stable"
+	}
+	return ""
+}
+
+// set is the ReplicaSet of a revision, or nil.
+func (s *releaseView) set(revision string) *appsv1.ReplicaSet {
+	for _, rs := range s.sets {
+		if revision != "" && rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == revision {
+			return rs
+		}
+	}
+	return nil
+}
