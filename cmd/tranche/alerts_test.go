@@ -139,6 +139,23 @@ current-context: test
 	})
 }
 
+// pair starts processes until two run, as the Deployment of the controller does: one that
+// could not renew its lease in time, on a busy machine, has ended.
+func (m *monitored) pair() {
+	m.Helper()
+	running := 0
+	for _, p := range m.processes {
+		select {
+		case <-p.ended:
+		default:
+			running++
+		}
+	}
+	for ; running < 2; running++ {
+		m.start()
+	}
+}
+
 func (m *monitored) kill(p *monitoredProcess) {
 	_ = p.cmd.Process.Kill() // it may have ended
 	<-p.ended
@@ -426,6 +443,7 @@ func (m *monitored) errors() {
 // noLeader has an API server that refuses all requests for leases.
 func (m *monitored) noLeader() {
 	m.Helper()
+	m.pair()
 	leader, w := m.leader(), m.watch()
 	m.noLease.Store(true)
 	<-leader.ended
