@@ -232,7 +232,7 @@ func (d *difference) changes() bool {
 	})
 }
 
-// write puts a difference on a page.
+// write adds a difference to a report.
 func (d *difference) write(p *report) {
 	gs := d.source
 	p.heading(fmt.Sprintf("What %s would do", p.code(cli.Short(d.preview.Commit))))

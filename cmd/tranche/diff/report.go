@@ -23,7 +23,7 @@ type report struct {
 	cut      bool
 }
 
-// mostMarkdown is how long a page of Markdown may become before differences
+// mostMarkdown is how long a report in Markdown may become before differences
 // are left out: GitHub takes 65,536 characters for a comment.
 const mostMarkdown = 60_000
 
@@ -36,7 +36,7 @@ func newReport(w io.Writer, output string) *report {
 
 func (p *report) text() string {
 	if p.cut {
-		p.warning("Differences are left out where the page became too long; tranche diff without -o markdown shows all.")
+		p.warning("Differences are left out where the report became too long; tranche diff without -o markdown shows all.")
 	}
 	return p.b.String()
 }

@@ -232,7 +232,7 @@ func native(stalled metav1.ConditionStatus) func(*releaseView) {
 	}
 }
 
-// applies has the source apply these commits, one in each scene.
+// applies has the source apply these commits, one in each view.
 func applies(commits ...string) func(*releaseView) {
 	at := 0
 	return func(s *releaseView) {
@@ -260,7 +260,7 @@ func TestVerdict(t *testing.T) {
 	commit := waiting().release.Spec.Commit
 	for _, tc := range []struct {
 		reason, commit string
-		seen           []string // names of scenes
+		seen           []string // names of views
 		edit           func(*releaseView)
 		over           bool
 		code           int // 0: no error

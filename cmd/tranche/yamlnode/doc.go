@@ -1,0 +1,2 @@
+// Package yamlnode reads nodes of YAML documents, whose lines and comments an edit keeps.
+package yamlnode
