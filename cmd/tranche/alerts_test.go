@@ -35,7 +35,7 @@ import (
 // monitored are two controllers with metrics, each a process. Faults can be made
 // between them and the servers.
 type monitored struct {
-	*shop
+	*env
 	api, git   *httptest.Server
 	processes  []*monitoredProcess
 	noLease    atomic.Bool // the API server refuses all requests for leases
@@ -54,7 +54,7 @@ type monitoredProcess struct {
 
 func newMonitored(t *testing.T) *monitored {
 	t.Helper()
-	m := &monitored{shop: shopOf(t, "web"), fired: map[string]bool{}}
+	m := &monitored{env: envOf(t, "web"), fired: map[string]bool{}}
 	server := gittest.Serve(t, filepath.Dir(m.bare), gittest.ServeOptions{})
 	m.git = m.between(server.URL, nil, func(*http.Request) int {
 		if m.gitRefuses.Load() {

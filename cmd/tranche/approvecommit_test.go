@@ -8,7 +8,7 @@ import (
 // Two Deployments that one commit released are approved by one commit, with a file for
 // each: the bare repository has the files, and both releases go on.
 func TestApproveCommit(t *testing.T) {
-	s := newShop(t, "shop", "overlays/production")
+	s := newEnv(t, "shop", "overlays/production")
 	s.waitFor("catalog", "ReleaseCompleted", 2, nil)
 	s.waitFor("checkout", "ReleaseCompleted", 3, nil)
 	s.says(1, "approve --commit 0123456 --yes", "no release under way in namespace "+s.ns+" comes from commit 0123456")

@@ -14,7 +14,7 @@ import (
 // A person is asked, and what they do not want does not happen; what they sign
 // is signed. The program is a plugin of kubectl, under that name.
 func TestAsked(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	key := gittest.NewSSHKey(t, "ed25519", "")
 	signers := filepath.Join(t.TempDir(), "allowed_signers")

@@ -39,7 +39,7 @@ func commandsOf(t testing.TB, page, heading string) []string {
 }
 
 // shell runs a command of the documents, in a folder that has config/.
-func (s *shop) shell(dir, command string) string {
+func (s *env) shell(dir, command string) string {
 	s.Helper()
 	root, err := clustertest.Root()
 	s.must(err)
@@ -58,9 +58,9 @@ func (s *shop) shell(dir, command string) string {
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t)
-	s, failed := shopIn(t, c, "web"), shopIn(t, c, "web")
+	s, failed := envIn(t, c, "web"), envIn(t, c, "web")
 	stop := s.process()
-	for _, s := range []*shop{s, failed} {
+	for _, s := range []*env{s, failed} {
 		s.follow("source", ".")
 		s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	}
@@ -84,7 +84,7 @@ func TestBackup(t *testing.T) {
 	history := len(failed.release("web").Status.History)
 	stop()
 	s.deleteTranche(dir)
-	before := map[*shop]map[string]int32{s: s.sizes("web"), failed: failed.sizes("web")}
+	before := map[*env]map[string]int32{s: s.sizes("web"), failed: failed.sizes("web")}
 
 	for _, command := range commandsOf(t, "backup.md", "Restore") {
 		s.shell(dir, command)
@@ -92,7 +92,7 @@ func TestBackup(t *testing.T) {
 	s.process()
 	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
 	failed.waitFor("web", "RolledBack", 2, map[string]int32{"v1": 10})
-	for _, s := range []*shop{s, failed} {
+	for _, s := range []*env{s, failed} {
 		clustertest.Wait(t, "the source to be looked at", func() error {
 			if at := s.source().Status; at.ObservedCommit != s.run(s.clone, "git", "rev-parse", "HEAD") || s.ready() == nil || s.ready().Status != metav1.ConditionTrue {
 				return fmt.Errorf("observed %s: %+v", at.ObservedCommit, at.Conditions)
@@ -115,7 +115,7 @@ func TestBackup(t *testing.T) {
 }
 
 // sizes are those of a Deployment's ReplicaSets that are to have pods, by tag.
-func (s *shop) sizes(deployment string) map[string]int32 {
+func (s *env) sizes(deployment string) map[string]int32 {
 	s.Helper()
 	var sets appsv1.ReplicaSetList
 	s.must(s.c.Client.List(s.Context(), &sets, client.InNamespace(s.ns)))
@@ -131,7 +131,7 @@ func (s *shop) sizes(deployment string) map[string]int32 {
 
 // deleteTranche deletes all that config/default and the users of Tranche have made, as
 // a disaster does: no finalizer is waited for.
-func (s *shop) deleteTranche(dir string) {
+func (s *env) deleteTranche(dir string) {
 	s.Helper()
 	for _, kind := range []string{"gitsources", "batchreleases"} {
 		out := s.shell(dir, "kubectl get "+kind+` -A -o jsonpath='{range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}'`)

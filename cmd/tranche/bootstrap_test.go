@@ -20,7 +20,7 @@ import (
 // There is neither GitSource nor Secret before all that they need is there; then
 // both are, and the branch is applied; and once more changes only what flags say.
 func TestBootstrap(t *testing.T) {
-	s := controlledShop(t, "web")
+	s := controlledEnv(t, "web")
 	url := gittest.Serve(t, filepath.Dir(s.bare), gittest.ServeOptions{Username: "ada", Password: "s3cret"}).URL + "/" + filepath.Base(s.bare)
 	wrong, right := filepath.Join(t.TempDir(), "wrong"), filepath.Join(t.TempDir(), "right")
 	s.must(os.WriteFile(wrong, []byte("guess\n"), 0o600))
@@ -68,7 +68,7 @@ func TestBootstrap(t *testing.T) {
 	if strings.Contains(out, "s3cret") {
 		t.Errorf("the password is told:\n%s", out)
 	}
-	clitest.Golden(t, "testdata/bootstrap/done.txt", strings.ReplaceAll(s.told(out), url, "URL"))
+	clitest.Golden(t, "testdata/bootstrap/done.txt", strings.ReplaceAll(s.masked(out), url, "URL"))
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	before := s.source()
 	s.says(0, "bootstrap "+name+" --yes", "Applied")
@@ -90,7 +90,7 @@ func TestBootstrap(t *testing.T) {
 // The key of an SSH host that nobody has vouched for is shown, and only taken
 // when a person says so.
 func TestBootstrapSSH(t *testing.T) {
-	s := controlledShop(t, "web")
+	s := controlledEnv(t, "web")
 	server := gittest.ServeSSH(t)
 	key := server.Key("client", "ed25519", "")
 	server.Let(key)

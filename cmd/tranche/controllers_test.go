@@ -27,7 +27,7 @@ var shared struct {
 }
 
 // share lets the shared controller run until the test ends.
-func (s *shop) share() {
+func (s *env) share() {
 	s.Helper()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -80,7 +80,7 @@ func logLevel() string {
 
 // control runs a controller with these flags in this process until the test ends. The
 // test sets KUBECONFIG, and so is not parallel.
-func (s *shop) control(flags ...string) {
+func (s *env) control(flags ...string) {
 	s.Helper()
 	stop := start(s.TempDir(), flags...)
 	s.Cleanup(func() {
@@ -91,7 +91,7 @@ func (s *shop) control(flags ...string) {
 }
 
 // process runs a controller with these flags as a process until stop is called.
-func (s *shop) process(flags ...string) (stop func()) {
+func (s *env) process(flags ...string) (stop func()) {
 	s.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{
 		"controller", "--as", s.c.Controller.Impersonate.UserName, "--storage-path", s.TempDir(), "--file-roots", os.TempDir(), "--log-encoding", "console",
@@ -114,7 +114,7 @@ func (s *shop) process(flags ...string) (stop func()) {
 }
 
 // own marks a GitSource as one of the test's own controllers.
-func (s *shop) own(gs *v1alpha1.GitSource) { gs.Labels = map[string]string{labelOwn: s.ns} }
+func (s *env) own(gs *v1alpha1.GitSource) { gs.Labels = map[string]string{labelOwn: s.ns} }
 
 // ownOnly is the flag for a controller of such sources alone.
-func (s *shop) ownOnly() string { return "--watch-label-selector=" + labelOwn + "=" + s.ns }
+func (s *env) ownOnly() string { return "--watch-label-selector=" + labelOwn + "=" + s.ns }

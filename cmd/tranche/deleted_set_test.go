@@ -17,7 +17,7 @@ import (
 // the native controller brings the other revision up, and it stays there until then.
 func TestReplicaSetDeleted(t *testing.T) {
 	t.Parallel()
-	s := shopOf(t, "web")
+	s := envOf(t, "web")
 	stop := s.process(s.ownOnly())
 	s.follow("source", ".", s.own)
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
@@ -63,7 +63,7 @@ func TestReplicaSetDeleted(t *testing.T) {
 }
 
 // setOf is the name of the ReplicaSet of a tag.
-func (s *shop) setOf(tag string) string {
+func (s *env) setOf(tag string) string {
 	s.Helper()
 	var sets appsv1.ReplicaSetList
 	s.must(s.c.Client.List(s.Context(), &sets, client.InNamespace(s.ns)))

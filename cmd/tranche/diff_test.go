@@ -23,7 +23,7 @@ import (
 // What commits would do, each compared with a cluster that has another, by who
 // may write there and by who may only read.
 func TestDiff(t *testing.T) {
-	s := controlledShop(t, "web")
+	s := controlledEnv(t, "web")
 	s.write("secret.yaml", secretOf("before", "the same"))
 	s.write("settings.yaml", configMap("settings", "colour: red")+"  gone: soon\n")
 	s.write("old.yaml", configMap("old", "colour: none"))
@@ -88,7 +88,7 @@ func TestDiff(t *testing.T) {
 // Which GitSources a commit is compared for.
 func TestDiffSource(t *testing.T) {
 	t.Parallel()
-	s := shopOf(t, "web")
+	s := envOf(t, "web")
 	s.says(1, "diff", "there is no GitSource in namespace "+s.ns)
 	for name, url := range map[string]string{"other": "https://git.example.org/shop", "one": "file://" + s.bare, "two": "file://" + s.bare} {
 		s.must(s.c.Client.Create(t.Context(), &v1alpha1.GitSource{
@@ -109,7 +109,7 @@ func TestDiffSource(t *testing.T) {
 // A BatchRelease that is missing is made again, and what the Deployment keeps of its
 // failure says that nothing is released. A new commit of the same template is a release.
 func TestDiff_KeptFailure(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.replace("release.yaml", "  strategy:\n", "  strategy:\n    progressDeadlineSeconds: 3\n    onFailure: Rollback\n")
 	s.replace("deployment.yaml", "web:v1", "web:broken")
@@ -152,7 +152,7 @@ func TestDiff_KeptFailure(t *testing.T) {
 
 // What a commit moves to the path of another GitSource is not shown as deleted.
 func TestDiff_MovedObject(t *testing.T) {
-	s := controlledShop(t, "web")
+	s := controlledEnv(t, "web")
 	s.run(s.clone, "mkdir", "one", "two")
 	s.write("one/stays.yaml", configMap("stays", "colour: red"))
 	s.write("one/moves.yaml", configMap("moves", "colour: red"))
@@ -199,8 +199,8 @@ func TestDiff_MovedObject(t *testing.T) {
 	}
 }
 
-// told is what a command prints, with what is new in each run taken out.
-func (s *shop) told(out string) string {
+// masked is what a command prints, with what is new in each run taken out.
+func (s *env) masked(out string) string {
 	commit := s.run(s.clone, "git", "rev-parse", "HEAD")
 	return strings.NewReplacer(s.ns, "NAMESPACE", commit[:12], "COMMIT", commit[:7], "COMMIT").Replace(out)
 }
@@ -216,7 +216,7 @@ func configMap(name, text string) string {
 }
 
 // reader is a user who may read all but Secrets, as with role view.
-func (s *shop) reader() string {
+func (s *env) reader() string {
 	s.Helper()
 	user := "reader-" + s.ns
 	s.must(s.c.Client.Create(s.Context(), &rbacv1.ClusterRoleBinding{
@@ -236,7 +236,7 @@ var (
 
 // diff commits a change on top of a commit, and compares what is told of it
 // with a file.
-func (s *shop) diff(base, name string, change func(), code int, flags string) {
+func (s *env) diff(base, name string, change func(), code int, flags string) {
 	s.Helper()
 	s.run(s.clone, "git", "checkout", "--quiet", "--detach", base)
 	change()

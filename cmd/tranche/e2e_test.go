@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(clustertest.Main(m))
 }
 
-// shop is a namespace that follows a bare repository, and a clone of that.
-type shop struct {
+// env is a namespace that follows a bare repository, and a clone of that.
+type env struct {
 	testing.TB
 	c           *clustertest.Cluster
 	ns          string
@@ -42,29 +42,29 @@ type shop struct {
 	w           *clustertest.Watcher
 }
 
-// newShop lets a namespace follow the path of a repository that holds an example. The
-// controller is the one of [controlledShop].
-func newShop(t testing.TB, example, path string) *shop {
+// newEnv lets a namespace follow the path of a repository that holds an example. The
+// controller is the one of [controlledEnv].
+func newEnv(t testing.TB, example, path string) *env {
 	t.Helper()
-	s := controlledShop(t, example)
+	s := controlledEnv(t, example)
 	s.follow("source", path)
 	return s
 }
 
-// controlledShop makes a namespace, and a repository that holds an example, for a test
+// controlledEnv makes a namespace, and a repository that holds an example, for a test
 // that runs beside others: one controller works for all of them.
-func controlledShop(t testing.TB, example string) *shop {
+func controlledEnv(t testing.TB, example string) *env {
 	t.Helper()
 	if t, ok := t.(*testing.T); ok {
 		t.Parallel()
 	}
-	s := shopOf(t, example)
+	s := envOf(t, example)
 	s.share()
 	return s
 }
 
 // follow makes a GitSource of the repository.
-func (s *shop) follow(name, path string, edit ...func(*v1alpha1.GitSource)) {
+func (s *env) follow(name, path string, edit ...func(*v1alpha1.GitSource)) {
 	s.Helper()
 	gs := &v1alpha1.GitSource{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns},
@@ -76,23 +76,23 @@ func (s *shop) follow(name, path string, edit ...func(*v1alpha1.GitSource)) {
 	s.must(s.c.Client.Create(s.Context(), gs))
 }
 
-// shopOf makes a namespace, and a repository that holds an example.
-func shopOf(t testing.TB, example string) *shop {
+// envOf makes a namespace, and a repository that holds an example.
+func envOf(t testing.TB, example string) *env {
 	t.Helper()
-	return shopIn(t, clustertest.Shared(t), example)
+	return envIn(t, clustertest.Shared(t), example)
 }
 
-// shopIn does so in a cluster.
-func shopIn(t testing.TB, c *clustertest.Cluster, example string) *shop {
+// envIn does so in a cluster.
+func envIn(t testing.TB, c *clustertest.Cluster, example string) *env {
 	t.Helper()
-	s := &shop{TB: t, c: c, ns: c.Namespace(t)}
+	s := &env{TB: t, c: c, ns: c.Namespace(t)}
 	s.w = c.Watch(t, s.ns)
 	s.repository(example)
 	return s
 }
 
 // repository makes a bare repository with an example, and a clone.
-func (s *shop) repository(example string) {
+func (s *env) repository(example string) {
 	s.Helper()
 	dir := s.TempDir()
 	s.bare, s.clone = filepath.Join(dir, "bare.git"), filepath.Join(dir, "clone")
@@ -103,20 +103,20 @@ func (s *shop) repository(example string) {
 	s.push("first commit")
 }
 
-func (s *shop) must(err error) {
+func (s *env) must(err error) {
 	s.Helper()
 	if err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *shop) run(dir, program string, args ...string) string {
+func (s *env) run(dir, program string, args ...string) string {
 	s.Helper()
 	return clitest.Run(s, dir, program, args...)
 }
 
 // push commits everything and returns the commit.
-func (s *shop) push(message string) string {
+func (s *env) push(message string) string {
 	s.Helper()
 	s.run(s.clone, "git", "add", ".")
 	s.run(s.clone, "git", "commit", "--quiet", "-m", message)
@@ -125,18 +125,18 @@ func (s *shop) push(message string) string {
 }
 
 // replace changes a file of the clone.
-func (s *shop) replace(file, from, to string) {
+func (s *env) replace(file, from, to string) {
 	s.Helper()
 	clitest.Clone{TB: s, Dir: s.clone}.Replace(file, from, to)
 }
 
-func (s *shop) write(file, text string) {
+func (s *env) write(file, text string) {
 	s.Helper()
 	clitest.Clone{TB: s, Dir: s.clone}.Write(file, text)
 }
 
 // approve commits an approval of a step of the release under way.
-func (s *shop) approve(dir, name string, step int) {
+func (s *env) approve(dir, name string, step int) {
 	s.Helper()
 	br := s.release(name)
 	s.write(filepath.Join(dir, "approvals", name+".yaml"), fmt.Sprintf(`apiVersion: tranche.dev/v1alpha1
@@ -147,14 +147,14 @@ spec: {revision: "%s", commit: "%.7s", step: %d}
 	s.push(fmt.Sprintf("approve step %d of %s", step, name))
 }
 
-func (s *shop) release(name string) *v1alpha1.BatchRelease {
+func (s *env) release(name string) *v1alpha1.BatchRelease {
 	s.Helper()
 	var br v1alpha1.BatchRelease
 	s.must(client.IgnoreNotFound(s.c.Client.Get(s.Context(), types.NamespacedName{Namespace: s.ns, Name: name}, &br)))
 	return &br
 }
 
-func (s *shop) source() *v1alpha1.GitSource {
+func (s *env) source() *v1alpha1.GitSource {
 	s.Helper()
 	var gs v1alpha1.GitSource
 	s.must(s.c.Client.Get(s.Context(), types.NamespacedName{Namespace: s.ns, Name: "source"}, &gs))
@@ -162,13 +162,13 @@ func (s *shop) source() *v1alpha1.GitSource {
 }
 
 // ready is the source's condition of that name.
-func (s *shop) ready() *metav1.Condition {
+func (s *env) ready() *metav1.Condition {
 	s.Helper()
 	return meta.FindStatusCondition(s.source().Status.Conditions, "Ready")
 }
 
 // pods returns how many pods the ReplicaSets of a Deployment have, by tag.
-func (s *shop) pods(deployment string) map[string]int32 {
+func (s *env) pods(deployment string) map[string]int32 {
 	s.Helper()
 	var sets appsv1.ReplicaSetList
 	s.must(s.c.Client.List(s.Context(), &sets, client.InNamespace(s.ns)))
@@ -183,7 +183,7 @@ func (s *shop) pods(deployment string) map[string]int32 {
 }
 
 // waitFor waits until a release has a reason, with these pods, by tag.
-func (s *shop) waitFor(name, reason string, step int32, pods map[string]int32) {
+func (s *env) waitFor(name, reason string, step int32, pods map[string]int32) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("%s of %s at step %d", reason, name, step), func() error {
 		at, got := s.release(name).Status, s.pods(name)
@@ -195,7 +195,7 @@ func (s *shop) waitFor(name, reason string, step int32, pods map[string]int32) {
 }
 
 // applied waits until the source has applied a commit.
-func (s *shop) applied(commit string) {
+func (s *env) applied(commit string) {
 	s.Helper()
 	clustertest.Wait(s, "commit "+commit+" to be applied", func() error {
 		if at := s.source().Status; at.AppliedCommit != commit {
@@ -206,7 +206,7 @@ func (s *shop) applied(commit string) {
 }
 
 // untouched fails unless the Deployment is native and bears nothing of a hold.
-func (s *shop) untouched(name string) {
+func (s *env) untouched(name string) {
 	s.Helper()
 	var d appsv1.Deployment
 	s.must(s.c.Client.Get(s.Context(), types.NamespacedName{Namespace: s.ns, Name: name}, &d))
@@ -218,7 +218,7 @@ func (s *shop) untouched(name string) {
 // The main job: a tag starts a release, approvals let it go on, and git revert
 // rolls back, on the way and afterwards.
 func TestMainJob(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 
 	s.replace("deployment.yaml", "web:v1", "web:v2")
@@ -248,9 +248,9 @@ func TestMainJob(t *testing.T) {
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 	s.untouched("web")
 
-	s.tells("BatchRelease", "web", "RecordChanged", "ReleaseStarted", "Held", "RecordChanged", "StepApproved", "StepApproved", "RecordChanged", "HandedBack", "ReleaseCompleted",
+	s.hasEvents("BatchRelease", "web", "RecordChanged", "ReleaseStarted", "Held", "RecordChanged", "StepApproved", "StepApproved", "RecordChanged", "HandedBack", "ReleaseCompleted",
 		"ReleaseStarted", "Held", "RecordChanged", "RollingBack", "Held", "HandedBack", "RolledBack")
-	s.tells("GitSource", "source", "Applied", "Applied", "Applied", "Applied", "Applied", "Applied")
+	s.hasEvents("GitSource", "source", "Applied", "Applied", "Applied", "Applied", "Applied", "Applied")
 	source, release := map[string]string{"source": "source"}, map[string]string{"release": "web"}
 	with := func(of map[string]string, label, value string) map[string]string {
 		of = maps.Clone(of)
@@ -292,7 +292,7 @@ func TestMainJob(t *testing.T) {
 // I9: one bad manifest among good ones changes nothing, and the condition
 // names file, object and field.
 func TestBadManifest(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	good := s.source().Status.AppliedCommit
 
@@ -340,7 +340,7 @@ func TestBadManifest(t *testing.T) {
 // A kustomization with several plans: a changed setting is a new ConfigMap, and
 // a release in batches where there is a plan, a native rollout where there is none.
 func TestShop(t *testing.T) {
-	s := newShop(t, "shop", "overlays/production")
+	s := newEnv(t, "shop", "overlays/production")
 	s.waitFor("catalog", "ReleaseCompleted", 2, map[string]int32{"1.0.0": 6})
 	s.waitFor("checkout", "ReleaseCompleted", 3, map[string]int32{"1.0.0": 8})
 	before := s.configMaps()
@@ -371,7 +371,7 @@ func TestShop(t *testing.T) {
 	s.untouched("catalog")
 }
 
-func (s *shop) configMaps() map[string]bool {
+func (s *env) configMaps() map[string]bool {
 	s.Helper()
 	var list corev1.ConfigMapList
 	s.must(s.c.Client.List(s.Context(), &list, client.InNamespace(s.ns)))
@@ -387,7 +387,7 @@ func (s *shop) configMaps() map[string]bool {
 // A step that misses its deadline: the cluster goes back, and Git is told of by
 // the condition.
 func TestDeadline(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.replace("release.yaml", "  strategy:\n", "  strategy:\n    progressDeadlineSeconds: 3\n    onFailure: Rollback\n")
 	s.replace("deployment.yaml", "web:v1", "web:broken")
@@ -403,7 +403,7 @@ func TestDeadline(t *testing.T) {
 // A plan that leaves the branch in the middle: the Deployment is handed back,
 // and Git's template rolls out natively.
 func TestPlanLeavesTheBranch(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.push("web: v2")
@@ -429,7 +429,7 @@ func TestPlanLeavesTheBranch(t *testing.T) {
 
 // Approvals that do not count are told of, and the rest of the sync goes on.
 func TestApprovalsIgnored(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.push("web: v2")

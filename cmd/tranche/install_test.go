@@ -30,7 +30,7 @@ import (
 // for a controller that impersonates a tenant, and those of docs/tenancy.md for
 // the tenant, whose own rights bound what is applied.
 func TestInstallWithLeastPrivilege(t *testing.T) {
-	s := shopOf(t, "web")
+	s := envOf(t, "web")
 	s.c.Guard(t, s.ns)
 	kubectl := s.kubectl
 	installed := s.install("tenants")
@@ -148,7 +148,7 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 }
 
 // kubectl runs a command that succeeds.
-func (s *shop) kubectl(args ...string) string {
+func (s *env) kubectl(args ...string) string {
 	s.Helper()
 	out, err := s.c.Kubectl(s, args...)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *shop) kubectl(args ...string) string {
 
 // install installs a folder of config in place of what the cluster has, and returns the
 // arguments of the controller. The test itself is the controller.
-func (s *shop) install(folder string) []string {
+func (s *env) install(folder string) []string {
 	s.Helper()
 	s.kubectl("delete", "clusterrolebinding", "tranche-applier")
 	s.Cleanup(func() { // as it was, for the tests to come
@@ -183,7 +183,7 @@ func bounding(args []string) []string {
 // A user who has the ClusterRole admin in one namespace gains nothing in the cluster by a
 // GitSource, whatever account it names; and applies there what the account may.
 func TestInstallBoundsTheAdminOfANamespace(t *testing.T) {
-	s := shopOf(t, "web")
+	s := envOf(t, "web")
 	s.c.Guard(t, s.ns)
 	installed := s.install("default")
 	user := "admin-of-" + s.ns
@@ -251,7 +251,7 @@ func TestInstallBoundsTheAdminOfANamespace(t *testing.T) {
 // config/cluster-admin is the choice by name: the controller's own account applies, with
 // all rights.
 func TestInstallWithClusterAdmin(t *testing.T) {
-	s := shopOf(t, "web")
+	s := envOf(t, "web")
 	installed := s.install("cluster-admin")
 	if i := slices.IndexFunc(installed, func(arg string) bool { return strings.HasPrefix(arg, "--default-service-account") }); i >= 0 {
 		t.Errorf("config/cluster-admin starts the controller with %s", installed[i])

@@ -32,7 +32,7 @@ import (
 // replicas are three controllers, each a process, of which one leads. All that they
 // say to the API server and to the Git server goes through this test.
 type replicas struct {
-	*shop
+	*env
 	git *url.URL
 
 	mu  sync.Mutex
@@ -74,16 +74,16 @@ func (f leaderFault) String() string { return [...]string{"suspended", "killed",
 const leaseHeader = "X-Test-Lease"
 
 // threeReplicas of the controller follow a repository, which edit may add to.
-func threeReplicas(t *testing.T, edit func(*shop)) *replicas {
+func threeReplicas(t *testing.T, edit func(*env)) *replicas {
 	t.Helper()
-	s := shopOf(t, "web")
+	s := envOf(t, "web")
 	if edit != nil {
 		edit(s)
 	}
 	server := gittest.Serve(t, filepath.Dir(s.bare), gittest.ServeOptions{})
 	git, err := url.Parse(server.URL)
 	s.must(err)
-	rs := &replicas{shop: s, git: git, by: map[string]*replica{}}
+	rs := &replicas{env: s, git: git, by: map[string]*replica{}}
 	for _, name := range []string{"a", "b", "c"} {
 		rs.start(name)
 	}
@@ -367,7 +367,7 @@ func TestLeader_InFirstSync(t *testing.T) {
 		t.Run(f.String(), func(t *testing.T) {
 			t.Parallel()
 			const maps = 40
-			rs := threeReplicas(t, func(s *shop) {
+			rs := threeReplicas(t, func(s *env) {
 				for i := range maps {
 					s.write(fmt.Sprintf("map-%02d.yaml", i), fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: map-%02d}\n", i))
 				}

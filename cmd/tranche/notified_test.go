@@ -40,7 +40,7 @@ func (h *heard) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 
 // hears waits until an event with a reason has these texts in its fields, and fails
 // where fields differ that are given as field=value.
-func (s *shop) hears(h *heard, reason string, want map[string]string) {
+func (s *env) hears(h *heard, reason string, want map[string]string) {
 	s.Helper()
 	clustertest.Wait(s, "a notification of "+reason, func() error {
 		h.mu.Lock()
@@ -68,7 +68,7 @@ func (s *shop) hears(h *heard, reason string, want map[string]string) {
 // status at the forge.
 func TestNotified(t *testing.T) {
 	t.Parallel()
-	s := shopOf(t, "web")
+	s := envOf(t, "web")
 	h := &heard{statuses: map[string]string{}}
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
@@ -118,7 +118,7 @@ func TestNotified(t *testing.T) {
 }
 
 // status waits until a commit has a status of that name.
-func (s *shop) status(h *heard, commit, name, want string) {
+func (s *env) status(h *heard, commit, name, want string) {
 	s.Helper()
 	clustertest.Wait(s, "the status "+name+" of "+commit, func() error {
 		h.mu.Lock()

@@ -15,9 +15,9 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// story is what kubectl describe tells of an object below Events: reason and
+// events is what kubectl describe tells of an object below Events: reason and
 // message of each, in order.
-func (s *shop) story(kind, name string) []string {
+func (s *env) events(kind, name string) []string {
 	s.Helper()
 	var list eventsv1.EventList
 	s.must(s.c.Client.List(s.Context(), &list, client.InNamespace(s.ns)))
@@ -33,13 +33,13 @@ func (s *shop) story(kind, name string) []string {
 	return told
 }
 
-// tells waits until the story of an object has these reasons, in this order,
+// hasEvents waits until the story of an object has these reasons, in this order,
 // and fails if kubectl describe does not show them.
-func (s *shop) tells(kind, name string, reasons ...string) {
+func (s *env) hasEvents(kind, name string, reasons ...string) {
 	s.Helper()
 	clustertest.Wait(s, "the story of "+kind+" "+name, func() error {
 		var got []string
-		story := s.story(kind, name)
+		story := s.events(kind, name)
 		for _, line := range story {
 			if strings.Contains(line, " RecordChanged forget ") {
 				continue // whenever there is time for it
@@ -66,7 +66,7 @@ func (s *shop) tells(kind, name string, reasons ...string) {
 // metric is the sum of a metric's series that have these labels, in this
 // test's namespace: of a histogram, the number of observations. It is -1 where
 // there is none.
-func (s *shop) metric(name string, labels map[string]string) float64 {
+func (s *env) metric(name string, labels map[string]string) float64 {
 	s.Helper()
 	families, err := metrics.Registry.Gather()
 	s.must(err)

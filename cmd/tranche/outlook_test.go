@@ -16,7 +16,7 @@ import (
 // What diff says of a commit is what happens when it is pushed: for a revision
 // that was rolled back, and for the last stable one.
 func TestDiff_SaysWhatHappens(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	reader := s.reader()
 	v1, gate, v2 := map[string]int32{"v1": 10}, map[string]int32{"v1": 8, "v2": 2}, map[string]int32{"v2": 10}
 	commit := func(from, to string) {
@@ -91,7 +91,7 @@ func TestDiff_SaysWhatHappens(t *testing.T) {
 // A Deployment that is deleted in the middle of a release comes back at its stable
 // revision, and diff says so before.
 func TestDiff_DeletedDeployment(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.run(s.clone, "git", "commit", "--quiet", "-am", "web: v2")
@@ -130,7 +130,7 @@ func TestDiff_DeletedDeployment(t *testing.T) {
 
 // An account that may not read what the controller decides on is told so.
 func TestDiff_Unreadable(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	user := "half-" + s.ns
 	s.binds(user, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user},
@@ -147,7 +147,7 @@ func TestDiff_Unreadable(t *testing.T) {
 // The account that a source names needs the right to write what would change.
 func TestDiff_Rights(t *testing.T) {
 	t.Parallel()
-	s := shopOf(t, "web")
+	s := envOf(t, "web")
 	s.follow("source", ".", s.own, func(gs *v1alpha1.GitSource) { gs.Spec.ServiceAccountName = "tenant" }) // no controller applies it
 	s.binds("tenant", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "tenant", Namespace: s.ns},
 		rbacv1.PolicyRule{APIGroups: []string{"apps", v1alpha1.Group}, Resources: []string{"*"}, Verbs: []string{"*"}})
@@ -159,7 +159,7 @@ func TestDiff_Rights(t *testing.T) {
 }
 
 // binds gives rights in the namespace.
-func (s *shop) binds(name string, to rbacv1.Subject, rules ...rbacv1.PolicyRule) {
+func (s *env) binds(name string, to rbacv1.Subject, rules ...rbacv1.PolicyRule) {
 	s.Helper()
 	at := metav1.ObjectMeta{Name: name, Namespace: s.ns}
 	s.must(s.c.Client.Create(s.Context(), &rbacv1.Role{ObjectMeta: at, Rules: rules}))

@@ -12,7 +12,7 @@ import (
 )
 
 // document runs the program and reads the one document that it prints.
-func (s *shop) document(into any, args ...string) {
+func (s *env) document(into any, args ...string) {
 	s.Helper()
 	out, code := s.tranche(append(args, "-o", "json")...)
 	if code != 0 {
@@ -28,7 +28,7 @@ func (s *shop) document(into any, args ...string) {
 // A release is rejected: the bare repository has a commit that reverts it and says why,
 // the cluster goes back, and history and events say who did what when.
 func TestRejected(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.says(1, "reject web --yes --reason slow", "has no release under way: ReleaseCompleted; to take back the last one, tranche rollback web")
 	s.replace("deployment.yaml", "web:v1", "web:v2")
@@ -85,7 +85,7 @@ func TestRejected(t *testing.T) {
 // A sync is asked for, and its outcome is the exit code: what is read at the API server
 // is what the program says.
 func TestSync(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.write("more.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\n")
 	good := s.push("more")
@@ -119,7 +119,7 @@ func TestSync(t *testing.T) {
 
 // A namespace without releases shows why: its source has a problem.
 func TestGetBrokenSource(t *testing.T) {
-	s := newShop(t, "web", "nowhere")
+	s := newEnv(t, "web", "nowhere")
 	s.says(2, "sync source", "nowhere")
 	s.says(0, "get", "No BatchReleases in namespace "+s.ns, "GitSource "+s.ns+"/source, main of file://"+filepath.ToSlash(s.bare)+", applied -: ", "nowhere")
 }

@@ -22,7 +22,7 @@ import (
 // Called kubectl-tranche and on the PATH it is a plugin of kubectl, and calls
 // itself by that name.
 func TestPlugin(t *testing.T) {
-	s := shopOf(t, "web")
+	s := envOf(t, "web")
 	s.withController()
 	root, err := clustertest.Root()
 	s.must(err)
@@ -61,7 +61,7 @@ func TestPlugin(t *testing.T) {
 // Names are completed with what they wait for or how they ended: releases, sources,
 // namespaces, revisions, steps and commits.
 func TestCompletion(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, nil)
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.push("web: v2")
@@ -100,7 +100,7 @@ func TestCompletion(t *testing.T) {
 
 // withController lets a Deployment stand that looks like the controller's, and
 // waits until it is the only one.
-func (s *shop) withController() {
+func (s *env) withController() {
 	s.Helper()
 	labels := map[string]string{"app.kubernetes.io/name": "tranche"}
 	d := &appsv1.Deployment{
@@ -127,7 +127,7 @@ func (s *shop) withController() {
 }
 
 // has fails unless the output has all of the texts.
-func (s *shop) has(out string, texts ...string) {
+func (s *env) has(out string, texts ...string) {
 	s.Helper()
 	for _, text := range texts {
 		if !strings.Contains(out, text) {

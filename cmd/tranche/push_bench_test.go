@@ -29,11 +29,11 @@ import (
 func BenchmarkPushToReplicaSet(b *testing.B) {
 	alone(b, clustertest.Shared(b))
 	b.Run("by=fsnotify", func(b *testing.B) {
-		s := newShop(b, "web", ".")
+		s := newEnv(b, "web", ".")
 		s.benchmarkPushes(b, func() {})
 	})
 	b.Run("by=webhook", func(b *testing.B) {
-		s := shopOf(b, "web")
+		s := envOf(b, "web")
 		b.Setenv("KUBECONFIG", s.c.Kubeconfig)
 		address, token := freeAddress(b), "a-long-random-text"
 		s.control("--as", s.c.Controller.Impersonate.UserName, "--webhook-address", address)
@@ -74,7 +74,7 @@ func forge(b *testing.B, address, url, token string) (tell func()) {
 }
 
 // benchmarkPushes makes 100 pushes; tell is what the server does after one.
-func (s *shop) benchmarkPushes(b *testing.B, tell func()) {
+func (s *env) benchmarkPushes(b *testing.B, tell func()) {
 	const pushes = 100
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	sets, err := s.c.Client.Watch(b.Context(), &appsv1.ReplicaSetList{}, client.InNamespace(s.ns))
@@ -103,7 +103,7 @@ func (s *shop) benchmarkPushes(b *testing.B, tell func()) {
 }
 
 // untilReplicaSet waits for the ReplicaSet of a tag.
-func (s *shop) untilReplicaSet(sets watch.Interface, tag string) {
+func (s *env) untilReplicaSet(sets watch.Interface, tag string) {
 	s.Helper()
 	late := time.After(time.Minute)
 	for {

@@ -16,7 +16,7 @@ import (
 // at its own sources while the other does.
 func TestALeaderForEachShard(t *testing.T) {
 	t.Parallel()
-	s := shopOf(t, "web")
+	s := envOf(t, "web")
 	for _, shard := range []string{"a", "b"} {
 		for range 2 {
 			s.process("--leader-elect", "--leader-election-namespace", s.ns, "--watch-label-selector", labelOwn+"="+s.ns+"-"+shard)

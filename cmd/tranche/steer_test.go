@@ -23,14 +23,14 @@ import (
 )
 
 // environment is what the program is run with: a cluster, a person's git.
-func (s *shop) environment() []string {
+func (s *env) environment() []string {
 	return append(os.Environ(), asTranche+"=1", "KUBECONFIG="+s.c.Kubeconfig, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_COMMITTER_NAME=Ada", "GIT_COMMITTER_EMAIL=ada@example.org")
 }
 
 // tranche runs the program in the clone, and returns what it prints and its
 // exit code.
-func (s *shop) tranche(args ...string) (string, int) {
+func (s *env) tranche(args ...string) (string, int) {
 	s.Helper()
 	cmd := exec.Command(os.Args[0], append(args, "-n", s.ns)...)
 	cmd.Dir, cmd.Env = s.clone, s.environment()
@@ -44,7 +44,7 @@ func (s *shop) tranche(args ...string) (string, int) {
 
 // says runs the program, and fails unless it ends with the code and prints all
 // of the texts.
-func (s *shop) says(code int, command string, texts ...string) string {
+func (s *env) says(code int, command string, texts ...string) string {
 	s.Helper()
 	out, got := s.tranche(strings.Fields(command)...)
 	if got != code {
@@ -61,7 +61,7 @@ func (s *shop) says(code int, command string, texts ...string) string {
 // A release is steered from start to rollback with git and tranche alone, and
 // watched in a terminal meanwhile.
 func TestSteered(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.says(1, "approve web --yes", "no release under way")
 	s.says(0, "get web", "Completed", "10/10")
@@ -135,7 +135,7 @@ func TestSteered(t *testing.T) {
 // A commit to the branch changes nothing of a source that pins a tag or a commit: what
 // would commit there refuses, and makes no commit.
 func TestSteered_Pinned(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	commit := s.push("web: v2")
@@ -170,7 +170,7 @@ func TestSteered_Pinned(t *testing.T) {
 // An approval is given again after an edit of the plan, though it names the same
 // revision, commit and step. Without an edit there is nothing to commit.
 func TestApproveAgain(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.push("web: v2")
@@ -193,7 +193,7 @@ func TestApproveAgain(t *testing.T) {
 
 // noRoom lets no pod into the namespace until what it returns is called, so
 // that what passes by stays on the screen.
-func (s *shop) noRoom() func() {
+func (s *env) noRoom() func() {
 	s.Helper()
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Name: "no-room", Namespace: s.ns},
@@ -215,7 +215,7 @@ func (s *shop) noRoom() func() {
 
 // Without Git, the cluster is told directly.
 func TestDirect(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.says(1, "approve web --direct --yes", "no release under way")
 	s.replace("deployment.yaml", "web:v1", "web:v2")
@@ -231,7 +231,7 @@ func TestDirect(t *testing.T) {
 }
 
 // terminal runs the program in a real terminal, in the clone.
-func (s *shop) terminal(command string) *watched {
+func (s *env) terminal(command string) *watched {
 	s.Helper()
 	if _, err := exec.LookPath("tmux"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -239,7 +239,7 @@ func (s *shop) terminal(command string) *watched {
 		}
 		s.Skip("tmux is not installed")
 	}
-	c := &watched{shop: s, socket: filepath.Join(s.TempDir(), "tmux")}
+	c := &watched{env: s, socket: filepath.Join(s.TempDir(), "tmux")}
 	script := filepath.Join(s.TempDir(), "run.sh")
 	s.must(os.WriteFile(script, fmt.Appendf(nil, "cd %s\n%s %s -n %s\necho exit code $?\nexec cat\n", s.clone, os.Args[0], command, s.ns), 0o600))
 	cmd := exec.Command("tmux", "-S", c.socket, "-f", os.DevNull, "new-session", "-d", "-x", "140", "-y", "50", "sh", script)
@@ -257,7 +257,7 @@ func (s *shop) terminal(command string) *watched {
 
 // watched is what is seen in a terminal.
 type watched struct {
-	*shop
+	*env
 	socket string
 }
 
@@ -293,7 +293,7 @@ func (c *watched) shows(texts ...string) {
 // Where only signers approve, the command takes the place of an approval that does not
 // count, names the whole commit, and signs nothing but the approval.
 func TestApproveSigned(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.signers()
 	s.replace("deployment.yaml", "web:v1", "web:v2")
@@ -325,7 +325,7 @@ func TestApproveSigned(t *testing.T) {
 }
 
 // ignored waits until a commit is seen, and an approval of it is ignored.
-func (s *shop) ignored(commit, because string) {
+func (s *env) ignored(commit, because string) {
 	s.Helper()
 	clustertest.Wait(s, "the approval to be ignored", func() error {
 		gs := s.source()
@@ -337,7 +337,7 @@ func (s *shop) ignored(commit, because string) {
 }
 
 // signers lets only approvals count that the clone's key has signed.
-func (s *shop) signers() {
+func (s *env) signers() {
 	s.Helper()
 	key := gittest.NewSSHKey(s, "ed25519", "")
 	for _, line := range key.Config {
@@ -362,7 +362,7 @@ func (s *shop) signers() {
 // Where only signers approve, a change of the plan waits. diff says so before it is
 // merged, status while it waits, and approve --plan ends it.
 func TestApprovePlan(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	s.says(1, "approve web --plan --yes", "has no spec.approvals.signers")
 	s.signers()

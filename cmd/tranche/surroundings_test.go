@@ -17,7 +17,7 @@ import (
 // A LimitRange that fills pods in starts nothing and stops nothing; one that refuses
 // them is named as the cause, and the stable pods stay.
 func TestLimitRange(t *testing.T) {
-	s := newShop(t, "web", ".")
+	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "limits", Namespace: s.ns}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
 		Type:           corev1.LimitTypeContainer,
@@ -57,7 +57,7 @@ func TestLimitRange(t *testing.T) {
 func TestOlderCRDAndNoPolicies(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t)
-	s := shopIn(t, c, "web")
+	s := envIn(t, c, "web")
 	s.shell(".", "kubectl delete -k ../../config/policy")
 	s.process()
 	s.follow("source", ".")
@@ -116,7 +116,7 @@ const crds = "kubectl apply --server-side --force-conflicts -k ../../config/crd"
 
 // without takes fields out of a CustomResourceDefinition, as one of an older version has
 // it, and waits until the API server does not know them.
-func (s *shop) without(crd string, fields ...string) {
+func (s *env) without(crd string, fields ...string) {
 	s.Helper()
 	for _, field := range fields {
 		patch, err := json.Marshal([]map[string]string{{"op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/" + field}})
@@ -135,7 +135,7 @@ func (s *shop) without(crd string, fields ...string) {
 }
 
 // saysOutdated waits until the source says that a field is not known, and what to do.
-func (s *shop) saysOutdated(field string) {
+func (s *env) saysOutdated(field string) {
 	s.Helper()
 	clustertest.Wait(s, "the source to say so", func() error {
 		ready := s.ready()

@@ -28,22 +28,22 @@ import (
 // days is what the script of testdata/twodays.txtar runs in: a cluster, a Git server
 // and a chat room.
 type days struct {
-	*shop
-	mu   sync.Mutex
-	told []string // reasons
+	*env
+	mu       sync.Mutex
+	notified []string // reasons
 }
 
 // The first two days as a newcomer has them, by the commands of the documents alone.
 func TestTwoDays(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t)
-	d := &days{shop: &shop{TB: t, c: c, ns: "shop"}}
+	d := &days{env: &env{TB: t, c: c, ns: "shop"}}
 	d.repository("web")
 	d.kubectl("delete", "clusterrolebinding", "tranche-applier") // a newcomer's cluster has none
 	root, err := clustertest.Root()
 	d.must(err)
 	git := gittest.Serve(t, filepath.Dir(d.bare), gittest.ServeOptions{Username: "ada", Password: "s3cret"})
-	room := httptest.NewServer(http.HandlerFunc(d.listen))
+	room := httptest.NewServer(http.HandlerFunc(d.receive))
 	t.Cleanup(room.Close)
 	testscript.Run(t, testscript.Params{
 		Files: []string{"testdata/twodays.txtar"},
@@ -93,13 +93,13 @@ func (d *days) command(run func(d *days, args []string)) func(*testscript.TestSc
 	}
 }
 
-// listen is the chat room.
-func (d *days) listen(_ http.ResponseWriter, r *http.Request) {
+// receive is the chat room.
+func (d *days) receive(_ http.ResponseWriter, r *http.Request) {
 	var event struct{ Type string }
 	if err := json.NewDecoder(r.Body).Decode(&event); err == nil {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.told = append(d.told, event.Type[strings.LastIndex(event.Type, ".")+1:])
+		d.notified = append(d.notified, event.Type[strings.LastIndex(event.Type, ".")+1:])
 	}
 }
 
@@ -175,8 +175,8 @@ func (d *days) isNotified(args []string) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		for _, reason := range args {
-			if !slices.Contains(d.told, reason) {
-				return fmt.Errorf("not told of %s, but of %v", reason, d.told)
+			if !slices.Contains(d.notified, reason) {
+				return fmt.Errorf("not told of %s, but of %v", reason, d.notified)
 			}
 		}
 		return nil

@@ -189,7 +189,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	err = gitsync.Add(mgr, gitsync.Options{
 		Renderer:   renderers,
 		StorageDir: o.storagePath, Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount,
-		FileRoots: o.fileRoots, NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits, MayPush: lease.mayWrite, Tell: tellSource(notifier),
+		FileRoots: o.fileRoots, NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits, MayPush: lease.mayWrite, Tell: notifySource(notifier),
 		Freshness: gitsync.FreshnessOptions{Ledger: ledgerName(o), Election: lease.seen},
 	})
 	if err != nil {
@@ -265,8 +265,8 @@ func newNotifier(mgr ctrl.Manager, path string) (*notify.Notifier, error) {
 	return n, nil
 }
 
-// tellSource hands what gitsync tells to the notifier.
-func tellSource(n *notify.Notifier) func(gitsync.SourceNews) {
+// notifySource returns a function that sends what becomes of sources to the notifier.
+func notifySource(n *notify.Notifier) func(gitsync.SourceNews) {
 	return func(s gitsync.SourceNews) {
 		t := notify.Transition{
 			Namespace: s.Namespace, Source: s.Name, Reason: notify.SourceRecovered, Message: s.Message, State: notify.Succeeded,
