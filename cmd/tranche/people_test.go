@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -80,46 +79,4 @@ func TestRejected(t *testing.T) {
 		t.Errorf("the events are not in the order of time: %+v", log.Items)
 	}
 	s.says(0, "events --source source", "BatchRelease "+s.ns+"/web", "GitSource "+s.ns+"/source")
-}
-
-// A sync is asked for, and its outcome is the exit code: what is read at the API server
-// is what the program says.
-func TestSync(t *testing.T) {
-	s := newEnv(t, "web", ".")
-	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
-	s.write("more.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\n")
-	good := s.push("more")
-	s.says(0, "sync source", "GitSource "+s.ns+"/source: Applied: applied main@"+good[:7])
-	at := s.source()
-	if at.Status.AppliedCommit != good || at.Status.LastHandledReconcileAt == "" || at.Annotations[v1alpha1.AnnotationReconcile] != at.Status.LastHandledReconcileAt {
-		t.Errorf("applied %s, annotation %q, handled %q", at.Status.AppliedCommit, at.Annotations[v1alpha1.AnnotationReconcile], at.Status.LastHandledReconcileAt)
-	}
-	s.says(0, "get sources", "source  True   main    "+good[:7])
-
-	s.replace("service.yaml", "port: 80", "port: eighty")
-	bad := s.push("a mistake")
-	s.says(2, "sync "+s.ns+"/source", "service.yaml", "port")
-	if at := s.source(); at.Status.ObservedCommit != bad || at.Status.AppliedCommit != good {
-		t.Errorf("observed %s, applied %s", at.Status.ObservedCommit, at.Status.AppliedCommit)
-	}
-	s.says(0, "get", "web   Completed", "\nGitSource "+s.ns+"/source, main of file://"+s.bare+", applied "+good[:7]+": ", "service.yaml")
-	s.says(0, "get sources -o wide", "source  False", "service.yaml")
-	s.says(1, "get nothing", "there are web\nGitSource "+s.ns+"/source, ", "service.yaml")
-	s.says(1, "sync nothing", "reading GitSource "+s.ns+"/nothing")
-
-	at = s.source()
-	at.Spec.Suspend = true
-	s.must(s.c.Client.Update(t.Context(), at))
-	asked := at.Annotations[v1alpha1.AnnotationReconcile]
-	s.says(1, "sync source", "is suspended, so nothing is synced; set spec.suspend to false")
-	if got := s.source().Annotations[v1alpha1.AnnotationReconcile]; got != asked {
-		t.Errorf("a sync of a suspended source was asked for: %s", got)
-	}
-}
-
-// A namespace without releases shows why: its source has a problem.
-func TestGetBrokenSource(t *testing.T) {
-	s := newEnv(t, "web", "nowhere")
-	s.says(2, "sync source", "nowhere")
-	s.says(0, "get", "No BatchReleases in namespace "+s.ns, "GitSource "+s.ns+"/source, main of file://"+filepath.ToSlash(s.bare)+", applied -: ", "nowhere")
 }

@@ -132,65 +132,6 @@ func TestSteered(t *testing.T) {
 	}
 }
 
-// A commit to the branch changes nothing of a source that pins a tag or a commit: what
-// would commit there refuses, and makes no commit.
-func TestSteered_Pinned(t *testing.T) {
-	s := newEnv(t, "web", ".")
-	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
-	s.replace("deployment.yaml", "web:v1", "web:v2")
-	commit := s.push("web: v2")
-	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
-	s.run(s.clone, "git", "tag", "v2.0.0")
-	s.run(s.clone, "git", "push", "--quiet", "origin", "v2.0.0")
-	for pinned, ref := range map[string]v1alpha1.GitReference{
-		"tag v2.0.0":                 {Branch: "main", Tag: "v2.0.0"},
-		"the highest version in 2.x": {Branch: "main", SemVer: "2.x"},
-		"commit " + commit[:7]:       {Branch: "main", Commit: commit},
-	} {
-		gs := s.source()
-		patch := client.MergeFrom(gs.DeepCopy())
-		gs.Spec.Ref = ref
-		s.must(s.c.Client.Patch(t.Context(), gs, patch))
-		for _, command := range []string{"rollback web --yes --push", "reject web --yes --push --reason slow", "pause web --yes --push"} {
-			s.says(1, command, "pins "+pinned, "a commit to main changes nothing in the cluster")
-		}
-	}
-	for _, at := range []string{"HEAD", "origin/main"} {
-		s.run(s.clone, "git", "fetch", "--quiet")
-		if now := s.run(s.clone, "git", "rev-parse", at); now != commit {
-			t.Errorf("%s is %s, before %s", at, now, commit)
-		}
-	}
-	if br := s.release("web"); br.Spec.Paused || br.Status.RollingBack {
-		t.Errorf("the release is paused: %t, and rolls back: %t", br.Spec.Paused, br.Status.RollingBack)
-	}
-	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
-}
-
-// An approval is given again after an edit of the plan, though it names the same
-// revision, commit and step. Without an edit there is nothing to commit.
-func TestApproveAgain(t *testing.T) {
-	s := newEnv(t, "web", ".")
-	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
-	s.replace("deployment.yaml", "web:v1", "web:v2")
-	s.push("web: v2")
-	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
-
-	s.says(0, "approve web --yes", "+# For the steps 20%, 50%, 100%.", "+  step: 0")
-	s.says(0, "approve web --yes", "nothing to commit")
-	s.replace("release.yaml", "50%", "40%")
-	edited := s.push("web: 40 % in step 1")
-	s.applied(edited)
-	clustertest.Wait(t, "the approval to be for other steps", func() error {
-		if c := meta.FindStatusCondition(s.source().Status.Conditions, "InSync"); c == nil || c.Reason != "ApprovalIgnored" {
-			return fmt.Errorf("%+v", c)
-		}
-		return nil
-	})
-	s.says(0, "approve web --yes --push", "-# For the steps 20%, 50%, 100%.", "+# For the steps 20%, 40%, 100%.")
-	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 6, "v2": 4})
-}
-
 // noRoom lets no pod into the namespace until what it returns is called, so
 // that what passes by stays on the screen.
 func (s *env) noRoom() func() {
@@ -211,23 +152,6 @@ func (s *env) noRoom() func() {
 		s.Helper()
 		s.must(s.c.Client.Delete(s.Context(), quota))
 	}
-}
-
-// Without Git, the cluster is told directly.
-func TestDirect(t *testing.T) {
-	s := newEnv(t, "web", ".")
-	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
-	s.says(1, "approve web --direct --yes", "no release under way")
-	s.replace("deployment.yaml", "web:v1", "web:v2")
-	s.push("web: v2")
-	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
-	s.says(1, "approve web --direct --yes --step 1", "the present step only")
-	s.says(0, "approve web --direct --yes", "Approved step 0")
-	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
-	s.says(0, "rollback web --direct --yes", "Asked for the rollback")
-	s.waitFor("web", "RolledBack", 2, map[string]int32{"v1": 10})
-	s.says(2, "status web --watch", "RolledBack")
-	s.says(0, "status web", "git revert --no-edit")
 }
 
 // terminal runs the program in a real terminal, in the clone.

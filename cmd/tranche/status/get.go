@@ -64,7 +64,7 @@ a problem, and that problem: why a commit has no release.`,
 	return c
 }
 
-// getTable prints releases, and below them the sources with a problem.
+// printTable prints releases, and below them the sources with a problem.
 func printTable(at *cli.Connection, cmd *cobra.Command, list []v1alpha1.BatchRelease, all, wide bool) error {
 	problems, err := at.SourceProblems(cmd.Context(), at.Namespace)
 	if err != nil {
