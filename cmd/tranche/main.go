@@ -11,16 +11,11 @@ import (
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/tranche-dev/tranche/cmd/tranche/cli"
-
-	"github.com/tranche-dev/tranche/cmd/tranche/controller"
-
-	"github.com/tranche-dev/tranche/cmd/tranche/diff"
-
 	"github.com/tranche-dev/tranche/cmd/tranche/bootstrap"
-
+	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/commit"
-
+	"github.com/tranche-dev/tranche/cmd/tranche/controller"
+	"github.com/tranche-dev/tranche/cmd/tranche/diff"
 	"github.com/tranche-dev/tranche/cmd/tranche/status"
 )
 
@@ -57,6 +52,6 @@ Colours are only for a terminal; NO_COLOR=1 turns them off.`,
 	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "kubectl-tranche") {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
-	root.AddCommand(status.NewGet(), status.NewStatus(), status.NewHistory(), status.NewEvents(), newSync(), commit.NewApprove(), commit.NewRollback(), commit.NewReject(), commit.NewPause(), commit.NewResume(), bootstrap.NewBootstrap(), diff.NewDiff(), newLint(), newSimulate(), newVersion(), newInstall(), controller.NewController(), controller.NewRenderWorker(), newReference())
+	root.AddCommand(status.NewGet(), status.NewStatus(), status.NewHistory(), status.NewEvents(), newSync(), commit.NewApprove(), commit.NewRollback(), commit.NewReject(), commit.NewPause(), commit.NewResume(), bootstrap.New(), diff.New(), newLint(), newSimulate(), newVersion(), newInstall(), controller.New(), controller.NewRenderWorker(), newReference())
 	return root
 }

@@ -47,7 +47,7 @@ type bootstrapOptions struct {
 	timeout            time.Duration
 }
 
-func NewBootstrap() *cobra.Command {
+func New() *cobra.Command {
 	var o bootstrapOptions
 	c := &cobra.Command{
 		Use:   "bootstrap NAME --url URL",

@@ -1,8 +1,6 @@
 package cli
 
-import (
-	"errors"
-)
+import "errors"
 
 // Exit codes, as `tranche help` and docs/cli.md tell them.
 const (

@@ -81,7 +81,7 @@ type controllerOptions struct {
 	skipNameValidation      bool // several managers in one process, in tests
 }
 
-func NewController() *cobra.Command {
+func New() *cobra.Command {
 	var o controllerOptions
 	c := &cobra.Command{
 		Use:   "controller",

@@ -27,7 +27,7 @@ type diffOptions struct {
 	exitCode, remoteBases bool
 }
 
-func NewDiff() *cobra.Command {
+func New() *cobra.Command {
 	var o diffOptions
 	c := &cobra.Command{
 		Use:   "diff [REV]",

@@ -1,8 +1,6 @@
 package yamlnode
 
-import (
-	"go.yaml.in/yaml/v3"
-)
+import "go.yaml.in/yaml/v3"
 
 // Node is a node of a document; without one, it has nothing in it.
 type Node struct{ *yaml.Node }
