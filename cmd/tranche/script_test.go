@@ -21,36 +21,34 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// script is what the scripts of testdata run in: a namespace, a repository, and what
-// reads the API server from outside.
+// script is what a script of testdata runs in: a namespace, a repository, and what reads
+// the API server from outside.
 type script struct {
 	*env
 	source     string // the name of the GitSource
 	kubeconfig string
+	room       *room
+	setup      func(*testscript.Env) error // more to set up; may be nil
 }
 
 // Commands as they are typed: each file of testdata/scripts, in a namespace of its own that
 // the context of kubectl names. $BARE is the repository, which the current folder is a
 // clone of. A script is judged by exit codes, $BARE and the API server.
 func TestScripts(t *testing.T) {
-	t.Parallel()
 	files, err := filepath.Glob("testdata/scripts/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("testdata/scripts has %d scripts: %v", len(files), err)
 	}
 	examples := map[string][2]string{"approve-commit": {"shop", "overlays/production"}, "get-broken": {"web", "nowhere"}}
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
-		t.Run(name, func(t *testing.T) {
-			example, ok := examples[name]
-			if !ok {
-				example = [2]string{"web", "."}
-			}
-			s := &script{env: newEnv(t, example[0], example[1]), source: "source"}
-			s.kubeconfig = s.kubeconfigHere()
-			s.play(file, nil, nil)
-		})
-	}
+	play(t, files, func(t testing.TB, name string) *script {
+		example, ok := examples[name]
+		if !ok {
+			example = [2]string{"web", "."}
+		}
+		s := &script{env: newEnv(t, example[0], example[1]), source: "source"}
+		s.kubeconfig = s.kubeconfigHere()
+		return s
+	})
 }
 
 // kubeconfigHere writes a kubeconfig whose context names the namespace.
@@ -64,47 +62,58 @@ func (s *script) kubeconfigHere() string {
 	return file
 }
 
-// play runs a script in a clone. More commands may be given, and more to set up.
-func (s *script) play(file string, commands map[string]func([]string), setup func(*testscript.Env) error) {
-	s.Helper()
-	t, ok := s.TB.(*testing.T)
-	if !ok {
-		s.Fatal("a script is run by a test")
+// play runs scripts beside each other, each in what prepare makes for it once it begins.
+func play(t *testing.T, files []string, prepare func(t testing.TB, name string) *script) {
+	t.Helper()
+	commands := map[string]func(*testscript.TestScript, bool, []string){"code": code, "let": let}
+	for name, run := range map[string]func(*script, []string){
+		"reaches": (*script).reaches, "pods": (*script).arePods, "waiting": (*script).isWaiting, "applied": (*script).isApplied,
+		"insync": (*script).isInSync, "native": (*script).isNative, "notified": (*script).isNotified,
+	} {
+		commands[name] = command(run)
 	}
-	root, err := clustertest.Root()
-	s.must(err)
-	all := map[string]func(*testscript.TestScript, bool, []string){
-		"code": code, "let": let, "reaches": s.command(s.reaches), "pods": s.command(s.arePods), "waiting": s.command(s.isWaiting),
-		"applied": s.command(s.isApplied), "insync": s.command(s.isInSync), "native": s.command(s.isNative),
-	}
-	for name, run := range commands {
-		all[name] = s.command(run)
-	}
-	testscript.Run(t, testscript.Params{Files: []string{file}, Cmds: all, Setup: func(e *testscript.Env) error {
-		bin, repo := filepath.Join(e.WorkDir, "bin"), filepath.Join(e.WorkDir, "repo")
-		program := fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asTranche, os.Args[0])
-		for name, v := range map[string]string{
-			"KUBECONFIG": s.kubeconfig, "ROOT": root, "BARE": s.bare, "NS": s.ns, "HOME": e.WorkDir,
-			"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "NO_COLOR": "1",
-			"PATH": strings.Join([]string{bin, filepath.Join(root, "bin"), os.Getenv("PATH")}, string(os.PathListSeparator)),
-		} {
-			e.Setenv(name, v)
+	testscript.Run(t, testscript.Params{Files: files, Cmds: commands, Setup: func(e *testscript.Env) error {
+		t, ok := e.T().(testing.TB)
+		if !ok {
+			return errors.New("a script is run by a test")
 		}
-		e.Cd = repo
-		err := errors.Join(
-			os.MkdirAll(bin, 0o755),
-			os.WriteFile(filepath.Join(bin, "tranche"), []byte(program), 0o755),
-			os.WriteFile(filepath.Join(e.WorkDir, ".gitconfig"), []byte("[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n"), 0o600),
-			exec.Command("git", "clone", "--quiet", s.bare, repo).Run(),
-		)
-		if err == nil && setup != nil {
-			err = setup(e)
-		}
-		return err
+		s := prepare(t, strings.TrimPrefix(filepath.Base(e.WorkDir), "script-"))
+		e.Values[scriptKey{}] = s
+		return s.begin(e)
 	}})
 }
 
-// inScript fails the script, and not the test that runs it in another goroutine.
+// scriptKey finds the script of a command.
+type scriptKey struct{}
+
+// begin makes the clone that a script begins in, and sets its environment.
+func (s *script) begin(e *testscript.Env) error {
+	s.Helper()
+	root, err := clustertest.Root()
+	s.must(err)
+	bin, repo := filepath.Join(e.WorkDir, "bin"), filepath.Join(e.WorkDir, "repo")
+	program := fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asTranche, os.Args[0])
+	for name, v := range map[string]string{
+		"KUBECONFIG": s.kubeconfig, "ROOT": root, "BARE": s.bare, "NS": s.ns, "HOME": e.WorkDir,
+		"GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "NO_COLOR": "1",
+		"PATH": strings.Join([]string{bin, filepath.Join(root, "bin"), os.Getenv("PATH")}, string(os.PathListSeparator)),
+	} {
+		e.Setenv(name, v)
+	}
+	e.Cd = repo
+	err = errors.Join(
+		os.MkdirAll(bin, 0o755),
+		os.WriteFile(filepath.Join(bin, "tranche"), []byte(program), 0o755),
+		os.WriteFile(filepath.Join(e.WorkDir, ".gitconfig"), []byte("[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n"), 0o600),
+		exec.Command("git", "clone", "--quiet", s.bare, repo).Run(),
+	)
+	if err == nil && s.setup != nil {
+		err = s.setup(e)
+	}
+	return err
+}
+
+// inScript fails the script, with the line that it is at.
 type inScript struct {
 	testing.TB
 	ts *testscript.TestScript
@@ -113,13 +122,17 @@ type inScript struct {
 func (s inScript) Fatal(args ...any)                 { s.ts.Fatalf("%s", fmt.Sprint(args...)) }
 func (s inScript) Fatalf(format string, args ...any) { s.ts.Fatalf(format, args...) }
 
-// command makes a command of the script.
-func (s *script) command(run func([]string)) func(*testscript.TestScript, bool, []string) {
-	outside := s.TB
+// command makes a command of scripts.
+func command(run func(*script, []string)) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, _ bool, args []string) {
+		s, ok := ts.Value(scriptKey{}).(*script)
+		if !ok {
+			ts.Fatalf("the script has no namespace")
+		}
+		outside := s.TB
 		s.TB = inScript{outside, ts}
 		defer func() { s.TB = outside }()
-		run(args)
+		run(s, args)
 	}
 }
 

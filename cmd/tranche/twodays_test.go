@@ -20,54 +20,55 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// days is what the script of testdata/twodays.txtar runs in: a cluster, a Git server
-// and a chat room.
-type days struct {
-	*script
+// room is a chat room.
+type room struct {
 	mu       sync.Mutex
 	notified []string // reasons
 }
 
-// The first two days as a newcomer has them, by the commands of the documents alone.
+// The first two days as a newcomer has them, by the commands of the documents alone, on a
+// cluster with a Git server and a chat room.
 func TestTwoDays(t *testing.T) {
 	t.Parallel()
-	c := clustertest.Start(t)
-	e := &env{TB: t, c: c, ns: "shop"}
-	d := &days{script: &script{env: e, source: "shop", kubeconfig: c.Kubeconfig}}
-	d.repository("web")
-	d.kubectl("delete", "clusterrolebinding", "tranche-applier") // a newcomer's cluster has none
-	git := gittest.Serve(t, filepath.Dir(d.bare), gittest.ServeOptions{Username: "ada", Password: "s3cret"})
-	room := httptest.NewServer(http.HandlerFunc(d.receive))
-	t.Cleanup(room.Close)
-	d.play("testdata/twodays.txtar", map[string]func([]string){"notified": d.isNotified}, func(v *testscript.Env) error {
-		url, notifications := git.URL+"/"+filepath.Base(d.bare), fmt.Sprintf("receivers:\n- {name: room, type: webhook, url: %q}\n", room.URL)
-		v.Setenv("URL", url)
-		v.Cd = v.WorkDir
-		return errors.Join(
-			os.WriteFile(filepath.Join(v.WorkDir, "notifications.yaml"), []byte(notifications), 0o600),
-			exec.Command("git", "-C", filepath.Join(v.WorkDir, "repo"), "remote", "set-url", "origin", strings.Replace(url, "http://", "http://ada:s3cret@", 1)).Run(),
-		)
+	play(t, []string{"testdata/twodays.txtar"}, func(t testing.TB, _ string) *script {
+		c := clustertest.Start(t)
+		s := &script{env: &env{TB: t, c: c, ns: "shop"}, source: "shop", kubeconfig: c.Kubeconfig, room: &room{}}
+		s.repository("web")
+		s.kubectl("delete", "clusterrolebinding", "tranche-applier") // a newcomer's cluster has none
+		git := gittest.Serve(t, filepath.Dir(s.bare), gittest.ServeOptions{Username: "ada", Password: "s3cret"})
+		chat := httptest.NewServer(http.HandlerFunc(s.room.receive))
+		t.Cleanup(chat.Close)
+		s.setup = func(e *testscript.Env) error {
+			url, notifications := git.URL+"/"+filepath.Base(s.bare), fmt.Sprintf("receivers:\n- {name: room, type: webhook, url: %q}\n", chat.URL)
+			e.Setenv("URL", url)
+			e.Cd = e.WorkDir
+			return errors.Join(
+				os.WriteFile(filepath.Join(e.WorkDir, "notifications.yaml"), []byte(notifications), 0o600),
+				exec.Command("git", "-C", filepath.Join(e.WorkDir, "repo"), "remote", "set-url", "origin", strings.Replace(url, "http://", "http://ada:s3cret@", 1)).Run(),
+			)
+		}
+		return s
 	})
 }
 
-// receive is the chat room.
-func (d *days) receive(_ http.ResponseWriter, r *http.Request) {
+// receive takes a notification.
+func (r *room) receive(_ http.ResponseWriter, q *http.Request) {
 	var event struct{ Type string }
-	if err := json.NewDecoder(r.Body).Decode(&event); err == nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.notified = append(d.notified, event.Type[strings.LastIndex(event.Type, ".")+1:])
+	if err := json.NewDecoder(q.Body).Decode(&event); err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.notified = append(r.notified, event.Type[strings.LastIndex(event.Type, ".")+1:])
 	}
 }
 
 // isNotified waits until the chat room has received these reasons.
-func (d *days) isNotified(args []string) {
-	clustertest.Wait(d, "notifications", func() error {
-		d.mu.Lock()
-		defer d.mu.Unlock()
+func (s *script) isNotified(args []string) {
+	clustertest.Wait(s, "notifications", func() error {
+		s.room.mu.Lock()
+		defer s.room.mu.Unlock()
 		for _, reason := range args {
-			if !slices.Contains(d.notified, reason) {
-				return fmt.Errorf("not told of %s, but of %v", reason, d.notified)
+			if !slices.Contains(s.room.notified, reason) {
+				return fmt.Errorf("not notified of %s, but of %v", reason, s.room.notified)
 			}
 		}
 		return nil

@@ -65,33 +65,39 @@ the current folder.`,
 		if err != nil {
 			return err
 		}
-		br, err := at.Release(cmd.Context(), args[0])
-		if err != nil && o.commit != "" && !isRefusal(err) {
-			began := time.Now()
-			br, err = awaitRelease(cmd.Context(), at, cmd.OutOrStdout(), o, args[0])
-			if o.timeout > 0 {
-				o.timeout = max(lookEvery, o.timeout-time.Since(began))
-			}
-		}
-		if err != nil {
-			return err
-		}
-		name := br.Name
-		look := func(ctx context.Context) (*releaseView, error) { return readView(ctx, at, name) }
-		if o.watch {
-			return watchStatus(cmd.Context(), cmd.OutOrStdout(), o, look)
-		}
-		if o.output != cli.OutputTable {
-			return printReleases(cmd.OutOrStdout(), []v1alpha1.BatchRelease{*br}, o.output, false, true, time.Now())
-		}
-		s, err := look(cmd.Context())
-		if err != nil {
-			return err
-		}
-		_, err = io.WriteString(cmd.OutOrStdout(), s.text(terminal.StyleOf(cmd.OutOrStdout())))
-		return err
+		return o.run(cmd, at, args[0])
 	}
 	return c
+}
+
+// run shows the release, once or until it is over. With --commit, the release may be still to
+// come.
+func (o *statusOptions) run(cmd *cobra.Command, at *cli.Connection, name string) error {
+	br, err := at.Release(cmd.Context(), name)
+	if err != nil && o.commit != "" && !isRefusal(err) {
+		began := time.Now()
+		br, err = awaitRelease(cmd.Context(), at, cmd.OutOrStdout(), *o, name)
+		if o.timeout > 0 {
+			o.timeout = max(lookEvery, o.timeout-time.Since(began))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	name = br.Name
+	look := func(ctx context.Context) (*releaseView, error) { return readView(ctx, at, name) }
+	if o.watch {
+		return watchStatus(cmd.Context(), cmd.OutOrStdout(), *o, look)
+	}
+	if o.output != cli.OutputTable {
+		return printReleases(cmd.OutOrStdout(), []v1alpha1.BatchRelease{*br}, o.output, false, true, time.Now())
+	}
+	s, err := look(cmd.Context())
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(cmd.OutOrStdout(), s.text(terminal.StyleOf(cmd.OutOrStdout())))
+	return err
 }
 
 func (o *statusOptions) check() error {
