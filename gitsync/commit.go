@@ -61,6 +61,9 @@ func (s *scratch) EncodedObjectSize(h plumbing.Hash) (int64, error) {
 	return s.EncodedObjectStorer.EncodedObjectSize(h)
 }
 
+// Limits are those of the snapshot.
+func (s *scratch) Limits() Limits { return limitsOf(s.EncodedObjectStorer) }
+
 // needed returns the objects that a commit on top of known ones needs besides
 // those of the snapshot: trials that came to nothing are left behind.
 func (s *scratch) needed(commit plumbing.Hash) ([]plumbing.Hash, error) {

@@ -116,7 +116,7 @@ func (r *renderer) render(t *treeFS) (*plan.Set, error) {
 	if err != nil {
 		return nil, errors.Join(t.Err(), err)
 	}
-	if err := t.limits.checkObjects(r.gs.Spec.Path, objects); err != nil {
+	if err := checkObjects(t.limitsInForce(), r.gs.Spec.Path, objects); err != nil {
 		return nil, err
 	}
 	options := plan.CollectOptions{Namespace: r.gs.Namespace, TargetNamespace: r.gs.Spec.TargetNamespace}
@@ -442,4 +442,12 @@ func names(list []string) string {
 		return strings.Join(list[:3], ", ") + fmt.Sprintf(" and %d more", more)
 	}
 	return strings.Join(list, ", ")
+}
+
+// checkObjects bounds what a commit renders.
+func checkObjects(l Limits, where string, objects []plan.Object) error {
+	if len(objects) <= l.Objects {
+		return nil
+	}
+	return exceeded(where, fmt.Sprintf("%d objects are rendered, and a GitSource has at most %d", len(objects), l.Objects), "--max-objects, or divide it among several GitSources")
 }

@@ -3,7 +3,6 @@ package gitsync
 import (
 	"cmp"
 	"errors"
-	"fmt"
 
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -38,10 +37,6 @@ const (
 	// filesOfMaxSize is how many files of the largest size are read for one
 	// commit; of smaller ones more.
 	filesOfMaxSize = 16
-	// objectShare is the part of a repository's size that one object in it
-	// may have. Whether it is needed or not, the index of a pack is made by
-	// having each object in memory once.
-	objectShare = 4
 )
 
 // DefaultLimits are the limits that hold where none are given.
@@ -56,16 +51,14 @@ func (l Limits) orDefault() Limits {
 	}
 }
 
-// limitsOf are the limits of the snapshot that a tree is read from.
+// limitsOf returns the limits of the repository that a store is of: a store that knows
+// them has a method Limits. A tree is opened in many places, and its limits are set in
+// one.
 func limitsOf(s storer.EncodedObjectStorer) Limits {
-	switch s := s.(type) {
-	case *snapshot:
-		return s.limits.orDefault()
-	case *scratch:
-		return limitsOf(s.EncodedObjectStorer)
-	default:
-		return DefaultLimits()
+	if l, ok := s.(interface{ Limits() Limits }); ok {
+		return l.Limits().orDefault()
 	}
+	return DefaultLimits()
 }
 
 // exceeded says which limit a repository has hit. It is not tried again until
@@ -83,23 +76,5 @@ func isExceeded(err error) bool {
 	return ok && p.Reason == reasonLimitExceeded
 }
 
-// isPassing reports whether a rendering has failed for no reason of the commit's. The
-// next one may go well, so nothing may be concluded of the commit.
-func isPassing(err error) bool {
-	if _, ok := errors.AsType[busy](err); ok {
-		return true
-	}
-	p, ok := errors.AsType[*plan.Problem](err)
-	return ok && p.Reason == reasonRendererFailed
-}
-
 // inBytes says a size as the flags take it.
 func inBytes(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
-
-// checkObjects bounds what a commit renders.
-func (l Limits) checkObjects(where string, objects []plan.Object) error {
-	if len(objects) <= l.Objects {
-		return nil
-	}
-	return exceeded(where, fmt.Sprintf("%d objects are rendered, and a GitSource has at most %d", len(objects), l.Objects), "--max-objects, or divide it among several GitSources")
-}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/storer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -182,14 +183,14 @@ func TestTreesWithoutEnd(t *testing.T) {
 		}
 		return plumbing.NewHash(repo.git("commit-tree", tree, "-m", "deep"))
 	}
-	wide := repo.tree(commit(10, 10))
+	wide := openTree(t, repo, commit(10, 10))
 	if err := complete(wide); err != nil {
 		t.Errorf("the strict walk looks at each tree once: %v", err)
 	}
 	if _, err := plan.Render(wide, ".", plan.RenderOptions{}); err == nil || !isExceeded(err) || !strings.Contains(err.Error(), "more than 20000 files and folders are read for one commit") {
 		t.Errorf("rendering it: %v", err)
 	}
-	if err := complete(repo.tree(commit(1, maxDepth+2))); !isExceeded(err) || !strings.Contains(err.Error(), "folders are nested more than 256 deep") {
+	if err := complete(openTree(t, repo, commit(1, maxDepth+2))); !isExceeded(err) || !strings.Contains(err.Error(), "folders are nested more than 256 deep") {
 		t.Errorf("a deep one: %v", err)
 	}
 }
@@ -254,10 +255,12 @@ func TestWhatIsReadIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			repo := newTreeRepo(t)
 			tt.write(repo)
-			tree := repo.tree(repo.commit("one"))
-			tree.limits = tt.limits.orDefault()
+			tree, err := newTreeFS(limitedStore{objectsIn(filepath.Join(repo.dir, ".git")), tt.limits}, repo.commit("one"))
+			if err != nil {
+				t.Fatal(err)
+			}
 			r := &renderer{gs: gitSourceAt("apps"), mapper: testMapper()}
-			_, err := r.render(tree)
+			_, err = r.render(tree)
 			if !errSays(err, tt.says) {
 				t.Errorf("%s: got %v, want %q", tt.reason, err, tt.says)
 			}
@@ -274,6 +277,14 @@ func TestWhatIsReadIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// limitedStore is a store of a repository that has limits.
+type limitedStore struct {
+	storer.EncodedObjectStorer
+	limits Limits
+}
+
+func (s limitedStore) Limits() Limits { return s.limits }
 
 // laughs are nine lines that make a billion strings.
 var laughs = func() string {
@@ -293,7 +304,7 @@ func TestSubmoduleIsIgnored(t *testing.T) {
 	repo := newTreeRepo(t)
 	repo.write("a.yaml", configMapFile)
 	repo.submodule("module")
-	tree := repo.tree(repo.commit("one"))
+	tree := openTree(t, repo, repo.commit("one"))
 	r := &renderer{gs: gitSourceAt("."), mapper: testMapper()}
 	set, err := r.render(tree)
 	if err != nil || len(set.Objects) != 1 {

@@ -159,6 +159,9 @@ type snapshot struct {
 	stores *sync.Pool
 }
 
+// Limits are those of the repository.
+func (s *snapshot) Limits() Limits { return s.limits }
+
 // look returns the branch as it is now on the server.
 func (m *mirror) look(ctx context.Context, r remote, branch string) (*snapshot, error) {
 	return m.lookSince(ctx, r, branch, time.Now())

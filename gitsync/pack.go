@@ -151,3 +151,8 @@ func (d *deltaHead) target() int64 {
 	}
 	return int64(n)
 }
+
+// objectShare is the part of a repository's size that one object in it
+// may have. Whether it is needed or not, the index of a pack is made by
+// having each object in memory once.
+const objectShare = 4

@@ -53,3 +53,13 @@ func (l *look) park() {
 		l.queue.Add(request)
 	}()
 }
+
+// isPassing reports whether a rendering has failed for no reason of the commit's. The
+// next one may go well, so nothing may be concluded of the commit.
+func isPassing(err error) bool {
+	if _, ok := errors.AsType[busy](err); ok {
+		return true
+	}
+	p, ok := errors.AsType[*plan.Problem](err)
+	return ok && p.Reason == reasonRendererFailed
+}

@@ -255,7 +255,7 @@ func (v *preview) heirsOf(ctx context.Context, gone []entry) (heirs, error) {
 		if len(gone) == 0 || other.UID == v.gs.UID || other.DeletionTimestamp != nil || !sameBranch(other, v.gs) || neverRead(other) {
 			continue
 		}
-		t, err := newTreeFSOf(v.tree.storer, v.tree.root)
+		t, err := v.tree.reopen()
 		if err != nil {
 			return nil, err
 		}

@@ -208,7 +208,7 @@ func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *renderer) error {
 		if err != nil {
 			set = nil // somebody put it right since
 		}
-		trees[i] = t.root
+		trees[i] = t.hash()
 		maps.Copy(reads, t.Reads())
 		if i == 0 {
 			c.before = set

@@ -90,6 +90,15 @@ func missing(what string, h plumbing.Hash, err error) error {
 	return fmt.Errorf("%w: reading %s: object %s of the repository: %w", errDamaged, what, h, err)
 }
 
+// reopen returns the same tree, of which nothing has been read.
+func (t *treeFS) reopen() (*treeFS, error) { return newTreeFSOf(t.storer, t.root) }
+
+// hash names the tree.
+func (t *treeFS) hash() plumbing.Hash { return t.root }
+
+// limitsInForce are those that the tree is read with.
+func (t *treeFS) limitsInForce() Limits { return t.limits }
+
 // Err returns the first error of the storer, or nil.
 func (t *treeFS) Err() error { return t.err }
 

@@ -83,7 +83,7 @@ func TestCorpus(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
-			tree := repo.treeOf(t, commit)
+			tree := openTree(t, repo, commit)
 			objects, err := plan.Render(tree, tc.dir, plan.RenderOptions{})
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
@@ -126,7 +126,7 @@ func TestPlainCorpus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := plan.Render(repo.tree(repo.commit("corpus")), "plain", plan.RenderOptions{})
+	objects, err := plan.Render(openTree(t, repo, repo.commit("corpus")), "plain", plan.RenderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestCorpusOfErrors(t *testing.T) {
 					t.Errorf("kubectl renders it:\n%s", out)
 				}
 			}
-			_, err := plan.Render(repo.tree(repo.commit("one")), "k", plan.RenderOptions{})
+			_, err := plan.Render(openTree(t, repo, repo.commit("one")), "k", plan.RenderOptions{})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want it to say %q", err, tc.want)
 			}
@@ -197,7 +197,7 @@ func TestCorpusInParallel(t *testing.T) {
 	commit := repo.commit("corpus")
 	want := map[string]string{}
 	for _, tc := range treeCorpus {
-		objects, err := plan.Render(repo.tree(commit), tc.dir, plan.RenderOptions{})
+		objects, err := plan.Render(openTree(t, repo, commit), tc.dir, plan.RenderOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestCorpusInParallel(t *testing.T) {
 	var group sync.WaitGroup
 	for range 2 {
 		for _, tc := range treeCorpus {
-			tree := repo.tree(commit)
+			tree := openTree(t, repo, commit)
 			group.Go(func() {
 				objects, err := plan.Render(tree, tc.dir, plan.RenderOptions{})
 				if err != nil {
@@ -224,7 +224,7 @@ func TestCorpusInParallel(t *testing.T) {
 
 func TestOrigins(t *testing.T) {
 	repo := newCorpusRepo(t)
-	tree := repo.tree(repo.commit("corpus"))
+	tree := openTree(t, repo, repo.commit("corpus"))
 	got := map[string]string{}
 	for _, dir := range []string{"names", "components", "patches", "plugins", "linked"} {
 		objects, err := plan.Render(tree, dir, plan.RenderOptions{})
@@ -358,7 +358,7 @@ func TestTreeFS(t *testing.T) {
 	repo.link("loop", "loop")
 	repo.link("dangling", "a/gone")
 	repo.submodule("module")
-	tree := repo.tree(repo.commit("one"))
+	tree := openTree(t, repo, repo.commit("one"))
 
 	for _, tc := range []struct {
 		path, want, err, reason string
@@ -498,12 +498,12 @@ func TestUnchanged(t *testing.T) {
 		t.Run(tc.dir+" "+tc.reason, func(t *testing.T) {
 			repo.t = t
 			repo.git("reset", "--hard", "--quiet", start.String())
-			before := repo.tree(start)
+			before := openTree(t, repo, start)
 			if _, err := plan.Render(before, tc.dir, plan.RenderOptions{Skip: "plain/approvals"}); err != nil {
 				t.Fatal(err)
 			}
 			tc.change()
-			after := repo.tree(repo.commit("change"))
+			after := openTree(t, repo, repo.commit("change"))
 			got, err := before.Reads().Unchanged(after)
 			if err != nil || got != tc.want {
 				t.Errorf("%s: Unchanged = %v, %v; want %v", tc.reason, got, err, tc.want)
@@ -515,7 +515,7 @@ func TestUnchanged(t *testing.T) {
 	}
 	repo.t = t
 	bare := repo.bare()
-	before := repo.tree(start)
+	before := openTree(t, repo, start)
 	if _, err := plan.Render(before, "apps", plan.RenderOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -664,12 +664,7 @@ func (r *treeRepo) lose(bare, object string) {
 	}
 }
 
-func (r *treeRepo) tree(commit plumbing.Hash) *treeFS {
-	r.t.Helper()
-	return r.treeOf(r.t, commit)
-}
-
-func (r *treeRepo) treeOf(t *testing.T, commit plumbing.Hash) *treeFS {
+func openTree(t *testing.T, r *treeRepo, commit plumbing.Hash) *treeFS {
 	t.Helper()
 	tree, err := newTreeFS(objectsIn(filepath.Join(r.dir, ".git")), commit)
 	if err != nil {
