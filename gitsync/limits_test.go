@@ -135,7 +135,7 @@ func TestDeltaThatGrows(t *testing.T) {
 		p := readPack(t.Context(), bytes.NewReader(pack.Bytes()), 1<<20, tt.most)
 		got, err := io.ReadAll(p)
 		p.close()
-		if !errSays(err, tt.says) {
+		if !gittest.ErrorSays(err, tt.says) {
 			t.Errorf("at most %d: %v, want %q", tt.most, err, tt.says)
 		}
 		if whole := bytes.Equal(got, pack.Bytes()); whole != (tt.says == "") {
@@ -162,9 +162,9 @@ func TestReadPackPassesAllOn(t *testing.T) {
 // A tree that holds itself ten times over, ten levels deep, has ten billion
 // paths; one with a thousand levels has a path of as many names.
 func TestTreesWithoutEnd(t *testing.T) {
-	repo := newTreeRepo(t)
-	repo.write("a.yaml", configMapFile)
-	repo.commit("one")
+	repo := gittest.NewWorktree(t)
+	repo.Write("a.yaml", oneConfigMap)
+	repo.Commit("one")
 	level := func(tree string, copies int) string {
 		var list strings.Builder
 		for i := range copies {
@@ -174,14 +174,14 @@ func TestTreesWithoutEnd(t *testing.T) {
 		if err := os.WriteFile(in, []byte(list.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		return repo.git("-c", "alias.make=!git mktree <"+in, "make")
+		return repo.Git("-c", "alias.make=!git mktree <"+in, "make")
 	}
 	commit := func(copies, levels int) plumbing.Hash {
-		tree := repo.git("rev-parse", "HEAD^{tree}")
+		tree := repo.Git("rev-parse", "HEAD^{tree}")
 		for range levels {
 			tree = level(tree, copies)
 		}
-		return plumbing.NewHash(repo.git("commit-tree", tree, "-m", "deep"))
+		return plumbing.NewHash(repo.Git("commit-tree", tree, "-m", "deep"))
 	}
 	wide := openTree(t, repo, commit(10, 10))
 	if err := complete(wide); err != nil {
@@ -201,67 +201,67 @@ func TestWhatIsReadIsBounded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		reason string
 		limits Limits
-		write  func(r *treeRepo)
+		write  func(r *gittest.Worktree)
 		says   string
 	}{
-		"files": {"each costs a parse", Limits{Files: 10}, func(r *treeRepo) {
+		"files": {"each costs a parse", Limits{Files: 10}, func(r *gittest.Worktree) {
 			for i := range 10 {
-				r.write(fmt.Sprintf("apps/%d.yaml", i), strings.Replace(configMapFile, "name: a", fmt.Sprintf("name: a%d", i), 1))
+				r.Write(fmt.Sprintf("apps/%d.yaml", i), strings.Replace(configMapFile, "name: a", fmt.Sprintf("name: a%d", i), 1))
 			}
 		}, "more than 10 files and folders are read for one commit; make it smaller, or raise the controller's --max-files"},
-		"bytes": {"sixteen files of the largest size, and not one more", Limits{FileSize: 100}, func(r *treeRepo) {
+		"bytes": {"sixteen files of the largest size, and not one more", Limits{FileSize: 100}, func(r *gittest.Worktree) {
 			for i := range 17 {
-				r.write(fmt.Sprintf("apps/%02d.yaml", i), "# "+strings.Repeat("x", 98))
+				r.Write(fmt.Sprintf("apps/%02d.yaml", i), "# "+strings.Repeat("x", 98))
 			}
 		}, "apps/16.yaml: more than 1600 are read for one commit; make it smaller, or raise the controller's --max-file-size"},
-		"a file": {"it is read into memory", Limits{FileSize: 100}, func(r *treeRepo) {
-			r.write("apps/a.yaml", "# "+strings.Repeat("x", 99))
+		"a file": {"it is read into memory", Limits{FileSize: 100}, func(r *gittest.Worktree) {
+			r.Write("apps/a.yaml", "# "+strings.Repeat("x", 99))
 		}, "apps/a.yaml: read /apps/a.yaml: 101 bytes; files of more than 100 are not read (--max-file-size)"},
-		"objects": {"the inventory has to fit into etcd", Limits{Objects: 2}, func(r *treeRepo) {
-			r.write("apps/a.yaml", configMapFile+"---\n"+strings.Replace(configMapFile, "name: a", "name: b", 1)+"---\n"+strings.Replace(configMapFile, "name: a", "name: c", 1))
+		"objects": {"the inventory has to fit into etcd", Limits{Objects: 2}, func(r *gittest.Worktree) {
+			r.Write("apps/a.yaml", configMapFile+"---\n"+strings.Replace(configMapFile, "name: a", "name: b", 1)+"---\n"+strings.Replace(configMapFile, "name: a", "name: c", 1))
 		}, "apps: 3 objects are rendered, and a GitSource has at most 2; make it smaller, or raise the controller's --max-objects"},
-		"a kustomization that reads one file over and over": {"two overlays of two overlays of … are 2 to the 16th", Limits{Files: 3000}, func(r *treeRepo) {
-			r.write("l0/a.yaml", configMapFile)
-			r.write("l0/kustomization.yaml", "resources: [a.yaml]\n")
+		"a kustomization that reads one file over and over": {"two overlays of two overlays of … are 2 to the 16th", Limits{Files: 3000}, func(r *gittest.Worktree) {
+			r.Write("l0/a.yaml", configMapFile)
+			r.Write("l0/kustomization.yaml", "resources: [a.yaml]\n")
 			for i := 1; i <= 16; i++ {
 				for _, side := range []string{"p", "q"} {
-					r.write(fmt.Sprintf("l%d%s/kustomization.yaml", i, side), fmt.Sprintf("namePrefix: %s\nresources: [../l%d]\n", side, i-1))
+					r.Write(fmt.Sprintf("l%d%s/kustomization.yaml", i, side), fmt.Sprintf("namePrefix: %s\nresources: [../l%d]\n", side, i-1))
 				}
-				r.write(fmt.Sprintf("l%d/kustomization.yaml", i), fmt.Sprintf("resources: [../l%dp, ../l%dq]\n", i, i))
+				r.Write(fmt.Sprintf("l%d/kustomization.yaml", i), fmt.Sprintf("resources: [../l%dp, ../l%dq]\n", i, i))
 			}
-			r.write("apps/kustomization.yaml", "resources: [../l16]\n")
+			r.Write("apps/kustomization.yaml", "resources: [../l16]\n")
 		}, "more than 3000 files and folders are read for one commit"},
-		"aliases": {"a billion laughs", Limits{}, func(r *treeRepo) {
-			r.write("apps/a.yaml", laughs)
+		"aliases": {"a billion laughs", Limits{}, func(r *gittest.Worktree) {
+			r.Write("apps/a.yaml", laughs)
 		}, "apps/a.yaml: read /apps/a.yaml: line 1: its YAML aliases, written out, make more than 8 MiB"},
-		"aliases in a kustomization": {"kustomize reads past our own parser", Limits{}, func(r *treeRepo) {
-			r.write("apps/a.txt", laughs)
-			r.write("apps/kustomization.yaml", "resources: [a.txt]\n")
+		"aliases in a kustomization": {"kustomize reads past our own parser", Limits{}, func(r *gittest.Worktree) {
+			r.Write("apps/a.txt", laughs)
+			r.Write("apps/kustomization.yaml", "resources: [a.txt]\n")
 		}, "its YAML aliases, written out, make more than 8 MiB"},
-		"a large text that is named often": {"the names are few, and the text is eight megabytes a hundred times", Limits{}, func(r *treeRepo) {
-			r.write("apps/a.yaml", "a: &a "+strings.Repeat("x", 1<<20)+"\nb: ["+strings.Repeat("*a, ", 9)+"]\n")
+		"a large text that is named often": {"the names are few, and the text is eight megabytes a hundred times", Limits{}, func(r *gittest.Worktree) {
+			r.Write("apps/a.yaml", "a: &a "+strings.Repeat("x", 1<<20)+"\nb: ["+strings.Repeat("*a, ", 9)+"]\n")
 		}, "its YAML aliases, written out, make more than 8 MiB"},
-		"some aliases": {"are what they are for", Limits{}, func(r *treeRepo) {
-			r.write("apps/a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: &n a, labels: {app: *n}}\ndata: {a: *n, b: *n}\n")
+		"some aliases": {"are what they are for", Limits{}, func(r *gittest.Worktree) {
+			r.Write("apps/a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: &n a, labels: {app: *n}}\ndata: {a: *n, b: *n}\n")
 		}, ""},
-		"an LFS pointer as a manifest": {"what it points to would be applied, if it were here", Limits{}, func(r *treeRepo) {
-			r.write("apps/a.yaml", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+		"an LFS pointer as a manifest": {"what it points to would be applied, if it were here", Limits{}, func(r *gittest.Worktree) {
+			r.Write("apps/a.yaml", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
 		}, "apps/a.yaml: read /apps/a.yaml: is a Git LFS pointer, and LFS is not supported; keep the file in Git itself"},
-		"an LFS pointer in a generator": {"its text is not what the ConfigMap is to have", Limits{}, func(r *treeRepo) {
-			r.write("apps/data", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
-			r.write("apps/kustomization.yaml", "configMapGenerator: [{name: a, files: [data]}]\n")
+		"an LFS pointer in a generator": {"its text is not what the ConfigMap is to have", Limits{}, func(r *gittest.Worktree) {
+			r.Write("apps/data", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+			r.Write("apps/kustomization.yaml", "configMapGenerator: [{name: a, files: [data]}]\n")
 		}, "is a Git LFS pointer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			repo := newTreeRepo(t)
+			repo := gittest.NewWorktree(t)
 			tt.write(repo)
-			tree, err := newTreeFS(limitedStore{objectsIn(filepath.Join(repo.dir, ".git")), tt.limits}, repo.commit("one"))
+			tree, err := newTreeFS(limitedStore{gittest.Objects(filepath.Join(repo.Dir, ".git")), tt.limits}, repo.Commit("one"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			r := &renderer{gs: gitSourceAt("apps"), mapper: testMapper()}
 			_, err = r.render(tree)
-			if !errSays(err, tt.says) {
+			if !gittest.ErrorSays(err, tt.says) {
 				t.Errorf("%s: got %v, want %q", tt.reason, err, tt.says)
 			}
 			if err != nil {
@@ -301,10 +301,13 @@ func gitSourceAt(path string) *v1alpha1.GitSource {
 
 // A submodule in the folder is left out, and named.
 func TestSubmoduleIsIgnored(t *testing.T) {
-	repo := newTreeRepo(t)
-	repo.write("a.yaml", configMapFile)
-	repo.submodule("module")
-	tree := openTree(t, repo, repo.commit("one"))
+	repo := gittest.NewWorktree(t)
+	repo.Write("a.yaml", configMapFile)
+	repo.Submodule("module")
+	tree, err := newTreeFS(gittest.Objects(filepath.Join(repo.Dir, ".git")), repo.Commit("one"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	r := &renderer{gs: gitSourceAt("."), mapper: testMapper()}
 	set, err := r.render(tree)
 	if err != nil || len(set.Objects) != 1 {

@@ -45,7 +45,7 @@ func TestWriteTreeIsGits(t *testing.T) {
 	commit := plumbing.NewHash(repo.Commit(map[string]string{"a.yaml": "0\n", "b/c.d/g": "0\n", "h/i/j": "0\n"}))
 	now := map[string]string{"a.yaml": "0\n", "b/c.d/g": "0\n", "h/i/j": "0\n"}
 	for i := range 30 {
-		s := newScratch(objectsIn(repo.Work + "/.git"))
+		s := newScratch(gittest.Objects(repo.Work + "/.git"))
 		put, write := files{}, map[string]string{}
 		for range 1 + random.IntN(4) {
 			name := names[random.IntN(len(names))]
@@ -121,7 +121,7 @@ func TestUndo(t *testing.T) {
 		if c.since != nil {
 			tip = repo.Commit(c.since)
 		}
-		s := newScratch(objectsIn(repo.Work + "/.git"))
+		s := newScratch(gittest.Objects(repo.Work + "/.git"))
 		changes, err := changed(s, treeAt(repo, before), treeAt(repo, after))
 		if err != nil {
 			t.Fatal(err)

@@ -37,7 +37,7 @@ func TestSignedCommits(t *testing.T) {
 		}
 		repo := gittest.NewRepo(t)
 		parent := repo.Commit(map[string]string{"a": "1\n"})
-		s := newScratch(objectsIn(repo.Work + "/.git"))
+		s := newScratch(gittest.Objects(repo.Work + "/.git"))
 		m := maker{author: object.Signature{Name: "tranche", Email: "tranche@example.org"}, signer: signer}
 		m.committer = m.author
 		h, err := m.commit(s, treeAt(repo, parent), []plumbing.Hash{plumbing.NewHash(parent)}, "Signed\n\nTranche-Release: shop/web\n", time.Now())

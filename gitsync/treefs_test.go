@@ -13,14 +13,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/cache"
-	"github.com/go-git/go-git/v5/plumbing/storer"
-	"github.com/go-git/go-git/v5/storage/filesystem"
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -75,11 +72,11 @@ var treeCorpus = []struct{ dir, reason string }{
 // kubectl prints of a checkout, byte for byte.
 func TestCorpus(t *testing.T) {
 	repo := newCorpusRepo(t)
-	commit := repo.commit("corpus")
+	commit := repo.Commit("corpus")
 	for _, tc := range treeCorpus {
 		t.Run(strings.ReplaceAll(tc.dir, "/", "_"), func(t *testing.T) {
 			t.Parallel()
-			want, err := kubectlKustomize(t, filepath.Join(repo.dir, tc.dir))
+			want, err := kubectlKustomize(t, filepath.Join(repo.Dir, tc.dir))
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
@@ -107,7 +104,7 @@ func TestCorpusIsWhole(t *testing.T) {
 	for _, tc := range treeCorpus {
 		listed[strings.Split(tc.dir, "/")[0]] = true
 	}
-	entries, err := os.ReadDir(tree.dir)
+	entries, err := os.ReadDir(tree.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,11 +119,11 @@ func TestCorpusIsWhole(t *testing.T) {
 // its files is.
 func TestPlainCorpus(t *testing.T) {
 	repo := newCorpusRepo(t)
-	want, err := kubectlKustomize(t, filepath.Join(repo.dir, "plain-listed"))
+	want, err := kubectlKustomize(t, filepath.Join(repo.Dir, "plain-listed"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := plan.Render(openTree(t, repo, repo.commit("corpus")), "plain", plan.RenderOptions{})
+	objects, err := plan.Render(openTree(t, repo, repo.Commit("corpus")), "plain", plan.RenderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,16 +168,16 @@ func TestCorpusOfErrors(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			t.Parallel()
-			repo := newTreeRepo(t)
+			repo := gittest.NewWorktree(t)
 			for name, content := range tc.files {
-				repo.write(name, content)
+				repo.Write(name, content)
 			}
 			if !tc.alone {
-				if out, err := kubectlKustomize(t, filepath.Join(repo.dir, "k")); err == nil {
+				if out, err := kubectlKustomize(t, filepath.Join(repo.Dir, "k")); err == nil {
 					t.Errorf("kubectl renders it:\n%s", out)
 				}
 			}
-			_, err := plan.Render(openTree(t, repo, repo.commit("one")), "k", plan.RenderOptions{})
+			_, err := plan.Render(openTree(t, repo, repo.Commit("one")), "k", plan.RenderOptions{})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want it to say %q", err, tc.want)
 			}
@@ -194,7 +191,7 @@ const oneConfigMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
 // a global variable (G17), and one of the corpus replaces it.
 func TestCorpusInParallel(t *testing.T) {
 	repo := newCorpusRepo(t)
-	commit := repo.commit("corpus")
+	commit := repo.Commit("corpus")
 	want := map[string]string{}
 	for _, tc := range treeCorpus {
 		objects, err := plan.Render(openTree(t, repo, commit), tc.dir, plan.RenderOptions{})
@@ -224,7 +221,7 @@ func TestCorpusInParallel(t *testing.T) {
 
 func TestOrigins(t *testing.T) {
 	repo := newCorpusRepo(t)
-	tree := openTree(t, repo, repo.commit("corpus"))
+	tree := openTree(t, repo, repo.Commit("corpus"))
 	got := map[string]string{}
 	for _, dir := range []string{"names", "components", "patches", "plugins", "linked"} {
 		objects, err := plan.Render(tree, dir, plan.RenderOptions{})
@@ -304,15 +301,15 @@ func TestMissingObject(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.lose+" "+tc.reason, func(t *testing.T) {
-			repo := newTreeRepo(t)
-			repo.write("apps/kustomization.yaml", "resources: [web.yaml, sub]\n")
-			repo.write("apps/web.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n")
-			repo.write("apps/sub/kustomization.yaml", "configMapGenerator: [{name: x, literals: [a=b]}]\n")
-			repo.write("approvals/web.yaml", "kind: nothing\n")
-			commit := repo.commit("one")
-			bare := repo.bare()
-			repo.lose(bare, tc.lose)
-			tree, err := newTreeFS(objectsIn(bare), commit)
+			repo := gittest.NewWorktree(t)
+			repo.Write("apps/kustomization.yaml", "resources: [web.yaml, sub]\n")
+			repo.Write("apps/web.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n")
+			repo.Write("apps/sub/kustomization.yaml", "configMapGenerator: [{name: x, literals: [a=b]}]\n")
+			repo.Write("approvals/web.yaml", "kind: nothing\n")
+			commit := repo.Commit("one")
+			bare := repo.Bare()
+			repo.Lose(bare, tc.lose)
+			tree, err := newTreeFS(gittest.Objects(bare), commit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -326,15 +323,15 @@ func TestMissingObject(t *testing.T) {
 		})
 	}
 	t.Run("the root", func(t *testing.T) {
-		repo := newTreeRepo(t)
-		repo.write("a", "b")
-		commit := repo.commit("one")
-		bare := repo.bare()
-		repo.lose(bare, "HEAD^{tree}")
-		if _, err := newTreeFS(objectsIn(bare), commit); !errors.Is(err, plumbing.ErrObjectNotFound) {
+		repo := gittest.NewWorktree(t)
+		repo.Write("a", "b")
+		commit := repo.Commit("one")
+		bare := repo.Bare()
+		repo.Lose(bare, "HEAD^{tree}")
+		if _, err := newTreeFS(gittest.Objects(bare), commit); !errors.Is(err, plumbing.ErrObjectNotFound) {
 			t.Errorf("a commit without its tree: got %v", err)
 		}
-		if _, err := newTreeFS(objectsIn(bare), plumbing.NewHash(strings.Repeat("1", 40))); !errors.Is(err, plumbing.ErrObjectNotFound) {
+		if _, err := newTreeFS(gittest.Objects(bare), plumbing.NewHash(strings.Repeat("1", 40))); !errors.Is(err, plumbing.ErrObjectNotFound) {
 			t.Errorf("no such commit: got %v", err)
 		}
 	})
@@ -343,22 +340,22 @@ func TestMissingObject(t *testing.T) {
 func complete(f *treeFS) error { return f.Complete(plumbing.ZeroHash) }
 
 func TestTreeFS(t *testing.T) {
-	repo := newTreeRepo(t)
-	repo.write("a/one.yaml", "one")
-	repo.write("a/two.json", "two")
-	repo.write("a/.hidden", "h")
-	repo.write("a/b/deep.yaml", "deep")
-	repo.write("big.yaml", strings.Repeat("#", defaultFileSize+1))
-	repo.write("lfs.yaml", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
-	repo.link("to-file", "a/one.yaml")
-	repo.link("to-dir", "a/b")
-	repo.link("a/b/up", "../..")
-	repo.link("out", "../etc/passwd")
-	repo.link("abs", "/etc/passwd")
-	repo.link("loop", "loop")
-	repo.link("dangling", "a/gone")
-	repo.submodule("module")
-	tree := openTree(t, repo, repo.commit("one"))
+	repo := gittest.NewWorktree(t)
+	repo.Write("a/one.yaml", "one")
+	repo.Write("a/two.json", "two")
+	repo.Write("a/.hidden", "h")
+	repo.Write("a/b/deep.yaml", "deep")
+	repo.Write("big.yaml", strings.Repeat("#", defaultFileSize+1))
+	repo.Write("lfs.yaml", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
+	repo.Link("to-file", "a/one.yaml")
+	repo.Link("to-dir", "a/b")
+	repo.Link("a/b/up", "../..")
+	repo.Link("out", "../etc/passwd")
+	repo.Link("abs", "/etc/passwd")
+	repo.Link("loop", "loop")
+	repo.Link("dangling", "a/gone")
+	repo.Submodule("module")
+	tree := openTree(t, repo, repo.Commit("one"))
 
 	for _, tc := range []struct {
 		path, want, err, reason string
@@ -383,7 +380,7 @@ func TestTreeFS(t *testing.T) {
 		{"lfs.yaml", "", "is a Git LFS pointer", "a pointer is not what the user means to apply"},
 	} {
 		got, err := tree.ReadFile(tc.path)
-		if string(got) != tc.want || !errSays(err, tc.err) {
+		if string(got) != tc.want || !gittest.ErrorSays(err, tc.err) {
 			t.Errorf("%s: ReadFile(%q) = %q, %v; want %q, %q", tc.reason, tc.path, got, err, tc.want, tc.err)
 		}
 		if exists := tree.Exists(tc.path); tc.err == "" && !exists {
@@ -461,18 +458,18 @@ func TestTreeFS(t *testing.T) {
 
 // TestUnchanged: a render depends on what it read, and on nothing else.
 func TestUnchanged(t *testing.T) {
-	repo := newTreeRepo(t)
-	repo.write("apps/kustomization.yaml", "resources: [../base]\n")
-	repo.write("base/kustomization.yaml", "resources: [web.yaml]\n")
-	repo.write("base/web.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n")
-	repo.write("base/README.md", "one\n")
-	repo.write("plain/one.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n")
-	repo.write("plain/README.md", "one\n")
-	repo.write("plain/approvals/web.yaml", "one\n")
-	repo.write("other/a.yaml", "one\n")
-	repo.link("linked", "base")
-	repo.submodule("plain/module")
-	start := repo.commit("start")
+	repo := gittest.NewWorktree(t)
+	repo.Write("apps/kustomization.yaml", "resources: [../base]\n")
+	repo.Write("base/kustomization.yaml", "resources: [web.yaml]\n")
+	repo.Write("base/web.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n")
+	repo.Write("base/README.md", "one\n")
+	repo.Write("plain/one.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n")
+	repo.Write("plain/README.md", "one\n")
+	repo.Write("plain/approvals/web.yaml", "one\n")
+	repo.Write("other/a.yaml", "one\n")
+	repo.Link("linked", "base")
+	repo.Submodule("plain/module")
+	start := repo.Commit("start")
 
 	for _, tc := range []struct {
 		dir, reason string
@@ -480,30 +477,30 @@ func TestUnchanged(t *testing.T) {
 		want        bool
 	}{
 		{"apps", "nothing", func() {}, true},
-		{"apps", "elsewhere", func() { repo.write("other/a.yaml", "two\n") }, true},
-		{"apps", "beside, in a folder that a kustomization lists file by file", func() { repo.write("base/README.md", "two\n") }, true},
-		{"apps", "a file that was read", func() { repo.write("base/web.yaml", "apiVersion: v1\n") }, false},
-		{"apps", "a file that was read, by its mode only", func() { repo.chmod("base/web.yaml") }, true},
-		{"apps", "the kustomization", func() { repo.write("apps/kustomization.yaml", "resources: []\n") }, false},
-		{"apps", "a file that was read is gone", func() { repo.remove("base/web.yaml") }, false},
-		{"apps", "a second kustomization, where there was none", func() { repo.write("base/kustomization.yml", "resources: []\n") }, false},
-		{"apps", "a folder where a file was", func() { repo.remove("base/web.yaml"); repo.write("base/web.yaml/kustomization.yaml", "") }, false},
-		{"linked", "a link that leads elsewhere", func() { repo.remove("linked"); repo.link("linked", "apps") }, false},
-		{"plain", "a file that is not read", func() { repo.write("plain/README.md", "two\n") }, true},
-		{"plain", "an approval", func() { repo.write("plain/approvals/web.yaml", "two\n") }, true},
-		{"plain", "a file more", func() { repo.write("plain/two.yaml", "") }, false},
-		{"plain", "a submodule that becomes a file", func() { repo.remove("plain/module"); repo.write("plain/module", "") }, false},
-		{"plain", "a file that becomes a folder", func() { repo.remove("plain/one.yaml"); repo.write("plain/one.yaml/x", "") }, false},
+		{"apps", "elsewhere", func() { repo.Write("other/a.yaml", "two\n") }, true},
+		{"apps", "beside, in a folder that a kustomization lists file by file", func() { repo.Write("base/README.md", "two\n") }, true},
+		{"apps", "a file that was read", func() { repo.Write("base/web.yaml", "apiVersion: v1\n") }, false},
+		{"apps", "a file that was read, by its mode only", func() { repo.Chmod("base/web.yaml") }, true},
+		{"apps", "the kustomization", func() { repo.Write("apps/kustomization.yaml", "resources: []\n") }, false},
+		{"apps", "a file that was read is gone", func() { repo.Remove("base/web.yaml") }, false},
+		{"apps", "a second kustomization, where there was none", func() { repo.Write("base/kustomization.yml", "resources: []\n") }, false},
+		{"apps", "a folder where a file was", func() { repo.Remove("base/web.yaml"); repo.Write("base/web.yaml/kustomization.yaml", "") }, false},
+		{"linked", "a link that leads elsewhere", func() { repo.Remove("linked"); repo.Link("linked", "apps") }, false},
+		{"plain", "a file that is not read", func() { repo.Write("plain/README.md", "two\n") }, true},
+		{"plain", "an approval", func() { repo.Write("plain/approvals/web.yaml", "two\n") }, true},
+		{"plain", "a file more", func() { repo.Write("plain/two.yaml", "") }, false},
+		{"plain", "a submodule that becomes a file", func() { repo.Remove("plain/module"); repo.Write("plain/module", "") }, false},
+		{"plain", "a file that becomes a folder", func() { repo.Remove("plain/one.yaml"); repo.Write("plain/one.yaml/x", "") }, false},
 	} {
 		t.Run(tc.dir+" "+tc.reason, func(t *testing.T) {
-			repo.t = t
-			repo.git("reset", "--hard", "--quiet", start.String())
+			repo.T = t
+			repo.Git("reset", "--hard", "--quiet", start.String())
 			before := openTree(t, repo, start)
 			if _, err := plan.Render(before, tc.dir, plan.RenderOptions{Skip: "plain/approvals"}); err != nil {
 				t.Fatal(err)
 			}
 			tc.change()
-			after := openTree(t, repo, repo.commit("change"))
+			after := openTree(t, repo, repo.Commit("change"))
 			got, err := before.Reads().Unchanged(after)
 			if err != nil || got != tc.want {
 				t.Errorf("%s: Unchanged = %v, %v; want %v", tc.reason, got, err, tc.want)
@@ -513,28 +510,20 @@ func TestUnchanged(t *testing.T) {
 			}
 		})
 	}
-	repo.t = t
-	bare := repo.bare()
+	repo.T = t
+	bare := repo.Bare()
 	before := openTree(t, repo, start)
 	if _, err := plan.Render(before, "apps", plan.RenderOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	repo.lose(bare, start.String()+":base")
-	after, err := newTreeFS(objectsIn(bare), start)
+	repo.Lose(bare, start.String()+":base")
+	after, err := newTreeFS(gittest.Objects(bare), start)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := before.Reads().Unchanged(after); !errors.Is(err, plumbing.ErrObjectNotFound) {
 		t.Errorf("a hole in the other tree is no change: got %v", err)
 	}
-}
-
-// errSays reports whether err says want, or is nil where want is empty.
-func errSays(err error, want string) bool {
-	if err == nil || want == "" {
-		return err == nil && want == ""
-	}
-	return strings.Contains(err.Error(), want)
 }
 
 // kubectlKustomize is what `kubectl kustomize` prints. Bases may lie outside the
@@ -570,109 +559,21 @@ func printed(t *testing.T, objects []plan.Object) string {
 	return b.String()
 }
 
-// treeRepo is a repository made by git itself.
-type treeRepo struct {
-	t   *testing.T
-	dir string
-}
-
-func newTreeRepo(t *testing.T) *treeRepo {
-	r := &treeRepo{t, t.TempDir()}
-	r.git("init", "--quiet", "--initial-branch=main")
-	return r
-}
-
 // newCorpusRepo has the corpus in its worktree, not committed yet.
-func newCorpusRepo(t *testing.T) *treeRepo {
+func newCorpusRepo(t *testing.T) *gittest.Worktree {
 	t.Helper()
-	r := newTreeRepo(t)
-	if err := os.CopyFS(r.dir, os.DirFS("testdata/corpus")); err != nil {
+	r := gittest.NewWorktree(t)
+	if err := os.CopyFS(r.Dir, os.DirFS("testdata/corpus")); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func (r *treeRepo) git(args ...string) string {
-	r.t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir = r.dir
-	cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.org", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.org", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		r.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return string(bytes.TrimSpace(out))
-}
-
-func (r *treeRepo) write(name, content string) {
-	r.t.Helper()
-	p := filepath.Join(r.dir, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(content), 0o644)); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *treeRepo) link(name, target string) {
-	r.t.Helper()
-	if err := os.Symlink(target, filepath.Join(r.dir, name)); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *treeRepo) chmod(name string) {
-	r.t.Helper()
-	if err := os.Chmod(filepath.Join(r.dir, name), 0o755); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *treeRepo) remove(name string) {
-	r.t.Helper()
-	if err := os.RemoveAll(filepath.Join(r.dir, name)); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *treeRepo) submodule(name string) {
-	r.git("update-index", "--add", "--cacheinfo", "160000,"+strings.Repeat("5", 40)+","+name)
-	if err := os.Mkdir(filepath.Join(r.dir, name), 0o755); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func (r *treeRepo) commit(subject string) plumbing.Hash {
-	r.t.Helper()
-	r.git("add", "--all", ".")
-	r.git("commit", "--quiet", "--allow-empty", "-m", subject)
-	return plumbing.NewHash(r.git("rev-parse", "HEAD"))
-}
-
-// bare returns the folder of a bare clone with loose objects.
-func (r *treeRepo) bare() string {
-	r.t.Helper()
-	to := filepath.Join(r.t.TempDir(), "bare.git")
-	r.git("clone", "--quiet", "--bare", "--no-hardlinks", ".", to)
-	return to
-}
-
-// lose deletes an object from a bare clone.
-func (r *treeRepo) lose(bare, object string) {
-	r.t.Helper()
-	h := r.git("rev-parse", object)
-	if err := os.Remove(filepath.Join(bare, "objects", h[:2], h[2:])); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-func openTree(t *testing.T, r *treeRepo, commit plumbing.Hash) *treeFS {
+func openTree(t *testing.T, r *gittest.Worktree, commit plumbing.Hash) *treeFS {
 	t.Helper()
-	tree, err := newTreeFS(objectsIn(filepath.Join(r.dir, ".git")), commit)
+	tree, err := newTreeFS(gittest.Objects(filepath.Join(r.Dir, ".git")), commit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return tree
-}
-
-func objectsIn(gitDir string) storer.EncodedObjectStorer {
-	return filesystem.NewStorage(osfs.New(gitDir), cache.NewObjectLRU(8*cache.MiByte))
 }
