@@ -16,6 +16,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -39,7 +40,7 @@ type fetchBase func(plan.RemoteBase) (*snapshot, error)
 // credentials go to a server of a base, so all sources may share them.
 type bases struct {
 	dir    string
-	limits Limits
+	limits gittree.Limits
 
 	mu   sync.Mutex
 	made int
@@ -47,9 +48,9 @@ type bases struct {
 }
 
 // newBases returns the bases in a folder, which it empties.
-func newBases(dir string, l Limits) *bases {
+func newBases(dir string, l gittree.Limits) *bases {
 	_ = os.RemoveAll(dir) // what is left is never read
-	return &bases{dir: dir, limits: l.orDefault(), by: map[plan.RemoteBase]*base{}}
+	return &bases{dir: dir, limits: l.WithDefaults(), by: map[plan.RemoteBase]*base{}}
 }
 
 // base is one remote base.
@@ -256,7 +257,7 @@ func baseRemoteProblem(name plan.RemoteBase, err error) error {
 	}
 	err = remote{url: u, base: true}.problem(err)
 	if errors.Is(err, errNoRoom) {
-		err = exceeded("", "the repository takes more than a remote base may", "--max-repository-size, of which a remote base may have an eighth")
+		err = gittree.Exceeded("", "the repository takes more than a remote base may", "--max-repository-size, of which a remote base may have an eighth")
 	}
 	p, ok := errors.AsType[*plan.Problem](err)
 	if !ok {
@@ -309,22 +310,22 @@ func isUnfetched(err error) bool {
 
 // baseTrees is the tree of a commit with, beside it, those of remote bases.
 type baseTrees struct {
-	*treeFS
+	*gittree.Tree
 	at        map[plan.RemoteBase]string
-	trees     map[string]*treeFS // by the name of their folder
+	trees     map[string]*gittree.Tree // by the name of their folder
 	snapshots []*snapshot
 	size      int64 // on disk, in bytes
 }
 
-func newBaseTrees(t *treeFS) *baseTrees {
-	return &baseTrees{treeFS: t, at: map[plan.RemoteBase]string{}, trees: map[string]*treeFS{}}
+func newBaseTrees(t *gittree.Tree) *baseTrees {
+	return &baseTrees{Tree: t, at: map[plan.RemoteBase]string{}, trees: map[string]*gittree.Tree{}}
 }
 
 // add fetches bases, of which none is there. The list comes from a renderer, which has
 // read what a tenant has committed.
 func (b *baseTrees) add(list []plan.RemoteBase, fetch fetchBase) error {
 	if len(b.at)+len(list) > maxBases {
-		return exceeded("", fmt.Sprintf("%d remote bases are named, and at most %d are fetched", len(b.at)+len(list), maxBases), "")
+		return gittree.Exceeded("", fmt.Sprintf("%d remote bases are named, and at most %d are fetched", len(b.at)+len(list), maxBases), "")
 	}
 	before := len(b.at)
 	for _, base := range list {
@@ -341,9 +342,9 @@ func (b *baseTrees) add(list []plan.RemoteBase, fetch fetchBase) error {
 		b.snapshots = append(b.snapshots, s)
 		// They stay on disk until the rendering ends, also those that makeRoom drops.
 		if b.size += diskSize(s.clone.dir); b.size > baseShare*s.clone.limits.RepositorySize {
-			return unfetched{exceeded("", "the remote bases take more than one repository may", "--max-repository-size")}
+			return unfetched{gittree.Exceeded("", "the remote bases take more than one repository may", "--max-repository-size")}
 		}
-		tree, err := newTreeFS(s, s.commit)
+		tree, err := gittree.Open(s, s.commit)
 		if err != nil {
 			return unfetched{baseRemoteProblem(base, err)}
 		}
@@ -364,18 +365,18 @@ func (b *baseTrees) close() {
 
 // tree returns the tree that a path leads into, the folder that it is in, empty for that of
 // the commit itself, and the path in it.
-func (b *baseTrees) tree(p string) (t *treeFS, root, below string) {
+func (b *baseTrees) tree(p string) (t *gittree.Tree, root, below string) {
 	p = path.Clean("/" + p)
 	name, rest, _ := strings.Cut(p[1:], "/")
 	if t, ok := b.trees[name]; ok {
 		return t, "/" + name, "/" + rest
 	}
-	return b.treeFS, "", p
+	return b.Tree, "", p
 }
 
 // Err returns the first error of a storer, or nil.
 func (b *baseTrees) Err() error {
-	err := b.treeFS.Err()
+	err := b.Tree.Err()
 	for _, t := range b.trees {
 		if err == nil {
 			err = t.Err()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -35,7 +36,7 @@ func renderWithBases(t *testing.T, bs *bases, kustomization string, within time.
 		t.Fatal(err)
 	}
 	defer s.close()
-	tree, err := newTreeFS(s, s.commit)
+	tree, err := gittree.Open(s, s.commit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func TestBases(t *testing.T) {
 	base.Git("checkout", "-q", "-b", "nested")
 	base.CommitAndPush(map[string]string{"base/kustomization.yaml": "nameSuffix: -nested\nresources: ['" + innerServer.URL + "/inner.git//k']\n"})
 
-	bs := newBases(t.TempDir(), Limits{})
+	bs := newBases(t.TempDir(), gittree.Limits{})
 	for ref, want := range map[string]string{"": "a=two", "?ref=main": "a=two", "?ref=v1": "a=one", "?ref=" + first: "a=one", "?ref=nested": "a-nested=inner"} {
 		got, err := renderWithBases(t, bs, "resources: ['"+url+ref+"']\n", time.Minute)
 		if err != nil || strings.Join(got, " ") != want {
@@ -169,7 +170,7 @@ func TestBases_Attacks(t *testing.T) {
 		"a password":            {"resources: ['" + strings.Replace(secret.URL, "//", "//user:password@", 1) + "/org/repo']", "it has credentials in it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := renderWithBases(t, newBases(t.TempDir(), Limits{RepositorySize: 16 << 20}), tc.kustomization+"\n", 5*time.Second)
+			_, err := renderWithBases(t, newBases(t.TempDir(), gittree.Limits{RepositorySize: 16 << 20}), tc.kustomization+"\n", 5*time.Second)
 			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "password@") {
 				t.Errorf("it says %v, want %q", err, tc.want)
 			}
@@ -203,7 +204,7 @@ func TestBases_LyingRenderer(t *testing.T) {
 	if err := b.add([]plan.RemoteBase{known}, nil); err == nil {
 		t.Error("it goes on without end")
 	}
-	bs := newBases(t.TempDir(), Limits{})
+	bs := newBases(t.TempDir(), gittree.Limits{})
 	for _, url := range []string{"file:///etc", "ssh://git@example.org/x", "https://user:password@example.org/x", "ext::sh -c id"} {
 		if _, err := bs.fetch(t.Context(), plan.RemoteBase{URL: url}, time.Now()); err == nil || !strings.Contains(err.Error(), "is not an https or http URL") {
 			t.Errorf("%s: %v", url, err)
@@ -222,7 +223,7 @@ func TestBases_OneBudget(t *testing.T) {
 	t.Cleanup(slow.Close)
 	gs := &v1alpha1.GitSource{}
 	gs.Spec.Timeout.Duration = time.Second
-	r := &reconciler{remoteBases: newBases(t.TempDir(), Limits{})}
+	r := &reconciler{remoteBases: newBases(t.TempDir(), gittree.Limits{})}
 	for sync := range int32(2) {
 		l := &look{reconciler: r, gs: gs, since: time.Now()}
 		for n := range 5 { // the commit, older ones, folders of other sources
@@ -243,7 +244,7 @@ func TestBases_Room(t *testing.T) {
 	base := gittest.NewRepo(t)
 	server := gittest.Serve(t, filepath.Dir(base.Bare), gittest.ServeOptions{})
 	dir := t.TempDir()
-	bs := newBases(dir, Limits{RepositorySize: 1 << 20})
+	bs := newBases(dir, gittree.Limits{RepositorySize: 1 << 20})
 	var held *snapshot
 	for n := range 40 {
 		name := fmt.Sprintf("b%d", n)
@@ -263,7 +264,7 @@ func TestBases_Room(t *testing.T) {
 		}
 		s.close()
 	}
-	if _, err := newTreeFS(held, held.commit); err != nil {
+	if _, err := gittree.Open(held, held.commit); err != nil {
 		t.Errorf("the base that is read: %v", err)
 	}
 	held.close()
@@ -291,7 +292,7 @@ func TestBases_Size(t *testing.T) {
 		base.CommitAndPush(files)
 		fmt.Fprintf(&kustomization, "- %s/repo.git?ref=%s\n", server.URL, name)
 	}
-	_, err := renderWithBases(t, newBases(t.TempDir(), Limits{RepositorySize: 2 << 20}), kustomization.String(), time.Minute)
+	_, err := renderWithBases(t, newBases(t.TempDir(), gittree.Limits{RepositorySize: 2 << 20}), kustomization.String(), time.Minute)
 	if err == nil || !strings.Contains(err.Error(), "the remote bases take more than one repository may") {
 		t.Errorf("it says %v", err)
 	}

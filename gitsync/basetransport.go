@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
 // What is read of a server before a pack comes is kept in memory, in bytes: the list of
@@ -138,7 +139,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	b.tail = slices.Clone(seen[max(0, len(seen)-len(b.until)):])
 	if b.read += n; b.read > b.most {
-		return 0, exceeded("", b.what+" has more than "+inBytes(int64(b.most)), "")
+		return 0, gittree.Exceeded("", b.what+" has more than "+gittree.FormatSize(int64(b.most)), "")
 	}
 	return n, err
 }

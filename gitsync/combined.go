@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
 // A merge that git makes by itself has no change of its own, and yet it can render what
@@ -124,7 +125,7 @@ func (o *origins) sinceRelease(ctx context.Context, m combination) ([]*object.Co
 	for i, at := range found {
 		hash := l.commits[at].hash
 		if list[i], err = object.GetCommit(o.snapshot, hash); err != nil {
-			return nil, missing("commit", hash, err)
+			return nil, gittree.Missing("commit", hash, err)
 		}
 	}
 	return list, o.spend(ctx, len(list))
@@ -155,7 +156,7 @@ func (o *origins) changesOf(ctx context.Context, c *object.Commit) (*ownChanges,
 	var err error
 	for i, hash := range c.ParentHashes {
 		if parents[i], err = object.GetCommit(o.snapshot, hash); err != nil {
-			return nil, missing("commit", hash, err)
+			return nil, gittree.Missing("commit", hash, err)
 		}
 	}
 	if len(parents) == 2 {
@@ -237,7 +238,7 @@ func (o *origins) rendersSameWithout(ctx context.Context, parts []contribution, 
 	if err := o.spend(ctx, effortOfRender); err != nil {
 		return false, err
 	}
-	t, err := newTreeFSOf(s, tree)
+	t, err := gittree.OpenTree(s, tree)
 	if err != nil {
 		return false, err
 	}
@@ -245,7 +246,7 @@ func (o *origins) rendersSameWithout(ctx context.Context, parts []contribution, 
 	r.mapper = nil // as for all older commits
 	set, err := r.render(t)
 	switch {
-	case t.Err() != nil && !isExceeded(t.Err()):
+	case t.Err() != nil && !gittree.IsExceeded(t.Err()):
 		return false, t.Err()
 	case isPassing(err):
 		return false, err
@@ -260,7 +261,7 @@ func (o *origins) rendersSameWithout(ctx context.Context, parts []contribution, 
 func (m combination) read(files map[string]fileChange) bool {
 	for file := range files {
 		for _, r := range append([]*rendering{m.rendering}, m.parents...) {
-			if r.unknown || r.reads.read(file) {
+			if r.unknown || r.reads.Includes(file) {
 				return true
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 )
 
@@ -62,7 +63,7 @@ func (s *scratch) EncodedObjectSize(h plumbing.Hash) (int64, error) {
 }
 
 // Limits are those of the snapshot.
-func (s *scratch) Limits() Limits { return limitsOf(s.EncodedObjectStorer) }
+func (s *scratch) Limits() gittree.Limits { return gittree.LimitsOf(s.EncodedObjectStorer) }
 
 // needed returns the objects that a commit on top of known ones needs besides
 // those of the snapshot: trials that came to nothing are left behind.
@@ -81,13 +82,13 @@ func (s *scratch) needed(commit plumbing.Hash) ([]plumbing.Hash, error) {
 		case plumbing.CommitObject:
 			c, err := object.GetCommit(s, h)
 			if err != nil {
-				return missing("commit", h, err)
+				return gittree.Missing("commit", h, err)
 			}
 			return add(c.TreeHash)
 		case plumbing.TreeObject:
 			t, err := object.GetTree(s, h)
 			if err != nil {
-				return missing("tree", h, err)
+				return gittree.Missing("tree", h, err)
 			}
 			for _, e := range t.Entries {
 				if err := add(e.Hash); err != nil {
@@ -131,7 +132,7 @@ func (s *scratch) writeTree(root plumbing.Hash, change files) (plumbing.Hash, er
 	if !root.IsZero() {
 		t, err := object.GetTree(s, root)
 		if err != nil {
-			return plumbing.ZeroHash, missing("tree", root, err)
+			return plumbing.ZeroHash, gittree.Missing("tree", root, err)
 		}
 		entries = slices.Clone(t.Entries)
 	}
@@ -207,7 +208,7 @@ func entryAt(s storer.EncodedObjectStorer, root plumbing.Hash, p string) (object
 	name, rest, deeper := strings.Cut(p, "/")
 	t, err := object.GetTree(s, root)
 	if err != nil {
-		return object.TreeEntry{}, missing("tree", root, err)
+		return object.TreeEntry{}, gittree.Missing("tree", root, err)
 	}
 	i := indexEntry(t.Entries, name)
 	switch {

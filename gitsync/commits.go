@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -78,11 +79,11 @@ func (h *history) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 	}
 	type visit struct {
 		commit *object.Commit
-		reads  Reads
+		reads  gittree.Reads
 	}
 	tip, err := object.GetCommit(h.snapshot, h.snapshot.commit)
 	if err != nil {
-		return false, missing("commit", h.snapshot.commit, err)
+		return false, gittree.Missing("commit", h.snapshot.commit, err)
 	}
 	if tip.Hash == synced || tip.Hash == named {
 		return false, nil
@@ -114,7 +115,7 @@ func (h *history) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 			}
 			c, err := object.GetCommit(h.snapshot, parent)
 			if err != nil {
-				return false, missing("commit", parent, err)
+				return false, gittree.Missing("commit", parent, err)
 			}
 			i, _ := slices.BinarySearchFunc(queue, c, func(v visit, c *object.Commit) int { return c.Committer.When.Compare(v.commit.Committer.When) })
 			queue = slices.Insert(queue, i, visit{c, reads})
@@ -136,7 +137,7 @@ func (h *history) runStart(ctx context.Context, r *plan.Release) (plumbing.Hash,
 		}
 		c, err := object.GetCommit(h.snapshot, at)
 		if err != nil {
-			return plumbing.ZeroHash, missing("commit", at, err)
+			return plumbing.ZeroHash, gittree.Missing("commit", at, err)
 		}
 		if len(c.ParentHashes) == 0 || c.ParentHashes[0] == synced {
 			return at, nil
@@ -170,8 +171,8 @@ const (
 // the answer: as much as the commit after it has read, where nothing can be
 // rendered. Most commits change nothing that was read for the one after them,
 // and are not rendered.
-func (h *history) renders(commit plumbing.Hash, reads Reads, r *plan.Release) (answer, Reads, error) {
-	t, err := newTreeFS(h.snapshot, commit)
+func (h *history) renders(commit plumbing.Hash, reads gittree.Reads, r *plan.Release) (answer, gittree.Reads, error) {
+	t, err := gittree.Open(h.snapshot, commit)
 	if err != nil {
 		return rendersNothing, nil, err
 	}
@@ -212,7 +213,7 @@ const hintUnknown = "it is tried again at each sync; if the remote base is gone 
 // older renders an older commit; the set is nil where it does not render, and where
 // unknown says why that is not known. The cluster is not asked for the scope of its kinds: what a commit said does not
 // change with the kinds that the cluster knows.
-func (h *history) older(commit plumbing.Hash, t *treeFS) (desired, error) {
+func (h *history) older(commit plumbing.Hash, t *gittree.Tree) (desired, error) {
 	if d, ok := h.rendered[commit]; ok {
 		return d, nil
 	}
@@ -223,7 +224,7 @@ func (h *history) older(commit plumbing.Hash, t *treeFS) (desired, error) {
 	r := *h.renderer
 	r.mapper = nil
 	set, err := r.render(t)
-	if t.Err() != nil && !isExceeded(t.Err()) {
+	if t.Err() != nil && !gittree.IsExceeded(t.Err()) {
 		return desired{}, t.Err()
 	}
 	if isPassing(err) {
@@ -261,7 +262,7 @@ func (h *history) stepsIn(commit string, r *plan.Release) ([]intstr.IntOrString,
 	if steps, ok := h.approved[key]; ok {
 		return steps, nil
 	}
-	t, err := newTreeFS(h.snapshot, plumbing.NewHash(commit))
+	t, err := gittree.Open(h.snapshot, plumbing.NewHash(commit))
 	if err != nil {
 		return nil, err
 	}
@@ -320,7 +321,7 @@ type brought struct {
 func bringer(s storer.EncodedObjectStorer, tip plumbing.Hash, file string, last brought) (brought, error) {
 	c, err := object.GetCommit(s, tip)
 	if err != nil {
-		return brought{}, missing("commit", tip, err)
+		return brought{}, gittree.Missing("commit", tip, err)
 	}
 	content, ok, err := blobAt(s, tip, file)
 	if err == nil && !ok {
@@ -356,7 +357,7 @@ func parentWith(s storer.EncodedObjectStorer, c *object.Commit, file string, con
 		}
 		p, err := object.GetCommit(s, parent)
 		if err != nil {
-			return nil, missing("commit", parent, err)
+			return nil, gittree.Missing("commit", parent, err)
 		}
 		return p, nil
 	}
@@ -364,7 +365,7 @@ func parentWith(s storer.EncodedObjectStorer, c *object.Commit, file string, con
 }
 
 func blobAt(s storer.EncodedObjectStorer, commit plumbing.Hash, file string) (plumbing.Hash, bool, error) {
-	t, err := newTreeFS(s, commit)
+	t, err := gittree.Open(s, commit)
 	if err != nil {
 		return plumbing.ZeroHash, false, err
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -26,7 +27,7 @@ type desired struct {
 	key    string // of the parts of the spec that rendering depends on
 	commit string
 	set    *plan.Set
-	reads  Reads
+	reads  gittree.Reads
 	// hasBases: remote bases were read, too, which change by themselves.
 	hasBases bool
 	// unknown is why it is not known what an older commit renders; nil: it is known.
@@ -47,7 +48,7 @@ type renderer struct {
 	exceeded *overLimits        // from earlier looks; added to. nil: nothing is known
 
 	signatures signatures
-	approvals  Reads // what was read for the approvals
+	approvals  gittree.Reads // what was read for the approvals
 	// ignored is by release why approvals of it do not count.
 	ignored map[string]plan.Problems
 	// failed is by release what [look.failed] returns.
@@ -75,7 +76,7 @@ func (r *renderer) desired(last *desired) (*desired, bool, error) {
 		if last.commit == commit {
 			return last, false, nil
 		}
-		t, err := newTreeFS(r.snapshot, r.snapshot.commit)
+		t, err := gittree.Open(r.snapshot, r.snapshot.commit)
 		if err != nil {
 			return nil, false, err
 		}
@@ -87,7 +88,7 @@ func (r *renderer) desired(last *desired) (*desired, bool, error) {
 			return &desired{key: last.key, commit: commit, set: last.set, reads: last.reads}, false, nil
 		}
 	}
-	t, err := newTreeFS(r.snapshot, r.snapshot.commit)
+	t, err := gittree.Open(r.snapshot, r.snapshot.commit)
 	if err != nil {
 		return nil, false, err
 	}
@@ -107,7 +108,7 @@ func (r *renderer) desired(last *desired) (*desired, bool, error) {
 }
 
 // render renders a tree.
-func (r *renderer) render(t *treeFS) (*plan.Set, error) {
+func (r *renderer) render(t *gittree.Tree) (*plan.Set, error) {
 	var ignored plan.Problems
 	objects, err := r.objects(t, plan.RenderOptions{
 		Skip:    approvalsPath(&r.gs.Spec),
@@ -116,7 +117,7 @@ func (r *renderer) render(t *treeFS) (*plan.Set, error) {
 	if err != nil {
 		return nil, errors.Join(t.Err(), err)
 	}
-	if err := checkObjects(t.limitsInForce(), r.gs.Spec.Path, objects); err != nil {
+	if err := checkObjects(t.Limits(), r.gs.Spec.Path, objects); err != nil {
 		return nil, err
 	}
 	options := plan.CollectOptions{Namespace: r.gs.Namespace, TargetNamespace: r.gs.Spec.TargetNamespace}
@@ -133,7 +134,7 @@ func (r *renderer) render(t *treeFS) (*plan.Set, error) {
 
 // objects renders a tree with the remote bases that it names. A renderer says which ones
 // it needs, and begins again with these.
-func (r *renderer) objects(t *treeFS, opts plan.RenderOptions) ([]plan.Object, error) {
+func (r *renderer) objects(t *gittree.Tree, opts plan.RenderOptions) ([]plan.Object, error) {
 	if r.bases == nil {
 		return r.folder(t, opts)
 	}
@@ -205,13 +206,13 @@ func ofReleases(approvals []plan.Approval) []plan.Approval {
 // releases returns the BatchReleases to apply for releases of a commit, with all that
 // Git says of them, and the approvals that count for nothing.
 func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) ([]*v1alpha1.BatchRelease, plan.Problems, error) {
-	t, err := newTreeFS(r.snapshot, r.snapshot.tip)
+	t, err := gittree.Open(r.snapshot, r.snapshot.tip)
 	if err != nil {
 		return nil, nil, err
 	}
 	// Apart from what is rendered, so that an approval renders nothing anew.
 	approvals, ignored := plan.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
-	if err := t.Err(); err != nil && !isExceeded(err) {
+	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, nil, err
 	}
 	r.approvals = t.Reads()
@@ -445,9 +446,9 @@ func names(list []string) string {
 }
 
 // checkObjects bounds what a commit renders.
-func checkObjects(l Limits, where string, objects []plan.Object) error {
+func checkObjects(l gittree.Limits, where string, objects []plan.Object) error {
 	if len(objects) <= l.Objects {
 		return nil
 	}
-	return exceeded(where, fmt.Sprintf("%d objects are rendered, and a GitSource has at most %d", len(objects), l.Objects), "--max-objects, or divide it among several GitSources")
+	return gittree.Exceeded(where, fmt.Sprintf("%d objects are rendered, and a GitSource has at most %d", len(objects), l.Objects), "--max-objects, or divide it among several GitSources")
 }

@@ -31,6 +31,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	hostkeys "golang.org/x/crypto/ssh/knownhosts"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -210,7 +211,7 @@ func (s *session) mayWant(commit plumbing.Hash) bool {
 // fetch brings commits and their history into a store that has the haves. It
 // is what go-git's Remote.Fetch does, on the session that is open already.
 // At most so many bytes are brought.
-func (s *session) fetch(ctx context.Context, store storage.Storer, wants, haves []plumbing.Hash, l Limits, room int64) error {
+func (s *session) fetch(ctx context.Context, store storage.Storer, wants, haves []plumbing.Hash, l gittree.Limits, room int64) error {
 	req := packp.NewUploadPackRequestFromCapabilities(s.refs.Capabilities)
 	if s.refs.Capabilities.Supports(capability.NoProgress) {
 		if err := req.Capabilities.Set(capability.NoProgress); err != nil {

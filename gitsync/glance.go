@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -26,7 +27,7 @@ type atRest struct {
 	// since is when that look was wished for.
 	since time.Time
 	// approvals is what was read for the approvals.
-	approvals Reads
+	approvals gittree.Reads
 	// untouchedBy is the last commit that was found to leave the source as it is.
 	untouchedBy plumbing.Hash
 	// putOff is since when a status is to be written that has been put off; zero:
@@ -162,7 +163,7 @@ const maxGlance = 100
 
 // leaves reports whether the commits from an applied one to the tip leave what
 // was read as it is, each of them, along first parents.
-func (s *snapshot) leaves(applied plumbing.Hash, reads ...Reads) (bool, error) {
+func (s *snapshot) leaves(applied plumbing.Hash, reads ...gittree.Reads) (bool, error) {
 	at := s.commit
 	for range maxGlance {
 		if at == applied {
@@ -170,9 +171,9 @@ func (s *snapshot) leaves(applied plumbing.Hash, reads ...Reads) (bool, error) {
 		}
 		c, err := object.GetCommit(s, at)
 		if err != nil {
-			return false, missing("commit", at, err)
+			return false, gittree.Missing("commit", at, err)
 		}
-		t, err := newTreeFSOf(s, c.TreeHash)
+		t, err := gittree.OpenTree(s, c.TreeHash)
 		if err != nil {
 			return false, err
 		}

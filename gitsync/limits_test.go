@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -55,7 +56,7 @@ func TestRepositoryTooLarge(t *testing.T) {
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			ms := newMirrors(t.TempDir())
-			ms.limits = Limits{RepositorySize: 512 << 10}.orDefault()
+			ms.limits = gittree.Limits{RepositorySize: 512 << 10}.WithDefaults()
 			r := remoteFor(t, server.URL+"/repo.git", nil)
 			large.Git("reset", "-q", "--hard", first)
 			large.Push("--force")
@@ -64,7 +65,7 @@ func TestRepositoryTooLarge(t *testing.T) {
 			fetched.Store(0)
 			for range 3 {
 				_, err := lookAt(t, ms, r, "main")
-				if err == nil || !isExceeded(err) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), server.URL) {
+				if err == nil || !gittree.IsExceeded(err) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), server.URL) {
 					t.Fatalf("got %v, want %q", err, tt.says)
 				}
 			}
@@ -95,7 +96,7 @@ func TestRepositoryFullOfRubbish(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	first := repo.CommitAndPush(map[string]string{"a": "1"})
 	ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
-	ms.limits = Limits{RepositorySize: 1 << 20}.orDefault()
+	ms.limits = gittree.Limits{RepositorySize: 1 << 20}.WithDefaults()
 	for i := range 8 {
 		repo.Git("reset", "-q", "--hard", first)
 		tip := repo.Commit(map[string]string{"a": fmt.Sprint(i) + noise(240<<10)})
@@ -159,68 +160,32 @@ func TestReadPackPassesAllOn(t *testing.T) {
 	}
 }
 
-// A tree that holds itself ten times over, ten levels deep, has ten billion
-// paths; one with a thousand levels has a path of as many names.
-func TestTreesWithoutEnd(t *testing.T) {
-	repo := gittest.NewWorktree(t)
-	repo.Write("a.yaml", oneConfigMap)
-	repo.Commit("one")
-	level := func(tree string, copies int) string {
-		var list strings.Builder
-		for i := range copies {
-			fmt.Fprintf(&list, "040000 tree %s\td%d\n", tree, i)
-		}
-		in := filepath.Join(t.TempDir(), "tree")
-		if err := os.WriteFile(in, []byte(list.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return repo.Git("-c", "alias.make=!git mktree <"+in, "make")
-	}
-	commit := func(copies, levels int) plumbing.Hash {
-		tree := repo.Git("rev-parse", "HEAD^{tree}")
-		for range levels {
-			tree = level(tree, copies)
-		}
-		return plumbing.NewHash(repo.Git("commit-tree", tree, "-m", "deep"))
-	}
-	wide := openTree(t, repo, commit(10, 10))
-	if err := complete(wide); err != nil {
-		t.Errorf("the strict walk looks at each tree once: %v", err)
-	}
-	if _, err := plan.Render(wide, ".", plan.RenderOptions{}); err == nil || !isExceeded(err) || !strings.Contains(err.Error(), "more than 20000 files and folders are read for one commit") {
-		t.Errorf("rendering it: %v", err)
-	}
-	if err := complete(openTree(t, repo, commit(1, maxDepth+2))); !isExceeded(err) || !strings.Contains(err.Error(), "folders are nested more than 256 deep") {
-		t.Errorf("a deep one: %v", err)
-	}
-}
-
 const configMapFile = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
 func TestWhatIsReadIsBounded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		reason string
-		limits Limits
+		limits gittree.Limits
 		write  func(r *gittest.Worktree)
 		says   string
 	}{
-		"files": {"each costs a parse", Limits{Files: 10}, func(r *gittest.Worktree) {
+		"files": {"each costs a parse", gittree.Limits{Files: 10}, func(r *gittest.Worktree) {
 			for i := range 10 {
 				r.Write(fmt.Sprintf("apps/%d.yaml", i), strings.Replace(configMapFile, "name: a", fmt.Sprintf("name: a%d", i), 1))
 			}
 		}, "more than 10 files and folders are read for one commit; make it smaller, or raise the controller's --max-files"},
-		"bytes": {"sixteen files of the largest size, and not one more", Limits{FileSize: 100}, func(r *gittest.Worktree) {
+		"bytes": {"sixteen files of the largest size, and not one more", gittree.Limits{FileSize: 100}, func(r *gittest.Worktree) {
 			for i := range 17 {
 				r.Write(fmt.Sprintf("apps/%02d.yaml", i), "# "+strings.Repeat("x", 98))
 			}
 		}, "apps/16.yaml: more than 1600 are read for one commit; make it smaller, or raise the controller's --max-file-size"},
-		"a file": {"it is read into memory", Limits{FileSize: 100}, func(r *gittest.Worktree) {
+		"a file": {"it is read into memory", gittree.Limits{FileSize: 100}, func(r *gittest.Worktree) {
 			r.Write("apps/a.yaml", "# "+strings.Repeat("x", 99))
 		}, "apps/a.yaml: read /apps/a.yaml: 101 bytes; files of more than 100 are not read (--max-file-size)"},
-		"objects": {"the inventory has to fit into etcd", Limits{Objects: 2}, func(r *gittest.Worktree) {
+		"objects": {"the inventory has to fit into etcd", gittree.Limits{Objects: 2}, func(r *gittest.Worktree) {
 			r.Write("apps/a.yaml", configMapFile+"---\n"+strings.Replace(configMapFile, "name: a", "name: b", 1)+"---\n"+strings.Replace(configMapFile, "name: a", "name: c", 1))
 		}, "apps: 3 objects are rendered, and a GitSource has at most 2; make it smaller, or raise the controller's --max-objects"},
-		"a kustomization that reads one file over and over": {"two overlays of two overlays of … are 2 to the 16th", Limits{Files: 3000}, func(r *gittest.Worktree) {
+		"a kustomization that reads one file over and over": {"two overlays of two overlays of … are 2 to the 16th", gittree.Limits{Files: 3000}, func(r *gittest.Worktree) {
 			r.Write("l0/a.yaml", configMapFile)
 			r.Write("l0/kustomization.yaml", "resources: [a.yaml]\n")
 			for i := 1; i <= 16; i++ {
@@ -231,23 +196,23 @@ func TestWhatIsReadIsBounded(t *testing.T) {
 			}
 			r.Write("apps/kustomization.yaml", "resources: [../l16]\n")
 		}, "more than 3000 files and folders are read for one commit"},
-		"aliases": {"a billion laughs", Limits{}, func(r *gittest.Worktree) {
+		"aliases": {"a billion laughs", gittree.Limits{}, func(r *gittest.Worktree) {
 			r.Write("apps/a.yaml", laughs)
 		}, "apps/a.yaml: read /apps/a.yaml: line 1: its YAML aliases, written out, make more than 8 MiB"},
-		"aliases in a kustomization": {"kustomize reads past our own parser", Limits{}, func(r *gittest.Worktree) {
+		"aliases in a kustomization": {"kustomize reads past our own parser", gittree.Limits{}, func(r *gittest.Worktree) {
 			r.Write("apps/a.txt", laughs)
 			r.Write("apps/kustomization.yaml", "resources: [a.txt]\n")
 		}, "its YAML aliases, written out, make more than 8 MiB"},
-		"a large text that is named often": {"the names are few, and the text is eight megabytes a hundred times", Limits{}, func(r *gittest.Worktree) {
+		"a large text that is named often": {"the names are few, and the text is eight megabytes a hundred times", gittree.Limits{}, func(r *gittest.Worktree) {
 			r.Write("apps/a.yaml", "a: &a "+strings.Repeat("x", 1<<20)+"\nb: ["+strings.Repeat("*a, ", 9)+"]\n")
 		}, "its YAML aliases, written out, make more than 8 MiB"},
-		"some aliases": {"are what they are for", Limits{}, func(r *gittest.Worktree) {
+		"some aliases": {"are what they are for", gittree.Limits{}, func(r *gittest.Worktree) {
 			r.Write("apps/a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: &n a, labels: {app: *n}}\ndata: {a: *n, b: *n}\n")
 		}, ""},
-		"an LFS pointer as a manifest": {"what it points to would be applied, if it were here", Limits{}, func(r *gittest.Worktree) {
+		"an LFS pointer as a manifest": {"what it points to would be applied, if it were here", gittree.Limits{}, func(r *gittest.Worktree) {
 			r.Write("apps/a.yaml", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
 		}, "apps/a.yaml: read /apps/a.yaml: is a Git LFS pointer, and LFS is not supported; keep the file in Git itself"},
-		"an LFS pointer in a generator": {"its text is not what the ConfigMap is to have", Limits{}, func(r *gittest.Worktree) {
+		"an LFS pointer in a generator": {"its text is not what the ConfigMap is to have", gittree.Limits{}, func(r *gittest.Worktree) {
 			r.Write("apps/data", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n")
 			r.Write("apps/kustomization.yaml", "configMapGenerator: [{name: a, files: [data]}]\n")
 		}, "is a Git LFS pointer"},
@@ -255,7 +220,7 @@ func TestWhatIsReadIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			repo := gittest.NewWorktree(t)
 			tt.write(repo)
-			tree, err := newTreeFS(limitedStore{gittest.Objects(filepath.Join(repo.Dir, ".git")), tt.limits}, repo.Commit("one"))
+			tree, err := gittree.Open(limitedStore{gittest.Objects(filepath.Join(repo.Dir, ".git")), tt.limits}, repo.Commit("one"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -281,10 +246,10 @@ func TestWhatIsReadIsBounded(t *testing.T) {
 // limitedStore is a store of a repository that has limits.
 type limitedStore struct {
 	storer.EncodedObjectStorer
-	limits Limits
+	limits gittree.Limits
 }
 
-func (s limitedStore) Limits() Limits { return s.limits }
+func (s limitedStore) Limits() gittree.Limits { return s.limits }
 
 // laughs are nine lines that make a billion strings.
 var laughs = func() string {
@@ -304,7 +269,7 @@ func TestSubmoduleIsIgnored(t *testing.T) {
 	repo := gittest.NewWorktree(t)
 	repo.Write("a.yaml", configMapFile)
 	repo.Submodule("module")
-	tree, err := newTreeFS(gittest.Objects(filepath.Join(repo.Dir, ".git")), repo.Commit("one"))
+	tree, err := gittree.Open(gittest.Objects(filepath.Join(repo.Dir, ".git")), repo.Commit("one"))
 	if err != nil {
 		t.Fatal(err)
 	}

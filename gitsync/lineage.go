@@ -8,6 +8,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
 // lineage are commits with all that are in their histories, parents before children.
@@ -52,7 +53,7 @@ func (l *lineage) add(ctx context.Context, commit plumbing.Hash) (int32, error) 
 		}
 		c, err := object.GetCommit(l.store, hash)
 		if err != nil {
-			return missing("commit", hash, err)
+			return gittree.Missing("commit", hash, err)
 		}
 		stack = append(stack, open{hash: hash, parents: c.ParentHashes})
 		return ctx.Err()

@@ -23,6 +23,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -39,7 +40,7 @@ const (
 // GitSources that have both in common.
 type mirrors struct {
 	dir    string
-	limits Limits
+	limits gittree.Limits
 
 	mu sync.Mutex
 	by map[string]*mirror
@@ -48,7 +49,7 @@ type mirrors struct {
 }
 
 func newMirrors(dir string) *mirrors {
-	return &mirrors{dir: dir, limits: DefaultLimits(), by: map[string]*mirror{}, users: map[types.NamespacedName]string{}}
+	return &mirrors{dir: dir, limits: gittree.DefaultLimits(), by: map[string]*mirror{}, users: map[types.NamespacedName]string{}}
 }
 
 // mirrorNameSize is how many bytes of a hash name a mirror.
@@ -88,7 +89,7 @@ func (ms *mirrors) named(name string) *mirror {
 // follow, whole. One at a time fetches into it (G7); readers have a snapshot.
 type mirror struct {
 	dir    string
-	limits Limits
+	limits gittree.Limits
 	owner  chan struct{} // taken while somebody has the disk
 
 	// All below is the owner's.
@@ -128,7 +129,7 @@ type advertised struct {
 type clone struct {
 	dir string
 
-	limits Limits
+	limits gittree.Limits
 
 	mu      sync.Mutex
 	readers int
@@ -151,7 +152,7 @@ type snapshot struct {
 	// tag is the one that is pinned; its zero value: none.
 	tag    tag
 	clone  *clone
-	limits Limits
+	limits gittree.Limits
 	// asked tells a snapshot for which the server was asked, and fetched one
 	// whose objects were brought just now.
 	asked, fetched bool
@@ -160,7 +161,7 @@ type snapshot struct {
 }
 
 // Limits are those of the repository.
-func (s *snapshot) Limits() Limits { return s.limits }
+func (s *snapshot) Limits() gittree.Limits { return s.limits }
 
 // look returns the branch as it is now on the server.
 func (m *mirror) look(ctx context.Context, r remote, branch string) (*snapshot, error) {
@@ -279,8 +280,8 @@ func (m *mirror) refuse(r remote, branch string, tip plumbing.Hash, err error) e
 	f := refusal{tip: tip, err: err}
 	switch {
 	case errors.Is(err, errNoRoom):
-		f.err = exceeded(r.String(), "the repository has more than "+inBytes(m.limits.RepositorySize), "--max-repository-size")
-	case isExceeded(err), isNoCommit(err):
+		f.err = gittree.Exceeded(r.String(), "the repository has more than "+gittree.FormatSize(m.limits.RepositorySize), "--max-repository-size")
+	case gittree.IsExceeded(err), isNoCommit(err):
 	case isDamage(err):
 		f.err = &plan.Problem{Reason: reasonFetchFailed, Where: r.String(), Err: fmt.Errorf("what the server sends is not complete: %w", err), Hint: "run git fsck on the server"}
 		f.until = time.Now().Add(brokenFor)
@@ -452,12 +453,9 @@ func (c *clone) bring(ctx context.Context, s *session, wants ...plumbing.Hash) e
 	return err
 }
 
-// errDamaged says that the mirror lacks what it should have.
-var errDamaged = errors.New("the mirror is damaged")
-
 // isDamage tells errors that a clone anew may mend.
 func isDamage(err error) bool {
-	return errors.Is(err, errDamaged) || errors.Is(err, plumbing.ErrObjectNotFound) ||
+	return errors.Is(err, gittree.ErrDamaged) || errors.Is(err, plumbing.ErrObjectNotFound) ||
 		errors.Is(err, transport.ErrEmptyUploadPackRequest)
 }
 
@@ -465,7 +463,7 @@ func isDamage(err error) bool {
 // older one was when it was fetched.
 func (c *clone) sound(commit, older plumbing.Hash) error {
 	store := c.store()
-	t, err := newTreeFS(store, commit)
+	t, err := gittree.Open(store, commit)
 	if err == nil {
 		known := plumbing.ZeroHash
 		if was, err := object.GetCommit(store, older); err == nil {
@@ -473,8 +471,8 @@ func (c *clone) sound(commit, older plumbing.Hash) error {
 		}
 		err = t.Complete(known)
 	}
-	if err != nil && !isExceeded(err) {
-		err = fmt.Errorf("%w: %w", errDamaged, err)
+	if err != nil && !gittree.IsExceeded(err) {
+		err = fmt.Errorf("%w: %w", gittree.ErrDamaged, err)
 	}
 	return err
 }
@@ -556,18 +554,18 @@ func (s *snapshot) forcePushed(older plumbing.Hash) (bool, error) {
 	}
 	tip, err := object.GetCommit(s, s.commit)
 	if err != nil {
-		return false, fmt.Errorf("%w: %w", errDamaged, err)
+		return false, fmt.Errorf("%w: %w", gittree.ErrDamaged, err)
 	}
 	was, err := object.GetCommit(s, older)
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("%w: %w", errDamaged, err)
+		return false, fmt.Errorf("%w: %w", gittree.ErrDamaged, err)
 	}
 	ancestor, err := was.IsAncestor(tip)
 	if err != nil {
-		return false, fmt.Errorf("%w: %w", errDamaged, err)
+		return false, fmt.Errorf("%w: %w", gittree.ErrDamaged, err)
 	}
 	return !ancestor, nil
 }

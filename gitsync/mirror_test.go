@@ -29,6 +29,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -79,7 +80,7 @@ func mustLook(t *testing.T, ms *mirrors, r remote, branch string) *snapshot {
 
 func content(t *testing.T, s *snapshot, file string) string {
 	t.Helper()
-	fs, err := newTreeFS(s, s.commit)
+	fs, err := gittree.Open(s, s.commit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +260,7 @@ func overwrite(t *testing.T, dir string) {
 
 // readAll reads every file of a snapshot.
 func readAll(s *snapshot) error {
-	tree, err := newTreeFS(s, s.commit)
+	tree, err := gittree.Open(s, s.commit)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -21,7 +22,7 @@ type branch struct {
 	history *history // nil: the store has no history to walk
 }
 
-func newBranch(r *renderer, store storer.EncodedObjectStorer, commit plumbing.Hash, set *plan.Set, t *treeFS) *branch {
+func newBranch(r *renderer, store storer.EncodedObjectStorer, commit plumbing.Hash, set *plan.Set, t *gittree.Tree) *branch {
 	b := &branch{commit: commit, set: set}
 	if files, ok := store.(*filesystem.Storage); ok {
 		r.snapshot = &snapshot{Storage: files, commit: commit, tip: commit}

@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -177,7 +178,7 @@ func (l *look) tryNotes(ctx context.Context, r remote, m maker, st stories) erro
 	if !there.commit.IsZero() {
 		c, err := object.GetCommit(there, there.commit)
 		if err != nil {
-			return missing("commit", there.commit, err)
+			return gittree.Missing("commit", there.commit, err)
 		}
 		root, parents = c.TreeHash, []plumbing.Hash{there.commit}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -85,11 +86,11 @@ func (o *origins) spend(ctx context.Context, effort int) error {
 // rendering is what a commit renders for a Deployment.
 type rendering struct {
 	commit *object.Commit
-	tree   *treeFS
+	tree   *gittree.Tree
 	state  string // of a commit that renders nothing one of its own
 	// reads is what is read to find that out. Of a commit that renders nothing it
 	// includes what is read in the next one that renders.
-	reads Reads
+	reads gittree.Reads
 	// unknown: the commit may render something, and reads may lack files.
 	unknown bool
 }
@@ -205,14 +206,14 @@ func (o *origins) readLineage(ctx context.Context) (*lineage, error) {
 func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, error) {
 	c, err := object.GetCommit(o.snapshot, commit)
 	if err != nil {
-		return nil, missing("commit", commit, err)
+		return nil, gittree.Missing("commit", commit, err)
 	}
-	t, err := newTreeFS(o.snapshot, commit)
+	t, err := gittree.Open(o.snapshot, commit)
 	if err != nil {
 		return nil, err
 	}
 	if child != nil && o.bases == nil {
-		differ, err := differ(child.reads, child.tree, t)
+		differ, err := gittree.Differ(child.reads, child.tree, t)
 		if err != nil {
 			return nil, err
 		}
@@ -228,7 +229,7 @@ func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, er
 	if d.set != nil {
 		return &rendering{commit: c, tree: t, state: o.of(d.set), reads: d.reads}, nil
 	}
-	reads := Reads{}
+	reads := gittree.Reads{}
 	if child != nil {
 		for p, r := range child.reads {
 			reads[p] = r
@@ -240,21 +241,6 @@ func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, er
 		}
 	}
 	return &rendering{commit: c, tree: t, state: "nothing in " + commit.String(), reads: reads, unknown: d.unknown != nil}, nil
-}
-
-// differ reports whether reads have other answers in one tree than in another.
-func differ(reads Reads, a, b *treeFS) (bool, error) {
-	for p, was := range reads {
-		one, err := a.again(p, was)
-		if err != nil {
-			return false, err
-		}
-		other, err := b.again(p, was)
-		if err != nil || one != other {
-			return true, err
-		}
-	}
-	return false, nil
 }
 
 // judge reports whether a commit has a part in the difference, and whether it is a merge
@@ -333,7 +319,7 @@ type contested struct {
 func (o *origins) contested(ctx context.Context, base plumbing.Hash, a, b, merge *object.Commit) (map[string]*contested, error) {
 	from, err := object.GetCommit(o.snapshot, base)
 	if err != nil {
-		return nil, missing("commit", base, err)
+		return nil, gittree.Missing("commit", base, err)
 	}
 	var sides [3]map[string]fileChange
 	for i, c := range []*object.Commit{a, b, merge} {
@@ -400,7 +386,7 @@ func (o *origins) matters(file string, sides ...*rendering) bool {
 		return true
 	}
 	for _, s := range sides {
-		if s.unknown || s.reads.read(file) {
+		if s.unknown || s.reads.Includes(file) {
 			return true
 		}
 	}

@@ -1,13 +1,16 @@
 package gitsync
 
-import "github.com/go-git/go-git/v5/plumbing"
+import (
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
+)
 
 // overLimits is what is known of commits that take more to render than they may, so that
 // they take it once, and not again at each push beside them. It is kept between looks.
 type overLimits struct {
 	key string // of the renderer
 	// reads is what was read of the tip before it was too much, and err what was wrong.
-	reads Reads
+	reads gittree.Reads
 	err   error
 	// older are commits in the history of the tip.
 	older map[plumbing.Hash]desired
@@ -25,7 +28,7 @@ func (e *overLimits) of(r *renderer) *overLimits {
 }
 
 // again returns what was wrong with a tree, where all is the same that was read of it.
-func (e *overLimits) again(t *treeFS) error {
+func (e *overLimits) again(t *gittree.Tree) error {
 	if e == nil || e.err == nil {
 		return nil
 	}
@@ -37,19 +40,19 @@ func (e *overLimits) again(t *treeFS) error {
 }
 
 // note keeps how the rendering of the tip went.
-func (e *overLimits) note(t *treeFS, err error) {
+func (e *overLimits) note(t *gittree.Tree, err error) {
 	if e == nil || isPassing(err) {
 		return
 	}
 	e.reads, e.err = nil, nil
-	if reads := t.Reads(); isExceeded(err) && len(reads) > 0 {
+	if reads := t.Reads(); gittree.IsExceeded(err) && len(reads) > 0 {
 		e.reads, e.err = reads, err
 	}
 }
 
 // noteOlder keeps that an older commit takes too much.
 func (e *overLimits) noteOlder(commit plumbing.Hash, d desired, err error) {
-	if e == nil || !isExceeded(err) {
+	if e == nil || !gittree.IsExceeded(err) {
 		return
 	}
 	if len(e.older) >= keptExceeded {

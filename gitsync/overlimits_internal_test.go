@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -31,7 +32,7 @@ func TestOverLimitsIsRemembered(t *testing.T) {
 		t.Helper()
 		r := rendererAt(t, repo, "")
 		r.in, r.exceeded = in, known
-		if _, _, err := r.desired(nil); !isExceeded(err) {
+		if _, _, err := r.desired(nil); !gittree.IsExceeded(err) {
 			t.Errorf("%s: %v", reason, err)
 		}
 		if in.n != want {
@@ -53,7 +54,7 @@ func TestOverLimitsIsRemembered(t *testing.T) {
 	for i := range 2 {
 		r := rendererAt(t, repo, "")
 		r.in, r.exceeded = in, known
-		tree, err := newTreeFS(r.snapshot, older)
+		tree, err := gittree.Open(r.snapshot, older)
 		if err != nil {
 			t.Fatal(err)
 		}

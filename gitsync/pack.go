@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
 // packReader passes a pack on as it comes from the server, and ends it with an
@@ -116,7 +117,7 @@ func lookAtObjects(r io.Reader, most int64) error {
 			size = max(size, d.target())
 		}
 		if size > most || size < 0 { // less than nothing: a number of 64 bits
-			return exceeded("", fmt.Sprintf("a file of %s is in its history, and at most %s are taken", inBytes(size), inBytes(most)), "--max-repository-size, of which one file may have a quarter")
+			return gittree.Exceeded("", fmt.Sprintf("a file of %s is in its history, and at most %s are taken", gittree.FormatSize(size), gittree.FormatSize(most)), "--max-repository-size, of which one file may have a quarter")
 		}
 	}
 	return nil

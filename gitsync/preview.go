@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/openapi"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -131,7 +132,7 @@ type Previewer struct {
 // spec.verify asks is not looked at. The error is one of reading; what is
 // wrong with the commit is in the Preview.
 func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store storer.EncodedObjectStorer, commit plumbing.Hash) (*Preview, error) {
-	t, err := newTreeFS(store, commit)
+	t, err := gittree.Open(store, commit)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +148,7 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 			return nil, fmt.Errorf("making a folder for remote bases: %w", err)
 		}
 		defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
-		r.bases = newBases(dir, Limits{}).within(ctx, new(basesFor), time.Now())
+		r.bases = newBases(dir, gittree.Limits{}).within(ctx, new(basesFor), time.Now())
 	}
 	set, err := r.render(t)
 	if err == nil {
@@ -173,7 +174,7 @@ type preview struct {
 	gs       *v1alpha1.GitSource
 	c        client.Client
 	merger   *merger
-	tree     *treeFS
+	tree     *gittree.Tree
 	observer *observer
 	applier  *applier
 	set      *plan.Set
@@ -184,7 +185,7 @@ type preview struct {
 
 // govern returns what of a commit counts, as far as that can be told without the keys
 // of signers.
-func (v *preview) govern(ctx context.Context, r *renderer, set *plan.Set, t *treeFS) (*plan.Set, error) {
+func (v *preview) govern(ctx context.Context, r *renderer, set *plan.Set, t *gittree.Tree) (*plan.Set, error) {
 	if v.gs.Spec.Approvals == nil || v.gs.Spec.Approvals.Signers == nil {
 		return set, nil
 	}
@@ -255,7 +256,7 @@ func (v *preview) heirsOf(ctx context.Context, gone []entry) (heirs, error) {
 		if len(gone) == 0 || other.UID == v.gs.UID || other.DeletionTimestamp != nil || !sameBranch(other, v.gs) || neverRead(other) {
 			continue
 		}
-		t, err := v.tree.reopen()
+		t, err := v.tree.Reopen()
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	hostkeys "golang.org/x/crypto/ssh/knownhosts"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -43,7 +44,7 @@ func Probe(ctx context.Context, gs *v1alpha1.GitSource, secret map[string][]byte
 		return "", nil, err
 	}
 	defer s.close()
-	t, err := newTreeFS(s, s.commit)
+	t, err := gittree.Open(s, s.commit)
 	if err != nil {
 		return "", nil, err
 	}

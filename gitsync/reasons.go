@@ -19,7 +19,6 @@ const (
 	reasonInvalidSecret           = "InvalidSecret"
 	reasonInvalidURL              = "InvalidURL"
 	reasonStorageFailed           = "StorageFailed"
-	reasonLimitExceeded           = "LimitExceeded"
 	reasonRendererFailed          = "RendererFailed" // as package sandbox has it
 
 	// Signatures.

@@ -38,6 +38,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/webhook"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -73,7 +74,7 @@ type Options struct {
 	// 0: a minute.
 	UsedFor time.Duration
 	// Limits bound what one repository may cost.
-	Limits Limits
+	Limits gittree.Limits
 	// Tell is called when a branch can no longer be followed, and when it can again; nil:
 	// it is not told.
 	Tell func(SourceNews)
@@ -132,7 +133,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, wishes: wishes,
 		last: map[types.NamespacedName]memory{},
 	}
-	r.mirrors.limits = o.Limits.orDefault()
+	r.mirrors.limits = o.Limits.WithDefaults()
 	if !o.NoRemoteBases {
 		r.remoteBases = newBases(filepath.Join(o.StorageDir, "bases"), o.Limits)
 	}
@@ -358,7 +359,7 @@ type look struct {
 	keep    memory
 	// remoteNow and approvals are what was read in this look.
 	remoteNow remote
-	approvals Reads
+	approvals gittree.Reads
 	// basesLeft is the time that is left for remote bases; nil: all of it.
 	basesLeft *time.Duration
 	// again: look again at once.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -21,7 +22,7 @@ import (
 func TestRefuse_Damage(t *testing.T) {
 	problem := &plan.Problem{Reason: reasonNothingToApply, Where: "deploy", Err: errors.New("it does not render")}
 	look := func() *look { return &look{reconciler: &reconciler{}, gs: &v1alpha1.GitSource{}} }
-	if err := look().refuse(t.Context(), nil, signatures{}, nil, errors.Join(errDamaged, problem)); !isDamage(err) {
+	if err := look().refuse(t.Context(), nil, signatures{}, nil, errors.Join(gittree.ErrDamaged, problem)); !isDamage(err) {
 		t.Errorf("damage and a problem: %v", err)
 	}
 	repo := gittest.NewRepo(t)

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -166,7 +167,7 @@ func searchHistory(ctx context.Context, s storer.EncodedObjectStorer, pair order
 	down, up := newWalk(tip), newWalk(commit)
 	c, err := object.GetCommit(s, commit)
 	if err != nil {
-		return false, missing("commit", commit, err)
+		return false, gittree.Missing("commit", commit, err)
 	}
 	for len(down.queue) > 0 && !down.seen[commit] {
 		if err := ctx.Err(); err != nil {
@@ -224,7 +225,7 @@ func (w *walk) next(s storer.EncodedObjectStorer) (*object.Commit, error) {
 	w.queue = w.queue[1:]
 	c, err := object.GetCommit(s, at)
 	if err != nil {
-		return nil, missing("commit", at, err)
+		return nil, gittree.Missing("commit", at, err)
 	}
 	for _, p := range c.ParentHashes {
 		if !w.seen[p] {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -40,7 +41,7 @@ func compare(s storer.EncodedObjectStorer, dir string, from, to plumbing.Hash, f
 		}
 		t, err := object.GetTree(s, h)
 		if err != nil {
-			return missing("tree", h, err)
+			return gittree.Missing("tree", h, err)
 		}
 		for _, e := range t.Entries {
 			c := sides[e.Name]
@@ -137,29 +138,17 @@ func mergeEntries(s *scratch, base, ours, theirs object.TreeEntry) (object.TreeE
 func readBlob(s storer.EncodedObjectStorer, h plumbing.Hash) ([]byte, error) {
 	b, err := object.GetBlob(s, h)
 	if err != nil {
-		return nil, missing("file", h, err)
+		return nil, gittree.Missing("file", h, err)
 	}
-	if most := limitsOf(s).FileSize; b.Size > most {
-		return nil, fmt.Errorf("object %s: %d bytes; files of more than %s are not read (--max-file-size)", h, b.Size, inBytes(most))
+	if most := gittree.LimitsOf(s).FileSize; b.Size > most {
+		return nil, fmt.Errorf("object %s: %d bytes; files of more than %s are not read (--max-file-size)", h, b.Size, gittree.FormatSize(most))
 	}
 	r, err := b.Reader()
 	if err != nil {
-		return nil, missing("file", h, err)
+		return nil, gittree.Missing("file", h, err)
 	}
 	content, err := io.ReadAll(r)
 	return content, errors.Join(err, r.Close())
-}
-
-// read reports whether the file at a path is one of those that were read, or a
-// link on the way to one.
-func (r Reads) read(p string) bool {
-	p = "/" + p
-	for asked, a := range r {
-		if asked == p && !a.Dir || a.Real == p && !a.Dir || strings.HasPrefix(asked, p+"/") && a.Real != asked {
-			return true
-		}
-	}
-	return false
 }
 
 // revertedCommit is one commit whose change is taken back.

@@ -8,6 +8,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -23,7 +24,7 @@ func reviews(spec *v1alpha1.GitSourceSpec) bool {
 func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error) {
 	tip, err := object.GetCommit(w.scratch, w.head)
 	if err != nil {
-		return nil, missing("commit", w.head, err)
+		return nil, gittree.Missing("commit", w.head, err)
 	}
 	w.tree = tip.TreeHash
 	if !reviews(&w.gs.Spec) {
@@ -56,11 +57,11 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 	w.scratch, w.from = newScratch(s), s.commit
 	c, err := object.GetCommit(w.scratch, s.commit)
 	if err != nil {
-		return nil, missing("commit", s.commit, err)
+		return nil, gittree.Missing("commit", s.commit, err)
 	}
 	tip, err := object.GetCommit(w.scratch, w.head)
 	if err != nil {
-		return nil, missing("commit", w.head, err)
+		return nil, gittree.Missing("commit", w.head, err)
 	}
 	merged, err := c.IsAncestor(tip)
 	if err != nil || merged {
@@ -85,7 +86,7 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 		return nil, nil
 	}
 	w.head, w.tree = s.commit, c.TreeHash
-	t, err := newTreeFSOf(w.scratch, c.TreeHash)
+	t, err := gittree.OpenTree(w.scratch, c.TreeHash)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 	}
 	first, err := object.GetCommit(w.review, w.review.commit)
 	if err != nil {
-		return missing("commit", w.review.commit, err)
+		return gittree.Missing("commit", w.review.commit, err)
 	}
 	renderer := *w.commit.renderer
 	renderer.snapshot = w.review

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -119,7 +120,7 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 		}
 		c, err := object.GetCommit(w.snapshot, at)
 		if err != nil {
-			return nil, nil, missing("commit", at, err)
+			return nil, nil, gittree.Missing("commit", at, err)
 		}
 		if len(c.ParentHashes) == 0 {
 			break
@@ -147,8 +148,8 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 // templateBefore returns the template that a commit renders, nil where it does
 // not. Where nothing changed that was read for the commit after it, it is that
 // one's.
-func (h *history) templateBefore(commit plumbing.Hash, reads Reads, r *plan.Release, after *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, Reads, error) {
-	t, err := newTreeFS(h.snapshot, commit)
+func (h *history) templateBefore(commit plumbing.Hash, reads gittree.Reads, r *plan.Release, after *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, gittree.Reads, error) {
+	t, err := gittree.Open(h.snapshot, commit)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -192,9 +193,9 @@ func (w *writeback) running(ctx context.Context, r *plan.Release) (func(*corev1.
 // renders it and its parent.
 func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *renderer) error {
 	var trees [2]plumbing.Hash
-	reads := Reads{}
+	reads := gittree.Reads{}
 	for i, h := range []plumbing.Hash{c.parent, c.hash} {
-		t, err := newTreeFS(s, h)
+		t, err := gittree.Open(s, h)
 		if err != nil {
 			return err
 		}
@@ -208,7 +209,7 @@ func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *renderer) error {
 		if err != nil {
 			set = nil // somebody put it right since
 		}
-		trees[i] = t.hash()
+		trees[i] = t.Hash()
 		maps.Copy(reads, t.Reads())
 		if i == 0 {
 			c.before = set
@@ -220,7 +221,7 @@ func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *renderer) error {
 	if c.changes, err = changed(s, trees[0], trees[1]); err != nil {
 		return err
 	}
-	maps.DeleteFunc(c.changes, func(p string, _ fileChange) bool { return !reads.read(p) })
+	maps.DeleteFunc(c.changes, func(p string, _ fileChange) bool { return !reads.Includes(p) })
 	return nil
 }
 
@@ -255,7 +256,7 @@ func (w *writeback) takeBack(goals []goal, commits []revertedCommit, without map
 
 // yields renders a tree and makes sure that it brings the templates to come to.
 func (w *writeback) yields(goals []goal, tree plumbing.Hash) (*plan.Set, error) {
-	t, err := newTreeFSOf(w.scratch, tree)
+	t, err := gittree.OpenTree(w.scratch, tree)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -60,7 +61,7 @@ func TakeBack(store storer.EncodedObjectStorer, gs *v1alpha1.GitSource, head plu
 func treeHash(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash, error) {
 	c, err := object.GetCommit(s, commit)
 	if err != nil {
-		return plumbing.ZeroHash, missing("commit", commit, err)
+		return plumbing.ZeroHash, gittree.Missing("commit", commit, err)
 	}
 	return c.TreeHash, nil
 }
@@ -68,7 +69,7 @@ func treeHash(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash
 func firstParent(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash, error) {
 	c, err := object.GetCommit(s, commit)
 	if err != nil {
-		return plumbing.ZeroHash, missing("commit", commit, err)
+		return plumbing.ZeroHash, gittree.Missing("commit", commit, err)
 	}
 	if len(c.ParentHashes) == 0 {
 		return plumbing.ZeroHash, fmt.Errorf("commit %s is the first one; there is nothing before it", shortCommit(commit.String()))

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -87,12 +88,12 @@ func (l *look) govern(ctx context.Context, r *renderer, d *desired, o *observer)
 	if r.signatures.signers == nil {
 		return &governed{set: d.set, keeps: inventory{}}, nil
 	}
-	t, err := newTreeFS(r.snapshot, r.snapshot.tip)
+	t, err := gittree.Open(r.snapshot, r.snapshot.tip)
 	if err != nil {
 		return nil, err
 	}
 	approvals, _ := plan.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
-	if err := t.Err(); err != nil && !isExceeded(err) {
+	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, err
 	}
 	g := &governor{history: newHistory(r, d), o: o, approvals: approvals}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
 // A server that lists references without end is read up to a bound, by each way to reach
@@ -71,14 +72,14 @@ func TestConnect_ListIsBounded(t *testing.T) {
 				s.close()
 			}
 			want := r.String() + ": the list of its branches and tags has more than 32Mi"
-			if err == nil || !isExceeded(err) || !strings.Contains(err.Error(), want) {
+			if err == nil || !gittree.IsExceeded(err) || !strings.Contains(err.Error(), want) {
 				t.Errorf("to fetch: %v, want %q", err, want)
 			}
 			p, err := r.receiver(ctx)
 			if err == nil {
 				p.close()
 			}
-			if err == nil || !isExceeded(err) {
+			if err == nil || !gittree.IsExceeded(err) {
 				t.Errorf("to push: %v", err)
 			}
 		})

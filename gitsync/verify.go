@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -207,14 +208,14 @@ func (s *signatures) tagUnsigned(at *snapshot) (string, error) {
 	}
 	o, err := at.EncodedObject(plumbing.TagObject, t.object)
 	if err != nil {
-		return "", missing("tag", t.object, err)
+		return "", gittree.Missing("tag", t.object, err)
 	}
 	raw, err := contentOf(o)
 	if err != nil {
-		return "", missing("tag", t.object, err)
+		return "", gittree.Missing("tag", t.object, err)
 	}
 	if plumbing.ComputeHash(plumbing.TagObject, raw) != t.object {
-		return "", fmt.Errorf("%w: the bytes of tag %s are others", errDamaged, t.name)
+		return "", fmt.Errorf("%w: the bytes of tag %s are others", gittree.ErrDamaged, t.name)
 	}
 	seen := func(until time.Time) bool { return s.sawTag(t.object, until) }
 	if _, err := signature.VerifyTag(raw, t.name, t.commit.String(), s.verify, s.now, seen); err != nil {
@@ -248,10 +249,10 @@ func (l *look) listed(ctx context.Context, signer signature.Signer) error {
 func (s *signatures) signerOf(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, keys *signature.Keys) (by signature.Signature, why string, err error) {
 	raw, err := rawCommit(store, commit)
 	if err != nil {
-		return by, "", missing("commit", commit, err)
+		return by, "", gittree.Missing("commit", commit, err)
 	}
 	if plumbing.ComputeHash(plumbing.CommitObject, raw) != commit {
-		return by, "", fmt.Errorf("%w: the bytes of commit %s are others", errDamaged, commit)
+		return by, "", fmt.Errorf("%w: the bytes of commit %s are others", gittree.ErrDamaged, commit)
 	}
 	var failed error
 	by, verdict := signature.Verify(raw, keys, s.now, func(until time.Time) (yes bool) {
@@ -272,7 +273,7 @@ func (s *signatures) signerOf(ctx context.Context, store storer.EncodedObjectSto
 func payloadOf(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash, error) {
 	raw, err := rawCommit(s, commit)
 	if err != nil {
-		return plumbing.ZeroHash, missing("commit", commit, err)
+		return plumbing.ZeroHash, gittree.Missing("commit", commit, err)
 	}
 	return plumbing.ComputeHash(plumbing.CommitObject, signature.Payload(raw)), nil
 }
@@ -435,7 +436,7 @@ func (h *history) unseen(c *object.Commit, seen map[plumbing.Hash]bool, list []*
 		seen[p] = true
 		parent, err := object.GetCommit(h.snapshot, p)
 		if err != nil {
-			return nil, missing("commit", p, err)
+			return nil, gittree.Missing("commit", p, err)
 		}
 		list = append(list, parent)
 	}
@@ -447,7 +448,7 @@ func (h *history) ancestors(ctx context.Context, of plumbing.Hash) (map[plumbing
 	seen := map[plumbing.Hash]bool{of: true}
 	first, err := object.GetCommit(h.snapshot, of)
 	if err != nil {
-		return nil, missing("commit", of, err)
+		return nil, gittree.Missing("commit", of, err)
 	}
 	for next := []*object.Commit{first}; len(next) > 0; {
 		if err := ctx.Err(); err != nil {

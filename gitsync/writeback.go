@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -208,7 +209,7 @@ func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) 
 			live[releaseName(now)] = now
 		}
 	}
-	t, err := newTreeFS(w.snapshot, w.snapshot.commit)
+	t, err := gittree.Open(w.snapshot, w.snapshot.commit)
 	if err != nil {
 		return nil, err
 	}
@@ -316,7 +317,7 @@ func (h *history) committed(ctx context.Context, in intent, list []pastCommit) (
 func (h *history) does(commit plumbing.Hash, in intent) (bool, error) {
 	c, err := object.GetCommit(h.snapshot, commit)
 	if err != nil {
-		return false, missing("commit", commit, err)
+		return false, gittree.Missing("commit", commit, err)
 	}
 	if !in.rollback {
 		return h.bringsApproval(c, in)
@@ -336,12 +337,12 @@ func (h *history) does(commit plumbing.Hash, in intent) (bool, error) {
 // bringsApproval reports whether a commit has an approval that covers an intent, in a
 // file that none of its parents has.
 func (h *history) bringsApproval(c *object.Commit, in intent) (bool, error) {
-	t, err := newTreeFS(h.snapshot, c.Hash)
+	t, err := gittree.Open(h.snapshot, c.Hash)
 	if err != nil {
 		return false, err
 	}
 	approvals, _ := plan.ReadApprovals(t, approvalsPath(&h.gs.Spec), h.gs.Namespace, h.gs.Spec.TargetNamespace)
-	if err := t.Err(); err != nil && !isExceeded(err) {
+	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return false, err
 	}
 	a, _ := plan.MatchApproval(in.release, in.commit, ofReleases(approvals))
@@ -378,7 +379,7 @@ func (w *writeback) problem(in intent) *plan.Problem {
 	return in.problem(at(w.gs.Spec.Ref.Branch, w.snapshot.commit.String()), w.approvalFile(in))
 }
 
-func (w *writeback) approvals(t *treeFS) ([]plan.Approval, plan.Problems) {
+func (w *writeback) approvals(t *gittree.Tree) ([]plan.Approval, plan.Problems) {
 	approvals, ignored := plan.ReadApprovals(t, approvalsPath(&w.gs.Spec), w.gs.Namespace, w.gs.Spec.TargetNamespace)
 	return ofReleases(approvals), ignored
 }
@@ -388,7 +389,7 @@ func (w *writeback) approvals(t *treeFS) ([]plan.Approval, plan.Problems) {
 func (w *writeback) commitsSince(ctx context.Context, tip, release plumbing.Hash) ([]pastCommit, error) {
 	c, err := object.GetCommit(w.scratch, tip)
 	if err != nil {
-		return nil, missing("commit", tip, err)
+		return nil, gittree.Missing("commit", tip, err)
 	}
 	var oldest time.Time
 	if began, err := object.GetCommit(w.scratch, release); err == nil {
@@ -500,7 +501,7 @@ func (w *writeback) approvalFile(in intent) string {
 // approve commits an approval: in place of the one that the release had, or in
 // a file of its own.
 func (w *writeback) approve(in intent) error {
-	t, err := newTreeFSOf(w.scratch, w.tree)
+	t, err := gittree.OpenTree(w.scratch, w.tree)
 	if err != nil {
 		return err
 	}
@@ -564,7 +565,7 @@ func (w *writeback) hasBlob(file string, blob plumbing.Hash) (bool, error) {
 }
 
 // placeFor returns the file for an approval, without links.
-func (w *writeback) placeFor(t *treeFS, in intent, approvals []plan.Approval) (string, error) {
+func (w *writeback) placeFor(t *gittree.Tree, in intent, approvals []plan.Approval) (string, error) {
 	file := ""
 	for _, a := range approvals {
 		if a.Metadata.Namespace == in.release.Plan.Namespace && a.Metadata.Name == in.release.Plan.Name {
@@ -597,7 +598,7 @@ func (w *writeback) placeFor(t *treeFS, in intent, approvals []plan.Approval) (s
 // checkApproval makes sure that an approval counts, that all others count as
 // they did, and that nothing else of what is rendered has changed.
 func (w *writeback) checkApproval(in intent, tree plumbing.Hash, file string, before []plan.Approval) error {
-	t, err := newTreeFSOf(w.scratch, tree)
+	t, err := gittree.OpenTree(w.scratch, tree)
 	if err != nil {
 		return err
 	}

@@ -31,8 +31,8 @@ import (
 	kustomize "sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
-	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -559,7 +559,7 @@ func (m *monorepo) took(do func() error) cost {
 
 // renderTree renders a path as the controller does.
 func renderTree(store *filesystem.Storage, commit, path string) error {
-	tree, err := gitsync.TreeOf(store, plumbing.NewHash(commit))
+	tree, err := gittree.Open(store, plumbing.NewHash(commit))
 	if err != nil {
 		return err
 	}

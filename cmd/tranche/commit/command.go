@@ -14,7 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
-	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -108,7 +108,7 @@ func (o *commitOptions) find(ctx context.Context, at *cli.Connection, br *v1alph
 }
 
 // set renders a commit of the clone, as the controller will.
-func (st *commitCommand) set(commit string) (*plan.Set, gitsync.Tree, error) {
+func (st *commitCommand) set(commit string) (*plan.Set, *gittree.Tree, error) {
 	return render(st.clone, st.source, commit, nil)
 }
 
@@ -207,12 +207,12 @@ func (st *commitCommand) ask(question string) bool {
 }
 
 // render renders a commit of a repository for a source, as the controller will.
-func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string, namespaced func(schema.GroupKind) (bool, error)) (*plan.Set, gitsync.Tree, error) {
+func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string, namespaced func(schema.GroupKind) (bool, error)) (*plan.Set, *gittree.Tree, error) {
 	objects, err := in.Objects()
 	if err != nil {
 		return nil, nil, err
 	}
-	tree, err := gitsync.TreeOf(objects, plumbing.NewHash(commit))
+	tree, err := gittree.Open(objects, plumbing.NewHash(commit))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -32,6 +32,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/sandbox"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
@@ -70,7 +71,7 @@ type controllerOptions struct {
 	noRemoteBases           bool
 	watchLabelSelector      string
 	notifications           string
-	limits                  gitsync.Limits
+	limits                  gittree.Limits
 	renderers               int
 	renderMemory            size
 	renderTime              time.Duration
@@ -126,8 +127,8 @@ it runs in.`,
 }
 
 // limitFlags are about what one repository may cost; docs/limits.md has them.
-func limitFlags(f *pflag.FlagSet, l *gitsync.Limits) {
-	*l = gitsync.DefaultLimits()
+func limitFlags(f *pflag.FlagSet, l *gittree.Limits) {
+	*l = gittree.DefaultLimits()
 	f.Var((*size)(&l.RepositorySize), "max-repository-size", "bytes that the mirror of one repository may take on disk; twice that while it is cloned again")
 	f.Var((*size)(&l.FileSize), "max-file-size", "bytes that a file to be read may have; sixteen times that are read for one commit")
 	f.IntVar(&l.Files, "max-files", l.Files, "files read and folders listed for one commit, those read again included")

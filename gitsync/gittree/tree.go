@@ -1,4 +1,4 @@
-package gitsync
+package gittree
 
 import (
 	"bytes"
@@ -33,12 +33,12 @@ const (
 var lfsPrefixes = [][]byte{[]byte("version https://git-lfs.github.com/spec/"), []byte("version https://hawser.github.com/spec/")}
 
 var (
-	errTreeReadOnly = errors.New("the tree of a commit is read-only")
-	errOutside      = errors.New("symbolic link leaves the repository")
-	errLinks        = errors.New("too many symbolic links; is there a loop?")
+	errReadOnly = errors.New("the tree of a commit is read-only")
+	errOutside  = errors.New("symbolic link leaves the repository")
+	errLinks    = errors.New("too many symbolic links; is there a loop?")
 )
 
-// treeFS is the tree of a commit as a file system: read-only, rooted at the
+// Tree is the tree of a commit as a file system: read-only, rooted at the
 // repository's root, read from the object storer as it is asked. It remembers
 // what it was asked, so that [Reads.Unchanged] can tell whether the answers
 // would be the same on another commit.
@@ -49,7 +49,7 @@ var (
 // callers ask when they are done, and by all that comes after.
 //
 // Not safe for use by several goroutines.
-type treeFS struct {
+type Tree struct {
 	storer storer.EncodedObjectStorer
 	root   plumbing.Hash
 	trees  map[plumbing.Hash][]object.TreeEntry
@@ -60,50 +60,50 @@ type treeFS struct {
 	err    error
 }
 
-var _ filesys.FileSystem = (*treeFS)(nil)
+var _ filesys.FileSystem = (*Tree)(nil)
 
-// newTreeFS returns the tree of a commit. The storer is used by one goroutine
+// Open returns the tree of a commit. The storer is used by one goroutine
 // only, that of the snapshot.
-func newTreeFS(s storer.EncodedObjectStorer, commit plumbing.Hash) (*treeFS, error) {
+func Open(s storer.EncodedObjectStorer, commit plumbing.Hash) (*Tree, error) {
 	c, err := object.GetCommit(s, commit)
 	if err != nil {
-		return nil, missing("commit", commit, err)
+		return nil, Missing("commit", commit, err)
 	}
-	return newTreeFSOf(s, c.TreeHash)
+	return OpenTree(s, c.TreeHash)
 }
 
-// newTreeFSOf returns a tree, be it of a commit or not.
-func newTreeFSOf(s storer.EncodedObjectStorer, root plumbing.Hash) (*treeFS, error) {
-	t := &treeFS{storer: s, root: root, trees: map[plumbing.Hash][]object.TreeEntry{}, reads: Reads{}, limits: limitsOf(s)}
+// OpenTree returns a tree, be it of a commit or not.
+func OpenTree(s storer.EncodedObjectStorer, root plumbing.Hash) (*Tree, error) {
+	t := &Tree{storer: s, root: root, trees: map[plumbing.Hash][]object.TreeEntry{}, reads: Reads{}, limits: LimitsOf(s)}
 	if _, err := t.entries("/", t.root); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-// missing says which object could not be read. It hides io.EOF, which callers
+// Missing says which object could not be read. It hides io.EOF, which callers
 // take for an end (G1).
-func missing(what string, h plumbing.Hash, err error) error {
+func Missing(what string, h plumbing.Hash, err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return fmt.Errorf("%w: reading %s: object %s of the repository: %w", errDamaged, what, h, err)
+	return fmt.Errorf("%w: reading %s: object %s of the repository: %w", ErrDamaged, what, h, err)
 }
 
-// reopen returns the same tree, of which nothing has been read.
-func (t *treeFS) reopen() (*treeFS, error) { return newTreeFSOf(t.storer, t.root) }
+// Reopen returns the same tree, of which nothing has been read.
+func (t *Tree) Reopen() (*Tree, error) { return OpenTree(t.storer, t.root) }
 
-// hash names the tree.
-func (t *treeFS) hash() plumbing.Hash { return t.root }
+// Hash names the tree.
+func (t *Tree) Hash() plumbing.Hash { return t.root }
 
-// limitsInForce are those that the tree is read with.
-func (t *treeFS) limitsInForce() Limits { return t.limits }
+// Limits are those that the tree is read with.
+func (t *Tree) Limits() Limits { return t.limits }
 
 // Err returns the first error of the storer, or nil.
-func (t *treeFS) Err() error { return t.err }
+func (t *Tree) Err() error { return t.err }
 
 // Reads returns what was read so far.
-func (t *treeFS) Reads() Reads {
+func (t *Tree) Reads() Reads {
 	r := make(Reads, len(t.reads))
 	for p, a := range t.reads {
 		r[p] = a
@@ -113,7 +113,7 @@ func (t *treeFS) Reads() Reads {
 
 // Blob returns the hash of the file at a path, and whether there is one.
 // Links are followed. It is no read in the sense of Reads.
-func (t *treeFS) Blob(p string) (plumbing.Hash, bool, error) {
+func (t *Tree) Blob(p string) (plumbing.Hash, bool, error) {
 	n, err := t.resolve(p, true)
 	if t.err != nil {
 		return plumbing.ZeroHash, false, t.err
@@ -129,15 +129,15 @@ func (t *treeFS) Blob(p string) (plumbing.Hash, bool, error) {
 // shallow boundary can leave such holes and say nothing (G3). What a tree that
 // is known to be complete has at the same path is not looked at again; the
 // zero hash stands for none.
-func (t *treeFS) Complete(known plumbing.Hash) error {
-	w := strictWalk{treeFS: t, seen: map[plumbing.Hash]bool{}}
+func (t *Tree) Complete(known plumbing.Hash) error {
+	w := strictWalk{Tree: t, seen: map[plumbing.Hash]bool{}}
 	return w.tree("/", t.root, known, 0)
 }
 
 // strictWalk looks at each tree once: one that holds itself many times over,
 // ten levels deep, has a path for every atom.
 type strictWalk struct {
-	*treeFS
+	*Tree
 	seen map[plumbing.Hash]bool
 }
 
@@ -147,7 +147,7 @@ func (w *strictWalk) tree(dir string, h, known plumbing.Hash, depth int) error {
 	}
 	w.seen[h] = true
 	if depth > maxDepth {
-		w.err = exceeded(shortPath(dir), fmt.Sprintf("folders are nested more than %d deep", maxDepth), "")
+		w.err = Exceeded(shortPath(dir), fmt.Sprintf("folders are nested more than %d deep", maxDepth), "")
 		return w.err
 	}
 	entries, err := w.entries(dir, h)
@@ -194,25 +194,25 @@ func (w *strictWalk) known(h plumbing.Hash) map[string]plumbing.Hash {
 	return entries
 }
 
-// treeNode is what a path leads to.
-type treeNode struct {
+// node is what a path leads to.
+type node struct {
 	real string // absolute, without links
 	mode filemode.FileMode
 	hash plumbing.Hash
 }
 
-func (n treeNode) isDir() bool { return n.mode == filemode.Dir }
+func (n node) isDir() bool { return n.mode == filemode.Dir }
 
 // broken keeps the first error of the storer.
-func (t *treeFS) broken(p string, h plumbing.Hash, err error) error {
+func (t *Tree) broken(p string, h plumbing.Hash, err error) error {
 	if t.err == nil {
-		t.err = missing(fromRoot(p), h, err)
+		t.err = Missing(fromRoot(p), h, err)
 	}
 	return t.err
 }
 
 // entries returns the entries of a tree, which must be names and nothing else.
-func (t *treeFS) entries(p string, h plumbing.Hash) ([]object.TreeEntry, error) {
+func (t *Tree) entries(p string, h plumbing.Hash) ([]object.TreeEntry, error) {
 	if e, ok := t.trees[h]; ok {
 		return e, nil
 	}
@@ -229,7 +229,7 @@ func (t *treeFS) entries(p string, h plumbing.Hash) ([]object.TreeEntry, error) 
 	return tree.Entries, nil
 }
 
-func (t *treeFS) entry(dir treeNode, name string) (object.TreeEntry, bool, error) {
+func (t *Tree) entry(dir node, name string) (object.TreeEntry, bool, error) {
 	entries, err := t.entries(dir.real, dir.hash)
 	if err != nil {
 		return object.TreeEntry{}, false, err
@@ -244,12 +244,12 @@ func (t *treeFS) entry(dir treeNode, name string) (object.TreeEntry, bool, error
 // resolve walks a path from the root, link by link. A last link is followed
 // where followLast is set. ".." in the path itself stops at the root, as it
 // does on disk; in a link it must not leave the tree.
-func (t *treeFS) resolve(p string, followLast bool) (treeNode, error) {
+func (t *Tree) resolve(p string, followLast bool) (node, error) {
 	if t.err != nil {
-		return treeNode{}, t.err
+		return node{}, t.err
 	}
 	absent := &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
-	stack := []treeNode{{real: "/", mode: filemode.Dir, hash: t.root}}
+	stack := []node{{real: "/", mode: filemode.Dir, hash: t.root}}
 	todo := pathParts(path.Clean("/" + p))
 	for links := 0; len(todo) > 0; {
 		name := todo[0]
@@ -257,35 +257,35 @@ func (t *treeFS) resolve(p string, followLast bool) (treeNode, error) {
 		dir := stack[len(stack)-1]
 		if name == ".." { // only out of a link
 			if len(stack) == 1 {
-				return treeNode{}, &fs.PathError{Op: "open", Path: p, Err: errOutside}
+				return node{}, &fs.PathError{Op: "open", Path: p, Err: errOutside}
 			}
 			stack = stack[:len(stack)-1]
 			continue
 		}
 		if dir.mode == filemode.Submodule {
-			return treeNode{}, &fs.PathError{Op: "open", Path: p, Err: errSubmodule(dir.real)}
+			return node{}, &fs.PathError{Op: "open", Path: p, Err: errSubmodule(dir.real)}
 		}
 		if !dir.isDir() {
-			return treeNode{}, absent
+			return node{}, absent
 		}
 		e, ok, err := t.entry(dir, name)
 		if err != nil {
-			return treeNode{}, err
+			return node{}, err
 		}
 		if !ok {
-			return treeNode{}, absent
+			return node{}, absent
 		}
-		n := treeNode{real: path.Join(dir.real, name), mode: e.Mode, hash: e.Hash}
+		n := node{real: path.Join(dir.real, name), mode: e.Mode, hash: e.Hash}
 		if e.Mode != filemode.Symlink || (len(todo) == 0 && !followLast) {
 			stack = append(stack, n)
 			continue
 		}
 		if links++; links > maxLinks {
-			return treeNode{}, &fs.PathError{Op: "open", Path: p, Err: errLinks}
+			return node{}, &fs.PathError{Op: "open", Path: p, Err: errLinks}
 		}
 		target, err := t.link(n)
 		if err != nil {
-			return treeNode{}, &fs.PathError{Op: "open", Path: p, Err: err}
+			return node{}, &fs.PathError{Op: "open", Path: p, Err: err}
 		}
 		todo = append(target, todo...)
 	}
@@ -293,7 +293,7 @@ func (t *treeFS) resolve(p string, followLast bool) (treeNode, error) {
 }
 
 // link returns the path that a link names, from the folder it is in.
-func (t *treeFS) link(n treeNode) ([]string, error) {
+func (t *Tree) link(n node) ([]string, error) {
 	target, err := t.blob(n)
 	if err != nil {
 		return nil, err
@@ -320,13 +320,13 @@ func fromRoot(p string) string {
 }
 
 // blob returns the content of a file or link.
-func (t *treeFS) blob(n treeNode) ([]byte, error) {
+func (t *Tree) blob(n node) ([]byte, error) {
 	size, err := t.storer.EncodedObjectSize(n.hash)
 	if err != nil {
 		return nil, t.broken(n.real, n.hash, err)
 	}
 	if size > t.limits.FileSize {
-		return nil, fmt.Errorf("%d bytes; files of more than %s are not read (--max-file-size)", size, inBytes(t.limits.FileSize))
+		return nil, fmt.Errorf("%d bytes; files of more than %s are not read (--max-file-size)", size, FormatSize(t.limits.FileSize))
 	}
 	o, err := t.storer.EncodedObject(plumbing.BlobObject, n.hash)
 	if err != nil {
@@ -346,11 +346,11 @@ func (t *treeFS) blob(n treeNode) ([]byte, error) {
 	return content, nil
 }
 
-// look resolves a path and remembers the answer.
-func (t *treeFS) look(p string) (treeNode, error) {
+// lookup resolves a path and remembers the answer.
+func (t *Tree) lookup(p string) (node, error) {
 	n, err := t.resolve(p, true)
 	if t.err != nil {
-		return treeNode{}, t.err
+		return node{}, t.err
 	}
 	at := path.Clean("/" + p)
 	a := t.reads[at]
@@ -360,8 +360,8 @@ func (t *treeFS) look(p string) (treeNode, error) {
 }
 
 // ReadFile returns the content of a file.
-func (t *treeFS) ReadFile(p string) ([]byte, error) {
-	n, err := t.look(p)
+func (t *Tree) ReadFile(p string) ([]byte, error) {
+	n, err := t.lookup(p)
 	if err != nil {
 		return nil, err
 	}
@@ -395,23 +395,23 @@ func (t *treeFS) ReadFile(p string) ([]byte, error) {
 
 // use counts what one commit costs: reading is what is bounded, and not what
 // is there, since a kustomization can have one file read a million times.
-func (t *treeFS) use(n treeNode, size int) error {
+func (t *Tree) use(n node, size int) error {
 	t.used++
 	t.bytes += int64(size)
 	most := t.limits.FileSize * filesOfMaxSize
 	switch {
 	case t.err != nil:
 	case t.used > t.limits.Files:
-		t.err = exceeded(fromRoot(n.real), fmt.Sprintf("more than %d files and folders are read for one commit", t.limits.Files), "--max-files")
+		t.err = Exceeded(fromRoot(n.real), fmt.Sprintf("more than %d files and folders are read for one commit", t.limits.Files), "--max-files")
 	case t.bytes > most:
-		t.err = exceeded(fromRoot(n.real), fmt.Sprintf("more than %s are read for one commit", inBytes(most)), "--max-file-size")
+		t.err = Exceeded(fromRoot(n.real), fmt.Sprintf("more than %s are read for one commit", FormatSize(most)), "--max-file-size")
 	}
 	return t.err
 }
 
 // ReadDir returns the names in a folder, sorted.
-func (t *treeFS) ReadDir(p string) ([]string, error) {
-	n, err := t.look(p)
+func (t *Tree) ReadDir(p string) ([]string, error) {
+	n, err := t.lookup(p)
 	if err != nil {
 		return nil, err
 	}
@@ -434,7 +434,7 @@ func (t *treeFS) ReadDir(p string) ([]string, error) {
 	return names, nil
 }
 
-func (t *treeFS) listing(n treeNode, p string) ([]object.TreeEntry, error) {
+func (t *Tree) listing(n node, p string) ([]object.TreeEntry, error) {
 	switch {
 	case n.mode == filemode.Submodule:
 		return nil, &fs.PathError{Op: "readdir", Path: p, Err: errSubmodule(n.real)}
@@ -455,21 +455,21 @@ func listingHash(entries []object.TreeEntry) plumbing.Hash {
 }
 
 // Exists reports whether there is a file or folder at a path; ask Err too.
-func (t *treeFS) Exists(p string) bool {
-	_, err := t.look(p)
+func (t *Tree) Exists(p string) bool {
+	_, err := t.lookup(p)
 	return err == nil
 }
 
 // IsDir reports whether there is a folder at a path; ask Err too.
-func (t *treeFS) IsDir(p string) bool {
-	n, err := t.look(p)
+func (t *Tree) IsDir(p string) bool {
+	n, err := t.lookup(p)
 	return err == nil && n.isDir()
 }
 
 // CleanedAbs returns the folder of a path, absolute and without links, and
 // the name of the file in it, empty where the path is a folder.
-func (t *treeFS) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
-	n, err := t.look(p)
+func (t *Tree) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
+	n, err := t.lookup(p)
 	switch {
 	case err != nil:
 		return "", "", err
@@ -482,12 +482,12 @@ func (t *treeFS) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
 }
 
 // Open opens a file for reading.
-func (t *treeFS) Open(p string) (filesys.File, error) {
+func (t *Tree) Open(p string) (filesys.File, error) {
 	content, err := t.ReadFile(p)
 	if err != nil {
 		return nil, err
 	}
-	n, err := t.look(p)
+	n, err := t.lookup(p)
 	if err != nil {
 		return nil, err
 	}
@@ -496,7 +496,7 @@ func (t *treeFS) Open(p string) (filesys.File, error) {
 
 // Glob returns the paths that match a pattern, as filepath.Glob does; hidden
 // files only where the pattern asks for them.
-func (t *treeFS) Glob(pattern string) ([]string, error) {
+func (t *Tree) Glob(pattern string) ([]string, error) {
 	if _, err := path.Match(pattern, ""); err != nil {
 		return nil, err
 	}
@@ -523,7 +523,7 @@ func (t *treeFS) Glob(pattern string) ([]string, error) {
 }
 
 // matching returns the paths in a folder whose name matches one part of a pattern.
-func (t *treeFS) matching(dir, part string) ([]string, error) {
+func (t *Tree) matching(dir, part string) ([]string, error) {
 	if !strings.ContainsAny(part, `*?[\`) {
 		if p := path.Join(dir, part); t.Exists(p) {
 			return []string{p}, nil
@@ -548,7 +548,7 @@ func (t *treeFS) matching(dir, part string) ([]string, error) {
 
 // Walk calls fn for all that is at a path and below, as filepath.Walk does:
 // in the order of names, links not followed.
-func (t *treeFS) Walk(p string, fn filepath.WalkFunc) error {
+func (t *Tree) Walk(p string, fn filepath.WalkFunc) error {
 	n, err := t.resolve(p, false)
 	if t.err != nil {
 		return t.err
@@ -556,7 +556,7 @@ func (t *treeFS) Walk(p string, fn filepath.WalkFunc) error {
 	if err != nil {
 		err = fn(p, nil, err)
 	} else {
-		_, _ = t.look(p)
+		_, _ = t.lookup(p)
 		err = t.walk(p, n, fn)
 	}
 	if errors.Is(err, filepath.SkipDir) || errors.Is(err, filepath.SkipAll) {
@@ -565,7 +565,7 @@ func (t *treeFS) Walk(p string, fn filepath.WalkFunc) error {
 	return err
 }
 
-func (t *treeFS) walk(p string, n treeNode, fn filepath.WalkFunc) error {
+func (t *Tree) walk(p string, n node, fn filepath.WalkFunc) error {
 	info, err := t.info(p, n)
 	if err != nil {
 		return err
@@ -585,7 +585,7 @@ func (t *treeFS) walk(p string, n treeNode, fn filepath.WalkFunc) error {
 		if err != nil {
 			return err
 		}
-		err = t.walk(path.Join(p, name), treeNode{path.Join(n.real, name), e.Mode, e.Hash}, fn)
+		err = t.walk(path.Join(p, name), node{path.Join(n.real, name), e.Mode, e.Hash}, fn)
 		if errors.Is(err, filepath.SkipDir) {
 			return nil // a file asked for the rest of its folder to be left out
 		}
@@ -596,7 +596,7 @@ func (t *treeFS) walk(p string, n treeNode, fn filepath.WalkFunc) error {
 	return nil
 }
 
-func (t *treeFS) info(p string, n treeNode) (fileInfo, error) {
+func (t *Tree) info(p string, n node) (fileInfo, error) {
 	i := fileInfo{name: path.Base(p), node: n}
 	if n.isDir() || n.mode == filemode.Submodule {
 		return i, nil
@@ -611,11 +611,11 @@ func (t *treeFS) info(p string, n treeNode) (fileInfo, error) {
 
 // Create, Mkdir, MkdirAll, RemoveAll and WriteFile return an error.
 
-func (t *treeFS) Create(string) (filesys.File, error) { return nil, errTreeReadOnly }
-func (t *treeFS) Mkdir(string) error                  { return errTreeReadOnly }
-func (t *treeFS) MkdirAll(string) error               { return errTreeReadOnly }
-func (t *treeFS) RemoveAll(string) error              { return errTreeReadOnly }
-func (t *treeFS) WriteFile(string, []byte) error      { return errTreeReadOnly }
+func (t *Tree) Create(string) (filesys.File, error) { return nil, errReadOnly }
+func (t *Tree) Mkdir(string) error                  { return errReadOnly }
+func (t *Tree) MkdirAll(string) error               { return errReadOnly }
+func (t *Tree) RemoveAll(string) error              { return errReadOnly }
+func (t *Tree) WriteFile(string, []byte) error      { return errReadOnly }
 
 // openFile is a file that was read whole.
 type openFile struct {
@@ -623,14 +623,14 @@ type openFile struct {
 	info fileInfo
 }
 
-func (f *openFile) Write([]byte) (int, error)  { return 0, errTreeReadOnly }
+func (f *openFile) Write([]byte) (int, error)  { return 0, errReadOnly }
 func (f *openFile) Close() error               { return nil }
 func (f *openFile) Stat() (fs.FileInfo, error) { return f.info, nil }
 
 // fileInfo is what Git knows of a file. It has no times.
 type fileInfo struct {
 	name string
-	node treeNode
+	node node
 	size int64
 }
 
@@ -674,9 +674,9 @@ type Read struct {
 // Unchanged reports whether the same reads of another tree give the same
 // answers, so that what was made of them would be the same again. The other
 // tree remembers nothing of it.
-func (r Reads) Unchanged(t *treeFS) (bool, error) {
+func (r Reads) Unchanged(t *Tree) (bool, error) {
 	for p, was := range r {
-		is, err := t.again(p, was)
+		is, err := t.reread(p, was)
 		if err != nil {
 			return false, err
 		}
@@ -687,8 +687,8 @@ func (r Reads) Unchanged(t *treeFS) (bool, error) {
 	return true, nil
 }
 
-// again reads as much of a path as was read before.
-func (t *treeFS) again(p string, was Read) (Read, error) {
+// reread reads as much of a path as was read before.
+func (t *Tree) reread(p string, was Read) (Read, error) {
 	n, err := t.resolve(p, true)
 	if t.err != nil {
 		return Read{}, t.err
@@ -708,4 +708,34 @@ func (t *treeFS) again(p string, was Read) (Read, error) {
 		is.Listing = listingHash(entries)
 	}
 	return is, nil
+}
+
+// ErrDamaged says that the mirror lacks what it should have.
+var ErrDamaged = errors.New("the mirror is damaged")
+
+// Includes reports whether the file at a path is one of those that were read, or a
+// link on the way to one.
+func (r Reads) Includes(p string) bool {
+	p = "/" + p
+	for asked, a := range r {
+		if asked == p && !a.Dir || a.Real == p && !a.Dir || strings.HasPrefix(asked, p+"/") && a.Real != asked {
+			return true
+		}
+	}
+	return false
+}
+
+// Differ reports whether reads have other answers in one tree than in another.
+func Differ(reads Reads, a, b *Tree) (bool, error) {
+	for p, was := range reads {
+		one, err := a.reread(p, was)
+		if err != nil {
+			return false, err
+		}
+		other, err := b.reread(p, was)
+		if err != nil || one != other {
+			return true, err
+		}
+	}
+	return false, nil
 }

@@ -1,4 +1,4 @@
-package gitsync
+package gittree
 
 import (
 	"bytes"
@@ -274,28 +274,28 @@ func TestOrigins(t *testing.T) {
 func TestMissingObject(t *testing.T) {
 	for _, tc := range []struct {
 		lose, reason string
-		use          func(*treeFS) error
+		use          func(*Tree) error
 	}{
-		{"HEAD:apps", "a folder that cannot be read is not an absent one", func(f *treeFS) error {
+		{"HEAD:apps", "a folder that cannot be read is not an absent one", func(f *Tree) error {
 			f.Exists("apps/web.yaml")
 			return f.Err()
 		}},
-		{"HEAD:apps", "IsDir has no other way to tell", func(f *treeFS) error { f.IsDir("apps/sub"); return f.Err() }},
-		{"HEAD:apps", "reading a file in it", func(f *treeFS) error { _, err := f.ReadFile("apps/web.yaml"); return err }},
-		{"HEAD:apps", "listing it", func(f *treeFS) error { _, err := f.ReadDir("apps"); return err }},
-		{"HEAD:apps", "walking over it", func(f *treeFS) error {
+		{"HEAD:apps", "IsDir has no other way to tell", func(f *Tree) error { f.IsDir("apps/sub"); return f.Err() }},
+		{"HEAD:apps", "reading a file in it", func(f *Tree) error { _, err := f.ReadFile("apps/web.yaml"); return err }},
+		{"HEAD:apps", "listing it", func(f *Tree) error { _, err := f.ReadDir("apps"); return err }},
+		{"HEAD:apps", "walking over it", func(f *Tree) error {
 			return f.Walk("/", func(string, fs.FileInfo, error) error { return nil })
 		}},
-		{"HEAD:apps", "globbing through it", func(f *treeFS) error { _, err := f.Glob("apps/*.yaml"); return err }},
-		{"HEAD:apps", "rendering it", func(f *treeFS) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
-		{"HEAD:apps", "rendering the root", func(f *treeFS) error { _, err := plan.Render(f, ".", plan.RenderOptions{}); return err }},
+		{"HEAD:apps", "globbing through it", func(f *Tree) error { _, err := f.Glob("apps/*.yaml"); return err }},
+		{"HEAD:apps", "rendering it", func(f *Tree) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
+		{"HEAD:apps", "rendering the root", func(f *Tree) error { _, err := plan.Render(f, ".", plan.RenderOptions{}); return err }},
 		{"HEAD:apps", "the strict walk", complete},
-		{"HEAD:apps", "asking for a blob", func(f *treeFS) error { _, _, err := f.Blob("apps/web.yaml"); return err }},
-		{"HEAD:apps/sub", "a kustomization that names it", func(f *treeFS) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
-		{"HEAD:apps/web.yaml", "a file that cannot be read", func(f *treeFS) error { _, err := f.ReadFile("apps/web.yaml"); return err }},
+		{"HEAD:apps", "asking for a blob", func(f *Tree) error { _, _, err := f.Blob("apps/web.yaml"); return err }},
+		{"HEAD:apps/sub", "a kustomization that names it", func(f *Tree) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
+		{"HEAD:apps/web.yaml", "a file that cannot be read", func(f *Tree) error { _, err := f.ReadFile("apps/web.yaml"); return err }},
 		{"HEAD:apps/web.yaml", "the strict walk asks for files too", complete},
-		{"HEAD:apps/kustomization.yaml", "kustomize takes an unreadable kustomization for none", func(f *treeFS) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
-		{"HEAD:approvals/web.yaml", "an approval", func(f *treeFS) error {
+		{"HEAD:apps/kustomization.yaml", "kustomize takes an unreadable kustomization for none", func(f *Tree) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
+		{"HEAD:approvals/web.yaml", "an approval", func(f *Tree) error {
 			_, ps := plan.ReadApprovals(f, "approvals", "shop", "")
 			return ps
 		}},
@@ -309,7 +309,7 @@ func TestMissingObject(t *testing.T) {
 			commit := repo.Commit("one")
 			bare := repo.Bare()
 			repo.Lose(bare, tc.lose)
-			tree, err := newTreeFS(gittest.Objects(bare), commit)
+			tree, err := Open(gittest.Objects(bare), commit)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -328,16 +328,16 @@ func TestMissingObject(t *testing.T) {
 		commit := repo.Commit("one")
 		bare := repo.Bare()
 		repo.Lose(bare, "HEAD^{tree}")
-		if _, err := newTreeFS(gittest.Objects(bare), commit); !errors.Is(err, plumbing.ErrObjectNotFound) {
+		if _, err := Open(gittest.Objects(bare), commit); !errors.Is(err, plumbing.ErrObjectNotFound) {
 			t.Errorf("a commit without its tree: got %v", err)
 		}
-		if _, err := newTreeFS(gittest.Objects(bare), plumbing.NewHash(strings.Repeat("1", 40))); !errors.Is(err, plumbing.ErrObjectNotFound) {
+		if _, err := Open(gittest.Objects(bare), plumbing.NewHash(strings.Repeat("1", 40))); !errors.Is(err, plumbing.ErrObjectNotFound) {
 			t.Errorf("no such commit: got %v", err)
 		}
 	})
 }
 
-func complete(f *treeFS) error { return f.Complete(plumbing.ZeroHash) }
+func complete(f *Tree) error { return f.Complete(plumbing.ZeroHash) }
 
 func TestTreeFS(t *testing.T) {
 	repo := gittest.NewWorktree(t)
@@ -444,7 +444,7 @@ func TestTreeFS(t *testing.T) {
 	_, create := tree.Create("x")
 	_, write := f.Write(nil)
 	for _, err := range []error{create, write, tree.Mkdir("x"), tree.MkdirAll("x/y"), tree.RemoveAll("a"), tree.WriteFile("x", nil)} {
-		if !errors.Is(err, errTreeReadOnly) {
+		if !errors.Is(err, errReadOnly) {
 			t.Errorf("a commit cannot be written: got %v", err)
 		}
 	}
@@ -517,7 +517,7 @@ func TestUnchanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	repo.Lose(bare, start.String()+":base")
-	after, err := newTreeFS(gittest.Objects(bare), start)
+	after, err := Open(gittest.Objects(bare), start)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -569,11 +569,47 @@ func newCorpusRepo(t *testing.T) *gittest.Worktree {
 	return r
 }
 
-func openTree(t *testing.T, r *gittest.Worktree, commit plumbing.Hash) *treeFS {
+func openTree(t *testing.T, r *gittest.Worktree, commit plumbing.Hash) *Tree {
 	t.Helper()
-	tree, err := newTreeFS(gittest.Objects(filepath.Join(r.Dir, ".git")), commit)
+	tree, err := Open(gittest.Objects(filepath.Join(r.Dir, ".git")), commit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return tree
+}
+
+// A tree that holds itself ten times over, ten levels deep, has ten billion
+// paths; one with a thousand levels has a path of as many names.
+func TestTreesWithoutEnd(t *testing.T) {
+	repo := gittest.NewWorktree(t)
+	repo.Write("a.yaml", oneConfigMap)
+	repo.Commit("one")
+	level := func(tree string, copies int) string {
+		var list strings.Builder
+		for i := range copies {
+			fmt.Fprintf(&list, "040000 tree %s\td%d\n", tree, i)
+		}
+		in := filepath.Join(t.TempDir(), "tree")
+		if err := os.WriteFile(in, []byte(list.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return repo.Git("-c", "alias.make=!git mktree <"+in, "make")
+	}
+	commit := func(copies, levels int) plumbing.Hash {
+		tree := repo.Git("rev-parse", "HEAD^{tree}")
+		for range levels {
+			tree = level(tree, copies)
+		}
+		return plumbing.NewHash(repo.Git("commit-tree", tree, "-m", "deep"))
+	}
+	wide := openTree(t, repo, commit(10, 10))
+	if err := complete(wide); err != nil {
+		t.Errorf("the strict walk looks at each tree once: %v", err)
+	}
+	if _, err := plan.Render(wide, ".", plan.RenderOptions{}); err == nil || !IsExceeded(err) || !strings.Contains(err.Error(), "more than 20000 files and folders are read for one commit") {
+		t.Errorf("rendering it: %v", err)
+	}
+	if err := complete(openTree(t, repo, commit(1, maxDepth+2))); !IsExceeded(err) || !strings.Contains(err.Error(), "folders are nested more than 256 deep") {
+		t.Errorf("a deep one: %v", err)
+	}
 }

@@ -1,4 +1,4 @@
-package gitsync
+package gittree
 
 import (
 	"cmp"
@@ -40,9 +40,9 @@ const (
 )
 
 // DefaultLimits are the limits that hold where none are given.
-func DefaultLimits() Limits { return Limits{}.orDefault() }
+func DefaultLimits() Limits { return Limits{}.WithDefaults() }
 
-func (l Limits) orDefault() Limits {
+func (l Limits) WithDefaults() Limits {
 	return Limits{
 		RepositorySize: cmp.Or(l.RepositorySize, defaultRepositorySize),
 		FileSize:       cmp.Or(l.FileSize, defaultFileSize),
@@ -51,19 +51,19 @@ func (l Limits) orDefault() Limits {
 	}
 }
 
-// limitsOf returns the limits of the repository that a store is of: a store that knows
+// LimitsOf returns the limits of the repository that a store is of: a store that knows
 // them has a method Limits. A tree is opened in many places, and its limits are set in
 // one.
-func limitsOf(s storer.EncodedObjectStorer) Limits {
+func LimitsOf(s storer.EncodedObjectStorer) Limits {
 	if l, ok := s.(interface{ Limits() Limits }); ok {
-		return l.Limits().orDefault()
+		return l.Limits().WithDefaults()
 	}
 	return DefaultLimits()
 }
 
-// exceeded says which limit a repository has hit. It is not tried again until
+// Exceeded says which limit a repository has hit. It is not tried again until
 // something is pushed.
-func exceeded(where, fact, flag string) *plan.Problem {
+func Exceeded(where, fact, flag string) *plan.Problem {
 	p := &plan.Problem{Reason: reasonLimitExceeded, Where: where, Err: errors.New(fact)}
 	if flag != "" {
 		p.Hint = "make it smaller, or raise the controller's " + flag
@@ -71,10 +71,12 @@ func exceeded(where, fact, flag string) *plan.Problem {
 	return p
 }
 
-func isExceeded(err error) bool {
+func IsExceeded(err error) bool {
 	p, ok := errors.AsType[*plan.Problem](err)
 	return ok && p.Reason == reasonLimitExceeded
 }
 
-// inBytes says a size as the flags take it.
-func inBytes(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
+// FormatSize says a size as the flags take it.
+func FormatSize(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
+
+const reasonLimitExceeded = "LimitExceeded"
