@@ -16,7 +16,7 @@
 //	dependencies.go the sources that a commit waits for
 //	meanwhile.go    what is done for what is applied while a commit waits
 //	refused.go      what counts of a commit that is refused
-//	treefs.go       the tree of a commit as a file system
+//	gittree         the tree of a commit as a file system
 //	desired.go      a commit's objects, releases and approvals
 //	commits.go      which commit began a release, which brought an approval
 //	overlimits.go   the commits that take too much to render

@@ -2,12 +2,9 @@ package gittree
 
 import (
 	"cmp"
-	"errors"
 
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"github.com/tranche-dev/tranche/plan"
 )
 
 // Limits bound what one repository may cost, so that it cannot take what the
@@ -42,6 +39,7 @@ const (
 // DefaultLimits are the limits that hold where none are given.
 func DefaultLimits() Limits { return Limits{}.WithDefaults() }
 
+// WithDefaults puts the default in the place of each zero.
 func (l Limits) WithDefaults() Limits {
 	return Limits{
 		RepositorySize: cmp.Or(l.RepositorySize, defaultRepositorySize),
@@ -61,22 +59,5 @@ func LimitsOf(s storer.EncodedObjectStorer) Limits {
 	return DefaultLimits()
 }
 
-// Exceeded says which limit a repository has hit. It is not tried again until
-// something is pushed.
-func Exceeded(where, fact, flag string) *plan.Problem {
-	p := &plan.Problem{Reason: reasonLimitExceeded, Where: where, Err: errors.New(fact)}
-	if flag != "" {
-		p.Hint = "make it smaller, or raise the controller's " + flag
-	}
-	return p
-}
-
-func IsExceeded(err error) bool {
-	p, ok := errors.AsType[*plan.Problem](err)
-	return ok && p.Reason == reasonLimitExceeded
-}
-
-// FormatSize says a size as the flags take it.
+// FormatSize writes a number of bytes as the flags take it.
 func FormatSize(n int64) string { return resource.NewQuantity(n, resource.BinarySI).String() }
-
-const reasonLimitExceeded = "LimitExceeded"
