@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
@@ -101,6 +103,20 @@ func (s *scratch) needed(commit plumbing.Hash) ([]plumbing.Hash, error) {
 	}
 	err := add(commit)
 	return list, err
+}
+
+// pack returns a pack of what a commit needs besides the objects of the snapshot. It is
+// made by hand: go-git's Push walks all of the history (G4).
+func (s *scratch) pack(commit plumbing.Hash) ([]byte, error) {
+	objects, err := s.needed(commit)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if _, err := packfile.NewEncoder(&b, s, false).Encode(objects, 0); err != nil {
+		return nil, fmt.Errorf("packing commit %s: %w", commit, err)
+	}
+	return b.Bytes(), nil
 }
 
 // writeBlob makes a file's content an object.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/transport"
@@ -35,18 +34,13 @@ type update struct {
 	pack     []byte // of what `to` needs besides what the server has
 }
 
-// newUpdate packs a commit of a scratch store. The pack is made by hand, of the
-// few objects that are new: go-git's Push walks all of the history (G4).
+// newUpdate packs a commit of a scratch store.
 func newUpdate(s *scratch, branch string, from, to plumbing.Hash) (update, error) {
-	objects, err := s.needed(to)
+	pack, err := s.pack(to)
 	if err != nil {
 		return update{}, err
 	}
-	var b bytes.Buffer
-	if _, err := packfile.NewEncoder(&b, s, false).Encode(objects, 0); err != nil {
-		return update{}, fmt.Errorf("packing commit %s: %w", to, err)
-	}
-	return update{branch: branch, from: from, to: to, pack: b.Bytes()}, nil
+	return update{branch: branch, from: from, to: to, pack: pack}, nil
 }
 
 // push makes an update as a compare-and-swap. Its error is errMoved where

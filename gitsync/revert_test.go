@@ -26,12 +26,12 @@ func treeAt(repo *gittest.Repo, commit string) plumbing.Hash {
 // send brings the objects of a commit into a repository, as a push does.
 func send(t *testing.T, repo *gittest.Repo, s *scratch, commit plumbing.Hash) {
 	t.Helper()
-	u, err := newUpdate(s, "main", plumbing.ZeroHash, commit)
+	pack, err := s.pack(commit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("git", "index-pack", "--stdin", "--strict")
-	cmd.Dir, cmd.Stdin = repo.Work, bytes.NewReader(u.pack)
+	cmd.Dir, cmd.Stdin = repo.Work, bytes.NewReader(pack)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -69,7 +69,8 @@ func TestWriteTreeIsGits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		made, err := maker{author: signatureOf(nil), committer: signatureOf(nil)}.commit(s, tree, []plumbing.Hash{commit}, "Change\n", time.Unix(1, 0))
+		ada := object.Signature{Name: "Ada", Email: "ada@example.org"}
+		made, err := maker{author: ada, committer: ada}.commit(s, tree, []plumbing.Hash{commit}, "Change\n", time.Unix(1, 0))
 		if err != nil {
 			t.Fatal(err)
 		}
