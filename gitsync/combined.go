@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
@@ -29,7 +30,7 @@ type combination struct {
 type contribution struct {
 	commit plumbing.Hash
 	// changes of files that matter for the rendering.
-	changes map[string]fileChange
+	changes map[string]gitobject.Change
 	// other content than git would have made of its parents, or of a merge of more than two.
 	unclean bool
 }
@@ -133,7 +134,7 @@ func (o *origins) sinceRelease(ctx context.Context, m combination) ([]*object.Co
 
 // ownChanges are what a commit has changed.
 type ownChanges struct {
-	changes map[string]fileChange // to its first parent
+	changes map[string]gitobject.Change // to its first parent
 	// contested files of a merge of two commits with one merge base; nil: it is none.
 	contested map[string]*contested
 	unclean   bool // of a merge: unless its contested files are clean
@@ -174,7 +175,7 @@ func (o *origins) changesOf(ctx context.Context, c *object.Commit) (*ownChanges,
 	if len(parents) > 0 {
 		before = parents[0].TreeHash
 	}
-	if p.changes, err = changed(o.snapshot, before, c.TreeHash); err != nil {
+	if p.changes, err = gitobject.Diff(o.snapshot, before, c.TreeHash); err != nil {
 		return nil, err
 	}
 	if n := len(p.changes) + len(p.contested); n <= keptFilesOfCommit && o.kept+n <= keptFiles {
@@ -190,7 +191,7 @@ func (o *origins) changesOf(ctx context.Context, c *object.Commit) (*ownChanges,
 // partOf returns what a commit below a merge has changed of what matters for its
 // rendering. A merge has changed nothing where git makes it by itself.
 func (o *origins) partOf(ctx context.Context, c *object.Commit, m combination) (contribution, error) {
-	p, of := contribution{commit: c.Hash, changes: map[string]fileChange{}}, append([]*rendering{m.rendering}, m.parents...)
+	p, of := contribution{commit: c.Hash, changes: map[string]gitobject.Change{}}, append([]*rendering{m.rendering}, m.parents...)
 	all, err := o.changesOf(ctx, c)
 	if err != nil {
 		return p, err
@@ -221,12 +222,12 @@ func (o *origins) partOf(ctx context.Context, c *object.Commit, m combination) (
 // rendersSameWithout reports whether a merge renders the same with commits taken back
 // in its tree.
 func (o *origins) rendersSameWithout(ctx context.Context, parts []contribution, m combination) (bool, error) {
-	s, tree := newScratch(o.snapshot), m.commit.TreeHash
+	s, tree := gitobject.NewStore(o.snapshot), m.commit.TreeHash
 	for _, p := range parts {
 		if err := o.spend(ctx, effortOfUndo*len(p.changes)); err != nil {
 			return false, err
 		}
-		next, conflicts, err := undo(s, tree, p.changes)
+		next, conflicts, err := gitobject.Undo(s, tree, p.changes)
 		if err != nil || len(conflicts) > 0 || p.unclean {
 			return false, err
 		}
@@ -258,7 +259,7 @@ func (o *origins) rendersSameWithout(ctx context.Context, parts []contribution, 
 
 // read reports whether one of the files is read for what a merge or one of its sides
 // renders.
-func (m combination) read(files map[string]fileChange) bool {
+func (m combination) read(files map[string]gitobject.Change) bool {
 	for file := range files {
 		for _, r := range append([]*rendering{m.rendering}, m.parents...) {
 			if r.unknown || r.reads.Includes(file) {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -85,11 +86,11 @@ type rejection struct {
 // rejectedBy reads what a commit says of the rejection of a release; empty where it
 // rejects none, or another one.
 func rejectedBy(c *object.Commit, release string) rejection {
-	t := trailers(c.Message)
-	if !slices.Contains(t[trailerRelease], release) || len(t[trailerCommit]) == 0 || len(t[trailerRejected]) == 0 {
+	t := gitobject.Trailers(c.Message)
+	if !slices.Contains(t[gitobject.TrailerRelease], release) || len(t[gitobject.TrailerCommit]) == 0 || len(t[trailerRejected]) == 0 {
 		return rejection{}
 	}
-	r := rejection{of: t[trailerCommit][0], by: author(c), reason: t[trailerRejected][0], in: c.Hash.String()}
+	r := rejection{of: t[gitobject.TrailerCommit][0], by: author(c), reason: t[trailerRejected][0], in: c.Hash.String()}
 	if runes := []rune(r.reason); len(runes) > maxReason {
 		r.reason = string(runes[:maxReason-1]) + "…"
 	}

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -103,14 +104,14 @@ func (in intent) isOf(steps []intstr.IntOrString) bool {
 
 // says reports whether a commit message is of a commit that said the intent.
 func (in intent) says(message string) bool {
-	t := trailers(message)
-	if !slices.Contains(t[trailerRelease], releaseName(in.release.Plan)) || !slices.Contains(t[trailerRevision], in.revision) || !slices.Contains(t[trailerCommit], in.commit) {
+	t := gitobject.Trailers(message)
+	if !slices.Contains(t[gitobject.TrailerRelease], releaseName(in.release.Plan)) || !slices.Contains(t[gitobject.TrailerRevision], in.revision) || !slices.Contains(t[gitobject.TrailerCommit], in.commit) {
 		return false
 	}
 	if in.rollback {
-		return len(t[trailerStep]) == 0
+		return len(t[gitobject.TrailerStep]) == 0
 	}
-	return slices.ContainsFunc(t[trailerStep], func(s string) bool {
+	return slices.ContainsFunc(t[gitobject.TrailerStep], func(s string) bool {
 		var step int32
 		_, err := fmt.Sscanf(s, "%d", &step)
 		return err == nil && step >= in.step
@@ -147,7 +148,7 @@ Given in the cluster, for revision %s of commit %s.
 %s: %s
 %s: %d
 `, in.step, in.release.Plan.Name, in.revision, shortCommit(in.commit),
-		trailerRelease, name, trailerRevision, in.revision, trailerCommit, in.commit, trailerStep, in.step)
+		gitobject.TrailerRelease, name, gitobject.TrailerRevision, in.revision, gitobject.TrailerCommit, in.commit, gitobject.TrailerStep, in.step)
 }
 
 // revertMessage is what git log says of a revert of some releases. The
@@ -182,7 +183,7 @@ func revertMessage(list []intent, reverted []revertedCommit) string {
 	}
 	b.WriteString("\n")
 	for _, in := range list {
-		fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n", trailerRelease, releaseName(in.release.Plan), trailerRevision, in.revision, trailerCommit, in.commit)
+		fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n", gitobject.TrailerRelease, releaseName(in.release.Plan), gitobject.TrailerRevision, in.revision, gitobject.TrailerCommit, in.commit)
 	}
 	return b.String()
 }

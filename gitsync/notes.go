@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -44,7 +45,7 @@ func (st stories) tell(br *v1alpha1.BatchRelease, revision, commit string, start
 	if commit == "" || start == nil {
 		return
 	}
-	lines := []string{trailerRelease + ": " + br.Namespace + "/" + br.Name, trailerRevision + ": " + revision, "Started: " + timeOf(start)}
+	lines := []string{gitobject.TrailerRelease + ": " + br.Namespace + "/" + br.Name, gitobject.TrailerRevision + ": " + revision, "Started: " + timeOf(start)}
 	for _, a := range approvals {
 		line := fmt.Sprintf("Step %d: approved by %s, %s", a.Step, oneLine(a.By), timeOf(&a.Time))
 		if a.Commit != "" {
@@ -61,7 +62,7 @@ func (st stories) tell(br *v1alpha1.BatchRelease, revision, commit string, start
 // reject adds to the paragraph of a release why it was rejected.
 func (st stories) reject(br *v1alpha1.BatchRelease, why rejection) {
 	for i, p := range st[why.of] {
-		if strings.HasPrefix(p, trailerRelease+": "+br.Namespace+"/"+br.Name+"\n") && strings.Contains(p, "\nOutcome: ") {
+		if strings.HasPrefix(p, gitobject.TrailerRelease+": "+br.Namespace+"/"+br.Name+"\n") && strings.Contains(p, "\nOutcome: ") {
 			st[why.of][i] = p + "\n" + why.line()
 		}
 	}
@@ -164,7 +165,7 @@ func (l *look) pushNotes(ctx context.Context, r remote, st stories) error {
 	}
 }
 
-func (l *look) tryNotes(ctx context.Context, r remote, m maker, st stories) error {
+func (l *look) tryNotes(ctx context.Context, r remote, m gitobject.Committer, st stories) error {
 	asking, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
 	there, err := l.mirrors.of(r).bring(asking, r, notesRef)
@@ -172,7 +173,7 @@ func (l *look) tryNotes(ctx context.Context, r remote, m maker, st stories) erro
 		return err
 	}
 	defer there.close()
-	scratch := newScratch(there)
+	scratch := gitobject.NewStore(there)
 	var root plumbing.Hash
 	var parents []plumbing.Hash
 	if !there.commit.IsZero() {
@@ -182,7 +183,7 @@ func (l *look) tryNotes(ctx context.Context, r remote, m maker, st stories) erro
 		}
 		root, parents = c.TreeHash, []plumbing.Hash{there.commit}
 	}
-	change := files{}
+	change := gitobject.Files{}
 	for commit, paragraphs := range st {
 		if err := annotate(scratch, root, commit, paragraphs, change); err != nil {
 			return err
@@ -191,11 +192,11 @@ func (l *look) tryNotes(ctx context.Context, r remote, m maker, st stories) erro
 	if len(change) == 0 {
 		return nil
 	}
-	tree, err := scratch.writeTree(root, change)
+	tree, err := scratch.WriteTree(root, change)
 	if err != nil {
 		return err
 	}
-	head, err := m.commit(scratch, tree, parents, fmt.Sprintf("Notes on %d releases\n", len(change)), time.Now())
+	head, err := m.Commit(scratch, tree, parents, fmt.Sprintf("Notes on %d releases\n", len(change)), time.Now())
 	if err != nil {
 		return err
 	}
@@ -214,20 +215,20 @@ func (l *look) tryNotes(ctx context.Context, r remote, m maker, st stories) erro
 // new. Git spreads notes over folders when there are many, by the first
 // characters of the commit; a note stays where it is, and new ones are at the
 // root, where git finds them, too.
-func annotate(s *scratch, root plumbing.Hash, commit string, paragraphs []string, change files) error {
+func annotate(s *gitobject.Store, root plumbing.Hash, commit string, paragraphs []string, change gitobject.Files) error {
 	at, note := commit, ""
 	for _, p := range []string{commit, commit[:2] + "/" + commit[2:], commit[:2] + "/" + commit[2:4] + "/" + commit[4:]} {
 		if root.IsZero() {
 			break
 		}
-		e, err := entryAt(s, root, p)
+		e, err := gitobject.EntryAt(s, root, p)
 		if err != nil {
 			return err
 		}
 		if !e.Mode.IsFile() {
 			continue
 		}
-		content, err := readBlob(s, e.Hash)
+		content, err := gitobject.ReadBlob(s, e.Hash)
 		if err != nil {
 			return err
 		}
@@ -238,7 +239,7 @@ func annotate(s *scratch, root plumbing.Hash, commit string, paragraphs []string
 	if now == note {
 		return nil
 	}
-	h, err := s.writeBlob([]byte(now))
+	h, err := s.WriteBlob([]byte(now))
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 )
@@ -321,9 +322,9 @@ func (o *origins) contested(ctx context.Context, base plumbing.Hash, a, b, merge
 	if err != nil {
 		return nil, gittree.Missing("commit", base, err)
 	}
-	var sides [3]map[string]fileChange
+	var sides [3]map[string]gitobject.Change
 	for i, c := range []*object.Commit{a, b, merge} {
-		if sides[i], err = changed(o.snapshot, from.TreeHash, c.TreeHash); err != nil {
+		if sides[i], err = gitobject.Diff(o.snapshot, from.TreeHash, c.TreeHash); err != nil {
 			return nil, err
 		}
 		if err := o.spend(ctx, effortOfFile*(1+len(sides[i]))); err != nil {
@@ -333,8 +334,8 @@ func (o *origins) contested(ctx context.Context, base plumbing.Hash, a, b, merge
 	found := map[string]*contested{}
 	for _, side := range sides {
 		for file, c := range side {
-			f := &contested{base: c.from, a: at3(sides[0], file, c), b: at3(sides[1], file, c), merged: at3(sides[2], file, c)}
-			clean := same(f.a, f.base) && same(f.merged, f.b) || (same(f.a, f.b) || same(f.b, f.base)) && same(f.merged, f.a)
+			f := &contested{base: c.From, a: at3(sides[0], file, c), b: at3(sides[1], file, c), merged: at3(sides[2], file, c)}
+			clean := gitobject.SameEntry(f.a, f.base) && gitobject.SameEntry(f.merged, f.b) || (gitobject.SameEntry(f.a, f.b) || gitobject.SameEntry(f.b, f.base)) && gitobject.SameEntry(f.merged, f.a)
 			if !clean {
 				found[file] = f
 			}
@@ -366,11 +367,11 @@ func (o *origins) isClean(ctx context.Context, files map[string]*contested, of .
 }
 
 // at3 returns a file as one side of a merge has it, given a change of it by any side.
-func at3(side map[string]fileChange, file string, change fileChange) object.TreeEntry {
+func at3(side map[string]gitobject.Change, file string, change gitobject.Change) object.TreeEntry {
 	if c, ok := side[file]; ok {
-		return c.to
+		return c.To
 	}
-	return change.from
+	return change.From
 }
 
 // matters reports whether a file may be read for the rendering. The approvals are not.
@@ -395,7 +396,7 @@ func (o *origins) matters(file string, sides ...*rendering) bool {
 
 // isCleanFile reports whether a merged file is what a merge of both sides makes.
 func (o *origins) isCleanFile(ctx context.Context, f *contested) (bool, error) {
-	if same(f.a, f.b) || same(f.b, f.base) || same(f.a, f.base) {
+	if gitobject.SameEntry(f.a, f.b) || gitobject.SameEntry(f.b, f.base) || gitobject.SameEntry(f.a, f.base) {
 		return false, nil // else it would not be contested
 	}
 	var text [4][]byte
@@ -404,13 +405,13 @@ func (o *origins) isCleanFile(ctx context.Context, f *contested) (bool, error) {
 			return false, nil
 		}
 		var err error
-		if text[i], err = readBlob(o.snapshot, e.Hash); err != nil {
+		if text[i], err = gitobject.ReadBlob(o.snapshot, e.Hash); err != nil {
 			return false, err
 		}
 		if err := o.spend(ctx, len(text[i])/8); err != nil {
 			return false, err
 		}
 	}
-	want, ok := merge3(text[0], text[1], text[2])
+	want, ok := gitobject.Merge3(text[0], text[1], text[2])
 	return ok && string(want) == string(text[3]), nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -35,8 +36,8 @@ type update struct {
 }
 
 // newUpdate packs a commit of a scratch store.
-func newUpdate(s *scratch, branch string, from, to plumbing.Hash) (update, error) {
-	pack, err := s.pack(to)
+func newUpdate(s *gitobject.Store, branch string, from, to plumbing.Hash) (update, error) {
+	pack, err := s.Pack(to)
 	if err != nil {
 		return update{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -54,7 +55,7 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 		return nil, errMoved // the mirror was cloned anew: both from the new one
 	}
 	// The older snapshot does not see what has come since.
-	w.scratch, w.from = newScratch(s), s.commit
+	w.scratch, w.from = gitobject.NewStore(s), s.commit
 	c, err := object.GetCommit(w.scratch, s.commit)
 	if err != nil {
 		return nil, gittree.Missing("commit", s.commit, err)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -218,10 +219,10 @@ func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *renderer) error {
 		}
 	}
 	var err error
-	if c.changes, err = changed(s, trees[0], trees[1]); err != nil {
+	if c.changes, err = gitobject.Diff(s, trees[0], trees[1]); err != nil {
 		return err
 	}
-	maps.DeleteFunc(c.changes, func(p string, _ fileChange) bool { return !reads.Includes(p) })
+	maps.DeleteFunc(c.changes, func(p string, _ gitobject.Change) bool { return !reads.Includes(p) })
 	return nil
 }
 
@@ -231,7 +232,7 @@ func (w *writeback) takeBack(goals []goal, commits []revertedCommit, without map
 	tree := w.tree
 	var conflicts []string
 	for _, c := range commits {
-		next, more, err := undo(w.scratch, tree, c.changesBut(without))
+		next, more, err := gitobject.Undo(w.scratch, tree, c.changesBut(without))
 		if err != nil {
 			return plumbing.ZeroHash, nil, err
 		}
@@ -326,8 +327,8 @@ func (w *writeback) narrow(goals []goal, commits []revertedCommit) (map[string]b
 	return without, tree, set, err
 }
 
-func (c *revertedCommit) changesBut(without map[string]bool) map[string]fileChange {
+func (c *revertedCommit) changesBut(without map[string]bool) map[string]gitobject.Change {
 	changes := maps.Clone(c.changes)
-	maps.DeleteFunc(changes, func(p string, _ fileChange) bool { return without[p] })
+	maps.DeleteFunc(changes, func(p string, _ gitobject.Change) bool { return without[p] })
 	return changes
 }

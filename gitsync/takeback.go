@@ -10,6 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -31,7 +32,7 @@ type File struct {
 // whether the rest does what it should, a rendering has to say. The store is
 // only read.
 func TakeBack(store storer.EncodedObjectStorer, gs *v1alpha1.GitSource, head plumbing.Hash, commits []plumbing.Hash) (changes map[string]File, conflicts []string, err error) {
-	s := newScratch(store)
+	s := gitobject.NewStore(store)
 	r := &renderer{gs: gs}
 	from, err := treeHash(store, head)
 	if err != nil {
@@ -46,7 +47,7 @@ func TakeBack(store storer.EncodedObjectStorer, gs *v1alpha1.GitSource, head plu
 		if err := c.read(store, r); err != nil {
 			return nil, nil, err
 		}
-		next, more, err := undo(s, tree, c.changes)
+		next, more, err := gitobject.Undo(s, tree, c.changes)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -79,19 +80,19 @@ func firstParent(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.H
 
 // filesBetween are the files that differ between two trees, as the second one
 // has them. A link or submodule is a conflict.
-func filesBetween(s *scratch, from, to plumbing.Hash) (map[string]File, []string, error) {
-	differ, err := changed(s, from, to)
+func filesBetween(s *gitobject.Store, from, to plumbing.Hash) (map[string]File, []string, error) {
+	differ, err := gitobject.Diff(s, from, to)
 	if err != nil {
 		return nil, nil, err
 	}
 	found := map[string]File{}
 	var conflicts []string
 	for _, p := range slices.Sorted(maps.Keys(differ)) {
-		switch e := differ[p].to; e.Mode {
+		switch e := differ[p].To; e.Mode {
 		case filemode.Empty:
 			found[p] = File{Gone: true}
 		case filemode.Regular, filemode.Executable:
-			content, err := readBlob(s, e.Hash)
+			content, err := gitobject.ReadBlob(s, e.Hash)
 			if err != nil {
 				return nil, nil, err
 			}

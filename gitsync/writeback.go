@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
@@ -64,8 +65,8 @@ type writeback struct {
 	branch   string    // to push to
 	review   *snapshot // of that, where it is another
 
-	maker   maker
-	scratch *scratch
+	maker   gitobject.Committer
+	scratch *gitobject.Store
 	// from is where the branch that is pushed to is.
 	from plumbing.Hash
 	// head is the commit on which the next one is made, tree is its tree, and
@@ -119,7 +120,7 @@ func (l *look) writeBack(ctx context.Context, r remote, s *snapshot, c *commit, 
 
 // commitBack is one attempt.
 func (l *look) commitBack(ctx context.Context, r remote, s *snapshot, c *commit, o *observer) error {
-	w := &writeback{look: l, remote: r, snapshot: s, commit: c, scratch: newScratch(s), branch: l.gs.Spec.Ref.Branch, from: s.commit, head: s.commit, set: c.desired.set}
+	w := &writeback{look: l, remote: r, snapshot: s, commit: c, scratch: gitobject.NewStore(s), branch: l.gs.Spec.Ref.Branch, from: s.commit, head: s.commit, set: c.desired.set}
 	defer func() {
 		if w.review != nil {
 			w.review.close()
@@ -484,7 +485,7 @@ func (w *writeback) add(tree plumbing.Hash, set *plan.Set, message string, said 
 		parents = append(parents, w.also)
 		w.also = plumbing.ZeroHash
 	}
-	commit, err := w.maker.commit(w.scratch, tree, parents, message, time.Now())
+	commit, err := w.maker.Commit(w.scratch, tree, parents, message, time.Now())
 	if err != nil {
 		return err
 	}
@@ -510,13 +511,13 @@ func (w *writeback) approve(in intent) error {
 	if err != nil {
 		return err
 	}
-	was, err := entryAt(w.scratch, w.tree, file)
+	was, err := gitobject.EntryAt(w.scratch, w.tree, file)
 	if err != nil {
 		return err
 	}
 	var content []byte
 	if was.Mode != filemode.Empty {
-		if content, err = readBlob(w.scratch, was.Hash); err != nil {
+		if content, err = gitobject.ReadBlob(w.scratch, was.Hash); err != nil {
 			return err
 		}
 	}
@@ -525,7 +526,7 @@ func (w *writeback) approve(in intent) error {
 	if content, err = plan.PutApproval(file, content, a, "", w.gs.Namespace, w.gs.Spec.TargetNamespace); err != nil {
 		return err
 	}
-	blob, err := w.scratch.writeBlob(content)
+	blob, err := w.scratch.WriteBlob(content)
 	if err != nil {
 		return err
 	}
@@ -535,14 +536,14 @@ func (w *writeback) approve(in intent) error {
 		// content of a file is the one that counts, so the content has to change.
 		again := "Given again on " + time.Now().UTC().Format(time.RFC3339) + "."
 		if content, err = plan.PutApproval(file, content, a, again, w.gs.Namespace, w.gs.Spec.TargetNamespace); err == nil {
-			blob, err = w.scratch.writeBlob(content)
+			blob, err = w.scratch.WriteBlob(content)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	tree, err := w.scratch.writeTree(w.tree, files{file: {Mode: cmp.Or(was.Mode, filemode.Regular), Hash: blob}})
-	if errors.Is(err, errNotAFolder) {
+	tree, err := w.scratch.WriteTree(w.tree, gitobject.Files{file: {Mode: cmp.Or(was.Mode, filemode.Regular), Hash: blob}})
+	if errors.Is(err, gitobject.ErrNotAFolder) {
 		return &cannot{fact: "in " + file + " " + err.Error(), hint: "correct spec.approvals.path"}
 	}
 	if err != nil {
@@ -556,7 +557,7 @@ func (w *writeback) approve(in intent) error {
 
 // hasBlob reports whether a parent of the next commit has a file with this content.
 func (w *writeback) hasBlob(file string, blob plumbing.Hash) (bool, error) {
-	e, err := entryAt(w.scratch, w.tree, file)
+	e, err := gitobject.EntryAt(w.scratch, w.tree, file)
 	if err != nil || e.Hash == blob || w.also.IsZero() {
 		return err == nil && e.Hash == blob, err
 	}
@@ -635,7 +636,7 @@ func (w *writeback) checkApproval(in intent, tree plumbing.Hash, file string, be
 }
 
 // newMaker reads how the commits are to look.
-func (w *writeback) newMaker(ctx context.Context) (maker, error) {
+func (w *writeback) newMaker(ctx context.Context) (gitobject.Committer, error) {
 	spec := w.gs.Spec.WriteBack
 	m := makerOf(spec)
 	if spec.SigningKey == nil {
@@ -653,19 +654,19 @@ func (w *writeback) newMaker(ctx context.Context) (maker, error) {
 	if err != nil {
 		return m, fmt.Errorf("getting Secret %s: %w", name, err)
 	}
-	m.signer, err = signature.NewSigner(secret.Data)
+	m.Signer, err = signature.NewSigner(secret.Data)
 	if err != nil {
 		return m, &plan.Problem{Reason: reasonInvalidSecret, Where: "Secret " + name, Err: err, Retry: true}
 	}
-	return m, w.listed(ctx, m.signer)
+	return m, w.listed(ctx, m.Signer)
 }
 
 // makerOf makes commits without a signature.
-func makerOf(spec *v1alpha1.WriteBack) maker {
-	m := maker{author: signatureOf(spec.Author)}
-	m.committer = m.author
+func makerOf(spec *v1alpha1.WriteBack) gitobject.Committer {
+	m := gitobject.Committer{Author: signatureOf(spec.Author)}
+	m.Committer = m.Author
 	if spec.Committer != nil {
-		m.committer = signatureOf(spec.Committer)
+		m.Committer = signatureOf(spec.Committer)
 	}
 	return m
 }

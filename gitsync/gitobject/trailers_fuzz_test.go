@@ -1,4 +1,4 @@
-package gitsync
+package gitobject
 
 import (
 	"strings"
@@ -15,7 +15,7 @@ func FuzzTrailers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message string) {
 		last := strings.TrimRight(message, "\n")
 		last = last[strings.LastIndex(last, "\n\n")+1:]
-		for key, values := range trailers(message) {
+		for key, values := range Trailers(message) {
 			if !strings.HasPrefix(key, "Tranche-") || len(values) == 0 {
 				t.Errorf("trailer %q: %q", key, values)
 			}

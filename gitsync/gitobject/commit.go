@@ -1,4 +1,4 @@
-package gitsync
+package gitobject
 
 import (
 	"bytes"
@@ -20,21 +20,21 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/signature"
 )
 
-// scratch is a store with objects that no server has yet, beside those of a
+// Store is a store with objects that no server has yet, beside those of a
 // snapshot. What is written to it is in memory.
-type scratch struct {
+type Store struct {
 	storer.EncodedObjectStorer
 	made  map[plumbing.Hash]plumbing.EncodedObject
 	order []plumbing.Hash
 }
 
-func newScratch(s storer.EncodedObjectStorer) *scratch {
-	return &scratch{EncodedObjectStorer: s, made: map[plumbing.Hash]plumbing.EncodedObject{}}
+func NewStore(s storer.EncodedObjectStorer) *Store {
+	return &Store{EncodedObjectStorer: s, made: map[plumbing.Hash]plumbing.EncodedObject{}}
 }
 
-func (s *scratch) NewEncodedObject() plumbing.EncodedObject { return &plumbing.MemoryObject{} }
+func (s *Store) NewEncodedObject() plumbing.EncodedObject { return &plumbing.MemoryObject{} }
 
-func (s *scratch) SetEncodedObject(o plumbing.EncodedObject) (plumbing.Hash, error) {
+func (s *Store) SetEncodedObject(o plumbing.EncodedObject) (plumbing.Hash, error) {
 	h := o.Hash()
 	if s.HasEncodedObject(h) != nil {
 		s.made[h] = o
@@ -43,21 +43,21 @@ func (s *scratch) SetEncodedObject(o plumbing.EncodedObject) (plumbing.Hash, err
 	return h, nil
 }
 
-func (s *scratch) EncodedObject(t plumbing.ObjectType, h plumbing.Hash) (plumbing.EncodedObject, error) {
+func (s *Store) EncodedObject(t plumbing.ObjectType, h plumbing.Hash) (plumbing.EncodedObject, error) {
 	if o, ok := s.made[h]; ok && (t == plumbing.AnyObject || t == o.Type()) {
 		return o, nil
 	}
 	return s.EncodedObjectStorer.EncodedObject(t, h)
 }
 
-func (s *scratch) HasEncodedObject(h plumbing.Hash) error {
+func (s *Store) HasEncodedObject(h plumbing.Hash) error {
 	if _, ok := s.made[h]; ok {
 		return nil
 	}
 	return s.EncodedObjectStorer.HasEncodedObject(h)
 }
 
-func (s *scratch) EncodedObjectSize(h plumbing.Hash) (int64, error) {
+func (s *Store) EncodedObjectSize(h plumbing.Hash) (int64, error) {
 	if o, ok := s.made[h]; ok {
 		return o.Size(), nil
 	}
@@ -65,11 +65,11 @@ func (s *scratch) EncodedObjectSize(h plumbing.Hash) (int64, error) {
 }
 
 // Limits are those of the snapshot.
-func (s *scratch) Limits() gittree.Limits { return gittree.LimitsOf(s.EncodedObjectStorer) }
+func (s *Store) Limits() gittree.Limits { return gittree.LimitsOf(s.EncodedObjectStorer) }
 
 // needed returns the objects that a commit on top of known ones needs besides
 // those of the snapshot: trials that came to nothing are left behind.
-func (s *scratch) needed(commit plumbing.Hash) ([]plumbing.Hash, error) {
+func (s *Store) needed(commit plumbing.Hash) ([]plumbing.Hash, error) {
 	var list []plumbing.Hash
 	seen := map[plumbing.Hash]bool{}
 	var add func(h plumbing.Hash) error
@@ -105,9 +105,9 @@ func (s *scratch) needed(commit plumbing.Hash) ([]plumbing.Hash, error) {
 	return list, err
 }
 
-// pack returns a pack of what a commit needs besides the objects of the snapshot. It is
+// Pack returns a pack of what a commit needs besides the objects of the snapshot. It is
 // made by hand: go-git's Push walks all of the history (G4).
-func (s *scratch) pack(commit plumbing.Hash) ([]byte, error) {
+func (s *Store) Pack(commit plumbing.Hash) ([]byte, error) {
 	objects, err := s.needed(commit)
 	if err != nil {
 		return nil, err
@@ -119,8 +119,8 @@ func (s *scratch) pack(commit plumbing.Hash) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// writeBlob makes a file's content an object.
-func (s *scratch) writeBlob(content []byte) (plumbing.Hash, error) {
+// WriteBlob makes a file's content an object.
+func (s *Store) WriteBlob(content []byte) (plumbing.Hash, error) {
 	o := s.NewEncodedObject()
 	o.SetType(plumbing.BlobObject)
 	w, err := o.Writer()
@@ -134,16 +134,16 @@ func (s *scratch) writeBlob(content []byte) (plumbing.Hash, error) {
 	return s.SetEncodedObject(o)
 }
 
-// files are entries of a tree by their path from the root, without links and
+// Files are entries of a tree by their path from the root, without links and
 // without a leading slash. One without a mode is not there.
-type files map[string]object.TreeEntry
+type Files map[string]object.TreeEntry
 
-// errNotAFolder says that a file cannot be put below another file.
-var errNotAFolder = errors.New("is not a folder")
+// ErrNotAFolder says that a file cannot be put below another file.
+var ErrNotAFolder = errors.New("is not a folder")
 
-// writeTree returns a tree with files put into it, or taken out of it. Folders
+// WriteTree returns a tree with files put into it, or taken out of it. Folders
 // that become empty go, as git has none of them.
-func (s *scratch) writeTree(root plumbing.Hash, change files) (plumbing.Hash, error) {
+func (s *Store) WriteTree(root plumbing.Hash, change Files) (plumbing.Hash, error) {
 	var entries []object.TreeEntry
 	if !root.IsZero() {
 		t, err := object.GetTree(s, root)
@@ -152,12 +152,12 @@ func (s *scratch) writeTree(root plumbing.Hash, change files) (plumbing.Hash, er
 		}
 		entries = slices.Clone(t.Entries)
 	}
-	below := map[string]files{}
+	below := map[string]Files{}
 	for p, e := range change {
 		name, rest, deeper := strings.Cut(p, "/")
 		if deeper {
 			if below[name] == nil {
-				below[name] = files{}
+				below[name] = Files{}
 			}
 			below[name][rest] = e
 			continue
@@ -169,10 +169,10 @@ func (s *scratch) writeTree(root plumbing.Hash, change files) (plumbing.Hash, er
 		dir := object.TreeEntry{Name: name, Mode: filemode.Dir}
 		if i := indexEntry(entries, name); i >= 0 {
 			if dir = entries[i]; dir.Mode != filemode.Dir {
-				return plumbing.ZeroHash, fmt.Errorf("%s %w", name, errNotAFolder)
+				return plumbing.ZeroHash, fmt.Errorf("%s %w", name, ErrNotAFolder)
 			}
 		}
-		h, err := s.writeTree(dir.Hash, change)
+		h, err := s.WriteTree(dir.Hash, change)
 		if err != nil {
 			return plumbing.ZeroHash, err
 		}
@@ -219,8 +219,8 @@ func setEntry(entries []object.TreeEntry, e object.TreeEntry) []object.TreeEntry
 	}
 }
 
-// entryAt returns what is at a path of a tree; one without a mode is not there.
-func entryAt(s storer.EncodedObjectStorer, root plumbing.Hash, p string) (object.TreeEntry, error) {
+// EntryAt returns what is at a path of a tree; one without a mode is not there.
+func EntryAt(s storer.EncodedObjectStorer, root plumbing.Hash, p string) (object.TreeEntry, error) {
 	name, rest, deeper := strings.Cut(p, "/")
 	t, err := object.GetTree(s, root)
 	if err != nil {
@@ -231,7 +231,7 @@ func entryAt(s storer.EncodedObjectStorer, root plumbing.Hash, p string) (object
 	case i < 0 || deeper && t.Entries[i].Mode != filemode.Dir:
 		return object.TreeEntry{}, nil
 	case deeper:
-		return entryAt(s, t.Entries[i].Hash, rest)
+		return EntryAt(s, t.Entries[i].Hash, rest)
 	default:
 		e := t.Entries[i]
 		e.Name = path.Base(p)
@@ -239,22 +239,22 @@ func entryAt(s storer.EncodedObjectStorer, root plumbing.Hash, p string) (object
 	}
 }
 
-// maker makes commits.
-type maker struct {
-	author, committer object.Signature
-	signer            signature.Signer // nil: not signed
+// Committer makes commits.
+type Committer struct {
+	Author, Committer object.Signature
+	Signer            signature.Signer // nil: not signed
 }
 
-// commit writes a commit to a scratch store.
-func (m maker) commit(s *scratch, tree plumbing.Hash, parents []plumbing.Hash, message string, now time.Time) (plumbing.Hash, error) {
-	c := &object.Commit{Author: m.author, Committer: m.committer, TreeHash: tree, ParentHashes: parents, Message: message}
+// Commit writes a commit to a scratch store.
+func (m Committer) Commit(s *Store, tree plumbing.Hash, parents []plumbing.Hash, message string, now time.Time) (plumbing.Hash, error) {
+	c := &object.Commit{Author: m.Author, Committer: m.Committer, TreeHash: tree, ParentHashes: parents, Message: message}
 	c.Author.When, c.Committer.When = now.UTC(), now.UTC()
-	if m.signer != nil {
+	if m.Signer != nil {
 		payload, err := encoded(c.EncodeWithoutSignature)
 		if err != nil {
 			return plumbing.ZeroHash, err
 		}
-		if c.PGPSignature, err = m.signer.Sign(payload); err != nil {
+		if c.PGPSignature, err = m.Signer.Sign(payload); err != nil {
 			return plumbing.ZeroHash, fmt.Errorf("signing: %w", err)
 		}
 	}
@@ -281,15 +281,15 @@ func encoded(encode func(plumbing.EncodedObject) error) ([]byte, error) {
 // The trailers of our commits. By them a later look knows what has been
 // committed, even where somebody took it back since.
 const (
-	trailerRelease  = "Tranche-Release"  // namespace/name of the BatchRelease
-	trailerRevision = "Tranche-Revision" // the revision that is approved, or was rolled back
-	trailerCommit   = "Tranche-Commit"   // the commit that the release comes from
-	trailerStep     = "Tranche-Step"     // up to which it is approved; absent in a revert
+	TrailerRelease  = "Tranche-Release"  // namespace/name of the BatchRelease
+	TrailerRevision = "Tranche-Revision" // the revision that is approved, or was rolled back
+	TrailerCommit   = "Tranche-Commit"   // the commit that the release comes from
+	TrailerStep     = "Tranche-Step"     // up to which it is approved; absent in a revert
 )
 
-// trailers returns the values of our trailers in a commit message: those of
+// Trailers returns the values of our trailers in a commit message: those of
 // its last paragraph.
-func trailers(message string) map[string][]string {
+func Trailers(message string) map[string][]string {
 	found := map[string][]string{}
 	message = strings.TrimRight(message, "\n")
 	if i := strings.LastIndex(message, "\n\n"); i >= 0 {

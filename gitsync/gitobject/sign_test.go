@@ -1,4 +1,4 @@
-package gitsync
+package gitobject
 
 import (
 	"os"
@@ -37,10 +37,10 @@ func TestSignedCommits(t *testing.T) {
 		}
 		repo := gittest.NewRepo(t)
 		parent := repo.Commit(map[string]string{"a": "1\n"})
-		s := newScratch(gittest.Objects(repo.Work + "/.git"))
-		m := maker{author: object.Signature{Name: "tranche", Email: "tranche@example.org"}, signer: signer}
-		m.committer = m.author
-		h, err := m.commit(s, treeAt(repo, parent), []plumbing.Hash{plumbing.NewHash(parent)}, "Signed\n\nTranche-Release: shop/web\n", time.Now())
+		s := NewStore(gittest.Objects(repo.Work + "/.git"))
+		m := Committer{Author: object.Signature{Name: "tranche", Email: "tranche@example.org"}, Signer: signer}
+		m.Committer = m.Author
+		h, err := m.Commit(s, treeAt(repo, parent), []plumbing.Hash{plumbing.NewHash(parent)}, "Signed\n\nTranche-Release: shop/web\n", time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

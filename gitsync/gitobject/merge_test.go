@@ -1,4 +1,4 @@
-package gitsync
+package gitobject
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ func TestMerge3(t *testing.T) {
 		{"from nothing", "", "a\n", "", "a\n"},
 		{"not text", "a\x00", "b\x00", "a\x00", ""},
 	} {
-		got, ok := merge3([]byte(c.base), []byte(c.ours), []byte(c.theirs))
+		got, ok := Merge3([]byte(c.base), []byte(c.ours), []byte(c.theirs))
 		if string(got) != c.want || ok != (c.want != "") {
 			t.Errorf("%s: %q, %t; want %q", c.because, got, ok, c.want)
 		}
@@ -80,7 +80,7 @@ func TestMerge3IsGits(t *testing.T) {
 			continue // a conflict to git
 		}
 		clean++
-		got, ok := merge3([]byte(texts[1]), []byte(texts[0]), []byte(texts[2]))
+		got, ok := Merge3([]byte(texts[1]), []byte(texts[0]), []byte(texts[2]))
 		if !ok || string(got) != string(want) {
 			t.Fatalf("base %q\nours %q\ntheirs %q\ngot %t %q\nwant %q", texts[1], texts[0], texts[2], ok, got, want)
 		}

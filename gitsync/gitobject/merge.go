@@ -1,4 +1,4 @@
-package gitsync
+package gitobject
 
 import (
 	"bytes"
@@ -10,13 +10,13 @@ import (
 	"github.com/sergi/go-diff/diffmatchpatch"
 )
 
-// merge3 takes what was changed from base to theirs into ours, by lines. It
+// Merge3 takes what was changed from base to theirs into ours, by lines. It
 // returns false where both changed the same lines, and differently.
 //
 // Changes of lines that are neighbours are no conflict here, though git has
 // them for one: in a manifest they are different fields more often than not,
 // and what comes out is rendered before it is pushed.
-func merge3(base, ours, theirs []byte) ([]byte, bool) {
+func Merge3(base, ours, theirs []byte) ([]byte, bool) {
 	if slices.ContainsFunc([][]byte{base, ours, theirs}, isBinary) {
 		return nil, false
 	}

@@ -1,0 +1,147 @@
+package gitobject
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+
+	"github.com/tranche-dev/tranche/gitsync/gittree"
+)
+
+// Change is what a commit made of a file; a side without a mode is not there.
+type Change struct{ From, To object.TreeEntry }
+
+// Diff returns the files that differ between two trees, by their path.
+func Diff(s storer.EncodedObjectStorer, from, to plumbing.Hash) (map[string]Change, error) {
+	found := map[string]Change{}
+	err := compare(s, "", from, to, found)
+	return found, err
+}
+
+func compare(s storer.EncodedObjectStorer, dir string, from, to plumbing.Hash, found map[string]Change) error {
+	if from == to {
+		return nil
+	}
+	sides := map[string]*Change{}
+	for i, h := range []plumbing.Hash{from, to} {
+		if h.IsZero() {
+			continue
+		}
+		t, err := object.GetTree(s, h)
+		if err != nil {
+			return gittree.Missing("tree", h, err)
+		}
+		for _, e := range t.Entries {
+			c := sides[e.Name]
+			if c == nil {
+				c = &Change{}
+				sides[e.Name] = c
+			}
+			if i == 0 {
+				c.From = e
+			} else {
+				c.To = e
+			}
+		}
+	}
+	for name, c := range sides {
+		at := path.Join(dir, name)
+		below := [2]plumbing.Hash{}
+		for i, e := range []*object.TreeEntry{&c.From, &c.To} {
+			if e.Mode == filemode.Dir {
+				below[i], *e = e.Hash, object.TreeEntry{}
+			}
+		}
+		if err := compare(s, at, below[0], below[1], found); err != nil {
+			return err
+		}
+		if c.From != c.To {
+			found[at] = *c
+		}
+	}
+	return nil
+}
+
+// Undo takes changes back in a tree: each file is again what it was before, and
+// what was changed in other lines of it since stays. It leaves alone, and
+// returns, the files of which that cannot be had.
+func Undo(s *Store, tree plumbing.Hash, changes map[string]Change) (plumbing.Hash, []string, error) {
+	put := Files{}
+	var conflicts []string
+	for p, c := range changes {
+		now, err := EntryAt(s, tree, p)
+		if err != nil {
+			return plumbing.ZeroHash, nil, err
+		}
+		switch {
+		case SameEntry(now, c.From): // somebody took it back already
+		case SameEntry(now, c.To):
+			put[p] = c.From
+		default:
+			e, ok, err := mergeEntries(s, c.To, now, c.From)
+			if err != nil {
+				return plumbing.ZeroHash, nil, err
+			}
+			if !ok {
+				conflicts = append(conflicts, p)
+				continue
+			}
+			put[p] = e
+		}
+	}
+	slices.Sort(conflicts)
+	next, err := s.WriteTree(tree, put)
+	if errors.Is(err, ErrNotAFolder) {
+		return tree, append(conflicts, err.Error()), nil
+	}
+	return next, conflicts, err
+}
+
+func SameEntry(a, b object.TreeEntry) bool { return a.Mode == b.Mode && a.Hash == b.Hash }
+
+// mergeEntries is a three-way merge of two files that are there on all sides.
+func mergeEntries(s *Store, base, ours, theirs object.TreeEntry) (object.TreeEntry, bool, error) {
+	var text [3][]byte
+	for i, e := range []object.TreeEntry{base, ours, theirs} {
+		if e.Mode != filemode.Regular && e.Mode != filemode.Executable {
+			return object.TreeEntry{}, false, nil
+		}
+		var err error
+		if text[i], err = ReadBlob(s, e.Hash); err != nil {
+			return object.TreeEntry{}, false, err
+		}
+	}
+	merged, ok := Merge3(text[0], text[1], text[2])
+	if !ok {
+		return object.TreeEntry{}, false, nil
+	}
+	h, err := s.WriteBlob(merged)
+	e := object.TreeEntry{Mode: ours.Mode, Hash: h}
+	if ours.Mode == base.Mode {
+		e.Mode = theirs.Mode
+	}
+	return e, true, err
+}
+
+func ReadBlob(s storer.EncodedObjectStorer, h plumbing.Hash) ([]byte, error) {
+	b, err := object.GetBlob(s, h)
+	if err != nil {
+		return nil, gittree.Missing("file", h, err)
+	}
+	if most := gittree.LimitsOf(s).FileSize; b.Size > most {
+		return nil, fmt.Errorf("object %s: %d bytes; files of more than %s are not read (--max-file-size)", h, b.Size, gittree.FormatSize(most))
+	}
+	r, err := b.Reader()
+	if err != nil {
+		return nil, gittree.Missing("file", h, err)
+	}
+	content, err := io.ReadAll(r)
+	return content, errors.Join(err, r.Close())
+}
