@@ -35,14 +35,13 @@
 //	intents.go      what the cluster decided and the branch does not say
 //	writeback.go    a look's end: what is to be committed, and the approvals
 //	rollback.go     reverts: which commits, and whether the result is right
-//	revert.go       a commit's change taken back, as trees
+//	revert.go       whether a result keeps what the reverted commits had not touched
 //	takeback.go     the same for a clone, where git revert has a conflict
 //	preview.go      what a commit would do, for whoever wants to merge it
 //	merged.go       an apply worked out here, for who may only read
 //	probe.go        what a GitSource would meet, for whoever wants to make one
-//	merge.go        three-way, by lines
 //	review.go       another branch to push to
-//	commit.go       blobs, trees and commits by hand, and their trailers
+//	gitobject       blobs, trees and commits in memory; merges; trailers
 //	push.go         the push, as a compare-and-swap
 //	watch.go        local repositories: a push is noticed at once
 //

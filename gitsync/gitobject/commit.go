@@ -28,12 +28,15 @@ type Store struct {
 	order []plumbing.Hash
 }
 
+// NewStore returns a store without objects of its own.
 func NewStore(s storer.EncodedObjectStorer) *Store {
 	return &Store{EncodedObjectStorer: s, made: map[plumbing.Hash]plumbing.EncodedObject{}}
 }
 
+// NewEncodedObject returns an object to fill.
 func (s *Store) NewEncodedObject() plumbing.EncodedObject { return &plumbing.MemoryObject{} }
 
+// SetEncodedObject keeps an object in memory, unless the snapshot has it.
 func (s *Store) SetEncodedObject(o plumbing.EncodedObject) (plumbing.Hash, error) {
 	h := o.Hash()
 	if s.HasEncodedObject(h) != nil {
@@ -43,6 +46,7 @@ func (s *Store) SetEncodedObject(o plumbing.EncodedObject) (plumbing.Hash, error
 	return h, nil
 }
 
+// EncodedObject returns an object of the store or of the snapshot.
 func (s *Store) EncodedObject(t plumbing.ObjectType, h plumbing.Hash) (plumbing.EncodedObject, error) {
 	if o, ok := s.made[h]; ok && (t == plumbing.AnyObject || t == o.Type()) {
 		return o, nil
@@ -50,6 +54,7 @@ func (s *Store) EncodedObject(t plumbing.ObjectType, h plumbing.Hash) (plumbing.
 	return s.EncodedObjectStorer.EncodedObject(t, h)
 }
 
+// HasEncodedObject returns an error where neither has the object.
 func (s *Store) HasEncodedObject(h plumbing.Hash) error {
 	if _, ok := s.made[h]; ok {
 		return nil
@@ -57,6 +62,7 @@ func (s *Store) HasEncodedObject(h plumbing.Hash) error {
 	return s.EncodedObjectStorer.HasEncodedObject(h)
 }
 
+// EncodedObjectSize returns the size of an object in bytes.
 func (s *Store) EncodedObjectSize(h plumbing.Hash) (int64, error) {
 	if o, ok := s.made[h]; ok {
 		return o.Size(), nil
@@ -239,10 +245,12 @@ func EntryAt(s storer.EncodedObjectStorer, root plumbing.Hash, p string) (object
 	}
 }
 
-// Committer makes commits.
+// Committer makes commits in the name of an author and a committer, and signs them.
 type Committer struct {
+	// Author and Committer are the persons of the commit; its time is that of Commit.
 	Author, Committer object.Signature
-	Signer            signature.Signer // nil: not signed
+	// Signer signs the commit; nil: it is not signed.
+	Signer signature.Signer
 }
 
 // Commit writes a commit to a scratch store.

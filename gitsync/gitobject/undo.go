@@ -15,8 +15,11 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
-// Change is what a commit made of a file; a side without a mode is not there.
-type Change struct{ From, To object.TreeEntry }
+// Change is what a commit made of a file.
+type Change struct {
+	// From and To are the file before and after; one without a mode is not there.
+	From, To object.TreeEntry
+}
 
 // Diff returns the files that differ between two trees, by their path.
 func Diff(s storer.EncodedObjectStorer, from, to plumbing.Hash) (map[string]Change, error) {
@@ -104,6 +107,7 @@ func Undo(s *Store, tree plumbing.Hash, changes map[string]Change) (plumbing.Has
 	return next, conflicts, err
 }
 
+// SameEntry reports whether two entries have the same content and mode.
 func SameEntry(a, b object.TreeEntry) bool { return a.Mode == b.Mode && a.Hash == b.Hash }
 
 // mergeEntries is a three-way merge of two files that are there on all sides.
@@ -130,6 +134,7 @@ func mergeEntries(s *Store, base, ours, theirs object.TreeEntry) (object.TreeEnt
 	return e, true, err
 }
 
+// ReadBlob returns the content of a file, which must not be larger than the limit.
 func ReadBlob(s storer.EncodedObjectStorer, h plumbing.Hash) ([]byte, error) {
 	b, err := object.GetBlob(s, h)
 	if err != nil {
