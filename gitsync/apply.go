@@ -100,7 +100,7 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 	case t.way == onceGone:
 		return nil, nil
 	case t.way == notAtAll:
-		return apiProblems(reasonDryRunFailed, t.Object, a.gs, a.mayWrite(ctx, t)), nil
+		return apiProblems(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, a.mayWrite(ctx, t)), nil
 	case t.live != nil && t.groupKind() == deploymentKind && (t.way != plainly || hasRolloutFields(t.live)):
 		err = errors.Join(a.dryRunRollout(ctx, t), a.dryRunRest(ctx, t))
 		if err != nil && a.hasMoved(ctx, t) {
@@ -118,7 +118,7 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 	if isImmutable(err) && mayRecreate(t) {
 		err = a.dryRunAnew(ctx, t)
 	}
-	ps := apiProblems(reasonDryRunFailed, t.Object, a.gs, err)
+	ps := apiProblems(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, err)
 	if t.restored != nil && len(ps) == 0 {
 		ps = a.dryRunRestored(ctx, t)
 	}
@@ -445,7 +445,7 @@ func (a *applier) recreate(ctx context.Context, t *target) (change, error) {
 		return live == nil, err
 	})
 	if err != nil && len(finalizers) > 0 {
-		return unchanged, t.problem(reasonApplyFailed, "it is deleted, to be made anew, and does not go: it has the finalizers "+names(finalizers), "see to who has set them")
+		return unchanged, t.problem(v1alpha1.ReasonApplyFailed, "it is deleted, to be made anew, and does not go: it has the finalizers "+names(finalizers), "see to who has set them")
 	}
 	if err != nil {
 		return unchanged, fmt.Errorf("waiting for %s to be gone: %w", t, err)
@@ -469,7 +469,7 @@ func (a *applier) awaitCRD(ctx context.Context, t *target) error {
 			return false, err
 		}
 		if status, because := conditionOf(live, "NamesAccepted"); status == "False" {
-			return false, t.problem(reasonApplyFailed, "the API server does not accept its names: "+because, "take other names, or remove the CustomResourceDefinition that has them")
+			return false, t.problem(v1alpha1.ReasonApplyFailed, "the API server does not accept its names: "+because, "take other names, or remove the CustomResourceDefinition that has them")
 		}
 		return isEstablished(live), nil
 	})

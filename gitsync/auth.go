@@ -20,6 +20,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // Keys of the Secret that spec.secretRef names, as Flux has them.
@@ -59,7 +60,7 @@ func newAccess(u *url.URL, secret string, data map[string][]byte, timeout time.D
 		a.method, err = newSSHAuth(u, data, timeout)
 	}
 	if err != nil {
-		return access{}, &plan.Problem{Reason: reasonInvalidSecret, Where: "Secret " + secret, Err: err}
+		return access{}, &plan.Problem{Reason: v1alpha1.ReasonInvalidSecret, Where: "Secret " + secret, Err: err}
 	}
 	return a, nil
 }

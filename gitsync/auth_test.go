@@ -18,6 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 func newKey(t *testing.T, passphrase string) (ssh.Signer, []byte) {
@@ -183,11 +184,11 @@ func TestSSH(t *testing.T) {
 	}{
 		"good":                       {addr, repo.Bare, identity, known(host), "", ""},
 		"the other kind of host key": {addr, repo.Bare, identity, known(rsaHost), "", ""},
-		"wrong host key":             {addr, repo.Bare, identity, known(other), reasonHostKeyMismatch, "is not the one in known_hosts"},
-		"unknown host":               {addr, repo.Bare, identity, []byte("elsewhere.example.org " + string(ssh.MarshalAuthorizedKey(host.PublicKey()))), reasonHostKeyMismatch, "is not in known_hosts"},
-		"wrong key":                  {addr, repo.Bare, stranger, known(host), reasonAuthenticationFailed, "Secret shop/git"},
-		"no such repository":         {addr, repo.Bare + "x", identity, known(host), reasonRepositoryNotFound, "no such repository"},
-		"no handshake":               {silent.Addr().String(), repo.Bare, identity, known(host), reasonTimeout, "spec.timeout"},
+		"wrong host key":             {addr, repo.Bare, identity, known(other), v1alpha1.ReasonHostKeyMismatch, "is not the one in known_hosts"},
+		"unknown host":               {addr, repo.Bare, identity, []byte("elsewhere.example.org " + string(ssh.MarshalAuthorizedKey(host.PublicKey()))), v1alpha1.ReasonHostKeyMismatch, "is not in known_hosts"},
+		"wrong key":                  {addr, repo.Bare, stranger, known(host), v1alpha1.ReasonAuthenticationFailed, "Secret shop/git"},
+		"no such repository":         {addr, repo.Bare + "x", identity, known(host), v1alpha1.ReasonRepositoryNotFound, "no such repository"},
+		"no handshake":               {silent.Addr().String(), repo.Bare, identity, known(host), v1alpha1.ReasonTimeout, "spec.timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := remoteFor(t, "ssh://git@"+tt.addr+tt.path, map[string][]byte{"identity": tt.identity, "known_hosts": tt.hosts})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 const (
@@ -112,7 +113,7 @@ func (bs *bases) fetch(ctx context.Context, name plan.RemoteBase, since time.Tim
 func (bs *bases) ask(ctx context.Context, name plan.RemoteBase, b *base) error {
 	u, err := parseURL(name.URL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
-		return &plan.Problem{Reason: reasonInvalidURL, Where: baseName(name), Err: errors.New("is not an https or http URL without credentials")}
+		return &plan.Problem{Reason: v1alpha1.ReasonInvalidURL, Where: baseName(name), Err: errors.New("is not an https or http URL without credentials")}
 	}
 	s, err := connect(ctx, remote{url: u, base: true})
 	if err != nil {
@@ -135,7 +136,7 @@ func (bs *bases) ask(ctx context.Context, name plan.RemoteBase, b *base) error {
 	err = next.bring(ctx, s, wants...)
 	if err == nil {
 		if _, found := object.GetCommit(next.store(), commit); found != nil {
-			err = &plan.Problem{Reason: reasonCommitNotFound, Err: fmt.Errorf("there is no commit %s", shortCommit(commit.String())), Hint: "name a branch or a tag, or a commit of a branch"}
+			err = &plan.Problem{Reason: v1alpha1.ReasonCommitNotFound, Err: fmt.Errorf("there is no commit %s", shortCommit(commit.String())), Hint: "name a branch or a tag, or a commit of a branch"}
 		} else {
 			err = next.sound(commit, plumbing.ZeroHash)
 		}
@@ -215,7 +216,7 @@ func (s *session) baseAt(ref string) (wants []plumbing.Hash, commit plumbing.Has
 	s.depth = 1
 	if ref == "" {
 		if s.refs.Head == nil {
-			return nil, commit, &plan.Problem{Reason: reasonBranchNotFound, Err: errors.New("has no default branch"), Hint: "name a branch, as in ?ref=main"}
+			return nil, commit, &plan.Problem{Reason: v1alpha1.ReasonBranchNotFound, Err: errors.New("has no default branch"), Hint: "name a branch, as in ?ref=main"}
 		}
 		return []plumbing.Hash{*s.refs.Head}, *s.refs.Head, nil
 	}
@@ -232,7 +233,7 @@ func (s *session) baseAt(ref string) (wants []plumbing.Hash, commit plumbing.Has
 		}
 	}
 	if !plumbing.IsHash(ref) {
-		return nil, commit, &plan.Problem{Reason: reasonBranchNotFound, Err: fmt.Errorf("there is no branch and no tag %s", ref), Hint: "push it, or correct the base's ref"}
+		return nil, commit, &plan.Problem{Reason: v1alpha1.ReasonBranchNotFound, Err: fmt.Errorf("there is no branch and no tag %s", ref), Hint: "push it, or correct the base's ref"}
 	}
 	commit = plumbing.NewHash(ref)
 	if s.mayWant(commit) {
@@ -333,7 +334,7 @@ func (b *baseTrees) add(list []plan.RemoteBase, fetch fetchBase) error {
 			continue
 		}
 		s, err := fetch(base)
-		if p, ok := errors.AsType[*plan.Problem](err); ok && p.Reason == reasonInvalidURL {
+		if p, ok := errors.AsType[*plan.Problem](err); ok && p.Reason == v1alpha1.ReasonInvalidURL {
 			return err
 		}
 		if err != nil {

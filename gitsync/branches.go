@@ -11,13 +11,14 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // noBranch says that a branch is not there, and which are: the default one
 // first, since that is what a branch is most often renamed to.
 func noBranch(s *session, branch string) *plan.Problem {
 	p := &plan.Problem{
-		Reason: reasonBranchNotFound, Where: s.remote.String(), Err: fmt.Errorf("there is no branch %s", branch),
+		Reason: v1alpha1.ReasonBranchNotFound, Where: s.remote.String(), Err: fmt.Errorf("there is no branch %s", branch),
 		Hint: "push it, or set spec.ref.branch to one that is there",
 	}
 	there := slices.Sorted(maps.Keys(branches(s)))

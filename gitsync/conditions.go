@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // The conditions of a GitSource. All four are always there.
@@ -72,27 +73,27 @@ func (o outcome) conditions(generation int64, now []metav1.Condition) []metav1.C
 }
 
 func (o outcome) all(now []metav1.Condition) []metav1.Condition {
-	idle, calm := isFalse(conditionReconciling, reasonIdle, ""), isFalse(conditionStalled, reasonIdle, "")
+	idle, calm := isFalse(conditionReconciling, v1alpha1.ReasonIdle, ""), isFalse(conditionStalled, v1alpha1.ReasonIdle, "")
 	tip := at(o.branch, o.commit)
 	switch {
 	case o.suspended:
-		ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: reasonSuspended, Message: "spec.suspend is true"}
+		ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSuspended, Message: "spec.suspend is true"}
 		if last := meta.FindStatusCondition(now, conditionReady); last != nil && last.Status != metav1.ConditionUnknown {
 			ready = *last
 		}
-		return []metav1.Condition{ready, idle, calm, {Type: conditionInSync, Status: metav1.ConditionUnknown, Reason: reasonSuspended, Message: "not looked at: spec.suspend is true"}}
+		return []metav1.Condition{ready, idle, calm, {Type: conditionInSync, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSuspended, Message: "not looked at: spec.suspend is true"}}
 	case len(o.problems) > 0:
 		return o.failed()
 	case len(o.awaited) > 0:
 		return o.awaits(tip)
 	case len(o.waiting) > 0:
-		return waits(reasonWaitingForHandBack, fmt.Sprintf("%s: waiting for the hand-back of %s, whose plan is gone from Git", tip, names(o.waiting)))
+		return waits(v1alpha1.ReasonWaitingForHandBack, fmt.Sprintf("%s: waiting for the hand-back of %s, whose plan is gone from Git", tip, names(o.waiting)))
 	case o.ending:
-		return underWay(reasonPruning, "deleting what was applied"+o.inUse)
+		return underWay(v1alpha1.ReasonPruning, "deleting what was applied"+o.inUse)
 	case o.applying:
-		return underWay(reasonApplying, "applying "+tip)
+		return underWay(v1alpha1.ReasonApplying, "applying "+tip)
 	}
-	inSync := metav1.Condition{Type: conditionInSync, Status: metav1.ConditionTrue, Reason: reasonInSync, Message: "the cluster is as " + tip + " says"}
+	inSync := metav1.Condition{Type: conditionInSync, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonInSync, Message: "the cluster is as " + tip + " says"}
 	if differ := slices.Concat(o.intents, o.ignored); len(differ) > 0 {
 		inSync = isFalse(conditionInSync, differ[0].Reason, oneCondition(differ.Error()))
 	}
@@ -103,7 +104,7 @@ func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 	if len(o.unready) > 0 {
 		return append(o.notReady(tip), inSync)
 	}
-	return []metav1.Condition{{Type: conditionReady, Status: metav1.ConditionTrue, Reason: reasonApplied, Message: "applied " + tip}, idle, calm, inSync}
+	return []metav1.Condition{{Type: conditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied, Message: "applied " + tip}, idle, calm, inSync}
 }
 
 // notReady are the conditions where all is applied and not all of it is ready.
@@ -120,14 +121,14 @@ func (o outcome) notReady(tip string) []metav1.Condition {
 	message := oneCondition("applied " + tip + ", not ready: " + names(slices.Concat(failed, underWay)))
 	if len(failed) > 0 {
 		return []metav1.Condition{
-			isFalse(conditionReady, reasonHealthCheckFailed, message), isFalse(conditionReconciling, reasonIdle, ""),
-			{Type: conditionStalled, Status: metav1.ConditionTrue, Reason: reasonHealthCheckFailed, Message: message},
+			isFalse(conditionReady, v1alpha1.ReasonHealthCheckFailed, message), isFalse(conditionReconciling, v1alpha1.ReasonIdle, ""),
+			{Type: conditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHealthCheckFailed, Message: message},
 		}
 	}
 	return []metav1.Condition{
-		{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: reasonWaitingForReadiness, Message: message},
-		{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reasonWaitingForReadiness, Message: message},
-		isFalse(conditionStalled, reasonIdle, ""),
+		{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonWaitingForReadiness, Message: message},
+		{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWaitingForReadiness, Message: message},
+		isFalse(conditionStalled, v1alpha1.ReasonIdle, ""),
 	}
 }
 
@@ -138,7 +139,7 @@ func (o outcome) awaits(tip string) []metav1.Condition {
 	if len(o.amiss) > 0 {
 		said = append(slices.Clone(said), o.amiss.Error())
 	}
-	conditions := waits(reasonDependencyNotReady, tip+" is not applied yet: "+strings.Join(said, "; "))
+	conditions := waits(v1alpha1.ReasonDependencyNotReady, tip+" is not applied yet: "+strings.Join(said, "; "))
 	if len(o.intents) > 0 {
 		conditions[len(conditions)-1] = isFalse(conditionInSync, o.intents[0].Reason, oneCondition(o.intents.Error()))
 	}
@@ -151,7 +152,7 @@ func waits(reason, message string) []metav1.Condition {
 	return []metav1.Condition{
 		isFalse(conditionReady, reason, message),
 		{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reason, Message: message},
-		isFalse(conditionStalled, reasonIdle, ""), isFalse(conditionInSync, reason, message),
+		isFalse(conditionStalled, v1alpha1.ReasonIdle, ""), isFalse(conditionInSync, reason, message),
 	}
 }
 
@@ -159,7 +160,7 @@ func underWay(reason, message string) []metav1.Condition {
 	return []metav1.Condition{
 		{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: reason, Message: message},
 		{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reason, Message: message},
-		isFalse(conditionStalled, reasonIdle, ""), isFalse(conditionInSync, reason, message),
+		isFalse(conditionStalled, v1alpha1.ReasonIdle, ""), isFalse(conditionInSync, reason, message),
 	}
 }
 
@@ -171,9 +172,9 @@ func (o outcome) failed() []metav1.Condition {
 		message += "; until " + at(o.branch, o.commit) + " is applied, these wait for it: " + names(o.held)
 	}
 	message = oneCondition(message)
-	reconciling, stalled := isFalse(conditionReconciling, reasonIdle, ""), isFalse(conditionStalled, reasonIdle, "")
+	reconciling, stalled := isFalse(conditionReconciling, v1alpha1.ReasonIdle, ""), isFalse(conditionStalled, v1alpha1.ReasonIdle, "")
 	if o.retry() {
-		reconciling = metav1.Condition{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reasonProgressing, Message: "trying again after " + reason}
+		reconciling = metav1.Condition{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonProgressing, Message: "trying again after " + reason}
 	} else {
 		stalled = metav1.Condition{Type: conditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 	}
@@ -191,7 +192,7 @@ func (o outcome) retry() bool {
 }
 
 func isFalse(kind, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: cmp.Or(reason, reasonIdle), Message: message}
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: cmp.Or(reason, v1alpha1.ReasonIdle), Message: message}
 }
 
 // maxCondition is well below the length that a condition's message may have.

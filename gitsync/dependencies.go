@@ -79,7 +79,7 @@ func (o Options) mayDependOn(gs *v1alpha1.GitSource) error {
 	for i, name := range dependenciesOf(gs) {
 		if o.NoCrossNamespaceRefs && name.Namespace != gs.Namespace {
 			return &plan.Problem{
-				Reason: reasonCrossNamespaceReference, Where: fmt.Sprintf("spec.dependsOn[%d].namespace", i),
+				Reason: v1alpha1.ReasonCrossNamespaceReference, Where: fmt.Sprintf("spec.dependsOn[%d].namespace", i),
 				Err: fmt.Errorf("%s is not the namespace of this GitSource", name.Namespace), Hint: "depend on sources of the same namespace, or start the controller with --no-cross-namespace-refs=false",
 			}
 		}
@@ -175,7 +175,7 @@ func (l *look) refuseCycle(ctx context.Context) error {
 		said = append(said, name.String())
 	}
 	return &plan.Problem{
-		Reason: reasonDependencyCycle, Where: "spec.dependsOn", Err: errors.New("GitSources wait for each other: " + strings.Join(said, " → ")),
+		Reason: v1alpha1.ReasonDependencyCycle, Where: "spec.dependsOn", Err: errors.New("GitSources wait for each other: " + strings.Join(said, " → ")),
 		Hint: "remove one of the dependencies",
 	}
 }

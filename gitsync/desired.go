@@ -167,7 +167,7 @@ func (r *renderer) namespaced(gk schema.GroupKind) (bool, error) {
 	mapping, err := r.mapper.RESTMapping(gk)
 	if meta.IsNoMatchError(err) {
 		return false, &plan.Problem{
-			Reason: reasonUnknownKind, Err: errors.New("the cluster does not know " + gk.String()),
+			Reason: v1alpha1.ReasonUnknownKind, Err: errors.New("the cluster does not know " + gk.String()),
 			Hint: "install its CustomResourceDefinition, or put it below the same spec.path", Retry: true,
 		}
 	}

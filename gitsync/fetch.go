@@ -33,6 +33,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // remote is a repository and how to come to it.
@@ -52,10 +53,10 @@ func parseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		// url.Error quotes the URL, which may hold what it should not.
-		return nil, &plan.Problem{Reason: reasonInvalidURL, Where: "spec.url", Err: errors.New("is not a URL")}
+		return nil, &plan.Problem{Reason: v1alpha1.ReasonInvalidURL, Where: "spec.url", Err: errors.New("is not a URL")}
 	}
 	if _, hasPassword := u.User.Password(); hasPassword || (u.User != nil && u.Scheme != "ssh") {
-		return nil, &plan.Problem{Reason: reasonInvalidURL, Where: "spec.url", Err: errors.New("has credentials in it"), Hint: "put them into a Secret and name it in spec.secretRef"}
+		return nil, &plan.Problem{Reason: v1alpha1.ReasonInvalidURL, Where: "spec.url", Err: errors.New("has credentials in it"), Hint: "put them into a Secret and name it in spec.secretRef"}
 	}
 	return u, nil
 }
@@ -73,7 +74,7 @@ func (o Options) mayRead(u *url.URL) (*url.URL, error) {
 			return &url.URL{Scheme: u.Scheme, Path: at}, nil
 		}
 	}
-	return nil, &plan.Problem{Reason: reasonInvalidURL, Where: "spec.url", Err: errors.New("the controller follows no repository in that folder"), Hint: "use https or ssh, or start the controller with --file-roots"}
+	return nil, &plan.Problem{Reason: v1alpha1.ReasonInvalidURL, Where: "spec.url", Err: errors.New("the controller follows no repository in that folder"), Hint: "use https or ssh, or start the controller with --file-roots"}
 }
 
 // resolved is where a path leads, as far as it is there.
@@ -340,7 +341,7 @@ func (r remote) problem(err error) error {
 			return p
 		}
 	}
-	return &plan.Problem{Reason: reasonFetchFailed, Where: r.String(), Err: errors.New("fetching: " + oneLine(r.rootOf(err))), Retry: true}
+	return &plan.Problem{Reason: v1alpha1.ReasonFetchFailed, Where: r.String(), Err: errors.New("fetching: " + oneLine(r.rootOf(err))), Retry: true}
 }
 
 // refused are the answers of a server that was reached.
@@ -349,20 +350,20 @@ func (r remote) refused(err error) *plan.Problem {
 	text := err.Error()
 	switch {
 	case errors.Is(err, transport.ErrRepositoryNotFound):
-		return &plan.Problem{Reason: reasonRepositoryNotFound, Err: errors.New("there is no such repository, or the credentials may not see it"), Hint: r.credentialsHint("check spec.url")}
+		return &plan.Problem{Reason: v1alpha1.ReasonRepositoryNotFound, Err: errors.New("there is no such repository, or the credentials may not see it"), Hint: r.credentialsHint("check spec.url")}
 	case r.proxy != "" && isProxyRefusal(err):
-		return &plan.Problem{Reason: reasonAuthenticationFailed, Err: errors.New("the proxy does not accept the credentials"), Hint: "set username and password in Secret " + r.proxy}
+		return &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("the proxy does not accept the credentials"), Hint: "set username and password in Secret " + r.proxy}
 	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrInvalidAuthMethod),
 		strings.Contains(text, "ssh: unable to authenticate"):
-		return &plan.Problem{Reason: reasonAuthenticationFailed, Err: errors.New("the server does not accept the credentials"), Hint: r.credentialsHint("renew them")}
+		return &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("the server does not accept the credentials"), Hint: r.credentialsHint("renew them")}
 	case errors.Is(err, transport.ErrAuthorizationFailed):
-		return &plan.Problem{Reason: reasonAuthenticationFailed, Err: errors.New("the server forbids reading the repository"), Hint: r.credentialsHint("grant them read access")}
+		return &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("the server forbids reading the repository"), Hint: r.credentialsHint("grant them read access")}
 	case strings.Contains(text, "dubious ownership"):
-		return &plan.Problem{Reason: reasonAuthenticationFailed, Err: errors.New("git refuses the repository, since another user owns it"), Hint: "make the controller's user its owner, or add it to git's safe.directory"}
+		return &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("git refuses the repository, since another user owns it"), Hint: "make the controller's user its owner, or add it to git's safe.directory"}
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
-		return &plan.Problem{Reason: reasonEmptyRepository, Err: errors.New("the repository is empty"), Hint: "push a branch"}
+		return &plan.Problem{Reason: v1alpha1.ReasonEmptyRepository, Err: errors.New("the repository is empty"), Hint: "push a branch"}
 	case data != nil && bytes.Contains(data.Data, []byte("object-format=sha256")):
-		return &plan.Problem{Reason: reasonUnsupportedObjectFormat, Err: errors.New("the repository names its objects by SHA-256, which is not supported"), Hint: "use a repository with SHA-1, git's default"}
+		return &plan.Problem{Reason: v1alpha1.ReasonUnsupportedObjectFormat, Err: errors.New("the repository names its objects by SHA-256, which is not supported"), Hint: "use a repository with SHA-1, git's default"}
 	default:
 		return nil
 	}
@@ -378,7 +379,7 @@ func (r remote) credentialsHint(otherwise string) string {
 // untrustedHostKey tells the fingerprints of the key that the host has and of
 // those that it should have, for comparing them with what its owner publishes.
 func (r remote) untrustedHostKey(key *hostKeyError) *plan.Problem {
-	p := &plan.Problem{Reason: reasonHostKeyMismatch}
+	p := &plan.Problem{Reason: v1alpha1.ReasonHostKeyMismatch}
 	known, _ := errors.AsType[*hostkeys.KeyError](key.error)
 	switch {
 	case known != nil && len(known.Want) > 0:
@@ -404,7 +405,7 @@ func (r remote) untrusted(err error) *plan.Problem {
 		return r.untrustedHostKey(key)
 	}
 	if strings.Contains(err.Error(), "ssh: no common algorithm for host key") {
-		return &plan.Problem{Reason: reasonHostKeyMismatch, Err: errors.New("the host has none of the kinds of key that known_hosts has for it"), Hint: "add its key to known_hosts of Secret " + r.secret}
+		return &plan.Problem{Reason: v1alpha1.ReasonHostKeyMismatch, Err: errors.New("the host has none of the kinds of key that known_hosts has for it"), Hint: "add its key to known_hosts of Secret " + r.secret}
 	}
 	hint := "add the issuer's certificate to the Secret of spec.secretRef as ca.crt"
 	_, notTLS := errors.AsType[tls.RecordHeaderError](err)
@@ -413,11 +414,11 @@ func (r remote) untrusted(err error) *plan.Problem {
 	_, alert := errors.AsType[tls.AlertError](err)
 	switch {
 	case notTLS || errors.Is(err, http.ErrSchemeMismatch):
-		return &plan.Problem{Reason: reasonTLSFailed, Err: errors.New("the server does not speak TLS on this port"), Hint: "check spec.url"}
+		return &plan.Problem{Reason: v1alpha1.ReasonTLSFailed, Err: errors.New("the server does not speak TLS on this port"), Hint: "check spec.url"}
 	case unknown:
-		return &plan.Problem{Reason: reasonTLSFailed, Err: errors.New("the server's certificate is signed by an unknown authority"), Hint: hint}
+		return &plan.Problem{Reason: v1alpha1.ReasonTLSFailed, Err: errors.New("the server's certificate is signed by an unknown authority"), Hint: hint}
 	case verification || alert || strings.Contains(err.Error(), "tls: "):
-		return &plan.Problem{Reason: reasonTLSFailed, Err: errors.New(oneLine(r.rootOf(err))), Hint: "check the server's certificate, and ca.crt, tls.crt and tls.key of the Secret"}
+		return &plan.Problem{Reason: v1alpha1.ReasonTLSFailed, Err: errors.New(oneLine(r.rootOf(err))), Hint: "check the server's certificate, and ca.crt, tls.crt and tls.key of the Secret"}
 	default:
 		return nil
 	}
@@ -430,13 +431,13 @@ func (r remote) unreachable(err error) *plan.Problem {
 	_, isOp := errors.AsType[*net.OpError](err)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return &plan.Problem{Reason: reasonTimeout, Err: errors.New("no answer in time"), Hint: "if the server is only slow, raise spec.timeout", Retry: true}
+		return &plan.Problem{Reason: v1alpha1.ReasonTimeout, Err: errors.New("no answer in time"), Hint: "if the server is only slow, raise spec.timeout", Retry: true}
 	case isDNS && dns.IsNotFound:
-		return &plan.Problem{Reason: reasonHostUnreachable, Err: fmt.Errorf("there is no host %s", r.url.Hostname()), Hint: "check spec.url, and the cluster's DNS", Retry: true}
+		return &plan.Problem{Reason: v1alpha1.ReasonHostUnreachable, Err: fmt.Errorf("there is no host %s", r.url.Hostname()), Hint: "check spec.url, and the cluster's DNS", Retry: true}
 	case isNet && netErr.Timeout():
-		return &plan.Problem{Reason: reasonTimeout, Err: errors.New("no answer in time"), Hint: "if the server is only slow, raise spec.timeout", Retry: true}
+		return &plan.Problem{Reason: v1alpha1.ReasonTimeout, Err: errors.New("no answer in time"), Hint: "if the server is only slow, raise spec.timeout", Retry: true}
 	case isDNS || isOp:
-		return &plan.Problem{Reason: reasonHostUnreachable, Err: errors.New(oneLine(r.rootOf(err))), Hint: "check spec.url, and the network policies and proxies on the way", Retry: true}
+		return &plan.Problem{Reason: v1alpha1.ReasonHostUnreachable, Err: errors.New(oneLine(r.rootOf(err))), Hint: "check spec.url, and the network policies and proxies on the way", Retry: true}
 	default:
 		return nil
 	}

@@ -157,7 +157,7 @@ func (c *commit) unfinished() error {
 		if finalizers := t.live.GetFinalizers(); len(finalizers) > 0 {
 			hint = "it has the finalizers " + names(finalizers) + ": see to who has set them"
 		}
-		ps = append(ps, t.problem(reasonApplyFailed, "it is being deleted, and is made anew once it is gone", hint))
+		ps = append(ps, t.problem(v1alpha1.ReasonApplyFailed, "it is being deleted, and is made anew once it is gone", hint))
 	}
 	if len(ps) > 0 {
 		return ps
@@ -181,7 +181,7 @@ func (l *look) leaveAlone(c *commit) {
 			}
 			r.way = notAtAll
 			if r.live != nil && !says(r.live.Object["spec"], r.Unstructured.Object["spec"]) {
-				differ = append(differ, t.problem(reasonLeftAlone,
+				differ = append(differ, t.problem(v1alpha1.ReasonLeftAlone,
 					"what Git says of its release, approvals included, is not applied: annotation "+v1alpha1.AnnotationReconcile+" is "+v1alpha1.AnnotationReconcileDisabled,
 					"take the annotation off in Git and in the cluster"))
 				untrue := c.renderer.ignored[releaseName(t.release.Plan)]
@@ -199,7 +199,7 @@ func refuseEmpty(gs *v1alpha1.GitSource, set *plan.Set) error {
 		return nil
 	}
 	return &plan.Problem{
-		Reason: reasonNothingToApply, Where: gs.Spec.Path, Err: errors.New("nothing is rendered, and all that was applied would have to go"),
+		Reason: v1alpha1.ReasonNothingToApply, Where: gs.Spec.Path, Err: errors.New("nothing is rendered, and all that was applied would have to go"),
 		Hint: "correct spec.path; to remove everything, delete the GitSource",
 	}
 }
@@ -244,7 +244,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 		}
 		t := &target{Object: object, late: o.early[br.Namespace], homeless: o.early[br.Namespace]}
 		if err := o.observe(ctx, t); err != nil {
-			problems := apiProblems(reasonDryRunFailed, object, l.gs, err)
+			problems := apiProblems(v1alpha1.ReasonDryRunFailed, object, l.gs, err)
 			if len(problems) == 0 {
 				return nil, err
 			}
@@ -351,7 +351,7 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 			continue
 		}
 		if err := a.awaitCRD(ctx, t); err != nil {
-			return cmpProblems(apiProblems(reasonApplyFailed, t.Object, l.gs, err), err)
+			return cmpProblems(apiProblems(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err), err)
 		}
 	}
 	if err := l.tryLate(ctx, a, c, redefined); err != nil {
@@ -438,7 +438,7 @@ func (l *look) endPlan(ctx context.Context, e entry) error {
 		err = client.IgnoreNotFound(deleteOnly(ctx, l.as, live))
 	}
 	if err != nil {
-		return cmpProblems(apiProblems(reasonPruneFailed, plan.Object{Unstructured: named(e)}, l.gs, err), err)
+		return cmpProblems(apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: named(e)}, l.gs, err), err)
 	}
 	l.log.Info("deleted", "object", e.String(), "commit", l.outcome.commit, "because", "its plan is gone from Git")
 	return nil
@@ -451,7 +451,7 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 	// sync finds a Deployment that is there.
 	restored := t.restored != nil && change == created
 	if restored {
-		l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonDriftUndone, fmt.Sprintf("%s was deleted, and is there again at its stable revision %s", t, t.restored.revision))
+		l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonDriftUndone, fmt.Sprintf("%s was deleted, and is there again at its stable revision %s", t, t.restored.revision))
 		l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.commit, "because", "it was deleted")
 	}
 	if isConflict(err) {
@@ -459,7 +459,7 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 	}
 	if err != nil {
 		t.refused = true
-		return cmpProblems(apiProblems(reasonApplyFailed, t.Object, l.gs, err), err)
+		return cmpProblems(apiProblems(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err), err)
 	}
 	if change == unchanged {
 		l.keep.trials.add(a, t)
@@ -479,14 +479,14 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		}
 		if drifted != "" {
 			because, taken = "another hand changed it", false
-			l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonDriftUndone, fmt.Sprintf("%s, and is again as %s says", drifted, at(l.outcome.branch, a.commit)))
+			l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonDriftUndone, fmt.Sprintf("%s, and is again as %s says", drifted, at(l.outcome.branch, a.commit)))
 		}
 	}
 	if taken {
-		l.tellOf(t.Unstructured, corev1.EventTypeWarning, reasonFieldConflict, fmt.Sprintf("%s: other managers had other values of %s; it is as %s says now. Where they write again, take the fields out of one of the two", t, names(t.conflicts), at(l.outcome.branch, a.commit)))
+		l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: other managers had other values of %s; it is as %s says now. Where they write again, take the fields out of one of the two", t, names(t.conflicts), at(l.outcome.branch, a.commit)))
 	}
 	if change == recreated {
-		l.tellOf(t.Unstructured, corev1.EventTypeNormal, reasonRecreated, fmt.Sprintf("%s was deleted and created anew, as annotation %s lets it", t, v1alpha1.AnnotationForce))
+		l.tellOf(t.Unstructured, corev1.EventTypeNormal, v1alpha1.ReasonRecreated, fmt.Sprintf("%s was deleted and created anew, as annotation %s lets it", t, v1alpha1.AnnotationForce))
 	}
 	l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.commit, "because", because)
 	return nil
@@ -566,7 +566,7 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 	l.gs.Status.AppliedWith = digest(&l.gs.Spec)
 	if l.gs.Status.AppliedCommit != c.desired.commit {
 		l.gs.Status.AppliedCommit = c.desired.commit
-		l.tell(corev1.EventTypeNormal, reasonApplied, fmt.Sprintf("applied %s: %d objects", at(l.outcome.branch, c.desired.commit), len(c.wanted)))
+		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, fmt.Sprintf("applied %s: %d objects", at(l.outcome.branch, c.desired.commit), len(c.wanted)))
 	}
 	return nil
 }
@@ -601,7 +601,7 @@ func (l *look) shard(releases []*v1alpha1.BatchRelease) {
 func (l *look) prune(ctx context.Context, gone []entry, h heirs) (inventory, error) {
 	gone, over, unclear := h.split(gone)
 	for _, e := range over {
-		l.tellOf(named(e), corev1.EventTypeNormal, reasonHandedOver, fmt.Sprintf("%s left the part of the branch that this GitSource applies, and stays in the cluster: %s has it now", e, h[e.id()]))
+		l.tellOf(named(e), corev1.EventTypeNormal, v1alpha1.ReasonHandedOver, fmt.Sprintf("%s left the part of the branch that this GitSource applies, and stays in the cluster: %s has it now", e, h[e.id()]))
 	}
 	l.gs.Status.Kept = nil
 	kept, err := l.pruneOrphans(ctx, gone)
@@ -618,7 +618,7 @@ func (l *look) pruneOrphans(ctx context.Context, gone []entry) (inventory, error
 	if !l.gs.Spec.Prune {
 		stays := slices.DeleteFunc(slices.Clone(gone), isPlan)
 		if len(stays) > 0 {
-			l.tell(corev1.EventTypeNormal, reasonOrphaned, "left the branch and stays in the cluster, since spec.prune is false: "+names(said(stays)))
+			l.tell(corev1.EventTypeNormal, v1alpha1.ReasonOrphaned, "left the branch and stays in the cluster, since spec.prune is false: "+names(said(stays)))
 		}
 		gone = slices.DeleteFunc(slices.Clone(gone), func(e entry) bool { return !isPlan(e) })
 	}
@@ -641,10 +641,10 @@ func (l *look) pruneOrphans(ctx context.Context, gone []entry) (inventory, error
 		if l.outcome.ending {
 			because = "the GitSource is deleted"
 		}
-		l.tell(corev1.EventTypeNormal, reasonPruned, "deleted, since "+because+": "+names(result.removed))
+		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonPruned, "deleted, since "+because+": "+names(result.removed))
 	}
 	for _, o := range result.left {
-		l.tellOf(named(o.entry), corev1.EventTypeNormal, reasonOrphaned, o.String()+" left the branch and stays in the cluster: "+o.because)
+		l.tellOf(named(o.entry), corev1.EventTypeNormal, v1alpha1.ReasonOrphaned, o.String()+" left the branch and stays in the cluster: "+o.because)
 	}
 	l.gs.Status.Kept = result.used
 	return result.kept, err
@@ -676,7 +676,7 @@ func (l *look) end(ctx context.Context) error {
 		return l.conclude(ctx, err)
 	}
 	if uninstalled {
-		l.tell(corev1.EventTypeWarning, reasonOrphaned, "the GitSource goes with its CRD, and what it applied stays in the cluster: delete the GitSource itself to prune")
+		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonOrphaned, "the GitSource goes with its CRD, and what it applied stays in the cluster: delete the GitSource itself to prune")
 		l.gs.Status.Kept = nil
 	}
 	if !l.gs.Spec.Suspend && !uninstalled {
@@ -691,7 +691,7 @@ func (l *look) end(ctx context.Context) error {
 		}
 	}
 	if kept := inUse(l.gs.Status.Kept); len(kept) > 0 {
-		l.tell(corev1.EventTypeWarning, reasonOrphaned, "the GitSource is deleted, and in the cluster stays what is in use: "+names(kept))
+		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonOrphaned, "the GitSource is deleted, and in the cluster stays what is in use: "+names(kept))
 	}
 	old := l.gs.DeepCopy()
 	controllerutil.RemoveFinalizer(l.gs, finalizer)

@@ -238,7 +238,7 @@ func (f *freshness) say(ctx context.Context, gs *v1alpha1.GitSource, last time.T
 	changed := false
 	for _, c := range []string{conditionReady, conditionInSync} {
 		changed = meta.SetStatusCondition(&gs.Status.Conditions, metav1.Condition{
-			Type: c, Status: metav1.ConditionUnknown, Reason: reasonNotSynced, Message: message, ObservedGeneration: gs.Status.ObservedGeneration,
+			Type: c, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotSynced, Message: message, ObservedGeneration: gs.Status.ObservedGeneration,
 		}) || changed
 	}
 	if !changed {
@@ -251,7 +251,7 @@ func (f *freshness) say(ctx context.Context, gs *v1alpha1.GitSource, last time.T
 	if err != nil {
 		return fmt.Errorf("writing the status of GitSource %s/%s: %w", gs.Namespace, gs.Name, err)
 	}
-	f.log.Info("said", "source", gs.Namespace+"/"+gs.Name, "reason", reasonNotSynced, "because", message)
+	f.log.Info("said", "source", gs.Namespace+"/"+gs.Name, "reason", v1alpha1.ReasonNotSynced, "because", message)
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/golang-jwt/jwt/v4"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // Keys of the Secret for a GitHub App, as Flux has them.
@@ -169,14 +170,14 @@ func (a *githubApp) installationOn(ctx context.Context, apps http.RoundTripper, 
 		ID int64 `json:"id"`
 	}
 	if err := json.NewDecoder(answer.Body).Decode(&installation); err != nil || installation.ID == 0 {
-		return 0, &plan.Problem{Reason: reasonFetchFailed, Where: a.api.String(), Err: errors.New("the answer is not as GitHub's"), Hint: "check " + keyAppBaseURL + " in Secret " + r.secret}
+		return 0, &plan.Problem{Reason: v1alpha1.ReasonFetchFailed, Where: a.api.String(), Err: errors.New("the answer is not as GitHub's"), Hint: "check " + keyAppBaseURL + " in Secret " + r.secret}
 	}
 	return installation.ID, nil
 }
 
 // refused is about an answer that is no token.
 func (a *githubApp) refused(r remote, answer *http.Response) error {
-	p := &plan.Problem{Reason: reasonAuthenticationFailed, Where: r.String()}
+	p := &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Where: r.String()}
 	switch answer.StatusCode {
 	case http.StatusUnauthorized:
 		p.Err = fmt.Errorf("%s does not accept the key of GitHub App %d", a.api, a.id)
@@ -185,7 +186,7 @@ func (a *githubApp) refused(r remote, answer *http.Response) error {
 		p.Err = fmt.Errorf("GitHub App %d is not installed there, or suspended", a.id)
 		p.Hint = "install it for the repository, and check " + keyAppInstallation + " in Secret " + r.secret
 	default:
-		p.Reason, p.Retry = reasonFetchFailed, true
+		p.Reason, p.Retry = v1alpha1.ReasonFetchFailed, true
 		p.Err = fmt.Errorf("asking %s for a token of GitHub App %d: %s", a.api, a.id, answer.Status)
 	}
 	return p

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // forge is a server as GitHub is one for an app: an API that gives tokens to who
@@ -161,17 +162,17 @@ func TestGitHubAppRefused(t *testing.T) {
 		down         bool
 		reason, says string
 	}{
-		"another key":   {func(d map[string][]byte) { d[keyAppPrivateKey] = other.secret()[keyAppPrivateKey] }, false, reasonAuthenticationFailed, "does not accept the key of GitHub App 42"},
-		"another app":   {func(d map[string][]byte) { d[keyAppID] = []byte("43") }, false, reasonAuthenticationFailed, "does not accept the key of GitHub App 43"},
-		"not installed": {func(d map[string][]byte) { d[keyAppInstallation] = []byte("8") }, false, reasonAuthenticationFailed, "is not installed there"},
+		"another key":   {func(d map[string][]byte) { d[keyAppPrivateKey] = other.secret()[keyAppPrivateKey] }, false, v1alpha1.ReasonAuthenticationFailed, "does not accept the key of GitHub App 42"},
+		"another app":   {func(d map[string][]byte) { d[keyAppID] = []byte("43") }, false, v1alpha1.ReasonAuthenticationFailed, "does not accept the key of GitHub App 43"},
+		"not installed": {func(d map[string][]byte) { d[keyAppInstallation] = []byte("8") }, false, v1alpha1.ReasonAuthenticationFailed, "is not installed there"},
 		"not on this one": {func(d map[string][]byte) {
 			d[keyAppBaseURL] = []byte(other.URL + "/api/v3")
 			d[keyAppPrivateKey] = other.secret()[keyAppPrivateKey]
-		}, false, reasonAuthenticationFailed, "is not installed there"},
-		"the API is down":    {nil, true, reasonFetchFailed, "503"},
-		"nobody is there":    {func(d map[string][]byte) { d[keyAppBaseURL] = []byte("http://127.0.0.1:1") }, false, reasonHostUnreachable, "refused"},
-		"not an API":         {func(d map[string][]byte) { d[keyAppBaseURL] = []byte(page.URL) }, false, reasonFetchFailed, "is not as GitHub's"},
-		"no name for a host": {func(d map[string][]byte) { d[keyAppBaseURL] = []byte("https://no-such-host.invalid") }, false, reasonHostUnreachable, "no-such-host.invalid"},
+		}, false, v1alpha1.ReasonAuthenticationFailed, "is not installed there"},
+		"the API is down":    {nil, true, v1alpha1.ReasonFetchFailed, "503"},
+		"nobody is there":    {func(d map[string][]byte) { d[keyAppBaseURL] = []byte("http://127.0.0.1:1") }, false, v1alpha1.ReasonHostUnreachable, "refused"},
+		"not an API":         {func(d map[string][]byte) { d[keyAppBaseURL] = []byte(page.URL) }, false, v1alpha1.ReasonFetchFailed, "is not as GitHub's"},
+		"no name for a host": {func(d map[string][]byte) { d[keyAppBaseURL] = []byte("https://no-such-host.invalid") }, false, v1alpha1.ReasonHostUnreachable, "no-such-host.invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.down.Store(tt.down)

@@ -212,7 +212,7 @@ func tryFor(ctx context.Context, o *observer, a *applier, t *target) (plan.Probl
 		return plan.Problems{p}, nil
 	}
 	if err := o.observe(ctx, t); err != nil {
-		if ps := apiProblems(reasonDryRunFailed, t.Object, a.gs, err); len(ps) > 0 {
+		if ps := apiProblems(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, err); len(ps) > 0 {
 			return ps, nil
 		}
 		return nil, err

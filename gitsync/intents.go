@@ -124,13 +124,13 @@ func (in intent) problem(tip, file string) *plan.Problem {
 	where := in.release.String()
 	if in.rollback {
 		return &plan.Problem{
-			Reason: reasonRolledBackInCluster, Where: where,
+			Reason: v1alpha1.ReasonRolledBackInCluster, Where: where,
 			Err:  fmt.Errorf("the cluster went back from %s to %s, and %s still says %s (commit %s)", in.revision, in.stable, tip, in.revision, shortCommit(in.commit)),
 			Hint: "git revert the change, or commit a better one",
 		}
 	}
 	return &plan.Problem{
-		Reason: reasonApprovedInCluster, Where: where,
+		Reason: v1alpha1.ReasonApprovedInCluster, Where: where,
 		Err:  fmt.Errorf("step %d of %s (commit %s) was approved in the cluster, and %s does not say so", in.step, in.revision, shortCommit(in.commit), tip),
 		Hint: "commit the approval to " + file,
 	}

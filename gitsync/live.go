@@ -121,7 +121,7 @@ func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error
 	for _, object := range set.Objects {
 		t := newTarget(set, object, o.early)
 		if err := o.observe(ctx, t); err != nil {
-			problems := apiProblems(reasonDryRunFailed, t.Object, o.gs, err)
+			problems := apiProblems(v1alpha1.ReasonDryRunFailed, t.Object, o.gs, err)
 			if len(problems) == 0 {
 				return nil, err
 			}
@@ -339,7 +339,7 @@ func (o *observer) readSources(ctx context.Context) (err error) {
 // ownedBy may pass: the object may be on its way from one source to the other.
 func ownedBy(t *target, namespace, name string) *plan.Problem {
 	return &plan.Problem{
-		Reason: reasonOwnedByOther, Where: t.File + ": " + t.String(),
+		Reason: v1alpha1.ReasonOwnedByOther, Where: t.File + ": " + t.String(),
 		Err: fmt.Errorf("GitSource %s/%s applies it already", namespace, name), Hint: "keep it in one of the two; if it moves, status.kept of the other one has the reason why it does not let go", Retry: true,
 	}
 }

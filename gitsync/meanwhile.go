@@ -10,6 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // interim is what is left of the last look at what is applied, while a commit
@@ -112,7 +113,7 @@ func (l *look) awaiting() time.Duration {
 // next is how long what is applied may be left alone.
 func (l *look) next() time.Duration {
 	mayPass := func(p *plan.Problem) bool { return p.Retry }
-	isForbidden := func(p *plan.Problem) bool { return p.Reason == reasonForbidden }
+	isForbidden := func(p *plan.Problem) bool { return p.Reason == v1alpha1.ReasonForbidden }
 	problems := slices.Concat(l.outcome.problems, l.outcome.amiss)
 	next := l.interval()
 	if slices.ContainsFunc(problems, mayPass) {

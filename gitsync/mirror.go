@@ -25,6 +25,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 const (
@@ -283,7 +284,7 @@ func (m *mirror) refuse(r remote, branch string, tip plumbing.Hash, err error) e
 		f.err = gittree.Exceeded(r.String(), "the repository has more than "+gittree.FormatSize(m.limits.RepositorySize), "--max-repository-size")
 	case gittree.IsExceeded(err), isNoCommit(err):
 	case isDamage(err):
-		f.err = &plan.Problem{Reason: reasonFetchFailed, Where: r.String(), Err: fmt.Errorf("what the server sends is not complete: %w", err), Hint: "run git fsck on the server"}
+		f.err = &plan.Problem{Reason: v1alpha1.ReasonFetchFailed, Where: r.String(), Err: fmt.Errorf("what the server sends is not complete: %w", err), Hint: "run git fsck on the server"}
 		f.until = time.Now().Add(brokenFor)
 	default:
 		return err
@@ -404,7 +405,7 @@ func (m *mirror) replace(next *clone) {
 }
 
 func storageProblem(err error) error {
-	return &plan.Problem{Reason: reasonStorageFailed, Where: "the controller's storage", Err: err, Hint: "give --storage-path a folder that it may write and that has space", Retry: true}
+	return &plan.Problem{Reason: v1alpha1.ReasonStorageFailed, Where: "the controller's storage", Err: err, Hint: "give --storage-path a folder that it may write and that has space", Retry: true}
 }
 
 func (c *clone) store() *filesystem.Storage {

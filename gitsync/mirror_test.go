@@ -30,6 +30,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -52,7 +53,7 @@ func remoteFor(t *testing.T, raw string, data map[string][]byte) remote {
 // lookWithin is how long a look may take that ends for a reason: only where the
 // end of its time is the reason, it is short.
 func lookWithin(reason string) time.Duration {
-	if reason == reasonTimeout {
+	if reason == v1alpha1.ReasonTimeout {
 		return time.Second
 	}
 	return clustertest.Within
@@ -290,7 +291,7 @@ func TestServerWithHoles(t *testing.T) {
 	for range 2 {
 		_, err := lookAt(t, ms, r, "main")
 		ps := problemsOf(err)
-		if len(ps) != 1 || ps[0].Reason != reasonFetchFailed {
+		if len(ps) != 1 || ps[0].Reason != v1alpha1.ReasonFetchFailed {
 			t.Fatalf("%v", err)
 		}
 		t.Log(err)
@@ -393,28 +394,28 @@ func TestMirrorSaysWhatIsWrong(t *testing.T) {
 		reason, says      string
 		retry             bool
 	}{
-		{"not found by http", open.URL + "/nothing.git", "main", nil, reasonRepositoryNotFound, "no such repository", false},
-		{"not found by file", "file://" + root + "/nothing.git", "main", nil, reasonRepositoryNotFound, "no such repository", false},
-		{"no credentials", closed.URL + "/repo.git", "main", nil, reasonAuthenticationFailed, "spec.secretRef", false},
-		{"wrong credentials", closed.URL + "/repo.git", "main", bad, reasonAuthenticationFailed, "Secret shop/git", false},
+		{"not found by http", open.URL + "/nothing.git", "main", nil, v1alpha1.ReasonRepositoryNotFound, "no such repository", false},
+		{"not found by file", "file://" + root + "/nothing.git", "main", nil, v1alpha1.ReasonRepositoryNotFound, "no such repository", false},
+		{"no credentials", closed.URL + "/repo.git", "main", nil, v1alpha1.ReasonAuthenticationFailed, "spec.secretRef", false},
+		{"wrong credentials", closed.URL + "/repo.git", "main", bad, v1alpha1.ReasonAuthenticationFailed, "Secret shop/git", false},
 		{"right credentials", closed.URL + "/repo.git", "main", good, "", "", false},
 		{"right token", gittest.Serve(t, root, gittest.ServeOptions{Token: "t0ken"}).URL + "/repo.git", "main", map[string][]byte{"bearerToken": []byte("t0ken")}, "", "", false},
-		{"no branch", open.URL + "/repo.git", "next", nil, reasonBranchNotFound, "there is no branch next; there is main, the default one; push it, or set spec.ref.branch to one that is there", false},
-		{"empty by http", open.URL + "/empty.git", "main", nil, reasonEmptyRepository, "push a branch", false},
-		{"empty by file", "file://" + root + "/empty.git", "main", nil, reasonEmptyRepository, "push a branch", false},
-		{"SHA-256 by http", open.URL + "/sha256.git", "main", nil, reasonUnsupportedObjectFormat, "SHA-256", false},
-		{"SHA-256 by file", "file://" + root + "/sha256.git", "main", nil, reasonUnsupportedObjectFormat, "SHA-256", false},
-		{"unknown authority", secure.URL + "/repo.git", "main", nil, reasonTLSFailed, "ca.crt", false},
+		{"no branch", open.URL + "/repo.git", "next", nil, v1alpha1.ReasonBranchNotFound, "there is no branch next; there is main, the default one; push it, or set spec.ref.branch to one that is there", false},
+		{"empty by http", open.URL + "/empty.git", "main", nil, v1alpha1.ReasonEmptyRepository, "push a branch", false},
+		{"empty by file", "file://" + root + "/empty.git", "main", nil, v1alpha1.ReasonEmptyRepository, "push a branch", false},
+		{"SHA-256 by http", open.URL + "/sha256.git", "main", nil, v1alpha1.ReasonUnsupportedObjectFormat, "SHA-256", false},
+		{"SHA-256 by file", "file://" + root + "/sha256.git", "main", nil, v1alpha1.ReasonUnsupportedObjectFormat, "SHA-256", false},
+		{"unknown authority", secure.URL + "/repo.git", "main", nil, v1alpha1.ReasonTLSFailed, "ca.crt", false},
 		{"known authority", secure.URL + "/repo.git", "main", trusts(secure, nil), "", "", false},
 		{"client certificate", mutual.URL + "/repo.git", "main", trusts(mutual, map[string][]byte{keyTLSCert: cert, keyTLSKey: key}), "", "", false},
-		{"no client certificate", mutual.URL + "/repo.git", "main", trusts(mutual, nil), reasonTLSFailed, "tls.crt and tls.key", false},
-		{"not TLS", strings.Replace(open.URL, "http:", "https:", 1) + "/repo.git", "main", nil, reasonTLSFailed, "", false},
-		{"server error", broken.URL + "/repo.git", "main", nil, reasonFetchFailed, "503", true},
-		{"a page", page.URL + "/repo.git", "main", nil, reasonNotGit, `no Git: it sends text/html, a page with the title "Sign in"; check spec.url; a repository that is not public needs a Secret`, true},
-		{"a login page", login.URL + "/repo.git", "main", good, reasonNotGit, "no Git: it leads to " + page.URL + "/login; it may be a login page: check the credentials, and Secret shop/git", true},
-		{"garbage", garbage.URL + "/repo.git", "main", nil, reasonNotGit, "what answers is no Git: it sends application/octet-stream; check spec.url, and the proxies", true},
-		{"slow", slow.URL + "/repo.git", "main", nil, reasonTimeout, "spec.timeout", true},
-		{"refused", gone.URL + "/repo.git", "main", nil, reasonHostUnreachable, "refused", true},
+		{"no client certificate", mutual.URL + "/repo.git", "main", trusts(mutual, nil), v1alpha1.ReasonTLSFailed, "tls.crt and tls.key", false},
+		{"not TLS", strings.Replace(open.URL, "http:", "https:", 1) + "/repo.git", "main", nil, v1alpha1.ReasonTLSFailed, "", false},
+		{"server error", broken.URL + "/repo.git", "main", nil, v1alpha1.ReasonFetchFailed, "503", true},
+		{"a page", page.URL + "/repo.git", "main", nil, v1alpha1.ReasonNotGit, `no Git: it sends text/html, a page with the title "Sign in"; check spec.url; a repository that is not public needs a Secret`, true},
+		{"a login page", login.URL + "/repo.git", "main", good, v1alpha1.ReasonNotGit, "no Git: it leads to " + page.URL + "/login; it may be a login page: check the credentials, and Secret shop/git", true},
+		{"garbage", garbage.URL + "/repo.git", "main", nil, v1alpha1.ReasonNotGit, "what answers is no Git: it sends application/octet-stream; check spec.url, and the proxies", true},
+		{"slow", slow.URL + "/repo.git", "main", nil, v1alpha1.ReasonTimeout, "spec.timeout", true},
+		{"refused", gone.URL + "/repo.git", "main", nil, v1alpha1.ReasonHostUnreachable, "refused", true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // isNotGit reports whether a server was reached that does not speak Git.
@@ -31,7 +32,7 @@ func isNotGit(err error) bool {
 // told: the rest may hold what nobody else should see.
 func (r remote) notGit(ctx context.Context) *plan.Problem {
 	p := &plan.Problem{
-		Reason: reasonNotGit, Where: r.String(), Err: errors.New("what answers is no Git"), Retry: true,
+		Reason: v1alpha1.ReasonNotGit, Where: r.String(), Err: errors.New("what answers is no Git"), Retry: true,
 		Hint: "check spec.url, and that the account's shell prints nothing",
 	}
 	if r.url.Scheme == "ssh" {

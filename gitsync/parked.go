@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // busy is an error of a [Renderer] that has no place for a folder now. A look that meets
@@ -61,5 +62,5 @@ func isPassing(err error) bool {
 		return true
 	}
 	p, ok := errors.AsType[*plan.Problem](err)
-	return ok && p.Reason == reasonRendererFailed
+	return ok && p.Reason == v1alpha1.ReasonRendererFailed
 }

@@ -96,7 +96,7 @@ func (m *mirror) pin(ctx context.Context, r remote, ref v1alpha1.GitReference, t
 	if !there {
 		s.close()
 		return nil, &plan.Problem{
-			Reason: reasonCommitNotFound, Where: r.String(), Err: fmt.Errorf("commit %s is not in the history of %s", shortCommit(ref.Commit), ref.Branch),
+			Reason: v1alpha1.ReasonCommitNotFound, Where: r.String(), Err: fmt.Errorf("commit %s is not in the history of %s", shortCommit(ref.Commit), ref.Branch),
 			Hint: "push it to that branch, or correct spec.ref.commit",
 		}
 	}
@@ -108,13 +108,13 @@ func pick(tags map[string]tag, ref v1alpha1.GitReference) (tag, error) {
 	if ref.SemVer == "" {
 		t, ok := tags[ref.Tag]
 		if !ok {
-			return tag{}, &plan.Problem{Reason: reasonTagNotFound, Err: fmt.Errorf("there is no tag %s", oneLine(ref.Tag)), Hint: "push it, or correct spec.ref.tag"}
+			return tag{}, &plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("there is no tag %s", oneLine(ref.Tag)), Hint: "push it, or correct spec.ref.tag"}
 		}
 		return t, nil
 	}
 	within, err := semver.NewConstraint(ref.SemVer)
 	if err != nil {
-		return tag{}, &plan.Problem{Reason: reasonInvalidSemVer, Where: "spec.ref.semver", Err: errors.New(oneLine(err.Error())), Hint: `write a range such as ">=1.2.0 <2.0.0"`}
+		return tag{}, &plan.Problem{Reason: v1alpha1.ReasonInvalidSemVer, Where: "spec.ref.semver", Err: errors.New(oneLine(err.Error())), Hint: `write a range such as ">=1.2.0 <2.0.0"`}
 	}
 	var found tag
 	var highest *semver.Version
@@ -129,7 +129,7 @@ func pick(tags map[string]tag, ref v1alpha1.GitReference) (tag, error) {
 		}
 	}
 	if highest == nil {
-		return tag{}, &plan.Problem{Reason: reasonTagNotFound, Err: fmt.Errorf("no tag is a version in %s", oneLine(ref.SemVer)), Hint: "push one, such as v1.2.3, or correct spec.ref.semver"}
+		return tag{}, &plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("no tag is a version in %s", oneLine(ref.SemVer)), Hint: "push one, such as v1.2.3, or correct spec.ref.semver"}
 	}
 	return found, nil
 }
@@ -185,7 +185,7 @@ func (m *mirror) fetchTag(ctx context.Context, r remote, name string) (tag, erro
 		now, ok := all[name]
 		if !ok {
 			s.close()
-			return tag{}, r.problem(&plan.Problem{Reason: reasonTagNotFound, Err: fmt.Errorf("there is no tag %s any more", name), Hint: "push it again, or correct spec.ref"})
+			return tag{}, r.problem(&plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("there is no tag %s any more", name), Hint: "push it again, or correct spec.ref"})
 		}
 		wants := []plumbing.Hash{now.object}
 		if !alone {
@@ -242,7 +242,7 @@ func (c *clone) hasObjects(t tag) bool {
 func (c *clone) nameTag(r remote, name plumbing.ReferenceName, t tag) error {
 	store := c.store()
 	if _, err := object.GetCommit(store, t.commit); err != nil {
-		return &plan.Problem{Reason: reasonTagNotFound, Where: r.String(), Err: fmt.Errorf("tag %s does not name a commit", t.name), Hint: "move it to one, or correct spec.ref"}
+		return &plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Where: r.String(), Err: fmt.Errorf("tag %s does not name a commit", t.name), Hint: "move it to one, or correct spec.ref"}
 	}
 	if err := c.sound(t.commit, plumbing.ZeroHash); err != nil {
 		return err
@@ -256,7 +256,7 @@ func (c *clone) nameTag(r remote, name plumbing.ReferenceName, t tag) error {
 // isNoCommit tells the problem of a tag that names no commit, until it is moved.
 func isNoCommit(err error) bool {
 	p, ok := errors.AsType[*plan.Problem](err)
-	return ok && p.Reason == reasonTagNotFound
+	return ok && p.Reason == v1alpha1.ReasonTagNotFound
 }
 
 // refName is what was followed to a snapshot, for messages.

@@ -316,7 +316,7 @@ func (v *preview) object(ctx context.Context, t *target, approvals []plan.Approv
 func (v *preview) compare(ctx context.Context, t *target, o *PreviewedObject) error {
 	after, merged, err := v.trial(ctx, t)
 	if err != nil {
-		ps := apiProblems(reasonDryRunFailed, t.Object, v.gs, err)
+		ps := apiProblems(v1alpha1.ReasonDryRunFailed, t.Object, v.gs, err)
 		if !isImmutable(err) || !mayRecreate(t) {
 			v.Problems = append(v.Problems, ps...)
 			o.Effect = EffectRefuse

@@ -55,7 +55,7 @@ func apiProblems(reason string, o plan.Object, gs *v1alpha1.GitSource, err error
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	switch {
 	case meta.IsNoMatchError(err):
-		return plan.Problems{{Reason: reasonUnknownKind, Where: where, Err: errors.New("the cluster does not know kind " + o.GetKind() + " of " + o.GetAPIVersion()), Hint: "install its CustomResourceDefinition, or put it below the same spec.path", Retry: true}}
+		return plan.Problems{{Reason: v1alpha1.ReasonUnknownKind, Where: where, Err: errors.New("the cluster does not know kind " + o.GetKind() + " of " + o.GetAPIVersion()), Hint: "install its CustomResourceDefinition, or put it below the same spec.path", Retry: true}}
 	case errors.Is(err, context.DeadlineExceeded) || !ok:
 		return plan.Problems{{Reason: reason, Where: where, Err: errors.New(oneLine(err.Error())), Retry: true}}
 	}
@@ -97,7 +97,7 @@ func whereOf(o plan.Object) string {
 
 func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Status) plan.Problems {
 	if lacking := lacksRight.FindStringSubmatch(s.Message); s.Reason == metav1.StatusReasonForbidden && lacking != nil {
-		return plan.Problems{{Reason: reasonForbidden, Where: where, Err: errors.New(shortened(groups.ReplaceAllString(s.Message, ""))), Hint: rightsHint(gs, lacking[1], lacking[2])}}
+		return plan.Problems{{Reason: v1alpha1.ReasonForbidden, Where: where, Err: errors.New(shortened(groups.ReplaceAllString(s.Message, ""))), Hint: rightsHint(gs, lacking[1], lacking[2])}}
 	}
 	if fields := untypedFields(s.Message); len(fields) > 0 {
 		var ps plan.Problems
@@ -183,7 +183,7 @@ func (l *look) nameMissingAccount(ctx context.Context) {
 	key := types.NamespacedName{Namespace: l.gs.Namespace, Name: cmp.Or(l.gs.Spec.ServiceAccountName, l.options.DefaultServiceAccount)}
 	var found *bool
 	for _, p := range l.outcome.problems {
-		if p.Reason != reasonForbidden || p.Hint != "give service account "+key.String()+" the right" {
+		if p.Reason != v1alpha1.ReasonForbidden || p.Hint != "give service account "+key.String()+" the right" {
 			continue
 		}
 		if found == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // keyAddress is the URL of the proxy, in the Secret that spec.proxySecretRef names. Its
@@ -26,7 +27,7 @@ func mayProxy(u *url.URL) error {
 	if u.Scheme == "http" || u.Scheme == "https" {
 		return nil
 	}
-	return &plan.Problem{Reason: reasonNotSupported, Where: "spec.proxySecretRef", Err: fmt.Errorf("a proxy leads to http and https repositories, and this URL begins with %s", u.Scheme), Hint: "remove the field, or use https"}
+	return &plan.Problem{Reason: v1alpha1.ReasonNotSupported, Where: "spec.proxySecretRef", Err: fmt.Errorf("a proxy leads to http and https repositories, and this URL begins with %s", u.Scheme), Hint: "remove the field, or use https"}
 }
 
 // newProxy reads the data of the Secret with a proxy. No value of it is part of an error.
@@ -43,7 +44,7 @@ func newProxy(secret string, data map[string][]byte) (proxy, error) {
 	default:
 		return proxy{transport.ProxyOptions{URL: address.String(), Username: string(data[keyUsername]), Password: string(data[keyPassword])}}, nil
 	}
-	return proxy{}, &plan.Problem{Reason: reasonInvalidSecret, Where: "Secret " + secret, Err: errors.New(fact)}
+	return proxy{}, &plan.Problem{Reason: v1alpha1.ReasonInvalidSecret, Where: "Secret " + secret, Err: errors.New(fact)}
 }
 
 // through is the access by way of a proxy.

@@ -53,7 +53,7 @@ func consented(gs *v1alpha1.GitSource, before, wanted inventory, commit string) 
 		return nil
 	}
 	return &plan.Problem{
-		Reason: reasonPruneRefused, Where: at(gs.Spec.Ref.String(), commit),
+		Reason: v1alpha1.ReasonPruneRefused, Where: at(gs.Spec.Ref.String(), commit),
 		Err:  fmt.Errorf("%d of the %d objects that were applied would be deleted: %s", len(gone), len(before), names(said(gone))),
 		Hint: fmt.Sprintf("if that is meant, kubectl annotate -n %s gitsource %s --overwrite %s=%s", gs.Namespace, gs.Name, v1alpha1.AnnotationConfirmPrune, shortCommit(commit)),
 	}
@@ -334,7 +334,7 @@ func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
 		}
 		if err != nil {
 			result.kept.add(e)
-			ps = append(ps, apiProblems(reasonPruneFailed, plan.Object{Unstructured: named(e)}, p.gs, err)...)
+			ps = append(ps, apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: named(e)}, p.gs, err)...)
 			continue
 		}
 		result.removed = append(result.removed, e.String())

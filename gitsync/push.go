@@ -19,6 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // errMoved says that a branch is no longer where a push was decided on.
@@ -55,7 +56,7 @@ func (r remote) push(ctx context.Context, u update, timeout time.Duration) error
 	case err == nil || errors.Is(err, errMoved):
 		return err
 	case errors.Is(err, errMayNotPush):
-		return &plan.Problem{Reason: reasonWriteBackFailed, Where: r.pushing(u), Err: err, Retry: true}
+		return &plan.Problem{Reason: v1alpha1.ReasonWriteBackFailed, Where: r.pushing(u), Err: err, Retry: true}
 	}
 	// A rejection because somebody was faster is told in many words, and an
 	// answer may be lost: what counts is where the branch is now (G5).
@@ -178,7 +179,7 @@ func refusalIn(report *packp.ReportStatus) string {
 // rejected is an answer that says no.
 func (r remote) rejected(u update, words string) *plan.Problem {
 	return &plan.Problem{
-		Reason: reasonPushRejected, Where: r.pushing(u), Err: errors.New("the server refuses the push: " + words),
+		Reason: v1alpha1.ReasonPushRejected, Where: r.pushing(u), Err: errors.New("the server refuses the push: " + words),
 		Hint:  "let its account push there, set spec.writeBack.signingKey if only signed commits are taken, or spec.writeBack.branch to push to another branch for review",
 		Retry: true,
 	}
@@ -189,7 +190,7 @@ func (r remote) unanswered(u update, err error) error {
 	// It was read a moment ago: that it is not there, or needs other credentials, is how servers say no.
 	if errors.Is(err, transport.ErrAuthorizationFailed) || errors.Is(err, transport.ErrAuthenticationRequired) || errors.Is(err, transport.ErrRepositoryNotFound) || isReadOnly(err) {
 		return &plan.Problem{
-			Reason: reasonPushRejected, Where: r.pushing(u), Err: errors.New("the server lets these credentials read, but not push"),
+			Reason: v1alpha1.ReasonPushRejected, Where: r.pushing(u), Err: errors.New("the server lets these credentials read, but not push"),
 			Hint: r.credentialsHint("grant them write access"), Retry: true,
 		}
 	}
@@ -197,7 +198,7 @@ func (r remote) unanswered(u update, err error) error {
 	if !ok {
 		return err
 	}
-	return &plan.Problem{Reason: reasonWriteBackFailed, Where: r.pushing(u), Err: errors.New(r.redact(p.Err.Error())), Hint: p.Hint, Retry: true}
+	return &plan.Problem{Reason: v1alpha1.ReasonWriteBackFailed, Where: r.pushing(u), Err: errors.New(r.redact(p.Err.Error())), Hint: p.Hint, Retry: true}
 }
 
 // isReadOnly knows how forges refuse a deploy key that may only read.

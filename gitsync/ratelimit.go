@@ -11,6 +11,7 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // longestLimit bounds how long a server may put a source off.
@@ -42,7 +43,7 @@ func (r remote) limited(err error) *plan.Problem {
 	if status != http.StatusTooManyRequests && (status != http.StatusServiceUnavailable || after == 0) {
 		return nil
 	}
-	return &plan.Problem{Reason: reasonRateLimited, Err: &rateLimit{status: status, after: after}, Hint: "raise spec.interval, use a webhook, or give an account with a higher limit", Retry: true}
+	return &plan.Problem{Reason: v1alpha1.ReasonRateLimited, Err: &rateLimit{status: status, after: after}, Hint: "raise spec.interval, use a webhook, or give an account with a higher limit", Retry: true}
 }
 
 // answerOf is the unexpected answer of an HTTP server that an error is about; nil: it is

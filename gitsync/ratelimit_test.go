@@ -38,10 +38,10 @@ func TestRateLimit(t *testing.T) {
 		want   string // reason of the problem
 		least  time.Duration
 	}{
-		{"429 with a time", http.StatusTooManyRequests, "600", reasonRateLimited, 10 * time.Minute},
-		{"429 without", http.StatusTooManyRequests, "", reasonRateLimited, time.Second},
-		{"503 with a time", http.StatusServiceUnavailable, "120", reasonRateLimited, 2 * time.Minute},
-		{"503 without", http.StatusServiceUnavailable, "", reasonFetchFailed, 0},
+		{"429 with a time", http.StatusTooManyRequests, "600", v1alpha1.ReasonRateLimited, 10 * time.Minute},
+		{"429 without", http.StatusTooManyRequests, "", v1alpha1.ReasonRateLimited, time.Second},
+		{"503 with a time", http.StatusServiceUnavailable, "120", v1alpha1.ReasonRateLimited, 2 * time.Minute},
+		{"503 without", http.StatusServiceUnavailable, "", v1alpha1.ReasonFetchFailed, 0},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			server := gittest.Serve(t, filepath.Dir(repo.Bare), gittest.ServeOptions{Wrap: func(http.Handler) http.Handler {

@@ -465,7 +465,7 @@ func unsupported(spec *v1alpha1.GitSourceSpec) *plan.Problem {
 	}
 	for _, f := range fields {
 		if f.set {
-			return &plan.Problem{Reason: reasonNotSupported, Where: f.name, Err: errors.New(f.fact + ", and nothing is applied without"), Hint: "remove the field if you can do without"}
+			return &plan.Problem{Reason: v1alpha1.ReasonNotSupported, Where: f.name, Err: errors.New(f.fact + ", and nothing is applied without"), Hint: "remove the field if you can do without"}
 		}
 	}
 	return nil
@@ -532,7 +532,7 @@ func (l *look) secret(ctx context.Context, field string, ref *v1alpha1.LocalObje
 	var secret corev1.Secret
 	err := l.own.Get(ctx, name, &secret)
 	if apierrors.IsNotFound(err) {
-		return nil, &plan.Problem{Reason: reasonSecretNotFound, Where: field, Err: fmt.Errorf("there is no Secret %s", name), Hint: "create it, or correct the name"}
+		return nil, &plan.Problem{Reason: v1alpha1.ReasonSecretNotFound, Where: field, Err: fmt.Errorf("there is no Secret %s", name), Hint: "create it, or correct the name"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("getting Secret %s: %w", name, err)
@@ -572,7 +572,7 @@ func (l *look) fetch(ctx context.Context, r remote) (*snapshot, error) {
 		return s, nil // that commit may be of another branch, tag or repository
 	}
 	if pushed, err := s.forcePushed(plumbing.NewHash(l.before.ObservedCommit)); err == nil && pushed {
-		l.tell(corev1.EventTypeWarning, reasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", at(l.gs.Spec.Ref.Branch, l.outcome.commit), shortCommit(l.before.ObservedCommit)))
+		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", at(l.gs.Spec.Ref.Branch, l.outcome.commit), shortCommit(l.before.ObservedCommit)))
 	}
 	return s, nil
 }
@@ -626,7 +626,7 @@ func (l *look) conclude(ctx context.Context, err error) error {
 func (l *look) problems(err error) plan.Problems {
 	ps := problemsOf(err)
 	if err != nil && len(ps) == 0 {
-		ps = plan.Problems{{Reason: reasonApplyFailed, Where: "GitSource " + l.name.String(), Err: errors.New(oneLine(err.Error())), Retry: true}}
+		ps = plan.Problems{{Reason: v1alpha1.ReasonApplyFailed, Where: "GitSource " + l.name.String(), Err: errors.New(oneLine(err.Error())), Retry: true}}
 	}
 	return ps
 }
@@ -667,7 +667,7 @@ func (l *look) write(ctx context.Context, opts ...client.SubResourceUpdateOption
 			fields = append(fields, f.name)
 		}
 		return &plan.Problem{
-			Reason: reasonOutdatedCRD, Where: "GitSource " + l.name.String(), Retry: true,
+			Reason: v1alpha1.ReasonOutdatedCRD, Where: "GitSource " + l.name.String(), Retry: true,
 			Err: fmt.Errorf("the API server knows no field %s", names(fields)), Hint: plan.HintOlderCRD,
 		}
 	}
@@ -681,7 +681,7 @@ func (l *look) write(ctx context.Context, opts ...client.SubResourceUpdateOption
 // isOutdatedCRD reports whether a status was refused for fields that the API server does
 // not know.
 func isOutdatedCRD(err error) bool {
-	return slices.ContainsFunc(problemsOf(err), func(p *plan.Problem) bool { return p.Reason == reasonOutdatedCRD })
+	return slices.ContainsFunc(problemsOf(err), func(p *plan.Problem) bool { return p.Reason == v1alpha1.ReasonOutdatedCRD })
 }
 
 func (l *look) tellProblems() {

@@ -122,7 +122,7 @@ func (l *look) moveOn(ctx context.Context, c *commit) (waiting []string, ps plan
 		case isConflict(err):
 			l.again = true
 		case err != nil:
-			ps = append(ps, apiProblems(reasonApplyFailed, t.Object, l.gs, err)...)
+			ps = append(ps, apiProblems(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err)...)
 		case waits:
 			waiting = append(waiting, "BatchRelease "+releaseName(then))
 		}
@@ -408,7 +408,7 @@ func (l *look) notKept(c *commit) plan.Problems {
 	var ps plan.Problems
 	for _, t := range c.targets {
 		if t.live == nil && has(l.before.Inventory, t.entry().id()) {
-			ps = append(ps, t.problem(reasonApplyFailed, "it is gone from the cluster, and comes back with the commit", ""))
+			ps = append(ps, t.problem(v1alpha1.ReasonApplyFailed, "it is gone from the cluster, and comes back with the commit", ""))
 		}
 	}
 	return ps

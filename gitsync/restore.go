@@ -94,7 +94,7 @@ func (t *target) cannotRestore(field string, why error, hint string) error {
 	if field != "" {
 		where += ": " + field
 	}
-	return &plan.Problem{Reason: reasonStableRevisionUnusable, Where: where, Err: why, Hint: hint}
+	return &plan.Problem{Reason: v1alpha1.ReasonStableRevisionUnusable, Where: where, Err: why, Hint: hint}
 }
 
 // selectorOf decodes the selector of a Deployment's manifest. It is nil where the
@@ -118,7 +118,7 @@ func selectorOf(o plan.Object) labels.Selector {
 // dryRunRestored tries the Deployment as it comes back. What Git says of it is
 // tried besides.
 func (a *applier) dryRunRestored(ctx context.Context, t *target) plan.Problems {
-	ps := apiProblems(reasonDryRunFailed, t.Object, a.gs, a.dryRunApply(ctx, a.body(t)))
+	ps := apiProblems(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, a.dryRunApply(ctx, a.body(t)))
 	for _, p := range ps {
 		p.Err = errors.New("as it comes back, at its stable revision " + t.restored.revision + ": " + p.Err.Error())
 	}

@@ -128,12 +128,12 @@ func TestUnwanted(t *testing.T) {
 	}{
 		{because: "an approval is committed", spec: v1alpha1.GitSourceSpec{WriteBack: on}, wanted: true},
 		{because: "an approval is committed after the end, too", spec: v1alpha1.GitSourceSpec{WriteBack: on}, phase: v1alpha1.PhaseCompleted, wanted: true},
-		{because: "it would go round the signers", spec: v1alpha1.GitSourceSpec{WriteBack: on, Approvals: signers}, want: reasonApprovedInCluster},
-		{because: "nobody knows who gave it", spec: v1alpha1.GitSourceSpec{WriteBack: on, Approvals: &v1alpha1.ApprovalPolicy{DistinctAuthor: true}}, want: reasonApprovedInCluster},
+		{because: "it would go round the signers", spec: v1alpha1.GitSourceSpec{WriteBack: on, Approvals: signers}, want: v1alpha1.ReasonApprovedInCluster},
+		{because: "nobody knows who gave it", spec: v1alpha1.GitSourceSpec{WriteBack: on, Approvals: &v1alpha1.ApprovalPolicy{DistinctAuthor: true}}, want: v1alpha1.ReasonApprovedInCluster},
 		{because: "a rollback needs no approval", spec: v1alpha1.GitSourceSpec{WriteBack: on, Approvals: signers}, in: intent{rollback: true}, wanted: true},
-		{because: "write-back is off", want: reasonApprovedInCluster},
+		{because: "write-back is off", want: v1alpha1.ReasonApprovedInCluster},
 		{because: "write-back is off, and the release is over", phase: v1alpha1.PhaseCompleted},
-		{because: "write-back is not enabled", spec: v1alpha1.GitSourceSpec{WriteBack: &v1alpha1.WriteBack{}}, in: intent{rollback: true}, phase: v1alpha1.PhaseCompleted, want: reasonRolledBackInCluster},
+		{because: "write-back is not enabled", spec: v1alpha1.GitSourceSpec{WriteBack: &v1alpha1.WriteBack{}}, in: intent{rollback: true}, phase: v1alpha1.PhaseCompleted, want: v1alpha1.ReasonRolledBackInCluster},
 	} {
 		br := &v1alpha1.BatchRelease{Status: v1alpha1.BatchReleaseStatus{Phase: c.phase}}
 		c.in.release = &plan.Release{Plan: br}

@@ -43,7 +43,7 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 	looking, cancel := context.WithTimeout(ctx, w.timeout())
 	defer cancel()
 	s, err := w.mirrors.of(w.remote).look(looking, w.remote, w.branch)
-	if p, ok := errors.AsType[*plan.Problem](err); ok && p.Reason == reasonBranchNotFound {
+	if p, ok := errors.AsType[*plan.Problem](err); ok && p.Reason == v1alpha1.ReasonBranchNotFound {
 		w.from = plumbing.ZeroHash
 		return pending, nil
 	}
@@ -92,7 +92,7 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 		return nil, err
 	}
 	if w.set, err = w.commit.renderer.render(t); err != nil {
-		return nil, &plan.Problem{Reason: reasonWriteBackConflict, Where: "branch " + w.branch, Err: errors.New("does not render: " + oneLine(err.Error())), Hint: "correct it, or delete it"}
+		return nil, &plan.Problem{Reason: v1alpha1.ReasonWriteBackConflict, Where: "branch " + w.branch, Err: errors.New("does not render: " + oneLine(err.Error())), Hint: "correct it, or delete it"}
 	}
 	return unsaid, nil
 }
@@ -126,7 +126,7 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 		}
 		if why != "" {
 			return &plan.Problem{
-				Reason: reasonWriteBackConflict, Where: "branch " + w.branch,
+				Reason: v1alpha1.ReasonWriteBackConflict, Where: "branch " + w.branch,
 				Err:  fmt.Errorf("commit %s is not in the history of %s, and spec.verify does not let it be applied: %s", shortCommit(c.Hash.String()), w.gs.Spec.Ref.Branch, why),
 				Hint: "find out who pushed it, and delete the branch; it is made again",
 			}
@@ -166,7 +166,7 @@ func (w *writeback) unreviewed(ctx context.Context, review plumbing.Hash, pendin
 func (w *writeback) waitForReview(waiting []intent) {
 	for _, in := range waiting {
 		p := w.problem(in)
-		p.Reason, p.Err = reasonWaitingForReview, fmt.Errorf("%w; branch %s does", p.Err, w.branch)
+		p.Reason, p.Err = v1alpha1.ReasonWaitingForReview, fmt.Errorf("%w; branch %s does", p.Err, w.branch)
 		p.Hint = "merge it into " + w.gs.Spec.Ref.Branch
 		w.outcome.intents = append(w.outcome.intents, p)
 	}

@@ -184,7 +184,7 @@ func (w *writeback) running(ctx context.Context, r *plan.Release) (func(*corev1.
 		answer := live.DeepCopy()
 		err = w.as.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.ManagerRollout), client.DryRunAll)
 		if err != nil {
-			return false, cmpProblems(apiProblems(reasonWriteBackConflict, r.Deployment, w.gs, err), err)
+			return false, cmpProblems(apiProblems(v1alpha1.ReasonWriteBackConflict, r.Deployment, w.gs, err), err)
 		}
 		return plan.EqualTemplate(&answer.Spec.Template, &live.Spec.Template), nil
 	}, nil

@@ -125,7 +125,7 @@ func secretOfSource(gs *v1alpha1.GitSource, o plan.Object) *plan.Problem {
 		return nil
 	}
 	return &plan.Problem{
-		Reason: reasonSecretNotAllowed, Where: whereOf(o) + ": metadata.name",
+		Reason: v1alpha1.ReasonSecretNotAllowed, Where: whereOf(o) + ": metadata.name",
 		Err:  errors.New(namesSecret(gs, o.GetNamespace(), o.GetName()) + ", and no commit may bring it"),
 		Hint: "remove the manifest from the branch, and change the Secret with kubectl",
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // OpenSSH's own server: every kind of key, on either side, locked and not; host
@@ -53,18 +54,20 @@ func TestSSHD(t *testing.T) {
 	add("hashed known_hosts", func(r *row) { r.hosts = server.Hashed(r.hosts) })
 	add("another host's key", func(r *row) {
 		r.hosts = server.KnownHosts(other)
-		r.reason, r.says = reasonHostKeyMismatch, []string{server.Fingerprint(other), server.Fingerprint("ed25519")}
+		r.reason, r.says = v1alpha1.ReasonHostKeyMismatch, []string{server.Fingerprint(other), server.Fingerprint("ed25519")}
 	})
 	add("an unknown host", func(r *row) {
 		r.hosts = strings.Replace(r.hosts, "127.0.0.1", "example.org", 1)
-		r.reason, r.says = reasonHostKeyMismatch, []string{"is not in known_hosts", "its key is", "SHA256:"}
+		r.reason, r.says = v1alpha1.ReasonHostKeyMismatch, []string{"is not in known_hosts", "its key is", "SHA256:"}
 	})
 	add("a revoked host key", func(r *row) {
 		r.hosts += "@revoked " + r.hosts
-		r.reason = reasonHostKeyMismatch
+		r.reason = v1alpha1.ReasonHostKeyMismatch
 	})
-	add("a stranger's key", func(r *row) { r.identity, r.password, r.reason = read(stranger), "", reasonAuthenticationFailed })
-	add("no such repository", func(r *row) { r.url, r.reason = server.URL(repo.Bare+"x"), reasonRepositoryNotFound })
+	add("a stranger's key", func(r *row) {
+		r.identity, r.password, r.reason = read(stranger), "", v1alpha1.ReasonAuthenticationFailed
+	})
+	add("no such repository", func(r *row) { r.url, r.reason = server.URL(repo.Bare+"x"), v1alpha1.ReasonRepositoryNotFound })
 	for name, tt := range rows {
 		t.Run(name, func(t *testing.T) {
 			r := remoteFor(t, tt.url, map[string][]byte{"identity": tt.identity, "known_hosts": []byte(tt.hosts), "password": []byte(tt.password)})

@@ -93,7 +93,7 @@ func (l *look) replacePlan(ctx context.Context, old entry, successor types.Names
 		return false, err
 	}
 	if err != nil {
-		return false, cmpProblems(apiProblems(reasonPruneFailed, plan.Object{Unstructured: named(old)}, l.gs, err), err)
+		return false, cmpProblems(apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: named(old)}, l.gs, err), err)
 	}
 	if done {
 		l.log.Info("deleted", "object", old.String(), "commit", l.outcome.commit, "because", "BatchRelease "+successor.String()+" has taken over from it")

@@ -149,7 +149,7 @@ func (l *look) keys(ctx context.Context, field string, v *v1alpha1.Verification)
 	}
 	keys, err := signature.ParseKeys(data)
 	if err != nil {
-		return nil, &plan.Problem{Reason: reasonInvalidSecret, Where: "Secret " + l.gs.Namespace + "/" + v.SecretRef.Name, Err: errors.New(oneLine(err.Error()))}
+		return nil, &plan.Problem{Reason: v1alpha1.ReasonInvalidSecret, Where: "Secret " + l.gs.Namespace + "/" + v.SecretRef.Name, Err: errors.New(oneLine(err.Error()))}
 	}
 	return keys, nil
 }
@@ -169,7 +169,7 @@ func (l *look) verified(ctx context.Context, s *snapshot, by signatures) error {
 		}
 		if why != "" {
 			return &plan.Problem{
-				Reason: reasonTagNotVerified, Where: at(l.refName(s), s.commit.String()), Err: errors.New(why),
+				Reason: v1alpha1.ReasonTagNotVerified, Where: at(l.refName(s), s.commit.String()), Err: errors.New(why),
 				Hint: "make a tag that is signed by " + secret + " (git tag -s), or list the key there; what was applied stays",
 			}
 		}
@@ -188,7 +188,7 @@ func (l *look) verified(ctx context.Context, s *snapshot, by signatures) error {
 		}
 		if why != "" {
 			return &plan.Problem{
-				Reason: reasonCommitNotVerified, Where: at(name, c.String()), Err: errors.New(why),
+				Reason: v1alpha1.ReasonCommitNotVerified, Where: at(name, c.String()), Err: errors.New(why),
 				Hint: "push a commit on top that is signed by " + secret + " (git commit -S), or list the key there; what was applied stays",
 			}
 		}
@@ -236,7 +236,7 @@ func (l *look) listed(ctx context.Context, signer signature.Signer) error {
 	}
 	if _, err := tryToSign(signer, keys, time.Now()); err != nil {
 		return &plan.Problem{
-			Reason: reasonWriteBackConflict, Where: "spec.writeBack.signingKey", Err: errors.New("spec.verify would not let a commit signed with it be applied: " + oneLine(err.Error())),
+			Reason: v1alpha1.ReasonWriteBackConflict, Where: "spec.writeBack.signingKey", Err: errors.New("spec.verify would not let a commit signed with it be applied: " + oneLine(err.Error())),
 			Hint: "list its public key in Secret " + l.gs.Namespace + "/" + l.gs.Spec.Verify.SecretRef.Name,
 		}
 	}

@@ -151,7 +151,7 @@ func (l *look) commitBack(ctx context.Context, r remote, s *snapshot, c *commit,
 		return w.give(err, pending)
 	}
 	for _, subject := range w.made {
-		w.tell(corev1.EventTypeNormal, reasonWrittenBack, fmt.Sprintf("%s: %s", at(w.branch, w.head.String()), subject))
+		w.tell(corev1.EventTypeNormal, v1alpha1.ReasonWrittenBack, fmt.Sprintf("%s: %s", at(w.branch, w.head.String()), subject))
 	}
 	if w.branch != w.gs.Spec.Ref.Branch {
 		w.waitForReview(w.done)
@@ -168,7 +168,7 @@ func (w *writeback) give(err error, pending []intent) error {
 	}
 	ps := problemsOf(err)
 	if len(ps) == 0 {
-		ps = plan.Problems{{Reason: reasonWriteBackFailed, Where: "GitSource " + w.name.String(), Err: errors.New(oneLine(err.Error())), Retry: true}}
+		ps = plan.Problems{{Reason: v1alpha1.ReasonWriteBackFailed, Where: "GitSource " + w.name.String(), Err: errors.New(oneLine(err.Error())), Retry: true}}
 	}
 	for _, p := range ps {
 		p.Err = fmt.Errorf("%w; not written back: %s", p.Err, w.said(pending))
@@ -463,7 +463,7 @@ func (w *writeback) attempt(err error, group ...intent) error {
 		p := w.problem(in)
 		p.Err, p.Hint, p.Retry = fmt.Errorf("%w; nothing is pushed, since %s", p.Err, c.fact), cmp.Or(c.hint, p.Hint), c.passes
 		if !c.passes {
-			p.Reason = reasonWriteBackConflict
+			p.Reason = v1alpha1.ReasonWriteBackConflict
 		}
 		w.outcome.intents = append(w.outcome.intents, p)
 	}
@@ -641,7 +641,7 @@ func (w *writeback) newMaker(ctx context.Context) (gitobject.Committer, error) {
 	m := makerOf(spec)
 	if spec.SigningKey == nil {
 		if w.gs.Spec.Verify != nil {
-			return m, &plan.Problem{Reason: reasonWriteBackConflict, Where: "spec.writeBack.signingKey", Err: errors.New("is not set, and spec.verify lets no unsigned commit be applied"), Hint: "name a Secret with a key that spec.verify lists"}
+			return m, &plan.Problem{Reason: v1alpha1.ReasonWriteBackConflict, Where: "spec.writeBack.signingKey", Err: errors.New("is not set, and spec.verify lets no unsigned commit be applied"), Hint: "name a Secret with a key that spec.verify lists"}
 		}
 		return m, nil
 	}
@@ -649,14 +649,14 @@ func (w *writeback) newMaker(ctx context.Context) (gitobject.Committer, error) {
 	var secret corev1.Secret
 	err := w.own.Get(ctx, client.ObjectKey{Namespace: w.gs.Namespace, Name: spec.SigningKey.Name}, &secret)
 	if apierrors.IsNotFound(err) {
-		return m, &plan.Problem{Reason: reasonSecretNotFound, Where: "spec.writeBack.signingKey", Err: fmt.Errorf("there is no Secret %s", name), Hint: "create it, or correct the name", Retry: true}
+		return m, &plan.Problem{Reason: v1alpha1.ReasonSecretNotFound, Where: "spec.writeBack.signingKey", Err: fmt.Errorf("there is no Secret %s", name), Hint: "create it, or correct the name", Retry: true}
 	}
 	if err != nil {
 		return m, fmt.Errorf("getting Secret %s: %w", name, err)
 	}
 	m.Signer, err = signature.NewSigner(secret.Data)
 	if err != nil {
-		return m, &plan.Problem{Reason: reasonInvalidSecret, Where: "Secret " + name, Err: err, Retry: true}
+		return m, &plan.Problem{Reason: v1alpha1.ReasonInvalidSecret, Where: "Secret " + name, Err: err, Retry: true}
 	}
 	return m, w.listed(ctx, m.Signer)
 }

@@ -18,7 +18,7 @@ func TestReasonsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := 0
-	for _, dir := range []string{"../../plan", "../../gitsync", "../../gitsync/gittree", "../../rollout/engine"} {
+	for _, dir := range []string{"../../plan", "../../plan/v1alpha1", "../../rollout/engine"} {
 		for name, reason := range reasons(t, dir) {
 			found++
 			if !strings.Contains(string(docs), "`"+reason+"`") {

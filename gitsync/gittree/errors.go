@@ -8,15 +8,13 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
-
-// reasonLimitExceeded is the reason of conditions and events.
-const reasonLimitExceeded = "LimitExceeded"
 
 // Exceeded says which limit a repository has hit. It is not tried again until
 // something is pushed.
 func Exceeded(where, fact, flag string) *plan.Problem {
-	p := &plan.Problem{Reason: reasonLimitExceeded, Where: where, Err: errors.New(fact)}
+	p := &plan.Problem{Reason: v1alpha1.ReasonLimitExceeded, Where: where, Err: errors.New(fact)}
 	if flag != "" {
 		p.Hint = "make it smaller, or raise the controller's " + flag
 	}
@@ -26,7 +24,7 @@ func Exceeded(where, fact, flag string) *plan.Problem {
 // IsExceeded reports whether an error says that a limit was hit.
 func IsExceeded(err error) bool {
 	p, ok := errors.AsType[*plan.Problem](err)
-	return ok && p.Reason == reasonLimitExceeded
+	return ok && p.Reason == v1alpha1.ReasonLimitExceeded
 }
 
 // ErrDamaged says that the mirror lacks what it should have.
