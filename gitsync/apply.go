@@ -445,7 +445,7 @@ func (a *applier) recreate(ctx context.Context, t *target) (change, error) {
 		return live == nil, err
 	})
 	if err != nil && len(finalizers) > 0 {
-		return unchanged, t.problem(v1alpha1.ReasonApplyFailed, "it is deleted, to be made anew, and does not go: it has the finalizers "+names(finalizers), "see to who has set them")
+		return unchanged, t.problem(v1alpha1.ReasonApplyFailed, "it is deleted, to be made anew, and does not go: it has the finalizers "+plan.JoinNames(finalizers), "see to who has set them")
 	}
 	if err != nil {
 		return unchanged, fmt.Errorf("waiting for %s to be gone: %w", t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/plan"
 )
 
 // What is read of a server before a pack comes is kept in memory, in bytes: the list of
@@ -73,7 +74,7 @@ const maxRedirects = 10
 func sameHost(to *http.Request, via []*http.Request) error {
 	from := via[0].URL
 	if to.URL.Host != from.Host || to.URL.Scheme != from.Scheme {
-		return fmt.Errorf("the server redirects to %s, and a remote base is fetched from the host that is named", oneLine(to.URL.Host))
+		return fmt.Errorf("the server redirects to %s, and a remote base is fetched from the host that is named", plan.OneLine(to.URL.Host))
 	}
 	if len(via) >= maxRedirects {
 		return errors.New("the server redirects without end")

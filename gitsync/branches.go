@@ -30,7 +30,7 @@ func noBranch(s *session, branch string) *plan.Problem {
 		first := there[i] + ", the default one"
 		there = append([]string{first}, slices.Delete(there, i, i+1)...)
 	}
-	p.Err = fmt.Errorf("%w; there is %s", p.Err, oneLine(names(there)))
+	p.Err = fmt.Errorf("%w; there is %s", p.Err, plan.OneLine(plan.JoinNames(there)))
 	return p
 }
 

@@ -205,7 +205,7 @@ type unknownRendering struct {
 }
 
 func (u *unknownRendering) Error() string {
-	return fmt.Sprintf("what commit %s renders is not known: %s", shortCommit(u.commit.String()), oneLine(u.err.Error()))
+	return fmt.Sprintf("what commit %s renders is not known: %s", shortCommit(u.commit.String()), plan.OneLine(u.err.Error()))
 }
 
 const hintUnknown = "it is tried again at each sync; if the remote base is gone for good, let another person approve, or revert the change and bring it by a new commit"

@@ -87,7 +87,7 @@ func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 	case len(o.awaited) > 0:
 		return o.awaits(tip)
 	case len(o.waiting) > 0:
-		return waits(v1alpha1.ReasonWaitingForHandBack, fmt.Sprintf("%s: waiting for the hand-back of %s, whose plan is gone from Git", tip, names(o.waiting)))
+		return waits(v1alpha1.ReasonWaitingForHandBack, fmt.Sprintf("%s: waiting for the hand-back of %s, whose plan is gone from Git", tip, plan.JoinNames(o.waiting)))
 	case o.ending:
 		return underWay(v1alpha1.ReasonPruning, "deleting what was applied"+o.inUse)
 	case o.applying:
@@ -98,7 +98,7 @@ func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 		inSync = isFalse(conditionInSync, differ[0].Reason, oneCondition(differ.Error()))
 	}
 	if len(o.withheld) > 0 {
-		message := oneCondition(tip + " is applied without " + names(o.withheld) + ", which a signer has to approve")
+		message := oneCondition(tip + " is applied without " + plan.JoinNames(o.withheld) + ", which a signer has to approve")
 		return []metav1.Condition{isFalse(conditionReady, plan.ReasonPlanNotApproved, message), idle, calm, inSync}
 	}
 	if len(o.unready) > 0 {
@@ -118,7 +118,7 @@ func (o outcome) notReady(tip string) []metav1.Condition {
 			underWay = append(underWay, u.said())
 		}
 	}
-	message := oneCondition("applied " + tip + ", not ready: " + names(slices.Concat(failed, underWay)))
+	message := oneCondition("applied " + tip + ", not ready: " + plan.JoinNames(slices.Concat(failed, underWay)))
 	if len(failed) > 0 {
 		return []metav1.Condition{
 			isFalse(conditionReady, v1alpha1.ReasonHealthCheckFailed, message), isFalse(conditionReconciling, v1alpha1.ReasonIdle, ""),
@@ -169,7 +169,7 @@ func underWay(reason, message string) []metav1.Condition {
 func (o outcome) failed() []metav1.Condition {
 	reason, message := o.problems[0].Reason, o.problems.Error()
 	if len(o.held) > 0 {
-		message += "; until " + at(o.branch, o.commit) + " is applied, these wait for it: " + names(o.held)
+		message += "; until " + at(o.branch, o.commit) + " is applied, these wait for it: " + plan.JoinNames(o.held)
 	}
 	message = oneCondition(message)
 	reconciling, stalled := isFalse(conditionReconciling, v1alpha1.ReasonIdle, ""), isFalse(conditionStalled, v1alpha1.ReasonIdle, "")

@@ -11,6 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -110,7 +111,7 @@ func rejectionIn(s storer.EncodedObjectStorer, br *v1alpha1.BatchRelease) reject
 const rejectedLine = "Rejected: "
 
 func (r rejection) line() string {
-	return fmt.Sprintf("%sby %s, in %s: %s", rejectedLine, oneLine(r.by), shortCommit(r.in), oneLine(r.reason))
+	return fmt.Sprintf("%sby %s, in %s: %s", rejectedLine, plan.OneLine(r.by), shortCommit(r.in), plan.OneLine(r.reason))
 }
 
 // withRejection returns a paragraph with the rejection that its former text has: the

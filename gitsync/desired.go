@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	corev1 "k8s.io/api/core/v1"
@@ -436,14 +435,6 @@ func (h *history) bringer(file string) (brought, error) {
 func shortCommit(commit string) string { return commit[:min(len(commit), 12)] }
 
 func at(branch, commit string) string { return branch + "@" + shortCommit(commit) }
-
-// names lists the first three, and how many more there are.
-func names(list []string) string {
-	if more := len(list) - 3; more > 0 {
-		return strings.Join(list[:3], ", ") + fmt.Sprintf(" and %d more", more)
-	}
-	return strings.Join(list, ", ")
-}
 
 // checkObjects bounds what a commit renders.
 func checkObjects(l gittree.Limits, where string, objects []plan.Object) error {

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
-	"unicode"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
@@ -341,7 +340,7 @@ func (r remote) problem(err error) error {
 			return p
 		}
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonFetchFailed, Where: r.String(), Err: errors.New("fetching: " + oneLine(r.rootOf(err))), Retry: true}
+	return &plan.Problem{Reason: v1alpha1.ReasonFetchFailed, Where: r.String(), Err: errors.New("fetching: " + plan.OneLine(r.rootOf(err))), Retry: true}
 }
 
 // refused are the answers of a server that was reached.
@@ -418,7 +417,7 @@ func (r remote) untrusted(err error) *plan.Problem {
 	case unknown:
 		return &plan.Problem{Reason: v1alpha1.ReasonTLSFailed, Err: errors.New("the server's certificate is signed by an unknown authority"), Hint: hint}
 	case verification || alert || strings.Contains(err.Error(), "tls: "):
-		return &plan.Problem{Reason: v1alpha1.ReasonTLSFailed, Err: errors.New(oneLine(r.rootOf(err))), Hint: "check the server's certificate, and ca.crt, tls.crt and tls.key of the Secret"}
+		return &plan.Problem{Reason: v1alpha1.ReasonTLSFailed, Err: errors.New(plan.OneLine(r.rootOf(err))), Hint: "check the server's certificate, and ca.crt, tls.crt and tls.key of the Secret"}
 	default:
 		return nil
 	}
@@ -437,7 +436,7 @@ func (r remote) unreachable(err error) *plan.Problem {
 	case isNet && netErr.Timeout():
 		return &plan.Problem{Reason: v1alpha1.ReasonTimeout, Err: errors.New("no answer in time"), Hint: "if the server is only slow, raise spec.timeout", Retry: true}
 	case isDNS || isOp:
-		return &plan.Problem{Reason: v1alpha1.ReasonHostUnreachable, Err: errors.New(oneLine(r.rootOf(err))), Hint: "check spec.url, and the network policies and proxies on the way", Retry: true}
+		return &plan.Problem{Reason: v1alpha1.ReasonHostUnreachable, Err: errors.New(plan.OneLine(r.rootOf(err))), Hint: "check spec.url, and the network policies and proxies on the way", Retry: true}
 	default:
 		return nil
 	}
@@ -452,14 +451,4 @@ func (r remote) rootOf(err error) string {
 		return "the server says: " + line.Text
 	}
 	return strings.TrimPrefix(err.Error(), "unknown error: ")
-}
-
-// oneLine makes what a server sent fit for a message: one line, no control
-// characters, not too long.
-func oneLine(s string) string {
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-	if r := []rune(s); len(r) > 240 {
-		s = string(r[:240]) + "…"
-	}
-	return s
 }

@@ -155,7 +155,7 @@ func (c *commit) unfinished() error {
 		}
 		hint := ""
 		if finalizers := t.live.GetFinalizers(); len(finalizers) > 0 {
-			hint = "it has the finalizers " + names(finalizers) + ": see to who has set them"
+			hint = "it has the finalizers " + plan.JoinNames(finalizers) + ": see to who has set them"
 		}
 		ps = append(ps, t.problem(v1alpha1.ReasonApplyFailed, "it is being deleted, and is made anew once it is gone", hint))
 	}
@@ -387,7 +387,7 @@ func afterEarly(err error, targets []*target) error {
 		if len(early) == 0 {
 			break
 		}
-		p.Hint = strings.TrimPrefix(p.Hint+"; nothing of the commit is applied but "+names(early)+", which had to be there to try it", "; ")
+		p.Hint = strings.TrimPrefix(p.Hint+"; nothing of the commit is applied but "+plan.JoinNames(early)+", which had to be there to try it", "; ")
 	}
 	return err
 }
@@ -483,7 +483,7 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		}
 	}
 	if taken {
-		l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: other managers had other values of %s; it is as %s says now. Where they write again, take the fields out of one of the two", t, names(t.conflicts), at(l.outcome.branch, a.commit)))
+		l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: other managers had other values of %s; it is as %s says now. Where they write again, take the fields out of one of the two", t, plan.JoinNames(t.conflicts), at(l.outcome.branch, a.commit)))
 	}
 	if change == recreated {
 		l.tellOf(t.Unstructured, corev1.EventTypeNormal, v1alpha1.ReasonRecreated, fmt.Sprintf("%s was deleted and created anew, as annotation %s lets it", t, v1alpha1.AnnotationForce))
@@ -538,7 +538,7 @@ func (l *look) whyStays(ctx context.Context, e entry) (string, error) {
 	if err != nil || live == nil || live.GetDeletionTimestamp() == nil || len(live.GetFinalizers()) == 0 {
 		return "", err
 	}
-	return fmt.Sprintf(" (%s is being deleted and has the finalizers %s; remove them)", e, names(live.GetFinalizers())), nil
+	return fmt.Sprintf(" (%s is being deleted and has the finalizers %s; remove them)", e, plan.JoinNames(live.GetFinalizers())), nil
 }
 
 // finish prunes, once everything is applied, and says so.
@@ -618,7 +618,7 @@ func (l *look) pruneOrphans(ctx context.Context, gone []entry) (inventory, error
 	if !l.gs.Spec.Prune {
 		stays := slices.DeleteFunc(slices.Clone(gone), isPlan)
 		if len(stays) > 0 {
-			l.tell(corev1.EventTypeNormal, v1alpha1.ReasonOrphaned, "left the branch and stays in the cluster, since spec.prune is false: "+names(said(stays)))
+			l.tell(corev1.EventTypeNormal, v1alpha1.ReasonOrphaned, "left the branch and stays in the cluster, since spec.prune is false: "+plan.JoinNames(said(stays)))
 		}
 		gone = slices.DeleteFunc(slices.Clone(gone), func(e entry) bool { return !isPlan(e) })
 	}
@@ -641,7 +641,7 @@ func (l *look) pruneOrphans(ctx context.Context, gone []entry) (inventory, error
 		if l.outcome.ending {
 			because = "the GitSource is deleted"
 		}
-		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonPruned, "deleted, since "+because+": "+names(result.removed))
+		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonPruned, "deleted, since "+because+": "+plan.JoinNames(result.removed))
 	}
 	for _, o := range result.left {
 		l.tellOf(named(o.entry), corev1.EventTypeNormal, v1alpha1.ReasonOrphaned, o.String()+" left the branch and stays in the cluster: "+o.because)
@@ -685,13 +685,13 @@ func (l *look) end(ctx context.Context) error {
 		if waits := l.gs.Status.Inventory != nil && time.Since(l.gs.DeletionTimestamp.Time) < patience; err != nil || waits {
 			l.again = err == nil
 			if waits {
-				l.outcome.inUse = fmt.Sprintf("; waiting, for %s at most, for who uses %s", patience, names(inUse(l.gs.Status.Kept)))
+				l.outcome.inUse = fmt.Sprintf("; waiting, for %s at most, for who uses %s", patience, plan.JoinNames(inUse(l.gs.Status.Kept)))
 			}
 			return l.conclude(ctx, err)
 		}
 	}
 	if kept := inUse(l.gs.Status.Kept); len(kept) > 0 {
-		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonOrphaned, "the GitSource is deleted, and in the cluster stays what is in use: "+names(kept))
+		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonOrphaned, "the GitSource is deleted, and in the cluster stays what is in use: "+plan.JoinNames(kept))
 	}
 	old := l.gs.DeepCopy()
 	controllerutil.RemoveFinalizer(l.gs, finalizer)

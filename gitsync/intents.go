@@ -177,7 +177,7 @@ func revertMessage(list []intent, reverted []revertedCommit) string {
 	for _, in := range list {
 		fmt.Fprintf(&b, "The cluster took BatchRelease %s back from %s to %s", releaseName(in.release.Plan), in.revision, in.stable)
 		if in.why != "" {
-			b.WriteString(": " + oneLine(in.why))
+			b.WriteString(": " + plan.OneLine(in.why))
 		}
 		b.WriteString(".\n")
 	}

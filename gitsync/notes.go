@@ -16,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -47,7 +48,7 @@ func (st stories) tell(br *v1alpha1.BatchRelease, revision, commit string, start
 	}
 	lines := []string{gitobject.TrailerRelease + ": " + br.Namespace + "/" + br.Name, gitobject.TrailerRevision + ": " + revision, "Started: " + timeOf(start)}
 	for _, a := range approvals {
-		line := fmt.Sprintf("Step %d: approved by %s, %s", a.Step, oneLine(a.By), timeOf(&a.Time))
+		line := fmt.Sprintf("Step %d: approved by %s, %s", a.Step, plan.OneLine(a.By), timeOf(&a.Time))
 		if a.Commit != "" {
 			line += ", in " + shortCommit(a.Commit)
 		}

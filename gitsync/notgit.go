@@ -78,7 +78,7 @@ func (r remote) answer(ctx context.Context) (said string, page bool, err error) 
 	}
 	defer res.Body.Close()
 	if to, err := res.Location(); err == nil {
-		return "it leads to " + to.Scheme + "://" + oneLine(to.Host+to.EscapedPath()), true, nil
+		return "it leads to " + to.Scheme + "://" + plan.OneLine(to.Host+to.EscapedPath()), true, nil
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, pageSize))
 	if err != nil {
@@ -88,9 +88,9 @@ func (r remote) answer(ctx context.Context) (said string, page bool, err error) 
 	if err != nil {
 		kind = ""
 	}
-	said = "it sends " + cmp.Or(oneLine(kind), "data of no type")
+	said = "it sends " + cmp.Or(plan.OneLine(kind), "data of no type")
 	if m := title.FindSubmatch(body); m != nil && kind == "text/html" {
-		said += `, a page with the title "` + oneLine(string(m[1])) + `"`
+		said += `, a page with the title "` + plan.OneLine(string(m[1])) + `"`
 	}
 	return said, kind == "text/html", nil
 }

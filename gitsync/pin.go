@@ -108,13 +108,13 @@ func pick(tags map[string]tag, ref v1alpha1.GitReference) (tag, error) {
 	if ref.SemVer == "" {
 		t, ok := tags[ref.Tag]
 		if !ok {
-			return tag{}, &plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("there is no tag %s", oneLine(ref.Tag)), Hint: "push it, or correct spec.ref.tag"}
+			return tag{}, &plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("there is no tag %s", plan.OneLine(ref.Tag)), Hint: "push it, or correct spec.ref.tag"}
 		}
 		return t, nil
 	}
 	within, err := semver.NewConstraint(ref.SemVer)
 	if err != nil {
-		return tag{}, &plan.Problem{Reason: v1alpha1.ReasonInvalidSemVer, Where: "spec.ref.semver", Err: errors.New(oneLine(err.Error())), Hint: `write a range such as ">=1.2.0 <2.0.0"`}
+		return tag{}, &plan.Problem{Reason: v1alpha1.ReasonInvalidSemVer, Where: "spec.ref.semver", Err: errors.New(plan.OneLine(err.Error())), Hint: `write a range such as ">=1.2.0 <2.0.0"`}
 	}
 	var found tag
 	var highest *semver.Version
@@ -129,7 +129,7 @@ func pick(tags map[string]tag, ref v1alpha1.GitReference) (tag, error) {
 		}
 	}
 	if highest == nil {
-		return tag{}, &plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("no tag is a version in %s", oneLine(ref.SemVer)), Hint: "push one, such as v1.2.3, or correct spec.ref.semver"}
+		return tag{}, &plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("no tag is a version in %s", plan.OneLine(ref.SemVer)), Hint: "push one, such as v1.2.3, or correct spec.ref.semver"}
 	}
 	return found, nil
 }

@@ -57,7 +57,7 @@ func apiProblems(reason string, o plan.Object, gs *v1alpha1.GitSource, err error
 	case meta.IsNoMatchError(err):
 		return plan.Problems{{Reason: v1alpha1.ReasonUnknownKind, Where: where, Err: errors.New("the cluster does not know kind " + o.GetKind() + " of " + o.GetAPIVersion()), Hint: "install its CustomResourceDefinition, or put it below the same spec.path", Retry: true}}
 	case errors.Is(err, context.DeadlineExceeded) || !ok:
-		return plan.Problems{{Reason: reason, Where: where, Err: errors.New(oneLine(err.Error())), Retry: true}}
+		return plan.Problems{{Reason: reason, Where: where, Err: errors.New(plan.OneLine(err.Error())), Retry: true}}
 	}
 	ps := statusProblems(reason, where, gs, status.Status())
 	if o.GroupVersionKind().Group == v1alpha1.Group {
@@ -161,7 +161,7 @@ func withoutValue(message string) string {
 	if strings.HasPrefix(message, before) && end > 0 {
 		message = message[end+len("}: "):]
 	}
-	return oneLine(message)
+	return plan.OneLine(message)
 }
 
 // rightsHint names the account, which need not be the one that the GitSource
@@ -260,7 +260,7 @@ func untypedFields(message string) []fieldFact {
 		}
 		// What stands there instead may be a Secret's.
 		fact, _, _ = strings.Cut(fact, ", got ")
-		fields = append(fields, fieldFact{strings.TrimPrefix(name, "."), oneLine(fact)})
+		fields = append(fields, fieldFact{strings.TrimPrefix(name, "."), plan.OneLine(fact)})
 	}
 	return fields
 }
@@ -278,5 +278,5 @@ func typeHint(fact string) string {
 var invalid = regexp.MustCompile(`^\S+ "[^"]*" is invalid: `)
 
 func shortened(message string) string {
-	return oneLine(unconverted.ReplaceAllString(invalid.ReplaceAllString(message, ""), ""))
+	return plan.OneLine(unconverted.ReplaceAllString(invalid.ReplaceAllString(message, ""), ""))
 }

@@ -220,7 +220,7 @@ func (r remote) redact(words string) string {
 			words = strings.ReplaceAll(words, secret, "…")
 		}
 	}
-	return oneLine(words)
+	return plan.OneLine(words)
 }
 
 // secrets are the parts of credentials that go over the wire.

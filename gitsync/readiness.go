@@ -9,6 +9,7 @@ import (
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -20,7 +21,7 @@ type unready struct {
 }
 
 func (u unready) said() string {
-	return u.String() + ": " + strings.TrimSuffix(oneLine(u.message), ".")
+	return u.String() + ": " + strings.TrimSuffix(plan.OneLine(u.message), ".")
 }
 
 // readiness says what of an object is not ready; nil: all is. What kstatus

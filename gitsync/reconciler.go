@@ -626,7 +626,7 @@ func (l *look) conclude(ctx context.Context, err error) error {
 func (l *look) problems(err error) plan.Problems {
 	ps := problemsOf(err)
 	if err != nil && len(ps) == 0 {
-		ps = plan.Problems{{Reason: v1alpha1.ReasonApplyFailed, Where: "GitSource " + l.name.String(), Err: errors.New(oneLine(err.Error())), Retry: true}}
+		ps = plan.Problems{{Reason: v1alpha1.ReasonApplyFailed, Where: "GitSource " + l.name.String(), Err: errors.New(plan.OneLine(err.Error())), Retry: true}}
 	}
 	return ps
 }
@@ -668,7 +668,7 @@ func (l *look) write(ctx context.Context, opts ...client.SubResourceUpdateOption
 		}
 		return &plan.Problem{
 			Reason: v1alpha1.ReasonOutdatedCRD, Where: "GitSource " + l.name.String(), Retry: true,
-			Err: fmt.Errorf("the API server knows no field %s", names(fields)), Hint: plan.HintOlderCRD,
+			Err: fmt.Errorf("the API server knows no field %s", plan.JoinNames(fields)), Hint: plan.HintOlderCRD,
 		}
 	}
 	if err != nil {

@@ -92,7 +92,7 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 		return nil, err
 	}
 	if w.set, err = w.commit.renderer.render(t); err != nil {
-		return nil, &plan.Problem{Reason: v1alpha1.ReasonWriteBackConflict, Where: "branch " + w.branch, Err: errors.New("does not render: " + oneLine(err.Error())), Hint: "correct it, or delete it"}
+		return nil, &plan.Problem{Reason: v1alpha1.ReasonWriteBackConflict, Where: "branch " + w.branch, Err: errors.New("does not render: " + plan.OneLine(err.Error())), Hint: "correct it, or delete it"}
 	}
 	return unsaid, nil
 }

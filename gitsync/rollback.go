@@ -36,7 +36,7 @@ const (
 // movesOthers says that a revert would move other releases than it should.
 type movesOthers struct{ names []string }
 
-func (m *movesOthers) Error() string { return "it would move " + names(m.names) + ", too" }
+func (m *movesOthers) Error() string { return "it would move " + plan.JoinNames(m.names) + ", too" }
 
 // goal is a release that is to be reverted, and the template to come to.
 type goal struct {
@@ -240,7 +240,7 @@ func (w *writeback) takeBack(goals []goal, commits []revertedCommit, without map
 	}
 	if len(conflicts) > 0 {
 		slices.Sort(conflicts)
-		return plumbing.ZeroHash, nil, &cannot{fact: names(slices.Compact(conflicts)) + " changed since in the same lines", hint: "put the old state back by hand"}
+		return plumbing.ZeroHash, nil, &cannot{fact: plan.JoinNames(slices.Compact(conflicts)) + " changed since in the same lines", hint: "put the old state back by hand"}
 	}
 	set, err := w.yields(goals, tree)
 	if err != nil {
@@ -266,7 +266,7 @@ func (w *writeback) yields(goals []goal, tree plumbing.Hash) (*plan.Set, error) 
 		return nil, t.Err()
 	}
 	if err != nil {
-		return nil, &cannot{fact: "the result does not render: " + oneLine(err.Error()), hint: "put the old state back by hand"}
+		return nil, &cannot{fact: "the result does not render: " + plan.OneLine(err.Error()), hint: "put the old state back by hand"}
 	}
 	for _, g := range goals {
 		if template := templateIn(set, g.release); template == nil || !plan.EqualTemplate(template, g.template) {

@@ -149,7 +149,7 @@ func (l *look) keys(ctx context.Context, field string, v *v1alpha1.Verification)
 	}
 	keys, err := signature.ParseKeys(data)
 	if err != nil {
-		return nil, &plan.Problem{Reason: v1alpha1.ReasonInvalidSecret, Where: "Secret " + l.gs.Namespace + "/" + v.SecretRef.Name, Err: errors.New(oneLine(err.Error()))}
+		return nil, &plan.Problem{Reason: v1alpha1.ReasonInvalidSecret, Where: "Secret " + l.gs.Namespace + "/" + v.SecretRef.Name, Err: errors.New(plan.OneLine(err.Error()))}
 	}
 	return keys, nil
 }
@@ -219,7 +219,7 @@ func (s *signatures) tagUnsigned(at *snapshot) (string, error) {
 	}
 	seen := func(until time.Time) bool { return s.sawTag(t.object, until) }
 	if _, err := signature.VerifyTag(raw, t.name, t.commit.String(), s.verify, s.now, seen); err != nil {
-		return oneLine(err.Error()), nil
+		return plan.OneLine(err.Error()), nil
 	}
 	return "", nil
 }
@@ -236,7 +236,7 @@ func (l *look) listed(ctx context.Context, signer signature.Signer) error {
 	}
 	if _, err := tryToSign(signer, keys, time.Now()); err != nil {
 		return &plan.Problem{
-			Reason: v1alpha1.ReasonWriteBackConflict, Where: "spec.writeBack.signingKey", Err: errors.New("spec.verify would not let a commit signed with it be applied: " + oneLine(err.Error())),
+			Reason: v1alpha1.ReasonWriteBackConflict, Where: "spec.writeBack.signingKey", Err: errors.New("spec.verify would not let a commit signed with it be applied: " + plan.OneLine(err.Error())),
 			Hint: "list its public key in Secret " + l.gs.Namespace + "/" + l.gs.Spec.Verify.SecretRef.Name,
 		}
 	}
@@ -263,7 +263,7 @@ func (s *signatures) signerOf(ctx context.Context, store storer.EncodedObjectSto
 		return by, "", failed
 	}
 	if verdict != nil {
-		why = oneLine(verdict.Error())
+		why = plan.OneLine(verdict.Error())
 	}
 	return by, why, nil
 }

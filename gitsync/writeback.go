@@ -168,7 +168,7 @@ func (w *writeback) give(err error, pending []intent) error {
 	}
 	ps := problemsOf(err)
 	if len(ps) == 0 {
-		ps = plan.Problems{{Reason: v1alpha1.ReasonWriteBackFailed, Where: "GitSource " + w.name.String(), Err: errors.New(oneLine(err.Error())), Retry: true}}
+		ps = plan.Problems{{Reason: v1alpha1.ReasonWriteBackFailed, Where: "GitSource " + w.name.String(), Err: errors.New(plan.OneLine(err.Error())), Retry: true}}
 	}
 	for _, p := range ps {
 		p.Err = fmt.Errorf("%w; not written back: %s", p.Err, w.said(pending))
@@ -183,7 +183,7 @@ func (w *writeback) said(pending []intent) string {
 	for i, in := range pending {
 		list[i] = in.String()
 	}
-	return names(list)
+	return plan.JoinNames(list)
 }
 
 // pending returns what is to be committed. What is not to be, for the
@@ -627,7 +627,7 @@ func (w *writeback) checkApproval(in intent, tree plumbing.Hash, file string, be
 	}
 	set, err := w.commit.renderer.render(t)
 	if err != nil {
-		return cmp.Or(t.Err(), error(&cannot{fact: "with it the branch does not render: " + oneLine(err.Error())}))
+		return cmp.Or(t.Err(), error(&cannot{fact: "with it the branch does not render: " + plan.OneLine(err.Error())}))
 	}
 	if where := keeps(nil, w.set, set); where != "" {
 		return &cannot{fact: "it would change " + where, hint: "let spec.approvals.path be a folder that is not rendered"}
