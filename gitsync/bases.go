@@ -120,7 +120,7 @@ func (bs *bases) ask(ctx context.Context, name plan.RemoteBase, b *base) error {
 		return baseRemoteProblem(name, err)
 	}
 	defer s.close()
-	wants, commit, err := s.baseAt(name.Ref)
+	wants, commit, err := baseAt(s, name.Ref)
 	if err != nil {
 		return baseRemoteProblem(name, err)
 	}
@@ -212,7 +212,7 @@ func (b *base) drop() {
 
 // baseAt returns what to ask a server for to have a base, and its commit. Without a
 // history, where the server lets it.
-func (s *session) baseAt(ref string) (wants []plumbing.Hash, commit plumbing.Hash, err error) {
+func baseAt(s *session, ref string) (wants []plumbing.Hash, commit plumbing.Hash, err error) {
 	s.depth = 1
 	if ref == "" {
 		if s.refs.Head == nil {

@@ -83,7 +83,7 @@ func (c *clone) sweep() {
 func (ms *mirrors) use(source types.NamespacedName, r remote) *mirror {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	name := r.mirrorName()
+	name := mirrorNameOf(r)
 	if was, ok := ms.users[source]; ok && was != name {
 		ms.drop(source)
 	}
@@ -164,7 +164,7 @@ func (ms *mirrors) sweeper(c client.Reader, s labels.Selector) manager.Runnable 
 		for i := range list.Items {
 			gs := &list.Items[i]
 			if u, err := parseURL(gs.Spec.URL); err == nil {
-				wanted[remote{url: u, secret: secretName(gs), proxy: proxyName(gs)}.mirrorName()] = true
+				wanted[mirrorNameOf(remote{url: u, secret: secretName(gs), proxy: proxyName(gs)})] = true
 			}
 		}
 		if removed := ms.sweep(wanted); len(removed) > 0 {

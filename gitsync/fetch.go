@@ -63,12 +63,12 @@ func parseURL(raw string) (*url.URL, error) {
 // mayRead refuses a file URL that leads out of the folders that may be read. It returns
 // the URL to read: that of a file without links and dots, since git follows these in
 // another way than they are checked, and at another time.
-func (o Options) mayRead(u *url.URL) (*url.URL, error) {
+func mayRead(roots []string, u *url.URL) (*url.URL, error) {
 	if u.Scheme != "file" {
 		return u, nil
 	}
 	at := resolved(u.Path)
-	for _, root := range o.FileRoots {
+	for _, root := range roots {
 		if inside, err := filepath.Rel(resolved(root), at); err == nil && filepath.IsLocal(inside) {
 			return &url.URL{Scheme: u.Scheme, Path: at}, nil
 		}

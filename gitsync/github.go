@@ -96,6 +96,9 @@ type githubApps struct {
 	tokens map[string]*githubToken // by Secret and repository
 }
 
+// newGitHubApps returns apps without a token.
+func newGitHubApps() *githubApps { return &githubApps{tokens: map[string]*githubToken{}} }
+
 type githubToken struct {
 	secret string // the content it was made from
 	*ghinstallation.Transport

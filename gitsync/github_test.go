@@ -99,8 +99,8 @@ func (f *forge) signed(h http.HandlerFunc) http.HandlerFunc {
 
 func (f *forge) secret(edit ...func(map[string][]byte)) map[string][]byte {
 	data := map[string][]byte{
-		keyAppID: []byte("42"), keyAppBaseURL: []byte(f.URL + "/api/v3"),
-		keyAppPrivateKey: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(f.key)}),
+		"githubAppID": []byte("42"), "githubAppBaseURL": []byte(f.URL + "/api/v3"),
+		"githubAppPrivateKey": pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(f.key)}),
 	}
 	for _, e := range edit {
 		e(data)
@@ -124,8 +124,8 @@ func (f *forge) look(t *testing.T, ms *mirrors, apps *githubApps, data map[strin
 // app's installation, named or found, and the token is used until it ends.
 func TestGitHubApp(t *testing.T) {
 	f := newForge(t)
-	ms, apps := newMirrors(t.TempDir()), &githubApps{tokens: map[string]*githubToken{}}
-	named := f.secret(func(d map[string][]byte) { d[keyAppInstallation] = []byte("7\n") })
+	ms, apps := newMirrors(t.TempDir()), newGitHubApps()
+	named := f.secret(func(d map[string][]byte) { d["githubAppInstallationID"] = []byte("7\n") })
 	for range 2 {
 		for i, data := range []map[string][]byte{f.secret(), named, named} {
 			s, err := f.look(t, ms, apps, data)
@@ -162,17 +162,17 @@ func TestGitHubAppRefused(t *testing.T) {
 		down         bool
 		reason, says string
 	}{
-		"another key":   {func(d map[string][]byte) { d[keyAppPrivateKey] = other.secret()[keyAppPrivateKey] }, false, v1alpha1.ReasonAuthenticationFailed, "does not accept the key of GitHub App 42"},
-		"another app":   {func(d map[string][]byte) { d[keyAppID] = []byte("43") }, false, v1alpha1.ReasonAuthenticationFailed, "does not accept the key of GitHub App 43"},
-		"not installed": {func(d map[string][]byte) { d[keyAppInstallation] = []byte("8") }, false, v1alpha1.ReasonAuthenticationFailed, "is not installed there"},
+		"another key":   {func(d map[string][]byte) { d["githubAppPrivateKey"] = other.secret()["githubAppPrivateKey"] }, false, v1alpha1.ReasonAuthenticationFailed, "does not accept the key of GitHub App 42"},
+		"another app":   {func(d map[string][]byte) { d["githubAppID"] = []byte("43") }, false, v1alpha1.ReasonAuthenticationFailed, "does not accept the key of GitHub App 43"},
+		"not installed": {func(d map[string][]byte) { d["githubAppInstallationID"] = []byte("8") }, false, v1alpha1.ReasonAuthenticationFailed, "is not installed there"},
 		"not on this one": {func(d map[string][]byte) {
-			d[keyAppBaseURL] = []byte(other.URL + "/api/v3")
-			d[keyAppPrivateKey] = other.secret()[keyAppPrivateKey]
+			d["githubAppBaseURL"] = []byte(other.URL + "/api/v3")
+			d["githubAppPrivateKey"] = other.secret()["githubAppPrivateKey"]
 		}, false, v1alpha1.ReasonAuthenticationFailed, "is not installed there"},
 		"the API is down":    {nil, true, v1alpha1.ReasonFetchFailed, "503"},
-		"nobody is there":    {func(d map[string][]byte) { d[keyAppBaseURL] = []byte("http://127.0.0.1:1") }, false, v1alpha1.ReasonHostUnreachable, "refused"},
-		"not an API":         {func(d map[string][]byte) { d[keyAppBaseURL] = []byte(page.URL) }, false, v1alpha1.ReasonFetchFailed, "is not as GitHub's"},
-		"no name for a host": {func(d map[string][]byte) { d[keyAppBaseURL] = []byte("https://no-such-host.invalid") }, false, v1alpha1.ReasonHostUnreachable, "no-such-host.invalid"},
+		"nobody is there":    {func(d map[string][]byte) { d["githubAppBaseURL"] = []byte("http://127.0.0.1:1") }, false, v1alpha1.ReasonHostUnreachable, "refused"},
+		"not an API":         {func(d map[string][]byte) { d["githubAppBaseURL"] = []byte(page.URL) }, false, v1alpha1.ReasonFetchFailed, "is not as GitHub's"},
+		"no name for a host": {func(d map[string][]byte) { d["githubAppBaseURL"] = []byte("https://no-such-host.invalid") }, false, v1alpha1.ReasonHostUnreachable, "no-such-host.invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.down.Store(tt.down)
@@ -181,7 +181,7 @@ func TestGitHubAppRefused(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(data)
 			}
-			_, err := f.look(t, newMirrors(t.TempDir()), &githubApps{tokens: map[string]*githubToken{}}, data)
+			_, err := f.look(t, newMirrors(t.TempDir()), newGitHubApps(), data)
 			p, _ := errors.AsType[*plan.Problem](err)
 			if p == nil || p.Reason != tt.reason || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "ghs_") {
 				t.Errorf("%v", err)

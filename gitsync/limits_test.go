@@ -26,15 +26,6 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// noise is text that zlib cannot make smaller by much.
-func noise(n int) string {
-	var b strings.Builder
-	for h := plumbing.ComputeHash(plumbing.BlobObject, nil); b.Len() < n; h = plumbing.ComputeHash(plumbing.BlobObject, h[:]) {
-		b.WriteString(h.String())
-	}
-	return b.String()[:n]
-}
-
 // A repository that is too large is refused, says so once per tip, and leaves
 // the others alone; what was brought stays in force.
 func TestRepositoryTooLarge(t *testing.T) {
@@ -51,7 +42,7 @@ func TestRepositoryTooLarge(t *testing.T) {
 		})
 	}})
 	for _, tt := range []struct{ reason, file, says string }{
-		{"bytes", noise(1 << 20), "has more than 512Ki; make it smaller, or raise the controller's --max-repository-size"},
+		{"bytes", gittest.Noise(1 << 20), "has more than 512Ki; make it smaller, or raise the controller's --max-repository-size"},
 		{"a file that is small in the pack and large in memory", strings.Repeat("0", 1<<20), "a file of 1Mi is in its history, and at most 128Ki are taken"},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -99,7 +90,7 @@ func TestRepositoryFullOfRubbish(t *testing.T) {
 	ms.limits = gittree.Limits{RepositorySize: 1 << 20}.WithDefaults()
 	for i := range 8 {
 		repo.Git("reset", "-q", "--hard", first)
-		tip := repo.Commit(map[string]string{"a": fmt.Sprint(i) + noise(240<<10)})
+		tip := repo.Commit(map[string]string{"a": fmt.Sprint(i) + gittest.Noise(240<<10)})
 		repo.Push("--force")
 		s := mustLook(t, ms, r, "main")
 		if s.commit.String() != tip {
@@ -150,7 +141,7 @@ func TestDeltaThatGrows(t *testing.T) {
 
 func TestReadPackPassesAllOn(t *testing.T) {
 	for _, n := range []int{0, 1, 19, 20, 21, 4096, 100_000} {
-		want := []byte(noise(n))
+		want := []byte(gittest.Noise(n))
 		p := readPack(t.Context(), bytes.NewReader(want), 1<<20, 1<<20)
 		got, err := io.ReadAll(p)
 		p.close()

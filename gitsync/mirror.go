@@ -63,7 +63,8 @@ func mirrorName(u *url.URL, secret string) string {
 	return hex.EncodeToString(sum[:mirrorNameSize])
 }
 
-func (r remote) mirrorName() string {
+// mirrorNameOf is the name of the mirror of a remote.
+func mirrorNameOf(r remote) string {
 	if r.proxy == "" {
 		return mirrorName(r.url, r.secret)
 	}
@@ -74,7 +75,7 @@ func (r remote) mirrorName() string {
 func (ms *mirrors) of(r remote) *mirror {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	return ms.named(r.mirrorName())
+	return ms.named(mirrorNameOf(r))
 }
 
 func (ms *mirrors) named(name string) *mirror {

@@ -185,7 +185,7 @@ func TestMirrorHeals(t *testing.T) {
 // Damage that only a reader meets is told as such, and a clone anew mends it.
 func TestReaderMeetsDamage(t *testing.T) {
 	repo := gittest.NewRepo(t)
-	repo.CommitAndPush(map[string]string{"dir/a": noise(4 << 10), "dir/b": noise(4<<10) + "b"})
+	repo.CommitAndPush(map[string]string{"dir/a": gittest.Noise(4 << 10), "dir/b": gittest.Noise(4<<10) + "b"})
 	truncate := func(pattern string, keep int64) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
 			for _, f := range packFiles(t, dir, pattern) {
@@ -360,7 +360,7 @@ func TestMirrorSaysWhatIsWrong(t *testing.T) {
 	cert, key, clients := clientCertificate(t)
 	mutual := gittest.Serve(t, root, gittest.ServeOptions{TLS: true, ClientCAs: clients})
 	trusts := func(s *httptest.Server, more map[string][]byte) map[string][]byte {
-		data := map[string][]byte{keyCACert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}
+		data := map[string][]byte{"ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})}
 		maps.Copy(data, more)
 		return data
 	}
@@ -407,7 +407,7 @@ func TestMirrorSaysWhatIsWrong(t *testing.T) {
 		{"SHA-256 by file", "file://" + root + "/sha256.git", "main", nil, v1alpha1.ReasonUnsupportedObjectFormat, "SHA-256", false},
 		{"unknown authority", secure.URL + "/repo.git", "main", nil, v1alpha1.ReasonTLSFailed, "ca.crt", false},
 		{"known authority", secure.URL + "/repo.git", "main", trusts(secure, nil), "", "", false},
-		{"client certificate", mutual.URL + "/repo.git", "main", trusts(mutual, map[string][]byte{keyTLSCert: cert, keyTLSKey: key}), "", "", false},
+		{"client certificate", mutual.URL + "/repo.git", "main", trusts(mutual, map[string][]byte{"tls.crt": cert, "tls.key": key}), "", "", false},
 		{"no client certificate", mutual.URL + "/repo.git", "main", trusts(mutual, nil), v1alpha1.ReasonTLSFailed, "tls.crt and tls.key", false},
 		{"not TLS", strings.Replace(open.URL, "http:", "https:", 1) + "/repo.git", "main", nil, v1alpha1.ReasonTLSFailed, "", false},
 		{"server error", broken.URL + "/repo.git", "main", nil, v1alpha1.ReasonFetchFailed, "503", true},
@@ -554,10 +554,10 @@ func TestMayRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := (Options{FileRoots: []string{root}}).mayRead(u); (err == nil) != want {
+		if _, err := mayRead([]string{root}, u); (err == nil) != want {
 			t.Errorf("%s: %v", at, err)
 		}
-		if _, err := (Options{}).mayRead(u); (err == nil) != (u.Scheme != "file") {
+		if _, err := mayRead(nil, u); (err == nil) != (u.Scheme != "file") {
 			t.Errorf("%s, where nothing may be read: %v", at, err)
 		}
 	}
@@ -586,7 +586,7 @@ func TestMayRead_Resolved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Options{FileRoots: []string{root}}.mayRead(u)
+		got, err := mayRead([]string{root}, u)
 		if err != nil || got.String() != "file://"+root+want {
 			t.Errorf("%s: %v, %v", path, got, err)
 		}

@@ -33,7 +33,7 @@ func Probe(ctx context.Context, gs *v1alpha1.GitSource, secret map[string][]byte
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	apps := &githubApps{tokens: map[string]*githubToken{}}
+	apps := newGitHubApps()
 	if err := apps.authenticate(ctx, &r); err != nil {
 		return "", nil, err
 	}

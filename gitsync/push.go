@@ -17,7 +17,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 
-	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -34,15 +33,6 @@ type update struct {
 	branch   string
 	from, to plumbing.Hash
 	pack     []byte // of what `to` needs besides what the server has
-}
-
-// newUpdate packs a commit of a scratch store.
-func newUpdate(s *gitobject.Store, branch string, from, to plumbing.Hash) (update, error) {
-	pack, err := s.Pack(to)
-	if err != nil {
-		return update{}, err
-	}
-	return update{branch: branch, from: from, to: to, pack: pack}, nil
 }
 
 // push makes an update as a compare-and-swap. Its error is errMoved where

@@ -70,14 +70,3 @@ func retryAfter(header string, now time.Time) time.Duration {
 	}
 	return min(max(0, d), longestLimit)
 }
-
-// limitedFor returns how long the server that limits requests is left alone; 0 where none
-// does. Without a time of its own, it is asked less and less often.
-func (l *look) limitedFor() time.Duration {
-	for _, p := range l.outcome.problems {
-		if limit, ok := errors.AsType[*rateLimit](p.Err); ok {
-			return max(limit.after, l.patience(conditionReady, pushWithin))
-		}
-	}
-	return 0
-}

@@ -129,7 +129,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	}
 	r := &reconciler{
 		options: o, own: mgr.GetAPIReader(), status: mgr.GetClient(), mapper: mgr.GetRESTMapper(),
-		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: newMirrors(o.StorageDir), apps: &githubApps{tokens: map[string]*githubToken{}},
+		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: newMirrors(o.StorageDir), apps: newGitHubApps(),
 		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, wishes: wishes,
 		last: map[types.NamespacedName]memory{},
 	}
@@ -494,7 +494,7 @@ func (l *look) remote(ctx context.Context) (remote, error) {
 	if err != nil {
 		return remote{}, err
 	}
-	if u, err = l.options.mayRead(u); err != nil {
+	if u, err = mayRead(l.options.FileRoots, u); err != nil {
 		return remote{}, err
 	}
 	r := remote{url: u, secret: secretName(l.gs), proxy: proxyName(l.gs), mayPush: l.options.MayPush}
@@ -799,4 +799,15 @@ func (l *look) patience(condition string, most time.Duration) time.Duration {
 
 func jittered(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (1 - jitter + 2*jitter*rand.Float64()))
+}
+
+// limitedFor returns how long the server that limits requests is left alone; 0 where none
+// does. Without a time of its own, it is asked less and less often.
+func (l *look) limitedFor() time.Duration {
+	for _, p := range l.outcome.problems {
+		if limit, ok := errors.AsType[*rateLimit](p.Err); ok {
+			return max(limit.after, l.patience(conditionReady, pushWithin))
+		}
+	}
+	return 0
 }

@@ -699,3 +699,12 @@ func (l *look) tellIntents() {
 	l.log.Info("not in Git", "reason", reason, "commit", l.outcome.commit, "because", message)
 	l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, reason, "Sync", "%s", eventNote(message))
 }
+
+// newUpdate packs a commit of a scratch store.
+func newUpdate(s *gitobject.Store, branch string, from, to plumbing.Hash) (update, error) {
+	pack, err := s.Pack(to)
+	if err != nil {
+		return update{}, err
+	}
+	return update{branch: branch, from: from, to: to, pack: pack}, nil
+}

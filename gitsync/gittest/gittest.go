@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"github.com/go-git/go-git/v5/plumbing"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -217,4 +218,13 @@ func guarded(h http.Handler, o ServeOptions) http.Handler {
 			h.ServeHTTP(w, r)
 		}
 	})
+}
+
+// Noise is text that zlib cannot make smaller by much.
+func Noise(n int) string {
+	var b strings.Builder
+	for h := plumbing.ComputeHash(plumbing.BlobObject, nil); b.Len() < n; h = plumbing.ComputeHash(plumbing.BlobObject, h[:]) {
+		b.WriteString(h.String())
+	}
+	return b.String()[:n]
 }
