@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -69,7 +70,7 @@ func TestSecretsThatDoNotFit(t *testing.T) {
 				data[k] = []byte(v)
 			}
 			u, _ := url.Parse(tt.url)
-			_, err := newAccess(u, "shop/git", data, time.Second)
+			_, err := gitserver.NewAccess(u, "shop/git", data, time.Second)
 			if tt.says == "" {
 				if err != nil {
 					t.Error(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -111,15 +112,15 @@ func (bs *bases) fetch(ctx context.Context, name plan.RemoteBase, since time.Tim
 
 // ask asks a server for a base, and brings it if it is another one than before.
 func (bs *bases) ask(ctx context.Context, name plan.RemoteBase, b *base) error {
-	u, err := parseURL(name.URL)
+	u, err := gitserver.ParseURL(name.URL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
 		return &plan.Problem{Reason: v1alpha1.ReasonInvalidURL, Where: baseName(name), Err: errors.New("is not an https or http URL without credentials")}
 	}
-	s, err := connect(ctx, remote{url: u, base: true})
+	s, err := gitserver.Connect(ctx, gitserver.Remote{URL: u, Base: true})
 	if err != nil {
 		return baseRemoteProblem(name, err)
 	}
-	defer s.close()
+	defer s.Close()
 	wants, commit, err := baseAt(s, name.Ref)
 	if err != nil {
 		return baseRemoteProblem(name, err)
@@ -161,10 +162,10 @@ func (bs *bases) begin() (*clone, error) {
 	next := &clone{dir: filepath.Join(bs.dir, strconv.Itoa(bs.made)), limits: limits, stores: &sync.Pool{}}
 	bs.mu.Unlock()
 	if err := os.MkdirAll(next.dir, 0o700); err != nil {
-		return nil, storageProblem(err)
+		return nil, gitserver.StorageProblem(err)
 	}
 	if err := next.store().Init(); err != nil {
-		return nil, storageProblem(err)
+		return nil, gitserver.StorageProblem(err)
 	}
 	return next, nil
 }
@@ -212,21 +213,21 @@ func (b *base) drop() {
 
 // baseAt returns what to ask a server for to have a base, and its commit. Without a
 // history, where the server lets it.
-func baseAt(s *session, ref string) (wants []plumbing.Hash, commit plumbing.Hash, err error) {
-	s.depth = 1
+func baseAt(s *gitserver.Session, ref string) (wants []plumbing.Hash, commit plumbing.Hash, err error) {
+	s.Depth = 1
 	if ref == "" {
-		if s.refs.Head == nil {
+		if s.Refs.Head == nil {
 			return nil, commit, &plan.Problem{Reason: v1alpha1.ReasonBranchNotFound, Err: errors.New("has no default branch"), Hint: "name a branch, as in ?ref=main"}
 		}
-		return []plumbing.Hash{*s.refs.Head}, *s.refs.Head, nil
+		return []plumbing.Hash{*s.Refs.Head}, *s.Refs.Head, nil
 	}
 	names := []string{ref, "refs/tags/" + ref, "refs/heads/" + ref} // in git's order
 	if plumbing.IsHash(ref) {
 		names = nil // a branch of that name is not the commit
 	}
 	for _, name := range names {
-		if h, ok := s.refs.References[name]; ok {
-			if peeled, ok := s.refs.Peeled[name]; ok {
+		if h, ok := s.Refs.References[name]; ok {
+			if peeled, ok := s.Refs.Peeled[name]; ok {
 				return []plumbing.Hash{h}, peeled, nil
 			}
 			return []plumbing.Hash{h}, h, nil
@@ -236,11 +237,11 @@ func baseAt(s *session, ref string) (wants []plumbing.Hash, commit plumbing.Hash
 		return nil, commit, &plan.Problem{Reason: v1alpha1.ReasonBranchNotFound, Err: fmt.Errorf("there is no branch and no tag %s", ref), Hint: "push it, or correct the base's ref"}
 	}
 	commit = plumbing.NewHash(ref)
-	if s.mayWant(commit) {
+	if s.MayWant(commit) {
 		return []plumbing.Hash{commit}, commit, nil
 	}
-	s.depth = 0
-	for _, h := range branches(s) {
+	s.Depth = 0
+	for _, h := range gitserver.Branches(s) {
 		wants = append(wants, h)
 	}
 	return wants, commit, nil
@@ -252,12 +253,12 @@ func baseName(b plan.RemoteBase) string { return "remote base " + b.String() }
 // baseRemoteProblem puts an error of a base's server in words: of a GitSource's own
 // server, others would be said.
 func baseRemoteProblem(name plan.RemoteBase, err error) error {
-	u, parseErr := parseURL(name.URL)
+	u, parseErr := gitserver.ParseURL(name.URL)
 	if parseErr != nil {
 		return parseErr
 	}
-	err = remote{url: u, base: true}.problem(err)
-	if errors.Is(err, errNoRoom) {
+	err = gitserver.Remote{URL: u, Base: true}.Problem(err)
+	if errors.Is(err, gitserver.ErrNoRoom) {
 		err = gittree.Exceeded("", "the repository takes more than a remote base may", "--max-repository-size, of which a remote base may have an eighth")
 	}
 	p, ok := errors.AsType[*plan.Problem](err)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -80,7 +81,7 @@ func (c *clone) sweep() {
 
 // use returns the mirror of a source's repository, and remembers who uses it.
 // The one that the source used before is removed if nobody else does.
-func (ms *mirrors) use(source types.NamespacedName, r remote) *mirror {
+func (ms *mirrors) use(source types.NamespacedName, r gitserver.Remote) *mirror {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	name := mirrorNameOf(r)
@@ -163,8 +164,8 @@ func (ms *mirrors) sweeper(c client.Reader, s labels.Selector) manager.Runnable 
 		wanted := map[string]bool{}
 		for i := range list.Items {
 			gs := &list.Items[i]
-			if u, err := parseURL(gs.Spec.URL); err == nil {
-				wanted[mirrorNameOf(remote{url: u, secret: secretName(gs), proxy: proxyName(gs)})] = true
+			if u, err := gitserver.ParseURL(gs.Spec.URL); err == nil {
+				wanted[mirrorNameOf(gitserver.Remote{URL: u, Secret: secretName(gs), Proxy: proxyName(gs)})] = true
 			}
 		}
 		if removed := ms.sweep(wanted); len(removed) > 0 {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 )
 
@@ -76,11 +77,11 @@ func runCommand(name string, args []string) (float64, error) {
 }
 
 func lookOnce(dir, raw string) error {
-	u, err := parseURL(raw)
+	u, err := gitserver.ParseURL(raw)
 	if err != nil {
 		return err
 	}
-	r := remote{url: u}
+	r := gitserver.Remote{URL: u}
 	s, err := newMirrors(dir).of(r).look(context.Background(), r, "main")
 	if err == nil {
 		s.close()
@@ -165,11 +166,11 @@ func BenchmarkFetch(b *testing.B) {
 		if err := lookOnce(dir, url); err != nil {
 			b.Fatal(err)
 		}
-		u, err := parseURL(url)
+		u, err := gitserver.ParseURL(url)
 		if err != nil {
 			b.Fatal(err)
 		}
-		r, ms := remote{url: u}, newMirrors(dir)
+		r, ms := gitserver.Remote{URL: u}, newMirrors(dir)
 		for b.Loop() {
 			b.StopTimer()
 			if ms.of(r).current != nil && ms.of(r).current.packs() > maxPacks-2 {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -40,7 +41,7 @@ type commit struct {
 
 // follow brings the cluster to what a snapshot says: everything is rendered,
 // read and tried before the first write.
-func (l *look) follow(ctx context.Context, r remote, s *snapshot) error {
+func (l *look) follow(ctx context.Context, r gitserver.Remote, s *snapshot) error {
 	l.keep.trials = l.believed() // also where nothing of the commit is tried: what was applied is kept
 	by, err := l.signatures(ctx)
 	if err != nil {

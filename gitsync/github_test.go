@@ -18,6 +18,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v4"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -109,12 +110,12 @@ func (f *forge) secret(edit ...func(map[string][]byte)) map[string][]byte {
 }
 
 // look is one at the repository, with a token for it.
-func (f *forge) look(t *testing.T, ms *mirrors, apps *githubApps, data map[string][]byte) (*snapshot, error) {
+func (f *forge) look(t *testing.T, ms *mirrors, apps *gitserver.GitHubApps, data map[string][]byte) (*snapshot, error) {
 	t.Helper()
 	r := remoteFor(t, f.URL+"/"+f.repository(), data)
 	ctx, cancel := context.WithTimeout(t.Context(), lookWithin(""))
 	defer cancel()
-	if err := apps.authenticate(ctx, &r); err != nil {
+	if err := apps.Authenticate(ctx, &r); err != nil {
 		return nil, err
 	}
 	return lookAt(t, ms, r, "main")
@@ -124,7 +125,7 @@ func (f *forge) look(t *testing.T, ms *mirrors, apps *githubApps, data map[strin
 // app's installation, named or found, and the token is used until it ends.
 func TestGitHubApp(t *testing.T) {
 	f := newForge(t)
-	ms, apps := newMirrors(t.TempDir()), newGitHubApps()
+	ms, apps := newMirrors(t.TempDir()), gitserver.NewGitHubApps()
 	named := f.secret(func(d map[string][]byte) { d["githubAppInstallationID"] = []byte("7\n") })
 	for range 2 {
 		for i, data := range []map[string][]byte{f.secret(), named, named} {
@@ -181,7 +182,7 @@ func TestGitHubAppRefused(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(data)
 			}
-			_, err := f.look(t, newMirrors(t.TempDir()), newGitHubApps(), data)
+			_, err := f.look(t, newMirrors(t.TempDir()), gitserver.NewGitHubApps(), data)
 			p, _ := errors.AsType[*plan.Problem](err)
 			if p == nil || p.Reason != tt.reason || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "ghs_") {
 				t.Errorf("%v", err)

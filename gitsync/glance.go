@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -23,7 +24,7 @@ type atRest struct {
 	uid        types.UID
 	generation int64
 	asked      string // see [asked]
-	remote     remote
+	remote     gitserver.Remote
 	// since is when that look was wished for.
 	since time.Time
 	// approvals is what was read for the approvals.

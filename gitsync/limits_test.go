@@ -1,12 +1,7 @@
 package gitsync
 
 import (
-	"bytes"
-	"compress/zlib"
-	"crypto/sha1"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,11 +10,11 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
@@ -98,55 +93,6 @@ func TestRepositoryFullOfRubbish(t *testing.T) {
 		}
 		if size := diskSize(s.clone.dir); size > ms.limits.RepositorySize {
 			t.Errorf("%d bytes on disk", size)
-		}
-	}
-}
-
-// A delta of some bytes that makes an object of a terabyte is found out by
-// what it says of itself.
-func TestDeltaThatGrows(t *testing.T) {
-	var pack bytes.Buffer
-	entry := func(header []byte, content []byte) {
-		pack.Write(header)
-		z := zlib.NewWriter(&pack)
-		_, _ = z.Write(content)
-		_ = z.Close()
-	}
-	pack.WriteString("PACK")
-	_ = binary.Write(&pack, binary.BigEndian, []uint32{2, 2})
-	entry([]byte{0x34}, []byte("base")) // a blob of 4 bytes
-	delta := append([]byte{4}, binary.AppendUvarint(nil, 1<<40)...)
-	base := plumbing.ComputeHash(plumbing.BlobObject, []byte("base"))
-	entry(append([]byte{0x70 | byte(len(delta))}, base[:]...), delta)
-	sum := sha1.Sum(pack.Bytes())
-	pack.Write(sum[:])
-	for _, tt := range []struct {
-		most int64
-		says string
-	}{{1 << 20, "a file of 1Ti is in its history"}, {1 << 41, ""}} {
-		p := readPack(t.Context(), bytes.NewReader(pack.Bytes()), 1<<20, tt.most)
-		got, err := io.ReadAll(p)
-		p.close()
-		if !gittest.ErrorSays(err, tt.says) {
-			t.Errorf("at most %d: %v, want %q", tt.most, err, tt.says)
-		}
-		if whole := bytes.Equal(got, pack.Bytes()); whole != (tt.says == "") {
-			t.Errorf("at most %d: %d of %d bytes were passed on", tt.most, len(got), pack.Len())
-		}
-		if tt.says != "" && len(got) > pack.Len()-checksumSize {
-			t.Error("the checksum was let go before all was looked at")
-		}
-	}
-}
-
-func TestReadPackPassesAllOn(t *testing.T) {
-	for _, n := range []int{0, 1, 19, 20, 21, 4096, 100_000} {
-		want := []byte(gittest.Noise(n))
-		p := readPack(t.Context(), bytes.NewReader(want), 1<<20, 1<<20)
-		got, err := io.ReadAll(p)
-		p.close()
-		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%d bytes: got %d, %v", n, len(got), err)
 		}
 	}
 }
@@ -283,7 +229,7 @@ func TestUnusedMirrorsGo(t *testing.T) {
 	ra, rb := remoteFor(t, a.URL(), nil), remoteFor(t, b.URL(), nil)
 	dir := t.TempDir()
 	ms := newMirrors(dir)
-	look := func(source string, r remote) *snapshot {
+	look := func(source string, r gitserver.Remote) *snapshot {
 		s, err := ms.use(types.NamespacedName{Name: source}, r).look(t.Context(), r, "main")
 		if err != nil {
 			t.Fatal(err)
@@ -297,9 +243,9 @@ func TestUnusedMirrorsGo(t *testing.T) {
 		}
 		for _, e := range entries {
 			switch e.Name() {
-			case mirrorName(ra.url, ""):
+			case mirrorName(ra.URL, ""):
 				names = append(names, "a")
-			case mirrorName(rb.url, ""):
+			case mirrorName(rb.URL, ""):
 				names = append(names, "b")
 			default:
 				names = append(names, e.Name())
@@ -332,7 +278,7 @@ func TestUnusedMirrorsGo(t *testing.T) {
 	}
 	look("four", rb).close()
 	again := newMirrors(dir)
-	if removed := again.sweep(map[string]bool{mirrorName(ra.url, ""): true}); len(removed) != 1 {
+	if removed := again.sweep(map[string]bool{mirrorName(ra.URL, ""): true}); len(removed) != 1 {
 		t.Errorf("removed %v", removed)
 	}
 	step("after a start, without the source of b", "a", "lost+found")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -27,7 +28,7 @@ type interim struct {
 // top of that one: what is waited for may never come. Nothing of the commit that
 // waits is applied. It costs what a look at a commit that is applied costs, and
 // so is taken as often, and not each time the other sources are looked at.
-func (l *look) meanwhile(ctx context.Context, r remote, s *snapshot, by signatures) error {
+func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *snapshot, by signatures) error {
 	if l.gs.Status.AppliedCommit == "" {
 		return nil
 	}
@@ -87,7 +88,7 @@ func (l *look) renderWaiting(ctx context.Context, s *snapshot, by signatures) (*
 // putAside takes what went wrong beside the wait into the outcome, with what it is
 // about. It returns what ends the look.
 func (l *look) putAside(err error, about string) error {
-	if err == nil || l.parked != nil || errors.Is(err, errMoved) || isDamage(err) || isConflict(err) || errors.Is(err, context.Canceled) {
+	if err == nil || l.parked != nil || errors.Is(err, gitserver.ErrBranchMoved) || isDamage(err) || isConflict(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	for _, p := range l.problems(err) {

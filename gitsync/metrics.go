@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -99,7 +100,7 @@ func (l *look) measure() {
 // exchanged takes the time of an exchange with the server.
 func (l *look) exchanged(operation string, begun time.Time, err error) {
 	exchangeHistogram.WithLabelValues(l.name.Namespace, l.name.Name, operation).Observe(time.Since(begun).Seconds())
-	if err == nil || errors.Is(err, errMoved) {
+	if err == nil || errors.Is(err, gitserver.ErrBranchMoved) {
 		return
 	}
 	reason := "Other"

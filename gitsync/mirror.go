@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -64,15 +64,15 @@ func mirrorName(u *url.URL, secret string) string {
 }
 
 // mirrorNameOf is the name of the mirror of a remote.
-func mirrorNameOf(r remote) string {
-	if r.proxy == "" {
-		return mirrorName(r.url, r.secret)
+func mirrorNameOf(r gitserver.Remote) string {
+	if r.Proxy == "" {
+		return mirrorName(r.URL, r.Secret)
 	}
-	return mirrorName(r.url, r.secret+"\x00"+r.proxy) // what a proxy leads to is for those who may use it
+	return mirrorName(r.URL, r.Secret+"\x00"+r.Proxy) // what a proxy leads to is for those who may use it
 }
 
 // of returns the mirror of a repository.
-func (ms *mirrors) of(r remote) *mirror {
+func (ms *mirrors) of(r gitserver.Remote) *mirror {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	return ms.named(mirrorNameOf(r))
@@ -114,9 +114,6 @@ type refusal struct {
 // brokenFor is how long a tip that the server does not have all of is left
 // alone: somebody may mend the server, and a clone costs both sides.
 const brokenFor = 10 * time.Minute
-
-// errNoRoom says that a fetch would make the mirror larger than it may be.
-var errNoRoom = errors.New("no room in the mirror")
 
 // advertised is what the server said last.
 type advertised struct {
@@ -166,14 +163,14 @@ type snapshot struct {
 func (s *snapshot) Limits() gittree.Limits { return s.limits }
 
 // look returns the branch as it is now on the server.
-func (m *mirror) look(ctx context.Context, r remote, branch string) (*snapshot, error) {
+func (m *mirror) look(ctx context.Context, r gitserver.Remote, branch string) (*snapshot, error) {
 	return m.lookSince(ctx, r, branch, time.Now())
 }
 
 // lookSince returns the branch as it has been on the server at some time since.
 // An answer to a question that was asked later is as good as an own one, so a
 // thousand sources that are to look at the same time ask little more than once.
-func (m *mirror) lookSince(ctx context.Context, r remote, branch string, since time.Time) (*snapshot, error) {
+func (m *mirror) lookSince(ctx context.Context, r gitserver.Remote, branch string, since time.Time) (*snapshot, error) {
 	free, err := m.take(ctx, r)
 	if err != nil {
 		return nil, err
@@ -183,11 +180,11 @@ func (m *mirror) lookSince(ctx context.Context, r remote, branch string, since t
 }
 
 // take takes the disk. What it returns frees it again.
-func (m *mirror) take(ctx context.Context, r remote) (free func(), err error) {
+func (m *mirror) take(ctx context.Context, r gitserver.Remote) (free func(), err error) {
 	select {
 	case m.owner <- struct{}{}:
 	case <-ctx.Done():
-		return nil, r.problem(ctx.Err())
+		return nil, r.Problem(ctx.Err())
 	}
 	free = func() { <-m.owner }
 	if err := m.openCurrent(); err != nil {
@@ -198,15 +195,15 @@ func (m *mirror) take(ctx context.Context, r remote) (free func(), err error) {
 }
 
 // branchSince is lookSince for who has the disk.
-func (m *mirror) branchSince(ctx context.Context, r remote, branch string, since time.Time) (*snapshot, error) {
-	if m.seen.asked.After(since) && m.seen.identity == r.access.credentialsIdentity {
+func (m *mirror) branchSince(ctx context.Context, r gitserver.Remote, branch string, since time.Time) (*snapshot, error) {
+	if m.seen.asked.After(since) && m.seen.identity == r.Access.Identity {
 		if tip, ok := m.seen.tips[branch]; ok && m.current.tip(branch) == tip {
 			return m.current.snapshot(tip), nil
 		}
 	}
 	for tries := 1; ; tries++ {
 		s, err := m.ask(ctx, r, branch)
-		if errors.Is(err, errHungUp) && tries < maxHungUp {
+		if errors.Is(err, gitserver.ErrHungUp) && tries < maxHungUp {
 			continue
 		}
 		if err == nil {
@@ -220,15 +217,15 @@ func (m *mirror) branchSince(ctx context.Context, r remote, branch string, since
 const maxHungUp = 3
 
 // ask asks the server for the branch's tip and brings it, if it is new.
-func (m *mirror) ask(ctx context.Context, r remote, branch string) (*snapshot, error) {
+func (m *mirror) ask(ctx context.Context, r gitserver.Remote, branch string) (*snapshot, error) {
 	asked := time.Now()
-	s, err := connect(ctx, r)
+	s, err := gitserver.Connect(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	m.seen = advertised{asked: asked, identity: r.access.credentialsIdentity, tips: branches(s), tags: tags(s)}
-	tip, err := s.tip(branch)
+	defer s.Close()
+	m.seen = advertised{asked: asked, identity: r.Access.Identity, tips: gitserver.Branches(s), tags: tags(s)}
+	tip, err := s.Tip(branch)
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +242,7 @@ func (m *mirror) ask(ctx context.Context, r remote, branch string) (*snapshot, e
 			return m.current.snapshot(tip).justFetched(), nil
 		}
 		// Damaged, or full of what a force-push has left behind.
-		if full := n > 0 && errors.Is(err, errNoRoom); !full && !isDamage(err) {
+		if full := n > 0 && errors.Is(err, gitserver.ErrNoRoom); !full && !isDamage(err) {
 			return nil, m.refuse(r, branch, tip, err)
 		}
 	}
@@ -254,18 +251,18 @@ func (m *mirror) ask(ctx context.Context, r remote, branch string) (*snapshot, e
 
 // cloneAnew brings a branch into a new clone, which takes the place of the
 // present one when all is there.
-func (m *mirror) cloneAnew(ctx context.Context, r remote, branch string) (*snapshot, error) {
+func (m *mirror) cloneAnew(ctx context.Context, r gitserver.Remote, branch string) (*snapshot, error) {
 	next, err := m.begin()
 	if err != nil {
 		return nil, err
 	}
-	s, err := connect(ctx, r) // one session does one fetch
+	s, err := gitserver.Connect(ctx, r) // one session does one fetch
 	if err != nil {
 		_ = os.RemoveAll(next.dir) // it is tried again at the next start
 		return nil, err
 	}
-	defer s.close()
-	tip, err := s.tip(branch)
+	defer s.Close()
+	tip, err := s.Tip(branch)
 	if err == nil {
 		err = next.fetch(ctx, s, branch, tip)
 	}
@@ -278,10 +275,10 @@ func (m *mirror) cloneAnew(ctx context.Context, r remote, branch string) (*snaps
 }
 
 // refuse remembers a tip that it is no use to fetch again, and says why.
-func (m *mirror) refuse(r remote, branch string, tip plumbing.Hash, err error) error {
+func (m *mirror) refuse(r gitserver.Remote, branch string, tip plumbing.Hash, err error) error {
 	f := refusal{tip: tip, err: err}
 	switch {
-	case errors.Is(err, errNoRoom):
+	case errors.Is(err, gitserver.ErrNoRoom):
 		f.err = gittree.Exceeded(r.String(), "the repository has more than "+gittree.FormatSize(m.limits.RepositorySize), "--max-repository-size")
 	case gittree.IsExceeded(err), isNoCommit(err):
 	case isDamage(err):
@@ -296,18 +293,18 @@ func (m *mirror) refuse(r remote, branch string, tip plumbing.Hash, err error) e
 
 // bring returns a snapshot at a ref that is no branch; at the zero hash where
 // the server does not have it.
-func (m *mirror) bring(ctx context.Context, r remote, ref string) (*snapshot, error) {
+func (m *mirror) bring(ctx context.Context, r gitserver.Remote, ref string) (*snapshot, error) {
 	free, err := m.take(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	defer free()
-	s, err := connect(ctx, r)
+	s, err := gitserver.Connect(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	defer s.close()
-	tip := s.refs.References[ref]
+	defer s.Close()
+	tip := s.Refs.References[ref]
 	if !tip.IsZero() {
 		if err := m.current.fetch(ctx, s, ref, tip); err != nil {
 			return nil, err
@@ -331,16 +328,6 @@ func (m *mirror) heal(ctx context.Context, damaged *clone) error {
 	return m.anew()
 }
 
-func branches(s *session) map[string]plumbing.Hash {
-	tips := map[string]plumbing.Hash{}
-	for name, h := range s.refs.References {
-		if b, ok := strings.CutPrefix(name, "refs/heads/"); ok {
-			tips[b] = h
-		}
-	}
-	return tips
-}
-
 // openCurrent finds the newest generation on disk after a start.
 func (m *mirror) openCurrent() error {
 	if m.current != nil {
@@ -348,7 +335,7 @@ func (m *mirror) openCurrent() error {
 	}
 	entries, err := os.ReadDir(m.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return storageProblem(err)
+		return gitserver.StorageProblem(err)
 	}
 	var generations []int
 	for _, e := range entries {
@@ -390,10 +377,10 @@ func (m *mirror) begin() (*clone, error) {
 	m.generation++
 	next := m.clone(m.generation)
 	if err := errors.Join(os.RemoveAll(next.dir), os.MkdirAll(next.dir, 0o700)); err != nil {
-		return nil, storageProblem(err)
+		return nil, gitserver.StorageProblem(err)
 	}
 	if err := next.store().Init(); err != nil {
-		return nil, storageProblem(err)
+		return nil, gitserver.StorageProblem(err)
 	}
 	return next, nil
 }
@@ -403,10 +390,6 @@ func (m *mirror) replace(next *clone) {
 		m.current.retire()
 	}
 	m.current = next
-}
-
-func storageProblem(err error) error {
-	return &plan.Problem{Reason: v1alpha1.ReasonStorageFailed, Where: "the controller's storage", Err: err, Hint: "give --storage-path a folder that it may write and that has space", Retry: true}
 }
 
 func (c *clone) store() *filesystem.Storage {
@@ -428,7 +411,7 @@ func (c *clone) tip(branch string) plumbing.Hash {
 
 // fetch brings a branch's tip, and names it when all of it is there: the
 // refspec is in effect +refs/heads/B:refs/remotes/origin/B (G2).
-func (c *clone) fetch(ctx context.Context, s *session, branch string, tip plumbing.Hash) error {
+func (c *clone) fetch(ctx context.Context, s *gitserver.Session, branch string, tip plumbing.Hash) error {
 	store := c.store()
 	if store.HasEncodedObject(tip) != nil {
 		if err := c.bring(ctx, s, tip); err != nil {
@@ -439,16 +422,16 @@ func (c *clone) fetch(ctx context.Context, s *session, branch string, tip plumbi
 		return err
 	}
 	if err := store.SetReference(plumbing.NewHashReference(trackingName(branch), tip)); err != nil {
-		return storageProblem(err)
+		return gitserver.StorageProblem(err)
 	}
 	return nil
 }
 
 // bring brings objects and all that they need.
-func (c *clone) bring(ctx context.Context, s *session, wants ...plumbing.Hash) error {
+func (c *clone) bring(ctx context.Context, s *gitserver.Session, wants ...plumbing.Hash) error {
 	defer c.sweep()
 	store := c.store()
-	err := s.fetch(ctx, store, wants, haves(store, c.tips(store)), c.limits, c.limits.RepositorySize-diskSize(c.dir))
+	err := s.Fetch(ctx, store, wants, gitserver.Haves(store, c.tips(store)), c.limits, c.limits.RepositorySize-diskSize(c.dir))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stores = &sync.Pool{} // the pack may be there though the exchange has failed at its end

@@ -15,7 +15,6 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,23 +27,24 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-func remoteFor(t *testing.T, raw string, data map[string][]byte) remote {
+func remoteFor(t *testing.T, raw string, data map[string][]byte) gitserver.Remote {
 	t.Helper()
-	u, err := parseURL(raw)
+	u, err := gitserver.ParseURL(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := remote{url: u}
+	r := gitserver.Remote{URL: u}
 	if data != nil {
-		r.secret = "shop/git"
+		r.Secret = "shop/git"
 	}
-	if r.access, err = newAccess(u, r.secret, data, clustertest.Within); err != nil {
+	if r.Access, err = gitserver.NewAccess(u, r.Secret, data, clustertest.Within); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -59,7 +59,7 @@ func lookWithin(reason string) time.Duration {
 	return clustertest.Within
 }
 
-func lookAt(t *testing.T, ms *mirrors, r remote, branch string) (*snapshot, error) {
+func lookAt(t *testing.T, ms *mirrors, r gitserver.Remote, branch string) (*snapshot, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), clustertest.Within)
 	defer cancel()
@@ -70,7 +70,7 @@ func lookAt(t *testing.T, ms *mirrors, r remote, branch string) (*snapshot, erro
 	return s, err
 }
 
-func mustLook(t *testing.T, ms *mirrors, r remote, branch string) *snapshot {
+func mustLook(t *testing.T, ms *mirrors, r gitserver.Remote, branch string) *snapshot {
 	t.Helper()
 	s, err := lookAt(t, ms, r, branch)
 	if err != nil {
@@ -502,7 +502,7 @@ func TestMirrorAsksOnceForMany(t *testing.T) {
 	if n := asked.Load(); n != 1 {
 		t.Errorf("asked %d times for %d sources that are told of one push", n, sources)
 	}
-	r.access.credentialsIdentity = "another" // the Secret has changed
+	r.Access.Identity = "another" // the Secret has changed
 	asked.Store(0)
 	s, err := ms.of(r).lookSince(t.Context(), r, "main", told)
 	if err != nil {
@@ -511,85 +511,6 @@ func TestMirrorAsksOnceForMany(t *testing.T) {
 	s.close()
 	if n := asked.Load(); n != 1 {
 		t.Errorf("asked %d times with another password", n)
-	}
-}
-
-func TestParseURL(t *testing.T) {
-	for raw, wrong := range map[string]bool{
-		"https://git.example.org/shop":         false,
-		"ssh://git@git.example.org/shop":       false,
-		"https://ada:s3cret@git.example.org/s": true,
-		"https://ada@git.example.org/s":        true,
-		"ssh://ada:s3cret@git.example.org/s":   true,
-		"https://%zz":                          true,
-	} {
-		_, err := parseURL(raw)
-		if (err != nil) != wrong {
-			t.Errorf("%s: %v", raw, err)
-		}
-		if err != nil && strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("tells the password: %v", err)
-		}
-	}
-	u, _ := url.Parse("ssh://git@git.example.org/shop")
-	if got := (remote{url: u}).String(); got != "ssh://git.example.org/shop" {
-		t.Errorf("%s", got)
-	}
-}
-
-// A file URL leads nowhere but below the folders that the controller names.
-func TestMayRead(t *testing.T) {
-	root, other := t.TempDir(), t.TempDir()
-	for link, to := range map[string]string{filepath.Join(root, "out"): other, filepath.Join(other, "in"): root} {
-		if err := os.Symlink(to, link); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for at, want := range map[string]bool{
-		"https://git.example.org/a": true, "ssh://git@git.example.org/a": true,
-		"file://" + root: true, "file://" + root + "/a.git": true, "file://" + root + "/not/there.git": true, "file://" + other + "/in/a.git": true,
-		"file://" + other: false, "file://" + root + "x": false, "file://" + root + "/../a.git": false, "file://" + root + "/out/a.git": false, "file:///": false,
-	} {
-		u, err := parseURL(at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := mayRead([]string{root}, u); (err == nil) != want {
-			t.Errorf("%s: %v", at, err)
-		}
-		if _, err := mayRead(nil, u); (err == nil) != (u.Scheme != "file") {
-			t.Errorf("%s, where nothing may be read: %v", at, err)
-		}
-	}
-}
-
-// What is read of a file URL is what was checked: the cleaned path, links followed.
-func TestMayRead_Resolved(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	outside := t.TempDir()
-	for _, dir := range []string{filepath.Join(root, "repo"), filepath.Join(outside, "deep")} {
-		if err := os.Mkdir(dir, 0o750); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for link, to := range map[string]string{"out": filepath.Join(outside, "deep"), "in": "repo"} {
-		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// The system takes out/.. for the folder that the link leads out of.
-	for path, want := range map[string]string{"/out/../repo": "/repo", "/in": "/repo", "/./repo/": "/repo", "/in/new": "/repo/new"} {
-		u, err := parseURL("file://" + root + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := mayRead([]string{root}, u)
-		if err != nil || got.String() != "file://"+root+want {
-			t.Errorf("%s: %v, %v", path, got, err)
-		}
 	}
 }
 
@@ -622,12 +543,12 @@ func TestMirrorReadsWhatCameBeforeAFailure(t *testing.T) {
 	content(t, first, "a")
 	first.close()
 	second := plumbing.NewHash(repo.CommitAndPush(map[string]string{"a": "2"}))
-	s, err := connect(t.Context(), r)
+	s, err := gitserver.Connect(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
-	s.git = badEnd{s.git}
+	defer s.Close()
+	s.Git = badEnd{s.Git}
 	if err := m.current.fetch(t.Context(), s, "main", second); err == nil {
 		t.Fatal("no error")
 	}

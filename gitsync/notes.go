@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -113,7 +114,7 @@ func release(paragraph string) string {
 // writeNotes keeps the notes as the releases' status has them. There is no
 // exchange with the server where they have not changed since the last time.
 // What cannot be pushed is said on InSync, and is no error.
-func (l *look) writeNotes(ctx context.Context, r remote, s *snapshot, c *commit, o *observer) error {
+func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *snapshot, c *commit, o *observer) error {
 	if l.gs.Spec.WriteBack == nil || !l.gs.Spec.WriteBack.Notes {
 		return nil
 	}
@@ -150,7 +151,7 @@ func (l *look) writeNotes(ctx context.Context, r remote, s *snapshot, c *commit,
 }
 
 // pushNotes adds what is missing, as a compare-and-swap on the ref.
-func (l *look) pushNotes(ctx context.Context, r remote, st stories) error {
+func (l *look) pushNotes(ctx context.Context, r gitserver.Remote, st stories) error {
 	m := makerOf(l.gs.Spec.WriteBack)
 	if l.gs.Spec.Verify == nil { // else what others push to the notes would be signed for the branch
 		var err error
@@ -160,13 +161,13 @@ func (l *look) pushNotes(ctx context.Context, r remote, st stories) error {
 	}
 	for tries := 1; ; tries++ {
 		err := l.tryNotes(ctx, r, m, st)
-		if !errors.Is(err, errMoved) || tries == maxMoved || !pauseFor(ctx, tries) {
+		if !errors.Is(err, gitserver.ErrBranchMoved) || tries == maxMoved || !pauseFor(ctx, tries) {
 			return err
 		}
 	}
 }
 
-func (l *look) tryNotes(ctx context.Context, r remote, m gitobject.Committer, st stories) error {
+func (l *look) tryNotes(ctx context.Context, r gitserver.Remote, m gitobject.Committer, st stories) error {
 	asking, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
 	there, err := l.mirrors.of(r).bring(asking, r, notesRef)
@@ -205,7 +206,7 @@ func (l *look) tryNotes(ctx context.Context, r remote, m gitobject.Committer, st
 	if err != nil {
 		return err
 	}
-	if err := r.push(ctx, u, l.timeout()); err != nil {
+	if err := r.Push(ctx, u, l.timeout()); err != nil {
 		return err
 	}
 	l.log.Info("noted", "branch", notesRef, "commit", head.String(), "notes", len(change))

@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -33,15 +34,15 @@ type tag struct {
 func (t tag) isAnnotated() bool { return t.name != "" && t.object != t.commit }
 
 // tags are those that a server advertises, by name.
-func tags(s *session) map[string]tag {
+func tags(s *gitserver.Session) map[string]tag {
 	list := map[string]tag{}
-	for ref, object := range s.refs.References {
+	for ref, object := range s.Refs.References {
 		name, ok := strings.CutPrefix(ref, "refs/tags/")
 		if !ok {
 			continue
 		}
 		t := tag{name: name, object: object, commit: object}
-		if peeled, ok := s.refs.Peeled[ref]; ok {
+		if peeled, ok := s.Refs.Peeled[ref]; ok {
 			t.commit = peeled
 		}
 		list[name] = t
@@ -50,7 +51,7 @@ func tags(s *session) map[string]tag {
 }
 
 // lookAt returns what a reference names as it has been on the server at some time since.
-func (m *mirror) lookAt(ctx context.Context, r remote, ref v1alpha1.GitReference, since time.Time) (*snapshot, error) {
+func (m *mirror) lookAt(ctx context.Context, r gitserver.Remote, ref v1alpha1.GitReference, since time.Time) (*snapshot, error) {
 	free, err := m.take(ctx, r)
 	if err != nil {
 		return nil, err
@@ -69,12 +70,12 @@ func (m *mirror) lookAt(ctx context.Context, r remote, ref v1alpha1.GitReference
 }
 
 // pin returns a snapshot at what a reference pins, beside one at the tip of its branch.
-func (m *mirror) pin(ctx context.Context, r remote, ref v1alpha1.GitReference, tip *snapshot) (*snapshot, error) {
+func (m *mirror) pin(ctx context.Context, r gitserver.Remote, ref v1alpha1.GitReference, tip *snapshot) (*snapshot, error) {
 	pinned := tag{commit: plumbing.NewHash(ref.Commit)}
 	if ref.Commit == "" {
 		var err error
 		if pinned, err = pick(m.seen.tags, ref); err != nil {
-			return nil, r.problem(err)
+			return nil, r.Problem(err)
 		}
 		if pinned, err = m.bringTag(ctx, r, ref.Branch, pinned); err != nil {
 			return nil, err
@@ -140,7 +141,7 @@ const maxTags = 1000
 // bringTag brings a tag into the current clone, if it is not there. It returns the tag as
 // it was brought: it may have moved. Each fetch is one more pack, and a clone has few: so
 // it brings other tags, too, which another source may have pinned.
-func (m *mirror) bringTag(ctx context.Context, r remote, branch string, t tag) (tag, error) {
+func (m *mirror) bringTag(ctx context.Context, r gitserver.Remote, branch string, t tag) (tag, error) {
 	if m.current.hasTag(t) {
 		return t, nil
 	}
@@ -175,24 +176,24 @@ func (m *mirror) bringTag(ctx context.Context, r remote, branch string, t tag) (
 // fetchTag brings what a tag names, and other tags, as the server has them now. Where the
 // others cannot be brought, it brings the one alone. The object of the tag that it returns
 // is the zero hash where the server was not reached, or has no such tag.
-func (m *mirror) fetchTag(ctx context.Context, r remote, name string) (tag, error) {
+func (m *mirror) fetchTag(ctx context.Context, r gitserver.Remote, name string) (tag, error) {
 	for alone := false; ; alone = true {
-		s, err := connect(ctx, r)
+		s, err := gitserver.Connect(ctx, r)
 		if err != nil {
 			return tag{}, err
 		}
 		all := tags(s)
 		now, ok := all[name]
 		if !ok {
-			s.close()
-			return tag{}, r.problem(&plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("there is no tag %s any more", name), Hint: "push it again, or correct spec.ref"})
+			s.Close()
+			return tag{}, r.Problem(&plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("there is no tag %s any more", name), Hint: "push it again, or correct spec.ref"})
 		}
 		wants := []plumbing.Hash{now.object}
 		if !alone {
 			wants = append(wants, m.otherTags(all, now)...)
 		}
 		err = m.current.bring(ctx, s, wants...)
-		s.close()
+		s.Close()
 		if err == nil || len(wants) == 1 || ctx.Err() != nil {
 			m.notePinned(name)
 			return now, err
@@ -239,7 +240,7 @@ func (c *clone) hasObjects(t tag) bool {
 }
 
 // nameTag names a tag whose objects are there.
-func (c *clone) nameTag(r remote, name plumbing.ReferenceName, t tag) error {
+func (c *clone) nameTag(r gitserver.Remote, name plumbing.ReferenceName, t tag) error {
 	store := c.store()
 	if _, err := object.GetCommit(store, t.commit); err != nil {
 		return &plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Where: r.String(), Err: fmt.Errorf("tag %s does not name a commit", t.name), Hint: "move it to one, or correct spec.ref"}
@@ -248,7 +249,7 @@ func (c *clone) nameTag(r remote, name plumbing.ReferenceName, t tag) error {
 		return err
 	}
 	if err := store.SetReference(plumbing.NewHashReference(name, t.object)); err != nil {
-		return storageProblem(err)
+		return gitserver.StorageProblem(err)
 	}
 	return nil
 }

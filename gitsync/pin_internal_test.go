@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -39,11 +40,11 @@ func TestPins_ManyTags(t *testing.T) {
 					h.ServeHTTP(w, r)
 				})
 			}})
-			u, err := parseURL(server.URL + "/repo.git")
+			u, err := gitserver.ParseURL(server.URL + "/repo.git")
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := remote{url: u}
+			r := gitserver.Remote{URL: u}
 			m := newMirrors(t.TempDir()).of(r)
 			looks := func() {
 				t.Helper()

@@ -38,6 +38,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/webhook"
 	"github.com/tranche-dev/tranche/plan"
@@ -129,7 +130,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	}
 	r := &reconciler{
 		options: o, own: mgr.GetAPIReader(), status: mgr.GetClient(), mapper: mgr.GetRESTMapper(),
-		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: newMirrors(o.StorageDir), apps: newGitHubApps(),
+		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: newMirrors(o.StorageDir), apps: gitserver.NewGitHubApps(),
 		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, wishes: wishes,
 		last: map[types.NamespacedName]memory{},
 	}
@@ -219,7 +220,7 @@ type reconciler struct {
 	mirrors *mirrors
 	// remoteBases are nil where none may be named.
 	remoteBases *bases
-	apps        *githubApps
+	apps        *gitserver.GitHubApps
 	events      events.EventRecorder
 	watcher     *refWatcher
 	wishes      *wishes
@@ -358,7 +359,7 @@ type look struct {
 	outcome outcome
 	keep    memory
 	// remoteNow and approvals are what was read in this look.
-	remoteNow remote
+	remoteNow gitserver.Remote
 	approvals gittree.Reads
 	// basesLeft is the time that is left for remote bases; nil: all of it.
 	basesLeft *time.Duration
@@ -407,7 +408,7 @@ func (l *look) run(ctx context.Context) error {
 		return err
 	}
 	l.remoteNow = remote
-	l.watcher.watch(l.name, remote.url, gs.Spec.Ref.Branch)
+	l.watcher.watch(l.name, remote.URL, gs.Spec.Ref.Branch)
 	if l.as, err = l.writers.as(gs.Namespace, gs.Spec.ServiceAccountName); err != nil {
 		return err
 	}
@@ -420,7 +421,7 @@ func (l *look) run(ctx context.Context) error {
 		switch {
 		case err == nil, l.parked != nil:
 			return err
-		case errors.Is(err, errMoved):
+		case errors.Is(err, gitserver.ErrBranchMoved):
 			if moved++; moved > maxMoved || !pauseFor(ctx, moved) {
 				l.again = true
 				return ctx.Err()
@@ -441,11 +442,11 @@ func (l *look) run(ctx context.Context) error {
 
 // followAndClose follows a snapshot, and ends its use also where that panics: the folder
 // of a clone that has a reader is never removed.
-func (l *look) followAndClose(ctx context.Context, r remote, s *snapshot) error {
+func (l *look) followAndClose(ctx context.Context, r gitserver.Remote, s *snapshot) error {
 	defer s.close()
 	l.outcome.author = authorIn(s, s.commit)
 	err := l.follow(ctx, r, s)
-	if err != nil && !errors.Is(err, errMoved) {
+	if err != nil && !errors.Is(err, gitserver.ErrBranchMoved) {
 		l.outcome.behind = s.behind(plumbing.NewHash(l.gs.Status.AppliedCommit))
 	}
 	return err
@@ -489,36 +490,36 @@ func proxyName(gs *v1alpha1.GitSource) string {
 
 // remote reads the URL and the Secrets. They are read at each look, so a new
 // password needs no restart.
-func (l *look) remote(ctx context.Context) (remote, error) {
-	u, err := parseURL(l.gs.Spec.URL)
+func (l *look) remote(ctx context.Context) (gitserver.Remote, error) {
+	u, err := gitserver.ParseURL(l.gs.Spec.URL)
 	if err != nil {
-		return remote{}, err
+		return gitserver.Remote{}, err
 	}
-	if u, err = mayRead(l.options.FileRoots, u); err != nil {
-		return remote{}, err
+	if u, err = gitserver.MayRead(l.options.FileRoots, u); err != nil {
+		return gitserver.Remote{}, err
 	}
-	r := remote{url: u, secret: secretName(l.gs), proxy: proxyName(l.gs), mayPush: l.options.MayPush}
+	r := gitserver.Remote{URL: u, Secret: secretName(l.gs), Proxy: proxyName(l.gs), MayPush: l.options.MayPush}
 	data, err := l.secret(ctx, "spec.secretRef", l.gs.Spec.SecretRef)
 	if err != nil {
 		return r, err
 	}
-	if r.access, err = newAccess(u, r.secret, data, l.timeout()); err != nil {
+	if r.Access, err = gitserver.NewAccess(u, r.Secret, data, l.timeout()); err != nil {
 		return r, err
 	}
 	if ref := l.gs.Spec.ProxySecretRef; ref != nil {
-		if err := mayProxy(u); err != nil {
+		if err := gitserver.MayProxy(u); err != nil {
 			return r, err
 		}
 		if data, err = l.secret(ctx, "spec.proxySecretRef", ref); err != nil {
 			return r, err
 		}
-		if r.access, err = r.access.through(r.proxy, data); err != nil {
+		if r.Access, err = r.Access.Through(r.Proxy, data); err != nil {
 			return r, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
-	err = l.apps.authenticate(ctx, &r)
+	err = l.apps.Authenticate(ctx, &r)
 	return r, err
 }
 
@@ -549,7 +550,7 @@ func (l *look) timeout() time.Duration {
 }
 
 // ask returns the branch as the server said since the look was wished for.
-func (l *look) ask(ctx context.Context, r remote) (*snapshot, error) {
+func (l *look) ask(ctx context.Context, r gitserver.Remote) (*snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
 	begun := time.Now()
@@ -560,7 +561,7 @@ func (l *look) ask(ctx context.Context, r remote) (*snapshot, error) {
 	return s, err
 }
 
-func (l *look) fetch(ctx context.Context, r remote) (*snapshot, error) {
+func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*snapshot, error) {
 	s, err := l.ask(ctx, r)
 	if err != nil {
 		return nil, err
@@ -805,8 +806,8 @@ func jittered(d time.Duration) time.Duration {
 // does. Without a time of its own, it is asked less and less often.
 func (l *look) limitedFor() time.Duration {
 	for _, p := range l.outcome.problems {
-		if limit, ok := errors.AsType[*rateLimit](p.Err); ok {
-			return max(limit.after, l.patience(conditionReady, pushWithin))
+		if limit, ok := errors.AsType[*gitserver.RateLimit](p.Err); ok {
+			return max(limit.After, l.patience(conditionReady, pushWithin))
 		}
 	}
 	return 0

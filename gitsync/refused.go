@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -76,7 +77,7 @@ func (c *commit) bringsAgain(br *v1alpha1.BatchRelease) bool {
 // it, so it makes nothing worse. Without it the branch would bring the revision that
 // failed again. An approval given in the cluster waits for a commit that is applied: the
 // refused one may have other steps.
-func (l *look) writeBackRefused(ctx context.Context, r remote, s *snapshot, c *commit, o *observer, refusal error) error {
+func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *snapshot, c *commit, o *observer, refusal error) error {
 	ps := problemsOf(refusal)
 	if c == nil || c.releases == nil || len(ps) == 0 || l.again || l.parked != nil || ctx.Err() != nil || isDamage(refusal) {
 		return refusal
@@ -89,7 +90,7 @@ func (l *look) writeBackRefused(ctx context.Context, r remote, s *snapshot, c *c
 		return refusal
 	case len(more) > 0:
 		return append(slices.Clone(ps), newProblems(ps, more)...)
-	case errors.Is(err, errMoved), isDamage(err), l.parked != nil:
+	case errors.Is(err, gitserver.ErrBranchMoved), isDamage(err), l.parked != nil:
 		return err
 	default:
 		l.log.Info("not written back", "because", err.Error())

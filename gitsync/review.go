@@ -9,6 +9,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -52,7 +53,7 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 	}
 	w.review = s
 	if s.clone != w.snapshot.clone {
-		return nil, errMoved // the mirror was cloned anew: both from the new one
+		return nil, gitserver.ErrBranchMoved // the mirror was cloned anew: both from the new one
 	}
 	// The older snapshot does not see what has come since.
 	w.scratch, w.from = gitobject.NewStore(s), s.commit

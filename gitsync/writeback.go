@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
@@ -59,7 +60,7 @@ func pauseFor(ctx context.Context, moved int) bool {
 // at each look, by comparison.
 type writeback struct {
 	*look
-	remote   remote
+	remote   gitserver.Remote
 	snapshot *snapshot
 	commit   *commit
 	branch   string    // to push to
@@ -86,15 +87,15 @@ var errPushed = errors.New("pushed")
 // commits the difference. What cannot be committed is said on InSync, and is no
 // error. Where others are faster, it decides again on what they have pushed,
 // before that is applied: the time in which one can be overtaken is short.
-// errMoved asks for a look at what the branch says now.
-func (l *look) writeBack(ctx context.Context, r remote, s *snapshot, c *commit, o *observer) error {
+// gitserver.ErrBranchMoved asks for a look at what the branch says now.
+func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *snapshot, c *commit, o *observer) error {
 	applied := s.commit
 	for tries := 1; ; tries++ {
 		err := l.commitBack(ctx, r, s, c, o)
-		moved := errors.Is(err, errMoved)
+		moved := errors.Is(err, gitserver.ErrBranchMoved)
 		if !moved || tries == maxMoved || !pauseFor(ctx, tries) {
 			if moved || errors.Is(err, errPushed) || err == nil && s.commit != applied {
-				return errMoved
+				return gitserver.ErrBranchMoved
 			}
 			return err
 		}
@@ -102,24 +103,24 @@ func (l *look) writeBack(ctx context.Context, r remote, s *snapshot, c *commit, 
 		s, err = l.mirrors.of(r).look(asking, r, l.gs.Spec.Ref.Branch)
 		cancel()
 		if err != nil {
-			return errMoved // the look that follows says so
+			return gitserver.ErrBranchMoved // the look that follows says so
 		}
 		defer s.close()
 		renderer := *c.renderer
 		renderer.snapshot = s
 		if err := l.verified(ctx, s, renderer.signatures); err != nil {
-			return errMoved // its tip is not built on: a signature of the controller would cover it
+			return gitserver.ErrBranchMoved // its tip is not built on: a signature of the controller would cover it
 		}
 		d, _, err := renderer.desired(c.desired)
 		if err != nil {
-			return errMoved
+			return gitserver.ErrBranchMoved
 		}
 		c = &commit{desired: d, renderer: &renderer}
 	}
 }
 
 // commitBack is one attempt.
-func (l *look) commitBack(ctx context.Context, r remote, s *snapshot, c *commit, o *observer) error {
+func (l *look) commitBack(ctx context.Context, r gitserver.Remote, s *snapshot, c *commit, o *observer) error {
 	w := &writeback{look: l, remote: r, snapshot: s, commit: c, scratch: gitobject.NewStore(s), branch: l.gs.Spec.Ref.Branch, from: s.commit, head: s.commit, set: c.desired.set}
 	defer func() {
 		if w.review != nil {
@@ -145,7 +146,7 @@ func (l *look) commitBack(ctx context.Context, r remote, s *snapshot, c *commit,
 		return err
 	}
 	begun := time.Now()
-	err = w.remote.push(ctx, u, w.timeout())
+	err = w.remote.Push(ctx, u, w.timeout())
 	w.exchanged("push", begun, err)
 	if err != nil {
 		return w.give(err, pending)
@@ -163,7 +164,7 @@ func (l *look) commitBack(ctx context.Context, r remote, s *snapshot, c *commit,
 // give says on InSync why nothing was committed. It returns what is to be
 // acted on elsewhere: a branch that has moved, a damaged mirror.
 func (w *writeback) give(err error, pending []intent) error {
-	if err == nil || w.parked != nil || errors.Is(err, errMoved) || isDamage(err) || errors.Is(err, context.Canceled) {
+	if err == nil || w.parked != nil || errors.Is(err, gitserver.ErrBranchMoved) || isDamage(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	ps := problemsOf(err)
@@ -701,10 +702,10 @@ func (l *look) tellIntents() {
 }
 
 // newUpdate packs a commit of a scratch store.
-func newUpdate(s *gitobject.Store, branch string, from, to plumbing.Hash) (update, error) {
+func newUpdate(s *gitobject.Store, branch string, from, to plumbing.Hash) (gitserver.Update, error) {
 	pack, err := s.Pack(to)
 	if err != nil {
-		return update{}, err
+		return gitserver.Update{}, err
 	}
-	return update{branch: branch, from: from, to: to, pack: pack}, nil
+	return gitserver.Update{Branch: branch, From: from, To: to, Pack: pack}, nil
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -410,7 +411,7 @@ func (b *bootstrap) addPresent(ctx context.Context) error {
 
 // meet asks whether the key that a host shows is the right one.
 func (b *bootstrap) meet(ctx context.Context) error {
-	line, fingerprint, err := gitsync.HostKey(ctx, b.url)
+	line, fingerprint, err := gitserver.HostKey(ctx, b.url)
 	if err != nil {
 		return err
 	}

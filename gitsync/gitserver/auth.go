@@ -1,4 +1,4 @@
-package gitsync
+package gitserver
 
 import (
 	"cmp"
@@ -35,20 +35,20 @@ const (
 	keyTLSKey      = "tls.key"
 )
 
-// access is how to come to a repository.
-type access struct {
-	method              transport.AuthMethod
-	app                 *githubApp // makes the method anew each time; nil: none
-	caBundle            []byte
-	clientCert, tlsKey  []byte
-	proxy               proxy
-	credentialsIdentity string // changes when the content of the Secrets does
+// Access is how to come to a repository.
+type Access struct {
+	method             transport.AuthMethod
+	app                *githubApp // makes the method anew each time; nil: none
+	caBundle           []byte
+	clientCert, tlsKey []byte
+	proxy              proxy
+	Identity           string // changes when the content of the Secrets does
 }
 
-// newAccess reads the Secret's data for a URL. No value of the Secret is part
+// NewAccess reads the Secret's data for a URL. No value of the Secret is part
 // of an error.
-func newAccess(u *url.URL, secret string, data map[string][]byte, timeout time.Duration) (access, error) {
-	a := access{credentialsIdentity: identityOf(data)}
+func NewAccess(u *url.URL, secret string, data map[string][]byte, timeout time.Duration) (Access, error) {
+	a := Access{Identity: identityOf(data)}
 	var err error
 	switch u.Scheme {
 	case "http", "https":
@@ -60,7 +60,7 @@ func newAccess(u *url.URL, secret string, data map[string][]byte, timeout time.D
 		a.method, err = newSSHAuth(u, data, timeout)
 	}
 	if err != nil {
-		return access{}, &plan.Problem{Reason: v1alpha1.ReasonInvalidSecret, Where: "Secret " + secret, Err: err}
+		return Access{}, &plan.Problem{Reason: v1alpha1.ReasonInvalidSecret, Where: "Secret " + secret, Err: err}
 	}
 	return a, nil
 }

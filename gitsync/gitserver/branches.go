@@ -1,4 +1,4 @@
-package gitsync
+package gitserver
 
 import (
 	"errors"
@@ -16,12 +16,12 @@ import (
 
 // noBranch says that a branch is not there, and which are: the default one
 // first, since that is what a branch is most often renamed to.
-func noBranch(s *session, branch string) *plan.Problem {
+func noBranch(s *Session, branch string) *plan.Problem {
 	p := &plan.Problem{
 		Reason: v1alpha1.ReasonBranchNotFound, Where: s.remote.String(), Err: fmt.Errorf("there is no branch %s", branch),
 		Hint: "push it, or set spec.ref.branch to one that is there",
 	}
-	there := slices.Sorted(maps.Keys(branches(s)))
+	there := slices.Sorted(maps.Keys(Branches(s)))
 	if len(there) == 0 {
 		p.Err = errors.New(p.Err.Error() + ", nor any other")
 		return p
@@ -36,8 +36,8 @@ func noBranch(s *session, branch string) *plan.Problem {
 
 // defaultBranch is where the server's HEAD points to; empty where it does not
 // say.
-func defaultBranch(s *session) string {
-	for _, symref := range s.refs.Capabilities.Get(capability.SymRef) {
+func defaultBranch(s *Session) string {
+	for _, symref := range s.Refs.Capabilities.Get(capability.SymRef) {
 		if name, ok := strings.CutPrefix(symref, plumbing.HEAD.String()+":refs/heads/"); ok {
 			return name
 		}

@@ -1,4 +1,4 @@
-package gitsync
+package gitserver
 
 import (
 	"bytes"
@@ -35,20 +35,20 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// remote is a repository and how to come to it.
-type remote struct {
-	url    *url.URL
-	secret string // namespace/name; empty: none
-	proxy  string // namespace/name of the Secret with the proxy; empty: none
-	access access
+// Remote is a repository and how to come to it.
+type Remote struct {
+	URL    *url.URL
+	Secret string // namespace/name; empty: none
+	Proxy  string // namespace/name of the Secret with the proxy; empty: none
+	Access Access
 	// base: it is a remote base, which a tenant names.
-	base bool
-	// mayPush is [Options].MayPush.
-	mayPush func() error
+	Base bool
+	// MayPush is [Options].MayPush.
+	MayPush func() error
 }
 
-// parseURL takes a GitSource's URL apart.
-func parseURL(raw string) (*url.URL, error) {
+// ParseURL takes a GitSource's URL apart.
+func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		// url.Error quotes the URL, which may hold what it should not.
@@ -60,10 +60,10 @@ func parseURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// mayRead refuses a file URL that leads out of the folders that may be read. It returns
+// MayRead refuses a file URL that leads out of the folders that may be read. It returns
 // the URL to read: that of a file without links and dots, since git follows these in
 // another way than they are checked, and at another time.
-func mayRead(roots []string, u *url.URL) (*url.URL, error) {
+func MayRead(roots []string, u *url.URL) (*url.URL, error) {
 	if u.Scheme != "file" {
 		return u, nil
 	}
@@ -89,65 +89,65 @@ func resolved(p string) string {
 }
 
 // String is the URL without userinfo, for messages.
-func (r remote) String() string {
-	u := *r.url
+func (r Remote) String() string {
+	u := *r.URL
 	u.User = nil
 	return u.String()
 }
 
-// session is one connection to a Git server.
-type session struct {
-	remote remote
-	git    transport.UploadPackSession
-	refs   *packp.AdvRefs
-	// depth is how many commits of a history are fetched; 0: all.
-	depth int
+// Session is one connection to a Git server.
+type Session struct {
+	remote Remote
+	Git    transport.UploadPackSession
+	Refs   *packp.AdvRefs
+	// Depth is how many commits of a history are fetched; 0: all.
+	Depth int
 	// abandoned: a local git is still at it.
 	abandoned atomic.Bool
 }
 
-// connect opens a session and reads what the server advertises.
-func connect(ctx context.Context, r remote) (*session, error) {
-	s := &session{remote: r}
+// Connect opens a session and reads what the server advertises.
+func Connect(ctx context.Context, r Remote) (*Session, error) {
+	s := &Session{remote: r}
 	err := within(ctx, func() (err error) {
-		s.git, err = dial(r)
+		s.Git, err = dial(r)
 		return err
-	}, func() { s.close() })
+	}, func() { s.Close() })
 	if err != nil {
-		return nil, r.problem(err)
+		return nil, r.Problem(err)
 	}
-	out := boundOutput(s.git)
-	if s.refs, err = s.git.AdvertisedReferencesContext(ctx); err != nil {
-		s.close()
-		if isNotGit(err) && !r.base {
+	out := boundOutput(s.Git)
+	if s.Refs, err = s.Git.AdvertisedReferencesContext(ctx); err != nil {
+		s.Close()
+		if isNotGit(err) && !r.Base {
 			return nil, r.notGit(ctx)
 		}
-		return nil, r.problem(cmpContext(ctx, err))
+		return nil, r.Problem(cmpContext(ctx, err))
 	}
 	out.next(theBeginning, packSignature)
 	return s, nil
 }
 
 // dial has no context in go-git, nor a limit for the handshake.
-func dial(r remote) (transport.UploadPackSession, error) {
+func dial(r Remote) (transport.UploadPackSession, error) {
 	ep, c, err := r.transport()
 	if err != nil {
 		return nil, err
 	}
-	return c.NewUploadPackSession(ep, r.access.method)
+	return c.NewUploadPackSession(ep, r.Access.method)
 }
 
 // transport returns how to come to a repository, to read or to write.
-func (r remote) transport() (*transport.Endpoint, transport.Transport, error) {
-	ep, err := transport.NewEndpoint(r.url.String())
+func (r Remote) transport() (*transport.Endpoint, transport.Transport, error) {
+	ep, err := transport.NewEndpoint(r.URL.String())
 	if err != nil {
 		return nil, nil, err
 	}
-	if r.base {
+	if r.Base {
 		return ep, baseTransport(), nil
 	}
 	if ep.Protocol == "https" || ep.Protocol == "http" {
-		c, err := r.access.overHTTP()
+		c, err := r.Access.overHTTP()
 		return ep, c, err
 	}
 	c, err := gitclient.NewClient(ep)
@@ -179,28 +179,28 @@ func cmpContext(ctx context.Context, err error) error {
 	return err
 }
 
-func (s *session) close() {
+func (s *Session) Close() {
 	if s.abandoned.Load() {
 		return // it ends by itself
 	}
-	_ = s.git.Close() // all that was wanted has been read
+	_ = s.Git.Close() // all that was wanted has been read
 }
 
-// tip returns the advertised commit of a branch.
-func (s *session) tip(branch string) (plumbing.Hash, error) {
-	h, ok := s.refs.References[plumbing.NewBranchReferenceName(branch).String()]
+// Tip returns the advertised commit of a branch.
+func (s *Session) Tip(branch string) (plumbing.Hash, error) {
+	h, ok := s.Refs.References[plumbing.NewBranchReferenceName(branch).String()]
 	if !ok {
 		return plumbing.ZeroHash, noBranch(s, branch)
 	}
 	return h, nil
 }
 
-// mayWant reports whether the server lets a commit be asked for by its name.
-func (s *session) mayWant(commit plumbing.Hash) bool {
-	if s.refs.Capabilities.Supports(capability.AllowReachableSHA1InWant) {
+// MayWant reports whether the server lets a commit be asked for by its name.
+func (s *Session) MayWant(commit plumbing.Hash) bool {
+	if s.Refs.Capabilities.Supports(capability.AllowReachableSHA1InWant) {
 		return true
 	}
-	for _, h := range s.refs.References {
+	for _, h := range s.Refs.References {
 		if h == commit {
 			return true
 		}
@@ -208,58 +208,58 @@ func (s *session) mayWant(commit plumbing.Hash) bool {
 	return false
 }
 
-// fetch brings commits and their history into a store that has the haves. It
+// Fetch brings commits and their history into a store that has the haves. It
 // is what go-git's Remote.Fetch does, on the session that is open already.
 // At most so many bytes are brought.
-func (s *session) fetch(ctx context.Context, store storage.Storer, wants, haves []plumbing.Hash, l gittree.Limits, room int64) error {
-	req := packp.NewUploadPackRequestFromCapabilities(s.refs.Capabilities)
-	if s.refs.Capabilities.Supports(capability.NoProgress) {
+func (s *Session) Fetch(ctx context.Context, store storage.Storer, wants, haves []plumbing.Hash, l gittree.Limits, room int64) error {
+	req := packp.NewUploadPackRequestFromCapabilities(s.Refs.Capabilities)
+	if s.Refs.Capabilities.Supports(capability.NoProgress) {
 		if err := req.Capabilities.Set(capability.NoProgress); err != nil {
 			return err
 		}
 	}
-	if s.depth > 0 && s.refs.Capabilities.Supports(capability.Shallow) {
+	if s.Depth > 0 && s.Refs.Capabilities.Supports(capability.Shallow) {
 		if err := req.Capabilities.Set(capability.Shallow); err != nil {
 			return err
 		}
-		req.Depth = packp.DepthCommits(s.depth)
+		req.Depth = packp.DepthCommits(s.Depth)
 	}
 	req.Wants, req.Haves = wants, haves
 	answer, err := s.uploadPack(ctx, req)
 	if err != nil && strings.HasSuffix(err.Error(), "closing input: EOF") {
-		return fmt.Errorf("%w: %w", errHungUp, s.remote.problem(err))
+		return fmt.Errorf("%w: %w", ErrHungUp, s.remote.Problem(err))
 	}
 	if err != nil {
-		return s.remote.problem(cmpContext(ctx, err))
+		return s.remote.Problem(cmpContext(ctx, err))
 	}
 	pack := readPack(ctx, demultiplex(req.Capabilities, answer), room, l.RepositorySize/objectShare)
 	defer pack.close()
 	if err := packfile.UpdateObjectStorage(store, pack); err != nil {
 		s.abandon(answer)
-		return s.remote.problem(cmpContext(ctx, err))
+		return s.remote.Problem(cmpContext(ctx, err))
 	}
 	if err := answer.Close(); err != nil {
-		return s.remote.problem(cmpContext(ctx, err))
+		return s.remote.Problem(cmpContext(ctx, err))
 	}
 	return nil
 }
 
-// errHungUp says that an SSH server has sent all that it has before go-git
+// ErrHungUp says that an SSH server has sent all that it has before go-git
 // could say that it wants no more, which go-git takes for an error, and has no
 // other word for.
-var errHungUp = errors.New("the server was too fast")
+var ErrHungUp = errors.New("the server was too fast")
 
 // uploadPack asks for a pack. The end of ctx ends the exchange; one with a
 // local git, which has no other end than its own, is left to itself then.
-func (s *session) uploadPack(ctx context.Context, req *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
+func (s *Session) uploadPack(ctx context.Context, req *packp.UploadPackRequest) (*packp.UploadPackResponse, error) {
 	if !s.isLocal() {
-		return s.git.UploadPack(ctx, req)
+		return s.Git.UploadPack(ctx, req)
 	}
 	// No named result: at the end of ctx a return would set it to nil, and what
 	// ends the exchange later would have nothing to end.
 	var answer *packp.UploadPackResponse
 	err := within(ctx, func() (err error) {
-		answer, err = s.git.UploadPack(context.WithoutCancel(ctx), req)
+		answer, err = s.Git.UploadPack(context.WithoutCancel(ctx), req)
 		return err
 	}, func() { s.abandon(answer) })
 	if ctx.Err() != nil {
@@ -269,11 +269,11 @@ func (s *session) uploadPack(ctx context.Context, req *packp.UploadPackRequest) 
 	return answer, err
 }
 
-func (s *session) isLocal() bool { return s.remote.url.Scheme == "file" }
+func (s *Session) isLocal() bool { return s.remote.URL.Scheme == "file" }
 
 // abandon ends an exchange before its end. A local git would wait for ever for
 // somebody to take the rest from its pipe, and go-git for ever for that git.
-func (s *session) abandon(answer *packp.UploadPackResponse) {
+func (s *Session) abandon(answer *packp.UploadPackResponse) {
 	if !s.isLocal() {
 		_ = answer.Close() // it has failed already
 		return
@@ -299,9 +299,9 @@ func demultiplex(c *capability.List, r io.Reader) io.Reader {
 // maxHaves is how many commits a fetch says it has.
 const maxHaves = 256
 
-// haves returns the newest commits of a store. After a force-push the server
+// Haves returns the newest commits of a store. After a force-push the server
 // may lack the tip that we have, and needs an older one to build on.
-func haves(store storage.Storer, tips []plumbing.Hash) []plumbing.Hash {
+func Haves(store storage.Storer, tips []plumbing.Hash) []plumbing.Hash {
 	var list []plumbing.Hash
 	seen := map[plumbing.Hash]bool{}
 	queue := tips
@@ -322,17 +322,17 @@ func haves(store storage.Storer, tips []plumbing.Hash) []plumbing.Hash {
 	return list
 }
 
-// problem puts an error of the exchange in words.
-func (r remote) problem(err error) error {
+// Problem puts an error of the exchange in words.
+func (r Remote) Problem(err error) error {
 	if p, ok := errors.AsType[*plan.Problem](err); ok {
 		p.Where = cmp.Or(p.Where, r.String())
 		return p
 	}
 	switch {
-	case errors.Is(err, errNoRoom):
+	case errors.Is(err, ErrNoRoom):
 		return err
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EROFS):
-		return storageProblem(err)
+		return StorageProblem(err)
 	}
 	for _, classify := range []func(error) *plan.Problem{r.limited, r.refused, r.untrusted, r.unreachable} {
 		if p := classify(err); p != nil {
@@ -344,14 +344,14 @@ func (r remote) problem(err error) error {
 }
 
 // refused are the answers of a server that was reached.
-func (r remote) refused(err error) *plan.Problem {
+func (r Remote) refused(err error) *plan.Problem {
 	data, _ := errors.AsType[*packp.ErrUnexpectedData](err)
 	text := err.Error()
 	switch {
 	case errors.Is(err, transport.ErrRepositoryNotFound):
 		return &plan.Problem{Reason: v1alpha1.ReasonRepositoryNotFound, Err: errors.New("there is no such repository, or the credentials may not see it"), Hint: r.credentialsHint("check spec.url")}
-	case r.proxy != "" && isProxyRefusal(err):
-		return &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("the proxy does not accept the credentials"), Hint: "set username and password in Secret " + r.proxy}
+	case r.Proxy != "" && isProxyRefusal(err):
+		return &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("the proxy does not accept the credentials"), Hint: "set username and password in Secret " + r.Proxy}
 	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrInvalidAuthMethod),
 		strings.Contains(text, "ssh: unable to authenticate"):
 		return &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("the server does not accept the credentials"), Hint: r.credentialsHint("renew them")}
@@ -368,16 +368,16 @@ func (r remote) refused(err error) *plan.Problem {
 	}
 }
 
-func (r remote) credentialsHint(otherwise string) string {
-	if r.secret == "" {
+func (r Remote) credentialsHint(otherwise string) string {
+	if r.Secret == "" {
 		return "check spec.url; a repository that is not public needs a Secret, named in spec.secretRef"
 	}
-	return otherwise + ", and Secret " + r.secret
+	return otherwise + ", and Secret " + r.Secret
 }
 
 // untrustedHostKey tells the fingerprints of the key that the host has and of
 // those that it should have, for comparing them with what its owner publishes.
-func (r remote) untrustedHostKey(key *hostKeyError) *plan.Problem {
+func (r Remote) untrustedHostKey(key *hostKeyError) *plan.Problem {
 	p := &plan.Problem{Reason: v1alpha1.ReasonHostKeyMismatch}
 	known, _ := errors.AsType[*hostkeys.KeyError](key.error)
 	switch {
@@ -387,24 +387,24 @@ func (r remote) untrustedHostKey(key *hostKeyError) *plan.Problem {
 			want = append(want, w.Key.Type()+" "+ssh.FingerprintSHA256(w.Key))
 		}
 		p.Err = fmt.Errorf("the host's key, %s, is not the one in known_hosts: %s", key.fingerprint, strings.Join(want, ", "))
-		p.Hint = "somebody may be in between; if the host has a new key, put it into known_hosts of Secret " + r.secret
+		p.Hint = "somebody may be in between; if the host has a new key, put it into known_hosts of Secret " + r.Secret
 	case known != nil:
 		p.Err = fmt.Errorf("the host is not in known_hosts; its key is %s", key.fingerprint)
-		p.Hint = "compare that with what its owner publishes, and add it to known_hosts of Secret " + r.secret
+		p.Hint = "compare that with what its owner publishes, and add it to known_hosts of Secret " + r.Secret
 	default:
 		p.Err = fmt.Errorf("the host's key, %s, is refused: %w", key.fingerprint, key.error)
-		p.Hint = "see the line for it in known_hosts of Secret " + r.secret
+		p.Hint = "see the line for it in known_hosts of Secret " + r.Secret
 	}
 	return p
 }
 
 // untrusted are servers that are not who they should be.
-func (r remote) untrusted(err error) *plan.Problem {
+func (r Remote) untrusted(err error) *plan.Problem {
 	if key, ok := errors.AsType[*hostKeyError](err); ok {
 		return r.untrustedHostKey(key)
 	}
 	if strings.Contains(err.Error(), "ssh: no common algorithm for host key") {
-		return &plan.Problem{Reason: v1alpha1.ReasonHostKeyMismatch, Err: errors.New("the host has none of the kinds of key that known_hosts has for it"), Hint: "add its key to known_hosts of Secret " + r.secret}
+		return &plan.Problem{Reason: v1alpha1.ReasonHostKeyMismatch, Err: errors.New("the host has none of the kinds of key that known_hosts has for it"), Hint: "add its key to known_hosts of Secret " + r.Secret}
 	}
 	hint := "add the issuer's certificate to the Secret of spec.secretRef as ca.crt"
 	_, notTLS := errors.AsType[tls.RecordHeaderError](err)
@@ -424,7 +424,7 @@ func (r remote) untrusted(err error) *plan.Problem {
 }
 
 // unreachable are servers that do not answer.
-func (r remote) unreachable(err error) *plan.Problem {
+func (r Remote) unreachable(err error) *plan.Problem {
 	netErr, isNet := errors.AsType[net.Error](err)
 	dns, isDNS := errors.AsType[*net.DNSError](err)
 	_, isOp := errors.AsType[*net.OpError](err)
@@ -432,7 +432,7 @@ func (r remote) unreachable(err error) *plan.Problem {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &plan.Problem{Reason: v1alpha1.ReasonTimeout, Err: errors.New("no answer in time"), Hint: "if the server is only slow, raise spec.timeout", Retry: true}
 	case isDNS && dns.IsNotFound:
-		return &plan.Problem{Reason: v1alpha1.ReasonHostUnreachable, Err: fmt.Errorf("there is no host %s", r.url.Hostname()), Hint: "check spec.url, and the cluster's DNS", Retry: true}
+		return &plan.Problem{Reason: v1alpha1.ReasonHostUnreachable, Err: fmt.Errorf("there is no host %s", r.URL.Hostname()), Hint: "check spec.url, and the cluster's DNS", Retry: true}
 	case isNet && netErr.Timeout():
 		return &plan.Problem{Reason: v1alpha1.ReasonTimeout, Err: errors.New("no answer in time"), Hint: "if the server is only slow, raise spec.timeout", Retry: true}
 	case isDNS || isOp:
@@ -443,7 +443,7 @@ func (r remote) unreachable(err error) *plan.Problem {
 }
 
 // rootOf is the error without the URL that net/http puts before it.
-func (r remote) rootOf(err error) string {
+func (r Remote) rootOf(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
@@ -451,4 +451,14 @@ func (r remote) rootOf(err error) string {
 		return "the server says: " + line.Text
 	}
 	return strings.TrimPrefix(err.Error(), "unknown error: ")
+}
+
+func Branches(s *Session) map[string]plumbing.Hash {
+	tips := map[string]plumbing.Hash{}
+	for name, h := range s.Refs.References {
+		if b, ok := strings.CutPrefix(name, "refs/heads/"); ok {
+			tips[b] = h
+		}
+	}
+	return tips
 }

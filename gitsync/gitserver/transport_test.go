@@ -1,4 +1,4 @@
-package gitsync
+package gitserver
 
 import (
 	"context"
@@ -51,25 +51,25 @@ func TestConnect_ListIsBounded(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(repo.Bare, "packed-refs"), []byte(refs.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at := func(address string, a access) remote {
+	at := func(address string, a Access) Remote {
 		u, err := url.Parse(address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return remote{url: u, access: a}
+		return Remote{URL: u, Access: a}
 	}
-	certificate := access{caBundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})}
-	for name, r := range map[string]remote{
-		"http":               at(plain.URL+"/repo", access{}),
+	certificate := Access{caBundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})}
+	for name, r := range map[string]Remote{
+		"http":               at(plain.URL+"/repo", Access{}),
 		"https with a CA":    at(secure.URL+"/repo", certificate),
-		"a local repository": at(repo.URL(), access{}),
+		"a local repository": at(repo.URL(), Access{}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			s, err := connect(ctx, r)
+			s, err := Connect(ctx, r)
 			if err == nil {
-				s.close()
+				s.Close()
 			}
 			want := r.String() + ": the list of its branches and tags has more than 32Mi"
 			if err == nil || !gittree.IsExceeded(err) || !strings.Contains(err.Error(), want) {

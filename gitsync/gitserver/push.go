@@ -1,4 +1,4 @@
-package gitsync
+package gitserver
 
 import (
 	"bytes"
@@ -21,29 +21,29 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// errMoved says that a branch is no longer where a push was decided on.
-var errMoved = errors.New("the branch has moved")
+// ErrBranchMoved says that a branch is no longer where a push was decided on.
+var ErrBranchMoved = errors.New("the branch has moved")
 
 // errMayNotPush says that nothing was pushed, since another controller may lead.
 var errMayNotPush = errors.New("not pushed")
 
-// update moves a branch from one commit to another. From the zero hash it
+// Update moves a branch from one commit to another. From the zero hash it
 // makes the branch.
-type update struct {
-	branch   string
-	from, to plumbing.Hash
-	pack     []byte // of what `to` needs besides what the server has
+type Update struct {
+	Branch   string
+	From, To plumbing.Hash
+	Pack     []byte // of what `to` needs besides what the server has
 }
 
-// push makes an update as a compare-and-swap. Its error is errMoved where
+// Push makes an update as a compare-and-swap. Its error is ErrBranchMoved where
 // somebody else was faster, and a problem otherwise. Each exchange with the
 // server may take as long as the timeout says.
-func (r remote) push(ctx context.Context, u update, timeout time.Duration) error {
+func (r Remote) Push(ctx context.Context, u Update, timeout time.Duration) error {
 	sending, cancel := context.WithTimeout(ctx, timeout)
 	refusal, err := r.send(sending, u)
 	cancel()
 	switch {
-	case err == nil || errors.Is(err, errMoved):
+	case err == nil || errors.Is(err, ErrBranchMoved):
 		return err
 	case errors.Is(err, errMayNotPush):
 		return &plan.Problem{Reason: v1alpha1.ReasonWriteBackFailed, Where: r.pushing(u), Err: err, Retry: true}
@@ -53,14 +53,14 @@ func (r remote) push(ctx context.Context, u update, timeout time.Duration) error
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	if s, asked := r.receiver(asking); asked == nil {
-		now := s.tip(u.branch)
+		now := s.tip(u.Branch)
 		s.close()
 		switch now {
-		case u.to:
+		case u.To:
 			return nil
-		case u.from:
+		case u.From:
 		default:
-			return errMoved
+			return ErrBranchMoved
 		}
 	}
 	if refusal != "" {
@@ -75,14 +75,14 @@ type receiver struct {
 	refs *packp.AdvRefs
 }
 
-func (r remote) receiver(ctx context.Context) (*receiver, error) {
+func (r Remote) receiver(ctx context.Context) (*receiver, error) {
 	s := &receiver{}
 	err := within(ctx, func() error {
 		ep, c, err := r.transport()
 		if err != nil {
 			return err
 		}
-		s.git, err = c.NewReceivePackSession(ep, r.access.method)
+		s.git, err = c.NewReceivePackSession(ep, r.Access.method)
 		return err
 	}, func() { s.close() })
 	if err != nil {
@@ -113,14 +113,14 @@ func refName(branch string) plumbing.ReferenceName {
 }
 
 // send makes one attempt. The refusal is the server's, in its own words.
-func (r remote) send(ctx context.Context, u update) (refusal string, err error) {
+func (r Remote) send(ctx context.Context, u Update) (refusal string, err error) {
 	s, err := r.receiver(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer s.close()
-	if s.tip(u.branch) != u.from {
-		return "", errMoved
+	if s.tip(u.Branch) != u.From {
+		return "", ErrBranchMoved
 	}
 	req := packp.NewReferenceUpdateRequestFromCapabilities(s.refs.Capabilities)
 	var said bytes.Buffer
@@ -133,10 +133,10 @@ func (r remote) send(ctx context.Context, u update) (refusal string, err error) 
 			break
 		}
 	}
-	req.Commands = []*packp.Command{{Name: refName(u.branch), Old: u.from, New: u.to}}
-	req.Packfile = io.NopCloser(bytes.NewReader(u.pack))
-	if r.mayPush != nil { // asked last: the server may have taken long to answer
-		if err := r.mayPush(); err != nil {
+	req.Commands = []*packp.Command{{Name: refName(u.Branch), Old: u.From, New: u.To}}
+	req.Packfile = io.NopCloser(bytes.NewReader(u.Pack))
+	if r.MayPush != nil { // asked last: the server may have taken long to answer
+		if err := r.MayPush(); err != nil {
 			return "", fmt.Errorf("%w: %w", errMayNotPush, err)
 		}
 	}
@@ -167,7 +167,7 @@ func refusalIn(report *packp.ReportStatus) string {
 }
 
 // rejected is an answer that says no.
-func (r remote) rejected(u update, words string) *plan.Problem {
+func (r Remote) rejected(u Update, words string) *plan.Problem {
 	return &plan.Problem{
 		Reason: v1alpha1.ReasonPushRejected, Where: r.pushing(u), Err: errors.New("the server refuses the push: " + words),
 		Hint:  "let its account push there, set spec.writeBack.signingKey if only signed commits are taken, or spec.writeBack.branch to push to another branch for review",
@@ -176,7 +176,7 @@ func (r remote) rejected(u update, words string) *plan.Problem {
 }
 
 // unanswered is a push that did not come so far as to an answer.
-func (r remote) unanswered(u update, err error) error {
+func (r Remote) unanswered(u Update, err error) error {
 	// It was read a moment ago: that it is not there, or needs other credentials, is how servers say no.
 	if errors.Is(err, transport.ErrAuthorizationFailed) || errors.Is(err, transport.ErrAuthenticationRequired) || errors.Is(err, transport.ErrRepositoryNotFound) || isReadOnly(err) {
 		return &plan.Problem{
@@ -184,7 +184,7 @@ func (r remote) unanswered(u update, err error) error {
 			Hint: r.credentialsHint("grant them write access"), Retry: true,
 		}
 	}
-	p, ok := errors.AsType[*plan.Problem](r.problem(err))
+	p, ok := errors.AsType[*plan.Problem](r.Problem(err))
 	if !ok {
 		return err
 	}
@@ -197,15 +197,15 @@ func isReadOnly(err error) bool {
 	return strings.Contains(text, "read only") || strings.Contains(text, "read-only") || strings.Contains(text, "not allowed to push") || strings.Contains(text, "write access")
 }
 
-func (r remote) pushing(u update) string { return "pushing " + u.branch + " to " + r.String() }
+func (r Remote) pushing(u Update) string { return "pushing " + u.Branch + " to " + r.String() }
 
 // userinfo of URLs.
 var userinfo = regexp.MustCompile(`://[^/\s@]+@`)
 
 // redact takes credentials out of what a server says.
-func (r remote) redact(words string) string {
+func (r Remote) redact(words string) string {
 	words = userinfo.ReplaceAllString(words, "://")
-	for _, secret := range r.access.secrets() {
+	for _, secret := range r.Access.secrets() {
 		if secret != "" {
 			words = strings.ReplaceAll(words, secret, "…")
 		}
@@ -214,7 +214,7 @@ func (r remote) redact(words string) string {
 }
 
 // secrets are the parts of credentials that go over the wire.
-func (a access) secrets() []string {
+func (a Access) secrets() []string {
 	switch m := a.method.(type) {
 	case *githttp.BasicAuth:
 		return []string{m.Password}

@@ -1,4 +1,4 @@
-package gitsync
+package gitserver
 
 import (
 	"crypto/x509"
@@ -35,7 +35,7 @@ func overHTTP(t http.RoundTripper) transport.Transport {
 
 // overHTTP is how a repository is reached by https and http. go-git has options for
 // certificates and proxies, and takes them only without a transport of ours.
-func (a access) overHTTP() (transport.Transport, error) {
+func (a Access) overHTTP() (transport.Transport, error) {
 	if len(a.caBundle) == 0 && len(a.clientCert) == 0 && a.proxy.options.URL == "" {
 		return plainTransport(), nil
 	}

@@ -1,4 +1,4 @@
-package gitsync
+package gitserver
 
 import (
 	"context"
@@ -63,7 +63,7 @@ func (p *packReader) fill(size int) {
 		err = p.ctx.Err()
 	}
 	if p.left -= int64(n); p.left < 0 {
-		p.err = errNoRoom
+		p.err = ErrNoRoom
 		return
 	}
 	if _, copyErr := p.copied.Write(b[:n]); copyErr != nil {

@@ -1,4 +1,4 @@
-package gitsync
+package gitserver
 
 import (
 	"errors"
@@ -17,23 +17,23 @@ import (
 // longestLimit bounds how long a server may put a source off.
 const longestLimit = time.Hour
 
-// rateLimit is the answer of a server that is asked too often, or is overloaded.
-type rateLimit struct {
+// RateLimit is the answer of a server that is asked too often, or is overloaded.
+type RateLimit struct {
 	status int
-	after  time.Duration // when it wants to be asked again; 0: it does not say
+	After  time.Duration // when it wants to be asked again; 0: it does not say
 }
 
 // Error says how long the server wants to be left alone.
-func (e *rateLimit) Error() string {
+func (e *RateLimit) Error() string {
 	s := fmt.Sprintf("the server limits requests (status %d)", e.status)
-	if e.after > 0 {
-		s += ", and asks to come again after " + e.after.String()
+	if e.After > 0 {
+		s += ", and asks to come again after " + e.After.String()
 	}
 	return s
 }
 
 // limited are the answers that ask for fewer requests: 429, and 503 with a time.
-func (r remote) limited(err error) *plan.Problem {
+func (r Remote) limited(err error) *plan.Problem {
 	answer := answerOf(err)
 	if answer == nil {
 		return nil
@@ -43,7 +43,7 @@ func (r remote) limited(err error) *plan.Problem {
 	if status != http.StatusTooManyRequests && (status != http.StatusServiceUnavailable || after == 0) {
 		return nil
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonRateLimited, Err: &rateLimit{status: status, after: after}, Hint: "raise spec.interval, use a webhook, or give an account with a higher limit", Retry: true}
+	return &plan.Problem{Reason: v1alpha1.ReasonRateLimited, Err: &RateLimit{status: status, After: after}, Hint: "raise spec.interval, use a webhook, or give an account with a higher limit", Retry: true}
 }
 
 // answerOf is the unexpected answer of an HTTP server that an error is about; nil: it is

@@ -1,4 +1,4 @@
-package gitsync
+package gitserver
 
 import (
 	"cmp"
@@ -30,12 +30,12 @@ func isNotGit(err error) bool {
 // notGit says what answers in place of Git. Over HTTP it is asked once more, since
 // go-git keeps nothing of an answer that it cannot read. Of a page only the title is
 // told: the rest may hold what nobody else should see.
-func (r remote) notGit(ctx context.Context) *plan.Problem {
+func (r Remote) notGit(ctx context.Context) *plan.Problem {
 	p := &plan.Problem{
 		Reason: v1alpha1.ReasonNotGit, Where: r.String(), Err: errors.New("what answers is no Git"), Retry: true,
 		Hint: "check spec.url, and that the account's shell prints nothing",
 	}
-	if r.url.Scheme == "ssh" {
+	if r.URL.Scheme == "ssh" {
 		return p
 	}
 	p.Hint = "check spec.url, and the proxies on the way"
@@ -57,19 +57,19 @@ var title = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
 
 // answer describes what a server sends where Git would list its branches, and
 // whether that is a page for people.
-func (r remote) answer(ctx context.Context) (said string, page bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.url.String(), "/")+"/info/refs?service=git-upload-pack", nil)
+func (r Remote) answer(ctx context.Context) (said string, page bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.URL.String(), "/")+"/info/refs?service=git-upload-pack", nil)
 	if err != nil {
 		return "", false, err
 	}
-	if auth, ok := r.access.method.(githttp.AuthMethod); ok {
+	if auth, ok := r.Access.method.(githttp.AuthMethod); ok {
 		auth.SetAuth(req)
 	}
-	config, err := r.access.tls()
+	config, err := r.Access.tls()
 	if err != nil {
 		return "", false, err
 	}
-	transport := &http.Transport{Proxy: r.access.proxy.of(), TLSClientConfig: config}
+	transport := &http.Transport{Proxy: r.Access.proxy.of(), TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // credentials go nowhere else
 	res, err := (&http.Client{Transport: transport, CheckRedirect: stay}).Do(req)
@@ -96,7 +96,7 @@ func (r remote) answer(ctx context.Context) (said string, page bool, err error) 
 }
 
 // tls is what the Secret says of certificates.
-func (a access) tls() (*tls.Config, error) {
+func (a Access) tls() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if len(a.caBundle) > 0 {
 		c.RootCAs = x509.NewCertPool()

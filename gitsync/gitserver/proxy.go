@@ -1,4 +1,4 @@
-package gitsync
+package gitserver
 
 import (
 	"errors"
@@ -22,8 +22,8 @@ type proxy struct {
 	options transport.ProxyOptions
 }
 
-// mayProxy refuses a proxy for a repository that it would not lead to.
-func mayProxy(u *url.URL) error {
+// MayProxy refuses a proxy for a repository that it would not lead to.
+func MayProxy(u *url.URL) error {
 	if u.Scheme == "http" || u.Scheme == "https" {
 		return nil
 	}
@@ -47,13 +47,13 @@ func newProxy(secret string, data map[string][]byte) (proxy, error) {
 	return proxy{}, &plan.Problem{Reason: v1alpha1.ReasonInvalidSecret, Where: "Secret " + secret, Err: errors.New(fact)}
 }
 
-// through is the access by way of a proxy.
-func (a access) through(secret string, data map[string][]byte) (access, error) {
+// Through is the access by way of a proxy.
+func (a Access) Through(secret string, data map[string][]byte) (Access, error) {
 	var err error
 	if a.proxy, err = newProxy(secret, data); err != nil {
-		return access{}, err
+		return Access{}, err
 	}
-	a.credentialsIdentity += " " + identityOf(data)
+	a.Identity += " " + identityOf(data)
 	return a, nil
 }
 

@@ -1,4 +1,4 @@
-package gitsync
+package gitserver
 
 import (
 	"context"
@@ -89,25 +89,25 @@ func number(data map[string][]byte, key string) (int64, error) {
 	return n, nil
 }
 
-// githubApps makes tokens for GitHub Apps, and keeps each until shortly before
+// GitHubApps makes tokens for GitHub Apps, and keeps each until shortly before
 // it ends.
-type githubApps struct {
+type GitHubApps struct {
 	mu     sync.Mutex
 	tokens map[string]*githubToken // by Secret and repository
 }
 
-// newGitHubApps returns apps without a token.
-func newGitHubApps() *githubApps { return &githubApps{tokens: map[string]*githubToken{}} }
+// NewGitHubApps returns apps without a token.
+func NewGitHubApps() *GitHubApps { return &GitHubApps{tokens: map[string]*githubToken{}} }
 
 type githubToken struct {
 	secret string // the content it was made from
 	*ghinstallation.Transport
 }
 
-// authenticate adds a token of the GitHub App to a remote that has one.
+// Authenticate adds a token of the GitHub App to a remote that has one.
 // https://docs.github.com/en/apps/creating-github-apps/authenticating-with-a-github-app/authenticating-as-a-github-app-installation
-func (a *githubApps) authenticate(ctx context.Context, r *remote) error {
-	app := r.access.app
+func (a *GitHubApps) Authenticate(ctx context.Context, r *Remote) error {
+	app := r.Access.app
 	if app == nil {
 		return nil
 	}
@@ -124,21 +124,21 @@ func (a *githubApps) authenticate(ctx context.Context, r *remote) error {
 		_ = answer.Response.Body.Close()
 		return app.refused(*r, answer.Response)
 	}
-	r.access.method = &githttp.BasicAuth{Username: "x-access-token", Password: token}
+	r.Access.method = &githttp.BasicAuth{Username: "x-access-token", Password: token}
 	return nil
 }
 
 // of returns what makes tokens for a remote.
-func (a *githubApps) of(ctx context.Context, r remote) (*githubToken, error) {
-	name := r.secret + " " + r.String()
+func (a *GitHubApps) of(ctx context.Context, r Remote) (*githubToken, error) {
+	name := r.Secret + " " + r.String()
 	a.mu.Lock()
 	t := a.tokens[name]
 	a.mu.Unlock()
-	if t != nil && t.secret == r.access.credentialsIdentity {
+	if t != nil && t.secret == r.Access.Identity {
 		return t, nil
 	}
-	app := r.access.app
-	apps := ghinstallation.NewAppsTransportFromPrivateKey(r.access.httpTransport(), app.id, app.key)
+	app := r.Access.app
+	apps := ghinstallation.NewAppsTransportFromPrivateKey(r.Access.httpTransport(), app.id, app.key)
 	installation := app.installation
 	if installation == 0 {
 		var err error
@@ -146,7 +146,7 @@ func (a *githubApps) of(ctx context.Context, r remote) (*githubToken, error) {
 			return nil, err
 		}
 	}
-	t = &githubToken{r.access.credentialsIdentity, ghinstallation.NewFromAppsTransport(apps, installation)}
+	t = &githubToken{r.Access.Identity, ghinstallation.NewFromAppsTransport(apps, installation)}
 	t.BaseURL = app.api.String()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,8 +155,8 @@ func (a *githubApps) of(ctx context.Context, r remote) (*githubToken, error) {
 }
 
 // installationOn asks for the app's installation on the repository.
-func (a *githubApp) installationOn(ctx context.Context, apps http.RoundTripper, r remote) (int64, error) {
-	repository := strings.TrimSuffix(strings.Trim(r.url.Path, "/"), ".git")
+func (a *githubApp) installationOn(ctx context.Context, apps http.RoundTripper, r Remote) (int64, error) {
+	repository := strings.TrimSuffix(strings.Trim(r.URL.Path, "/"), ".git")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.api.String()+"/repos/"+repository+"/installation", nil)
 	if err != nil {
 		return 0, fmt.Errorf("asking for the installation of GitHub App %d on %s: %w", a.id, r, err)
@@ -173,21 +173,21 @@ func (a *githubApp) installationOn(ctx context.Context, apps http.RoundTripper, 
 		ID int64 `json:"id"`
 	}
 	if err := json.NewDecoder(answer.Body).Decode(&installation); err != nil || installation.ID == 0 {
-		return 0, &plan.Problem{Reason: v1alpha1.ReasonFetchFailed, Where: a.api.String(), Err: errors.New("the answer is not as GitHub's"), Hint: "check " + keyAppBaseURL + " in Secret " + r.secret}
+		return 0, &plan.Problem{Reason: v1alpha1.ReasonFetchFailed, Where: a.api.String(), Err: errors.New("the answer is not as GitHub's"), Hint: "check " + keyAppBaseURL + " in Secret " + r.Secret}
 	}
 	return installation.ID, nil
 }
 
 // refused is about an answer that is no token.
-func (a *githubApp) refused(r remote, answer *http.Response) error {
+func (a *githubApp) refused(r Remote, answer *http.Response) error {
 	p := &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Where: r.String()}
 	switch answer.StatusCode {
 	case http.StatusUnauthorized:
 		p.Err = fmt.Errorf("%s does not accept the key of GitHub App %d", a.api, a.id)
-		p.Hint = "check " + keyAppID + " and " + keyAppPrivateKey + " in Secret " + r.secret
+		p.Hint = "check " + keyAppID + " and " + keyAppPrivateKey + " in Secret " + r.Secret
 	case http.StatusForbidden, http.StatusNotFound:
 		p.Err = fmt.Errorf("GitHub App %d is not installed there, or suspended", a.id)
-		p.Hint = "install it for the repository, and check " + keyAppInstallation + " in Secret " + r.secret
+		p.Hint = "install it for the repository, and check " + keyAppInstallation + " in Secret " + r.Secret
 	default:
 		p.Reason, p.Retry = v1alpha1.ReasonFetchFailed, true
 		p.Err = fmt.Errorf("asking %s for a token of GitHub App %d: %s", a.api, a.id, answer.Status)
@@ -196,13 +196,13 @@ func (a *githubApp) refused(r remote, answer *http.Response) error {
 }
 
 // problem is about an API that could not be asked.
-func (a *githubApp) problem(r remote, err error) error {
-	return remote{url: a.api, secret: r.secret}.problem(err)
+func (a *githubApp) problem(r Remote, err error) error {
+	return Remote{URL: a.api, Secret: r.Secret}.Problem(err)
 }
 
 // httpTransport is as go-git's for the repository itself: with the same proxy, and with
 // the Secret's authorities beside the system's.
-func (a access) httpTransport() http.RoundTripper {
+func (a Access) httpTransport() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one
 	t.Proxy = a.proxy.of()
 	if len(a.caBundle) == 0 {
