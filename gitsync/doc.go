@@ -9,9 +9,8 @@
 // # The files, in the order in which a look goes through them
 //
 //	reconciler.go   what wants a look, when the next one is, what is written of it
-//	auth.go         the credentials in the GitSource's Secret
 //	mirror.go       one bare repository on disk per URL; snapshots for readers
-//	fetch.go        one exchange with a Git server; its errors put in words
+//	gitserver       one exchange with a Git server; its errors put in words
 //	follow.go       one look at a commit: prepare, try, announce, apply, prune
 //	dependencies.go the sources that a commit waits for
 //	meanwhile.go    what is done for what is applied while a commit waits
@@ -42,7 +41,6 @@
 //	probe.go        what a GitSource would meet, for whoever wants to make one
 //	review.go       another branch to push to
 //	gitobject       blobs, trees and commits in memory; merges; trailers
-//	push.go         the push, as a compare-and-swap
 //	watch.go        local repositories: a push is noticed at once
 //
 // # Two managers, one Deployment

@@ -37,13 +37,17 @@ import (
 
 // Remote is a repository and how to come to it.
 type Remote struct {
-	URL    *url.URL
-	Secret string // namespace/name; empty: none
-	Proxy  string // namespace/name of the Secret with the proxy; empty: none
+	// URL is that of the GitSource.
+	URL *url.URL
+	// Secret is namespace and name of the Secret with the credentials; empty: none.
+	Secret string
+	// Proxy is namespace and name of the Secret with the proxy; empty: none.
+	Proxy string
+	// Access is what the two Secrets say.
 	Access Access
-	// base: it is a remote base, which a tenant names.
+	// Base is set for a remote base, which a tenant names.
 	Base bool
-	// MayPush is [Options].MayPush.
+	// MayPush is asked before each push; its error refuses the push. nil: it may.
 	MayPush func() error
 }
 
@@ -98,8 +102,10 @@ func (r Remote) String() string {
 // Session is one connection to a Git server.
 type Session struct {
 	remote Remote
-	Git    transport.UploadPackSession
-	Refs   *packp.AdvRefs
+	// Git is the exchange itself.
+	Git transport.UploadPackSession
+	// Refs is what the server advertises.
+	Refs *packp.AdvRefs
 	// Depth is how many commits of a history are fetched; 0: all.
 	Depth int
 	// abandoned: a local git is still at it.
@@ -179,6 +185,7 @@ func cmpContext(ctx context.Context, err error) error {
 	return err
 }
 
+// Close ends the session.
 func (s *Session) Close() {
 	if s.abandoned.Load() {
 		return // it ends by itself
@@ -453,6 +460,7 @@ func (r Remote) rootOf(err error) string {
 	return strings.TrimPrefix(err.Error(), "unknown error: ")
 }
 
+// Branches returns the branches that the server advertises, by name.
 func Branches(s *Session) map[string]plumbing.Hash {
 	tips := map[string]plumbing.Hash{}
 	for name, h := range s.Refs.References {

@@ -30,9 +30,12 @@ var errMayNotPush = errors.New("not pushed")
 // Update moves a branch from one commit to another. From the zero hash it
 // makes the branch.
 type Update struct {
-	Branch   string
+	// Branch is its name, or that of a ref that is no branch.
+	Branch string
+	// From and To are commits.
 	From, To plumbing.Hash
-	Pack     []byte // of what `to` needs besides what the server has
+	// Pack has what To needs besides what the server has.
+	Pack []byte
 }
 
 // Push makes an update as a compare-and-swap. Its error is ErrBranchMoved where

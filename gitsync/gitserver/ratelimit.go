@@ -20,7 +20,8 @@ const longestLimit = time.Hour
 // RateLimit is the answer of a server that is asked too often, or is overloaded.
 type RateLimit struct {
 	status int
-	After  time.Duration // when it wants to be asked again; 0: it does not say
+	// After is when the server wants to be asked again; 0: it does not say.
+	After time.Duration
 }
 
 // Error says how long the server wants to be left alone.
