@@ -23,5 +23,5 @@ func (h hookRequester) Syncs(source client.Object) bool {
 }
 
 func (h hookRequester) RequestSync(ctx context.Context, sources ...types.NamespacedName) {
-	h.reconciler.watcher.told(ctx, sources...)
+	h.reconciler.pushes.RequestSync(ctx, sources...)
 }

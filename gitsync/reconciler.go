@@ -121,7 +121,8 @@ const (
 // Add adds the GitSource reconciler to a manager.
 func Add(mgr ctrl.Manager, o Options) error {
 	wishes := &wishes{}
-	watcher, err := newRefWatcher(wishes)
+	pushes := newPushes(wishes)
+	watcher, err := newRefWatcher(pushes)
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	r := &reconciler{
 		options: o, own: mgr.GetAPIReader(), status: mgr.GetClient(), mapper: mgr.GetRESTMapper(),
 		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: newMirrors(o.StorageDir), apps: gitserver.NewGitHubApps(),
-		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, wishes: wishes,
+		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, pushes: pushes, wishes: wishes,
 		last: map[types.NamespacedName]memory{},
 	}
 	r.mirrors.limits = o.Limits.WithDefaults()
@@ -155,7 +156,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Watches(&appsv1.Deployment{}, r.wishing(true, r.drifted), builder.WithPredicates(mayDrift)).
 		WatchesMetadata(&corev1.Secret{}, r.wishing(true, r.sourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&v1alpha1.BatchRelease{}, r.wishing(true, r.sourceOf), builder.WithPredicates(newDecision)).
-		WatchesRawSource(watcher.source()).
+		WatchesRawSource(pushes.source()).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.queue = queue
 			return nil
@@ -223,6 +224,7 @@ type reconciler struct {
 	apps        *gitserver.GitHubApps
 	events      events.EventRecorder
 	watcher     *refWatcher
+	pushes      *pushes
 	wishes      *wishes
 	queue       workqueue.TypedRateLimitingInterface[reconcile.Request]
 

@@ -14,13 +14,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/source"
-
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // settle is how long a repository must be quiet before a look: a push writes
@@ -31,12 +25,17 @@ const (
 	settleAtMost = 500 * time.Millisecond
 )
 
+// Requester is what a watcher asks for syncs.
+type Requester interface {
+	// RequestSync asks for a sync of sources at once. It returns early when ctx ends.
+	RequestSync(ctx context.Context, sources ...types.NamespacedName)
+}
+
 // refWatcher notices pushes to local repositories. What it misses, the
 // interval finds.
 type refWatcher struct {
-	files   *fsnotify.Watcher
-	changed chan event.TypedGenericEvent[*v1alpha1.GitSource]
-	wishes  *wishes
+	files     *fsnotify.Watcher
+	requester Requester
 
 	mu    sync.Mutex
 	repos map[string]*watchedRepo // by path
@@ -52,20 +51,15 @@ type watchedRepo struct {
 	latest  time.Time
 }
 
-func newRefWatcher(wishes *wishes) (*refWatcher, error) {
+func newRefWatcher(requester Requester) (*refWatcher, error) {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watching local repositories: %w", err)
 	}
 	return &refWatcher{
-		files: files, wishes: wishes, changed: make(chan event.TypedGenericEvent[*v1alpha1.GitSource], 64),
+		files: files, requester: requester,
 		repos: map[string]*watchedRepo{}, of: map[types.NamespacedName]string{},
 	}, nil
-}
-
-// source is where the controller gets the requests from.
-func (w *refWatcher) source() source.Source {
-	return source.Channel(w.changed, &handler.TypedEnqueueRequestForObject[*v1alpha1.GitSource]{})
 }
 
 // watch follows the repository of a source, if it is a local one.
@@ -272,21 +266,6 @@ func (w *refWatcher) tell(ctx context.Context) time.Duration {
 		}
 	}
 	w.mu.Unlock()
-	w.told(ctx, told...)
+	w.requester.RequestSync(ctx, told...)
 	return next
-}
-
-// told asks for a look at sources to whose repository somebody has pushed.
-func (w *refWatcher) told(ctx context.Context, sources ...types.NamespacedName) {
-	for _, name := range sources {
-		w.wishes.add(name, false)
-	}
-	for _, name := range sources {
-		gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
-		select {
-		case w.changed <- event.TypedGenericEvent[*v1alpha1.GitSource]{Object: gs}:
-		case <-ctx.Done():
-			return
-		}
-	}
 }

@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"context"
 	"net/url"
 	"os"
 	"os/exec"
@@ -16,9 +17,27 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 )
 
+// requests are those of a watcher.
+type requests chan types.NamespacedName
+
+func (r requests) RequestSync(ctx context.Context, sources ...types.NamespacedName) {
+	for _, name := range sources {
+		select {
+		case r <- name:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func requestsOf(w *refWatcher) requests {
+	r, _ := w.requester.(requests) // startWatcher has given it
+	return r
+}
+
 func startWatcher(t *testing.T) *refWatcher {
 	t.Helper()
-	w, err := newRefWatcher(&wishes{})
+	w, err := newRefWatcher(make(requests, 64))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +62,7 @@ func told(w *refWatcher, quiet time.Duration) int {
 	n := 0
 	for {
 		select {
-		case <-w.changed:
+		case <-requestsOf(w):
 			n++
 		case <-time.After(quiet):
 			return n
@@ -60,7 +79,7 @@ const (
 func notices(t *testing.T, w *refWatcher) {
 	t.Helper()
 	select {
-	case <-w.changed:
+	case <-requestsOf(w):
 		told(w, quiet)
 	case <-time.After(patient):
 		t.Error("the push was not noticed")
@@ -108,7 +127,7 @@ func TestWatchTellsTheLast(t *testing.T) {
 	looking.Go(func() {
 		for {
 			select {
-			case <-w.changed:
+			case <-requestsOf(w):
 				// Without t: the last request may come when the test is over.
 				out, err := exec.Command("git", "-C", repo.Bare, "rev-parse", "main").Output()
 				if err == nil {
@@ -136,7 +155,7 @@ func TestWatchTellsTheLast(t *testing.T) {
 func TestWatchTellsFew(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(nil)
-	w, err := newRefWatcher(&wishes{})
+	w, err := newRefWatcher(make(requests, 64))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +167,7 @@ func TestWatchTellsFew(t *testing.T) {
 	w.repos[repo.Bare].latest = time.Now().Add(-settle)
 	w.tell(t.Context())
 	w.tell(t.Context())
-	if n := len(w.changed); n != 1 {
+	if n := len(requestsOf(w)); n != 1 {
 		t.Errorf("told %d times", n)
 	}
 }

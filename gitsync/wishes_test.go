@@ -160,11 +160,13 @@ func TestGlanceAtAnothersSource(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Labels: map[string]string{"shard": "b"}, Finalizers: []string{finalizer}}}
 	at := serving{gs: gs}
-	watcher, err := newRefWatcher(&wishes{})
+	watcher, err := newRefWatcher(newPushes(&wishes{}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer watcher.files.Close()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	defer func() { _ = watcher.Start(ended) }() // which closes it
 	r := &reconciler{
 		options: Options{Selector: labels.SelectorFromSet(labels.Set{"shard": "a"})}, own: at, status: at, wishes: &wishes{}, watcher: watcher, mirrors: newMirrors(t.TempDir()),
 		last: map[types.NamespacedName]memory{name: {rest: &atRest{uid: "1", interval: time.Minute, until: time.Now().Add(time.Hour)}}},
