@@ -40,6 +40,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/webhook"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -122,7 +123,7 @@ const (
 func Add(mgr ctrl.Manager, o Options) error {
 	wishes := &wishes{}
 	pushes := newPushes(wishes)
-	watcher, err := newRefWatcher(pushes)
+	watcher, err := refwatch.New(pushes)
 	if err != nil {
 		return err
 	}
@@ -223,7 +224,7 @@ type reconciler struct {
 	remoteBases *bases
 	apps        *gitserver.GitHubApps
 	events      events.EventRecorder
-	watcher     *refWatcher
+	watcher     *refwatch.Watcher
 	pushes      *pushes
 	wishes      *wishes
 	queue       workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -272,7 +273,7 @@ func (r *reconciler) remember(name types.NamespacedName, m memory) {
 }
 
 func (r *reconciler) forget(name types.NamespacedName) {
-	r.watcher.forget(name)
+	r.watcher.Forget(name)
 	unmeasure(name)
 	r.mirrors.leave(name)
 	r.mu.Lock()
@@ -410,7 +411,7 @@ func (l *look) run(ctx context.Context) error {
 		return err
 	}
 	l.remoteNow = remote
-	l.watcher.watch(l.name, remote.URL, gs.Spec.Ref.Branch)
+	l.watcher.Watch(l.name, remote.URL, gs.Spec.Ref.Branch)
 	if l.as, err = l.writers.as(gs.Namespace, gs.Spec.ServiceAccountName); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -160,7 +161,7 @@ func TestGlanceAtAnothersSource(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Labels: map[string]string{"shard": "b"}, Finalizers: []string{finalizer}}}
 	at := serving{gs: gs}
-	watcher, err := newRefWatcher(newPushes(&wishes{}))
+	watcher, err := refwatch.New(newPushes(&wishes{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package gitsync
+package refwatch
 
 import (
 	"context"
@@ -31,19 +31,19 @@ type Requester interface {
 	RequestSync(ctx context.Context, sources ...types.NamespacedName)
 }
 
-// refWatcher notices pushes to local repositories. What it misses, the
+// Watcher notices pushes to local repositories. What it misses, the
 // interval finds.
-type refWatcher struct {
+type Watcher struct {
 	files     *fsnotify.Watcher
 	requester Requester
 
 	mu    sync.Mutex
-	repos map[string]*watchedRepo // by path
+	repos map[string]*repository // by path
 	of    map[types.NamespacedName]string
 }
 
-// watchedRepo is one local repository and the sources that follow it.
-type watchedRepo struct {
+// repository is one local repository and the sources that follow it.
+type repository struct {
 	path    string
 	sources map[types.NamespacedName]bool
 	dirs    map[string]bool // that are watched for it
@@ -51,19 +51,19 @@ type watchedRepo struct {
 	latest  time.Time
 }
 
-func newRefWatcher(requester Requester) (*refWatcher, error) {
+func New(requester Requester) (*Watcher, error) {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watching local repositories: %w", err)
 	}
-	return &refWatcher{
+	return &Watcher{
 		files: files, requester: requester,
-		repos: map[string]*watchedRepo{}, of: map[types.NamespacedName]string{},
+		repos: map[string]*repository{}, of: map[types.NamespacedName]string{},
 	}, nil
 }
 
-// watch follows the repository of a source, if it is a local one.
-func (w *refWatcher) watch(name types.NamespacedName, u *url.URL, _ string) {
+// Watch follows the repository of a source, if it is a local one.
+func (w *Watcher) Watch(name types.NamespacedName, u *url.URL, _ string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	path := ""
@@ -78,20 +78,20 @@ func (w *refWatcher) watch(name types.NamespacedName, u *url.URL, _ string) {
 	}
 	repo, ok := w.repos[path]
 	if !ok {
-		repo = &watchedRepo{path: path, sources: map[types.NamespacedName]bool{}, dirs: map[string]bool{}}
+		repo = &repository{path: path, sources: map[types.NamespacedName]bool{}, dirs: map[string]bool{}}
 		w.repos[path] = repo
 	}
 	repo.sources[name], w.of[name] = true, path
 	w.cover(repo)
 }
 
-func (w *refWatcher) forget(name types.NamespacedName) {
+func (w *Watcher) Forget(name types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.drop(name)
 }
 
-func (w *refWatcher) drop(name types.NamespacedName) {
+func (w *Watcher) drop(name types.NamespacedName) {
 	repo := w.repos[w.of[name]]
 	delete(w.of, name)
 	if repo == nil {
@@ -108,7 +108,7 @@ func (w *refWatcher) drop(name types.NamespacedName) {
 	}
 }
 
-func (w *refWatcher) used(dir string) bool {
+func (w *Watcher) used(dir string) bool {
 	for _, r := range w.repos {
 		if r.dirs[dir] {
 			return true
@@ -122,7 +122,7 @@ func (w *refWatcher) used(dir string) bool {
 // with slashes. Folders and not files, since git replaces files by renaming. Where
 // there is no repository yet, the nearest folder that is there is watched for
 // its coming.
-func (w *refWatcher) cover(repo *watchedRepo) {
+func (w *Watcher) cover(repo *repository) {
 	want := map[string]bool{}
 	dir := gitDir(repo.path)
 	heads := filepath.Join(dir, "refs", "heads")
@@ -174,7 +174,7 @@ func isDir(p string) bool {
 }
 
 // Start runs until ctx ends.
-func (w *refWatcher) Start(ctx context.Context) error {
+func (w *Watcher) Start(ctx context.Context) error {
 	defer w.files.Close()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -186,19 +186,19 @@ func (w *refWatcher) Start(ctx context.Context) error {
 			if !ok {
 				return errors.New("the watch on local repositories has ended")
 			}
-			w.see(e)
+			w.mark(e)
 		case err := <-w.files.Errors:
 			// An overflow: anything may have changed.
 			logr.FromContextOrDiscard(ctx).Info("looking at all local repositories", "because", err.Error())
-			w.seeAll()
+			w.markAll()
 		case <-timer.C:
 		}
-		timer.Reset(w.tell(ctx))
+		timer.Reset(w.report(ctx))
 	}
 }
 
-// see marks the repositories that an event is about.
-func (w *refWatcher) see(e fsnotify.Event) {
+// mark marks the repositories that an event is about.
+func (w *Watcher) mark(e fsnotify.Event) {
 	if strings.HasSuffix(e.Name, ".lock") || e.Op == fsnotify.Chmod {
 		return
 	}
@@ -214,7 +214,7 @@ func (w *refWatcher) see(e fsnotify.Event) {
 
 // concerns reports whether a change of a file may be a push. In the
 // repository's own folder much else is written.
-func (repo *watchedRepo) concerns(file string) bool {
+func (repo *repository) concerns(file string) bool {
 	dir := gitDir(repo.path)
 	refs := filepath.Join(dir, "refs")
 	switch {
@@ -229,14 +229,14 @@ func (repo *watchedRepo) concerns(file string) bool {
 	}
 }
 
-func (repo *watchedRepo) mark() {
+func (repo *repository) mark() {
 	repo.latest = time.Now()
 	if repo.dirty.IsZero() {
 		repo.dirty = repo.latest
 	}
 }
 
-func (w *refWatcher) seeAll() {
+func (w *Watcher) markAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, repo := range w.repos {
@@ -244,9 +244,9 @@ func (w *refWatcher) seeAll() {
 	}
 }
 
-// tell asks for a look at the sources of repositories that have settled, and
+// report asks for a look at the sources of repositories that have settled, and
 // returns when to be called again.
-func (w *refWatcher) tell(ctx context.Context) time.Duration {
+func (w *Watcher) report(ctx context.Context) time.Duration {
 	next := time.Hour
 	var told []types.NamespacedName
 	w.mu.Lock()

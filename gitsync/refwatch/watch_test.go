@@ -1,4 +1,4 @@
-package gitsync
+package refwatch
 
 import (
 	"context"
@@ -30,14 +30,14 @@ func (r requests) RequestSync(ctx context.Context, sources ...types.NamespacedNa
 	}
 }
 
-func requestsOf(w *refWatcher) requests {
+func requestsOf(w *Watcher) requests {
 	r, _ := w.requester.(requests) // startWatcher has given it
 	return r
 }
 
-func startWatcher(t *testing.T) *refWatcher {
+func startWatcher(t *testing.T) *Watcher {
 	t.Helper()
-	w, err := newRefWatcher(make(requests, 64))
+	w, err := New(make(requests, 64))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,12 +53,12 @@ func startWatcher(t *testing.T) *refWatcher {
 
 var webSource = types.NamespacedName{Namespace: "shop", Name: "web"}
 
-func watchRepo(w *refWatcher, path, branch string) {
-	w.watch(webSource, &url.URL{Scheme: "file", Path: path}, branch)
+func watchRepo(w *Watcher, path, branch string) {
+	w.Watch(webSource, &url.URL{Scheme: "file", Path: path}, branch)
 }
 
 // told counts the requests until it has been quiet for a while.
-func told(w *refWatcher, quiet time.Duration) int {
+func told(w *Watcher, quiet time.Duration) int {
 	n := 0
 	for {
 		select {
@@ -76,7 +76,7 @@ const (
 )
 
 // notices waits for a request, and for the end of more.
-func notices(t *testing.T, w *refWatcher) {
+func notices(t *testing.T, w *Watcher) {
 	t.Helper()
 	select {
 	case <-requestsOf(w):
@@ -108,7 +108,7 @@ func TestWatchNoticesPushes(t *testing.T) {
 			notices(t, w)
 		})
 	}
-	w.forget(webSource)
+	w.Forget(webSource)
 	repo.CommitAndPush(nil)
 	if n := told(w, quiet); n != 0 {
 		t.Errorf("told %d times after it was forgotten", n)
@@ -155,18 +155,18 @@ func TestWatchTellsTheLast(t *testing.T) {
 func TestWatchTellsFew(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(nil)
-	w, err := newRefWatcher(make(requests, 64))
+	w, err := New(make(requests, 64))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.files.Close()
 	watchRepo(w, repo.Bare, "main")
 	for range 100 {
-		w.see(fsnotify.Event{Name: filepath.Join(repo.Bare, "refs", "heads", "main"), Op: fsnotify.Create})
+		w.mark(fsnotify.Event{Name: filepath.Join(repo.Bare, "refs", "heads", "main"), Op: fsnotify.Create})
 	}
 	w.repos[repo.Bare].latest = time.Now().Add(-settle)
-	w.tell(t.Context())
-	w.tell(t.Context())
+	w.report(t.Context())
+	w.report(t.Context())
 	if n := len(requestsOf(w)); n != 1 {
 		t.Errorf("told %d times", n)
 	}
