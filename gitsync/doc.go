@@ -41,7 +41,7 @@
 //	probe.go        what a GitSource would meet, for whoever wants to make one
 //	review.go       another branch to push to
 //	gitobject       blobs, trees and commits in memory; merges; trailers
-//	watch.go        local repositories: a push is noticed at once
+//	refwatch        local repositories: a push is noticed at once
 //
 // # Two managers, one Deployment
 //

@@ -411,7 +411,7 @@ func (l *look) run(ctx context.Context) error {
 		return err
 	}
 	l.remoteNow = remote
-	l.watcher.Watch(l.name, remote.URL, gs.Spec.Ref.Branch)
+	l.watcher.Watch(l.name, remote.URL)
 	if l.as, err = l.writers.as(gs.Namespace, gs.Spec.ServiceAccountName); err != nil {
 		return err
 	}

@@ -51,6 +51,7 @@ type repository struct {
 	latest  time.Time
 }
 
+// New returns a watcher that watches nothing yet.
 func New(requester Requester) (*Watcher, error) {
 	files, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -63,7 +64,7 @@ func New(requester Requester) (*Watcher, error) {
 }
 
 // Watch follows the repository of a source, if it is a local one.
-func (w *Watcher) Watch(name types.NamespacedName, u *url.URL, _ string) {
+func (w *Watcher) Watch(name types.NamespacedName, u *url.URL) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	path := ""
@@ -85,6 +86,7 @@ func (w *Watcher) Watch(name types.NamespacedName, u *url.URL, _ string) {
 	w.cover(repo)
 }
 
+// Forget ends the watch for a source.
 func (w *Watcher) Forget(name types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

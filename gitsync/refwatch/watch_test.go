@@ -53,8 +53,8 @@ func startWatcher(t *testing.T) *Watcher {
 
 var webSource = types.NamespacedName{Namespace: "shop", Name: "web"}
 
-func watchRepo(w *Watcher, path, branch string) {
-	w.Watch(webSource, &url.URL{Scheme: "file", Path: path}, branch)
+func watchRepo(w *Watcher, path string) {
+	w.Watch(webSource, &url.URL{Scheme: "file", Path: path})
 }
 
 // told counts the requests until it has been quiet for a while.
@@ -90,7 +90,7 @@ func TestWatchNoticesPushes(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(map[string]string{"a": "1"})
 	w := startWatcher(t)
-	watchRepo(w, repo.Bare, "main")
+	watchRepo(w, repo.Bare)
 	if n := told(w, quiet); n != 0 {
 		t.Errorf("told %d times of nothing", n)
 	}
@@ -119,7 +119,7 @@ func TestWatchTellsTheLast(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(nil)
 	w := startWatcher(t)
-	watchRepo(w, repo.Bare, "main")
+	watchRepo(w, repo.Bare)
 	told(w, quiet)
 	tip := ""
 	seen := make(chan string, 100)
@@ -160,7 +160,7 @@ func TestWatchTellsFew(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.files.Close()
-	watchRepo(w, repo.Bare, "main")
+	watchRepo(w, repo.Bare)
 	for range 100 {
 		w.mark(fsnotify.Event{Name: filepath.Join(repo.Bare, "refs", "heads", "main"), Op: fsnotify.Create})
 	}
@@ -176,7 +176,7 @@ func TestWatchNoticesARepositoryThatComesLater(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "team", "repos", "shop.git")
 	w := startWatcher(t)
-	watchRepo(w, path, "main")
+	watchRepo(w, path)
 	if err := os.WriteFile(filepath.Join(dir, "noise"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
