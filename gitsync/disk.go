@@ -1,23 +1,17 @@
 package gitsync
 
 import (
-	"context"
 	"encoding/hex"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // The disk that the mirrors take, at /metrics.
@@ -149,28 +143,4 @@ func (ms *mirrors) sweep(wanted map[string]bool) (removed []string) {
 		}
 	}
 	return removed
-}
-
-// sweeper sweeps once, at the start.
-func (ms *mirrors) sweeper(c client.Reader, s labels.Selector) manager.Runnable {
-	return manager.RunnableFunc(func(ctx context.Context) error {
-		log := logr.FromContextOrDiscard(ctx)
-		var list v1alpha1.GitSourceList
-		options := &client.ListOptions{LabelSelector: s}
-		if err := c.List(ctx, &list, options); err != nil {
-			log.Error(err, "mirrors of former GitSources stay until the next start")
-			return nil
-		}
-		wanted := map[string]bool{}
-		for i := range list.Items {
-			gs := &list.Items[i]
-			if u, err := gitserver.ParseURL(gs.Spec.URL); err == nil {
-				wanted[mirrorNameOf(gitserver.Remote{URL: u, Secret: secretName(gs), Proxy: proxyName(gs)})] = true
-			}
-		}
-		if removed := ms.sweep(wanted); len(removed) > 0 {
-			log.Info("removed mirrors", "count", len(removed), "because", "no GitSource uses them")
-		}
-		return nil
-	})
 }

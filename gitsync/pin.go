@@ -259,11 +259,3 @@ func isNoCommit(err error) bool {
 	p, ok := errors.AsType[*plan.Problem](err)
 	return ok && p.Reason == v1alpha1.ReasonTagNotFound
 }
-
-// refName is what was followed to a snapshot, for messages.
-func (l *look) refName(s *snapshot) string {
-	if s.tag.name != "" {
-		return s.tag.name
-	}
-	return l.gs.Spec.Ref.String()
-}

@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -172,7 +173,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 			return fmt.Errorf("adding the webhook receiver: %w", err)
 		}
 	}
-	if err := mgr.Add(r.mirrors.sweeper(r.own, o.Selector)); err != nil {
+	if err := mgr.Add(sweeper(r.mirrors, r.own, o.Selector)); err != nil {
 		return fmt.Errorf("adding the sweeper of mirrors: %w", err)
 	}
 	return nil
@@ -814,4 +815,28 @@ func (l *look) limitedFor() time.Duration {
 		}
 	}
 	return 0
+}
+
+// sweeper sweeps once, at the start.
+func sweeper(ms *mirrors, c client.Reader, s labels.Selector) manager.Runnable {
+	return manager.RunnableFunc(func(ctx context.Context) error {
+		log := logr.FromContextOrDiscard(ctx)
+		var list v1alpha1.GitSourceList
+		options := &client.ListOptions{LabelSelector: s}
+		if err := c.List(ctx, &list, options); err != nil {
+			log.Error(err, "mirrors of former GitSources stay until the next start")
+			return nil
+		}
+		wanted := map[string]bool{}
+		for i := range list.Items {
+			gs := &list.Items[i]
+			if u, err := gitserver.ParseURL(gs.Spec.URL); err == nil {
+				wanted[mirrorNameOf(gitserver.Remote{URL: u, Secret: secretName(gs), Proxy: proxyName(gs)})] = true
+			}
+		}
+		if removed := ms.sweep(wanted); len(removed) > 0 {
+			log.Info("removed mirrors", "count", len(removed), "because", "no GitSource uses them")
+		}
+		return nil
+	})
 }

@@ -470,3 +470,11 @@ func (h *history) approvedBy(file string, b brought) string {
 	}
 	return b.by
 }
+
+// refName is what was followed to a snapshot, for messages.
+func (l *look) refName(s *snapshot) string {
+	if s.tag.name != "" {
+		return s.tag.name
+	}
+	return l.gs.Spec.Ref.String()
+}
