@@ -137,7 +137,7 @@ func (bs *bases) ask(ctx context.Context, name plan.RemoteBase, b *base) error {
 	err = next.bring(ctx, s, wants...)
 	if err == nil {
 		if _, found := object.GetCommit(next.store(), commit); found != nil {
-			err = &plan.Problem{Reason: v1alpha1.ReasonCommitNotFound, Err: fmt.Errorf("there is no commit %s", shortCommit(commit.String())), Hint: "name a branch or a tag, or a commit of a branch"}
+			err = &plan.Problem{Reason: v1alpha1.ReasonCommitNotFound, Err: fmt.Errorf("there is no commit %s", plan.ShortCommit(commit.String())), Hint: "name a branch or a tag, or a commit of a branch"}
 		} else {
 			err = next.sound(commit, plumbing.ZeroHash)
 		}

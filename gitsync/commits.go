@@ -205,7 +205,7 @@ type unknownRendering struct {
 }
 
 func (u *unknownRendering) Error() string {
-	return fmt.Sprintf("what commit %s renders is not known: %s", shortCommit(u.commit.String()), plan.OneLine(u.err.Error()))
+	return fmt.Sprintf("what commit %s renders is not known: %s", plan.ShortCommit(u.commit.String()), plan.OneLine(u.err.Error()))
 }
 
 const hintUnknown = "it is tried again at each sync; if the remote base is gone for good, let another person approve, or revert the change and bring it by a new commit"
@@ -325,7 +325,7 @@ func bringer(s storer.EncodedObjectStorer, tip plumbing.Hash, file string, last 
 	}
 	content, ok, err := blobAt(s, tip, file)
 	if err == nil && !ok {
-		err = fmt.Errorf("%s in %s: %w", file, shortCommit(tip.String()), errNoFile)
+		err = fmt.Errorf("%s in %s: %w", file, plan.ShortCommit(tip.String()), errNoFile)
 	}
 	if err != nil {
 		return brought{}, err

@@ -111,7 +111,7 @@ func rejectionIn(s storer.EncodedObjectStorer, br *v1alpha1.BatchRelease) reject
 const rejectedLine = "Rejected: "
 
 func (r rejection) line() string {
-	return fmt.Sprintf("%sby %s, in %s: %s", rejectedLine, plan.OneLine(r.by), shortCommit(r.in), plan.OneLine(r.reason))
+	return fmt.Sprintf("%sby %s, in %s: %s", rejectedLine, plan.OneLine(r.by), plan.ShortCommit(r.in), plan.OneLine(r.reason))
 }
 
 // withRejection returns a paragraph with the rejection that its former text has: the

@@ -431,10 +431,7 @@ func (h *history) bringer(file string) (brought, error) {
 	return b, err
 }
 
-// shortCommit is a commit as it stands in messages.
-func shortCommit(commit string) string { return commit[:min(len(commit), 12)] }
-
-func at(branch, commit string) string { return branch + "@" + shortCommit(commit) }
+func at(branch, commit string) string { return branch + "@" + plan.ShortCommit(commit) }
 
 // checkObjects bounds what a commit renders.
 func checkObjects(l gittree.Limits, where string, objects []plan.Object) error {

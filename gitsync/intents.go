@@ -125,13 +125,13 @@ func (in intent) problem(tip, file string) *plan.Problem {
 	if in.rollback {
 		return &plan.Problem{
 			Reason: v1alpha1.ReasonRolledBackInCluster, Where: where,
-			Err:  fmt.Errorf("the cluster went back from %s to %s, and %s still says %s (commit %s)", in.revision, in.stable, tip, in.revision, shortCommit(in.commit)),
+			Err:  fmt.Errorf("the cluster went back from %s to %s, and %s still says %s (commit %s)", in.revision, in.stable, tip, in.revision, plan.ShortCommit(in.commit)),
 			Hint: "git revert the change, or commit a better one",
 		}
 	}
 	return &plan.Problem{
 		Reason: v1alpha1.ReasonApprovedInCluster, Where: where,
-		Err:  fmt.Errorf("step %d of %s (commit %s) was approved in the cluster, and %s does not say so", in.step, in.revision, shortCommit(in.commit), tip),
+		Err:  fmt.Errorf("step %d of %s (commit %s) was approved in the cluster, and %s does not say so", in.step, in.revision, plan.ShortCommit(in.commit), tip),
 		Hint: "commit the approval to " + file,
 	}
 }
@@ -147,7 +147,7 @@ Given in the cluster, for revision %s of commit %s.
 %s: %s
 %s: %s
 %s: %d
-`, in.step, in.release.Plan.Name, in.revision, shortCommit(in.commit),
+`, in.step, in.release.Plan.Name, in.revision, plan.ShortCommit(in.commit),
 		gitobject.TrailerRelease, name, gitobject.TrailerRevision, in.revision, gitobject.TrailerCommit, in.commit, gitobject.TrailerStep, in.step)
 }
 

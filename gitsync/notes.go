@@ -51,7 +51,7 @@ func (st stories) tell(br *v1alpha1.BatchRelease, revision, commit string, start
 	for _, a := range approvals {
 		line := fmt.Sprintf("Step %d: approved by %s, %s", a.Step, plan.OneLine(a.By), timeOf(&a.Time))
 		if a.Commit != "" {
-			line += ", in " + shortCommit(a.Commit)
+			line += ", in " + plan.ShortCommit(a.Commit)
 		}
 		lines = append(lines, line)
 	}

@@ -97,7 +97,7 @@ func (m *mirror) pin(ctx context.Context, r gitserver.Remote, ref v1alpha1.GitRe
 	if !there {
 		s.close()
 		return nil, &plan.Problem{
-			Reason: v1alpha1.ReasonCommitNotFound, Where: r.String(), Err: fmt.Errorf("commit %s is not in the history of %s", shortCommit(ref.Commit), ref.Branch),
+			Reason: v1alpha1.ReasonCommitNotFound, Where: r.String(), Err: fmt.Errorf("commit %s is not in the history of %s", plan.ShortCommit(ref.Commit), ref.Branch),
 			Hint: "push it to that branch, or correct spec.ref.commit",
 		}
 	}

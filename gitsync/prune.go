@@ -55,7 +55,7 @@ func consented(gs *v1alpha1.GitSource, before, wanted inventory, commit string) 
 	return &plan.Problem{
 		Reason: v1alpha1.ReasonPruneRefused, Where: at(gs.Spec.Ref.String(), commit),
 		Err:  fmt.Errorf("%d of the %d objects that were applied would be deleted: %s", len(gone), len(before), plan.JoinNames(said(gone))),
-		Hint: fmt.Sprintf("if that is meant, kubectl annotate -n %s gitsource %s --overwrite %s=%s", gs.Namespace, gs.Name, v1alpha1.AnnotationConfirmPrune, shortCommit(commit)),
+		Hint: fmt.Sprintf("if that is meant, kubectl annotate -n %s gitsource %s --overwrite %s=%s", gs.Namespace, gs.Name, v1alpha1.AnnotationConfirmPrune, plan.ShortCommit(commit)),
 	}
 }
 

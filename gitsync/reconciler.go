@@ -577,7 +577,7 @@ func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*snapshot, error)
 		return s, nil // that commit may be of another branch, tag or repository
 	}
 	if pushed, err := s.forcePushed(plumbing.NewHash(l.before.ObservedCommit)); err == nil && pushed {
-		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", at(l.gs.Spec.Ref.Branch, l.outcome.commit), shortCommit(l.before.ObservedCommit)))
+		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", at(l.gs.Spec.Ref.Branch, l.outcome.commit), plan.ShortCommit(l.before.ObservedCommit)))
 	}
 	return s, nil
 }

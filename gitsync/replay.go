@@ -90,7 +90,7 @@ func (h *history) unused(ctx context.Context, release *plan.Release, commit stri
 			continue
 		}
 		if ended {
-			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("the release of commit %s has ended, and its BatchRelease was removed since", shortCommit(commit)), "bring the change by a new commit"))
+			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("the release of commit %s has ended, and its BatchRelease was removed since", plan.ShortCommit(commit)), "bring the change by a new commit"))
 			continue
 		}
 		b, err := h.bringer(a.File)
@@ -102,7 +102,7 @@ func (h *history) unused(ctx context.Context, release *plan.Release, commit stri
 			return nil, nil, err
 		}
 		if old {
-			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("commit %s, which brought it, was on the branch before this release", shortCommit(b.in)), "approve again: commit a change of the file, such as a comment"))
+			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("commit %s, which brought it, was on the branch before this release", plan.ShortCommit(b.in)), "approve again: commit a change of the file, such as a comment"))
 			continue
 		}
 		counted = append(counted, *a)

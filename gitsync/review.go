@@ -128,7 +128,7 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 		if why != "" {
 			return &plan.Problem{
 				Reason: v1alpha1.ReasonWriteBackConflict, Where: "branch " + w.branch,
-				Err:  fmt.Errorf("commit %s is not in the history of %s, and spec.verify does not let it be applied: %s", shortCommit(c.Hash.String()), w.gs.Spec.Ref.Branch, why),
+				Err:  fmt.Errorf("commit %s is not in the history of %s, and spec.verify does not let it be applied: %s", plan.ShortCommit(c.Hash.String()), w.gs.Spec.Ref.Branch, why),
 				Hint: "find out who pushed it, and delete the branch; it is made again",
 			}
 		}

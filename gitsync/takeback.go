@@ -12,6 +12,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -73,7 +74,7 @@ func firstParent(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.H
 		return plumbing.ZeroHash, gittree.Missing("commit", commit, err)
 	}
 	if len(c.ParentHashes) == 0 {
-		return plumbing.ZeroHash, fmt.Errorf("commit %s is the first one; there is nothing before it", shortCommit(commit.String()))
+		return plumbing.ZeroHash, fmt.Errorf("commit %s is the first one; there is nothing before it", plan.ShortCommit(commit.String()))
 	}
 	return c.ParentHashes[0], nil
 }

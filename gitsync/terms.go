@@ -434,18 +434,18 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		why = errOwnKey.Error()
 	}
 	if why != "" {
-		return used, fmt.Sprintf("commit %s brought it: %s", shortCommit(b.in), why), nil
+		return used, fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.in), why), nil
 	}
 	const again = "; commit a change of the file, such as a comment"
 	if slices.ContainsFunc(g.gs.Status.UsedPlanApprovals, func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == a.Spec.Plan && u.Payload == used.Payload }) {
-		return used, fmt.Sprintf("commit %s, which brought it, was used before", shortCommit(b.in)) + again, nil
+		return used, fmt.Sprintf("commit %s, which brought it, was used before", plan.ShortCommit(b.in)) + again, nil
 	}
 	old, err := g.precedes(ctx, in, plumbing.NewHash(cmp.Or(record.Tip, record.Since)))
 	if err != nil {
 		return used, "", err
 	}
 	if old {
-		return used, fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect", shortCommit(b.in)) + again, nil
+		return used, fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect", plan.ShortCommit(b.in)) + again, nil
 	}
 	if g.signatures.distinctAuthor {
 		why, err = g.ownChange(ctx, key, record, b.in, by)

@@ -337,10 +337,10 @@ func (h *history) unsigned(ctx context.Context, a *plan.Approval, release *plan.
 	case err != nil:
 		return nil, err
 	case why != "":
-		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", shortCommit(b.in), why),
+		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.in), why),
 			"have it committed by a key that spec.approvals.signers of the GitSource lists (git commit -S)"), nil
 	case by.Key == h.signatures.own:
-		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", shortCommit(b.in), errOwnKey), "let a person approve it"), nil
+		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.in), errOwnKey), "let a person approve it"), nil
 	}
 	h.approvers[a.File] = by
 	if !h.signatures.distinctAuthor {
@@ -411,10 +411,10 @@ func (h *history) writtenBy(ctx context.Context, commits []plumbing.Hash, in str
 		case err != nil:
 			return "", "", err
 		case why != "":
-			return fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: commit %s of it: %s", approver, shortCommit(c.String()), why),
+			return fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: commit %s of it: %s", approver, plan.ShortCommit(c.String()), why),
 				"sign the change with a key that spec.approvals.signers or spec.verify of the GitSource lists", nil
 		case keys.Same(author, approver):
-			return fmt.Sprintf("commit %s, which brought it, is signed by %s, as is commit %s of the change", shortCommit(in), approver, shortCommit(c.String())),
+			return fmt.Sprintf("commit %s, which brought it, is signed by %s, as is commit %s of the change", plan.ShortCommit(in), approver, plan.ShortCommit(c.String())),
 				"let somebody else approve it", nil
 		}
 	}

@@ -23,3 +23,6 @@ func JoinNames(list []string) string {
 	}
 	return strings.Join(list, ", ")
 }
+
+// ShortCommit is a commit as it stands in messages.
+func ShortCommit(commit string) string { return commit[:min(len(commit), 12)] }
