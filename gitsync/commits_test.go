@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -298,7 +299,7 @@ func TestDesiredIsKept(t *testing.T) {
 	}
 }
 
-// isInHistory says of each two commits of a random graph what git says.
+// gitobject.IsInHistory says of each two commits of a random graph what git says.
 func TestIsInHistory(t *testing.T) {
 	const commits = 40
 	seed := uint64(time.Now().UnixNano())
@@ -319,7 +320,7 @@ func TestIsInHistory(t *testing.T) {
 	for _, tip := range list {
 		within := strings.Fields(repo.Git("rev-list", tip))
 		for _, c := range list {
-			got, err := isInHistory(t.Context(), store, plumbing.NewHash(c), plumbing.NewHash(tip))
+			got, err := gitobject.IsInHistory(t.Context(), store, plumbing.NewHash(c), plumbing.NewHash(tip))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -368,7 +369,7 @@ func TestIsInHistory_Twins(t *testing.T) {
 		is   plumbing.Hash
 		want bool
 	}{{"itself", one, true}, {"its twin", twin, true}, {"another one", other, false}, {"the twin's child", commit(twin, "next", ""), false}} {
-		if got, err := isInHistory(t.Context(), store, tc.is, tip); got != tc.want || err != nil {
+		if got, err := gitobject.IsInHistory(t.Context(), store, tc.is, tip); got != tc.want || err != nil {
 			t.Errorf("%s: %t, %v, want %t", tc.why, got, err, tc.want)
 		}
 	}
@@ -378,14 +379,14 @@ func TestIsInHistory_Twins(t *testing.T) {
 	unsigned := commit(root, "no signature", "")
 	added := commit(root, "no signature", " U1NIU0lHAAAAAQ==\n")
 	seenTip := commit(commit(unsigned, "next", ""), "another tip", "")
-	sigs := signatures{order: precedence{}, seen: []v1alpha1.SeenCommit{{Commit: seenTip.String(), Time: metav1.NewTime(now.Add(-time.Hour))}, {Commit: tip.String(), Time: metav1.NewTime(now.Add(-2 * time.Hour))}}}
+	sigs := signatures{order: gitobject.Precedence{}, seen: []v1alpha1.SeenCommit{{Commit: seenTip.String(), Time: metav1.NewTime(now.Add(-time.Hour))}, {Commit: tip.String(), Time: metav1.NewTime(now.Add(-2 * time.Hour))}}}
 	for _, tc := range []struct {
 		why  string
 		is   plumbing.Hash
 		want bool
 	}{{"itself", one, true}, {"its twin", twin, false}, {"without a signature", unsigned, true}, {"with one that was added", added, false}} {
 		for range 2 {
-			if used, err := sigs.order.precedes(t.Context(), store, tc.is, tip); used != (tc.is == one || tc.is == twin) || err != nil {
+			if used, err := sigs.order.Precedes(t.Context(), store, tc.is, tip); used != (tc.is == one || tc.is == twin) || err != nil {
 				t.Errorf("%s: used %t, %v", tc.why, used, err)
 			}
 			if got, err := sigs.sawBy(t.Context(), store, tc.is, now); got != tc.want || err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -37,14 +38,14 @@ type desired struct {
 type renderer struct {
 	snapshot *snapshot
 	gs       *v1alpha1.GitSource
-	mapper   meta.RESTMapper    // nil: no cluster is asked
-	bases    fetchBase          // nil: remote bases are refused
-	hasBases bool               // a folder that was rendered has some
-	in       Renderer           // nil: this process
-	brought  map[string]brought // by approval file, from earlier looks; added to
-	approved approvedSteps      // from earlier looks; added to
-	order    precedence         // from earlier looks; added to
-	exceeded *overLimits        // from earlier looks; added to. nil: nothing is known
+	mapper   meta.RESTMapper      // nil: no cluster is asked
+	bases    fetchBase            // nil: remote bases are refused
+	hasBases bool                 // a folder that was rendered has some
+	in       Renderer             // nil: this process
+	brought  map[string]brought   // by approval file, from earlier looks; added to
+	approved approvedSteps        // from earlier looks; added to
+	order    gitobject.Precedence // from earlier looks; added to
+	exceeded *overLimits          // from earlier looks; added to. nil: nothing is known
 
 	signatures signatures
 	approvals  gittree.Reads // what was read for the approvals

@@ -22,6 +22,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
@@ -81,7 +82,7 @@ func (ms *mirrors) of(r gitserver.Remote) *mirror {
 func (ms *mirrors) named(name string) *mirror {
 	m, ok := ms.by[name]
 	if !ok {
-		m = &mirror{dir: filepath.Join(ms.dir, name), limits: ms.limits, owner: make(chan struct{}, 1), refused: map[string]refusal{}, order: precedence{}}
+		m = &mirror{dir: filepath.Join(ms.dir, name), limits: ms.limits, owner: make(chan struct{}, 1), refused: map[string]refusal{}, order: gitobject.Precedence{}}
 		ms.by[name] = m
 	}
 	return m
@@ -98,9 +99,9 @@ type mirror struct {
 	current    *clone
 	generation int
 	seen       advertised
-	refused    map[string]refusal // by branch, or reference of a tag
-	order      precedence         // of pinned commits
-	pinned     map[string]bool    // tags that were pinned
+	refused    map[string]refusal   // by branch, or reference of a tag
+	order      gitobject.Precedence // of pinned commits
+	pinned     map[string]bool      // tags that were pinned
 }
 
 // refusal is a tip that is not worth bringing again: it is too large, or the

@@ -89,7 +89,7 @@ func (m *mirror) pin(ctx context.Context, r gitserver.Remote, ref v1alpha1.GitRe
 	_, err := object.GetCommit(s, pinned.commit)
 	there := err == nil
 	if there {
-		if there, err = m.order.precedes(ctx, s, pinned.commit, s.tip); err != nil {
+		if there, err = m.order.Precedes(ctx, s, pinned.commit, s.tip); err != nil {
 			s.close()
 			return nil, err
 		}

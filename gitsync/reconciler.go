@@ -39,6 +39,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
@@ -246,7 +247,7 @@ type memory struct {
 	exceeded *overLimits
 	// approved are the steps that plans had when they were approved.
 	approved approvedSteps
-	order    precedence              // of the commits that brought approvals
+	order    gitobject.Precedence    // of the commits that brought approvals
 	changes  map[string]foundCommits // see signatures
 	ignored  string                  // the approvals that were told of
 	failure  string                  // of the source, that was notified

@@ -96,7 +96,7 @@ func (s *signatures) sawBy(ctx context.Context, store storer.EncodedObjectStorer
 		}
 	}
 	for _, tip := range tips {
-		if yes, err := s.order.precedesItself(ctx, store, commit, tip); err != nil || yes {
+		if yes, err := s.order.PrecedesItself(ctx, store, commit, tip); err != nil || yes {
 			return yes, err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
@@ -421,7 +422,7 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		return used, "", err
 	}
 	in := plumbing.NewHash(b.in)
-	payload, err := payloadOf(g.snapshot, in)
+	payload, err := gitobject.Payload(g.snapshot, in)
 	if err != nil {
 		return used, "", err
 	}

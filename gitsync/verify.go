@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
@@ -39,7 +39,7 @@ type signatures struct {
 	// seen are tips of the branch, newest first, with the times of their first sight.
 	seen []v1alpha1.SeenCommit
 	// order is from earlier looks; added to.
-	order precedence
+	order gitobject.Precedence
 	// changes are the commits that made a release or a plan what it is, from earlier
 	// looks; added to.
 	changes map[string]foundCommits
@@ -84,7 +84,7 @@ func (l *look) signatures(ctx context.Context) (s signatures, err error) {
 		l.keep.changes = map[string]foundCommits{}
 	}
 	if l.keep.order == nil {
-		l.keep.order = precedence{}
+		l.keep.order = gitobject.Precedence{}
 	}
 	s.now, s.changes, s.order, s.seen = time.Now(), l.keep.changes, l.keep.order, l.gs.Status.Seen
 	if v := l.gs.Spec.Verify; v != nil {
@@ -210,7 +210,7 @@ func (s *signatures) tagUnsigned(at *snapshot) (string, error) {
 	if err != nil {
 		return "", gittree.Missing("tag", t.object, err)
 	}
-	raw, err := contentOf(o)
+	raw, err := gitobject.ContentOf(o)
 	if err != nil {
 		return "", gittree.Missing("tag", t.object, err)
 	}
@@ -247,7 +247,7 @@ func (l *look) listed(ctx context.Context, signer signature.Signer) error {
 // them; an error is one of the repository. It decides from the object's bytes,
 // once they are known to be those of the commit.
 func (s *signatures) signerOf(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, keys *signature.Keys) (by signature.Signature, why string, err error) {
-	raw, err := rawCommit(store, commit)
+	raw, err := gitobject.RawCommit(store, commit)
 	if err != nil {
 		return by, "", gittree.Missing("commit", commit, err)
 	}
@@ -266,33 +266,6 @@ func (s *signatures) signerOf(ctx context.Context, store storer.EncodedObjectSto
 		why = plan.OneLine(verdict.Error())
 	}
 	return by, why, nil
-}
-
-// payloadOf names what a commit says, however its signature is written: by the object
-// that it would be without it.
-func payloadOf(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash, error) {
-	raw, err := rawCommit(s, commit)
-	if err != nil {
-		return plumbing.ZeroHash, gittree.Missing("commit", commit, err)
-	}
-	return plumbing.ComputeHash(plumbing.CommitObject, signature.Payload(raw)), nil
-}
-
-func rawCommit(s storer.EncodedObjectStorer, commit plumbing.Hash) (raw []byte, err error) {
-	o, err := s.EncodedObject(plumbing.CommitObject, commit)
-	if err != nil {
-		return nil, err
-	}
-	return contentOf(o)
-}
-
-func contentOf(o plumbing.EncodedObject) (raw []byte, err error) {
-	r, err := o.Reader()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	return io.ReadAll(r)
 }
 
 // signed returns the approvals without those for this release that are not
