@@ -19,6 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -206,7 +207,7 @@ func TestSSH(t *testing.T) {
 				}
 				return
 			}
-			ps := problemsOf(err)
+			ps := plan.ProblemsOf(err)
 			if len(ps) != 1 || ps[0].Reason != tt.reason || !strings.Contains(ps[0].Error(), tt.says) || strings.Contains(ps[0].Error(), "git@") {
 				t.Errorf("%v", err)
 			}

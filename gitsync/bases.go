@@ -343,7 +343,7 @@ func (b *baseTrees) add(list []plan.RemoteBase, fetch fetchBase) error {
 		}
 		b.snapshots = append(b.snapshots, s)
 		// They stay on disk until the rendering ends, also those that makeRoom drops.
-		if b.size += diskSize(s.clone.dir); b.size > baseShare*s.clone.limits.RepositorySize {
+		if b.size += s.size(); b.size > baseShare*s.Limits().RepositorySize {
 			return unfetched{gittree.Exceeded("", "the remote bases take more than one repository may", "--max-repository-size")}
 		}
 		tree, err := gittree.Open(s, s.commit)

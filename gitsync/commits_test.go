@@ -55,7 +55,7 @@ func testMapper() meta.RESTMapper {
 
 func rendererAt(t *testing.T, repo *gittest.Repo, synced string) *renderer {
 	t.Helper()
-	s := mustLook(t, newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil), "main")
+	s := snapshotOf(t, newMirrors(t.TempDir()), repo.URL())
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: repo.URL(), Path: "deploy"}}
 	gs.Status.AppliedCommit = synced
 	return &renderer{snapshot: s, gs: gs, mapper: testMapper(), brought: map[string]brought{}, signatures: signatures{changes: map[string]foundCommits{}}}
@@ -251,7 +251,7 @@ func TestBringer(t *testing.T) {
 			before := plumbing.NewHash(repo.Head())
 			repo.Commit(map[string]string{"README.md": "last"})
 			repo.Push()
-			s := mustLook(t, newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil), "main")
+			s := snapshotOf(t, newMirrors(t.TempDir()), repo.URL())
 			got, err := bringer(s, s.commit, file, brought{})
 			if err != nil {
 				t.Fatal(err)

@@ -125,15 +125,15 @@ func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *obser
 	}
 	l.keep.applied = c.governed.set
 	var refused error
-	if c.targets, refused = o.targets(ctx, c.governed.set); refused != nil && len(problemsOf(refused)) == 0 {
+	if c.targets, refused = o.targets(ctx, c.governed.set); refused != nil && len(plan.ProblemsOf(refused)) == 0 {
 		return nil, refused
 	}
 	c.releases, err = l.releases(ctx, c, o)
-	if err != nil && (c.releases == nil || len(problemsOf(err)) == 0) {
+	if err != nil && (c.releases == nil || len(plan.ProblemsOf(err)) == 0) {
 		return nil, err
 	}
 	l.leaveAlone(c)
-	if ps := slices.Concat(problemsOf(refused), problemsOf(err)); len(ps) > 0 {
+	if ps := slices.Concat(plan.ProblemsOf(refused), plan.ProblemsOf(err)); len(ps) > 0 {
 		return c, ps
 	}
 	c.wanted = c.governed.keeps.union(c.wanted)
@@ -384,7 +384,7 @@ func afterEarly(err error, targets []*target) error {
 			early = append(early, t.String())
 		}
 	}
-	for _, p := range problemsOf(err) {
+	for _, p := range plan.ProblemsOf(err) {
 		if len(early) == 0 {
 			break
 		}
@@ -740,7 +740,7 @@ func (l *look) pruneAll(ctx context.Context) error {
 	}
 	kept, err := l.prune(ctx, readInventory(l.gs.Status.Inventory).without(inventory{}), nil)
 	l.gs.Status.Inventory = kept.status()
-	for _, p := range problemsOf(err) {
+	for _, p := range plan.ProblemsOf(err) {
 		const way = "to let the GitSource go and leave the rest in the cluster, set spec.suspend to true"
 		p.Hint = strings.TrimPrefix(p.Hint+"; "+way, "; ")
 	}

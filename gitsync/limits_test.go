@@ -167,12 +167,12 @@ func TestWhatIsReadIsBounded(t *testing.T) {
 				t.Errorf("%s: got %v, want %q", tt.reason, err, tt.says)
 			}
 			if err != nil {
-				for _, p := range problemsOf(err) {
+				for _, p := range plan.ProblemsOf(err) {
 					if p.Retry {
 						t.Errorf("it does not pass by itself: %v", p)
 					}
 				}
-				if len(problemsOf(err)) == 0 || isDamage(err) {
+				if len(plan.ProblemsOf(err)) == 0 || isDamage(err) {
 					t.Errorf("%v is no problem that one can act on", err)
 				}
 			}

@@ -316,14 +316,14 @@ func (m *mirror) bring(ctx context.Context, r gitserver.Remote, ref string) (*sn
 
 // heal throws the disk away; the next look clones anew. A reader calls it when
 // it met an object that is not there.
-func (m *mirror) heal(ctx context.Context, damaged *clone) error {
+func (m *mirror) heal(ctx context.Context, met *snapshot) error {
 	select {
 	case m.owner <- struct{}{}:
 		defer func() { <-m.owner }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if m.current != damaged {
+	if m.current != met.clone {
 		return nil // somebody was faster
 	}
 	return m.anew()
@@ -523,6 +523,13 @@ func (s *snapshot) close() {
 		_ = os.RemoveAll(c.dir) // it is tried again at the next start
 	}
 }
+
+// sharesDisk reports whether two snapshots are of the same clone: objects that were fetched
+// for the one are there for the other.
+func (s *snapshot) sharesDisk(other *snapshot) bool { return s.clone == other.clone }
+
+// size returns the bytes on disk of the clone.
+func (s *snapshot) size() int64 { return diskSize(s.clone.dir) }
 
 func (c *clone) retire() {
 	c.mu.Lock()

@@ -30,6 +30,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -213,7 +214,7 @@ func TestReaderMeetsDamage(t *testing.T) {
 			if !isDamage(err) {
 				t.Fatalf("%v is not taken for damage", err)
 			}
-			if err := ms.of(r).heal(t.Context(), s.clone); err != nil {
+			if err := ms.of(r).heal(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
 			if s := mustLook(t, ms, r, "main"); !s.fetched || readAll(s) != nil {
@@ -290,7 +291,7 @@ func TestServerWithHoles(t *testing.T) {
 	}
 	for range 2 {
 		_, err := lookAt(t, ms, r, "main")
-		ps := problemsOf(err)
+		ps := plan.ProblemsOf(err)
 		if len(ps) != 1 || ps[0].Reason != v1alpha1.ReasonFetchFailed {
 			t.Fatalf("%v", err)
 		}
@@ -431,7 +432,7 @@ func TestMirrorSaysWhatIsWrong(t *testing.T) {
 				s.close()
 				return
 			}
-			ps := problemsOf(err)
+			ps := plan.ProblemsOf(err)
 			if len(ps) != 1 {
 				t.Fatalf("%v is no problem", err)
 			}

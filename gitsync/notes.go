@@ -142,7 +142,7 @@ func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *snapshot, 
 		l.keep.notes = now
 		return nil
 	}
-	ps := problemsOf(err)
+	ps := plan.ProblemsOf(err)
 	l.outcome.intents = append(l.outcome.intents, ps...)
 	if len(ps) > 0 {
 		return nil

@@ -278,7 +278,7 @@ func (a *adversary) merge(person int) {
 func (a *adversary) sync() plan.Terms {
 	a.t.Helper()
 	a.repo.Push("--force")
-	s := mustLook(a.t, a.mirrors, remoteFor(a.t, a.repo.URL(), nil), "main")
+	s := snapshotOf(a.t, a.mirrors, a.repo.URL())
 	defer s.close()
 	r := &renderer{snapshot: s, gs: a.gs, mapper: testMapper(), brought: map[string]brought{}, signatures: a.by}
 	d, _, err := r.desired(nil)

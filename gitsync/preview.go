@@ -162,7 +162,7 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 		v.branch.set = set
 		err = v.look(ctx, set)
 	}
-	if ps := problemsOf(err); len(ps) > 0 {
+	if ps := plan.ProblemsOf(err); len(ps) > 0 {
 		v.Problems, err = append(v.Problems, ps...), nil
 	}
 	return &v.Preview, errors.Join(err, t.Err())
@@ -289,7 +289,7 @@ func (v *preview) object(ctx context.Context, t *target, approvals []plan.Approv
 	}
 	o := PreviewedObject{Object: t.Object}
 	err := v.observer.observe(ctx, t)
-	ps := problemsOf(err)
+	ps := plan.ProblemsOf(err)
 	switch {
 	case apierrors.IsForbidden(err):
 		o.Effect, o.Because = EffectUnknown, "no right to read it"

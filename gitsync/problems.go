@@ -20,21 +20,6 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// problemsOf makes a list of problems of an error, however they are wrapped.
-// Nothing but problems is in the list: it is empty for other errors.
-func problemsOf(err error) plan.Problems {
-	if err == nil {
-		return nil
-	}
-	if ps, ok := errors.AsType[plan.Problems](err); ok {
-		return ps
-	}
-	if p, ok := errors.AsType[*plan.Problem](err); ok {
-		return plan.Problems{p}
-	}
-	return nil
-}
-
 // apiProblems puts what the API server answers about an object in words: one
 // problem per field. It is empty where there is no error.
 func apiProblems(reason string, o plan.Object, gs *v1alpha1.GitSource, err error) plan.Problems {
@@ -48,7 +33,7 @@ func apiProblems(reason string, o plan.Object, gs *v1alpha1.GitSource, err error
 		}
 		return withoutTwins(ps)
 	}
-	if ps := problemsOf(err); len(ps) > 0 {
+	if ps := plan.ProblemsOf(err); len(ps) > 0 {
 		return ps
 	}
 	where := whereOf(o)

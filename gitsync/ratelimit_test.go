@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -40,8 +41,12 @@ func TestRateLimit(t *testing.T) {
 					http.Error(w, "slow down", tc.status)
 				})
 			}})
-			r := remoteFor(t, server.URL+"/repo.git", nil)
-			_, err := newMirrors(t.TempDir()).of(r).look(t.Context(), r, "main")
+			u, err := gitserver.ParseURL(server.URL + "/repo.git")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := gitserver.Remote{URL: u}
+			_, err = newMirrors(t.TempDir()).of(r).look(t.Context(), r, "main")
 			p, ok := errors.AsType[*plan.Problem](err)
 			if !ok || p.Reason != tc.want || !p.Retry {
 				t.Fatalf("%v, want %s", err, tc.want)

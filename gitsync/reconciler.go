@@ -438,7 +438,7 @@ func (l *look) run(ctx context.Context) error {
 		default:
 			healed = true
 			l.log.Info("cloning anew", "because", err.Error())
-			if err := l.mirrors.of(remote).heal(ctx, snapshot.clone); err != nil {
+			if err := l.mirrors.of(remote).heal(ctx, snapshot); err != nil {
 				return err
 			}
 		}
@@ -630,7 +630,7 @@ func (l *look) conclude(ctx context.Context, err error) error {
 
 // problems says what went wrong in a look.
 func (l *look) problems(err error) plan.Problems {
-	ps := problemsOf(err)
+	ps := plan.ProblemsOf(err)
 	if err != nil && len(ps) == 0 {
 		ps = plan.Problems{{Reason: v1alpha1.ReasonApplyFailed, Where: "GitSource " + l.name.String(), Err: errors.New(plan.OneLine(err.Error())), Retry: true}}
 	}
@@ -647,7 +647,7 @@ func (l *look) report(ctx context.Context) error {
 // reportWithout reports that the CustomResourceDefinition lacks fields of the status. The
 // status is written without them.
 func (l *look) reportWithout(ctx context.Context, err error) error {
-	if more := newProblems(l.outcome.problems, problemsOf(err)); len(more) > 0 {
+	if more := newProblems(l.outcome.problems, plan.ProblemsOf(err)); len(more) > 0 {
 		l.outcome.problems = append(more, l.outcome.problems...)
 		l.tellProblems()
 	}
@@ -687,7 +687,7 @@ func (l *look) write(ctx context.Context, opts ...client.SubResourceUpdateOption
 // isOutdatedCRD reports whether a status was refused for fields that the API server does
 // not know.
 func isOutdatedCRD(err error) bool {
-	return slices.ContainsFunc(problemsOf(err), func(p *plan.Problem) bool { return p.Reason == v1alpha1.ReasonOutdatedCRD })
+	return slices.ContainsFunc(plan.ProblemsOf(err), func(p *plan.Problem) bool { return p.Reason == v1alpha1.ReasonOutdatedCRD })
 }
 
 func (l *look) tellProblems() {

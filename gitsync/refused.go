@@ -39,7 +39,7 @@ import (
 // refuse does what can be done where a commit is refused, and returns the refusal with
 // what waits for it. The commit is nil where it does not render.
 func (l *look) refuse(ctx context.Context, s *snapshot, by signatures, c *commit, refusal error) error {
-	ps := problemsOf(refusal)
+	ps := plan.ProblemsOf(refusal)
 	if len(ps) == 0 || ctx.Err() != nil || isDamage(refusal) { // a mirror that is healed may render
 		return refusal
 	}
@@ -78,14 +78,14 @@ func (c *commit) bringsAgain(br *v1alpha1.BatchRelease) bool {
 // failed again. An approval given in the cluster waits for a commit that is applied: the
 // refused one may have other steps.
 func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *snapshot, c *commit, o *observer, refusal error) error {
-	ps := problemsOf(refusal)
+	ps := plan.ProblemsOf(refusal)
 	if c == nil || c.releases == nil || len(ps) == 0 || l.again || l.parked != nil || ctx.Err() != nil || isDamage(refusal) {
 		return refusal
 	}
 	l.onlyRollbacks = true
 	err := l.writeBack(ctx, r, s, c, o)
 	l.onlyRollbacks = false // the next commit of this look may be applied
-	switch more := problemsOf(err); {
+	switch more := plan.ProblemsOf(err); {
 	case err == nil:
 		return refusal
 	case len(more) > 0:
@@ -343,7 +343,7 @@ func (l *look) keepUp(ctx context.Context, s *snapshot, by signatures, c *commit
 	}
 	// A Secret that a GitSource names by now stays as it is. It is in the message where the
 	// commit is refused for it; the branch need not have it any more.
-	if err := l.keepSecrets(ctx, c.targets); err != nil && len(problemsOf(err)) == 0 {
+	if err := l.keepSecrets(ctx, c.targets); err != nil && len(plan.ProblemsOf(err)) == 0 {
 		return nil, err
 	}
 	a := &applier{gs: l.gs, c: l.as, commit: c.desired.commit}

@@ -52,7 +52,7 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 		return nil, err
 	}
 	w.review = s
-	if s.clone != w.snapshot.clone {
+	if !s.sharesDisk(w.snapshot) {
 		return nil, gitserver.ErrBranchMoved // the mirror was cloned anew: both from the new one
 	}
 	// The older snapshot does not see what has come since.

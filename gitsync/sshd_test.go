@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -84,7 +85,7 @@ func TestSSHD(t *testing.T) {
 				}
 				return
 			}
-			ps := problemsOf(err)
+			ps := plan.ProblemsOf(err)
 			if len(ps) != 1 || ps[0].Reason != tt.reason {
 				t.Fatalf("%v, want %s", err, tt.reason)
 			}

@@ -71,7 +71,7 @@ func (m *team) approve(t *testing.T, synced string, distinct bool) (*v1alpha1.Ap
 	m.Push("--force")
 	r := rendererAt(t, m.Repo, synced)
 	if m.mirrors != nil {
-		r.snapshot = mustLook(t, m.mirrors, remoteFor(t, m.URL(), nil), "main")
+		r.snapshot = snapshotOf(t, m.mirrors, m.URL())
 	}
 	r.signatures = signatures{verify: m.verify, signers: m.keys, distinctAuthor: distinct, now: time.Now(), changes: r.signatures.changes}
 	d, _, err := r.desired(nil)
@@ -607,7 +607,7 @@ func TestDistinctAuthor_ForcePush(t *testing.T) {
 		m.completed("v2", v2)
 		m.Push()
 		m.mirrors = newMirrors(t.TempDir())
-		mustLook(t, m.mirrors, remoteFor(t, m.URL(), nil), "main").close()
+		snapshotOf(t, m.mirrors, m.URL()).close()
 		m.Git("reset", "-q", "--hard", older)
 		m.by(&m.ada, labelled("v1"))
 		m.by(&m.grace, approvalOf(m.Head()))

@@ -167,7 +167,7 @@ func (w *writeback) give(err error, pending []intent) error {
 	if err == nil || w.parked != nil || errors.Is(err, gitserver.ErrBranchMoved) || isDamage(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	ps := problemsOf(err)
+	ps := plan.ProblemsOf(err)
 	if len(ps) == 0 {
 		ps = plan.Problems{{Reason: v1alpha1.ReasonWriteBackFailed, Where: "GitSource " + w.name.String(), Err: errors.New(plan.OneLine(err.Error())), Retry: true}}
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -66,4 +67,19 @@ func (ps Problems) Unwrap() []error {
 		errs[i] = p
 	}
 	return errs
+}
+
+// ProblemsOf makes a list of problems of an error, however they are wrapped.
+// Nothing but problems is in the list: it is empty for other errors.
+func ProblemsOf(err error) Problems {
+	if err == nil {
+		return nil
+	}
+	if ps, ok := errors.AsType[Problems](err); ok {
+		return ps
+	}
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return Problems{p}
+	}
+	return nil
 }
