@@ -237,7 +237,7 @@ func TestBases_Room(t *testing.T) {
 		base.Git("checkout", "-q", "-b", name)
 		files := map[string]string{}
 		for f := range 4 {
-			files[fmt.Sprintf("file%d", f)] = fmt.Sprintf("%x", pseudoRandom(4*n+f, 10<<10))
+			files[fmt.Sprintf("file%d", f)] = fmt.Sprintf("%x", gittest.PseudoRandom(4*n+f, 10<<10))
 		}
 		base.CommitAndPush(files)
 		s, err := bs.fetch(t.Context(), plan.RemoteBase{URL: server.URL + "/repo.git", Ref: name}, time.Now())
@@ -272,7 +272,7 @@ func TestBases_Size(t *testing.T) {
 		name := fmt.Sprintf("b%d", n)
 		files := map[string]string{"kustomization.yaml": "namePrefix: a-\n"}
 		for i := range 5 {
-			files[fmt.Sprintf("file-%d", i)] = fmt.Sprintf("%x", pseudoRandom(10*n+i, 30<<10))
+			files[fmt.Sprintf("file-%d", i)] = fmt.Sprintf("%x", gittest.PseudoRandom(10*n+i, 30<<10))
 		}
 		base.Git("checkout", "-q", "--orphan", name)
 		base.CommitAndPush(files)
@@ -282,16 +282,4 @@ func TestBases_Size(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "the remote bases take more than one repository may") {
 		t.Errorf("it says %v", err)
 	}
-}
-
-// pseudoRandom is text that does not get smaller.
-func pseudoRandom(seed, size int) []byte {
-	b, x := make([]byte, size), uint32(seed)*2654435761+1 //nolint:gosec // small
-	for i := range b {
-		x ^= x << 13
-		x ^= x >> 17
-		x ^= x << 5
-		b[i] = byte(x)
-	}
-	return b
 }

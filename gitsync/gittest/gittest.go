@@ -228,3 +228,15 @@ func Noise(n int) string {
 	}
 	return b.String()[:n]
 }
+
+// PseudoRandom is text that does not get smaller.
+func PseudoRandom(seed, size int) []byte {
+	b, x := make([]byte, size), uint32(seed)*2654435761+1 //nolint:gosec // small
+	for i := range b {
+		x ^= x << 13
+		x ^= x >> 17
+		x ^= x << 5
+		b[i] = byte(x)
+	}
+	return b
+}
