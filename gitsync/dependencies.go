@@ -154,7 +154,7 @@ func (l *look) isRendered(ctx context.Context, s *snapshot) bool {
 	case same || l.keep.desired.key != r.key():
 		return l.keep.desired.key == r.key()
 	}
-	untouched, err := s.leaves(plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.reads)
+	untouched, err := leaves(s, plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.reads)
 	return err == nil && untouched
 }
 

@@ -121,7 +121,7 @@ func (l *look) untouched(ctx context.Context) (*snapshot, error) {
 	if s.commit == l.keep.rest.untouchedBy {
 		return s, nil
 	}
-	untouched, err := s.leaves(plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.reads, l.keep.rest.approvals)
+	untouched, err := leaves(s, plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.reads, l.keep.rest.approvals)
 	if err == nil && !untouched {
 		err = errTouched
 	}
@@ -164,7 +164,7 @@ const maxGlance = 100
 
 // leaves reports whether the commits from an applied one to the tip leave what
 // was read as it is, each of them, along first parents.
-func (s *snapshot) leaves(applied plumbing.Hash, reads ...gittree.Reads) (bool, error) {
+func leaves(s *snapshot, applied plumbing.Hash, reads ...gittree.Reads) (bool, error) {
 	at := s.commit
 	for range maxGlance {
 		if at == applied {

@@ -123,7 +123,7 @@ const mostBehind = 1000
 
 // behind is how many commits the snapshot is ahead of one that was applied, as
 // far as its history can be read.
-func (s *snapshot) behind(applied plumbing.Hash) int {
+func behind(s *snapshot, applied plumbing.Hash) int {
 	c, err := object.GetCommit(s, s.commit)
 	if err != nil || applied.IsZero() || applied == s.commit {
 		return 0

@@ -452,7 +452,7 @@ func (l *look) followAndClose(ctx context.Context, r gitserver.Remote, s *snapsh
 	l.outcome.author = authorIn(s, s.commit)
 	err := l.follow(ctx, r, s)
 	if err != nil && !errors.Is(err, gitserver.ErrBranchMoved) {
-		l.outcome.behind = s.behind(plumbing.NewHash(l.gs.Status.AppliedCommit))
+		l.outcome.behind = behind(s, plumbing.NewHash(l.gs.Status.AppliedCommit))
 	}
 	return err
 }
