@@ -4,20 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/object"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
-	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -25,277 +19,19 @@ import (
 const (
 	// maxBases is how many remote bases one rendering may name, those of bases included.
 	maxBases = 32
-	// baseShare is the part of [Limits].RepositorySize that a base may have. All of them
-	// together have as much as one repository.
-	baseShare = 8
-	// basesFor bounds how long one look waits for the servers of all bases of all its
-	// renderings, those of older commits and of other sources' folders included.
-	basesFor = time.Minute
 )
 
-// fetchBase brings a remote base. The snapshot is to be closed. nil: remote bases are
-// refused.
-type fetchBase func(plan.RemoteBase) (*snapshot, error)
-
-// bases are remote bases on disk: of each a single commit, without its history. They are
-// fetched here and not where folders are rendered: a renderer reaches no network. No
-// credentials go to a server of a base, so all sources may share them.
-type bases struct {
-	dir    string
-	limits gittree.Limits
-
-	mu   sync.Mutex
-	made int
-	by   map[plan.RemoteBase]*base
-}
-
-// newBases returns the bases in a folder, which it empties.
-func newBases(dir string, l gittree.Limits) *bases {
-	_ = os.RemoveAll(dir) // what is left is never read
-	return &bases{dir: dir, limits: l.WithDefaults(), by: map[plan.RemoteBase]*base{}}
-}
-
-// base is one remote base.
-type base struct {
-	owner chan struct{} // taken while its server is asked
-
-	// All below is the owner's.
-	asked  time.Time
-	err    error
-	commit plumbing.Hash
-	clone  *clone
-
-	// Of the lock of bases:
-	used time.Time
-	size int64
-}
-
-// of returns a base that is the caller's until free is called.
-func (bs *bases) of(ctx context.Context, name plan.RemoteBase) (b *base, free func(), err error) {
-	bs.mu.Lock()
-	b, ok := bs.by[name]
-	if !ok {
-		b = &base{owner: make(chan struct{}, 1)}
-		bs.by[name] = b
-	}
-	b.used = time.Now()
-	bs.mu.Unlock()
-	select {
-	case b.owner <- struct{}{}:
-		return b, func() { <-b.owner }, nil
-	case <-ctx.Done():
-		return nil, nil, baseRemoteProblem(name, ctx.Err())
-	}
-}
-
-// fetch returns a base as it has been on its server at some time since.
-func (bs *bases) fetch(ctx context.Context, name plan.RemoteBase, since time.Time) (*snapshot, error) {
-	b, free, err := bs.of(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer free()
-	if !b.asked.After(since) || b.err == nil && b.clone == nil {
-		asked := time.Now()
-		err := bs.ask(ctx, name, b)
-		if err != nil && ctx.Err() != nil {
-			return nil, err // of this caller, which may wait for less than another
-		}
-		b.asked, b.err = asked, err
-		bs.makeRoom(b)
-	}
-	if b.err != nil {
-		return nil, b.err
-	}
-	return b.clone.snapshot(b.commit), nil
-}
-
-// ask asks a server for a base, and brings it if it is another one than before.
-func (bs *bases) ask(ctx context.Context, name plan.RemoteBase, b *base) error {
-	u, err := gitserver.ParseURL(name.URL)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
-		return &plan.Problem{Reason: v1alpha1.ReasonInvalidURL, Where: baseName(name), Err: errors.New("is not an https or http URL without credentials")}
-	}
-	s, err := gitserver.Connect(ctx, gitserver.Remote{URL: u, Base: true})
-	if err != nil {
-		return baseRemoteProblem(name, err)
-	}
-	defer s.Close()
-	wants, commit, err := baseAt(s, name.Ref)
-	if err != nil {
-		return baseRemoteProblem(name, err)
-	}
-	if b.clone != nil && b.commit == commit {
-		if _, err := object.GetCommit(b.clone.store(), commit); err == nil {
-			return nil
-		}
-	}
-	next, err := bs.begin()
-	if err != nil {
-		return err
-	}
-	err = next.bring(ctx, s, wants...)
-	if err == nil {
-		if _, found := object.GetCommit(next.store(), commit); found != nil {
-			err = &plan.Problem{Reason: v1alpha1.ReasonCommitNotFound, Err: fmt.Errorf("there is no commit %s", plan.ShortCommit(commit.String())), Hint: "name a branch or a tag, or a commit of a branch"}
-		} else {
-			err = next.sound(commit, plumbing.ZeroHash)
-		}
-	}
-	if err != nil {
-		_ = os.RemoveAll(next.dir) // it is emptied at the next start
-		return baseRemoteProblem(name, err)
-	}
-	if b.clone != nil {
-		b.clone.retire()
-	}
-	b.clone, b.commit = next, commit
-	return nil
-}
-
-// begin makes an empty clone.
-func (bs *bases) begin() (*clone, error) {
-	bs.mu.Lock()
-	bs.made++
-	limits := bs.limits
-	limits.RepositorySize /= baseShare
-	next := &clone{dir: filepath.Join(bs.dir, strconv.Itoa(bs.made)), limits: limits, stores: &sync.Pool{}}
-	bs.mu.Unlock()
-	if err := os.MkdirAll(next.dir, 0o700); err != nil {
-		return nil, gitserver.StorageProblem(err)
-	}
-	if err := next.store().Init(); err != nil {
-		return nil, gitserver.StorageProblem(err)
-	}
-	return next, nil
-}
-
-// makeRoom counts a base, and removes those that have not been used for the longest where
-// all of them take more than one repository may.
-func (bs *bases) makeRoom(b *base) {
-	size := int64(0)
-	if b.clone != nil {
-		size = diskSize(b.clone.dir)
-	}
-	bs.mu.Lock()
-	defer bs.mu.Unlock()
-	b.size = size
-	for {
-		total := int64(0)
-		var oldest plan.RemoteBase
-		var out *base
-		for name, other := range bs.by {
-			total += other.size
-			if other != b && (out == nil || other.used.Before(out.used)) {
-				oldest, out = name, other
-			}
-		}
-		if out == nil || total <= bs.limits.RepositorySize && len(bs.by) <= keptBases {
-			return
-		}
-		delete(bs.by, oldest)
-		go out.drop()
-	}
-}
-
-// keptBases is how many bases are kept for the next rendering.
-const keptBases = 512
-
-// drop removes a base from disk, once it is not being fetched.
-func (b *base) drop() {
-	b.owner <- struct{}{}
-	defer func() { <-b.owner }()
-	if b.clone != nil {
-		b.clone.retire()
-	}
-	b.clone, b.asked, b.err = nil, time.Time{}, nil
-}
-
-// baseAt returns what to ask a server for to have a base, and its commit. Without a
-// history, where the server lets it.
-func baseAt(s *gitserver.Session, ref string) (wants []plumbing.Hash, commit plumbing.Hash, err error) {
-	s.Depth = 1
-	if ref == "" {
-		if s.Refs.Head == nil {
-			return nil, commit, &plan.Problem{Reason: v1alpha1.ReasonBranchNotFound, Err: errors.New("has no default branch"), Hint: "name a branch, as in ?ref=main"}
-		}
-		return []plumbing.Hash{*s.Refs.Head}, *s.Refs.Head, nil
-	}
-	names := []string{ref, "refs/tags/" + ref, "refs/heads/" + ref} // in git's order
-	if plumbing.IsHash(ref) {
-		names = nil // a branch of that name is not the commit
-	}
-	for _, name := range names {
-		if h, ok := s.Refs.References[name]; ok {
-			if peeled, ok := s.Refs.Peeled[name]; ok {
-				return []plumbing.Hash{h}, peeled, nil
-			}
-			return []plumbing.Hash{h}, h, nil
-		}
-	}
-	if !plumbing.IsHash(ref) {
-		return nil, commit, &plan.Problem{Reason: v1alpha1.ReasonBranchNotFound, Err: fmt.Errorf("there is no branch and no tag %s", ref), Hint: "push it, or correct the base's ref"}
-	}
-	commit = plumbing.NewHash(ref)
-	if s.MayWant(commit) {
-		return []plumbing.Hash{commit}, commit, nil
-	}
-	s.Depth = 0
-	for _, h := range gitserver.Branches(s) {
-		wants = append(wants, h)
-	}
-	return wants, commit, nil
-}
-
-// baseName is a base as messages have it.
-func baseName(b plan.RemoteBase) string { return "remote base " + b.String() }
-
-// baseRemoteProblem puts an error of a base's server in words: of a GitSource's own
-// server, others would be said.
-func baseRemoteProblem(name plan.RemoteBase, err error) error {
-	u, parseErr := gitserver.ParseURL(name.URL)
-	if parseErr != nil {
-		return parseErr
-	}
-	err = gitserver.Remote{URL: u, Base: true}.Problem(err)
-	if errors.Is(err, gitserver.ErrNoRoom) {
-		err = gittree.Exceeded("", "the repository takes more than a remote base may", "--max-repository-size, of which a remote base may have an eighth")
-	}
-	p, ok := errors.AsType[*plan.Problem](err)
-	if !ok {
-		return err
-	}
-	said := *p
-	said.Where = baseName(name)
-	if strings.Contains(said.Hint, "spec.url") || strings.Contains(said.Hint, "Secret") {
-		said.Hint = "check the URL; no credentials are sent to the server of a remote base"
-	}
-	return &said
-}
-
 // bases returns how a look fetches remote bases. All of its renderings have the same
-// ones, and wait for no longer than basesFor together: slow servers would else hold a
+// ones, and wait for no longer than repository.BasesFor together: slow servers would else hold a
 // worker for that long at each rendering.
-func (l *look) bases(ctx context.Context) fetchBase {
+func (l *look) bases(ctx context.Context) repository.FetchBase {
 	if l.options.NoRemoteBases {
 		return nil
 	}
 	if l.basesLeft == nil {
-		l.basesLeft = new(min(l.timeout(), basesFor))
+		l.basesLeft = new(min(l.timeout(), repository.BasesFor))
 	}
-	return l.remoteBases.within(ctx, l.basesLeft, l.since)
-}
-
-// within returns how to fetch bases, as they have been at some time since, in no more time
-// than left, from which it takes what it has used.
-func (bs *bases) within(ctx context.Context, left *time.Duration, since time.Time) fetchBase {
-	return func(b plan.RemoteBase) (*snapshot, error) {
-		begun := time.Now()
-		ctx, cancel := context.WithTimeout(ctx, *left)
-		defer cancel()
-		defer func() { *left -= time.Since(begun) }()
-		return bs.fetch(ctx, b, since)
-	}
+	return l.remoteBases.Within(ctx, l.basesLeft, l.since)
 }
 
 // unfetched is the error of a rendering that needs a remote base which its server does not
@@ -315,7 +51,7 @@ type baseTrees struct {
 	*gittree.Tree
 	at        map[plan.RemoteBase]string
 	trees     map[string]*gittree.Tree // by the name of their folder
-	snapshots []*snapshot
+	snapshots []*repository.Snapshot
 	size      int64 // on disk, in bytes
 }
 
@@ -325,7 +61,7 @@ func newBaseTrees(t *gittree.Tree) *baseTrees {
 
 // add fetches bases, of which none is there. The list comes from a renderer, which has
 // read what a tenant has committed.
-func (b *baseTrees) add(list []plan.RemoteBase, fetch fetchBase) error {
+func (b *baseTrees) add(list []plan.RemoteBase, fetch repository.FetchBase) error {
 	if len(b.at)+len(list) > maxBases {
 		return gittree.Exceeded("", fmt.Sprintf("%d remote bases are named, and at most %d are fetched", len(b.at)+len(list), maxBases), "")
 	}
@@ -343,12 +79,12 @@ func (b *baseTrees) add(list []plan.RemoteBase, fetch fetchBase) error {
 		}
 		b.snapshots = append(b.snapshots, s)
 		// They stay on disk until the rendering ends, also those that makeRoom drops.
-		if b.size += s.size(); b.size > baseShare*s.Limits().RepositorySize {
+		if b.size += s.DiskSize(); b.size > repository.BaseShare*s.Limits().RepositorySize {
 			return unfetched{gittree.Exceeded("", "the remote bases take more than one repository may", "--max-repository-size")}
 		}
-		tree, err := gittree.Open(s, s.commit)
+		tree, err := gittree.Open(s, s.Commit)
 		if err != nil {
-			return unfetched{baseRemoteProblem(base, err)}
+			return unfetched{repository.BaseProblem(base, err)}
 		}
 		name := ".tranche-base-" + strconv.Itoa(len(b.at))
 		b.at[base], b.trees[name] = "/"+name, tree
@@ -361,7 +97,7 @@ func (b *baseTrees) add(list []plan.RemoteBase, fetch fetchBase) error {
 
 func (b *baseTrees) close() {
 	for _, s := range b.snapshots {
-		s.close()
+		s.Close()
 	}
 }
 

@@ -15,15 +15,15 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
 const baseOfTest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {value: %s}\n"
 
 // renderWithBases renders a kustomization of a repository in this process.
-func renderWithBases(t *testing.T, bs *bases, kustomization string, within time.Duration) ([]string, error) {
+func renderWithBases(t *testing.T, bs *repository.Bases, kustomization string, within time.Duration) ([]string, error) {
 	t.Helper()
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(map[string]string{"kustomization.yaml": kustomization})
@@ -31,16 +31,16 @@ func renderWithBases(t *testing.T, bs *bases, kustomization string, within time.
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := newMirrors(t.TempDir()).of(gitserver.Remote{URL: u}).look(t.Context(), gitserver.Remote{URL: u}, "main")
+	s, err := repository.NewCache(t.TempDir()).Of(gitserver.Remote{URL: u}).Fetch(t.Context(), gitserver.Remote{URL: u}, "main")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
-	tree, err := gittree.Open(s, s.commit)
+	defer s.Close()
+	tree, err := gittree.Open(s, s.Commit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &renderer{gs: &v1alpha1.GitSource{}, bases: bs.within(t.Context(), &within, time.Now())}
+	r := &renderer{gs: &v1alpha1.GitSource{}, bases: bs.Within(t.Context(), &within, time.Now())}
 	objects, err := r.objects(tree, plan.RenderOptions{})
 	var names []string
 	for _, o := range objects {
@@ -79,7 +79,7 @@ func TestBases(t *testing.T) {
 	base.Git("checkout", "-q", "-b", "nested")
 	base.CommitAndPush(map[string]string{"base/kustomization.yaml": "nameSuffix: -nested\nresources: ['" + innerServer.URL + "/inner.git//k']\n"})
 
-	bs := newBases(t.TempDir(), gittree.Limits{})
+	bs := repository.NewBases(t.TempDir(), gittree.Limits{})
 	for ref, want := range map[string]string{"": "a=two", "?ref=main": "a=two", "?ref=v1": "a=one", "?ref=" + first: "a=one", "?ref=nested": "a-nested=inner"} {
 		got, err := renderWithBases(t, bs, "resources: ['"+url+ref+"']\n", time.Minute)
 		if err != nil || strings.Join(got, " ") != want {
@@ -170,7 +170,7 @@ func TestBases_Attacks(t *testing.T) {
 		"a password":            {"resources: ['" + strings.Replace(secret.URL, "//", "//user:password@", 1) + "/org/repo']", "it has credentials in it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := renderWithBases(t, newBases(t.TempDir(), gittree.Limits{RepositorySize: 16 << 20}), tc.kustomization+"\n", 5*time.Second)
+			_, err := renderWithBases(t, repository.NewBases(t.TempDir(), gittree.Limits{RepositorySize: 16 << 20}), tc.kustomization+"\n", 5*time.Second)
 			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "password@") {
 				t.Errorf("it says %v, want %q", err, tc.want)
 			}
@@ -190,9 +190,9 @@ func TestBases_LyingRenderer(t *testing.T) {
 	if err := b.add([]plan.RemoteBase{known}, nil); err == nil {
 		t.Error("it goes on without end")
 	}
-	bs := newBases(t.TempDir(), gittree.Limits{})
+	bs := repository.NewBases(t.TempDir(), gittree.Limits{})
 	for _, url := range []string{"file:///etc", "ssh://git@example.org/x", "https://user:password@example.org/x", "ext::sh -c id"} {
-		if _, err := bs.fetch(t.Context(), plan.RemoteBase{URL: url}, time.Now()); err == nil || !strings.Contains(err.Error(), "is not an https or http URL") {
+		if _, err := bs.Fetch(t.Context(), plan.RemoteBase{URL: url}, time.Now()); err == nil || !strings.Contains(err.Error(), "is not an https or http URL") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -209,7 +209,7 @@ func TestBases_OneBudget(t *testing.T) {
 	t.Cleanup(slow.Close)
 	gs := &v1alpha1.GitSource{}
 	gs.Spec.Timeout.Duration = time.Second
-	r := &reconciler{remoteBases: newBases(t.TempDir(), gittree.Limits{})}
+	r := &reconciler{remoteBases: repository.NewBases(t.TempDir(), gittree.Limits{})}
 	for sync := range int32(2) {
 		l := &look{reconciler: r, gs: gs, since: time.Now()}
 		for n := range 5 { // the commit, older ones, folders of other sources
@@ -222,44 +222,6 @@ func TestBases_OneBudget(t *testing.T) {
 			t.Errorf("%d servers were asked in %d syncs, want one in each", n, sync+1)
 		}
 	}
-}
-
-// Bases that are not used for long are removed from disk, and one that is read meanwhile
-// stays until it is closed.
-func TestBases_Room(t *testing.T) {
-	base := gittest.NewRepo(t)
-	server := gittest.Serve(t, filepath.Dir(base.Bare), gittest.ServeOptions{})
-	dir := t.TempDir()
-	bs := newBases(dir, gittree.Limits{RepositorySize: 1 << 20})
-	var held *snapshot
-	for n := range 40 {
-		name := fmt.Sprintf("b%d", n)
-		base.Git("checkout", "-q", "-b", name)
-		files := map[string]string{}
-		for f := range 4 {
-			files[fmt.Sprintf("file%d", f)] = fmt.Sprintf("%x", gittest.PseudoRandom(4*n+f, 10<<10))
-		}
-		base.CommitAndPush(files)
-		s, err := bs.fetch(t.Context(), plan.RemoteBase{URL: server.URL + "/repo.git", Ref: name}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n == 0 {
-			held = s
-			continue
-		}
-		s.close()
-	}
-	if _, err := gittree.Open(held, held.commit); err != nil {
-		t.Errorf("the base that is read: %v", err)
-	}
-	held.close()
-	clustertest.Wait(t, "the bases to leave the disk", func() error {
-		if size := diskSize(dir); size > 1<<20+1<<19 {
-			return fmt.Errorf("they take %d bytes", size)
-		}
-		return nil
-	})
 }
 
 // The bases of one rendering take no more than one repository may, together.
@@ -278,7 +240,7 @@ func TestBases_Size(t *testing.T) {
 		base.CommitAndPush(files)
 		fmt.Fprintf(&kustomization, "- %s/repo.git?ref=%s\n", server.URL, name)
 	}
-	_, err := renderWithBases(t, newBases(t.TempDir(), gittree.Limits{RepositorySize: 2 << 20}), kustomization.String(), time.Minute)
+	_, err := renderWithBases(t, repository.NewBases(t.TempDir(), gittree.Limits{RepositorySize: 2 << 20}), kustomization.String(), time.Minute)
 	if err == nil || !strings.Contains(err.Error(), "the remote bases take more than one repository may") {
 		t.Errorf("it says %v", err)
 	}

@@ -81,9 +81,9 @@ func (h *history) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 		commit *object.Commit
 		reads  gittree.Reads
 	}
-	tip, err := object.GetCommit(h.snapshot, h.snapshot.commit)
+	tip, err := object.GetCommit(h.snapshot, h.snapshot.Commit)
 	if err != nil {
-		return false, gittree.Missing("commit", h.snapshot.commit, err)
+		return false, gittree.Missing("commit", h.snapshot.Commit, err)
 	}
 	if tip.Hash == synced || tip.Hash == named {
 		return false, nil
@@ -121,7 +121,7 @@ func (h *history) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 			queue = slices.Insert(queue, i, visit{c, reads})
 		}
 	}
-	rewritten, err := h.snapshot.forcePushed(synced)
+	rewritten, err := h.snapshot.ForcePushed(synced)
 	return !rewritten, err
 }
 
@@ -130,7 +130,7 @@ func (h *history) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 func (h *history) runStart(ctx context.Context, r *plan.Release) (plumbing.Hash, error) {
 	synced := plumbing.NewHash(h.gs.Status.AppliedCommit)
 	reads := h.desired.reads
-	at := h.snapshot.commit
+	at := h.snapshot.Commit
 	for range maxWalk {
 		if err := ctx.Err(); err != nil {
 			return plumbing.ZeroHash, err

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -55,7 +56,7 @@ func testMapper() meta.RESTMapper {
 
 func rendererAt(t *testing.T, repo *gittest.Repo, synced string) *renderer {
 	t.Helper()
-	s := snapshotOf(t, newMirrors(t.TempDir()), repo.URL())
+	s := snapshotOf(t, repository.NewCache(t.TempDir()), repo.URL())
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: repo.URL(), Path: "deploy"}}
 	gs.Status.AppliedCommit = synced
 	return &renderer{snapshot: s, gs: gs, mapper: testMapper(), brought: map[string]brought{}, signatures: signatures{changes: map[string]foundCommits{}}}
@@ -251,8 +252,8 @@ func TestBringer(t *testing.T) {
 			before := plumbing.NewHash(repo.Head())
 			repo.Commit(map[string]string{"README.md": "last"})
 			repo.Push()
-			s := snapshotOf(t, newMirrors(t.TempDir()), repo.URL())
-			got, err := bringer(s, s.commit, file, brought{})
+			s := snapshotOf(t, repository.NewCache(t.TempDir()), repo.URL())
+			got, err := bringer(s, s.Commit, file, brought{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +264,7 @@ func TestBringer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, err := bringer(s, s.commit, file, last); err != nil || again.in != want || again.tip != s.commit {
+			if again, err := bringer(s, s.Commit, file, last); err != nil || again.in != want || again.tip != s.Commit {
 				t.Errorf("from an earlier answer: %+v %v", again, err)
 			}
 		})

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tranche-dev/tranche/gitsync/giturl"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -90,7 +91,7 @@ func (o Options) mayDependOn(gs *v1alpha1.GitSource) error {
 // await finds out whether the sources that this one depends on are as its next
 // commit needs them. What was rendered for it and is not new, as with an
 // approval, waits for nobody.
-func (l *look) await(ctx context.Context, s *snapshot) error {
+func (l *look) await(ctx context.Context, s *repository.Snapshot) error {
 	if len(l.gs.Spec.DependsOn) == 0 || l.isRendered(ctx, s) {
 		return nil
 	}
@@ -106,7 +107,7 @@ func (l *look) await(ctx context.Context, s *snapshot) error {
 		case err != nil:
 			return fmt.Errorf("getting GitSource %s: %w", name, err)
 		default:
-			if lacks := lacks(&other, l.gs, s.commit.String()); lacks != "" {
+			if lacks := lacks(&other, l.gs, s.Commit.String()); lacks != "" {
 				l.outcome.awaited = append(l.outcome.awaited, "GitSource "+name.String()+" "+lacks)
 			}
 		}
@@ -143,14 +144,14 @@ func lacks(other, gs *v1alpha1.GitSource, commit string) string {
 
 // isRendered reports whether what was rendered last, with the spec that the
 // source has now, is good for a snapshot, too.
-func (l *look) isRendered(ctx context.Context, s *snapshot) bool {
-	same := l.gs.Status.AppliedCommit == s.commit.String()
+func (l *look) isRendered(ctx context.Context, s *repository.Snapshot) bool {
+	same := l.gs.Status.AppliedCommit == s.Commit.String()
 	r := renderer{gs: l.gs, bases: l.bases(ctx), in: l.options.Renderer}
 	switch {
 	case l.gs.Status.AppliedCommit == "":
 		return false
 	case l.keep.desired == nil: // after a restart
-		return isApplied(l.gs, s.commit.String())
+		return isApplied(l.gs, s.Commit.String())
 	case same || l.keep.desired.key != r.key():
 		return l.keep.desired.key == r.key()
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -36,10 +37,10 @@ type desired struct {
 
 // renderer renders the commits of one snapshot for one GitSource.
 type renderer struct {
-	snapshot *snapshot
+	snapshot *repository.Snapshot
 	gs       *v1alpha1.GitSource
 	mapper   meta.RESTMapper      // nil: no cluster is asked
-	bases    fetchBase            // nil: remote bases are refused
+	bases    repository.FetchBase // nil: remote bases are refused
 	hasBases bool                 // a folder that was rendered has some
 	in       Renderer             // nil: this process
 	brought  map[string]brought   // by approval file, from earlier looks; added to
@@ -71,12 +72,12 @@ func (r *renderer) key() string {
 // desired returns what the snapshot's commit says. Where nothing changed that
 // the last rendering read, that one is good for this commit too.
 func (r *renderer) desired(last *desired) (*desired, bool, error) {
-	commit := r.snapshot.commit.String()
+	commit := r.snapshot.Commit.String()
 	if last != nil && last.key == r.key() && !last.hasBases {
 		if last.commit == commit {
 			return last, false, nil
 		}
-		t, err := gittree.Open(r.snapshot, r.snapshot.commit)
+		t, err := gittree.Open(r.snapshot, r.snapshot.Commit)
 		if err != nil {
 			return nil, false, err
 		}
@@ -88,7 +89,7 @@ func (r *renderer) desired(last *desired) (*desired, bool, error) {
 			return &desired{key: last.key, commit: commit, set: last.set, reads: last.reads}, false, nil
 		}
 	}
-	t, err := gittree.Open(r.snapshot, r.snapshot.commit)
+	t, err := gittree.Open(r.snapshot, r.snapshot.Commit)
 	if err != nil {
 		return nil, false, err
 	}
@@ -206,7 +207,7 @@ func ofReleases(approvals []plan.Approval) []plan.Approval {
 // releases returns the BatchReleases to apply for releases of a commit, with all that
 // Git says of them, and the approvals that count for nothing.
 func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) ([]*v1alpha1.BatchRelease, plan.Problems, error) {
-	t, err := gittree.Open(r.snapshot, r.snapshot.tip)
+	t, err := gittree.Open(r.snapshot, r.snapshot.Tip)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -425,7 +426,7 @@ func isPast(br *v1alpha1.BatchRelease, step int32) bool {
 
 // bringer is the commit that brought a file's content as it is at the tip.
 func (h *history) bringer(file string) (brought, error) {
-	b, err := bringer(h.snapshot, h.snapshot.tip, file, h.brought[file])
+	b, err := bringer(h.snapshot, h.snapshot.Tip, file, h.brought[file])
 	if err == nil {
 		h.brought[file] = b
 	}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -41,7 +42,7 @@ type commit struct {
 
 // follow brings the cluster to what a snapshot says: everything is rendered,
 // read and tried before the first write.
-func (l *look) follow(ctx context.Context, r gitserver.Remote, s *snapshot) error {
+func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Snapshot) error {
 	l.keep.trials = l.believed() // also where nothing of the commit is tried: what was applied is kept
 	by, err := l.signatures(ctx)
 	if err != nil {
@@ -98,7 +99,7 @@ func (l *look) bring(ctx context.Context, c *commit, o *observer) error {
 
 // prepare renders a commit and reads the cluster's side of it. Where that has problems,
 // the commit is returned with them, unless it does not render.
-func (l *look) prepare(ctx context.Context, s *snapshot, by signatures, o *observer) (*commit, error) {
+func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signatures, o *observer) (*commit, error) {
 	if l.keep.brought == nil {
 		l.keep.brought = map[string]brought{}
 	}

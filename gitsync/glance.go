@@ -15,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -66,8 +67,8 @@ func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep
 		l.log.V(1).Info("looking at all of it", "because", err.Error())
 		return reconcile.Result{}, false
 	}
-	defer s.close()
-	if w.told && gs.Status.AppliedCommit != s.commit.String() && l.putOff() {
+	defer s.Close()
+	if w.told && gs.Status.AppliedCommit != s.Commit.String() && l.putOff() {
 		return reconcile.Result{RequeueAfter: time.Millisecond, Priority: ptr.To(priorityOfStatus)}, true
 	}
 	if err := l.glance(ctx, s); err != nil {
@@ -113,12 +114,12 @@ func (r *reconciler) remind(name types.NamespacedName) {
 var errTouched = errors.New("the push may touch it")
 
 // untouched returns the branch as it is, if it leaves the source as it is.
-func (l *look) untouched(ctx context.Context) (*snapshot, error) {
+func (l *look) untouched(ctx context.Context) (*repository.Snapshot, error) {
 	s, err := l.ask(ctx, l.keep.rest.remote)
 	if err != nil {
 		return nil, err
 	}
-	if s.commit == l.keep.rest.untouchedBy {
+	if s.Commit == l.keep.rest.untouchedBy {
 		return s, nil
 	}
 	untouched, err := leaves(s, plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.reads, l.keep.rest.approvals)
@@ -126,18 +127,18 @@ func (l *look) untouched(ctx context.Context) (*snapshot, error) {
 		err = errTouched
 	}
 	if err != nil {
-		s.close()
+		s.Close()
 		return nil, err
 	}
 	at := *l.keep.rest
-	at.untouchedBy = s.commit
+	at.untouchedBy = s.Commit
 	l.keep.rest = &at
 	return s, nil
 }
 
 // glance takes a commit that leaves the source as it is for applied.
-func (l *look) glance(ctx context.Context, s *snapshot) error {
-	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: s.commit.String()}
+func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
+	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: s.Commit.String()}
 	l.noteSeen(s)
 	by, err := l.signatures(ctx)
 	if err == nil {
@@ -164,8 +165,8 @@ const maxGlance = 100
 
 // leaves reports whether the commits from an applied one to the tip leave what
 // was read as it is, each of them, along first parents.
-func leaves(s *snapshot, applied plumbing.Hash, reads ...gittree.Reads) (bool, error) {
-	at := s.commit
+func leaves(s *repository.Snapshot, applied plumbing.Hash, reads ...gittree.Reads) (bool, error) {
+	at := s.Commit
 	for range maxGlance {
 		if at == applied {
 			return true, nil

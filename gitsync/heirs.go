@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -32,7 +33,7 @@ type heirs map[string]heir
 // The source that the object leaves asks, and not the one that it comes to, since either
 // may look first. Nothing is rendered where nothing leaves the branch. A ConfigMap or
 // Secret that kustomize generates under another name does not leave it.
-func (l *look) heirsOf(ctx context.Context, s *snapshot, wanted inventory) (heirs, error) {
+func (l *look) heirsOf(ctx context.Context, s *repository.Snapshot, wanted inventory) (heirs, error) {
 	generated := wanted.generated()
 	var gone []entry
 	for _, e := range readInventory(l.gs.Status.Inventory).without(wanted) {
@@ -69,7 +70,7 @@ func neverRead(gs *v1alpha1.GitSource) bool {
 // inherits adds the objects that another source has at the commit of a snapshot, and may
 // write: for one that may write none of them, nothing is rendered. What it rendered in its
 // own last look is used where the commit has not changed that.
-func (l *look) inherits(ctx context.Context, s *snapshot, other *v1alpha1.GitSource, gone []entry, found heirs) error {
+func (l *look) inherits(ctx context.Context, s *repository.Snapshot, other *v1alpha1.GitSource, gone []entry, found heirs) error {
 	as, err := l.writers.as(other.Namespace, other.Spec.ServiceAccountName)
 	if err != nil {
 		return err
@@ -139,7 +140,7 @@ func (h heir) effect() (Effect, string) {
 
 // refusal is why another source does not let the commit of a snapshot be applied: its keys
 // have not signed it. Only the reason is passed on: the source may be another tenant's.
-func (l *look) refusal(ctx context.Context, s *snapshot, other *v1alpha1.GitSource) (string, error) {
+func (l *look) refusal(ctx context.Context, s *repository.Snapshot, other *v1alpha1.GitSource) (string, error) {
 	as := &look{reconciler: l.reconciler, gs: other, name: client.ObjectKeyFromObject(other), log: l.log}
 	by, err := as.signatures(ctx)
 	if err == nil {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -55,7 +56,7 @@ func TestHeirs_Renders(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	tip := plumbing.NewHash(repo.Commit(map[string]string{"heavy/a.yaml": "kind: A\n"}))
 	store := filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault())
-	s := &snapshot{Storage: store, commit: tip, tip: tip}
+	s := &repository.Snapshot{Storage: store, Commit: tip, Tip: tip}
 	source := func(name, path string) v1alpha1.GitSource {
 		return v1alpha1.GitSource{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name)},

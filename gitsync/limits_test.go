@@ -2,100 +2,19 @@ package gitsync
 
 import (
 	"fmt"
-	"net/http"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
-
-// A repository that is too large is refused, says so once per tip, and leaves
-// the others alone; what was brought stays in force.
-func TestRepositoryTooLarge(t *testing.T) {
-	small, large := gittest.NewRepo(t), gittest.NewRepo(t)
-	small.CommitAndPush(map[string]string{"a": "1"})
-	first := large.CommitAndPush(map[string]string{"a": "1"})
-	var fetched atomic.Int32
-	server := gittest.Serve(t, filepath.Dir(large.Bare), gittest.ServeOptions{Wrap: func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasSuffix(r.URL.Path, "/git-upload-pack") {
-				fetched.Add(1)
-			}
-			h.ServeHTTP(w, r)
-		})
-	}})
-	for _, tt := range []struct{ reason, file, says string }{
-		{"bytes", gittest.Noise(1 << 20), "has more than 512Ki; make it smaller, or raise the controller's --max-repository-size"},
-		{"a file that is small in the pack and large in memory", strings.Repeat("0", 1<<20), "a file of 1Mi is in its history, and at most 128Ki are taken"},
-	} {
-		t.Run(tt.reason, func(t *testing.T) {
-			ms := newMirrors(t.TempDir())
-			ms.limits = gittree.Limits{RepositorySize: 512 << 10}.WithDefaults()
-			r := remoteFor(t, server.URL+"/repo.git", nil)
-			large.Git("reset", "-q", "--hard", first)
-			large.Push("--force")
-			before := mustLook(t, ms, r, "main")
-			large.CommitAndPush(map[string]string{"big": tt.file})
-			fetched.Store(0)
-			for range 3 {
-				_, err := lookAt(t, ms, r, "main")
-				if err == nil || !gittree.IsExceeded(err) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), server.URL) {
-					t.Fatalf("got %v, want %q", err, tt.says)
-				}
-			}
-			if n := fetched.Load(); n > 2 {
-				t.Errorf("a tip that is too large was fetched %d times", n)
-			}
-			if content(t, before, "a") != "1" {
-				t.Error("what was brought before is gone")
-			}
-			if left := diskSize(ms.of(r).dir); left > ms.limits.RepositorySize {
-				t.Errorf("%d bytes are left on disk", left)
-			}
-			if content(t, mustLook(t, ms, remoteFor(t, small.URL(), nil), "main"), "a") != "1" {
-				t.Error("another repository suffers")
-			}
-			large.Git("reset", "-q", "--hard", first)
-			tip := large.Commit(map[string]string{"a": "2"})
-			large.Push("--force")
-			if s := mustLook(t, ms, r, "main"); s.commit.String() != tip {
-				t.Errorf("after the large file is gone: at %s", s.commit)
-			}
-		})
-	}
-}
-
-// What force-pushes have left behind does not count for ever.
-func TestRepositoryFullOfRubbish(t *testing.T) {
-	repo := gittest.NewRepo(t)
-	first := repo.CommitAndPush(map[string]string{"a": "1"})
-	ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
-	ms.limits = gittree.Limits{RepositorySize: 1 << 20}.WithDefaults()
-	for i := range 8 {
-		repo.Git("reset", "-q", "--hard", first)
-		tip := repo.Commit(map[string]string{"a": fmt.Sprint(i) + gittest.Noise(240<<10)})
-		repo.Push("--force")
-		s := mustLook(t, ms, r, "main")
-		if s.commit.String() != tip {
-			t.Fatalf("at %s", s.commit)
-		}
-		if size := diskSize(s.clone.dir); size > ms.limits.RepositorySize {
-			t.Errorf("%d bytes on disk", size)
-		}
-	}
-}
 
 const configMapFile = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
@@ -172,7 +91,7 @@ func TestWhatIsReadIsBounded(t *testing.T) {
 						t.Errorf("it does not pass by itself: %v", p)
 					}
 				}
-				if len(plan.ProblemsOf(err)) == 0 || isDamage(err) {
+				if len(plan.ProblemsOf(err)) == 0 || repository.IsDamaged(err) {
 					t.Errorf("%v is no problem that one can act on", err)
 				}
 			}
@@ -219,67 +138,4 @@ func TestSubmoduleIsIgnored(t *testing.T) {
 	if len(set.Ignored) != 1 || set.Ignored[0].Error() != want || set.Ignored[0].Reason != plan.ReasonSubmoduleIgnored {
 		t.Errorf("ignored: %v", set.Ignored)
 	}
-}
-
-// Mirrors that no source uses any more leave the disk.
-func TestUnusedMirrorsGo(t *testing.T) {
-	a, b := gittest.NewRepo(t), gittest.NewRepo(t)
-	a.CommitAndPush(map[string]string{"a": "1"})
-	b.CommitAndPush(map[string]string{"b": "1"})
-	ra, rb := remoteFor(t, a.URL(), nil), remoteFor(t, b.URL(), nil)
-	dir := t.TempDir()
-	ms := newMirrors(dir)
-	look := func(source string, r gitserver.Remote) *snapshot {
-		s, err := ms.use(types.NamespacedName{Name: source}, r).look(t.Context(), r, "main")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	there := func() (names []string) {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range entries {
-			switch e.Name() {
-			case mirrorName(ra.URL, ""):
-				names = append(names, "a")
-			case mirrorName(rb.URL, ""):
-				names = append(names, "b")
-			default:
-				names = append(names, e.Name())
-			}
-		}
-		slices.Sort(names)
-		return names
-	}
-	step := func(reason string, want ...string) {
-		t.Helper()
-		if got := there(); strings.Join(got, " ") != strings.Join(want, " ") {
-			t.Errorf("%s: on disk are %v, want %v", reason, got, want)
-		}
-	}
-	look("one", ra).close()
-	look("two", ra).close()
-	look("three", rb).close()
-	step("three sources of two repositories", "a", "b")
-	ms.leave(types.NamespacedName{Name: "one"})
-	step("another source uses it", "a", "b")
-	ms.leave(types.NamespacedName{Name: "two"})
-	step("nobody uses it", "b")
-	look("three", ra).close()
-	step("a source with another URL", "a")
-	if s := look("three", ra); content(t, s, "a") != "1" {
-		t.Error("a repository that comes back is cloned anew")
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "lost+found"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	look("four", rb).close()
-	again := newMirrors(dir)
-	if removed := again.sweep(map[string]bool{mirrorName(ra.URL, ""): true}); len(removed) != 1 {
-		t.Errorf("removed %v", removed)
-	}
-	step("after a start, without the source of b", "a", "lost+found")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -28,7 +29,7 @@ type interim struct {
 // top of that one: what is waited for may never come. Nothing of the commit that
 // waits is applied. It costs what a look at a commit that is applied costs, and
 // so is taken as often, and not each time the other sources are looked at.
-func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *snapshot, by signatures) error {
+func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, by signatures) error {
 	if l.gs.Status.AppliedCommit == "" {
 		return nil
 	}
@@ -56,12 +57,12 @@ func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *snapshot, b
 // from. It is nil where there is none, where it was not applied whole with the
 // spec that the source has now, or where it has left the repository: then nobody
 // can tell how things should be.
-func (l *look) keepApplied(ctx context.Context, s *snapshot, by signatures, o *observer) (*commit, error) {
+func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by signatures, o *observer) (*commit, error) {
 	hash := plumbing.NewHash(l.gs.Status.AppliedCommit)
 	if !isApplied(l.gs, l.gs.Status.AppliedCommit) || s.HasEncodedObject(hash) != nil {
 		return nil, nil
 	}
-	applied := s.at(hash)
+	applied := s.At(hash)
 	if err := l.verified(ctx, applied, by); err != nil {
 		return nil, err
 	}
@@ -78,7 +79,7 @@ func (l *look) keepApplied(ctx context.Context, s *snapshot, by signatures, o *o
 // renderWaiting renders the commit that waits, for what is to be committed on top
 // of it. The cluster is not asked for the scope of its kinds: they may be among
 // what is waited for.
-func (l *look) renderWaiting(ctx context.Context, s *snapshot, by signatures) (*commit, error) {
+func (l *look) renderWaiting(ctx context.Context, s *repository.Snapshot, by signatures) (*commit, error) {
 	r := &renderer{snapshot: s, gs: l.gs, bases: l.bases(ctx), in: l.rendersIn(), brought: map[string]brought{}, signatures: by}
 	d, rendered, err := r.desired(nil)
 	l.rendered(rendered)
@@ -88,7 +89,7 @@ func (l *look) renderWaiting(ctx context.Context, s *snapshot, by signatures) (*
 // putAside takes what went wrong beside the wait into the outcome, with what it is
 // about. It returns what ends the look.
 func (l *look) putAside(err error, about string) error {
-	if err == nil || l.parked != nil || errors.Is(err, gitserver.ErrBranchMoved) || isDamage(err) || isConflict(err) || errors.Is(err, context.Canceled) {
+	if err == nil || l.parked != nil || errors.Is(err, gitserver.ErrBranchMoved) || repository.IsDamaged(err) || isConflict(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	for _, p := range l.problems(err) {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -123,9 +124,9 @@ const mostBehind = 1000
 
 // behind is how many commits the snapshot is ahead of one that was applied, as
 // far as its history can be read.
-func behind(s *snapshot, applied plumbing.Hash) int {
-	c, err := object.GetCommit(s, s.commit)
-	if err != nil || applied.IsZero() || applied == s.commit {
+func behind(s *repository.Snapshot, applied plumbing.Hash) int {
+	c, err := object.GetCommit(s, s.Commit)
+	if err != nil || applied.IsZero() || applied == s.Commit {
 		return 0
 	}
 	n := 0

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -25,7 +26,7 @@ type branch struct {
 func newBranch(r *renderer, store storer.EncodedObjectStorer, commit plumbing.Hash, set *plan.Set, t *gittree.Tree) *branch {
 	b := &branch{commit: commit, set: set}
 	if files, ok := store.(*filesystem.Storage); ok {
-		r.snapshot = &snapshot{Storage: files, commit: commit, tip: commit}
+		r.snapshot = &repository.Snapshot{Storage: files, Commit: commit, Tip: commit}
 		b.history = newHistory(r, &desired{commit: commit.String(), set: set, reads: t.Reads()})
 	}
 	return b

@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -114,7 +115,7 @@ func release(paragraph string) string {
 // writeNotes keeps the notes as the releases' status has them. There is no
 // exchange with the server where they have not changed since the last time.
 // What cannot be pushed is said on InSync, and is no error.
-func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *snapshot, c *commit, o *observer) error {
+func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *observer) error {
 	if l.gs.Spec.WriteBack == nil || !l.gs.Spec.WriteBack.Notes {
 		return nil
 	}
@@ -170,20 +171,20 @@ func (l *look) pushNotes(ctx context.Context, r gitserver.Remote, st stories) er
 func (l *look) tryNotes(ctx context.Context, r gitserver.Remote, m gitobject.Committer, st stories) error {
 	asking, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
-	there, err := l.mirrors.of(r).bring(asking, r, notesRef)
+	there, err := l.mirrors.Of(r).FetchRef(asking, r, notesRef)
 	if err != nil {
 		return err
 	}
-	defer there.close()
+	defer there.Close()
 	scratch := gitobject.NewStore(there)
 	var root plumbing.Hash
 	var parents []plumbing.Hash
-	if !there.commit.IsZero() {
-		c, err := object.GetCommit(there, there.commit)
+	if !there.Commit.IsZero() {
+		c, err := object.GetCommit(there, there.Commit)
 		if err != nil {
-			return gittree.Missing("commit", there.commit, err)
+			return gittree.Missing("commit", there.Commit, err)
 		}
-		root, parents = c.TreeHash, []plumbing.Hash{there.commit}
+		root, parents = c.TreeHash, []plumbing.Hash{there.Commit}
 	}
 	change := gitobject.Files{}
 	for commit, paragraphs := range st {
@@ -202,7 +203,7 @@ func (l *look) tryNotes(ctx context.Context, r gitserver.Remote, m gitobject.Com
 	if err != nil {
 		return err
 	}
-	u, err := newUpdate(scratch, notesRef, there.commit, head)
+	u, err := newUpdate(scratch, notesRef, there.Commit, head)
 	if err != nil {
 		return err
 	}

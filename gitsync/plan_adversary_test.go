@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -51,7 +52,7 @@ type adversary struct {
 	t       *testing.T
 	rand    *rand.Rand
 	repo    *gittest.Repo
-	mirrors *mirrors
+	mirrors *repository.Cache
 	keys    []gittest.Key
 	by      signatures
 	gs      *v1alpha1.GitSource
@@ -131,7 +132,7 @@ func termsOfVariant(v int) plan.Terms {
 
 func newAdversary(t *testing.T, seed uint64) *adversary {
 	t.Helper()
-	a := &adversary{t: t, rand: rand.New(rand.NewPCG(seed, 0)), repo: gittest.NewRepo(t), mirrors: newMirrors(t.TempDir()), states: map[string]state{}, files: map[string][2]string{}, makings: map[int][][]int{}, governing: -1} //nolint:gosec // a test's choices
+	a := &adversary{t: t, rand: rand.New(rand.NewPCG(seed, 0)), repo: gittest.NewRepo(t), mirrors: repository.NewCache(t.TempDir()), states: map[string]state{}, files: map[string][2]string{}, makings: map[int][][]int{}, governing: -1} //nolint:gosec // a test's choices
 	lines := make([]string, 3)
 	for i := range lines {
 		a.keys = append(a.keys, gittest.NewSSHKey(t, "ed25519", ""))
@@ -279,7 +280,7 @@ func (a *adversary) sync() plan.Terms {
 	a.t.Helper()
 	a.repo.Push("--force")
 	s := snapshotOf(a.t, a.mirrors, a.repo.URL())
-	defer s.close()
+	defer s.Close()
 	r := &renderer{snapshot: s, gs: a.gs, mapper: testMapper(), brought: map[string]brought{}, signatures: a.by}
 	d, _, err := r.desired(nil)
 	if err != nil {
@@ -290,7 +291,7 @@ func (a *adversary) sync() plan.Terms {
 	if err != nil {
 		a.t.Fatalf("%v\n%s", err, strings.Join(a.story, "\n"))
 	}
-	a.gs.Status.Plans, a.gs.Status.AppliedCommit = g.plans, s.commit.String()
+	a.gs.Status.Plans, a.gs.Status.AppliedCommit = g.plans, s.Commit.String()
 	use(&a.gs.Status, slices.Concat(g.used, g.usedInTheEnd))
 	// What is applied is what governs, whatever the branch says.
 	applied := g.set.Terms("shop", "web")

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -148,7 +149,7 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 			return nil, fmt.Errorf("making a folder for remote bases: %w", err)
 		}
 		defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
-		r.bases = newBases(dir, gittree.Limits{}).within(ctx, new(basesFor), time.Now())
+		r.bases = repository.NewBases(dir, gittree.Limits{}).Within(ctx, new(repository.BasesFor), time.Now())
 	}
 	set, err := r.render(t)
 	if err == nil {

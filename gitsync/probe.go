@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -35,15 +36,15 @@ func Probe(ctx context.Context, gs *v1alpha1.GitSource, secret map[string][]byte
 	}
 	ref := gs.Spec.Ref
 	ref.Branch = cmp.Or(ref.Branch, "main")
-	s, err := newMirrors(dir).of(r).lookAt(ctx, r, ref, time.Now())
+	s, err := repository.NewCache(dir).Of(r).FetchReference(ctx, r, ref, time.Now())
 	if err != nil {
 		return "", nil, err
 	}
-	defer s.close()
-	t, err := gittree.Open(s, s.commit)
+	defer s.Close()
+	t, err := gittree.Open(s, s.Commit)
 	if err != nil {
 		return "", nil, err
 	}
 	set, err = (&renderer{snapshot: s, gs: gs, mapper: mapper}).render(t)
-	return s.commit.String(), set, err
+	return s.Commit.String(), set, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -46,7 +47,7 @@ func TestRateLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := gitserver.Remote{URL: u}
-			_, err = newMirrors(t.TempDir()).of(r).look(t.Context(), r, "main")
+			_, err = repository.NewCache(t.TempDir()).Of(r).Fetch(t.Context(), r, "main")
 			p, ok := errors.AsType[*plan.Problem](err)
 			if !ok || p.Reason != tc.want || !p.Retry {
 				t.Fatalf("%v, want %s", err, tc.want)

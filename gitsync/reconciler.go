@@ -43,6 +43,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/webhook"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -134,13 +135,13 @@ func Add(mgr ctrl.Manager, o Options) error {
 	}
 	r := &reconciler{
 		options: o, own: mgr.GetAPIReader(), status: mgr.GetClient(), mapper: mgr.GetRESTMapper(),
-		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: newMirrors(o.StorageDir), apps: gitserver.NewGitHubApps(),
+		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: repository.NewCache(o.StorageDir), apps: gitserver.NewGitHubApps(),
 		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, pushes: pushes, wishes: wishes,
 		last: map[types.NamespacedName]memory{},
 	}
-	r.mirrors.limits = o.Limits.WithDefaults()
+	r.mirrors.Limits = o.Limits.WithDefaults()
 	if !o.NoRemoteBases {
-		r.remoteBases = newBases(filepath.Join(o.StorageDir, "bases"), o.Limits)
+		r.remoteBases = repository.NewBases(filepath.Join(o.StorageDir, "bases"), o.Limits)
 	}
 	if r.synced, err = AddFreshness(mgr, o); err != nil {
 		return err
@@ -221,9 +222,9 @@ type reconciler struct {
 	status  client.Client
 	mapper  meta.RESTMapper
 	writers *writers
-	mirrors *mirrors
+	mirrors *repository.Cache
 	// remoteBases are nil where none may be named.
-	remoteBases *bases
+	remoteBases *repository.Bases
 	apps        *gitserver.GitHubApps
 	events      events.EventRecorder
 	watcher     *refwatch.Watcher
@@ -277,7 +278,7 @@ func (r *reconciler) remember(name types.NamespacedName, m memory) {
 func (r *reconciler) forget(name types.NamespacedName) {
 	r.watcher.Forget(name)
 	unmeasure(name)
-	r.mirrors.leave(name)
+	r.mirrors.Release(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.last, name)
@@ -432,13 +433,13 @@ func (l *look) run(ctx context.Context) error {
 				return ctx.Err()
 			}
 			l.since = time.Now()
-		case healed || !isDamage(err):
+		case healed || !repository.IsDamaged(err):
 			l.noteEndedAnyway(ctx)
 			return err
 		default:
 			healed = true
 			l.log.Info("cloning anew", "because", err.Error())
-			if err := l.mirrors.of(remote).heal(ctx, snapshot); err != nil {
+			if err := l.mirrors.Of(remote).Repair(ctx, snapshot); err != nil {
 				return err
 			}
 		}
@@ -447,9 +448,9 @@ func (l *look) run(ctx context.Context) error {
 
 // followAndClose follows a snapshot, and ends its use also where that panics: the folder
 // of a clone that has a reader is never removed.
-func (l *look) followAndClose(ctx context.Context, r gitserver.Remote, s *snapshot) error {
-	defer s.close()
-	l.outcome.author = authorIn(s, s.commit)
+func (l *look) followAndClose(ctx context.Context, r gitserver.Remote, s *repository.Snapshot) error {
+	defer s.Close()
+	l.outcome.author = authorIn(s, s.Commit)
 	err := l.follow(ctx, r, s)
 	if err != nil && !errors.Is(err, gitserver.ErrBranchMoved) {
 		l.outcome.behind = behind(s, plumbing.NewHash(l.gs.Status.AppliedCommit))
@@ -555,29 +556,29 @@ func (l *look) timeout() time.Duration {
 }
 
 // ask returns the branch as the server said since the look was wished for.
-func (l *look) ask(ctx context.Context, r gitserver.Remote) (*snapshot, error) {
+func (l *look) ask(ctx context.Context, r gitserver.Remote) (*repository.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
 	begun := time.Now()
-	s, err := l.mirrors.use(l.name, r).lookAt(ctx, r, l.gs.Spec.Ref, l.since)
-	if err != nil || s.asked {
+	s, err := l.mirrors.Use(l.name, r).FetchReference(ctx, r, l.gs.Spec.Ref, l.since)
+	if err != nil || s.Asked {
 		l.exchanged("fetch", begun, err)
 	}
 	return s, err
 }
 
-func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*snapshot, error) {
+func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*repository.Snapshot, error) {
 	s, err := l.ask(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	l.outcome.branch, l.outcome.commit = l.refName(s), s.commit.String()
+	l.outcome.branch, l.outcome.commit = l.refName(s), s.Commit.String()
 	l.noteSeen(s)
-	l.log.V(1).Info("looked", "commit", s.commit.String(), "fetched", s.fetched)
+	l.log.V(1).Info("looked", "commit", s.Commit.String(), "fetched", s.Fetched)
 	if l.before.ObservedGeneration != l.gs.Generation || l.gs.Spec.Ref.IsPinned() {
 		return s, nil // that commit may be of another branch, tag or repository
 	}
-	if pushed, err := s.forcePushed(plumbing.NewHash(l.before.ObservedCommit)); err == nil && pushed {
+	if pushed, err := s.ForcePushed(plumbing.NewHash(l.before.ObservedCommit)); err == nil && pushed {
 		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", at(l.gs.Spec.Ref.Branch, l.outcome.commit), plan.ShortCommit(l.before.ObservedCommit)))
 	}
 	return s, nil
@@ -819,7 +820,7 @@ func (l *look) limitedFor() time.Duration {
 }
 
 // sweeper sweeps once, at the start.
-func sweeper(ms *mirrors, c client.Reader, s labels.Selector) manager.Runnable {
+func sweeper(ms *repository.Cache, c client.Reader, s labels.Selector) manager.Runnable {
 	return manager.RunnableFunc(func(ctx context.Context) error {
 		log := logr.FromContextOrDiscard(ctx)
 		var list v1alpha1.GitSourceList
@@ -832,10 +833,10 @@ func sweeper(ms *mirrors, c client.Reader, s labels.Selector) manager.Runnable {
 		for i := range list.Items {
 			gs := &list.Items[i]
 			if u, err := gitserver.ParseURL(gs.Spec.URL); err == nil {
-				wanted[mirrorNameOf(gitserver.Remote{URL: u, Secret: secretName(gs), Proxy: proxyName(gs)})] = true
+				wanted[repository.MirrorName(gitserver.Remote{URL: u, Secret: secretName(gs), Proxy: proxyName(gs)})] = true
 			}
 		}
-		if removed := ms.sweep(wanted); len(removed) > 0 {
+		if removed := ms.Sweep(wanted); len(removed) > 0 {
 			log.Info("removed mirrors", "count", len(removed), "because", "no GitSource uses them")
 		}
 		return nil

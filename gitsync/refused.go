@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -38,9 +39,9 @@ import (
 
 // refuse does what can be done where a commit is refused, and returns the refusal with
 // what waits for it. The commit is nil where it does not render.
-func (l *look) refuse(ctx context.Context, s *snapshot, by signatures, c *commit, refusal error) error {
+func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signatures, c *commit, refusal error) error {
 	ps := plan.ProblemsOf(refusal)
-	if len(ps) == 0 || ctx.Err() != nil || isDamage(refusal) { // a mirror that is healed may render
+	if len(ps) == 0 || ctx.Err() != nil || repository.IsDamaged(refusal) { // a mirror that is healed may render
 		return refusal
 	}
 	ps = slices.Clone(ps)
@@ -53,7 +54,7 @@ func (l *look) refuse(ctx context.Context, s *snapshot, by signatures, c *commit
 	}
 	more, err := l.keepUp(ctx, s, by, c)
 	switch {
-	case isDamage(err):
+	case repository.IsDamaged(err):
 		return err
 	case isConflict(err):
 		l.again = true
@@ -77,9 +78,9 @@ func (c *commit) bringsAgain(br *v1alpha1.BatchRelease) bool {
 // it, so it makes nothing worse. Without it the branch would bring the revision that
 // failed again. An approval given in the cluster waits for a commit that is applied: the
 // refused one may have other steps.
-func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *snapshot, c *commit, o *observer, refusal error) error {
+func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *observer, refusal error) error {
 	ps := plan.ProblemsOf(refusal)
-	if c == nil || c.releases == nil || len(ps) == 0 || l.again || l.parked != nil || ctx.Err() != nil || isDamage(refusal) {
+	if c == nil || c.releases == nil || len(ps) == 0 || l.again || l.parked != nil || ctx.Err() != nil || repository.IsDamaged(refusal) {
 		return refusal
 	}
 	l.onlyRollbacks = true
@@ -90,7 +91,7 @@ func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *snap
 		return refusal
 	case len(more) > 0:
 		return append(slices.Clone(ps), newProblems(ps, more)...)
-	case errors.Is(err, gitserver.ErrBranchMoved), isDamage(err), l.parked != nil:
+	case errors.Is(err, gitserver.ErrBranchMoved), repository.IsDamaged(err), l.parked != nil:
 		return err
 	default:
 		l.log.Info("not written back", "because", err.Error())
@@ -327,7 +328,7 @@ func (c *commit) target(gk schema.GroupKind, namespace, name string) *target {
 // keepUp brings again what was deleted or changed of the commit that is applied, object
 // by object: one that is refused today keeps no other from coming back. Of the
 // BatchReleases only those are brought that are gone.
-func (l *look) keepUp(ctx context.Context, s *snapshot, by signatures, c *commit) (plan.Problems, error) {
+func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signatures, c *commit) (plan.Problems, error) {
 	if !isApplied(l.gs, l.gs.Status.AppliedCommit) {
 		return l.notKept(c), nil
 	}
@@ -416,13 +417,13 @@ func (l *look) notKept(c *commit) plan.Problems {
 }
 
 // prepareApplied renders the commit that is applied, and reads the cluster's side of it.
-func (l *look) prepareApplied(ctx context.Context, s *snapshot, by signatures) (*commit, error) {
+func (l *look) prepareApplied(ctx context.Context, s *repository.Snapshot, by signatures) (*commit, error) {
 	hash := plumbing.NewHash(l.gs.Status.AppliedCommit)
 	if s.HasEncodedObject(hash) != nil {
 		return nil, nil
 	}
-	applied := s.at(hash)
-	applied.tip = hash // the tip may not be signed
+	applied := s.At(hash)
+	applied.Tip = hash // the tip may not be signed
 	if err := l.verified(ctx, applied, by); err != nil {
 		return nil, err
 	}

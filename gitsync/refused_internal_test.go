@@ -13,6 +13,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -22,7 +23,7 @@ import (
 func TestRefuse_Damage(t *testing.T) {
 	problem := &plan.Problem{Reason: v1alpha1.ReasonNothingToApply, Where: "deploy", Err: errors.New("it does not render")}
 	look := func() *look { return &look{reconciler: &reconciler{}, gs: &v1alpha1.GitSource{}} }
-	if err := look().refuse(t.Context(), nil, signatures{}, nil, errors.Join(gittree.ErrDamaged, problem)); !isDamage(err) {
+	if err := look().refuse(t.Context(), nil, signatures{}, nil, errors.Join(gittree.ErrDamaged, problem)); !repository.IsDamaged(err) {
 		t.Errorf("damage and a problem: %v", err)
 	}
 	repo := gittest.NewRepo(t)
@@ -32,10 +33,10 @@ func TestRefuse_Damage(t *testing.T) {
 		t.Fatal(err)
 	}
 	hash := plumbing.NewHash(applied)
-	s := &snapshot{Storage: filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault()), commit: hash, tip: hash}
+	s := &repository.Snapshot{Storage: filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault()), Commit: hash, Tip: hash}
 	l := look()
 	l.gs.Status.AppliedCommit, l.gs.Status.AppliedWith = applied, digest(&l.gs.Spec)
-	if err := l.refuse(t.Context(), s, signatures{}, nil, problem); !isDamage(err) {
+	if err := l.refuse(t.Context(), s, signatures{}, nil, problem); !repository.IsDamaged(err) {
 		t.Errorf("a tree of the applied commit is gone: %v", err)
 	}
 }

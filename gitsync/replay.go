@@ -28,7 +28,7 @@ import (
 // the release has the same commit, whatever is applied meanwhile. Where the history
 // of both commits has left the repository, it is the present tip.
 func (h *history) since(commit string, now *v1alpha1.BatchRelease) *v1alpha1.ApprovalsSince {
-	tip := h.snapshot.tip.String()
+	tip := h.snapshot.Tip.String()
 	if now == nil || now.Spec.Commit != commit || now.Spec.ApprovalsSince == nil {
 		return &v1alpha1.ApprovalsSince{AppliedCommit: h.gs.Status.AppliedCommit, ObservedCommit: tip, ReleasedCommit: releasedLast(now)}
 	}

@@ -3,6 +3,7 @@ package gitsync
 import (
 	"testing"
 
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -137,7 +138,7 @@ func TestUnwanted(t *testing.T) {
 	} {
 		br := &v1alpha1.BatchRelease{Status: v1alpha1.BatchReleaseStatus{Phase: c.phase}}
 		c.in.release = &plan.Release{Plan: br}
-		w := &writeback{look: &look{gs: &v1alpha1.GitSource{Spec: c.spec}}, snapshot: &snapshot{}}
+		w := &writeback{look: &look{gs: &v1alpha1.GitSource{Spec: c.spec}}, snapshot: &repository.Snapshot{}}
 		ps := w.unwanted(c.in, br)
 		got := ""
 		for _, p := range ps {

@@ -43,7 +43,7 @@ func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error
 func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent, error) {
 	looking, cancel := context.WithTimeout(ctx, w.timeout())
 	defer cancel()
-	s, err := w.mirrors.of(w.remote).look(looking, w.remote, w.branch)
+	s, err := w.mirrors.Of(w.remote).Fetch(looking, w.remote, w.branch)
 	if p, ok := errors.AsType[*plan.Problem](err); ok && p.Reason == v1alpha1.ReasonBranchNotFound {
 		w.from = plumbing.ZeroHash
 		return pending, nil
@@ -52,14 +52,14 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 		return nil, err
 	}
 	w.review = s
-	if !s.sharesDisk(w.snapshot) {
+	if !s.SharesDisk(w.snapshot) {
 		return nil, gitserver.ErrBranchMoved // the mirror was cloned anew: both from the new one
 	}
 	// The older snapshot does not see what has come since.
-	w.scratch, w.from = gitobject.NewStore(s), s.commit
-	c, err := object.GetCommit(w.scratch, s.commit)
+	w.scratch, w.from = gitobject.NewStore(s), s.Commit
+	c, err := object.GetCommit(w.scratch, s.Commit)
 	if err != nil {
-		return nil, gittree.Missing("commit", s.commit, err)
+		return nil, gittree.Missing("commit", s.Commit, err)
 	}
 	tip, err := object.GetCommit(w.scratch, w.head)
 	if err != nil {
@@ -76,18 +76,18 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 	if err != nil {
 		return nil, err
 	}
-	unsaid, waiting, err := w.unreviewed(ctx, s.commit, pending)
+	unsaid, waiting, err := w.unreviewed(ctx, s.Commit, pending)
 	if err != nil {
 		return nil, err
 	}
 	if len(unsaid) > 0 && !ahead { // what waits there is committed anew, on top of what is new here
-		w.also = s.commit
+		w.also = s.Commit
 		return pending, nil
 	}
 	if w.waitForReview(waiting); len(unsaid) == 0 {
 		return nil, nil
 	}
-	w.head, w.tree = s.commit, c.TreeHash
+	w.head, w.tree = s.Commit, c.TreeHash
 	t, err := gittree.OpenTree(w.scratch, c.TreeHash)
 	if err != nil {
 		return nil, err
@@ -108,13 +108,13 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 		return nil
 	}
 	h := newHistory(w.commit.renderer, w.commit.desired)
-	past, err := h.ancestors(ctx, w.snapshot.commit)
+	past, err := h.ancestors(ctx, w.snapshot.Commit)
 	if err != nil {
 		return err
 	}
-	first, err := object.GetCommit(w.review, w.review.commit)
+	first, err := object.GetCommit(w.review, w.review.Commit)
 	if err != nil {
-		return gittree.Missing("commit", w.review.commit, err)
+		return gittree.Missing("commit", w.review.Commit, err)
 	}
 	renderer := *w.commit.renderer
 	renderer.snapshot = w.review

@@ -114,7 +114,7 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 	}
 	h := newHistory(w.commit.renderer, w.commit.desired)
 	var commits []revertedCommit
-	at, reads, template := w.snapshot.commit, w.commit.desired.reads, in.release.Template
+	at, reads, template := w.snapshot.Commit, w.commit.desired.reads, in.release.Template
 	for place, renders := 0, 0; place < maxBack && renders < maxRenders; place++ {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -28,16 +29,16 @@ const (
 )
 
 // noteSeen adds what a snapshot is at to the status, where signatures are asked for.
-func (l *look) noteSeen(s *snapshot) {
+func (l *look) noteSeen(s *repository.Snapshot) {
 	if a := l.gs.Spec.Approvals; l.gs.Spec.Verify == nil && (a == nil || a.Signers == nil) {
 		return
 	}
-	now := []string{s.tip.String()}
-	if s.commit != s.tip {
-		now = append(now, s.commit.String())
+	now := []string{s.Tip.String()}
+	if s.Commit != s.Tip {
+		now = append(now, s.Commit.String())
 	}
-	if s.tag.isAnnotated() {
-		now = append(now, s.tag.object.String())
+	if s.Tag.IsAnnotated() {
+		now = append(now, s.Tag.Object.String())
 	}
 	l.gs.Status.Seen = withSeen(l.gs.Status.Seen, time.Now(), now...)
 }

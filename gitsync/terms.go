@@ -89,7 +89,7 @@ func (l *look) govern(ctx context.Context, r *renderer, d *desired, o *observer)
 	if r.signatures.signers == nil {
 		return &governed{set: d.set, keeps: inventory{}}, nil
 	}
-	t, err := gittree.Open(r.snapshot, r.snapshot.tip)
+	t, err := gittree.Open(r.snapshot, r.snapshot.Tip)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (g *governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.G
 		}
 		p.Since = g.sinceOf(p.Since)
 		if p.Tip != "" && !g.unsigned && !g.has(p.Tip) {
-			p.Tip = g.snapshot.tip.String()
+			p.Tip = g.snapshot.Tip.String()
 		}
 		records[client.ObjectKey{Namespace: namespace, Name: name}] = p
 		known[client.ObjectKey{Namespace: namespace, Name: p.Name}] = true
@@ -255,8 +255,8 @@ func (g *governor) sinceOf(commit string) string {
 // record returns terms that take effect with this commit.
 func (g *governor) record(key client.ObjectKey, terms plan.Terms) v1alpha1.GoverningPlan {
 	p := v1alpha1.GoverningPlan{Deployment: key.String(), Name: g.planName(key, ""), Terms: string(terms), Since: g.desired.commit}
-	if g.snapshot.pinned {
-		p.Tip = g.snapshot.tip.String()
+	if g.snapshot.Pinned {
+		p.Tip = g.snapshot.Tip.String()
 	}
 	return p
 }
@@ -474,9 +474,9 @@ func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v
 	if record.Since != g.desired.commit { // else it stands for one that has left the repository
 		o.base = plumbing.NewHash(record.Since)
 	}
-	known := strings.Join([]string{g.key(), "plan", key.String(), g.snapshot.commit.String(), o.base.String(), plan.Terms(o.was).Digest()}, " ")
+	known := strings.Join([]string{g.key(), "plan", key.String(), g.snapshot.Commit.String(), o.base.String(), plan.Terms(o.was).Digest()}, " ")
 	change := g.signatures.changeOf(known, func() foundCommits {
-		list, err := o.find(ctx, g.snapshot.commit)
+		list, err := o.find(ctx, g.snapshot.Commit)
 		return foundCommits{list, err, o.unknown}
 	})
 	if isUncounted(change.err) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -156,7 +157,7 @@ func (l *look) keys(ctx context.Context, field string, v *v1alpha1.Verification)
 
 // verified checks that what leads to a snapshot is signed, where the spec demands it. Of
 // a branch the tip is enough: its signature covers the whole tree, and the whole history.
-func (l *look) verified(ctx context.Context, s *snapshot, by signatures) error {
+func (l *look) verified(ctx context.Context, s *repository.Snapshot, by signatures) error {
 	if by.verify == nil {
 		return nil
 	}
@@ -169,7 +170,7 @@ func (l *look) verified(ctx context.Context, s *snapshot, by signatures) error {
 		}
 		if why != "" {
 			return &plan.Problem{
-				Reason: v1alpha1.ReasonTagNotVerified, Where: at(l.refName(s), s.commit.String()), Err: errors.New(why),
+				Reason: v1alpha1.ReasonTagNotVerified, Where: at(l.refName(s), s.Commit.String()), Err: errors.New(why),
 				Hint: "make a tag that is signed by " + secret + " (git tag -s), or list the key there; what was applied stays",
 			}
 		}
@@ -177,9 +178,9 @@ func (l *look) verified(ctx context.Context, s *snapshot, by signatures) error {
 	if mode == v1alpha1.VerifyTag {
 		return nil
 	}
-	for _, c := range slices.Compact([]plumbing.Hash{s.commit, s.tip}) {
+	for _, c := range slices.Compact([]plumbing.Hash{s.Commit, s.Tip}) {
 		name := l.refName(s)
-		if c != s.commit {
+		if c != s.Commit {
 			name = l.gs.Spec.Ref.Branch
 		}
 		_, why, err := by.signerOf(ctx, s, c, by.verify)
@@ -198,27 +199,27 @@ func (l *look) verified(ctx context.Context, s *snapshot, by signatures) error {
 
 // tagUnsigned is why the tag of a snapshot is not signed as the spec demands; empty: it is.
 // A commit that was applied before was verified then, by a tag that may have moved.
-func (s *signatures) tagUnsigned(at *snapshot) (string, error) {
-	t := at.tag
-	if t.name == "" {
+func (s *signatures) tagUnsigned(at *repository.Snapshot) (string, error) {
+	t := at.Tag
+	if t.Name == "" {
 		return "", nil
 	}
-	if !t.isAnnotated() {
+	if !t.IsAnnotated() {
 		return "it is a lightweight tag, which has no signature", nil
 	}
-	o, err := at.EncodedObject(plumbing.TagObject, t.object)
+	o, err := at.EncodedObject(plumbing.TagObject, t.Object)
 	if err != nil {
-		return "", gittree.Missing("tag", t.object, err)
+		return "", gittree.Missing("tag", t.Object, err)
 	}
 	raw, err := gitobject.ContentOf(o)
 	if err != nil {
-		return "", gittree.Missing("tag", t.object, err)
+		return "", gittree.Missing("tag", t.Object, err)
 	}
-	if plumbing.ComputeHash(plumbing.TagObject, raw) != t.object {
-		return "", fmt.Errorf("%w: the bytes of tag %s are others", gittree.ErrDamaged, t.name)
+	if plumbing.ComputeHash(plumbing.TagObject, raw) != t.Object {
+		return "", fmt.Errorf("%w: the bytes of tag %s are others", gittree.ErrDamaged, t.Name)
 	}
-	seen := func(until time.Time) bool { return s.sawTag(t.object, until) }
-	if _, err := signature.VerifyTag(raw, t.name, t.commit.String(), s.verify, s.now, seen); err != nil {
+	seen := func(until time.Time) bool { return s.sawTag(t.Object, until) }
+	if _, err := signature.VerifyTag(raw, t.Name, t.Commit.String(), s.verify, s.now, seen); err != nil {
 		return plan.OneLine(err.Error()), nil
 	}
 	return "", nil
@@ -445,9 +446,9 @@ func (h *history) approvedBy(file string, b brought) string {
 }
 
 // refName is what was followed to a snapshot, for messages.
-func (l *look) refName(s *snapshot) string {
-	if s.tag.name != "" {
-		return s.tag.name
+func (l *look) refName(s *repository.Snapshot) string {
+	if s.Tag.Name != "" {
+		return s.Tag.Name
 	}
 	return l.gs.Spec.Ref.String()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -30,7 +31,7 @@ type team struct {
 	// live is what the cluster has when the approval is judged; nil: v1.
 	live *v1alpha1.BatchRelease
 	// mirrors have what was pushed before; nil: nothing.
-	mirrors *mirrors
+	mirrors *repository.Cache
 }
 
 func newTeam(t *testing.T) *team {
@@ -606,8 +607,8 @@ func TestDistinctAuthor_ForcePush(t *testing.T) {
 		v2 := m.by(&m.ada, webAt("v2"))
 		m.completed("v2", v2)
 		m.Push()
-		m.mirrors = newMirrors(t.TempDir())
-		snapshotOf(t, m.mirrors, m.URL()).close()
+		m.mirrors = repository.NewCache(t.TempDir())
+		snapshotOf(t, m.mirrors, m.URL()).Close()
 		m.Git("reset", "-q", "--hard", older)
 		m.by(&m.ada, labelled("v1"))
 		m.by(&m.grace, approvalOf(m.Head()))

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -169,7 +170,7 @@ func TestGlanceAtAnothersSource(t *testing.T) {
 	end()
 	defer func() { _ = watcher.Start(ended) }() // which closes it
 	r := &reconciler{
-		options: Options{Selector: labels.SelectorFromSet(labels.Set{"shard": "a"})}, own: at, status: at, wishes: &wishes{}, watcher: watcher, mirrors: newMirrors(t.TempDir()),
+		options: Options{Selector: labels.SelectorFromSet(labels.Set{"shard": "a"})}, own: at, status: at, wishes: &wishes{}, watcher: watcher, mirrors: repository.NewCache(t.TempDir()),
 		last: map[types.NamespacedName]memory{name: {rest: &atRest{uid: "1", interval: time.Minute, until: time.Now().Add(time.Hour)}}},
 	}
 	r.wishes.add(name, false)

@@ -22,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -61,10 +62,10 @@ func pauseFor(ctx context.Context, moved int) bool {
 type writeback struct {
 	*look
 	remote   gitserver.Remote
-	snapshot *snapshot
+	snapshot *repository.Snapshot
 	commit   *commit
-	branch   string    // to push to
-	review   *snapshot // of that, where it is another
+	branch   string               // to push to
+	review   *repository.Snapshot // of that, where it is another
 
 	maker   gitobject.Committer
 	scratch *gitobject.Store
@@ -88,24 +89,24 @@ var errPushed = errors.New("pushed")
 // error. Where others are faster, it decides again on what they have pushed,
 // before that is applied: the time in which one can be overtaken is short.
 // gitserver.ErrBranchMoved asks for a look at what the branch says now.
-func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *snapshot, c *commit, o *observer) error {
-	applied := s.commit
+func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *observer) error {
+	applied := s.Commit
 	for tries := 1; ; tries++ {
 		err := l.commitBack(ctx, r, s, c, o)
 		moved := errors.Is(err, gitserver.ErrBranchMoved)
 		if !moved || tries == maxMoved || !pauseFor(ctx, tries) {
-			if moved || errors.Is(err, errPushed) || err == nil && s.commit != applied {
+			if moved || errors.Is(err, errPushed) || err == nil && s.Commit != applied {
 				return gitserver.ErrBranchMoved
 			}
 			return err
 		}
 		asking, cancel := context.WithTimeout(ctx, l.timeout())
-		s, err = l.mirrors.of(r).look(asking, r, l.gs.Spec.Ref.Branch)
+		s, err = l.mirrors.Of(r).Fetch(asking, r, l.gs.Spec.Ref.Branch)
 		cancel()
 		if err != nil {
 			return gitserver.ErrBranchMoved // the look that follows says so
 		}
-		defer s.close()
+		defer s.Close()
 		renderer := *c.renderer
 		renderer.snapshot = s
 		if err := l.verified(ctx, s, renderer.signatures); err != nil {
@@ -120,11 +121,11 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *snapshot, c
 }
 
 // commitBack is one attempt.
-func (l *look) commitBack(ctx context.Context, r gitserver.Remote, s *snapshot, c *commit, o *observer) error {
-	w := &writeback{look: l, remote: r, snapshot: s, commit: c, scratch: gitobject.NewStore(s), branch: l.gs.Spec.Ref.Branch, from: s.commit, head: s.commit, set: c.desired.set}
+func (l *look) commitBack(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *observer) error {
+	w := &writeback{look: l, remote: r, snapshot: s, commit: c, scratch: gitobject.NewStore(s), branch: l.gs.Spec.Ref.Branch, from: s.Commit, head: s.Commit, set: c.desired.set}
 	defer func() {
 		if w.review != nil {
-			w.review.close()
+			w.review.Close()
 		}
 	}()
 	l.outcome.intents = nil
@@ -164,7 +165,7 @@ func (l *look) commitBack(ctx context.Context, r gitserver.Remote, s *snapshot, 
 // give says on InSync why nothing was committed. It returns what is to be
 // acted on elsewhere: a branch that has moved, a damaged mirror.
 func (w *writeback) give(err error, pending []intent) error {
-	if err == nil || w.parked != nil || errors.Is(err, gitserver.ErrBranchMoved) || isDamage(err) || errors.Is(err, context.Canceled) {
+	if err == nil || w.parked != nil || errors.Is(err, gitserver.ErrBranchMoved) || repository.IsDamaged(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	ps := plan.ProblemsOf(err)
@@ -211,7 +212,7 @@ func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) 
 			live[releaseName(now)] = now
 		}
 	}
-	t, err := gittree.Open(w.snapshot, w.snapshot.commit)
+	t, err := gittree.Open(w.snapshot, w.snapshot.Commit)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +239,7 @@ func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) 
 			continue
 		}
 		if _, ok := since[in.commit]; !ok {
-			if since[in.commit], err = w.commitsSince(ctx, w.snapshot.commit, plumbing.NewHash(in.commit)); err != nil {
+			if since[in.commit], err = w.commitsSince(ctx, w.snapshot.Commit, plumbing.NewHash(in.commit)); err != nil {
 				return nil, err
 			}
 		}
@@ -378,7 +379,7 @@ func (w *writeback) unwanted(in intent, br *v1alpha1.BatchRelease) plan.Problems
 }
 
 func (w *writeback) problem(in intent) *plan.Problem {
-	return in.problem(at(w.gs.Spec.Ref.Branch, w.snapshot.commit.String()), w.approvalFile(in))
+	return in.problem(at(w.gs.Spec.Ref.Branch, w.snapshot.Commit.String()), w.approvalFile(in))
 }
 
 func (w *writeback) approvals(t *gittree.Tree) ([]plan.Approval, plan.Problems) {

@@ -1,4 +1,4 @@
-package gitsync
+package repository
 
 import (
 	"context"
@@ -60,18 +60,18 @@ func lookWithin(reason string) time.Duration {
 	return clustertest.Within
 }
 
-func lookAt(t *testing.T, ms *mirrors, r gitserver.Remote, branch string) (*snapshot, error) {
+func lookAt(t *testing.T, ms *Cache, r gitserver.Remote, branch string) (*Snapshot, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), clustertest.Within)
 	defer cancel()
-	s, err := ms.of(r).look(ctx, r, branch)
+	s, err := ms.Of(r).Fetch(ctx, r, branch)
 	if err == nil {
-		t.Cleanup(s.close)
+		t.Cleanup(s.Close)
 	}
 	return s, err
 }
 
-func mustLook(t *testing.T, ms *mirrors, r gitserver.Remote, branch string) *snapshot {
+func mustLook(t *testing.T, ms *Cache, r gitserver.Remote, branch string) *Snapshot {
 	t.Helper()
 	s, err := lookAt(t, ms, r, branch)
 	if err != nil {
@@ -80,9 +80,9 @@ func mustLook(t *testing.T, ms *mirrors, r gitserver.Remote, branch string) *sna
 	return s
 }
 
-func content(t *testing.T, s *snapshot, file string) string {
+func content(t *testing.T, s *Snapshot, file string) string {
 	t.Helper()
-	fs, err := gittree.Open(s, s.commit)
+	fs, err := gittree.Open(s, s.Commit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,30 +99,30 @@ func TestMirrorFollowsABranch(t *testing.T) {
 	server := gittest.Serve(t, filepath.Dir(repo.Bare), gittest.ServeOptions{})
 	for name, url := range map[string]string{"file": repo.URL(), "http": server.URL + "/repo.git"} {
 		t.Run(name, func(t *testing.T) {
-			ms, r := newMirrors(t.TempDir()), remoteFor(t, url, nil)
+			ms, r := NewCache(t.TempDir()), remoteFor(t, url, nil)
 			repo.Git("push", "-q", "--force", "origin", first+":main")
 			repo.Git("reset", "-q", "--hard", first)
 			old := mustLook(t, ms, r, "main")
-			if old.commit.String() != first || !old.fetched || content(t, old, "dir/b") != "2" {
-				t.Fatalf("%s %t", old.commit, old.fetched)
+			if old.Commit.String() != first || !old.Fetched || content(t, old, "dir/b") != "2" {
+				t.Fatalf("%s %t", old.Commit, old.Fetched)
 			}
-			if again := mustLook(t, ms, r, "main"); again.fetched {
+			if again := mustLook(t, ms, r, "main"); again.Fetched {
 				t.Error("fetched although nothing had changed")
 			}
 			second := repo.CommitAndPush(map[string]string{"dir/b": "3"})
 			s := mustLook(t, ms, r, "main")
-			if s.commit.String() != second || content(t, s, "dir/b") != "3" {
-				t.Errorf("%s: %s", s.commit, content(t, s, "dir/b"))
+			if s.Commit.String() != second || content(t, s, "dir/b") != "3" {
+				t.Errorf("%s: %s", s.Commit, content(t, s, "dir/b"))
 			}
 			if content(t, old, "dir/b") != "2" {
 				t.Error("a snapshot changed")
 			}
-			if pushed, err := s.forcePushed(plumbing.NewHash(first)); pushed || err != nil {
+			if pushed, err := s.ForcePushed(plumbing.NewHash(first)); pushed || err != nil {
 				t.Errorf("force-pushed %t, %v", pushed, err)
 			}
 			// A new process finds the same disk.
-			if s := mustLook(t, newMirrors(ms.dir), r, "main"); s.fetched || s.commit.String() != second {
-				t.Errorf("after a restart: fetched %t, %s", s.fetched, s.commit)
+			if s := mustLook(t, NewCache(ms.dir), r, "main"); s.Fetched || s.Commit.String() != second {
+				t.Errorf("after a restart: fetched %t, %s", s.Fetched, s.Commit)
 			}
 		})
 	}
@@ -132,16 +132,16 @@ func TestMirrorNoticesForcePush(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(map[string]string{"a": "1"})
 	gone := repo.CommitAndPush(map[string]string{"a": "2"})
-	ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
+	ms, r := NewCache(t.TempDir()), remoteFor(t, repo.URL(), nil)
 	mustLook(t, ms, r, "main")
 	repo.Git("reset", "-q", "--hard", "HEAD~1")
 	tip := repo.Commit(map[string]string{"a": "3"})
 	repo.Push("--force")
 	s := mustLook(t, ms, r, "main")
-	if s.commit.String() != tip {
-		t.Fatalf("at %s, want %s", s.commit, tip)
+	if s.Commit.String() != tip {
+		t.Fatalf("at %s, want %s", s.Commit, tip)
 	}
-	if pushed, err := s.forcePushed(plumbing.NewHash(gone)); !pushed || err != nil {
+	if pushed, err := s.ForcePushed(plumbing.NewHash(gone)); !pushed || err != nil {
 		t.Errorf("force-pushed %t, %v", pushed, err)
 	}
 }
@@ -151,7 +151,7 @@ func TestMirrorFollowsManyBranches(t *testing.T) {
 	repo.CommitAndPush(map[string]string{"a": "main"})
 	repo.Git("checkout", "-q", "-b", "release/v1.2")
 	repo.CommitAndPush(map[string]string{"a": "release"})
-	ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
+	ms, r := NewCache(t.TempDir()), remoteFor(t, repo.URL(), nil)
 	for branch, want := range map[string]string{"main": "main", "release/v1.2": "release"} {
 		if got := content(t, mustLook(t, ms, r, branch), "a"); got != want {
 			t.Errorf("%s: %q", branch, got)
@@ -172,12 +172,12 @@ func TestMirrorHeals(t *testing.T) {
 		"everything gone": func(dir string) { _ = os.RemoveAll(dir) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
+			ms, r := NewCache(t.TempDir()), remoteFor(t, repo.URL(), nil)
 			s := mustLook(t, ms, r, "main")
 			damage(s.clone.dir)
 			tip := repo.CommitAndPush(map[string]string{"a": name})
-			if s := mustLook(t, ms, r, "main"); s.commit.String() != tip || content(t, s, "b") != "x" {
-				t.Errorf("at %s", s.commit)
+			if s := mustLook(t, ms, r, "main"); s.Commit.String() != tip || content(t, s, "b") != "x" {
+				t.Errorf("at %s", s.Commit)
 			}
 		})
 	}
@@ -206,18 +206,18 @@ func TestReaderMeetsDamage(t *testing.T) {
 		"bytes of a pack overwritten": overwrite,
 	} {
 		t.Run(name, func(t *testing.T) {
-			ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
+			ms, r := NewCache(t.TempDir()), remoteFor(t, repo.URL(), nil)
 			s := mustLook(t, ms, r, "main")
 			damage(t, s.clone.dir)
 			s.Storage = s.clone.store() // as the next reader has it
 			err := readAll(s)
-			if !isDamage(err) {
+			if !IsDamaged(err) {
 				t.Fatalf("%v is not taken for damage", err)
 			}
-			if err := ms.of(r).heal(t.Context(), s); err != nil {
+			if err := ms.Of(r).Repair(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
-			if s := mustLook(t, ms, r, "main"); !s.fetched || readAll(s) != nil {
+			if s := mustLook(t, ms, r, "main"); !s.Fetched || readAll(s) != nil {
 				t.Error("not cloned anew")
 			}
 		})
@@ -261,8 +261,8 @@ func overwrite(t *testing.T, dir string) {
 }
 
 // readAll reads every file of a snapshot.
-func readAll(s *snapshot) error {
-	tree, err := gittree.Open(s, s.commit)
+func readAll(s *Snapshot) error {
+	tree, err := gittree.Open(s, s.Commit)
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func readAll(s *snapshot) error {
 func TestServerWithHoles(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(map[string]string{"a": "1"})
-	ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
+	ms, r := NewCache(t.TempDir()), remoteFor(t, repo.URL(), nil)
 	before := mustLook(t, ms, r, "main")
 	repo.CommitAndPush(map[string]string{"dir/a": "2"})
 	// A blob that nobody has: git upload-pack fails on it.
@@ -305,7 +305,7 @@ func TestServerWithHoles(t *testing.T) {
 func TestMirrorClonesAnewWhenFullOfPacks(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(map[string]string{"a": "0"})
-	ms, r := newMirrors(t.TempDir()), remoteFor(t, repo.URL(), nil)
+	ms, r := NewCache(t.TempDir()), remoteFor(t, repo.URL(), nil)
 	s := mustLook(t, ms, r, "main")
 	for i := range maxPacks {
 		f := filepath.Join(s.clone.dir, "objects", "pack", "pack-"+strings.Repeat("0", 39)+string(rune('a'+i))+".pack")
@@ -315,10 +315,10 @@ func TestMirrorClonesAnewWhenFullOfPacks(t *testing.T) {
 	}
 	tip := repo.CommitAndPush(map[string]string{"a": "1"})
 	next := mustLook(t, ms, r, "main")
-	if next.commit.String() != tip || next.clone == s.clone || next.clone.packs() != 1 {
+	if next.Commit.String() != tip || next.clone == s.clone || next.clone.packs() != 1 {
 		t.Errorf("%d packs", next.clone.packs())
 	}
-	s.close()
+	s.Close()
 	s.clone.readers = 1 // for the cleanup
 	if _, err := os.Stat(s.clone.dir); !os.IsNotExist(err) {
 		t.Errorf("the old clone is still there: %v", err)
@@ -424,12 +424,12 @@ func TestMirrorSaysWhatIsWrong(t *testing.T) {
 			r := remoteFor(t, tt.url, tt.data)
 			ctx, cancel := context.WithTimeout(t.Context(), lookWithin(tt.reason))
 			defer cancel()
-			s, err := newMirrors(t.TempDir()).of(r).look(ctx, r, tt.branch)
+			s, err := NewCache(t.TempDir()).Of(r).Fetch(ctx, r, tt.branch)
 			if tt.reason == "" {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s.close()
+				s.Close()
 				return
 			}
 			ps := plan.ProblemsOf(err)
@@ -465,7 +465,7 @@ func TestMirrorAsksOnceForMany(t *testing.T) {
 			h.ServeHTTP(w, r)
 		})
 	}})
-	ms, r := newMirrors(t.TempDir()), remoteFor(t, server.URL+"/repo.git", nil)
+	ms, r := NewCache(t.TempDir()), remoteFor(t, server.URL+"/repo.git", nil)
 	mustLook(t, ms, r, "main")
 	asked.Store(0)
 	done := make(chan error)
@@ -475,9 +475,9 @@ func TestMirrorAsksOnceForMany(t *testing.T) {
 		go func() {
 			now := time.Now()
 			waiting.Done()
-			s, err := ms.of(r).lookSince(context.Background(), r, "main", now)
+			s, err := ms.Of(r).fetchSince(context.Background(), r, "main", now)
 			if err == nil {
-				s.close()
+				s.Close()
 			}
 			done <- err
 		}()
@@ -494,22 +494,22 @@ func TestMirrorAsksOnceForMany(t *testing.T) {
 	told := time.Now()
 	asked.Store(0)
 	for range sources {
-		s, err := ms.of(r).lookSince(t.Context(), r, "main", told)
+		s, err := ms.Of(r).fetchSince(t.Context(), r, "main", told)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.close()
+		s.Close()
 	}
 	if n := asked.Load(); n != 1 {
 		t.Errorf("asked %d times for %d sources that are told of one push", n, sources)
 	}
 	r.Access.Identity = "another" // the Secret has changed
 	asked.Store(0)
-	s, err := ms.of(r).lookSince(t.Context(), r, "main", told)
+	s, err := ms.Of(r).fetchSince(t.Context(), r, "main", told)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.close()
+	s.Close()
 	if n := asked.Load(); n != 1 {
 		t.Errorf("asked %d times with another password", n)
 	}
@@ -536,13 +536,13 @@ func TestMirrorReadsWhatCameBeforeAFailure(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(map[string]string{"a": "1"})
 	r := remoteFor(t, repo.URL(), nil)
-	m := newMirrors(t.TempDir()).of(r)
-	first, err := m.look(t.Context(), r, "main")
+	m := NewCache(t.TempDir()).Of(r)
+	first, err := m.Fetch(t.Context(), r, "main")
 	if err != nil {
 		t.Fatal(err)
 	}
 	content(t, first, "a")
-	first.close()
+	first.Close()
 	second := plumbing.NewHash(repo.CommitAndPush(map[string]string{"a": "2"}))
 	s, err := gitserver.Connect(t.Context(), r)
 	if err != nil {
@@ -553,12 +553,12 @@ func TestMirrorReadsWhatCameBeforeAFailure(t *testing.T) {
 	if err := m.current.fetch(t.Context(), s, "main", second); err == nil {
 		t.Fatal("no error")
 	}
-	now, err := m.look(t.Context(), r, "main")
+	now, err := m.Fetch(t.Context(), r, "main")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer now.close()
-	if got := content(t, now, "a"); now.commit != second || got != "2" {
-		t.Errorf("%s: %s", now.commit, got)
+	defer now.Close()
+	if got := content(t, now, "a"); now.Commit != second || got != "2" {
+		t.Errorf("%s: %s", now.Commit, got)
 	}
 }

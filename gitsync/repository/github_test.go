@@ -1,4 +1,4 @@
-package gitsync
+package repository
 
 import (
 	"context"
@@ -110,7 +110,7 @@ func (f *forge) secret(edit ...func(map[string][]byte)) map[string][]byte {
 }
 
 // look is one at the repository, with a token for it.
-func (f *forge) look(t *testing.T, ms *mirrors, apps *gitserver.GitHubApps, data map[string][]byte) (*snapshot, error) {
+func (f *forge) look(t *testing.T, ms *Cache, apps *gitserver.GitHubApps, data map[string][]byte) (*Snapshot, error) {
 	t.Helper()
 	r := remoteFor(t, f.URL+"/"+f.repository(), data)
 	ctx, cancel := context.WithTimeout(t.Context(), lookWithin(""))
@@ -125,7 +125,7 @@ func (f *forge) look(t *testing.T, ms *mirrors, apps *gitserver.GitHubApps, data
 // app's installation, named or found, and the token is used until it ends.
 func TestGitHubApp(t *testing.T) {
 	f := newForge(t)
-	ms, apps := newMirrors(t.TempDir()), gitserver.NewGitHubApps()
+	ms, apps := NewCache(t.TempDir()), gitserver.NewGitHubApps()
 	named := f.secret(func(d map[string][]byte) { d["githubAppInstallationID"] = []byte("7\n") })
 	for range 2 {
 		for i, data := range []map[string][]byte{f.secret(), named, named} {
@@ -182,7 +182,7 @@ func TestGitHubAppRefused(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(data)
 			}
-			_, err := f.look(t, newMirrors(t.TempDir()), gitserver.NewGitHubApps(), data)
+			_, err := f.look(t, NewCache(t.TempDir()), gitserver.NewGitHubApps(), data)
 			p, _ := errors.AsType[*plan.Problem](err)
 			if p == nil || p.Reason != tt.reason || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "ghs_") {
 				t.Errorf("%v", err)

@@ -1,4 +1,4 @@
-package gitsync
+package repository
 
 import (
 	"bytes"
@@ -82,9 +82,9 @@ func lookOnce(dir, raw string) error {
 		return err
 	}
 	r := gitserver.Remote{URL: u}
-	s, err := newMirrors(dir).of(r).look(context.Background(), r, "main")
+	s, err := NewCache(dir).Of(r).Fetch(context.Background(), r, "main")
 	if err == nil {
-		s.close()
+		s.Close()
 	}
 	return err
 }
@@ -170,23 +170,23 @@ func BenchmarkFetch(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		r, ms := gitserver.Remote{URL: u}, newMirrors(dir)
+		r, ms := gitserver.Remote{URL: u}, NewCache(dir)
 		for b.Loop() {
 			b.StopTimer()
-			if ms.of(r).current != nil && ms.of(r).current.packs() > maxPacks-2 {
-				ms = newMirrors(b.TempDir())
-				if s, err := ms.of(r).look(b.Context(), r, "main"); err == nil {
-					s.close()
+			if ms.Of(r).current != nil && ms.Of(r).current.packs() > maxPacks-2 {
+				ms = NewCache(b.TempDir())
+				if s, err := ms.Of(r).Fetch(b.Context(), r, "main"); err == nil {
+					s.Close()
 				}
 			}
 			n++
 			pushOne(b, bare, n)
 			b.StartTimer()
-			s, err := ms.of(r).look(b.Context(), r, "main")
+			s, err := ms.Of(r).Fetch(b.Context(), r, "main")
 			if err != nil {
 				b.Fatal(err)
 			}
-			s.close()
+			s.Close()
 		}
 		n++
 		pushOne(b, bare, n)

@@ -1,4 +1,4 @@
-package gitsync
+package repository
 
 import (
 	"encoding/hex"
@@ -30,7 +30,7 @@ var measured struct {
 }
 
 // measure counts what the mirror takes by now.
-func (m *mirror) measure() { record(m.dir, diskSize(m.dir)) }
+func (m *Mirror) measure() { record(m.dir, diskSize(m.dir)) }
 
 func record(dir string, size int64) {
 	measured.Lock()
@@ -73,12 +73,12 @@ func (c *clone) sweep() {
 	}
 }
 
-// use returns the mirror of a source's repository, and remembers who uses it.
+// Use returns the mirror of a source's repository, and remembers who uses it.
 // The one that the source used before is removed if nobody else does.
-func (ms *mirrors) use(source types.NamespacedName, r gitserver.Remote) *mirror {
+func (ms *Cache) Use(source types.NamespacedName, r gitserver.Remote) *Mirror {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	name := mirrorNameOf(r)
+	name := MirrorName(r)
 	if was, ok := ms.users[source]; ok && was != name {
 		ms.drop(source)
 	}
@@ -86,21 +86,21 @@ func (ms *mirrors) use(source types.NamespacedName, r gitserver.Remote) *mirror 
 	return ms.named(name)
 }
 
-// leave says that a source is gone, or somebody else's.
-func (ms *mirrors) leave(source types.NamespacedName) {
+// Release says that a source is gone, or somebody else's.
+func (ms *Cache) Release(source types.NamespacedName) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	ms.drop(source)
 }
 
-func (ms *mirrors) drop(source types.NamespacedName) {
+func (ms *Cache) drop(source types.NamespacedName) {
 	name, ok := ms.users[source]
 	if delete(ms.users, source); ok && !ms.used(name) {
 		ms.named(name).clear()
 	}
 }
 
-func (ms *mirrors) used(name string) bool {
+func (ms *Cache) used(name string) bool {
 	for _, n := range ms.users {
 		if n == name {
 			return true
@@ -111,7 +111,7 @@ func (ms *mirrors) used(name string) bool {
 
 // clear removes the mirror from disk. It stays in memory: whoever comes to it
 // later clones anew. Where somebody is at it, it stays until the next start.
-func (m *mirror) clear() {
+func (m *Mirror) clear() {
 	select {
 	case m.owner <- struct{}{}:
 		defer func() { <-m.owner }()
@@ -124,9 +124,9 @@ func (m *mirror) clear() {
 	record(m.dir, 0)
 }
 
-// sweep removes the mirrors that no source uses: those of sources that went
+// Sweep removes the mirrors that no source uses: those of sources that went
 // while no controller was running.
-func (ms *mirrors) sweep(wanted map[string]bool) (removed []string) {
+func (ms *Cache) Sweep(wanted map[string]bool) (removed []string) {
 	entries, err := os.ReadDir(ms.dir)
 	if err != nil {
 		return nil // there is nothing yet
@@ -135,7 +135,7 @@ func (ms *mirrors) sweep(wanted map[string]bool) (removed []string) {
 	defer ms.mu.Unlock()
 	for _, e := range entries {
 		name := e.Name()
-		if sum, err := hex.DecodeString(name); err != nil || len(sum) != mirrorNameSize || wanted[name] || ms.used(name) {
+		if sum, err := hex.DecodeString(name); err != nil || len(sum) != hashedNameSize || wanted[name] || ms.used(name) {
 			continue
 		}
 		if os.RemoveAll(filepath.Join(ms.dir, name)) == nil {

@@ -1,4 +1,4 @@
-package gitsync
+package repository
 
 import (
 	"encoding/pem"
@@ -64,7 +64,7 @@ const inProxied = "TRANCHE_TEST_PROXIED_CA"
 // one looks.
 func TestProxy(t *testing.T) {
 	if ca := os.Getenv(inProxied); ca != "" {
-		s := mustLook(t, newMirrors(t.TempDir()), remoteFor(t, "https://example.com/repo.git", map[string][]byte{"ca.crt": []byte(ca)}), "main")
+		s := mustLook(t, NewCache(t.TempDir()), remoteFor(t, "https://example.com/repo.git", map[string][]byte{"ca.crt": []byte(ca)}), "main")
 		if got := content(t, s, "a.yaml"); got != "one" {
 			t.Errorf("read %q", got)
 		}

@@ -1,4 +1,4 @@
-package gitsync
+package repository
 
 import (
 	"context"
@@ -196,14 +196,14 @@ func TestSSH(t *testing.T) {
 			r := remoteFor(t, "ssh://git@"+tt.addr+tt.path, map[string][]byte{"identity": tt.identity, "known_hosts": tt.hosts})
 			ctx, cancel := context.WithTimeout(t.Context(), lookWithin(tt.reason))
 			defer cancel()
-			s, err := newMirrors(t.TempDir()).of(r).look(ctx, r, "main")
+			s, err := NewCache(t.TempDir()).Of(r).Fetch(ctx, r, "main")
 			if tt.reason == "" {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer s.close()
-				if s.commit.String() != tip {
-					t.Errorf("at %s", s.commit)
+				defer s.Close()
+				if s.Commit.String() != tip {
+					t.Errorf("at %s", s.Commit)
 				}
 				return
 			}

@@ -1,4 +1,4 @@
-package gitsync
+package repository
 
 import (
 	"fmt"
@@ -45,19 +45,19 @@ func TestPins_ManyTags(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := gitserver.Remote{URL: u}
-			m := newMirrors(t.TempDir()).of(r)
+			m := NewCache(t.TempDir()).Of(r)
 			looks := func() {
 				t.Helper()
 				for n := range tags {
-					s, err := m.lookAt(t.Context(), r, v1alpha1.GitReference{Branch: "main", Tag: fmt.Sprintf("v%d", n)}, time.Now())
+					s, err := m.FetchReference(t.Context(), r, v1alpha1.GitReference{Branch: "main", Tag: fmt.Sprintf("v%d", n)}, time.Now())
 					if err != nil {
 						t.Fatal(err)
 					}
 					want := repo.Git("rev-parse", fmt.Sprintf("v%d^{commit}", n))
-					if s.commit.String() != want || s.tag.name != fmt.Sprintf("v%d", n) {
-						t.Errorf("v%d is %s, want %s", n, s.commit, want)
+					if s.Commit.String() != want || s.Tag.Name != fmt.Sprintf("v%d", n) {
+						t.Errorf("v%d is %s, want %s", n, s.Commit, want)
 					}
-					s.close()
+					s.Close()
 				}
 			}
 			looks()

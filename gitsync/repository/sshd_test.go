@@ -1,4 +1,4 @@
-package gitsync
+package repository
 
 import (
 	"context"
@@ -74,14 +74,14 @@ func TestSSHD(t *testing.T) {
 			r := remoteFor(t, tt.url, map[string][]byte{"identity": tt.identity, "known_hosts": []byte(tt.hosts), "password": []byte(tt.password)})
 			ctx, cancel := context.WithTimeout(t.Context(), lookWithin(tt.reason))
 			defer cancel()
-			s, err := newMirrors(t.TempDir()).of(r).look(ctx, r, "main")
+			s, err := NewCache(t.TempDir()).Of(r).Fetch(ctx, r, "main")
 			if tt.reason == "" {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer s.close()
-				if s.commit.String() != tip {
-					t.Errorf("at %s, want %s", s.commit, tip)
+				defer s.Close()
+				if s.Commit.String() != tip {
+					t.Errorf("at %s, want %s", s.Commit, tip)
 				}
 				return
 			}

@@ -1,4 +1,4 @@
-package gitsync
+package repository
 
 import (
 	"context"
@@ -38,59 +38,59 @@ const (
 	maxPacks = 50
 )
 
-// mirrors are the mirrors in a folder, one per URL and Secret, shared by all
+// Cache are the mirrors in a folder, one per URL and Secret, shared by all
 // GitSources that have both in common.
-type mirrors struct {
+type Cache struct {
 	dir    string
-	limits gittree.Limits
+	Limits gittree.Limits
 
 	mu sync.Mutex
-	by map[string]*mirror
+	by map[string]*Mirror
 	// users are the mirrors that sources use, by source.
 	users map[types.NamespacedName]string
 }
 
-func newMirrors(dir string) *mirrors {
-	return &mirrors{dir: dir, limits: gittree.DefaultLimits(), by: map[string]*mirror{}, users: map[types.NamespacedName]string{}}
+func NewCache(dir string) *Cache {
+	return &Cache{dir: dir, Limits: gittree.DefaultLimits(), by: map[string]*Mirror{}, users: map[types.NamespacedName]string{}}
 }
 
-// mirrorNameSize is how many bytes of a hash name a mirror.
-const mirrorNameSize = 16
+// hashedNameSize is how many bytes of a hash name a mirror.
+const hashedNameSize = 16
 
-// mirrorName is the name of a repository's mirror. The Secret is part of it, so
+// hashedName is the name of a repository's mirror. The Secret is part of it, so
 // that nobody reads through another's credentials.
-func mirrorName(u *url.URL, secret string) string {
+func hashedName(u *url.URL, secret string) string {
 	sum := sha256.Sum256([]byte(u.String() + "\x00" + secret))
-	return hex.EncodeToString(sum[:mirrorNameSize])
+	return hex.EncodeToString(sum[:hashedNameSize])
 }
 
-// mirrorNameOf is the name of the mirror of a remote.
-func mirrorNameOf(r gitserver.Remote) string {
+// MirrorName is the name of the mirror of a remote.
+func MirrorName(r gitserver.Remote) string {
 	if r.Proxy == "" {
-		return mirrorName(r.URL, r.Secret)
+		return hashedName(r.URL, r.Secret)
 	}
-	return mirrorName(r.URL, r.Secret+"\x00"+r.Proxy) // what a proxy leads to is for those who may use it
+	return hashedName(r.URL, r.Secret+"\x00"+r.Proxy) // what a proxy leads to is for those who may use it
 }
 
-// of returns the mirror of a repository.
-func (ms *mirrors) of(r gitserver.Remote) *mirror {
+// Of returns the mirror of a repository.
+func (ms *Cache) Of(r gitserver.Remote) *Mirror {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	return ms.named(mirrorNameOf(r))
+	return ms.named(MirrorName(r))
 }
 
-func (ms *mirrors) named(name string) *mirror {
+func (ms *Cache) named(name string) *Mirror {
 	m, ok := ms.by[name]
 	if !ok {
-		m = &mirror{dir: filepath.Join(ms.dir, name), limits: ms.limits, owner: make(chan struct{}, 1), refused: map[string]refusal{}, order: gitobject.Precedence{}}
+		m = &Mirror{dir: filepath.Join(ms.dir, name), limits: ms.Limits, owner: make(chan struct{}, 1), refused: map[string]rejectedTip{}, order: gitobject.Precedence{}}
 		ms.by[name] = m
 	}
 	return m
 }
 
-// mirror is a bare repository on disk with the branches that GitSources
+// Mirror is a bare repository on disk with the branches that GitSources
 // follow, whole. One at a time fetches into it (G7); readers have a snapshot.
-type mirror struct {
+type Mirror struct {
 	dir    string
 	limits gittree.Limits
 	owner  chan struct{} // taken while somebody has the disk
@@ -99,14 +99,14 @@ type mirror struct {
 	current    *clone
 	generation int
 	seen       advertised
-	refused    map[string]refusal   // by branch, or reference of a tag
-	order      gitobject.Precedence // of pinned commits
-	pinned     map[string]bool      // tags that were pinned
+	refused    map[string]rejectedTip // by branch, or reference of a tag
+	order      gitobject.Precedence   // of pinned commits
+	pinned     map[string]bool        // tags that were pinned
 }
 
-// refusal is a tip that is not worth bringing again: it is too large, or the
+// rejectedTip is a tip that is not worth bringing again: it is too large, or the
 // server does not have all of it.
-type refusal struct {
+type rejectedTip struct {
 	tip   plumbing.Hash
 	until time.Time // zero: for ever
 	err   error
@@ -121,7 +121,7 @@ type advertised struct {
 	asked    time.Time // before it was asked
 	identity string    // of the credentials it was asked with
 	tips     map[string]plumbing.Hash
-	tags     map[string]tag
+	tags     map[string]Tag
 }
 
 // clone is one generation of a mirror's disk. It is removed when a newer one
@@ -140,38 +140,38 @@ type clone struct {
 	stores *sync.Pool
 }
 
-// snapshot is a commit and all it needs, for one reader. It does not change.
-type snapshot struct {
+// Snapshot is a commit and all it needs, for one reader. It does not change.
+type Snapshot struct {
 	*filesystem.Storage
-	// commit is what is to be applied: the tip, unless another one is pinned.
-	commit plumbing.Hash
-	// tip is that of the branch, which has the approvals.
-	tip plumbing.Hash
+	// Commit is what is to be applied: the tip, unless another one is pinned.
+	Commit plumbing.Hash
+	// Tip is that of the branch, which has the approvals.
+	Tip plumbing.Hash
 	// pinned: commit is not that of the branch, but of a tag or of the spec itself.
-	pinned bool
-	// tag is the one that is pinned; its zero value: none.
-	tag    tag
+	Pinned bool
+	// Tag is the one that is pinned; its zero value: none.
+	Tag    Tag
 	clone  *clone
 	limits gittree.Limits
-	// asked tells a snapshot for which the server was asked, and fetched one
+	// Asked tells a snapshot for which the server was asked, and fetched one
 	// whose objects were brought just now.
-	asked, fetched bool
+	Asked, Fetched bool
 
 	stores *sync.Pool
 }
 
 // Limits are those of the repository.
-func (s *snapshot) Limits() gittree.Limits { return s.limits }
+func (s *Snapshot) Limits() gittree.Limits { return s.limits }
 
-// look returns the branch as it is now on the server.
-func (m *mirror) look(ctx context.Context, r gitserver.Remote, branch string) (*snapshot, error) {
-	return m.lookSince(ctx, r, branch, time.Now())
+// Fetch returns the branch as it is now on the server.
+func (m *Mirror) Fetch(ctx context.Context, r gitserver.Remote, branch string) (*Snapshot, error) {
+	return m.fetchSince(ctx, r, branch, time.Now())
 }
 
-// lookSince returns the branch as it has been on the server at some time since.
+// fetchSince returns the branch as it has been on the server at some time since.
 // An answer to a question that was asked later is as good as an own one, so a
 // thousand sources that are to look at the same time ask little more than once.
-func (m *mirror) lookSince(ctx context.Context, r gitserver.Remote, branch string, since time.Time) (*snapshot, error) {
+func (m *Mirror) fetchSince(ctx context.Context, r gitserver.Remote, branch string, since time.Time) (*Snapshot, error) {
 	free, err := m.take(ctx, r)
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func (m *mirror) lookSince(ctx context.Context, r gitserver.Remote, branch strin
 }
 
 // take takes the disk. What it returns frees it again.
-func (m *mirror) take(ctx context.Context, r gitserver.Remote) (free func(), err error) {
+func (m *Mirror) take(ctx context.Context, r gitserver.Remote) (free func(), err error) {
 	select {
 	case m.owner <- struct{}{}:
 	case <-ctx.Done():
@@ -196,7 +196,7 @@ func (m *mirror) take(ctx context.Context, r gitserver.Remote) (free func(), err
 }
 
 // branchSince is lookSince for who has the disk.
-func (m *mirror) branchSince(ctx context.Context, r gitserver.Remote, branch string, since time.Time) (*snapshot, error) {
+func (m *Mirror) branchSince(ctx context.Context, r gitserver.Remote, branch string, since time.Time) (*Snapshot, error) {
 	if m.seen.asked.After(since) && m.seen.identity == r.Access.Identity {
 		if tip, ok := m.seen.tips[branch]; ok && m.current.tip(branch) == tip {
 			return m.current.snapshot(tip), nil
@@ -208,7 +208,7 @@ func (m *mirror) branchSince(ctx context.Context, r gitserver.Remote, branch str
 			continue
 		}
 		if err == nil {
-			s.asked = true
+			s.Asked = true
 		}
 		return s, err
 	}
@@ -218,7 +218,7 @@ func (m *mirror) branchSince(ctx context.Context, r gitserver.Remote, branch str
 const maxHungUp = 3
 
 // ask asks the server for the branch's tip and brings it, if it is new.
-func (m *mirror) ask(ctx context.Context, r gitserver.Remote, branch string) (*snapshot, error) {
+func (m *Mirror) ask(ctx context.Context, r gitserver.Remote, branch string) (*Snapshot, error) {
 	asked := time.Now()
 	s, err := gitserver.Connect(ctx, r)
 	if err != nil {
@@ -243,16 +243,16 @@ func (m *mirror) ask(ctx context.Context, r gitserver.Remote, branch string) (*s
 			return m.current.snapshot(tip).justFetched(), nil
 		}
 		// Damaged, or full of what a force-push has left behind.
-		if full := n > 0 && errors.Is(err, gitserver.ErrNoRoom); !full && !isDamage(err) {
+		if full := n > 0 && errors.Is(err, gitserver.ErrNoRoom); !full && !IsDamaged(err) {
 			return nil, m.refuse(r, branch, tip, err)
 		}
 	}
-	return m.cloneAnew(ctx, r, branch)
+	return m.reclone(ctx, r, branch)
 }
 
-// cloneAnew brings a branch into a new clone, which takes the place of the
+// reclone brings a branch into a new clone, which takes the place of the
 // present one when all is there.
-func (m *mirror) cloneAnew(ctx context.Context, r gitserver.Remote, branch string) (*snapshot, error) {
+func (m *Mirror) reclone(ctx context.Context, r gitserver.Remote, branch string) (*Snapshot, error) {
 	next, err := m.begin()
 	if err != nil {
 		return nil, err
@@ -276,13 +276,13 @@ func (m *mirror) cloneAnew(ctx context.Context, r gitserver.Remote, branch strin
 }
 
 // refuse remembers a tip that it is no use to fetch again, and says why.
-func (m *mirror) refuse(r gitserver.Remote, branch string, tip plumbing.Hash, err error) error {
-	f := refusal{tip: tip, err: err}
+func (m *Mirror) refuse(r gitserver.Remote, branch string, tip plumbing.Hash, err error) error {
+	f := rejectedTip{tip: tip, err: err}
 	switch {
 	case errors.Is(err, gitserver.ErrNoRoom):
 		f.err = gittree.Exceeded(r.String(), "the repository has more than "+gittree.FormatSize(m.limits.RepositorySize), "--max-repository-size")
 	case gittree.IsExceeded(err), isNoCommit(err):
-	case isDamage(err):
+	case IsDamaged(err):
 		f.err = &plan.Problem{Reason: v1alpha1.ReasonFetchFailed, Where: r.String(), Err: fmt.Errorf("what the server sends is not complete: %w", err), Hint: "run git fsck on the server"}
 		f.until = time.Now().Add(brokenFor)
 	default:
@@ -292,9 +292,9 @@ func (m *mirror) refuse(r gitserver.Remote, branch string, tip plumbing.Hash, er
 	return f.err
 }
 
-// bring returns a snapshot at a ref that is no branch; at the zero hash where
+// FetchRef returns a snapshot at a ref that is no branch; at the zero hash where
 // the server does not have it.
-func (m *mirror) bring(ctx context.Context, r gitserver.Remote, ref string) (*snapshot, error) {
+func (m *Mirror) FetchRef(ctx context.Context, r gitserver.Remote, ref string) (*Snapshot, error) {
 	free, err := m.take(ctx, r)
 	if err != nil {
 		return nil, err
@@ -314,9 +314,9 @@ func (m *mirror) bring(ctx context.Context, r gitserver.Remote, ref string) (*sn
 	return m.current.snapshot(tip), nil
 }
 
-// heal throws the disk away; the next look clones anew. A reader calls it when
+// Repair throws the disk away; the next look clones anew. A reader calls it when
 // it met an object that is not there.
-func (m *mirror) heal(ctx context.Context, met *snapshot) error {
+func (m *Mirror) Repair(ctx context.Context, met *Snapshot) error {
 	select {
 	case m.owner <- struct{}{}:
 		defer func() { <-m.owner }()
@@ -326,11 +326,11 @@ func (m *mirror) heal(ctx context.Context, met *snapshot) error {
 	if m.current != met.clone {
 		return nil // somebody was faster
 	}
-	return m.anew()
+	return m.startEmpty()
 }
 
 // openCurrent finds the newest generation on disk after a start.
-func (m *mirror) openCurrent() error {
+func (m *Mirror) openCurrent() error {
 	if m.current != nil {
 		return nil
 	}
@@ -346,7 +346,7 @@ func (m *mirror) openCurrent() error {
 	}
 	slices.Sort(generations)
 	if len(generations) == 0 {
-		return m.anew()
+		return m.startEmpty()
 	}
 	for _, old := range generations[:len(generations)-1] {
 		_ = os.RemoveAll(m.path(old)) // it is tried again at the next start
@@ -358,14 +358,14 @@ func (m *mirror) openCurrent() error {
 	return nil
 }
 
-func (m *mirror) path(generation int) string { return filepath.Join(m.dir, strconv.Itoa(generation)) }
+func (m *Mirror) path(generation int) string { return filepath.Join(m.dir, strconv.Itoa(generation)) }
 
-func (m *mirror) clone(generation int) *clone {
+func (m *Mirror) clone(generation int) *clone {
 	return &clone{dir: m.path(generation), limits: m.limits, stores: &sync.Pool{}}
 }
 
-// anew begins an empty clone in place of the present one.
-func (m *mirror) anew() error {
+// startEmpty begins an empty clone in place of the present one.
+func (m *Mirror) startEmpty() error {
 	next, err := m.begin()
 	if err == nil {
 		m.replace(next)
@@ -374,7 +374,7 @@ func (m *mirror) anew() error {
 }
 
 // begin makes an empty clone beside the present one.
-func (m *mirror) begin() (*clone, error) {
+func (m *Mirror) begin() (*clone, error) {
 	m.generation++
 	next := m.clone(m.generation)
 	if err := errors.Join(os.RemoveAll(next.dir), os.MkdirAll(next.dir, 0o700)); err != nil {
@@ -386,7 +386,7 @@ func (m *mirror) begin() (*clone, error) {
 	return next, nil
 }
 
-func (m *mirror) replace(next *clone) {
+func (m *Mirror) replace(next *clone) {
 	if m.current != nil {
 		m.current.retire()
 	}
@@ -419,7 +419,7 @@ func (c *clone) fetch(ctx context.Context, s *gitserver.Session, branch string, 
 			return err
 		}
 	}
-	if err := c.sound(tip, c.tip(branch)); err != nil {
+	if err := c.verifyComplete(tip, c.tip(branch)); err != nil {
 		return err
 	}
 	if err := store.SetReference(plumbing.NewHashReference(trackingName(branch), tip)); err != nil {
@@ -439,15 +439,15 @@ func (c *clone) bring(ctx context.Context, s *gitserver.Session, wants ...plumbi
 	return err
 }
 
-// isDamage tells errors that a clone anew may mend.
-func isDamage(err error) bool {
+// IsDamaged tells errors that a clone anew may mend.
+func IsDamaged(err error) bool {
 	return errors.Is(err, gittree.ErrDamaged) || errors.Is(err, plumbing.ErrObjectNotFound) ||
 		errors.Is(err, transport.ErrEmptyUploadPackRequest)
 }
 
-// sound checks that the tree of a commit is all there (G1, G3); that of an
+// verifyComplete checks that the tree of a commit is all there (G1, G3); that of an
 // older one was when it was fetched.
-func (c *clone) sound(commit, older plumbing.Hash) error {
+func (c *clone) verifyComplete(commit, older plumbing.Hash) error {
 	store := c.store()
 	t, err := gittree.Open(store, commit)
 	if err == nil {
@@ -486,7 +486,7 @@ func (c *clone) packs() int {
 	return len(packs)
 }
 
-func (c *clone) snapshot(commit plumbing.Hash) *snapshot {
+func (c *clone) snapshot(commit plumbing.Hash) *Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readers++
@@ -494,27 +494,27 @@ func (c *clone) snapshot(commit plumbing.Hash) *snapshot {
 	if !ok {
 		store = c.store()
 	}
-	return &snapshot{Storage: store, commit: commit, tip: commit, clone: c, limits: c.limits, stores: c.stores}
+	return &Snapshot{Storage: store, Commit: commit, Tip: commit, clone: c, limits: c.limits, stores: c.stores}
 }
 
-// at is the same reader's view of an older commit, with its approvals. Where a commit or
+// At is the same reader's view of an older commit, with its approvals. Where a commit or
 // tag is pinned, the approvals stay those of the tip.
-func (s *snapshot) at(commit plumbing.Hash) *snapshot {
+func (s *Snapshot) At(commit plumbing.Hash) *Snapshot {
 	older := *s
-	if !older.pinned {
-		older.tip = commit
+	if !older.Pinned {
+		older.Tip = commit
 	}
-	older.commit, older.tag = commit, tag{}
+	older.Commit, older.Tag = commit, Tag{}
 	return &older
 }
 
-func (s *snapshot) justFetched() *snapshot {
-	s.fetched = true
+func (s *Snapshot) justFetched() *Snapshot {
+	s.Fetched = true
 	return s
 }
 
-// close ends a reader's use of a snapshot.
-func (s *snapshot) close() {
+// Close ends a reader's use of a snapshot.
+func (s *Snapshot) Close() {
 	s.stores.Put(s.Storage)
 	c := s.clone
 	c.mu.Lock()
@@ -524,12 +524,12 @@ func (s *snapshot) close() {
 	}
 }
 
-// sharesDisk reports whether two snapshots are of the same clone: objects that were fetched
+// SharesDisk reports whether two snapshots are of the same clone: objects that were fetched
 // for the one are there for the other.
-func (s *snapshot) sharesDisk(other *snapshot) bool { return s.clone == other.clone }
+func (s *Snapshot) SharesDisk(other *Snapshot) bool { return s.clone == other.clone }
 
-// size returns the bytes on disk of the clone.
-func (s *snapshot) size() int64 { return diskSize(s.clone.dir) }
+// DiskSize returns the bytes on disk of the clone.
+func (s *Snapshot) DiskSize() int64 { return diskSize(s.clone.dir) }
 
 func (c *clone) retire() {
 	c.mu.Lock()
@@ -539,13 +539,13 @@ func (c *clone) retire() {
 	}
 }
 
-// forcePushed reports whether the tip no longer has an older commit in its
+// ForcePushed reports whether the tip no longer has an older commit in its
 // history. An older commit that is not there at all counts as pushed away.
-func (s *snapshot) forcePushed(older plumbing.Hash) (bool, error) {
-	if older.IsZero() || older == s.commit {
+func (s *Snapshot) ForcePushed(older plumbing.Hash) (bool, error) {
+	if older.IsZero() || older == s.Commit {
 		return false, nil
 	}
-	tip, err := object.GetCommit(s, s.commit)
+	tip, err := object.GetCommit(s, s.Commit)
 	if err != nil {
 		return false, fmt.Errorf("%w: %w", gittree.ErrDamaged, err)
 	}
