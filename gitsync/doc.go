@@ -9,7 +9,7 @@
 // # The files, in the order in which a look goes through them
 //
 //	reconciler.go   what wants a look, when the next one is, what is written of it
-//	mirror.go       one bare repository on disk per URL; snapshots for readers
+//	repository      one bare repository on disk per URL; snapshots for readers
 //	gitserver       one exchange with a Git server; its errors put in words
 //	follow.go       one look at a commit: prepare, try, announce, apply, prune
 //	dependencies.go the sources that a commit waits for

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// BaseShare is the part of [Limits].RepositorySize that a base may have. All of them
+	// BaseShare is the part of the size of a repository that a base may have. All of them
 	// together have as much as one repository.
 	BaseShare = 8
 	// BasesFor bounds how long one look waits for the servers of all bases of all its

@@ -41,7 +41,8 @@ const (
 // Cache are the mirrors in a folder, one per URL and Secret, shared by all
 // GitSources that have both in common.
 type Cache struct {
-	dir    string
+	dir string
+	// Limits are those of each repository.
 	Limits gittree.Limits
 
 	mu sync.Mutex
@@ -50,6 +51,7 @@ type Cache struct {
 	users map[types.NamespacedName]string
 }
 
+// NewCache returns the mirrors in a folder, with the default limits.
 func NewCache(dir string) *Cache {
 	return &Cache{dir: dir, Limits: gittree.DefaultLimits(), by: map[string]*Mirror{}, users: map[types.NamespacedName]string{}}
 }
@@ -147,14 +149,14 @@ type Snapshot struct {
 	Commit plumbing.Hash
 	// Tip is that of the branch, which has the approvals.
 	Tip plumbing.Hash
-	// pinned: commit is not that of the branch, but of a tag or of the spec itself.
+	// Pinned is set where Commit is that of a tag or of the spec itself, not of the branch.
 	Pinned bool
 	// Tag is the one that is pinned; its zero value: none.
 	Tag    Tag
 	clone  *clone
 	limits gittree.Limits
-	// Asked tells a snapshot for which the server was asked, and fetched one
-	// whose objects were brought just now.
+	// Asked is set where the server was asked for this snapshot, and Fetched where its
+	// objects were fetched just now.
 	Asked, Fetched bool
 
 	stores *sync.Pool

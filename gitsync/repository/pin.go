@@ -23,10 +23,12 @@ import (
 
 // Tag is a tag as a server advertises it.
 type Tag struct {
+	// Name is without refs/tags/.
 	Name string
 	// Object is what the tag names: a tag object, or the commit itself where the tag is
 	// a lightweight one.
 	Object plumbing.Hash
+	// Commit is what the tag leads to.
 	Commit plumbing.Hash
 }
 
