@@ -186,7 +186,11 @@ func (s *env) pods(deployment string) map[string]int32 {
 func (s *env) waitFor(name, reason string, step int32, pods map[string]int32) {
 	s.Helper()
 	clustertest.Wait(s, fmt.Sprintf("%s of %s at step %d", reason, name, step), func() error {
-		at, got := s.release(name).Status, s.pods(name)
+		br, got := s.release(name), s.pods(name)
+		at := br.Status
+		if at.ObservedGeneration != br.Generation {
+			return fmt.Errorf("the status is about generation %d, not %d", at.ObservedGeneration, br.Generation)
+		}
 		if at.Reason != reason || at.CurrentStepIndex != step || pods != nil && fmt.Sprint(got) != fmt.Sprint(pods) {
 			return fmt.Errorf("%s at step %d, pods %v: %s; source %+v", at.Reason, at.CurrentStepIndex, got, at.Message, s.ready())
 		}

@@ -244,6 +244,8 @@ func TestApproveSigned(t *testing.T) {
 	}
 	s.write("approvals/web.yaml", planted)
 	s.push("alone again")
+	s.ignored(s.run(s.clone, "git", "rev-parse", "HEAD"), "it is not signed")
+	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
 	s.says(0, "approve web --yes --sign --push", "Pushed to main")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 }
