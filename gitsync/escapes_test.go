@@ -35,7 +35,7 @@ type escape struct {
 	edit  func(*v1alpha1.GitSource) // of the tenant's GitSource, with OTHER's names
 	// posts are made to the receiver of webhooks; the GitSource stays as it is.
 	posts func(t *testing.T, address string)
-	// reason of the refusal; empty: any.
+	// reason of the refusal, or several with | between them; empty: any.
 	reason string
 }
 
@@ -97,7 +97,8 @@ var escapes = map[string]escape{
 	// Bombs.
 	"aliases in a patch": {files: map[string]string{"deploy/kustomization.yaml": bomb()["evil/kustomization.yaml"]}},
 	"aliases in a file":  {files: map[string]string{"deploy/b.yaml": aliases()}},
-	"a rendering without end": {reason: "LimitExceeded", files: map[string]string{
+	// A machine that is busy with other things ends it by the clock before its CPU time is used.
+	"a rendering without end": {reason: "LimitExceeded|RendererFailed", files: map[string]string{
 		"deploy/kustomization.yaml": "resources: [a.yaml, big.yaml]\nreplacements:\n" + numbered(3000, "- {source: {kind: Big, name: big, fieldPath: spec.v%d}, targets: [{select: {kind: Big, name: big}, fieldPaths: [spec.list.*.v]}]}\n"),
 		"deploy/big.yaml":           "apiVersion: example.org/v1\nkind: Big\nmetadata: {name: big}\nspec:\n" + numbered(3000, "  v%d: x\n") + "  list:\n" + numbered(3000, "  - {v: \"%d\"}\n"),
 	}},
@@ -358,7 +359,7 @@ func (s *tenancy) isRefused(try escape) {
 		gs := s.gs()
 		ready := meta.FindStatusCondition(gs.Status.Conditions, "Ready")
 		seen := gs.Status.ObservedGeneration == gs.Generation && (try.edit != nil || gs.Status.ObservedCommit == s.repo.Head())
-		if !seen || ready == nil || ready.Status != metav1.ConditionFalse || try.reason != "" && ready.Reason != try.reason {
+		if !seen || ready == nil || ready.Status != metav1.ConditionFalse || try.reason != "" && !slices.Contains(strings.Split(try.reason, "|"), ready.Reason) {
 			return fmt.Errorf("%s", said(gs))
 		}
 		return nil
