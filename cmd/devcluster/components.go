@@ -9,11 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"go.etcd.io/etcd/server/v3/storage/wal"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // exec and OIDC credentials, as in kubectl's own main
 	"k8s.io/component-base/cli"
-	"k8s.io/component-base/logs"
-	kubectl "k8s.io/kubectl/pkg/cmd"
-	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -21,6 +17,8 @@ import (
 	kwok "sigs.k8s.io/kwok/pkg/kwok/cmd"
 	kwoklog "sigs.k8s.io/kwok/pkg/log"
 	"sigs.k8s.io/kwok/pkg/utils/signals"
+
+	"github.com/tranche-dev/tranche/cmd/devcluster/kubectl"
 )
 
 // component is a program of another project that this binary can be.
@@ -63,16 +61,10 @@ func runEtcd() {
 	etcdmain.Main(os.Args)
 }
 
-// runKubectl is the main function of k8s.io/kubernetes/cmd/kubectl.
+// runKubectl runs kubectl with the flags that its packages have registered.
 func runKubectl() {
 	pflag.CommandLine = kubernetesFlags
-	// The flags are parsed later, but building the command already logs.
-	if _, err := logs.GlogSetter(kubectl.GetLogVerbosity(os.Args)); err != nil {
-		fmt.Fprintln(os.Stderr, "setting the log verbosity:", err)
-	}
-	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
-		kubectlutil.CheckErr(err)
-	}
+	kubectl.Run()
 }
 
 // runKwok is the main function of sigs.k8s.io/kwok/cmd/kwok.
