@@ -20,8 +20,10 @@ func TestForgedPlan(t *testing.T) {
 	s.kubectl("create", "rolebinding", "releases", "--role=releases", "--user=eve")
 	s.kubectl("create", "role", "deployments", "--resource=deployments", "--verb=get,patch")
 	s.kubectl("create", "rolebinding", "deployments", "--role=deployments", "--user=eve")
+	s.kubectl("create", "role", "sources", "--resource=gitsources", "--resource-name=eves", "--verb=patch")
+	s.kubectl("create", "rolebinding", "sources", "--role=sources", "--user=eve")
 	clustertest.Wait(t, "eve's rights", func() error {
-		for _, right := range []string{"patch batchreleases", "patch deployments"} {
+		for _, right := range []string{"patch batchreleases", "patch deployments", "patch gitsources/eves"} {
 			if out, err := s.c.Kubectl(t, append([]string{"auth", "can-i", "-n", s.ns, "--as=eve"}, strings.Fields(right)...)...); err != nil {
 				return fmt.Errorf("%s: %s", right, out)
 			}
@@ -52,6 +54,7 @@ func TestForgedPlan(t *testing.T) {
 		{"the policy would ask about another source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source-namespace":"eve"}}}`)},
 		{"its steps would govern the first plan of Git", refusal, []string{"create", "-f", "-"}},
 		{"it would be taken for what Git said", refusal, []string{"label", "batchrelease/own", "tranche.dev/source=shop"}},
+		{"it would govern before Git's plan", "may not patch GitSources in all namespaces", []string{"label", "batchrelease/own", "tranche.dev/source=eves"}},
 		{"all pods would run it", "may neither make or delete it", []string{"delete", "batchrelease/web"}},
 		{"all pods would run it", "may neither make or delete it", []string{"delete", "--raw", "/apis/tranche.dev/v1alpha1/namespaces/" + s.ns + "/batchreleases"}},
 		{"it stops the release", "", patch(`{"spec":{"paused":true}}`)},
