@@ -113,7 +113,10 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 			tried = a.manifest(t.Object)
 			err = a.dryRunApply(ctx, tried)
 		}
-		t.asIs = err == nil && t.way == plainly && !t.autoscaled && sameObject(tried, t.live)
+		t.asIs = err == nil && t.way == plainly && !t.autoscaled && sameObject(tried, t.live) && !a.hasMore(t)
+	}
+	if err != nil && a.isHeldSince(ctx, t) {
+		return nil, t.heldSince()
 	}
 	if isImmutable(err) && mayRecreate(t) {
 		err = a.dryRunAnew(ctx, t)
@@ -131,6 +134,16 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 		hintAtPlan(ps, "a CustomResourceDefinition is not deleted, since its objects would go with it: put the old value back, or delete it yourself")
 	}
 	return ps, nil
+}
+
+// hasMore reports whether a BatchRelease has what it may not have, though an apply would
+// change nothing.
+func (a *applier) hasMore(t *target) bool {
+	if t.groupKind() != releaseKind || t.live == nil {
+		return false
+	}
+	_, more, err := disinherited(t.live, t.Object, a.gs)
+	return err != nil || len(more) > 0 // an apply says what is wrong
 }
 
 // forbidden says what may not be in a branch: what a controller of the cluster keeps of
@@ -221,6 +234,21 @@ func (a *applier) hasMoved(ctx context.Context, t *target) bool {
 	return err == nil && now.GetGeneration() != t.live.GetGeneration()
 }
 
+// isHeldSince reports whether rollout has taken the hold of a Deployment since it was
+// read. A policy then refuses what is not written to a held one, and names another cause.
+func (a *applier) isHeldSince(ctx context.Context, t *target) bool {
+	if t.groupKind() != deploymentKind || t.live == nil || t.live.GetLabels()[v1alpha1.LabelHeld] != "" {
+		return false
+	}
+	now, err := get(ctx, a.c, t.entry())
+	return err == nil && now != nil && now.GetLabels()[v1alpha1.LabelHeld] != ""
+}
+
+// heldSince is the conflict that has the Deployment read again.
+func (t *target) heldSince() error {
+	return apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, t.GetName(), errors.New("it is held since it was read"))
+}
+
 func (a *applier) dryRunApply(ctx context.Context, u *unstructured.Unstructured) error {
 	return a.c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerGitSync), client.ForceOwnership, client.DryRunAll)
 }
@@ -308,6 +336,16 @@ func (a *applier) apply(ctx context.Context, t *target) (change, error) {
 		return unchanged, nil
 	}
 	version := ""
+	switch isPlan := t.groupKind() == releaseKind; {
+	case isPlan && t.live == nil:
+		return a.create(ctx, t)
+	case isPlan && isForeign(t.live):
+		version = t.live.GetResourceVersion() // it is as it was when it was read
+	case isPlan:
+		if err := a.ownCreated(ctx, t.live); err != nil {
+			return unchanged, err
+		}
+	}
 	if t.live == nil && t.release != nil {
 		// The first install is whole and without a hold (H21); the fields that
 		// are rollout's change hands right after it.
@@ -433,7 +471,11 @@ func mayRecreate(t *target) bool {
 const goneWithin = 30 * time.Second
 
 func (a *applier) recreate(ctx context.Context, t *target) (change, error) {
-	if err := client.IgnoreNotFound(deleteOnly(ctx, a.c, t.live)); err != nil {
+	remove := deleteOnly
+	if gk := t.groupKind(); gk == replicaSetKind || gk == podKind {
+		remove = deleteUnchanged // a Deployment may have adopted it since it was read
+	}
+	if err := client.IgnoreNotFound(remove(ctx, a.c, t.live)); err != nil {
 		return unchanged, err
 	}
 	var finalizers []string
@@ -445,7 +487,7 @@ func (a *applier) recreate(ctx context.Context, t *target) (change, error) {
 		return live == nil, err
 	})
 	if err != nil && len(finalizers) > 0 {
-		return unchanged, t.problem(v1alpha1.ReasonApplyFailed, "it is deleted, to be made anew, and does not go: it has the finalizers "+plan.JoinNames(finalizers), "see to who has set them")
+		return unchanged, t.problem(v1alpha1.ReasonApplyFailed, "it is deleted, to be created again, and does not go: it has the finalizers "+plan.JoinNames(finalizers), "see to who has set them")
 	}
 	if err != nil {
 		return unchanged, fmt.Errorf("waiting for %s to be gone: %w", t, err)

@@ -86,11 +86,16 @@ func TestApprovalIsForItsSteps(t *testing.T) {
 	s.isApproved("web", "1", "20%", "60%", "100%")
 	s.says("True InSync")
 
-	// The plan that governs the Deployment counts, whatever its name was.
-	s.push(map[string]string{file: "", "deploy/approvals/next.yaml": strings.ReplaceAll(approval, "name: web", "name: next")})
+	// An approval may come with the new name of its plan, and not before it.
+	const next = "deploy/approvals/next.yaml"
+	approval = strings.ReplaceAll(approval, "name: web", "name: next")
+	ahead := s.push(map[string]string{file: "", next: approval})
 	s.isApproved("web")
-	s.push(map[string]string{"deploy/release.yaml": planOf("next", "1", "20%", "60%", "100%")})
-	s.isApproved("next", "1", "20%", "60%", "100%")
+	s.applied(s.push(map[string]string{"deploy/release.yaml": planOf("next", "1", "20%", "60%", "100%")}))
+	s.says("False ApprovalIgnored: " + next + ": BatchApproval " + s.ns + "/next: spec.step: commit " + ahead[:7] + ", which brought the approval, renders no plan next for Deployment " + s.ns + "/web")
+	s.isApproved("next")
+	s.push(map[string]string{"deploy/release.yaml": planOf("last", "1", "20%", "60%", "100%"), next: strings.ReplaceAll(approval, "name: next", "name: last")})
+	s.isApproved("last", "1", "20%", "60%", "100%")
 }
 
 // An approval that came with a commit that cannot be rendered, or that has no
@@ -102,7 +107,7 @@ func TestApprovalOfUnknownSteps(t *testing.T) {
 	ignored := func(commit string) {
 		t.Helper()
 		s.isApproved("web")
-		s.says("False ApprovalIgnored: " + file + ": BatchApproval " + s.ns + "/web: spec.step: commit " + commit[:7] + ", which brought the approval, renders no plan for Deployment " + s.ns + "/web, so the steps that it approves are not known; approve again")
+		s.says("False ApprovalIgnored: " + file + ": BatchApproval " + s.ns + "/web: spec.step: commit " + commit[:7] + ", which brought the approval, renders no plan web for Deployment " + s.ns + "/web, so the steps that it approves are not known; approve again")
 	}
 	s.source()
 	s.applied(s.push(manifests("v1")))

@@ -78,8 +78,8 @@ func TestAutoscalerLeavesTheTree(t *testing.T) {
 	}
 }
 
-// A governed Deployment that is left alone is not released, and InSync says so for
-// as long as Git says something else of it.
+// A governed Deployment that is left alone is not released, nor one whose plan is, and
+// InSync says so for as long as Git says something else of it.
 func TestLeftAloneIsNotReleased(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -90,21 +90,26 @@ func TestLeftAloneIsNotReleased(t *testing.T) {
 			t.Errorf("InSync is %s, %s: %s; want %s", c.Status, c.Reason, c.Message, reason)
 		}
 	}
+	brings := func(image string) {
+		t.Helper()
+		if now := s.release("web").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(now, ":"+image) {
+			t.Errorf("the release brings %s, want %s", now, image)
+		}
+	}
 	s.applied(s.push(manifests("v1")))
-	s.kubectl("annotate", "deployment/web", "tranche.dev/reconcile=disabled")
-	s.lookNow()
-	inSync("InSync")
-	s.applied(s.push(manifests("v2")))
-	inSync("LeftAlone")
-	if image := s.release("web").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v1") {
-		t.Errorf("the release brings %s", image)
+	images := []string{"v1", "v2", "v3"}
+	for i, object := range []string{"deployment/web", "batchrelease/web"} {
+		s.kubectl("annotate", object, "tranche.dev/reconcile=disabled")
+		s.lookNow()
+		inSync("InSync")
+		s.applied(s.push(manifests(images[i+1])))
+		inSync("LeftAlone")
+		brings(images[i])
+		s.kubectl("annotate", object, "tranche.dev/reconcile-")
+		s.lookNow()
+		brings(images[i+1])
+		inSync("InSync")
 	}
-	s.kubectl("annotate", "deployment/web", "tranche.dev/reconcile-")
-	s.lookNow()
-	if image := s.release("web").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v2") {
-		t.Errorf("the release brings %s", image)
-	}
-	inSync("InSync")
 }
 
 // A CRD that is left alone is not waited for.

@@ -13,6 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -31,7 +32,10 @@ func (l *look) bases(ctx context.Context) repository.FetchBase {
 	if l.basesLeft == nil {
 		l.basesLeft = new(min(l.timeout(), repository.BasesFor))
 	}
-	return l.remoteBases.Within(ctx, l.basesLeft, l.since)
+	fetch := l.remoteBases.Within(ctx, l.basesLeft, l.since)
+	return func(base manifest.RemoteBase) (*repository.Snapshot, error) {
+		return exchange(ctx, func() (*repository.Snapshot, error) { return fetch(base) })
+	}
 }
 
 // unfetched is the error of a rendering that needs a remote base which its server does not
@@ -49,19 +53,19 @@ func isUnfetched(err error) bool {
 // baseTrees is the tree of a commit with, beside it, those of remote bases.
 type baseTrees struct {
 	*gittree.Tree
-	at        map[plan.RemoteBase]string
+	at        map[manifest.RemoteBase]string
 	trees     map[string]*gittree.Tree // by the name of their folder
 	snapshots []*repository.Snapshot
 	size      int64 // on disk, in bytes
 }
 
 func newBaseTrees(t *gittree.Tree) *baseTrees {
-	return &baseTrees{Tree: t, at: map[plan.RemoteBase]string{}, trees: map[string]*gittree.Tree{}}
+	return &baseTrees{Tree: t, at: map[manifest.RemoteBase]string{}, trees: map[string]*gittree.Tree{}}
 }
 
 // add fetches bases, of which none is there. The list comes from a renderer, which has
 // read what a tenant has committed.
-func (b *baseTrees) add(list []plan.RemoteBase, fetch repository.FetchBase) error {
+func (b *baseTrees) add(list []manifest.RemoteBase, fetch repository.FetchBase) error {
 	if len(b.at)+len(list) > maxBases {
 		return gittree.Exceeded("", fmt.Sprintf("%d remote bases are named, and at most %d are fetched", len(b.at)+len(list), maxBases), "")
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
-	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -41,7 +41,7 @@ func renderWithBases(t *testing.T, bs *repository.Bases, kustomization string, w
 		t.Fatal(err)
 	}
 	r := &renderer{gs: &v1alpha1.GitSource{}, bases: bs.Within(t.Context(), &within, time.Now())}
-	objects, err := r.objects(tree, plan.RenderOptions{})
+	objects, err := r.objects(tree, manifest.RenderOptions{})
 	var names []string
 	for _, o := range objects {
 		value, _, _ := unstructured.NestedString(o.Object, "data", "value")
@@ -185,14 +185,14 @@ func TestBases_Attacks(t *testing.T) {
 // the controller busy.
 func TestBases_LyingRenderer(t *testing.T) {
 	b := newBaseTrees(nil)
-	known := plan.RemoteBase{URL: "https://example.org/a"}
+	known := manifest.RemoteBase{URL: "https://example.org/a"}
 	b.at[known] = "/.tranche-base-0"
-	if err := b.add([]plan.RemoteBase{known}, nil); err == nil {
+	if err := b.add([]manifest.RemoteBase{known}, nil); err == nil {
 		t.Error("it goes on without end")
 	}
 	bs := repository.NewBases(t.TempDir(), gittree.Limits{})
 	for _, url := range []string{"file:///etc", "ssh://git@example.org/x", "https://user:password@example.org/x", "ext::sh -c id"} {
-		if _, err := bs.Fetch(t.Context(), plan.RemoteBase{URL: url}, time.Now()); err == nil || !strings.Contains(err.Error(), "is not an https or http URL") {
+		if _, err := bs.Fetch(t.Context(), manifest.RemoteBase{URL: url}, time.Now()); err == nil || !strings.Contains(err.Error(), "is not an https or http URL") {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -213,7 +213,7 @@ func TestBases_OneBudget(t *testing.T) {
 	for sync := range int32(2) {
 		l := &look{reconciler: r, gs: gs, since: time.Now()}
 		for n := range 5 { // the commit, older ones, folders of other sources
-			_, err := l.bases(t.Context())(plan.RemoteBase{URL: fmt.Sprintf("%s/sync%d/%d", slow.URL, sync, n)})
+			_, err := l.bases(t.Context())(manifest.RemoteBase{URL: fmt.Sprintf("%s/sync%d/%d", slow.URL, sync, n)})
 			if err == nil || !strings.Contains(err.Error(), "no answer in time") {
 				t.Errorf("base %d: %v", n, err)
 			}

@@ -256,9 +256,11 @@ const keptSteps = 100
 
 // stepsIn returns the replicas of the steps that the plan of a release's
 // Deployment had in a commit. They are nil where the commit does not render, or
-// has no plan for the Deployment; that this is not known is an error. The name of the plan does not count.
+// has no plan of that name for the Deployment; that this is not known is an error. A plan
+// may be renamed without an approval, and an approval names the plan: the name must not
+// lead from the approved Deployment to another one.
 func (h *history) stepsIn(commit string, r *plan.Release) ([]intstr.IntOrString, error) {
-	key := strings.Join([]string{h.key(), commit, r.Deployment.GetNamespace(), r.Deployment.GetName()}, " ")
+	key := strings.Join([]string{h.key(), commit, r.Deployment.GetNamespace(), r.Deployment.GetName(), r.Plan.Name}, " ")
 	if steps, ok := h.approved[key]; ok {
 		return steps, nil
 	}
@@ -293,13 +295,13 @@ func (h *history) stepsIn(commit string, r *plan.Release) ([]intstr.IntOrString,
 }
 
 // stepsOf returns the replicas of the steps that a set has for the Deployment of a
-// release.
+// release, by the plan of its name.
 func stepsOf(set *plan.Set, r *plan.Release) []intstr.IntOrString {
 	if set == nil {
 		return nil
 	}
 	then := set.Governed(r.Deployment)
-	if then == nil {
+	if then == nil || then.Plan.Name != r.Plan.Name {
 		return nil
 	}
 	return plan.StepReplicas(then.Plan.Spec.Strategy.Steps)

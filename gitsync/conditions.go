@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -42,8 +44,10 @@ type outcome struct {
 	inUse string
 	// problems are why nothing, or not everything, was applied.
 	problems plan.Problems
-	// waiting is what a hand-back is waited for.
-	waiting []string
+	// waiting are the Deployments whose hand-back is waited for.
+	waiting []types.NamespacedName
+	// overdue: that takes longer than a hand-back does.
+	overdue bool
 	// awaited are the sources that are not as this one needs them.
 	awaited []string
 	// held are the BatchReleases for which a refused commit has something that does
@@ -58,6 +62,8 @@ type outcome struct {
 	// ignored is what was left out and does no harm: approvals that count for
 	// nothing, submodules, releases that are left alone.
 	ignored plan.Problems
+	// contested is when drift is to be reverted that stays until then; zero: none does.
+	contested time.Time
 	// intents are what the cluster decided and the branch does not say.
 	intents plan.Problems
 }
@@ -87,7 +93,7 @@ func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 	case len(o.awaited) > 0:
 		return o.awaits(tip)
 	case len(o.waiting) > 0:
-		return waits(v1alpha1.ReasonWaitingForHandBack, fmt.Sprintf("%s: waiting for the hand-back of %s, whose plan is gone from Git", tip, plan.JoinNames(o.waiting)))
+		return o.awaitsHandBack(tip)
 	case o.ending:
 		return underWay(v1alpha1.ReasonPruning, "deleting what was applied"+o.inUse)
 	case o.applying:
@@ -129,6 +135,29 @@ func (o outcome) notReady(tip string) []metav1.Condition {
 		{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonWaitingForReadiness, Message: message},
 		{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWaitingForReadiness, Message: message},
 		isFalse(conditionStalled, v1alpha1.ReasonIdle, ""),
+	}
+}
+
+// awaitsHandBack are the conditions while a hand-back is waited for. rollout tells of the
+// Deployment why it does not hand back. There is no BatchRelease any more to say it.
+func (o outcome) awaitsHandBack(tip string) []metav1.Condition {
+	var names []string
+	for _, d := range o.waiting {
+		names = append(names, "Deployment "+d.String())
+	}
+	message := fmt.Sprintf("%s: waiting for the hand-back of %s, whose plan is gone from Git", tip, plan.JoinNames(names))
+	if !o.overdue {
+		return waits(v1alpha1.ReasonWaitingForHandBack, message)
+	}
+	message = oneCondition(fmt.Sprintf("%s; it takes too long: kubectl events -n %s --for deployment/%s says why", message, o.waiting[0].Namespace, o.waiting[0].Name))
+	return stalls(v1alpha1.ReasonHandBackOverdue, message)
+}
+
+// stalls are the conditions where a person must do something before the look can go on.
+func stalls(reason, message string) []metav1.Condition {
+	return []metav1.Condition{
+		isFalse(conditionReady, reason, message), isFalse(conditionReconciling, v1alpha1.ReasonIdle, ""),
+		{Type: conditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}, isFalse(conditionInSync, reason, message),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/plan"
 )
@@ -20,6 +21,7 @@ func TestConditions(t *testing.T) {
 	bad := plan.Problems{{Reason: "DryRunFailed", Where: "a.yaml", Err: errors.New("no")}}
 	passing := plan.Problems{{Reason: "Timeout", Where: "https://git.example.org", Err: errors.New("no answer"), Retry: true}}
 	ready := condition("Ready", "True", "Applied", "applied main@3f2c1e0a9b8c")
+	const overdue = "main@3f2c1e0a9b8c: waiting for the hand-back of Deployment shop/web, whose plan is gone from Git; it takes too long: kubectl events -n shop --for deployment/web says why"
 	tests := []struct {
 		name, reason string
 		outcome      outcome
@@ -44,11 +46,14 @@ func TestConditions(t *testing.T) {
 		{"applying", "the look is under way", outcome{applying: true}, nil, []metav1.Condition{
 			condition("Ready", "Unknown", "Applying", "applying main@3f2c1e0a9b8c"), condition("Reconciling", "True", "Applying", "applying main@3f2c1e0a9b8c"),
 			condition("Stalled", "False", "Idle", ""), condition("InSync", "False", "Applying", "applying main@3f2c1e0a9b8c")}},
-		{"waiting", "rollout hands back first", outcome{waiting: []string{"Deployment shop/web"}}, nil, []metav1.Condition{
+		{"waiting", "rollout hands back first", outcome{waiting: []types.NamespacedName{{Namespace: "shop", Name: "web"}}}, nil, []metav1.Condition{
 			condition("Ready", "False", "WaitingForHandBack", "main@3f2c1e0a9b8c: waiting for the hand-back of Deployment shop/web, whose plan is gone from Git"),
 			condition("Reconciling", "True", "WaitingForHandBack", "main@3f2c1e0a9b8c: waiting for the hand-back of Deployment shop/web, whose plan is gone from Git"),
 			condition("Stalled", "False", "Idle", ""),
 			condition("InSync", "False", "WaitingForHandBack", "main@3f2c1e0a9b8c: waiting for the hand-back of Deployment shop/web, whose plan is gone from Git")}},
+		{"waiting for too long", "a policy must let the hand-back pass", outcome{waiting: []types.NamespacedName{{Namespace: "shop", Name: "web"}}, overdue: true}, nil, []metav1.Condition{
+			condition("Ready", "False", "HandBackOverdue", overdue), condition("Reconciling", "False", "Idle", ""),
+			condition("Stalled", "True", "HandBackOverdue", overdue), condition("InSync", "False", "HandBackOverdue", overdue)}},
 		{"ending", "what was applied is going", outcome{ending: true}, nil, []metav1.Condition{
 			condition("Ready", "Unknown", "Pruning", "deleting what was applied"), condition("Reconciling", "True", "Pruning", "deleting what was applied"),
 			condition("Stalled", "False", "Idle", ""), condition("InSync", "False", "Pruning", "deleting what was applied")}},

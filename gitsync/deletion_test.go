@@ -176,7 +176,8 @@ func TestKeptWhileInUse(t *testing.T) {
 }
 
 // A plan is deleted by hand and N changes while no controller runs. The Deployment is
-// held when the controller is back: the plan is made again, and no file is blamed.
+// held when the controller is back: the plan is made again, the release waits at its gate,
+// and no file is blamed.
 func TestPlanDeletedWhileDown(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*shop){
@@ -204,7 +205,10 @@ func TestPlanDeletedWhileDown(t *testing.T) {
 				}
 				return nil
 			})
-			s.isAt("web", "ReleaseCompleted", 1)
+			s.isAt("web", "WaitingForApproval", 0)
+			if n := s.deployment("web").Status.UpdatedReplicas; n > 1 {
+				t.Errorf("%d pods run what no one has approved", n)
+			}
 			s.lookNow()
 			for _, m := range blamed() {
 				t.Errorf("the source says %s", m)

@@ -134,7 +134,7 @@ func lacks(other, gs *v1alpha1.GitSource, commit string) string {
 	}
 	switch {
 	case other.DeletionTimestamp != nil:
-		return fact + " and is being deleted; take it out of spec.dependsOn, or create it anew"
+		return fact + " and is being deleted; take it out of spec.dependsOn, or create it again"
 	case other.Spec.Suspend:
 		return fact + " and is suspended; set its spec.suspend to false, or take it out of spec.dependsOn"
 	default:

@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -50,6 +51,9 @@ type renderer struct {
 
 	signatures signatures
 	approvals  gittree.Reads // what was read for the approvals
+	// sources reads the other GitSources, for approvals of their releases; nil: they are
+	// not known.
+	sources func() (*v1alpha1.GitSourceList, error)
 	// ignored is by release why approvals of it do not count.
 	ignored map[string]plan.Problems
 	// failed is by release what [look.failed] returns.
@@ -111,7 +115,7 @@ func (r *renderer) desired(last *desired) (*desired, bool, error) {
 // render renders a tree.
 func (r *renderer) render(t *gittree.Tree) (*plan.Set, error) {
 	var ignored plan.Problems
-	objects, err := r.objects(t, plan.RenderOptions{
+	objects, err := r.objects(t, manifest.RenderOptions{
 		Skip:    approvalsPath(&r.gs.Spec),
 		Ignored: func(p *plan.Problem) { ignored = append(ignored, p) },
 	})
@@ -121,7 +125,7 @@ func (r *renderer) render(t *gittree.Tree) (*plan.Set, error) {
 	if err := checkObjects(t.Limits(), r.gs.Spec.Path, objects); err != nil {
 		return nil, err
 	}
-	options := plan.CollectOptions{Namespace: r.gs.Namespace, TargetNamespace: r.gs.Spec.TargetNamespace}
+	options := plan.CollectOptions{Namespace: r.gs.Namespace, TargetNamespace: r.gs.Spec.TargetNamespace, Namespaced: manifest.Namespaced}
 	if r.mapper != nil {
 		options.Namespaced = r.namespaced
 	}
@@ -135,7 +139,7 @@ func (r *renderer) render(t *gittree.Tree) (*plan.Set, error) {
 
 // objects renders a tree with the remote bases that it names. A renderer says which ones
 // it needs, and begins again with these.
-func (r *renderer) objects(t *gittree.Tree, opts plan.RenderOptions) ([]plan.Object, error) {
+func (r *renderer) objects(t *gittree.Tree, opts manifest.RenderOptions) ([]plan.Object, error) {
 	if r.bases == nil {
 		return r.folder(t, opts)
 	}
@@ -144,7 +148,7 @@ func (r *renderer) objects(t *gittree.Tree, opts plan.RenderOptions) ([]plan.Obj
 	opts.Bases = b.at
 	for {
 		objects, err := r.folder(b, opts)
-		missing, ok := errors.AsType[*plan.MissingBasesError](err)
+		missing, ok := errors.AsType[*manifest.MissingBasesError](err)
 		if !ok {
 			return objects, err
 		}
@@ -156,15 +160,16 @@ func (r *renderer) objects(t *gittree.Tree, opts plan.RenderOptions) ([]plan.Obj
 }
 
 // folder renders where the controller has a place for it, and else in this process.
-func (r *renderer) folder(t filesys.FileSystem, opts plan.RenderOptions) ([]plan.Object, error) {
+func (r *renderer) folder(t filesys.FileSystem, opts manifest.RenderOptions) ([]plan.Object, error) {
 	if r.in == nil {
-		return plan.Render(t, r.gs.Spec.Path, opts)
+		return manifest.Render(t, r.gs.Spec.Path, opts)
 	}
 	return r.in.Render(r.gs.Namespace, t, r.gs.Spec.Path, opts)
 }
 
 // namespaced asks the API server for the scope of a kind.
-func (r *renderer) namespaced(gk schema.GroupKind) (bool, error) {
+func (r *renderer) namespaced(gvk schema.GroupVersionKind) (bool, error) {
+	gk := gvk.GroupKind()
 	mapping, err := r.mapper.RESTMapping(gk)
 	if meta.IsNoMatchError(err) {
 		return false, &plan.Problem{
@@ -212,14 +217,18 @@ func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Rel
 		return nil, nil, err
 	}
 	// Apart from what is rendered, so that an approval renders nothing anew.
-	approvals, ignored := plan.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
+	approvals, ignored := manifest.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, nil, err
 	}
 	r.approvals = t.Reads()
 	approvals = ofReleases(approvals)
 	ignored = append(ignored, d.set.Ignored...)
-	ignored = append(ignored, plan.UnknownApprovals(releases, approvals)...)
+	unknown, err := r.unknown(releases, approvals)
+	if err != nil {
+		return nil, nil, err
+	}
+	ignored = append(ignored, unknown...)
 	h := newHistory(r, d)
 	var list []*v1alpha1.BatchRelease
 	r.ignored = map[string]plan.Problems{}
@@ -383,8 +392,8 @@ func (h *history) batchRelease(release *plan.Release, commit string, approval *p
 }
 
 // given returns an approval of a release as the BatchRelease has it. It has no steps
-// where the commit that brought it has no plan for the Deployment; such an approval
-// opens no gate.
+// where the commit that brought it has no plan of its name for the Deployment; such an
+// approval opens no gate.
 func (h *history) given(release *plan.Release, commit string, approval *plan.Approval, now *v1alpha1.BatchRelease) (*v1alpha1.Approval, error) {
 	b, err := h.bringer(approval.File)
 	if err != nil {
@@ -402,10 +411,12 @@ func (h *history) given(release *plan.Release, commit string, approval *plan.App
 
 // stepsSeen are the steps that who gave an approval has seen: those of the commit with the
 // approval. Where a commit or tag is pinned, they are those of the pin at the time at which
-// the approval was seen first, which spec.approval keeps.
+// the approval was seen first, which spec.approval keeps. In both cases the commit with the
+// approval says for which Deployment it is, or another pin could say so afterwards.
 func (h *history) stepsSeen(commit string, b brought, release *plan.Release, now *v1alpha1.BatchRelease) ([]intstr.IntOrString, error) {
-	if !h.gs.Spec.Ref.IsPinned() {
-		return h.stepsIn(b.in, release)
+	steps, err := h.stepsIn(b.in, release)
+	if err != nil || len(steps) == 0 || !h.gs.Spec.Ref.IsPinned() {
+		return steps, err
 	}
 	if now != nil && now.Spec.Approval != nil && now.Spec.Approval.Commit == commit && now.Spec.Approval.ApprovedIn == b.in {
 		return now.Spec.Approval.Steps, nil

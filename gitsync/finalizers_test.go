@@ -1,14 +1,16 @@
 package gitsync_test
 
 import (
-	"strings"
+	"slices"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// A finalizer on a plan keeps its Deployment held after the plan has left the branch. The
-// source names the finalizer, and goes on once it is removed.
+// A finalizer on a plan keeps neither its Deployment held nor its source waiting once the
+// plan has left the branch.
 func TestFinalizerOnAPlan(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)
@@ -20,17 +22,78 @@ func TestFinalizerOnAPlan(t *testing.T) {
 		s.kubectl("patch", "batchrelease/web", "--type=merge", "-p", `{"metadata":{"finalizers":[`+list+`]}}`)
 	}
 	finalizers(`"example.org/hostage"`)
-	gone := s.push(map[string]string{"deploy/plan.yaml": ""})
-	want := "BatchRelease " + s.ns + "/web is being deleted and has the finalizers example.org/hostage; remove them"
-	if m := s.refused(gone, "WaitingForHandBack"); !strings.Contains(m, want) {
-		t.Errorf("it does not say %q: %s", want, m)
-	}
-	if d := s.deployment("web"); d.Labels[v1alpha1.LabelHeld] == "" {
-		t.Error("the Deployment is not held, so the message is not true")
-	}
-	finalizers("")
-	s.applied(gone)
+	s.applied(s.push(map[string]string{"deploy/plan.yaml": ""}))
 	if d := s.deployment("web"); d.Labels[v1alpha1.LabelHeld] != "" || d.Spec.Paused {
 		t.Errorf("not handed back: %+v", d.Spec)
 	}
+	if br := s.release("web"); br.DeletionTimestamp == nil {
+		t.Error("the finalizer does not keep the plan")
+	}
+	finalizers("")
+}
+
+// A plan of another name takes over from one that a finalizer keeps. The release goes on
+// under the new name, and the status of the old one is copied no second time.
+func TestFinalizerOnARenamedPlan(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	s.applied2(s.push(map[string]string{"deploy/web.yaml": four("v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}))
+	s.isAt("web", "ReleaseCompleted", 2)
+	s.push(map[string]string{"deploy/web.yaml": four("v2")})
+	s.isAt("web", "WaitingForApproval", 0)
+	s.kubectl("patch", "batchrelease/web", "--type=merge", "-p", `{"metadata":{"finalizers":["example.org/hostage"]}}`)
+	s.applied(s.push(map[string]string{"deploy/release.yaml": planOf("next", "1", "50%", "100%")}))
+	s.isAt("next", "WaitingForApproval", 0)
+	next := s.release("next")
+	s.push(map[string]string{"deploy/approvals/next.yaml": approvalOf("next", next.Status.UpdateRevision, next.Spec.Commit, "1")})
+	s.isAt("next", "ReleaseCompleted", 2)
+	s.says("True InSync")
+	if br := s.release("web"); br.DeletionTimestamp == nil || br.Status.Reason != "WaitingForApproval" {
+		t.Errorf("the old plan is deleted at %v, and says %s", br.DeletionTimestamp, br.Status.Reason)
+	}
+	s.kubectl("patch", "batchrelease/web", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+}
+
+// An object that finalizers keep after it has left the branch stays in the inventory, with
+// the reason, until the API server no longer has it. Then both forget it.
+func TestFinalizerKeepsAnObjectInTheInventory(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	files := manifests("v1")
+	files["deploy/a.yaml"], files["deploy/b.yaml"], files["deploy/c.yaml"] = configMap("a", "one"), configMap("b", "one"), configMap("c", "one")
+	files["deploy/d.yaml"] = configMap("d", "one")
+	s.applied2(s.push(files))
+	s.isAt("web", "ReleaseCompleted", 1)
+	finalizers := func(object, list string) {
+		s.kubectl("patch", object, "--type=merge", "-p", `{"metadata":{"finalizers":[`+list+`]}}`)
+	}
+	kept := map[string]string{"batchrelease/web": s.ns + "_web_tranche.dev_BatchRelease", "configmap/a": s.ns + "_a__ConfigMap"}
+	for object := range kept {
+		finalizers(object, `"example.org/hostage"`)
+	}
+	inventory := func(want bool) {
+		t.Helper()
+		s.lookNow()
+		gs := s.gs()
+		for _, id := range kept {
+			told := slices.Contains(gs.Status.Kept, v1alpha1.KeptObject{ID: id, UsedBy: "its finalizers example.org/hostage"})
+			if s.inventoryHas("shop", id) != want || told != want {
+				t.Errorf("%s: inventory %+v, kept %+v, want %t", id, gs.Status.Inventory, gs.Status.Kept, want)
+			}
+		}
+	}
+	s.applied(s.push(map[string]string{"deploy/web.yaml": "", "deploy/plan.yaml": "", "deploy/a.yaml": ""}))
+	if a := get(s, "a", &corev1.ConfigMap{}); a.DeletionTimestamp == nil || s.release("web").DeletionTimestamp == nil {
+		t.Error("they are not deleted")
+	}
+	inventory(true)
+	// They do not count among what another commit would delete.
+	s.applied(s.push(map[string]string{"deploy/b.yaml": "", "deploy/c.yaml": ""}))
+	inventory(true)
+	for object := range kept {
+		finalizers(object, "")
+	}
+	s.isGone("a", &corev1.ConfigMap{})
+	s.isGone("web", &v1alpha1.BatchRelease{})
+	inventory(false)
 }

@@ -94,6 +94,7 @@ func (l *look) bring(ctx context.Context, c *commit, o *observer) error {
 	if err := l.applyAll(ctx, a, c, o); err != nil {
 		return err
 	}
+	l.tellContests(c)
 	return l.finish(ctx, c)
 }
 
@@ -159,7 +160,7 @@ func (c *commit) unfinished() error {
 		if finalizers := t.live.GetFinalizers(); len(finalizers) > 0 {
 			hint = "it has the finalizers " + plan.JoinNames(finalizers) + ": see to who has set them"
 		}
-		ps = append(ps, t.problem(v1alpha1.ReasonApplyFailed, "it is being deleted, and is made anew once it is gone", hint))
+		ps = append(ps, t.problem(v1alpha1.ReasonApplyFailed, "it is being deleted, and is created again once it is gone", hint))
 	}
 	if len(ps) > 0 {
 		return ps
@@ -168,28 +169,36 @@ func (c *commit) unfinished() error {
 }
 
 // leaveAlone leaves the plans alone of Deployments that are left alone: a new
-// template in the plan would be released. Those of which Git says something else are told
-// of, in place of why approvals of them do not count: those are compared with the release
-// that Git has, which is not under way.
+// template in the plan would be released. A plan may be left alone itself. Those of which
+// Git says something else are named, in place of why approvals of them do not count:
+// those are compared with the release that Git has, which is not under way.
 func (l *look) leaveAlone(c *commit) {
-	var differ plan.Problems
+	workloads := map[string]*target{} // by release
 	for _, t := range c.targets {
-		if t.release == nil || t.way != notAtAll {
+		if t.release != nil && t.way == notAtAll {
+			workloads[releaseName(t.release.Plan)] = t
+		}
+	}
+	var differ plan.Problems
+	for _, r := range c.releases {
+		name := r.GetNamespace() + "/" + r.GetName()
+		t := workloads[name]
+		switch {
+		case t != nil:
+			r.way = notAtAll
+		case r.way == notAtAll:
+			t = r
+		default:
 			continue
 		}
-		for _, r := range c.releases {
-			if r.GetNamespace() != t.release.Plan.Namespace || r.GetName() != t.release.Plan.Name {
-				continue
-			}
-			r.way = notAtAll
-			if r.live != nil && !says(r.live.Object["spec"], r.Unstructured.Object["spec"]) {
-				differ = append(differ, t.problem(v1alpha1.ReasonLeftAlone,
-					"what Git says of its release, approvals included, is not applied: annotation "+v1alpha1.AnnotationReconcile+" is "+v1alpha1.AnnotationReconcileDisabled,
-					"take the annotation off in Git and in the cluster"))
-				untrue := c.renderer.ignored[releaseName(t.release.Plan)]
-				l.outcome.ignored = slices.DeleteFunc(l.outcome.ignored, func(p *plan.Problem) bool { return slices.Contains(untrue, p) })
-			}
+		if r.live == nil && t != r || r.live != nil && says(r.live.Object["spec"], r.Unstructured.Object["spec"]) {
+			continue
 		}
+		differ = append(differ, t.problem(v1alpha1.ReasonLeftAlone,
+			"what Git says of its release, approvals included, is not applied: annotation "+v1alpha1.AnnotationReconcile+" is "+v1alpha1.AnnotationReconcileDisabled,
+			"take the annotation off in Git and in the cluster"))
+		untrue := c.renderer.ignored[name]
+		l.outcome.ignored = slices.DeleteFunc(l.outcome.ignored, func(p *plan.Problem) bool { return slices.Contains(untrue, p) })
 	}
 	l.outcome.ignored = append(differ, l.outcome.ignored...)
 }
@@ -217,7 +226,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 			return nil, err
 		}
 		if now != nil {
-			live[releaseName(release.Plan)] = now
+			live[releaseName(release.Plan)] = unclaimed(now)
 		}
 		if now != nil && isOurs(now, l.gs) {
 			ours = append(ours, now)
@@ -227,6 +236,10 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 	var err error
 	if c.renderer.failed, err = l.failed(ctx, set.Releases, live); err != nil {
 		return nil, err
+	}
+	c.renderer.sources = func() (*v1alpha1.GitSourceList, error) {
+		err := o.readSources(ctx)
+		return o.sources, err
 	}
 	list, ignored, err := c.renderer.releases(ctx, c.desired, set.Releases, live)
 	if err != nil {
@@ -257,7 +270,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 	if len(ps) > 0 {
 		return targets, ps
 	}
-	return targets, nil
+	return targets, l.tellRivals(ctx, o, targets, set.Releases)
 }
 
 func cmpProblems(ps plan.Problems, err error) error {
@@ -370,6 +383,9 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 		}
 	}
 	for _, t := range c.releases {
+		if err := l.disinherit(ctx, c, t); err != nil {
+			return err
+		}
 		if err := l.applyOne(ctx, a, t); err != nil {
 			return err
 		}
@@ -447,6 +463,9 @@ func (l *look) endPlan(ctx context.Context, e entry) error {
 }
 
 func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
+	if l.leaves(a, t) {
+		return nil
+	}
 	before := t.live
 	change, err := a.apply(ctx, t)
 	// Where rollout has held it since, the apply ends in a conflict, and the next
@@ -458,6 +477,9 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 	}
 	if isConflict(err) {
 		return err
+	}
+	if err != nil && a.isHeldSince(ctx, t) {
+		return t.heldSince()
 	}
 	if err != nil {
 		t.refused = true
@@ -481,6 +503,7 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		}
 		if drifted != "" {
 			because, taken = "another hand changed it", false
+			l.reverted(t, drifted)
 			l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonDriftUndone, fmt.Sprintf("%s, and is again as %s says", drifted, at(l.outcome.branch, a.commit)))
 		}
 	}
@@ -488,7 +511,7 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: other managers had other values of %s; it is as %s says now. Where they write again, take the fields out of one of the two", t, plan.JoinNames(t.conflicts), at(l.outcome.branch, a.commit)))
 	}
 	if change == recreated {
-		l.tellOf(t.Unstructured, corev1.EventTypeNormal, v1alpha1.ReasonRecreated, fmt.Sprintf("%s was deleted and created anew, as annotation %s lets it", t, v1alpha1.AnnotationForce))
+		l.tellOf(t.Unstructured, corev1.EventTypeNormal, v1alpha1.ReasonRecreated, fmt.Sprintf("%s was deleted and created again, as annotation %s lets it", t, v1alpha1.AnnotationForce))
 	}
 	l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.commit, "because", because)
 	return nil
@@ -508,7 +531,6 @@ func (l *look) afterHandBack(ctx context.Context, t *target, o *observer) error 
 	if err != nil {
 		return err
 	}
-	stays := ""
 	for i := range plans {
 		p := &plans[i]
 		if !isOurs(p, l.gs) {
@@ -517,30 +539,17 @@ func (l *look) afterHandBack(ctx context.Context, t *target, o *observer) error 
 		if err := l.endPlan(ctx, planEntry(p)); err != nil {
 			return err
 		}
-		if stays, err = l.whyStays(ctx, planEntry(p)); err != nil {
-			return err
-		}
 	}
 	live, err := get(ctx, l.as, t.entry())
 	if err != nil {
 		return err
 	}
 	if live != nil && live.GetLabels()[v1alpha1.LabelHeld] != "" {
-		l.outcome.waiting = append(l.outcome.waiting, t.String()+stays)
+		l.outcome.waiting = append(l.outcome.waiting, client.ObjectKeyFromObject(t))
 		return nil
 	}
 	t.live, t.way = live, plainly
 	return nil
-}
-
-// whyStays is why a plan that was deleted is still there; empty: it goes. Its Deployment is
-// handed back once it is gone.
-func (l *look) whyStays(ctx context.Context, e entry) (string, error) {
-	live, err := get(ctx, l.as, e)
-	if err != nil || live == nil || live.GetDeletionTimestamp() == nil || len(live.GetFinalizers()) == 0 {
-		return "", err
-	}
-	return fmt.Sprintf(" (%s is being deleted and has the finalizers %s; remove them)", e, plan.JoinNames(live.GetFinalizers())), nil
 }
 
 // finish prunes, once everything is applied, and says so.

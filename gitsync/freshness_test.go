@@ -3,19 +3,23 @@ package gitsync_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -33,7 +37,7 @@ type blocking struct {
 	blocked chan struct{}
 }
 
-func (b *blocking) Render(tenant string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error) {
+func (b *blocking) Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
 	if b.on.Load() {
 		<-b.blocked
 	}
@@ -96,6 +100,12 @@ func TestFreshness(t *testing.T) {
 		t.Error(m)
 	}
 	s.says("Unknown NotSynced")
+	clustertest.Wait(t, "the metric of its age", func() error {
+		if age := s.syncAge(); age < 3*time.Hour || age > 5*time.Hour {
+			return fmt.Errorf("it is %s", age)
+		}
+		return nil
+	})
 	version := s.gs().ResourceVersion
 	rounds()
 	if now := s.gs().ResourceVersion; now != version {
@@ -121,4 +131,20 @@ func TestFreshness(t *testing.T) {
 	held.Store(false)
 	rounds()
 	s.ready("shop", metav1.ConditionTrue, "Applied")
+}
+
+// syncAge is the age of the last sync of the source, as the metric has it.
+func (s *shop) syncAge() time.Duration {
+	s.Helper()
+	families, err := metrics.Registry.Gather()
+	s.must(err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			ofSource := slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "namespace" && l.GetValue() == s.ns })
+			if f.GetName() == "tranche_source_sync_age_seconds" && ofSource {
+				return time.Duration(m.GetGauge().GetValue() * float64(time.Second))
+			}
+		}
+	}
+	return 0
 }

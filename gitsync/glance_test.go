@@ -16,9 +16,12 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -252,51 +255,58 @@ func TestNobodyIsLastForEver(t *testing.T) {
 	s.applied(s.push(map[string]string{"README.md": "docs\n"}))
 }
 
-// No more sources are looked at, and so rendered, at the same time than the
-// controller is told.
+// atOnce counts how many folders are rendered at the same time, and holds the first ones
+// until there are as many as there may be.
+type atOnce struct {
+	gitsync.Renderer
+	most     int
+	together chan struct{} // is closed when as many are there as may be
+
+	mu         sync.Mutex
+	now, worst int
+}
+
+func (r *atOnce) Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
+	r.mu.Lock()
+	r.now++
+	if r.now == r.most && r.worst < r.most {
+		close(r.together)
+	}
+	r.worst = max(r.worst, r.now)
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.now--
+	}()
+	<-r.together
+	return r.Renderer.Render(tenant, fsys, dir, opts)
+}
+
+// No more sources are worked on, and so rendered, at the same time than the controller is
+// told. Those that wait for a server do not count.
 func TestLooksAreBounded(t *testing.T) {
 	t.Parallel()
 	const most, sources = 2, 6
 	s := newShopWithout(t)
-	s.repo.CommitAndPush(map[string]string{"all/a.yaml": configMap("a", "one"), "all/b.yaml": "a: [\n"}) // looks only
-	var mu sync.Mutex
-	now, worst := 0, 0
-	together := make(chan struct{}) // is closed when as many are there as may be
-	server := gittest.Serve(t, filepath.Dir(s.repo.Bare), gittest.ServeOptions{Wrap: func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			mu.Lock()
-			now++
-			if now == most && worst < most {
-				close(together)
-			}
-			worst = max(worst, now)
-			mu.Unlock()
-			defer func() {
-				mu.Lock()
-				defer mu.Unlock()
-				now--
-			}()
-			select {
-			case <-together:
-			case <-r.Context().Done():
-			}
-			_, r.URL.Path, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/") // each source has a URL of its own
-			r.URL.Path = "/" + r.URL.Path
-			h.ServeHTTP(w, r)
-		})
-	}})
+	files := map[string]string{}
+	for i := range sources {
+		files[fmt.Sprintf("%d/a.yaml", i)], files[fmt.Sprintf("%d/b.yaml", i)] = configMap("a", "one"), "a: [\n" // looks only
+	}
+	s.repo.CommitAndPush(files)
+	r := &atOnce{Renderer: renderers(), most: most, together: make(chan struct{})}
 	t.Cleanup(s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
-		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: most, NoRemoteBases: true})
+		return gitsync.Add(mgr, gitsync.Options{Renderer: r, StorageDir: t.TempDir(), Concurrent: most, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
 	}))
 	for i := range sources {
-		s.another(fmt.Sprint("source-", i), "all", func(gs *v1alpha1.GitSource) { gs.Spec.URL = fmt.Sprintf("%s/%d/repo.git", server.URL, i) })
+		s.another(fmt.Sprint("source-", i), fmt.Sprint(i))
 	}
 	for i := range sources {
 		s.ready(fmt.Sprint("source-", i), metav1.ConditionFalse, "InvalidManifest")
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	if worst != most {
-		t.Errorf("%d were looked at at the same time", worst)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.worst != most {
+		t.Errorf("%d were worked on at the same time", r.worst)
 	}
 }

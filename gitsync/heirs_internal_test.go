@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -45,7 +46,7 @@ func (c patching) Patch(context.Context, client.Object, client.Patch, ...client.
 // countedRenders is a renderer that counts.
 type countedRenders struct{ n *int }
 
-func (r countedRenders) Render(string, filesys.FileSystem, string, plan.RenderOptions) ([]plan.Object, error) {
+func (r countedRenders) Render(string, filesys.FileSystem, string, manifest.RenderOptions) ([]plan.Object, error) {
 	*r.n++
 	return nil, nil
 }

@@ -127,6 +127,7 @@ func TestApprovalsInGit(t *testing.T) {
 		}
 		return nil
 	})
+	s.says("True InSync") // the approval is history
 	again := s.push(manifests("v2"))
 	s.isAt("web", "WaitingForApproval", 0)
 	if got := s.release("web"); got.Spec.Commit != again || got.Status.UpdateRevision != revision {
@@ -205,7 +206,7 @@ func TestHistoryMovesUnderARelease(t *testing.T) {
 	s.inBare("gc", "--quiet", "--prune=now")
 	s.repo.Push("--force")
 	s.applied(orphan)
-	stays("created anew")
+	stays("created again")
 
 	// The default branch gets another name.
 	s.repo.Git("push", "-q", "origin", "main:trunk")

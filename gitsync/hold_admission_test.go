@@ -2,11 +2,16 @@ package gitsync_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -99,6 +104,53 @@ func TestHoldUnderAMutatingPolicy(t *testing.T) {
 			r.atMost(1)
 			s.approve("web")
 			s.isAt("web", "ReleaseCompleted", 1)
+		})
+	}
+}
+
+// A release takes the hold of a Deployment between the read and the write of a sync that
+// applies it plainly, and the policy refuses that write. The sync reads again: the status
+// names the hand-back that it waits for, and blames no policy and no file.
+func TestHeldDuringAnApply(t *testing.T) {
+	t.Parallel()
+	for name, dryRun := range map[string]bool{"the dry run": true, "the apply": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShopWithout(t)
+			patch := func(spec string) {
+				d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "web"}}
+				if err := s.c.Client.Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(spec)), client.FieldOwner("tranche-rollout")); err != nil {
+					t.Error(err)
+				}
+			}
+			var holds atomic.Bool
+			config := rest.CopyConfig(s.c.Controller)
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/deployments/web") && r.URL.Query().Has("dryRun") == dryRun && holds.CompareAndSwap(true, false) {
+						patch(`{"metadata":{"labels":{"tranche.dev/held":"web"}},"spec":{"paused":true,"strategy":{"type":"Recreate","rollingUpdate":null}}}`)
+					}
+					return next.RoundTrip(r)
+				})
+			})
+			t.Cleanup(s.startControllerWith(config, gitsyncOnly))
+			s.source()
+			s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1")}))
+			holds.Store(true)
+			tip := s.push(map[string]string{"deploy/web.yaml": web("v2")})
+			clustertest.Wait(t, "the source to wait for the hand-back", func() error {
+				if m := said(s.gs()); holds.Load() || !strings.Contains(m, "Ready=False WaitingForHandBack") {
+					return fmt.Errorf("%s", m)
+				}
+				return nil
+			})
+			patch(`{"metadata":{"labels":{"tranche.dev/held":null}},"spec":{"paused":false,"strategy":{"type":"RollingUpdate"}}}`)
+			s.applied(tip)
+			for _, reason := range []string{"DryRunFailed", "ApplyFailed"} {
+				if notes := s.events(reason); len(notes) > 0 {
+					t.Errorf("%s: %q", reason, notes)
+				}
+			}
 		})
 	}
 }

@@ -408,8 +408,9 @@ func hasGitSync(o client.Object) bool {
 	})
 }
 
-// plansFor reads the BatchReleases for a Deployment, once in a look. Past the
-// cache: on a plan that it does not have yet, or still has, hangs who writes the
+// plansFor reads the BatchReleases for a Deployment, once in a look; the first one
+// governs. One that is being deleted governs nothing any more, whatever its finalizers
+// wait for. Past the cache: on a plan that it does not have yet, or still has, hangs who writes the
 // template. The API server picks them, so that a look costs what its source has,
 // and not what the namespace has.
 func (o *observer) plansFor(ctx context.Context, deployment client.ObjectKey) ([]v1alpha1.BatchRelease, error) {
@@ -420,8 +421,10 @@ func (o *observer) plansFor(ctx context.Context, deployment client.ObjectKey) ([
 	if err := o.own.List(ctx, &list, client.InNamespace(deployment.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
 		return nil, fmt.Errorf("listing the BatchReleases for Deployment %s: %w", deployment, err)
 	}
-	o.plans[deployment] = list.Items
-	return list.Items, nil
+	plans := slices.DeleteFunc(list.Items, func(br v1alpha1.BatchRelease) bool { return br.DeletionTimestamp != nil })
+	slices.SortFunc(plans, func(a, b v1alpha1.BatchRelease) int { return plan.ComparePlans(&a, &b) })
+	o.plans[deployment] = plans
+	return plans, nil
 }
 
 // liveOf is what the cluster has of the plan of a release; nil: nothing.

@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	code := clustertest.Main(m)
+	code := clustertest.Main(m, clustertest.KeepNamespaces)
 	for _, name := range failed.names {
 		fmt.Fprintln(os.Stderr, "failed:", name)
 	}
@@ -186,13 +186,12 @@ func (s *shop) end(name string) {
 	ctx := context.Background()
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.ns}}
 	s.must(client.IgnoreNotFound(s.c.Client.Delete(ctx, gs)))
-	deadline := time.Now().Add(clustertest.Within)
-	for s.c.Client.Get(ctx, client.ObjectKeyFromObject(gs), gs) == nil {
-		if time.Now().After(deadline) {
-			s.Fatalf("the GitSource does not go: %+v", gs.Status.Conditions)
+	clustertest.WaitAtEnd(s, "the end of GitSource "+name, func() error {
+		if s.c.Client.Get(ctx, client.ObjectKeyFromObject(gs), gs) == nil {
+			return fmt.Errorf("it is still there: %s", said(gs))
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 func (s *shop) gs() *v1alpha1.GitSource {

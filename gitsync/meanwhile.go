@@ -133,5 +133,8 @@ func (l *look) next() time.Duration {
 	if wait := l.limitedFor(); wait > 0 {
 		return max(next, wait) + time.Duration(jitter*rand.Float64()*float64(wait)) // never earlier
 	}
+	if due := l.outcome.contested; !due.IsZero() {
+		return min(jittered(next), max(time.Until(due), lookAgain))
+	}
 	return jittered(next)
 }

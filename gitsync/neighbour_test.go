@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/gitsync/sandbox"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -32,7 +33,7 @@ type slowFor struct {
 	ended  atomic.Int32
 }
 
-func (r *slowFor) Render(tenant string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error) {
+func (r *slowFor) Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
 	if tenant != r.tenant {
 		return r.Pool.Render(tenant, fsys, dir, opts)
 	}

@@ -69,7 +69,7 @@ func (l *look) tellSource(was []metav1.Condition) {
 // hasFailed reports whether a person is to be told of what Ready says: at once where
 // only a person ends it, and after a while where it did not pass by itself.
 func (l *look) hasFailed(ready *metav1.Condition) bool {
-	if ready.Status != metav1.ConditionFalse || len(l.outcome.problems) == 0 {
+	if ready.Status != metav1.ConditionFalse || len(l.outcome.problems) == 0 && !l.outcome.overdue {
 		return false
 	}
 	return meta.IsStatusConditionTrue(l.gs.Status.Conditions, conditionStalled) || time.Since(ready.LastTransitionTime.Time) >= patientFor

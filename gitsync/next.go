@@ -3,11 +3,13 @@ package gitsync
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -32,17 +34,20 @@ func newBranch(r *renderer, store storer.EncodedObjectStorer, commit plumbing.Ha
 	return b
 }
 
-// rival returns the name of an older plan for the same Deployment that stays in
-// the cluster; empty without one.
+// rival returns the name of the plan that governs the same Deployment instead of the
+// next one, and stays in the cluster; empty without one.
 func (b *branch) rival(gs *v1alpha1.GitSource, next *v1alpha1.BatchRelease, plans []v1alpha1.BatchRelease) string {
+	next = next.DeepCopy()
+	next.Labels = sourceLabels(gs)
 	for i := range plans {
 		p := &plans[i]
+		if next.UID == "" { // it is new, and so younger than each that is there
+			next.CreationTimestamp = metav1.NewTime(p.CreationTimestamp.Add(time.Second))
+		}
 		stays := !isOurs(withKind(p), gs) || slices.ContainsFunc(b.set.Releases, func(r plan.Release) bool {
 			return r.Plan.Namespace == p.Namespace && r.Plan.Name == p.Name
 		})
-		age := p.CreationTimestamp.Compare(next.CreationTimestamp.Time)
-		isNew := next.UID == "" // and so younger than each that is there
-		if stays && p.Name != next.Name && (isNew || age < 0 || age == 0 && p.Name < next.Name) {
+		if stays && p.Name != next.Name && plan.ComparePlans(p, next) < 0 {
 			return p.Name
 		}
 	}

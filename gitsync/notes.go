@@ -171,7 +171,7 @@ func (l *look) pushNotes(ctx context.Context, r gitserver.Remote, st stories) er
 func (l *look) tryNotes(ctx context.Context, r gitserver.Remote, m gitobject.Committer, st stories) error {
 	asking, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
-	there, err := l.mirrors.Of(r).FetchRef(asking, r, notesRef)
+	there, err := exchange(ctx, func() (*repository.Snapshot, error) { return l.mirrors.Of(r).FetchRef(asking, r, notesRef) })
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (l *look) tryNotes(ctx context.Context, r gitserver.Remote, m gitobject.Com
 	if err != nil {
 		return err
 	}
-	if err := r.Push(ctx, u, l.timeout()); err != nil {
+	if err := push(ctx, r, u, l.timeout()); err != nil {
 		return err
 	}
 	l.log.Info("noted", "branch", notesRef, "commit", head.String(), "notes", len(change))

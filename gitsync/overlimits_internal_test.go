@@ -10,14 +10,15 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 )
 
 // tooMuch is a renderer that takes each folder for too much after it has read it.
 type tooMuch struct{ n int }
 
-func (r *tooMuch) Render(_ string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error) {
+func (r *tooMuch) Render(_ string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
 	r.n++
-	_, _ = plan.Render(fsys, dir, opts)
+	_, _ = manifest.Render(fsys, dir, opts)
 	return nil, &plan.Problem{Reason: "LimitExceeded", Where: dir, Err: errors.New("rendering takes more than 30s of CPU time")}
 }
 

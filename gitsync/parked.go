@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -26,7 +27,7 @@ type parkingRenderer struct {
 	look *look
 }
 
-func (p parkingRenderer) Render(tenant string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error) {
+func (p parkingRenderer) Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
 	objects, err := p.Renderer.Render(tenant, fsys, dir, opts)
 	if b, ok := errors.AsType[busy](err); ok {
 		p.look.parked = b

@@ -9,17 +9,18 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // failsOnce is a renderer of which one rendering fails, for no reason of the folder's.
 type failsOnce struct{ at, n int }
 
-func (f *failsOnce) Render(_ string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error) {
+func (f *failsOnce) Render(_ string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
 	if f.n++; f.n == f.at {
 		return nil, &plan.Problem{Reason: "RendererFailed", Where: dir, Err: errors.New("the renderer has ended: signal: killed"), Retry: true}
 	}
-	return plan.Render(fsys, dir, opts)
+	return manifest.Render(fsys, dir, opts)
 }
 
 // A renderer that ends while an older commit is rendered says nothing of that commit.

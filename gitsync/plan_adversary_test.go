@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -49,17 +48,14 @@ type agreement struct {
 
 // adversary pushes at random, as three persons: 0 may commit and not approve.
 type adversary struct {
+	*gittest.Graph
 	t       *testing.T
-	rand    *rand.Rand
-	repo    *gittest.Repo
 	mirrors *repository.Cache
-	keys    []gittest.Key
 	by      signatures
 	gs      *v1alpha1.GitSource
 
-	commits []string
-	states  map[string]state     // by commit
-	files   map[string][2]string // the two approval files, by commit: digest and what makes it unique
+	states map[string]state     // by commit
+	files  map[string][2]string // the two approval files, by commit: digest and what makes it unique
 	// makings are by variant the persons of each way in which it was made: of a commit
 	// that renders it, and of a merge that combines two sides into it.
 	makings   map[int][][]int
@@ -132,11 +128,10 @@ func termsOfVariant(v int) plan.Terms {
 
 func newAdversary(t *testing.T, seed uint64) *adversary {
 	t.Helper()
-	a := &adversary{t: t, rand: rand.New(rand.NewPCG(seed, 0)), repo: gittest.NewRepo(t), mirrors: repository.NewCache(t.TempDir()), states: map[string]state{}, files: map[string][2]string{}, makings: map[int][][]int{}, governing: -1} //nolint:gosec // a test's choices
+	a := &adversary{Graph: gittest.NewGraph(t, seed, 3), t: t, mirrors: repository.NewCache(t.TempDir()), states: map[string]state{}, files: map[string][2]string{}, makings: map[int][][]int{}, governing: -1}
 	lines := make([]string, 3)
 	for i := range lines {
-		a.keys = append(a.keys, gittest.NewSSHKey(t, "ed25519", ""))
-		lines[i] = fmt.Sprintf("k%d@example.org %s", i, a.keys[i].Public)
+		lines[i] = fmt.Sprintf("k%d@example.org %s", i, a.Keys[i].Public)
 	}
 	parse := func(lines ...string) *signature.Keys {
 		keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte(strings.Join(lines, "\n"))})
@@ -146,7 +141,7 @@ func newAdversary(t *testing.T, seed uint64) *adversary {
 		return keys
 	}
 	a.by = signatures{verify: parse(lines...), signers: parse(lines[1:]...), distinctAuthor: seed%2 == 0, now: time.Now().Add(time.Minute), changes: map[string]foundCommits{}}
-	a.gs = &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: a.repo.URL(), Path: "deploy"}}
+	a.gs = &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: a.URL(), Path: "deploy"}}
 	return a
 }
 
@@ -156,15 +151,15 @@ func (a *adversary) tell(format string, args ...any) {
 
 // made takes note of a commit, and of the persons who have made what it renders.
 func (a *adversary) made(s state, persons ...int) string {
-	c := a.repo.Head()
-	a.commits, a.states[c] = append(a.commits, c), s
+	c := a.Note()
+	a.states[c] = s
 	if len(persons) > 0 {
 		a.makings[s.variant()] = append(a.makings[s.variant()], persons)
 	}
 	return c
 }
 
-func (a *adversary) now() int { return a.states[a.repo.Head()].variant() }
+func (a *adversary) now() int { return a.states[a.Head()].variant() }
 
 // isOwn reports whether a person has a part in each way in which a variant was made.
 func (a *adversary) isOwn(v, person int) bool {
@@ -173,10 +168,10 @@ func (a *adversary) isOwn(v, person int) bool {
 
 // edit commits a variant.
 func (a *adversary) edit(v, person int) {
-	a.repo.Sign(&a.keys[person])
+	a.As(person)
 	parent := ""
-	if len(a.commits) > 0 {
-		parent = a.repo.Head()
+	if len(a.Commits) > 0 {
+		parent = a.Head()
 	}
 	s, files := a.states[parent], map[string]string{}
 	if parent == "" {
@@ -185,18 +180,18 @@ func (a *adversary) edit(v, person int) {
 	}
 	s.variants[s.used] = v
 	maps.Copy(files, variantFiles(s.used, v))
-	a.repo.Commit(files)
+	a.Commit(files)
 	a.tell("k%d says %q in %.7s", person, variants[v], a.made(s, person))
-	a.files[a.repo.Head()] = a.files[parent]
+	a.files[a.Head()] = a.files[parent]
 }
 
 // combine merges two sides into what neither renders: on one side a person changes the
 // folder that is not used, on the other side a person lets it be used.
 func (a *adversary) combine() {
-	head := a.repo.Head()
-	s, v := a.states[head], a.rand.IntN(len(variants))
-	p, q, r := a.rand.IntN(3), a.rand.IntN(3), a.rand.IntN(3)
-	if a.rand.IntN(2) == 0 {
+	head := a.Head()
+	s, v := a.states[head], a.Rand.IntN(len(variants))
+	p, q, r := a.Rand.IntN(3), a.Rand.IntN(3), a.Rand.IntN(3)
+	if a.Rand.IntN(2) == 0 {
 		p, q = r, r // an attempt of one person
 	}
 	other := 1 - s.used
@@ -204,25 +199,25 @@ func (a *adversary) combine() {
 		return
 	}
 	side := fmt.Sprintf("side%d", a.at)
-	a.repo.Git("checkout", "-q", "-b", side)
-	a.repo.Sign(&a.keys[p])
-	a.repo.Commit(variantFiles(other, v))
+	a.Git("checkout", "-q", "-b", side)
+	a.As(p)
+	a.Commit(variantFiles(other, v))
 	changed := s
 	changed.variants[other] = v
 	a.made(changed)
-	a.files[a.repo.Head()] = a.files[head]
-	a.repo.Git("checkout", "-q", "main")
-	a.repo.Sign(&a.keys[q])
-	a.repo.Commit(usedFiles(other))
+	a.files[a.Head()] = a.files[head]
+	a.Git("checkout", "-q", "main")
+	a.As(q)
+	a.Commit(usedFiles(other))
 	switched := s
 	if switched.used = other; switched.variant() == s.variant() {
 		a.made(switched)
 	} else {
 		a.made(switched, q)
 	}
-	a.files[a.repo.Head()] = a.files[head]
-	a.repo.Sign(&a.keys[r])
-	a.repo.Git("merge", "-q", "--no-ff", "-m", "Merge "+side, side)
+	a.files[a.Head()] = a.files[head]
+	a.As(r)
+	a.Git("merge", "-q", "--no-ff", "-m", "Merge "+side, side)
 	changed.used = other
 	c := a.made(changed, p, q, r)
 	a.files[c] = a.files[head]
@@ -231,55 +226,76 @@ func (a *adversary) combine() {
 
 // approve commits an approval of a variant.
 func (a *adversary) approve(v, person int) {
-	a.repo.Sign(&a.keys[person])
-	digest, n := termsOfVariant(v).Digest(), a.rand.IntN(2)
+	a.As(person)
+	digest, n := termsOfVariant(v).Digest(), a.Rand.IntN(2)
 	file := fmt.Sprintf("deploy/approvals/%d.yaml", n)
 	text := fmt.Sprintf("# %d\napiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: shop}\nspec: {plan: %s}\n", a.at, digest)
-	c := a.repo.Commit(map[string]string{file: text})
-	parent := a.repo.Git("rev-parse", "HEAD^")
+	c := a.Commit(map[string]string{file: text})
+	parent := a.Git("rev-parse", "HEAD^")
 	files := a.files[parent]
 	files[n] = fmt.Sprintf("%s %d", digest, a.at)
 	a.states[c], a.files[c] = a.states[parent], files
-	a.commits = append(a.commits, c)
+	a.Note()
 	a.given = append(a.given, agreement{commit: c, digest: digest, signer: person, at: a.at})
 	a.tell("k%d approves %q in %.7s", person, variants[v], c)
 }
 
 // rewrite sets the branch to a commit of any time.
 func (a *adversary) rewrite() {
-	c := a.commits[a.rand.IntN(len(a.commits))]
-	a.repo.Git("reset", "-q", "--hard", c)
 	a.rewritten = true
-	a.tell("the branch is %.7s", c)
+	a.tell("the branch is %.7s", a.Rewrite())
 }
 
 // merge commits the tree of any commit, with any parents besides the tip.
 func (a *adversary) merge(person int) {
-	of, other := a.commits[a.rand.IntN(len(a.commits))], a.commits[a.rand.IntN(len(a.commits))]
-	if other == a.repo.Head() {
+	m, ok := a.Merge(person)
+	if !ok {
 		return
 	}
-	parents := []string{a.repo.Head(), other}
-	if a.rand.IntN(2) == 0 {
-		slices.Reverse(parents)
-	}
-	a.repo.Sign(&a.keys[person])
-	c := a.repo.Git("commit-tree", "-S", "-m", fmt.Sprintf("Merge %d", a.at), "-p", parents[0], "-p", parents[1], of+"^{tree}")
-	a.repo.Git("reset", "-q", "--hard", c)
-	a.files[c] = a.files[of]
-	for i, f := range a.files[of] { // who signs a merge has signed what neither side had
-		if digest, _, ok := strings.Cut(f, " "); ok && a.files[parents[0]][i] != f && a.files[parents[1]][i] != f {
+	a.brings(m.Commit, m.Of, person, m.Parents...)
+	a.tell("k%d merges %.7s and %.7s with the tree of %.7s in %.7s", person, m.Parents[0], m.Parents[1], m.Of, m.Commit)
+}
+
+// brings takes note of a commit with the tree of another. Its signer has signed what none
+// of its parents had.
+func (a *adversary) brings(c, of string, person int, parents ...string) {
+	a.files[c], a.states[c] = a.files[of], a.states[of]
+	v := a.states[c].variant()
+	a.makings[v] = append(a.makings[v], []int{person})
+	for i, f := range a.files[c] {
+		had := func(parent string) bool { return a.files[parent][i] == f }
+		if digest, _, ok := strings.Cut(f, " "); ok && !slices.ContainsFunc(parents, had) {
 			a.given = append(a.given, agreement{commit: c, digest: digest, signer: person, at: a.at})
 		}
 	}
-	a.tell("k%d merges %.7s and %.7s with the tree of %.7s in %.7s", person, parents[0], parents[1], of, a.made(a.states[of], person))
+}
+
+// takeBack reverts the tip.
+func (a *adversary) takeBack(person int) {
+	tip := a.Head()
+	parent, isMerge, _ := strings.Cut(a.Git("log", "-1", "--format=%P"), " ")
+	if parent == "" || isMerge != "" || !a.TakeBack(person, tip) {
+		return
+	}
+	a.brings(a.Head(), parent, person, tip)
+	a.tell("k%d reverts the tip in %.7s", person, a.Head())
+}
+
+// nothing makes a commit without a change.
+func (a *adversary) nothing(person int) {
+	tip := a.Head()
+	a.As(person)
+	a.Commit(nil)
+	c := a.Note()
+	a.states[c], a.files[c] = a.states[tip], a.files[tip]
+	a.tell("k%d commits nothing in %.7s", person, c)
 }
 
 // sync does what a sync does with the terms, and returns those that govern.
 func (a *adversary) sync() plan.Terms {
 	a.t.Helper()
-	a.repo.Push("--force")
-	s := snapshotOf(a.t, a.mirrors, a.repo.URL())
+	a.Push("--force")
+	s := snapshotOf(a.t, a.mirrors, a.URL())
 	defer s.Close()
 	r := &renderer{snapshot: s, gs: a.gs, mapper: testMapper(), brought: map[string]brought{}, signatures: a.by}
 	d, _, err := r.desired(nil)
@@ -364,27 +380,31 @@ func TestPlanAdversary(t *testing.T) {
 			a.check(a.sync())
 			changes := 0
 			for a.at = 1; a.at <= 25; a.at++ {
-				person, agreed := a.rand.IntN(3), -1
-				switch a.rand.IntN(12) {
+				person, agreed := a.Rand.IntN(3), -1
+				switch a.Rand.IntN(14) {
 				case 0, 1, 2:
-					a.edit(a.rand.IntN(len(variants)), person)
+					a.edit(a.Rand.IntN(len(variants)), person)
 				case 3, 4, 5:
 					v := a.now()
 					if a.approve(v, person); person > 0 {
 						agreed = v
 					}
 				case 6:
-					a.approve(a.rand.IntN(len(variants)), person)
+					a.approve(a.Rand.IntN(len(variants)), person)
 				case 7:
 					if seed%3 > 0 {
 						a.rewrite()
 					}
 				case 8, 9:
 					a.merge(person)
+				case 10:
+					a.takeBack(person)
+				case 11:
+					a.nothing(person)
 				default:
 					a.combine()
 				}
-				if agreed < 0 && a.rand.IntN(3) == 0 {
+				if agreed < 0 && a.Rand.IntN(3) == 0 {
 					continue // pushed with what comes next
 				}
 				before := a.governing

@@ -22,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -96,8 +97,8 @@ type PreviewedRelease struct {
 	// Next is the BatchRelease that the controller would write: metadata and
 	// status of the live one, the spec of the commit. It is nil where Plan is.
 	Next *v1alpha1.BatchRelease
-	// Rival is the name of an older plan for the same Deployment, which counts
-	// instead of Next; empty without one.
+	// Rival is the name of the plan that governs the same Deployment instead of Next;
+	// empty without one.
 	Rival string
 	// Before is the template that was released last, or is on its way; nil
 	// where the Deployment is not there.
@@ -190,7 +191,7 @@ func (v *preview) govern(ctx context.Context, r *renderer, set *plan.Set, t *git
 	if v.gs.Spec.Approvals == nil || v.gs.Spec.Approvals.Signers == nil {
 		return set, nil
 	}
-	approvals, _ := plan.ReadApprovals(t, approvalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(t, approvalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
 	h := newHistory(r, &desired{commit: v.Commit, set: set, reads: t.Reads()})
 	g := &governor{history: h, o: v.observer, approvals: approvals, unsigned: true}
 	result, err := g.govern(ctx)
@@ -204,8 +205,7 @@ func (v *preview) govern(ctx context.Context, r *renderer, set *plan.Set, t *git
 // look goes through what a commit says, and what it no longer says.
 func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	v.set, v.Ignored = set, set.Ignored
-	approvals, ignored := plan.ReadApprovals(v.tree, approvalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
-	v.Ignored = append(append(v.Ignored, ignored...), plan.UnknownApprovals(set.Releases, approvals)...)
+	approvals, ignored := manifest.ReadApprovals(v.tree, approvalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
 	err := v.observer.readSources(ctx)
 	if apierrors.IsForbidden(err) {
 		v.observer.sources, v.observer.labelsTell, err = &v1alpha1.GitSourceList{}, true, nil
@@ -213,6 +213,8 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	if err != nil {
 		return err
 	}
+	unknown := plan.UnknownApprovals(set.Releases, withoutOthers(approvals, v.observer.sources, v.gs))
+	v.Ignored = append(append(v.Ignored, ignored...), unknown...)
 	early := earlyOf(set)
 	for _, object := range set.Objects {
 		if err := v.object(ctx, newTarget(set, object, early), approvals); err != nil {
@@ -323,7 +325,7 @@ func (v *preview) compare(ctx context.Context, t *target, o *PreviewedObject) er
 			o.Effect = EffectRefuse
 			return nil
 		}
-		o.Because = "deleted and created anew, as annotation " + v1alpha1.AnnotationForce + " lets it"
+		o.Because = "deleted and created again, as annotation " + v1alpha1.AnnotationForce + " lets it"
 		after = v.applier.manifest(t.Object)
 	}
 	o.Merged, o.After = merged, shown(t, after)
@@ -477,7 +479,7 @@ func (v *preview) release(ctx context.Context, t *target, after *unstructured.Un
 		return err
 	}
 	if len(plans) > 0 {
-		r.Live = &plans[len(plans)-1]
+		r.Live = &plans[0]
 	}
 	if t.release != nil {
 		r.Plan = t.release.Plan

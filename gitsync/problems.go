@@ -185,7 +185,7 @@ func hintOf(message string) string {
 	if !isImmutableMessage(message) {
 		return ""
 	}
-	return "put the old value back, or let the object be deleted and created anew with annotation " + v1alpha1.AnnotationForce + ": \"true\""
+	return "put the old value back, or let the object be deleted and created again with annotation " + v1alpha1.AnnotationForce + ": \"true\""
 }
 
 // isImmutable reports whether an object was refused for nothing but fields that

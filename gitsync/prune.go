@@ -96,6 +96,8 @@ const (
 	forget
 	// keepForNow: it stays in both, and is looked at again.
 	keepForNow
+	// absent: it is gone, or being deleted.
+	absent
 )
 
 // judge says what happens to an object that left the branch, and why. What it
@@ -106,6 +108,9 @@ func judge(live *unstructured.Unstructured, gs *v1alpha1.GitSource, used usedNam
 	switch {
 	case !isOurs(live, gs):
 		return forget, "this GitSource does not apply it"
+	case kind != releaseKind && metav1.GetControllerOf(live) != nil: // a held Deployment may have adopted it as its stable ReplicaSet
+		owner := metav1.GetControllerOf(live)
+		return forget, "it is controlled by " + owner.Kind + " " + owner.Name
 	case annotation == annotationPruneDisabled:
 		return forget, "annotation " + v1alpha1.AnnotationPrune + " is " + annotationPruneDisabled
 	case isLeftAlone(live):
@@ -266,7 +271,8 @@ func (p *pruner) present(ctx context.Context, e entry) (*unstructured.Unstructur
 type pruned struct {
 	removed []string // said as people say it
 	left    []left
-	// kept stays in the inventory; used are those of it that are in use.
+	// kept stays in the inventory; used are those of it that are in use, or that finalizers
+	// keep.
 	kept inventory
 	used []v1alpha1.KeptObject
 }
@@ -303,46 +309,76 @@ func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
 	}
 	var ps plan.Problems
 	for _, e := range gone {
-		live, err := lives[e.id()], unread[e.id()]
-		if err == nil && (live == nil || live.GetDeletionTimestamp() != nil) {
-			continue // nothing brings it back
-		}
-		v, because := remove, ""
-		if err == nil {
-			v, because = judge(live, p.gs, used)
-		}
-		if why := namedByOther(naming, e); why != "" {
-			v, because = forget, why
-		}
-		if other := inventoriedByOther(others, p.gs, e); other != nil && e.gvk.GroupKind() == deploymentKind {
-			v, because = forget, "GitSource "+other.Namespace+"/"+other.Name+" applies it"
-		}
+		live, v, because, err := p.pruneOne(ctx, e, lives[e.id()], unread[e.id()], func(live *unstructured.Unstructured) (verdict, string) {
+			if why := namedByOther(naming, e); why != "" {
+				return forget, why
+			}
+			if other := inventoriedByOther(others, p.gs, e); other != nil && e.gvk.GroupKind() == deploymentKind {
+				return forget, "GitSource " + other.Namespace + "/" + other.Name + " applies it"
+			}
+			return judge(live, p.gs, used)
+		})
 		switch {
+		case apierrors.IsForbidden(err) && p.isEnding(ctx, e.namespace): // it goes with its namespace, as the account's rights have gone
 		case err != nil:
+			result.kept.add(e)
+			ps = append(ps, apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: named(e)}, p.gs, err)...)
 		case v == forget:
 			result.left = append(result.left, left{e, because})
-			continue
 		case v == keepForNow:
 			result.kept.add(e)
 			result.used = append(result.used, v1alpha1.KeptObject{ID: e.id(), UsedBy: used.by(e.gvk.GroupKind(), e.namespace, e.name)})
-			continue
-		default:
-			err = client.IgnoreNotFound(deleteOnly(ctx, p.as, live))
+		case v == remove:
+			result.removed = append(result.removed, e.String())
+			result.keepUntilGone(e, live)
+		case v == absent: // nothing brings it back
+			result.keepUntilGone(e, live)
 		}
-		if apierrors.IsForbidden(err) && p.isEnding(ctx, e.namespace) {
-			continue // it goes with its namespace, as the account's rights have gone
-		}
-		if err != nil {
-			result.kept.add(e)
-			ps = append(ps, apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: named(e)}, p.gs, err)...)
-			continue
-		}
-		result.removed = append(result.removed, e.String())
 	}
 	if len(ps) > 0 {
 		return result, ps
 	}
 	return result, nil
+}
+
+// keepUntilGone keeps an object that is deleted in the inventory while it has finalizers:
+// until they are removed it is there, and status.kept says why.
+func (p *pruned) keepUntilGone(e entry, live *unstructured.Unstructured) {
+	if live == nil || len(live.GetFinalizers()) == 0 {
+		return
+	}
+	p.kept.add(e)
+	p.used = append(p.used, v1alpha1.KeptObject{ID: e.id(), UsedBy: "its finalizers " + plan.JoinNames(live.GetFinalizers())})
+}
+
+// maxPrune is how often an object is judged again in one sync because it has changed.
+const maxPrune = 10
+
+// pruneOne deletes an object if that is the verdict on it. One that has changed since it
+// was read is read and judged again: a controller may have adopted it in between. It returns
+// the object as it was read last.
+func (p *pruner) pruneOne(ctx context.Context, e entry, live *unstructured.Unstructured, err error, judge func(*unstructured.Unstructured) (verdict, string)) (*unstructured.Unstructured, verdict, string, error) {
+	for range maxPrune {
+		if err != nil && !isConflict(err) {
+			break
+		}
+		if isConflict(err) {
+			if live, err = p.present(ctx, e); err != nil {
+				break
+			}
+		}
+		if live == nil || live.GetDeletionTimestamp() != nil {
+			return live, absent, "", nil
+		}
+		v, because := judge(live)
+		if v != remove {
+			return live, v, because, nil
+		}
+		if err = client.IgnoreNotFound(deleteUnchanged(ctx, p.as, live)); err == nil {
+			return live, remove, "", nil
+		}
+	}
+	return live, keepForNow, "", err
 }
 
 // others are the GitSources whose a Deployment may be by now, since it bears no
@@ -415,10 +451,21 @@ func (p *pruner) used(ctx context.Context, gone []entry) (usedNames, error) {
 // name is somebody else's.
 func deleteOnly(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
 	uid := u.GetUID()
-	if uid == "" {
+	return deleteIf(ctx, c, u, client.Preconditions{UID: &uid})
+}
+
+// deleteUnchanged deletes an object that is as it was looked at. One that was adopted
+// since is not.
+func deleteUnchanged(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+	uid, version := u.GetUID(), u.GetResourceVersion()
+	return deleteIf(ctx, c, u, client.Preconditions{UID: &uid, ResourceVersion: &version})
+}
+
+func deleteIf(ctx context.Context, c client.Client, u *unstructured.Unstructured, is client.Preconditions) error {
+	if *is.UID == "" {
 		return errors.New("the object has no UID")
 	}
-	err := c.Delete(ctx, u, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := c.Delete(ctx, u, is, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if err != nil {
 		return fmt.Errorf("deleting %s: %w", entryOf(u), err)
 	}

@@ -36,6 +36,11 @@ func annotated(key, value string) func(*unstructured.Unstructured) {
 	return func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{key: value}) }
 }
 
+func controlled(u *unstructured.Unstructured) {
+	yes := true
+	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "1", Controller: &yes}})
+}
+
 func TestJudge(t *testing.T) {
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "flow"}}
 	used := usedNames{"ConfigMap shop/a": "ReplicaSet shop/web-1"}
@@ -62,6 +67,12 @@ func TestJudge(t *testing.T) {
 			u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: v1alpha1.ManagerGitSync, Operation: metav1.ManagedFieldsOperationApply}})
 		}), remove},
 		{"a Deployment that was made anew by another hand", objectOf("apps:Deployment"), forget},
+		{"a Deployment has adopted it", objectOf("apps:ReplicaSet", controlled), forget},
+		{"an operator has adopted it", objectOf("Service", controlled), forget},
+		{"an owner that does not control it", objectOf("Service", func(u *unstructured.Unstructured) {
+			u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "a", UID: "1"}})
+		}), remove},
+		{"a plan ends the hold of its Deployment", objectOf("tranche.dev:BatchRelease", controlled), remove},
 		{"a namespace of another API is a plain object", objectOf("example.org:Namespace"), remove},
 	}
 	for _, tt := range tests {
@@ -101,6 +112,48 @@ func TestDeleteOnly(t *testing.T) {
 	}
 	if err := deleteOnly(t.Context(), c.Client, now); err != nil {
 		t.Errorf("the new one: %v", err)
+	}
+}
+
+// A ReplicaSet that a Deployment adopts after it was read is not deleted.
+func TestPruneOne_AdoptedMeanwhile(t *testing.T) {
+	c := clustertest.Shared(t)
+	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "flow"}}
+	p := &pruner{gs: gs, as: c.Client, own: c.Client}
+	for name, tt := range map[string]struct {
+		change func(cm, owner *corev1.ConfigMap)
+		want   verdict
+	}{
+		"adopted": {func(cm, owner *corev1.ConfigMap) {
+			yes := true
+			cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: &yes}}
+		}, forget},
+		"another change": {func(cm, _ *corev1.ConfigMap) { cm.Data = map[string]string{"a": "b"} }, remove},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace(t), Name: "a", Labels: sourceLabels(gs)}}
+			owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cm.Namespace, Name: "owner"}}
+			for _, o := range []*corev1.ConfigMap{cm, owner} {
+				if err := c.Client.Create(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			e := entry{corev1.SchemeGroupVersion.WithKind("ConfigMap"), cm.Namespace, cm.Name}
+			live, err := p.present(t.Context(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tt.change(cm, owner)
+			if err := c.Client.Update(t.Context(), cm); err != nil {
+				t.Fatal(err)
+			}
+			_, got, because, err := p.pruneOne(t.Context(), e, live, nil, func(live *unstructured.Unstructured) (verdict, string) {
+				return judge(live, gs, usedNames{})
+			})
+			if err != nil || got != tt.want {
+				t.Errorf("%v %q %v, want %v", got, because, err, tt.want)
+			}
+		})
 	}
 }
 

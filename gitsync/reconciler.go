@@ -46,6 +46,8 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/webhook"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/contest"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -53,7 +55,8 @@ import (
 type Options struct {
 	// StorageDir is the folder of the mirrors. It may be lost at any time.
 	StorageDir string
-	// Concurrent is how many sources are looked at at the same time.
+	// Concurrent is how many sources are worked on at the same time. Those that wait for
+	// a Git server are not among them.
 	Concurrent int
 	// DefaultServiceAccount is impersonated where a GitSource names none, in
 	// the GitSource's namespace; empty: the controller writes as itself.
@@ -67,7 +70,7 @@ type Options struct {
 	// NoRemoteBases refuses kustomizations with bases in other repositories.
 	NoRemoteBases bool
 	// Renderer renders folders, for one tenant at a time: a namespace. nil:
-	// [plan.Render] in this process, where one tenant's folder takes what it asks for.
+	// [manifest.Render] in this process, where one tenant's folder takes what it asks for.
 	Renderer Renderer
 	// WebhookAddress is where to listen for webhooks, such as :9292; empty or
 	// "0": nowhere.
@@ -78,6 +81,9 @@ type Options struct {
 	// that use its ConfigMaps and Secrets, before it leaves those in the cluster;
 	// 0: a minute.
 	UsedFor time.Duration
+	// HandBackWithin is how long a source waits for the hand-back of a Deployment
+	// before it says Stalled; 0: a minute.
+	HandBackWithin time.Duration
 	// Limits bound what one repository may cost.
 	Limits gittree.Limits
 	// Tell is called when a branch can no longer be followed, and when it can again; nil:
@@ -90,9 +96,9 @@ type Options struct {
 	MayPush func() error
 }
 
-// Renderer is [plan.Render] somewhere else, as package sandbox does it.
+// Renderer is [manifest.Render] somewhere else, as package sandbox does it.
 type Renderer interface {
-	Render(tenant string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error)
+	Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error)
 }
 
 // finalizer is on a GitSource, so that its plans go at its end, and what it
@@ -137,7 +143,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		options: o, own: mgr.GetAPIReader(), status: mgr.GetClient(), mapper: mgr.GetRESTMapper(),
 		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: repository.NewCache(o.StorageDir), apps: gitserver.NewGitHubApps(),
 		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, pushes: pushes, wishes: wishes,
-		last: map[types.NamespacedName]memory{},
+		last: map[types.NamespacedName]memory{}, turns: newTurns(o.Concurrent),
 	}
 	r.mirrors.Limits = o.Limits.WithDefaults()
 	if !o.NoRemoteBases {
@@ -154,7 +160,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	}
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("gitsource").
-		Watches(&v1alpha1.GitSource{}, r.wishing(true, itself), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), worthALook))).
+		Watches(&v1alpha1.GitSource{}, r.wishing(true, r.cutDeleted), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), worthALook))).
 		Watches(&v1alpha1.GitSource{}, r.wishing(false, itself), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), toldElsewhere))).
 		Watches(&v1alpha1.GitSource{}, r.wishing(false, r.dependents), builder.WithPredicates(comesReady)).
 		Watches(&appsv1.Deployment{}, r.wishing(true, r.drifted), builder.WithPredicates(mayDrift)).
@@ -165,7 +171,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 			r.queue = queue
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent)}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.turns.looks}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding the GitSource reconciler: %w", err)
@@ -231,6 +237,7 @@ type reconciler struct {
 	pushes      *pushes
 	wishes      *wishes
 	queue       workqueue.TypedRateLimitingInterface[reconcile.Request]
+	turns       *turns
 
 	mu   sync.Mutex
 	last map[types.NamespacedName]memory
@@ -250,6 +257,7 @@ type memory struct {
 	approved approvedSteps
 	order    gitobject.Precedence    // of the commits that brought approvals
 	changes  map[string]foundCommits // see signatures
+	places   map[string][]place      // see signatures
 	ignored  string                  // the approvals that were told of
 	failure  string                  // of the source, that was notified
 	notes    string                  // that are there, as far as we know
@@ -259,8 +267,12 @@ type memory struct {
 	// other sources are waited for: a thousand may wait for one.
 	awaiting time.Duration
 	interim  interim
+	// handBack is when the wait for hand-backs began; zero: none is waited for.
+	handBack time.Time
 	// autoscaled is what of all that was applied last had an autoscaler.
 	autoscaled map[string]bool
+	// contests are the objects with drift, by entry.
+	contests map[string]contest.Contest
 }
 
 func (r *reconciler) recall(name types.NamespacedName) memory {
@@ -288,6 +300,21 @@ func (r *reconciler) forget(name types.NamespacedName) {
 // other source, whatever this one was: a queue that is never empty would else
 // keep those waiting for ever that were looked at late once.
 func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !r.turns.begin(req.NamespacedName, cancel) {
+		return reconcile.Result{}, nil // the end of another look queues it again
+	}
+	defer func() {
+		for _, next := range r.turns.end(req.NamespacedName) {
+			r.queue.Add(reconcile.Request{NamespacedName: next})
+		}
+	}()
+	ctx, done, err := r.turns.working(ctx)
+	if err != nil {
+		return reconcile.Result{}, nil // it is deleted, or the controller ends
+	}
+	defer done()
 	result, err := r.reconcile(ctx, req)
 	if result.Priority == nil {
 		result.Priority = ptr.To(0)
@@ -320,7 +347,7 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 			return reconcile.Result{}, nil
 		}
 		if errors.Is(ctx.Err(), context.Canceled) {
-			return reconcile.Result{}, nil // the controller ends
+			return reconcile.Result{}, nil // it is deleted, or the controller ends
 		}
 		return reconcile.Result{}, fmt.Errorf("getting GitSource %s: %w", req, err)
 	}
@@ -331,6 +358,7 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	l := r.newLook(ctx, &gs)
 	l.keep, l.since = keep, w.since
 	if gs.DeletionTimestamp != nil {
+		r.turns.spare(req.NamespacedName)
 		return l.result(l.end(ctx))
 	}
 	if err := l.setFinalizer(ctx); err != nil {
@@ -338,7 +366,7 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	err := l.run(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return reconcile.Result{}, nil // the controller ends; what it began is taken up by the next one
+		return reconcile.Result{}, nil // it is deleted, or the controller ends: the next one takes up what it began
 	}
 	// A look that took too long says so, too.
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), defaultTimeout)
@@ -409,7 +437,7 @@ func (l *look) run(ctx context.Context) error {
 	if err := l.options.mayDependOn(gs); err != nil {
 		return err
 	}
-	remote, err := l.remote(ctx)
+	remote, err := exchange(ctx, func() (gitserver.Remote, error) { return l.remote(ctx) })
 	if err != nil {
 		return err
 	}
@@ -438,8 +466,9 @@ func (l *look) run(ctx context.Context) error {
 			return err
 		default:
 			healed = true
-			l.log.Info("cloning anew", "because", err.Error())
-			if err := l.mirrors.Of(remote).Repair(ctx, snapshot); err != nil {
+			l.log.Info("cloning again", "because", err.Error())
+			repair := func() (any, error) { return nil, l.mirrors.Of(remote).Repair(ctx, snapshot) }
+			if _, err := exchange(ctx, repair); err != nil {
 				return err
 			}
 		}
@@ -560,7 +589,9 @@ func (l *look) ask(ctx context.Context, r gitserver.Remote) (*repository.Snapsho
 	ctx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
 	begun := time.Now()
-	s, err := l.mirrors.Use(l.name, r).FetchReference(ctx, r, l.gs.Spec.Ref, l.since)
+	s, err := exchange(ctx, func() (*repository.Snapshot, error) {
+		return l.mirrors.Use(l.name, r).FetchReference(ctx, r, l.gs.Spec.Ref, l.since)
+	})
 	if err != nil || s.Asked {
 		l.exchanged("fetch", begun, err)
 	}
@@ -595,6 +626,7 @@ func (l *look) tellOf(object runtime.Object, kind, reason, message string) {
 
 // conclude maps the end of a look to status, events and log.
 func (l *look) conclude(ctx context.Context, err error) error {
+	l.timeHandBack(err)
 	l.remember(l.name, l.keep)
 	if l.parked != nil {
 		l.park()
@@ -608,6 +640,7 @@ func (l *look) conclude(ctx context.Context, err error) error {
 	l.outcome.problems = l.problems(err)
 	l.nameMissingAccount(ctx)
 	l.tellProblems()
+	l.tellOverdue()
 	l.tellIntents()
 	l.tellIgnored()
 	status := &l.gs.Status
@@ -620,6 +653,11 @@ func (l *look) conclude(ctx context.Context, err error) error {
 	was := l.before.Conditions
 	if err = l.report(ctx); isOutdatedCRD(err) {
 		err = l.reportWithout(ctx, err)
+	}
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) { // the status cannot say it: the metrics and the log do
+		l.outcome.problems = append(l.problems(err), l.outcome.problems...)
+		l.gs.Status.Conditions = l.outcome.conditions(l.gs.Generation, l.gs.Status.Conditions)
+		l.log.Error(err, "Status not written", "commit", l.outcome.commit)
 	}
 	l.measure()
 	if err == nil {

@@ -214,13 +214,14 @@ func (l *look) noteEndedAnyway(ctx context.Context) {
 	addEnded(&l.gs.Status, list...)
 }
 
-// livePlans reads the BatchReleases of this source among entries.
+// livePlans reads the BatchReleases of this source among entries. One that is being
+// deleted counts as gone: where another has taken over from it, its release goes on.
 func (l *look) livePlans(ctx context.Context, plans []entry) ([]*v1alpha1.BatchRelease, error) {
 	var list []*v1alpha1.BatchRelease
 	for _, e := range plans {
 		br := &v1alpha1.BatchRelease{}
 		err := l.own.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, br)
-		if apierrors.IsNotFound(err) || err == nil && !isOurs(br, l.gs) {
+		if apierrors.IsNotFound(err) || err == nil && (!isOurs(br, l.gs) || br.DeletionTimestamp != nil) {
 			continue
 		}
 		if err != nil {

@@ -77,10 +77,14 @@ func TestAddEnded_Bounds(t *testing.T) {
 	if addEnded(&status, busy...); !slices.Equal(before, status.EndedReleases) {
 		t.Error("the list changes though nothing has ended")
 	}
-	for i := range 3000 {
-		addEnded(&status, endedIn(fmt.Sprint("many", i), "1"))
-	}
-	if n := len(status.EndedReleases); n > maxEnded {
-		t.Errorf("%d releases are known", n)
+	for round := range 30 {
+		var many []*v1alpha1.BatchRelease
+		for i := range 100 {
+			many = append(many, endedIn(fmt.Sprint("many", round, "-", i), "1"))
+		}
+		addEnded(&status, many...)
+		if n := len(status.EndedReleases); n > maxEnded {
+			t.Errorf("%d releases are known after round %d", n, round)
+		}
 	}
 }

@@ -110,7 +110,7 @@ func TestMadeAnewOnceGone(t *testing.T) {
 		t.Error("it is not deleted")
 	}
 	tip := s.push(map[string]string{"deploy/a.yaml": configMap("a", "two"), "deploy/b.yaml": configMap("b", "two")})
-	const says = "ConfigMap %s/a: it is being deleted, and is made anew once it is gone; it has the finalizers example.org/slow"
+	const says = "ConfigMap %s/a: it is being deleted, and is created again once it is gone; it has the finalizers example.org/slow"
 	if m := s.refused(tip, "ApplyFailed"); !strings.Contains(m, fmt.Sprintf(says, s.ns)) {
 		t.Error(m)
 	}

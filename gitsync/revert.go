@@ -16,6 +16,7 @@ import (
 // revertedCommit is one commit whose change is taken back.
 type revertedCommit struct {
 	hash, parent plumbing.Hash
+	tree         plumbing.Hash // of hash
 	subject      string
 	merge        bool
 	place        int // on the way back from the tip

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	appsv1 "k8s.io/api/apps/v1"
@@ -33,10 +35,38 @@ const (
 	maxNarrowed = 32
 )
 
-// movesOthers says that a revert would move other releases than it should.
-type movesOthers struct{ names []string }
+// movesOthers says that a revert would move other releases than it should: those of this
+// source by their names, or those of other sources.
+type movesOthers struct {
+	names     []string
+	elsewhere *elsewhere // nil: not asked, since names has some
+}
 
-func (m *movesOthers) Error() string { return "it would move " + plan.JoinNames(m.names) + ", too" }
+func (m *movesOthers) Error() string {
+	names := m.names
+	var unsure []string
+	if m.elsewhere != nil {
+		names, unsure = m.elsewhere.names(), m.elsewhere.unsure()
+	}
+	var facts []string
+	if len(names) > 0 {
+		facts = append(facts, "it would move "+plan.JoinNames(names)+", too")
+	}
+	if len(unsure) > 0 {
+		facts = append(facts, "it changes files that "+plan.JoinNames(unsure)+" read and cannot render, so what it would move there is not known")
+	}
+	return strings.Join(facts, ", and ")
+}
+
+// refusal is what InSync says of a revert that would move others. Those of other sources
+// may be rolled back, too, or render again, without a commit to this source.
+func (m *movesOthers) refusal() *cannot {
+	if m.elsewhere != nil {
+		hint := "roll all of them back with tranche rollback NAME --with NAMESPACE/NAME, or give each source a file of its own for the image"
+		return &cannot{fact: m.Error(), hint: hint, again: true}
+	}
+	return &cannot{fact: m.Error(), hint: "put the old state back by hand, or roll the others back, too"}
+}
 
 // goal is a release that is to be reverted, and the template to come to.
 type goal struct {
@@ -53,10 +83,10 @@ func (w *writeback) revert(ctx context.Context, group []intent) error {
 	if err != nil {
 		return err
 	}
-	tree, set, err := w.takeBack(goals, commits, nil)
+	tree, set, err := w.takeBack(ctx, goals, commits, nil)
 	if moves, ok := errors.AsType[*movesOthers](err); ok {
 		var without map[string]bool
-		if without, tree, set, err = w.narrow(goals, commits); isRefusal(err) {
+		if without, tree, set, err = w.narrow(ctx, goals, commits); isRefusal(err) {
 			err = moves
 		}
 		for i := range commits {
@@ -105,7 +135,7 @@ func (w *writeback) cause(ctx context.Context, group []intent) ([]goal, []revert
 // which the template changed: the one that began the release, and those of
 // releases that it superseded.
 func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpec, []revertedCommit, error) {
-	runs, err := w.running(ctx, in.release)
+	runs, err := running(ctx, w.as, w.gs, in.release)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -169,11 +199,11 @@ func (h *history) templateBefore(commit plumbing.Hash, reads gittree.Reads, r *p
 
 // running returns a function that tells whether a template of Git is what the
 // release's Deployment has now. The API server fills in its defaults for the
-// comparison, by a dry run of the write that a release makes.
-func (w *writeback) running(ctx context.Context, r *plan.Release) (func(*corev1.PodTemplateSpec) (bool, error), error) {
+// comparison, by a dry run of the write that a release makes, as the account of gs.
+func running(ctx context.Context, as client.Client, gs *v1alpha1.GitSource, r *plan.Release) (func(*corev1.PodTemplateSpec) (bool, error), error) {
 	var live appsv1.Deployment
 	key := client.ObjectKey{Namespace: r.Deployment.GetNamespace(), Name: r.Deployment.GetName()}
-	if err := w.as.Get(ctx, key, &live); err != nil {
+	if err := as.Get(ctx, key, &live); err != nil {
 		return nil, fmt.Errorf("getting Deployment %s: %w", key, err)
 	}
 	return func(template *corev1.PodTemplateSpec) (bool, error) {
@@ -182,9 +212,9 @@ func (w *writeback) running(ctx context.Context, r *plan.Release) (func(*corev1.
 			return false, fmt.Errorf("encoding a template of %s: %w", r, err)
 		}
 		answer := live.DeepCopy()
-		err = w.as.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.ManagerRollout), client.DryRunAll)
+		err = as.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.ManagerRollout), client.DryRunAll)
 		if err != nil {
-			return false, cmpProblems(apiProblems(v1alpha1.ReasonWriteBackConflict, r.Deployment, w.gs, err), err)
+			return false, cmpProblems(apiProblems(v1alpha1.ReasonWriteBackConflict, r.Deployment, gs, err), err)
 		}
 		return plan.EqualTemplate(&answer.Spec.Template, &live.Spec.Template), nil
 	}, nil
@@ -219,6 +249,7 @@ func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *renderer) error {
 		}
 	}
 	var err error
+	c.tree = trees[1]
 	if c.changes, err = gitobject.Diff(s, trees[0], trees[1]); err != nil {
 		return err
 	}
@@ -226,33 +257,71 @@ func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *renderer) error {
 	return nil
 }
 
-// takeBack undoes commits on the head, but for some files, and checks what
+// takeBack undoes commits on the head, except for some files, and checks what
 // comes out.
-func (w *writeback) takeBack(goals []goal, commits []revertedCommit, without map[string]bool) (plumbing.Hash, *plan.Set, error) {
+func (w *writeback) takeBack(ctx context.Context, goals []goal, commits []revertedCommit, without map[string]bool) (plumbing.Hash, *plan.Set, error) {
 	tree := w.tree
 	var conflicts []string
 	for _, c := range commits {
-		next, more, err := gitobject.Undo(w.scratch, tree, c.changesBut(without))
+		next, more, err := c.undo(w.scratch, tree, without)
 		if err != nil {
 			return plumbing.ZeroHash, nil, err
 		}
 		tree, conflicts = next, append(conflicts, more...)
 	}
 	if len(conflicts) > 0 {
-		slices.Sort(conflicts)
-		return plumbing.ZeroHash, nil, &cannot{fact: plan.JoinNames(slices.Compact(conflicts)) + " changed since in the same lines", hint: "put the old state back by hand"}
+		fact, err := w.conflictOf(conflicts)
+		return plumbing.ZeroHash, nil, cmp.Or(err, error(&cannot{fact: fact, hint: "put the old state back by hand"}))
 	}
 	set, err := w.yields(goals, tree)
 	if err != nil {
 		return plumbing.ZeroHash, nil, err
 	}
 	if moved := w.moved(goals, set); len(moved) > 0 {
-		return plumbing.ZeroHash, nil, &movesOthers{moved}
+		return plumbing.ZeroHash, nil, &movesOthers{names: moved}
 	}
 	if where := keeps(commits, w.set, set); where != "" {
 		return plumbing.ZeroHash, nil, &cannot{fact: "it would change " + where + ", which is not of the release", hint: "put the old state back by hand"}
 	}
-	return tree, set, nil
+	others, err := w.movedElsewhere(ctx, tree)
+	if err == nil && !others.isEmpty() {
+		err = &movesOthers{elsewhere: others}
+	}
+	return tree, set, err
+}
+
+// undo takes the change of a commit back in a tree, except for some files. A file that moved
+// since is changed where it is now.
+func (c *revertedCommit) undo(s *gitobject.Store, tree plumbing.Hash, without map[string]bool) (plumbing.Hash, []string, error) {
+	changes, err := gitobject.Follow(s, c.tree, tree, c.changesBut(without))
+	if err != nil {
+		return plumbing.ZeroHash, nil, err
+	}
+	return gitobject.Undo(s, tree, changes)
+}
+
+// conflictOf says why files cannot be taken back: other lines, or the file is gone.
+func (w *writeback) conflictOf(files []string) (string, error) {
+	slices.Sort(files)
+	var changed, gone, facts []string
+	for _, p := range slices.Compact(files) {
+		e, err := gitobject.EntryAt(w.scratch, w.tree, p)
+		switch {
+		case err != nil:
+			return "", err
+		case e.Mode == filemode.Empty:
+			gone = append(gone, p)
+		default:
+			changed = append(changed, p)
+		}
+	}
+	if len(changed) > 0 {
+		facts = append(facts, plan.JoinNames(changed)+" changed since in the same lines")
+	}
+	if len(gone) > 0 {
+		facts = append(facts, "later commits removed or renamed "+plan.JoinNames(gone))
+	}
+	return strings.Join(facts, ", and "), nil
 }
 
 // yields renders a tree and makes sure that it brings the templates to come to.
@@ -295,7 +364,7 @@ func (w *writeback) moved(goals []goal, set *plan.Set) []string {
 // narrow takes back what a commit changed without the files that move other
 // releases: first as few files as it takes to come to the templates, and then
 // each of the others that moves nothing else.
-func (w *writeback) narrow(goals []goal, commits []revertedCommit) (map[string]bool, plumbing.Hash, *plan.Set, error) {
+func (w *writeback) narrow(ctx context.Context, goals []goal, commits []revertedCommit) (map[string]bool, plumbing.Hash, *plan.Set, error) {
 	all := map[string]bool{}
 	for _, c := range commits {
 		for p := range c.changes {
@@ -308,7 +377,7 @@ func (w *writeback) narrow(goals []goal, commits []revertedCommit) (map[string]b
 	without := map[string]bool{}
 	for _, p := range slices.Sorted(maps.Keys(all)) {
 		without[p] = true
-		_, _, err := w.takeBack(goals, commits, without)
+		_, _, err := w.takeBack(ctx, goals, commits, without)
 		if _, ok := errors.AsType[*cannot](err); ok {
 			delete(without, p)
 		} else if err != nil && !isRefusal(err) {
@@ -317,13 +386,13 @@ func (w *writeback) narrow(goals []goal, commits []revertedCommit) (map[string]b
 	}
 	for _, p := range slices.Sorted(maps.Keys(without)) {
 		delete(without, p)
-		if _, _, err := w.takeBack(goals, commits, without); isRefusal(err) {
+		if _, _, err := w.takeBack(ctx, goals, commits, without); isRefusal(err) {
 			without[p] = true
 		} else if err != nil {
 			return nil, plumbing.ZeroHash, nil, err
 		}
 	}
-	tree, set, err := w.takeBack(goals, commits, without)
+	tree, set, err := w.takeBack(ctx, goals, commits, without)
 	return without, tree, set, err
 }
 

@@ -31,9 +31,9 @@ func (s *shop) in(t *testing.T) *shop {
 	return &c
 }
 
-func owners(d *appsv1.Deployment, field string) string {
+func owners(o client.Object, field string) string {
 	var list []string
-	for _, e := range d.ManagedFields {
+	for _, e := range o.GetManagedFields() {
 		if e.Subresource == "" && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:`+field+`"`) {
 			list = append(list, e.Manager+"/"+string(e.Operation))
 		}

@@ -48,7 +48,7 @@ func TakeBack(store storer.EncodedObjectStorer, gs *v1alpha1.GitSource, head plu
 		if err := c.read(store, r); err != nil {
 			return nil, nil, err
 		}
-		next, more, err := gitobject.Undo(s, tree, c.changes)
+		next, more, err := c.undo(s, tree, nil)
 		if err != nil {
 			return nil, nil, err
 		}

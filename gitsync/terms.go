@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -93,7 +94,7 @@ func (l *look) govern(ctx context.Context, r *renderer, d *desired, o *observer)
 	if err != nil {
 		return nil, err
 	}
-	approvals, _ := plan.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, err
 	}
@@ -427,14 +428,14 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		return used, "", err
 	}
 	used = v1alpha1.UsedPlanApproval{Commit: b.in, Payload: payload.String()}
-	by, why, err := g.signatures.signerOf(ctx, g.snapshot, in, g.signatures.signers)
+	by, why, hint, err := g.signerOfFile(ctx, b)
 	if err != nil {
 		return used, "", err
 	}
-	if why == "" && by.Key == g.signatures.own {
-		why = errOwnKey.Error()
-	}
 	if why != "" {
+		if hint == hintOwnFile {
+			why += "; " + hint
+		}
 		return used, fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.in), why), nil
 	}
 	const again = "; commit a change of the file, such as a comment"

@@ -44,6 +44,8 @@ type signatures struct {
 	// changes are the commits that made a release or a plan what it is, from earlier
 	// looks; added to.
 	changes map[string]foundCommits
+	// places are where contents were before, from earlier looks; added to.
+	places map[string][]place
 }
 
 // foundCommits are the commits that made a difference, or why they cannot be found.
@@ -84,10 +86,13 @@ func (l *look) signatures(ctx context.Context) (s signatures, err error) {
 	if l.keep.changes == nil || len(l.keep.changes) > keptChanges {
 		l.keep.changes = map[string]foundCommits{}
 	}
+	if l.keep.places == nil || len(l.keep.places) > keptChanges {
+		l.keep.places = map[string][]place{}
+	}
 	if l.keep.order == nil {
 		l.keep.order = gitobject.Precedence{}
 	}
-	s.now, s.changes, s.order, s.seen = time.Now(), l.keep.changes, l.keep.order, l.gs.Status.Seen
+	s.now, s.changes, s.places, s.order, s.seen = time.Now(), l.keep.changes, l.keep.places, l.keep.order, l.gs.Status.Seen
 	if v := l.gs.Spec.Verify; v != nil {
 		if s.verify, err = l.keys(ctx, "spec.verify", &v.Verification); err != nil {
 			return s, err
@@ -306,15 +311,12 @@ func (h *history) unsigned(ctx context.Context, a *plan.Approval, release *plan.
 	if err != nil {
 		return nil, err
 	}
-	by, why, err := h.signatures.signerOf(ctx, h.snapshot, plumbing.NewHash(b.in), h.signatures.signers)
-	switch {
-	case err != nil:
+	by, why, hint, err := h.signerOfFile(ctx, b)
+	if err != nil {
 		return nil, err
-	case why != "":
-		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.in), why),
-			"have it committed by a key that spec.approvals.signers of the GitSource lists (git commit -S)"), nil
-	case by.Key == h.signatures.own:
-		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.in), errOwnKey), "let a person approve it"), nil
+	}
+	if why != "" {
+		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.in), why), hint), nil
 	}
 	h.approvers[a.File] = by
 	if !h.signatures.distinctAuthor {
@@ -389,7 +391,7 @@ func (h *history) writtenBy(ctx context.Context, commits []plumbing.Hash, in str
 				"sign the change with a key that spec.approvals.signers or spec.verify of the GitSource lists", nil
 		case keys.Same(author, approver):
 			return fmt.Sprintf("commit %s, which brought it, is signed by %s, as is commit %s of the change", plan.ShortCommit(in), approver, plan.ShortCommit(c.String())),
-				"let somebody else approve it", nil
+				"let another person approve it", nil
 		}
 	}
 	return "", "", nil

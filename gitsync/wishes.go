@@ -61,6 +61,14 @@ func (r *reconciler) wishing(whole bool, sources handler.MapFunc) handler.EventH
 	})
 }
 
+// cutDeleted maps a source to itself, and cuts the look at one short that is deleted.
+func (r *reconciler) cutDeleted(ctx context.Context, o client.Object) []reconcile.Request {
+	if o.GetDeletionTimestamp() != nil {
+		r.turns.cut(client.ObjectKeyFromObject(o))
+	}
+	return itself(ctx, o)
+}
+
 // itself maps a source to itself.
 func itself(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}

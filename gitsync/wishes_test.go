@@ -75,7 +75,7 @@ func (deaf) Get(context.Context, client.ObjectKey, client.Object, ...client.GetO
 // What a look was wished for is not lost where it fails before it has begun.
 func TestAWishIsNotLost(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
-	r := &reconciler{own: deaf{}, status: deaf{}, wishes: &wishes{}, last: map[types.NamespacedName]memory{
+	r := &reconciler{own: deaf{}, status: deaf{}, wishes: &wishes{}, turns: newTurns(1), last: map[types.NamespacedName]memory{
 		name: {rest: &atRest{interval: time.Minute, until: time.Now().Add(time.Hour)}},
 	}}
 	r.wishes.add(name, true)
@@ -169,7 +169,7 @@ func TestGlanceAtAnothersSource(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	defer func() { _ = watcher.Start(ended) }() // which closes it
-	r := &reconciler{
+	r := &reconciler{turns: newTurns(1),
 		options: Options{Selector: labels.SelectorFromSet(labels.Set{"shard": "a"})}, own: at, status: at, wishes: &wishes{}, watcher: watcher, mirrors: repository.NewCache(t.TempDir()),
 		last: map[types.NamespacedName]memory{name: {rest: &atRest{uid: "1", interval: time.Minute, until: time.Now().Add(time.Hour)}}},
 	}

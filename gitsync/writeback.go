@@ -25,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -77,6 +78,9 @@ type writeback struct {
 	set        *plan.Set
 	// also is a second parent for the first commit; zero: none.
 	also plumbing.Hash
+	// sharers are the other sources of the branch; nil until they are asked for.
+	sharers []*sharer
+
 	made []string // subjects
 	done []intent // that are in those
 }
@@ -101,7 +105,7 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 			return err
 		}
 		asking, cancel := context.WithTimeout(ctx, l.timeout())
-		s, err = l.mirrors.Of(r).Fetch(asking, r, l.gs.Spec.Ref.Branch)
+		s, err = exchange(ctx, func() (*repository.Snapshot, error) { return l.mirrors.Of(r).Fetch(asking, r, l.gs.Spec.Ref.Branch) })
 		cancel()
 		if err != nil {
 			return gitserver.ErrBranchMoved // the look that follows says so
@@ -147,7 +151,7 @@ func (l *look) commitBack(ctx context.Context, r gitserver.Remote, s *repository
 		return err
 	}
 	begun := time.Now()
-	err = w.remote.Push(ctx, u, w.timeout())
+	err = push(ctx, w.remote, u, w.timeout())
 	w.exchanged("push", begun, err)
 	if err != nil {
 		return w.give(err, pending)
@@ -344,7 +348,7 @@ func (h *history) bringsApproval(c *object.Commit, in intent) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	approvals, _ := plan.ReadApprovals(t, approvalsPath(&h.gs.Spec), h.gs.Namespace, h.gs.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(t, approvalsPath(&h.gs.Spec), h.gs.Namespace, h.gs.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return false, err
 	}
@@ -383,7 +387,7 @@ func (w *writeback) problem(in intent) *plan.Problem {
 }
 
 func (w *writeback) approvals(t *gittree.Tree) ([]plan.Approval, plan.Problems) {
-	approvals, ignored := plan.ReadApprovals(t, approvalsPath(&w.gs.Spec), w.gs.Namespace, w.gs.Spec.TargetNamespace)
+	approvals, ignored := manifest.ReadApprovals(t, approvalsPath(&w.gs.Spec), w.gs.Namespace, w.gs.Spec.TargetNamespace)
 	return ofReleases(approvals), ignored
 }
 
@@ -457,13 +461,13 @@ func (w *writeback) attempt(err error, group ...intent) error {
 	if !isRefusal(err) {
 		return err
 	}
-	c, ok := errors.AsType[*cannot](err)
-	if !ok {
-		c = &cannot{fact: err.Error(), hint: "put the old state back by hand, or roll the others back, too"}
+	c, _ := errors.AsType[*cannot](err)
+	if moves, ok := errors.AsType[*movesOthers](err); ok {
+		c = moves.refusal()
 	}
 	for _, in := range group {
 		p := w.problem(in)
-		p.Err, p.Hint, p.Retry = fmt.Errorf("%w; nothing is pushed, since %s", p.Err, c.fact), cmp.Or(c.hint, p.Hint), c.passes
+		p.Err, p.Hint, p.Retry = fmt.Errorf("%w; nothing is pushed, since %s", p.Err, c.fact), cmp.Or(c.hint, p.Hint), c.passes || c.again
 		if !c.passes {
 			p.Reason = v1alpha1.ReasonWriteBackConflict
 		}
@@ -476,6 +480,8 @@ func (w *writeback) attempt(err error, group ...intent) error {
 type cannot struct {
 	fact, hint string
 	passes     bool
+	// again: it is a conflict that other sources may end.
+	again bool
 }
 
 func (c *cannot) Error() string { return c.fact }
@@ -525,7 +531,7 @@ func (w *writeback) approve(in intent) error {
 	}
 	a := v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: in.revision, Commit: in.commit, Step: in.step}}
 	a.Metadata.Namespace, a.Metadata.Name = in.release.Plan.Namespace, in.release.Plan.Name
-	if content, err = plan.PutApproval(file, content, a, "", w.gs.Namespace, w.gs.Spec.TargetNamespace); err != nil {
+	if content, err = manifest.PutApproval(file, content, a, "", w.gs.Namespace, w.gs.Spec.TargetNamespace); err != nil {
 		return err
 	}
 	blob, err := w.scratch.WriteBlob(content)
@@ -537,7 +543,7 @@ func (w *writeback) approve(in intent) error {
 		// An approval that does not count says the same. The commit that brings the
 		// content of a file is the one that counts, so the content has to change.
 		again := "Given again on " + time.Now().UTC().Format(time.RFC3339) + "."
-		if content, err = plan.PutApproval(file, content, a, again, w.gs.Namespace, w.gs.Spec.TargetNamespace); err == nil {
+		if content, err = manifest.PutApproval(file, content, a, again, w.gs.Namespace, w.gs.Spec.TargetNamespace); err == nil {
 			blob, err = w.scratch.WriteBlob(content)
 		}
 	}

@@ -293,6 +293,36 @@ func TestWriteBackThreeWay(t *testing.T) {
 	}
 }
 
+// A file that was renamed since is taken back where it is now. Where its content changed
+// as well, the condition says that it was renamed.
+func TestWriteBackOfARenamedFile(t *testing.T) {
+	t.Parallel()
+	t.Run("renamed", func(t *testing.T) {
+		t.Parallel()
+		s := newRelease(t, writesBack)
+		s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": "", "deploy/app.yaml": web("v2")}, "Rename")
+		s.applied(s.repo.Head())
+		s.rollBack("web")
+		s.ends("Revert \"web: v2\"", "Rename", "web: v2", "web: v1")
+		s.rolledBack("web")
+		if diff := cmp.Diff(strings.TrimSpace(web("v1")), s.inBare("show", "main:deploy/app.yaml")); diff != "" {
+			t.Errorf("the file (-want +got):\n%s", diff)
+		}
+		if changed := s.inBare("diff", "--name-only", "main~1", "main"); changed != "deploy/app.yaml" {
+			t.Errorf("the revert changes %s", changed)
+		}
+	})
+	t.Run("renamed and changed", func(t *testing.T) {
+		t.Parallel()
+		s := newRelease(t, writesBack)
+		s.repo.CommitAndPush(map[string]string{"deploy/web.yaml": "", "deploy/app.yaml": web("v2", "team: shop", "team: toys")}, "Rename")
+		s.applied(s.repo.Head())
+		s.rollBack("web")
+		mentions(t, s.differs("WriteBackConflict"), "later commits removed or renamed deploy/web.yaml")
+		s.has("Rename", "web: v2", "web: v1")
+	})
+}
+
 // What cannot be had is not pushed: the cluster's rollback stands, and the
 // condition says what is in the way.
 func TestWriteBackConflict(t *testing.T) {

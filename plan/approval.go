@@ -3,15 +3,12 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -55,107 +52,13 @@ func (a *Approval) NotAsSigned() *Problem {
 // to do.
 func (a *Approval) Ignored(field, fact, hint string) *Problem {
 	name := "BatchApproval " + a.Metadata.Namespace + "/" + a.Metadata.Name
-	return &Problem{Reason: ReasonApprovalIgnored, Where: where(a.File, name, field), Err: errors.New(fact), Hint: hint}
+	return &Problem{Reason: ReasonApprovalIgnored, Where: Where(a.File, name, field), Err: errors.New(fact), Hint: hint}
 }
 
 // IsFor reports whether an approval names a commit: all of it, or its first
 // characters.
 func (a *Approval) IsFor(commit string) bool {
 	return abbreviated.MatchString(a.Spec.Commit) && strings.HasPrefix(strings.ToLower(commit), a.Spec.Commit)
-}
-
-// ReadApprovals reads the approvals in a folder and below; a folder that is
-// not there has none. A file that is none is a problem and keeps no other from
-// counting. Approvals without a namespace are in defaultNamespace; where
-// targetNamespace is set, all are in that one.
-func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace, targetNamespace string) ([]Approval, Problems) {
-	var approvals []Approval
-	var ps Problems
-	unread := func(at string, err error) {
-		ps = append(ps, &Problem{Reason: ReasonApprovalIgnored, Where: relative(at), Err: fmt.Errorf("%w; approvals there are not read", err), Hint: "make it a folder of the repository"})
-	}
-	if err := notAFolder(fsys, dir); err != nil {
-		unread(rooted(dir), err)
-	}
-	for _, file := range approvalFiles(fsys, rooted(dir), 0, unread) {
-		objects, more := readManifests(fsys, file)
-		for _, p := range more {
-			p.Reason = ReasonApprovalIgnored
-		}
-		ps = append(ps, more...)
-		alone, linked := len(objects) == 1 && len(more) == 0, isLinked(fsys, file)
-		for _, o := range objects {
-			namespace := o.GetNamespace()
-			switch {
-			case targetNamespace != "":
-				o.SetNamespace(targetNamespace)
-			case o.GetNamespace() == "":
-				o.SetNamespace(defaultNamespace)
-			}
-			a, more := decodeApproval(o)
-			ps = append(ps, more...)
-			if len(more) == 0 {
-				a.Alone, a.Linked, a.Namespace = alone, linked, namespace
-				approvals = append(approvals, a)
-			}
-		}
-	}
-	if p := storageProblem(fsys, ReasonApprovalIgnored, dir); p != nil {
-		return nil, Problems{p}
-	}
-	return approvals, ps.sorted()
-}
-
-// notAFolder says why what is at a path is not read as a folder; nil where it is one, or
-// nothing is there. Other file systems than the tree of a commit do not tell the two apart.
-func notAFolder(fsys filesys.FileSystem, dir string) error {
-	if _, isTree := fsys.(interface{ Err() error }); !isTree {
-		return nil
-	}
-	switch _, name, err := fsys.CleanedAbs(rooted(dir)); {
-	case err == nil && name != "":
-		return errors.New("it is not a folder")
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return err
-	}
-	return nil
-}
-
-// isLinked reports whether a symbolic link is on the way to a file.
-func isLinked(fsys filesys.FileSystem, file string) bool {
-	dir, name, err := fsys.CleanedAbs(file)
-	return err == nil && dir.Join(name) != rooted(file)
-}
-
-// maxApprovalDepth bounds how deep folders of approvals may be nested, links
-// to a parent included.
-const maxApprovalDepth = 8
-
-func approvalFiles(fsys filesys.FileSystem, dir string, depth int, unread func(at string, err error)) []string {
-	if depth > maxApprovalDepth || !fsys.IsDir(dir) {
-		return nil
-	}
-	names, err := fsys.ReadDir(dir)
-	if err != nil {
-		return nil // gone meanwhile; a storage error is asked for at the end
-	}
-	slices.Sort(names)
-	var files []string
-	for _, name := range names {
-		at := path.Join(dir, name)
-		switch {
-		case strings.HasPrefix(name, "."):
-		case fsys.IsDir(at):
-			files = append(files, approvalFiles(fsys, at, depth+1, unread)...)
-		case isManifest(name):
-			files = append(files, at)
-		default: // another file, or a link that leads nowhere
-			if _, _, err := fsys.CleanedAbs(at); err != nil {
-				unread(at, err)
-			}
-		}
-	}
-	return files
 }
 
 // ForRelease reports whether an approval names a release. One that does not
@@ -169,7 +72,9 @@ var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // abbreviated is a commit or the beginning of one.
 var abbreviated = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 
-func decodeApproval(o Object) (Approval, Problems) {
+// DecodeApproval decodes and validates one approval. It counts for nothing where there
+// are problems.
+func DecodeApproval(o Object) (Approval, Problems) {
 	var ps Problems
 	add := func(field, fact, hint string) {
 		ps = append(ps, o.problem(ReasonApprovalIgnored, field, fact, hint))
@@ -228,13 +133,13 @@ func MatchApproval(r *Release, commit string, approvals []Approval) (*Approval, 
 		}
 	}
 	if len(fit) == 1 {
-		return fit[0], ps.sorted()
+		return fit[0], ps.Sorted()
 	}
 	for i, a := range fit {
 		other := fit[(i+1)%len(fit)]
 		ps = append(ps, a.Ignored("", "there is another for the same release in "+other.File+", so neither counts", "keep one of them"))
 	}
-	return nil, ps.sorted()
+	return nil, ps.Sorted()
 }
 
 // OtherRevision says that an approval is for another revision than the one
@@ -290,9 +195,9 @@ func (a *Approval) StepsChanged(approved []intstr.IntOrString, in string, steps 
 }
 
 // StepsUnknown says that an approval does not count, since the commit that
-// brought it has no plan for the Deployment of its release.
+// brought it has no plan of its name for the Deployment of its release.
 func (a *Approval) StepsUnknown(r *Release, in string) *Problem {
-	return a.Ignored("spec.step", fmt.Sprintf("commit %s, which brought the approval, renders no plan for %s, so the steps that it approves are not known", abbreviate(in), r.Deployment), hintApproveAgain)
+	return a.Ignored("spec.step", fmt.Sprintf("commit %s, which brought the approval, renders no plan %s for %s, so the steps that it approves are not known", abbreviate(in), a.Metadata.Name, r.Deployment), hintApproveAgain)
 }
 
 // abbreviate makes a commit as long as people write it.
@@ -311,5 +216,5 @@ func UnknownApprovals(releases []Release, approvals []Approval) Problems {
 			ps = append(ps, a.Ignored("", "names no BatchRelease", "give it the name and namespace of one, or remove it"))
 		}
 	}
-	return ps.sorted()
+	return ps.Sorted()
 }

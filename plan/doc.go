@@ -1,7 +1,8 @@
-// Package plan turns a tree of manifests into what is to be released, and says
-// how many pods a step is: render, parse, validate, template hash, steps and
-// limits, approvals.
+// Package plan turns manifests into what is to be released, and says how many pods a
+// step is: sets of objects, releases and their terms, template hash, steps and limits,
+// approvals.
 //
-// It is pure: values in, values out. It imports no client, no clock and no
-// Git, and both gitsync and rollout, which never meet, import it.
+// It is pure: values in, values out. It imports no client, no clock, no Git and no
+// kustomize, and both gitsync and rollout, which never meet, import it. Package manifest
+// reads the files.
 package plan

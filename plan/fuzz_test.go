@@ -4,34 +4,10 @@ import (
 	"errors"
 	"testing"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/plantest"
 )
-
-// FuzzReadApprovals: whatever is in the folder, an approval that is read is
-// whole, and each problem is one that does no harm.
-func FuzzReadApprovals(f *testing.F) {
-	f.Add(plantest.Approval("web", "5c66667f6", "3f2c1e0", "1"))
-	f.Add(plantest.Approval("web", "5c66667f6", "3F2C1E0", "-1") + "---\n...\n--- {}\n")
-	f.Add("apiVersion: v1\nkind: List\nitems: [{apiVersion: tranche.dev/v1alpha1, kind: BatchApproval, metadata: {name: x}, spec: {step: null}}]\n")
-	f.Add("a: &a [*a]\n")
-	f.Add("a: &a [x, x]\nb: &b [*a, *a]\nc: {<<: *b}\n")
-	f.Fuzz(func(t *testing.T, content string) {
-		approvals, ps := plan.ReadApprovals(plantest.Tree(t, map[string]string{"a/a.yaml": content}), "a", "shop", "")
-		for _, a := range approvals {
-			if a.Spec.Revision == "" || len(a.Spec.Commit) < 7 || a.Spec.Step < 0 || a.Metadata.Name == "" || a.Metadata.Namespace == "" {
-				t.Errorf("a half approval counts: %+v", a)
-			}
-		}
-		for _, p := range ps {
-			if p.Reason != plan.ReasonApprovalIgnored || p.Error() == "" {
-				t.Errorf("problem %+v", p)
-			}
-		}
-	})
-}
 
 // FuzzPlanFile: whatever a plan file says, it is a valid release or a problem
 // that names the file.
@@ -42,10 +18,10 @@ func FuzzPlanFile(f *testing.F) {
 	f.Add("apiVersion: tranche.dev/v1alpha1\nkind: BatchRelease\nmetadata: {name: web}\nspec: {strategy: {steps: [{pause: {duration: 1y}}]}}\n")
 	f.Add("a: &a {x: &b [1, 2]}\nb: [*a, *b]\n---\n" + plantest.Plan("web", "100%"))
 	f.Fuzz(func(t *testing.T, content string) {
-		objects, err := plan.Render(plantest.Tree(t, map[string]string{"apps/web.yaml": plantest.Deployment("web", "nginx", "10"), "apps/release.yaml": content}), "apps", plan.RenderOptions{})
+		objects, err := manifest.Render(plantest.Tree(t, map[string]string{"apps/web.yaml": plantest.Deployment("web", "nginx", "10"), "apps/release.yaml": content}), "apps", manifest.RenderOptions{})
 		var set *plan.Set
 		if err == nil {
-			set, err = plan.Collect(objects, plan.CollectOptions{Namespace: "shop"})
+			set, err = plan.Collect(objects, plan.CollectOptions{Namespace: "shop", Namespaced: manifest.Namespaced})
 		}
 		if ps := (plan.Problems)(nil); err != nil {
 			if !errors.As(err, &ps) || len(ps) == 0 {
@@ -58,23 +34,6 @@ func FuzzPlanFile(f *testing.F) {
 			if len(steps) == 0 || steps[len(steps)-1].Replicas != plan.Full || r.Template == nil || r.Plan.Spec.Template != nil {
 				t.Errorf("not a release: %+v", r.Plan)
 			}
-		}
-	})
-}
-
-// FuzzAliases: what is let pass is no larger than it may be once it is read.
-func FuzzAliases(f *testing.F) {
-	f.Add("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n")
-	f.Add("a: &a [*a]\n")
-	f.Add("&a : *a\n")
-	f.Add("a: &a {b: 1}\nc: {<<: *a, d: *a}\n---\n*a\n")
-	f.Fuzz(func(t *testing.T, content string) {
-		if plan.CheckAliases([]byte(content)) != nil {
-			return
-		}
-		v, err := yaml.YAMLToJSON([]byte(content))
-		if err == nil && len(v) > 8*plan.MaxExpanded { // a byte can take six in JSON
-			t.Errorf("%d bytes became %d", len(content), len(v))
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -38,7 +39,7 @@ func (o Object) key() key { return key{o.groupKind(), o.GetNamespace(), o.GetNam
 
 // problem is about a field of o; an empty field is the whole object.
 func (o Object) problem(reason, field, fact, hint string) *Problem {
-	return &Problem{Reason: reason, Where: where(o.File, o.String(), field), Err: errors.New(fact), Hint: hint}
+	return &Problem{Reason: reason, Where: Where(o.File, o.String(), field), Err: errors.New(fact), Hint: hint}
 }
 
 // fieldProblems says what is wrong with fields of o in our own words, which
@@ -52,21 +53,69 @@ func (o Object) fieldProblems(reason string, errs field.ErrorList) Problems {
 	return ps
 }
 
-// where joins file, object and field, leaving out those that are empty.
-func where(parts ...string) string {
+// Where joins file, object and field, leaving out those that are empty.
+func Where(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ": ")
 }
 
-// sorted puts problems in the order of what they are about.
-func (ps Problems) sorted() Problems {
+// Sorted puts problems in the order of what they are about.
+func (ps Problems) Sorted() Problems {
 	slices.SortStableFunc(ps, func(a, b *Problem) int { return strings.Compare(a.Where, b.Where) })
 	return ps
 }
 
-// err is nil where there are no problems; a nil Problems in an error is not.
-func (ps Problems) err() error {
+// Err is nil where there are no problems; a nil Problems in an error is not.
+func (ps Problems) Err() error {
 	if len(ps) == 0 {
 		return nil
 	}
-	return ps.sorted()
+	return ps.Sorted()
+}
+
+// CheckIdentity checks the fields without which an object is not one. They are
+// read past the accessors of unstructured, which take a wrong type for absent.
+func (o Object) CheckIdentity() Problems {
+	var ps Problems
+	add := func(name, fact string) {
+		ps = append(ps, &Problem{Reason: ReasonInvalidManifest, Where: Where(o.File, o.label(), name), Err: errors.New(fact)})
+	}
+	for _, name := range []string{"apiVersion", "kind"} {
+		if s, ok := o.Object[name].(string); !ok || s == "" {
+			add(name, notAString(o.Object[name]))
+		}
+	}
+	if v := o.GetAPIVersion(); strings.Count(v, "/") > 1 {
+		add("apiVersion", v+": must be a version, or a group and a version")
+	}
+	meta := struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}{}
+	m := map[string]any{"metadata": o.Object["metadata"]}
+	fits := true
+	for _, e := range decode(m, &meta, nil) {
+		if strings.HasPrefix(e.Detail, unknownField) {
+			continue // the server knows better which fields there are
+		}
+		fact, _ := describe(e)
+		add(e.Field, fact)
+		fits = false
+	}
+	if fits && o.GetName() == "" {
+		add("metadata.name", "must be set")
+	}
+	return ps
+}
+
+func notAString(v any) string {
+	if v == nil || v == "" {
+		return "must be set"
+	}
+	return misfit(v, "a string", field.NewPath(""))[0].Detail
+}
+
+// label names an object of which not even the name is sure.
+func (o Object) label() string {
+	kind, _ := o.Object["kind"].(string)
+	name, _, _ := unstructured.NestedString(o.Object, "metadata", "name")
+	return strings.TrimSpace(kind + " " + name)
 }

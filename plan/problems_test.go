@@ -9,36 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/plantest"
 )
 
-// list is all problems of an error, each with its reason.
-func list(err error) []string {
-	var ps plan.Problems
-	var p *plan.Problem
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &ps):
-	case errors.As(err, &p):
-		ps = plan.Problems{p}
-	default:
-		return []string{"not a problem: " + err.Error()}
-	}
-	var all []string
-	for _, p := range ps {
-		all = append(all, p.Reason+" "+p.Error())
-	}
-	return all
-}
-
 func renderAndCollect(t *testing.T, files map[string]string) error {
 	t.Helper()
-	objects, err := plan.Render(plantest.Tree(t, files), "apps", plan.RenderOptions{Skip: "apps/approvals"})
+	objects, err := manifest.Render(plantest.Tree(t, files), "apps", manifest.RenderOptions{Skip: "apps/approvals"})
 	if err != nil {
 		return err
 	}
-	_, err = plan.Collect(objects, plan.CollectOptions{Namespace: "shop"})
+	_, err = plan.Collect(objects, plan.CollectOptions{Namespace: "shop", Namespaced: manifest.Namespaced})
 	return err
 }
 
@@ -114,7 +95,7 @@ func TestProblemsOfManifests(t *testing.T) {
 			[]string{"RenderFailed apps: no such folder in the repository; set spec.path to one that is there"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, list(renderAndCollect(t, tc.files))); diff != "" {
+			if diff := cmp.Diff(tc.want, plantest.List(renderAndCollect(t, tc.files))); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -206,7 +187,7 @@ func TestProblemsOfPlans(t *testing.T) {
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			err := renderAndCollect(t, map[string]string{"apps/web.yaml": tc.deployment, "apps/release.yaml": tc.plan})
-			if diff := cmp.Diff(tc.want, list(err)); diff != "" {
+			if diff := cmp.Diff(tc.want, plantest.List(err)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -282,7 +263,7 @@ metadata: {name: web}
 	if diff := cmp.Diff([]string{"BatchRelease shop/api in apps/c.yaml of apps/a.yaml: nginx", "BatchRelease shop/web in apps/c.yaml of apps/a.yaml: nginx"}, releases); diff != "" {
 		t.Errorf("releases (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"ApprovalIgnored apps/c.yaml: BatchApproval web: is not in the folder for approvals; move it to the path that the GitSource names in spec.approvals.path"}, list(set.Ignored)); diff != "" {
+	if diff := cmp.Diff([]string{"ApprovalIgnored apps/c.yaml: BatchApproval web: is not in the folder for approvals; move it to the path that the GitSource names in spec.approvals.path"}, plantest.List(set.Ignored)); diff != "" {
 		t.Errorf("ignored (-want +got):\n%s", diff)
 	}
 	for _, o := range set.Objects {
@@ -304,9 +285,9 @@ func TestCollectScopes(t *testing.T) {
 	objects := plantest.Render(t, map[string]string{"apps/a.yaml": plantest.Deployment("web", "nginx", "3") + "---\n" + strings.Replace(plantest.Plan("web", "1"), "name: web", "name: web\n  namespace: own", 1) +
 		"---\napiVersion: example.org/v1\nkind: Machine\nmetadata: {name: lathe, namespace: x}\n"}, "apps")
 	var asked []string
-	set, err := plan.Collect(objects, plan.CollectOptions{Namespace: "shop", TargetNamespace: "target", Namespaced: func(gk schema.GroupKind) (bool, error) {
-		asked = append(asked, gk.String())
-		return gk.Group == "apps", nil
+	set, err := plan.Collect(objects, plan.CollectOptions{Namespace: "shop", TargetNamespace: "target", Namespaced: func(gvk schema.GroupVersionKind) (bool, error) {
+		asked = append(asked, gvk.GroupKind().String())
+		return gvk.Group == "apps", nil
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -322,20 +303,20 @@ func TestCollectScopes(t *testing.T) {
 	}
 	twins := plantest.Render(t, map[string]string{"apps/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: own}\n", "apps/b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: other}\n"}, "apps")
 	_, err = plan.Collect(twins, plan.CollectOptions{TargetNamespace: "target"})
-	if diff := cmp.Diff([]string{"DuplicateObject apps/b.yaml: ConfigMap target/a: is also in apps/a.yaml; keep one of the two"}, list(err)); diff != "" {
+	if diff := cmp.Diff([]string{"DuplicateObject apps/b.yaml: ConfigMap target/a: is also in apps/a.yaml; keep one of the two"}, plantest.List(err)); diff != "" {
 		t.Errorf("two that the target namespace makes one (-want +got):\n%s", diff)
 	}
 	unknown := &plan.Problem{Reason: "UnknownKind", Err: errors.New("no such kind")}
-	_, err = plan.Collect(twins, plan.CollectOptions{Namespaced: func(schema.GroupKind) (bool, error) { return false, unknown }})
-	if diff := cmp.Diff([]string{"UnknownKind apps/a.yaml: ConfigMap own/a: no such kind", "UnknownKind apps/b.yaml: ConfigMap other/a: no such kind"}, list(err)); diff != "" {
+	_, err = plan.Collect(twins, plan.CollectOptions{Namespaced: func(schema.GroupVersionKind) (bool, error) { return false, unknown }})
+	if diff := cmp.Diff([]string{"UnknownKind apps/a.yaml: ConfigMap own/a: no such kind", "UnknownKind apps/b.yaml: ConfigMap other/a: no such kind"}, plantest.List(err)); diff != "" {
 		t.Errorf("each object of a kind that is not known is named (-want +got):\n%s", diff)
 	}
-	_, err = plan.Collect(objects, plan.CollectOptions{Namespaced: func(gk schema.GroupKind) (bool, error) { return false, errors.New("the server is away") }})
+	_, err = plan.Collect(objects, plan.CollectOptions{Namespaced: func(schema.GroupVersionKind) (bool, error) { return false, errors.New("the server is away") }})
 	want := []string{
 		"InvalidManifest apps/a.yaml: Deployment web: finding the scope of Deployment.apps: the server is away",
 		"InvalidManifest apps/a.yaml: Machine x/lathe: finding the scope of Machine.example.org: the server is away",
 	}
-	if diff := cmp.Diff(want, list(err)); diff != "" {
+	if diff := cmp.Diff(want, plantest.List(err)); diff != "" {
 		t.Errorf("a scope that cannot be had (-want +got):\n%s", diff)
 	}
 }

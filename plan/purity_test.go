@@ -13,7 +13,8 @@ func TestPurity(t *testing.T) {
 	forbidden := map[string]string{
 		"k8s.io/client-go":                       "plan takes values; who has a client observes and passes on what it saw",
 		"sigs.k8s.io/controller-runtime":         "plan is no reconciler",
-		"github.com/go-git/go-git":               "plan reads a file system; that it is a commit's tree is gitsync's business",
+		"sigs.k8s.io/kustomize":                  "package manifest renders; the engine reads no files",
+		"github.com/go-git/go-git":               "plan takes values; that they come from a commit is the business of gitsync",
 		"github.com/tranche-dev/tranche/gitsync": "gitsync imports plan",
 		"github.com/tranche-dev/tranche/rollout": "rollout imports plan",
 	}

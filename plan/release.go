@@ -32,10 +32,25 @@ type Release struct {
 	MinReadySeconds int32
 }
 
-// ComparePlans orders the plans of one Deployment: the first one counts. It is the
-// oldest one, then the first by name.
+// ComparePlans orders the plans of one Deployment: the first one counts. A plan that a
+// GitSource applies goes before one that a user made by hand, whatever their ages:
+// else a user who may write BatchReleases would have Git's plan count for nothing. Among
+// equals it is the oldest one, then the first by name.
 func ComparePlans(a, b *v1alpha1.BatchRelease) int {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	return cmp.Or(
+		cmp.Compare(rankOf(a), rankOf(b)),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		strings.Compare(a.Name, b.Name),
+	)
+}
+
+// rankOf is 0 for a plan with the label of a GitSource, which an admission policy guards,
+// and 1 for any other.
+func rankOf(br *v1alpha1.BatchRelease) int {
+	if br.Labels[v1alpha1.LabelSource] != "" {
+		return 0
+	}
+	return 1
 }
 
 // String is "BatchRelease shop/web".

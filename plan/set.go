@@ -10,8 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/kustomize/kyaml/openapi"
-	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -23,9 +21,8 @@ type CollectOptions struct {
 	// TargetNamespace is the namespace of all namespaced objects, if set.
 	TargetNamespace string
 	// Namespaced tells the scope of a kind. It is asked only for kinds that
-	// no CRD of the same set defines. Nil: the scopes of Kubernetes' own
-	// kinds are known, and all others are namespaced.
-	Namespaced func(schema.GroupKind) (bool, error)
+	// no CRD of the same set defines. Nil: all others are namespaced.
+	Namespaced func(schema.GroupVersionKind) (bool, error)
 }
 
 // Set is what a commit says, ready to be applied.
@@ -71,12 +68,12 @@ func Collect(objects []Object, opts CollectOptions) (*Set, error) {
 		c.add(o)
 	}
 	if c.unplaced {
-		return nil, c.problems.sorted() // what else is wrong may follow from it
+		return nil, c.problems.Sorted() // what else is wrong may follow from it
 	}
-	s := &Set{Objects: c.objects, Ignored: c.ignored.sorted(), autoscaled: autoscaled(c.objects)}
+	s := &Set{Objects: c.objects, Ignored: c.ignored.Sorted(), autoscaled: autoscaled(c.objects)}
 	slices.SortStableFunc(s.Objects, func(a, b Object) int { return rank(a.groupKind()) - rank(b.groupKind()) })
 	c.problems = append(c.problems, s.pair(c.plans, c.byKey)...)
-	if err := c.problems.err(); err != nil {
+	if err := c.problems.Err(); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -186,13 +183,9 @@ func (c *collector) namespaced(o Object) (bool, error) {
 		return namespaced, nil
 	}
 	if c.opts.Namespaced == nil {
-		namespaced := true
-		withSchema(false, func() {
-			namespaced = !openapi.IsCertainlyClusterScoped(yaml.TypeMeta{APIVersion: o.GetAPIVersion(), Kind: o.GetKind()})
-		})
-		return namespaced, nil
+		return true, nil
 	}
-	namespaced, err := c.opts.Namespaced(gk)
+	namespaced, err := c.opts.Namespaced(o.GroupVersionKind())
 	if err != nil {
 		return false, err
 	}
@@ -203,10 +196,10 @@ func (c *collector) namespaced(o Object) (bool, error) {
 func asProblem(err error, o Object) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		about := *p
-		about.Where = where(o.File, o.String(), p.Where)
+		about.Where = Where(o.File, o.String(), p.Where)
 		return &about
 	}
-	return &Problem{Reason: ReasonInvalidManifest, Where: where(o.File, o.String()), Err: fmt.Errorf("finding the scope of %s: %w", o.groupKind(), err), Retry: true}
+	return &Problem{Reason: ReasonInvalidManifest, Where: Where(o.File, o.String()), Err: fmt.Errorf("finding the scope of %s: %w", o.groupKind(), err), Retry: true}
 }
 
 // definedScopes returns the scope of the kinds that CRDs among the objects define.

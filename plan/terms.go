@@ -259,7 +259,7 @@ func (s *Set) Under(kept []Kept, without []Object) (*Set, error) {
 		}
 	}
 	ps = append(ps, u.index()...)
-	return u, ps.err()
+	return u, ps.Err()
 }
 
 // keep returns a Deployment of the set as the terms that are kept have it.
@@ -326,7 +326,7 @@ func (s *Set) index() Problems {
 		}
 		if other := s.Releases[i-1]; other.Plan.Namespace == r.Plan.Namespace && other.Plan.Name == r.Plan.Name {
 			ps = append(ps, &Problem{
-				Reason: ReasonPlanNotApproved, Where: where(r.File, r.String()),
+				Reason: ReasonPlanNotApproved, Where: Where(r.File, r.String()),
 				Err:  fmt.Errorf("a plan of this name governs %s or %s already, and the branch has one of the name for the other", other.Deployment, r.Deployment),
 				Hint: "give the new plan another name",
 			})

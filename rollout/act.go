@@ -211,23 +211,42 @@ func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	var there appsv1.ReplicaSet
-	if err := a.Get(ctx, client.ObjectKeyFromObject(rs), &there); err != nil {
-		return fmt.Errorf("getting the ReplicaSet that is there already: %w", err)
-	}
-	owner := metav1.GetControllerOf(&there)
-	selector, err := metav1.LabelSelectorAsSelector(a.d.Spec.Selector)
+	taken, err := a.isTaken(ctx, rs)
 	if err != nil {
-		return fmt.Errorf("reading spec.selector of Deployment %s: %w", a.d.Name, err)
+		return err
 	}
-	ours := owner != nil && owner.UID == a.d.UID || owner == nil && selector.Matches(labels.Set(there.Labels))
-	if ours && plan.EqualTemplate(&there.Spec.Template, &rs.Spec.Template) {
+	if !taken {
 		return fmt.Errorf("creating ReplicaSet %s, which is there already: %w", rs.Name, errLookAgain)
 	}
 	var changed *templateChanged
 	if err := a.try(rs); errors.As(err, &changed) { // another name would be changed alike
 		return err
 	}
+	return a.countCollision(ctx, rs)
+}
+
+// isTaken reports whether another ReplicaSet has the name of one that is to be made: one
+// of another template, or one that the native controller will not adopt.
+func (a *actor) isTaken(ctx context.Context, rs *appsv1.ReplicaSet) (bool, error) {
+	var there appsv1.ReplicaSet
+	if err := a.Get(ctx, client.ObjectKeyFromObject(rs), &there); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("getting ReplicaSet %s: %w", rs.Name, err)
+	}
+	owner := metav1.GetControllerOf(&there)
+	selector, err := metav1.LabelSelectorAsSelector(a.d.Spec.Selector)
+	if err != nil {
+		return false, fmt.Errorf("reading spec.selector of Deployment %s: %w", a.d.Name, err)
+	}
+	ours := owner != nil && owner.UID == a.d.UID || owner == nil && selector.Matches(labels.Set(there.Labels))
+	return !ours || !plan.EqualTemplate(&there.Spec.Template, &rs.Spec.Template), nil
+}
+
+// countCollision raises the count that the hashes of new names contain. The next round
+// computes another name.
+func (a *actor) countCollision(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	p := jsonPatch{}
 	p.at(a.d)
 	p.add("/status/collisionCount", ptr.Deref(a.d.Status.CollisionCount, 0)+1)

@@ -105,3 +105,42 @@ func TestRequestsFail(t *testing.T) {
 		t.Errorf("%d lines say that it is over", n)
 	}
 }
+
+// The API server refuses the status of a release. The log says so, and the metrics have
+// the release as Stalled, so that an alert fires: the status cannot.
+func TestStatusRefused(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var logged lines
+	var broken atomic.Bool
+	startReconciler(t, s.c, s.ns, rollout.Options{Concurrent: 1}, logged.log, func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if broken.Load() && r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/batchreleases/web/status") {
+				return clustertest.Refusal(r, http.StatusForbidden, metav1.StatusReasonForbidden), nil
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	stalled := func(want float64) {
+		t.Helper()
+		clustertest.Wait(t, fmt.Sprintf("the metric to be %v", want), func() error {
+			if now := clustertest.Metric(t, "tranche_release_condition", s.ns, "Stalled", "True"); now != want {
+				return fmt.Errorf("it is %v", now)
+			}
+			return nil
+		})
+	}
+	s.install(2)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	stalled(0)
+	broken.Store(true)
+	s.bring("v2")
+	stalled(1)
+	if got := logged.with(`"Status not written"`, "made by a test", `"name"="web"`, `"namespace"="`+s.ns+`"`); len(got) == 0 {
+		t.Errorf("no line of the log says so: %s", strings.Join(logged.with("web"), "\n"))
+	}
+	broken.Store(false)
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	stalled(0)
+}

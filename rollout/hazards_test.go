@@ -590,6 +590,10 @@ func oursCollision(t *testing.T) {
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	at := s.release().Status
+	if hash := s.set("v2").Labels[appsv1.DefaultDeploymentUniqueLabelKey]; at.UpdateRevision != hash || !strings.Contains(at.Message, hash) {
+		t.Errorf("updateRevision is %s, and the ReplicaSet's hash %s; %s", at.UpdateRevision, hash, at.Message)
+	}
 	s.finish(2)
 	twin.rolled("web", 2)
 	for _, x := range []*shop{twin, s} {

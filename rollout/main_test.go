@@ -29,17 +29,11 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-func TestMain(m *testing.M) { os.Exit(clustertest.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, clustertest.KeepNamespaces)) }
 
-// startController runs the BatchRelease reconciler until the test ends, or
-// until what it returns is called.
-func startController(t *testing.T, c *clustertest.Cluster) (stop func()) {
-	t.Helper()
-	return startControllerIn(t, c, "")
-}
-
-// startControllerIn runs it for one namespace, or all, with its requests going
-// through these wrappers.
+// startControllerIn runs the BatchRelease reconciler for one namespace, with its
+// requests going through these wrappers. It runs until the test ends, or until what
+// it returns is called.
 func startControllerIn(t testing.TB, c *clustertest.Cluster, namespace string, wrap ...transport.WrapperFunc) (stop func()) {
 	t.Helper()
 	return startManager(t, c, namespace, func(*ctrl.Options) {}, wrap...)
@@ -55,9 +49,7 @@ func startManager(t testing.TB, c *clustertest.Cluster, namespace string, edit f
 func startReconciler(t testing.TB, c *clustertest.Cluster, namespace string, o rollout.Options, edit func(*ctrl.Options), wrap ...transport.WrapperFunc) (stop func()) {
 	t.Helper()
 	caching := rollout.CacheOptions()
-	if namespace != "" {
-		caching.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	}
+	caching.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	options := ctrl.Options{
 		Scheme:     c.Scheme,
 		Cache:      caching,

@@ -29,12 +29,12 @@ const indexOwner = "controllerUID"
 // observe gathers what a round is decided on.
 func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (engine.Observed, error) {
 	o := engine.Observed{Release: br, Minor: r.minor}
-	var plans v1alpha1.BatchReleaseList
-	if err := r.List(ctx, &plans, client.InNamespace(br.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: br.Spec.WorkloadRef.Name}); err != nil {
-		return o, fmt.Errorf("listing the plans of Deployment %s: %w", br.Spec.WorkloadRef.Name, err)
+	plans, err := r.plansOf(ctx, br.Namespace, br.Spec.WorkloadRef.Name)
+	if err != nil {
+		return o, err
 	}
-	o.Rival = rival(br, plans.Items)
-	err := r.observeWorkload(ctx, types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}, br.UID, &o)
+	o.Rival = rival(br, plans)
+	err = r.observeWorkload(ctx, types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}, br.UID, &o)
 	if err != nil || o.Deployment == nil {
 		return o, err
 	}
@@ -117,16 +117,19 @@ func (r *reconciler) completeRecords(ctx context.Context, o *engine.Observed) {
 	}
 }
 
-// rival returns the name of an older plan for the same Deployment, which is
-// the one that counts; empty without one.
+// rival returns the name of the plan for the same Deployment that counts; empty where
+// it is this one.
 func rival(br *v1alpha1.BatchRelease, plans []v1alpha1.BatchRelease) string {
-	for _, p := range plans {
-		before := p.CreationTimestamp.Compare(br.CreationTimestamp.Time)
-		if before < 0 || before == 0 && p.Name < br.Name {
-			return p.Name
+	first := br
+	for i := range plans {
+		if plan.ComparePlans(&plans[i], first) < 0 {
+			first = &plans[i]
 		}
 	}
-	return ""
+	if first == br {
+		return ""
+	}
+	return first.Name
 }
 
 // observeWorkload gathers the Deployment, what it owns, and the records that the

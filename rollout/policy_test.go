@@ -26,9 +26,10 @@ import (
 // change what is held is refused, to an admin too; what a hold does not concern
 // passes.
 func TestControllerDead(t *testing.T) {
+	t.Parallel()
 	s := newShop(t)
 	s.c.Guard(t, s.ns)
-	stop := startController(t, s.c)
+	stop := startControllerIn(t, s.c, s.ns)
 	s.install(10)
 	s.plan("20%", "100%")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
@@ -61,7 +62,7 @@ func TestControllerDead(t *testing.T) {
 	if !engine.Held(after) || after.Spec.Template.Spec.Containers[0].Image != before.Spec.Template.Spec.Containers[0].Image {
 		t.Errorf("the hold has changed: %+v", after.Spec)
 	}
-	startController(t, s.c)
+	startControllerIn(t, s.c, s.ns)
 	s.approve(0)
 	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 10})
 	s.untouched()
@@ -70,9 +71,10 @@ func TestControllerDead(t *testing.T) {
 // A tenant's account writes for the controller under the policy, and not for
 // itself.
 func TestTenantUnderThePolicy(t *testing.T) {
+	t.Parallel()
 	s := newShop(t)
 	s.c.Guard(t, s.ns)
-	startController(t, s.c)
+	startControllerIn(t, s.c, s.ns)
 	s.kubectl("create", "serviceaccount", "tenant", "-n", s.ns)
 	s.kubectl("create", "rolebinding", "tenant", "-n", s.ns, "--clusterrole=edit", "--serviceaccount="+s.ns+":tenant")
 	s.install(4)

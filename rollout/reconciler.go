@@ -33,8 +33,12 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clock"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/metrics"
 	"github.com/tranche-dev/tranche/rollout/notify"
+	"github.com/tranche-dev/tranche/rollout/podcauses"
+	"github.com/tranche-dev/tranche/rollout/transition"
 )
 
 // gather is how long after a ReplicaSet has changed its release is looked at.
@@ -86,11 +90,13 @@ func Add(mgr ctrl.Manager, o Options) error {
 		byDefault: o.DefaultServiceAccount,
 		failures:  &failures{of: map[types.NamespacedName]*failure{}},
 		trials:    &trials{of: map[types.NamespacedName]*trial{}},
-		searches:  &searches{of: map[types.NamespacedName]search{}},
+		pods:      podcauses.New(mgr.GetAPIReader(), o.Now),
+		startup:   &startup{uptime: o.Uptime, seen: map[types.NamespacedName]bool{}},
+		handBacks: &handBacks{of: map[types.NamespacedName]toldOf{}},
 		notifier:  o.Notifier,
 		selector:  o.Selector,
 		now:       o.Now,
-		jumps:     &jumps{now: o.Now, uptime: o.Uptime, of: map[types.NamespacedName]*clocked{}},
+		clock:     clock.New(o.Now, o.Uptime),
 	}
 	ctx := context.Background()
 	for _, index := range []struct {
@@ -147,12 +153,15 @@ type reconciler struct {
 	byDefault string // the account to write as where a release names none
 	failures  *failures
 	trials    *trials
-	searches  *searches
+	pods      *podcauses.Finder
+	startup   *startup
+	handBacks *handBacks
 	notifier  *notify.Notifier
 	selector  labels.Selector
 	minor     int
 	now       func() time.Time
-	jumps     *jumps
+	clock     *clock.Clock
+	contests  contests
 }
 
 // Reconcile is one round: observe, decide, act, and write the status that is
@@ -162,17 +171,19 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Get(ctx, req.NamespacedName, &br); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
-			return r.result(ctx, req.NamespacedName, 0, r.abandon(ctx, req.Namespace))
+			return r.abandoned(ctx, req.NamespacedName)
 		}
 		return reconcile.Result{}, fmt.Errorf("getting BatchRelease %s: %w", req, err)
-	}
-	if br.DeletionTimestamp != nil {
-		return reconcile.Result{}, nil
 	}
 	if r.selector != nil && !r.selector.Matches(labels.Set(br.Labels)) {
 		r.forget(req.NamespacedName) // another controller's, by now
 		return reconcile.Result{}, nil
 	}
+	if isGone(&br) {
+		r.forget(req.NamespacedName)
+		return r.abandoned(ctx, req.NamespacedName)
+	}
+	r.startup.saw(types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name})
 	wait, err := r.round(ctx, &br)
 	var changed *templateChanged
 	if errors.As(err, &changed) {
@@ -209,15 +220,16 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 	if changed, waits := r.trials.last(br, r.now()); waits && o.Refused == nil {
 		o.Refused, o.RefusedReason, o.CreationRefused = changed, engine.ReasonWriteRefused, !changed.resized
 	}
-	d := r.jumps.decide(o)
+	o.Contested, o.ContestedBy = r.contests.due(client.ObjectKeyFromObject(br), r.now())
+	d := r.clock.Decide(o)
 	if d, err = r.explain(ctx, o, d); err != nil {
 		return 0, err
 	}
 	if d.NeedsPods {
-		if o.Pods, err = r.observePods(ctx, &o); err != nil {
+		if o.Pods, err = r.pods.Find(ctx, &o); err != nil {
 			return 0, err
 		}
-		d = r.jumps.decide(o)
+		d = r.clock.Decide(o)
 	}
 	if o, d, err = r.tried(ctx, o, d); err != nil {
 		return 0, err
@@ -245,7 +257,7 @@ func (r *reconciler) tried(ctx context.Context, o engine.Observed, d engine.Deci
 		}
 		if refused != nil {
 			o.Refused, o.RefusedReason, o.CreationRefused = refused, t.reason, resizesPass(refused)
-			d = r.jumps.decide(o)
+			d = r.clock.Decide(o)
 		}
 	}
 	return o, d, nil
@@ -255,9 +267,10 @@ func (r *reconciler) forget(release types.NamespacedName) {
 	r.templates.forget(release)
 	r.failures.forget(release)
 	r.trials.forget(release)
-	r.searches.forget(release)
-	r.jumps.forget(release)
-	unmeasure(release)
+	r.pods.Forget(release)
+	r.clock.Forget(release)
+	r.contests.forget(release)
+	metrics.Forget(release)
 }
 
 // refused reports whether the API server does not let a write pass, and will
@@ -275,18 +288,22 @@ func (r *reconciler) tellFailing(ctx context.Context, br *v1alpha1.BatchRelease,
 
 // tellRefused says so where people look: in the status and in an event.
 func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease, err error) (reconcile.Result, error) {
-	status, wait := r.jumps.refused(br, err)
+	status, wait := r.clock.Refused(br, err)
 	if br.Status.Reason != status.Reason {
 		r.tell(br, engine.Event{Warning: true, Reason: status.Reason, Message: status.Message})
 		logr.FromContextOrDiscard(ctx).Error(err, "a write was refused")
 	}
 	if equality.Semantic.DeepEqual(br.Status, status) {
-		measure(br, status, r.now()) // a leader that has just begun has no metrics of it yet
+		metrics.Record(br, status, r.now()) // a leader that has just begun has no metrics of it yet
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	now := br.DeepCopy()
 	now.Status = status
 	if err := r.Status().Update(ctx, now, client.FieldOwner(v1alpha1.ManagerRollout)); err != nil {
+		if refused(err) { // the status cannot say it: the metrics and the log do
+			metrics.Record(br, status, r.now())
+			logr.FromContextOrDiscard(ctx).Error(err, "Status not written", "reason", status.Reason, "because", status.Message)
+		}
 		return r.result(ctx, client.ObjectKeyFromObject(br), wait, err)
 	}
 	r.took(br, status)
@@ -295,8 +312,8 @@ func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease,
 
 // took tells metrics and people of a status that has been written.
 func (r *reconciler) took(br *v1alpha1.BatchRelease, status v1alpha1.BatchReleaseStatus) {
-	measure(br, status, r.now())
-	for _, t := range transitions(br, status, r.now()) {
+	metrics.Record(br, status, r.now())
+	for _, t := range transition.Of(br, status, r.now()) {
 		r.notifier.Tell(t)
 	}
 }
@@ -346,6 +363,9 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 		r.tell(o.Release, e)
 		if e.Reason == engine.ReasonDriftCorrected {
 			r.tell(o.Deployment, e)
+			if !engine.Held(o.Deployment) {
+				r.contests.reverted(client.ObjectKeyFromObject(o.Release), r.now(), culprit)
+			}
 		}
 	}
 	return nil
@@ -359,7 +379,7 @@ func (r *reconciler) resizeRest(ctx context.Context, o engine.Observed, refused 
 		return nil
 	}
 	o.Refused, o.RefusedReason, o.CreationRefused = refused, engine.ReasonWriteRefused, true
-	d := r.jumps.decide(o)
+	d := r.clock.Decide(o)
 	for _, action := range d.Actions {
 		if _, ok := action.(engine.Resize); !ok { // the hold stays: the creation is tried again each minute
 			return nil
@@ -479,40 +499,66 @@ func (r *reconciler) tell(about client.Object, e engine.Event) {
 	r.events.Eventf(about, nil, kind, e.Reason, "Release", "%s", e.Message)
 }
 
+// isGone reports whether a plan governs nothing any more: it is being deleted. A
+// finalizer of another controller may keep the object for ever, and would keep the
+// hold with it. Nothing is written to it.
+func isGone(br *v1alpha1.BatchRelease) bool { return br.DeletionTimestamp != nil }
+
+// abandoned is the round of a plan that is gone.
+func (r *reconciler) abandoned(ctx context.Context, release types.NamespacedName) (reconcile.Result, error) {
+	wait, err := r.abandon(ctx, release.Namespace)
+	return r.result(ctx, release, wait, err)
+}
+
 // abandon hands back the Deployments of a namespace that no plan governs any
 // more, and deletes their records. A hold is known by its label, or by records of
-// ours.
-func (r *reconciler) abandon(ctx context.Context, namespace string) error {
-	names := map[string]bool{}
+// ours. It returns when to do so again for those that wait for their sources.
+func (r *reconciler) abandon(ctx context.Context, namespace string) (wait time.Duration, err error) {
+	names := map[string]bool{} // true: held
+	var records appsv1.ControllerRevisionList
+	if err := r.List(ctx, &records, client.InNamespace(namespace)); err != nil {
+		return 0, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
+	}
+	for i := range records.Items {
+		if owner := metav1.GetControllerOf(&records.Items[i]); owner != nil && owner.Kind == "Deployment" {
+			names[owner.Name] = false
+		}
+	}
 	var held appsv1.DeploymentList
 	if err := r.List(ctx, &held, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelHeld}); err != nil {
-		return fmt.Errorf("listing the held Deployments of %s: %w", namespace, err)
+		return 0, fmt.Errorf("listing the held Deployments of %s: %w", namespace, err)
 	}
 	for i := range held.Items {
 		names[held.Items[i].Name] = true
 	}
-	var records appsv1.ControllerRevisionList
-	if err := r.List(ctx, &records, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
-	}
-	for i := range records.Items {
-		if owner := metav1.GetControllerOf(&records.Items[i]); owner != nil && owner.Kind == "Deployment" {
-			names[owner.Name] = true
-		}
-	}
+	var failed []error // of one Deployment, which keeps no other one held
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		plans, err := r.plansOf(ctx, namespace, name)
 		if err != nil {
-			return err
+			return wait, err
 		}
 		if len(plans) > 0 {
+			r.handBacks.forget(types.NamespacedName{Namespace: namespace, Name: name})
 			continue
 		}
-		if err := r.release(ctx, types.NamespacedName{Namespace: namespace, Name: name}); err != nil {
-			return err
+		waits, err := r.letGo(ctx, types.NamespacedName{Namespace: namespace, Name: name}, names[name])
+		if err != nil {
+			failed = append(failed, err)
+		}
+		wait = max(wait, waits)
+	}
+	return wait, errors.Join(failed...)
+}
+
+// letGo releases a Deployment that no plan governs, or returns how long that waits for its
+// source.
+func (r *reconciler) letGo(ctx context.Context, deployment types.NamespacedName, held bool) (time.Duration, error) {
+	if held {
+		if wait, err := r.awaitSource(ctx, deployment); err != nil || wait > 0 {
+			return wait, err
 		}
 	}
-	return nil
+	return 0, r.release(ctx, deployment)
 }
 
 // release lets go of a Deployment that no plan governs.
@@ -534,26 +580,49 @@ func (r *reconciler) release(ctx context.Context, key types.NamespacedName) erro
 	for _, action := range actions {
 		if _, ok := action.(engine.Forget); ok && !released { // the records go last: by them, what was cut off goes on
 			if err := releaseOwnership(ctx, r.reader, r.Client, key); err != nil {
+				r.tellNotHandedBack(o.Deployment, action, err)
 				return err
 			}
 			released = true
 		}
 		if _, err := a.act(ctx, action); err != nil {
-			return fmt.Errorf("Deployment %s: %s: %w", key, action, err)
+			err = fmt.Errorf("Deployment %s: %s: %w", key, action, err)
+			r.tellNotHandedBack(o.Deployment, action, err)
+			return err
 		}
 		r.warnOfChange(a, action, o.Deployment)
 		logr.FromContextOrDiscard(ctx).Info("wrote", "deployment", key.Name, "action", action.String(), "because", action.Because())
-		r.events.Eventf(o.Deployment, nil, "Normal", reasonOf(action), "Release", "%s, %s", action, action.Because())
+		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
+		r.tell(o.Deployment, e)
+		if e.Reason == engine.ReasonHandedBack {
+			r.tellKept(ctx, key, e)
+		}
 	}
+	r.handBacks.forget(key)
 	return nil
 }
 
+// tellKept tells plans of a Deployment that are being deleted, and that finalizers keep,
+// that it was handed back.
+func (r *reconciler) tellKept(ctx context.Context, key types.NamespacedName, e engine.Event) {
+	var plans v1alpha1.BatchReleaseList
+	if err := r.List(ctx, &plans, client.InNamespace(key.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: key.Name}); err != nil {
+		return // an event
+	}
+	for i := range plans.Items {
+		kept := e
+		kept.Message += "; it is being deleted, and the finalizers " + plan.JoinNames(plans.Items[i].Finalizers) + " keep only the object"
+		r.tell(&plans.Items[i], kept)
+	}
+}
+
+// plansOf returns the plans of a Deployment. One that is being deleted counts as gone.
 func (r *reconciler) plansOf(ctx context.Context, namespace, deployment string) ([]v1alpha1.BatchRelease, error) {
 	var plans v1alpha1.BatchReleaseList
 	if err := r.List(ctx, &plans, client.InNamespace(namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment}); err != nil {
 		return nil, fmt.Errorf("listing the plans of Deployment %s/%s: %w", namespace, deployment, err)
 	}
-	return plans.Items, nil
+	return slices.DeleteFunc(plans.Items, func(br v1alpha1.BatchRelease) bool { return isGone(&br) }), nil
 }
 
 // plansOfDeployment maps a Deployment to its plans; a held one without any to
@@ -633,4 +702,16 @@ func (r *reconciler) requests(ctx context.Context, namespace, deployment string)
 // release are written.
 func (r *reconciler) asAccount(ctx context.Context, br *v1alpha1.BatchRelease) context.Context {
 	return asAccount(ctx, br.Namespace, cmp.Or(br.Spec.ServiceAccountName, r.byDefault))
+}
+
+// pauseInterval is when to look again at a release whose pause runs: its status then
+// follows a jump, before the process ends and the jump is forgotten.
+const pauseInterval = time.Minute
+
+// untilNext returns when to look again after a round.
+func untilNext(d engine.Decision) time.Duration {
+	if d.Status.Reason == engine.ReasonWaitingForPause {
+		return min(d.Wait, pauseInterval)
+	}
+	return d.Wait
 }

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,7 +86,8 @@ func withoutHash(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 // as dry runs and as the account that writes: the creation or a resize of the update
 // revision's, and a resize of the stable one's. It returns as refused what the API
 // server would refuse or change, a resize rather than the creation, and any other problem
-// as err. Without a hold among the actions, or where that only puts back what it was, it
+// as err. If another ReplicaSet has the name of the new one, it counts the collision.
+// Without a hold among the actions, or where that only puts back what it was, it
 // asks nothing: the native controller is not kept off meanwhile.
 func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d engine.Decision) (why, err error) {
 	hold, ok := holdOf(d.Actions)
@@ -102,6 +104,10 @@ func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d en
 		err := a.try(rs)
 		var changed *templateChanged
 		switch {
+		case err == nil && rs.UID == "": // the release is named after the ReplicaSet that it will have
+			if taken, err := a.isTaken(ctx, rs); err != nil || taken {
+				return nil, cmp.Or(err, a.countCollision(ctx, rs))
+			}
 		case err == nil:
 		case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run"): // a webhook may not; other denials have that code, too
 			logr.FromContextOrDiscard(ctx).V(1).Info("Skipped the trial of a ReplicaSet", "replicaSet", rs.Name, "because", err.Error())

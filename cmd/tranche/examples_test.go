@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -44,13 +44,13 @@ func TestExamplesOfTheDocs(t *testing.T) {
 // wrong with it.
 type exampleKind struct{ name, problem string }
 
-func validExample(t *testing.T, c *clustertest.Cluster, ns, manifest string) exampleKind {
+func validExample(t *testing.T, c *clustertest.Cluster, ns, example string) exampleKind {
 	t.Helper()
 	var object struct {
 		Kind     string
 		Metadata struct{ Namespace string }
 	}
-	if err := yaml.Unmarshal([]byte(manifest), &object); err != nil {
+	if err := yaml.Unmarshal([]byte(example), &object); err != nil {
 		return exampleKind{problem: err.Error()}
 	}
 	kind := exampleKind{name: object.Kind}
@@ -58,17 +58,17 @@ func validExample(t *testing.T, c *clustertest.Cluster, ns, manifest string) exa
 	case "": // a part of an object, or a file of another program
 	case "BatchApproval":
 		fsys := filesys.MakeFsInMemory()
-		if err := fsys.WriteFile("approvals/web.yaml", []byte(manifest)); err != nil {
+		if err := fsys.WriteFile("approvals/web.yaml", []byte(example)); err != nil {
 			t.Fatal(err)
 		}
-		if approvals, problems := plan.ReadApprovals(fsys, "approvals", ns, ""); len(approvals) != 1 || len(problems) > 0 {
+		if approvals, problems := manifest.ReadApprovals(fsys, "approvals", ns, ""); len(approvals) != 1 || len(problems) > 0 {
 			kind.problem = problems.Error()
 		}
 	default:
 		if from := object.Metadata.Namespace; from != "" {
-			manifest = strings.ReplaceAll(manifest, "namespace: "+from, "namespace: "+ns)
+			example = strings.ReplaceAll(example, "namespace: "+from, "namespace: "+ns)
 		}
-		if out, err := c.KubectlWith(t, manifest, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-n", ns, "-f", "-"); err != nil {
+		if out, err := c.KubectlWith(t, example, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-n", ns, "-f", "-"); err != nil {
 			kind.problem = err.Error() + ": " + out
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 )
 
 func newLint() *cobra.Command {
@@ -113,9 +114,9 @@ func (l *linted) check(namespace string) plan.Problems {
 	if guessed {
 		namespace = l.namespace(approvals)
 	}
-	objects, err := plan.Render(l.fsys, l.at, plan.RenderOptions{Skip: approvals})
+	objects, err := manifest.Render(l.fsys, l.at, manifest.RenderOptions{Skip: approvals})
 	problems := all(err)
-	set, err := plan.Collect(objects, plan.CollectOptions{Namespace: namespace})
+	set, err := plan.Collect(objects, plan.CollectOptions{Namespace: namespace, Namespaced: manifest.Namespaced})
 	for _, p := range all(err) {
 		if l.file == "" || !strings.Contains(p.Error(), "is rendered with it") {
 			problems = append(problems, p)
@@ -123,12 +124,12 @@ func (l *linted) check(namespace string) plan.Problems {
 	}
 	if l.file != "" {
 		if slices.ContainsFunc(objects, isApproval) {
-			_, more := plan.ReadApprovals(l.fsys, l.at, namespace, "")
+			_, more := manifest.ReadApprovals(l.fsys, l.at, namespace, "")
 			problems = append(problems, more...)
 		}
 		return problems
 	}
-	given, more := plan.ReadApprovals(l.fsys, approvals, namespace, "")
+	given, more := manifest.ReadApprovals(l.fsys, approvals, namespace, "")
 	problems = append(problems, more...)
 	if set != nil {
 		problems = append(problems, set.Ignored...)
@@ -147,7 +148,7 @@ func (l *linted) check(namespace string) plan.Problems {
 // nothing in the folder says but the approvals, as `tranche approve` writes them.
 func (l *linted) namespace(approvals string) string {
 	namespaces := sets.New[string]()
-	given, _ := plan.ReadApprovals(l.fsys, approvals, metav1.NamespaceDefault, "")
+	given, _ := manifest.ReadApprovals(l.fsys, approvals, metav1.NamespaceDefault, "")
 	for _, a := range given {
 		namespaces.Insert(a.Metadata.Namespace)
 	}

@@ -26,7 +26,7 @@ func TestLint(t *testing.T) {
 		}
 		clitest.Golden(t, filepath.Join("testdata", "lint", name+".txt"), out.String())
 	}
-	for _, path := range []string{"../../examples/web", "../../examples/web/release.yaml", "../../examples/shop/overlays/production"} {
+	for _, path := range []string{"../../examples/web", "../../examples/web/release.yaml", "../../examples/shop/overlays/production", "../../examples/autoscaled"} {
 		var out bytes.Buffer
 		if n, err := lint(&out, []string{path}, ""); n != 0 || err != nil {
 			t.Errorf("%s: %d problems, %v:\n%s", path, n, err, out.String())

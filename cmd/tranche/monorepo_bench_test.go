@@ -33,7 +33,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
-	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -563,7 +563,7 @@ func renderTree(store *filesystem.Storage, commit, path string) error {
 	if err != nil {
 		return err
 	}
-	objects, err := plan.Render(tree, path, plan.RenderOptions{})
+	objects, err := manifest.Render(tree, path, manifest.RenderOptions{})
 	if err == nil && len(objects) < 4 {
 		err = fmt.Errorf("%s: %d objects", path, len(objects))
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/tranche-dev/tranche/cmd/tranche/status"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -62,6 +64,18 @@ func TestRejected(t *testing.T) {
 		t.Errorf("the history afterwards: %+v", h.Items)
 	}
 	s.says(0, "history --source source", s.ns+"/web", "RolledBack after", "rejected by Ada <ada@example.org>: 5 % of the requests fail")
+
+	for command, kind := range map[string]string{
+		"get": "BatchReleaseList", "get web": "BatchRelease", "get sources": "GitSourceList", "get sources source": "GitSource", "status web": "BatchRelease",
+		"history": "ReleaseHistory", "events": "EventLog", "diff": "Diff", "version": "Version",
+	} {
+		var in, same struct{ APIVersion, Kind string }
+		s.document(&in, strings.Fields(command)...)
+		out, code := s.tranche(append(strings.Fields(command), "-o", "yaml")...)
+		if err := yaml.Unmarshal([]byte(out), &same); err != nil || code != 0 || in.Kind != kind || in.APIVersion == "" || same != in {
+			t.Errorf("tranche %s: exit code %d, %v: %+v in JSON and %+v in YAML, want a %s", command, code, err, in, same, kind)
+		}
+	}
 
 	var log status.EventLog
 	s.document(&log, "events", "web")

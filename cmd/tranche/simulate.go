@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
@@ -129,7 +130,7 @@ func renderPath(path string) ([]plan.Object, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the plan: %w", err)
 		}
-		return plan.Render(filesys.MakeFsOnDisk(), abs, plan.RenderOptions{})
+		return manifest.Render(filesys.MakeFsOnDisk(), abs, manifest.RenderOptions{})
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -139,7 +140,7 @@ func renderPath(path string) ([]plan.Object, error) {
 	if err := alone.WriteFile("/"+filepath.Base(path), text); err != nil {
 		return nil, fmt.Errorf("reading the plan: %w", err)
 	}
-	return plan.Render(alone, ".", plan.RenderOptions{})
+	return manifest.Render(alone, ".", manifest.RenderOptions{})
 }
 
 // simulation puts plan, Deployment and flags together; changed tells which

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 
@@ -70,6 +71,49 @@ func compare(s storer.EncodedObjectStorer, dir string, from, to plumbing.Hash, f
 		}
 	}
 	return nil
+}
+
+// Follow returns the changes that led to a tree "of" with the paths that the files have in
+// another tree. A file moved if it is gone from there and one file alone, that "of" does
+// not have, has its content and mode. Other changes keep their paths.
+func Follow(s storer.EncodedObjectStorer, of, tree plumbing.Hash, changes map[string]Change) (map[string]Change, error) {
+	var gone []string
+	for p, c := range changes {
+		now, err := EntryAt(s, tree, p)
+		if err != nil {
+			return nil, err
+		}
+		if c.To.Mode != filemode.Empty && now.Mode == filemode.Empty {
+			gone = append(gone, p)
+		}
+	}
+	if len(gone) == 0 {
+		return changes, nil
+	}
+	since, err := Diff(s, of, tree)
+	if err != nil {
+		return nil, err
+	}
+	followed := maps.Clone(changes)
+	for _, p := range gone {
+		var to []string
+		for at, c := range since {
+			if _, taken := changes[at]; !taken && c.From.Mode == filemode.Empty && SameEntry(c.To, changes[p].To) {
+				to = append(to, at)
+			}
+		}
+		if len(to) != 1 || claims(gone, changes, p) {
+			continue
+		}
+		followed[to[0]] = changes[p]
+		delete(followed, p)
+	}
+	return followed, nil
+}
+
+// claims reports whether another file that is gone had the content of the one at p.
+func claims(gone []string, changes map[string]Change, p string) bool {
+	return slices.ContainsFunc(gone, func(other string) bool { return other != p && SameEntry(changes[other].To, changes[p].To) })
 }
 
 // Undo takes changes back in a tree: each file is again what it was before, and

@@ -3,8 +3,10 @@ package gitobject
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -154,6 +156,41 @@ func TestUndo(t *testing.T) {
 			if got != content {
 				t.Errorf("%s: %s is %q, want %q", c.because, name, got, content)
 			}
+		}
+	}
+}
+
+// A change is taken back where its file is now, if that can be told by its content.
+func TestFollow(t *testing.T) {
+	base := map[string]string{"web.yaml": "v1\n", "twin.yaml": "v2\n"}
+	for _, c := range []struct {
+		because string
+		release map[string]string
+		since   map[string]string
+		want    []string // paths of the changes
+	}{
+		{"the file is there", map[string]string{"web.yaml": "v2\n"}, map[string]string{"copy.yaml": "v2\n"}, []string{"web.yaml"}},
+		{"it has moved", map[string]string{"web.yaml": "v2\n"}, map[string]string{"web.yaml": "", "app/web.yaml": "v2\n"}, []string{"app/web.yaml"}},
+		{"a new file has moved", map[string]string{"new.yaml": "new\n"}, map[string]string{"new.yaml": "", "app/new.yaml": "new\n"}, []string{"app/new.yaml"}},
+		{"it has moved to two places", map[string]string{"web.yaml": "v2\n"}, map[string]string{"web.yaml": "", "a.yaml": "v2\n", "b.yaml": "v2\n"}, []string{"web.yaml"}},
+		{"it has moved and changed", map[string]string{"web.yaml": "v2\n"}, map[string]string{"web.yaml": "", "a.yaml": "v2 # moved\n"}, []string{"web.yaml"}},
+		{"a file that was there before is another one", map[string]string{"web.yaml": "v2\n"}, map[string]string{"web.yaml": ""}, []string{"web.yaml"}},
+		{"two of the same content", map[string]string{"web.yaml": "v3\n", "twin.yaml": "v3\n"}, map[string]string{"web.yaml": "", "twin.yaml": "", "a.yaml": "v3\n"}, []string{"twin.yaml", "web.yaml"}},
+		{"a file that the change removed stays where it was", map[string]string{"web.yaml": ""}, map[string]string{"a.yaml": "v1\n"}, []string{"web.yaml"}},
+	} {
+		repo := gittest.NewRepo(t)
+		before, after, tip := repo.Commit(base), repo.Commit(c.release), repo.Commit(c.since)
+		s := NewStore(gittest.Objects(repo.Work + "/.git"))
+		changes, err := Diff(s, treeAt(repo, before), treeAt(repo, after))
+		if err != nil {
+			t.Fatal(err)
+		}
+		followed, err := Follow(s, treeAt(repo, after), treeAt(repo, tip), changes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, slices.Sorted(maps.Keys(followed))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.because, diff)
 		}
 	}
 }

@@ -394,7 +394,7 @@ func (r Remote) untrustedHostKey(key *hostKeyError) *plan.Problem {
 			want = append(want, w.Key.Type()+" "+ssh.FingerprintSHA256(w.Key))
 		}
 		p.Err = fmt.Errorf("the host's key, %s, is not the one in known_hosts: %s", key.fingerprint, strings.Join(want, ", "))
-		p.Hint = "somebody may be in between; if the host has a new key, put it into known_hosts of Secret " + r.Secret
+		p.Hint = "another server may be answering; if the host has a new key, put it into known_hosts of Secret " + r.Secret
 	case known != nil:
 		p.Err = fmt.Errorf("the host is not in known_hosts; its key is %s", key.fingerprint)
 		p.Hint = "compare that with what its owner publishes, and add it to known_hosts of Secret " + r.Secret

@@ -59,7 +59,20 @@ func TestConnect_ListIsBounded(t *testing.T) {
 		return Remote{URL: u, Access: a}
 	}
 	certificate := Access{caBundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})}
+	server := gittest.ServeSSH(t)
+	key := server.Key("client", "ed25519", "")
+	server.Let(key)
+	identity, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overSSH := at(server.URL(repo.Bare), Access{})
+	overSSH.Access, err = NewAccess(overSSH.URL, "shop/git", map[string][]byte{"identity": identity, "known_hosts": []byte(server.KnownHosts("ed25519"))}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, r := range map[string]Remote{
+		"ssh":                overSSH,
 		"http":               at(plain.URL+"/repo", Access{}),
 		"https with a CA":    at(secure.URL+"/repo", certificate),
 		"a local repository": at(repo.URL(), Access{}),

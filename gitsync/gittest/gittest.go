@@ -75,6 +75,14 @@ func Git(t testing.TB, dir string, args ...string) string {
 
 func git(t testing.TB, dir string, env []string, args ...string) string {
 	t.Helper()
+	out, err := tryGit(dir, env, args...)
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func tryGit(dir string, env []string, args ...string) (string, error) {
 	cmd := exec.Command("git", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(),
@@ -83,10 +91,7 @@ func git(t testing.TB, dir string, env []string, args ...string) string {
 		"GIT_COMMITTER_NAME=Ada Example", "GIT_COMMITTER_EMAIL=ada@example.org")
 	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), err
 }
 
 // Git runs git in the clone.

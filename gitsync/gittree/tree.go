@@ -18,7 +18,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
-	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 )
 
 const (
@@ -300,7 +300,7 @@ func pathParts(p string) []string {
 }
 
 func errSubmodule(p string) error {
-	return fmt.Errorf("%s is a submodule; %w", fromRoot(p), plan.ErrSubmodule)
+	return fmt.Errorf("%s is a submodule; %w", fromRoot(p), manifest.ErrSubmodule)
 }
 
 func fromRoot(p string) string {
@@ -378,7 +378,7 @@ func (t *Tree) ReadFile(p string) ([]byte, error) {
 	case slices.ContainsFunc(lfsPrefixes, func(prefix []byte) bool { return bytes.HasPrefix(content, prefix) }):
 		return nil, &fs.PathError{Op: "read", Path: p, Err: errors.New("is a Git LFS pointer, and LFS is not supported; keep the file in Git itself")}
 	}
-	if err := plan.CheckAliases(content); err != nil { // kustomize reads past plan
+	if err := manifest.CheckAliases(content); err != nil { // kustomize reads past plan
 		return nil, &fs.PathError{Op: "read", Path: p, Err: err}
 	}
 	return content, nil

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -81,7 +82,7 @@ func TestCorpus(t *testing.T) {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
 			tree := openTree(t, repo, commit)
-			objects, err := plan.Render(tree, tc.dir, plan.RenderOptions{})
+			objects, err := manifest.Render(tree, tc.dir, manifest.RenderOptions{})
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
@@ -123,7 +124,7 @@ func TestPlainCorpus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := plan.Render(openTree(t, repo, repo.Commit("corpus")), "plain", plan.RenderOptions{})
+	objects, err := manifest.Render(openTree(t, repo, repo.Commit("corpus")), "plain", manifest.RenderOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ func TestCorpusOfErrors(t *testing.T) {
 					t.Errorf("kubectl renders it:\n%s", out)
 				}
 			}
-			_, err := plan.Render(openTree(t, repo, repo.Commit("one")), "k", plan.RenderOptions{})
+			_, err := manifest.Render(openTree(t, repo, repo.Commit("one")), "k", manifest.RenderOptions{})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want it to say %q", err, tc.want)
 			}
@@ -194,7 +195,7 @@ func TestCorpusInParallel(t *testing.T) {
 	commit := repo.Commit("corpus")
 	want := map[string]string{}
 	for _, tc := range treeCorpus {
-		objects, err := plan.Render(openTree(t, repo, commit), tc.dir, plan.RenderOptions{})
+		objects, err := manifest.Render(openTree(t, repo, commit), tc.dir, manifest.RenderOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +206,7 @@ func TestCorpusInParallel(t *testing.T) {
 		for _, tc := range treeCorpus {
 			tree := openTree(t, repo, commit)
 			group.Go(func() {
-				objects, err := plan.Render(tree, tc.dir, plan.RenderOptions{})
+				objects, err := manifest.Render(tree, tc.dir, manifest.RenderOptions{})
 				if err != nil {
 					t.Errorf("%s: %v", tc.dir, err)
 					return
@@ -224,7 +225,7 @@ func TestOrigins(t *testing.T) {
 	tree := openTree(t, repo, repo.Commit("corpus"))
 	got := map[string]string{}
 	for _, dir := range []string{"names", "components", "patches", "plugins", "linked"} {
-		objects, err := plan.Render(tree, dir, plan.RenderOptions{})
+		objects, err := manifest.Render(tree, dir, manifest.RenderOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -287,16 +288,16 @@ func TestMissingObject(t *testing.T) {
 			return f.Walk("/", func(string, fs.FileInfo, error) error { return nil })
 		}},
 		{"HEAD:apps", "globbing through it", func(f *Tree) error { _, err := f.Glob("apps/*.yaml"); return err }},
-		{"HEAD:apps", "rendering it", func(f *Tree) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
-		{"HEAD:apps", "rendering the root", func(f *Tree) error { _, err := plan.Render(f, ".", plan.RenderOptions{}); return err }},
+		{"HEAD:apps", "rendering it", func(f *Tree) error { _, err := manifest.Render(f, "apps", manifest.RenderOptions{}); return err }},
+		{"HEAD:apps", "rendering the root", func(f *Tree) error { _, err := manifest.Render(f, ".", manifest.RenderOptions{}); return err }},
 		{"HEAD:apps", "the strict walk", complete},
 		{"HEAD:apps", "asking for a blob", func(f *Tree) error { _, _, err := f.Blob("apps/web.yaml"); return err }},
-		{"HEAD:apps/sub", "a kustomization that names it", func(f *Tree) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
+		{"HEAD:apps/sub", "a kustomization that names it", func(f *Tree) error { _, err := manifest.Render(f, "apps", manifest.RenderOptions{}); return err }},
 		{"HEAD:apps/web.yaml", "a file that cannot be read", func(f *Tree) error { _, err := f.ReadFile("apps/web.yaml"); return err }},
 		{"HEAD:apps/web.yaml", "the strict walk asks for files too", complete},
-		{"HEAD:apps/kustomization.yaml", "kustomize takes an unreadable kustomization for none", func(f *Tree) error { _, err := plan.Render(f, "apps", plan.RenderOptions{}); return err }},
+		{"HEAD:apps/kustomization.yaml", "kustomize takes an unreadable kustomization for none", func(f *Tree) error { _, err := manifest.Render(f, "apps", manifest.RenderOptions{}); return err }},
 		{"HEAD:approvals/web.yaml", "an approval", func(f *Tree) error {
-			_, ps := plan.ReadApprovals(f, "approvals", "shop", "")
+			_, ps := manifest.ReadApprovals(f, "approvals", "shop", "")
 			return ps
 		}},
 	} {
@@ -496,7 +497,7 @@ func TestUnchanged(t *testing.T) {
 			repo.T = t
 			repo.Git("reset", "--hard", "--quiet", start.String())
 			before := openTree(t, repo, start)
-			if _, err := plan.Render(before, tc.dir, plan.RenderOptions{Skip: "plain/approvals"}); err != nil {
+			if _, err := manifest.Render(before, tc.dir, manifest.RenderOptions{Skip: "plain/approvals"}); err != nil {
 				t.Fatal(err)
 			}
 			tc.change()
@@ -513,7 +514,7 @@ func TestUnchanged(t *testing.T) {
 	repo.T = t
 	bare := repo.Bare()
 	before := openTree(t, repo, start)
-	if _, err := plan.Render(before, "apps", plan.RenderOptions{}); err != nil {
+	if _, err := manifest.Render(before, "apps", manifest.RenderOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	repo.Lose(bare, start.String()+":base")
@@ -606,7 +607,7 @@ func TestTreesWithoutEnd(t *testing.T) {
 	if err := complete(wide); err != nil {
 		t.Errorf("the strict walk looks at each tree once: %v", err)
 	}
-	if _, err := plan.Render(wide, ".", plan.RenderOptions{}); err == nil || !IsExceeded(err) || !strings.Contains(err.Error(), "more than 20000 files and folders are read for one commit") {
+	if _, err := manifest.Render(wide, ".", manifest.RenderOptions{}); err == nil || !IsExceeded(err) || !strings.Contains(err.Error(), "more than 20000 files and folders are read for one commit") {
 		t.Errorf("rendering it: %v", err)
 	}
 	if err := complete(openTree(t, repo, commit(1, maxDepth+2))); !IsExceeded(err) || !strings.Contains(err.Error(), "folders are nested more than 256 deep") {

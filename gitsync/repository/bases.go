@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -31,7 +32,7 @@ const (
 
 // FetchBase brings a remote base. The snapshot is to be closed. nil: remote bases are
 // refused.
-type FetchBase func(plan.RemoteBase) (*Snapshot, error)
+type FetchBase func(manifest.RemoteBase) (*Snapshot, error)
 
 // Bases are remote bases on disk: of each a single commit, without its history. They are
 // fetched here and not where folders are rendered: a renderer reaches no network. No
@@ -42,11 +43,11 @@ type Bases struct {
 
 	mu   sync.Mutex
 	made int
-	by   map[plan.RemoteBase]*base
+	by   map[manifest.RemoteBase]*base
 }
 
 // of returns a base that is the caller's until free is called.
-func (bs *Bases) of(ctx context.Context, name plan.RemoteBase) (b *base, free func(), err error) {
+func (bs *Bases) of(ctx context.Context, name manifest.RemoteBase) (b *base, free func(), err error) {
 	bs.mu.Lock()
 	b, ok := bs.by[name]
 	if !ok {
@@ -64,7 +65,7 @@ func (bs *Bases) of(ctx context.Context, name plan.RemoteBase) (b *base, free fu
 }
 
 // Fetch returns a base as it has been on its server at some time since.
-func (bs *Bases) Fetch(ctx context.Context, name plan.RemoteBase, since time.Time) (*Snapshot, error) {
+func (bs *Bases) Fetch(ctx context.Context, name manifest.RemoteBase, since time.Time) (*Snapshot, error) {
 	b, free, err := bs.of(ctx, name)
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (bs *Bases) Fetch(ctx context.Context, name plan.RemoteBase, since time.Tim
 }
 
 // ask asks a server for a base, and brings it if it is another one than before.
-func (bs *Bases) ask(ctx context.Context, name plan.RemoteBase, b *base) error {
+func (bs *Bases) ask(ctx context.Context, name manifest.RemoteBase, b *base) error {
 	u, err := gitserver.ParseURL(name.URL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
 		return &plan.Problem{Reason: v1alpha1.ReasonInvalidURL, Where: baseName(name), Err: errors.New("is not an https or http URL without credentials")}
@@ -157,7 +158,7 @@ func (bs *Bases) makeRoom(b *base) {
 	b.size = size
 	for {
 		total := int64(0)
-		var oldest plan.RemoteBase
+		var oldest manifest.RemoteBase
 		var out *base
 		for name, other := range bs.by {
 			total += other.size
@@ -176,7 +177,7 @@ func (bs *Bases) makeRoom(b *base) {
 // Within returns how to fetch bases, as they have been at some time since, in no more time
 // than left, from which it takes what it has used.
 func (bs *Bases) Within(ctx context.Context, left *time.Duration, since time.Time) FetchBase {
-	return func(b plan.RemoteBase) (*Snapshot, error) {
+	return func(b manifest.RemoteBase) (*Snapshot, error) {
 		begun := time.Now()
 		ctx, cancel := context.WithTimeout(ctx, *left)
 		defer cancel()
@@ -188,7 +189,7 @@ func (bs *Bases) Within(ctx context.Context, left *time.Duration, since time.Tim
 // NewBases returns the bases in a folder, which it empties.
 func NewBases(dir string, l gittree.Limits) *Bases {
 	_ = os.RemoveAll(dir) // what is left is never read
-	return &Bases{dir: dir, limits: l.WithDefaults(), by: map[plan.RemoteBase]*base{}}
+	return &Bases{dir: dir, limits: l.WithDefaults(), by: map[manifest.RemoteBase]*base{}}
 }
 
 // base is one remote base.
@@ -256,11 +257,11 @@ func baseAt(s *gitserver.Session, ref string) (wants []plumbing.Hash, commit plu
 }
 
 // baseName is a base as messages have it.
-func baseName(b plan.RemoteBase) string { return "remote base " + b.String() }
+func baseName(b manifest.RemoteBase) string { return "remote base " + b.String() }
 
 // BaseProblem puts an error of a base's server in words: of a GitSource's own
 // server, others would be said.
-func BaseProblem(name plan.RemoteBase, err error) error {
+func BaseProblem(name manifest.RemoteBase, err error) error {
 	u, parseErr := gitserver.ParseURL(name.URL)
 	if parseErr != nil {
 		return parseErr

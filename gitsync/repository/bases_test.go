@@ -8,7 +8,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
-	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -28,7 +28,7 @@ func TestBases_Room(t *testing.T) {
 			files[fmt.Sprintf("file%d", f)] = fmt.Sprintf("%x", gittest.PseudoRandom(4*n+f, 10<<10))
 		}
 		base.CommitAndPush(files)
-		s, err := bs.Fetch(t.Context(), plan.RemoteBase{URL: server.URL + "/repo.git", Ref: name}, time.Now())
+		s, err := bs.Fetch(t.Context(), manifest.RemoteBase{URL: server.URL + "/repo.git", Ref: name}, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/plantest"
 )
 
@@ -58,7 +59,7 @@ func FuzzWorker(f *testing.F) {
 				t.Fatalf("no object: %+v", o)
 			}
 		}
-		_, _ = plan.Collect(objects, plan.CollectOptions{Namespace: "shop"})
+		_, _ = plan.Collect(objects, plan.CollectOptions{Namespace: "shop", Namespaced: manifest.Namespaced})
 	})
 }
 
@@ -70,9 +71,9 @@ func FuzzRender(f *testing.F) {
 	f.Add("generators: [a.yaml]\n", "apiVersion: builtin\nkind: ConfigMapGenerator\nmetadata: {name: a}\nliterals: [a=b]\n")
 	f.Add("generators: [a.yaml]\n", "- a\n")
 	f.Add("", "- [\n---\n")
-	f.Fuzz(func(t *testing.T, kustomization, manifest string) {
-		tree := plantest.Tree(t, map[string]string{"kustomization.yaml": kustomization, "a.yaml": manifest})
-		objects, err := plan.Render(tree, ".", plan.RenderOptions{})
+	f.Fuzz(func(t *testing.T, kustomization, content string) {
+		tree := plantest.Tree(t, map[string]string{"kustomization.yaml": kustomization, "a.yaml": content})
+		objects, err := manifest.Render(tree, ".", manifest.RenderOptions{})
 		r, encoding := resultOf(objects, nil, err)
 		if encoding != nil {
 			return // the worker says so

@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/gitsync/sandbox"
-	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/plantest"
 )
 
@@ -57,7 +57,7 @@ func (h *holder) holds(tenant string) (let func()) {
 	let = sync.OnceFunc(func() { close(tree.let) })
 	h.t.Cleanup(let)
 	h.wg.Go(func() {
-		_, err := h.pool.Render(tenant, tree, ".", plan.RenderOptions{})
+		_, err := h.pool.Render(tenant, tree, ".", manifest.RenderOptions{})
 		h.errs <- err
 	})
 	if of := <-h.read; of != tenant {
@@ -69,7 +69,7 @@ func (h *holder) holds(tenant string) (let func()) {
 // render renders for a tenant until there is a place, as the controller does.
 func (h *holder) render(tenant string) error {
 	for {
-		_, err := h.pool.Render(tenant, plantest.Tree(h.t, trees["plain"]), ".", plan.RenderOptions{})
+		_, err := h.pool.Render(tenant, plantest.Tree(h.t, trees["plain"]), ".", manifest.RenderOptions{})
 		b, ok := isBusy(err)
 		if !ok {
 			return err
@@ -88,7 +88,7 @@ func TestNoPlace(t *testing.T) {
 	h.holds("evil")
 	var parked []freed
 	for range 5 {
-		_, err := p.Render("evil", plantest.Tree(t, trees["plain"]), ".", plan.RenderOptions{})
+		_, err := p.Render("evil", plantest.Tree(t, trees["plain"]), ".", manifest.RenderOptions{})
 		b, ok := isBusy(err)
 		if !ok {
 			t.Fatalf("it has more places than it may: %v", err)
@@ -125,7 +125,7 @@ func TestPlaceIsTakenAway(t *testing.T) {
 		tree := held{plantest.Tree(t, endless()), h.read, tenant, make(chan struct{})}
 		close(tree.let)
 		h.wg.Go(func() {
-			_, err := p.Render(tenant, tree, ".", plan.RenderOptions{})
+			_, err := p.Render(tenant, tree, ".", manifest.RenderOptions{})
 			h.errs <- err
 		})
 		<-h.read

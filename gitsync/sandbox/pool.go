@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 )
 
 // ReasonLimitExceeded is of what takes more than it may, as in package gitsync.
@@ -102,11 +103,11 @@ func (*busyError) Error() string { return "no renderer is free" }
 // Free returns a channel that is closed once there may be a place.
 func (e *busyError) Free() <-chan struct{} { return e.free }
 
-// Render is [plan.Render] in a worker, for one tenant. What takes more than its bounds
+// Render is [manifest.Render] in a worker, for one tenant. What takes more than its bounds
 // is a [*plan.Problem] with [ReasonLimitExceeded]. Where no place is free, it waits for
 // a moment at most. The error then has a method Free, which returns a channel that is
 // closed when it is worth another try.
-func (p *Pool) Render(tenant string, fsys filesys.FileSystem, dir string, opts plan.RenderOptions) ([]plan.Object, error) {
+func (p *Pool) Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
 	w, err := p.take(tenant)
 	if err != nil {
 		return nil, err

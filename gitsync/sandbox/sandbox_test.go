@@ -21,6 +21,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/sandbox"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/plantest"
 )
 
@@ -80,8 +81,8 @@ func TestRenderIsTheSame(t *testing.T) {
 	p := newPool(t, enough, long, 2)
 	for name, files := range trees {
 		t.Run(name, func(t *testing.T) {
-			here, errHere := plan.Render(plantest.Tree(t, files), ".", plan.RenderOptions{})
-			there, errThere := p.Render("shop", plantest.Tree(t, files), ".", plan.RenderOptions{})
+			here, errHere := manifest.Render(plantest.Tree(t, files), ".", manifest.RenderOptions{})
+			there, errThere := p.Render("shop", plantest.Tree(t, files), ".", manifest.RenderOptions{})
 			if diff := cmp.Diff(said(errHere), said(errThere)); diff != "" {
 				t.Errorf("errors (-here +there):\n%s", diff)
 			}
@@ -141,10 +142,10 @@ func isLimit(err error) bool {
 func TestMemory(t *testing.T) {
 	p := newPool(t, enough, long, 2)
 	for range 3 {
-		if _, err := p.Render("evil", plantest.Tree(t, bomb()), ".", plan.RenderOptions{}); !isLimit(err) {
+		if _, err := p.Render("evil", plantest.Tree(t, bomb()), ".", manifest.RenderOptions{}); !isLimit(err) {
 			t.Fatalf("rendered, or refused otherwise: %v", err)
 		}
-		if _, err := p.Render("shop", plantest.Tree(t, trees["overlay"]), ".", plan.RenderOptions{}); err != nil {
+		if _, err := p.Render("shop", plantest.Tree(t, trees["overlay"]), ".", manifest.RenderOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -172,13 +173,13 @@ func TestOneTenantLeavesAPlace(t *testing.T) {
 	var evil sync.WaitGroup
 	for range workers + 2 {
 		evil.Go(func() {
-			_, _ = p.Render("evil", s, ".", plan.RenderOptions{}) // what it says is its own affair
+			_, _ = p.Render("evil", s, ".", manifest.RenderOptions{}) // what it says is its own affair
 		})
 	}
 	for range workers - 1 {
 		<-s.asked // as many as it gets
 	}
-	if _, err := p.Render("shop", plantest.Tree(t, trees["overlay"]), ".", plan.RenderOptions{}); err != nil {
+	if _, err := p.Render("shop", plantest.Tree(t, trees["overlay"]), ".", manifest.RenderOptions{}); err != nil {
 		t.Error(err)
 	}
 	close(s.until)
@@ -190,24 +191,23 @@ func TestOneTenantLeavesAPlace(t *testing.T) {
 	close(s.asked)
 }
 
-// endless is a kustomization that takes very long: a replacement of each field of many
-// by each of many.
+// endless is a kustomization that takes very long: many replacements, each in many objects.
 func endless() map[string]string {
-	var fields, targets strings.Builder
-	for i := range 3000 {
-		fmt.Fprintf(&fields, "  k%d: v\n", i)
-		fmt.Fprintf(&targets, "  - {source: {kind: ConfigMap, fieldPath: data.k%d}, targets: [{select: {kind: ConfigMap}, fieldPaths: [data.*]}]}\n", i)
+	const replacement = "- {source: {kind: ConfigMap, name: x0, fieldPath: data.k}, targets: [{select: {kind: ConfigMap}, fieldPaths: [data.k]}]}\n"
+	var objects strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&objects, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x%d}\ndata: {k: v}\n", i)
 	}
 	return map[string]string{
-		"kustomization.yaml": "resources: [a.yaml]\nreplacements:\n" + targets.String(),
-		"a.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata:\n" + fields.String(),
+		"kustomization.yaml": "resources: [a.yaml]\nreplacements:\n" + strings.Repeat(replacement, 5000),
+		"a.yaml":             objects.String(),
 	}
 }
 
 // What takes more CPU time than it may is ended, and so is the next one in the same pool:
 // the time of each folder is counted by itself.
 func TestTime(t *testing.T) {
-	p := newPool(t, enough, time.Second, 2)
+	p := newPool(t, 2<<30, time.Second, 2) // it is the time that ends it
 	for range 2 {
 		if err := finally(p, plantest.Tree(t, endless())); !isLimit(err) || !strings.Contains(err.Error(), "more than 1s of CPU time") {
 			t.Errorf("rendered, or refused otherwise: %v", err)
@@ -219,7 +219,7 @@ func TestTime(t *testing.T) {
 // controller does.
 func finally(p *sandbox.Pool, tree filesys.FileSystem) error {
 	for {
-		_, err := p.Render("evil", tree, ".", plan.RenderOptions{})
+		_, err := p.Render("evil", tree, ".", manifest.RenderOptions{})
 		if said, ok := errors.AsType[*plan.Problem](err); !ok || !said.Retry {
 			return err
 		}
@@ -247,7 +247,7 @@ func TestTime_StalledMachine(t *testing.T) {
 	if err := finally(p, stalled{plantest.Tree(t, trees["plain"]), timeout + time.Second, &sync.Once{}}); err != nil {
 		t.Errorf("a machine that stalls for a while: %v", err)
 	}
-	_, err := p.Render("shop", stalled{plantest.Tree(t, trees["plain"]), 4*timeout + time.Second, &sync.Once{}}, ".", plan.RenderOptions{})
+	_, err := p.Render("shop", stalled{plantest.Tree(t, trees["plain"]), 4*timeout + time.Second, &sync.Once{}}, ".", manifest.RenderOptions{})
 	if said, ok := errors.AsType[*plan.Problem](err); !ok || said.Reason != "RendererFailed" || !said.Retry || !strings.Contains(said.Error(), "has not ended after 8s") {
 		t.Errorf("a machine that stalls for very long: %v", err)
 	}
@@ -278,7 +278,7 @@ func TestNothingIsReached(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects, err := newPool(t, enough, long, 2).Render("evil", plantest.Tree(t, files), ".", plan.RenderOptions{})
+			objects, err := newPool(t, enough, long, 2).Render("evil", plantest.Tree(t, files), ".", manifest.RenderOptions{})
 			if err == nil {
 				t.Errorf("rendered: %v", encoded(t, objects))
 			}
@@ -327,7 +327,7 @@ func TestWorkerDies(t *testing.T) {
 	command := func(sandbox.Bounds) *exec.Cmd { return exec.Command("false") } //nolint:noctx // it ends at once
 	p := sandbox.NewPool(sandbox.Options{Command: command, Workers: 2, Memory: enough, Timeout: long, Log: logr.Discard()})
 	t.Cleanup(p.Close)
-	if _, err := p.Render("shop", plantest.Tree(t, trees["plain"]), ".", plan.RenderOptions{}); err == nil {
+	if _, err := p.Render("shop", plantest.Tree(t, trees["plain"]), ".", manifest.RenderOptions{}); err == nil {
 		t.Error("rendered by a program that ends at once")
 	}
 }
@@ -335,11 +335,11 @@ func TestWorkerDies(t *testing.T) {
 // After Close, nothing is rendered and no worker lives.
 func TestClose(t *testing.T) {
 	p := newPool(t, enough, long, 2)
-	if _, err := p.Render("shop", plantest.Tree(t, trees["plain"]), ".", plan.RenderOptions{}); err != nil {
+	if _, err := p.Render("shop", plantest.Tree(t, trees["plain"]), ".", manifest.RenderOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	p.Close()
-	if _, err := p.Render("shop", plantest.Tree(t, trees["plain"]), ".", plan.RenderOptions{}); err == nil {
+	if _, err := p.Render("shop", plantest.Tree(t, trees["plain"]), ".", manifest.RenderOptions{}); err == nil {
 		t.Error("rendered by a closed pool")
 	}
 }

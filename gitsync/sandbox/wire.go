@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 )
 
 // toWorker is what a Pool writes to a worker: a job, or the answer to a question.
@@ -26,11 +27,11 @@ type job struct {
 
 // base is a remote base, and the folder that it is in.
 type base struct {
-	plan.RemoteBase
+	manifest.RemoteBase
 	Dir string
 }
 
-func jobOf(dir string, opts plan.RenderOptions) job {
+func jobOf(dir string, opts manifest.RenderOptions) job {
 	j := job{Dir: dir, Skip: opts.Skip, RemoteBases: opts.Bases != nil}
 	for b, at := range opts.Bases {
 		j.Bases = append(j.Bases, base{b, at})
@@ -39,10 +40,10 @@ func jobOf(dir string, opts plan.RenderOptions) job {
 }
 
 // options are what [jobOf] was given.
-func (j *job) options() plan.RenderOptions {
-	o := plan.RenderOptions{Skip: j.Skip}
+func (j *job) options() manifest.RenderOptions {
+	o := manifest.RenderOptions{Skip: j.Skip}
 	if j.RemoteBases {
-		o.Bases = map[plan.RemoteBase]string{}
+		o.Bases = map[manifest.RemoteBase]string{}
 	}
 	for _, b := range j.Bases {
 		o.Bases[b.RemoteBase] = b.Dir
@@ -98,7 +99,7 @@ type result struct {
 	Ignored []fault
 	Faults  []fault
 	Listed  bool // the faults are [plan.Problems], and not one problem or error
-	Missing []plan.RemoteBase
+	Missing []manifest.RemoteBase
 }
 
 type object struct {
@@ -118,7 +119,7 @@ func faultOf(err error) *fault {
 	if err == nil {
 		return nil
 	}
-	f := fault{Absent: errors.Is(err, fs.ErrNotExist), Submodule: errors.Is(err, plan.ErrSubmodule), Text: err.Error()}
+	f := fault{Absent: errors.Is(err, fs.ErrNotExist), Submodule: errors.Is(err, manifest.ErrSubmodule), Text: err.Error()}
 	if p, ok := errors.AsType[*plan.Problem](err); ok {
 		f.Problem, f.Retry, f.Reason, f.Where, f.Hint, f.Text = true, p.Retry, p.Reason, p.Where, p.Hint, ""
 		if p.Err != nil {
@@ -146,7 +147,7 @@ func (f *fault) err() error {
 	case f.Absent:
 		e.is = fs.ErrNotExist
 	case f.Submodule:
-		e.is = plan.ErrSubmodule
+		e.is = manifest.ErrSubmodule
 	}
 	if !f.Problem {
 		return e
@@ -162,7 +163,7 @@ func (f *fault) problem() *plan.Problem {
 	return &plan.Problem{Reason: plan.ReasonRenderFailed, Err: f.err()}
 }
 
-// resultOf is what [plan.Render] has returned.
+// resultOf is what [manifest.Render] has returned.
 func resultOf(objects []plan.Object, ignored []*plan.Problem, err error) (*result, error) {
 	r := &result{}
 	for _, p := range ignored {
@@ -175,7 +176,7 @@ func resultOf(objects []plan.Object, ignored []*plan.Problem, err error) (*resul
 		}
 		return r, nil
 	}
-	if e, ok := errors.AsType[*plan.MissingBasesError](err); ok {
+	if e, ok := errors.AsType[*manifest.MissingBasesError](err); ok {
 		r.Missing = e.Bases
 		return r, nil
 	}
@@ -193,7 +194,7 @@ func resultOf(objects []plan.Object, ignored []*plan.Problem, err error) (*resul
 	return r, nil
 }
 
-// read returns what [plan.Render] had returned.
+// read returns what [manifest.Render] had returned.
 func (r *result) read(ignored func(*plan.Problem)) ([]plan.Object, error) {
 	for i := range r.Ignored {
 		if ignored != nil {
@@ -211,11 +212,11 @@ func (r *result) read(ignored func(*plan.Problem)) ([]plan.Object, error) {
 		return nil, r.Faults[0].err()
 	}
 	if len(r.Missing) > 0 {
-		return nil, &plan.MissingBasesError{Bases: r.Missing}
+		return nil, &manifest.MissingBasesError{Bases: r.Missing}
 	}
 	objects := make([]plan.Object, 0, len(r.Objects))
 	for _, o := range r.Objects {
-		decoded, err := plan.ObjectOf(o.JSON, o.File)
+		decoded, err := manifest.ObjectOf(o.JSON, o.File)
 		if err != nil {
 			return nil, fmt.Errorf("decoding an object of %s: %w", o.File, err)
 		}

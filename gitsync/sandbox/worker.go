@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 )
 
 // Bounds of a worker.
@@ -79,7 +80,7 @@ func (w *worker) render(j *job) error {
 	var ignored []*plan.Problem
 	opts := j.options()
 	opts.Ignored = func(p *plan.Problem) { ignored = append(ignored, p) }
-	objects, err := plan.Render(&remoteTree{w}, j.Dir, opts)
+	objects, err := manifest.Render(&remoteTree{w}, j.Dir, opts)
 	if w.err != nil {
 		return w.err
 	}
@@ -116,7 +117,7 @@ type remoteTree struct{ *worker }
 
 var _ filesys.FileSystem = (*remoteTree)(nil)
 
-// Err returns the first error of the pool's storer, as plan.Render asks for it.
+// Err returns the first error of the pool's storer, as manifest.Render asks for it.
 func (t *remoteTree) Err() error { return t.ask(storageErr, "").Err.err() }
 
 func (t *remoteTree) ReadFile(p string) ([]byte, error) {

@@ -2,13 +2,16 @@
 package plantest
 
 import (
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 )
 
 // Tree is a repository in memory, with the content of each file by its path
@@ -28,7 +31,7 @@ func Tree(t testing.TB, files map[string]string) filesys.FileSystem {
 // does not go well.
 func Render(t testing.TB, files map[string]string, dir string) []plan.Object {
 	t.Helper()
-	objects, err := plan.Render(Tree(t, files), dir, plan.RenderOptions{})
+	objects, err := manifest.Render(Tree(t, files), dir, manifest.RenderOptions{})
 	if err != nil {
 		t.Fatalf("rendering %s: %v", dir, err)
 	}
@@ -38,7 +41,7 @@ func Render(t testing.TB, files map[string]string, dir string) []plan.Object {
 // Collect renders and collects a folder, with namespace as the default one.
 func Collect(t testing.TB, files map[string]string, dir, namespace string) *plan.Set {
 	t.Helper()
-	set, err := plan.Collect(Render(t, files, dir), plan.CollectOptions{Namespace: namespace})
+	set, err := plan.Collect(Render(t, files, dir), plan.CollectOptions{Namespace: namespace, Namespaced: manifest.Namespaced})
 	if err != nil {
 		t.Fatalf("collecting %s: %v", dir, err)
 	}
@@ -90,4 +93,32 @@ kind: BatchApproval
 metadata: {name: ` + name + `}
 spec: {revision: ` + revision + `, commit: "` + commit + `", step: ` + step + `}
 `
+}
+
+// List is all problems of an error, each with its reason.
+func List(err error) []string {
+	var ps plan.Problems
+	var p *plan.Problem
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &ps):
+	case errors.As(err, &p):
+		ps = plan.Problems{p}
+	default:
+		return []string{"not a problem: " + err.Error()}
+	}
+	var all []string
+	for _, p := range ps {
+		all = append(all, p.Reason+" "+p.Error())
+	}
+	return all
+}
+
+// Summary is an approval on one line; empty where there is none.
+func Summary(a *plan.Approval) string {
+	if a == nil {
+		return ""
+	}
+	return strings.Join([]string{a.File, a.Metadata.Namespace + "/" + a.Metadata.Name, a.Spec.Revision, a.Spec.Commit, string('0' + rune(a.Spec.Step))}, " ")
 }

@@ -347,7 +347,8 @@ type GitSourceStatus struct {
 	// +optional
 	Inventory *Inventory `json:"inventory,omitempty"`
 	// kept lists objects of the inventory that left the branch and are still in use. They
-	// are pruned when they are unused.
+	// are pruned when they are unused. It also lists objects that are deleted and that
+	// finalizers keep.
 	// +listType=map
 	// +listMapKey=id
 	// +optional
@@ -449,10 +450,11 @@ type InventoryEntry struct {
 	Version string `json:"v"`
 }
 
-// KeptObject is an object that left the branch and is still in use.
+// KeptObject is an object that left the branch and is still in use, or kept by finalizers.
 type KeptObject struct {
 	// id is the id in the inventory.
 	ID string `json:"id"`
-	// usedBy is the user of the object, such as ReplicaSet shop/web-5c66667f6.
+	// usedBy is the user of the object, such as ReplicaSet shop/web-5c66667f6, or the
+	// finalizers that keep it.
 	UsedBy string `json:"usedBy"`
 }

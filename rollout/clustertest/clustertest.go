@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -25,9 +26,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -51,6 +54,7 @@ type Cluster struct {
 	root string
 	dir  string
 	cmd  *exec.Cmd
+	keep bool
 }
 
 // shared is the package's cluster.
@@ -83,9 +87,14 @@ func withGC(setting string) []string {
 // a process of its own, and that needs no cluster.
 const WithoutCluster = "TRANCHE_TEST_WITHOUT_CLUSTER"
 
+// KeepNamespaces is an option of [Main]: a namespace stays when its test has ended, unless
+// something would go on happening there. To delete a namespace takes the API server a hundred
+// requests. No controller of the package may work for a namespace of another test.
+func KeepNamespaces(c *Cluster) { c.keep = true }
+
 // Main runs a package's tests with one cluster, which it stops afterwards. The
 // controllers' logs are shown with -v.
-func Main(m *testing.M) int {
+func Main(m *testing.M, options ...func(*Cluster)) int {
 	flag.Parse()
 	if p := flag.Lookup("test.parallel"); p.Value.String() == p.DefValue {
 		if err := p.Value.Set(parallel); err != nil {
@@ -114,6 +123,9 @@ func Main(m *testing.M) int {
 		return 1
 	}
 	defer c.stop()
+	for _, option := range options {
+		option(c)
+	}
 	shared = c
 	return m.Run()
 }
@@ -148,7 +160,8 @@ func start(flags ...string) (*Cluster, error) {
 		return nil, err
 	}
 	binary := filepath.Join(root, "bin", "devcluster")
-	if _, err := os.Stat(binary); err != nil {
+	_, missing := os.Stat(binary)
+	if _, err := os.Stat(filepath.Join(root, "bin", "kubectl")); errors.Join(missing, err) != nil {
 		return nil, fmt.Errorf("the embedded cluster is not built: run `make bin/devcluster bin/kubectl` in %s", root)
 	}
 	dir, err := os.MkdirTemp("", "tranche-cluster-")
@@ -236,7 +249,7 @@ func (c *Cluster) install() error {
 func (c *Cluster) kubectl(args ...string) (string, error) { return c.kubectlWith("", args...) }
 
 func (c *Cluster) kubectlWith(input string, args ...string) (string, error) {
-	cmd := exec.Command(filepath.Join(c.root, "bin", "devcluster"), append([]string{"kubectl"}, args...)...)
+	cmd := exec.Command(filepath.Join(c.root, "bin", "kubectl"), args...)
 	cmd.Env = append(withGC(kubectlGC), "KUBECONFIG="+c.Kubeconfig)
 	cmd.Stdin = strings.NewReader(input)
 	out, err := cmd.CombinedOutput()
@@ -269,6 +282,9 @@ func (c *Cluster) Namespace(t testing.TB) string {
 		t.Fatalf("making namespace %s: %v", ns.Name, err)
 	}
 	t.Cleanup(func() {
+		if c.keep && c.isStill(ns.Name) {
+			return
+		}
 		if err := client.IgnoreNotFound(c.Client.Delete(context.Background(), ns)); err != nil {
 			t.Errorf("deleting namespace %s: %v", ns.Name, err)
 		}
@@ -276,11 +292,33 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	return ns.Name
 }
 
+// manyPods are so many that the pods of all tests could fill the nodes.
+const manyPods = 20
+
+// isStill reports whether nothing happens in a namespace when its controller has ended, and
+// whether there is room for what it holds. An autoscaler writes events all the time, and a
+// pod of the tag crash is restarted again and again.
+func (c *Cluster) isStill(namespace string) bool {
+	var scalers autoscalingv2.HorizontalPodAutoscalerList
+	var pods corev1.PodList
+	for _, list := range []client.ObjectList{&scalers, &pods} {
+		if err := c.Client.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
+			return false
+		}
+	}
+	crashes := func(p corev1.Pod) bool {
+		return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return strings.HasSuffix(c.Image, ":crash") })
+	}
+	return len(scalers.Items) == 0 && len(pods.Items) <= manyPods && !slices.ContainsFunc(pods.Items, crashes)
+}
+
 // Guard lets the whole of config/policy hold in a namespace.
 func (c *Cluster) Guard(t testing.TB, namespace string) {
 	t.Helper()
-	if out, err := c.kubectl("label", "namespace", namespace, v1alpha1.LabelDrift+"-"); err != nil {
-		t.Fatalf("taking the label off namespace %s: %v: %s", namespace, err, out)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, v1alpha1.LabelDrift)
+	if err := c.Client.Patch(t.Context(), ns, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		t.Fatalf("taking the label off namespace %s: %v", namespace, err)
 	}
 }
 
@@ -336,12 +374,23 @@ const Within = 4 * time.Minute
 // there; many tests that look so often for long would take the machine from the cluster.
 const (
 	shortestPause = 20 * time.Millisecond
-	longestPause  = 250 * time.Millisecond
+	longestPause  = 500 * time.Millisecond
 )
 
 // Wait looks again and again until check returns nothing, and fails the test
 // with its last answer if that does not come.
 func Wait(t testing.TB, what string, check func() error) {
+	t.Helper()
+	lookUntil(t.Context(), t, what, check)
+}
+
+// WaitAtEnd does so in a cleanup of the test, too: the test's context has ended there.
+func WaitAtEnd(t testing.TB, what string, check func() error) {
+	t.Helper()
+	lookUntil(context.Background(), t, what, check)
+}
+
+func lookUntil(ctx context.Context, t testing.TB, what string, check func() error) {
 	t.Helper()
 	deadline, pause := time.Now().Add(Within), shortestPause
 	for {
@@ -353,10 +402,10 @@ func Wait(t testing.TB, what string, check func() error) {
 			t.Fatalf("waiting for %s: %v", what, err)
 		}
 		select {
-		case <-t.Context().Done():
+		case <-ctx.Done():
 			t.Fatalf("waiting for %s: %v", what, err)
 		case <-time.After(pause):
-			pause = min(pause*5/4, longestPause)
+			pause = min(pause*3/2, longestPause)
 		}
 	}
 }

@@ -74,8 +74,8 @@ const nativeLag = 2 * time.Second
 // of the first sync that has read the hold. Tranche moves no pod before that. I3 is judged,
 // all the same. Where
 // there is nothing to split (none active, or the one, as the native controller
-// sees it) it may follow a new N with what has no closed gate before it, as
-// Tranche would.
+// sees it) it may follow a new N down, as Tranche would, and up with what has no
+// closed gate before it.
 //
 // What the native controller does within lag is not Tranche's where another field
 // manager opened the hold (H7), deleted a ReplicaSet that has pods, or scaled one
@@ -240,15 +240,15 @@ func (v *invariants) seeRelease(o *v1alpha1.BatchRelease, c change) {
 	r.paused.set(o.Spec.Paused, v.now)
 	r.review.set(o.Spec.ReviewApprovals, v.now)
 	r.signed.set(o.Spec.RequireSignedApprovals, v.now)
-	if c.gone {
+	if r.goneAt.IsZero() && (c.gone || o.DeletionTimestamp != nil) { // a finalizer may keep it
 		r.goneAt = v.now
 	}
 	v.record(o, before, c)
 }
 
-// planOf returns the release that counts for a Deployment: the oldest, then the
-// first by name. One that has gone counts where its deletion may not have been
-// seen yet and there is no other.
+// planOf returns the release that counts for a Deployment: one of a GitSource, then the
+// oldest, then the first by name. One that has gone counts where its deletion may not
+// have been seen yet and there is no other.
 func (v *invariants) planOf(d *deployment, gone bool) *plannedRelease {
 	return v.planNamed(d.Namespace, d.Name, gone)
 }
@@ -259,11 +259,20 @@ func (v *invariants) planNamed(namespace, name string, gone bool) *plannedReleas
 		if r.Namespace != namespace || r.Spec.WorkloadRef.Name != name || r.goneAt.IsZero() == gone || gone && v.now.Sub(r.goneAt) > lag {
 			continue
 		}
-		if found == nil || r.CreationTimestamp.Before(&found.CreationTimestamp) || r.CreationTimestamp.Equal(&found.CreationTimestamp) && r.Name < found.Name {
+		if found == nil || comesFirst(r, found) {
 			found = r
 		}
 	}
 	return found
+}
+
+// comesFirst reports whether a release counts, and not another one.
+func comesFirst(r, other *plannedRelease) bool {
+	ofGit, othersOfGit := r.Labels["tranche.dev/source"] != "", other.Labels["tranche.dev/source"] != ""
+	if ofGit != othersOfGit {
+		return ofGit
+	}
+	return r.CreationTimestamp.Before(&other.CreationTimestamp) || r.CreationTimestamp.Equal(&other.CreationTimestamp) && r.Name < other.Name
 }
 
 // deploymentNamed returns the Deployment of a name; nil without one.
@@ -504,7 +513,7 @@ func (v *invariants) judgeFight(d *deployment, rs *appsv1.ReplicaSet, from int32
 	})
 	wanted := d.replicas.within(v.now)
 	follows := slices.Contains(wanted, to) && (to != v.sizedAt[rs.UID] || len(wanted) > 1)
-	if alone && follows && (to == 0 || !v.gated(d, rs)) {
+	if alone && follows && (to < from || !v.gated(d, rs)) {
 		return
 	}
 	v.fights++

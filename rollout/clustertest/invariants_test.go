@@ -465,6 +465,13 @@ var targets = []sequence{
 		s.release(func(*v1alpha1.BatchRelease) {})
 		s.handBack(tranche)
 	}, nil},
+	{"handed back since the plan is being deleted, and a finalizer keeps it", func(s *story) {
+		s.to(3, 1)
+		s.release(func(br *v1alpha1.BatchRelease) {
+			br.DeletionTimestamp, br.Finalizers = &metav1.Time{Time: s.now}, []string{"example.org/hostage"}
+		})
+		s.handBack(tranche)
+	}, nil},
 	{"handed back at 0 replicas past a gate", func(s *story) {
 		s.to(3, 1)
 		s.scale(0)
@@ -907,6 +914,18 @@ var fights = []sequence{
 		s.size("old", 4, native)
 	}, []string{"I1", "I10"}},
 	{"the native controller follows N where there is nothing to split", func(s *story) { s.scale(5); s.size("old", 5, native) }, nil},
+	{"it follows N down with what a new commit brings again, all pods of which run", func(s *story) {
+		s.all()
+		s.bring("new", commitNext)
+		s.scale(3)
+		s.size("new", 3, native)
+	}, nil},
+	{"it follows N up with that, past the gates of the new commit", func(s *story) {
+		s.all()
+		s.bring("new", commitNext)
+		s.scale(5)
+		s.size("new", 5, native)
+	}, []string{"I3", "I10"}},
 	{"one is active, and the native controller undoes what Tranche did (H1)", func(s *story) {
 		s.turn("old", 2, false)
 		s.size("old", 3, tranche)

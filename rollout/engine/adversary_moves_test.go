@@ -201,6 +201,19 @@ func (o *oracle) forget(c *cluster) {
 	}
 }
 
+// lose is a lost status of a plan that is still there. It is forgotten what has ended,
+// and no gate is taken back or opened by it: what the gates had allowed stays the most.
+func (o *oracle) lose(c *cluster) {
+	before := slices.Clone(o.releases)
+	o.forget(c)
+	for i, was := range before {
+		r := &o.releases[i]
+		r.opened, r.grown, r.first, r.steps, r.edited = was.opened, was.grown, was.first, was.steps, was.edited
+		r.position, r.reach, r.waits = was.position, was.reach, was.waits
+		r.lost = was.looked || was.lost
+	}
+}
+
 // changeSpec changes the BatchRelease.
 func (c *cluster) changeSpec(verb string, args []string, number func(int) int) bool {
 	before := c.br
@@ -267,7 +280,7 @@ func (c *cluster) changeSpec(verb string, args []string, number func(int) int) b
 	case "losestatus":
 		c.writeRelease(func(br *v1alpha1.BatchRelease) { br.Status = v1alpha1.BatchReleaseStatus{} })
 		c.brLag = false
-		c.oracle.forget(c)
+		c.oracle.lose(c)
 	default:
 		panic("no such move: " + verb)
 	}
@@ -304,6 +317,7 @@ func (c *cluster) meddle(verb string, args []string, number func(int) int) bool 
 		}
 		switch verb {
 		case "resize":
+			c.sets[i].foreign = c.sets[i].foreign || c.size(i) == 0 && !c.recorded(i)
 			c.writeSet(i, func(rs *appsv1.ReplicaSet) { n := int32(number(1)); rs.Spec.Replicas = &n })
 		case "delete":
 			c.deleteSet(i)
@@ -321,6 +335,11 @@ func (c *cluster) meddle(verb string, args []string, number func(int) int) bool 
 		c.oracle.meddled = "a second writer: " + strings.Join(append([]string{verb}, args...), " ")
 	}
 	return c.rv != before
+}
+
+// recorded reports whether a record is of a ReplicaSet's template.
+func (c *cluster) recorded(i int) bool {
+	return slices.ContainsFunc(c.records, func(r Record) bool { return plan.EqualTemplate(r.Template, &c.sets[i].rs.Spec.Template) })
 }
 
 // changePod changes one pod of a version.

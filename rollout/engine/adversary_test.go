@@ -125,7 +125,7 @@ type podSet struct {
 	read *appsv1.ReplicaSet // as the cache has it, while lag; nil: it has not seen it
 	lag  bool
 	pods []pod
-	// foreign: the native controller made it, or the records of it are gone.
+	// foreign: the native controller made it, or its record is gone.
 	foreign bool
 }
 

@@ -72,9 +72,9 @@ func walk(seed uint64) (s setup, moves []string, v *violation) {
 }
 
 // shorten drops the moves that a violation does not need.
-func shorten(s setup, moves []string, rule string) ([]string, *violation) {
+func shorten(s setup, moves []string, kind string) ([]string, *violation) {
 	best := run(s, moves)
-	if best == nil || best.rule != rule {
+	if best == nil || best.kind() != kind {
 		return moves, best
 	}
 	tries := 0
@@ -85,7 +85,7 @@ func shorten(s setup, moves []string, rule string) ([]string, *violation) {
 				return moves, best
 			}
 			fewer := slices.Concat(moves[:i], moves[i+size:])
-			if v := run(s, fewer); v != nil && v.rule == rule {
+			if v := run(s, fewer); v != nil && v.kind() == kind {
 				moves, best, dropped = fewer, v, true
 				continue
 			}
@@ -113,7 +113,7 @@ func TestAdversary(t *testing.T) {
 		if found[kind]++; found[kind] > 1 || len(found) > 8 && !*full {
 			continue
 		}
-		short, shortest := shorten(s, moves, v.rule)
+		short, shortest := shorten(s, moves, kind)
 		if shortest == nil {
 			short, shortest = moves, v
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/contest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -68,18 +69,11 @@ func (v *view) decide() {
 		return
 	}
 	if v.Rival != "" {
-		v.stall(ReasonAnotherPlan, fmt.Sprintf("BatchRelease %s is an older plan for Deployment %s, and is the one that counts; delete one of the two", v.Rival, v.d.Name))
+		v.stall(ReasonAnotherPlan, fmt.Sprintf("BatchRelease %s governs Deployment %s: a plan of a GitSource goes before one made by hand, and among equals the older one; delete one of the two", v.Rival, v.d.Name))
 		return
 	}
 	if reason, message := v.unusable(v.measure()); reason != "" {
-		if v.Refused != nil {
-			v.observeApproval() // it is for the steps that are there when it is first seen
-		}
-		v.follow()
-		if reason != v.status.Reason {
-			v.warn(reason, message)
-		}
-		v.stall(reason, message)
+		v.refuse(reason, message)
 		return
 	}
 	if len(v.records) == 0 {
@@ -92,6 +86,7 @@ func (v *view) decide() {
 	v.resolve()
 	if v.leftAlone() && !v.touched() {
 		v.unreleased = v.brought != nil && !v.brought.equal(&v.d.Spec.Template)
+		v.stand()
 		v.report(ReasonReleasePaused, "annotation "+v1alpha1.AnnotationReconcile+" of the Deployment is "+v1alpha1.AnnotationReconcileDisabled+"; nothing begins, and what others change stays")
 		return
 	}
@@ -101,6 +96,10 @@ func (v *view) decide() {
 		return
 	}
 	switch {
+	case v.isDrift() && v.Contested > 0:
+		v.wait, v.unreleased = v.Contested, true
+		by := cmp.Or(v.ContestedBy, "template, strategy or paused of the Deployment were changed")
+		v.report(ReasonDriftCorrected, by+contest.Until)
 	case v.idle():
 		v.settle()
 	case !v.underWay():
@@ -287,7 +286,7 @@ func (v *view) idle() bool {
 // settle says that nothing moves. A release that was handed back just before a
 // crash is completed here; drift in strategy and paused is undone.
 func (v *view) settle() {
-	if v.spec.DeploymentStrategy != nil && (v.d.Spec.Paused || !equalStrategy(v.d.Spec.Strategy, v.strategy)) {
+	if v.isNativeDrift() {
 		v.warn(ReasonDriftCorrected, "strategy or paused of the Deployment were not what the manifest says")
 		v.handBack("strategy or paused were changed by other hands", nil)
 	}
@@ -313,6 +312,26 @@ func (v *view) settle() {
 		v.report(ReasonNativeRollout, fmt.Sprintf("the native controller is replacing %d pods that do not run %s", n, v.goal.name))
 	}
 	v.watchPods()
+}
+
+// isNativeDrift reports whether strategy or paused of a native Deployment are not those of
+// the manifest.
+func (v *view) isNativeDrift() bool {
+	return v.spec.DeploymentStrategy != nil && (v.d.Spec.Paused || !equalStrategy(v.d.Spec.Strategy, v.strategy))
+}
+
+// isDrift reports whether a native Deployment is to be changed to what was released last.
+func (v *view) isDrift() bool {
+	switch s := &v.status; {
+	case v.touched() || v.failed():
+		return false
+	case v.idle():
+		return v.isNativeDrift()
+	case s.Phase == v1alpha1.PhaseCompleted:
+		return !v.forward()
+	default:
+		return v.spec.Paused && v.underWay() && s.CurrentStepState == v1alpha1.StepInitial && !v.stable.equal(&v.d.Spec.Template)
+	}
 }
 
 // watchPods says so where fewer pods of a completed release are available than the
@@ -350,6 +369,7 @@ func (v *view) isGoal() bool {
 // runs already: the same template by another commit, and one whose status was
 // lost, have opened none.
 func (v *view) begin() {
+	lost := v.status.Phase == "" && v.touched()
 	v.end()
 	afterwards := !releasing(&v.status) || v.status.RollingBack // in the middle, only the stable one is a way back
 	if v.status.Phase == v1alpha1.PhaseCompleted && !v.forward() && !v.failed() {
@@ -368,6 +388,9 @@ func (v *view) begin() {
 	v.status.Approvals = nil
 	v.status.BeganFull = !v.status.RollingBack && v.runsAll()
 	v.enterFirst()
+	if lost {
+		v.openWhatRuns()
+	}
 	if v.status.RollingBack {
 		v.event(ReasonRollingBack, "back to "+v.goal.name)
 		v.report(ReasonRollingBack, "back to "+v.goal.name)
@@ -388,6 +411,19 @@ func (v *view) enterFirst() {
 	}
 	v.status.OpenedReplicas = v.openTo(0)
 	v.enter(step, v1alpha1.StepInitial)
+}
+
+// openWhatRuns is about a release whose status was lost in the middle. Its plan may have
+// been edited since, and no one knows what its gates had allowed: what runs is all that
+// it is sure of. A first step that wants more, or all pods at any N, waits at a gate
+// before it.
+func (v *view) openWhatRuns() {
+	running := v.running()
+	unasked := v.planned(0) <= running && !v.full()
+	if running == 0 || unasked || v.status.RollingBack || v.status.BeganFull {
+		return
+	}
+	v.status.OpenedReplicas = []intstr.IntOrString{intstr.FromInt32(running)}
 }
 
 func (v *view) clearFailed() {
@@ -437,7 +473,7 @@ func (v *view) decideInitial() {
 	case v.edited():
 		allowed := v.status.OpenedReplicas
 		v.enterFirst()
-		if size(v.goal.rs) > 0 && v.forward() && !slices.Contains(allowed, plan.Full) { // no edit adds to what is there
+		if v.running() > 0 && v.forward() && !slices.Contains(allowed, plan.Full) { // no edit adds to what is there
 			v.status.OpenedReplicas = allowed
 		}
 		v.report(ReasonTakingHold, "the steps have changed; "+v.goal.name+" has not begun")
@@ -648,7 +684,7 @@ func (v *view) reposition() {
 	if (v.forward() || !v.status.RollingBack) && v.status.CurrentStepIndex == 0 && !v.status.BeganFull {
 		step = 0 // no gate has opened: the first one is asked, whatever the steps are now
 		at := v.status.CurrentStepReplicas
-		unmoved := size(v.goal.rs) == 0 && at != nil && slices.Equal(v.opened(), []intstr.IntOrString{*at}) // and no gate has opened
+		unmoved := v.running() == 0 && at != nil && slices.Equal(v.opened(), []intstr.IntOrString{*at}) // and no gate has opened
 		if unmoved && v.planned(0) < v.allowed() {
 			v.status.OpenedReplicas = v.openTo(0)
 		}

@@ -288,7 +288,7 @@ func (f *foresight) kind(after *v1alpha1.BatchReleaseStatus) OutlookKind {
 func (f *foresight) steps(s *v1alpha1.BatchReleaseStatus, now time.Time) []OutlookStep {
 	f.o.Release.Status = *s
 	v := newView(&f.o, now)
-	if v.measure() != nil || len(v.records) == 0 {
+	if reason, _ := v.unusable(v.measure()); reason != "" || len(v.records) == 0 {
 		return nil // Decide has said why
 	}
 	v.resolve()

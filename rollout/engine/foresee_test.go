@@ -396,7 +396,7 @@ func TestForesee(t *testing.T) {
 		{"the plan is not valid", func(c *chronicle) {
 			c.badPlan = true
 			c.bring(1)
-		}, OutlookBlocked, 0, 0, 2, "InvalidPlan"},
+		}, OutlookBlocked, 0, 1, 0, "InvalidPlan"},
 		{"no pods", func(c *chronicle) {
 			c.write(func() { c.scale(0) })
 			c.settle(t)

@@ -43,7 +43,12 @@ type Observed struct {
 	// Jumped is how far the clock has jumped since the status was written: ahead, or back
 	// where it is negative. Time that passes is no jump. Zero where none was seen.
 	Jumped time.Duration
-	// Rival is the name of an older plan for the same Deployment.
+	// Contested is how long drift of a native Deployment is left: another manager changes
+	// it again after each revert, as ContestedBy says. Zero: it is reverted now.
+	Contested   time.Duration
+	ContestedBy string
+	// Rival is the name of the plan that governs the same Deployment instead; see
+	// [plan.ComparePlans].
 	Rival string
 }
 

@@ -69,6 +69,9 @@ type release struct {
 	// opened are the replicas values up to the step that the last gate led to;
 	// none before any gate opened.
 	opened []intstr.IntOrString
+	// grown: a round has observed more pods than the first step's. Else no more is known
+	// than that a gate could have opened.
+	grown bool
 	// first is the replicas value of the first step when the first pod came, or when
 	// the release began with pods, or now where none is there.
 	first []intstr.IntOrString
@@ -91,6 +94,7 @@ type release struct {
 	midway bool // it was brought while another release was under way
 	fault  bool // a pod of it was not ready for a reason of its own
 	looked bool // a complete round has observed it and could act on it
+	lost   bool // one had before the status was lost
 	full   bool // all pods ran it then, and no other pod has been there since
 	// completed is the step that a user completed in status, with the plan of
 	// that moment; -1: none.
@@ -101,11 +105,14 @@ type release struct {
 	statusSteps []intstr.IntOrString
 }
 
-// shows reports whether a round observes a pod of a release.
-func (r *release) shows(ob *Observed) bool {
-	return slices.ContainsFunc(ob.ReplicaSets, func(rs *appsv1.ReplicaSet) bool {
-		return size(rs) > 0 && versionIn(&rs.Spec.Template) == r.version
-	})
+// observed is how many pods of a release a round observes.
+func (r *release) observed(ob *Observed) (n int32) {
+	for _, rs := range ob.ReplicaSets {
+		if versionIn(&rs.Spec.Template) == r.version {
+			n += size(rs)
+		}
+	}
+	return n
 }
 
 // values are those that the gates of a release have opened, or its first step.
@@ -122,10 +129,10 @@ func (r *release) allows(n int32) int32 {
 	switch {
 	case len(r.steps) == 0:
 		return n // no round could act on it
-	case len(r.opened) == 0:
-		return min(most(r.first, n), most(r.steps[:1], n))
+	case r.grown:
+		return most(r.opened, n)
 	}
-	return most(r.opened, n)
+	return max(most(r.opened, n), min(most(r.first, n), most(r.steps[:1], n)))
 }
 
 // wait is a step at its gate: since when its pods are available, and the target
@@ -210,12 +217,15 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	unknown := c.admission == mutatesNotDry && !r.held
 	// Nor later, where admission has come since that rollout.
 	strangers := c.d != nil && c.sizeOf(r.version) == c.foreign(r.version)
-	if !r.looked || !r.shows(ob) || unknown || strangers {
+	if !r.looked && !r.lost || r.observed(ob) == 0 || unknown || strangers {
 		r.first = r.steps[:1]
 	}
-	raised := most(r.steps[:1], replicas(ob.Deployment)) > r.allows(replicas(ob.Deployment))
-	if raised && (o.approved(r, ob.Release.Spec.Approval, 0) || o.completed(r, ob, 0)) {
-		r.opened = append(r.values(), r.steps[0]) // an edit raised the first step, and it was approved
+	r.grown = r.grown || len(r.opened) > 0 && r.observed(ob) > most(r.first, replicas(ob.Deployment))
+	for i := range min(r.reach+1, len(r.steps)) { // an edit raised the step that it is at, and that was approved
+		raised := most(r.steps[:i+1], replicas(ob.Deployment)) > r.allows(replicas(ob.Deployment))
+		if raised && (o.approved(r, ob.Release.Spec.Approval, i) || o.completed(r, ob, i)) {
+			r.opened = append(r.values(), r.steps[:i+1]...)
+		}
 	}
 	last := len(steps) - 1
 	if o.completed(r, ob, last) || (r.position == last || r.edited && r.position == last-1) && (o.approved(r, ob.Release.Spec.Approval, last-1) && o.approved(r, ob.Release.Spec.Approval, last)) {
@@ -224,6 +234,9 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	for i := range steps {
 		if most(r.steps[:i+1], replicas(ob.Deployment)) <= r.allows(replicas(ob.Deployment)) {
 			r.reach = max(r.reach, i)
+			if r.edited && len(r.opened) > 0 { // N may have changed since
+				r.position = max(r.position, min(i, last-1))
+			}
 		}
 	}
 	for i := 0; i <= r.position && i < last; i++ {
@@ -301,7 +314,10 @@ func (o *oracle) replan(r *release, ob *Observed) {
 	if slices.Equal(now, r.steps) {
 		return
 	}
-	r.edited, r.reach = len(r.steps) > 0, 0
+	r.edited = len(r.steps) > 0
+	if r.reach >= len(now) || r.reach >= len(r.steps) || now[r.reach] != r.steps[r.reach] { // else it stays at its step
+		r.reach = 0
+	}
 	r.steps, r.position = now, 0
 	if len(r.opened) == 0 {
 		return
@@ -712,7 +728,7 @@ func (o *oracle) said(c *cluster, ob *Observed, before v1alpha1.BatchReleaseStat
 		}
 		r.ended, r.failed = true, true
 	}
-	if s.Reason == ReasonProgressDeadlineExceeded && before.Reason != s.Reason && !s.RollingBack && c.now.Sub(r.entered) < deadline {
+	if s.Reason == ReasonProgressDeadlineExceeded && before.Reason != s.Reason && !s.RollingBack && c.now.Sub(r.entered) < deadline-deadline/20 { // each loss of pods counts for a second more
 		c.violate("I14", "the deadline is said to be over %s after the step began, and it is %s", c.now.Sub(r.entered), deadline)
 	}
 	if meta.IsStatusConditionTrue(s.Conditions, ConditionReady) && c.fresh() && o.meddled == "" && usable(ob) && c.d != nil && c.d.Status.ObservedGeneration >= c.d.Generation {
@@ -874,10 +890,26 @@ func (o *oracle) wanted(c *cluster, step int, size int32) int32 {
 	return min(size, most(r.steps[:step+1], c.replicas()), allowed)
 }
 
+// renamed reports whether a record is of what a ReplicaSet runs, and of another template:
+// admission has come since. It is then made again, and those that are there make way for it.
+func (c *cluster) renamed(i int) bool {
+	t := &c.sets[i].rs.Spec.Template
+	return slices.ContainsFunc(c.records, func(r Record) bool {
+		return versionIn(r.Template) == versionIn(t) && !plan.EqualTemplate(r.Template, t)
+	})
+}
+
+// nativelyStuck reports whether the native controller makes no ReplicaSet of a template
+// until N changes: the rollout before the plan has left one of size N which is desired
+// otherwise, and a user has deleted the others (H11). Nothing of ours has touched it.
+func (c *cluster) nativelyStuck() bool {
+	return c.midway > 0 && len(c.records) == 0 && c.newSet() < 0 && c.nativeScaling()
+}
+
 func (c *cluster) checkStalled(reason string, lacking, total int32) {
 	switch reason {
 	case ReasonProgressDeadlineExceeded, "NativeRollout":
-		if lacking == 0 && total >= c.replicas() {
+		if lacking == 0 && total >= c.replicas() && !c.nativelyStuck() {
 			c.violate("I14", "Stalled=True with %s, and all pods are available", reason)
 		}
 		if reason == ReasonProgressDeadlineExceeded {
@@ -899,7 +931,7 @@ func (c *cluster) checkStalled(reason string, lacking, total int32) {
 		if c.setAdmission == admitsAll || c.setAdmission == mutatesSince && !c.alters {
 			c.violate("I14", "Stalled=True with %s, and admission would change nothing", reason)
 		}
-		there := slices.ContainsFunc(c.live(), func(i int) bool { return versionIn(&c.sets[i].rs.Spec.Template) == c.oracle.stable })
+		there := slices.ContainsFunc(c.live(), func(i int) bool { return versionIn(&c.sets[i].rs.Spec.Template) == c.oracle.stable && !c.renamed(i) })
 		if there && lacking == 0 && total < c.replicas() { // only creations are refused
 			c.violate("I14", "Stalled=True with %s, and there are %d pods of %d", reason, total, c.replicas())
 		}
@@ -955,6 +987,11 @@ func (c *cluster) ends() {
 		case ReasonRolledBack:
 			c.exec("recommit")
 			approved = false
+		case ReasonNativeRollout:
+			if !c.nativelyStuck() {
+				c.violate("I14", "pods come up, and it does not end: %s", s.Reason)
+			}
+			c.exec(fmt.Sprintf("scale %d", c.replicas()+1))
 		case ReasonHandBackRefused:
 			c.mutates = false // the policy goes, and nothing tells the controller
 			c.exec("time 1m")

@@ -153,6 +153,9 @@ func (r rolling) shrink(sets []pods) []pods {
 	}
 	take := func(i int, most int32) int32 {
 		k := max(0, min(most, potential, shrunk[i].size-shrunk[i].want, r.leave(shrunk, i)))
+		if i == 0 && total(shrunk[1:]) == 0 && total(sets[1:]) > 0 { // the others have left since it has N (H1)
+			k = min(k, max(0, shrunk[0].size-r.replicas))
+		}
 		shrunk[i].size -= k
 		potential -= k
 		return k

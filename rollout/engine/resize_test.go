@@ -60,6 +60,7 @@ func TestRolling(t *testing.T) {
 		{"H1: no swap if nothing may leave", 3, 0, 1, []pods{up(0, 3), partly(3, 2, 0)}, []int32{1, 2}},
 		{"H2: one old one stays until the new one has all", 4, 1, 1, []pods{up(3, 4), up(1, 0)}, []int32{4, 0}},
 		{"H2: without surge the last new one comes as the last old one goes", 4, 0, 1, []pods{up(3, 4), up(1, 0)}, []int32{4, 0}},
+		{"H1: the others leave since the goal has N, and it does not shrink below in the same round", 2, 1, 1, []pods{up(2, 1), partly(2, 0, 0), up(0, 1)}, []int32{2, 0, 0}},
 		{"the trap: a broken old pod must not keep the room for ever", 3, 1, 0, []pods{up(1, 1), partly(3, 2, 2)}, []int32{1, 2}},
 
 		{"the trap: a broken pod gives way where it is wanted, if nothing else makes room", 1, 1, 0, []pods{up(0, 1), up(1, 0), partly(1, 0, 1)}, []int32{0, 1, 0}},

@@ -94,7 +94,7 @@ func (v *view) isUnready() bool {
 // end closes the books on the release that another one, or the way back, takes
 // the place of.
 func (v *view) end() {
-	if v.status.Phase == "" || v.status.Phase == v1alpha1.PhaseCompleted {
+	if v.status.Phase == "" || v.status.Phase == v1alpha1.PhaseCompleted || v.status.UpdateRevision == "" { // or it was refused unnamed
 		return
 	}
 	if v.status.RollingBack {

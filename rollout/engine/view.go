@@ -160,12 +160,16 @@ func (v *view) bring() *revision {
 
 // recorded returns the revision of the i-th newest record of what was stable, nil
 // without one. Admission may have changed the template since: then a record of
-// what is being released has the same origin, and the template of today.
+// what is being released has the same origin, and the template of today. Not where the
+// Deployment has the stable one: then the other one is left from before.
 func (v *view) recorded(i int) *revision {
 	if i >= len(v.records) {
 		return nil
 	}
 	r := revisionOfRecord(v.Observed, &v.records[i])
+	if r.equal(&v.d.Spec.Template) {
+		return r
+	}
 	if released := v.releasingOf(func(other *Record) bool { return other.Sent == r.id }); released != nil {
 		return revisionOfRecord(v.Observed, released)
 	}
@@ -436,14 +440,10 @@ func (v *view) shares(stopped bool) []set {
 		goal = min(goal, sets[0].size)
 		others = max(others, v.replicas-goal)
 	}
-	var same int32
 	for _, rs := range v.middle() {
 		sets = append(sets, newSet(revisionOfReplicaSet(rs)))
-		if v.isSame(rs) {
-			same += size(rs)
-		}
 	}
-	if same > 0 && v.forward() && goal < v.replicas { // together they stay within what the gates allow (I3)
+	if same := v.running() - size(v.goal.rs); same > 0 && v.forward() && goal < v.replicas { // together they stay within what the gates allow (I3)
 		goal = max(goal-same, min(goal, sets[0].size))
 		others = max(others, v.replicas-goal)
 	}
@@ -468,6 +468,17 @@ func (v *view) isSame(rs *appsv1.ReplicaSet) bool {
 	return v.goal.equal(&rs.Spec.Template) || slices.ContainsFunc(v.Records, func(r Record) bool {
 		return r.Sent != "" && r.Sent == v.goal.id && (plan.EqualTemplate(r.Template, &rs.Spec.Template) || plan.EqualTemplate(r.Kept, &rs.Spec.Template))
 	})
+}
+
+// running is how many pods run what the goal runs, under any template of it.
+func (v *view) running() int32 {
+	n := size(v.goal.rs)
+	for _, rs := range v.middle() {
+		if v.isSame(rs) {
+			n += size(rs)
+		}
+	}
+	return n
 }
 
 // stopped reports whether the goal must not grow: the plan is paused, or the

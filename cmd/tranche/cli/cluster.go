@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -106,11 +107,11 @@ func (c *Connection) Release(ctx context.Context, name string) (*v1alpha1.BatchR
 	if err != nil {
 		return nil, err
 	}
+	if br := governing(list, name); br != nil {
+		return br, nil
+	}
 	var names []string
 	for i := range list {
-		if list[i].Spec.WorkloadRef.Name == name {
-			return &list[i], nil
-		}
 		names = append(names, list[i].Name)
 	}
 	hint := "there are " + strings.Join(names, ", ")
@@ -121,6 +122,18 @@ func (c *Connection) Release(ctx context.Context, name string) (*v1alpha1.BatchR
 		hint += "\n" + strings.TrimSuffix(problems, "\n")
 	}
 	return nil, fmt.Errorf("no BatchRelease in namespace %s is called %q or governs a Deployment of that name; %s", c.Namespace, name, hint)
+}
+
+// governing returns the plan that governs a Deployment; nil: none of the list does.
+func governing(list []v1alpha1.BatchRelease, deployment string) *v1alpha1.BatchRelease {
+	var first *v1alpha1.BatchRelease
+	for i := range list {
+		p := &list[i]
+		if p.Spec.WorkloadRef.Name == deployment && (first == nil || plan.ComparePlans(p, first) < 0) {
+			first = p
+		}
+	}
+	return first
 }
 
 // SourceOf returns the GitSource that a release comes from, nil where there is

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 
@@ -78,9 +79,8 @@ func ParseSince(text string, now time.Time) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	if days, ok := strings.CutSuffix(text, "d"); ok {
-		text = days + "h"
-		if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-			return now.Add(-24 * d), nil
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return now.Add(-24 * time.Hour * time.Duration(n)), nil
 		}
 	}
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -166,7 +167,7 @@ func (st *commitCommand) approve(step int32) error {
 		a := v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: br.Status.UpdateRevision, Commit: br.Spec.Commit, Step: step}}
 		a.Metadata.Namespace, a.Metadata.Name = br.Namespace, br.Name
 		put := func(note string) (string, error) {
-			content, err := plan.PutApproval(file, []byte(others), a, note, st.source.Namespace, st.source.Spec.TargetNamespace)
+			content, err := manifest.PutApproval(file, []byte(others), a, note, st.source.Namespace, st.source.Spec.TargetNamespace)
 			return string(content), err
 		}
 		content, err := put(cli.ApprovedFor(governs))
@@ -222,7 +223,7 @@ func (st *commitCommand) approvalPlace(ctx context.Context) (string, *plan.Relea
 		return "", nil, err
 	}
 	dir := cli.ApprovalsPath(&st.source.Spec)
-	approvals, _ := plan.ReadApprovals(tree, dir, st.source.Namespace, st.source.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(tree, dir, st.source.Namespace, st.source.Spec.TargetNamespace)
 	for _, a := range approvals {
 		if !a.ForRelease() || a.Metadata.Namespace != st.release.Namespace || a.Metadata.Name != st.release.Name {
 			continue
@@ -253,7 +254,7 @@ func (st *commitCommand) checkApproval(commit string, step int32) error {
 	if err != nil {
 		return err
 	}
-	approvals, _ := plan.ReadApprovals(tree, cli.ApprovalsPath(&st.source.Spec), st.source.Namespace, st.source.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(tree, cli.ApprovalsPath(&st.source.Spec), st.source.Namespace, st.source.Spec.TargetNamespace)
 	a, problems := plan.MatchApproval(r, st.release.Spec.Commit, approvals)
 	if a == nil || a.Spec.Step != step || a.Spec.Revision != st.release.Status.UpdateRevision {
 		if len(problems) > 0 {

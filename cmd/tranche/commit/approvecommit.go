@@ -70,7 +70,8 @@ func commitNames(ctx context.Context, at *cli.Connection, _ []string) ([]string,
 
 // isUnderWay reports whether a release may wait at a gate, now or later.
 func isUnderWay(br *v1alpha1.BatchRelease) bool {
-	return br.Status.Phase != "" && br.Status.Phase != v1alpha1.PhaseCompleted && !br.Status.RollingBack
+	s := &br.Status
+	return s.Phase != "" && s.Phase != v1alpha1.PhaseCompleted && !s.RollingBack && s.UpdateRevision != ""
 }
 
 // approveCommit commits the approvals of all releases of a commit.

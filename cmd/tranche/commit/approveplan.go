@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -42,7 +43,7 @@ func (st *commitCommand) approvePlan() error {
 	change := func(_ context.Context, ch *clone.Change) (string, error) {
 		// The time makes it another file each time, so that this commit brings it.
 		note := "Approves the plan as of " + time.Now().UTC().Format(time.RFC3339) + "; changes: " + strings.Join(now.Changes(then), ", ") + "."
-		text := plan.PlanApprovalFile(st.release.Namespace, st.release.Name, digest, note)
+		text := manifest.PlanApprovalFile(st.release.Namespace, st.release.Name, digest, note)
 		return "Approve the plan of " + st.release.Name, ch.Write(file, string(text))
 	}
 	return st.commit(change, func(commit string) error { return st.checkPlanApproval(commit, digest) }, "Tranche-Plan: "+digest)
@@ -81,7 +82,7 @@ func (st *commitCommand) checkPlanApproval(commit, digest string) error {
 	if err != nil {
 		return err
 	}
-	approvals, problems := plan.ReadApprovals(tree, cli.ApprovalsPath(&st.source.Spec), st.source.Namespace, st.source.Spec.TargetNamespace)
+	approvals, problems := manifest.ReadApprovals(tree, cli.ApprovalsPath(&st.source.Spec), st.source.Namespace, st.source.Spec.TargetNamespace)
 	given := slices.ContainsFunc(approvals, func(a plan.Approval) bool {
 		return a.Spec.Plan == digest && a.Metadata.Namespace == st.release.Namespace && a.Metadata.Name == st.release.Name && a.NotAsSigned() == nil
 	})

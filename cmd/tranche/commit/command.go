@@ -9,13 +9,13 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -109,7 +109,7 @@ func (o *commitOptions) find(ctx context.Context, at *cli.Connection, br *v1alph
 
 // set renders a commit of the clone, as the controller will.
 func (st *commitCommand) set(commit string) (*plan.Set, *gittree.Tree, error) {
-	return render(st.clone, st.source, commit, nil)
+	return render(st.clone, st.source, commit)
 }
 
 // planned returns the release as a set has it.
@@ -206,8 +206,9 @@ func (st *commitCommand) ask(question string) bool {
 	return st.yes || cli.Ask(st.cmd, question)
 }
 
-// render renders a commit of a repository for a source, as the controller will.
-func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string, namespaced func(schema.GroupKind) (bool, error)) (*plan.Set, *gittree.Tree, error) {
+// render renders a commit of a repository for a source, as the controller will. The tree
+// knows what was read, also where that does not render.
+func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string) (*plan.Set, *gittree.Tree, error) {
 	objects, err := in.Objects()
 	if err != nil {
 		return nil, nil, err
@@ -217,10 +218,10 @@ func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string, namespaced f
 		return nil, nil, err
 	}
 	spec := &gs.Spec
-	rendered, err := plan.Render(tree, spec.Path, plan.RenderOptions{Skip: cli.ApprovalsPath(spec)})
+	rendered, err := manifest.Render(tree, spec.Path, manifest.RenderOptions{Skip: cli.ApprovalsPath(spec)})
 	if err != nil {
-		return nil, nil, err
+		return nil, tree, err
 	}
-	set, err := plan.Collect(rendered, plan.CollectOptions{Namespace: gs.Namespace, TargetNamespace: spec.TargetNamespace, Namespaced: namespaced})
+	set, err := plan.Collect(rendered, plan.CollectOptions{Namespace: gs.Namespace, TargetNamespace: spec.TargetNamespace, Namespaced: manifest.Namespaced})
 	return set, tree, errors.Join(err, tree.Err())
 }

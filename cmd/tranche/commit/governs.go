@@ -13,7 +13,6 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
-	"github.com/tranche-dev/tranche/gitsync/giturl"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -86,20 +85,11 @@ func (k kustomizations) takers(file string, also []string) []string {
 // alsoGoverned says what else the file of a plan governs: GitSources of the same branch
 // that this account may read, and kustomizations that no such GitSource has.
 func (st *commitCommand) alsoGoverned(ctx context.Context, k kustomizations, file string) []string {
-	own, branch := path.Clean(st.source.Spec.Path), st.source.Spec.Ref.Branch
+	own := path.Clean(st.source.Spec.Path)
 	sources := map[string][]string{} // by path
-	if st.at != nil {
-		list, err := st.at.Sources(ctx, "")
-		if err != nil {
-			list, err = st.at.Sources(ctx, st.source.Namespace)
-		}
-		for i := range list {
-			gs := &list[i]
-			if err == nil && gs.Spec.Ref.Branch == branch && giturl.SameForUser(gs.Spec.URL, st.source.Spec.URL) && gs.UID != st.source.UID {
-				at := path.Clean(gs.Spec.Path)
-				sources[at] = append(sources[at], gs.Namespace+"/"+gs.Name)
-			}
-		}
+	for _, gs := range st.otherSources(ctx) {
+		at := path.Clean(gs.Spec.Path)
+		sources[at] = append(sources[at], gs.Namespace+"/"+gs.Name)
 	}
 	var paths, also []string
 	for p := range sources {

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,9 @@ type narrowed struct {
 	head   *plan.Set
 	wanted *corev1.PodTemplateSpec
 	may    map[string]bool // releases that may move, too: namespace/name
-	parts  []part
+	// sharers are the other GitSources of the branch that this account may read.
+	sharers []*sharer
+	parts   []part
 }
 
 // part is a file, or lines of one that follow each other.
@@ -44,7 +47,12 @@ type changedFile struct {
 }
 
 // moved is a release that a change gives another pod template.
-type moved struct{ name, how string }
+type moved struct {
+	name, how string
+	of        string // what it is, where it is of another GitSource
+}
+
+func (m moved) String() string { return cmp.Or(m.of, m.name) }
 
 // narrow leaves out of the change what gives other releases another template, where
 // the files allow it, and returns the releases that it then spares. Those that would
@@ -58,12 +66,15 @@ func (st *commitCommand) narrow(ctx context.Context, ch *clone.Change, wanted *c
 	if n.head, _, err = st.set(head); err != nil {
 		return nil, err
 	}
+	if err := n.findSharers(ctx, head); err != nil {
+		return nil, err
+	}
 	for _, name := range with {
 		if !strings.Contains(name, "/") {
 			name = st.release.Namespace + "/" + name
 		}
-		if !slices.ContainsFunc(n.head.Releases, func(r plan.Release) bool { return planName(&r) == name }) {
-			return nil, fmt.Errorf("--with %s: the branch has no such BatchRelease below %s", name, st.source.Spec.Path)
+		if !n.has(name) {
+			return nil, fmt.Errorf("--with %s: the branch has no such BatchRelease below %s, nor below the paths of other GitSources", name, st.source.Spec.Path)
 		}
 		n.may[name] = true
 	}
@@ -84,7 +95,7 @@ func (st *commitCommand) narrow(ctx context.Context, ch *clone.Change, wanted *c
 func (n *narrowed) consent(ctx context.Context, all []moved) error {
 	var what, flags []string
 	for _, m := range all {
-		what, flags = append(what, m.name+" ("+m.how+")"), append(flags, "--with "+m.name)
+		what, flags = append(what, m.String()+" ("+m.how+")"), append(flags, "--with "+m.name)
 	}
 	text := "the same lines released " + strings.Join(what, ", ") + ", which would go back, too"
 	if n.yes {
@@ -125,12 +136,12 @@ func (n *narrowed) renders(ctx context.Context) (wanted bool, others []moved, er
 		j := slices.IndexFunc(set.Releases, func(now plan.Release) bool { return planName(&now) == planName(r) })
 		switch {
 		case j < 0:
-			others = append(others, moved{planName(r), "its plan would go"})
+			others = append(others, moved{name: planName(r), how: "its plan would go"})
 		case !plan.EqualTemplate(r.Template, set.Releases[j].Template):
-			others = append(others, moved{planName(r), movedHow(r.Template, set.Releases[j].Template)})
+			others = append(others, moved{name: planName(r), how: movedHow(r.Template, set.Releases[j].Template)})
 		}
 	}
-	return plan.EqualTemplate(own.Template, n.wanted), others, nil
+	return plan.EqualTemplate(own.Template, n.wanted), append(others, n.elsewhere(ctx, commit)...), nil
 }
 
 func planName(r *plan.Release) string { return r.Plan.Namespace + "/" + r.Plan.Name }

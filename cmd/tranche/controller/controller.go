@@ -103,7 +103,7 @@ it runs in.`,
 	f.StringVar(&o.storagePath, "storage-path", defaultStoragePath(), "folder of the repositories' mirrors; may be lost at any time")
 	f.Lookup("storage-path").DefValue = "tranche, in the user's cache folder" // in help: not of one machine
 	f.StringSliceVar(&o.fileRoots, "file-roots", nil, "folders below which repositories of file:// URLs may be; default: none is followed")
-	f.IntVar(&o.concurrent, "concurrent", 10, "how many sources, and how many releases, are looked at at the same time")
+	f.IntVar(&o.concurrent, "concurrent", 10, "how many sources, and how many releases, are worked on at the same time")
 	f.StringVar(&o.as, "as", "", "user to act as, for a controller outside the cluster: system:serviceaccount:tranche-system:tranche-controller is the one that config/policy lets write held Deployments")
 	f.StringVar(&o.defaultServiceAccount, "default-service-account", "", "service account to impersonate where a GitSource or BatchRelease names none; default: the controller's own")
 	f.BoolVar(&o.noCrossNamespaceRefs, "no-cross-namespace-refs", true, "refuse GitSources that depend on sources of other namespaces")

@@ -17,11 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-type eventsOptions struct {
-	all           bool
-	source, since string
-	output        string
-}
+type eventsOptions struct{ scope }
 
 func NewEvents() *cobra.Command {
 	var o eventsOptions
@@ -34,26 +30,10 @@ its BatchReleases, in all of their namespaces. An API server keeps events for an
 (its flag --event-ttl).`,
 		Example: `  tranche events -n shop --since 30m
   tranche events --source shop/shop -o json`,
-		Args: cobra.MaximumNArgs(1),
 	}
-	k := cli.AddCluster(c)
-	f := c.Flags()
-	f.BoolVarP(&o.all, "all-namespaces", "A", false, "show the events of all namespaces")
-	f.StringVar(&o.source, "source", "", "show the events of this GitSource, NAME or NAMESPACE/NAME, and of its releases")
-	f.StringVar(&o.since, "since", "", "show what happened since then: how long ago (90m, 7d), a day (2026-07-01) or a time (2026-07-01T12:00:00Z)")
-	c.MarkFlagsMutuallyExclusive("all-namespaces", "source")
-	cli.AddOutput(c, &o.output, cli.OutputTable, cli.OutputJSON, cli.OutputYAML)
-	k.CompleteSources(c)
-	c.ValidArgsFunction = k.CompleteNames
+	o.addTo(c, "events", "and of its releases", "happened")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cli.CheckOutput(o.output, cli.OutputTable, cli.OutputJSON, cli.OutputYAML); err != nil {
-			return err
-		}
-		since, err := cli.ParseSince(o.since, time.Now())
-		if err != nil {
-			return err
-		}
-		at, err := k.Connect()
+		at, since, err := o.connect(args)
 		if err != nil {
 			return err
 		}
@@ -81,8 +61,6 @@ type about struct{ Kind, Namespace, Name string }
 func (o *eventsOptions) log(ctx context.Context, at *cli.Connection, args []string, since time.Time) (*EventLog, string, error) {
 	objects, where := []about{{"GitSource", at.Namespace, ""}, {"BatchRelease", at.Namespace, ""}}, "in namespace "+at.Namespace
 	switch {
-	case len(args) == 1 && (o.all || o.source != ""):
-		return nil, "", fmt.Errorf("%s: a name excludes --all-namespaces and --source; name the namespace with -n", args[0])
 	case len(args) == 1:
 		br, err := at.Release(ctx, args[0])
 		if err != nil {

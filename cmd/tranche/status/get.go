@@ -147,7 +147,7 @@ func releaseTable(list []v1alpha1.BatchRelease, namespaces, wide bool, now time.
 			row = append([]string{br.Namespace}, row...)
 		}
 		if wide {
-			row = append(row, cli.OrNone(cli.Short(br.Spec.Commit)), cli.OrNone(br.Labels[v1alpha1.LabelSource]), at.Message)
+			row = append(row, cli.OrNone(cli.Short(cli.CommitOf(br))), cli.OrNone(br.Labels[v1alpha1.LabelSource]), at.Message)
 		}
 		rows = append(rows, row)
 	}

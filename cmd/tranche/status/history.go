@@ -20,11 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-type historyOptions struct {
-	all           bool
-	source, since string
-	output        string
-}
+type historyOptions struct{ scope }
 
 func NewHistory() *cobra.Command {
 	var o historyOptions
@@ -42,27 +38,10 @@ folder. If it does not have the commit, the author is unknown and the rest is mi
 		Example: `  tranche history -n shop --since 24h
   tranche history --source shop/shop --since 2026-07-01 -o yaml
   tranche history web -n shop`,
-		Args: cobra.MaximumNArgs(1),
 	}
-	k := cli.AddCluster(c)
-	f := c.Flags()
-	f.BoolVarP(&o.all, "all-namespaces", "A", false, "show the releases of all namespaces")
-	f.StringVar(&o.source, "source", "", "show the releases of this GitSource, NAME or NAMESPACE/NAME, in all of its namespaces")
-	f.StringVar(&o.since, "since", "", "show what ended since then: how long ago (90m, 7d), a day (2026-07-01) or a time (2026-07-01T12:00:00Z)")
-	c.MarkFlagsMutuallyExclusive("all-namespaces", "source")
-	cli.AddOutput(c, &o.output, cli.OutputTable, cli.OutputJSON, cli.OutputYAML)
-	k.CompleteSources(c)
-	c.ValidArgsFunction = k.CompleteNames
+	o.addTo(c, "releases", "in all of its namespaces", "ended")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := cli.CheckOutput(o.output, cli.OutputTable, cli.OutputJSON, cli.OutputYAML); err != nil {
-			return err
-		}
-		now := time.Now()
-		since, err := cli.ParseSince(o.since, now)
-		if err != nil {
-			return err
-		}
-		at, err := k.Connect()
+		at, since, err := o.connect(args)
 		if err != nil {
 			return err
 		}
@@ -91,8 +70,6 @@ folder. If it does not have the commit, the author is unknown and the rest is mi
 // releases are those that the history is about, and where that is.
 func (o *historyOptions) releases(ctx context.Context, at *cli.Connection, args []string) ([]v1alpha1.BatchRelease, string, error) {
 	switch {
-	case len(args) == 1 && (o.all || o.source != ""):
-		return nil, "", fmt.Errorf("%s: a name excludes --all-namespaces and --source; name the namespace with -n", args[0])
 	case len(args) == 1:
 		br, err := at.Release(ctx, args[0])
 		if err != nil {

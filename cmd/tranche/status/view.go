@@ -88,8 +88,11 @@ func (s *releaseView) releaseLine(style terminal.Style) string {
 	case at.UpdateRevision != "":
 		line += "  revision " + at.UpdateRevision
 	}
-	if br.Spec.Commit != "" {
-		line += "  commit " + cli.Short(br.Spec.Commit)
+	if commit := cli.CommitOf(br); commit != "" {
+		line += "  commit " + cli.Short(commit)
+		if commit != br.Spec.Commit {
+			line += ", and not yet " + cli.Short(br.Spec.Commit)
+		}
 	}
 	if at.StartTime != nil && at.Phase != v1alpha1.PhaseCompleted {
 		line += style.Faint("  began " + cli.Age(*at.StartTime, s.now) + " ago")
@@ -102,6 +105,10 @@ func (s *releaseView) images(style terminal.Style) []terminal.Node {
 	if s.release.Spec.Template == nil {
 		return nil
 	}
+	template := s.release.Spec.Template
+	if rs := s.set(s.release.Status.UpdateRevision); rs != nil && cli.CommitOf(s.release) != s.release.Spec.Commit {
+		template = &rs.Spec.Template // spec brings another one, which has not begun
+	}
 	before := map[string]string{}
 	if rs := s.set(s.release.Status.StableRevision); rs != nil {
 		for _, c := range cli.Containers(&rs.Spec.Template) {
@@ -109,7 +116,7 @@ func (s *releaseView) images(style terminal.Style) []terminal.Node {
 		}
 	}
 	var nodes []terminal.Node
-	for _, c := range cli.Containers(s.release.Spec.Template) {
+	for _, c := range cli.Containers(template) {
 		line := "image " + c.Name + "  "
 		if old := before[c.Name]; old != "" && old != c.Image {
 			line += old + " → "

@@ -102,6 +102,20 @@ func views() map[string]func(*releaseView) {
 		"refused": func(s *releaseView) {
 			s.source.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "InvalidManifest", Message: "apps/web/service.yaml: Service shop/web: spec.ports[0].port: must be a number"}}
 		},
+		"unbegun": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) { // as the engine leaves it
+			at.Phase, at.CurrentStepIndex, at.CurrentStepState, at.UpdateCommit = v1alpha1.PhaseInitial, 0, v1alpha1.StepInitial, s.release.Spec.Commit
+			at.UpdatedReplicas, at.UpdatedReadyReplicas, at.UpdatedAvailableReplicas, at.Approvals = 0, 0, 0, nil
+			at.Reason, at.Message = "UnsupportedStrategy", "Deployment web: spec.strategy.type: Recreate cannot be released in batches; use RollingUpdate, or remove the plan"
+			delete(s.deployment.Labels, v1alpha1.LabelHeld)
+			s.sets = s.sets[1:]
+			*s.sets[0].Spec.Replicas, s.sets[0].Status = 10, appsv1.ReplicaSetStatus{Replicas: 10, AvailableReplicas: 10}
+		}),
+		"newer": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
+			at.UpdateCommit, s.release.Spec.Commit = s.release.Spec.Commit, "7d1e0c2f90a1"
+			s.release.Spec.Template = s.release.Spec.Template.DeepCopy()
+			s.release.Spec.Template.Spec.Containers[0].Image = "registry.example.org/web:v3"
+			at.Reason, at.Message = "UnsupportedStrategy", "Deployment web: spec.strategy.type: Recreate cannot be released in batches; use RollingUpdate, or remove the plan"
+		}),
 		"missing": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			s.deployment, s.sets = nil, nil
 			at.Reason, at.Message = "DeploymentNotFound", "there is no Deployment web"

@@ -318,7 +318,7 @@ func (v *verdict) ended(s *releaseView) (bool, error) {
 // passing are the reasons of a source that is not ready for which waiting helps, or
 // that are not about the commit.
 var passing = []string{
-	"WaitingForHandBack", "DependencyNotReady", "PlanNotApproved", "ApplyFailed", "PruneFailed",
+	"WaitingForHandBack", "HandBackOverdue", "DependencyNotReady", "PlanNotApproved", "ApplyFailed", "PruneFailed",
 	"Timeout", "HostUnreachable", "FetchFailed", "NotGit", "StorageFailed", "OutdatedCRD",
 }
 

@@ -1,0 +1,209 @@
+package commit
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/giturl"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// otherSources returns the other GitSources of the branch that this account may read.
+func (st *commitCommand) otherSources(ctx context.Context) []v1alpha1.GitSource {
+	if st.at == nil {
+		return nil
+	}
+	list, err := st.at.Sources(ctx, "")
+	if err != nil {
+		if list, err = st.at.Sources(ctx, st.source.Namespace); err != nil {
+			return nil
+		}
+	}
+	return slices.DeleteFunc(list, func(gs v1alpha1.GitSource) bool {
+		return gs.UID == st.source.UID || gs.Spec.Ref.Branch != st.source.Spec.Ref.Branch || !giturl.SameForUser(gs.Spec.URL, st.source.Spec.URL)
+	})
+}
+
+// sharer is another GitSource of the branch, with what it renders at HEAD.
+type sharer struct {
+	*v1alpha1.GitSource
+	templates map[string]template
+	reads     gittree.Reads
+	err       error // it does not render
+}
+
+func (s *sharer) name() string { return s.Namespace + "/" + s.Name }
+
+// template is that of a Deployment.
+type template struct {
+	name string // of the BatchRelease; without a plan, of the Deployment
+	kind string
+	*corev1.PodTemplateSpec
+}
+
+// findSharers renders HEAD for the other GitSources of the branch, which this command's
+// change may move, too. One that a tag or commit pins is not moved.
+func (n *narrowed) findSharers(ctx context.Context, head string) error {
+	list := n.otherSources(ctx)
+	for i := range list {
+		if list[i].Spec.Ref.IsPinned() || list[i].DeletionTimestamp != nil {
+			continue
+		}
+		s := &sharer{GitSource: &list[i]}
+		set, tree, err := render(n.clone, s.GitSource, head)
+		if tree == nil {
+			return err
+		}
+		if s.reads, s.err = tree.Reads(), err; err == nil {
+			s.templates = templatesOf(set)
+		}
+		n.sharers = append(n.sharers, s)
+	}
+	return nil
+}
+
+// has reports whether a source of the branch has a release or Deployment of a name.
+func (n *narrowed) has(name string) bool {
+	if slices.ContainsFunc(n.head.Releases, func(r plan.Release) bool { return planName(&r) == name }) {
+		return true
+	}
+	return slices.ContainsFunc(n.sharers, func(s *sharer) bool {
+		for _, t := range s.templates {
+			if t.name == name {
+				return true
+			}
+		}
+		return s.err != nil && s.name() == name
+	})
+}
+
+// elsewhere returns what a commit moves of other GitSources, and sources of which that is
+// not known.
+func (n *narrowed) elsewhere(ctx context.Context, commit string) (others []moved) {
+	for _, s := range n.sharers {
+		same, err := n.leaves(ctx, s, commit)
+		switch {
+		case err != nil:
+			others = append(others, n.unknown(s, err)...)
+		case !same:
+			others = append(others, n.movedOf(s, commit)...)
+		}
+	}
+	return others
+}
+
+// unknown is a source of which it is not known what a commit moves.
+func (n *narrowed) unknown(s *sharer, err error) []moved {
+	if n.may[s.name()] {
+		return nil
+	}
+	return []moved{{name: s.name(), of: "what GitSource " + s.name() + " renders", how: "not known: " + plan.OneLine(err.Error())}}
+}
+
+// leaves reports whether a commit changes nothing that a source read. A rendering that
+// failed may have ended before it read all files, so its kustomizations are asked as well.
+func (n *narrowed) leaves(ctx context.Context, s *sharer, commit string) (bool, error) {
+	objects, err := n.clone.Objects()
+	if err != nil {
+		return false, err
+	}
+	tree, err := gittree.Open(objects, plumbing.NewHash(commit))
+	if err != nil {
+		return false, err
+	}
+	same, err := s.reads.Unchanged(tree)
+	if err != nil || !same || s.err == nil {
+		return same, err
+	}
+	k, err := readKustomizations(ctx, n.ch)
+	if err != nil {
+		return false, err
+	}
+	changed, err := n.ch.Git(ctx, "diff", "--name-only", "--no-renames", "-z", "HEAD", commit)
+	if err != nil {
+		return false, err
+	}
+	dir := path.Clean(s.Spec.Path)
+	return !slices.ContainsFunc(strings.Split(strings.TrimRight(changed, "\x00"), "\x00"), func(file string) bool {
+		return dir == "." || strings.HasPrefix(file, dir+"/") || k.reaches(dir, file, map[string]bool{})
+	}), nil
+}
+
+// movedOf returns what a commit moves of a source that reads files which it changes.
+func (n *narrowed) movedOf(s *sharer, commit string) []moved {
+	err := s.err
+	var set *plan.Set
+	if err == nil {
+		set, _, err = render(n.clone, s.GitSource, commit)
+	}
+	if err != nil {
+		return n.unknown(s, err)
+	}
+	var others []moved
+	is := templatesOf(set)
+	for _, key := range slices.Sorted(maps.Keys(merged(s.templates, is))) {
+		from, to := s.templates[key], is[key]
+		name := cmp.Or(from.name, to.name)
+		m := moved{name: name, of: cmp.Or(from.kind, to.kind) + " " + name + " of GitSource " + s.name()}
+		switch {
+		case n.may[name]:
+			continue
+		case from.PodTemplateSpec == nil:
+			m.how = "it would be created"
+		case to.PodTemplateSpec == nil:
+			m.how = "it would go"
+		case plan.EqualTemplate(from.PodTemplateSpec, to.PodTemplateSpec):
+			continue
+		default:
+			m.how = movedHow(from.PodTemplateSpec, to.PodTemplateSpec)
+		}
+		others = append(others, m)
+	}
+	return others
+}
+
+func merged(a, b map[string]template) map[string]template {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+// templatesOf returns the templates of all Deployments of a set, by their names.
+func templatesOf(set *plan.Set) map[string]template {
+	found := map[string]template{}
+	for _, o := range set.Objects {
+		if t := templateOf(o); t != nil {
+			name := o.GetNamespace() + "/" + o.GetName()
+			found[name] = template{name, "Deployment", t}
+		}
+	}
+	for i := range set.Releases {
+		r := &set.Releases[i]
+		found[r.Deployment.GetNamespace()+"/"+r.Deployment.GetName()] = template{planName(r), "BatchRelease", r.Template}
+	}
+	return found
+}
+
+// templateOf returns the pod template of a Deployment; nil for another kind.
+func templateOf(o plan.Object) *corev1.PodTemplateSpec {
+	if o.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: "apps", Kind: "Deployment"}) {
+		return nil
+	}
+	d := &appsv1.Deployment{}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, d) != nil {
+		return nil
+	}
+	return &d.Spec.Template
+}

@@ -1,0 +1,163 @@
+package gitsync
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+
+	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// A commit that renames or copies a folder brings all files of the folder to their new
+// paths. Its author need not have seen them: a committer may have put an approval there.
+// So a file counts as signed only if the same signer has brought its content wherever the
+// repository had it before.
+
+// place is where the repository had the content of a file before.
+type place struct {
+	path string
+	in   plumbing.Hash // the commit that brought it there
+}
+
+// maxPlaces bounds the places of one content that are looked at.
+const maxPlaces = 16
+
+// placesBefore returns where the parents of a commit have a content, and from there on
+// the parents of the commits that brought it to these places. More than maxPlaces are not
+// looked for.
+func placesBefore(ctx context.Context, s storer.EncodedObjectStorer, commit, content plumbing.Hash) ([]place, error) {
+	f := finder{store: s, content: content, in: map[plumbing.Hash][]string{}}
+	var found []place
+	seen := map[plumbing.Hash]bool{commit: true}
+	for queue := []plumbing.Hash{commit}; len(queue) > 0; queue = queue[1:] {
+		c, err := object.GetCommit(s, queue[0])
+		if err != nil {
+			return nil, gittree.Missing("commit", queue[0], err)
+		}
+		for _, parent := range c.ParentHashes {
+			p, err := object.GetCommit(s, parent)
+			if err != nil {
+				return nil, gittree.Missing("commit", parent, err)
+			}
+			paths, err := f.paths(ctx, p.TreeHash)
+			if err != nil {
+				return nil, err
+			}
+			for _, at := range paths {
+				b, err := bringer(s, parent, at, brought{})
+				if err != nil {
+					return nil, err
+				}
+				in := plumbing.NewHash(b.in)
+				found = append(found, place{at, in})
+				if len(found) > maxPlaces {
+					return found, nil
+				}
+				if !seen[in] {
+					seen[in] = true
+					queue = append(queue, in)
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// finder looks for the files of a content.
+type finder struct {
+	store   storer.EncodedObjectStorer
+	content plumbing.Hash
+	in      map[plumbing.Hash][]string // by tree, the paths in it
+}
+
+// paths returns the paths in a tree that have the content, and not many more of them than
+// are looked at.
+func (f *finder) paths(ctx context.Context, tree plumbing.Hash) ([]string, error) {
+	if paths, ok := f.in[tree]; ok {
+		return paths, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	t, err := object.GetTree(f.store, tree)
+	if err != nil {
+		return nil, gittree.Missing("tree", tree, err)
+	}
+	var paths []string
+	for _, e := range t.Entries {
+		switch {
+		case len(paths) > maxPlaces:
+		case e.Mode == filemode.Dir:
+			below, err := f.paths(ctx, e.Hash)
+			if err != nil {
+				return nil, err
+			}
+			for _, p := range below {
+				paths = append(paths, path.Join(e.Name, p))
+			}
+		case e.Hash == f.content && e.Mode.IsFile() && e.Mode != filemode.Symlink:
+			paths = append(paths, e.Name)
+		}
+	}
+	f.in[tree] = paths
+	return paths, nil
+}
+
+// placesBefore returns what the function of that name does. A source asks for the same
+// ones at each sync.
+func (h *history) placesBefore(ctx context.Context, b brought) ([]place, error) {
+	key := strings.Join([]string{b.in, b.content.String()}, " ")
+	if places, ok := h.signatures.places[key]; ok {
+		return places, nil
+	}
+	places, err := placesBefore(ctx, h.snapshot, plumbing.NewHash(b.in), b.content)
+	if err == nil && h.signatures.places != nil {
+		h.signatures.places[key] = places
+	}
+	return places, err
+}
+
+const (
+	hintSign     = "have it committed by a key that spec.approvals.signers of the GitSource lists (git commit -S)"
+	hintOwnKey   = "let a person approve it"
+	hintOwnFile  = "commit a change of the file, such as a comment"
+	factPlanted  = "the repository had it at %s before, by commit %s of another than %s"
+	factManyCopy = "the repository had its content in more than %d places before"
+)
+
+// signerOfFile returns the signer who brought a file, or why that is none, and what to do.
+func (h *history) signerOfFile(ctx context.Context, b brought) (by signature.Signature, why, hint string, err error) {
+	keys := h.signatures.signers
+	by, why, err = h.signatures.signerOf(ctx, h.snapshot, plumbing.NewHash(b.in), keys)
+	switch {
+	case err != nil || why != "":
+		return by, why, hintSign, err
+	case by.Key == h.signatures.own:
+		return by, errOwnKey.Error(), hintOwnKey, nil
+	}
+	places, err := h.placesBefore(ctx, b)
+	if err != nil {
+		return by, "", "", err
+	}
+	if len(places) > maxPlaces {
+		return by, fmt.Sprintf(factManyCopy, maxPlaces), hintOwnFile, nil
+	}
+	for _, p := range places {
+		other, why, err := h.signatures.signerOf(ctx, h.snapshot, p.in, keys)
+		if err != nil {
+			return by, "", "", err
+		}
+		if why != "" || !keys.Same(other, by) {
+			return by, fmt.Sprintf(factPlanted, p.path, plan.ShortCommit(p.in.String()), by), hintOwnFile, nil
+		}
+	}
+	return by, "", "", nil
+}

@@ -1,0 +1,47 @@
+package gitsync
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// unknown returns a problem for each approval that names no release, neither of this
+// source nor of another one that reads the same file.
+func (r *renderer) unknown(releases []plan.Release, approvals []plan.Approval) (plan.Problems, error) {
+	unknown := plan.UnknownApprovals(releases, approvals)
+	if len(unknown) == 0 || r.sources == nil {
+		return unknown, nil
+	}
+	sources, err := r.sources()
+	if err != nil {
+		return nil, err
+	}
+	return plan.UnknownApprovals(releases, withoutOthers(approvals, sources, r.gs)), nil
+}
+
+// withoutOthers leaves out the approvals that another GitSource of the branch reads and
+// that name a release which it has applied: two sources may share a folder of approvals.
+func withoutOthers(approvals []plan.Approval, sources *v1alpha1.GitSourceList, gs *v1alpha1.GitSource) []plan.Approval {
+	left := slices.Clone(approvals)
+	for i := range sources.Items {
+		other := &sources.Items[i]
+		if other.UID == gs.UID || !sameBranch(other, gs) {
+			continue
+		}
+		folder := path.Clean(approvalsPath(&other.Spec))
+		has := map[string]bool{}
+		for _, e := range readInventory(other.Status.Inventory) {
+			if isPlan(e) {
+				has[e.namespace+"/"+e.name] = true
+			}
+		}
+		left = slices.DeleteFunc(left, func(a plan.Approval) bool {
+			return has[a.Metadata.Namespace+"/"+a.Metadata.Name] && (folder == "." || strings.HasPrefix(a.File, folder+"/"))
+		})
+	}
+	return left
+}

@@ -1,0 +1,79 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// sourcesWithin is how long after the start of a leader a held Deployment without a plan
+// stays held. The branch may have the plan again, since the leader before deleted it and
+// died. The sources are synced in that time, and bring it back.
+const sourcesWithin = 30 * time.Second
+
+// startup knows which Deployments had a plan since this process began to lead. A plan of
+// these that goes has left the branch now.
+type startup struct {
+	mu     sync.Mutex
+	uptime func() time.Duration
+	begun  bool
+	began  time.Duration
+	seen   map[types.NamespacedName]bool
+}
+
+// saw notes that a Deployment has a plan.
+func (s *startup) saw(deployment types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left() > 0 {
+		s.seen[deployment] = true
+	} else {
+		s.seen = nil
+	}
+}
+
+// left returns how much of the time is left, which begins with the first call.
+func (s *startup) left() time.Duration {
+	if !s.begun {
+		s.begun, s.began = true, s.uptime()
+	}
+	return max(0, s.began+sourcesWithin-s.uptime())
+}
+
+func (s *startup) wait(deployment types.NamespacedName) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen[deployment] {
+		return 0
+	}
+	return s.left()
+}
+
+// awaitSource returns how long the hand-back of a held Deployment waits for its source. One
+// that no GitSource applies waits for nothing.
+func (r *reconciler) awaitSource(ctx context.Context, deployment types.NamespacedName) (time.Duration, error) {
+	wait := r.startup.wait(deployment)
+	if wait == 0 {
+		return 0, nil
+	}
+	var live appsv1.Deployment // the cache has no managedFields
+	if err := r.reader.Get(ctx, deployment, &live); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return 0, nil
+		}
+		return 0, fmt.Errorf("reading Deployment %s before it is handed back: %w", deployment, err)
+	}
+	if !slices.ContainsFunc(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == v1alpha1.ManagerGitSync }) {
+		return 0, nil
+	}
+	return wait, nil
+}

@@ -1,0 +1,148 @@
+// Package transition finds in two statuses of a release what people are to be told of.
+package transition
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/notify"
+)
+
+// told are the reasons that people want to be told of, and what they mean for
+// the commit.
+var told = map[string]notify.State{
+	engine.ReasonReleaseStarted:           notify.Pending,
+	engine.ReasonStepApproved:             notify.Pending,
+	engine.ReasonReleaseSuperseded:        notify.Failed,
+	engine.ReasonWaitingForApproval:       notify.Pending,
+	engine.ReasonWaitingForPause:          notify.Pending,
+	engine.ReasonReleasePaused:            notify.Pending,
+	engine.ReasonScaledToZero:             notify.Pending,
+	engine.ReasonRollingBack:              notify.Pending,
+	engine.ReasonReleaseCompleted:         notify.Succeeded,
+	engine.ReasonRolledBack:               notify.Failed,
+	engine.ReasonProgressDeadlineExceeded: notify.Failed,
+	engine.ReasonInvalidPlan:              notify.Failed,
+	engine.ReasonTemplateRefused:          notify.Failed,
+	engine.ReasonHandBackRefused:          notify.Failed,
+	engine.ReasonUnsupportedStrategy:      notify.Failed,
+	engine.ReasonWriteRefused:             notify.Failed,
+}
+
+// Of returns what people are to be told of when a release's status becomes
+// new, in the order in which it happened.
+func Of(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) []notify.Transition {
+	var list []notify.Transition
+	for _, find := range []func(*v1alpha1.BatchRelease, v1alpha1.BatchReleaseStatus, time.Time) (notify.Transition, bool){superseded, approved, changed} {
+		if t, ok := find(br, new, now); ok {
+			list = append(list, described(br, t))
+		}
+	}
+	return list
+}
+
+// superseded is the end of a release in whose place another one begins.
+func superseded(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) (notify.Transition, bool) {
+	old := br.Status
+	if new.RollingBack || old.RollingBack || len(new.History) == 0 || new.History[0].Outcome != v1alpha1.OutcomeSuperseded {
+		return notify.Transition{}, false
+	}
+	r := new.History[0]
+	if len(old.History) > 0 && old.History[0].EndTime.Equal(&r.EndTime) && old.History[0].Revision == r.Revision && old.History[0].Commit == r.Commit {
+		return notify.Transition{}, false
+	}
+	return notify.Transition{
+		Namespace: br.Namespace, Release: br.Name, Reason: engine.ReasonReleaseSuperseded, Message: r.Revision + " by " + new.UpdateRevision + fromCommit(new.UpdateCommit),
+		State: told[engine.ReasonReleaseSuperseded], Revision: r.Revision, Commit: r.Commit, Step: old.CurrentStepIndex, Time: now,
+	}, true
+}
+
+func fromCommit(commit string) string {
+	if commit == "" {
+		return ""
+	}
+	return " of commit " + commit[:min(len(commit), 12)]
+}
+
+// approved is the opening of a gate by a user.
+func approved(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) (notify.Transition, bool) {
+	old, n := br.Status, len(new.Approvals)
+	if n == 0 || new.UpdateRevision != old.UpdateRevision || new.UpdateCommit != old.UpdateCommit || n <= len(old.Approvals) {
+		return notify.Transition{}, false
+	}
+	a := new.Approvals[n-1]
+	message := fmt.Sprintf("step %d by %s", a.Step, a.By)
+	if a.By == v1alpha1.ApprovedByCluster {
+		message = fmt.Sprintf("step %d in the cluster", a.Step)
+	}
+	return notify.Transition{
+		Namespace: br.Namespace, Release: br.Name, Reason: engine.ReasonStepApproved, Message: message + fromCommit(a.Commit),
+		State: told[engine.ReasonStepApproved], Revision: new.UpdateRevision, Commit: new.UpdateCommit, Step: a.Step, Time: now,
+	}, true
+}
+
+// described adds what the GitSource says of the commit, and the command that moves on.
+func described(br *v1alpha1.BatchRelease, t notify.Transition) notify.Transition {
+	about := br.Annotations
+	if link := about[v1alpha1.AnnotationCommitURL]; t.Commit != "" && br.Spec.Commit != "" && strings.HasSuffix(link, br.Spec.Commit) {
+		t.Link = strings.TrimSuffix(link, br.Spec.Commit) + t.Commit
+	}
+	if t.Commit == br.Spec.Commit {
+		t.Author = about[v1alpha1.AnnotationCommitAuthor]
+	}
+	if why := about[v1alpha1.AnnotationRejected]; why != "" && t.Rollback {
+		t.Message += "; rejected"
+		if by := about[v1alpha1.AnnotationCommitAuthor]; by != "" {
+			t.Message += " by " + by
+		}
+		t.Message += ": " + why
+	}
+	name := " " + br.Name + " -n " + br.Namespace
+	git, push := br.Spec.Commit != "", " --push"
+	if !git {
+		push = " --direct"
+	}
+	switch t.Reason {
+	case engine.ReasonWaitingForApproval:
+		t.Next = "tranche approve" + name + push
+	case engine.ReasonProgressDeadlineExceeded:
+		t.Next = "tranche rollback" + name + push
+	case engine.ReasonReleasePaused:
+		if git {
+			t.Next = "tranche resume" + name + push
+		}
+	}
+	return t
+}
+
+// changed returns what people are to be told of when a release's status
+// becomes new, and whether that is anything.
+func changed(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) (notify.Transition, bool) {
+	old, reason := br.Status, new.Reason
+	begun := new.Phase == v1alpha1.PhaseInitial && (old.Phase != new.Phase || old.UpdateTemplateDigest != new.UpdateTemplateDigest || old.UpdateCommit != new.UpdateCommit)
+	wasRefused := old.Phase == new.Phase && told[old.Reason] == notify.Failed
+	if new.Phase == v1alpha1.PhaseInitial && reason == engine.ReasonTakingHold && (begun || wasRefused) { // one that is refused has not begun
+		reason = engine.ReasonReleaseStarted
+	}
+	state, ok := told[reason]
+	same := !begun && old.Reason == new.Reason && old.CurrentStepIndex == new.CurrentStepIndex && old.RollingBack == new.RollingBack
+	settled := new.Phase == v1alpha1.PhaseCompleted && (old.Phase == "" || old.Phase == new.Phase) && state == notify.Succeeded
+	if !ok || same || settled || reason == engine.ReasonRollingBack && old.RollingBack {
+		return notify.Transition{}, false
+	}
+	t := notify.Transition{
+		Namespace: br.Namespace, Release: br.Name, Reason: reason, Message: new.Message, State: state,
+		Revision: new.UpdateRevision, Commit: new.UpdateCommit, Step: new.CurrentStepIndex, Time: now,
+		Rollback: new.RollingBack || old.RollingBack && new.Phase == v1alpha1.PhaseCompleted,
+	}
+	if t.Rollback && reason == engine.ReasonReleaseCompleted {
+		t.Message = "rolled back: " + t.Message
+	}
+	if new.FailedCommit != "" && new.FailedRevision != "" {
+		t.Commit = new.FailedCommit
+	}
+	return t, true
+}

@@ -1,0 +1,114 @@
+package transition
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/notify"
+)
+
+func TestTransition(t *testing.T) {
+	at := func(phase v1alpha1.ReleasePhase, step int32, reason string, edit ...func(*v1alpha1.BatchReleaseStatus)) v1alpha1.BatchReleaseStatus {
+		s := v1alpha1.BatchReleaseStatus{Phase: phase, CurrentStepIndex: step, Reason: reason, UpdateRevision: "u", UpdateCommit: "c"}
+		for _, e := range edit {
+			e(&s)
+		}
+		return s
+	}
+	back := func(s *v1alpha1.BatchReleaseStatus) {
+		s.RollingBack, s.FailedRevision, s.FailedCommit, s.UpdateRevision = true, "u", "c", "before"
+	}
+	again := func(s *v1alpha1.BatchReleaseStatus) { s.RollingBack = true }
+	stable := func(s *v1alpha1.BatchReleaseStatus) { s.UpdateRevision, s.UpdateCommit = "before", "b" }
+	for _, tc := range []struct {
+		why      string
+		old, new v1alpha1.BatchReleaseStatus
+		reason   string // empty: no notification
+		state    notify.State
+		rollback bool
+	}{
+		{"a release begins", at("Completed", 1, engine.ReasonReleaseCompleted, stable), at("Initial", 0, engine.ReasonTakingHold), engine.ReasonReleaseStarted, notify.Pending, false},
+		{"a release that cannot begin", at("Completed", 1, engine.ReasonReleaseCompleted, stable), at("Initial", 0, engine.ReasonUnsupportedStrategy), engine.ReasonUnsupportedStrategy, notify.Failed, false},
+		{"then it begins", at("Initial", 0, engine.ReasonUnsupportedStrategy), at("Initial", 0, engine.ReasonTakingHold), engine.ReasonReleaseStarted, notify.Pending, false},
+		{"it is resumed before its first pod", at("Initial", 0, engine.ReasonReleasePaused), at("Initial", 0, engine.ReasonTakingHold), "", 0, false},
+		{"it has begun already", at("Initial", 0, engine.ReasonTakingHold), at("RollingUpdate", 0, engine.ReasonUpgrading), "", 0, false},
+		{"a gate", at("RollingUpdate", 0, engine.ReasonUpgrading), at("RollingUpdate", 0, engine.ReasonWaitingForApproval), engine.ReasonWaitingForApproval, notify.Pending, false},
+		{"the same gate", at("RollingUpdate", 0, engine.ReasonWaitingForApproval), at("RollingUpdate", 0, engine.ReasonWaitingForApproval), "", 0, false},
+		{"the next gate, of an empty batch", at("RollingUpdate", 0, engine.ReasonWaitingForApproval), at("RollingUpdate", 1, engine.ReasonWaitingForApproval), engine.ReasonWaitingForApproval, notify.Pending, false},
+		{"the end", at("Finalizing", 1, engine.ReasonHandingBack), at("Completed", 1, engine.ReasonReleaseCompleted), engine.ReasonReleaseCompleted, notify.Succeeded, false},
+		{"what runs is seen for the first time", at("", 0, ""), at("Completed", 1, engine.ReasonReleaseCompleted), "", 0, false},
+		{"the way back begins", at("RollingUpdate", 1, engine.ReasonUpgrading), at("Initial", 0, engine.ReasonRollingBack, back), engine.ReasonRollingBack, notify.Pending, true},
+		{"it goes on", at("Initial", 0, engine.ReasonRollingBack, back), at("RollingUpdate", 1, engine.ReasonRollingBack, back), "", 0, false},
+		{"it is done", at("Finalizing", 1, engine.ReasonHandingBack, back), at("Completed", 1, engine.ReasonRolledBack, back), engine.ReasonRolledBack, notify.Failed, true},
+		{"a rollback of what was complete is done", at("Finalizing", 1, engine.ReasonHandingBack, again), at("Completed", 1, engine.ReasonReleaseCompleted), engine.ReasonReleaseCompleted, notify.Succeeded, true},
+		{"a deadline", at("RollingUpdate", 1, engine.ReasonUpgrading), at("RollingUpdate", 1, engine.ReasonProgressDeadlineExceeded), engine.ReasonProgressDeadlineExceeded, notify.Failed, false},
+	} {
+		br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: tc.old}
+		got, ok := changed(br, tc.new, time.Unix(0, 0))
+		if ok != (tc.reason != "") || got.Reason != tc.reason || got.State != tc.state || got.Rollback != tc.rollback {
+			t.Errorf("%s: %t %+v, want %q", tc.why, ok, got, tc.reason)
+		}
+		if ok && got.Commit != "c" {
+			t.Errorf("%s: about commit %q", tc.why, got.Commit)
+		}
+	}
+}
+
+// The other notifications of a release, and what they contain.
+func TestTransitions(t *testing.T) {
+	const commit = "3f2c1e0000000000000000000000000000000000"
+	at := func(edit ...func(*v1alpha1.BatchReleaseStatus)) v1alpha1.BatchReleaseStatus {
+		s := v1alpha1.BatchReleaseStatus{Phase: "RollingUpdate", Reason: engine.ReasonUpgrading, UpdateRevision: "u", UpdateCommit: commit}
+		for _, e := range edit {
+			e(&s)
+		}
+		return s
+	}
+	gate := func(s *v1alpha1.BatchReleaseStatus) { s.Reason = engine.ReasonWaitingForApproval }
+	approval := func(by, in string) func(*v1alpha1.BatchReleaseStatus) {
+		return func(s *v1alpha1.BatchReleaseStatus) {
+			s.Approvals = append(s.Approvals, v1alpha1.StepApproval{Step: int32(len(s.Approvals)), By: by, Commit: in})
+		}
+	}
+	next := func(s *v1alpha1.BatchReleaseStatus) {
+		s.Phase, s.Reason, s.UpdateRevision, s.UpdateCommit, s.Approvals = "Initial", engine.ReasonTakingHold, "v", "4f2c1e0000000000000000000000000000000000", nil
+		s.History = append([]v1alpha1.ReleaseRecord{{Revision: "u", Commit: commit, Outcome: v1alpha1.OutcomeSuperseded, EndTime: metav1.Unix(9, 0)}}, s.History...)
+	}
+	back := func(s *v1alpha1.BatchReleaseStatus) {
+		s.Phase, s.Reason, s.RollingBack = "Initial", engine.ReasonRollingBack, true
+	}
+	failed := func(s *v1alpha1.BatchReleaseStatus) { s.Reason = engine.ReasonProgressDeadlineExceeded }
+	for _, tc := range []struct {
+		why      string
+		old, new v1alpha1.BatchReleaseStatus
+		rejected string
+		want     []string
+	}{
+		{"a gate", at(), at(gate), "", []string{"WaitingForApproval '' by Ada at https://git.example.org/shop/commit/" + commit + ", next tranche approve web -n shop --push"}},
+		{"an approval", at(gate), at(approval("Ada", "0123456789abcdef")), "", []string{"StepApproved 'step 0 by Ada of commit 0123456789ab' by Ada at https://git.example.org/shop/commit/" + commit + ", next "}},
+		{"an approval in the cluster", at(gate), at(approval("cluster", "")), "", []string{"StepApproved 'step 0 in the cluster' by Ada at https://git.example.org/shop/commit/" + commit + ", next "}},
+		{"the same approval", at(approval("Ada", "")), at(approval("Ada", "")), "", nil},
+		{"another release begins", at(gate, approval("Ada", "")), at(next), "", []string{
+			"ReleaseSuperseded 'u by v of commit 4f2c1e000000' by Ada at https://git.example.org/shop/commit/" + commit + ", next ",
+			"ReleaseStarted '' by  at https://git.example.org/shop/commit/4f2c1e0000000000000000000000000000000000, next "}},
+		{"it has begun", at(next), at(next, func(s *v1alpha1.BatchReleaseStatus) { s.Phase, s.Reason = "RollingUpdate", engine.ReasonUpgrading }), "", nil},
+		{"a rejection", at(gate), at(back), "it is slow", []string{"RollingBack '; rejected by Ada: it is slow' by Ada at https://git.example.org/shop/commit/" + commit + ", next "}},
+		{"a deadline", at(), at(failed), "", []string{"ProgressDeadlineExceeded '' by Ada at https://git.example.org/shop/commit/" + commit + ", next tranche rollback web -n shop --push"}},
+	} {
+		br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", Annotations: map[string]string{
+			v1alpha1.AnnotationCommitAuthor: "Ada", v1alpha1.AnnotationCommitURL: "https://git.example.org/shop/commit/" + commit, v1alpha1.AnnotationRejected: tc.rejected,
+		}}, Spec: v1alpha1.BatchReleaseSpec{Commit: commit}, Status: tc.old}
+		var got []string
+		for _, n := range Of(br, tc.new, time.Unix(9, 0)) {
+			got = append(got, n.Reason+" '"+n.Message+"' by "+n.Author+" at "+n.Link+", next "+n.Next)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tc.why, diff)
+		}
+	}
+}
