@@ -2,7 +2,6 @@ package rollout_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,7 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -36,8 +35,8 @@ func TestDriftThatComesAgain(t *testing.T) {
 			}
 			answer, err := io.ReadAll(response.Body)
 			response.Body = io.NopCloser(bytes.NewReader(answer))
-			var d metav1.PartialObjectMetadata
-			if json.Unmarshal(answer, &d) == nil && d.Generation > 0 {
+			var d appsv1.Deployment
+			if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(answer, nil, &d); err == nil && d.Generation > 0 {
 				mu.Lock()
 				if _, known := reverted[d.Generation]; !known {
 					reverted[d.Generation] = began

@@ -925,7 +925,7 @@ var fights = []sequence{
 		s.bring("new", commitNext)
 		s.scale(5)
 		s.size("new", 5, native)
-	}, []string{"I3", "I10"}},
+	}, []string{"I10"}},
 	{"one is active, and the native controller undoes what Tranche did (H1)", func(s *story) {
 		s.turn("old", 2, false)
 		s.size("old", 3, tranche)
