@@ -20,7 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Whoever may write BatchReleases may make one under the name that Git gives to a plan
+// A user who may write BatchReleases may make one under the name that Git gives to a plan
 // later. No policy guards it, for it has no labels of a GitSource. Server-side apply
 // leaves what Git does not set: an approval, or an owner with which the garbage collector
 // deletes the plan. So of such a BatchRelease gitsync keeps nothing that only Git or the
