@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -49,12 +50,12 @@ const (
 // the server sets, and with the labels of the source, unless it is a Deployment.
 func (a *applier) manifest(o plan.Object) *unstructured.Unstructured {
 	u := withoutServersOwn(o.Unstructured)
-	if o.GroupVersionKind().GroupKind() == deploymentKind {
+	if o.GroupVersionKind().GroupKind() == inventory.DeploymentKind {
 		return u // bears nothing of ours
 	}
 	labels := map[string]string{}
 	maps.Copy(labels, u.GetLabels())
-	maps.Copy(labels, sourceLabels(a.gs))
+	maps.Copy(labels, inventory.Labels(a.gs))
 	u.SetLabels(labels)
 	return u
 }
@@ -101,7 +102,7 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 		return nil, nil
 	case t.way == notAtAll:
 		return apiProblems(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, a.mayWrite(ctx, t)), nil
-	case t.live != nil && t.groupKind() == deploymentKind && (t.way != plainly || hasRolloutFields(t.live)):
+	case t.live != nil && t.groupKind() == inventory.DeploymentKind && (t.way != plainly || hasRolloutFields(t.live)):
 		err = errors.Join(a.dryRunRollout(ctx, t), a.dryRunRest(ctx, t))
 		if err != nil && a.hasMoved(ctx, t) {
 			return nil, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, t.GetName(), errors.New("it has changed since it was read"))
@@ -128,9 +129,9 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 	switch {
 	case t.release != nil:
 		hintAtPlan(ps, "a Deployment with a plan is not deleted: put the old value back, give the new one another name, or take its plan away before")
-	case t.groupKind() == releaseKind:
+	case t.groupKind() == inventory.ReleaseKind:
 		hintAtPlan(ps, "a plan is not deleted while the branch has one for its Deployment: put the old value back, or give the new plan another name")
-	case t.groupKind() == crdKind:
+	case t.groupKind() == inventory.CRDKind:
 		hintAtPlan(ps, "a CustomResourceDefinition is not deleted, since its objects would go with it: put the old value back, or delete it yourself")
 	}
 	return ps, nil
@@ -139,7 +140,7 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 // hasMore reports whether a BatchRelease has what it may not have, though an apply would
 // change nothing.
 func (a *applier) hasMore(t *target) bool {
-	if t.groupKind() != releaseKind || t.live == nil {
+	if t.groupKind() != inventory.ReleaseKind || t.live == nil {
 		return false
 	}
 	_, more, err := disinherited(t.live, t.Object, a.gs)
@@ -157,9 +158,9 @@ func (t *target) forbidden() *plan.Problem {
 		return t.problem(plan.ReasonInvalidManifest, "metadata.labels: the selector of Deployment "+t.adopter+" matches them, so that it would adopt the ReplicaSet, and its release would be resized past the gates", "give it other labels")
 	}
 	switch t.groupKind() {
-	case revisionKind:
+	case inventory.RevisionKind:
 		return t.problem(plan.ReasonInvalidManifest, "a ControllerRevision is the record of a controller", "remove it from the branch")
-	case replicaSetKind, podKind:
+	case inventory.ReplicaSetKind, inventory.PodKind:
 		if owner := t.controller(); owner != nil {
 			return t.problem(plan.ReasonInvalidManifest, "it is controlled by "+owner.Kind+" "+owner.Name, "remove it from the branch, and change that instead")
 		}
@@ -237,10 +238,10 @@ func (a *applier) hasMoved(ctx context.Context, t *target) bool {
 // isHeldSince reports whether rollout has taken the hold of a Deployment since it was
 // read. A policy then refuses what is not written to a held one, and names another cause.
 func (a *applier) isHeldSince(ctx context.Context, t *target) bool {
-	if t.groupKind() != deploymentKind || t.live == nil || t.live.GetLabels()[v1alpha1.LabelHeld] != "" {
+	if t.groupKind() != inventory.DeploymentKind || t.live == nil || t.live.GetLabels()[v1alpha1.LabelHeld] != "" {
 		return false
 	}
-	now, err := get(ctx, a.c, t.entry())
+	now, err := inventory.Get(ctx, a.c, t.entry())
 	return err == nil && now != nil && now.GetLabels()[v1alpha1.LabelHeld] != ""
 }
 
@@ -319,7 +320,7 @@ func takeOver(u, live *unstructured.Unstructured, fields ...string) error {
 			continue
 		}
 		if err := unstructured.SetNestedField(u.Object, v, "spec", field); err != nil {
-			return fmt.Errorf("setting spec.%s of %s: %w", field, entryOf(u), err)
+			return fmt.Errorf("setting spec.%s of %s: %w", field, inventory.Of(u), err)
 		}
 	}
 	return nil
@@ -336,7 +337,7 @@ func (a *applier) apply(ctx context.Context, t *target) (change, error) {
 		return unchanged, nil
 	}
 	version := ""
-	switch isPlan := t.groupKind() == releaseKind; {
+	switch isPlan := t.groupKind() == inventory.ReleaseKind; {
 	case isPlan && t.live == nil:
 		return a.create(ctx, t)
 	case isPlan && isForeign(t.live):
@@ -357,7 +358,7 @@ func (a *applier) apply(ctx context.Context, t *target) (change, error) {
 		_, err = a.applyOwn(ctx, t, version)
 		return created, err
 	}
-	if t.live != nil && t.groupKind() == deploymentKind && t.way == plainly && hasRolloutFields(t.live) {
+	if t.live != nil && t.groupKind() == inventory.DeploymentKind && t.way == plainly && hasRolloutFields(t.live) {
 		live := t.live.DeepCopy()
 		if err := takeBack(ctx, a.c, live); err != nil {
 			return unchanged, err
@@ -409,7 +410,7 @@ func (a *applier) applyOwn(ctx context.Context, t *target, version string) (chan
 // deleted, and gives gitsync its template. An apply without it would remove it.
 // Otherwise applyAgain returns the refusal.
 func (a *applier) applyAgain(ctx context.Context, t *target, refusal error) (*unstructured.Unstructured, error) {
-	live, err := get(ctx, a.c, t.entry())
+	live, err := inventory.Get(ctx, a.c, t.entry())
 	if err != nil || live == nil {
 		return nil, cmp.Or(err, refusal)
 	}
@@ -461,7 +462,7 @@ func (a *applier) write(ctx context.Context, u *unstructured.Unstructured) error
 // holds other objects is never deleted so: they would go with it.
 func mayRecreate(t *target) bool {
 	switch t.groupKind() {
-	case releaseKind, namespaceKind, crdKind:
+	case inventory.ReleaseKind, inventory.NamespaceKind, inventory.CRDKind:
 		return false
 	}
 	return t.live != nil && t.release == nil && t.GetAnnotations()[v1alpha1.AnnotationForce] == annotationForceTrue
@@ -471,16 +472,16 @@ func mayRecreate(t *target) bool {
 const goneWithin = 30 * time.Second
 
 func (a *applier) recreate(ctx context.Context, t *target) (change, error) {
-	remove := deleteOnly
-	if gk := t.groupKind(); gk == replicaSetKind || gk == podKind {
-		remove = deleteUnchanged // a Deployment may have adopted it since it was read
+	remove := inventory.Delete
+	if gk := t.groupKind(); gk == inventory.ReplicaSetKind || gk == inventory.PodKind {
+		remove = inventory.DeleteUnchanged // a Deployment may have adopted it since it was read
 	}
 	if err := client.IgnoreNotFound(remove(ctx, a.c, t.live)); err != nil {
 		return unchanged, err
 	}
 	var finalizers []string
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, goneWithin, true, func(ctx context.Context) (bool, error) {
-		live, err := get(ctx, a.c, t.entry())
+		live, err := inventory.Get(ctx, a.c, t.entry())
 		if live != nil {
 			finalizers = live.GetFinalizers()
 		}
@@ -506,7 +507,7 @@ const establishedWithin = 30 * time.Second
 // awaitCRD waits until the API server serves what a CRD defines.
 func (a *applier) awaitCRD(ctx context.Context, t *target) error {
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, establishedWithin, true, func(ctx context.Context) (bool, error) {
-		live, err := get(ctx, a.c, t.entry())
+		live, err := inventory.Get(ctx, a.c, t.entry())
 		if err != nil || live == nil {
 			return false, err
 		}

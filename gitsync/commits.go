@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -52,7 +53,7 @@ func (h *history) releaseCommit(ctx context.Context, r *plan.Release, live *v1al
 	case live.Spec.Commit == "" || !plan.EqualTemplate(live.Spec.Template, r.Template):
 		first, err := h.runStart(ctx, r)
 		return first.String(), err
-	case live.Labels[v1alpha1.LabelSource] != "" && !isOurs(live, h.gs):
+	case live.Labels[v1alpha1.LabelSource] != "" && !inventory.IsOwned(live, h.gs):
 		return live.Spec.Commit, nil // handed over by another source, whose history this one does not render
 	}
 	left, err := h.leftAndCame(ctx, r, live)

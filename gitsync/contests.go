@@ -15,7 +15,7 @@ func (l *look) leaves(a *applier, t *target) bool {
 		return false
 	}
 	now := time.Now()
-	wait := l.keep.contests[t.entry().id()].Due(now)
+	wait := l.keep.contests[t.entry().ID()].Due(now)
 	if wait <= 0 {
 		return false
 	}
@@ -30,7 +30,7 @@ func (l *look) reverted(t *target, drifted string) {
 	if l.keep.contests == nil {
 		l.keep.contests = map[string]contest.Contest{}
 	}
-	id := t.entry().id()
+	id := t.entry().ID()
 	l.keep.contests[id] = l.keep.contests[id].Revert(time.Now(), strings.TrimPrefix(drifted, t.String()+": "))
 }
 
@@ -39,7 +39,7 @@ func (l *look) reverted(t *target, drifted string) {
 func (l *look) tellContests(c *commit) {
 	now, kept := time.Now(), map[string]contest.Contest{}
 	for _, t := range append(c.targets[:len(c.targets):len(c.targets)], c.releases...) {
-		id := t.entry().id()
+		id := t.entry().ID()
 		c := l.keep.contests[id]
 		if c.Reverts > 0 {
 			kept[id] = c

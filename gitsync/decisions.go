@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -33,7 +34,7 @@ func (r *reconciler) sourceOf(ctx context.Context, o client.Object) []reconcile.
 	if name == "" {
 		return nil
 	}
-	if len(name) < maxLabelValue {
+	if len(name) < inventory.MaxLabelValue {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 	}
 	var sources v1alpha1.GitSourceList // the label may be shortened
@@ -42,7 +43,7 @@ func (r *reconciler) sourceOf(ctx context.Context, o client.Object) []reconcile.
 		return nil
 	}
 	for i := range sources.Items {
-		if labelValue(sources.Items[i].Name) == name {
+		if inventory.LabelValue(sources.Items[i].Name) == name {
 			return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(&sources.Items[i])}}
 		}
 	}

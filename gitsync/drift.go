@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -19,7 +20,7 @@ import (
 // right; empty: nothing.
 func (l *look) drift(before *unstructured.Unstructured, t *target, c change) (string, error) {
 	switch {
-	case c == created && has(l.before.Inventory, t.entry().id()):
+	case c == created && inventory.Has(l.before.Inventory, t.entry().ID()):
 		return t.String() + " was deleted", nil
 	case c != configured || before == nil || t.applied == nil:
 		return "", nil
@@ -28,7 +29,7 @@ func (l *look) drift(before *unstructured.Unstructured, t *target, c change) (st
 	if err != nil {
 		return "", err
 	}
-	if l.keep.autoscaled[t.entry().id()] && !t.autoscaled {
+	if l.keep.autoscaled[t.entry().ID()] && !t.autoscaled {
 		lost = lost.Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("spec", "replicas"))) // was nobody's to take
 	}
 	if lost.Empty() {
@@ -90,7 +91,7 @@ func hands(before *unstructured.Unstructured, lost *fieldpath.Set) ([]string, er
 		}
 		set := &fieldpath.Set{}
 		if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
-			return nil, fmt.Errorf("reading the managed fields of %s: %w", entryOf(before), err)
+			return nil, fmt.Errorf("reading the managed fields of %s: %w", inventory.Of(before), err)
 		}
 		if changed := lost.Intersection(set); !changed.Empty() {
 			lost = lost.Difference(changed)

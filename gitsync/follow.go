@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -32,7 +33,7 @@ type commit struct {
 	governed *governed
 	targets  []*target
 	releases []*target
-	wanted   inventory
+	wanted   inventory.Set
 	heirs    heirs
 	// then are the BatchReleases of releases as the commit has them, and now, by name,
 	// those of the cluster that they take the place of.
@@ -121,7 +122,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signature
 	if err := refuseEmpty(l.gs, d.set); err != nil {
 		return nil, err
 	}
-	c := &commit{desired: d, renderer: r, wanted: inventory{}}
+	c := &commit{desired: d, renderer: r, wanted: inventory.Set{}}
 	if c.governed, err = l.govern(ctx, r, d, o); err != nil {
 		return nil, err
 	}
@@ -138,14 +139,14 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signature
 	if ps := slices.Concat(plan.ProblemsOf(refused), plan.ProblemsOf(err)); len(ps) > 0 {
 		return c, ps
 	}
-	c.wanted = c.governed.keeps.union(c.wanted)
+	c.wanted = c.governed.keeps.Union(c.wanted)
 	for _, t := range slices.Concat(c.targets, c.releases) {
-		c.wanted.add(t.entry())
+		c.wanted.Add(t.entry())
 	}
 	if c.heirs, err = l.heirsOf(ctx, s, c.wanted); err != nil {
 		return nil, err
 	}
-	return c, consented(l.gs, readInventory(l.gs.Status.Inventory), c.heirs.certain().union(c.wanted), d.commit)
+	return c, consented(l.gs, inventory.Read(l.gs.Status.Inventory), c.heirs.certain().Union(c.wanted), d.commit)
 }
 
 // unfinished is why a commit is not applied whole though all was done that could
@@ -228,7 +229,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 		if now != nil {
 			live[releaseName(release.Plan)] = unclaimed(now)
 		}
-		if now != nil && isOurs(now, l.gs) {
+		if now != nil && inventory.IsOwned(now, l.gs) {
 			ours = append(ours, now)
 		}
 	}
@@ -301,7 +302,7 @@ func (l *look) try(ctx context.Context, a *applier, c *commit, late bool) error 
 			t.refused = len(found) > 0
 			ps = append(ps, found...)
 		}
-		if t.groupKind() == crdKind && t.asIs {
+		if t.groupKind() == inventory.CRDKind && t.asIs {
 			same[definedBy(t.Unstructured)] = true
 		}
 	}
@@ -331,7 +332,7 @@ func (l *look) tryLate(ctx context.Context, a *applier, c *commit, redefined boo
 // announce writes the inventory of what is about to be applied together with
 // that of what was: whatever happens from here on, nothing is lost.
 func (l *look) announce(ctx context.Context, c *commit) error {
-	l.gs.Status.Inventory = c.wanted.union(readInventory(l.before.Inventory)).status()
+	l.gs.Status.Inventory = c.wanted.Union(inventory.Read(l.before.Inventory)).Status()
 	l.gs.Status.Plans = slices.Concat(c.governed.plans, c.governed.ending)
 	use(&l.gs.Status, c.governed.used)
 	if isApplied(l.gs, c.desired.commit) {
@@ -361,8 +362,8 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 		if err := l.applyOne(ctx, a, t); err != nil {
 			return err
 		}
-		redefined = redefined || t.groupKind() == crdKind && t.live != nil && t.applied != nil && t.applied.GetGeneration() != t.live.GetGeneration()
-		if t.groupKind() != crdKind || t.way != plainly || t.live != nil && isEstablished(t.live) {
+		redefined = redefined || t.groupKind() == inventory.CRDKind && t.live != nil && t.applied != nil && t.applied.GetGeneration() != t.live.GetGeneration()
+		if t.groupKind() != inventory.CRDKind || t.way != plainly || t.live != nil && isEstablished(t.live) {
 			continue
 		}
 		if err := a.awaitCRD(ctx, t); err != nil {
@@ -426,8 +427,8 @@ func (l *look) endRivals(ctx context.Context, c *commit, o *observer) error {
 		// The one that counts goes last: what it has decided is copied last.
 		for j := range plans {
 			p := &plans[j]
-			e := planEntry(p)
-			if isNamed(c.governed.set, p) || !isOurs(p, l.gs) {
+			e := inventory.OfRelease(p)
+			if isNamed(c.governed.set, p) || !inventory.IsOwned(p, l.gs) {
 				continue
 			}
 			done, err := l.replacePlan(ctx, e, client.ObjectKeyFromObject(release.Plan))
@@ -435,28 +436,24 @@ func (l *look) endRivals(ctx context.Context, c *commit, o *observer) error {
 				return err
 			}
 			if !done {
-				c.wanted.add(e) // it stays, and so does the Deployment's hold
+				c.wanted.Add(e) // it stays, and so does the Deployment's hold
 			}
 		}
 	}
 	return nil
 }
 
-func planEntry(p *v1alpha1.BatchRelease) entry {
-	return entry{v1alpha1.GroupVersion.WithKind("BatchRelease"), p.Namespace, p.Name}
-}
-
 // endPlan deletes a BatchRelease that is gone from Git.
-func (l *look) endPlan(ctx context.Context, e entry) error {
+func (l *look) endPlan(ctx context.Context, e inventory.Entry) error {
 	if err := l.noteEnded(ctx, e); err != nil {
 		return err
 	}
-	live, err := get(ctx, l.as, e)
-	if err == nil && live != nil && isOurs(live, l.gs) {
-		err = client.IgnoreNotFound(deleteOnly(ctx, l.as, live))
+	live, err := inventory.Get(ctx, l.as, e)
+	if err == nil && live != nil && inventory.IsOwned(live, l.gs) {
+		err = client.IgnoreNotFound(inventory.Delete(ctx, l.as, live))
 	}
 	if err != nil {
-		return cmpProblems(apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: named(e)}, l.gs, err), err)
+		return cmpProblems(apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, l.gs, err), err)
 	}
 	l.log.Info("deleted", "object", e.String(), "commit", l.outcome.commit, "because", "its plan is gone from Git")
 	return nil
@@ -533,14 +530,14 @@ func (l *look) afterHandBack(ctx context.Context, t *target, o *observer) error 
 	}
 	for i := range plans {
 		p := &plans[i]
-		if !isOurs(p, l.gs) {
+		if !inventory.IsOwned(p, l.gs) {
 			continue
 		}
-		if err := l.endPlan(ctx, planEntry(p)); err != nil {
+		if err := l.endPlan(ctx, inventory.OfRelease(p)); err != nil {
 			return err
 		}
 	}
-	live, err := get(ctx, l.as, t.entry())
+	live, err := inventory.Get(ctx, l.as, t.entry())
 	if err != nil {
 		return err
 	}
@@ -557,9 +554,9 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 	if len(l.outcome.waiting) > 0 {
 		return nil // the old inventory stays in force until all is applied
 	}
-	gone := readInventory(l.gs.Status.Inventory).without(c.wanted)
+	gone := inventory.Read(l.gs.Status.Inventory).Without(c.wanted)
 	kept, err := l.prune(ctx, gone, c.heirs)
-	l.gs.Status.Inventory = c.wanted.union(kept).status()
+	l.gs.Status.Inventory = c.wanted.Union(kept).Status()
 	if err != nil {
 		return err
 	}
@@ -568,7 +565,7 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 	l.keep.autoscaled = map[string]bool{}
 	for _, t := range c.targets {
 		if t.autoscaled {
-			l.keep.autoscaled[t.entry().id()] = true
+			l.keep.autoscaled[t.entry().ID()] = true
 		}
 	}
 	if c.unfinished() != nil {
@@ -609,41 +606,41 @@ func (l *look) shard(releases []*v1alpha1.BatchRelease) {
 // what is to be looked at again; the status tells what is still in use. Plans go in any case: with theirs gone,
 // Deployments are handed back, and nothing that runs goes with a plan. An object that has
 // an heir stays in the cluster, and so does its plan: releases go on.
-func (l *look) prune(ctx context.Context, gone []entry, h heirs) (inventory, error) {
+func (l *look) prune(ctx context.Context, gone []inventory.Entry, h heirs) (inventory.Set, error) {
 	gone, over, unclear := h.split(gone)
 	for _, e := range over {
-		l.tellOf(named(e), corev1.EventTypeNormal, v1alpha1.ReasonHandedOver, fmt.Sprintf("%s left the part of the branch that this GitSource applies, and stays in the cluster: %s has it now", e, h[e.id()]))
+		l.tellOf(inventory.Named(e), corev1.EventTypeNormal, v1alpha1.ReasonHandedOver, fmt.Sprintf("%s left the part of the branch that this GitSource applies, and stays in the cluster: %s has it now", e, h[e.ID()]))
 	}
 	l.gs.Status.Kept = nil
 	kept, err := l.pruneOrphans(ctx, gone)
 	l.unclear = len(unclear) > 0
 	for _, e := range unclear {
-		kept.add(e)
-		l.gs.Status.Kept = append(l.gs.Status.Kept, v1alpha1.KeptObject{ID: e.id(), UsedBy: h[e.id()].String() + ", " + h[e.id()].cannot})
+		kept.Add(e)
+		l.gs.Status.Kept = append(l.gs.Status.Kept, v1alpha1.KeptObject{ID: e.ID(), UsedBy: h[e.ID()].String() + ", " + h[e.ID()].cannot})
 	}
 	return kept, err
 }
 
 // pruneOrphans prunes objects that no other source has.
-func (l *look) pruneOrphans(ctx context.Context, gone []entry) (inventory, error) {
+func (l *look) pruneOrphans(ctx context.Context, gone []inventory.Entry) (inventory.Set, error) {
 	if !l.gs.Spec.Prune {
-		stays := slices.DeleteFunc(slices.Clone(gone), isPlan)
+		stays := slices.DeleteFunc(slices.Clone(gone), inventory.IsRelease)
 		if len(stays) > 0 {
-			l.tell(corev1.EventTypeNormal, v1alpha1.ReasonOrphaned, "left the branch and stays in the cluster, since spec.prune is false: "+plan.JoinNames(said(stays)))
+			l.tell(corev1.EventTypeNormal, v1alpha1.ReasonOrphaned, "left the branch and stays in the cluster, since spec.prune is false: "+plan.JoinNames(inventory.Names(stays)))
 		}
-		gone = slices.DeleteFunc(slices.Clone(gone), func(e entry) bool { return !isPlan(e) })
+		gone = slices.DeleteFunc(slices.Clone(gone), func(e inventory.Entry) bool { return !inventory.IsRelease(e) })
 	}
 	if len(gone) == 0 {
-		return inventory{}, nil
+		return inventory.Set{}, nil
 	}
-	if err := l.noteEnded(ctx, slices.DeleteFunc(slices.Clone(gone), func(e entry) bool { return !isPlan(e) })...); err != nil {
-		return entries(gone), err
+	if err := l.noteEnded(ctx, slices.DeleteFunc(slices.Clone(gone), func(e inventory.Entry) bool { return !inventory.IsRelease(e) })...); err != nil {
+		return inventory.SetOf(gone), err
 	}
 	p := &pruner{gs: l.gs, as: l.as, own: l.own}
 	result, err := p.prune(ctx, gone)
 	// What an autoscaler had is Git's again, once it is gone.
 	for _, e := range gone {
-		if _, stays := result.kept[e.id()]; e.gvk.GroupKind() == autoscalerKind && !stays {
+		if _, stays := result.kept[e.ID()]; e.GVK.GroupKind() == inventory.AutoscalerKind && !stays {
 			l.again = true
 		}
 	}
@@ -655,20 +652,10 @@ func (l *look) pruneOrphans(ctx context.Context, gone []entry) (inventory, error
 		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonPruned, "deleted, since "+because+": "+plan.JoinNames(result.removed))
 	}
 	for _, o := range result.left {
-		l.tellOf(named(o.entry), corev1.EventTypeNormal, v1alpha1.ReasonOrphaned, o.String()+" left the branch and stays in the cluster: "+o.because)
+		l.tellOf(inventory.Named(o.Entry), corev1.EventTypeNormal, v1alpha1.ReasonOrphaned, o.String()+" left the branch and stays in the cluster: "+o.because)
 	}
 	l.gs.Status.Kept = result.used
 	return result.kept, err
-}
-
-func isPlan(e entry) bool { return e.gvk.GroupKind() == releaseKind }
-
-func said(list []entry) []string {
-	var names []string
-	for _, e := range list {
-		names = append(names, e.String())
-	}
-	return names
 }
 
 // usedFor is how long ConfigMaps and Secrets of a deleted GitSource wait, unless
@@ -719,7 +706,7 @@ func (l *look) end(ctx context.Context) error {
 func (l *look) uninstalled(ctx context.Context) (bool, error) {
 	const name = "gitsources." + v1alpha1.Group
 	var crd metav1.PartialObjectMetadata
-	crd.SetGroupVersionKind(crdKind.WithVersion("v1"))
+	crd.SetGroupVersionKind(inventory.CRDKind.WithVersion("v1"))
 	err := l.own.Get(ctx, client.ObjectKey{Name: name}, &crd)
 	if apierrors.IsNotFound(err) {
 		return true, nil
@@ -734,7 +721,7 @@ func (l *look) uninstalled(ctx context.Context) (bool, error) {
 func inUse(kept []v1alpha1.KeptObject) []string {
 	var list []string
 	for _, k := range kept {
-		if e, ok := parseEntry(v1alpha1.InventoryEntry{ID: k.ID}); ok {
+		if e, ok := inventory.Parse(v1alpha1.InventoryEntry{ID: k.ID}); ok {
 			list = append(list, e.String()+" ("+k.UsedBy+")")
 		}
 	}
@@ -748,8 +735,8 @@ func (l *look) pruneAll(ctx context.Context) error {
 	if l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName); err != nil {
 		return err
 	}
-	kept, err := l.prune(ctx, readInventory(l.gs.Status.Inventory).without(inventory{}), nil)
-	l.gs.Status.Inventory = kept.status()
+	kept, err := l.prune(ctx, inventory.Read(l.gs.Status.Inventory).Without(inventory.Set{}), nil)
+	l.gs.Status.Inventory = kept.Status()
 	for _, p := range plan.ProblemsOf(err) {
 		const way = "to let the GitSource go and leave the rest in the cluster, set spec.suspend to true"
 		p.Hint = strings.TrimPrefix(p.Hint+"; "+way, "; ")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -36,7 +37,7 @@ type atRest struct {
 	// there is none.
 	putOff time.Time
 	// unready are the objects that are not ready yet, where spec.wait asks.
-	unready []entry
+	unready []inventory.Entry
 	// interval of the source, and the end of the present one.
 	interval time.Duration
 	until    time.Time

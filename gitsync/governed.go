@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -74,7 +75,7 @@ func (r *reconciler) contradicts(source types.NamespacedName, d *appsv1.Deployme
 			return true
 		}
 		apart := rolloutFields
-		if keep.autoscaled[entryOf(manifest.Unstructured).id()] {
+		if keep.autoscaled[inventory.Of(manifest.Unstructured).ID()] {
 			apart = append(slices.Clone(apart), "replicas")
 		}
 		return !says(live["metadata"], part(manifest.Object["metadata"], []string{"namespace", "name", "creationTimestamp"})) ||

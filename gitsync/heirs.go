@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -33,18 +34,18 @@ type heirs map[string]heir
 // The source that the object leaves asks, and not the one that it comes to, since either
 // may look first. Nothing is rendered where nothing leaves the branch. A ConfigMap or
 // Secret that kustomize generates under another name does not leave it.
-func (l *look) heirsOf(ctx context.Context, s *repository.Snapshot, wanted inventory) (heirs, error) {
-	generated := wanted.generated()
-	var gone []entry
-	for _, e := range readInventory(l.gs.Status.Inventory).without(wanted) {
-		if !generated[e.generated()] {
+func (l *look) heirsOf(ctx context.Context, s *repository.Snapshot, wanted inventory.Set) (heirs, error) {
+	generated := wanted.Generated()
+	var gone []inventory.Entry
+	for _, e := range inventory.Read(l.gs.Status.Inventory).Without(wanted) {
+		if !generated[e.WithoutHash()] {
 			gone = append(gone, e)
 		}
 	}
 	if len(gone) == 0 {
 		return nil, nil
 	}
-	sources, err := listSources(ctx, l.own)
+	sources, err := inventory.Sources(ctx, l.own)
 	if err != nil {
 		return nil, err
 	}
@@ -70,14 +71,14 @@ func neverRead(gs *v1alpha1.GitSource) bool {
 // inherits adds the objects that another source has at the commit of a snapshot, and may
 // write: for one that may write none of them, nothing is rendered. What it rendered in its
 // own last look is used where the commit has not changed that.
-func (l *look) inherits(ctx context.Context, s *repository.Snapshot, other *v1alpha1.GitSource, gone []entry, found heirs) error {
+func (l *look) inherits(ctx context.Context, s *repository.Snapshot, other *v1alpha1.GitSource, gone []inventory.Entry, found heirs) error {
 	as, err := l.writers.as(other.Namespace, other.Spec.ServiceAccountName)
 	if err != nil {
 		return err
 	}
-	var may []entry
+	var may []inventory.Entry
 	for _, e := range gone {
-		if h, ok := found[e.id()]; (!ok || h.cannot != "") && mayPatch(ctx, as, e) {
+		if h, ok := found[e.ID()]; (!ok || h.cannot != "") && mayPatch(ctx, as, e) {
 			may = append(may, e)
 		}
 	}
@@ -101,31 +102,19 @@ func (l *look) inherits(ctx context.Context, s *repository.Snapshot, other *v1al
 	if err != nil {
 		return err
 	}
-	found.add(name, may, inventoryOf(d.set), cannot)
+	found.add(name, may, inventory.OfSet(d.set), cannot)
 	return nil
-}
-
-// inventoryOf are the objects and plans of a commit.
-func inventoryOf(set *plan.Set) inventory {
-	inv := inventory{}
-	for _, o := range set.Objects {
-		inv.add(entryOf(o.Unstructured))
-	}
-	for i := range set.Releases {
-		inv.add(planEntry(set.Releases[i].Plan))
-	}
-	return inv
 }
 
 // add notes a source as the heir of what it renders, of objects that left the branch; of
 // all of them where renders is nil.
-func (h heirs) add(source types.NamespacedName, gone []entry, renders inventory, cannot string) {
+func (h heirs) add(source types.NamespacedName, gone []inventory.Entry, renders inventory.Set, cannot string) {
 	for _, e := range gone {
-		if before, ok := h[e.id()]; ok && before.cannot == "" {
+		if before, ok := h[e.ID()]; ok && before.cannot == "" {
 			continue
 		}
-		if _, ok := renders[e.id()]; ok || renders == nil {
-			h[e.id()] = heir{source, cannot}
+		if _, ok := renders[e.ID()]; ok || renders == nil {
+			h[e.ID()] = heir{source, cannot}
 		}
 	}
 }
@@ -157,7 +146,7 @@ func (l *look) refusal(ctx context.Context, s *repository.Snapshot, other *v1alp
 // an object of it, and then that source applies none. Empty: it can, or has none of the
 // objects that left the branch. The API server's words are not passed on to other
 // namespaces.
-func (l *look) unfit(ctx context.Context, other *v1alpha1.GitSource, as client.Client, set *plan.Set, gone []entry) (string, error) {
+func (l *look) unfit(ctx context.Context, other *v1alpha1.GitSource, as client.Client, set *plan.Set, gone []inventory.Entry) (string, error) {
 	objects, err := firstOf(set, gone)
 	if err != nil {
 		return "", err
@@ -168,7 +157,7 @@ func (l *look) unfit(ctx context.Context, other *v1alpha1.GitSource, as client.C
 	for _, object := range objects {
 		ps, err := tryFor(ctx, o, a, newTarget(set, object, o.early))
 		if err != nil {
-			return "", fmt.Errorf("trying %s as GitSource %s: %w", entryOf(object.Unstructured), client.ObjectKeyFromObject(other), err)
+			return "", fmt.Errorf("trying %s as GitSource %s: %w", inventory.Of(object.Unstructured), client.ObjectKeyFromObject(other), err)
 		}
 		if len(ps) == 0 {
 			continue
@@ -184,7 +173,7 @@ func (l *look) unfit(ctx context.Context, other *v1alpha1.GitSource, as client.C
 
 // firstOf returns the objects and plans of a commit, those of the entries first; none
 // where the commit has none of these.
-func firstOf(set *plan.Set, first []entry) ([]plan.Object, error) {
+func firstOf(set *plan.Set, first []inventory.Entry) ([]plan.Object, error) {
 	all := slices.Clone(set.Objects)
 	for i := range set.Releases {
 		object, err := releaseObject(withKind(set.Releases[i].Plan), set.Releases[i].File)
@@ -193,10 +182,10 @@ func firstOf(set *plan.Set, first []entry) ([]plan.Object, error) {
 		}
 		all = append(all, object)
 	}
-	is := entries(first)
+	is := inventory.SetOf(first)
 	n := 0
 	for i, o := range all {
-		if _, ok := is[entryOf(o.Unstructured).id()]; ok {
+		if _, ok := is[inventory.Of(o.Unstructured).ID()]; ok {
 			all[n], all[i] = o, all[n]
 			n++
 		}
@@ -225,17 +214,17 @@ func tryFor(ctx context.Context, o *observer, a *applier, t *target) (plan.Probl
 }
 
 // mayPatch reports whether an account may write an object that is there.
-func mayPatch(ctx context.Context, as client.Client, e entry) bool {
+func mayPatch(ctx context.Context, as client.Client, e inventory.Entry) bool {
 	nothing := client.RawPatch(types.MergePatchType, []byte("{}"))
-	return as.Patch(ctx, named(e), nothing, client.FieldOwner(v1alpha1.ManagerGitSync), client.DryRunAll) == nil
+	return as.Patch(ctx, inventory.Named(e), nothing, client.FieldOwner(v1alpha1.ManagerGitSync), client.DryRunAll) == nil
 }
 
 // certain are the objects that have an heir which can apply them.
-func (h heirs) certain() inventory {
-	inv := inventory{}
+func (h heirs) certain() inventory.Set {
+	inv := inventory.Set{}
 	for id, heir := range h {
 		if heir.cannot == "" {
-			inv[id] = entry{}
+			inv[id] = inventory.Entry{}
 		}
 	}
 	return inv
@@ -243,9 +232,9 @@ func (h heirs) certain() inventory {
 
 // split takes the objects that have an heir out of those that left the branch: those that
 // go over to it, and those that stay, since it cannot apply them.
-func (h heirs) split(gone []entry) (left, over, unclear []entry) {
+func (h heirs) split(gone []inventory.Entry) (left, over, unclear []inventory.Entry) {
 	for _, e := range gone {
-		switch heir, ok := h[e.id()]; {
+		switch heir, ok := h[e.ID()]; {
 		case !ok:
 			left = append(left, e)
 		case heir.cannot != "":

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
@@ -82,7 +83,7 @@ func TestHeirs_Renders(t *testing.T) {
 		other.Status = tc.status
 		w := &writers{by: map[string]client.Client{"system:serviceaccount:shop:tenant": patching{err: tc.may}}}
 		l := &look{reconciler: &reconciler{own: listed{gs: other}, writers: w, options: Options{NoRemoteBases: true, Renderer: countedRenders{&n}}}, gs: &leaves}
-		if _, err := l.heirsOf(t.Context(), s, inventory{}); err != nil {
+		if _, err := l.heirsOf(t.Context(), s, inventory.Set{}); err != nil {
 			t.Errorf("%s: %v", tc.why, err)
 		}
 		if n != tc.want {

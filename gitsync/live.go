@@ -2,8 +2,6 @@ package gitsync
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -11,7 +9,6 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -73,21 +71,7 @@ type target struct {
 	refused bool
 }
 
-func (t *target) entry() entry { return entryOf(t.Unstructured) }
-
-// get reads an object past the cache, and nil where it or its kind is not there.
-func get(ctx context.Context, c client.Reader, e entry) (*unstructured.Unstructured, error) {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(e.gvk)
-	err := c.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, u)
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("getting %s: %w", e, err)
-	}
-	return u, nil
-}
+func (t *target) entry() inventory.Entry { return inventory.Of(t.Unstructured) }
 
 // observer reads the cluster's side of one look.
 type observer struct {
@@ -128,7 +112,7 @@ func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error
 			ps = append(ps, problems...)
 			continue
 		}
-		if t.groupKind() == namespaceKind && t.live != nil {
+		if t.groupKind() == inventory.NamespaceKind && t.live != nil {
 			delete(o.early, t.GetName()) // what is in it can be tried before anything is written
 		}
 		targets = append(targets, t)
@@ -142,7 +126,7 @@ func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error
 // newTarget is an object of a set, before the cluster is looked at.
 func newTarget(set *plan.Set, object plan.Object, early map[string]bool) *target {
 	t := &target{Object: object, release: set.Governed(object), autoscaled: set.Autoscaled(object)}
-	t.early = t.groupKind() == crdKind || t.groupKind() == namespaceKind
+	t.early = t.groupKind() == inventory.CRDKind || t.groupKind() == inventory.NamespaceKind
 	t.homeless = early[t.GetNamespace()]
 	t.late = t.homeless || early[t.groupKind().String()]
 	return t
@@ -155,9 +139,9 @@ func earlyOf(set *plan.Set) map[string]bool {
 	early := map[string]bool{}
 	for _, o := range set.Objects {
 		switch o.GroupVersionKind().GroupKind() {
-		case namespaceKind:
+		case inventory.NamespaceKind:
 			early[o.GetName()] = true
-		case crdKind:
+		case inventory.CRDKind:
 			early[definedBy(o.Unstructured).String()] = true
 		}
 	}
@@ -172,7 +156,7 @@ func definedBy(crd *unstructured.Unstructured) schema.GroupKind {
 }
 
 func (o *observer) observe(ctx context.Context, t *target) error {
-	live, err := get(ctx, o.as, t.entry())
+	live, err := inventory.Get(ctx, o.as, t.entry())
 	if err != nil {
 		return err
 	}
@@ -186,7 +170,7 @@ func (o *observer) observe(ctx context.Context, t *target) error {
 	if err := o.adoption(ctx, t); err != nil {
 		return err
 	}
-	if isLeftAlone(t.Unstructured) || isLeftAlone(live) {
+	if inventory.IsLeftAlone(t.Unstructured) || inventory.IsLeftAlone(live) {
 		t.way = notAtAll
 		return nil
 	}
@@ -199,7 +183,7 @@ func (o *observer) observe(ctx context.Context, t *target) error {
 			return err
 		}
 	}
-	if t.groupKind() != deploymentKind {
+	if t.groupKind() != inventory.DeploymentKind {
 		return nil
 	}
 	if live == nil {
@@ -219,7 +203,7 @@ func (o *observer) wayOf(ctx context.Context, t *target) (way, error) {
 		return plainly, err
 	}
 	switch {
-	case len(plans) > 0 && isOurs(&plans[0], o.gs):
+	case len(plans) > 0 && inventory.IsOwned(&plans[0], o.gs):
 		return afterHandBack, nil // the plan was ours, and is gone from Git
 	case len(plans) > 0:
 		return asGoverned, nil // by hand
@@ -228,10 +212,6 @@ func (o *observer) wayOf(ctx context.Context, t *target) (way, error) {
 	default:
 		return plainly, nil
 	}
-}
-
-func isLeftAlone(u *unstructured.Unstructured) bool {
-	return u != nil && u.GetAnnotations()[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled
 }
 
 func hasReplicas(u *unstructured.Unstructured) bool {
@@ -246,7 +226,7 @@ func (t *target) keepsReplicas() bool {
 }
 
 func isWorkload(kind schema.GroupKind) bool {
-	return kind.Group == "apps" && slices.Contains([]string{deploymentKind.Kind, replicaSetKind.Kind, "StatefulSet"}, kind.Kind)
+	return kind.Group == "apps" && slices.Contains([]string{inventory.DeploymentKind.Kind, inventory.ReplicaSetKind.Kind, "StatefulSet"}, kind.Kind)
 }
 
 // ownsReplicas reports whether gitsync has applied spec.replicas: where Git has
@@ -259,40 +239,6 @@ func ownsReplicas(live *unstructured.Unstructured) bool {
 	return err == nil && len(owned) > 0
 }
 
-// sourceLabels say which GitSource applies an object.
-func sourceLabels(gs *v1alpha1.GitSource) map[string]string {
-	return map[string]string{v1alpha1.LabelSource: labelValue(gs.Name), v1alpha1.LabelSourceNamespace: gs.Namespace}
-}
-
-// maxLabelValue is the length of a label's value; a name may have 253.
-const maxLabelValue = 63
-
-// labelValue shortens a name that is too long for a label.
-func labelValue(name string) string {
-	if len(name) <= maxLabelValue {
-		return name
-	}
-	sum := sha256.Sum256([]byte(name))
-	return name[:54] + "-" + hex.EncodeToString(sum[:4])
-}
-
-// isOurs reports whether a GitSource applies an object: by its labels, and for
-// a Deployment, which bears nothing of ours (I7), by gitsync's field manager.
-// That does not tell one source's from another's; [observer.ownedByOther] and
-// the source's own inventory do.
-func isOurs(o client.Object, gs *v1alpha1.GitSource) bool {
-	if o.GetObjectKind().GroupVersionKind().GroupKind() == deploymentKind {
-		return hasGitSync(o)
-	}
-	labels := o.GetLabels()
-	for k, v := range sourceLabels(gs) {
-		if labels[k] != v {
-			return false
-		}
-	}
-	return true
-}
-
 // ownedByOther refuses an object that another GitSource applies: one that is in
 // the other's inventory, or bears its labels while the other has no inventory, as
 // when its status is lost. The labels of one that is gone, or has let go of the
@@ -303,15 +249,15 @@ func (o *observer) ownedByOther(ctx context.Context, t *target) error {
 	if t.live == nil {
 		return nil
 	}
-	others := t.groupKind() != deploymentKind && t.live.GetLabels()[v1alpha1.LabelSource] != "" && !isOurs(t.live, o.gs)
-	mine := has(o.gs.Status.Inventory, t.entry().id())
+	others := t.groupKind() != inventory.DeploymentKind && t.live.GetLabels()[v1alpha1.LabelSource] != "" && !inventory.IsOwned(t.live, o.gs)
+	mine := inventory.Has(o.gs.Status.Inventory, t.entry().ID())
 	if mine && !others {
 		return nil
 	}
 	if err := o.readSources(ctx); err != nil {
 		return err
 	}
-	if other := inventoriedByOther(o.sources, o.gs, t.entry()); other != nil {
+	if other := inventory.Owner(o.sources, o.gs, t.entry()); other != nil {
 		return ownedBy(t, other.Namespace, other.Name)
 	}
 	if mine || !others {
@@ -321,7 +267,7 @@ func (o *observer) ownedByOther(ctx context.Context, t *target) error {
 		return ownedBy(t, t.live.GetLabels()[v1alpha1.LabelSourceNamespace], t.live.GetLabels()[v1alpha1.LabelSource])
 	}
 	for i := range o.sources.Items {
-		if other := &o.sources.Items[i]; isOurs(t.live, other) && other.Status.Inventory == nil {
+		if other := &o.sources.Items[i]; inventory.IsOwned(t.live, other) && other.Status.Inventory == nil {
 			return ownedBy(t, other.Namespace, other.Name)
 		}
 	}
@@ -331,7 +277,7 @@ func (o *observer) ownedByOther(ctx context.Context, t *target) error {
 // readSources reads all GitSources, once in a look.
 func (o *observer) readSources(ctx context.Context) (err error) {
 	if o.sources == nil {
-		o.sources, err = listSources(ctx, o.own)
+		o.sources, err = inventory.Sources(ctx, o.own)
 	}
 	return err
 }
@@ -344,33 +290,10 @@ func ownedBy(t *target, namespace, name string) *plan.Problem {
 	}
 }
 
-// inventoriedByOther returns another GitSource that has an object in its
-// inventory; nil: there is none.
-func inventoriedByOther(sources *v1alpha1.GitSourceList, gs *v1alpha1.GitSource, e entry) *v1alpha1.GitSource {
-	for i := range sources.Items {
-		if other := &sources.Items[i]; other.UID != gs.UID && has(other.Status.Inventory, e.id()) {
-			return other
-		}
-	}
-	return nil
-}
-
-func listSources(ctx context.Context, c client.Reader) (*v1alpha1.GitSourceList, error) {
-	var sources v1alpha1.GitSourceList
-	if err := c.List(ctx, &sources); err != nil {
-		return nil, fmt.Errorf("listing the GitSources: %w", err)
-	}
-	return &sources, nil
-}
-
-func has(inventory *v1alpha1.Inventory, id string) bool {
-	return inventory != nil && slices.ContainsFunc(inventory.Entries, func(e v1alpha1.InventoryEntry) bool { return e.ID == id })
-}
-
 // adoption finds the Deployment that would adopt a ReplicaSet, of the commit or of the
 // cluster.
 func (o *observer) adoption(ctx context.Context, t *target) error {
-	if t.groupKind() != replicaSetKind {
+	if t.groupKind() != inventory.ReplicaSetKind {
 		return nil
 	}
 	var list appsv1.DeploymentList
@@ -383,7 +306,7 @@ func (o *observer) adoption(ctx context.Context, t *target) error {
 		}
 	}
 	for _, other := range o.commit {
-		if other.GroupVersionKind().GroupKind() != deploymentKind || other.GetNamespace() != t.GetNamespace() {
+		if other.GroupVersionKind().GroupKind() != inventory.DeploymentKind || other.GetNamespace() != t.GetNamespace() {
 			continue
 		}
 		d := &appsv1.Deployment{}
@@ -399,13 +322,6 @@ func (o *observer) adoption(ctx context.Context, t *target) error {
 func (t *target) isSelectedBy(selector *metav1.LabelSelector) bool {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	return err == nil && !s.Empty() && s.Matches(labels.Set(t.GetLabels()))
-}
-
-// hasGitSync reports whether gitsync has applied fields of an object.
-func hasGitSync(o client.Object) bool {
-	return slices.ContainsFunc(o.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
-		return e.Manager == v1alpha1.ManagerGitSync && e.Operation == metav1.ManagedFieldsOperationApply
-	})
 }
 
 // plansFor reads the BatchReleases for a Deployment, once in a look; the first one

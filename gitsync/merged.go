@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/openapi3"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -38,21 +39,21 @@ func (m *merger) merge(live, applied *unstructured.Unstructured) (*unstructured.
 	}
 	fields, err := managedfields.NewDefaultCRDFieldManager(types, asIs{}, unstructuredscheme.NewUnstructuredDefaulter(), unstructuredscheme.NewUnstructuredCreator(), gvk, gvk.GroupVersion(), "", nil)
 	if err != nil {
-		return nil, fmt.Errorf("merging %s: %w", entryOf(live), err)
+		return nil, fmt.Errorf("merging %s: %w", inventory.Of(live), err)
 	}
 	live = live.DeepCopy()
 	// Whoever wrote in another version shares no field with anybody here.
 	live.SetManagedFields(slices.DeleteFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.APIVersion != live.GetAPIVersion() }))
 	merged, err := fields.Apply(live, applied, v1alpha1.ManagerGitSync, true)
 	if err != nil {
-		return nil, fmt.Errorf("merging %s: %w", entryOf(live), err)
+		return nil, fmt.Errorf("merging %s: %w", inventory.Of(live), err)
 	}
 	if merged == nil {
 		return live, nil // nothing changes
 	}
 	u, ok := merged.(*unstructured.Unstructured)
 	if !ok {
-		return nil, fmt.Errorf("merging %s: came out as %T", entryOf(live), merged)
+		return nil, fmt.Errorf("merging %s: came out as %T", inventory.Of(live), merged)
 	}
 	return u, nil
 }

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -38,13 +39,13 @@ func newBranch(r *renderer, store storer.EncodedObjectStorer, commit plumbing.Ha
 // next one, and stays in the cluster; empty without one.
 func (b *branch) rival(gs *v1alpha1.GitSource, next *v1alpha1.BatchRelease, plans []v1alpha1.BatchRelease) string {
 	next = next.DeepCopy()
-	next.Labels = sourceLabels(gs)
+	next.Labels = inventory.Labels(gs)
 	for i := range plans {
 		p := &plans[i]
 		if next.UID == "" { // it is new, and so younger than each that is there
 			next.CreationTimestamp = metav1.NewTime(p.CreationTimestamp.Add(time.Second))
 		}
-		stays := !isOurs(withKind(p), gs) || slices.ContainsFunc(b.set.Releases, func(r plan.Release) bool {
+		stays := !inventory.IsOwned(withKind(p), gs) || slices.ContainsFunc(b.set.Releases, func(r plan.Release) bool {
 			return r.Plan.Namespace == p.Namespace && r.Plan.Name == p.Name
 		})
 		if stays && p.Name != next.Name && plan.ComparePlans(p, next) < 0 {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -37,7 +38,7 @@ func fields(u *unstructured.Unstructured, manager string, anyOperation bool) (*f
 		}
 		set := &fieldpath.Set{}
 		if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
-			return nil, fmt.Errorf("reading the managed fields of %s: %w", entryOf(u), err)
+			return nil, fmt.Errorf("reading the managed fields of %s: %w", inventory.Of(u), err)
 		}
 		all = all.Union(set)
 	}
@@ -71,7 +72,7 @@ func fieldName(name string) fieldpath.PathElement { return fieldpath.PathElement
 // The values are fresh and the write is conditional on their version: a stale
 // template applied here would be a release that nobody asked for. Who is not
 // quick enough, as beside the Deployment's first status, reads once more.
-func handOver(ctx context.Context, c client.Client, e entry, manager string, names []string) (live *unstructured.Unstructured, err error) {
+func handOver(ctx context.Context, c client.Client, e inventory.Entry, manager string, names []string) (live *unstructured.Unstructured, err error) {
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
 		live, err = handOverOnce(ctx, c, e, manager, names)
 		return err
@@ -79,10 +80,10 @@ func handOver(ctx context.Context, c client.Client, e entry, manager string, nam
 	return live, err
 }
 
-func handOverOnce(ctx context.Context, c client.Client, e entry, manager string, names []string) (*unstructured.Unstructured, error) {
+func handOverOnce(ctx context.Context, c client.Client, e inventory.Entry, manager string, names []string) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
-	live.SetGroupVersionKind(e.gvk)
-	if err := c.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, live); err != nil {
+	live.SetGroupVersionKind(e.GVK)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, live); err != nil {
 		return nil, err
 	}
 	spec := map[string]any{}
@@ -93,9 +94,9 @@ func handOverOnce(ctx context.Context, c client.Client, e entry, manager string,
 	}
 	withoutNulls(spec)
 	body := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	body.SetGroupVersionKind(e.gvk)
-	body.SetNamespace(e.namespace)
-	body.SetName(e.name)
+	body.SetGroupVersionKind(e.GVK)
+	body.SetNamespace(e.Namespace)
+	body.SetName(e.Name)
 	body.SetResourceVersion(live.GetResourceVersion())
 	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(manager), client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("handing %v of %s over to %s: %w", names, e, manager, err)
@@ -136,10 +137,10 @@ func takeBack(ctx context.Context, c client.Client, live *unstructured.Unstructu
 		{"op": "replace", "path": "/metadata/resourceVersion", "value": live.GetResourceVersion()},
 	})
 	if err != nil {
-		return fmt.Errorf("encoding the managed fields of %s: %w", entryOf(live), err)
+		return fmt.Errorf("encoding the managed fields of %s: %w", inventory.Of(live), err)
 	}
 	if err := c.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
-		return fmt.Errorf("taking %s back from %s: %w", entryOf(live), v1alpha1.ManagerRollout, err)
+		return fmt.Errorf("taking %s back from %s: %w", inventory.Of(live), v1alpha1.ManagerRollout, err)
 	}
 	return nil
 }
@@ -156,7 +157,7 @@ func takenBack(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, er
 	}
 	raw, err := ours.Union(theirs).ToJSON()
 	if err != nil {
-		return nil, fmt.Errorf("encoding the managed fields of %s: %w", entryOf(live), err)
+		return nil, fmt.Errorf("encoding the managed fields of %s: %w", inventory.Of(live), err)
 	}
 	managed := []metav1.ManagedFieldsEntry{{
 		Manager: v1alpha1.ManagerGitSync, Operation: metav1.ManagedFieldsOperationApply,

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -52,10 +53,10 @@ func TestHandOverBesideAnotherWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}}
-	if _, err := handOver(t.Context(), r, entryOf(u), v1alpha1.ManagerRollout, rolloutFields); err != nil {
+	if _, err := handOver(t.Context(), r, inventory.Of(u), v1alpha1.ManagerRollout, rolloutFields); err != nil {
 		t.Fatal(err)
 	}
-	live, err := get(t.Context(), c.Client, entryOf(u))
+	live, err := inventory.Get(t.Context(), c.Client, inventory.Of(u))
 	if err != nil {
 		t.Fatal(err)
 	}

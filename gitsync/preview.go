@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
@@ -140,7 +141,7 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 	}
 	v := &preview{
 		Preview: Preview{Commit: commit.String()}, gs: gs, c: p.Client, merger: newMerger(p.Schemas), tree: t,
-		observer: newObserver(gs, p.Client, p.Client), applier: &applier{gs: gs, c: p.Client}, wanted: inventory{},
+		observer: newObserver(gs, p.Client, p.Client), applier: &applier{gs: gs, c: p.Client}, wanted: inventory.Set{},
 	}
 	r := &renderer{gs: gs, mapper: p.Client.RESTMapper()}
 	v.renderer = r
@@ -180,7 +181,7 @@ type preview struct {
 	observer *observer
 	applier  *applier
 	set      *plan.Set
-	wanted   inventory
+	wanted   inventory.Set
 	branch   *branch
 	renderer *renderer
 }
@@ -231,8 +232,8 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 			return err
 		}
 	}
-	before := readInventory(v.gs.Status.Inventory)
-	gone := before.without(v.wanted)
+	before := inventory.Read(v.gs.Status.Inventory)
+	gone := before.Without(v.wanted)
 	heirs, err := v.heirsOf(ctx, gone)
 	if err != nil {
 		return err
@@ -240,13 +241,13 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	if err := v.gone(ctx, gone, heirs); err != nil {
 		return err
 	}
-	return consented(v.gs, before, heirs.certain().union(v.wanted), v.Commit)
+	return consented(v.gs, before, heirs.certain().Union(v.wanted), v.Commit)
 }
 
 // heirsOf returns the GitSources to whose paths the commit moves objects. Whether the
 // account of one may write them, and whether it takes the commit, is known to the
 // controller alone.
-func (v *preview) heirsOf(ctx context.Context, gone []entry) (heirs, error) {
+func (v *preview) heirsOf(ctx context.Context, gone []inventory.Entry) (heirs, error) {
 	found, sources := heirs{}, v.observer.sources
 	if v.observer.labelsTell { // this client may not list those of all namespaces
 		sources = &v1alpha1.GitSourceList{}
@@ -271,7 +272,7 @@ func (v *preview) heirsOf(ctx context.Context, gone []entry) (heirs, error) {
 		case err != nil:
 			found.add(name, gone, nil, "which may have it then and does not render")
 		default:
-			found.add(name, gone, inventoryOf(set), "")
+			found.add(name, gone, inventory.OfSet(set), "")
 		}
 	}
 	return found, nil
@@ -285,7 +286,7 @@ func withKind(p *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
 
 // object finds out what becomes of an object of the commit.
 func (v *preview) object(ctx context.Context, t *target, approvals []plan.Approval) error {
-	v.wanted.add(t.entry())
+	v.wanted.Add(t.entry())
 	if p := secretOfSource(v.gs, t.Object); p != nil {
 		v.Problems = append(v.Problems, p)
 		return nil
@@ -344,7 +345,7 @@ func (v *preview) compare(ctx context.Context, t *target, o *PreviewedObject) er
 // client try, else merged here.
 func (v *preview) trial(ctx context.Context, t *target) (u *unstructured.Unstructured, merged bool, err error) {
 	u, err = v.body(t)
-	if err == nil && t.groupKind() == releaseKind {
+	if err == nil && t.groupKind() == inventory.ReleaseKind {
 		v.mark(u, t.live)
 	}
 	if err != nil || t.late {
@@ -421,7 +422,7 @@ func keepReplicas(t *target, u *unstructured.Unstructured) error {
 
 // templateApart: the template is shown as a release, and not with the object.
 func (t *target) templateApart() bool {
-	return t.groupKind() == deploymentKind && (t.release != nil || t.way != plainly)
+	return t.groupKind() == inventory.DeploymentKind && (t.release != nil || t.way != plainly)
 }
 
 // shown is an object as it is shown: without what the API server sets, and
@@ -431,7 +432,7 @@ func shown(t *target, u *unstructured.Unstructured) *unstructured.Unstructured {
 	unstructured.RemoveNestedField(u.Object, "metadata", "finalizers")
 	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
 	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", "deployment.kubernetes.io/revision")
-	if t.groupKind() == releaseKind {
+	if t.groupKind() == inventory.ReleaseKind {
 		for _, key := range describing {
 			unstructured.RemoveNestedField(u.Object, "metadata", "annotations", key)
 		}
@@ -442,9 +443,9 @@ func shown(t *target, u *unstructured.Unstructured) *unstructured.Unstructured {
 	switch {
 	case t.templateApart():
 		unstructured.RemoveNestedField(u.Object, "spec", "template")
-	case t.groupKind() == secretKind:
+	case t.groupKind() == inventory.SecretKind:
 		foldStringData(u)
-	case t.groupKind() == releaseKind:
+	case t.groupKind() == inventory.ReleaseKind:
 		for _, field := range []string{"template", "deploymentStrategy", "commit", "approvalsSince", "approval", "serviceAccountName", "reviewApprovals", "requireSignedApprovals"} {
 			unstructured.RemoveNestedField(u.Object, "spec", field)
 		}
@@ -541,14 +542,14 @@ func replicasOf(u *unstructured.Unstructured) int32 {
 }
 
 // gone finds out what becomes of what left the branch.
-func (v *preview) gone(ctx context.Context, gone []entry, heirs heirs) error {
+func (v *preview) gone(ctx context.Context, gone []inventory.Entry, heirs heirs) error {
 	p := &pruner{gs: v.gs, as: v.c, own: v.c}
 	used, err := p.used(ctx, gone)
 	if err != nil {
 		return err
 	}
 	for _, e := range gone {
-		o := PreviewedObject{Object: plan.Object{Unstructured: named(e)}}
+		o := PreviewedObject{Object: plan.Object{Unstructured: inventory.Named(e)}}
 		live, err := p.present(ctx, e)
 		switch {
 		case apierrors.IsForbidden(err):
@@ -560,7 +561,7 @@ func (v *preview) gone(ctx context.Context, gone []entry, heirs heirs) error {
 		default:
 			o.Before = live
 			o.Effect, o.Because = v.fate(live, used)
-			if h, ok := heirs[e.id()]; ok && isOurs(live, v.gs) {
+			if h, ok := heirs[e.ID()]; ok && inventory.IsOwned(live, v.gs) {
 				o.Effect, o.Because = h.effect()
 			}
 		}
@@ -571,7 +572,7 @@ func (v *preview) gone(ctx context.Context, gone []entry, heirs heirs) error {
 
 // fate is what becomes of an object that left the branch, and why.
 func (v *preview) fate(live *unstructured.Unstructured, used usedNames) (Effect, string) {
-	if live.GroupVersionKind().GroupKind() == releaseKind && isOurs(live, v.gs) {
+	if live.GroupVersionKind().GroupKind() == inventory.ReleaseKind && inventory.IsOwned(live, v.gs) {
 		return EffectPrune, v.afterPlan(live)
 	}
 	if !v.gs.Spec.Prune {
@@ -587,13 +588,13 @@ func (v *preview) fate(live *unstructured.Unstructured, used usedNames) (Effect,
 // does even where nothing else is pruned.
 func (v *preview) afterPlan(live *unstructured.Unstructured) string {
 	name, _, _ := unstructured.NestedString(live.Object, "spec", "workloadRef", "name")
-	d := entry{gvk: appsv1.SchemeGroupVersion.WithKind(deploymentKind.Kind), namespace: live.GetNamespace(), name: name}
+	d := inventory.Entry{GVK: appsv1.SchemeGroupVersion.WithKind(inventory.DeploymentKind.Kind), Namespace: live.GetNamespace(), Name: name}
 	for i := range v.set.Releases {
-		if p := v.set.Releases[i].Plan; p.Namespace == d.namespace && p.Spec.WorkloadRef.Name == d.name {
+		if p := v.set.Releases[i].Plan; p.Namespace == d.Namespace && p.Spec.WorkloadRef.Name == d.Name {
 			return "BatchRelease " + releaseName(p) + " takes over from it, with the release that is under way"
 		}
 	}
-	if _, stays := v.wanted[d.id()]; stays {
+	if _, stays := v.wanted[d.ID()]; stays {
 		return "its Deployment goes on without a plan"
 	}
 	return ""

@@ -3,10 +3,8 @@ package gitsync
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -19,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -39,13 +38,13 @@ const few = 2
 // than a wish. Nothing of it is applied until the GitSource is annotated with
 // the commit. What is kept has left the branch before, and what is generated
 // anew under another name is not taken away.
-func consented(gs *v1alpha1.GitSource, before, wanted inventory, commit string) error {
+func consented(gs *v1alpha1.GitSource, before, wanted inventory.Set, commit string) error {
 	before = maps.Clone(before)
 	for _, k := range gs.Status.Kept {
 		delete(before, k.ID)
 	}
-	anew := wanted.generated()
-	gone := slices.DeleteFunc(before.without(wanted), func(e entry) bool { return anew[e.generated()] })
+	anew := wanted.Generated()
+	gone := slices.DeleteFunc(before.Without(wanted), func(e inventory.Entry) bool { return anew[e.WithoutHash()] })
 	if !gs.Spec.Prune || len(gone) <= few || 2*len(gone) <= len(before) {
 		return nil
 	}
@@ -54,33 +53,9 @@ func consented(gs *v1alpha1.GitSource, before, wanted inventory, commit string) 
 	}
 	return &plan.Problem{
 		Reason: v1alpha1.ReasonPruneRefused, Where: at(gs.Spec.Ref.String(), commit),
-		Err:  fmt.Errorf("%d of the %d objects that were applied would be deleted: %s", len(gone), len(before), plan.JoinNames(said(gone))),
+		Err:  fmt.Errorf("%d of the %d objects that were applied would be deleted: %s", len(gone), len(before), plan.JoinNames(inventory.Names(gone))),
 		Hint: fmt.Sprintf("if that is meant, kubectl annotate -n %s gitsource %s --overwrite %s=%s", gs.Namespace, gs.Name, v1alpha1.AnnotationConfirmPrune, plan.ShortCommit(commit)),
 	}
-}
-
-// contentHash is what kustomize appends to the names of the ConfigMaps and Secrets
-// that it generates.
-var contentHash = regexp.MustCompile(`-[bcdfghkmt2456789]{10}$`)
-
-// generated is an entry without the hash of its content, or the zero value where
-// its name has none.
-func (e entry) generated() entry {
-	gk, at := e.gvk.GroupKind(), contentHash.FindStringIndex(e.name)
-	if gk != configMapKind && gk != secretKind || at == nil {
-		return entry{}
-	}
-	return entry{e.gvk, e.namespace, e.name[:at[0]]}
-}
-
-// generated are the entries whose names have a hash of their content, without it.
-func (inv inventory) generated() map[entry]bool {
-	names := map[entry]bool{}
-	for _, e := range inv {
-		names[e.generated()] = true
-	}
-	delete(names, entry{})
-	return names
 }
 
 // shortestCommit is how many characters of a commit name it.
@@ -106,17 +81,17 @@ func judge(live *unstructured.Unstructured, gs *v1alpha1.GitSource, used usedNam
 	annotation := live.GetAnnotations()[v1alpha1.AnnotationPrune]
 	kind := live.GroupVersionKind().GroupKind()
 	switch {
-	case !isOurs(live, gs):
+	case !inventory.IsOwned(live, gs):
 		return forget, "this GitSource does not apply it"
-	case kind != releaseKind && metav1.GetControllerOf(live) != nil: // a held Deployment may have adopted it as its stable ReplicaSet
+	case kind != inventory.ReleaseKind && metav1.GetControllerOf(live) != nil: // a held Deployment may have adopted it as its stable ReplicaSet
 		owner := metav1.GetControllerOf(live)
 		return forget, "it is controlled by " + owner.Kind + " " + owner.Name
 	case annotation == annotationPruneDisabled:
 		return forget, "annotation " + v1alpha1.AnnotationPrune + " is " + annotationPruneDisabled
-	case isLeftAlone(live):
+	case inventory.IsLeftAlone(live):
 		return forget, "annotation " + v1alpha1.AnnotationReconcile + " is " + v1alpha1.AnnotationReconcileDisabled
-	case kind == secretKind && fieldNaming(gs, live.GetNamespace(), live.GetName()) != "":
-		return forget, namesSecret(gs, live.GetNamespace(), live.GetName())
+	case kind == inventory.SecretKind && inventory.FieldNaming(gs, live.GetNamespace(), live.GetName()) != "":
+		return forget, inventory.NamesSecret(gs, live.GetNamespace(), live.GetName())
 	case needsConsent(kind) && annotation != annotationPruneEnabled:
 		return forget, "a " + kind.Kind + " is deleted only with annotation " + v1alpha1.AnnotationPrune + ": " + annotationPruneEnabled
 	case used.by(kind, live.GetNamespace(), live.GetName()) != "":
@@ -128,7 +103,7 @@ func judge(live *unstructured.Unstructured, gs *v1alpha1.GitSource, used usedNam
 
 // needsConsent names the kinds that take data or other objects with them.
 func needsConsent(gk schema.GroupKind) bool {
-	return gk == claimKind || gk == namespaceKind || gk == crdKind
+	return gk == inventory.ClaimKind || gk == inventory.NamespaceKind || gk == inventory.CRDKind
 }
 
 // usedNames are the ConfigMaps and Secrets that pod templates refer to, by
@@ -260,11 +235,11 @@ type pruner struct {
 
 // present reads an object of the inventory, in whatever version the cluster
 // serves its kind by now.
-func (p *pruner) present(ctx context.Context, e entry) (*unstructured.Unstructured, error) {
-	if m, err := p.as.RESTMapper().RESTMapping(e.gvk.GroupKind()); err == nil {
-		e.gvk.Version = m.GroupVersionKind.Version
+func (p *pruner) present(ctx context.Context, e inventory.Entry) (*unstructured.Unstructured, error) {
+	if m, err := p.as.RESTMapper().RESTMapping(e.GVK.GroupKind()); err == nil {
+		e.GVK.Version = m.GroupVersionKind.Version
 	}
-	return get(ctx, p.as, e)
+	return inventory.Get(ctx, p.as, e)
 }
 
 // pruned is what became of the objects that left the branch.
@@ -273,61 +248,61 @@ type pruned struct {
 	left    []left
 	// kept stays in the inventory; used are those of it that are in use, or that finalizers
 	// keep.
-	kept inventory
+	kept inventory.Set
 	used []v1alpha1.KeptObject
 }
 
 // left is an object that stays in the cluster and leaves the inventory.
 type left struct {
-	entry
+	inventory.Entry
 	because string
 }
 
 // prune deletes, in the order given. What cannot be deleted stays in the
 // inventory, and the others are deleted all the same.
-func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
-	result := pruned{kept: inventory{}}
+func (p *pruner) prune(ctx context.Context, gone []inventory.Entry) (pruned, error) {
+	result := pruned{kept: inventory.Set{}}
 	used, err := p.used(ctx, gone)
 	if err != nil {
-		result.kept = entries(gone)
+		result.kept = inventory.SetOf(gone)
 		return result, err
 	}
 	lives := map[string]*unstructured.Unstructured{}
 	unread := map[string]error{}
 	for _, e := range gone {
-		lives[e.id()], unread[e.id()] = p.present(ctx, e)
+		lives[e.ID()], unread[e.ID()] = p.present(ctx, e)
 	}
 	others, err := p.others(ctx, gone)
 	if err != nil {
-		result.kept = entries(gone)
+		result.kept = inventory.SetOf(gone)
 		return result, err
 	}
 	naming, err := p.naming(ctx, gone)
 	if err != nil {
-		result.kept = entries(gone)
+		result.kept = inventory.SetOf(gone)
 		return result, err
 	}
 	var ps plan.Problems
 	for _, e := range gone {
-		live, v, because, err := p.pruneOne(ctx, e, lives[e.id()], unread[e.id()], func(live *unstructured.Unstructured) (verdict, string) {
+		live, v, because, err := p.pruneOne(ctx, e, lives[e.ID()], unread[e.ID()], func(live *unstructured.Unstructured) (verdict, string) {
 			if why := namedByOther(naming, e); why != "" {
 				return forget, why
 			}
-			if other := inventoriedByOther(others, p.gs, e); other != nil && e.gvk.GroupKind() == deploymentKind {
+			if other := inventory.Owner(others, p.gs, e); other != nil && e.GVK.GroupKind() == inventory.DeploymentKind {
 				return forget, "GitSource " + other.Namespace + "/" + other.Name + " applies it"
 			}
 			return judge(live, p.gs, used)
 		})
 		switch {
-		case apierrors.IsForbidden(err) && p.isEnding(ctx, e.namespace): // it goes with its namespace, as the account's rights have gone
+		case apierrors.IsForbidden(err) && p.isEnding(ctx, e.Namespace): // it goes with its namespace, as the account's rights have gone
 		case err != nil:
-			result.kept.add(e)
-			ps = append(ps, apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: named(e)}, p.gs, err)...)
+			result.kept.Add(e)
+			ps = append(ps, apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, p.gs, err)...)
 		case v == forget:
 			result.left = append(result.left, left{e, because})
 		case v == keepForNow:
-			result.kept.add(e)
-			result.used = append(result.used, v1alpha1.KeptObject{ID: e.id(), UsedBy: used.by(e.gvk.GroupKind(), e.namespace, e.name)})
+			result.kept.Add(e)
+			result.used = append(result.used, v1alpha1.KeptObject{ID: e.ID(), UsedBy: used.by(e.GVK.GroupKind(), e.Namespace, e.Name)})
 		case v == remove:
 			result.removed = append(result.removed, e.String())
 			result.keepUntilGone(e, live)
@@ -343,12 +318,12 @@ func (p *pruner) prune(ctx context.Context, gone []entry) (pruned, error) {
 
 // keepUntilGone keeps an object that is deleted in the inventory while it has finalizers:
 // until they are removed it is there, and status.kept says why.
-func (p *pruned) keepUntilGone(e entry, live *unstructured.Unstructured) {
+func (p *pruned) keepUntilGone(e inventory.Entry, live *unstructured.Unstructured) {
 	if live == nil || len(live.GetFinalizers()) == 0 {
 		return
 	}
-	p.kept.add(e)
-	p.used = append(p.used, v1alpha1.KeptObject{ID: e.id(), UsedBy: "its finalizers " + plan.JoinNames(live.GetFinalizers())})
+	p.kept.Add(e)
+	p.used = append(p.used, v1alpha1.KeptObject{ID: e.ID(), UsedBy: "its finalizers " + plan.JoinNames(live.GetFinalizers())})
 }
 
 // maxPrune is how often an object is judged again in one sync because it has changed.
@@ -357,7 +332,7 @@ const maxPrune = 10
 // pruneOne deletes an object if that is the verdict on it. One that has changed since it
 // was read is read and judged again: a controller may have adopted it in between. It returns
 // the object as it was read last.
-func (p *pruner) pruneOne(ctx context.Context, e entry, live *unstructured.Unstructured, err error, judge func(*unstructured.Unstructured) (verdict, string)) (*unstructured.Unstructured, verdict, string, error) {
+func (p *pruner) pruneOne(ctx context.Context, e inventory.Entry, live *unstructured.Unstructured, err error, judge func(*unstructured.Unstructured) (verdict, string)) (*unstructured.Unstructured, verdict, string, error) {
 	for range maxPrune {
 		if err != nil && !isConflict(err) {
 			break
@@ -374,7 +349,7 @@ func (p *pruner) pruneOne(ctx context.Context, e entry, live *unstructured.Unstr
 		if v != remove {
 			return live, v, because, nil
 		}
-		if err = client.IgnoreNotFound(deleteUnchanged(ctx, p.as, live)); err == nil {
+		if err = client.IgnoreNotFound(inventory.DeleteUnchanged(ctx, p.as, live)); err == nil {
 			return live, remove, "", nil
 		}
 	}
@@ -385,26 +360,26 @@ func (p *pruner) pruneOne(ctx context.Context, e entry, live *unstructured.Unstr
 // labels that tell: after a crash, what was deleted may have been made anew by the
 // one that it has moved to. That one had it in its inventory before it made it,
 // so who reads the sources after the Deployment knows. None where none goes.
-func (p *pruner) others(ctx context.Context, gone []entry) (*v1alpha1.GitSourceList, error) {
-	if !slices.ContainsFunc(gone, func(e entry) bool { return e.gvk.GroupKind() == deploymentKind }) {
+func (p *pruner) others(ctx context.Context, gone []inventory.Entry) (*v1alpha1.GitSourceList, error) {
+	if !slices.ContainsFunc(gone, func(e inventory.Entry) bool { return e.GVK.GroupKind() == inventory.DeploymentKind }) {
 		return &v1alpha1.GitSourceList{}, nil
 	}
-	return listSources(ctx, p.own)
+	return inventory.Sources(ctx, p.own)
 }
 
 // naming returns the GitSources that may name a Secret which goes. A name with a hash of
 // the content is of no Secret that a GitSource names.
-func (p *pruner) naming(ctx context.Context, gone []entry) ([]v1alpha1.GitSource, error) {
+func (p *pruner) naming(ctx context.Context, gone []inventory.Entry) ([]v1alpha1.GitSource, error) {
 	var all []v1alpha1.GitSource
 	seen := sets.New[string]()
 	for _, e := range gone {
-		if e.gvk.GroupKind() != secretKind || e.generated() != (entry{}) || seen.Has(e.namespace) {
+		if e.GVK.GroupKind() != inventory.SecretKind || e.WithoutHash() != (inventory.Entry{}) || seen.Has(e.Namespace) {
 			continue
 		}
-		seen.Insert(e.namespace)
+		seen.Insert(e.Namespace)
 		var sources v1alpha1.GitSourceList
-		if err := p.own.List(ctx, &sources, client.InNamespace(e.namespace)); err != nil {
-			return nil, fmt.Errorf("listing the GitSources of namespace %s: %w", e.namespace, err)
+		if err := p.own.List(ctx, &sources, client.InNamespace(e.Namespace)); err != nil {
+			return nil, fmt.Errorf("listing the GitSources of namespace %s: %w", e.Namespace, err)
 		}
 		all = append(all, sources.Items...)
 	}
@@ -412,10 +387,10 @@ func (p *pruner) naming(ctx context.Context, gone []entry) ([]v1alpha1.GitSource
 }
 
 // namedByOther returns which GitSource names a Secret; empty: none.
-func namedByOther(sources []v1alpha1.GitSource, e entry) string {
+func namedByOther(sources []v1alpha1.GitSource, e inventory.Entry) string {
 	for i := range sources {
-		if e.gvk.GroupKind() == secretKind && fieldNaming(&sources[i], e.namespace, e.name) != "" {
-			return namesSecret(&sources[i], e.namespace, e.name)
+		if e.GVK.GroupKind() == inventory.SecretKind && inventory.FieldNaming(&sources[i], e.Namespace, e.Name) != "" {
+			return inventory.NamesSecret(&sources[i], e.Namespace, e.Name)
 		}
 	}
 	return ""
@@ -432,59 +407,17 @@ func (p *pruner) isEnding(ctx context.Context, namespace string) bool {
 }
 
 // used looks only into the namespaces from which a ConfigMap or Secret goes.
-func (p *pruner) used(ctx context.Context, gone []entry) (usedNames, error) {
+func (p *pruner) used(ctx context.Context, gone []inventory.Entry) (usedNames, error) {
 	used := usedNames{}
 	seen := sets.New[string]()
 	for _, e := range gone {
-		if gk := e.gvk.GroupKind(); gk != configMapKind && gk != secretKind || seen.Has(e.namespace) {
+		if gk := e.GVK.GroupKind(); gk != inventory.ConfigMapKind && gk != inventory.SecretKind || seen.Has(e.Namespace) {
 			continue
 		}
-		seen.Insert(e.namespace)
-		if err := usedIn(ctx, p.own, e.namespace, used); err != nil {
+		seen.Insert(e.Namespace)
+		if err := usedIn(ctx, p.own, e.Namespace, used); err != nil {
 			return used, err
 		}
 	}
 	return used, nil
-}
-
-// deleteOnly deletes the very object that was looked at: a new one of the same
-// name is somebody else's.
-func deleteOnly(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
-	uid := u.GetUID()
-	return deleteIf(ctx, c, u, client.Preconditions{UID: &uid})
-}
-
-// deleteUnchanged deletes an object that is as it was looked at. One that was adopted
-// since is not.
-func deleteUnchanged(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
-	uid, version := u.GetUID(), u.GetResourceVersion()
-	return deleteIf(ctx, c, u, client.Preconditions{UID: &uid, ResourceVersion: &version})
-}
-
-func deleteIf(ctx context.Context, c client.Client, u *unstructured.Unstructured, is client.Preconditions) error {
-	if *is.UID == "" {
-		return errors.New("the object has no UID")
-	}
-	err := c.Delete(ctx, u, is, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if err != nil {
-		return fmt.Errorf("deleting %s: %w", entryOf(u), err)
-	}
-	return nil
-}
-
-func entries(list []entry) inventory {
-	inv := inventory{}
-	for _, e := range list {
-		inv.add(e)
-	}
-	return inv
-}
-
-// named is an object of which nothing but the name is known.
-func named(e entry) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(e.gvk)
-	u.SetNamespace(e.namespace)
-	u.SetName(e.name)
-	return u
 }

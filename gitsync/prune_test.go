@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -96,21 +97,21 @@ func TestDeleteOnly(t *testing.T) {
 		if err := c.Client.Create(t.Context(), cm); err != nil {
 			t.Fatal(err)
 		}
-		live, err := get(t.Context(), c.Client, entry{corev1.SchemeGroupVersion.WithKind("ConfigMap"), cm.Namespace, cm.Name})
+		live, err := inventory.Get(t.Context(), c.Client, inventory.Entry{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: cm.Namespace, Name: cm.Name})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return live
 	}
 	former := makeAnew()
-	if err := deleteOnly(t.Context(), c.Client, former); err != nil {
+	if err := inventory.Delete(t.Context(), c.Client, former); err != nil {
 		t.Fatal(err)
 	}
 	now := makeAnew()
-	if err := deleteOnly(t.Context(), c.Client, former); !isConflict(err) {
+	if err := inventory.Delete(t.Context(), c.Client, former); !isConflict(err) {
 		t.Errorf("deleting the former one: %v", err)
 	}
-	if err := deleteOnly(t.Context(), c.Client, now); err != nil {
+	if err := inventory.Delete(t.Context(), c.Client, now); err != nil {
 		t.Errorf("the new one: %v", err)
 	}
 }
@@ -131,14 +132,14 @@ func TestPruneOne_AdoptedMeanwhile(t *testing.T) {
 		"another change": {func(cm, _ *corev1.ConfigMap) { cm.Data = map[string]string{"a": "b"} }, remove},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace(t), Name: "a", Labels: sourceLabels(gs)}}
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace(t), Name: "a", Labels: inventory.Labels(gs)}}
 			owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: cm.Namespace, Name: "owner"}}
 			for _, o := range []*corev1.ConfigMap{cm, owner} {
 				if err := c.Client.Create(t.Context(), o); err != nil {
 					t.Fatal(err)
 				}
 			}
-			e := entry{corev1.SchemeGroupVersion.WithKind("ConfigMap"), cm.Namespace, cm.Name}
+			e := inventory.Entry{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: cm.Namespace, Name: cm.Name}
 			live, err := p.present(t.Context(), e)
 			if err != nil {
 				t.Fatal(err)
@@ -192,71 +193,5 @@ func TestUsedNames(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(used))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestInventory(t *testing.T) {
-	for _, e := range []entry{
-		{schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, "shop", "web"},
-		{schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "shop", "a.b-c"},
-		{schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "", "shop"},
-		{schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"}, "", "system:shop:a_b"},
-	} {
-		got, ok := parseEntry(v1alpha1.InventoryEntry{ID: e.id(), Version: e.gvk.Version})
-		if !ok || got != e {
-			t.Errorf("%s: %+v, %t", e.id(), got, ok)
-		}
-	}
-	if id := (entry{schema.GroupVersionKind{Group: "apps", Kind: "Deployment"}, "shop", "web"}).id(); id != "shop_web_apps_Deployment" {
-		t.Errorf("%s is not Flux's format", id)
-	}
-	for _, id := range []string{"", "a", "a_b", "a_b_c", "_"} {
-		if e, ok := parseEntry(v1alpha1.InventoryEntry{ID: id}); ok {
-			t.Errorf("%q is %+v", id, e)
-		}
-	}
-}
-
-func TestPruneOrder(t *testing.T) {
-	var list []entry
-	for _, k := range []string{"Namespace", "apiextensions.k8s.io/CustomResourceDefinition", "ServiceAccount", "ConfigMap", "Service", "apps/Deployment", "example.org/Toy", "tranche.dev/BatchRelease"} {
-		group, kind, ok := strings.Cut(k, "/")
-		if !ok {
-			group, kind = "", k
-		}
-		list = append(list, entry{schema.GroupVersionKind{Group: group, Version: "v1", Kind: kind}, "shop", "a"})
-	}
-	want := slices.Clone(list)
-	slices.Reverse(want)
-	want[len(want)-1], want[len(want)-2] = want[len(want)-2], want[len(want)-1] // CRDs after namespaces: cluster-wide things last
-	sortForPruning(list)
-	var got, wanted []string
-	for i := range list {
-		got, wanted = append(got, list[i].gvk.Kind), append(wanted, want[i].gvk.Kind)
-	}
-	if diff := cmp.Diff(wanted, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestGeneratedNames(t *testing.T) {
-	of := func(kind, name string) entry {
-		return entry{schema.GroupVersionKind{Version: "v1", Kind: kind}, "shop", name}
-	}
-	for _, tt := range []struct {
-		reason string
-		e      entry
-		want   string
-	}{
-		{"as kustomize names it", of("ConfigMap", "settings-7d4h9b2ktf"), "settings"},
-		{"a Secret, too", of("Secret", "a-b-7d4h9b2ktf"), "a-b"},
-		{"no hash", of("ConfigMap", "settings"), ""},
-		{"a word of ten letters", of("ConfigMap", "shop-production"), ""},
-		{"nothing that is generated", of("Service", "settings-7d4h9b2ktf"), ""},
-		{"nothing before it", of("ConfigMap", "7d4h9b2ktf"), ""},
-	} {
-		if got := tt.e.generated(); got.name != tt.want {
-			t.Errorf("%s: %q, want %q", tt.reason, got.name, tt.want)
-		}
 	}
 }

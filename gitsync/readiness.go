@@ -9,13 +9,14 @@ import (
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // unready is an object that is applied and not ready by the rules of kstatus.
 type unready struct {
-	entry
+	inventory.Entry
 	failed  bool
 	message string
 }
@@ -30,11 +31,11 @@ func readiness(u *unstructured.Unstructured) *unready {
 	result, err := status.Compute(u)
 	switch {
 	case err == nil && result.Status == status.CurrentStatus && isNew(u):
-		return &unready{entry: entryOf(u), message: "nobody has looked at it yet"}
+		return &unready{Entry: inventory.Of(u), message: "nobody has looked at it yet"}
 	case err != nil || result.Status == status.CurrentStatus:
 		return nil //nolint:nilerr // a status that cannot be read says nothing
 	}
-	return &unready{entryOf(u), result.Status == status.FailedStatus, result.Message}
+	return &unready{inventory.Of(u), result.Status == status.FailedStatus, result.Message}
 }
 
 // isNew reports whether an object is of a kind of ours and nobody has written its
@@ -68,7 +69,7 @@ func (l *look) readyOf(c *commit) {
 // unreadyStill looks again at what was not ready.
 func (l *look) unreadyStill(ctx context.Context) error {
 	for _, e := range l.keep.rest.unready {
-		u, err := get(ctx, l.as, e)
+		u, err := inventory.Get(ctx, l.as, e)
 		if err != nil {
 			return err
 		}
@@ -85,10 +86,10 @@ func (l *look) unreadyStill(ctx context.Context) error {
 	return nil
 }
 
-func entriesOf(list []unready) []entry {
-	var entries []entry
+func entriesOf(list []unready) []inventory.Entry {
+	var entries []inventory.Entry
 	for _, u := range list {
-		entries = append(entries, u.entry)
+		entries = append(entries, u.Entry)
 	}
 	return entries
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -112,7 +113,7 @@ func (l *look) moveOn(ctx context.Context, c *commit) (waiting []string, ps plan
 	a := &applier{gs: l.gs, c: l.as, commit: c.desired.commit}
 	for i, t := range c.releases {
 		release, then, now := &c.governed.set.Releases[i], c.then[i], c.now[releaseName(c.then[i])]
-		if t.live == nil || t.way != plainly || now == nil || now.Name != then.Name || !isOurs(now, l.gs) {
+		if t.live == nil || t.way != plainly || now == nil || now.Name != then.Name || !inventory.IsOwned(now, l.gs) {
 			continue
 		}
 		m := &move{look: l, t: t, release: release, then: then, now: now, commit: c}
@@ -149,7 +150,7 @@ type move struct {
 // decide finds out what counts, and reports whether the commit has more.
 func (m *move) decide(ctx context.Context) (waits bool, err error) {
 	then, now := &m.then.Spec, &m.now.Spec
-	deployment := m.commit.target(deploymentKind, m.release.Deployment.GetNamespace(), m.release.Deployment.GetName())
+	deployment := m.commit.target(inventory.DeploymentKind, m.release.Deployment.GetNamespace(), m.release.Deployment.GetName())
 	if m.t.refused || deployment == nil || deployment.refused || deployment.live == nil || deployment.way != asGoverned {
 		return !m.isSame() || !equality.Semantic.DeepEqual(then.Approval, now.Approval), nil
 	}
@@ -236,7 +237,7 @@ func (m *move) hasAll(template *corev1.PodTemplateSpec) (bool, error) {
 	}
 	for _, t := range m.commit.targets {
 		_, ok := used[t.GetKind()+" "+t.GetNamespace()+"/"+t.GetName()]
-		if gk := t.groupKind(); ok && (gk == configMapKind || gk == secretKind) && (t.live == nil || t.way == onceGone) {
+		if gk := t.groupKind(); ok && (gk == inventory.ConfigMapKind || gk == inventory.SecretKind) && (t.live == nil || t.way == onceGone) {
 			return false, nil
 		}
 	}
@@ -409,7 +410,7 @@ func (l *look) notKept(c *commit) plan.Problems {
 	}
 	var ps plan.Problems
 	for _, t := range c.targets {
-		if t.live == nil && has(l.before.Inventory, t.entry().id()) {
+		if t.live == nil && inventory.Has(l.before.Inventory, t.entry().ID()) {
 			ps = append(ps, t.problem(v1alpha1.ReasonApplyFailed, "it is gone from the cluster, and comes back with the commit", ""))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -184,7 +185,7 @@ func (h *history) hasEnded(release *plan.Release, commit string, now *v1alpha1.B
 
 // noteEnded writes the names of the releases of plans into the status of the
 // GitSource, before the plans are deleted. The release under way ends with its plan.
-func (l *look) noteEnded(ctx context.Context, plans ...entry) error {
+func (l *look) noteEnded(ctx context.Context, plans ...inventory.Entry) error {
 	if l.outcome.ending {
 		return nil
 	}
@@ -205,7 +206,7 @@ func (l *look) noteEnded(ctx context.Context, plans ...entry) error {
 // releases of an older one go on and end meanwhile. The status is written with the
 // refusal.
 func (l *look) noteEndedAnyway(ctx context.Context) {
-	plans := slices.DeleteFunc(readInventory(l.gs.Status.Inventory).without(inventory{}), func(e entry) bool { return !isPlan(e) })
+	plans := slices.DeleteFunc(inventory.Read(l.gs.Status.Inventory).Without(inventory.Set{}), func(e inventory.Entry) bool { return !inventory.IsRelease(e) })
 	list, err := l.livePlans(ctx, plans)
 	if err != nil {
 		l.log.Info("not noted which releases have ended", "because", err.Error())
@@ -216,12 +217,12 @@ func (l *look) noteEndedAnyway(ctx context.Context) {
 
 // livePlans reads the BatchReleases of this source among entries. One that is being
 // deleted counts as gone: where another has taken over from it, its release goes on.
-func (l *look) livePlans(ctx context.Context, plans []entry) ([]*v1alpha1.BatchRelease, error) {
+func (l *look) livePlans(ctx context.Context, plans []inventory.Entry) ([]*v1alpha1.BatchRelease, error) {
 	var list []*v1alpha1.BatchRelease
 	for _, e := range plans {
 		br := &v1alpha1.BatchRelease{}
-		err := l.own.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, br)
-		if apierrors.IsNotFound(err) || err == nil && (!isOurs(br, l.gs) || br.DeletionTimestamp != nil) {
+		err := l.own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, br)
+		if apierrors.IsNotFound(err) || err == nil && (!inventory.IsOwned(br, l.gs) || br.DeletionTimestamp != nil) {
 			continue
 		}
 		if err != nil {

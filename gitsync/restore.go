@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -42,7 +43,7 @@ func (o *observer) observeGone(ctx context.Context, t *target) error {
 	if err != nil || len(plans) == 0 {
 		return err
 	}
-	if t.release == nil && isOurs(&plans[0], o.gs) {
+	if t.release == nil && inventory.IsOwned(&plans[0], o.gs) {
 		t.way = afterHandBack // or the plan that has left Git would take hold of the new Deployment
 		return nil
 	}

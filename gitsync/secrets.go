@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -16,58 +17,14 @@ import (
 // indexSecret finds sources by the names of the Secrets that they refer to.
 const indexSecret = "tranche.dev/secret"
 
-// namedSecret is a Secret that the spec of a GitSource names, and the field that does.
-type namedSecret struct{ name, field string }
-
-func namedSecrets(spec *v1alpha1.GitSourceSpec) []namedSecret {
-	var named []namedSecret
-	if ref := spec.SecretRef; ref != nil {
-		named = append(named, namedSecret{ref.Name, "spec.secretRef"})
-	}
-	if ref := spec.ProxySecretRef; ref != nil {
-		named = append(named, namedSecret{ref.Name, "spec.proxySecretRef"})
-	}
-	if v := spec.Verify; v != nil {
-		named = append(named, namedSecret{v.SecretRef.Name, "spec.verify.secretRef"})
-	}
-	if a := spec.Approvals; a != nil && a.Signers != nil {
-		named = append(named, namedSecret{a.Signers.SecretRef.Name, "spec.approvals.signers.secretRef"})
-	}
-	if w := spec.WriteBack; w != nil && w.SigningKey != nil {
-		named = append(named, namedSecret{w.SigningKey.Name, "spec.writeBack.signingKey"})
-	}
-	if w := spec.Webhook; w != nil {
-		named = append(named, namedSecret{w.SecretRef.Name, "spec.webhook.secretRef"})
-	}
-	return named
-}
-
-// fieldNaming returns the field of a GitSource that names a Secret; empty: none does.
-func fieldNaming(gs *v1alpha1.GitSource, namespace, name string) string {
-	if gs.Namespace != namespace {
-		return ""
-	}
-	for _, s := range namedSecrets(&gs.Spec) {
-		if s.name == name {
-			return s.field
-		}
-	}
-	return ""
-}
-
-// namesSecret is how a message has that a GitSource names a Secret.
-func namesSecret(gs *v1alpha1.GitSource, namespace, name string) string {
-	return fieldNaming(gs, namespace, name) + " of GitSource " + gs.Namespace + "/" + gs.Name + " names this Secret"
-}
-
 func secretsOf(o client.Object) []string {
 	gs, ok := o.(*v1alpha1.GitSource)
 	if !ok {
 		return nil
 	}
 	var names []string
-	for _, s := range namedSecrets(&gs.Spec) {
-		names = append(names, s.name)
+	for _, s := range inventory.Secrets(&gs.Spec) {
+		names = append(names, s.Name)
 	}
 	return names
 }
@@ -98,7 +55,7 @@ func (l *look) keepSecrets(ctx context.Context, targets []*target) error {
 // keepSecret returns why a target may not come from Git, since a GitSource names it; nil:
 // it may.
 func (l *look) keepSecret(ctx context.Context, t *target) (*plan.Problem, error) {
-	if t.groupKind() != secretKind {
+	if t.groupKind() != inventory.SecretKind {
 		return nil, nil
 	}
 	if p := secretOfSource(l.gs, t.Object); p != nil {
@@ -120,13 +77,13 @@ func (l *look) keepSecret(ctx context.Context, t *target) (*plan.Problem, error)
 // secretOfSource returns why an object may not come from Git, since a GitSource names it;
 // nil: it may.
 func secretOfSource(gs *v1alpha1.GitSource, o plan.Object) *plan.Problem {
-	field := fieldNaming(gs, o.GetNamespace(), o.GetName())
-	if o.GroupVersionKind().GroupKind() != secretKind || field == "" {
+	field := inventory.FieldNaming(gs, o.GetNamespace(), o.GetName())
+	if o.GroupVersionKind().GroupKind() != inventory.SecretKind || field == "" {
 		return nil
 	}
 	return &plan.Problem{
 		Reason: v1alpha1.ReasonSecretNotAllowed, Where: whereOf(o) + ": metadata.name",
-		Err:  errors.New(namesSecret(gs, o.GetNamespace(), o.GetName()) + ", and no commit may bring it"),
+		Err:  errors.New(inventory.NamesSecret(gs, o.GetNamespace(), o.GetName()) + ", and no commit may bring it"),
 		Hint: "remove the manifest from the branch, and change the Secret with kubectl",
 	}
 }

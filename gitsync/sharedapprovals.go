@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -34,9 +35,9 @@ func withoutOthers(approvals []plan.Approval, sources *v1alpha1.GitSourceList, g
 		}
 		folder := path.Clean(approvalsPath(&other.Spec))
 		has := map[string]bool{}
-		for _, e := range readInventory(other.Status.Inventory) {
-			if isPlan(e) {
-				has[e.namespace+"/"+e.name] = true
+		for _, e := range inventory.Read(other.Status.Inventory) {
+			if inventory.IsRelease(e) {
+				has[e.Namespace+"/"+e.Name] = true
 			}
 		}
 		left = slices.DeleteFunc(left, func(a plan.Approval) bool {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -80,7 +81,7 @@ func (w *writeback) sharersOf(ctx context.Context) ([]*sharer, error) {
 	if w.sharers != nil {
 		return w.sharers, nil
 	}
-	sources, err := listSources(ctx, w.own)
+	sources, err := inventory.Sources(ctx, w.own)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +226,7 @@ type deployed struct {
 func templatesOf(set *plan.Set) map[client.ObjectKey]deployed {
 	found := map[client.ObjectKey]deployed{}
 	for _, o := range set.Objects {
-		if o.GroupVersionKind().GroupKind() != deploymentKind {
+		if o.GroupVersionKind().GroupKind() != inventory.DeploymentKind {
 			continue
 		}
 		if template, err := templateOf(o); err == nil {
@@ -247,7 +248,7 @@ func (w *writeback) hasGoneBack(ctx context.Context, s *sharer, r *plan.Release,
 		return false
 	}
 	br := &v1alpha1.BatchRelease{}
-	if err := w.own.Get(ctx, client.ObjectKeyFromObject(r.Plan), br); err != nil || !isOurs(br, s.GitSource) || !speaksOf(br, r) {
+	if err := w.own.Get(ctx, client.ObjectKeyFromObject(r.Plan), br); err != nil || !inventory.IsOwned(br, s.GitSource) || !speaksOf(br, r) {
 		return false
 	}
 	if _, ok := rolledBack(r, br); !ok {

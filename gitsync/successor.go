@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -46,7 +47,7 @@ func (o *observer) planOf(ctx context.Context, set *plan.Set, release *plan.Rele
 	var old *v1alpha1.BatchRelease
 	for i := range plans {
 		p := &plans[i]
-		if isOurs(p, o.gs) && !isNamed(set, p) && (old == nil || plan.ComparePlans(p, old) < 0) {
+		if inventory.IsOwned(p, o.gs) && !isNamed(set, p) && (old == nil || plan.ComparePlans(p, old) < 0) {
 			old = p
 		}
 	}
@@ -80,7 +81,7 @@ const maxReplace = 10
 // replacePlan lets one BatchRelease take over from another, and deletes that one.
 // It returns false where the successor is not in the cluster: the old one then
 // stays, or its Deployment would be without a plan.
-func (l *look) replacePlan(ctx context.Context, old entry, successor types.NamespacedName) (bool, error) {
+func (l *look) replacePlan(ctx context.Context, old inventory.Entry, successor types.NamespacedName) (bool, error) {
 	var done bool
 	var err error
 	for range maxReplace {
@@ -93,7 +94,7 @@ func (l *look) replacePlan(ctx context.Context, old entry, successor types.Names
 		return false, err
 	}
 	if err != nil {
-		return false, cmpProblems(apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: named(old)}, l.gs, err), err)
+		return false, cmpProblems(apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(old)}, l.gs, err), err)
 	}
 	if done {
 		l.log.Info("deleted", "object", old.String(), "commit", l.outcome.commit, "because", "BatchRelease "+successor.String()+" has taken over from it")
@@ -101,10 +102,10 @@ func (l *look) replacePlan(ctx context.Context, old entry, successor types.Names
 	return done, nil
 }
 
-func (l *look) tryReplacePlan(ctx context.Context, e entry, name types.NamespacedName) (bool, error) {
+func (l *look) tryReplacePlan(ctx context.Context, e inventory.Entry, name types.NamespacedName) (bool, error) {
 	var old, successor v1alpha1.BatchRelease
-	err := l.own.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, &old)
-	if apierrors.IsNotFound(err) || err == nil && !isOurs(&old, l.gs) {
+	err := l.own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &old)
+	if apierrors.IsNotFound(err) || err == nil && !inventory.IsOwned(&old, l.gs) {
 		return true, nil
 	}
 	if err != nil {
@@ -174,7 +175,7 @@ func (l *look) adoptRecords(ctx context.Context, old, successor *v1alpha1.BatchR
 		}
 		before := c.DeepCopy()
 		c.OwnerReferences = append(c.OwnerReferences, metav1.OwnerReference{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: releaseKind.Kind, Name: successor.Name, UID: successor.UID,
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: inventory.ReleaseKind.Kind, Name: successor.Name, UID: successor.UID,
 		})
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := l.status.Patch(ctx, c, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); client.IgnoreNotFound(err) != nil {

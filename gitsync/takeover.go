@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -55,7 +56,7 @@ func disinherited(live *unstructured.Unstructured, wanted plan.Object, gs *v1alp
 	}
 	spec, _, _ := unstructured.NestedMap(next.Object, "spec")
 	says, _, _ := unstructured.NestedMap(wanted.Object, "spec")
-	if isOurs(live, gs) {
+	if inventory.IsOwned(live, gs) {
 		for _, field := range onlyGits {
 			if _, ok := spec[field]; ok && says[field] == nil && others.Has(field) {
 				delete(spec, field)
@@ -87,7 +88,7 @@ func foreignSpec(live *unstructured.Unstructured) (sets.Set[string], error) {
 		}
 		set := &fieldpath.Set{}
 		if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
-			return nil, fmt.Errorf("reading the managed fields of %s: %w", entryOf(live), err)
+			return nil, fmt.Errorf("reading the managed fields of %s: %w", inventory.Of(live), err)
 		}
 		spec := set.WithPrefix(fieldName("spec"))
 		for _, name := range onlyGits {
@@ -143,7 +144,7 @@ func (l *look) disinherit(ctx context.Context, c *commit, t *target) error {
 		return nil
 	}
 	now := c.now[t.GetNamespace()+"/"+t.GetName()]
-	if isForeign(t.live) && now != nil && now.Name != t.GetName() && isOurs(now, l.gs) {
+	if isForeign(t.live) && now != nil && now.Name != t.GetName() && inventory.IsOwned(now, l.gs) {
 		return l.displace(ctx, t)
 	}
 	next, lost, err := disinherited(t.live, t.Object, l.gs)
@@ -192,7 +193,7 @@ func (l *look) displace(ctx context.Context, t *target) error {
 		return whereRefused(t, l.gs, fmt.Errorf("deleting %s, which was made by hand: %w", t, err))
 	}
 	l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonRecreated, fmt.Sprintf("%s, which was made by hand and governed nothing, was deleted and created again", t))
-	live, err := get(ctx, l.as, t.entry())
+	live, err := inventory.Get(ctx, l.as, t.entry())
 	if err != nil {
 		return err
 	}
@@ -263,7 +264,7 @@ func (l *look) tellRivals(ctx context.Context, o *observer, targets []*target, r
 		if err != nil {
 			return err
 		}
-		if len(plans) == 0 || isOurs(&plans[0], l.gs) || plans[0].Name == t.GetName() {
+		if len(plans) == 0 || inventory.IsOwned(&plans[0], l.gs) || plans[0].Name == t.GetName() {
 			continue
 		}
 		from := plans[0].Labels

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
@@ -53,7 +54,7 @@ type governed struct {
 	used, usedInTheEnd []v1alpha1.UsedPlanApproval
 	// keeps stays in the cluster and in the inventory, though the commit does not
 	// have it.
-	keeps inventory
+	keeps inventory.Set
 	// withheld are the objects of the commit that are not applied.
 	withheld []string
 	// unapproved says what waits for an approval.
@@ -88,7 +89,7 @@ type governor struct {
 // govern returns what of a commit counts. Without signers that is all of it.
 func (l *look) govern(ctx context.Context, r *renderer, d *desired, o *observer) (*governed, error) {
 	if r.signatures.signers == nil {
-		return &governed{set: d.set, keeps: inventory{}}, nil
+		return &governed{set: d.set, keeps: inventory.Set{}}, nil
 	}
 	t, err := gittree.Open(r.snapshot, r.snapshot.Tip)
 	if err != nil {
@@ -107,7 +108,7 @@ func (g *governor) govern(ctx context.Context) (*governed, error) {
 	if err != nil {
 		return nil, err
 	}
-	result := &governed{keeps: inventory{}}
+	result := &governed{keeps: inventory.Set{}}
 	var kept []plan.Kept
 	for _, key := range g.deployments(records) {
 		record, ok := records[key]
@@ -184,8 +185,8 @@ func (g *governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.G
 		known[client.ObjectKey{Namespace: namespace, Name: p.Name}] = true
 	}
 	g.live = map[client.ObjectKey]*v1alpha1.BatchRelease{}
-	for _, e := range readInventory(g.gs.Status.Inventory) {
-		if isPlan(e) && !known[client.ObjectKey{Namespace: e.namespace, Name: e.name}] {
+	for _, e := range inventory.Read(g.gs.Status.Inventory) {
+		if inventory.IsRelease(e) && !known[client.ObjectKey{Namespace: e.Namespace, Name: e.Name}] {
 			if err := g.recordLive(ctx, e, records); err != nil {
 				return nil, err
 			}
@@ -210,9 +211,9 @@ func (g *governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.G
 }
 
 // recordLive adds the terms of a BatchRelease of the inventory.
-func (g *governor) recordLive(ctx context.Context, e entry, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
+func (g *governor) recordLive(ctx context.Context, e inventory.Entry, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
 	var br v1alpha1.BatchRelease
-	err := g.o.own.Get(ctx, client.ObjectKey{Namespace: e.namespace, Name: e.name}, &br)
+	err := g.o.own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &br)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -229,7 +230,7 @@ func (g *governor) addLive(ctx context.Context, br *v1alpha1.BatchRelease, recor
 	other, ok := g.live[key]
 	_, recorded := records[key]
 	byHand := br.Labels[v1alpha1.LabelSource] == "" && br.Name == g.planName(key, "")
-	if recorded && !ok || !isOurs(br, g.gs) && !byHand || ok && plan.ComparePlans(other, br) <= 0 {
+	if recorded && !ok || !inventory.IsOwned(br, g.gs) && !byHand || ok && plan.ComparePlans(other, br) <= 0 {
 		return nil
 	}
 	var d appsv1.Deployment
@@ -293,9 +294,9 @@ func (g *governor) keepObjects(result *governed, key client.ObjectKey, record v1
 	if g.deployment(key) != nil {
 		return
 	}
-	e := entry{appsv1.SchemeGroupVersion.WithKind(deploymentKind.Kind), key.Namespace, key.Name}
-	result.keeps.add(e)
-	result.keeps.add(entry{v1alpha1.GroupVersion.WithKind(releaseKind.Kind), key.Namespace, record.Name})
+	e := inventory.Entry{GVK: appsv1.SchemeGroupVersion.WithKind(inventory.DeploymentKind.Kind), Namespace: key.Namespace, Name: key.Name}
+	result.keeps.Add(e)
+	result.keeps.Add(inventory.Entry{GVK: v1alpha1.GroupVersion.WithKind(inventory.ReleaseKind.Kind), Namespace: key.Namespace, Name: record.Name})
 	result.withheld = append(result.withheld, "the removal of "+e.String())
 }
 
@@ -308,13 +309,13 @@ func (g *governor) keepAround(result *governed) {
 		namespaces[namespace] = true
 	}
 	crd := "batchreleases." + v1alpha1.Group
-	for _, e := range readInventory(g.gs.Status.Inventory) {
-		switch gk := e.gvk.GroupKind(); {
-		case gk == namespaceKind && namespaces[e.name], gk == crdKind && e.name == crd && len(namespaces) > 0:
-			if g.hasObject(gk, "", e.name) {
+	for _, e := range inventory.Read(g.gs.Status.Inventory) {
+		switch gk := e.GVK.GroupKind(); {
+		case gk == inventory.NamespaceKind && namespaces[e.Name], gk == inventory.CRDKind && e.Name == crd && len(namespaces) > 0:
+			if g.hasObject(gk, "", e.Name) {
 				continue
 			}
-			result.keeps.add(e)
+			result.keeps.Add(e)
 			result.unapproved = append(result.unapproved, &plan.Problem{
 				Reason: plan.ReasonPlanNotApproved, Where: e.String(), Err: errors.New("it has left the branch and stays, since a Deployment that a plan governs would go with it"),
 				Hint: "remove the Deployment with its plan, and have that approved; or put it back",
@@ -329,13 +330,13 @@ func (g *governor) withhold(result *governed, records map[client.ObjectKey]v1alp
 	if len(result.withheld) == 0 {
 		return nil
 	}
-	before := readInventory(g.gs.Status.Inventory)
+	before := inventory.Read(g.gs.Status.Inventory)
 	var list []plan.Object
 	for _, o := range g.desired.set.Objects {
-		if o.GroupVersionKind().GroupKind() != deploymentKind {
+		if o.GroupVersionKind().GroupKind() != inventory.DeploymentKind {
 			continue
 		}
-		_, there := before[entryOf(o.Unstructured).id()]
+		_, there := before[inventory.Of(o.Unstructured).ID()]
 		_, governed := records[client.ObjectKeyFromObject(o.Unstructured)]
 		if !there && !governed {
 			list = append(list, o)
@@ -350,7 +351,7 @@ func (g *governor) withhold(result *governed, records map[client.ObjectKey]v1alp
 
 func (g *governor) deployment(key client.ObjectKey) *unstructured.Unstructured {
 	for _, o := range g.desired.set.Objects {
-		if o.GroupVersionKind().GroupKind() == deploymentKind && o.GetNamespace() == key.Namespace && o.GetName() == key.Name {
+		if o.GroupVersionKind().GroupKind() == inventory.DeploymentKind && o.GetNamespace() == key.Namespace && o.GetName() == key.Name {
 			return o.Unstructured
 		}
 	}

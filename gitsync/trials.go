@@ -34,11 +34,11 @@ func (l *look) believed() trials {
 // has reports whether it is known that an apply changes nothing.
 func (s trials) has(a *applier, t *target) bool {
 	now := stamp(a, t)
-	return now != "" && s.passed[t.entry().id()] == now
+	return now != "" && s.passed[t.entry().ID()] == now
 }
 
 // add remembers that an apply has changed nothing, or would not have.
-func (s trials) add(a *applier, t *target) { s.passed[t.entry().id()] = stamp(a, t) }
+func (s trials) add(a *applier, t *target) { s.passed[t.entry().ID()] = stamp(a, t) }
 
 // stamp is what the end of an apply hangs on: what is applied, how, and to which
 // version of the object. Empty: it is not known, or is to be tried.

@@ -22,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
@@ -212,7 +213,7 @@ func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) 
 		if err != nil {
 			return nil, err
 		}
-		if now != nil && isOurs(now, w.gs) {
+		if now != nil && inventory.IsOwned(now, w.gs) {
 			live[releaseName(now)] = now
 		}
 	}

@@ -1,0 +1,61 @@
+package inventory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Get reads an object past the cache, and nil where it or its kind is not there.
+func Get(ctx context.Context, c client.Reader, e Entry) (*unstructured.Unstructured, error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(e.GVK)
+	err := c.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, u)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("getting %s: %w", e, err)
+	}
+	return u, nil
+}
+
+// Delete deletes the very object that was looked at: a new one of the same
+// name is somebody else's.
+func Delete(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+	uid := u.GetUID()
+	return deleteIf(ctx, c, u, client.Preconditions{UID: &uid})
+}
+
+// DeleteUnchanged deletes an object that is as it was looked at. One that was adopted
+// since is not.
+func DeleteUnchanged(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+	uid, version := u.GetUID(), u.GetResourceVersion()
+	return deleteIf(ctx, c, u, client.Preconditions{UID: &uid, ResourceVersion: &version})
+}
+
+func deleteIf(ctx context.Context, c client.Client, u *unstructured.Unstructured, is client.Preconditions) error {
+	if *is.UID == "" {
+		return errors.New("the object has no UID")
+	}
+	err := c.Delete(ctx, u, is, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w", Of(u), err)
+	}
+	return nil
+}
+
+// Named is an object of which nothing but the name is known.
+func Named(e Entry) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(e.GVK)
+	u.SetNamespace(e.Namespace)
+	u.SetName(e.Name)
+	return u
+}
