@@ -22,12 +22,12 @@
 //	parked.go       a look that has no place to render
 //	seen.go         when a commit was first seen, for keys that expire
 //	replay.go       which approvals are older than the release that they name
-//	live.go         the cluster's side: what is there, and whose it is
+//	live.go         the cluster's side: what is there
 //	apply.go        dry run and server-side apply
 //	ownership.go    who writes which field of a governed Deployment
 //	writers.go      the clients by the account that they write as
 //	problems.go     the API server's answers put in words
-//	inventory.go    what was applied, by id
+//	inventory       which object belongs to which GitSource
 //	prune.go        what may be deleted
 //	conditions.go   the outcome of a look as conditions
 //	decisions.go    which changes of a release's status a source has to know

@@ -2,11 +2,11 @@ package inventory
 
 import "regexp"
 
-// contentHash is what kustomize appends to the names of the ConfigMaps and Secrets
+// contentHash matches the suffix that kustomize appends to the names of the ConfigMaps and Secrets
 // that it generates.
 var contentHash = regexp.MustCompile(`-[bcdfghkmt2456789]{10}$`)
 
-// WithoutHash is an entry without the hash of its content, or the zero value where
+// WithoutHash returns the entry without the hash of its content, or the zero value if
 // its name has none.
 func (e Entry) WithoutHash() Entry {
 	gk, at := e.GVK.GroupKind(), contentHash.FindStringIndex(e.Name)
@@ -16,7 +16,7 @@ func (e Entry) WithoutHash() Entry {
 	return Entry{e.GVK, e.Namespace, e.Name[:at[0]]}
 }
 
-// Generated are the entries whose names have a hash of their content, without it.
+// Generated returns the entries whose names have a hash of their content, without the hash.
 func (inv Set) Generated() map[Entry]bool {
 	names := map[Entry]bool{}
 	for _, e := range inv {

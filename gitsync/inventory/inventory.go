@@ -17,11 +17,12 @@ type Entry struct {
 	Namespace, Name string
 }
 
+// Of returns the entry of an object.
 func Of(u *unstructured.Unstructured) Entry {
 	return Entry{u.GroupVersionKind(), u.GetNamespace(), u.GetName()}
 }
 
-// String is kind, namespace and name, as people say it.
+// String returns kind, namespace and name, as in messages.
 func (e Entry) String() string {
 	if e.Namespace == "" {
 		return e.GVK.Kind + " " + e.Name
@@ -29,13 +30,13 @@ func (e Entry) String() string {
 	return e.GVK.Kind + " " + e.Namespace + "/" + e.Name
 }
 
-// ID is the entry in the format of Flux and cli-utils: a colon, which names of
+// ID returns the entry in the format of Flux and cli-utils: a colon, which names of
 // RBAC objects may have, is written as two underscores.
 func (e Entry) ID() string {
 	return strings.Join([]string{e.Namespace, strings.ReplaceAll(e.Name, ":", "__"), e.GVK.Group, e.GVK.Kind}, "_")
 }
 
-// Parse reads an entry of a status; false where it is none.
+// Parse returns the entry of a status, and false if the id is not valid.
 func Parse(i v1alpha1.InventoryEntry) (Entry, bool) {
 	namespace, rest, ok := strings.Cut(i.ID, "_")
 	kindAt := strings.LastIndex(rest, "_")
@@ -56,6 +57,7 @@ func Parse(i v1alpha1.InventoryEntry) (Entry, bool) {
 // Set is a set of objects by id.
 type Set map[string]Entry
 
+// Read returns the set of a status. It leaves out ids that are not valid.
 func Read(i *v1alpha1.Inventory) Set {
 	inv := Set{}
 	if i == nil {
@@ -69,9 +71,11 @@ func Read(i *v1alpha1.Inventory) Set {
 	return inv
 }
 
+// Add adds an entry.
 func (inv Set) Add(e Entry) { inv[e.ID()] = e }
 
-// Union has the entries of both; of two versions of one kind, those of inv.
+// Union returns the entries of both sets. Where both have an entry, it takes that of inv, and so
+// inv's version of the API.
 func (inv Set) Union(other Set) Set {
 	all := Set{}
 	for id, e := range other {
@@ -83,7 +87,8 @@ func (inv Set) Union(other Set) Set {
 	return all
 }
 
-// Without returns the entries that other does not have.
+// Without returns the entries that other does not have, in the order in which they are
+// deleted.
 func (inv Set) Without(other Set) []Entry {
 	var gone []Entry
 	for id, e := range inv {
@@ -95,7 +100,7 @@ func (inv Set) Without(other Set) []Entry {
 	return gone
 }
 
-// Status is the inventory as it is written; nil where it is empty.
+// Status returns the set as a status has it: sorted, and nil if it is empty.
 func (inv Set) Status() *v1alpha1.Inventory {
 	if len(inv) == 0 {
 		return nil
@@ -109,8 +114,8 @@ func (inv Set) Status() *v1alpha1.Inventory {
 }
 
 // pruneOrder is the reverse of the order of application, as far as it
-// matters. Kinds that are not listed, custom ones among them, go second: what
-// serves them goes after them.
+// matters. Kinds that are not listed, custom ones among them, are deleted second, before
+// the objects that serve them.
 var pruneOrder = []schema.GroupKind{
 	ReleaseKind,
 	{}, // all that are not listed
@@ -136,7 +141,7 @@ func sortForPruning(list []Entry) {
 	})
 }
 
-// Kinds that are treated in a way of their own.
+// Kinds that gitsync treats differently from others.
 var (
 	ReleaseKind    = v1alpha1.GroupVersion.WithKind("BatchRelease").GroupKind()
 	AutoscalerKind = schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}

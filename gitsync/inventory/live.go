@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Get reads an object past the cache, and nil where it or its kind is not there.
+// Get returns an object of the cluster, or nil if the object or its kind does not exist. The
+// reader is one without a cache.
 func Get(ctx context.Context, c client.Reader, e Entry) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(e.GVK)
@@ -26,15 +27,15 @@ func Get(ctx context.Context, c client.Reader, e Entry) (*unstructured.Unstructu
 	return u, nil
 }
 
-// Delete deletes the very object that was looked at: a new one of the same
-// name is somebody else's.
+// Delete deletes the object that u was read from. It returns a conflict if a new object has
+// its name: that one belongs to another user.
 func Delete(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
 	uid := u.GetUID()
 	return deleteIf(ctx, c, u, client.Preconditions{UID: &uid})
 }
 
-// DeleteUnchanged deletes an object that is as it was looked at. One that was adopted
-// since is not.
+// DeleteUnchanged deletes the object that u was read from, at that version. It returns a
+// conflict if the object has changed: a controller may have adopted it.
 func DeleteUnchanged(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
 	uid, version := u.GetUID(), u.GetResourceVersion()
 	return deleteIf(ctx, c, u, client.Preconditions{UID: &uid, ResourceVersion: &version})
@@ -51,7 +52,7 @@ func deleteIf(ctx context.Context, c client.Client, u *unstructured.Unstructured
 	return nil
 }
 
-// Named is an object of which nothing but the name is known.
+// Named returns an object that has only kind, namespace and name.
 func Named(e Entry) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(e.GVK)

@@ -14,19 +14,22 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
+// IsLeftAlone reports whether an annotation of an object disables its reconciliation. A nil
+// object is not left alone.
 func IsLeftAlone(u *unstructured.Unstructured) bool {
 	return u != nil && u.GetAnnotations()[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled
 }
 
-// Labels say which GitSource applies an object.
+// Labels returns the labels of the objects that a GitSource applies. Deployments do not
+// have them.
 func Labels(gs *v1alpha1.GitSource) map[string]string {
 	return map[string]string{v1alpha1.LabelSource: LabelValue(gs.Name), v1alpha1.LabelSourceNamespace: gs.Namespace}
 }
 
-// MaxLabelValue is the length of a label's value; a name may have 253.
+// MaxLabelValue is the maximum length of a label's value. A name may have 253 characters.
 const MaxLabelValue = 63
 
-// LabelValue shortens a name that is too long for a label.
+// LabelValue returns a name as a label has it: shortened, with a hash, if it is too long.
 func LabelValue(name string) string {
 	if len(name) <= MaxLabelValue {
 		return name
@@ -36,9 +39,9 @@ func LabelValue(name string) string {
 }
 
 // IsOwned reports whether a GitSource applies an object: by its labels, and for
-// a Deployment, which bears nothing of ours (I7), by gitsync's field manager.
-// That does not tell one source's from another's; [observer.ownedByOther] and
-// the source's own inventory do.
+// a Deployment, which has no label of a source (I7), by gitsync's field manager.
+// The field manager is the same for all sources; [Has] and [Owner] tell which one applies
+// the Deployment.
 func IsOwned(o client.Object, gs *v1alpha1.GitSource) bool {
 	if o.GetObjectKind().GroupVersionKind().GroupKind() == DeploymentKind {
 		return hasGitSync(o)
@@ -52,8 +55,7 @@ func IsOwned(o client.Object, gs *v1alpha1.GitSource) bool {
 	return true
 }
 
-// Owner returns another GitSource that has an object in its
-// inventory; nil: there is none.
+// Owner returns the GitSource besides gs that has an object in its inventory, or nil.
 func Owner(sources *v1alpha1.GitSourceList, gs *v1alpha1.GitSource, e Entry) *v1alpha1.GitSource {
 	for i := range sources.Items {
 		if other := &sources.Items[i]; other.UID != gs.UID && Has(other.Status.Inventory, e.ID()) {
@@ -63,6 +65,7 @@ func Owner(sources *v1alpha1.GitSourceList, gs *v1alpha1.GitSource, e Entry) *v1
 	return nil
 }
 
+// Sources returns the GitSources of all namespaces.
 func Sources(ctx context.Context, c client.Reader) (*v1alpha1.GitSourceList, error) {
 	var sources v1alpha1.GitSourceList
 	if err := c.List(ctx, &sources); err != nil {
@@ -71,6 +74,7 @@ func Sources(ctx context.Context, c client.Reader) (*v1alpha1.GitSourceList, err
 	return &sources, nil
 }
 
+// Has reports whether the inventory of a status has an id.
 func Has(inventory *v1alpha1.Inventory, id string) bool {
 	return inventory != nil && slices.ContainsFunc(inventory.Entries, func(e v1alpha1.InventoryEntry) bool { return e.ID == id })
 }

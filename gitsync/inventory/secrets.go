@@ -5,6 +5,7 @@ import "github.com/tranche-dev/tranche/plan/v1alpha1"
 // NamedSecret is a Secret that the spec of a GitSource names, and the field that does.
 type NamedSecret struct{ Name, Field string }
 
+// Secrets returns the Secrets that a spec names.
 func Secrets(spec *v1alpha1.GitSourceSpec) []NamedSecret {
 	var named []NamedSecret
 	if ref := spec.SecretRef; ref != nil {
@@ -28,7 +29,7 @@ func Secrets(spec *v1alpha1.GitSourceSpec) []NamedSecret {
 	return named
 }
 
-// FieldNaming returns the field of a GitSource that names a Secret; empty: none does.
+// FieldNaming returns the field of a GitSource that names a Secret, or an empty string.
 func FieldNaming(gs *v1alpha1.GitSource, namespace, name string) string {
 	if gs.Namespace != namespace {
 		return ""
@@ -41,7 +42,7 @@ func FieldNaming(gs *v1alpha1.GitSource, namespace, name string) string {
 	return ""
 }
 
-// NamesSecret is how a message has that a GitSource names a Secret.
+// NamesSecret returns the sentence of a message that a GitSource names a Secret.
 func NamesSecret(gs *v1alpha1.GitSource, namespace, name string) string {
 	return FieldNaming(gs, namespace, name) + " of GitSource " + gs.Namespace + "/" + gs.Name + " names this Secret"
 }
