@@ -1,7 +1,6 @@
 package gitsync
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -12,9 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -159,25 +156,6 @@ func rightsHint(gs *v1alpha1.GitSource, namespace, name string) string {
 		return "give the controller's service account " + namespace + "/" + name + " the right, or name one that has it in spec.serviceAccountName"
 	default:
 		return "give service account " + namespace + "/" + name + " the right"
-	}
-}
-
-// nameMissingAccount says of the account that lacks a right that it is not there at
-// all, where that is so.
-func (l *look) nameMissingAccount(ctx context.Context) {
-	key := types.NamespacedName{Namespace: l.gs.Namespace, Name: cmp.Or(l.gs.Spec.ServiceAccountName, l.options.DefaultServiceAccount)}
-	var found *bool
-	for _, p := range l.outcome.problems {
-		if p.Reason != v1alpha1.ReasonForbidden || p.Hint != "give service account "+key.String()+" the right" {
-			continue
-		}
-		if found == nil {
-			account := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}}
-			found = ptr.To(!apierrors.IsNotFound(l.own.Get(ctx, key, &account)))
-		}
-		if !*found {
-			p.Hint = "there is no service account " + key.String() + ": create it, or correct spec.serviceAccountName"
-		}
 	}
 }
 
