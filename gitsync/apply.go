@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -101,7 +102,7 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 	case t.way == onceGone:
 		return nil, nil
 	case t.way == notAtAll:
-		return apiProblems(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, a.mayWrite(ctx, t)), nil
+		return apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, a.mayWrite(ctx, t)), nil
 	case t.live != nil && t.groupKind() == inventory.DeploymentKind && (t.way != plainly || hasRolloutFields(t.live)):
 		err = errors.Join(a.dryRunRollout(ctx, t), a.dryRunRest(ctx, t))
 		if err != nil && a.hasMoved(ctx, t) {
@@ -119,10 +120,10 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 	if err != nil && a.isHeldSince(ctx, t) {
 		return nil, t.heldSince()
 	}
-	if isImmutable(err) && mayRecreate(t) {
+	if apiproblem.IsImmutable(err) && mayRecreate(t) {
 		err = a.dryRunAnew(ctx, t)
 	}
-	ps := apiProblems(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, err)
+	ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, err)
 	if t.restored != nil && len(ps) == 0 {
 		ps = a.dryRunRestored(ctx, t)
 	}
@@ -181,7 +182,7 @@ func (t *target) controller() *metav1.OwnerReference {
 // would bring all pods up before the next plan is there; nor for what holds other objects.
 func hintAtPlan(ps plan.Problems, hint string) {
 	for _, p := range ps {
-		if isImmutableMessage(p.Err.Error()) {
+		if apiproblem.IsImmutableMessage(p.Err.Error()) {
 			p.Hint = hint
 		}
 	}
@@ -388,7 +389,7 @@ func (a *applier) applyOwn(ctx context.Context, t *target, version string) (chan
 	if apierrors.IsInvalid(err) && t.way == asGoverned && t.live != nil {
 		u, err = a.applyAgain(ctx, t, err)
 	}
-	if isImmutable(err) && mayRecreate(t) {
+	if apiproblem.IsImmutable(err) && mayRecreate(t) {
 		return a.recreate(ctx, t)
 	}
 	if err != nil {
@@ -541,7 +542,7 @@ func conditionOf(u *unstructured.Unstructured, kind string) (status, message str
 
 // problem is about the object as a whole.
 func (t *target) problem(reason, fact, hint string) *plan.Problem {
-	return &plan.Problem{Reason: reason, Where: whereOf(t.Object), Err: errors.New(fact), Hint: hint, Retry: true}
+	return &plan.Problem{Reason: reason, Where: apiproblem.Where(t.Object), Err: errors.New(fact), Hint: hint, Retry: true}
 }
 
 // releaseObject is a BatchRelease as it is applied.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -260,7 +261,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 		}
 		t := &target{Object: object, late: o.early[br.Namespace], homeless: o.early[br.Namespace]}
 		if err := o.observe(ctx, t); err != nil {
-			problems := apiProblems(v1alpha1.ReasonDryRunFailed, object, l.gs, err)
+			problems := apiproblem.Of(v1alpha1.ReasonDryRunFailed, object, l.gs, err)
 			if len(problems) == 0 {
 				return nil, err
 			}
@@ -272,13 +273,6 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 		return targets, ps
 	}
 	return targets, l.tellRivals(ctx, o, targets, set.Releases)
-}
-
-func cmpProblems(ps plan.Problems, err error) error {
-	if len(ps) > 0 {
-		return ps
-	}
-	return err
 }
 
 // try has the API server check everything, or everything that had to wait for
@@ -367,7 +361,7 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 			continue
 		}
 		if err := a.awaitCRD(ctx, t); err != nil {
-			return cmpProblems(apiProblems(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err), err)
+			return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err), err)
 		}
 	}
 	if err := l.tryLate(ctx, a, c, redefined); err != nil {
@@ -453,7 +447,7 @@ func (l *look) endPlan(ctx context.Context, e inventory.Entry) error {
 		err = client.IgnoreNotFound(inventory.Delete(ctx, l.as, live))
 	}
 	if err != nil {
-		return cmpProblems(apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, l.gs, err), err)
+		return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, l.gs, err), err)
 	}
 	l.log.Info("deleted", "object", e.String(), "commit", l.outcome.commit, "because", "its plan is gone from Git")
 	return nil
@@ -480,7 +474,7 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 	}
 	if err != nil {
 		t.refused = true
-		return cmpProblems(apiProblems(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err), err)
+		return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err), err)
 	}
 	if change == unchanged {
 		l.keep.trials.add(a, t)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
@@ -202,7 +203,7 @@ func tryFor(ctx context.Context, o *observer, a *applier, t *target) (plan.Probl
 		return plan.Problems{p}, nil
 	}
 	if err := o.observe(ctx, t); err != nil {
-		if ps := apiProblems(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, err); len(ps) > 0 {
+		if ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, err); len(ps) > 0 {
 			return ps, nil
 		}
 		return nil, err

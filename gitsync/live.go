@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -105,7 +106,7 @@ func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error
 	for _, object := range set.Objects {
 		t := newTarget(set, object, o.early)
 		if err := o.observe(ctx, t); err != nil {
-			problems := apiProblems(v1alpha1.ReasonDryRunFailed, t.Object, o.gs, err)
+			problems := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, o.gs, err)
 			if len(problems) == 0 {
 				return nil, err
 			}

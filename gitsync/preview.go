@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/openapi"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -320,8 +321,8 @@ func (v *preview) object(ctx context.Context, t *target, approvals []plan.Approv
 func (v *preview) compare(ctx context.Context, t *target, o *PreviewedObject) error {
 	after, merged, err := v.trial(ctx, t)
 	if err != nil {
-		ps := apiProblems(v1alpha1.ReasonDryRunFailed, t.Object, v.gs, err)
-		if !isImmutable(err) || !mayRecreate(t) {
+		ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, v.gs, err)
+		if !apiproblem.IsImmutable(err) || !mayRecreate(t) {
 			v.Problems = append(v.Problems, ps...)
 			o.Effect = EffectRefuse
 			return nil

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -297,7 +298,7 @@ func (p *pruner) prune(ctx context.Context, gone []inventory.Entry) (pruned, err
 		case apierrors.IsForbidden(err) && p.isEnding(ctx, e.Namespace): // it goes with its namespace, as the account's rights have gone
 		case err != nil:
 			result.kept.Add(e)
-			ps = append(ps, apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, p.gs, err)...)
+			ps = append(ps, apiproblem.Of(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, p.gs, err)...)
 		case v == forget:
 			result.left = append(result.left, left{e, because})
 		case v == keepForNow:

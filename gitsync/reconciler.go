@@ -39,6 +39,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -708,8 +709,8 @@ func (l *look) write(ctx context.Context, opts ...client.SubResourceUpdateOption
 	err := l.status.Status().Update(ctx, l.gs, append(opts, client.FieldOwner(v1alpha1.ManagerGitSync))...)
 	if plan.IsUnknownField(err) {
 		var fields []string
-		for _, f := range untypedFields(err.Error()) {
-			fields = append(fields, f.name)
+		for _, f := range apiproblem.UntypedFields(err.Error()) {
+			fields = append(fields, f.Name)
 		}
 		return &plan.Problem{
 			Reason: v1alpha1.ReasonOutdatedCRD, Where: "GitSource " + l.name.String(), Retry: true,

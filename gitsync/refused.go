@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -125,7 +126,7 @@ func (l *look) moveOn(ctx context.Context, c *commit) (waiting []string, ps plan
 		case isConflict(err):
 			l.again = true
 		case err != nil:
-			ps = append(ps, apiProblems(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err)...)
+			ps = append(ps, apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err)...)
 		case waits:
 			waiting = append(waiting, "BatchRelease "+releaseName(then))
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -91,7 +92,7 @@ func (o *observer) stableOf(ctx context.Context, t *target, plans []v1alpha1.Bat
 // cannotRestore says why a Deployment that was deleted cannot come back at its
 // stable revision.
 func (t *target) cannotRestore(field string, why error, hint string) error {
-	where := whereOf(t.Object)
+	where := apiproblem.Where(t.Object)
 	if field != "" {
 		where += ": " + field
 	}
@@ -119,7 +120,7 @@ func selectorOf(o plan.Object) labels.Selector {
 // dryRunRestored tries the Deployment as it comes back. What Git says of it is
 // tried besides.
 func (a *applier) dryRunRestored(ctx context.Context, t *target) plan.Problems {
-	ps := apiProblems(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, a.dryRunApply(ctx, a.body(t)))
+	ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, a.dryRunApply(ctx, a.body(t)))
 	for _, p := range ps {
 		p.Err = errors.New("as it comes back, at its stable revision " + t.restored.revision + ": " + p.Err.Error())
 	}

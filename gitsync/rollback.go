@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
@@ -214,7 +215,7 @@ func running(ctx context.Context, as client.Client, gs *v1alpha1.GitSource, r *p
 		answer := live.DeepCopy()
 		err = as.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(v1alpha1.ManagerRollout), client.DryRunAll)
 		if err != nil {
-			return false, cmpProblems(apiProblems(v1alpha1.ReasonWriteBackConflict, r.Deployment, gs, err), err)
+			return false, apiproblem.Or(apiproblem.Of(v1alpha1.ReasonWriteBackConflict, r.Deployment, gs, err), err)
 		}
 		return plan.EqualTemplate(&answer.Spec.Template, &live.Spec.Template), nil
 	}, nil

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -82,7 +83,7 @@ func secretOfSource(gs *v1alpha1.GitSource, o plan.Object) *plan.Problem {
 		return nil
 	}
 	return &plan.Problem{
-		Reason: v1alpha1.ReasonSecretNotAllowed, Where: whereOf(o) + ": metadata.name",
+		Reason: v1alpha1.ReasonSecretNotAllowed, Where: apiproblem.Where(o) + ": metadata.name",
 		Err:  errors.New(inventory.NamesSecret(gs, o.GetNamespace(), o.GetName()) + ", and no commit may bring it"),
 		Hint: "remove the manifest from the branch, and change the Secret with kubectl",
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -94,7 +95,7 @@ func (l *look) replacePlan(ctx context.Context, old inventory.Entry, successor t
 		return false, err
 	}
 	if err != nil {
-		return false, cmpProblems(apiProblems(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(old)}, l.gs, err), err)
+		return false, apiproblem.Or(apiproblem.Of(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(old)}, l.gs, err), err)
 	}
 	if done {
 		l.log.Info("deleted", "object", old.String(), "commit", l.outcome.commit, "because", "BatchRelease "+successor.String()+" has taken over from it")

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -209,7 +210,7 @@ func whereRefused(t *target, gs *v1alpha1.GitSource, err error) error {
 	if isConflict(err) {
 		return err
 	}
-	return cmpProblems(apiProblems(v1alpha1.ReasonApplyFailed, t.Object, gs, err), err)
+	return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, gs, err), err)
 }
 
 // changedMeanwhile has the source look again.

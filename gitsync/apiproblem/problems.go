@@ -1,4 +1,4 @@
-package gitsync
+package apiproblem
 
 import (
 	"context"
@@ -17,23 +17,23 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// apiProblems puts what the API server answers about an object in words: one
+// Of puts what the API server answers about an object in words: one
 // problem per field. It is empty where there is no error.
-func apiProblems(reason string, o plan.Object, gs *v1alpha1.GitSource, err error) plan.Problems {
+func Of(reason string, o plan.Object, gs *v1alpha1.GitSource, err error) plan.Problems {
 	if err == nil {
 		return nil
 	}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var ps plan.Problems
 		for _, e := range joined.Unwrap() {
-			ps = append(ps, apiProblems(reason, o, gs, e)...)
+			ps = append(ps, Of(reason, o, gs, e)...)
 		}
 		return withoutTwins(ps)
 	}
 	if ps := plan.ProblemsOf(err); len(ps) > 0 {
 		return ps
 	}
-	where := whereOf(o)
+	where := Where(o)
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	switch {
 	case meta.IsNoMatchError(err):
@@ -70,7 +70,7 @@ func withoutTwins(ps plan.Problems) plan.Problems {
 	})
 }
 
-func whereOf(o plan.Object) string {
+func Where(o plan.Object) string {
 	if o.File == "" {
 		return o.String()
 	}
@@ -81,10 +81,10 @@ func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Statu
 	if lacking := lacksRight.FindStringSubmatch(s.Message); s.Reason == metav1.StatusReasonForbidden && lacking != nil {
 		return plan.Problems{{Reason: v1alpha1.ReasonForbidden, Where: where, Err: errors.New(shortened(groups.ReplaceAllString(s.Message, ""))), Hint: rightsHint(gs, lacking[1], lacking[2])}}
 	}
-	if fields := untypedFields(s.Message); len(fields) > 0 {
+	if fields := UntypedFields(s.Message); len(fields) > 0 {
 		var ps plan.Problems
 		for _, f := range fields {
-			ps = append(ps, &plan.Problem{Reason: reason, Where: where + ": " + f.name, Err: errors.New(f.fact), Hint: typeHint(f.fact)})
+			ps = append(ps, &plan.Problem{Reason: reason, Where: where + ": " + f.Name, Err: errors.New(f.Fact), Hint: typeHint(f.Fact)})
 		}
 		return ps
 	}
@@ -160,24 +160,24 @@ func rightsHint(gs *v1alpha1.GitSource, namespace, name string) string {
 }
 
 func hintOf(message string) string {
-	if !isImmutableMessage(message) {
+	if !IsImmutableMessage(message) {
 		return ""
 	}
 	return "put the old value back, or let the object be deleted and created again with annotation " + v1alpha1.AnnotationForce + ": \"true\""
 }
 
-// isImmutable reports whether an object was refused for nothing but fields that
+// IsImmutable reports whether an object was refused for nothing but fields that
 // may not change.
-func isImmutable(err error) bool {
+func IsImmutable(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !isImmutable(e) })
+		return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !IsImmutable(e) })
 	}
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || status.Status().Reason != metav1.StatusReasonInvalid || status.Status().Details == nil {
 		return false
 	}
 	for _, c := range status.Status().Details.Causes {
-		if !isImmutableMessage(c.Message) {
+		if !IsImmutableMessage(c.Message) {
 			return false
 		}
 	}
@@ -188,7 +188,7 @@ func isImmutable(err error) bool {
 // in words of its own.
 var immutable = regexp.MustCompile(`immutable|may not change once set|may not be changed in an update|updates? to \S.* (is|are) forbidden|updates may not change fields other than|cannot change roleRef`)
 
-func isImmutableMessage(m string) bool { return immutable.MatchString(m) }
+func IsImmutableMessage(m string) bool { return immutable.MatchString(m) }
 
 // untyped is how the API server tells fields that the schema does not have:
 //
@@ -202,12 +202,12 @@ var strict = regexp.MustCompile(`unknown field "([^"]+)"`)
 
 const noSuchField = "no such field"
 
-type fieldFact struct{ name, fact string }
+type FieldFact struct{ Name, Fact string }
 
-func untypedFields(message string) []fieldFact {
-	var fields []fieldFact
+func UntypedFields(message string) []FieldFact {
+	var fields []FieldFact
 	for _, m := range strict.FindAllStringSubmatch(message, -1) {
-		fields = append(fields, fieldFact{m[1], noSuchField})
+		fields = append(fields, FieldFact{m[1], noSuchField})
 	}
 	m := untyped.FindStringSubmatch(message)
 	if m == nil {
@@ -223,7 +223,7 @@ func untypedFields(message string) []fieldFact {
 		}
 		// What stands there instead may be a Secret's.
 		fact, _, _ = strings.Cut(fact, ", got ")
-		fields = append(fields, fieldFact{strings.TrimPrefix(name, "."), plan.OneLine(fact)})
+		fields = append(fields, FieldFact{strings.TrimPrefix(name, "."), plan.OneLine(fact)})
 	}
 	return fields
 }
