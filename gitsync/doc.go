@@ -26,7 +26,7 @@
 //	apply.go        dry run and server-side apply
 //	ownership.go    who writes which field of a governed Deployment
 //	writers.go      the clients by the account that they write as
-//	problems.go     the API server's answers put in words
+//	apiproblem      the API server's answers put into words
 //	inventory       which object belongs to which GitSource
 //	prune.go        what may be deleted
 //	conditions.go   the outcome of a look as conditions

@@ -17,8 +17,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Of puts what the API server answers about an object in words: one
-// problem per field. It is empty where there is no error.
+// Of returns what the API server answered about an object of a source: one problem per
+// field, with the reason, unless the answer has one of its own. It is empty if err is nil.
 func Of(reason string, o plan.Object, gs *v1alpha1.GitSource, err error) plan.Problems {
 	if err == nil {
 		return nil
@@ -48,8 +48,8 @@ func Of(reason string, o plan.Object, gs *v1alpha1.GitSource, err error) plan.Pr
 	return ps
 }
 
-// nameOldCRD says what a field of ours that the API server does not know comes from:
-// what Git says of a plan was checked before.
+// nameOldCRD sets the hint of fields that the API server does not know. They are correct,
+// since the manifest was checked before, so the CustomResourceDefinition is older.
 func nameOldCRD(ps plan.Problems) {
 	for _, p := range ps {
 		if p.Err.Error() == noSuchField {
@@ -58,7 +58,7 @@ func nameOldCRD(ps plan.Problems) {
 	}
 }
 
-// withoutTwins drops what two trials of one object say in the same words.
+// withoutTwins removes problems that two dry runs of one object have in common.
 func withoutTwins(ps plan.Problems) plan.Problems {
 	said := sets.New[string]()
 	return slices.DeleteFunc(ps, func(p *plan.Problem) bool {
@@ -70,6 +70,7 @@ func withoutTwins(ps plan.Problems) plan.Problems {
 	})
 }
 
+// Where returns the file and the name of an object, as messages have them.
 func Where(o plan.Object) string {
 	if o.File == "" {
 		return o.String()
@@ -188,6 +189,7 @@ func IsImmutable(err error) bool {
 // in words of its own.
 var immutable = regexp.MustCompile(`immutable|may not change once set|may not be changed in an update|updates? to \S.* (is|are) forbidden|updates may not change fields other than|cannot change roleRef`)
 
+// IsImmutableMessage reports whether the API server says that a field may not change.
 func IsImmutableMessage(m string) bool { return immutable.MatchString(m) }
 
 // untyped is how the API server tells fields that the schema does not have:
@@ -202,8 +204,11 @@ var strict = regexp.MustCompile(`unknown field "([^"]+)"`)
 
 const noSuchField = "no such field"
 
+// FieldFact is a field of an object, and what is wrong with it.
 type FieldFact struct{ Name, Fact string }
 
+// UntypedFields returns the fields of a message that the schema does not have, or that have
+// another type.
 func UntypedFields(message string) []FieldFact {
 	var fields []FieldFact
 	for _, m := range strict.FindAllStringSubmatch(message, -1) {
