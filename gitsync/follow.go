@@ -630,8 +630,7 @@ func (l *look) pruneOrphans(ctx context.Context, gone []inventory.Entry) (invent
 	if err := l.noteEnded(ctx, slices.DeleteFunc(slices.Clone(gone), func(e inventory.Entry) bool { return !inventory.IsRelease(e) })...); err != nil {
 		return inventory.SetOf(gone), err
 	}
-	p := &pruner{gs: l.gs, as: l.as, own: l.own}
-	result, err := p.prune(ctx, gone)
+	result, err := prune(ctx, pruner{gs: l.gs, as: l.as, own: l.own}, gone)
 	// What an autoscaler had is Git's again, once it is gone.
 	for _, e := range gone {
 		if _, stays := result.kept[e.ID()]; e.GVK.GroupKind() == inventory.AutoscalerKind && !stays {

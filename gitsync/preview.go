@@ -544,14 +544,13 @@ func replicasOf(u *unstructured.Unstructured) int32 {
 
 // gone finds out what becomes of what left the branch.
 func (v *preview) gone(ctx context.Context, gone []inventory.Entry, heirs heirs) error {
-	p := &pruner{gs: v.gs, as: v.c, own: v.c}
-	used, err := p.used(ctx, gone)
+	used, err := usedBeside(ctx, v.c, gone)
 	if err != nil {
 		return err
 	}
 	for _, e := range gone {
 		o := PreviewedObject{Object: plan.Object{Unstructured: inventory.Named(e)}}
-		live, err := p.present(ctx, e)
+		live, err := getServed(ctx, v.c, e)
 		switch {
 		case apierrors.IsForbidden(err):
 			o.Effect, o.Because = EffectUnknown, "it left the branch; no right to read it"

@@ -53,7 +53,7 @@ func consented(gs *v1alpha1.GitSource, before, wanted inventory.Set, commit stri
 		return nil
 	}
 	return &plan.Problem{
-		Reason: v1alpha1.ReasonPruneRefused, Where: at(gs.Spec.Ref.String(), commit),
+		Reason: v1alpha1.ReasonPruneRefused, Where: gs.Spec.Ref.String() + "@" + plan.ShortCommit(commit),
 		Err:  fmt.Errorf("%d of the %d objects that were applied would be deleted: %s", len(gone), len(before), plan.JoinNames(inventory.Names(gone))),
 		Hint: fmt.Sprintf("if that is meant, kubectl annotate -n %s gitsource %s --overwrite %s=%s", gs.Namespace, gs.Name, v1alpha1.AnnotationConfirmPrune, plan.ShortCommit(commit)),
 	}
@@ -116,6 +116,12 @@ func (u usedNames) by(gk schema.GroupKind, namespace, name string) string {
 	return u[gk.Kind+" "+namespace+"/"+name]
 }
 
+// has reports whether an object is used.
+func (u usedNames) has(gk schema.GroupKind, namespace, name string) bool {
+	_, ok := u[gk.Kind+" "+namespace+"/"+name]
+	return ok
+}
+
 // addTemplate adds what a user's pod template refers to. It goes through the template
 // as it is written, and takes every reference that is made in one of the ways
 // the API has, so that a new kind of volume is found as well.
@@ -164,10 +170,19 @@ func (u usedNames) addValue(user, namespace, field string, v any) {
 	}
 }
 
-// usedIn returns what the pods that run in a namespace, those that its
+// addNamespace adds what the pods that run in a namespace, those that its
 // Deployments and ReplicaSets are about to make, and the stable revisions there
 // refer to.
-func usedIn(ctx context.Context, c client.Reader, namespace string, into usedNames) error {
+func (u usedNames) addNamespace(ctx context.Context, c client.Reader, namespace string) error {
+	for _, add := range []func(context.Context, client.Reader, string) error{u.addPods, u.addDeployments, u.addReplicaSets, u.addRevisions} {
+		if err := add(ctx, c, namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u usedNames) addPods(ctx context.Context, c client.Reader, namespace string) error {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing the Pods of %s: %w", namespace, err)
@@ -177,10 +192,14 @@ func usedIn(ctx context.Context, c client.Reader, namespace string, into usedNam
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		if err := into.addTemplate("Pod "+namespace+"/"+p.Name, namespace, &corev1.PodTemplateSpec{Spec: p.Spec}); err != nil {
+		if err := u.addTemplate("Pod "+namespace+"/"+p.Name, namespace, &corev1.PodTemplateSpec{Spec: p.Spec}); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+func (u usedNames) addDeployments(ctx context.Context, c client.Reader, namespace string) error {
 	var deployments appsv1.DeploymentList
 	if err := c.List(ctx, &deployments, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing the Deployments of %s: %w", namespace, err)
@@ -190,10 +209,14 @@ func usedIn(ctx context.Context, c client.Reader, namespace string, into usedNam
 		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 			continue
 		}
-		if err := into.addTemplate("Deployment "+namespace+"/"+d.Name, namespace, &d.Spec.Template); err != nil {
+		if err := u.addTemplate("Deployment "+namespace+"/"+d.Name, namespace, &d.Spec.Template); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+func (u usedNames) addReplicaSets(ctx context.Context, c client.Reader, namespace string) error {
 	var sets appsv1.ReplicaSetList
 	if err := c.List(ctx, &sets, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing the ReplicaSets of %s: %w", namespace, err)
@@ -203,10 +226,15 @@ func usedIn(ctx context.Context, c client.Reader, namespace string, into usedNam
 		if (rs.Spec.Replicas != nil && *rs.Spec.Replicas == 0) && rs.Status.Replicas == 0 {
 			continue
 		}
-		if err := into.addTemplate("ReplicaSet "+namespace+"/"+rs.Name, namespace, &rs.Spec.Template); err != nil {
+		if err := u.addTemplate("ReplicaSet "+namespace+"/"+rs.Name, namespace, &rs.Spec.Template); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// addRevisions adds what the stable revisions of a namespace refer to.
+func (u usedNames) addRevisions(ctx context.Context, c client.Reader, namespace string) error {
 	var records appsv1.ControllerRevisionList
 	if err := c.List(ctx, &records, client.InNamespace(namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
 		return fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
@@ -220,7 +248,7 @@ func usedIn(ctx context.Context, c client.Reader, namespace string, into usedNam
 		if err := json.Unmarshal(records.Items[i].Data.Raw, &data); err != nil {
 			return fmt.Errorf("reading ControllerRevision %s/%s: %w", namespace, records.Items[i].Name, err)
 		}
-		if err := into.addTemplate("the stable revision, ControllerRevision "+namespace+"/"+records.Items[i].Name, namespace, &data.Spec.Template); err != nil {
+		if err := u.addTemplate("the stable revision, ControllerRevision "+namespace+"/"+records.Items[i].Name, namespace, &data.Spec.Template); err != nil {
 			return err
 		}
 	}
@@ -234,13 +262,13 @@ type pruner struct {
 	own client.Reader
 }
 
-// present reads an object of the inventory, in whatever version the cluster
-// serves its kind by now.
-func (p *pruner) present(ctx context.Context, e inventory.Entry) (*unstructured.Unstructured, error) {
-	if m, err := p.as.RESTMapper().RESTMapping(e.GVK.GroupKind()); err == nil {
+// getServed returns an object of the cluster, or nil, in the version in which the cluster
+// serves its kind now.
+func getServed(ctx context.Context, c client.Client, e inventory.Entry) (*unstructured.Unstructured, error) {
+	if m, err := c.RESTMapper().RESTMapping(e.GVK.GroupKind()); err == nil {
 		e.GVK.Version = m.GroupVersionKind.Version
 	}
-	return inventory.Get(ctx, p.as, e)
+	return inventory.Get(ctx, c, e)
 }
 
 // pruned is what became of the objects that left the branch.
@@ -261,39 +289,16 @@ type left struct {
 
 // prune deletes, in the order given. What cannot be deleted stays in the
 // inventory, and the others are deleted all the same.
-func (p *pruner) prune(ctx context.Context, gone []inventory.Entry) (pruned, error) {
+func prune(ctx context.Context, p pruner, gone []inventory.Entry) (pruned, error) {
 	result := pruned{kept: inventory.Set{}}
-	used, err := p.used(ctx, gone)
-	if err != nil {
-		result.kept = inventory.SetOf(gone)
-		return result, err
-	}
-	lives := map[string]*unstructured.Unstructured{}
-	unread := map[string]error{}
-	for _, e := range gone {
-		lives[e.ID()], unread[e.ID()] = p.present(ctx, e)
-	}
-	others, err := p.others(ctx, gone)
-	if err != nil {
-		result.kept = inventory.SetOf(gone)
-		return result, err
-	}
-	naming, err := p.naming(ctx, gone)
+	lives, unread, d, err := p.read(ctx, gone)
 	if err != nil {
 		result.kept = inventory.SetOf(gone)
 		return result, err
 	}
 	var ps plan.Problems
 	for _, e := range gone {
-		live, v, because, err := p.pruneOne(ctx, e, lives[e.ID()], unread[e.ID()], func(live *unstructured.Unstructured) (verdict, string) {
-			if why := namedByOther(naming, e); why != "" {
-				return forget, why
-			}
-			if other := inventory.Owner(others, p.gs, e); other != nil && e.GVK.GroupKind() == inventory.DeploymentKind {
-				return forget, "GitSource " + other.Namespace + "/" + other.Name + " applies it"
-			}
-			return judge(live, p.gs, used)
-		})
+		live, v, because, err := p.pruneOne(ctx, e, lives[e.ID()], unread[e.ID()], d)
 		switch {
 		case apierrors.IsForbidden(err) && p.isEnding(ctx, e.Namespace): // it goes with its namespace, as the account's rights have gone
 		case err != nil:
@@ -303,7 +308,7 @@ func (p *pruner) prune(ctx context.Context, gone []inventory.Entry) (pruned, err
 			result.left = append(result.left, left{e, because})
 		case v == keepForNow:
 			result.kept.Add(e)
-			result.used = append(result.used, v1alpha1.KeptObject{ID: e.ID(), UsedBy: used.by(e.GVK.GroupKind(), e.Namespace, e.Name)})
+			result.used = append(result.used, v1alpha1.KeptObject{ID: e.ID(), UsedBy: d.used.by(e.GVK.GroupKind(), e.Namespace, e.Name)})
 		case v == remove:
 			result.removed = append(result.removed, e.String())
 			result.keepUntilGone(e, live)
@@ -315,6 +320,42 @@ func (p *pruner) prune(ctx context.Context, gone []inventory.Entry) (pruned, err
 		return result, ps
 	}
 	return result, nil
+}
+
+// read reads the objects, those that are not readable with why, and what is decided by. The
+// objects come before the other sources: see [pruner.others].
+func (p pruner) read(ctx context.Context, gone []inventory.Entry) (lives map[string]*unstructured.Unstructured, unread map[string]error, d *decider, err error) {
+	d = &decider{gs: p.gs}
+	if d.used, err = usedBeside(ctx, p.own, gone); err != nil {
+		return nil, nil, nil, err
+	}
+	lives, unread = map[string]*unstructured.Unstructured{}, map[string]error{}
+	for _, e := range gone {
+		lives[e.ID()], unread[e.ID()] = getServed(ctx, p.as, e)
+	}
+	if d.others, err = p.others(ctx, gone); err != nil {
+		return nil, nil, nil, err
+	}
+	d.naming, err = p.naming(ctx, gone)
+	return lives, unread, d, err
+}
+
+// decider is what the decision about an object is made by.
+type decider struct {
+	gs     *v1alpha1.GitSource
+	used   usedNames
+	others *v1alpha1.GitSourceList // see [pruner.others]
+	naming []v1alpha1.GitSource    // see [pruner.naming]
+}
+
+func (d *decider) decide(e inventory.Entry, live *unstructured.Unstructured) (verdict, string) {
+	if why := namedByOther(d.naming, e); why != "" {
+		return forget, why
+	}
+	if other := inventory.Owner(d.others, d.gs, e); other != nil && e.GVK.GroupKind() == inventory.DeploymentKind {
+		return forget, "GitSource " + other.Namespace + "/" + other.Name + " applies it"
+	}
+	return judge(live, d.gs, d.used)
 }
 
 // keepUntilGone keeps an object that is deleted in the inventory while it has finalizers:
@@ -333,20 +374,20 @@ const maxPrune = 10
 // pruneOne deletes an object if that is the verdict on it. One that has changed since it
 // was read is read and judged again: a controller may have adopted it in between. It returns
 // the object as it was read last.
-func (p *pruner) pruneOne(ctx context.Context, e inventory.Entry, live *unstructured.Unstructured, err error, judge func(*unstructured.Unstructured) (verdict, string)) (*unstructured.Unstructured, verdict, string, error) {
+func (p pruner) pruneOne(ctx context.Context, e inventory.Entry, live *unstructured.Unstructured, err error, d *decider) (*unstructured.Unstructured, verdict, string, error) {
 	for range maxPrune {
-		if err != nil && !isConflict(err) {
+		if err != nil && !apierrors.IsConflict(err) {
 			break
 		}
-		if isConflict(err) {
-			if live, err = p.present(ctx, e); err != nil {
+		if apierrors.IsConflict(err) {
+			if live, err = getServed(ctx, p.as, e); err != nil {
 				break
 			}
 		}
 		if live == nil || live.GetDeletionTimestamp() != nil {
 			return live, absent, "", nil
 		}
-		v, because := judge(live)
+		v, because := d.decide(e, live)
 		if v != remove {
 			return live, v, because, nil
 		}
@@ -361,7 +402,7 @@ func (p *pruner) pruneOne(ctx context.Context, e inventory.Entry, live *unstruct
 // labels that tell: after a crash, what was deleted may have been made anew by the
 // one that it has moved to. That one had it in its inventory before it made it,
 // so who reads the sources after the Deployment knows. None where none goes.
-func (p *pruner) others(ctx context.Context, gone []inventory.Entry) (*v1alpha1.GitSourceList, error) {
+func (p pruner) others(ctx context.Context, gone []inventory.Entry) (*v1alpha1.GitSourceList, error) {
 	if !slices.ContainsFunc(gone, func(e inventory.Entry) bool { return e.GVK.GroupKind() == inventory.DeploymentKind }) {
 		return &v1alpha1.GitSourceList{}, nil
 	}
@@ -370,7 +411,7 @@ func (p *pruner) others(ctx context.Context, gone []inventory.Entry) (*v1alpha1.
 
 // naming returns the GitSources that may name a Secret which goes. A name with a hash of
 // the content is of no Secret that a GitSource names.
-func (p *pruner) naming(ctx context.Context, gone []inventory.Entry) ([]v1alpha1.GitSource, error) {
+func (p pruner) naming(ctx context.Context, gone []inventory.Entry) ([]v1alpha1.GitSource, error) {
 	var all []v1alpha1.GitSource
 	seen := sets.New[string]()
 	for _, e := range gone {
@@ -398,7 +439,7 @@ func namedByOther(sources []v1alpha1.GitSource, e inventory.Entry) string {
 }
 
 // isEnding reports whether a namespace is being deleted, or has been.
-func (p *pruner) isEnding(ctx context.Context, namespace string) bool {
+func (p pruner) isEnding(ctx context.Context, namespace string) bool {
 	if namespace == "" {
 		return false
 	}
@@ -407,8 +448,9 @@ func (p *pruner) isEnding(ctx context.Context, namespace string) bool {
 	return apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil // else what was refused is told
 }
 
-// used looks only into the namespaces from which a ConfigMap or Secret goes.
-func (p *pruner) used(ctx context.Context, gone []inventory.Entry) (usedNames, error) {
+// usedBeside returns what the pods use in the namespaces of the ConfigMaps and Secrets that
+// go. It reads no other namespace.
+func usedBeside(ctx context.Context, c client.Reader, gone []inventory.Entry) (usedNames, error) {
 	used := usedNames{}
 	seen := sets.New[string]()
 	for _, e := range gone {
@@ -416,7 +458,7 @@ func (p *pruner) used(ctx context.Context, gone []inventory.Entry) (usedNames, e
 			continue
 		}
 		seen.Insert(e.Namespace)
-		if err := usedIn(ctx, p.own, e.Namespace, used); err != nil {
+		if err := used.addNamespace(ctx, c, e.Namespace); err != nil {
 			return used, err
 		}
 	}

@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -8,9 +9,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -116,20 +119,35 @@ func TestDeleteOnly(t *testing.T) {
 	}
 }
 
+// meddling lets another write come before the first deletion.
+type meddling struct {
+	client.Client
+	other func() error
+}
+
+func (m *meddling) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	if other := m.other; other != nil {
+		m.other = nil
+		if err := other(); err != nil {
+			return err
+		}
+	}
+	return m.Client.Delete(ctx, o, opts...)
+}
+
 // A ReplicaSet that a Deployment adopts after it was read is not deleted.
-func TestPruneOne_AdoptedMeanwhile(t *testing.T) {
+func TestPrune_AdoptedMeanwhile(t *testing.T) {
 	c := clustertest.Shared(t)
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "flow"}}
-	p := &pruner{gs: gs, as: c.Client, own: c.Client}
 	for name, tt := range map[string]struct {
 		change func(cm, owner *corev1.ConfigMap)
-		want   verdict
+		left   string
 	}{
 		"adopted": {func(cm, owner *corev1.ConfigMap) {
 			yes := true
 			cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: &yes}}
-		}, forget},
-		"another change": {func(cm, _ *corev1.ConfigMap) { cm.Data = map[string]string{"a": "b"} }, remove},
+		}, "it is controlled by ConfigMap owner"},
+		"another change": {func(cm, _ *corev1.ConfigMap) { cm.Data = map[string]string{"a": "b"} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace(t), Name: "a", Labels: inventory.Labels(gs)}}
@@ -139,20 +157,25 @@ func TestPruneOne_AdoptedMeanwhile(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			as := &meddling{c.Client, func() error {
+				tt.change(cm, owner)
+				return c.Client.Update(t.Context(), cm)
+			}}
 			e := inventory.Entry{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: cm.Namespace, Name: cm.Name}
-			live, err := p.present(t.Context(), e)
-			if err != nil {
-				t.Fatal(err)
+			result, err := prune(t.Context(), pruner{gs: gs, as: as, own: c.Client}, []inventory.Entry{e})
+			if err != nil || as.other != nil {
+				t.Fatalf("%v, changed: %t", err, as.other == nil)
 			}
-			tt.change(cm, owner)
-			if err := c.Client.Update(t.Context(), cm); err != nil {
-				t.Fatal(err)
+			because := ""
+			for _, l := range result.left {
+				because += l.because
 			}
-			_, got, because, err := p.pruneOne(t.Context(), e, live, nil, func(live *unstructured.Unstructured) (verdict, string) {
-				return judge(live, gs, usedNames{})
-			})
-			if err != nil || got != tt.want {
-				t.Errorf("%v %q %v, want %v", got, because, err, tt.want)
+			if because != tt.left || len(result.kept) > 0 {
+				t.Errorf("left %q, want %q; kept %v", because, tt.left, result.kept)
+			}
+			err = c.Client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm)
+			if gone := apierrors.IsNotFound(err); gone != (tt.left == "") {
+				t.Errorf("%v after the deletion", err)
 			}
 		})
 	}

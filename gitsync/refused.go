@@ -237,7 +237,7 @@ func (m *move) hasAll(template *corev1.PodTemplateSpec) (bool, error) {
 		return false, err
 	}
 	for _, t := range m.commit.targets {
-		_, ok := used[t.GetKind()+" "+t.GetNamespace()+"/"+t.GetName()]
+		ok := used.has(t.groupKind(), t.GetNamespace(), t.GetName())
 		if gk := t.groupKind(); ok && (gk == inventory.ConfigMapKind || gk == inventory.SecretKind) && (t.live == nil || t.way == onceGone) {
 			return false, nil
 		}
