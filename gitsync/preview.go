@@ -550,7 +550,7 @@ func (v *preview) gone(ctx context.Context, gone []inventory.Entry, heirs heirs)
 	}
 	for _, e := range gone {
 		o := PreviewedObject{Object: plan.Object{Unstructured: inventory.Named(e)}}
-		live, err := getServed(ctx, v.c, e)
+		live, err := inventory.GetServed(ctx, v.c, e)
 		switch {
 		case apierrors.IsForbidden(err):
 			o.Effect, o.Because = EffectUnknown, "it left the branch; no right to read it"

@@ -262,15 +262,6 @@ type pruner struct {
 	own client.Reader
 }
 
-// getServed returns an object of the cluster, or nil, in the version in which the cluster
-// serves its kind now.
-func getServed(ctx context.Context, c client.Client, e inventory.Entry) (*unstructured.Unstructured, error) {
-	if m, err := c.RESTMapper().RESTMapping(e.GVK.GroupKind()); err == nil {
-		e.GVK.Version = m.GroupVersionKind.Version
-	}
-	return inventory.Get(ctx, c, e)
-}
-
 // pruned is what became of the objects that left the branch.
 type pruned struct {
 	removed []string // said as people say it
@@ -331,7 +322,7 @@ func (p pruner) read(ctx context.Context, gone []inventory.Entry) (lives map[str
 	}
 	lives, unread = map[string]*unstructured.Unstructured{}, map[string]error{}
 	for _, e := range gone {
-		lives[e.ID()], unread[e.ID()] = getServed(ctx, p.as, e)
+		lives[e.ID()], unread[e.ID()] = inventory.GetServed(ctx, p.as, e)
 	}
 	if d.others, err = p.others(ctx, gone); err != nil {
 		return nil, nil, nil, err
@@ -380,7 +371,7 @@ func (p pruner) pruneOne(ctx context.Context, e inventory.Entry, live *unstructu
 			break
 		}
 		if apierrors.IsConflict(err) {
-			if live, err = getServed(ctx, p.as, e); err != nil {
+			if live, err = inventory.GetServed(ctx, p.as, e); err != nil {
 				break
 			}
 		}

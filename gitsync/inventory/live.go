@@ -60,3 +60,12 @@ func Named(e Entry) *unstructured.Unstructured {
 	u.SetName(e.Name)
 	return u
 }
+
+// GetServed returns an object of the cluster, or nil, in the version in which the cluster
+// serves its kind now.
+func GetServed(ctx context.Context, c client.Client, e Entry) (*unstructured.Unstructured, error) {
+	if m, err := c.RESTMapper().RESTMapping(e.GVK.GroupKind()); err == nil {
+		e.GVK.Version = m.GroupVersionKind.Version
+	}
+	return Get(ctx, c, e)
+}
