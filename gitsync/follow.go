@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/prune"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -147,7 +148,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signature
 	if c.heirs, err = l.heirsOf(ctx, s, c.wanted); err != nil {
 		return nil, err
 	}
-	return c, consented(l.gs, inventory.Read(l.gs.Status.Inventory), c.heirs.certain().Union(c.wanted), d.commit)
+	return c, prune.CheckLimit(l.gs, inventory.Read(l.gs.Status.Inventory), c.heirs.certain().Union(c.wanted), d.commit)
 }
 
 // unfinished is why a commit is not applied whole though all was done that could
@@ -630,25 +631,25 @@ func (l *look) pruneOrphans(ctx context.Context, gone []inventory.Entry) (invent
 	if err := l.noteEnded(ctx, slices.DeleteFunc(slices.Clone(gone), func(e inventory.Entry) bool { return !inventory.IsRelease(e) })...); err != nil {
 		return inventory.SetOf(gone), err
 	}
-	result, err := prune(ctx, pruner{gs: l.gs, as: l.as, own: l.own}, gone)
+	result, err := prune.Run(ctx, prune.Input{Source: l.gs, As: l.as, Own: l.own}, gone)
 	// What an autoscaler had is Git's again, once it is gone.
 	for _, e := range gone {
-		if _, stays := result.kept[e.ID()]; e.GVK.GroupKind() == inventory.AutoscalerKind && !stays {
+		if _, stays := result.Kept[e.ID()]; e.GVK.GroupKind() == inventory.AutoscalerKind && !stays {
 			l.again = true
 		}
 	}
-	if len(result.removed) > 0 {
+	if len(result.Deleted) > 0 {
 		because := "it left the branch"
 		if l.outcome.ending {
 			because = "the GitSource is deleted"
 		}
-		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonPruned, "deleted, since "+because+": "+plan.JoinNames(result.removed))
+		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonPruned, "deleted, since "+because+": "+plan.JoinNames(result.Deleted))
 	}
-	for _, o := range result.left {
-		l.tellOf(inventory.Named(o.Entry), corev1.EventTypeNormal, v1alpha1.ReasonOrphaned, o.String()+" left the branch and stays in the cluster: "+o.because)
+	for _, o := range result.Left {
+		l.tellOf(inventory.Named(o.Entry), corev1.EventTypeNormal, v1alpha1.ReasonOrphaned, o.String()+" left the branch and stays in the cluster: "+o.Because)
 	}
-	l.gs.Status.Kept = result.used
-	return result.kept, err
+	l.gs.Status.Kept = result.InUse
+	return result.Kept, err
 }
 
 // usedFor is how long ConfigMaps and Secrets of a deleted GitSource wait, unless

@@ -22,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/prune"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
@@ -242,7 +243,7 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	if err := v.gone(ctx, gone, heirs); err != nil {
 		return err
 	}
-	return consented(v.gs, before, heirs.certain().Union(v.wanted), v.Commit)
+	return prune.CheckLimit(v.gs, before, heirs.certain().Union(v.wanted), v.Commit)
 }
 
 // heirsOf returns the GitSources to whose paths the commit moves objects. Whether the
@@ -544,7 +545,7 @@ func replicasOf(u *unstructured.Unstructured) int32 {
 
 // gone finds out what becomes of what left the branch.
 func (v *preview) gone(ctx context.Context, gone []inventory.Entry, heirs heirs) error {
-	used, err := usedBeside(ctx, v.c, gone)
+	used, err := prune.ReadUsed(ctx, v.c, gone)
 	if err != nil {
 		return err
 	}
@@ -571,14 +572,14 @@ func (v *preview) gone(ctx context.Context, gone []inventory.Entry, heirs heirs)
 }
 
 // fate is what becomes of an object that left the branch, and why.
-func (v *preview) fate(live *unstructured.Unstructured, used usedNames) (Effect, string) {
+func (v *preview) fate(live *unstructured.Unstructured, used prune.Used) (Effect, string) {
 	if live.GroupVersionKind().GroupKind() == inventory.ReleaseKind && inventory.IsOwned(live, v.gs) {
 		return EffectPrune, v.afterPlan(live)
 	}
 	if !v.gs.Spec.Prune {
 		return EffectKeep, "spec.prune is false"
 	}
-	if verdict, because := judge(live, v.gs, used); verdict != remove {
+	if verdict, because := prune.Decide(live, v.gs, used); verdict != prune.Delete {
 		return EffectKeep, because
 	}
 	return EffectPrune, ""

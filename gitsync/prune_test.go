@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/prune"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -87,16 +88,16 @@ func TestPrune_AdoptedMeanwhile(t *testing.T) {
 				return c.Client.Update(t.Context(), cm)
 			}}
 			e := inventory.Entry{GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: cm.Namespace, Name: cm.Name}
-			result, err := prune(t.Context(), pruner{gs: gs, as: as, own: c.Client}, []inventory.Entry{e})
+			result, err := prune.Run(t.Context(), prune.Input{Source: gs, As: as, Own: c.Client}, []inventory.Entry{e})
 			if err != nil || as.other != nil {
 				t.Fatalf("%v, changed: %t", err, as.other == nil)
 			}
 			because := ""
-			for _, l := range result.left {
-				because += l.because
+			for _, l := range result.Left {
+				because += l.Because
 			}
-			if because != tt.left || len(result.kept) > 0 {
-				t.Errorf("left %q, want %q; kept %v", because, tt.left, result.kept)
+			if because != tt.left || len(result.Kept) > 0 {
+				t.Errorf("left %q, want %q; kept %v", because, tt.left, result.Kept)
 			}
 			err = c.Client.Get(t.Context(), client.ObjectKeyFromObject(cm), cm)
 			if gone := apierrors.IsNotFound(err); gone != (tt.left == "") {

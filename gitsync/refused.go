@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/prune"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -232,12 +233,12 @@ func (m *move) isBack(ctx context.Context) (bool, error) {
 
 // hasAll reports whether what a template refers to of the branch is in the cluster.
 func (m *move) hasAll(template *corev1.PodTemplateSpec) (bool, error) {
-	used := usedNames{}
-	if err := used.addTemplate("", m.now.Namespace, template); err != nil {
+	used := prune.Used{}
+	if err := used.AddTemplate("", m.now.Namespace, template); err != nil {
 		return false, err
 	}
 	for _, t := range m.commit.targets {
-		ok := used.has(t.groupKind(), t.GetNamespace(), t.GetName())
+		ok := used.Has(t.groupKind(), t.GetNamespace(), t.GetName())
 		if gk := t.groupKind(); ok && (gk == inventory.ConfigMapKind || gk == inventory.SecretKind) && (t.live == nil || t.way == onceGone) {
 			return false, nil
 		}

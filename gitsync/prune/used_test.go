@@ -1,4 +1,4 @@
-package gitsync
+package prune
 
 import (
 	"maps"
@@ -33,8 +33,8 @@ func TestUsedNames(t *testing.T) {
 			{Name: "6", VolumeSource: corev1.VolumeSource{CephFS: &corev1.CephFSVolumeSource{SecretRef: &corev1.LocalObjectReference{Name: "ceph"}}}},
 		},
 	}}
-	used := usedNames{}
-	if err := used.addTemplate("ReplicaSet shop/web-1", "shop", template); err != nil {
+	used := Used{}
+	if err := used.AddTemplate("ReplicaSet shop/web-1", "shop", template); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{

@@ -1,4 +1,4 @@
-package gitsync
+package prune
 
 import (
 	"context"
@@ -15,25 +15,25 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// usedNames are the ConfigMaps and Secrets that pod templates refer to, by
+// Used are the ConfigMaps and Secrets that pod templates refer to, by
 // kind, namespace and name, each with what has such a template.
-type usedNames map[string]string
+type Used map[string]string
 
 // by returns what uses an object; empty: nothing.
-func (u usedNames) by(gk schema.GroupKind, namespace, name string) string {
+func (u Used) by(gk schema.GroupKind, namespace, name string) string {
 	return u[gk.Kind+" "+namespace+"/"+name]
 }
 
-// has reports whether an object is used.
-func (u usedNames) has(gk schema.GroupKind, namespace, name string) bool {
+// Has reports whether an object is used.
+func (u Used) Has(gk schema.GroupKind, namespace, name string) bool {
 	_, ok := u[gk.Kind+" "+namespace+"/"+name]
 	return ok
 }
 
-// addTemplate adds what a user's pod template refers to. It goes through the template
+// AddTemplate adds what a user's pod template refers to. It goes through the template
 // as it is written, and takes every reference that is made in one of the ways
 // the API has, so that a new kind of volume is found as well.
-func (u usedNames) addTemplate(user, namespace string, t *corev1.PodTemplateSpec) error {
+func (u Used) AddTemplate(user, namespace string, t *corev1.PodTemplateSpec) error {
 	raw, err := json.Marshal(t)
 	if err != nil {
 		return fmt.Errorf("encoding a pod template: %w", err)
@@ -54,7 +54,7 @@ var referenceKinds = map[string]string{
 	"nodePublishSecretRef": "Secret",
 }
 
-func (u usedNames) addValue(user, namespace, field string, v any) {
+func (u Used) addValue(user, namespace, field string, v any) {
 	switch v := v.(type) {
 	case []any:
 		for _, e := range v {
@@ -81,7 +81,7 @@ func (u usedNames) addValue(user, namespace, field string, v any) {
 // addNamespace adds what the pods that run in a namespace, those that its
 // Deployments and ReplicaSets are about to make, and the stable revisions there
 // refer to.
-func (u usedNames) addNamespace(ctx context.Context, c client.Reader, namespace string) error {
+func (u Used) addNamespace(ctx context.Context, c client.Reader, namespace string) error {
 	for _, add := range []func(context.Context, client.Reader, string) error{u.addPods, u.addDeployments, u.addReplicaSets, u.addRevisions} {
 		if err := add(ctx, c, namespace); err != nil {
 			return err
@@ -90,7 +90,7 @@ func (u usedNames) addNamespace(ctx context.Context, c client.Reader, namespace 
 	return nil
 }
 
-func (u usedNames) addPods(ctx context.Context, c client.Reader, namespace string) error {
+func (u Used) addPods(ctx context.Context, c client.Reader, namespace string) error {
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing the Pods of %s: %w", namespace, err)
@@ -100,14 +100,14 @@ func (u usedNames) addPods(ctx context.Context, c client.Reader, namespace strin
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		if err := u.addTemplate("Pod "+namespace+"/"+p.Name, namespace, &corev1.PodTemplateSpec{Spec: p.Spec}); err != nil {
+		if err := u.AddTemplate("Pod "+namespace+"/"+p.Name, namespace, &corev1.PodTemplateSpec{Spec: p.Spec}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (u usedNames) addDeployments(ctx context.Context, c client.Reader, namespace string) error {
+func (u Used) addDeployments(ctx context.Context, c client.Reader, namespace string) error {
 	var deployments appsv1.DeploymentList
 	if err := c.List(ctx, &deployments, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing the Deployments of %s: %w", namespace, err)
@@ -117,14 +117,14 @@ func (u usedNames) addDeployments(ctx context.Context, c client.Reader, namespac
 		if d.Spec.Replicas != nil && *d.Spec.Replicas == 0 {
 			continue
 		}
-		if err := u.addTemplate("Deployment "+namespace+"/"+d.Name, namespace, &d.Spec.Template); err != nil {
+		if err := u.AddTemplate("Deployment "+namespace+"/"+d.Name, namespace, &d.Spec.Template); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (u usedNames) addReplicaSets(ctx context.Context, c client.Reader, namespace string) error {
+func (u Used) addReplicaSets(ctx context.Context, c client.Reader, namespace string) error {
 	var sets appsv1.ReplicaSetList
 	if err := c.List(ctx, &sets, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing the ReplicaSets of %s: %w", namespace, err)
@@ -134,7 +134,7 @@ func (u usedNames) addReplicaSets(ctx context.Context, c client.Reader, namespac
 		if (rs.Spec.Replicas != nil && *rs.Spec.Replicas == 0) && rs.Status.Replicas == 0 {
 			continue
 		}
-		if err := u.addTemplate("ReplicaSet "+namespace+"/"+rs.Name, namespace, &rs.Spec.Template); err != nil {
+		if err := u.AddTemplate("ReplicaSet "+namespace+"/"+rs.Name, namespace, &rs.Spec.Template); err != nil {
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func (u usedNames) addReplicaSets(ctx context.Context, c client.Reader, namespac
 }
 
 // addRevisions adds what the stable revisions of a namespace refer to.
-func (u usedNames) addRevisions(ctx context.Context, c client.Reader, namespace string) error {
+func (u Used) addRevisions(ctx context.Context, c client.Reader, namespace string) error {
 	var records appsv1.ControllerRevisionList
 	if err := c.List(ctx, &records, client.InNamespace(namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
 		return fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
@@ -156,17 +156,17 @@ func (u usedNames) addRevisions(ctx context.Context, c client.Reader, namespace 
 		if err := json.Unmarshal(records.Items[i].Data.Raw, &data); err != nil {
 			return fmt.Errorf("reading ControllerRevision %s/%s: %w", namespace, records.Items[i].Name, err)
 		}
-		if err := u.addTemplate("the stable revision, ControllerRevision "+namespace+"/"+records.Items[i].Name, namespace, &data.Spec.Template); err != nil {
+		if err := u.AddTemplate("the stable revision, ControllerRevision "+namespace+"/"+records.Items[i].Name, namespace, &data.Spec.Template); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// usedBeside returns what the pods use in the namespaces of the ConfigMaps and Secrets that
+// ReadUsed returns what the pods use in the namespaces of the ConfigMaps and Secrets that
 // go. It reads no other namespace.
-func usedBeside(ctx context.Context, c client.Reader, gone []inventory.Entry) (usedNames, error) {
-	used := usedNames{}
+func ReadUsed(ctx context.Context, c client.Reader, gone []inventory.Entry) (Used, error) {
+	used := Used{}
 	seen := sets.New[string]()
 	for _, e := range gone {
 		if gk := e.GVK.GroupKind(); gk != inventory.ConfigMapKind && gk != inventory.SecretKind || seen.Has(e.Namespace) {

@@ -1,4 +1,4 @@
-package gitsync
+package prune
 
 import (
 	"fmt"
@@ -15,12 +15,12 @@ import (
 // part of the whole they are.
 const few = 2
 
-// consented refuses a commit that would prune more than half of what was
+// CheckLimit refuses a commit that would prune more than half of what was
 // applied: rather a slip in a path, or a kustomization that lost its list,
 // than a wish. Nothing of it is applied until the GitSource is annotated with
 // the commit. What is kept has left the branch before, and what is generated
 // anew under another name is not taken away.
-func consented(gs *v1alpha1.GitSource, before, wanted inventory.Set, commit string) error {
+func CheckLimit(gs *v1alpha1.GitSource, before, wanted inventory.Set, commit string) error {
 	before = maps.Clone(before)
 	for _, k := range gs.Status.Kept {
 		delete(before, k.ID)
