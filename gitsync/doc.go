@@ -28,7 +28,7 @@
 //	writers.go      the clients by the account that they write as
 //	apiproblem      the API server's answers put into words
 //	inventory       which object belongs to which GitSource
-//	prune.go        what may be deleted
+//	prune           what may be deleted
 //	conditions.go   the outcome of a look as conditions
 //	decisions.go    which changes of a release's status a source has to know
 //	intents.go      what the cluster decided and the branch does not say

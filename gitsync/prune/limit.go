@@ -11,15 +11,15 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// few is how many objects may go at once without being asked for, whatever
-// part of the whole they are.
+// few is how many objects may be deleted at once without a confirmation, whatever their
+// share is.
 const few = 2
 
-// CheckLimit refuses a commit that would prune more than half of what was
-// applied: rather a slip in a path, or a kustomization that lost its list,
-// than a wish. Nothing of it is applied until the GitSource is annotated with
-// the commit. What is kept has left the branch before, and what is generated
-// anew under another name is not taken away.
+// CheckLimit refuses a commit that would delete more than half of what was applied. That is
+// more likely a slip in a path, or a kustomization that lost its list, than a wish. An
+// annotation of the GitSource with the commit confirms it. Objects in status.kept have left
+// the branch before, and do not count. Neither do objects that kustomize generates under
+// another name.
 func CheckLimit(gs *v1alpha1.GitSource, before, wanted inventory.Set, commit string) error {
 	before = maps.Clone(before)
 	for _, k := range gs.Status.Kept {
@@ -40,5 +40,5 @@ func CheckLimit(gs *v1alpha1.GitSource, before, wanted inventory.Set, commit str
 	}
 }
 
-// shortestCommit is how many characters of a commit name it.
+// shortestCommit is the minimum length of a commit in the annotation.
 const shortestCommit = 7

@@ -32,16 +32,16 @@ type Action int
 const (
 	// Delete it from the cluster.
 	Delete Action = iota
-	// Leave it: it stays in the cluster and leaves the inventory.
+	// Leave it in the cluster, and remove it from the inventory.
 	Leave
-	// Keep: it stays in both, and is looked at again.
+	// Keep it in both. The next sync decides again.
 	Keep
-	// Absent: it is gone, or being deleted.
+	// Absent is an object that does not exist, or is being deleted.
 	Absent
 )
 
-// Decide says what happens to an object that left the branch, and why. What it
-// does not remove it leaves to people.
+// Decide returns what happens to an object that left the branch, and why. used is what the
+// pods of the object's namespace refer to.
 func Decide(live *unstructured.Unstructured, gs *v1alpha1.GitSource, used Used) (Action, string) {
 	annotation := live.GetAnnotations()[v1alpha1.AnnotationPrune]
 	kind := live.GroupVersionKind().GroupKind()
@@ -71,19 +71,22 @@ func needsConsent(gk schema.GroupKind) bool {
 	return gk == inventory.ClaimKind || gk == inventory.NamespaceKind || gk == inventory.CRDKind
 }
 
-// Input deletes what left the branch.
+// Input is the GitSource that objects left, and the clients for them.
 type Input struct {
 	Source *v1alpha1.GitSource
-	As     client.Client // reads and deletes what was applied
-	Own    client.Reader
+	// As reads and deletes the objects, as the account of the GitSource.
+	As client.Client
+	// Own reads GitSources, namespaces and pods, as the controller.
+	Own client.Reader
 }
 
-// Result is what became of the objects that left the branch.
+// Result says what happened to the objects that left the branch.
 type Result struct {
-	Deleted []string // said as people say it
+	// Deleted are the objects as in messages.
+	Deleted []string
 	Left    []Left
-	// kept stays in the inventory; used are those of it that are in use, or that finalizers
-	// keep.
+	// Kept are the objects that stay in the inventory. InUse are those of them that are in
+	// use, or have finalizers.
 	Kept  inventory.Set
 	InUse []v1alpha1.KeptObject
 }
@@ -94,32 +97,32 @@ type Left struct {
 	Because string
 }
 
-// Run deletes, in the order given. What cannot be deleted stays in the
-// inventory, and the others are deleted all the same.
-func Run(ctx context.Context, p Input, gone []inventory.Entry) (Result, error) {
+// Run deletes objects, in the order given. An object that it cannot delete stays in the
+// inventory, and Run goes on with the others. The error has a problem for each of those.
+func Run(ctx context.Context, in Input, gone []inventory.Entry) (Result, error) {
 	result := Result{Kept: inventory.Set{}}
-	lives, unread, d, err := p.read(ctx, gone)
+	lives, unread, d, err := in.read(ctx, gone)
 	if err != nil {
 		result.Kept = inventory.SetOf(gone)
 		return result, err
 	}
 	var ps plan.Problems
 	for _, e := range gone {
-		live, v, because, err := p.pruneOne(ctx, e, lives[e.ID()], unread[e.ID()], d)
+		live, action, because, err := in.pruneOne(ctx, e, lives[e.ID()], unread[e.ID()], d)
 		switch {
-		case apierrors.IsForbidden(err) && p.isEnding(ctx, e.Namespace): // it goes with its namespace, as the account's rights have gone
+		case apierrors.IsForbidden(err) && in.isEnding(ctx, e.Namespace): // it goes with its namespace, as the account's rights have gone
 		case err != nil:
 			result.Kept.Add(e)
-			ps = append(ps, apiproblem.Of(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, p.Source, err)...)
-		case v == Leave:
+			ps = append(ps, apiproblem.Of(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, in.Source, err)...)
+		case action == Leave:
 			result.Left = append(result.Left, Left{e, because})
-		case v == Keep:
+		case action == Keep:
 			result.Kept.Add(e)
 			result.InUse = append(result.InUse, v1alpha1.KeptObject{ID: e.ID(), UsedBy: d.used.by(e.GVK.GroupKind(), e.Namespace, e.Name)})
-		case v == Delete:
+		case action == Delete:
 			result.Deleted = append(result.Deleted, e.String())
 			result.keepUntilGone(e, live)
-		case v == Absent: // nothing brings it back
+		case action == Absent: // nothing brings it back
 			result.keepUntilGone(e, live)
 		}
 	}
@@ -129,30 +132,30 @@ func Run(ctx context.Context, p Input, gone []inventory.Entry) (Result, error) {
 	return result, nil
 }
 
-// read reads the objects, those that are not readable with why, and what is decided by. The
-// objects come before the other sources: see [pruner.others].
-func (p Input) read(ctx context.Context, gone []inventory.Entry) (lives map[string]*unstructured.Unstructured, unread map[string]error, d *decider, err error) {
-	d = &decider{gs: p.Source}
-	if d.used, err = ReadUsed(ctx, p.Own, gone); err != nil {
+// read reads the objects, with an error for each that is not readable, and what the
+// decisions depend on. It reads the objects before the other sources, see [Input.others].
+func (in Input) read(ctx context.Context, gone []inventory.Entry) (lives map[string]*unstructured.Unstructured, unread map[string]error, d *decider, err error) {
+	d = &decider{gs: in.Source}
+	if d.used, err = ReadUsed(ctx, in.Own, gone); err != nil {
 		return nil, nil, nil, err
 	}
 	lives, unread = map[string]*unstructured.Unstructured{}, map[string]error{}
 	for _, e := range gone {
-		lives[e.ID()], unread[e.ID()] = inventory.GetServed(ctx, p.As, e)
+		lives[e.ID()], unread[e.ID()] = inventory.GetServed(ctx, in.As, e)
 	}
-	if d.others, err = p.others(ctx, gone); err != nil {
+	if d.others, err = in.others(ctx, gone); err != nil {
 		return nil, nil, nil, err
 	}
-	d.naming, err = p.naming(ctx, gone)
+	d.naming, err = in.naming(ctx, gone)
 	return lives, unread, d, err
 }
 
-// decider is what the decision about an object is made by.
+// decider has what the decisions depend on.
 type decider struct {
 	gs     *v1alpha1.GitSource
 	used   Used
-	others *v1alpha1.GitSourceList // see [pruner.others]
-	naming []v1alpha1.GitSource    // see [pruner.naming]
+	others *v1alpha1.GitSourceList // see [Input.others]
+	naming []v1alpha1.GitSource    // see [Input.naming]
 }
 
 func (d *decider) decide(e inventory.Entry, live *unstructured.Unstructured) (Action, string) {
@@ -167,58 +170,58 @@ func (d *decider) decide(e inventory.Entry, live *unstructured.Unstructured) (Ac
 
 // keepUntilGone keeps an object that is deleted in the inventory while it has finalizers:
 // until they are removed it is there, and status.kept says why.
-func (p *Result) keepUntilGone(e inventory.Entry, live *unstructured.Unstructured) {
+func (r *Result) keepUntilGone(e inventory.Entry, live *unstructured.Unstructured) {
 	if live == nil || len(live.GetFinalizers()) == 0 {
 		return
 	}
-	p.Kept.Add(e)
-	p.InUse = append(p.InUse, v1alpha1.KeptObject{ID: e.ID(), UsedBy: "its finalizers " + plan.JoinNames(live.GetFinalizers())})
+	r.Kept.Add(e)
+	r.InUse = append(r.InUse, v1alpha1.KeptObject{ID: e.ID(), UsedBy: "its finalizers " + plan.JoinNames(live.GetFinalizers())})
 }
 
-// maxPrune is how often an object is judged again in one sync because it has changed.
+// maxPrune is how often Run decides about one object that changes.
 const maxPrune = 10
 
-// pruneOne deletes an object if that is the verdict on it. One that has changed since it
-// was read is read and judged again: a controller may have adopted it in between. It returns
+// pruneOne deletes an object if that is the decision. If the object has changed since it
+// was read, pruneOne reads it and decides again: a controller may have adopted it. It returns
 // the object as it was read last.
-func (p Input) pruneOne(ctx context.Context, e inventory.Entry, live *unstructured.Unstructured, err error, d *decider) (*unstructured.Unstructured, Action, string, error) {
+func (in Input) pruneOne(ctx context.Context, e inventory.Entry, live *unstructured.Unstructured, err error, d *decider) (*unstructured.Unstructured, Action, string, error) {
 	for range maxPrune {
 		if err != nil && !apierrors.IsConflict(err) {
 			break
 		}
 		if apierrors.IsConflict(err) {
-			if live, err = inventory.GetServed(ctx, p.As, e); err != nil {
+			if live, err = inventory.GetServed(ctx, in.As, e); err != nil {
 				break
 			}
 		}
 		if live == nil || live.GetDeletionTimestamp() != nil {
 			return live, Absent, "", nil
 		}
-		v, because := d.decide(e, live)
-		if v != Delete {
-			return live, v, because, nil
+		action, because := d.decide(e, live)
+		if action != Delete {
+			return live, action, because, nil
 		}
-		if err = client.IgnoreNotFound(inventory.DeleteUnchanged(ctx, p.As, live)); err == nil {
+		if err = client.IgnoreNotFound(inventory.DeleteUnchanged(ctx, in.As, live)); err == nil {
 			return live, Delete, "", nil
 		}
 	}
 	return live, Keep, "", err
 }
 
-// others are the GitSources whose a Deployment may be by now, since it bears no
-// labels that tell: after a crash, what was deleted may have been made anew by the
-// one that it has moved to. That one had it in its inventory before it made it,
-// so who reads the sources after the Deployment knows. None where none goes.
-func (p Input) others(ctx context.Context, gone []inventory.Entry) (*v1alpha1.GitSourceList, error) {
+// others returns the GitSources to which a Deployment may belong by now. The Deployment has
+// no label of a source. After a crash, the source to which it has moved may have created it
+// again. That source had it in its inventory before, so others reads the sources after the
+// Deployment. It returns none if no Deployment goes.
+func (in Input) others(ctx context.Context, gone []inventory.Entry) (*v1alpha1.GitSourceList, error) {
 	if !slices.ContainsFunc(gone, func(e inventory.Entry) bool { return e.GVK.GroupKind() == inventory.DeploymentKind }) {
 		return &v1alpha1.GitSourceList{}, nil
 	}
-	return inventory.Sources(ctx, p.Own)
+	return inventory.Sources(ctx, in.Own)
 }
 
-// naming returns the GitSources that may name a Secret which goes. A name with a hash of
-// the content is of no Secret that a GitSource names.
-func (p Input) naming(ctx context.Context, gone []inventory.Entry) ([]v1alpha1.GitSource, error) {
+// naming returns the GitSources that may name a Secret which goes. No GitSource names a
+// Secret whose name has a hash of the content.
+func (in Input) naming(ctx context.Context, gone []inventory.Entry) ([]v1alpha1.GitSource, error) {
 	var all []v1alpha1.GitSource
 	seen := sets.New[string]()
 	for _, e := range gone {
@@ -227,7 +230,7 @@ func (p Input) naming(ctx context.Context, gone []inventory.Entry) ([]v1alpha1.G
 		}
 		seen.Insert(e.Namespace)
 		var sources v1alpha1.GitSourceList
-		if err := p.Own.List(ctx, &sources, client.InNamespace(e.Namespace)); err != nil {
+		if err := in.Own.List(ctx, &sources, client.InNamespace(e.Namespace)); err != nil {
 			return nil, fmt.Errorf("listing the GitSources of namespace %s: %w", e.Namespace, err)
 		}
 		all = append(all, sources.Items...)
@@ -235,7 +238,7 @@ func (p Input) naming(ctx context.Context, gone []inventory.Entry) ([]v1alpha1.G
 	return all, nil
 }
 
-// namedByOther returns which GitSource names a Secret; empty: none.
+// namedByOther returns which GitSource names a Secret, or an empty string.
 func namedByOther(sources []v1alpha1.GitSource, e inventory.Entry) string {
 	for i := range sources {
 		if e.GVK.GroupKind() == inventory.SecretKind && inventory.FieldNaming(&sources[i], e.Namespace, e.Name) != "" {
@@ -246,11 +249,11 @@ func namedByOther(sources []v1alpha1.GitSource, e inventory.Entry) string {
 }
 
 // isEnding reports whether a namespace is being deleted, or has been.
-func (p Input) isEnding(ctx context.Context, namespace string) bool {
+func (in Input) isEnding(ctx context.Context, namespace string) bool {
 	if namespace == "" {
 		return false
 	}
 	var ns corev1.Namespace
-	err := p.Own.Get(ctx, client.ObjectKey{Name: namespace}, &ns)
-	return apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil // else what was refused is told
+	err := in.Own.Get(ctx, client.ObjectKey{Name: namespace}, &ns)
+	return apierrors.IsNotFound(err) || err == nil && ns.DeletionTimestamp != nil // else the refusal is reported
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// Used are the ConfigMaps and Secrets that pod templates refer to, by
-// kind, namespace and name, each with what has such a template.
+// Used has the ConfigMaps and Secrets that pod templates refer to, by kind, namespace and
+// name, each with the object that has such a template.
 type Used map[string]string
 
-// by returns what uses an object; empty: nothing.
+// by returns which object uses a ConfigMap or Secret, or an empty string.
 func (u Used) by(gk schema.GroupKind, namespace, name string) string {
 	return u[gk.Kind+" "+namespace+"/"+name]
 }
@@ -30,9 +30,8 @@ func (u Used) Has(gk schema.GroupKind, namespace, name string) bool {
 	return ok
 }
 
-// AddTemplate adds what a user's pod template refers to. It goes through the template
-// as it is written, and takes every reference that is made in one of the ways
-// the API has, so that a new kind of volume is found as well.
+// AddTemplate adds what the pod template of user, an object, refers to. It looks at all
+// fields by their names, so that it also finds references in a new kind of volume.
 func (u Used) AddTemplate(user, namespace string, t *corev1.PodTemplateSpec) error {
 	raw, err := json.Marshal(t)
 	if err != nil {
@@ -163,8 +162,8 @@ func (u Used) addRevisions(ctx context.Context, c client.Reader, namespace strin
 	return nil
 }
 
-// ReadUsed returns what the pods use in the namespaces of the ConfigMaps and Secrets that
-// go. It reads no other namespace.
+// ReadUsed returns what pods use in the namespaces of the ConfigMaps and Secrets among gone.
+// It reads no other namespace.
 func ReadUsed(ctx context.Context, c client.Reader, gone []inventory.Entry) (Used, error) {
 	used := Used{}
 	seen := sets.New[string]()
