@@ -1,11 +1,9 @@
 package gitsync
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,56 +60,4 @@ func digest(spec *v1alpha1.GitSourceSpec) string {
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:digestSize])
-}
-
-// regained returns the fields that an apply gave gitsync back. Who changes a
-// field, or takes it away, takes it from gitsync. A status that was written since
-// the object was read, or what rollout writes, is nothing of the kind, though the
-// object is another one than before.
-func regained(before, after *unstructured.Unstructured) (*fieldpath.Set, error) {
-	had, err := fields(before, v1alpha1.ManagerGitSync, false)
-	if err != nil {
-		return nil, err
-	}
-	has, err := fields(after, v1alpha1.ManagerGitSync, false)
-	if err != nil {
-		return nil, err
-	}
-	return has.Difference(had), nil
-}
-
-// hands says which managers have changed which of the fields that gitsync had
-// lost. What nobody has was taken away, and it is not known by whom.
-func hands(before *unstructured.Unstructured, lost *fieldpath.Set) ([]string, error) {
-	var by []string
-	lost = lost.Leaves()
-	for _, e := range before.GetManagedFields() {
-		if e.FieldsV1 == nil || e.Manager == v1alpha1.ManagerGitSync && e.Operation == metav1.ManagedFieldsOperationApply {
-			continue
-		}
-		set := &fieldpath.Set{}
-		if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
-			return nil, fmt.Errorf("reading the managed fields of %s: %w", inventory.Of(before), err)
-		}
-		if changed := lost.Intersection(set); !changed.Empty() {
-			lost = lost.Difference(changed)
-			by = append(by, fieldNames(changed)+" was changed by "+cmp.Or(e.Manager, "another hand"))
-		}
-	}
-	if !lost.Empty() {
-		by = append(by, fieldNames(lost)+" was removed")
-	}
-	return by, nil
-}
-
-// namedFields is how many fields a message names.
-const namedFields = 5
-
-func fieldNames(set *fieldpath.Set) string {
-	var all []string
-	set.Iterate(func(p fieldpath.Path) { all = append(all, strings.TrimPrefix(p.String(), ".")) })
-	if more := len(all) - namedFields; more > 0 {
-		all = append(all[:namedFields], fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(all, ", ")
 }
