@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -79,7 +80,7 @@ func (a *applier) body(t *target) *unstructured.Unstructured {
 		_ = unstructured.SetNestedMap(u.Object, t.restored.template, "spec", "template")
 	}
 	if t.way == asGoverned {
-		for _, field := range rolloutFields {
+		for _, field := range fieldmanager.RolloutFields {
 			unstructured.RemoveNestedField(u.Object, "spec", field)
 		}
 	}
@@ -103,7 +104,7 @@ func (a *applier) dryRun(ctx context.Context, t *target) (plan.Problems, error) 
 		return nil, nil
 	case t.way == notAtAll:
 		return apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, a.mayWrite(ctx, t)), nil
-	case t.live != nil && t.groupKind() == inventory.DeploymentKind && (t.way != plainly || hasRolloutFields(t.live)):
+	case t.live != nil && t.groupKind() == inventory.DeploymentKind && (t.way != plainly || fieldmanager.HasRolloutFields(t.live)):
 		err = errors.Join(a.dryRunRollout(ctx, t), a.dryRunRest(ctx, t))
 		if err != nil && a.hasMoved(ctx, t) {
 			return nil, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, t.GetName(), errors.New("it has changed since it was read"))
@@ -305,10 +306,10 @@ func (a *applier) dryRunRest(ctx context.Context, t *target) error {
 // rest is the manifest with what the Deployment has of rollout's fields.
 func (a *applier) rest(t *target) (*unstructured.Unstructured, error) {
 	u := a.manifest(t.Object)
-	if err := takeOver(u, t.live, rolloutFields...); err != nil {
+	if err := takeOver(u, t.live, fieldmanager.RolloutFields...); err != nil {
 		return nil, err
 	}
-	withoutNulls(u.Object)
+	fieldmanager.WithoutNulls(u.Object)
 	return u, nil
 }
 
@@ -359,9 +360,9 @@ func (a *applier) apply(ctx context.Context, t *target) (change, error) {
 		_, err = a.applyOwn(ctx, t, version)
 		return created, err
 	}
-	if t.live != nil && t.groupKind() == inventory.DeploymentKind && t.way == plainly && hasRolloutFields(t.live) {
+	if t.live != nil && t.groupKind() == inventory.DeploymentKind && t.way == plainly && fieldmanager.HasRolloutFields(t.live) {
 		live := t.live.DeepCopy()
-		if err := takeBack(ctx, a.c, live); err != nil {
+		if err := fieldmanager.TakeBack(ctx, a.c, live); err != nil {
 			return unchanged, err
 		}
 		t.live, t.handedOver, version = live, true, live.GetResourceVersion()
@@ -415,7 +416,7 @@ func (a *applier) applyAgain(ctx context.Context, t *target, refusal error) (*un
 	if err != nil || live == nil {
 		return nil, cmp.Or(err, refusal)
 	}
-	if owned, err := appliedSpec(live, rolloutFields...); err != nil || len(owned) == 0 {
+	if owned, err := fieldmanager.AppliedSpec(live, fieldmanager.RolloutFields...); err != nil || len(owned) == 0 {
 		return nil, cmp.Or(err, refusal)
 	}
 	t.live = live
@@ -433,23 +434,23 @@ func (a *applier) handOver(ctx context.Context, t *target) error {
 		return nil
 	}
 	hand := func(manager string, names ...string) error {
-		owned, err := appliedSpec(t.live, names...)
+		owned, err := fieldmanager.AppliedSpec(t.live, names...)
 		if err != nil || len(owned) == 0 {
 			return err
 		}
-		live, err := handOver(ctx, a.c, t.entry(), manager, names)
+		live, err := fieldmanager.HandOver(ctx, a.c, t.entry(), manager, names)
 		if err == nil {
 			t.live, t.handedOver = live, true
 		}
 		return err
 	}
 	if t.way == asGoverned {
-		if err := hand(v1alpha1.ManagerRollout, rolloutFields...); err != nil {
+		if err := hand(v1alpha1.ManagerRollout, fieldmanager.RolloutFields...); err != nil {
 			return err
 		}
 	}
 	if t.keepsReplicas() {
-		return hand(managerReplicas, "replicas")
+		return hand(fieldmanager.ManagerReplicas, "replicas")
 	}
 	return nil
 }
@@ -551,7 +552,7 @@ func releaseObject(br *v1alpha1.BatchRelease, file string) (plan.Object, error) 
 	if err != nil {
 		return plan.Object{}, fmt.Errorf("encoding BatchRelease %s/%s: %w", br.Namespace, br.Name, err)
 	}
-	withoutNulls(m)
+	fieldmanager.WithoutNulls(m)
 	return plan.Object{Unstructured: &unstructured.Unstructured{Object: m}, File: file}, nil
 }
 

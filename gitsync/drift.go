@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -23,7 +24,7 @@ func (l *look) drift(before *unstructured.Unstructured, t *target, c change) (st
 	case c != configured || before == nil || t.applied == nil:
 		return "", nil
 	}
-	lost, err := regained(before, t.applied)
+	lost, err := fieldmanager.Regained(before, t.applied)
 	if err != nil {
 		return "", err
 	}
@@ -33,7 +34,7 @@ func (l *look) drift(before *unstructured.Unstructured, t *target, c change) (st
 	if lost.Empty() {
 		return "", nil
 	}
-	by, err := hands(before, lost)
+	by, err := fieldmanager.Changes(before, lost)
 	if err != nil {
 		return "", err
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -74,7 +75,7 @@ func (r *reconciler) contradicts(source types.NamespacedName, d *appsv1.Deployme
 		if err != nil {
 			return true
 		}
-		apart := rolloutFields
+		apart := fieldmanager.RolloutFields
 		if keep.autoscaled[inventory.Of(manifest.Unstructured).ID()] {
 			apart = append(slices.Clone(apart), "replicas")
 		}

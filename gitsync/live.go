@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -236,7 +237,7 @@ func ownsReplicas(live *unstructured.Unstructured) bool {
 	if live == nil {
 		return false
 	}
-	owned, err := appliedSpec(live, "replicas")
+	owned, err := fieldmanager.AppliedSpec(live, "replicas")
 	return err == nil && len(owned) > 0
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -53,7 +54,7 @@ func TestHandOverBesideAnotherWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}}
-	if _, err := handOver(t.Context(), r, inventory.Of(u), v1alpha1.ManagerRollout, rolloutFields); err != nil {
+	if _, err := fieldmanager.HandOver(t.Context(), r, inventory.Of(u), v1alpha1.ManagerRollout, fieldmanager.RolloutFields); err != nil {
 		t.Fatal(err)
 	}
 	live, err := inventory.Get(t.Context(), c.Client, inventory.Of(u))
@@ -69,8 +70,8 @@ func TestHandOverBesideAnotherWrite(t *testing.T) {
 			hands = append(hands, e.Manager)
 		}
 	}
-	theirs, err := fields(live, v1alpha1.ManagerRollout, false)
-	if err != nil || theirs.WithPrefix(fieldName("spec")).WithPrefix(fieldName("template")).Empty() {
+	theirs, err := fieldmanager.Fields(live, v1alpha1.ManagerRollout, false)
+	if err != nil || theirs.WithPrefix(fieldmanager.Name("spec")).WithPrefix(fieldmanager.Name("template")).Empty() {
 		t.Errorf("the template is not rollout's: applied by %v, error %v", hands, err)
 	}
 }

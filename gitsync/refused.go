@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/prune"
@@ -201,7 +202,7 @@ func (m *move) sameTerms(deployment *target) bool {
 
 // ownsPaused reports whether the branch has paused the release, and no user.
 func (m *move) ownsPaused() bool {
-	owned, err := appliedSpec(m.t.live, "paused")
+	owned, err := fieldmanager.AppliedSpec(m.t.live, "paused")
 	return m.now.Spec.Paused && err == nil && len(owned) > 0
 }
 
@@ -268,14 +269,14 @@ func (m *move) write(ctx context.Context, a *applier) error {
 var moved = []string{"paused", "template", "commit", "approvalsSince", "approval", "reviewApprovals", "requireSignedApprovals"}
 
 func (m *move) body() (*unstructured.Unstructured, error) {
-	owned, err := fields(m.t.live, v1alpha1.ManagerGitSync, false)
+	owned, err := fieldmanager.Fields(m.t.live, v1alpha1.ManagerGitSync, false)
 	if err != nil {
 		return nil, err
 	}
 	spec, _, _ := unstructured.NestedMap(m.t.live.Object, "spec")
 	maps.DeleteFunc(spec, func(name string, _ any) bool {
-		field := owned.WithPrefix(fieldName("spec"))
-		return !field.Members.Has(fieldName(name)) && field.WithPrefix(fieldName(name)).Empty()
+		field := owned.WithPrefix(fieldmanager.Name("spec"))
+		return !field.Members.Has(fieldmanager.Name(name)) && field.WithPrefix(fieldmanager.Name(name)).Empty()
 	})
 	next, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m.next)
 	if err != nil {
@@ -286,7 +287,7 @@ func (m *move) body() (*unstructured.Unstructured, error) {
 			spec[name] = next[name]
 		}
 	}
-	withoutNulls(spec)
+	fieldmanager.WithoutNulls(spec)
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	u.SetGroupVersionKind(m.t.live.GroupVersionKind())
 	u.SetNamespace(m.t.live.GetNamespace())
@@ -307,10 +308,10 @@ func (m *move) body() (*unstructured.Unstructured, error) {
 
 // ownedOf returns those labels or annotations that a set of fields has.
 func ownedOf(owned *fieldpath.Set, field string, all map[string]string) map[string]string {
-	of := owned.WithPrefix(fieldName("metadata")).WithPrefix(fieldName(field))
+	of := owned.WithPrefix(fieldmanager.Name("metadata")).WithPrefix(fieldmanager.Name(field))
 	result := map[string]string{}
 	for key, value := range all {
-		if of.Members.Has(fieldName(key)) {
+		if of.Members.Has(fieldmanager.Name(key)) {
 			result[key] = value
 		}
 	}

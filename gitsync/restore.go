@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -85,7 +86,7 @@ func (o *observer) stableOf(ctx context.Context, t *target, plans []v1alpha1.Bat
 	if err != nil {
 		return nil, fmt.Errorf("encoding the template of revision %s: %w", stable.Revision, err)
 	}
-	withoutNulls(m)
+	fieldmanager.WithoutNulls(m)
 	return &restored{stable.Revision, m}, nil
 }
 

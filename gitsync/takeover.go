@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -78,7 +79,7 @@ func disinherited(live *unstructured.Unstructured, wanted plan.Object, gs *v1alp
 // foreignSpec returns which of [onlyGits] another manager than gitsync has written, or
 // none. What gitsync alone has applied goes with the next apply.
 func foreignSpec(live *unstructured.Unstructured) (sets.Set[string], error) {
-	applied, err := appliedSpec(live, onlyGits...)
+	applied, err := fieldmanager.AppliedSpec(live, onlyGits...)
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +92,9 @@ func foreignSpec(live *unstructured.Unstructured) (sets.Set[string], error) {
 		if err := set.FromJSON(e.FieldsV1.GetRawReader()); err != nil {
 			return nil, fmt.Errorf("reading the managed fields of %s: %w", inventory.Of(live), err)
 		}
-		spec := set.WithPrefix(fieldName("spec"))
+		spec := set.WithPrefix(fieldmanager.Name("spec"))
 		for _, name := range onlyGits {
-			if spec.Members.Has(fieldName(name)) || !spec.WithPrefix(fieldName(name)).Empty() {
+			if spec.Members.Has(fieldmanager.Name(name)) || !spec.WithPrefix(fieldmanager.Name(name)).Empty() {
 				foreign.Insert(name)
 			}
 		}

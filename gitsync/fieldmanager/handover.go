@@ -1,4 +1,4 @@
-package gitsync
+package fieldmanager
 
 import (
 	"context"
@@ -17,17 +17,17 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// rolloutFields are the fields of a governed Deployment's spec that rollout
+// RolloutFields are the fields of a governed Deployment's spec that rollout
 // writes.
-var rolloutFields = []string{"template", "strategy", "paused"}
+var RolloutFields = []string{"template", "strategy", "paused"}
 
-// managerReplicas takes over spec.replicas when it leaves Git, or an autoscaler comes.
+// ManagerReplicas takes over spec.replicas when it leaves Git, or an autoscaler comes.
 // Without it, the field would have no owner then, go, and come back as 1.
-const managerReplicas = "tranche-replicas-handover"
+const ManagerReplicas = "tranche-replicas-handover"
 
-// fields returns the fields that a manager has of an object, by apply or, if
+// Fields returns the fields that a manager has of an object, by apply or, if
 // wanted, by any operation on the object itself.
-func fields(u *unstructured.Unstructured, manager string, anyOperation bool) (*fieldpath.Set, error) {
+func Fields(u *unstructured.Unstructured, manager string, anyOperation bool) (*fieldpath.Set, error) {
 	all := &fieldpath.Set{}
 	for _, e := range u.GetManagedFields() {
 		if e.Manager != manager || e.Subresource != "" || e.FieldsV1 == nil {
@@ -45,25 +45,25 @@ func fields(u *unstructured.Unstructured, manager string, anyOperation bool) (*f
 	return all, nil
 }
 
-// appliedSpec returns which of some fields of the spec gitsync has applied.
-func appliedSpec(u *unstructured.Unstructured, names ...string) ([]string, error) {
-	set, err := fields(u, v1alpha1.ManagerGitSync, false)
+// AppliedSpec returns which of some fields of the spec gitsync has applied.
+func AppliedSpec(u *unstructured.Unstructured, names ...string) ([]string, error) {
+	set, err := Fields(u, v1alpha1.ManagerGitSync, false)
 	if err != nil {
 		return nil, err
 	}
-	spec := set.WithPrefix(fieldName("spec"))
+	spec := set.WithPrefix(Name("spec"))
 	var owned []string
 	for _, name := range names {
-		if spec.Members.Has(fieldName(name)) || !spec.WithPrefix(fieldName(name)).Empty() {
+		if spec.Members.Has(Name(name)) || !spec.WithPrefix(Name(name)).Empty() {
 			owned = append(owned, name)
 		}
 	}
 	return owned, nil
 }
 
-func fieldName(name string) fieldpath.PathElement { return fieldpath.PathElement{FieldName: &name} }
+func Name(name string) fieldpath.PathElement { return fieldpath.PathElement{FieldName: &name} }
 
-// handOver lets another manager own fields of the spec with the values that
+// HandOver lets another manager own fields of the spec with the values that
 // they have, so that gitsync's next apply, which is without them, removes
 // nothing. It is done whenever gitsync is seen to own them, be it after the
 // first install or because a plan or an autoscaler was added later; a crash
@@ -72,7 +72,7 @@ func fieldName(name string) fieldpath.PathElement { return fieldpath.PathElement
 // The values are fresh and the write is conditional on their version: a stale
 // template applied here would be a release that nobody asked for. Who is not
 // quick enough, as beside the Deployment's first status, reads once more.
-func handOver(ctx context.Context, c client.Client, e inventory.Entry, manager string, names []string) (live *unstructured.Unstructured, err error) {
+func HandOver(ctx context.Context, c client.Client, e inventory.Entry, manager string, names []string) (live *unstructured.Unstructured, err error) {
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
 		live, err = handOverOnce(ctx, c, e, manager, names)
 		return err
@@ -92,7 +92,7 @@ func handOverOnce(ctx context.Context, c client.Client, e inventory.Entry, manag
 			spec[name] = v
 		}
 	}
-	withoutNulls(spec)
+	WithoutNulls(spec)
 	body := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	body.SetGroupVersionKind(e.GVK)
 	body.SetNamespace(e.Namespace)
@@ -104,30 +104,30 @@ func handOverOnce(ctx context.Context, c client.Client, e inventory.Entry, manag
 	return body, nil
 }
 
-// withoutNulls takes members without a value away, which an apply would count
+// WithoutNulls takes members without a value away, which an apply would count
 // as set.
-func withoutNulls(m map[string]any) {
+func WithoutNulls(m map[string]any) {
 	for k, v := range m {
 		switch v := v.(type) {
 		case nil:
 			delete(m, k)
 		case map[string]any:
-			withoutNulls(v)
+			WithoutNulls(v)
 		}
 	}
 }
 
-// hasRolloutFields reports whether rollout has written to an object.
-func hasRolloutFields(u *unstructured.Unstructured) bool {
+// HasRolloutFields reports whether rollout has written to an object.
+func HasRolloutFields(u *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(u.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
 		return e.Manager == v1alpha1.ManagerRollout && e.Subresource == ""
 	})
 }
 
-// takeBack makes gitsync the applier of what rollout wrote, once no plan
+// TakeBack makes gitsync the applier of what rollout wrote, once no plan
 // governs the Deployment any more: gitsync's next apply, of the full manifest,
 // then also removes what the manifest does not have.
-func takeBack(ctx context.Context, c client.Client, live *unstructured.Unstructured) error {
+func TakeBack(ctx context.Context, c client.Client, live *unstructured.Unstructured) error {
 	managed, err := takenBack(live)
 	if err != nil {
 		return err
@@ -147,11 +147,11 @@ func takeBack(ctx context.Context, c client.Client, live *unstructured.Unstructu
 
 // takenBack returns the managed fields with rollout's in gitsync's entry.
 func takenBack(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, error) {
-	ours, err := fields(live, v1alpha1.ManagerGitSync, false)
+	ours, err := Fields(live, v1alpha1.ManagerGitSync, false)
 	if err != nil {
 		return nil, err
 	}
-	theirs, err := fields(live, v1alpha1.ManagerRollout, true)
+	theirs, err := Fields(live, v1alpha1.ManagerRollout, true)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package gitsync
+package fieldmanager
 
 import (
 	"cmp"
@@ -13,25 +13,25 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// regained returns the fields that an apply gave gitsync back. Who changes a
+// Regained returns the fields that an apply gave gitsync back. Who changes a
 // field, or takes it away, takes it from gitsync. A status that was written since
 // the object was read, or what rollout writes, is nothing of the kind, though the
 // object is another one than before.
-func regained(before, after *unstructured.Unstructured) (*fieldpath.Set, error) {
-	had, err := fields(before, v1alpha1.ManagerGitSync, false)
+func Regained(before, after *unstructured.Unstructured) (*fieldpath.Set, error) {
+	had, err := Fields(before, v1alpha1.ManagerGitSync, false)
 	if err != nil {
 		return nil, err
 	}
-	has, err := fields(after, v1alpha1.ManagerGitSync, false)
+	has, err := Fields(after, v1alpha1.ManagerGitSync, false)
 	if err != nil {
 		return nil, err
 	}
 	return has.Difference(had), nil
 }
 
-// hands says which managers have changed which of the fields that gitsync had
+// Changes says which managers have changed which of the fields that gitsync had
 // lost. What nobody has was taken away, and it is not known by whom.
-func hands(before *unstructured.Unstructured, lost *fieldpath.Set) ([]string, error) {
+func Changes(before *unstructured.Unstructured, lost *fieldpath.Set) ([]string, error) {
 	var by []string
 	lost = lost.Leaves()
 	for _, e := range before.GetManagedFields() {
