@@ -24,7 +24,7 @@
 //	replay.go       which approvals are older than the release that they name
 //	live.go         the cluster's side: what is there
 //	apply.go        dry run and server-side apply
-//	ownership.go    who writes which field of a governed Deployment
+//	fieldmanager    who writes which field of a governed Deployment
 //	writers.go      the clients by the account that they write as
 //	apiproblem      the API server's answers put into words
 //	inventory       which object belongs to which GitSource

@@ -13,10 +13,9 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Regained returns the fields that an apply gave gitsync back. Who changes a
-// field, or takes it away, takes it from gitsync. A status that was written since
-// the object was read, or what rollout writes, is nothing of the kind, though the
-// object is another one than before.
+// Regained returns the fields that an apply gave back to gitsync. A manager that changes or
+// removes a field takes it from gitsync. A status that was written since the object was read
+// is no such change, nor is a write of rollout.
 func Regained(before, after *unstructured.Unstructured) (*fieldpath.Set, error) {
 	had, err := Fields(before, v1alpha1.ManagerGitSync, false)
 	if err != nil {
@@ -29,8 +28,8 @@ func Regained(before, after *unstructured.Unstructured) (*fieldpath.Set, error) 
 	return has.Difference(had), nil
 }
 
-// Changes says which managers have changed which of the fields that gitsync had
-// lost. What nobody has was taken away, and it is not known by whom.
+// Changes returns which managers have changed which of the fields that gitsync had lost. A
+// field that no manager has was removed, and the object does not say by which one.
 func Changes(before *unstructured.Unstructured, lost *fieldpath.Set) ([]string, error) {
 	var by []string
 	lost = lost.Leaves()

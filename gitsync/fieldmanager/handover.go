@@ -18,15 +18,16 @@ import (
 )
 
 // RolloutFields are the fields of a governed Deployment's spec that rollout
-// writes.
+// writes. Callers do not change the list.
 var RolloutFields = []string{"template", "strategy", "paused"}
 
-// ManagerReplicas takes over spec.replicas when it leaves Git, or an autoscaler comes.
-// Without it, the field would have no owner then, go, and come back as 1.
+// ManagerReplicas takes over spec.replicas when the field leaves Git, or an autoscaler is
+// added. Without it, the field would have no manager then, and the API server would set it
+// to 1.
 const ManagerReplicas = "tranche-replicas-handover"
 
-// Fields returns the fields that a manager has of an object, by apply or, if
-// wanted, by any operation on the object itself.
+// Fields returns the fields that a manager has of an object, by apply or, with anyOperation,
+// by any operation on the object itself.
 func Fields(u *unstructured.Unstructured, manager string, anyOperation bool) (*fieldpath.Set, error) {
 	all := &fieldpath.Set{}
 	for _, e := range u.GetManagedFields() {
@@ -45,7 +46,7 @@ func Fields(u *unstructured.Unstructured, manager string, anyOperation bool) (*f
 	return all, nil
 }
 
-// AppliedSpec returns which of some fields of the spec gitsync has applied.
+// AppliedSpec returns those of the named fields of the spec that gitsync has applied.
 func AppliedSpec(u *unstructured.Unstructured, names ...string) ([]string, error) {
 	set, err := Fields(u, v1alpha1.ManagerGitSync, false)
 	if err != nil {
@@ -61,17 +62,17 @@ func AppliedSpec(u *unstructured.Unstructured, names ...string) ([]string, error
 	return owned, nil
 }
 
+// Name returns the element of a path that is a field.
 func Name(name string) fieldpath.PathElement { return fieldpath.PathElement{FieldName: &name} }
 
-// HandOver lets another manager own fields of the spec with the values that
-// they have, so that gitsync's next apply, which is without them, removes
-// nothing. It is done whenever gitsync is seen to own them, be it after the
-// first install or because a plan or an autoscaler was added later; a crash
-// after it, or before, is mended by the next look.
+// HandOver gives another manager fields of the spec with the values that they have, so that
+// gitsync's next apply, which is without them, removes nothing. Callers do so whenever gitsync
+// owns such fields: after the first install, or when a plan or an autoscaler was added later.
+// After a crash, the next sync does it.
 //
-// The values are fresh and the write is conditional on their version: a stale
-// template applied here would be a release that nobody asked for. Who is not
-// quick enough, as beside the Deployment's first status, reads once more.
+// HandOver reads the values, and its write is conditional on their version: a stale template
+// applied here would be a release without a commit. If another write comes in between, such
+// as the Deployment's first status, HandOver reads again. It returns what it has applied.
 func HandOver(ctx context.Context, c client.Client, e inventory.Entry, manager string, names []string) (live *unstructured.Unstructured, err error) {
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
 		live, err = handOverOnce(ctx, c, e, manager, names)
@@ -104,8 +105,7 @@ func handOverOnce(ctx context.Context, c client.Client, e inventory.Entry, manag
 	return body, nil
 }
 
-// WithoutNulls takes members without a value away, which an apply would count
-// as set.
+// WithoutNulls removes members without a value, which an apply would count as set.
 func WithoutNulls(m map[string]any) {
 	for k, v := range m {
 		switch v := v.(type) {
@@ -124,8 +124,8 @@ func HasRolloutFields(u *unstructured.Unstructured) bool {
 	})
 }
 
-// TakeBack makes gitsync the applier of what rollout wrote, once no plan
-// governs the Deployment any more: gitsync's next apply, of the full manifest,
+// TakeBack makes gitsync the manager of the fields that rollout wrote, once no plan
+// governs the Deployment any more. Gitsync's next apply, of the full manifest,
 // then also removes what the manifest does not have.
 func TakeBack(ctx context.Context, c client.Client, live *unstructured.Unstructured) error {
 	managed, err := takenBack(live)
