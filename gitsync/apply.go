@@ -571,6 +571,3 @@ func conflictsOf(err error) []string {
 	}
 	return said
 }
-
-// isConflict tells a write that was decided on an older version.
-func isConflict(err error) bool { return apierrors.IsConflict(err) }

@@ -11,6 +11,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -452,4 +454,17 @@ func checkObjects(l gittree.Limits, where string, objects []plan.Object) error {
 		return nil
 	}
 	return gittree.Exceeded(where, fmt.Sprintf("%d objects are rendered, and a GitSource has at most %d", len(objects), l.Objects), "--max-objects, or divide it among several GitSources")
+}
+
+// templateOf decodes the pod template of a workload.
+func templateOf(o plan.Object) (*corev1.PodTemplateSpec, error) {
+	m, ok, _ := unstructured.NestedMap(o.Object, "spec", "template")
+	if !ok {
+		return nil, nil
+	}
+	t := &corev1.PodTemplateSpec{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, t); err != nil {
+		return nil, nil //nolint:nilerr // a manifest that does not decode renders no template
+	}
+	return t, nil
 }

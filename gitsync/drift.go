@@ -11,15 +11,14 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
-	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// drift says what other hands had done to an object that an apply has put
-// right; empty: nothing.
-func (l *look) drift(before *unstructured.Unstructured, t *target, c change) (string, error) {
+// drift says what other managers had done to an object that an apply has put
+// right; empty: nothing. It may have been applied, and been autoscaled, before.
+func (t *target) drift(before *unstructured.Unstructured, c change, applied, autoscaled bool) (string, error) {
 	switch {
-	case c == created && inventory.Has(l.before.Inventory, t.entry().ID()):
+	case c == created && applied:
 		return t.String() + " was deleted", nil
 	case c != configured || before == nil || t.applied == nil:
 		return "", nil
@@ -28,7 +27,7 @@ func (l *look) drift(before *unstructured.Unstructured, t *target, c change) (st
 	if err != nil {
 		return "", err
 	}
-	if l.keep.autoscaled[t.entry().ID()] && !t.autoscaled {
+	if autoscaled && !t.autoscaled {
 		lost = lost.Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("spec", "replicas"))) // was nobody's to take
 	}
 	if lost.Empty() {

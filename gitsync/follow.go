@@ -46,7 +46,7 @@ type commit struct {
 // follow brings the cluster to what a snapshot says: everything is rendered,
 // read and tried before the first write.
 func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Snapshot) error {
-	l.keep.trials = l.believed() // also where nothing of the commit is tried: what was applied is kept
+	l.keep.trials = l.keep.trials.valid(l.gs, isAsked(l.gs)) // also where nothing of the commit is tried: what was applied is kept
 	by, err := l.signatures(ctx)
 	if err != nil {
 		return err
@@ -379,7 +379,7 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 		}
 	}
 	for _, t := range c.releases {
-		if err := l.disinherit(ctx, c, t); err != nil {
+		if err := l.disinherit(ctx, a, c, t); err != nil {
 			return err
 		}
 		if err := l.applyOne(ctx, a, t); err != nil {
@@ -486,7 +486,7 @@ func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
 		return nil
 	}
 	if isApplied(l.gs, a.commit) && !t.handedOver {
-		drifted, err := l.drift(before, t, change)
+		drifted, err := t.drift(before, change, inventory.Has(l.before.Inventory, t.entry().ID()), l.keep.autoscaled[t.entry().ID()])
 		if err != nil {
 			return err
 		}

@@ -7,13 +7,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
@@ -367,8 +367,8 @@ func (o *observer) liveOf(ctx context.Context, release *plan.Release) (*v1alpha1
 }
 
 // workloadOf is the Deployment of a release.
-func workloadOf(release *plan.Release) client.ObjectKey {
-	return client.ObjectKey{Namespace: release.Plan.Namespace, Name: release.Plan.Spec.WorkloadRef.Name}
+func workloadOf(release *plan.Release) types.NamespacedName {
+	return types.NamespacedName{Namespace: release.Plan.Namespace, Name: release.Plan.Spec.WorkloadRef.Name}
 }
 
 // isAutoscaled reports whether an autoscaler in the cluster targets the object.
@@ -390,17 +390,4 @@ func (o *observer) isAutoscaled(ctx context.Context, t *target) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// templateOf decodes the pod template of a workload.
-func templateOf(o plan.Object) (*corev1.PodTemplateSpec, error) {
-	m, ok, _ := unstructured.NestedMap(o.Object, "spec", "template")
-	if !ok {
-		return nil, nil
-	}
-	t := &corev1.PodTemplateSpec{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, t); err != nil {
-		return nil, nil //nolint:nilerr // a manifest that does not decode renders no template
-	}
-	return t, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -140,47 +139,57 @@ func unclaimed(br *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
 	return br
 }
 
-// disinherit takes from the BatchRelease of a target what it may not hand on.
-func (l *look) disinherit(ctx context.Context, c *commit, t *target) error {
+// claim is how the BatchRelease of a target loses what it may not hand on.
+type claim struct {
+	*applier
+	own    client.Reader // reads as the controller
+	status client.Client // writes as the controller
+}
+
+// note is what a user has to know, with the reason of the event.
+type note struct{ reason, message string }
+
+// disinherit takes from the BatchRelease of a target what it may not hand on, and returns
+// what it took, also with an error. now is the one that governs the Deployment; nil: none.
+func (c claim) disinherit(ctx context.Context, t *target, now *v1alpha1.BatchRelease) (*note, error) {
 	if t.live == nil || t.way != plainly {
-		return nil
+		return nil, nil
 	}
-	now := c.now[t.GetNamespace()+"/"+t.GetName()]
-	if isForeign(t.live) && now != nil && now.Name != t.GetName() && inventory.IsOwned(now, l.gs) {
-		return l.displace(ctx, t)
+	if isForeign(t.live) && now != nil && now.Name != t.GetName() && inventory.IsOwned(now, c.gs) {
+		return c.displace(ctx, t)
 	}
-	next, lost, err := disinherited(t.live, t.Object, l.gs)
+	next, lost, err := disinherited(t.live, t.Object, c.gs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(lost) == 0 {
-		return l.forgetGates(ctx, t)
+		return nil, c.forgetGates(ctx, t)
 	}
 	patch := client.MergeFromWithOptions(t.live.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	if err := l.as.Patch(ctx, next, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
-		return whereRefused(t, l.gs, fmt.Errorf("removing %s of %s: %w", plan.JoinNames(lost), t, err))
+	if err := c.c.Patch(ctx, next, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+		return nil, whereRefused(t, c.gs, fmt.Errorf("removing %s of %s: %w", plan.JoinNames(lost), t, err))
 	}
 	t.live, t.asIs = next, false
-	l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: removed %s, which the branch does not say", t, plan.JoinNames(lost)))
-	return l.forgetGates(ctx, t)
+	taken := &note{v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: removed %s, which the branch does not say", t, plan.JoinNames(lost))}
+	return taken, c.forgetGates(ctx, t)
 }
 
 // forgetGates empties the status of a BatchRelease that is taken over, where only signed
 // approvals count: by it, gates may be open that no signer has approved. The release
 // under way goes on behind its first gate.
-func (l *look) forgetGates(ctx context.Context, t *target) error {
+func (c claim) forgetGates(ctx context.Context, t *target) error {
 	if signed, _, _ := unstructured.NestedBool(t.Object.Object, "spec", "requireSignedApprovals"); !signed || !isForeign(t.live) {
 		return nil
 	}
 	var br v1alpha1.BatchRelease
-	if err := l.own.Get(ctx, client.ObjectKeyFromObject(t.live), &br); err != nil {
+	if err := c.own.Get(ctx, client.ObjectKeyFromObject(t.live), &br); err != nil {
 		return fmt.Errorf("getting %s: %w", t, err)
 	}
 	if br.ResourceVersion != t.live.GetResourceVersion() {
 		return changedMeanwhile(t)
 	}
 	br.Status = v1alpha1.BatchReleaseStatus{}
-	if err := l.status.Status().Update(ctx, &br, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+	if err := c.status.Status().Update(ctx, &br, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
 		return fmt.Errorf("emptying the status of %s: %w", t, err)
 	}
 	t.live.SetResourceVersion(br.ResourceVersion)
@@ -188,27 +197,27 @@ func (l *look) forgetGates(ctx context.Context, t *target) error {
 }
 
 // displace deletes a BatchRelease that governs nothing and has the name of a plan.
-func (l *look) displace(ctx context.Context, t *target) error {
+func (c claim) displace(ctx context.Context, t *target) (*note, error) {
 	uid, version := t.live.GetUID(), t.live.GetResourceVersion()
-	err := l.as.Delete(ctx, t.live.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := c.c.Delete(ctx, t.live.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
-		return whereRefused(t, l.gs, fmt.Errorf("deleting %s, which was made by hand: %w", t, err))
+		return nil, whereRefused(t, c.gs, fmt.Errorf("deleting %s, which was made by hand: %w", t, err))
 	}
-	l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonRecreated, fmt.Sprintf("%s, which was made by hand and governed nothing, was deleted and created again", t))
-	live, err := inventory.Get(ctx, l.as, t.entry())
+	done := &note{v1alpha1.ReasonRecreated, fmt.Sprintf("%s, which was made by hand and governed nothing, was deleted and created again", t)}
+	live, err := inventory.Get(ctx, c.c, t.entry())
 	if err != nil {
-		return err
+		return done, err
 	}
 	if t.live = live; live != nil && live.GetUID() == uid {
 		t.way = onceGone
 	} else if live != nil {
-		return changedMeanwhile(t)
+		return done, changedMeanwhile(t)
 	}
-	return nil
+	return done, nil
 }
 
 func whereRefused(t *target, gs *v1alpha1.GitSource, err error) error {
-	if isConflict(err) {
+	if apierrors.IsConflict(err) {
 		return err
 	}
 	return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, gs, err), err)
@@ -227,7 +236,7 @@ const managerCreation = v1alpha1.ManagerGitSync + "-create"
 // create makes a BatchRelease that is not there.
 func (a *applier) create(ctx context.Context, t *target) (change, error) {
 	u := a.manifest(t.Object)
-	err := a.c.Create(ctx, u, client.FieldOwner(managerCreation), strictly)
+	err := a.c.Create(ctx, u, client.FieldOwner(managerCreation), client.FieldValidation(metav1.FieldValidationStrict))
 	if apierrors.IsAlreadyExists(err) {
 		return unchanged, changedMeanwhile(t)
 	}
@@ -238,16 +247,19 @@ func (a *applier) create(ctx context.Context, t *target) (change, error) {
 	return created, a.ownCreated(ctx, u)
 }
 
+// maxOwn is how often ownCreated tries beside other writes.
+const maxOwn = 10
+
 // ownCreated makes what a creation has set gitsync's, as an apply would have: what leaves
 // the branch would else stay.
 func (a *applier) ownCreated(ctx context.Context, u *unstructured.Unstructured) error {
-	for range maxReplace {
+	for range maxOwn {
 		raw, err := csaupgrade.UpgradeManagedFieldsPatch(u, sets.New(managerCreation), v1alpha1.ManagerGitSync)
 		if err != nil || raw == nil {
 			return err
 		}
 		err = a.c.Patch(ctx, u.DeepCopy(), client.RawPatch(types.JSONPatchType, raw), client.FieldOwner(v1alpha1.ManagerGitSync))
-		if !isConflict(err) {
+		if !apierrors.IsConflict(err) {
 			return client.IgnoreNotFound(err)
 		}
 		if err := a.c.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
@@ -255,27 +267,4 @@ func (a *applier) ownCreated(ctx context.Context, u *unstructured.Unstructured) 
 		}
 	}
 	return nil // the next look does it
-}
-
-// tellRivals says which plans of the commit do not govern their Deployments, since the
-// older one of another GitSource does.
-func (l *look) tellRivals(ctx context.Context, o *observer, targets []*target, releases []plan.Release) error {
-	for i, t := range targets {
-		deployment := workloadOf(&releases[i])
-		plans, err := o.plansFor(ctx, deployment)
-		if err != nil {
-			return err
-		}
-		if len(plans) == 0 || inventory.IsOwned(&plans[0], l.gs) || plans[0].Name == t.GetName() {
-			continue
-		}
-		from := plans[0].Labels
-		if from[v1alpha1.LabelSource] == "" {
-			continue // made by hand: it governs until this one is applied
-		}
-		fact := fmt.Sprintf("it does not govern Deployment %s: BatchRelease %s of GitSource %s/%s is older and does",
-			deployment.Name, plans[0].Name, from[v1alpha1.LabelSourceNamespace], from[v1alpha1.LabelSource])
-		l.outcome.ignored = append(l.outcome.ignored, t.problem(v1alpha1.ReasonAnotherPlan, fact, "remove one of the two plans"))
-	}
-	return nil
 }

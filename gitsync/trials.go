@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // triedFor is how long a trial is believed. What else its end hangs on changes
@@ -21,11 +23,11 @@ type trials struct {
 	passed map[string]string // the stamps, by entry
 }
 
-// believed are the trials of earlier looks that still count: none where somebody
+// valid returns the trials of earlier looks that still count: none where a user
 // asks for a look, or has changed what the source applies, or as whom.
-func (l *look) believed() trials {
-	t, spec := l.keep.trials, digest(&l.gs.Spec)
-	if t.spec == spec && time.Since(t.since) < triedFor && !isAsked(l.gs) {
+func (t trials) valid(gs *v1alpha1.GitSource, asked bool) trials {
+	spec := digest(&gs.Spec)
+	if t.spec == spec && time.Since(t.since) < triedFor && !asked {
 		return t
 	}
 	return trials{spec: spec, since: time.Now(), passed: map[string]string{}}

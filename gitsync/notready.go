@@ -1,0 +1,58 @@
+package gitsync
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tranche-dev/tranche/gitsync/inventory"
+)
+
+// readyOf finds out which of the objects of a commit are not ready, where
+// spec.wait asks for it.
+func (l *look) readyOf(c *commit) {
+	l.outcome.unready = nil
+	if !l.gs.Spec.Wait {
+		return
+	}
+	for _, t := range slices.Concat(c.targets, c.releases) {
+		u := t.applied
+		if u == nil {
+			u = t.live
+		}
+		if u == nil {
+			continue
+		}
+		if not := readiness(u); not != nil {
+			l.outcome.unready = append(l.outcome.unready, *not)
+		}
+	}
+}
+
+// unreadyStill looks again at what was not ready.
+func (l *look) unreadyStill(ctx context.Context) error {
+	for _, e := range l.keep.rest.unready {
+		u, err := inventory.Get(ctx, l.as, e)
+		if err != nil {
+			return err
+		}
+		if u == nil {
+			return fmt.Errorf("%s is gone", e)
+		}
+		if not := readiness(u); not != nil {
+			l.outcome.unready = append(l.outcome.unready, *not)
+		}
+	}
+	still := *l.keep.rest
+	still.unready = entriesOf(l.outcome.unready)
+	l.keep.rest = &still
+	return nil
+}
+
+func entriesOf(list []unready) []inventory.Entry {
+	var entries []inventory.Entry
+	for _, u := range list {
+		entries = append(entries, u.Entry)
+	}
+	return entries
+}
