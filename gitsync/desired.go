@@ -238,7 +238,7 @@ func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Rel
 		release := &releases[i]
 		before := len(ignored)
 		now := live[release.Plan.Namespace+"/"+release.Plan.Name]
-		commit, err := h.releaseCommit(ctx, release, cmp.Or(now, r.failed[releaseName(release.Plan)]))
+		commit, err := h.releaseCommit(ctx, release, cmp.Or(now, r.failed[plan.ReleaseName(release.Plan)]))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -253,7 +253,7 @@ func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Rel
 			return nil, nil, err
 		}
 		ignored = append(ignored, more...)
-		r.ignored[releaseName(release.Plan)] = slices.Clone(ignored[before:])
+		r.ignored[plan.ReleaseName(release.Plan)] = slices.Clone(ignored[before:])
 		br.Spec.ApprovalsSince = since
 		list = append(list, br)
 	}
@@ -338,7 +338,7 @@ func hasEnded(br *v1alpha1.BatchRelease, a *plan.Approval) bool {
 // knowsEnded reports whether the source knows that the release of an approval has ended.
 func (h *history) knowsEnded(release *plan.Release, a *plan.Approval) bool {
 	return slices.ContainsFunc(h.gs.Status.EndedReleases, func(r v1alpha1.EndedRelease) bool {
-		return r.Deployment == workloadOf(release).String() && a.IsFor(r.Commit)
+		return r.Deployment == plan.WorkloadOf(release).String() && a.IsFor(r.Commit)
 	})
 }
 

@@ -24,10 +24,10 @@ func failedReleases(ctx context.Context, from client.Reader, releases []plan.Rel
 	found, read := map[string]*v1alpha1.BatchRelease{}, map[string]*appsv1.ControllerRevisionList{}
 	for i := range releases {
 		r := &releases[i]
-		if live[releaseName(r.Plan)] != nil {
+		if live[plan.ReleaseName(r.Plan)] != nil {
 			continue
 		}
-		workload := workloadOf(r)
+		workload := plan.WorkloadOf(r)
 		list := read[workload.Namespace]
 		if list == nil {
 			list = &appsv1.ControllerRevisionList{}
@@ -46,7 +46,7 @@ func failedReleases(ctx context.Context, from client.Reader, releases []plan.Rel
 				return nil, err
 			}
 			if f.Digest == plan.TemplateDigest(r.Template) {
-				found[releaseName(r.Plan)] = &v1alpha1.BatchRelease{Spec: v1alpha1.BatchReleaseSpec{Template: r.Template, Commit: f.Commit}}
+				found[plan.ReleaseName(r.Plan)] = &v1alpha1.BatchRelease{Spec: v1alpha1.BatchReleaseSpec{Template: r.Template, Commit: f.Commit}}
 			}
 		}
 	}

@@ -179,7 +179,7 @@ func (l *look) leaveAlone(c *commit) {
 	workloads := map[string]*target{} // by release
 	for _, t := range c.targets {
 		if t.release != nil && t.way == notAtAll {
-			workloads[releaseName(t.release.Plan)] = t
+			workloads[plan.ReleaseName(t.release.Plan)] = t
 		}
 	}
 	var differ plan.Problems
@@ -229,7 +229,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 			return nil, err
 		}
 		if now != nil {
-			live[releaseName(release.Plan)] = unclaimed(now)
+			live[plan.ReleaseName(release.Plan)] = unclaimed(now)
 		}
 		if now != nil && inventory.IsOwned(now, l.gs) {
 			ours = append(ours, now)
@@ -413,7 +413,7 @@ func afterEarly(err error, targets []*target) error {
 func (l *look) endRivals(ctx context.Context, c *commit, o *observer) error {
 	for i := range c.governed.set.Releases {
 		release := &c.governed.set.Releases[i]
-		plans, err := o.plansFor(ctx, workloadOf(release))
+		plans, err := o.plansFor(ctx, plan.WorkloadOf(release))
 		if err != nil {
 			return err
 		}

@@ -37,7 +37,7 @@ func intents(set *plan.Set, live map[string]*v1alpha1.BatchRelease) []intent {
 	var list []intent
 	for i := range set.Releases {
 		r := &set.Releases[i]
-		br := live[releaseName(r.Plan)]
+		br := live[plan.ReleaseName(r.Plan)]
 		if br == nil || !speaksOf(br, r) {
 			continue
 		}
@@ -49,8 +49,6 @@ func intents(set *plan.Set, live map[string]*v1alpha1.BatchRelease) []intent {
 	}
 	return list
 }
-
-func releaseName(br *v1alpha1.BatchRelease) string { return br.Namespace + "/" + br.Name }
 
 // speaksOf reports whether a status is about what the branch says now.
 func speaksOf(br *v1alpha1.BatchRelease, r *plan.Release) bool {
@@ -105,7 +103,7 @@ func (in intent) isOf(steps []intstr.IntOrString) bool {
 // says reports whether a commit message is of a commit that said the intent.
 func (in intent) says(message string) bool {
 	t := gitobject.Trailers(message)
-	if !slices.Contains(t[gitobject.TrailerRelease], releaseName(in.release.Plan)) || !slices.Contains(t[gitobject.TrailerRevision], in.revision) || !slices.Contains(t[gitobject.TrailerCommit], in.commit) {
+	if !slices.Contains(t[gitobject.TrailerRelease], plan.ReleaseName(in.release.Plan)) || !slices.Contains(t[gitobject.TrailerRevision], in.revision) || !slices.Contains(t[gitobject.TrailerCommit], in.commit) {
 		return false
 	}
 	if in.rollback {
@@ -138,7 +136,7 @@ func (in intent) problem(tip, file string) *plan.Problem {
 
 // subject and body are what git log says of an approval.
 func (in intent) message() string {
-	name := releaseName(in.release.Plan)
+	name := plan.ReleaseName(in.release.Plan)
 	return fmt.Sprintf(`Approve step %d of %s
 
 Given in the cluster, for revision %s of commit %s.
@@ -175,7 +173,7 @@ func revertMessage(list []intent, reverted []revertedCommit) string {
 	}
 	b.WriteString("\n")
 	for _, in := range list {
-		fmt.Fprintf(&b, "The cluster took BatchRelease %s back from %s to %s", releaseName(in.release.Plan), in.revision, in.stable)
+		fmt.Fprintf(&b, "The cluster took BatchRelease %s back from %s to %s", plan.ReleaseName(in.release.Plan), in.revision, in.stable)
 		if in.why != "" {
 			b.WriteString(": " + plan.OneLine(in.why))
 		}
@@ -183,7 +181,7 @@ func revertMessage(list []intent, reverted []revertedCommit) string {
 	}
 	b.WriteString("\n")
 	for _, in := range list {
-		fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n", gitobject.TrailerRelease, releaseName(in.release.Plan), gitobject.TrailerRevision, in.revision, gitobject.TrailerCommit, in.commit)
+		fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n", gitobject.TrailerRelease, plan.ReleaseName(in.release.Plan), gitobject.TrailerRevision, in.revision, gitobject.TrailerCommit, in.commit)
 	}
 	return b.String()
 }
@@ -207,7 +205,7 @@ func mark(br *v1alpha1.BatchRelease) string {
 // String is an intent in a few words.
 func (in intent) String() string {
 	if in.rollback {
-		return fmt.Sprintf("rollback of %s to %s", releaseName(in.release.Plan), in.stable)
+		return fmt.Sprintf("rollback of %s to %s", plan.ReleaseName(in.release.Plan), in.stable)
 	}
-	return fmt.Sprintf("approval of step %d of %s", in.step, releaseName(in.release.Plan))
+	return fmt.Sprintf("approval of step %d of %s", in.step, plan.ReleaseName(in.release.Plan))
 }

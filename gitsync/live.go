@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
@@ -347,7 +346,7 @@ func (o *observer) plansFor(ctx context.Context, deployment client.ObjectKey) ([
 
 // liveOf is what the cluster has of the plan of a release; nil: nothing.
 func (o *observer) liveOf(ctx context.Context, release *plan.Release) (*v1alpha1.BatchRelease, error) {
-	plans, err := o.plansFor(ctx, workloadOf(release))
+	plans, err := o.plansFor(ctx, plan.WorkloadOf(release))
 	if err != nil {
 		return nil, err
 	}
@@ -361,14 +360,9 @@ func (o *observer) liveOf(ctx context.Context, release *plan.Release) (*v1alpha1
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("getting BatchRelease %s: %w", releaseName(release.Plan), err)
+		return nil, fmt.Errorf("getting BatchRelease %s: %w", plan.ReleaseName(release.Plan), err)
 	}
 	return br, nil
-}
-
-// workloadOf is the Deployment of a release.
-func workloadOf(release *plan.Release) types.NamespacedName {
-	return types.NamespacedName{Namespace: release.Plan.Namespace, Name: release.Plan.Spec.WorkloadRef.Name}
 }
 
 // isAutoscaled reports whether an autoscaler in the cluster targets the object.

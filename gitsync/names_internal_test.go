@@ -9,6 +9,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -96,7 +97,7 @@ func TestApprovalIsForOneDeployment(t *testing.T) {
 				br := of.Plan.DeepCopy()
 				br.Spec.Template, br.Spec.Commit = of.Template, release
 				br.Spec.ApprovalsSince = &v1alpha1.ApprovalsSince{AppliedCommit: release, ObservedCommit: release}
-				live[releaseName(of.Plan)] = br
+				live[plan.ReleaseName(of.Plan)] = br
 			}
 			list, ignored, err := r.releases(t.Context(), d, d.set.Releases, live)
 			if err != nil {

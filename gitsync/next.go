@@ -96,7 +96,7 @@ func (v *preview) next(ctx context.Context, r *plan.Release, plans []v1alpha1.Ba
 		if err != nil && !apierrors.IsForbidden(err) { // who asks is shown that the records could not be read
 			return nil, err
 		}
-		live = failed[releaseName(r.Plan)]
+		live = failed[plan.ReleaseName(r.Plan)]
 	}
 	next.Spec.Commit = v.branch.releaseCommit(ctx, r, live)
 	return next, nil

@@ -99,7 +99,7 @@ type rendering struct {
 // releaseState returns what decides who has written a release: the template and the
 // plan of a Deployment.
 func releaseState(release *plan.Release) func(*plan.Set) string {
-	key := workloadOf(release)
+	key := plan.WorkloadOf(release)
 	return func(set *plan.Set) string {
 		return plan.TemplateDigest(templateIn(set, release)) + " " + string(set.Terms(key.Namespace, key.Name))
 	}

@@ -592,7 +592,7 @@ func (v *preview) afterPlan(live *unstructured.Unstructured) string {
 	d := inventory.Entry{GVK: appsv1.SchemeGroupVersion.WithKind(inventory.DeploymentKind.Kind), Namespace: live.GetNamespace(), Name: name}
 	for i := range v.set.Releases {
 		if p := v.set.Releases[i].Plan; p.Namespace == d.Namespace && p.Spec.WorkloadRef.Name == d.Name {
-			return "BatchRelease " + releaseName(p) + " takes over from it, with the release that is under way"
+			return "BatchRelease " + plan.ReleaseName(p) + " takes over from it, with the release that is under way"
 		}
 	}
 	if _, stays := v.wanted[d.ID()]; stays {

@@ -73,7 +73,7 @@ func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signatures
 // that was not prepared, it is not known.
 func (c *commit) bringsAgain(br *v1alpha1.BatchRelease) bool {
 	return len(c.then) == 0 || slices.ContainsFunc(c.then, func(then *v1alpha1.BatchRelease) bool {
-		return releaseName(then) == releaseName(br) && then.Spec.Commit != br.Spec.Commit
+		return plan.ReleaseName(then) == plan.ReleaseName(br) && then.Spec.Commit != br.Spec.Commit
 	})
 }
 
@@ -115,7 +115,7 @@ func newProblems(known, list plan.Problems) plan.Problems {
 func (l *look) moveOn(ctx context.Context, c *commit) (waiting []string, ps plan.Problems) {
 	a := &applier{gs: l.gs, c: l.as, commit: c.desired.commit}
 	for i, t := range c.releases {
-		release, then, now := &c.governed.set.Releases[i], c.then[i], c.now[releaseName(c.then[i])]
+		release, then, now := &c.governed.set.Releases[i], c.then[i], c.now[plan.ReleaseName(c.then[i])]
 		if t.live == nil || t.way != plainly || now == nil || now.Name != then.Name || !inventory.IsOwned(now, l.gs) {
 			continue
 		}
@@ -130,7 +130,7 @@ func (l *look) moveOn(ctx context.Context, c *commit) (waiting []string, ps plan
 		case err != nil:
 			ps = append(ps, apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err)...)
 		case waits:
-			waiting = append(waiting, "BatchRelease "+releaseName(then))
+			waiting = append(waiting, "BatchRelease "+plan.ReleaseName(then))
 		}
 	}
 	return waiting, ps
@@ -280,7 +280,7 @@ func (m *move) body() (*unstructured.Unstructured, error) {
 	})
 	next, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m.next)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the spec of BatchRelease %s: %w", releaseName(m.now), err)
+		return nil, fmt.Errorf("encoding the spec of BatchRelease %s: %w", plan.ReleaseName(m.now), err)
 	}
 	for _, name := range moved {
 		if delete(spec, name); next[name] != nil {

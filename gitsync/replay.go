@@ -180,7 +180,7 @@ func (h *history) hasEnded(release *plan.Release, commit string, now *v1alpha1.B
 		slices.ContainsFunc(now.Status.EndedReleases, func(r v1alpha1.ReleaseName) bool { return r.Commit == commit })) {
 		return false
 	}
-	return slices.Contains(h.gs.Status.EndedReleases, v1alpha1.EndedRelease{Deployment: workloadOf(release).String(), Commit: commit})
+	return slices.Contains(h.gs.Status.EndedReleases, v1alpha1.EndedRelease{Deployment: plan.WorkloadOf(release).String(), Commit: commit})
 }
 
 // noteEnded writes the names of the releases of plans into the status of the

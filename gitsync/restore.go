@@ -80,7 +80,7 @@ func (o *observer) stableOf(ctx context.Context, t *target, plans []v1alpha1.Bat
 	delete(template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 	if selector := selectorOf(t.Object); selector != nil && !selector.Matches(labels.Set(template.Labels)) {
 		fact := fmt.Errorf("it does not match the pods' labels of the stable revision %s (%s); the Deployment was deleted, and comes back at that revision until its release is approved", stable.Revision, labels.Set(template.Labels))
-		return nil, t.cannotRestore("spec.selector", fact, "put the old selector back; or remove BatchRelease "+releaseName(&plans[0])+", which creates the Deployment with the template from Git on all pods; or give the Deployment another name")
+		return nil, t.cannotRestore("spec.selector", fact, "put the old selector back; or remove BatchRelease "+plan.ReleaseName(&plans[0])+", which creates the Deployment with the template from Git on all pods; or give the Deployment another name")
 	}
 	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(template)
 	if err != nil {

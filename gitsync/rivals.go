@@ -24,7 +24,7 @@ func (l *look) disinherit(ctx context.Context, a *applier, c *commit, t *target)
 // older one of another GitSource does.
 func (l *look) tellRivals(ctx context.Context, o *observer, targets []*target, releases []plan.Release) error {
 	for i, t := range targets {
-		deployment := workloadOf(&releases[i])
+		deployment := plan.WorkloadOf(&releases[i])
 		plans, err := o.plansFor(ctx, deployment)
 		if err != nil {
 			return err

@@ -352,11 +352,11 @@ func (w *writeback) moved(goals []goal, set *plan.Set) []string {
 	var moved []string
 	for i := range w.set.Releases {
 		r := &w.set.Releases[i]
-		if slices.ContainsFunc(goals, func(g goal) bool { return releaseName(g.release.Plan) == releaseName(r.Plan) }) {
+		if slices.ContainsFunc(goals, func(g goal) bool { return plan.ReleaseName(g.release.Plan) == plan.ReleaseName(r.Plan) }) {
 			continue
 		}
 		if template := templateIn(set, r); template == nil || !plan.EqualTemplate(template, r.Template) {
-			moved = append(moved, releaseName(r.Plan))
+			moved = append(moved, plan.ReleaseName(r.Plan))
 		}
 	}
 	return moved

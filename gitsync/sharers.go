@@ -235,7 +235,7 @@ func templatesOf(set *plan.Set) map[client.ObjectKey]deployed {
 	}
 	for i := range set.Releases {
 		r := &set.Releases[i]
-		found[client.ObjectKeyFromObject(r.Deployment.Unstructured)] = deployed{"BatchRelease " + releaseName(r.Plan), r.Template, r}
+		found[client.ObjectKeyFromObject(r.Deployment.Unstructured)] = deployed{"BatchRelease " + plan.ReleaseName(r.Plan), r.Template, r}
 	}
 	return found
 }

@@ -41,7 +41,7 @@ func (o *observer) planOf(ctx context.Context, set *plan.Set, release *plan.Rele
 	if err != nil {
 		return nil, err
 	}
-	plans, err := o.plansFor(ctx, workloadOf(release))
+	plans, err := o.plansFor(ctx, plan.WorkloadOf(release))
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (l *look) copyStatus(ctx context.Context, old, successor *v1alpha1.BatchRel
 		metav1.SetMetaDataAnnotation(&successor.ObjectMeta, v1alpha1.AnnotationRollback, asks)
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := l.status.Patch(ctx, successor, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
-			return fmt.Errorf("annotating BatchRelease %s: %w", releaseName(successor), err)
+			return fmt.Errorf("annotating BatchRelease %s: %w", plan.ReleaseName(successor), err)
 		}
 	}
 	status, said := *old.Status.DeepCopy(), &successor.Status
@@ -157,7 +157,7 @@ func (l *look) copyStatus(ctx context.Context, old, successor *v1alpha1.BatchRel
 	status.ObservedGeneration = 0
 	successor.Status = status
 	if err := l.status.Status().Update(ctx, successor, client.FieldOwner(v1alpha1.ManagerGitSync), strictly); err != nil {
-		return fmt.Errorf("writing the status of BatchRelease %s: %w", releaseName(successor), plan.ExplainUnknownField(err))
+		return fmt.Errorf("writing the status of BatchRelease %s: %w", plan.ReleaseName(successor), plan.ExplainUnknownField(err))
 	}
 	return nil
 }

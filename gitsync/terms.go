@@ -163,7 +163,7 @@ func (g *governor) deployments(records map[client.ObjectKey]v1alpha1.GoverningPl
 		keys[k] = true
 	}
 	for i := range g.desired.set.Releases {
-		keys[workloadOf(&g.desired.set.Releases[i])] = true
+		keys[plan.WorkloadOf(&g.desired.set.Releases[i])] = true
 	}
 	return slices.SortedFunc(maps.Keys(keys), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
 }
@@ -193,7 +193,7 @@ func (g *governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.G
 		}
 	}
 	for i := range g.desired.set.Releases {
-		key := workloadOf(&g.desired.set.Releases[i])
+		key := plan.WorkloadOf(&g.desired.set.Releases[i])
 		if _, ok := records[key]; ok {
 			continue
 		}
@@ -266,7 +266,7 @@ func (g *governor) record(key client.ObjectKey, terms plan.Terms) v1alpha1.Gover
 // planName is the name that a commit gives to the plan of a Deployment.
 func (g *governor) planName(key client.ObjectKey, otherwise string) string {
 	for i := range g.desired.set.Releases {
-		if r := &g.desired.set.Releases[i]; workloadOf(r) == key {
+		if r := &g.desired.set.Releases[i]; plan.WorkloadOf(r) == key {
 			return r.Plan.Name
 		}
 	}

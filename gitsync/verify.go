@@ -361,7 +361,7 @@ func (h *history) releaseOrigins(ctx context.Context, release *plan.Release, com
 			base = plumbing.NewHash(c)
 		}
 	}
-	known := strings.Join([]string{h.key(), workloadOf(release).String(), commit, base.String()}, " ")
+	known := strings.Join([]string{h.key(), plan.WorkloadOf(release).String(), commit, base.String()}, " ")
 	return h.signatures.changeOf(known, func() foundCommits {
 		o := &origins{history: h, of: releaseState(release), base: base}
 		if !base.IsZero() {

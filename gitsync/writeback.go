@@ -214,7 +214,7 @@ func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) 
 			return nil, err
 		}
 		if now != nil && inventory.IsOwned(now, w.gs) {
-			live[releaseName(now)] = now
+			live[plan.ReleaseName(now)] = now
 		}
 	}
 	t, err := gittree.Open(w.snapshot, w.snapshot.Commit)
@@ -438,7 +438,7 @@ func (w *writeback) build(ctx context.Context, pending []intent) error {
 		// What others were rolled back with it, by the same change, goes together.
 		if moves, ok := errors.AsType[*movesOthers](err); ok {
 			for _, in := range back[1:] {
-				if slices.Contains(moves.names, releaseName(in.release.Plan)) {
+				if slices.Contains(moves.names, plan.ReleaseName(in.release.Plan)) {
 					group = append(group, in)
 				}
 			}
