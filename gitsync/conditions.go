@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -56,7 +57,7 @@ type outcome struct {
 	// amiss is what could not be done meanwhile for what is applied.
 	amiss plan.Problems
 	// unready is what is applied and not ready; empty where nobody asked.
-	unready []unready
+	unready []apply.Unready
 	// withheld is what of the commit is not done before its plans are approved.
 	withheld []string
 	// ignored is what was left out and does no harm: approvals that count for
@@ -118,10 +119,10 @@ func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 func (o outcome) notReady(tip string) []metav1.Condition {
 	var failed, underWay []string
 	for _, u := range o.unready {
-		if u.failed {
-			failed = append(failed, u.said())
+		if u.Failed {
+			failed = append(failed, u.Explain())
 		} else {
-			underWay = append(underWay, u.said())
+			underWay = append(underWay, u.Explain())
 		}
 	}
 	message := oneCondition("applied " + tip + ", not ready: " + plan.JoinNames(slices.Concat(failed, underWay)))

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/giturl"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
@@ -151,7 +152,7 @@ func (l *look) isRendered(ctx context.Context, s *repository.Snapshot) bool {
 	case l.gs.Status.AppliedCommit == "":
 		return false
 	case l.keep.desired == nil: // after a restart
-		return isApplied(l.gs, s.Commit.String())
+		return apply.IsApplied(l.gs, s.Commit.String())
 	case same || l.keep.desired.key != r.key():
 		return l.keep.desired.key == r.key()
 	}

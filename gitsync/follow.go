@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/prune"
@@ -33,8 +34,8 @@ type commit struct {
 	renderer *renderer
 	// governed is what of it counts, and is applied.
 	governed *governed
-	targets  []*target
-	releases []*target
+	targets  []*apply.Target
+	releases []*apply.Target
 	wanted   inventory.Set
 	heirs    heirs
 	// then are the BatchReleases of releases as the commit has them, and now, by name,
@@ -46,7 +47,7 @@ type commit struct {
 // follow brings the cluster to what a snapshot says: everything is rendered,
 // read and tried before the first write.
 func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Snapshot) error {
-	l.keep.trials = l.keep.trials.valid(l.gs, isAsked(l.gs)) // also where nothing of the commit is tried: what was applied is kept
+	l.keep.trials = l.keep.trials.Valid(l.gs, isAsked(l.gs)) // also where nothing of the commit is tried: what was applied is kept
 	by, err := l.signatures(ctx)
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Sna
 	if len(l.outcome.awaited) > 0 {
 		return l.meanwhile(ctx, r, s, by)
 	}
-	o := newObserver(l.gs, l.as, l.own)
+	o := apply.NewObserver(l.gs, l.as, l.own)
 	c, err := l.prepare(ctx, s, by, o)
 	if err == nil {
 		err = l.bring(ctx, c, o)
@@ -83,8 +84,8 @@ func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Sna
 
 // bring tries all of a commit, and then writes what of it the cluster does not
 // have, and prunes.
-func (l *look) bring(ctx context.Context, c *commit, o *observer) error {
-	a := &applier{gs: l.gs, c: l.as, commit: c.desired.commit}
+func (l *look) bring(ctx context.Context, c *commit, o *apply.Observer) error {
+	a := &apply.Applier{Source: l.gs, Client: l.as, Commit: c.desired.commit}
 	if err := l.try(ctx, a, c, false); err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func (l *look) bring(ctx context.Context, c *commit, o *observer) error {
 
 // prepare renders a commit and reads the cluster's side of it. Where that has problems,
 // the commit is returned with them, unless it does not render.
-func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signatures, o *observer) (*commit, error) {
+func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signatures, o *apply.Observer) (*commit, error) {
 	if l.keep.brought == nil {
 		l.keep.brought = map[string]brought{}
 	}
@@ -130,7 +131,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signature
 	}
 	l.keep.applied = c.governed.set
 	var refused error
-	if c.targets, refused = o.targets(ctx, c.governed.set); refused != nil && len(plan.ProblemsOf(refused)) == 0 {
+	if c.targets, refused = o.Targets(ctx, c.governed.set); refused != nil && len(plan.ProblemsOf(refused)) == 0 {
 		return nil, refused
 	}
 	c.releases, err = l.releases(ctx, c, o)
@@ -143,7 +144,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signature
 	}
 	c.wanted = c.governed.keeps.Union(c.wanted)
 	for _, t := range slices.Concat(c.targets, c.releases) {
-		c.wanted.Add(t.entry())
+		c.wanted.Add(t.Entry())
 	}
 	if c.heirs, err = l.heirsOf(ctx, s, c.wanted); err != nil {
 		return nil, err
@@ -156,14 +157,14 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signature
 func (c *commit) unfinished() error {
 	var ps plan.Problems
 	for _, t := range slices.Concat(c.targets, c.releases) {
-		if t.way != onceGone {
+		if t.Mode != apply.AfterDeletion {
 			continue
 		}
 		hint := ""
-		if finalizers := t.live.GetFinalizers(); len(finalizers) > 0 {
+		if finalizers := t.Live.GetFinalizers(); len(finalizers) > 0 {
 			hint = "it has the finalizers " + plan.JoinNames(finalizers) + ": see to who has set them"
 		}
-		ps = append(ps, t.problem(v1alpha1.ReasonApplyFailed, "it is being deleted, and is created again once it is gone", hint))
+		ps = append(ps, t.Problem(v1alpha1.ReasonApplyFailed, "it is being deleted, and is created again once it is gone", hint))
 	}
 	if len(ps) > 0 {
 		return ps
@@ -176,10 +177,10 @@ func (c *commit) unfinished() error {
 // Git says something else are named, in place of why approvals of them do not count:
 // those are compared with the release that Git has, which is not under way.
 func (l *look) leaveAlone(c *commit) {
-	workloads := map[string]*target{} // by release
+	workloads := map[string]*apply.Target{} // by release
 	for _, t := range c.targets {
-		if t.release != nil && t.way == notAtAll {
-			workloads[plan.ReleaseName(t.release.Plan)] = t
+		if t.Release != nil && t.Mode == apply.Skip {
+			workloads[plan.ReleaseName(t.Release.Plan)] = t
 		}
 	}
 	var differ plan.Problems
@@ -188,16 +189,16 @@ func (l *look) leaveAlone(c *commit) {
 		t := workloads[name]
 		switch {
 		case t != nil:
-			r.way = notAtAll
-		case r.way == notAtAll:
+			r.Mode = apply.Skip
+		case r.Mode == apply.Skip:
 			t = r
 		default:
 			continue
 		}
-		if r.live == nil && t != r || r.live != nil && says(r.live.Object["spec"], r.Unstructured.Object["spec"]) {
+		if r.Live == nil && t != r || r.Live != nil && says(r.Live.Object["spec"], r.Unstructured.Object["spec"]) {
 			continue
 		}
-		differ = append(differ, t.problem(v1alpha1.ReasonLeftAlone,
+		differ = append(differ, t.Problem(v1alpha1.ReasonLeftAlone,
 			"what Git says of its release, approvals included, is not applied: annotation "+v1alpha1.AnnotationReconcile+" is "+v1alpha1.AnnotationReconcileDisabled,
 			"take the annotation off in Git and in the cluster"))
 		untrue := c.renderer.ignored[name]
@@ -219,17 +220,17 @@ func refuseEmpty(gs *v1alpha1.GitSource, set *plan.Set) error {
 }
 
 // releases are the BatchReleases to apply, as targets.
-func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target, error) {
+func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*apply.Target, error) {
 	live, set := map[string]*v1alpha1.BatchRelease{}, c.governed.set
 	var ours []*v1alpha1.BatchRelease
 	for i := range set.Releases {
 		release := &set.Releases[i]
-		now, err := o.planOf(ctx, set, release)
+		now, err := o.PlanOf(ctx, set, release)
 		if err != nil {
 			return nil, err
 		}
 		if now != nil {
-			live[plan.ReleaseName(release.Plan)] = unclaimed(now)
+			live[plan.ReleaseName(release.Plan)] = apply.Unclaimed(now)
 		}
 		if now != nil && inventory.IsOwned(now, l.gs) {
 			ours = append(ours, now)
@@ -241,8 +242,8 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 		return nil, err
 	}
 	c.renderer.sources = func() (*v1alpha1.GitSourceList, error) {
-		err := o.readSources(ctx)
-		return o.sources, err
+		err := o.ReadSources(ctx)
+		return o.Sources, err
 	}
 	list, ignored, err := c.renderer.releases(ctx, c.desired, set.Releases, live)
 	if err != nil {
@@ -253,20 +254,20 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 	l.outcome.ignored = slices.Concat(c.governed.unapproved, ignored)
 	l.outcome.withheld = c.governed.withheld
 	c.then, c.now = list, live
-	var targets []*target
+	var targets []*apply.Target
 	var ps plan.Problems
 	for i, br := range list {
-		object, err := releaseObject(br, set.Releases[i].File)
+		object, err := apply.ReleaseObject(br, set.Releases[i].File)
 		if err != nil {
 			return nil, err
 		}
-		t := &target{Object: object, late: o.early[br.Namespace], homeless: o.early[br.Namespace]}
-		if err := o.observe(ctx, t); err != nil {
+		t := &apply.Target{Object: object, Deferred: o.Prerequisites[br.Namespace], NamespacePending: o.Prerequisites[br.Namespace]}
+		if err := o.Observe(ctx, t); err != nil {
 			problems := apiproblem.Of(v1alpha1.ReasonDryRunFailed, object, l.gs, err)
 			if len(problems) == 0 {
 				return nil, err
 			}
-			t.refused, ps = true, append(ps, problems...)
+			t.Refused, ps = true, append(ps, problems...)
 		}
 		targets = append(targets, t)
 	}
@@ -279,26 +280,26 @@ func (l *look) releases(ctx context.Context, c *commit, o *observer) ([]*target,
 // try has the API server check everything, or everything that had to wait for
 // a CRD or Namespace of the same commit; what it has said before is believed for
 // a while.
-func (l *look) try(ctx context.Context, a *applier, c *commit, late bool) error {
+func (l *look) try(ctx context.Context, a *apply.Applier, c *commit, late bool) error {
 	var ps plan.Problems
 	same := map[schema.GroupKind]bool{} // kinds whose CRD stays as it is; CRDs come first
 	for _, t := range slices.Concat(c.targets, c.releases) {
-		if same[t.groupKind()] {
-			t.late = t.homeless
+		if same[t.GroupKind()] {
+			t.Deferred = t.NamespacePending
 		}
-		if t.late != late {
+		if t.Deferred != late {
 			continue
 		}
-		if t.asIs = l.keep.trials.has(a, t); !t.asIs {
-			found, err := a.dryRun(ctx, t)
+		if t.Unchanged = l.keep.trials.Has(a, t); !t.Unchanged {
+			found, err := a.DryRun(ctx, t)
 			if err != nil {
 				return err
 			}
-			t.refused = len(found) > 0
+			t.Refused = len(found) > 0
 			ps = append(ps, found...)
 		}
-		if t.groupKind() == inventory.CRDKind && t.asIs {
-			same[definedBy(t.Unstructured)] = true
+		if t.GroupKind() == inventory.CRDKind && t.Unchanged {
+			same[apply.DefinedBy(t.Unstructured)] = true
 		}
 	}
 	if len(ps) > 0 {
@@ -312,7 +313,7 @@ func (l *look) try(ctx context.Context, a *applier, c *commit, late bool) error 
 const servedWithin = 10 * time.Second
 
 // tryLate tries what had to wait, again and again where a CRD has changed.
-func (l *look) tryLate(ctx context.Context, a *applier, c *commit, redefined bool) error {
+func (l *look) tryLate(ctx context.Context, a *apply.Applier, c *commit, redefined bool) error {
 	err := l.try(ctx, a, c, true)
 	if err == nil || !redefined {
 		return err
@@ -330,7 +331,7 @@ func (l *look) announce(ctx context.Context, c *commit) error {
 	l.gs.Status.Inventory = c.wanted.Union(inventory.Read(l.before.Inventory)).Status()
 	l.gs.Status.Plans = slices.Concat(c.governed.plans, c.governed.ending)
 	use(&l.gs.Status, c.governed.used)
-	if isApplied(l.gs, c.desired.commit) {
+	if apply.IsApplied(l.gs, c.desired.commit) {
 		return l.save(ctx)
 	}
 	l.gs.Status.AppliedWith = ""
@@ -346,22 +347,22 @@ func (l *look) announce(ctx context.Context, c *commit) error {
 
 // applyAll writes everything, in the order of application: what others need
 // first, and the BatchReleases, which set off releases, last.
-func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer) error {
-	var rest []*target
+func (l *look) applyAll(ctx context.Context, a *apply.Applier, c *commit, o *apply.Observer) error {
+	var rest []*apply.Target
 	redefined := false
 	for _, t := range c.targets {
-		if !t.early {
+		if !t.Prerequisite {
 			rest = append(rest, t)
 			continue
 		}
 		if err := l.applyOne(ctx, a, t); err != nil {
 			return err
 		}
-		redefined = redefined || t.groupKind() == inventory.CRDKind && t.live != nil && t.applied != nil && t.applied.GetGeneration() != t.live.GetGeneration()
-		if t.groupKind() != inventory.CRDKind || t.way != plainly || t.live != nil && isEstablished(t.live) {
+		redefined = redefined || t.GroupKind() == inventory.CRDKind && t.Live != nil && t.Applied != nil && t.Applied.GetGeneration() != t.Live.GetGeneration()
+		if t.GroupKind() != inventory.CRDKind || t.Mode != apply.Full || t.Live != nil && apply.IsEstablished(t.Live) {
 			continue
 		}
-		if err := a.awaitCRD(ctx, t); err != nil {
+		if err := a.AwaitCRD(ctx, t); err != nil {
 			return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err), err)
 		}
 	}
@@ -369,7 +370,7 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 		return afterEarly(err, c.targets)
 	}
 	for _, t := range rest {
-		if t.way == afterHandBack {
+		if t.Mode == apply.AfterHandBack {
 			if err := l.afterHandBack(ctx, t, o); err != nil {
 				return err
 			}
@@ -390,10 +391,10 @@ func (l *look) applyAll(ctx context.Context, a *applier, c *commit, o *observer)
 }
 
 // afterEarly says what of a commit is there already when the rest is refused.
-func afterEarly(err error, targets []*target) error {
+func afterEarly(err error, targets []*apply.Target) error {
 	var early []string
 	for _, t := range targets {
-		if t.early && t.way == plainly && !t.asIs {
+		if t.Prerequisite && t.Mode == apply.Full && !t.Unchanged {
 			early = append(early, t.String())
 		}
 	}
@@ -410,10 +411,10 @@ func afterEarly(err error, targets []*target) error {
 // were governed, and deletes these. That comes after the new plan is there, or
 // rollout would take the gap for the end of the plan. It is done even where
 // nothing is pruned, or the older of two plans would be the one that counts.
-func (l *look) endRivals(ctx context.Context, c *commit, o *observer) error {
+func (l *look) endRivals(ctx context.Context, c *commit, o *apply.Observer) error {
 	for i := range c.governed.set.Releases {
 		release := &c.governed.set.Releases[i]
-		plans, err := o.plansFor(ctx, plan.WorkloadOf(release))
+		plans, err := o.PlansFor(ctx, plan.WorkloadOf(release))
 		if err != nil {
 			return err
 		}
@@ -423,7 +424,7 @@ func (l *look) endRivals(ctx context.Context, c *commit, o *observer) error {
 		for j := range plans {
 			p := &plans[j]
 			e := inventory.OfRelease(p)
-			if isNamed(c.governed.set, p) || !inventory.IsOwned(p, l.gs) {
+			if apply.HasPlan(c.governed.set, p) || !inventory.IsOwned(p, l.gs) {
 				continue
 			}
 			done, err := l.replacePlan(ctx, e, client.ObjectKeyFromObject(release.Plan))
@@ -454,72 +455,67 @@ func (l *look) endPlan(ctx context.Context, e inventory.Entry) error {
 	return nil
 }
 
-func (l *look) applyOne(ctx context.Context, a *applier, t *target) error {
+func (l *look) applyOne(ctx context.Context, a *apply.Applier, t *apply.Target) error {
 	if l.leaves(a, t) {
 		return nil
 	}
-	before := t.live
-	change, err := a.apply(ctx, t)
+	before := t.Live
+	change, err := a.Apply(ctx, t)
 	// Where rollout has held it since, the apply ends in a conflict, and the next
 	// sync finds a Deployment that is there.
-	restored := t.restored != nil && change == created
+	restored := t.Restored != nil && change == apply.Created
 	if restored {
-		l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonDriftUndone, fmt.Sprintf("%s was deleted, and is there again at its stable revision %s", t, t.restored.revision))
-		l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.commit, "because", "it was deleted")
+		l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonDriftUndone, fmt.Sprintf("%s was deleted, and is there again at its stable revision %s", t, t.Restored.Revision))
+		l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.Commit, "because", "it was deleted")
 	}
 	if isConflict(err) {
 		return err
 	}
-	if err != nil && a.isHeldSince(ctx, t) {
-		return t.heldSince()
+	if err != nil && a.IsHeldSince(ctx, t) {
+		return t.HeldSince()
 	}
 	if err != nil {
-		t.refused = true
+		t.Refused = true
 		return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err), err)
 	}
-	if change == unchanged {
-		l.keep.trials.add(a, t)
+	if change == apply.Unchanged {
+		l.keep.trials.Add(a, t)
 		return nil
 	}
-	because, taken := "the branch says so", len(t.conflicts) > 0 && change == configured
+	because, taken := "the branch says so", len(t.Conflicts) > 0 && change == apply.Configured
 	if restored {
 		return nil
 	}
-	if isApplied(l.gs, a.commit) && !t.handedOver {
-		drifted, err := t.drift(before, change, inventory.Has(l.before.Inventory, t.entry().ID()), l.keep.autoscaled[t.entry().ID()])
+	if apply.IsApplied(l.gs, a.Commit) && !t.HandedOver {
+		drifted, err := t.Drift(before, change, inventory.Has(l.before.Inventory, t.Entry().ID()), l.keep.autoscaled[t.Entry().ID()])
 		if err != nil {
 			return err
 		}
-		if drifted == "" && change == configured {
+		if drifted == "" && change == apply.Configured {
 			return nil // others wrote what is theirs meanwhile
 		}
 		if drifted != "" {
 			because, taken = "another hand changed it", false
 			l.reverted(t, drifted)
-			l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonDriftUndone, fmt.Sprintf("%s, and is again as %s says", drifted, at(l.outcome.branch, a.commit)))
+			l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonDriftUndone, fmt.Sprintf("%s, and is again as %s says", drifted, at(l.outcome.branch, a.Commit)))
 		}
 	}
 	if taken {
-		l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: other managers had other values of %s; it is as %s says now. Where they write again, take the fields out of one of the two", t, plan.JoinNames(t.conflicts), at(l.outcome.branch, a.commit)))
+		l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: other managers had other values of %s; it is as %s says now. Where they write again, take the fields out of one of the two", t, plan.JoinNames(t.Conflicts), at(l.outcome.branch, a.Commit)))
 	}
-	if change == recreated {
+	if change == apply.Recreated {
 		l.tellOf(t.Unstructured, corev1.EventTypeNormal, v1alpha1.ReasonRecreated, fmt.Sprintf("%s was deleted and created again, as annotation %s lets it", t, v1alpha1.AnnotationForce))
 	}
-	l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.commit, "because", because)
+	l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.Commit, "because", because)
 	return nil
-}
-
-// String is for logs.
-func (c change) String() string {
-	return [...]string{"unchanged", "created", "configured", "recreated"}[c]
 }
 
 // afterHandBack ends what a plan that is gone from Git has begun: the plan
 // goes first, then rollout hands back, and only then the whole manifest is
 // applied. The plan goes even where nothing is pruned, or two would write the
 // template.
-func (l *look) afterHandBack(ctx context.Context, t *target, o *observer) error {
-	plans, err := o.plansFor(ctx, client.ObjectKeyFromObject(t))
+func (l *look) afterHandBack(ctx context.Context, t *apply.Target, o *apply.Observer) error {
+	plans, err := o.PlansFor(ctx, client.ObjectKeyFromObject(t))
 	if err != nil {
 		return err
 	}
@@ -532,7 +528,7 @@ func (l *look) afterHandBack(ctx context.Context, t *target, o *observer) error 
 			return err
 		}
 	}
-	live, err := inventory.Get(ctx, l.as, t.entry())
+	live, err := inventory.Get(ctx, l.as, t.Entry())
 	if err != nil {
 		return err
 	}
@@ -540,7 +536,7 @@ func (l *look) afterHandBack(ctx context.Context, t *target, o *observer) error 
 		l.outcome.waiting = append(l.outcome.waiting, client.ObjectKeyFromObject(t))
 		return nil
 	}
-	t.live, t.way = live, plainly
+	t.Live, t.Mode = live, apply.Full
 	return nil
 }
 
@@ -559,14 +555,14 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 	use(&l.gs.Status, c.governed.usedInTheEnd)
 	l.keep.autoscaled = map[string]bool{}
 	for _, t := range c.targets {
-		if t.autoscaled {
-			l.keep.autoscaled[t.entry().ID()] = true
+		if t.Autoscaled {
+			l.keep.autoscaled[t.Entry().ID()] = true
 		}
 	}
 	if c.unfinished() != nil {
 		return nil
 	}
-	l.gs.Status.AppliedWith = digest(&l.gs.Spec)
+	l.gs.Status.AppliedWith = apply.Digest(&l.gs.Spec)
 	if l.gs.Status.AppliedCommit != c.desired.commit {
 		l.gs.Status.AppliedCommit = c.desired.commit
 		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, fmt.Sprintf("applied %s: %d objects", at(l.outcome.branch, c.desired.commit), len(c.wanted)))

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
@@ -152,11 +153,11 @@ func (l *look) unfit(ctx context.Context, other *v1alpha1.GitSource, as client.C
 	if err != nil {
 		return "", err
 	}
-	o := newObserver(other, as, l.own)
-	o.early, o.sources = earlyOf(set), &v1alpha1.GitSourceList{} // the objects are still this source's
-	a := &applier{gs: other, c: as}
+	o := apply.NewObserver(other, as, l.own)
+	o.Prerequisites, o.Sources = apply.Prerequisites(set), &v1alpha1.GitSourceList{} // the objects are still this source's
+	a := &apply.Applier{Source: other, Client: as}
 	for _, object := range objects {
-		ps, err := tryFor(ctx, o, a, newTarget(set, object, o.early))
+		ps, err := tryFor(ctx, o, a, apply.NewTarget(set, object, o.Prerequisites))
 		if err != nil {
 			return "", fmt.Errorf("trying %s as GitSource %s: %w", inventory.Of(object.Unstructured), client.ObjectKeyFromObject(other), err)
 		}
@@ -177,7 +178,7 @@ func (l *look) unfit(ctx context.Context, other *v1alpha1.GitSource, as client.C
 func firstOf(set *plan.Set, first []inventory.Entry) ([]plan.Object, error) {
 	all := slices.Clone(set.Objects)
 	for i := range set.Releases {
-		object, err := releaseObject(withKind(set.Releases[i].Plan), set.Releases[i].File)
+		object, err := apply.ReleaseObject(withKind(set.Releases[i].Plan), set.Releases[i].File)
 		if err != nil {
 			return nil, err
 		}
@@ -198,20 +199,20 @@ func firstOf(set *plan.Set, first []inventory.Entry) ([]plan.Object, error) {
 }
 
 // tryFor has the API server check an object, and returns why it cannot be applied.
-func tryFor(ctx context.Context, o *observer, a *applier, t *target) (plan.Problems, error) {
-	if p := secretOfSource(a.gs, t.Object); p != nil {
+func tryFor(ctx context.Context, o *apply.Observer, a *apply.Applier, t *apply.Target) (plan.Problems, error) {
+	if p := secretOfSource(a.Source, t.Object); p != nil {
 		return plan.Problems{p}, nil
 	}
-	if err := o.observe(ctx, t); err != nil {
-		if ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, err); len(ps) > 0 {
+	if err := o.Observe(ctx, t); err != nil {
+		if ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.Source, err); len(ps) > 0 {
 			return ps, nil
 		}
 		return nil, err
 	}
-	if t.late {
+	if t.Deferred {
 		return nil, nil // what the commit brings has to be there before
 	}
-	return a.dryRun(ctx, t)
+	return a.DryRun(ctx, t)
 }
 
 // mayPatch reports whether an account may write an object that is there.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
@@ -38,7 +39,7 @@ func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.
 		return nil
 	}
 	l.kept, l.outcome.intents, l.outcome.amiss = true, nil, nil
-	o := newObserver(l.gs, l.as, l.own)
+	o := apply.NewObserver(l.gs, l.as, l.own)
 	applied, err := l.keepApplied(ctx, s, by, o)
 	if err := l.putAside(err, at(l.gs.Spec.Ref.String(), l.gs.Status.AppliedCommit)); err != nil {
 		return err
@@ -57,9 +58,9 @@ func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.
 // from. It is nil where there is none, where it was not applied whole with the
 // spec that the source has now, or where it has left the repository: then nobody
 // can tell how things should be.
-func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by signatures, o *observer) (*commit, error) {
+func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by signatures, o *apply.Observer) (*commit, error) {
 	hash := plumbing.NewHash(l.gs.Status.AppliedCommit)
-	if !isApplied(l.gs, l.gs.Status.AppliedCommit) || s.HasEncodedObject(hash) != nil {
+	if !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) || s.HasEncodedObject(hash) != nil {
 		return nil, nil
 	}
 	applied := s.At(hash)

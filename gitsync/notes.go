@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -115,13 +116,13 @@ func release(paragraph string) string {
 // writeNotes keeps the notes as the releases' status has them. There is no
 // exchange with the server where they have not changed since the last time.
 // What cannot be pushed is said on InSync, and is no error.
-func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *observer) error {
+func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer) error {
 	if l.gs.Spec.WriteBack == nil || !l.gs.Spec.WriteBack.Notes {
 		return nil
 	}
 	st := stories{}
 	for i := range c.governed.set.Releases {
-		live, err := o.liveOf(ctx, &c.governed.set.Releases[i])
+		live, err := o.LivePlan(ctx, &c.governed.set.Releases[i])
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 )
 
@@ -16,14 +17,14 @@ func (l *look) readyOf(c *commit) {
 		return
 	}
 	for _, t := range slices.Concat(c.targets, c.releases) {
-		u := t.applied
+		u := t.Applied
 		if u == nil {
-			u = t.live
+			u = t.Live
 		}
 		if u == nil {
 			continue
 		}
-		if not := readiness(u); not != nil {
+		if not := apply.Readiness(u); not != nil {
 			l.outcome.unready = append(l.outcome.unready, *not)
 		}
 	}
@@ -39,7 +40,7 @@ func (l *look) unreadyStill(ctx context.Context) error {
 		if u == nil {
 			return fmt.Errorf("%s is gone", e)
 		}
-		if not := readiness(u); not != nil {
+		if not := apply.Readiness(u); not != nil {
 			l.outcome.unready = append(l.outcome.unready, *not)
 		}
 	}
@@ -49,7 +50,7 @@ func (l *look) unreadyStill(ctx context.Context) error {
 	return nil
 }
 
-func entriesOf(list []unready) []inventory.Entry {
+func entriesOf(list []apply.Unready) []inventory.Entry {
 	var entries []inventory.Entry
 	for _, u := range list {
 		entries = append(entries, u.Entry)

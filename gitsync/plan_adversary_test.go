@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
@@ -303,7 +304,7 @@ func (a *adversary) sync() plan.Terms {
 		a.t.Fatal(err)
 	}
 	l := &look{gs: a.gs}
-	g, err := l.govern(context.Background(), r, d, newObserver(a.gs, empty{}, empty{}))
+	g, err := l.govern(context.Background(), r, d, apply.NewObserver(a.gs, empty{}, empty{}))
 	if err != nil {
 		a.t.Fatalf("%v\n%s", err, strings.Join(a.story, "\n"))
 	}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/prune"
@@ -143,7 +144,7 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 	}
 	v := &preview{
 		Preview: Preview{Commit: commit.String()}, gs: gs, c: p.Client, merger: newMerger(p.Schemas), tree: t,
-		observer: newObserver(gs, p.Client, p.Client), applier: &applier{gs: gs, c: p.Client}, wanted: inventory.Set{},
+		observer: apply.NewObserver(gs, p.Client, p.Client), applier: &apply.Applier{Source: gs, Client: p.Client}, wanted: inventory.Set{},
 	}
 	r := &renderer{gs: gs, mapper: p.Client.RESTMapper()}
 	v.renderer = r
@@ -180,8 +181,8 @@ type preview struct {
 	c        client.Client
 	merger   *merger
 	tree     *gittree.Tree
-	observer *observer
-	applier  *applier
+	observer *apply.Observer
+	applier  *apply.Applier
 	set      *plan.Set
 	wanted   inventory.Set
 	branch   *branch
@@ -209,28 +210,28 @@ func (v *preview) govern(ctx context.Context, r *renderer, set *plan.Set, t *git
 func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	v.set, v.Ignored = set, set.Ignored
 	approvals, ignored := manifest.ReadApprovals(v.tree, approvalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
-	err := v.observer.readSources(ctx)
+	err := v.observer.ReadSources(ctx)
 	if apierrors.IsForbidden(err) {
-		v.observer.sources, v.observer.labelsTell, err = &v1alpha1.GitSourceList{}, true, nil
+		v.observer.Sources, v.observer.LabelsOnly, err = &v1alpha1.GitSourceList{}, true, nil
 	}
 	if err != nil {
 		return err
 	}
-	unknown := plan.UnknownApprovals(set.Releases, withoutOthers(approvals, v.observer.sources, v.gs))
+	unknown := plan.UnknownApprovals(set.Releases, withoutOthers(approvals, v.observer.Sources, v.gs))
 	v.Ignored = append(append(v.Ignored, ignored...), unknown...)
-	early := earlyOf(set)
+	early := apply.Prerequisites(set)
 	for _, object := range set.Objects {
-		if err := v.object(ctx, newTarget(set, object, early), approvals); err != nil {
+		if err := v.object(ctx, apply.NewTarget(set, object, early), approvals); err != nil {
 			return err
 		}
 	}
 	for i := range set.Releases {
 		r := &set.Releases[i]
-		object, err := releaseObject(withKind(r.Plan), r.File)
+		object, err := apply.ReleaseObject(withKind(r.Plan), r.File)
 		if err != nil {
 			return err
 		}
-		if err := v.object(ctx, &target{Object: object, late: early[r.Plan.Namespace]}, nil); err != nil {
+		if err := v.object(ctx, &apply.Target{Object: object, Deferred: early[r.Plan.Namespace]}, nil); err != nil {
 			return err
 		}
 	}
@@ -250,8 +251,8 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 // account of one may write them, and whether it takes the commit, is known to the
 // controller alone.
 func (v *preview) heirsOf(ctx context.Context, gone []inventory.Entry) (heirs, error) {
-	found, sources := heirs{}, v.observer.sources
-	if v.observer.labelsTell { // this client may not list those of all namespaces
+	found, sources := heirs{}, v.observer.Sources
+	if v.observer.LabelsOnly { // this client may not list those of all namespaces
 		sources = &v1alpha1.GitSourceList{}
 		if err := v.c.List(ctx, sources, client.InNamespace(v.gs.Namespace)); err != nil && !apierrors.IsForbidden(err) {
 			return nil, fmt.Errorf("listing the GitSources of %s: %w", v.gs.Namespace, err)
@@ -287,14 +288,14 @@ func withKind(p *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
 }
 
 // object finds out what becomes of an object of the commit.
-func (v *preview) object(ctx context.Context, t *target, approvals []plan.Approval) error {
-	v.wanted.Add(t.entry())
+func (v *preview) object(ctx context.Context, t *apply.Target, approvals []plan.Approval) error {
+	v.wanted.Add(t.Entry())
 	if p := secretOfSource(v.gs, t.Object); p != nil {
 		v.Problems = append(v.Problems, p)
 		return nil
 	}
 	o := PreviewedObject{Object: t.Object}
-	err := v.observer.observe(ctx, t)
+	err := v.observer.Observe(ctx, t)
 	ps := plan.ProblemsOf(err)
 	switch {
 	case apierrors.IsForbidden(err):
@@ -304,7 +305,7 @@ func (v *preview) object(ctx context.Context, t *target, approvals []plan.Approv
 		return nil
 	case err != nil:
 		return err
-	case t.way == notAtAll:
+	case t.Mode == apply.Skip:
 		o.Effect, o.Because = EffectLeave, "annotation "+v1alpha1.AnnotationReconcile+" is "+v1alpha1.AnnotationReconcileDisabled
 	default:
 		if err := v.compare(ctx, t, &o); err != nil {
@@ -319,24 +320,24 @@ func (v *preview) object(ctx context.Context, t *target, approvals []plan.Approv
 }
 
 // compare finds out how an object would change.
-func (v *preview) compare(ctx context.Context, t *target, o *PreviewedObject) error {
+func (v *preview) compare(ctx context.Context, t *apply.Target, o *PreviewedObject) error {
 	after, merged, err := v.trial(ctx, t)
 	if err != nil {
 		ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, v.gs, err)
-		if !apiproblem.IsImmutable(err) || !mayRecreate(t) {
+		if !apiproblem.IsImmutable(err) || !apply.MayRecreate(t) {
 			v.Problems = append(v.Problems, ps...)
 			o.Effect = EffectRefuse
 			return nil
 		}
 		o.Because = "deleted and created again, as annotation " + v1alpha1.AnnotationForce + " lets it"
-		after = v.applier.manifest(t.Object)
+		after = v.applier.Manifest(t.Object)
 	}
 	o.Merged, o.After = merged, shown(t, after)
-	if t.live == nil {
+	if t.Live == nil {
 		o.Effect = EffectCreate
 		return nil
 	}
-	o.Before = shown(t, t.live)
+	o.Before = shown(t, t.Live)
 	if o.Effect = EffectChange; equality.Semantic.DeepEqual(o.Before.Object, o.After.Object) {
 		o.Effect = EffectNone
 	}
@@ -345,30 +346,30 @@ func (v *preview) compare(ctx context.Context, t *target, o *PreviewedObject) er
 
 // trial returns an object as it would be, by the API server where it lets the
 // client try, else merged here.
-func (v *preview) trial(ctx context.Context, t *target) (u *unstructured.Unstructured, merged bool, err error) {
+func (v *preview) trial(ctx context.Context, t *apply.Target) (u *unstructured.Unstructured, merged bool, err error) {
 	u, err = v.body(t)
-	if err == nil && t.groupKind() == inventory.ReleaseKind {
-		v.mark(u, t.live)
+	if err == nil && t.GroupKind() == inventory.ReleaseKind {
+		v.mark(u, t.Live)
 	}
-	if err != nil || t.late {
+	if err != nil || t.Deferred {
 		return u, true, err
 	}
 	asked := u.DeepCopy()
-	err = v.applier.dryRunApply(ctx, asked)
-	if err == nil && t.way == asGoverned && t.live != nil && !isHeld(t.live) {
+	err = v.applier.DryRunApply(ctx, asked)
+	if err == nil && t.Mode == apply.ExceptRollout && t.Live != nil && !isHeld(t.Live) {
 		// The template is tried for what is wrong with it; that of a held
 		// Deployment nobody but the controller may write.
-		err = v.applier.dryRunRollout(ctx, t)
+		err = v.applier.DryRunRollout(ctx, t)
 	}
 	switch {
 	case err == nil:
 		return asked, false, nil
 	case !isForbidden(err):
 		return nil, false, err
-	case t.live == nil:
+	case t.Live == nil:
 		return u, true, nil
 	}
-	u, err = v.merger.merge(t.live, u)
+	u, err = v.merger.merge(t.Live, u)
 	return u, true, err
 }
 
@@ -396,16 +397,16 @@ func isHeld(u *unstructured.Unstructured) bool { return u.GetLabels()[v1alpha1.L
 
 // body is what would be applied of an object. Of a Deployment that a plan
 // governs, or did, the template and what holds it stay as they are.
-func (v *preview) body(t *target) (*unstructured.Unstructured, error) {
-	if !t.templateApart() || t.live == nil {
-		u := v.applier.body(&target{Object: t.Object, autoscaled: t.autoscaled, live: t.live})
+func (v *preview) body(t *apply.Target) (*unstructured.Unstructured, error) {
+	if !t.TemplateApart() || t.Live == nil {
+		u := v.applier.Body(&apply.Target{Object: t.Object, Autoscaled: t.Autoscaled, Live: t.Live})
 		return u, keepReplicas(t, u)
 	}
-	u, err := v.applier.rest(t)
+	u, err := v.applier.Rest(t)
 	if err != nil {
 		return nil, err
 	}
-	if strategy, ok, _ := unstructured.NestedFieldCopy(t.Object.Object, "spec", "strategy"); ok && !isHeld(t.live) {
+	if strategy, ok, _ := unstructured.NestedFieldCopy(t.Object.Object, "spec", "strategy"); ok && !isHeld(t.Live) {
 		if err := unstructured.SetNestedField(u.Object, strategy, "spec", "strategy"); err != nil {
 			return nil, fmt.Errorf("setting spec.strategy of %s: %w", t, err)
 		}
@@ -415,26 +416,21 @@ func (v *preview) body(t *target) (*unstructured.Unstructured, error) {
 
 // keepReplicas gives what is tried the size that an apply leaves as it is. It hands the
 // field over before, which a dry run cannot.
-func keepReplicas(t *target, u *unstructured.Unstructured) error {
-	if !t.keepsReplicas() {
+func keepReplicas(t *apply.Target, u *unstructured.Unstructured) error {
+	if !t.KeepsReplicas() {
 		return nil
 	}
-	return takeOver(u, t.live, "replicas")
-}
-
-// templateApart: the template is shown as a release, and not with the object.
-func (t *target) templateApart() bool {
-	return t.groupKind() == inventory.DeploymentKind && (t.release != nil || t.way != plainly)
+	return apply.KeepLive(u, t.Live, "replicas")
 }
 
 // shown is an object as it is shown: without what the API server sets, and
 // without what only the controller does.
-func shown(t *target, u *unstructured.Unstructured) *unstructured.Unstructured {
-	u = withoutServersOwn(u)
+func shown(t *apply.Target, u *unstructured.Unstructured) *unstructured.Unstructured {
+	u = apply.WithoutServerFields(u)
 	unstructured.RemoveNestedField(u.Object, "metadata", "finalizers")
 	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
 	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", "deployment.kubernetes.io/revision")
-	if t.groupKind() == inventory.ReleaseKind {
+	if t.GroupKind() == inventory.ReleaseKind {
 		for _, key := range describing {
 			unstructured.RemoveNestedField(u.Object, "metadata", "annotations", key)
 		}
@@ -443,11 +439,11 @@ func shown(t *target, u *unstructured.Unstructured) *unstructured.Unstructured {
 		unstructured.RemoveNestedField(u.Object, "metadata", "annotations")
 	}
 	switch {
-	case t.templateApart():
+	case t.TemplateApart():
 		unstructured.RemoveNestedField(u.Object, "spec", "template")
-	case t.groupKind() == inventory.SecretKind:
+	case t.GroupKind() == inventory.SecretKind:
 		foldStringData(u)
-	case t.groupKind() == inventory.ReleaseKind:
+	case t.GroupKind() == inventory.ReleaseKind:
 		for _, field := range []string{"template", "deploymentStrategy", "commit", "approvalsSince", "approval", "serviceAccountName", "reviewApprovals", "requireSignedApprovals"} {
 			unstructured.RemoveNestedField(u.Object, "spec", field)
 		}
@@ -472,21 +468,21 @@ func foldStringData(u *unstructured.Unstructured) {
 }
 
 // release finds out what becomes of the pod template of a Deployment.
-func (v *preview) release(ctx context.Context, t *target, after *unstructured.Unstructured, approvals []plan.Approval) error {
-	if !t.templateApart() {
+func (v *preview) release(ctx context.Context, t *apply.Target, after *unstructured.Unstructured, approvals []plan.Approval) error {
+	if !t.TemplateApart() {
 		return nil
 	}
 	r := PreviewedRelease{Deployment: t.Object, Replicas: replicasOf(after)}
-	plans, err := v.observer.plansFor(ctx, client.ObjectKeyFromObject(t))
+	plans, err := v.observer.PlansFor(ctx, client.ObjectKeyFromObject(t))
 	if err != nil {
 		return err
 	}
 	if len(plans) > 0 {
 		r.Live = &plans[0]
 	}
-	if t.release != nil {
-		r.Plan = t.release.Plan
-		if r.Next, err = v.next(ctx, t.release, plans); err != nil {
+	if t.Release != nil {
+		r.Plan = t.Release.Plan
+		if r.Next, err = v.next(ctx, t.Release, plans); err != nil {
 			return err
 		}
 		r.Rival = v.branch.rival(v.gs, r.Next, plans)
@@ -494,8 +490,8 @@ func (v *preview) release(ctx context.Context, t *target, after *unstructured.Un
 	if err := v.templates(ctx, t, &r); err != nil {
 		return err
 	}
-	if t.release != nil && r.Live != nil && r.Live.Status.Phase != v1alpha1.PhaseCompleted && !r.Changes() {
-		a, ignored := plan.MatchApproval(t.release, r.Live.Spec.Commit, approvals)
+	if t.Release != nil && r.Live != nil && r.Live.Status.Phase != v1alpha1.PhaseCompleted && !r.Changes() {
+		a, ignored := plan.MatchApproval(t.Release, r.Live.Spec.Commit, approvals)
 		v.Ignored = append(v.Ignored, ignored...)
 		if now := r.Live.Spec.Approval; a != nil && (now == nil || now.Step != a.Spec.Step || now.Revision != a.Spec.Revision) {
 			r.Approval = a
@@ -508,23 +504,23 @@ func (v *preview) release(ctx context.Context, t *target, after *unstructured.Un
 // templates finds the templates before and after. Where Git brought both they
 // are as Git has them; a Deployment that was there before its plan has one
 // with the API server's defaults, and the other then has them, too.
-func (v *preview) templates(ctx context.Context, t *target, r *PreviewedRelease) (err error) {
-	if t.restored != nil {
-		r.Restored = t.restored.revision
-		r.After, err = t.restored.decode()
+func (v *preview) templates(ctx context.Context, t *apply.Target, r *PreviewedRelease) (err error) {
+	if t.Restored != nil {
+		r.Restored = t.Restored.Revision
+		r.After, err = t.Restored.Decode()
 		return err
 	}
-	if r.After, err = templateOf(t.Object); err != nil || t.live == nil {
+	if r.After, err = templateOf(t.Object); err != nil || t.Live == nil {
 		return err
 	}
 	if r.Live != nil && r.Live.Spec.Template != nil {
 		r.Before = r.Live.Spec.Template
 		return nil
 	}
-	if r.Before, err = templateOf(plan.Object{Unstructured: t.live}); err != nil {
+	if r.Before, err = templateOf(plan.Object{Unstructured: t.Live}); err != nil {
 		return err
 	}
-	whole, _, err := v.trial(ctx, &target{Object: t.Object, live: t.live, autoscaled: t.autoscaled})
+	whole, _, err := v.trial(ctx, &apply.Target{Object: t.Object, Live: t.Live, Autoscaled: t.Autoscaled})
 	if err != nil {
 		return nil //nolint:nilerr // what is wrong with it has been said already
 	}

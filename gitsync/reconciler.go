@@ -40,6 +40,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -263,7 +264,7 @@ type memory struct {
 	failure  string                  // of the source, that was notified
 	notes    string                  // that are there, as far as we know
 	rest     *atRest                 // nil while something is left to do
-	trials   trials
+	trials   apply.DryRunCache
 	// awaiting is how old an answer of the server may be for the next look, while
 	// other sources are waited for: a thousand may wait for one.
 	awaiting time.Duration

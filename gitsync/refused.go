@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
@@ -82,7 +83,7 @@ func (c *commit) bringsAgain(br *v1alpha1.BatchRelease) bool {
 // it, so it makes nothing worse. Without it the branch would bring the revision that
 // failed again. An approval given in the cluster waits for a commit that is applied: the
 // refused one may have other steps.
-func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *observer, refusal error) error {
+func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer, refusal error) error {
 	ps := plan.ProblemsOf(refusal)
 	if c == nil || c.releases == nil || len(ps) == 0 || l.again || l.parked != nil || ctx.Err() != nil || repository.IsDamaged(refusal) {
 		return refusal
@@ -113,10 +114,10 @@ func newProblems(known, list plan.Problems) plan.Problems {
 // moveOn writes what counts of a refused commit to the BatchReleases. It returns those
 // for which the commit has more.
 func (l *look) moveOn(ctx context.Context, c *commit) (waiting []string, ps plan.Problems) {
-	a := &applier{gs: l.gs, c: l.as, commit: c.desired.commit}
+	a := &apply.Applier{Source: l.gs, Client: l.as, Commit: c.desired.commit}
 	for i, t := range c.releases {
 		release, then, now := &c.governed.set.Releases[i], c.then[i], c.now[plan.ReleaseName(c.then[i])]
-		if t.live == nil || t.way != plainly || now == nil || now.Name != then.Name || !inventory.IsOwned(now, l.gs) {
+		if t.Live == nil || t.Mode != apply.Full || now == nil || now.Name != then.Name || !inventory.IsOwned(now, l.gs) {
 			continue
 		}
 		m := &move{look: l, t: t, release: release, then: then, now: now, commit: c}
@@ -140,7 +141,7 @@ func (l *look) moveOn(ctx context.Context, c *commit) (waiting []string, ps plan
 type move struct {
 	*look
 	commit  *commit
-	t       *target
+	t       *apply.Target
 	release *plan.Release
 	// then is the BatchRelease as the commit has it, and now as the cluster has it.
 	then, now *v1alpha1.BatchRelease
@@ -154,7 +155,7 @@ type move struct {
 func (m *move) decide(ctx context.Context) (waits bool, err error) {
 	then, now := &m.then.Spec, &m.now.Spec
 	deployment := m.commit.target(inventory.DeploymentKind, m.release.Deployment.GetNamespace(), m.release.Deployment.GetName())
-	if m.t.refused || deployment == nil || deployment.refused || deployment.live == nil || deployment.way != asGoverned {
+	if m.t.Refused || deployment == nil || deployment.Refused || deployment.Live == nil || deployment.Mode != apply.ExceptRollout {
 		return !m.isSame() || !equality.Semantic.DeepEqual(then.Approval, now.Approval), nil
 	}
 	next := now.DeepCopy()
@@ -194,15 +195,15 @@ func (m *move) isSame() bool {
 
 // sameTerms reports whether the commit decides about the releases of a Deployment as
 // the cluster does.
-func (m *move) sameTerms(deployment *target) bool {
-	ready, _, _ := unstructured.NestedInt64(deployment.live.Object, "spec", "minReadySeconds")
+func (m *move) sameTerms(deployment *apply.Target) bool {
+	ready, _, _ := unstructured.NestedInt64(deployment.Live.Object, "spec", "minReadySeconds")
 	now := plan.NewTerms(m.now.Namespace, m.now.Spec.WorkloadRef.Name, &m.now.Spec.Strategy, m.now.Spec.DeploymentStrategy, int32(ready)) //nolint:gosec // the API server has checked it
 	return m.release.Terms() == now
 }
 
 // ownsPaused reports whether the branch has paused the release, and no user.
 func (m *move) ownsPaused() bool {
-	owned, err := fieldmanager.AppliedSpec(m.t.live, "paused")
+	owned, err := fieldmanager.AppliedSpec(m.t.Live, "paused")
 	return m.now.Spec.Paused && err == nil && len(owned) > 0
 }
 
@@ -210,7 +211,7 @@ func (m *move) ownsPaused() bool {
 // after a release that of the one before, as rollout has recorded them. The ConfigMaps
 // and Secrets of the branch that it refers to have to be there.
 func (m *move) isBack(ctx context.Context) (bool, error) {
-	revisions, err := recordsOf(ctx, m.own, m.now.Namespace, m.now.UID)
+	revisions, err := apply.Records(ctx, m.own, m.now.Namespace, m.now.UID)
 	if err != nil {
 		return false, err
 	}
@@ -239,8 +240,8 @@ func (m *move) hasAll(template *corev1.PodTemplateSpec) (bool, error) {
 		return false, err
 	}
 	for _, t := range m.commit.targets {
-		ok := used.Has(t.groupKind(), t.GetNamespace(), t.GetName())
-		if gk := t.groupKind(); ok && (gk == inventory.ConfigMapKind || gk == inventory.SecretKind) && (t.live == nil || t.way == onceGone) {
+		ok := used.Has(t.GroupKind(), t.GetNamespace(), t.GetName())
+		if gk := t.GroupKind(); ok && (gk == inventory.ConfigMapKind || gk == inventory.SecretKind) && (t.Live == nil || t.Mode == apply.AfterDeletion) {
 			return false, nil
 		}
 	}
@@ -249,19 +250,19 @@ func (m *move) hasAll(template *corev1.PodTemplateSpec) (bool, error) {
 
 // write applies the next spec, and of all else what gitsync has applied before. Fields
 // of others stay theirs.
-func (m *move) write(ctx context.Context, a *applier) error {
+func (m *move) write(ctx context.Context, a *apply.Applier) error {
 	u, err := m.body()
 	if err != nil {
 		return err
 	}
-	if err := a.write(ctx, u); err != nil {
+	if err := a.Write(ctx, u); err != nil {
 		return err
 	}
 	because := "approval and pause count, though the commit is refused"
 	if m.back {
 		because = "a rollback counts, though the commit is refused"
 	}
-	m.log.Info("applied", "object", m.t.String(), "change", configured.String(), "commit", a.commit, "because", because)
+	m.log.Info("applied", "object", m.t.String(), "change", apply.Configured.String(), "commit", a.Commit, "because", because)
 	return nil
 }
 
@@ -269,11 +270,11 @@ func (m *move) write(ctx context.Context, a *applier) error {
 var moved = []string{"paused", "template", "commit", "approvalsSince", "approval", "reviewApprovals", "requireSignedApprovals"}
 
 func (m *move) body() (*unstructured.Unstructured, error) {
-	owned, err := fieldmanager.Fields(m.t.live, v1alpha1.ManagerGitSync, false)
+	owned, err := fieldmanager.Fields(m.t.Live, v1alpha1.ManagerGitSync, false)
 	if err != nil {
 		return nil, err
 	}
-	spec, _, _ := unstructured.NestedMap(m.t.live.Object, "spec")
+	spec, _, _ := unstructured.NestedMap(m.t.Live.Object, "spec")
 	maps.DeleteFunc(spec, func(name string, _ any) bool {
 		field := owned.WithPrefix(fieldmanager.Name("spec"))
 		return !field.Members.Has(fieldmanager.Name(name)) && field.WithPrefix(fieldmanager.Name(name)).Empty()
@@ -289,12 +290,12 @@ func (m *move) body() (*unstructured.Unstructured, error) {
 	}
 	fieldmanager.WithoutNulls(spec)
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
-	u.SetGroupVersionKind(m.t.live.GroupVersionKind())
-	u.SetNamespace(m.t.live.GetNamespace())
-	u.SetName(m.t.live.GetName())
-	u.SetResourceVersion(m.t.live.GetResourceVersion())
-	u.SetLabels(ownedOf(owned, "labels", m.t.live.GetLabels()))
-	annotations := ownedOf(owned, "annotations", m.t.live.GetAnnotations())
+	u.SetGroupVersionKind(m.t.Live.GroupVersionKind())
+	u.SetNamespace(m.t.Live.GetNamespace())
+	u.SetName(m.t.Live.GetName())
+	u.SetResourceVersion(m.t.Live.GetResourceVersion())
+	u.SetLabels(ownedOf(owned, "labels", m.t.Live.GetLabels()))
+	annotations := ownedOf(owned, "annotations", m.t.Live.GetAnnotations())
 	for _, key := range describing {
 		if delete(annotations, key); m.then.Annotations[key] != "" && m.then.Spec.Commit == m.next.Commit {
 			annotations[key] = m.then.Annotations[key]
@@ -320,9 +321,9 @@ func ownedOf(owned *fieldpath.Set, field string, all map[string]string) map[stri
 
 // target returns a target of a commit; nil: it has none, or a problem was found before
 // it was tried.
-func (c *commit) target(gk schema.GroupKind, namespace, name string) *target {
+func (c *commit) target(gk schema.GroupKind, namespace, name string) *apply.Target {
 	for _, t := range c.targets {
-		if t.groupKind() == gk && t.GetNamespace() == namespace && t.GetName() == name {
+		if t.GroupKind() == gk && t.GetNamespace() == namespace && t.GetName() == name {
 			return t
 		}
 	}
@@ -333,7 +334,7 @@ func (c *commit) target(gk schema.GroupKind, namespace, name string) *target {
 // by object: one that is refused today keeps no other from coming back. Of the
 // BatchReleases only those are brought that are gone.
 func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signatures, c *commit) (plan.Problems, error) {
-	if !isApplied(l.gs, l.gs.Status.AppliedCommit) {
+	if !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) {
 		return l.notKept(c), nil
 	}
 	refused := c
@@ -351,17 +352,17 @@ func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signatures
 	if err := l.keepSecrets(ctx, c.targets); err != nil && len(plan.ProblemsOf(err)) == 0 {
 		return nil, err
 	}
-	a := &applier{gs: l.gs, c: l.as, commit: c.desired.commit}
+	a := &apply.Applier{Source: l.gs, Client: l.as, Commit: c.desired.commit}
 	var ps plan.Problems
 	for _, early := range []bool{true, false} {
 		for _, t := range c.targets {
-			if t.early == early && !refused.mayBeMeantToGo(t) {
+			if t.Prerequisite == early && !refused.mayBeMeantToGo(t) {
 				ps = append(ps, l.keepOne(ctx, a, t)...)
 			}
 		}
 	}
 	for _, t := range c.releases {
-		if t.live == nil {
+		if t.Live == nil {
 			ps = append(ps, l.keepOne(ctx, a, t)...)
 		}
 	}
@@ -371,23 +372,23 @@ func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signatures
 // mayBeMeantToGo reports whether an object is gone that a commit has in a way that cannot
 // be tried at all, such as a Deployment with another selector: who deleted it may have
 // done so for that. The problem of the commit names the ways on.
-func (c *commit) mayBeMeantToGo(t *target) bool {
-	if c == nil || c.governed == nil || t.live != nil || c.target(t.groupKind(), t.GetNamespace(), t.GetName()) != nil {
+func (c *commit) mayBeMeantToGo(t *apply.Target) bool {
+	if c == nil || c.governed == nil || t.Live != nil || c.target(t.GroupKind(), t.GetNamespace(), t.GetName()) != nil {
 		return false
 	}
 	return slices.ContainsFunc(c.governed.set.Objects, func(o plan.Object) bool {
-		return o.GroupVersionKind().GroupKind() == t.groupKind() && o.GetNamespace() == t.GetNamespace() && o.GetName() == t.GetName()
+		return o.GroupVersionKind().GroupKind() == t.GroupKind() && o.GetNamespace() == t.GetNamespace() && o.GetName() == t.GetName()
 	})
 }
 
 // keepOne brings one object again.
-func (l *look) keepOne(ctx context.Context, a *applier, t *target) plan.Problems {
-	if t.refused || ctx.Err() != nil || t.way != plainly && t.way != asGoverned {
+func (l *look) keepOne(ctx context.Context, a *apply.Applier, t *apply.Target) plan.Problems {
+	if t.Refused || ctx.Err() != nil || t.Mode != apply.Full && t.Mode != apply.ExceptRollout {
 		return nil
 	}
-	if !t.asIs {
-		if t.asIs = l.keep.trials.has(a, t); !t.asIs {
-			ps, err := a.dryRun(ctx, t)
+	if !t.Unchanged {
+		if t.Unchanged = l.keep.trials.Has(a, t); !t.Unchanged {
+			ps, err := a.DryRun(ctx, t)
 			if isConflict(err) {
 				l.again = true
 				return nil
@@ -413,8 +414,8 @@ func (l *look) notKept(c *commit) plan.Problems {
 	}
 	var ps plan.Problems
 	for _, t := range c.targets {
-		if t.live == nil && inventory.Has(l.before.Inventory, t.entry().ID()) {
-			ps = append(ps, t.problem(v1alpha1.ReasonApplyFailed, "it is gone from the cluster, and comes back with the commit", ""))
+		if t.Live == nil && inventory.Has(l.before.Inventory, t.Entry().ID()) {
+			ps = append(ps, t.Problem(v1alpha1.ReasonApplyFailed, "it is gone from the cluster, and comes back with the commit", ""))
 		}
 	}
 	return ps
@@ -435,7 +436,7 @@ func (l *look) prepareApplied(ctx context.Context, s *repository.Snapshot, by si
 	if l.keep.kept != nil {
 		l.keep.desired = l.keep.kept
 	}
-	c, err := l.prepare(ctx, applied, by, newObserver(l.gs, l.as, l.own))
+	c, err := l.prepare(ctx, applied, by, apply.NewObserver(l.gs, l.as, l.own))
 	l.keep.kept, l.keep.desired = l.keep.desired, tip
 	return c, err
 }

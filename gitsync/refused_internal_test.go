@@ -11,6 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -35,7 +36,7 @@ func TestRefuse_Damage(t *testing.T) {
 	hash := plumbing.NewHash(applied)
 	s := &repository.Snapshot{Storage: filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault()), Commit: hash, Tip: hash}
 	l := look()
-	l.gs.Status.AppliedCommit, l.gs.Status.AppliedWith = applied, digest(&l.gs.Spec)
+	l.gs.Status.AppliedCommit, l.gs.Status.AppliedWith = applied, apply.Digest(&l.gs.Spec)
 	if err := l.refuse(t.Context(), s, signatures{}, nil, problem); !repository.IsDamaged(err) {
 		t.Errorf("a tree of the applied commit is gone: %v", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -35,7 +36,7 @@ func secretsOf(o client.Object) []string {
 // of signers, or have another's credentials used. The cluster is asked after the trial
 // of the commit, which refuses what the account may not write, so that an account
 // learns nothing of another namespace.
-func (l *look) keepSecrets(ctx context.Context, targets []*target) error {
+func (l *look) keepSecrets(ctx context.Context, targets []*apply.Target) error {
 	var ps plan.Problems
 	for _, t := range targets {
 		p, err := l.keepSecret(ctx, t)
@@ -43,7 +44,7 @@ func (l *look) keepSecrets(ctx context.Context, targets []*target) error {
 			return err
 		}
 		if p != nil {
-			t.refused = true
+			t.Refused = true
 			ps = append(ps, p)
 		}
 	}
@@ -55,8 +56,8 @@ func (l *look) keepSecrets(ctx context.Context, targets []*target) error {
 
 // keepSecret returns why a target may not come from Git, since a GitSource names it; nil:
 // it may.
-func (l *look) keepSecret(ctx context.Context, t *target) (*plan.Problem, error) {
-	if t.groupKind() != inventory.SecretKind {
+func (l *look) keepSecret(ctx context.Context, t *apply.Target) (*plan.Problem, error) {
+	if t.GroupKind() != inventory.SecretKind {
 		return nil, nil
 	}
 	if p := secretOfSource(l.gs, t.Object); p != nil {

@@ -3,9 +3,7 @@ package gitsync
 import (
 	"context"
 	"fmt"
-	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -32,48 +31,6 @@ import (
 // A controller that dies between two of these writes leaves both BatchReleases,
 // and the next sync begins again at step 1. Nothing is lost while both are there:
 // the old one counts until it is deleted.
-
-// planOf returns the BatchRelease in the cluster that governs the Deployment of a
-// release: the one of its name, or the one that it takes over from. It is nil
-// where there is neither.
-func (o *observer) planOf(ctx context.Context, set *plan.Set, release *plan.Release) (*v1alpha1.BatchRelease, error) {
-	named, err := o.liveOf(ctx, release)
-	if err != nil {
-		return nil, err
-	}
-	plans, err := o.plansFor(ctx, plan.WorkloadOf(release))
-	if err != nil {
-		return nil, err
-	}
-	var old *v1alpha1.BatchRelease
-	for i := range plans {
-		p := &plans[i]
-		if inventory.IsOwned(p, o.gs) && !isNamed(set, p) && (old == nil || plan.ComparePlans(p, old) < 0) {
-			old = p
-		}
-	}
-	if old != nil && (named == nil || takesOver(named, old)) {
-		return old, nil
-	}
-	return named, nil
-}
-
-// isNamed reports whether a set has a plan of the name of a BatchRelease.
-func isNamed(set *plan.Set, p *v1alpha1.BatchRelease) bool {
-	return slices.ContainsFunc(set.Releases, func(r plan.Release) bool {
-		return r.Plan.Namespace == p.Namespace && r.Plan.Name == p.Name
-	})
-}
-
-// takesOver reports whether a BatchRelease is to have the status of another one
-// for the same Deployment. It is not where it governs the Deployment already: a
-// plan that gets its old name back before the other one is deleted. Of two that were
-// created in one second, the age does not tell: one whose status is a copy, which no
-// generation has, governs nothing yet.
-func takesOver(successor, old *v1alpha1.BatchRelease) bool {
-	tie := old.CreationTimestamp.Equal(&successor.CreationTimestamp)
-	return plan.ComparePlans(old, successor) < 0 || successor.Status.Phase == "" || tie && successor.Status.ObservedGeneration == 0
-}
 
 // maxReplace is how often the status is copied in one sync because the old
 // BatchRelease has changed.
@@ -119,7 +76,7 @@ func (l *look) tryReplacePlan(ctx context.Context, e inventory.Entry, name types
 	if err != nil {
 		return false, fmt.Errorf("getting BatchRelease %s: %w", name, err)
 	}
-	if takesOver(&successor, &old) {
+	if apply.TakesOver(&successor, &old) {
 		if err := l.adoptRecords(ctx, &old, &successor); err != nil {
 			return false, err
 		}
@@ -165,13 +122,13 @@ func (l *look) copyStatus(ctx context.Context, old, successor *v1alpha1.BatchRel
 // adoptRecords makes a BatchRelease an owner of the records that another one owns.
 // Without it, a Deployment that is deleted later would take them with it.
 func (l *look) adoptRecords(ctx context.Context, old, successor *v1alpha1.BatchRelease) error {
-	records, err := recordsOf(ctx, l.own, old.Namespace, old.UID)
+	records, err := apply.Records(ctx, l.own, old.Namespace, old.UID)
 	if err != nil {
 		return err
 	}
 	for i := range records {
 		c := &records[i]
-		if isOwnedBy(c, successor.UID) {
+		if apply.IsOwnedBy(c, successor.UID) {
 			continue
 		}
 		before := c.DeepCopy()
@@ -184,17 +141,4 @@ func (l *look) adoptRecords(ctx context.Context, old, successor *v1alpha1.BatchR
 		}
 	}
 	return nil
-}
-
-// recordsOf returns the ControllerRevisions of Tranche that one of the owners owns.
-func recordsOf(ctx context.Context, c client.Reader, namespace string, owners ...types.UID) ([]appsv1.ControllerRevision, error) {
-	var list appsv1.ControllerRevisionList
-	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
-		return nil, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
-	}
-	return slices.DeleteFunc(list.Items, func(c appsv1.ControllerRevision) bool { return !isOwnedBy(&c, owners...) }), nil
-}
-
-func isOwnedBy(o client.Object, owners ...types.UID) bool {
-	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return slices.Contains(owners, r.UID) })
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
@@ -78,7 +79,7 @@ type TermsChange struct {
 // governor finds out which terms govern.
 type governor struct {
 	*history
-	o         *observer
+	o         *apply.Observer
 	approvals []plan.Approval
 	// unsigned approvals count: who asks cannot read the keys.
 	unsigned bool
@@ -87,7 +88,7 @@ type governor struct {
 }
 
 // govern returns what of a commit counts. Without signers that is all of it.
-func (l *look) govern(ctx context.Context, r *renderer, d *desired, o *observer) (*governed, error) {
+func (l *look) govern(ctx context.Context, r *renderer, d *desired, o *apply.Observer) (*governed, error) {
 	if r.signatures.signers == nil {
 		return &governed{set: d.set, keeps: inventory.Set{}}, nil
 	}
@@ -197,7 +198,7 @@ func (g *governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.G
 		if _, ok := records[key]; ok {
 			continue
 		}
-		plans, err := g.o.plansFor(ctx, key)
+		plans, err := g.o.PlansFor(ctx, key)
 		if err != nil {
 			return nil, err
 		}
@@ -213,7 +214,7 @@ func (g *governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.G
 // recordLive adds the terms of a BatchRelease of the inventory.
 func (g *governor) recordLive(ctx context.Context, e inventory.Entry, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
 	var br v1alpha1.BatchRelease
-	err := g.o.own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &br)
+	err := g.o.Own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &br)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -234,7 +235,7 @@ func (g *governor) addLive(ctx context.Context, br *v1alpha1.BatchRelease, recor
 		return nil
 	}
 	var d appsv1.Deployment
-	err := g.o.own.Get(ctx, key, &d)
+	err := g.o.Own.Get(ctx, key, &d)
 	unreadable := apierrors.IsNotFound(err) || g.unsigned && apierrors.IsForbidden(err)
 	if err != nil && !unreadable {
 		return fmt.Errorf("getting Deployment %s: %w", key, err)
@@ -278,7 +279,7 @@ func (g *governor) planName(key client.ObjectKey, otherwise string) string {
 func (g *governor) keep(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan) (plan.Kept, error) {
 	k := plan.Kept{Namespace: key.Namespace, Name: key.Name, Plan: metav1.ObjectMeta{Name: record.Name}, Terms: plan.Terms(record.Terms)}
 	var br v1alpha1.BatchRelease
-	err := g.o.own.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: record.Name}, &br)
+	err := g.o.Own.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: record.Name}, &br)
 	if apierrors.IsNotFound(err) {
 		return k, nil
 	}

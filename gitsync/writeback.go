@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -94,7 +95,7 @@ var errPushed = errors.New("pushed")
 // error. Where others are faster, it decides again on what they have pushed,
 // before that is applied: the time in which one can be overtaken is short.
 // gitserver.ErrBranchMoved asks for a look at what the branch says now.
-func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *observer) error {
+func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer) error {
 	applied := s.Commit
 	for tries := 1; ; tries++ {
 		err := l.commitBack(ctx, r, s, c, o)
@@ -126,7 +127,7 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 }
 
 // commitBack is one attempt.
-func (l *look) commitBack(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *observer) error {
+func (l *look) commitBack(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer) error {
 	w := &writeback{look: l, remote: r, snapshot: s, commit: c, scratch: gitobject.NewStore(s), branch: l.gs.Spec.Ref.Branch, from: s.Commit, head: s.Commit, set: c.desired.set}
 	defer func() {
 		if w.review != nil {
@@ -195,7 +196,7 @@ func (w *writeback) said(pending []intent) string {
 
 // pending returns what is to be committed. What is not to be, for the
 // GitSource says so or since somebody took it back, is said on InSync.
-func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) {
+func (w *writeback) pending(ctx context.Context, o *apply.Observer) ([]intent, error) {
 	if w.commit.governed == nil {
 		g, err := w.govern(ctx, w.commit.renderer, w.commit.desired, o)
 		if err != nil {
@@ -209,7 +210,7 @@ func (w *writeback) pending(ctx context.Context, o *observer) ([]intent, error) 
 	}
 	live := map[string]*v1alpha1.BatchRelease{}
 	for i := range set.Releases {
-		now, err := o.liveOf(ctx, &set.Releases[i])
+		now, err := o.LivePlan(ctx, &set.Releases[i])
 		if err != nil {
 			return nil, err
 		}

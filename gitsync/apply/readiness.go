@@ -1,4 +1,4 @@
-package gitsync
+package apply
 
 import (
 	"strings"
@@ -11,28 +11,28 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// unready is an object that is applied and not ready by the rules of kstatus.
-type unready struct {
+// Unready is an object that is applied and not ready by the rules of kstatus.
+type Unready struct {
 	inventory.Entry
-	failed  bool
+	Failed  bool
 	message string
 }
 
-func (u unready) said() string {
+func (u Unready) Explain() string {
 	return u.String() + ": " + strings.TrimSuffix(plan.OneLine(u.message), ".")
 }
 
-// readiness says what of an object is not ready; nil: all is. What kstatus
+// Readiness says what of an object is not ready; nil: all is. What kstatus
 // cannot tell of counts as ready.
-func readiness(u *unstructured.Unstructured) *unready {
+func Readiness(u *unstructured.Unstructured) *Unready {
 	result, err := status.Compute(u)
 	switch {
 	case err == nil && result.Status == status.CurrentStatus && isNew(u):
-		return &unready{Entry: inventory.Of(u), message: "nobody has looked at it yet"}
+		return &Unready{Entry: inventory.Of(u), message: "nobody has looked at it yet"}
 	case err != nil || result.Status == status.CurrentStatus:
 		return nil //nolint:nilerr // a status that cannot be read says nothing
 	}
-	return &unready{inventory.Of(u), result.Status == status.FailedStatus, result.Message}
+	return &Unready{inventory.Of(u), result.Status == status.FailedStatus, result.Message}
 }
 
 // isNew reports whether an object is of a kind of ours and nobody has written its

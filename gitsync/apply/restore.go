@@ -1,4 +1,4 @@
-package gitsync
+package apply
 
 import (
 	"context"
@@ -21,46 +21,46 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// restored is the pod template with which a governed Deployment that was deleted
+// Restored is the pod template with which a governed Deployment that was deleted
 // is created again: that of its stable revision. The native controller rolls out
 // the template that a Deployment is created with at once (H30), so with the
 // template from Git a release would pass all its gates.
-type restored struct {
-	revision string
+type Restored struct {
+	Revision string
 	template map[string]any
 }
 
-// decode returns the template as an object of its type.
-func (r *restored) decode() (*corev1.PodTemplateSpec, error) {
+// Decode returns the template as an object of its type.
+func (r *Restored) Decode() (*corev1.PodTemplateSpec, error) {
 	t := &corev1.PodTemplateSpec{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(r.template, t); err != nil {
-		return nil, fmt.Errorf("decoding the template of revision %s: %w", r.revision, err)
+		return nil, fmt.Errorf("decoding the template of revision %s: %w", r.Revision, err)
 	}
 	return t, nil
 }
 
 // observeGone finds out how a Deployment that is not in the cluster is created.
-func (o *observer) observeGone(ctx context.Context, t *target) error {
-	plans, err := o.plansFor(ctx, client.ObjectKeyFromObject(t))
+func (o *Observer) observeGone(ctx context.Context, t *Target) error {
+	plans, err := o.PlansFor(ctx, client.ObjectKeyFromObject(t))
 	if err != nil || len(plans) == 0 {
 		return err
 	}
-	if t.release == nil && inventory.IsOwned(&plans[0], o.gs) {
-		t.way = afterHandBack // or the plan that has left Git would take hold of the new Deployment
+	if t.Release == nil && inventory.IsOwned(&plans[0], o.Source) {
+		t.Mode = AfterHandBack // or the plan that has left Git would take hold of the new Deployment
 		return nil
 	}
-	t.restored, err = o.stableOf(ctx, t, plans)
+	t.Restored, err = o.stableOf(ctx, t, plans)
 	return err
 }
 
 // stableOf returns what a Deployment comes back with, and nil where that is what
 // Git says: the stable revision has the template from Git, or none is on record.
-func (o *observer) stableOf(ctx context.Context, t *target, plans []v1alpha1.BatchRelease) (*restored, error) {
+func (o *Observer) stableOf(ctx context.Context, t *Target, plans []v1alpha1.BatchRelease) (*Restored, error) {
 	owners := make([]types.UID, len(plans))
 	for i := range plans {
 		owners[i] = plans[i].UID
 	}
-	revisions, err := recordsOf(ctx, o.own, t.GetNamespace(), owners...)
+	revisions, err := Records(ctx, o.Own, t.GetNamespace(), owners...)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (o *observer) stableOf(ctx context.Context, t *target, plans []v1alpha1.Bat
 		records = append(records, r)
 	}
 	stable := plan.StableRecord(records)
-	if stable == nil || t.release != nil && stable.Sent != "" && stable.Sent == plan.TemplateDigest(t.release.Template) {
+	if stable == nil || t.Release != nil && stable.Sent != "" && stable.Sent == plan.TemplateDigest(t.Release.Template) {
 		return nil, nil
 	}
 	template := stable.Template.DeepCopy()
@@ -87,12 +87,12 @@ func (o *observer) stableOf(ctx context.Context, t *target, plans []v1alpha1.Bat
 		return nil, fmt.Errorf("encoding the template of revision %s: %w", stable.Revision, err)
 	}
 	fieldmanager.WithoutNulls(m)
-	return &restored{stable.Revision, m}, nil
+	return &Restored{stable.Revision, m}, nil
 }
 
 // cannotRestore says why a Deployment that was deleted cannot come back at its
 // stable revision.
-func (t *target) cannotRestore(field string, why error, hint string) error {
+func (t *Target) cannotRestore(field string, why error, hint string) error {
 	where := apiproblem.Where(t.Object)
 	if field != "" {
 		where += ": " + field
@@ -120,10 +120,10 @@ func selectorOf(o plan.Object) labels.Selector {
 
 // dryRunRestored tries the Deployment as it comes back. What Git says of it is
 // tried besides.
-func (a *applier) dryRunRestored(ctx context.Context, t *target) plan.Problems {
-	ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.gs, a.dryRunApply(ctx, a.body(t)))
+func (a *Applier) dryRunRestored(ctx context.Context, t *Target) plan.Problems {
+	ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.Source, a.DryRunApply(ctx, a.Body(t)))
 	for _, p := range ps {
-		p.Err = errors.New("as it comes back, at its stable revision " + t.restored.revision + ": " + p.Err.Error())
+		p.Err = errors.New("as it comes back, at its stable revision " + t.Restored.Revision + ": " + p.Err.Error())
 	}
 	return ps
 }

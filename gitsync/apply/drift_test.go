@@ -1,4 +1,4 @@
-package gitsync
+package apply
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ import (
 // When a source looks changes nothing of what it applies: what was applied whole still is.
 func TestDigest(t *testing.T) {
 	hour := metav1.Duration{Duration: time.Hour}
-	was := digest(&v1alpha1.GitSourceSpec{Path: "deploy"})
+	was := Digest(&v1alpha1.GitSourceSpec{Path: "deploy"})
 	for _, tc := range []struct {
 		why  string
 		spec v1alpha1.GitSourceSpec
@@ -22,7 +22,7 @@ func TestDigest(t *testing.T) {
 		{"retryInterval", v1alpha1.GitSourceSpec{Path: "deploy", RetryInterval: &hour}, true},
 		{"path", v1alpha1.GitSourceSpec{Path: "other"}, false},
 	} {
-		if same := digest(&tc.spec) == was; same != tc.same {
+		if same := Digest(&tc.spec) == was; same != tc.same {
 			t.Errorf("with another %s it is the same: %t", tc.why, same)
 		}
 	}

@@ -1,4 +1,4 @@
-package gitsync
+package apply
 
 import (
 	"context"
@@ -22,99 +22,99 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// way is how an object is brought into the cluster.
-type way int
+// Mode is how an object is brought into the cluster.
+type Mode int
 
 const (
-	// plainly: the whole manifest is applied.
-	plainly way = iota
-	// asGoverned: all but what rollout writes.
-	asGoverned
-	// afterHandBack: its plan is gone from Git and the hold has not ended.
-	afterHandBack
-	// notAtAll: an annotation says so.
-	notAtAll
-	// onceGone: it is being deleted, and can be made anew when it is gone. What
+	// Full: the whole manifest is applied.
+	Full Mode = iota
+	// ExceptRollout: all but what rollout writes.
+	ExceptRollout
+	// AfterHandBack: its plan is gone from Git and the hold has not ended.
+	AfterHandBack
+	// Skip: an annotation says so.
+	Skip
+	// AfterDeletion: it is being deleted, and can be made anew when it is gone. What
 	// would be written to it now would go with it.
-	onceGone
+	AfterDeletion
 )
 
-// target is one object of a commit, with what is in the cluster of it.
-type target struct {
+// Target is one object of a commit, with what is in the cluster of it.
+type Target struct {
 	plan.Object
 	// live is nil where the object is not there.
-	live *unstructured.Unstructured
-	way  way
+	Live *unstructured.Unstructured
+	Mode Mode
 	// template is the one that rollout will write; only with asGoverned.
-	release *plan.Release
+	Release *plan.Release
 	// restored is what a governed Deployment that was deleted is created with; nil:
 	// with the template from Git.
-	restored *restored
+	Restored *Restored
 	// autoscaled: spec.replicas is an autoscaler's.
-	autoscaled bool
+	Autoscaled bool
 	// adopter is the Deployment that would adopt a ReplicaSet by its labels; empty: none.
 	adopter string
 	// early: a CRD or Namespace that others of the commit need.
-	early bool
+	Prerequisite bool
 	// applied is what the API server answered to the apply; nil before it.
-	applied *unstructured.Unstructured
+	Applied *unstructured.Unstructured
 	// handedOver: fields of it have changed their manager in this look.
-	handedOver bool
+	HandedOver bool
 	// conflicts are the fields of which others have other values; known after
 	// the dry-run.
-	conflicts []string
+	Conflicts []string
 	// asIs: an apply would change nothing; known after the dry-run.
-	asIs bool
+	Unchanged bool
 	// late: cannot be dry-run before those are there; homeless: it is its
 	// Namespace that is not.
-	late, homeless bool
+	Deferred, NamespacePending bool
 	// refused: the API server does not take it as the commit has it.
-	refused bool
+	Refused bool
 }
 
-func (t *target) entry() inventory.Entry { return inventory.Of(t.Unstructured) }
+func (t *Target) Entry() inventory.Entry { return inventory.Of(t.Unstructured) }
 
-// observer reads the cluster's side of one look.
-type observer struct {
-	gs *v1alpha1.GitSource
+// Observer reads the cluster's side of one look.
+type Observer struct {
+	Source *v1alpha1.GitSource
 	// as reads what is applied, with the rights of those who apply it.
-	as client.Reader
+	As client.Reader
 	// own reads what the controller needs besides.
-	own client.Reader
+	Own client.Reader
 
 	commit  []plan.Object                                // all of it
 	plans   map[client.ObjectKey][]v1alpha1.BatchRelease // by Deployment
 	hpas    map[string][]autoscalingv2.HorizontalPodAutoscaler
-	sources *v1alpha1.GitSourceList // nil until they are asked for
+	Sources *v1alpha1.GitSourceList // nil until they are asked for
 	// labelsTell: who looks may not read the sources, and labels alone tell what
 	// others apply.
-	labelsTell bool
-	early      map[string]bool // namespaces and kinds that the commit brings, and that are not there yet
+	LabelsOnly    bool
+	Prerequisites map[string]bool // namespaces and kinds that the commit brings, and that are not there yet
 }
 
-func newObserver(gs *v1alpha1.GitSource, as, own client.Reader) *observer {
-	return &observer{gs: gs, as: as, own: own, plans: map[client.ObjectKey][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
+func NewObserver(gs *v1alpha1.GitSource, as, own client.Reader) *Observer {
+	return &Observer{Source: gs, As: as, Own: own, plans: map[client.ObjectKey][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
 }
 
-// targets finds out how each object of a commit is to be applied. Problems are
+// Targets finds out how each object of a commit is to be applied. Problems are
 // those of the objects: all of them, at once. Objects without a problem are returned
 // with the problems of others.
-func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error) {
-	o.early, o.commit = earlyOf(set), set.Objects
-	var targets []*target
+func (o *Observer) Targets(ctx context.Context, set *plan.Set) ([]*Target, error) {
+	o.Prerequisites, o.commit = Prerequisites(set), set.Objects
+	var targets []*Target
 	var ps plan.Problems
 	for _, object := range set.Objects {
-		t := newTarget(set, object, o.early)
-		if err := o.observe(ctx, t); err != nil {
-			problems := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, o.gs, err)
+		t := NewTarget(set, object, o.Prerequisites)
+		if err := o.Observe(ctx, t); err != nil {
+			problems := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, o.Source, err)
 			if len(problems) == 0 {
 				return nil, err
 			}
 			ps = append(ps, problems...)
 			continue
 		}
-		if t.groupKind() == inventory.NamespaceKind && t.live != nil {
-			delete(o.early, t.GetName()) // what is in it can be tried before anything is written
+		if t.GroupKind() == inventory.NamespaceKind && t.Live != nil {
+			delete(o.Prerequisites, t.GetName()) // what is in it can be tried before anything is written
 		}
 		targets = append(targets, t)
 	}
@@ -124,46 +124,46 @@ func (o *observer) targets(ctx context.Context, set *plan.Set) ([]*target, error
 	return targets, nil
 }
 
-// newTarget is an object of a set, before the cluster is looked at.
-func newTarget(set *plan.Set, object plan.Object, early map[string]bool) *target {
-	t := &target{Object: object, release: set.Governed(object), autoscaled: set.Autoscaled(object)}
-	t.early = t.groupKind() == inventory.CRDKind || t.groupKind() == inventory.NamespaceKind
-	t.homeless = early[t.GetNamespace()]
-	t.late = t.homeless || early[t.groupKind().String()]
+// NewTarget is an object of a set, before the cluster is looked at.
+func NewTarget(set *plan.Set, object plan.Object, early map[string]bool) *Target {
+	t := &Target{Object: object, Release: set.Governed(object), Autoscaled: set.Autoscaled(object)}
+	t.Prerequisite = t.GroupKind() == inventory.CRDKind || t.GroupKind() == inventory.NamespaceKind
+	t.NamespacePending = early[t.GetNamespace()]
+	t.Deferred = t.NamespacePending || early[t.GroupKind().String()]
 	return t
 }
 
-func (t *target) groupKind() schema.GroupKind { return t.GroupVersionKind().GroupKind() }
+func (t *Target) GroupKind() schema.GroupKind { return t.GroupVersionKind().GroupKind() }
 
-// earlyOf returns the namespaces and kinds that a set brings itself.
-func earlyOf(set *plan.Set) map[string]bool {
+// Prerequisites returns the namespaces and kinds that a set brings itself.
+func Prerequisites(set *plan.Set) map[string]bool {
 	early := map[string]bool{}
 	for _, o := range set.Objects {
 		switch o.GroupVersionKind().GroupKind() {
 		case inventory.NamespaceKind:
 			early[o.GetName()] = true
 		case inventory.CRDKind:
-			early[definedBy(o.Unstructured).String()] = true
+			early[DefinedBy(o.Unstructured).String()] = true
 		}
 	}
 	return early
 }
 
-// definedBy returns the kind that a CRD defines.
-func definedBy(crd *unstructured.Unstructured) schema.GroupKind {
+// DefinedBy returns the kind that a CRD defines.
+func DefinedBy(crd *unstructured.Unstructured) schema.GroupKind {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
 	return schema.GroupKind{Group: group, Kind: kind}
 }
 
-func (o *observer) observe(ctx context.Context, t *target) error {
-	live, err := inventory.Get(ctx, o.as, t.entry())
+func (o *Observer) Observe(ctx context.Context, t *Target) error {
+	live, err := inventory.Get(ctx, o.As, t.Entry())
 	if err != nil {
 		return err
 	}
-	t.live = live
-	if live != nil && !o.early[t.groupKind().String()] {
-		t.late = false // so its namespace and kind are there, and stay as they are
+	t.Live = live
+	if live != nil && !o.Prerequisites[t.GroupKind().String()] {
+		t.Deferred = false // so its namespace and kind are there, and stay as they are
 	}
 	if err := o.ownedByOther(ctx, t); err != nil {
 		return err
@@ -172,46 +172,46 @@ func (o *observer) observe(ctx context.Context, t *target) error {
 		return err
 	}
 	if inventory.IsLeftAlone(t.Unstructured) || inventory.IsLeftAlone(live) {
-		t.way = notAtAll
+		t.Mode = Skip
 		return nil
 	}
 	if live != nil && live.GetDeletionTimestamp() != nil {
-		t.way = onceGone
+		t.Mode = AfterDeletion
 		return nil
 	}
-	if !t.autoscaled && (hasReplicas(t.Unstructured) || ownsReplicas(live)) {
-		if t.autoscaled, err = o.isAutoscaled(ctx, t); err != nil {
+	if !t.Autoscaled && (hasReplicas(t.Unstructured) || ownsReplicas(live)) {
+		if t.Autoscaled, err = o.isAutoscaled(ctx, t); err != nil {
 			return err
 		}
 	}
-	if t.groupKind() != inventory.DeploymentKind {
+	if t.GroupKind() != inventory.DeploymentKind {
 		return nil
 	}
 	if live == nil {
 		return o.observeGone(ctx, t)
 	}
-	t.way, err = o.wayOf(ctx, t)
+	t.Mode, err = o.wayOf(ctx, t)
 	return err
 }
 
 // wayOf says who writes a Deployment that is there.
-func (o *observer) wayOf(ctx context.Context, t *target) (way, error) {
-	if t.release != nil {
-		return asGoverned, nil
+func (o *Observer) wayOf(ctx context.Context, t *Target) (Mode, error) {
+	if t.Release != nil {
+		return ExceptRollout, nil
 	}
-	plans, err := o.plansFor(ctx, client.ObjectKeyFromObject(t))
+	plans, err := o.PlansFor(ctx, client.ObjectKeyFromObject(t))
 	if err != nil {
-		return plainly, err
+		return Full, err
 	}
 	switch {
-	case len(plans) > 0 && inventory.IsOwned(&plans[0], o.gs):
-		return afterHandBack, nil // the plan was ours, and is gone from Git
+	case len(plans) > 0 && inventory.IsOwned(&plans[0], o.Source):
+		return AfterHandBack, nil // the plan was ours, and is gone from Git
 	case len(plans) > 0:
-		return asGoverned, nil // by hand
-	case t.live.GetLabels()[v1alpha1.LabelHeld] != "":
-		return afterHandBack, nil
+		return ExceptRollout, nil // by hand
+	case t.Live.GetLabels()[v1alpha1.LabelHeld] != "":
+		return AfterHandBack, nil
 	default:
-		return plainly, nil
+		return Full, nil
 	}
 }
 
@@ -220,10 +220,10 @@ func hasReplicas(u *unstructured.Unstructured) bool {
 	return ok && n != nil
 }
 
-// keepsReplicas reports whether an apply leaves the size of a workload that is there as it
+// KeepsReplicas reports whether an apply leaves the size of a workload that is there as it
 // is: an autoscaler's is, and one that Git has no more. The API server would make that one 1.
-func (t *target) keepsReplicas() bool {
-	return t.live != nil && (t.autoscaled || isWorkload(t.groupKind()) && !hasReplicas(t.Unstructured))
+func (t *Target) KeepsReplicas() bool {
+	return t.Live != nil && (t.Autoscaled || isWorkload(t.GroupKind()) && !hasReplicas(t.Unstructured))
 }
 
 func isWorkload(kind schema.GroupKind) bool {
@@ -246,45 +246,45 @@ func ownsReplicas(live *unstructured.Unstructured) bool {
 // object, bind nobody; and whoever may write an object may write its labels, so
 // those that name this source, or none, are not believed, and what is in this
 // source's inventory is not lost by them.
-func (o *observer) ownedByOther(ctx context.Context, t *target) error {
-	if t.live == nil {
+func (o *Observer) ownedByOther(ctx context.Context, t *Target) error {
+	if t.Live == nil {
 		return nil
 	}
-	others := t.groupKind() != inventory.DeploymentKind && t.live.GetLabels()[v1alpha1.LabelSource] != "" && !inventory.IsOwned(t.live, o.gs)
-	mine := inventory.Has(o.gs.Status.Inventory, t.entry().ID())
+	others := t.GroupKind() != inventory.DeploymentKind && t.Live.GetLabels()[v1alpha1.LabelSource] != "" && !inventory.IsOwned(t.Live, o.Source)
+	mine := inventory.Has(o.Source.Status.Inventory, t.Entry().ID())
 	if mine && !others {
 		return nil
 	}
-	if err := o.readSources(ctx); err != nil {
+	if err := o.ReadSources(ctx); err != nil {
 		return err
 	}
-	if other := inventory.Owner(o.sources, o.gs, t.entry()); other != nil {
+	if other := inventory.Owner(o.Sources, o.Source, t.Entry()); other != nil {
 		return ownedBy(t, other.Namespace, other.Name)
 	}
 	if mine || !others {
 		return nil
 	}
-	if o.labelsTell {
-		return ownedBy(t, t.live.GetLabels()[v1alpha1.LabelSourceNamespace], t.live.GetLabels()[v1alpha1.LabelSource])
+	if o.LabelsOnly {
+		return ownedBy(t, t.Live.GetLabels()[v1alpha1.LabelSourceNamespace], t.Live.GetLabels()[v1alpha1.LabelSource])
 	}
-	for i := range o.sources.Items {
-		if other := &o.sources.Items[i]; inventory.IsOwned(t.live, other) && other.Status.Inventory == nil {
+	for i := range o.Sources.Items {
+		if other := &o.Sources.Items[i]; inventory.IsOwned(t.Live, other) && other.Status.Inventory == nil {
 			return ownedBy(t, other.Namespace, other.Name)
 		}
 	}
 	return nil
 }
 
-// readSources reads all GitSources, once in a look.
-func (o *observer) readSources(ctx context.Context) (err error) {
-	if o.sources == nil {
-		o.sources, err = inventory.Sources(ctx, o.own)
+// ReadSources reads all GitSources, once in a look.
+func (o *Observer) ReadSources(ctx context.Context) (err error) {
+	if o.Sources == nil {
+		o.Sources, err = inventory.Sources(ctx, o.Own)
 	}
 	return err
 }
 
 // ownedBy may pass: the object may be on its way from one source to the other.
-func ownedBy(t *target, namespace, name string) *plan.Problem {
+func ownedBy(t *Target, namespace, name string) *plan.Problem {
 	return &plan.Problem{
 		Reason: v1alpha1.ReasonOwnedByOther, Where: t.File + ": " + t.String(),
 		Err: fmt.Errorf("GitSource %s/%s applies it already", namespace, name), Hint: "keep it in one of the two; if it moves, status.kept of the other one has the reason why it does not let go", Retry: true,
@@ -293,12 +293,12 @@ func ownedBy(t *target, namespace, name string) *plan.Problem {
 
 // adoption finds the Deployment that would adopt a ReplicaSet, of the commit or of the
 // cluster.
-func (o *observer) adoption(ctx context.Context, t *target) error {
-	if t.groupKind() != inventory.ReplicaSetKind {
+func (o *Observer) adoption(ctx context.Context, t *Target) error {
+	if t.GroupKind() != inventory.ReplicaSetKind {
 		return nil
 	}
 	var list appsv1.DeploymentList
-	if err := o.own.List(ctx, &list, client.InNamespace(t.GetNamespace())); err != nil {
+	if err := o.Own.List(ctx, &list, client.InNamespace(t.GetNamespace())); err != nil {
 		return fmt.Errorf("listing the Deployments of %s: %w", t.GetNamespace(), err)
 	}
 	for i := range list.Items {
@@ -320,22 +320,22 @@ func (o *observer) adoption(ctx context.Context, t *target) error {
 
 // isSelectedBy reports whether a selector matches the labels of t. The one of a Deployment
 // is not empty.
-func (t *target) isSelectedBy(selector *metav1.LabelSelector) bool {
+func (t *Target) isSelectedBy(selector *metav1.LabelSelector) bool {
 	s, err := metav1.LabelSelectorAsSelector(selector)
 	return err == nil && !s.Empty() && s.Matches(labels.Set(t.GetLabels()))
 }
 
-// plansFor reads the BatchReleases for a Deployment, once in a look; the first one
+// PlansFor reads the BatchReleases for a Deployment, once in a look; the first one
 // governs. One that is being deleted governs nothing any more, whatever its finalizers
 // wait for. Past the cache: on a plan that it does not have yet, or still has, hangs who writes the
 // template. The API server picks them, so that a look costs what its source has,
 // and not what the namespace has.
-func (o *observer) plansFor(ctx context.Context, deployment client.ObjectKey) ([]v1alpha1.BatchRelease, error) {
+func (o *Observer) PlansFor(ctx context.Context, deployment client.ObjectKey) ([]v1alpha1.BatchRelease, error) {
 	if plans, ok := o.plans[deployment]; ok {
 		return plans, nil
 	}
 	var list v1alpha1.BatchReleaseList
-	if err := o.own.List(ctx, &list, client.InNamespace(deployment.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
+	if err := o.Own.List(ctx, &list, client.InNamespace(deployment.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
 		return nil, fmt.Errorf("listing the BatchReleases for Deployment %s: %w", deployment, err)
 	}
 	plans := slices.DeleteFunc(list.Items, func(br v1alpha1.BatchRelease) bool { return br.DeletionTimestamp != nil })
@@ -344,9 +344,9 @@ func (o *observer) plansFor(ctx context.Context, deployment client.ObjectKey) ([
 	return plans, nil
 }
 
-// liveOf is what the cluster has of the plan of a release; nil: nothing.
-func (o *observer) liveOf(ctx context.Context, release *plan.Release) (*v1alpha1.BatchRelease, error) {
-	plans, err := o.plansFor(ctx, plan.WorkloadOf(release))
+// LivePlan is what the cluster has of the plan of a release; nil: nothing.
+func (o *Observer) LivePlan(ctx context.Context, release *plan.Release) (*v1alpha1.BatchRelease, error) {
+	plans, err := o.PlansFor(ctx, plan.WorkloadOf(release))
 	if err != nil {
 		return nil, err
 	}
@@ -356,7 +356,7 @@ func (o *observer) liveOf(ctx context.Context, release *plan.Release) (*v1alpha1
 		}
 	}
 	br := &v1alpha1.BatchRelease{} // it may be there for another Deployment
-	if err := o.own.Get(ctx, client.ObjectKeyFromObject(release.Plan), br); err != nil {
+	if err := o.Own.Get(ctx, client.ObjectKeyFromObject(release.Plan), br); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -366,11 +366,11 @@ func (o *observer) liveOf(ctx context.Context, release *plan.Release) (*v1alpha1
 }
 
 // isAutoscaled reports whether an autoscaler in the cluster targets the object.
-func (o *observer) isAutoscaled(ctx context.Context, t *target) (bool, error) {
+func (o *Observer) isAutoscaled(ctx context.Context, t *Target) (bool, error) {
 	hpas, ok := o.hpas[t.GetNamespace()]
 	if !ok {
 		var list autoscalingv2.HorizontalPodAutoscalerList
-		if err := o.own.List(ctx, &list, client.InNamespace(t.GetNamespace())); err != nil {
+		if err := o.Own.List(ctx, &list, client.InNamespace(t.GetNamespace())); err != nil {
 			return false, fmt.Errorf("listing the HorizontalPodAutoscalers of %s: %w", t.GetNamespace(), err)
 		}
 		hpas = list.Items
@@ -384,4 +384,9 @@ func (o *observer) isAutoscaled(ctx context.Context, t *target) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// TemplateApart: the template is shown as a release, and not with the object.
+func (t *Target) TemplateApart() bool {
+	return t.GroupKind() == inventory.DeploymentKind && (t.Release != nil || t.Mode != Full)
 }

@@ -1,4 +1,4 @@
-package gitsync
+package apply
 
 import (
 	"context"
@@ -128,9 +128,9 @@ func isForeign(live *unstructured.Unstructured) bool {
 	return live != nil && live.GetLabels()[v1alpha1.LabelSource] == ""
 }
 
-// unclaimed is a BatchRelease of the cluster without what only Git and the controller say,
+// Unclaimed is a BatchRelease of the cluster without what only Git and the controller say,
 // where no policy has seen to it that it was they.
-func unclaimed(br *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
+func Unclaimed(br *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
 	if br == nil || br.Labels[v1alpha1.LabelSource] != "" {
 		return br
 	}
@@ -139,84 +139,84 @@ func unclaimed(br *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
 	return br
 }
 
-// claim is how the BatchRelease of a target loses what it may not hand on.
-type claim struct {
-	*applier
-	own    client.Reader // reads as the controller
-	status client.Client // writes as the controller
+// Claim is how the BatchRelease of a target loses what it may not hand on.
+type Claim struct {
+	*Applier
+	Own    client.Reader // reads as the controller
+	Status client.Client // writes as the controller
 }
 
-// note is what a user has to know, with the reason of the event.
-type note struct{ reason, message string }
+// Note is what a user has to know, with the reason of the event.
+type Note struct{ Reason, Message string }
 
-// disinherit takes from the BatchRelease of a target what it may not hand on, and returns
+// Disinherit takes from the BatchRelease of a target what it may not hand on, and returns
 // what it took, also with an error. now is the one that governs the Deployment; nil: none.
-func (c claim) disinherit(ctx context.Context, t *target, now *v1alpha1.BatchRelease) (*note, error) {
-	if t.live == nil || t.way != plainly {
+func (c Claim) Disinherit(ctx context.Context, t *Target, now *v1alpha1.BatchRelease) (*Note, error) {
+	if t.Live == nil || t.Mode != Full {
 		return nil, nil
 	}
-	if isForeign(t.live) && now != nil && now.Name != t.GetName() && inventory.IsOwned(now, c.gs) {
+	if isForeign(t.Live) && now != nil && now.Name != t.GetName() && inventory.IsOwned(now, c.Source) {
 		return c.displace(ctx, t)
 	}
-	next, lost, err := disinherited(t.live, t.Object, c.gs)
+	next, lost, err := disinherited(t.Live, t.Object, c.Source)
 	if err != nil {
 		return nil, err
 	}
 	if len(lost) == 0 {
 		return nil, c.forgetGates(ctx, t)
 	}
-	patch := client.MergeFromWithOptions(t.live.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	if err := c.c.Patch(ctx, next, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
-		return nil, whereRefused(t, c.gs, fmt.Errorf("removing %s of %s: %w", plan.JoinNames(lost), t, err))
+	patch := client.MergeFromWithOptions(t.Live.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	if err := c.Client.Patch(ctx, next, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+		return nil, whereRefused(t, c.Source, fmt.Errorf("removing %s of %s: %w", plan.JoinNames(lost), t, err))
 	}
-	t.live, t.asIs = next, false
-	taken := &note{v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: removed %s, which the branch does not say", t, plan.JoinNames(lost))}
+	t.Live, t.Unchanged = next, false
+	taken := &Note{v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: removed %s, which the branch does not say", t, plan.JoinNames(lost))}
 	return taken, c.forgetGates(ctx, t)
 }
 
 // forgetGates empties the status of a BatchRelease that is taken over, where only signed
 // approvals count: by it, gates may be open that no signer has approved. The release
 // under way goes on behind its first gate.
-func (c claim) forgetGates(ctx context.Context, t *target) error {
-	if signed, _, _ := unstructured.NestedBool(t.Object.Object, "spec", "requireSignedApprovals"); !signed || !isForeign(t.live) {
+func (c Claim) forgetGates(ctx context.Context, t *Target) error {
+	if signed, _, _ := unstructured.NestedBool(t.Object.Object, "spec", "requireSignedApprovals"); !signed || !isForeign(t.Live) {
 		return nil
 	}
 	var br v1alpha1.BatchRelease
-	if err := c.own.Get(ctx, client.ObjectKeyFromObject(t.live), &br); err != nil {
+	if err := c.Own.Get(ctx, client.ObjectKeyFromObject(t.Live), &br); err != nil {
 		return fmt.Errorf("getting %s: %w", t, err)
 	}
-	if br.ResourceVersion != t.live.GetResourceVersion() {
+	if br.ResourceVersion != t.Live.GetResourceVersion() {
 		return changedMeanwhile(t)
 	}
 	br.Status = v1alpha1.BatchReleaseStatus{}
-	if err := c.status.Status().Update(ctx, &br, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+	if err := c.Status.Status().Update(ctx, &br, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
 		return fmt.Errorf("emptying the status of %s: %w", t, err)
 	}
-	t.live.SetResourceVersion(br.ResourceVersion)
+	t.Live.SetResourceVersion(br.ResourceVersion)
 	return nil
 }
 
 // displace deletes a BatchRelease that governs nothing and has the name of a plan.
-func (c claim) displace(ctx context.Context, t *target) (*note, error) {
-	uid, version := t.live.GetUID(), t.live.GetResourceVersion()
-	err := c.c.Delete(ctx, t.live.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+func (c Claim) displace(ctx context.Context, t *Target) (*Note, error) {
+	uid, version := t.Live.GetUID(), t.Live.GetResourceVersion()
+	err := c.Client.Delete(ctx, t.Live.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
-		return nil, whereRefused(t, c.gs, fmt.Errorf("deleting %s, which was made by hand: %w", t, err))
+		return nil, whereRefused(t, c.Source, fmt.Errorf("deleting %s, which was made by hand: %w", t, err))
 	}
-	done := &note{v1alpha1.ReasonRecreated, fmt.Sprintf("%s, which was made by hand and governed nothing, was deleted and created again", t)}
-	live, err := inventory.Get(ctx, c.c, t.entry())
+	done := &Note{v1alpha1.ReasonRecreated, fmt.Sprintf("%s, which was made by hand and governed nothing, was deleted and created again", t)}
+	live, err := inventory.Get(ctx, c.Client, t.Entry())
 	if err != nil {
 		return done, err
 	}
-	if t.live = live; live != nil && live.GetUID() == uid {
-		t.way = onceGone
+	if t.Live = live; live != nil && live.GetUID() == uid {
+		t.Mode = AfterDeletion
 	} else if live != nil {
 		return done, changedMeanwhile(t)
 	}
 	return done, nil
 }
 
-func whereRefused(t *target, gs *v1alpha1.GitSource, err error) error {
+func whereRefused(t *Target, gs *v1alpha1.GitSource, err error) error {
 	if apierrors.IsConflict(err) {
 		return err
 	}
@@ -224,7 +224,7 @@ func whereRefused(t *target, gs *v1alpha1.GitSource, err error) error {
 }
 
 // changedMeanwhile has the source look again.
-func changedMeanwhile(t *target) error {
+func changedMeanwhile(t *Target) error {
 	resource := schema.GroupResource{Group: v1alpha1.Group, Resource: "batchreleases"}
 	return apierrors.NewConflict(resource, t.GetName(), fmt.Errorf("it was written since it was read"))
 }
@@ -234,17 +234,17 @@ func changedMeanwhile(t *target) error {
 const managerCreation = v1alpha1.ManagerGitSync + "-create"
 
 // create makes a BatchRelease that is not there.
-func (a *applier) create(ctx context.Context, t *target) (change, error) {
-	u := a.manifest(t.Object)
-	err := a.c.Create(ctx, u, client.FieldOwner(managerCreation), client.FieldValidation(metav1.FieldValidationStrict))
+func (a *Applier) create(ctx context.Context, t *Target) (Change, error) {
+	u := a.Manifest(t.Object)
+	err := a.Client.Create(ctx, u, client.FieldOwner(managerCreation), client.FieldValidation(metav1.FieldValidationStrict))
 	if apierrors.IsAlreadyExists(err) {
-		return unchanged, changedMeanwhile(t)
+		return Unchanged, changedMeanwhile(t)
 	}
 	if err != nil {
-		return unchanged, err
+		return Unchanged, err
 	}
-	t.applied = u
-	return created, a.ownCreated(ctx, u)
+	t.Applied = u
+	return Created, a.ownCreated(ctx, u)
 }
 
 // maxOwn is how often ownCreated tries beside other writes.
@@ -252,17 +252,17 @@ const maxOwn = 10
 
 // ownCreated makes what a creation has set gitsync's, as an apply would have: what leaves
 // the branch would else stay.
-func (a *applier) ownCreated(ctx context.Context, u *unstructured.Unstructured) error {
+func (a *Applier) ownCreated(ctx context.Context, u *unstructured.Unstructured) error {
 	for range maxOwn {
 		raw, err := csaupgrade.UpgradeManagedFieldsPatch(u, sets.New(managerCreation), v1alpha1.ManagerGitSync)
 		if err != nil || raw == nil {
 			return err
 		}
-		err = a.c.Patch(ctx, u.DeepCopy(), client.RawPatch(types.JSONPatchType, raw), client.FieldOwner(v1alpha1.ManagerGitSync))
+		err = a.Client.Patch(ctx, u.DeepCopy(), client.RawPatch(types.JSONPatchType, raw), client.FieldOwner(v1alpha1.ManagerGitSync))
 		if !apierrors.IsConflict(err) {
 			return client.IgnoreNotFound(err)
 		}
-		if err := a.c.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
+		if err := a.Client.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}

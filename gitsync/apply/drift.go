@@ -1,4 +1,4 @@
-package gitsync
+package apply
 
 import (
 	"crypto/sha256"
@@ -14,20 +14,20 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// drift says what other managers had done to an object that an apply has put
+// Drift says what other managers had done to an object that an apply has put
 // right; empty: nothing. It may have been applied, and been autoscaled, before.
-func (t *target) drift(before *unstructured.Unstructured, c change, applied, autoscaled bool) (string, error) {
+func (t *Target) Drift(before *unstructured.Unstructured, c Change, applied, autoscaled bool) (string, error) {
 	switch {
-	case c == created && applied:
+	case c == Created && applied:
 		return t.String() + " was deleted", nil
-	case c != configured || before == nil || t.applied == nil:
+	case c != Configured || before == nil || t.Applied == nil:
 		return "", nil
 	}
-	lost, err := fieldmanager.Regained(before, t.applied)
+	lost, err := fieldmanager.Regained(before, t.Applied)
 	if err != nil {
 		return "", err
 	}
-	if autoscaled && !t.autoscaled {
+	if autoscaled && !t.Autoscaled {
 		lost = lost.Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("spec", "replicas"))) // was nobody's to take
 	}
 	if lost.Empty() {
@@ -40,18 +40,18 @@ func (t *target) drift(before *unstructured.Unstructured, c change, applied, aut
 	return t.String() + ": " + strings.Join(by, "; "), nil
 }
 
-// isApplied reports whether a commit is what was applied last, all of it, and with
+// IsApplied reports whether a commit is what was applied last, all of it, and with
 // the spec that the source has now: a new path, namespace or account brings other
 // objects, and fields, and nobody has taken them away.
-func isApplied(gs *v1alpha1.GitSource, commit string) bool {
-	return commit != "" && commit == gs.Status.AppliedCommit && gs.Status.AppliedWith == digest(&gs.Spec)
+func IsApplied(gs *v1alpha1.GitSource, commit string) bool {
+	return commit != "" && commit == gs.Status.AppliedCommit && gs.Status.AppliedWith == Digest(&gs.Spec)
 }
 
 // digestSize is how many bytes of a hash tell one spec from another.
 const digestSize = 16
 
-// digest is of the part of a source's spec that what is applied may depend on.
-func digest(spec *v1alpha1.GitSourceSpec) string {
+// Digest is of the part of a source's spec that what is applied may depend on.
+func Digest(spec *v1alpha1.GitSourceSpec) string {
 	s := spec.DeepCopy()
 	s.Interval, s.RetryInterval, s.Timeout, s.Suspend, s.DependsOn = metav1.Duration{}, nil, metav1.Duration{}, false, nil
 	raw, err := json.Marshal(s)
