@@ -22,8 +22,7 @@
 //	parked.go       a look that has no place to render
 //	seen.go         when a commit was first seen, for keys that expire
 //	replay.go       which approvals are older than the release that they name
-//	live.go         the cluster's side: what is there
-//	apply.go        dry run and server-side apply
+//	apply           what the cluster has of a commit; dry run and server-side apply
 //	fieldmanager    who writes which field of a governed Deployment
 //	writers.go      the clients by the account that they write as
 //	apiproblem      the API server's answers put into words

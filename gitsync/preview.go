@@ -398,7 +398,7 @@ func isHeld(u *unstructured.Unstructured) bool { return u.GetLabels()[v1alpha1.L
 // body is what would be applied of an object. Of a Deployment that a plan
 // governs, or did, the template and what holds it stay as they are.
 func (v *preview) body(t *apply.Target) (*unstructured.Unstructured, error) {
-	if !t.TemplateApart() || t.Live == nil {
+	if !templateApart(t) || t.Live == nil {
 		u := v.applier.Body(&apply.Target{Object: t.Object, Autoscaled: t.Autoscaled, Live: t.Live})
 		return u, keepReplicas(t, u)
 	}
@@ -439,7 +439,7 @@ func shown(t *apply.Target, u *unstructured.Unstructured) *unstructured.Unstruct
 		unstructured.RemoveNestedField(u.Object, "metadata", "annotations")
 	}
 	switch {
-	case t.TemplateApart():
+	case templateApart(t):
 		unstructured.RemoveNestedField(u.Object, "spec", "template")
 	case t.GroupKind() == inventory.SecretKind:
 		foldStringData(u)
@@ -469,7 +469,7 @@ func foldStringData(u *unstructured.Unstructured) {
 
 // release finds out what becomes of the pod template of a Deployment.
 func (v *preview) release(ctx context.Context, t *apply.Target, after *unstructured.Unstructured, approvals []plan.Approval) error {
-	if !t.TemplateApart() {
+	if !templateApart(t) {
 		return nil
 	}
 	r := PreviewedRelease{Deployment: t.Object, Replicas: replicasOf(after)}
@@ -595,4 +595,10 @@ func (v *preview) afterPlan(live *unstructured.Unstructured) string {
 		return "its Deployment goes on without a plan"
 	}
 	return ""
+}
+
+// templateApart reports whether the template of an object is shown as a release, and not with
+// the object.
+func templateApart(t *apply.Target) bool {
+	return t.GroupKind() == inventory.DeploymentKind && (t.Release != nil || t.Mode != apply.Full)
 }

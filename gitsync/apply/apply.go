@@ -34,21 +34,23 @@ const annotationForceTrue = "true"
 // Applier writes the objects of one commit.
 type Applier struct {
 	Source *v1alpha1.GitSource
-	Client client.Client // as the account that the GitSource names
+	// Client writes as the account that the GitSource names.
+	Client client.Client
 	Commit string
 }
 
-// Change is what an apply did.
+// Change is what an apply has done to an object.
 type Change int
 
 const (
 	Unchanged Change = iota
 	Created
 	Configured
+	// Recreated objects were deleted before, since a field that Git changed is immutable.
 	Recreated
 )
 
-// Manifest is what is applied of an object: what Git says, without what only
+// Manifest returns what is applied of an object: what Git says, without what only
 // the server sets, and with the labels of the source, unless it is a Deployment.
 func (a *Applier) Manifest(o plan.Object) *unstructured.Unstructured {
 	u := WithoutServerFields(o.Unstructured)
@@ -62,7 +64,8 @@ func (a *Applier) Manifest(o plan.Object) *unstructured.Unstructured {
 	return u
 }
 
-// WithoutServerFields is an object without what only the API server sets.
+// WithoutServerFields returns a copy of an object without the fields that only the API server
+// sets.
 func WithoutServerFields(u *unstructured.Unstructured) *unstructured.Unstructured {
 	u = u.DeepCopy()
 	for _, field := range []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"} {
@@ -72,7 +75,7 @@ func WithoutServerFields(u *unstructured.Unstructured) *unstructured.Unstructure
 	return u
 }
 
-// Body is the manifest, without what others write.
+// Body returns the manifest without the fields that others write.
 func (a *Applier) Body(t *Target) *unstructured.Unstructured {
 	u := a.Manifest(t.Object)
 	if t.Restored != nil {
@@ -247,11 +250,12 @@ func (a *Applier) IsHeldSince(ctx context.Context, t *Target) bool {
 	return err == nil && now != nil && now.GetLabels()[v1alpha1.LabelHeld] != ""
 }
 
-// HeldSince is the conflict that has the Deployment read again.
+// HeldSince returns the conflict after which the next sync reads the Deployment again.
 func (t *Target) HeldSince() error {
 	return apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, t.GetName(), errors.New("it is held since it was read"))
 }
 
+// DryRunApply tries an apply of u, and sets u to the answer.
 func (a *Applier) DryRunApply(ctx context.Context, u *unstructured.Unstructured) error {
 	return a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerGitSync), client.ForceOwnership, client.DryRunAll)
 }
@@ -303,7 +307,7 @@ func (a *Applier) dryRunRest(ctx context.Context, t *Target) error {
 	return a.DryRunApply(ctx, u)
 }
 
-// Rest is the manifest with what the Deployment has of rollout's fields.
+// Rest returns the manifest with the values that the Deployment has in rollout's fields.
 func (a *Applier) Rest(t *Target) (*unstructured.Unstructured, error) {
 	u := a.Manifest(t.Object)
 	if err := KeepLive(u, t.Live, fieldmanager.RolloutFields...); err != nil {
@@ -455,12 +459,14 @@ func (a *Applier) handOver(ctx context.Context, t *Target) error {
 	return nil
 }
 
-// Write applies; an apply that changes nothing changes no resourceVersion.
+// Write applies u, and sets it to the answer. An apply that changes nothing leaves the
+// resourceVersion as it is.
 func (a *Applier) Write(ctx context.Context, u *unstructured.Unstructured) error {
 	return a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(v1alpha1.ManagerGitSync), client.ForceOwnership)
 }
 
-// MayRecreate asks the manifest, not the cluster: it takes a commit to allow it. What
+// MayRecreate reports whether an annotation of the manifest lets an object be deleted and
+// created again. An annotation in the cluster does not count. What
 // holds other objects is never deleted so: they would go with it.
 func MayRecreate(t *Target) bool {
 	switch t.GroupKind() {
@@ -524,6 +530,7 @@ func (a *Applier) AwaitCRD(ctx context.Context, t *Target) error {
 	return nil
 }
 
+// IsEstablished reports whether the API server serves what a CRD defines.
 func IsEstablished(crd *unstructured.Unstructured) bool {
 	status, _ := conditionOf(crd, "Established")
 	return status == "True"
@@ -541,12 +548,12 @@ func conditionOf(u *unstructured.Unstructured, kind string) (status, message str
 	return status, message
 }
 
-// Problem is about the object as a whole.
+// Problem returns a problem of the object as a whole.
 func (t *Target) Problem(reason, fact, hint string) *plan.Problem {
 	return &plan.Problem{Reason: reason, Where: apiproblem.Where(t.Object), Err: errors.New(fact), Hint: hint, Retry: true}
 }
 
-// ReleaseObject is a BatchRelease as it is applied.
+// ReleaseObject returns a BatchRelease as it is applied, with the file of its plan.
 func ReleaseObject(br *v1alpha1.BatchRelease, file string) (plan.Object, error) {
 	m, err := runtime.DefaultUnstructuredConverter.ToUnstructured(br)
 	if err != nil {
@@ -572,7 +579,7 @@ func conflictsOf(err error) []string {
 	return said
 }
 
-// String is for logs.
+// String returns the change as in logs.
 func (c Change) String() string {
 	return [...]string{"unchanged", "created", "configured", "recreated"}[c]
 }

@@ -50,7 +50,8 @@ func IsApplied(gs *v1alpha1.GitSource, commit string) bool {
 // digestSize is how many bytes of a hash tell one spec from another.
 const digestSize = 16
 
-// Digest is of the part of a source's spec that what is applied may depend on.
+// Digest returns a hash of those fields of a source's spec on which the applied objects
+// depend.
 func Digest(spec *v1alpha1.GitSourceSpec) string {
 	s := spec.DeepCopy()
 	s.Interval, s.RetryInterval, s.Timeout, s.Suspend, s.DependsOn = metav1.Duration{}, nil, metav1.Duration{}, false, nil

@@ -22,83 +22,88 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Mode is how an object is brought into the cluster.
+// Mode is how an object is applied.
 type Mode int
 
 const (
-	// Full: the whole manifest is applied.
+	// Full applies the whole manifest.
 	Full Mode = iota
-	// ExceptRollout: all but what rollout writes.
+	// ExceptRollout applies all but the fields that rollout writes.
 	ExceptRollout
-	// AfterHandBack: its plan is gone from Git and the hold has not ended.
+	// AfterHandBack waits for the end of the hold: the plan is gone from Git.
 	AfterHandBack
-	// Skip: an annotation says so.
+	// Skip applies nothing, since an annotation disables it.
 	Skip
-	// AfterDeletion: it is being deleted, and can be made anew when it is gone. What
-	// would be written to it now would go with it.
+	// AfterDeletion waits until the object, which is being deleted, is gone. A write to it
+	// now would be lost.
 	AfterDeletion
 )
 
 // Target is one object of a commit, with what is in the cluster of it.
 type Target struct {
 	plan.Object
-	// live is nil where the object is not there.
+	// Live is the object in the cluster, or nil.
 	Live *unstructured.Unstructured
 	Mode Mode
-	// template is the one that rollout will write; only with asGoverned.
+	// Release is that of a Deployment that a plan of the commit governs, or nil.
 	Release *plan.Release
-	// restored is what a governed Deployment that was deleted is created with; nil:
-	// with the template from Git.
+	// Restored is what a governed Deployment that was deleted is created with. If it is nil,
+	// that is the template from Git.
 	Restored *Restored
-	// autoscaled: spec.replicas is an autoscaler's.
+	// Autoscaled is true if an autoscaler writes spec.replicas.
 	Autoscaled bool
-	// adopter is the Deployment that would adopt a ReplicaSet by its labels; empty: none.
+	// adopter is the Deployment that would adopt a ReplicaSet by its labels, if any.
 	adopter string
-	// early: a CRD or Namespace that others of the commit need.
+	// Prerequisite is true of a CRD or Namespace, which others of the commit may need.
 	Prerequisite bool
-	// applied is what the API server answered to the apply; nil before it.
+	// Applied is the answer of the API server to the apply, or nil.
 	Applied *unstructured.Unstructured
-	// handedOver: fields of it have changed their manager in this look.
+	// HandedOver is true if fields of the object have changed their manager in this sync.
 	HandedOver bool
-	// conflicts are the fields of which others have other values; known after
-	// the dry-run.
+	// Conflicts are the fields of which other managers have other values. The dry run sets
+	// them.
 	Conflicts []string
-	// asIs: an apply would change nothing; known after the dry-run.
+	// Unchanged is true if an apply would change nothing. The dry run sets it.
 	Unchanged bool
-	// late: cannot be dry-run before those are there; homeless: it is its
-	// Namespace that is not.
+	// Deferred is true if the dry run needs a prerequisite that does not exist yet.
+	// NamespacePending is true if that is the Namespace.
 	Deferred, NamespacePending bool
-	// refused: the API server does not take it as the commit has it.
+	// Refused is true if the API server refuses the object as the commit has it.
 	Refused bool
 }
 
+// Entry returns the entry of the object.
 func (t *Target) Entry() inventory.Entry { return inventory.Of(t.Unstructured) }
 
-// Observer reads the cluster's side of one look.
+// Observer reads the cluster's side of one sync. It keeps what it has read.
 type Observer struct {
 	Source *v1alpha1.GitSource
-	// as reads what is applied, with the rights of those who apply it.
+	// As reads what is applied, as the account of the GitSource.
 	As client.Reader
-	// own reads what the controller needs besides.
+	// Own reads what else is needed, as the controller.
 	Own client.Reader
 
-	commit  []plan.Object                                // all of it
-	plans   map[client.ObjectKey][]v1alpha1.BatchRelease // by Deployment
-	hpas    map[string][]autoscalingv2.HorizontalPodAutoscaler
-	Sources *v1alpha1.GitSourceList // nil until they are asked for
-	// labelsTell: who looks may not read the sources, and labels alone tell what
-	// others apply.
-	LabelsOnly    bool
-	Prerequisites map[string]bool // namespaces and kinds that the commit brings, and that are not there yet
+	commit []plan.Object                                // all of it
+	plans  map[client.ObjectKey][]v1alpha1.BatchRelease // by Deployment
+	hpas   map[string][]autoscalingv2.HorizontalPodAutoscaler
+	// Sources are nil until [Observer.ReadSources].
+	Sources *v1alpha1.GitSourceList
+	// LabelsOnly is true if the account may not read the sources. Labels alone then say which
+	// objects other sources apply.
+	LabelsOnly bool
+	// Prerequisites are the namespaces and kinds that the commit brings, and that do not
+	// exist yet.
+	Prerequisites map[string]bool
 }
 
+// NewObserver returns an observer that has read nothing.
 func NewObserver(gs *v1alpha1.GitSource, as, own client.Reader) *Observer {
 	return &Observer{Source: gs, As: as, Own: own, plans: map[client.ObjectKey][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
 }
 
-// Targets finds out how each object of a commit is to be applied. Problems are
-// those of the objects: all of them, at once. Objects without a problem are returned
-// with the problems of others.
+// Targets returns how each object of a commit is to be applied. The error has the problems of
+// all objects, or is not about an object. Objects without a problem are returned with the
+// problems of others.
 func (o *Observer) Targets(ctx context.Context, set *plan.Set) ([]*Target, error) {
 	o.Prerequisites, o.commit = Prerequisites(set), set.Objects
 	var targets []*Target
@@ -124,7 +129,7 @@ func (o *Observer) Targets(ctx context.Context, set *plan.Set) ([]*Target, error
 	return targets, nil
 }
 
-// NewTarget is an object of a set, before the cluster is looked at.
+// NewTarget returns the target of an object of a set, before [Observer.Observe].
 func NewTarget(set *plan.Set, object plan.Object, early map[string]bool) *Target {
 	t := &Target{Object: object, Release: set.Governed(object), Autoscaled: set.Autoscaled(object)}
 	t.Prerequisite = t.GroupKind() == inventory.CRDKind || t.GroupKind() == inventory.NamespaceKind
@@ -133,6 +138,7 @@ func NewTarget(set *plan.Set, object plan.Object, early map[string]bool) *Target
 	return t
 }
 
+// GroupKind returns the kind without its version.
 func (t *Target) GroupKind() schema.GroupKind { return t.GroupVersionKind().GroupKind() }
 
 // Prerequisites returns the namespaces and kinds that a set brings itself.
@@ -156,6 +162,7 @@ func DefinedBy(crd *unstructured.Unstructured) schema.GroupKind {
 	return schema.GroupKind{Group: group, Kind: kind}
 }
 
+// Observe completes a target with what the cluster has of it.
 func (o *Observer) Observe(ctx context.Context, t *Target) error {
 	live, err := inventory.Get(ctx, o.As, t.Entry())
 	if err != nil {
@@ -190,12 +197,12 @@ func (o *Observer) Observe(ctx context.Context, t *Target) error {
 	if live == nil {
 		return o.observeGone(ctx, t)
 	}
-	t.Mode, err = o.wayOf(ctx, t)
+	t.Mode, err = o.modeOf(ctx, t)
 	return err
 }
 
-// wayOf says who writes a Deployment that is there.
-func (o *Observer) wayOf(ctx context.Context, t *Target) (Mode, error) {
+// modeOf returns the mode of a Deployment that exists.
+func (o *Observer) modeOf(ctx context.Context, t *Target) (Mode, error) {
 	if t.Release != nil {
 		return ExceptRollout, nil
 	}
@@ -220,8 +227,9 @@ func hasReplicas(u *unstructured.Unstructured) bool {
 	return ok && n != nil
 }
 
-// KeepsReplicas reports whether an apply leaves the size of a workload that is there as it
-// is: an autoscaler's is, and one that Git has no more. The API server would make that one 1.
+// KeepsReplicas reports whether an apply leaves the size of an existing workload as it is.
+// That is so if an autoscaler writes it, and if Git does not have it any more: the API server
+// would set it to 1.
 func (t *Target) KeepsReplicas() bool {
 	return t.Live != nil && (t.Autoscaled || isWorkload(t.GroupKind()) && !hasReplicas(t.Unstructured))
 }
@@ -275,7 +283,7 @@ func (o *Observer) ownedByOther(ctx context.Context, t *Target) error {
 	return nil
 }
 
-// ReadSources reads all GitSources, once in a look.
+// ReadSources reads all GitSources, once in a sync.
 func (o *Observer) ReadSources(ctx context.Context) (err error) {
 	if o.Sources == nil {
 		o.Sources, err = inventory.Sources(ctx, o.Own)
@@ -325,11 +333,11 @@ func (t *Target) isSelectedBy(selector *metav1.LabelSelector) bool {
 	return err == nil && !s.Empty() && s.Matches(labels.Set(t.GetLabels()))
 }
 
-// PlansFor reads the BatchReleases for a Deployment, once in a look; the first one
-// governs. One that is being deleted governs nothing any more, whatever its finalizers
-// wait for. Past the cache: on a plan that it does not have yet, or still has, hangs who writes the
-// template. The API server picks them, so that a look costs what its source has,
-// and not what the namespace has.
+// PlansFor returns the BatchReleases for a Deployment, and reads them once in a sync. The
+// first one governs. One that is being deleted governs nothing, even while it has finalizers.
+// It reads past the cache, which may not have a plan yet, or may still have it: the plan
+// decides who writes the template. The API server selects them, so that the cost is that of
+// the source and not of the namespace.
 func (o *Observer) PlansFor(ctx context.Context, deployment client.ObjectKey) ([]v1alpha1.BatchRelease, error) {
 	if plans, ok := o.plans[deployment]; ok {
 		return plans, nil
@@ -344,7 +352,7 @@ func (o *Observer) PlansFor(ctx context.Context, deployment client.ObjectKey) ([
 	return plans, nil
 }
 
-// LivePlan is what the cluster has of the plan of a release; nil: nothing.
+// LivePlan returns the plan of a release in the cluster, or nil.
 func (o *Observer) LivePlan(ctx context.Context, release *plan.Release) (*v1alpha1.BatchRelease, error) {
 	plans, err := o.PlansFor(ctx, plan.WorkloadOf(release))
 	if err != nil {
@@ -384,9 +392,4 @@ func (o *Observer) isAutoscaled(ctx context.Context, t *Target) (bool, error) {
 		}
 	}
 	return false, nil
-}
-
-// TemplateApart: the template is shown as a release, and not with the object.
-func (t *Target) TemplateApart() bool {
-	return t.GroupKind() == inventory.DeploymentKind && (t.Release != nil || t.Mode != Full)
 }

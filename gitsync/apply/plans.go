@@ -66,6 +66,7 @@ func Records(ctx context.Context, c client.Reader, namespace string, owners ...t
 	return slices.DeleteFunc(list.Items, func(c appsv1.ControllerRevision) bool { return !IsOwnedBy(&c, owners...) }), nil
 }
 
+// IsOwnedBy reports whether one of the owners owns an object.
 func IsOwnedBy(o client.Object, owners ...types.UID) bool {
 	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return slices.Contains(owners, r.UID) })
 }

@@ -18,11 +18,12 @@ type Unready struct {
 	message string
 }
 
+// Explain returns the object and the message in one line.
 func (u Unready) Explain() string {
 	return u.String() + ": " + strings.TrimSuffix(plan.OneLine(u.message), ".")
 }
 
-// Readiness says what of an object is not ready; nil: all is. What kstatus
+// Readiness returns what of an object is not ready, or nil. What kstatus
 // cannot tell of counts as ready.
 func Readiness(u *unstructured.Unstructured) *Unready {
 	result, err := status.Compute(u)

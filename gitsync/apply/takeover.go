@@ -36,7 +36,7 @@ import (
 //   - Where it is not there yet, gitsync creates the plan. An apply would be merged into
 //     one that a user makes at the same time.
 //
-// The source's own plans lose owners and approvals that Git does not say, at each look.
+// The source's own plans lose owners and approvals that Git does not say, at each sync.
 
 // onlyGits are the fields in the spec of a BatchRelease that only Git and the
 // controller says, and that Git may leave out.
@@ -128,8 +128,8 @@ func isForeign(live *unstructured.Unstructured) bool {
 	return live != nil && live.GetLabels()[v1alpha1.LabelSource] == ""
 }
 
-// Unclaimed is a BatchRelease of the cluster without what only Git and the controller say,
-// where no policy has seen to it that it was they.
+// Unclaimed returns a BatchRelease of the cluster without what only Git and the controller
+// say, unless a policy has guarded it.
 func Unclaimed(br *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
 	if br == nil || br.Labels[v1alpha1.LabelSource] != "" {
 		return br
@@ -139,26 +139,28 @@ func Unclaimed(br *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
 	return br
 }
 
-// Claim is how the BatchRelease of a target loses what it may not hand on.
+// Claim removes from the BatchRelease of a target what it may not hand on.
 type Claim struct {
-	*Applier
-	Own    client.Reader // reads as the controller
-	Status client.Client // writes as the controller
+	Applier *Applier
+	// Own reads, and Status writes the status, as the controller.
+	Own    client.Reader
+	Status client.Client
 }
 
-// Note is what a user has to know, with the reason of the event.
+// Note is the message of an event, with its reason.
 type Note struct{ Reason, Message string }
 
-// Disinherit takes from the BatchRelease of a target what it may not hand on, and returns
-// what it took, also with an error. now is the one that governs the Deployment; nil: none.
+// Disinherit removes from the BatchRelease of a target what it may not hand on. now is the
+// BatchRelease that governs the Deployment, or nil. Disinherit returns what it has removed,
+// also with an error, or nil.
 func (c Claim) Disinherit(ctx context.Context, t *Target, now *v1alpha1.BatchRelease) (*Note, error) {
 	if t.Live == nil || t.Mode != Full {
 		return nil, nil
 	}
-	if isForeign(t.Live) && now != nil && now.Name != t.GetName() && inventory.IsOwned(now, c.Source) {
+	if isForeign(t.Live) && now != nil && now.Name != t.GetName() && inventory.IsOwned(now, c.Applier.Source) {
 		return c.displace(ctx, t)
 	}
-	next, lost, err := disinherited(t.Live, t.Object, c.Source)
+	next, lost, err := disinherited(t.Live, t.Object, c.Applier.Source)
 	if err != nil {
 		return nil, err
 	}
@@ -166,8 +168,8 @@ func (c Claim) Disinherit(ctx context.Context, t *Target, now *v1alpha1.BatchRel
 		return nil, c.forgetGates(ctx, t)
 	}
 	patch := client.MergeFromWithOptions(t.Live.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	if err := c.Client.Patch(ctx, next, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
-		return nil, whereRefused(t, c.Source, fmt.Errorf("removing %s of %s: %w", plan.JoinNames(lost), t, err))
+	if err := c.Applier.Client.Patch(ctx, next, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+		return nil, whereRefused(t, c.Applier.Source, fmt.Errorf("removing %s of %s: %w", plan.JoinNames(lost), t, err))
 	}
 	t.Live, t.Unchanged = next, false
 	taken := &Note{v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: removed %s, which the branch does not say", t, plan.JoinNames(lost))}
@@ -199,12 +201,12 @@ func (c Claim) forgetGates(ctx context.Context, t *Target) error {
 // displace deletes a BatchRelease that governs nothing and has the name of a plan.
 func (c Claim) displace(ctx context.Context, t *Target) (*Note, error) {
 	uid, version := t.Live.GetUID(), t.Live.GetResourceVersion()
-	err := c.Client.Delete(ctx, t.Live.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := c.Applier.Client.Delete(ctx, t.Live.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
-		return nil, whereRefused(t, c.Source, fmt.Errorf("deleting %s, which was made by hand: %w", t, err))
+		return nil, whereRefused(t, c.Applier.Source, fmt.Errorf("deleting %s, which was made by hand: %w", t, err))
 	}
 	done := &Note{v1alpha1.ReasonRecreated, fmt.Sprintf("%s, which was made by hand and governed nothing, was deleted and created again", t)}
-	live, err := inventory.Get(ctx, c.Client, t.Entry())
+	live, err := inventory.Get(ctx, c.Applier.Client, t.Entry())
 	if err != nil {
 		return done, err
 	}
@@ -266,5 +268,5 @@ func (a *Applier) ownCreated(ctx context.Context, u *unstructured.Unstructured) 
 			return client.IgnoreNotFound(err)
 		}
 	}
-	return nil // the next look does it
+	return nil // the next sync does it
 }

@@ -1,0 +1,20 @@
+// Package apply brings the objects of a commit into the cluster, or says why not.
+//
+// An [Observer] reads the cluster's side: what is there, which source applies it, which plan
+// governs a Deployment, and what an autoscaler sizes. So it makes a [Target] of each object,
+// whose [Mode] says how the object is applied. An [Applier] tries the target with the API
+// server ([Applier.DryRun]), and writes it ([Applier.Apply]). The result is a [Change].
+//
+// A [DryRunCache] has the dry runs that need not be repeated. A [Claim] removes from a
+// BatchRelease what only Git and the controller may say. [Target.Drift] names what other
+// managers had changed.
+//
+// Each step takes a GitSource and clients, and returns a result. It writes no status and sends
+// no event. The reconciler, a preview and a probe of another source's objects use the steps
+// in the order that they need.
+//
+// # Libraries
+//
+// The package does without ssa.ApplyAll of fluxcd/pkg, which deletes objects in its dry-run
+// phase.
+package apply

@@ -1,0 +1,15 @@
+package apply
+
+import (
+	"testing"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+)
+
+// Objects are applied without Git and without the reconciler. What left the branch is the
+// concern of package prune.
+func TestImports(t *testing.T) {
+	gittest.OnlyImports(t,
+		[]string{"gitsync/apiproblem", "gitsync/fieldmanager", "gitsync/inventory", "plan", "plan/v1alpha1"},
+		[]string{"github.com/go-git/", "sigs.k8s.io/kustomize/"})
+}
