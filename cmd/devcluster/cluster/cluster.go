@@ -106,7 +106,7 @@ func endOf(ctx, runCtx context.Context, err error) error {
 
 // bringUp starts everything in order and returns when pods can become ready, with what restarts the API server.
 func bringUp(ctx context.Context, s *supervisor, d *directory, c *credentials, o Options) (restart func(context.Context) error, err error) {
-	// Whoever waits for the file must not find the last run's.
+	// A program that waits for the file must not find the one of the last run.
 	if err := os.Remove(d.kubeconfig()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("removing the old kubeconfig: %w", err)
 	}

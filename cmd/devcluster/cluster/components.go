@@ -27,7 +27,7 @@ func httpsHealth(path string) func(int) string {
 
 // etcd is the store. It does not wait for the disk: what a power cut takes is a development cluster.
 func (f *files) etcd() component {
-	const peer = "https://127.0.0.1:0" // nobody ever calls; any port will do
+	const peer = "https://127.0.0.1:0" // there is no other member that calls it; any port will do
 	return component{
 		name: "etcd",
 		args: func(port int) []string {
@@ -103,7 +103,7 @@ func (f *files) controllerManager() component {
 				flag("concurrent-deployment-syncs", 10),
 				flag("concurrent-replicaset-syncs", 10),
 				flag("horizontal-pod-autoscaler-sync-period", "2s"),
-				// Heartbeats come late when both cores are busy; nobody wants that taken for a dead node.
+				// Heartbeats come late when both cores are busy; that must not be taken for a dead node.
 				flag("node-monitor-grace-period", "2m"),
 			)
 		},

@@ -83,7 +83,8 @@ func (c *credentials) writeKubeconfigs(f *files, server string) error {
 	return nil
 }
 
-// healthClient asks the components how they are, as admin: etcd answers nobody else.
+// healthClient returns a client that asks the components how they are. It is the admin's: etcd answers
+// no other user.
 func (c *credentials) healthClient() *http.Client {
 	roots := x509.NewCertPool()
 	roots.AddCert(c.authority.cert)

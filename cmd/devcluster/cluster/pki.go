@@ -17,7 +17,7 @@ import (
 )
 
 // The authority and the service account key are kept for the life of a directory; every certificate
-// below the authority is made anew by each Run, so that none of them ever expires in use.
+// below the authority is made again by each Run, so that none of them ever expires in use.
 const (
 	authorityLife   = 10 * 365 * 24 * time.Hour
 	certificateLife = 365 * 24 * time.Hour

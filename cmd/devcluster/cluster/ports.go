@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// freePort finds a port of 127.0.0.1 that nobody listens on. Somebody may by the time a component does; see
-// supervisor.start, which then tries again.
+// freePort returns a port of 127.0.0.1 that is not in use. Another process may take it before a component
+// listens on it; supervisor.start then tries again.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

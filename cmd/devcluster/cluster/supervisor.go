@@ -22,7 +22,7 @@ const (
 	pollInterval  = 50 * time.Millisecond
 	// tailLines is how much of a dead component's log is shown.
 	tailLines = 20
-	// portTaken is what every component says when somebody else listens on its port.
+	// portTaken is what every component says when another process listens on its port.
 	portTaken = "address already in use"
 )
 
@@ -66,8 +66,8 @@ type process struct {
 	err      error         // how it ended; valid once ended is closed
 }
 
-// start runs a component, waits until it is healthy, and returns its port. A port that somebody else took in
-// the meantime is replaced by another.
+// start runs a component, waits until it is healthy, and returns its port. If another process takes the port
+// first, start chooses another port.
 func (s *supervisor) start(ctx context.Context, c component) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
 		fmt.Errorf("%s is not healthy after %s; see %s", c.name, startTimeout, s.logFile(c.name)))
