@@ -87,8 +87,8 @@ func TestBootstrap(t *testing.T) {
 	}
 }
 
-// The key of an SSH host that nobody has vouched for is shown, and only taken
-// when a person says so.
+// The key of an SSH host that the user has not confirmed is shown, and only taken
+// when the user agrees.
 func TestBootstrapSSH(t *testing.T) {
 	s := controlledEnv(t, "web")
 	server := gittest.ServeSSH(t)

@@ -234,7 +234,7 @@ var (
 	spaces  = regexp.MustCompile(`test-\d+`)
 )
 
-// diff commits a change on top of a commit, and compares what is told of it
+// diff commits a change on top of a commit, and compares what `tranche diff` prints
 // with a file.
 func (s *env) diff(base, name string, change func(), code int, flags string) {
 	s.Helper()

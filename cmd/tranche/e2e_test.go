@@ -388,8 +388,8 @@ func (s *env) configMaps() map[string]bool {
 	return names
 }
 
-// A step that misses its deadline: the cluster goes back, and Git is told of by
-// the condition.
+// A step misses its deadline: the controller rolls back and says so in the condition.
+// A later commit with another template is released.
 func TestDeadline(t *testing.T) {
 	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
@@ -431,7 +431,7 @@ func TestPlanLeavesTheBranch(t *testing.T) {
 	})
 }
 
-// Approvals that do not count are told of, and the rest of the sync goes on.
+// The controller reports approvals that do not count, and the rest of the sync goes on.
 func TestApprovalsIgnored(t *testing.T) {
 	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})

@@ -342,7 +342,7 @@ func podMonitorToken(t *testing.T) (name, key string) {
 	return c.Name, c.Key
 }
 
-// freeAddress is one that nobody listens on.
+// freeAddress returns an address that no process listens on.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

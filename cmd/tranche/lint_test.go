@@ -37,9 +37,9 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// What a pre-commit hook is given: names of files, of a folder that other folders
-// build on, and of one in which an approval stands. Each problem is told once, with
-// its file from where one stands.
+// A pre-commit hook passes names of files, of a folder that other folders build on, and
+// of one in which an approval stands. lint prints each problem once, with its file
+// relative to the current folder.
 func TestLint_Hook(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{

@@ -20,7 +20,7 @@ import (
 )
 
 // process is the controller as a process of its own, so that its memory, its
-// CPU and its requests are told from those of the benchmark.
+// CPU and its requests are measured apart from those of the benchmark.
 type process struct {
 	testing.TB
 	cmd     *exec.Cmd

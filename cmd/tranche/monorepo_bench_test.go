@@ -186,7 +186,7 @@ func (m *monorepo) nothing() {
 func (m *monorepo) lookAtAll(title string, interval time.Duration) {
 	m.Helper()
 	m.measure(title, func(sources watch.Interface) map[string]time.Time {
-		given := make(chan error, 1) // beside the watch, which ends where nobody reads it
+		given := make(chan error, 1) // beside the watch, which ends if its events are not read
 		go func() { given <- m.give(interval) }()
 		at := m.until(sources, func(gs *v1alpha1.GitSource) bool {
 			return gs.Spec.Interval.Duration == interval && gs.Status.ObservedGeneration == gs.Generation
@@ -608,7 +608,8 @@ func (m *monorepo) run(dir, program string, args ...string) cost {
 	return cost{time.Since(began), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()}
 }
 
-// end lets the namespace go, which the sources would keep with nobody to prune.
+// end stops the controller and removes the finalizers of the sources. Without a
+// controller to prune, they would keep the namespace from being deleted.
 func (m *monorepo) end() {
 	m.Helper()
 	m.process.stop()

@@ -36,7 +36,7 @@ func monorepoFiles() map[string]string {
 		if isPlainYAML(i) {
 			app = plainApp(i, random)
 		}
-		for n := 0; len(app) < filesPerPath; n++ { // what nobody renders
+		for n := 0; len(app) < filesPerPath; n++ { // files that no rendering reads
 			app[fmt.Sprintf("src/part%02d.go", n)] = fmt.Sprintf("package main\n\n// %s\nconst part%02d = %q\n", appName(i), n, words(random, 120))
 		}
 		addUnder(files, appPath(i), app)

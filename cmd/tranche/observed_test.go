@@ -33,11 +33,11 @@ func (s *env) events(kind, name string) []string {
 	return told
 }
 
-// hasEvents waits until the story of an object has these reasons, in this order,
-// and fails if kubectl describe does not show them.
+// hasEvents waits until the events of an object have these reasons, in this order, and
+// fails if kubectl describe does not show them.
 func (s *env) hasEvents(kind, name string, reasons ...string) {
 	s.Helper()
-	clustertest.Wait(s, "the story of "+kind+" "+name, func() error {
+	clustertest.Wait(s, "the events of "+kind+" "+name, func() error {
 		var got []string
 		story := s.events(kind, name)
 		for _, line := range story {

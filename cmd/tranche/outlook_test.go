@@ -128,7 +128,7 @@ func TestDiff_DeletedDeployment(t *testing.T) {
 	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
 }
 
-// An account that may not read what the controller decides on is told so.
+// `tranche diff` says so when the account may not read what the controller decides on.
 func TestDiff_Unreadable(t *testing.T) {
 	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})

@@ -19,7 +19,7 @@ import (
 // renders, where it is. Whether they may cannot always be found out.
 func (b *bootstrap) checkApplier(ctx context.Context) error {
 	if b.applier(b.source.Namespace) == "" {
-		return nil // that no controller was found has been told
+		return nil // bootstrap has printed that it found no controller
 	}
 	lacking := map[string][]string{} // by account
 	var accounts []string

@@ -226,7 +226,7 @@ func (b *bootstrap) find(ctx context.Context) error {
 	switch {
 	case err == nil:
 		b.source = b.wanted(&gs.Spec)
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // what is lacking is told next
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // the next check prints what is lacking
 		b.source = b.wanted(nil)
 	default:
 		return fmt.Errorf("reading GitSource %s/%s: %w", b.at.Namespace, b.name, err)
@@ -234,7 +234,7 @@ func (b *bootstrap) find(ctx context.Context) error {
 	return nil
 }
 
-// wanted is the GitSource to be: as it is, but for what flags say.
+// wanted returns the GitSource to be: the spec that it has, changed by the flags.
 func (b *bootstrap) wanted(is *v1alpha1.GitSourceSpec) *v1alpha1.GitSource {
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: b.name, Namespace: b.at.Namespace}}
 	gs.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GitSource"))

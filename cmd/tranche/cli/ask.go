@@ -33,7 +33,7 @@ func Ask(cmd *cobra.Command, question string) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// Agree asks, unless told not to.
+// Agree asks the user, unless yes is set, and returns an error if the user does not agree.
 func Agree(cmd *cobra.Command, yes bool, question string) error {
 	if err := CanAsk(cmd, yes); err != nil {
 		return err

@@ -197,7 +197,7 @@ func (st *commitCommand) full(message string, trailers []string) string {
 	return strings.TrimRight(message, "\n") + "\n\n" + strings.Join(trailers, "\n")
 }
 
-// say tells what has been done. Where nobody can read it, it is done all the same.
+// say prints what has been done. An error of the output is ignored: the command goes on.
 func (st *commitCommand) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(st.cmd.OutOrStdout(), format, args...)
 }

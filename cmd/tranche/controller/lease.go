@@ -70,7 +70,7 @@ func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return record, raw, err
 }
 
-// Create takes a lease that nobody had.
+// Create takes a lease that no controller has taken before.
 func (l *lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	began := l.now()
 	err := l.Interface.Create(ctx, record)

@@ -23,13 +23,12 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// lookEvery is the time between two looks at a release that is watched. The
-// picture has times in it, which change without any event: it is drawn anew
-// at this pace, and read anew at the same.
+// lookEvery is the time between two readings of a release that is watched. The view has
+// times in it, which change without any event: it is read and printed again at this pace.
 const lookEvery = time.Second
 
-// watchStatus shows a release until it is over. A cluster that does not answer
-// for a while is told of, and asked again.
+// watchStatus shows a release until it is over. If the cluster does not answer for a
+// while, it says so and asks again.
 func watchStatus(ctx context.Context, w io.Writer, o statusOptions, look func(context.Context) (*releaseView, error)) error {
 	ctx, stop := endsAfter(ctx, o.timeout)
 	defer stop()
