@@ -15,7 +15,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// unknownField is how a field that a type does not have is told.
+// unknownField is the error for a field that a type does not have.
 const unknownField = "no such field"
 
 // decode fills into, a pointer to an API type, from a manifest's content, and

@@ -43,9 +43,9 @@ var renamed = map[int]map[string]string{
 	35: {"v1.PodSpec.SchedulingGroup": "WorkloadRef:(*v1.WorkloadReference)<nil>"},
 }
 
-// dumper writes a value as k8s.io/utils/dump.ForHash does (the format %#v of
-// davecgh/go-spew with sorted keys, no methods and no addresses), but for the
-// fields that Kubernetes 1.minor does not know. A test holds the two equal.
+// dumper writes a value as k8s.io/utils/dump.ForHash does: in the format %#v of
+// davecgh/go-spew with sorted keys, no methods and no addresses. It leaves out empty
+// fields that Kubernetes 1.minor does not know. A test compares the two.
 type dumper struct {
 	w     io.Writer
 	minor int

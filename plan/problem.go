@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// Problem is an error that somebody can act on. It is mapped to a condition,
-// an event, a log line and a time to look again in one place, by the
-// reconciler that meets it.
+// Problem is an error that a user or an operator can act on. The reconciler that meets
+// it maps it to a condition, an event, a log line and the time of a retry, in one place.
 type Problem struct {
 	// Reason is a CamelCase word, the same in condition and event.
 	Reason string
@@ -18,8 +17,7 @@ type Problem struct {
 	Err error
 	// Hint tells what to do; empty where the fact says it.
 	Hint string
-	// Retry is true where the same look may go well later without anybody
-	// changing anything.
+	// Retry is true if the same sync may succeed later without a change by a user.
 	Retry bool
 }
 

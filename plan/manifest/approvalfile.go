@@ -53,8 +53,8 @@ func appendDocument(out *bytes.Buffer, doc document) {
 	out.Write(doc.text)
 }
 
-// approves reports whether a document is an approval of a's release, be it of
-// another revision, commit or step.
+// approves reports whether a document is an approval for the BatchRelease that a names.
+// Its revision, commit and step may be others than those of a.
 func approves(file string, doc document, a v1alpha1.BatchApproval, defaultNamespace, targetNamespace string) bool {
 	v, err := doc.decode()
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 // parseManifests reads the objects of one file: YAML documents or JSON, lists
-// expanded, empty documents skipped. What is wrong with one document keeps
-// none of the others from being read, so that all is told at once.
+// expanded, empty documents skipped. It reads on after a document with a problem, and
+// returns the problems of all documents.
 func parseManifests(file string, content []byte) ([]plan.Object, plan.Problems) {
 	var objects []plan.Object
 	var ps plan.Problems

@@ -23,7 +23,8 @@ type RenderOptions struct {
 	// system that each is in. Where one is missing, the error is a [*MissingBasesError]; a
 	// base may name others. nil: remote bases are refused. Nothing is fetched.
 	Bases map[RemoteBase]string
-	// Ignored is told what is left out and does no harm; it may be nil.
+	// Ignored is called for each part of the folder that is left out and is no error. It
+	// may be nil.
 	Ignored func(*plan.Problem)
 }
 
@@ -127,9 +128,9 @@ func (r *renderer) plain(dir string) {
 	}
 }
 
-// passBy makes sure that what is not read is only a file of another kind: a
-// link out of the repository would be objects left out. A submodule is, too,
-// and is told of.
+// passBy makes sure that what is not read is only a file of another kind. A link out of
+// the repository is an error: its objects would be missing. A submodule is reported to
+// ignored.
 func (r *renderer) passBy(at string) {
 	_, _, err := r.fsys.CleanedAbs(at)
 	switch {

@@ -46,7 +46,7 @@ const (
 	ReasonDependencyCycle         = "DependencyCycle"
 	ReasonCrossNamespaceReference = "CrossNamespaceReference"
 
-	// How a look went.
+	// How a sync went.
 	ReasonApplied             = "Applied"
 	ReasonApplying            = "Applying"
 	ReasonWaitingForHandBack  = "WaitingForHandBack"

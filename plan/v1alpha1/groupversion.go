@@ -37,9 +37,9 @@ const (
 	// else. A label, since the native controller copies annotations to
 	// ReplicaSets and never takes them away again (H13).
 	LabelHeld = Group + "/held"
-	// LabelDrift on a namespace says what becomes of changes by other hands to
-	// template, strategy and paused of a held Deployment: [DriftCorrect] lets
-	// them through, and the controller undoes them; without it config/policy
+	// LabelDrift on a namespace says what becomes of changes that other users make to
+	// template, strategy and paused of a held Deployment: with [DriftCorrect] the API
+	// server accepts them, and the controller undoes them. Without it config/policy
 	// refuses them.
 	LabelDrift   = Group + "/drift"
 	DriftCorrect = "correct"
@@ -47,18 +47,18 @@ const (
 	// controller where it writes as a tenant's account.
 	ExtraController = Group + "/controller"
 
-	// LabelSource and LabelSourceNamespace are on every object that a
-	// GitSource applies, but for Deployments, which bear nothing of ours: its
-	// name and namespace.
+	// LabelSource and LabelSourceNamespace are the name and namespace of the GitSource,
+	// on every object that it applies except Deployments.
 	LabelSource          = Group + "/source"
 	LabelSourceNamespace = Group + "/source-namespace"
 
-	// AnnotationReconcile asks for a look now when its value changes; with
-	// the value "disabled" on an applied object, Git leaves the object alone.
+	// AnnotationReconcile, on a GitSource, asks for a sync now when its value changes.
+	// On an applied object, with the value "disabled", the controller leaves the object
+	// as it is.
 	AnnotationReconcile = Group + "/reconcile"
 
-	// AnnotationPush is set by a replica of the controller that was told of a
-	// push to a GitSource and does not look itself.
+	// AnnotationPush is set by a replica of the controller that received the webhook of
+	// a push to a GitSource and does not sync that source itself.
 	AnnotationPush = Group + "/push"
 
 	// AnnotationReconcileDisabled is the value of AnnotationReconcile that
@@ -73,8 +73,8 @@ const (
 	// it in the cluster when it leaves the branch.
 	AnnotationPrune = Group + "/prune"
 
-	// AnnotationForce with the value "true" on an applied object lets it be
-	// deleted and created anew where a field that changed is immutable.
+	// AnnotationForce with the value "true" on an applied object lets the controller
+	// delete and create it again if a field that changed is immutable.
 	AnnotationForce = Group + "/force"
 
 	// AnnotationCommitAuthor, on a BatchRelease, is the author of spec.commit, and
