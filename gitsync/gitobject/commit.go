@@ -286,8 +286,8 @@ func encoded(encode func(plumbing.EncodedObject) error) ([]byte, error) {
 	return content, errors.Join(err, r.Close())
 }
 
-// The trailers of our commits. By them a later look knows what has been
-// committed, even where somebody took it back since.
+// The trailers of the controller's commits. By them a later sync finds what has been
+// committed, even if a user has reverted it since.
 const (
 	TrailerRelease  = "Tranche-Release"  // namespace/name of the BatchRelease
 	TrailerRevision = "Tranche-Revision" // the revision that is approved, or was rolled back

@@ -128,7 +128,7 @@ func Undo(s *Store, tree plumbing.Hash, changes map[string]Change) (plumbing.Has
 			return plumbing.ZeroHash, nil, err
 		}
 		switch {
-		case SameEntry(now, c.From): // somebody took it back already
+		case SameEntry(now, c.From): // an earlier commit has reverted it already
 		case SameEntry(now, c.To):
 			put[p] = c.From
 		default:

@@ -160,7 +160,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// A change is taken back where its file is now, if that can be told by its content.
+// A change is taken back in the file that has its content now, if only one file has.
 func TestFollow(t *testing.T) {
 	base := map[string]string{"web.yaml": "v1\n", "twin.yaml": "v2\n"}
 	for _, c := range []struct {

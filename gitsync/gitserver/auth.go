@@ -38,7 +38,7 @@ const (
 // Access is how to come to a repository.
 type Access struct {
 	method             transport.AuthMethod
-	app                *githubApp // makes the method anew each time; nil: none
+	app                *githubApp // makes a method for each exchange; nil: none
 	caBundle           []byte
 	clientCert, tlsKey []byte
 	proxy              proxy

@@ -278,8 +278,8 @@ func (s *Session) uploadPack(ctx context.Context, req *packp.UploadPackRequest) 
 
 func (s *Session) isLocal() bool { return s.remote.URL.Scheme == "file" }
 
-// abandon ends an exchange before its end. A local git would wait for ever for
-// somebody to take the rest from its pipe, and go-git for ever for that git.
+// abandon ends an exchange before its end. A local git would wait for ever until the
+// rest is read from its pipe, and go-git for ever for that git.
 func (s *Session) abandon(answer *packp.UploadPackResponse) {
 	if !s.isLocal() {
 		_ = answer.Close() // it has failed already

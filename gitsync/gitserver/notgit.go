@@ -27,9 +27,9 @@ func isNotGit(err error) bool {
 	return elsewhere || errors.Is(err, pktline.ErrInvalidPktLen) || unexpected && !strings.Contains(string(data.Data), "object-format=")
 }
 
-// notGit says what answers in place of Git. Over HTTP it is asked once more, since
-// go-git keeps nothing of an answer that it cannot read. Of a page only the title is
-// told: the rest may hold what nobody else should see.
+// notGit returns a problem that says what answers in place of Git. Over HTTP it asks
+// the server once more, since go-git keeps nothing of an answer that it cannot read.
+// The problem has only the title of a page: the rest may be secret.
 func (r Remote) notGit(ctx context.Context) *plan.Problem {
 	p := &plan.Problem{
 		Reason: v1alpha1.ReasonNotGit, Where: r.String(), Err: errors.New("what answers is no Git"), Retry: true,

@@ -12,9 +12,9 @@ import (
 
 // packReader passes a pack on as it comes from the server, and ends it with an
 // error where it is larger than it may be, or an object in it is. Its last
-// bytes, the checksum, are let go only when every object has been looked at:
-// without them nobody begins to put objects together in memory. A pack of a
-// megabyte can hold an object of a gigabyte.
+// bytes, the checksum, are let go only when every object has been checked: without
+// them go-git does not begin to put objects together in memory. A pack of a megabyte
+// can hold an object of a gigabyte.
 type packReader struct {
 	ctx  context.Context
 	from io.Reader
@@ -37,13 +37,13 @@ func readPack(ctx context.Context, r io.Reader, size, objectSize int64) *packRea
 	p := &packReader{ctx: ctx, from: r, left: size, copied: in, looked: make(chan error, 1)}
 	go func() {
 		err := lookAtObjects(out, objectSize)
-		_, _ = io.Copy(io.Discard, out) // nobody waits for what follows
+		_, _ = io.Copy(io.Discard, out) // so that the writer of the pipe does not wait
 		p.looked <- err
 	}()
 	return p
 }
 
-// Read gives what has come, but for the last bytes.
+// Read gives what has come, without the last bytes.
 func (p *packReader) Read(b []byte) (int, error) {
 	for len(p.ready) == 0 && p.err == nil {
 		p.fill(max(len(b), 2*checksumSize))

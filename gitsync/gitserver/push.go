@@ -38,9 +38,9 @@ type Update struct {
 	Pack []byte
 }
 
-// Push makes an update as a compare-and-swap. Its error is ErrBranchMoved where
-// somebody else was faster, and a problem otherwise. Each exchange with the
-// server may take as long as the timeout says.
+// Push makes an update as a compare-and-swap. Its error is ErrBranchMoved if another
+// push came first, and a problem otherwise. Each exchange with the server may take as
+// long as the timeout says.
 func (r Remote) Push(ctx context.Context, u Update, timeout time.Duration) error {
 	sending, cancel := context.WithTimeout(ctx, timeout)
 	refusal, err := r.send(sending, u)
@@ -51,7 +51,7 @@ func (r Remote) Push(ctx context.Context, u Update, timeout time.Duration) error
 	case errors.Is(err, errMayNotPush):
 		return &plan.Problem{Reason: v1alpha1.ReasonWriteBackFailed, Where: r.pushing(u), Err: err, Retry: true}
 	}
-	// A rejection because somebody was faster is told in many words, and an
+	// Servers have many words for a rejection because another push came first, and an
 	// answer may be lost: what counts is where the branch is now (G5).
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()

@@ -177,7 +177,7 @@ type ServeOptions struct {
 	Username, Password string
 	// Token is a bearer token that is asked for, if set.
 	Token string
-	// TLS serves with a certificate of an authority that nobody knows.
+	// TLS serves with a certificate of an authority that no system trusts.
 	TLS bool
 	// ClientCAs are the authorities of the certificates that clients must have,
 	// if set. With TLS only.

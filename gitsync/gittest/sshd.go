@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// SSHD is OpenSSH's server, which serves every repository of this machine to
-// whoever has a key that it knows.
+// SSHD is OpenSSH's server. It serves every repository of this machine to each client
+// with a key that it knows.
 type SSHD struct {
 	t    testing.TB
 	dir  string
@@ -111,7 +111,7 @@ func (s *SSHD) Key(name, kind, passphrase string) string {
 	return file
 }
 
-// Let lets whoever has a key in.
+// Let lets clients with a key log in.
 func (s *SSHD) Let(key string) {
 	s.t.Helper()
 	public := s.read(key + ".pub")

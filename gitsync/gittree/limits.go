@@ -12,7 +12,7 @@ import (
 // which one it was. A zero stands for the default.
 type Limits struct {
 	// RepositorySize is how many bytes a mirror may have on disk, and one
-	// fetch may bring. While a mirror is cloned anew it has twice that.
+	// fetch may bring. While a mirror is cloned again it has twice that.
 	RepositorySize int64
 	// FileSize is how many bytes a file that is read may have.
 	FileSize int64

@@ -92,8 +92,8 @@ func (t *Tree) reread(p string, was Read) (Read, error) {
 	return is, nil
 }
 
-// listingHash is a hash of names and kinds, not of contents: a file that
-// nobody read may change.
+// listingHash is a hash of names and kinds, not of contents: a file that was not read
+// may change.
 func listingHash(entries []object.TreeEntry) plumbing.Hash {
 	var b bytes.Buffer
 	for _, e := range entries {

@@ -72,7 +72,7 @@ func Open(s storer.EncodedObjectStorer, commit plumbing.Hash) (*Tree, error) {
 	return OpenTree(s, c.TreeHash)
 }
 
-// OpenTree returns a tree, be it of a commit or not.
+// OpenTree returns the tree with a hash. It need not be the tree of a commit.
 func OpenTree(s storer.EncodedObjectStorer, root plumbing.Hash) (*Tree, error) {
 	t := &Tree{storer: s, root: root, trees: map[plumbing.Hash][]object.TreeEntry{}, reads: Reads{}, limits: LimitsOf(s)}
 	if _, err := t.entries("/", t.root); err != nil {

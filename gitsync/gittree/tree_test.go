@@ -133,8 +133,8 @@ func TestPlainCorpus(t *testing.T) {
 	}
 }
 
-// TestCorpusOfErrors: what kubectl refuses is refused, in words that name the
-// file; where kubectl's refusal hangs on the network, it is not asked.
+// Render refuses what kubectl refuses, with an error that names the file. A case for
+// which kubectl would need the network is not compared with it.
 func TestCorpusOfErrors(t *testing.T) {
 	for _, tc := range []struct {
 		reason string

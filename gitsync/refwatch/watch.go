@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// settle is how long a repository must be quiet before a look: a push writes
-// several files. The look comes after the last of them, or it could miss the
+// settle is how long a repository must be quiet before a sync: a push writes
+// several files. The sync comes after the last of them, or it could miss the
 // last push, and at the latest after settleAtMost.
 const (
 	settle       = 50 * time.Millisecond
@@ -47,7 +47,7 @@ type repository struct {
 	path    string
 	sources map[types.NamespacedName]bool
 	dirs    map[string]bool // that are watched for it
-	dirty   time.Time       // first event that was not told yet; zero: none
+	dirty   time.Time       // first event since the last request; zero: none
 	latest  time.Time
 }
 
@@ -246,11 +246,11 @@ func (w *Watcher) markAll() {
 	}
 }
 
-// report asks for a look at the sources of repositories that have settled, and
-// returns when to be called again.
+// report asks for a sync of the sources of repositories that have settled, and returns
+// the time after which it is to be called again.
 func (w *Watcher) report(ctx context.Context) time.Duration {
 	next := time.Hour
-	var told []types.NamespacedName
+	var sources []types.NamespacedName
 	w.mu.Lock()
 	now := time.Now()
 	for _, repo := range w.repos {
@@ -262,12 +262,12 @@ func (w *Watcher) report(ctx context.Context) time.Duration {
 			continue
 		}
 		repo.dirty = time.Time{}
-		w.cover(repo) // before the look: what comes after it is seen
+		w.cover(repo) // before the sync: what comes after it is seen
 		for name := range repo.sources {
-			told = append(told, name)
+			sources = append(sources, name)
 		}
 	}
 	w.mu.Unlock()
-	w.requester.RequestSync(ctx, told...)
+	w.requester.RequestSync(ctx, sources...)
 	return next
 }

@@ -57,8 +57,8 @@ func watchRepo(w *Watcher, path string) {
 	w.Watch(webSource, &url.URL{Scheme: "file", Path: path})
 }
 
-// told counts the requests until it has been quiet for a while.
-func told(w *Watcher, quiet time.Duration) int {
+// requestCount counts the requests until there has been none for a while.
+func requestCount(w *Watcher, quiet time.Duration) int {
 	n := 0
 	for {
 		select {
@@ -80,7 +80,7 @@ func notices(t *testing.T, w *Watcher) {
 	t.Helper()
 	select {
 	case <-requestsOf(w):
-		told(w, quiet)
+		requestCount(w, quiet)
 	case <-time.After(patient):
 		t.Error("the push was not noticed")
 	}
@@ -91,8 +91,8 @@ func TestWatchNoticesPushes(t *testing.T) {
 	repo.CommitAndPush(map[string]string{"a": "1"})
 	w := startWatcher(t)
 	watchRepo(w, repo.Bare)
-	if n := told(w, quiet); n != 0 {
-		t.Errorf("told %d times of nothing", n)
+	if n := requestCount(w, quiet); n != 0 {
+		t.Errorf("requested %d times of nothing", n)
 	}
 	for name, push := range map[string]func(){
 		"a commit":               func() { repo.CommitAndPush(map[string]string{"a": "2"}) },
@@ -103,15 +103,15 @@ func TestWatchNoticesPushes(t *testing.T) {
 		"a force-push":           func() { repo.Commit(nil); repo.Push("--force") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			told(w, quiet)
+			requestCount(w, quiet)
 			push()
 			notices(t, w)
 		})
 	}
 	w.Forget(webSource)
 	repo.CommitAndPush(nil)
-	if n := told(w, quiet); n != 0 {
-		t.Errorf("told %d times after it was forgotten", n)
+	if n := requestCount(w, quiet); n != 0 {
+		t.Errorf("requested %d times after it was forgotten", n)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestWatchTellsTheLast(t *testing.T) {
 	repo.CommitAndPush(nil)
 	w := startWatcher(t)
 	watchRepo(w, repo.Bare)
-	told(w, quiet)
+	requestCount(w, quiet)
 	tip := ""
 	seen := make(chan string, 100)
 	var looking sync.WaitGroup
@@ -151,7 +151,7 @@ func TestWatchTellsTheLast(t *testing.T) {
 	}
 }
 
-// What is written before the repository is quiet is told once.
+// All that is written before the repository is quiet brings one request.
 func TestWatchTellsFew(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(nil)
@@ -168,7 +168,7 @@ func TestWatchTellsFew(t *testing.T) {
 	w.report(t.Context())
 	w.report(t.Context())
 	if n := len(requestsOf(w)); n != 1 {
-		t.Errorf("told %d times", n)
+		t.Errorf("requested %d times", n)
 	}
 }
 
@@ -180,8 +180,8 @@ func TestWatchNoticesARepositoryThatComesLater(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "noise"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if n := told(w, quiet); n != 0 {
-		t.Errorf("told %d times of noise", n)
+	if n := requestCount(w, quiet); n != 0 {
+		t.Errorf("requested %d times of noise", n)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)

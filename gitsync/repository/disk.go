@@ -66,15 +66,15 @@ func diskSize(dir string) int64 {
 func (c *clone) sweep() {
 	left, err := filepath.Glob(filepath.Join(c.dir, "objects", "pack", "tmp_*"))
 	if err != nil {
-		return // the pattern is sound, but for a strange folder name
+		return // the pattern is valid, unless the folder's name has a bracket
 	}
 	for _, f := range left {
 		_ = os.Remove(f) // it is tried again at the next fetch
 	}
 }
 
-// Use returns the mirror of a source's repository, and remembers who uses it.
-// The one that the source used before is removed if nobody else does.
+// Use returns the mirror of a source's repository, and remembers that the source uses
+// it. It removes the mirror that the source used before if no other source uses that.
 func (ms *Cache) Use(source types.NamespacedName, r gitserver.Remote) *Mirror {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -86,7 +86,7 @@ func (ms *Cache) Use(source types.NamespacedName, r gitserver.Remote) *Mirror {
 	return ms.named(name)
 }
 
-// Release says that a source is gone, or somebody else's.
+// Release says that a source is gone, or that another replica has it.
 func (ms *Cache) Release(source types.NamespacedName) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -109,8 +109,8 @@ func (ms *Cache) used(name string) bool {
 	return false
 }
 
-// clear removes the mirror from disk. It stays in memory: whoever comes to it
-// later clones anew. Where somebody is at it, it stays until the next start.
+// clear removes the mirror from disk. It stays in memory, and its next user clones the
+// repository again. A mirror that is being used stays on disk until the next start.
 func (m *Mirror) clear() {
 	select {
 	case m.owner <- struct{}{}:

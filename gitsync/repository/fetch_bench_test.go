@@ -153,9 +153,9 @@ func peak(b *testing.B, process string, args ...string) float64 {
 	return mib
 }
 
-// BenchmarkFetch brings one new commit, and all of them at first, beside the
-// git command line: ours/fetch is a look of the controller, with the strict
-// walk of the tree.
+// BenchmarkFetch brings one new commit, and all of them at first, beside the git
+// command line: ours/fetch is what a sync of the controller does, with the strict walk
+// of the tree.
 func BenchmarkFetch(b *testing.B) {
 	bare := benchRepo(b)
 	url := gittest.Serve(b, filepath.Dir(bare), gittest.ServeOptions{}).URL + "/big.git"

@@ -34,7 +34,7 @@ const (
 	// MiB per repository (G9).
 	objectCache = 12 * cache.MiByte
 	// maxPacks is how many packs a clone may have. Each fetch adds one, go-git
-	// never collects them, and a clone anew is faster than to repack (G8).
+	// never collects them, and to clone again is faster than to repack (G8).
 	maxPacks = 50
 )
 
@@ -59,8 +59,8 @@ func NewCache(dir string) *Cache {
 // hashedNameSize is how many bytes of a hash name a mirror.
 const hashedNameSize = 16
 
-// hashedName is the name of a repository's mirror. The Secret is part of it, so
-// that nobody reads through another's credentials.
+// hashedName is the name of a repository's mirror. The Secret is part of it, so that no
+// source reads through the credentials of another.
 func hashedName(u *url.URL, secret string) string {
 	sum := sha256.Sum256([]byte(u.String() + "\x00" + secret))
 	return hex.EncodeToString(sum[:hashedNameSize])
@@ -95,7 +95,7 @@ func (ms *Cache) named(name string) *Mirror {
 type Mirror struct {
 	dir    string
 	limits gittree.Limits
-	owner  chan struct{} // taken while somebody has the disk
+	owner  chan struct{} // holds a value while one goroutine has the disk
 
 	// All below is the owner's.
 	current    *clone
@@ -114,8 +114,8 @@ type rejectedTip struct {
 	err   error
 }
 
-// brokenFor is how long a tip that the server does not have all of is left
-// alone: somebody may mend the server, and a clone costs both sides.
+// brokenFor is how long a tip that the server does not have all of is left alone. The
+// server may be repaired by then, and a clone costs both sides.
 const brokenFor = 10 * time.Minute
 
 // advertised is what the server said last.
@@ -316,8 +316,8 @@ func (m *Mirror) FetchRef(ctx context.Context, r gitserver.Remote, ref string) (
 	return m.current.snapshot(tip), nil
 }
 
-// Repair throws the disk away; the next look clones anew. A reader calls it when
-// it met an object that is not there.
+// Repair throws the disk away; the next sync clones again. A reader calls it when it
+// met an object that is not there.
 func (m *Mirror) Repair(ctx context.Context, met *Snapshot) error {
 	select {
 	case m.owner <- struct{}{}:
@@ -326,7 +326,7 @@ func (m *Mirror) Repair(ctx context.Context, met *Snapshot) error {
 		return ctx.Err()
 	}
 	if m.current != met.clone {
-		return nil // somebody was faster
+		return nil // another reader was faster
 	}
 	return m.startEmpty()
 }
@@ -441,7 +441,7 @@ func (c *clone) bring(ctx context.Context, s *gitserver.Session, wants ...plumbi
 	return err
 }
 
-// IsDamaged tells errors that a clone anew may mend.
+// IsDamaged reports whether an error is one that cloning again may repair.
 func IsDamaged(err error) bool {
 	return errors.Is(err, gittree.ErrDamaged) || errors.Is(err, plumbing.ErrObjectNotFound) ||
 		errors.Is(err, transport.ErrEmptyUploadPackRequest)
@@ -482,7 +482,7 @@ func (c *clone) tips(store *filesystem.Storage) []plumbing.Hash {
 
 func (c *clone) packs() int {
 	packs, err := filepath.Glob(filepath.Join(c.dir, "objects", "pack", "*.pack"))
-	if err != nil { // the pattern is sound, but for a strange folder name
+	if err != nil { // the pattern is valid, unless the folder's name has a bracket
 		return 0
 	}
 	return len(packs)

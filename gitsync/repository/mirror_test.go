@@ -51,8 +51,8 @@ func remoteFor(t *testing.T, raw string, data map[string][]byte) gitserver.Remot
 	return r
 }
 
-// lookWithin is how long a look may take that ends for a reason: only where the
-// end of its time is the reason, it is short.
+// lookWithin is how long a fetch may take that ends for a reason. It is short only if
+// that reason is the timeout.
 func lookWithin(reason string) time.Duration {
 	if reason == v1alpha1.ReasonTimeout {
 		return time.Second
@@ -183,7 +183,7 @@ func TestMirrorHeals(t *testing.T) {
 	}
 }
 
-// Damage that only a reader meets is told as such, and a clone anew mends it.
+// Damage that only a reader meets is recognized, and cloning again repairs it.
 func TestReaderMeetsDamage(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(map[string]string{"dir/a": gittest.Noise(4 << 10), "dir/b": gittest.Noise(4<<10) + "b"})
@@ -284,7 +284,7 @@ func TestServerWithHoles(t *testing.T) {
 	ms, r := NewCache(t.TempDir()), remoteFor(t, repo.URL(), nil)
 	before := mustLook(t, ms, r, "main")
 	repo.CommitAndPush(map[string]string{"dir/a": "2"})
-	// A blob that nobody has: git upload-pack fails on it.
+	// A blob that no repository has: git upload-pack fails on it.
 	blob := gittest.Git(t, repo.Bare, "rev-parse", "main:dir/a")
 	if err := os.Remove(filepath.Join(repo.Bare, "objects", blob[:2], blob[2:])); err != nil {
 		t.Fatal(err)
@@ -490,22 +490,22 @@ func TestMirrorAsksOnceForMany(t *testing.T) {
 	if n := asked.Load(); n > 2 {
 		t.Errorf("asked %d times for %d sources", n, sources)
 	}
-	// One after the other, all told of one push.
-	told := time.Now()
+	// One after the other, all after one push.
+	pushed := time.Now()
 	asked.Store(0)
 	for range sources {
-		s, err := ms.Of(r).fetchSince(t.Context(), r, "main", told)
+		s, err := ms.Of(r).fetchSince(t.Context(), r, "main", pushed)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Close()
 	}
 	if n := asked.Load(); n != 1 {
-		t.Errorf("asked %d times for %d sources that are told of one push", n, sources)
+		t.Errorf("asked %d times for %d sources after one push", n, sources)
 	}
 	r.Access.Identity = "another" // the Secret has changed
 	asked.Store(0)
-	s, err := ms.Of(r).fetchSince(t.Context(), r, "main", told)
+	s, err := ms.Of(r).fetchSince(t.Context(), r, "main", pushed)
 	if err != nil {
 		t.Fatal(err)
 	}

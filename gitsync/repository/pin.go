@@ -66,7 +66,7 @@ func (m *Mirror) FetchReference(ctx context.Context, r gitserver.Remote, ref v1a
 	defer s.Close()
 	pinned, err := m.pin(ctx, r, ref, s)
 	if err != nil && IsDamaged(err) {
-		err = errors.Join(err, m.startEmpty()) // the next look clones again
+		err = errors.Join(err, m.startEmpty()) // the next sync clones again
 	}
 	return pinned, err
 }

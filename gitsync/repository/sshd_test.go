@@ -11,9 +11,9 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// OpenSSH's own server: every kind of key, on either side, locked and not; host
-// keys by name and hashed; and what is wrong told apart, with the fingerprints of
-// a host key that is not the one known.
+// OpenSSH's own server: every kind of key, on either side, locked and not; host keys by
+// name and hashed. Each fault has an error of its own; that of an unknown host key has
+// its fingerprint and that of the known one.
 func TestSSHD(t *testing.T) {
 	t.Parallel()
 	server := gittest.ServeSSH(t)

@@ -78,8 +78,8 @@ func (h *holder) render(tenant string) error {
 	}
 }
 
-// A tenant whose renderings do not end gets no more places than it may have. More
-// renderings of it do not wait, and are told when it is worth another try; another
+// A tenant whose renderings do not end gets no more places than it may have. Its further
+// renderings do not wait: they return an error that says when a place is free. Another
 // tenant's are rendered meanwhile.
 func TestNoPlace(t *testing.T) {
 	p := newPool(t, enough, long, 3)

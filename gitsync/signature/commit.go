@@ -18,7 +18,7 @@ type commit struct {
 	committed time.Time
 }
 
-// maxCommit bounds the bytes of a commit that is worth a look.
+// maxCommit bounds the bytes of a commit whose signature is verified.
 const maxCommit = 1 << 20
 
 // first are the headers that a commit begins with, in this order; only parent

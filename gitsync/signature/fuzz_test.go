@@ -40,8 +40,8 @@ func FuzzAllowedSigners(f *testing.F) {
 	})
 }
 
-// A commit that nobody has signed is never taken as signed, and what is signed
-// is a commit as git makes it.
+// A commit without a signature is never taken as signed, and what is signed is a commit
+// as git makes it.
 func FuzzCommit(f *testing.F) {
 	const (
 		begin = "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n"

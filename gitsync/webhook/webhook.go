@@ -39,8 +39,8 @@ const (
 	hooksWaiting = 64
 	// hooksPerSecond bounds what strangers may cost.
 	hooksPerSecond, hooksBurst = 20, 100
-	// askedEvery is how often one source is asked to look at most: of ten
-	// pushes in a second the first and the last one have a look.
+	// askedEvery is the least time between two requests for a sync of one source:
+	// of ten pushes in a second the first and the last one bring a sync.
 	askedEvery = time.Second
 	hookTime   = 10 * time.Second
 	headerTime = 5 * time.Second
@@ -134,8 +134,8 @@ func (w *Receiver) serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// ServeHTTP takes one hook: 202 for each that is well-formed, be it of a
-// repository that is followed or not, signed or not.
+// ServeHTTP takes one hook. It answers 202 to each that is well-formed: also of a
+// repository that no source follows, and without a valid signature.
 func (w *Receiver) ServeHTTP(answer http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method != http.MethodPost:
@@ -268,7 +268,7 @@ func (w *Receiver) calm(ctx context.Context, source types.NamespacedName, here b
 	}
 }
 
-// annotate asks the replica that does the looks to look at a source.
+// annotate asks the replica that syncs to sync a source.
 func (w *Receiver) annotate(ctx context.Context, source types.NamespacedName) {
 	w.slots <- struct{}{}
 	defer func() { <-w.slots }()
@@ -281,7 +281,7 @@ func (w *Receiver) annotate(ctx context.Context, source types.NamespacedName) {
 		w.log.Error(err, "a webhook was lost", "source", source.String())
 		return
 	}
-	w.log.V(1).Info("asked for a look", "source", source.String())
+	w.log.V(1).Info("Requested a sync", "source", source.String())
 }
 
 // signedWith reports whether a hook bears a token's signature, in one of the

@@ -79,7 +79,7 @@ func hmacOf(body, token string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// Who knows the token signs in the way of the forge, and nobody else does.
+// A hook counts as signed if it is signed with the token, in the way of its forge.
 func TestHookSignature(t *testing.T) {
 	const body, token = `{"a":1}`, "s3cret"
 	good := hmacOf(body, token)
