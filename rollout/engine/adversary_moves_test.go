@@ -242,7 +242,7 @@ func (c *cluster) changeSpec(verb string, args []string, number func(int) int) b
 		}
 		c.writeRelease(func(br *v1alpha1.BatchRelease) {
 			br.Spec.Approval = &v1alpha1.Approval{Revision: revision, Commit: c.commit, Step: int32(number(0))}
-			br.Spec.Approval.ApprovedIn = strconv.Itoa(int(c.rv)) // one that is given again is told apart by it
+			br.Spec.Approval.ApprovedIn = strconv.Itoa(int(c.rv)) // it distinguishes an approval that is given again
 			if !c.byHand {
 				br.Spec.Approval.Steps = valuesOf(br.Spec.Strategy.Steps)
 			}

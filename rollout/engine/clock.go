@@ -36,7 +36,7 @@ func clocked(s *v1alpha1.BatchReleaseStatus) bool {
 func (v *view) signInterval() time.Duration { return max(v.deadlineLength()/4, shortestSign) }
 
 // followClock moves the times that a clock runs from by as much as the clock has jumped.
-// So each has run for as long as before, and a process that begins later sees that too.
+// So the time since each stays what it was, also for a process that begins later.
 func (v *view) followClock() {
 	clocks := []**metav1.Time{}
 	if releasing(&v.status) {

@@ -107,8 +107,8 @@ func TestClock_RestartedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// A release at a gate, one that is paused, and a Deployment at rest write nothing
-// for the sake of a clock.
+// No clock causes a write for a release at a gate, for one that is paused, or for a
+// Deployment without a release under way.
 func TestClock_NothingRuns(t *testing.T) {
 	for name, w := range map[string]*world{
 		"gate":   at(0, v1alpha1.StepBlocking, 2, steps("20%", "100%")...),

@@ -70,7 +70,7 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// A Deployment at rest has no clock that runs: a jump writes nothing.
+// No clock runs for a Deployment without a release under way: a jump writes nothing.
 func TestClockJumps_AtRest(t *testing.T) {
 	w := newWorld(10, 3, 2)
 	for range 3 {

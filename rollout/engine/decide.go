@@ -109,8 +109,8 @@ func (v *view) decide() {
 	}
 }
 
-// decideRelease is about the release, or the way back, that is under way. Until it has
-// pods its revision is named anew where admission makes another template of it.
+// decideRelease is about the release or rollback that is under way. Until it has pods,
+// its revision gets another name if admission makes another template of it.
 func (v *view) decideRelease() {
 	v.status.UpdateRevision = v.goal.name
 	switch {
@@ -288,7 +288,7 @@ func (v *view) idle() bool {
 func (v *view) settle() {
 	if v.isNativeDrift() {
 		v.warn(ReasonDriftCorrected, "strategy or paused of the Deployment were not what the manifest says")
-		v.handBack("strategy or paused were changed by other hands", nil)
+		v.handBack("strategy or paused were changed by another field manager", nil)
 	}
 	if v.brought == nil { // spec.template is empty: what runs is stable
 		if v.rollingNatively() && !v.stable.equal(&v.d.Spec.Template) {
@@ -373,7 +373,7 @@ func (v *view) begin() {
 	v.end()
 	afterwards := !releasing(&v.status) || v.status.RollingBack // in the middle, only the stable one is a way back
 	if v.status.Phase == v1alpha1.PhaseCompleted && !v.forward() && !v.failed() {
-		v.warn(ReasonDriftCorrected, "the template of the Deployment was changed by other hands")
+		v.warn(ReasonDriftCorrected, "the template of the Deployment was changed by a field manager other than Tranche")
 	}
 	if !v.failed() {
 		v.clearFailed()
@@ -726,7 +726,7 @@ func (v *view) restoreHold() {
 	if !v.touched() { // it was parked: no deadline ran
 		v.status.ProgressTime, v.status.BestAvailableReplicas = v.time(), 0
 	} else {
-		why = "the hold was changed by other hands"
+		why = "the hold was changed by another field manager"
 		v.warn(ReasonDriftCorrected, "template, strategy or paused of the held Deployment were changed; the hold is put back")
 	}
 	v.hold(why)

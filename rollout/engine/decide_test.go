@@ -66,7 +66,7 @@ func TestGates(t *testing.T) {
 		state     v1alpha1.StepState
 		reason    string
 		wait      time.Duration
-		event     string // that must be told, if set
+		event     string // that must be sent, if set
 	}{
 		{name: "nobody has approved", why: "a gate without a pause waits for ever", plan: steps("20%", "50%", "100%"), after: time.Hour,
 			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
@@ -253,7 +253,7 @@ func TestPlanEdited(t *testing.T) {
 }
 
 // The same input gives the same output, and is not changed.
-// Only a hold that other hands have opened is put back before the native
+// Only a hold that another field manager has opened is put back before the native
 // controller has seen what is there: it is about to act on that.
 func TestHoldWaits(t *testing.T) {
 	hold := "[hold at template " + hashes[1] + " remember the template of " + hashes[1] + " as written]"
@@ -339,8 +339,8 @@ func TestRollbackTwice(t *testing.T) {
 	}
 }
 
-// N changes at a closed gate: the split is made anew at the step's proportion,
-// in both directions, and to zero and back.
+// N changes at a closed gate: the engine computes the split again at the step's
+// proportion, in both directions, and to zero and back.
 func TestScaling(t *testing.T) {
 	for _, tc := range []struct {
 		why      string

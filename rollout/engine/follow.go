@@ -7,10 +7,9 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// follow keeps the sizes of a held Deployment at N where no release may go on:
-// the plan is paused before what it is to bring has begun, or plan or template
-// cannot be used. Nobody else does so, since the native controller is kept off;
-// but with one active ReplicaSet it does.
+// follow keeps the sizes of a held Deployment at N if no release may go on: the plan is
+// paused before the release has begun, or plan or template cannot be used. The hold keeps
+// the native controller from doing so, except with one active ReplicaSet.
 //
 // Where there is nothing to split, at 0 replicas or with only stable pods, the
 // Deployment is handed back at its stable template (H4). With pods it stays held
@@ -28,7 +27,7 @@ func (v *view) follow() {
 		v.handBack("there is nothing to split", v.stable.template)
 	case !Held(v.d):
 		v.warn(ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
-		v.do(Hold{because: "the hold was changed by other hands", Template: &v.d.Spec.Template, Revision: v.goal.name})
+		v.do(Hold{because: "the hold was changed by another field manager", Template: &v.d.Spec.Template, Revision: v.goal.name})
 	case v.RefusedReason == ReasonWriteRefused && (!v.CreationRefused || lacksReplicaSet(sets)):
 	case v.seen() && active(numbers(sets)) > 1:
 		v.move(sets, because(fmt.Sprintf("%d replicas, and no release may go on", v.replicas)))

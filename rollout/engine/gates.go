@@ -145,8 +145,8 @@ func (v *view) takeBackState() {
 	v.status.CurrentStepState, v.status.ProgressTime = v1alpha1.StepUpgrade, v.time()
 }
 
-// refuseApproval takes back an approval that was given in the cluster where
-// only signed ones count. The step's times stay, so that no pause begins anew.
+// refuseApproval takes back an approval that was given in the cluster if only signed
+// ones count. The step's times stay, so that no pause begins again.
 func (v *view) refuseApproval() {
 	if !v.spec.RequireSignedApprovals || v.status.CurrentStepState != v1alpha1.StepCompleted ||
 		v.status.Phase == v1alpha1.PhaseFinalizing || v.status.RollingBack || v.d != nil && v.lastStep() {
@@ -352,7 +352,7 @@ func (v *view) trackProgress() {
 	}
 	available := newSet(*v.goal).clamp().available
 	goal, _ := v.target(int(v.status.CurrentStepIndex))
-	best := min(v.status.BestAvailableReplicas, goal) // a Deployment made smaller begins anew
+	best := min(v.status.BestAvailableReplicas, goal) // a Deployment made smaller begins again
 	if available > best || stoppedBy[v.status.Reason] && !v.spec.Paused {
 		best = available
 		v.status.ProgressTime = v.time()

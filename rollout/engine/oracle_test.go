@@ -960,8 +960,8 @@ func (o *oracle) judgeHealth(c *cluster) {
 	}
 }
 
-// ends checks I14 from here: what is said at rest is true, and once pods come
-// up and approvals are given, the release ends.
+// ends checks I14 from here: the status is true whenever the controller has nothing left
+// to do, and once pods come up and approvals are given, the release ends.
 func (c *cluster) ends() {
 	c.checkRest()
 	c.goWell()

@@ -91,8 +91,7 @@ func (v *view) isUnready() bool {
 	return g.ready < g.size
 }
 
-// end closes the books on the release that another one, or the way back, takes
-// the place of.
+// end records the release in the history when a new release or a rollback replaces it.
 func (v *view) end() {
 	if v.status.Phase == "" || v.status.Phase == v1alpha1.PhaseCompleted || v.status.UpdateRevision == "" { // or it was refused unnamed
 		return
@@ -135,8 +134,9 @@ func (v *view) spend() {
 	v.status.EndedReleases = v.status.EndedReleases[:min(len(v.status.EndedReleases), keptEnded)]
 }
 
-// complete closes the books on a release that has been handed back, and says
-// what runs. A way back to what had been stable all along is no release of its own.
+// complete records a release in the history once the Deployment is handed back, and
+// reports what runs. A rollback to the revision that stayed stable is no release of its
+// own.
 func (v *view) complete() {
 	switch {
 	case v.status.Phase == "" || v.status.Phase == v1alpha1.PhaseCompleted:
