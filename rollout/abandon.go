@@ -13,18 +13,18 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// toldAgain is how long after an event of a failing hand-back the next one follows. An
+// eventInterval is how long after an event of a failing hand-back the next one follows. An
 // event lives for an hour, if the API server does not say otherwise.
-const toldAgain = 30 * time.Minute
+const eventInterval = 30 * time.Minute
 
 // handBacks remembers the Deployments without a plan that could not be handed back, and
-// when the last event told so. There is no BatchRelease any more whose status could.
+// when the last event said so. There is no BatchRelease any more whose status could.
 type handBacks struct {
 	mu sync.Mutex
-	of map[types.NamespacedName]toldOf
+	of map[types.NamespacedName]sentEvent
 }
 
-type toldOf struct {
+type sentEvent struct {
 	uid  types.UID
 	at   time.Time
 	what string
@@ -36,10 +36,10 @@ func (h *handBacks) isNews(d *appsv1.Deployment, reason string, now time.Time) b
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := client.ObjectKeyFromObject(d)
-	if last, ok := h.of[key]; ok && last.uid == d.UID && last.what == reason && now.Sub(last.at) < toldAgain {
+	if last, ok := h.of[key]; ok && last.uid == d.UID && last.what == reason && now.Sub(last.at) < eventInterval {
 		return false
 	}
-	h.of[key] = toldOf{d.UID, now, reason}
+	h.of[key] = sentEvent{d.UID, now, reason}
 	return true
 }
 

@@ -80,7 +80,7 @@ func (a *account) mayHandBack(ctx context.Context, asAccount bool) error {
 	return problem
 }
 
-// ask returns a problem with the account, or why it could not be told.
+// ask returns a problem with the account. err says why ask could not find out.
 func (a *account) ask(ctx context.Context) (problem, err error) {
 	name := client.ObjectKey{Name: policyHeldDeployments}
 	var policy admissionv1.ValidatingAdmissionPolicy

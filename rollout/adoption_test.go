@@ -161,7 +161,7 @@ func TestRollback_AfterCompletionIsMarked(t *testing.T) {
 	s.finish(2)
 	s.bring("v1")
 	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2})
-	s.told(engine.ReasonRolledBack, "all pods run "+s.release().Status.StableRevision+" again")
+	s.hasEvent(engine.ReasonRolledBack, "all pods run "+s.release().Status.StableRevision+" again")
 	var got []string
 	for _, h := range s.release().Status.History {
 		got = append(got, fmt.Sprint(h.Outcome, " ", h.Rollback))

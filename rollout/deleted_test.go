@@ -28,7 +28,7 @@ func TestDeletedPlan_KeptByAFinalizer(t *testing.T) {
 	s.become(map[string]int32{"v2": 2})
 	s.rolled("web", 2)
 	s.untouched()
-	s.told(engine.ReasonHandedBack, "the finalizers example.org/hostage keep only the object")
+	s.hasEvent(engine.ReasonHandedBack, "the finalizers example.org/hostage keep only the object")
 	clustertest.Wait(t, "the records to go", func() error {
 		if left := s.records(); len(left) > 0 {
 			return fmt.Errorf("%d ControllerRevisions", len(left))

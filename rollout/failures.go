@@ -32,8 +32,8 @@ type failures struct {
 type failure struct {
 	since time.Time
 	count int
-	// told: log and events have said so.
-	told bool
+	// reported: log and events have said so.
+	reported bool
 }
 
 // trouble is what a round means for the release.
@@ -55,7 +55,7 @@ func (f *failures) note(release types.NamespacedName, err error, now time.Time) 
 	at := f.of[release]
 	if err == nil {
 		delete(f.of, release)
-		if at != nil && at.told {
+		if at != nil && at.reported {
 			return recovered
 		}
 		return noTrouble
@@ -67,10 +67,10 @@ func (f *failures) note(release types.NamespacedName, err error, now time.Time) 
 	at.count++
 	switch {
 	case now.Sub(at.since) >= persistent && !apierrors.IsConflict(err):
-		at.told = true
+		at.reported = true
 		return persists
-	case !at.told && !apierrors.IsConflict(err) && !errors.Is(err, errLookAgain):
-		at.told = true
+	case !at.reported && !apierrors.IsConflict(err) && !errors.Is(err, errLookAgain):
+		at.reported = true
 		return begun
 	}
 	return goesOn

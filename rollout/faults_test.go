@@ -35,7 +35,7 @@ const (
 	killed     fault = "killed"        // it is made, and the controller is dead
 	lost       fault = "answer lost"   // it is made, and the answer does not come
 	unsent     fault = "not sent"      // it is not made, and no answer comes
-	conflict   fault = "409"           // refused, as if somebody else had been faster
+	conflict   fault = "409"           // refused, as if another write had come first
 	broken     fault = "500"           // refused by a server that is not well
 	overloaded fault = "429"           // refused, and asked to come again
 	gateway    fault = "504, and made" // made, and a proxy in between gives up

@@ -75,7 +75,7 @@ func TestHandBackUnderAMutatingPolicy(t *testing.T) {
 	s.approve(0)
 	s.waitFor(engine.ReasonHandBackRefused, 1, map[string]int32{"v2": 4})
 	s.stalled("spec.template.metadata.annotations")
-	s.told(engine.ReasonHandBackRefused, "spec.template.metadata.annotations")
+	s.hasEvent(engine.ReasonHandBackRefused, "spec.template.metadata.annotations")
 	d := s.deployment("web")
 	if !engine.Held(d) || d.Spec.Template.Annotations[injected] != "" {
 		t.Errorf("held=%t, annotations %v", engine.Held(d), d.Spec.Template.Annotations)

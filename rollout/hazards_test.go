@@ -189,8 +189,8 @@ func (s *shop) resizes() []string {
 	return all
 }
 
-// told waits for an event of a reason that says something.
-func (s *shop) told(reason, what string) {
+// hasEvent waits for an event of a reason with a text in its message.
+func (s *shop) hasEvent(reason, what string) {
 	s.Helper()
 	clustertest.Wait(s, "an event "+reason, func() error {
 		out, err := s.c.Kubectl(s, "-n", s.ns, "get", "events", "--field-selector=reason="+reason, "-o", "jsonpath={.items[*].message}")
@@ -294,7 +294,7 @@ func oursH06(t *testing.T) {
 func oursH07(t *testing.T) {
 	s := atGate(t, 4)
 	s.kubectl("-n", s.ns, "patch", "deployment/web", "--field-manager=another", "-p", `{"spec":{"strategy":{"type":"RollingUpdate"}}}`)
-	s.told(engine.ReasonDriftCorrected, "was changed by another")
+	s.hasEvent(engine.ReasonDriftCorrected, "was changed by another")
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	if d := s.deployment("web"); !engine.Held(d) {
 		t.Errorf("not held: %+v", d.Spec.Strategy)
@@ -541,8 +541,8 @@ func oursH24(t *testing.T) {
 	s.finish(2)
 }
 
-// Another manager owns strategy and paused: they are taken for the hold, the
-// other learns of it, and forcing them back is told.
+// Another manager owns strategy and paused: the controller takes them for the hold, and
+// the other manager's apply gets a conflict. An event says when it forces them back.
 func oursH25(t *testing.T) {
 	const spec = `{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":3,"maxUnavailable":1}},"paused":false}`
 	s, _ := shopWithController(t)
@@ -556,7 +556,7 @@ func oursH25(t *testing.T) {
 		t.Errorf("server-side apply over the hold: %v: %s", err, out)
 	}
 	s.serverSideApply("another", spec)
-	s.told(engine.ReasonDriftCorrected, "was changed by another")
+	s.hasEvent(engine.ReasonDriftCorrected, "was changed by another")
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.finish(4)
 	if u := s.deployment("web").Spec.Strategy.RollingUpdate; u.MaxSurge.IntValue() != 3 {
@@ -577,8 +577,8 @@ func (s *shop) collide() {
 	s.must(s.c.Client.Create(s.Context(), rs))
 }
 
-// Somebody has the name of the new ReplicaSet: it gets another hash, with a
-// count in it, and the one that the native controller gives it.
+// Another object has the name of the new ReplicaSet. The controller gives it another hash
+// with a count in it, the same as the native controller does.
 func oursCollision(t *testing.T) {
 	twin := byHand(t, 2)
 	twin.collide()
@@ -623,7 +623,7 @@ func TestPaused_DriftIsUndone(t *testing.T) {
 				s.waitFor(engine.ReasonReleasePaused, 0, map[string]int32{"v1": 4})
 			}
 			s.kubectl("-n", s.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v2")
-			s.told(engine.ReasonDriftCorrected, "template of the Deployment was changed")
+			s.hasEvent(engine.ReasonDriftCorrected, "template of the Deployment was changed")
 			s.become(map[string]int32{"v1": 4})
 			if !waits {
 				s.bring("v2")

@@ -305,7 +305,7 @@ func TestApprovalBeforeThePodsAreAvailable(t *testing.T) {
 	t.Run("they come", func(t *testing.T) {
 		t.Parallel()
 		s := begin(t, func(s *shop) { s.bringConfined("v2") })
-		s.told(engine.ReasonStepApproved, "the gate opens once the step's pods are available")
+		s.hasEvent(engine.ReasonStepApproved, "the gate opens once the step's pods are available")
 		s.become(map[string]int32{"v1": 2, "v2": 1})
 		s.room(true)
 		s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})

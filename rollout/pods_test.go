@@ -49,8 +49,8 @@ func (s *shop) has(tag string, n int) {
 	})
 }
 
-// Why pods of a release do not come is in the message long before the deadline, with
-// how many of them. A size is not told as pods that run.
+// The message says long before the deadline why pods of a release do not come, and how
+// many. It does not count the size of a ReplicaSet as running pods.
 func TestMessage_WhyPodsDoNotCome(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -106,8 +106,8 @@ func (s *shop) attempt(attempts []attempt, flags ...string) {
 	}
 }
 
-// The label tranche.dev/held leaves only with the hold, whoever takes it off.
-// The command of docs/reasons.md ends the hold.
+// No user can take the label tranche.dev/held off without ending the hold. The command
+// of docs/reasons.md ends the hold.
 func TestHeldLabelLeavesWithTheHold(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
@@ -388,9 +388,8 @@ func TestStatusIsTheControllers(t *testing.T) {
 	}
 }
 
-// A BatchRelease is written with the rights of whoever writes it: without the
-// right to patch the Deployment no plan is made, and nothing changes that the
-// controller writes to it, with a template or without.
+// A user without the right to patch the Deployment can neither make a plan for it, nor
+// change what the controller writes to it, with a template or without.
 func TestPlanNeedsTheRightToPatch(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)

@@ -39,7 +39,7 @@ func TestReady_PodsUnavailable(t *testing.T) {
 	s.conditions(metav1.ConditionFalse, metav1.ConditionFalse)
 	s.deadline(3)
 	s.conditions(metav1.ConditionFalse, metav1.ConditionTrue)
-	s.told(engine.ReasonPodsUnavailable, "0 of 4 pods")
+	s.hasEvent(engine.ReasonPodsUnavailable, "0 of 4 pods")
 	s.setReady("v1", true)
 	s.conditions(metav1.ConditionTrue, metav1.ConditionFalse)
 	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v1": 4})
@@ -60,7 +60,7 @@ func TestReady_DeploymentGone(t *testing.T) {
 	if at := s.release().Status; at.Reason != engine.ReasonDeploymentNotFound || at.Replicas != 0 || at.UpdatedAvailableReplicas != 0 {
 		t.Errorf("%s, %d pods, %d available: %s", at.Reason, at.Replicas, at.UpdatedAvailableReplicas, at.Message)
 	}
-	s.told(engine.ReasonDeploymentNotFound, "there is no Deployment")
+	s.hasEvent(engine.ReasonDeploymentNotFound, "there is no Deployment")
 	s.install(2)
 	s.conditions(metav1.ConditionTrue, metav1.ConditionFalse)
 }

@@ -53,7 +53,7 @@ type Options struct {
 	DefaultServiceAccount string
 	// Selector names, by their labels, the BatchReleases to look at; nil: all.
 	Selector labels.Selector
-	// Notifier is told of the transitions of releases; nil: nobody is.
+	// Notifier sends the transitions of releases to receivers; nil: to none.
 	Notifier *notify.Notifier
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
@@ -92,7 +92,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		trials:    &trials{of: map[types.NamespacedName]*trial{}},
 		pods:      podcauses.New(mgr.GetAPIReader(), o.Now),
 		startup:   &startup{uptime: o.Uptime, seen: map[types.NamespacedName]bool{}},
-		handBacks: &handBacks{of: map[types.NamespacedName]toldOf{}},
+		handBacks: &handBacks{of: map[types.NamespacedName]sentEvent{}},
 		notifier:  o.Notifier,
 		selector:  o.Selector,
 		now:       o.Now,
@@ -273,8 +273,8 @@ func (r *reconciler) forget(release types.NamespacedName) {
 	metrics.Forget(release)
 }
 
-// refused reports whether the API server does not let a write pass, and will
-// not until somebody does something.
+// refused reports whether the API server refuses a write, and will until a user changes
+// something.
 func refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 }
@@ -393,7 +393,7 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 	a := &actor{Client: r.Client, as: r.asAccount(ctx, o.Release), br: o.Release, d: o.Deployment, minor: o.Minor}
 	var scaled []string
 	defer func() {
-		if len(scaled) > 0 { // told of the Deployment, as the native controller does, and once in a round
+		if len(scaled) > 0 { // an event of the Deployment, as the native controller's, and one in a round
 			r.tell(o.Deployment, engine.Event{Reason: engine.ReasonScalingReplicaSet, Message: strings.Join(scaled, "; ")})
 		}
 	}()
@@ -424,8 +424,8 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 	return nil
 }
 
-// culprit names the other hands on a Deployment that has drifted, and the fields,
-// before their traces are overwritten.
+// culprit returns the other field managers of a Deployment that has drifted, and their
+// fields, before the controller takes the fields from them.
 func (r *reconciler) culprit(ctx context.Context, o engine.Observed, d engine.Decision) string {
 	if !slices.ContainsFunc(d.Events, func(e engine.Event) bool { return e.Reason == engine.ReasonDriftCorrected }) {
 		return ""

@@ -125,7 +125,7 @@ func TestReplicaSetsUnderAMutatingPolicy(t *testing.T) {
 			if m := s.release().Status.Message; !strings.Contains(m, "spec.template.metadata.annotations") {
 				t.Errorf("it names no field: %s", m)
 			}
-			s.told(engine.ReasonWriteRefused, "spec.template.metadata.annotations")
+			s.hasEvent(engine.ReasonWriteRefused, "spec.template.metadata.annotations")
 			s.untouched()
 			s.unchanged(before)
 			if n := calls.of(http.MethodPost, "/replicasets") + calls.of(http.MethodPatch, "/replicasets") + calls.of(http.MethodPatch, "/deployments"); n > 0 {

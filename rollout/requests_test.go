@@ -15,8 +15,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// requests are those of a controller, but for lists, watches, dry runs, events and
-// reviews, which ask and write nothing.
+// requests are those of a controller, without lists, watches, dry runs, events and
+// reviews, which write nothing.
 type requests struct {
 	mu   sync.Mutex
 	made []string

@@ -30,7 +30,7 @@ func (s *shop) account(name string, role ...string) string {
 func TestReleaseAsAnAccount(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	var hands sync.Map // whoever writes to a Deployment or ReplicaSet, with what
+	var hands sync.Map // the users that write to a Deployment or ReplicaSet, with what
 	startReconciler(t, s.c, s.ns, rollout.Options{DefaultServiceAccount: "nobody"}, func(*ctrl.Options) {}, func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method != http.MethodGet && !r.URL.Query().Has("dryRun") && (strings.Contains(r.URL.Path, "/deployments/") || strings.Contains(r.URL.Path, "/replicasets")) {

@@ -229,8 +229,8 @@ func TestWatcherGoesOn(t *testing.T) {
 	}
 }
 
-// What happens while one of the watches is down is not held against anybody: the
-// status that allowed it has not been seen. What follows is judged.
+// The watcher does not judge events from while one of its watches is down: it has not
+// seen the status that allowed them. It judges those that follow.
 func TestWatcherMisses(t *testing.T) {
 	t.Parallel()
 	c := *clustertest.Shared(t)

@@ -270,9 +270,9 @@ func (c *Cluster) KubectlWith(t testing.TB, input string, args ...string) (strin
 
 var namespaces atomic.Int32
 
-// Namespace makes a namespace for one test. A held Deployment in it may be
-// changed by other hands, so that the controller has something to correct; and
-// by a controller that runs as an admin. [Cluster.Guard] ends that.
+// Namespace makes a namespace for one test. In it any user may change a held Deployment,
+// so that the controller has something to correct, and so may a controller that runs as
+// an admin. [Cluster.Guard] ends that.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -322,8 +322,8 @@ func (c *Cluster) Guard(t testing.TB, namespace string) {
 	}
 }
 
-// RestartAPIServer ends the API server and starts it again. Whoever else uses
-// the cluster meanwhile has errors: a test that does this is not parallel.
+// RestartAPIServer ends the API server and starts it again. Other tests that use the
+// cluster meanwhile get errors: a test that does this is not parallel.
 func (c *Cluster) RestartAPIServer(t testing.TB) {
 	t.Helper()
 	started := func() (string, error) {

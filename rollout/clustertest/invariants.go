@@ -23,14 +23,13 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// lag is how old a look may be that a write was decided on. Every write is
-// conditional on the version of the one object that it changes, and on nothing
-// else: the controller may shrink one ReplicaSet while a pod of another dies, or
-// while somebody sets another N. Within lag of such a change both what was and
-// what is count.
+// lag is how old the observation may be that a write was decided on. Every write is
+// conditional on the version of the one object that it changes, and on nothing else: the
+// controller may shrink one ReplicaSet while a pod of another dies, or while another user
+// sets another N. Within lag of such a change both what was and what is count.
 const lag = 5 * time.Second
 
-// nativeLag is how old a look of the native controller may be.
+// nativeLag is how old an observation of the native controller may be.
 const nativeLag = 2 * time.Second
 
 // invariants is what must never be broken by what happens in a namespace. It is
@@ -120,7 +119,7 @@ type deployment struct {
 	// strategy when it was last not held; nil where that was never seen.
 	strategy *appsv1.DeploymentStrategy
 	governed bool // it has been held
-	// loose is when other hands last had the hold half open, or took a ReplicaSet
+	// loose is when another user last had the hold half open, or took a ReplicaSet
 	// with pods away.
 	loose time.Time
 	// shrunk is when another user last made a ReplicaSet smaller under the hold.
@@ -795,9 +794,9 @@ func encode(v any) string {
 // NativeManager is the field manager of the native Deployment controller.
 const NativeManager = "kube-controller-manager"
 
-// resizer returns who gave a ReplicaSet its size: whoever owns spec.replicas,
-// which a write that changes the value takes from its last owner. Times would
-// not tell: they are in seconds.
+// resizer returns the field manager that gave a ReplicaSet its size: the owner of
+// spec.replicas. A write that changes the value takes it from its last owner. The times
+// of managedFields would not do: they are in seconds.
 func resizer(old, rs *appsv1.ReplicaSet) string {
 	for _, e := range rs.ManagedFields {
 		if owns(e, "f:spec", "f:replicas") {
@@ -807,9 +806,9 @@ func resizer(old, rs *appsv1.ReplicaSet) string {
 	return writer(rs, managedFields(old))
 }
 
-// writer returns who has written an object, but for its status: the manager
-// whose entry is not as before and the latest, and has grown where others lost
-// fields in the same second.
+// writer returns the field manager that has written an object other than its status. Its
+// entry is the latest of those that are not as before. Of two in the same second it is
+// the one that has grown, since the other lost fields to it.
 func writer(o client.Object, before []metav1.ManagedFieldsEntry) string {
 	var last metav1.ManagedFieldsEntry
 	var lastGrown bool

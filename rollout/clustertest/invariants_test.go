@@ -191,7 +191,7 @@ func (s *story) release(edit func(*v1alpha1.BatchRelease)) {
 	s.see(s.br, false)
 }
 
-// size gives a ReplicaSet a size, by somebody.
+// size gives a ReplicaSet a size, as a field manager.
 func (s *story) size(name string, n int32, by string, edit ...func(*appsv1.ReplicaSet)) {
 	s.later(time.Millisecond)
 	rs := s.rs[name]
@@ -285,7 +285,7 @@ func (s *story) all() {
 	s.release(func(br *v1alpha1.BatchRelease) { br.Status.Phase = v1alpha1.PhaseFinalizing })
 }
 
-// scale sets N, by other hands.
+// scale sets N, as a user.
 func (s *story) scale(n int32) {
 	s.deployment("ada", func(d *appsv1.Deployment) { d.Spec.Replicas = &n })
 }
@@ -1005,7 +1005,7 @@ func TestInvariants(t *testing.T) {
 	}
 }
 
-// Who has written is told by fields where times, in seconds, do not.
+// Fields say which manager has written if times, which are in seconds, do not.
 func TestWriter(t *testing.T) {
 	entry := func(manager, fields string, second int) metav1.ManagedFieldsEntry {
 		e := metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: time.Unix(int64(second), 0)}, FieldsV1: &metav1.FieldsV1{}}

@@ -31,8 +31,8 @@ import (
 //
 // Events of several kinds come by several watches, in no order. They are
 // judged in the order in which the API server made them, by resourceVersion,
-// and only once every watch has come up to the same point. What happened while
-// one of the watches was down is told and not judged: what led to it is not known.
+// and only once every watch has come up to the same point. Events from while one of the
+// watches was down are printed and not judged: what led to them is not known.
 type Watcher struct {
 	c         *Cluster
 	namespace string
@@ -48,7 +48,7 @@ type Watcher struct {
 // line is of the timeline, about a Deployment.
 type line struct{ deployment, text string }
 
-// seen is what the timeline has last told about an object.
+// seen is what the timeline last said about an object.
 type seen struct {
 	generation int64
 	size       int32
@@ -113,11 +113,11 @@ func (w *Watcher) Timeline() string {
 	w.judge(nil)
 	w.judging.Lock()
 	defer w.judging.Unlock()
-	return w.told(nil)
+	return w.timelineOf(nil)
 }
 
-// told is the timeline of these Deployments; of all, if there are none.
-func (w *Watcher) told(deployments []string) string {
+// timelineOf returns the timeline of these Deployments; of all, if there are none.
+func (w *Watcher) timelineOf(deployments []string) string {
 	var b strings.Builder
 	for _, l := range w.timeline {
 		if len(deployments) == 0 || slices.Contains(deployments, l.deployment) {
@@ -133,7 +133,7 @@ func (w *Watcher) verdict() string {
 	for _, breach := range w.invariants.broken {
 		whats, deployments = append(whats, breach.what), append(deployments, breach.deployment)
 	}
-	return fmt.Sprintf("invariants broken:\n%s\ntimeline:\n%s", strings.Join(whats, "\n"), w.told(deployments))
+	return fmt.Sprintf("invariants broken:\n%s\ntimeline:\n%s", strings.Join(whats, "\n"), w.timelineOf(deployments))
 }
 
 // judge judges everything that has happened up to now.

@@ -1,10 +1,10 @@
-// Package notify tells of releases and GitSources elsewhere: chat, webhooks, commit statuses.
+// Package notify sends notifications of releases and GitSources to chats, webhooks and
+// commit statuses.
 //
-// Telling never holds a release up: [Notifier.Tell] returns at once, each
-// receiver has a queue and a goroutine of its own, and what cannot be delivered
-// is tried again a few times and then logged. A transition is told at most once:
-// one that a crash comes before is lost, since the status and the events of the
-// BatchRelease have it anyway.
+// It never holds a release up: [Notifier.Tell] returns at once, and each receiver has a
+// queue and a goroutine of its own. A delivery that fails is tried again a few times and
+// then logged. A transition is sent at most once: a crash before it is sent loses it. The
+// status and the events of the BatchRelease have it anyway.
 package notify
 
 import (
@@ -70,7 +70,8 @@ const (
 const (
 	// queued is how many transitions wait for a receiver; further ones are dropped.
 	queued = 256
-	// every is how often a receiver is told at most, after the first burst.
+	// every is the least time between two notifications of a receiver, after the first
+	// burst.
 	every = time.Second
 	burst = 10
 	// tries is how often a delivery is made in all, with a wait of 1 s to 30 s

@@ -24,8 +24,8 @@ var waiting = Transition{
 	Revision: "5c66", Commit: "3f2c1e0000000000000000000000000000000000", Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 }
 
-// server answers with the codes one after the other, then with 200, and keeps
-// what it is told.
+// server answers with the codes one after the other, then with 200, and keeps the
+// requests.
 type server struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -59,8 +59,8 @@ func newServer(t *testing.T, codes ...int) *server {
 	return s
 }
 
-// told waits until the server was asked n times.
-func (s *server) told(t *testing.T, n int) []received {
+// received waits until the server was asked n times, and returns what it received.
+func (s *server) received(t *testing.T, n int) []received {
 	t.Helper()
 	for range n {
 		select {
@@ -135,7 +135,7 @@ func TestKinds(t *testing.T) {
 			s := newServer(t)
 			n, _ := start(t, logr.Discard(), fmt.Sprintf("- {name: a, type: %s, url: %q, token: s3cret, repository: shop/web}\n", kind, s.URL))
 			n.Tell(waiting)
-			got := s.told(t, 1)[0]
+			got := s.received(t, 1)[0]
 			if got.path != tc.path || got.header.Get(tc.header) != tc.value {
 				t.Errorf("%s with %s %q", got.path, tc.header, got.header.Get(tc.header))
 			}
@@ -170,7 +170,7 @@ func TestSource(t *testing.T) {
 				t.Fatal(err)
 			}
 			n.Tell(failed)
-			body := s.told(t, 1)[0].body
+			body := s.received(t, 1)[0].body
 			var got strings.Builder
 			switch e := json.NewEncoder(&got); kind {
 			case "webhook":
@@ -206,10 +206,10 @@ func TestRetry(t *testing.T) {
 	flaky, broken := newServer(t, 500, 429), newServer(t, 500, 500, 500, 500, 500, 404)
 	n, _ := start(t, log, fmt.Sprintf("- {name: flaky, type: slack, url: \"%s/s3cret\"}\n- {name: broken, type: slack, url: \"%s/s3cret\"}\n- {name: away, type: slack, url: \"http://127.0.0.1:1/s3cret\"}\n", flaky.URL, broken.URL))
 	n.Tell(waiting)
-	flaky.told(t, 3)
-	broken.told(t, tries)
+	flaky.received(t, 3)
+	broken.received(t, tries)
 	n.Tell(waiting)
-	broken.told(t, 1)
+	broken.received(t, 1)
 	for deadline := time.Now().Add(30 * time.Second); ; {
 		mu.Lock()
 		text := logged.String()
@@ -237,21 +237,21 @@ func TestFilterAndReload(t *testing.T) {
 	elsewhere.Namespace = "bank"
 	n.Tell(elsewhere)
 	n.Tell(done)
-	if got := s.told(t, 1); len(got) != 1 || !strings.Contains(got[0].body["text"].(string), "✅ *shop/web* ReleaseCompleted") {
-		t.Errorf("told %v", got)
+	if got := s.received(t, 1); len(got) != 1 || !strings.Contains(got[0].body["text"].(string), "✅ *shop/web* ReleaseCompleted") {
+		t.Errorf("received %v", got)
 	}
 	back := done
 	back.Rollback = true
 	n.Tell(back)
-	if got := s.told(t, 1); len(got) != 2 || !strings.Contains(got[1].body["text"].(string), "↩️ *shop/web* ReleaseCompleted") {
-		t.Errorf("of a rollback it told %v", got)
+	if got := s.received(t, 1); len(got) != 2 || !strings.Contains(got[1].body["text"].(string), "↩️ *shop/web* ReleaseCompleted") {
+		t.Errorf("of a rollback it received %v", got)
 	}
 	write(t, path, "- {type: slack}\n")
 	n.Tell(done) // the file is wrong: the former receivers stay
-	s.told(t, 1)
+	s.received(t, 1)
 	write(t, path, fmt.Sprintf("- {name: a, type: slack, url: %q}\n", other.URL))
 	n.Tell(waiting)
-	other.told(t, 1)
+	other.received(t, 1)
 }
 
 // What is wrong with the file is said, without the secrets in it.
@@ -278,7 +278,7 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// A receiver is told of so many at once, and of the others one by one.
+// A receiver gets a burst of notifications at once, and the others one by one.
 func TestRate(t *testing.T) {
 	s := newServer(t)
 	n, _ := start(t, logr.Discard(), fmt.Sprintf("- {name: a, type: slack, url: %q}\n", s.URL))
@@ -286,15 +286,15 @@ func TestRate(t *testing.T) {
 	for range burst + 2 {
 		n.Tell(waiting)
 	}
-	if got := s.told(t, burst+2); len(got) != burst+2 {
-		t.Errorf("told %d times", len(got))
+	if got := s.received(t, burst+2); len(got) != burst+2 {
+		t.Errorf("received %d notifications", len(got))
 	}
 	if took := time.Since(begun); took < 2*every-every/10 { // never sooner, however fast the machine
-		t.Errorf("told %d times within %s", burst+2, took)
+		t.Errorf("received %d notifications within %s", burst+2, took)
 	}
 }
 
-// A receiver that does not answer loses notifications, and delays nobody.
+// A receiver that does not answer loses notifications, and delays no caller.
 func TestFull(t *testing.T) {
 	n, _ := start(t, logr.Discard(), "- {name: a, type: slack, url: 'http://127.0.0.1:1'}\n")
 	for range 10 * queued {

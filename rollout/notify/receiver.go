@@ -30,9 +30,9 @@ type Receiver struct {
 	Token string `json:"token,omitempty"`
 	// Repository of a forge, as owner/name.
 	Repository string `json:"repository,omitempty"`
-	// Namespaces whose releases are told; empty: all.
+	// Namespaces are those whose releases are sent to it; empty: all.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// Reasons that are told; empty: all.
+	// Reasons are those that are sent to it; empty: all.
 	Reasons []string `json:"reasons,omitempty"`
 }
 

@@ -80,9 +80,9 @@ func (f *Finder) Find(ctx context.Context, o *engine.Observed) (*engine.Pods, er
 // does not match, and names the labels: admission has changed them, so the ReplicaSet
 // controller lets them go and makes others, without end.
 //
-// Those that have kept a part of their labels are found by it. Where these are fewer than
-// are missing, all pods of the namespace are listed, page by page; less and less often for
-// as long as that finds none.
+// Those that have kept a part of their labels are found by it. If these are fewer than
+// are missing, all pods of the namespace are listed, page by page. As long as that finds
+// none, it is done less and less often.
 func (f *Finder) findStrangers(ctx context.Context, release types.NamespacedName, rs *appsv1.ReplicaSet, missing int32) (n int32, keys []string, err error) {
 	const hash = appsv1.DefaultDeploymentUniqueLabelKey
 	found := &strangers{of: rs, keys: map[string]bool{}}

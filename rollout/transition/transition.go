@@ -1,4 +1,4 @@
-// Package transition finds in two statuses of a release what people are to be told of.
+// Package transition finds in two statuses of a release what notifications are sent of.
 package transition
 
 import (
@@ -11,9 +11,9 @@ import (
 	"github.com/tranche-dev/tranche/rollout/notify"
 )
 
-// told are the reasons that people want to be told of, and what they mean for
-// the commit.
-var told = map[string]notify.State{
+// notified are the reasons that notifications are sent of, and what they mean for the
+// commit.
+var notified = map[string]notify.State{
 	engine.ReasonReleaseStarted:           notify.Pending,
 	engine.ReasonStepApproved:             notify.Pending,
 	engine.ReasonReleaseSuperseded:        notify.Failed,
@@ -32,8 +32,8 @@ var told = map[string]notify.State{
 	engine.ReasonWriteRefused:             notify.Failed,
 }
 
-// Of returns what people are to be told of when a release's status becomes
-// new, in the order in which it happened.
+// Of returns the transitions to notify of when a release's status becomes new, in the
+// order in which they happened.
 func Of(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) []notify.Transition {
 	var list []notify.Transition
 	for _, find := range []func(*v1alpha1.BatchRelease, v1alpha1.BatchReleaseStatus, time.Time) (notify.Transition, bool){superseded, approved, changed} {
@@ -56,7 +56,7 @@ func superseded(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now 
 	}
 	return notify.Transition{
 		Namespace: br.Namespace, Release: br.Name, Reason: engine.ReasonReleaseSuperseded, Message: r.Revision + " by " + new.UpdateRevision + fromCommit(new.UpdateCommit),
-		State: told[engine.ReasonReleaseSuperseded], Revision: r.Revision, Commit: r.Commit, Step: old.CurrentStepIndex, Time: now,
+		State: notified[engine.ReasonReleaseSuperseded], Revision: r.Revision, Commit: r.Commit, Step: old.CurrentStepIndex, Time: now,
 	}, true
 }
 
@@ -80,7 +80,7 @@ func approved(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now ti
 	}
 	return notify.Transition{
 		Namespace: br.Namespace, Release: br.Name, Reason: engine.ReasonStepApproved, Message: message + fromCommit(a.Commit),
-		State: told[engine.ReasonStepApproved], Revision: new.UpdateRevision, Commit: new.UpdateCommit, Step: a.Step, Time: now,
+		State: notified[engine.ReasonStepApproved], Revision: new.UpdateRevision, Commit: new.UpdateCommit, Step: a.Step, Time: now,
 	}, true
 }
 
@@ -118,16 +118,16 @@ func described(br *v1alpha1.BatchRelease, t notify.Transition) notify.Transition
 	return t
 }
 
-// changed returns what people are to be told of when a release's status
-// becomes new, and whether that is anything.
+// changed returns the transition to notify of when a release's status becomes new, and
+// whether there is one.
 func changed(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) (notify.Transition, bool) {
 	old, reason := br.Status, new.Reason
 	begun := new.Phase == v1alpha1.PhaseInitial && (old.Phase != new.Phase || old.UpdateTemplateDigest != new.UpdateTemplateDigest || old.UpdateCommit != new.UpdateCommit)
-	wasRefused := old.Phase == new.Phase && told[old.Reason] == notify.Failed
+	wasRefused := old.Phase == new.Phase && notified[old.Reason] == notify.Failed
 	if new.Phase == v1alpha1.PhaseInitial && reason == engine.ReasonTakingHold && (begun || wasRefused) { // one that is refused has not begun
 		reason = engine.ReasonReleaseStarted
 	}
-	state, ok := told[reason]
+	state, ok := notified[reason]
 	same := !begun && old.Reason == new.Reason && old.CurrentStepIndex == new.CurrentStepIndex && old.RollingBack == new.RollingBack
 	settled := new.Phase == v1alpha1.PhaseCompleted && (old.Phase == "" || old.Phase == new.Phase) && state == notify.Succeeded
 	if !ok || same || settled || reason == engine.ReasonRollingBack && old.RollingBack {
