@@ -1,7 +1,6 @@
-// Command demo tells what Tranche does, and does it: on an embedded cluster,
-// with a Git server and the controller beside it, with nothing but git and
-// kubectl. It ends with 0 only if each state was really reached, as read from
-// the API server.
+// Command demo shows what Tranche does on an embedded cluster, with a Git server and the
+// controller beside it. It uses nothing but git and kubectl. It ends with 0 only if each
+// state was really reached, as read from the API server.
 package main
 
 import (

@@ -12,8 +12,8 @@ func partAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }
 
-// startPart starts a part from a thread that lives as long as the demo: the
-// kernel signals a part when the thread that made it ends.
+// startPart starts a part from a thread that lives as long as the demo. The kernel
+// signals a part when the thread that made it ends.
 func startPart(cmd *exec.Cmd) error {
 	started := make(chan error)
 	go func() {

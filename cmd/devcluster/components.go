@@ -27,8 +27,9 @@ type component struct {
 	run         func() // takes its arguments from os.Args, as the program's own main does
 }
 
-// components are made by their functions only when asked for: several of them register flags and
-// feature gates in process-wide tables, where they would get into each other's way.
+// components are made by their functions only when asked for. Several of them register
+// flags and feature gates in process-wide tables, where they would get into each other's
+// way.
 var components = []component{
 	{"etcd", "The store of the API server", runEtcd},
 	{"kube-apiserver", "The API server", func() { runKubernetes(apiserver.NewAPIServerCommand) }},

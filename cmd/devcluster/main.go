@@ -1,5 +1,6 @@
-// Command devcluster is a Kubernetes control plane in one file: etcd, kube-apiserver, kube-controller-manager,
-// kube-scheduler, kwok and kubectl, with a command that runs them together and a small Git server beside it.
+// Command devcluster is a Kubernetes control plane in one file: etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler, kwok and kubectl. It has a command that runs
+// them together, with a small Git server beside them.
 //
 // It is a module of its own, so that the controller's module never sees k8s.io/kubernetes. Called by the name of
 // kubectl (through a symbolic link) it is kubectl.

@@ -41,9 +41,9 @@ type Ready struct {
 	After      time.Duration // since Run was called
 }
 
-// Run runs a cluster until the context is cancelled, and then returns nil. It calls ready once, when pods can become
-// ready. It returns an error when the cluster does not come up or a component ends on its own; in either case no
-// child process is left.
+// Run runs a cluster until the context is cancelled, and then returns nil. It calls ready
+// once, when pods can become ready. It returns an error when the cluster does not come up
+// or a component ends on its own. No child process is left in any case.
 func Run(ctx context.Context, o Options, ready func(Ready)) (err error) {
 	begun := time.Now()
 	if o.Nodes < 1 || o.Nodes > maxNodes {

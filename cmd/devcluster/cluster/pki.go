@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// The authority and the service account key are kept for the life of a directory; every certificate
-// below the authority is made again by each Run, so that none of them ever expires in use.
+// The authority and the service account key are kept for the life of a directory. Each
+// Run makes every certificate below the authority again, so that none of them ever
+// expires in use.
 const (
 	authorityLife   = 10 * 365 * 24 * time.Hour
 	certificateLife = 365 * 24 * time.Hour
@@ -35,8 +36,9 @@ type keyPair struct {
 	cert, key []byte
 }
 
-// authority is the certificate authority of one cluster. All of the cluster trusts it, etcd too: what it signs
-// is either a component's or an administrator's, because the controller manager is not given its key.
+// authority is the certificate authority of one cluster. All of the cluster trusts it,
+// etcd too. A certificate that it signs is either a component's or an administrator's,
+// because the controller manager is not given its key.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey

@@ -8,8 +8,8 @@ import (
 
 // spawner starts processes that the kernel kills with us, even when we are killed ourselves.
 //
-// The kernel's parent-death signal is bound to the thread that started the child, not to the process, so
-// all are started from one goroutine that keeps its thread until the end.
+// The kernel's parent-death signal is bound to the thread that started the child, not to
+// the process. So all are started from one goroutine that keeps its thread until the end.
 type spawner struct {
 	work chan func()
 }

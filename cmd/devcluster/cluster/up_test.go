@@ -222,7 +222,8 @@ func pods(t *testing.T, client kubernetes.Interface) {
 	})
 	never(t, "bad is available", available(client, "bad", 1))
 
-	// What is foreground here is the Deployment: it stays until its pods are gone.
+	// The deletion is in the foreground for the Deployment: it stays until its pods are
+	// gone.
 	foreground := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}
 	if err := client.AppsV1().Deployments(metav1.NamespaceDefault).Delete(t.Context(), "ugly", foreground); err != nil {
 		t.Fatal(err)
