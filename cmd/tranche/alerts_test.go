@@ -139,8 +139,8 @@ current-context: test
 	})
 }
 
-// pair starts processes until two run, as the Deployment of the controller does: one that
-// could not renew its lease in time, on a busy machine, has ended.
+// pair starts processes until two run, as the Deployment of the controller does. On a
+// busy machine, one that could not renew its lease in time has ended.
 func (m *monitored) pair() {
 	m.Helper()
 	running := 0

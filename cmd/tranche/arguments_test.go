@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What commands are given is checked before a cluster is asked.
+// Arguments of commands are checked before a cluster is asked.
 func TestArguments(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	for args, want := range map[string]string{

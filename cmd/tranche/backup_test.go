@@ -53,8 +53,9 @@ func (s *env) shell(dir, command string) string {
 	return string(out)
 }
 
-// All of Tranche is deleted in the middle of a release, and restored by docs/backup.md:
-// no pod moves by it, no gate opens, and what was rolled back is not tried again.
+// All of Tranche is deleted in the middle of a release, and restored by docs/backup.md.
+// No pod moves by it, no gate opens, and a revision that was rolled back is not tried
+// again.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t)

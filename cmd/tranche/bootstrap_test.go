@@ -17,8 +17,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// There is neither GitSource nor Secret before all that they need is there; then
-// both are, and the branch is applied; and once more changes only what flags say.
+// bootstrap makes neither GitSource nor Secret before all that they need is there. Then
+// it makes both, and the branch is applied. Run again, it changes only what flags say.
 func TestBootstrap(t *testing.T) {
 	s := controlledEnv(t, "web")
 	url := gittest.Serve(t, filepath.Dir(s.bare), gittest.ServeOptions{Username: "ada", Password: "s3cret"}).URL + "/" + filepath.Base(s.bare)

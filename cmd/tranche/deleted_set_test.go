@@ -11,10 +11,10 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// What docs/operating.md says of a ReplicaSet that is deleted in the middle of a
-// release: the policy refuses it; where it passes, the release comes back to its step,
-// from the record of the stable template, and no gate opens. With the controller down
-// the native controller brings the other revision up, and it stays there until then.
+// docs/operating.md says what a deletion of a ReplicaSet in the middle of a release does.
+// The policy refuses it. If it passes, the release comes back to its step from the record
+// of the stable template, and no gate opens. With the controller down the native
+// controller brings the other revision up, and it stays there until then.
 func TestReplicaSetDeleted(t *testing.T) {
 	t.Parallel()
 	s := envOf(t, "web")

@@ -20,8 +20,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// What commits would do, each compared with a cluster that has another, by who
-// may write there and by who may only read.
+// diff says what commits would do. Each is compared with a cluster that has another one,
+// by a user who may write there and by one who may only read.
 func TestDiff(t *testing.T) {
 	s := controlledEnv(t, "web")
 	s.write("secret.yaml", secretOf("before", "the same"))
@@ -150,7 +150,7 @@ func TestDiff_KeptFailure(t *testing.T) {
 	s.says(0, "diff", "A new release, as BatchRelease web plans it.")
 }
 
-// What a commit moves to the path of another GitSource is not shown as deleted.
+// An object that a commit moves to the path of another GitSource is not shown as deleted.
 func TestDiff_MovedObject(t *testing.T) {
 	s := controlledEnv(t, "web")
 	s.run(s.clone, "mkdir", "one", "two")

@@ -341,8 +341,8 @@ func TestBadManifest(t *testing.T) {
 	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
 }
 
-// A kustomization with several plans: a changed setting is a new ConfigMap, and
-// a release in batches where there is a plan, a native rollout where there is none.
+// A kustomization has several plans. A changed setting is a new ConfigMap. It brings a
+// release in batches for a Deployment with a plan, and a native rollout for one without.
 func TestShop(t *testing.T) {
 	s := newEnv(t, "shop", "overlays/production")
 	s.waitFor("catalog", "ReleaseCompleted", 2, map[string]int32{"1.0.0": 6})

@@ -26,9 +26,9 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// config/tenants installs; its rights, without the applier's binding, are enough
-// for a controller that impersonates a tenant, and those of docs/tenancy.md for
-// the tenant, whose own rights bound what is applied.
+// config/tenants installs. Its rights, without the applier's binding, are enough for a
+// controller that impersonates a tenant. Those of docs/tenancy.md are enough for the
+// tenant, whose own rights bound what is applied.
 func TestInstallWithLeastPrivilege(t *testing.T) {
 	s := envOf(t, "web")
 	s.c.Guard(t, s.ns)
@@ -181,7 +181,7 @@ func bounding(args []string) []string {
 }
 
 // A user who has the ClusterRole admin in one namespace gains nothing in the cluster by a
-// GitSource, whatever account it names; and applies there what the account may.
+// GitSource, whatever account it names. There it applies what the account may.
 func TestInstallBoundsTheAdminOfANamespace(t *testing.T) {
 	s := envOf(t, "web")
 	s.c.Guard(t, s.ns)

@@ -106,8 +106,8 @@ func newLinted(path string) (*linted, error) {
 	return &linted{fsys: alone, at: "/", file: path}, alone.WriteFile("/"+filepath.Base(path), text)
 }
 
-// check finds all problems. Of a file alone it is none that a plan's
-// Deployment, or an approval's plan, is elsewhere.
+// check returns all problems. In a single file it is no problem that a plan's Deployment,
+// or an approval's plan, is elsewhere.
 func (l *linted) check(namespace string) plan.Problems {
 	approvals := filepath.Join(l.at, "approvals")
 	guessed := namespace == ""
@@ -199,8 +199,8 @@ func (l *linted) located(p *plan.Problem) string {
 	return file + ":" + strconv.Itoa(lineOf(string(content), object, field)) + ": " + text
 }
 
-// lineOf is the line of an object's field, or of as much of its path as the
-// file has; 1 where not even the object is found.
+// lineOf returns the line of an object's field, or of as much of its path as the file
+// has. It is 1 if not even the object is found.
 func lineOf(text, object, field string) int {
 	kind, name, _ := strings.Cut(object, " ")
 	name = name[strings.LastIndex(name, "/")+1:]

@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/clitest"
 )
 
-// What lint prints: all at once, with file and line.
+// lint prints all problems at once, with file and line.
 func TestLint(t *testing.T) {
 	for _, name := range []string{"folder", "alone"} {
 		path := filepath.Join("testdata", "lint", "bad")

@@ -19,8 +19,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// process is the controller as a process of its own, so that its memory, its
-// CPU and its requests are measured apart from those of the benchmark.
+// process is the controller as a process of its own. So its memory, its CPU and its
+// requests are measured apart from those of the benchmark.
 type process struct {
 	testing.TB
 	cmd     *exec.Cmd

@@ -16,9 +16,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// BenchmarkIdle runs the controller, as a process of its own, over idle releases:
-// what it holds in memory, and how many requests it makes in half a minute in
-// which nothing happens.
+// BenchmarkIdle runs the controller, as a process of its own, over idle releases. It
+// measures the memory, and the requests in half a minute in which nothing happens.
 func BenchmarkIdle(b *testing.B) {
 	const releases = 2000
 	c := clustertest.Shared(b)

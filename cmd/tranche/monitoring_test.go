@@ -107,8 +107,8 @@ func dashboardExpressions(t *testing.T) []string {
 	return expressions
 }
 
-// What the Prometheus operator is asked to scrape is a port of the controller, with the
-// labels of the metrics left alone.
+// The Prometheus operator is asked to scrape a port that the controller has, and to leave
+// the labels of the metrics alone.
 func TestMonitors(t *testing.T) {
 	type endpoint struct {
 		Port, Scheme string

@@ -38,10 +38,10 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// BenchmarkMonorepo has the controller, a process of its own, follow a thousand
-// paths of one repository of 20,000 files with a thousand GitSources: what the
-// first sync costs, and what commits cost that touch one path or none. Beside it
-// stands what kubectl kustomize takes for the same.
+// BenchmarkMonorepo has the controller, a process of its own, follow a thousand paths of
+// one repository of 20,000 files with a thousand GitSources. It measures the first sync,
+// and commits that touch one path or none. kubectl kustomize renders the same for
+// comparison.
 func BenchmarkMonorepo(b *testing.B) {
 	binary := program(b)
 	for b.Loop() {
@@ -237,7 +237,7 @@ func (m *monorepo) until(sources watch.Interface, is func(*v1alpha1.GitSource) b
 	return at
 }
 
-// What is measured.
+// The names of the measurements.
 const (
 	firstSync   = "first sync"
 	onePath     = "one path"
@@ -269,9 +269,8 @@ type counts struct {
 // bill is the most that a phase may cost.
 type bill struct{ fetches, renders, writes, changed int }
 
-// check fails the benchmark where something costs more than it touches. Of a path
-// with a plan only the BatchRelease changes: a Deployment without pods is not
-// released.
+// check fails the benchmark if something costs more than it touches. A path with a plan
+// changes only its BatchRelease: a Deployment without pods is not released.
 func (m *monorepo) check() {
 	m.Helper()
 	bills := map[string]bill{
@@ -513,7 +512,7 @@ func (c *cost) times(n float64) cost {
 const kubectlOf = 10
 
 // compare renders the kustomizations of the commit, one after the other, as the
-// controller does and in other ways, and the one that a commit touched.
+// controller does and in other ways. It does the same for the one that a commit touched.
 func (m *monorepo) compare(touched int) string {
 	m.Helper()
 	store := filesystem.NewStorage(osfs.New(m.repo.Bare), cache.NewObjectLRUDefault())

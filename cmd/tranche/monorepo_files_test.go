@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// The monorepo of the benchmark: a path for each of a thousand applications, of
-// which every tenth is plain YAML, and every tenth a kustomization with a plan.
-// What the kustomizations have in common is in ten bases.
+// The monorepo of the benchmark has a path for each of a thousand applications. Every
+// tenth is plain YAML, and every tenth a kustomization with a plan. Ten bases hold what
+// the kustomizations have in common.
 const (
 	monorepoPaths = 1000
 	monorepoBases = 10

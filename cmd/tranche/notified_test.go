@@ -63,9 +63,9 @@ func (s *env) hears(h *heard, reason string, want map[string]string) {
 	})
 }
 
-// Chat and forge receive what happens to sources and releases: what fails and recovers, who approved
-// and rejected what, the author, and the command that moves on. A refused commit has a
-// status at the forge.
+// Chat and forge receive what happens to sources and releases. That is what fails and
+// recovers, who approved and rejected what, the author, and the command that moves on. A
+// refused commit has a status at the forge.
 func TestNotified(t *testing.T) {
 	t.Parallel()
 	s := envOf(t, "web")

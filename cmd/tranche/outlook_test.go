@@ -13,8 +13,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// What diff says of a commit is what happens when it is pushed: for a revision
-// that was rolled back, and for the last stable one.
+// diff says of a commit what happens when it is pushed. The commits bring a revision that
+// was rolled back, and the last stable one.
 func TestDiff_SaysWhatHappens(t *testing.T) {
 	s := newEnv(t, "web", ".")
 	reader := s.reader()

@@ -26,8 +26,8 @@ func (s *env) document(into any, args ...string) {
 	}
 }
 
-// A release is rejected: the bare repository has a commit that reverts it and says why,
-// the cluster goes back, and history and events say who did what when.
+// A user rejects a release. The bare repository has a commit that reverts it and says
+// why, and the cluster goes back. History and events say who did what when.
 func TestRejected(t *testing.T) {
 	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})

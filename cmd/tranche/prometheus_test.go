@@ -28,9 +28,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// watchdog is a Prometheus with a clock of its own: it scrapes real processes, and
-// evaluates the rules of config/monitoring with Prometheus' engine, but an hour passes
-// in the time of its scrapes.
+// watchdog is a Prometheus with a clock of its own. It scrapes real processes, and
+// evaluates the rules of config/monitoring with Prometheus' engine, but an hour passes in
+// the time of its scrapes.
 type watchdog struct {
 	testing.TB
 	now     time.Time
@@ -169,8 +169,8 @@ func (w *watchdog) exposed(target string) map[string]float64 {
 	return all
 }
 
-// ingest keeps what was scraped or recorded. What was there before and is not now
-// becomes stale, as Prometheus has it.
+// ingest keeps the samples that were scraped or recorded. A series that was there before
+// and is not now becomes stale, as in Prometheus.
 func (w *watchdog) ingest(from string, all map[string]float64) {
 	w.Helper()
 	at := w.now.UnixMilli()

@@ -24,8 +24,8 @@ import (
 )
 
 // BenchmarkPushToReplicaSet measures from the end of `git push` to the first new
-// ReplicaSet, as seen by a watch of the API server, over 100 pushes: into a local
-// repository that is watched, and to an HTTP server whose webhook tells of them.
+// ReplicaSet, as seen by a watch of the API server, over 100 pushes. They go into a local
+// repository that is watched, and to an HTTP server that sends a webhook.
 func BenchmarkPushToReplicaSet(b *testing.B) {
 	alone(b, clustertest.Shared(b))
 	b.Run("by=fsnotify", func(b *testing.B) {

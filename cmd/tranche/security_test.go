@@ -12,7 +12,7 @@ import (
 )
 
 // Each test that docs/security.md names exists, and each row of its second table names
-// one: a claim of what a party cannot do is one that is tested.
+// one. So each claim of what a party cannot do is tested.
 func TestSecurityClaimsAreTested(t *testing.T) {
 	claimsAreTested(t, "security.md", "What each can do alone", 20)
 	claimsAreTested(t, "security.md", "What each measure is tested by", 10)

@@ -35,7 +35,7 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// What is wrong is said, with the file and the field.
+// simulate reports errors with the file and the field.
 func TestSimulateErrors(t *testing.T) {
 	dir := t.TempDir()
 	plan, err := os.ReadFile("../../examples/web/release.yaml")

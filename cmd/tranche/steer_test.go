@@ -214,8 +214,8 @@ func (c *watched) shows(texts ...string) {
 	})
 }
 
-// Where only signers approve, the command takes the place of an approval that does not
-// count, names the whole commit, and signs nothing but the approval.
+// If only signers approve, the command replaces an approval that does not count. It names
+// the whole commit, and signs nothing but the approval.
 func TestApproveSigned(t *testing.T) {
 	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
@@ -285,8 +285,8 @@ func (s *env) signers() {
 	})
 }
 
-// Where only signers approve, a change of the plan waits. diff says so before it is
-// merged, status while it waits, and approve --plan ends it.
+// If only signers approve, a change of the plan waits. diff says so before it is merged,
+// status while it waits, and approve --plan ends it.
 func TestApprovePlan(t *testing.T) {
 	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
@@ -313,7 +313,8 @@ func TestApprovePlan(t *testing.T) {
 		t.Errorf("step 0 is %s", r.String())
 	}
 
-	// What stands in the file for the plan, and in that of releases, is not signed with it.
+	// Other documents in the file for the plan, and in that of releases, are not signed
+	// with it.
 	s.write("approvals/plans/web.yaml", "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: other}\nspec: {plan: "+strings.Repeat("0", 64)+"}\n")
 	release := fmt.Sprintf("apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: %s}\nspec: {revision: abc, commit: 0123456, step: 0}\n", s.ns)
 	s.write("approvals/web.yaml", release)

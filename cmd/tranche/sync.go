@@ -121,8 +121,8 @@ func awaitSync(ctx context.Context, at *cli.Connection, key client.ObjectKey, as
 	return said, err
 }
 
-// syncOutcome returns what a source says of the sync that was asked for, and whether
-// that is its outcome. What waits for another source, or for pods, has none yet.
+// syncOutcome returns what a source says of the sync that was asked for, and whether that
+// is its outcome. A sync that waits for another source, or for pods, has none yet.
 func syncOutcome(gs *v1alpha1.GitSource, asked string) (said string, over bool, err error) {
 	name := gs.Namespace + "/" + gs.Name
 	if gs.Status.LastHandledReconcileAt != asked || gs.Status.ObservedGeneration != gs.Generation {

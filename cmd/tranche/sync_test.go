@@ -11,7 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// What the outcome of a sync is, and when there is none yet.
+// Each case is a state of a source, and the outcome of its sync if there is one yet.
 func TestSyncOutcome(t *testing.T) {
 	reconciling := func(reason string) metav1.Condition {
 		return metav1.Condition{Type: "Reconciling", Status: metav1.ConditionTrue, Reason: reason}

@@ -26,7 +26,7 @@ type room struct {
 	notified []string // reasons
 }
 
-// The first two days as a newcomer has them, by the commands of the documents alone, on a
+// A newcomer's first two days, by the commands of the documents alone. They run on a
 // cluster with a Git server and a chat room.
 func TestTwoDays(t *testing.T) {
 	t.Parallel()

@@ -51,9 +51,9 @@ func (b *bootstrap) checkApplier(ctx context.Context) error {
 	return nil
 }
 
-// applier is the account that writes for an object of a namespace: the one that
-// the source names, the controller's default one, or the controller's own;
-// empty where that is not known.
+// applier returns the account that writes for an object of a namespace. It is the one
+// that the source names, else the controller's default one, else the controller's own. It
+// is empty if that is not known.
 func (b *bootstrap) applier(namespace string) string {
 	if name := cmp.Or(b.source.Spec.ServiceAccountName, b.defaultAccount); name != "" {
 		return "system:serviceaccount:" + namespace + ":" + name

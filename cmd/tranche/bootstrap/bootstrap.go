@@ -123,8 +123,8 @@ type bootstrap struct {
 	changed     bool              // credentials were given
 	set         *plan.Set         // what the path renders
 
-	// account is the controller's own, and defaultAccount the name of the one
-	// that it applies as where a source names none; empty: not known, or none.
+	// account is the controller's own; empty: not known. defaultAccount is the name of
+	// the one that it applies as if a source names none; empty: none, or not known.
 	account, defaultAccount string
 
 	makes bool // the account of the source is missing, and made

@@ -19,7 +19,8 @@ const completionTimeout = 3 * time.Second
 // completion completes a word with what the cluster has.
 type completion func(ctx context.Context, at *Connection, args []string) ([]string, error)
 
-// Complete makes a function of cobra of a completion. What goes wrong completes nothing.
+// Complete makes a function of cobra of a completion. If the completion fails, it
+// completes nothing.
 func (c *Cluster) Complete(from completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		ctx, stop := context.WithTimeout(cmd.Context(), completionTimeout)

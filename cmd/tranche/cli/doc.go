@@ -1,3 +1,3 @@
-// Package cli has what the commands of the program share: the cluster that flags name,
-// formats of output, questions at a terminal, completion and exit codes.
+// Package cli has what the commands of the program share. These are the cluster that
+// flags name, formats of output, questions at a terminal, completion and exit codes.
 package cli

@@ -35,8 +35,9 @@ func OrNone(s string) string { return cmp.Or(s, "-") }
 // Short is a commit as long as people write it.
 func Short(commit string) string { return commit[:min(len(commit), 7)] }
 
-// CommitOf returns the commit that the status of a release is about: the steps and
-// revisions there are not those of a newer one in spec. Without one it is that of spec.
+// CommitOf returns the commit that the status of a release is about. The steps and
+// revisions there are not those of a newer commit in spec. Without a commit in the status
+// it is that of spec.
 func CommitOf(br *v1alpha1.BatchRelease) string {
 	return cmp.Or(br.Status.UpdateCommit, br.Spec.Commit)
 }

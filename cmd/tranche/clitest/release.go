@@ -58,8 +58,8 @@ func Source() *v1alpha1.GitSource {
 	}
 }
 
-// Sources are GitSources: one that is in sync, one whose commit is refused, one whose
-// approval is ignored, one that is suspended and one that no controller has seen.
+// Sources returns GitSources: one in sync, one whose commit is refused, one whose
+// approval is ignored, one suspended, and one that no controller has seen.
 func Sources() []v1alpha1.GitSource {
 	of := func(name string, edit func(*v1alpha1.GitSource), conditions ...metav1.Condition) v1alpha1.GitSource {
 		gs := *Source()

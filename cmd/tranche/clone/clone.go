@@ -1,9 +1,9 @@
 // Package clone changes a branch from the clone that a person stands in, with
 // that person's git: their name, signature, hooks and credentials count.
 //
-// A change is made in a worktree of its own beside the clone, looked at and
-// committed there, and the branch is then moved forward to it. Whatever goes
-// wrong before that last step has changed nothing.
+// A change is made in a worktree of its own beside the clone, and checked and committed
+// there. The branch is then moved forward to it. A failure before that last step changes
+// nothing.
 package clone
 
 import (
@@ -360,7 +360,7 @@ func gitBytes(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir = dir
 	cmd.Stdin = os.Stdin // a passphrase is asked for there
-	// What a hook or an alias of git sets would name another repository.
+	// A hook or an alias of git may have set variables that name another repository.
 	for _, kv := range os.Environ() {
 		switch name, _, _ := strings.Cut(kv, "="); name {
 		case "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX":

@@ -200,8 +200,8 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-// What a tip contains is known of a tip that is in the remote only, too, and the clone
-// stays as it is.
+// Contains also knows what a tip contains that is in the remote only. The clone stays as
+// it is.
 func TestContains(t *testing.T) {
 	bare, c, run := repository(t)
 	run("commit", "--quiet", "--allow-empty", "-m", "asked for")

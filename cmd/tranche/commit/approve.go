@@ -192,8 +192,8 @@ func unsigned(br *v1alpha1.BatchRelease, s v1alpha1.BatchApprovalSpec) bool {
 	return br.Spec.RequireSignedApprovals && (a == nil || a.Revision != s.Revision || a.Commit != s.Commit || a.Step != s.Step)
 }
 
-// otherSteps refuses an approval that would not count: the branch has a change of the
-// steps that no signer has approved, and the plan in the cluster is another.
+// otherSteps refuses an approval that would not count. The branch then has a change of
+// the steps that no signer has approved, and the plan in the cluster is another.
 func otherSteps(br, branch *v1alpha1.BatchRelease, step int32) error {
 	if !br.Spec.RequireSignedApprovals || plan.ChangedStep(plan.StepReplicas(branch.Spec.Strategy.Steps), step, br.Spec.Strategy.Steps) < 0 {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Where only signed approvals count, one that the controller has not taken is
-// given again.
+// If only signed approvals count, an approval that the controller has not taken is given
+// again.
 func TestUnsigned(t *testing.T) {
 	spec := v1alpha1.BatchApprovalSpec{Revision: "5584f4c7df", Commit: "c28d103508da", Step: 1}
 	for _, tc := range []struct {
@@ -35,8 +35,8 @@ func TestUnsigned(t *testing.T) {
 	}
 }
 
-// Where the branch has other steps than those that govern, an approval of a step that
-// leads to one of them would not count. Without signers the branch is what counts.
+// If the branch has other steps than those that govern, an approval of a step that leads
+// to one of them would not count. Without signers the branch is what counts.
 func TestOtherSteps(t *testing.T) {
 	of := func(signed bool, steps ...string) *v1alpha1.BatchRelease {
 		br := &v1alpha1.BatchRelease{Spec: v1alpha1.BatchReleaseSpec{RequireSignedApprovals: signed}}

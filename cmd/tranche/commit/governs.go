@@ -82,8 +82,8 @@ func (k kustomizations) takers(file string, also []string) []string {
 	return dirs
 }
 
-// alsoGoverned says what else the file of a plan governs: GitSources of the same branch
-// that this account may read, and kustomizations that no such GitSource has.
+// alsoGoverned returns what else the file of a plan governs. These are GitSources of the
+// same branch that this account may read, and kustomizations that no such GitSource has.
 func (st *commitCommand) alsoGoverned(ctx context.Context, k kustomizations, file string) []string {
 	own := path.Clean(st.source.Spec.Path)
 	sources := map[string][]string{} // by path

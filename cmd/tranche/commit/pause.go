@@ -199,7 +199,7 @@ func (p *pausing) patch(ch *clone.Change, k kustomizations) error {
 }
 
 // confine makes sure that the edited file governs nothing else, or takes the overlay
-// instead. What --yes agrees to is not that.
+// instead. --yes does not agree to another file.
 func (p *pausing) confine(ctx context.Context, ch *clone.Change, k kustomizations, before string) error {
 	set, err := p.tried(ctx, ch)
 	if err != nil {
@@ -225,9 +225,9 @@ func (p *pausing) confine(ctx context.Context, ch *clone.Change, k kustomization
 	return p.patch(ch, k)
 }
 
-// setPaused edits spec.paused of a plan in the text of its file, and nothing
-// else of it. Where the file has several plans, it is the one of that name; a
-// plan alone may be renamed by kustomize.
+// setPaused edits spec.paused of a plan in the text of its file, and nothing else of it.
+// If the file has several plans, it is the one of that name. A plan alone may be renamed
+// by kustomize.
 func setPaused(text, name string, paused bool) (string, error) {
 	plans, err := plansIn(text)
 	if err != nil {

@@ -154,7 +154,7 @@ func (st *commitCommand) goBack(to string, with []string, reason string) error {
 	return st.commit(func(ctx context.Context, ch *clone.Change) (string, error) { return st.revert(ctx, way, ch) }, check, trailers...)
 }
 
-// target is the commit whose template is to come back: the one before the
+// target returns the commit whose template is to come back. It is the one before the
 // release under way and those that it superseded, or that of a revision.
 func (st *commitCommand) target(ctx context.Context, to string) (string, error) {
 	br := st.release
@@ -229,9 +229,9 @@ func (st *commitCommand) template(commit string) (*corev1.PodTemplateSpec, error
 	return r.Template, nil
 }
 
-// revert takes the commits back in a worktree, and says it as git does. Where
-// git has a conflict it is done as the controller does it: in the files that
-// are rendered, and by lines.
+// revert takes the commits back in a worktree, with the message that git gives a revert.
+// If git has a conflict, it does so as the controller does: in the files that are
+// rendered, and by lines.
 func (st *commitCommand) revert(ctx context.Context, w *wayBack, ch *clone.Change) (string, error) {
 	err := w.gitRevert(ctx, ch)
 	if err == nil {

@@ -64,7 +64,8 @@ func commandIn(t *testing.T, commits ...[2]string) (*commitCommand, []string) {
 	}, hashes
 }
 
-// What a rollback makes of a history: which file it leaves, or why it does not.
+// Each case is a history, and the file that a rollback leaves or the reason why it does
+// not.
 func TestRollback(t *testing.T) {
 	image := func(from, to string) [2]string { return [2]string{"deployment.yaml", "web:" + from + " => web:" + to} }
 	for _, tc := range []struct {
@@ -123,8 +124,8 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// A commit that released two Deployments: the other one stays where the files allow
-// it. Where the same line released both, nothing is changed unless that is asked for.
+// A commit released two Deployments. The other one stays if the files allow it. If the
+// same line released both, nothing is changed unless that is asked for.
 func TestRollback_OfTwo(t *testing.T) {
 	const api = `apiVersion: apps/v1
 kind: Deployment

@@ -17,23 +17,23 @@ import (
 )
 
 // The times of the lease. A leader that cannot renew it stops writing after
-// renewDeadline, and another one begins after leaseDuration at the earliest. What was
-// sent before has the time between the two to arrive.
+// renewDeadline, and another one begins after leaseDuration at the earliest. The requests
+// that were sent before have the time between the two to arrive.
 const (
 	leaseDuration = 15 * time.Second
 	renewDeadline = 10 * time.Second
 	retryPeriod   = 2 * time.Second
 )
 
-// lease is the lease of the leader. It knows how long the lease is surely this
-// process's own, and lets nothing be written after that: neither by the guard on the
-// clients of the cluster nor by a push. client-go alone lets a leader that was
-// suspended go on for renewDeadline after it has come back.
+// lease is the lease of the leader. It knows how long the lease is surely this process's
+// own, and lets nothing be written after that. This holds for the guard on the clients of
+// the cluster and for a push. client-go alone lets a leader that was suspended go on for
+// renewDeadline after it has come back.
 //
 // The time is that of [uptime], from before the request that renewed the lease: the
 // others count from after it. A virtual machine that is paused may have a clock that
-// stands still. What then protects a decision are the resourceVersions that each
-// write is conditional on.
+// stands still. Only the resourceVersions that each write is conditional on protect a
+// decision then.
 //
 // A nil lease is that of a controller which is the only one.
 type lease struct {
@@ -60,7 +60,8 @@ func newLease(config *rest.Config, events *leaderEvents, o ctrl.Options) (*lease
 	return &lease{Interface: lock, now: uptime, lost: make(chan struct{})}, nil
 }
 
-// Get reads who has the lease. Where that is another one, this process has lost it.
+// Get returns the record of the lease. If another process holds it, this process has lost
+// it.
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && record.HolderIdentity != l.Identity() {

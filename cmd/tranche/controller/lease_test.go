@@ -31,7 +31,7 @@ func (p *paper) Update(_ context.Context, record resourcelock.LeaderElectionReco
 	return nil
 }
 
-// What is written, and whether the process goes on, by how the lease was renewed.
+// How the lease was renewed decides what is written, and whether the process goes on.
 func TestLease_MayWrite(t *testing.T) {
 	for _, test := range []struct {
 		reason string

@@ -120,8 +120,8 @@ func (o *diffOptions) run(cmd *cobra.Command, at *cli.Connection, rev string) er
 	return nil
 }
 
-// sourcesOf returns the source that is named, or those of the namespace that
-// follow the repository of the clone that one stands in; and that clone.
+// sourcesOf returns the source that is named, or those of the namespace that follow the
+// repository of the current folder's clone. It also returns that clone.
 func sourcesOf(ctx context.Context, at *cli.Connection, name string) ([]v1alpha1.GitSource, *clone.Clone, error) {
 	here, err := os.Getwd()
 	if err != nil {

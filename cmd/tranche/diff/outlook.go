@@ -181,10 +181,10 @@ func minorOf(server discovery.ServerVersionInterface) int {
 	return minor
 }
 
-// complete returns the template of a release with what the API server adds: as
-// it was recorded when Git said the same before, else by a dry run. An account
-// that may try neither gets it from a template of the Deployment that differs only by
-// defaults; with none, the template has no equal there and stays as it is.
+// complete returns the template of a release with what the API server adds. It takes that
+// from the record if Git said the same before, else from a dry run. An account that may
+// try neither gets it from a template of the Deployment that differs only by defaults.
+// With none, the template has no equal there and stays as it is.
 func (f *foresees) complete(ctx context.Context, o *engine.Observed) (t *corev1.PodTemplateSpec, estimated bool, err error) {
 	said := o.Release.Spec.Template
 	if said == nil {

@@ -123,7 +123,7 @@ func views() map[string]func(*releaseView) {
 	}
 }
 
-// What status prints, for each state a file in testdata/status.
+// status prints the file in testdata/status for each state.
 func TestStatus(t *testing.T) {
 	for name, edit := range views() {
 		t.Run(name, func(t *testing.T) {
@@ -184,8 +184,8 @@ func TestHistory(t *testing.T) {
 	clitest.Golden(t, filepath.Join("testdata", "history", "since.txt"), one.table(false, false))
 }
 
-// The author of a commit is what the cluster has recorded, else what the commit itself
-// has, and else unknown: not what the clone has in its place.
+// The author of a commit is the one that the cluster has recorded, else the one of the
+// commit itself, and else unknown. A replacement object of the clone does not count.
 func TestHistoryAuthor(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -217,7 +217,8 @@ func TestHistoryAuthor(t *testing.T) {
 	}
 }
 
-// What is not a terminal gets a line per change, and none for what only ages.
+// An output that is not a terminal gets a line per change, and none for times that only
+// grow.
 func TestLines(t *testing.T) {
 	var out bytes.Buffer
 	show := lines(&out)

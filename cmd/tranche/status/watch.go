@@ -263,7 +263,7 @@ func newAncestry(ctx context.Context, commit string) *ancestry {
 }
 
 // contains reports whether a tip of the repository has the commit in its history. A tip
-// that the clone does not have is fetched; no branch of the clone moves. Where that fails,
+// that the clone does not have is fetched; no branch of the clone moves. If that fails,
 // the answer is not known yet.
 func (a *ancestry) contains(repository, branch, tip string) bool {
 	if answer, ok := a.known[tip]; ok {

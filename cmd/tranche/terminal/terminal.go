@@ -1,5 +1,5 @@
-// Package terminal draws what the command line shows: colours where there is a
-// terminal that wants them, trees, bars, and a screen that is redrawn in place.
+// Package terminal draws the output of the command line. It has colours for a terminal
+// that supports them, trees, bars, and a screen that is redrawn in place.
 package terminal
 
 import (
@@ -114,9 +114,9 @@ func NewScreen(w io.Writer) *Screen {
 	}}
 }
 
-// Draw replaces what was drawn last, in one write so that nothing flickers. Lines
-// that are too wide are cut, since a wrapped line would be two, and so are
-// lines that are too many, since what has scrolled away cannot be redrawn.
+// Draw replaces what was drawn last, in one write so that nothing flickers. Lines that
+// are too wide are cut, since a wrapped line would be two. Lines that are too many are
+// cut, since lines that have scrolled away cannot be redrawn.
 func (s *Screen) Draw(text string) error {
 	width, height := s.size()
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
