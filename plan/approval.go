@@ -17,7 +17,7 @@ import (
 type Approval struct {
 	v1alpha1.BatchApproval
 	File string
-	// Alone: the file has no other document. Who signs a change of a file signs all
+	// Alone: the file has no other document. A signature of a change of a file signs all
 	// of its documents.
 	Alone bool
 	// Linked: a symbolic link is on the way to the file. A signature of the file does
@@ -157,11 +157,11 @@ func StepReplicas(steps []v1alpha1.Step) []intstr.IntOrString {
 	return replicas
 }
 
-// ChangedStep returns the first step that is not as it was approved, or -1. It
-// compares the steps that an approval of step upTo lets a release reach: those
-// from 0 to the one after upTo. The gate of step j may open only if no step from
-// 0 to j+1 has changed, so the first gate that stays closed is that of the step
-// before the one returned. Pauses do not count: they are no sizes.
+// ChangedStep returns the first step that is not as it was approved, or -1. It compares
+// the steps that an approval of step upTo lets a release reach: those from 0 to the one
+// after upTo. The gate of step j may open only if no step from 0 to j+1 has changed. So
+// the first gate that stays closed is that of the step before the one returned. Pauses do
+// not count: they are no sizes.
 func ChangedStep(approved []intstr.IntOrString, upTo int32, steps []v1alpha1.Step) int {
 	for i := range min(int(upTo)+2, len(steps)) {
 		if i >= len(approved) || approved[i] != steps[i].Replicas {
@@ -175,9 +175,9 @@ func ChangedStep(approved []intstr.IntOrString, upTo int32, steps []v1alpha1.Ste
 // commit that counts is the one that brought the content of the file.
 const hintApproveAgain = "approve again: commit a change of the file, such as a comment"
 
-// StepsChanged says that an approval opens no gate, or not all gates that it
-// names, since the plan has other steps than in the commit that brought it. It is
-// nil where the steps that count are the same.
+// StepsChanged says that an approval opens no gate, or not all gates that it names. The
+// plan has other steps than in the commit that brought it. It is nil if the steps that
+// count are the same.
 func (a *Approval) StepsChanged(approved []intstr.IntOrString, in string, steps []v1alpha1.Step) *Problem {
 	i := ChangedStep(approved, a.Spec.Step, steps)
 	if i < 0 {
@@ -194,8 +194,8 @@ func (a *Approval) StepsChanged(approved []intstr.IntOrString, in string, steps 
 	return a.Ignored("spec.step", fact, hintApproveAgain)
 }
 
-// StepsUnknown says that an approval does not count, since the commit that
-// brought it has no plan of its name for the Deployment of its release.
+// StepsUnknown says that an approval does not count. The commit that brought it has no
+// plan of its name for the Deployment of its release.
 func (a *Approval) StepsUnknown(r *Release, in string) *Problem {
 	return a.Ignored("spec.step", fmt.Sprintf("commit %s, which brought the approval, renders no plan %s for %s, so the steps that it approves are not known", abbreviate(in), a.Metadata.Name, r.Deployment), hintApproveAgain)
 }

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// since names the fields below PodTemplateSpec that a version of Kubernetes
-// has brought: older ones do not know them, so they are not part of their
-// hashes. The list goes back to 1.34.
+// since names the fields below PodTemplateSpec that a version of Kubernetes has brought.
+// Older versions do not know them, so they are not part of their hashes. The list goes
+// back to 1.34.
 var since = map[string]int{
 	"v1.Container.RestartPolicyRules":                34,
 	"v1.EphemeralContainerCommon.RestartPolicyRules": 34,

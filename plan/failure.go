@@ -13,10 +13,10 @@ import (
 // annotationFailed is on the ControllerRevision that keeps a failure.
 const annotationFailed = v1alpha1.Group + "/failed"
 
-// Failure is a release that was rolled back while Git still brings it. The status of
-// the BatchRelease says so, too; a failure outlives it, beside the records of the
-// Deployment, so that a BatchRelease that is deleted and made again does not release
-// the same commit again.
+// Failure is a release that was rolled back while Git still brings it. The status of the
+// BatchRelease says so, too. A failure outlives it, beside the records of the Deployment.
+// So a BatchRelease that is deleted and made again does not release the same commit
+// again.
 type Failure struct {
 	// Commit and Revision name the release.
 	Commit   string `json:"commit"`

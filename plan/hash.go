@@ -20,10 +20,10 @@ import (
 // back from the API server, after defaulting. Minor 0 stands for the version
 // that this program is built with.
 //
-// The hash depends on the version of the Go type, since it covers the names of
-// fields that are not set. So it is a name and never an identity: it is
-// computed once, when a ReplicaSet is made, and read from the ReplicaSet's
-// label from then on. Identity is [EqualTemplate].
+// The hash depends on the version of the Go type, since it covers the names of fields
+// that are not set. So it is a name and never an identity. It is computed once, when a
+// ReplicaSet is made, and read from the ReplicaSet's label from then on. Identity is
+// [EqualTemplate].
 func TemplateHash(t *corev1.PodTemplateSpec, collisionCount *int32, minor int) string {
 	h := fnv.New32a()
 	dumper{w: h, minor: minor}.dump(t)
@@ -35,9 +35,9 @@ func TemplateHash(t *corev1.PodTemplateSpec, collisionCount *int32, minor int) s
 	return rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
 }
 
-// EqualTemplate reports whether two templates, both as read back from the API
-// server, are the same revision: semantically equal once the
-// pod-template-hash label is gone from both, as in
+// EqualTemplate reports whether two templates, both as read back from the API server, are
+// the same revision. They are if they are semantically equal without the
+// pod-template-hash label, as in
 // k8s.io/kubernetes/pkg/controller/deployment/util.EqualIgnoreHash.
 func EqualTemplate(a, b *corev1.PodTemplateSpec) bool {
 	if a == nil || b == nil || a == b {

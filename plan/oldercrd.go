@@ -12,9 +12,9 @@ import (
 const HintOlderCRD = "the CustomResourceDefinition is older than the controller; apply config/crd of its version"
 
 // ExplainUnknownField adds [HintOlderCRD] to the API server's answer to a strict write of
-// a field that it does not know, and returns any other error as it is. Without strict
-// validation the API server drops such a field silently. What the controller has to
-// remember would be lost.
+// a field that it does not know. It returns any other error as it is. Without strict
+// validation the API server drops such a field silently, and the controller's memory
+// would be lost.
 func ExplainUnknownField(err error) error {
 	if !IsUnknownField(err) {
 		return err

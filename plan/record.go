@@ -32,9 +32,9 @@ const (
 // Record is a revision of a Deployment that is stable, was stable before, or is
 // being released, kept as a ControllerRevision.
 //
-// Deployment and BatchRelease both own it. So the garbage collector deletes it
-// when both are gone, and a Deployment that is deleted in the middle of a
-// release can come back at its stable revision.
+// Deployment and BatchRelease both own it. So the garbage collector deletes it when both
+// are gone. A Deployment that is deleted in the middle of a release can come back at its
+// stable revision.
 type Record struct {
 	// Name of the ControllerRevision.
 	Name string
@@ -47,8 +47,8 @@ type Record struct {
 	Revision string
 	// Template as the API server returned it.
 	Template *corev1.PodTemplateSpec
-	// Kept is the template that the ControllerRevision has, where Template is what the
-	// API server makes of it today; nil where the two are the same.
+	// Kept is the template of the ControllerRevision, if Template, which the API server
+	// makes of it today, is another one. nil: the two are the same.
 	Kept *corev1.PodTemplateSpec
 	// Sent is the [TemplateDigest] of the template as Git, or spec.template,
 	// said it: before the defaults of the API server and the changes of admission.
@@ -93,8 +93,8 @@ func ReadRecord(c *appsv1.ControllerRevision) (Record, error) {
 func (r Record) ControllerRevision(namespace string) (*appsv1.ControllerRevision, error) {
 	var data recordData
 	data.Spec.Template = r.Template
-	// Keys in order: the garbage collector orphans an object by a strategic merge
-	// patch, which sorts them, and the API server refuses any change of the data.
+	// Keys in order: the garbage collector orphans an object by a strategic merge patch,
+	// which sorts them. The API server refuses any change of the data.
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&data)
 	if err != nil {
 		return nil, fmt.Errorf("converting the template of revision %s: %w", r.Revision, err)
@@ -131,9 +131,9 @@ func StableRecord(records []Record) *Record {
 	return stable
 }
 
-// TemplateDigest returns the SHA-256 of a pod template as JSON, in hexadecimal:
-// the identity of what was said of it, as [EqualTemplate] is the identity of
-// what the API server made of it. It is empty for nil.
+// TemplateDigest returns the SHA-256 of a pod template as JSON, in hexadecimal. It is the
+// identity of the template that was sent, as [EqualTemplate] is the identity of what the
+// API server made of it. It is empty for nil.
 func TemplateDigest(t *corev1.PodTemplateSpec) string {
 	if t == nil {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// A record is read as it was written, and its data has its keys in order: a strategic
+// A record is read as it was written, and its data has its keys in order. A strategic
 // merge patch by the garbage collector would change the data otherwise.
 func TestRecord(t *testing.T) {
 	r := Record{Order: 2, Revision: "abc", Sent: "d", Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{

@@ -33,9 +33,9 @@ type Release struct {
 }
 
 // ComparePlans orders the plans of one Deployment: the first one counts. A plan that a
-// GitSource applies goes before one that a user made by hand, whatever their ages:
-// else a user who may write BatchReleases would have Git's plan count for nothing. Among
-// equals it is the oldest one, then the first by name.
+// GitSource applies goes before one that a user made by hand, whatever their ages.
+// Otherwise a user who may write BatchReleases would have Git's plan count for nothing.
+// Among equals it is the oldest one, then the first by name.
 func ComparePlans(a, b *v1alpha1.BatchRelease) int {
 	return cmp.Or(
 		cmp.Compare(rankOf(a), rankOf(b)),
@@ -228,9 +228,9 @@ func validateAt(p *v1alpha1.BatchRelease, o Object, n int32) Problems {
 	return o.fieldProblems(ReasonInvalidPlan, errs)
 }
 
-// decodeGoverned decodes a Deployment. A field that this version of the types
-// does not know is refused where the release carries the typed value to the
-// cluster, since it would get lost on the way; elsewhere the server decides.
+// decodeGoverned decodes a Deployment. It refuses a field that this version of the types
+// does not know if the release carries the typed value to the cluster. Such a field would
+// get lost on the way. Elsewhere the server decides.
 func decodeGoverned(o Object, d *appsv1.Deployment) field.ErrorList {
 	content := o.DeepCopy().Object
 	delete(content, "status")

@@ -123,10 +123,10 @@ var controllersOwn = []string{
 }
 
 // nativesOwn are the prefixes of the labels and annotations by which the controllers of
-// Kubernetes know their objects. From a manifest they would have the Deployment controller
-// roll back to another template, past every gate, or take a ReplicaSet for complete; the
-// ReplicaSet controller replace pods by others; and each of them write without end what a
-// GitSource takes back.
+// Kubernetes know their objects. From a manifest they would have the Deployment
+// controller roll back to another template, past every gate, or take a ReplicaSet for
+// complete. The ReplicaSet controller would replace pods by others. Each of them would
+// write without end what a GitSource takes back.
 var nativesOwn = map[schema.GroupKind][]string{
 	kindDeployment:                      {appsv1.DeprecatedRollbackTo, "deployment.kubernetes.io/"},
 	{Group: "apps", Kind: "ReplicaSet"}: {appsv1.DeprecatedRollbackTo, "deployment.kubernetes.io/", appsv1.DefaultDeploymentUniqueLabelKey},
@@ -243,9 +243,9 @@ func autoscaled(objects []Object) map[key]bool {
 	return owned
 }
 
-// The order of application is the customary one of kubectl, kustomize and
-// Flux: what others need comes first, what can refuse others comes last, and
-// kinds that are not listed come after the workloads.
+// The order of application is the customary one of kubectl, kustomize and Flux. Objects
+// that others need come first, and those that can refuse others come last. Kinds that are
+// not listed come after the workloads.
 var (
 	orderFirst = kinds(
 		"CustomResourceDefinition.apiextensions.k8s.io", "Namespace", "ResourceQuota",

@@ -14,10 +14,10 @@ import (
 // Full is the replicas of a last step.
 var Full = intstr.FromString("100%")
 
-// ParseReplicas returns the number of a step's replicas field, and whether it
-// is a percentage. Only a whole number from 1 and a percentage from 1% to 100%
-// written without leading zeros are valid: "5", "150%" or "099%" are mistakes,
-// and a mistake is neither zero nor everything.
+// ParseReplicas returns the number of a step's replicas field, and whether it is a
+// percentage. Only a whole number from 1 and a percentage from 1% to 100% written without
+// leading zeros are valid. "5", "150%" or "099%" are mistakes, and a mistake is neither
+// zero nor everything.
 func ParseReplicas(r intstr.IntOrString) (n int32, percent bool, err error) {
 	if r.Type == intstr.Int {
 		if r.IntVal < 1 {
@@ -48,10 +48,10 @@ func parsePercent(s string) (int32, error) {
 	return int32(p), nil
 }
 
-// Limit returns how many of n pods may run the update revision at a step with
-// these replicas: ceil(percent·n), never above n, and never all of them for a
-// percentage below 100 unless n is 1. So 1% of 2 and 99% of 2 are both 1; a
-// number is itself, or n where n is smaller. It is 0 only where n is 0.
+// Limit returns how many of n pods may run the update revision at a step with these
+// replicas. A percentage is ceil(percent·n), never above n, and never all of them below
+// 100% unless n is 1. So 1% of 2 and 99% of 2 are both 1. A number is itself, or n if n
+// is smaller. It is 0 only if n is 0.
 //
 // The replicas must be valid ([ParseReplicas]); others count as nothing
 // allowed, which is 0.
@@ -70,9 +70,9 @@ func Limit(r intstr.IntOrString, n int32) int32 {
 	return limit
 }
 
-// Target returns how many of n pods may run the update revision once step i is
-// done. Steps never go down: a plan that mixes numbers and percentages can be
-// out of order at the n of the moment, and the highest so far counts.
+// Target returns how many of n pods may run the update revision once step i is done.
+// Steps never go down. A plan that mixes numbers and percentages can be out of order at
+// the n of the moment, and the highest so far counts.
 func Target(steps []v1alpha1.Step, i int, n int32) int32 {
 	var target int32
 	for _, s := range steps[:i+1] {
@@ -95,11 +95,11 @@ func RollbackSteps(s *v1alpha1.BatchStrategy) []v1alpha1.Step {
 	return steps
 }
 
-// Bounds returns how many pods a Deployment of n may have above n (surge) and
-// may lack below n (unavailable), as in
-// k8s.io/kubernetes/pkg/controller/deployment/util.ResolveFenceposts: surge is
-// rounded up, unavailable down, and where both are 0 unavailable is 1. A nil
-// strategy, or one without rollingUpdate, has the API server's defaults of 25%.
+// Bounds returns how many pods a Deployment of n may have above n (surge) and may lack
+// below n (unavailable). It computes them as
+// k8s.io/kubernetes/pkg/controller/deployment/util.ResolveFenceposts does. Surge is
+// rounded up, unavailable down, and if both are 0, unavailable is 1. A nil strategy, or
+// one without rollingUpdate, has the API server's defaults of 25%.
 func Bounds(s *appsv1.DeploymentStrategy, n int32) (surge, unavailable int32, err error) {
 	maxSurge, maxUnavailable := intstr.FromString("25%"), intstr.FromString("25%")
 	if s != nil && s.RollingUpdate != nil {
@@ -124,9 +124,9 @@ func Bounds(s *appsv1.DeploymentStrategy, n int32) (surge, unavailable int32, er
 	return int32(up), min(int32(down), n), nil
 }
 
-// ValidateStrategy checks a plan as far as that is possible without knowing
-// how many replicas there are: every replicas field by itself, a last step of
-// 100%, and steps that go down among those of the same kind.
+// ValidateStrategy checks a plan as far as that is possible without knowing how many
+// replicas there are. It checks every replicas field by itself, that the last step is
+// 100%, and that steps of the same kind do not go down.
 func ValidateStrategy(s *v1alpha1.BatchStrategy, at *field.Path) field.ErrorList {
 	steps := make([]intstr.IntOrString, len(s.Steps))
 	var errs field.ErrorList
@@ -184,8 +184,8 @@ func validateSteps(steps []intstr.IntOrString, at *field.Path) field.ErrorList {
 	return errs
 }
 
-// ValidateSteps checks that the steps of a plan do not go down at n replicas:
-// plans that mix numbers and percentages can only be put in order at the real n.
+// ValidateSteps checks that the steps of a plan do not go down at n replicas. Plans that
+// mix numbers and percentages can only be put in order at the real n.
 func ValidateSteps(steps []v1alpha1.Step, n int32, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	highest, of := int32(0), 0

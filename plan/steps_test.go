@@ -41,9 +41,9 @@ func TestLimitRows(t *testing.T) {
 	}
 }
 
-// TestLimitTwin compares with a twin that counts pods instead of dividing: the
-// fewest pods that are at least that share of n, one less where that would be
-// all of them and all were not asked for.
+// TestLimitTwin compares with a twin that counts pods instead of dividing. It takes the
+// fewest pods that are at least that share of n. It takes one less if that would be all
+// of them and all were not asked for.
 func TestLimitTwin(t *testing.T) {
 	for n := range 201 {
 		for p := 1; p <= 100; p++ {

@@ -128,8 +128,8 @@ func boundsOf(s *appsv1.DeploymentStrategy) *termsBounds {
 	return b
 }
 
-// Terms returns those that a set has for a Deployment: of the plan that governs it;
-// that none does; or that the set has no such Deployment.
+// Terms returns those that a set has for a Deployment. They are those of the plan that
+// governs it, or say that none does, or that the set has no such Deployment.
 func (s *Set) Terms(namespace, name string) Terms {
 	k := key{kindDeployment, namespace, name}
 	if i, ok := s.governed[k]; ok {

@@ -147,8 +147,8 @@ func TestTerms_Differ(t *testing.T) {
 	}
 }
 
-// What is kept is what was: a set under its own terms has the same ones, and under
-// others it has those, with the template of the set.
+// Under keeps what was. A set under its own terms has the same ones, and under others it
+// has those, with the template of the set.
 func TestSet_Under(t *testing.T) {
 	now := termsIn(t, signedPlan, "  strategy:\n", "  strategy:\n    rollback: {steps: [{replicas: 50%}, {replicas: 100%}]}\n    progressDeadlineSeconds: 7\n    onFailure: Rollback\n",
 		"  replicas: 4\n", "  replicas: 4\n  minReadySeconds: 3\n  strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}\n", "10m", "1.5s")

@@ -40,8 +40,8 @@ func (c Contest) isOver(now time.Time) bool {
 	return now.Sub(c.Last) > max(quiet, 2*c.pause())
 }
 
-// Due returns how long a change that is there now stays: the first one not at all, and
-// each later one twice as long as the one before.
+// Due returns how long a change that is there now stays. The first one stays not at all,
+// and each later one twice as long as the one before.
 func (c Contest) Due(now time.Time) time.Duration {
 	if c.isOver(now) {
 		return 0

@@ -6,7 +6,8 @@ import (
 )
 
 // The first change is reverted at once. One that comes again after each revert stays
-// twice as long each time, at most five minutes; after a quiet time it is the first again.
+// twice as long each time, at most five minutes. After a quiet time it is the first
+// again.
 func TestContest(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	var c Contest

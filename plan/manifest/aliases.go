@@ -7,9 +7,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxExpanded is how many bytes one file may become where its YAML aliases are
-// written out, as every reader of it does: nine lines of aliases of aliases
-// are a billion strings. It is the size of the largest file that is read.
+// MaxExpanded is how many bytes one file may become once its YAML aliases are written
+// out, as every reader of it does. Nine lines of aliases of aliases are a billion
+// strings. It is the size of the largest file that is read.
 const MaxExpanded = 8 << 20
 
 // nodeCost is what a value costs besides its text.

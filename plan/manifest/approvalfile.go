@@ -14,11 +14,10 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// PutApproval returns the content of a file with an approval in it: in place
-// of the one that the same release has there, and otherwise at the end. All
-// other documents of the file stay as they are. Approvals of the file without
-// a namespace are in defaultNamespace; where targetNamespace is set, all are
-// in that one.
+// PutApproval returns the content of a file with an approval in it. It takes the place of
+// the one that the same release has there, or comes at the end. All other documents of
+// the file stay as they are. Approvals of the file without a namespace are in
+// defaultNamespace; if targetNamespace is set, all are in that one.
 //
 // A note is one line about the approval, and may be empty. An approval that is
 // given again with another note changes the file, so that another commit brings it.

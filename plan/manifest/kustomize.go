@@ -22,9 +22,9 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// openAPI guards kustomize's OpenAPI schema, a global variable. Builds that
-// only read it run side by side, once it has been parsed; a build that brings
-// its own runs alone, and the built-in one is put back after it (G17).
+// openAPI guards kustomize's OpenAPI schema, a global variable. Builds that only read it
+// run side by side, once it has been parsed. A build that brings its own runs alone, and
+// the built-in one is put back after it (G17).
 var openAPI struct {
 	sync.RWMutex
 	warm sync.Once
@@ -87,11 +87,10 @@ func renderKustomization(fsys filesys.FileSystem, dir string, fetched bases) (ob
 	return objects, nil
 }
 
-// build runs kustomize with its tracking of origins on, to learn the files,
-// and takes the tracking out again with kustomize's own function. Where
-// something in the build could have seen the tracking annotation, and where it
-// failed, it runs once more without: the result is always that of a plain
-// `kustomize build`.
+// build runs kustomize with its tracking of origins on, to learn the files, and takes the
+// tracking out again with kustomize's own function. If something in the build could have
+// seen the tracking annotation, or if it failed, it runs once more without. The result is
+// always that of a plain `kustomize build`.
 func build(fsys filesys.FileSystem, dir, root string, fetched bases) ([]plan.Object, error) {
 	watched := &trackingFS{FileSystem: fsys}
 	tracked := watched.track(rooted(root))
@@ -143,9 +142,9 @@ func run(fsys filesys.FileSystem, dir string) (m resmap.ResMap, err error) {
 // holds the two equal.
 const kustomizeVersion = "v5.8.1"
 
-// nameKustomize puts right the label that buildMetadata: [managedByLabel] asks
-// for. As a library, kustomize takes the version of the program that it is in
-// for its own, and that of one built outside Git is "(devel)", no label value.
+// nameKustomize puts right the label that buildMetadata: [managedByLabel] asks for. As a
+// library, kustomize takes the version of the program that it is in for its own. That of
+// a program built outside Git is "(devel)", no label value.
 func nameKustomize(m resmap.ResMap) error {
 	said := "kustomize-" + provenance.GetProvenance().Semver()
 	for _, r := range m.Resources() {
@@ -177,9 +176,10 @@ func toObjects(m resmap.ResMap, files []string) ([]plan.Object, error) {
 	return objects, nil
 }
 
-// origins returns the file of each object: its own, or the kustomization that
-// generated it; the root where kustomize does not tell, where the file is one of a remote
-// base, and where what kustomize tells is no file: it takes ".." of a folder that is a link for the link's parent.
+// origins returns the file of each object: its own, or the kustomization that generated
+// it. It is the root if kustomize does not say, or if the file is one of a remote base.
+// It is the root as well if what kustomize says is no file: it takes ".." of a folder
+// that is a link for the link's parent.
 func origins(fsys filesys.FileSystem, m resmap.ResMap, dir, root string, fetched bases) []string {
 	files := make([]string, 0, m.Size())
 	for _, r := range m.Resources() {
@@ -317,8 +317,8 @@ func keyThatIsNoText(n *yaml.Node, depth int) *yaml.Node {
 // wayThere is what kustomize says before the fact: how it got there.
 var wayThere = regexp.MustCompile(`^(accumulation err='([^']|'[^']*')*?'|accumulating (resources|components)( from '[^']*')?|recursed (accumulation of|merging from) path '[^']*'|invalid Kustomization): `)
 
-// secondTry is what kustomize says where a file did not go in as one: the fact,
-// and after it that the file is no folder either.
+// secondTry matches kustomize's error if a file did not go in as one. It is the fact, and
+// after it that the file is no folder either.
 var secondTry = regexp.MustCompile(`^(?:accumulating resources: )?accumulation err='(?:(?:merging|accumulating) resources from '[^']*': )?(.*)': must build at directory: .* file is not directory$`)
 
 // maxText is how much of kustomize's own words is passed on.

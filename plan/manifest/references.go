@@ -15,10 +15,9 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// references is what a kustomization names, itself and through the
-// kustomizations it names. They are gathered before kustomize runs, since
-// kustomize fetches whatever it takes for a URL, by HTTP or by running git,
-// and there is no telling it not to.
+// references is what a kustomization names, itself and through the kustomizations it
+// names. They are gathered before kustomize runs. kustomize fetches whatever it takes for
+// a URL, by HTTP or by running git, and has no option against that.
 type references struct {
 	fsys    filesys.FileSystem
 	visited map[string]bool

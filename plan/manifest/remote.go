@@ -46,10 +46,10 @@ func (e *MissingBasesError) Error() string {
 
 var userAtHost = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*@.*[/:]`)
 
-// isRemote reports whether kustomize could take a path for something to fetch:
-// an http file (api/internal/loader.IsRemoteFile) or a repository to clone
-// (api/internal/git.NewRepoSpecFromURL). Where those two look closer, this
-// says yes: a file that is called git@host/x is not worth a clone.
+// isRemote reports whether kustomize could take a path for something to fetch. That is an
+// http file (api/internal/loader.IsRemoteFile) or a repository to clone
+// (api/internal/git.NewRepoSpecFromURL). It says yes in more cases than those two: a file
+// that is called git@host/x is not worth a clone.
 func isRemote(p string) bool {
 	if u, err := url.Parse(p); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
 		return true

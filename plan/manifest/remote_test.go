@@ -59,8 +59,8 @@ func TestRemoteBases_FormerField(t *testing.T) {
 	}
 }
 
-// A remote base stays in its own repository, and names what may be fetched. What is
-// wrong is said with its URL.
+// A remote base stays in its own repository, and names what may be fetched. Errors have
+// its URL.
 func TestRemoteBases_Refused(t *testing.T) {
 	const prefix = "RenderFailed https://example.org/o/r k/kustomization.yaml: "
 	for kustomization, want := range map[string]string{

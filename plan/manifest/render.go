@@ -20,7 +20,7 @@ type RenderOptions struct {
 	// one with the approvals. Empty: none.
 	Skip string
 	// Bases are the remote bases that kustomizations may name, and the folder of the file
-	// system that each is in. Where one is missing, the error is a [*MissingBasesError]; a
+	// system that each is in. If one is missing, the error is a [*MissingBasesError]; a
 	// base may name others. nil: remote bases are refused. Nothing is fetched.
 	Bases map[RemoteBase]string
 	// Ignored is called for each part of the folder that is left out and is no error. It
@@ -32,10 +32,10 @@ type RenderOptions struct {
 // lies in one. Render leaves submodules out of plain YAML, and says so.
 var ErrSubmodule = errors.New("submodules are not followed")
 
-// Render returns the objects of a folder, from the root of fsys: of its
-// kustomization, or of the plain YAML below it, where a sub-folder with a
-// kustomization of its own is rendered as one. What begins with a dot is left
-// out of plain YAML, and a folder that links lead to twice is read once.
+// Render returns the objects of a folder, from the root of fsys. They are those of its
+// kustomization, or of the plain YAML below it. In plain YAML, a sub-folder with a
+// kustomization of its own is rendered as one, and names that begin with a dot are left
+// out. A folder that links lead to twice is read once.
 //
 // The error is [plan.Problems], a [*plan.Problem] or a [*MissingBasesError].
 func Render(fsys filesys.FileSystem, dir string, opts RenderOptions) ([]plan.Object, error) {
@@ -56,9 +56,9 @@ func Render(fsys filesys.FileSystem, dir string, opts RenderOptions) ([]plan.Obj
 	return r.objects, nil
 }
 
-// storageProblem returns what went wrong below a file system whose answers are
-// only yes and no: "not there" may have been "cannot be read" (G1). What the
-// file system itself puts in words stays as it is.
+// storageProblem returns what went wrong below a file system whose answers are only yes
+// and no: "not there" may have been "cannot be read" (G1). Errors that are in the file
+// system's own words stay as they are.
 func storageProblem(fsys filesys.FileSystem, reason, dir string) *plan.Problem {
 	f, ok := fsys.(interface{ Err() error })
 	if !ok || f.Err() == nil {

@@ -143,7 +143,7 @@ type GitSourceSpec struct {
 	WriteBack *WriteBack `json:"writeBack,omitempty"`
 }
 
-// GitReference is a branch, or a commit or tag that is pinned. Of the fields that are set
+// GitReference is a branch, or a commit or tag that is pinned. If several fields are set,
 // commit comes before semver, semver before tag, and tag before branch. Approvals always
 // come from the tip of the branch.
 type GitReference struct {

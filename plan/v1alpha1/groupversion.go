@@ -1,6 +1,5 @@
-// Package v1alpha1 holds the API types of group tranche.dev: GitSource and
-// BatchRelease, which live in the cluster, and BatchApproval, which is a file
-// in Git and never an object in the cluster.
+// Package v1alpha1 holds the API types of group tranche.dev. GitSource and BatchRelease
+// live in the cluster. BatchApproval is a file in Git and never an object in the cluster.
 //
 // +kubebuilder:object:generate=true
 // +groupName=tranche.dev
@@ -25,9 +24,9 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// FieldWorkload is the field of BatchReleases, the name of their Deployment, by
-// which the API server selects, and the cache has an index:
-// kubectl get br --field-selector spec.workloadRef.name=web.
+// FieldWorkload is the field of BatchReleases with the name of their Deployment. The API
+// server selects by it, and the cache has an index: kubectl get br --field-selector
+// spec.workloadRef.name=web.
 const FieldWorkload = "spec.workloadRef.name"
 
 // Labels and annotations. Nothing of ours stays on a Deployment or ReplicaSet
@@ -38,7 +37,7 @@ const (
 	// ReplicaSets and never takes them away again (H13).
 	LabelHeld = Group + "/held"
 	// LabelDrift on a namespace says what becomes of changes that other users make to
-	// template, strategy and paused of a held Deployment: with [DriftCorrect] the API
+	// template, strategy and paused of a held Deployment. With [DriftCorrect] the API
 	// server accepts them, and the controller undoes them. Without it config/policy
 	// refuses them.
 	LabelDrift   = Group + "/drift"
@@ -57,8 +56,8 @@ const (
 	// as it is.
 	AnnotationReconcile = Group + "/reconcile"
 
-	// AnnotationPush is set by a replica of the controller that received the webhook of
-	// a push to a GitSource and does not sync that source itself.
+	// AnnotationPush is set by a replica of the controller that received the webhook of a
+	// push. It is not the replica that syncs the GitSource.
 	AnnotationPush = Group + "/push"
 
 	// AnnotationReconcileDisabled is the value of AnnotationReconcile that
