@@ -14,8 +14,8 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/signature"
 )
 
-// Precedence is known of pairs of commits, and kept between syncs: whether the first
-// is in the history of the second, or is the second itself.
+// Precedence has what is known of pairs of commits, and is kept between syncs. It says
+// whether the first is in the history of the second, or is the second itself.
 type Precedence map[order]bool
 
 // Precedes also counts a commit that says the same and has its signature written in
@@ -53,8 +53,8 @@ type order struct {
 // keptPrecedence bounds it.
 const keptPrecedence = 1000
 
-// IsInHistory reports whether a commit is in the history of a tip, or is the tip, or one
-// is that says the same and has its signature written in another way.
+// IsInHistory reports whether a commit is in the history of a tip, or is the tip. A
+// commit there that says the same, with its signature written in another way, counts too.
 func IsInHistory(ctx context.Context, s storer.EncodedObjectStorer, commit, tip plumbing.Hash) (bool, error) {
 	return searchHistory(ctx, s, order{commit, tip, true})
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/signature"
 )
 
-// Store is a store with objects that no server has yet, beside those of a
-// snapshot. What is written to it is in memory.
+// Store is a store with objects that no server has yet, beside those of a snapshot. New
+// objects are written to memory.
 type Store struct {
 	storer.EncodedObjectStorer
 	made  map[plumbing.Hash]plumbing.EncodedObject
@@ -73,8 +73,8 @@ func (s *Store) EncodedObjectSize(h plumbing.Hash) (int64, error) {
 // Limits are those of the snapshot.
 func (s *Store) Limits() gittree.Limits { return gittree.LimitsOf(s.EncodedObjectStorer) }
 
-// needed returns the objects that a commit on top of known ones needs besides
-// those of the snapshot: trials that came to nothing are left behind.
+// needed returns the objects that a commit on top of known ones needs besides those of
+// the snapshot. Objects of failed trials are left behind.
 func (s *Store) needed(commit plumbing.Hash) ([]plumbing.Hash, error) {
 	var list []plumbing.Hash
 	seen := map[plumbing.Hash]bool{}

@@ -13,16 +13,16 @@ import (
 // Merge3 takes what was changed from base to theirs into ours, by lines. It
 // returns false where both changed the same lines, and differently.
 //
-// Changes of lines that are neighbours are no conflict here, though git has
-// them for one: in a manifest they are different fields more often than not,
-// and what comes out is rendered before it is pushed.
+// Changes of lines that are neighbours are no conflict here, though git has them for one.
+// In a manifest they are different fields more often than not, and the result is rendered
+// before it is pushed.
 func Merge3(base, ours, theirs []byte) ([]byte, bool) {
 	if slices.ContainsFunc([][]byte{base, ours, theirs}, isBinary) {
 		return nil, false
 	}
 	all := append(edits(base, ours), edits(base, theirs)...)
 	slices.SortStableFunc(all, func(a, b edit) int {
-		// What is put between two lines comes before what is made of the second.
+		// An insertion between two lines comes before a change of the second line.
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
 	})
 	lines := splitLines(string(base))

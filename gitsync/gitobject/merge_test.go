@@ -38,8 +38,8 @@ func TestMerge3(t *testing.T) {
 	}
 }
 
-// Where git merges without a conflict, so do we, with the same result. Lines
-// are all different, so that there is but one way to see what changed.
+// If git merges without a conflict, so does Merge3, with the same result. Lines are all
+// different, so that there is but one way to see what changed.
 func TestMerge3IsGits(t *testing.T) {
 	dir, random := t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	next := 0

@@ -116,9 +116,9 @@ func claims(gone []string, changes map[string]Change, p string) bool {
 	return slices.ContainsFunc(gone, func(other string) bool { return other != p && SameEntry(changes[other].To, changes[p].To) })
 }
 
-// Undo takes changes back in a tree: each file is again what it was before, and
-// what was changed in other lines of it since stays. It leaves alone, and
-// returns, the files of which that cannot be had.
+// Undo takes changes back in a tree. Each file is again what it was before, and later
+// changes in other lines of it stay. It leaves alone, and returns, the files for which
+// that is not possible.
 func Undo(s *Store, tree plumbing.Hash, changes map[string]Change) (plumbing.Hash, []string, error) {
 	put := Files{}
 	var conflicts []string

@@ -95,8 +95,8 @@ func TestWriteTreeIsGits(t *testing.T) {
 	repo.Git("fsck", "--strict")
 }
 
-// What a commit changed is taken back; what came since, to other files and in
-// other lines, stays.
+// Undo takes back what a commit changed. Later changes to other files and in other lines
+// stay.
 func TestUndo(t *testing.T) {
 	base := map[string]string{"web.yaml": "replicas: 1\nlabel: a\nimage: v1\n", "old.yaml": "old\n", "kept.yaml": "kept\n"}
 	release := map[string]string{"web.yaml": "replicas: 1\nlabel: a\nimage: v2\n", "old.yaml": "", "new.yaml": "new\n"}

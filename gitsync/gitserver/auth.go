@@ -128,8 +128,9 @@ func newSSHAuth(u *url.URL, data map[string][]byte, timeout time.Duration) (tran
 	a := &sshAuth{timeout: timeout}
 	a.User, a.Signer = cmp.Or(u.User.Username(), gitssh.DefaultUsername), signer
 	a.HostKeyCallback = withFingerprint(hosts.HostKeyCallback())
-	// Offered in the order of our preference, a server may choose a key that
-	// known_hosts does not have, and a good host would be refused (G12).
+	// The algorithms are those of known_hosts. If all were offered in the client's order,
+	// a server could choose a key that known_hosts does not have. A good host would then
+	// be refused (G12).
 	a.HostKeyAlgorithms = hosts.HostKeyAlgorithms(net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "22")))
 	return a, nil
 }

@@ -20,16 +20,17 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// What is read of a server before a pack comes is kept in memory, in bytes: the list of
-// the references of a base, the answer that names what follows, and an error's text.
+// Limits, in bytes, of the answers that are kept in memory before a pack comes. They are
+// the list of the references of a base, the answer that names what follows, and an
+// error's text.
 const (
 	maxAdvertised = 16 << 20
 	maxBeforePack = 1 << 20
 	maxErrorText  = 64 << 10
 )
 
-// baseTransport is how servers of remote bases are reached: their URLs are a tenant's
-// words. It has no credentials, follows no redirect to another host, dials no address at
+// baseTransport is how servers of remote bases are reached. A tenant chooses their URLs.
+// It has no credentials and follows no redirect to another host. It dials no address at
 // which a cloud serves the secrets of its machines, and reads no list without end.
 var baseTransport = sync.OnceValue(func() transport.Transport {
 	t := &http.Transport{
@@ -118,8 +119,8 @@ func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // packSignature is what a pack begins with. https://git-scm.com/docs/pack-format
 const packSignature = "PACK"
 
-// boundedBody ends with an error where it is longer than it may be, in bytes. What comes
-// after until is not counted: how much of a pack is kept is bounded where it is written.
+// boundedBody ends with an error if it is longer than it may be, in bytes. Bytes after
+// until are not counted: the size of a pack is bounded by the code that writes it.
 type boundedBody struct {
 	io.ReadCloser
 	what, until string

@@ -14,8 +14,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// noBranch says that a branch is not there, and which are: the default one
-// first, since that is what a branch is most often renamed to.
+// noBranch returns a problem that says that a branch is not there, and which are. The
+// default branch is first, since a branch is most often renamed to that.
 func noBranch(s *Session, branch string) *plan.Problem {
 	p := &plan.Problem{
 		Reason: v1alpha1.ReasonBranchNotFound, Where: s.remote.String(), Err: fmt.Errorf("there is no branch %s", branch),

@@ -65,8 +65,8 @@ func ParseURL(raw string) (*url.URL, error) {
 }
 
 // MayRead refuses a file URL that leads out of the folders that may be read. It returns
-// the URL to read: that of a file without links and dots, since git follows these in
-// another way than they are checked, and at another time.
+// the URL to read: that of a file without links and dots. Git follows these in another
+// way than they are checked, and at another time.
 func MayRead(roots []string, u *url.URL) (*url.URL, error) {
 	if u.Scheme != "file" {
 		return u, nil
@@ -160,7 +160,7 @@ func (r Remote) transport() (*transport.Endpoint, transport.Transport, error) {
 	return ep, c, err
 }
 
-// within runs f until ctx ends. What f opens after that is undone.
+// within runs f until ctx ends. If f ends after that, undo takes back what it opened.
 func within(ctx context.Context, f func() error, undo func()) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -251,9 +251,8 @@ func (s *Session) Fetch(ctx context.Context, store storage.Storer, wants, haves 
 	return nil
 }
 
-// ErrHungUp says that an SSH server has sent all that it has before go-git
-// could say that it wants no more, which go-git takes for an error, and has no
-// other word for.
+// ErrHungUp says that an SSH server has sent all that it has before go-git could say that
+// it wants no more. go-git takes that for an error, and has no other word for it.
 var ErrHungUp = errors.New("the server was too fast")
 
 // uploadPack asks for a pack. The end of ctx ends the exchange; one with a
@@ -262,8 +261,8 @@ func (s *Session) uploadPack(ctx context.Context, req *packp.UploadPackRequest) 
 	if !s.isLocal() {
 		return s.Git.UploadPack(ctx, req)
 	}
-	// No named result: at the end of ctx a return would set it to nil, and what
-	// ends the exchange later would have nothing to end.
+	// The result has no name: at the end of ctx a return would set it to nil. The
+	// goroutine that ends the exchange later would have nothing to end.
 	var answer *packp.UploadPackResponse
 	err := within(ctx, func() (err error) {
 		answer, err = s.Git.UploadPack(context.WithoutCancel(ctx), req)
@@ -382,8 +381,9 @@ func (r Remote) credentialsHint(otherwise string) string {
 	return otherwise + ", and Secret " + r.Secret
 }
 
-// untrustedHostKey tells the fingerprints of the key that the host has and of
-// those that it should have, for comparing them with what its owner publishes.
+// untrustedHostKey returns a problem with the fingerprints of the key that the host has
+// and of those that it should have. A user compares them with those that the host's owner
+// publishes.
 func (r Remote) untrustedHostKey(key *hostKeyError) *plan.Problem {
 	p := &plan.Problem{Reason: v1alpha1.ReasonHostKeyMismatch}
 	known, _ := errors.AsType[*hostkeys.KeyError](key.error)

@@ -57,7 +57,8 @@ func TestMayRead(t *testing.T) {
 	}
 }
 
-// What is read of a file URL is what was checked: the cleaned path, links followed.
+// The path of a file URL that is read is the one that was checked: cleaned, with links
+// followed.
 func TestMayRead_Resolved(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 )
 
-// A server can be reached, and its errors read, without a cluster or the reconciler: Secrets
-// come as data, so that the command line can use its own.
+// A server can be reached, and its errors read, without a cluster or the reconciler.
+// Secrets come as data, so that the command line can use its own.
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
 		[]string{"gitsync/gittree", "plan", "plan/v1alpha1"},

@@ -10,11 +10,11 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
-// packReader passes a pack on as it comes from the server, and ends it with an
-// error where it is larger than it may be, or an object in it is. Its last
-// bytes, the checksum, are let go only when every object has been checked: without
-// them go-git does not begin to put objects together in memory. A pack of a megabyte
-// can hold an object of a gigabyte.
+// packReader passes a pack on as it comes from the server. It ends it with an error if
+// the pack, or an object in it, is larger than it may be. Its last bytes, the checksum,
+// are let go only when every object has been checked. Without them go-git does not begin
+// to put objects together in memory. A pack of a megabyte can hold an object of a
+// gigabyte.
 type packReader struct {
 	ctx  context.Context
 	from io.Reader
@@ -91,8 +91,8 @@ func (p *packReader) fill(size int) {
 // close ends the look at the objects, wherever it is.
 func (p *packReader) close() { _ = p.copied.Close() }
 
-// lookAtObjects returns an error at the first object in a pack that would be
-// too large. What else is wrong with a pack, its reader will tell.
+// lookAtObjects returns an error at the first object in a pack that would be too large.
+// The reader of the pack finds its other faults.
 func lookAtObjects(r io.Reader, most int64) error {
 	s := packfile.NewScanner(r)
 	_, n, err := s.Header()

@@ -52,7 +52,7 @@ func (r Remote) Push(ctx context.Context, u Update, timeout time.Duration) error
 		return &plan.Problem{Reason: v1alpha1.ReasonWriteBackFailed, Where: r.pushing(u), Err: err, Retry: true}
 	}
 	// Servers have many words for a rejection because another push came first, and an
-	// answer may be lost: what counts is where the branch is now (G5).
+	// answer may be lost. So the position of the branch now decides (G5).
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	if s, asked := r.receiver(asking); asked == nil {
@@ -106,8 +106,8 @@ func (s *receiver) tip(branch string) plumbing.Hash {
 	return s.refs.References[refName(branch).String()]
 }
 
-// refName is the ref of a branch. What is one already stays it: branches of a
-// GitSource never begin with refs/.
+// refName returns the ref of a branch. A name that is a ref already stays as it is:
+// branches of a GitSource never begin with refs/.
 func refName(branch string) plumbing.ReferenceName {
 	if strings.HasPrefix(branch, "refs/") {
 		return plumbing.ReferenceName(branch)

@@ -18,7 +18,7 @@ import (
 // bytes: some 400,000 of them. All are kept in memory, for a moment.
 const maxListed = 32 << 20
 
-// What is bounded, as messages have it.
+// Names of the bounded answers, as messages have them.
 const (
 	theList       = "the list of its branches and tags"
 	theBeginning  = "the answer before its pack"

@@ -9,9 +9,9 @@ import (
 
 const module = "github.com/tranche-dev/tranche/"
 
-// OnlyImports fails t where the package in the current folder imports a package of this
-// module that is not allowed, or one of other modules whose path has a prefix in others.
-// Paths of this module are given without the module's.
+// OnlyImports fails t if the package in the current folder imports a package of this
+// module that is not allowed. It also fails t for an import of another module whose path
+// has a prefix in others. Paths of this module are given without the module's.
 func OnlyImports(t *testing.T, allowed, others []string) {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, ".").Output()
@@ -30,5 +30,5 @@ func OnlyImports(t *testing.T, allowed, others []string) {
 	}
 }
 
-// Where metrics are registered; it reaches no cluster.
+// metrics is the package in which metrics are registered; it reaches no cluster.
 const metrics = "sigs.k8s.io/controller-runtime/pkg/metrics"

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Need skips a test where the machine lacks a program. Where CI is set, all
-// must be there, and the test fails.
+// Need skips a test if the machine lacks a program. If CI is set, all must be there, and
+// the test fails.
 func Need(t testing.TB, programs ...string) {
 	t.Helper()
 	for _, p := range programs {

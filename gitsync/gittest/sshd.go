@@ -26,8 +26,8 @@ type SSHD struct {
 // KeyTypes are those that OpenSSH makes without hardware.
 var KeyTypes = []string{"ed25519", "ecdsa", "rsa"}
 
-// ServeSSH runs sshd with a host key of each of KeyTypes until the test ends. Where
-// there is none the test is skipped, and fails in CI, which installs it.
+// ServeSSH runs sshd with a host key of each of KeyTypes until the test ends. If there is
+// none, the test is skipped. In CI, which installs sshd, it fails.
 func ServeSSH(t testing.TB) *SSHD {
 	t.Helper()
 	const sshd = "/usr/sbin/sshd" // it wants an absolute path

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Limits bound what one repository may cost, so that it cannot take what the
-// others need. What goes beyond them is not applied, and the condition says
-// which one it was. A zero stands for the default.
+// Limits bound what one repository may cost, so that it cannot take what the others need.
+// A commit that exceeds one is not applied, and the condition says which one it was. A
+// zero stands for the default.
 type Limits struct {
 	// RepositorySize is how many bytes a mirror may have on disk, and one
 	// fetch may bring. While a mirror is cloned again it has twice that.

@@ -38,15 +38,15 @@ var (
 	errLinks    = errors.New("too many symbolic links; is there a loop?")
 )
 
-// Tree is the tree of a commit as a file system: read-only, rooted at the
-// repository's root, read from the object storer as it is asked. It remembers
-// what it was asked, so that [Reads.Unchanged] can tell whether the answers
-// would be the same on another commit.
+// Tree is the tree of a commit as a file system: read-only, rooted at the repository's
+// root. It reads from the object storer as it is asked. It remembers what it was asked,
+// so that [Reads.Unchanged] can find out whether the answers would be the same on another
+// commit.
 //
-// An object that the storer lacks is never "no such file": a tree with a hole
-// would look like one from which files were deleted (G1). Exists and IsDir can
-// say only no, so the first such error stays: it is returned by Err, which
-// callers ask when they are done, and by all that comes after.
+// An object that the storer lacks is never "no such file". A tree with a hole would look
+// like one from which files were deleted (G1). Exists and IsDir can say only no, so the
+// first such error stays. Err returns it, which callers ask when they are done, and so do
+// all later calls.
 //
 // Not safe for use by several goroutines.
 type Tree struct {
@@ -115,11 +115,10 @@ func (t *Tree) Blob(p string) (plumbing.Hash, bool, error) {
 	return n.hash, true, nil
 }
 
-// Complete reads every tree below the root and asks for every file, and
-// returns an error at the first object that is not there. A fetch past a
-// shallow boundary can leave such holes and say nothing (G3). What a tree that
-// is known to be complete has at the same path is not looked at again; the
-// zero hash stands for none.
+// Complete reads every tree below the root and asks for every file, and returns an error
+// at the first object that is not there. A fetch past a shallow boundary can leave such
+// holes and say nothing (G3). It skips a path at which the tree that is known to be
+// complete has the same; the zero hash stands for none.
 func (t *Tree) Complete(known plumbing.Hash) error {
 	w := strictWalk{Tree: t, seen: map[plumbing.Hash]bool{}}
 	return w.tree("/", t.root, known, 0)
@@ -384,8 +383,8 @@ func (t *Tree) ReadFile(p string) ([]byte, error) {
 	return content, nil
 }
 
-// use counts what one commit costs: reading is what is bounded, and not what
-// is there, since a kustomization can have one file read a million times.
+// use counts what one commit costs. It bounds what is read, and not what is there, since
+// a kustomization can have one file read a million times.
 func (t *Tree) use(n node, size int) error {
 	t.used++
 	t.bytes += int64(size)
@@ -447,8 +446,8 @@ func (t *Tree) IsDir(p string) bool {
 	return err == nil && n.isDir()
 }
 
-// CleanedAbs returns the folder of a path, absolute and without links, and
-// the name of the file in it, empty where the path is a folder.
+// CleanedAbs returns the folder of a path, absolute and without links, and the name of
+// the file in it. The name is empty if the path is a folder.
 func (t *Tree) CleanedAbs(p string) (filesys.ConfirmedDir, string, error) {
 	n, err := t.lookup(p)
 	switch {

@@ -579,8 +579,8 @@ func openTree(t *testing.T, r *gittest.Worktree, commit plumbing.Hash) *Tree {
 	return tree
 }
 
-// A tree that holds itself ten times over, ten levels deep, has ten billion
-// paths; one with a thousand levels has a path of as many names.
+// A tree that holds itself ten times over, ten levels deep, has ten billion paths. One
+// with a thousand levels has a path of as many names.
 func TestTreesWithoutEnd(t *testing.T) {
 	repo := gittest.NewWorktree(t)
 	repo.Write("a.yaml", oneConfigMap)

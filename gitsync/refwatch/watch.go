@@ -31,8 +31,8 @@ type Requester interface {
 	RequestSync(ctx context.Context, sources ...types.NamespacedName)
 }
 
-// Watcher notices pushes to local repositories. What it misses, the
-// interval finds.
+// Watcher notices pushes to local repositories. A push that it misses is found at the
+// interval of the source.
 type Watcher struct {
 	files     *fsnotify.Watcher
 	requester Requester
@@ -119,11 +119,10 @@ func (w *Watcher) used(dir string) bool {
 	return false
 }
 
-// cover watches the folders in which a push shows: the repository's own, for
-// HEAD and packed-refs, and refs/heads and refs/tags with all below them, for names
-// with slashes. Folders and not files, since git replaces files by renaming. Where
-// there is no repository yet, the nearest folder that is there is watched for
-// its coming.
+// cover watches the folders in which a push shows. They are the repository's own, for
+// HEAD and packed-refs, and refs/heads and refs/tags with all below them, for names with
+// slashes. It watches folders and not files, since git replaces files by renaming. If
+// there is no repository yet, it watches the nearest folder that is there for its coming.
 func (w *Watcher) cover(repo *repository) {
 	want := map[string]bool{}
 	dir := gitDir(repo.path)

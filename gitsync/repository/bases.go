@@ -25,8 +25,8 @@ const (
 	// BaseShare is the part of the size of a repository that a base may have. All of them
 	// together have as much as one repository.
 	BaseShare = 8
-	// BasesFor bounds how long one look waits for the servers of all bases of all its
-	// renderings, those of older commits and of other sources' folders included.
+	// BasesFor bounds how long one sync waits for the servers of all bases of all its
+	// renderings. Those of older commits and of other sources' folders are included.
 	BasesFor = time.Minute
 )
 
@@ -174,8 +174,8 @@ func (bs *Bases) makeRoom(b *base) {
 	}
 }
 
-// Within returns how to fetch bases, as they have been at some time since, in no more time
-// than left, from which it takes what it has used.
+// Within returns a function that fetches bases as they have been at some time since. It
+// takes no more time than left, and subtracts what it has used.
 func (bs *Bases) Within(ctx context.Context, left *time.Duration, since time.Time) FetchBase {
 	return func(b manifest.RemoteBase) (*Snapshot, error) {
 		begun := time.Now()
@@ -202,7 +202,7 @@ type base struct {
 	commit plumbing.Hash
 	clone  *clone
 
-	// Of the lock of bases:
+	// The lock of [Bases] guards these:
 	used time.Time
 	size int64
 }

@@ -23,10 +23,10 @@ const (
 	benchFolders = 500
 )
 
-// benchProcess is set in a process of its own, whose memory is measured: with
-// "look" it looks once at a repository, with "run" it runs a command and prints
-// the command's peak. The benchmark itself is too large to run one: a process
-// begins with the peak of its parent.
+// benchProcess is set in a process of its own, whose memory is measured. With "look" it
+// fetches a repository once; with "run" it runs a command and prints the command's peak.
+// The benchmark itself is too large to run one: a process begins with the peak of its
+// parent.
 const benchProcess = "TRANCHE_BENCH_PROCESS"
 
 func init() {
@@ -153,9 +153,9 @@ func peak(b *testing.B, process string, args ...string) float64 {
 	return mib
 }
 
-// BenchmarkFetch brings one new commit, and all of them at first, beside the git
-// command line: ours/fetch is what a sync of the controller does, with the strict walk
-// of the tree.
+// BenchmarkFetch brings one new commit, and all of them at first, beside the git command
+// line. ours/fetch is what a sync of the controller does, with the strict walk of the
+// tree.
 func BenchmarkFetch(b *testing.B) {
 	bare := benchRepo(b)
 	url := gittest.Serve(b, filepath.Dir(bare), gittest.ServeOptions{}).URL + "/big.git"

@@ -24,8 +24,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// forge is a server as GitHub is one for an app: an API that gives tokens to who
-// signs with the app's key, and repositories for who has one of them.
+// forge is a server as GitHub is one for an app. It has an API that gives tokens to
+// clients that sign with the app's key, and repositories for clients with such a token.
 type forge struct {
 	*httptest.Server
 	repo  *gittest.Repo
@@ -121,8 +121,8 @@ func (f *forge) look(t *testing.T, ms *Cache, apps *gitserver.GitHubApps, data m
 	return lookAt(t, ms, r, "main")
 }
 
-// A repository that only a GitHub App may read is read with a token of the
-// app's installation, named or found, and the token is used until it ends.
+// A repository that only a GitHub App may read is read with a token of the app's
+// installation. The installation is named or found, and the token is used until it ends.
 func TestGitHubApp(t *testing.T) {
 	f := newForge(t)
 	ms, apps := NewCache(t.TempDir()), gitserver.NewGitHubApps()

@@ -73,7 +73,7 @@ func TestRepositoryTooLarge(t *testing.T) {
 	}
 }
 
-// What force-pushes have left behind does not count for ever.
+// Objects that force-pushes have left behind do not count for ever.
 func TestRepositoryFullOfRubbish(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	first := repo.CommitAndPush(map[string]string{"a": "1"})

@@ -170,9 +170,9 @@ func (m *Mirror) Fetch(ctx context.Context, r gitserver.Remote, branch string) (
 	return m.fetchSince(ctx, r, branch, time.Now())
 }
 
-// fetchSince returns the branch as it has been on the server at some time since.
-// An answer to a question that was asked later is as good as an own one, so a
-// thousand sources that are to look at the same time ask little more than once.
+// fetchSince returns the branch as it has been on the server at some time since. An
+// answer to a question that was asked later is as good as an own one. So a thousand
+// sources that are synced at the same time ask little more than once.
 func (m *Mirror) fetchSince(ctx context.Context, r gitserver.Remote, branch string, since time.Time) (*Snapshot, error) {
 	free, err := m.take(ctx, r)
 	if err != nil {
@@ -182,7 +182,7 @@ func (m *Mirror) fetchSince(ctx context.Context, r gitserver.Remote, branch stri
 	return m.branchSince(ctx, r, branch, since)
 }
 
-// take takes the disk. What it returns frees it again.
+// take takes the disk. The function that it returns frees it again.
 func (m *Mirror) take(ctx context.Context, r gitserver.Remote) (free func(), err error) {
 	select {
 	case m.owner <- struct{}{}:
@@ -499,8 +499,8 @@ func (c *clone) snapshot(commit plumbing.Hash) *Snapshot {
 	return &Snapshot{Storage: store, Commit: commit, Tip: commit, clone: c, limits: c.limits, stores: c.stores}
 }
 
-// At is the same reader's view of an older commit, with its approvals. Where a commit or
-// tag is pinned, the approvals stay those of the tip.
+// At is the same reader's view of an older commit, with its approvals. If a commit or tag
+// is pinned, the approvals stay those of the tip.
 func (s *Snapshot) At(commit plumbing.Hash) *Snapshot {
 	older := *s
 	if !older.Pinned {

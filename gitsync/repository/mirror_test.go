@@ -530,8 +530,7 @@ type lateFailure struct{ io.ReadCloser }
 
 func (lateFailure) Close() error { return errors.New("exit status 1") }
 
-// What has come with an exchange that fails at its end is there for those who
-// read after that.
+// Objects that came with an exchange that fails at its end are there for later readers.
 func TestMirrorReadsWhatCameBeforeAFailure(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(map[string]string{"a": "1"})

@@ -175,9 +175,9 @@ func (m *Mirror) bringTag(ctx context.Context, r gitserver.Remote, branch string
 	return now, err
 }
 
-// fetchTag brings what a tag names, and other tags, as the server has them now. Where the
-// others cannot be brought, it brings the one alone. The object of the tag that it returns
-// is the zero hash where the server was not reached, or has no such tag.
+// fetchTag brings what a tag names, and other tags, as the server has them now. If the
+// others cannot be brought, it brings the one alone. The object of the tag that it
+// returns is the zero hash if the server was not reached, or has no such tag.
 func (m *Mirror) fetchTag(ctx context.Context, r gitserver.Remote, name string) (Tag, error) {
 	for alone := false; ; alone = true {
 		s, err := gitserver.Connect(ctx, r)

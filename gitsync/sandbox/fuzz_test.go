@@ -24,9 +24,8 @@ func said(f *testing.F, messages ...fromWorker) []byte {
 	return b.Bytes()
 }
 
-// FuzzWorker: whatever a worker writes, the pool ends with objects or with an error, and
-// what it takes for objects is no more than a commit may bring: plan.Collect refuses the
-// rest.
+// FuzzWorker: whatever a worker writes, the pool ends with objects or with an error. The
+// objects are no more than a commit may bring: plan.Collect refuses the rest.
 func FuzzWorker(f *testing.F) {
 	const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
 	f.Add(said(f, fromWorker{Question: &question{readFile, "a.yaml"}}, fromWorker{Result: &result{Objects: []object{{"a.yaml", []byte(configMap)}}}}))
@@ -64,7 +63,7 @@ func FuzzWorker(f *testing.F) {
 }
 
 // FuzzRender: whatever the files of a folder say, a rendering comes through the wire as
-// it was: the objects, or an error in the same words.
+// it was. It is the objects, or an error in the same words.
 func FuzzRender(f *testing.F) {
 	f.Add("resources: [a.yaml]\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
 	f.Add("resources: [a.yaml]\npatches: [{patch: \"[{op: remove, path: /data}]\"}]\n", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {n: 9007199254740993}\n")

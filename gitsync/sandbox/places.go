@@ -10,12 +10,12 @@ import (
 //
 //   - A tenant has at most all places but one.
 //   - No rendering waits for long, so that a tenant that has many folders to render does
-//     not hold the goroutines of all. Where the places that it may have are held for
-//     longer than waitAtMost, one of a tenant waits, and the others do not.
-//   - A place that is free goes to the tenant that has the fewest, and of those to the one
-//     that has had none for the longest.
-//   - Where a tenant without a place has waited in vain, the rendering that a tenant with
-//     several has begun last is ended, and begins again later.
+//     not hold the goroutines of all. If the places that it may have are held for longer
+//     than waitAtMost, one of a tenant waits, and the others do not.
+//   - A place that is free goes to the tenant that has the fewest. Among equals it goes to
+//     the one that has had none for the longest.
+//   - If a tenant without a place has waited in vain, a rendering of a tenant with several
+//     is ended, the one that began last. It begins again later.
 //
 // So each of several tenants has a place, and with more tenants than places, none has two.
 
@@ -172,8 +172,8 @@ func (p *Pool) take(tenant string) (*place, error) {
 	return p.equip(w), nil
 }
 
-// await waits until a waiter is given a place, or has waited for long enough. Where
-// another rendering is ended for it, it waits for the end of that one.
+// await waits until a waiter is given a place, or has waited for long enough. If another
+// rendering is ended for it, it waits for the end of that one.
 func (p *Pool) await(me *waiter) *place {
 	for range 2 {
 		select {

@@ -116,8 +116,8 @@ func TestNoPlace(t *testing.T) {
 }
 
 // Two tenants whose renderings do not end hold all places. A third one gets the second
-// place of the one that has two: that rendering is to be begun again later, and is no
-// fault of its folder.
+// place of the one that has two. The rendering that is ended begins again later, and that
+// is no fault of its folder.
 func TestPlaceIsTakenAway(t *testing.T) {
 	p := newPool(t, enough, long, 3)
 	h := newHolder(t, p)

@@ -33,8 +33,8 @@ const (
 	idleFor = 5 * time.Minute
 	// watchEvery is how often memory and CPU time of a worker are looked at.
 	watchEvery = 50 * time.Millisecond
-	// wallFactor is how many times the CPU time of a rendering it may take by the clock: a
-	// machine that stalls is no fault of the folder.
+	// wallFactor is how many times the CPU time of a rendering it may take by the clock.
+	// The folder is not at fault if the machine stalls.
 	wallFactor = 4
 	// jobsOfWorker is after how many jobs a worker is replaced: kustomize keeps some of
 	// what it has read.
@@ -83,7 +83,7 @@ func (p *Pool) Start(ctx context.Context) error {
 // NeedLeaderElection: a standby renders, too, when it takes over.
 func (*Pool) NeedLeaderElection() bool { return false }
 
-// Close ends all workers. What is being rendered fails.
+// Close ends all workers. Renderings that run fail.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,10 +103,10 @@ func (*busyError) Error() string { return "no renderer is free" }
 // Free returns a channel that is closed once there may be a place.
 func (e *busyError) Free() <-chan struct{} { return e.free }
 
-// Render is [manifest.Render] in a worker, for one tenant. What takes more than its bounds
-// is a [*plan.Problem] with [ReasonLimitExceeded]. Where no place is free, it waits for
-// a moment at most. The error then has a method Free, which returns a channel that is
-// closed when it is worth another try.
+// Render is [manifest.Render] in a worker, for one tenant. The error of a rendering that
+// takes more than its bounds is a [*plan.Problem] with [ReasonLimitExceeded]. If no place
+// is free, Render waits for a moment at most. The error then has a method Free, which
+// returns a channel that is closed when it is worth another try.
 func (p *Pool) Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
 	w, err := p.take(tenant)
 	if err != nil {

@@ -76,7 +76,7 @@ var trees = map[string]map[string]string{
 	"its own openapi": {"kustomization.yaml": "resources: [a.yaml]\nopenapi: {path: schema.json}\n", "a.yaml": deployment, "schema.json": `{"definitions": {}}`},
 }
 
-// What a worker renders is what this process renders, objects and errors.
+// A worker renders the same as this process, objects and errors.
 func TestRenderIsTheSame(t *testing.T) {
 	p := newPool(t, enough, long, 2)
 	for name, files := range trees {
@@ -137,8 +137,8 @@ func isLimit(err error) bool {
 	return ok && p.Reason == sandbox.ReasonLimitExceeded && !p.Retry
 }
 
-// What would take all memory is refused in its own folder, and the next rendering is
-// as good as before.
+// A folder that would take all memory is refused alone, and the next rendering is as good
+// as before.
 func TestMemory(t *testing.T) {
 	p := newPool(t, enough, long, 2)
 	for range 3 {
@@ -204,8 +204,8 @@ func endless() map[string]string {
 	}
 }
 
-// What takes more CPU time than it may is ended, and so is the next one in the same pool:
-// the time of each folder is counted by itself.
+// A rendering that takes more CPU time than it may is ended, and so is the next one in
+// the same pool. The time of each folder is counted by itself.
 func TestTime(t *testing.T) {
 	p := newPool(t, 2<<30, time.Second, 2) // it is the time that ends it
 	for range 2 {

@@ -107,7 +107,7 @@ type object struct {
 	JSON []byte
 }
 
-// fault is an error. Of its chain only what callers ask for is kept.
+// fault is an error. It keeps only the part of the chain that callers ask for.
 type fault struct {
 	Text                string
 	Absent, Submodule   bool

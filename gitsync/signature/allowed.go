@@ -139,9 +139,9 @@ func cutOption(s string) (name, value, rest string, err error) {
 	return "", "", "", errors.New("a quote is not closed")
 }
 
-// parseTime reads YYYYMMDD[HHMM[SS]][Z]. ssh-keygen takes a time without Z as
-// one of the machine's zone; here that is always UTC, so that a Secret says
-// the same wherever the controller runs.
+// parseTime reads YYYYMMDD[HHMM[SS]][Z]. ssh-keygen takes a time without Z as one of the
+// machine's zone. Here that is always UTC, so that a Secret says the same wherever the
+// controller runs.
 func parseTime(option, s string) (time.Time, error) {
 	digits := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(s), "Z"), "UTC")
 	if layout, ok := map[int]string{8: "20060102", 12: "200601021504", 14: "20060102150405"}[len(digits)]; ok {

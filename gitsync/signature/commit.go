@@ -25,10 +25,9 @@ const maxCommit = 1 << 20
 // may be absent or there more than once (git's commit.c, parse_commit_buffer).
 var first = []string{"tree", "parent", "author", "committer"}
 
-// parse takes the bytes of a commit object apart. It is stricter than git,
-// whose readers each take what they need: a gpgsig between tree and parent
-// leaves the signed bytes as they are and the commit without parents, and so
-// with every file brought by it.
+// parse takes the bytes of a commit object apart. It is stricter than git, whose readers
+// each take what they need. A gpgsig between tree and parent leaves the signed bytes as
+// they are and the commit without parents. Such a commit would seem to bring every file.
 func parse(raw []byte) (commit, error) {
 	if len(raw) > maxCommit {
 		return commit{}, fmt.Errorf("%w: the commit has more than %d bytes", ErrBadSignature, maxCommit)
@@ -76,9 +75,9 @@ func parse(raw []byte) (commit, error) {
 }
 
 // Payload returns what the signature of a commit object is for: the object without its
-// signature headers. Many objects have the same, since the armour of a signature, and
-// often the signature itself, can be written in other ways that are as good: only who
-// has the key makes another payload. An object that is no commit is its own.
+// signature headers. Many objects have the same. The armour of a signature, and often the
+// signature itself, can be written in other ways that are as good. Only the owner of the
+// key can make another payload. An object that is no commit is its own.
 func Payload(raw []byte) []byte {
 	c, err := parse(raw)
 	if err != nil {

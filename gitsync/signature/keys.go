@@ -22,11 +22,10 @@ type Keys struct {
 // SIGNERS.
 const entryAllowedSigners = "allowed_signers"
 
-// ParseKeys reads the data of a Secret: *.asc are OpenPGP public keys,
-// *.sshpub SSH public keys, one on each line, and allowed_signers is as
-// ssh-keygen(1) says under ALLOWED SIGNERS. Other entries are left alone. An
-// error names the entry, and the line: who lists keys must know that all of
-// them count.
+// ParseKeys reads the data of a Secret. *.asc are OpenPGP public keys, *.sshpub SSH
+// public keys, one on each line. allowed_signers is as ssh-keygen(1) says under ALLOWED
+// SIGNERS. Other entries are left alone. An error names the entry and the line: the user
+// who lists keys must know that all of them count.
 func ParseKeys(data map[string][]byte) (*Keys, error) {
 	k := &Keys{}
 	for _, name := range slices.Sorted(maps.Keys(data)) {

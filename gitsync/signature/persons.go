@@ -14,9 +14,9 @@ type listing struct {
 	principals []string
 }
 
-// Same reports whether two signatures may be by the same person: by the same key, or by
-// keys that are listed for a common principal, also by way of other keys. A line may
-// list several principals, and a person may have SSH and OpenPGP keys.
+// Same reports whether two signatures may be by the same person. They are if they are by
+// the same key, or by keys that are listed for a common principal, also by way of other
+// keys. A line may list several principals, and a person may have SSH and OpenPGP keys.
 func (k *Keys) Same(a, b Signature) bool {
 	if a.Key == b.Key {
 		return true

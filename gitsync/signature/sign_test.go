@@ -39,7 +39,7 @@ func object(t *testing.T, repo *gittest.Repo, content string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// What git itself says about our signatures.
+// git itself accepts the controller's signatures.
 func TestGitAcceptsWhatWeSign(t *testing.T) {
 	t.Parallel()
 	gittest.Need(t, "git", "ssh-keygen", "gpg")

@@ -16,9 +16,9 @@ var tagHeaders = []string{"object", "type", "tag", "tagger"}
 var armors = []string{"-----BEGIN SSH SIGNATURE-----\n", "-----BEGIN PGP SIGNATURE-----\n", "-----BEGIN SIGNED MESSAGE-----\n"}
 
 // VerifyTag returns which of the keys has signed an annotated tag, given as the bytes of
-// its object, or an error that wraps one of those above. The tag must have the name that
-// led to it, and be one of the commit: a ref of another name may lead to a tag that
-// was signed for an older version.
+// its object. Otherwise it returns an error that wraps one of those above. The tag must
+// have the name that led to it, and be one of the commit. A ref of another name may lead
+// to a tag that was signed for an older version.
 //
 // When a key must have been valid is as for [Verify], with the tagger's date.
 func VerifyTag(raw []byte, name, commit string, keys *Keys, now time.Time, seenBy func(time.Time) bool) (Signature, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/signature"
 )
 
-// What git verify-tag accepts is accepted, and what is altered is not.
+// VerifyTag accepts what git verify-tag accepts, and refuses an altered tag.
 func TestVerifyTag(t *testing.T) {
 	t.Parallel()
 	ssh, gpg := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewGPG(t).NewKey("Grace Example <grace@example.org>", "never", "")

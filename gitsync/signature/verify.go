@@ -51,18 +51,16 @@ func (s Signature) String() string {
 // skew is how far ahead of the controller's clock a clock that signs may be.
 const skew = 5 * time.Minute
 
-// Verify returns which of the keys has signed a commit, given as the bytes of
-// its object, or an error that wraps one of those above.
+// Verify returns which of the keys has signed a commit, given as the bytes of its object.
+// Otherwise it returns an error that wraps one of those above.
 //
-// A key must have been valid when it signed. As with git, that is the
-// committer's date for an SSH key (git passes it to ssh-keygen as -Overify-time),
-// and the time in the signature for an OpenPGP key. A date later than now is
-// not believed: now counts.
+// A key must have been valid when it signed. As with git, that is the committer's date
+// for an SSH key (git passes it to ssh-keygen as -Overify-time). For an OpenPGP key it is
+// the time in the signature. A date later than now is not believed: now counts.
 //
-// An earlier date is whatever the signer has written. So a key that has expired by now
-// counts only if the commit was seen before: seenBy reports whether it was seen at a
-// time or before; nil: it is seen for the first time. It is not called where the key is
-// valid now.
+// The signer can write any earlier date. So a key that has expired by now counts only if
+// the commit was seen before. seenBy reports whether it was seen at a time or before;
+// nil: it is seen for the first time. It is not called if the key is valid now.
 func Verify(raw []byte, keys *Keys, now time.Time, seenBy func(time.Time) bool) (Signature, error) {
 	c, err := parse(raw)
 	if err != nil {

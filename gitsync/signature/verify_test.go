@@ -55,8 +55,9 @@ func seenAt(at time.Time) func(time.Time) bool {
 	return func(until time.Time) bool { return !at.After(until) }
 }
 
-// A key that has expired signs nothing more, whatever date it writes: what counts is
-// when the commit was first seen. What was seen while the key was valid stays signed.
+// A key that has expired signs nothing more, whatever date it writes: the time counts at
+// which the commit was first seen. A commit that was seen while the key was valid stays
+// signed.
 func TestExpiredKeySignsNothingMore(t *testing.T) {
 	t.Parallel()
 	ssh := gittest.NewSSHKey(t, "ed25519", "")
@@ -157,7 +158,7 @@ func TestSSH(t *testing.T) {
 	}
 }
 
-// What git lets pass and we do not, since go-git, which reads the commit
+// Commits that git lets pass and Verify does not, since go-git, which reads the commit
 // afterwards, may see another commit in it.
 func TestStricterThanGit(t *testing.T) {
 	t.Parallel()

@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// What posts may cost before anything is known of them. Together they bound the
-// memory of what is read and of what waits to be looked into: hooksReading and
-// hooksWaiting small bodies, and largeHooks large ones.
+// Bounds on posts before anything is known of them. Together they bound the memory of
+// what is read and of what waits. That is hooksReading and hooksWaiting small bodies, and
+// largeHooks large ones.
 const (
 	// smallHook is a body that is read at once. A larger one waits for one of
 	// largeHooks slots first, and keeps it until it has been looked into.

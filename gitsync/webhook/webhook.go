@@ -39,8 +39,8 @@ const (
 	hooksWaiting = 64
 	// hooksPerSecond bounds what strangers may cost.
 	hooksPerSecond, hooksBurst = 20, 100
-	// askedEvery is the least time between two requests for a sync of one source:
-	// of ten pushes in a second the first and the last one bring a sync.
+	// askedEvery is the least time between two requests for a sync of one source. If ten
+	// pushes come in a second, the first and the last one bring a sync.
 	askedEvery = time.Second
 	hookTime   = 10 * time.Second
 	headerTime = 5 * time.Second
@@ -284,11 +284,10 @@ func (w *Receiver) annotate(ctx context.Context, source types.NamespacedName) {
 	w.log.V(1).Info("Requested a sync", "source", source.String())
 }
 
-// signedWith reports whether a hook bears a token's signature, in one of the
-// ways of GitHub, Gitea and Forgejo (HMAC in X-Hub-Signature-256, or
-// X-Gitea-Signature), Bitbucket (X-Hub-Signature), GitLab (the token itself in
-// X-Gitlab-Token), and Flux's generic HMAC (X-Signature). All are compared in
-// constant time; SHA-1 is not taken.
+// signedWith reports whether a hook bears a token's signature, in the way of a forge.
+// GitHub, Gitea and Forgejo send an HMAC in X-Hub-Signature-256 or X-Gitea-Signature, and
+// Bitbucket in X-Hub-Signature. GitLab sends the token itself in X-Gitlab-Token, and Flux
+// a generic HMAC in X-Signature. All are compared in constant time; SHA-1 is not taken.
 func (h hook) signedWith(token []byte) bool {
 	sum := hmac.New(sha256.New, token)
 	sum.Write(h.body)

@@ -109,7 +109,7 @@ func TestHookSignature(t *testing.T) {
 	}
 }
 
-// What is answered depends on the request alone, and not on what is followed.
+// The answer depends on the request alone, and not on which repositories are followed.
 func TestHookAnswers(t *testing.T) {
 	w := &Receiver{log: logr.Discard(), limit: rate.NewLimiter(rate.Inf, 1), jobs: make(chan hook, 2), reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks)}
 	post := func(method, body string) (int, string) {
