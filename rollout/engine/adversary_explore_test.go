@@ -109,8 +109,8 @@ func plainRelease(s setup) []string {
 }
 
 // TestExploreAdversary visits interleavings of a small release with two changes at any
-// moment, those with the fewest moves first: with -full 6,000 states of each kind of
-// changes, and without it a few. The clock stands still.
+// moment, those with the fewest moves first. With -full it visits 6,000 states of each
+// kind of changes, and without it a few. The clock stands still.
 func TestExploreAdversary(t *testing.T) {
 	limit := 15
 	if *full {
@@ -201,8 +201,8 @@ func (e *search) guard(path *step, do func()) (broken bool) {
 	return false
 }
 
-// key tells states apart. What the ledger knows is part of it: two ways to the
-// same objects are two states where they allow other things.
+// key identifies a state. The ledger's knowledge is part of it: two ways to the same
+// objects are two states if they allow other things.
 func (c *cluster) key() string {
 	var b strings.Builder
 	b.WriteString(c.String())

@@ -191,8 +191,8 @@ func (c *cluster) changePlan(verb string) bool {
 	return true
 }
 
-// forget is a lost status: what has ended and what gates have opened is not known
-// any more, and a native Deployment is taken for stable as it is.
+// forget is a lost status. The engine does not know any more what has ended and what
+// gates have opened, and takes a native Deployment for stable as it is.
 func (o *oracle) forget(c *cluster) {
 	o.adoptable, o.approvalSeen = true, false // an approval that names no steps is seen for the first time
 	for i := range o.releases {

@@ -51,7 +51,7 @@ func (v *view) followClock() {
 }
 
 // afterJump returns what the clock of now would have shown at a time of the status. A
-// time that lay ahead of the clock before it jumped is from a better clock, and stays: a
+// time that lay ahead of the clock before it jumped is from a better clock, and stays. A
 // machine may begin with its clock at 1970.
 func (v *view) afterJump(t *metav1.Time) *metav1.Time {
 	if t == nil || v.Jumped == 0 || t.After(v.now.Add(-v.Jumped)) {
@@ -87,8 +87,8 @@ func (v *view) excuse() {
 	}
 }
 
-// clock limits how long the release may wait for the cluster other than for pods,
-// which have a deadline of their own: after the same time it is Stalled.
+// clock limits how long the release may wait for the cluster other than for pods, which
+// have a deadline of their own. After the same time it is Stalled.
 func (v *view) clock() {
 	if v.status.Reason != v.Release.Status.Reason || v.status.ReasonTime == nil {
 		v.status.ReasonTime = v.time()
@@ -131,8 +131,8 @@ func (v *view) wakeIn(d time.Duration) {
 	}
 }
 
-// pace keeps a status that differs only in numbers from being written more
-// than once in countInterval, has one over which a clock runs written each
+// pace keeps a status that differs only in numbers from being written more than once in
+// countInterval. It has a status over which a clock runs written each
 // [view.signInterval], and stamps those that are written.
 func (v *view) pace() {
 	old := v.Release.Status

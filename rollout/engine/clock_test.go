@@ -38,9 +38,9 @@ var stuckAt = map[string]func() *world{
 	},
 }
 
-// A clock of ten minutes ends after ten minutes in which a controller could run,
-// however often it was started, and whether it looks when it asked to or for another
-// reason. Of each time away, a quarter of the deadline may count.
+// A clock of ten minutes ends after ten minutes in which a controller could run. It does
+// so however often the controller was started, and whatever causes its rounds. A quarter
+// of the deadline may count of each time away.
 func TestClock(t *testing.T) {
 	const deadline, quarter = 10 * time.Minute, 150 * time.Second
 	for name, stuck := range stuckAt {

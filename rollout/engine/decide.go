@@ -27,9 +27,9 @@ func Decide(o Observed, now time.Time) Decision {
 	return v.decision()
 }
 
-// Abandon returns the writes that let go of a Deployment whose BatchRelease is
-// gone: it is handed back where it is held, so that the native controller finishes
-// what its template says, and its records are deleted.
+// Abandon returns the writes that let go of a Deployment whose BatchRelease is gone. If
+// it is held, it is handed back, so that the native controller finishes what its template
+// says. Its records are deleted.
 func Abandon(o Observed) []Action {
 	o.Release = &v1alpha1.BatchRelease{}
 	v := newView(&o, time.Time{})
@@ -179,10 +179,10 @@ func (v *view) unusable(bounds error) (reason, message string) {
 // has replaced one of the same name. Under a hold whose records were lost, what
 // runs besides the template is stable.
 //
-// A native rollout that is under way is waited for: its template has not proved
-// good. Where spec.template brings another one meanwhile, which would wait for
-// ever behind a rollout that is stuck, the revision with the most available pods
-// is stable. adopt reports false where that is on record already.
+// A native rollout that is under way is waited for: its template has not proved good. If
+// spec.template brings another one meanwhile, the revision with the most available pods
+// is stable. Otherwise the release would wait for ever behind a rollout that is stuck.
+// adopt reports false if that is on record already.
 func (v *view) adopt() bool {
 	v.status = v1alpha1.BatchReleaseStatus{
 		History: v.status.History, EndedReleases: v.status.EndedReleases, Conditions: v.status.Conditions,
@@ -225,8 +225,8 @@ func (v *view) adopt() bool {
 	return true
 }
 
-// brings reports whether a template is what spec.template brings: as the API server
-// completes it, or, where that was not asked, as the record of it says.
+// brings reports whether a template is what spec.template brings. It compares with that
+// as the API server completes it or, if the API server was not asked, with its record.
 func (v *view) brings(t *corev1.PodTemplateSpec) bool {
 	if v.spec.Template == nil || v.Template != nil {
 		return plan.EqualTemplate(v.Template, t)
@@ -365,9 +365,9 @@ func (v *view) isGoal() bool {
 
 // begin starts a release, or the way back. It moves nothing.
 //
-// A release begins at its first step and goes through all its gates, whatever
-// runs already: the same template by another commit, and one whose status was
-// lost, have opened none.
+// A release begins at its first step and goes through all its gates, whatever runs
+// already. The same template by another commit, and a release whose status was lost, have
+// opened none.
 func (v *view) begin() {
 	lost := v.status.Phase == "" && v.touched()
 	v.end()
@@ -498,15 +498,15 @@ func (v *view) decideInitial() {
 	}
 }
 
-// inHold reports whether the Deployment is held at the goal's template, and that
-// template is on record as the API server returned it for our own write.
+// inHold reports whether the Deployment is held at the goal's template. That template
+// must be on record as the API server returned it for the controller's own write.
 func (v *view) inHold() bool {
 	return Held(v.d) && v.goal.record != nil && v.goal.equal(&v.d.Spec.Template)
 }
 
-// unrecorded reports whether the Deployment is held at the goal's template, which
-// is not on record: the controller ended between the two writes, or an earlier
-// version took the hold.
+// unrecorded reports whether the Deployment is held at the goal's template, which is not
+// on record. The controller ended between the two writes, or an earlier version took the
+// hold.
 func (v *view) unrecorded() bool {
 	return Held(v.d) && v.goal.record == nil && v.goal.equal(&v.d.Spec.Template)
 }
@@ -551,9 +551,8 @@ func (v *view) hold(why string) {
 	}
 }
 
-// scaling reports whether the native controller is on its way to N with the one
-// active ReplicaSet, or with one where none is active, which it would go on with
-// under the hold.
+// scaling reports whether the native controller is on its way to N with the one active
+// ReplicaSet, or with one if none is active. It would go on with that under the hold.
 func (v *view) scaling() bool {
 	var active []*appsv1.ReplicaSet
 	for _, rs := range v.ReplicaSets {
@@ -575,9 +574,9 @@ func (v *view) severalActive() bool {
 	return n > 1
 }
 
-// unsaturate marks a ReplicaSet which is desired as large as it is, and is to stand
-// beside others, as desired otherwise: at an N of that size the native controller takes
-// it for saturated, and sends all others to 0 (H6).
+// unsaturate marks a ReplicaSet that is desired as large as it is, and is to stand beside
+// others, as desired otherwise. At an N of that size the native controller takes it for
+// saturated, and sends all others to 0 (H6).
 func (v *view) unsaturate(rs *appsv1.ReplicaSet) {
 	if v.replicas == 0 || size(rs) == 0 || rs.Annotations[AnnotationDesiredReplicas] != strconv.Itoa(int(size(rs))) {
 		return
@@ -600,10 +599,10 @@ func (v *view) others() int32 {
 	return n
 }
 
-// parked reports whether there is nothing to split, so that the Deployment is
-// native and at its stable template: at 0 replicas, where a hold would bring
-// all pods up on the update revision afterwards (H4), and at 1 without surge.
-// Not at the last step, which may run everything.
+// parked reports whether there is nothing to split, so that the Deployment is native and
+// at its stable template. That is so at 1 replica without surge. It is also so at 0
+// replicas, where a hold would bring all pods up on the update revision afterwards (H4).
+// The last step is never parked: it may run everything.
 func (v *view) parked() bool {
 	goal, _ := v.target(int(v.status.CurrentStepIndex))
 	return goal == 0 && !v.lastStep()
@@ -649,8 +648,8 @@ func (v *view) edited() bool {
 	return i < 0 || i >= len(steps) || v.status.CurrentStepReplicas == nil || steps[i].Replicas != *v.status.CurrentStepReplicas
 }
 
-// askFirst is about a release that began with all pods, and that has them no longer:
-// it has opened no gate, and goes through all of them.
+// askFirst is about a release that began with all pods, and that has them no longer. It
+// has opened no gate, and goes through all of them.
 func (v *view) askFirst() {
 	v.status.BeganFull = false
 	state := v1alpha1.StepInitial
@@ -661,9 +660,9 @@ func (v *view) askFirst() {
 	v.report(ReasonUpgrading, v.progress())
 }
 
-// reposition goes on at the first step whose target is not below what runs, but
-// at none that wants more than the last gate allowed. Where even the first step
-// does, it waits at a gate before it.
+// reposition goes on at the first step whose target is not below what runs, but at none
+// that wants more than the last gate allowed. If even the first step does, it waits at a
+// gate before it.
 func (v *view) reposition() {
 	step := v.firstNotBelow(size(v.goal.rs))
 	for step > 0 && v.planned(step) > v.allowed() {
@@ -695,10 +694,10 @@ func (v *view) reposition() {
 	v.report(ReasonUpgrading, v.progress())
 }
 
-// withheld reports whether there is nothing to split since the plan was paused
-// before the step's first pod. A hold with one active set would be no safe place
-// to wait: at 0 replicas the native controller takes that one away, and all pods
-// come up on the update revision afterwards (H4).
+// withheld reports whether there is nothing to split since the plan was paused before the
+// step's first pod. A hold with one active set would be no safe place to wait. At 0
+// replicas the native controller takes that one away, and all pods come up on the update
+// revision afterwards (H4).
 func (v *view) withheld() bool {
 	return v.spec.Paused && v.forward() && size(v.goal.rs) == 0 && len(v.middle()) == 0
 }
@@ -737,9 +736,9 @@ func (v *view) restoreHold() {
 func (v *view) move(sets []set, why because) {
 	next, now := v.next(sets), numbers(sets)
 	beside := total(now[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
-	// The goal first (H1, H6), but not before what stays has its size, and not
-	// smaller while it is all that runs: the native controller would bring it
-	// back to N (H26).
+	// The goal is first (H1, H6), but not before what stays has its size. It does not get
+	// smaller first while it is all that runs: the native controller would bring it back
+	// to N (H26).
 	last := next[0] < sets[0].size && (next[0] == 0 || active(now[1:]) == 0)
 	if beside && (next[0] == sets[0].size || last) {
 		v.unsaturate(sets[0].rs)
@@ -783,9 +782,9 @@ func (v *view) because() because {
 	return because(fmt.Sprintf("step %d: %d of %d run %s", v.status.CurrentStepIndex, goal, v.replicas, v.goal.name))
 }
 
-// resize writes a size. A goal of full size beside others is marked as desired
-// larger: the native controller takes one that is for
-// saturated, and sends all others to 0 (H6).
+// resize writes a size. A goal of full size beside others is marked as desired larger.
+// Otherwise the native controller would take it for saturated, and send all others to 0
+// (H6).
 func (v *view) resize(s set, to int32, beside bool, why because) {
 	desired, maximum := v.replicas, v.replicas+v.surge
 	if beside && to == v.replicas {
@@ -834,10 +833,10 @@ func (v *view) newest() int64 {
 	return order
 }
 
-// endHold ends the hold. A ReplicaSet that has the Deployment's size and other size
-// annotations is put right first: where it is the only one active, or another user
-// deletes the others, the native controller never makes a ReplicaSet again (H11). Not
-// beside others the one of the hold's template, which would pass for saturated (H6).
+// endHold ends the hold. It first puts a ReplicaSet right that has the Deployment's size
+// and other size annotations. If that one is the only one active, or another user deletes
+// the others, the native controller never makes a ReplicaSet again (H11). It leaves the
+// one of the hold's template alone beside others: that would pass for saturated (H6).
 func (v *view) endHold(why because, template *corev1.PodTemplateSpec) {
 	var active []*appsv1.ReplicaSet
 	for _, rs := range v.ReplicaSets {
@@ -899,9 +898,9 @@ func (v *view) advance(done bool) {
 	}
 }
 
-// finalize hands back. The step that says so comes first, by itself. A paused
-// plan does not keep the hold: there is nothing left to freeze, and a hold with one
-// active set is no safe place to wait (H1).
+// finalize hands back. The step that says so comes first, by itself. A paused plan does
+// not keep the hold: there is nothing left to freeze. A hold with one active set is no
+// safe place to wait (H1).
 func (v *view) finalize() {
 	if v.status.Phase != v1alpha1.PhaseFinalizing {
 		v.status.Phase = v1alpha1.PhaseFinalizing

@@ -19,9 +19,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// at returns a world in which a release of v2 stands at a step in a state,
-// with new pods of v2 available, and the decision at a time after the step's
-// state began.
+// at returns a world in which a release of v2 stands at a step in a state, with new pods
+// of v2 available. Its decision is at a time after the step's state began.
 func at(step int32, state v1alpha1.StepState, new int32, plan ...v1alpha1.Step) *world {
 	w := newWorld(10, 3, 2)
 	w.spec.Strategy.Steps = plan
@@ -230,8 +229,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// A plan that is edited on the way goes on at the first step whose target is
-// not below what runs, and at none that wants more than the last gate allowed.
+// A plan that is edited on the way goes on at the first step whose target is not below
+// what runs. It goes on at none that wants more than the last gate allowed.
 func TestPlanEdited(t *testing.T) {
 	for _, tc := range []struct {
 		edited []string
@@ -252,9 +251,9 @@ func TestPlanEdited(t *testing.T) {
 	}
 }
 
-// The same input gives the same output, and is not changed.
-// Only a hold that another field manager has opened is put back before the native
-// controller has seen what is there: it is about to act on that.
+// The same input gives the same output, and is not changed. Only a hold that another
+// field manager has opened is put back before the native controller has seen what is
+// there. The native controller is about to act on that.
 func TestHoldWaits(t *testing.T) {
 	hold := "[hold at template " + hashes[1] + " remember the template of " + hashes[1] + " as written]"
 	for _, tc := range []struct {
@@ -412,8 +411,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// A plan that brings back what ran before a native rollout does not wait for that
-// once it has it on record, and the API server is not asked for its template any more.
+// A plan that brings back what ran before a native rollout does not wait for that once it
+// has it on record. The API server is not asked for its template any more.
 func TestAdopt_Recorded(t *testing.T) {
 	w := newWorld(4, 1, 1, "1", "100%")
 	w.template, w.brought, w.records = 1, 0, []int{0}
@@ -430,8 +429,8 @@ func TestAdopt_Recorded(t *testing.T) {
 	}
 }
 
-// The message of a gate says how many pods run the update revision once it is
-// approved, which an edit may have made fewer than run it.
+// The message of a gate says how many pods run the update revision once it is approved.
+// An edit may have made that number smaller than the one that runs it.
 func TestGates_Message(t *testing.T) {
 	for _, tc := range []struct {
 		why    string
@@ -503,8 +502,8 @@ func TestDeploymentGone(t *testing.T) {
 	}
 }
 
-// Bounds that the API server takes on no Deployment are in the plan, at any moment of a
-// release: it stands still and says so, before the hold and under it. With bounds that
+// The plan has bounds that the API server takes on no Deployment, at any moment of a
+// release. It stands still and says so, before the hold and under it. With bounds that
 // are rounded to 0 it goes on.
 func TestRefusedBounds(t *testing.T) {
 	for _, tc := range []struct {

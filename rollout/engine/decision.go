@@ -58,10 +58,10 @@ type Remember struct {
 	Record Record
 	// Exists: the record is there already, and its order, name and origin change.
 	Exists bool
-	// Written: the template to keep is the one that the API server returned for
-	// the write before, which admission may have changed. Where that is
-	// Record.Template nothing is written, unless the record has neither a name nor
-	// an order: then it is not there yet.
+	// Written: the template to keep is the one that the API server returned for the write
+	// before, which admission may have changed. If that is Record.Template nothing is
+	// written, unless the record has neither a name nor an order: then it is not there
+	// yet.
 	Written bool
 	// Renames: a template that admission has changed is another revision, and named
 	// as its ReplicaSet will be. Not once it has pods: approvals have its name then.

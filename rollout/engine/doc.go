@@ -1,26 +1,25 @@
-// Package engine decides what a release does next. It is pure: what was
-// observed and the time go in, the writes to make and the status to keep come
-// out, and the same input always gives the same output.
+// Package engine decides what a release does next. It is pure: its input is what was
+// observed and the time, and its output the writes to make and the status to keep. The
+// same input always gives the same output.
 //
 // # One round
 //
-// [Decide] is called whenever something changed. It answers with a [Decision]:
-// at most a few writes, in order, each to one object and each conditional on
-// the version of the object that it was decided on, and the status that is
-// true once they are made. A round either moves (actions, and a status that
-// only counts) or remembers (a status that begins a step or opens a gate, and
-// no action). So nothing ever moves that is not recorded, and a crash between
-// two rounds forgets nothing.
+// [Decide] is called whenever something changed. It answers with a [Decision]: at most a
+// few writes, in order, and the status that is true once they are made. Each write is to
+// one object, and conditional on the version of the object that it was decided on. A
+// round either moves or remembers. If it moves, it has actions and a status that only
+// counts. If it remembers, it has no action, and a status that begins a step or opens a
+// gate. So nothing ever moves that is not recorded, and a crash between two rounds
+// forgets nothing.
 //
 // # Memory
 //
-// What can be seen again is observed: sizes, hold, revisions. What was stable,
-// and what is being released, is kept as a ControllerRevision ([Record]), since
-// the native controller may delete any ReplicaSet at 0 (H12). Deployment and
-// BatchRelease both own it, so that it outlives either. Only what can not be
-// seen is read back from status: which release is under way, which gates have
-// opened, when the step began. A release whose status is lost begins again at
-// its first step, and goes through its gates.
+// All that can be seen again is observed: sizes, hold, revisions. The stable revision and
+// the one being released are kept as ControllerRevisions ([Record]), since the native
+// controller may delete any ReplicaSet at 0 (H12). Deployment and BatchRelease both own
+// them, so that they outlive either. Only what can not be seen is read back from status:
+// which release is under way, which gates have opened, when the step began. A release
+// whose status is lost begins again at its first step, and goes through its gates.
 //
 // # Gates
 //
@@ -31,19 +30,19 @@
 //
 // # Identity
 //
-// A revision is what was sent: the digest of spec.template, which its record
-// keeps beside the template as the API server returned it. Defaults and
-// admission may make something else of it at any time, and a name may change
-// with a collision or the version of the cluster: neither begins a release.
+// A revision is what was sent: the digest of spec.template, which its record keeps beside
+// the template as the API server returned it. Defaults and admission may make something
+// else of it at any time. A name may change with a collision or the version of the
+// cluster. Neither begins a release.
 //
 // # The safe region
 //
-// Under a hold (paused and Recreate) the native controller leaves sizes alone
-// as long as two or more ReplicaSets are active (H3), or the one active has
-// the size of the Deployment. Every size that [Decide] asks for stays there:
-// the first move is the update revision's (H1), the last pod of the others
-// goes only when the update revision has all (H2), and while there is nothing
-// to split the Deployment is not held at all ("parked": H4).
+// Under a hold (paused and Recreate) the native controller leaves sizes alone as long as
+// two or more ReplicaSets are active (H3). It also does so if the one active has the size
+// of the Deployment. Every size that [Decide] asks for stays in that region. The first
+// move is the update revision's (H1), and the last pod of the others goes only when the
+// update revision has all (H2). While there is nothing to split the Deployment is not
+// held at all ("parked": H4).
 //
 // H1, H2, … and I1, I2, … are the hazards and invariants of the design; see
 // docs/design.md.

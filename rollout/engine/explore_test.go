@@ -16,9 +16,8 @@ type move struct {
 	outside bool // a change that people and autoscalers make
 }
 
-// moves lists all that can happen to a world: the controllers' turns, one pod
-// becoming ready, a crash after each write, and as many changes from outside
-// as are left.
+// moves lists all that can happen to a world. These are the controllers' turns, one pod
+// becoming ready, a crash after each write, and as many changes from outside as are left.
 func moves(t *testing.T, w *world, most int, changes []change) []move {
 	var ms []move
 	add := func(name string, do func(*testing.T, *world)) { ms = append(ms, move{name: name, do: do}) }
@@ -78,9 +77,8 @@ func approve(step int32) change {
 	return change{fmt.Sprintf("approve %d", step), func(w *world) bool { return w.approved < step }, func(w *world) { w.approved = step }}
 }
 
-// exploration visits every state that can be reached, and checks I1–I3 and
-// I10 in each, and that from each the release ends if pods come up and gates
-// open.
+// exploration visits every state that can be reached, and checks I1–I3 and I10 in each.
+// From each state the release must end if pods come up and gates open.
 type exploration struct {
 	t       *testing.T
 	most    int // changes from outside
@@ -221,9 +219,9 @@ func (w *world) followsReplicas() bool {
 // full explores more: two changes from outside for every size.
 var full = flag.Bool("full", false, "explore with two changes from outside at every size: minutes")
 
-// TestExplore visits all interleavings of small releases: pods coming up, the
-// native controllers' turns, a crash after every write, and changes from
-// outside at any moment.
+// TestExplore visits all interleavings of small releases. Pods come up, the native
+// controllers take turns, a crash follows every write, and changes come from outside at
+// any moment.
 func TestExplore(t *testing.T) {
 	t.Parallel()
 	for _, plan := range [][]string{{"100%"}, {"1", "100%"}, {"50%", "100%"}, {"1", "50%", "100%"}} {
@@ -248,8 +246,8 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// TestExploreFrozen does so where no release may go on: the plan is paused, or
-// cannot be used, at a gate or after the release was superseded there.
+// TestExploreFrozen does so if no release may go on. The plan is paused, or cannot be
+// used, at a gate or after the release was superseded there.
 func TestExploreFrozen(t *testing.T) {
 	states := 0
 	for n := int32(1); n <= 3 || *full && n <= 4; n++ {

@@ -7,14 +7,14 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// follow keeps the sizes of a held Deployment at N if no release may go on: the plan is
-// paused before the release has begun, or plan or template cannot be used. The hold keeps
-// the native controller from doing so, except with one active ReplicaSet.
+// follow keeps the sizes of a held Deployment at N if no release may go on. The plan is
+// then paused before the release has begun, or plan or template cannot be used. The hold
+// keeps the native controller from doing so, except with one active ReplicaSet.
 //
-// Where there is nothing to split, at 0 replicas or with only stable pods, the
-// Deployment is handed back at its stable template (H4). With pods it stays held
-// while the hand-back is refused. While creations of ReplicaSets are refused, those
-// that are there follow. While resizes are, no size is written.
+// If there is nothing to split, at 0 replicas or with only stable pods, the Deployment is
+// handed back at its stable template (H4). With pods it stays held while the hand-back is
+// refused. While creations of ReplicaSets are refused, those that are there follow. While
+// resizes are, no size is written.
 func (v *view) follow() {
 	if len(v.records) == 0 || !v.touched() {
 		return
@@ -59,11 +59,10 @@ func (v *view) onlyStable() bool {
 	return true
 }
 
-// following returns the sets with what each is to have: that of the
-// Deployment's template, middle revisions, the stable one. Only the stable one
-// grows. Of too many pods those of middle revisions go first, and with them
-// those of a template that has been superseded; one whose release is under way
-// keeps what its step allows.
+// following returns the sets with what each is to have: that of the Deployment's
+// template, middle revisions, the stable one. Only the stable one grows. If there are too
+// many pods, those of middle revisions go first, and with them those of a template that
+// has been superseded. A template whose release is under way keeps what its step allows.
 func (v *view) following() []set {
 	goal, stable := newSet(*v.goal), newSet(*v.stable)
 	var rest []set

@@ -9,8 +9,8 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// N changes while no release may go on. What is there follows as far as writes pass, and
-// nothing is made or handed back.
+// N changes while no release may go on. The existing ReplicaSets follow as far as writes
+// pass, and nothing is made or handed back.
 func TestFollow(t *testing.T) {
 	refused := errors.New("refused")
 	for _, tc := range []struct {

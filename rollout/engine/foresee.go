@@ -98,14 +98,14 @@ func (g OutlookGate) String() string {
 	return "the next step, once its pods are available"
 }
 
-// Foresee returns what the controller will do next with what is observed. To ask
-// what a commit would begin, replace the spec of o.Release and o.Template by
-// what the commit would make them, and leave the status as it is.
+// Foresee returns what the controller will do next with what is observed. To ask what a
+// commit would begin, replace the spec of o.Release and o.Template by those of the
+// commit. The status stays as it is.
 //
-// It decides nothing itself. It calls [Decide], makes the writes that move no pod
-// on a copy, and calls again until the status names a release, a pod would
-// move, or nothing changes. The Outlook is read from the statuses. It changes
-// nothing of what it is given.
+// It decides nothing itself. It calls [Decide], makes the writes that move no pod on a
+// copy, and calls again. It stops when the status names a release, a pod would move, or
+// nothing changes. The Outlook is read from the statuses. It changes nothing of what it
+// is given.
 func Foresee(o Observed, now time.Time) Outlook {
 	if o.Deployment == nil || o.Deployment.DeletionTimestamp != nil {
 		return firstInstall(o)
@@ -177,7 +177,7 @@ func (f *foresight) round(now time.Time) bool {
 }
 
 // recall puts back what was failed before, as the controller does from what the
-// Deployment keeps: a status that sees the Deployment for the first time forgets it.
+// Deployment keeps. A status that sees the Deployment for the first time forgets it.
 func (f *foresight) recall(s *v1alpha1.BatchReleaseStatus) {
 	spec, was := &f.o.Release.Spec, &f.before
 	if s.FailedRevision == "" && was.FailedRevision != "" && was.FailedCommit == spec.Commit && was.FailedTemplateDigest == plan.TemplateDigest(spec.Template) {

@@ -183,9 +183,9 @@ func (o Outlook) differs(before, end *chronicle) string {
 	return ""
 }
 
-// differsAtGate is about a release: it comes to the target of the first step
-// from where it begins whose gate does not open by itself, and no further.
-// Pods that were more before may stay.
+// differsAtGate is about a release. It begins at a step. It comes to the target of the
+// first step from there whose gate does not open by itself, and no further. Pods that
+// were more before may stay.
 func (o Outlook) differsAtGate(before, end *chronicle) string {
 	to, k := versionNamed(o.To), o.Step
 	if o.Steps[k].Gated {

@@ -51,9 +51,9 @@ func (v *view) decideGate() {
 }
 
 // timeGate lets the time of the step's own gate run from when the release waits there.
-// Before that the release waits at a gate before the step, which an edit has raised:
-// no pause of the step runs then, and one begins when the gate before it is gone, as it
-// is where N has shrunk.
+// Before that the release waits at a gate before the step, which an edit has raised. No
+// pause of the step runs then. One begins when the gate before it is gone, as it is if N
+// has shrunk.
 func (v *view) timeGate() {
 	switch {
 	case v.capped():
@@ -169,8 +169,8 @@ func (v *view) approvedInCluster() *gate {
 	}
 }
 
-// approvedInGit: the approval of this very release covers the step (I5), and the
-// step that the gate leads to is the one that was approved (I3).
+// approvedInGit: the approval of this very release covers the step (I5). The step that
+// the gate leads to is the one that was approved (I3).
 func (v *view) approvedInGit() *gate {
 	a := v.status.Approval
 	if a == nil || v.spent(a) || !v.ours(&a.Approval) || a.Step < v.status.CurrentStepIndex || !v.sameSteps(a.Steps) {
@@ -213,9 +213,9 @@ func (v *view) observeApproval() {
 	v.status.Approval = &observed
 }
 
-// observeSteps notes the steps that the status is about. An approval that was
-// written to the status is for those that stood there: where the gate leads to
-// another step by now, it is taken back.
+// observeSteps notes the steps that the status is about. An approval that was written to
+// the status is for those that stood there. If the gate leads to another step by now, it
+// is taken back.
 func (v *view) observeSteps() {
 	before := v.status.Steps
 	v.status.Steps = nil
@@ -343,9 +343,9 @@ func (v *view) afterGate() int {
 }
 
 // trackProgress keeps the step's best number of available pods, and when that was
-// reached: the deadline runs from it, so pods that come and go do not extend
-// it for ever. Time in which nothing could move does not count: paused,
-// refused, or with no controller running.
+// reached. The deadline runs from it, so pods that come and go do not extend it for ever.
+// Time in which nothing could move does not count: paused, refused, or with no controller
+// running.
 func (v *view) trackProgress() {
 	if v.status.CurrentStepState != v1alpha1.StepUpgrade {
 		return
@@ -363,8 +363,8 @@ func (v *view) trackProgress() {
 	}
 }
 
-// recovered reports whether a step that has missed its deadline can go on: all of
-// its pods are available again, and only the deadline keeps it from moving.
+// recovered reports whether a step that has missed its deadline can go on. All of its
+// pods are then available again, and only the deadline keeps it from moving.
 func (v *view) recovered() bool {
 	g := newSet(*v.goal)
 	if v.spec.Paused || v.status.RollingBack || !g.observed || g.clamp().available < g.size {
@@ -405,9 +405,9 @@ func (v *view) deadlineLength() time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// deadline returns how long the step has left for its next new best. A step that
-// has lost its pods again and again has the time in all that it takes to have them
-// back: pods that come and go do not extend it for ever.
+// deadline returns how long the step has left for its next new best. If a step has lost
+// its pods again and again, the times that it takes to have them back are added up. So
+// pods that come and go do not extend the deadline for ever.
 func (v *view) deadline() time.Duration {
 	length := v.deadlineLength()
 	if v.status.ProgressTime == nil {
@@ -420,9 +420,9 @@ func (v *view) deadline() time.Duration {
 	return left
 }
 
-// lost reports whether a step that had its pods has too few of them left: fewer
-// than what was wanted then, or is now where that is less, less the maxUnavailable
-// of that many.
+// lost reports whether a step that had its pods has too few of them left. The measure is
+// the number that was wanted then, or is now if that is less. A step has too few if fewer
+// are available than that number less its maxUnavailable.
 func (v *view) lost() bool {
 	target, _ := v.target(int(v.status.CurrentStepIndex))
 	had := min(v.status.CurrentStepTarget, target)
@@ -462,8 +462,8 @@ func (v *view) recover() {
 	v.status.CurrentStepLostSeconds = int32(min(lost, math.MaxInt32))
 }
 
-// awaitPods is about a step whose target was raised at its gate: the gate waits
-// for the pods, and the release does not fail for them.
+// awaitPods is about a step whose target was raised at its gate. The gate waits for the
+// pods, and the release does not fail for them.
 func (v *view) awaitPods() {
 	if v.spec.Paused {
 		v.report(ReasonReleasePaused, "the plan is paused; "+v.progress())
@@ -510,9 +510,9 @@ func (v *view) missed() {
 	}
 }
 
-// placedLate reports whether all pods that fail got their nodes in the second half of
-// the time that the step has had: until then the cluster kept them away. The deadline
-// then starts again. They have had their nodes in its first half the next time.
+// placedLate reports whether all pods that fail got their nodes in the second half of the
+// time that the step has had. Until then the cluster kept them away. The deadline then
+// starts again. They have had their nodes in its first half the next time.
 func (v *view) placedLate() bool {
 	if v.Pods == nil || v.Pods.PlacedTime.IsZero() || v.status.ProgressTime == nil {
 		return false

@@ -29,8 +29,8 @@ type Observed struct {
 	// are named as that version names them.
 	Minor int
 	// Refused is why the API server does not take spec.template, would not take the
-	// hand-back, or would change what is written of a ReplicaSet; nil where it does.
-	// RefusedReason is [ReasonHandBackRefused] for the second, and
+	// hand-back, or would change what is written of a ReplicaSet. It is nil if it does
+	// none of that. RefusedReason is [ReasonHandBackRefused] for the second, and
 	// [ReasonWriteRefused] for the third.
 	Refused       error
 	RefusedReason string
@@ -60,8 +60,8 @@ type Record = plan.Record
 type Pods struct {
 	// Failing pods run, or could, and do not become available.
 	Failing int32
-	// Waiting pods are not there for a reason of the cluster: they cannot be
-	// scheduled, were evicted, sit on a lost node, or exceed a quota.
+	// Waiting pods are not there for a reason of the cluster. They cannot be scheduled,
+	// were evicted, sit on a lost node, or exceed a quota.
 	Waiting int32
 	// PlacedTime is when the first of the failing pods got its node; zero where one
 	// of them could not be created.
@@ -70,8 +70,8 @@ type Pods struct {
 	Cause string
 }
 
-// IsUpdate reports whether a ReplicaSet is the one of the revision that the
-// release leads to, or the native rollout of a Deployment that has no record.
+// IsUpdate reports whether a ReplicaSet is the one of the revision that the release leads
+// to. It also does for the native rollout of a Deployment that has no record.
 func IsUpdate(o *Observed, rs *appsv1.ReplicaSet) bool {
 	v := newView(o, time.Time{})
 	if v.d == nil {
@@ -84,9 +84,9 @@ func IsUpdate(o *Observed, rs *appsv1.ReplicaSet) bool {
 	return v.goal.rs == rs
 }
 
-// Moves returns the ReplicaSets that the release writes after its hold: the update
-// revision's, as it is to be made where it is not there, and the stable one where it
-// is.
+// Moves returns the ReplicaSets that the release writes after its hold. They are the
+// update revision's, as it is to be made if it is not there, and the stable one if it is
+// there.
 func Moves(o Observed) []*appsv1.ReplicaSet {
 	v := newView(&o, time.Time{})
 	if v.d == nil || len(v.records) == 0 {
@@ -214,8 +214,8 @@ func Held(d *appsv1.Deployment) bool {
 	return d.Labels[v1alpha1.LabelHeld] != "" && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
 }
 
-// touched reports whether anything of a hold is on the Deployment. A hold is known
-// by more than its label: without one, a Deployment that is governed, and that is
+// touched reports whether anything of a hold is on the Deployment. A hold is known by
+// more than its label. Otherwise a governed Deployment that has lost the label, and is
 // paused and of strategy Recreate, would wait for a hand-back for ever.
 func touched(d *appsv1.Deployment, governed bool) bool {
 	return d.Labels[v1alpha1.LabelHeld] != "" || governed && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType

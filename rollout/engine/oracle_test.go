@@ -21,10 +21,10 @@ import (
 // claims of status, to check them: Ready, Stalled, that a release failed, and at which
 // step it waits.
 //
-// A gate can open only in a round, and only on what that round observed. So the
-// ledger opens every gate that a round could open, by the plan, the approval and
-// the ReplicaSet status of that very round, and by the model's clock. It errs
-// on the side of the engine.
+// A gate can open only in a round, and only on what that round observed. So the ledger
+// opens every gate that a round could open. It judges by the plan, the approval and the
+// ReplicaSet status of that very round, and by the model's clock. It errs on the side of
+// the engine.
 type oracle struct {
 	releases []release
 	stable   int // version
@@ -39,15 +39,15 @@ type oracle struct {
 	// awaited: it is, once its native rollout has finished.
 	awaited bool
 	// meddled: a second writer has changed ReplicaSets or the hold, or a round has
-	// written on a stale observation, and no complete round has found order since.
+	// written on a stale observation. No complete round has found order since.
 	meddled string
 	// resized, zeroed: N has changed, or has been 0, since the last complete round.
 	resized, zeroed bool
 	// approvedSteps are the plans that an approval which names no steps may be for.
 	approvedSteps [][]intstr.IntOrString
 	approvalSeen  bool
-	// unsaid: what runs was adopted while Git brought another version, or as admission
-	// does not write it any more, and Git has not brought it as it is since.
+	// unsaid: the adopted template was not the one that Git brought, or not as admission
+	// writes it any more. Git has not brought it as it is since.
 	unsaid bool
 	// before is the sum of sizes before the round.
 	before int32
@@ -72,11 +72,11 @@ type release struct {
 	// grown: a round has observed more pods than the first step's. Else no more is known
 	// than that a gate could have opened.
 	grown bool
-	// first is the replicas value of the first step when the first pod came, or when
-	// the release began with pods, or now where none is there.
+	// first is the replicas value of the first step when the first pod came, or when the
+	// release began with pods. It is that of now if no pod is there.
 	first []intstr.IntOrString
-	// reach is the last step that the gates have led to; in an edited plan the last one
-	// that wants no more than they have allowed.
+	// reach is the last step that the gates have led to. In an edited plan it is the last
+	// one that wants no more than they have allowed.
 	reach int
 	// edited: the plan has changed since it began. The gate that is left may be one
 	// before the last step.
@@ -213,7 +213,8 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 		o.approvedSteps = append(o.approvedSteps, valuesOf(steps))
 	}
 	// Until the hold no observation shows that the pods of a native rollout are its own,
-	// where admission acts outside dry runs only: a release that has moved none follows edits.
+	// if admission acts outside dry runs only. A release that has moved none follows
+	// edits.
 	unknown := c.admission == mutatesNotDry && !r.held
 	// Nor later, where admission has come since that rollout.
 	strangers := c.d != nil && c.sizeOf(r.version) == c.foreign(r.version)
@@ -274,9 +275,9 @@ func (o *oracle) shows(c *cluster, ob *Observed) bool {
 
 // adopted is the version that a plan with no memory finds, and whether that has proved
 // good. It is the Deployment's. While the native controller is rolling that out, it has
-// not: where Git brings another version, the one with the most available pods counts.
-// Where admission acts outside dry runs only, or has come since that rollout began, the
-// controller cannot tell what Git brings from what is there.
+// not: if Git brings another version, the one with the most available pods counts. If
+// admission acts outside dry runs only, or has come since that rollout began, the
+// controller cannot know from what is there what Git brings.
 func (o *oracle) adopted(c *cluster, ob *Observed) (version int, proven bool) {
 	v := versionIn(&ob.Deployment.Spec.Template)
 	if v == o.stable && len(ob.Records) > 0 {
@@ -492,9 +493,9 @@ func (c *cluster) sizeOf(version int) (n int32) {
 	return n
 }
 
-// foreign is how many pods of a version run under another template than the
-// Deployment's, in ReplicaSets that no record is of: admission has changed what the
-// native controller made them of, and no controller knows them to be the same.
+// foreign is how many pods of a version run under another template than the Deployment's,
+// in ReplicaSets that no record is of. Admission has changed what the native controller
+// made them of, and no controller knows them to be the same.
 func (c *cluster) foreign(version int) (n int32) {
 	for _, i := range c.live() {
 		t := &c.sets[i].rs.Spec.Template
@@ -505,8 +506,8 @@ func (c *cluster) foreign(version int) (n int32) {
 	return n
 }
 
-// judgeHandBack: the native controller brings all pods to the template that it
-// is handed, so that must be free, or allowed as a whole: at 0 replicas, for any
+// judgeHandBack: the native controller brings all pods to the template that it is handed.
+// So that must be free, or allowed as a whole. At 0 replicas it must be allowed for any
 // number that may come.
 func (o *oracle) judgeHandBack(c, before *cluster, ob *Observed, r *release) {
 	version := versionIn(&c.d.Spec.Template)
@@ -520,13 +521,13 @@ func (o *oracle) judgeHandBack(c, before *cluster, ob *Observed, r *release) {
 	o.become(c, before, ob, version)
 }
 
-// whole reports whether the gates of a release allow all pods, however many come: a
-// step of 3 pods is not the last one because there are 3 at this moment.
+// whole reports whether the gates of a release allow all pods, however many come. A step
+// of 3 pods is not the last one because there are 3 at this moment.
 func (r *release) whole() bool { return r.allows(1000) == 1000 }
 
-// become notes that a version is stable: all pods run it, or may, and none is there.
-// What a rollback left is nothing to go back to. What was left through gates is, also
-// where they led to what had been stable before.
+// become notes that a version is stable: all pods run it, or may, and none is there. A
+// version that a rollback left is nothing to go back to. A version that was left through
+// gates is, also if they led to what had been stable before.
 func (o *oracle) become(c, before *cluster, ob *Observed, version int) {
 	r := o.current(c, &ob.Release.Spec)
 	_, total := c.active()
@@ -573,8 +574,8 @@ func (c *cluster) informed() bool {
 	return true
 }
 
-// worst is how many available pods are left at least once every ReplicaSet has
-// its size: pods that are not ready go first, available ones next.
+// worst is how many available pods are left at least once every ReplicaSet has its size.
+// Pods that are not ready go first, available ones next.
 func (c *cluster) worst() (n int32) {
 	for _, i := range c.live() {
 		ready, available := c.count(i)
@@ -652,11 +653,10 @@ func (c *cluster) resizedSince(before *cluster) string {
 	return strings.Join(changes, ", ")
 }
 
-// fought judges a turn of the native controller under a hold (I10). It may follow
-// a new N where there is nothing to split, in the time until the controller's
-// next round, but not with a revision whose gates are closed. That is allowed
-// only where N was 0 in that time, which the controller never saw, where all pods
-// ran that revision already, or where the plan is paused.
+// fought judges a turn of the native controller under a hold (I10). If there is nothing
+// to split, it may follow a new N until the controller's next round. A revision whose
+// gates are closed may follow only in three cases. All pods ran it already, the plan is
+// paused, or N was 0 in that time, which the controller never saw.
 func (o *oracle) fought(c, before *cluster) {
 	f := c.resizedSince(before)
 	if !before.held() || f == "" || o.meddled != "" {
@@ -684,9 +684,9 @@ func (o *oracle) fought(c, before *cluster) {
 	}
 }
 
-// follows reports whether all that the native controller would do is to follow
-// a new N down with the one active ReplicaSet, as the next write would, or to bring
-// the stable one up where no ReplicaSet is active.
+// follows reports whether the native controller would only follow a new N down with the
+// one active ReplicaSet, as the next write would. If no ReplicaSet is active, it may
+// bring the stable one up.
 func (o *oracle) follows(c *cluster) bool {
 	active, _ := c.active()
 	if len(active) == 0 {
@@ -757,7 +757,8 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 		if before.version != current.version || before.commit != current.commit {
 			current.midway = before.held && !before.ended && !before.failed && !o.free(before.version, &before)
 		}
-		// What was there already when it was brought is no release, which could end.
+		// A template that was there already when it was brought is no release, which
+		// could end.
 		held := ob.Deployment.Labels[v1alpha1.LabelHeld] != ""
 		current.held = current.held || held
 		current.begun = current.begun || held || current.version != o.stable || current.version != o.seen.version && before.held
@@ -842,8 +843,8 @@ func (c *cluster) checkRest() {
 	}
 	switch {
 	case c.rests() && (c.admission == mutatesNotDry || c.oracle.unsaid && c.mutates) && waiting[s.Reason]:
-		// What was said of the template that is adopted is not known, and no dry run tells:
-		// it is released to itself, behind its gates.
+		// Git's text of the adopted template is not known, and no dry run shows it. It is
+		// released to itself, behind its gates.
 	case c.rests():
 		r := c.oracle.current(c, &c.br.Spec) // its rollback waits, or its release does
 		waits := c.br.Spec.Paused && s.Reason == ReasonReleasePaused && (r.failed || r.version != c.oracle.stable)
@@ -900,8 +901,8 @@ func (c *cluster) renamed(i int) bool {
 }
 
 // nativelyStuck reports whether the native controller makes no ReplicaSet of a template
-// until N changes: the rollout before the plan has left one of size N which is desired
-// otherwise, and a user has deleted the others (H11). Nothing of ours has touched it.
+// until N changes. The rollout before the plan has left one of size N which is desired
+// otherwise, and a user has deleted the others (H11). Tranche has not touched it.
 func (c *cluster) nativelyStuck() bool {
 	return c.midway > 0 && len(c.records) == 0 && c.newSet() < 0 && c.nativeScaling()
 }
@@ -940,10 +941,10 @@ func (c *cluster) checkStalled(reason string, lacking, total int32) {
 	}
 }
 
-// judgeHealth is about a release that stands still for longer than its deadline, and
-// is to go back where its pods fail by themselves. Of a step that has had its pods, it
-// is those that count: a raised target rolls nothing back. The step is a claim of
-// status, and so is that a rollback is under way.
+// judgeHealth is about a release that stands still for longer than its deadline, and is
+// to go back if its pods fail by themselves. If a step has had its pods, those count: a
+// raised target rolls nothing back. The step is a claim of status, and so is that a
+// rollback is under way.
 func (o *oracle) judgeHealth(c *cluster) {
 	r, s := o.current(c, &c.br.Spec), c.br.Status
 	if c.br.Spec.Strategy.OnFailure != v1alpha1.FailureRollback || c.br.Spec.Paused || s.RollingBack || r.failed || o.free(r.version, r) {
@@ -960,8 +961,8 @@ func (o *oracle) judgeHealth(c *cluster) {
 	}
 }
 
-// ends checks I14 from here: the status is true whenever the controller has nothing left
-// to do, and once pods come up and approvals are given, the release ends.
+// ends checks I14 from here. The status is true whenever the controller has nothing left
+// to do. Once pods come up and approvals are given, the release ends.
 func (c *cluster) ends() {
 	c.checkRest()
 	c.goWell()

@@ -16,10 +16,10 @@ var (
 	first = flag.Uint64("first", 1, "number of the first one: the seed")
 )
 
-// TestRandom walks through releases that are too large to explore: up to 60
-// pods, bounds and steps as numbers and percentages, pods that never come up,
-// and changes from outside at any moment. I1–I3 and I10 hold after every move,
-// and from where a walk stops the release ends.
+// TestRandom walks through releases that are too large to explore. They have up to 60
+// pods, bounds and steps as numbers and percentages, pods that never come up, and changes
+// from outside at any moment. I1–I3 and I10 hold after every move, and from where a walk
+// stops the release ends.
 func TestRandom(t *testing.T) {
 	for i := range uint64(*walks) {
 		seed := *first + i

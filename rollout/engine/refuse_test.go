@@ -51,9 +51,9 @@ var refusals = []struct {
 	}},
 }
 
-// What Git brings to an idle Deployment cannot begin. The status is then that of this
-// release, at the first of its steps, and not that of the release before. It goes on from
-// there once nothing refuses it, and ends where Git takes it back.
+// Git brings a release to an idle Deployment, and it cannot begin. The status is then
+// that of this release, at the first of its steps, and not that of the release before. It
+// goes on from there once nothing refuses it, and ends if Git takes it back.
 func TestRefused_BeforeItBegins(t *testing.T) {
 	for _, tc := range refusals {
 		t.Run(tc.reason, func(t *testing.T) {

@@ -28,12 +28,11 @@ var notCopied = map[string]bool{
 	appsv1.DeprecatedRollbackTo:        true,
 }
 
-// newReplicaSet returns the ReplicaSet that the native controller would make
-// for this revision: complete, so that the native controller, which looks at
-// it under the hold too, finds nothing to write (H16, H17).
+// newReplicaSet returns the ReplicaSet that the native controller would make for this
+// revision. It is complete: the native controller, which reads it under the hold too,
+// finds nothing to write (H16, H17).
 //
-// number is its revision annotation; 0 for none, where the ReplicaSet is one
-// of the past.
+// number is its revision annotation; 0 for none, if the ReplicaSet is one of the past.
 func newReplicaSet(d *appsv1.Deployment, r *revision, number int64, size, desired, maximum int32) *appsv1.ReplicaSet {
 	template := *r.template.DeepCopy()
 	template.Labels = with(template.Labels, r.hash)

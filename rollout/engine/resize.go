@@ -10,9 +10,9 @@ type pods struct {
 	observed bool
 }
 
-// clamp returns p with what is certain of ready and available. The pods that a
-// smaller size is about to take away may be ready and available ones, as soon
-// as those that are not ready are used up.
+// clamp returns p with what is certain of ready and available. A smaller size is about to
+// take pods away. These may be ready and available ones, as soon as those that are not
+// ready are used up.
 func (p pods) clamp() pods {
 	p.available = max(0, min(p.available, p.ready)-max(0, p.ready-p.size))
 	p.ready = min(p.ready, p.size)
@@ -41,10 +41,10 @@ type rolling struct {
 // Up: Σsize stays within N+S. For 10 replicas at 25% (S=3), 10 old and a want
 // of 5: the update revision gets 3.
 //
-// Down: Σsize less what is new and not yet available stays at N−U, so with
-// U=2 and 3 new pods not available m = 13 − 8 − 3 = 2 old ones may go at once.
-// Unready ones go first and cost nothing; ready ones must also leave N−U
-// available in the worst choice that the ReplicaSet controller can make.
+// Down: Σsize less what is new and not yet available stays at N−U. So with U=2 and 3 new
+// pods not available m = 13 − 8 − 3 = 2 old ones may go at once. Unready ones go first
+// and cost nothing; ready ones must also leave N−U available in the worst choice that the
+// ReplicaSet controller can make.
 //
 // The set of the update revision must be written first (H1, H6).
 func (r rolling) next() []int32 {
@@ -82,9 +82,9 @@ func (r rolling) next() []int32 {
 	return sizes
 }
 
-// apart keeps the safe region where one set that is not the stable one is all that
-// runs, and is to shrink: the stable revision's first pod comes before, for the length
-// of one write above N+S (H26).
+// apart keeps the safe region if one set that is not the stable one is all that runs, and
+// is to shrink. The stable revision's first pod comes before, for the length of one write
+// above N+S (H26).
 func (r rolling) apart(sets, moved []pods) []pods {
 	last := len(sets) - 1
 	if active(sets) != 1 || sets[last].size > 0 || active(moved) > 1 || total(moved) >= total(sets) {
@@ -98,8 +98,8 @@ func (r rolling) apart(sets, moved []pods) []pods {
 	return sets
 }
 
-// besides keeps the safe region before the update revision's first pod: with one
-// active set that has not N, the native controller brings that one to N (H1).
+// besides keeps the safe region before the update revision's first pod. If the one active
+// set has not N, the native controller brings it to N (H1).
 func (r rolling) besides(sets, moved []pods) []pods {
 	if moved[0].size > 0 || active(moved) > 1 || active(sets) > 1 && total(moved) == r.replicas {
 		return moved
@@ -172,8 +172,8 @@ func (r rolling) shrink(sets []pods) []pods {
 	return shrunk
 }
 
-// leave returns how many pods may go from set i so that the sets other than
-// the update revision's keep one until the update revision has N: at none, the
+// leave returns how many pods may go from set i. The sets other than the update
+// revision's must keep one pod until the update revision has N. If they have none, the
 // native controller brings the update revision to N by itself (H2).
 func (r rolling) leave(sets []pods, i int) int32 {
 	if i == 0 {
@@ -186,9 +186,9 @@ func (r rolling) leave(sets []pods, i int) int32 {
 	return others - 1
 }
 
-// giveUpUnready breaks the deadlock in which the update revision has no room
-// and nothing that is not wanted may go: pods of others that are not ready are
-// not wanted then, even where others have no more than their share.
+// giveUpUnready breaks the deadlock in which the update revision has no room and nothing
+// that is not wanted may go. Pods of others that are not ready are not wanted then, even
+// if others have no more than their share.
 func giveUpUnready(sets []pods) []pods {
 	relaxed := append([]pods(nil), sets...)
 	for i := 1; i < len(relaxed); i++ {
@@ -197,10 +197,10 @@ func giveUpUnready(sets []pods) []pods {
 	return relaxed
 }
 
-// swap is the move of a Deployment without surge at the two ends of a release:
-// the first pod of the update revision must come before any other leaves (H1),
-// and the last one before the last other leaves (H2). For the length of one
-// write there are N+1; so it is made only if a pod leaves in the same round.
+// swap is the move of a Deployment without surge at the two ends of a release. The first
+// pod of the update revision must come before any other leaves (H1), and the last one
+// before the last other leaves (H2). For the length of one write there are N+1; so it is
+// made only if a pod leaves in the same round.
 func (r rolling) swap(sets, moved []pods) ([]pods, bool) {
 	first := sets[0].size == 0 && sets[0].want > 0
 	last := sets[0].size == r.replicas-1 && sets[0].want == r.replicas && total(moved) == r.replicas

@@ -64,10 +64,9 @@ func (s *Simulation) Bounds() (least, most int32, err error) {
 // pods that come up one by one takes less.
 const longest = 100_000
 
-// Run carries the plan out: [Decide] decides, as it does in a cluster, on pods
-// that do what the circumstances say. It returns a moment for each round that
-// moved something; the last one is where the release ends, or waits for what
-// the simulation has not got.
+// Run carries the plan out: [Decide] decides, as it does in a cluster, on pods that do
+// what the circumstances say. It returns a moment for each round that moved something.
+// The last one is where the release ends, or waits for what the simulation has not got.
 func (s *Simulation) Run() ([]Moment, error) {
 	if _, _, err := s.Bounds(); err != nil {
 		return nil, fmt.Errorf("spec.strategy: %w", err)

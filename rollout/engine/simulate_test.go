@@ -56,7 +56,7 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// What cannot be simulated is an error.
+// A plan that cannot be simulated is an error.
 func TestSimulateErrors(t *testing.T) {
 	s := Simulation{Plan: v1alpha1.BatchStrategy{Steps: steps("100%")}, Replicas: 1, Strategy: NewStrategy("lots", "")}
 	if _, err := s.Run(); err == nil {

@@ -236,8 +236,8 @@ func refusedBounds(r *appsv1.RollingUpdateDeployment) error {
 	return nil
 }
 
-// manifestStrategy is the strategy that Git names; else the live one, unless
-// that is the hold's; else the one on record; else the API server's default.
+// manifestStrategy is the strategy that Git names. Else it is the live one, unless that
+// is the hold's, else the one on record, else the API server's default.
 func (v *view) manifestStrategy() appsv1.DeploymentStrategy {
 	switch {
 	case v.spec.DeploymentStrategy != nil:
@@ -287,8 +287,8 @@ func (v *view) lastStep() bool {
 // capped reports whether the plan, as edited, lets the step have more than the
 // last gate allowed. The step then waits at a gate before that.
 //
-// The last step is everything, at any N: at 0 replicas, or at 1, a number would
-// allow as much, and the release would end past its gates.
+// The last step is everything, at any N. At 0 replicas, or at 1, a number would allow as
+// much, and the release would end past its gates.
 func (v *view) capped() bool {
 	switch step := int(v.status.CurrentStepIndex); {
 	case v.status.RollingBack:
@@ -374,13 +374,13 @@ func (v *view) planned(i int) int32 {
 	return plan.Target(steps, max(0, min(i, len(steps)-1)), v.replicas) // the plan may have become shorter
 }
 
-// target returns how many pods of N run the goal's revision when step i is
-// done, never more than the gates allow, and how many run others.
+// target returns how many pods of N run the goal's revision when step i is done, and how
+// many run others. The goal's are never more than the gates allow.
 //
-// Before the last step the others keep at least one pod, since with only the goal active the
-// native controller would bring the goal to a new N by itself: with a surge it
-// is one above N, without one the goal gets one less (0 where N is 1: there is
-// nothing to split).
+// Before the last step the others keep at least one pod. With only the goal active the
+// native controller would bring the goal to a new N by itself. With a surge that pod is
+// one above N. Without one the goal gets one less. That is 0 if N is 1: there is nothing
+// to split.
 func (v *view) target(i int) (goal, others int32) {
 	return v.splitAt(i, min(v.planned(i), v.allowed()))
 }
@@ -422,12 +422,12 @@ func newSet(r revision) set {
 	return s
 }
 
-// split returns the sets of the release with what each is to have: the goal's
-// first, then middle revisions, oldest first, and the stable one last.
+// split returns the sets of the release with what each is to have. The goal's is first,
+// then come middle revisions, oldest first, and the stable one last.
 //
-// A revision that was superseded keeps nothing: the goal has its share, the
-// stable revision the rest. On the way back to the stable revision, which is
-// then the goal, the middle ones hold the rest until they are gone.
+// A revision that was superseded keeps nothing: the goal has its share, the stable
+// revision the rest. On the way back the stable revision is the goal, and the middle ones
+// hold the rest until they are gone.
 func (v *view) split() []set { return v.shares(v.stopped()) }
 
 func (v *view) shares(stopped bool) []set {

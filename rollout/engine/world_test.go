@@ -50,8 +50,8 @@ type world struct {
 
 const versions = 3
 
-// replicaSet: ready pods are available, pending ones become so, stuck ones
-// never do. What the status says is as of the ReplicaSet controller's last turn.
+// replicaSet: ready pods are available, pending ones become so, stuck ones never do. The
+// status is as of the ReplicaSet controller's last turn.
 type replicaSet struct {
 	exists                bool
 	size                  int32
@@ -337,11 +337,10 @@ func (w *world) turnDeployment() {
 	}
 }
 
-// follows reports whether a native resize under a hold only follows a new N
-// where there is nothing to split: the one active set, or the stable one where
-// none is, but never a revision whose next gate is closed. In the few
-// milliseconds in which that can happen the native controller does what Decide
-// would.
+// follows reports whether a native resize under a hold only follows a new N if there is
+// nothing to split. It may resize the one active set, or the stable one if none is, but
+// never a revision whose next gate is closed. In the few milliseconds in which that can
+// happen the native controller does what Decide would.
 func (w *world) follows(i int, sizedAt int, active []int) bool {
 	last := int(w.status.CurrentStepIndex) == len(w.spec.Strategy.Steps)-1
 	gated := hashes[i] == w.status.UpdateRevision && !w.status.RollingBack && !last
