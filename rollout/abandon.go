@@ -30,8 +30,8 @@ type sentEvent struct {
 	what string
 }
 
-// isNews notes a failure, and reports whether an event is to tell of it: the first one of
-// its reason, and one again before that event is gone.
+// isNews notes a failure, and reports whether an event is to tell of it. It is for the
+// first one of its reason, and for one again before that event is gone.
 func (h *handBacks) isNews(d *appsv1.Deployment, reason string, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

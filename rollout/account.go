@@ -55,10 +55,10 @@ func userOf(ctx context.Context, c client.Client) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// mayHandBack returns an error when the policy on held Deployments would refuse
-// the controller's hand-back. asAccount says that the controller writes as a
-// tenant's account: then the policy knows it by a user extra. The answer is kept
-// for a minute. Where the controller may not read the policy it returns nil.
+// mayHandBack returns an error when the policy on held Deployments would refuse the
+// controller's hand-back. asAccount says that the controller writes as a tenant's
+// account: then the policy knows it by a user extra. The answer is kept for a minute. If
+// the controller may not read the policy it returns nil.
 func (a *account) mayHandBack(ctx context.Context, asAccount bool) error {
 	if asAccount {
 		return nil

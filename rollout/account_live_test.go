@@ -14,9 +14,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// withToken returns the cluster with a controller that has the token of its account,
-// as in a cluster it has: the API server then asks whether that account may
-// impersonate.
+// withToken returns the cluster with a controller that has the token of its account, as
+// in a cluster it has. The API server then asks whether that account may impersonate.
 func withToken(t *testing.T, c *clustertest.Cluster) *clustertest.Cluster {
 	t.Helper()
 	_, name, _ := strings.Cut(strings.TrimPrefix(c.Controller.Impersonate.UserName, "system:serviceaccount:"), ":")
@@ -30,9 +29,9 @@ func withToken(t *testing.T, c *clustertest.Cluster) *clustertest.Cluster {
 	return &with
 }
 
-// An account that does not exist, and one that may write neither Deployments nor any
-// status: the controller's own account says so in the status, whenever the account
-// is named. Nothing of what was brought is written.
+// The account does not exist, or may write neither Deployments nor any status. The
+// controller's own account says so in the status, whenever the account is named. Nothing
+// of the release is written.
 func TestAccountThatMayNot(t *testing.T) {
 	t.Parallel()
 	c := withToken(t, clustertest.Shared(t))

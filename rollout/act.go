@@ -96,9 +96,8 @@ func (a *actor) remember(ctx context.Context, action engine.Remember) (bool, err
 	return true, a.Patch(ctx, record, p.patch(), fieldOwner)
 }
 
-// takeRecord gives a record that is there already the order and the owners of one
-// that was to be made: a Deployment that is gone, or a round that was cut off, has
-// left it.
+// takeRecord gives a record that is there already the order and the owners of one that
+// was to be made. A Deployment that is gone, or a round that was cut off, has left it.
 func (a *actor) takeRecord(ctx context.Context, record *appsv1.ControllerRevision) error {
 	var there appsv1.ControllerRevision
 	if err := a.Get(ctx, client.ObjectKeyFromObject(record), &there); err != nil {
@@ -176,12 +175,12 @@ func (a *actor) handBack(action engine.HandBack, options ...client.PatchOption) 
 	return a.writeDeployment(p, options...)
 }
 
-// create makes the ReplicaSet of the Deployment's template without pods, and gives it its
-// size once the API server has returned the pod template that was sent: admission may
-// change it in this very write, and a controller that ends here leaves no pod of a template
-// that Git never had. The next one finds the ReplicaSet at 0. Any other ReplicaSet has its
-// size from the beginning: the native controller may delete an old one without pods at any
-// moment (H12).
+// create makes the ReplicaSet of the Deployment's template without pods. It gives it its
+// size once the API server has returned the pod template that was sent. Admission may
+// change it in this very write, and a controller that ends here leaves no pod of a
+// template that Git never had. The next one finds the ReplicaSet at 0. Any other
+// ReplicaSet has its size from the beginning: the native controller may delete an old one
+// without pods at any moment (H12).
 //
 // A ReplicaSet of that name which is ours, or which the native controller is about to
 // adopt, is observed in the next round. Any other is a hash collision: as the native
@@ -225,8 +224,8 @@ func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	return a.countCollision(ctx, rs)
 }
 
-// isTaken reports whether another ReplicaSet has the name of one that is to be made: one
-// of another template, or one that the native controller will not adopt.
+// isTaken reports whether another ReplicaSet has the name of one that is to be made. That
+// is one of another template, or one that the native controller will not adopt.
 func (a *actor) isTaken(ctx context.Context, rs *appsv1.ReplicaSet) (bool, error) {
 	var there appsv1.ReplicaSet
 	if err := a.Get(ctx, client.ObjectKeyFromObject(rs), &there); err != nil {

@@ -97,7 +97,7 @@ func TestReconcileDisabled_IsNotReadyWithANewTemplate(t *testing.T) {
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 }
 
-// What was stable before the stable revision has no gate open in the middle of
+// A revision that was stable before the stable one has no gate open in the middle of
 // another release. The stable revision is a way back, at once.
 func TestWayBack_InTheMiddle(t *testing.T) {
 	t.Parallel()

@@ -17,11 +17,11 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// BenchmarkReleases rolls 100 Deployments of 10 pods natively, and releases 100
-// others beside them with open gates (25 %/25 %): from the first change to the
-// last pod of all. alone-s is the time of releases with nothing beside them,
-// native-alone-s that of native ones. A native roll is of one step; three make
-// more waves of pods, one after the other.
+// BenchmarkReleases rolls 100 Deployments of 10 pods natively, and releases 100 others
+// beside them with open gates (25 %/25 %). It measures from the first change to the last
+// pod of all. alone-s is the time of releases with nothing beside them, native-alone-s
+// that of native ones. A native roll is of one step; three make more waves of pods, one
+// after the other.
 func BenchmarkReleases(b *testing.B) {
 	for _, steps := range [][]string{{"100%"}, {"20%", "50%", "100%"}} {
 		b.Run(fmt.Sprintf("steps=%d", len(steps)), func(b *testing.B) { benchmarkReleases(b, steps) })

@@ -28,14 +28,13 @@ import (
 
 var chaosSeed = flag.Uint64("chaos.seed", uint64(time.Now().UnixNano()), "seed of the chaos")
 
-// TestChaos lets everything happen at once to 50 Deployments: releases,
-// supersessions, rollbacks, edits of plans, approvals in spec and in the status,
-// scaling to zero and back. Pods are deleted, ReplicaSets are deleted or scaled
-// down by hand, Deployments and BatchReleases are deleted and created again. An
-// admission policy that changes pod templates comes and goes, and the controller is
-// killed again and again. The watcher judges every event. When it is over, each
-// Deployment comes to the last template that was asked for. It takes 30 seconds in
-// the suite, and five minutes with -full.
+// TestChaos lets everything happen at once to 50 Deployments. There are releases,
+// supersessions, rollbacks, edits of plans, approvals in spec and in the status, scaling
+// to zero and back. Pods are deleted, ReplicaSets are deleted or scaled down by hand,
+// Deployments and BatchReleases are deleted and created again. An admission policy that
+// changes pod templates comes and goes, and the controller is killed again and again. The
+// watcher judges every event. When it is over, each Deployment comes to the last template
+// that was asked for. It takes 30 seconds in the suite, and five minutes with -full.
 //
 // Two things are left out. A status with more than an approval in it is refused
 // (config/policy); [TestWatcherCountsGates] forges one. A restart of the API server
@@ -325,8 +324,9 @@ func (h *chaos) deletePod(name string) error {
 	return client.IgnoreNotFound(h.c.Client.Delete(h.Context(), &pods.Items[h.r.IntN(len(pods.Items))]))
 }
 
-// calm lets everything come to its end: no admission policy, every plan there and
-// not paused, some replicas, and an approval of each step that waits for one.
+// calm lets everything come to its end. No admission policy is left, every plan is there
+// and not paused, and there are some replicas. Each step that waits for an approval gets
+// it.
 func (h *chaos) calm() {
 	h.Helper()
 	if h.admission {
@@ -370,8 +370,8 @@ func ended(br *v1alpha1.BatchRelease) bool {
 		(br.Status.Reason == engine.ReasonReleaseCompleted || br.Status.Reason == engine.ReasonRolledBack)
 }
 
-// approveWaiting approves all steps of the releases that wait for it: an edit of the
-// plan may have left them at a gate that no pause opens.
+// approveWaiting approves all steps of the releases that wait for it. An edit of the plan
+// may have left them at a gate that no pause opens.
 func (h *chaos) approveWaiting() {
 	h.Helper()
 	var list v1alpha1.BatchReleaseList

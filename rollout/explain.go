@@ -22,9 +22,9 @@ const (
 )
 
 // explain puts into a decision why pods that are on their way are not ready, long before
-// their deadline. It asks at once where the ReplicaSet controller could not create them,
-// and where the step had its pods and has lost them: one that crashes again and again is
-// ready in between.
+// their deadline. It asks at once if the ReplicaSet controller could not create them. It
+// also asks at once if the step had its pods and has lost them. A pod that crashes again
+// and again is ready in between.
 func (r *reconciler) explain(ctx context.Context, o engine.Observed, d engine.Decision) (engine.Decision, error) {
 	since := cmp.Or(d.Status.ProgressTime, d.Status.ReasonTime) // a native rollout has no progress of ours
 	if !d.Unready || since == nil {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// lookAgain is how long a round that met another state than it had observed
-	// waits at first; what changed usually asks for a round by itself before that.
+	// lookAgain is how long a round that met another state than it had observed waits at
+	// first. The change usually asks for a round by itself before that.
 	lookAgain = 100 * time.Millisecond
 	// longestBackoff is how long it waits at most.
 	longestBackoff = 30 * time.Second

@@ -166,8 +166,8 @@ func TestFaultAtAnyWrite(t *testing.T) {
 	}
 }
 
-// playFaults plays all cases at once, in one namespace: under one controller,
-// and once every story is at its end or its controller is dead, under another.
+// playFaults plays all cases at once, in one namespace and under one controller. Once
+// every story is at its end or its controller is dead, it plays them under another.
 func playFaults(t *testing.T, cases map[string]*faultCase) {
 	c := clustertest.Shared(t)
 	ns := c.Namespace(t)

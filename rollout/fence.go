@@ -13,14 +13,14 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// unchanged asks the API server whether a BatchRelease is still the one that a round
-// was decided on. A write to the Deployment or to a ReplicaSet is conditional on that
-// object alone, and the cache may not have what another leader has decided meanwhile:
-// with a new ReplicaSet and an old BatchRelease, a round scales a step back.
+// unchanged asks the API server whether a BatchRelease is still the one that a round was
+// decided on. A write to the Deployment or to a ReplicaSet is conditional on that object
+// alone. The cache may not have what another leader has decided meanwhile. With a new
+// ReplicaSet and an old BatchRelease, a round scales a step back.
 //
-// It is enough to ask once in a round. Every decision is in the status before anything
-// is moved by it, so two leaders with the same BatchRelease lead to the same sizes, and
-// the resourceVersion of each object lets only one of them write.
+// It is enough to ask once in a round. Every decision is in the status before anything is
+// moved by it, so two leaders with the same BatchRelease lead to the same sizes. The
+// resourceVersion of each object lets only one of them write.
 func (r *reconciler) unchanged(ctx context.Context, br *v1alpha1.BatchRelease) error {
 	var live metav1.PartialObjectMetadata
 	live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
@@ -35,8 +35,8 @@ func (r *reconciler) unchanged(ctx context.Context, br *v1alpha1.BatchRelease) e
 }
 
 // ungoverned asks the API server whether a Deployment still has no plan, before it is
-// handed back for that: another leader may have begun a release of a plan that the
-// cache does not have.
+// handed back for that. Another leader may have begun a release of a plan that the cache
+// does not have.
 func (r *reconciler) ungoverned(ctx context.Context, deployment types.NamespacedName) error {
 	var plans v1alpha1.BatchReleaseList
 	err := r.reader.List(ctx, &plans, client.InNamespace(deployment.Namespace))

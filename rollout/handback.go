@@ -18,11 +18,11 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// tryHandBack has the API server try the hand-back that a decision contains, as a
-// dry run and as the account that writes. A policy that has come under the hold may
-// change the pod template in that very write, and the native controller would then
-// roll the changed template out past the gates. tryHandBack returns what is changed
-// as refused, and any other problem as err. Without a hand-back it asks nothing.
+// tryHandBack has the API server try the hand-back that a decision contains, as a dry run
+// and as the account that writes. A policy that has come under the hold may change the
+// pod template in that very write. The native controller would then roll the changed
+// template out past the gates. tryHandBack returns what is changed as refused, and any
+// other problem as err. Without a hand-back it asks nothing.
 //
 // At 0 replicas there is no pod to replace. A hold with no pods is no safe place
 // (H4), so nothing is tried.
@@ -61,8 +61,9 @@ func runs(sets []*appsv1.ReplicaSet, t *corev1.PodTemplateSpec) bool {
 	})
 }
 
-// changedBy names the fields of the pod template that the API server returned for a
-// hand-back otherwise than they were sent, or than they were on the Deployment.
+// changedBy names the fields of the pod template that the API server changed in its
+// answer to a hand-back. They differ from those that were sent, or from those that were
+// on the Deployment.
 func (a *actor) changedBy(action engine.HandBack) []string {
 	want := action.Template
 	if want == nil {
@@ -122,9 +123,9 @@ func differences(path string, before, after any) []string {
 	return []string{path}
 }
 
-// warnOfChange tells of a pod template that admission has changed in a hand-back
-// that was made all the same: the plan is gone, there are no pods, or the policy
-// leaves dry runs alone.
+// warnOfChange warns of a pod template that admission has changed in a hand-back that was
+// made all the same. The plan is gone, there are no pods, or the policy leaves dry runs
+// alone.
 func (r *reconciler) warnOfChange(a *actor, action engine.Action, about ...client.Object) {
 	handBack, ok := action.(engine.HandBack)
 	if !ok {

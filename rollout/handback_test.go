@@ -18,8 +18,8 @@ import (
 // pod templates of Deployments.
 const injected = "injected.example.org/by"
 
-// mutate installs a mutating policy for the namespace, and waits until the API
-// server acts by it. What it returns takes the policy away.
+// mutate installs a mutating policy for the namespace, and waits until the API server
+// acts by it. remove takes the policy away.
 func (s *shop) mutate() (remove func()) {
 	s.Helper()
 	manifest := clustertest.Mutation{Operations: "CREATE, UPDATE", Resources: "deployments", Expression: annotatesTemplates}.Manifest(s.ns)
@@ -103,9 +103,8 @@ func (s *shop) stalled(what string) {
 	}
 }
 
-// At 0 replicas there are no pods to replace, and a hold is no safe place: the
-// Deployment is handed back, an event names the field, and the release goes on behind
-// its gate.
+// At 0 replicas there are no pods to replace, and a hold is no safe place. The Deployment
+// is handed back, an event names the field, and the release goes on behind its gate.
 func TestParkUnderAMutatingPolicy(t *testing.T) {
 	t.Parallel()
 	s := atGate(t, 4)

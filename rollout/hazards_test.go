@@ -131,8 +131,8 @@ func (s *shop) toGate(n int32, edit ...func(*appsv1.Deployment)) {
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": n - 1, "v2": 1})
 }
 
-// A rollback that the native controller is asked for by its annotation, in the middle of a
-// release, does not follow the hand-back: it would replace all pods at once.
+// A user asks the native controller for a rollback by its annotation, in the middle of a
+// release. It does not follow the hand-back, where it would replace all pods at once.
 func TestNativeRollbackAskedInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s, _ := atGateOf(t, 4)
@@ -266,8 +266,8 @@ func oursH05(t *testing.T) {
 	s.waitFor(engine.ReasonScaledToZero, 0, map[string]int32{})
 }
 
-// N shrinks to the new one's size, and later a gate has all N of the new one
-// beside an old one: no old pod goes that the gate keeps.
+// N shrinks to the new one's size, and later a gate has all N of the new one beside an
+// old one. No old pod goes that the gate keeps.
 func oursH06(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(4)
@@ -451,8 +451,8 @@ func oursH17(t *testing.T) {
 	}
 }
 
-// What the Deployment adopts is a middle revision, and goes; what it releases
-// is left alone.
+// A ReplicaSet that the Deployment adopts is a middle revision, and goes. One that it
+// releases is left alone.
 func oursH18(t *testing.T) {
 	s := atGate(t, 4)
 	s.must(s.c.Client.Create(t.Context(), s.newSet("orphan", "v9", 1)))
@@ -465,7 +465,7 @@ func oursH18(t *testing.T) {
 	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4, "v9": 1})
 }
 
-// Of two ReplicaSets with v2's template the oldest is the new one.
+// If two ReplicaSets have v2's template, the oldest is the new one.
 func oursH19(t *testing.T) {
 	s := atGate(t, 4)
 	s.must(s.c.Client.Create(t.Context(), s.newSet("zz", "v2", 1)))
@@ -606,8 +606,9 @@ func oursCollision(t *testing.T) {
 	}
 }
 
-// An image set by hand while the plan is paused is taken back: paused freezes what Git
-// brings, and lets nothing else run meanwhile. What Git then brings has all its gates.
+// An image set by hand while the plan is paused is taken back. A paused plan freezes what
+// Git brings, and lets nothing else run meanwhile. A later release of Git has all its
+// gates.
 func TestPaused_DriftIsUndone(t *testing.T) {
 	t.Parallel()
 	for name, waits := range map[string]bool{"at rest": false, "a release waits to begin": true} {

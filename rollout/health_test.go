@@ -110,8 +110,8 @@ func TestGate_CrashRollsBack(t *testing.T) {
 	s.untouched()
 }
 
-// A canary that crashes in its pause begins the whole pause again when it is back:
-// it does not pass the gate in the next moment in which it is ready.
+// A canary that crashes in its pause begins the whole pause again when it is back. It
+// does not pass the gate in the next moment in which it is ready.
 func TestGate_CrashBeginsThePauseAgain(t *testing.T) {
 	t.Parallel()
 	const pause = 6 * time.Second
@@ -202,9 +202,9 @@ func (s *shop) noQuota() {
 	s.kubectl("-n", s.ns, "annotate", "rs", "--all", "look=again")
 }
 
-// A canary whose pods the cluster cannot have, at its gate, stalls after the
-// deadline and does not go back: it proves nothing against the revision. With its
-// pods back it goes on.
+// The cluster cannot have the pods of a canary at its gate. The release stalls after the
+// deadline and does not go back: that proves nothing against the revision. With its pods
+// back it goes on.
 func TestGate_MissingPodsStall(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ take, give func(s *shop) }{
@@ -287,8 +287,8 @@ func TestGate_RaisedTargetUnderAQuota(t *testing.T) {
 	s.neverWentBack("v2")
 }
 
-// An approval written to the status before the step's pods are available opens the
-// gate once they are, and does not keep a step that fails from going back.
+// A user writes an approval to the status before the step's pods are available. It opens
+// the gate once they are, and does not keep a step that fails from going back.
 func TestApprovalBeforeThePodsAreAvailable(t *testing.T) {
 	t.Parallel()
 	begin := func(t *testing.T, bring func(*shop)) *shop {
@@ -338,7 +338,7 @@ func TestDeadline_Largest(t *testing.T) {
 }
 
 // A controller that is killed again and again, more often than the deadline, fails a
-// release all the same: each one takes up the clock where the last one left it.
+// release all the same. Each one takes up the clock where the last one left it.
 func TestDeadline_RestartedAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	const life = 2 * time.Second

@@ -11,9 +11,9 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// A mutating policy that takes a part of the hold away, in dry runs or outside them
-// only: nothing is written, no pod moves, and the message says why. The release goes
-// its way once the policy is gone.
+// A mutating policy takes a part of the hold away, in dry runs or outside them only.
+// Nothing is written, no pod moves, and the message says why. The release goes its way
+// once the policy is gone.
 func TestHoldUnderAMutatingPolicy(t *testing.T) {
 	t.Parallel()
 	for name, expression := range map[string]string{
@@ -50,7 +50,7 @@ func TestHoldUnderAMutatingPolicy(t *testing.T) {
 }
 
 // mutateDeployments installs a mutating policy for the Deployments of the namespace, and
-// waits until the API server acts by it. What it returns takes the policy away.
+// waits until the API server acts by it. remove takes the policy away.
 func (s *shop) mutateDeployments(expression, condition string) (remove func()) {
 	s.Helper()
 	manifest := clustertest.Mutation{Operations: "UPDATE", Resources: "deployments", Condition: condition, Expression: expression}.Manifest(s.ns)

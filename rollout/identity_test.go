@@ -23,9 +23,9 @@ import (
 // outsideDryRuns is a condition of admission: it cannot be foreseen.
 const outsideDryRuns = "!(has(request.dryRun) && request.dryRun)"
 
-// admit installs admission that from now on changes the pod template of every
-// Deployment of the namespace that is written: as a policy of the cluster does, and
-// as an upgrade of Kubernetes with another default.
+// admit installs admission that from now on changes the pod template of every Deployment
+// of the namespace that is written. A policy of the cluster does that, and so does an
+// upgrade of Kubernetes with another default.
 func (s *shop) admit(condition string) {
 	s.Helper()
 	name := "mutate-" + s.ns

@@ -44,10 +44,10 @@ func newPlay(t *testing.T, cases map[string]*faultCase) *faultPlay {
 // half reports whether a story is well on its way.
 func (c *faultCase) half() bool { return c.brought != "" || c.done }
 
-// The API server is restarted in the middle of releases: they go on. Only forward:
-// after a restart the native ReplicaSet controller, whose own watches have ended,
-// may for a moment count a pod as available that it has just deleted, and a way
-// back within that moment is decided on its word.
+// The API server is restarted in the middle of releases: they go on. This is tested only
+// forward. After a restart the watches of the native ReplicaSet controller have ended.
+// For a moment it may count a pod as available that it has just deleted. A rollback
+// within that moment is decided on its word.
 func TestAPIServerRestart(t *testing.T) {
 	p := newPlay(t, healthyCases(9, stories[:1]))
 	startControllerIn(t, p.c, p.ns)

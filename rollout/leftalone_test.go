@@ -10,8 +10,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// A Deployment that is left alone in the middle of a release: the release goes on to
-// its end, and the one that comes meanwhile begins when the annotation is gone.
+// A Deployment is left alone in the middle of a release. The release goes on to its end,
+// and the one that comes meanwhile begins when the annotation is gone.
 func TestLeftAloneInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s := atGate(t, 4)

@@ -15,9 +15,9 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// What the native controller does of itself, brought about by hand with no
-// controller of ours there: the facts that the engine is built on. A version of
-// Kubernetes that changes one fails here first.
+// The facts about the native controller that the engine is built on, brought about by
+// hand with no controller of Tranche there. A version of Kubernetes that changes one
+// fails here first.
 
 // byHand is a Deployment of n that was made natively, and its namespace.
 func byHand(t *testing.T, n int32, edit ...func(*appsv1.Deployment)) *shop {

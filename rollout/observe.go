@@ -101,8 +101,8 @@ func (r *reconciler) ownRecords(ctx context.Context, o *engine.Observed) error {
 	return nil
 }
 
-// completeRecords reads the stable record through the defaults of the cluster, where
-// none is the Deployment's template: an upgrade of Kubernetes adds defaults to a
+// completeRecords reads the stable record through the defaults of the cluster, if no
+// record is the Deployment's template. An upgrade of Kubernetes adds defaults to a
 // Deployment, and not to what is kept of it (H28).
 func (r *reconciler) completeRecords(ctx context.Context, o *engine.Observed) {
 	live := &o.Deployment.Spec.Template
@@ -132,8 +132,8 @@ func rival(br *v1alpha1.BatchRelease, plans []v1alpha1.BatchRelease) string {
 	return first.Name
 }
 
-// observeWorkload gathers the Deployment, what it owns, and the records that the
-// release owns: those of a Deployment of the same name before it among them.
+// observeWorkload gathers the Deployment, what it owns, and the records that the release
+// owns. Those of an earlier Deployment of the same name are among them.
 func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedName, release types.UID, o *engine.Observed) error {
 	var d appsv1.Deployment
 	if err := r.Get(ctx, key, &d); err != nil {
@@ -178,8 +178,8 @@ func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedNa
 	return nil
 }
 
-// templates caches what the API server makes of pod templates, so that a release
-// asks once: by a dry run of what the hand-back will be. What could not be handed
+// templates caches what the API server makes of pod templates, so that a release asks
+// once. It asks by a dry run of the later hand-back. A template that could not be handed
 // back is not held.
 type templates struct {
 	mu    sync.Mutex

@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// jsonPatch is a JSON patch (RFC 6902). A patch and not an update, so that
-// fields that this version does not know stay; and not a server-side apply,
-// under which a field that another manager has set in the pod template would
-// stay although the new template is without it.
+// jsonPatch is a JSON patch (RFC 6902). It is a patch and not an update, so that fields
+// that this version does not know stay. It is not a server-side apply. Under that, a
+// field of another manager in the pod template would stay although the new template is
+// without it.
 type jsonPatch []operation
 
 type operation struct {

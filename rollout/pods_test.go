@@ -131,7 +131,7 @@ func TestMessage_CrashesAgainAndAgain(t *testing.T) {
 }
 
 // Admission changes the labels of pods, so that their ReplicaSet knows none of them and
-// makes others without end: the message names the labels, whether or not a label is left
+// makes others without end. The message names the labels, whether or not a label is left
 // by which the pods are known.
 func TestMessage_StrangePods(t *testing.T) {
 	t.Parallel()

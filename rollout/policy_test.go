@@ -22,9 +22,9 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// I8: with the controller dead nothing changes, and what would end the hold or
-// change what is held is refused, to an admin too; what a hold does not concern
-// passes.
+// I8: with the controller dead nothing changes. A request that would end the hold or
+// change what is held is refused, to an admin too. A request that the hold does not
+// concern passes.
 func TestControllerDead(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -233,9 +233,9 @@ func TestReplicaSetsSelectedByExpressions(t *testing.T) {
 	}, "--dry-run=server")
 }
 
-// A ReplicaSet that a held Deployment would adopt is refused: the native controller takes
-// an older one of the same template for the update revision, and by its marks for complete,
-// and scales all others to 0.
+// A ReplicaSet that a held Deployment would adopt is refused. The native controller takes
+// an older one of the same template for the update revision, and by its marks for
+// complete. It then scales all others to 0.
 func TestReplicaSetsToBeAdopted(t *testing.T) {
 	t.Parallel()
 	s, stop := atGateOf(t, 4, func(d *appsv1.Deployment) {
@@ -313,7 +313,7 @@ func TestAutoscalerOfAReplicaSet(t *testing.T) {
 	}
 }
 
-// Where drift is corrected, the policy on ReplicaSets lets it pass.
+// If drift is corrected, the policy on ReplicaSets lets it pass.
 func TestReplicaSetsWhereDriftIsCorrected(t *testing.T) {
 	t.Parallel()
 	s, stop := atGateOf(t, 4)
@@ -388,8 +388,8 @@ func TestStatusIsTheControllers(t *testing.T) {
 	}
 }
 
-// A user without the right to patch the Deployment can neither make a plan for it, nor
-// change what the controller writes to it, with a template or without.
+// A user without the right to patch the Deployment can make no plan for it. Such a user
+// cannot change what the controller writes to it either, with a template or without.
 func TestPlanNeedsTheRightToPatch(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
@@ -438,8 +438,8 @@ func TestPlanNeedsTheRightToPatch(t *testing.T) {
 	}, "--dry-run=server", "--as="+helper)
 }
 
-// The expressions of config/policy fit the kinds that they are evaluated on: a
-// wrong field would be an error of every request, or none at all.
+// The expressions of config/policy fit the kinds that they are evaluated on. A wrong
+// field would be an error of every request, or none at all.
 func TestPolicyExpressions(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)

@@ -46,8 +46,8 @@ func TestReady_PodsUnavailable(t *testing.T) {
 	s.untouched()
 }
 
-// A Deployment that is gone and does not come back: no pods are counted, it is said
-// in an event, and the release is stuck after its deadline.
+// A Deployment is gone and does not come back. No pods are counted, an event says so, and
+// the release is stuck after its deadline.
 func TestReady_DeploymentGone(t *testing.T) {
 	t.Parallel()
 	s, _ := shopWithController(t)

@@ -318,8 +318,8 @@ func (r *reconciler) took(br *v1alpha1.BatchRelease, status v1alpha1.BatchReleas
 	}
 }
 
-// result maps how a round ended to when to look again. What is not as it was
-// observed is met again after a while that doubles each time.
+// result returns when to reconcile again, by how a round ended. If an object is not as it
+// was observed, that is after a while that doubles each time.
 func (r *reconciler) result(ctx context.Context, release types.NamespacedName, wait time.Duration, err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) || errors.Is(err, errLookAgain) {
 		logr.FromContextOrDiscard(ctx).V(1).Info("looking again", "because", err.Error())
@@ -660,10 +660,10 @@ func (r *reconciler) plansOfOwned(ctx context.Context, o client.Object) []reconc
 	return nil
 }
 
-// gathered asks for a round a moment after a ReplicaSet has changed. Pods come
-// and go in bursts, of which the ReplicaSet controller writes a status each: a
-// round at the first of them would decide on half of what happens, and its
-// writes would conflict with the statuses that follow.
+// gathered asks for a round a moment after a ReplicaSet has changed. Pods come and go in
+// bursts, and the ReplicaSet controller writes a status for each. A round at the first of
+// them would decide on half of what happens, and its writes would conflict with the
+// statuses that follow.
 func (r *reconciler) gathered() handler.EventHandler {
 	look := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], sets ...client.Object) {
 		for _, rs := range sets {
@@ -704,8 +704,8 @@ func (r *reconciler) asAccount(ctx context.Context, br *v1alpha1.BatchRelease) c
 	return asAccount(ctx, br.Namespace, cmp.Or(br.Spec.ServiceAccountName, r.byDefault))
 }
 
-// pauseInterval is when to look again at a release whose pause runs: its status then
-// follows a jump, before the process ends and the jump is forgotten.
+// pauseInterval is the time after which a release whose pause runs is reconciled again.
+// Its status then follows a jump, before the process ends and the jump is forgotten.
 const pauseInterval = time.Minute
 
 // untilNext returns when to look again after a round.

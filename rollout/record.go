@@ -44,11 +44,11 @@ func ownersOf(d *appsv1.Deployment, br *v1alpha1.BatchRelease) []metav1.OwnerRef
 	}}
 }
 
-// orderKeys makes a record again whose data has its keys in another order, as an
-// earlier version wrote them: the garbage collector cannot orphan it, since its patch
-// sorts the keys and the data may not change. A Deployment that is deleted with
-// --cascade=orphan then never goes. orderKeys creates the new record before it deletes
-// the old one, so that a crash loses nothing. It reports whether there was one to make.
+// orderKeys makes a record again whose data has its keys in another order, as an earlier
+// version wrote them. The garbage collector cannot orphan it, since its patch sorts the
+// keys and the data may not change. A Deployment that is deleted with --cascade=orphan
+// then never goes. orderKeys creates the new record before it deletes the old one, so
+// that a crash loses nothing. It reports whether there was one to make.
 func orderKeys(ctx context.Context, c client.Client, old *appsv1.ControllerRevision) (bool, error) {
 	var content map[string]any
 	if err := utiljson.Unmarshal(old.Data.Raw, &content); err != nil {

@@ -15,17 +15,16 @@ import (
 )
 
 // releaseOwnership takes the entries of field manager tranche-rollout out of
-// metadata.managedFields of a Deployment and of its ReplicaSets. It is for a
-// Deployment that no plan governs any more and that has been handed back: until then
-// the ownership of template, strategy and paused is right, and a server-side apply of
-// another manager that changes them is answered with a conflict. The values stay. The
-// fields then belong to gitsync where it has applied the Deployment, so that its
-// next apply removes fields that the manifest is without. Otherwise they belong to no
-// manager until one applies them.
+// metadata.managedFields of a Deployment and of its ReplicaSets. It is for a Deployment
+// that no plan governs any more and that has been handed back. Until then the ownership
+// of template, strategy and paused is right: a server-side apply of another manager that
+// changes them gets a conflict. The values stay. The fields then belong to gitsync where
+// it has applied the Deployment, so that its next apply removes fields that the manifest
+// is without. Otherwise they belong to no manager until one applies them.
 //
-// It is done once, when the last plan is gone, and not at each hand-back: the
-// ownership of a size does no harm while a plan governs, and the next release would
-// take it again, at the cost of a write for each ReplicaSet.
+// It is done once, when the last plan is gone, and not at each hand-back. The ownership
+// of a size does no harm while a plan governs. The next release would take it again, at
+// the cost of a write for each ReplicaSet.
 //
 // live reads past the cache, which has no managedFields. Each write is conditional
 // on the resourceVersion that was read: a conflict is returned as it is. There is no
@@ -80,10 +79,10 @@ func releaseFields(ctx context.Context, w client.Writer, o client.Object, kind s
 	return nil
 }
 
-// withoutRollout returns the entries of the other managers, and whether
-// tranche-rollout had one. An entry that gitsync has applied gets the fields of
-// tranche-rollout. Where no entry is left the list has an empty one, by which the API
-// server clears it: it takes an empty list for no change.
+// withoutRollout returns the entries of the other managers, and whether tranche-rollout
+// had one. An entry that gitsync has applied gets the fields of tranche-rollout. If no
+// entry is left the list has an empty one, by which the API server clears it. It takes an
+// empty list for no change.
 func withoutRollout(entries []metav1.ManagedFieldsEntry) (left []metav1.ManagedFieldsEntry, changed bool, err error) {
 	released := &fieldpath.Set{}
 	for _, e := range entries {

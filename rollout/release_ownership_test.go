@@ -59,8 +59,8 @@ func TestReleaseOwnership(t *testing.T) {
 	s.must(rollout.ReleaseOwnership(t.Context(), s.c.Client, s.c.Client, types.NamespacedName{Namespace: s.ns, Name: "gone"}))
 }
 
-// Where gitsync has applied the Deployment, it gets the fields: its next apply
-// removes the fields that the manifest is without.
+// If gitsync has applied the Deployment, it gets the fields: its next apply removes the
+// fields that the manifest is without.
 func TestReleaseOwnership_ToGitSync(t *testing.T) {
 	t.Parallel()
 	s := atGate(t, 2, func(d *appsv1.Deployment) {

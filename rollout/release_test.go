@@ -216,7 +216,7 @@ func TestWriteRefused(t *testing.T) {
 	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 }
 
-// Of two plans for one Deployment the older counts; when it goes, the other does.
+// If a Deployment has two plans, the older counts; when it goes, the other does.
 func TestTwoPlans(t *testing.T) {
 	t.Parallel()
 	s, _ := shopWithController(t)

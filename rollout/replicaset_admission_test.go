@@ -139,9 +139,9 @@ func TestReplicaSetsUnderAMutatingPolicy(t *testing.T) {
 	}
 }
 
-// No dry run shows what admission does to ReplicaSets: the one that is made loses its pods
-// again, the Deployment is handed back at the stable template, and nothing is made before
-// a minute has passed.
+// No dry run shows what admission does to ReplicaSets. The one that is made loses its
+// pods again, and the Deployment is handed back at the stable template. Nothing is made
+// before a minute has passed.
 func TestReplicaSetsUnderAMutatingPolicy_NotForeseen(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -193,8 +193,8 @@ func TestReplicaSetsUnderAMutatingPolicy_NotForeseen(t *testing.T) {
 	s.finish(4)
 }
 
-// Admission comes in the middle of a release, and acts outside dry runs only. What would
-// be resized is refused, and nothing moves.
+// Admission comes in the middle of a release, and acts outside dry runs only. The resize
+// is refused, and nothing moves.
 func TestReplicaSetsUnderAMutatingPolicy_InTheMiddle(t *testing.T) {
 	t.Parallel()
 	for _, condition := range []string{"true", outsideDryRuns} {
@@ -250,8 +250,8 @@ func noReplicaSets(next http.RoundTripper) http.RoundTripper {
 }
 
 // Admission that changes Deployments and ReplicaSets alike comes while a release is held
-// and has no pods yet. Where the next release is refused, the hand-back would be changed,
-// too: it is tried before it is written, and no pod is replaced.
+// and has no pods yet. If the next release is refused, the hand-back would be changed,
+// too. It is tried before it is written, and no pod is replaced.
 func TestTemplatesUnderAMutatingPolicy_HeldWithoutPods(t *testing.T) {
 	t.Parallel()
 	for _, next := range []string{"v3", "v1"} {
@@ -306,7 +306,7 @@ func (k killedAt) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // No dry run shows what admission does to ReplicaSets, and the controller is killed right
-// after it has made one: that one gets no pod, and the next controller finds its way.
+// after it has made one. That one gets no pod, and the next controller finds its way.
 func TestReplicaSetsUnderAMutatingPolicy_Killed(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -86,8 +86,8 @@ func late(resource string, by time.Duration) func(http.RoundTripper) http.RoundT
 }
 
 // The events of one kind come late, and all writes are made as a tenant's account. No
-// round is decided on an object that is older than the controller's own last write of
-// it: after the hand-back nothing is taken for drift, and nothing goes back.
+// round is decided on an object that is older than the controller's own last write of it.
+// After the hand-back nothing is taken for drift, and nothing goes back.
 func TestTenant_StaleReads(t *testing.T) {
 	t.Parallel()
 	for _, resource := range []string{"deployments", "replicasets", "controllerrevisions", "batchreleases"} {

@@ -24,9 +24,9 @@ func (s *shop) account(name string, role ...string) string {
 	return "system:serviceaccount:" + s.ns + ":" + name
 }
 
-// A release is written as the account that it names, or as the default one, and
-// never as the controller. Who may write BatchReleases but not Deployments may
-// say how a release goes on, and not what is released, of what, and as whom.
+// A release is written as the account that it names, or as the default one, and never as
+// the controller. A user who may write BatchReleases but not Deployments may say how a
+// release goes on. Such a user may not say what is released, of what, and as whom.
 func TestReleaseAsAnAccount(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -82,13 +82,14 @@ func withoutHash(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 	return c
 }
 
-// tryReplicaSets has the API server try the writes of ReplicaSets that follow a hold,
-// as dry runs and as the account that writes: the creation or a resize of the update
-// revision's, and a resize of the stable one's. It returns as refused what the API
+// tryReplicaSets has the API server try the writes of ReplicaSets that follow a hold, as
+// dry runs and as the account that writes. They are the creation or a resize of the
+// update revision's, and a resize of the stable one's. It returns as refused what the API
 // server would refuse or change, a resize rather than the creation, and any other problem
 // as err. If another ReplicaSet has the name of the new one, it counts the collision.
-// Without a hold among the actions, or where that only puts back what it was, it
-// asks nothing: the native controller is not kept off meanwhile.
+//
+// It asks nothing without a hold among the actions. If a hold is only put back, it asks
+// nothing either: the native controller would not be kept off while it asked.
 func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d engine.Decision) (why, err error) {
 	hold, ok := holdOf(d.Actions)
 	if !ok {
@@ -133,8 +134,8 @@ func holdOf(actions []engine.Action) (engine.Hold, bool) {
 	return engine.Hold{}, false
 }
 
-// try makes a write of a ReplicaSet as a dry run: a resize of one that is there, and
-// the creation of any other, under a name that none has.
+// try makes a write of a ReplicaSet as a dry run. It is a resize of one that is there,
+// and the creation of any other, under a name that none has.
 func (a *actor) try(rs *appsv1.ReplicaSet) error {
 	if rs.UID != "" {
 		p := jsonPatch{}

@@ -32,8 +32,8 @@ func (f *failing) Errorf(format string, args ...any) {
 	f.errors = append(f.errors, fmt.Sprintf(format, args...))
 }
 
-// The watcher sees what it is to see on a live server: a fight, and pods taken
-// away, each brought about by hand with no controller there.
+// The watcher sees a fight on a live server, and pods taken away. Each is brought about
+// by hand with no controller there.
 func TestWatcherFails(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Shared(t)
@@ -82,9 +82,9 @@ func (s *shop) forge() {
 	})
 }
 
-// The watcher counts gates by itself. A status that says that all of them have
-// opened does not move it, whether the growth is by hand or by a controller that
-// believes the status. An approval does.
+// The watcher counts gates by itself. A status that says that all of them have opened
+// does not move it. The growth may be by hand or by a controller that believes the
+// status. An approval does move it.
 func TestWatcherCountsGates(t *testing.T) {
 	t.Parallel()
 	for name, grow := range map[string]func(s *shop, stop func()){
@@ -132,9 +132,8 @@ func TestWatcherCountsGates(t *testing.T) {
 	}
 }
 
-// ending is a client whose watches can be made to end, as those of an API
-// server that restarts do: it is a while until it serves all kinds again, the
-// CRDs' last.
+// ending is a client whose watches can be made to end, as those of an API server that
+// restarts do. It is a while until such a server serves all kinds again, the CRDs' last.
 type ending struct {
 	client.WithWatch
 	mu      sync.Mutex

@@ -38,10 +38,10 @@ func (s *shop) refusedBounds(held bool, sizes map[string]int32) {
 	}
 }
 
-// A strategy that could not be handed back is given by hand on the BatchRelease: with a
-// release, in the middle of one, and together with the last approval. No pod moves, and
-// the Deployment is not held for ever: another strategy, or the end of the plan, lets
-// the release go on or hands the Deployment back.
+// A user sets a strategy on the BatchRelease that could not be handed back. It comes with
+// a release, in the middle of one, and together with the last approval. No pod moves, and
+// the Deployment is not held for ever. Another strategy, or the end of the plan, lets the
+// release go on or hands the Deployment back.
 func TestZeroBounds(t *testing.T) {
 	t.Parallel()
 	give := func(s *shop, strategy string) {

@@ -18,7 +18,7 @@ import (
 const smallestJump = 2 * time.Second
 
 // Clock sees by how much the clock of the machine jumps: it is compared with a time that
-// nothing sets. What a status has is the clock's time, as other machines and people read it.
+// nothing sets. Times in a status are the clock's, as other machines and users read them.
 //
 // A clock that is corrected little by little takes the other one with it, and is not seen.
 type Clock struct {

@@ -64,9 +64,9 @@ var shared *Cluster
 // the time, and not for a processor.
 const parallel = "8"
 
-// Go collects garbage each time the heap has doubled. The heaps of a small cluster and
-// of a test are small, so that is often: a fifth of the processor time of the API server.
-// Memory is cheaper here. GOGC in the environment is respected.
+// Go collects garbage each time the heap has doubled. The heaps of a small cluster and of
+// a test are small, so that is often. It takes a fifth of the processor time of the API
+// server. Memory is cheaper here. GOGC in the environment is respected.
 const (
 	gcEnv       = "GOGC"
 	testGC      = 400
@@ -271,8 +271,8 @@ func (c *Cluster) KubectlWith(t testing.TB, input string, args ...string) (strin
 var namespaces atomic.Int32
 
 // Namespace makes a namespace for one test. In it any user may change a held Deployment,
-// so that the controller has something to correct, and so may a controller that runs as
-// an admin. [Cluster.Guard] ends that.
+// so that the controller has something to correct. So may a controller that runs as an
+// admin. [Cluster.Guard] ends that.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{

@@ -24,7 +24,7 @@ import (
 )
 
 // lag is how old the observation may be that a write was decided on. Every write is
-// conditional on the version of the one object that it changes, and on nothing else: the
+// conditional on the version of the one object that it changes, and on nothing else. The
 // controller may shrink one ReplicaSet while a pod of another dies, or while another user
 // sets another N. Within lag of such a change both what was and what is count.
 const lag = 5 * time.Second
@@ -36,49 +36,47 @@ const nativeLag = 2 * time.Second
 // fed with every event, in the order in which the API server made them
 // ([change].version), and knows no client and no clock.
 //
-// I1. When Tranche makes a ReplicaSet smaller, the pods of the Deployment are
-// counted as they stand at that very version: a pod is available when it is
-// Ready for minReadySeconds and neither terminating nor ended. From every
-// ReplicaSet the pods above its size are taken, the worst way that the
-// ReplicaSet controller may: pods that are not ready first, then available ones.
-// If that takes an available pod, N − U must be left. So a decrease is judged by
-// what it lets happen, whatever pod goes in the end. Pods that others have
-// deleted or broken within lag count as left: Tranche could not know. Of a pod
-// that goes, others are the cause unless its ReplicaSet has more pods than its
-// size, and none that is not ready where this one was.
+// I1. When Tranche makes a ReplicaSet smaller, the pods of the Deployment are counted as
+// they stand at that very version. A pod is available when it is Ready for
+// minReadySeconds and neither terminating nor ended. The pods above its size are taken
+// from every ReplicaSet, in the worst way that the ReplicaSet controller may. Pods that
+// are not ready go first, then available ones. If that takes an available pod, N − U must
+// be left. So a decrease is judged by what it lets happen, whatever pod goes in the end.
+// Pods that others have deleted or broken within lag count as left: Tranche could not
+// know. Others are the cause of a pod's end unless its ReplicaSet has more pods than its
+// size. They are also the cause if this pod was ready and the ReplicaSet has one that is
+// not.
 //
 // I2. When a ReplicaSet of a held Deployment grows, the sizes add up to N + S
 // at most (N + 1 where S is 0). That is not judged within lag of what the native
 // controller did to another one, where others are the cause of that (H26).
 //
-// I3, I5. While a release is under way no field manager makes its ReplicaSet larger
-// than the limit of the furthest step that its gates could open by now. The
-// ledger knows that from what users gave, and not from the status: the templates,
-// commits, steps and approvals of spec, the approvals that users wrote to the status,
-// and the pauses, counted from pods. A ReplicaSet that is neither stable nor of
-// what spec brings is not made larger by Tranche at all. A hand-back is judged as
-// growth to N.
+// I3, I5. While a release is under way no field manager makes its ReplicaSet larger than
+// a limit. It is that of the furthest step that its gates could open by now. The ledger
+// knows that from what users gave, and not from the status. Users gave templates,
+// commits, steps and approvals of spec, approvals written to the status, and pauses,
+// counted from pods. A ReplicaSet that is neither stable nor of what spec brings is not
+// made larger by Tranche at all. A hand-back is judged as growth to N.
 //
-// I7. A hand-back, which is the write by Tranche that takes the label away,
-// leaves the Deployment unpaused, with the manifest's strategy, and nothing of
-// ours on it or its ReplicaSets; an only active ReplicaSet of size N says so in
-// its annotations (H11), then and whenever the native controller has seen the
-// Deployment. No ReplicaSet ever bears anything of ours.
+// I7. A hand-back is the write by Tranche that takes the label away. It leaves the
+// Deployment unpaused, with the manifest's strategy, and nothing of Tranche's on it or
+// its ReplicaSets. An only active ReplicaSet of size N says so in its annotations (H11),
+// then and whenever the native controller has seen the Deployment. No ReplicaSet ever
+// bears anything of Tranche's.
 //
 // I8. A held Deployment is never Recreate and not paused (H8).
 //
 // I10. The native controller resizes no ReplicaSet of a held Deployment. In the middle of
-// a native rollout, a write that it decided on before the hold may come after it: that is
-// not judged until its status has the generation of the hold, which it writes at the end
-// of the first sync that has read the hold. Tranche moves no pod before that. I3 is judged,
-// all the same. Where
-// there is nothing to split (none active, or the one, as the native controller
-// sees it) it may follow a new N down, as Tranche would, and up with what has no
-// closed gate before it.
+// a native rollout, a write that it decided on before the hold may come after it. That is
+// not judged until its status has the generation of the hold. It writes that at the end
+// of the first sync that has read the hold. Tranche moves no pod before that. I3 is
+// judged, all the same. If there is nothing to split, the native controller may follow a
+// new N. It sees no active ReplicaSet then, or one. It may follow N down, as Tranche
+// would, and up with a revision that has no closed gate before it.
 //
-// What the native controller does within lag is not Tranche's where another field
-// manager opened the hold (H7), deleted a ReplicaSet that has pods, or scaled one
-// down so that at most one has pods (H1, H26).
+// An action of the native controller within lag is not Tranche's if another field manager
+// opened the hold (H7). The same holds if one deleted a ReplicaSet that has pods, or
+// scaled one down so that at most one has pods (H1, H26).
 type invariants struct {
 	deployments map[types.UID]*deployment
 	sets        map[types.UID]*appsv1.ReplicaSet
@@ -652,8 +650,8 @@ func (v *invariants) judgeTaken(d *deployment, rs *appsv1.ReplicaSet, from int32
 	}
 }
 
-// left is how many pods of a ReplicaSet are sure to be available once it has a
-// size: those that are not ready go first, then available ones.
+// left is how many pods of a ReplicaSet are sure to be available once it has a size. Pods
+// that are not ready go first, then available ones.
 func (v *invariants) left(rs *appsv1.ReplicaSet, size int32) int32 {
 	var pods, ready, available int32
 	for _, p := range v.pods {
@@ -807,8 +805,8 @@ func resizer(old, rs *appsv1.ReplicaSet) string {
 }
 
 // writer returns the field manager that has written an object other than its status. Its
-// entry is the latest of those that are not as before. Of two in the same second it is
-// the one that has grown, since the other lost fields to it.
+// entry is the latest of those that are not as before. If two are of the same second, it
+// is the one that has grown, since the other lost fields to it.
 func writer(o client.Object, before []metav1.ManagedFieldsEntry) string {
 	var last metav1.ManagedFieldsEntry
 	var lastGrown bool

@@ -21,9 +21,9 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// story tells events to the invariants: Deployment web of 4 (maxSurge 1,
-// maxUnavailable 0) with ReplicaSets old and new, held, at the first of the
-// steps 1, 50%, 100%. Old has the stable template, and spec brings new.
+// story gives events to the invariants. Deployment web of 4 (maxSurge 1, maxUnavailable
+// 0) has ReplicaSets old and new, and is held at the first of the steps 1, 50%, 100%. Old
+// has the stable template, and spec brings new.
 type story struct {
 	v   *invariants
 	now time.Time

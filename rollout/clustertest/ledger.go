@@ -18,11 +18,11 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// ledger holds what users gave to the releases of one Deployment: templates,
-// commits, steps, approvals and pauses as they stood in spec, and approvals that
-// users wrote to the status. I3 and I5 are judged by it. It never takes the word of
-// the controller's status for a gate that is open. It reads three claims of status,
-// and only where they make the judgement stricter or where a watch was down.
+// ledger holds what users gave to the releases of one Deployment. That is templates,
+// commits, steps, approvals and pauses as they stood in spec, and approvals that users
+// wrote to the status. I3 and I5 are judged by it. It never takes the word of the
+// controller's status for a gate that is open. It reads three claims of status, and only
+// if they make the judgement stricter or if a watch was down.
 //
 // The watcher cannot know when a gate opened, only when it could open. So the ledger
 // opens every gate as soon as the conditions hold, and errs on the controller's side.
@@ -38,8 +38,8 @@ type ledger struct {
 	// adopted are the templates that had pods when the plan was created.
 	adopted []*corev1.PodTemplateSpec
 	// adopting is true from the creation of the plan until the controller says that it
-	// has looked at the Deployment. What runs natively is then stable, with or without a
-	// hand-back.
+	// has observed the Deployment. The template that runs natively is then stable, with
+	// or without a hand-back.
 	adopting bool
 	// delivered is the template of the last hand-back.
 	delivered *corev1.PodTemplateSpec
@@ -124,8 +124,8 @@ func (l *ledger) lately(now time.Time) []*release {
 	return found
 }
 
-// matches reports whether a template of the API server is that of the release: it
-// has all that spec says, or admission made it of that.
+// matches reports whether a template of the API server is that of the release. It has all
+// that spec says, or admission made it of that.
 func (r *release) matches(t *corev1.PodTemplateSpec) bool {
 	has, known := r.covered[t]
 	if !known {
@@ -479,7 +479,7 @@ func (v *invariants) recordHold(d *deployment, before *appsv1.Deployment) {
 	}
 }
 
-// settle notes what has become stable: what the native Deployment runs on all pods,
+// settle notes what has become stable. It is what the native Deployment runs on all pods,
 // once Tranche has handed it back or before a plan has done anything.
 func (v *invariants) settle(d *deployment, found bool) {
 	if held(d.Deployment) || d.Spec.Paused {

@@ -24,15 +24,15 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Watcher watches the Deployments, ReplicaSets, pods and BatchReleases of a
-// namespace from outside the controller, and fails the test with the timeline
-// if an invariant breaks: I1, I2, I3, I5, I7, I8 and I10 at every event (what each
-// means is said at the type invariants). It counts the writes, too.
+// Watcher watches the Deployments, ReplicaSets, pods and BatchReleases of a namespace
+// from outside the controller. It fails the test with the timeline if an invariant
+// breaks. It checks I1, I2, I3, I5, I7, I8 and I10 at every event; the type invariants
+// says what each means. It counts the writes, too.
 //
-// Events of several kinds come by several watches, in no order. They are
-// judged in the order in which the API server made them, by resourceVersion,
-// and only once every watch has come up to the same point. Events from while one of the
-// watches was down are printed and not judged: what led to them is not known.
+// Events of several kinds come by several watches, in no order. They are judged in the
+// order in which the API server made them, by resourceVersion. An event is judged only
+// once every watch has come up to the same point. Events from while one of the watches
+// was down are printed and not judged: what led to them is not known.
 type Watcher struct {
 	c         *Cluster
 	namespace string
@@ -270,8 +270,8 @@ type stream struct {
 	gaps    []gap
 }
 
-// gap is a time when a watch was down: of what has a version above after, up to
-// that of the list with which it went on, it has seen the outcome only.
+// gap is a time when a watch was down. It has seen only the outcome of versions above
+// after, up to that of the list with which it went on.
 type gap struct{ after, upTo uint64 }
 
 // missed reports whether a version is in one of the gaps.

@@ -103,7 +103,7 @@ func write(t *testing.T, path, receivers string) {
 	}
 }
 
-// What each kind of receiver is sent.
+// Each kind of receiver gets a request of its own form.
 func TestKinds(t *testing.T) {
 	const commit = "3f2c1e0000000000000000000000000000000000"
 	description := "WaitingForApproval: 2 of 10 pods run <5c66>; approve step 0 to go on to 5"
@@ -254,7 +254,7 @@ func TestFilterAndReload(t *testing.T) {
 	other.received(t, 1)
 }
 
-// What is wrong with the file is said, without the secrets in it.
+// Errors in the file are reported, without the secrets in it.
 func TestBadConfig(t *testing.T) {
 	for receivers, want := range map[string]string{
 		"- {type: slack, url: 'https://x.example.org/s3cret'}":                                         "name is missing",

@@ -77,7 +77,7 @@ func (f *Finder) Find(ctx context.Context, o *engine.Observed) (*engine.Pods, er
 }
 
 // findStrangers counts the pods that were made for a ReplicaSet and that its selector
-// does not match, and names the labels: admission has changed them, so the ReplicaSet
+// does not match, and names the labels. Admission has changed them, so the ReplicaSet
 // controller lets them go and makes others, without end.
 //
 // Those that have kept a part of their labels are found by it. If these are fewer than
@@ -109,8 +109,8 @@ func (f *Finder) findStrangers(ctx context.Context, release types.NamespacedName
 	return found.n, slices.Sorted(maps.Keys(found.keys)), nil
 }
 
-// searchAfter and searchEvery bound the time from one list of all pods of a namespace to the
-// next one, while pods of a release are missing.
+// searchAfter and searchEvery bound the time from one list of all pods of a namespace to
+// the next one. They apply while pods of a release are missing.
 const (
 	searchAfter = 15 * time.Second
 	searchEvery = 5 * time.Minute

@@ -12,8 +12,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// The deadline excuses pods that got their nodes late. Of several, the first one that
-// got its node counts, and none where the API server refuses pods of the template.
+// The deadline excuses pods that got their nodes late. The first of several pods that got
+// its node counts. None counts if the API server refuses pods of the template.
 func TestCauses_PlacedTime(t *testing.T) {
 	created := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	after := func(d time.Duration) metav1.Time { return metav1.Time{Time: created.Add(d)} }
