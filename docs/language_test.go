@@ -65,13 +65,24 @@ func prose(text string) []unit {
 	return units
 }
 
-// problems returns the sentences of a text that are too long, and its rejected words.
-func problems(text string) []string {
-	text = linkTarget.ReplaceAllString(codeSpan.ReplaceAllString(text, "code"), "]")
+// plain returns a text without what is no prose: code, and the targets of links.
+func plain(text string) string {
+	return linkTarget.ReplaceAllString(codeSpan.ReplaceAllString(text, "code"), "]")
+}
+
+// rejectedWords returns the words of a text that are not plain.
+func rejectedWords(text string) []string {
 	var found []string
-	for _, word := range rejected.FindAllString(text, -1) {
+	for _, word := range rejected.FindAllString(plain(text), -1) {
 		found = append(found, fmt.Sprintf("%q is not plain: name the actor, or use the word of docs/glossary.md", word))
 	}
+	return found
+}
+
+// problems returns the sentences of a text that are too long, and its rejected words.
+func problems(text string) []string {
+	found := rejectedWords(text)
+	text = plain(text)
 	for _, sentence := range sentenceEnd.Split(text+" ", -1) {
 		if m := inverted.FindStringSubmatch(sentence); m != nil {
 			found = append(found, fmt.Sprintf("a sentence begins with %s: begin with its subject, or with If", m[1]))
