@@ -18,18 +18,21 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *stay); err != nil {
+	self, err := os.Executable()
+	if err != nil {
+		err = fmt.Errorf("finding bin/: %w", err)
+	} else {
+		err = run(ctx, filepath.Dir(self), *stay)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "\ndemo:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, stay bool) (err error) {
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("finding bin/: %w", err)
-	}
-	bin := filepath.Dir(self)
+// run plays the story with the programs of bin, or stays. The folder above bin has config
+// and examples.
+func run(ctx context.Context, bin string, stay bool) (err error) {
 	dir, err := os.MkdirTemp("", "tranche-demo-")
 	if err != nil {
 		return err

@@ -1,15 +1,122 @@
 package main
 
 import (
+	"bufio"
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/controller"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
+
+// TestMain makes the test binary the program tranche, where it is called by that name or
+// renders for it. As that it runs the controller.
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "tranche" || len(os.Args) > 1 && os.Args[1] == controller.RenderWorker {
+		root := &cobra.Command{Use: "tranche"}
+		root.AddCommand(controller.New(), controller.NewRenderWorker())
+		if root.Execute() != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// What `make dev` starts serves the controller's metrics at the address that it prints,
+// with those of the release that it has made. Nothing of it is left after ^C.
+func TestStay_ServesMetrics(t *testing.T) {
+	dir := t.TempDir()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{
+		"config": filepath.Join(root, "config"), "examples": filepath.Join(root, "examples"), "bin/tranche": os.Args[0],
+		"bin/devcluster": filepath.Join(root, "bin", "devcluster"), "bin/kubectl": filepath.Join(root, "bin", "kubectl"),
+	} {
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.Symlink(to, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := os.Stdout
+	os.Stdout = w
+	defer func() { os.Stdout = stdout }()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- errors.Join(run(ctx, filepath.Join(dir, "bin"), true), w.Close()) }()
+
+	url := ""
+	var printed strings.Builder
+	for lines := bufio.NewScanner(r); url == "" && lines.Scan(); {
+		printed.WriteString(lines.Text() + "\n")
+		if _, at, ok := strings.Cut(lines.Text(), "metrics: "); ok {
+			url = at
+		}
+	}
+	if url == "" {
+		t.Fatalf("it names no address of metrics: %v\n%s", <-ended, printed.String())
+	}
+	go func() { _, _ = io.Copy(io.Discard, r) }() // what it prints from now on
+	const want = `tranche_release_condition{condition="Ready",namespace="shop",release="web",status="True"} 1`
+	clustertest.Wait(t, "the metrics of the release", func() error {
+		if code, text := get(t, url); code != http.StatusOK || !strings.Contains(text, want) {
+			return fmt.Errorf("%s: %d, without %s:\n%s", url, code, want, text)
+		}
+		return nil
+	})
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if code, _ := get(t, url); code != 0 {
+		t.Errorf("%s: %d, though it has ended", url, code)
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("%v is left: %v", left, err)
+	}
+}
+
+// get returns what an address answers; 0: nothing.
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(text)
+}
 
 // The commands that commit, `tranche approve` among them, accept the clone that
 // `make dev` leaves to the user.
