@@ -29,17 +29,29 @@ type Cluster struct {
 	flags *genericclioptions.ConfigFlags
 }
 
-// AddCluster gives a command the flags of kubectl that say which cluster.
+// AddCluster gives a command the flags of kubectl that say which cluster and namespace.
 func AddCluster(c *cobra.Command) *Cluster {
-	all := genericclioptions.NewConfigFlags(true)
-	f := &genericclioptions.ConfigFlags{
-		KubeConfig: all.KubeConfig, Context: all.Context, Namespace: all.Namespace,
-		Impersonate: all.Impersonate, ImpersonateGroup: all.ImpersonateGroup, Timeout: all.Timeout,
-	}
-	f.AddFlags(c.Flags())
-	k := &Cluster{flags: f}
+	k := &Cluster{flags: clusterFlags()}
+	k.flags.Namespace = genericclioptions.NewConfigFlags(true).Namespace
+	k.flags.AddFlags(c.Flags())
 	k.CompleteFlag(c, "namespace", namespaceNames)
 	return k
+}
+
+// AddWholeCluster gives a command that is about all namespaces the flags that say which
+// cluster.
+func AddWholeCluster(c *cobra.Command) *Cluster {
+	k := &Cluster{flags: clusterFlags()}
+	k.flags.AddFlags(c.Flags())
+	return k
+}
+
+func clusterFlags() *genericclioptions.ConfigFlags {
+	all := genericclioptions.NewConfigFlags(true)
+	return &genericclioptions.ConfigFlags{
+		KubeConfig: all.KubeConfig, Context: all.Context,
+		Impersonate: all.Impersonate, ImpersonateGroup: all.ImpersonateGroup, Timeout: all.Timeout,
+	}
 }
 
 // Connection is a client of the cluster, and the namespace to look in.
@@ -244,12 +256,12 @@ func ProblemOf(gs *v1alpha1.GitSource) *metav1.Condition {
 	return nil
 }
 
-// SourceProblems has a line for each source with a problem; empty without any. An
-// account that may not read GitSources sees none.
+// SourceProblems has a line for each source with a problem; empty without any. It says so
+// if this account may not list the GitSources.
 func (c *Connection) SourceProblems(ctx context.Context, namespace string) (string, error) {
 	list, err := c.Sources(ctx, namespace)
 	if apierrors.IsForbidden(err) {
-		return "", nil
+		return "Problems of GitSources are not known: " + plan.OneLine(err.Error()) + "\n", nil
 	}
 	return ProblemLines(list), err
 }

@@ -153,6 +153,9 @@ func (st *commitCommand) commit(change edit, check func(commit string) error, tr
 	if _, err := fmt.Fprintln(out, diff); err != nil {
 		return fmt.Errorf("showing the change: %w", err)
 	}
+	if problem := cli.ProblemLines([]v1alpha1.GitSource{*st.source}); problem != "" {
+		st.say("\nThe branch has a problem already:\n%s", problem)
+	}
 	if st.push && st.ahead > 0 {
 		st.say("\n%d more commits of the clone will be pushed with it.\n", st.ahead)
 	}

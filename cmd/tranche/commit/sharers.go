@@ -20,16 +20,20 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// otherSources returns the other GitSources of the branch that this account may read.
+// otherSources returns the other GitSources of the branch that this account may read. It
+// says of which ones it cannot know whether they take the same files.
 func (st *commitCommand) otherSources(ctx context.Context) []v1alpha1.GitSource {
 	if st.at == nil {
 		return nil
 	}
 	list, err := st.at.Sources(ctx, "")
 	if err != nil {
+		of := "other namespaces"
+		cause := err
 		if list, err = st.at.Sources(ctx, st.source.Namespace); err != nil {
-			return nil
+			of = "the cluster"
 		}
+		st.say("Not checked: whether GitSources of %s take the same files: %s\n", of, plan.OneLine(cause.Error()))
 	}
 	return slices.DeleteFunc(list, func(gs v1alpha1.GitSource) bool {
 		return gs.UID == st.source.UID || gs.Spec.Ref.Branch != st.source.Spec.Ref.Branch || !giturl.SameForUser(gs.Spec.URL, st.source.Spec.URL)

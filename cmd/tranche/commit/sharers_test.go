@@ -1,10 +1,15 @@
 package commit
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,13 +19,24 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// sourcesOf is a cluster that has only GitSources.
+// sourcesOf is a cluster that has only GitSources. An account may list those of a
+// namespace, and not always all.
 type sourcesOf struct {
 	client.Client
 	sources []v1alpha1.GitSource
+	bounded bool
 }
 
-func (c sourcesOf) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+func (c sourcesOf) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	if c.bounded && o.Namespace == "" {
+		return apierrors.NewForbidden(v1alpha1.GroupVersion.WithResource("gitsources").GroupResource(), "", errors.New("not of the cluster"))
+	}
+	if o.Namespace != "" {
+		list.(*v1alpha1.GitSourceList).Items = slices.DeleteFunc(slices.Clone(c.sources), func(gs v1alpha1.GitSource) bool { return gs.Namespace != o.Namespace })
+		return nil
+	}
 	list.(*v1alpha1.GitSourceList).Items = append([]v1alpha1.GitSource{}, c.sources...)
 	return nil
 }
@@ -93,5 +109,35 @@ func TestRollback_OnASharedBase(t *testing.T) {
 				t.Errorf("the clone is not clean: %s", dirty)
 			}
 		})
+	}
+}
+
+// An account that may not list the GitSources of other namespaces cannot know what of
+// them the files move: the commands say so, and go on. A problem that the branch has is
+// shown with the change.
+func TestRollback_SourcesThatMayNotBeListed(t *testing.T) {
+	const hidden = "Not checked: whether GitSources of other namespaces take the same files: "
+	const problem = "The branch has a problem already:\nGitSource shop/shop, main of , applied -: DryRunFailed: service.yaml: port\n"
+	for _, bounded := range []bool{true, false} {
+		st, _ := commandIn(t, [2]string{"deployment.yaml", "web:v1 => web:v2"})
+		st.at = &cli.Connection{Client: sourcesOf{bounded: bounded}}
+		if bounded {
+			meta.SetStatusCondition(&st.source.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DryRunFailed", Message: "service.yaml: port"})
+		}
+		var out bytes.Buffer
+		st.cmd.SetOut(&out)
+		if err := st.rollback("", nil); err != nil {
+			t.Fatal(err)
+		}
+		if text := out.String(); strings.Contains(text, hidden) != bounded || strings.Contains(text, problem) != bounded || !strings.Contains(text, "Committed ") {
+			t.Errorf("where it may not list all is %t, it says\n%s", bounded, text)
+		}
+		out.Reset()
+		if err := st.pause(true, false, false); err != nil {
+			t.Fatal(err)
+		}
+		if text := out.String(); strings.Contains(text, hidden) != bounded {
+			t.Errorf("where it may not list all is %t, pause says\n%s", bounded, text)
+		}
 	}
 }
