@@ -40,7 +40,7 @@ Exit codes:
   0  success. For status --watch: the release is complete
   1  an error: wrong arguments, no right, no connection, a problem in a file
   2  the release has failed, or was rolled back (status --watch); a commit is refused (sync)
-  3  the time given by --timeout is over (status --watch, sync)
+  3  the time given by --timeout is over (status --watch, sync, uninstall)
   4  the commit would change the cluster (diff --exit-code)
 
 Colours are only for a terminal; NO_COLOR=1 turns them off.`,
@@ -52,6 +52,6 @@ Colours are only for a terminal; NO_COLOR=1 turns them off.`,
 	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "kubectl-tranche") {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
-	root.AddCommand(status.NewGet(), status.NewStatus(), status.NewHistory(), status.NewEvents(), newSync(), commit.NewApprove(), commit.NewRollback(), commit.NewReject(), commit.NewPause(), commit.NewResume(), bootstrap.New(), diff.New(), newLint(), newSimulate(), newVersion(), newInstall(), controller.New(), controller.NewRenderWorker(), newReference())
+	root.AddCommand(status.NewGet(), status.NewStatus(), status.NewHistory(), status.NewEvents(), newSync(), commit.NewApprove(), commit.NewRollback(), commit.NewReject(), commit.NewPause(), commit.NewResume(), bootstrap.New(), diff.New(), newLint(), newSimulate(), newVersion(), newInstall(), newUninstall(), controller.New(), controller.NewRenderWorker(), newReference())
 	return root
 }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// A user deletes Tranche, and has to choose what becomes of what was applied and of the
+// release under way. Until then nothing is deleted. Afterwards nothing of Tranche is left.
+func TestUninstall(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Start(t)
+	s := &env{TB: t, c: c, ns: c.Namespace(t)}
+	s.repository("web")
+	s.installs()
+	stop := s.process()
+	s.follow("source", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	s.push("web: v2")
+	gate := map[string]int32{"v1": 8, "v2": 2}
+	s.waitFor("web", "WaitingForApproval", 0, gate)
+
+	s.uninstalls(1, "", "give --yes")
+	s.uninstalls(1, "--yes", s.ns+"/source  true ", "are deleted", "spec.prune: true delete what they applied: "+s.ns+"/source; give --keep to keep it, or --prune to delete it")
+	s.uninstalls(1, "--keep --yes", "  stay\n", "under release: "+s.ns+"/web; ", "or give --complete")
+	s.uninstalls(1, "--keep --prune --yes", "[keep prune]")
+	if gs := s.source(); gs.DeletionTimestamp != nil || !gs.Spec.Prune {
+		t.Errorf("GitSource: spec.prune %t, deleted %v", gs.Spec.Prune, gs.DeletionTimestamp)
+	}
+	s.waitFor("web", "WaitingForApproval", 0, gate)
+
+	web := s.deployment()
+	s.uninstalls(0, "--keep --complete --yes", "Deployment "+s.ns+"/web is under release. It goes to 100 % without its gates.", "Deleted 1 GitSources and ")
+	stop()
+	s.hasNothingLeft()
+	if now := s.deployment(); now == nil || now.UID != web.UID {
+		t.Fatalf("the Deployment is %v", now)
+	}
+	s.untouched("web")
+	clustertest.Wait(t, "an ordinary rollout", func() error {
+		if got := s.pods("web"); fmt.Sprint(got) != "map[v2:10]" {
+			return fmt.Errorf("pods %v", got)
+		}
+		return nil
+	})
+	s.uninstalls(0, "--yes", "Deleted 0 GitSources and 0 objects")
+
+	s.installs()
+	stop = s.process()
+	s.follow("source", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
+	stop()
+	s.uninstalls(3, "--prune --yes --timeout 1s", "these are left: "+s.ns+"/source; does the controller run?")
+	if s.deployment() == nil {
+		t.Error("without a controller the Deployment was deleted")
+	}
+	stop = s.process()
+	s.uninstalls(0, "--prune --yes", "Deleted 1 GitSources and ")
+	stop()
+	s.hasNothingLeft()
+	clustertest.Wait(t, "the Deployment to be gone", func() error {
+		if s.deployment() != nil {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+}
+
+// installs applies what `tranche install --with cluster-admin` prints.
+func (s *env) installs() {
+	s.Helper()
+	text, err := manifests("", "cluster-admin")
+	s.must(err)
+	if out, err := s.c.KubectlWith(s, string(text), "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		s.Fatalf("installing: %v: %s", err, out)
+	}
+	s.kubectl("wait", "--for=condition=Established", "crd/gitsources.tranche.dev", "crd/batchreleases.tranche.dev")
+}
+
+// uninstalls runs tranche uninstall, and fails unless it ends with the code and prints all
+// of the texts.
+func (s *env) uninstalls(code int, flags string, texts ...string) {
+	s.Helper()
+	cmd := exec.Command(os.Args[0], append([]string{"uninstall"}, strings.Fields(flags)...)...)
+	cmd.Env = s.environment()
+	out, err := cmd.CombinedOutput()
+	got := cmd.ProcessState.ExitCode()
+	if got != code {
+		s.Fatalf("tranche uninstall %s: exit code %d, want %d: %v:\n%s", flags, got, code, err, out)
+	}
+	s.has(string(out), texts...)
+}
+
+// deployment reads Deployment web; nil: there is none.
+func (s *env) deployment() *appsv1.Deployment {
+	s.Helper()
+	var d appsv1.Deployment
+	err := s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: "web"}, &d)
+	s.must(client.IgnoreNotFound(err))
+	if err != nil {
+		return nil
+	}
+	return &d
+}
+
+// hasNothingLeft waits until nothing that an installation brings is in the cluster.
+func (s *env) hasNothingLeft() {
+	s.Helper()
+	clustertest.Wait(s, "the installation to be gone", func() error {
+		out, err := s.c.Kubectl(s, "get", "crd,namespaces,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name")
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, "tranche") && !strings.Contains(line, s.ns) {
+				return errors.New(line)
+			}
+		}
+		return nil
+	})
+}
