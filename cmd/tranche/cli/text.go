@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -83,4 +84,15 @@ func GateOf(step v1alpha1.Step, last bool) string {
 		return ", then a pause of " + duration.HumanDuration(step.Pause.Duration.Duration)
 	}
 	return ", then an approval"
+}
+
+var commitPart = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
+
+// CheckCommit refuses a value of --commit that is no hash of a commit, nor the begin of one:
+// the cluster knows no names such as HEAD.
+func CheckCommit(text string) error {
+	if commitPart.MatchString(text) {
+		return nil
+	}
+	return fmt.Errorf("--commit %s: must be at least seven characters of a commit's hash, such as $(git rev-parse HEAD) prints", text)
 }

@@ -2,7 +2,6 @@ package commit
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,10 +31,7 @@ func addApproveCommit(c *cobra.Command, k *cli.Cluster, o *approveOptions) {
 		if len(names) > 0 {
 			return fmt.Errorf("--commit approves all releases of a commit; remove %s, or --commit to approve only that", names[0])
 		}
-		if len(commit) < 7 {
-			return errors.New("--commit: write at least seven characters of it")
-		}
-		return nil
+		return cli.CheckCommit(commit)
 	}
 	c.RunE = func(cmd *cobra.Command, names []string) error {
 		if !cmd.Flags().Changed("commit") {

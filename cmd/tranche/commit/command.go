@@ -112,12 +112,19 @@ func (st *commitCommand) set(commit string) (*plan.Set, *gittree.Tree, error) {
 	return render(st.clone, st.source, commit)
 }
 
-// planned returns the release as a set has it.
+// planned returns the release as a set has it. One of the same name for another Deployment
+// is not the release: the API server refuses it.
 func (st *commitCommand) planned(set *plan.Set) (*plan.Release, error) {
 	for i := range set.Releases {
-		if r := &set.Releases[i]; r.Plan.Namespace == st.release.Namespace && r.Plan.Name == st.release.Name {
-			return r, nil
+		r := &set.Releases[i]
+		if r.Plan.Namespace != st.release.Namespace || r.Plan.Name != st.release.Name {
+			continue
 		}
+		if was, is := st.release.Spec.WorkloadRef.Name, r.Plan.Spec.WorkloadRef.Name; was != is {
+			return nil, fmt.Errorf("%s has BatchRelease %s for Deployment %s, and the cluster for Deployment %s; a plan never changes its Deployment: put the old name back, or give the new plan another name",
+				r.File, planName(r), is, was)
+		}
+		return r, nil
 	}
 	return nil, fmt.Errorf("the branch has no BatchRelease %s/%s below %s", st.release.Namespace, st.release.Name, st.source.Spec.Path)
 }

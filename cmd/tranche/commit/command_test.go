@@ -94,6 +94,22 @@ func TestApproveEndedWithItsPlan(t *testing.T) {
 	}
 }
 
+// The branch has the names of two plans swapped, which the API server refuses: what
+// would be committed is about another Deployment, and nothing is.
+func TestPlanOfAnotherDeployment(t *testing.T) {
+	st, commits := commandIn(t, [2]string{"deployment.yaml", "web:v1 => web:v2"})
+	st.release.Spec.WorkloadRef.Name = "api"
+	const want = "release.yaml has BatchRelease shop/web for Deployment web, and the cluster for Deployment api"
+	for name, err := range map[string]error{"approve": st.approve(0), "rollback": st.rollback("", nil), "pause": st.pause(true, false, false)} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if head, err := st.clone.Head(t.Context()); err != nil || head != commits[len(commits)-1] {
+		t.Errorf("commit %s was made: %v", head, err)
+	}
+}
+
 // Which step is approved, and when none can be.
 func TestApproveStep(t *testing.T) {
 	endedBefore := func(br *v1alpha1.BatchRelease) {

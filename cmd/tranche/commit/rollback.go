@@ -41,7 +41,8 @@ If the commit released other Deployments as well, those stay: only lines are rev
 move nothing else. That counts for the other GitSources of the branch, too. If you may not
 list them, the command says so. If the same lines released them, the command names them and asks. --yes
 does not answer that, --with does. If git has a conflict, the release's own change is
-reverted as the controller does it: by lines, in the files that are rendered.
+reverted as the controller does it: by lines, in the files that are rendered. If Git has
+taken back the last release already, nothing is changed.
 
 With --to it goes back to the release of a revision of ` + "`tranche history`" + `.
 With --direct the release under way is rolled back in the cluster, at once, for
@@ -120,6 +121,10 @@ func (st *commitCommand) rollback(to string, with []string) error { return st.go
 // the last one. A reason is that of a rejection.
 func (st *commitCommand) goBack(to string, with []string, reason string) error {
 	ctx := st.cmd.Context()
+	if br := st.release; to == "" && isTakenBack(br) {
+		st.say("Commit %s has taken back the last release of %s/%s already. To go back further, name a revision of tranche history with --to.\n", cli.Short(br.Spec.Commit), br.Namespace, br.Name)
+		return nil
+	}
 	target, err := st.target(ctx, to)
 	if err != nil {
 		return err
@@ -152,6 +157,23 @@ func (st *commitCommand) goBack(to string, with []string, reason string) error {
 		trailers = append(trailers, cli.TrailerRejected+": "+reason)
 	}
 	return st.commit(func(ctx context.Context, ch *clone.Change) (string, error) { return st.revert(ctx, way, ch) }, check, trailers...)
+}
+
+// isTakenBack reports whether Git has taken back the last release, or is about to. A
+// revert of its commit would bring the release again. Where the cluster went back by
+// itself, the branch still has what failed.
+func isTakenBack(br *v1alpha1.BatchRelease) bool {
+	at := &br.Status
+	switch {
+	case at.FailedRevision != "":
+		return false
+	case at.RollingBack:
+		return true
+	case at.Phase != v1alpha1.PhaseCompleted || len(at.History) == 0:
+		return false
+	}
+	last := at.History[0]
+	return last.Rollback || last.Outcome == v1alpha1.OutcomeRolledBack && last.Commit != br.Spec.Commit
 }
 
 // target returns the commit whose template is to come back. It is the one before the

@@ -58,7 +58,7 @@ func commandIn(t *testing.T, commits ...[2]string) (*commitCommand, []string) {
 		},
 		release: &v1alpha1.BatchRelease{
 			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"},
-			Spec:       v1alpha1.BatchReleaseSpec{Commit: hashes[len(hashes)-1]},
+			Spec:       v1alpha1.BatchReleaseSpec{Commit: hashes[len(hashes)-1], WorkloadRef: v1alpha1.WorkloadReference{Name: "web"}},
 			Status:     v1alpha1.BatchReleaseStatus{UpdateRevision: "5584f4c7df"},
 		},
 	}, hashes
@@ -87,6 +87,31 @@ func TestRollback(t *testing.T) {
 			br.Status.History = []v1alpha1.ReleaseRecord{{Revision: "c", Commit: c[3]}, {Revision: "b", Commit: c[2]}, {Revision: "a1", Commit: c[1]}}
 		}, "a", "v2", `Revert "commit 3" and 1 more`, ""},
 		{"gone back already", [][2]string{image("v1", "v2"), image("v2", "v1")}, func(br *v1alpha1.BatchRelease, c []string) { br.Spec.Commit = c[1] }, "", "v1", "commit 2", ""},
+		{"the release was taken back: the way back is not", [][2]string{image("v1", "v2"), image("v2", "v1")}, func(br *v1alpha1.BatchRelease, c []string) {
+			br.Spec.Commit, br.Status.Phase = c[2], v1alpha1.PhaseCompleted
+			br.Status.History = []v1alpha1.ReleaseRecord{{Revision: "b", Commit: c[1], Outcome: v1alpha1.OutcomeRolledBack}}
+		}, "", "v1", "commit 2", ""},
+		{"the same after it was complete", [][2]string{image("v1", "v2"), image("v2", "v1")}, func(br *v1alpha1.BatchRelease, c []string) {
+			br.Spec.Commit, br.Status.Phase = c[2], v1alpha1.PhaseCompleted
+			br.Status.History = []v1alpha1.ReleaseRecord{{Revision: "a", Commit: c[2], Outcome: v1alpha1.OutcomeCompleted, Rollback: true}, {Revision: "b", Commit: c[1], Outcome: v1alpha1.OutcomeCompleted}}
+		}, "", "v1", "commit 2", ""},
+		{"the same on the way back", [][2]string{image("v1", "v2"), image("v2", "v1")}, func(br *v1alpha1.BatchRelease, c []string) {
+			br.Spec.Commit, br.Status.Phase, br.Status.RollingBack = c[2], v1alpha1.PhaseRollingUpdate, true
+			br.Status.History = []v1alpha1.ReleaseRecord{{Revision: "b", Commit: c[1], Outcome: v1alpha1.OutcomeCompleted}}
+		}, "", "v1", "commit 2", ""},
+		{"and a revision may be named then", [][2]string{image("v1", "v2"), image("v2", "v3"), image("v3", "v2")}, func(br *v1alpha1.BatchRelease, c []string) {
+			br.Spec.Commit, br.Status.Phase = c[3], v1alpha1.PhaseCompleted
+			br.Status.History = []v1alpha1.ReleaseRecord{{Revision: "c", Commit: c[2], Outcome: v1alpha1.OutcomeRolledBack}, {Revision: "b", Commit: c[1]}, {Revision: "a", Commit: c[0]}}
+		}, "a", "v1", `Revert "commit 3" and 2 more`, ""},
+		{"the cluster has gone back, and the branch has not", [][2]string{image("v1", "v2")}, func(br *v1alpha1.BatchRelease, c []string) {
+			br.Spec.Commit, br.Status.Phase = c[1], v1alpha1.PhaseCompleted
+			br.Status.FailedRevision, br.Status.FailedCommit = "b", c[1]
+			br.Status.History = []v1alpha1.ReleaseRecord{{Revision: "b", Commit: c[1], Outcome: v1alpha1.OutcomeRolledBack}}
+		}, "", "v1", `Revert "commit 1"`, ""},
+		{"a release after one that was taken back", [][2]string{image("v1", "v2"), image("v2", "v1"), image("v1", "v3")}, func(br *v1alpha1.BatchRelease, c []string) {
+			br.Status.Phase = v1alpha1.PhaseRollingUpdate
+			br.Status.History = []v1alpha1.ReleaseRecord{{Revision: "b", Commit: c[1], Outcome: v1alpha1.OutcomeRolledBack}}
+		}, "", "v1", `Revert "commit 3"`, ""},
 		{"lines beside it changed since, which git has for a conflict", [][2]string{image("v1", "v2"), {"deployment.yaml", "        ports: =>         # one port\n        ports:"}},
 			func(br *v1alpha1.BatchRelease, c []string) { br.Spec.Commit = c[1] }, "", "v1", `Revert "commit 1"`, ""},
 		{"a file beside the manifests has a conflict", [][2]string{{"deployment.yaml NOTES", "web:v1 => web:v2"}, {"NOTES", "of later\n"}},

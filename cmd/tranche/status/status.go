@@ -108,8 +108,10 @@ func (o *statusOptions) check() error {
 		return errors.New("--timeout and --commit are for --watch")
 	case o.watch && o.output != cli.OutputTable:
 		return errors.New("--watch and --output exclude each other")
-	case o.commit != "" && len(o.commit) < 7:
-		return errors.New("--commit: write at least seven characters of it")
+	case o.commit != "":
+		if err := cli.CheckCommit(o.commit); err != nil {
+			return err
+		}
 	}
 	return cli.CheckOutput(o.output, cli.OutputTable, cli.OutputJSON, cli.OutputYAML)
 }
