@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -102,8 +103,39 @@ func TestMessage_WhyPodsDoNotCome(t *testing.T) {
 			if at, want := s.release().Status.UpdatedReplicas, int32(len(s.pods("v2"))+len(s.pods("broken"))); at != want {
 				t.Errorf("updatedReplicas is %d, and %d pods are there", at, want)
 			}
+			s.deadline(1)
+			s.told(engine.ReasonProgressDeadlineExceeded, tc.says[len(tc.says)-1])
 		})
 	}
+}
+
+// The node of a pod that is not ready is gone: the message names the node.
+func TestMessage_LostNode(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Shared(t)
+	s := &shop{T: t, c: c, ns: c.Namespace(t)}
+	startControllerIn(t, c, s.ns, func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/api/v1/nodes/") {
+				return clustertest.Refusal(r, http.StatusNotFound, metav1.StatusReasonNotFound), nil
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.bring("broken")
+	clustertest.Wait(t, "the message", func() error {
+		for _, p := range s.pods("broken") {
+			want := ": 1 pod on node " + p.Spec.NodeName + ", which does not answer"
+			if at := s.release().Status; p.Spec.NodeName == "" || !strings.HasSuffix(at.Message, want) {
+				return fmt.Errorf("%s: %q does not end with %q", at.Reason, at.Message, want)
+			}
+			return nil
+		}
+		return errors.New("there is no pod")
+	})
 }
 
 // A pod that crashes again and again is ready in between, so that it is never unready
