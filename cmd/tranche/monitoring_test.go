@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -10,6 +11,9 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 )
 
@@ -137,5 +141,53 @@ func TestMonitors(t *testing.T) {
 		if e := endpoints[0]; e.Port != "metrics" || e.Scheme != "https" || !e.HonorLabels {
 			t.Errorf("%s: %+v", file, e)
 		}
+	}
+	findsMetrics(t)
+}
+
+// findsMetrics fails unless the labels and the port of the monitors lead to the address
+// that the controller of an installation serves metrics at.
+func findsMetrics(t *testing.T) {
+	t.Helper()
+	text, err := manifests("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d appsv1.Deployment
+	var services []corev1.Service
+	for doc := range strings.SplitSeq(string(text), "\n---\n") {
+		var s corev1.Service
+		switch {
+		case strings.Contains(doc, "\nkind: Service\n"):
+			err = yaml.Unmarshal([]byte(doc), &s)
+			services = append(services, s)
+		case strings.Contains(doc, "\nkind: Deployment\n"):
+			err = yaml.Unmarshal([]byte(doc), &d)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod := d.Spec.Template
+	served := ""
+	for _, p := range pod.Spec.Containers[0].Ports {
+		if p.Name == "metrics" {
+			served = fmt.Sprintf("--metrics-bind-address=:%d", p.ContainerPort)
+		}
+	}
+	if !slices.Contains(pod.Spec.Containers[0].Args, served) || pod.Labels["app.kubernetes.io/name"] != "tranche" {
+		t.Errorf("a PodMonitor finds no metrics: port %q of %v, labels %v", served, pod.Spec.Containers[0].Args, pod.Labels)
+	}
+	found := 0
+	for _, s := range services {
+		for _, p := range s.Spec.Ports {
+			selects := labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels))
+			if p.Name == "metrics" && p.TargetPort.String() == "metrics" && s.Labels["app.kubernetes.io/name"] == "tranche" && s.Namespace == d.Namespace && selects {
+				found++
+			}
+		}
+	}
+	if found != 1 {
+		t.Errorf("a ServiceMonitor finds metrics at %d Services", found)
 	}
 }
