@@ -33,7 +33,8 @@ func newLint() *cobra.Command {
 approvals in them must be valid, and plan and Deployment must fit.
 Without a path it checks the current folder.
 All problems are printed at once, a line each, with file and line. The exit code is 1 if there
-are any. No cluster is asked, so what only its API server refuses is not found.`,
+are any. No cluster is asked, so the command does not find what only its API server refuses,
+such as a plan that changes its Deployment. tranche diff does.`,
 		Example: `  tranche lint overlays/production
   tranche lint release.yaml    # in a pre-commit hook`,
 		Args: cobra.ArbitraryArgs,

@@ -117,6 +117,29 @@ func TestNotified(t *testing.T) {
 	})
 }
 
+// A release that misses its deadline is notified with the cause, counted, and the command
+// that takes it back.
+func TestNotified_Cause(t *testing.T) {
+	t.Parallel()
+	s := envOf(t, "web")
+	h := &heard{statuses: map[string]string{}}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "notifications.yaml")
+	s.must(os.WriteFile(file, fmt.Appendf(nil, "receivers:\n- {name: hook, type: webhook, url: %q, namespaces: [%s]}\n", server.URL, s.ns), 0o600))
+	s.process(s.ownOnly(), "--notification-config", file)
+	s.replace("release.yaml", "  strategy:\n", "  strategy:\n    progressDeadlineSeconds: 2\n")
+	s.push("a short deadline")
+	s.follow("source", ".", s.own)
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	room := s.noRoom()
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	v2 := s.push("web: v2")
+	s.hears(h, "ProgressDeadlineExceeded", map[string]string{"commit": v2, "state": "Failed", "message": "2 pods not created: exceeded quota: no-room", "next": "tranche rollback web -n " + s.ns + " --push"})
+	s.says(0, "status web", "2 pods not created: exceeded quota: no-room")
+	room()
+}
+
 // status waits until a commit has a status of that name.
 func (s *env) status(h *heard, commit, name, want string) {
 	s.Helper()

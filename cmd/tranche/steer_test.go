@@ -120,6 +120,7 @@ func TestSteered(t *testing.T) {
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 	screen.shows("exit code 2")
 	s.untouched("web")
+	s.says(0, "rollback web --yes --push", "has taken back the last release of "+s.ns+"/web already")
 	if got := s.run(s.clone, "git", "log", "-1", "--format=%s"); got != `Revert "web: v3"` {
 		t.Errorf("the commit's subject is %s", got)
 	}
