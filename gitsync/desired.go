@@ -188,8 +188,9 @@ func (r *renderer) namespaced(gvk schema.GroupVersionKind) (bool, error) {
 // templateIn returns the template that a commit has for a release's
 // Deployment, and nil where it has none.
 func templateIn(set *plan.Set, release *plan.Release) *corev1.PodTemplateSpec {
+	// By the Deployment: two plans may have exchanged their names.
 	for i := range set.Releases {
-		if other := &set.Releases[i]; other.Plan.Namespace == release.Plan.Namespace && other.Plan.Name == release.Plan.Name {
+		if other := &set.Releases[i]; workloadOf(other) == workloadOf(release) {
 			return other.Template
 		}
 	}

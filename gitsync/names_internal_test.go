@@ -118,3 +118,28 @@ func TestApprovalIsForOneDeployment(t *testing.T) {
 		})
 	}
 }
+
+// A commit in which two plans have each other's names has other templates for none of
+// their Deployments.
+func TestTemplateIn_NamesExchanged(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewRepo(t)
+	repo.Commit(namedPlans("v1", "psa", "psb"))
+	repo.Push()
+	now, _, err := rendererAt(t, repo, "").desired(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo.Commit(namedPlans("v1", "psb", "psa"))
+	repo.Push()
+	then, _, err := rendererAt(t, repo, "").desired(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range now.set.Releases {
+		r := &now.set.Releases[i]
+		if got := templateIn(then.set, r); !plan.EqualTemplate(got, r.Template) {
+			t.Errorf("Deployment %s has the template of %s", r.Deployment.GetName(), got.Labels["app"])
+		}
+	}
+}
