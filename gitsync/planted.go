@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -18,8 +19,9 @@ import (
 
 // A commit that renames or copies a folder brings all files of the folder to their new
 // paths. Its author need not have seen them: a committer may have put an approval there.
-// So a file counts as signed only if the same signer has brought its content wherever the
-// repository had it before.
+// Nor need the author of a revert have seen an approval that comes back with a feature. So
+// a file counts as signed only if the same signer has brought its content wherever the
+// history had it before. A user who wants what another one wrote changes the file.
 
 // place is where the repository had the content of a file before.
 type place struct {
@@ -30,11 +32,24 @@ type place struct {
 // maxPlaces bounds the places of one content that are looked at.
 const maxPlaces = 16
 
-// placesBefore returns where the parents of a commit have a content, and from there on
-// the parents of the commits that brought it to these places. More than maxPlaces are not
-// looked for.
-func placesBefore(ctx context.Context, s storer.EncodedObjectStorer, commit, content plumbing.Hash) ([]place, error) {
-	f := finder{store: s, content: content, in: map[plumbing.Hash][]string{}}
+// placesBefore returns where commits before a commit brought a content. It returns those
+// that it finds from the parents of the commit, however old they are, and those that were
+// removed since. More than maxPlaces are not looked for. The content names a commit of
+// the history, which cannot have it, nor can older ones; zero: it names none.
+func placesBefore(ctx context.Context, s storer.EncodedObjectStorer, commit, content, names plumbing.Hash) ([]place, error) {
+	f := &finder{store: s, content: content, in: map[plumbing.Hash][]string{}}
+	found, err := f.present(ctx, commit)
+	if err != nil || len(found) > maxPlaces {
+		return found, err
+	}
+	removed, err := f.removed(ctx, commit, names)
+	return append(found, removed...), err
+}
+
+// present returns where the parents of a commit have the content, and from there on the
+// parents of the commits that brought it to these places.
+func (f *finder) present(ctx context.Context, commit plumbing.Hash) ([]place, error) {
+	s := f.store
 	var found []place
 	seen := map[plumbing.Hash]bool{commit: true}
 	for queue := []plumbing.Hash{commit}; len(queue) > 0; queue = queue[1:] {
@@ -69,6 +84,61 @@ func placesBefore(ctx context.Context, s storer.EncodedObjectStorer, commit, con
 		}
 	}
 	return found, nil
+}
+
+// removed returns where one of the maxWalk commits before a commit brought the content.
+func (f *finder) removed(ctx context.Context, commit, names plumbing.Hash) ([]place, error) {
+	var found []place
+	seen := map[plumbing.Hash]bool{commit: true}
+	queue := []plumbing.Hash{commit}
+	for looked := 0; len(queue) > 0 && looked <= maxWalk; looked++ {
+		c, err := object.GetCommit(f.store, queue[0])
+		if err != nil {
+			return nil, gittree.Missing("commit", queue[0], err)
+		}
+		queue = queue[1:]
+		for _, p := range c.ParentHashes {
+			if !seen[p] && p != names {
+				seen[p] = true
+				queue = append(queue, p)
+			}
+		}
+		if c.Hash == commit {
+			continue
+		}
+		paths, err := f.brings(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		for _, at := range paths {
+			found = append(found, place{at, c.Hash})
+		}
+		if len(found) > maxPlaces {
+			return found, nil
+		}
+	}
+	return found, nil
+}
+
+// brings returns the paths at which a commit has the content, and none of its parents.
+func (f *finder) brings(ctx context.Context, c *object.Commit) ([]string, error) {
+	paths, err := f.paths(ctx, c.TreeHash)
+	if err != nil || len(paths) == 0 {
+		return nil, err
+	}
+	paths = slices.Clone(paths)
+	for _, hash := range c.ParentHashes {
+		p, err := object.GetCommit(f.store, hash)
+		if err != nil {
+			return nil, gittree.Missing("commit", hash, err)
+		}
+		had, err := f.paths(ctx, p.TreeHash)
+		if err != nil {
+			return nil, err
+		}
+		paths = slices.DeleteFunc(paths, func(at string) bool { return slices.Contains(had, at) })
+	}
+	return paths, nil
 }
 
 // finder looks for the files of a content.
@@ -113,12 +183,12 @@ func (f *finder) paths(ctx context.Context, tree plumbing.Hash) ([]string, error
 
 // placesBefore returns what the function of that name does. A source asks for the same
 // ones at each sync.
-func (h *history) placesBefore(ctx context.Context, b brought) ([]place, error) {
+func (h *history) placesBefore(ctx context.Context, b brought, names plumbing.Hash) ([]place, error) {
 	key := strings.Join([]string{b.in, b.content.String()}, " ")
 	if places, ok := h.signatures.places[key]; ok {
 		return places, nil
 	}
-	places, err := placesBefore(ctx, h.snapshot, plumbing.NewHash(b.in), b.content)
+	places, err := placesBefore(ctx, h.snapshot, plumbing.NewHash(b.in), b.content, names)
 	if err == nil && h.signatures.places != nil {
 		h.signatures.places[key] = places
 	}
@@ -134,7 +204,8 @@ const (
 )
 
 // signerOfFile returns the signer who brought a file, or why that is none, and what to do.
-func (h *history) signerOfFile(ctx context.Context, b brought) (by signature.Signature, why, hint string, err error) {
+// The file names a commit; zero: it names none.
+func (h *history) signerOfFile(ctx context.Context, b brought, names plumbing.Hash) (by signature.Signature, why, hint string, err error) {
 	keys := h.signatures.signers
 	by, why, err = h.signatures.signerOf(ctx, h.snapshot, plumbing.NewHash(b.in), keys)
 	switch {
@@ -143,7 +214,7 @@ func (h *history) signerOfFile(ctx context.Context, b brought) (by signature.Sig
 	case by.Key == h.signatures.own:
 		return by, errOwnKey.Error(), hintOwnKey, nil
 	}
-	places, err := h.placesBefore(ctx, b)
+	places, err := h.placesBefore(ctx, b, names)
 	if err != nil {
 		return by, "", "", err
 	}

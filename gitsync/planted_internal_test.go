@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-git/go-git/v5/plumbing"
+
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 )
@@ -71,6 +73,29 @@ func TestPlantedApproval(t *testing.T) {
 			by(k2, map[string]string{file: text})
 			by(k1, map[string]string{"new/approvals/web.yaml": text})
 		}, ""},
+		"the approver brings back what was removed": {func(r *gittest.Repo, by func(gittest.Key, map[string]string), _ func(gittest.Key, string, string)) {
+			by(k1, map[string]string{file: text})
+			by(k3, map[string]string{file: ""})
+			by(k2, map[string]string{"README.md": "y"})
+			r.Sign(&k2)
+			r.Revert("HEAD~1")
+		}, "the repository had it at deploy/approvals/web.yaml before"},
+		"the approver writes what was removed elsewhere": {func(_ *gittest.Repo, by func(gittest.Key, map[string]string), _ func(gittest.Key, string, string)) {
+			by(k1, map[string]string{"new/approvals/web.yaml": text})
+			by(k1, map[string]string{"new/approvals/web.yaml": ""})
+			by(k2, map[string]string{file: text})
+		}, "the repository had it at new/approvals/web.yaml before"},
+		"the approver brings back the approver's own": {func(r *gittest.Repo, by func(gittest.Key, map[string]string), _ func(gittest.Key, string, string)) {
+			by(k2, map[string]string{file: text})
+			by(k1, map[string]string{file: ""})
+			r.Sign(&k2)
+			r.Revert("HEAD")
+		}, ""},
+		"the approver writes a comment into what is brought back": {func(_ *gittest.Repo, by func(gittest.Key, map[string]string), _ func(gittest.Key, string, string)) {
+			by(k1, map[string]string{file: text})
+			by(k2, map[string]string{file: ""})
+			by(k2, map[string]string{file: "# mine\n" + text})
+		}, ""},
 		"many copies": {func(_ *gittest.Repo, by func(gittest.Key, map[string]string), _ func(gittest.Key, string, string)) {
 			files := map[string]string{}
 			for i := range maxPlaces + 1 {
@@ -100,7 +125,7 @@ func TestPlantedApproval(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, why, _, err := h.signerOfFile(t.Context(), b)
+			_, why, _, err := h.signerOfFile(t.Context(), b, plumbing.ZeroHash)
 			if err != nil || tt.why == "" && why != "" || !strings.Contains(why, tt.why) {
 				t.Errorf("%q %v, want %q\n%s", why, err, tt.why, repo.Git("log", "--graph", "--stat", "--format=%h %s"))
 			}

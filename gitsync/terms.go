@@ -430,7 +430,7 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		return used, "", err
 	}
 	used = v1alpha1.UsedPlanApproval{Commit: b.in, Payload: payload.String()}
-	by, why, hint, err := g.signerOfFile(ctx, b)
+	by, why, hint, err := g.signerOfFile(ctx, b, plumbing.ZeroHash)
 	if err != nil {
 		return used, "", err
 	}

@@ -311,7 +311,7 @@ func (h *history) unsigned(ctx context.Context, a *plan.Approval, release *plan.
 	if err != nil {
 		return nil, err
 	}
-	by, why, hint, err := h.signerOfFile(ctx, b)
+	by, why, hint, err := h.signerOfFile(ctx, b, plumbing.NewHash(a.Spec.Commit))
 	if err != nil {
 		return nil, err
 	}
