@@ -52,8 +52,9 @@ FUZZTIME ?= 1m
 
 # Random releases against the adversary of rollout/engine; 200000 take about an hour.
 WALKS ?= 50000
-# Random Git graphs of signed plans and approvals: without a cluster, and on one.
-GRAPHS ?= 200
+# Random Git graphs of signed plans and approvals: without a cluster, where 10000 take
+# about 40 minutes of one core, and on one.
+GRAPHS ?= 10000
 LIVE ?= 50
 
 soak: bin/devcluster bin/kubectl ## Explore wide, take every fault at every write, five minutes of chaos: over an hour

@@ -81,6 +81,9 @@ func (m *Memory) Has(commit, other string) bool {
 	return false
 }
 
+// Link is what the content of a symbolic link begins with. Its target follows.
+const Link = "\x00link to "
+
 // Commit makes a commit with exactly these files. Each commit has a date and a message of
 // its own. A nil signer does not sign it.
 func (m *Memory) Commit(by *MemorySigner, files map[string]string, parents ...string) string {
@@ -121,7 +124,11 @@ func (m *Memory) tree(files map[string]string, prefix string) plumbing.Hash {
 			below[dir] = true
 			continue
 		}
-		t.Entries = append(t.Entries, object.TreeEntry{Name: rest, Mode: filemode.Regular, Hash: m.write(plumbing.BlobObject, []byte(content))})
+		mode := filemode.Regular
+		if target, ok := strings.CutPrefix(content, Link); ok {
+			mode, content = filemode.Symlink, target
+		}
+		t.Entries = append(t.Entries, object.TreeEntry{Name: rest, Mode: mode, Hash: m.write(plumbing.BlobObject, []byte(content))})
 	}
 	for dir := range below {
 		t.Entries = append(t.Entries, object.TreeEntry{Name: dir, Mode: filemode.Dir, Hash: m.tree(files, prefix+dir+"/")})
