@@ -190,7 +190,7 @@ func (r *renderer) namespaced(gvk schema.GroupVersionKind) (bool, error) {
 func templateIn(set *plan.Set, release *plan.Release) *corev1.PodTemplateSpec {
 	// By the Deployment: two plans may have exchanged their names.
 	for i := range set.Releases {
-		if other := &set.Releases[i]; workloadOf(other) == workloadOf(release) {
+		if other := &set.Releases[i]; plan.WorkloadOf(other) == plan.WorkloadOf(release) {
 			return other.Template
 		}
 	}

@@ -563,7 +563,7 @@ func (a *adversary) releases(r *renderer, d *desired, releases []plan.Release) {
 	live := map[string]*v1alpha1.BatchRelease{}
 	for i := range releases {
 		if now := a.live[releases[i].Deployment.GetName()]; now != nil {
-			live[releaseName(releases[i].Plan)] = now
+			live[plan.ReleaseName(releases[i].Plan)] = now
 		}
 	}
 	list, _, err := r.releases(context.Background(), d, releases, live)

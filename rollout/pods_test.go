@@ -104,7 +104,7 @@ func TestMessage_WhyPodsDoNotCome(t *testing.T) {
 				t.Errorf("updatedReplicas is %d, and %d pods are there", at, want)
 			}
 			s.deadline(1)
-			s.told(engine.ReasonProgressDeadlineExceeded, tc.says[len(tc.says)-1])
+			s.hasEvent(engine.ReasonProgressDeadlineExceeded, tc.says[len(tc.says)-1])
 		})
 	}
 }
