@@ -132,7 +132,8 @@ func (s *shop) toGate(n int32, edit ...func(*appsv1.Deployment)) {
 }
 
 // A user asks the native controller for a rollback by its annotation, in the middle of a
-// release. It does not follow the hand-back, where it would replace all pods at once.
+// release. The rollback does not come after the hand-back: it would replace all pods at
+// once.
 func TestNativeRollbackAskedInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s, _ := atGateOf(t, 4)
