@@ -177,8 +177,8 @@ func (a *actor) handBack(action engine.HandBack, options ...client.PatchOption) 
 
 // create makes the ReplicaSet of the Deployment's template without pods. It gives it its
 // size once the API server has returned the pod template that was sent. Admission may
-// change it in this very write, and a controller that ends here leaves no pod of a
-// template that Git never had. The next one finds the ReplicaSet at 0. Any other
+// change it in this very write. In this order a controller that ends here leaves no pod of
+// a template that Git never had. The next one finds the ReplicaSet at 0. Any other
 // ReplicaSet has its size from the beginning: the native controller may delete an old one
 // without pods at any moment (H12).
 //

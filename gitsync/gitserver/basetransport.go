@@ -30,7 +30,7 @@ const (
 )
 
 // baseTransport is how servers of remote bases are reached. A tenant chooses their URLs.
-// It has no credentials and follows no redirect to another host. It dials no address at
+// So it has no credentials and follows no redirect to another host. It dials no address at
 // which a cloud serves the secrets of its machines, and reads no list without end.
 var baseTransport = sync.OnceValue(func() transport.Transport {
 	t := &http.Transport{
