@@ -138,7 +138,13 @@ func TestDiff_Unreadable(t *testing.T) {
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "list"}})
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.run(s.clone, "git", "commit", "--quiet", "-am", "web: v2")
+	const sources = "Not checked: whether a GitSource of another namespace takes what is pruned."
 	out := s.says(0, "diff --as "+user, "Not checked: whether a release begins, or the controller goes back at once.", "replicasets", "an approval")
+	s.lacks(out, sources) // nothing is pruned
+	s.run(s.clone, "git", "rm", "--quiet", "service.yaml")
+	s.run(s.clone, "git", "commit", "--quiet", "-m", "no Service")
+	s.says(0, "diff --as "+user, "Pruned:\n  Service "+s.ns+"/web", sources)
+	s.lacks(s.says(0, "diff", "Pruned:\n  Service "+s.ns+"/web"), sources)
 	if strings.Contains(out, "A new release") {
 		t.Errorf("it is a guess:\n%s", out)
 	}
@@ -156,6 +162,14 @@ func TestDiff_Rights(t *testing.T) {
 	s.binds("more", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Name: "tenant", Namespace: s.ns},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create", "patch"}})
 	s.says(0, "diff", "Created:")
+}
+
+// lacks fails where the output has the text.
+func (s *env) lacks(out, text string) {
+	s.Helper()
+	if strings.Contains(out, text) {
+		s.Errorf("with %q:\n%s", text, out)
+	}
 }
 
 // binds gives rights in the namespace.

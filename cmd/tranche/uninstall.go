@@ -92,13 +92,12 @@ func (u *uninstall) run(ctx context.Context) error {
 	if err := cli.Agree(u.cmd, u.yes, "Delete these?"); err != nil {
 		return err
 	}
-	if err := u.deleteSources(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{u.deleteSources, u.deleteReleases, u.deleteController} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	if err := u.deleteReleases(ctx); err != nil {
-		return err
-	}
-	return u.deleteController(ctx)
+	return nil
 }
 
 // find reads what there is. A cluster without the CustomResourceDefinitions has none.
@@ -169,9 +168,11 @@ func (u *uninstall) refusal() error {
 	}
 	switch {
 	case len(pruning) > 0 && !u.keep && !u.prune:
-		return fmt.Errorf("GitSources with spec.prune: true delete what they applied: %s; give --keep to keep it, or --prune to delete it", strings.Join(pruning, ", "))
+		return fmt.Errorf("GitSources with spec.prune: true delete what they applied: %s; give --keep to keep it, or --prune to delete it",
+			strings.Join(pruning, ", "))
 	case len(u.held) > 0 && !u.complete:
-		return fmt.Errorf("under release: %s; complete the releases or roll them back first, or give --complete to let them go to 100 %% without their gates", strings.Join(u.held, ", "))
+		return fmt.Errorf("under release: %s; complete the releases or roll them back first, "+
+			"or give --complete to let them go to 100 %% without their gates", strings.Join(u.held, ", "))
 	}
 	return nil
 }
@@ -243,8 +244,8 @@ func (u *uninstall) await(ctx context.Context, what string, list func(context.Co
 	case ctx.Err() != nil:
 		return errors.New("interrupted; run the command again to continue")
 	case wait.Interrupted(err):
-		return cli.WithCode(cli.ExitTimeout, fmt.Errorf("waiting for %s: after %s these are left: %s; does the controller run? kubectl -n tranche-system logs deploy/tranche-controller; then run the command again",
-			what, u.timeout, strings.Join(left, ", ")))
+		return cli.WithCode(cli.ExitTimeout, fmt.Errorf("waiting for %s: after %s these are left: %s; does the controller run? "+
+			"kubectl -n tranche-system logs deploy/tranche-controller; then run the command again", what, u.timeout, strings.Join(left, ", ")))
 	}
 	return err
 }

@@ -121,8 +121,8 @@ func (st *commitCommand) planned(set *plan.Set) (*plan.Release, error) {
 			continue
 		}
 		if was, is := st.release.Spec.WorkloadRef.Name, r.Plan.Spec.WorkloadRef.Name; was != is {
-			return nil, fmt.Errorf("%s has BatchRelease %s for Deployment %s, and the cluster for Deployment %s; a plan never changes its Deployment: put the old name back, or give the new plan another name",
-				r.File, planName(r), is, was)
+			return nil, fmt.Errorf("%s has BatchRelease %s for Deployment %s, and the cluster for Deployment %s; "+
+				"a plan never changes its Deployment: put the old name back, or give the new plan another name", r.File, planName(r), is, was)
 		}
 		return r, nil
 	}

@@ -122,7 +122,8 @@ func (st *commitCommand) rollback(to string, with []string) error { return st.go
 func (st *commitCommand) goBack(to string, with []string, reason string) error {
 	ctx := st.cmd.Context()
 	if br := st.release; to == "" && isTakenBack(br) {
-		st.say("Commit %s has taken back the last release of %s/%s already. To go back further, name a revision of tranche history with --to.\n", cli.Short(br.Spec.Commit), br.Namespace, br.Name)
+		st.say("Commit %s has taken back the last release of %s/%s already. To go back further, name a revision of tranche history with --to.\n",
+			cli.Short(br.Spec.Commit), br.Namespace, br.Name)
 		return nil
 	}
 	target, err := st.target(ctx, to)

@@ -336,7 +336,9 @@ func (d *difference) release(p *report, r *gitsync.PreviewedRelease) {
 		return
 	}
 	if r.Plan != nil {
-		p.table([]string{"step", "replicas", fmt.Sprintf("pods of %d", r.Replicas), "then"}, stepsOf(r, &out))
+		if steps := stepsOf(r, &out); len(steps) > 0 { // none of a plan that does not govern it
+			p.table([]string{"step", "replicas", fmt.Sprintf("pods of %d", r.Replicas), "then"}, steps)
+		}
 	}
 	if r.Changes() {
 		p.diff("Pod template", yamlOf(r.Before), yamlOf(r.After))
@@ -463,7 +465,19 @@ func (d *difference) objects(p *report) {
 	if n := len(by[gitsync.EffectNone]); n > 0 {
 		p.line(fmt.Sprintf("Unchanged: %d", n))
 	}
-	if d.rights.unchecked != "" {
-		p.line(d.rights.unchecked)
+	for _, line := range d.unchecked() {
+		p.line(line)
 	}
+}
+
+// unchecked says what this account could not check.
+func (d *difference) unchecked() (lines []string) {
+	if d.rights.unchecked != "" {
+		lines = append(lines, d.rights.unchecked)
+	}
+	prunes := slices.ContainsFunc(d.preview.Objects, func(o gitsync.PreviewedObject) bool { return o.Effect == gitsync.EffectPrune })
+	if d.preview.NotListed && prunes {
+		lines = append(lines, "Not checked: whether a GitSource of another namespace takes what is pruned. This account may not list those of all namespaces.")
+	}
+	return lines
 }

@@ -2,6 +2,7 @@ package diff
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/gitsync"
@@ -93,7 +94,7 @@ func (d *difference) document() diffSource {
 	s := diffSource{
 		Namespace: d.source.Namespace, Name: d.source.Name, AppliedCommit: d.source.Status.AppliedCommit, Changes: d.changes(), Warning: d.warning,
 		Problems: problemsOf(d.preview.Problems), Ignored: problemsOf(d.preview.Ignored), Withheld: append([]string{}, d.preview.Withheld...),
-		Releases: []diffRelease{}, Plans: []diffPlan{}, Objects: []diffObject{}, Unchecked: d.rights.unchecked,
+		Releases: []diffRelease{}, Plans: []diffPlan{}, Objects: []diffObject{}, Unchecked: strings.Join(d.unchecked(), " "),
 	}
 	for i := range d.preview.Plans {
 		p := &d.preview.Plans[i]
