@@ -95,31 +95,27 @@ func (a *Applier) Body(t *Target) *unstructured.Unstructured {
 }
 
 // DryRun has the API server check an object: schema, defaults, admission,
-// rights. Nothing is written. Its error is a conflict: what was tried is about
-// a Deployment that has been held or handed back meanwhile.
+// rights. Nothing is written. An error is a conflict: rollout has held the Deployment, or
+// handed it back, since it was read.
 func (a *Applier) DryRun(ctx context.Context, t *Target) (plan.Problems, error) {
 	if p := t.forbidden(); p != nil {
 		return plan.Problems{p}, nil
 	}
-	var err error
-	switch {
-	case t.Mode == AfterDeletion:
+	switch t.Mode {
+	case AfterDeletion:
 		return nil, nil
-	case t.Mode == Skip:
+	case Skip:
 		return apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.Source, a.mayWrite(ctx, t)), nil
-	case t.Live != nil && t.GroupKind() == inventory.DeploymentKind && (t.Mode != Full || fieldmanager.HasRolloutFields(t.Live)):
+	case Full, ExceptRollout, AfterHandBack:
+	}
+	var err error
+	if t.isSharedWithRollout() {
 		err = errors.Join(a.DryRunRollout(ctx, t), a.dryRunRest(ctx, t))
 		if err != nil && a.hasMoved(ctx, t) {
 			return nil, apierrors.NewConflict(schema.GroupResource{Group: "apps", Resource: "deployments"}, t.GetName(), errors.New("it has changed since it was read"))
 		}
-	default:
-		tried := a.Manifest(t.Object)
-		err = a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(tried), client.FieldOwner(v1alpha1.ManagerGitSync), client.DryRunAll)
-		if t.Conflicts = conflictsOf(err); len(t.Conflicts) > 0 {
-			tried = a.Manifest(t.Object)
-			err = a.DryRunApply(ctx, tried)
-		}
-		t.Unchanged = err == nil && t.Mode == Full && !t.Autoscaled && sameObject(tried, t.Live) && !a.hasMore(t)
+	} else {
+		err = a.dryRunManifest(ctx, t)
 	}
 	if err != nil && a.IsHeldSince(ctx, t) {
 		return nil, t.HeldSince()
@@ -131,24 +127,50 @@ func (a *Applier) DryRun(ctx context.Context, t *Target) (plan.Problems, error) 
 	if t.Restored != nil && len(ps) == 0 {
 		ps = a.dryRunRestored(ctx, t)
 	}
+	t.hintAtPlan(ps)
+	return ps, nil
+}
+
+// isSharedWithRollout reports whether rollout writes fields of a Deployment, or has
+// written them.
+func (t *Target) isSharedWithRollout() bool {
+	return t.Live != nil && t.GroupKind() == inventory.DeploymentKind && (t.Mode != Full || fieldmanager.HasRolloutFields(t.Live))
+}
+
+// dryRunManifest tries the whole manifest. It sets which fields have other values of other
+// managers, and whether an apply would change nothing.
+func (a *Applier) dryRunManifest(ctx context.Context, t *Target) error {
+	tried := a.Manifest(t.Object)
+	err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(tried), client.FieldOwner(v1alpha1.ManagerGitSync), client.DryRunAll)
+	if t.Conflicts = conflictsOf(err); len(t.Conflicts) > 0 {
+		tried = a.Manifest(t.Object)
+		err = a.DryRunApply(ctx, tried)
+	}
+	t.Unchanged = err == nil && t.Mode == Full && !t.Autoscaled && sameObject(tried, t.Live) && !t.hasMore(a.Source)
+	return err
+}
+
+// hintAtPlan replaces the hint at force. Force is not for a Deployment with a
+// plan, since all its pods would go at once. It is not for a plan: the native controller
+// would bring all pods up before the next plan exists. Nor is it for what holds other objects.
+func (t *Target) hintAtPlan(ps plan.Problems) {
 	switch {
 	case t.Release != nil:
-		hintAtPlan(ps, "a Deployment with a plan is not deleted: put the old value back, give the new one another name, or take its plan away before")
+		hintAtImmutable(ps, "a Deployment with a plan is not deleted: put the old value back, give the new one another name, or take its plan away before")
 	case t.GroupKind() == inventory.ReleaseKind:
-		hintAtPlan(ps, "a plan is not deleted while the branch has one for its Deployment: put the old value back, or give the new plan another name")
+		hintAtImmutable(ps, "a plan is not deleted while the branch has one for its Deployment: put the old value back, or give the new plan another name")
 	case t.GroupKind() == inventory.CRDKind:
-		hintAtPlan(ps, "a CustomResourceDefinition is not deleted, since its objects would go with it: put the old value back, or delete it yourself")
+		hintAtImmutable(ps, "a CustomResourceDefinition is not deleted, since its objects would go with it: put the old value back, or delete it yourself")
 	}
-	return ps, nil
 }
 
 // hasMore reports whether a BatchRelease has what it may not have, though an apply would
 // change nothing.
-func (a *Applier) hasMore(t *Target) bool {
+func (t *Target) hasMore(gs *v1alpha1.GitSource) bool {
 	if t.GroupKind() != inventory.ReleaseKind || t.Live == nil {
 		return false
 	}
-	_, more, err := disinherited(t.Live, t.Object, a.Source)
+	_, more, err := disinherited(t.Live, t.Object, gs)
 	return err != nil || len(more) > 0 // an apply says what is wrong
 }
 
@@ -181,10 +203,8 @@ func (t *Target) controller() *metav1.OwnerReference {
 	return metav1.GetControllerOf(t.Live)
 }
 
-// hintAtPlan replaces the hint at force, which is not for a Deployment with a
-// plan, since all its pods would go at once, and not for a plan: the native controller
-// would bring all pods up before the next plan is there; nor for what holds other objects.
-func hintAtPlan(ps plan.Problems, hint string) {
+// hintAtImmutable sets the hint of the problems that a field may not change.
+func hintAtImmutable(ps plan.Problems, hint string) {
 	for _, p := range ps {
 		if apiproblem.IsImmutableMessage(p.Err.Error()) {
 			p.Hint = hint
@@ -342,45 +362,47 @@ func (a *Applier) Apply(ctx context.Context, t *Target) (Change, error) {
 	if t.Unchanged {
 		return Unchanged, nil
 	}
-	version := ""
-	switch isPlan := t.GroupKind() == inventory.ReleaseKind; {
-	case isPlan && t.Live == nil:
-		return a.create(ctx, t)
-	case isPlan && isForeign(t.Live):
-		version = t.Live.GetResourceVersion() // it is as it was when it was read
-	case isPlan:
-		if err := a.ownCreated(ctx, t.Live); err != nil {
-			return Unchanged, err
-		}
-	}
-	if t.Live == nil && t.Release != nil {
-		// The first install is whole and without a hold (H21); the fields that
-		// are rollout's change hands right after it.
-		live, err := a.install(ctx, t)
-		if err != nil {
-			return Unchanged, err
-		}
-		t.Live, t.Mode = live, ExceptRollout
-		_, err = a.applyOwn(ctx, t, version)
-		return Created, err
-	}
-	if t.Live != nil && t.GroupKind() == inventory.DeploymentKind && t.Mode == Full && fieldmanager.HasRolloutFields(t.Live) {
+	switch {
+	case t.GroupKind() == inventory.ReleaseKind:
+		return a.applyRelease(ctx, t)
+	case t.Live == nil && t.Release != nil:
+		return a.applyFirst(ctx, t)
+	case t.Mode == Full && t.isSharedWithRollout():
 		live := t.Live.DeepCopy()
 		if err := fieldmanager.TakeBack(ctx, a.Client, live); err != nil {
 			return Unchanged, err
 		}
-		t.Live, t.HandedOver, version = live, true, live.GetResourceVersion()
+		t.Live, t.HandedOver = live, true
+		return a.applyOwn(ctx, t, live.GetResourceVersion())
+	default:
+		return a.applyOwn(ctx, t, "")
 	}
-	return a.applyOwn(ctx, t, version)
 }
 
-// install applies a governed Deployment for the first time.
-func (a *Applier) install(ctx context.Context, t *Target) (*unstructured.Unstructured, error) {
+// applyRelease applies a BatchRelease.
+func (a *Applier) applyRelease(ctx context.Context, t *Target) (Change, error) {
+	switch {
+	case t.Live == nil:
+		return a.create(ctx, t)
+	case isForeign(t.Live):
+		return a.applyOwn(ctx, t, t.Live.GetResourceVersion()) // it is as it was when it was read
+	}
+	if err := a.ownCreated(ctx, t.Live); err != nil {
+		return Unchanged, err
+	}
+	return a.applyOwn(ctx, t, "")
+}
+
+// applyFirst creates a governed Deployment. The first install is whole and without a hold
+// (H21). Right after it, gitsync hands rollout's fields over.
+func (a *Applier) applyFirst(ctx context.Context, t *Target) (Change, error) {
 	u := a.Body(t)
 	if err := a.Write(ctx, u); err != nil {
-		return nil, err
+		return Unchanged, err
 	}
-	return u, nil
+	t.Live, t.Mode = u, ExceptRollout
+	_, err := a.applyOwn(ctx, t, "")
+	return Created, err
 }
 
 // applyOwn applies what is gitsync's of an object.

@@ -186,10 +186,8 @@ func (o *Observer) Observe(ctx context.Context, t *Target) error {
 		t.Mode = AfterDeletion
 		return nil
 	}
-	if !t.Autoscaled && (hasReplicas(t.Unstructured) || ownsReplicas(live)) {
-		if t.Autoscaled, err = o.isAutoscaled(ctx, t); err != nil {
-			return err
-		}
+	if err := o.observeReplicas(ctx, t); err != nil {
+		return err
 	}
 	if t.GroupKind() != inventory.DeploymentKind {
 		return nil
@@ -198,6 +196,15 @@ func (o *Observer) Observe(ctx context.Context, t *Target) error {
 		return o.observeGone(ctx, t)
 	}
 	t.Mode, err = o.modeOf(ctx, t)
+	return err
+}
+
+// observeReplicas finds out whether an autoscaler writes spec.replicas, where Git has the
+// field, or had it.
+func (o *Observer) observeReplicas(ctx context.Context, t *Target) (err error) {
+	if !t.Autoscaled && (hasReplicas(t.Unstructured) || ownsReplicas(t.Live)) {
+		t.Autoscaled, err = o.isAutoscaled(ctx, t)
+	}
 	return err
 }
 
