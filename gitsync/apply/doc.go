@@ -5,9 +5,9 @@
 // whose [Mode] says how the object is applied. An [Applier] tries the target with the API
 // server ([Applier.DryRun]), and writes it ([Applier.Apply]). The result is a [Change].
 //
-// A [DryRunCache] has the dry runs that need not be repeated. A [Claim] removes from a
-// BatchRelease what only Git and the controller may say. [Target.Drift] names what other
-// managers had changed.
+// A [DryRunCache] has the dry runs that need not be repeated. A [Takeover] lets a plan
+// take the place of a BatchRelease that a user has made, or of a plan that had another name.
+// [Target.Drift] names what other managers had changed.
 //
 // Each step takes a GitSource and clients, and returns a result. It writes no status and sends
 // no event. The reconciler, a preview and a probe of another source's objects use the steps

@@ -34,7 +34,7 @@ func (o *Observer) PlanOf(ctx context.Context, set *plan.Set, release *plan.Rele
 			old = p
 		}
 	}
-	if old != nil && (named == nil || TakesOver(named, old)) {
+	if old != nil && (named == nil || takesOver(named, old)) {
 		return old, nil
 	}
 	return named, nil
@@ -47,12 +47,12 @@ func HasPlan(set *plan.Set, p *v1alpha1.BatchRelease) bool {
 	})
 }
 
-// TakesOver reports whether a BatchRelease is to have the status of another one
+// takesOver reports whether a BatchRelease is to have the status of another one
 // for the same Deployment. It is not where it governs the Deployment already: a
 // plan that gets its old name back before the other one is deleted. Of two that were
 // created in one second, the age does not tell: one whose status is a copy, which no
 // generation has, governs nothing yet.
-func TakesOver(successor, old *v1alpha1.BatchRelease) bool {
+func takesOver(successor, old *v1alpha1.BatchRelease) bool {
 	tie := old.CreationTimestamp.Equal(&successor.CreationTimestamp)
 	return plan.ComparePlans(old, successor) < 0 || successor.Status.Phase == "" || tie && successor.Status.ObservedGeneration == 0
 }
@@ -63,10 +63,10 @@ func Records(ctx context.Context, c client.Reader, namespace string, owners ...t
 	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
 		return nil, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
 	}
-	return slices.DeleteFunc(list.Items, func(c appsv1.ControllerRevision) bool { return !IsOwnedBy(&c, owners...) }), nil
+	return slices.DeleteFunc(list.Items, func(c appsv1.ControllerRevision) bool { return !isOwnedBy(&c, owners...) }), nil
 }
 
-// IsOwnedBy reports whether one of the owners owns an object.
-func IsOwnedBy(o client.Object, owners ...types.UID) bool {
+// isOwnedBy reports whether one of the owners owns an object.
+func isOwnedBy(o client.Object, owners ...types.UID) bool {
 	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return slices.Contains(owners, r.UID) })
 }

@@ -139,8 +139,9 @@ func Unclaimed(br *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
 	return br
 }
 
-// Claim removes from the BatchRelease of a target what it may not hand on.
-type Claim struct {
+// Takeover lets the plan of a target take the place of what the cluster has: of a
+// BatchRelease of its name that a user has made, or of a plan that had another name.
+type Takeover struct {
 	Applier *Applier
 	// Own reads, and Status writes the status, as the controller.
 	Own    client.Reader
@@ -153,45 +154,45 @@ type Note struct{ Reason, Message string }
 // Disinherit removes from the BatchRelease of a target what it may not hand on. now is the
 // BatchRelease that governs the Deployment, or nil. Disinherit returns what it has removed,
 // also with an error, or nil.
-func (c Claim) Disinherit(ctx context.Context, t *Target, now *v1alpha1.BatchRelease) (*Note, error) {
+func (o Takeover) Disinherit(ctx context.Context, t *Target, now *v1alpha1.BatchRelease) (*Note, error) {
 	if t.Live == nil || t.Mode != Full {
 		return nil, nil
 	}
-	if isForeign(t.Live) && now != nil && now.Name != t.GetName() && inventory.IsOwned(now, c.Applier.Source) {
-		return c.displace(ctx, t)
+	if isForeign(t.Live) && now != nil && now.Name != t.GetName() && inventory.IsOwned(now, o.Applier.Source) {
+		return o.displace(ctx, t)
 	}
-	next, lost, err := disinherited(t.Live, t.Object, c.Applier.Source)
+	next, lost, err := disinherited(t.Live, t.Object, o.Applier.Source)
 	if err != nil {
 		return nil, err
 	}
 	if len(lost) == 0 {
-		return nil, c.forgetGates(ctx, t)
+		return nil, o.forgetGates(ctx, t)
 	}
 	patch := client.MergeFromWithOptions(t.Live.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	if err := c.Applier.Client.Patch(ctx, next, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
-		return nil, whereRefused(t, c.Applier.Source, fmt.Errorf("removing %s of %s: %w", plan.JoinNames(lost), t, err))
+	if err := o.Applier.Client.Patch(ctx, next, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+		return nil, whereRefused(t, o.Applier.Source, fmt.Errorf("removing %s of %s: %w", plan.JoinNames(lost), t, err))
 	}
 	t.Live, t.Unchanged = next, false
 	taken := &Note{v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: removed %s, which the branch does not say", t, plan.JoinNames(lost))}
-	return taken, c.forgetGates(ctx, t)
+	return taken, o.forgetGates(ctx, t)
 }
 
 // forgetGates empties the status of a BatchRelease that is taken over, where only signed
 // approvals count: by it, gates may be open that no signer has approved. The release
 // under way goes on behind its first gate.
-func (c Claim) forgetGates(ctx context.Context, t *Target) error {
+func (o Takeover) forgetGates(ctx context.Context, t *Target) error {
 	if signed, _, _ := unstructured.NestedBool(t.Object.Object, "spec", "requireSignedApprovals"); !signed || !isForeign(t.Live) {
 		return nil
 	}
 	var br v1alpha1.BatchRelease
-	if err := c.Own.Get(ctx, client.ObjectKeyFromObject(t.Live), &br); err != nil {
+	if err := o.Own.Get(ctx, client.ObjectKeyFromObject(t.Live), &br); err != nil {
 		return fmt.Errorf("getting %s: %w", t, err)
 	}
 	if br.ResourceVersion != t.Live.GetResourceVersion() {
 		return changedMeanwhile(t)
 	}
 	br.Status = v1alpha1.BatchReleaseStatus{}
-	if err := c.Status.Status().Update(ctx, &br, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+	if err := o.Status.Status().Update(ctx, &br, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
 		return fmt.Errorf("emptying the status of %s: %w", t, err)
 	}
 	t.Live.SetResourceVersion(br.ResourceVersion)
@@ -199,14 +200,14 @@ func (c Claim) forgetGates(ctx context.Context, t *Target) error {
 }
 
 // displace deletes a BatchRelease that governs nothing and has the name of a plan.
-func (c Claim) displace(ctx context.Context, t *Target) (*Note, error) {
+func (o Takeover) displace(ctx context.Context, t *Target) (*Note, error) {
 	uid, version := t.Live.GetUID(), t.Live.GetResourceVersion()
-	err := c.Applier.Client.Delete(ctx, t.Live.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := o.Applier.Client.Delete(ctx, t.Live.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
-		return nil, whereRefused(t, c.Applier.Source, fmt.Errorf("deleting %s, which was made by hand: %w", t, err))
+		return nil, whereRefused(t, o.Applier.Source, fmt.Errorf("deleting %s, which was made by hand: %w", t, err))
 	}
 	done := &Note{v1alpha1.ReasonRecreated, fmt.Sprintf("%s, which was made by hand and governed nothing, was deleted and created again", t)}
-	live, err := inventory.Get(ctx, c.Applier.Client, t.Entry())
+	live, err := inventory.Get(ctx, o.Applier.Client, t.Entry())
 	if err != nil {
 		return done, err
 	}

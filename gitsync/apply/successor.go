@@ -1,4 +1,4 @@
-package gitsync
+package apply
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
-	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -36,56 +35,53 @@ import (
 // BatchRelease has changed.
 const maxReplace = 10
 
-// replacePlan lets one BatchRelease take over from another, and deletes that one.
-// It returns false where the successor is not in the cluster: the old one then
+// Replace lets one BatchRelease take over from another, and deletes that one.
+// It returns false if the successor is not in the cluster: the old one then
 // stays, or its Deployment would be without a plan.
-func (l *look) replacePlan(ctx context.Context, old inventory.Entry, successor types.NamespacedName) (bool, error) {
+func (o Takeover) Replace(ctx context.Context, old inventory.Entry, successor types.NamespacedName) (bool, error) {
 	var done bool
 	var err error
 	for range maxReplace {
-		done, err = l.tryReplacePlan(ctx, old, successor)
-		if !isConflict(err) {
+		done, err = o.tryReplace(ctx, old, successor)
+		if !apierrors.IsConflict(err) {
 			break
 		}
 	}
-	if isConflict(err) {
+	if apierrors.IsConflict(err) {
 		return false, err
 	}
 	if err != nil {
-		return false, apiproblem.Or(apiproblem.Of(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(old)}, l.gs, err), err)
-	}
-	if done {
-		l.log.Info("deleted", "object", old.String(), "commit", l.outcome.commit, "because", "BatchRelease "+successor.String()+" has taken over from it")
+		return false, apiproblem.Or(apiproblem.Of(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(old)}, o.Applier.Source, err), err)
 	}
 	return done, nil
 }
 
-func (l *look) tryReplacePlan(ctx context.Context, e inventory.Entry, name types.NamespacedName) (bool, error) {
+func (o Takeover) tryReplace(ctx context.Context, e inventory.Entry, name types.NamespacedName) (bool, error) {
 	var old, successor v1alpha1.BatchRelease
-	err := l.own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &old)
-	if apierrors.IsNotFound(err) || err == nil && !inventory.IsOwned(&old, l.gs) {
+	err := o.Own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &old)
+	if apierrors.IsNotFound(err) || err == nil && !inventory.IsOwned(&old, o.Applier.Source) {
 		return true, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("getting %s: %w", e, err)
 	}
-	err = l.own.Get(ctx, name, &successor)
+	err = o.Own.Get(ctx, name, &successor)
 	if apierrors.IsNotFound(err) || err == nil && successor.DeletionTimestamp != nil {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("getting BatchRelease %s: %w", name, err)
 	}
-	if apply.TakesOver(&successor, &old) {
-		if err := l.adoptRecords(ctx, &old, &successor); err != nil {
+	if takesOver(&successor, &old) {
+		if err := o.adoptRecords(ctx, &old, &successor); err != nil {
 			return false, err
 		}
-		if err := l.copyStatus(ctx, &old, &successor); err != nil {
+		if err := o.copyStatus(ctx, &old, &successor); err != nil {
 			return false, err
 		}
 	}
 	unchanged := client.Preconditions{UID: &old.UID, ResourceVersion: &old.ResourceVersion}
-	if err := l.as.Delete(ctx, &old, unchanged, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+	if err := o.Applier.Client.Delete(ctx, &old, unchanged, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("deleting %s: %w", e, err)
 	}
 	return true, nil
@@ -96,12 +92,12 @@ func (l *look) tryReplacePlan(ctx context.Context, e inventory.Entry, name types
 // are: were they copied, gitsync and rollout would write in turn. The generation
 // is none, so that no one takes the status for one about the successor's spec. A
 // rollback that a user has asked for in an annotation is asked of the successor.
-func (l *look) copyStatus(ctx context.Context, old, successor *v1alpha1.BatchRelease) error {
+func (o Takeover) copyStatus(ctx context.Context, old, successor *v1alpha1.BatchRelease) error {
 	if asks := old.Annotations[v1alpha1.AnnotationRollback]; asks != "" && successor.Annotations[v1alpha1.AnnotationRollback] != asks {
 		before := successor.DeepCopy()
 		metav1.SetMetaDataAnnotation(&successor.ObjectMeta, v1alpha1.AnnotationRollback, asks)
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := l.status.Patch(ctx, successor, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+		if err := o.Status.Patch(ctx, successor, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
 			return fmt.Errorf("annotating BatchRelease %s: %w", plan.ReleaseName(successor), err)
 		}
 	}
@@ -113,7 +109,7 @@ func (l *look) copyStatus(ctx context.Context, old, successor *v1alpha1.BatchRel
 	}
 	status.ObservedGeneration = 0
 	successor.Status = status
-	if err := l.status.Status().Update(ctx, successor, client.FieldOwner(v1alpha1.ManagerGitSync), strictly); err != nil {
+	if err := o.Status.Status().Update(ctx, successor, client.FieldOwner(v1alpha1.ManagerGitSync), client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 		return fmt.Errorf("writing the status of BatchRelease %s: %w", plan.ReleaseName(successor), plan.ExplainUnknownField(err))
 	}
 	return nil
@@ -121,14 +117,14 @@ func (l *look) copyStatus(ctx context.Context, old, successor *v1alpha1.BatchRel
 
 // adoptRecords makes a BatchRelease an owner of the records that another one owns.
 // Without it, a Deployment that is deleted later would take them with it.
-func (l *look) adoptRecords(ctx context.Context, old, successor *v1alpha1.BatchRelease) error {
-	records, err := apply.Records(ctx, l.own, old.Namespace, old.UID)
+func (o Takeover) adoptRecords(ctx context.Context, old, successor *v1alpha1.BatchRelease) error {
+	records, err := Records(ctx, o.Own, old.Namespace, old.UID)
 	if err != nil {
 		return err
 	}
 	for i := range records {
 		c := &records[i]
-		if apply.IsOwnedBy(c, successor.UID) {
+		if isOwnedBy(c, successor.UID) {
 			continue
 		}
 		before := c.DeepCopy()
@@ -136,7 +132,7 @@ func (l *look) adoptRecords(ctx context.Context, old, successor *v1alpha1.BatchR
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: inventory.ReleaseKind.Kind, Name: successor.Name, UID: successor.UID,
 		})
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := l.status.Patch(ctx, c, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); client.IgnoreNotFound(err) != nil {
+		if err := o.Status.Patch(ctx, c, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("setting the owners of ControllerRevision %s/%s: %w", c.Namespace, c.Name, err)
 		}
 	}
