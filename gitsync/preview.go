@@ -51,7 +51,7 @@ type Preview struct {
 	Plans []TermsChange
 	// Withheld is what of the commit is not done before they are approved.
 	Withheld []string
-	// NotListed is true where whoever asks may not list the GitSources of all
+	// NotListed is true where the account may not list the GitSources of all
 	// namespaces: one of another namespace may take what is said to be pruned.
 	NotListed bool
 }
@@ -240,7 +240,7 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	}
 	before := inventory.Read(v.gs.Status.Inventory)
 	gone := before.Without(v.wanted)
-	v.NotListed = v.observer.labelsTell
+	v.NotListed = v.observer.LabelsOnly
 	heirs, err := v.heirsOf(ctx, gone)
 	if err != nil {
 		return err
