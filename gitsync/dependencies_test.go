@@ -321,7 +321,7 @@ func TestWaitForAReleaseToBegin(t *testing.T) {
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Wait = true })
 	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1")}))
 	s.push(map[string]string{"deploy/web.yaml": web("v2"), "deploy/release.yaml": webPlan})
-	if m := s.ready("shop", metav1.ConditionUnknown, "WaitingForReadiness"); !strings.Contains(m, "BatchRelease "+s.ns+"/web: nobody has looked at it yet") {
+	if m := s.ready("shop", metav1.ConditionUnknown, "WaitingForReadiness"); !strings.Contains(m, "BatchRelease "+s.ns+"/web: no controller has written its status yet") {
 		t.Error(m)
 	}
 }

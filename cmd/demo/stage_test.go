@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// What `make dev` starts serves the controller's metrics at the address that it prints,
+// `make dev` serves the controller's metrics at the address that it prints,
 // with those of the release that it has made. Nothing of it is left after ^C.
 func TestStay_ServesMetrics(t *testing.T) {
 	dir := t.TempDir()

@@ -17,8 +17,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Of returns what the API server answered about an object of a source: one problem per
-// field, with the reason, unless the answer has one of its own. It is empty if err is nil.
+// Of returns what the API server answered about an object of a source. There is one problem
+// per field, with the reason, unless the answer has one of its own. It is empty if err is nil.
 func Of(reason string, o plan.Object, gs *v1alpha1.GitSource, err error) plan.Problems {
 	if err == nil {
 		return nil
@@ -104,9 +104,9 @@ func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Statu
 	return plan.Problems{p}
 }
 
-// lacksRight is how the API server tells that an account may not do something:
-// namespace and name of a service account, or the name of a user. Quotas, limits
-// and policies forbid as well, whoever asks.
+// lacksRight is how the API server says that an account may not do something. The groups
+// are namespace and name of a service account, or the name of a user. Quotas, limits and
+// policies forbid as well, and name no account.
 //
 //	configmaps "a" is forbidden: User "system:serviceaccount:shop:tenant" cannot get resource "configmaps" in …
 //	roles.rbac.authorization.k8s.io "a" is forbidden: user "system:serviceaccount:shop:tenant" (groups=…) is attempting to grant RBAC permissions not currently held:
@@ -115,8 +115,8 @@ var lacksRight = regexp.MustCompile(`\bforbidden: [Uu]ser "(?:system:serviceacco
 // groups of the account come before what it lacks, and tell nothing.
 var groups = regexp.MustCompile(` \(groups=\[[^\]]*\]\)`)
 
-// unconverted is how the API server tells, as an error of its own, of values
-// that it cannot decode, such as data of a Secret that is not base64.
+// unconverted is how the API server refuses values that it cannot decode, such as data of a
+// Secret that is not base64. It calls that an error of its own.
 var unconverted = regexp.MustCompile(`^failed to convert new object .*unable to convert unstructured object to [^:]+: (?:error decoding from json: )?`)
 
 // mayPass tells answers of a server in trouble from those about the object.
@@ -129,7 +129,7 @@ func mayPass(s metav1.Status) bool {
 		metav1.StatusReasonTooManyRequests, metav1.StatusReasonServiceUnavailable, metav1.StatusReasonConflict:
 		return true
 	case metav1.StatusReasonForbidden:
-		// What uses a quota up may go, and so does a namespace that is to be made anew.
+		// Objects that use a quota up may go, and so does a namespace that is made again.
 		return strings.Contains(s.Message, "exceeded quota") || strings.Contains(s.Message, "because it is being terminated")
 	default:
 		return s.Code >= http.StatusInternalServerError
@@ -226,7 +226,7 @@ func UntypedFields(message string) []FieldFact {
 		if fact == "field not declared in schema" {
 			fact = noSuchField
 		}
-		// What stands there instead may be a Secret's.
+		// The value that stands there may be a Secret's.
 		fact, _, _ = strings.Cut(fact, ", got ")
 		fields = append(fields, FieldFact{strings.TrimPrefix(name, "."), plan.OneLine(fact)})
 	}

@@ -50,8 +50,8 @@ const (
 	Recreated
 )
 
-// Manifest returns what is applied of an object: what Git says, without what only
-// the server sets, and with the labels of the source, unless it is a Deployment.
+// Manifest returns what is applied of an object: what Git says, without the fields that only
+// the server sets. It has the labels of the source, unless it is a Deployment.
 func (a *Applier) Manifest(o plan.Object) *unstructured.Unstructured {
 	u := WithoutServerFields(o.Unstructured)
 	if o.GroupVersionKind().GroupKind() == inventory.DeploymentKind {
@@ -174,9 +174,9 @@ func (t *Target) hasMore(gs *v1alpha1.GitSource) bool {
 	return err != nil || len(more) > 0 // an apply says what is wrong
 }
 
-// forbidden says what may not be in a branch: what a controller of the cluster keeps of
-// a Deployment, since a write to that goes round its gates; and owners, since the garbage
-// collector deletes what has none of them any more, a namespace with all its Deployments.
+// forbidden says what may not be in a branch. A write to what a controller of the cluster
+// keeps of a Deployment would avoid its gates. An object whose owners are gone is deleted by
+// the garbage collector, and a namespace with all its Deployments.
 func (t *Target) forbidden() *plan.Problem {
 	if len(t.GetOwnerReferences()) > 0 {
 		return t.Problem(plan.ReasonInvalidManifest, "metadata.ownerReferences: where the owners are gone, the garbage collector deletes the object and what is in it", "remove them: the UID of an owner is of one cluster")
@@ -215,9 +215,9 @@ func hintAtImmutable(ps plan.Problems, hint string) {
 // trialName is appended to the name of an object whose re-creation is tried.
 const trialName = "-trial"
 
-// dryRunAnew tries to create an object that is there, under another name: who
-// is deleted and cannot be made anew is lost. What an object may not share with
-// the one that is to go is no reason against it.
+// dryRunAnew tries to create an object that is there, under another name. An object that
+// is deleted and cannot be created again is lost. A value that two objects may not share is
+// no reason against it.
 func (a *Applier) dryRunAnew(ctx context.Context, t *Target) error {
 	u := a.Manifest(t.Object)
 	u.SetName(u.GetName()[:min(len(u.GetName()), validation.DNS1123LabelMaxLength-len(trialName))] + trialName)
@@ -281,7 +281,7 @@ func (a *Applier) DryRunApply(ctx context.Context, u *unstructured.Unstructured)
 }
 
 // mayWrite returns an error where the account could not write an object that is left
-// alone: such an object is recorded as the source's, and others are refused it.
+// alone. Such an object is recorded as the source's, and refused to other sources.
 func (a *Applier) mayWrite(ctx context.Context, t *Target) error {
 	u := a.Manifest(t.Object)
 	if t.Live == nil {
@@ -292,8 +292,8 @@ func (a *Applier) mayWrite(ctx context.Context, t *Target) error {
 
 // DryRunRollout tries the write that rollout will make one day: the template,
 // and the strategy, put in place of those that are there. An apply of the full
-// manifest would be another thing, for lists are merged by it: a container
-// that Git renamed would be tried together with the one that it was.
+// manifest would merge lists: a container that Git renamed would be tried together with the
+// one that it was.
 //
 // The Deployment may be held: it stays so in the trial, since a policy refuses
 // a held Deployment that is Recreate and not paused.
@@ -433,9 +433,9 @@ func (a *Applier) applyOwn(ctx context.Context, t *Target, version string) (Chan
 	}
 }
 
-// applyAgain applies a governed Deployment that was refused, where its fields have
-// another owner since they were read: rollout hands a Deployment back whose plan was
-// deleted, and gives gitsync its template. An apply without it would remove it.
+// applyAgain applies a governed Deployment that was refused, where its fields have another
+// owner since they were read. For rollout hands a Deployment back whose plan was deleted, and
+// gives gitsync its template. An apply without the template would remove it.
 // Otherwise applyAgain returns the refusal.
 func (a *Applier) applyAgain(ctx context.Context, t *Target, refusal error) (*unstructured.Unstructured, error) {
 	live, err := inventory.Get(ctx, a.Client, t.Entry())
@@ -488,8 +488,8 @@ func (a *Applier) Write(ctx context.Context, u *unstructured.Unstructured) error
 }
 
 // MayRecreate reports whether an annotation of the manifest lets an object be deleted and
-// created again. An annotation in the cluster does not count. What
-// holds other objects is never deleted so: they would go with it.
+// created again. An annotation in the cluster does not count. An
+// object that holds other objects is never deleted so: they would go with it.
 func MayRecreate(t *Target) bool {
 	switch t.GroupKind() {
 	case inventory.ReleaseKind, inventory.NamespaceKind, inventory.CRDKind:
@@ -498,7 +498,7 @@ func MayRecreate(t *Target) bool {
 	return t.Live != nil && t.Release == nil && t.GetAnnotations()[v1alpha1.AnnotationForce] == annotationForceTrue
 }
 
-// goneWithin is how long an object may take to go before it is created anew.
+// goneWithin is how long an object may take to go before it is created again.
 const goneWithin = 30 * time.Second
 
 func (a *Applier) recreate(ctx context.Context, t *Target) (Change, error) {

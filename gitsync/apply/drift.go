@@ -28,7 +28,7 @@ func (t *Target) Drift(before *unstructured.Unstructured, c Change, applied, aut
 		return "", err
 	}
 	if autoscaled && !t.Autoscaled {
-		lost = lost.Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("spec", "replicas"))) // was nobody's to take
+		lost = lost.Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("spec", "replicas"))) // the autoscaler's until now
 	}
 	if lost.Empty() {
 		return "", nil
@@ -40,9 +40,9 @@ func (t *Target) Drift(before *unstructured.Unstructured, c Change, applied, aut
 	return t.String() + ": " + strings.Join(by, "; "), nil
 }
 
-// IsApplied reports whether a commit is what was applied last, all of it, and with
-// the spec that the source has now: a new path, namespace or account brings other
-// objects, and fields, and nobody has taken them away.
+// IsApplied reports whether a commit is what was applied last, all of it, and with the spec
+// that the source has now. A new path, namespace or account brings other objects and fields,
+// which are no drift.
 func IsApplied(gs *v1alpha1.GitSource, commit string) bool {
 	return commit != "" && commit == gs.Status.AppliedCommit && gs.Status.AppliedWith == Digest(&gs.Spec)
 }

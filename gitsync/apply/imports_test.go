@@ -6,8 +6,8 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 )
 
-// Objects are applied without Git and without the reconciler. What left the branch is the
-// concern of package prune.
+// Objects are applied without Git and without the reconciler. Package prune
+// deletes what left the branch.
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
 		[]string{"gitsync/apiproblem", "gitsync/fieldmanager", "gitsync/inventory", "plan", "plan/v1alpha1"},

@@ -245,8 +245,8 @@ func isWorkload(kind schema.GroupKind) bool {
 	return kind.Group == "apps" && slices.Contains([]string{inventory.DeploymentKind.Kind, inventory.ReplicaSetKind.Kind, "StatefulSet"}, kind.Kind)
 }
 
-// ownsReplicas reports whether gitsync has applied spec.replicas: where Git has
-// it no more, it would go, and come back as 1, were it not handed over.
+// ownsReplicas reports whether gitsync has applied spec.replicas. If it leaves Git, it would
+// leave the object and come back as 1, were it not handed over.
 func ownsReplicas(live *unstructured.Unstructured) bool {
 	if live == nil {
 		return false
@@ -255,12 +255,12 @@ func ownsReplicas(live *unstructured.Unstructured) bool {
 	return err == nil && len(owned) > 0
 }
 
-// ownedByOther refuses an object that another GitSource applies: one that is in
-// the other's inventory, or bears its labels while the other has no inventory, as
-// when its status is lost. The labels of one that is gone, or has let go of the
-// object, bind nobody; and whoever may write an object may write its labels, so
-// those that name this source, or none, are not believed, and what is in this
-// source's inventory is not lost by them.
+// ownedByOther refuses an object that another GitSource applies. It is in the other's
+// inventory, or bears its labels while the other has no inventory, as when its status is
+// lost. Labels of a source that is gone, or has let go of the object, do not count.
+//
+// A user who may write an object may write its labels. So labels that name this source, or
+// none, prove nothing, and this source loses nothing of its inventory by them.
 func (o *Observer) ownedByOther(ctx context.Context, t *Target) error {
 	if t.Live == nil {
 		return nil

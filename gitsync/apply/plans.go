@@ -15,9 +15,9 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// PlanOf returns the BatchRelease in the cluster that governs the Deployment of a
-// release: the one of its name, or the one that it takes over from. It is nil
-// where there is neither.
+// PlanOf returns the BatchRelease in the cluster that governs the Deployment of a release.
+// That is the one of its name, or the one that it takes over from. It is nil if there is
+// neither.
 func (o *Observer) PlanOf(ctx context.Context, set *plan.Set, release *plan.Release) (*v1alpha1.BatchRelease, error) {
 	named, err := o.LivePlan(ctx, release)
 	if err != nil {
@@ -49,9 +49,9 @@ func HasPlan(set *plan.Set, p *v1alpha1.BatchRelease) bool {
 
 // takesOver reports whether a BatchRelease is to have the status of another one
 // for the same Deployment. It is not where it governs the Deployment already: a
-// plan that gets its old name back before the other one is deleted. Of two that were
-// created in one second, the age does not tell: one whose status is a copy, which no
-// generation has, governs nothing yet.
+// plan that gets its old name back before the other one is deleted. The
+// age of two that were created in one second is the same. If the status of one is a copy,
+// which no generation has, it governs nothing yet.
 func takesOver(successor, old *v1alpha1.BatchRelease) bool {
 	tie := old.CreationTimestamp.Equal(&successor.CreationTimestamp)
 	return plan.ComparePlans(old, successor) < 0 || successor.Status.Phase == "" || tie && successor.Status.ObservedGeneration == 0

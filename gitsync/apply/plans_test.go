@@ -9,8 +9,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Which plan has the status of the other: the new one until it governs, also where both
-// were created in one second and its name is the first.
+// The new plan has the status of the other until it governs. So it is if both were created in
+// one second and its name is the first.
 func TestTakesOver(t *testing.T) {
 	at := func(name string, second int64, phase v1alpha1.ReleasePhase, observed int64) *v1alpha1.BatchRelease {
 		return &v1alpha1.BatchRelease{

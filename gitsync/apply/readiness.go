@@ -23,21 +23,21 @@ func (u Unready) Explain() string {
 	return u.String() + ": " + strings.TrimSuffix(plan.OneLine(u.message), ".")
 }
 
-// Readiness returns what of an object is not ready, or nil. What kstatus
-// cannot tell of counts as ready.
+// Readiness returns what of an object is not ready, or nil. An object that
+// kstatus does not know counts as ready.
 func Readiness(u *unstructured.Unstructured) *Unready {
 	result, err := status.Compute(u)
 	switch {
 	case err == nil && result.Status == status.CurrentStatus && isNew(u):
-		return &Unready{Entry: inventory.Of(u), message: "nobody has looked at it yet"}
+		return &Unready{Entry: inventory.Of(u), message: "no controller has written its status yet"}
 	case err != nil || result.Status == status.CurrentStatus:
 		return nil //nolint:nilerr // a status that cannot be read says nothing
 	}
 	return &Unready{inventory.Of(u), result.Status == status.FailedStatus, result.Message}
 }
 
-// isNew reports whether an object is of a kind of ours and nobody has written its
-// status yet. To kstatus, who has no status is ready.
+// isNew reports whether an object is of a kind of ours and has no status yet. To kstatus, an
+// object without a status is ready.
 func isNew(u *unstructured.Unstructured) bool {
 	_, looked, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 	return u.GroupVersionKind().Group == v1alpha1.Group && !looked

@@ -23,8 +23,8 @@ import (
 
 // Restored is the pod template with which a governed Deployment that was deleted
 // is created again: that of its stable revision. The native controller rolls out
-// the template that a Deployment is created with at once (H30), so with the
-// template from Git a release would pass all its gates.
+// the template that a Deployment is created with at once (H30). With the template from Git a
+// release would so pass all its gates.
 type Restored struct {
 	Revision string
 	template map[string]any
@@ -53,8 +53,8 @@ func (o *Observer) observeGone(ctx context.Context, t *Target) error {
 	return err
 }
 
-// stableOf returns what a Deployment comes back with, and nil where that is what
-// Git says: the stable revision has the template from Git, or none is on record.
+// stableOf returns what a Deployment comes back with. It is nil where that is what Git says:
+// the stable revision has the template from Git, or none is on record.
 func (o *Observer) stableOf(ctx context.Context, t *Target, plans []v1alpha1.BatchRelease) (*Restored, error) {
 	owners := make([]types.UID, len(plans))
 	for i := range plans {
@@ -118,8 +118,8 @@ func selectorOf(o plan.Object) labels.Selector {
 	return selector
 }
 
-// dryRunRestored tries the Deployment as it comes back. What Git says of it is
-// tried besides.
+// dryRunRestored tries the Deployment as it comes back. The manifest from
+// Git is tried besides.
 func (a *Applier) dryRunRestored(ctx context.Context, t *Target) plan.Problems {
 	ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.Source, a.DryRunApply(ctx, a.Body(t)))
 	for _, p := range ps {

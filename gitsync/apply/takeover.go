@@ -28,13 +28,13 @@ import (
 // deletes the plan. So of such a BatchRelease gitsync keeps nothing that only Git or the
 // controller says:
 //
-//   - Where another plan of the source governs the Deployment, it is deleted, and made
-//     again: it governs nothing.
+//   - If another plan of the source governs the Deployment, it governs nothing. It is
+//     deleted and created again.
 //   - Elsewhere it may have a release under way, which goes on. It loses its owners, its
 //     finalizers and all of its spec that Git does not say, except for spec.paused; with
 //     signers, its status, too. Only then it gets the labels.
-//   - Where it is not there yet, gitsync creates the plan. An apply would be merged into
-//     one that a user makes at the same time.
+//   - If it is not there yet, gitsync creates the plan. An apply would be merged into one
+//     that a user makes at the same time.
 //
 // The source's own plans lose owners and approvals that Git does not say, at each sync.
 
@@ -76,7 +76,7 @@ func disinherited(live *unstructured.Unstructured, wanted plan.Object, gs *v1alp
 }
 
 // foreignSpec returns which of [onlyGits] another manager than gitsync has written, or
-// none. What gitsync alone has applied goes with the next apply.
+// none. A field that gitsync alone has applied goes with the next apply.
 func foreignSpec(live *unstructured.Unstructured) (sets.Set[string], error) {
 	applied, err := fieldmanager.AppliedSpec(live, onlyGits...)
 	if err != nil {
@@ -139,8 +139,8 @@ func Unclaimed(br *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
 	return br
 }
 
-// Takeover lets the plan of a target take the place of what the cluster has: of a
-// BatchRelease of its name that a user has made, or of a plan that had another name.
+// Takeover lets the plan of a target take the place of what the cluster has. That is a
+// BatchRelease of its name that a user has made, or a plan that had another name.
 type Takeover struct {
 	Applier *Applier
 	// Own reads, and Status writes the status, as the controller.
@@ -178,7 +178,7 @@ func (o Takeover) Disinherit(ctx context.Context, t *Target, now *v1alpha1.Batch
 }
 
 // forgetGates empties the status of a BatchRelease that is taken over, where only signed
-// approvals count: by it, gates may be open that no signer has approved. The release
+// approvals count. By that status, gates may be open that no signer has approved. The release
 // under way goes on behind its first gate.
 func (o Takeover) forgetGates(ctx context.Context, t *Target) error {
 	if signed, _, _ := unstructured.NestedBool(t.Object.Object, "spec", "requireSignedApprovals"); !signed || !isForeign(t.Live) {

@@ -74,8 +74,8 @@ func Read(i *v1alpha1.Inventory) Set {
 // Add adds an entry.
 func (inv Set) Add(e Entry) { inv[e.ID()] = e }
 
-// Union returns the entries of both sets. Where both have an entry, it takes that of inv, and so
-// inv's version of the API.
+// Union returns the entries of both sets. If both have an entry, it takes that of inv, and so inv's
+// version of the API.
 func (inv Set) Union(other Set) Set {
 	all := Set{}
 	for id, e := range other {

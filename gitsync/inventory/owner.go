@@ -38,8 +38,8 @@ func LabelValue(name string) string {
 	return name[:54] + "-" + hex.EncodeToString(sum[:4])
 }
 
-// IsOwned reports whether a GitSource applies an object: by its labels, and for
-// a Deployment, which has no label of a source (I7), by gitsync's field manager.
+// IsOwned reports whether a GitSource applies an object, by its labels. A Deployment has no
+// label of a source (I7): gitsync's field manager says it.
 // The field manager is the same for all sources; [Has] and [Owner] tell which one applies
 // the Deployment.
 func IsOwned(o client.Object, gs *v1alpha1.GitSource) bool {

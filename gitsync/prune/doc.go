@@ -6,5 +6,5 @@
 // what stays in the cluster or in the inventory. The caller writes status and events.
 //
 // An object whose deletion takes data or other objects with it needs an annotation. So does a
-// commit that is more likely a slip in a path than a wish.
+// commit that is more likely a slip in a path than meant.
 package prune

@@ -16,7 +16,7 @@ import (
 const few = 2
 
 // CheckLimit refuses a commit that would delete more than half of what was applied. That is
-// more likely a slip in a path, or a kustomization that lost its list, than a wish. An
+// more likely a slip in a path, or a kustomization that lost its list, than meant. An
 // annotation of the GitSource with the commit confirms it. Objects in status.kept have left
 // the branch before, and do not count. Neither do objects that kustomize generates under
 // another name.

@@ -77,9 +77,8 @@ func (u Used) addValue(user, namespace, field string, v any) {
 	}
 }
 
-// addNamespace adds what the pods that run in a namespace, those that its
-// Deployments and ReplicaSets are about to make, and the stable revisions there
-// refer to.
+// addNamespace adds what the pods of a namespace refer to: those that run, and those that its
+// Deployments and ReplicaSets are about to make. It also adds what stable revisions refer to.
 func (u Used) addNamespace(ctx context.Context, c client.Reader, namespace string) error {
 	for _, add := range []func(context.Context, client.Reader, string) error{u.addPods, u.addDeployments, u.addReplicaSets, u.addRevisions} {
 		if err := add(ctx, c, namespace); err != nil {

@@ -88,8 +88,8 @@ func GateOf(step v1alpha1.Step, last bool) string {
 
 var commitPart = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 
-// CheckCommit refuses a value of --commit that is no hash of a commit, nor the begin of one:
-// the cluster knows no names such as HEAD.
+// CheckCommit refuses a value of --commit that neither is the hash of a commit nor begins
+// one. The cluster knows no names such as HEAD.
 func CheckCommit(text string) error {
 	if commitPart.MatchString(text) {
 		return nil

@@ -161,8 +161,8 @@ func (st *commitCommand) goBack(to string, with []string, reason string) error {
 }
 
 // isTakenBack reports whether Git has taken back the last release, or is about to. A
-// revert of its commit would bring the release again. Where the cluster went back by
-// itself, the branch still has what failed.
+// revert of its commit would bring the release again. If the cluster went back by itself,
+// the branch still has what failed.
 func isTakenBack(br *v1alpha1.BatchRelease) bool {
 	at := &br.Status
 	switch {

@@ -112,8 +112,8 @@ func TestRollback_OnASharedBase(t *testing.T) {
 	}
 }
 
-// An account that may not list the GitSources of other namespaces cannot know what of
-// them the files move: the commands say so, and go on. A problem that the branch has is
+// An account that may not list the GitSources of other namespaces cannot know which of them
+// the files move. The commands say so, and go on. A problem that the branch has is
 // shown with the change.
 func TestRollback_SourcesThatMayNotBeListed(t *testing.T) {
 	const hidden = "Not checked: whether GitSources of other namespaces take the same files: "
