@@ -164,7 +164,11 @@ func (c *commit) unfinished() error {
 		if finalizers := t.Live.GetFinalizers(); len(finalizers) > 0 {
 			hint = "it has the finalizers " + plan.JoinNames(finalizers) + ": see to who has set them"
 		}
-		ps = append(ps, t.Problem(v1alpha1.ReasonApplyFailed, "it is being deleted, and is created again once it is gone", hint))
+		fact := "it is being deleted, and is created again once it is gone"
+		if held := c.heldBy(t); held != "" {
+			fact += "; Deployment " + held + " stays held until then"
+		}
+		ps = append(ps, t.Problem(v1alpha1.ReasonApplyFailed, fact, hint))
 	}
 	if len(ps) > 0 {
 		return ps
@@ -380,6 +384,9 @@ func (l *look) applyAll(ctx context.Context, a *apply.Applier, c *commit, o *app
 		}
 	}
 	for _, t := range c.releases {
+		if err := l.markReturn(ctx, t); err != nil {
+			return err
+		}
 		if err := l.disinherit(ctx, a, c, t); err != nil {
 			return err
 		}
@@ -525,6 +532,11 @@ func (l *look) afterHandBack(ctx context.Context, t *apply.Target, o *apply.Obse
 			continue
 		}
 		if err := l.endPlan(ctx, inventory.OfRelease(p)); err != nil {
+			return err
+		}
+	}
+	for _, br := range o.Ending(client.ObjectKeyFromObject(t)) {
+		if err := inventory.UnmarkReturn(ctx, l.as, l.gs, &br); err != nil {
 			return err
 		}
 	}
@@ -732,4 +744,27 @@ func (l *look) pruneAll(ctx context.Context) error {
 		p.Hint = strings.TrimPrefix(p.Hint+"; "+way, "; ")
 	}
 	return err
+}
+
+// markReturn marks the BatchRelease of a plan which is created again once that is gone.
+func (l *look) markReturn(ctx context.Context, t *apply.Target) error {
+	if t.Mode != apply.AfterDeletion || !inventory.IsOwned(t.Live, l.gs) {
+		return nil
+	}
+	err := inventory.MarkReturn(ctx, l.as, t.Live, l.outcome.commit)
+	return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err), err)
+}
+
+// heldBy returns the name of the held Deployment of a plan; empty: none is.
+func (c *commit) heldBy(t *apply.Target) string {
+	if t.GroupKind() != inventory.ReleaseKind {
+		return ""
+	}
+	name, _, _ := unstructured.NestedString(t.Object.Object, "spec", "workloadRef", "name")
+	for _, d := range c.targets {
+		if d.GroupKind() == inventory.DeploymentKind && d.GetNamespace() == t.GetNamespace() && d.GetName() == name && d.Live.GetLabels()[v1alpha1.LabelHeld] != "" {
+			return name
+		}
+	}
+	return ""
 }

@@ -157,6 +157,17 @@ func (s *shop) staysHeld(held *deployments) {
 	}
 }
 
+// handBackIsRefused waits for the event that says that the API server refuses the hand-back.
+func (s *shop) handBackIsRefused() {
+	s.Helper()
+	clustertest.Wait(s, "the refusal", func() error {
+		if len(s.about("web", "HandBackRefused")) == 0 {
+			return errors.New("no event")
+		}
+		return nil
+	})
+}
+
 // A plan leaves the branch and is back before its Deployment was handed back: the
 // Deployment stays held, and no gate opens.
 func TestPlanBackBeforeTheHandBack(t *testing.T) {
@@ -193,12 +204,7 @@ func TestPlanBackBeforeTheHandBack(t *testing.T) {
 		s, _ := begin(t)
 		held, thaw := s.recordDeployments(), s.freeze()
 		s.push(map[string]string{"deploy/plan.yaml": ""})
-		clustertest.Wait(t, "the refusal", func() error {
-			if len(s.about("web", "HandBackRefused")) == 0 {
-				return errors.New("no event")
-			}
-			return nil
-		})
+		s.handBackIsRefused()
 		s.absent("web", &v1alpha1.BatchRelease{})
 		back := s.push(map[string]string{"deploy/plan.yaml": webPlan})
 		thaw()
@@ -218,4 +224,97 @@ func TestPlanBackBeforeTheHandBack(t *testing.T) {
 		s.isAt("web", "WaitingForApproval", 0)
 		s.staysHeld(held)
 	})
+}
+
+// keptPlan begins a release, and returns once a finalizer keeps its deleted plan, the API
+// server refuses the hand-back, and the branch has the plan again.
+func keptPlan(t *testing.T) (s *shop, held *deployments, thaw func()) {
+	t.Helper()
+	s = newShop(t, andRollout)
+	s.beginRelease()
+	s.finalizers(`"example.org/hostage"`)
+	held, thaw = s.recordDeployments(), s.freeze()
+	s.push(map[string]string{"deploy/plan.yaml": ""})
+	s.handBackIsRefused()
+	message := s.refused(s.push(map[string]string{"deploy/plan.yaml": webPlan}), v1alpha1.ReasonApplyFailed)
+	for _, want := range []string{"it has the finalizers example.org/hostage", "Deployment web stays held until then"} {
+		if !strings.Contains(message, want) {
+			t.Errorf("it does not say %q", want)
+		}
+	}
+	return s, held, thaw
+}
+
+// finalizers sets the finalizers of BatchRelease web.
+func (s *shop) finalizers(list string) {
+	s.Helper()
+	s.kubectl("patch", "batchrelease/web", "--type=merge", "-p", `{"metadata":{"finalizers":[`+list+`]}}`)
+}
+
+// approveNow commits an approval of step 0 of the release under way.
+func (s *shop) approveNow() {
+	s.Helper()
+	now := s.release("web")
+	s.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", now.Status.UpdateRevision, now.Spec.Commit, "0")})
+}
+
+// The Deployment of a plan that is back stays held, also once its hand-back would pass: a
+// finalizer keeps the old BatchRelease. The release goes on behind its gate when that is
+// gone. An approval of the release that has ended with the old plan opens no gate.
+func TestPlanBack_KeptByAFinalizer(t *testing.T) {
+	t.Parallel()
+	s, held, thaw := keptPlan(t)
+	thaw()
+	before := s.release("web")
+	s.approveNow()
+	s.kubectl("label", "batchrelease/web", "example.org/round=now") // another round of rollout
+	s.finalizers("")
+	s.isGoneOrNew("web", before.UID)
+	s.isAt("web", "WaitingForApproval", 0)
+	s.says("False ApprovalIgnored: deploy/approvals/web.yaml: BatchApproval " + s.ns + "/web: spec.commit: " + before.Spec.Commit + " is another release; the present one comes from ")
+	s.staysHeld(held)
+	s.approveNow()
+	s.isAt("web", "ReleaseCompleted", 1)
+}
+
+// A plan that is back, and leaves the branch again before it is created: the Deployment is
+// handed back.
+func TestPlanBack_GoneAgain(t *testing.T) {
+	t.Parallel()
+	s, _, thaw := keptPlan(t)
+	gone := s.push(map[string]string{"deploy/plan.yaml": ""})
+	thaw()
+	s.applied(gone)
+	if d := s.deployment("web"); d.Labels[v1alpha1.LabelHeld] != "" || d.Spec.Paused {
+		t.Errorf("not handed back: %+v", d.Spec)
+	}
+	s.finalizers("")
+}
+
+// The branch is pushed back to before its plan was removed, while the hand-back is
+// refused: the release has ended with its plan. The message says what to do, and it helps.
+func TestPlanBack_BranchPushedBack(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	s.beginRelease()
+	before := s.release("web")
+	held, thaw := s.recordDeployments(), s.freeze()
+	s.push(map[string]string{"deploy/plan.yaml": ""})
+	s.handBackIsRefused()
+	s.repo.Git("reset", "-q", "--hard", before.Spec.Commit)
+	s.repo.Git("push", "-q", "--force", "origin", "HEAD:refs/heads/main")
+	s.lookNow()
+	thaw()
+	s.isAt("web", "WaitingForApproval", 0)
+	s.staysHeld(held)
+	s.approveNow()
+	s.says("False ApprovalIgnored: deploy/approvals/web.yaml: BatchApproval " + s.ns + "/web: spec.commit: the release of commit " + before.Spec.Commit[:12] +
+		" has ended, and its BatchRelease was removed since; bring the change by a new commit")
+	s.isAt("web", "WaitingForApproval", 0)
+	s.push(manifests("v1"))
+	s.isAt("web", "ReleaseCompleted", 1)
+	s.push(manifests("v2"))
+	s.isAt("web", "WaitingForApproval", 0)
+	s.approveNow()
+	s.isAt("web", "ReleaseCompleted", 1)
 }

@@ -47,7 +47,7 @@ func (r *reconciler) ungoverned(ctx context.Context, deployment types.Namespaced
 		return fmt.Errorf("listing the plans of Deployment %s before it is handed back: %w", deployment, err)
 	}
 	for i := range plans.Items {
-		if br := &plans.Items[i]; br.Spec.WorkloadRef.Name == deployment.Name && !isGone(br) {
+		if br := &plans.Items[i]; br.Spec.WorkloadRef.Name == deployment.Name && (!isGone(br) || returns(*br)) {
 			return fmt.Errorf("Deployment %s has the plan %s: %w", deployment, plans.Items[i].Name, errLookAgain)
 		}
 	}

@@ -91,7 +91,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		failures:  &failures{of: map[types.NamespacedName]*failure{}},
 		trials:    &trials{of: map[types.NamespacedName]*trial{}},
 		pods:      podcauses.New(mgr.GetAPIReader(), o.Now),
-		startup:   &startup{uptime: o.Uptime, seen: map[types.NamespacedName]bool{}},
+		startup:   &startup{uptime: o.Uptime, seen: map[types.NamespacedName]bool{}, returns: map[types.NamespacedName]time.Duration{}},
 		handBacks: &handBacks{of: map[types.NamespacedName]sentEvent{}},
 		notifier:  o.Notifier,
 		selector:  o.Selector,
@@ -501,7 +501,8 @@ func (r *reconciler) tell(about client.Object, e engine.Event) {
 
 // isGone reports whether a plan governs nothing any more: it is being deleted. A
 // finalizer of another controller may keep the object for ever, and would keep the
-// hold with it. Nothing is written to it.
+// hold with it. Nothing is written to it. Where the branch has the plan again, the hold
+// stays; see [returns].
 func isGone(br *v1alpha1.BatchRelease) bool { return br.DeletionTimestamp != nil }
 
 // abandoned is the round of a plan that is gone.
@@ -554,6 +555,9 @@ func (r *reconciler) abandon(ctx context.Context, namespace string) (wait time.D
 // source.
 func (r *reconciler) letGo(ctx context.Context, deployment types.NamespacedName, held bool) (time.Duration, error) {
 	if held {
+		if returning, err := r.returning(ctx, deployment); err != nil || returning {
+			return 0, err
+		}
 		if wait, err := r.awaitSource(ctx, deployment); err != nil || wait > 0 {
 			return wait, err
 		}

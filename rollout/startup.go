@@ -28,12 +28,16 @@ type startup struct {
 	begun  bool
 	began  time.Duration
 	seen   map[types.NamespacedName]bool
+	// returns has the Deployments of plans that [returns] was true of last. The value is the
+	// uptime until which such a plan may be created again, and 0 until the old one is gone.
+	returns map[types.NamespacedName]time.Duration
 }
 
 // saw notes that a Deployment has a plan.
 func (s *startup) saw(deployment types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.returns, deployment)
 	if s.left() > 0 {
 		s.seen[deployment] = true
 	} else {
@@ -49,13 +53,61 @@ func (s *startup) left() time.Duration {
 	return max(0, s.began+sourcesWithin-s.uptime())
 }
 
+// wait returns how long the hand-back of a Deployment without a plan waits for its source.
 func (s *startup) wait(deployment types.NamespacedName) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if until, ok := s.returns[deployment]; ok {
+		if until == 0 {
+			until = s.uptime() + sourcesWithin
+			s.returns[deployment] = until
+		}
+		if left := until - s.uptime(); left > 0 {
+			return left
+		}
+		delete(s.returns, deployment)
+	}
 	if s.seen[deployment] {
 		return 0
 	}
 	return s.left()
+}
+
+// awaitReturn notes that the plan of a Deployment is to be created again once the old one,
+// which a finalizer keeps, is gone.
+func (s *startup) awaitReturn(deployment types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.returns[deployment] = 0
+}
+
+// endReturn notes that the branch does not have the plan of a Deployment any more.
+func (s *startup) endReturn(deployment types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.returns, deployment)
+}
+
+// returning reports whether the branch has the plan of a Deployment again, which cannot be
+// created yet: a finalizer keeps the old one, which is being deleted.
+func (r *reconciler) returning(ctx context.Context, deployment types.NamespacedName) (bool, error) {
+	var plans v1alpha1.BatchReleaseList
+	if err := r.List(ctx, &plans, client.InNamespace(deployment.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
+		return false, fmt.Errorf("listing the plans of Deployment %s: %w", deployment, err)
+	}
+	switch {
+	case slices.ContainsFunc(plans.Items, returns):
+		r.startup.awaitReturn(deployment)
+		return true, nil
+	case len(plans.Items) > 0: // else it is created now
+		r.startup.endReturn(deployment)
+	}
+	return false, nil
+}
+
+// returns reports whether a plan is being deleted, and the branch has it again.
+func returns(br v1alpha1.BatchRelease) bool {
+	return isGone(&br) && br.Annotations[v1alpha1.AnnotationReturns] != ""
 }
 
 // awaitSource returns how long the hand-back of a held Deployment waits for its source. One

@@ -85,6 +85,7 @@ type Observer struct {
 
 	commit []plan.Object                                // all of it
 	plans  map[client.ObjectKey][]v1alpha1.BatchRelease // by Deployment
+	ending map[client.ObjectKey][]v1alpha1.BatchRelease // those that are being deleted
 	hpas   map[string][]autoscalingv2.HorizontalPodAutoscaler
 	// Sources are nil until [Observer.ReadSources].
 	Sources *v1alpha1.GitSourceList
@@ -98,7 +99,7 @@ type Observer struct {
 
 // NewObserver returns an observer that has read nothing.
 func NewObserver(gs *v1alpha1.GitSource, as, own client.Reader) *Observer {
-	return &Observer{Source: gs, As: as, Own: own, plans: map[client.ObjectKey][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
+	return &Observer{Source: gs, As: as, Own: own, plans: map[client.ObjectKey][]v1alpha1.BatchRelease{}, ending: map[client.ObjectKey][]v1alpha1.BatchRelease{}, hpas: map[string][]autoscalingv2.HorizontalPodAutoscaler{}}
 }
 
 // Targets returns how each object of a commit is to be applied. The error has the problems of
@@ -353,10 +354,23 @@ func (o *Observer) PlansFor(ctx context.Context, deployment client.ObjectKey) ([
 	if err := o.Own.List(ctx, &list, client.InNamespace(deployment.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
 		return nil, fmt.Errorf("listing the BatchReleases for Deployment %s: %w", deployment, err)
 	}
-	plans := slices.DeleteFunc(list.Items, func(br v1alpha1.BatchRelease) bool { return br.DeletionTimestamp != nil })
+	var plans []v1alpha1.BatchRelease
+	for _, br := range list.Items {
+		if br.DeletionTimestamp != nil {
+			o.ending[deployment] = append(o.ending[deployment], br)
+		} else {
+			plans = append(plans, br)
+		}
+	}
 	slices.SortFunc(plans, func(a, b v1alpha1.BatchRelease) int { return plan.ComparePlans(&a, &b) })
 	o.plans[deployment] = plans
 	return plans, nil
+}
+
+// Ending returns the BatchReleases of a Deployment that are being deleted, of which
+// [Observer.PlansFor] has read.
+func (o *Observer) Ending(deployment client.ObjectKey) []v1alpha1.BatchRelease {
+	return o.ending[deployment]
 }
 
 // LivePlan returns the plan of a release in the cluster, or nil.

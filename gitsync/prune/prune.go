@@ -124,6 +124,9 @@ func Run(ctx context.Context, in Input, gone []inventory.Entry) (Result, error) 
 			result.keepUntilGone(e, live)
 		case action == Absent: // nothing brings it back
 			result.keepUntilGone(e, live)
+			if err := inventory.UnmarkReturn(ctx, in.As, in.Source, live); err != nil {
+				ps = append(ps, apiproblem.Of(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, in.Source, err)...)
+			}
 		}
 	}
 	if len(ps) > 0 {

@@ -84,6 +84,10 @@ const (
 	// AnnotationRejected, on a BatchRelease, is the reason of tranche reject, where
 	// spec.commit is its commit. Set from Git.
 	AnnotationRejected = Group + "/rejected"
+	// AnnotationReturns, on a BatchRelease that is being deleted, is the commit by which the
+	// branch has it again. Its Deployment stays held until gitsync creates it again. Set
+	// and removed by gitsync.
+	AnnotationReturns = Group + "/returns"
 	// AnnotationRollback with the value "true" on a BatchRelease asks for a
 	// rollback of the release under way.
 	AnnotationRollback = Group + "/rollback"
