@@ -501,7 +501,7 @@ func (r *reconciler) tell(about client.Object, e engine.Event) {
 
 // isGone reports whether a plan governs nothing any more: it is being deleted. A
 // finalizer of another controller may keep the object for ever, and would keep the
-// hold with it. Nothing is written to it. Where the branch has the plan again, the hold
+// hold with it. Nothing is written to it. If the branch has the plan again, the hold
 // stays; see [returns].
 func isGone(br *v1alpha1.BatchRelease) bool { return br.DeletionTimestamp != nil }
 

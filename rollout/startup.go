@@ -88,8 +88,8 @@ func (s *startup) endReturn(deployment types.NamespacedName) {
 	delete(s.returns, deployment)
 }
 
-// returning reports whether the branch has the plan of a Deployment again, which cannot be
-// created yet: a finalizer keeps the old one, which is being deleted.
+// returning reports whether the branch has the plan of a Deployment again, and it cannot be
+// created yet. A finalizer keeps the old one, which is being deleted.
 func (r *reconciler) returning(ctx context.Context, deployment types.NamespacedName) (bool, error) {
 	var plans v1alpha1.BatchReleaseList
 	if err := r.List(ctx, &plans, client.InNamespace(deployment.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {

@@ -220,7 +220,7 @@ func (c *cluster) key() string {
 	}
 	for _, r := range c.oracle.releases {
 		fmt.Fprintf(&b, "%d %.7s ", r.version, r.commit) // of the release before the first there is none
-		fmt.Fprint(&b, said(r.opened), r.position, r.ended, r.failed, r.completed)
+		fmt.Fprint(&b, said(r.opened), r.position, r.ended, r.failed, r.completed, r.sure, r.doubtful)
 	}
 	return b.String()
 }

@@ -317,6 +317,8 @@ func (c *cluster) meddle(verb string, args []string, number func(int) int) bool 
 		}
 		switch verb {
 		case "resize":
+			// An approval bounds what the controller adds. These pods it has not added, and no
+			// record says what they run.
 			c.sets[i].foreign = c.sets[i].foreign || c.size(i) == 0 && !c.recorded(i)
 			c.writeSet(i, func(rs *appsv1.ReplicaSet) { n := int32(number(1)); rs.Spec.Replicas = &n })
 		case "delete":

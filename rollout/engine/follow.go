@@ -22,16 +22,25 @@ func (v *view) follow() {
 	defer func(goal *revision) { v.goal = goal }(v.goal)
 	v.stable = v.recorded(0)
 	v.goal = v.templated()
-	switch sets := v.following(); {
+	switch sets := v.followingThere(); {
 	case v.replicas == 0 || v.seen() && v.onlyStable() && v.RefusedReason != ReasonHandBackRefused:
 		v.handBack("there is nothing to split", v.stable.template)
 	case !Held(v.d):
 		v.warn(ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
 		v.do(Hold{because: "the hold was changed by another field manager", Template: &v.d.Spec.Template, Revision: v.goal.name})
 	case v.RefusedReason == ReasonWriteRefused && (!v.CreationRefused || lacksReplicaSet(sets)):
-	case v.seen() && active(numbers(sets)) > 1:
+	case v.seen() && (active(numbers(sets)) > 1 || v.alone(sets)):
 		v.move(sets, because(fmt.Sprintf("%d replicas, and no release may go on", v.replicas)))
 	}
+}
+
+// alone reports whether the revision of a release is the only one with pods, while its gates
+// do not allow all. Another writer has taken the others away. The native controller would
+// follow N with it, past the gate. A stable pod keeps it from that (H26).
+func (v *view) alone(sets []set) bool {
+	s := &v.status
+	return sets[0].size > 0 && v.isGoal() && !v.goal.equal(v.stable.template) && s.CurrentStepReplicas != nil &&
+		!s.RollingBack && !s.BeganFull && !slices.Contains(v.opened(), plan.Full)
 }
 
 // templated returns the revision of the Deployment's template, of its record where it
@@ -57,6 +66,20 @@ func (v *view) onlyStable() bool {
 		}
 	}
 	return true
+}
+
+// followingThere returns the sets as [view.following]. While no ReplicaSet may be made, the
+// stable one that is there grows in place of one that admission would have otherwise.
+func (v *view) followingThere() []set {
+	sets := v.following()
+	if !v.CreationRefused || !lacksReplicaSet(sets) {
+		return sets
+	}
+	defer func(stable *revision) { v.stable = stable }(v.stable)
+	if v.stable = revisionOfRecord(v.Observed, &v.records[0]); v.stable.rs == nil {
+		return sets
+	}
+	return v.following()
 }
 
 // following returns the sets with what each is to have: that of the Deployment's

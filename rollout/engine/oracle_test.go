@@ -70,8 +70,12 @@ type release struct {
 	// none before any gate opened.
 	opened []intstr.IntOrString
 	// grown: a round has observed more pods than the first step's. Else no more is known
-	// than that a gate could have opened.
+	// than that a gate could have opened, unless sure.
 	grown bool
+	// sure: a gate could open in a complete round that moved nothing and saw the hold. The
+	// release had begun before, so that round has opened it.
+	sure  bool
+	could bool // a gate could open in this round
 	// first is the replicas value of the first step when the first pod came, or when the
 	// release began with pods. It is that of now if no pod is there.
 	first []intstr.IntOrString
@@ -93,9 +97,13 @@ type release struct {
 	held   bool // a round has found the Deployment held for it
 	midway bool // it was brought while another release was under way
 	fault  bool // a pod of it was not ready for a reason of its own
-	looked bool // a complete round has observed it and could act on it
-	lost   bool // one had before the status was lost
-	full   bool // all pods ran it then, and no other pod has been there since
+	losses int  // how often a step has lost its pods
+	// doubtful: a round that could not act on the plan has found another release in it, with
+	// the Deployment native. A release that has moved nothing ends by that.
+	doubtful bool
+	looked   bool // a complete round has observed it and could act on it
+	lost     bool // one had before the status was lost
+	full     bool // all pods ran it then, and no other pod has been there since
 	// completed is the step that a user completed in status, with the plan of
 	// that moment; -1: none.
 	completed      int
@@ -129,7 +137,7 @@ func (r *release) allows(n int32) int32 {
 	switch {
 	case len(r.steps) == 0:
 		return n // no round could act on it
-	case r.grown:
+	case r.grown || r.sure:
 		return most(r.opened, n)
 	}
 	return max(most(r.opened, n), min(most(r.first, n), most(r.steps[:1], n)))
@@ -206,7 +214,7 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	if !usable(ob) {
 		return
 	}
-	r.full = (r.full || !r.looked) && runsAll(ob, r.version)
+	r.full, r.could = (r.full || !r.looked) && runsAll(ob, r.version), false
 	o.replan(r, ob)
 	steps := ob.Release.Spec.Strategy.Steps
 	if o.shows(c, ob) && !o.approvalSeen {
@@ -235,15 +243,13 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	for i := range steps {
 		if most(r.steps[:i+1], replicas(ob.Deployment)) <= r.allows(replicas(ob.Deployment)) {
 			r.reach = max(r.reach, i)
-			if r.edited && len(r.opened) > 0 { // N may have changed since
-				r.position = max(r.position, min(i, last-1))
-			}
 		}
 	}
 	for i := 0; i <= r.position && i < last; i++ {
 		if !o.opens(c, r, ob, i) {
 			continue
 		}
+		r.could = true
 		if i == r.position {
 			r.position, r.completed = i+1, -1
 			r.waits[i+1] = wait{}
@@ -307,9 +313,9 @@ func rolledOut(d *appsv1.Deployment) bool {
 	}
 }
 
-// replan puts the position into an edited plan: at the last step whose target is
-// not beyond what is opened. The engine may be at an earlier one, whose gates
-// can then open again.
+// replan puts the position into an edited plan: at the first step whose target is not
+// below what runs, and not beyond what is opened. A release whose own step has not changed
+// stays at it. The engine may be at an earlier one, whose gates can then open again.
 func (o *oracle) replan(r *release, ob *Observed) {
 	now := valuesOf(ob.Release.Spec.Strategy.Steps)
 	if slices.Equal(now, r.steps) {
@@ -319,16 +325,21 @@ func (o *oracle) replan(r *release, ob *Observed) {
 	if r.reach >= len(now) || r.reach >= len(r.steps) || now[r.reach] != r.steps[r.reach] { // else it stays at its step
 		r.reach = 0
 	}
+	stays := min(r.position, len(now)-1, len(r.steps)-1)
+	for stays > 0 && now[stays] != r.steps[stays] {
+		stays--
+	}
 	r.steps, r.position = now, 0
 	if len(r.opened) == 0 {
 		return
 	}
-	n := replicas(ob.Deployment)
+	n, runs := replicas(ob.Deployment), r.observed(ob)
 	for i := range now {
-		if most(now[:i+1], n) <= most(r.opened, n) {
-			r.position = min(i, max(0, len(now)-2))
+		if most(now[:i+1], n) <= most(r.opened, n) && (i == 0 || most(now[:i], n) < runs) {
+			r.position = i
 		}
 	}
+	r.position = min(max(r.position, stays), max(0, len(now)-2))
 }
 
 func most(values []intstr.IntOrString, n int32) int32 {
@@ -366,6 +377,7 @@ func (o *oracle) opens(c *cluster, r *release, ob *Observed, i int) bool {
 	case available < low:
 		if Held(ob.Deployment) && ob.Deployment.Status.ObservedGeneration >= ob.Deployment.Generation && !ob.Release.Spec.Paused {
 			*w = wait{}
+			r.losses++
 		}
 		return false
 	}
@@ -655,8 +667,9 @@ func (c *cluster) resizedSince(before *cluster) string {
 
 // fought judges a turn of the native controller under a hold (I10). If there is nothing
 // to split, it may follow a new N until the controller's next round. A revision whose
-// gates are closed may follow only in three cases. All pods ran it already, the plan is
-// paused, or N was 0 in that time, which the controller never saw.
+// gates are closed may follow only in two cases, also where a second writer has left
+// nothing else. N was 0 in that time, which the controller never saw, or the release began
+// with all pods.
 func (o *oracle) fought(c, before *cluster) {
 	f := c.resizedSince(before)
 	if !before.held() || f == "" || o.meddled != "" {
@@ -666,7 +679,7 @@ func (o *oracle) fought(c, before *cluster) {
 	if !o.resized || len(active) > 1 {
 		c.violate("I10", "the native controller %s under the hold\n was %s", f, before)
 	}
-	if o.zeroed || c.br == nil || c.br.Spec.Paused {
+	if o.zeroed || c.br == nil {
 		return
 	}
 	r := o.of(c, o.seen.version, o.seen.commit)
@@ -675,7 +688,7 @@ func (o *oracle) fought(c, before *cluster) {
 		if rs == nil || before.sets[i].rs == nil || c.size(i) <= before.size(i) {
 			continue
 		}
-		if v := versionIn(&rs.Spec.Template); o.free(v, r) || v == o.sole || v != r.version && c.sets[i].foreign {
+		if v := versionIn(&rs.Spec.Template); o.free(v, r) || v == o.sole && (v != r.version || r.full) {
 			continue
 		}
 		if c.size(i) > r.allows(c.replicas()) {
@@ -728,7 +741,7 @@ func (o *oracle) said(c *cluster, ob *Observed, before v1alpha1.BatchReleaseStat
 		}
 		r.ended, r.failed = true, true
 	}
-	if s.Reason == ReasonProgressDeadlineExceeded && before.Reason != s.Reason && !s.RollingBack && c.now.Sub(r.entered) < deadline-deadline/20 { // each loss of pods counts for a second more
+	if s.Reason == ReasonProgressDeadlineExceeded && before.Reason != s.Reason && !s.RollingBack && c.now.Sub(r.entered) < deadline-time.Duration(r.losses)*time.Second { // each loss of pods counts for a second more
 		c.violate("I14", "the deadline is said to be over %s after the step began, and it is %s", c.now.Sub(r.entered), deadline)
 	}
 	if meta.IsStatusConditionTrue(s.Conditions, ConditionReady) && c.fresh() && o.meddled == "" && usable(ob) && c.d != nil && c.d.Status.ObservedGeneration >= c.d.Generation {
@@ -748,11 +761,24 @@ func (c *cluster) deadlineOf(ob *Observed) int64 {
 	return seconds
 }
 
+// doubt notes that a round could not act on the plan, and found another release in it.
+func (o *oracle) doubt(c *cluster, ob *Observed) {
+	if d := ob.Deployment; usable(ob) || d == nil || ob.Rival != "" || d.Labels[v1alpha1.LabelHeld] != "" || Held(d) {
+		return
+	}
+	r := o.current(c, &ob.Release.Spec)
+	for i := range o.releases {
+		o.releases[i].doubtful = o.releases[i].doubtful || &o.releases[i] != r
+	}
+}
+
 // rounded notes that a round was complete.
 func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
+	o.doubt(c, ob)
 	if usable(ob) {
 		before := *o.of(c, o.seen.version, o.seen.commit)
 		current := o.current(c, &ob.Release.Spec)
+		current.sure = current.sure || current.could && current.looked && len(actions) == 0 && c.fresh() && Held(ob.Deployment)
 		current.looked = true
 		if before.version != current.version || before.commit != current.commit {
 			current.midway = before.held && !before.ended && !before.failed && !o.free(before.version, &before)
@@ -771,7 +797,7 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 			if r.version == current.version && r.commit == current.commit {
 				continue
 			}
-			*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, begun: r.begun, ended: r.begun, itself: r.itself}
+			*r = release{version: r.version, commit: r.commit, entered: c.now, completed: -1, begun: r.begun, ended: r.begun, itself: r.itself, doubtful: r.doubtful}
 		}
 		o.unsaid = o.unsaid && (c.mutates || !c.rests())
 		o.adoptable = o.adoptable && o.awaited
@@ -891,15 +917,6 @@ func (o *oracle) wanted(c *cluster, step int, size int32) int32 {
 	return min(size, most(r.steps[:step+1], c.replicas()), allowed)
 }
 
-// renamed reports whether a record is of what a ReplicaSet runs, and of another template:
-// admission has come since. It is then made again, and those that are there make way for it.
-func (c *cluster) renamed(i int) bool {
-	t := &c.sets[i].rs.Spec.Template
-	return slices.ContainsFunc(c.records, func(r Record) bool {
-		return versionIn(r.Template) == versionIn(t) && !plan.EqualTemplate(r.Template, t)
-	})
-}
-
 // nativelyStuck reports whether the native controller makes no ReplicaSet of a template
 // until N changes. The rollout before the plan has left one of size N which is desired
 // otherwise, and a user has deleted the others (H11). Tranche has not touched it.
@@ -910,7 +927,8 @@ func (c *cluster) nativelyStuck() bool {
 func (c *cluster) checkStalled(reason string, lacking, total int32) {
 	switch reason {
 	case ReasonProgressDeadlineExceeded, "NativeRollout":
-		if lacking == 0 && total >= c.replicas() && !c.nativelyStuck() {
+		stuck := reason == "NativeRollout" && c.nativelyStuck()
+		if lacking == 0 && total >= c.replicas() && !stuck {
 			c.violate("I14", "Stalled=True with %s, and all pods are available", reason)
 		}
 		if reason == ReasonProgressDeadlineExceeded {
@@ -932,7 +950,7 @@ func (c *cluster) checkStalled(reason string, lacking, total int32) {
 		if c.setAdmission == admitsAll || c.setAdmission == mutatesSince && !c.alters {
 			c.violate("I14", "Stalled=True with %s, and admission would change nothing", reason)
 		}
-		there := slices.ContainsFunc(c.live(), func(i int) bool { return versionIn(&c.sets[i].rs.Spec.Template) == c.oracle.stable && !c.renamed(i) })
+		there := slices.ContainsFunc(c.live(), func(i int) bool { return versionIn(&c.sets[i].rs.Spec.Template) == c.oracle.stable })
 		if there && lacking == 0 && total < c.replicas() { // only creations are refused
 			c.violate("I14", "Stalled=True with %s, and there are %d pods of %d", reason, total, c.replicas())
 		}
@@ -976,7 +994,7 @@ func (c *cluster) ends() {
 		r := c.oracle.current(c, &c.br.Spec)
 		switch s.Reason {
 		case ReasonWaitingForApproval, ReasonWaitingForReview:
-			if approved && !r.ended && !r.itself {
+			if approved && !r.ended && !r.itself && !r.doubtful {
 				c.violate("I14", "the approval of the last step opens no gate")
 			}
 			if approved {
