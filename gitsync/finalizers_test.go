@@ -1,12 +1,15 @@
 package gitsync_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
 // A finalizer on a plan keeps neither its Deployment held nor its source waiting once the
@@ -52,6 +55,63 @@ func TestFinalizerOnARenamedPlan(t *testing.T) {
 		t.Errorf("the old plan is deleted at %v, and says %s", br.DeletionTimestamp, br.Status.Reason)
 	}
 	s.kubectl("patch", "batchrelease/web", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+}
+
+// hostage is the metadata of an object that a finalizer keeps.
+func hostage(name, more string) string {
+	return "{name: " + name + ", finalizers: [example.org/hostage]" + more + "}"
+}
+
+// names waits until the status of the source names a BatchRelease and what keeps it.
+func (s *shop) names(plan string) {
+	s.Helper()
+	clustertest.Wait(s, "the status to name BatchRelease "+plan, func() error {
+		gs := s.gs()
+		kept := slices.ContainsFunc(gs.Status.Kept, func(k v1alpha1.KeptObject) bool {
+			return strings.Contains(k.ID, s.ns+"_"+plan+"_") && strings.Contains(k.UsedBy, "example.org/hostage")
+		})
+		if m := said(gs); !kept && !(strings.Contains(m, "/"+plan) && strings.Contains(m, "example.org/hostage")) {
+			return fmt.Errorf("%s, kept %+v", m, gs.Status.Kept)
+		}
+		return nil
+	})
+}
+
+// A BatchRelease made by hand has the name that Git gives to a plan, and a finalizer keeps
+// it. The status says so until it is gone; then Git's plan takes over.
+func TestFinalizerOnAPlanByHand(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	s.tenOfGit()
+	s.makes(strings.Replace(planOf("web3", gatedSteps...), "{name: web3}", hostage("web3", ""), 1))
+	s.stands("web3")
+	stillHeld := s.stillHeld()
+	s.push(map[string]string{"deploy/release.yaml": planOf("web3", gatedSteps...)})
+	s.names("web3")
+	s.kubectl("patch", "batchrelease/web3", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	s.isGone("web", &v1alpha1.BatchRelease{})
+	s.isAt("web3", "WaitingForApproval", 0)
+	stillHeld()
+}
+
+// A BatchRelease with the labels of the source, which the source does not know, is replaced
+// by Git's plan of the Deployment. While a finalizer keeps it, the status says so.
+func TestFinalizerOnAnUnknownPlan(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(4, "v1")}))
+	labels := ", labels: {" + v1alpha1.LabelSource + ": shop, " + v1alpha1.LabelSourceNamespace + ": " + s.ns + "}"
+	s.makes(strings.Replace(planOf("restored", gatedSteps...), "{name: restored}", hostage("restored", labels), 1))
+	s.applied(s.push(map[string]string{"deploy/release.yaml": planOf("web", gatedSteps...)}))
+	s.names("restored")
+	s.lookNow()
+	s.names("restored")
+	s.kubectl("patch", "batchrelease/restored", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	s.isGone("restored", &v1alpha1.BatchRelease{})
+	s.lookNow()
+	if kept := s.gs().Status.Kept; len(kept) > 0 {
+		t.Errorf("kept %+v", kept)
+	}
 }
 
 // An object that finalizers keep after it has left the branch stays in the inventory, with

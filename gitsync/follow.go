@@ -39,6 +39,8 @@ type commit struct {
 	releases []*apply.Target
 	wanted   inventory.Set
 	heirs    heirs
+	// replaced are the BatchReleases that others have taken over from.
+	replaced inventory.Set
 	// then are the BatchReleases of releases as the commit has them, and now, by name,
 	// those of the cluster that they take the place of.
 	then []*v1alpha1.BatchRelease
@@ -126,7 +128,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signature
 	if err := refuseEmpty(l.gs, d.set); err != nil {
 		return nil, err
 	}
-	c := &commit{desired: d, renderer: r, wanted: inventory.Set{}}
+	c := &commit{desired: d, renderer: r, wanted: inventory.Set{}, replaced: inventory.Set{}}
 	if c.governed, err = l.govern(ctx, r, d, o); err != nil {
 		return nil, err
 	}
@@ -441,6 +443,8 @@ func (l *look) endRivals(ctx context.Context, c *commit, o *apply.Observer) erro
 			}
 			if !done {
 				c.wanted.Add(e) // it stays, and so does the Deployment's hold
+			} else {
+				c.replaced.Add(e) // finalizers may keep it
 			}
 		}
 	}
@@ -558,7 +562,7 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 	if len(l.outcome.waiting) > 0 {
 		return nil // the old inventory stays in force until all is applied
 	}
-	gone := inventory.Read(l.gs.Status.Inventory).Without(c.wanted)
+	gone := inventory.Read(l.gs.Status.Inventory).Union(c.replaced).Without(c.wanted)
 	kept, err := l.prune(ctx, gone, c.heirs)
 	l.gs.Status.Inventory = c.wanted.Union(kept).Status()
 	if err != nil {
