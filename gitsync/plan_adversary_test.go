@@ -213,7 +213,6 @@ type agreement struct {
 	in         string // the commit
 	signer     int
 	deployment string // which the plan of its name governs in that commit
-	at         int    // which action it was
 	used       bool
 }
 
@@ -250,14 +249,14 @@ type adversary struct {
 	imagings  [2]map[string][][]int
 	bringings map[document][]bringing
 	given     []agreement
-	// Actions: now, when the present terms took effect, and of the last sync.
-	at, since, synced int
-	rewritten         bool
-	story             []string
-	governing         int // a variant; as the test knows it from what was agreed
-	opened            int // releases with an approval that counted
-	begun             map[string]int
-	ended             map[string]bool // release of a Deployment
+	at        int // which action it is
+	// Commits: with which the present terms took effect, and that was applied last.
+	since, applied string
+	story          []string
+	governing      int               // a variant; as the test knows it from what was agreed
+	opened         int               // releases with an approval that counted
+	begun          map[string]string // what was applied before a release was first seen
+	ended          map[string]bool   // release of a Deployment
 }
 
 func newAdversary(t *testing.T, seed uint64) *adversary {
@@ -266,7 +265,7 @@ func newAdversary(t *testing.T, seed uint64) *adversary {
 		Memory: gittest.NewMemory(t, memfs.New()), t: t, rand: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // a test's choices
 		brought: map[string]brought{}, approved: approvedSteps{}, live: map[string]*v1alpha1.BatchRelease{},
 		states: map[string]state{}, makings: map[int][][]int{}, imagings: [2]map[string][][]int{{}, {}},
-		bringings: map[document][]bringing{}, governing: -1, begun: map[string]int{}, ended: map[string]bool{},
+		bringings: map[document][]bringing{}, governing: -1, begun: map[string]string{}, ended: map[string]bool{},
 	}
 	var lines []string
 	for i := range persons {
@@ -323,7 +322,7 @@ func (a *adversary) commit(person int, s state, parents ...string) string {
 		}
 		a.bringings[d] = append(a.bringings[d], bringing{c, person})
 		if i != apart && d.others == 0 && d.namespace == "shop" && !a.isOfAnother(d, c, person) {
-			a.given = append(a.given, agreement{document: d, in: c, signer: person, deployment: s.governs(d.name), at: a.at})
+			a.given = append(a.given, agreement{document: d, in: c, signer: person, deployment: s.governs(d.name)})
 		}
 	}
 	return c
@@ -367,8 +366,14 @@ func (a *adversary) image(person int) {
 	if a.rand.IntN(3) == 0 {
 		image = a.now().images[1-d]
 	}
-	a.edit(person, func(s *state) { s.images[d] = image })
-	a.tell("k%d has image %d of %s in %.7s", person, image, deployments[d], a.head)
+	both := a.rand.IntN(3) == 0
+	a.edit(person, func(s *state) {
+		s.images[d] = image
+		if both {
+			s.images[1-d] = image
+		}
+	})
+	a.tell("k%d has image %d of %s (of both: %t) in %.7s", person, image, deployments[d], both, a.head)
 }
 
 // swap lets the two plans exchange their names.
@@ -378,8 +383,9 @@ func (a *adversary) swap(person int) {
 }
 
 // combine merges two sides into what neither renders: on one side a person changes the
-// folder that is not used, on the other side a person lets it be used.
-func (a *adversary) combine() {
+// folder that is not used, on the other side a person lets it be used. It returns who
+// merges.
+func (a *adversary) combine() (by int, ok bool) {
 	base := a.head
 	s, v := a.now(), a.rand.IntN(len(variants))
 	p, q, r := a.rand.IntN(persons), a.rand.IntN(persons), a.rand.IntN(persons)
@@ -388,7 +394,7 @@ func (a *adversary) combine() {
 	}
 	other := 1 - s.used
 	if v == s.variant() || v == s.variants[other] {
-		return
+		return 0, false
 	}
 	changed, switched, merged := s, s, s
 	changed.variants[other], merged.variants[other] = v, v
@@ -401,6 +407,7 @@ func (a *adversary) combine() {
 	a.head = a.commit(r, merged, a.head, side)
 	a.made(p, q, r)
 	a.tell("k%d merges into %q in %.7s what k%d and k%d have done", r, variants[v], a.head, p, q)
+	return r, true
 }
 
 // newDocument has the name that the source says; mostly it is as it must be.
@@ -452,29 +459,53 @@ func (a *adversary) release(person int) (d document, deployment string, counts b
 	return d, deployment, counts
 }
 
-// plant brings a document to another place, or another one into its file, or a link to it.
-func (a *adversary) plant(person int) {
-	i, how := a.rand.IntN(inApprovals), a.rand.IntN(4)
-	a.edit(person, func(s *state) {
-		switch how {
-		case 0:
-			s.files[i] = s.files[apart]
-		case 1:
-			s.files[apart] = s.files[i]
-		case 2:
-			if s.files[i].at > 0 {
-				s.files[i].others = a.at
-			}
-		default:
-			s.files[i] = document{linked: true, at: a.at}
-		}
-	})
-	a.tell("k%d moves, adds to or links file %d (%d) in %.7s", person, i, how, a.head)
+// plant lets the committer write a document which an approver's commit moves, links to,
+// adds another one to, or brings back.
+func (a *adversary) plant() {
+	d := document{name: a.now().planName("web"), namespace: "shop", plan: termsOfVariant(a.now().variant()).Digest(), at: a.at}
+	deployment := deployments[a.rand.IntN(2)]
+	if br := a.live[deployment]; br != nil && a.rand.IntN(2) == 0 {
+		d = document{name: a.now().planName(deployment), namespace: "shop", commit: br.Spec.Commit, at: a.at}
+	}
+	i, signer, how := a.rand.IntN(inApprovals), 1+a.rand.IntN(persons-1), a.rand.IntN(4)
+	first := i
+	if how == 0 || how == 1 {
+		first = apart
+	}
+	a.edit(0, func(s *state) { s.files[first] = d })
+	switch how {
+	case 0:
+		a.edit(signer, func(s *state) { s.files[i] = d })
+	case 1:
+		a.edit(signer, func(s *state) { s.files[i] = document{linked: true, at: a.at} })
+	case 2:
+		a.edit(signer, func(s *state) { s.files[i].others = a.at })
+	default:
+		a.edit(a.rand.IntN(persons), func(s *state) { s.files[i] = document{} })
+		a.edit(signer, func(s *state) { s.files[i] = d })
+	}
+	a.tell("k0 plants %+v in file %d, and k%d has it in file %d (%d) in %.7s", d, first, signer, i, how, a.head)
+}
+
+// replay goes back to an approval that was given: by a force-push, or by a merge of which
+// it is the first parent.
+func (a *adversary) replay() {
+	if len(a.given) == 0 {
+		return
+	}
+	to := a.given[a.rand.IntN(len(a.given))].in
+	if a.rand.IntN(2) == 0 || to == a.head {
+		a.head = to
+		a.tell("the branch is %.7s again", a.head)
+		return
+	}
+	a.head = a.commit(0, a.states[to], to, a.head)
+	a.made(0)
+	a.tell("k0 merges back to %.7s in %.7s", to, a.head)
 }
 
 // rewrite sets the branch to a commit of any time.
 func (a *adversary) rewrite() {
-	a.rewritten = true
 	a.head = a.any()
 	a.tell("the branch is %.7s", a.head)
 }
@@ -542,7 +573,7 @@ func (a *adversary) sync() (terms plan.Terms, ok bool) {
 	a.releases(r, d, g.set.Releases)
 	a.gs.Status.Plans, a.gs.Status.AppliedCommit = g.plans, a.head
 	use(&a.gs.Status, slices.Concat(g.used, g.usedInTheEnd))
-	a.synced = a.at
+	a.applied = a.head
 	// What is applied is what governs, whatever the branch says.
 	applied := g.set.Terms("shop", "web")
 	i := slices.IndexFunc(g.plans, func(p v1alpha1.GoverningPlan) bool { return p.Deployment == "shop/web" })
@@ -577,7 +608,7 @@ func (a *adversary) releases(r *renderer, d *desired, releases []plan.Release) {
 	for i, deployment := range deployments {
 		now, br := a.live[deployment], next[deployment]
 		if br != nil && (now == nil || now.Spec.Commit != br.Spec.Commit) {
-			a.begun[deployment] = a.synced
+			a.begun[deployment] = a.applied // the one before
 		}
 		if br != nil && br.Spec.Approval != nil {
 			a.checkApproval(i, br)
@@ -599,7 +630,7 @@ func (a *adversary) checkApproval(i int, br *v1alpha1.BatchRelease) {
 	image = "image " + image[strings.LastIndex(image, ":v")+2:]
 	agreed := slices.ContainsFunc(a.given, func(g agreement) bool {
 		own := a.by.distinctAuthor && isOwn(a.imagings[i][image], g.signer)
-		return g.signer > 0 && g.document.commit == br.Spec.Commit && g.deployment == deployment && (a.rewritten || g.at > a.begun[deployment]) && !own
+		return g.signer > 0 && g.document.commit == br.Spec.Commit && g.deployment == deployment && !a.Has(a.begun[deployment], g.in) && !own
 	})
 	switch {
 	case a.ended[deployment+" "+br.Spec.Commit]:
@@ -628,13 +659,13 @@ func (a *adversary) check(after plan.Terms) {
 	governed := a.governing >= 0 && a.governing < planless
 	if is == a.governing || !governed { // a first plan needs no approval
 		if is != a.governing {
-			a.governing, a.since = is, a.at
+			a.governing, a.since = is, a.applied
 		}
 		return
 	}
 	i := slices.IndexFunc(a.given, func(g agreement) bool {
 		own := a.by.distinctAuthor && isOwn(a.makings[is], g.signer)
-		return g.signer > 0 && !g.used && g.plan == after.Digest() && (a.rewritten || g.at > a.since) && !own
+		return g.signer > 0 && !g.used && g.plan == after.Digest() && !a.Has(a.since, g.in) && !own
 	})
 	if i < 0 {
 		a.breach("%q took the place of %q, and nobody agreed", variants[is], variants[a.governing])
@@ -644,7 +675,7 @@ func (a *adversary) check(after plan.Terms) {
 		g := &a.given[i]
 		g.used = g.used || slices.ContainsFunc(a.gs.Status.UsedPlanApprovals, func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == g.plan && u.Commit == g.in })
 	}
-	a.governing, a.since = is, a.at
+	a.governing, a.since = is, a.applied
 	a.tell("%q governs", variants[is])
 }
 
@@ -653,7 +684,7 @@ func (a *adversary) check(after plan.Terms) {
 func (a *adversary) act(seed uint64) (agreed int) {
 	a.t.Helper()
 	person := a.rand.IntN(persons)
-	switch a.rand.IntN(20) {
+	switch a.rand.IntN(24) {
 	case 0, 1, 2:
 		a.vary(a.rand.IntN(len(variants)), person)
 	case 3, 4, 5:
@@ -674,15 +705,24 @@ func (a *adversary) act(seed uint64) (agreed int) {
 		a.edit(person, func(*state) {})
 		a.tell("k%d commits nothing in %.7s", person, a.head)
 	case 12, 13:
-		a.image(person)
+		if a.image(person); a.rand.IntN(2) == 0 {
+			a.honest(person) // to one's own image
+		}
 	case 14:
+		if a.rand.IntN(2) == 0 {
+			a.honest(person)
+		}
 		a.swap(person)
-	case 15:
-		a.plant(person)
+	case 15, 18:
+		a.plant()
+	case 19, 20:
+		a.replay()
 	case 16, 17:
 		a.honest(person)
 	default:
-		a.combine()
+		if by, ok := a.combine(); ok && a.rand.IntN(2) == 0 {
+			a.approve(a.now().variant(), by)
+		}
 	}
 	return -1
 }
