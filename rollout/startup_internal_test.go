@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The hand-back of a Deployment waits for its source after the start of the leader, and
-// after a plan is gone that the branch has again.
+// The hand-back of a Deployment waits for its source after the start of the leader. It also
+// waits after a plan is gone that the branch has again.
 func TestStartup(t *testing.T) {
 	var uptime time.Duration
 	s := &startup{uptime: func() time.Duration { return uptime }, seen: map[types.NamespacedName]bool{}, returns: map[types.NamespacedName]time.Duration{}}
