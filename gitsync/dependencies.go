@@ -108,17 +108,24 @@ func (l *look) await(ctx context.Context, s *repository.Snapshot) error {
 		case err != nil:
 			return fmt.Errorf("getting GitSource %s: %w", name, err)
 		default:
-			if lacks := lacks(&other, l.gs, s.Commit.String()); lacks != "" {
+			lacks, err := l.lacks(ctx, &other, s)
+			if err != nil {
+				return err
+			}
+			if lacks != "" {
 				l.outcome.awaited = append(l.outcome.awaited, "GitSource "+name.String()+" "+lacks)
 			}
 		}
+	}
+	if len(l.outcome.awaited) > 0 && l.rendersAsApplied(ctx, s) {
+		l.outcome.awaited = nil
 	}
 	return nil
 }
 
 // lacks says why a source that another one depends on is not as that one's next
 // commit needs it, and what to do where that does not pass by itself; empty: it is.
-func lacks(other, gs *v1alpha1.GitSource, commit string) string {
+func (l *look) lacks(ctx context.Context, other *v1alpha1.GitSource, s *repository.Snapshot) (string, error) {
 	fact := ""
 	switch {
 	case !isReady(other):
@@ -128,19 +135,61 @@ func lacks(other, gs *v1alpha1.GitSource, commit string) string {
 		}
 	// A newer commit than ours is none that the next look does not have, too,
 	// unless the branch was set back, and the other one has to go back first.
-	case sameBranch(other, gs) && other.Status.AppliedCommit != commit:
+	case sameBranch(other, l.gs) && !l.hasApplied(other, s):
 		fact = "has not applied it yet"
 	default:
-		return ""
+		return "", nil
 	}
 	switch {
 	case other.DeletionTimestamp != nil:
-		return fact + " and is being deleted; take it out of spec.dependsOn, or create it again"
+		return fact + " and is being deleted; take it out of spec.dependsOn, or create it again", nil
 	case other.Spec.Suspend:
-		return fact + " and is suspended; set its spec.suspend to false, or take it out of spec.dependsOn"
+		return fact + " and is suspended; set its spec.suspend to false, or take it out of spec.dependsOn", nil
+	case isReady(other):
+		return fact, l.askOther(ctx, other, s.Commit.String())
 	default:
-		return fact
+		return fact, nil
 	}
+}
+
+// hasApplied reports whether another source of the branch has applied a commit, or one since
+// which nothing touches it. Its status need not say so. This controller knows that of the
+// sources that it has looked at itself.
+func (l *look) hasApplied(other *v1alpha1.GitSource, s *repository.Snapshot) bool {
+	if other.Status.AppliedCommit == s.Commit.String() {
+		return true
+	}
+	if other.Spec.Suspend || !l.isSelected(other) {
+		return false
+	}
+	keep := l.recall(client.ObjectKeyFromObject(other))
+	if keep.rest == nil || !keep.rest.isOf(other) {
+		return false
+	}
+	from := other.Status.AppliedCommit
+	if keep.passed.isOf(other) {
+		from = keep.passed.tip
+	}
+	same, err := l.isUntouched(s, other, &keep, plumbing.NewHash(from))
+	return err == nil && same
+}
+
+// askOther asks a source that another controller looks at for a sync: only that one knows
+// whether a commit touches it. It is asked once for each commit.
+func (l *look) askOther(ctx context.Context, other *v1alpha1.GitSource, commit string) error {
+	if l.isSelected(other) || other.Status.ObservedCommit == commit || asked(other) == commit || asked(other) == v1alpha1.AnnotationReconcileDisabled {
+		return nil
+	}
+	old := other.DeepCopy()
+	if other.Annotations == nil {
+		other.Annotations = map[string]string{}
+	}
+	other.Annotations[v1alpha1.AnnotationReconcile] = commit
+	err := l.status.Patch(ctx, other, client.MergeFrom(old), client.FieldOwner(v1alpha1.ManagerGitSync))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("asking GitSource %s/%s for a sync: %w", other.Namespace, other.Name, err)
+	}
+	return nil
 }
 
 // isRendered reports whether what was rendered last, with the spec that the
@@ -156,8 +205,28 @@ func (l *look) isRendered(ctx context.Context, s *repository.Snapshot) bool {
 	case same || l.keep.desired.key != r.key():
 		return l.keep.desired.key == r.key()
 	}
-	untouched, err := leaves(s, plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.reads)
+	untouched, err := l.unchangedSince(s, plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.reads)
 	return err == nil && untouched
+}
+
+// rendersAsApplied renders a commit after a restart, and reports whether it is as the one
+// that is applied, as are all between the two.
+func (l *look) rendersAsApplied(ctx context.Context, s *repository.Snapshot) bool {
+	if l.keep.desired != nil || !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) {
+		return false
+	}
+	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, bases: l.bases(ctx), in: l.rendersIn()}
+	d, rendered, err := r.desired(nil)
+	l.rendered(rendered)
+	if err != nil || d.hasBases {
+		return false // the commit waits, and what is wrong with it is said beside that
+	}
+	same, err := l.unchangedSince(s, plumbing.NewHash(l.gs.Status.AppliedCommit), d.reads)
+	if err != nil || !same {
+		return false
+	}
+	l.keep.desired = d
+	return true
 }
 
 // sameBranch reports whether two sources follow the same branch or pin, however their

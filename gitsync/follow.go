@@ -128,6 +128,9 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signature
 	if err := refuseEmpty(l.gs, d.set); err != nil {
 		return nil, err
 	}
+	if err := l.advance(s, d); err != nil {
+		return nil, err
+	}
 	c := &commit{desired: d, renderer: r, wanted: inventory.Set{}, replaced: inventory.Set{}}
 	if c.governed, err = l.govern(ctx, r, d, o); err != nil {
 		return nil, err
@@ -339,6 +342,9 @@ func (l *look) announce(ctx context.Context, c *commit) error {
 	l.gs.Status.Plans = slices.Concat(c.governed.plans, c.governed.ending)
 	use(&l.gs.Status, c.governed.used)
 	if apply.IsApplied(l.gs, c.desired.commit) {
+		if l.onlyCommitsDiffer() {
+			return nil // they are written with the end of the look
+		}
 		return l.save(ctx)
 	}
 	l.gs.Status.AppliedWith = ""

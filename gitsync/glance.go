@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/object"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -26,16 +26,12 @@ type atRest struct {
 	uid        types.UID
 	generation int64
 	asked      string // see [asked]
+	applied    string // status.appliedCommit
 	remote     gitserver.Remote
 	// since is when that look was wished for.
 	since time.Time
 	// approvals is what was read for the approvals.
 	approvals gittree.Reads
-	// untouchedBy is the last commit that was found to leave the source as it is.
-	untouchedBy plumbing.Hash
-	// putOff is since when a status is to be written that has been put off; zero:
-	// there is none.
-	putOff time.Time
 	// unready are the objects that are not ready yet, where spec.wait asks.
 	unready []inventory.Entry
 	// interval of the source, and the end of the present one.
@@ -45,70 +41,36 @@ type atRest struct {
 
 // isOf reports whether a source is as it was.
 func (r *atRest) isOf(gs *v1alpha1.GitSource) bool {
-	return gs.UID == r.uid && gs.Generation == r.generation && asked(gs) == r.asked && gs.DeletionTimestamp == nil && controllerutil.ContainsFinalizer(gs, finalizer)
+	return gs.UID == r.uid && gs.Generation == r.generation && asked(gs) == r.asked && gs.Status.AppliedCommit == r.applied &&
+		gs.DeletionTimestamp == nil && controllerutil.ContainsFinalizer(gs, finalizer)
 }
 
 // glance is a look at a source at rest: at the branch, and at what is not ready
 // yet. It is over, and true, where nothing that was pushed touches the source:
-// its cost is one comparison of what was read, and one write of the status.
+// its cost is one comparison of what was read, and nothing in the cluster.
 // Whatever else it meets is for a whole look.
-//
-// The write comes later, after all that other sources have to do: of a thousand
-// that are told of a push, the one that it touches is not to wait for the others.
-// It is not put off for longer than putOffAtMost.
-func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep memory, w wish) (reconcile.Result, bool) {
+func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep memory, since time.Time) (reconcile.Result, bool) {
 	var gs v1alpha1.GitSource
 	if err := r.status.Get(ctx, name, &gs); err != nil || !keep.rest.isOf(&gs) || !r.isSelected(&gs) {
 		return reconcile.Result{}, false
 	}
 	l := r.newLook(ctx, &gs)
-	l.keep, l.since = keep, w.since
+	l.keep, l.since = keep, since
+	l.catchUp()
 	s, err := l.untouched(ctx)
 	if err != nil {
 		l.log.V(1).Info("looking at all of it", "because", err.Error())
 		return reconcile.Result{}, false
 	}
 	defer s.Close()
-	if w.told && gs.Status.AppliedCommit != s.Commit.String() && l.putOff() {
-		return reconcile.Result{RequeueAfter: time.Millisecond, Priority: ptr.To(priorityOfStatus)}, true
-	}
 	if err := l.glance(ctx, s); err != nil {
 		l.log.V(1).Info("looking at all of it", "because", err.Error())
 		return reconcile.Result{}, false
 	}
-	if err := l.conclude(ctx, nil); err != nil || l.again {
+	if l.again {
 		return reconcile.Result{}, false
 	}
 	return l.restUntil(keep.rest.until), true
-}
-
-// priorityOfStatus is lower than that of sources at the start of a controller.
-const priorityOfStatus = handler.LowPriority - 1
-
-// putOffAtMost is how long a status is put off while other sources never leave
-// anybody idle: who is last in such a queue would wait for ever, and with the
-// status the look for drift.
-const putOffAtMost = 5 * time.Second
-
-// putOff puts the write of a status off. It returns false where that has been done
-// for long enough.
-func (l *look) putOff() bool {
-	since := l.keep.rest.putOff
-	if since.IsZero() {
-		at := *l.keep.rest
-		at.putOff = time.Now()
-		l.keep.rest = &at
-		time.AfterFunc(putOffAtMost, func() { l.remind(l.name) })
-	}
-	l.remember(l.name, l.keep)
-	return since.IsZero() || time.Since(since) < putOffAtMost
-}
-
-// remind makes a look as urgent as any other, where a status is still put off.
-func (r *reconciler) remind(name types.NamespacedName) {
-	if rest := r.recall(name).rest; rest != nil && !rest.putOff.IsZero() {
-		r.queue.Add(reconcile.Request{NamespacedName: name})
-	}
 }
 
 // errTouched says that a push may touch a source.
@@ -120,10 +82,7 @@ func (l *look) untouched(ctx context.Context) (*repository.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Commit == l.keep.rest.untouchedBy {
-		return s, nil
-	}
-	untouched, err := leaves(s, plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.reads, l.keep.rest.approvals)
+	untouched, err := l.isUntouched(s, l.gs, &l.keep, plumbing.NewHash(l.gs.Status.AppliedCommit))
 	if err == nil && !untouched {
 		err = errTouched
 	}
@@ -131,15 +90,32 @@ func (l *look) untouched(ctx context.Context) (*repository.Snapshot, error) {
 		s.Close()
 		return nil, err
 	}
-	at := *l.keep.rest
-	at.untouchedBy = s.Commit
-	l.keep.rest = &at
 	return s, nil
 }
 
-// glance takes a commit that leaves the source as it is for applied.
+// isUntouched reports whether the commits from one that is as good as applied to the tip
+// leave a source at rest as it is.
+func (r *reconciler) isUntouched(s *repository.Snapshot, gs *v1alpha1.GitSource, keep *memory, from plumbing.Hash) (bool, error) {
+	if s.Commit == from {
+		return true, nil
+	}
+	way, err := r.stretches.between(s, from, s.Commit, maxGlance)
+	if err != nil || way == nil {
+		return false, err
+	}
+	same, err := way.leaves(s, keep.desired.reads, keep.rest.approvals)
+	if err != nil || !same || len(keep.desired.set.Releases) == 0 {
+		return same, err
+	}
+	brought, err := way.bringsApprovals(s, approvalsPath(&gs.Spec))
+	return !brought, err
+}
+
+// glance takes a commit that leaves the source as it is for applied. The status is written
+// only where it says something else of the source than before.
 func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
-	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: s.Commit.String()}
+	written := l.before.AppliedCommit
+	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: written}
 	l.noteSeen(s)
 	by, err := l.signatures(ctx)
 	if err == nil {
@@ -148,47 +124,116 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
 	if err != nil {
 		return err
 	}
+	tip := s.Commit.String()
 	l.rendered(false)
-	written := *l.keep.rest
-	written.putOff = time.Time{}
-	l.keep.rest = &written
-	l.keep.desired = &desired{key: l.keep.desired.key, commit: l.outcome.commit, set: l.keep.desired.set, reads: l.keep.desired.reads}
-	l.gs.Status.AppliedCommit = l.outcome.commit
+	l.keep.desired = &desired{key: l.keep.desired.key, commit: tip, set: l.keep.desired.set, reads: l.keep.desired.reads}
 	l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName)
 	if err != nil {
 		return err
 	}
-	return l.unreadyStill(ctx)
+	if err := l.unreadyStill(ctx); err != nil {
+		return err
+	}
+	l.keep.passed = passed{uid: l.gs.UID, applied: written, tip: tip, seen: l.gs.Status.Seen}
+	conditions := l.outcome.conditions(l.gs.Generation, l.gs.Status.Conditions)
+	if !equality.Semantic.DeepEqual(conditions, l.gs.Status.Conditions) {
+		rest := *l.keep.rest
+		rest.applied = tip
+		l.keep.rest = &rest
+		l.outcome.commit, l.gs.Status.AppliedCommit = tip, tip
+		return l.conclude(ctx, nil)
+	}
+	l.remember(l.name, l.keep)
+	l.measure()
+	l.synced(l.name, 0)
+	return nil
 }
 
-// maxGlance is how many commits a glance goes through.
-const maxGlance = 100
+// passed is how far the branch has gone on since the commits in the status of a source,
+// without touching it. It is lost with the process. Then the commits of the status are
+// what the next look begins with, see [look.advance].
+type passed struct {
+	uid types.UID
+	// applied is what the status has as the applied commit.
+	applied string
+	// tip is the last commit that leaves the source as it is; empty: none does.
+	tip string
+	// seen are the tips of the status and those since.
+	seen []v1alpha1.SeenCommit
+}
 
-// leaves reports whether the commits from an applied one to the tip leave what
-// was read as it is, each of them, along first parents.
-func leaves(s *repository.Snapshot, applied plumbing.Hash, reads ...gittree.Reads) (bool, error) {
-	at := s.Commit
-	for range maxGlance {
-		if at == applied {
-			return true, nil
-		}
-		c, err := object.GetCommit(s, at)
-		if err != nil {
-			return false, gittree.Missing("commit", at, err)
-		}
-		t, err := gittree.OpenTree(s, c.TreeHash)
-		if err != nil {
+// isOf reports whether the status of a source is the one that this began with.
+func (p *passed) isOf(gs *v1alpha1.GitSource) bool {
+	return p.tip != "" && p.uid == gs.UID && p.applied == gs.Status.AppliedCommit
+}
+
+// catchUp takes the commits that a source was found to be at for those of its status. What
+// is written next has them.
+func (l *look) catchUp() {
+	if p := &l.keep.passed; p.isOf(l.gs) {
+		l.gs.Status.AppliedCommit, l.gs.Status.ObservedCommit = p.tip, p.tip
+		l.gs.Status.Seen = union(p.seen, l.gs.Status.Seen)
+	}
+}
+
+// advance takes a commit for applied that renders what the applied one does, as do all
+// commits between the two. A controller that was started since the status was written
+// knows no more than these commits.
+func (l *look) advance(s *repository.Snapshot, d *desired) error {
+	from := l.gs.Status.AppliedCommit
+	if from == d.commit || d.hasBases || l.gs.Spec.Ref.IsPinned() || !apply.IsApplied(l.gs, from) {
+		return nil
+	}
+	approvals, err := l.approvalReads(s)
+	if err != nil {
+		return err
+	}
+	same, err := l.unchangedSince(s, plumbing.NewHash(from), d.reads, approvals)
+	if err == nil && same {
+		l.gs.Status.AppliedCommit = d.commit
+	}
+	return err
+}
+
+// approvalReads returns what is read for the approvals of a snapshot.
+func (l *look) approvalReads(s *repository.Snapshot) (gittree.Reads, error) {
+	t, err := gittree.Open(s, s.Tip)
+	if err != nil {
+		return nil, err
+	}
+	_, _ = manifest.ReadApprovals(t, approvalsPath(&l.gs.Spec), l.gs.Namespace, l.gs.Spec.TargetNamespace)
+	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
+		return nil, err
+	}
+	return t.Reads(), nil
+}
+
+// unchangedSince reports whether an applied commit, and all from there to the tip along first
+// parents, give the same answers to what was read.
+func (r *reconciler) unchangedSince(s *repository.Snapshot, applied plumbing.Hash, reads ...gittree.Reads) (bool, error) {
+	if s.HasEncodedObject(applied) != nil {
+		return false, nil
+	}
+	t, err := gittree.Open(s, applied)
+	if err != nil {
+		return false, err
+	}
+	for _, r := range reads {
+		if same, err := r.Unchanged(t); err != nil || !same {
 			return false, err
 		}
-		for _, r := range reads {
-			if same, err := r.Unchanged(t); err != nil || !same {
-				return false, err
-			}
-		}
-		if len(c.ParentHashes) == 0 {
-			return false, nil
-		}
-		at = c.ParentHashes[0]
 	}
-	return false, nil
+	way, err := r.stretches.between(s, applied, s.Commit, maxWalk)
+	if err != nil || way == nil {
+		return false, err
+	}
+	return way.leaves(s, reads...)
+}
+
+// onlyCommitsDiffer reports whether a status is as it was but for the commits, and the
+// tips that were seen.
+func (l *look) onlyCommitsDiffer() bool {
+	was := l.before.DeepCopy()
+	was.AppliedCommit, was.ObservedCommit, was.Seen = l.gs.Status.AppliedCommit, l.gs.Status.ObservedCommit, l.gs.Status.Seen
+	return equality.Semantic.DeepEqual(was, &l.gs.Status)
 }

@@ -241,6 +241,8 @@ type reconciler struct {
 	queue       workqueue.TypedRateLimitingInterface[reconcile.Request]
 	turns       *turns
 
+	stretches stretches
+
 	mu   sync.Mutex
 	last map[types.NamespacedName]memory
 }
@@ -264,6 +266,7 @@ type memory struct {
 	failure  string                  // of the source, that was notified
 	notes    string                  // that are there, as far as we know
 	rest     *atRest                 // nil while something is left to do
+	passed   passed
 	trials   apply.DryRunCache
 	// awaiting is how old an answer of the server may be for the next look, while
 	// other sources are waited for: a thousand may wait for one.
@@ -318,9 +321,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	defer done()
 	result, err := r.reconcile(ctx, req)
-	if result.Priority == nil {
-		result.Priority = ptr.To(0)
-	}
+	result.Priority = ptr.To(0)
 	return result, err
 }
 
@@ -330,7 +331,7 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	keep := r.recall(req.NamespacedName)
 	w := r.wanted(req.NamespacedName, keep)
 	if !w.whole {
-		if result, ok := r.glance(ctx, req.NamespacedName, keep, w); ok {
+		if result, ok := r.glance(ctx, req.NamespacedName, keep, w.since); ok {
 			return result, nil
 		}
 	}
@@ -433,6 +434,8 @@ func (l *look) run(ctx context.Context) error {
 		l.outcome.suspended = true
 		return nil
 	}
+	l.catchUp()
+	l.outcome.commit = gs.Status.ObservedCommit
 	if p := unsupported(&gs.Spec); p != nil {
 		return p
 	}
@@ -611,8 +614,9 @@ func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*repository.Snaps
 	if l.before.ObservedGeneration != l.gs.Generation || l.gs.Spec.Ref.IsPinned() {
 		return s, nil // that commit may be of another branch, tag or repository
 	}
-	if pushed, err := s.ForcePushed(plumbing.NewHash(l.before.ObservedCommit)); err == nil && pushed {
-		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", at(l.gs.Spec.Ref.Branch, l.outcome.commit), plan.ShortCommit(l.before.ObservedCommit)))
+	last := l.gs.Status.ObservedCommit
+	if pushed, err := s.ForcePushed(plumbing.NewHash(last)); err == nil && pushed {
+		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", at(l.gs.Spec.Ref.Branch, l.outcome.commit), plan.ShortCommit(last)))
 	}
 	return s, nil
 }
@@ -663,6 +667,8 @@ func (l *look) conclude(ctx context.Context, err error) error {
 	}
 	l.measure()
 	if err == nil {
+		l.keep.passed = passed{} // the status has it
+		l.remember(l.name, l.keep)
 		l.synced(l.name, l.limitedFor())
 		l.tellSource(was)
 	}
@@ -811,7 +817,7 @@ func (l *look) result(err error) (reconcile.Result, error) {
 	}
 	until := time.Now().Add(next)
 	l.keep.rest = &atRest{
-		uid: l.gs.UID, generation: l.gs.Generation, asked: asked(l.gs), remote: l.remoteNow, since: l.since, approvals: l.approvals,
+		uid: l.gs.UID, generation: l.gs.Generation, asked: asked(l.gs), applied: l.gs.Status.AppliedCommit, remote: l.remoteNow, since: l.since, approvals: l.approvals,
 		unready: entriesOf(l.outcome.unready), interval: l.interval(), until: until,
 	}
 	l.remember(l.name, l.keep)

@@ -72,6 +72,18 @@ func withSeen(seen []v1alpha1.SeenCommit, now time.Time, tips ...string) []v1alp
 	return list[:min(len(list), maxSeen)]
 }
 
+// union returns the tips of a list, and before them those of another one that it lacks.
+func union(newer, list []v1alpha1.SeenCommit) []v1alpha1.SeenCommit {
+	lacks := slices.DeleteFunc(slices.Clone(newer), func(n v1alpha1.SeenCommit) bool {
+		return slices.ContainsFunc(list, func(s v1alpha1.SeenCommit) bool { return s.Commit == n.Commit })
+	})
+	if len(lacks) == 0 {
+		return list
+	}
+	all := slices.Concat(lacks, list)
+	return all[:min(len(all), maxSeen)]
+}
+
 // sawTag reports whether a tag object was seen at a time or before.
 func (s *signatures) sawTag(object plumbing.Hash, until time.Time) bool {
 	return slices.ContainsFunc(s.seen, func(t v1alpha1.SeenCommit) bool {

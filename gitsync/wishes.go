@@ -20,8 +20,6 @@ type wish struct {
 	whole bool
 	// asked: somebody wished for a whole look.
 	asked bool
-	// told: somebody told of it, just now.
-	told bool
 }
 
 // wishes are those that wait for a look, by source. A thousand sources of one
@@ -39,7 +37,7 @@ func (w *wishes) add(source types.NamespacedName, whole bool) {
 		w.by = map[types.NamespacedName]wish{}
 	}
 	whole = whole || w.by[source].whole
-	w.by[source] = wish{since: time.Now(), whole: whole, asked: whole, told: true}
+	w.by[source] = wish{since: time.Now(), whole: whole, asked: whole}
 }
 
 func (w *wishes) take(source types.NamespacedName) (wish, bool) {

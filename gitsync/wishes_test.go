@@ -29,13 +29,12 @@ func TestWanted(t *testing.T) {
 		keep   memory
 		wishes []bool
 		whole  bool
-		told   bool
 		since  time.Duration // before now, at least
 	}{
 		{why: "something is not over", keep: memory{}, whole: true},
 		{why: "a push, and something is not over", keep: memory{}, wishes: []bool{false}, whole: true},
-		{why: "a push, at rest", keep: resting, wishes: []bool{false}, told: true},
-		{why: "a push and a change of the spec", keep: resting, wishes: []bool{true, false}, whole: true, told: true},
+		{why: "a push, at rest", keep: resting, wishes: []bool{false}},
+		{why: "a push and a change of the spec", keep: resting, wishes: []bool{true, false}, whole: true},
 		{why: "a push when the interval is over", keep: over, wishes: []bool{false}, whole: true},
 		{why: "other sources are waited for", keep: memory{awaiting: 6 * time.Second}, whole: true, since: 6 * time.Second},
 		{why: "the interval is over", keep: over, whole: true, since: 6 * time.Second},
@@ -46,7 +45,7 @@ func TestWanted(t *testing.T) {
 			r.wishes.add(name, whole)
 		}
 		got := r.wanted(name, tc.keep)
-		if got.whole != tc.whole || got.told != tc.told || time.Since(got.since) < tc.since {
+		if got.whole != tc.whole || time.Since(got.since) < tc.since {
 			t.Errorf("%s: %+v", tc.why, got)
 		}
 	}

@@ -1,0 +1,215 @@
+package gitsync
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/plumbing/storer"
+
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
+)
+
+// maxGlance is how many commits a glance goes through, and how many of each stretch it
+// looks at that a merge has brought.
+const maxGlance = 100
+
+// stretch is the way from a commit back to an older one, along first parents. It is never
+// changed.
+type stretch struct {
+	// trees of the commits, the newest first, without that of the older commit. Trees that
+	// follow each other differ.
+	trees []plumbing.Hash
+	// sides are the commits that only merges have brought.
+	sides []merged
+	// tooMany: there are more of these than a glance goes through.
+	tooMany bool
+}
+
+// merged is a commit that a merge has brought.
+type merged struct {
+	tree    plumbing.Hash
+	parents []plumbing.Hash // their trees
+}
+
+// leaves reports whether all commits of a stretch give the same answers to what was read.
+func (w *stretch) leaves(s storer.EncodedObjectStorer, reads ...gittree.Reads) (bool, error) {
+	for _, tree := range w.trees {
+		t, err := gittree.OpenTree(s, tree)
+		if err != nil {
+			return false, err
+		}
+		for _, r := range reads {
+			if same, err := r.Unchanged(t); err != nil || !same {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// bringsApprovals reports whether a merge may have brought a commit with an approval that
+// none of its parents has, though the merge itself has left it out. A release that begins
+// later must find such a commit in the history of what was applied before: the status has
+// to say that this one was.
+func (w *stretch) bringsApprovals(s storer.EncodedObjectStorer, folder string) (bool, error) {
+	folder = strings.Trim(path.Clean("/"+folder), "/")
+	for _, c := range w.sides {
+		now, err := hashAt(s, c.tree, folder)
+		if err != nil {
+			return false, err
+		}
+		same := now.IsZero()
+		for _, parent := range c.parents {
+			before, err := hashAt(s, parent, folder)
+			if err != nil {
+				return false, err
+			}
+			same = same || before == now
+		}
+		if !same {
+			return true, nil
+		}
+	}
+	return w.tooMany, nil
+}
+
+// hashAt returns the hash of a folder of a tree; zero: it is not there.
+func hashAt(s storer.EncodedObjectStorer, tree plumbing.Hash, folder string) (plumbing.Hash, error) {
+	if folder == "" {
+		return tree, nil
+	}
+	e, err := gitobject.EntryAt(s, tree, folder)
+	return e.Hash, err
+}
+
+// stretches keeps those that were asked for last. A thousand sources of one repository ask
+// for the same few after a push.
+type stretches struct {
+	mu   sync.Mutex
+	list []knownStretch // the last one was asked for first
+}
+
+// knownStretch is the answer to a question. It is nil where the way is longer than most, or
+// leads elsewhere.
+type knownStretch struct {
+	from, to plumbing.Hash
+	most     int
+	way      *stretch
+}
+
+// keptStretches bounds them.
+const keptStretches = 16
+
+// between returns the way from one commit to another, newer one; nil where first parents do
+// not lead from the newer one to the other within so many commits.
+func (st *stretches) between(s storer.EncodedObjectStorer, from, to plumbing.Hash, most int) (*stretch, error) {
+	is := func(k knownStretch) bool { return k.from == from && k.to == to && k.most == most }
+	st.mu.Lock()
+	i := slices.IndexFunc(st.list, is)
+	if i >= 0 {
+		known := st.list[i]
+		st.mu.Unlock()
+		return known.way, nil
+	}
+	st.mu.Unlock()
+	way, err := walkStretch(s, from, to, most)
+	if err != nil {
+		return nil, err
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !slices.ContainsFunc(st.list, is) {
+		st.list = slices.Insert(st.list, 0, knownStretch{from, to, most, way})
+		st.list = st.list[:min(len(st.list), keptStretches)]
+	}
+	return way, nil
+}
+
+// walkStretch walks from the newer commit to the older one.
+func walkStretch(s storer.EncodedObjectStorer, from, to plumbing.Hash, most int) (*stretch, error) {
+	w := &stretch{}
+	met := map[plumbing.Hash]bool{from: true}
+	var others []plumbing.Hash
+	for at := to; at != from; {
+		if len(met) > most {
+			return nil, nil
+		}
+		c, err := object.GetCommit(s, at)
+		if err != nil {
+			return nil, gittree.Missing("commit", at, err)
+		}
+		if n := len(w.trees); n == 0 || w.trees[n-1] != c.TreeHash {
+			w.trees = append(w.trees, c.TreeHash)
+		}
+		met[at] = true
+		if len(c.ParentHashes) == 0 {
+			return nil, nil
+		}
+		at, others = c.ParentHashes[0], append(others, c.ParentHashes[1:]...)
+	}
+	if len(others) == 0 {
+		return w, nil
+	}
+	return w, w.addSides(s, from, others, met)
+}
+
+// addSides adds what the merges of a stretch have brought.
+func (w *stretch) addSides(s storer.EncodedObjectStorer, from plumbing.Hash, others []plumbing.Hash, met map[plumbing.Hash]bool) error {
+	past, err := historyOf(s, from)
+	if err != nil {
+		return err
+	}
+	for queue := others; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		if met[at] || past[at] {
+			continue
+		}
+		met[at] = true
+		if len(w.sides) == maxGlance {
+			w.tooMany = true
+			return nil
+		}
+		c, err := object.GetCommit(s, at)
+		if err != nil {
+			return gittree.Missing("commit", at, err)
+		}
+		n := merged{tree: c.TreeHash}
+		for _, parent := range c.ParentHashes {
+			p, err := object.GetCommit(s, parent)
+			if err != nil {
+				return gittree.Missing("commit", parent, err)
+			}
+			n.parents = append(n.parents, p.TreeHash)
+		}
+		w.sides = append(w.sides, n)
+		queue = append(queue, c.ParentHashes...)
+	}
+	return nil
+}
+
+// maxPast is how many commits of the history of a stretch are told from those that merges
+// have brought. With more, a merge of an old branch looks as if it had brought them.
+const maxPast = 10 * maxGlance
+
+// historyOf returns a commit and the newest of its history.
+func historyOf(s storer.EncodedObjectStorer, commit plumbing.Hash) (map[plumbing.Hash]bool, error) {
+	past := map[plumbing.Hash]bool{commit: true}
+	for queue := []plumbing.Hash{commit}; len(queue) > 0 && len(past) < maxPast; queue = queue[1:] {
+		c, err := object.GetCommit(s, queue[0])
+		if err != nil {
+			return nil, gittree.Missing("commit", queue[0], err)
+		}
+		for _, parent := range c.ParentHashes {
+			if !past[parent] {
+				past[parent] = true
+				queue = append(queue, parent)
+			}
+		}
+	}
+	return past, nil
+}
