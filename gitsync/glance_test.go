@@ -72,14 +72,14 @@ func TestAPushCostsWhatItTouches(t *testing.T) {
 	s.ready("more", metav1.ConditionTrue, "Applied")
 
 	_, n := requests.since(0)
-	s.passes("shop", func() { s.passes("more", func() { s.push(map[string]string{"README.md": "docs\n"}) }) })
+	s.passes(func() { s.push(map[string]string{"README.md": "docs\n"}) }, "shop", "more")
 	if got, _ := requests.since(n); len(got) > 0 {
 		t.Errorf("a commit that touches none: %q", got)
 	}
 
-	s.passes("shop", func() {
+	s.passes(func() {
 		s.isAppliedBy("more", s.push(map[string]string{"more/b.yaml": configMap("b", "two")}))
-	})
+	}, "shop")
 	got, _ := requests.since(n)
 	for _, r := range got {
 		if !strings.Contains(r, "/configmaps/b") && !strings.Contains(r, "/gitsources/more") {
