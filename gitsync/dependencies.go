@@ -135,7 +135,7 @@ func (l *look) lacks(ctx context.Context, other *v1alpha1.GitSource, s *reposito
 		}
 	// A newer commit than ours is none that the next look does not have, too,
 	// unless the branch was set back, and the other one has to go back first.
-	case sameBranch(other, l.gs) && !l.hasApplied(other, s):
+	case sameBranch(other, l.gs) && !l.hasApplied(ctx, other, s):
 		fact = "has not applied it yet"
 	default:
 		return "", nil
@@ -155,7 +155,7 @@ func (l *look) lacks(ctx context.Context, other *v1alpha1.GitSource, s *reposito
 // hasApplied reports whether another source of the branch has applied a commit, or one since
 // which nothing touches it. Its status need not say so. This controller knows that of the
 // sources that it has looked at itself.
-func (l *look) hasApplied(other *v1alpha1.GitSource, s *repository.Snapshot) bool {
+func (l *look) hasApplied(ctx context.Context, other *v1alpha1.GitSource, s *repository.Snapshot) bool {
 	if other.Status.AppliedCommit == s.Commit.String() {
 		return true
 	}
@@ -169,6 +169,9 @@ func (l *look) hasApplied(other *v1alpha1.GitSource, s *repository.Snapshot) boo
 	from := other.Status.AppliedCommit
 	if keep.passed.isOf(other) {
 		from = keep.passed.tip
+	}
+	if refusal, err := l.refusal(ctx, s, other); err != nil || refusal != "" {
+		return false // a commit that touches nothing has to be signed all the same
 	}
 	same, err := l.isUntouched(s, other, &keep, plumbing.NewHash(from))
 	return err == nil && same
@@ -212,7 +215,8 @@ func (l *look) isRendered(ctx context.Context, s *repository.Snapshot) bool {
 // rendersAsApplied renders a commit after a restart, and reports whether it is as the one
 // that is applied, as are all between the two.
 func (l *look) rendersAsApplied(ctx context.Context, s *repository.Snapshot) bool {
-	if l.keep.desired != nil || !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) {
+	applied := plumbing.NewHash(l.gs.Status.AppliedCommit)
+	if l.keep.desired != nil || !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) || s.HasEncodedObject(applied) != nil {
 		return false
 	}
 	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, bases: l.bases(ctx), in: l.rendersIn()}
@@ -221,7 +225,7 @@ func (l *look) rendersAsApplied(ctx context.Context, s *repository.Snapshot) boo
 	if err != nil || d.hasBases {
 		return false // the commit waits, and what is wrong with it is said beside that
 	}
-	same, err := l.unchangedSince(s, plumbing.NewHash(l.gs.Status.AppliedCommit), d.reads)
+	same, err := l.unchangedSince(s, applied, d.reads)
 	if err != nil || !same {
 		return false
 	}

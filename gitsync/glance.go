@@ -136,7 +136,7 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
 	}
 	l.keep.passed = passed{uid: l.gs.UID, applied: written, tip: tip, seen: l.gs.Status.Seen}
 	conditions := l.outcome.conditions(l.gs.Generation, l.gs.Status.Conditions)
-	if !equality.Semantic.DeepEqual(conditions, l.gs.Status.Conditions) {
+	if !equality.Semantic.DeepEqual(conditions, l.gs.Status.Conditions) || l.mustNoteSeen(by) {
 		rest := *l.keep.rest
 		rest.applied = tip
 		l.keep.rest = &rest
@@ -147,6 +147,22 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
 	l.measure()
 	l.synced(l.name, 0)
 	return nil
+}
+
+// notedBefore is how long before a key ends the status has each tip at once: the process may
+// end, and who has signed before that end would count for nothing then.
+const notedBefore = 7 * 24 * time.Hour
+
+// mustNoteSeen reports whether the tips that were seen since the status was written have to
+// be in it soon.
+func (l *look) mustNoteSeen(by signatures) bool {
+	until := by.now.Add(notedBefore)
+	if rest := l.keep.rest.until; rest.After(until) {
+		until = rest
+	}
+	now, before := l.gs.Status.Seen, l.before.Seen
+	isNew := len(now) > 0 && (len(before) == 0 || now[0].Commit != before[0].Commit)
+	return isNew && (by.verify.EndBetween(by.now, until) || by.signers.EndBetween(by.now, until))
 }
 
 // passed is how far the branch has gone on since the commits in the status of a source,

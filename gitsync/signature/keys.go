@@ -7,8 +7,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -153,4 +155,38 @@ func (k *Keys) of(key ssh.PublicKey) []allowed {
 		}
 	}
 	return lines
+}
+
+// EndBetween reports whether a key may sign at the first of two times, and no longer at the
+// second one. A nil list has none.
+func (k *Keys) EndBetween(from, to time.Time) bool {
+	if k == nil {
+		return false
+	}
+	is := func(end time.Time) bool { return !end.IsZero() && !end.Before(from) && end.Before(to) }
+	for _, a := range k.ssh {
+		if is(a.before) {
+			return true
+		}
+	}
+	for _, e := range k.openPGP {
+		self, _ := e.PrimarySelfSignature()
+		if is(endOf(e.PrimaryKey, self)) {
+			return true
+		}
+		for _, sub := range e.Subkeys {
+			if is(endOf(sub.PublicKey, sub.Sig)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// endOf is when an OpenPGP key expires, as a signature of it says; zero: it does not.
+func endOf(key *packet.PublicKey, self *packet.Signature) time.Time {
+	if self == nil || self.KeyLifetimeSecs == nil || *self.KeyLifetimeSecs == 0 {
+		return time.Time{}
+	}
+	return key.CreationTime.Add(time.Duration(*self.KeyLifetimeSecs) * time.Second)
 }

@@ -329,10 +329,15 @@ type GitSourceStatus struct {
 	// observedGeneration is the generation of the spec that this status is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// observedCommit is the tip of the branch at the last sync.
+	// observedCommit is the tip of the branch when this status was written. A later commit
+	// that touches nothing of the source is not written at once. It is written when
+	// something of the source changes, when the interval is over, or when the annotation
+	// tranche.dev/reconcile asks for a sync.
 	// +optional
 	ObservedCommit string `json:"observedCommit,omitempty"`
-	// appliedCommit is the last commit that was applied completely.
+	// appliedCommit is the last commit that was applied completely. It is written together
+	// with observedCommit, so a later commit may be applied as well if it touches nothing
+	// of the source.
 	// +optional
 	AppliedCommit string `json:"appliedCommit,omitempty"`
 	// appliedWith is a digest of the spec with which appliedCommit was applied. It is

@@ -242,6 +242,18 @@ func ReadyOf(gs *v1alpha1.GitSource) metav1.Condition {
 	return metav1.Condition{}
 }
 
+// WrittenAt returns when the controller wrote the status of a source last: the commits in
+// it hold since then. Zero: it is not known.
+func WrittenAt(gs *v1alpha1.GitSource) metav1.Time {
+	var at metav1.Time
+	for _, e := range gs.ManagedFields {
+		if e.Manager == v1alpha1.ManagerGitSync && e.Subresource == "status" && e.Time != nil && at.Before(e.Time) {
+			at = *e.Time
+		}
+	}
+	return at
+}
+
 // ProblemOf is the condition that says why the cluster is not as the branch says; nil
 // where it is, or is about to be.
 func ProblemOf(gs *v1alpha1.GitSource) *metav1.Condition {

@@ -73,6 +73,9 @@ func (s *releaseView) sourceLine(style terminal.Style) string {
 		line += ", path " + p
 	}
 	line += "  applied " + cli.OrNone(cli.Short(gs.Status.AppliedCommit))
+	if at := cli.WrittenAt(gs); !at.IsZero() {
+		line += style.Faint(", as of " + cli.Age(at, s.now) + " ago")
+	}
 	if ready := meta.FindStatusCondition(gs.Status.Conditions, "Ready"); ready != nil && ready.Status == metav1.ConditionFalse {
 		line += "  " + style.Bad(ready.Reason+": "+ready.Message)
 	}

@@ -256,6 +256,19 @@ func applies(commits ...string) func(*releaseView) {
 	}
 }
 
+// The source says since when its commit holds: the controller writes none for a later commit
+// that touches nothing of the source.
+func TestSourceLine_SinceWhen(t *testing.T) {
+	s := waiting()
+	s.source.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: v1alpha1.ManagerGitSync, Time: clitest.Before(time.Minute)},
+		{Manager: v1alpha1.ManagerGitSync, Subresource: "status", Time: clitest.Before(3 * time.Hour)},
+	}
+	if line := s.sourceLine(terminal.Style{}); !strings.Contains(line, "applied 90f3b1d, as of 3h ago") {
+		t.Error(line)
+	}
+}
+
 // The message names the end of the time, though the client would rather not begin a request
 // that it has to put off beyond it.
 func TestWatchEndsInTime(t *testing.T) {

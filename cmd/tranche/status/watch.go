@@ -240,7 +240,8 @@ func (v *verdict) arrived(s *releaseView) bool {
 	v.came = strings.HasPrefix(tip, v.commit) ||
 		v.contains != nil && tip != "" && v.contains(s.source.Spec.URL, s.source.Spec.Ref.Branch, tip)
 	if !v.came && tip != "" {
-		v.last += fmt.Sprintf("; GitSource %s/%s has applied %s, and not %s itself: a clone of its repository shows whether that commit is in it", s.source.Namespace, s.source.Name, cli.Short(tip), cli.Short(v.commit))
+		v.last += fmt.Sprintf("; GitSource %s/%s has applied %s, and not %s itself: a clone of its repository shows whether that commit is in it. After a commit that touches nothing of the source, run tranche sync %s -n %s",
+			s.source.Namespace, s.source.Name, cli.Short(tip), cli.Short(v.commit), s.source.Name, s.source.Namespace)
 	}
 	return v.came
 }
