@@ -103,7 +103,7 @@ func (r *reconciler) isUntouched(s *repository.Snapshot, gs *v1alpha1.GitSource,
 	if err != nil || way == nil {
 		return false, err
 	}
-	same, err := way.leaves(s, keep.desired.reads, keep.rest.approvals)
+	same, err := way.leaves(s, &r.stretches.folders, keep.desired.reads, keep.rest.approvals)
 	if err != nil || !same || len(keep.desired.set.Releases) == 0 {
 		return same, err
 	}
@@ -243,7 +243,7 @@ func (r *reconciler) unchangedSince(s *repository.Snapshot, applied plumbing.Has
 	if err != nil || way == nil {
 		return false, err
 	}
-	return way.leaves(s, reads...)
+	return way.leaves(s, &r.stretches.folders, reads...)
 }
 
 // onlyCommitsDiffer reports whether a status is as it was but for the commits, and the

@@ -37,9 +37,9 @@ type merged struct {
 }
 
 // leaves reports whether all commits of a stretch give the same answers to what was read.
-func (w *stretch) leaves(s storer.EncodedObjectStorer, reads ...gittree.Reads) (bool, error) {
+func (w *stretch) leaves(s storer.EncodedObjectStorer, folders *gittree.Folders, reads ...gittree.Reads) (bool, error) {
 	for _, tree := range w.trees {
-		t, err := gittree.OpenTree(s, tree)
+		t, err := gittree.OpenShared(s, tree, folders)
 		if err != nil {
 			return false, err
 		}
@@ -90,6 +90,8 @@ func hashAt(s storer.EncodedObjectStorer, tree plumbing.Hash, folder string) (pl
 // stretches keeps those that were asked for last. A thousand sources of one repository ask
 // for the same few after a push.
 type stretches struct {
+	folders gittree.Folders // of the trees on the way
+
 	mu   sync.Mutex
 	list []knownStretch // the last one was asked for first
 }

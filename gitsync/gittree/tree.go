@@ -54,6 +54,7 @@ type Tree struct {
 	root   plumbing.Hash
 	trees  map[plumbing.Hash][]object.TreeEntry
 	reads  Reads
+	shared *Folders // nil: none
 	limits Limits
 	used   int   // files read and folders listed
 	bytes  int64 // read
@@ -74,7 +75,13 @@ func Open(s storer.EncodedObjectStorer, commit plumbing.Hash) (*Tree, error) {
 
 // OpenTree returns the tree with a hash. It need not be the tree of a commit.
 func OpenTree(s storer.EncodedObjectStorer, root plumbing.Hash) (*Tree, error) {
-	t := &Tree{storer: s, root: root, trees: map[plumbing.Hash][]object.TreeEntry{}, reads: Reads{}, limits: LimitsOf(s)}
+	return OpenShared(s, root, nil)
+}
+
+// OpenShared returns a tree that takes large folders from those that others have read, for
+// comparisons. Such a folder may be missing in the storer.
+func OpenShared(s storer.EncodedObjectStorer, root plumbing.Hash, shared *Folders) (*Tree, error) {
+	t := &Tree{storer: s, root: root, shared: shared, trees: map[plumbing.Hash][]object.TreeEntry{}, reads: Reads{}, limits: LimitsOf(s)}
 	if _, err := t.entries("/", t.root); err != nil {
 		return nil, err
 	}
@@ -206,6 +213,9 @@ func (t *Tree) entries(p string, h plumbing.Hash) ([]object.TreeEntry, error) {
 	if e, ok := t.trees[h]; ok {
 		return e, nil
 	}
+	if e, ok := t.shared.get(h); ok {
+		return e, nil
+	}
 	tree, err := object.GetTree(t.storer, h)
 	if err != nil {
 		return nil, t.broken(p, h, err)
@@ -216,6 +226,7 @@ func (t *Tree) entries(p string, h plumbing.Hash) ([]object.TreeEntry, error) {
 		}
 	}
 	t.trees[h] = tree.Entries
+	t.shared.put(h, tree.Entries)
 	return tree.Entries, nil
 }
 
