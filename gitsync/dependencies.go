@@ -159,7 +159,7 @@ func (l *look) hasApplied(ctx context.Context, other *v1alpha1.GitSource, s *rep
 	if other.Status.AppliedCommit == s.Commit.String() {
 		return true
 	}
-	if other.Spec.Suspend || !l.isSelected(other) {
+	if !l.isSelected(other) {
 		return false
 	}
 	keep := l.recall(client.ObjectKeyFromObject(other))

@@ -96,7 +96,9 @@ func (s *shop) startCounting() (c *counting, stop func()) {
 	s.Helper()
 	c = &counting{Renderer: renderers()}
 	return c, s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
-		return gitsync.Add(mgr, gitsync.Options{Renderer: c, StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
+		options := gitsync.Options{Renderer: c, StorageDir: s.TempDir(), Concurrent: 2, NoRemoteBases: true}
+		options.FileRoots = []string{os.TempDir()}
+		return gitsync.Add(mgr, options)
 	})
 }
 
@@ -161,7 +163,8 @@ func TestStatusCatchesUp(t *testing.T) {
 		t.Errorf("it says %s and %s, want %s", at.AppliedCommit, at.ObservedCommit, first)
 	}
 	gs := s.gs()
-	meta.SetStatusCondition(&gs.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionUnknown, Reason: "NotSynced", Message: "no controller has synced it"})
+	unknown := metav1.Condition{Type: "Ready", Status: metav1.ConditionUnknown, Reason: "NotSynced", Message: "no controller has synced it"}
+	meta.SetStatusCondition(&gs.Status.Conditions, unknown)
 	s.must(s.c.Client.Status().Update(t.Context(), gs))
 	third := s.push(map[string]string{"README.md": "more docs\n"})
 	clustertest.Wait(t, "the condition to be true again", func() error {

@@ -429,13 +429,12 @@ func (l *look) setFinalizer(ctx context.Context) error {
 // run does the work of a look. Its error, and the outcome, say how it went.
 func (l *look) run(ctx context.Context) error {
 	gs := l.gs
+	l.catchUp()
 	l.outcome = outcome{branch: gs.Spec.Ref.String(), commit: gs.Status.ObservedCommit}
 	if gs.Spec.Suspend {
 		l.outcome.suspended = true
 		return nil
 	}
-	l.catchUp()
-	l.outcome.commit = gs.Status.ObservedCommit
 	if p := unsupported(&gs.Spec); p != nil {
 		return p
 	}

@@ -111,7 +111,8 @@ func TestSeenSinceTheStatus(t *testing.T) {
 	at := func(commit string, second int64) v1alpha1.SeenCommit {
 		return v1alpha1.SeenCommit{Commit: commit, Time: metav1.Unix(second, 0)}
 	}
-	l := &look{gs: &v1alpha1.GitSource{Status: v1alpha1.GitSourceStatus{AppliedCommit: "a", ObservedCommit: "a", Seen: []v1alpha1.SeenCommit{at("a", 1)}}}}
+	status := v1alpha1.GitSourceStatus{AppliedCommit: "a", ObservedCommit: "a", Seen: []v1alpha1.SeenCommit{at("a", 1)}}
+	l := &look{gs: &v1alpha1.GitSource{Status: status}}
 	l.keep.passed = passed{applied: "a", tip: "c", seen: []v1alpha1.SeenCommit{at("c", 3), at("b", 2), at("a", 1)}}
 	l.catchUp()
 	s := l.gs.Status
