@@ -125,12 +125,10 @@ var controllersOwn = []string{
 // nativesOwn are the prefixes of the labels and annotations by which the controllers of
 // Kubernetes know their objects. From a manifest they would have the Deployment
 // controller roll back to another template, past every gate, or take a ReplicaSet for
-// complete. The ReplicaSet controller would replace pods by others. Each of them would
-// write without end what a GitSource takes back.
+// complete. Each of them would write without end what a GitSource takes back.
 var nativesOwn = map[schema.GroupKind][]string{
 	kindDeployment:                      {appsv1.DeprecatedRollbackTo, "deployment.kubernetes.io/"},
-	{Group: "apps", Kind: "ReplicaSet"}: {appsv1.DeprecatedRollbackTo, "deployment.kubernetes.io/", appsv1.DefaultDeploymentUniqueLabelKey},
-	{Group: "", Kind: "Pod"}:            {appsv1.DefaultDeploymentUniqueLabelKey},
+	{Group: "apps", Kind: "ReplicaSet"}: {appsv1.DeprecatedRollbackTo, "deployment.kubernetes.io/"},
 }
 
 // reserved returns a problem for each label and annotation of o that only the controller,
@@ -154,7 +152,50 @@ func reserved(o Object) Problems {
 			}
 		}
 	}
+	for _, field := range hashLabels(o.Object) {
+		ps = append(ps, o.problem(ReasonInvalidManifest, field, "only a controller of Kubernetes sets it", "remove it"))
+	}
 	return ps
+}
+
+// hashLabels returns the path of each label pod-template-hash in v, as in a pod template.
+// It looks into all maps of labels, whatever the kind: an operator copies those of a
+// custom resource to pods. Selectors are no such maps.
+//
+// The ReplicaSets of a Deployment select pods by that label. When another controller lets
+// go a pod that has it, such a ReplicaSet adopts the pod, and deletes an approved one.
+func hashLabels(v any) []string {
+	const key = appsv1.DefaultDeploymentUniqueLabelKey
+	var paths []string
+	within := func(name string, value any) {
+		for _, p := range hashLabels(value) {
+			if !strings.HasPrefix(p, "[") {
+				p = "." + p
+			}
+			paths = append(paths, name+p)
+		}
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for name, value := range v {
+			if m, ok := value.(map[string]any); ok && isLabels(name) {
+				if _, ok := m[key]; ok {
+					paths = append(paths, name+"["+key+"]")
+				}
+			}
+			within(name, value)
+		}
+	case []any:
+		for i, item := range v {
+			within(fmt.Sprintf("[%d]", i), item)
+		}
+	}
+	return paths
+}
+
+// isLabels reports whether a field of that name holds labels, such as podLabels.
+func isLabels(field string) bool {
+	return strings.HasSuffix(strings.ToLower(field), "labels") && field != "matchLabels"
 }
 
 // place sets the namespace of o, or takes it away where its kind has none.
