@@ -62,6 +62,8 @@ var escapes = map[string]escape{
 	"a generator of the account's token": kustomization("configMapGenerator: [{name: c, files: [t=/var/run/secrets/kubernetes.io/serviceaccount/token]}]"),
 	"a generator of variables":           kustomization("secretGenerator: [{name: c, envs: [../../../../../../proc/self/environ]}]"),
 	"a repository on disk":               {edit: func(gs *v1alpha1.GitSource) { gs.Spec.URL = "file:///var/lib/other.git" }},
+	"a push to a repository on disk":     {reason: "NotSupported", edit: func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Enabled: true} }},
+	"notes in a repository on disk":      {reason: "NotSupported", edit: func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Notes: true} }},
 
 	// URLs in every field that kustomize reads.
 	"resources":             {files: map[string]string{"deploy/kustomization.yaml": "resources: [a.yaml, 'http://HOST/x.yaml']\n"}},

@@ -118,7 +118,7 @@ func (s *shop) startControllerWith(c *rest.Config, w with) (stop func()) {
 		if w == andRollout {
 			s.must(rollout.Add(mgr, rollout.Options{Concurrent: 2}))
 		}
-		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: s.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
+		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: s.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, FileWriteRoots: []string{os.TempDir()}})
 	})
 }
 

@@ -23,7 +23,7 @@ func TestMayPush(t *testing.T) {
 	var may atomic.Bool
 	t.Cleanup(s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
 		return errors.Join(rollout.Add(mgr, rollout.Options{Concurrent: 2}), gitsync.Add(mgr, gitsync.Options{
-			StorageDir: t.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, FileRoots: []string{os.TempDir()},
+			StorageDir: t.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, FileWriteRoots: []string{os.TempDir()},
 			MayPush: func() error {
 				if !may.Load() {
 					return errors.New("another one may lead")

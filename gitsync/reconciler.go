@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,6 +68,10 @@ type Options struct {
 	// none: no file URL is followed. Whoever may write a GitSource reads what is
 	// there with the controller's rights.
 	FileRoots []string
+	// FileWriteRoots are those below which commits and notes are pushed to such a
+	// repository; none: a GitSource with a file URL and write-back is refused. Any user
+	// who may write a GitSource pushes there with the controller's rights.
+	FileWriteRoots []string
 	// NoCrossNamespaceRefs refuses references to GitSources of other namespaces.
 	NoCrossNamespaceRefs bool
 	// NoRemoteBases refuses kustomizations with bases in other repositories.
@@ -534,7 +539,7 @@ func (l *look) remote(ctx context.Context) (gitserver.Remote, error) {
 	if err != nil {
 		return gitserver.Remote{}, err
 	}
-	if u, err = gitserver.MayRead(l.options.FileRoots, u); err != nil {
+	if u, err = l.options.repositoryURL(u, l.gs.Spec.WriteBack); err != nil {
 		return gitserver.Remote{}, err
 	}
 	r := gitserver.Remote{URL: u, Secret: secretName(l.gs), Proxy: proxyName(l.gs), MayPush: l.options.MayPush}
@@ -560,6 +565,27 @@ func (l *look) remote(ctx context.Context) (gitserver.Remote, error) {
 	defer cancel()
 	err = l.apps.Authenticate(ctx, &r)
 	return r, err
+}
+
+// repositoryURL returns where the repository of a GitSource's URL is read, and pushed to
+// where the GitSource asks for that. It refuses file URLs that the flags do not allow.
+func (o *Options) repositoryURL(u *url.URL, w *v1alpha1.WriteBack) (*url.URL, error) {
+	u, err := gitserver.MayRead(o.FileRoots, u)
+	if err != nil || w == nil || gitserver.MayWrite(o.FileWriteRoots, u) {
+		return u, err
+	}
+	field := "spec.writeBack.enabled"
+	switch {
+	case w.Enabled:
+	case w.Notes:
+		field = "spec.writeBack.notes"
+	default:
+		return u, nil
+	}
+	return nil, &plan.Problem{
+		Reason: v1alpha1.ReasonNotSupported, Where: field, Err: errors.New("the controller pushes to no repository in the folder of this file URL"),
+		Hint: "remove the field, use https or ssh, or start the controller with --file-write-roots",
+	}
 }
 
 // secret returns the data of a Secret that a field of the spec names; nil where the field

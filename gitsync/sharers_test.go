@@ -31,7 +31,7 @@ func newSharedBase(t *testing.T, more map[string]string) (j, k *shop) {
 	j.c.Watch(t, k.ns)
 	t.Cleanup(j.startManager(j.c.Controller, func(mgr ctrl.Manager) error {
 		j.must(rollout.Add(mgr, rollout.Options{Concurrent: 2}))
-		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: j.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, FileRoots: []string{os.TempDir()}})
+		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: j.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, FileWriteRoots: []string{os.TempDir()}})
 	}, k.ns))
 	files := map[string]string{
 		"base/web.yaml": web("v1"), "base/plan.yaml": webPlan, "base/kustomization.yaml": "resources: [web.yaml, plan.yaml]\n",

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -71,13 +72,22 @@ func MayRead(roots []string, u *url.URL) (*url.URL, error) {
 	if u.Scheme != "file" {
 		return u, nil
 	}
-	at := resolved(u.Path)
-	for _, root := range roots {
-		if inside, err := filepath.Rel(resolved(root), at); err == nil && filepath.IsLocal(inside) {
-			return &url.URL{Scheme: u.Scheme, Path: at}, nil
-		}
+	if at := resolved(u.Path); isBelow(roots, at) {
+		return &url.URL{Scheme: u.Scheme, Path: at}, nil
 	}
 	return nil, &plan.Problem{Reason: v1alpha1.ReasonInvalidURL, Where: "spec.url", Err: errors.New("the controller follows no repository in that folder"), Hint: "use https or ssh, or start the controller with --file-roots"}
+}
+
+// MayWrite reports whether commits may be pushed to a URL that [MayRead] returned: a file
+// URL only below the given folders.
+func MayWrite(roots []string, u *url.URL) bool { return u.Scheme != "file" || isBelow(roots, u.Path) }
+
+// isBelow reports whether a path without links is one of the folders or below one.
+func isBelow(roots []string, at string) bool {
+	return slices.ContainsFunc(roots, func(root string) bool {
+		inside, err := filepath.Rel(resolved(root), at)
+		return err == nil && filepath.IsLocal(inside)
+	})
 }
 
 // resolved is where a path leads, as far as it is there.

@@ -87,3 +87,42 @@ func TestMayRead_Resolved(t *testing.T) {
 		}
 	}
 }
+
+// Commits are pushed where the read path leads, after links were followed.
+func TestMayWrite(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"read", "write/deep"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o750); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"write/out": "../read", "read/in": "../write/deep", "linked": "write"} {
+		if err := os.Symlink(to, filepath.Join(root, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, want := range map[string]bool{
+		"/write/a.git": true, "/write/deep/a.git": true, "/read/in/a.git": true, "/linked/a.git": true,
+		"/read/a.git": false, "/write/out/a.git": false, "/write/../read/a.git": false, "/writex/a.git": false, "/write/deep/../../read": false,
+	} {
+		asked, err := ParseURL("file://" + root + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := MayRead([]string{root}, asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, roots := range [][]string{{root + "/write"}, {root + "/linked"}, {root + "/none", root + "/write/."}} {
+			if got := MayWrite(roots, u); got != want {
+				t.Errorf("%s, with %s: %v", path, roots, got)
+			}
+		}
+		if MayWrite(nil, u) {
+			t.Errorf("%s may be written, where nothing may", path)
+		}
+	}
+	if u, err := ParseURL("https://git.example.org/a.git"); err != nil || !MayWrite(nil, u) {
+		t.Errorf("https: %v", err)
+	}
+}

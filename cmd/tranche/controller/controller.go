@@ -64,6 +64,7 @@ type controllerOptions struct {
 	leaderElectionNamespace string
 	storagePath             string
 	fileRoots               []string
+	fileWriteRoots          []string
 	concurrent              int
 	as                      string
 	defaultServiceAccount   string
@@ -103,6 +104,7 @@ it runs in.`,
 	f.StringVar(&o.storagePath, "storage-path", defaultStoragePath(), "folder of the repositories' mirrors; may be lost at any time")
 	f.Lookup("storage-path").DefValue = "tranche, in the user's cache folder" // in help: not of one machine
 	f.StringSliceVar(&o.fileRoots, "file-roots", nil, "folders below which repositories of file:// URLs may be; default: none is followed")
+	f.StringSliceVar(&o.fileWriteRoots, "file-write-roots", nil, "folders of --file-roots below which write-back pushes to repositories of file:// URLs; default: none is written")
 	f.IntVar(&o.concurrent, "concurrent", 10, "how many sources, and how many releases, are worked on at the same time")
 	f.StringVar(&o.as, "as", "", "user to act as, for a controller outside the cluster: system:serviceaccount:tranche-system:tranche-controller is the one that config/policy lets write held Deployments")
 	f.StringVar(&o.defaultServiceAccount, "default-service-account", "", "service account to impersonate where a GitSource or BatchRelease names none; default: the controller's own")
@@ -190,7 +192,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 	err = gitsync.Add(mgr, gitsync.Options{
 		Renderer:   renderers,
 		StorageDir: o.storagePath, Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount,
-		FileRoots: o.fileRoots, NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress, Selector: selector, Limits: o.limits, MayPush: lease.mayWrite, Tell: notifySource(notifier),
+		FileRoots: o.fileRoots, FileWriteRoots: o.fileWriteRoots,
+		NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress,
+		Selector: selector, Limits: o.limits, MayPush: lease.mayWrite, Tell: notifySource(notifier),
 		Freshness: gitsync.FreshnessOptions{Ledger: ledgerName(o), Election: lease.seen},
 	})
 	if err != nil {
