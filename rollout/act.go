@@ -50,6 +50,8 @@ func (a *actor) act(ctx context.Context, action engine.Action) (bool, error) {
 		return true, a.handBack(action)
 	case engine.CreateReplicaSet:
 		return true, a.create(ctx, action.ReplicaSet)
+	case engine.CountCollision:
+		return true, a.countCollision(ctx, action.Name)
 	case engine.Resize:
 		return true, a.resize(action)
 	case engine.ClearRollback:
@@ -221,11 +223,12 @@ func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	if err := a.try(rs); errors.As(err, &changed) { // another name would be changed alike
 		return err
 	}
-	return a.countCollision(ctx, rs)
+	return a.countCollision(ctx, rs.Name)
 }
 
 // isTaken reports whether another ReplicaSet has the name of one that is to be made. That
-// is one of another template, or one that the native controller will not adopt.
+// is one of another template, one that the native controller will not adopt, or one that
+// is being deleted.
 func (a *actor) isTaken(ctx context.Context, rs *appsv1.ReplicaSet) (bool, error) {
 	var there appsv1.ReplicaSet
 	if err := a.Get(ctx, client.ObjectKeyFromObject(rs), &there); err != nil {
@@ -240,12 +243,12 @@ func (a *actor) isTaken(ctx context.Context, rs *appsv1.ReplicaSet) (bool, error
 		return false, fmt.Errorf("reading spec.selector of Deployment %s: %w", a.d.Name, err)
 	}
 	ours := owner != nil && owner.UID == a.d.UID || owner == nil && selector.Matches(labels.Set(there.Labels))
-	return !ours || !plan.EqualTemplate(&there.Spec.Template, &rs.Spec.Template), nil
+	return !ours || there.DeletionTimestamp != nil || !plan.EqualTemplate(&there.Spec.Template, &rs.Spec.Template), nil
 }
 
 // countCollision raises the count that the hashes of new names contain. The next round
 // computes another name.
-func (a *actor) countCollision(ctx context.Context, rs *appsv1.ReplicaSet) error {
+func (a *actor) countCollision(ctx context.Context, name string) error {
 	p := jsonPatch{}
 	p.at(a.d)
 	p.add("/status/collisionCount", ptr.Deref(a.d.Status.CollisionCount, 0)+1)
@@ -254,7 +257,7 @@ func (a *actor) countCollision(ctx context.Context, rs *appsv1.ReplicaSet) error
 	if err := a.Status().Patch(ctx, a.d.DeepCopy(), p.patch(), fieldOwner); err != nil {
 		return fmt.Errorf("counting a hash collision: %w", err)
 	}
-	return fmt.Errorf("creating ReplicaSet %s, whose name another one has: %w", rs.Name, errLookAgain)
+	return fmt.Errorf("creating ReplicaSet %s, whose name another one has: %w", name, errLookAgain)
 }
 
 // createOwned creates a ReplicaSet as the native controller does, with

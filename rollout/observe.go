@@ -164,9 +164,7 @@ func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedNa
 	}
 	o.Deployment = &d
 	for i := range sets.Items {
-		if sets.Items[i].DeletionTimestamp == nil {
-			o.ReplicaSets = append(o.ReplicaSets, &sets.Items[i])
-		}
+		o.ReplicaSets = append(o.ReplicaSets, &sets.Items[i])
 	}
 	for _, name := range slices.Sorted(maps.Keys(revisions)) {
 		record, err := plan.ReadRecord(revisions[name])

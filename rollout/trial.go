@@ -107,7 +107,7 @@ func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d en
 		switch {
 		case err == nil && rs.UID == "": // the release is named after the ReplicaSet that it will have
 			if taken, err := a.isTaken(ctx, rs); err != nil || taken {
-				return nil, cmp.Or(err, a.countCollision(ctx, rs))
+				return nil, cmp.Or(err, a.countCollision(ctx, rs.Name))
 			}
 		case err == nil:
 		case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run"): // a webhook may not; other denials have that code, too

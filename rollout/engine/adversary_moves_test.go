@@ -144,7 +144,7 @@ func (c *cluster) change(verb string, args []string, number func(int) int) bool 
 		return c.rv != before
 	case "replan", "unplan", "rename", "admit", "alter":
 		return c.changePlan(verb)
-	case "label", "running", "strategy", "template", "resize", "delete", "edit":
+	case "label", "running", "strategy", "template", "resize", "delete", "edit", "foreground", "hostage", "gone":
 		return c.meddle(verb, args, number)
 	}
 	if c.br == nil {
@@ -294,6 +294,12 @@ func (c *cluster) meddle(verb string, args []string, number func(int) int) bool 
 	}
 	before := c.rv
 	switch verb {
+	case "gone": // of all that finalizers keep
+		for _, i := range c.live() {
+			if c.doomed(i) {
+				c.deleteSet(i)
+			}
+		}
 	case "label", "running", "strategy", "template": // of a held Deployment
 		if !c.held() {
 			return false
@@ -323,6 +329,11 @@ func (c *cluster) meddle(verb string, args []string, number func(int) int) bool 
 			c.writeSet(i, func(rs *appsv1.ReplicaSet) { n := int32(number(1)); rs.Spec.Replicas = &n })
 		case "delete":
 			c.deleteSet(i)
+		case "foreground", "hostage": // a finalizer keeps it: its pods end at once, or stay
+			if c.doomed(i) {
+				return false
+			}
+			c.doom(i, verb == "hostage")
 		case "edit":
 			c.writeSet(i, func(rs *appsv1.ReplicaSet) {
 				rs.Spec.Template.Annotations = maps.Clone(rs.Spec.Template.Annotations)
@@ -494,7 +505,8 @@ func (m mood) next(r *rand.Rand, c *cluster) string {
 	}
 	if k -= m.second; k < 0 {
 		return pick(r, []string{"label", "running", "strategy", fmt.Sprintf("template %d", version()), fmt.Sprintf("resize %d %d", version(), r.IntN(5)),
-			fmt.Sprintf("delete %d", version()), fmt.Sprintf("edit %d", version()), fmt.Sprintf("resize %d 0", 1+c.oracle.stable)})
+			fmt.Sprintf("delete %d", version()), fmt.Sprintf("foreground %d", version()),
+			fmt.Sprintf("hostage %d", version()), "gone", fmt.Sprintf("edit %d", version()), fmt.Sprintf("resize %d 0", 1+c.oracle.stable)})
 	}
 	if k -= m.caches; k < 0 {
 		return "lag " + pick(r, []string{"deployment", "release", "records", strconv.Itoa(version())})

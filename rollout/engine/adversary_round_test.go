@@ -295,6 +295,12 @@ func (c *cluster) apply(o *Observed, a Action) error {
 		})
 	case CreateReplicaSet:
 		return c.create(o, a.ReplicaSet)
+	case CountCollision:
+		if c.d == nil || c.d.ResourceVersion != o.Deployment.ResourceVersion {
+			return errConflict
+		}
+		c.collide()
+		return errAgain
 	case Resize:
 		i := slices.IndexFunc(c.sets, func(s podSet) bool { return s.rs != nil && s.rs.UID == a.ReplicaSet.UID })
 		if i < 0 || c.sets[i].rs.ResourceVersion != a.ReplicaSet.ResourceVersion {
@@ -382,7 +388,7 @@ func (c *cluster) create(o *Observed, rs *appsv1.ReplicaSet) error {
 	switch {
 	case i < 0:
 		return c.makeSet(rs)
-	case plan.EqualTemplate(&c.sets[i].rs.Spec.Template, &rs.Spec.Template):
+	case !c.doomed(i) && plan.EqualTemplate(&c.sets[i].rs.Spec.Template, &rs.Spec.Template):
 		return errAgain
 	case c.d.ResourceVersion != o.Deployment.ResourceVersion:
 		return errConflict

@@ -310,6 +310,23 @@ func (c *cluster) deleteSet(i int) {
 	c.sets[i].rs, c.sets[i].pods = nil, nil
 }
 
+// doomed reports whether a ReplicaSet is being deleted. The Deployment controller takes it
+// for what it was: it is new or old, and active with a size.
+func (c *cluster) doomed(i int) bool { return c.sets[i].rs.DeletionTimestamp != nil }
+
+// doom begins the deletion of a ReplicaSet that a finalizer keeps. No pod of it is made or
+// taken away by its size any more. Pods that end are not counted from the start.
+func (c *cluster) doom(i int, podsStay bool) {
+	rs := *c.sets[i].rs
+	rs.DeletionTimestamp, rs.Finalizers = &metav1.Time{Time: c.now}, []string{"example.org/hostage"}
+	rs.Generation++
+	rs.ResourceVersion = c.nextVersion()
+	c.sets[i].rs = &rs
+	if !podsStay {
+		c.sets[i].pods = nil
+	}
+}
+
 func (c *cluster) writeRelease(change func(*v1alpha1.BatchRelease)) {
 	br := c.br.DeepCopy()
 	change(br)
@@ -664,7 +681,7 @@ func (c *cluster) nativeCleanup() {
 	for k := len(old) - int(*c.d.Spec.RevisionHistoryLimit); k > 0; k-- {
 		i := old[0]
 		old = old[1:]
-		if rs := c.sets[i].rs; *rs.Spec.Replicas == 0 && rs.Status.Replicas == 0 && rs.Status.ObservedGeneration >= rs.Generation {
+		if rs := c.sets[i].rs; rs.DeletionTimestamp == nil && *rs.Spec.Replicas == 0 && rs.Status.Replicas == 0 && rs.Status.ObservedGeneration >= rs.Generation {
 			c.deleteSet(i)
 		}
 	}
@@ -681,6 +698,10 @@ func (c *cluster) turnSets() {
 // and then, as pod-deletion-cost may have it, available before ready ones.
 func (c *cluster) turnSet(i int) {
 	s := &c.sets[i]
+	if c.doomed(i) { // only its status
+		c.turnStatus(i)
+		return
+	}
 	for len(s.pods) < int(c.size(i)) && (c.quota == 0 || c.pods() < c.quota) {
 		f := c.fates[versionIn(&s.rs.Spec.Template)]
 		s.pods = append(s.pods, pod{fate: f, placed: c.now})
@@ -707,6 +728,12 @@ func (c *cluster) turnSet(i int) {
 		ready = ready[:len(ready)-gone]
 		s.pods = append(slices.Clone(ready), rest...)
 	}
+	c.turnStatus(i)
+}
+
+// turnStatus writes the status of a ReplicaSet.
+func (c *cluster) turnStatus(i int) {
+	s := &c.sets[i]
 	ready, available := c.count(i)
 	if is := s.rs.Status; is.Replicas == int32(len(s.pods)) && is.ReadyReplicas == ready && is.AvailableReplicas == available && is.ObservedGeneration == s.rs.Generation {
 		return
@@ -847,8 +874,8 @@ func (c *cluster) String() string {
 			continue
 		}
 		ready, available := c.count(i)
-		fmt.Fprintf(&b, "; %s v%d%s{size=%d pods=%d ready=%d available=%d status=%d/%d/%d gen=%d/%d desired=%s lag=%t}", rs.Name, versionIn(&rs.Spec.Template)+1, madeBy(&rs.Spec.Template),
-			*rs.Spec.Replicas, len(c.sets[i].pods), ready, available, rs.Status.Replicas, rs.Status.ReadyReplicas, rs.Status.AvailableReplicas, rs.Status.ObservedGeneration, rs.Generation, rs.Annotations[AnnotationDesiredReplicas], c.sets[i].lag)
+		fmt.Fprintf(&b, "; %s v%d%s{size=%d pods=%d ready=%d available=%d status=%d/%d/%d gen=%d/%d desired=%s lag=%t deleted=%t}", rs.Name, versionIn(&rs.Spec.Template)+1, madeBy(&rs.Spec.Template),
+			*rs.Spec.Replicas, len(c.sets[i].pods), ready, available, rs.Status.Replicas, rs.Status.ReadyReplicas, rs.Status.AvailableReplicas, rs.Status.ObservedGeneration, rs.Generation, rs.Annotations[AnnotationDesiredReplicas], c.sets[i].lag, c.doomed(i))
 	}
 	return b.String()
 }

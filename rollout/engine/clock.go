@@ -98,7 +98,7 @@ func (v *view) clock() {
 	}
 	left := v.deadlineLength() - v.now.Sub(v.status.ReasonTime.Time)
 	if left <= 0 {
-		v.stall(v.status.Reason, fmt.Sprintf("%s; this has taken longer than %s: %s", v.status.Message, v.deadlineLength(), cmp.Or(remedies[v.status.Reason],
+		v.stall(v.status.Reason, fmt.Sprintf("%s; this has taken longer than %s: %s", v.status.Message, v.deadlineLength(), cmp.Or(v.keptRemedy(), remedies[v.status.Reason],
 			"see that the Deployment controller runs and that the writes of this controller stay as they are")))
 		if !v.wasStalled() {
 			v.warn(v.status.Reason, v.status.Message)
@@ -112,6 +112,14 @@ func (v *view) clock() {
 var remedies = map[string]string{
 	ReasonDeploymentNotFound: "create the Deployment, or correct spec.workloadRef",
 	ReasonPodsUnavailable:    "see the pods, or bring another release",
+}
+
+// keptRemedy is what to do where a ReplicaSet that is being deleted is in the way.
+func (v *view) keptRemedy() string {
+	if v.d == nil || v.deletions() == "" {
+		return ""
+	}
+	return "let its finalizers end, or remove them"
 }
 
 func (v *view) wasStalled() bool {

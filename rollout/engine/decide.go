@@ -307,7 +307,13 @@ func (v *view) settle() {
 		v.do(Forget{because: "it is not being released any more", Record: r})
 	}
 	v.complete()
-	if n := v.others(); n > 0 && v.status.Reason == ReasonReleaseCompleted {
+	var n int32
+	for _, rs := range v.ReplicaSets {
+		if rs != v.goal.rs && !deleted(rs) {
+			n += size(rs)
+		}
+	}
+	if n > 0 && v.status.Reason == ReasonReleaseCompleted {
 		v.unreleased = true
 		v.report(ReasonNativeRollout, fmt.Sprintf("the native controller is replacing %d pods that do not run %s", n, v.goal.name))
 	}
@@ -337,7 +343,8 @@ func (v *view) isDrift() bool {
 // watchPods says so where fewer pods of a completed release are available than the
 // Deployment's own bounds let be missing.
 func (v *view) watchPods() {
-	if v.status.Reason != ReasonReleaseCompleted || newSet(*v.goal).clamp().available >= v.replicas-v.unavailable {
+	none := v.goal.rs == nil && v.replicas > 0
+	if v.status.Reason != ReasonReleaseCompleted || !none && newSet(*v.goal).clamp().available >= v.replicas-v.unavailable {
 		return
 	}
 	v.unreleased, v.unready = true, true
@@ -704,6 +711,9 @@ func (v *view) withheld() bool {
 
 // unhold leaves the Deployment to the native controller, at the stable template.
 func (v *view) unhold() {
+	if v.shadowed(v.stable.template) {
+		return
+	}
 	if v.touched() || !v.stable.equal(&v.d.Spec.Template) {
 		v.handBack("there is nothing to split", v.stable.template)
 	}
@@ -761,16 +771,24 @@ func (v *view) move(sets []set, why because) {
 	if last {
 		order = append(order, 0)
 	}
+	nameless := slices.IndexFunc(order, func(i int) bool { return next[i] > 0 && v.nameless(sets[i]) })
 	for _, i := range order {
-		if next[i] != sets[i].size {
+		waits := nameless >= 0 && (order[nameless] == 0 || next[i] < sets[i].size || v.nameless(sets[i]))
+		if next[i] != sets[i].size && !waits {
 			v.resize(sets[i], next[i], i == 0 && beside, why)
 		}
 	}
+	if nameless >= 0 { // last, since it ends the round; nothing shrinks before that ReplicaSet is there
+		v.do(CountCollision{because: why, Name: NameWithHash(v.d.Name, sets[order[nameless]].hash)})
+	}
 }
+
+// nameless reports whether a set has no ReplicaSet, and none can be made under its name.
+func (v *view) nameless(s set) bool { return s.rs == nil && v.taken(s.hash) }
 
 // next returns the sizes that this round may have.
 func (v *view) next(sets []set) []int32 {
-	return rolling{replicas: v.replicas, surge: v.surge, unavailable: v.unavailable, sets: numbers(sets)}.next()
+	return rolling{replicas: v.replicas, surge: v.surge, unavailable: v.unavailable, kept: v.keptPods(), sets: numbers(sets)}.next()
 }
 
 // because says what a move is for.
@@ -906,6 +924,10 @@ func (v *view) finalize() {
 		v.status.Phase = v1alpha1.PhaseFinalizing
 		v.setState(v1alpha1.StepCompleted)
 		v.report(ReasonHandingBack, "all pods run "+v.goal.name+"; handing back to the native controller")
+		return
+	}
+	if v.shadowed(&v.d.Spec.Template) {
+		v.report(ReasonHandingBack, "all pods run "+v.goal.name+"; the hand-back waits"+v.deletions())
 		return
 	}
 	v.finish("all pods run "+because(v.goal.name), nil)

@@ -124,6 +124,15 @@ func (a CreateReplicaSet) String() string {
 	return fmt.Sprintf("create ReplicaSet %s of %d", a.ReplicaSet.Name, size(a.ReplicaSet))
 }
 
+// CountCollision raises the count that the hashes of new names contain: a ReplicaSet that
+// is being deleted has this one. The next round makes the ReplicaSet under another name.
+type CountCollision struct {
+	because
+	Name string
+}
+
+func (a CountCollision) String() string { return "find another name than " + a.Name }
+
 // Resize sets a ReplicaSet's size and its desired-replicas and max-replicas
 // annotations, in one write (H6).
 type Resize struct {

@@ -23,7 +23,7 @@ func (v *view) follow() {
 	v.stable = v.recorded(0)
 	v.goal = v.templated()
 	switch sets := v.followingThere(); {
-	case v.replicas == 0 || v.seen() && v.onlyStable() && v.RefusedReason != ReasonHandBackRefused:
+	case v.replicas == 0 || v.seen() && v.onlyStable() && !v.shadowed(v.stable.template) && v.RefusedReason != ReasonHandBackRefused:
 		v.handBack("there is nothing to split", v.stable.template)
 	case !Held(v.d):
 		v.warn(ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")

@@ -212,7 +212,7 @@ func (f *foresight) make(a Action) bool {
 		delete(f.o.Release.Annotations, v1alpha1.AnnotationRollback)
 	case Resize:
 		return a.To == size(a.ReplicaSet)
-	case CreateReplicaSet:
+	case CreateReplicaSet, CountCollision:
 		return false
 	}
 	return true

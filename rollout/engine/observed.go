@@ -18,7 +18,7 @@ type Observed struct {
 	Release *v1alpha1.BatchRelease
 	// Deployment that it governs; nil where there is none.
 	Deployment *appsv1.Deployment
-	// ReplicaSets that the Deployment controls.
+	// ReplicaSets that the Deployment controls, also those that are being deleted.
 	ReplicaSets []*appsv1.ReplicaSet
 	// Records of what has been stable, and of what is being released.
 	Records []Record
@@ -169,11 +169,12 @@ func revisionOfReplicaSet(rs *appsv1.ReplicaSet) revision {
 }
 
 // findReplicaSet returns the oldest ReplicaSet with this template, then the
-// first by name: the one that the native controller takes for the new one (H19).
+// first by name: the one that the native controller takes for the new one (H19). One
+// that is being deleted gets no pod, and is none.
 func findReplicaSet(sets []*appsv1.ReplicaSet, t *corev1.PodTemplateSpec) *appsv1.ReplicaSet {
 	var found *appsv1.ReplicaSet
 	for _, rs := range sets {
-		if plan.EqualTemplate(&rs.Spec.Template, t) && (found == nil || older(rs, found) < 0) {
+		if !deleted(rs) && plan.EqualTemplate(&rs.Spec.Template, t) && (found == nil || older(rs, found) < 0) {
 			found = rs
 		}
 	}

@@ -531,6 +531,13 @@ func (o *oracle) judgeHandBack(c, before *cluster, ob *Observed, r *release) {
 			version+1, o.stable+1, r.version+1, r.commit, o.allowed(c, r, ob), before)
 	}
 	o.become(c, before, ob, version)
+	if fresh := c.newSet(); c.br != nil && fresh >= 0 && c.doomed(fresh) && c.replicas() > 0 {
+		for _, i := range c.live() {
+			if !c.doomed(i) && c.size(i) > 0 && nameOf(&c.sets[i].rs.Spec.Template) == nameOf(&c.d.Spec.Template) {
+				c.violate("hand-back", "the native controller takes pods from %s for the ReplicaSet of the same template that is being deleted\n was %s", c.sets[i].rs.Name, before)
+			}
+		}
+	}
 }
 
 // whole reports whether the gates of a release allow all pods, however many come. A step
@@ -593,7 +600,23 @@ func (c *cluster) worst() (n int32) {
 		ready, available := c.count(i)
 		unready := int32(len(c.sets[i].pods)) - ready
 		gone := max(0, int32(len(c.sets[i].pods))-c.size(i)-unready)
+		if c.doomed(i) {
+			gone = 0
+		}
 		n += max(0, available-gone)
+	}
+	return n
+}
+
+// sum is the sum of sizes, and of what pods a ReplicaSet that is being deleted has above
+// its own: no size takes them away.
+func (c *cluster) sum() (n int32) {
+	for _, i := range c.live() {
+		of := c.size(i)
+		if c.doomed(i) {
+			of = max(of, int32(len(c.sets[i].pods)))
+		}
+		n += of
 	}
 	return n
 }
@@ -602,8 +625,7 @@ func (c *cluster) worst() (n int32) {
 func (o *oracle) judgeAvailability(c, before *cluster, a Action) {
 	surge, unavailable := c.bounds()
 	n := c.replicas()
-	_, total := c.active()
-	_, was := before.active()
+	total, was := c.sum(), before.sum()
 	if total < was && c.worst() < min(before.worst(), n-unavailable) {
 		c.violate("I1", "%s leaves %d pods available, below %d\n was %s", a, c.worst(), n-unavailable, before)
 	}
@@ -925,10 +947,15 @@ func (c *cluster) nativelyStuck() bool {
 }
 
 func (c *cluster) checkStalled(reason string, lacking, total int32) {
+	kept := slices.ContainsFunc(c.live(), c.doomed)
 	switch reason {
+	case ReasonTakingHold, ReasonHandingBack, ReasonPodsUnavailable, ReasonRollingBack:
+		if !kept {
+			c.violate("I14", "Stalled=True with %s, and no ReplicaSet is being deleted", reason)
+		}
 	case ReasonProgressDeadlineExceeded, "NativeRollout":
 		stuck := reason == "NativeRollout" && c.nativelyStuck()
-		if lacking == 0 && total >= c.replicas() && !stuck {
+		if lacking == 0 && !kept && total >= c.replicas() && !stuck {
 			c.violate("I14", "Stalled=True with %s, and all pods are available", reason)
 		}
 		if reason == ReasonProgressDeadlineExceeded {
@@ -1035,7 +1062,7 @@ func (c *cluster) goWell() {
 		}
 	}
 	c.quota = 0
-	for _, m := range []string{"deploy", "replan", "unpause", "steps " + c.steps} {
+	for _, m := range []string{"gone", "deploy", "replan", "unpause", "steps " + c.steps} {
 		c.exec(m)
 	}
 	if c.replicas() == 0 {

@@ -30,6 +30,8 @@ type rolling struct {
 	replicas    int32 // N
 	surge       int32 // S
 	unavailable int32 // U
+	// kept pods are above the size of a ReplicaSet that is being deleted.
+	kept int32
 	// sets: the update revision first, then those to leave, middle revisions
 	// before the stable one.
 	sets []pods
@@ -60,7 +62,7 @@ func (r rolling) next() []int32 {
 	for i, p := range r.sets {
 		sets[i] = p.clamp()
 	}
-	moved := r.shrink(r.grow(sets, r.replicas+r.surge-total(sets)))
+	moved := r.shrink(r.grow(sets, r.replicas+r.surge-r.kept-total(sets)))
 	if pair, ok := r.swap(sets, moved); ok {
 		moved = pair
 	}
@@ -204,7 +206,7 @@ func giveUpUnready(sets []pods) []pods {
 func (r rolling) swap(sets, moved []pods) ([]pods, bool) {
 	first := sets[0].size == 0 && sets[0].want > 0
 	last := sets[0].size == r.replicas-1 && sets[0].want == r.replicas && total(moved) == r.replicas
-	if r.surge > 0 || total(sets) != r.replicas || !first && !last {
+	if r.surge > 0 || r.kept > 0 || total(sets) != r.replicas || !first && !last {
 		return nil, false
 	}
 	grown := append([]pods(nil), sets...)

@@ -82,7 +82,7 @@ func (v *view) progress() string {
 	if v.Pods != nil && v.Pods.Cause != "" {
 		s += ": " + v.Pods.Cause
 	}
-	return s
+	return s + v.deletions()
 }
 
 // isUnready reports whether fewer pods are ready than are wanted.

@@ -422,6 +422,14 @@ func newSet(r revision) set {
 	return s
 }
 
+// most is how many pods the set can have at its size.
+func (s *set) most() int32 {
+	if deleted(s.rs) {
+		return stays(s.rs)
+	}
+	return s.size
+}
+
 // split returns the sets of the release with what each is to have. The goal's is first,
 // then come middle revisions, oldest first, and the stable one last.
 //
@@ -441,7 +449,9 @@ func (v *view) shares(stopped bool) []set {
 		others = max(others, v.replicas-goal)
 	}
 	for _, rs := range v.middle() {
-		sets = append(sets, newSet(revisionOfReplicaSet(rs)))
+		s := newSet(revisionOfReplicaSet(rs))
+		s.want = stays(rs)
+		sets = append(sets, s)
 	}
 	if same := v.running() - size(v.goal.rs); same > 0 && v.forward() && goal < v.replicas { // together they stay within what the gates allow (I3)
 		goal = max(goal-same, min(goal, sets[0].size))
@@ -455,7 +465,7 @@ func (v *view) shares(stopped bool) []set {
 	}
 	var middle int32
 	for _, s := range sets[1:] {
-		middle += s.size
+		middle += s.most()
 	}
 	keep(sets[1:], others)
 	sets[0].want = max(goal, v.replicas-middle)
@@ -492,11 +502,14 @@ func (v *view) stopped() bool {
 func keep(sets []set, n int32) {
 	excess := -n
 	for i := range sets {
-		sets[i].want = sets[i].size
-		excess += sets[i].size
+		sets[i].want = sets[i].most()
+		excess += sets[i].want
 	}
 	for _, unreadyOnly := range []bool{true, false} {
 		for i := range sets {
+			if deleted(sets[i].rs) {
+				continue
+			}
 			most := sets[i].want
 			if unreadyOnly {
 				most = sets[i].clamp().unready()
