@@ -500,7 +500,9 @@ func (v *view) decideInitial() {
 	default:
 		v.hold(fmt.Sprintf("release of %s", v.goal.name))
 		if v.status.Reason != ReasonRollingBack {
-			v.report(ReasonTakingHold, "about to release "+v.goal.name)
+			v.report(ReasonTakingHold, "about to release "+v.goal.name+v.unanswered())
+		} else if len(v.actions) == 0 {
+			v.report(ReasonRollingBack, "back to "+v.goal.name+v.unanswered())
 		}
 	}
 }
@@ -556,6 +558,35 @@ func (v *view) hold(why string) {
 			v.do(Forget{because: "it is not being released any more", Record: r})
 		}
 	}
+}
+
+// answers is how long the native controller may take without a word on it.
+const answers = 20 * time.Second
+
+// unanswered says why the native controller has not done what the release waits for, as
+// far as its condition tells. It is empty before [answers] have passed.
+func (v *view) unanswered() string {
+	if v.seen() && (v.touched() || !v.scaling()) {
+		return ""
+	}
+	was := &v.Release.Status
+	if !waitsForCluster[was.Reason] && was.Reason != ReasonRollingBack || was.ReasonTime == nil {
+		v.wakeIn(answers)
+		return ""
+	}
+	if left := answers - v.now.Sub(v.status.ReasonTime.Time); left > 0 {
+		v.wakeIn(left)
+		return ""
+	}
+	for _, c := range v.d.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return "; the Deployment controller cannot scale: " + c.Message
+		}
+	}
+	if !v.seen() {
+		return fmt.Sprintf("; the Deployment controller has not answered for more than %s", answers)
+	}
+	return fmt.Sprintf("; the Deployment controller has not brought the pods to %d for more than %s", v.replicas, answers)
 }
 
 // scaling reports whether the native controller is on its way to N with the one active
@@ -640,7 +671,7 @@ func (v *view) decideStep() {
 		return
 	}
 	if !v.seen() {
-		v.report(ReasonTakingHold, "waiting for the native controller to see the hold of "+v.goal.name)
+		v.report(ReasonTakingHold, "waiting for the native controller to see the hold of "+v.goal.name+v.unanswered())
 		return
 	}
 	v.trackProgress()

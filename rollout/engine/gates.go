@@ -307,6 +307,9 @@ func (v *view) unapproved() *gate {
 	if v.status.RequestedApproval != nil {
 		return &gate{reason: ReasonWaitingForReview, message: fmt.Sprintf("%s; step %d was approved in the cluster, and goes on to %s when Git says so", v.progress(), step, next)}
 	}
+	if v.parked() {
+		return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; step %d has no pod with maxSurge 0; approve it to go on to step %d", v.progress(), step, v.afterGate())}
+	}
 	return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; approve step %d to go on to %s", v.progress(), step, next)}
 }
 
