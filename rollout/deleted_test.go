@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,4 +51,46 @@ func TestDeletedPlan_KeptByAFinalizer(t *testing.T) {
 	}
 	s.kubectl("-n", s.ns, "patch", "batchrelease/web", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 	s.stay(map[string]int32{"v2": 1, "v3": 1})
+}
+
+// A pod that does not end keeps the stable ReplicaSet, which is deleted in the foreground.
+// The native controller counts it at its size, and makes no other. A release goes on
+// through its gates, with another ReplicaSet of the stable revision. It waits at its gate
+// when the old one goes.
+func TestDeletedReplicaSet_KeptByAPod(t *testing.T) {
+	t.Parallel()
+	s, _ := shopWithController(t)
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	old, kept := s.set("v1").Name, s.pods("v1")[0].Name
+	s.kubectl("-n", s.ns, "patch", "pod/"+kept, "--type=merge", "-p", `{"metadata":{"finalizers":["example.org/hostage"]}}`)
+	s.kubectl("-n", s.ns, "delete", "replicaset/"+old, "--cascade=foreground", "--wait=false")
+	s.waitFor(engine.ReasonPodsUnavailable, 1, map[string]int32{"v1": 4})
+	if m := s.release().Status.Message; !strings.Contains(m, "ReplicaSet "+old+" is being deleted and kept by finalizers foregroundDeletion") {
+		t.Errorf("the status says: %s", m)
+	}
+
+	s.bring("v2")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	clustertest.Wait(t, "pods of another ReplicaSet of v1", func() error {
+		if n := len(s.pods("v1")); n != 3 {
+			return fmt.Errorf("%d pods", n)
+		}
+		return nil
+	})
+	s.kubectl("-n", s.ns, "patch", "pod/"+kept, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	clustertest.Wait(t, "the old ReplicaSet to go", func() error {
+		for _, rs := range s.sets() {
+			if rs.Name == old {
+				return fmt.Errorf("finalizers %v", rs.Finalizers)
+			}
+		}
+		return nil
+	})
+	s.stay(map[string]int32{"v1": 3, "v2": 1})
+	s.approve(0)
+	s.become(map[string]int32{"v2": 4})
+	s.rolled("web", 4)
+	s.untouched()
 }
