@@ -54,10 +54,11 @@ func handBackOf(actions []engine.Action) (engine.HandBack, bool) {
 	return engine.HandBack{}, false
 }
 
-// runs reports whether a ReplicaSet with a size has the template.
+// runs reports whether a ReplicaSet with a size has the template. One that is being deleted
+// gets no pod.
 func runs(sets []*appsv1.ReplicaSet, t *corev1.PodTemplateSpec) bool {
 	return slices.ContainsFunc(sets, func(rs *appsv1.ReplicaSet) bool {
-		return ptr.Deref(rs.Spec.Replicas, 1) > 0 && plan.EqualTemplate(&rs.Spec.Template, t)
+		return rs.DeletionTimestamp == nil && ptr.Deref(rs.Spec.Replicas, 1) > 0 && plan.EqualTemplate(&rs.Spec.Template, t)
 	})
 }
 

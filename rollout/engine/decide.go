@@ -777,6 +777,7 @@ func (v *view) restoreHold() {
 func (v *view) move(sets []set, why because) {
 	next, now := v.next(sets), numbers(sets)
 	beside := total(now[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
+	v.unsaturateDeleted(sets, next)
 	// The goal is first (H1, H6), but not before what stays has its size. It does not get
 	// smaller first while it is all that runs: the native controller would bring it back
 	// to N (H26).

@@ -66,6 +66,16 @@ func (v *view) shadowed(template *corev1.PodTemplateSpec) bool {
 	return false
 }
 
+// unsaturateDeleted keeps ReplicaSets that are being deleted, and that have pods still,
+// from passing for saturated (H6). One of the Deployment's template is the new one.
+func (v *view) unsaturateDeleted(sets []set, next []int32) {
+	for i, s := range sets {
+		if deleted(s.rs) && next[i] == s.size && s.size == v.replicas {
+			v.unsaturate(s.rs)
+		}
+	}
+}
+
 // deletions names the ReplicaSets that are being deleted and still count. They have a size
 // or pods, or are of the revision that the way leads to. It begins with a separator, and is
 // empty without any.

@@ -49,7 +49,7 @@ type oracle struct {
 	// unsaid: the adopted template was not the one that Git brought, or not as admission
 	// writes it any more. Git has not brought it as it is since.
 	unsaid bool
-	// before is the sum of sizes before the round.
+	// before is the sum before the round.
 	before int32
 	// sole is the version that all pods ran at the last complete round; -1: several.
 	sole int
@@ -197,7 +197,7 @@ func usable(ob *Observed) bool {
 
 // look notes what a round observes, and opens the gates that it could open.
 func (o *oracle) look(c *cluster, ob *Observed) {
-	_, o.before = c.active()
+	o.before = c.sum()
 	o.awaited = false
 	if ob.Deployment == nil {
 		return
@@ -829,7 +829,7 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 		return
 	}
 	surge, _ := c.bounds()
-	if _, total := c.active(); total > o.before && total > c.replicas()+max(1, surge) {
+	if total := c.sum(); total > o.before && total > c.replicas()+max(1, surge) {
 		c.violate("I2", "a round makes %d pods of %d, above %d and a surge of %d", total, o.before, c.replicas(), surge)
 	}
 	o.resized, o.zeroed = false, c.replicas() == 0
@@ -977,7 +977,9 @@ func (c *cluster) checkStalled(reason string, lacking, total int32) {
 		if c.setAdmission == admitsAll || c.setAdmission == mutatesSince && !c.alters {
 			c.violate("I14", "Stalled=True with %s, and admission would change nothing", reason)
 		}
-		there := slices.ContainsFunc(c.live(), func(i int) bool { return versionIn(&c.sets[i].rs.Spec.Template) == c.oracle.stable })
+		there := slices.ContainsFunc(c.live(), func(i int) bool {
+			return versionIn(&c.sets[i].rs.Spec.Template) == c.oracle.stable && !c.doomed(i)
+		})
 		if there && lacking == 0 && total < c.replicas() { // only creations are refused
 			c.violate("I14", "Stalled=True with %s, and there are %d pods of %d", reason, total, c.replicas())
 		}
