@@ -307,17 +307,22 @@ func (v *view) settle() {
 		v.do(Forget{because: "it is not being released any more", Record: r})
 	}
 	v.complete()
-	var n int32
-	for _, rs := range v.ReplicaSets {
-		if rs != v.goal.rs && !deleted(rs) {
-			n += size(rs)
-		}
-	}
-	if n > 0 && v.status.Reason == ReasonReleaseCompleted {
+	if n := v.replaced(); n > 0 && v.status.Reason == ReasonReleaseCompleted {
 		v.unreleased = true
 		v.report(ReasonNativeRollout, fmt.Sprintf("the native controller is replacing %d pods that do not run %s", n, v.goal.name))
 	}
 	v.watchPods()
+}
+
+// replaced is how many pods of other revisions the native controller is to replace.
+func (v *view) replaced() int32 {
+	n := v.others()
+	for _, rs := range v.ReplicaSets {
+		if deleted(rs) {
+			n -= size(rs)
+		}
+	}
+	return n
 }
 
 // isNativeDrift reports whether strategy or paused of a native Deployment are not those of
@@ -803,6 +808,12 @@ func (v *view) move(sets []set, why because) {
 	if last {
 		order = append(order, 0)
 	}
+	v.write(sets, next, order, beside, why)
+}
+
+// write asks for the sizes in this order. If a ReplicaSet must be made whose name is taken,
+// nothing shrinks before it is there. Nothing moves before that of the goal is there (H1).
+func (v *view) write(sets []set, next []int32, order []int, beside bool, why because) {
 	nameless := slices.IndexFunc(order, func(i int) bool { return next[i] > 0 && v.nameless(sets[i]) })
 	for _, i := range order {
 		waits := nameless >= 0 && (order[nameless] == 0 || next[i] < sets[i].size || v.nameless(sets[i]))
@@ -810,7 +821,7 @@ func (v *view) move(sets []set, why because) {
 			v.resize(sets[i], next[i], i == 0 && beside, why)
 		}
 	}
-	if nameless >= 0 { // last, since it ends the round; nothing shrinks before that ReplicaSet is there
+	if nameless >= 0 { // last, since it ends the round
 		v.do(CountCollision{because: why, Name: NameWithHash(v.d.Name, sets[order[nameless]].hash)})
 	}
 }
