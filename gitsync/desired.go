@@ -310,9 +310,11 @@ func (h *history) current(ctx context.Context, release *plan.Release, commit str
 			if err != nil {
 				return nil, err
 			}
-			if past, err = h.precedes(ctx, plumbing.NewHash(b.in), h.before(since)); err != nil {
+			why, err := h.predates(ctx, plumbing.NewHash(b.in), since)
+			if err != nil {
 				return nil, err
 			}
+			past = why != ""
 		}
 		if !past {
 			current = append(current, *a)

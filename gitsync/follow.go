@@ -246,7 +246,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 			ours = append(ours, now)
 		}
 	}
-	addEnded(&l.gs.Status, ours...)
+	addEnded(&l.gs.Status, time.Now(), ours...)
 	var err error
 	if c.renderer.failed, err = l.failed(ctx, set.Releases, live); err != nil {
 		return nil, err
@@ -340,7 +340,7 @@ func (l *look) tryLate(ctx context.Context, a *apply.Applier, c *commit, redefin
 func (l *look) announce(ctx context.Context, c *commit) error {
 	l.gs.Status.Inventory = c.wanted.Union(inventory.Read(l.before.Inventory)).Status()
 	l.gs.Status.Plans = slices.Concat(c.governed.plans, c.governed.ending)
-	use(&l.gs.Status, c.governed.used)
+	use(&l.gs.Status, time.Now(), c.governed.used)
 	if apply.IsApplied(l.gs, c.desired.commit) {
 		if l.onlyCommitsDiffer() {
 			return nil // they are written with the end of the look
@@ -575,7 +575,7 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 		return err
 	}
 	l.gs.Status.Plans = c.governed.plans
-	use(&l.gs.Status, c.governed.usedInTheEnd)
+	use(&l.gs.Status, time.Now(), c.governed.usedInTheEnd)
 	l.keep.autoscaled = map[string]bool{}
 	for _, t := range c.targets {
 		if t.Autoscaled {

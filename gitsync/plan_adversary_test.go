@@ -572,7 +572,7 @@ func (a *adversary) sync() (terms plan.Terms, ok bool) {
 	}
 	a.releases(r, d, g.set.Releases)
 	a.gs.Status.Plans, a.gs.Status.AppliedCommit = g.plans, a.head
-	use(&a.gs.Status, slices.Concat(g.used, g.usedInTheEnd))
+	use(&a.gs.Status, time.Now(), slices.Concat(g.used, g.usedInTheEnd))
 	a.applied = a.head
 	// What is applied is what governs, whatever the branch says.
 	applied := g.set.Terms("shop", "web")

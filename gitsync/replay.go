@@ -3,13 +3,16 @@ package gitsync
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -24,6 +27,10 @@ import (
 //   - A release that has ended opens no gate again. Rollout keeps the names of the
 //     ended releases in the status of the BatchRelease. gitsync keeps them in the
 //     status of the GitSource, too, since a BatchRelease may be lost.
+//
+// Both lists have a bound. Once the one of the GitSource was full, a third rule replaces
+// what it has lost: an approval counts only if it was committed after the newest release
+// that had ended by then. ended.go has the list.
 
 // since returns the branch before a release was first seen. It stays the same while
 // the release has the same commit, whatever is applied meanwhile. Where the history
@@ -31,7 +38,7 @@ import (
 func (h *history) since(commit string, now *v1alpha1.BatchRelease) *v1alpha1.ApprovalsSince {
 	tip := h.snapshot.Tip.String()
 	if now == nil || now.Spec.Commit != commit || now.Spec.ApprovalsSince == nil {
-		return &v1alpha1.ApprovalsSince{AppliedCommit: h.gs.Status.AppliedCommit, ObservedCommit: tip, ReleasedCommit: releasedLast(now)}
+		return &v1alpha1.ApprovalsSince{AppliedCommit: h.gs.Status.AppliedCommit, ObservedCommit: tip, ReleasedCommit: releasedLast(now), ForgottenUntil: h.gs.Status.ForgottenUntil}
 	}
 	since := *now.Spec.ApprovalsSince
 	if !h.has(since.AppliedCommit) && !h.has(since.ObservedCommit) {
@@ -77,7 +84,6 @@ func (h *history) has(commit string) bool {
 // unused returns the approvals without those for this release that are older than
 // it, or that are for a release that has ended, and why those do not count.
 func (h *history) unused(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, plan.Problems, error) {
-	before := h.before(since)
 	ended := h.hasEnded(release, commit, now)
 	var counted []plan.Approval
 	var ps plan.Problems
@@ -95,12 +101,12 @@ func (h *history) unused(ctx context.Context, release *plan.Release, commit stri
 		if err != nil {
 			return nil, nil, err
 		}
-		old, err := h.precedes(ctx, plumbing.NewHash(b.in), before)
+		old, err := h.predates(ctx, plumbing.NewHash(b.in), since)
 		if err != nil {
 			return nil, nil, err
 		}
-		if old {
-			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("commit %s, which brought it, was on the branch before this release", plan.ShortCommit(b.in)), "approve again: commit a change of the file, such as a comment"))
+		if old != "" {
+			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.in), old), "approve again: commit a change of the file, such as a comment"))
 			continue
 		}
 		counted = append(counted, *a)
@@ -108,68 +114,47 @@ func (h *history) unused(ctx context.Context, release *plan.Release, commit stri
 	return counted, ps, nil
 }
 
+// predates says why a commit is too old to approve a release that was first seen after since,
+// or returns an empty string.
+func (h *history) predates(ctx context.Context, commit plumbing.Hash, since *v1alpha1.ApprovalsSince) (string, error) {
+	old, err := h.precedes(ctx, commit, h.before(since))
+	if err != nil || old {
+		return "was on the branch before this release", err
+	}
+	return h.forgotten(commit, since.ForgottenUntil)
+}
+
+// forgotten says why an approval that a commit brought may be one that was used and is not
+// known any more, or returns an empty string. The committer's date is part of what the
+// signature covers, so a user who pushes an old approval again cannot change the date.
+func (h *history) forgotten(commit plumbing.Hash, until *metav1.Time) (string, error) {
+	if until.IsZero() {
+		return "", nil
+	}
+	c, err := object.GetCommit(h.snapshot, commit)
+	if err != nil {
+		return "", gittree.Missing("commit", commit, err)
+	}
+	return tooOld(c.Committer.When, until.Time, time.Now()), nil
+}
+
+// tooOld says why an approval of a date does not count where those until another may have
+// been used, or returns an empty string. A date to come shows that the signer's clock was
+// wrong, so it does not tell when the approval was given.
+func tooOld(date, until, now time.Time) string {
+	switch {
+	case !date.After(until):
+		return fmt.Sprintf("is of %s: of the approvals until %s it is not known any more which were used", stamp(date), stamp(until))
+	case date.After(now.Add(clockSkew)):
+		return fmt.Sprintf("is of %s, which is yet to come", stamp(date))
+	}
+	return ""
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
 func (h *history) precedes(ctx context.Context, commit, tip plumbing.Hash) (bool, error) {
 	return h.order.Precedes(ctx, h.snapshot, commit, tip)
-}
-
-const (
-	// maxEnded bounds the ended releases that a GitSource knows.
-	maxEnded = 2048
-	// maxEndedOfOne bounds those of one Deployment, as rollout does in the BatchRelease.
-	maxEndedOfOne = 256
-)
-
-// addEnded adds the ended releases of BatchReleases to the status of the GitSource. A
-// BatchRelease that is deleted, or restored without its status, then takes nothing with
-// it. Deployments share the list evenly, so that many releases of one of them do not
-// make the source forget those of another.
-func addEnded(status *v1alpha1.GitSourceStatus, list ...*v1alpha1.BatchRelease) {
-	known := map[string][]v1alpha1.EndedRelease{}
-	for _, r := range status.EndedReleases {
-		known[r.Deployment] = append(known[r.Deployment], r)
-	}
-	for _, br := range list {
-		deployment := br.Namespace + "/" + br.Spec.WorkloadRef.Name
-		known[deployment] = withEnded(known[deployment], deployment, br.Status.EndedReleases)
-	}
-	var all []v1alpha1.EndedRelease
-	share := evenShare(known)
-	for _, deployment := range slices.Sorted(maps.Keys(known)) {
-		of := known[deployment]
-		all = append(all, of[:min(len(of), share, maxEnded-len(all))]...)
-	}
-	status.EndedReleases = all
-}
-
-// withEnded puts in front of the known releases of a Deployment those that have ended
-// since. Both lists begin with the newest. Older ones that are not known any more were
-// dropped to keep to the bound.
-func withEnded(known []v1alpha1.EndedRelease, deployment string, ended []v1alpha1.ReleaseName) []v1alpha1.EndedRelease {
-	var newer []v1alpha1.EndedRelease
-	for _, name := range ended {
-		r := v1alpha1.EndedRelease{Deployment: deployment, Commit: name.Commit}
-		if slices.Contains(known, r) {
-			break
-		}
-		if !slices.Contains(newer, r) { // two revisions of one commit
-			newer = append(newer, r)
-		}
-	}
-	return append(newer, known...)
-}
-
-// evenShare returns how many releases of each Deployment are kept.
-func evenShare(known map[string][]v1alpha1.EndedRelease) int {
-	for share := maxEndedOfOne; share > 1; share-- {
-		total := 0
-		for _, of := range known {
-			total += min(len(of), share)
-		}
-		if total <= maxEnded {
-			return share
-		}
-	}
-	return 1
 }
 
 // hasEnded reports whether the source knows that a release has ended, and its
@@ -180,7 +165,7 @@ func (h *history) hasEnded(release *plan.Release, commit string, now *v1alpha1.B
 		slices.ContainsFunc(now.Status.EndedReleases, func(r v1alpha1.ReleaseName) bool { return r.Commit == commit })) {
 		return false
 	}
-	return slices.Contains(h.gs.Status.EndedReleases, v1alpha1.EndedRelease{Deployment: plan.WorkloadOf(release).String(), Commit: commit})
+	return h.gs.Status.HasEnded(plan.WorkloadOf(release).String(), commit)
 }
 
 // noteEnded writes the names of the releases of plans into the status of the
@@ -198,7 +183,7 @@ func (l *look) noteEnded(ctx context.Context, plans ...inventory.Entry) error {
 			s.EndedReleases = slices.Insert(s.EndedReleases, 0, v1alpha1.ReleaseName{Revision: s.UpdateRevision, Commit: s.UpdateCommit})
 		}
 	}
-	addEnded(&l.gs.Status, list...)
+	addEnded(&l.gs.Status, time.Now(), list...)
 	return l.save(ctx)
 }
 
@@ -212,7 +197,7 @@ func (l *look) noteEndedAnyway(ctx context.Context) {
 		l.log.Info("not noted which releases have ended", "because", err.Error())
 		return
 	}
-	addEnded(&l.gs.Status, list...)
+	addEnded(&l.gs.Status, time.Now(), list...)
 }
 
 // livePlans reads the BatchReleases of this source among entries. One that is being

@@ -8,8 +8,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -429,7 +431,11 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 	if err != nil {
 		return used, "", err
 	}
-	used = v1alpha1.UsedPlanApproval{Commit: b.in, Payload: payload.String()}
+	c, err := object.GetCommit(g.snapshot, in)
+	if err != nil {
+		return used, "", gittree.Missing("commit", in, err)
+	}
+	used = v1alpha1.UsedPlanApproval{Commit: b.in, Payload: payload.String(), Time: &metav1.Time{Time: c.Committer.When}}
 	by, why, hint, err := g.signerOfFile(ctx, b, plumbing.ZeroHash)
 	if err != nil {
 		return used, "", err
@@ -443,6 +449,9 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 	const again = "; commit a change of the file, such as a comment"
 	if slices.ContainsFunc(g.gs.Status.UsedPlanApprovals, func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == a.Spec.Plan && u.Payload == used.Payload }) {
 		return used, fmt.Sprintf("commit %s, which brought it, was used before", plan.ShortCommit(b.in)) + again, nil
+	}
+	if why, err = g.forgotten(in, plansForgottenUntil(&g.gs.Status, time.Now())); err != nil || why != "" {
+		return used, fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.in), why) + again, err
 	}
 	old, err := g.precedes(ctx, in, plumbing.NewHash(cmp.Or(record.Tip, record.Since)))
 	if err != nil {
@@ -460,14 +469,40 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 // maxUsed bounds the approvals that a GitSource knows to have been used.
 const maxUsed = 256
 
-// use adds approvals to those that have been used.
-func use(status *v1alpha1.GitSourceStatus, approvals []v1alpha1.UsedPlanApproval) {
+// use adds approvals to those that have been used. Of those that the bound removes only
+// the newest date stays.
+func use(status *v1alpha1.GitSourceStatus, now time.Time, approvals []v1alpha1.UsedPlanApproval) {
+	until := plansForgottenUntil(status, now)
 	for _, a := range approvals {
-		if !slices.Contains(status.UsedPlanApprovals, a) {
+		is := func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == a.Plan && u.Payload == a.Payload }
+		if !slices.ContainsFunc(status.UsedPlanApprovals, is) {
 			status.UsedPlanApprovals = slices.Insert(status.UsedPlanApprovals, 0, a)
 		}
 	}
-	status.UsedPlanApprovals = status.UsedPlanApprovals[:min(len(status.UsedPlanApprovals), maxUsed)]
+	bound := min(len(status.UsedPlanApprovals), maxUsed)
+	for _, a := range status.UsedPlanApprovals[bound:] {
+		if date := dateOf(a, now); until == nil || until.Before(date) {
+			until = date
+		}
+	}
+	status.UsedPlanApprovals, status.PlanApprovalsForgottenUntil = status.UsedPlanApprovals[:bound], until
+}
+
+// dateOf returns the date of an approval, and now where it is not known or yet to come.
+func dateOf(a v1alpha1.UsedPlanApproval, now time.Time) *metav1.Time {
+	if a.Time == nil || a.Time.After(now) {
+		return &metav1.Time{Time: now}
+	}
+	return a.Time
+}
+
+// plansForgottenUntil returns until when used approvals of plans may be missing in the
+// status, or nil. An earlier version has written no dates: its full list may have lost any.
+func plansForgottenUntil(status *v1alpha1.GitSourceStatus, now time.Time) *metav1.Time {
+	if u := status.UsedPlanApprovals; status.PlanApprovalsForgottenUntil == nil && len(u) >= maxUsed && u[len(u)-1].Time == nil {
+		return &metav1.Time{Time: now}
+	}
+	return status.PlanApprovalsForgottenUntil
 }
 
 // ownChange says why it cannot be shown that the approver has written nothing of a

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
@@ -642,6 +644,24 @@ func (m *team) link(target, name string) {
 	at := filepath.Join(m.Work, name)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(target, at)); err != nil {
 		m.t.Fatal(err)
+	}
+}
+
+// Where releases that have ended are not known any more, an approval of their time does
+// not count, and a new commit of it does.
+func TestApprovalOfForgottenTime(t *testing.T) {
+	t.Parallel()
+	m := newTeam(t)
+	v1 := m.by(nil, webAt("v1"))
+	v2 := m.by(&m.ada, webAt("v2"))
+	m.underWay(v1, "v2", v2)
+	m.by(&m.grace, approvalOf(v2))
+	for until, want := range map[time.Duration]string{time.Hour: "it is not known any more which were used", -time.Hour: ""} {
+		m.live.Spec.ApprovalsSince.ForgottenUntil = &metav1.Time{Time: time.Now().Add(until)}
+		got, why := m.approve(t, v1, false)
+		if (got != nil) != (want == "") || !strings.Contains(why, want) {
+			t.Errorf("%v from now: %+v, %s", until, got, why)
+		}
 	}
 }
 

@@ -306,7 +306,7 @@ func (h *history) committed(ctx context.Context, in intent, list []pastCommit) (
 		if !in.waits {
 			return true, nil
 		}
-		old, err := h.precedes(ctx, c.hash, h.before(h.since(in.commit, in.live)))
+		old, err := h.predates(ctx, c.hash, h.since(in.commit, in.live))
 		if err != nil {
 			return false, err
 		}
@@ -314,7 +314,7 @@ func (h *history) committed(ctx context.Context, in intent, list []pastCommit) (
 		if err != nil {
 			return false, err
 		}
-		if !old && in.isOf(steps) {
+		if old == "" && in.isOf(steps) {
 			return true, nil
 		}
 	}

@@ -238,6 +238,11 @@ type ApprovalsSince struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	ReleasedCommit string `json:"releasedCommit,omitempty"`
+	// forgottenUntil is status.forgottenUntil of the GitSource when the release was first
+	// seen. An approval does not count if it was committed until then, because it may be of
+	// a release that has ended and is not known any more.
+	// +optional
+	ForgottenUntil *metav1.Time `json:"forgottenUntil,omitempty"`
 }
 
 // Approval lets the steps up to and including one go on, for one release.

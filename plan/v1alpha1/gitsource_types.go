@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"cmp"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -364,6 +365,11 @@ type GitSourceStatus struct {
 	// +listType=atomic
 	// +optional
 	EndedReleases []EndedRelease `json:"endedReleases,omitempty"`
+	// forgottenUntil is set once endedReleases was full. Releases that ended until then may
+	// be missing in it. An approval that was committed until then does not count for a
+	// release that is first seen later.
+	// +optional
+	ForgottenUntil *metav1.Time `json:"forgottenUntil,omitempty"`
 	// plans lists the governing plan of each Deployment, where spec.approvals.signers is
 	// set. A change in Git replaces it once a signer has approved the change.
 	// +listType=map
@@ -376,6 +382,10 @@ type GitSourceStatus struct {
 	// +listType=atomic
 	// +optional
 	UsedPlanApprovals []UsedPlanApproval `json:"usedPlanApprovals,omitempty"`
+	// planApprovalsForgottenUntil is set once usedPlanApprovals was full. Used approvals
+	// that were committed until then may be missing in it, and none of that age counts.
+	// +optional
+	PlanApprovalsForgottenUntil *metav1.Time `json:"planApprovalsForgottenUntil,omitempty"`
 	// seen lists tips of the branch and when the controller first saw them, newest first.
 	// It is kept where spec.verify or spec.approvals.signers is set. A signature counts
 	// only if its key was valid when the commit was first seen. It
@@ -429,6 +439,9 @@ type UsedPlanApproval struct {
 	Commit string `json:"commit"`
 	// payload is the object name that the commit would have without its signature.
 	Payload string `json:"payload"`
+	// time is the committer's date of the commit.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
 }
 
 // EndedRelease names a release that has ended.
@@ -437,6 +450,16 @@ type EndedRelease struct {
 	Deployment string `json:"deployment"`
 	// commit is the commit of the release.
 	Commit string `json:"commit"`
+	// approved is true if an approval has opened a gate of the release. Such a release is
+	// the last to be removed from a full list.
+	// +optional
+	Approved bool `json:"approved,omitempty"`
+}
+
+// HasEnded reports whether the status has the release of a Deployment, written as
+// namespace/name, from a commit among those that have ended.
+func (s *GitSourceStatus) HasEnded(deployment, commit string) bool {
+	return slices.ContainsFunc(s.EndedReleases, func(r EndedRelease) bool { return r.Deployment == deployment && r.Commit == commit })
 }
 
 // Inventory is the list of the objects that a GitSource applied.

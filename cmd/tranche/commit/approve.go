@@ -141,7 +141,7 @@ func (st *commitCommand) approve(step int32) error {
 	if br.Spec.Commit == "" {
 		return fmt.Errorf("%s/%s comes from no commit; approve it with --direct", br.Namespace, br.Name)
 	}
-	if ended := (v1alpha1.EndedRelease{Deployment: br.Namespace + "/" + br.Spec.WorkloadRef.Name, Commit: br.Spec.Commit}); slices.Contains(st.source.Status.EndedReleases, ended) {
+	if st.source.Status.HasEnded(br.Namespace+"/"+br.Spec.WorkloadRef.Name, br.Spec.Commit) {
 		return fmt.Errorf("the release of commit %s has ended before, and no approval in Git counts for it; bring the change of %s/%s by a new commit", cli.Short(br.Spec.Commit), br.Namespace, br.Name)
 	}
 	change := func(ctx context.Context, ch *clone.Change) (string, error) {
