@@ -35,26 +35,36 @@ func TestFinalizerOnAPlan(t *testing.T) {
 	finalizers("")
 }
 
-// A plan of another name takes over from one that a finalizer keeps. The release goes on
-// under the new name, and the status of the old one is copied no second time.
+// A plan of another name takes over from one that has a finalizer. The release goes on
+// under the new name, and the status of the old one is copied no second time. The API server
+// removes its own finalizers at a deletion, so one of those keeps nothing.
 func TestFinalizerOnARenamedPlan(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
-	s.applied2(s.push(map[string]string{"deploy/web.yaml": four("v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}))
-	s.isAt("web", "ReleaseCompleted", 2)
-	s.push(map[string]string{"deploy/web.yaml": four("v2")})
-	s.isAt("web", "WaitingForApproval", 0)
-	s.kubectl("patch", "batchrelease/web", "--type=merge", "-p", `{"metadata":{"finalizers":["example.org/hostage"]}}`)
-	s.applied(s.push(map[string]string{"deploy/release.yaml": planOf("next", "1", "50%", "100%")}))
-	s.isAt("next", "WaitingForApproval", 0)
-	next := s.release("next")
-	s.push(map[string]string{"deploy/approvals/next.yaml": approvalOf("next", next.Status.UpdateRevision, next.Spec.Commit, "1")})
-	s.isAt("next", "ReleaseCompleted", 2)
-	s.says("True InSync")
-	if br := s.release("web"); br.DeletionTimestamp == nil || br.Status.Reason != "WaitingForApproval" {
-		t.Errorf("the old plan is deleted at %v, and says %s", br.DeletionTimestamp, br.Status.Reason)
+	for finalizer, stays := range map[string]bool{"example.org/hostage": true, "orphan": false} {
+		t.Run(finalizer, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, andRollout)
+			s.applied2(s.push(map[string]string{"deploy/web.yaml": four("v1"), "deploy/release.yaml": planOf("web", "1", "50%", "100%")}))
+			s.isAt("web", "ReleaseCompleted", 2)
+			s.push(map[string]string{"deploy/web.yaml": four("v2")})
+			s.isAt("web", "WaitingForApproval", 0)
+			s.kubectl("patch", "batchrelease/web", "--type=merge", "-p", `{"metadata":{"finalizers":["`+finalizer+`"]}}`)
+			s.applied(s.push(map[string]string{"deploy/release.yaml": planOf("next", "1", "50%", "100%")}))
+			s.isAt("next", "WaitingForApproval", 0)
+			next := s.release("next")
+			s.push(map[string]string{"deploy/approvals/next.yaml": approvalOf("next", next.Status.UpdateRevision, next.Spec.Commit, "1")})
+			s.isAt("next", "ReleaseCompleted", 2)
+			s.says("True InSync")
+			if !stays {
+				s.isGone("web", &v1alpha1.BatchRelease{})
+				return
+			}
+			if br := s.release("web"); br.DeletionTimestamp == nil || br.Status.Reason != "WaitingForApproval" {
+				t.Errorf("the old plan is deleted at %v, and says %s", br.DeletionTimestamp, br.Status.Reason)
+			}
+			s.kubectl("patch", "batchrelease/web", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+		})
 	}
-	s.kubectl("patch", "batchrelease/web", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 }
 
 // hostage is the metadata of an object that a finalizer keeps.
@@ -115,7 +125,8 @@ func TestFinalizerOnAnUnknownPlan(t *testing.T) {
 }
 
 // An object that finalizers keep after it has left the branch stays in the inventory, with
-// the reason, until the API server no longer has it. Then both forget it.
+// the reason, until the API server no longer has it. Then both forget it. The finalizers that
+// the API server itself removes keep nothing, neither then nor at the end of the source.
 func TestFinalizerKeepsAnObjectInTheInventory(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)
@@ -130,6 +141,9 @@ func TestFinalizerKeepsAnObjectInTheInventory(t *testing.T) {
 	kept := map[string]string{"batchrelease/web": s.ns + "_web_tranche.dev_BatchRelease", "configmap/a": s.ns + "_a__ConfigMap"}
 	for object := range kept {
 		finalizers(object, `"example.org/hostage"`)
+	}
+	for object, of := range map[string]string{"configmap/b": `"orphan"`, "configmap/c": `"foregroundDeletion"`, "configmap/d": `"orphan"`} {
+		finalizers(object, of)
 	}
 	inventory := func(want bool) {
 		t.Helper()
@@ -149,6 +163,8 @@ func TestFinalizerKeepsAnObjectInTheInventory(t *testing.T) {
 	inventory(true)
 	// They do not count among what another commit would delete.
 	s.applied(s.push(map[string]string{"deploy/b.yaml": "", "deploy/c.yaml": ""}))
+	s.isGone("b", &corev1.ConfigMap{})
+	s.isGone("c", &corev1.ConfigMap{})
 	inventory(true)
 	for object := range kept {
 		finalizers(object, "")
@@ -156,4 +172,7 @@ func TestFinalizerKeepsAnObjectInTheInventory(t *testing.T) {
 	s.isGone("a", &corev1.ConfigMap{})
 	s.isGone("web", &v1alpha1.BatchRelease{})
 	inventory(false)
+	s.must(s.c.Client.Delete(t.Context(), s.gs()))
+	s.isGone("d", &corev1.ConfigMap{})
+	s.isGone("shop", &v1alpha1.GitSource{})
 }

@@ -95,6 +95,7 @@ func TestPlanRenamedToOneByHand(t *testing.T) {
 	s.makes(configMap("anchor", "x"))
 	s.makes(strings.Replace(planOf("web3", gatedSteps...), "{name: web3}", s.anchored("web3"), 1) + forgedApproval(br) + "  serviceAccountName: other\n")
 	s.stands("web3")
+	s.kubectl("patch", "batchrelease/web3", "--type=merge", "-p", `{"metadata":{"finalizers":["orphan"]}}`)
 	sizes, stillHeld := s.recordSizes("v2"), s.stillHeld()
 	s.applied(s.push(map[string]string{"deploy/release.yaml": planOf("web3", gatedSteps...)}))
 	s.isGone("web", &v1alpha1.BatchRelease{})

@@ -53,6 +53,12 @@ func TestProblemsOfManifests(t *testing.T) {
 			"apps/list.json":              "{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [\n\t{\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\", \"metadata\": {\"name\": \"x\"}}]}",
 			"apps/sub/kustomization.yaml": "configMapGenerator: [{name: made}]\n",
 		}, nil},
+		{"finalizers with which the API server deletes", map[string]string{
+			"apps/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, finalizers: [example.org/x, orphan, foregroundDeletion]}\n",
+		}, []string{
+			"InvalidManifest apps/a.yaml: ConfigMap shop/x: metadata.finalizers[1]: only the API server sets orphan, when an object is deleted; remove it",
+			"InvalidManifest apps/a.yaml: ConfigMap shop/x: metadata.finalizers[2]: only the API server sets foregroundDeletion, when an object is deleted; remove it",
+		}},
 		{"a typed list gives its items their type", map[string]string{
 			"apps/a.yaml": "apiVersion: v1\nkind: ConfigMapList\nitems: [{metadata: {name: x}}, {metadata: {name: x}}]\n",
 		}, []string{"DuplicateObject apps/a.yaml: ConfigMap shop/x: is also in apps/a.yaml; keep one of the two"}},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -131,10 +132,22 @@ var nativesOwn = map[schema.GroupKind][]string{
 	{Group: "apps", Kind: "ReplicaSet"}: {appsv1.DeprecatedRollbackTo, "deployment.kubernetes.io/"},
 }
 
-// reserved returns a problem for each label and annotation of o that only the controller,
-// or one of Kubernetes' own, writes, whatever its value.
+// IsServersFinalizer reports whether a finalizer is one that the API server sets for a
+// deletion and that the garbage collector removes.
+func IsServersFinalizer(name string) bool {
+	return name == metav1.FinalizerOrphanDependents || name == metav1.FinalizerDeleteDependents
+}
+
+// reserved returns a problem for each label, annotation and finalizer of o that only the
+// controller, or a component of Kubernetes, writes, whatever its value.
 func reserved(o Object) Problems {
 	var ps Problems
+	for i, name := range o.GetFinalizers() {
+		if IsServersFinalizer(name) {
+			field := fmt.Sprintf("metadata.finalizers[%d]", i)
+			ps = append(ps, o.problem(ReasonInvalidManifest, field, "only the API server sets "+name+", when an object is deleted", "remove it"))
+		}
+	}
 	for _, field := range []string{"labels", "annotations"} {
 		m, _, err := unstructured.NestedFieldNoCopy(o.Object, "metadata", field)
 		values, ok := m.(map[string]any)

@@ -502,15 +502,17 @@ func MayRecreate(t *Target) bool {
 const goneWithin = 30 * time.Second
 
 func (a *Applier) recreate(ctx context.Context, t *Target) (Change, error) {
-	remove := inventory.Delete
+	var err error
 	if gk := t.GroupKind(); gk == inventory.ReplicaSetKind || gk == inventory.PodKind {
-		remove = inventory.DeleteUnchanged // a Deployment may have adopted it since it was read
+		err = inventory.DeleteUnchanged(ctx, a.Client, t.Live) // a Deployment may have adopted it since it was read
+	} else {
+		err = inventory.Delete(ctx, a.Client, t.Live)
 	}
-	if err := client.IgnoreNotFound(remove(ctx, a.Client, t.Live)); err != nil {
+	if err := client.IgnoreNotFound(err); err != nil {
 		return Unchanged, err
 	}
 	var finalizers []string
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, goneWithin, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, goneWithin, true, func(ctx context.Context) (bool, error) {
 		live, err := inventory.Get(ctx, a.Client, t.Entry())
 		if live != nil {
 			finalizers = live.GetFinalizers()

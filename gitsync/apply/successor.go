@@ -80,11 +80,8 @@ func (o Takeover) tryReplace(ctx context.Context, e inventory.Entry, name types.
 			return false, err
 		}
 	}
-	unchanged := client.Preconditions{UID: &old.UID, ResourceVersion: &old.ResourceVersion}
-	if err := o.Applier.Client.Delete(ctx, &old, unchanged, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("deleting %s: %w", e, err)
-	}
-	return true, nil
+	err = client.IgnoreNotFound(inventory.DeleteUnchanged(ctx, o.Applier.Client, &old))
+	return err == nil, err
 }
 
 // copyStatus writes the status of one BatchRelease into that of another, if it is

@@ -201,10 +201,9 @@ func (o Takeover) forgetGates(ctx context.Context, t *Target) error {
 
 // displace deletes a BatchRelease that governs nothing and has the name of a plan.
 func (o Takeover) displace(ctx context.Context, t *Target) (*Note, error) {
-	uid, version := t.Live.GetUID(), t.Live.GetResourceVersion()
-	err := o.Applier.Client.Delete(ctx, t.Live.DeepCopy(), client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if client.IgnoreNotFound(err) != nil {
-		return nil, whereRefused(t, o.Applier.Source, fmt.Errorf("deleting %s, which was made by hand: %w", t, err))
+	uid := t.Live.GetUID()
+	if err := inventory.DeleteUnchanged(ctx, o.Applier.Client, t.Live.DeepCopy()); client.IgnoreNotFound(err) != nil {
+		return nil, whereRefused(t, o.Applier.Source, fmt.Errorf("removing the BatchRelease that was made by hand: %w", err))
 	}
 	done := &Note{v1alpha1.ReasonRecreated, fmt.Sprintf("%s, which was made by hand and governed nothing, was deleted and created again", t)}
 	live, err := inventory.Get(ctx, o.Applier.Client, t.Entry())
