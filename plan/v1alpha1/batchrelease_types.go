@@ -239,8 +239,8 @@ type ApprovalsSince struct {
 	// +optional
 	ReleasedCommit string `json:"releasedCommit,omitempty"`
 	// forgottenUntil is status.forgottenUntil of the GitSource when the release was first
-	// seen. An approval does not count if it was committed until then, because it may be of
-	// a release that has ended and is not known any more.
+	// seen. An approval that was committed until then does not count. It may be of a release
+	// that has ended and is not known any more.
 	// +optional
 	ForgottenUntil *metav1.Time `json:"forgottenUntil,omitempty"`
 }
