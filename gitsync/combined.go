@@ -9,6 +9,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/plan"
 )
 
 // A merge that git makes by itself has no change of its own, and yet it can render what
@@ -236,25 +237,35 @@ func (o *origins) rendersSameWithout(ctx context.Context, parts []contribution, 
 	if tree == m.commit.TreeHash {
 		return true, nil
 	}
-	if err := o.spend(ctx, effortOfRender); err != nil {
-		return false, err
-	}
 	t, err := gittree.OpenTree(s, tree)
 	if err != nil {
 		return false, err
+	}
+	set, err := o.renderTree(ctx, t, m.commit.Hash)
+	return err == nil && set != nil && o.of(set) == m.state, err
+}
+
+// renderTree returns what a tree renders that is that of a commit with others taken back.
+// It is nil where the tree does not render.
+func (o *origins) renderTree(ctx context.Context, t *gittree.Tree, of plumbing.Hash) (*plan.Set, error) {
+	if err := o.spend(ctx, effortOfRender); err != nil {
+		return nil, err
 	}
 	r := *o.renderer
 	r.mapper = nil // as for all older commits
 	set, err := r.render(t)
 	switch {
 	case t.Err() != nil && !gittree.IsExceeded(t.Err()):
-		return false, t.Err()
+		return nil, t.Err()
 	case isPassing(err):
-		return false, err
+		return nil, err
 	case isUnfetched(err):
-		o.unknown = cmp.Or[error](o.unknown, &unknownRendering{m.commit.Hash, err})
+		o.unknown = cmp.Or[error](o.unknown, &unknownRendering{of, err})
 	}
-	return err == nil && o.of(set) == m.state, nil
+	if err != nil {
+		return nil, nil //nolint:nilerr // it does not render
+	}
+	return set, nil
 }
 
 // read reports whether one of the files is read for what a merge or one of its sides

@@ -96,18 +96,21 @@ type rendering struct {
 	unknown bool
 }
 
-// releaseState returns what decides who has written a release: the template and the
-// plan of a Deployment.
-func releaseState(release *plan.Release) func(*plan.Set) string {
-	key := plan.WorkloadOf(release)
-	return func(set *plan.Set) string {
-		return plan.TemplateDigest(templateIn(set, release)) + " " + string(set.Terms(key.Namespace, key.Name))
-	}
+// comparison is what is compared of renderings.
+type comparison struct {
+	key client.ObjectKey // of the Deployment
+	// release: its template counts with the plan; nil: the plan alone.
+	release *plan.Release
 }
 
-// planState returns what decides who has written a plan.
-func planState(key client.ObjectKey) func(*plan.Set) string {
-	return func(set *plan.Set) string { return string(set.Terms(key.Namespace, key.Name)) }
+// state returns what decides who has written a release or a plan: the template and the
+// plan of a Deployment, or the plan alone.
+func (c comparison) state(set *plan.Set) string {
+	terms := string(set.Terms(c.key.Namespace, c.key.Name))
+	if c.release == nil {
+		return terms
+	}
+	return plan.TemplateDigest(templateIn(set, c.release)) + " " + terms
 }
 
 // find returns the commits of the difference between what counted last and what a

@@ -508,28 +508,31 @@ func plansForgottenUntil(status *v1alpha1.GitSourceStatus, now time.Time) *metav
 // ownChange says why it cannot be shown that the approver has written nothing of a
 // difference; empty: it can.
 func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, in string, approver signature.Signature) (string, error) {
-	o := &origins{history: g.history, of: planState(key), was: string(record.Terms)}
+	c := &change{history: g.history, commit: g.snapshot.Commit, of: comparison{key: key}, was: string(record.Terms)}
 	if record.Since != g.desired.commit { // else it stands for one that has left the repository
-		o.base = plumbing.NewHash(record.Since)
+		c.base = plumbing.NewHash(record.Since)
 	}
-	known := strings.Join([]string{g.key(), "plan", key.String(), g.snapshot.Commit.String(), o.base.String(), plan.Terms(o.was).Digest()}, " ")
-	change := g.signatures.changeOf(known, func() foundCommits {
-		list, err := o.find(ctx, g.snapshot.Commit)
-		return foundCommits{list, err, o.unknown}
-	})
-	if isUncounted(change.err) {
-		return change.err.Error(), nil
-	}
-	if change.err != nil {
-		return "", change.err
-	}
-	if len(change.commits) == 0 {
+	c.key = strings.Join([]string{g.key(), "plan", key.String(), g.snapshot.Commit.String(), c.base.String(), plan.Terms(c.was).Digest()}, " ")
+	authors := c.authors(ctx)
+	if authors.err == nil && len(authors.commits) == 0 {
 		return fmt.Sprintf("that the change is by another than %s cannot be shown: no commit of the branch makes it", approver), nil
 	}
-	fact, _, err := g.writtenBy(ctx, change.commits, in, approver)
-	if err != nil || fact == "" {
-		return "", err
+	for _, find := range []func() foundCommits{func() foundCommits { return authors }, func() foundCommits { return c.dormant(ctx, approver) }} {
+		found := find()
+		if isUncounted(found.err) {
+			return found.err.Error(), nil
+		}
+		if found.err != nil {
+			return "", found.err
+		}
+		fact, _, err := g.writtenBy(ctx, found.commits, in, approver)
+		if err != nil {
+			return "", err
+		}
+		if fact != "" {
+			fact, _ = found.ifUnknown(fact, "")
+			return fact, nil
+		}
 	}
-	fact, _ = change.ifUnknown(fact, "")
-	return fact, nil
+	return "", nil
 }

@@ -333,45 +333,77 @@ var errOwnKey = errors.New("it is signed by the key of spec.writeBack.signingKey
 // address prove nothing, and neither does a key that is not listed, since
 // anybody can make a second one.
 func (h *history) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
-	change := h.releaseOrigins(ctx, release, commit, since)
-	if isUncounted(change.err) {
-		return a.Ignored("spec", change.err.Error(), "release fewer commits at a time"), nil
-	}
-	if change.err != nil {
-		return nil, change.err
-	}
-	if len(change.commits) == 0 {
+	c := h.releaseChange(release, commit, since)
+	change := c.authors(ctx)
+	if change.err == nil && len(change.commits) == 0 {
 		return a.Ignored("spec", fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: no commit since the last release makes it", approver),
 			"bring the change by a new commit"), nil
 	}
-	fact, hint, err := h.writtenBy(ctx, change.commits, in, approver)
-	if err != nil || fact == "" {
-		return nil, err
+	for _, find := range []func() foundCommits{func() foundCommits { return change }, func() foundCommits { return c.dormant(ctx, approver) }} {
+		found := find()
+		if isUncounted(found.err) {
+			return a.Ignored("spec", found.err.Error(), "release fewer commits at a time"), nil
+		}
+		if found.err != nil {
+			return nil, found.err
+		}
+		fact, hint, err := h.writtenBy(ctx, found.commits, in, approver)
+		if err != nil {
+			return nil, err
+		}
+		if fact != "" {
+			fact, hint = found.ifUnknown(fact, hint)
+			return a.Ignored("spec", fact, hint), nil
+		}
 	}
-	fact, hint = change.ifUnknown(fact, hint)
-	return a.Ignored("spec", fact, hint), nil
+	return nil, nil
 }
 
-// releaseOrigins returns the commits that made the difference between what was released
-// last and what a release's commit renders for the Deployment.
-func (h *history) releaseOrigins(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) foundCommits {
-	var base plumbing.Hash // zero: all of the history counts
-	for _, c := range []string{since.AppliedCommit, since.ReleasedCommit} {
-		if h.has(c) {
-			base = plumbing.NewHash(c)
+// change is the difference between what counted last and what a commit renders for a
+// Deployment, of which the authors count.
+type change struct {
+	*history
+	key    string // of what is known of it
+	commit plumbing.Hash
+	of     comparison
+	base   plumbing.Hash // see origins
+	was    string        // empty: what base renders
+}
+
+// releaseChange returns the change that a release's commit makes to what was released
+// last.
+func (h *history) releaseChange(release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) *change {
+	c := &change{history: h, commit: plumbing.NewHash(commit), of: comparison{release: release, key: plan.WorkloadOf(release)}}
+	for _, b := range []string{since.AppliedCommit, since.ReleasedCommit} {
+		if h.has(b) {
+			c.base = plumbing.NewHash(b)
 		}
 	}
-	known := strings.Join([]string{h.key(), plan.WorkloadOf(release).String(), commit, base.String()}, " ")
-	return h.signatures.changeOf(known, func() foundCommits {
-		o := &origins{history: h, of: releaseState(release), base: base}
-		if !base.IsZero() {
-			last, err := o.render(base, nil)
-			if err != nil {
-				return foundCommits{err: err}
-			}
-			o.was = last.state
+	c.key = strings.Join([]string{h.key(), c.of.key.String(), commit, c.base.String()}, " ")
+	return c
+}
+
+// origins returns a search for the authors of the change.
+func (c *change) origins() (*origins, error) {
+	o := &origins{history: c.history, of: c.of.state, base: c.base, was: c.was}
+	if o.was == "" && !c.base.IsZero() {
+		last, err := o.render(c.base, nil)
+		if err != nil {
+			return nil, err
 		}
-		list, err := o.find(ctx, plumbing.NewHash(commit))
+		o.was = last.state
+	}
+	return o, nil
+}
+
+// authors returns the commits that made the change.
+func (c *change) authors(ctx context.Context) foundCommits {
+	return c.signatures.changeOf(c.key, func() foundCommits {
+		o, err := c.origins()
+		if err != nil {
+			return foundCommits{err: err}
+		}
+		list, err := o.find(ctx, c.commit)
 		return foundCommits{list, err, o.unknown}
 	})
 }

@@ -20,7 +20,32 @@ func Merge3(base, ours, theirs []byte) ([]byte, bool) {
 	if slices.ContainsFunc([][]byte{base, ours, theirs}, isBinary) {
 		return nil, false
 	}
-	all := append(edits(base, ours), edits(base, theirs)...)
+	return mergeEdits(base, edits(base, ours), edits(base, theirs))
+}
+
+// MergeWhatFits does what Merge3 does, and leaves out the changes to theirs that are in
+// conflict with one to ours. It returns false for what is no text.
+func MergeWhatFits(base, ours, theirs []byte) ([]byte, bool) {
+	if slices.ContainsFunc([][]byte{base, ours, theirs}, isBinary) {
+		return nil, false
+	}
+	stays := edits(base, ours)
+	taken := slices.DeleteFunc(edits(base, theirs), func(e edit) bool {
+		return slices.ContainsFunc(stays, func(o edit) bool { return e != o && e.overlaps(o) })
+	})
+	return mergeEdits(base, stays, taken)
+}
+
+// overlaps reports whether two edits are in conflict, unless they are the same.
+func (e edit) overlaps(o edit) bool {
+	if e.start > o.start || e.start == o.start && e.end > o.end {
+		e, o = o, e
+	}
+	return o.start < e.end || e.start == o.start && e.end == e.start && o.end == o.start
+}
+
+func mergeEdits(base []byte, ours, theirs []edit) ([]byte, bool) {
+	all := slices.Concat(ours, theirs)
 	slices.SortStableFunc(all, func(a, b edit) int {
 		// An insertion between two lines comes before a change of the second line.
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
@@ -35,7 +60,7 @@ func Merge3(base, ours, theirs []byte) ([]byte, bool) {
 			if *e == *last {
 				continue // both did the same
 			}
-			if e.start < last.end || e.start == last.start && e.end == e.start && last.end == last.start {
+			if last.overlaps(*e) {
 				return nil, false
 			}
 		}

@@ -38,6 +38,27 @@ func TestMerge3(t *testing.T) {
 	}
 }
 
+// Changes to theirs that are in conflict are left out, and the others are taken.
+func TestMergeWhatFits(t *testing.T) {
+	for _, c := range []struct {
+		because            string
+		base, ours, theirs string
+		want               string
+	}{
+		{"no conflict", "a\nb\nc\n", "x\nb\nc\n", "a\nb\ny\n", "x\nb\ny\n"},
+		{"one of two is in conflict", "a\nb\nc\n", "x\nb\nc\n", "y\nb\nz\n", "x\nb\nz\n"},
+		{"both did the same", "a\nb\nc\n", "x\nb\nc\n", "x\nb\nz\n", "x\nb\nz\n"},
+		{"lines that go have another one now", "a\nb\nc\nd\n", "a\nb\nx\nc\nd\n", "a\nz\n", "a\nb\nx\nc\nd\n"},
+		{"two lines put at one place", "a\nb\n", "a\nx\nb\n", "a\ny\nb\n", "a\nx\nb\n"},
+		{"not text", "a\x00", "b\x00", "a\x00", ""},
+	} {
+		got, ok := MergeWhatFits([]byte(c.base), []byte(c.ours), []byte(c.theirs))
+		if string(got) != c.want || ok != (c.want != "") {
+			t.Errorf("%s: %q, %t; want %q", c.because, got, ok, c.want)
+		}
+	}
+}
+
 // If git merges without a conflict, so does Merge3, with the same result. Lines are all
 // different, so that there is but one way to see what changed.
 func TestMerge3IsGits(t *testing.T) {

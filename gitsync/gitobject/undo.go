@@ -151,6 +151,61 @@ func Undo(s *Store, tree plumbing.Hash, changes map[string]Change) (plumbing.Has
 	return next, conflicts, err
 }
 
+// UndoWhatStands takes back in a tree what later changes have left of changes: the lines
+// that are still as they were made. A file that is no text is taken back as a whole.
+func UndoWhatStands(s *Store, tree plumbing.Hash, changes map[string]Change) (plumbing.Hash, error) {
+	put := Files{}
+	for p, c := range changes {
+		now, err := EntryAt(s, tree, p)
+		if err != nil {
+			return plumbing.ZeroHash, err
+		}
+		switch {
+		case SameEntry(now, c.From):
+		case SameEntry(now, c.To):
+			put[p] = c.From
+		case isRegular(now) && isRegular(c.To) && (isRegular(c.From) || c.From.Mode == filemode.Empty):
+			text, err := textOf(s, c.To, now, c.From)
+			if err != nil {
+				return plumbing.ZeroHash, err
+			}
+			merged, ok := MergeWhatFits(text[0], text[1], text[2])
+			if !ok {
+				continue
+			}
+			h, err := s.WriteBlob(merged)
+			if err != nil {
+				return plumbing.ZeroHash, err
+			}
+			put[p] = object.TreeEntry{Mode: now.Mode, Hash: h}
+		}
+	}
+	next, err := s.WriteTree(tree, put)
+	if errors.Is(err, ErrNotAFolder) {
+		return tree, nil
+	}
+	return next, err
+}
+
+func isRegular(e object.TreeEntry) bool {
+	return e.Mode == filemode.Regular || e.Mode == filemode.Executable
+}
+
+// textOf returns the contents of files. A file that is not there has none.
+func textOf(s *Store, entries ...object.TreeEntry) ([][]byte, error) {
+	list := make([][]byte, len(entries))
+	for i, e := range entries {
+		if e.Mode == filemode.Empty {
+			continue
+		}
+		var err error
+		if list[i], err = ReadBlob(s, e.Hash); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
 // SameEntry reports whether two entries have the same content and mode.
 func SameEntry(a, b object.TreeEntry) bool { return a.Mode == b.Mode && a.Hash == b.Hash }
 

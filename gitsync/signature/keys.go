@@ -2,6 +2,8 @@ package signature
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -189,4 +191,16 @@ func endOf(key *packet.PublicKey, self *packet.Signature) time.Time {
 		return time.Time{}
 	}
 	return key.CreationTime.Add(time.Duration(*self.KeyLifetimeSecs) * time.Second)
+}
+
+// ID names the keys with what they are listed for: the same list has the same ID.
+func (k *Keys) ID() string {
+	h := sha256.New()
+	for _, a := range k.ssh {
+		fmt.Fprintf(h, "%q %x %q %v %v\n", a.principals, a.blob, a.namespaces, a.after, a.before)
+	}
+	for _, e := range k.openPGP {
+		fmt.Fprintf(h, "%s %q\n", fingerprint(e), slices.Sorted(maps.Keys(e.Identities)))
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
