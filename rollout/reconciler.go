@@ -184,17 +184,17 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return r.abandoned(ctx, req.NamespacedName)
 	}
 	r.startup.saw(types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name})
-	wait, err := r.round(ctx, &br)
+	o, wait, err := r.round(ctx, &br)
 	var changed *templateChanged
 	if errors.As(err, &changed) {
 		r.trials.note(&br, changed, r.now())
 	}
 	if refused(err) || changed != nil {
-		return r.tellRefused(ctx, &br, err)
+		return r.tellRefused(ctx, &br, o, err)
 	}
 	switch r.failures.note(req.NamespacedName, err, r.now()) {
 	case persists:
-		return r.tellRefused(ctx, &br, err)
+		return r.tellRefused(ctx, &br, o, err)
 	case begun:
 		r.tellFailing(ctx, &br, err)
 	case recovered:
@@ -204,16 +204,16 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.result(ctx, req.NamespacedName, wait, err)
 }
 
-// round observes, decides and writes, and returns when to do so again.
-func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time.Duration, error) {
-	o, err := r.observe(ctx, br)
-	if err != nil {
-		return 0, err
+// round observes, decides and writes. It returns what it has observed, also where it
+// fails, and when to do so again.
+func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (o engine.Observed, wait time.Duration, err error) {
+	if o, err = r.observe(ctx, br); err != nil {
+		return o, 0, err
 	}
 	var kept keptFailure
 	if o.Deployment != nil {
 		if kept, err = r.failureOf(ctx, br, o.Deployment); err != nil {
-			return 0, err
+			return o, 0, err
 		}
 		o.Release = kept.recall(br)
 	}
@@ -223,21 +223,21 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (time
 	o.Contested, o.ContestedBy = r.contests.due(client.ObjectKeyFromObject(br), r.now())
 	d := r.clock.Decide(o)
 	if d, err = r.explain(ctx, o, d); err != nil {
-		return 0, err
+		return o, 0, err
 	}
 	if d.NeedsPods {
 		if o.Pods, err = r.pods.Find(ctx, &o); err != nil {
-			return 0, err
+			return o, 0, err
 		}
 		d = r.clock.Decide(o)
 	}
 	if o, d, err = r.tried(ctx, o, d); err != nil {
-		return 0, err
+		return o, 0, err
 	}
 	if err := r.write(ctx, o, d); err != nil {
-		return 0, cmp.Or(r.resizeRest(ctx, o, err), err)
+		return o, 0, cmp.Or(r.resizeRest(ctx, o, err), err)
 	}
-	return untilNext(d), r.keepFailure(ctx, o, &d.Status, kept)
+	return o, untilNext(d), r.keepFailure(ctx, o, &d.Status, kept)
 }
 
 // tried has the API server try what a decision leads to, and decides again where that is
@@ -286,9 +286,11 @@ func (r *reconciler) tellFailing(ctx context.Context, br *v1alpha1.BatchRelease,
 	r.tell(br, engine.Event{Warning: true, Reason: engine.ReasonRequestFailed, Message: err.Error() + "; it is tried again, less and less often"})
 }
 
-// tellRefused says so where people look: in the status and in an event.
-func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease, err error) (reconcile.Result, error) {
-	status, wait := r.clock.Refused(br, err)
+// tellRefused says so where people look: in the status and in an event. o is what the
+// round has observed.
+func (r *reconciler) tellRefused(ctx context.Context, br *v1alpha1.BatchRelease, o engine.Observed, err error) (reconcile.Result, error) {
+	o.Release = br
+	status, wait := r.clock.Refused(o, err)
 	if br.Status.Reason != status.Reason {
 		r.tell(br, engine.Event{Warning: true, Reason: status.Reason, Message: status.Message})
 		logr.FromContextOrDiscard(ctx).Error(err, "a write was refused")

@@ -76,10 +76,11 @@ func (c *Clock) Decide(o engine.Observed) engine.Decision {
 }
 
 // Refused returns the status that names what was refused.
-func (c *Clock) Refused(br *v1alpha1.BatchRelease, err error) (v1alpha1.BatchReleaseStatus, time.Duration) {
-	now, jumped := c.read(br)
-	status, wait := engine.Refused(br, err, now, jumped)
-	c.note(br, &status, jumped)
+func (c *Clock) Refused(o engine.Observed, err error) (v1alpha1.BatchReleaseStatus, time.Duration) {
+	now, jumped := c.read(o.Release)
+	o.Jumped = jumped
+	status, wait := engine.Refused(o, err, now)
+	c.note(o.Release, &status, jumped)
 	return status, wait
 }
 

@@ -98,7 +98,7 @@ func (c *cluster) awaitTrial(o *Observed) {
 func (c *cluster) tellAltered(o *Observed) {
 	wait := min(max(time.Minute, 2*c.trial.wait), time.Hour)
 	c.trial = setsTrial{about: aboutRelease(o.Release), until: c.now.Add(wait), wait: wait}
-	status, wait := Refused(o.Release, errAltered, c.now, 0)
+	status, wait := Refused(*o, errAltered, c.now)
 	c.wake = c.now.Add(wait)
 	if equality.Semantic.DeepEqual(o.Release.Status, status) || o.Release.ResourceVersion != c.br.ResourceVersion {
 		return

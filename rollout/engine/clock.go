@@ -42,7 +42,7 @@ func (v *view) followClock() {
 	if releasing(&v.status) {
 		clocks = append(clocks, &v.status.StepStateTime, &v.status.ProgressTime)
 	}
-	if v.runsClock() {
+	if v.runsClock() || v.status.Reason == ReasonWriteRefused { // see resume
 		clocks = append(clocks, &v.status.ReasonTime)
 	}
 	for _, clock := range clocks {
@@ -70,9 +70,25 @@ func (v *view) excuse() {
 		return
 	}
 	away := v.now.Sub(v.afterJump(old.LastUpdateTime).Time) - v.signInterval()
-	if away <= 0 {
+	if away > 0 {
+		v.extend(away)
+	}
+}
+
+// resume takes the time off the clocks in which a write was refused. So no release fails,
+// and none is rolled back, for pods that the controller was not let ask for.
+func (v *view) resume() {
+	since := v.status.ReasonTime
+	if v.status.Reason != ReasonWriteRefused || since == nil || !releasing(&v.status) {
 		return
 	}
+	if refused := v.now.Sub(since.Time); refused > 0 {
+		v.extend(refused)
+	}
+}
+
+// extend gives the clocks that run this much more time.
+func (v *view) extend(by time.Duration) {
 	clocks := []**metav1.Time{&v.status.ProgressTime}
 	if v.status.CurrentStepState == v1alpha1.StepUpgrade {
 		clocks = append(clocks, &v.status.StepStateTime)
@@ -82,7 +98,7 @@ func (v *view) excuse() {
 	}
 	for _, clock := range clocks {
 		if *clock != nil {
-			*clock = &metav1.Time{Time: (*clock).Add(away)}
+			*clock = &metav1.Time{Time: (*clock).Add(by)}
 		}
 	}
 }

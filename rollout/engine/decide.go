@@ -76,6 +76,7 @@ func (v *view) decide() {
 		v.refuse(reason, message)
 		return
 	}
+	v.resume()
 	if len(v.records) == 0 {
 		v.adopt()
 		return

@@ -35,23 +35,57 @@ func (v *view) stall(reason, message string) {
 	v.stalled = true
 }
 
-// Refused returns the status that says that a write was refused, and nothing
-// else than it said: the release stands where it stood. jumped is [Observed].Jumped.
-func Refused(br *v1alpha1.BatchRelease, err error, now time.Time, jumped time.Duration) (v1alpha1.BatchReleaseStatus, time.Duration) {
-	v := newView(&Observed{Release: br, Jumped: jumped}, now)
+// Refused returns the status that says that a write was refused, and when to look again.
+// The release stands where it stood, and its pods are counted as they were observed. If
+// the round has failed before that, o has no Deployment: the counts stay.
+func Refused(o Observed, err error, now time.Time) (v1alpha1.BatchReleaseStatus, time.Duration) {
+	v := newView(&o, now)
 	v.followClock()
 	v.observeApproval() // it is for the steps of now, whenever the gate opens
 	v.stall(ReasonWriteRefused, err.Error())
 	held := meta.IsStatusConditionTrue(v.status.Conditions, ConditionHeld)
-	v.status.ObservedGeneration = br.Generation
+	v.status.ObservedGeneration = o.Release.Generation
+	v.count()
+	v.clock()
 	v.conditions()
-	if held { // there is no Deployment in this view
+	if v.d == nil && held {
 		v.condition(ConditionHeld, metav1.ConditionTrue, ReasonHeld, "the native controller is kept off")
 	}
-	if !equality.Semantic.DeepEqual(br.Status, v.status) {
-		v.status.LastUpdateTime = v.time()
+	v.wait = refusedInterval
+	v.pace()
+	return v.status, v.wait
+}
+
+// count counts the pods of the Deployment and those of the revision that the status is
+// about. It changes nothing if there is no Deployment, or if another plan governs it.
+func (v *view) count() {
+	r := v.counted()
+	if r == nil {
+		return
 	}
-	return v.status, refusedInterval
+	g := newSet(*r).clamp()
+	v.status.Replicas = replicas(v.d)
+	v.status.UpdatedReplicas, v.status.UpdatedReadyReplicas, v.status.UpdatedAvailableReplicas = 0, g.ready, g.available
+	if r.rs != nil { // its size is what is wanted, and not what is there
+		v.status.UpdatedReplicas = min(g.size, r.rs.Status.Replicas)
+	}
+}
+
+// counted returns the revision whose pods are counted. It is the goal or, in a round that
+// has resolved none, the revision that the status names.
+func (v *view) counted() *revision {
+	switch {
+	case v.d == nil || v.Rival != "":
+		return nil
+	case v.goal != nil:
+		return v.goal
+	case v.status.UpdateTemplateDigest == "":
+		return nil
+	}
+	if record := v.recordSent(v.status.UpdateTemplateDigest); record != nil {
+		return revisionOfRecord(v.Observed, record)
+	}
+	return nil
 }
 
 func (v *view) condition(name string, status metav1.ConditionStatus, reason, message string) {
@@ -178,14 +212,7 @@ func (v *view) complete() {
 // decision sums the round up.
 func (v *view) decision() Decision {
 	v.warnOfApproval()
-	if v.d != nil && v.goal != nil {
-		g := newSet(*v.goal).clamp()
-		v.status.Replicas = v.replicas
-		v.status.UpdatedReplicas, v.status.UpdatedReadyReplicas, v.status.UpdatedAvailableReplicas = 0, g.ready, g.available
-		if rs := v.goal.rs; rs != nil { // its size is what is wanted, and not what is there
-			v.status.UpdatedReplicas = min(g.size, rs.Status.Replicas)
-		}
-	}
+	v.count()
 	v.status.ObservedGeneration = v.Release.Generation
 	v.clock()
 	if v.kept { // a round that reports nothing has the message of the last one

@@ -99,13 +99,9 @@ func (v *view) keep() {
 	if v.brought != nil && v.brought.id == s.UpdateTemplateDigest && v.spec.Commit == s.UpdateCommit {
 		return
 	}
-	is := func(r *Record) bool { return r.Sent == s.UpdateTemplateDigest }
-	record := v.releasingOf(is)
-	if i := slices.IndexFunc(v.records, func(r Record) bool { return is(&r) }); record == nil && i >= 0 {
-		record = &v.records[i]
-	}
+	record := v.recordSent(s.UpdateTemplateDigest)
 	switch {
-	case is(v.stable.record):
+	case v.stable.record.Sent == s.UpdateTemplateDigest:
 		v.brought = v.stable
 	case record != nil:
 		v.brought = revisionOfRecord(v.Observed, record)
@@ -115,6 +111,18 @@ func (v *view) keep() {
 	spec := *v.spec
 	spec.Commit = s.UpdateCommit
 	v.spec, v.kept = &spec, true
+}
+
+// recordSent returns the record of what was sent as this: of what is being released before
+// what was stable. It is nil without one.
+func (v *view) recordSent(digest string) *Record {
+	if record := v.releasingOf(func(r *Record) bool { return r.Sent == digest }); record != nil {
+		return record
+	}
+	if i := slices.IndexFunc(v.records, func(r Record) bool { return r.Sent == digest }); i >= 0 {
+		return &v.records[i]
+	}
+	return nil
 }
 
 // bring returns what spec.template brings. A record that was sent as the same is
