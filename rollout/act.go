@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,6 +54,9 @@ func (a *actor) act(ctx context.Context, action engine.Action) (bool, error) {
 	case engine.CountCollision:
 		return true, a.countCollision(ctx, action.Name)
 	case engine.Resize:
+		if a.br != nil && a.br.Status.Reason == engine.ReasonWriteRefused {
+			return true, a.resizeWarily(action)
+		}
 		return true, a.resize(action)
 	case engine.ClearRollback:
 		p := jsonPatch{}
@@ -195,8 +199,8 @@ func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	}
 	made, err := a.createOwned(first)
 	if err == nil {
-		changed := sameTemplate(rs, made, false)
-		if size := ptr.Deref(rs.Spec.Replicas, 1); changed == nil && size != *first.Spec.Replicas {
+		changed, size := sameTemplate(rs, made, false), ptr.Deref(rs.Spec.Replicas, 1)
+		if changed == nil && size != *first.Spec.Replicas {
 			return a.size(made, size)
 		}
 		if changed != nil && *first.Spec.Replicas > 0 {
@@ -204,7 +208,7 @@ func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
 				return fmt.Errorf("%w (%w)", err, changed)
 			}
 		}
-		return changed
+		return cmp.Or(changed, sameSize(rs.Name, size, made, false))
 	}
 	if refused(err) {
 		return &creationRefused{err}
@@ -219,7 +223,7 @@ func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
 	if !taken {
 		return fmt.Errorf("creating ReplicaSet %s, which is there already: %w", rs.Name, errLookAgain)
 	}
-	var changed *templateChanged
+	var changed *replicaSetChanged
 	if err := a.try(rs); errors.As(err, &changed) { // another name would be changed alike
 		return err
 	}
@@ -295,10 +299,19 @@ func (a *actor) size(made *appsv1.ReplicaSet, size int32) error {
 	if err := a.Patch(a.as, answer, p.patch(), fieldOwner); err != nil {
 		return fmt.Errorf("giving ReplicaSet %s, which was just made, the size %d: %w", made.Name, size, err)
 	}
-	return sameTemplate(made, answer, true)
+	return cmp.Or(sameTemplate(made, answer, true), sameSize(made.Name, size, answer, true))
 }
 
-func (a *actor) resize(action engine.Resize) error {
+// resizeWarily tries a resize in a dry run first. Admission has changed or refused the
+// last write, and a write that it changes may take more pods away.
+func (a *actor) resizeWarily(action engine.Resize) error {
+	if err := a.resize(action, client.DryRunAll); err != nil && !noDryRun(err) {
+		return err
+	}
+	return a.resize(action)
+}
+
+func (a *actor) resize(action engine.Resize, options ...client.PatchOption) error {
 	rs := action.ReplicaSet
 	p := jsonPatch{}
 	p.at(rs)
@@ -309,8 +322,8 @@ func (a *actor) resize(action engine.Resize) error {
 	p.add("/metadata/annotations/"+pointer(engine.AnnotationMaxReplicas), fmt.Sprint(action.Max))
 	p.add("/spec/replicas", action.To)
 	answer := rs.DeepCopy()
-	if err := a.Patch(a.as, answer, p.patch(), fieldOwner); err != nil {
+	if err := a.Patch(a.as, answer, p.patch(), append(options, fieldOwner)...); err != nil {
 		return err
 	}
-	return sameTemplate(rs, answer, true)
+	return cmp.Or(sameTemplate(rs, answer, true), sameSize(rs.Name, action.To, answer, true))
 }

@@ -185,7 +185,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	r.startup.saw(types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name})
 	o, wait, err := r.round(ctx, &br)
-	var changed *templateChanged
+	var changed *replicaSetChanged
 	if errors.As(err, &changed) {
 		r.trials.note(&br, changed, r.now())
 	}
@@ -591,7 +591,7 @@ func (r *reconciler) release(ctx context.Context, key types.NamespacedName) erro
 			}
 			released = true
 		}
-		if _, err := a.act(ctx, action); err != nil {
+		if _, err := a.act(ctx, action); err != nil && !changesSize(err) { // the hand-back ends the hold all the same
 			err = fmt.Errorf("Deployment %s: %s: %w", key, action, err)
 			r.tellNotHandedBack(o.Deployment, action, err)
 			return err

@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -406,4 +408,85 @@ func TestReplicaSetsUnderAMutatingPolicy_Scaled(t *testing.T) {
 			s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v3": 5})
 		})
 	}
+}
+
+// capReplicaSets installs a mutating policy that allows each ReplicaSet of the namespace
+// three pods at most. It waits until the API server acts by it.
+func (s *shop) capReplicaSets() (remove func()) {
+	s.Helper()
+	manifest := clustertest.Mutation{
+		Operations: "UPDATE", Resources: "replicasets", Condition: "object.spec.replicas > 3", Expression: "Object{spec: Object.spec{replicas: 3}}",
+	}.Manifest(s.ns)
+	if out, err := s.c.KubectlWith(s, manifest, "apply", "--server-side", "-f", "-"); err != nil {
+		s.Fatalf("installing the policy: %v: %s", err, out)
+	}
+	stored := func(want int32) error {
+		rs := s.set("v1")
+		if err := s.c.Client.Patch(s.Context(), rs, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":9}}`)), client.DryRunAll); err != nil {
+			return err
+		}
+		if *rs.Spec.Replicas != want {
+			return fmt.Errorf("%d replicas pass", *rs.Spec.Replicas)
+		}
+		return nil
+	}
+	clustertest.Wait(s, "the policy to act", func() error { return stored(3) })
+	uninstall := s.without(manifest)
+	return func() {
+		s.Helper()
+		uninstall()
+		clustertest.Wait(s, "the policy to be gone", func() error { return stored(9) })
+	}
+}
+
+// Admission stores another size than was sent. A dry run shows it before the hold, and
+// nothing is written. In the middle of a release the first such write is the last one. The
+// release is Stalled and says why. Its healthy revision is not rolled back.
+func TestReplicaSetsUnderAPolicyOfTheirSize(t *testing.T) {
+	t.Parallel()
+	c := clustertest.Shared(t)
+	s := &shop{T: t, c: c, ns: c.Namespace(t)} // with no watcher: the policy takes pods away
+	startControllerIn(t, c, s.ns)
+	s.install(6)
+	s.plan("1", "2", "100%")
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Strategy.OnFailure = v1alpha1.FailureRollback })
+	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+	remove := s.capReplicaSets()
+	s.bring("v2")
+	s.refused(0, map[string]int32{"v1": 6})
+	if engine.Held(s.deployment("web")) {
+		t.Error("the hold is taken")
+	}
+	s.hasEvent(engine.ReasonWriteRefused, "6 was sent, and 3 came back")
+	lookAgain := func(value string) {
+		s.kubectl("-n", s.ns, "annotate", "--overwrite", "batchrelease/web", "look="+value)
+	}
+	remove()
+	lookAgain("held")
+	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 5, "v2": 1})
+
+	remove = s.capReplicaSets()
+	s.approve(0)
+	s.refused(1, map[string]int32{"v1": 3, "v2": 2})
+	if m := s.release().Status.Message; !strings.Contains(m, "4 was sent, and 3 came back") {
+		t.Errorf("message %q", m)
+	}
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Strategy.ProgressDeadlineSeconds = ptr.To(int32(1)) })
+	for i := range 3 { // each is a trial
+		lookAgain(fmt.Sprint(i))
+		s.disturb()
+		s.refused(1, map[string]int32{"v1": 3, "v2": 2})
+	}
+	clustertest.Wait(t, "the counts of the status", func() error {
+		if st, rs := s.release().Status, s.set("v2").Status; st.Replicas != 6 || st.UpdatedReplicas != 2 || st.UpdatedReadyReplicas != 2 || rs.ReadyReplicas != 2 {
+			return fmt.Errorf("%d of %d, %d ready; the ReplicaSet has %d ready", st.UpdatedReplicas, st.Replicas, st.UpdatedReadyReplicas, rs.ReadyReplicas)
+		}
+		return nil
+	})
+	if st := s.release().Status; st.RollingBack || st.FailedRevision != "" {
+		t.Errorf("rolled back: %s", st.FailedMessage)
+	}
+	remove()
+	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Strategy.ProgressDeadlineSeconds = nil })
+	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 4, "v2": 2})
 }

@@ -24,27 +24,34 @@ import (
 )
 
 const (
-	// firstTrial is how long a release waits after admission has changed the pod
-	// template of a ReplicaSet that was written. Each such write doubles it, to
-	// longestTrial.
+	// firstTrial is how long a release waits after admission has changed a ReplicaSet
+	// that was written. Each such write doubles it, to longestTrial.
 	firstTrial   = time.Minute
 	longestTrial = time.Hour
 )
 
-// templateChanged says that admission has changed the pod template of a ReplicaSet in
-// a write. The native controller compares templates: it would take the ReplicaSet
-// for another revision, and the controller would make it again without end.
-type templateChanged struct {
+// replicaSetChanged says that admission has changed the pod template or the size of a
+// ReplicaSet in a write. The native controller compares templates: it would take the
+// ReplicaSet for another revision, and the controller would make it again without end.
+// By another size than was sent, pods go that are to stay, or come past a gate.
+type replicaSetChanged struct {
 	replicaSet string
-	fields     []string
+	// fields of the pod template; none where only the size is another.
+	fields []string
+	// sent and stored are the two sizes.
+	sent, stored int32
 	// resized: it was there, and had the template before.
 	resized bool
 }
 
-func (e *templateChanged) Error() string {
+func (e *replicaSetChanged) Error() string {
 	when := "created"
 	if e.resized {
 		when = "resized"
+	}
+	if len(e.fields) == 0 {
+		return fmt.Sprintf("an admission policy or webhook changes spec.replicas of ReplicaSet %s when it is %s: %d was sent, and %d came back. "+
+			"No more sizes are written while it does. Exempt ReplicaSets from it", e.replicaSet, when, e.sent, e.stored)
 	}
 	return fmt.Sprintf("an admission policy or webhook changes %s of ReplicaSet %s when it is %s. "+
 		"It would no longer have the Deployment's pod template, and the native controller would make ReplicaSets without end. "+
@@ -59,19 +66,42 @@ func (e *creationRefused) Unwrap() error { return e.error }
 
 // resizesPass reports whether what was refused is the creation of a ReplicaSet alone.
 func resizesPass(err error) bool {
-	var changed *templateChanged
+	var changed *replicaSetChanged
 	var creation *creationRefused
 	return errors.As(err, &creation) || errors.As(err, &changed) && !changed.resized
 }
 
-// sameTemplate returns a [templateChanged] where the API server returned another pod
+// sameTemplate returns a [replicaSetChanged] where the API server returned another pod
 // template for a write of a ReplicaSet than was sent, or was there.
 func sameTemplate(want, got *appsv1.ReplicaSet, resized bool) error {
 	if plan.EqualTemplate(&want.Spec.Template, &got.Spec.Template) {
 		return nil
 	}
 	before, after := withoutHash(&want.Spec.Template), withoutHash(&got.Spec.Template)
-	return &templateChanged{replicaSet: want.Name, fields: differentFields(before, after), resized: resized}
+	return &replicaSetChanged{replicaSet: want.Name, fields: differentFields(before, after), resized: resized}
+}
+
+// sameSize returns a [replicaSetChanged] where the API server returned another size for a
+// write of a ReplicaSet than was sent.
+func sameSize(name string, sent int32, got *appsv1.ReplicaSet, resized bool) error {
+	stored := ptr.Deref(got.Spec.Replicas, 1)
+	if sent == stored {
+		return nil
+	}
+	return &replicaSetChanged{replicaSet: name, sent: sent, stored: stored, resized: resized}
+}
+
+// changesSize reports whether admission has changed the size of a ReplicaSet, and not its
+// pod template.
+func changesSize(err error) bool {
+	var changed *replicaSetChanged
+	return errors.As(err, &changed) && len(changed.fields) == 0
+}
+
+// noDryRun reports whether a webhook does not support dry runs. Other denials have its
+// code, too.
+func noDryRun(err error) bool {
+	return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
 }
 
 // withoutHash returns a pod template without the label by which the ReplicaSet's name
@@ -103,14 +133,14 @@ func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d en
 	var creation error
 	for _, rs := range engine.Moves(o) {
 		err := a.try(rs)
-		var changed *templateChanged
+		var changed *replicaSetChanged
 		switch {
 		case err == nil && rs.UID == "": // the release is named after the ReplicaSet that it will have
 			if taken, err := a.isTaken(ctx, rs); err != nil || taken {
 				return nil, cmp.Or(err, a.countCollision(ctx, rs.Name))
 			}
 		case err == nil:
-		case apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run"): // a webhook may not; other denials have that code, too
+		case noDryRun(err):
 			logr.FromContextOrDiscard(ctx).V(1).Info("Skipped the trial of a ReplicaSet", "replicaSet", rs.Name, "because", err.Error())
 		case errors.As(err, &changed), refused(err):
 			why = fmt.Errorf("dry run of ReplicaSet %s/%s: %w", rs.Namespace, rs.Name, err)
@@ -137,14 +167,16 @@ func holdOf(actions []engine.Action) (engine.Hold, bool) {
 // try makes a write of a ReplicaSet as a dry run. It is a resize of one that is there,
 // and the creation of any other, under a name that none has.
 func (a *actor) try(rs *appsv1.ReplicaSet) error {
+	size := ptr.Deref(rs.Spec.Replicas, 1)
 	if rs.UID != "" {
 		p := jsonPatch{}
-		p.add("/metadata/annotations", with(rs.Annotations, engine.AnnotationDesiredReplicas, fmt.Sprint(ptr.Deref(rs.Spec.Replicas, 1)+1)))
+		p.add("/metadata/annotations", with(rs.Annotations, engine.AnnotationDesiredReplicas, fmt.Sprint(size+1)))
+		p.add("/spec/replicas", size)
 		answer := rs.DeepCopy()
 		if err := a.Patch(a.as, answer, p.patch(), fieldOwner, client.DryRunAll); err != nil {
 			return err
 		}
-		return sameTemplate(rs, answer, true)
+		return cmp.Or(sameTemplate(rs, answer, true), sameSize(rs.Name, size, answer, true))
 	}
 	sent := rs.DeepCopy()
 	sent.Name, sent.GenerateName = "", a.d.Name+"-"
@@ -152,7 +184,7 @@ func (a *actor) try(rs *appsv1.ReplicaSet) error {
 	if err != nil {
 		return err
 	}
-	return sameTemplate(rs, answer, false)
+	return cmp.Or(sameTemplate(rs, answer, false), sameSize(rs.Name, size, answer, false))
 }
 
 func with(annotations map[string]string, key, value string) map[string]string {
@@ -163,7 +195,7 @@ func with(annotations map[string]string, key, value string) map[string]string {
 }
 
 // trials remembers, by release, the writes that admission has changed, and when the
-// next one may be made: each costs a hold, and pods.
+// next one may be made: each costs a hold, or pods.
 type trials struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]*trial
@@ -171,13 +203,13 @@ type trials struct {
 
 type trial struct {
 	about   string // what the release was then
-	changed *templateChanged
+	changed *replicaSetChanged
 	until   time.Time
 	wait    time.Duration
 }
 
 // note notes a write that admission has changed.
-func (t *trials) note(br *v1alpha1.BatchRelease, changed *templateChanged, now time.Time) {
+func (t *trials) note(br *v1alpha1.BatchRelease, changed *replicaSetChanged, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := client.ObjectKeyFromObject(br)
@@ -190,7 +222,7 @@ func (t *trials) note(br *v1alpha1.BatchRelease, changed *templateChanged, now t
 
 // last returns the last write of a release that admission has changed, and whether the
 // next one has to wait.
-func (t *trials) last(br *v1alpha1.BatchRelease, now time.Time) (changed *templateChanged, waits bool) {
+func (t *trials) last(br *v1alpha1.BatchRelease, now time.Time) (changed *replicaSetChanged, waits bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	key := client.ObjectKeyFromObject(br)

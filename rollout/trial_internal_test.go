@@ -16,7 +16,7 @@ func TestTrials(t *testing.T) {
 	br := &v1alpha1.BatchRelease{}
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-		trials.note(br, &templateChanged{replicaSet: "web-1"}, now)
+		trials.note(br, &replicaSetChanged{replicaSet: "web-1"}, now)
 		br.ResourceVersion, br.Status.Message = "2", "refused"
 		if _, waits := trials.last(br, now.Add(want*time.Minute-time.Second)); !waits {
 			t.Errorf("write %d is tried again within %d minutes", i, want)
@@ -26,7 +26,7 @@ func TestTrials(t *testing.T) {
 			t.Errorf("write %d waits after %d minutes: %t, and is known: %t", i, want, waits, changed != nil)
 		}
 	}
-	trials.note(br, &templateChanged{replicaSet: "web-1"}, now)
+	trials.note(br, &replicaSetChanged{replicaSet: "web-1"}, now)
 	br.Annotations = map[string]string{"look": "again"}
 	if changed, waits := trials.last(br, now); waits || changed != nil {
 		t.Error("an annotation does not end the wait")
