@@ -115,7 +115,7 @@ func (f *foresees) observe(ctx context.Context, r *gitsync.PreviewedRelease) (en
 	}
 	for i := range all.sets.Items {
 		rs := &all.sets.Items[i]
-		if rs.DeletionTimestamp == nil && metav1.IsControlledBy(rs, &d) {
+		if metav1.IsControlledBy(rs, &d) {
 			o.ReplicaSets = append(o.ReplicaSets, rs)
 		}
 	}
