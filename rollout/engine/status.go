@@ -17,7 +17,8 @@ import (
 const (
 	// keptReleases is how many releases the history keeps.
 	keptReleases = 10
-	// keptEnded is how many releases are known to have ended.
+	// keptEnded is how many releases are known to have ended. A GitSource notes each of them,
+	// and refuses the approvals of those that its own list has lost.
 	keptEnded = 256
 	// refusedInterval is when to try again what the API server has refused: a
 	// right may be given meanwhile, which nothing tells.
