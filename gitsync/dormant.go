@@ -30,20 +30,21 @@ import (
 //     counts if it has an effect on a field there, and none on the same field of what was
 //     released last. So an approver may have written what was released.
 //   - Lines that a later commit rewrote are not taken back. Its signer wrote them as they
-//     are now.
+//     are now. The other lines of the same place are taken back one by one.
 //   - A commit that no listed key signed counts like one of the approver, who may have
 //     made it.
 
 const (
 	// maxDormant is how many commits are looked at, those nearest to the change.
 	maxDormant = maxWalk
-	// maxTrials bounds the renderings for the unsigned commits before the last release.
+	// maxTrials bounds the renderings for single lines, and those for the unsigned commits
+	// before the last release.
 	maxTrials = 100
 )
 
 const effortOfSigner = 200
 
-// errEnoughTrials ends the search among unsigned commits before the last release.
+// errEnoughTrials ends a search with a bound.
 var errEnoughTrials = errors.New("too many renderings")
 
 // suspect is a commit that may have an effect on a change.
@@ -152,10 +153,16 @@ func (c *change) dormant(ctx context.Context, approver signature.Signature) foun
 			return foundCommits{err: err, unknown: d.unknown}
 		}
 		found, err := d.search(ctx, list)
-		if err == nil && len(found) == 0 {
+		for _, more := range []func() ([]plumbing.Hash, error){
+			func() ([]plumbing.Hash, error) { return d.searchLines(ctx, list) },
+			func() ([]plumbing.Hash, error) { return d.search(ctx, older) },
+		} {
+			if err != nil || len(found) > 0 {
+				break
+			}
 			d.most, d.trials = maxTrials, 0
-			if found, err = d.search(ctx, older); errors.Is(err, errEnoughTrials) || isUncounted(err) {
-				err = nil
+			if found, err = more(); errors.Is(err, errEnoughTrials) || isUncounted(err) {
+				found, err = nil, nil
 			}
 		}
 		return foundCommits{found, err, d.unknown}
@@ -434,15 +441,84 @@ func (d *dormancy) counts(ctx context.Context, s suspect, then fields) (bool, er
 	if err != nil {
 		return false, err
 	}
-	if then == nil {
-		return len(before) == 0, nil
+	if then == nil && len(before) == 0 || then != nil && d.adds(then, before) {
+		return true, nil
 	}
-	for name := range d.effect(then) {
-		if !before[name] {
-			return true, nil
+	parts, err := gitobject.Parts(d.store, s.changes)
+	if err != nil || len(parts) < 2 {
+		return false, err
+	}
+	found, err := d.searchParts(ctx, s.each(parts))
+	return len(found) > 0, err
+}
+
+// each returns the commit with each of its changes alone.
+func (s suspect) each(parts []map[string]gitobject.Change) []suspect {
+	list := make([]suspect, len(parts))
+	for i, p := range parts {
+		list[i] = suspect{commit: s.commit, changes: p}
+	}
+	return list
+}
+
+// searchLines looks for lines with an effect on the change among those that stand where
+// later commits rewrote others beside them.
+func (d *dormancy) searchLines(ctx context.Context, list []suspect) ([]plumbing.Hash, error) {
+	var lines []suspect
+	for _, s := range list {
+		parts, err := gitobject.StandingLines(d.store, d.tree, s.changes)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, s.each(parts)...)
+		if err := d.spend(ctx, effortOfUndo*(len(s.changes)+len(parts))); err != nil {
+			return nil, err
 		}
 	}
-	return false, nil
+	return d.searchParts(ctx, lines)
+}
+
+// adds reports whether another rendering shows an effect that is not among those before.
+func (d *dormancy) adds(then fields, before map[string]bool) bool {
+	for name := range d.effect(then) {
+		if !before[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// searchParts returns the commit of a part that counts, of commits that do not as a whole:
+// one may have made what was released in one place, and have a later effect in another.
+// Parts without which nothing renders do not count by themselves.
+func (d *dormancy) searchParts(ctx context.Context, parts []suspect) ([]plumbing.Hash, error) {
+	if len(parts) == 0 {
+		return nil, nil
+	}
+	without, err := d.undo(ctx, d.tree, parts...)
+	if err != nil || without == d.tree {
+		return nil, err
+	}
+	then, err := d.fieldsOf(ctx, without)
+	if err != nil || then != nil && len(d.effect(then)) == 0 {
+		return nil, err
+	}
+	if len(parts) > 1 {
+		half := len(parts) / 2
+		found, err := d.searchParts(ctx, parts[:half])
+		if err != nil || len(found) > 0 {
+			return found, err
+		}
+		return d.searchParts(ctx, parts[half:])
+	}
+	if then == nil {
+		return nil, nil
+	}
+	before, err := d.effectBefore(ctx, parts[0])
+	if err != nil || !d.adds(then, before) {
+		return nil, err
+	}
+	return []plumbing.Hash{parts[0].commit.Hash}, nil
 }
 
 // effectBefore returns the fields of what was released last that a commit has an effect

@@ -85,6 +85,25 @@ func TestDistinctAuthor_Dormant(t *testing.T) {
 			m.completed("v1", m.by(author, reviewed("2", kustomized("images:\n"+rule("v2")))))
 			m.by(&m.ada, webAt("v2"))
 		},
+		"with an image that was released": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.completed("v2", m.by(author, reviewed("1", webAt("v2"), kustomized("images:\n"+rule("v3")))))
+			m.by(&m.ada, webAt("v3"))
+		},
+		"with an image that another hides": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.completed("v2", m.by(author, reviewed("1", webAt("v2"), kustomized("images:\n"+rule("v3")))))
+			tagged := strings.Replace(rule("v3"), "-", "- {name: registry.example.org/web, newTag: v3}\n-", 1)
+			m.by(&m.ada, kustomized("images:\n"+tagged))
+		},
+		"in a block whose tag another raises": func(m *team, author *gittest.Key) {
+			block := func(tag string) string {
+				return "images:\n- name: registry.example.org/web\n  newTag: " + tag + "\n" + rule("v3")
+			}
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.completed("v2", m.by(author, kustomized(block("v2"))))
+			m.by(&m.ada, kustomized(block("v3")))
+		},
 		"a merge with a change of its own": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.on("side")
@@ -183,6 +202,25 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 			m.by(&m.grace, api("v2"))
 			m.by(&m.ada, webAt("v2"))
 		},
+		"the tag of another image, which another raises": func(m *team) {
+			block := func(tag string) string {
+				return "images:\n- name: registry.example.org/api\n  newTag: " + tag + "\n"
+			}
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.by(&m.grace, kustomized(block("v1")))
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, reviewed("3", kustomized(block("v2"))))
+		},
+		"one key of a generated ConfigMap": func(m *team) {
+			config := func(a, b string) map[string]string {
+				return map[string]string{"deploy/a": a, "deploy/b": b}
+			}
+			web := strings.Replace(webAt("v1")["deploy/web.yaml"], "image: ", "envFrom: [{configMapRef: {name: c}}], image: ", 1)
+			m.by(&m.ada, reviewed("1", map[string]string{"deploy/web.yaml": web}, config("1", "1"), kustomized("configMapGenerator: [{name: c, files: [a, b]}]\n")))
+			m.completed("v1", m.by(&m.grace, config("2", "1")))
+			m.by(&m.ada, config("2", "2"))
+		},
 		"a component that was used": func(m *team) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(nil, component("c", "v1"))
@@ -201,5 +239,34 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 				t.Errorf("approved: %+v; ignored:\n%s\n%s", got, ignored, m.Git("log", "--graph", "--format=%h %GP %s"))
 			}
 		})
+	}
+}
+
+// A rule for plans can have its effect once another person changes the plan. Its author does
+// not approve the terms that come of it.
+func TestPlanApproval_Dormant(t *testing.T) {
+	t.Parallel()
+	const author, other = 1, 2
+	for approver, want := range map[int]int{author: 0, other: 3} {
+		a := newAdversary(t, 0)
+		files := state{}.tree()
+		commit := func(person int) {
+			var parents []string
+			if a.head != "" {
+				parents = append(parents, a.head)
+			}
+			a.head = a.Commit(a.keys[person], files, parents...)
+			a.sync()
+		}
+		commit(0)
+		files["deploy/kustomization.yaml"] += "- target: {kind: BatchRelease, labelSelector: tier=x}\n  patch: |-\n    - {op: replace, path: /spec/strategy/steps, value: [{replicas: 100%}]}\n"
+		commit(author)
+		files["0/plan/plan.yaml"] = strings.Replace(files["0/plan/plan.yaml"], "name: unnamed", "name: unnamed, labels: {tier: x}", 1)
+		commit(0)
+		files["deploy/approvals/0.yaml"] = document{name: "web", namespace: "shop", plan: termsOfVariant(3).Digest(), at: 1}.text()
+		commit(approver)
+		if terms, _ := a.sync(); terms != termsOfVariant(want) {
+			t.Errorf("k%d approves: %s governs, want %q", approver, terms, variants[want])
+		}
 	}
 }

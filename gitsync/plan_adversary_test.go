@@ -90,7 +90,10 @@ type state struct {
 	// swapped: the plans of web and api have each other's names.
 	swapped bool
 	images  [2]int // of web and api
-	files   [inApprovals + 1]document
+	// rule is an image that a rule of the kustomization replaces; 0: there is none.
+	rule   int
+	ruleBy int // the person who wrote it
+	files  [inApprovals + 1]document
 }
 
 func (s state) variant() int { return s.variants[s.used] }
@@ -119,8 +122,14 @@ func (s state) template(deployment int) string {
 	if deployment == 0 && variants[s.variant()] == "no Deployment" {
 		return ""
 	}
+	if s.isReplaced(deployment) {
+		return fmt.Sprintf("image %d%d by rule", s.ruleBy, s.rule)
+	}
 	return fmt.Sprint("image ", s.images[deployment])
 }
+
+// isReplaced reports whether the rule has an effect on a Deployment.
+func (s state) isReplaced(deployment int) bool { return s.rule > 0 && s.rule == s.images[deployment] }
 
 var deployments = []string{"web", "api"}
 
@@ -132,6 +141,9 @@ func (s state) tree() map[string]string {
 			patch("Deployment, name: web", "/spec/template/spec/containers/0/image", image) +
 			patch("BatchRelease, name: unnamed", "/metadata/name", s.planName("web")),
 		"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+	}
+	if s.rule > 0 {
+		files["deploy/kustomization.yaml"] += fmt.Sprintf("images:\n- {name: 'registry.example.org/web:v%d', newTag: 'v%d%d-by-rule'}\n", s.rule, s.ruleBy, s.rule)
 	}
 	web, release, _ := strings.Cut(webAt("v1")["deploy/web.yaml"], "---\n")
 	// The template is that of web, so that the two can be taken for each other.
@@ -311,8 +323,12 @@ func (a *adversary) commit(person int, s state, parents ...string) string {
 		before = a.states[parents[0]]
 	}
 	for d := range deployments {
-		if of := s.template(d); len(parents) != 1 || of != before.template(d) {
-			a.imagings[d][of] = append(a.imagings[d][of], []int{person})
+		of, by := s.template(d), []int{person}
+		if len(parents) == 1 && s.isReplaced(d) {
+			by = append(by, s.ruleBy)
+		}
+		if len(parents) != 1 || of != before.template(d) {
+			a.imagings[d][of] = append(a.imagings[d][of], by)
 		}
 	}
 	for i, d := range s.files {
@@ -374,6 +390,25 @@ func (a *adversary) image(person int) {
 		}
 	})
 	a.tell("k%d has image %d of %s (of both: %t) in %.7s", person, image, deployments[d], both, a.head)
+}
+
+// replace writes a rule for an image that no Deployment has yet, mostly, and sometimes
+// another image with it. The image may come later, from another person.
+func (a *adversary) replace(person int) {
+	d, image := a.rand.IntN(2), a.at
+	a.edit(person, func(s *state) {
+		s.rule, s.ruleBy = a.at, person
+		if a.rand.IntN(3) == 0 {
+			s.images[d] = image + 50
+		}
+	})
+	a.tell("k%d replaces image %d in %.7s", person, a.now().rule, a.head)
+	if next := a.rand.IntN(persons); a.rand.IntN(2) == 0 {
+		terms, _ := a.sync()
+		a.check(terms)
+		a.edit(next, func(s *state) { s.images[d] = s.rule })
+		a.tell("k%d has image %d of %s in %.7s", next, a.now().rule, deployments[d], a.head)
+	}
 }
 
 // swap lets the two plans exchange their names.
@@ -627,7 +662,7 @@ func (a *adversary) checkApproval(i int, br *v1alpha1.BatchRelease) {
 	a.t.Helper()
 	deployment := deployments[i]
 	image := br.Spec.Template.Spec.Containers[0].Image
-	image = "image " + image[strings.LastIndex(image, ":v")+2:]
+	image = "image " + strings.ReplaceAll(image[strings.LastIndex(image, ":v")+2:], "-by-rule", " by rule")
 	agreed := slices.ContainsFunc(a.given, func(g agreement) bool {
 		own := a.by.distinctAuthor && isOwn(a.imagings[i][image], g.signer)
 		return g.signer > 0 && g.document.commit == br.Spec.Commit && g.deployment == deployment && !a.Has(a.begun[deployment], g.in) && !own
@@ -684,7 +719,7 @@ func (a *adversary) check(after plan.Terms) {
 func (a *adversary) act(seed uint64) (agreed int) {
 	a.t.Helper()
 	person := a.rand.IntN(persons)
-	switch a.rand.IntN(24) {
+	switch a.rand.IntN(26) {
 	case 0, 1, 2:
 		a.vary(a.rand.IntN(len(variants)), person)
 	case 3, 4, 5:
@@ -719,6 +754,8 @@ func (a *adversary) act(seed uint64) (agreed int) {
 		a.replay()
 	case 16, 17:
 		a.honest(person)
+	case 21, 22:
+		a.replace(person)
 	default:
 		if by, ok := a.combine(); ok && a.rand.IntN(2) == 0 {
 			a.approve(a.now().variant(), by)

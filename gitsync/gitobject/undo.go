@@ -187,6 +187,85 @@ func UndoWhatStands(s *Store, tree plumbing.Hash, changes map[string]Change) (pl
 	return next, err
 }
 
+// Parts returns the changes apart: one for each place in a file where lines were changed.
+func Parts(s *Store, changes map[string]Change) ([]map[string]Change, error) {
+	var list []map[string]Change
+	for _, p := range slices.Sorted(maps.Keys(changes)) {
+		c := changes[p]
+		if !isRegular(c.From) || !isRegular(c.To) || c.From.Mode != c.To.Mode {
+			list = append(list, map[string]Change{p: c})
+			continue
+		}
+		text, err := textOf(s, c.From, c.To)
+		if err != nil {
+			return nil, err
+		}
+		if isBinary(text[0]) || isBinary(text[1]) {
+			list = append(list, map[string]Change{p: c})
+			continue
+		}
+		for _, e := range edits(text[1], text[0]) {
+			without, _ := mergeEdits(text[1], []edit{e}, nil)
+			h, err := s.WriteBlob(without)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, map[string]Change{p: {From: object.TreeEntry{Name: c.From.Name, Mode: c.From.Mode, Hash: h}, To: c.To}})
+		}
+	}
+	return list, nil
+}
+
+// StandingLines returns a change for each line that changes brought and that is still in a
+// tree, if UndoWhatStands leaves it there. It does where later changes of lines beside it
+// are in conflict.
+func StandingLines(s *Store, tree plumbing.Hash, changes map[string]Change) ([]map[string]Change, error) {
+	var list []map[string]Change
+	for _, p := range slices.Sorted(maps.Keys(changes)) {
+		c := changes[p]
+		now, err := EntryAt(s, tree, p)
+		if err != nil {
+			return nil, err
+		}
+		if !isRegular(now) || !isRegular(c.To) || SameEntry(now, c.To) || c.From.Mode != filemode.Empty && !isRegular(c.From) {
+			continue
+		}
+		text, err := textOf(s, c.To, now, c.From)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(text, isBinary) {
+			continue
+		}
+		for _, at := range standing(edits(text[0], text[1]), edits(text[0], text[2])) {
+			without, _ := mergeEdits(text[0], []edit{{start: at, end: at + 1}}, nil)
+			h, err := s.WriteBlob(without)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, map[string]Change{p: {From: object.TreeEntry{Name: c.To.Name, Mode: c.To.Mode, Hash: h}, To: c.To}})
+		}
+	}
+	return list, nil
+}
+
+// standing returns the lines that some edits leave of those which others, in conflict with
+// them, take away.
+func standing(ours, theirs []edit) []int {
+	var lines []int
+	for _, e := range theirs {
+		if !slices.ContainsFunc(ours, func(o edit) bool { return e != o && e.overlaps(o) }) {
+			continue
+		}
+		for at := e.start; at < e.end; at++ {
+			if !slices.ContainsFunc(ours, func(o edit) bool { return o.start <= at && at < o.end }) {
+				lines = append(lines, at)
+			}
+		}
+	}
+	return lines
+}
+
 func isRegular(e object.TreeEntry) bool {
 	return e.Mode == filemode.Regular || e.Mode == filemode.Executable
 }
