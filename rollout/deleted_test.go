@@ -90,7 +90,7 @@ func TestDeletedReplicaSet_KeptByAPod(t *testing.T) {
 	})
 	s.stay(map[string]int32{"v1": 3, "v2": 1})
 	s.approve(0)
-	s.become(map[string]int32{"v2": 4})
+	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
 	s.rolled("web", 4)
 	s.untouched()
 }
