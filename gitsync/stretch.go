@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
@@ -59,17 +60,20 @@ func (w *stretch) leaves(s storer.EncodedObjectStorer, folders *gittree.Folders,
 func (w *stretch) bringsApprovals(s storer.EncodedObjectStorer, folder string) (bool, error) {
 	folder = strings.Trim(path.Clean("/"+folder), "/")
 	for _, c := range w.sides {
-		now, err := hashAt(s, c.tree, folder)
+		now, err := folderIn(s, c.tree, folder)
 		if err != nil {
 			return false, err
 		}
-		same := now.IsZero()
+		same := slices.Contains(c.parents, c.tree) || now == folderAt{}
 		for _, parent := range c.parents {
-			before, err := hashAt(s, parent, folder)
+			if same || now.linked {
+				break // what is behind a link may differ although the folder does not
+			}
+			before, err := folderIn(s, parent, folder)
 			if err != nil {
 				return false, err
 			}
-			same = same || before == now
+			same = before == now
 		}
 		if !same {
 			return true, nil
@@ -78,13 +82,59 @@ func (w *stretch) bringsApprovals(s storer.EncodedObjectStorer, folder string) (
 	return w.tooMany, nil
 }
 
-// hashAt returns the hash of a folder of a tree; zero: it is not there.
-func hashAt(s storer.EncodedObjectStorer, tree plumbing.Hash, folder string) (plumbing.Hash, error) {
+// folderAt is what a tree has for a folder. The zero value is nothing.
+type folderAt struct {
+	hash plumbing.Hash
+	// linked: a link leads to it, or from it to somewhere else.
+	linked bool
+}
+
+func folderIn(s storer.EncodedObjectStorer, tree plumbing.Hash, folder string) (folderAt, error) {
+	at := folderAt{hash: tree}
 	if folder == "" {
-		return tree, nil
+		return at, nil // what links lead to is in it, too
 	}
-	e, err := gitobject.EntryAt(s, tree, folder)
-	return e.Hash, err
+	for name := range strings.SplitSeq(folder, "/") {
+		e, err := gitobject.EntryAt(s, at.hash, name)
+		switch {
+		case err != nil:
+			return folderAt{}, err
+		case e.Mode == filemode.Symlink:
+			return folderAt{linked: true}, nil
+		case e.Mode != filemode.Dir:
+			return folderAt{}, nil // nothing is read there
+		}
+		at.hash = e.Hash
+	}
+	var err error
+	at.linked, err = hasLinks(s, at.hash, map[plumbing.Hash]bool{})
+	return at, err
+}
+
+// hasLinks reports whether there are symbolic links in a tree, or more folders than are
+// looked at.
+func hasLinks(s storer.EncodedObjectStorer, tree plumbing.Hash, seen map[plumbing.Hash]bool) (bool, error) {
+	if seen[tree] {
+		return false, nil
+	}
+	if seen[tree] = true; len(seen) > maxPast {
+		return true, nil
+	}
+	t, err := object.GetTree(s, tree)
+	if err != nil {
+		return false, gittree.Missing("tree", tree, err)
+	}
+	for _, e := range t.Entries {
+		switch e.Mode {
+		case filemode.Symlink:
+			return true, nil
+		case filemode.Dir:
+			if linked, err := hasLinks(s, e.Hash, seen); err != nil || linked {
+				return linked, err
+			}
+		}
+	}
+	return false, nil
 }
 
 // stretches keeps those that were asked for last. A thousand sources of one repository ask

@@ -49,6 +49,33 @@ func TestStretch(t *testing.T) {
 			beside(r, from, map[string]string{folder + "/web.yaml": "a"})
 			r.Git("merge", "-q", "--no-ff", "-s", "ours", "-m", "Merge", "side")
 		}},
+		{why: "a merge that leaves out an approval behind a linked folder", most: 9, found: true, trees: 1, touches: true, make: func(r *gittest.Repo, _ string) {
+			r.Link(folder, "../reviews")
+			from := r.Commit(map[string]string{"reviews/README.md": "of both"})
+			beside(r, from, map[string]string{"reviews/web.yaml": "a"})
+			r.Git("merge", "-q", "--no-ff", "-s", "ours", "-m", "Merge", "side")
+		}},
+		{why: "a merge that leaves out an approval behind a link on the way", most: 9, found: true, trees: 1, touches: true, make: func(r *gittest.Repo, _ string) {
+			r.Link("deploy", "apps")
+			from := r.Commit(map[string]string{"apps/README.md": "of both"})
+			beside(r, from, map[string]string{"apps/approvals/web.yaml": "a"})
+			r.Git("merge", "-q", "--no-ff", "-s", "ours", "-m", "Merge", "side")
+		}},
+		{why: "a merge that leaves out what a linked file was", most: 9, found: true, trees: 1, touches: true, make: func(r *gittest.Repo, _ string) {
+			r.Link(folder+"/of/web.yaml", "../../../web.txt")
+			from := r.Commit(map[string]string{"web.txt": "not yet"})
+			beside(r, from, map[string]string{"web.txt": "a"})
+			r.Git("merge", "-q", "--no-ff", "-s", "ours", "-m", "Merge", "side")
+		}},
+		{why: "a merge without changes beside a link", most: 9, found: true, trees: 2, make: func(r *gittest.Repo, _ string) {
+			r.Link(folder, "../reviews")
+			from := r.Commit(map[string]string{"reviews/README.md": "of both"})
+			r.Git("checkout", "-q", "-b", "side", from)
+			r.Git("commit", "-q", "--allow-empty", "-m", "Nothing")
+			r.Git("checkout", "-q", "main")
+			r.Git("merge", "-q", "--no-ff", "-m", "Merge", "side")
+			docs(1)(r, "")
+		}},
 		{why: "a merge of more than a glance looks at", most: 9, found: true, trees: 1, touches: true, make: func(r *gittest.Repo, from string) {
 			r.Git("checkout", "-q", "-b", "side", from)
 			for range maxGlance + 1 {

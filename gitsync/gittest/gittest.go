@@ -123,6 +123,15 @@ func (r *Repo) Write(files map[string]string) {
 	}
 }
 
+// Link makes a symbolic link in the clone.
+func (r *Repo) Link(name, target string) {
+	r.t.Helper()
+	at := filepath.Join(r.Work, filepath.FromSlash(name))
+	if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(target, at)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // Commit writes files, commits everything, and returns the commit.
 func (r *Repo) Commit(files map[string]string, message ...string) string {
 	r.t.Helper()
