@@ -205,10 +205,13 @@ func (l *look) advance(s *repository.Snapshot, d *desired) error {
 		return err
 	}
 	same, err := l.unchangedSince(s, plumbing.NewHash(from), d.reads, approvals)
-	if err == nil && same {
+	switch {
+	case err != nil: // some older commit cannot be read; this one can, and is applied as any other
+		l.log.V(1).Info("not taken for applied", "commit", d.commit, "because", err.Error())
+	case same:
 		l.gs.Status.AppliedCommit = d.commit
 	}
-	return err
+	return nil
 }
 
 // approvalReads returns what is read for the approvals of a snapshot.
