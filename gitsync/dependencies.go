@@ -188,7 +188,8 @@ func (l *look) askOther(ctx context.Context, other *v1alpha1.GitSource, commit s
 		other.Annotations = map[string]string{}
 	}
 	other.Annotations[v1alpha1.AnnotationReconcile] = commit
-	err := l.status.Patch(ctx, other, client.MergeFrom(old), client.FieldOwner(v1alpha1.ManagerGitSync))
+	patch := client.MergeFromWithOptions(old, client.MergeFromWithOptimisticLock{}) // a user may have disabled it just now
+	err := l.status.Patch(ctx, other, patch, client.FieldOwner(v1alpha1.ManagerGitSync))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("asking GitSource %s/%s for a sync: %w", other.Namespace, other.Name, err)
 	}
