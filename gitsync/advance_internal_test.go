@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
@@ -15,6 +16,8 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -27,15 +30,6 @@ func TestAdvance(t *testing.T) {
 	commit := func(files map[string]string) func(r *gittest.Repo, from string) {
 		return func(r *gittest.Repo, _ string) { r.Commit(files) }
 	}
-	there := func(files ...string) func(r *gittest.Repo, from string) {
-		return func(r *gittest.Repo, _ string) {
-			for _, name := range files {
-				r.Commit(map[string]string{name: "other"})
-				r.Git("revert", "-n", "HEAD")
-				r.Git("commit", "-q", "-m", "Back")
-			}
-		}
-	}
 	for why, tc := range map[string]struct {
 		make     func(r *gittest.Repo, from string)
 		ref      v1alpha1.GitReference
@@ -45,9 +39,9 @@ func TestAdvance(t *testing.T) {
 	}{
 		"docs":                     {make: docs(3), advances: true},
 		"a change":                 {make: commit(map[string]string{file: "two"})},
-		"there and back":           {make: there(file)},
+		"there and back":           {make: thereAndBack(file)},
 		"an approval":              {make: commit(map[string]string{approval: "a: b"})},
-		"an approval, and back":    {make: there(approval)},
+		"an approval, and back":    {make: thereAndBack(approval)},
 		"a pinned tag":             {make: docs(1), ref: v1alpha1.GitReference{Tag: "v1"}},
 		"another spec":             {make: docs(1), with: "another"},
 		"remote bases":             {make: docs(1), hasBases: true},
@@ -64,26 +58,126 @@ func TestAdvance(t *testing.T) {
 			repo.Commit(map[string]string{file: "one", "README.md": "docs"})
 			from := repo.Commit(map[string]string{"README.md": "first"})
 			tc.make(repo, from)
-			store := filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault())
-			tip := plumbing.NewHash(repo.Head())
-			tree, err := gittree.Open(store, tip)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := tree.ReadFile(file); err != nil {
-				t.Fatal(err)
-			}
+			s, reads := readAt(t, repo, file)
 			gs := &v1alpha1.GitSource{Spec: v1alpha1.GitSourceSpec{Path: "deploy", Ref: tc.ref}}
 			gs.Status.AppliedCommit, gs.Status.AppliedWith = from, apply.Digest(&gs.Spec)+tc.with
 			l := &look{reconciler: &reconciler{}, gs: gs}
-			d := &desired{commit: tip.String(), reads: tree.Reads(), hasBases: tc.hasBases}
-			if err := l.advance(&repository.Snapshot{Storage: store, Commit: tip, Tip: tip}, d); err != nil {
+			tip := s.Commit.String()
+			if err := l.advance(s, &desired{commit: tip, reads: reads, hasBases: tc.hasBases}); err != nil {
 				t.Fatal(err)
 			}
-			if at := gs.Status.AppliedCommit; (at == tip.String()) != tc.advances || at != from && !tc.advances {
+			if at := gs.Status.AppliedCommit; (at == tip) != tc.advances || at != from && !tc.advances {
 				t.Errorf("at %s, from %s to %s; want to advance: %t", at, from, tip, tc.advances)
 			}
 		})
+	}
+}
+
+// A glance is over only where no commit of a push has other answers, and, with releases,
+// no merge has brought approvals that it left out.
+func TestIsUntouched(t *testing.T) {
+	t.Parallel()
+	const file = "deploy/a.yaml"
+	leftOut := func(r *gittest.Repo, from string) {
+		beside(r, from, map[string]string{"deploy/approvals/web.yaml": "a"})
+		r.Git("merge", "-q", "--no-ff", "-s", "ours", "-m", "Merge", "side")
+	}
+	for why, tc := range map[string]struct {
+		make      func(r *gittest.Repo, from string)
+		releases  int
+		untouched bool
+	}{
+		"no commit":                         {make: func(*gittest.Repo, string) {}, releases: 1, untouched: true},
+		"docs":                              {make: docs(3), releases: 1, untouched: true},
+		"there and back":                    {make: thereAndBack(file)},
+		"the branch was rewritten":          {make: rewritten},
+		"an approval left out, no release":  {make: leftOut, untouched: true},
+		"an approval left out, one release": {make: leftOut, releases: 1},
+		"more commits than a glance takes": {make: func(r *gittest.Repo, from string) {
+			tree, at := r.Git("rev-parse", from+"^{tree}"), from
+			for range maxGlance + 1 {
+				at = r.Git("commit-tree", "-m", "Nothing", "-p", at, tree)
+			}
+			r.Git("update-ref", "refs/heads/main", at)
+		}},
+	} {
+		t.Run(why, func(t *testing.T) {
+			repo := gittest.NewRepo(t)
+			repo.Commit(map[string]string{file: "one", "README.md": "docs"})
+			from := repo.Commit(map[string]string{"README.md": "first"})
+			tc.make(repo, from)
+			s, reads := readAt(t, repo, file)
+			set := &plan.Set{Releases: make([]plan.Release, tc.releases)}
+			keep := &memory{desired: &desired{set: set, reads: reads}, rest: &atRest{}}
+			gs := &v1alpha1.GitSource{Spec: v1alpha1.GitSourceSpec{Path: "deploy"}}
+			got, err := (&reconciler{}).isUntouched(s, gs, keep, plumbing.NewHash(from))
+			if err != nil || got != tc.untouched {
+				t.Errorf("untouched %t, %v", got, err)
+			}
+		})
+	}
+}
+
+// Tips that were seen since the status was written are in it soon where a key ends before
+// the next status, or within days: a process that starts after that end would not know who
+// has signed before.
+func TestMustNoteSeen(t *testing.T) {
+	t.Parallel()
+	key, now := gittest.NewSSHKey(t, "ed25519", ""), time.Now()
+	ending := func(in time.Duration) *signature.Keys {
+		line := "ada@example.org valid-before=\"" + now.Add(in).UTC().Format("20060102150405") + "Z\" " + key.Public
+		keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte(line)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	const day = 24 * time.Hour
+	for why, tc := range map[string]struct {
+		by       signatures
+		interval time.Duration
+		seen     []string
+		notes    bool
+	}{
+		"no key":                         {seen: []string{"b", "a"}},
+		"a key of commits ends soon":     {by: signatures{verify: ending(day)}, seen: []string{"b", "a"}, notes: true},
+		"a key of approvals ends soon":   {by: signatures{signers: ending(day)}, seen: []string{"b", "a"}, notes: true},
+		"nothing was seen since":         {by: signatures{verify: ending(day)}, seen: []string{"a"}},
+		"it ends later":                  {by: signatures{verify: ending(30 * day)}, seen: []string{"b", "a"}},
+		"it ends before the next status": {by: signatures{verify: ending(30 * day)}, interval: 60 * day, seen: []string{"b", "a"}, notes: true},
+	} {
+		l := &look{gs: &v1alpha1.GitSource{}, before: &v1alpha1.GitSourceStatus{Seen: []v1alpha1.SeenCommit{{Commit: "a"}}}}
+		for _, commit := range tc.seen {
+			l.gs.Status.Seen = append(l.gs.Status.Seen, v1alpha1.SeenCommit{Commit: commit})
+		}
+		l.keep.rest = &atRest{until: now.Add(tc.interval)}
+		tc.by.now = now
+		if got := l.mustNoteSeen(tc.by); got != tc.notes {
+			t.Errorf("%s: %t", why, got)
+		}
+	}
+}
+
+// readAt returns what a checked-out commit has, and what was read of one file.
+func readAt(t *testing.T, repo *gittest.Repo, file string) (*repository.Snapshot, gittree.Reads) {
+	t.Helper()
+	store := filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault())
+	tip := plumbing.NewHash(repo.Head())
+	tree, err := gittree.Open(store, tip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tree.ReadFile(file); err != nil {
+		t.Fatal(err)
+	}
+	return &repository.Snapshot{Storage: store, Commit: tip, Tip: tip}, tree.Reads()
+}
+
+// thereAndBack commits another content of a file, and takes it back.
+func thereAndBack(file string) func(r *gittest.Repo, from string) {
+	return func(r *gittest.Repo, _ string) {
+		r.Commit(map[string]string{file: "other"})
+		r.Git("revert", "--no-edit", "HEAD")
 	}
 }
 
