@@ -45,8 +45,8 @@ commit is a failure even so, since its other changes are not applied. A commit
 that reverts another one is not: it is complete when its revision runs (0). A commit that
 changes nothing of the release, or came together with a later one, ends with the release
 that there is. Whether a later commit has it in its history is read from the clone in
-the current folder. After a commit that touches nothing of the GitSource, the end comes
-once the interval of that one is over, or at once with tranche sync.`,
+the current folder. After a commit that touches nothing of the GitSource, the end comes with
+the next interval of the source, or at once with tranche sync.`,
 		Example: `  tranche status web -n shop
   tranche status web --watch --timeout 30m --commit "$(git rev-parse HEAD)"   # in CI, after a push`,
 		Args: cobra.ExactArgs(1),
