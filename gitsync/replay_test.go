@@ -237,7 +237,9 @@ func TestReplayedApproval(t *testing.T) {
 			r.isAt("web", "ReleaseCompleted", 2)
 			r.lookNow()
 			r.refused(bad, "InvalidManifest")
-			if want := (v1alpha1.EndedRelease{Deployment: r.ns + "/web", Commit: again}); !slices.Contains(r.gs().Status.EndedReleases, want) {
+			if !slices.ContainsFunc(r.gs().Status.EndedReleases, func(e v1alpha1.EndedRelease) bool {
+				return e.Deployment == r.ns+"/web" && e.Commit == again
+			}) {
 				r.Errorf("%+v are known, without %s; the BatchRelease has %+v", r.gs().Status.EndedReleases, again, r.release("web").Status.EndedReleases)
 			}
 			r.kubectl("delete", "batchrelease/web")
