@@ -80,7 +80,7 @@ func (s *shop) names(plan string) {
 		kept := slices.ContainsFunc(gs.Status.Kept, func(k v1alpha1.KeptObject) bool {
 			return strings.Contains(k.ID, s.ns+"_"+plan+"_") && strings.Contains(k.UsedBy, "example.org/hostage")
 		})
-		if m := said(gs); !kept && !(strings.Contains(m, "/"+plan) && strings.Contains(m, "example.org/hostage")) {
+		if m := said(gs); !kept && (!strings.Contains(m, "/"+plan) || !strings.Contains(m, "example.org/hostage")) {
 			return fmt.Errorf("%s, kept %+v", m, gs.Status.Kept)
 		}
 		return nil

@@ -665,7 +665,7 @@ func (a *adversary) checkApproval(i int, br *v1alpha1.BatchRelease) {
 	image = "image " + strings.ReplaceAll(image[strings.LastIndex(image, ":v")+2:], "-by-rule", " by rule")
 	agreed := slices.ContainsFunc(a.given, func(g agreement) bool {
 		own := a.by.distinctAuthor && isOwn(a.imagings[i][image], g.signer)
-		return g.signer > 0 && g.document.commit == br.Spec.Commit && g.deployment == deployment && !a.Has(a.begun[deployment], g.in) && !own
+		return g.signer > 0 && g.commit == br.Spec.Commit && g.deployment == deployment && !a.Has(a.begun[deployment], g.in) && !own
 	})
 	switch {
 	case a.ended[deployment+" "+br.Spec.Commit]:

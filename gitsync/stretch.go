@@ -125,13 +125,14 @@ func hasLinks(s storer.EncodedObjectStorer, tree plumbing.Hash, seen map[plumbin
 		return false, gittree.Missing("tree", tree, err)
 	}
 	for _, e := range t.Entries {
-		switch e.Mode {
-		case filemode.Symlink:
+		if e.Mode == filemode.Symlink {
 			return true, nil
-		case filemode.Dir:
-			if linked, err := hasLinks(s, e.Hash, seen); err != nil || linked {
-				return linked, err
-			}
+		}
+		if e.Mode != filemode.Dir {
+			continue
+		}
+		if linked, err := hasLinks(s, e.Hash, seen); err != nil || linked {
+			return linked, err
 		}
 	}
 	return false, nil

@@ -127,14 +127,16 @@ func TestMessage_LostNode(t *testing.T) {
 	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
 	s.bring("broken")
 	clustertest.Wait(t, "the message", func() error {
-		for _, p := range s.pods("broken") {
-			want := ": 1 pod on node " + p.Spec.NodeName + ", which does not answer"
-			if at := s.release().Status; p.Spec.NodeName == "" || !strings.HasSuffix(at.Message, want) {
-				return fmt.Errorf("%s: %q does not end with %q", at.Reason, at.Message, want)
-			}
-			return nil
+		pods := s.pods("broken")
+		if len(pods) == 0 {
+			return errors.New("there is no pod")
 		}
-		return errors.New("there is no pod")
+		node := pods[0].Spec.NodeName
+		want := ": 1 pod on node " + node + ", which does not answer"
+		if at := s.release().Status; node == "" || !strings.HasSuffix(at.Message, want) {
+			return fmt.Errorf("%s: %q does not end with %q", at.Reason, at.Message, want)
+		}
+		return nil
 	})
 }
 

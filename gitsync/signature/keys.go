@@ -195,12 +195,13 @@ func endOf(key *packet.PublicKey, self *packet.Signature) time.Time {
 
 // ID names the keys with what they are listed for: the same list has the same ID.
 func (k *Keys) ID() string {
-	h := sha256.New()
+	var lines []byte
 	for _, a := range k.ssh {
-		fmt.Fprintf(h, "%q %x %q %v %v\n", a.principals, a.blob, a.namespaces, a.after, a.before)
+		lines = fmt.Appendf(lines, "%q %x %q %v %v\n", a.principals, a.blob, a.namespaces, a.after, a.before)
 	}
 	for _, e := range k.openPGP {
-		fmt.Fprintf(h, "%s %q\n", fingerprint(e), slices.Sorted(maps.Keys(e.Identities)))
+		lines = fmt.Appendf(lines, "%s %q\n", fingerprint(e), slices.Sorted(maps.Keys(e.Identities)))
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	sum := sha256.Sum256(lines)
+	return hex.EncodeToString(sum[:])
 }
