@@ -36,6 +36,8 @@ func TestCommitsRoundTheGate(t *testing.T) {
 		}
 		in := &appsv1.ReplicaSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"}, ObjectMeta: metav1.ObjectMeta{Name: rs.Name}, Spec: rs.Spec}
 		in.Spec.Replicas = &none
+		s.isRefused(in, "labels[pod-template-hash]: only a controller of Kubernetes sets it")
+		delete(in.Spec.Template.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 		s.isRefused(in, "it is controlled by Deployment web")
 	}
 
