@@ -309,8 +309,8 @@ func (r *reconciler) forget(name types.NamespacedName) {
 // Reconcile is one look at a GitSource. The next one is as urgent as that of any
 // other source, whatever this one was: a queue that is never empty would else
 // keep those waiting for ever that were looked at late once.
-func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	ctx, cancel := context.WithCancel(ctx)
+func (r *reconciler) Reconcile(controller context.Context, req reconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithCancel(controller)
 	defer cancel()
 	if !r.turns.begin(req.NamespacedName, cancel) {
 		return reconcile.Result{}, nil // the end of another look queues it again
@@ -320,14 +320,21 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			r.queue.Add(reconcile.Request{NamespacedName: next})
 		}
 	}()
-	ctx, done, err := r.turns.working(ctx)
-	if err != nil {
-		return reconcile.Result{}, nil // it is deleted, or the controller ends
+	working, done, err := r.turns.working(ctx)
+	if err == nil {
+		defer done()
+		result, failure := r.reconcile(working, req)
+		if ctx.Err() == nil {
+			result.Priority = ptr.To(0)
+			return result, failure
+		}
 	}
-	defer done()
-	result, err := r.reconcile(ctx, req)
-	result.Priority = ptr.To(0)
-	return result, err
+	if controller.Err() != nil {
+		return reconcile.Result{}, nil
+	}
+	// The source is deleted. The event of that may have begun this very sync, and then
+	// queued nothing after it was cut short.
+	return reconcile.Result{RequeueAfter: lookAgain, Priority: ptr.To(0)}, nil
 }
 
 func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -682,6 +689,8 @@ func (l *look) conclude(ctx context.Context, err error) error {
 		status.LastHandledReconcileAt = asked(l.gs)
 	}
 	was := l.before.Conditions
+	// Before the status is written: a judge that reads the new status has to know it.
+	l.synced(l.name, l.limitedFor())
 	if err = l.report(ctx); isOutdatedCRD(err) {
 		err = l.reportWithout(ctx, err)
 	}
@@ -694,7 +703,6 @@ func (l *look) conclude(ctx context.Context, err error) error {
 	if err == nil {
 		l.keep.passed = passed{} // the status has it
 		l.remember(l.name, l.keep)
-		l.synced(l.name, l.limitedFor())
 		l.tellSource(was)
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // However many sources some namespaces have, there is a turn for those of others; and
@@ -72,5 +73,29 @@ func TestTurns_Cut(t *testing.T) {
 	turns.cut(name)
 	if ctx.Err() == nil {
 		t.Error("the look goes on")
+	}
+}
+
+// The event of a deletion may begin the sync that it then cuts short. The queue has nothing
+// of the source after that.
+func TestReconcile_CutShort(t *testing.T) {
+	turns := newTurns(1)
+	turns.work <- struct{}{} // another sync works
+	name := types.NamespacedName{Namespace: "a", Name: "a"}
+	r := &reconciler{turns: turns}
+	cut := make(chan struct{})
+	go func() {
+		defer close(cut)
+		for begun := false; !begun; {
+			turns.mu.Lock()
+			begun = turns.ends[name] != nil
+			turns.mu.Unlock()
+		}
+		turns.cut(name)
+	}()
+	result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: name})
+	<-cut
+	if err != nil || result.RequeueAfter <= 0 {
+		t.Errorf("the source is not synced again: %+v, %v", result, err)
 	}
 }
