@@ -304,6 +304,8 @@ func TestScenarios(t *testing.T) {
 			"quiet; bring 2; round; round; native; round; admit; round; alter; bring 1; scale 9"},
 		{"several commits come while the plan cannot be used, and the first of them again", "it has ended, as the message says",
 			of(4, 2, 2, "10%/0s 50% 100%"), "bring 2; round; bring 2; recommit; round; bring 1; badplan; round; forcepush 3"},
+		{"admission comes under a hold, its template is seen, and what was superseded comes again", "pods of what it was before count against the gates (I3)",
+			of(4, 2, 2, "1 2 75%/5m 100%", admits(mutatesSince)), "quiet; bring 3; round; round; admit; native; round; round; bring 2; strategy; round; round; bring 3; quiet"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -559,8 +559,9 @@ func (v *view) hold(why string) {
 	}
 	v.do(Remember{because: because(why), Record: record, Written: true, Renames: size(v.goal.rs) == 0})
 	for _, r := range v.releasing {
-		// While it has a ReplicaSet, it may come again under another template.
-		if r.Sent != v.goal.id && findReplicaSet(v.ReplicaSets, r.Template) == nil {
+		// While it has a ReplicaSet, it may come again under another template. Its pods then
+		// count against the gates (I3), also if admission would make another one of it today.
+		if r.Sent != v.goal.id && findReplicaSet(v.ReplicaSets, r.Template) == nil && findReplicaSet(v.ReplicaSets, r.Kept) == nil {
 			v.do(Forget{because: "it is not being released any more", Record: r})
 		}
 	}
