@@ -306,6 +306,11 @@ func TestScenarios(t *testing.T) {
 			of(4, 2, 2, "10%/0s 50% 100%"), "bring 2; round; bring 2; recommit; round; bring 1; badplan; round; forcepush 3"},
 		{"admission comes under a hold, its template is seen, and what was superseded comes again", "pods of what it was before count against the gates (I3)",
 			of(4, 2, 2, "1 2 75%/5m 100%", admits(mutatesSince)), "quiet; bring 3; round; round; admit; native; round; round; bring 2; strategy; round; round; bring 3; quiet"},
+		{"a rollback is paused before it has begun, the stable pod is lost, and N grows", "what is rolled back is not left alone (H26)",
+			ten(stepped("1 100%"), rollsBack, func(s *setup) { s.n, s.surge, s.byHand = 5, intstr.FromString("25%"), true }), "bring 2; round; round; round; native; round; round; scale 1; pause; run 25m; evict 1; ready 2; rollback; run 25m; scale 9; native"},
+		{"the stable ReplicaSet is scaled to 0 during a rollback whose plan cannot be used, and N grows", "the stable one gets a pod before (H26)",
+			of(3, 0, 1, "50%/1m 100%", late(2147483647, 10), func(s *setup) { s.history, s.midway = 0, 2 }),
+			"bring 3; run 11m; rollback; round; badplan; resize 1 0; run 5m; scale 4; native"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

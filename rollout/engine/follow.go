@@ -34,13 +34,19 @@ func (v *view) follow() {
 	}
 }
 
-// alone reports whether the revision of a release is the only one with pods, while its gates
-// do not allow all. Another writer has taken the others away. The native controller would
-// follow N with it, past the gate. A stable pod keeps it from that (H26).
+// alone reports whether the revision of a release is the only one with pods, and may not
+// have all of them. Its gates do not allow that, or a rollback is to leave it. Another
+// writer has taken the others away. The native controller would follow N with it, past the
+// gate. A stable pod keeps it from that (H26).
 func (v *view) alone(sets []set) bool {
 	s := &v.status
-	return sets[0].size > 0 && v.isGoal() && !v.goal.equal(v.stable.template) && s.CurrentStepReplicas != nil &&
-		!s.RollingBack && !s.BeganFull && !slices.Contains(v.opened(), plan.Full)
+	if sets[0].size == 0 || v.goal.equal(v.stable.template) || s.CurrentStepReplicas == nil {
+		return false
+	}
+	if s.RollingBack {
+		return !v.isGoal()
+	}
+	return v.isGoal() && !s.BeganFull && !slices.Contains(v.opened(), plan.Full)
 }
 
 // templated returns the revision of the Deployment's template, of its record where it
@@ -96,7 +102,7 @@ func (v *view) following() []set {
 	switch {
 	case v.goal.equal(v.stable.template):
 		rest = append(rest, goal)
-		fill(rest, v.replicas)
+		v.fillAll(rest)
 		goal, rest = rest[len(rest)-1], rest[:len(rest)-1]
 	case step != nil && v.isGoal():
 		var others int32
@@ -105,13 +111,28 @@ func (v *view) following() []set {
 		fill(rest, others)
 	default:
 		rest = append(rest, goal, stable)
-		fill(rest, v.replicas)
+		v.fillAll(rest)
 		goal, rest = rest[len(rest)-2], append(rest[:len(rest)-2:len(rest)-2], rest[len(rest)-1])
 		if goal.want == 0 && total(numbers(rest)) != v.replicas {
 			goal.want = min(1, goal.size) // or the native controller brings the last one active to N
 		}
 	}
 	return append([]set{goal}, rest...)
+}
+
+// fillAll gives all pods to the sets, and at least one to the last one, the stable one. The
+// native controller would bring another one that is alone to N, past its gates (H26). With a
+// surge that pod is one above N.
+func (v *view) fillAll(sets []set) {
+	fill(sets, v.replicas)
+	stable := &sets[len(sets)-1]
+	if stable.want > 0 || stable.rs == nil && v.CreationRefused {
+		return
+	}
+	if v.surge == 0 {
+		fill(sets, v.replicas-1)
+	}
+	stable.want = 1
 }
 
 // fill gives n pods to the sets: the last one has what the others lack.
