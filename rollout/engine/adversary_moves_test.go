@@ -211,6 +211,7 @@ func (o *oracle) lose(c *cluster) {
 		r.opened, r.grown, r.first, r.steps, r.edited = was.opened, was.grown, was.first, was.steps, was.edited
 		r.position, r.reach, r.waits = was.position, was.reach, was.waits
 		r.lost = was.looked || was.lost
+		r.full = was.full // until a round looks
 	}
 }
 

@@ -311,6 +311,13 @@ func TestScenarios(t *testing.T) {
 		{"the stable ReplicaSet is scaled to 0 during a rollback whose plan cannot be used, and N grows", "the stable one gets a pod before (H26)",
 			of(3, 0, 1, "50%/1m 100%", late(2147483647, 10), func(s *setup) { s.history, s.midway = 0, 2 }),
 			"bring 3; run 11m; rollback; round; badplan; resize 1 0; run 5m; scale 4; native"},
+		{"the stable ReplicaSet is scaled to 0 without surge, and N grows before a pod is available", "no pod may go, and none has room",
+			of(2, 0, 1, "20% 20% 60% 100%", late(600, 10), func(s *setup) { s.history = 0 }), "bring 2; run 11m; resize 1 0; turns; round; scale 9; native"},
+		{"a plan of one step is edited when all pods run it, and N grows at once", "the native controller follows before the controller has acted on the edit",
+			of(3, 1, 1, "100%"), "bring 2; run 25m; turns; round; sets 1; round; steps 10%/0s 50% 100%; scale 6; round; turns"},
+		{"the status of a release that began with all pods is lost, and N grows at once", "the native controller follows before the controller has looked",
+			of(2, 1, 1, "20% 20% 60% 100%", late(2147483647, 30), func(s *setup) { s.surge, s.unavailable = intstr.FromString("50%"), intstr.FromString("50%") }),
+			"round; bring 2; round; round; steps 50%/1m 100%; turns; round; round; round; turns; run 11m; recommit; round; scale 3; losestatus; native"},
 		{"the edited ReplicaSet leaves", "one active set that has not N is no safe place", of(4, 0, 1, "100%"), "quiet; bring 3; round; round; native; round; round; scale 1; native; edit 3; quiet"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

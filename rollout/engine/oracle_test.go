@@ -53,6 +53,9 @@ type oracle struct {
 	before int32
 	// sole is the version that all pods ran at the last complete round; -1: several.
 	sole int
+	// whole: its gates allowed all pods then. The native controller may follow N with it
+	// until a round has acted on an edit that takes this back.
+	whole bool
 	// seen is the release of the last complete round.
 	seen struct {
 		version int
@@ -710,7 +713,7 @@ func (o *oracle) fought(c, before *cluster) {
 		if rs == nil || before.sets[i].rs == nil || c.size(i) <= before.size(i) {
 			continue
 		}
-		if v := versionIn(&rs.Spec.Template); o.free(v, r) || v == o.sole && (v != r.version || r.full) {
+		if v := versionIn(&rs.Spec.Template); o.free(v, r) || v == o.sole && (v != r.version || r.full || o.whole) {
 			continue
 		}
 		if c.size(i) > r.allows(c.replicas()) {
@@ -833,7 +836,7 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 		c.violate("I2", "a round makes %d pods of %d, above %d and a surge of %d", total, o.before, c.replicas(), surge)
 	}
 	o.resized, o.zeroed = false, c.replicas() == 0
-	o.sole = -1
+	o.sole, o.whole = -1, usable(ob) && o.current(c, &ob.Release.Spec).whole()
 	if active, total := c.active(); total > 0 {
 		if v := versionIn(&c.sets[active[0]].rs.Spec.Template); c.sizeOf(v) == total {
 			o.sole = v
@@ -841,9 +844,21 @@ func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
 	}
 	_, there := c.active()
 	emptied := there == 0 && c.replicas() > 0 // a second writer has, and any ReplicaSet that is made is the native controller's to fill
-	if touched := c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused; len(actions) == 0 && (!touched || !emptied) && c.held() == touched && (!touched || c.fights() == "" && c.allAvailable().fights() == "") {
+	if touched := c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused; len(actions) == 0 && (!touched || !emptied && !c.aloneUntilAvailable()) && c.held() == touched && (!touched || c.fights() == "" && c.allAvailable().fights() == "") {
 		o.meddled = ""
 	}
+}
+
+// aloneUntilAvailable reports whether one ReplicaSet is active, and has ready pods that are
+// not available yet. None of these may go before they are, and without a surge no other pod
+// has room.
+func (c *cluster) aloneUntilAvailable() bool {
+	active, _ := c.active()
+	if len(active) != 1 {
+		return false
+	}
+	ready, available := c.count(active[0])
+	return available < ready
 }
 
 // ---- I14
