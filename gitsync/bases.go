@@ -22,8 +22,8 @@ const (
 	maxBases = 32
 )
 
-// bases returns how a look fetches remote bases. All of its renderings have the same
-// ones, and wait for no longer than repository.BasesFor together: slow servers would else hold a
+// bases returns how a sync fetches remote bases. All renderings of the sync have the same
+// bases. Together they wait no longer than repository.BasesFor, or slow servers would hold a
 // worker for that long at each rendering.
 func (l *look) bases(ctx context.Context) repository.FetchBase {
 	if l.options.NoRemoteBases {
@@ -105,8 +105,8 @@ func (b *baseTrees) close() {
 	}
 }
 
-// tree returns the tree that a path leads into, the folder that it is in, empty for that of
-// the commit itself, and the path in it.
+// tree returns the tree that a path leads into, the folder of that tree, and the path in
+// it. The folder is empty for the tree of the commit itself.
 func (b *baseTrees) tree(p string) (t *gittree.Tree, root, below string) {
 	p = path.Clean("/" + p)
 	name, rest, _ := strings.Cut(p[1:], "/")

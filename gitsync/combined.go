@@ -12,13 +12,13 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// A merge that git makes by itself has no change of its own, and yet it can render what
-// neither side renders, of commits that render what their parents do. These commits are
-// found by taking them back: all commits since the last release that do not count yet
-// are taken back in the tree of the merge. Where that renders the same, the commits that
-// count make what the merge renders. Where it renders something else, or cannot be had,
-// the merge counts, and so does each of these commits that changed a file which is read
-// for the rendering.
+// A merge that git makes by itself has no change of its own. Yet it can render what
+// neither side renders, from commits that render what their parents do. These commits
+// are found by taking them back. In the tree of the merge, origins takes back all
+// commits since the last release that do not count yet. If the result renders the same,
+// the commits that count make what the merge renders. If it renders something else, or
+// cannot be had, the merge counts. So does each of these commits that changed a file
+// which is read for the rendering.
 
 // combination is a merge that renders something else than what its sides have made of
 // what they began with.
@@ -60,8 +60,8 @@ func (o *origins) withCombined(ctx context.Context, list []plumbing.Hash, merges
 	return list, nil
 }
 
-// combined returns the commits that have a part in what a merge renders and do not
-// count yet, with the merge; none where those that count make it.
+// combined returns the merge, and the commits that have a part in what it renders and
+// do not count yet. It returns none if the commits that count make it.
 func (o *origins) combined(ctx context.Context, m combination, counted map[plumbing.Hash]bool) ([]plumbing.Hash, error) {
 	commits, err := o.sinceRelease(ctx, m)
 	if err != nil {
@@ -98,8 +98,8 @@ func (o *origins) combined(ctx context.Context, m combination, counted map[plumb
 }
 
 // sinceRelease returns the commits below a merge, children before their parents, that came
-// after the last release. Where that has left the history, it returns those that only
-// one side of the merge has.
+// after the last release. If the last release has left the history, it returns those that
+// only one side of the merge has.
 func (o *origins) sinceRelease(ctx context.Context, m combination) ([]*object.Commit, error) {
 	l, err := o.readLineage(ctx)
 	if err != nil {

@@ -36,16 +36,15 @@ func newHistory(r *renderer, d *desired) *history {
 // releaseCommit returns the commit that names a release, together with its
 // revision: the first of the present run of commits that render its template.
 //
-// A release that is in the cluster already keeps its commit for as long as its
-// run lasts: a docs commit on top of it is no other release. The run is over
-// where the branch took the template away and brought it again since the last
-// synced commit, though the cluster never saw it: that is another release, to
-// be approved anew. Whether the controller looked in between makes no
-// difference.
+// A release that is in the cluster already keeps its commit while its run lasts: a
+// docs commit on top of it is no other release. The run is over if the branch took the
+// template away and brought it again since the last synced commit, even if the cluster
+// never saw it. That is another release, which needs an approval of its own. Whether
+// the controller looked in between makes no difference.
 //
-// Where history was rewritten there is no telling, and the release keeps its
-// commit, be it on the branch or not: what is under way is what the branch
-// says. A rebase neither starts it again nor takes its approvals.
+// If history was rewritten, this cannot be known, and the release keeps its commit, on
+// the branch or not. The release under way is the one that the branch has. A rebase
+// neither starts it again nor takes its approvals.
 func (h *history) releaseCommit(ctx context.Context, r *plan.Release, live *v1alpha1.BatchRelease) (string, error) {
 	switch {
 	case live == nil:
@@ -68,11 +67,11 @@ func (h *history) releaseCommit(ctx context.Context, r *plan.Release, live *v1al
 // takes a second or two, once; in a longer run the oldest of them names it.
 const maxWalk = 10_000
 
-// leftAndCame reports whether the branch took the template of a release in the
-// cluster away and brought it again, since the last synced commit: that one is
-// in the tip's history, but no way from the tip leads to it through commits
-// that render the template. Newer commits are visited first, so that the merge
-// of an old branch costs no walk through its past.
+// leftAndCame reports whether the branch took the template of a release in the cluster
+// away and brought it again, since the last synced commit. Then the tip's history has
+// that commit, but no way from the tip leads to it through commits that render the
+// template. Newer commits are visited first, so that the merge of an old branch costs
+// no walk through its past.
 func (h *history) leftAndCame(ctx context.Context, r *plan.Release, live *v1alpha1.BatchRelease) (bool, error) {
 	synced, named := plumbing.NewHash(h.gs.Status.AppliedCommit), plumbing.NewHash(live.Spec.Commit)
 	if synced.IsZero() || h.bases != nil {
@@ -126,8 +125,8 @@ func (h *history) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 	return !rewritten, err
 }
 
-// runStart walks from the tip along first parents, for as long as the parent
-// renders an equal template and was not synced before.
+// runStart walks from the tip along first parents, while the parent renders an equal
+// template and was not synced before.
 func (h *history) runStart(ctx context.Context, r *plan.Release) (plumbing.Hash, error) {
 	synced := plumbing.NewHash(h.gs.Status.AppliedCommit)
 	reads := h.desired.reads
@@ -168,10 +167,10 @@ const (
 	rendersNothing
 )
 
-// renders returns what a commit renders for a release, and what was read for
-// the answer: as much as the commit after it has read, where nothing can be
-// rendered. Most commits change nothing that was read for the one after them,
-// and are not rendered.
+// renders returns what a commit renders for a release, and what was read for the
+// answer. If nothing can be rendered, that is as much as the commit after it has read.
+// Most commits change nothing that was read for the one after them, and are not
+// rendered.
 func (h *history) renders(commit plumbing.Hash, reads gittree.Reads, r *plan.Release) (answer, gittree.Reads, error) {
 	t, err := gittree.Open(h.snapshot, commit)
 	if err != nil {
@@ -193,8 +192,8 @@ func (h *history) renders(commit plumbing.Hash, reads gittree.Reads, r *plan.Rel
 	return rendersOther, d.reads, nil
 }
 
-// keptRenderings is how many older commits are kept as rendered during a look:
-// all releases of a source ask for the same few.
+// keptRenderings is how many older commits are kept as rendered during a sync: all
+// releases of a source ask for the same few.
 const keptRenderings = 64
 
 // unknownRendering is the error of what depends on what an older commit renders, while
@@ -255,11 +254,11 @@ type approvedSteps map[string][]intstr.IntOrString
 // keptSteps bounds them.
 const keptSteps = 100
 
-// stepsIn returns the replicas of the steps that the plan of a release's
-// Deployment had in a commit. They are nil where the commit does not render, or
-// has no plan of that name for the Deployment; that this is not known is an error. A plan
-// may be renamed without an approval, and an approval names the plan: the name must not
-// lead from the approved Deployment to another one.
+// stepsIn returns the replicas of the steps that the plan of a release's Deployment had
+// in a commit. They are nil if the commit does not render, or has no plan of that name
+// for the Deployment. If this cannot be found out, it returns an error. A plan may be
+// renamed without an approval, and an approval names the plan. The name must not lead
+// from the approved Deployment to another one.
 func (h *history) stepsIn(commit string, r *plan.Release) ([]intstr.IntOrString, error) {
 	key := strings.Join([]string{h.key(), commit, r.Deployment.GetNamespace(), r.Deployment.GetName(), r.Plan.Name}, " ")
 	if steps, ok := h.approved[key]; ok {
@@ -317,10 +316,10 @@ type brought struct {
 	in, by       string
 }
 
-// bringer returns the commit that brought a file's content as it is at the
-// tip, and its author. A merge brings only what none of its parents has: what
-// counts is the commit of the person who wrote it, not of the forge that
-// merged it. Where the walk comes upon an earlier answer, that one is good.
+// bringer returns the commit that brought a file's content as it is at the tip, and
+// its author. A merge brings only what none of its parents has. So the commit of the
+// person who wrote the content counts, not that of the forge that merged it. If the
+// walk comes upon an earlier answer, that one is good.
 func bringer(s storer.EncodedObjectStorer, tip plumbing.Hash, file string, last brought) (brought, error) {
 	c, err := object.GetCommit(s, tip)
 	if err != nil {

@@ -23,15 +23,14 @@ const (
 	// conditionReconciling is True only while there is progress to wait for
 	// (kstatus).
 	conditionReconciling = "Reconciling"
-	// conditionStalled is True only while somebody must change something
-	// (kstatus).
+	// conditionStalled is True only while a person must change something (kstatus).
 	conditionStalled = "Stalled"
 	// conditionInSync is False, with the reason, while the cluster and the
 	// branch differ.
 	conditionInSync = "InSync"
 )
 
-// outcome is how a look at a GitSource went.
+// outcome is how a sync of a GitSource went.
 type outcome struct {
 	branch, commit string
 	author         string // of the commit; empty where this look has not fetched it
@@ -56,7 +55,7 @@ type outcome struct {
 	held []string
 	// amiss is what could not be done meanwhile for what is applied.
 	amiss plan.Problems
-	// unready is what is applied and not ready; empty where nobody asked.
+	// unready is what is applied and not ready; empty where spec.wait does not ask.
 	unready []apply.Unready
 	// withheld is what of the commit is not done before its plans are approved.
 	withheld []string
@@ -162,8 +161,8 @@ func stalls(reason, message string) []metav1.Condition {
 	}
 }
 
-// awaits are the conditions while other sources are waited for. What the cluster
-// has decided is more than that the branch is ahead.
+// awaits are the conditions while other sources are waited for. An intent of the
+// cluster says more than that the branch is ahead.
 func (o outcome) awaits(tip string) []metav1.Condition {
 	said := o.awaited
 	if len(o.amiss) > 0 {
@@ -176,7 +175,7 @@ func (o outcome) awaits(tip string) []metav1.Condition {
 	return conditions
 }
 
-// waits are the conditions of a look that has to wait for something else.
+// waits are the conditions of a sync that has to wait for something else.
 func waits(reason, message string) []metav1.Condition {
 	message = oneCondition(message)
 	return []metav1.Condition{
@@ -194,8 +193,8 @@ func underWay(reason, message string) []metav1.Condition {
 	}
 }
 
-// failed are the conditions of a look with problems: Stalled where somebody
-// must do something, Reconciling where trying again may do.
+// failed are the conditions of a sync with problems: Stalled where a person must do
+// something, Reconciling where trying again may do.
 func (o outcome) failed() []metav1.Condition {
 	reason, message := o.problems[0].Reason, o.problems.Error()
 	if len(o.held) > 0 {

@@ -14,9 +14,9 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// newDecision passes the few changes of a BatchRelease's status by which its
-// source has more, or less, to write back or to say; not each pod that becomes
-// ready.
+// newDecision passes the few changes of a BatchRelease's status by which its source
+// has more, or less, to write back or to report. It does not pass each pod that
+// becomes ready.
 var newDecision = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false }, // the source is looked at anyway
 	DeleteFunc:  func(event.DeleteEvent) bool { return false },

@@ -75,8 +75,8 @@ func isReady(gs *v1alpha1.GitSource) bool {
 	return gs.Status.ObservedGeneration == gs.Generation && meta.IsStatusConditionTrue(gs.Status.Conditions, conditionReady)
 }
 
-// mayDependOn refuses references into other namespaces: whether there is such a
-// source, and how it is, is nobody else's business.
+// mayDependOn refuses references into other namespaces: no other tenant may learn
+// whether there is such a source, and how it is.
 func (o Options) mayDependOn(gs *v1alpha1.GitSource) error {
 	for i, name := range dependenciesOf(gs) {
 		if o.NoCrossNamespaceRefs && name.Namespace != gs.Namespace {
@@ -89,9 +89,9 @@ func (o Options) mayDependOn(gs *v1alpha1.GitSource) error {
 	return nil
 }
 
-// await finds out whether the sources that this one depends on are as its next
-// commit needs them. What was rendered for it and is not new, as with an
-// approval, waits for nobody.
+// await finds out whether the sources that this one depends on are as its next commit
+// needs them. A commit that renders nothing new, as with an approval, waits for no
+// source.
 func (l *look) await(ctx context.Context, s *repository.Snapshot) error {
 	if len(l.gs.Spec.DependsOn) == 0 || l.isRendered(ctx, s) {
 		return nil
@@ -123,8 +123,9 @@ func (l *look) await(ctx context.Context, s *repository.Snapshot) error {
 	return nil
 }
 
-// lacks says why a source that another one depends on is not as that one's next
-// commit needs it, and what to do where that does not pass by itself; empty: it is.
+// lacks says why a source that another one depends on is not as that one's next commit
+// needs it. It also says what to do where that does not pass by itself. Empty: the
+// source is as needed.
 func (l *look) lacks(ctx context.Context, other *v1alpha1.GitSource, s *repository.Snapshot) (string, error) {
 	fact := ""
 	switch {
@@ -133,8 +134,8 @@ func (l *look) lacks(ctx context.Context, other *v1alpha1.GitSource, s *reposito
 		if ready := meta.FindStatusCondition(other.Status.Conditions, conditionReady); ready != nil && ready.Status != metav1.ConditionTrue {
 			fact += " (" + ready.Reason + ")"
 		}
-	// A newer commit than ours is none that the next look does not have, too,
-	// unless the branch was set back, and the other one has to go back first.
+	// The next sync has a newer commit than ours, too, unless the branch was set back.
+	// Then the other source has to go back first.
 	case sameBranch(other, l.gs) && !l.hasApplied(ctx, other, s):
 		fact = "has not applied it yet"
 	default:

@@ -46,8 +46,8 @@ func (h *history) describe(br, now *v1alpha1.BatchRelease) {
 	}
 }
 
-// commitPage is the page of a commit at the forge that a URL is of; empty where there is
-// no forge, as for a file URL.
+// commitPage is the page of a commit at the forge that a URL is of. It is empty where
+// there is no forge, as for a file URL.
 func commitPage(repository, commit string) string {
 	u, err := url.Parse(repository)
 	if err != nil || u.Host == "" || commit == "" {
@@ -114,8 +114,8 @@ func (r rejection) line() string {
 	return fmt.Sprintf("%sby %s, in %s: %s", rejectedLine, plan.OneLine(r.by), plan.ShortCommit(r.in), plan.OneLine(r.reason))
 }
 
-// withRejection returns a paragraph with the rejection that its former text has: the
-// commit that says it is that of the release only until the next release.
+// withRejection returns a paragraph with the rejection that its former text has. The
+// commit with the rejection is that of the release only until the next release.
 func withRejection(p, before string) string {
 	if strings.Contains(p, "\n"+rejectedLine) {
 		return p

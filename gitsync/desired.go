@@ -75,8 +75,8 @@ func (r *renderer) key() string {
 	return fmt.Sprintf("%q", []string{s.URL, fmt.Sprintf("%q", []string{s.Ref.Branch, s.Ref.Tag, s.Ref.SemVer, s.Ref.Commit}), s.Path, s.TargetNamespace, approvalsPath(s), fmt.Sprint(r.bases != nil)})
 }
 
-// desired returns what the snapshot's commit says. Where nothing changed that
-// the last rendering read, that one is good for this commit too.
+// desired returns what the snapshot's commit says. If nothing changed that the last
+// rendering read, that rendering is good for this commit, too.
 func (r *renderer) desired(last *desired) (*desired, bool, error) {
 	commit := r.snapshot.Commit.String()
 	if last != nil && last.key == r.key() && !last.hasBases {
@@ -219,7 +219,7 @@ func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Rel
 	if err != nil {
 		return nil, nil, err
 	}
-	// Apart from what is rendered, so that an approval renders nothing anew.
+	// Apart from what is rendered, so that an approval needs no new rendering.
 	approvals, ignored := manifest.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, nil, err
@@ -295,10 +295,10 @@ func (h *history) approval(ctx context.Context, release *plan.Release, commit st
 	return approval, append(ignored, more...), nil
 }
 
-// current returns the approvals that are no history: those of releases that have not
-// ended, and of any other than the one under way those that came after it began. Where
-// the BatchRelease was deleted and made again, its release has another commit than before,
-// and what was approved before that is history, too.
+// current returns the approvals that are no history. They are those of releases that have
+// not ended. For any release other than the one under way, they are those that came after
+// it began. If the BatchRelease was deleted and made again, its release has another commit
+// than before. Approvals from before that are history, too.
 func (h *history) current(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, error) {
 	underWay := now != nil && isUnderWay(now, commit)
 	var current []plan.Approval
@@ -415,9 +415,9 @@ func (h *history) given(release *plan.Release, commit string, approval *plan.App
 }
 
 // stepsSeen are the steps that who gave an approval has seen: those of the commit with the
-// approval. Where a commit or tag is pinned, they are those of the pin at the time at which
-// the approval was seen first, which spec.approval keeps. In both cases the commit with the
-// approval says for which Deployment it is, or another pin could say so afterwards.
+// approval. If a commit or tag is pinned, they are those of the pin when the approval was
+// seen first, which spec.approval keeps. In both cases the commit with the approval says
+// for which Deployment it is, or another pin could say so afterwards.
 func (h *history) stepsSeen(commit string, b brought, release *plan.Release, now *v1alpha1.BatchRelease) ([]intstr.IntOrString, error) {
 	steps, err := h.stepsIn(b.in, release)
 	if err != nil || len(steps) == 0 || !h.gs.Spec.Ref.IsPinned() {

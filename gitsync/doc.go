@@ -1,12 +1,12 @@
 // Package gitsync keeps a branch and a path of a Git repository in the cluster.
 //
-// A GitSource names the branch. At each look, gitsync asks the repository for
-// the branch's tip, brings it into a mirror on disk, renders the tip's tree
-// without a worktree, has the API server check all of it (server-side dry
-// run), and only then applies it: all of a commit or nothing of it, except for
-// approvals and rollbacks. What left the branch is pruned, if the GitSource says so.
+// A GitSource names the branch. At each sync, gitsync asks the repository for the
+// branch's tip and brings it into a mirror on disk. It renders the tip's tree without
+// a worktree, and has the API server check all of it (server-side dry run). Only then
+// it applies it: all of a commit or nothing of it, except for approvals and rollbacks.
+// If the GitSource says so, gitsync prunes what left the branch.
 //
-// # The files, in the order in which a look goes through them
+// # The files, in the order in which a sync goes through them
 //
 //	reconciler.go   what wants a look, when the next one is, what is written of it
 //	repository      one bare repository on disk per URL; snapshots for readers
@@ -44,8 +44,8 @@
 //
 // # Two managers, one Deployment
 //
-// Of a Deployment that a BatchRelease governs, gitsync writes all but
-// spec.template, spec.strategy and spec.paused, which rollout writes; the
-// template travels in the BatchRelease. The two packages meet there and never
-// import each other.
+// For a Deployment that a BatchRelease governs, rollout writes spec.template,
+// spec.strategy and spec.paused, and gitsync writes all other fields. The template
+// travels in the BatchRelease. The two packages meet there and never import each
+// other.
 package gitsync

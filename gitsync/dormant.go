@@ -20,9 +20,9 @@ import (
 )
 
 // A commit can render what its parent renders, and have an effect on what another person
-// changes later: a kustomization's rule for an image tag that no commit uses yet. It may be
-// older than the last release. Such commits of an approver are found by taking them back
-// in the tree of the change:
+// changes later. An example is a kustomization's rule for an image tag that no commit uses
+// yet. It may be older than the last release. Such commits of an approver are found by
+// taking them back in the tree of the change:
 //
 //   - Commits are taken back newest first. Those without an effect on the change stay taken
 //     back, so that two commits with the same effect do not hide each other.
@@ -139,8 +139,8 @@ type dormancy struct {
 	trials  int
 }
 
-// dormant returns a commit of the approver, or of a person who is not known, that has an
-// effect on the change; none: there is no such commit.
+// dormant returns a commit of the approver, or of an unknown person, that has an effect
+// on the change. It returns none if there is no such commit.
 func (c *change) dormant(ctx context.Context, approver signature.Signature) foundCommits {
 	keys := signature.Join(c.signatures.signers, c.signatures.verify)
 	return c.signatures.changeOf(strings.Join([]string{c.key, "dormant", approver.Key, keys.ID()}, " "), func() foundCommits {
@@ -277,8 +277,8 @@ func (d *dormancy) suspect(ctx context.Context, c *object.Commit, r *rendering, 
 	return s, d.spend(ctx, len(all)*(1+(len(r.reads)+len(d.reads))/32))
 }
 
-// ownParts returns what a commit has made of files. Of a merge these are the files that
-// git would have merged in another way.
+// ownParts returns what a commit has made of files. For a merge, these are the files
+// that git would have merged in another way.
 func (d *dormancy) ownParts(ctx context.Context, c *object.Commit) (map[string]gitobject.Change, error) {
 	all, err := d.changesOf(ctx, c)
 	if err != nil || len(c.ParentHashes) < 2 {
@@ -336,8 +336,8 @@ func (d *dormancy) isOfParent(c *object.Commit, file string, to object.TreeEntry
 	return false, nil
 }
 
-// mergedByGit returns a file as a merge of both sides makes it. Where they are in conflict,
-// it is that of the first side.
+// mergedByGit returns a file as a merge of both sides makes it. If both sides are in
+// conflict, it is the file of the first side.
 func (d *dormancy) mergedByGit(f *contested) (object.TreeEntry, error) {
 	switch {
 	case gitobject.SameEntry(f.a, f.base):
@@ -435,7 +435,7 @@ func (d *dormancy) fieldsOf(ctx context.Context, tree plumbing.Hash) (fields, er
 }
 
 // counts reports whether a commit has an effect on the change that it did not have on what
-// was released last, given what is rendered without it.
+// was released last. then is what is rendered without the commit.
 func (d *dormancy) counts(ctx context.Context, s suspect, then fields) (bool, error) {
 	before, err := d.effectBefore(ctx, s)
 	if err != nil {
@@ -488,9 +488,9 @@ func (d *dormancy) adds(then fields, before map[string]bool) bool {
 	return false
 }
 
-// searchParts returns the commit of a part that counts, of commits that do not as a whole:
-// one may have made what was released in one place, and have a later effect in another.
-// Parts without which nothing renders do not count by themselves.
+// searchParts returns the commit of a part that counts, among commits that do not count as
+// a whole. Such a commit may have made what was released in one place, and have a later
+// effect in another. Parts without which nothing renders do not count by themselves.
 func (d *dormancy) searchParts(ctx context.Context, parts []suspect) ([]plumbing.Hash, error) {
 	if len(parts) == 0 {
 		return nil, nil
@@ -522,7 +522,7 @@ func (d *dormancy) searchParts(ctx context.Context, parts []suspect) ([]plumbing
 }
 
 // effectBefore returns the fields of what was released last that a commit has an effect
-// on. Where that is not known, they are those that the commit has changed itself.
+// on. If that is not known, they are those that the commit has changed itself.
 func (d *dormancy) effectBefore(ctx context.Context, s suspect) (map[string]bool, error) {
 	from, was, to := d.base, d.was, plumbing.ZeroHash
 	var err error

@@ -23,8 +23,8 @@ const (
 // make the source forget those of another.
 //
 // A user who may commit, and not approve, can fill the list. So a full list loses first the
-// releases of which no approval has opened a gate, and the status says until when releases
-// may be missing.
+// releases of which no approval has opened a gate. The status says until when releases may
+// be missing.
 func addEnded(status *v1alpha1.GitSourceStatus, now time.Time, list ...*v1alpha1.BatchRelease) {
 	e := ended{known: map[string][]v1alpha1.EndedRelease{}, present: map[string][]string{}, last: map[string]time.Time{}, forgot: map[string]bool{}}
 	for _, r := range status.EndedReleases {

@@ -13,8 +13,9 @@ import (
 )
 
 // failed returns, by name, the releases whose BatchRelease is to be made again, and
-// whose template has failed on the Deployment before: what of their BatchRelease still
-// tells. So they have the commit that failed, and not the tip of the branch.
+// whose template has failed on the Deployment before. The remains of their
+// BatchRelease show it. So they have the commit that failed, and not the tip of the
+// branch.
 func (l *look) failed(ctx context.Context, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) (map[string]*v1alpha1.BatchRelease, error) {
 	return failedReleases(ctx, l.own, releases, live)
 }

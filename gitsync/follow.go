@@ -105,8 +105,8 @@ func (l *look) bring(ctx context.Context, c *commit, o *apply.Observer) error {
 	return l.finish(ctx, c)
 }
 
-// prepare renders a commit and reads the cluster's side of it. Where that has problems,
-// the commit is returned with them, unless it does not render.
+// prepare renders a commit and reads the cluster's side of it. If there are problems,
+// it returns the commit with them, unless the commit does not render.
 func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signatures, o *apply.Observer) (*commit, error) {
 	if l.keep.brought == nil {
 		l.keep.brought = map[string]brought{}
@@ -158,8 +158,8 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signature
 	return c, prune.CheckLimit(l.gs, inventory.Read(l.gs.Status.Inventory), c.heirs.certain().Union(c.wanted), d.commit)
 }
 
-// unfinished is why a commit is not applied whole though all was done that could
-// be: objects that are being deleted, and are to be made anew.
+// unfinished is why a commit is not applied whole though all was done that could be:
+// some objects are being deleted, and are to be created again.
 func (c *commit) unfinished() error {
 	var ps plan.Problems
 	for _, t := range slices.Concat(c.targets, c.releases) {
@@ -182,10 +182,10 @@ func (c *commit) unfinished() error {
 	return nil
 }
 
-// leaveAlone leaves the plans alone of Deployments that are left alone: a new
-// template in the plan would be released. A plan may be left alone itself. Those of which
-// Git says something else are named, in place of why approvals of them do not count:
-// those are compared with the release that Git has, which is not under way.
+// leaveAlone leaves the plans alone of Deployments that are left alone: a new template in
+// the plan would be released. A plan may be left alone itself. Those of which Git says
+// something else are named, in place of why approvals of them do not count. Such
+// approvals are compared with the release that Git has, which is not under way.
 func (l *look) leaveAlone(c *commit) {
 	workloads := map[string]*apply.Target{} // by release
 	for _, t := range c.targets {
@@ -217,8 +217,8 @@ func (l *look) leaveAlone(c *commit) {
 	l.outcome.ignored = append(differ, l.outcome.ignored...)
 }
 
-// refuseEmpty refuses a commit that says nothing at all: rather a mistake in a
-// path than a wish to lose all (G1).
+// refuseEmpty refuses a commit that has no objects at all: that is rather a mistake in
+// a path than the intention to remove everything (G1).
 func refuseEmpty(gs *v1alpha1.GitSource, set *plan.Set) error {
 	if len(set.Objects) > 0 || len(set.Releases) > 0 || gs.Status.Inventory == nil {
 		return nil
@@ -287,9 +287,9 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 	return targets, l.tellRivals(ctx, o, targets, set.Releases)
 }
 
-// try has the API server check everything, or everything that had to wait for
-// a CRD or Namespace of the same commit; what it has said before is believed for
-// a while.
+// try has the API server check everything, or everything that had to wait for a CRD or
+// Namespace of the same commit. An earlier answer of the API server is good for a
+// while.
 func (l *look) try(ctx context.Context, a *apply.Applier, c *commit, late bool) error {
 	var ps plan.Problems
 	same := map[schema.GroupKind]bool{} // kinds whose CRD stays as it is; CRDs come first
@@ -318,8 +318,8 @@ func (l *look) try(ctx context.Context, a *apply.Applier, c *commit, late bool) 
 	return nil
 }
 
-// servedWithin is how long the API server may take to go by what a CRD says that
-// was there already: it does not tell when it does.
+// servedWithin is how long the API server may take to go by a CRD that was there
+// already and has changed. The API server does not report when it does.
 const servedWithin = 10 * time.Second
 
 // tryLate tries what had to wait, again and again where a CRD has changed.
@@ -331,7 +331,7 @@ func (l *look) tryLate(ctx context.Context, a *apply.Applier, c *commit, redefin
 	_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, servedWithin, false, func(ctx context.Context) (bool, error) {
 		err = l.try(ctx, a, c, true)
 		return err == nil, nil
-	}) // its own error is that of the time, and the last one is told
+	}) // its own error is that of the time, and the last one is reported
 	return err
 }
 
@@ -479,8 +479,8 @@ func (l *look) applyOne(ctx context.Context, a *apply.Applier, t *apply.Target) 
 	}
 	before := t.Live
 	change, err := a.Apply(ctx, t)
-	// Where rollout has held it since, the apply ends in a conflict, and the next
-	// sync finds a Deployment that is there.
+	// If rollout has held it since, the apply ends in a conflict, and the next sync finds
+	// a Deployment that is there.
 	restored := t.Restored != nil && change == apply.Created
 	if restored {
 		l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonDriftUndone, fmt.Sprintf("%s was deleted, and is there again at its stable revision %s", t, t.Restored.Revision))
@@ -528,10 +528,9 @@ func (l *look) applyOne(ctx context.Context, a *apply.Applier, t *apply.Target) 
 	return nil
 }
 
-// afterHandBack ends what a plan that is gone from Git has begun: the plan
-// goes first, then rollout hands back, and only then the whole manifest is
-// applied. The plan goes even where nothing is pruned, or two would write the
-// template.
+// afterHandBack ends what a plan that is gone from Git has begun. The plan goes first,
+// then rollout hands back, and only then gitsync applies the whole manifest. The plan
+// goes even where nothing is pruned, or two would write the template.
 func (l *look) afterHandBack(ctx context.Context, t *apply.Target, o *apply.Observer) error {
 	plans, err := o.PlansFor(ctx, client.ObjectKeyFromObject(t))
 	if err != nil {
@@ -616,10 +615,10 @@ func (l *look) shard(releases []*v1alpha1.BatchRelease) {
 	}
 }
 
-// prune deletes what left the branch, if the GitSource says so, and returns
-// what is to be looked at again; the status tells what is still in use. Plans go in any case: with theirs gone,
-// Deployments are handed back, and nothing that runs goes with a plan. An object that has
-// an heir stays in the cluster, and so does its plan: releases go on.
+// prune deletes what left the branch, if the GitSource says so, and returns what a later sync
+// has to check again. The status lists what is still in use. Plans go in any case: with theirs
+// gone, Deployments are handed back, and nothing that runs goes with a plan. An object that
+// has an heir stays in the cluster, and so does its plan: releases go on.
 func (l *look) prune(ctx context.Context, gone []inventory.Entry, h heirs) (inventory.Set, error) {
 	gone, over, unclear := h.split(gone)
 	for _, e := range over {
@@ -651,7 +650,7 @@ func (l *look) pruneOrphans(ctx context.Context, gone []inventory.Entry) (invent
 		return inventory.SetOf(gone), err
 	}
 	result, err := prune.Run(ctx, prune.Input{Source: l.gs, As: l.as, Own: l.own}, gone)
-	// What an autoscaler had is Git's again, once it is gone.
+	// Once an autoscaler is gone, Git sets again what it had.
 	for _, e := range gone {
 		if _, stays := result.Kept[e.ID()]; e.GVK.GroupKind() == inventory.AutoscalerKind && !stays {
 			l.again = true
@@ -671,8 +670,8 @@ func (l *look) pruneOrphans(ctx context.Context, gone []inventory.Entry) (invent
 	return result.Kept, err
 }
 
-// usedFor is how long ConfigMaps and Secrets of a deleted GitSource wait, unless
-// the options say otherwise, for the pods that refer to them to go.
+// usedFor is how long ConfigMaps and Secrets of a deleted GitSource wait for the pods
+// that refer to them to go. The options can say otherwise.
 const usedFor = time.Minute
 
 // end prunes all that a GitSource has applied when it is deleted, or only the

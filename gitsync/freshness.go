@@ -220,8 +220,9 @@ func (f *freshness) judge(ctx context.Context, gs *v1alpha1.GitSource, known map
 	return f.say(ctx, gs, last, ok)
 }
 
-// allowedAge is how old the last sync of a source may be: three intervals, and not less
-// than one exchange with the server may take, together with the age of the ledger.
+// allowedAge is how old the last sync of a source may be. It is three intervals, and at
+// least the time that one exchange with the server may take, plus the age of the
+// ledger.
 func allowedAge(spec *v1alpha1.GitSourceSpec) time.Duration {
 	return max(staleAfter*cmp.Or(spec.Interval.Duration, defaultInterval), cmp.Or(spec.Timeout.Duration, defaultTimeout)+ledgerEvery)
 }

@@ -28,7 +28,7 @@ type atRest struct {
 	asked      string // see [asked]
 	applied    string // status.appliedCommit
 	remote     gitserver.Remote
-	// since is when that look was wished for.
+	// since is when that sync was requested.
 	since time.Time
 	// approvals is what was read for the approvals.
 	approvals gittree.Reads
@@ -45,10 +45,10 @@ func (r *atRest) isOf(gs *v1alpha1.GitSource) bool {
 		gs.DeletionTimestamp == nil && controllerutil.ContainsFinalizer(gs, finalizer)
 }
 
-// glance is a look at a source at rest: at the branch, and at what is not ready
-// yet. It is over, and true, where nothing that was pushed touches the source:
-// its cost is one comparison of what was read, and nothing in the cluster.
-// Whatever else it meets is for a whole look.
+// The function `glance` is the short sync of a source that is up to date: it asks for
+// the branch, and for what is not ready yet. It returns true if nothing that was
+// pushed touches the source. Then it costs one comparison of what was read, and no
+// request to the cluster. Whatever else it meets is for a whole look.
 func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep memory, since time.Time) (reconcile.Result, bool) {
 	var gs v1alpha1.GitSource
 	if err := r.status.Get(ctx, name, &gs); err != nil || !keep.rest.isOf(&gs) || !r.isSelected(&gs) {
@@ -94,7 +94,7 @@ func (l *look) untouched(ctx context.Context) (*repository.Snapshot, error) {
 }
 
 // isUntouched reports whether the commits from one that is as good as applied to the tip
-// leave a source at rest as it is.
+// leave an up-to-date source as it is.
 func (r *reconciler) isUntouched(s *repository.Snapshot, gs *v1alpha1.GitSource, keep *memory, from plumbing.Hash) (bool, error) {
 	if s.Commit == from {
 		return true, nil
@@ -111,8 +111,8 @@ func (r *reconciler) isUntouched(s *repository.Snapshot, gs *v1alpha1.GitSource,
 	return !brought, err
 }
 
-// glance takes a commit that leaves the source as it is for applied. The status is written
-// only where it says something else of the source than before.
+// The method `glance` takes a commit that leaves the source as it is for applied. The
+// status is written only where it says something else of the source than before.
 func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
 	written := l.before.AppliedCommit
 	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: written}
@@ -149,8 +149,8 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
 	return nil
 }
 
-// notedBefore is how long before a key ends the status has each tip at once: the process may
-// end, and who has signed before that end would count for nothing then.
+// notedBefore is how long before a key ends the status has each tip at once. The process may
+// end, and after that end signatures from before it would count for nothing.
 const notedBefore = 7 * 24 * time.Hour
 
 // mustNoteSeen reports whether the tips that were seen since the status was written have to
@@ -166,8 +166,8 @@ func (l *look) mustNoteSeen(by signatures) bool {
 }
 
 // passed is how far the branch has gone on since the commits in the status of a source,
-// without touching it. It is lost with the process. Then the commits of the status are
-// what the next look begins with, see [look.advance].
+// without touching it. It is lost with the process. Then the next sync begins with the
+// commits of the status, see [look.advance].
 type passed struct {
 	uid types.UID
 	// applied is what the status has as the applied commit.
@@ -183,8 +183,8 @@ func (p *passed) isOf(gs *v1alpha1.GitSource) bool {
 	return p.tip != "" && p.uid == gs.UID && p.applied == gs.Status.AppliedCommit
 }
 
-// catchUp takes the commits that a source was found to be at for those of its status. What
-// is written next has them.
+// catchUp takes the commits that a source was found to be at for those of its status. The
+// next write of the status has them.
 func (l *look) catchUp() {
 	if p := &l.keep.passed; p.isOf(l.gs) {
 		l.gs.Status.AppliedCommit, l.gs.Status.ObservedCommit = p.tip, p.tip
@@ -249,8 +249,8 @@ func (r *reconciler) unchangedSince(s *repository.Snapshot, applied plumbing.Has
 	return way.leaves(s, &r.stretches.folders, reads...)
 }
 
-// onlyCommitsDiffer reports whether a status is as it was but for the commits, and the
-// tips that were seen.
+// onlyCommitsDiffer reports whether a status is as it was, except for the commits and
+// the tips that were seen.
 func (l *look) onlyCommitsDiffer() bool {
 	was := l.before.DeepCopy()
 	was.AppliedCommit, was.ObservedCommit, was.Seen = l.gs.Status.AppliedCommit, l.gs.Status.ObservedCommit, l.gs.Status.Seen

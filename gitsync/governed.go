@@ -48,7 +48,7 @@ func (r *reconciler) drifted(ctx context.Context, o client.Object) []reconcile.R
 		if plans.Items[i].Spec.WorkloadRef.Name != d.Name {
 			continue
 		}
-		// What is no longer there is told as it was last.
+		// An object that is no longer there comes as it was last.
 		gone := apierrors.IsNotFound(r.status.Get(ctx, client.ObjectKeyFromObject(d), &appsv1.Deployment{}))
 		for _, request := range r.sourceOf(ctx, &plans.Items[i]) {
 			if gone || r.contradicts(request.NamespacedName, d) {
@@ -59,8 +59,8 @@ func (r *reconciler) drifted(ctx context.Context, o client.Object) []reconcile.R
 	return requests
 }
 
-// contradicts reports whether a source says something else of a Deployment. While
-// a commit is being applied it says what the one before did: a look too many.
+// contradicts reports whether a source says something else of a Deployment. While a
+// commit is being applied it says what the one before did: one sync too many.
 func (r *reconciler) contradicts(source types.NamespacedName, d *appsv1.Deployment) bool {
 	keep := r.recall(source)
 	if keep.applied == nil {
