@@ -29,9 +29,9 @@ type heirs map[string]heir
 
 // heirsOf returns the heirs of objects that left the branch. An heir follows the same
 // branch of the same URL and renders the object at the same commit, and its account may
-// write the object: a source of another tenant would else keep objects from being pruned.
-// Where an heir refuses the commit, the object stays with the source that it leaves: it
-// would else be without owner for as long as that lasts.
+// write the object. Without that condition a source of another tenant could keep objects
+// from being pruned. If an heir refuses the commit, the object stays with the source that
+// it leaves. Otherwise it would have no owner while that lasts.
 //
 // The source that the object leaves asks, and not the one that it comes to, since either
 // may look first. Nothing is rendered where nothing leaves the branch. A ConfigMap or
@@ -71,8 +71,8 @@ func neverRead(gs *v1alpha1.GitSource) bool {
 }
 
 // inherits adds the objects that another source has at the commit of a snapshot, and may
-// write: for one that may write none of them, nothing is rendered. What it rendered in its
-// own last look is used where the commit has not changed that.
+// write. If it may write none of them, nothing is rendered. If the commit has not changed
+// what it rendered in its own last sync, that rendering is used.
 func (l *look) inherits(ctx context.Context, s *repository.Snapshot, other *v1alpha1.GitSource, gone []inventory.Entry, found heirs) error {
 	as, err := l.writers.as(other.Namespace, other.Spec.ServiceAccountName)
 	if err != nil {
@@ -144,7 +144,7 @@ func (l *look) refusal(ctx context.Context, s *repository.Snapshot, other *v1alp
 	return fmt.Sprintf("which has it now and refuses the commit (%s)", p.Reason), nil
 }
 
-// unfit is why another source cannot apply its part of a commit: the API server refuses
+// unfit is why another source cannot apply its part of a commit. The API server refuses
 // an object of it, and then that source applies none. Empty: it can, or has none of the
 // objects that left the branch. The API server's words are not passed on to other
 // namespaces.
@@ -232,8 +232,8 @@ func (h heirs) certain() inventory.Set {
 	return inv
 }
 
-// split takes the objects that have an heir out of those that left the branch: those that
-// go over to it, and those that stay, since it cannot apply them.
+// split takes the objects that have an heir out of those that left the branch. Some go
+// over to the heir; others stay, since the heir cannot apply them.
 func (h heirs) split(gone []inventory.Entry) (left, over, unclear []inventory.Entry) {
 	for _, e := range gone {
 		switch heir, ok := h[e.ID()]; {

@@ -65,8 +65,8 @@ func rolledBack(r *plan.Release, br *v1alpha1.BatchRelease) (intent, bool) {
 	return intent{release: r, live: br, rollback: true, revision: s.FailedRevision, commit: s.FailedCommit, stable: s.UpdateRevision, why: s.FailedMessage}, true
 }
 
-// approved is about the release under way, or the one that has just come to
-// its end: the approval of its last gate may be seen only then.
+// approved is about the release under way, or the one that has just come to its end.
+// Only then the approval of its last gate may be seen.
 func approved(r *plan.Release, br *v1alpha1.BatchRelease) (intent, bool) {
 	s := &br.Status
 	in := intent{release: r, live: br, revision: s.UpdateRevision, commit: s.UpdateCommit, step: -1}

@@ -16,20 +16,20 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// interim is what is left of the last look at what is applied, while a commit
-// waits for other sources.
+// interim is what is left of the last sync of what is applied, while a commit waits
+// for other sources.
 type interim struct {
-	// due is when the next one is, unless somebody asks for it.
+	// due is when the next one is, unless a user asks for it.
 	due time.Time
 	// intents and amiss are those of the outcome.
 	intents, amiss plan.Problems
 }
 
-// meanwhile keeps what is applied as the commit says that it comes from, while
-// a newer one waits for other sources, and commits what the cluster decides on
-// top of that one: what is waited for may never come. Nothing of the commit that
-// waits is applied. It costs what a look at a commit that is applied costs, and
-// so is taken as often, and not each time the other sources are looked at.
+// meanwhile keeps what is applied as its commit has it, while a newer commit waits for
+// other sources. It commits what the cluster decides on top of the applied commit: the
+// other sources may never become ready. Nothing of the commit that waits is applied.
+// It costs what a sync of an applied commit costs. So it runs as often as such a sync,
+// and not each time the other sources are checked.
 func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, by signatures) error {
 	if l.gs.Status.AppliedCommit == "" {
 		return nil
@@ -54,10 +54,10 @@ func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.
 	return l.putAside(l.writeNotes(ctx, r, s, applied, o), "")
 }
 
-// keepApplied brings what is applied again, and returns the commit that it comes
-// from. It is nil where there is none, where it was not applied whole with the
-// spec that the source has now, or where it has left the repository: then nobody
-// can tell how things should be.
+// keepApplied brings what is applied again, and returns the commit that it comes from.
+// It is nil if there is none, or if it was not applied whole with the spec that the
+// source has now. It is nil, too, if the commit has left the repository: then the
+// desired state is not known.
 func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by signatures, o *apply.Observer) (*commit, error) {
 	hash := plumbing.NewHash(l.gs.Status.AppliedCommit)
 	if !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) || s.HasEncodedObject(hash) != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// merger does what the API server does with an apply, on this side: for who
-// may read an object and not write it, be it only for trial. It is the same
-// code, with the schemas that the server publishes. It knows no defaults,
-// no admission and no conversion between versions of a kind.
+// merger does what the API server does with an apply, on this side. It serves an
+// account that may read an object and not write it, not even in a dry run. It is the
+// same code, with the schemas that the server publishes. It knows no defaults, no
+// admission and no conversion between versions of a kind.
 type merger struct {
 	schemas    openapi3.Root
 	converters map[schema.GroupVersion]managedfields.TypeConverter
@@ -42,7 +42,7 @@ func (m *merger) merge(live, applied *unstructured.Unstructured) (*unstructured.
 		return nil, fmt.Errorf("merging %s: %w", inventory.Of(live), err)
 	}
 	live = live.DeepCopy()
-	// Whoever wrote in another version shares no field with anybody here.
+	// A manager that wrote in another version shares no field with any other here.
 	live.SetManagedFields(slices.DeleteFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.APIVersion != live.GetAPIVersion() }))
 	merged, err := fields.Apply(live, applied, v1alpha1.ManagerGitSync, true)
 	if err != nil {

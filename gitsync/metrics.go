@@ -80,7 +80,7 @@ func unmeasureFreshnessOf(source types.NamespacedName) {
 	staleGauge.DeleteLabelValues(source.Namespace, source.Name)
 }
 
-// measure takes the metrics of a look, whose conditions are known.
+// measure takes the metrics of a sync, whose conditions are known.
 func (l *look) measure() {
 	ns, name := l.name.Namespace, l.name.Name
 	for _, c := range []string{conditionReady, conditionReconciling, conditionStalled, conditionInSync} {

@@ -25,7 +25,7 @@ type SourceNews struct {
 	Author, Link string
 }
 
-// patientFor is how long a failure that may pass by itself is not told.
+// patientFor is how long a failure that may pass by itself is not reported.
 const patientFor = 5 * time.Minute
 
 // tellSource tells of a failure when it is another one than before, and of its end. A
@@ -66,8 +66,8 @@ func (l *look) tellSource(was []metav1.Condition) {
 	l.options.Tell(n)
 }
 
-// hasFailed reports whether a person is to be told of what Ready says: at once where
-// only a person ends it, and after a while where it did not pass by itself.
+// hasFailed reports whether a person has to learn of what Ready says. That is at once
+// if only a person can end it, and after a while if it did not pass by itself.
 func (l *look) hasFailed(ready *metav1.Condition) bool {
 	if ready.Status != metav1.ConditionFalse || len(l.outcome.problems) == 0 && !l.outcome.overdue {
 		return false

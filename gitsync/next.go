@@ -55,9 +55,9 @@ func (b *branch) rival(gs *v1alpha1.GitSource, next *v1alpha1.BatchRelease, plan
 	return ""
 }
 
-// releaseCommit returns the commit that names a release. A clone without the
-// whole history cannot tell whether the template left the branch and came
-// back: then a release keeps its commit while its template stays.
+// releaseCommit returns the commit that names a release. A clone without the whole
+// history does not show whether the template left the branch and came back. Then a
+// release keeps its commit while its template stays.
 func (b *branch) releaseCommit(ctx context.Context, r *plan.Release, live *v1alpha1.BatchRelease) string {
 	if b.history != nil {
 		if commit, err := b.history.releaseCommit(ctx, r, live); err == nil {
@@ -74,7 +74,7 @@ func (b *branch) releaseCommit(ctx context.Context, r *plan.Release, live *v1alp
 // status of the live one, and the spec that the commit brings. An approval of
 // the live spec stays, since it counts for its own release only.
 //
-// Where the BatchRelease is missing, and the Deployment keeps that the template has
+// If the BatchRelease is missing, and the Deployment keeps that the template has
 // failed, the commit is the one that failed.
 func (v *preview) next(ctx context.Context, r *plan.Release, plans []v1alpha1.BatchRelease) (*v1alpha1.BatchRelease, error) {
 	next := r.Plan.DeepCopy()

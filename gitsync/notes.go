@@ -81,15 +81,15 @@ func asRollback(is bool) string {
 
 func timeOf(t *metav1.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// chapter changes when the story of a release goes on.
+// chapter changes when the notes of a release change.
 func chapter(br *v1alpha1.BatchRelease) string {
 	st := stories{}
 	st.add(br)
 	return fmt.Sprint(st)
 }
 
-// withStories returns a note with the paragraphs put into it: in place of what
-// it says of the same releases, and after what others have written.
+// withStories returns a note with the paragraphs put into it. They take the place of
+// what it says of the same releases, and follow what others have written.
 func withStories(note string, paragraphs []string) string {
 	var all []string
 	for p := range strings.SplitSeq(strings.Trim(note, "\n"), "\n\n") {
@@ -113,9 +113,9 @@ func release(paragraph string) string {
 	return strings.Join(lines[:min(len(lines), identifies)], "\n")
 }
 
-// writeNotes keeps the notes as the releases' status has them. There is no
-// exchange with the server where they have not changed since the last time.
-// What cannot be pushed is said on InSync, and is no error.
+// writeNotes keeps the notes as the releases' status has them. There is no exchange
+// with the server where they have not changed since the last time. If the notes cannot
+// be pushed, InSync says so, and there is no error.
 func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer) error {
 	if l.gs.Spec.WriteBack == nil || !l.gs.Spec.WriteBack.Notes {
 		return nil
@@ -215,10 +215,10 @@ func (l *look) tryNotes(ctx context.Context, r gitserver.Remote, m gitobject.Com
 	return nil
 }
 
-// annotate adds the file of a commit's note to change, where it says something
-// new. Git spreads notes over folders when there are many, by the first
-// characters of the commit; a note stays where it is, and new ones are at the
-// root, where git finds them, too.
+// annotate adds the file of a commit's note to change, where it says something new.
+// Git spreads notes over folders when there are many, by the first characters of the
+// commit. A note stays where it is, and new ones are at the root, where git finds
+// them, too.
 func annotate(s *gitobject.Store, root plumbing.Hash, commit string, paragraphs []string, change gitobject.Files) error {
 	at, note := commit, ""
 	for _, p := range []string{commit, commit[:2] + "/" + commit[2:], commit[:2] + "/" + commit[2:4] + "/" + commit[4:]} {

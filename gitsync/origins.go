@@ -17,20 +17,21 @@ import (
 )
 
 // With spec.approvals.distinctAuthor an approver has written nothing of what is
-// approved: nothing of the difference between what counted last and what a commit
-// renders for the Deployment. The commits of that difference are found by what they
-// render, since messages, authors and the shape of the history can be forged:
+// approved. That is the difference between what counted last and what a commit renders
+// for the Deployment. The commits of that difference are found by what they render,
+// since messages, authors and the shape of the history can be forged:
 //
-//   - The walk begins at the commit and ends at commits that render what counted last,
-//     and at those that were in the history of the commit which it came from. Where a
-//     force-push has left that one behind, the history is walked to its beginning.
-//   - A commit counts that renders something else for the Deployment than its first
-//     parent, or that renders nothing and changes a file which the rendering reads.
+//   - The walk begins at the commit. It ends at commits that render what counted last,
+//     and at those in the history of the commit which that came from. If a force-push
+//     has left that commit behind, the history is walked to its beginning.
+//   - A commit counts if it renders something else for the Deployment than its first
+//     parent. It also counts if it renders nothing and changes a file which the
+//     rendering reads.
 //   - A merge counts where git would have merged its parents in another way, whatever
 //     its first parent is. The parents of every merge are walked, too.
 //   - A merge can render what neither side renders, of commits that each render what
-//     their parents do: one side uses a folder, the other side changes it. Such a merge
-//     counts, with the commits that it takes for that (combined.go).
+//     their parents do. An example: one side uses a folder, the other side changes it.
+//     Such a merge counts, with the commits that it takes for that (combined.go).
 
 // origins looks for the commits that made a difference.
 type origins struct {
@@ -41,8 +42,8 @@ type origins struct {
 	was string
 	// base is the commit that it came from; zero: not known, or not in the history.
 	base plumbing.Hash
-	// lineage are the commits that were met, and all that are in their histories; nil
-	// until a commit is met that is neither base nor renders what counted last. The
+	// lineage are the commits that were met, and all that are in their histories. It is
+	// nil until a commit is met that is neither base nor renders what counted last. The
 	// first commits of it, past in number, are the history of base.
 	lineage *lineage
 	past    int32
@@ -89,7 +90,7 @@ type rendering struct {
 	commit *object.Commit
 	tree   *gittree.Tree
 	state  string // of a commit that renders nothing one of its own
-	// reads is what is read to find that out. Of a commit that renders nothing it
+	// reads is what is read to find that out. For a commit that renders nothing, it
 	// includes what is read in the next one that renders.
 	reads gittree.Reads
 	// unknown: the commit may render something, and reads may lack files.
@@ -247,8 +248,9 @@ func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, er
 	return &rendering{commit: c, tree: t, state: "nothing in " + commit.String(), reads: reads, unknown: d.unknown != nil}, nil
 }
 
-// judge reports whether a commit has a part in the difference, and whether it is a merge
-// that renders something else than what its sides have made of what they began with.
+// judge reports whether a commit has a part in the difference. combines is true for a
+// merge that renders something else than what its sides have made of what they began
+// with.
 func (o *origins) judge(ctx context.Context, r *rendering, parents []*rendering) (own, combines bool, err error) {
 	same := len(parents) > 0
 	for _, p := range parents {

@@ -5,8 +5,8 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
-// overLimits is what is known of commits that take more to render than they may, so that
-// they take it once, and not again at each push beside them. It is kept between looks.
+// overLimits is what is known of commits that take more to render than they may. So they
+// take it once, and not again at each push beside them. It is kept between syncs.
 type overLimits struct {
 	key string // of the renderer
 	// reads is what was read of the tip before it was too much, and err what was wrong.

@@ -11,17 +11,17 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// busy is an error of a [Renderer] that has no place for a folder now. A look that meets
-// it ends, so that it does not hold the goroutine of another source, and is taken again
-// once there is a place.
+// busy is an error of a [Renderer] that has no place for a folder now. A sync that meets
+// it ends, so that it does not hold the goroutine of another source. It is repeated once
+// there is a place.
 type busy interface {
 	error
 	// Free returns a channel that is closed when there may be a place.
 	Free() <-chan struct{}
 }
 
-// parkingRenderer is a Renderer that notes for a look that it has met no place: whatever else the
-// look has made of that, nothing of it is written.
+// parkingRenderer is a Renderer that notes for a sync that it has met no place. Then nothing
+// is written of what the sync has made of that.
 type parkingRenderer struct {
 	Renderer
 	look *look
@@ -35,7 +35,7 @@ func (p parkingRenderer) Render(tenant string, fsys filesys.FileSystem, dir stri
 	return objects, err
 }
 
-// rendersIn is where a look renders; nil: in this process.
+// rendersIn is where a sync renders; nil: in this process.
 func (l *look) rendersIn() Renderer {
 	if l.options.Renderer == nil {
 		return nil
@@ -43,7 +43,7 @@ func (l *look) rendersIn() Renderer {
 	return parkingRenderer{l.options.Renderer, l}
 }
 
-// park ends a look that has met no place to render. The server need not be asked again
+// park ends a sync that has met no place to render. The server need not be asked again
 // for the next one.
 func (l *look) park() {
 	l.keep.awaiting = sharedFor(l.interval())

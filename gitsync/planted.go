@@ -46,8 +46,8 @@ func placesBefore(ctx context.Context, s storer.EncodedObjectStorer, commit, con
 	return append(found, removed...), err
 }
 
-// present returns where the parents of a commit have the content, and from there on the
-// parents of the commits that brought it to these places.
+// present returns where the parents of a commit have the content. From there on it adds
+// the parents of the commits that brought it to these places.
 func (f *finder) present(ctx context.Context, commit plumbing.Hash) ([]place, error) {
 	s := f.store
 	var found []place

@@ -51,15 +51,15 @@ type Preview struct {
 	Plans []TermsChange
 	// Withheld is what of the commit is not done before they are approved.
 	Withheld []string
-	// NotListed is true where the account may not list the GitSources of all
-	// namespaces: one of another namespace may take what is said to be pruned.
+	// NotListed is true if the account may not list the GitSources of all namespaces. A
+	// source of another namespace may take what is said to be pruned.
 	NotListed bool
 }
 
 // Effect is what becomes of an object.
 type Effect string
 
-// What becomes of an object.
+// The effects of a commit on an object.
 const (
 	EffectNone   Effect = "unchanged"
 	EffectCreate Effect = "created"
@@ -74,7 +74,7 @@ const (
 	EffectLeave Effect = "left alone"
 	// EffectRefuse: the API server refuses it; Problems say why.
 	EffectRefuse Effect = "refused"
-	// EffectUnknown: whoever asks may not read it.
+	// EffectUnknown: the user who asks may not read it.
 	EffectUnknown Effect = "not to be seen"
 )
 
@@ -87,8 +87,8 @@ type PreviewedObject struct {
 	// Before and After are the object in the cluster, now and then, without
 	// what only the API server sets. Data of Secrets is in them.
 	Before, After *unstructured.Unstructured
-	// Merged: what the API server fills in and refuses is not known, since
-	// whoever asks may not write it, or what it needs is not there yet.
+	// Merged: it is not known what the API server fills in and refuses. The user who asks
+	// may not write the object, or what it needs is not there yet.
 	Merged bool
 }
 
@@ -192,7 +192,7 @@ type preview struct {
 	renderer *renderer
 }
 
-// govern returns what of a commit counts, as far as that can be told without the keys
+// govern returns what of a commit counts, as far as that can be known without the keys
 // of signers.
 func (v *preview) govern(ctx context.Context, r *renderer, set *plan.Set, t *gittree.Tree) (*plan.Set, error) {
 	if v.gs.Spec.Approvals == nil || v.gs.Spec.Approvals.Signers == nil {
@@ -361,8 +361,8 @@ func (v *preview) trial(ctx context.Context, t *apply.Target) (u *unstructured.U
 	asked := u.DeepCopy()
 	err = v.applier.DryRunApply(ctx, asked)
 	if err == nil && t.Mode == apply.ExceptRollout && t.Live != nil && !isHeld(t.Live) {
-		// The template is tried for what is wrong with it; that of a held
-		// Deployment nobody but the controller may write.
+		// The template is tried for what is wrong with it; only the controller may write that
+		// of a held Deployment.
 		err = v.applier.DryRunRollout(ctx, t)
 	}
 	switch {
@@ -399,8 +399,8 @@ func isForbidden(err error) bool {
 
 func isHeld(u *unstructured.Unstructured) bool { return u.GetLabels()[v1alpha1.LabelHeld] != "" }
 
-// body is what would be applied of an object. Of a Deployment that a plan
-// governs, or did, the template and what holds it stay as they are.
+// body is what would be applied of an object. If a plan governs a Deployment, or did,
+// its template and the fields of its hold stay as they are.
 func (v *preview) body(t *apply.Target) (*unstructured.Unstructured, error) {
 	if !templateApart(t) || t.Live == nil {
 		u := v.applier.Body(&apply.Target{Object: t.Object, Autoscaled: t.Autoscaled, Live: t.Live})
@@ -505,9 +505,9 @@ func (v *preview) release(ctx context.Context, t *apply.Target, after *unstructu
 	return nil
 }
 
-// templates finds the templates before and after. Where Git brought both they
-// are as Git has them; a Deployment that was there before its plan has one
-// with the API server's defaults, and the other then has them, too.
+// templates finds the templates before and after. If Git brought both, they are as Git
+// has them. A Deployment that was there before its plan has a template with the API
+// server's defaults, and then the other has them, too.
 func (v *preview) templates(ctx context.Context, t *apply.Target, r *PreviewedRelease) (err error) {
 	if t.Restored != nil {
 		r.Restored = t.Restored.Revision

@@ -64,9 +64,9 @@ type Options struct {
 	// DefaultServiceAccount is impersonated where a GitSource names none, in
 	// the GitSource's namespace; empty: the controller writes as itself.
 	DefaultServiceAccount string
-	// FileRoots are the folders below which a repository of a file URL may be;
-	// none: no file URL is followed. Whoever may write a GitSource reads what is
-	// there with the controller's rights.
+	// FileRoots are the folders below which a repository of a file URL may be; none: no
+	// file URL is followed. A user who may write a GitSource reads what is there with the
+	// controller's rights.
 	FileRoots []string
 	// FileWriteRoots are those below which commits and notes are pushed to such a
 	// repository; none: a GitSource with a file URL and write-back is refused. Any user
@@ -84,9 +84,9 @@ type Options struct {
 	WebhookAddress string
 	// Selector picks the GitSources to work on by their labels; nil: all.
 	Selector labels.Selector
-	// UsedFor is how long a deleted GitSource that prunes waits for the pods to go
-	// that use its ConfigMaps and Secrets, before it leaves those in the cluster;
-	// 0: a minute.
+	// UsedFor is how long a deleted GitSource that prunes waits for the pods that use its
+	// ConfigMaps and Secrets to go. After that it leaves those in the cluster; 0: a
+	// minute.
 	UsedFor time.Duration
 	// HandBackWithin is how long a source waits for the hand-back of a Deployment
 	// before it says Stalled; 0: a minute.
@@ -94,7 +94,7 @@ type Options struct {
 	// Limits bound what one repository may cost.
 	Limits gittree.Limits
 	// Tell is called when a branch can no longer be followed, and when it can again; nil:
-	// it is not told.
+	// there is no receiver.
 	Tell func(SourceNews)
 	// Freshness is about sources that are no longer synced.
 	Freshness FreshnessOptions
@@ -121,9 +121,9 @@ const (
 	retryWithin = 15 * time.Second
 	// pushWithin is when to try again, at the latest, what could not be pushed.
 	pushWithin = 5 * time.Minute
-	// rightsWithin is when to try again, at the latest, what an account may not do:
-	// nobody tells of a right that was given, and an API server that starts refuses
-	// before it has read them.
+	// rightsWithin is when to try again, at the latest, what an account may not do. The
+	// API server sends no event when a right is given, and one that starts refuses before
+	// it has read the rights.
 	rightsWithin = 5 * time.Minute
 	// defaultTimeout is for sources that were written past the API server's
 	// defaults.
@@ -199,8 +199,9 @@ func (r *reconciler) isSelected(gs client.Object) bool {
 	return r.options.Selector == nil || r.options.Selector.Matches(labels.Set(gs.GetLabels()))
 }
 
-// worthALook passes changes of the spec, of the annotations that ask for a
-// look or confirm one, and of the labels that select, and not of the status, which is our own.
+// worthALook passes changes of the spec, of the annotations that ask for a sync or confirm
+// one, and of the labels that select. It does not pass changes of the status, which is our
+// own.
 var worthALook = predicate.Or[client.Object](
 	predicate.GenerationChangedPredicate{},
 	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -208,8 +209,7 @@ var worthALook = predicate.Or[client.Object](
 	}},
 )
 
-// toldElsewhere passes sources to which somebody has pushed, as another replica
-// was told.
+// toldElsewhere passes sources with a new push, of which another replica was notified.
 var toldElsewhere = predicate.Funcs{
 	CreateFunc:  func(event.CreateEvent) bool { return false },
 	DeleteFunc:  func(event.DeleteEvent) bool { return false },
@@ -221,7 +221,7 @@ var toldElsewhere = predicate.Funcs{
 
 func asked(o client.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationReconcile] }
 
-// isAsked reports whether somebody has asked for a look since the last one.
+// isAsked reports whether a user has asked for a sync since the last one.
 func isAsked(gs *v1alpha1.GitSource) bool {
 	return asked(gs) != v1alpha1.AnnotationReconcileDisabled && asked(gs) != gs.Status.LastHandledReconcileAt
 }
@@ -267,14 +267,14 @@ type memory struct {
 	order    gitobject.Precedence    // of the commits that brought approvals
 	changes  map[string]foundCommits // see signatures
 	places   map[string][]place      // see signatures
-	ignored  string                  // the approvals that were told of
+	ignored  string                  // the approvals that were reported
 	failure  string                  // of the source, that was notified
 	notes    string                  // that are there, as far as we know
 	rest     *atRest                 // nil while something is left to do
 	passed   passed
 	trials   apply.DryRunCache
-	// awaiting is how old an answer of the server may be for the next look, while
-	// other sources are waited for: a thousand may wait for one.
+	// awaiting is how old an answer of the server may be for the next sync, while other
+	// sources are waited for: a thousand may wait for one.
 	awaiting time.Duration
 	interim  interim
 	// handBack is when the wait for hand-backs began; zero: none is waited for.
@@ -306,9 +306,9 @@ func (r *reconciler) forget(name types.NamespacedName) {
 	delete(r.last, name)
 }
 
-// Reconcile is one look at a GitSource. The next one is as urgent as that of any
-// other source, whatever this one was: a queue that is never empty would else
-// keep those waiting for ever that were looked at late once.
+// Reconcile is one sync of a GitSource. The next one is as urgent as that of any other
+// source, whatever this one was. Otherwise a queue that is never empty would keep
+// sources waiting for ever that were synced late once.
 func (r *reconciler) Reconcile(controller context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithCancel(controller)
 	defer cancel()
@@ -353,7 +353,7 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	case keep.rest != nil:
 		keep.interim.due = keep.rest.until
 	}
-	keep.rest, keep.awaiting = nil, 0 // also where this look fails before its end: what it was wished for is still to do
+	keep.rest, keep.awaiting = nil, 0 // also where this sync fails before its end: its request is still to be served
 	r.remember(req.NamespacedName, keep)
 	var gs v1alpha1.GitSource
 	if err := r.own.Get(ctx, req.NamespacedName, &gs); err != nil {
@@ -383,7 +383,7 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return reconcile.Result{}, nil // it is deleted, or the controller ends: the next one takes up what it began
 	}
-	// A look that took too long says so, too.
+	// A sync that took too long says so, too.
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), defaultTimeout)
 	defer cancel()
 	return l.result(l.conclude(ctx, err))
@@ -438,7 +438,7 @@ func (l *look) setFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// run does the work of a look. Its error, and the outcome, say how it went.
+// run does the work of a sync. Its error, and the outcome, say how it went.
 func (l *look) run(ctx context.Context) error {
 	gs := l.gs
 	l.catchUp()
@@ -539,8 +539,8 @@ func proxyName(gs *v1alpha1.GitSource) string {
 	return gs.Namespace + "/" + gs.Spec.ProxySecretRef.Name
 }
 
-// remote reads the URL and the Secrets. They are read at each look, so a new
-// password needs no restart.
+// remote reads the URL and the Secrets. Each sync reads them, so a new password needs
+// no restart.
 func (l *look) remote(ctx context.Context) (gitserver.Remote, error) {
 	u, err := gitserver.ParseURL(l.gs.Spec.URL)
 	if err != nil {
@@ -621,7 +621,8 @@ func (l *look) timeout() time.Duration {
 	return cmp.Or(l.gs.Spec.Timeout.Duration, defaultTimeout)
 }
 
-// ask returns the branch as the server said since the look was wished for.
+// ask returns the branch as the server had it at or after the time of the sync
+// request.
 func (l *look) ask(ctx context.Context, r gitserver.Remote) (*repository.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
@@ -655,14 +656,14 @@ func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*repository.Snaps
 
 func (l *look) tell(kind, reason, message string) { l.tellOf(nil, kind, reason, message) }
 
-// tellOf tells of an object that was applied: events of one reason that are
-// about one object are taken for one and the same, whatever they say.
+// tellOf records an event about an object that was applied. Events of one reason that
+// are about one object are taken for one and the same, whatever they say.
 func (l *look) tellOf(object runtime.Object, kind, reason, message string) {
 	l.events.Eventf(l.gs, object, kind, reason, "Sync", "%s", eventNote(message))
 	l.log.Info("told", "reason", reason, "commit", l.outcome.commit, "because", message)
 }
 
-// conclude maps the end of a look to status, events and log.
+// conclude maps the end of a sync to status, events and log.
 func (l *look) conclude(ctx context.Context, err error) error {
 	l.timeHandBack(err)
 	l.remember(l.name, l.keep)
@@ -708,7 +709,7 @@ func (l *look) conclude(ctx context.Context, err error) error {
 	return err
 }
 
-// problems says what went wrong in a look.
+// problems says what went wrong in a sync.
 func (l *look) problems(err error) plan.Problems {
 	ps := plan.ProblemsOf(err)
 	if err != nil && len(ps) == 0 {
@@ -824,7 +825,7 @@ func eventNote(s string) string {
 	return s
 }
 
-// result maps the end of a look to when to look next.
+// result maps the end of a sync to the time of the next one.
 func (l *look) result(err error) (reconcile.Result, error) {
 	switch {
 	case isConflict(err):
@@ -864,7 +865,7 @@ func (l *look) settled() bool {
 		l.keep.desired.commit == l.gs.Status.AppliedCommit && l.gs.Status.ObservedGeneration == l.gs.Generation
 }
 
-// restUntil is when to look next at a source at rest.
+// restUntil is when to sync an up-to-date source next.
 func (l *look) restUntil(until time.Time) reconcile.Result {
 	next := max(time.Until(until), time.Millisecond)
 	if len(l.outcome.unready) > 0 {
@@ -873,8 +874,8 @@ func (l *look) restUntil(until time.Time) reconcile.Result {
 	return reconcile.Result{RequeueAfter: next}
 }
 
-// patience is when to look again for what has been waited for since a
-// condition changed: soon at first, and less often the longer it takes.
+// patience is when to check again for what has been waited for since a condition
+// changed: soon at first, and less often the longer it takes.
 func (l *look) patience(condition string, most time.Duration) time.Duration {
 	since := meta.FindStatusCondition(l.gs.Status.Conditions, condition)
 	if since == nil {

@@ -27,9 +27,10 @@ import (
 )
 
 // A commit is applied whole or not at all. So one object that the API server refuses
-// would close the gates of all other Deployments, and keep a revert of one of them from
-// counting. For BatchReleases that are in the cluster and whose own objects are not
-// refused, gitsync takes three things out of a commit that it does not apply:
+// would close the gates of all other Deployments. It would also keep a revert of one of
+// them from counting. gitsync takes three things out of a commit that it does not
+// apply. It does so for BatchReleases that are in the cluster and whose own objects are
+// not refused:
 //
 //   - the approval of the release that is under way, if the commit has the same terms
 //     for the Deployment as the cluster. With other terms the approval might open
@@ -70,8 +71,8 @@ func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signatures
 }
 
 // bringsAgain reports whether a refused commit begins another release than the one of a
-// BatchRelease, also one of the template that failed: after a revert, the same change again. Of a commit
-// that was not prepared, it is not known.
+// BatchRelease. It may be one of the template that failed: after a revert, the same change
+// again. If the commit was not prepared, that is not known, and the answer is true.
 func (c *commit) bringsAgain(br *v1alpha1.BatchRelease) bool {
 	return len(c.then) == 0 || slices.ContainsFunc(c.then, func(then *v1alpha1.BatchRelease) bool {
 		return plan.ReleaseName(then) == plan.ReleaseName(br) && then.Spec.Commit != br.Spec.Commit
@@ -207,9 +208,9 @@ func (m *move) ownsPaused() bool {
 	return m.now.Spec.Paused && err == nil && len(owned) > 0
 }
 
-// isBack reports whether the template of the commit is that of the stable revision, or
-// after a release that of the one before, as rollout has recorded them. The ConfigMaps
-// and Secrets of the branch that it refers to have to be there.
+// isBack reports whether the template of the commit is that of the stable revision, as
+// rollout has recorded it. After a release, that of the one before counts, too. The
+// ConfigMaps and Secrets of the branch that it refers to have to be there.
 func (m *move) isBack(ctx context.Context) (bool, error) {
 	revisions, err := apply.Records(ctx, m.own, m.now.Namespace, m.now.UID)
 	if err != nil {
@@ -330,9 +331,9 @@ func (c *commit) target(gk schema.GroupKind, namespace, name string) *apply.Targ
 	return nil
 }
 
-// keepUp brings again what was deleted or changed of the commit that is applied, object
-// by object: one that is refused today keeps no other from coming back. Of the
-// BatchReleases only those are brought that are gone.
+// keepUp brings again what was deleted or changed of the commit that is applied. It
+// does so object by object: one that is refused today keeps no other from coming back.
+// It brings only those BatchReleases that are gone.
 func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signatures, c *commit) (plan.Problems, error) {
 	if !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) {
 		return l.notKept(c), nil
@@ -370,8 +371,8 @@ func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signatures
 }
 
 // mayBeMeantToGo reports whether an object is gone that a commit has in a way that cannot
-// be tried at all, such as a Deployment with another selector: who deleted it may have
-// done so for that. The problem of the commit names the ways on.
+// be tried at all. An example is a Deployment with another selector: the user who deleted
+// it may have done so for that. The problem of the commit names the ways on.
 func (c *commit) mayBeMeantToGo(t *apply.Target) bool {
 	if c == nil || c.governed == nil || t.Live != nil || c.target(t.GroupKind(), t.GetNamespace(), t.GetName()) != nil {
 		return false

@@ -28,9 +28,9 @@ import (
 //     ended releases in the status of the BatchRelease. gitsync keeps them in the
 //     status of the GitSource, too, since a BatchRelease may be lost.
 //
-// Both lists have a bound. Once the one of the GitSource was full, a third rule replaces
-// what it has lost: an approval counts only if it was committed after the newest release
-// that had ended by then. ended.go has the list.
+// Both lists have a bound. Once the list of the GitSource was full, a third rule
+// replaces what it has lost. An approval counts only if it was committed after the
+// newest release that had ended by then. ended.go has the list.
 
 // since returns the branch before a release was first seen. It stays the same while
 // the release has the same commit, whatever is applied meanwhile. Where the history
