@@ -8,10 +8,10 @@
 //
 // # The files, in the order in which a sync goes through them
 //
-//	reconciler.go   what wants a look, when the next one is, what is written of it
+//	reconciler.go   what starts a sync, when the next one is, what is written of it
 //	repository      one bare repository on disk per URL; snapshots for readers
 //	gitserver       one exchange with a Git server; its errors put in words
-//	follow.go       one look at a commit: prepare, try, announce, apply, prune
+//	follow.go       one sync of a commit: prepare, try, announce, apply, prune
 //	dependencies.go the sources that a commit waits for
 //	meanwhile.go    what is done for what is applied while a commit waits
 //	refused.go      what counts of a commit that is refused
@@ -19,7 +19,7 @@
 //	desired.go      a commit's objects, releases and approvals
 //	commits.go      which commit began a release, which brought an approval
 //	overlimits.go   the commits that take too much to render
-//	parked.go       a look that has no place to render
+//	parked.go       a sync that has no place to render
 //	seen.go         when a commit was first seen, for keys that expire
 //	replay.go       which approvals are older than the release that they name
 //	apply           what the cluster has of a commit; dry run and server-side apply
@@ -28,16 +28,16 @@
 //	apiproblem      the API server's answers put into words
 //	inventory       which object belongs to which GitSource
 //	prune           what may be deleted
-//	conditions.go   the outcome of a look as conditions
+//	conditions.go   the outcome of a sync as conditions
 //	decisions.go    which changes of a release's status a source has to know
 //	intents.go      what the cluster decided and the branch does not say
-//	writeback.go    a look's end: what is to be committed, and the approvals
+//	writeback.go    the end of a sync: what is to be committed, and the approvals
 //	rollback.go     reverts: which commits, and whether the result is right
 //	revert.go       whether a result keeps what the reverted commits had not touched
 //	takeback.go     the same for a clone, where git revert has a conflict
-//	preview.go      what a commit would do, for whoever wants to merge it
-//	merged.go       an apply worked out here, for who may only read
-//	probe.go        what a GitSource would meet, for whoever wants to make one
+//	preview.go      what a commit would do, for a user who wants to merge it
+//	merged.go       an apply worked out here, for an account that may only read
+//	probe.go        what a GitSource would meet, for a user who wants to make one
 //	review.go       another branch to push to
 //	gitobject       blobs, trees and commits in memory; merges; trailers
 //	refwatch        local repositories: a push is noticed at once

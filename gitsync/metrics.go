@@ -27,7 +27,7 @@ var (
 	behindGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tranche", Subsystem: "source", Name: "commits_behind",
 		Help: "Commits of the branch that are not applied, up to 1000."}, metricLabels)
 	syncCounter = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tranche", Subsystem: "source", Name: "syncs_total",
-		Help: "Looks at the branch, by how they went: Applied, or the reason why not."}, append(metricLabels[:2:2], "result"))
+		Help: "Syncs of the branch, by result: Applied, or the reason why not."}, append(metricLabels[:2:2], "result"))
 	renderCounter = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tranche", Subsystem: "source", Name: "renders_total",
 		Help: "Looks at what the branch renders: rendered, or skipped since nothing that was read has changed."}, append(metricLabels[:2:2], "result"))
 	exchangeHistogram = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tranche", Subsystem: "git", Name: "exchange_duration_seconds",

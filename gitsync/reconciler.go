@@ -513,7 +513,7 @@ func unsupported(spec *v1alpha1.GitSourceSpec) *plan.Problem {
 	}{
 		{"spec.writeBack.enabled", "what is written back goes to the branch, and spec.ref pins something else", spec.WriteBack != nil && spec.WriteBack.Enabled && spec.Ref.IsPinned()},
 		{"spec.verify.mode", "spec.ref names no tag that could be signed", verify != nil && verify.Mode != "" && verify.Mode != v1alpha1.VerifyHEAD && (spec.Ref.Commit != "" || spec.Ref.Tag == "" && spec.Ref.SemVer == "")},
-		{"spec.approvals.distinctAuthor", "where spec.approvals.signers is not set, nobody can tell who approves", spec.Approvals != nil && spec.Approvals.DistinctAuthor && spec.Approvals.Signers == nil},
+		{"spec.approvals.distinctAuthor", "where spec.approvals.signers is not set, it is not known who approves", spec.Approvals != nil && spec.Approvals.DistinctAuthor && spec.Approvals.Signers == nil},
 	}
 	for _, f := range fields {
 		if f.set {
@@ -660,7 +660,7 @@ func (l *look) tell(kind, reason, message string) { l.tellOf(nil, kind, reason, 
 // are about one object are taken for one and the same, whatever they say.
 func (l *look) tellOf(object runtime.Object, kind, reason, message string) {
 	l.events.Eventf(l.gs, object, kind, reason, "Sync", "%s", eventNote(message))
-	l.log.Info("told", "reason", reason, "commit", l.outcome.commit, "because", message)
+	l.log.Info("Recorded event", "reason", reason, "commit", l.outcome.commit, "because", message)
 }
 
 // conclude maps the end of a sync to status, events and log.

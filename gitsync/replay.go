@@ -33,8 +33,8 @@ import (
 // newest release that had ended by then. ended.go has the list.
 
 // since returns the branch before a release was first seen. It stays the same while
-// the release has the same commit, whatever is applied meanwhile. Where the history
-// of both commits has left the repository, it is the present tip.
+// the release has the same commit, whatever is applied meanwhile. If the history of
+// both commits has left the repository, it is the present tip.
 func (h *history) since(commit string, now *v1alpha1.BatchRelease) *v1alpha1.ApprovalsSince {
 	tip := h.snapshot.Tip.String()
 	if now == nil || now.Spec.Commit != commit || now.Spec.ApprovalsSince == nil {
@@ -66,9 +66,9 @@ func releasedLast(now *v1alpha1.BatchRelease) string {
 	return ""
 }
 
-// before returns the tip of which an approval that counts is not in the history. Where a
-// commit or tag is pinned, that is the tip at first sight: what was applied before need
-// not be on the branch.
+// before returns the tip of which an approval that counts is not in the history. If a
+// commit or tag is pinned, that is the tip at first sight: the commit that was applied
+// before need not be on the branch.
 func (h *history) before(since *v1alpha1.ApprovalsSince) plumbing.Hash {
 	if h.has(since.AppliedCommit) && (!h.gs.Spec.Ref.IsPinned() || !h.has(since.ObservedCommit)) {
 		return plumbing.NewHash(since.AppliedCommit)
@@ -81,8 +81,9 @@ func (h *history) has(commit string) bool {
 	return commit != "" && h.snapshot.HasEncodedObject(plumbing.NewHash(commit)) == nil
 }
 
-// unused returns the approvals without those for this release that are older than
-// it, or that are for a release that has ended, and why those do not count.
+// unused returns the approvals without those for this release that do not count, and
+// why these do not. They are older than the release, or are for a release that has
+// ended.
 func (h *history) unused(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, plan.Problems, error) {
 	ended := h.hasEnded(release, commit, now)
 	var counted []plan.Approval
@@ -125,8 +126,9 @@ func (h *history) predates(ctx context.Context, commit plumbing.Hash, since *v1a
 }
 
 // forgotten says why an approval that a commit brought may be one that was used and is not
-// known any more, or returns an empty string. The committer's date is part of what the
-// signature covers, so a user who pushes an old approval again cannot change the date.
+// known any more. It returns an empty string if it cannot be. The committer's date is part
+// of what the signature covers, so a user who pushes an old approval again cannot change
+// the date.
 func (h *history) forgotten(commit plumbing.Hash, until *metav1.Time) (string, error) {
 	if until.IsZero() {
 		return "", nil
@@ -158,8 +160,8 @@ func (h *history) precedes(ctx context.Context, commit, tip plumbing.Hash) (bool
 }
 
 // hasEnded reports whether the source knows that a release has ended, and its
-// BatchRelease does not: that one was lost, or its plan was removed. What the
-// BatchRelease knows, rollout goes by.
+// BatchRelease does not: that one was lost, or its plan was removed. If the
+// BatchRelease knows it, rollout goes by that.
 func (h *history) hasEnded(release *plan.Release, commit string, now *v1alpha1.BatchRelease) bool {
 	if now != nil && (now.Status.Phase == v1alpha1.PhaseCompleted && now.Status.UpdateCommit == commit ||
 		slices.ContainsFunc(now.Status.EndedReleases, func(r v1alpha1.ReleaseName) bool { return r.Commit == commit })) {

@@ -80,8 +80,8 @@ func member(v any, k string) any {
 	return nil
 }
 
-// addKeys adds the keys of a map; it returns false for a value that is
-// something else. What is not there is like a map without keys.
+// addKeys adds the keys of a map; it returns false for a value that is something else.
+// A missing value is like a map without keys.
 func addKeys(keys map[string]bool, v any) bool {
 	if v == nil {
 		return true

@@ -37,10 +37,10 @@ func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error
 	return w.reviewBase(ctx, pending)
 }
 
-// reviewBase looks at the branch for review. Its commits are never taken away:
-// it is made, or moved forward, on top of the tip of the watched branch, and
-// where it has others that are not merged yet, on top of those. Where it has
-// fallen behind, the first commit is a merge of the two.
+// reviewBase fetches the branch for review. Its commits are never taken away. It is
+// made, or moved forward, on top of the tip of the watched branch. If it has others
+// that are not merged yet, the new commits go on top of those. If it has fallen
+// behind, the first commit is a merge of the two.
 func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent, error) {
 	looking, cancel := context.WithTimeout(ctx, w.timeout())
 	defer cancel()
@@ -54,7 +54,7 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 	}
 	w.review = s
 	if !s.SharesDisk(w.snapshot) {
-		return nil, gitserver.ErrBranchMoved // the mirror was cloned anew: both from the new one
+		return nil, gitserver.ErrBranchMoved // the mirror was cloned again: both from the new one
 	}
 	// The older snapshot does not see what has come since.
 	w.scratch, w.from = gitobject.NewStore(s), s.Commit
@@ -81,7 +81,7 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 	if err != nil {
 		return nil, err
 	}
-	if len(unsaid) > 0 && !ahead { // what waits there is committed anew, on top of what is new here
+	if len(unsaid) > 0 && !ahead { // what waits there is committed again, on top of what is new here
 		w.also = s.Commit
 		return pending, nil
 	}
@@ -99,10 +99,10 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 	return unsaid, nil
 }
 
-// reviewIsSigned checks, where spec.verify is set, that a listed key has signed each
-// commit of the branch for review that is not in the history of the watched tip. The
-// signature of the controller covers the whole history of its commit: on top of a commit
-// that a committer may not bring, it would let that commit be applied.
+// reviewIsSigned checks the commits of the branch for review that are not in the history
+// of the watched tip. If spec.verify is set, a listed key must have signed each of them.
+// The signature of the controller covers the whole history of its commit. On top of a
+// commit that a committer may not bring, it would let that commit be applied.
 func (w *writeback) reviewIsSigned(ctx context.Context) error {
 	by := w.commit.renderer.signatures
 	if by.verify == nil {

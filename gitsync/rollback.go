@@ -75,10 +75,10 @@ type goal struct {
 	template *corev1.PodTemplateSpec
 }
 
-// revert commits that the branch takes back what the group's releases brought:
-// the whole change of the commits that made the releases, as far as it is
-// rendered by this source, or, where that would move other releases as well,
-// without the files of it that would.
+// revert commits that the branch takes back what the group's releases brought. That is
+// the whole change of the commits that made the releases, as far as this source
+// renders it. If that would move other releases as well, it leaves out the files that
+// would move them.
 func (w *writeback) revert(ctx context.Context, group []intent) error {
 	goals, commits, err := w.cause(ctx, group)
 	if err != nil {
@@ -107,8 +107,8 @@ func isRefusal(err error) bool {
 	return cannot || moves
 }
 
-// cause finds the commits that brought what failed, newest first, and for each
-// release the template that the cluster has gone back to, as Git had it.
+// cause finds the commits that brought what failed, newest first. For each release it
+// finds the template that the cluster has gone back to, as Git had it.
 func (w *writeback) cause(ctx context.Context, group []intent) ([]goal, []revertedCommit, error) {
 	goals := make([]goal, len(group))
 	by := map[plumbing.Hash]revertedCommit{}
@@ -131,10 +131,10 @@ func (w *writeback) cause(ctx context.Context, group []intent) ([]goal, []revert
 	return goals, commits, nil
 }
 
-// back goes from the tip along first parents to the first commit that renders
-// what runs now, and returns that template, and the commits on the way with
-// which the template changed: the one that began the release, and those of
-// releases that it superseded.
+// back goes from the tip along first parents to the first commit that renders what
+// runs now. It returns that template, and the commits on the way with which the
+// template changed. They are the one that began the release, and those of releases
+// that it superseded.
 func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpec, []revertedCommit, error) {
 	runs, err := running(ctx, w.as, w.gs, in.release)
 	if err != nil {
@@ -177,9 +177,9 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 	return nil, nil, &cannot{fact: fmt.Sprintf("no commit of the branch renders what the cluster has gone back to, %s", in.stable), hint: "commit the state that you want by hand"}
 }
 
-// templateBefore returns the template that a commit renders, nil where it does
-// not. Where nothing changed that was read for the commit after it, it is that
-// one's.
+// templateBefore returns the template that a commit renders, nil where it does not. If
+// nothing changed that was read for the commit after it, it is the template of that
+// commit.
 func (h *history) templateBefore(commit plumbing.Hash, reads gittree.Reads, r *plan.Release, after *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, gittree.Reads, error) {
 	t, err := gittree.Open(h.snapshot, commit)
 	if err != nil {
@@ -200,7 +200,8 @@ func (h *history) templateBefore(commit plumbing.Hash, reads gittree.Reads, r *p
 
 // running returns a function that tells whether a template of Git is what the
 // release's Deployment has now. The API server fills in its defaults for the
-// comparison, by a dry run of the write that a release makes, as the account of gs.
+// comparison. It does so in a dry run of the write that a release makes, as the
+// account of gs.
 func running(ctx context.Context, as client.Client, gs *v1alpha1.GitSource, r *plan.Release) (func(*corev1.PodTemplateSpec) (bool, error), error) {
 	var live appsv1.Deployment
 	key := client.ObjectKey{Namespace: r.Deployment.GetNamespace(), Name: r.Deployment.GetName()}
@@ -239,7 +240,7 @@ func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *renderer) error {
 			return err
 		}
 		if err != nil {
-			set = nil // somebody put it right since
+			set = nil // a later commit put it right
 		}
 		trees[i] = t.Hash()
 		maps.Copy(reads, t.Reads())
@@ -346,8 +347,8 @@ func (w *writeback) yields(goals []goal, tree plumbing.Hash) (*plan.Set, error) 
 	return set, nil
 }
 
-// moved returns the releases, but for those to be reverted, whose template is
-// no longer what the head says.
+// moved returns the releases, except for those to be reverted, whose template is no
+// longer what the head says.
 func (w *writeback) moved(goals []goal, set *plan.Set) []string {
 	var moved []string
 	for i := range w.set.Releases {
@@ -362,9 +363,9 @@ func (w *writeback) moved(goals []goal, set *plan.Set) []string {
 	return moved
 }
 
-// narrow takes back what a commit changed without the files that move other
-// releases: first as few files as it takes to come to the templates, and then
-// each of the others that moves nothing else.
+// narrow takes back what a commit changed without the files that move other releases.
+// First it takes as few files as it takes to come to the templates, and then each of
+// the others that moves nothing else.
 func (w *writeback) narrow(ctx context.Context, goals []goal, commits []revertedCommit) (map[string]bool, plumbing.Hash, *plan.Set, error) {
 	all := map[string]bool{}
 	for _, c := range commits {

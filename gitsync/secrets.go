@@ -33,9 +33,9 @@ func secretsOf(o client.Object) []string {
 
 // keepSecrets refuses a commit that brings a Secret which this GitSource names, or
 // another one of the Secret's namespace. A committer would list own keys there as those
-// of signers, or have another's credentials used. The cluster is asked after the trial
-// of the commit, which refuses what the account may not write, so that an account
-// learns nothing of another namespace.
+// of signers, or have another's credentials used. The controller reads the cluster
+// after the dry run of the commit, which refuses what the account may not write. So an
+// account learns nothing of another namespace.
 func (l *look) keepSecrets(ctx context.Context, targets []*apply.Target) error {
 	var ps plan.Problems
 	for _, t := range targets {

@@ -23,8 +23,8 @@ const (
 	maxSeen = 2048
 	// seenWhole is for how long each tip is kept; older ones are kept once an hour.
 	seenWhole = 24 * time.Hour
-	// maxSeenTried bounds the tips whose history is searched. Of a branch that only
-	// grows, the newest one in question has the history of all others.
+	// maxSeenTried bounds the tips whose history is searched. If a branch only grows, the
+	// newest one in question has the history of all others.
 	maxSeenTried = 3
 )
 
@@ -45,9 +45,9 @@ func (l *look) noteSeen(s *repository.Snapshot) {
 
 // withSeen returns the tips with those of the present, unless they are among them.
 //
-// Of the tips of one hour that are older than a day, the newest stays, and so do those
-// of the present. What is dropped only makes the first sight of its commits later, and a
-// later one is never good for a key for which an earlier one was not.
+// Among the tips of one hour that are older than a day, the newest stays. So do those of
+// the present. A tip that is dropped only makes the first sight of its commits later. A
+// later sight is never good for a key for which an earlier one was not.
 func withSeen(seen []v1alpha1.SeenCommit, now time.Time, tips ...string) []v1alpha1.SeenCommit {
 	var list []v1alpha1.SeenCommit
 	for _, tip := range tips {
@@ -92,8 +92,8 @@ func (s *signatures) sawTag(object plumbing.Hash, until time.Time) bool {
 }
 
 // sawBy reports whether a commit was seen at a time or before, with the signature that it
-// has: one that was added since may be by a key that had expired. Tips that are no longer
-// in the mirror answer for themselves alone.
+// has. A signature that was added since may be by a key that had expired. Tips that are
+// no longer in the mirror answer for themselves alone.
 func (s *signatures) sawBy(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, until time.Time) (bool, error) {
 	var tips []plumbing.Hash
 	for _, t := range s.seen {

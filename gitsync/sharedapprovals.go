@@ -25,7 +25,7 @@ func (r *renderer) unknown(releases []plan.Release, approvals []plan.Approval) (
 }
 
 // withoutOthers leaves out the approvals that another GitSource of the branch reads and
-// that name a release which it has applied: two sources may share a folder of approvals.
+// that name a release which it has applied. Two sources may share a folder of approvals.
 func withoutOthers(approvals []plan.Approval, sources *v1alpha1.GitSourceList, gs *v1alpha1.GitSource) []plan.Approval {
 	left := slices.Clone(approvals)
 	for i := range sources.Items {

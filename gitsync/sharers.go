@@ -97,7 +97,7 @@ func (w *writeback) sharersOf(ctx context.Context) ([]*sharer, error) {
 	return w.sharers, nil
 }
 
-// movedElsewhere returns what a tree would move of other GitSources. Where a source read
+// movedElsewhere returns what a tree would move of other GitSources. If a source read
 // none of the files that differ, nothing is rendered.
 func (w *writeback) movedElsewhere(ctx context.Context, tree plumbing.Hash) (*elsewhere, error) {
 	sharers, err := w.sharersOf(ctx)
@@ -191,8 +191,8 @@ func (w *writeback) mayRead(s *sharer, tree plumbing.Hash) (bool, error) {
 	return false, err
 }
 
-// renderingOf renders a tree for a source. Where the tree has what the last rendering
-// read, that one is good.
+// renderingOf renders a tree for a source. If the tree has what the last rendering
+// read, that rendering is good.
 func (w *writeback) renderingOf(s *sharer, tree plumbing.Hash, last *desired) (*sharedRendering, error) {
 	t, err := gittree.OpenTree(w.scratch, tree)
 	if err != nil {

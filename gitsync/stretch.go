@@ -15,8 +15,8 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
-// maxGlance is how many commits a glance goes through, and how many of each stretch it
-// looks at that a merge has brought.
+// maxGlance is how many commits a short sync goes through, and how many it checks of
+// each stretch that a merge has brought.
 const maxGlance = 100
 
 // stretch is the way from a commit back to an older one, along first parents. It is never
@@ -27,7 +27,7 @@ type stretch struct {
 	trees []plumbing.Hash
 	// sides are the commits that only merges have brought.
 	sides []merged
-	// tooMany: there are more of these than a glance goes through.
+	// tooMany: there are more of these than a short sync goes through.
 	tooMany bool
 }
 
@@ -54,9 +54,9 @@ func (w *stretch) leaves(s storer.EncodedObjectStorer, folders *gittree.Folders,
 }
 
 // bringsApprovals reports whether a merge may have brought a commit with an approval that
-// none of its parents has, though the merge itself has left it out. A release that begins
-// later must find such a commit in the history of what was applied before: the status has
-// to say that this one was.
+// none of its parents has. The merge itself may have left that approval out. A release
+// that begins later must find such a commit in the history of what was applied before. So
+// the status has to say that this one was applied.
 func (w *stretch) bringsApprovals(s storer.EncodedObjectStorer, folder string) (bool, error) {
 	folder = strings.Trim(path.Clean("/"+folder), "/")
 	for _, c := range w.sides {
@@ -158,8 +158,8 @@ type knownStretch struct {
 // keptStretches bounds them.
 const keptStretches = 16
 
-// between returns the way from one commit to another, newer one; nil where first parents do
-// not lead from the newer one to the other within so many commits.
+// between returns the way from one commit to another, newer one. It returns nil if first
+// parents do not lead from the newer one to the other within that many commits.
 func (st *stretches) between(s storer.EncodedObjectStorer, from, to plumbing.Hash, most int) (*stretch, error) {
 	is := func(k knownStretch) bool { return k.from == from && k.to == to && k.most == most }
 	st.mu.Lock()
@@ -245,8 +245,9 @@ func (w *stretch) addSides(s storer.EncodedObjectStorer, from plumbing.Hash, oth
 	return nil
 }
 
-// maxPast is how many commits of the history of a stretch are told from those that merges
-// have brought. With more, a merge of an old branch looks as if it had brought them.
+// maxPast is how many commits of the history of a stretch are distinguished from those
+// that merges have brought. With more, a merge of an old branch looks as if it had
+// brought them.
 const maxPast = 10 * maxGlance
 
 // historyOf returns a commit and the newest of its history.

@@ -24,14 +24,13 @@ type File struct {
 	Gone bool
 }
 
-// TakeBack returns the files of a commit, by their path, that change when what
-// other commits brought is taken back, newest first: as far as the GitSource
-// renders it, and three-way by lines, so that what came since stays. It is
-// what the controller does in a rollback where git revert has a conflict, in a
-// file beside the manifests or in lines that are neighbours. Conflicts are the
-// files that stay as they are, since later commits changed the same lines:
-// whether the rest does what it should, a rendering has to say. The store is
-// only read.
+// TakeBack takes back what other commits brought, newest first, and returns the files
+// of a commit that this changes, by their path. It does so as far as the GitSource
+// renders them, and three-way by lines, so that later changes stay. The controller
+// does the same in a rollback. It helps where git revert has a conflict, in a file
+// beside the manifests or in lines that are neighbours. Conflicts are the files that
+// stay as they are, since later commits changed the same lines. A rendering has to
+// show whether the rest does what it should. The store is only read.
 func TakeBack(store storer.EncodedObjectStorer, gs *v1alpha1.GitSource, head plumbing.Hash, commits []plumbing.Hash) (changes map[string]File, conflicts []string, err error) {
 	s := gitobject.NewStore(store)
 	r := &renderer{gs: gs}

@@ -29,18 +29,17 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Where spec.approvals.signers is set, a commit that is not a signer's changes
-// neither the steps of a release nor whether it has any. gitsync compares the terms
+// If spec.approvals.signers is set, a commit that is not a signer's changes neither
+// the steps of a release nor whether it has any. gitsync compares the terms
 // (plan.Terms) that a commit renders for each Deployment with those that govern it:
 //
 //   - The governing terms are in the status of the GitSource. They survive the
 //     BatchRelease, the Deployment and the plan in Git. Before the source had signers,
 //     the BatchRelease in the cluster governs.
 //   - Other terms count when a signer has approved their digest. Until then the set
-//     that is applied has the governing terms in their place, with the template of
-//     the commit. A Deployment that the commit does not have stays as it is, and
-//     Deployments that are new with that commit wait: they may be the same one under
-//     another name.
+//     that is applied has the governing terms in their place, with the template of the
+//     commit. A Deployment that the commit does not have stays as it is. Deployments
+//     that are new with that commit wait: they may be the same one under another name.
 //   - Terms are written to the status before anything is applied by them, and removed
 //     after the last object that they govern is. So a controller that dies in between
 //     decides the same again.
@@ -276,8 +275,8 @@ func (g *governor) planName(key client.ObjectKey, otherwise string) string {
 	return otherwise
 }
 
-// keep returns what goes on governing a Deployment. Where the commit has no plan for
-// it, a BatchRelease that is paused stays so.
+// keep returns what goes on governing a Deployment. If the commit has no plan for it,
+// a BatchRelease that is paused stays so.
 func (g *governor) keep(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan) (plan.Kept, error) {
 	k := plan.Kept{Namespace: key.Namespace, Name: key.Name, Plan: metav1.ObjectMeta{Name: record.Name}, Terms: plan.Terms(record.Terms)}
 	var br v1alpha1.BatchRelease
@@ -414,7 +413,7 @@ func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1
 }
 
 // unapproved returns how an approval which names the digest of new terms is known once
-// it is used, and says why it does not count; empty: it does.
+// it is used. It also returns why the approval does not count; empty: it does.
 func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (used v1alpha1.UsedPlanApproval, why string, err error) {
 	if p := a.NotAsSigned(); p != nil {
 		return used, fmt.Sprintf("%v; %s", p.Err, p.Hint), nil
@@ -469,8 +468,8 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 // maxUsed bounds the approvals that a GitSource knows to have been used.
 const maxUsed = 256
 
-// use adds approvals to those that have been used. Of those that the bound removes only
-// the newest date stays.
+// use adds approvals to those that have been used. For approvals that the bound
+// removes, only the newest date stays.
 func use(status *v1alpha1.GitSourceStatus, now time.Time, approvals []v1alpha1.UsedPlanApproval) {
 	until := plansForgottenUntil(status, now)
 	for _, a := range approvals {

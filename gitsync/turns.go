@@ -15,14 +15,14 @@ import (
 // Git servers.
 const looksPerWorker = 8
 
-// turns share the goroutines of the controller between namespaces, and let a look that
+// turns share the goroutines of the controller between namespaces, and let a sync that
 // waits for a Git server keep none from working.
 //
 // A namespace has at most as many looks as it leaves free for all others. So servers that
 // never answer, of one tenant or of some, delay no other tenant.
 type turns struct {
 	looks int           // at the same time
-	work  chan struct{} // what a look holds while it works
+	work  chan struct{} // what a sync holds while it works
 
 	mu      sync.Mutex
 	of      map[string]int // looks, by namespace
@@ -40,7 +40,7 @@ func newTurns(concurrent int) *turns {
 	}
 }
 
-// begin begins a look. It returns false where its namespace has its share: the source is
+// begin begins a sync. It returns false where its namespace has its share: the source is
 // then among those that a later end returns.
 func (t *turns) begin(source types.NamespacedName, end context.CancelFunc) bool {
 	t.mu.Lock()
@@ -59,7 +59,7 @@ func (t *turns) begin(source types.NamespacedName, end context.CancelFunc) bool 
 
 func (t *turns) mayBegin(namespace string) bool { return t.of[namespace] < t.looks-t.total }
 
-// end ends a look, and returns the sources that may have their turn now.
+// end ends a sync, and returns the sources that may have their turn now.
 func (t *turns) end(source types.NamespacedName) []types.NamespacedName {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +98,7 @@ func (t *turns) spare(source types.NamespacedName) {
 // turnsKey is the key of a context's value: the turns in which the look works.
 type turnsKey struct{}
 
-// working waits until a look may work, and returns the context of the look and what ends
+// working waits until a sync may work, and returns the context of the sync and what ends
 // its work.
 func (t *turns) working(ctx context.Context) (context.Context, func(), error) {
 	select {

@@ -80,8 +80,8 @@ func (s *signatures) changeOf(known string, find func() foundCommits) foundCommi
 // keptChanges bounds what is kept of releases; it costs little to find again.
 const keptChanges = 100
 
-// signatures reads the keys. As with the credentials, that is at each look, so
-// a key that is taken from a Secret counts for nothing from the next one on.
+// signatures reads the keys. As with the credentials, each sync reads them. So a key
+// that is taken from a Secret counts for nothing from the next sync on.
 func (l *look) signatures(ctx context.Context) (s signatures, err error) {
 	if l.keep.changes == nil || len(l.keep.changes) > keptChanges {
 		l.keep.changes = map[string]foundCommits{}
@@ -107,9 +107,9 @@ func (l *look) signatures(ctx context.Context) (s signatures, err error) {
 	return s, err
 }
 
-// ownKey returns which of the signers is the controller: the key of spec.writeBack, which
-// may stand in the same list as those of persons, for spec.verify. Another source may
-// have it for its write-back, and be one where an approval in the cluster is enough.
+// ownKey returns which of the signers is the controller: the key of spec.writeBack. For
+// spec.verify, that key may stand in the same list as those of persons. Another source
+// may have it for its write-back, and be one where an approval in the cluster is enough.
 func (l *look) ownKey(ctx context.Context, signers *signature.Keys, now time.Time) (string, error) {
 	w := l.gs.Spec.WriteBack
 	if signers == nil || w == nil || w.SigningKey == nil {
@@ -160,7 +160,7 @@ func (l *look) keys(ctx context.Context, field string, v *v1alpha1.Verification)
 	return keys, nil
 }
 
-// verified checks that what leads to a snapshot is signed, where the spec demands it. Of
+// verified checks that what leads to a snapshot is signed, where the spec demands it. For
 // a branch the tip is enough: its signature covers the whole tree, and the whole history.
 func (l *look) verified(ctx context.Context, s *repository.Snapshot, by signatures) error {
 	if by.verify == nil {
@@ -230,8 +230,8 @@ func (s *signatures) tagUnsigned(at *repository.Snapshot) (string, error) {
 	return "", nil
 }
 
-// listed checks that spec.verify lists the key that signs what is written
-// back, or the first commit of the controller would be the last one followed.
+// listed checks that spec.verify lists the key that signs what is written back.
+// Otherwise the first commit of the controller would be the last one followed.
 func (l *look) listed(ctx context.Context, signer signature.Signer) error {
 	if l.gs.Spec.Verify == nil {
 		return nil
@@ -274,10 +274,10 @@ func (s *signatures) signerOf(ctx context.Context, store storer.EncodedObjectSto
 	return by, why, nil
 }
 
-// signed returns the approvals without those for this release that are not
-// signed as the spec demands, and why those do not count. One that is not
-// signed is left out before anything else is asked, or anybody could keep a
-// signed one from counting with a second file.
+// signed returns the approvals without those for this release that are not signed as
+// the spec demands, and why those do not count. An approval that is not signed is left
+// out before anything else is checked. Otherwise any committer could keep a signed one
+// from counting with a second file.
 func (h *history) signed(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval) ([]plan.Approval, plan.Problems, error) {
 	if h.signatures.signers == nil {
 		return approvals, nil, nil
@@ -327,11 +327,10 @@ func (h *history) unsigned(ctx context.Context, a *plan.Approval, release *plan.
 
 var errOwnKey = errors.New("it is signed by the key of spec.writeBack.signingKey, which is the controller's and no person's")
 
-// sameAuthor says why it cannot be shown that an approval is by another person
-// than the change, and nil where it can: every commit of the change is signed
-// by a listed key, and none of them is the approver's. An author's name and
-// address prove nothing, and neither does a key that is not listed, since
-// anybody can make a second one.
+// sameAuthor says why it cannot be shown that an approval is by another person than
+// the change. It returns nil if a listed key signed every commit of the change, and
+// none of these keys is the approver's. An author's name and address prove nothing.
+// Neither does a key that is not listed, since the author can make a second one.
 func (h *history) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
 	c := h.releaseChange(release, commit, since)
 	change := c.authors(ctx)
@@ -408,9 +407,9 @@ func (c *change) authors(ctx context.Context) foundCommits {
 	})
 }
 
-// writtenBy says that the approver has signed one of the commits, or that it cannot
-// be shown that another person has signed each of them; empty: neither. The approval
-// came in another commit.
+// writtenBy says that the approver has signed one of the commits, or that it cannot be
+// shown that another person has signed each of them. It is empty if neither holds. The
+// approval came in another commit.
 func (h *history) writtenBy(ctx context.Context, commits []plumbing.Hash, in string, approver signature.Signature) (fact, hint string, err error) {
 	keys := signature.Join(h.signatures.signers, h.signatures.verify)
 	for _, c := range commits {

@@ -11,20 +11,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// wish is what a source is to be looked at for.
+// A `wish` is a sync request: why a source is to be synced.
 type wish struct {
-	// since is when it was wished: what the server had said before is too old.
+	// since is the time of the request: what the server had said before is too old.
 	since time.Time
 	// whole: the cluster is to be looked at, too, whatever the branch says. Else
 	// there may have been a push, and that is all.
 	whole bool
-	// asked: somebody wished for a whole look.
+	// asked: a user asked for a whole sync.
 	asked bool
 }
 
-// wishes are those that wait for a look, by source. A thousand sources of one
-// repository that are told of a push at the same time need one answer of its
-// server, and what the push does not touch needs nothing of the cluster.
+// The type `wishes` has the requests that wait for a sync, by source. A thousand
+// sources of one repository may be notified of a push at the same time. They need one
+// answer of its server, and what the push does not touch needs nothing of the cluster.
 type wishes struct {
 	mu sync.Mutex
 	by map[types.NamespacedName]wish
@@ -72,14 +72,13 @@ func itself(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
-// sharedFor is how old an answer of the server may be for a look that is taken
-// because the interval is over: a tenth of it, at most sharedAtMost.
+// sharedFor is how old an answer of the server may be for a sync that runs because the
+// interval is over. It is a tenth of the interval, at most sharedAtMost.
 func sharedFor(interval time.Duration) time.Duration { return min(interval/10, sharedAtMost) }
 
 const sharedAtMost = 30 * time.Second
 
-// wanted says what a look is for. Who comes without a wish comes since time has
-// passed.
+// wanted says what a sync is for. A sync without a request runs since time has passed.
 func (r *reconciler) wanted(source types.NamespacedName, keep memory) wish {
 	w, wished := r.wishes.take(source)
 	now := time.Now()

@@ -32,8 +32,8 @@ import (
 )
 
 const (
-	// maxMoved is how often in one look a branch may be found to have moved
-	// before the look is over and another one is asked for.
+	// maxMoved is how often in one sync a branch may be found to have moved. After that
+	// the sync ends and another one is requested.
 	maxMoved = 8
 	// firstPause is about how long the first wait is when the branch has
 	// moved; each one after it is twice as long.
@@ -59,9 +59,9 @@ func pauseFor(ctx context.Context, moved int) bool {
 	}
 }
 
-// writeback is one attempt to commit what the cluster decided and the branch
-// does not say. There is no list of what is to be committed: it is found anew
-// at each look, by comparison.
+// writeback is one attempt to commit what the cluster decided and the branch does not
+// say. There is no list of what is to be committed: each sync finds it again, by
+// comparison.
 type writeback struct {
 	*look
 	remote   gitserver.Remote
@@ -90,11 +90,11 @@ type writeback struct {
 // errPushed says that the branch has moved by ourselves.
 var errPushed = errors.New("pushed")
 
-// writeBack compares the cluster's decisions with what was just applied, and
-// commits the difference. What cannot be committed is said on InSync, and is no
-// error. Where others are faster, it decides again on what they have pushed,
-// before that is applied: the time in which one can be overtaken is short.
-// gitserver.ErrBranchMoved asks for a look at what the branch says now.
+// writeBack compares the cluster's decisions with what was just applied, and commits
+// the difference. If something cannot be committed, InSync says so, and there is no
+// error. If others are faster, it decides again on what they have pushed, before that
+// is applied. So the time in which a push can overtake it is short.
+// gitserver.ErrBranchMoved asks for a sync of what the branch says now.
 func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer) error {
 	applied := s.Commit
 	for tries := 1; ; tries++ {
@@ -194,8 +194,8 @@ func (w *writeback) said(pending []intent) string {
 	return plan.JoinNames(list)
 }
 
-// pending returns what is to be committed. What is not to be, for the
-// GitSource says so or since somebody took it back, is said on InSync.
+// pending returns what is to be committed. If something is not to be committed, InSync
+// says so: the GitSource excludes it, or a commit took it back.
 func (w *writeback) pending(ctx context.Context, o *apply.Observer) ([]intent, error) {
 	if w.commit.governed == nil {
 		g, err := w.govern(ctx, w.commit.renderer, w.commit.desired, o)
@@ -287,10 +287,10 @@ type pastCommit struct {
 	message string
 }
 
-// committed reports whether one of the commits did what an intent is about. Trailers
-// only say which commits to look at: users write what they like into a message. One that approved
-// a gate which has not opened counts only for the steps of the plan in that commit,
-// and only if it came after the release was first seen.
+// committed reports whether one of the commits did what an intent is about. Trailers only say
+// which commits to look at: users write what they like into a message. A commit that approved
+// a gate which has not opened counts only for the steps of the plan in that commit. It also
+// must have come after the release was first seen.
 func (h *history) committed(ctx context.Context, in intent, list []pastCommit) (bool, error) {
 	for _, c := range list {
 		if !in.says(c.message) {
@@ -321,8 +321,8 @@ func (h *history) committed(ctx context.Context, in intent, list []pastCommit) (
 	return false, nil
 }
 
-// does reports whether the content of a commit is what an intent is about: it takes the
-// template of the release away, or brings an approval.
+// does reports whether the content of a commit is what an intent is about. For a
+// rollback it takes the template of the release away; otherwise it brings an approval.
 func (h *history) does(commit plumbing.Hash, in intent) (bool, error) {
 	c, err := object.GetCommit(h.snapshot, commit)
 	if err != nil {
@@ -436,7 +436,7 @@ func (w *writeback) build(ctx context.Context, pending []intent) error {
 	for len(back) > 0 {
 		group := []intent{back[0]}
 		err := w.revert(ctx, group)
-		// What others were rolled back with it, by the same change, goes together.
+		// Releases that were rolled back with it, by the same change, go together.
 		if moves, ok := errors.AsType[*movesOthers](err); ok {
 			for _, in := range back[1:] {
 				if slices.Contains(moves.names, plan.ReleaseName(in.release.Plan)) {
