@@ -14,7 +14,7 @@ import (
 )
 
 // A ReplicaSet that a tenant's source has applied, and that a Deployment has adopted
-// since, is not deleted when it leaves the tenant's branch: it may be the stable one of a
+// since, is not deleted when it leaves the tenant's branch. It may be the stable one of a
 // Deployment that is held.
 func TestAdoptedReplicaSetIsNotPruned(t *testing.T) {
 	t.Parallel()

@@ -22,8 +22,8 @@ import (
 )
 
 // A commit is taken for applied only if it, and each one since the applied commit, has the
-// same in all that was read. What a push brought in between and took back again is found.
-// A commit in between that cannot be read keeps no later one from being applied.
+// same in all that was read. A change that a push brought in between and took back again
+// is found. A commit in between that cannot be read keeps no later one from being applied.
 func TestAdvance(t *testing.T) {
 	t.Parallel()
 	const file, approval = "deploy/a.yaml", "deploy/approvals/web.yaml"
@@ -73,8 +73,8 @@ func TestAdvance(t *testing.T) {
 	}
 }
 
-// A glance is over only where no commit of a push has other answers, and, with releases,
-// no merge has brought approvals that it left out.
+// A short sync is enough only if no commit of a push has other answers. With releases,
+// no merge may have brought approvals that it left out, either.
 func TestIsUntouched(t *testing.T) {
 	t.Parallel()
 	const file = "deploy/a.yaml"
@@ -118,9 +118,9 @@ func TestIsUntouched(t *testing.T) {
 	}
 }
 
-// Tips that were seen since the status was written are in it soon where a key ends before
-// the next status, or within days: a process that starts after that end would not know who
-// has signed before.
+// The status must soon have the tips that were seen since it was written, if a key ends
+// before the next status, or within days. A process that starts after that end would not
+// know who has signed before.
 func TestMustNoteSeen(t *testing.T) {
 	t.Parallel()
 	key, now := gittest.NewSSHKey(t, "ed25519", ""), time.Now()

@@ -48,8 +48,8 @@ func (s *shop) isApproved(name string, steps ...string) {
 	})
 }
 
-// An approval is for the steps that the plan had in the commit that brought it.
-// Where these have changed it is reported, until it is given again.
+// An approval is for the steps that the plan had in the commit that brought it. If
+// these have changed, the status reports it until it is given again.
 func TestApprovalIsForItsSteps(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -71,7 +71,7 @@ func TestApprovalIsForItsSteps(t *testing.T) {
 		t.Errorf("the approval is %+v", a)
 	}
 
-	// What the approval does not reach may change.
+	// Steps beyond the approval may change.
 	s.applied(s.push(map[string]string{"deploy/release.yaml": planOf("web", "1", "30%", "60%", "100%")}))
 	s.isApproved("web", "1", "30%", "50%", "100%")
 	s.says("True InSync")

@@ -11,8 +11,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// An autoscaler of the cluster only, and replicas leaves the manifest: before
-// the next look nobody has told gitsync, and the field is its own still.
+// Only the cluster has an autoscaler, and replicas leaves the manifest. Before the
+// next sync gitsync does not know the autoscaler, and still owns the field.
 func TestReplicasLeaveForAnAutoscaler(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -30,7 +30,7 @@ func TestReplicasLeaveForAnAutoscaler(t *testing.T) {
 }
 
 // replicas leaves the manifest, and there is no autoscaler: the API server would make it 1.
-// What scales the workload from then on has it as it is.
+// A client that scales the workload from then on finds it as it is.
 func TestReplicasLeaveTheManifest(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -50,7 +50,7 @@ func TestReplicasLeaveTheManifest(t *testing.T) {
 	}
 }
 
-// An autoscaler leaves the tree: replicas is Git's again, and nobody has to ask.
+// An autoscaler leaves the tree: replicas is Git's again, and no request is needed.
 func TestAutoscalerLeavesTheTree(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -78,8 +78,8 @@ func TestAutoscalerLeavesTheTree(t *testing.T) {
 	}
 }
 
-// A governed Deployment that is left alone is not released, nor one whose plan is, and
-// InSync says so for as long as Git says something else of it.
+// A governed Deployment that is left alone is not released, nor one whose plan is left
+// alone. InSync says so while Git says something else of it.
 func TestLeftAloneIsNotReleased(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)

@@ -101,8 +101,9 @@ func TestBases(t *testing.T) {
 	}
 }
 
-// What a kustomization may not have fetched is refused in a bounded time, and said with
-// its URL. No request comes to a host that the kustomization does not name.
+// gitsync refuses in a bounded time the bases that a kustomization may not have
+// fetched, and names their URL. No request comes to a host that the kustomization does
+// not name.
 func TestBases_Attacks(t *testing.T) {
 	var secrets atomic.Int32
 	secret := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { secrets.Add(1) }))
@@ -198,7 +199,7 @@ func TestBases_LyingRenderer(t *testing.T) {
 	}
 }
 
-// All renderings of a look wait for slow servers no longer than one of them may: once the
+// All renderings of a sync wait for slow servers no longer than one of them may. Once the
 // time is used up, no server is asked.
 func TestBases_OneBudget(t *testing.T) {
 	var asked atomic.Int32

@@ -332,8 +332,9 @@ func TestIsInHistory(t *testing.T) {
 	}
 }
 
-// A commit whose signature is written in another way has another name, and says the
-// same: it is in the history in which the first one is. Whoever may push can make it.
+// A commit whose signature is written in another way has another name, and the same
+// content. It is in the history in which the first one is. Any user who may push can
+// make it.
 func TestIsInHistory_Twins(t *testing.T) {
 	store := gitmemory.NewStorage()
 	commit := func(parent plumbing.Hash, message, signature string) plumbing.Hash {

@@ -103,9 +103,9 @@ func (s *shop) pruned(content ...string) {
 	})
 }
 
-// A commit that changes nothing but a ConfigMap's or a Secret's content is a release like any
-// other: old and new pods each mount their own, the way back finds what it
-// needs, and what nobody mounts any more goes.
+// A commit that changes only the content of a ConfigMap or a Secret is a release like any
+// other. Old and new pods each mount their own, and the rollback finds what it needs. An
+// object that no pod mounts any more goes.
 func TestConfigRelease(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)
@@ -173,15 +173,15 @@ func TestConfigRelease(t *testing.T) {
 	}
 }
 
-// Pods of StatefulSets, and of nobody, keep what they mount as well, until they
-// have ended.
+// Pods of StatefulSets, and pods without an owner, keep what they mount as well, until
+// they have ended.
 func TestAPodKeepsItsConfigMap(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "db-0", Namespace: s.ns},
 		Spec: corev1.PodSpec{
-			NodeSelector: map[string]string{"is": "nowhere"}, // nobody else writes its status
+			NodeSelector: map[string]string{"is": "nowhere"}, // no other client writes its status
 			Containers:   []corev1.Container{{Name: "db", Image: "registry.example.org/db", EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "settings"}}}}}},
 		},
 	}

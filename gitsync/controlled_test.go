@@ -14,9 +14,9 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// What a commit may not write beside the Deployment and its plan: its ReplicaSets,
-// the records of its revisions, and the plan made again in the middle of a release. Each
-// would take the release past its gate.
+// Objects that a commit may not write beside the Deployment and its plan. They are its
+// ReplicaSets, the records of its revisions, and the plan made again in the middle of a
+// release. Each would take the release past its gate.
 func TestCommitsRoundTheGate(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)

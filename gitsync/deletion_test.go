@@ -30,8 +30,8 @@ func mounts(names ...string) string {
 	return web("v1", "      containers:\n", volumes+"      containers:\n")
 }
 
-// deletedInUse has a source with a Deployment whose two pods run, and a pod of
-// nobody, db-0, that uses ConfigMap settings as well, and deletes the source.
+// deletedInUse has a source with a Deployment whose two pods run, and a pod without an
+// owner, db-0. That pod uses ConfigMap settings as well. Then it deletes the source.
 func (s *shop) deletedInUse() {
 	s.Helper()
 	s.source()
@@ -82,7 +82,8 @@ func TestDeletedWhileInUse(t *testing.T) {
 	s.isGone("shop", &v1alpha1.GitSource{})
 }
 
-// Who never goes does not keep the source: what is in use stays, and is told.
+// A pod that never goes does not keep the source: the objects in use stay, and an
+// event reports them.
 func TestDeletedWhileInUseForEver(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
@@ -135,9 +136,9 @@ func (s *shop) keeps(kept int, values ...string) {
 	})
 }
 
-// A commit that changes all of an app's ConfigMaps takes none away: each is kept
-// for who uses it, a rollback finds it, and when nobody does any more it goes with
-// the next interval.
+// A commit that changes all of an app's ConfigMaps takes none away. Each is kept for
+// the pods that use it, and a rollback finds it. Once no pod uses it any more, it goes
+// with the next interval.
 func TestKeptWhileInUse(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)

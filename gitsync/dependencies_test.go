@@ -89,13 +89,13 @@ func TestDependsOn(t *testing.T) {
 	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "two" {
 		t.Errorf("a is %q", v)
 	}
-	// What touches only the other one waits for nobody, nor does it end Ready.
+	// A commit that touches only the other source waits for none, nor does it end Ready.
 	last = s.push(map[string]string{"base/b.yaml": "a: [\n"})
 	s.applied(last)
 	s.ready("base", metav1.ConditionFalse, "InvalidManifest")
 	s.suspend("shop")
 	last = s.push(map[string]string{"base/b.yaml": "b: [\n"})
-	s.kubectl("patch", "gsrc/shop", "--type=merge", "-p", `{"spec":{"suspend":false}}`) // a look at all of it
+	s.kubectl("patch", "gsrc/shop", "--type=merge", "-p", `{"spec":{"suspend":false}}`) // a whole sync
 	s.applied(last)
 }
 
@@ -129,7 +129,7 @@ func TestDependenciesThatCannotBe(t *testing.T) {
 	}
 }
 
-// Where the controller lets them, sources depend on those of other namespaces.
+// If the controller lets them, sources depend on those of other namespaces.
 func TestDependsOnAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
@@ -151,7 +151,8 @@ func TestDependsOnAnotherNamespace(t *testing.T) {
 	get(base, "b", &corev1.ConfigMap{})
 }
 
-// An object that has failed is told, and what waits for it goes on waiting.
+// An object that has failed is reported, and the sources that wait for it go on
+// waiting.
 func TestFailedIsNotReady(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -250,8 +251,8 @@ func (s *shop) suspend(source string) {
 	})
 }
 
-// What is pushed, and to where a branch is set back, waits for a source of the
-// same branch to go there first, though that writes its URL in another way.
+// A push, or a branch that is set back, waits for a source of the same branch to go
+// there first. That source writes the URL in another way.
 func TestDependsOnTheSameBranch(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -278,7 +279,7 @@ func TestDependsOnTheSameBranch(t *testing.T) {
 	}
 }
 
-// What another path brings waits for others, too, though no commit is new.
+// A change of spec.path waits for others, too, though no commit is new.
 func TestDependsOnWithAnotherPath(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -301,7 +302,7 @@ func TestDependsOnWithAnotherPath(t *testing.T) {
 	}
 }
 
-// What was made anew is not ready because the former one was.
+// An object that was created again is not ready because the former one was.
 func TestWaitForWhatWasMadeAnew(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -314,7 +315,7 @@ func TestWaitForWhatWasMadeAnew(t *testing.T) {
 	}
 }
 
-// A release that nobody has begun is not over.
+// A release that rollout has not begun is not over.
 func TestWaitForAReleaseToBegin(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)

@@ -6,7 +6,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 )
 
-// Where forges show a commit.
+// The pages on which forges show a commit.
 func TestCommitPage(t *testing.T) {
 	for repository, want := range map[string]string{
 		"https://github.com/shop/web.git":           "https://github.com/shop/web/commit/abc",
@@ -24,7 +24,7 @@ func TestCommitPage(t *testing.T) {
 	}
 }
 
-// What a commit says of a rejection, and of which release.
+// The rejection in a commit's message, and the release that it is of.
 func TestRejectedBy(t *testing.T) {
 	const trailers = "Tranche-Release: shop/web\nTranche-Revision: a\nTranche-Commit: abc\n"
 	for _, tc := range []struct{ why, message, want string }{

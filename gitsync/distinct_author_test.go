@@ -137,8 +137,8 @@ func TestOwnChangeIsNotApproved_BaseIsGone(t *testing.T) {
 	}
 }
 
-// A merge that git makes by itself can render a plan that neither side has. Who has brought
-// the parts of it approves none of it; another signer does.
+// A merge that git makes by itself can render a plan that neither side has. The person who
+// has brought the parts of it approves none of it; another signer does.
 func TestOwnPlanIsNotApproved_CombinedByAMerge(t *testing.T) {
 	t.Parallel()
 	for name, merger := range map[string]func(a *signed) gittest.Key{

@@ -203,8 +203,8 @@ spec:
     schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer, minimum: 1}}}}}}
 `
 
-// What others of a commit need is there before those can be tried: it is all
-// that a commit leaves behind which is refused then.
+// Objects that others of a commit need are there before those can be tried. The
+// refusal then leaves behind nothing else of the commit.
 func TestRefusedAfterWhatOthersNeed(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -262,7 +262,8 @@ func TestACRDThatChangesWithItsObject(t *testing.T) {
 	}
 }
 
-// What the API server does not take for good is told in its own words, at once.
+// If the API server does not accept an object for good, the status says so in the
+// server's words, at once.
 func TestACRDWhoseNamesAreTaken(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -295,8 +296,8 @@ func namespace(name, more string) string {
 	return "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + more + "}\n"
 }
 
-// What may not change is said of each kind in the words of that kind, and
-// tranche.dev/force has each made anew.
+// A change of an immutable field is reported for each kind in the words of that kind.
+// tranche.dev/force has each object created again.
 func TestImmutableFields(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -351,8 +352,8 @@ func TestImmutableFields(t *testing.T) {
 	}
 }
 
-// What tranche.dev/force would delete and could not make anew stays, and so does
-// a Deployment with a plan, which would lose all its pods at once.
+// An object that tranche.dev/force would delete and could not create again stays. So
+// does a Deployment with a plan, which would lose all its pods at once.
 func TestNothingIsLostByForce(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -398,8 +399,8 @@ func (s *shop) uid(kind string) string {
 	return out
 }
 
-// What others have made and Git brings is ours from then on, as far as Git says
-// something of it; a namespace that an object cannot have is left out.
+// An object that other clients have made and Git brings is ours from then on, as far
+// as Git says something of it. A namespace that an object cannot have is left out.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -428,8 +429,8 @@ func TestTakenOver(t *testing.T) {
 	s.told("DriftUndone", "ConfigMap "+s.ns+"/a: data.value was changed by somebody")
 }
 
-// What holds data or other objects is pruned only where its annotation in the
-// cluster says so, and what others have made never.
+// An object that holds data or other objects is pruned only where its annotation in
+// the cluster says so. An object that other clients have made is never pruned.
 func TestPruneTakesNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -487,7 +488,7 @@ func TestPruneTakesNothingOfOthers(t *testing.T) {
 	})
 }
 
-// What an account may not delete stays, and is not forgotten; what it may goes
+// An object that an account may not delete stays, and is not forgotten; the others go
 // all the same.
 func TestPruneWithoutTheRight(t *testing.T) {
 	t.Parallel()
@@ -538,8 +539,8 @@ func (s *shop) kubectl(args ...string) string {
 	return out
 }
 
-// tranche.dev/reconcile: disabled leaves an object as it is, be it written in
-// Git or in the cluster, for as long as it stands there.
+// tranche.dev/reconcile: disabled, written in Git or in the cluster, leaves an object
+// as it is while it stands there.
 func TestLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -578,8 +579,9 @@ func TestLeftAlone(t *testing.T) {
 	are("two")
 }
 
-// spec.replicas is Git's where nothing scales the Deployment, and otherwise of
-// what does: in the tree from the first day, in the cluster only, added later.
+// spec.replicas is Git's if nothing scales the Deployment, and otherwise the
+// autoscaler's. The autoscaler is in the tree from the first day, in the cluster only,
+// or added later.
 func TestAutoscalers(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)

@@ -90,8 +90,8 @@ func TestPlanRenamed(t *testing.T) {
 	}
 }
 
-// A held Deployment is paused and Recreate; a look must change none of it,
-// and a new template must be tried in spite of the policy.
+// A held Deployment is paused and Recreate. A sync must change none of it, and must
+// try a new template in spite of the policy.
 func TestLooksAtAHeldDeployment(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)
@@ -163,8 +163,8 @@ func TestPollingWithASecret(t *testing.T) {
 	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "two")}))
 }
 
-// Each credential has a mirror of its own: what is asked for with a password is
-// no answer for those who have none, or another one.
+// Each credential has a mirror of its own. An answer to a request with a password is
+// none for those who have no password, or another one.
 func TestMirrorsAreNotShared(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)

@@ -124,9 +124,9 @@ func TestFinalizerOnAnUnknownPlan(t *testing.T) {
 	}
 }
 
-// An object that finalizers keep after it has left the branch stays in the inventory, with
-// the reason, until the API server no longer has it. Then both forget it. The finalizers that
-// the API server itself removes keep nothing, neither then nor at the end of the source.
+// Finalizers keep an object after it has left the branch. It stays in the inventory, with the
+// reason, until the API server no longer has it. Then both forget it. The finalizers that the
+// API server itself removes keep nothing, neither then nor at the end of the source.
 func TestFinalizerKeepsAnObjectInTheInventory(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)
