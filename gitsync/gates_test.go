@@ -122,9 +122,9 @@ type bound struct {
 	most  int32
 }
 
-// bounded says how many pods of n may run the update revision from now on, until
-// the next push: what is there, and what the approvals and the plan on the branch
-// allow. Both are read from the bare repository, where name is the plan's and
+// bounded says how many pods of n may run the update revision from now on, until the
+// next push. That is the present number, and what the approvals and the plan on the
+// branch allow. Both are read from the bare repository, where name is the plan's and
 // release the commit that the release comes from.
 func (r *sizes) bounded(name, release string, n int32) bound {
 	r.Helper()
@@ -288,8 +288,8 @@ func (s *shop) completes(name, commit string, n int32) {
 	})
 }
 
-// One commit gives the plan another name and lowers the step that the release is
-// at: no pod is added before an approval for the new name.
+// One commit gives the plan another name and lowers the step that the release is at.
+// No pod is added before an approval for the new name.
 func TestGateOfARenamedPlan(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)

@@ -43,9 +43,9 @@ func (c *cut) Write(b []byte) (int, error) {
 	panic(http.ErrAbortHandler)
 }
 
-// Faults of a Git server: each is said by a reason and a sentence, nothing in the
-// cluster changes, no password is shown, and when it is over the waiting commit is
-// applied once.
+// Faults of a Git server. The status reports each by a reason and a sentence, nothing
+// in the cluster changes, and no password is shown. Once the fault is over, the
+// waiting commit is applied once.
 func TestGitServerFaults(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)

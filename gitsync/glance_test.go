@@ -26,7 +26,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// ledger writes down the requests of a controller, but for watches, leases and
+// ledger writes down the requests of a controller, except for watches, leases and
 // events.
 type ledger struct {
 	mu   sync.Mutex
@@ -234,8 +234,8 @@ func (r *atOnce) Render(tenant string, fsys filesys.FileSystem, dir string, opts
 	return r.Renderer.Render(tenant, fsys, dir, opts)
 }
 
-// No more sources are worked on, and so rendered, at the same time than the controller is
-// told. Those that wait for a server do not count.
+// The controller works on, and so renders, no more sources at the same time than its
+// options allow. Those that wait for a server do not count.
 func TestLooksAreBounded(t *testing.T) {
 	t.Parallel()
 	const most, sources = 2, 6

@@ -23,7 +23,8 @@ import (
 )
 
 // freeze installs a policy by which Deployment web and its probe may only be written
-// paused. Holds pass then, and the hand-back does not. What it returns ends the freeze.
+// paused. Holds pass then, and the hand-back does not. The function that it returns
+// ends the freeze.
 func (s *shop) freeze() (thaw func()) {
 	s.Helper()
 	manifest := strings.ReplaceAll(`
@@ -81,9 +82,9 @@ func (s *shop) about(deployment, reason string) []eventsv1.Event {
 	return found
 }
 
-// A hand-back that the API server refuses, of a plan that has left the branch: one event
-// on the Deployment says why, the source is Stalled after a while and says where to read
-// it, another Deployment is handed back all the same, and once the policy is gone all of
+// The API server refuses a hand-back of a plan that has left the branch. One event on
+// the Deployment says why. After a while the source is Stalled and says where to read
+// it. Another Deployment is handed back all the same, and once the policy is gone all of
 // it passes by itself.
 func TestHandBackRefused(t *testing.T) {
 	t.Parallel()
@@ -135,8 +136,8 @@ func TestHandBackRefused(t *testing.T) {
 	}
 }
 
-// staysHeld fails unless a Deployment was held in every version since the recording began,
-// and has one pod of each image, the ones before and behind the gate.
+// staysHeld fails unless a Deployment was held in every version since the recording began.
+// It must have one pod of each image, the ones before and behind the gate.
 func (s *shop) staysHeld(held *deployments) {
 	s.Helper()
 	s.kubectl("label", "deployment/web", "example.org/end=true")
@@ -226,7 +227,7 @@ func TestPlanBackBeforeTheHandBack(t *testing.T) {
 	})
 }
 
-// keptPlan begins a release, and returns once a finalizer keeps its deleted plan, the API
+// keptPlan begins a release. It returns once a finalizer keeps its deleted plan, the API
 // server refuses the hand-back, and the branch has the plan again.
 func keptPlan(t *testing.T) (s *shop, held *deployments, thaw func()) {
 	t.Helper()

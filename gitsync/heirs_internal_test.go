@@ -52,8 +52,8 @@ func (r countedRenders) Render(string, filesys.FileSystem, string, manifest.Rend
 	return nil, nil
 }
 
-// Nothing is rendered for a source whose account may not write what left the branch, nor
-// for one that has looked and could not read the branch.
+// Nothing is rendered for a source whose account may not write the objects that left the
+// branch. The same holds for one that has synced and could not read the branch.
 func TestHeirs_Renders(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	tip := plumbing.NewHash(repo.Commit(map[string]string{"heavy/a.yaml": "kind: A\n"}))

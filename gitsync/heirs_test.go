@@ -170,7 +170,8 @@ func TestNoHeirWithoutTheRight(t *testing.T) {
 	}
 }
 
-// What may have moved to a source that does not render stays until it does.
+// An object that may have moved to a source that does not render stays until that
+// source renders.
 func TestMoveToASourceThatDoesNotRender(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -191,8 +192,8 @@ func TestMoveToASourceThatDoesNotRender(t *testing.T) {
 	}
 }
 
-// What moves to a source that refuses the commit stays with the source that it leaves,
-// which says why, and goes over once the commit is signed.
+// An object that moves to a source that refuses the commit stays with the source that
+// it leaves, which says why. It goes over once the commit is signed.
 func TestMoveToASourceThatRefuses(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -229,8 +230,8 @@ func TestMoveToASourceThatRefuses(t *testing.T) {
 	}
 }
 
-// What moves to a source that cannot apply it stays with the source that it leaves, which
-// says why, and goes over once the other one can.
+// An object that moves to a source that cannot apply it stays with the source that it
+// leaves, which says why. It goes over once the other one can.
 func TestMoveToASourceThatCannotApply(t *testing.T) {
 	t.Parallel()
 	immutable := func(value string) string { return configMap("b", value) + "immutable: true\n" }

@@ -41,7 +41,7 @@ func (s *shop) says(want string) {
 	})
 }
 
-// told waits for an event.
+// The method `told` waits for an event.
 func (s *shop) told(reason, note string) {
 	s.Helper()
 	clustertest.Wait(s, "event "+reason+": "+note, func() error {
@@ -52,9 +52,9 @@ func (s *shop) told(reason, note string) {
 	})
 }
 
-// An approval that is for anything but the release under way is ignored, said
-// in a condition and an event with file and reason, and keeps nothing else from
-// being applied. One that counts is on record with its commit and author.
+// An approval that is for anything but the release under way is ignored. A condition
+// and an event say so with file and reason, and it keeps nothing else from being
+// applied. One that counts is on record with its commit and author.
 func TestApprovalsInGit(t *testing.T) {
 	t.Parallel()
 	s := newRelease(t)
@@ -136,8 +136,8 @@ func TestApprovalsInGit(t *testing.T) {
 	s.says("True InSync")
 }
 
-// A folder of approvals that cannot be read as one is told of: a link out of the
-// repository, or in a circle, has the same effect as no approval.
+// The status reports a folder of approvals that cannot be read as one. A link out of
+// the repository, or in a circle, has the same effect as no approval.
 func TestApprovalsBehindALink(t *testing.T) {
 	t.Parallel()
 	s := newRelease(t)
@@ -235,8 +235,8 @@ func TestHistoryMovesUnderARelease(t *testing.T) {
 		t.Errorf("the release began %d times", n)
 	}
 
-	// Of the old content there is no commit left: pushed as a new one, it is
-	// the way back all the same.
+	// No commit of the old content is left: pushed as a new one, it is the rollback all
+	// the same.
 	s.push(manifests("v1"))
 	clustertest.Wait(t, "the way back", func() error {
 		d := s.deployment("web")

@@ -18,8 +18,8 @@ import (
 )
 
 // mutateDeployments installs a mutating policy for updates of the Deployments of the
-// namespace, and waits until the API server acts by it. What it returns takes the policy
-// away.
+// namespace, and waits until the API server acts by it. The function that it returns
+// takes the policy away.
 func (s *shop) mutateDeployments(expression string) (remove func()) {
 	s.Helper()
 	manifest := clustertest.Mutation{Resources: "deployments", Operations: "UPDATE", Expression: expression}.Manifest(s.ns)
@@ -59,9 +59,10 @@ func (s *shop) mutateDeployments(expression string) (remove func()) {
 	}
 }
 
-// A mutating policy that comes in the middle of a release and would take a part of the
-// hold away in the next apply of the GitSource: it is refused, with or without a commit,
-// no pod moves, and the message names the cause. Without the policy the release goes on.
+// In the middle of a release comes a mutating policy that would take a part of the hold
+// away in the next apply of the GitSource. That apply is refused, with or without a
+// commit, no pod moves, and the message names the cause. Without the policy the release
+// goes on.
 func TestHoldUnderAMutatingPolicy(t *testing.T) {
 	t.Parallel()
 	const rolling = `JSONPatch{op: "add", path: "/spec/strategy", value: Object.spec.strategy{type: "RollingUpdate", rollingUpdate: Object.spec.strategy.rollingUpdate{maxSurge: 1, maxUnavailable: 1}}}`
@@ -109,7 +110,7 @@ func TestHoldUnderAMutatingPolicy(t *testing.T) {
 }
 
 // A release takes the hold of a Deployment between the read and the write of a sync that
-// applies it plainly, and the policy refuses that write. The sync reads again: the status
+// applies it plainly. The policy refuses that write. The sync reads again: the status
 // names the hand-back that it waits for, and blames no policy and no file.
 func TestHeldDuringAnApply(t *testing.T) {
 	t.Parallel()

@@ -35,8 +35,8 @@ func (s *shop) wholeLook() {
 	})
 }
 
-// What an apply would not change is tried once, and then only read; what anybody
-// has changed, and what somebody asks for, is tried again.
+// An object that an apply would not change is tried once, and then only read. If a
+// client has changed it, or a user asks for a sync, it is tried again.
 func TestNothingIsTriedTwice(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)

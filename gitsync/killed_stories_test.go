@@ -17,7 +17,7 @@ const (
 	webHasAPlan   = "BatchRelease web: has a commit: true"
 )
 
-// killedStories are told to a controller that dies again and again.
+// killedStories are for a controller that dies again and again.
 var killedStories = map[string]func(*shop) []stage{
 	"a plan comes and goes": func(*shop) []stage {
 		return []stage{

@@ -31,9 +31,9 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// mortal is a controller that dies when it has written something, as it goes on
-// to the next write. What is refused, and an apply that changes nothing, it
-// survives: who comes after it would do it again and again, and come no further.
+// mortal is a controller that dies when it has written something, as it goes on to the
+// next write. It survives a refused write, and an apply that changes nothing. A
+// successor would repeat those again and again, and come no further.
 type mortal struct {
 	mu    sync.Mutex
 	wrote bool
@@ -123,13 +123,13 @@ func (s *shop) startMortals(w with) {
 type stage struct {
 	do   func(*shop)
 	push map[string]string
-	// asks: it takes another look, for which somebody asks.
+	// asks: it takes another sync, which a user requests.
 	asks bool
 	want []string
 }
 
-// I6 for the cluster: a controller that dies after each of its writes comes to
-// the same end as one that lives, with nothing lost and nothing made twice.
+// I6 for the cluster. A controller that dies after each of its writes comes to the
+// same end as one that lives, with nothing lost and nothing made twice.
 func TestKilledAfterEachWrite(t *testing.T) {
 	for name, stages := range killedStories {
 		t.Run(name, func(t *testing.T) {
@@ -301,8 +301,8 @@ func (s *shop) uids() map[string]types.UID {
 	return uids
 }
 
-// outside is what counts of the cluster: the objects with what they have, and
-// the sources in whose inventory they are; anew are those that were there before
+// outside is the state of the cluster that counts: the objects with what they have,
+// and the sources in whose inventory they are. It marks those that were there before
 // as another object.
 func (s *shop) outside(before map[string]types.UID) []string {
 	s.Helper()
@@ -368,7 +368,7 @@ func valueOf(s *shop, o *unstructured.Unstructured) string {
 	}
 }
 
-// reaper is a Git server at whose k-th exchange the controller dies: when the
+// reaper is a Git server at whose k-th exchange the controller dies. That is when the
 // server has done what was asked, and before the answer is there.
 type reaper struct {
 	mu     sync.Mutex

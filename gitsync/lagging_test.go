@@ -176,8 +176,8 @@ func TestStatusCatchesUp(t *testing.T) {
 }
 
 // A controller that starts after a thousand commits which the status does not have renders
-// each source once, and no older commit, and so does one that starts after the branch was
-// set back. The release stays the one that it was.
+// each source once, and no older commit. So does one that starts after the branch was set
+// back. The release stays the one that it was.
 func TestRestartBehindManyCommits(t *testing.T) {
 	t.Parallel()
 	const pushes, each = 12, 90
@@ -234,7 +234,7 @@ func TestRestartBehindManyCommits(t *testing.T) {
 	s.repo.Push("--force")
 	restart(other)
 
-	// Set back while the controller runs, it costs a look and no rendering.
+	// Set back while the controller runs, it costs a sync and no rendering.
 	s.repo.Git("reset", "-q", "--hard", first)
 	last := s.repo.Commit(map[string]string{"README.md": "one more past\n"})
 	s.repo.Push("--force")
@@ -248,7 +248,8 @@ func TestRestartBehindManyCommits(t *testing.T) {
 	}
 }
 
-// Drift is told as such by a controller that was started since the commits of the status.
+// Drift is reported as such by a controller that was started since the commits of the
+// status.
 func TestDriftBehindCommits(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
@@ -265,9 +266,9 @@ func TestDriftBehindCommits(t *testing.T) {
 	s.told("DriftUndone", "ConfigMap "+s.ns+"/a: data.value was changed by somebody, and is again as main@"+tip[:12]+" says")
 }
 
-// An approval that was on the branch before its release was first seen does not count,
-// though no source wrote a status for the commits that brought it, and the controller was
-// started since. One that comes after the release does.
+// An approval that was on the branch before its release was first seen does not count. No
+// source wrote a status for the commits that brought it, and the controller was started
+// since. One that comes after the release does.
 func TestOldApprovalBehindCommits(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
@@ -309,9 +310,9 @@ func TestOldApprovalBehindCommits(t *testing.T) {
 	s.isAt("web", "ReleaseCompleted", 1)
 }
 
-// A release that begins while the status lags has the commit that brought it, and the
-// newest one that was applied before as the base of its approvals. An approval that comes
-// then counts, with a controller that was started since.
+// A release that begins while the status lags has the commit that brought it. The base of
+// its approvals is the newest commit that was applied before. An approval that comes then
+// counts, with a controller that was started since.
 func TestReleaseBehindCommits(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
@@ -337,8 +338,8 @@ func TestReleaseBehindCommits(t *testing.T) {
 	}
 }
 
-// What depends on a source of the same branch that a commit leaves as it is does not wait
-// for that one's status.
+// A source that depends on another one of the same branch does not wait for the status of
+// a commit that leaves the other one as it is.
 func TestDependsOnWhatIsUntouched(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -382,7 +383,7 @@ func TestDependsOnAnotherShard(t *testing.T) {
 			t.Errorf("base was asked for %q, and is at %s, want %s", asked, base.Status.AppliedCommit, tip)
 		}
 	}
-	// What touches both is applied there first.
+	// A commit that touches both is applied there first.
 	tip := s.push(map[string]string{"deploy/a.yaml": configMap("a", "four"), "base/b.yaml": configMap("b", "two")})
 	s.applied(tip)
 	if v := get(s, "b", &corev1.ConfigMap{}).Data["value"]; v != "two" {

@@ -49,7 +49,7 @@ func (s *shop) plants(base, ref string) string {
 	return evil
 }
 
-// The controller's signature covers the history of its commit, so it signs nothing on top
+// The controller's signature covers the history of its commit. So it signs nothing on top
 // of a branch for review that has a commit which spec.verify does not let pass.
 func TestWriteBackSignsNoForeignCommit(t *testing.T) {
 	t.Parallel()
@@ -121,8 +121,8 @@ func TestWriteBackSignsNoForeignTip(t *testing.T) {
 	s.rolledBack("web")
 }
 
-// What others push to the notes gets no signature of the controller on top, which would
-// be one of a commit of the branch.
+// Notes that other users push get no signature of the controller on top, which would be
+// one of a commit of the branch.
 func TestNotesAreNotSignedForVerify(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)

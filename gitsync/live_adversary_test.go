@@ -211,8 +211,8 @@ func (l *live) read(commit string) liveTree {
 	return t
 }
 
-// note takes note of the commit that is checked out: who made what it says, and to which
-// documents its signer agrees, which are those that no parent has.
+// note takes note of the commit that is checked out: who made it, and to which documents
+// its signer agrees. Those are the documents that no parent has.
 func (l *live) note(person int, what string) {
 	l.Helper()
 	c := l.g.Head()
@@ -564,7 +564,7 @@ func (l *live) goesOn() {
 	l.at++
 	l.commit(referee, "approves the release", map[string]string{"deploy/approvals/web.yaml": l.approvalOf(br.Status.UpdateRevision, br.Spec.Commit, "1")})
 	s := l.step()
-	// Who wrote an unsigned commit is not known: it may be the approver.
+	// The author of an unsigned commit is not known: it may be the approver.
 	if l.distinct && l.nobody && strings.Contains(l.inSync().Message, "it is not signed") {
 		return
 	}
@@ -613,8 +613,9 @@ func (l *live) demands(gs *v1alpha1.GitSource) {
 }
 
 // Random graphs are pushed to a signed source on a real control plane. No pod of a
-// governed Deployment runs a template beyond what the first step of the plan allows,
-// unless a signer approved it in a commit of their own, for the release that is there.
+// governed Deployment runs a template beyond what the first step of the plan allows
+// without an approval. A signer must have given it in a commit of their own, for the
+// release that is there.
 func TestLiveAdversary(t *testing.T) {
 	t.Parallel()
 	n, pushes := uint64(3), 8

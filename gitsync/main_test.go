@@ -122,8 +122,8 @@ func (s *shop) startControllerWith(c *rest.Config, w with) (stop func()) {
 	})
 }
 
-// startManager runs what add adds to a manager of the test's namespace, and of
-// more: tests run beside each other, and each has its own controller.
+// startManager runs what add adds to a manager of the test's namespace, and of more.
+// Tests run beside each other, and each has its own controller.
 func (s *shop) startManager(c *rest.Config, add func(ctrl.Manager) error, more ...string) (stop func()) {
 	s.Helper()
 	caching := rollout.CacheOptions()
@@ -225,7 +225,7 @@ func (s *shop) push(files map[string]string) string {
 }
 
 // askWhereUntouched asks a source by its annotation for a commit that changes nothing below
-// its path: the controller writes no status for such a commit alone.
+// its path. The controller writes no status for such a commit alone.
 func (s *shop) askWhereUntouched(gs *v1alpha1.GitSource, commit string) {
 	s.Helper()
 	if gs.Status.AppliedCommit == "" || gs.Status.AppliedCommit == commit || gs.Annotations[v1alpha1.AnnotationReconcile] == commit {

@@ -63,9 +63,10 @@ func (s *shop) branch(subjects ...string) {
 	})
 }
 
-// While a commit waits for another source, for ever if need be, what the cluster
-// decides is committed on top of it, and what is applied is kept, by a controller
-// that was started since as well. Nothing of the commit is applied before its time.
+// A commit waits for another source, for ever if need be. Meanwhile the controller
+// commits on top of it what the cluster decides, and keeps what is applied. A
+// controller that was started since does so as well. Nothing of the commit is applied
+// before its time.
 func TestMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
