@@ -121,8 +121,8 @@ func TestApprovedMeanwhile(t *testing.T) {
 	}
 }
 
-// What cannot be done meanwhile is said together with what is waited for: a
-// commit that does not render, and an object that can no longer be applied.
+// Two failures are reported together with what is waited for: a commit that does not
+// render, and an object that can no longer be applied.
 func TestAmissMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)

@@ -58,10 +58,10 @@ func (t slowTree) ReadFile(name string) ([]byte, error) {
 	return t.FileSystem.ReadFile(name)
 }
 
-// Ten sources of a namespace have folders that do not end to render. What is pushed to a
-// source of another namespace is applied meanwhile, though fewer sources than ten are
-// looked at at the same time. The ten are applied once their folders can be rendered:
-// each gets its turn, and none waits for its interval.
+// Ten sources of a namespace have folders that do not end to render. A push to a source
+// of another namespace is applied meanwhile, though fewer sources than ten are synced at
+// the same time. The ten are applied once their folders can be rendered: each gets its
+// turn, and none waits for its interval.
 func TestSlowTenantKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// git log --notes=tranche tells the story of a release, beside what others have
+// git log --notes=tranche shows the course of a release, beside what others have
 // noted, and nothing is noted twice.
 func TestNotes(t *testing.T) {
 	t.Parallel()
@@ -35,7 +35,7 @@ func TestNotes(t *testing.T) {
 	if strings.Contains(begun, "Outcome") {
 		t.Errorf("it has not ended: %q", begun)
 	}
-	// Somebody else notes something, on the same commit and on another one.
+	// Another user notes something, on the same commit and on another one.
 	gittest.Git(t, s.repo.Bare, "notes", "--ref=tranche", "append", "-m", "Looked at by Grace", commit)
 	gittest.Git(t, s.repo.Bare, "notes", "--ref=tranche", "add", "-m", "The first", commit+"~1")
 	s.repo.Author = grace

@@ -22,8 +22,8 @@ func (r *tooMuch) Render(_ string, fsys filesys.FileSystem, dir string, opts man
 	return nil, &plan.Problem{Reason: "LimitExceeded", Where: dir, Err: errors.New("rendering takes more than 30s of CPU time")}
 }
 
-// A folder that takes too much to render takes it once, and not again at each push that
-// leaves it as it is, nor at each look.
+// A folder that takes too much to render takes it once. It does not take it again at
+// each push that leaves it as it is, nor at each sync.
 func TestOverLimitsIsRemembered(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewRepo(t)

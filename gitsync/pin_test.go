@@ -57,7 +57,7 @@ func (s *shop) unresolved(reason, says string) {
 	})
 }
 
-// Manifests come from the tag with the highest version, and approvals from the branch: a
+// Manifests come from the tag with the highest version, and approvals from the branch. A
 // commit on the branch is no release, and an approval that was there before the tag opens
 // no gate.
 func TestPins(t *testing.T) {

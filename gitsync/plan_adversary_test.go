@@ -254,9 +254,9 @@ type adversary struct {
 	live     map[string]*v1alpha1.BatchRelease // by Deployment
 
 	states map[string]state // by commit
-	// makings are by variant the persons of each way in which it was made: of a commit
-	// that renders it, and of a merge that combines two sides into it. So are imagings by
-	// Deployment and template.
+	// makings are by variant the persons of each way in which it was made. The ways are a
+	// commit that renders it, and a merge that combines two sides into it. So are imagings
+	// by Deployment and template.
 	makings   map[int][][]int
 	imagings  [2]map[string][][]int
 	bringings map[document][]bringing
@@ -417,8 +417,8 @@ func (a *adversary) swap(person int) {
 	a.tell("k%d names the plan of web %q in %.7s", person, a.now().planName("web"), a.head)
 }
 
-// combine merges two sides into what neither renders: on one side a person changes the
-// folder that is not used, on the other side a person lets it be used. It returns who
+// combine merges two sides into what neither renders. On one side a person changes the
+// folder that is not used; on the other side a person lets it be used. It returns who
 // merges.
 func (a *adversary) combine() (by int, ok bool) {
 	base := a.head
@@ -609,7 +609,7 @@ func (a *adversary) sync() (terms plan.Terms, ok bool) {
 	a.gs.Status.Plans, a.gs.Status.AppliedCommit = g.plans, a.head
 	use(&a.gs.Status, time.Now(), slices.Concat(g.used, g.usedInTheEnd))
 	a.applied = a.head
-	// What is applied is what governs, whatever the branch says.
+	// The applied terms are those that govern, whatever the branch says.
 	applied := g.set.Terms("shop", "web")
 	i := slices.IndexFunc(g.plans, func(p v1alpha1.GoverningPlan) bool { return p.Deployment == "shop/web" })
 	if i < 0 {
@@ -786,9 +786,9 @@ func (a *adversary) honest(person int) {
 	}
 }
 
-// Whatever is pushed, by whom and in what order, terms take the place of others only
-// where a signer has agreed to them, once; and where a signer has just agreed to what
-// the tip says, they do. Approvals of releases count as they were given, too.
+// Whatever is pushed, by any person and in any order, terms take the place of others
+// only if a signer has agreed to them, once. If a signer has just agreed to what the
+// tip says, they do. Approvals of releases count as they were given, too.
 func TestPlanAdversary(t *testing.T) {
 	t.Parallel()
 	n := uint64(100)

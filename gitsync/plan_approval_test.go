@@ -68,7 +68,8 @@ func (a *signed) by(k gittest.Key, files map[string]string) string {
 }
 
 // terms are the text of which an approval names the digest, as docs/signatures.md
-// specifies it: of a plan without pauses and a Deployment without a strategy.
+// specifies it. They are for a plan without pauses and a Deployment without a
+// strategy.
 func (a *signed) terms(steps ...string) string {
 	var list []string
 	for i, s := range steps {
@@ -135,8 +136,8 @@ func (a *signed) runs(name, image string) {
 }
 
 // isStopped waits until the tip is seen and no release is on its way without an
-// approval, and fails the test where more pods than the first step has were to run
-// v2, where a Deployment came or went, or where none of that is told.
+// approval. It fails the test if more pods than the first step has were to run v2, or
+// if a Deployment came or went. It also fails if none of that is reported.
 func (a *signed) isStopped(terms string) {
 	a.Helper()
 	a.seen(a.inBare("rev-parse", "main"))
@@ -486,7 +487,7 @@ func TestPlanApprovalThatDoesNotCount(t *testing.T) {
 	}
 }
 
-// What counts without an approval, or with one that came before.
+// Plans that count without an approval, or with one that came before.
 func TestPlanThatCounts(t *testing.T) {
 	t.Parallel()
 	a := newSigned(t)
@@ -553,8 +554,8 @@ func (a *signed) hasSteps(want ...string) {
 	})
 }
 
-// What the Deployment has of its own waits, too: its strategy and minReadySeconds.
-// The rest of the commit is applied, and drift is put back to what governs.
+// The Deployment's own strategy and minReadySeconds wait, too. The rest of the commit
+// is applied, and drift is put back to what governs.
 func TestStrategyNeedsApproval(t *testing.T) {
 	t.Parallel()
 	a := newSigned(t)
@@ -582,8 +583,8 @@ func TestStrategyNeedsApproval(t *testing.T) {
 	is(7, "3")
 }
 
-// Where a source gets signers, what governs then is what an approval is needed to
-// change; where it loses them, Git alone counts again.
+// If a source gets signers, an approval is needed to change the terms that govern
+// then. If it loses them, Git alone counts again.
 func TestSignersComeAndGo(t *testing.T) {
 	t.Parallel()
 	a := newSigned(t, func(gs *v1alpha1.GitSource) { gs.Spec.Approvals = nil })
@@ -761,7 +762,7 @@ func TestReleaseWhileAPlanWaits(t *testing.T) {
 }
 
 // twin returns another commit with the same content and the same signature, whose lines
-// are shorter. Whoever may push can make it, and git says that it is good.
+// are shorter. Any user who may push can make it, and git says that it is good.
 func (a *signed) twin(commit string) string {
 	a.Helper()
 	raw, err := exec.Command("git", "-C", a.repo.Work, "cat-file", "commit", commit).Output()

@@ -51,9 +51,9 @@ func newForward(t *testing.T, to, password string) (*httptest.Server, *atomic.In
 	return p, passed
 }
 
-// A repository that only a proxy leads to is followed through it. What is wrong with the
-// Secret of the proxy is named, and its password is not. A look that failed is tried
-// again after spec.retryInterval.
+// A repository that only a proxy leads to is followed through it. The status names the
+// problem with the Secret of the proxy, and not its password. A sync that failed is
+// tried again after spec.retryInterval.
 func TestProxySecret(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)

@@ -16,7 +16,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// What was made anew since it was looked at is not what was to be deleted.
+// An object that was created again since it was read is not the one that was to be
+// deleted.
 func TestDeleteOnly(t *testing.T) {
 	c := clustertest.Shared(t)
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace(t), Name: "a"}}

@@ -16,8 +16,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// A server that limits requests is said to do so, and left alone for as long as it asks
-// for, whatever the interval.
+// A server that limits requests is reported as such. It is left alone for the time that
+// it asks for, whatever the interval.
 func TestRateLimit(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(map[string]string{"a": "1"})

@@ -20,7 +20,8 @@ import (
 )
 
 // Damage of the mirror is passed on where a commit is refused, or the mirror would never
-// be healed: the damage behind a refusal, and that of the commit which is applied.
+// be repaired. That is the damage behind a refusal, and that of the commit which is
+// applied.
 func TestRefuse_Damage(t *testing.T) {
 	problem := &plan.Problem{Reason: v1alpha1.ReasonNothingToApply, Where: "deploy", Err: errors.New("it does not render")}
 	look := func() *look { return &look{reconciler: &reconciler{}, gs: &v1alpha1.GitSource{}} }

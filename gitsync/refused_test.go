@@ -129,7 +129,7 @@ func TestApprovalBesideARefusedDeployment(t *testing.T) {
 	}
 }
 
-// No gate is passed by it: an approval waits that comes with another plan, one for
+// No gate is passed by it. An approval waits that comes with another plan, one for
 // another step or release does not count, and an image of the commit begins nothing. The
 // condition names what waits.
 func TestGatesBesideARefusedDeployment(t *testing.T) {
@@ -215,8 +215,9 @@ func TestRevertBesideARefusedDeployment(t *testing.T) {
 	}
 }
 
-// A rollback that the cluster decides while the tip is refused is committed on top of it,
-// once, with all else as the tip has it. An approval in the cluster is not.
+// The cluster decides a rollback while the tip is refused. The controller commits it on
+// top of the tip, once, with all else as the tip has it. An approval in the cluster is
+// not.
 func TestWriteBackBesideARefusedDeployment(t *testing.T) {
 	t.Parallel()
 	s := newRefused(t, writesBack)
@@ -254,8 +255,8 @@ func TestWriteBackBesideARefusedDeployment(t *testing.T) {
 	}
 }
 
-// A refused commit that brings the revision again which failed, after a commit that took
-// it back, tries it again on purpose: it is not reverted.
+// A refused commit brings the revision again which failed, after a commit that took it
+// back. So it tries it again on purpose, and is not reverted.
 func TestWriteBackBesideARefusedDeployment_Retried(t *testing.T) {
 	t.Parallel()
 	s := newRefused(t, writesBack)
@@ -276,8 +277,9 @@ func TestWriteBackBesideARefusedDeployment_Retried(t *testing.T) {
 	s.runs("web", map[string]int32{"v1": 2})
 }
 
-// What is deleted or changed by hand comes back while the tip is refused, whether it
-// renders or not: as the last commit has it that was applied.
+// An object that is deleted or changed by hand comes back while the tip is refused,
+// whether the tip renders or not. It comes back as the last commit has it that was
+// applied.
 func TestRestoredBesideARefusedCommit(t *testing.T) {
 	for name, bad := range map[string]func() map[string]string{
 		"refused":         func() map[string]string { return apiOf("v2", true) },

@@ -20,8 +20,8 @@ spec:
 `
 
 // A BatchRelease that is deleted in the middle of a release and made again has another
-// release, or none: what was approved of the former one is history, and no difference.
-// What is approved of it afterwards is told.
+// release, or none. Approvals of the former one are history, and no difference.
+// Approvals of it that come afterwards are reported.
 func TestApprovalOfARemadeRelease(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)
@@ -47,8 +47,9 @@ func TestApprovalOfARemadeRelease(t *testing.T) {
 	s.says("False ApprovalIgnored: " + file + ": BatchApproval " + s.ns + "/web: spec.commit: " + former)
 }
 
-// A Deployment that is left alone gets no approval from Git, and that is what is told: not
-// that the approval were for another release than that of Git, which is not under way.
+// A Deployment that is left alone gets no approval from Git, and the status says so. It
+// does not say that the approval is for another release than that of Git, which is not
+// under way.
 func TestApprovalOfWhatIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := newRelease(t)

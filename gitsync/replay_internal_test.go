@@ -212,8 +212,8 @@ func TestAddEnded_Full(t *testing.T) {
 	}
 }
 
-// Of approvals of plans that a full list loses the newest date stays, and none of that
-// age counts.
+// For approvals of plans that a full list loses, the newest date stays, and none of
+// that age counts.
 func TestUse_Full(t *testing.T) {
 	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	given := func(i int) v1alpha1.UsedPlanApproval {

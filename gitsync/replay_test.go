@@ -300,8 +300,8 @@ func TestReplayedApproval(t *testing.T) {
 	}
 }
 
-// An approval counts that was pushed with its image, whatever kept the controller
-// from seeing the two one after the other, and so does one that is given ahead.
+// An approval counts that was pushed with its image, whatever kept the controller from
+// seeing the two one after the other. So does one that is given ahead.
 func TestApprovalPushedWithItsImage(t *testing.T) {
 	t.Parallel()
 	r := newReplay(t)

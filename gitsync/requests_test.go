@@ -94,8 +94,8 @@ func TestEachRequestFailsOnce(t *testing.T) {
 	}
 }
 
-// What is being deleted, and Git brings again, is made anew once it is gone, and
-// nothing else waits for it.
+// An object that is being deleted, and that Git brings again, is created once it is
+// gone, and nothing else waits for it.
 func TestMadeAnewOnceGone(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -125,8 +125,8 @@ func TestMadeAnewOnceGone(t *testing.T) {
 	}
 }
 
-// A Deployment that is another source's by now is not pruned by the one that it
-// has left, which had deleted it before and has not written that down.
+// A Deployment that is another source's by now is not pruned by the one that it has
+// left. That source had deleted it before and has not written that down.
 func TestPruneLeavesAnothersDeployment(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -147,7 +147,8 @@ func TestPruneLeavesAnothersDeployment(t *testing.T) {
 	s.told("HandedOver", "GitSource "+s.ns+"/other has it now")
 }
 
-// What a Deployment refers to is kept before it has made any pod.
+// An object that a Deployment refers to is kept before the Deployment has made any
+// pod.
 func TestADeploymentKeepsItsConfigMap(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)

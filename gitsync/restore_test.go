@@ -133,8 +133,8 @@ func TestDeploymentOfAPlanByHandDeleted(t *testing.T) {
 	s.kubectl("delete", "batchrelease/web")
 }
 
-// A stable revision whose pods the selector does not match cannot come back:
-// nothing is created, the condition says why, and it goes on when that is mended.
+// A stable revision whose pods the selector does not match cannot come back. Nothing
+// is created, the condition says why, and it goes on when that is repaired.
 func TestDeploymentDeletedForItsSelector(t *testing.T) {
 	t.Parallel()
 	other := []string{"app: web}", "app: web, tier: front}"}

@@ -114,8 +114,8 @@ func TestIntents(t *testing.T) {
 	}
 }
 
-// Who asks for signed approvals gets none that nobody signed, and who has not
-// asked for commits gets none.
+// A source that asks for signed approvals gets none without a signature, and one that
+// has not asked for commits gets none.
 func TestUnwanted(t *testing.T) {
 	on := &v1alpha1.WriteBack{Enabled: true}
 	signers := &v1alpha1.ApprovalPolicy{Signers: &v1alpha1.Verification{}}
