@@ -63,7 +63,7 @@ func expiringOpenPGP(t *testing.T) expiring {
 	}}
 }
 
-// What a key signed before it expired stays signed, a tip and an approval, also where
+// A tip and an approval that a key signed before it expired stay signed, also where
 // another controller starts with nothing but the cluster. Once it has expired, it signs
 // nothing more: neither a tip nor an approval with a date from before counts.
 func TestExpiredKeyWithAnOldDate(t *testing.T) {

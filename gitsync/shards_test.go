@@ -28,9 +28,9 @@ func (s *shop) startShard(c *rest.Config, shard string) (stop func()) {
 	})
 }
 
-// Two controllers share sources and releases by a label. A source that is
-// labelled anew goes over to the other one with its release, which stands where it
-// stood; its former controller may be gone by then.
+// Two controllers share sources and releases by a label. A source that gets another
+// label goes over to the other controller with its release, which stands where it
+// stood. Its former controller may be gone by then.
 func TestShards(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
@@ -45,7 +45,7 @@ func TestShards(t *testing.T) {
 		t.Errorf("the release is of shard %q", shard)
 	}
 	stopA()
-	s.approve("web") // which nobody acts on
+	s.approve("web") // which no controller acts on
 	before := s.release("web").Status.UpdatedReplicas
 	all, _ := requests.since(0)
 	for _, r := range all {

@@ -121,7 +121,7 @@ func TestWriteBackOnASharedBase(t *testing.T) {
 	j.ends(`Revert "v2"`, "v2", "v1")
 }
 
-// The other release of the base has completed. It stays as it was approved. Where the
+// The other release of the base has completed. It stays as it was approved. If the
 // overlay has its own image, only that is taken back.
 func TestWriteBackOnASharedBase_Completed(t *testing.T) {
 	t.Parallel()

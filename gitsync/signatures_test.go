@@ -32,8 +32,8 @@ func committers(keys *v1alpha1.Verification) *v1alpha1.CommitVerification {
 	return &v1alpha1.CommitVerification{Verification: *keys}
 }
 
-// No commit is applied unless its tip is signed by a listed key; what was
-// applied stays, and the keys are read anew at each look.
+// No commit is applied unless its tip is signed by a listed key. What was applied
+// stays, and each sync reads the keys again.
 func TestCommitsMustBeSigned(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -85,8 +85,8 @@ func TestCommitsMustBeSigned(t *testing.T) {
 	}
 }
 
-// Where signers are listed, neither an unsigned approval nor one given in the
-// cluster opens a gate, and a signed one does.
+// If signers are listed, neither an unsigned approval nor one given in the cluster
+// opens a gate, and a signed one does.
 func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)
@@ -191,8 +191,8 @@ func (s *shop) phase(want v1alpha1.ReleasePhase) {
 	})
 }
 
-// What the controller commits must be good for spec.verify, or nothing would be
-// followed from then on.
+// The controller's commits must be good for spec.verify, or nothing would be followed
+// from then on.
 func TestWriteBackMustBeGoodForVerify(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)

@@ -18,10 +18,10 @@ func secretManifest(name, line string) string {
 	return "apiVersion: v1\nkind: Secret\nmetadata: {name: " + name + "}\nstringData:\n  allowed_signers: |\n    " + line + "\n"
 }
 
-// A committer who may not approve brings a Secret with another list of approvers, in the
-// path of the source itself, by a generator, or by another source of the namespace. The
-// list stays as it is, nothing of the commit is applied, and an approval by the
-// committer's key opens no gate. A change of the Secret with kubectl counts.
+// A committer who may not approve brings a Secret with another list of approvers. It
+// comes in the path of the source itself, by a generator, or by another source of the
+// namespace. The list stays as it is, nothing of the commit is applied, and an approval
+// by the committer's key opens no gate. A change of the Secret with kubectl counts.
 func TestSignersAreNotChangedByACommit(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)
@@ -114,7 +114,7 @@ func TestNamedSecretIsNotPruned(t *testing.T) {
 }
 
 // A Secret that came from Git before a GitSource named it stays as the admin has it from
-// then on, also where other objects of the commit that is applied are brought again.
+// then on. It does so where other objects of the applied commit are brought again, too.
 func TestNamedSecretIsNotPutBack(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)

@@ -50,7 +50,7 @@ func silent(t *testing.T) (address string, open *atomic.Int32) {
 }
 
 // Thirty sources of a namespace wait for a server that never answers, more than are
-// worked on at the same time. What is pushed to a source of another namespace is applied
+// worked on at the same time. A push to a source of another namespace is applied
 // meanwhile. When the thirty are deleted, nothing waits for the server any more.
 func TestStalledServerKeepsNobodyWaiting(t *testing.T) {
 	t.Parallel()

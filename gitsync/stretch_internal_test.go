@@ -15,8 +15,9 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// A walk is bounded, and ends where the branch was set back. Of what merges bring, only
-// commits with approvals of their own touch a source that does not read them otherwise.
+// A walk is bounded, and ends where the branch was set back. Among the commits that
+// merges bring, only those with approvals of their own touch a source that does not
+// read them otherwise.
 func TestStretch(t *testing.T) {
 	const folder = "deploy/approvals"
 	for _, tc := range []struct {

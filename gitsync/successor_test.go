@@ -148,8 +148,8 @@ func (s *shop) atStep(name string, step int32) {
 		fmt.Appendf(nil, `{"status":{"phase":"RollingUpdate","currentStepIndex":%d,"currentStepState":"Blocking","updateRevision":"abc"}}`, step))))
 }
 
-// What is decided for the old plan between the copy of its status and its deletion
-// is not lost, and a rollback that was asked for is asked of the new plan.
+// A decision for the old plan between the copy of its status and its deletion is not
+// lost. A rollback that was asked for is asked of the new plan.
 func TestPlanRenamedWhileItDecides(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)

@@ -41,9 +41,9 @@ func owners(o client.Object, field string) string {
 	return strings.Join(list, " ")
 }
 
-// A governed Deployment is installed whole; from then on its template reaches
-// the BatchRelease and not the Deployment, and what leaves the rest of the
-// manifest leaves the Deployment.
+// A governed Deployment is installed whole. From then on its template reaches the
+// BatchRelease and not the Deployment. Fields that leave the rest of the manifest
+// leave the Deployment.
 func TestFirstInstallAndTemplateChange(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -271,8 +271,8 @@ func (s *shop) grant(resource, group string, verbs ...string) {
 	s.may("tenant", verbs[len(verbs)-1], strings.TrimSuffix(resource+"."+group, "."))
 }
 
-// may waits until the API server knows of a right of an account: it is told
-// of roles a moment after they are written.
+// may waits until the API server knows of a right of an account: it learns of roles a
+// moment after they are written.
 func (s *shop) may(account, verb, resource string) {
 	s.Helper()
 	clustertest.Wait(s, "the rights of "+account, func() error {
@@ -283,8 +283,8 @@ func (s *shop) may(account, verb, resource string) {
 	})
 }
 
-// lookNow asks for a look at the GitSource, or at another one of the namespace,
-// and waits for it.
+// lookNow asks for a sync of the GitSource, or of another one of the namespace, and
+// waits for it.
 func (s *shop) lookNow(name ...string) {
 	s.Helper()
 	of := append(name, "shop")[0]
@@ -358,7 +358,8 @@ func TestDriftIsUndoneAndIdleLooksWriteNothing(t *testing.T) {
 	})
 }
 
-// What other hands changed is told, too, when the next look is one at a commit.
+// A change by another field manager is reported, too, if the next sync is one of a new
+// commit.
 func TestDriftIsNamedWithACommit(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -374,7 +375,7 @@ func TestDriftIsNamedWithACommit(t *testing.T) {
 	}
 }
 
-// What another path brings was not taken away by anybody.
+// An object that another path brings was not taken away by any client.
 func TestAnotherPathIsNoDrift(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -427,8 +428,8 @@ func TestDriftIsNamed_DeletedBeforeTheApply(t *testing.T) {
 	s.told("DriftUndone", "ConfigMap "+s.ns+"/a was deleted, and is again as main@"+commit[:12]+" says")
 }
 
-// What other hands do to a Deployment with a plan is undone at once, and not when
-// the interval is over; an autoscaler's is not.
+// A change by other clients to a Deployment with a plan is reverted at once, and not
+// when the interval is over; an autoscaler's is not.
 func TestDriftOfAGovernedDeploymentIsWatched(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
@@ -468,9 +469,9 @@ func TestDriftOfAGovernedDeploymentIsWatched(t *testing.T) {
 	undone("the user's replicas after a sync", func(d *appsv1.Deployment) bool { return *d.Spec.Replicas == 3 })
 }
 
-// What was taken away, scaled and deleted by other hands is there again, and an
-// event names each field and the manager, though it was done while no controller
-// was there.
+// Fields and objects that other clients removed, scaled and deleted are there again,
+// and an event names each field and the manager. They did it while no controller was
+// there.
 func TestDriftIsNamed(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
@@ -514,7 +515,7 @@ func TestDriftIsNamed(t *testing.T) {
 	})
 }
 
-// What others need is written before them, whatever the names of the files.
+// Objects that others need are written before them, whatever the names of the files.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
@@ -572,8 +573,8 @@ func TestApprovalReachesTheRelease(t *testing.T) {
 }
 
 // A plan goes when its source does, or when it leaves the branch, with spec.prune or
-// without: the Deployment is handed back at once, and the native controller
-// finishes what Git says.
+// without. The Deployment is handed back at once, and the native controller finishes
+// what Git says.
 func TestPlansGoWithoutPrune(t *testing.T) {
 	unpruned := func(gs *v1alpha1.GitSource) { gs.Spec.Prune = false }
 	for name, remove := range map[string]func(*shop){

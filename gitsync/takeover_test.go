@@ -46,8 +46,8 @@ func forgedApproval(br *v1alpha1.BatchRelease) string {
 	return fmt.Sprintf("  approval: {revision: %q, commit: %q, step: 1, steps: [1, 50%%, 100%%], approvedBy: bob, approvedIn: %q}\n", br.Status.UpdateRevision, br.Spec.Commit, br.Spec.Commit)
 }
 
-// stillHeld records the versions of Deployment web from now on. What it returns fails the
-// test where one of them was not held.
+// stillHeld records the versions of Deployment web from now on. The function that it
+// returns fails the test if one of them was not held.
 func (s *shop) stillHeld() func() {
 	s.Helper()
 	r, before := s.recordDeployments(), s.deployment("web")
@@ -87,7 +87,8 @@ func (s *shop) dropAnchor() {
 }
 
 // A BatchRelease that was made with kubectl under the name that Git gives to a plan later
-// hands nothing on: neither its approval, nor the owner with which it would be deleted.
+// hands nothing on. It hands on neither its approval, nor the owner with which it would
+// be deleted.
 func TestPlanRenamedToOneByHand(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)
@@ -117,7 +118,7 @@ func TestPlanRenamedToOneByHand(t *testing.T) {
 }
 
 // A plan that was made by hand, and that Git has later under the same name, is taken over
-// with its hold. What only Git or the controller says does not stay.
+// with its hold. Fields that only Git or the controller may set do not stay.
 func TestPlanByHandBecomesGits(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)
@@ -146,7 +147,7 @@ func TestPlanByHandBecomesGits(t *testing.T) {
 	sizes.atMost(1)
 	s.push(map[string]string{"deploy/approvals/web.yaml": approvalOf("web", after.Status.UpdateRevision, commit, "1")})
 	s.isAt("web", "ReleaseCompleted", 2)
-	// An owner that comes later goes with the next look.
+	// An owner that comes later goes with the next sync.
 	s.makes(configMap("anchor", "x"))
 	anchor := get(s, "anchor", &corev1.ConfigMap{})
 	s.kubectl("patch", "batchrelease/web", "--type=merge", "-p", fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"anchor","uid":%q}]}}`, anchor.UID))
@@ -221,7 +222,7 @@ func TestHoldByHandUnderGitsPlan(t *testing.T) {
 	s.isAt("web", "ReleaseCompleted", 2)
 }
 
-// Where the older plan of another source governs the Deployment, the GitSource says so.
+// If the older plan of another source governs the Deployment, the GitSource says so.
 func TestPlanOfAnotherSourceGoverns(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)
@@ -279,7 +280,7 @@ func TestPlanByHandWhileGitsIsMade(t *testing.T) {
 	s.lookNow()
 	stillHeld()
 	sizes.atMost(1)
-	// What Git no longer says goes, though the plan was not applied but created.
+	// A field that Git no longer has goes, though the plan was not applied but created.
 	s.applied(s.push(map[string]string{"deploy/release.yaml": planOf("web3", gatedSteps...) + "    progressDeadlineSeconds: 900\n"}))
 	s.applied(s.push(map[string]string{"deploy/release.yaml": planOf("web3", gatedSteps...)}))
 	if got := owners(s.release("web3"), "strategy"); got != "tranche-gitsync/Apply" {
@@ -287,7 +288,7 @@ func TestPlanByHandWhileGitsIsMade(t *testing.T) {
 	}
 }
 
-// Where only signed approvals count, a gate that was opened in a plan made by hand is
+// If only signed approvals count, a gate that was opened in a plan made by hand is
 // closed again once Git has the plan. The hold stays, and no pod is added.
 func TestPlanByHandBecomesGits_Signed(t *testing.T) {
 	t.Parallel()

@@ -151,8 +151,8 @@ func (s *tenancy) unchanged(before map[string]string) {
 	}
 }
 
-// refuses commits files on top of what is applied, together with a change that
-// is allowed; nothing of it may be applied, and the message has to say all this.
+// refuses commits files on top of what is applied, together with a change that is
+// allowed. Nothing of it may be applied, and the message has to say all this.
 func (s *tenancy) refuses(files map[string]string, reason string, says ...string) {
 	s.Helper()
 	before := s.state()
@@ -173,10 +173,10 @@ func (s *tenancy) refuses(files map[string]string, reason string, says ...string
 	s.unchanged(before)
 }
 
-// What a tenant commits is applied with the tenant's rights and no others.
-// What is refused is refused whole, and says which account lacks which right on
-// which object. (That a symbolic link leads nowhere outside of the repository is
-// in TestCorpusOfErrors.)
+// A tenant's commit is applied with the tenant's rights and no others. A refused
+// commit is refused whole, and the message says which account lacks which right on
+// which object. (That a symbolic link leads nowhere outside of the repository is in
+// TestCorpusOfErrors.)
 func TestATenantStaysInside(t *testing.T) {
 	t.Parallel()
 	s := newTenancy(t)
@@ -343,9 +343,8 @@ func (s *shop) label(namespace, name, sourceNamespace, source string) {
 	s.must(s.c.Client.Patch(s.Context(), cm, client.RawPatch(types.MergePatchType, labels)))
 }
 
-// What the platform's GitSource applies to a tenant's namespace stays the
-// platform's, though the tenant may write it, and so its labels and managed
-// fields.
+// An object that the platform's GitSource applies to a tenant's namespace stays the
+// platform's. The tenant may write it, and so its labels and managed fields.
 func TestATenantTakesNothingOver(t *testing.T) {
 	t.Parallel()
 	s := newTenancy(t)

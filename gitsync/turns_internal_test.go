@@ -57,7 +57,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// A look is cut short when its source is deleted, and not when it deletes.
+// A sync is cut short when its source is deleted, and not when it deletes.
 func TestTurns_Cut(t *testing.T) {
 	turns := newTurns(1)
 	name := types.NamespacedName{Namespace: "a", Name: "a"}

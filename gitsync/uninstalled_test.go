@@ -116,8 +116,8 @@ func (s *shop) isGoneOrNew(name string, uid types.UID) {
 	})
 }
 
-// A user deletes the CRDs of Tranche. What failed is not released again when they are
-// back, and what a GitSource with prune has applied stays.
+// A user deletes the CRDs of Tranche. A revision that failed is not released again
+// when they are back, and the objects that a GitSource with prune has applied stay.
 func TestCRDsDeleted(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t)

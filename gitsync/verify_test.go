@@ -325,9 +325,9 @@ func (m *team) mergeOf(k *gittest.Key, of string, parents ...string) {
 }
 
 // An approver has written nothing of what is released, however the history is built:
-// what counts is the difference to what was released last. Each story is written for
-// any author of the part in question: grace may not approve what she wrote herself, and
-// may approve the same by another.
+// what counts is the difference to what was released last. Each case is written for any
+// author of the part in question. grace may not approve what she wrote herself, and may
+// approve the same by another.
 func TestDistinctAuthor_Origins(t *testing.T) {
 	t.Parallel()
 	for name, tell := range map[string]func(m *team, author *gittest.Key){
@@ -435,7 +435,7 @@ func componentised(uses string, image map[string]string) map[string]string {
 }
 
 // approvesOnlyOthers has grace approve a history twice, and the approval counts only where
-// she has no part in it: once she is its author, and once another person is.
+// she has no part in it. Once she is its author, and once another person is.
 func approvesOnlyOthers(t *testing.T, tell func(m *team, author *gittest.Key)) {
 	t.Helper()
 	for _, own := range []bool{true, false} {
@@ -542,8 +542,8 @@ func TestDistinctAuthor_CombinedByAMerge(t *testing.T) {
 	}
 }
 
-// Both sides of a merge may have a change of their own. Who merges them, and who changed
-// something else on one of the sides, is no author.
+// Both sides of a merge may have a change of their own. A person who merges them, or who
+// changed something else on one of the sides, is no author.
 func TestDistinctAuthor_MergeOfTwoChanges(t *testing.T) {
 	t.Parallel()
 	// The image of web is the component's, so that git merges it with a label.
@@ -625,7 +625,7 @@ func TestDistinctAuthor_ForcePush(t *testing.T) {
 	}
 }
 
-// Where no commit makes a difference, the approval does not count.
+// If no commit makes a difference, the approval does not count.
 func TestDistinctAuthor_NoOrigins(t *testing.T) {
 	t.Parallel()
 	m := newTeam(t)
@@ -647,7 +647,7 @@ func (m *team) link(target, name string) {
 	}
 }
 
-// Where releases that have ended are not known any more, an approval of their time does
+// If releases that have ended are not known any more, an approval of their time does
 // not count, and a new commit of it does.
 func TestApprovalOfForgottenTime(t *testing.T) {
 	t.Parallel()

@@ -22,9 +22,9 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// A push that the server tells of is applied at once, though the source looks
-// once an hour by itself; a hook that is not signed by the source's token is
-// answered alike, and moves nothing.
+// A push that the server reports is applied at once, though the source syncs once an
+// hour by itself. A hook that is not signed by the source's token gets the same
+// answer, and moves nothing.
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
@@ -54,7 +54,7 @@ func TestWebhook(t *testing.T) {
 	s.tellOf(address, body, "s3cret")
 	s.applied(second)
 
-	// As a replica does that was told and does not look itself.
+	// As a replica does that gets the hook and does not sync itself.
 	third := s.push(map[string]string{"deploy/a.yaml": configMap("a", "three")})
 	if out, err := s.c.Kubectl(t, "annotate", "-n", s.ns, "gitsource", "shop", v1alpha1.AnnotationPush+"=now"); err != nil {
 		t.Fatal(out)

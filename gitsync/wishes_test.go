@@ -71,7 +71,7 @@ func (deaf) Get(context.Context, client.ObjectKey, client.Object, ...client.GetO
 	return errors.New("no answer")
 }
 
-// What a look was wished for is not lost where it fails before it has begun.
+// A sync request is not lost if the sync fails before it has begun.
 func TestAWishIsNotLost(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
 	r := &reconciler{own: deaf{}, status: deaf{}, wishes: &wishes{}, turns: newTurns(1), last: map[types.NamespacedName]memory{
@@ -90,8 +90,8 @@ func TestAWishIsNotLost(t *testing.T) {
 	}
 }
 
-// What rollout has decided while its plan was being changed counts for nothing
-// before rollout has seen the change, and its source has to look once more then.
+// A decision of rollout while its plan was being changed counts for nothing before
+// rollout has seen the change. Its source has to sync once more then.
 func TestDecisionThatComesToCount(t *testing.T) {
 	before := &v1alpha1.BatchRelease{
 		ObjectMeta: metav1.ObjectMeta{Generation: 6},
@@ -127,7 +127,7 @@ func (s serving) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ .
 	return nil
 }
 
-// Whoever waits for a source waits for what it is with its present spec.
+// A source that waits for another one waits for its state with its present spec.
 func TestReadyWithAFormerSpec(t *testing.T) {
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
 	gs.Status.ObservedGeneration = 1
@@ -156,7 +156,7 @@ func TestShardOfARelease(t *testing.T) {
 	}
 }
 
-// A source that another controller has by now is not glanced at here.
+// A source that another controller has by now is not synced here.
 func TestGlanceAtAnothersSource(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Labels: map[string]string{"shard": "b"}, Finalizers: []string{finalizer}}}

@@ -279,7 +279,7 @@ func TestWriteBackDeadline(t *testing.T) {
 	}
 }
 
-// What was changed in other lines of the same file since stays.
+// Changes since then in other lines of the same file stay.
 func TestWriteBackThreeWay(t *testing.T) {
 	t.Parallel()
 	s := newRelease(t, writesBack)
@@ -293,8 +293,8 @@ func TestWriteBackThreeWay(t *testing.T) {
 	}
 }
 
-// A file that was renamed since is taken back where it is now. Where its content changed
-// as well, the condition says that it was renamed.
+// A file that was renamed since is taken back where it is now. If its content changed as
+// well, the condition says that it was renamed.
 func TestWriteBackOfARenamedFile(t *testing.T) {
 	t.Parallel()
 	t.Run("renamed", func(t *testing.T) {
@@ -323,7 +323,7 @@ func TestWriteBackOfARenamedFile(t *testing.T) {
 	})
 }
 
-// What cannot be had is not pushed: the cluster's rollback stands, and the
+// A revert that cannot be made is not pushed: the cluster's rollback stands, and the
 // condition says what is in the way.
 func TestWriteBackConflict(t *testing.T) {
 	t.Parallel()
@@ -417,9 +417,9 @@ func (s *shop) hook(name, script string) (remove func()) {
 	return func() { s.must(os.Remove(file)) }
 }
 
-// Somebody takes our revert back in the very moment in which it is pushed, so
-// that the branch never shows it as its tip: the change is released anew, from the
-// commit that brought it again, and waits for an approval of its own.
+// A user takes our revert back in the very moment in which it is pushed, so that the
+// branch never shows it as its tip. The change is released again, from the commit that
+// brought it again, and waits for an approval of its own.
 func TestWriteBackTakenBack(t *testing.T) {
 	t.Parallel()
 	s := newRelease(t, writesBack)
@@ -442,9 +442,9 @@ git update-ref refs/heads/main $(git commit-tree -p main -m 'Reapply "web: v2"' 
 	}
 }
 
-// A server that refuses the push: the cluster's rollback stands, the failed
-// revision is not tried again, the condition has the server's own words, and
-// once the server takes it the commit is there.
+// A server refuses the push. The cluster's rollback stands, the failed revision is not
+// tried again, and the condition has the server's own words. Once the server takes it,
+// the commit is there.
 func TestWriteBackRejected(t *testing.T) {
 	t.Parallel()
 	s := newRelease(t, writesBack)
@@ -520,8 +520,8 @@ func TestWriteBackOff(t *testing.T) {
 	}
 }
 
-// A branch for review has the revert, and the watched one does not move until
-// somebody merges it.
+// A branch for review has the revert, and the watched one does not move until a user
+// merges it.
 func TestWriteBackReview(t *testing.T) {
 	t.Parallel()
 	s := newRelease(t, writesBack, func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack.Branch = "tranche/review" })
@@ -581,8 +581,8 @@ func TestWriteBackReviewOfApproval(t *testing.T) {
 	}
 }
 
-// Two releases of one file cannot be told apart: where one goes back, nothing
-// is pushed, and where both do, one revert says so of both.
+// Two releases of one file cannot be distinguished. If one goes back, nothing is
+// pushed, and if both do, one revert says so of both.
 func TestWriteBackOfTwoInOneFile(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, andRollout)
