@@ -36,11 +36,11 @@ func newHistory(r *renderer, d *desired) *history {
 // releaseCommit returns the commit that names a release, together with its
 // revision: the first of the present run of commits that render its template.
 //
-// A release that is in the cluster already keeps its commit while its run lasts: a
+// A release that is in the cluster already keeps its commit while its run lasts. A
 // docs commit on top of it is no other release. The run is over if the branch took the
-// template away and brought it again since the last synced commit, even if the cluster
-// never saw it. That is another release, which needs an approval of its own. Whether
-// the controller looked in between makes no difference.
+// template away and brought it again since the last synced commit. That holds even if
+// the cluster never saw it. Then it is another release, which needs an approval of its
+// own. Whether the controller looked in between makes no difference.
 //
 // If history was rewritten, this cannot be known, and the release keeps its commit, on
 // the branch or not. The release under way is the one that the branch has. A rebase

@@ -158,8 +158,8 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signature
 	return c, prune.CheckLimit(l.gs, inventory.Read(l.gs.Status.Inventory), c.heirs.certain().Union(c.wanted), d.commit)
 }
 
-// unfinished is why a commit is not applied whole though all was done that could be:
-// some objects are being deleted, and are to be created again.
+// unfinished is why a commit is not applied whole though all was done that could be.
+// Some objects are being deleted, and are to be created again.
 func (c *commit) unfinished() error {
 	var ps plan.Problems
 	for _, t := range slices.Concat(c.targets, c.releases) {

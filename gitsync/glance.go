@@ -45,10 +45,10 @@ func (r *atRest) isOf(gs *v1alpha1.GitSource) bool {
 		gs.DeletionTimestamp == nil && controllerutil.ContainsFinalizer(gs, finalizer)
 }
 
-// The function `glance` is the short sync of a source that is up to date: it asks for
+// The method `glance` is the short sync of a source that is up to date. It asks for
 // the branch, and for what is not ready yet. It returns true if nothing that was
-// pushed touches the source. Then it costs one comparison of what was read, and no
-// request to the cluster. Whatever else it meets is for a whole look.
+// pushed touches the source. Then it costs one comparison of what was read, and
+// nothing in the cluster. Whatever else it meets is for a whole sync.
 func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep memory, since time.Time) (reconcile.Result, bool) {
 	var gs v1alpha1.GitSource
 	if err := r.status.Get(ctx, name, &gs); err != nil || !keep.rest.isOf(&gs) || !r.isSelected(&gs) {

@@ -59,7 +59,7 @@ func (s *shop) mutateDeployments(expression string) (remove func()) {
 	}
 }
 
-// In the middle of a release comes a mutating policy that would take a part of the hold
+// In the middle of a release comes a mutating policy. It would take a part of the hold
 // away in the next apply of the GitSource. That apply is refused, with or without a
 // commit, no pod moves, and the message names the cause. Without the policy the release
 // goes on.

@@ -338,8 +338,8 @@ func TestReleaseBehindCommits(t *testing.T) {
 	}
 }
 
-// A source that depends on another one of the same branch does not wait for the status of
-// a commit that leaves the other one as it is.
+// A commit leaves a source as it is. Another source of the same branch that depends on it
+// does not wait for that status.
 func TestDependsOnWhatIsUntouched(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)

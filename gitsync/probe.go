@@ -14,8 +14,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Probe fetches the repository of a source as the controller will, but from here: with
-// the data of its Secret, and with a mirror in a folder. It returns the tip of the
+// Probe fetches the repository of a source as the controller will, but from here. It
+// uses the data of its Secret, and a mirror in a folder. It returns the tip of the
 // branch, and what it renders. Errors are a [plan.Problem], or [plan.Problems], where
 // they are about repository or manifests.
 func Probe(ctx context.Context, gs *v1alpha1.GitSource, secret map[string][]byte, dir string, mapper meta.RESTMapper) (tip string, set *plan.Set, err error) {

@@ -274,7 +274,7 @@ type memory struct {
 	passed   passed
 	trials   apply.DryRunCache
 	// awaiting is how old an answer of the server may be for the next sync, while other
-	// sources are waited for: a thousand may wait for one.
+	// sources are waited for. A thousand may wait for one.
 	awaiting time.Duration
 	interim  interim
 	// handBack is when the wait for hand-backs began; zero: none is waited for.
@@ -875,7 +875,7 @@ func (l *look) restUntil(until time.Time) reconcile.Result {
 }
 
 // patience is when to check again for what has been waited for since a condition
-// changed: soon at first, and less often the longer it takes.
+// changed. That is soon at first, and less often the longer it takes.
 func (l *look) patience(condition string, most time.Duration) time.Duration {
 	since := meta.FindStatusCondition(l.gs.Status.Conditions, condition)
 	if since == nil {

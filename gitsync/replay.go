@@ -67,7 +67,7 @@ func releasedLast(now *v1alpha1.BatchRelease) string {
 }
 
 // before returns the tip of which an approval that counts is not in the history. If a
-// commit or tag is pinned, that is the tip at first sight: the commit that was applied
+// commit or tag is pinned, that is the tip at first sight, since the commit applied
 // before need not be on the branch.
 func (h *history) before(since *v1alpha1.ApprovalsSince) plumbing.Hash {
 	if h.has(since.AppliedCommit) && (!h.gs.Spec.Ref.IsPinned() || !h.has(since.ObservedCommit)) {

@@ -32,8 +32,8 @@ func committers(keys *v1alpha1.Verification) *v1alpha1.CommitVerification {
 	return &v1alpha1.CommitVerification{Verification: *keys}
 }
 
-// No commit is applied unless its tip is signed by a listed key. What was applied
-// stays, and each sync reads the keys again.
+// No commit is applied unless its tip is signed by a listed key. The objects that were
+// applied stay, and each sync reads the keys again.
 func TestCommitsMustBeSigned(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)

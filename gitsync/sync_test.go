@@ -429,7 +429,7 @@ func TestDriftIsNamed_DeletedBeforeTheApply(t *testing.T) {
 }
 
 // A change by other clients to a Deployment with a plan is reverted at once, and not
-// when the interval is over; an autoscaler's is not.
+// when the interval is over. An autoscaler's is not.
 func TestDriftOfAGovernedDeploymentIsWatched(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
