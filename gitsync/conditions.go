@@ -33,10 +33,10 @@ const (
 // outcome is how a sync of a GitSource went.
 type outcome struct {
 	branch, commit string
-	author         string // of the commit; empty where this look has not fetched it
+	author         string // of the commit; empty where this sync has not fetched it
 	behind         int    // commits that are not applied
 	suspended      bool
-	// applying: the look is under way, and there is something to apply.
+	// applying: the sync is under way, and there is something to apply.
 	applying bool
 	// ending: the GitSource is deleted, and what it applied is going.
 	ending bool
@@ -153,7 +153,7 @@ func (o outcome) awaitsHandBack(tip string) []metav1.Condition {
 	return stalls(v1alpha1.ReasonHandBackOverdue, message)
 }
 
-// stalls are the conditions where a person must do something before the look can go on.
+// stalls are the conditions where a person must do something before the sync can go on.
 func stalls(reason, message string) []metav1.Condition {
 	return []metav1.Condition{
 		isFalse(conditionReady, reason, message), isFalse(conditionReconciling, v1alpha1.ReasonIdle, ""),

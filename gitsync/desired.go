@@ -46,10 +46,10 @@ type renderer struct {
 	bases    repository.FetchBase // nil: remote bases are refused
 	hasBases bool                 // a folder that was rendered has some
 	in       Renderer             // nil: this process
-	brought  map[string]brought   // by approval file, from earlier looks; added to
-	approved approvedSteps        // from earlier looks; added to
-	order    gitobject.Precedence // from earlier looks; added to
-	exceeded *overLimits          // from earlier looks; added to. nil: nothing is known
+	brought  map[string]brought   // by approval file, from earlier syncs; added to
+	approved approvedSteps        // from earlier syncs; added to
+	order    gitobject.Precedence // from earlier syncs; added to
+	exceeded *overLimits          // from earlier syncs; added to. nil: nothing is known
 
 	signatures signatures
 	approvals  gittree.Reads // what was read for the approvals
@@ -295,10 +295,10 @@ func (h *history) approval(ctx context.Context, release *plan.Release, commit st
 	return approval, append(ignored, more...), nil
 }
 
-// current returns the approvals that are no history. They are those of releases that have
-// not ended. For any release other than the one under way, they are those that came after
-// it began. If the BatchRelease was deleted and made again, its release has another commit
-// than before. Approvals from before that are history, too.
+// current returns the approvals that are no history: those of releases that have not
+// ended. An approval of another release than the one under way must have come after the
+// one under way began. If the BatchRelease was deleted and made again, its release has
+// another commit than before. Approvals from before that are history, too.
 func (h *history) current(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, error) {
 	underWay := now != nil && isUnderWay(now, commit)
 	var current []plan.Approval

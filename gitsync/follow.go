@@ -343,7 +343,7 @@ func (l *look) announce(ctx context.Context, c *commit) error {
 	use(&l.gs.Status, time.Now(), c.governed.used)
 	if apply.IsApplied(l.gs, c.desired.commit) {
 		if l.onlyCommitsDiffer() {
-			return nil // they are written with the end of the look
+			return nil // they are written with the end of the sync
 		}
 		return l.save(ctx)
 	}

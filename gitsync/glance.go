@@ -20,8 +20,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// atRest is what a whole look has left of a source that it has brought to what
-// the branch says, until the next whole look.
+// atRest is what a whole sync has left of a source that it has brought to what
+// the branch says, until the next whole sync.
 type atRest struct {
 	uid        types.UID
 	generation int64

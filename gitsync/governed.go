@@ -48,7 +48,7 @@ func (r *reconciler) drifted(ctx context.Context, o client.Object) []reconcile.R
 		if plans.Items[i].Spec.WorkloadRef.Name != d.Name {
 			continue
 		}
-		// An object that is no longer there comes as it was last.
+		// The event of a deleted object has its last state.
 		gone := apierrors.IsNotFound(r.status.Get(ctx, client.ObjectKeyFromObject(d), &appsv1.Deployment{}))
 		for _, request := range r.sourceOf(ctx, &plans.Items[i]) {
 			if gone || r.contradicts(request.NamespacedName, d) {
@@ -64,7 +64,7 @@ func (r *reconciler) drifted(ctx context.Context, o client.Object) []reconcile.R
 func (r *reconciler) contradicts(source types.NamespacedName, d *appsv1.Deployment) bool {
 	keep := r.recall(source)
 	if keep.applied == nil {
-		return false // the first look is still to come
+		return false // the first sync is still to come
 	}
 	for i := range keep.applied.Releases {
 		manifest := keep.applied.Releases[i].Deployment

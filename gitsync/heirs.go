@@ -34,7 +34,7 @@ type heirs map[string]heir
 // it leaves. Otherwise it would have no owner while that lasts.
 //
 // The source that the object leaves asks, and not the one that it comes to, since either
-// may look first. Nothing is rendered where nothing leaves the branch. A ConfigMap or
+// may sync first. Nothing is rendered where nothing leaves the branch. A ConfigMap or
 // Secret that kustomize generates under another name does not leave it.
 func (l *look) heirsOf(ctx context.Context, s *repository.Snapshot, wanted inventory.Set) (heirs, error) {
 	generated := wanted.Generated()

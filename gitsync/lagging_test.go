@@ -339,7 +339,7 @@ func TestReleaseBehindCommits(t *testing.T) {
 }
 
 // A commit leaves a source as it is. Another source of the same branch that depends on it
-// does not wait for that status.
+// does not wait until the status of the first one has the commit.
 func TestDependsOnWhatIsUntouched(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)

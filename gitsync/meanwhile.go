@@ -26,7 +26,7 @@ type interim struct {
 }
 
 // meanwhile keeps what is applied as its commit has it, while a newer commit waits for
-// other sources. It commits what the cluster decides on top of the applied commit: the
+// other sources. It commits what the cluster decides on top of the newer one: the
 // other sources may never become ready. Nothing of the commit that waits is applied.
 // It costs what a sync of an applied commit costs. So it runs as often as such a sync,
 // and not each time the other sources are checked.
@@ -88,7 +88,7 @@ func (l *look) renderWaiting(ctx context.Context, s *repository.Snapshot, by sig
 }
 
 // putAside takes what went wrong beside the wait into the outcome, with what it is
-// about. It returns what ends the look.
+// about. It returns what ends the sync.
 func (l *look) putAside(err error, about string) error {
 	if err == nil || l.parked != nil || errors.Is(err, gitserver.ErrBranchMoved) || repository.IsDamaged(err) || isConflict(err) || errors.Is(err, context.Canceled) {
 		return err
@@ -103,7 +103,7 @@ func (l *look) putAside(err error, about string) error {
 	return nil
 }
 
-// awaiting is when to look next while other sources are waited for.
+// awaiting is when to sync next while other sources are waited for.
 func (l *look) awaiting() time.Duration {
 	l.keep.awaiting = sharedFor(l.interval())
 	if l.kept {

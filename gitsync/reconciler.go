@@ -113,7 +113,7 @@ type Renderer interface {
 const finalizer = v1alpha1.Group + "/prune"
 
 const (
-	// lookAgain is when to look after a write that was decided on an older
+	// lookAgain is when to sync after a write that was decided on an older
 	// version, or for the end of a hold.
 	lookAgain = 500 * time.Millisecond
 	// retryWithin is when to look, at the latest, after a problem that may
@@ -129,9 +129,9 @@ const (
 	// defaults.
 	defaultTimeout  = 60 * time.Second
 	defaultInterval = time.Minute
-	// jitter spreads looks: 5 % to both sides.
+	// jitter spreads syncs: 5 % to both sides.
 	jitter = 0.05
-	// applyTimeout bounds one look as a whole.
+	// applyTimeout bounds one sync as a whole.
 	applyTimeout = 10 * time.Minute
 )
 
@@ -194,7 +194,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
-// isSelected reports whether a source is this controller's to look at.
+// isSelected reports whether a source is this controller's to sync.
 func (r *reconciler) isSelected(gs client.Object) bool {
 	return r.options.Selector == nil || r.options.Selector.Matches(labels.Set(gs.GetLabels()))
 }
@@ -252,7 +252,7 @@ type reconciler struct {
 	last map[types.NamespacedName]memory
 }
 
-// memory is what is kept between looks. Losing it costs a rendering.
+// memory is what is kept between syncs. Losing it costs a rendering.
 type memory struct {
 	desired *desired
 	// kept is the same for the commit that is applied, while another one is refused.
@@ -313,7 +313,7 @@ func (r *reconciler) Reconcile(controller context.Context, req reconcile.Request
 	ctx, cancel := context.WithCancel(controller)
 	defer cancel()
 	if !r.turns.begin(req.NamespacedName, cancel) {
-		return reconcile.Result{}, nil // the end of another look queues it again
+		return reconcile.Result{}, nil // the end of another sync queues it again
 	}
 	defer func() {
 		for _, next := range r.turns.end(req.NamespacedName) {
@@ -395,7 +395,7 @@ func (r *reconciler) newLook(ctx context.Context, gs *v1alpha1.GitSource) *look 
 		log: logr.FromContextOrDiscard(ctx).WithValues("source", name.String(), "branch", gs.Spec.Ref.Branch)}
 }
 
-// look is one look at a GitSource, from the repository to the cluster.
+// look is one sync of a GitSource, from the repository to the cluster.
 type look struct {
 	*reconciler
 	gs     *v1alpha1.GitSource
@@ -407,12 +407,12 @@ type look struct {
 
 	outcome outcome
 	keep    memory
-	// remoteNow and approvals are what was read in this look.
+	// remoteNow and approvals are what was read in this sync.
 	remoteNow gitserver.Remote
 	approvals gittree.Reads
 	// basesLeft is the time that is left for remote bases; nil: all of it.
 	basesLeft *time.Duration
-	// again: look again at once.
+	// again: sync again at once.
 	again bool
 	// unclear: objects are kept until another source renders.
 	unclear bool
@@ -858,7 +858,7 @@ func (l *look) result(err error) (reconcile.Result, error) {
 	return l.restUntil(until), nil
 }
 
-// settled reports whether nothing is left to do but to look again.
+// settled reports whether nothing is left to do except to sync again.
 func (l *look) settled() bool {
 	o := &l.outcome
 	return !l.gs.Spec.Ref.IsPinned() && len(o.problems) == 0 && len(o.intents) == 0 && len(o.ignored) == 0 && !l.unclear && l.keep.desired != nil && !l.keep.desired.hasBases &&

@@ -91,7 +91,7 @@ func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *repo
 	}
 	l.onlyRollbacks = true
 	err := l.writeBack(ctx, r, s, c, o)
-	l.onlyRollbacks = false // the next commit of this look may be applied
+	l.onlyRollbacks = false // the next commit of this sync may be applied
 	switch more := plan.ProblemsOf(err); {
 	case err == nil:
 		return refusal

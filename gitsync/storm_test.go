@@ -47,10 +47,10 @@ type used struct {
 	revision, commit string
 }
 
-// I4 and I5. After any number of tags, approvals, reverts, force-pushes and refusals,
-// from Git and from the cluster, the release ends. Then the cluster runs what the
-// branch says, or a condition says why not. No step was passed by an approval that was
-// not for it.
+// I4 and I5. After any number of tags, approvals, reverts, force-pushes and refusals, from
+// Git and from the cluster, the controllers have nothing left to do. Then the cluster runs
+// what the branch says, or a condition says why not. No step was passed by an approval that
+// was not for it.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	s := &storm{shop: newShopWithout(t), random: rand.New(rand.NewPCG(*stormSeed, 0)), given: map[string]bool{}, used: map[string]used{}, went: map[string]int{}}

@@ -11,27 +11,27 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 )
 
-// looksPerWorker is how many looks there may be for each that works: the others wait for
+// looksPerWorker is how many syncs there may be for each that works: the others wait for
 // Git servers.
 const looksPerWorker = 8
 
 // turns share the goroutines of the controller between namespaces, and let a sync that
 // waits for a Git server keep none from working.
 //
-// A namespace has at most as many looks as it leaves free for all others. So servers that
+// A namespace has at most as many syncs as it leaves free for all others. So servers that
 // never answer, of one tenant or of some, delay no other tenant.
 type turns struct {
 	looks int           // at the same time
 	work  chan struct{} // what a sync holds while it works
 
 	mu      sync.Mutex
-	of      map[string]int // looks, by namespace
+	of      map[string]int // syncs, by namespace
 	total   int
 	waiting []types.NamespacedName // in the order in which they came
 	ends    map[types.NamespacedName]context.CancelFunc
 }
 
-// newTurns lets as many looks work at the same time.
+// newTurns lets as many syncs work at the same time.
 func newTurns(concurrent int) *turns {
 	concurrent = max(1, concurrent)
 	return &turns{
@@ -79,7 +79,7 @@ func (t *turns) end(source types.NamespacedName) []types.NamespacedName {
 	return next
 }
 
-// cut cuts the look at a source short that is being deleted.
+// cut cuts the sync of a source short that is being deleted.
 func (t *turns) cut(source types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,14 +88,14 @@ func (t *turns) cut(source types.NamespacedName) {
 	}
 }
 
-// spare has the look at a source end by itself: it is about the deletion.
+// spare has the sync of a source end by itself: it is about the deletion.
 func (t *turns) spare(source types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.ends, source)
 }
 
-// turnsKey is the key of a context's value: the turns in which the look works.
+// turnsKey is the key of a context's value: the turns in which the sync works.
 type turnsKey struct{}
 
 // working waits until a sync may work, and returns the context of the sync and what ends
@@ -109,7 +109,7 @@ func (t *turns) working(ctx context.Context) (context.Context, func(), error) {
 	}
 }
 
-// exchange runs what waits for a server, while another look works.
+// exchange runs what waits for a server, while another sync works.
 func exchange[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	if t, ok := ctx.Value(turnsKey{}).(*turns); ok {
 		<-t.work
@@ -118,7 +118,7 @@ func exchange[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	return f()
 }
 
-// push is [gitserver.Remote.Push], while another look works.
+// push is [gitserver.Remote.Push], while another sync works.
 func push(ctx context.Context, r gitserver.Remote, u gitserver.Update, timeout time.Duration) error {
 	_, err := exchange(ctx, func() (any, error) { return nil, r.Push(ctx, u, timeout) })
 	return err

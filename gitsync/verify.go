@@ -39,12 +39,12 @@ type signatures struct {
 	now time.Time
 	// seen are tips of the branch, newest first, with the times of their first sight.
 	seen []v1alpha1.SeenCommit
-	// order is from earlier looks; added to.
+	// order is from earlier syncs; added to.
 	order gitobject.Precedence
 	// changes are the commits that made a release or a plan what it is, from earlier
-	// looks; added to.
+	// syncs; added to.
 	changes map[string]foundCommits
-	// places are where contents were before, from earlier looks; added to.
+	// places are where contents were before, from earlier syncs; added to.
 	places map[string][]place
 }
 

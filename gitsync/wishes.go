@@ -15,7 +15,7 @@ import (
 type wish struct {
 	// since is the time of the request: what the server had said before is too old.
 	since time.Time
-	// whole: the cluster is to be looked at, too, whatever the branch says. Else
+	// whole: the cluster is to be read, too, whatever the branch says. Else
 	// there may have been a push, and that is all.
 	whole bool
 	// asked: a user asked for a whole sync.
@@ -48,7 +48,7 @@ func (w *wishes) take(source types.NamespacedName) (wish, bool) {
 	return wanted, ok
 }
 
-// wishing maps what happened to sources to look at, as a whole or not.
+// wishing maps what happened to sources to sync, as a whole or not.
 func (r *reconciler) wishing(whole bool, sources handler.MapFunc) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 		requests := sources(ctx, o)
@@ -59,7 +59,7 @@ func (r *reconciler) wishing(whole bool, sources handler.MapFunc) handler.EventH
 	})
 }
 
-// cutDeleted maps a source to itself, and cuts the look at one short that is deleted.
+// cutDeleted maps a source to itself, and cuts the sync of one short that is deleted.
 func (r *reconciler) cutDeleted(ctx context.Context, o client.Object) []reconcile.Request {
 	if o.GetDeletionTimestamp() != nil {
 		r.turns.cut(client.ObjectKeyFromObject(o))

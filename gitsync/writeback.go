@@ -45,7 +45,7 @@ const (
 	clockSkew = 24 * time.Hour
 )
 
-// pauseFor waits before the branch is looked at again, longer each time and
+// pauseFor waits before the branch is fetched again, longer each time and
 // never as long as another controller would. It returns false at the end of ctx.
 func pauseFor(ctx context.Context, moved int) bool {
 	d := firstPause << (moved - 1)
@@ -110,7 +110,7 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 		s, err = exchange(ctx, func() (*repository.Snapshot, error) { return l.mirrors.Of(r).Fetch(asking, r, l.gs.Spec.Ref.Branch) })
 		cancel()
 		if err != nil {
-			return gitserver.ErrBranchMoved // the look that follows says so
+			return gitserver.ErrBranchMoved // the sync that follows says so
 		}
 		defer s.Close()
 		renderer := *c.renderer
