@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -439,7 +440,7 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	if c.gone {
 		if d != nil && *o.Spec.Replicas > 0 {
 			d.loose = v.now // with one active set left, the native controller takes over
-			d.lose(v.left(o, *o.Spec.Replicas), v.now)
+			d.lose(v.left(o, *o.Spec.Replicas, math.MaxInt32), v.now)
 		}
 		delete(v.sets, o.UID)
 		delete(v.sizedAt, o.UID)
@@ -632,12 +633,15 @@ func (v *invariants) judgeTaken(d *deployment, rs *appsv1.ReplicaSet, from int32
 	v.judged["I1"]++
 	var before, after, lost int32
 	for _, other := range v.setsOf(d) {
-		size := *other.Spec.Replicas
-		after += v.left(other, size)
+		size, ready := *other.Spec.Replicas, int32(math.MaxInt32)
+		if other.UID == rs.UID && rs.Status.ObservedGeneration > 0 {
+			ready = rs.Status.ReadyReplicas
+		}
+		after += v.left(other, size, ready)
 		if other.UID == rs.UID {
 			size = from
 		}
-		before += v.left(other, size)
+		before += v.left(other, size, ready)
 	}
 	for _, at := range d.lost {
 		if v.now.Sub(at) <= lag {
@@ -651,8 +655,10 @@ func (v *invariants) judgeTaken(d *deployment, rs *appsv1.ReplicaSet, from int32
 }
 
 // left is how many pods of a ReplicaSet are sure to be available once it has a size. Pods
-// that are not ready go first, then available ones.
-func (v *invariants) left(rs *appsv1.ReplicaSet, size int32) int32 {
+// that are not ready go first, then available ones. At most so many count as ready. A pod
+// that the status of the written version does not count became ready a moment ago, and no
+// controller could know of it.
+func (v *invariants) left(rs *appsv1.ReplicaSet, size, most int32) int32 {
 	var pods, ready, available int32
 	for _, p := range v.pods {
 		if p.set != rs.UID || !lives(p.Pod) {
@@ -666,6 +672,8 @@ func (v *invariants) left(rs *appsv1.ReplicaSet, size int32) int32 {
 			}
 		}
 	}
+	ready = min(ready, most)
+	available = min(available, ready)
 	excess := max(0, pods-size)
 	return max(0, available-max(0, excess-(pods-ready)))
 }

@@ -328,6 +328,12 @@ var taken = []sequence{
 		s.size("old", 3, tranche)
 	}, []string{"I1"}},
 	{"what is not ready goes first, and costs nothing", func(s *story) { s.turn("old", 2, false); s.later(time.Minute); s.size("old", 3, tranche) }, nil},
+	{"one that is not ready for its status goes first, and has become ready", func(s *story) {
+		s.size("old", 3, tranche, func(rs *appsv1.ReplicaSet) { rs.Status.ObservedGeneration, rs.Status.ReadyReplicas = 1, 3 })
+	}, nil},
+	{"all are ready for its status", func(s *story) {
+		s.size("old", 3, tranche, func(rs *appsv1.ReplicaSet) { rs.Status.ObservedGeneration, rs.Status.ReadyReplicas = 1, 4 })
+	}, []string{"I1"}},
 	{"of two that go only one is not ready", func(s *story) { s.turn("old", 2, false); s.later(time.Minute); s.size("old", 2, tranche) }, []string{"I1"}},
 	{"a pod that has just been lost is not Tranche's", func(s *story) {
 		s.size("new", 1, tranche)
