@@ -261,9 +261,9 @@ func TestDriftBehindCommits(t *testing.T) {
 	tip := ""
 	s.passes(func() { tip = s.manyCommits(3) }, "shop")
 	stop()
-	s.kubectl("patch", "configmap/a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`, "--field-manager=somebody")
+	s.kubectl("patch", "configmap/a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`, "--field-manager=other")
 	_, stop = s.startCounting()
-	s.told("DriftUndone", "ConfigMap "+s.ns+"/a: data.value was changed by somebody, and is again as main@"+tip[:12]+" says")
+	s.told("DriftUndone", "ConfigMap "+s.ns+"/a: data.value was changed by other, and is again as main@"+tip[:12]+" says")
 }
 
 // An approval that was on the branch before its release was first seen does not count. No

@@ -99,15 +99,15 @@ type live struct {
 	trees    map[string]liveTree // by commit
 	blobs    map[string]string
 	// makers are by image and by variant who signed each commit that made it so.
-	makers   map[string][]int
-	consents []consent
-	stops    []stop
-	at       int
-	story    []string
-	images   int
-	changes  int  // of the plan that governs
-	opened   int  // times that pods came which an approval let come
-	nobody   bool // an unsigned commit was made
+	makers      map[string][]int
+	consents    []consent
+	stops       []stop
+	at          int
+	story       []string
+	images      int
+	changes     int  // of the plan that governs
+	opened      int  // times that pods came which an approval let come
+	hasUnsigned bool // an unsigned commit was made
 
 	mu   sync.Mutex
 	seen []liveSize
@@ -217,7 +217,7 @@ func (l *live) note(person int, what string) {
 	l.Helper()
 	c := l.g.Head()
 	now := l.read(c)
-	l.nobody = l.nobody || person == unsigned
+	l.hasUnsigned = l.hasUnsigned || person == unsigned
 	parents := strings.Fields(l.g.Git("log", "-1", "--format=%P"))
 	var before liveTree
 	if len(parents) > 0 {
@@ -565,7 +565,7 @@ func (l *live) goesOn() {
 	l.commit(referee, "approves the release", map[string]string{"deploy/approvals/web.yaml": l.approvalOf(br.Status.UpdateRevision, br.Spec.Commit, "1")})
 	s := l.step()
 	// The author of an unsigned commit is not known: it may be the approver.
-	if l.distinct && l.nobody && strings.Contains(l.inSync().Message, "it is not signed") {
+	if l.distinct && l.hasUnsigned && strings.Contains(l.inSync().Message, "it is not signed") {
 		return
 	}
 	if s.sizes[image] != liveReplicas {

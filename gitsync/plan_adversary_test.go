@@ -671,7 +671,7 @@ func (a *adversary) checkApproval(i int, br *v1alpha1.BatchRelease) {
 	case a.ended[deployment+" "+br.Spec.Commit]:
 		a.breach("release %.7s of %s has ended, and its approval counts", br.Spec.Commit, deployment)
 	case !agreed:
-		a.breach("release %.7s of %s at %s has an approval of %.7s, and nobody agreed", br.Spec.Commit, deployment, image, br.Spec.Approval.ApprovedIn)
+		a.breach("release %.7s of %s at %s has an approval of %.7s, and no signer agreed", br.Spec.Commit, deployment, image, br.Spec.Approval.ApprovedIn)
 	}
 	if a.live[deployment] == nil || a.live[deployment].Spec.Approval == nil {
 		a.opened++
@@ -703,7 +703,7 @@ func (a *adversary) check(after plan.Terms) {
 		return g.signer > 0 && !g.used && g.plan == after.Digest() && !a.Has(a.since, g.in) && !own
 	})
 	if i < 0 {
-		a.breach("%q took the place of %q, and nobody agreed", variants[is], variants[a.governing])
+		a.breach("%q took the place of %q, and no signer agreed", variants[is], variants[a.governing])
 	}
 	// Which of several was used, the test does not know: that which the source says.
 	for i := range a.given {

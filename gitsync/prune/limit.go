@@ -25,8 +25,8 @@ func CheckLimit(gs *v1alpha1.GitSource, before, wanted inventory.Set, commit str
 	for _, k := range gs.Status.Kept {
 		delete(before, k.ID)
 	}
-	anew := wanted.Generated()
-	gone := slices.DeleteFunc(before.Without(wanted), func(e inventory.Entry) bool { return anew[e.WithoutHash()] })
+	generated := wanted.Generated()
+	gone := slices.DeleteFunc(before.Without(wanted), func(e inventory.Entry) bool { return generated[e.WithoutHash()] })
 	if !gs.Spec.Prune || len(gone) <= few || 2*len(gone) <= len(before) {
 		return nil
 	}

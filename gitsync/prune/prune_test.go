@@ -44,10 +44,10 @@ func TestDecide(t *testing.T) {
 		live   *unstructured.Unstructured
 		want   Action
 	}{
-		{"ours, and nobody needs it", objectOf("Service"), Delete},
+		{"ours, and nothing needs it", objectOf("Service"), Delete},
 		{"the same name in another kind is used", objectOf("Secret"), Delete},
 		{"pods refer to it", objectOf("ConfigMap"), Keep},
-		{"somebody took our labels away", objectOf("Service", func(u *unstructured.Unstructured) { u.SetLabels(nil) }), Leave},
+		{"another manager took our labels away", objectOf("Service", func(u *unstructured.Unstructured) { u.SetLabels(nil) }), Leave},
 		{"another source of the same name", objectOf("Service", func(u *unstructured.Unstructured) {
 			u.SetLabels(map[string]string{v1alpha1.LabelSource: "shop", v1alpha1.LabelSourceNamespace: "other"})
 		}), Leave},
@@ -61,7 +61,7 @@ func TestDecide(t *testing.T) {
 			u.SetLabels(nil)
 			u.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: v1alpha1.ManagerGitSync, Operation: metav1.ManagedFieldsOperationApply}})
 		}), Delete},
-		{"a Deployment that was made anew by another hand", objectOf("apps:Deployment"), Leave},
+		{"a Deployment that another manager created again", objectOf("apps:Deployment"), Leave},
 		{"a Deployment has adopted it", objectOf("apps:ReplicaSet", controlled), Leave},
 		{"an operator has adopted it", objectOf("Service", controlled), Leave},
 		{"an owner that does not control it", objectOf("Service", func(u *unstructured.Unstructured) {
