@@ -121,8 +121,8 @@ func TestBases_Attacks(t *testing.T) {
 			line(w, "# service=git-upload-pack\n")
 			_, _ = w.Write([]byte("0000"))
 			line(w, hash+" HEAD\x00side-band-64k ofs-delta shallow agent=evil\n")
-			for n := 0; r.Context().Err() == nil; n++ {
-				line(w, fmt.Sprintf("%s refs/heads/%d\n", hash, n))
+			for name := strings.Repeat("x", 60_000); r.Context().Err() == nil; {
+				line(w, hash+" refs/heads/"+name+"\n")
 			}
 		case strings.HasPrefix(r.URL.Path, "/endless-error") && strings.HasSuffix(r.URL.Path, "/git-upload-pack"):
 			w.WriteHeader(http.StatusInternalServerError)
