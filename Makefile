@@ -25,7 +25,7 @@ dev: build bin/demo ## Bring up cluster, Git server and controller, and leave th
 	@PATH="$(CURDIR)/bin:$$PATH" bin/demo --stay
 
 test: bin/devcluster bin/kubectl ## Run all tests; those of a cluster against the embedded one
-	go test -parallel 6 -timeout 40m ./...
+	go test -p 3 -parallel 6 -timeout 40m ./... # the three packages with a cluster beside each other
 	go -C cmd/devcluster test -timeout 5m ./cluster ./gitserver
 
 lint: ## gofmt, go vet, golangci-lint, links of the docs, language of docs and Go
