@@ -195,6 +195,10 @@ func (c *cluster) round(k int) int {
 	c.awaitTrial(&o)
 	c.oracle.look(c, &o)
 	d := c.decideWith(o)
+	if c.onDecision != nil {
+		c.onDecision(d)
+		defer c.onRound()
+	}
 	for i, a := range d.Actions {
 		if i == k {
 			return len(d.Actions)
@@ -402,7 +406,10 @@ func (c *cluster) create(o *Observed, rs *appsv1.ReplicaSet) error {
 // quiet runs the cluster until nothing happens any more: native controllers,
 // pods that come, the clock, and the controller whenever it has a reason. It
 // says why it stopped, if that was not rest.
-func (c *cluster) quiet() (failure string) {
+func (c *cluster) quiet() (failure string) { return c.quietUntil(time.Time{}) }
+
+// quietUntil is quiet that ends at a time; zero: when nothing happens any more.
+func (c *cluster) quietUntil(end time.Time) (failure string) {
 	c.deliver()
 	rounds, idle, start := 0, 0, c.now
 	for {
@@ -433,11 +440,17 @@ func (c *cluster) quiet() (failure string) {
 		if next.IsZero() || !c.wake.IsZero() && c.wake.Before(next) {
 			next = c.wake
 		}
+		if !end.IsZero() && (next.IsZero() || next.After(end)) {
+			next = end
+		}
 		if next.IsZero() {
 			return ""
 		}
 		c.oracle.since(c, c.now)
 		c.now = next
+		if next.Equal(end) {
+			return ""
+		}
 	}
 }
 

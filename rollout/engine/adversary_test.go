@@ -64,6 +64,10 @@ type cluster struct {
 	woken    bool                    // it has a reason to look besides rv
 	wake     time.Time               // when it wants to look; zero: when something changes
 
+	// A transcript listens: to what is decided, and to the end of the round. It may be nil.
+	onDecision func(Decision)
+	onRound    func()
+
 	oracle oracle
 }
 

@@ -229,28 +229,6 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// A plan that is edited on the way goes on at the first step whose target is not below
-// what runs. It goes on at none that wants more than the last gate allowed.
-func TestPlanEdited(t *testing.T) {
-	for _, tc := range []struct {
-		edited []string
-		step   int32
-	}{
-		{[]string{"20%", "50%", "100%"}, 1}, // not edited
-		{[]string{"50%", "100%"}, 0},
-		{[]string{"100%"}, 0},
-		{[]string{"10%", "20%", "30%", "60%", "100%"}, 2},
-		{[]string{"10%", "20%", "100%"}, 1}, // an edit does not finish a release
-	} {
-		w := at(1, v1alpha1.StepBlocking, 5, steps("20%", "50%", "100%")...)
-		w.spec.Strategy.Steps = steps(tc.edited...)
-		d := Decide(w.observe(), epoch)
-		if d.Status.CurrentStepIndex != tc.step {
-			t.Errorf("steps %v with 5 of 10: at step %d, want %d", tc.edited, d.Status.CurrentStepIndex, tc.step)
-		}
-	}
-}
-
 // The same input gives the same output, and is not changed. Only a hold that another
 // field manager has opened is put back before the native controller has seen what is
 // there. The native controller is about to act on that.

@@ -100,18 +100,3 @@ func TestUnanswered(t *testing.T) {
 		}
 	}
 }
-
-// One pod without surge cannot be split: the gate says that the step has none.
-func TestStepWithoutPods(t *testing.T) {
-	w := newWorld(1, 0, 1, "1", "100%")
-	w.records = []int{0}
-	w.status = stored(Decide(w.observe(), epoch).Status)
-	w.brought = 1
-	for range 4 {
-		w.status = stored(Decide(w.observe(), epoch).Status)
-	}
-	const want = "; step 0 has no pod with maxSurge 0; approve it to go on to step 1"
-	if s := w.status; s.Reason != ReasonWaitingForApproval || !strings.HasSuffix(s.Message, want) {
-		t.Errorf("%s: %s\nwant it to end with %s", s.Reason, s.Message, want)
-	}
-}
