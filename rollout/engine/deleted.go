@@ -29,9 +29,9 @@ func stays(rs *appsv1.ReplicaSet) int32 {
 }
 
 // keptPods is how many pods ReplicaSets that are being deleted have above their sizes.
-func (v *view) keptPods() int32 {
+func (f *facts) keptPods() int32 {
 	var n int32
-	for _, rs := range v.ReplicaSets {
+	for _, rs := range f.ReplicaSets {
 		if deleted(rs) {
 			n += max(0, rs.Status.Replicas-size(rs))
 		}
@@ -41,9 +41,9 @@ func (v *view) keptPods() int32 {
 
 // taken reports whether a ReplicaSet that is being deleted has the name that one of this
 // hash would get.
-func (v *view) taken(hash string) bool {
-	for _, rs := range v.ReplicaSets {
-		if deleted(rs) && rs.Name == NameWithHash(v.d.Name, hash) {
+func (f *facts) taken(hash string) bool {
+	for _, rs := range f.ReplicaSets {
+		if deleted(rs) && rs.Name == NameWithHash(f.Deployment.Name, hash) {
 			return true
 		}
 	}
@@ -53,12 +53,12 @@ func (v *view) taken(hash string) bool {
 // shadowed reports whether a Deployment must not be handed back at a template. A ReplicaSet
 // of it is being deleted, and another one has its pods. The native controller takes the
 // older one for the new one, and would take pods from the other one.
-func (v *view) shadowed(template *corev1.PodTemplateSpec) bool {
-	live := findReplicaSet(v.ReplicaSets, template)
-	if live == nil || v.replicas == 0 {
+func (f *facts) shadowed(template *corev1.PodTemplateSpec) bool {
+	live := findReplicaSet(f.ReplicaSets, template)
+	if live == nil || f.replicas == 0 {
 		return false
 	}
-	for _, rs := range v.ReplicaSets {
+	for _, rs := range f.ReplicaSets {
 		if deleted(rs) && plan.EqualTemplate(&rs.Spec.Template, template) && older(rs, live) < 0 {
 			return true
 		}
@@ -68,10 +68,10 @@ func (v *view) shadowed(template *corev1.PodTemplateSpec) bool {
 
 // unsaturateDeleted keeps ReplicaSets that are being deleted, and that have pods still,
 // from passing for saturated (H6). One of the Deployment's template is the new one.
-func (v *view) unsaturateDeleted(sets []set, next []int32) {
+func unsaturateDeleted(d *draft, sets []set, next []int32) {
 	for i, s := range sets {
-		if deleted(s.rs) && next[i] == s.size && s.size == v.replicas {
-			v.unsaturate(s.rs)
+		if deleted(s.rs) && next[i] == s.size && s.size == d.replicas {
+			d.unsaturate(s.rs)
 		}
 	}
 }
@@ -79,10 +79,10 @@ func (v *view) unsaturateDeleted(sets []set, next []int32) {
 // deletions names the ReplicaSets that are being deleted and still count. They have a size
 // or pods, or are of the revision that the way leads to. It begins with a separator, and is
 // empty without any.
-func (v *view) deletions() string {
+func (c *course) deletions() string {
 	var b strings.Builder
-	for _, rs := range v.ReplicaSets {
-		if !deleted(rs) || size(rs) == 0 && rs.Status.Replicas == 0 && !v.goal.equal(&rs.Spec.Template) {
+	for _, rs := range c.ReplicaSets {
+		if !deleted(rs) || size(rs) == 0 && rs.Status.Replicas == 0 && !c.goal.equal(&rs.Spec.Template) {
 			continue
 		}
 		fmt.Fprintf(&b, "; ReplicaSet %s is being deleted", rs.Name)

@@ -12,6 +12,12 @@
 // gate. So nothing ever moves that is not recorded, and a crash between two rounds
 // forgets nothing.
 //
+// A round has three inputs, which nothing in it changes, and one output. facts are what was
+// observed, sorted out once. The course is where the way leads: what spec.template brings,
+// what is stable, and which of them is the goal. The position adds the status as it is so
+// far: the step, and what its gates have opened. The draft is the decision while it is made:
+// status, writes and events. A function that only asks gets no draft.
+//
 // # Memory
 //
 // All that can be seen again is observed: sizes, hold, revisions. The stable revision and

@@ -13,11 +13,11 @@ func TestEndedReleases(t *testing.T) {
 	name := func(i int) v1alpha1.ReleaseName {
 		return v1alpha1.ReleaseName{Revision: fmt.Sprint("r", i), Commit: fmt.Sprint("c", i)}
 	}
-	v := &view{Observed: &Observed{Release: &v1alpha1.BatchRelease{}}, now: epoch, spec: &v1alpha1.BatchReleaseSpec{}}
+	d := newDraft(&Observed{Release: &v1alpha1.BatchRelease{}}, epoch)
 	end := func(i int) []v1alpha1.ReleaseName {
-		v.status.UpdateRevision, v.status.UpdateCommit = name(i).Revision, name(i).Commit
-		v.archive(v1alpha1.OutcomeSuperseded)
-		return v.status.EndedReleases
+		d.status.UpdateRevision, d.status.UpdateCommit = name(i).Revision, name(i).Commit
+		d.archive(v1alpha1.OutcomeSuperseded)
+		return d.status.EndedReleases
 	}
 	for i := range keptEnded {
 		end(i)
@@ -30,7 +30,7 @@ func TestEndedReleases(t *testing.T) {
 	if len(all) != keptEnded || all[0] != name(keptEnded) || all[keptEnded-1] != name(1) {
 		t.Errorf("%d ended releases, from %v to %v", len(all), all[0], all[len(all)-1])
 	}
-	if n := len(v.status.History); n != keptReleases {
+	if n := len(d.status.History); n != keptReleases {
 		t.Errorf("%d releases in the history", n)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// follow keeps the sizes of a held Deployment at N if no release may go on. The plan is
+// followReplicas keeps the sizes of a held Deployment at N if no release may go on. The plan is
 // then paused before the release has begun, or plan or template cannot be used. The hold
 // keeps the native controller from doing so, except with one active ReplicaSet.
 //
@@ -15,48 +15,47 @@ import (
 // handed back at its stable template (H4). With pods it stays held while the hand-back is
 // refused. While creations of ReplicaSets are refused, those that are there follow. While
 // resizes are, no size is written.
-func (v *view) follow() {
-	if len(v.records) == 0 || !v.touched() {
+func followReplicas(d *draft) {
+	if len(d.records) == 0 || !d.touched() {
 		return
 	}
-	defer func(goal *revision) { v.goal = goal }(v.goal)
-	v.stable = v.recorded(0)
-	v.goal = v.templated()
-	switch sets := v.followingThere(); {
-	case v.replicas == 0 || v.seen() && v.onlyStable() && !v.shadowed(v.stable.template) && v.RefusedReason != ReasonHandBackRefused:
-		v.handBack("there is nothing to split", v.stable.template)
-	case !Held(v.d):
-		v.warn(ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
-		v.do(Hold{because: "the hold was changed by another field manager", Template: &v.d.Spec.Template, Revision: v.goal.name})
-	case v.RefusedReason == ReasonWriteRefused && (!v.CreationRefused || lacksReplicaSet(sets)):
-	case v.seen() && (active(numbers(sets)) > 1 || v.alone(sets)):
-		v.move(sets, because(fmt.Sprintf("%d replicas, and no release may go on", v.replicas)))
+	defer func(before course) { d.course = before }(d.course)
+	d.course = d.course.from(d.recorded(0)).to(d.templated())
+	switch sets := followingThere(&d.position); {
+	case d.replicas == 0 || d.seen() && d.onlyStable() && !d.shadowed(d.stable.template) && d.RefusedReason != ReasonHandBackRefused:
+		d.handBack("there is nothing to split", d.stable.template)
+	case !Held(d.Deployment):
+		d.warn(ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
+		d.do(Hold{because: "the hold was changed by another field manager", Template: &d.Deployment.Spec.Template, Revision: d.goal.name})
+	case d.RefusedReason == ReasonWriteRefused && (!d.CreationRefused || lacksReplicaSet(sets)):
+	case d.seen() && (active(numbers(sets)) > 1 || isAlone(&d.position, sets)):
+		moveSizes(d, sets, because(fmt.Sprintf("%d replicas, and no release may go on", d.replicas)))
 	}
 }
 
-// alone reports whether the revision of a release is the only one with pods, and may not
+// isAlone reports whether the revision of a release is the only one with pods, and may not
 // have all of them. Its gates do not allow that, or a rollback is to leave it. Another
 // writer has taken the others away. The native controller would follow N with it, past the
 // gate. A stable pod keeps it from that (H26).
-func (v *view) alone(sets []set) bool {
-	s := &v.status
-	if sets[0].size == 0 || v.goal.equal(v.stable.template) || s.CurrentStepReplicas == nil {
+func isAlone(p *position, sets []set) bool {
+	s := &p.status
+	if sets[0].size == 0 || p.goal.equal(p.stable.template) || s.CurrentStepReplicas == nil {
 		return false
 	}
 	if s.RollingBack {
-		return !v.isGoal()
+		return !p.isGoal()
 	}
-	return v.isGoal() && !s.BeganFull && !slices.Contains(v.opened(), plan.Full)
+	return p.isGoal() && !s.BeganFull && !slices.Contains(p.opened(), plan.Full)
 }
 
 // templated returns the revision of the Deployment's template, of its record where it
 // has one: that says what was sent.
-func (v *view) templated() *revision {
-	live := &v.d.Spec.Template
-	if i := slices.IndexFunc(v.Records, func(r Record) bool { return plan.EqualTemplate(r.Template, live) }); i >= 0 {
-		return revisionOfRecord(v.Observed, &v.Records[i])
+func (f *facts) templated() *revision {
+	live := &f.Deployment.Spec.Template
+	if i := slices.IndexFunc(f.Records, func(r Record) bool { return plan.EqualTemplate(r.Template, live) }); i >= 0 {
+		return revisionOfRecord(f.Observed, &f.Records[i])
 	}
-	return revisionOf(v.Observed, live)
+	return revisionOf(f.Observed, live)
 }
 
 // lacksReplicaSet reports whether a ReplicaSet would have to be made.
@@ -65,55 +64,57 @@ func lacksReplicaSet(sets []set) bool {
 }
 
 // onlyStable reports whether all pods run the stable revision.
-func (v *view) onlyStable() bool {
-	for _, rs := range v.ReplicaSets {
-		if size(rs) > 0 && rs != v.stable.rs {
+func (c *course) onlyStable() bool {
+	for _, rs := range c.ReplicaSets {
+		if size(rs) > 0 && rs != c.stable.rs {
 			return false
 		}
 	}
 	return true
 }
 
-// followingThere returns the sets as [view.following]. While no ReplicaSet may be made, the
+// followingThere returns the sets as [following]. While no ReplicaSet may be made, the
 // stable one that is there grows in place of one that admission would have otherwise.
-func (v *view) followingThere() []set {
-	sets := v.following()
-	if !v.CreationRefused || !lacksReplicaSet(sets) {
+func followingThere(p *position) []set {
+	sets := following(p)
+	if !p.CreationRefused || !lacksReplicaSet(sets) {
 		return sets
 	}
-	defer func(stable *revision) { v.stable = stable }(v.stable)
-	if v.stable = revisionOfRecord(v.Observed, &v.records[0]); v.stable.rs == nil {
+	stable := revisionOfRecord(p.Observed, &p.records[0])
+	if stable.rs == nil {
 		return sets
 	}
-	return v.following()
+	there := *p
+	there.course = p.course.from(stable)
+	return following(&there)
 }
 
 // following returns the sets with what each is to have: that of the Deployment's
 // template, middle revisions, the stable one. Only the stable one grows. If there are too
 // many pods, those of middle revisions go first, and with them those of a template that
 // has been superseded. A template whose release is under way keeps what its step allows.
-func (v *view) following() []set {
-	goal, stable := newSet(*v.goal), newSet(*v.stable)
+func following(p *position) []set {
+	goal, stable := newSet(*p.goal), newSet(*p.stable)
 	var rest []set
-	for _, rs := range v.middle() {
+	for _, rs := range p.middle() {
 		rest = append(rest, newSet(revisionOfReplicaSet(rs)))
 	}
-	step := v.status.CurrentStepReplicas
+	step := p.status.CurrentStepReplicas
 	switch {
-	case v.goal.equal(v.stable.template):
+	case p.goal.equal(p.stable.template):
 		rest = append(rest, goal)
-		v.fillAll(rest)
+		p.fillAll(rest)
 		goal, rest = rest[len(rest)-1], rest[:len(rest)-1]
-	case step != nil && v.isGoal():
+	case step != nil && p.isGoal():
 		var others int32
-		goal.want, others = v.apart(min(goal.size, plan.Limit(*step, v.replicas)))
+		goal.want, others = p.apart(min(goal.size, plan.Limit(*step, p.replicas)))
 		rest = append(rest, stable)
 		fill(rest, others)
 	default:
 		rest = append(rest, goal, stable)
-		v.fillAll(rest)
+		p.fillAll(rest)
 		goal, rest = rest[len(rest)-2], append(rest[:len(rest)-2:len(rest)-2], rest[len(rest)-1])
-		if goal.want == 0 && total(numbers(rest)) != v.replicas {
+		if goal.want == 0 && total(numbers(rest)) != p.replicas {
 			goal.want = min(1, goal.size) // or the native controller brings the last one active to N
 		}
 	}
@@ -123,14 +124,14 @@ func (v *view) following() []set {
 // fillAll gives all pods to the sets, and at least one to the last one, the stable one. The
 // native controller would bring another one that is alone to N, past its gates (H26). With a
 // surge that pod is one above N.
-func (v *view) fillAll(sets []set) {
-	fill(sets, v.replicas)
+func (f *facts) fillAll(sets []set) {
+	fill(sets, f.replicas)
 	stable := &sets[len(sets)-1]
-	if stable.want > 0 || stable.rs == nil && v.CreationRefused {
+	if stable.want > 0 || stable.rs == nil && f.CreationRefused {
 		return
 	}
-	if v.surge == 0 {
-		fill(sets, v.replicas-1)
+	if f.surge == 0 {
+		fill(sets, f.replicas-1)
 	}
 	stable.want = 1
 }

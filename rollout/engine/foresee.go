@@ -287,21 +287,21 @@ func (f *foresight) kind(after *v1alpha1.BatchReleaseStatus) OutlookKind {
 // steps returns those of the release or rollback that a status is about.
 func (f *foresight) steps(s *v1alpha1.BatchReleaseStatus, now time.Time) []OutlookStep {
 	f.o.Release.Status = *s
-	v := newView(&f.o, now)
-	if reason, _ := v.unusable(v.measure()); reason != "" || len(v.records) == 0 {
+	d := newDraft(&f.o, now)
+	if reason, _ := unusable(d); reason != "" || len(d.records) == 0 {
 		return nil // Decide has said why
 	}
-	v.resolve()
+	p := position{course: d.course.resolve(s), status: d.status}
 	var steps []OutlookStep
-	for i, step := range v.steps() {
-		target, _ := v.splitAt(i, v.planned(i))
-		gate := OutlookGate{Last: i == len(v.steps())-1}
+	for i, step := range p.steps() {
+		target, _ := p.splitAt(i, p.planned(i))
+		gate := OutlookGate{Last: i == len(p.steps())-1}
 		gate.Approval = !gate.Last && step.Pause == nil
 		if step.Pause != nil {
 			gate.Pause = step.Pause.Duration.Duration
 		}
-		gated := i == int(s.CurrentStepIndex) && v.capped()
-		steps = append(steps, OutlookStep{Replicas: step.Replicas, Target: target, Gated: gated, Allowed: v.allowed(), Gate: gate})
+		gated := i == int(s.CurrentStepIndex) && p.capped()
+		steps = append(steps, OutlookStep{Replicas: step.Replicas, Target: target, Gated: gated, Allowed: p.allowed(), Gate: gate})
 	}
 	return steps
 }

@@ -73,31 +73,33 @@ type Pods struct {
 // IsUpdate reports whether a ReplicaSet is the one of the revision that the release leads
 // to. It also does for the native rollout of a Deployment that has no record.
 func IsUpdate(o *Observed, rs *appsv1.ReplicaSet) bool {
-	v := newView(o, time.Time{})
-	if v.d == nil {
+	if o.Deployment == nil {
 		return false
 	}
-	if len(v.records) == 0 {
-		return plan.EqualTemplate(&rs.Spec.Template, &v.d.Spec.Template)
+	d := newDraft(o, time.Time{})
+	if len(d.records) == 0 {
+		return plan.EqualTemplate(&rs.Spec.Template, &o.Deployment.Spec.Template)
 	}
-	v.resolve()
-	return v.goal.rs == rs
+	return d.course.resolve(&d.status).goal.rs == rs
 }
 
 // Moves returns the ReplicaSets that the release writes after its hold. They are the
 // update revision's, as it is to be made if it is not there, and the stable one if it is
 // there.
 func Moves(o Observed) []*appsv1.ReplicaSet {
-	v := newView(&o, time.Time{})
-	if v.d == nil || len(v.records) == 0 {
+	if o.Deployment == nil {
 		return nil
 	}
-	v.resolve()
-	var sets []*appsv1.ReplicaSet
-	if v.goal.rs == nil {
-		sets = append(sets, newReplicaSet(v.d, v.goal, maxRevision(v.ReplicaSets)+1, 1, replicas(v.d), replicas(v.d)))
+	d := newDraft(&o, time.Time{})
+	if len(d.records) == 0 {
+		return nil
 	}
-	for _, r := range []*revision{v.goal, v.stable} {
+	c := d.course.resolve(&d.status)
+	var sets []*appsv1.ReplicaSet
+	if c.goal.rs == nil {
+		sets = append(sets, newReplicaSet(o.Deployment, c.goal, maxRevision(o.ReplicaSets)+1, 1, replicas(o.Deployment), replicas(o.Deployment)))
+	}
+	for _, r := range []*revision{c.goal, c.stable} {
 		if r.rs != nil && !slices.Contains(sets, r.rs) {
 			sets = append(sets, r.rs)
 		}
@@ -222,4 +224,4 @@ func touched(d *appsv1.Deployment, governed bool) bool {
 	return d.Labels[v1alpha1.LabelHeld] != "" || governed && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
 }
 
-func (v *view) touched() bool { return touched(v.d, len(v.Records) > 0) }
+func (f *facts) touched() bool { return touched(f.Deployment, len(f.Records) > 0) }

@@ -251,9 +251,7 @@ func (m *model) wait(d Decision) bool {
 
 func (m *model) moment(d Decision) Moment {
 	s := m.release.Status
-	v := newView(&Observed{Release: &m.release, Deployment: &m.d}, m.now)
-	_ = v.measure() // the bounds have been read at the start
-	target := v.planned(int(s.CurrentStepIndex))
+	target := newDraft(&Observed{Release: &m.release, Deployment: &m.d}, m.now).planned(int(s.CurrentStepIndex))
 	return Moment{
 		At: m.now.Sub(began).Round(time.Millisecond), Step: s.CurrentStepIndex, Target: target, Back: s.RollingBack,
 		Updated: *m.sets[0].Spec.Replicas, UpdatedAvailable: m.count(0, m.available()),

@@ -16,122 +16,185 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// view is what was observed, sorted out: what runs, what is stable, where the
-// way leads. A round reads it and writes only its status, actions and events.
-type view struct {
+// facts are what was observed, sorted out once: nothing of them changes in a round.
+type facts struct {
 	*Observed
-	now  time.Time
-	spec *v1alpha1.BatchReleaseSpec
-	d    *appsv1.Deployment
+	now time.Time
 
-	records   []Record  // of what has been stable, newest first
-	releasing []Record  // of what is being released
-	outdated  []Record  // of what is on record as it is now, too
-	brought   *revision // what spec.template brings; nil without one
-	stable    *revision
-	goal      *revision // where the way leads: brought, or back to stable
+	records   []Record // of what has been stable, newest first
+	releasing []Record // of what is being released
+	outdated  []Record // of what is on record as it is now, too
 
 	replicas, surge, unavailable int32
-	strategy                     appsv1.DeploymentStrategy // to hand back
+	// strategy to hand back.
+	strategy appsv1.DeploymentStrategy
+	// badBounds is why strategy is not usable; nil: it is. The bounds are then those of the
+	// API server's default strategy.
+	badBounds error
+}
 
-	status  v1alpha1.BatchReleaseStatus
+func newFacts(o *Observed, now time.Time) *facts {
+	f := &facts{Observed: o, now: now}
+	for _, r := range newestFirst(o.Records) {
+		again := func(newer Record) bool { return r.Sent != "" && newer.Sent == r.Sent }
+		switch {
+		case r.Order == 0:
+			f.releasing = append(f.releasing, r)
+		case slices.ContainsFunc(f.records, again): // admission has made another template of it since
+			f.outdated = append(f.outdated, r)
+		default:
+			f.records = append(f.records, r)
+		}
+	}
+	if o.Deployment == nil {
+		return f
+	}
+	f.replicas = replicas(o.Deployment)
+	f.strategy = manifestStrategy(o, f.records)
+	if f.surge, f.unavailable, f.badBounds = plan.Bounds(&f.strategy, f.replicas); f.badBounds != nil {
+		f.surge, f.unavailable, _ = plan.Bounds(nil, f.replicas)
+		return f
+	}
+	f.badBounds = refusedBounds(f.strategy.RollingUpdate)
+	return f
+}
+
+// course is where the way leads, by the facts and a status. It never changes: a round that
+// takes another course replaces the whole.
+type course struct {
+	*facts
+	// spec that is followed: that of the release or, where kept, with the commit of the
+	// release under way.
+	spec    *v1alpha1.BatchReleaseSpec
+	brought *revision // what spec.template brings; nil without one
+	stable  *revision
+	goal    *revision // where the way leads: brought, or back to stable
+	// kept: the Deployment is left alone, and what spec brings waits for that to end.
+	kept bool
+}
+
+// to returns the course that leads to this revision.
+func (c course) to(goal *revision) course {
+	c.goal = goal
+	return c
+}
+
+// from returns the course with this stable revision.
+func (c course) from(stable *revision) course {
+	c.stable = stable
+	return c
+}
+
+// bringing returns the course with this revision as the one that spec.template brings.
+func (c course) bringing(brought *revision) course {
+	c.brought = brought
+	return c
+}
+
+// by returns the course by another plan.
+func (c course) by(strategy v1alpha1.BatchStrategy) course {
+	c.spec = c.spec.DeepCopy()
+	c.spec.Strategy = strategy
+	return c
+}
+
+// position is a course with the status as the round has it so far. It tells the step that
+// the release is at, and what its gates have opened. Its methods read.
+type position struct {
+	course
+	status v1alpha1.BatchReleaseStatus
+}
+
+// draft is the decision of a round while it is being made.
+type draft struct {
+	position
 	actions []Action
 	events  []Event
 	wait    time.Duration
 	stalled bool
 	// unreleased: nothing is under way, and yet not what spec.template says runs.
 	unreleased bool
-	// kept: the Deployment is left alone, and what spec brings waits for that to end.
-	kept      bool
-	needsPods bool
-	unready   bool // pods are on their way
+	needsPods  bool
+	unready    bool // pods are on their way
 }
 
-func newView(o *Observed, now time.Time) *view {
-	v := &view{
-		Observed: o, now: now, spec: &o.Release.Spec, d: o.Deployment,
-		status:  *o.Release.Status.DeepCopy(),
+// newDraft returns the draft of a round that has decided nothing yet.
+func newDraft(o *Observed, now time.Time) *draft {
+	return &draft{
+		position: position{
+			course: course{facts: newFacts(o, now), spec: &o.Release.Spec},
+			status: *o.Release.Status.DeepCopy(),
+		},
 		stalled: meta.IsStatusConditionTrue(o.Release.Status.Conditions, ConditionStalled),
 	}
-	for _, r := range newestFirst(o.Records) {
-		again := func(newer Record) bool { return r.Sent != "" && newer.Sent == r.Sent }
-		switch {
-		case r.Order == 0:
-			v.releasing = append(v.releasing, r)
-		case slices.ContainsFunc(v.records, again): // admission has made another template of it since
-			v.outdated = append(v.outdated, r)
-		default:
-			v.records = append(v.records, r)
-		}
-	}
-	return v
 }
 
-// resolve names the revisions and says where the way leads. The stable
+// resolve returns the course with its revisions, and says where the way leads. The stable
 // revision must be on record.
-func (v *view) resolve() {
-	v.stable = v.recorded(0)
-	v.brought = v.bring()
-	v.keep()
-	v.goal = v.brought
+func (c course) resolve(s *v1alpha1.BatchReleaseStatus) course {
+	c.stable = c.recorded(0)
+	c.brought = broughtBy(c.facts, c.stable)
+	c = c.keep(s)
+	c.goal = c.brought
 	switch {
-	case v.brought == nil:
-		v.goal = v.stable
-	case v.failed():
-		v.goal = v.stable
-		if v.brought == v.stable {
-			v.goal = v.recorded(1)
+	case c.brought == nil:
+		c.goal = c.stable
+	case hasFailed(&c, s):
+		c.goal = c.stable
+		if c.brought == c.stable {
+			c.goal = c.recorded(1)
 		}
 	}
-	if v.goal == nil {
-		v.goal = v.stable
+	if c.goal == nil {
+		c.goal = c.stable
 	}
+	return c
 }
 
 // keep lets the release or rollback under way go on where spec brings another one
 // and the Deployment is left alone: that one waits. Going back to the stable revision
 // is no beginning: it ends the hold.
-func (v *view) keep() {
-	s := &v.status
-	if !v.leftAlone() || !v.touched() || !releasing(s) || s.UpdateTemplateDigest == "" || v.failed() || v.brought == v.stable {
-		return
+func (c course) keep(s *v1alpha1.BatchReleaseStatus) course {
+	if !c.leftAlone() || !c.touched() || !releasing(s) || s.UpdateTemplateDigest == "" || hasFailed(&c, s) || c.brought == c.stable {
+		return c
 	}
-	if v.brought != nil && v.brought.id == s.UpdateTemplateDigest && v.spec.Commit == s.UpdateCommit {
-		return
+	if c.brought != nil && c.brought.id == s.UpdateTemplateDigest && c.spec.Commit == s.UpdateCommit {
+		return c
 	}
-	record := v.recordSent(s.UpdateTemplateDigest)
+	record := c.recordSent(s.UpdateTemplateDigest)
 	switch {
-	case v.stable.record.Sent == s.UpdateTemplateDigest:
-		v.brought = v.stable
+	case c.stable.record.Sent == s.UpdateTemplateDigest:
+		c.brought = c.stable
 	case record != nil:
-		v.brought = revisionOfRecord(v.Observed, record)
+		c.brought = revisionOfRecord(c.Observed, record)
 	default:
-		return // it has not taken the hold
+		return c // it has not taken the hold
 	}
-	spec := *v.spec
+	spec := *c.spec
 	spec.Commit = s.UpdateCommit
-	v.spec, v.kept = &spec, true
+	c.spec, c.kept = &spec, true
+	return c
 }
 
 // recordSent returns the record of what was sent as this: of what is being released before
 // what was stable. It is nil without one.
-func (v *view) recordSent(digest string) *Record {
-	if record := v.releasingOf(func(r *Record) bool { return r.Sent == digest }); record != nil {
+func (f *facts) recordSent(digest string) *Record {
+	if record := f.releasingOf(func(r *Record) bool { return r.Sent == digest }); record != nil {
 		return record
 	}
-	if i := slices.IndexFunc(v.records, func(r Record) bool { return r.Sent == digest }); i >= 0 {
-		return &v.records[i]
+	if i := slices.IndexFunc(f.records, func(r Record) bool { return r.Sent == digest }); i >= 0 {
+		return &f.records[i]
 	}
 	return nil
 }
 
-// bring returns what spec.template brings. A record that was sent as the same is
+// broughtBy returns what spec.template brings. A record that was sent as the same is
 // it, whatever the API server's defaults and admission make of it today. Else one
 // with an equal template is: the manifest may spell out what were defaults.
-func (v *view) bring() *revision {
-	sent := v.spec.Template
+func broughtBy(f *facts, stable *revision) *revision {
+	sent := f.Release.Spec.Template
 	if sent == nil {
-		sent = v.Template
+		sent = f.Template
 	}
 	if sent == nil {
 		return nil
@@ -139,29 +202,29 @@ func (v *view) bring() *revision {
 	digest := plan.TemplateDigest(sent)
 	for _, same := range []func(r *Record) bool{
 		func(r *Record) bool { return r.Sent == digest },
-		func(r *Record) bool { return v.Template != nil && plan.EqualTemplate(r.Template, v.Template) },
+		func(r *Record) bool { return f.Template != nil && plan.EqualTemplate(r.Template, f.Template) },
 	} {
-		if same(v.stable.record) {
-			return v.stable
+		if same(stable.record) {
+			return stable
 		}
-		record := v.releasingOf(same)
-		if i := slices.IndexFunc(v.records, func(r Record) bool { return same(&r) }); record == nil && i >= 0 {
-			record = &v.records[i]
+		record := f.releasingOf(same)
+		if i := slices.IndexFunc(f.records, func(r Record) bool { return same(&r) }); record == nil && i >= 0 {
+			record = &f.records[i]
 		}
 		if record == nil {
 			continue
 		}
-		r := revisionOfRecord(v.Observed, record)
-		if v.stable.equal(r.template) {
-			return v.stable // admission has made the same of it
+		r := revisionOfRecord(f.Observed, record)
+		if stable.equal(r.template) {
+			return stable // admission has made the same of it
 		}
 		r.sent = sent
 		return r
 	}
-	if v.Template == nil {
+	if f.Template == nil {
 		return nil
 	}
-	r := revisionOf(v.Observed, v.Template)
+	r := revisionOf(f.Observed, f.Template)
 	r.id, r.sent = digest, sent
 	return r
 }
@@ -170,26 +233,26 @@ func (v *view) bring() *revision {
 // without one. Admission may have changed the template since: then a record of
 // what is being released has the same origin, and the template of today. Not where the
 // Deployment has the stable one: then the other one is left from before.
-func (v *view) recorded(i int) *revision {
-	if i >= len(v.records) {
+func (f *facts) recorded(i int) *revision {
+	if i >= len(f.records) {
 		return nil
 	}
-	r := revisionOfRecord(v.Observed, &v.records[i])
-	if r.equal(&v.d.Spec.Template) {
+	r := revisionOfRecord(f.Observed, &f.records[i])
+	if r.equal(&f.Deployment.Spec.Template) {
 		return r
 	}
-	if released := v.releasingOf(func(other *Record) bool { return other.Sent == r.id }); released != nil {
-		return revisionOfRecord(v.Observed, released)
+	if released := f.releasingOf(func(other *Record) bool { return other.Sent == r.id }); released != nil {
+		return revisionOfRecord(f.Observed, released)
 	}
 	return r
 }
 
 // releasingOf returns a record of what is being released: of several, the one that
 // the Deployment has.
-func (v *view) releasingOf(is func(*Record) bool) *Record {
+func (f *facts) releasingOf(is func(*Record) bool) *Record {
 	var found *Record
-	for i := range v.releasing {
-		if r := &v.releasing[i]; is(r) && (found == nil || plan.EqualTemplate(r.Template, &v.d.Spec.Template)) {
+	for i := range f.releasing {
+		if r := &f.releasing[i]; is(r) && (found == nil || plan.EqualTemplate(r.Template, &f.Deployment.Spec.Template)) {
 			found = r
 		}
 	}
@@ -198,32 +261,20 @@ func (v *view) releasingOf(is func(*Record) bool) *Record {
 
 // failed reports whether what Git brings is what was rolled back, and Git has
 // said nothing else since.
-func (v *view) failed() bool {
-	s := &v.status
+func (p *position) failed() bool { return hasFailed(&p.course, &p.status) }
+
+func hasFailed(c *course, s *v1alpha1.BatchReleaseStatus) bool {
 	switch {
-	case v.brought == nil || s.FailedRevision == "" || s.FailedCommit != v.spec.Commit:
+	case c.brought == nil || s.FailedRevision == "" || s.FailedCommit != c.spec.Commit:
 		return false
 	case s.FailedTemplateDigest == "": // a status of an earlier version
-		return s.FailedRevision == v.brought.name
+		return s.FailedRevision == c.brought.name
 	}
-	return s.FailedTemplateDigest == v.brought.id
+	return s.FailedTemplateDigest == c.brought.id
 }
 
 // forward reports whether the way leads to another revision than the stable one.
-func (v *view) forward() bool { return v.goal != v.stable }
-
-// measure finds N, S, U and the strategy to hand back. Bounds that cannot be
-// read are an error, and the API server's default ones are used.
-func (v *view) measure() error {
-	v.replicas = replicas(v.d)
-	v.strategy = v.manifestStrategy()
-	var err error
-	if v.surge, v.unavailable, err = plan.Bounds(&v.strategy, v.replicas); err != nil {
-		v.surge, v.unavailable, _ = plan.Bounds(nil, v.replicas)
-		return err
-	}
-	return refusedBounds(v.strategy.RollingUpdate)
-}
+func (c *course) forward() bool { return c.goal != c.stable }
 
 // refusedBounds returns why the API server would not take the bounds on a Deployment.
 // While that is held they are only in the plan: it sees them at the hand-back.
@@ -246,14 +297,14 @@ func refusedBounds(r *appsv1.RollingUpdateDeployment) error {
 
 // manifestStrategy is the strategy that Git names. Else it is the live one, unless that
 // is the hold's, else the one on record, else the API server's default.
-func (v *view) manifestStrategy() appsv1.DeploymentStrategy {
+func manifestStrategy(o *Observed, records []Record) appsv1.DeploymentStrategy {
 	switch {
-	case v.spec.DeploymentStrategy != nil:
-		return completeStrategy(v.spec.DeploymentStrategy)
-	case !v.touched():
-		return v.d.Spec.Strategy
-	case len(v.records) > 0 && v.records[0].Strategy != nil:
-		return *v.records[0].Strategy
+	case o.Release.Spec.DeploymentStrategy != nil:
+		return completeStrategy(o.Release.Spec.DeploymentStrategy)
+	case !touched(o.Deployment, len(o.Records) > 0):
+		return o.Deployment.Spec.Strategy
+	case len(records) > 0 && records[0].Strategy != nil:
+		return *records[0].Strategy
 	}
 	return completeStrategy(&appsv1.DeploymentStrategy{})
 }
@@ -280,16 +331,16 @@ func completeStrategy(s *appsv1.DeploymentStrategy) appsv1.DeploymentStrategy {
 }
 
 // steps of the way: the plan's, or the rollback's.
-func (v *view) steps() []v1alpha1.Step {
-	if !v.status.RollingBack {
-		return v.spec.Strategy.Steps
+func (p *position) steps() []v1alpha1.Step {
+	if !p.status.RollingBack {
+		return p.spec.Strategy.Steps
 	}
-	return plan.RollbackSteps(&v.spec.Strategy)
+	return plan.RollbackSteps(&p.spec.Strategy)
 }
 
 // lastStep reports whether the release is at the step that ends it.
-func (v *view) lastStep() bool {
-	return int(v.status.CurrentStepIndex) >= len(v.steps())-1 && !v.capped()
+func (p *position) lastStep() bool {
+	return int(p.status.CurrentStepIndex) >= len(p.steps())-1 && !p.capped()
 }
 
 // capped reports whether the plan, as edited, lets the step have more than the
@@ -297,59 +348,62 @@ func (v *view) lastStep() bool {
 //
 // The last step is everything, at any N. At 0 replicas, or at 1, a number would allow as
 // much, and the release would end past its gates.
-func (v *view) capped() bool {
-	switch step := int(v.status.CurrentStepIndex); {
-	case v.status.RollingBack:
+func (p *position) capped() bool {
+	switch step := int(p.status.CurrentStepIndex); {
+	case p.status.RollingBack:
 		return false
-	case step >= len(v.steps())-1:
-		return !v.full()
+	case step >= len(p.steps())-1:
+		return !p.full()
 	default:
-		return v.planned(step) > v.allowed()
+		return p.planned(step) > p.allowed()
 	}
 }
 
 // full reports whether all pods may run the update revision.
-func (v *view) full() bool { return slices.Contains(v.opened(), plan.Full) || v.beganFull() }
+func (p *position) full() bool { return slices.Contains(p.opened(), plan.Full) || p.beganFull() }
 
 // runsAll reports whether all pods run the goal's revision, and any does.
-func (v *view) runsAll() bool {
-	running := size(v.goal.rs)
-	return running > 0 && running >= v.replicas && v.others() == 0
+func (c *course) runsAll() bool {
+	running := size(c.goal.rs)
+	return running > 0 && running >= c.replicas && c.others() == 0
 }
 
 // beganFull reports whether the release began with all pods, and has them still: then
-// it has nothing to ask a gate for, and opens none.
-func (v *view) beganFull() bool { return v.status.BeganFull && v.replicas > 0 && v.runsAll() }
+// it has nothing to ask a gate for, and opens none. A round that has not resolved what it
+// leads to does not know.
+func (p *position) beganFull() bool {
+	return p.status.BeganFull && p.goal != nil && p.replicas > 0 && p.runsAll()
+}
 
 // allowed is how many pods of N the last gate of this release has let run the
 // update revision (I3).
-func (v *view) allowed() int32 {
-	if v.status.RollingBack || v.beganFull() {
-		return v.replicas
+func (p *position) allowed() int32 {
+	if p.status.RollingBack || p.beganFull() {
+		return p.replicas
 	}
 	var most int32
-	for _, r := range v.opened() {
-		most = max(most, plan.Limit(r, v.replicas))
+	for _, r := range p.opened() {
+		most = max(most, plan.Limit(r, p.replicas))
 	}
 	return most
 }
 
 // opened is what the gates of this release have opened the way to.
-func (v *view) opened() []intstr.IntOrString {
+func (p *position) opened() []intstr.IntOrString {
 	switch {
-	case len(v.status.OpenedReplicas) > 0:
-		return v.status.OpenedReplicas
-	case v.status.CurrentStepReplicas != nil: // a status of an earlier version
-		return []intstr.IntOrString{*v.status.CurrentStepReplicas}
+	case len(p.status.OpenedReplicas) > 0:
+		return p.status.OpenedReplicas
+	case p.status.CurrentStepReplicas != nil: // a status of an earlier version
+		return []intstr.IntOrString{*p.status.CurrentStepReplicas}
 	}
-	return v.openTo(0)
+	return p.openTo(0)
 }
 
 // openTo returns what the steps up to this one allow: the largest number and the
 // largest percentage among them.
-func (v *view) openTo(step int) []intstr.IntOrString {
+func (p *position) openTo(step int) []intstr.IntOrString {
 	var number, percent *intstr.IntOrString
-	for _, s := range v.steps()[:step+1] {
+	for _, s := range p.steps()[:step+1] {
 		r := s.Replicas
 		value, isPercent, err := plan.ParseReplicas(r)
 		if err != nil {
@@ -377,9 +431,9 @@ func (v *view) openTo(step int) []intstr.IntOrString {
 
 // planned returns how many pods of N the plan lets run the goal's revision at
 // step i.
-func (v *view) planned(i int) int32 {
-	steps := v.steps()
-	return plan.Target(steps, max(0, min(i, len(steps)-1)), v.replicas) // the plan may have become shorter
+func (p *position) planned(i int) int32 {
+	steps := p.steps()
+	return plan.Target(steps, max(0, min(i, len(steps)-1)), p.replicas) // the plan may have become shorter
 }
 
 // target returns how many pods of N run the goal's revision when step i is done, and how
@@ -389,24 +443,24 @@ func (v *view) planned(i int) int32 {
 // native controller would bring the goal to a new N by itself. With a surge that pod is
 // one above N. Without one the goal gets one less. That is 0 if N is 1: there is nothing
 // to split.
-func (v *view) target(i int) (goal, others int32) {
-	return v.splitAt(i, min(v.planned(i), v.allowed()))
+func (p *position) target(i int) (goal, others int32) {
+	return p.splitAt(i, min(p.planned(i), p.allowed()))
 }
 
 // splitAt returns the split of N at step i for a goal of this size.
-func (v *view) splitAt(i int, goal int32) (int32, int32) {
-	if i >= len(v.steps())-1 && goal == v.replicas && (v.status.RollingBack || v.full()) {
+func (p *position) splitAt(i int, goal int32) (int32, int32) {
+	if i >= len(p.steps())-1 && goal == p.replicas && (p.status.RollingBack || p.full()) {
 		return goal, 0
 	}
-	return v.apart(goal)
+	return p.apart(goal)
 }
 
 // apart returns the split of N at a goal of this size, with at least one other.
-func (v *view) apart(goal int32) (int32, int32) {
-	switch n := v.replicas; {
+func (f *facts) apart(goal int32) (int32, int32) {
+	switch n := f.replicas; {
 	case goal < n || n == 0:
 		return goal, n - goal
-	case v.surge > 0:
+	case f.surge > 0:
 		return n, 1
 	default:
 		return n - 1, 1
@@ -444,30 +498,30 @@ func (s *set) most() int32 {
 // A revision that was superseded keeps nothing: the goal has its share, the stable
 // revision the rest. On the way back the stable revision is the goal, and the middle ones
 // hold the rest until they are gone.
-func (v *view) split() []set { return v.shares(v.stopped()) }
+func (p *position) split() []set { return p.shares(p.stopped()) }
 
-func (v *view) shares(stopped bool) []set {
-	goal, others := v.target(int(v.status.CurrentStepIndex))
-	sets := []set{newSet(*v.goal)}
-	if stay := min(sets[0].size, v.allowed()); stay > goal && v.forward() { // an edit takes no pod away
-		goal, others = v.apart(stay)
+func (p *position) shares(stopped bool) []set {
+	goal, others := p.target(int(p.status.CurrentStepIndex))
+	sets := []set{newSet(*p.goal)}
+	if stay := min(sets[0].size, p.allowed()); stay > goal && p.forward() { // an edit takes no pod away
+		goal, others = p.apart(stay)
 	}
 	if stopped {
 		goal = min(goal, sets[0].size)
-		others = max(others, v.replicas-goal)
+		others = max(others, p.replicas-goal)
 	}
-	for _, rs := range v.middle() {
+	for _, rs := range p.middle() {
 		s := newSet(revisionOfReplicaSet(rs))
 		s.want = stays(rs)
 		sets = append(sets, s)
 	}
-	if same := v.running() - size(v.goal.rs); same > 0 && v.forward() && goal < v.replicas { // together they stay within what the gates allow (I3)
+	if same := p.running() - size(p.goal.rs); same > 0 && p.forward() && goal < p.replicas { // together they stay within what the gates allow (I3)
 		goal = max(goal-same, min(goal, sets[0].size))
-		others = max(others, v.replicas-goal)
+		others = max(others, p.replicas-goal)
 	}
-	if v.forward() {
+	if p.forward() {
 		sets[0].want = goal
-		stable := newSet(*v.stable)
+		stable := newSet(*p.stable)
 		stable.want = others
 		return append(sets, stable)
 	}
@@ -476,23 +530,23 @@ func (v *view) shares(stopped bool) []set {
 		middle += s.most()
 	}
 	keep(sets[1:], others)
-	sets[0].want = max(goal, v.replicas-middle)
+	sets[0].want = max(goal, p.replicas-middle)
 	return sets
 }
 
 // isSame reports whether a ReplicaSet runs what the goal runs, under another template:
 // admission has made another one of what was sent.
-func (v *view) isSame(rs *appsv1.ReplicaSet) bool {
-	return v.goal.equal(&rs.Spec.Template) || slices.ContainsFunc(v.Records, func(r Record) bool {
-		return r.Sent != "" && r.Sent == v.goal.id && (plan.EqualTemplate(r.Template, &rs.Spec.Template) || plan.EqualTemplate(r.Kept, &rs.Spec.Template))
+func (c *course) isSame(rs *appsv1.ReplicaSet) bool {
+	return c.goal.equal(&rs.Spec.Template) || slices.ContainsFunc(c.Records, func(r Record) bool {
+		return r.Sent != "" && r.Sent == c.goal.id && (plan.EqualTemplate(r.Template, &rs.Spec.Template) || plan.EqualTemplate(r.Kept, &rs.Spec.Template))
 	})
 }
 
 // running is how many pods run what the goal runs, under any template of it.
-func (v *view) running() int32 {
-	n := size(v.goal.rs)
-	for _, rs := range v.middle() {
-		if v.isSame(rs) {
+func (c *course) running() int32 {
+	n := size(c.goal.rs)
+	for _, rs := range c.middle() {
+		if c.isSame(rs) {
 			n += size(rs)
 		}
 	}
@@ -501,8 +555,8 @@ func (v *view) running() int32 {
 
 // stopped reports whether the goal must not grow: the plan is paused, or the
 // step has missed its deadline.
-func (v *view) stopped() bool {
-	return v.spec.Paused || v.status.CurrentStepState == v1alpha1.StepUpgrade && !v.status.RollingBack && v.deadline() <= 0
+func (p *position) stopped() bool {
+	return p.spec.Paused || p.status.CurrentStepState == v1alpha1.StepUpgrade && !p.status.RollingBack && p.deadline() <= 0
 }
 
 // keep leaves n pods in all to the sets: what is not ready goes first, then
@@ -531,10 +585,10 @@ func keep(sets []set, n int32) {
 
 // middle returns the ReplicaSets with pods that are neither the goal's nor the
 // stable one's, oldest first.
-func (v *view) middle() []*appsv1.ReplicaSet {
+func (c *course) middle() []*appsv1.ReplicaSet {
 	var sets []*appsv1.ReplicaSet
-	for _, rs := range v.ReplicaSets {
-		if size(rs) > 0 && rs != v.goal.rs && rs != v.stable.rs {
+	for _, rs := range c.ReplicaSets {
+		if size(rs) > 0 && rs != c.goal.rs && rs != c.stable.rs {
 			sets = append(sets, rs)
 		}
 	}
@@ -542,14 +596,14 @@ func (v *view) middle() []*appsv1.ReplicaSet {
 	return sets
 }
 
-func (v *view) do(a Action) { v.actions = append(v.actions, a) }
+func (d *draft) do(a Action) { d.actions = append(d.actions, a) }
 
-func (v *view) event(reason, message string) {
-	v.events = append(v.events, Event{Reason: reason, Message: message})
+func (d *draft) event(reason, message string) {
+	d.events = append(d.events, Event{Reason: reason, Message: message})
 }
 
-func (v *view) warn(reason, message string) {
-	v.events = append(v.events, Event{Warning: true, Reason: reason, Message: message})
+func (d *draft) warn(reason, message string) {
+	d.events = append(d.events, Event{Warning: true, Reason: reason, Message: message})
 }
 
-func (v *view) time() *metav1.Time { return &metav1.Time{Time: v.now} }
+func (f *facts) time() *metav1.Time { return &metav1.Time{Time: f.now} }
