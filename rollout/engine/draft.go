@@ -1,0 +1,41 @@
+package engine
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// draft is the decision of a round while it is being made.
+type draft struct {
+	position
+	actions []Action
+	events  []Event
+	wait    time.Duration
+	stalled bool
+	// unreleased: nothing is under way, and yet not what spec.template says runs.
+	unreleased bool
+	needsPods  bool
+	unready    bool // pods are on their way
+}
+
+// newDraft returns the draft of a round that has decided nothing yet.
+func newDraft(o *Observed, now time.Time) *draft {
+	return &draft{
+		position: position{
+			course: course{facts: newFacts(o, now), spec: &o.Release.Spec},
+			status: *o.Release.Status.DeepCopy(),
+		},
+		stalled: meta.IsStatusConditionTrue(o.Release.Status.Conditions, ConditionStalled),
+	}
+}
+
+func (d *draft) do(a Action) { d.actions = append(d.actions, a) }
+
+func (d *draft) event(reason, message string) {
+	d.events = append(d.events, Event{Reason: reason, Message: message})
+}
+
+func (d *draft) warn(reason, message string) {
+	d.events = append(d.events, Event{Warning: true, Reason: reason, Message: message})
+}

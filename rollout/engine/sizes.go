@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+)
+
+// moveSizes asks for the sizes that this round may have.
+func moveSizes(d *draft, sets []set, why because) {
+	next, now := d.next(sets), numbers(sets)
+	beside := total(now[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
+	unsaturateDeleted(d, sets, next)
+	// The goal is first (H1, H6), but not before what stays has its size. It does not get
+	// smaller first while it is all that runs: the native controller would bring it back
+	// to N (H26).
+	last := next[0] < sets[0].size && (next[0] == 0 || active(now[1:]) == 0)
+	if beside && (next[0] == sets[0].size || last) {
+		d.unsaturate(sets[0].rs)
+	}
+	var order []int
+	if !last {
+		order = append(order, 0)
+	}
+	for _, turn := range []func(i int) bool{ // what leaves goes after what stays has its size
+		func(i int) bool { return next[i] > sets[i].size },
+		func(i int) bool { return next[i] <= sets[i].size && next[i] > 0 },
+		func(i int) bool { return next[i] <= sets[i].size && next[i] == 0 },
+	} {
+		for i := 1; i < len(next); i++ {
+			if turn(i) {
+				order = append(order, i)
+			}
+		}
+	}
+	if last {
+		order = append(order, 0)
+	}
+	writeSizes(d, sets, next, order, beside, why)
+}
+
+// writeSizes asks for the sizes in this order. If a ReplicaSet must be made whose name is taken,
+// nothing shrinks before it is there. Nothing moves before that of the goal is there (H1).
+func writeSizes(d *draft, sets []set, next []int32, order []int, beside bool, why because) {
+	nameless := slices.IndexFunc(order, func(i int) bool { return next[i] > 0 && d.nameless(sets[i]) })
+	for _, i := range order {
+		waits := nameless >= 0 && (order[nameless] == 0 || next[i] < sets[i].size || d.nameless(sets[i]))
+		if next[i] != sets[i].size && !waits {
+			d.resize(sets[i], next[i], i == 0 && beside, why)
+		}
+	}
+	if nameless >= 0 { // last, since it ends the round
+		d.do(CountCollision{because: why, Name: NameWithHash(d.Deployment.Name, sets[order[nameless]].hash)})
+	}
+}
+
+// nameless reports whether a set has no ReplicaSet, and none can be made under its name.
+func (f *facts) nameless(s set) bool { return s.rs == nil && f.taken(s.hash) }
+
+// next returns the sizes that this round may have.
+func (f *facts) next(sets []set) []int32 {
+	return rolling{replicas: f.replicas, surge: f.surge, unavailable: f.unavailable, kept: f.keptPods(), sets: numbers(sets)}.next()
+}
+
+// because says what a move is for.
+func (p *position) because() because {
+	if p.status.RollingBack {
+		return "rolling back to " + because(p.goal.name)
+	}
+	goal, _ := p.target(int(p.status.CurrentStepIndex))
+	return because(fmt.Sprintf("step %d: %d of %d run %s", p.status.CurrentStepIndex, goal, p.replicas, p.goal.name))
+}
+
+// resize writes a size. A goal of full size beside others is marked as desired larger.
+// Otherwise the native controller would take it for saturated, and send all others to 0
+// (H6).
+func (d *draft) resize(s set, to int32, beside bool, why because) {
+	desired, maximum := d.replicas, d.replicas+d.surge
+	if beside && to == d.replicas {
+		desired++
+	}
+	if s.rs == nil {
+		var number int64
+		if s.name == d.goal.name {
+			number = maxRevision(d.ReplicaSets) + 1
+		}
+		d.do(CreateReplicaSet{because: why, ReplicaSet: newReplicaSet(d.Deployment, &s.revision, number, to, desired, maximum)})
+		return
+	}
+	d.do(Resize{because: why, ReplicaSet: s.rs, To: to, Desired: desired, Max: maximum})
+}
+
+func numbers(sets []set) []pods {
+	ps := make([]pods, len(sets))
+	for i, s := range sets {
+		ps[i] = s.pods
+	}
+	return ps
+}
