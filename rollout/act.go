@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/jsonpatch"
 )
 
 // errLookAgain says that the world is not as it was observed, and that a
@@ -59,10 +60,10 @@ func (a *actor) act(ctx context.Context, action engine.Action) (bool, error) {
 		}
 		return true, a.resize(action)
 	case engine.ClearRollback:
-		p := jsonPatch{}
-		p.at(a.br)
-		p.remove("/metadata/annotations/" + pointer(v1alpha1.AnnotationRollback))
-		return true, a.Patch(ctx, a.br.DeepCopy(), p.patch(), fieldOwner)
+		p := jsonpatch.Patch{}
+		p.At(a.br)
+		p.Remove("/metadata/annotations/" + jsonpatch.Pointer(v1alpha1.AnnotationRollback))
+		return true, a.Patch(ctx, a.br.DeepCopy(), p.Raw(), fieldOwner)
 	default:
 		return false, fmt.Errorf("%T is not an action that this version knows", action)
 	}
@@ -95,11 +96,11 @@ func (a *actor) remember(ctx context.Context, action engine.Remember) (bool, err
 		return true, err
 	}
 	record.Name, record.ResourceVersion = r.Name, r.ResourceVersion
-	p := jsonPatch{}
-	p.at(record)
-	p.add("/revision", r.Order)
-	p.add("/metadata/annotations", record.Annotations)
-	return true, a.Patch(ctx, record, p.patch(), fieldOwner)
+	p := jsonpatch.Patch{}
+	p.At(record)
+	p.Add("/revision", r.Order)
+	p.Add("/metadata/annotations", record.Annotations)
+	return true, a.Patch(ctx, record, p.Raw(), fieldOwner)
 }
 
 // takeRecord gives a record that is there already the order and the owners of one that
@@ -119,12 +120,12 @@ func (a *actor) takeRecord(ctx context.Context, record *appsv1.ControllerRevisio
 		}
 		return fmt.Errorf("ControllerRevision %s had another template: %w", record.Name, errLookAgain)
 	}
-	p := jsonPatch{}
-	p.at(&there)
-	p.add("/revision", max(there.Revision, record.Revision))
-	p.add("/metadata/annotations", record.Annotations)
-	p.add("/metadata/ownerReferences", record.OwnerReferences)
-	return a.Patch(ctx, &there, p.patch(), fieldOwner)
+	p := jsonpatch.Patch{}
+	p.At(&there)
+	p.Add("/revision", max(there.Revision, record.Revision))
+	p.Add("/metadata/annotations", record.Annotations)
+	p.Add("/metadata/ownerReferences", record.OwnerReferences)
+	return a.Patch(ctx, &there, p.Raw(), fieldOwner)
 }
 
 // isTemplateOf reports whether an object to be made keeps the template of a record.
@@ -136,22 +137,22 @@ func isTemplateOf(record *appsv1.ControllerRevision, kept plan.Record) bool {
 // hold keeps the native controller off and sets the template, in one write
 // (H20): a template must never be there before its hold.
 func (a *actor) hold(action engine.Hold) error {
-	p := jsonPatch{}
-	p.at(a.d)
+	p := jsonpatch.Patch{}
+	p.At(a.d)
 	if a.d.Labels == nil {
-		p.add("/metadata/labels", map[string]string{})
+		p.Add("/metadata/labels", map[string]string{})
 	}
-	p.add("/metadata/labels/"+pointer(v1alpha1.LabelHeld), "true")
-	p.add("/spec/paused", true)
-	p.add("/spec/strategy", appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType})
-	p.add("/spec/template", action.Template)
+	p.Add("/metadata/labels/"+jsonpatch.Pointer(v1alpha1.LabelHeld), "true")
+	p.Add("/spec/paused", true)
+	p.Add("/spec/strategy", appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType})
+	p.Add("/spec/template", action.Template)
 	return a.writeDeployment(p)
 }
 
 // writeDeployment patches the Deployment and keeps what the API server returns.
-func (a *actor) writeDeployment(p jsonPatch, options ...client.PatchOption) error {
+func (a *actor) writeDeployment(p jsonpatch.Patch, options ...client.PatchOption) error {
 	d := a.d.DeepCopy()
-	if err := a.Patch(a.as, d, p.patch(), append(options, fieldOwner)...); err != nil {
+	if err := a.Patch(a.as, d, p.Raw(), append(options, fieldOwner)...); err != nil {
 		return err
 	}
 	a.written = d
@@ -163,20 +164,20 @@ func (a *actor) writeDeployment(p jsonPatch, options ...client.PatchOption) erro
 // controller was asked for meanwhile, by its annotation, does not follow: it would replace
 // all pods past the gates.
 func (a *actor) handBack(action engine.HandBack, options ...client.PatchOption) error {
-	p := jsonPatch{}
-	p.at(a.d)
+	p := jsonpatch.Patch{}
+	p.At(a.d)
 	if _, ok := a.d.Labels[v1alpha1.LabelHeld]; ok {
-		p.remove("/metadata/labels/" + pointer(v1alpha1.LabelHeld))
+		p.Remove("/metadata/labels/" + jsonpatch.Pointer(v1alpha1.LabelHeld))
 	}
 	if a.d.Spec.Paused {
-		p.remove("/spec/paused")
+		p.Remove("/spec/paused")
 	}
 	if _, ok := a.d.Annotations[appsv1.DeprecatedRollbackTo]; ok {
-		p.remove("/metadata/annotations/" + pointer(appsv1.DeprecatedRollbackTo))
+		p.Remove("/metadata/annotations/" + jsonpatch.Pointer(appsv1.DeprecatedRollbackTo))
 	}
-	p.add("/spec/strategy", action.Strategy)
+	p.Add("/spec/strategy", action.Strategy)
 	if action.Template != nil {
-		p.add("/spec/template", action.Template)
+		p.Add("/spec/template", action.Template)
 	}
 	return a.writeDeployment(p, options...)
 }
@@ -253,12 +254,12 @@ func (a *actor) isTaken(ctx context.Context, rs *appsv1.ReplicaSet) (bool, error
 // countCollision raises the count that the hashes of new names contain. The next round
 // computes another name.
 func (a *actor) countCollision(ctx context.Context, name string) error {
-	p := jsonPatch{}
-	p.at(a.d)
-	p.add("/status/collisionCount", ptr.Deref(a.d.Status.CollisionCount, 0)+1)
+	p := jsonpatch.Patch{}
+	p.At(a.d)
+	p.Add("/status/collisionCount", ptr.Deref(a.d.Status.CollisionCount, 0)+1)
 	// By the controller's own account: the ClusterRole edit, which a tenant may
 	// have, has no right to the status.
-	if err := a.Status().Patch(ctx, a.d.DeepCopy(), p.patch(), fieldOwner); err != nil {
+	if err := a.Status().Patch(ctx, a.d.DeepCopy(), p.Raw(), fieldOwner); err != nil {
 		return fmt.Errorf("counting a hash collision: %w", err)
 	}
 	return fmt.Errorf("creating ReplicaSet %s, whose name another one has: %w", name, errLookAgain)
@@ -292,11 +293,11 @@ func (a *actor) createOwned(rs *appsv1.ReplicaSet, options ...client.CreateOptio
 
 // size gives a ReplicaSet that was just made its size, or takes its pods away.
 func (a *actor) size(made *appsv1.ReplicaSet, size int32) error {
-	p := jsonPatch{}
-	p = append(p, operation{"test", "/metadata/uid", made.UID}) // its status may be written meanwhile
-	p.add("/spec/replicas", size)
+	p := jsonpatch.Patch{}
+	p.Test("/metadata/uid", made.UID) // its status may be written meanwhile
+	p.Add("/spec/replicas", size)
 	answer := made.DeepCopy()
-	if err := a.Patch(a.as, answer, p.patch(), fieldOwner); err != nil {
+	if err := a.Patch(a.as, answer, p.Raw(), fieldOwner); err != nil {
 		return fmt.Errorf("giving ReplicaSet %s, which was just made, the size %d: %w", made.Name, size, err)
 	}
 	return cmp.Or(sameTemplate(made, answer, true), sameSize(made.Name, size, answer, true))
@@ -313,16 +314,16 @@ func (a *actor) resizeWarily(action engine.Resize) error {
 
 func (a *actor) resize(action engine.Resize, options ...client.PatchOption) error {
 	rs := action.ReplicaSet
-	p := jsonPatch{}
-	p.at(rs)
+	p := jsonpatch.Patch{}
+	p.At(rs)
 	if rs.Annotations == nil {
-		p.add("/metadata/annotations", map[string]string{})
+		p.Add("/metadata/annotations", map[string]string{})
 	}
-	p.add("/metadata/annotations/"+pointer(engine.AnnotationDesiredReplicas), fmt.Sprint(action.Desired))
-	p.add("/metadata/annotations/"+pointer(engine.AnnotationMaxReplicas), fmt.Sprint(action.Max))
-	p.add("/spec/replicas", action.To)
+	p.Add("/metadata/annotations/"+jsonpatch.Pointer(engine.AnnotationDesiredReplicas), fmt.Sprint(action.Desired))
+	p.Add("/metadata/annotations/"+jsonpatch.Pointer(engine.AnnotationMaxReplicas), fmt.Sprint(action.Max))
+	p.Add("/spec/replicas", action.To)
 	answer := rs.DeepCopy()
-	if err := a.Patch(a.as, answer, p.patch(), append(options, fieldOwner)...); err != nil {
+	if err := a.Patch(a.as, answer, p.Raw(), append(options, fieldOwner)...); err != nil {
 		return err
 	}
 	return cmp.Or(sameTemplate(rs, answer, true), sameSize(rs.Name, action.To, answer, true))

@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/jsonpatch"
 )
 
 // keptFailure is what is kept of a release that was rolled back.
@@ -80,10 +81,10 @@ func (r *reconciler) keepFailure(ctx context.Context, o engine.Observed, s *v1al
 	c.OwnerReferences = ownersOf(o.Deployment, o.Release)
 	err = r.Create(ctx, c, fieldOwner)
 	if apierrors.IsAlreadyExists(err) { // a Deployment that was orphaned has left it
-		p := jsonPatch{}
-		p.add("/metadata/annotations", c.Annotations)
-		p.add("/metadata/ownerReferences", c.OwnerReferences)
-		err = r.Patch(ctx, c, p.patch(), fieldOwner)
+		p := jsonpatch.Patch{}
+		p.Add("/metadata/annotations", c.Annotations)
+		p.Add("/metadata/ownerReferences", c.OwnerReferences)
+		err = r.Patch(ctx, c, p.Raw(), fieldOwner)
 	}
 	if err != nil {
 		return fmt.Errorf("keeping in ControllerRevision %s/%s that %s has failed: %w", c.Namespace, c.Name, now.Revision, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/jsonpatch"
 )
 
 // indexOwner is the field of the cache's index of ReplicaSets and
@@ -91,10 +92,10 @@ func (r *reconciler) ownRecords(ctx context.Context, o *engine.Observed) error {
 		if err := r.unchanged(ctx, o.Release); err != nil {
 			return err
 		}
-		p := jsonPatch{}
-		p.at(&c)
-		p.add("/metadata/ownerReferences", owners)
-		if err := r.Patch(ctx, &c, p.patch(), fieldOwner); err != nil {
+		p := jsonpatch.Patch{}
+		p.At(&c)
+		p.Add("/metadata/ownerReferences", owners)
+		if err := r.Patch(ctx, &c, p.Raw(), fieldOwner); err != nil {
 			return fmt.Errorf("making the Deployment and the BatchRelease owners of ControllerRevision %s: %w", record.Name, err)
 		}
 	}
@@ -228,12 +229,12 @@ func (t *templates) complete(ctx context.Context, r *reconciler, br *v1alpha1.Ba
 // the Deployment is to be handed back with.
 func (r *reconciler) dryRun(ctx context.Context, br *v1alpha1.BatchRelease, d *appsv1.Deployment, template *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, error) {
 	answer := d.DeepCopy()
-	p := jsonPatch{}
-	p.add("/spec/template", template)
+	p := jsonpatch.Patch{}
+	p.Add("/spec/template", template)
 	if s := br.Spec.DeploymentStrategy; s != nil && !engine.Held(d) {
-		p.add("/spec/strategy", s)
+		p.Add("/spec/strategy", s)
 	}
-	if err := r.Patch(ctx, answer, p.patch(), client.DryRunAll, fieldOwner); err != nil {
+	if err := r.Patch(ctx, answer, p.Raw(), client.DryRunAll, fieldOwner); err != nil {
 		return nil, fmt.Errorf("dry run of spec.template on Deployment %s/%s: %w", d.Namespace, d.Name, err)
 	}
 	return &answer.Spec.Template, nil

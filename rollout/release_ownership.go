@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/jsonpatch"
 )
 
 // releaseOwnership takes the entries of field manager tranche-rollout out of
@@ -70,10 +71,10 @@ func releaseFields(ctx context.Context, w client.Writer, o client.Object, kind s
 	if !changed {
 		return nil
 	}
-	p := jsonPatch{}
-	p.at(o)
-	p.add("/metadata/managedFields", left)
-	if err := client.IgnoreNotFound(w.Patch(ctx, o, p.patch(), fieldOwner)); err != nil {
+	p := jsonpatch.Patch{}
+	p.At(o)
+	p.Add("/metadata/managedFields", left)
+	if err := client.IgnoreNotFound(w.Patch(ctx, o, p.Raw(), fieldOwner)); err != nil {
 		return fmt.Errorf("releasing the fields of %s in %s %s: %w", v1alpha1.ManagerRollout, kind, name, err)
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/jsonpatch"
 )
 
 const (
@@ -169,11 +170,11 @@ func holdOf(actions []engine.Action) (engine.Hold, bool) {
 func (a *actor) try(rs *appsv1.ReplicaSet) error {
 	size := ptr.Deref(rs.Spec.Replicas, 1)
 	if rs.UID != "" {
-		p := jsonPatch{}
-		p.add("/metadata/annotations", with(rs.Annotations, engine.AnnotationDesiredReplicas, fmt.Sprint(size+1)))
-		p.add("/spec/replicas", size)
+		p := jsonpatch.Patch{}
+		p.Add("/metadata/annotations", with(rs.Annotations, engine.AnnotationDesiredReplicas, fmt.Sprint(size+1)))
+		p.Add("/spec/replicas", size)
 		answer := rs.DeepCopy()
-		if err := a.Patch(a.as, answer, p.patch(), fieldOwner, client.DryRunAll); err != nil {
+		if err := a.Patch(a.as, answer, p.Raw(), fieldOwner, client.DryRunAll); err != nil {
 			return err
 		}
 		return cmp.Or(sameTemplate(rs, answer, true), sameSize(rs.Name, size, answer, true))
