@@ -35,6 +35,7 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clock"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/managedfields"
 	"github.com/tranche-dev/tranche/rollout/metrics"
 	"github.com/tranche-dev/tranche/rollout/notify"
 	"github.com/tranche-dev/tranche/rollout/podcauses"
@@ -585,7 +586,7 @@ func (r *reconciler) release(ctx context.Context, key types.NamespacedName) erro
 	}
 	for _, action := range actions {
 		if _, ok := action.(engine.Forget); ok && !released { // the records go last: by them, what was cut off goes on
-			if err := releaseOwnership(ctx, r.reader, r.Client, key); err != nil {
+			if err := managedfields.Release(ctx, r.reader, r.Client, key); err != nil {
 				r.tellNotHandedBack(o.Deployment, action, err)
 				return err
 			}

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/managedfields"
 )
 
 // While a plan governs, a server-side apply of another manager conflicts with
@@ -33,7 +33,7 @@ func TestReleaseOwnership(t *testing.T) {
 	}
 	s.unplan()
 	key := types.NamespacedName{Namespace: s.ns, Name: "web"}
-	release := func() error { return rollout.ReleaseOwnership(t.Context(), s.c.Client, s.c.Client, key) }
+	release := func() error { return managedfields.Release(t.Context(), s.c.Client, s.c.Client, key) }
 	clustertest.Wait(t, "the ownership to be released", release)
 	after := s.deployment("web")
 	for _, e := range after.ManagedFields {
@@ -56,7 +56,7 @@ func TestReleaseOwnership(t *testing.T) {
 	}
 	s.rolled("web", 2)
 	s.become(map[string]int32{"v3": 2})
-	s.must(rollout.ReleaseOwnership(t.Context(), s.c.Client, s.c.Client, types.NamespacedName{Namespace: s.ns, Name: "gone"}))
+	s.must(managedfields.Release(t.Context(), s.c.Client, s.c.Client, types.NamespacedName{Namespace: s.ns, Name: "gone"}))
 }
 
 // If gitsync has applied the Deployment, it gets the fields: its next apply removes the
@@ -70,7 +70,7 @@ func TestReleaseOwnership_ToGitSync(t *testing.T) {
 	s.serverSideApply(v1alpha1.ManagerGitSync, `{"revisionHistoryLimit":7}`)
 	s.unplan()
 	clustertest.Wait(t, "the ownership to be released", func() error {
-		return rollout.ReleaseOwnership(t.Context(), s.c.Client, s.c.Client, types.NamespacedName{Namespace: s.ns, Name: "web"})
+		return managedfields.Release(t.Context(), s.c.Client, s.c.Client, types.NamespacedName{Namespace: s.ns, Name: "web"})
 	})
 	if n := s.deployment("web").Spec.Strategy.RollingUpdate.MaxSurge.IntValue(); n != 3 {
 		t.Errorf("maxSurge %d", n)

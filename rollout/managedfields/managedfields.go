@@ -1,4 +1,5 @@
-package rollout
+// Package managedfields gives back what the controller owns in metadata.managedFields.
+package managedfields
 
 import (
 	"context"
@@ -15,7 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/jsonpatch"
 )
 
-// releaseOwnership takes the entries of field manager tranche-rollout out of
+// Release takes the entries of field manager tranche-rollout out of
 // metadata.managedFields of a Deployment and of its ReplicaSets. It is for a Deployment
 // that no plan governs any more and that has been handed back. Until then the ownership
 // of template, strategy and paused is right: a server-side apply of another manager that
@@ -30,7 +31,7 @@ import (
 // live reads past the cache, which has no managedFields. Each write is conditional
 // on the resourceVersion that was read: a conflict is returned as it is. There is no
 // write where tranche-rollout owns nothing. A Deployment that is gone is no error.
-func releaseOwnership(ctx context.Context, live client.Reader, w client.Writer, deployment types.NamespacedName) error {
+func Release(ctx context.Context, live client.Reader, w client.Writer, deployment types.NamespacedName) error {
 	var d appsv1.Deployment
 	if err := live.Get(ctx, deployment, &d); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -74,7 +75,7 @@ func releaseFields(ctx context.Context, w client.Writer, o client.Object, kind s
 	p := jsonpatch.Patch{}
 	p.At(o)
 	p.Add("/metadata/managedFields", left)
-	if err := client.IgnoreNotFound(w.Patch(ctx, o, p.Raw(), fieldOwner)); err != nil {
+	if err := client.IgnoreNotFound(w.Patch(ctx, o, p.Raw(), client.FieldOwner(v1alpha1.ManagerRollout))); err != nil {
 		return fmt.Errorf("releasing the fields of %s in %s %s: %w", v1alpha1.ManagerRollout, kind, name, err)
 	}
 	return nil

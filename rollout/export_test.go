@@ -1,4 +1,0 @@
-package rollout
-
-// ReleaseOwnership is tested from outside the package, beside a release.
-var ReleaseOwnership = releaseOwnership
