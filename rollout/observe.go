@@ -49,7 +49,7 @@ func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (en
 		return o, nil
 	}
 	if !engine.Held(o.Deployment) {
-		if err := r.account.mayHandBack(ctx, cmp.Or(br.Spec.ServiceAccountName, r.byDefault) != ""); err != nil {
+		if err := r.account.MayHandBack(ctx, cmp.Or(br.Spec.ServiceAccountName, r.byDefault) != ""); err != nil {
 			o.Refused, o.RefusedReason = err, engine.ReasonHandBackRefused
 			return o, nil
 		}

@@ -33,6 +33,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/account"
 	"github.com/tranche-dev/tranche/rollout/clock"
 	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/managedfields"
@@ -87,7 +88,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Client:    c,
 		events:    mgr.GetEventRecorder("tranche"),
 		templates: &templates{known: map[types.NamespacedName]map[string]*corev1.PodTemplateSpec{}},
-		account:   newAccount(mgr.GetAPIReader(), c, o.Now),
+		account:   account.New(mgr.GetAPIReader(), c, o.Now),
 		byDefault: o.DefaultServiceAccount,
 		failures:  &failures{of: map[types.NamespacedName]*failure{}},
 		trials:    &trials{of: map[types.NamespacedName]*trial{}},
@@ -150,7 +151,7 @@ type reconciler struct {
 	reader    client.Reader // past the cache, which has no managedFields and no pods
 	events    events.EventRecorder
 	templates *templates
-	account   *account
+	account   *account.Account
 	byDefault string // the account to write as where a release names none
 	failures  *failures
 	trials    *trials

@@ -1,4 +1,6 @@
-package rollout
+// Package account tells whether the policy on held Deployments lets the controller's account
+// hand them back.
+package account
 
 import (
 	"context"
@@ -24,13 +26,13 @@ const policyHeldDeployments = "tranche-held-deployments"
 // controller.
 const variableAccounts = "accounts"
 
-// accountFor is how long an answer of [account.mayHandBack] is kept.
+// accountFor is how long an answer of [Account.MayHandBack] is kept.
 const accountFor = time.Minute
 
-// account is the user as whom the controller writes, compared with the accounts
+// Account is the user as whom the controller writes, compared with the accounts
 // that the policy on held Deployments lets pass. A controller that runs under
 // another account could take a hold and never hand back.
-type account struct {
+type Account struct {
 	reader client.Reader                         // past the cache: the controller may only get the one policy
 	whoami func(context.Context) (string, error) // the user name of the controller
 	now    func() time.Time
@@ -40,9 +42,9 @@ type account struct {
 	problem error
 }
 
-// newAccount asks the API server through the controller's own client.
-func newAccount(reader client.Reader, own client.Client, now func() time.Time) *account {
-	return &account{reader: reader, now: now, whoami: func(ctx context.Context) (string, error) { return userOf(ctx, own) }}
+// New asks the API server through the controller's own client.
+func New(reader client.Reader, own client.Client, now func() time.Time) *Account {
+	return &Account{reader: reader, now: now, whoami: func(ctx context.Context) (string, error) { return userOf(ctx, own) }}
 }
 
 // userOf returns the user as whom a client is authenticated, or whom it
@@ -55,11 +57,11 @@ func userOf(ctx context.Context, c client.Client) (string, error) {
 	return review.Status.UserInfo.Username, nil
 }
 
-// mayHandBack returns an error when the policy on held Deployments would refuse the
+// MayHandBack returns an error when the policy on held Deployments would refuse the
 // controller's hand-back. asAccount says that the controller writes as a tenant's
 // account: then the policy knows it by a user extra. The answer is kept for a minute. If
 // the controller may not read the policy it returns nil.
-func (a *account) mayHandBack(ctx context.Context, asAccount bool) error {
+func (a *Account) MayHandBack(ctx context.Context, asAccount bool) error {
 	if asAccount {
 		return nil
 	}
@@ -81,7 +83,7 @@ func (a *account) mayHandBack(ctx context.Context, asAccount bool) error {
 }
 
 // ask returns a problem with the account. err says why ask could not find out.
-func (a *account) ask(ctx context.Context) (problem, err error) {
+func (a *Account) ask(ctx context.Context) (problem, err error) {
 	name := client.ObjectKey{Name: policyHeldDeployments}
 	var policy admissionv1.ValidatingAdmissionPolicy
 	var binding admissionv1.ValidatingAdmissionPolicyBinding
@@ -117,7 +119,7 @@ func judge(policy *admissionv1.ValidatingAdmissionPolicy, user string) error {
 		}
 		return fmt.Errorf("ValidatingAdmissionPolicy %s lets only %s write held Deployments, and the controller is %s; "+
 			"run the controller as that account (--as, outside the cluster), or add %[3]s to the variable %[4]s in config/policy",
-			policy.Name, orNobody(accounts), user, variableAccounts)
+			policy.Name, orNoAccount(accounts), user, variableAccounts)
 	}
 	if slices.ContainsFunc(expressionsOf(policy), func(e string) bool { return strings.Contains(e, user) }) {
 		return nil
@@ -126,7 +128,7 @@ func judge(policy *admissionv1.ValidatingAdmissionPolicy, user string) error {
 		"apply config/policy, or name the account in the policy", policy.Name, user)
 }
 
-func orNobody(accounts []string) string {
+func orNoAccount(accounts []string) string {
 	if len(accounts) == 0 {
 		return "no account"
 	}

@@ -1,4 +1,4 @@
-package rollout
+package account
 
 import (
 	"context"
@@ -12,10 +12,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
 const ownAccount = "system:serviceaccount:tranche-system:tranche-controller"
@@ -95,8 +92,8 @@ func TestMayHandBack(t *testing.T) {
 		"not answered":       {reason: "it may refuse", api: policies{err: errors.New("timeout")}, want: "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &account{reader: &tc.api, now: time.Now, whoami: func(context.Context) (string, error) { return ownAccount, tc.whoami }}
-			err := a.mayHandBack(t.Context(), tc.asAccount)
+			a := &Account{reader: &tc.api, now: time.Now, whoami: func(context.Context) (string, error) { return ownAccount, tc.whoami }}
+			err := a.MayHandBack(t.Context(), tc.asAccount)
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
 			}
@@ -108,11 +105,11 @@ func TestMayHandBack(t *testing.T) {
 func TestMayHandBack_AsksOnceAMinute(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	api := &policies{policy: policyWith("['c']"), binding: bindingWith(admissionv1.Deny), err: errors.New("timeout")}
-	a := &account{reader: api, now: func() time.Time { return now }, whoami: func(context.Context) (string, error) { return ownAccount, nil }}
+	a := &Account{reader: api, now: func() time.Time { return now }, whoami: func(context.Context) (string, error) { return ownAccount, nil }}
 	var got []string
 	ask := func() {
 		before := api.reads
-		err := a.mayHandBack(t.Context(), false)
+		err := a.MayHandBack(t.Context(), false)
 		got = append(got, fmt.Sprintf("reads=%d refused=%t", api.reads-before, err != nil))
 	}
 	ask()
@@ -151,38 +148,5 @@ func TestReadAccounts(t *testing.T) {
 		if diff := cmp.Diff(tc.want, got); diff != "" || ok != tc.ok {
 			t.Errorf("%s: ok=%t (-want +got):\n%s", tc.expression, ok, diff)
 		}
-	}
-}
-
-// The policy of config/policy names the controller's account of config/rbac, which
-// may read the policy.
-func TestMayHandBack_Live(t *testing.T) {
-	t.Parallel()
-	c := clustertest.Shared(t)
-	ask := func(as rest.ImpersonationConfig, asAccount bool) error {
-		config := rest.CopyConfig(c.Config)
-		config.Impersonate = as
-		own, err := client.New(config, client.Options{Scheme: c.Scheme})
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := newAccount(own, own, time.Now)
-		if _, err := a.ask(t.Context()); as.UserName != "nobody" && err != nil {
-			t.Errorf("%s cannot ask: %v", as.UserName, err)
-		}
-		return a.mayHandBack(t.Context(), asAccount)
-	}
-	if err := ask(c.Controller.Impersonate, false); err != nil {
-		t.Errorf("the controller: %v", err)
-	}
-	admin := rest.ImpersonationConfig{UserName: "root", Groups: []string{"system:masters"}}
-	if err := ask(admin, false); err == nil || !strings.Contains(err.Error(), "lets only "+ownAccount+" write held Deployments, and the controller is root") {
-		t.Errorf("an admin: %v", err)
-	}
-	if err := ask(admin, true); err != nil {
-		t.Errorf("an admin, as an account: %v", err)
-	}
-	if err := ask(rest.ImpersonationConfig{UserName: "nobody"}, false); err != nil {
-		t.Errorf("a user who may not read the policy: %v", err)
 	}
 }
