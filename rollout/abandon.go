@@ -51,7 +51,7 @@ func (h *handBacks) forget(deployment types.NamespacedName) {
 
 // tellNotHandedBack tells of a Deployment that no plan governs why it is not handed back.
 // The tries go on, less and less often, and there is not an event for each.
-func (r *reconciler) tellNotHandedBack(d *appsv1.Deployment, action engine.Action, err error) {
+func (a *abandonment) tellNotHandedBack(d *appsv1.Deployment, action engine.Action, err error) {
 	if apierrors.IsConflict(err) || errors.Is(err, errLookAgain) {
 		return
 	}
@@ -62,7 +62,7 @@ func (r *reconciler) tellNotHandedBack(d *appsv1.Deployment, action engine.Actio
 			e.Reason = engine.ReasonHandBackRefused
 		}
 	}
-	if r.handBacks.isNews(d, e.Reason, r.now()) {
-		r.tell(d, e)
+	if a.handBacks.isNews(d, e.Reason, a.now()) {
+		a.tell(d, e)
 	}
 }

@@ -37,9 +37,9 @@ func (r *reconciler) unchanged(ctx context.Context, br *v1alpha1.BatchRelease) e
 // ungoverned asks the API server whether a Deployment still has no plan, before it is
 // handed back for that. Another leader may have begun a release of a plan that the cache
 // does not have.
-func (r *reconciler) ungoverned(ctx context.Context, deployment types.NamespacedName) error {
+func (a *abandonment) ungoverned(ctx context.Context, deployment types.NamespacedName) error {
 	var plans v1alpha1.BatchReleaseList
-	err := r.reader.List(ctx, &plans, client.InNamespace(deployment.Namespace))
+	err := a.reader.List(ctx, &plans, client.InNamespace(deployment.Namespace))
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil // the CRD is gone, and all plans with it
 	}

@@ -127,7 +127,7 @@ func differences(path string, before, after any) []string {
 // warnOfChange warns of a pod template that admission has changed in a hand-back that was
 // made all the same. The plan is gone, there are no pods, or the policy leaves dry runs
 // alone.
-func (r *reconciler) warnOfChange(a *actor, action engine.Action, about ...client.Object) {
+func (t teller) warnOfChange(a *actor, action engine.Action, about ...client.Object) {
 	handBack, ok := action.(engine.HandBack)
 	if !ok {
 		return
@@ -137,7 +137,7 @@ func (r *reconciler) warnOfChange(a *actor, action engine.Action, about ...clien
 		return
 	}
 	for _, o := range about {
-		r.tell(o, engine.Event{Warning: true, Reason: engine.ReasonHandedBack, Message: "An admission policy or webhook changed " +
+		t.tell(o, engine.Event{Warning: true, Reason: engine.ReasonHandedBack, Message: "An admission policy or webhook changed " +
 			strings.Join(fields, ", ") + " at the hand-back; the native controller replaces the pods that run otherwise"})
 	}
 }

@@ -30,12 +30,12 @@ const indexOwner = "controllerUID"
 // observe gathers what a round is decided on.
 func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (engine.Observed, error) {
 	o := engine.Observed{Release: br, Minor: r.minor}
-	plans, err := r.plansOf(ctx, br.Namespace, br.Spec.WorkloadRef.Name)
+	plans, err := r.plans.of(ctx, br.Namespace, br.Spec.WorkloadRef.Name)
 	if err != nil {
 		return o, err
 	}
 	o.Rival = rival(br, plans)
-	err = r.observeWorkload(ctx, types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}, br.UID, &o)
+	err = observeWorkload(ctx, r, types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}, br.UID, &o)
 	if err != nil || o.Deployment == nil {
 		return o, err
 	}
@@ -135,9 +135,9 @@ func rival(br *v1alpha1.BatchRelease, plans []v1alpha1.BatchRelease) string {
 
 // observeWorkload gathers the Deployment, what it owns, and the records that the release
 // owns. Those of an earlier Deployment of the same name are among them.
-func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedName, release types.UID, o *engine.Observed) error {
+func observeWorkload(ctx context.Context, c client.Reader, key types.NamespacedName, release types.UID, o *engine.Observed) error {
 	var d appsv1.Deployment
-	if err := r.Get(ctx, key, &d); err != nil {
+	if err := c.Get(ctx, key, &d); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -145,7 +145,7 @@ func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedNa
 	}
 	owned := []client.ListOption{client.InNamespace(key.Namespace), client.MatchingFields{indexOwner: string(d.UID)}}
 	var sets appsv1.ReplicaSetList
-	if err := r.List(ctx, &sets, owned...); err != nil {
+	if err := c.List(ctx, &sets, owned...); err != nil {
 		return fmt.Errorf("listing the ReplicaSets of Deployment %s: %w", key, err)
 	}
 	revisions := map[string]*appsv1.ControllerRevision{}
@@ -154,12 +154,12 @@ func (r *reconciler) observeWorkload(ctx context.Context, key types.NamespacedNa
 			continue
 		}
 		var list appsv1.ControllerRevisionList
-		if err := r.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{indexOwner: string(owner)}); err != nil {
+		if err := c.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{indexOwner: string(owner)}); err != nil {
 			return fmt.Errorf("listing the ControllerRevisions of Deployment %s: %w", key, err)
 		}
 		for i := range list.Items {
-			if c := &list.Items[i]; !plan.IsFailure(c) {
-				revisions[c.Name] = c
+			if revision := &list.Items[i]; !plan.IsFailure(revision) {
+				revisions[revision.Name] = revision
 			}
 		}
 	}

@@ -74,33 +74,66 @@ func Add(mgr ctrl.Manager, o Options) error {
 		began := time.Now()
 		o.Uptime = func() time.Duration { return time.Since(began) }
 	}
-	minor, err := serverMinor(mgr.GetConfig())
+	r, err := newReconciler(mgr, o)
 	if err != nil {
 		return err
+	}
+	if err := addIndexes(mgr); err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
+		Named("batchrelease").
+		For(&v1alpha1.BatchRelease{}).
+		Watches(&v1alpha1.BatchRelease{}, handler.EnqueueRequestsFromMapFunc(r.plans.rivals)).
+		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.plans.ofDeployment)).
+		Watches(&appsv1.ReplicaSet{}, r.plans.gathered()).
+		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.plans.ofOwned)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent), RateLimiter: rateLimiter()}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("adding the BatchRelease reconciler: %w", err)
+	}
+	return nil
+}
+
+// newReconciler makes the reconciler with what it remembers.
+func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
+	minor, err := serverMinor(mgr.GetConfig())
+	if err != nil {
+		return nil, err
 	}
 	c, err := newClient(mgr)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r := &reconciler{
+	plans, tells := planIndex{c}, teller{mgr.GetEventRecorder("tranche")}
+	sources := &startup{uptime: o.Uptime, seen: map[types.NamespacedName]bool{}, returns: map[types.NamespacedName]time.Duration{}}
+	return &reconciler{
 		minor:     minor,
 		reader:    mgr.GetAPIReader(),
 		Client:    c,
-		events:    mgr.GetEventRecorder("tranche"),
+		teller:    tells,
+		plans:     plans,
 		templates: &templates{known: map[types.NamespacedName]map[string]*corev1.PodTemplateSpec{}},
 		account:   account.New(mgr.GetAPIReader(), c, o.Now),
 		byDefault: o.DefaultServiceAccount,
 		failures:  &failures{of: map[types.NamespacedName]*failure{}},
 		trials:    &trials{of: map[types.NamespacedName]*trial{}},
 		pods:      podcauses.New(mgr.GetAPIReader(), o.Now),
-		startup:   &startup{uptime: o.Uptime, seen: map[types.NamespacedName]bool{}, returns: map[types.NamespacedName]time.Duration{}},
-		handBacks: &handBacks{of: map[types.NamespacedName]sentEvent{}},
-		notifier:  o.Notifier,
-		selector:  o.Selector,
-		now:       o.Now,
-		clock:     clock.New(o.Now, o.Uptime),
-	}
-	ctx := context.Background()
+		startup:   sources,
+		abandonment: &abandonment{
+			Client: c, teller: tells, reader: mgr.GetAPIReader(), plans: plans, startup: sources,
+			handBacks: &handBacks{of: map[types.NamespacedName]sentEvent{}}, now: o.Now,
+		},
+		notifier: o.Notifier,
+		selector: o.Selector,
+		now:      o.Now,
+		clock:    clock.New(o.Now, o.Uptime),
+	}, nil
+}
+
+// addIndexes adds to the manager's cache the indexes by which the reconciler reads it.
+func addIndexes(mgr ctrl.Manager) error {
 	for _, index := range []struct {
 		of    client.Object
 		field string
@@ -110,21 +143,9 @@ func Add(mgr ctrl.Manager, o Options) error {
 		{&appsv1.ReplicaSet{}, indexOwner, indexByOwner},
 		{&appsv1.ControllerRevision{}, indexOwner, indexByOwners},
 	} {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, index.of, index.field, index.by); err != nil {
+		if err := mgr.GetFieldIndexer().IndexField(context.Background(), index.of, index.field, index.by); err != nil {
 			return fmt.Errorf("indexing %T by %s: %w", index.of, index.field, err)
 		}
-	}
-	err = ctrl.NewControllerManagedBy(mgr).
-		Named("batchrelease").
-		For(&v1alpha1.BatchRelease{}).
-		Watches(&v1alpha1.BatchRelease{}, handler.EnqueueRequestsFromMapFunc(r.rivals)).
-		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.plansOfDeployment)).
-		Watches(&appsv1.ReplicaSet{}, r.gathered()).
-		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.plansOfOwned)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent), RateLimiter: rateLimiter()}).
-		Complete(r)
-	if err != nil {
-		return fmt.Errorf("adding the BatchRelease reconciler: %w", err)
 	}
 	return nil
 }
@@ -148,22 +169,23 @@ func serverMinor(c *rest.Config) (int, error) {
 
 type reconciler struct {
 	client.Client
-	reader    client.Reader // past the cache, which has no managedFields and no pods
-	events    events.EventRecorder
-	templates *templates
-	account   *account.Account
-	byDefault string // the account to write as where a release names none
-	failures  *failures
-	trials    *trials
-	pods      *podcauses.Finder
-	startup   *startup
-	handBacks *handBacks
-	notifier  *notify.Notifier
-	selector  labels.Selector
-	minor     int
-	now       func() time.Time
-	clock     *clock.Clock
-	contests  contests
+	reader client.Reader // past the cache, which has no managedFields and no pods
+	teller
+	plans       planIndex
+	templates   *templates
+	account     *account.Account
+	byDefault   string // the account to write as where a release names none
+	failures    *failures
+	trials      *trials
+	pods        *podcauses.Finder
+	startup     *startup
+	abandonment *abandonment
+	notifier    *notify.Notifier
+	selector    labels.Selector
+	minor       int
+	now         func() time.Time
+	clock       *clock.Clock
+	contests    contests
 }
 
 // Reconcile is one round: observe, decide, act, and write the status that is
@@ -493,14 +515,17 @@ func reasonOf(a engine.Action) string {
 	}
 }
 
+// teller sends events.
+type teller struct{ recorder events.EventRecorder }
+
 // tell tells of an object: of the BatchRelease what is decided, of the Deployment
 // what is done to it.
-func (r *reconciler) tell(about client.Object, e engine.Event) {
+func (t teller) tell(about client.Object, e engine.Event) {
 	kind := "Normal"
 	if e.Warning {
 		kind = "Warning"
 	}
-	r.events.Eventf(about, nil, kind, e.Reason, "Release", "%s", e.Message)
+	t.recorder.Eventf(about, nil, kind, e.Reason, "Release", "%s", e.Message)
 }
 
 // isGone reports whether a plan governs nothing any more: it is being deleted. A
@@ -511,17 +536,28 @@ func isGone(br *v1alpha1.BatchRelease) bool { return br.DeletionTimestamp != nil
 
 // abandoned is the round of a plan that is gone.
 func (r *reconciler) abandoned(ctx context.Context, release types.NamespacedName) (reconcile.Result, error) {
-	wait, err := r.abandon(ctx, release.Namespace)
+	wait, err := r.abandonment.abandon(ctx, release.Namespace)
 	return r.result(ctx, release, wait, err)
+}
+
+// abandonment lets go of the Deployments that no plan governs any more.
+type abandonment struct {
+	client.Client
+	teller
+	reader    client.Reader // past the cache
+	plans     planIndex
+	startup   *startup
+	handBacks *handBacks
+	now       func() time.Time
 }
 
 // abandon hands back the Deployments of a namespace that no plan governs any
 // more, and deletes their records. A hold is known by its label, or by records of
 // ours. It returns when to do so again for those that wait for their sources.
-func (r *reconciler) abandon(ctx context.Context, namespace string) (wait time.Duration, err error) {
+func (a *abandonment) abandon(ctx context.Context, namespace string) (wait time.Duration, err error) {
 	names := map[string]bool{} // true: held
 	var records appsv1.ControllerRevisionList
-	if err := r.List(ctx, &records, client.InNamespace(namespace)); err != nil {
+	if err := a.List(ctx, &records, client.InNamespace(namespace)); err != nil {
 		return 0, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
 	}
 	for i := range records.Items {
@@ -530,7 +566,7 @@ func (r *reconciler) abandon(ctx context.Context, namespace string) (wait time.D
 		}
 	}
 	var held appsv1.DeploymentList
-	if err := r.List(ctx, &held, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelHeld}); err != nil {
+	if err := a.List(ctx, &held, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelHeld}); err != nil {
 		return 0, fmt.Errorf("listing the held Deployments of %s: %w", namespace, err)
 	}
 	for i := range held.Items {
@@ -538,15 +574,15 @@ func (r *reconciler) abandon(ctx context.Context, namespace string) (wait time.D
 	}
 	var failed []error // of one Deployment, which keeps no other one held
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		plans, err := r.plansOf(ctx, namespace, name)
+		plans, err := a.plans.of(ctx, namespace, name)
 		if err != nil {
 			return wait, err
 		}
 		if len(plans) > 0 {
-			r.handBacks.forget(types.NamespacedName{Namespace: namespace, Name: name})
+			a.handBacks.forget(types.NamespacedName{Namespace: namespace, Name: name})
 			continue
 		}
-		waits, err := r.letGo(ctx, types.NamespacedName{Namespace: namespace, Name: name}, names[name])
+		waits, err := a.letGo(ctx, types.NamespacedName{Namespace: namespace, Name: name}, names[name])
 		if err != nil {
 			failed = append(failed, err)
 		}
@@ -557,86 +593,89 @@ func (r *reconciler) abandon(ctx context.Context, namespace string) (wait time.D
 
 // letGo releases a Deployment that no plan governs, or returns how long that waits for its
 // source.
-func (r *reconciler) letGo(ctx context.Context, deployment types.NamespacedName, held bool) (time.Duration, error) {
+func (a *abandonment) letGo(ctx context.Context, deployment types.NamespacedName, held bool) (time.Duration, error) {
 	if held {
-		if returning, err := r.returning(ctx, deployment); err != nil || returning {
+		if returning, err := a.returning(ctx, deployment); err != nil || returning {
 			return 0, err
 		}
-		if wait, err := r.awaitSource(ctx, deployment); err != nil || wait > 0 {
+		if wait, err := a.awaitSource(ctx, deployment); err != nil || wait > 0 {
 			return wait, err
 		}
 	}
-	return 0, r.release(ctx, deployment)
+	return 0, a.release(ctx, deployment)
 }
 
 // release lets go of a Deployment that no plan governs.
-func (r *reconciler) release(ctx context.Context, key types.NamespacedName) error {
+func (a *abandonment) release(ctx context.Context, key types.NamespacedName) error {
 	var o engine.Observed
-	if err := r.observeWorkload(ctx, key, "", &o); err != nil {
+	if err := observeWorkload(ctx, a, key, "", &o); err != nil {
 		return err
 	}
 	if o.Deployment == nil {
 		return nil // the garbage collector takes its records
 	}
-	a := &actor{Client: r.Client, as: ctx, d: o.Deployment}
+	w := &actor{Client: a.Client, as: ctx, d: o.Deployment}
 	actions, released := engine.Abandon(o), false
 	if len(actions) > 0 {
-		if err := r.ungoverned(ctx, key); err != nil {
+		if err := a.ungoverned(ctx, key); err != nil {
 			return err
 		}
 	}
 	for _, action := range actions {
 		if _, ok := action.(engine.Forget); ok && !released { // the records go last: by them, what was cut off goes on
-			if err := managedfields.Release(ctx, r.reader, r.Client, key); err != nil {
-				r.tellNotHandedBack(o.Deployment, action, err)
+			if err := managedfields.Release(ctx, a.reader, a.Client, key); err != nil {
+				a.tellNotHandedBack(o.Deployment, action, err)
 				return err
 			}
 			released = true
 		}
-		if _, err := a.act(ctx, action); err != nil && !changesSize(err) { // the hand-back ends the hold all the same
+		if _, err := w.act(ctx, action); err != nil && !changesSize(err) { // the hand-back ends the hold all the same
 			err = fmt.Errorf("Deployment %s: %s: %w", key, action, err)
-			r.tellNotHandedBack(o.Deployment, action, err)
+			a.tellNotHandedBack(o.Deployment, action, err)
 			return err
 		}
-		r.warnOfChange(a, action, o.Deployment)
+		a.warnOfChange(w, action, o.Deployment)
 		logr.FromContextOrDiscard(ctx).Info("wrote", "deployment", key.Name, "action", action.String(), "because", action.Because())
 		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
-		r.tell(o.Deployment, e)
+		a.tell(o.Deployment, e)
 		if e.Reason == engine.ReasonHandedBack {
-			r.tellKept(ctx, key, e)
+			a.tellKept(ctx, key, e)
 		}
 	}
-	r.handBacks.forget(key)
+	a.handBacks.forget(key)
 	return nil
 }
 
 // tellKept tells plans of a Deployment that are being deleted, and that finalizers keep,
 // that it was handed back.
-func (r *reconciler) tellKept(ctx context.Context, key types.NamespacedName, e engine.Event) {
+func (a *abandonment) tellKept(ctx context.Context, key types.NamespacedName, e engine.Event) {
 	var plans v1alpha1.BatchReleaseList
-	if err := r.List(ctx, &plans, client.InNamespace(key.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: key.Name}); err != nil {
+	if err := a.List(ctx, &plans, client.InNamespace(key.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: key.Name}); err != nil {
 		return // an event
 	}
 	for i := range plans.Items {
 		kept := e
 		kept.Message += "; it is being deleted, and the finalizers " + plan.JoinNames(plans.Items[i].Finalizers) + " keep only the object"
-		r.tell(&plans.Items[i], kept)
+		a.tell(&plans.Items[i], kept)
 	}
 }
 
-// plansOf returns the plans of a Deployment. One that is being deleted counts as gone.
-func (r *reconciler) plansOf(ctx context.Context, namespace, deployment string) ([]v1alpha1.BatchRelease, error) {
+// planIndex finds plans by the Deployment that they govern.
+type planIndex struct{ client.Reader }
+
+// of returns the plans of a Deployment. One that is being deleted counts as gone.
+func (p planIndex) of(ctx context.Context, namespace, deployment string) ([]v1alpha1.BatchRelease, error) {
 	var plans v1alpha1.BatchReleaseList
-	if err := r.List(ctx, &plans, client.InNamespace(namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment}); err != nil {
+	if err := p.List(ctx, &plans, client.InNamespace(namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment}); err != nil {
 		return nil, fmt.Errorf("listing the plans of Deployment %s/%s: %w", namespace, deployment, err)
 	}
 	return slices.DeleteFunc(plans.Items, func(br v1alpha1.BatchRelease) bool { return isGone(&br) }), nil
 }
 
-// plansOfDeployment maps a Deployment to its plans; a held one without any to
+// ofDeployment maps a Deployment to its plans; a held one without any to
 // a request that finds no plan and hands it back.
-func (r *reconciler) plansOfDeployment(ctx context.Context, o client.Object) []reconcile.Request {
-	requests := r.requests(ctx, o.GetNamespace(), o.GetName())
+func (p planIndex) ofDeployment(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := p.requests(ctx, o.GetNamespace(), o.GetName())
 	d, ok := o.(*appsv1.Deployment)
 	if ok && len(requests) == 0 && (d.Labels[v1alpha1.LabelHeld] != "" || d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType) {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: noPlan + o.GetName()}}}
@@ -650,19 +689,19 @@ const noPlan = "held/"
 
 // rivals maps a plan to all plans for the same Deployment: when the one that
 // counts goes, another does.
-func (r *reconciler) rivals(ctx context.Context, o client.Object) []reconcile.Request {
+func (p planIndex) rivals(ctx context.Context, o client.Object) []reconcile.Request {
 	br, ok := o.(*v1alpha1.BatchRelease)
 	if !ok {
 		return nil
 	}
-	return r.requests(ctx, br.Namespace, br.Spec.WorkloadRef.Name)
+	return p.requests(ctx, br.Namespace, br.Spec.WorkloadRef.Name)
 }
 
-// plansOfOwned maps what a Deployment owns to the Deployment's plans.
-func (r *reconciler) plansOfOwned(ctx context.Context, o client.Object) []reconcile.Request {
+// ofOwned maps what a Deployment owns to the Deployment's plans.
+func (p planIndex) ofOwned(ctx context.Context, o client.Object) []reconcile.Request {
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "Deployment" {
-			return r.requests(ctx, o.GetNamespace(), owner.Name)
+			return p.requests(ctx, o.GetNamespace(), owner.Name)
 		}
 	}
 	return nil
@@ -672,10 +711,10 @@ func (r *reconciler) plansOfOwned(ctx context.Context, o client.Object) []reconc
 // bursts, and the ReplicaSet controller writes a status for each. A round at the first of
 // them would decide on half of what happens, and its writes would conflict with the
 // statuses that follow.
-func (r *reconciler) gathered() handler.EventHandler {
+func (p planIndex) gathered() handler.EventHandler {
 	look := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], sets ...client.Object) {
 		for _, rs := range sets {
-			for _, request := range r.plansOfOwned(ctx, rs) {
+			for _, request := range p.ofOwned(ctx, rs) {
 				q.AddAfter(request, gather)
 			}
 		}
@@ -693,8 +732,8 @@ func (r *reconciler) gathered() handler.EventHandler {
 	}
 }
 
-func (r *reconciler) requests(ctx context.Context, namespace, deployment string) []reconcile.Request {
-	plans, err := r.plansOf(ctx, namespace, deployment)
+func (p planIndex) requests(ctx context.Context, namespace, deployment string) []reconcile.Request {
+	plans, err := p.of(ctx, namespace, deployment)
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "mapping a change to its plans")
 		return nil

@@ -90,17 +90,17 @@ func (s *startup) endReturn(deployment types.NamespacedName) {
 
 // returning reports whether the branch has the plan of a Deployment again, and it cannot be
 // created yet. A finalizer keeps the old one, which is being deleted.
-func (r *reconciler) returning(ctx context.Context, deployment types.NamespacedName) (bool, error) {
+func (a *abandonment) returning(ctx context.Context, deployment types.NamespacedName) (bool, error) {
 	var plans v1alpha1.BatchReleaseList
-	if err := r.List(ctx, &plans, client.InNamespace(deployment.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
+	if err := a.List(ctx, &plans, client.InNamespace(deployment.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
 		return false, fmt.Errorf("listing the plans of Deployment %s: %w", deployment, err)
 	}
 	switch {
 	case slices.ContainsFunc(plans.Items, returns):
-		r.startup.awaitReturn(deployment)
+		a.startup.awaitReturn(deployment)
 		return true, nil
 	case len(plans.Items) > 0: // else it is created now
-		r.startup.endReturn(deployment)
+		a.startup.endReturn(deployment)
 	}
 	return false, nil
 }
@@ -112,13 +112,13 @@ func returns(br v1alpha1.BatchRelease) bool {
 
 // awaitSource returns how long the hand-back of a held Deployment waits for its source. One
 // that no GitSource applies waits for nothing.
-func (r *reconciler) awaitSource(ctx context.Context, deployment types.NamespacedName) (time.Duration, error) {
-	wait := r.startup.wait(deployment)
+func (a *abandonment) awaitSource(ctx context.Context, deployment types.NamespacedName) (time.Duration, error) {
+	wait := a.startup.wait(deployment)
 	if wait == 0 {
 		return 0, nil
 	}
 	var live appsv1.Deployment // the cache has no managedFields
-	if err := r.reader.Get(ctx, deployment, &live); err != nil {
+	if err := a.reader.Get(ctx, deployment, &live); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return 0, nil
 		}
