@@ -1,16 +1,26 @@
 package rollout
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/managedfields"
 )
 
 // eventInterval is how long after an event of a failing hand-back the next one follows. An
@@ -65,4 +75,186 @@ func (a *abandonment) tellNotHandedBack(d *appsv1.Deployment, action engine.Acti
 	if a.handBacks.isNews(d, e.Reason, a.now()) {
 		a.tell(d, e)
 	}
+}
+
+// abandonment lets go of the Deployments that no plan governs any more.
+type abandonment struct {
+	client.Client
+	teller
+	reader    client.Reader // past the cache
+	plans     planIndex
+	startup   *startup
+	handBacks *handBacks
+	now       func() time.Time
+}
+
+// abandon hands back the Deployments of a namespace that no plan governs any
+// more, and deletes their records. A hold is known by its label, or by records of
+// ours. It returns when to do so again for those that wait for their sources.
+func (a *abandonment) abandon(ctx context.Context, namespace string) (wait time.Duration, err error) {
+	names := map[string]bool{} // true: held
+	var records appsv1.ControllerRevisionList
+	if err := a.List(ctx, &records, client.InNamespace(namespace)); err != nil {
+		return 0, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
+	}
+	for i := range records.Items {
+		if owner := metav1.GetControllerOf(&records.Items[i]); owner != nil && owner.Kind == "Deployment" {
+			names[owner.Name] = false
+		}
+	}
+	var held appsv1.DeploymentList
+	if err := a.List(ctx, &held, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelHeld}); err != nil {
+		return 0, fmt.Errorf("listing the held Deployments of %s: %w", namespace, err)
+	}
+	for i := range held.Items {
+		names[held.Items[i].Name] = true
+	}
+	var failed []error // of one Deployment, which keeps no other one held
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		plans, err := a.plans.of(ctx, namespace, name)
+		if err != nil {
+			return wait, err
+		}
+		if len(plans) > 0 {
+			a.handBacks.forget(types.NamespacedName{Namespace: namespace, Name: name})
+			continue
+		}
+		waits, err := a.letGo(ctx, types.NamespacedName{Namespace: namespace, Name: name}, names[name])
+		if err != nil {
+			failed = append(failed, err)
+		}
+		wait = max(wait, waits)
+	}
+	return wait, errors.Join(failed...)
+}
+
+// letGo releases a Deployment that no plan governs, or returns how long that waits for its
+// source.
+func (a *abandonment) letGo(ctx context.Context, deployment types.NamespacedName, held bool) (time.Duration, error) {
+	if held {
+		if returning, err := a.returning(ctx, deployment); err != nil || returning {
+			return 0, err
+		}
+		if wait, err := a.awaitSource(ctx, deployment); err != nil || wait > 0 {
+			return wait, err
+		}
+	}
+	return 0, a.release(ctx, deployment)
+}
+
+// release lets go of a Deployment that no plan governs.
+func (a *abandonment) release(ctx context.Context, key types.NamespacedName) error {
+	var o engine.Observed
+	if err := observeWorkload(ctx, a, key, "", &o); err != nil {
+		return err
+	}
+	if o.Deployment == nil {
+		return nil // the garbage collector takes its records
+	}
+	w := &actor{Client: a.Client, as: ctx, d: o.Deployment}
+	actions, released := engine.Abandon(o), false
+	if len(actions) > 0 {
+		if err := a.ungoverned(ctx, key); err != nil {
+			return err
+		}
+	}
+	for _, action := range actions {
+		if _, ok := action.(engine.Forget); ok && !released { // the records go last: by them, what was cut off goes on
+			if err := managedfields.Release(ctx, a.reader, a.Client, key); err != nil {
+				a.tellNotHandedBack(o.Deployment, action, err)
+				return err
+			}
+			released = true
+		}
+		if _, err := w.act(ctx, action); err != nil && !changesSize(err) { // the hand-back ends the hold all the same
+			err = fmt.Errorf("Deployment %s: %s: %w", key, action, err)
+			a.tellNotHandedBack(o.Deployment, action, err)
+			return err
+		}
+		a.warnOfChange(w, action, o.Deployment)
+		logr.FromContextOrDiscard(ctx).Info("wrote", "deployment", key.Name, "action", action.String(), "because", action.Because())
+		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
+		a.tell(o.Deployment, e)
+		if e.Reason == engine.ReasonHandedBack {
+			a.tellKept(ctx, key, e)
+		}
+	}
+	a.handBacks.forget(key)
+	return nil
+}
+
+// tellKept tells plans of a Deployment that are being deleted, and that finalizers keep,
+// that it was handed back.
+func (a *abandonment) tellKept(ctx context.Context, key types.NamespacedName, e engine.Event) {
+	var plans v1alpha1.BatchReleaseList
+	if err := a.List(ctx, &plans, client.InNamespace(key.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: key.Name}); err != nil {
+		return // an event
+	}
+	for i := range plans.Items {
+		kept := e
+		kept.Message += "; it is being deleted, and the finalizers " + plan.JoinNames(plans.Items[i].Finalizers) + " keep only the object"
+		a.tell(&plans.Items[i], kept)
+	}
+}
+
+// returning reports whether the branch has the plan of a Deployment again, and it cannot be
+// created yet. A finalizer keeps the old one, which is being deleted.
+func (a *abandonment) returning(ctx context.Context, deployment types.NamespacedName) (bool, error) {
+	var plans v1alpha1.BatchReleaseList
+	if err := a.List(ctx, &plans, client.InNamespace(deployment.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
+		return false, fmt.Errorf("listing the plans of Deployment %s: %w", deployment, err)
+	}
+	switch {
+	case slices.ContainsFunc(plans.Items, returns):
+		a.startup.awaitReturn(deployment)
+		return true, nil
+	case len(plans.Items) > 0: // else it is created now
+		a.startup.endReturn(deployment)
+	}
+	return false, nil
+}
+
+// returns reports whether a plan is being deleted, and the branch has it again.
+func returns(br v1alpha1.BatchRelease) bool {
+	return isGone(&br) && br.Annotations[v1alpha1.AnnotationReturns] != ""
+}
+
+// awaitSource returns how long the hand-back of a held Deployment waits for its source. One
+// that no GitSource applies waits for nothing.
+func (a *abandonment) awaitSource(ctx context.Context, deployment types.NamespacedName) (time.Duration, error) {
+	wait := a.startup.wait(deployment)
+	if wait == 0 {
+		return 0, nil
+	}
+	var live appsv1.Deployment // the cache has no managedFields
+	if err := a.reader.Get(ctx, deployment, &live); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return 0, nil
+		}
+		return 0, fmt.Errorf("reading Deployment %s before it is handed back: %w", deployment, err)
+	}
+	if !slices.ContainsFunc(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == v1alpha1.ManagerGitSync }) {
+		return 0, nil
+	}
+	return wait, nil
+}
+
+// ungoverned asks the API server whether a Deployment still has no plan, before it is
+// handed back for that. Another leader may have begun a release of a plan that the cache
+// does not have.
+func (a *abandonment) ungoverned(ctx context.Context, deployment types.NamespacedName) error {
+	var plans v1alpha1.BatchReleaseList
+	err := a.reader.List(ctx, &plans, client.InNamespace(deployment.Namespace))
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil // the CRD is gone, and all plans with it
+	}
+	if err != nil {
+		return fmt.Errorf("listing the plans of Deployment %s before it is handed back: %w", deployment, err)
+	}
+	for i := range plans.Items {
+		if br := &plans.Items[i]; br.Spec.WorkloadRef.Name == deployment.Name && (!isGone(br) || returns(*br)) {
+			return fmt.Errorf("Deployment %s has the plan %s: %w", deployment, plans.Items[i].Name, errLookAgain)
+		}
+	}
+	return nil
 }

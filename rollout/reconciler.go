@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,11 +21,9 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -36,15 +33,11 @@ import (
 	"github.com/tranche-dev/tranche/rollout/account"
 	"github.com/tranche-dev/tranche/rollout/clock"
 	"github.com/tranche-dev/tranche/rollout/engine"
-	"github.com/tranche-dev/tranche/rollout/managedfields"
 	"github.com/tranche-dev/tranche/rollout/metrics"
 	"github.com/tranche-dev/tranche/rollout/notify"
 	"github.com/tranche-dev/tranche/rollout/podcauses"
 	"github.com/tranche-dev/tranche/rollout/transition"
 )
-
-// gather is how long after a ReplicaSet has changed its release is looked at.
-const gather = 25 * time.Millisecond
 
 // Options of the BatchRelease reconciler.
 type Options struct {
@@ -528,221 +521,10 @@ func (t teller) tell(about client.Object, e engine.Event) {
 	t.recorder.Eventf(about, nil, kind, e.Reason, "Release", "%s", e.Message)
 }
 
-// isGone reports whether a plan governs nothing any more: it is being deleted. A
-// finalizer of another controller may keep the object for ever, and would keep the
-// hold with it. Nothing is written to it. If the branch has the plan again, the hold
-// stays; see [returns].
-func isGone(br *v1alpha1.BatchRelease) bool { return br.DeletionTimestamp != nil }
-
 // abandoned is the round of a plan that is gone.
 func (r *reconciler) abandoned(ctx context.Context, release types.NamespacedName) (reconcile.Result, error) {
 	wait, err := r.abandonment.abandon(ctx, release.Namespace)
 	return r.result(ctx, release, wait, err)
-}
-
-// abandonment lets go of the Deployments that no plan governs any more.
-type abandonment struct {
-	client.Client
-	teller
-	reader    client.Reader // past the cache
-	plans     planIndex
-	startup   *startup
-	handBacks *handBacks
-	now       func() time.Time
-}
-
-// abandon hands back the Deployments of a namespace that no plan governs any
-// more, and deletes their records. A hold is known by its label, or by records of
-// ours. It returns when to do so again for those that wait for their sources.
-func (a *abandonment) abandon(ctx context.Context, namespace string) (wait time.Duration, err error) {
-	names := map[string]bool{} // true: held
-	var records appsv1.ControllerRevisionList
-	if err := a.List(ctx, &records, client.InNamespace(namespace)); err != nil {
-		return 0, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
-	}
-	for i := range records.Items {
-		if owner := metav1.GetControllerOf(&records.Items[i]); owner != nil && owner.Kind == "Deployment" {
-			names[owner.Name] = false
-		}
-	}
-	var held appsv1.DeploymentList
-	if err := a.List(ctx, &held, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelHeld}); err != nil {
-		return 0, fmt.Errorf("listing the held Deployments of %s: %w", namespace, err)
-	}
-	for i := range held.Items {
-		names[held.Items[i].Name] = true
-	}
-	var failed []error // of one Deployment, which keeps no other one held
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		plans, err := a.plans.of(ctx, namespace, name)
-		if err != nil {
-			return wait, err
-		}
-		if len(plans) > 0 {
-			a.handBacks.forget(types.NamespacedName{Namespace: namespace, Name: name})
-			continue
-		}
-		waits, err := a.letGo(ctx, types.NamespacedName{Namespace: namespace, Name: name}, names[name])
-		if err != nil {
-			failed = append(failed, err)
-		}
-		wait = max(wait, waits)
-	}
-	return wait, errors.Join(failed...)
-}
-
-// letGo releases a Deployment that no plan governs, or returns how long that waits for its
-// source.
-func (a *abandonment) letGo(ctx context.Context, deployment types.NamespacedName, held bool) (time.Duration, error) {
-	if held {
-		if returning, err := a.returning(ctx, deployment); err != nil || returning {
-			return 0, err
-		}
-		if wait, err := a.awaitSource(ctx, deployment); err != nil || wait > 0 {
-			return wait, err
-		}
-	}
-	return 0, a.release(ctx, deployment)
-}
-
-// release lets go of a Deployment that no plan governs.
-func (a *abandonment) release(ctx context.Context, key types.NamespacedName) error {
-	var o engine.Observed
-	if err := observeWorkload(ctx, a, key, "", &o); err != nil {
-		return err
-	}
-	if o.Deployment == nil {
-		return nil // the garbage collector takes its records
-	}
-	w := &actor{Client: a.Client, as: ctx, d: o.Deployment}
-	actions, released := engine.Abandon(o), false
-	if len(actions) > 0 {
-		if err := a.ungoverned(ctx, key); err != nil {
-			return err
-		}
-	}
-	for _, action := range actions {
-		if _, ok := action.(engine.Forget); ok && !released { // the records go last: by them, what was cut off goes on
-			if err := managedfields.Release(ctx, a.reader, a.Client, key); err != nil {
-				a.tellNotHandedBack(o.Deployment, action, err)
-				return err
-			}
-			released = true
-		}
-		if _, err := w.act(ctx, action); err != nil && !changesSize(err) { // the hand-back ends the hold all the same
-			err = fmt.Errorf("Deployment %s: %s: %w", key, action, err)
-			a.tellNotHandedBack(o.Deployment, action, err)
-			return err
-		}
-		a.warnOfChange(w, action, o.Deployment)
-		logr.FromContextOrDiscard(ctx).Info("wrote", "deployment", key.Name, "action", action.String(), "because", action.Because())
-		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
-		a.tell(o.Deployment, e)
-		if e.Reason == engine.ReasonHandedBack {
-			a.tellKept(ctx, key, e)
-		}
-	}
-	a.handBacks.forget(key)
-	return nil
-}
-
-// tellKept tells plans of a Deployment that are being deleted, and that finalizers keep,
-// that it was handed back.
-func (a *abandonment) tellKept(ctx context.Context, key types.NamespacedName, e engine.Event) {
-	var plans v1alpha1.BatchReleaseList
-	if err := a.List(ctx, &plans, client.InNamespace(key.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: key.Name}); err != nil {
-		return // an event
-	}
-	for i := range plans.Items {
-		kept := e
-		kept.Message += "; it is being deleted, and the finalizers " + plan.JoinNames(plans.Items[i].Finalizers) + " keep only the object"
-		a.tell(&plans.Items[i], kept)
-	}
-}
-
-// planIndex finds plans by the Deployment that they govern.
-type planIndex struct{ client.Reader }
-
-// of returns the plans of a Deployment. One that is being deleted counts as gone.
-func (p planIndex) of(ctx context.Context, namespace, deployment string) ([]v1alpha1.BatchRelease, error) {
-	var plans v1alpha1.BatchReleaseList
-	if err := p.List(ctx, &plans, client.InNamespace(namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment}); err != nil {
-		return nil, fmt.Errorf("listing the plans of Deployment %s/%s: %w", namespace, deployment, err)
-	}
-	return slices.DeleteFunc(plans.Items, func(br v1alpha1.BatchRelease) bool { return isGone(&br) }), nil
-}
-
-// ofDeployment maps a Deployment to its plans; a held one without any to
-// a request that finds no plan and hands it back.
-func (p planIndex) ofDeployment(ctx context.Context, o client.Object) []reconcile.Request {
-	requests := p.requests(ctx, o.GetNamespace(), o.GetName())
-	d, ok := o.(*appsv1.Deployment)
-	if ok && len(requests) == 0 && (d.Labels[v1alpha1.LabelHeld] != "" || d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType) {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: noPlan + o.GetName()}}}
-	}
-	return requests
-}
-
-// noPlan begins the name of a request for a held Deployment that no plan
-// governs: no BatchRelease has such a name.
-const noPlan = "held/"
-
-// rivals maps a plan to all plans for the same Deployment: when the one that
-// counts goes, another does.
-func (p planIndex) rivals(ctx context.Context, o client.Object) []reconcile.Request {
-	br, ok := o.(*v1alpha1.BatchRelease)
-	if !ok {
-		return nil
-	}
-	return p.requests(ctx, br.Namespace, br.Spec.WorkloadRef.Name)
-}
-
-// ofOwned maps what a Deployment owns to the Deployment's plans.
-func (p planIndex) ofOwned(ctx context.Context, o client.Object) []reconcile.Request {
-	for _, owner := range o.GetOwnerReferences() {
-		if owner.Kind == "Deployment" {
-			return p.requests(ctx, o.GetNamespace(), owner.Name)
-		}
-	}
-	return nil
-}
-
-// gathered asks for a round a moment after a ReplicaSet has changed. Pods come and go in
-// bursts, and the ReplicaSet controller writes a status for each. A round at the first of
-// them would decide on half of what happens, and its writes would conflict with the
-// statuses that follow.
-func (p planIndex) gathered() handler.EventHandler {
-	look := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], sets ...client.Object) {
-		for _, rs := range sets {
-			for _, request := range p.ofOwned(ctx, rs) {
-				q.AddAfter(request, gather)
-			}
-		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			look(ctx, q, e.Object)
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			look(ctx, q, e.ObjectOld, e.ObjectNew)
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			look(ctx, q, e.Object)
-		},
-	}
-}
-
-func (p planIndex) requests(ctx context.Context, namespace, deployment string) []reconcile.Request {
-	plans, err := p.of(ctx, namespace, deployment)
-	if err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "mapping a change to its plans")
-		return nil
-	}
-	requests := make([]reconcile.Request, len(plans))
-	for i := range plans {
-		requests[i].NamespacedName = client.ObjectKeyFromObject(&plans[i])
-	}
-	return requests
 }
 
 // asAccount returns the context in which the Deployment and the ReplicaSets of a

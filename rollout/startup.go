@@ -1,18 +1,10 @@
 package rollout
 
 import (
-	"context"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // sourcesWithin is how long after the start of a leader a held Deployment without a plan
@@ -86,46 +78,4 @@ func (s *startup) endReturn(deployment types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.returns, deployment)
-}
-
-// returning reports whether the branch has the plan of a Deployment again, and it cannot be
-// created yet. A finalizer keeps the old one, which is being deleted.
-func (a *abandonment) returning(ctx context.Context, deployment types.NamespacedName) (bool, error) {
-	var plans v1alpha1.BatchReleaseList
-	if err := a.List(ctx, &plans, client.InNamespace(deployment.Namespace), client.MatchingFields{v1alpha1.FieldWorkload: deployment.Name}); err != nil {
-		return false, fmt.Errorf("listing the plans of Deployment %s: %w", deployment, err)
-	}
-	switch {
-	case slices.ContainsFunc(plans.Items, returns):
-		a.startup.awaitReturn(deployment)
-		return true, nil
-	case len(plans.Items) > 0: // else it is created now
-		a.startup.endReturn(deployment)
-	}
-	return false, nil
-}
-
-// returns reports whether a plan is being deleted, and the branch has it again.
-func returns(br v1alpha1.BatchRelease) bool {
-	return isGone(&br) && br.Annotations[v1alpha1.AnnotationReturns] != ""
-}
-
-// awaitSource returns how long the hand-back of a held Deployment waits for its source. One
-// that no GitSource applies waits for nothing.
-func (a *abandonment) awaitSource(ctx context.Context, deployment types.NamespacedName) (time.Duration, error) {
-	wait := a.startup.wait(deployment)
-	if wait == 0 {
-		return 0, nil
-	}
-	var live appsv1.Deployment // the cache has no managedFields
-	if err := a.reader.Get(ctx, deployment, &live); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return 0, nil
-		}
-		return 0, fmt.Errorf("reading Deployment %s before it is handed back: %w", deployment, err)
-	}
-	if !slices.ContainsFunc(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == v1alpha1.ManagerGitSync }) {
-		return 0, nil
-	}
-	return wait, nil
 }
