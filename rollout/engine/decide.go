@@ -57,15 +57,8 @@ func forgetAll(o Observed) []Action {
 func decide(d *draft) {
 	followClock(d)
 	excuseAbsence(d)
-	if (d.Deployment == nil || d.Deployment.DeletionTimestamp != nil) && releasing(&d.status) {
-		refuseApproval(d) // it would stay in the status until the Deployment is back
-	}
-	if d.Deployment == nil {
-		awaitDeployment(d)
-		return
-	}
-	if d.Deployment.DeletionTimestamp != nil {
-		awaitDeletion(d)
+	if d.Deployment == nil || d.Deployment.DeletionTimestamp != nil {
+		decideWithout(d)
 		return
 	}
 	if d.Rival != "" {
@@ -91,6 +84,11 @@ func decide(d *draft) {
 		d.report(ReasonReleasePaused, "annotation "+v1alpha1.AnnotationReconcile+" of the Deployment is "+v1alpha1.AnnotationReconcileDisabled+"; nothing begins, and what others change stays")
 		return
 	}
+	decideUsable(d)
+}
+
+// decideUsable is about a plan that can be used, and a Deployment that it may change.
+func decideUsable(d *draft) {
 	observeApproval(d)
 	observeSteps(d)
 	if requestedRollback(d) {
@@ -124,6 +122,18 @@ func decideRelease(d *draft) {
 	default:
 		decideStep(d)
 	}
+}
+
+// decideWithout is about a Deployment that is gone, or that is going.
+func decideWithout(d *draft) {
+	if releasing(&d.status) {
+		refuseApproval(d) // it would stay in the status until the Deployment is back
+	}
+	if d.Deployment == nil {
+		awaitDeployment(d)
+		return
+	}
+	awaitDeletion(d)
 }
 
 // awaitDeployment is about a Deployment that is not there: no pod of it runs.
@@ -599,16 +609,22 @@ func reposition(d *draft) {
 	// Admission may have made the stable template of what was sent: the gates are asked all the same.
 	if (d.forward() || !d.status.RollingBack) && d.status.CurrentStepIndex == 0 && !d.status.BeganFull {
 		step = 0 // no gate has opened: the first one is asked, whatever the steps are now
-		at := d.status.CurrentStepReplicas
-		unmoved := d.running() == 0 && at != nil && slices.Equal(d.opened(), []intstr.IntOrString{*at}) // and no gate has opened
-		if unmoved && d.planned(0) < d.allowed() {
-			d.status.OpenedReplicas = d.openTo(0)
-		}
+		lowerFirst(d)
 	}
 	d.enter(step, v1alpha1.StepUpgrade)
 	d.status.Phase = v1alpha1.PhaseRollingUpdate
 	d.event(ReasonPlanChanged, fmt.Sprintf("the steps have changed; going on at step %d", d.status.CurrentStepIndex))
 	d.report(ReasonUpgrading, d.progress())
+}
+
+// lowerFirst lowers what a release may run that has opened no gate, and has no pod yet, to
+// what the first step wants now.
+func lowerFirst(d *draft) {
+	at := d.status.CurrentStepReplicas
+	unmoved := d.running() == 0 && at != nil && slices.Equal(d.opened(), []intstr.IntOrString{*at}) // and no gate has opened
+	if unmoved && d.planned(0) < d.allowed() {
+		d.status.OpenedReplicas = d.openTo(0)
+	}
 }
 
 // stepDone reports whether the step's pods are available, and at the last step
@@ -695,14 +711,19 @@ func rememberGoal(d *draft) {
 	if first {
 		d.do(remember)
 	}
+	forgetOld(d, old, kept)
+	if !first {
+		d.do(remember) // a controller that ends before the others are forgotten would leave one as last stable
+	}
+}
+
+// forgetOld forgets records, except for so many of what was stable before the goal.
+func forgetOld(d *draft, old []Record, kept int) {
 	for _, r := range old {
 		if kept > 0 && r.Order > 0 && (r.Sent == "" || r.Sent != d.goal.id) {
 			kept--
 			continue
 		}
 		d.do(Forget{because: "neither stable nor last stable", Record: r})
-	}
-	if !first {
-		d.do(remember) // a controller that ends before the others are forgotten would leave one as last stable
 	}
 }

@@ -56,6 +56,11 @@ func takeHold(d *draft, why string) {
 		record.Order = 0 // where admission makes another template of it, that is not stable yet
 	}
 	d.do(Remember{because: because(why), Record: record, Written: true, Renames: size(d.goal.rs) == 0})
+	forgetReplaced(d)
+}
+
+// forgetReplaced forgets what was being released before the goal.
+func forgetReplaced(d *draft) {
 	for _, r := range d.releasing {
 		// While it has a ReplicaSet, it may come again under another template. Its pods then
 		// count against the gates (I3), also if admission would make another one of it today.
