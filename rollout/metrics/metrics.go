@@ -177,16 +177,7 @@ func measureChange(ns, name string, old, new v1alpha1.BatchReleaseStatus, now ti
 		rollbacks.Inc()
 	}
 	for _, outcome := range []v1alpha1.ReleaseOutcome{v1alpha1.OutcomeCompleted, v1alpha1.OutcomeRolledBack, v1alpha1.OutcomeSuperseded} {
-		ended := 0
-		for _, r := range new.History {
-			if len(old.History) > 0 && r.EndTime.Equal(&old.History[0].EndTime) && r.Revision == old.History[0].Revision {
-				break
-			}
-			if r.Outcome == outcome {
-				ended++
-			}
-		}
-		outcomeCounter.WithLabelValues(ns, name, string(outcome)).Add(float64(ended))
+		outcomeCounter.WithLabelValues(ns, name, string(outcome)).Add(float64(countEnded(old.History, new.History, outcome)))
 	}
 	if old.StepStateTime == nil || old.UpdateRevision != new.UpdateRevision || new.CurrentStepIndex < old.CurrentStepIndex {
 		return
@@ -199,6 +190,20 @@ func measureChange(ns, name string, old, new v1alpha1.BatchReleaseStatus, now ti
 	case left && atGate(old):
 		gateHistogram.WithLabelValues(ns, name).Observe(took)
 	}
+}
+
+// countEnded returns how many releases have ended in this way since the old history.
+func countEnded(old, new []v1alpha1.ReleaseRecord, outcome v1alpha1.ReleaseOutcome) int {
+	ended := 0
+	for _, r := range new {
+		if len(old) > 0 && r.EndTime.Equal(&old[0].EndTime) && r.Revision == old[0].Revision {
+			break
+		}
+		if r.Outcome == outcome {
+			ended++
+		}
+	}
+	return ended
 }
 
 func atGate(s v1alpha1.BatchReleaseStatus) bool {

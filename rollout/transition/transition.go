@@ -118,19 +118,37 @@ func described(br *v1alpha1.BatchRelease, t notify.Transition) notify.Transition
 	return t
 }
 
+// begins reports whether a release begins with the new status.
+func begins(old, new *v1alpha1.BatchReleaseStatus) bool {
+	return new.Phase == v1alpha1.PhaseInitial && (old.Phase != new.Phase || old.UpdateTemplateDigest != new.UpdateTemplateDigest || old.UpdateCommit != new.UpdateCommit)
+}
+
+// reasonOf returns the reason to notify of. A release that was refused has not begun: it
+// starts when it is refused no more.
+func reasonOf(old, new *v1alpha1.BatchReleaseStatus) string {
+	wasRefused := old.Phase == new.Phase && notified[old.Reason] == notify.Failed
+	if new.Phase == v1alpha1.PhaseInitial && new.Reason == engine.ReasonTakingHold && (begins(old, new) || wasRefused) {
+		return engine.ReasonReleaseStarted
+	}
+	return new.Reason
+}
+
+// isSame reports whether two statuses say the same of the same step.
+func isSame(old, new *v1alpha1.BatchReleaseStatus) bool {
+	return !begins(old, new) && old.Reason == new.Reason && old.CurrentStepIndex == new.CurrentStepIndex && old.RollingBack == new.RollingBack
+}
+
+// isSettled reports whether a release that had ended well, or was never seen, is well.
+func isSettled(old, new *v1alpha1.BatchReleaseStatus, state notify.State) bool {
+	return new.Phase == v1alpha1.PhaseCompleted && (old.Phase == "" || old.Phase == new.Phase) && state == notify.Succeeded
+}
+
 // changed returns the transition to notify of when a release's status becomes new, and
 // whether there is one.
 func changed(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) (notify.Transition, bool) {
-	old, reason := br.Status, new.Reason
-	begun := new.Phase == v1alpha1.PhaseInitial && (old.Phase != new.Phase || old.UpdateTemplateDigest != new.UpdateTemplateDigest || old.UpdateCommit != new.UpdateCommit)
-	wasRefused := old.Phase == new.Phase && notified[old.Reason] == notify.Failed
-	if new.Phase == v1alpha1.PhaseInitial && reason == engine.ReasonTakingHold && (begun || wasRefused) { // one that is refused has not begun
-		reason = engine.ReasonReleaseStarted
-	}
+	old, reason := &br.Status, reasonOf(&br.Status, &new)
 	state, ok := notified[reason]
-	same := !begun && old.Reason == new.Reason && old.CurrentStepIndex == new.CurrentStepIndex && old.RollingBack == new.RollingBack
-	settled := new.Phase == v1alpha1.PhaseCompleted && (old.Phase == "" || old.Phase == new.Phase) && state == notify.Succeeded
-	if !ok || same || settled || reason == engine.ReasonRollingBack && old.RollingBack {
+	if !ok || isSame(old, &new) || isSettled(old, &new, state) || reason == engine.ReasonRollingBack && old.RollingBack {
 		return notify.Transition{}, false
 	}
 	t := notify.Transition{
