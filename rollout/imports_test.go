@@ -1,0 +1,47 @@
+package rollout_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestImports: each package below rollout may import these of this module, and no other.
+// None imports the reconciler, and none knows how files come from Git.
+func TestImports(t *testing.T) {
+	t.Parallel()
+	const module = "github.com/tranche-dev/tranche/"
+	allowed := map[string][]string{
+		"rollout": {"plan", "plan/contest", "plan/v1alpha1", "rollout/account", "rollout/clock", "rollout/engine", "rollout/jsonpatch",
+			"rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses", "rollout/transition"},
+		"rollout/account":       nil,
+		"rollout/clock":         {"plan/v1alpha1", "rollout/engine"},
+		"rollout/clustertest":   {"plan", "plan/v1alpha1", "rollout/engine"},
+		"rollout/engine":        {"plan", "plan/contest", "plan/v1alpha1"},
+		"rollout/jsonpatch":     nil,
+		"rollout/managedfields": {"plan/v1alpha1", "rollout/jsonpatch"},
+		"rollout/metrics":       {"plan", "plan/v1alpha1", "rollout/engine"},
+		"rollout/notify":        nil,
+		"rollout/podcauses":     {"rollout/engine"},
+		"rollout/transition":    {"plan/v1alpha1", "rollout/engine", "rollout/notify"},
+	}
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		pkg := strings.TrimPrefix(fields[0], module)
+		may, known := allowed[pkg]
+		if !known {
+			t.Errorf("%s is not listed here with what it may import", pkg)
+			continue
+		}
+		for _, dep := range fields[1:] {
+			if own, ours := strings.CutPrefix(dep, module); ours && !slices.Contains(may, own) {
+				t.Errorf("%s imports %s: of this module it may import %s", pkg, own, strings.Join(may, ", "))
+			}
+		}
+	}
+}
