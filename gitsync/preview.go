@@ -545,7 +545,7 @@ func replicasOf(u *unstructured.Unstructured) int32 {
 
 // gone finds out what becomes of what left the branch.
 func (v *preview) gone(ctx context.Context, gone []inventory.Entry, heirs heirs) error {
-	used, err := prune.ReadUsed(ctx, v.c, gone)
+	used, err := inventory.ReadUsed(ctx, v.c, gone)
 	if err != nil {
 		return err
 	}
@@ -572,7 +572,7 @@ func (v *preview) gone(ctx context.Context, gone []inventory.Entry, heirs heirs)
 }
 
 // fate is what becomes of an object that left the branch, and why.
-func (v *preview) fate(live *unstructured.Unstructured, used prune.Used) (Effect, string) {
+func (v *preview) fate(live *unstructured.Unstructured, used inventory.Used) (Effect, string) {
 	if live.GroupVersionKind().GroupKind() == inventory.ReleaseKind && inventory.IsOwned(live, v.gs) {
 		return EffectPrune, v.afterPlan(live)
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
-	"github.com/tranche-dev/tranche/gitsync/prune"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -236,7 +235,7 @@ func (m *move) isBack(ctx context.Context) (bool, error) {
 
 // hasAll reports whether what a template refers to of the branch is in the cluster.
 func (m *move) hasAll(template *corev1.PodTemplateSpec) (bool, error) {
-	used := prune.Used{}
+	used := inventory.Used{}
 	if err := used.AddTemplate("", m.now.Namespace, template); err != nil {
 		return false, err
 	}

@@ -42,7 +42,7 @@ const (
 
 // Decide returns what happens to an object that left the branch, and why. used is what the
 // pods of the object's namespace refer to.
-func Decide(live *unstructured.Unstructured, gs *v1alpha1.GitSource, used Used) (Action, string) {
+func Decide(live *unstructured.Unstructured, gs *v1alpha1.GitSource, used inventory.Used) (Action, string) {
 	annotation := live.GetAnnotations()[v1alpha1.AnnotationPrune]
 	kind := live.GroupVersionKind().GroupKind()
 	switch {
@@ -59,8 +59,8 @@ func Decide(live *unstructured.Unstructured, gs *v1alpha1.GitSource, used Used) 
 		return Leave, inventory.NamesSecret(gs, live.GetNamespace(), live.GetName())
 	case needsConsent(kind) && annotation != annotationPruneEnabled:
 		return Leave, "a " + kind.Kind + " is deleted only with annotation " + v1alpha1.AnnotationPrune + ": " + annotationPruneEnabled
-	case used.by(kind, live.GetNamespace(), live.GetName()) != "":
-		return Keep, used.by(kind, live.GetNamespace(), live.GetName()) + " uses it"
+	case used.By(kind, live.GetNamespace(), live.GetName()) != "":
+		return Keep, used.By(kind, live.GetNamespace(), live.GetName()) + " uses it"
 	default:
 		return Delete, ""
 	}
@@ -118,7 +118,7 @@ func Run(ctx context.Context, in Input, gone []inventory.Entry) (Result, error) 
 			result.Left = append(result.Left, Left{e, because})
 		case action == Keep:
 			result.Kept.Add(e)
-			result.InUse = append(result.InUse, v1alpha1.KeptObject{ID: e.ID(), UsedBy: d.used.by(e.GVK.GroupKind(), e.Namespace, e.Name)})
+			result.InUse = append(result.InUse, v1alpha1.KeptObject{ID: e.ID(), UsedBy: d.used.By(e.GVK.GroupKind(), e.Namespace, e.Name)})
 		case action == Delete:
 			result.Deleted = append(result.Deleted, e.String())
 			result.keepUntilGone(e, live)
@@ -139,7 +139,7 @@ func Run(ctx context.Context, in Input, gone []inventory.Entry) (Result, error) 
 // decisions depend on. It reads the objects before the other sources, see [Input.others].
 func (in Input) read(ctx context.Context, gone []inventory.Entry) (lives map[string]*unstructured.Unstructured, unread map[string]error, d *decider, err error) {
 	d = &decider{gs: in.Source}
-	if d.used, err = ReadUsed(ctx, in.Own, gone); err != nil {
+	if d.used, err = inventory.ReadUsed(ctx, in.Own, gone); err != nil {
 		return nil, nil, nil, err
 	}
 	lives, unread = map[string]*unstructured.Unstructured{}, map[string]error{}
@@ -156,7 +156,7 @@ func (in Input) read(ctx context.Context, gone []inventory.Entry) (lives map[str
 // decider has what the decisions depend on.
 type decider struct {
 	gs     *v1alpha1.GitSource
-	used   Used
+	used   inventory.Used
 	others *v1alpha1.GitSourceList // see [Input.others]
 	naming []v1alpha1.GitSource    // see [Input.naming]
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -38,7 +39,7 @@ func controlled(u *unstructured.Unstructured) {
 
 func TestDecide(t *testing.T) {
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "flow"}}
-	used := Used{"ConfigMap shop/a": "ReplicaSet shop/web-1"}
+	used := inventory.Used{"ConfigMap shop/a": "ReplicaSet shop/web-1"}
 	tests := []struct {
 		reason string
 		live   *unstructured.Unstructured

@@ -1,4 +1,4 @@
-package prune
+package inventory
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -19,8 +18,8 @@ import (
 // name, each with the object that has such a template.
 type Used map[string]string
 
-// by returns which object uses a ConfigMap or Secret, or an empty string.
-func (u Used) by(gk schema.GroupKind, namespace, name string) string {
+// By returns which object uses a ConfigMap or Secret, or an empty string.
+func (u Used) By(gk schema.GroupKind, namespace, name string) string {
 	return u[gk.Kind+" "+namespace+"/"+name]
 }
 
@@ -163,11 +162,11 @@ func (u Used) addRevisions(ctx context.Context, c client.Reader, namespace strin
 
 // ReadUsed returns what pods use in the namespaces of the ConfigMaps and Secrets among gone.
 // It reads no other namespace.
-func ReadUsed(ctx context.Context, c client.Reader, gone []inventory.Entry) (Used, error) {
+func ReadUsed(ctx context.Context, c client.Reader, gone []Entry) (Used, error) {
 	used := Used{}
 	seen := sets.New[string]()
 	for _, e := range gone {
-		if gk := e.GVK.GroupKind(); gk != inventory.ConfigMapKind && gk != inventory.SecretKind || seen.Has(e.Namespace) {
+		if gk := e.GVK.GroupKind(); gk != ConfigMapKind && gk != SecretKind || seen.Has(e.Namespace) {
 			continue
 		}
 		seen.Insert(e.Namespace)
