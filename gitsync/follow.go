@@ -13,9 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -82,14 +79,13 @@ func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Sna
 	if err := l.writeNotes(ctx, r, s, c, o); err != nil {
 		return err
 	}
-	return c.unfinished()
+	return l.stage(c, o).Unfinished()
 }
 
 // bring tries all of a commit, and then writes what of it the cluster does not
 // have, and prunes.
 func (l *look) bring(ctx context.Context, c *commit, o *apply.Observer) error {
-	a := &apply.Applier{Source: l.gs, Client: l.as, Commit: c.desired.commit}
-	if err := l.try(ctx, a, c, false); err != nil {
+	if err := l.stage(c, o).DryRun(ctx); err != nil {
 		return err
 	}
 	if err := l.keepSecrets(ctx, c.targets); err != nil {
@@ -98,11 +94,45 @@ func (l *look) bring(ctx context.Context, c *commit, o *apply.Observer) error {
 	if err := l.announce(ctx, c); err != nil {
 		return err
 	}
-	if err := l.applyAll(ctx, a, c, o); err != nil {
+	s := l.stage(c, o)
+	result, err := s.Apply(ctx) // its inputs are those after the announcement
+	l.take(result)
+	for _, e := range result.Staying {
+		c.wanted.Add(e)
+	}
+	for _, e := range result.Replaced {
+		c.replaced.Add(e)
+	}
+	if err != nil {
 		return err
 	}
-	l.tellContests(c)
-	return l.finish(ctx, c)
+	contests, going := l.keep.contests.Going(slices.Concat(c.targets, c.releases), time.Now())
+	l.keep.contests, l.outcome.ignored = contests, append(l.outcome.ignored, going...)
+	return l.finish(ctx, c, s.Unfinished() == nil)
+}
+
+// stage returns the stage that applies a commit.
+func (l *look) stage(c *commit, o *apply.Observer) *apply.Stage {
+	if l.keep.contests == nil {
+		l.keep.contests = apply.Contests{}
+	}
+	return apply.NewStage(apply.Input{
+		Applier: &apply.Applier{Source: l.gs, Client: l.as, Commit: c.desired.commit}, Observer: o, Status: l.status,
+		Set: c.governed.set, Targets: c.targets, Releases: c.releases, Governing: c.now,
+		Before: l.before.Inventory, Autoscaled: l.keep.autoscaled, Asked: isAsked(l.gs), Branch: l.outcome.branch, Tip: l.outcome.commit,
+		Cache: l.keep.trials, Contests: l.keep.contests, Log: l.log,
+		Record:    func(e apply.Event) { l.tellOf(e.Object, e.Type, e.Reason, e.Message) },
+		BeforeEnd: func(ctx context.Context, e inventory.Entry) error { return l.noteEnded(ctx, e) },
+	})
+}
+
+// take puts what a stage leaves to be done to the outcome of the sync.
+func (l *look) take(r apply.Result) {
+	l.outcome.waiting = append(l.outcome.waiting, r.Waiting...)
+	if due := r.Due; !due.IsZero() && (l.outcome.contested.IsZero() || due.Before(l.outcome.contested)) {
+		l.outcome.contested = due
+	}
+	l.again = l.again || r.Conflicted
 }
 
 // prepare renders a commit and reads the cluster's side of it. If there are problems,
@@ -156,30 +186,6 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signature
 		return nil, err
 	}
 	return c, prune.CheckLimit(l.gs, inventory.Read(l.gs.Status.Inventory), c.heirs.certain().Union(c.wanted), d.commit)
-}
-
-// unfinished is why a commit is not applied whole though all was done that could be.
-// Some objects are being deleted, and are to be created again.
-func (c *commit) unfinished() error {
-	var ps plan.Problems
-	for _, t := range slices.Concat(c.targets, c.releases) {
-		if t.Mode != apply.AfterDeletion {
-			continue
-		}
-		hint := ""
-		if finalizers := t.Live.GetFinalizers(); len(finalizers) > 0 {
-			hint = "it has the finalizers " + plan.JoinNames(finalizers) + ": see to who has set them"
-		}
-		fact := "it is being deleted, and is created again once it is gone"
-		if held := c.heldBy(t); held != "" {
-			fact += "; Deployment " + held + " stays held until then"
-		}
-		ps = append(ps, t.Problem(v1alpha1.ReasonApplyFailed, fact, hint))
-	}
-	if len(ps) > 0 {
-		return ps
-	}
-	return nil
 }
 
 // leaveAlone leaves the plans alone of Deployments that are left alone: a new template in
@@ -287,54 +293,6 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 	return targets, l.tellRivals(ctx, o, targets, set.Releases)
 }
 
-// try has the API server check everything, or everything that had to wait for a CRD or
-// Namespace of the same commit. An earlier answer of the API server is good for a
-// while.
-func (l *look) try(ctx context.Context, a *apply.Applier, c *commit, late bool) error {
-	var ps plan.Problems
-	same := map[schema.GroupKind]bool{} // kinds whose CRD stays as it is; CRDs come first
-	for _, t := range slices.Concat(c.targets, c.releases) {
-		if same[t.GroupKind()] {
-			t.Deferred = t.NamespacePending
-		}
-		if t.Deferred != late {
-			continue
-		}
-		if t.Unchanged = l.keep.trials.Has(a, t); !t.Unchanged {
-			found, err := a.DryRun(ctx, t)
-			if err != nil {
-				return err
-			}
-			t.Refused = len(found) > 0
-			ps = append(ps, found...)
-		}
-		if t.GroupKind() == inventory.CRDKind && t.Unchanged {
-			same[apply.DefinedBy(t.Unstructured)] = true
-		}
-	}
-	if len(ps) > 0 {
-		return ps
-	}
-	return nil
-}
-
-// servedWithin is how long the API server may take to go by a CRD that was there
-// already and has changed. The API server does not report when it does.
-const servedWithin = 10 * time.Second
-
-// tryLate tries what had to wait, again and again where a CRD has changed.
-func (l *look) tryLate(ctx context.Context, a *apply.Applier, c *commit, redefined bool) error {
-	err := l.try(ctx, a, c, true)
-	if err == nil || !redefined {
-		return err
-	}
-	_ = wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, servedWithin, false, func(ctx context.Context) (bool, error) {
-		err = l.try(ctx, a, c, true)
-		return err == nil, nil
-	}) // its own error is that of the time, and the last one is reported
-	return err
-}
-
 // announce writes the inventory of what is about to be applied together with
 // that of what was: whatever happens from here on, nothing is lost.
 func (l *look) announce(ctx context.Context, c *commit) error {
@@ -358,212 +316,9 @@ func (l *look) announce(ctx context.Context, c *commit) error {
 	return err
 }
 
-// applyAll writes everything, in the order of application: what others need
-// first, and the BatchReleases, which set off releases, last.
-func (l *look) applyAll(ctx context.Context, a *apply.Applier, c *commit, o *apply.Observer) error {
-	var rest []*apply.Target
-	redefined := false
-	for _, t := range c.targets {
-		if !t.Prerequisite {
-			rest = append(rest, t)
-			continue
-		}
-		if err := l.applyOne(ctx, a, t); err != nil {
-			return err
-		}
-		redefined = redefined || t.GroupKind() == inventory.CRDKind && t.Live != nil && t.Applied != nil && t.Applied.GetGeneration() != t.Live.GetGeneration()
-		if t.GroupKind() != inventory.CRDKind || t.Mode != apply.Full || t.Live != nil && apply.IsEstablished(t.Live) {
-			continue
-		}
-		if err := a.AwaitCRD(ctx, t); err != nil {
-			return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err), err)
-		}
-	}
-	if err := l.tryLate(ctx, a, c, redefined); err != nil {
-		return afterEarly(err, c.targets)
-	}
-	for _, t := range rest {
-		if t.Mode == apply.AfterHandBack {
-			if err := l.afterHandBack(ctx, t, o); err != nil {
-				return err
-			}
-		}
-		if err := l.applyOne(ctx, a, t); err != nil {
-			return err
-		}
-	}
-	for _, t := range c.releases {
-		if err := l.markReturn(ctx, t); err != nil {
-			return err
-		}
-		if err := l.disinherit(ctx, a, c, t); err != nil {
-			return err
-		}
-		if err := l.applyOne(ctx, a, t); err != nil {
-			return err
-		}
-	}
-	return l.endRivals(ctx, c, o)
-}
-
-// afterEarly says what of a commit is there already when the rest is refused.
-func afterEarly(err error, targets []*apply.Target) error {
-	var early []string
-	for _, t := range targets {
-		if t.Prerequisite && t.Mode == apply.Full && !t.Unchanged {
-			early = append(early, t.String())
-		}
-	}
-	for _, p := range plan.ProblemsOf(err) {
-		if len(early) == 0 {
-			break
-		}
-		p.Hint = strings.TrimPrefix(p.Hint+"; nothing of the commit is applied but "+plan.JoinNames(early)+", which had to be there to try it", "; ")
-	}
-	return err
-}
-
-// endRivals lets plans take over from those under whose names their Deployments
-// were governed, and deletes these. That comes after the new plan is there, or
-// rollout would take the gap for the end of the plan. It is done even where
-// nothing is pruned, or the older of two plans would be the one that counts.
-func (l *look) endRivals(ctx context.Context, c *commit, o *apply.Observer) error {
-	for i := range c.governed.set.Releases {
-		release := &c.governed.set.Releases[i]
-		plans, err := o.PlansFor(ctx, plan.WorkloadOf(release))
-		if err != nil {
-			return err
-		}
-		plans = slices.Clone(plans)
-		slices.SortFunc(plans, func(a, b v1alpha1.BatchRelease) int { return plan.ComparePlans(&b, &a) })
-		// The one that counts goes last: what it has decided is copied last.
-		for j := range plans {
-			p := &plans[j]
-			e := inventory.OfRelease(p)
-			if apply.HasPlan(c.governed.set, p) || !inventory.IsOwned(p, l.gs) {
-				continue
-			}
-			done, err := l.replacePlan(ctx, e, client.ObjectKeyFromObject(release.Plan))
-			if err != nil {
-				return err
-			}
-			if !done {
-				c.wanted.Add(e) // it stays, and so does the Deployment's hold
-			} else {
-				c.replaced.Add(e) // finalizers may keep it
-			}
-		}
-	}
-	return nil
-}
-
-// endPlan deletes a BatchRelease that is gone from Git.
-func (l *look) endPlan(ctx context.Context, e inventory.Entry) error {
-	if err := l.noteEnded(ctx, e); err != nil {
-		return err
-	}
-	live, err := inventory.Get(ctx, l.as, e)
-	if err == nil && live != nil && inventory.IsOwned(live, l.gs) {
-		err = client.IgnoreNotFound(inventory.Delete(ctx, l.as, live))
-	}
-	if err != nil {
-		return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, l.gs, err), err)
-	}
-	l.log.Info("deleted", "object", e.String(), "commit", l.outcome.commit, "because", "its plan is gone from Git")
-	return nil
-}
-
-func (l *look) applyOne(ctx context.Context, a *apply.Applier, t *apply.Target) error {
-	if l.leaves(a, t) {
-		return nil
-	}
-	before := t.Live
-	change, err := a.Apply(ctx, t)
-	// If rollout has held it since, the apply ends in a conflict, and the next sync finds
-	// a Deployment that is there.
-	restored := t.Restored != nil && change == apply.Created
-	if restored {
-		l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonDriftUndone, fmt.Sprintf("%s was deleted, and is there again at its stable revision %s", t, t.Restored.Revision))
-		l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.Commit, "because", "it was deleted")
-	}
-	if isConflict(err) {
-		return err
-	}
-	if err != nil && a.IsHeldSince(ctx, t) {
-		return t.HeldSince()
-	}
-	if err != nil {
-		t.Refused = true
-		return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err), err)
-	}
-	if change == apply.Unchanged {
-		l.keep.trials.Add(a, t)
-		return nil
-	}
-	because, taken := "the branch says so", len(t.Conflicts) > 0 && change == apply.Configured
-	if restored {
-		return nil
-	}
-	if apply.IsApplied(l.gs, a.Commit) && !t.HandedOver {
-		drifted, err := t.Drift(before, change, inventory.Has(l.before.Inventory, t.Entry().ID()), l.keep.autoscaled[t.Entry().ID()])
-		if err != nil {
-			return err
-		}
-		if drifted == "" && change == apply.Configured {
-			return nil // others wrote what is theirs meanwhile
-		}
-		if drifted != "" {
-			because, taken = "another hand changed it", false
-			l.reverted(t, drifted)
-			l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonDriftUndone, fmt.Sprintf("%s, and is again as %s says", drifted, at(l.outcome.branch, a.Commit)))
-		}
-	}
-	if taken {
-		l.tellOf(t.Unstructured, corev1.EventTypeWarning, v1alpha1.ReasonFieldConflict, fmt.Sprintf("%s: other managers had other values of %s; it is as %s says now. Where they write again, take the fields out of one of the two", t, plan.JoinNames(t.Conflicts), at(l.outcome.branch, a.Commit)))
-	}
-	if change == apply.Recreated {
-		l.tellOf(t.Unstructured, corev1.EventTypeNormal, v1alpha1.ReasonRecreated, fmt.Sprintf("%s was deleted and created again, as annotation %s lets it", t, v1alpha1.AnnotationForce))
-	}
-	l.log.Info("applied", "object", t.String(), "change", change.String(), "commit", a.Commit, "because", because)
-	return nil
-}
-
-// afterHandBack ends what a plan that is gone from Git has begun. The plan goes first,
-// then rollout hands back, and only then gitsync applies the whole manifest. The plan
-// goes even where nothing is pruned, or two would write the template.
-func (l *look) afterHandBack(ctx context.Context, t *apply.Target, o *apply.Observer) error {
-	plans, err := o.PlansFor(ctx, client.ObjectKeyFromObject(t))
-	if err != nil {
-		return err
-	}
-	for i := range plans {
-		p := &plans[i]
-		if !inventory.IsOwned(p, l.gs) {
-			continue
-		}
-		if err := l.endPlan(ctx, inventory.OfRelease(p)); err != nil {
-			return err
-		}
-	}
-	for _, br := range o.Ending(client.ObjectKeyFromObject(t)) {
-		if err := inventory.UnmarkReturn(ctx, l.as, l.gs, &br); err != nil {
-			return err
-		}
-	}
-	live, err := inventory.Get(ctx, l.as, t.Entry())
-	if err != nil {
-		return err
-	}
-	if live != nil && live.GetLabels()[v1alpha1.LabelHeld] != "" {
-		l.outcome.waiting = append(l.outcome.waiting, client.ObjectKeyFromObject(t))
-		return nil
-	}
-	t.Live, t.Mode = live, apply.Full
-	return nil
-}
-
-// finish prunes, once everything is applied, and says so.
-func (l *look) finish(ctx context.Context, c *commit) error {
+// finish prunes, once everything is applied, and says so. whole is false if objects are still
+// to be created again.
+func (l *look) finish(ctx context.Context, c *commit, whole bool) error {
 	if len(l.outcome.waiting) > 0 {
 		return nil // the old inventory stays in force until all is applied
 	}
@@ -581,7 +336,7 @@ func (l *look) finish(ctx context.Context, c *commit) error {
 			l.keep.autoscaled[t.Entry().ID()] = true
 		}
 	}
-	if c.unfinished() != nil {
+	if !whole {
 		return nil
 	}
 	l.gs.Status.AppliedWith = apply.Digest(&l.gs.Spec)
@@ -754,27 +509,4 @@ func (l *look) pruneAll(ctx context.Context) error {
 		p.Hint = strings.TrimPrefix(p.Hint+"; "+way, "; ")
 	}
 	return err
-}
-
-// markReturn marks the BatchRelease of a plan which is created again once that is gone.
-func (l *look) markReturn(ctx context.Context, t *apply.Target) error {
-	if t.Mode != apply.AfterDeletion || !inventory.IsOwned(t.Live, l.gs) {
-		return nil
-	}
-	err := inventory.MarkReturn(ctx, l.as, t.Live, l.outcome.commit)
-	return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err), err)
-}
-
-// heldBy returns the name of the held Deployment of a plan; empty: none is.
-func (c *commit) heldBy(t *apply.Target) string {
-	if t.GroupKind() != inventory.ReleaseKind {
-		return ""
-	}
-	name, _, _ := unstructured.NestedString(t.Object.Object, "spec", "workloadRef", "name")
-	for _, d := range c.targets {
-		if d.GroupKind() == inventory.DeploymentKind && d.GetNamespace() == t.GetNamespace() && d.GetName() == name && d.Live.GetLabels()[v1alpha1.LabelHeld] != "" {
-			return name
-		}
-	}
-	return ""
 }

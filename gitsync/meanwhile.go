@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -74,7 +75,7 @@ func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by signa
 	if err := l.bring(ctx, c, o); err != nil {
 		return c, err
 	}
-	return c, c.unfinished()
+	return c, l.stage(c, o).Unfinished()
 }
 
 // renderWaiting renders the commit that waits, for what is to be committed on top
@@ -93,7 +94,7 @@ func (l *look) putAside(err error, about string) error {
 	if err == nil || l.parked != nil || errors.Is(err, gitserver.ErrBranchMoved) || repository.IsDamaged(err) || isConflict(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	for _, p := range l.problems(err) {
+	for _, p := range apiproblem.OfSource(l.gs, err) {
 		said := *p
 		if about != "" {
 			said.Where = about + ": " + p.Where

@@ -49,7 +49,6 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/webhook"
 	"github.com/tranche-dev/tranche/plan"
-	"github.com/tranche-dev/tranche/plan/contest"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -282,7 +281,7 @@ type memory struct {
 	// autoscaled is what of all that was applied last had an autoscaler.
 	autoscaled map[string]bool
 	// contests are the objects with drift, by entry.
-	contests map[string]contest.Contest
+	contests apply.Contests
 }
 
 func (r *reconciler) recall(name types.NamespacedName) memory {
@@ -676,7 +675,7 @@ func (l *look) conclude(ctx context.Context, err error) error {
 		l.log.V(1).Info("looking again", "because", err.Error())
 		return nil
 	}
-	l.outcome.problems = l.problems(err)
+	l.outcome.problems = apiproblem.OfSource(l.gs, err)
 	l.nameMissingAccount(ctx)
 	l.tellProblems()
 	l.tellOverdue()
@@ -696,7 +695,7 @@ func (l *look) conclude(ctx context.Context, err error) error {
 		err = l.reportWithout(ctx, err)
 	}
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) { // the status cannot say it: the metrics and the log do
-		l.outcome.problems = append(l.problems(err), l.outcome.problems...)
+		l.outcome.problems = append(apiproblem.OfSource(l.gs, err), l.outcome.problems...)
 		l.gs.Status.Conditions = l.outcome.conditions(l.gs.Generation, l.gs.Status.Conditions)
 		l.log.Error(err, "Status not written", "commit", l.outcome.commit)
 	}
@@ -707,15 +706,6 @@ func (l *look) conclude(ctx context.Context, err error) error {
 		l.tellSource(was)
 	}
 	return err
-}
-
-// problems says what went wrong in a sync.
-func (l *look) problems(err error) plan.Problems {
-	ps := plan.ProblemsOf(err)
-	if err != nil && len(ps) == 0 {
-		ps = plan.Problems{{Reason: v1alpha1.ReasonApplyFailed, Where: "GitSource " + l.name.String(), Err: errors.New(plan.OneLine(err.Error())), Retry: true}}
-	}
-	return ps
 }
 
 // report writes the outcome into the status.

@@ -1,0 +1,136 @@
+package gitsync
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// refuse does what can be done where a commit is refused, and returns the refusal with
+// what waits for it. The commit is nil where it does not render.
+func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signatures, c *commit, refusal error) error {
+	ps := plan.ProblemsOf(refusal)
+	if len(ps) == 0 || ctx.Err() != nil || repository.IsDamaged(refusal) { // a mirror that is healed may render
+		return refusal
+	}
+	ps = slices.Clone(ps)
+	if c != nil && c.releases != nil {
+		waiting, more := l.moveOn(ctx, c)
+		ps = append(ps, more...)
+		if len(waiting) > 0 {
+			l.outcome.held = waiting
+		}
+	}
+	more, err := l.keepUp(ctx, s, by, c)
+	switch {
+	case repository.IsDamaged(err):
+		return err
+	case isConflict(err):
+		l.again = true
+	default:
+		more = append(more, apiproblem.OfSource(l.gs, err)...)
+	}
+	return append(ps, newProblems(ps, more)...)
+}
+
+// bringsAgain reports whether a refused commit begins another release than the one of a
+// BatchRelease. It may be one of the template that failed: after a revert, the same change
+// again. If the commit was not prepared, that is not known, and the answer is true.
+func (c *commit) bringsAgain(br *v1alpha1.BatchRelease) bool {
+	return len(c.then) == 0 || slices.ContainsFunc(c.then, func(then *v1alpha1.BatchRelease) bool {
+		return plan.ReleaseName(then) == plan.ReleaseName(br) && then.Spec.Commit != br.Spec.Commit
+	})
+}
+
+// writeBackRefused commits the rollbacks that the cluster decided on top of a refused
+// commit that renders, and returns the refusal. Such a revert has all else as the tip has
+// it, so it makes nothing worse. Without it the branch would bring the revision that
+// failed again. An approval given in the cluster waits for a commit that is applied: the
+// refused one may have other steps.
+func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer, refusal error) error {
+	ps := plan.ProblemsOf(refusal)
+	if c == nil || c.releases == nil || len(ps) == 0 || l.again || l.parked != nil || ctx.Err() != nil || repository.IsDamaged(refusal) {
+		return refusal
+	}
+	l.onlyRollbacks = true
+	err := l.writeBack(ctx, r, s, c, o)
+	l.onlyRollbacks = false // the next commit of this sync may be applied
+	switch more := plan.ProblemsOf(err); {
+	case err == nil:
+		return refusal
+	case len(more) > 0:
+		return append(slices.Clone(ps), newProblems(ps, more)...)
+	case errors.Is(err, gitserver.ErrBranchMoved), repository.IsDamaged(err), l.parked != nil:
+		return err
+	default:
+		l.log.Info("not written back", "because", err.Error())
+		return refusal
+	}
+}
+
+// newProblems returns the problems that are not known yet.
+func newProblems(known, list plan.Problems) plan.Problems {
+	return slices.DeleteFunc(list, func(p *plan.Problem) bool {
+		return slices.ContainsFunc(known, func(k *plan.Problem) bool { return k.Error() == p.Error() })
+	})
+}
+
+// keepUp brings again what was deleted or changed of the commit that is applied. It
+// does so object by object: one that is refused today keeps no other from coming back.
+// It brings only those BatchReleases that are gone.
+func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signatures, c *commit) (plan.Problems, error) {
+	o := apply.NewObserver(l.gs, l.as, l.own)
+	var refused *apply.Stage
+	if c != nil {
+		refused = l.stage(c, o)
+	}
+	if !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) {
+		return refused.Gone(), nil
+	}
+	if c == nil || c.desired.commit != l.gs.Status.AppliedCommit {
+		ignored, withheld, approvals := l.outcome.ignored, l.outcome.withheld, l.approvals
+		var err error
+		c, err = l.prepareApplied(ctx, s, by, o)
+		l.outcome.ignored, l.outcome.withheld, l.approvals = ignored, withheld, approvals
+		if c == nil {
+			return nil, err // it does not render any more, or has left the repository
+		}
+	}
+	// A Secret that a GitSource names by now stays as it is. It is in the message where the
+	// commit is refused for it; the branch need not have it any more.
+	if err := l.keepSecrets(ctx, c.targets); err != nil && len(plan.ProblemsOf(err)) == 0 {
+		return nil, err
+	}
+	result, ps := l.stage(c, o).Restore(ctx, refused)
+	l.take(result)
+	return ps, nil
+}
+
+// prepareApplied renders the commit that is applied, and reads the cluster's side of it.
+func (l *look) prepareApplied(ctx context.Context, s *repository.Snapshot, by signatures, o *apply.Observer) (*commit, error) {
+	hash := plumbing.NewHash(l.gs.Status.AppliedCommit)
+	if s.HasEncodedObject(hash) != nil {
+		return nil, nil
+	}
+	applied := s.At(hash)
+	applied.Tip = hash // the tip may not be signed
+	if err := l.verified(ctx, applied, by); err != nil {
+		return nil, err
+	}
+	tip := l.keep.desired
+	if l.keep.kept != nil {
+		l.keep.desired = l.keep.kept
+	}
+	c, err := l.prepare(ctx, applied, by, o)
+	l.keep.kept, l.keep.desired = l.keep.desired, tip
+	return c, err
+}
