@@ -10,13 +10,11 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
-
-// describing are the annotations of a BatchRelease that say something of its commit.
-var describing = []string{v1alpha1.AnnotationCommitAuthor, v1alpha1.AnnotationCommitURL, v1alpha1.AnnotationRejected}
 
 // describe puts on a BatchRelease what notifications say of its commit: the author, the
 // page at the forge, and why the commit rejects a release. A commit that has left the
@@ -33,7 +31,7 @@ func (h *history) describe(br, now *v1alpha1.BatchRelease) {
 			said[key] = now.Annotations[key]
 		}
 	}
-	for _, key := range describing {
+	for _, key := range apply.CommitAnnotations {
 		delete(br.Annotations, key) // a manifest does not say it
 		value := said[key]
 		if value == "" {

@@ -118,7 +118,7 @@ func (l *look) stage(c *commit, o *apply.Observer) *apply.Stage {
 	}
 	return apply.NewStage(apply.Input{
 		Applier: &apply.Applier{Source: l.gs, Client: l.as, Commit: c.desired.commit}, Observer: o, Status: l.status,
-		Set: c.governed.set, Targets: c.targets, Releases: c.releases, Governing: c.now,
+		Set: c.governed.set, Targets: c.targets, Releases: c.releases, Then: c.then, Governing: c.now,
 		Before: l.before.Inventory, Autoscaled: l.keep.autoscaled, Asked: isAsked(l.gs), Branch: l.outcome.branch, Tip: l.outcome.commit,
 		Cache: l.keep.trials, Contests: l.keep.contests, Log: l.log,
 		Record:    func(e apply.Event) { l.tellOf(e.Object, e.Type, e.Reason, e.Message) },

@@ -435,7 +435,7 @@ func shown(t *apply.Target, u *unstructured.Unstructured) *unstructured.Unstruct
 	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
 	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", "deployment.kubernetes.io/revision")
 	if t.GroupKind() == inventory.ReleaseKind {
-		for _, key := range describing {
+		for _, key := range apply.CommitAnnotations {
 			unstructured.RemoveNestedField(u.Object, "metadata", "annotations", key)
 		}
 	}

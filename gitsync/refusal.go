@@ -23,14 +23,16 @@ func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signatures
 		return refusal
 	}
 	ps = slices.Clone(ps)
+	o := apply.NewObserver(l.gs, l.as, l.own)
 	if c != nil && c.releases != nil {
-		waiting, more := l.moveOn(ctx, c)
+		waiting, result, more := l.stage(c, o).MoveOn(ctx)
+		l.take(result)
 		ps = append(ps, more...)
 		if len(waiting) > 0 {
 			l.outcome.held = waiting
 		}
 	}
-	more, err := l.keepUp(ctx, s, by, c)
+	more, err := l.keepUp(ctx, s, by, c, o)
 	switch {
 	case repository.IsDamaged(err):
 		return err
@@ -87,8 +89,7 @@ func newProblems(known, list plan.Problems) plan.Problems {
 // keepUp brings again what was deleted or changed of the commit that is applied. It
 // does so object by object: one that is refused today keeps no other from coming back.
 // It brings only those BatchReleases that are gone.
-func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signatures, c *commit) (plan.Problems, error) {
-	o := apply.NewObserver(l.gs, l.as, l.own)
+func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signatures, c *commit, o *apply.Observer) (plan.Problems, error) {
 	var refused *apply.Stage
 	if c != nil {
 		refused = l.stage(c, o)

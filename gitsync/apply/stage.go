@@ -32,6 +32,8 @@ type Input struct {
 	Set      *plan.Set
 	Targets  []*Target
 	Releases []*Target
+	// Then are the BatchReleases as the commit has them, in the same order.
+	Then []*v1alpha1.BatchRelease
 	// Governing are the BatchReleases of the cluster that govern the Deployments of Set, by
 	// namespace and name of the commit's.
 	Governing map[string]*v1alpha1.BatchRelease

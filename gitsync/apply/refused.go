@@ -1,4 +1,4 @@
-package gitsync
+package apply
 
 import (
 	"context"
@@ -8,13 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
-	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
@@ -38,37 +37,36 @@ import (
 // the rest of the commit. Besides, what was deleted or changed of the last commit that
 // was applied whole is put right, except for its BatchReleases.
 
-// moveOn writes what counts of a refused commit to the BatchReleases. It returns those
-// for which the commit has more.
-func (l *look) moveOn(ctx context.Context, c *commit) (waiting []string, ps plan.Problems) {
-	a := &apply.Applier{Source: l.gs, Client: l.as, Commit: c.desired.commit}
-	for i, t := range c.releases {
-		release, then, now := &c.governed.set.Releases[i], c.then[i], c.now[plan.ReleaseName(c.then[i])]
-		if t.Live == nil || t.Mode != apply.Full || now == nil || now.Name != then.Name || !inventory.IsOwned(now, l.gs) {
+// MoveOn writes what counts of a refused commit to the BatchReleases. It returns the names of
+// those for which the commit has more.
+func (s *Stage) MoveOn(ctx context.Context) (waiting []string, r Result, ps plan.Problems) {
+	for i, t := range s.Releases {
+		release, then := &s.Set.Releases[i], s.Then[i]
+		now := s.Governing[plan.ReleaseName(then)]
+		if t.Live == nil || t.Mode != Full || now == nil || now.Name != then.Name || !inventory.IsOwned(now, s.Applier.Source) {
 			continue
 		}
-		m := &move{look: l, t: t, release: release, then: then, now: now, commit: c}
+		m := &move{stage: s, t: t, release: release, then: then, now: now}
 		waits, err := m.decide(ctx)
 		if err == nil && m.next != nil {
-			err = m.write(ctx, a)
+			err = m.write(ctx)
 		}
 		switch {
-		case isConflict(err):
-			l.again = true
+		case apierrors.IsConflict(err):
+			s.result.Conflicted = true
 		case err != nil:
-			ps = append(ps, apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, l.gs, err)...)
+			ps = append(ps, apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, s.Applier.Source, err)...)
 		case waits:
 			waiting = append(waiting, "BatchRelease "+plan.ReleaseName(then))
 		}
 	}
-	return waiting, ps
+	return waiting, s.result, ps
 }
 
 // move is what a BatchRelease gets of a commit that is refused.
 type move struct {
-	*look
-	commit  *commit
-	t       *apply.Target
+	stage   *Stage
+	t       *Target
 	release *plan.Release
 	// then is the BatchRelease as the commit has it, and now as the cluster has it.
 	then, now *v1alpha1.BatchRelease
@@ -81,8 +79,8 @@ type move struct {
 // decide finds out what counts, and reports whether the commit has more.
 func (m *move) decide(ctx context.Context) (waits bool, err error) {
 	then, now := &m.then.Spec, &m.now.Spec
-	deployment := m.commit.target(inventory.DeploymentKind, m.release.Deployment.GetNamespace(), m.release.Deployment.GetName())
-	if m.t.Refused || deployment == nil || deployment.Refused || deployment.Live == nil || deployment.Mode != apply.ExceptRollout {
+	deployment := m.stage.target(inventory.DeploymentKind, m.release.Deployment.GetNamespace(), m.release.Deployment.GetName())
+	if m.t.Refused || deployment == nil || deployment.Refused || deployment.Live == nil || deployment.Mode != ExceptRollout {
 		return !m.isSame() || !equality.Semantic.DeepEqual(then.Approval, now.Approval), nil
 	}
 	next := now.DeepCopy()
@@ -122,7 +120,7 @@ func (m *move) isSame() bool {
 
 // sameTerms reports whether the commit decides about the releases of a Deployment as
 // the cluster does.
-func (m *move) sameTerms(deployment *apply.Target) bool {
+func (m *move) sameTerms(deployment *Target) bool {
 	ready, _, _ := unstructured.NestedInt64(deployment.Live.Object, "spec", "minReadySeconds")
 	now := plan.NewTerms(m.now.Namespace, m.now.Spec.WorkloadRef.Name, &m.now.Spec.Strategy, m.now.Spec.DeploymentStrategy, int32(ready)) //nolint:gosec // the API server has checked it
 	return m.release.Terms() == now
@@ -138,7 +136,7 @@ func (m *move) ownsPaused() bool {
 // rollout has recorded it. After a release, that of the one before counts, too. The
 // ConfigMaps and Secrets of the branch that it refers to have to be there.
 func (m *move) isBack(ctx context.Context) (bool, error) {
-	revisions, err := apply.Records(ctx, m.own, m.now.Namespace, m.now.UID)
+	revisions, err := Records(ctx, m.stage.Observer.Own, m.now.Namespace, m.now.UID)
 	if err != nil {
 		return false, err
 	}
@@ -166,9 +164,9 @@ func (m *move) hasAll(template *corev1.PodTemplateSpec) (bool, error) {
 	if err := used.AddTemplate("", m.now.Namespace, template); err != nil {
 		return false, err
 	}
-	for _, t := range m.commit.targets {
+	for _, t := range m.stage.Targets {
 		ok := used.Has(t.GroupKind(), t.GetNamespace(), t.GetName())
-		if gk := t.GroupKind(); ok && (gk == inventory.ConfigMapKind || gk == inventory.SecretKind) && (t.Live == nil || t.Mode == apply.AfterDeletion) {
+		if gk := t.GroupKind(); ok && (gk == inventory.ConfigMapKind || gk == inventory.SecretKind) && (t.Live == nil || t.Mode == AfterDeletion) {
 			return false, nil
 		}
 	}
@@ -177,19 +175,19 @@ func (m *move) hasAll(template *corev1.PodTemplateSpec) (bool, error) {
 
 // write applies the next spec, and of all else what gitsync has applied before. Fields
 // of others stay theirs.
-func (m *move) write(ctx context.Context, a *apply.Applier) error {
+func (m *move) write(ctx context.Context) error {
 	u, err := m.body()
 	if err != nil {
 		return err
 	}
-	if err := a.Write(ctx, u); err != nil {
+	if err := m.stage.Applier.Write(ctx, u); err != nil {
 		return err
 	}
 	because := "approval and pause count, though the commit is refused"
 	if m.back {
 		because = "a rollback counts, though the commit is refused"
 	}
-	m.log.Info("applied", "object", m.t.String(), "change", apply.Configured.String(), "commit", a.Commit, "because", because)
+	m.stage.logApplied(m.t, Configured, because)
 	return nil
 }
 
@@ -223,7 +221,7 @@ func (m *move) body() (*unstructured.Unstructured, error) {
 	u.SetResourceVersion(m.t.Live.GetResourceVersion())
 	u.SetLabels(ownedOf(owned, "labels", m.t.Live.GetLabels()))
 	annotations := ownedOf(owned, "annotations", m.t.Live.GetAnnotations())
-	for _, key := range describing {
+	for _, key := range CommitAnnotations {
 		if delete(annotations, key); m.then.Annotations[key] != "" && m.then.Spec.Commit == m.next.Commit {
 			annotations[key] = m.then.Annotations[key]
 		} else if now := m.now.Annotations[key]; now != "" && m.now.Spec.Commit == m.next.Commit {
@@ -233,6 +231,9 @@ func (m *move) body() (*unstructured.Unstructured, error) {
 	u.SetAnnotations(annotations)
 	return u, nil
 }
+
+// CommitAnnotations are the annotations of a BatchRelease that say something of its commit.
+var CommitAnnotations = []string{v1alpha1.AnnotationCommitAuthor, v1alpha1.AnnotationCommitURL, v1alpha1.AnnotationRejected}
 
 // ownedOf returns those labels or annotations that a set of fields has.
 func ownedOf(owned *fieldpath.Set, field string, all map[string]string) map[string]string {
@@ -244,15 +245,4 @@ func ownedOf(owned *fieldpath.Set, field string, all map[string]string) map[stri
 		}
 	}
 	return result
-}
-
-// target returns a target of a commit; nil: it has none, or a problem was found before
-// it was tried.
-func (c *commit) target(gk schema.GroupKind, namespace, name string) *apply.Target {
-	for _, t := range c.targets {
-		if t.GroupKind() == gk && t.GetNamespace() == namespace && t.GetName() == name {
-			return t
-		}
-	}
-	return nil
 }
