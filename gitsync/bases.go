@@ -1,7 +1,6 @@
 package gitsync
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -21,22 +20,6 @@ const (
 	// maxBases is how many remote bases one rendering may name, those of bases included.
 	maxBases = 32
 )
-
-// bases returns how a sync fetches remote bases. All renderings of the sync have the same
-// bases. Together they wait no longer than repository.BasesFor, or slow servers would hold a
-// worker for that long at each rendering.
-func (l *look) bases(ctx context.Context) repository.FetchBase {
-	if l.options.NoRemoteBases {
-		return nil
-	}
-	if l.basesLeft == nil {
-		l.basesLeft = new(min(l.timeout(), repository.BasesFor))
-	}
-	fetch := l.remoteBases.Within(ctx, l.basesLeft, l.since)
-	return func(base manifest.RemoteBase) (*repository.Snapshot, error) {
-		return exchange(ctx, func() (*repository.Snapshot, error) { return fetch(base) })
-	}
-}
 
 // unfetched is the error of a rendering that needs a remote base which its server does not
 // give now. So it is not known what the commit renders: the server may belong to who gains

@@ -401,3 +401,11 @@ func Printable(s string) string {
 
 // maxAuthor is the length that the BatchRelease has for it.
 const maxAuthor = 512
+
+func treeHash(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash, error) {
+	c, err := object.GetCommit(s, commit)
+	if err != nil {
+		return plumbing.ZeroHash, gittree.Missing("commit", commit, err)
+	}
+	return c.TreeHash, nil
+}

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
-	"github.com/tranche-dev/tranche/gitsync/giturl"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -233,12 +232,6 @@ func (l *look) rendersAsApplied(ctx context.Context, s *repository.Snapshot) boo
 	}
 	l.keep.desired = d
 	return true
-}
-
-// sameBranch reports whether two sources follow the same branch or pin, however their
-// URLs are written.
-func sameBranch(a, b *v1alpha1.GitSource) bool {
-	return a.Spec.Ref == b.Spec.Ref && giturl.Same(a.Spec.URL, b.Spec.URL)
 }
 
 // refuseCycle refuses sources that wait for each other.

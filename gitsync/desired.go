@@ -471,3 +471,14 @@ func templateOf(o plan.Object) (*corev1.PodTemplateSpec, error) {
 	}
 	return t, nil
 }
+
+// Renderer is [manifest.Render] somewhere else, as package sandbox does it.
+type Renderer interface {
+	Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error)
+}
+
+// reviews reports whether what is written back is reviewed before it counts.
+func reviews(spec *v1alpha1.GitSourceSpec) bool {
+	w := spec.WriteBack
+	return w != nil && w.Enabled && w.Branch != "" && w.Branch != spec.Ref.Branch
+}

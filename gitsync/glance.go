@@ -256,3 +256,18 @@ func (l *look) onlyCommitsDiffer() bool {
 	was.AppliedCommit, was.ObservedCommit, was.Seen = l.gs.Status.AppliedCommit, l.gs.Status.ObservedCommit, l.gs.Status.Seen
 	return equality.Semantic.DeepEqual(was, &l.gs.Status)
 }
+
+// noteSeen adds what a snapshot is at to the status, where signatures are asked for.
+func (l *look) noteSeen(s *repository.Snapshot) {
+	if a := l.gs.Spec.Approvals; l.gs.Spec.Verify == nil && (a == nil || a.Signers == nil) {
+		return
+	}
+	now := []string{s.Tip.String()}
+	if s.Commit != s.Tip {
+		now = append(now, s.Commit.String())
+	}
+	if s.Tag.IsAnnotated() {
+		now = append(now, s.Tag.Object.String())
+	}
+	l.gs.Status.Seen = withSeen(l.gs.Status.Seen, time.Now(), now...)
+}

@@ -16,8 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -114,4 +117,21 @@ func says(live, manifest any) bool {
 		}
 	}
 	return true
+}
+
+// govern returns what of a commit counts. Without signers that is all of it.
+func (l *look) govern(ctx context.Context, r *renderer, d *desired, o *apply.Observer) (*governed, error) {
+	if r.signatures.signers == nil {
+		return &governed{set: d.set, keeps: inventory.Set{}}, nil
+	}
+	t, err := gittree.Open(r.snapshot, r.snapshot.Tip)
+	if err != nil {
+		return nil, err
+	}
+	approvals, _ := manifest.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
+	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
+		return nil, err
+	}
+	g := &governor{history: newHistory(r, d), o: o, approvals: approvals}
+	return g.govern(ctx)
 }

@@ -1,8 +1,13 @@
 package gitsync
 
 import (
+	"errors"
+
 	"github.com/go-git/go-git/v5/plumbing"
+
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // overLimits is what is known of commits that take more to render than they may. So they
@@ -59,4 +64,23 @@ func (e *overLimits) noteOlder(commit plumbing.Hash, d desired, err error) {
 		clear(e.older)
 	}
 	e.older[commit] = d
+}
+
+// busy is an error of a [Renderer] that has no place for a folder now. A sync that meets
+// it ends, so that it does not hold the goroutine of another source. It is repeated once
+// there is a place.
+type busy interface {
+	error
+	// Free returns a channel that is closed when there may be a place.
+	Free() <-chan struct{}
+}
+
+// isPassing reports whether a rendering has failed for no reason of the commit's. The
+// next one may go well, so nothing may be concluded of the commit.
+func isPassing(err error) bool {
+	if _, ok := errors.AsType[busy](err); ok {
+		return true
+	}
+	p, ok := errors.AsType[*plan.Problem](err)
+	return ok && p.Reason == v1alpha1.ReasonRendererFailed
 }

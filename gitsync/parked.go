@@ -1,24 +1,16 @@
 package gitsync
 
 import (
+	"context"
 	"errors"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
-
-// busy is an error of a [Renderer] that has no place for a folder now. A sync that meets
-// it ends, so that it does not hold the goroutine of another source. It is repeated once
-// there is a place.
-type busy interface {
-	error
-	// Free returns a channel that is closed when there may be a place.
-	Free() <-chan struct{}
-}
 
 // parkingRenderer is a Renderer that notes for a sync that it has met no place. Then nothing
 // is written of what the sync has made of that.
@@ -56,12 +48,18 @@ func (l *look) park() {
 	}()
 }
 
-// isPassing reports whether a rendering has failed for no reason of the commit's. The
-// next one may go well, so nothing may be concluded of the commit.
-func isPassing(err error) bool {
-	if _, ok := errors.AsType[busy](err); ok {
-		return true
+// bases returns how a sync fetches remote bases. All renderings of the sync have the same
+// bases. Together they wait no longer than repository.BasesFor, or slow servers would hold a
+// worker for that long at each rendering.
+func (l *look) bases(ctx context.Context) repository.FetchBase {
+	if l.options.NoRemoteBases {
+		return nil
 	}
-	p, ok := errors.AsType[*plan.Problem](err)
-	return ok && p.Reason == v1alpha1.ReasonRendererFailed
+	if l.basesLeft == nil {
+		l.basesLeft = new(min(l.timeout(), repository.BasesFor))
+	}
+	fetch := l.remoteBases.Within(ctx, l.basesLeft, l.since)
+	return func(base manifest.RemoteBase) (*repository.Snapshot, error) {
+		return exchange(ctx, func() (*repository.Snapshot, error) { return fetch(base) })
+	}
 }

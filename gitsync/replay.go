@@ -8,12 +8,9 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/gittree"
-	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -140,6 +137,9 @@ func (h *history) forgotten(commit plumbing.Hash, until *metav1.Time) (string, e
 	return tooOld(c.Committer.When, until.Time, time.Now()), nil
 }
 
+// clockSkew is how far the clocks of those who commit may be apart.
+const clockSkew = 24 * time.Hour
+
 // tooOld says why an approval of a date does not count where those until another may have
 // been used, or returns an empty string. A date to come shows that the signer's clock was
 // wrong, so it does not tell when the approval was given.
@@ -168,54 +168,4 @@ func (h *history) hasEnded(release *plan.Release, commit string, now *v1alpha1.B
 		return false
 	}
 	return h.gs.Status.HasEnded(plan.WorkloadOf(release).String(), commit)
-}
-
-// noteEnded writes the names of the releases of plans into the status of the
-// GitSource, before the plans are deleted. The release under way ends with its plan.
-func (l *look) noteEnded(ctx context.Context, plans ...inventory.Entry) error {
-	if l.outcome.ending {
-		return nil
-	}
-	list, err := l.livePlans(ctx, plans)
-	if err != nil {
-		return err
-	}
-	for _, br := range list {
-		if s := &br.Status; isUnderWay(br, s.UpdateCommit) && s.UpdateCommit != "" {
-			s.EndedReleases = slices.Insert(s.EndedReleases, 0, v1alpha1.ReleaseName{Revision: s.UpdateRevision, Commit: s.UpdateCommit})
-		}
-	}
-	addEnded(&l.gs.Status, time.Now(), list...)
-	return l.save(ctx)
-}
-
-// noteEndedAnyway adds the ended releases of all plans where a commit was refused:
-// releases of an older one go on and end meanwhile. The status is written with the
-// refusal.
-func (l *look) noteEndedAnyway(ctx context.Context) {
-	plans := slices.DeleteFunc(inventory.Read(l.gs.Status.Inventory).Without(inventory.Set{}), func(e inventory.Entry) bool { return !inventory.IsRelease(e) })
-	list, err := l.livePlans(ctx, plans)
-	if err != nil {
-		l.log.Info("not noted which releases have ended", "because", err.Error())
-		return
-	}
-	addEnded(&l.gs.Status, time.Now(), list...)
-}
-
-// livePlans reads the BatchReleases of this source among entries. One that is being
-// deleted counts as gone: where another has taken over from it, its release goes on.
-func (l *look) livePlans(ctx context.Context, plans []inventory.Entry) ([]*v1alpha1.BatchRelease, error) {
-	var list []*v1alpha1.BatchRelease
-	for _, e := range plans {
-		br := &v1alpha1.BatchRelease{}
-		err := l.own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, br)
-		if apierrors.IsNotFound(err) || err == nil && (!inventory.IsOwned(br, l.gs) || br.DeletionTimestamp != nil) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("getting %s: %w", e, err)
-		}
-		list = append(list, br)
-	}
-	return list, nil
 }

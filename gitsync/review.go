@@ -16,12 +16,6 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// reviews reports whether what is written back is reviewed before it counts.
-func reviews(spec *v1alpha1.GitSourceSpec) bool {
-	w := spec.WriteBack
-	return w != nil && w.Enabled && w.Branch != "" && w.Branch != spec.Ref.Branch
-}
-
 // base decides on which commit to build, and returns what is still to be
 // committed. Without a branch for review that is the tip of the watched one.
 func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error) {

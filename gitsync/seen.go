@@ -9,7 +9,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -27,21 +26,6 @@ const (
 	// newest one in question has the history of all others.
 	maxSeenTried = 3
 )
-
-// noteSeen adds what a snapshot is at to the status, where signatures are asked for.
-func (l *look) noteSeen(s *repository.Snapshot) {
-	if a := l.gs.Spec.Approvals; l.gs.Spec.Verify == nil && (a == nil || a.Signers == nil) {
-		return
-	}
-	now := []string{s.Tip.String()}
-	if s.Commit != s.Tip {
-		now = append(now, s.Commit.String())
-	}
-	if s.Tag.IsAnnotated() {
-		now = append(now, s.Tag.Object.String())
-	}
-	l.gs.Status.Seen = withSeen(l.gs.Status.Seen, time.Now(), now...)
-}
 
 // withSeen returns the tips with those of the present, unless they are among them.
 //

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tranche-dev/tranche/gitsync/giturl"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -45,4 +46,10 @@ func withoutOthers(approvals []plan.Approval, sources *v1alpha1.GitSourceList, g
 		})
 	}
 	return left
+}
+
+// sameBranch reports whether two sources follow the same branch or pin, however their
+// URLs are written.
+func sameBranch(a, b *v1alpha1.GitSource) bool {
+	return a.Spec.Ref == b.Spec.Ref && giturl.Same(a.Spec.URL, b.Spec.URL)
 }

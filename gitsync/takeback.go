@@ -59,14 +59,6 @@ func TakeBack(store storer.EncodedObjectStorer, gs *v1alpha1.GitSource, head plu
 	return changes, slices.Compact(conflicts), err
 }
 
-func treeHash(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash, error) {
-	c, err := object.GetCommit(s, commit)
-	if err != nil {
-		return plumbing.ZeroHash, gittree.Missing("commit", commit, err)
-	}
-	return c.TreeHash, nil
-}
-
 func firstParent(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash, error) {
 	c, err := object.GetCommit(s, commit)
 	if err != nil {

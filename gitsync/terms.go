@@ -25,7 +25,6 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
-	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -86,23 +85,6 @@ type governor struct {
 	unsigned bool
 	// live are the BatchReleases of this source whose terms are not on record.
 	live map[client.ObjectKey]*v1alpha1.BatchRelease
-}
-
-// govern returns what of a commit counts. Without signers that is all of it.
-func (l *look) govern(ctx context.Context, r *renderer, d *desired, o *apply.Observer) (*governed, error) {
-	if r.signatures.signers == nil {
-		return &governed{set: d.set, keeps: inventory.Set{}}, nil
-	}
-	t, err := gittree.Open(r.snapshot, r.snapshot.Tip)
-	if err != nil {
-		return nil, err
-	}
-	approvals, _ := manifest.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
-	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
-		return nil, err
-	}
-	g := &governor{history: newHistory(r, d), o: o, approvals: approvals}
-	return g.govern(ctx)
 }
 
 func (g *governor) govern(ctx context.Context) (*governed, error) {

@@ -41,8 +41,6 @@ const (
 	// maxSince bounds how many commits since a release are looked through for
 	// one of ours.
 	maxSince = 10_000
-	// clockSkew is how far the clocks of those who commit may be apart.
-	clockSkew = 24 * time.Hour
 )
 
 // pauseFor waits before the branch is fetched again, longer each time and
