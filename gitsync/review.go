@@ -145,11 +145,11 @@ func (w *writeback) unreviewed(ctx context.Context, review plumbing.Hash, pendin
 		if err != nil {
 			return nil, nil, err
 		}
-		committed, err := h.committed(ctx, in, list)
+		done, err := committed(ctx, h, in, list)
 		if err != nil {
 			return nil, nil, err
 		}
-		if committed {
+		if done {
 			waiting = append(waiting, in)
 		} else {
 			unsaid = append(unsaid, in)

@@ -158,7 +158,7 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 			break
 		}
 		parent := c.ParentHashes[0]
-		before, next, err := h.templateBefore(parent, reads, in.release, template)
+		before, next, err := templateBefore(h, parent, reads, in.release, template)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -180,7 +180,7 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 // templateBefore returns the template that a commit renders, nil where it does not. If
 // nothing changed that was read for the commit after it, it is the template of that
 // commit.
-func (h *history) templateBefore(commit plumbing.Hash, reads gittree.Reads, r *plan.Release, after *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, gittree.Reads, error) {
+func templateBefore(h *history, commit plumbing.Hash, reads gittree.Reads, r *plan.Release, after *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, gittree.Reads, error) {
 	t, err := gittree.Open(h.snapshot, commit)
 	if err != nil {
 		return nil, nil, err

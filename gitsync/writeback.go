@@ -231,7 +231,7 @@ func (w *writeback) pending(ctx context.Context, o *apply.Observer) ([]intent, e
 		if w.onlyRollbacks && (!in.rollback || w.commit.bringsAgain(in.live)) {
 			continue
 		}
-		inGit, err := h.saysApproved(ctx, in, approvals)
+		inGit, err := saysApproved(ctx, h, in, approvals)
 		if err != nil {
 			return nil, err
 		}
@@ -247,12 +247,12 @@ func (w *writeback) pending(ctx context.Context, o *apply.Observer) ([]intent, e
 				return nil, err
 			}
 		}
-		committed, err := h.committed(ctx, in, since[in.commit])
+		done, err := committed(ctx, h, in, since[in.commit])
 		if err != nil {
 			return nil, err
 		}
 		switch {
-		case !committed:
+		case !done:
 			pending = append(pending, in)
 		case in.rollback: // and brought again, in one push: Git has the last word
 			w.outcome.intents = append(w.outcome.intents, w.problem(in))
@@ -263,7 +263,7 @@ func (w *writeback) pending(ctx context.Context, o *apply.Observer) ([]intent, e
 
 // saysApproved reports whether the branch has an approval that covers an intent. For
 // a gate that has not opened, that is one which counts, for the steps of the plan.
-func (h *history) saysApproved(ctx context.Context, in intent, approvals []plan.Approval) (bool, error) {
+func saysApproved(ctx context.Context, h *history, in intent, approvals []plan.Approval) (bool, error) {
 	if in.rollback {
 		return false, nil
 	}
@@ -289,16 +289,16 @@ type pastCommit struct {
 // which commits to look at: users write what they like into a message. A commit that approved
 // a gate which has not opened counts only for the steps of the plan in that commit. It also
 // must have come after the release was first seen.
-func (h *history) committed(ctx context.Context, in intent, list []pastCommit) (bool, error) {
+func committed(ctx context.Context, h *history, in intent, list []pastCommit) (bool, error) {
 	for _, c := range list {
 		if !in.says(c.message) {
 			continue
 		}
-		does, err := h.does(c.hash, in)
+		yes, err := does(h, c.hash, in)
 		if err != nil {
 			return false, err
 		}
-		if !does {
+		if !yes {
 			continue
 		}
 		if !in.waits {
@@ -321,13 +321,13 @@ func (h *history) committed(ctx context.Context, in intent, list []pastCommit) (
 
 // does reports whether the content of a commit is what an intent is about. For a
 // rollback it takes the template of the release away; otherwise it brings an approval.
-func (h *history) does(commit plumbing.Hash, in intent) (bool, error) {
+func does(h *history, commit plumbing.Hash, in intent) (bool, error) {
 	c, err := object.GetCommit(h.snapshot, commit)
 	if err != nil {
 		return false, gittree.Missing("commit", commit, err)
 	}
 	if !in.rollback {
-		return h.bringsApproval(c, in)
+		return bringsApproval(h, c, in)
 	}
 	after, _, err := h.renders(commit, h.desired.reads, in.release)
 	if err != nil || after != rendersOther {
@@ -343,7 +343,7 @@ func (h *history) does(commit plumbing.Hash, in intent) (bool, error) {
 
 // bringsApproval reports whether a commit has an approval that covers an intent, in a
 // file that none of its parents has.
-func (h *history) bringsApproval(c *object.Commit, in intent) (bool, error) {
+func bringsApproval(h *history, c *object.Commit, in intent) (bool, error) {
 	t, err := gittree.Open(h.snapshot, c.Hash)
 	if err != nil {
 		return false, err
