@@ -21,15 +21,15 @@ const (
 	maxBases = 32
 )
 
-// unfetched is the error of a rendering that needs a remote base which its server does not
+// Unfetched is the error of a rendering that needs a remote base which its server does not
 // give now. So it is not known what the commit renders: the server may belong to who gains
 // by that.
-type unfetched struct{ error }
+type Unfetched struct{ error }
 
-func (u unfetched) Unwrap() error { return u.error }
+func (u Unfetched) Unwrap() error { return u.error }
 
-func isUnfetched(err error) bool {
-	_, ok := errors.AsType[unfetched](err)
+func IsUnfetched(err error) bool {
+	_, ok := errors.AsType[Unfetched](err)
 	return ok
 }
 
@@ -62,16 +62,16 @@ func (b *baseTrees) add(list []manifest.RemoteBase, fetch repository.FetchBase) 
 			return err
 		}
 		if err != nil {
-			return unfetched{err}
+			return Unfetched{err}
 		}
 		b.snapshots = append(b.snapshots, s)
 		// They stay on disk until the rendering ends, also those that makeRoom drops.
 		if b.size += s.DiskSize(); b.size > repository.BaseShare*s.Limits().RepositorySize {
-			return unfetched{gittree.Exceeded("", "the remote bases take more than one repository may", "--max-repository-size")}
+			return Unfetched{gittree.Exceeded("", "the remote bases take more than one repository may", "--max-repository-size")}
 		}
 		tree, err := gittree.Open(s, s.Commit)
 		if err != nil {
-			return unfetched{repository.BaseProblem(base, err)}
+			return Unfetched{repository.BaseProblem(base, err)}
 		}
 		name := ".tranche-base-" + strconv.Itoa(len(b.at))
 		b.at[base], b.trees[name] = "/"+name, tree

@@ -40,7 +40,7 @@ func renderWithBases(t *testing.T, bs *repository.Bases, kustomization string, w
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &renderer{gs: &v1alpha1.GitSource{}, bases: bs.Within(t.Context(), &within, time.Now())}
+	r := &Reader{Source: &v1alpha1.GitSource{}, Bases: bs.Within(t.Context(), &within, time.Now())}
 	objects, err := r.objects(tree, manifest.RenderOptions{})
 	var names []string
 	for _, o := range objects {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
+
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
@@ -126,7 +127,7 @@ func (o *origins) sinceRelease(ctx context.Context, m combination) ([]*object.Co
 	list := make([]*object.Commit, len(found))
 	for i, at := range found {
 		hash := l.commits[at].hash
-		if list[i], err = object.GetCommit(o.snapshot, hash); err != nil {
+		if list[i], err = object.GetCommit(o.Snapshot, hash); err != nil {
 			return nil, gittree.Missing("commit", hash, err)
 		}
 	}
@@ -157,7 +158,7 @@ func (o *origins) changesOf(ctx context.Context, c *object.Commit) (*ownChanges,
 	parents := make([]*object.Commit, len(c.ParentHashes))
 	var err error
 	for i, hash := range c.ParentHashes {
-		if parents[i], err = object.GetCommit(o.snapshot, hash); err != nil {
+		if parents[i], err = object.GetCommit(o.Snapshot, hash); err != nil {
 			return nil, gittree.Missing("commit", hash, err)
 		}
 	}
@@ -176,7 +177,7 @@ func (o *origins) changesOf(ctx context.Context, c *object.Commit) (*ownChanges,
 	if len(parents) > 0 {
 		before = parents[0].TreeHash
 	}
-	if p.changes, err = gitobject.Diff(o.snapshot, before, c.TreeHash); err != nil {
+	if p.changes, err = gitobject.Diff(o.Snapshot, before, c.TreeHash); err != nil {
 		return nil, err
 	}
 	if n := len(p.changes) + len(p.contested); n <= keptFilesOfCommit && o.kept+n <= keptFiles {
@@ -223,7 +224,7 @@ func (o *origins) partOf(ctx context.Context, c *object.Commit, m combination) (
 // rendersSameWithout reports whether a merge renders the same with commits taken back
 // in its tree.
 func (o *origins) rendersSameWithout(ctx context.Context, parts []contribution, m combination) (bool, error) {
-	s, tree := gitobject.NewStore(o.snapshot), m.commit.TreeHash
+	s, tree := gitobject.NewStore(o.Snapshot), m.commit.TreeHash
 	for _, p := range parts {
 		if err := o.spend(ctx, effortOfUndo*len(p.changes)); err != nil {
 			return false, err
@@ -251,15 +252,15 @@ func (o *origins) renderTree(ctx context.Context, t *gittree.Tree, of plumbing.H
 	if err := o.spend(ctx, effortOfRender); err != nil {
 		return nil, err
 	}
-	r := *o.renderer
-	r.mapper = nil // as for all older commits
-	set, err := r.render(t)
+	r := *o.Reader
+	r.Mapper = nil // as for all older commits
+	set, err := r.Render(t)
 	switch {
 	case t.Err() != nil && !gittree.IsExceeded(t.Err()):
 		return nil, t.Err()
-	case isPassing(err):
+	case IsPassing(err):
 		return nil, err
-	case isUnfetched(err):
+	case IsUnfetched(err):
 		o.unknown = cmp.Or[error](o.unknown, &unknownRendering{of, err})
 	}
 	if err != nil {

@@ -20,20 +20,20 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// history answers what the branch says about a release.
-type history struct {
-	*renderer
-	desired  *desired
-	rendered map[plumbing.Hash]desired // older commits
+// History answers what the branch says about a release.
+type History struct {
+	*Reader
+	State    *State
+	rendered map[plumbing.Hash]State // older commits
 	// approvers are who signed the approvals that are signed, by file.
 	approvers map[string]signature.Signature
 }
 
-func newHistory(r *renderer, d *desired) *history {
-	return &history{renderer: r, desired: d, rendered: map[plumbing.Hash]desired{}, approvers: map[string]signature.Signature{}}
+func NewHistory(r *Reader, d *State) *History {
+	return &History{Reader: r, State: d, rendered: map[plumbing.Hash]State{}, approvers: map[string]signature.Signature{}}
 }
 
-// releaseCommit returns the commit that names a release, together with its
+// ReleaseCommit returns the commit that names a release, together with its
 // revision: the first of the present run of commits that render its template.
 //
 // A release that is in the cluster already keeps its commit while its run lasts. A
@@ -45,14 +45,14 @@ func newHistory(r *renderer, d *desired) *history {
 // If history was rewritten, this cannot be known, and the release keeps its commit, on
 // the branch or not. The release under way is the one that the branch has. A rebase
 // neither starts it again nor takes its approvals.
-func (h *history) releaseCommit(ctx context.Context, r *plan.Release, live *v1alpha1.BatchRelease) (string, error) {
+func (h *History) ReleaseCommit(ctx context.Context, r *plan.Release, live *v1alpha1.BatchRelease) (string, error) {
 	switch {
 	case live == nil:
-		return h.desired.commit, nil
+		return h.State.Commit, nil
 	case live.Spec.Commit == "" || !plan.EqualTemplate(live.Spec.Template, r.Template):
 		first, err := h.runStart(ctx, r)
 		return first.String(), err
-	case live.Labels[v1alpha1.LabelSource] != "" && !inventory.IsOwned(live, h.gs):
+	case live.Labels[v1alpha1.LabelSource] != "" && !inventory.IsOwned(live, h.Source):
 		return live.Spec.Commit, nil // handed over by another source, whose history this one does not render
 	}
 	left, err := h.leftAndCame(ctx, r, live)
@@ -63,37 +63,37 @@ func (h *history) releaseCommit(ctx context.Context, r *plan.Release, live *v1al
 	return first.String(), err
 }
 
-// maxWalk is how many commits are looked at to find where a release began. It
+// MaxWalk is how many commits are looked at to find where a release began. It
 // takes a second or two, once; in a longer run the oldest of them names it.
-const maxWalk = 10_000
+const MaxWalk = 10_000
 
 // leftAndCame reports whether the branch took the template of a release in the cluster
 // away and brought it again, since the last synced commit. Then the tip's history has
 // that commit, but no way from the tip leads to it through commits that render the
 // template. Newer commits are visited first, so that the merge of an old branch costs
 // no walk through its past.
-func (h *history) leftAndCame(ctx context.Context, r *plan.Release, live *v1alpha1.BatchRelease) (bool, error) {
-	synced, named := plumbing.NewHash(h.gs.Status.AppliedCommit), plumbing.NewHash(live.Spec.Commit)
-	if synced.IsZero() || h.bases != nil {
+func (h *History) leftAndCame(ctx context.Context, r *plan.Release, live *v1alpha1.BatchRelease) (bool, error) {
+	synced, named := plumbing.NewHash(h.Source.Status.AppliedCommit), plumbing.NewHash(live.Spec.Commit)
+	if synced.IsZero() || h.Bases != nil {
 		return false, nil // bases elsewhere: what an older commit rendered is not known
 	}
 	type visit struct {
 		commit *object.Commit
 		reads  gittree.Reads
 	}
-	tip, err := object.GetCommit(h.snapshot, h.snapshot.Commit)
+	tip, err := object.GetCommit(h.Snapshot, h.Snapshot.Commit)
 	if err != nil {
-		return false, gittree.Missing("commit", h.snapshot.Commit, err)
+		return false, gittree.Missing("commit", h.Snapshot.Commit, err)
 	}
 	if tip.Hash == synced || tip.Hash == named {
 		return false, nil
 	}
-	queue, seen := []visit{{tip, h.desired.reads}}, map[plumbing.Hash]bool{tip.Hash: true}
+	queue, seen := []visit{{tip, h.State.Reads}}, map[plumbing.Hash]bool{tip.Hash: true}
 	for looked := 0; len(queue) > 0; looked++ {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		if looked > maxWalk {
+		if looked > MaxWalk {
 			return false, nil
 		}
 		at := queue[0]
@@ -106,14 +106,14 @@ func (h *history) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 				return false, nil
 			}
 			seen[parent] = true
-			answer, reads, err := h.renders(parent, at.reads, r)
+			answer, reads, err := h.Renders(parent, at.reads, r)
 			if err != nil {
 				return false, err
 			}
-			if answer == rendersOther {
+			if answer == RendersOther {
 				continue
 			}
-			c, err := object.GetCommit(h.snapshot, parent)
+			c, err := object.GetCommit(h.Snapshot, parent)
 			if err != nil {
 				return false, gittree.Missing("commit", parent, err)
 			}
@@ -121,21 +121,21 @@ func (h *history) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 			queue = slices.Insert(queue, i, visit{c, reads})
 		}
 	}
-	rewritten, err := h.snapshot.ForcePushed(synced)
+	rewritten, err := h.Snapshot.ForcePushed(synced)
 	return !rewritten, err
 }
 
 // runStart walks from the tip along first parents, while the parent renders an equal
 // template and was not synced before.
-func (h *history) runStart(ctx context.Context, r *plan.Release) (plumbing.Hash, error) {
-	synced := plumbing.NewHash(h.gs.Status.AppliedCommit)
-	reads := h.desired.reads
-	at := h.snapshot.Commit
-	for range maxWalk {
+func (h *History) runStart(ctx context.Context, r *plan.Release) (plumbing.Hash, error) {
+	synced := plumbing.NewHash(h.Source.Status.AppliedCommit)
+	reads := h.State.Reads
+	at := h.Snapshot.Commit
+	for range MaxWalk {
 		if err := ctx.Err(); err != nil {
 			return plumbing.ZeroHash, err
 		}
-		c, err := object.GetCommit(h.snapshot, at)
+		c, err := object.GetCommit(h.Snapshot, at)
 		if err != nil {
 			return plumbing.ZeroHash, gittree.Missing("commit", at, err)
 		}
@@ -143,11 +143,11 @@ func (h *history) runStart(ctx context.Context, r *plan.Release) (plumbing.Hash,
 			return at, nil
 		}
 		parent := c.ParentHashes[0]
-		answer, next, err := h.renders(parent, reads, r)
+		answer, next, err := h.Renders(parent, reads, r)
 		if err != nil {
 			return plumbing.ZeroHash, err
 		}
-		if answer != rendersSame {
+		if answer != RendersSame {
 			return at, nil
 		}
 		at, reads = parent, next
@@ -159,37 +159,37 @@ func (h *history) runStart(ctx context.Context, r *plan.Release) (plumbing.Hash,
 type answer int
 
 const (
-	// rendersSame: the template of the release.
-	rendersSame answer = iota
-	// rendersOther: another template, or no such Deployment.
-	rendersOther
+	// RendersSame: the template of the release.
+	RendersSame answer = iota
+	// RendersOther: another template, or no such Deployment.
+	RendersOther
 	// rendersNothing: it does not render, and was never applied.
 	rendersNothing
 )
 
-// renders returns what a commit renders for a release, and what was read for the
+// Renders returns what a commit renders for a release, and what was read for the
 // answer. If nothing can be rendered, that is as much as the commit after it has read.
 // Most commits change nothing that was read for the one after them, and are not
 // rendered.
-func (h *history) renders(commit plumbing.Hash, reads gittree.Reads, r *plan.Release) (answer, gittree.Reads, error) {
-	t, err := gittree.Open(h.snapshot, commit)
+func (h *History) Renders(commit plumbing.Hash, reads gittree.Reads, r *plan.Release) (answer, gittree.Reads, error) {
+	t, err := gittree.Open(h.Snapshot, commit)
 	if err != nil {
 		return rendersNothing, nil, err
 	}
-	if h.bases == nil {
+	if h.Bases == nil {
 		unchanged, err := reads.Unchanged(t)
 		if err != nil || unchanged {
-			return rendersSame, reads, err
+			return RendersSame, reads, err
 		}
 	}
-	d, err := h.older(commit, t)
-	if err != nil || d.set == nil {
+	d, err := h.Older(commit, t)
+	if err != nil || d.Set == nil {
 		return rendersNothing, reads, err
 	}
-	if template := templateIn(d.set, r); template != nil && plan.EqualTemplate(template, r.Template) {
-		return rendersSame, d.reads, nil
+	if template := TemplateIn(d.Set, r); template != nil && plan.EqualTemplate(template, r.Template) {
+		return RendersSame, d.Reads, nil
 	}
-	return rendersOther, d.reads, nil
+	return RendersOther, d.Reads, nil
 }
 
 // keptRenderings is how many older commits are kept as rendered during a sync: all
@@ -210,31 +210,31 @@ func (u *unknownRendering) Error() string {
 
 const hintUnknown = "it is tried again at each sync; if the remote base is gone for good, let another person approve, or revert the change and bring it by a new commit"
 
-// older renders an older commit; the set is nil where it does not render, and where
+// Older renders an older commit; the set is nil where it does not render, and where
 // unknown says why that is not known. The cluster is not asked for the scope of its kinds: what a commit said does not
 // change with the kinds that the cluster knows.
-func (h *history) older(commit plumbing.Hash, t *gittree.Tree) (desired, error) {
+func (h *History) Older(commit plumbing.Hash, t *gittree.Tree) (State, error) {
 	if d, ok := h.rendered[commit]; ok {
 		return d, nil
 	}
-	known := h.exceeded.of(h.renderer)
-	if known != nil && known.older[commit].reads != nil {
+	known := h.Exceeded.of(h.Reader)
+	if known != nil && known.older[commit].Reads != nil {
 		return known.older[commit], nil
 	}
-	r := *h.renderer
-	r.mapper = nil
-	set, err := r.render(t)
+	r := *h.Reader
+	r.Mapper = nil
+	set, err := r.Render(t)
 	if t.Err() != nil && !gittree.IsExceeded(t.Err()) {
-		return desired{}, t.Err()
+		return State{}, t.Err()
 	}
-	if isPassing(err) {
-		return desired{}, err
+	if IsPassing(err) {
+		return State{}, err
 	}
 	if err != nil {
 		set = nil
 	}
-	d := desired{set: set, reads: t.Reads()}
-	if isUnfetched(err) {
+	d := State{Set: set, Reads: t.Reads()}
+	if IsUnfetched(err) {
 		d.unknown = &unknownRendering{commit, err}
 	}
 	if !r.hasBases {
@@ -246,50 +246,50 @@ func (h *history) older(commit plumbing.Hash, t *gittree.Tree) (desired, error) 
 	return d, nil
 }
 
-// approvedSteps are the replicas of the steps that a plan had in a commit. They
+// ApprovedSteps are the replicas of the steps that a plan had in a commit. They
 // are kept between syncs, or a plan that was edited after its approval would cost
 // one rendering for each sync. A nil value says that the commit has no such plan.
-type approvedSteps map[string][]intstr.IntOrString
+type ApprovedSteps map[string][]intstr.IntOrString
 
 // keptSteps bounds them.
 const keptSteps = 100
 
-// stepsIn returns the replicas of the steps that the plan of a release's Deployment had
+// StepsIn returns the replicas of the steps that the plan of a release's Deployment had
 // in a commit. They are nil if the commit does not render, or has no plan of that name
 // for the Deployment. If this cannot be found out, it returns an error. A plan may be
 // renamed without an approval, and an approval names the plan. The name must not lead
 // from the approved Deployment to another one.
-func (h *history) stepsIn(commit string, r *plan.Release) ([]intstr.IntOrString, error) {
-	key := strings.Join([]string{h.key(), commit, r.Deployment.GetNamespace(), r.Deployment.GetName(), r.Plan.Name}, " ")
-	if steps, ok := h.approved[key]; ok {
+func (h *History) StepsIn(commit string, r *plan.Release) ([]intstr.IntOrString, error) {
+	key := strings.Join([]string{h.Key(), commit, r.Deployment.GetNamespace(), r.Deployment.GetName(), r.Plan.Name}, " ")
+	if steps, ok := h.Approved[key]; ok {
 		return steps, nil
 	}
-	t, err := gittree.Open(h.snapshot, plumbing.NewHash(commit))
+	t, err := gittree.Open(h.Snapshot, plumbing.NewHash(commit))
 	if err != nil {
 		return nil, err
 	}
-	same := commit == h.desired.commit
-	if !same && h.bases == nil {
-		if same, err = h.desired.reads.Unchanged(t); err != nil {
+	same := commit == h.State.Commit
+	if !same && h.Bases == nil {
+		if same, err = h.State.Reads.Unchanged(t); err != nil {
 			return nil, err
 		}
 	}
 	if same {
-		return stepsOf(h.desired.set, r), nil
+		return stepsOf(h.State.Set, r), nil
 	}
-	d, err := h.older(plumbing.NewHash(commit), t)
+	d, err := h.Older(plumbing.NewHash(commit), t)
 	if err != nil {
 		return nil, err
 	}
 	if d.unknown != nil {
 		return nil, d.unknown
 	}
-	steps := stepsOf(d.set, r)
-	if h.approved != nil && h.bases == nil {
-		if len(h.approved) >= keptSteps {
-			clear(h.approved)
+	steps := stepsOf(d.Set, r)
+	if h.Approved != nil && h.Bases == nil {
+		if len(h.Approved) >= keptSteps {
+			clear(h.Approved)
 		}
-		h.approved[key] = steps
+		h.Approved[key] = steps
 	}
 	return steps, nil
 }
@@ -310,8 +310,8 @@ func stepsOf(set *plan.Set, r *plan.Release) []intstr.IntOrString {
 // errNoFile says that a file is not there in a commit.
 var errNoFile = errors.New("no such file")
 
-// brought says which commit brought a file's content, seen from a tip.
-type brought struct {
+// Brought says which commit brought a file's content, seen from a tip.
+type Brought struct {
 	tip, content plumbing.Hash
 	in, by       string
 }
@@ -320,37 +320,37 @@ type brought struct {
 // its author. A merge brings only what none of its parents has. So the commit of the
 // person who wrote the content counts, not that of the forge that merged it. If the
 // walk comes upon an earlier answer, that one is good.
-func bringer(s storer.EncodedObjectStorer, tip plumbing.Hash, file string, last brought) (brought, error) {
+func bringer(s storer.EncodedObjectStorer, tip plumbing.Hash, file string, last Brought) (Brought, error) {
 	c, err := object.GetCommit(s, tip)
 	if err != nil {
-		return brought{}, gittree.Missing("commit", tip, err)
+		return Brought{}, gittree.Missing("commit", tip, err)
 	}
-	content, ok, err := blobAt(s, tip, file)
+	content, ok, err := BlobAt(s, tip, file)
 	if err == nil && !ok {
 		err = fmt.Errorf("%s in %s: %w", file, plan.ShortCommit(tip.String()), errNoFile)
 	}
 	if err != nil {
-		return brought{}, err
+		return Brought{}, err
 	}
 	for {
 		if c.Hash == last.tip && content == last.content {
-			return brought{tip, content, last.in, last.by}, nil
+			return Brought{tip, content, last.in, last.by}, nil
 		}
-		from, err := parentWith(s, c, file, content)
+		from, err := ParentWith(s, c, file, content)
 		if err != nil {
-			return brought{}, err
+			return Brought{}, err
 		}
 		if from == nil {
-			return brought{tip, content, c.Hash.String(), author(c)}, nil
+			return Brought{tip, content, c.Hash.String(), AuthorOf(c)}, nil
 		}
 		c = from
 	}
 }
 
-// parentWith returns the first parent that has the file with that content.
-func parentWith(s storer.EncodedObjectStorer, c *object.Commit, file string, content plumbing.Hash) (*object.Commit, error) {
+// ParentWith returns the first parent that has the file with that content.
+func ParentWith(s storer.EncodedObjectStorer, c *object.Commit, file string, content plumbing.Hash) (*object.Commit, error) {
 	for _, parent := range c.ParentHashes {
-		h, ok, err := blobAt(s, parent, file)
+		h, ok, err := BlobAt(s, parent, file)
 		if err != nil {
 			return nil, err
 		}
@@ -366,7 +366,7 @@ func parentWith(s storer.EncodedObjectStorer, c *object.Commit, file string, con
 	return nil, nil
 }
 
-func blobAt(s storer.EncodedObjectStorer, commit plumbing.Hash, file string) (plumbing.Hash, bool, error) {
+func BlobAt(s storer.EncodedObjectStorer, commit plumbing.Hash, file string) (plumbing.Hash, bool, error) {
 	t, err := gittree.Open(s, commit)
 	if err != nil {
 		return plumbing.ZeroHash, false, err
@@ -374,8 +374,8 @@ func blobAt(s storer.EncodedObjectStorer, commit plumbing.Hash, file string) (pl
 	return t.Blob(file)
 }
 
-// author is a commit's author as people write it.
-func author(c *object.Commit) string {
+// AuthorOf is a commit's author as people write it.
+func AuthorOf(c *object.Commit) string {
 	return limited(c.Author.Name + " <" + c.Author.Email + ">")
 }
 
@@ -402,7 +402,7 @@ func Printable(s string) string {
 // maxAuthor is the length that the BatchRelease has for it.
 const maxAuthor = 512
 
-func treeHash(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash, error) {
+func TreeHash(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash, error) {
 	c, err := object.GetCommit(s, commit)
 	if err != nil {
 		return plumbing.ZeroHash, gittree.Missing("commit", commit, err)

@@ -54,12 +54,12 @@ func testMapper() meta.RESTMapper {
 	return m
 }
 
-func rendererAt(t *testing.T, repo *gittest.Repo, synced string) *renderer {
+func rendererAt(t *testing.T, repo *gittest.Repo, synced string) *Reader {
 	t.Helper()
 	s := snapshotOf(t, repository.NewCache(t.TempDir()), repo.URL())
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: repo.URL(), Path: "deploy"}}
 	gs.Status.AppliedCommit = synced
-	return &renderer{snapshot: s, gs: gs, mapper: testMapper(), brought: map[string]brought{}, signatures: signatures{changes: map[string]foundCommits{}}}
+	return &Reader{Snapshot: s, Source: gs, Mapper: testMapper(), Brought: map[string]Brought{}, Signatures: Signatures{Changes: map[string]FoundCommits{}}}
 }
 
 func liveAt(image, commit string) *v1alpha1.BatchRelease {
@@ -196,11 +196,11 @@ func TestReleaseCommit(t *testing.T) {
 			synced, live, want := tt.story(repo)
 			repo.Push()
 			r := rendererAt(t, repo, synced)
-			d, _, err := r.desired(nil)
+			d, _, err := r.Read(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := newHistory(r, d).releaseCommit(context.Background(), &d.set.Releases[0], live)
+			got, err := NewHistory(r, d).ReleaseCommit(context.Background(), &d.Set.Releases[0], live)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -253,14 +253,14 @@ func TestBringer(t *testing.T) {
 			repo.Commit(map[string]string{"README.md": "last"})
 			repo.Push()
 			s := snapshotOf(t, repository.NewCache(t.TempDir()), repo.URL())
-			got, err := bringer(s, s.Commit, file, brought{})
+			got, err := bringer(s, s.Commit, file, Brought{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got.in != want || got.by != by {
 				t.Errorf("%s: got %s by %s, want %s by %s", tt.reason, got.in, got.by, want, by)
 			}
-			last, err := bringer(s, before, file, brought{})
+			last, err := bringer(s, before, file, Brought{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -276,7 +276,7 @@ func TestDesiredIsKept(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(webAt("v1"))
 	r := rendererAt(t, repo, "")
-	first, rendered, err := r.desired(nil)
+	first, rendered, err := r.Read(nil)
 	if err != nil || !rendered {
 		t.Fatal(rendered, err)
 	}
@@ -291,8 +291,8 @@ func TestDesiredIsKept(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			tip := repo.CommitAndPush(tt.files)
-			next, rendered, err := rendererAt(t, repo, "").desired(first)
-			if err != nil || rendered != tt.want || next.commit != tip {
+			next, rendered, err := rendererAt(t, repo, "").Read(first)
+			if err != nil || rendered != tt.want || next.Commit != tip {
 				t.Errorf("rendered %t, want %t; %v", rendered, tt.want, err)
 			}
 			first = next
@@ -381,14 +381,14 @@ func TestIsInHistory_Twins(t *testing.T) {
 	unsigned := commit(root, "no signature", "")
 	added := commit(root, "no signature", " U1NIU0lHAAAAAQ==\n")
 	seenTip := commit(commit(unsigned, "next", ""), "another tip", "")
-	sigs := signatures{order: gitobject.Precedence{}, seen: []v1alpha1.SeenCommit{{Commit: seenTip.String(), Time: metav1.NewTime(now.Add(-time.Hour))}, {Commit: tip.String(), Time: metav1.NewTime(now.Add(-2 * time.Hour))}}}
+	sigs := Signatures{Order: gitobject.Precedence{}, Seen: []v1alpha1.SeenCommit{{Commit: seenTip.String(), Time: metav1.NewTime(now.Add(-time.Hour))}, {Commit: tip.String(), Time: metav1.NewTime(now.Add(-2 * time.Hour))}}}
 	for _, tc := range []struct {
 		why  string
 		is   plumbing.Hash
 		want bool
 	}{{"itself", one, true}, {"its twin", twin, false}, {"without a signature", unsigned, true}, {"with one that was added", added, false}} {
 		for range 2 {
-			if used, err := sigs.order.Precedes(t.Context(), store, tc.is, tip); used != (tc.is == one || tc.is == twin) || err != nil {
+			if used, err := sigs.Order.Precedes(t.Context(), store, tc.is, tip); used != (tc.is == one || tc.is == twin) || err != nil {
 				t.Errorf("%s: used %t, %v", tc.why, used, err)
 			}
 			if got, err := sigs.sawBy(t.Context(), store, tc.is, now); got != tc.want || err != nil {

@@ -135,7 +135,7 @@ func (l *look) lacks(ctx context.Context, other *v1alpha1.GitSource, s *reposito
 		}
 	// The next sync has a newer commit than ours, too, unless the branch was set back.
 	// Then the other source has to go back first.
-	case sameBranch(other, l.gs) && !l.hasApplied(ctx, other, s):
+	case SameBranch(other, l.gs) && !l.hasApplied(ctx, other, s):
 		fact = "has not applied it yet"
 	default:
 		return "", nil
@@ -200,16 +200,16 @@ func (l *look) askOther(ctx context.Context, other *v1alpha1.GitSource, commit s
 // source has now, is good for a snapshot, too.
 func (l *look) isRendered(ctx context.Context, s *repository.Snapshot) bool {
 	same := l.gs.Status.AppliedCommit == s.Commit.String()
-	r := renderer{gs: l.gs, bases: l.bases(ctx), in: l.options.Renderer}
+	r := Reader{Source: l.gs, Bases: l.bases(ctx), Folders: l.options.Renderer}
 	switch {
 	case l.gs.Status.AppliedCommit == "":
 		return false
 	case l.keep.desired == nil: // after a restart
 		return apply.IsApplied(l.gs, s.Commit.String())
-	case same || l.keep.desired.key != r.key():
-		return l.keep.desired.key == r.key()
+	case same || l.keep.desired.Key != r.Key():
+		return l.keep.desired.Key == r.Key()
 	}
-	untouched, err := l.unchangedSince(s, plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.reads)
+	untouched, err := l.unchangedSince(s, plumbing.NewHash(l.gs.Status.AppliedCommit), l.keep.desired.Reads)
 	return err == nil && untouched
 }
 
@@ -220,13 +220,13 @@ func (l *look) rendersAsApplied(ctx context.Context, s *repository.Snapshot) boo
 	if l.keep.desired != nil || !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) || s.HasEncodedObject(applied) != nil {
 		return false
 	}
-	r := &renderer{snapshot: s, gs: l.gs, mapper: l.mapper, bases: l.bases(ctx), in: l.rendersIn()}
-	d, rendered, err := r.desired(nil)
+	r := &Reader{Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.rendersIn()}
+	d, rendered, err := r.Read(nil)
 	l.rendered(rendered)
-	if err != nil || d.hasBases {
+	if err != nil || d.HasBases {
 		return false // the commit waits, and what is wrong with it is said beside that
 	}
-	same, err := l.unchangedSince(s, applied, d.reads)
+	same, err := l.unchangedSince(s, applied, d.Reads)
 	if err != nil || !same {
 		return false
 	}

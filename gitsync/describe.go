@@ -19,12 +19,12 @@ import (
 // describe puts on a BatchRelease what notifications say of its commit: the author, the
 // page at the forge, and why the commit rejects a release. A commit that has left the
 // repository keeps what was said of it.
-func (h *history) describe(br, now *v1alpha1.BatchRelease) {
-	said := map[string]string{v1alpha1.AnnotationCommitURL: commitPage(h.gs.Spec.URL, br.Spec.Commit)}
-	c, err := object.GetCommit(h.snapshot, plumbing.NewHash(br.Spec.Commit))
+func (h *History) describe(br, now *v1alpha1.BatchRelease) {
+	said := map[string]string{v1alpha1.AnnotationCommitURL: CommitPage(h.Source.Spec.URL, br.Spec.Commit)}
+	c, err := object.GetCommit(h.Snapshot, plumbing.NewHash(br.Spec.Commit))
 	switch {
 	case err == nil:
-		said[v1alpha1.AnnotationCommitAuthor] = author(c)
+		said[v1alpha1.AnnotationCommitAuthor] = AuthorOf(c)
 		said[v1alpha1.AnnotationRejected] = rejectedBy(c, br.Namespace+"/"+br.Name).reason
 	case now != nil && now.Spec.Commit == br.Spec.Commit:
 		for _, key := range []string{v1alpha1.AnnotationCommitAuthor, v1alpha1.AnnotationRejected} {
@@ -44,9 +44,9 @@ func (h *history) describe(br, now *v1alpha1.BatchRelease) {
 	}
 }
 
-// commitPage is the page of a commit at the forge that a URL is of. It is empty where
+// CommitPage is the page of a commit at the forge that a URL is of. It is empty where
 // there is no forge, as for a file URL.
-func commitPage(repository, commit string) string {
+func CommitPage(repository, commit string) string {
 	u, err := url.Parse(repository)
 	if err != nil || u.Host == "" || commit == "" {
 		return ""
@@ -75,32 +75,32 @@ const trailerRejected = "Tranche-Rejected"
 // maxReason is how many characters of a reason are handed on.
 const maxReason = 500
 
-// rejection is what a commit of tranche reject says.
-type rejection struct {
-	of         string // the commit of the release
+// Rejection is what a commit of tranche reject says.
+type Rejection struct {
+	Of         string // the commit of the release
 	by, reason string
 	in         string
 }
 
 // rejectedBy reads what a commit says of the rejection of a release; empty where it
 // rejects none, or another one.
-func rejectedBy(c *object.Commit, release string) rejection {
+func rejectedBy(c *object.Commit, release string) Rejection {
 	t := gitobject.Trailers(c.Message)
 	if !slices.Contains(t[gitobject.TrailerRelease], release) || len(t[gitobject.TrailerCommit]) == 0 || len(t[trailerRejected]) == 0 {
-		return rejection{}
+		return Rejection{}
 	}
-	r := rejection{of: t[gitobject.TrailerCommit][0], by: author(c), reason: t[trailerRejected][0], in: c.Hash.String()}
+	r := Rejection{Of: t[gitobject.TrailerCommit][0], by: AuthorOf(c), reason: t[trailerRejected][0], in: c.Hash.String()}
 	if runes := []rune(r.reason); len(runes) > maxReason {
 		r.reason = string(runes[:maxReason-1]) + "…"
 	}
 	return r
 }
 
-// rejectionIn is what the commit of a release says.
-func rejectionIn(s storer.EncodedObjectStorer, br *v1alpha1.BatchRelease) rejection {
+// RejectionIn is what the commit of a release says.
+func RejectionIn(s storer.EncodedObjectStorer, br *v1alpha1.BatchRelease) Rejection {
 	c, err := object.GetCommit(s, plumbing.NewHash(br.Spec.Commit))
 	if err != nil {
-		return rejection{} // it left the repository, and a note on it would be on nothing
+		return Rejection{} // it left the repository, and a note on it would be on nothing
 	}
 	return rejectedBy(c, br.Namespace+"/"+br.Name)
 }
@@ -108,13 +108,13 @@ func rejectionIn(s storer.EncodedObjectStorer, br *v1alpha1.BatchRelease) reject
 // rejectedLine begins the line of a note.
 const rejectedLine = "Rejected: "
 
-func (r rejection) line() string {
+func (r Rejection) Line() string {
 	return fmt.Sprintf("%sby %s, in %s: %s", rejectedLine, plan.OneLine(r.by), plan.ShortCommit(r.in), plan.OneLine(r.reason))
 }
 
-// withRejection returns a paragraph with the rejection that its former text has. The
+// WithRejection returns a paragraph with the rejection that its former text has. The
 // commit with the rejection is that of the release only until the next release.
-func withRejection(p, before string) string {
+func WithRejection(p, before string) string {
 	if strings.Contains(p, "\n"+rejectedLine) {
 		return p
 	}

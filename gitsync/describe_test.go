@@ -15,11 +15,11 @@ func TestCommitPage(t *testing.T) {
 		"https://bitbucket.org/shop/web.git/":       "https://bitbucket.org/shop/web/commits/abc",
 		"file:///srv/web.git":                       "",
 	} {
-		if got := commitPage(repository, "abc"); got != want {
+		if got := CommitPage(repository, "abc"); got != want {
 			t.Errorf("%s: %q, want %q", repository, got, want)
 		}
 	}
-	if got := commitPage("https://github.com/shop/web", ""); got != "" {
+	if got := CommitPage("https://github.com/shop/web", ""); got != "" {
 		t.Errorf("without a commit: %q", got)
 	}
 }
@@ -34,7 +34,7 @@ func TestRejectedBy(t *testing.T) {
 		{"not a trailer", "Reject x\n\nTranche-Rejected: slow\n\n" + trailers, ""},
 	} {
 		got := rejectedBy(&object.Commit{Message: tc.message}, "shop/web")
-		if got.reason != tc.want || tc.want != "" && got.of != "abc" {
+		if got.reason != tc.want || tc.want != "" && got.Of != "abc" {
 			t.Errorf("%s: %+v, want %q", tc.why, got, tc.want)
 		}
 	}

@@ -25,110 +25,110 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// desired is what a commit says, for one GitSource. It is kept in memory and
+// State is what a commit says, for one GitSource. It is kept in memory and
 // never changed.
-type desired struct {
-	key    string // of the parts of the spec that rendering depends on
-	commit string
-	set    *plan.Set
-	reads  gittree.Reads
+type State struct {
+	Key    string // of the parts of the spec that rendering depends on
+	Commit string
+	Set    *plan.Set
+	Reads  gittree.Reads
 	// hasBases: remote bases were read, too, which change by themselves.
-	hasBases bool
+	HasBases bool
 	// unknown is why it is not known what an older commit renders; nil: it is known.
 	unknown error
 }
 
-// renderer renders the commits of one snapshot for one GitSource.
-type renderer struct {
-	snapshot *repository.Snapshot
-	gs       *v1alpha1.GitSource
-	mapper   meta.RESTMapper      // nil: no cluster is asked
-	bases    repository.FetchBase // nil: remote bases are refused
+// Reader renders the commits of one snapshot for one GitSource.
+type Reader struct {
+	Snapshot *repository.Snapshot
+	Source   *v1alpha1.GitSource
+	Mapper   meta.RESTMapper      // nil: no cluster is asked
+	Bases    repository.FetchBase // nil: remote bases are refused
 	hasBases bool                 // a folder that was rendered has some
-	in       Renderer             // nil: this process
-	brought  map[string]brought   // by approval file, from earlier syncs; added to
-	approved approvedSteps        // from earlier syncs; added to
-	order    gitobject.Precedence // from earlier syncs; added to
-	exceeded *overLimits          // from earlier syncs; added to. nil: nothing is known
+	Folders  FolderRenderer       // nil: this process
+	Brought  map[string]Brought   // by approval file, from earlier syncs; added to
+	Approved ApprovedSteps        // from earlier syncs; added to
+	Order    gitobject.Precedence // from earlier syncs; added to
+	Exceeded *OverLimits          // from earlier syncs; added to. nil: nothing is known
 
-	signatures signatures
-	approvals  gittree.Reads // what was read for the approvals
+	Signatures Signatures
+	Approvals  gittree.Reads // what was read for the approvals
 	// sources reads the other GitSources, for approvals of their releases; nil: they are
 	// not known.
-	sources func() (*v1alpha1.GitSourceList, error)
+	Sources func() (*v1alpha1.GitSourceList, error)
 	// ignored is by release why approvals of it do not count.
-	ignored map[string]plan.Problems
+	Ignored map[string]plan.Problems
 	// failed is by release what [look.failed] returns.
-	failed map[string]*v1alpha1.BatchRelease
+	Failed map[string]*v1alpha1.BatchRelease
 }
 
-// approvalsPath is where the approvals of a GitSource are.
-func approvalsPath(spec *v1alpha1.GitSourceSpec) string {
+// ApprovalsPath is where the approvals of a GitSource are.
+func ApprovalsPath(spec *v1alpha1.GitSourceSpec) string {
 	if spec.Approvals != nil && spec.Approvals.Path != "" {
 		return spec.Approvals.Path
 	}
 	return path.Join(spec.Path, "approvals")
 }
 
-func (r *renderer) key() string {
-	s := &r.gs.Spec
-	return fmt.Sprintf("%q", []string{s.URL, fmt.Sprintf("%q", []string{s.Ref.Branch, s.Ref.Tag, s.Ref.SemVer, s.Ref.Commit}), s.Path, s.TargetNamespace, approvalsPath(s), fmt.Sprint(r.bases != nil)})
+func (r *Reader) Key() string {
+	s := &r.Source.Spec
+	return fmt.Sprintf("%q", []string{s.URL, fmt.Sprintf("%q", []string{s.Ref.Branch, s.Ref.Tag, s.Ref.SemVer, s.Ref.Commit}), s.Path, s.TargetNamespace, ApprovalsPath(s), fmt.Sprint(r.Bases != nil)})
 }
 
-// desired returns what the snapshot's commit says. If nothing changed that the last
+// Read returns what the snapshot's commit says. If nothing changed that the last
 // rendering read, that rendering is good for this commit, too.
-func (r *renderer) desired(last *desired) (*desired, bool, error) {
-	commit := r.snapshot.Commit.String()
-	if last != nil && last.key == r.key() && !last.hasBases {
-		if last.commit == commit {
+func (r *Reader) Read(last *State) (*State, bool, error) {
+	commit := r.Snapshot.Commit.String()
+	if last != nil && last.Key == r.Key() && !last.HasBases {
+		if last.Commit == commit {
 			return last, false, nil
 		}
-		t, err := gittree.Open(r.snapshot, r.snapshot.Commit)
+		t, err := gittree.Open(r.Snapshot, r.Snapshot.Commit)
 		if err != nil {
 			return nil, false, err
 		}
-		same, err := last.reads.Unchanged(t)
+		same, err := last.Reads.Unchanged(t)
 		if err != nil {
 			return nil, false, err
 		}
 		if same {
-			return &desired{key: last.key, commit: commit, set: last.set, reads: last.reads}, false, nil
+			return &State{Key: last.Key, Commit: commit, Set: last.Set, Reads: last.Reads}, false, nil
 		}
 	}
-	t, err := gittree.Open(r.snapshot, r.snapshot.Commit)
+	t, err := gittree.Open(r.Snapshot, r.Snapshot.Commit)
 	if err != nil {
 		return nil, false, err
 	}
-	known := r.exceeded.of(r)
+	known := r.Exceeded.of(r)
 	if err := known.again(t); err != nil {
 		return nil, false, err
 	}
 	r.hasBases = false
-	set, err := r.render(t)
+	set, err := r.Render(t)
 	if !r.hasBases {
 		known.note(t, err)
 	}
 	if err != nil {
 		return nil, true, err
 	}
-	return &desired{key: r.key(), commit: commit, set: set, reads: t.Reads(), hasBases: r.hasBases}, true, nil
+	return &State{Key: r.Key(), Commit: commit, Set: set, Reads: t.Reads(), HasBases: r.hasBases}, true, nil
 }
 
-// render renders a tree.
-func (r *renderer) render(t *gittree.Tree) (*plan.Set, error) {
+// Render renders a tree.
+func (r *Reader) Render(t *gittree.Tree) (*plan.Set, error) {
 	var ignored plan.Problems
 	objects, err := r.objects(t, manifest.RenderOptions{
-		Skip:    approvalsPath(&r.gs.Spec),
+		Skip:    ApprovalsPath(&r.Source.Spec),
 		Ignored: func(p *plan.Problem) { ignored = append(ignored, p) },
 	})
 	if err != nil {
 		return nil, errors.Join(t.Err(), err)
 	}
-	if err := checkObjects(t.Limits(), r.gs.Spec.Path, objects); err != nil {
+	if err := checkObjects(t.Limits(), r.Source.Spec.Path, objects); err != nil {
 		return nil, err
 	}
-	options := plan.CollectOptions{Namespace: r.gs.Namespace, TargetNamespace: r.gs.Spec.TargetNamespace, Namespaced: manifest.Namespaced}
-	if r.mapper != nil {
+	options := plan.CollectOptions{Namespace: r.Source.Namespace, TargetNamespace: r.Source.Spec.TargetNamespace, Namespaced: manifest.Namespaced}
+	if r.Mapper != nil {
 		options.Namespaced = r.namespaced
 	}
 	set, err := plan.Collect(objects, options)
@@ -141,8 +141,8 @@ func (r *renderer) render(t *gittree.Tree) (*plan.Set, error) {
 
 // objects renders a tree with the remote bases that it names. A renderer says which ones
 // it needs, and begins again with these.
-func (r *renderer) objects(t *gittree.Tree, opts manifest.RenderOptions) ([]plan.Object, error) {
-	if r.bases == nil {
+func (r *Reader) objects(t *gittree.Tree, opts manifest.RenderOptions) ([]plan.Object, error) {
+	if r.Bases == nil {
 		return r.folder(t, opts)
 	}
 	b := newBaseTrees(t)
@@ -155,24 +155,24 @@ func (r *renderer) objects(t *gittree.Tree, opts manifest.RenderOptions) ([]plan
 			return objects, err
 		}
 		r.hasBases = true
-		if err := b.add(missing.Bases, r.bases); err != nil {
+		if err := b.add(missing.Bases, r.Bases); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // folder renders where the controller has a place for it, and else in this process.
-func (r *renderer) folder(t filesys.FileSystem, opts manifest.RenderOptions) ([]plan.Object, error) {
-	if r.in == nil {
-		return manifest.Render(t, r.gs.Spec.Path, opts)
+func (r *Reader) folder(t filesys.FileSystem, opts manifest.RenderOptions) ([]plan.Object, error) {
+	if r.Folders == nil {
+		return manifest.Render(t, r.Source.Spec.Path, opts)
 	}
-	return r.in.Render(r.gs.Namespace, t, r.gs.Spec.Path, opts)
+	return r.Folders.Render(r.Source.Namespace, t, r.Source.Spec.Path, opts)
 }
 
 // namespaced asks the API server for the scope of a kind.
-func (r *renderer) namespaced(gvk schema.GroupVersionKind) (bool, error) {
+func (r *Reader) namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	gk := gvk.GroupKind()
-	mapping, err := r.mapper.RESTMapping(gk)
+	mapping, err := r.Mapper.RESTMapping(gk)
 	if meta.IsNoMatchError(err) {
 		return false, &plan.Problem{
 			Reason: v1alpha1.ReasonUnknownKind, Err: errors.New("the cluster does not know " + gk.String()),
@@ -185,9 +185,9 @@ func (r *renderer) namespaced(gvk schema.GroupVersionKind) (bool, error) {
 	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
 }
 
-// templateIn returns the template that a commit has for a release's
+// TemplateIn returns the template that a commit has for a release's
 // Deployment, and nil where it has none.
-func templateIn(set *plan.Set, release *plan.Release) *corev1.PodTemplateSpec {
+func TemplateIn(set *plan.Set, release *plan.Release) *corev1.PodTemplateSpec {
 	// By the Deployment: two plans may have exchanged their names.
 	for i := range set.Releases {
 		if other := &set.Releases[i]; plan.WorkloadOf(other) == plan.WorkloadOf(release) {
@@ -197,7 +197,7 @@ func templateIn(set *plan.Set, release *plan.Release) *corev1.PodTemplateSpec {
 	// A commit before the plan was added: the Deployment is there all the same.
 	for _, o := range set.Objects {
 		if o.GroupVersionKind() == release.Deployment.GroupVersionKind() && o.GetNamespace() == release.Deployment.GetNamespace() && o.GetName() == release.Deployment.GetName() {
-			template, err := templateOf(o)
+			template, err := TemplateOf(o)
 			if err != nil {
 				return nil // not one that could be released
 			}
@@ -207,44 +207,44 @@ func templateIn(set *plan.Set, release *plan.Release) *corev1.PodTemplateSpec {
 	return nil
 }
 
-// ofReleases returns the approvals that name a release.
-func ofReleases(approvals []plan.Approval) []plan.Approval {
+// ForReleases returns the approvals that name a release.
+func ForReleases(approvals []plan.Approval) []plan.Approval {
 	return slices.DeleteFunc(approvals, func(a plan.Approval) bool { return !a.ForRelease() })
 }
 
-// releases returns the BatchReleases to apply for releases of a commit, with all that
+// Releases returns the BatchReleases to apply for releases of a commit, with all that
 // Git says of them, and the approvals that count for nothing.
-func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) ([]*v1alpha1.BatchRelease, plan.Problems, error) {
-	t, err := gittree.Open(r.snapshot, r.snapshot.Tip)
+func (r *Reader) Releases(ctx context.Context, d *State, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) ([]*v1alpha1.BatchRelease, plan.Problems, error) {
+	t, err := gittree.Open(r.Snapshot, r.Snapshot.Tip)
 	if err != nil {
 		return nil, nil, err
 	}
 	// Apart from what is rendered, so that an approval needs no new rendering.
-	approvals, ignored := manifest.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
+	approvals, ignored := manifest.ReadApprovals(t, ApprovalsPath(&r.Source.Spec), r.Source.Namespace, r.Source.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, nil, err
 	}
-	r.approvals = t.Reads()
-	approvals = ofReleases(approvals)
-	ignored = append(ignored, d.set.Ignored...)
+	r.Approvals = t.Reads()
+	approvals = ForReleases(approvals)
+	ignored = append(ignored, d.Set.Ignored...)
 	unknown, err := r.unknown(releases, approvals)
 	if err != nil {
 		return nil, nil, err
 	}
 	ignored = append(ignored, unknown...)
-	h := newHistory(r, d)
+	h := NewHistory(r, d)
 	var list []*v1alpha1.BatchRelease
-	r.ignored = map[string]plan.Problems{}
+	r.Ignored = map[string]plan.Problems{}
 	for i := range releases {
 		release := &releases[i]
 		before := len(ignored)
 		now := live[release.Plan.Namespace+"/"+release.Plan.Name]
-		commit, err := h.releaseCommit(ctx, release, cmp.Or(now, r.failed[plan.ReleaseName(release.Plan)]))
+		commit, err := h.ReleaseCommit(ctx, release, cmp.Or(now, r.Failed[plan.ReleaseName(release.Plan)]))
 		if err != nil {
 			return nil, nil, err
 		}
-		since := h.since(commit, now)
-		approval, more, err := h.approval(ctx, release, commit, since, approvals, now)
+		since := h.Since(commit, now)
+		approval, more, err := h.Approval(ctx, release, commit, since, approvals, now)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -254,20 +254,20 @@ func (r *renderer) releases(ctx context.Context, d *desired, releases []plan.Rel
 			return nil, nil, err
 		}
 		ignored = append(ignored, more...)
-		r.ignored[plan.ReleaseName(release.Plan)] = slices.Clone(ignored[before:])
+		r.Ignored[plan.ReleaseName(release.Plan)] = slices.Clone(ignored[before:])
 		br.Spec.ApprovalsSince = since
 		list = append(list, br)
 	}
 	return list, ignored, nil
 }
 
-// approval returns the approval that counts for a release, and why others that
+// Approval returns the approval that counts for a release, and why others that
 // name it do not.
 //
 // An approval of a release that has ended is history. It is reported only where it was
 // brought while another release is under way, because its author may have meant that
 // one.
-func (h *history) approval(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) (*plan.Approval, plan.Problems, error) {
+func (h *History) Approval(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) (*plan.Approval, plan.Problems, error) {
 	signed, ignored, err := h.signed(ctx, release, commit, since, approvals)
 	if err != nil {
 		return nil, nil, err
@@ -278,7 +278,7 @@ func (h *history) approval(ctx context.Context, release *plan.Release, commit st
 	}
 	ignored = append(ignored, more...)
 	approval, more := plan.MatchApproval(release, commit, unused)
-	if now == nil && h.gs.Status.AppliedCommit == "" {
+	if now == nil && h.Source.Status.AppliedCommit == "" {
 		return approval, append(ignored, more...), nil
 	}
 	current, err := h.current(ctx, release, commit, since, unused, now)
@@ -289,7 +289,7 @@ func (h *history) approval(ctx context.Context, release *plan.Release, commit st
 	if now == nil {
 		return approval, append(ignored, more...), nil
 	}
-	if !isUnderWay(now, commit) && now.Status.Phase == v1alpha1.PhaseCompleted && now.Status.UpdateCommit == commit {
+	if !IsUnderWay(now, commit) && now.Status.Phase == v1alpha1.PhaseCompleted && now.Status.UpdateCommit == commit {
 		ignored = nil // those are of a release that has ended, too
 	}
 	return approval, append(ignored, more...), nil
@@ -299,8 +299,8 @@ func (h *history) approval(ctx context.Context, release *plan.Release, commit st
 // ended. An approval of another release than the one under way must have come after the
 // one under way began. If the BatchRelease was deleted and made again, its release has
 // another commit than before. Approvals from before that are history, too.
-func (h *history) current(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, error) {
-	underWay := now != nil && isUnderWay(now, commit)
+func (h *History) current(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, error) {
+	underWay := now != nil && IsUnderWay(now, commit)
 	var current []plan.Approval
 	for i := range approvals {
 		a := &approvals[i]
@@ -310,7 +310,7 @@ func (h *history) current(ctx context.Context, release *plan.Release, commit str
 			if err != nil {
 				return nil, err
 			}
-			why, err := h.predates(ctx, plumbing.NewHash(b.in), since)
+			why, err := h.Predates(ctx, plumbing.NewHash(b.in), since)
 			if err != nil {
 				return nil, err
 			}
@@ -323,9 +323,9 @@ func (h *history) current(ctx context.Context, release *plan.Release, commit str
 	return current, nil
 }
 
-// isUnderWay reports whether the status says that the release from a commit has
+// IsUnderWay reports whether the status says that the release from a commit has
 // begun and has not ended, and that it is no rollback.
-func isUnderWay(br *v1alpha1.BatchRelease, commit string) bool {
+func IsUnderWay(br *v1alpha1.BatchRelease, commit string) bool {
 	s := &br.Status
 	return s.Phase != "" && s.Phase != v1alpha1.PhaseCompleted && !s.RollingBack && s.UpdateCommit == commit
 }
@@ -339,16 +339,16 @@ func hasEnded(br *v1alpha1.BatchRelease, a *plan.Approval) bool {
 }
 
 // knowsEnded reports whether the source knows that the release of an approval has ended.
-func (h *history) knowsEnded(release *plan.Release, a *plan.Approval) bool {
-	return slices.ContainsFunc(h.gs.Status.EndedReleases, func(r v1alpha1.EndedRelease) bool {
+func (h *History) knowsEnded(release *plan.Release, a *plan.Approval) bool {
+	return slices.ContainsFunc(h.Source.Status.EndedReleases, func(r v1alpha1.EndedRelease) bool {
 		return r.Deployment == plan.WorkloadOf(release).String() && a.IsFor(r.Commit)
 	})
 }
 
-// releasing returns the revision that the release from a commit brings; empty
+// Releasing returns the revision that the release from a commit brings; empty
 // where none is under way.
-func releasing(br *v1alpha1.BatchRelease, commit string) string {
-	if br == nil || !isUnderWay(br, commit) {
+func Releasing(br *v1alpha1.BatchRelease, commit string) string {
+	if br == nil || !IsUnderWay(br, commit) {
 		return ""
 	}
 	return br.Status.UpdateRevision
@@ -356,25 +356,25 @@ func releasing(br *v1alpha1.BatchRelease, commit string) string {
 
 // batchRelease returns a plan with the fields that only the controller sets, and
 // why its approval does not count for all that it names.
-func (h *history) batchRelease(release *plan.Release, commit string, approval *plan.Approval, now *v1alpha1.BatchRelease) (*v1alpha1.BatchRelease, plan.Problems, error) {
+func (h *History) batchRelease(release *plan.Release, commit string, approval *plan.Approval, now *v1alpha1.BatchRelease) (*v1alpha1.BatchRelease, plan.Problems, error) {
 	br := release.Plan.DeepCopy()
 	br.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
 	br.Spec.Template = release.Template.DeepCopy()
 	br.Spec.DeploymentStrategy = release.Strategy.DeepCopy()
-	br.Spec.ServiceAccountName = h.gs.Spec.ServiceAccountName
-	br.Spec.RequireSignedApprovals = h.signatures.signers != nil
+	br.Spec.ServiceAccountName = h.Source.Spec.ServiceAccountName
+	br.Spec.RequireSignedApprovals = h.Signatures.Signers != nil
 	br.Spec.Commit = commit
 	h.describe(br, now)
-	br.Spec.ReviewApprovals = reviews(&h.gs.Spec)
+	br.Spec.ReviewApprovals = Reviews(&h.Source.Spec)
 	if approval == nil {
 		return br, nil, nil
 	}
 	var ignored plan.Problems
-	if revision := releasing(now, commit); revision != "" && revision != approval.Spec.Revision {
+	if revision := Releasing(now, commit); revision != "" && revision != approval.Spec.Revision {
 		// The approval is handed on all the same: the gate is where it is judged.
 		ignored = append(ignored, plan.OtherRevision(approval, revision))
 	}
-	given, err := h.given(release, commit, approval, now)
+	given, err := h.Given(release, commit, approval, now)
 	if unknown, ok := errors.AsType[*unknownRendering](err); ok {
 		p := approval.Ignored("spec.step", "the steps that it approves are not known yet: "+unknown.Error(), hintUnknown)
 		return br, plan.Problems{p}, nil
@@ -396,10 +396,10 @@ func (h *history) batchRelease(release *plan.Release, commit string, approval *p
 	return br, ignored, nil
 }
 
-// given returns an approval of a release as the BatchRelease has it. It has no steps
+// Given returns an approval of a release as the BatchRelease has it. It has no steps
 // where the commit that brought it has no plan of its name for the Deployment; such an
 // approval opens no gate.
-func (h *history) given(release *plan.Release, commit string, approval *plan.Approval, now *v1alpha1.BatchRelease) (*v1alpha1.Approval, error) {
+func (h *History) Given(release *plan.Release, commit string, approval *plan.Approval, now *v1alpha1.BatchRelease) (*v1alpha1.Approval, error) {
 	b, err := h.bringer(approval.File)
 	if err != nil {
 		return nil, err
@@ -418,38 +418,38 @@ func (h *history) given(release *plan.Release, commit string, approval *plan.App
 // approval. If a commit or tag is pinned, they are those of the pin when the approval was
 // seen first, which spec.approval keeps. In both cases the commit with the approval says
 // for which Deployment it is, or another pin could say so afterwards.
-func (h *history) stepsSeen(commit string, b brought, release *plan.Release, now *v1alpha1.BatchRelease) ([]intstr.IntOrString, error) {
-	steps, err := h.stepsIn(b.in, release)
-	if err != nil || len(steps) == 0 || !h.gs.Spec.Ref.IsPinned() {
+func (h *History) stepsSeen(commit string, b Brought, release *plan.Release, now *v1alpha1.BatchRelease) ([]intstr.IntOrString, error) {
+	steps, err := h.StepsIn(b.in, release)
+	if err != nil || len(steps) == 0 || !h.Source.Spec.Ref.IsPinned() {
 		return steps, err
 	}
 	if now != nil && now.Spec.Approval != nil && now.Spec.Approval.Commit == commit && now.Spec.Approval.ApprovedIn == b.in {
 		return now.Spec.Approval.Steps, nil
 	}
-	return h.stepsIn(h.desired.commit, release)
+	return h.StepsIn(h.State.Commit, release)
 }
 
 // isDone reports whether the gates that an approval names have all opened.
 func isDone(br *v1alpha1.BatchRelease, commit string, a *plan.Approval) bool {
 	s := &br.Status
-	return s.UpdateCommit == commit && (s.Phase == v1alpha1.PhaseCompleted || s.RollingBack || isPast(br, a.Spec.Step))
+	return s.UpdateCommit == commit && (s.Phase == v1alpha1.PhaseCompleted || s.RollingBack || IsPast(br, a.Spec.Step))
 }
 
-// isPast reports whether a release is beyond the gate of a step.
-func isPast(br *v1alpha1.BatchRelease, step int32) bool {
+// IsPast reports whether a release is beyond the gate of a step.
+func IsPast(br *v1alpha1.BatchRelease, step int32) bool {
 	return br.Status.Phase != "" && br.Status.CurrentStepIndex > step
 }
 
 // bringer is the commit that brought a file's content as it is at the tip.
-func (h *history) bringer(file string) (brought, error) {
-	b, err := bringer(h.snapshot, h.snapshot.Tip, file, h.brought[file])
+func (h *History) bringer(file string) (Brought, error) {
+	b, err := bringer(h.Snapshot, h.Snapshot.Tip, file, h.Brought[file])
 	if err == nil {
-		h.brought[file] = b
+		h.Brought[file] = b
 	}
 	return b, err
 }
 
-func at(branch, commit string) string { return branch + "@" + plan.ShortCommit(commit) }
+func CommitAt(branch, commit string) string { return branch + "@" + plan.ShortCommit(commit) }
 
 // checkObjects bounds what a commit renders.
 func checkObjects(l gittree.Limits, where string, objects []plan.Object) error {
@@ -459,8 +459,8 @@ func checkObjects(l gittree.Limits, where string, objects []plan.Object) error {
 	return gittree.Exceeded(where, fmt.Sprintf("%d objects are rendered, and a GitSource has at most %d", len(objects), l.Objects), "--max-objects, or divide it among several GitSources")
 }
 
-// templateOf decodes the pod template of a workload.
-func templateOf(o plan.Object) (*corev1.PodTemplateSpec, error) {
+// TemplateOf decodes the pod template of a workload.
+func TemplateOf(o plan.Object) (*corev1.PodTemplateSpec, error) {
 	m, ok, _ := unstructured.NestedMap(o.Object, "spec", "template")
 	if !ok {
 		return nil, nil
@@ -472,13 +472,13 @@ func templateOf(o plan.Object) (*corev1.PodTemplateSpec, error) {
 	return t, nil
 }
 
-// Renderer is [manifest.Render] somewhere else, as package sandbox does it.
-type Renderer interface {
+// FolderRenderer is [manifest.Render] somewhere else, as package sandbox does it.
+type FolderRenderer interface {
 	Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error)
 }
 
-// reviews reports whether what is written back is reviewed before it counts.
-func reviews(spec *v1alpha1.GitSourceSpec) bool {
+// Reviews reports whether what is written back is reviewed before it counts.
+func Reviews(spec *v1alpha1.GitSourceSpec) bool {
 	w := spec.WriteBack
 	return w != nil && w.Enabled && w.Branch != "" && w.Branch != spec.Ref.Branch
 }

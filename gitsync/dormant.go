@@ -36,7 +36,7 @@ import (
 
 const (
 	// maxDormant is how many commits are looked at, those nearest to the change.
-	maxDormant = maxWalk
+	maxDormant = MaxWalk
 	// maxTrials bounds the renderings for single lines, and those for the unsigned commits
 	// before the last release.
 	maxTrials = 100
@@ -62,7 +62,7 @@ type fields map[string]string
 func (c comparison) fields(set *plan.Set) fields {
 	f := fields{}
 	if c.release != nil {
-		f.add("template", templateIn(set, c.release))
+		f.add("template", TemplateIn(set, c.release))
 	}
 	f.add("plan", json.RawMessage(set.Terms(c.key.Namespace, c.key.Name)))
 	return f
@@ -141,16 +141,16 @@ type dormancy struct {
 
 // dormant returns a commit of the approver, or of an unknown person, that has an effect
 // on the change. It returns none if there is no such commit.
-func (c *change) dormant(ctx context.Context, approver signature.Signature) foundCommits {
-	keys := signature.Join(c.signatures.signers, c.signatures.verify)
-	return c.signatures.changeOf(strings.Join([]string{c.key, "dormant", approver.Key, keys.ID()}, " "), func() foundCommits {
+func (c *change) dormant(ctx context.Context, approver signature.Signature) FoundCommits {
+	keys := signature.Join(c.Signatures.Signers, c.Signatures.Verify)
+	return c.Signatures.changeOf(strings.Join([]string{c.key, "dormant", approver.Key, keys.ID()}, " "), func() FoundCommits {
 		d, r, err := c.newDormancy()
 		if err != nil || d == nil {
-			return foundCommits{err: err}
+			return FoundCommits{err: err}
 		}
 		list, older, err := d.suspects(ctx, r, approver, keys)
 		if err != nil {
-			return foundCommits{err: err, unknown: d.unknown}
+			return FoundCommits{err: err, unknown: d.unknown}
 		}
 		found, err := d.search(ctx, list)
 		for _, more := range []func() ([]plumbing.Hash, error){
@@ -165,7 +165,7 @@ func (c *change) dormant(ctx context.Context, approver signature.Signature) foun
 				found, err = nil, nil
 			}
 		}
-		return foundCommits{found, err, d.unknown}
+		return FoundCommits{found, err, d.unknown}
 	})
 }
 
@@ -179,11 +179,11 @@ func (c *change) newDormancy() (*dormancy, *rendering, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	now, err := o.older(c.commit, r.tree)
-	if err != nil || now.set == nil {
+	now, err := o.Older(c.commit, r.tree)
+	if err != nil || now.Set == nil {
 		return nil, nil, err
 	}
-	d := &dormancy{origins: o, of: c.of, store: gitobject.NewStore(c.snapshot), commit: c.commit, tree: r.commit.TreeHash, now: c.of.fields(now.set)}
+	d := &dormancy{origins: o, of: c.of, store: gitobject.NewStore(c.Snapshot), commit: c.commit, tree: r.commit.TreeHash, now: c.of.fields(now.Set)}
 	if c.base.IsZero() || !c.has(c.base.String()) {
 		return d, r, nil
 	}
@@ -191,11 +191,11 @@ func (c *change) newDormancy() (*dormancy, *rendering, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	last, err := o.older(c.base, b.tree)
-	if err != nil || last.set == nil {
+	last, err := o.Older(c.base, b.tree)
+	if err != nil || last.Set == nil {
 		return d, r, err
 	}
-	d.base, d.reads, d.was = b.commit.TreeHash, last.reads, c.of.fields(last.set)
+	d.base, d.reads, d.was = b.commit.TreeHash, last.Reads, c.of.fields(last.Set)
 	d.changed = d.now.differ(d.was)
 	return d, r, nil
 }
@@ -213,7 +213,7 @@ func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signatur
 	}
 	queue, seen := []plumbing.Hash{d.commit}, map[plumbing.Hash]bool{d.commit: true}
 	for n := 0; len(queue) > 0 && n < maxDormant; n++ {
-		c, err := object.GetCommit(d.snapshot, queue[0])
+		c, err := object.GetCommit(d.Snapshot, queue[0])
 		if err != nil {
 			return nil, nil, gittree.Missing("commit", queue[0], err)
 		}
@@ -248,14 +248,14 @@ func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signatur
 // another person signed it.
 func (d *dormancy) suspect(ctx context.Context, c *object.Commit, r *rendering, approver signature.Signature, keys *signature.Keys) (*suspect, error) {
 	if len(c.ParentHashes) == 1 {
-		if parent, err := treeHash(d.snapshot, c.ParentHashes[0]); err != nil || parent == c.TreeHash {
+		if parent, err := TreeHash(d.Snapshot, c.ParentHashes[0]); err != nil || parent == c.TreeHash {
 			return nil, err
 		}
 	}
 	if err := d.spend(ctx, effortOfSigner); err != nil {
 		return nil, err
 	}
-	by, why, err := d.signatures.signerOf(ctx, d.snapshot, c.Hash, keys)
+	by, why, err := d.Signatures.SignerOf(ctx, d.Snapshot, c.Hash, keys)
 	if err != nil || why == "" && !keys.Same(by, approver) {
 		return nil, err
 	}
@@ -324,11 +324,11 @@ func (p *ownChanges) changesOrNone() map[string]gitobject.Change {
 // isOfParent reports whether a parent of a merge has a file as the merge has it.
 func (d *dormancy) isOfParent(c *object.Commit, file string, to object.TreeEntry) (bool, error) {
 	for _, p := range c.ParentHashes {
-		tree, err := treeHash(d.snapshot, p)
+		tree, err := TreeHash(d.Snapshot, p)
 		if err != nil {
 			return false, err
 		}
-		e, err := gitobject.EntryAt(d.snapshot, tree, file)
+		e, err := gitobject.EntryAt(d.Snapshot, tree, file)
 		if err != nil || gitobject.SameEntry(e, to) {
 			return err == nil, err
 		}
@@ -351,7 +351,7 @@ func (d *dormancy) mergedByGit(f *contested) (object.TreeEntry, error) {
 			return f.a, nil
 		}
 		var err error
-		if text[i], err = gitobject.ReadBlob(d.snapshot, e.Hash); err != nil {
+		if text[i], err = gitobject.ReadBlob(d.Snapshot, e.Hash); err != nil {
 			return f.a, err
 		}
 	}
@@ -529,7 +529,7 @@ func (d *dormancy) effectBefore(ctx context.Context, s suspect) (map[string]bool
 	if !from.IsZero() {
 		to, err = d.undo(ctx, from, s)
 	} else if from = s.commit.TreeHash; len(s.commit.ParentHashes) > 0 {
-		to, err = treeHash(d.snapshot, s.commit.ParentHashes[0])
+		to, err = TreeHash(d.Snapshot, s.commit.ParentHashes[0])
 	}
 	if err == nil && was == nil {
 		was, err = d.fieldsOf(ctx, from)

@@ -168,7 +168,7 @@ func (l *look) noteEnded(ctx context.Context, plans ...inventory.Entry) error {
 		return err
 	}
 	for _, br := range list {
-		if s := &br.Status; isUnderWay(br, s.UpdateCommit) && s.UpdateCommit != "" {
+		if s := &br.Status; IsUnderWay(br, s.UpdateCommit) && s.UpdateCommit != "" {
 			s.EndedReleases = slices.Insert(s.EndedReleases, 0, v1alpha1.ReleaseName{Revision: s.UpdateRevision, Commit: s.UpdateCommit})
 		}
 	}

@@ -28,10 +28,10 @@ import (
 
 // commit is what is to be done for one commit.
 type commit struct {
-	desired  *desired
-	renderer *renderer
+	desired  *State
+	renderer *Reader
 	// governed is what of it counts, and is applied.
-	governed *governed
+	governed *Governed
 	targets  []*apply.Target
 	releases []*apply.Target
 	wanted   inventory.Set
@@ -117,8 +117,8 @@ func (l *look) stage(c *commit, o *apply.Observer) *apply.Stage {
 		l.keep.contests = apply.Contests{}
 	}
 	return apply.NewStage(apply.Input{
-		Applier: &apply.Applier{Source: l.gs, Client: l.as, Commit: c.desired.commit}, Observer: o, Status: l.status,
-		Set: c.governed.set, Targets: c.targets, Releases: c.releases, Then: c.then, Governing: c.now,
+		Applier: &apply.Applier{Source: l.gs, Client: l.as, Commit: c.desired.Commit}, Observer: o, Status: l.status,
+		Set: c.governed.Set, Targets: c.targets, Releases: c.releases, Then: c.then, Governing: c.now,
 		Before: l.before.Inventory, Autoscaled: l.keep.autoscaled, Asked: isAsked(l.gs), Branch: l.outcome.branch, Tip: l.outcome.commit,
 		Cache: l.keep.trials, Contests: l.keep.contests, Log: l.log,
 		Record:    func(e apply.Event) { l.tellOf(e.Object, e.Type, e.Reason, e.Message) },
@@ -137,25 +137,25 @@ func (l *look) take(r apply.Result) {
 
 // prepare renders a commit and reads the cluster's side of it. If there are problems,
 // it returns the commit with them, unless the commit does not render.
-func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signatures, o *apply.Observer) (*commit, error) {
+func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by Signatures, o *apply.Observer) (*commit, error) {
 	if l.keep.brought == nil {
-		l.keep.brought = map[string]brought{}
+		l.keep.brought = map[string]Brought{}
 	}
 	if l.keep.approved == nil {
-		l.keep.approved = approvedSteps{}
+		l.keep.approved = ApprovedSteps{}
 	}
 	if l.keep.exceeded == nil {
-		l.keep.exceeded = &overLimits{}
+		l.keep.exceeded = &OverLimits{}
 	}
-	r := &renderer{exceeded: l.keep.exceeded, snapshot: s, gs: l.gs, mapper: l.mapper, bases: l.bases(ctx), in: l.rendersIn(), brought: l.keep.brought, approved: l.keep.approved, order: l.keep.order, signatures: by}
-	d, rendered, err := r.desired(l.keep.desired)
+	r := &Reader{Exceeded: l.keep.exceeded, Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.rendersIn(), Brought: l.keep.brought, Approved: l.keep.approved, Order: l.keep.order, Signatures: by}
+	d, rendered, err := r.Read(l.keep.desired)
 	if err != nil {
 		return nil, err
 	}
 	l.keep.desired = d
 	l.rendered(rendered)
-	l.log.V(1).Info("desired", "commit", d.commit, "rendered", rendered, "objects", len(d.set.Objects), "releases", len(d.set.Releases))
-	if err := refuseEmpty(l.gs, d.set); err != nil {
+	l.log.V(1).Info("desired", "commit", d.Commit, "rendered", rendered, "objects", len(d.Set.Objects), "releases", len(d.Set.Releases))
+	if err := refuseEmpty(l.gs, d.Set); err != nil {
 		return nil, err
 	}
 	if err := l.advance(s, d); err != nil {
@@ -165,9 +165,9 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signature
 	if c.governed, err = l.govern(ctx, r, d, o); err != nil {
 		return nil, err
 	}
-	l.keep.applied = c.governed.set
+	l.keep.applied = c.governed.Set
 	var refused error
-	if c.targets, refused = o.Targets(ctx, c.governed.set); refused != nil && len(plan.ProblemsOf(refused)) == 0 {
+	if c.targets, refused = o.Targets(ctx, c.governed.Set); refused != nil && len(plan.ProblemsOf(refused)) == 0 {
 		return nil, refused
 	}
 	c.releases, err = l.releases(ctx, c, o)
@@ -178,14 +178,14 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signature
 	if ps := slices.Concat(plan.ProblemsOf(refused), plan.ProblemsOf(err)); len(ps) > 0 {
 		return c, ps
 	}
-	c.wanted = c.governed.keeps.Union(c.wanted)
+	c.wanted = c.governed.Keeps.Union(c.wanted)
 	for _, t := range slices.Concat(c.targets, c.releases) {
 		c.wanted.Add(t.Entry())
 	}
 	if c.heirs, err = l.heirsOf(ctx, s, c.wanted); err != nil {
 		return nil, err
 	}
-	return c, prune.CheckLimit(l.gs, inventory.Read(l.gs.Status.Inventory), c.heirs.certain().Union(c.wanted), d.commit)
+	return c, prune.CheckLimit(l.gs, inventory.Read(l.gs.Status.Inventory), c.heirs.certain().Union(c.wanted), d.Commit)
 }
 
 // leaveAlone leaves the plans alone of Deployments that are left alone: a new template in
@@ -217,7 +217,7 @@ func (l *look) leaveAlone(c *commit) {
 		differ = append(differ, t.Problem(v1alpha1.ReasonLeftAlone,
 			"what Git says of its release, approvals included, is not applied: annotation "+v1alpha1.AnnotationReconcile+" is "+v1alpha1.AnnotationReconcileDisabled,
 			"take the annotation off in Git and in the cluster"))
-		untrue := c.renderer.ignored[name]
+		untrue := c.renderer.Ignored[name]
 		l.outcome.ignored = slices.DeleteFunc(l.outcome.ignored, func(p *plan.Problem) bool { return slices.Contains(untrue, p) })
 	}
 	l.outcome.ignored = append(differ, l.outcome.ignored...)
@@ -237,7 +237,7 @@ func refuseEmpty(gs *v1alpha1.GitSource, set *plan.Set) error {
 
 // releases are the BatchReleases to apply, as targets.
 func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*apply.Target, error) {
-	live, set := map[string]*v1alpha1.BatchRelease{}, c.governed.set
+	live, set := map[string]*v1alpha1.BatchRelease{}, c.governed.Set
 	var ours []*v1alpha1.BatchRelease
 	for i := range set.Releases {
 		release := &set.Releases[i]
@@ -254,21 +254,21 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 	}
 	addEnded(&l.gs.Status, time.Now(), ours...)
 	var err error
-	if c.renderer.failed, err = l.failed(ctx, set.Releases, live); err != nil {
+	if c.renderer.Failed, err = l.failed(ctx, set.Releases, live); err != nil {
 		return nil, err
 	}
-	c.renderer.sources = func() (*v1alpha1.GitSourceList, error) {
+	c.renderer.Sources = func() (*v1alpha1.GitSourceList, error) {
 		err := o.ReadSources(ctx)
 		return o.Sources, err
 	}
-	list, ignored, err := c.renderer.releases(ctx, c.desired, set.Releases, live)
+	list, ignored, err := c.renderer.Releases(ctx, c.desired, set.Releases, live)
 	if err != nil {
 		return nil, err
 	}
-	l.approvals = c.renderer.approvals
+	l.approvals = c.renderer.Approvals
 	l.shard(list)
-	l.outcome.ignored = slices.Concat(c.governed.unapproved, ignored)
-	l.outcome.withheld = c.governed.withheld
+	l.outcome.ignored = slices.Concat(c.governed.Unapproved, ignored)
+	l.outcome.withheld = c.governed.Withheld
 	c.then, c.now = list, live
 	var targets []*apply.Target
 	var ps plan.Problems
@@ -297,19 +297,19 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 // that of what was: whatever happens from here on, nothing is lost.
 func (l *look) announce(ctx context.Context, c *commit) error {
 	l.gs.Status.Inventory = c.wanted.Union(inventory.Read(l.before.Inventory)).Status()
-	l.gs.Status.Plans = slices.Concat(c.governed.plans, c.governed.ending)
-	use(&l.gs.Status, time.Now(), c.governed.used)
-	if apply.IsApplied(l.gs, c.desired.commit) {
+	l.gs.Status.Plans = slices.Concat(c.governed.Plans, c.governed.Ending)
+	UsePlanApprovals(&l.gs.Status, time.Now(), c.governed.Used)
+	if apply.IsApplied(l.gs, c.desired.Commit) {
 		if l.onlyCommitsDiffer() {
 			return nil // they are written with the end of the sync
 		}
 		return l.save(ctx)
 	}
 	l.gs.Status.AppliedWith = ""
-	if c.desired.commit == l.before.ObservedCommit {
+	if c.desired.Commit == l.before.ObservedCommit {
 		return l.save(ctx)
 	}
-	l.gs.Status.ObservedCommit = c.desired.commit
+	l.gs.Status.ObservedCommit = c.desired.Commit
 	l.outcome.applying = true
 	err := l.report(ctx)
 	l.outcome.applying = false
@@ -328,8 +328,8 @@ func (l *look) finish(ctx context.Context, c *commit, whole bool) error {
 	if err != nil {
 		return err
 	}
-	l.gs.Status.Plans = c.governed.plans
-	use(&l.gs.Status, time.Now(), c.governed.usedInTheEnd)
+	l.gs.Status.Plans = c.governed.Plans
+	UsePlanApprovals(&l.gs.Status, time.Now(), c.governed.UsedInTheEnd)
 	l.keep.autoscaled = map[string]bool{}
 	for _, t := range c.targets {
 		if t.Autoscaled {
@@ -340,9 +340,9 @@ func (l *look) finish(ctx context.Context, c *commit, whole bool) error {
 		return nil
 	}
 	l.gs.Status.AppliedWith = apply.Digest(&l.gs.Spec)
-	if l.gs.Status.AppliedCommit != c.desired.commit {
-		l.gs.Status.AppliedCommit = c.desired.commit
-		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, fmt.Sprintf("applied %s: %d objects", at(l.outcome.branch, c.desired.commit), len(c.wanted)))
+	if l.gs.Status.AppliedCommit != c.desired.Commit {
+		l.gs.Status.AppliedCommit = c.desired.Commit
+		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, fmt.Sprintf("applied %s: %d objects", CommitAt(l.outcome.branch, c.desired.Commit), len(c.wanted)))
 	}
 	return nil
 }

@@ -103,11 +103,11 @@ func (r *reconciler) isUntouched(s *repository.Snapshot, gs *v1alpha1.GitSource,
 	if err != nil || way == nil {
 		return false, err
 	}
-	same, err := way.leaves(s, &r.stretches.folders, keep.desired.reads, keep.rest.approvals)
-	if err != nil || !same || len(keep.desired.set.Releases) == 0 {
+	same, err := way.leaves(s, &r.stretches.folders, keep.desired.Reads, keep.rest.approvals)
+	if err != nil || !same || len(keep.desired.Set.Releases) == 0 {
 		return same, err
 	}
-	brought, err := way.bringsApprovals(s, approvalsPath(&gs.Spec))
+	brought, err := way.bringsApprovals(s, ApprovalsPath(&gs.Spec))
 	return !brought, err
 }
 
@@ -126,7 +126,7 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
 	}
 	tip := s.Commit.String()
 	l.rendered(false)
-	l.keep.desired = &desired{key: l.keep.desired.key, commit: tip, set: l.keep.desired.set, reads: l.keep.desired.reads}
+	l.keep.desired = &State{Key: l.keep.desired.Key, Commit: tip, Set: l.keep.desired.Set, Reads: l.keep.desired.Reads}
 	l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName)
 	if err != nil {
 		return err
@@ -155,14 +155,14 @@ const notedBefore = 7 * 24 * time.Hour
 
 // mustNoteSeen reports whether the tips that were seen since the status was written have to
 // be in it soon.
-func (l *look) mustNoteSeen(by signatures) bool {
-	until := by.now.Add(notedBefore)
+func (l *look) mustNoteSeen(by Signatures) bool {
+	until := by.Now.Add(notedBefore)
 	if rest := l.keep.rest.until; rest.After(until) {
 		until = rest
 	}
 	now, before := l.gs.Status.Seen, l.before.Seen
 	isNew := len(now) > 0 && (len(before) == 0 || now[0].Commit != before[0].Commit)
-	return isNew && (by.verify.EndBetween(by.now, until) || by.signers.EndBetween(by.now, until))
+	return isNew && (by.Verify.EndBetween(by.Now, until) || by.Signers.EndBetween(by.Now, until))
 }
 
 // passed is how far the branch has gone on since the commits in the status of a source,
@@ -188,28 +188,28 @@ func (p *passed) isOf(gs *v1alpha1.GitSource) bool {
 func (l *look) catchUp() {
 	if p := &l.keep.passed; p.isOf(l.gs) {
 		l.gs.Status.AppliedCommit, l.gs.Status.ObservedCommit = p.tip, p.tip
-		l.gs.Status.Seen = union(p.seen, l.gs.Status.Seen)
+		l.gs.Status.Seen = UnionSeen(p.seen, l.gs.Status.Seen)
 	}
 }
 
 // advance takes a commit for applied that renders what the applied one does, as do all
 // commits between the two. A controller that was started since the status was written
 // knows no more than these commits.
-func (l *look) advance(s *repository.Snapshot, d *desired) error {
+func (l *look) advance(s *repository.Snapshot, d *State) error {
 	from := l.gs.Status.AppliedCommit
-	if from == d.commit || d.hasBases || l.gs.Spec.Ref.IsPinned() || !apply.IsApplied(l.gs, from) {
+	if from == d.Commit || d.HasBases || l.gs.Spec.Ref.IsPinned() || !apply.IsApplied(l.gs, from) {
 		return nil
 	}
 	approvals, err := l.approvalReads(s)
 	if err != nil {
 		return err
 	}
-	same, err := l.unchangedSince(s, plumbing.NewHash(from), d.reads, approvals)
+	same, err := l.unchangedSince(s, plumbing.NewHash(from), d.Reads, approvals)
 	switch {
 	case err != nil: // some older commit cannot be read; this one can, and is applied as any other
-		l.log.V(1).Info("not taken for applied", "commit", d.commit, "because", err.Error())
+		l.log.V(1).Info("not taken for applied", "commit", d.Commit, "because", err.Error())
 	case same:
-		l.gs.Status.AppliedCommit = d.commit
+		l.gs.Status.AppliedCommit = d.Commit
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (l *look) approvalReads(s *repository.Snapshot) (gittree.Reads, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, _ = manifest.ReadApprovals(t, approvalsPath(&l.gs.Spec), l.gs.Namespace, l.gs.Spec.TargetNamespace)
+	_, _ = manifest.ReadApprovals(t, ApprovalsPath(&l.gs.Spec), l.gs.Namespace, l.gs.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, err
 	}
@@ -242,7 +242,7 @@ func (r *reconciler) unchangedSince(s *repository.Snapshot, applied plumbing.Has
 			return false, err
 		}
 	}
-	way, err := r.stretches.between(s, applied, s.Commit, maxWalk)
+	way, err := r.stretches.between(s, applied, s.Commit, MaxWalk)
 	if err != nil || way == nil {
 		return false, err
 	}
@@ -269,5 +269,5 @@ func (l *look) noteSeen(s *repository.Snapshot) {
 	if s.Tag.IsAnnotated() {
 		now = append(now, s.Tag.Object.String())
 	}
-	l.gs.Status.Seen = withSeen(l.gs.Status.Seen, time.Now(), now...)
+	l.gs.Status.Seen = WithSeen(l.gs.Status.Seen, time.Now(), now...)
 }

@@ -120,18 +120,18 @@ func says(live, manifest any) bool {
 }
 
 // govern returns what of a commit counts. Without signers that is all of it.
-func (l *look) govern(ctx context.Context, r *renderer, d *desired, o *apply.Observer) (*governed, error) {
-	if r.signatures.signers == nil {
-		return &governed{set: d.set, keeps: inventory.Set{}}, nil
+func (l *look) govern(ctx context.Context, r *Reader, d *State, o *apply.Observer) (*Governed, error) {
+	if r.Signatures.Signers == nil {
+		return &Governed{Set: d.Set, Keeps: inventory.Set{}}, nil
 	}
-	t, err := gittree.Open(r.snapshot, r.snapshot.Tip)
+	t, err := gittree.Open(r.Snapshot, r.Snapshot.Tip)
 	if err != nil {
 		return nil, err
 	}
-	approvals, _ := manifest.ReadApprovals(t, approvalsPath(&r.gs.Spec), r.gs.Namespace, r.gs.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(t, ApprovalsPath(&r.Source.Spec), r.Source.Namespace, r.Source.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, err
 	}
-	g := &governor{history: newHistory(r, d), o: o, approvals: approvals}
-	return g.govern(ctx)
+	g := &Governor{History: NewHistory(r, d), Observer: o, Approvals: approvals}
+	return g.Govern(ctx)
 }

@@ -54,7 +54,7 @@ func (l *look) heirsOf(ctx context.Context, s *repository.Snapshot, wanted inven
 	found := heirs{}
 	for i := range sources.Items {
 		other := &sources.Items[i]
-		if other.UID == l.gs.UID || other.DeletionTimestamp != nil || !sameBranch(other, l.gs) || neverRead(other) {
+		if other.UID == l.gs.UID || other.DeletionTimestamp != nil || !SameBranch(other, l.gs) || neverRead(other) {
 			continue
 		}
 		if err := l.inherits(ctx, s, other, gone, found); err != nil {
@@ -88,8 +88,8 @@ func (l *look) inherits(ctx context.Context, s *repository.Snapshot, other *v1al
 		return ctx.Err()
 	}
 	name := client.ObjectKeyFromObject(other)
-	r := &renderer{snapshot: s, gs: other, mapper: l.mapper, bases: l.bases(ctx), in: l.options.Renderer}
-	d, _, err := r.desired(l.recall(name).desired)
+	r := &Reader{Snapshot: s, Source: other, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.options.Renderer}
+	d, _, err := r.Read(l.recall(name).desired)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -99,12 +99,12 @@ func (l *look) inherits(ctx context.Context, s *repository.Snapshot, other *v1al
 	}
 	cannot, err := l.refusal(ctx, s, other)
 	if err == nil && cannot == "" {
-		cannot, err = l.unfit(ctx, other, as, d.set, may)
+		cannot, err = l.unfit(ctx, other, as, d.Set, may)
 	}
 	if err != nil {
 		return err
 	}
-	found.add(name, may, inventory.OfSet(d.set), cannot)
+	found.add(name, may, inventory.OfSet(d.Set), cannot)
 	return nil
 }
 

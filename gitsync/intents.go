@@ -193,13 +193,13 @@ func mark(br *v1alpha1.BatchRelease) string {
 	back, failed := rolledBack(&release, br)
 	in, ok := approved(&release, br)
 	a := br.Spec.Approval
-	other := a != nil && releasing(br, a.Commit) != "" && releasing(br, a.Commit) != a.Revision
-	past := a != nil && isPast(br, a.Step)
+	other := a != nil && Releasing(br, a.Commit) != "" && Releasing(br, a.Commit) != a.Revision
+	past := a != nil && IsPast(br, a.Step)
 	var about int64 // what was decided counts once it is about the present spec
 	if failed || ok {
 		about = s.ObservedGeneration
 	}
-	return fmt.Sprint(about, failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, in.waits, s.FailedRevision, other, past, isUnderWay(br, s.UpdateCommit), chapter(br))
+	return fmt.Sprint(about, failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, in.waits, s.FailedRevision, other, past, IsUnderWay(br, s.UpdateCommit), chapter(br))
 }
 
 // String is an intent in a few words.

@@ -80,8 +80,8 @@ func TestWhatIsReadIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := &renderer{gs: gitSourceAt("apps"), mapper: testMapper()}
-			_, err = r.render(tree)
+			r := &Reader{Source: gitSourceAt("apps"), Mapper: testMapper()}
+			_, err = r.Render(tree)
 			if !gittest.ErrorSays(err, tt.says) {
 				t.Errorf("%s: got %v, want %q", tt.reason, err, tt.says)
 			}
@@ -129,8 +129,8 @@ func TestSubmoduleIsIgnored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &renderer{gs: gitSourceAt("."), mapper: testMapper()}
-	set, err := r.render(tree)
+	r := &Reader{Source: gitSourceAt("."), Mapper: testMapper()}
+	set, err := r.Render(tree)
 	if err != nil || len(set.Objects) != 1 {
 		t.Fatalf("%+v %v", set, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
+
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
@@ -96,7 +97,7 @@ func (l *lineage) below(tips []int32, within func(int32) bool, step func() error
 		if seen[i] || !within(i) {
 			return step()
 		}
-		if seen[i] = true; len(seen) > maxWalk {
+		if seen[i] = true; len(seen) > MaxWalk {
 			return errTooManyCommits
 		}
 		stack = append(stack, open{commit: i})

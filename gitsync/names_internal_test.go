@@ -84,22 +84,22 @@ func TestApprovalIsForOneDeployment(t *testing.T) {
 			repo.Push()
 			r := rendererAt(t, repo, "")
 			if tt.pin != nil {
-				r.gs.Spec.Ref.Commit = tt.pin(repo)
-				r.snapshot.Commit = plumbing.NewHash(r.gs.Spec.Ref.Commit)
+				r.Source.Spec.Ref.Commit = tt.pin(repo)
+				r.Snapshot.Commit = plumbing.NewHash(r.Source.Spec.Ref.Commit)
 			}
-			d, _, err := r.desired(nil)
+			d, _, err := r.Read(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			live := map[string]*v1alpha1.BatchRelease{}
-			for i := range d.set.Releases {
-				of := &d.set.Releases[i]
+			for i := range d.Set.Releases {
+				of := &d.Set.Releases[i]
 				br := of.Plan.DeepCopy()
 				br.Spec.Template, br.Spec.Commit = of.Template, release
 				br.Spec.ApprovalsSince = &v1alpha1.ApprovalsSince{AppliedCommit: release, ObservedCommit: release}
 				live[plan.ReleaseName(of.Plan)] = br
 			}
-			list, ignored, err := r.releases(t.Context(), d, d.set.Releases, live)
+			list, ignored, err := r.Releases(t.Context(), d, d.Set.Releases, live)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,19 +126,19 @@ func TestTemplateIn_NamesExchanged(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.Commit(namedPlans("v1", "psa", "psb"))
 	repo.Push()
-	now, _, err := rendererAt(t, repo, "").desired(nil)
+	now, _, err := rendererAt(t, repo, "").Read(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	repo.Commit(namedPlans("v1", "psb", "psa"))
 	repo.Push()
-	then, _, err := rendererAt(t, repo, "").desired(nil)
+	then, _, err := rendererAt(t, repo, "").Read(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range now.set.Releases {
-		r := &now.set.Releases[i]
-		if got := templateIn(then.set, r); !plan.EqualTemplate(got, r.Template) {
+	for i := range now.Set.Releases {
+		r := &now.Set.Releases[i]
+		if got := TemplateIn(then.Set, r); !plan.EqualTemplate(got, r.Template) {
 			t.Errorf("Deployment %s has the template of %s", r.Deployment.GetName(), got.Labels["app"])
 		}
 	}

@@ -62,7 +62,7 @@ func (l *look) tellSource(was []metav1.Condition) {
 	if n.Commit == "" {
 		n.Author = ""
 	}
-	n.Link = commitPage(l.gs.Spec.URL, n.Commit)
+	n.Link = CommitPage(l.gs.Spec.URL, n.Commit)
 	l.options.Tell(n)
 }
 
@@ -81,5 +81,5 @@ func authorIn(s storer.EncodedObjectStorer, commit plumbing.Hash) string {
 	if err != nil {
 		return ""
 	}
-	return author(c)
+	return AuthorOf(c)
 }

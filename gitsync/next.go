@@ -23,14 +23,14 @@ import (
 type branch struct {
 	commit  plumbing.Hash
 	set     *plan.Set
-	history *history // nil: the store has no history to walk
+	history *History // nil: the store has no history to walk
 }
 
-func newBranch(r *renderer, store storer.EncodedObjectStorer, commit plumbing.Hash, set *plan.Set, t *gittree.Tree) *branch {
+func newBranch(r *Reader, store storer.EncodedObjectStorer, commit plumbing.Hash, set *plan.Set, t *gittree.Tree) *branch {
 	b := &branch{commit: commit, set: set}
 	if files, ok := store.(*filesystem.Storage); ok {
-		r.snapshot = &repository.Snapshot{Storage: files, Commit: commit, Tip: commit}
-		b.history = newHistory(r, &desired{commit: commit.String(), set: set, reads: t.Reads()})
+		r.Snapshot = &repository.Snapshot{Storage: files, Commit: commit, Tip: commit}
+		b.history = NewHistory(r, &State{Commit: commit.String(), Set: set, Reads: t.Reads()})
 	}
 	return b
 }
@@ -60,7 +60,7 @@ func (b *branch) rival(gs *v1alpha1.GitSource, next *v1alpha1.BatchRelease, plan
 // release keeps its commit while its template stays.
 func (b *branch) releaseCommit(ctx context.Context, r *plan.Release, live *v1alpha1.BatchRelease) string {
 	if b.history != nil {
-		if commit, err := b.history.releaseCommit(ctx, r, live); err == nil {
+		if commit, err := b.history.ReleaseCommit(ctx, r, live); err == nil {
 			return commit
 		}
 	}
@@ -89,7 +89,7 @@ func (v *preview) next(ctx context.Context, r *plan.Release, plans []v1alpha1.Ba
 	next.Spec.Template = r.Template.DeepCopy()
 	next.Spec.DeploymentStrategy = r.Strategy.DeepCopy()
 	next.Spec.ServiceAccountName = v.gs.Spec.ServiceAccountName
-	next.Spec.ReviewApprovals = reviews(&v.gs.Spec)
+	next.Spec.ReviewApprovals = Reviews(&v.gs.Spec)
 	next.Spec.RequireSignedApprovals = v.gs.Spec.Approvals != nil && v.gs.Spec.Approvals.Signers != nil
 	if live == nil {
 		failed, err := failedReleases(ctx, v.c, []plan.Release{*r}, nil)

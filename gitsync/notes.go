@@ -64,10 +64,10 @@ func (st stories) tell(br *v1alpha1.BatchRelease, revision, commit string, start
 }
 
 // reject adds to the paragraph of a release why it was rejected.
-func (st stories) reject(br *v1alpha1.BatchRelease, why rejection) {
-	for i, p := range st[why.of] {
+func (st stories) reject(br *v1alpha1.BatchRelease, why Rejection) {
+	for i, p := range st[why.Of] {
 		if strings.HasPrefix(p, gitobject.TrailerRelease+": "+br.Namespace+"/"+br.Name+"\n") && strings.Contains(p, "\nOutcome: ") {
-			st[why.of][i] = p + "\n" + why.line()
+			st[why.Of][i] = p + "\n" + why.Line()
 		}
 	}
 }
@@ -100,7 +100,7 @@ func withStories(note string, paragraphs []string) string {
 	for _, p := range paragraphs {
 		same := func(other string) bool { return release(other) == release(p) }
 		if i := slices.IndexFunc(all, same); i >= 0 {
-			all[i] = withRejection(p, all[i])
+			all[i] = WithRejection(p, all[i])
 		} else {
 			all = append(all, p)
 		}
@@ -121,14 +121,14 @@ func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *repository
 		return nil
 	}
 	st := stories{}
-	for i := range c.governed.set.Releases {
-		live, err := o.LivePlan(ctx, &c.governed.set.Releases[i])
+	for i := range c.governed.Set.Releases {
+		live, err := o.LivePlan(ctx, &c.governed.Set.Releases[i])
 		if err != nil {
 			return err
 		}
 		if live != nil {
 			st.add(live)
-			st.reject(live, rejectionIn(s, live))
+			st.reject(live, RejectionIn(s, live))
 		}
 	}
 	// A note on a commit that a force-push took away would be on nothing.

@@ -35,7 +35,7 @@ import (
 
 // origins looks for the commits that made a difference.
 type origins struct {
-	*history
+	*History
 	// of is what is compared of a rendering.
 	of func(*plan.Set) string
 	// was is what counted last; empty: not known.
@@ -111,7 +111,7 @@ func (c comparison) state(set *plan.Set) string {
 	if c.release == nil {
 		return terms
 	}
-	return plan.TemplateDigest(templateIn(set, c.release)) + " " + terms
+	return plan.TemplateDigest(TemplateIn(set, c.release)) + " " + terms
 }
 
 // find returns the commits of the difference between what counted last and what a
@@ -161,7 +161,7 @@ func (o *origins) find(ctx context.Context, commit plumbing.Hash) ([]plumbing.Ha
 		if combines {
 			merges = append(merges, combination{r, parents})
 		}
-		if len(list) > maxChange || len(seen) > maxWalk {
+		if len(list) > maxChange || len(seen) > MaxWalk {
 			return nil, errTooManyCommits
 		}
 	}
@@ -195,7 +195,7 @@ func (o *origins) readLineage(ctx context.Context) (*lineage, error) {
 	if o.lineage != nil {
 		return o.lineage, nil
 	}
-	l := newLineage(o.snapshot)
+	l := newLineage(o.Snapshot)
 	if !o.base.IsZero() {
 		if _, err := l.add(ctx, o.base); err != nil {
 			return nil, err
@@ -209,15 +209,15 @@ func (o *origins) readLineage(ctx context.Context) (*lineage, error) {
 // render returns what a commit renders, given its child in the walk. A commit in which
 // nothing differs that was read for the child renders the same, and is not rendered.
 func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, error) {
-	c, err := object.GetCommit(o.snapshot, commit)
+	c, err := object.GetCommit(o.Snapshot, commit)
 	if err != nil {
 		return nil, gittree.Missing("commit", commit, err)
 	}
-	t, err := gittree.Open(o.snapshot, commit)
+	t, err := gittree.Open(o.Snapshot, commit)
 	if err != nil {
 		return nil, err
 	}
-	if child != nil && o.bases == nil {
+	if child != nil && o.Bases == nil {
 		differ, err := gittree.Differ(child.reads, child.tree, t)
 		if err != nil {
 			return nil, err
@@ -226,13 +226,13 @@ func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, er
 			return &rendering{commit: c, tree: t, state: child.state, reads: child.reads}, nil
 		}
 	}
-	d, err := o.older(commit, t)
+	d, err := o.Older(commit, t)
 	if err != nil {
 		return nil, err
 	}
 	o.unknown = cmp.Or(o.unknown, d.unknown)
-	if d.set != nil {
-		return &rendering{commit: c, tree: t, state: o.of(d.set), reads: d.reads}, nil
+	if d.Set != nil {
+		return &rendering{commit: c, tree: t, state: o.of(d.Set), reads: d.Reads}, nil
 	}
 	reads := gittree.Reads{}
 	if child != nil {
@@ -240,7 +240,7 @@ func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, er
 			reads[p] = r
 		}
 	}
-	for p, r := range d.reads {
+	for p, r := range d.Reads {
 		if _, ok := reads[p]; !ok {
 			reads[p] = r
 		}
@@ -323,13 +323,13 @@ type contested struct {
 // contested returns the files of a merge of two commits that are not those of the one
 // side which has changed them.
 func (o *origins) contested(ctx context.Context, base plumbing.Hash, a, b, merge *object.Commit) (map[string]*contested, error) {
-	from, err := object.GetCommit(o.snapshot, base)
+	from, err := object.GetCommit(o.Snapshot, base)
 	if err != nil {
 		return nil, gittree.Missing("commit", base, err)
 	}
 	var sides [3]map[string]gitobject.Change
 	for i, c := range []*object.Commit{a, b, merge} {
-		if sides[i], err = gitobject.Diff(o.snapshot, from.TreeHash, c.TreeHash); err != nil {
+		if sides[i], err = gitobject.Diff(o.Snapshot, from.TreeHash, c.TreeHash); err != nil {
 			return nil, err
 		}
 		if err := o.spend(ctx, effortOfFile*(1+len(sides[i]))); err != nil {
@@ -385,10 +385,10 @@ func (o *origins) matters(file string, sides ...*rendering) bool {
 		dir = path.Clean(dir)
 		return dir == "." || file == dir || strings.HasPrefix(file, dir+"/")
 	}
-	if in(approvalsPath(&o.gs.Spec)) {
+	if in(ApprovalsPath(&o.Source.Spec)) {
 		return false
 	}
-	if in(o.gs.Spec.Path) {
+	if in(o.Source.Spec.Path) {
 		return true
 	}
 	for _, s := range sides {
@@ -410,7 +410,7 @@ func (o *origins) isCleanFile(ctx context.Context, f *contested) (bool, error) {
 			return false, nil
 		}
 		var err error
-		if text[i], err = gitobject.ReadBlob(o.snapshot, e.Hash); err != nil {
+		if text[i], err = gitobject.ReadBlob(o.Snapshot, e.Hash); err != nil {
 			return false, err
 		}
 		if err := o.spend(ctx, len(text[i])/8); err != nil {

@@ -40,7 +40,7 @@ func (l *look) tellOverdue() {
 	if !l.outcome.overdue || len(l.outcome.problems) > 0 || l.wasOverdue() {
 		return
 	}
-	for _, c := range l.outcome.awaitsHandBack(at(l.outcome.branch, l.outcome.commit)) {
+	for _, c := range l.outcome.awaitsHandBack(CommitAt(l.outcome.branch, l.outcome.commit)) {
 		if c.Type == conditionStalled {
 			l.tell(corev1.EventTypeWarning, c.Reason, c.Message)
 		}

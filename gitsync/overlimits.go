@@ -10,30 +10,30 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// overLimits is what is known of commits that take more to render than they may. So they
+// OverLimits is what is known of commits that take more to render than they may. So they
 // take it once, and not again at each push beside them. It is kept between syncs.
-type overLimits struct {
+type OverLimits struct {
 	key string // of the renderer
 	// reads is what was read of the tip before it was too much, and err what was wrong.
 	reads gittree.Reads
 	err   error
 	// older are commits in the history of the tip.
-	older map[plumbing.Hash]desired
+	older map[plumbing.Hash]State
 }
 
 // keptExceeded bounds the older commits.
 const keptExceeded = 100
 
 // of forgets all where the renderer has become another one.
-func (e *overLimits) of(r *renderer) *overLimits {
-	if key := r.key(); e != nil && e.key != key {
-		*e = overLimits{key: key, older: map[plumbing.Hash]desired{}}
+func (e *OverLimits) of(r *Reader) *OverLimits {
+	if key := r.Key(); e != nil && e.key != key {
+		*e = OverLimits{key: key, older: map[plumbing.Hash]State{}}
 	}
 	return e
 }
 
 // again returns what was wrong with a tree, where all is the same that was read of it.
-func (e *overLimits) again(t *gittree.Tree) error {
+func (e *OverLimits) again(t *gittree.Tree) error {
 	if e == nil || e.err == nil {
 		return nil
 	}
@@ -45,8 +45,8 @@ func (e *overLimits) again(t *gittree.Tree) error {
 }
 
 // note keeps how the rendering of the tip went.
-func (e *overLimits) note(t *gittree.Tree, err error) {
-	if e == nil || isPassing(err) {
+func (e *OverLimits) note(t *gittree.Tree, err error) {
+	if e == nil || IsPassing(err) {
 		return
 	}
 	e.reads, e.err = nil, nil
@@ -56,7 +56,7 @@ func (e *overLimits) note(t *gittree.Tree, err error) {
 }
 
 // noteOlder keeps that an older commit takes too much.
-func (e *overLimits) noteOlder(commit plumbing.Hash, d desired, err error) {
+func (e *OverLimits) noteOlder(commit plumbing.Hash, d State, err error) {
 	if e == nil || !gittree.IsExceeded(err) {
 		return
 	}
@@ -66,19 +66,19 @@ func (e *overLimits) noteOlder(commit plumbing.Hash, d desired, err error) {
 	e.older[commit] = d
 }
 
-// busy is an error of a [Renderer] that has no place for a folder now. A sync that meets
+// Busy is an error of a [Renderer] that has no place for a folder now. A sync that meets
 // it ends, so that it does not hold the goroutine of another source. It is repeated once
 // there is a place.
-type busy interface {
+type Busy interface {
 	error
 	// Free returns a channel that is closed when there may be a place.
 	Free() <-chan struct{}
 }
 
-// isPassing reports whether a rendering has failed for no reason of the commit's. The
+// IsPassing reports whether a rendering has failed for no reason of the commit's. The
 // next one may go well, so nothing may be concluded of the commit.
-func isPassing(err error) bool {
-	if _, ok := errors.AsType[busy](err); ok {
+func IsPassing(err error) bool {
+	if _, ok := errors.AsType[Busy](err); ok {
 		return true
 	}
 	p, ok := errors.AsType[*plan.Problem](err)

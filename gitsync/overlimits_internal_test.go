@@ -28,12 +28,12 @@ func TestOverLimitsIsRemembered(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(webAt("v1"))
-	known, in := &overLimits{}, &tooMuch{}
+	known, in := &OverLimits{}, &tooMuch{}
 	look := func(reason string, want int) {
 		t.Helper()
 		r := rendererAt(t, repo, "")
-		r.in, r.exceeded = in, known
-		if _, _, err := r.desired(nil); !gittree.IsExceeded(err) {
+		r.Folders, r.Exceeded = in, known
+		if _, _, err := r.Read(nil); !gittree.IsExceeded(err) {
 			t.Errorf("%s: %v", reason, err)
 		}
 		if in.n != want {
@@ -54,13 +54,13 @@ func TestOverLimitsIsRemembered(t *testing.T) {
 	repo.CommitAndPush(webAt("v3"))
 	for i := range 2 {
 		r := rendererAt(t, repo, "")
-		r.in, r.exceeded = in, known
-		tree, err := gittree.Open(r.snapshot, older)
+		r.Folders, r.Exceeded = in, known
+		tree, err := gittree.Open(r.Snapshot, older)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := newHistory(r, &desired{}).older(older, tree)
-		if err != nil || d.set != nil || len(d.reads) == 0 {
+		d, err := NewHistory(r, &State{}).Older(older, tree)
+		if err != nil || d.Set != nil || len(d.Reads) == 0 {
 			t.Errorf("%s: %+v, %v", older, d, err)
 		}
 		if in.n != 4 {

@@ -15,20 +15,20 @@ import (
 // parkingRenderer is a Renderer that notes for a sync that it has met no place. Then nothing
 // is written of what the sync has made of that.
 type parkingRenderer struct {
-	Renderer
+	FolderRenderer
 	look *look
 }
 
 func (p parkingRenderer) Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
-	objects, err := p.Renderer.Render(tenant, fsys, dir, opts)
-	if b, ok := errors.AsType[busy](err); ok {
+	objects, err := p.FolderRenderer.Render(tenant, fsys, dir, opts)
+	if b, ok := errors.AsType[Busy](err); ok {
 		p.look.parked = b
 	}
 	return objects, err
 }
 
 // rendersIn is where a sync renders; nil: in this process.
-func (l *look) rendersIn() Renderer {
+func (l *look) rendersIn() FolderRenderer {
 	if l.options.Renderer == nil {
 		return nil
 	}

@@ -36,11 +36,11 @@ func TestFailedRendererSaysNothingOfACommit(t *testing.T) {
 	repo.CommitAndPush(files)
 	for at := 1; ; at++ {
 		r, in := rendererAt(t, repo, v1), &failsOnce{at: at}
-		r.in = in
-		d, _, err := r.desired(nil)
+		r.Folders = in
+		d, _, err := r.Read(nil)
 		var list []*v1alpha1.BatchRelease
 		if err == nil {
-			list, _, err = r.releases(context.Background(), d, d.set.Releases, map[string]*v1alpha1.BatchRelease{"shop/web": liveAt("v1", v1)})
+			list, _, err = r.Releases(context.Background(), d, d.Set.Releases, map[string]*v1alpha1.BatchRelease{"shop/web": liveAt("v1", v1)})
 		}
 		switch {
 		case in.n < at: // all went well
@@ -50,7 +50,7 @@ func TestFailedRendererSaysNothingOfACommit(t *testing.T) {
 			return
 		case err == nil:
 			t.Errorf("rendering %d failed, and the release is that of %s, want an error or none", at, list[0].Spec.Commit)
-		case !isPassing(err):
+		case !IsPassing(err):
 			t.Errorf("rendering %d failed: %v", at, err)
 		}
 	}

@@ -247,10 +247,10 @@ type adversary struct {
 	commits []string
 
 	gs       *v1alpha1.GitSource
-	by       signatures
-	last     *desired
-	brought  map[string]brought
-	approved approvedSteps
+	by       Signatures
+	last     *State
+	brought  map[string]Brought
+	approved ApprovedSteps
 	live     map[string]*v1alpha1.BatchRelease // by Deployment
 
 	states map[string]state // by commit
@@ -275,7 +275,7 @@ func newAdversary(t *testing.T, seed uint64) *adversary {
 	t.Helper()
 	a := &adversary{
 		Memory: gittest.NewMemory(t, memfs.New()), t: t, rand: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // a test's choices
-		brought: map[string]brought{}, approved: approvedSteps{}, live: map[string]*v1alpha1.BatchRelease{},
+		brought: map[string]Brought{}, approved: ApprovedSteps{}, live: map[string]*v1alpha1.BatchRelease{},
 		states: map[string]state{}, makings: map[int][][]int{}, imagings: [2]map[string][][]int{{}, {}},
 		bringings: map[document][]bringing{}, governing: -1, begun: map[string]string{}, ended: map[string]bool{},
 	}
@@ -291,9 +291,9 @@ func newAdversary(t *testing.T, seed uint64) *adversary {
 		}
 		return keys
 	}
-	a.by = signatures{
-		verify: parse(lines...), signers: parse(lines[1:]...), distinctAuthor: seed%2 == 0, now: time.Now(),
-		order: gitobject.Precedence{}, changes: map[string]foundCommits{}, places: map[string][]place{},
+	a.by = Signatures{
+		Verify: parse(lines...), Signers: parse(lines[1:]...), DistinctAuthor: seed%2 == 0, Now: time.Now(),
+		Order: gitobject.Precedence{}, Changes: map[string]FoundCommits{}, Places: map[string][]Place{},
 	}
 	a.gs = &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: "file:///shop", Path: "deploy"}}
 	if seed%5 == 0 {
@@ -590,8 +590,8 @@ func (a *adversary) sync() (terms plan.Terms, ok bool) {
 	a.t.Helper()
 	tip := plumbing.NewHash(a.head)
 	s := &repository.Snapshot{Storage: a.Storage, Commit: tip, Tip: tip}
-	r := &renderer{snapshot: s, gs: a.gs, mapper: testMapper(), brought: a.brought, approved: a.approved, order: a.by.order, signatures: a.by}
-	d, _, err := r.desired(a.last)
+	r := &Reader{Snapshot: s, Source: a.gs, Mapper: testMapper(), Brought: a.brought, Approved: a.approved, Order: a.by.Order, Signatures: a.by}
+	d, _, err := r.Read(a.last)
 	if err != nil {
 		a.breach("%v", err)
 	}
@@ -605,17 +605,17 @@ func (a *adversary) sync() (terms plan.Terms, ok bool) {
 	if err != nil {
 		a.breach("%v", err)
 	}
-	a.releases(r, d, g.set.Releases)
-	a.gs.Status.Plans, a.gs.Status.AppliedCommit = g.plans, a.head
-	use(&a.gs.Status, time.Now(), slices.Concat(g.used, g.usedInTheEnd))
+	a.releases(r, d, g.Set.Releases)
+	a.gs.Status.Plans, a.gs.Status.AppliedCommit = g.Plans, a.head
+	UsePlanApprovals(&a.gs.Status, time.Now(), slices.Concat(g.Used, g.UsedInTheEnd))
 	a.applied = a.head
 	// The applied terms are those that govern, whatever the branch says.
-	applied := g.set.Terms("shop", "web")
-	i := slices.IndexFunc(g.plans, func(p v1alpha1.GoverningPlan) bool { return p.Deployment == "shop/web" })
+	applied := g.Set.Terms("shop", "web")
+	i := slices.IndexFunc(g.Plans, func(p v1alpha1.GoverningPlan) bool { return p.Deployment == "shop/web" })
 	if i < 0 {
 		return applied, true
 	}
-	governing := plan.Terms(g.plans[i].Terms)
+	governing := plan.Terms(g.Plans[i].Terms)
 	if variants[a.now().variant()] != "no Deployment" && applied != governing {
 		a.breach("%s is applied, and governs is %s", applied, governing)
 	}
@@ -624,7 +624,7 @@ func (a *adversary) sync() (terms plan.Terms, ok bool) {
 
 // releases does what a sync does with the releases, and compares the approvals that count
 // with those that were given.
-func (a *adversary) releases(r *renderer, d *desired, releases []plan.Release) {
+func (a *adversary) releases(r *Reader, d *State, releases []plan.Release) {
 	a.t.Helper()
 	live := map[string]*v1alpha1.BatchRelease{}
 	for i := range releases {
@@ -632,7 +632,7 @@ func (a *adversary) releases(r *renderer, d *desired, releases []plan.Release) {
 			live[plan.ReleaseName(releases[i].Plan)] = now
 		}
 	}
-	list, _, err := r.releases(context.Background(), d, releases, live)
+	list, _, err := r.Releases(context.Background(), d, releases, live)
 	if err != nil {
 		a.breach("%v", err)
 	}
@@ -664,7 +664,7 @@ func (a *adversary) checkApproval(i int, br *v1alpha1.BatchRelease) {
 	image := br.Spec.Template.Spec.Containers[0].Image
 	image = "image " + strings.ReplaceAll(image[strings.LastIndex(image, ":v")+2:], "-by-rule", " by rule")
 	agreed := slices.ContainsFunc(a.given, func(g agreement) bool {
-		own := a.by.distinctAuthor && isOwn(a.imagings[i][image], g.signer)
+		own := a.by.DistinctAuthor && isOwn(a.imagings[i][image], g.signer)
 		return g.signer > 0 && g.commit == br.Spec.Commit && g.deployment == deployment && !a.Has(a.begun[deployment], g.in) && !own
 	})
 	switch {
@@ -699,7 +699,7 @@ func (a *adversary) check(after plan.Terms) {
 		return
 	}
 	i := slices.IndexFunc(a.given, func(g agreement) bool {
-		own := a.by.distinctAuthor && isOwn(a.makings[is], g.signer)
+		own := a.by.DistinctAuthor && isOwn(a.makings[is], g.signer)
 		return g.signer > 0 && !g.used && g.plan == after.Digest() && !a.Has(a.since, g.in) && !own
 	})
 	if i < 0 {
@@ -777,7 +777,7 @@ func (a *adversary) honest(person int) {
 	now := a.live[deployment]
 	files := a.now().files
 	others := slices.ContainsFunc(files[:inApprovals], func(o document) bool { return o != d && (o.linked || o.commit == d.commit) })
-	if !ok || !counts || a.by.distinctAuthor || others || now == nil || now.Spec.Commit != before[deployment].Spec.Commit ||
+	if !ok || !counts || a.by.DistinctAuthor || others || now == nil || now.Spec.Commit != before[deployment].Spec.Commit ||
 		a.ended[deployment+" "+d.commit] || deployment == "web" && a.governing != a.now().variant() {
 		return
 	}
@@ -817,7 +817,7 @@ func TestPlanAdversary(t *testing.T) {
 				if a.governing != before {
 					changes++
 				}
-				if ok && agreed >= 0 && !a.by.distinctAuthor && after != termsOfVariant(agreed) {
+				if ok && agreed >= 0 && !a.by.DistinctAuthor && after != termsOfVariant(agreed) {
 					a.breach("a signer agrees to %q, and %s governs", variants[agreed], after)
 				}
 			}

@@ -23,8 +23,8 @@ import (
 // a file counts as signed only if the same signer has brought its content wherever the
 // history had it before. A user who wants what another one wrote changes the file.
 
-// place is where the repository had the content of a file before.
-type place struct {
+// Place is where the repository had the content of a file before.
+type Place struct {
 	path string
 	in   plumbing.Hash // the commit that brought it there
 }
@@ -36,7 +36,7 @@ const maxPlaces = 16
 // that it finds from the parents of the commit, however old they are, and those that were
 // removed since. More than maxPlaces are not looked for. The content names a commit of
 // the history, which cannot have it, nor can older ones; zero: it names none.
-func placesBefore(ctx context.Context, s storer.EncodedObjectStorer, commit, content, names plumbing.Hash) ([]place, error) {
+func placesBefore(ctx context.Context, s storer.EncodedObjectStorer, commit, content, names plumbing.Hash) ([]Place, error) {
 	f := &finder{store: s, content: content, in: map[plumbing.Hash][]string{}}
 	found, err := f.present(ctx, commit)
 	if err != nil || len(found) > maxPlaces {
@@ -48,9 +48,9 @@ func placesBefore(ctx context.Context, s storer.EncodedObjectStorer, commit, con
 
 // present returns where the parents of a commit have the content. From there on it adds
 // the parents of the commits that brought it to these places.
-func (f *finder) present(ctx context.Context, commit plumbing.Hash) ([]place, error) {
+func (f *finder) present(ctx context.Context, commit plumbing.Hash) ([]Place, error) {
 	s := f.store
-	var found []place
+	var found []Place
 	seen := map[plumbing.Hash]bool{commit: true}
 	for queue := []plumbing.Hash{commit}; len(queue) > 0; queue = queue[1:] {
 		c, err := object.GetCommit(s, queue[0])
@@ -67,12 +67,12 @@ func (f *finder) present(ctx context.Context, commit plumbing.Hash) ([]place, er
 				return nil, err
 			}
 			for _, at := range paths {
-				b, err := bringer(s, parent, at, brought{})
+				b, err := bringer(s, parent, at, Brought{})
 				if err != nil {
 					return nil, err
 				}
 				in := plumbing.NewHash(b.in)
-				found = append(found, place{at, in})
+				found = append(found, Place{at, in})
 				if len(found) > maxPlaces {
 					return found, nil
 				}
@@ -87,11 +87,11 @@ func (f *finder) present(ctx context.Context, commit plumbing.Hash) ([]place, er
 }
 
 // removed returns where one of the maxWalk commits before a commit brought the content.
-func (f *finder) removed(ctx context.Context, commit, names plumbing.Hash) ([]place, error) {
-	var found []place
+func (f *finder) removed(ctx context.Context, commit, names plumbing.Hash) ([]Place, error) {
+	var found []Place
 	seen := map[plumbing.Hash]bool{commit: true}
 	queue := []plumbing.Hash{commit}
-	for looked := 0; len(queue) > 0 && looked <= maxWalk; looked++ {
+	for looked := 0; len(queue) > 0 && looked <= MaxWalk; looked++ {
 		c, err := object.GetCommit(f.store, queue[0])
 		if err != nil {
 			return nil, gittree.Missing("commit", queue[0], err)
@@ -111,7 +111,7 @@ func (f *finder) removed(ctx context.Context, commit, names plumbing.Hash) ([]pl
 			return nil, err
 		}
 		for _, at := range paths {
-			found = append(found, place{at, c.Hash})
+			found = append(found, Place{at, c.Hash})
 		}
 		if len(found) > maxPlaces {
 			return found, nil
@@ -183,14 +183,14 @@ func (f *finder) paths(ctx context.Context, tree plumbing.Hash) ([]string, error
 
 // placesBefore returns what the function of that name does. A source asks for the same
 // ones at each sync.
-func (h *history) placesBefore(ctx context.Context, b brought, names plumbing.Hash) ([]place, error) {
+func (h *History) placesBefore(ctx context.Context, b Brought, names plumbing.Hash) ([]Place, error) {
 	key := strings.Join([]string{b.in, b.content.String()}, " ")
-	if places, ok := h.signatures.places[key]; ok {
+	if places, ok := h.Signatures.Places[key]; ok {
 		return places, nil
 	}
-	places, err := placesBefore(ctx, h.snapshot, plumbing.NewHash(b.in), b.content, names)
-	if err == nil && h.signatures.places != nil {
-		h.signatures.places[key] = places
+	places, err := placesBefore(ctx, h.Snapshot, plumbing.NewHash(b.in), b.content, names)
+	if err == nil && h.Signatures.Places != nil {
+		h.Signatures.Places[key] = places
 	}
 	return places, err
 }
@@ -205,13 +205,13 @@ const (
 
 // signerOfFile returns the signer who brought a file, or why that is none, and what to do.
 // The file names a commit; zero: it names none.
-func (h *history) signerOfFile(ctx context.Context, b brought, names plumbing.Hash) (by signature.Signature, why, hint string, err error) {
-	keys := h.signatures.signers
-	by, why, err = h.signatures.signerOf(ctx, h.snapshot, plumbing.NewHash(b.in), keys)
+func (h *History) signerOfFile(ctx context.Context, b Brought, names plumbing.Hash) (by signature.Signature, why, hint string, err error) {
+	keys := h.Signatures.Signers
+	by, why, err = h.Signatures.SignerOf(ctx, h.Snapshot, plumbing.NewHash(b.in), keys)
 	switch {
 	case err != nil || why != "":
 		return by, why, hintSign, err
-	case by.Key == h.signatures.own:
+	case by.Key == h.Signatures.Own:
 		return by, errOwnKey.Error(), hintOwnKey, nil
 	}
 	places, err := h.placesBefore(ctx, b, names)
@@ -222,7 +222,7 @@ func (h *history) signerOfFile(ctx context.Context, b brought, names plumbing.Ha
 		return by, fmt.Sprintf(factManyCopy, maxPlaces), hintOwnFile, nil
 	}
 	for _, p := range places {
-		other, why, err := h.signatures.signerOf(ctx, h.snapshot, p.in, keys)
+		other, why, err := h.Signatures.SignerOf(ctx, h.Snapshot, p.in, keys)
 		if err != nil {
 			return by, "", "", err
 		}

@@ -119,8 +119,8 @@ func TestPlantedApproval(t *testing.T) {
 			})
 			repo.Push()
 			r := rendererAt(t, repo, "")
-			r.signatures.signers, r.signatures.now = signers, time.Now().Add(time.Minute)
-			h := newHistory(r, nil)
+			r.Signatures.Signers, r.Signatures.Now = signers, time.Now().Add(time.Minute)
+			h := NewHistory(r, nil)
 			b, err := h.bringer(file)
 			if err != nil {
 				t.Fatal(err)

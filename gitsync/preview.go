@@ -149,7 +149,7 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 		Preview: Preview{Commit: commit.String()}, gs: gs, c: p.Client, merger: newMerger(p.Schemas), tree: t,
 		observer: apply.NewObserver(gs, p.Client, p.Client), applier: &apply.Applier{Source: gs, Client: p.Client}, wanted: inventory.Set{},
 	}
-	r := &renderer{gs: gs, mapper: p.Client.RESTMapper()}
+	r := &Reader{Source: gs, Mapper: p.Client.RESTMapper()}
 	v.renderer = r
 	if p.RemoteBases {
 		dir, err := os.MkdirTemp("", "tranche-bases-")
@@ -157,9 +157,9 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 			return nil, fmt.Errorf("making a folder for remote bases: %w", err)
 		}
 		defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
-		r.bases = repository.NewBases(dir, gittree.Limits{}).Within(ctx, new(repository.BasesFor), time.Now())
+		r.Bases = repository.NewBases(dir, gittree.Limits{}).Within(ctx, new(repository.BasesFor), time.Now())
 	}
-	set, err := r.render(t)
+	set, err := r.Render(t)
 	if err == nil {
 		err = refuseEmpty(gs, set)
 	}
@@ -189,30 +189,30 @@ type preview struct {
 	set      *plan.Set
 	wanted   inventory.Set
 	branch   *branch
-	renderer *renderer
+	renderer *Reader
 }
 
 // govern returns what of a commit counts, as far as that can be known without the keys
 // of signers.
-func (v *preview) govern(ctx context.Context, r *renderer, set *plan.Set, t *gittree.Tree) (*plan.Set, error) {
+func (v *preview) govern(ctx context.Context, r *Reader, set *plan.Set, t *gittree.Tree) (*plan.Set, error) {
 	if v.gs.Spec.Approvals == nil || v.gs.Spec.Approvals.Signers == nil {
 		return set, nil
 	}
-	approvals, _ := manifest.ReadApprovals(t, approvalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
-	h := newHistory(r, &desired{commit: v.Commit, set: set, reads: t.Reads()})
-	g := &governor{history: h, o: v.observer, approvals: approvals, unsigned: true}
-	result, err := g.govern(ctx)
+	approvals, _ := manifest.ReadApprovals(t, ApprovalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
+	h := NewHistory(r, &State{Commit: v.Commit, Set: set, Reads: t.Reads()})
+	g := &Governor{History: h, Observer: v.observer, Approvals: approvals, Unsigned: true}
+	result, err := g.Govern(ctx)
 	if err != nil {
 		return nil, err
 	}
-	v.Plans, v.Withheld, v.wanted = result.changes, result.withheld, result.keeps
-	return result.set, nil
+	v.Plans, v.Withheld, v.wanted = result.Changes, result.Withheld, result.Keeps
+	return result.Set, nil
 }
 
 // look goes through what a commit says, and what it no longer says.
 func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	v.set, v.Ignored = set, set.Ignored
-	approvals, ignored := manifest.ReadApprovals(v.tree, approvalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
+	approvals, ignored := manifest.ReadApprovals(v.tree, ApprovalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
 	err := v.observer.ReadSources(ctx)
 	if apierrors.IsForbidden(err) {
 		v.observer.Sources, v.observer.LabelsOnly, err = &v1alpha1.GitSourceList{}, true, nil
@@ -220,7 +220,7 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	if err != nil {
 		return err
 	}
-	unknown := plan.UnknownApprovals(set.Releases, withoutOthers(approvals, v.observer.Sources, v.gs))
+	unknown := plan.UnknownApprovals(set.Releases, WithoutOthers(approvals, v.observer.Sources, v.gs))
 	v.Ignored = append(append(v.Ignored, ignored...), unknown...)
 	early := apply.Prerequisites(set)
 	for _, object := range set.Objects {
@@ -264,15 +264,15 @@ func (v *preview) heirsOf(ctx context.Context, gone []inventory.Entry) (heirs, e
 	}
 	for i := range sources.Items {
 		other := &sources.Items[i]
-		if len(gone) == 0 || other.UID == v.gs.UID || other.DeletionTimestamp != nil || !sameBranch(other, v.gs) || neverRead(other) {
+		if len(gone) == 0 || other.UID == v.gs.UID || other.DeletionTimestamp != nil || !SameBranch(other, v.gs) || neverRead(other) {
 			continue
 		}
 		t, err := v.tree.Reopen()
 		if err != nil {
 			return nil, err
 		}
-		r := &renderer{gs: other, mapper: v.renderer.mapper, bases: v.renderer.bases}
-		set, err := r.render(t)
+		r := &Reader{Source: other, Mapper: v.renderer.Mapper, Bases: v.renderer.Bases}
+		set, err := r.Render(t)
 		switch name := client.ObjectKeyFromObject(other); {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -514,21 +514,21 @@ func (v *preview) templates(ctx context.Context, t *apply.Target, r *PreviewedRe
 		r.After, err = t.Restored.Decode()
 		return err
 	}
-	if r.After, err = templateOf(t.Object); err != nil || t.Live == nil {
+	if r.After, err = TemplateOf(t.Object); err != nil || t.Live == nil {
 		return err
 	}
 	if r.Live != nil && r.Live.Spec.Template != nil {
 		r.Before = r.Live.Spec.Template
 		return nil
 	}
-	if r.Before, err = templateOf(plan.Object{Unstructured: t.Live}); err != nil {
+	if r.Before, err = TemplateOf(plan.Object{Unstructured: t.Live}); err != nil {
 		return err
 	}
 	whole, _, err := v.trial(ctx, &apply.Target{Object: t.Object, Live: t.Live, Autoscaled: t.Autoscaled})
 	if err != nil {
 		return nil //nolint:nilerr // what is wrong with it has been said already
 	}
-	r.After, err = templateOf(plan.Object{Unstructured: whole})
+	r.After, err = TemplateOf(plan.Object{Unstructured: whole})
 	return err
 }
 

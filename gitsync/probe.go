@@ -45,6 +45,6 @@ func Probe(ctx context.Context, gs *v1alpha1.GitSource, secret map[string][]byte
 	if err != nil {
 		return "", nil, err
 	}
-	set, err = (&renderer{snapshot: s, gs: gs, mapper: mapper}).render(t)
+	set, err = (&Reader{Snapshot: s, Source: gs, Mapper: mapper}).Render(t)
 	return s.Commit.String(), set, err
 }

@@ -100,6 +100,9 @@ type Options struct {
 	MayPush func() error
 }
 
+// Renderer is [manifest.Render] somewhere else, as package sandbox does it.
+type Renderer = FolderRenderer
+
 // finalizer is on a GitSource, so that its plans go at its end, and what it
 // prunes.
 const finalizer = v1alpha1.Group + "/prune"
@@ -246,19 +249,19 @@ type reconciler struct {
 
 // memory is what is kept between syncs. Losing it costs a rendering.
 type memory struct {
-	desired *desired
+	desired *State
 	// kept is the same for the commit that is applied, while another one is refused.
-	kept *desired
+	kept *State
 	// applied is what of desired counts.
 	applied *plan.Set
-	brought map[string]brought // by file
+	brought map[string]Brought // by file
 	// exceeded are the commits that take more to render than they may.
-	exceeded *overLimits
+	exceeded *OverLimits
 	// approved are the steps that plans had when they were approved.
-	approved approvedSteps
+	approved ApprovedSteps
 	order    gitobject.Precedence    // of the commits that brought approvals
-	changes  map[string]foundCommits // see signatures
-	places   map[string][]place      // see signatures
+	changes  map[string]FoundCommits // see signatures
+	places   map[string][]Place      // see signatures
 	ignored  string                  // the approvals that were reported
 	failure  string                  // of the source, that was notified
 	notes    string                  // that are there, as far as we know
@@ -413,7 +416,7 @@ type look struct {
 	// kept: what is applied was looked at though a newer commit waits.
 	kept bool
 	// parked: there was no place to render; nil: there was.
-	parked busy
+	parked Busy
 }
 
 // setFinalizer makes sure of the finalizer.
@@ -641,7 +644,7 @@ func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*repository.Snaps
 	}
 	last := l.gs.Status.ObservedCommit
 	if pushed, err := s.ForcePushed(plumbing.NewHash(last)); err == nil && pushed {
-		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", at(l.gs.Spec.Ref.Branch, l.outcome.commit), plan.ShortCommit(last)))
+		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", CommitAt(l.gs.Spec.Ref.Branch, l.outcome.commit), plan.ShortCommit(last)))
 	}
 	return s, nil
 }
@@ -844,8 +847,8 @@ func (l *look) result(err error) (reconcile.Result, error) {
 // settled reports whether nothing is left to do except to sync again.
 func (l *look) settled() bool {
 	o := &l.outcome
-	return !l.gs.Spec.Ref.IsPinned() && len(o.problems) == 0 && len(o.intents) == 0 && len(o.ignored) == 0 && !l.unclear && l.keep.desired != nil && !l.keep.desired.hasBases &&
-		l.keep.desired.commit == l.gs.Status.AppliedCommit && l.gs.Status.ObservedGeneration == l.gs.Generation
+	return !l.gs.Spec.Ref.IsPinned() && len(o.problems) == 0 && len(o.intents) == 0 && len(o.ignored) == 0 && !l.unclear && l.keep.desired != nil && !l.keep.desired.HasBases &&
+		l.keep.desired.Commit == l.gs.Status.AppliedCommit && l.gs.Status.ObservedGeneration == l.gs.Generation
 }
 
 // restUntil is when to sync an up-to-date source next.

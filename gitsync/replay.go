@@ -29,13 +29,13 @@ import (
 // replaces what it has lost. An approval counts only if it was committed after the
 // newest release that had ended by then. ended.go has the list.
 
-// since returns the branch before a release was first seen. It stays the same while
+// Since returns the branch before a release was first seen. It stays the same while
 // the release has the same commit, whatever is applied meanwhile. If the history of
 // both commits has left the repository, it is the present tip.
-func (h *history) since(commit string, now *v1alpha1.BatchRelease) *v1alpha1.ApprovalsSince {
-	tip := h.snapshot.Tip.String()
+func (h *History) Since(commit string, now *v1alpha1.BatchRelease) *v1alpha1.ApprovalsSince {
+	tip := h.Snapshot.Tip.String()
 	if now == nil || now.Spec.Commit != commit || now.Spec.ApprovalsSince == nil {
-		return &v1alpha1.ApprovalsSince{AppliedCommit: h.gs.Status.AppliedCommit, ObservedCommit: tip, ReleasedCommit: releasedLast(now), ForgottenUntil: h.gs.Status.ForgottenUntil}
+		return &v1alpha1.ApprovalsSince{AppliedCommit: h.Source.Status.AppliedCommit, ObservedCommit: tip, ReleasedCommit: releasedLast(now), ForgottenUntil: h.Source.Status.ForgottenUntil}
 	}
 	since := *now.Spec.ApprovalsSince
 	if !h.has(since.AppliedCommit) && !h.has(since.ObservedCommit) {
@@ -66,22 +66,22 @@ func releasedLast(now *v1alpha1.BatchRelease) string {
 // before returns the tip of which an approval that counts is not in the history. If a
 // commit or tag is pinned, that is the tip at first sight, since the commit applied
 // before need not be on the branch.
-func (h *history) before(since *v1alpha1.ApprovalsSince) plumbing.Hash {
-	if h.has(since.AppliedCommit) && (!h.gs.Spec.Ref.IsPinned() || !h.has(since.ObservedCommit)) {
+func (h *History) before(since *v1alpha1.ApprovalsSince) plumbing.Hash {
+	if h.has(since.AppliedCommit) && (!h.Source.Spec.Ref.IsPinned() || !h.has(since.ObservedCommit)) {
 		return plumbing.NewHash(since.AppliedCommit)
 	}
 	return plumbing.NewHash(since.ObservedCommit)
 }
 
 // has reports whether a commit is in the mirror.
-func (h *history) has(commit string) bool {
-	return commit != "" && h.snapshot.HasEncodedObject(plumbing.NewHash(commit)) == nil
+func (h *History) has(commit string) bool {
+	return commit != "" && h.Snapshot.HasEncodedObject(plumbing.NewHash(commit)) == nil
 }
 
 // unused returns the approvals without those for this release that do not count, and
 // why these do not. They are older than the release, or are for a release that has
 // ended.
-func (h *history) unused(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, plan.Problems, error) {
+func (h *History) unused(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, plan.Problems, error) {
 	ended := h.hasEnded(release, commit, now)
 	var counted []plan.Approval
 	var ps plan.Problems
@@ -99,7 +99,7 @@ func (h *history) unused(ctx context.Context, release *plan.Release, commit stri
 		if err != nil {
 			return nil, nil, err
 		}
-		old, err := h.predates(ctx, plumbing.NewHash(b.in), since)
+		old, err := h.Predates(ctx, plumbing.NewHash(b.in), since)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -112,9 +112,9 @@ func (h *history) unused(ctx context.Context, release *plan.Release, commit stri
 	return counted, ps, nil
 }
 
-// predates says why a commit is too old to approve a release that was first seen after since,
+// Predates says why a commit is too old to approve a release that was first seen after since,
 // or returns an empty string.
-func (h *history) predates(ctx context.Context, commit plumbing.Hash, since *v1alpha1.ApprovalsSince) (string, error) {
+func (h *History) Predates(ctx context.Context, commit plumbing.Hash, since *v1alpha1.ApprovalsSince) (string, error) {
 	old, err := h.precedes(ctx, commit, h.before(since))
 	if err != nil || old {
 		return "was on the branch before this release", err
@@ -126,19 +126,19 @@ func (h *history) predates(ctx context.Context, commit plumbing.Hash, since *v1a
 // known any more. It returns an empty string if it cannot be. The committer's date is part
 // of what the signature covers, so a user who pushes an old approval again cannot change
 // the date.
-func (h *history) forgotten(commit plumbing.Hash, until *metav1.Time) (string, error) {
+func (h *History) forgotten(commit plumbing.Hash, until *metav1.Time) (string, error) {
 	if until.IsZero() {
 		return "", nil
 	}
-	c, err := object.GetCommit(h.snapshot, commit)
+	c, err := object.GetCommit(h.Snapshot, commit)
 	if err != nil {
 		return "", gittree.Missing("commit", commit, err)
 	}
 	return tooOld(c.Committer.When, until.Time, time.Now()), nil
 }
 
-// clockSkew is how far the clocks of those who commit may be apart.
-const clockSkew = 24 * time.Hour
+// ClockSkew is how far the clocks of those who commit may be apart.
+const ClockSkew = 24 * time.Hour
 
 // tooOld says why an approval of a date does not count where those until another may have
 // been used, or returns an empty string. A date to come shows that the signer's clock was
@@ -147,7 +147,7 @@ func tooOld(date, until, now time.Time) string {
 	switch {
 	case !date.After(until):
 		return fmt.Sprintf("is of %s: of the approvals until %s it is not known any more which were used", stamp(date), stamp(until))
-	case date.After(now.Add(clockSkew)):
+	case date.After(now.Add(ClockSkew)):
 		return fmt.Sprintf("is of %s, which is yet to come", stamp(date))
 	}
 	return ""
@@ -155,17 +155,17 @@ func tooOld(date, until, now time.Time) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-func (h *history) precedes(ctx context.Context, commit, tip plumbing.Hash) (bool, error) {
-	return h.order.Precedes(ctx, h.snapshot, commit, tip)
+func (h *History) precedes(ctx context.Context, commit, tip plumbing.Hash) (bool, error) {
+	return h.Order.Precedes(ctx, h.Snapshot, commit, tip)
 }
 
 // hasEnded reports whether the source knows that a release has ended, and its
 // BatchRelease does not: that one was lost, or its plan was removed. If the
 // BatchRelease knows it, rollout goes by that.
-func (h *history) hasEnded(release *plan.Release, commit string, now *v1alpha1.BatchRelease) bool {
+func (h *History) hasEnded(release *plan.Release, commit string, now *v1alpha1.BatchRelease) bool {
 	if now != nil && (now.Status.Phase == v1alpha1.PhaseCompleted && now.Status.UpdateCommit == commit ||
 		slices.ContainsFunc(now.Status.EndedReleases, func(r v1alpha1.ReleaseName) bool { return r.Commit == commit })) {
 		return false
 	}
-	return h.gs.Status.HasEnded(plan.WorkloadOf(release).String(), commit)
+	return h.Source.Status.HasEnded(plan.WorkloadOf(release).String(), commit)
 }

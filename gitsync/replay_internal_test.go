@@ -222,13 +222,13 @@ func TestUse_Full(t *testing.T) {
 	now := at.Add(24 * time.Hour)
 	var status v1alpha1.GitSourceStatus
 	for i := range maxUsed {
-		use(&status, now, []v1alpha1.UsedPlanApproval{given(i), given(i)})
+		UsePlanApprovals(&status, now, []v1alpha1.UsedPlanApproval{given(i), given(i)})
 	}
 	if status.PlanApprovalsForgottenUntil != nil || len(status.UsedPlanApprovals) != maxUsed {
 		t.Fatalf("%d are known, and until %v some may be missing", len(status.UsedPlanApprovals), status.PlanApprovalsForgottenUntil)
 	}
 	for i := maxUsed; i < maxUsed+3; i++ {
-		use(&status, now, []v1alpha1.UsedPlanApproval{given(i)})
+		UsePlanApprovals(&status, now, []v1alpha1.UsedPlanApproval{given(i)})
 	}
 	until := plansForgottenUntil(&status, now)
 	if len(status.UsedPlanApprovals) != maxUsed || until == nil || !until.Equal(given(2).Time) {

@@ -24,7 +24,7 @@ func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error
 		return nil, gittree.Missing("commit", w.head, err)
 	}
 	w.tree = tip.TreeHash
-	if !reviews(&w.gs.Spec) {
+	if !Reviews(&w.gs.Spec) {
 		return pending, nil
 	}
 	w.branch = w.gs.Spec.WriteBack.Branch
@@ -87,7 +87,7 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 	if err != nil {
 		return nil, err
 	}
-	if w.set, err = w.commit.renderer.render(t); err != nil {
+	if w.set, err = w.commit.renderer.Render(t); err != nil {
 		return nil, &plan.Problem{Reason: v1alpha1.ReasonWriteBackConflict, Where: "branch " + w.branch, Err: errors.New("does not render: " + plan.OneLine(err.Error())), Hint: "correct it, or delete it"}
 	}
 	return unsaid, nil
@@ -98,12 +98,12 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 // The signature of the controller covers the whole history of its commit. On top of a
 // commit that a committer may not bring, it would let that commit be applied.
 func (w *writeback) reviewIsSigned(ctx context.Context) error {
-	by := w.commit.renderer.signatures
-	if by.verify == nil {
+	by := w.commit.renderer.Signatures
+	if by.Verify == nil {
 		return nil
 	}
-	h := newHistory(w.commit.renderer, w.commit.desired)
-	past, err := h.ancestors(ctx, w.snapshot.Commit)
+	h := NewHistory(w.commit.renderer, w.commit.desired)
+	past, err := h.Ancestors(ctx, w.snapshot.Commit)
 	if err != nil {
 		return err
 	}
@@ -112,11 +112,11 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 		return gittree.Missing("commit", w.review.Commit, err)
 	}
 	renderer := *w.commit.renderer
-	renderer.snapshot = w.review
-	h = newHistory(&renderer, w.commit.desired)
+	renderer.Snapshot = w.review
+	h = NewHistory(&renderer, w.commit.desired)
 	for next := []*object.Commit{first}; len(next) > 0; {
 		c := next[len(next)-1]
-		_, why, err := by.signerOf(ctx, w.review, c.Hash, by.verify)
+		_, why, err := by.SignerOf(ctx, w.review, c.Hash, by.Verify)
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 				Hint: "find out who pushed it, and delete the branch; it is made again",
 			}
 		}
-		if next, err = h.unseen(c, past, next[:len(next)-1]); err != nil {
+		if next, err = h.Unseen(c, past, next[:len(next)-1]); err != nil {
 			return err
 		}
 	}
@@ -138,8 +138,8 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 // waits there.
 func (w *writeback) unreviewed(ctx context.Context, review plumbing.Hash, pending []intent) (unsaid, waiting []intent, err error) {
 	renderer := *w.commit.renderer
-	renderer.snapshot = w.review
-	h := newHistory(&renderer, w.commit.desired)
+	renderer.Snapshot = w.review
+	h := NewHistory(&renderer, w.commit.desired)
 	for _, in := range pending {
 		list, err := w.commitsSince(ctx, review, plumbing.NewHash(in.commit))
 		if err != nil {

@@ -143,9 +143,9 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 	if now, err := runs(in.release.Template); err != nil || now {
 		return nil, nil, cmp.Or(err, error(&cannot{fact: "the Deployment has not gone back yet", passes: true}))
 	}
-	h := newHistory(w.commit.renderer, w.commit.desired)
+	h := NewHistory(w.commit.renderer, w.commit.desired)
 	var commits []revertedCommit
-	at, reads, template := w.snapshot.Commit, w.commit.desired.reads, in.release.Template
+	at, reads, template := w.snapshot.Commit, w.commit.desired.Reads, in.release.Template
 	for place, renders := 0, 0; place < maxBack && renders < maxRenders; place++ {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
@@ -180,22 +180,22 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 // templateBefore returns the template that a commit renders, nil where it does not. If
 // nothing changed that was read for the commit after it, it is the template of that
 // commit.
-func templateBefore(h *history, commit plumbing.Hash, reads gittree.Reads, r *plan.Release, after *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, gittree.Reads, error) {
-	t, err := gittree.Open(h.snapshot, commit)
+func templateBefore(h *History, commit plumbing.Hash, reads gittree.Reads, r *plan.Release, after *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, gittree.Reads, error) {
+	t, err := gittree.Open(h.Snapshot, commit)
 	if err != nil {
 		return nil, nil, err
 	}
-	if h.bases == nil {
+	if h.Bases == nil {
 		unchanged, err := reads.Unchanged(t)
 		if err != nil || unchanged {
 			return after, reads, err
 		}
 	}
-	d, err := h.older(commit, t)
-	if err != nil || d.set == nil {
-		return nil, d.reads, err
+	d, err := h.Older(commit, t)
+	if err != nil || d.Set == nil {
+		return nil, d.Reads, err
 	}
-	return templateIn(d.set, r), d.reads, nil
+	return TemplateIn(d.Set, r), d.Reads, nil
 }
 
 // running returns a function that tells whether a template of Git is what the
@@ -224,7 +224,7 @@ func running(ctx context.Context, as client.Client, gs *v1alpha1.GitSource, r *p
 
 // read finds what a commit changed of that which this source renders, and
 // renders it and its parent.
-func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *renderer) error {
+func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *Reader) error {
 	var trees [2]plumbing.Hash
 	reads := gittree.Reads{}
 	for i, h := range []plumbing.Hash{c.parent, c.hash} {
@@ -232,11 +232,11 @@ func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *renderer) error {
 		if err != nil {
 			return err
 		}
-		set, err := r.render(t)
+		set, err := r.Render(t)
 		if t.Err() != nil {
 			return t.Err()
 		}
-		if isPassing(err) {
+		if IsPassing(err) {
 			return err
 		}
 		if err != nil {
@@ -332,7 +332,7 @@ func (w *writeback) yields(goals []goal, tree plumbing.Hash) (*plan.Set, error) 
 	if err != nil {
 		return nil, err
 	}
-	set, err := w.commit.renderer.render(t)
+	set, err := w.commit.renderer.Render(t)
 	if t.Err() != nil {
 		return nil, t.Err()
 	}
@@ -340,7 +340,7 @@ func (w *writeback) yields(goals []goal, tree plumbing.Hash) (*plan.Set, error) 
 		return nil, &cannot{fact: "the result does not render: " + plan.OneLine(err.Error()), hint: "put the old state back by hand"}
 	}
 	for _, g := range goals {
-		if template := templateIn(set, g.release); template == nil || !plan.EqualTemplate(template, g.template) {
+		if template := TemplateIn(set, g.release); template == nil || !plan.EqualTemplate(template, g.template) {
 			return nil, &cannot{fact: fmt.Sprintf("taking the release's change back does not bring back %s, since other changes came since", g.stable), hint: "put the old state back by hand"}
 		}
 	}
@@ -356,7 +356,7 @@ func (w *writeback) moved(goals []goal, set *plan.Set) []string {
 		if slices.ContainsFunc(goals, func(g goal) bool { return plan.ReleaseName(g.release.Plan) == plan.ReleaseName(r.Plan) }) {
 			continue
 		}
-		if template := templateIn(set, r); template == nil || !plan.EqualTemplate(template, r.Template) {
+		if template := TemplateIn(set, r); template == nil || !plan.EqualTemplate(template, r.Template) {
 			moved = append(moved, plan.ReleaseName(r.Plan))
 		}
 	}

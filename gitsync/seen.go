@@ -27,12 +27,12 @@ const (
 	maxSeenTried = 3
 )
 
-// withSeen returns the tips with those of the present, unless they are among them.
+// WithSeen returns the tips with those of the present, unless they are among them.
 //
 // Among the tips of one hour that are older than a day, the newest stays. So do those of
 // the present. A tip that is dropped only makes the first sight of its commits later. A
 // later sight is never good for a key for which an earlier one was not.
-func withSeen(seen []v1alpha1.SeenCommit, now time.Time, tips ...string) []v1alpha1.SeenCommit {
+func WithSeen(seen []v1alpha1.SeenCommit, now time.Time, tips ...string) []v1alpha1.SeenCommit {
 	var list []v1alpha1.SeenCommit
 	for _, tip := range tips {
 		if !slices.ContainsFunc(seen, func(s v1alpha1.SeenCommit) bool { return s.Commit == tip }) {
@@ -56,8 +56,8 @@ func withSeen(seen []v1alpha1.SeenCommit, now time.Time, tips ...string) []v1alp
 	return list[:min(len(list), maxSeen)]
 }
 
-// union returns the tips of a list, and before them those of another one that it lacks.
-func union(newer, list []v1alpha1.SeenCommit) []v1alpha1.SeenCommit {
+// UnionSeen returns the tips of a list, and before them those of another one that it lacks.
+func UnionSeen(newer, list []v1alpha1.SeenCommit) []v1alpha1.SeenCommit {
 	lacks := slices.DeleteFunc(slices.Clone(newer), func(n v1alpha1.SeenCommit) bool {
 		return slices.ContainsFunc(list, func(s v1alpha1.SeenCommit) bool { return s.Commit == n.Commit })
 	})
@@ -69,8 +69,8 @@ func union(newer, list []v1alpha1.SeenCommit) []v1alpha1.SeenCommit {
 }
 
 // sawTag reports whether a tag object was seen at a time or before.
-func (s *signatures) sawTag(object plumbing.Hash, until time.Time) bool {
-	return slices.ContainsFunc(s.seen, func(t v1alpha1.SeenCommit) bool {
+func (s *Signatures) sawTag(object plumbing.Hash, until time.Time) bool {
+	return slices.ContainsFunc(s.Seen, func(t v1alpha1.SeenCommit) bool {
 		return t.Commit == object.String() && !t.Time.After(until)
 	})
 }
@@ -78,9 +78,9 @@ func (s *signatures) sawTag(object plumbing.Hash, until time.Time) bool {
 // sawBy reports whether a commit was seen at a time or before, with the signature that it
 // has. A signature that was added since may be by a key that had expired. Tips that are
 // no longer in the mirror answer for themselves alone.
-func (s *signatures) sawBy(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, until time.Time) (bool, error) {
+func (s *Signatures) sawBy(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, until time.Time) (bool, error) {
 	var tips []plumbing.Hash
-	for _, t := range s.seen {
+	for _, t := range s.Seen {
 		if t.Time.After(until) {
 			continue
 		}
@@ -93,7 +93,7 @@ func (s *signatures) sawBy(ctx context.Context, store storer.EncodedObjectStorer
 		}
 	}
 	for _, tip := range tips {
-		if yes, err := s.order.PrecedesItself(ctx, store, commit, tip); err != nil || yes {
+		if yes, err := s.Order.PrecedesItself(ctx, store, commit, tip); err != nil || yes {
 			return yes, err
 		}
 	}

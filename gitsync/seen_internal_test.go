@@ -18,7 +18,7 @@ func TestSeenIsBounded(t *testing.T) {
 	var tips []string
 	for i := range 20_000 {
 		tip := fmt.Sprintf("%040x", i)
-		seen = withSeen(seen, now, tip)
+		seen = WithSeen(seen, now, tip)
 		first[tip], tips = now, append(tips, tip)
 		if seen[0].Commit != tip {
 			t.Fatalf("the newest tip is not in the list: %+v", seen[0])
@@ -28,7 +28,7 @@ func TestSeenIsBounded(t *testing.T) {
 	if n := len(seen); n > maxSeen || n < maxSeen-1 {
 		t.Errorf("%d tips are kept of %d", n, len(tips))
 	}
-	again := withSeen(seen, now, seen[5].Commit)
+	again := WithSeen(seen, now, seen[5].Commit)
 	if !slices.Equal(again, seen) {
 		t.Error("a tip that is known was added")
 	}

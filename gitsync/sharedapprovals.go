@@ -13,28 +13,28 @@ import (
 
 // unknown returns a problem for each approval that names no release, neither of this
 // source nor of another one that reads the same file.
-func (r *renderer) unknown(releases []plan.Release, approvals []plan.Approval) (plan.Problems, error) {
+func (r *Reader) unknown(releases []plan.Release, approvals []plan.Approval) (plan.Problems, error) {
 	unknown := plan.UnknownApprovals(releases, approvals)
-	if len(unknown) == 0 || r.sources == nil {
+	if len(unknown) == 0 || r.Sources == nil {
 		return unknown, nil
 	}
-	sources, err := r.sources()
+	sources, err := r.Sources()
 	if err != nil {
 		return nil, err
 	}
-	return plan.UnknownApprovals(releases, withoutOthers(approvals, sources, r.gs)), nil
+	return plan.UnknownApprovals(releases, WithoutOthers(approvals, sources, r.Source)), nil
 }
 
-// withoutOthers leaves out the approvals that another GitSource of the branch reads and
+// WithoutOthers leaves out the approvals that another GitSource of the branch reads and
 // that name a release which it has applied. Two sources may share a folder of approvals.
-func withoutOthers(approvals []plan.Approval, sources *v1alpha1.GitSourceList, gs *v1alpha1.GitSource) []plan.Approval {
+func WithoutOthers(approvals []plan.Approval, sources *v1alpha1.GitSourceList, gs *v1alpha1.GitSource) []plan.Approval {
 	left := slices.Clone(approvals)
 	for i := range sources.Items {
 		other := &sources.Items[i]
-		if other.UID == gs.UID || !sameBranch(other, gs) {
+		if other.UID == gs.UID || !SameBranch(other, gs) {
 			continue
 		}
-		folder := path.Clean(approvalsPath(&other.Spec))
+		folder := path.Clean(ApprovalsPath(&other.Spec))
 		has := map[string]bool{}
 		for _, e := range inventory.Read(other.Status.Inventory) {
 			if inventory.IsRelease(e) {
@@ -48,8 +48,8 @@ func withoutOthers(approvals []plan.Approval, sources *v1alpha1.GitSourceList, g
 	return left
 }
 
-// sameBranch reports whether two sources follow the same branch or pin, however their
+// SameBranch reports whether two sources follow the same branch or pin, however their
 // URLs are written.
-func sameBranch(a, b *v1alpha1.GitSource) bool {
+func SameBranch(a, b *v1alpha1.GitSource) bool {
 	return a.Spec.Ref == b.Spec.Ref && giturl.Same(a.Spec.URL, b.Spec.URL)
 }

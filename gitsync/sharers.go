@@ -25,7 +25,7 @@ import (
 // sharer is another GitSource of the branch that is written to. Both may render one base.
 type sharer struct {
 	*v1alpha1.GitSource
-	renderer *renderer
+	renderer *Reader
 	tree     plumbing.Hash // that before is of
 	before   *sharedRendering
 }
@@ -39,7 +39,7 @@ type sharedRendering struct {
 
 // isKnown reports whether a tree in which all reads are the same renders the same.
 func (r *sharedRendering) isKnown() bool {
-	return r.err == nil || !isPassing(r.err) && !isUnfetched(r.err)
+	return r.err == nil || !IsPassing(r.err) && !IsUnfetched(r.err)
 }
 
 // elsewhere is what a tree would move in the cluster of other GitSources.
@@ -88,10 +88,10 @@ func (w *writeback) sharersOf(ctx context.Context) ([]*sharer, error) {
 	w.sharers = []*sharer{}
 	for i := range sources.Items {
 		other := &sources.Items[i]
-		if other.UID == w.gs.UID || other.DeletionTimestamp != nil || !sameBranch(other, w.gs) || neverRead(other) {
+		if other.UID == w.gs.UID || other.DeletionTimestamp != nil || !SameBranch(other, w.gs) || neverRead(other) {
 			continue
 		}
-		r := &renderer{snapshot: w.snapshot, gs: other, bases: w.bases(ctx), in: w.options.Renderer}
+		r := &Reader{Snapshot: w.snapshot, Source: other, Bases: w.bases(ctx), Folders: w.options.Renderer}
 		w.sharers = append(w.sharers, &sharer{GitSource: other, renderer: r})
 	}
 	return w.sharers, nil
@@ -173,7 +173,7 @@ func (w *writeback) movedOf(ctx context.Context, s *sharer, tree plumbing.Hash, 
 // rendering did not come to its end. The kustomizations are read first, and those read
 // only what lies below them.
 func (w *writeback) mayRead(s *sharer, tree plumbing.Hash) (bool, error) {
-	if _, ok := errors.AsType[busy](s.before.err); ok {
+	if _, ok := errors.AsType[Busy](s.before.err); ok {
 		return true, nil
 	}
 	folders := []string{path.Clean("/" + s.Spec.Path)}
@@ -193,18 +193,18 @@ func (w *writeback) mayRead(s *sharer, tree plumbing.Hash) (bool, error) {
 
 // renderingOf renders a tree for a source. If the tree has what the last rendering
 // read, that rendering is good.
-func (w *writeback) renderingOf(s *sharer, tree plumbing.Hash, last *desired) (*sharedRendering, error) {
+func (w *writeback) renderingOf(s *sharer, tree plumbing.Hash, last *State) (*sharedRendering, error) {
 	t, err := gittree.OpenTree(w.scratch, tree)
 	if err != nil {
 		return nil, err
 	}
-	if last != nil && last.key == s.renderer.key() && !last.hasBases {
-		if same, err := last.reads.Unchanged(t); err != nil || same {
-			return &sharedRendering{set: last.set, reads: last.reads}, err
+	if last != nil && last.Key == s.renderer.Key() && !last.HasBases {
+		if same, err := last.Reads.Unchanged(t); err != nil || same {
+			return &sharedRendering{set: last.Set, reads: last.Reads}, err
 		}
 	}
 	r := &sharedRendering{}
-	if r.set, r.err = s.renderer.render(t); r.err != nil {
+	if r.set, r.err = s.renderer.Render(t); r.err != nil {
 		r.set = nil
 	}
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
@@ -229,7 +229,7 @@ func templatesOf(set *plan.Set) map[client.ObjectKey]deployed {
 		if o.GroupVersionKind().GroupKind() != inventory.DeploymentKind {
 			continue
 		}
-		if template, err := templateOf(o); err == nil {
+		if template, err := TemplateOf(o); err == nil {
 			found[client.ObjectKeyFromObject(o.Unstructured)] = deployed{name: o.String(), template: template}
 		}
 	}

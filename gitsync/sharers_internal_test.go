@@ -37,10 +37,10 @@ func TestUnfinishedRendering(t *testing.T) {
 		err     error
 		want    bool
 	}{
-		{"its kustomizations take the base", "k", []string{"/k/kustomization.yaml", "/base/kustomization.yaml"}, unfetched{errors.New("no answer")}, true},
-		{"its kustomizations take other folders", "x", []string{"/x/kustomization.yaml"}, unfetched{errors.New("no answer")}, false},
-		{"its path is the base", "base", nil, unfetched{errors.New("no answer")}, true},
-		{"its path is the root", ".", nil, unfetched{errors.New("no answer")}, true},
+		{"its kustomizations take the base", "k", []string{"/k/kustomization.yaml", "/base/kustomization.yaml"}, Unfetched{errors.New("no answer")}, true},
+		{"its kustomizations take other folders", "x", []string{"/x/kustomization.yaml"}, Unfetched{errors.New("no answer")}, false},
+		{"its path is the base", "base", nil, Unfetched{errors.New("no answer")}, true},
+		{"its path is the root", ".", nil, Unfetched{errors.New("no answer")}, true},
 		{"nothing was read, since there was no place", "x", nil, noPlace{errors.New("no place")}, true},
 	} {
 		tree, err := gittree.OpenTree(w.scratch, before)

@@ -23,26 +23,26 @@ import (
 
 // signatures reads the keys. As with the credentials, each sync reads them. So a key
 // that is taken from a Secret counts for nothing from the next sync on.
-func (l *look) signatures(ctx context.Context) (s signatures, err error) {
-	if l.keep.changes == nil || len(l.keep.changes) > keptChanges {
-		l.keep.changes = map[string]foundCommits{}
+func (l *look) signatures(ctx context.Context) (s Signatures, err error) {
+	if l.keep.changes == nil || len(l.keep.changes) > KeptChanges {
+		l.keep.changes = map[string]FoundCommits{}
 	}
-	if l.keep.places == nil || len(l.keep.places) > keptChanges {
-		l.keep.places = map[string][]place{}
+	if l.keep.places == nil || len(l.keep.places) > KeptChanges {
+		l.keep.places = map[string][]Place{}
 	}
 	if l.keep.order == nil {
 		l.keep.order = gitobject.Precedence{}
 	}
-	s.now, s.changes, s.places, s.order, s.seen = time.Now(), l.keep.changes, l.keep.places, l.keep.order, l.gs.Status.Seen
+	s.Now, s.Changes, s.Places, s.Order, s.Seen = time.Now(), l.keep.changes, l.keep.places, l.keep.order, l.gs.Status.Seen
 	if v := l.gs.Spec.Verify; v != nil {
-		if s.verify, err = l.keys(ctx, "spec.verify", &v.Verification); err != nil {
+		if s.Verify, err = l.keys(ctx, "spec.verify", &v.Verification); err != nil {
 			return s, err
 		}
 	}
 	if a := l.gs.Spec.Approvals; a != nil {
-		s.distinctAuthor = a.DistinctAuthor
-		if s.signers, err = l.keys(ctx, "spec.approvals.signers", a.Signers); err == nil {
-			s.own, err = l.ownKey(ctx, s.signers, s.now)
+		s.DistinctAuthor = a.DistinctAuthor
+		if s.Signers, err = l.keys(ctx, "spec.approvals.signers", a.Signers); err == nil {
+			s.Own, err = l.ownKey(ctx, s.Signers, s.Now)
 		}
 	}
 	return s, err
@@ -103,20 +103,20 @@ func (l *look) keys(ctx context.Context, field string, v *v1alpha1.Verification)
 
 // verified checks that what leads to a snapshot is signed, where the spec demands it. For
 // a branch the tip is enough: its signature covers the whole tree, and the whole history.
-func (l *look) verified(ctx context.Context, s *repository.Snapshot, by signatures) error {
-	if by.verify == nil {
+func (l *look) verified(ctx context.Context, s *repository.Snapshot, by Signatures) error {
+	if by.Verify == nil {
 		return nil
 	}
 	secret := "a key in Secret " + l.gs.Namespace + "/" + l.gs.Spec.Verify.SecretRef.Name
 	mode := cmp.Or(l.gs.Spec.Verify.Mode, v1alpha1.VerifyHEAD)
 	if mode != v1alpha1.VerifyHEAD {
-		why, err := by.tagUnsigned(s)
+		why, err := by.TagUnsigned(s)
 		if err != nil {
 			return err
 		}
 		if why != "" {
 			return &plan.Problem{
-				Reason: v1alpha1.ReasonTagNotVerified, Where: at(l.refName(s), s.Commit.String()), Err: errors.New(why),
+				Reason: v1alpha1.ReasonTagNotVerified, Where: CommitAt(l.refName(s), s.Commit.String()), Err: errors.New(why),
 				Hint: "make a tag that is signed by " + secret + " (git tag -s), or list the key there; what was applied stays",
 			}
 		}
@@ -129,13 +129,13 @@ func (l *look) verified(ctx context.Context, s *repository.Snapshot, by signatur
 		if c != s.Commit {
 			name = l.gs.Spec.Ref.Branch
 		}
-		_, why, err := by.signerOf(ctx, s, c, by.verify)
+		_, why, err := by.SignerOf(ctx, s, c, by.Verify)
 		if err != nil {
 			return err
 		}
 		if why != "" {
 			return &plan.Problem{
-				Reason: v1alpha1.ReasonCommitNotVerified, Where: at(name, c.String()), Err: errors.New(why),
+				Reason: v1alpha1.ReasonCommitNotVerified, Where: CommitAt(name, c.String()), Err: errors.New(why),
 				Hint: "push a commit on top that is signed by " + secret + " (git commit -S), or list the key there; what was applied stays",
 			}
 		}

@@ -33,8 +33,8 @@ type File struct {
 // show whether the rest does what it should. The store is only read.
 func TakeBack(store storer.EncodedObjectStorer, gs *v1alpha1.GitSource, head plumbing.Hash, commits []plumbing.Hash) (changes map[string]File, conflicts []string, err error) {
 	s := gitobject.NewStore(store)
-	r := &renderer{gs: gs}
-	from, err := treeHash(store, head)
+	r := &Reader{Source: gs}
+	from, err := TreeHash(store, head)
 	if err != nil {
 		return nil, nil, err
 	}

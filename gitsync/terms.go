@@ -43,25 +43,25 @@ import (
 //     after the last object that they govern is. So a controller that dies in between
 //     decides the same again.
 
-// governed is what a commit brings, as far as it counts.
-type governed struct {
+// Governed is what a commit brings, as far as it counts.
+type Governed struct {
 	// set is what to apply.
-	set *plan.Set
+	Set *plan.Set
 	// plans are the terms that govern from now on.
-	plans []v1alpha1.GoverningPlan
+	Plans []v1alpha1.GoverningPlan
 	// ending are those that no longer govern once the commit is applied.
-	ending []v1alpha1.GoverningPlan
+	Ending []v1alpha1.GoverningPlan
 	// used are the approvals of plans, and usedInTheEnd those of what is ending.
-	used, usedInTheEnd []v1alpha1.UsedPlanApproval
+	Used, UsedInTheEnd []v1alpha1.UsedPlanApproval
 	// keeps stays in the cluster and in the inventory, though the commit does not
 	// have it.
-	keeps inventory.Set
+	Keeps inventory.Set
 	// withheld are the objects of the commit that are not applied.
-	withheld []string
+	Withheld []string
 	// unapproved says what waits for an approval.
-	unapproved plan.Problems
+	Unapproved plan.Problems
 	// changes are the differences to what governs, approved or not.
-	changes []TermsChange
+	Changes []TermsChange
 }
 
 // TermsChange is a commit's change of what decides about a Deployment's releases.
@@ -76,36 +76,36 @@ type TermsChange struct {
 	Why []string
 }
 
-// governor finds out which terms govern.
-type governor struct {
-	*history
-	o         *apply.Observer
-	approvals []plan.Approval
+// Governor finds out which terms govern.
+type Governor struct {
+	*History
+	Observer  *apply.Observer
+	Approvals []plan.Approval
 	// unsigned approvals count: who asks cannot read the keys.
-	unsigned bool
+	Unsigned bool
 	// live are the BatchReleases of this source whose terms are not on record.
 	live map[client.ObjectKey]*v1alpha1.BatchRelease
 }
 
-func (g *governor) govern(ctx context.Context) (*governed, error) {
+func (g *Governor) Govern(ctx context.Context) (*Governed, error) {
 	records, err := g.records(ctx)
 	if err != nil {
 		return nil, err
 	}
-	result := &governed{keeps: inventory.Set{}}
+	result := &Governed{Keeps: inventory.Set{}}
 	var kept []plan.Kept
 	for _, key := range g.deployments(records) {
 		record, ok := records[key]
-		then := g.desired.set.Terms(key.Namespace, key.Name)
+		then := g.State.Set.Terms(key.Namespace, key.Name)
 		if !ok { // a first plan can only tighten
 			if then.Govern() {
-				result.plans = append(result.plans, g.record(key, then))
+				result.Plans = append(result.Plans, g.record(key, then))
 			}
 			continue
 		}
 		if record.Terms == string(then) {
 			record.Name = g.planName(key, record.Name)
-			result.plans = append(result.plans, record)
+			result.Plans = append(result.Plans, record)
 			continue
 		}
 		c := TermsChange{Namespace: key.Namespace, Name: key.Name, Plan: record.Name, Now: plan.Terms(record.Terms), Then: then}
@@ -114,7 +114,7 @@ func (g *governor) govern(ctx context.Context) (*governed, error) {
 			return nil, err
 		}
 		c.Approved = used.Plan != ""
-		result.changes = append(result.changes, c)
+		result.Changes = append(result.Changes, c)
 		switch {
 		case !c.Approved:
 			k, err := g.keep(ctx, key, record)
@@ -122,66 +122,66 @@ func (g *governor) govern(ctx context.Context) (*governed, error) {
 				return nil, err
 			}
 			kept = append(kept, k)
-			result.plans = append(result.plans, record)
-			result.unapproved = append(result.unapproved, g.problem(c))
+			result.Plans = append(result.Plans, record)
+			result.Unapproved = append(result.Unapproved, g.problem(c))
 			g.keepObjects(result, key, record)
 		case then.Govern():
-			result.plans = append(result.plans, g.record(key, then))
-			result.used = append(result.used, used)
+			result.Plans = append(result.Plans, g.record(key, then))
+			result.Used = append(result.Used, used)
 		default:
-			result.ending = append(result.ending, record)
-			result.usedInTheEnd = append(result.usedInTheEnd, used)
+			result.Ending = append(result.Ending, record)
+			result.UsedInTheEnd = append(result.UsedInTheEnd, used)
 		}
 	}
 	g.keepAround(result)
 	without := g.withhold(result, records)
-	result.set, err = g.desired.set.Under(kept, without)
+	result.Set, err = g.State.Set.Under(kept, without)
 	return result, err
 }
 
 // deployments are those with a plan in the commit, and those whose terms are on
 // record, in order.
-func (g *governor) deployments(records map[client.ObjectKey]v1alpha1.GoverningPlan) []client.ObjectKey {
+func (g *Governor) deployments(records map[client.ObjectKey]v1alpha1.GoverningPlan) []client.ObjectKey {
 	keys := map[client.ObjectKey]bool{}
 	for k := range records {
 		keys[k] = true
 	}
-	for i := range g.desired.set.Releases {
-		keys[plan.WorkloadOf(&g.desired.set.Releases[i])] = true
+	for i := range g.State.Set.Releases {
+		keys[plan.WorkloadOf(&g.State.Set.Releases[i])] = true
 	}
 	return slices.SortedFunc(maps.Keys(keys), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
 }
 
 // records returns the terms that govern, by Deployment: those of the status, and
 // those of the BatchReleases of this source that are in the cluster.
-func (g *governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.GoverningPlan, error) {
+func (g *Governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.GoverningPlan, error) {
 	records, known := map[client.ObjectKey]v1alpha1.GoverningPlan{}, map[client.ObjectKey]bool{}
-	for _, p := range g.gs.Status.Plans {
+	for _, p := range g.Source.Status.Plans {
 		namespace, name, ok := strings.Cut(p.Deployment, "/")
 		if !ok {
 			continue
 		}
 		p.Since = g.sinceOf(p.Since)
-		if p.Tip != "" && !g.unsigned && !g.has(p.Tip) {
-			p.Tip = g.snapshot.Tip.String()
+		if p.Tip != "" && !g.Unsigned && !g.has(p.Tip) {
+			p.Tip = g.Snapshot.Tip.String()
 		}
 		records[client.ObjectKey{Namespace: namespace, Name: name}] = p
 		known[client.ObjectKey{Namespace: namespace, Name: p.Name}] = true
 	}
 	g.live = map[client.ObjectKey]*v1alpha1.BatchRelease{}
-	for _, e := range inventory.Read(g.gs.Status.Inventory) {
+	for _, e := range inventory.Read(g.Source.Status.Inventory) {
 		if inventory.IsRelease(e) && !known[client.ObjectKey{Namespace: e.Namespace, Name: e.Name}] {
 			if err := g.recordLive(ctx, e, records); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for i := range g.desired.set.Releases {
-		key := plan.WorkloadOf(&g.desired.set.Releases[i])
+	for i := range g.State.Set.Releases {
+		key := plan.WorkloadOf(&g.State.Set.Releases[i])
 		if _, ok := records[key]; ok {
 			continue
 		}
-		plans, err := g.o.PlansFor(ctx, key)
+		plans, err := g.Observer.PlansFor(ctx, key)
 		if err != nil {
 			return nil, err
 		}
@@ -195,9 +195,9 @@ func (g *governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.G
 }
 
 // recordLive adds the terms of a BatchRelease of the inventory.
-func (g *governor) recordLive(ctx context.Context, e inventory.Entry, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
+func (g *Governor) recordLive(ctx context.Context, e inventory.Entry, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
 	var br v1alpha1.BatchRelease
-	err := g.o.Own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &br)
+	err := g.Observer.Own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &br)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -209,48 +209,48 @@ func (g *governor) recordLive(ctx context.Context, e inventory.Entry, records ma
 
 // addLive adds the terms of a BatchRelease in the cluster, unless the Deployment's
 // are known.
-func (g *governor) addLive(ctx context.Context, br *v1alpha1.BatchRelease, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
+func (g *Governor) addLive(ctx context.Context, br *v1alpha1.BatchRelease, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
 	key := client.ObjectKey{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}
 	other, ok := g.live[key]
 	_, recorded := records[key]
 	byHand := br.Labels[v1alpha1.LabelSource] == "" && br.Name == g.planName(key, "")
-	if recorded && !ok || !inventory.IsOwned(br, g.gs) && !byHand || ok && plan.ComparePlans(other, br) <= 0 {
+	if recorded && !ok || !inventory.IsOwned(br, g.Source) && !byHand || ok && plan.ComparePlans(other, br) <= 0 {
 		return nil
 	}
 	var d appsv1.Deployment
-	err := g.o.Own.Get(ctx, key, &d)
-	unreadable := apierrors.IsNotFound(err) || g.unsigned && apierrors.IsForbidden(err)
+	err := g.Observer.Own.Get(ctx, key, &d)
+	unreadable := apierrors.IsNotFound(err) || g.Unsigned && apierrors.IsForbidden(err)
 	if err != nil && !unreadable {
 		return fmt.Errorf("getting Deployment %s: %w", key, err)
 	}
 	g.live[key] = br
 	terms := plan.NewTerms(key.Namespace, key.Name, &br.Spec.Strategy, br.Spec.DeploymentStrategy, d.Spec.MinReadySeconds)
-	records[key] = v1alpha1.GoverningPlan{Deployment: key.String(), Name: br.Name, Terms: string(terms), Since: g.sinceOf(g.gs.Status.AppliedCommit)}
+	records[key] = v1alpha1.GoverningPlan{Deployment: key.String(), Name: br.Name, Terms: string(terms), Since: g.sinceOf(g.Source.Status.AppliedCommit)}
 	return nil
 }
 
 // sinceOf returns the commit, or the tip where it has left the repository: then only
 // approvals that come later count.
-func (g *governor) sinceOf(commit string) string {
-	if g.unsigned || g.has(commit) {
+func (g *Governor) sinceOf(commit string) string {
+	if g.Unsigned || g.has(commit) {
 		return commit
 	}
-	return g.desired.commit
+	return g.State.Commit
 }
 
 // record returns terms that take effect with this commit.
-func (g *governor) record(key client.ObjectKey, terms plan.Terms) v1alpha1.GoverningPlan {
-	p := v1alpha1.GoverningPlan{Deployment: key.String(), Name: g.planName(key, ""), Terms: string(terms), Since: g.desired.commit}
-	if g.snapshot.Pinned {
-		p.Tip = g.snapshot.Tip.String()
+func (g *Governor) record(key client.ObjectKey, terms plan.Terms) v1alpha1.GoverningPlan {
+	p := v1alpha1.GoverningPlan{Deployment: key.String(), Name: g.planName(key, ""), Terms: string(terms), Since: g.State.Commit}
+	if g.Snapshot.Pinned {
+		p.Tip = g.Snapshot.Tip.String()
 	}
 	return p
 }
 
 // planName is the name that a commit gives to the plan of a Deployment.
-func (g *governor) planName(key client.ObjectKey, otherwise string) string {
-	for i := range g.desired.set.Releases {
-		if r := &g.desired.set.Releases[i]; plan.WorkloadOf(r) == key {
+func (g *Governor) planName(key client.ObjectKey, otherwise string) string {
+	for i := range g.State.Set.Releases {
+		if r := &g.State.Set.Releases[i]; plan.WorkloadOf(r) == key {
 			return r.Plan.Name
 		}
 	}
@@ -259,10 +259,10 @@ func (g *governor) planName(key client.ObjectKey, otherwise string) string {
 
 // keep returns what goes on governing a Deployment. If the commit has no plan for it,
 // a BatchRelease that is paused stays so.
-func (g *governor) keep(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan) (plan.Kept, error) {
+func (g *Governor) keep(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan) (plan.Kept, error) {
 	k := plan.Kept{Namespace: key.Namespace, Name: key.Name, Plan: metav1.ObjectMeta{Name: record.Name}, Terms: plan.Terms(record.Terms)}
 	var br v1alpha1.BatchRelease
-	err := g.o.Own.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: record.Name}, &br)
+	err := g.Observer.Own.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: record.Name}, &br)
 	if apierrors.IsNotFound(err) {
 		return k, nil
 	}
@@ -274,33 +274,33 @@ func (g *governor) keep(ctx context.Context, key client.ObjectKey, record v1alph
 }
 
 // keepObjects keeps a Deployment that the commit does not have, and its plan.
-func (g *governor) keepObjects(result *governed, key client.ObjectKey, record v1alpha1.GoverningPlan) {
+func (g *Governor) keepObjects(result *Governed, key client.ObjectKey, record v1alpha1.GoverningPlan) {
 	if g.deployment(key) != nil {
 		return
 	}
 	e := inventory.Entry{GVK: appsv1.SchemeGroupVersion.WithKind(inventory.DeploymentKind.Kind), Namespace: key.Namespace, Name: key.Name}
-	result.keeps.Add(e)
-	result.keeps.Add(inventory.Entry{GVK: v1alpha1.GroupVersion.WithKind(inventory.ReleaseKind.Kind), Namespace: key.Namespace, Name: record.Name})
-	result.withheld = append(result.withheld, "the removal of "+e.String())
+	result.Keeps.Add(e)
+	result.Keeps.Add(inventory.Entry{GVK: v1alpha1.GroupVersion.WithKind(inventory.ReleaseKind.Kind), Namespace: key.Namespace, Name: record.Name})
+	result.Withheld = append(result.Withheld, "the removal of "+e.String())
 }
 
 // keepAround keeps what a governed Deployment would go with: its namespace, and with
 // the kind of its plan, the plan.
-func (g *governor) keepAround(result *governed) {
+func (g *Governor) keepAround(result *Governed) {
 	namespaces := map[string]bool{}
-	for _, p := range result.plans {
+	for _, p := range result.Plans {
 		namespace, _, _ := strings.Cut(p.Deployment, "/")
 		namespaces[namespace] = true
 	}
 	crd := "batchreleases." + v1alpha1.Group
-	for _, e := range inventory.Read(g.gs.Status.Inventory) {
+	for _, e := range inventory.Read(g.Source.Status.Inventory) {
 		switch gk := e.GVK.GroupKind(); {
 		case gk == inventory.NamespaceKind && namespaces[e.Name], gk == inventory.CRDKind && e.Name == crd && len(namespaces) > 0:
 			if g.hasObject(gk, "", e.Name) {
 				continue
 			}
-			result.keeps.Add(e)
-			result.unapproved = append(result.unapproved, &plan.Problem{
+			result.Keeps.Add(e)
+			result.Unapproved = append(result.Unapproved, &plan.Problem{
 				Reason: plan.ReasonPlanNotApproved, Where: e.String(), Err: errors.New("it has left the branch and stays, since a Deployment that a plan governs would go with it"),
 				Hint: "remove the Deployment with its plan, and have that approved; or put it back",
 			})
@@ -310,13 +310,13 @@ func (g *governor) keepAround(result *governed) {
 
 // withhold returns the Deployments that are new with a commit which does not have
 // all that are governed.
-func (g *governor) withhold(result *governed, records map[client.ObjectKey]v1alpha1.GoverningPlan) []plan.Object {
-	if len(result.withheld) == 0 {
+func (g *Governor) withhold(result *Governed, records map[client.ObjectKey]v1alpha1.GoverningPlan) []plan.Object {
+	if len(result.Withheld) == 0 {
 		return nil
 	}
-	before := inventory.Read(g.gs.Status.Inventory)
+	before := inventory.Read(g.Source.Status.Inventory)
 	var list []plan.Object
-	for _, o := range g.desired.set.Objects {
+	for _, o := range g.State.Set.Objects {
 		if o.GroupVersionKind().GroupKind() != inventory.DeploymentKind {
 			continue
 		}
@@ -324,17 +324,17 @@ func (g *governor) withhold(result *governed, records map[client.ObjectKey]v1alp
 		_, governed := records[client.ObjectKeyFromObject(o.Unstructured)]
 		if !there && !governed {
 			list = append(list, o)
-			result.withheld = append(result.withheld, o.String())
+			result.Withheld = append(result.Withheld, o.String())
 		}
 	}
-	result.plans = slices.DeleteFunc(result.plans, func(p v1alpha1.GoverningPlan) bool {
+	result.Plans = slices.DeleteFunc(result.Plans, func(p v1alpha1.GoverningPlan) bool {
 		return slices.ContainsFunc(list, func(o plan.Object) bool { return p.Deployment == o.GetNamespace()+"/"+o.GetName() })
 	})
 	return list
 }
 
-func (g *governor) deployment(key client.ObjectKey) *unstructured.Unstructured {
-	for _, o := range g.desired.set.Objects {
+func (g *Governor) deployment(key client.ObjectKey) *unstructured.Unstructured {
+	for _, o := range g.State.Set.Objects {
 		if o.GroupVersionKind().GroupKind() == inventory.DeploymentKind && o.GetNamespace() == key.Namespace && o.GetName() == key.Name {
 			return o.Unstructured
 		}
@@ -342,14 +342,14 @@ func (g *governor) deployment(key client.ObjectKey) *unstructured.Unstructured {
 	return nil
 }
 
-func (g *governor) hasObject(gk schema.GroupKind, namespace, name string) bool {
-	return slices.ContainsFunc(g.desired.set.Objects, func(o plan.Object) bool {
+func (g *Governor) hasObject(gk schema.GroupKind, namespace, name string) bool {
+	return slices.ContainsFunc(g.State.Set.Objects, func(o plan.Object) bool {
 		return o.GroupVersionKind().GroupKind() == gk && o.GetNamespace() == namespace && o.GetName() == name
 	})
 }
 
 // problem says what waits for an approval, and how to give it.
-func (g *governor) problem(c TermsChange) *plan.Problem {
+func (g *Governor) problem(c TermsChange) *plan.Problem {
 	digest := c.Then.Digest()
 	fact := fmt.Sprintf("what decides about its releases has changed (%s), and is not approved; what governed it still does. The digest to approve is %s", strings.Join(c.Now.Changes(c.Then), ", "), digest)
 	for _, why := range c.Why {
@@ -357,24 +357,24 @@ func (g *governor) problem(c TermsChange) *plan.Problem {
 	}
 	return &plan.Problem{
 		Reason: plan.ReasonPlanNotApproved, Where: "Deployment " + c.Namespace + "/" + c.Name, Err: errors.New(fact),
-		Hint: fmt.Sprintf("have a signer run tranche approve %s -n %s --plan --sign --push, which writes %s; or put back what was there", c.Plan, c.Namespace, PlanApprovalPath(&g.gs.Spec, c.Plan)),
+		Hint: fmt.Sprintf("have a signer run tranche approve %s -n %s --plan --sign --push, which writes %s; or put back what was there", c.Plan, c.Namespace, PlanApprovalPath(&g.Source.Spec, c.Plan)),
 	}
 }
 
 // PlanApprovalPath is the file for an approval of a plan. It is not the one for
 // approvals of releases: who approves the one signs nothing of the other.
 func PlanApprovalPath(spec *v1alpha1.GitSourceSpec, name string) string {
-	return approvalsPath(spec) + "/plans/" + name + ".yaml"
+	return ApprovalsPath(spec) + "/plans/" + name + ".yaml"
 }
 
 // approves returns the approval with which terms take the place of others, and why
 // others that name their digest do not count.
-func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, then plan.Terms) (v1alpha1.UsedPlanApproval, []string, error) {
+func (g *Governor) approves(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, then plan.Terms) (v1alpha1.UsedPlanApproval, []string, error) {
 	digest := then.Digest()
 	names := []string{record.Name, g.planName(key, record.Name)}
 	var ignored []string
-	for i := range g.approvals {
-		a := &g.approvals[i]
+	for i := range g.Approvals {
+		a := &g.Approvals[i]
 		if a.Spec.Plan == "" || a.Metadata.Namespace != key.Namespace || !slices.Contains(names, a.Metadata.Name) {
 			continue
 		}
@@ -396,11 +396,11 @@ func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1
 
 // unapproved returns how an approval which names the digest of new terms is known once
 // it is used. It also returns why the approval does not count; empty: it does.
-func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (used v1alpha1.UsedPlanApproval, why string, err error) {
+func (g *Governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (used v1alpha1.UsedPlanApproval, why string, err error) {
 	if p := a.NotAsSigned(); p != nil {
 		return used, fmt.Sprintf("%v; %s", p.Err, p.Hint), nil
 	}
-	if g.unsigned {
+	if g.Unsigned {
 		return used, "", nil
 	}
 	b, err := g.bringer(a.File)
@@ -408,11 +408,11 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		return used, "", err
 	}
 	in := plumbing.NewHash(b.in)
-	payload, err := gitobject.Payload(g.snapshot, in)
+	payload, err := gitobject.Payload(g.Snapshot, in)
 	if err != nil {
 		return used, "", err
 	}
-	c, err := object.GetCommit(g.snapshot, in)
+	c, err := object.GetCommit(g.Snapshot, in)
 	if err != nil {
 		return used, "", gittree.Missing("commit", in, err)
 	}
@@ -428,10 +428,10 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		return used, fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.in), why), nil
 	}
 	const again = "; commit a change of the file, such as a comment"
-	if slices.ContainsFunc(g.gs.Status.UsedPlanApprovals, func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == a.Spec.Plan && u.Payload == used.Payload }) {
+	if slices.ContainsFunc(g.Source.Status.UsedPlanApprovals, func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == a.Spec.Plan && u.Payload == used.Payload }) {
 		return used, fmt.Sprintf("commit %s, which brought it, was used before", plan.ShortCommit(b.in)) + again, nil
 	}
-	if why, err = g.forgotten(in, plansForgottenUntil(&g.gs.Status, time.Now())); err != nil || why != "" {
+	if why, err = g.forgotten(in, plansForgottenUntil(&g.Source.Status, time.Now())); err != nil || why != "" {
 		return used, fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.in), why) + again, err
 	}
 	old, err := g.precedes(ctx, in, plumbing.NewHash(cmp.Or(record.Tip, record.Since)))
@@ -441,7 +441,7 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 	if old {
 		return used, fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect", plan.ShortCommit(b.in)) + again, nil
 	}
-	if g.signatures.distinctAuthor {
+	if g.Signatures.DistinctAuthor {
 		why, err = g.ownChange(ctx, key, record, b.in, by)
 	}
 	return used, why, err
@@ -450,9 +450,9 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 // maxUsed bounds the approvals that a GitSource knows to have been used.
 const maxUsed = 256
 
-// use adds approvals to those that have been used. For approvals that the bound
+// UsePlanApprovals adds approvals to those that have been used. For approvals that the bound
 // removes, only the newest date stays.
-func use(status *v1alpha1.GitSourceStatus, now time.Time, approvals []v1alpha1.UsedPlanApproval) {
+func UsePlanApprovals(status *v1alpha1.GitSourceStatus, now time.Time, approvals []v1alpha1.UsedPlanApproval) {
 	until := plansForgottenUntil(status, now)
 	for _, a := range approvals {
 		is := func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == a.Plan && u.Payload == a.Payload }
@@ -488,17 +488,17 @@ func plansForgottenUntil(status *v1alpha1.GitSourceStatus, now time.Time) *metav
 
 // ownChange says why it cannot be shown that the approver has written nothing of a
 // difference; empty: it can.
-func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, in string, approver signature.Signature) (string, error) {
-	c := &change{history: g.history, commit: g.snapshot.Commit, of: comparison{key: key}, was: string(record.Terms)}
-	if record.Since != g.desired.commit { // else it stands for one that has left the repository
+func (g *Governor) ownChange(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, in string, approver signature.Signature) (string, error) {
+	c := &change{History: g.History, commit: g.Snapshot.Commit, of: comparison{key: key}, was: string(record.Terms)}
+	if record.Since != g.State.Commit { // else it stands for one that has left the repository
 		c.base = plumbing.NewHash(record.Since)
 	}
-	c.key = strings.Join([]string{g.key(), "plan", key.String(), g.snapshot.Commit.String(), c.base.String(), plan.Terms(c.was).Digest()}, " ")
+	c.key = strings.Join([]string{g.Key(), "plan", key.String(), g.Snapshot.Commit.String(), c.base.String(), plan.Terms(c.was).Digest()}, " ")
 	authors := c.authors(ctx)
 	if authors.err == nil && len(authors.commits) == 0 {
 		return fmt.Sprintf("that the change is by another than %s cannot be shown: no commit of the branch makes it", approver), nil
 	}
-	for _, find := range []func() foundCommits{func() foundCommits { return authors }, func() foundCommits { return c.dormant(ctx, approver) }} {
+	for _, find := range []func() FoundCommits{func() FoundCommits { return authors }, func() FoundCommits { return c.dormant(ctx, approver) }} {
 		found := find()
 		if isUncounted(found.err) {
 			return found.err.Error(), nil

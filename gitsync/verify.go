@@ -20,32 +20,32 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// signatures are what the spec of a GitSource demands of them.
-type signatures struct {
+// Signatures are what the spec of a GitSource demands of them.
+type Signatures struct {
 	// verify are the keys that the tip must be signed by; nil: no signature
 	// is asked for.
-	verify *signature.Keys
+	Verify *signature.Keys
 	// signers are the keys that an approval must be signed by; nil: none.
-	signers *signature.Keys
+	Signers *signature.Keys
 	// distinctAuthor: not by who signed the change.
-	distinctAuthor bool
+	DistinctAuthor bool
 	// own is the key with which the controller signs what it writes back to the
 	// source, where signers has it; empty: none.
-	own string
-	now time.Time
+	Own string
+	Now time.Time
 	// seen are tips of the branch, newest first, with the times of their first sight.
-	seen []v1alpha1.SeenCommit
+	Seen []v1alpha1.SeenCommit
 	// order is from earlier syncs; added to.
-	order gitobject.Precedence
+	Order gitobject.Precedence
 	// changes are the commits that made a release or a plan what it is, from earlier
 	// syncs; added to.
-	changes map[string]foundCommits
+	Changes map[string]FoundCommits
 	// places are where contents were before, from earlier syncs; added to.
-	places map[string][]place
+	Places map[string][]Place
 }
 
-// foundCommits are the commits that made a difference, or why they cannot be found.
-type foundCommits struct {
+// FoundCommits are the commits that made a difference, or why they cannot be found.
+type FoundCommits struct {
 	commits []plumbing.Hash
 	err     error // see isUncounted
 	// unknown is why more commits may be among them than have made the difference.
@@ -53,7 +53,7 @@ type foundCommits struct {
 }
 
 // ifUnknown adds to why an approval does not count that it may count later.
-func (c foundCommits) ifUnknown(fact, hint string) (string, string) {
+func (c FoundCommits) ifUnknown(fact, hint string) (string, string) {
 	if c.unknown == nil {
 		return fact, hint
 	}
@@ -62,23 +62,23 @@ func (c foundCommits) ifUnknown(fact, hint string) (string, string) {
 
 // changeOf returns a change that is known, or finds it. A search that takes too much is
 // not repeated at each sync.
-func (s *signatures) changeOf(known string, find func() foundCommits) foundCommits {
-	if c, ok := s.changes[known]; ok {
+func (s *Signatures) changeOf(known string, find func() FoundCommits) FoundCommits {
+	if c, ok := s.Changes[known]; ok {
 		return c
 	}
 	c := find()
-	if s.changes != nil && (c.err == nil && c.unknown == nil || isUncounted(c.err)) {
-		s.changes[known] = c
+	if s.Changes != nil && (c.err == nil && c.unknown == nil || isUncounted(c.err)) {
+		s.Changes[known] = c
 	}
 	return c
 }
 
-// keptChanges bounds what is kept of releases; it costs little to find again.
-const keptChanges = 100
+// KeptChanges bounds what is kept of releases; it costs little to find again.
+const KeptChanges = 100
 
-// tagUnsigned is why the tag of a snapshot is not signed as the spec demands; empty: it is.
+// TagUnsigned is why the tag of a snapshot is not signed as the spec demands; empty: it is.
 // A commit that was applied before was verified then, by a tag that may have moved.
-func (s *signatures) tagUnsigned(at *repository.Snapshot) (string, error) {
+func (s *Signatures) TagUnsigned(at *repository.Snapshot) (string, error) {
 	t := at.Tag
 	if t.Name == "" {
 		return "", nil
@@ -98,16 +98,16 @@ func (s *signatures) tagUnsigned(at *repository.Snapshot) (string, error) {
 		return "", fmt.Errorf("%w: the bytes of tag %s are others", gittree.ErrDamaged, t.Name)
 	}
 	seen := func(until time.Time) bool { return s.sawTag(t.Object, until) }
-	if _, err := signature.VerifyTag(raw, t.Name, t.Commit.String(), s.verify, s.now, seen); err != nil {
+	if _, err := signature.VerifyTag(raw, t.Name, t.Commit.String(), s.Verify, s.Now, seen); err != nil {
 		return plan.OneLine(err.Error()), nil
 	}
 	return "", nil
 }
 
-// signerOf returns which of the keys signed a commit, or why that is none of
+// SignerOf returns which of the keys signed a commit, or why that is none of
 // them; an error is one of the repository. It decides from the object's bytes,
 // once they are known to be those of the commit.
-func (s *signatures) signerOf(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, keys *signature.Keys) (by signature.Signature, why string, err error) {
+func (s *Signatures) SignerOf(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, keys *signature.Keys) (by signature.Signature, why string, err error) {
 	raw, err := gitobject.RawCommit(store, commit)
 	if err != nil {
 		return by, "", gittree.Missing("commit", commit, err)
@@ -116,7 +116,7 @@ func (s *signatures) signerOf(ctx context.Context, store storer.EncodedObjectSto
 		return by, "", fmt.Errorf("%w: the bytes of commit %s are others", gittree.ErrDamaged, commit)
 	}
 	var failed error
-	by, verdict := signature.Verify(raw, keys, s.now, func(until time.Time) (yes bool) {
+	by, verdict := signature.Verify(raw, keys, s.Now, func(until time.Time) (yes bool) {
 		yes, failed = s.sawBy(ctx, store, commit, until)
 		return yes
 	})
@@ -133,8 +133,8 @@ func (s *signatures) signerOf(ctx context.Context, store storer.EncodedObjectSto
 // the spec demands, and why those do not count. An approval that is not signed is left
 // out before anything else is checked. Otherwise any committer could keep a signed one
 // from counting with a second file.
-func (h *history) signed(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval) ([]plan.Approval, plan.Problems, error) {
-	if h.signatures.signers == nil {
+func (h *History) signed(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval) ([]plan.Approval, plan.Problems, error) {
+	if h.Signatures.Signers == nil {
 		return approvals, nil, nil
 	}
 	var counted []plan.Approval
@@ -161,7 +161,7 @@ func (h *history) signed(ctx context.Context, release *plan.Release, commit stri
 
 // unsigned says why an approval is not signed as the spec demands, and nil
 // where it is.
-func (h *history) unsigned(ctx context.Context, a *plan.Approval, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
+func (h *History) unsigned(ctx context.Context, a *plan.Approval, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
 	b, err := h.bringer(a.File)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (h *history) unsigned(ctx context.Context, a *plan.Approval, release *plan.
 		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.in), why), hint), nil
 	}
 	h.approvers[a.File] = by
-	if !h.signatures.distinctAuthor {
+	if !h.Signatures.DistinctAuthor {
 		return nil, nil
 	}
 	return h.sameAuthor(ctx, a, b.in, by, release, commit, since)
@@ -186,14 +186,14 @@ var errOwnKey = errors.New("it is signed by the key of spec.writeBack.signingKey
 // the change. It returns nil if a listed key signed every commit of the change, and
 // none of these keys is the approver's. An author's name and address prove nothing.
 // Neither does a key that is not listed, since the author can make a second one.
-func (h *history) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
+func (h *History) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
 	c := h.releaseChange(release, commit, since)
 	change := c.authors(ctx)
 	if change.err == nil && len(change.commits) == 0 {
 		return a.Ignored("spec", fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: no commit since the last release makes it", approver),
 			"bring the change by a new commit"), nil
 	}
-	for _, find := range []func() foundCommits{func() foundCommits { return change }, func() foundCommits { return c.dormant(ctx, approver) }} {
+	for _, find := range []func() FoundCommits{func() FoundCommits { return change }, func() FoundCommits { return c.dormant(ctx, approver) }} {
 		found := find()
 		if isUncounted(found.err) {
 			return a.Ignored("spec", found.err.Error(), "release fewer commits at a time"), nil
@@ -216,7 +216,7 @@ func (h *history) sameAuthor(ctx context.Context, a *plan.Approval, in string, a
 // change is the difference between what counted last and what a commit renders for a
 // Deployment, of which the authors count.
 type change struct {
-	*history
+	*History
 	key    string // of what is known of it
 	commit plumbing.Hash
 	of     comparison
@@ -226,20 +226,20 @@ type change struct {
 
 // releaseChange returns the change that a release's commit makes to what was released
 // last.
-func (h *history) releaseChange(release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) *change {
-	c := &change{history: h, commit: plumbing.NewHash(commit), of: comparison{release: release, key: plan.WorkloadOf(release)}}
+func (h *History) releaseChange(release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) *change {
+	c := &change{History: h, commit: plumbing.NewHash(commit), of: comparison{release: release, key: plan.WorkloadOf(release)}}
 	for _, b := range []string{since.AppliedCommit, since.ReleasedCommit} {
 		if h.has(b) {
 			c.base = plumbing.NewHash(b)
 		}
 	}
-	c.key = strings.Join([]string{h.key(), c.of.key.String(), commit, c.base.String()}, " ")
+	c.key = strings.Join([]string{h.Key(), c.of.key.String(), commit, c.base.String()}, " ")
 	return c
 }
 
 // origins returns a search for the authors of the change.
 func (c *change) origins() (*origins, error) {
-	o := &origins{history: c.history, of: c.of.state, base: c.base, was: c.was}
+	o := &origins{History: c.History, of: c.of.state, base: c.base, was: c.was}
 	if o.was == "" && !c.base.IsZero() {
 		last, err := o.render(c.base, nil)
 		if err != nil {
@@ -251,24 +251,24 @@ func (c *change) origins() (*origins, error) {
 }
 
 // authors returns the commits that made the change.
-func (c *change) authors(ctx context.Context) foundCommits {
-	return c.signatures.changeOf(c.key, func() foundCommits {
+func (c *change) authors(ctx context.Context) FoundCommits {
+	return c.Signatures.changeOf(c.key, func() FoundCommits {
 		o, err := c.origins()
 		if err != nil {
-			return foundCommits{err: err}
+			return FoundCommits{err: err}
 		}
 		list, err := o.find(ctx, c.commit)
-		return foundCommits{list, err, o.unknown}
+		return FoundCommits{list, err, o.unknown}
 	})
 }
 
 // writtenBy says that the approver has signed one of the commits, or that it cannot be
 // shown that another person has signed each of them. It is empty if neither holds. The
 // approval came in another commit.
-func (h *history) writtenBy(ctx context.Context, commits []plumbing.Hash, in string, approver signature.Signature) (fact, hint string, err error) {
-	keys := signature.Join(h.signatures.signers, h.signatures.verify)
+func (h *History) writtenBy(ctx context.Context, commits []plumbing.Hash, in string, approver signature.Signature) (fact, hint string, err error) {
+	keys := signature.Join(h.Signatures.Signers, h.Signatures.Verify)
 	for _, c := range commits {
-		author, why, err := h.signatures.signerOf(ctx, h.snapshot, c, keys)
+		author, why, err := h.Signatures.SignerOf(ctx, h.Snapshot, c, keys)
 		switch {
 		case err != nil:
 			return "", "", err
@@ -289,14 +289,14 @@ const maxChange = 1000
 
 var errTooManyCommits = fmt.Errorf("the release brings more than %d commits, too many to look at who signed them", maxChange)
 
-// unseen adds the parents of a commit that were not seen to a list.
-func (h *history) unseen(c *object.Commit, seen map[plumbing.Hash]bool, list []*object.Commit) ([]*object.Commit, error) {
+// Unseen adds the parents of a commit that were not seen to a list.
+func (h *History) Unseen(c *object.Commit, seen map[plumbing.Hash]bool, list []*object.Commit) ([]*object.Commit, error) {
 	for _, p := range c.ParentHashes {
 		if seen[p] {
 			continue
 		}
 		seen[p] = true
-		parent, err := object.GetCommit(h.snapshot, p)
+		parent, err := object.GetCommit(h.Snapshot, p)
 		if err != nil {
 			return nil, gittree.Missing("commit", p, err)
 		}
@@ -305,10 +305,10 @@ func (h *history) unseen(c *object.Commit, seen map[plumbing.Hash]bool, list []*
 	return list, nil
 }
 
-// ancestors returns a commit and all that it has in its history.
-func (h *history) ancestors(ctx context.Context, of plumbing.Hash) (map[plumbing.Hash]bool, error) {
+// Ancestors returns a commit and all that it has in its history.
+func (h *History) Ancestors(ctx context.Context, of plumbing.Hash) (map[plumbing.Hash]bool, error) {
 	seen := map[plumbing.Hash]bool{of: true}
-	first, err := object.GetCommit(h.snapshot, of)
+	first, err := object.GetCommit(h.Snapshot, of)
 	if err != nil {
 		return nil, gittree.Missing("commit", of, err)
 	}
@@ -317,7 +317,7 @@ func (h *history) ancestors(ctx context.Context, of plumbing.Hash) (map[plumbing
 			return nil, err
 		}
 		c := next[len(next)-1]
-		if next, err = h.unseen(c, seen, next[:len(next)-1]); err != nil {
+		if next, err = h.Unseen(c, seen, next[:len(next)-1]); err != nil {
 			return nil, err
 		}
 	}
@@ -326,7 +326,7 @@ func (h *history) ancestors(ctx context.Context, of plumbing.Hash) (map[plumbing
 
 // approvedBy is who is recorded as the approver: the principal of the key,
 // where a signature counts, and else the author of the commit.
-func (h *history) approvedBy(file string, b brought) string {
+func (h *History) approvedBy(file string, b Brought) string {
 	if by, ok := h.approvers[file]; ok {
 		return limited(cmp.Or(by.Principal, by.Key))
 	}

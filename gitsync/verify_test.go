@@ -74,18 +74,18 @@ func (m *team) approve(t *testing.T, synced string, distinct bool) (*v1alpha1.Ap
 	m.Push("--force")
 	r := rendererAt(t, m.Repo, synced)
 	if m.mirrors != nil {
-		r.snapshot = snapshotOf(t, m.mirrors, m.URL())
+		r.Snapshot = snapshotOf(t, m.mirrors, m.URL())
 	}
-	r.signatures = signatures{verify: m.verify, signers: m.keys, distinctAuthor: distinct, now: time.Now(), changes: r.signatures.changes}
-	d, _, err := r.desired(nil)
+	r.Signatures = Signatures{Verify: m.verify, Signers: m.keys, DistinctAuthor: distinct, Now: time.Now(), Changes: r.Signatures.Changes}
+	d, _, err := r.Read(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	live := liveAt("v1", synced)
 	if m.live != nil {
-		live, r.gs.Status.AppliedCommit = m.live, m.live.Spec.Commit
+		live, r.Source.Status.AppliedCommit = m.live, m.live.Spec.Commit
 	}
-	list, ignored, err := r.releases(context.Background(), d, d.set.Releases, map[string]*v1alpha1.BatchRelease{"shop/web": live})
+	list, ignored, err := r.Releases(context.Background(), d, d.Set.Releases, map[string]*v1alpha1.BatchRelease{"shop/web": live})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,11 +112,11 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 		}
 		defer s.Close()
 		renderer := *c.renderer
-		renderer.snapshot = s
-		if err := l.verified(ctx, s, renderer.signatures); err != nil {
+		renderer.Snapshot = s
+		if err := l.verified(ctx, s, renderer.Signatures); err != nil {
 			return gitserver.ErrBranchMoved // its tip is not built on: a signature of the controller would cover it
 		}
-		d, _, err := renderer.desired(c.desired)
+		d, _, err := renderer.Read(c.desired)
 		if err != nil {
 			return gitserver.ErrBranchMoved
 		}
@@ -126,7 +126,7 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 
 // commitBack is one attempt.
 func (l *look) commitBack(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer) error {
-	w := &writeback{look: l, remote: r, snapshot: s, commit: c, scratch: gitobject.NewStore(s), branch: l.gs.Spec.Ref.Branch, from: s.Commit, head: s.Commit, set: c.desired.set}
+	w := &writeback{look: l, remote: r, snapshot: s, commit: c, scratch: gitobject.NewStore(s), branch: l.gs.Spec.Ref.Branch, from: s.Commit, head: s.Commit, set: c.desired.Set}
 	defer func() {
 		if w.review != nil {
 			w.review.Close()
@@ -157,7 +157,7 @@ func (l *look) commitBack(ctx context.Context, r gitserver.Remote, s *repository
 		return w.give(err, pending)
 	}
 	for _, subject := range w.made {
-		w.tell(corev1.EventTypeNormal, v1alpha1.ReasonWrittenBack, fmt.Sprintf("%s: %s", at(w.branch, w.head.String()), subject))
+		w.tell(corev1.EventTypeNormal, v1alpha1.ReasonWrittenBack, fmt.Sprintf("%s: %s", CommitAt(w.branch, w.head.String()), subject))
 	}
 	if w.branch != w.gs.Spec.Ref.Branch {
 		w.waitForReview(w.done)
@@ -202,7 +202,7 @@ func (w *writeback) pending(ctx context.Context, o *apply.Observer) ([]intent, e
 		}
 		w.commit.governed = g
 	}
-	set := w.commit.governed.set
+	set := w.commit.governed.Set
 	if len(set.Releases) == 0 {
 		return nil, nil
 	}
@@ -225,7 +225,7 @@ func (w *writeback) pending(ctx context.Context, o *apply.Observer) ([]intent, e
 		return nil, t.Err()
 	}
 	var pending []intent
-	h := newHistory(w.commit.renderer, w.commit.desired)
+	h := NewHistory(w.commit.renderer, w.commit.desired)
 	since := map[string][]pastCommit{}
 	for _, in := range intents(set, live) {
 		if w.onlyRollbacks && (!in.rollback || w.commit.bringsAgain(in.live)) {
@@ -263,7 +263,7 @@ func (w *writeback) pending(ctx context.Context, o *apply.Observer) ([]intent, e
 
 // saysApproved reports whether the branch has an approval that covers an intent. For
 // a gate that has not opened, that is one which counts, for the steps of the plan.
-func saysApproved(ctx context.Context, h *history, in intent, approvals []plan.Approval) (bool, error) {
+func saysApproved(ctx context.Context, h *History, in intent, approvals []plan.Approval) (bool, error) {
 	if in.rollback {
 		return false, nil
 	}
@@ -271,11 +271,11 @@ func saysApproved(ctx context.Context, h *history, in intent, approvals []plan.A
 		a, _ := plan.MatchApproval(in.release, in.commit, approvals)
 		return in.covers(a), nil
 	}
-	a, _, err := h.approval(ctx, in.release, in.commit, h.since(in.commit, in.live), approvals, in.live)
+	a, _, err := h.Approval(ctx, in.release, in.commit, h.Since(in.commit, in.live), approvals, in.live)
 	if err != nil || !in.covers(a) {
 		return false, err
 	}
-	given, err := h.given(in.release, in.commit, a, nil)
+	given, err := h.Given(in.release, in.commit, a, nil)
 	return err == nil && in.isOf(given.Steps), err
 }
 
@@ -289,7 +289,7 @@ type pastCommit struct {
 // which commits to look at: users write what they like into a message. A commit that approved
 // a gate which has not opened counts only for the steps of the plan in that commit. It also
 // must have come after the release was first seen.
-func committed(ctx context.Context, h *history, in intent, list []pastCommit) (bool, error) {
+func committed(ctx context.Context, h *History, in intent, list []pastCommit) (bool, error) {
 	for _, c := range list {
 		if !in.says(c.message) {
 			continue
@@ -304,11 +304,11 @@ func committed(ctx context.Context, h *history, in intent, list []pastCommit) (b
 		if !in.waits {
 			return true, nil
 		}
-		old, err := h.predates(ctx, c.hash, h.since(in.commit, in.live))
+		old, err := h.Predates(ctx, c.hash, h.Since(in.commit, in.live))
 		if err != nil {
 			return false, err
 		}
-		steps, err := h.stepsIn(c.hash.String(), in.release)
+		steps, err := h.StepsIn(c.hash.String(), in.release)
 		if err != nil {
 			return false, err
 		}
@@ -321,20 +321,20 @@ func committed(ctx context.Context, h *history, in intent, list []pastCommit) (b
 
 // does reports whether the content of a commit is what an intent is about. For a
 // rollback it takes the template of the release away; otherwise it brings an approval.
-func does(h *history, commit plumbing.Hash, in intent) (bool, error) {
-	c, err := object.GetCommit(h.snapshot, commit)
+func does(h *History, commit plumbing.Hash, in intent) (bool, error) {
+	c, err := object.GetCommit(h.Snapshot, commit)
 	if err != nil {
 		return false, gittree.Missing("commit", commit, err)
 	}
 	if !in.rollback {
 		return bringsApproval(h, c, in)
 	}
-	after, _, err := h.renders(commit, h.desired.reads, in.release)
-	if err != nil || after != rendersOther {
+	after, _, err := h.Renders(commit, h.State.Reads, in.release)
+	if err != nil || after != RendersOther {
 		return false, err
 	}
 	for _, p := range c.ParentHashes {
-		if before, _, err := h.renders(p, h.desired.reads, in.release); err != nil || before == rendersSame {
+		if before, _, err := h.Renders(p, h.State.Reads, in.release); err != nil || before == RendersSame {
 			return err == nil, err
 		}
 	}
@@ -343,16 +343,16 @@ func does(h *history, commit plumbing.Hash, in intent) (bool, error) {
 
 // bringsApproval reports whether a commit has an approval that covers an intent, in a
 // file that none of its parents has.
-func bringsApproval(h *history, c *object.Commit, in intent) (bool, error) {
-	t, err := gittree.Open(h.snapshot, c.Hash)
+func bringsApproval(h *History, c *object.Commit, in intent) (bool, error) {
+	t, err := gittree.Open(h.Snapshot, c.Hash)
 	if err != nil {
 		return false, err
 	}
-	approvals, _ := manifest.ReadApprovals(t, approvalsPath(&h.gs.Spec), h.gs.Namespace, h.gs.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(t, ApprovalsPath(&h.Source.Spec), h.Source.Namespace, h.Source.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return false, err
 	}
-	a, _ := plan.MatchApproval(in.release, in.commit, ofReleases(approvals))
+	a, _ := plan.MatchApproval(in.release, in.commit, ForReleases(approvals))
 	if !in.covers(a) {
 		return false, nil
 	}
@@ -360,7 +360,7 @@ func bringsApproval(h *history, c *object.Commit, in intent) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	had, err := parentWith(h.snapshot, c, a.File, content)
+	had, err := ParentWith(h.Snapshot, c, a.File, content)
 	return err == nil && had == nil, err
 }
 
@@ -383,12 +383,12 @@ func (w *writeback) unwanted(in intent, br *v1alpha1.BatchRelease) plan.Problems
 }
 
 func (w *writeback) problem(in intent) *plan.Problem {
-	return in.problem(at(w.gs.Spec.Ref.Branch, w.snapshot.Commit.String()), w.approvalFile(in))
+	return in.problem(CommitAt(w.gs.Spec.Ref.Branch, w.snapshot.Commit.String()), w.approvalFile(in))
 }
 
 func (w *writeback) approvals(t *gittree.Tree) ([]plan.Approval, plan.Problems) {
-	approvals, ignored := manifest.ReadApprovals(t, approvalsPath(&w.gs.Spec), w.gs.Namespace, w.gs.Spec.TargetNamespace)
-	return ofReleases(approvals), ignored
+	approvals, ignored := manifest.ReadApprovals(t, ApprovalsPath(&w.gs.Spec), w.gs.Namespace, w.gs.Spec.TargetNamespace)
+	return ForReleases(approvals), ignored
 }
 
 // commitsSince returns the commits of a branch that are younger than a release, as far
@@ -400,7 +400,7 @@ func (w *writeback) commitsSince(ctx context.Context, tip, release plumbing.Hash
 	}
 	var oldest time.Time
 	if began, err := object.GetCommit(w.scratch, release); err == nil {
-		oldest = began.Committer.When.Add(-clockSkew)
+		oldest = began.Committer.When.Add(-ClockSkew)
 	}
 	list := []pastCommit{}
 	walk := object.NewCommitIterCTime(c, nil, []plumbing.Hash{release})
@@ -504,7 +504,7 @@ func (w *writeback) add(tree plumbing.Hash, set *plan.Set, message string, said 
 
 // approvalFile is the file that an approval goes to if the release has none yet.
 func (w *writeback) approvalFile(in intent) string {
-	return approvalsPath(&w.gs.Spec) + "/" + in.release.Plan.Name + ".yaml"
+	return ApprovalsPath(&w.gs.Spec) + "/" + in.release.Plan.Name + ".yaml"
 }
 
 // approve commits an approval: in place of the one that the release had, or in
@@ -569,7 +569,7 @@ func (w *writeback) hasBlob(file string, blob plumbing.Hash) (bool, error) {
 	if err != nil || e.Hash == blob || w.also.IsZero() {
 		return err == nil && e.Hash == blob, err
 	}
-	hash, ok, err := blobAt(w.scratch, w.also, file)
+	hash, ok, err := BlobAt(w.scratch, w.also, file)
 	return ok && hash == blob, err
 }
 
@@ -588,7 +588,7 @@ func (w *writeback) placeFor(t *gittree.Tree, in intent, approvals []plan.Approv
 		dir, base, err := t.CleanedAbs(file)
 		return strings.TrimPrefix(dir.Join(base), "/"), err
 	}
-	folder := approvalsPath(&w.gs.Spec)
+	folder := ApprovalsPath(&w.gs.Spec)
 	if dir, base, err := t.CleanedAbs(folder); err == nil && base == "" {
 		folder = strings.Trim(string(dir), "/")
 	}
@@ -630,10 +630,10 @@ func (w *writeback) checkApproval(in intent, tree plumbing.Hash, file string, be
 	if !slices.Equal(others(before), others(after)) {
 		return &cannot{fact: "it would change other approvals in " + file, hint: "give each release a file of its own"}
 	}
-	if unchanged, err := w.commit.desired.reads.Unchanged(t); err != nil || unchanged && !w.commit.desired.hasBases {
+	if unchanged, err := w.commit.desired.Reads.Unchanged(t); err != nil || unchanged && !w.commit.desired.HasBases {
 		return err
 	}
-	set, err := w.commit.renderer.render(t)
+	set, err := w.commit.renderer.Render(t)
 	if err != nil {
 		return cmp.Or(t.Err(), error(&cannot{fact: "with it the branch does not render: " + plan.OneLine(err.Error())}))
 	}
