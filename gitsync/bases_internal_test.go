@@ -199,32 +199,6 @@ func TestBases_LyingRenderer(t *testing.T) {
 	}
 }
 
-// All renderings of a sync wait for slow servers no longer than one of them may. Once the
-// time is used up, no server is asked.
-func TestBases_OneBudget(t *testing.T) {
-	var asked atomic.Int32
-	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		<-r.Context().Done()
-	}))
-	t.Cleanup(slow.Close)
-	gs := &v1alpha1.GitSource{}
-	gs.Spec.Timeout.Duration = time.Second
-	r := &reconciler{remoteBases: repository.NewBases(t.TempDir(), gittree.Limits{})}
-	for sync := range int32(2) {
-		l := &look{reconciler: r, gs: gs, since: time.Now()}
-		for n := range 5 { // the commit, older ones, folders of other sources
-			_, err := l.bases(t.Context())(manifest.RemoteBase{URL: fmt.Sprintf("%s/sync%d/%d", slow.URL, sync, n)})
-			if err == nil || !strings.Contains(err.Error(), "no answer in time") {
-				t.Errorf("base %d: %v", n, err)
-			}
-		}
-		if n := asked.Load(); n != sync+1 {
-			t.Errorf("%d servers were asked in %d syncs, want one in each", n, sync+1)
-		}
-	}
-}
-
 // The bases of one rendering take no more than one repository may, together.
 func TestBases_Size(t *testing.T) {
 	base := gittest.NewRepo(t)

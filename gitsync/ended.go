@@ -1,17 +1,12 @@
 package gitsync
 
 import (
-	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -22,7 +17,7 @@ const (
 	maxEndedOfOne = 256
 )
 
-// addEnded adds the ended releases of BatchReleases to the status of the GitSource. A
+// AddEnded adds the ended releases of BatchReleases to the status of the GitSource. A
 // BatchRelease that is deleted, or restored without its status, then takes nothing with
 // it. Deployments share the list evenly, so that many releases of one of them do not
 // make the source forget those of another.
@@ -30,7 +25,7 @@ const (
 // A user who may commit, and not approve, can fill the list. So a full list loses first the
 // releases of which no approval has opened a gate. The status says until when releases may
 // be missing.
-func addEnded(status *v1alpha1.GitSourceStatus, now time.Time, list ...*v1alpha1.BatchRelease) {
+func AddEnded(status *v1alpha1.GitSourceStatus, now time.Time, list ...*v1alpha1.BatchRelease) {
 	e := ended{known: map[string][]v1alpha1.EndedRelease{}, present: map[string][]string{}, last: map[string]time.Time{}, forgot: map[string]bool{}}
 	for _, r := range status.EndedReleases {
 		e.known[r.Deployment] = append(e.known[r.Deployment], r)
@@ -155,54 +150,4 @@ func evenShare(known map[string][]v1alpha1.EndedRelease) int {
 		}
 	}
 	return 1
-}
-
-// noteEnded writes the names of the releases of plans into the status of the
-// GitSource, before the plans are deleted. The release under way ends with its plan.
-func (l *look) noteEnded(ctx context.Context, plans ...inventory.Entry) error {
-	if l.outcome.ending {
-		return nil
-	}
-	list, err := l.livePlans(ctx, plans)
-	if err != nil {
-		return err
-	}
-	for _, br := range list {
-		if s := &br.Status; IsUnderWay(br, s.UpdateCommit) && s.UpdateCommit != "" {
-			s.EndedReleases = slices.Insert(s.EndedReleases, 0, v1alpha1.ReleaseName{Revision: s.UpdateRevision, Commit: s.UpdateCommit})
-		}
-	}
-	addEnded(&l.gs.Status, time.Now(), list...)
-	return l.save(ctx)
-}
-
-// noteEndedAnyway adds the ended releases of all plans where a commit was refused:
-// releases of an older one go on and end meanwhile. The status is written with the
-// refusal.
-func (l *look) noteEndedAnyway(ctx context.Context) {
-	plans := slices.DeleteFunc(inventory.Read(l.gs.Status.Inventory).Without(inventory.Set{}), func(e inventory.Entry) bool { return !inventory.IsRelease(e) })
-	list, err := l.livePlans(ctx, plans)
-	if err != nil {
-		l.log.Info("not noted which releases have ended", "because", err.Error())
-		return
-	}
-	addEnded(&l.gs.Status, time.Now(), list...)
-}
-
-// livePlans reads the BatchReleases of this source among entries. One that is being
-// deleted counts as gone: where another has taken over from it, its release goes on.
-func (l *look) livePlans(ctx context.Context, plans []inventory.Entry) ([]*v1alpha1.BatchRelease, error) {
-	var list []*v1alpha1.BatchRelease
-	for _, e := range plans {
-		br := &v1alpha1.BatchRelease{}
-		err := l.own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, br)
-		if apierrors.IsNotFound(err) || err == nil && (!inventory.IsOwned(br, l.gs) || br.DeletionTimestamp != nil) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("getting %s: %w", e, err)
-		}
-		list = append(list, br)
-	}
-	return list, nil
 }

@@ -162,7 +162,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by Signature
 		return nil, err
 	}
 	c := &commit{desired: d, renderer: r, wanted: inventory.Set{}, replaced: inventory.Set{}}
-	if c.governed, err = l.govern(ctx, r, d, o); err != nil {
+	if c.governed, err = Govern(ctx, r, d, o); err != nil {
 		return nil, err
 	}
 	l.keep.applied = c.governed.Set
@@ -252,7 +252,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 			ours = append(ours, now)
 		}
 	}
-	addEnded(&l.gs.Status, time.Now(), ours...)
+	AddEnded(&l.gs.Status, time.Now(), ours...)
 	var err error
 	if c.renderer.Failed, err = l.failed(ctx, set.Releases, live); err != nil {
 		return nil, err

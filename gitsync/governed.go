@@ -16,11 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
-	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
-	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -117,21 +114,4 @@ func says(live, manifest any) bool {
 		}
 	}
 	return true
-}
-
-// govern returns what of a commit counts. Without signers that is all of it.
-func (l *look) govern(ctx context.Context, r *Reader, d *State, o *apply.Observer) (*Governed, error) {
-	if r.Signatures.Signers == nil {
-		return &Governed{Set: d.Set, Keeps: inventory.Set{}}, nil
-	}
-	t, err := gittree.Open(r.Snapshot, r.Snapshot.Tip)
-	if err != nil {
-		return nil, err
-	}
-	approvals, _ := manifest.ReadApprovals(t, ApprovalsPath(&r.Source.Spec), r.Source.Namespace, r.Source.Spec.TargetNamespace)
-	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
-		return nil, err
-	}
-	g := &Governor{History: NewHistory(r, d), Observer: o, Approvals: approvals}
-	return g.Govern(ctx)
 }

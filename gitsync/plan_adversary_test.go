@@ -596,8 +596,7 @@ func (a *adversary) sync() (terms plan.Terms, ok bool) {
 		a.breach("%v", err)
 	}
 	a.last = d
-	l := &look{gs: a.gs}
-	g, err := l.govern(context.Background(), r, d, apply.NewObserver(a.gs, empty{}, empty{}))
+	g, err := Govern(context.Background(), r, d, apply.NewObserver(a.gs, empty{}, empty{}))
 	if err != nil && a.recorded() == a.now().planName("api") && strings.Contains(err.Error(), "give the new plan another name") {
 		a.tell("refused")
 		return termsOfVariant(a.governing), false

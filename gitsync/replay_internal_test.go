@@ -43,13 +43,13 @@ func TestAddEnded(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", reason, d)
 		}
 	}
-	addEnded(&status, time.Now(), endedIn("web", "2", "1"), endedIn("api", "2"))
+	AddEnded(&status, time.Now(), endedIn("web", "2", "1"), endedIn("api", "2"))
 	check("all are added", "shop/api 2", "shop/web 2", "shop/web 1")
-	addEnded(&status, time.Now(), endedIn("web", "4", "3", "2", "1"), endedIn("api"))
+	AddEnded(&status, time.Now(), endedIn("web", "4", "3", "2", "1"), endedIn("api"))
 	check("newer ones come first, and a lost list takes nothing", "shop/api 2", "shop/web 4", "shop/web 3", "shop/web 2", "shop/web 1")
-	addEnded(&status, time.Now(), endedIn("web", "5", "5"))
+	AddEnded(&status, time.Now(), endedIn("web", "5", "5"))
 	check("two revisions of one commit are one, and a new list goes on", "shop/api 2", "shop/web 5", "shop/web 4", "shop/web 3", "shop/web 2", "shop/web 1")
-	addEnded(&status, time.Now(), endedIn("web", "2", "1"))
+	AddEnded(&status, time.Now(), endedIn("web", "2", "1"))
 	check("an older list changes nothing", "shop/api 2", "shop/web 5", "shop/web 4", "shop/web 3", "shop/web 2", "shop/web 1")
 }
 
@@ -57,13 +57,13 @@ func TestAddEnded(t *testing.T) {
 // full list does not change from sync to sync.
 func TestAddEnded_Bounds(t *testing.T) {
 	var status v1alpha1.GitSourceStatus
-	addEnded(&status, time.Now(), endedIn("quiet", numbered("q", 2, 2)...))
+	AddEnded(&status, time.Now(), endedIn("quiet", numbered("q", 2, 2)...))
 	var busy []*v1alpha1.BatchRelease
 	for i := range 20 {
 		busy = append(busy, endedIn(fmt.Sprint("busy", i), numbered("b", 1000, maxEndedOfOne)...))
 	}
 	for range 4 {
-		addEnded(&status, time.Now(), busy...)
+		AddEnded(&status, time.Now(), busy...)
 	}
 	n := len(status.EndedReleases)
 	if n > maxEnded || n < maxEnded*9/10 {
@@ -75,7 +75,7 @@ func TestAddEnded_Bounds(t *testing.T) {
 		}
 	}
 	before := slices.Clone(status.EndedReleases)
-	if addEnded(&status, time.Now(), busy...); !slices.Equal(before, status.EndedReleases) {
+	if AddEnded(&status, time.Now(), busy...); !slices.Equal(before, status.EndedReleases) {
 		t.Error("the list changes though nothing has ended")
 	}
 	for round := range 30 {
@@ -83,7 +83,7 @@ func TestAddEnded_Bounds(t *testing.T) {
 		for i := range 100 {
 			many = append(many, endedIn(fmt.Sprint("many", round, "-", i), "1"))
 		}
-		addEnded(&status, time.Now(), many...)
+		AddEnded(&status, time.Now(), many...)
 		if n := len(status.EndedReleases); n > maxEnded {
 			t.Errorf("%d releases are known after round %d", n, round)
 		}
@@ -113,7 +113,7 @@ func (r *endings) end(commit string, approvals ...v1alpha1.StepApproval) {
 	r.note()
 }
 
-func (r *endings) note() { addEnded(&r.status, r.at.Add(time.Hour), r.br) }
+func (r *endings) note() { AddEnded(&r.status, r.at.Add(time.Hour), r.br) }
 
 func (r *endings) until(t *testing.T, want time.Time) {
 	t.Helper()
@@ -202,7 +202,7 @@ func TestAddEnded_Full(t *testing.T) {
 				for i := range maxEnded {
 					many = append(many, endedIn(fmt.Sprint("a", i), "1"))
 				}
-				addEnded(&r.status, now, many...)
+				AddEnded(&r.status, now, many...)
 			}
 			r.knows(t, "v2", false)
 			r.until(t, now)

@@ -25,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -516,4 +517,21 @@ func (g *Governor) ownChange(ctx context.Context, key client.ObjectKey, record v
 		}
 	}
 	return "", nil
+}
+
+// Govern returns what of a commit counts. Without signers that is all of it.
+func Govern(ctx context.Context, r *Reader, d *State, o *apply.Observer) (*Governed, error) {
+	if r.Signatures.Signers == nil {
+		return &Governed{Set: d.Set, Keeps: inventory.Set{}}, nil
+	}
+	t, err := gittree.Open(r.Snapshot, r.Snapshot.Tip)
+	if err != nil {
+		return nil, err
+	}
+	approvals, _ := manifest.ReadApprovals(t, ApprovalsPath(&r.Source.Spec), r.Source.Namespace, r.Source.Spec.TargetNamespace)
+	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
+		return nil, err
+	}
+	g := &Governor{History: NewHistory(r, d), Observer: o, Approvals: approvals}
+	return g.Govern(ctx)
 }

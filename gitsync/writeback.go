@@ -196,7 +196,7 @@ func (w *writeback) said(pending []intent) string {
 // says so: the GitSource excludes it, or a commit took it back.
 func (w *writeback) pending(ctx context.Context, o *apply.Observer) ([]intent, error) {
 	if w.commit.governed == nil {
-		g, err := w.govern(ctx, w.commit.renderer, w.commit.desired, o)
+		g, err := Govern(ctx, w.commit.renderer, w.commit.desired, o)
 		if err != nil {
 			return nil, err
 		}
