@@ -58,6 +58,7 @@ func newStory() *story {
 	s.ready("old", 4)
 	s.bring("old", commitOld)
 	s.status(v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseCompleted, StableRevision: "old", UpdateRevision: "old"})
+	s.deployment(native, func(*appsv1.Deployment) {})
 	s.later(time.Minute)
 	s.bring("new", commitNew)
 	s.status(v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseRollingUpdate, StableRevision: "old", UpdateRevision: "new", UpdateCommit: commitNew})
@@ -81,9 +82,16 @@ func templateOf(name string) corev1.PodTemplateSpec {
 	}
 }
 
+// mutated ends the names of what an admission policy makes of a template.
+const mutated = "-mutated"
+
 // kept is a template as the API server keeps it.
 func kept(name string) corev1.PodTemplateSpec {
+	name, byAdmission := strings.CutSuffix(name, mutated)
 	t := templateOf(name)
+	if byAdmission {
+		t.Annotations = map[string]string{"example.org/injected": "true"}
+	}
 	t.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	t.Spec.Containers[0].ImagePullPolicy = corev1.PullIfNotPresent
 	return t
@@ -813,6 +821,137 @@ var back = []sequence{
 	}, []string{"I3"}},
 }
 
+// end brings all pods from one revision to another, and hands it back.
+func (s *story) end(from, to string) {
+	s.size(from, 0, "kubectl")
+	s.size(to, 4, tranche)
+	s.ready(to, 4)
+	s.handBack(tranche)
+	s.later(time.Minute)
+}
+
+// rollBack goes from new to old since a user asks for it; Git still brings new.
+func (s *story) rollBack(to string) {
+	s.release(func(br *v1alpha1.BatchRelease) {
+		br.Annotations = map[string]string{v1alpha1.AnnotationRollback: "true"}
+	})
+	s.hold(to)
+	s.release(func(br *v1alpha1.BatchRelease) { br.Annotations = nil })
+	s.later(time.Minute)
+	s.end("new", to)
+}
+
+// again releases new after the rollback to old, by another commit. So old is last stable.
+func (s *story) again(from string) {
+	s.bring("new", commitNext)
+	s.hold("new")
+	s.approve("new", commitNext, 1)
+	for _, n := range []int32{1, 2} {
+		s.size(from, 4-n, "kubectl")
+		s.size("new", n, tranche)
+		s.ready("new", int(n))
+	}
+	s.end(from, "new")
+}
+
+// grow brings a revision past the first step, from new.
+func (s *story) grow(name string) {
+	s.hold(name)
+	s.later(time.Minute)
+	s.size("new", 2, "kubectl")
+	s.size(name, 2, tranche)
+}
+
+// returns: admission makes another template of the last stable one than before.
+var returns = []sequence{
+	{"what was stable comes back", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.bring("old", commitNext)
+		s.grow("old" + mutated)
+	}, nil},
+	{"it was rolled back to before, while Git brought another one", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.rollBack("old")
+		s.again("old")
+		s.bring("old", commitLast)
+		s.grow("old" + mutated)
+	}, nil},
+	{"it was rolled back to as admission made it then, and comes back as it was before", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.rollBack("old" + mutated)
+		s.again("old" + mutated)
+		s.bring("old", commitLast)
+		s.grow("old")
+	}, nil},
+	{"admission made it of another one that Git brings", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.rollBack("old")
+		s.again("old")
+		s.bring("next", commitLast)
+		s.grow("next" + mutated)
+	}, []string{"I3", "I5"}},
+	{"Git, and no admission, added to the last stable one", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.rollBack("old")
+		s.again("old")
+		s.release(func(br *v1alpha1.BatchRelease) {
+			br.Spec.Template, br.Spec.Commit = ptr.To(templateOf("old")), commitLast
+			br.Spec.Template.Annotations = kept("old" + mutated).Annotations
+		})
+		s.grow("old" + mutated)
+	}, []string{"I3", "I5"}},
+	{"it was rolled back to before, and comes back in the middle of another release", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.rollBack("old")
+		s.again("old")
+		s.bring("next", commitOld)
+		s.hold("next")
+		s.later(time.Minute)
+		s.size("new", 3, "kubectl")
+		s.size("next", 1, tranche)
+		s.later(time.Minute)
+		s.bring("old", commitLast)
+		s.grow("old" + mutated)
+	}, []string{"I3", "I5"}},
+	{"what a rollback left behind is none, if admission changed what it went back to", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.rollBack("old" + mutated)
+		s.bring("new", commitLast)
+		s.hold("new")
+		s.later(time.Minute)
+		s.size("old"+mutated, 2, "kubectl")
+		s.size("new", 2, tranche)
+	}, []string{"I3", "I5"}},
+	{"what a return left behind is none, if admission changed what came back", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.bring("old", commitNext)
+		s.hold("old" + mutated)
+		s.later(time.Minute)
+		s.end("new", "old"+mutated)
+		s.bring("new", commitLast)
+		s.hold("new")
+		s.later(time.Minute)
+		s.size("old"+mutated, 2, "kubectl")
+		s.size("new", 2, tranche)
+	}, []string{"I3", "I5"}},
+}
+
 // unknown: a time in which a watch was down.
 var unknown = []sequence{
 	{"the plan was not seen for a while", func(s *story) {
@@ -993,7 +1132,7 @@ var fights = []sequence{
 }
 
 func TestInvariants(t *testing.T) {
-	for _, tc := range slices.Concat(whole, taken, totals, targets, waits, approvals, edits, back, unknown, handBacks, opened, fights) {
+	for _, tc := range slices.Concat(whole, taken, totals, targets, waits, approvals, edits, back, returns, unknown, handBacks, opened, fights) {
 		t.Run(tc.because, func(t *testing.T) {
 			s := newStory()
 			tc.tell(s)

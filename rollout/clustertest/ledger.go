@@ -503,18 +503,22 @@ func (v *invariants) settle(d *deployment, found bool) {
 		return
 	}
 	next := &revision{template: t}
-	if r != nil && r.matches(t) {
+	back := l.last.is(t) || l.admits(l.last, t, v.now)
+	switch {
+	case r != nil && r.matches(t):
 		next.brought = r.template
+	case back: // a user asked for a rollback, and spec brings what was rolled back
+		next.brought = l.last.brought
 	}
 	switch {
 	case l.stable == nil || p == nil || p.Spec.Template == nil || l.adopting || found:
 		l.stabilise(next, l.stable, v.now)
 	case l.delivered == nil || !plan.EqualTemplate(l.delivered, t):
 		// Another field manager changed the native Deployment: that is drift.
-	case l.last.is(t) && !l.doubtful && (r == nil || !r.matches(t) || !r.midway && !r.unsure):
+	case back && !l.doubtful && (r == nil || !r.matches(t) || !r.midway && !r.unsure):
 		l.stabilise(next, nil, v.now) // what a rollback leaves behind is nothing to go back to
 	default:
-		l.doubtful = l.last.is(t)
+		l.doubtful = back
 		l.stabilise(next, l.stable, v.now)
 		if r != nil {
 			r.ended = r.acted
