@@ -77,7 +77,9 @@ const nativeLag = 2 * time.Second
 //
 // An action of the native controller within lag is not Tranche's if another field manager
 // opened the hold (H7). The same holds if one deleted a ReplicaSet that has pods, or
-// scaled one down so that at most one has pods (H1, H26).
+// scaled one down so that at most one has pods (H1, H26). It also holds if others set N to
+// 0 and, before Tranche could hand back, to more (H4). The native controller, and not
+// Tranche, has then taken the pods of the only active ReplicaSet.
 type invariants struct {
 	deployments map[types.UID]*deployment
 	sets        map[types.UID]*appsv1.ReplicaSet
@@ -123,6 +125,8 @@ type deployment struct {
 	loose time.Time
 	// shrunk is when another user last made a ReplicaSet smaller under the hold.
 	shrunk time.Time
+	// emptied: the native controller took the last pods away as N was 0.
+	emptied bool
 	// tookOver is when the native controller last resized a ReplicaSet for that reason.
 	tookOver time.Time
 	// lost is when pods were lost that were available, by others than Tranche.
@@ -483,10 +487,11 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	if held(d.Deployment) && to < from && v.now.Sub(d.shrunk) <= lag && len(v.active(d)) < 2 {
 		d.loose = v.now // with one active set left, and not of size N, the native controller takes over (H26)
 	}
-	if by == NativeManager && v.now.Sub(d.loose) <= lag {
-		d.tookOver = v.now
+	if by == NativeManager && (v.now.Sub(d.loose) <= lag || d.emptied && to > from && d.bounced(v.now)) {
+		d.emptied, d.tookOver = false, v.now
 		return
 	}
+	d.emptied = by == NativeManager && to == 0 && len(v.active(d)) == 0 && slices.Contains(d.replicas.within(v.now), 0)
 	if held(d.Deployment) {
 		v.judgeFight(d, o, from, by, active)
 	}
@@ -497,6 +502,17 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 		v.judgeTotal(d, o, from)
 		v.judgeTarget(d, o, from, by)
 	}
+}
+
+// bounced reports whether N is back from 0, where it was for no longer than lag, since no
+// longer than lag.
+func (d *deployment) bounced(now time.Time) bool {
+	for i, w := range d.replicas.was {
+		if i > 0 && w.value == 0 && now.Sub(w.until) <= lag && w.until.Sub(d.replicas.was[i-1].until) <= lag {
+			return true
+		}
+	}
+	return false
 }
 
 // judgeFight checks I10.

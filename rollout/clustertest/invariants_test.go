@@ -470,6 +470,42 @@ var targets = []sequence{
 		s.later(time.Minute)
 		s.size("new", 4, native)
 	}, []string{"I3", "I10"}},
+	{"to zero and back at once, with one active, which the native controller empties and the other fills (H4)", func(s *story) {
+		s.scale(0)
+		s.size("old", 0, native)
+		s.scale(4)
+		s.size("new", 4, native)
+	}, nil},
+	{"to zero and back at once, and Tranche adds to it", func(s *story) {
+		s.scale(0)
+		s.size("old", 0, native)
+		s.scale(4)
+		s.size("new", 4, native)
+		s.size("new", 2, tranche)
+		s.size("new", 3, tranche)
+	}, []string{"I3"}},
+	{"to zero and back at once, and the native controller fills it again after it was corrected", func(s *story) {
+		s.scale(0)
+		s.size("old", 0, native)
+		s.scale(4)
+		s.size("new", 4, native)
+		s.size("new", 1, tranche)
+		s.size("new", 4, native)
+	}, []string{"I3", "I10"}},
+	{"to zero, a minute there and not handed back, and back (H4)", func(s *story) {
+		s.scale(0)
+		s.size("old", 0, native)
+		s.later(time.Minute)
+		s.scale(4)
+		s.size("new", 4, native)
+	}, []string{"I3", "I10"}},
+	{"to zero and back, and for a minute nothing stable grows (H4)", func(s *story) {
+		s.scale(0)
+		s.size("old", 0, native)
+		s.scale(4)
+		s.later(time.Minute)
+		s.size("new", 4, native)
+	}, []string{"I3", "I10"}},
 	{"handed back past a gate", func(s *story) { s.to(3, 1); s.handBack(tranche) }, []string{"I3"}},
 	{"handed back since the plan was deleted, and another one is there by then", func(s *story) {
 		s.to(3, 1)
@@ -841,19 +877,6 @@ func (s *story) rollBack(to string) {
 	s.end("new", to)
 }
 
-// again releases new after the rollback to old, by another commit. So old is last stable.
-func (s *story) again(from string) {
-	s.bring("new", commitNext)
-	s.hold("new")
-	s.approve("new", commitNext, 1)
-	for _, n := range []int32{1, 2} {
-		s.size(from, 4-n, "kubectl")
-		s.size("new", n, tranche)
-		s.ready("new", int(n))
-	}
-	s.end(from, "new")
-}
-
 // grow brings a revision past the first step, from new.
 func (s *story) grow(name string) {
 	s.hold(name)
@@ -876,7 +899,7 @@ var returns = []sequence{
 		s.handBack(tranche)
 		s.later(time.Minute)
 		s.rollBack("old")
-		s.again("old")
+		s.through("old", "new", commitNext)
 		s.bring("old", commitLast)
 		s.grow("old" + mutated)
 	}, nil},
@@ -885,7 +908,7 @@ var returns = []sequence{
 		s.handBack(tranche)
 		s.later(time.Minute)
 		s.rollBack("old" + mutated)
-		s.again("old" + mutated)
+		s.through("old"+mutated, "new", commitNext)
 		s.bring("old", commitLast)
 		s.grow("old")
 	}, nil},
@@ -894,7 +917,7 @@ var returns = []sequence{
 		s.handBack(tranche)
 		s.later(time.Minute)
 		s.rollBack("old")
-		s.again("old")
+		s.through("old", "new", commitNext)
 		s.bring("next", commitLast)
 		s.grow("next" + mutated)
 	}, []string{"I3", "I5"}},
@@ -903,7 +926,7 @@ var returns = []sequence{
 		s.handBack(tranche)
 		s.later(time.Minute)
 		s.rollBack("old")
-		s.again("old")
+		s.through("old", "new", commitNext)
 		s.release(func(br *v1alpha1.BatchRelease) {
 			br.Spec.Template, br.Spec.Commit = ptr.To(templateOf("old")), commitLast
 			br.Spec.Template.Annotations = kept("old" + mutated).Annotations
@@ -915,7 +938,7 @@ var returns = []sequence{
 		s.handBack(tranche)
 		s.later(time.Minute)
 		s.rollBack("old")
-		s.again("old")
+		s.through("old", "new", commitNext)
 		s.bring("next", commitOld)
 		s.hold("next")
 		s.later(time.Minute)
@@ -949,6 +972,133 @@ var returns = []sequence{
 		s.later(time.Minute)
 		s.size("old"+mutated, 2, "kubectl")
 		s.size("new", 2, tranche)
+	}, []string{"I3", "I5"}},
+}
+
+// planAgain deletes the plan, and creates it again.
+func (s *story) planAgain() {
+	s.v.see(change{at: s.now, object: s.br, gone: true})
+	s.br = s.br.DeepCopy()
+	s.br.UID, s.br.Status = "br2", v1alpha1.BatchReleaseStatus{}
+	s.release(func(*v1alpha1.BatchRelease) {})
+	s.status(v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseCompleted, StableRevision: "new", UpdateRevision: "new"})
+	s.deployment(native, func(*appsv1.Deployment) {})
+	s.later(time.Minute)
+}
+
+// through releases a revision past all gates, and hands it back.
+func (s *story) through(from, to, commit string) {
+	s.bring(to, commit)
+	s.hold(to)
+	s.approve(to, commit, 1)
+	for _, n := range []int32{1, 2} {
+		s.size(from, 4-n, "kubectl")
+		s.size(to, n, tranche)
+		s.ready(to, int(n))
+	}
+	s.end(from, to)
+}
+
+// again: the plan was deleted and created again, and may have forgotten what was stable.
+var again = []sequence{
+	{"what was last stable before passes all gates, and what was stable comes back", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.planAgain()
+		s.through("new", "old", commitNext)
+		s.bring("new", commitLast)
+		s.hold("new")
+		s.later(time.Minute)
+		s.size("old", 2, "kubectl")
+		s.size("new", 2, tranche)
+	}, nil},
+	{"what was last stable before comes back after another release", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.planAgain()
+		s.through("new", "next", commitNext)
+		s.bring("old", commitLast)
+		s.hold("old")
+		s.later(time.Minute)
+		s.size("next", 2, "kubectl")
+		s.size("old", 2, tranche)
+	}, []string{"I3", "I5"}},
+}
+
+// supersede brings another release before the hand-back of new, and one pod of it.
+func (s *story) supersede() {
+	s.bring("next", commitNext)
+	s.hold("next")
+	s.later(time.Minute)
+	s.size("new", 3, "kubectl")
+	s.size("next", 1, tranche)
+	s.ready("next", 1)
+}
+
+// superseded: a release that is through may be stable with no hand-back.
+var superseded = []sequence{
+	{"all pods ran it, past all gates", func(s *story) {
+		s.all()
+		s.supersede()
+		s.size("new", 2, "kubectl")
+		s.size("new", 3, tranche)
+	}, nil},
+	{"all pods ran it, and not past its gates", func(s *story) {
+		s.size("old", 0, "kubectl")
+		s.size("new", 4, "kubectl")
+		s.ready("new", 4)
+		s.supersede()
+		s.size("new", 2, "kubectl")
+		s.size("new", 3, tranche)
+	}, []string{"I3", "I3"}},
+	{"it is past its gates, and another one had pods still", func(s *story) {
+		s.approve("new", commitNew, 1)
+		s.to(3, 1)
+		s.to(2, 2)
+		s.to(1, 3)
+		s.bring("next", commitNext)
+		s.hold("next")
+		s.later(time.Minute)
+		s.size("new", 2, "kubectl")
+		s.size("new", 3, tranche)
+	}, []string{"I3"}},
+	{"it is past its gates, and one of all pods was not available", func(s *story) {
+		s.approve("new", commitNew, 1)
+		s.to(3, 1)
+		s.to(2, 2)
+		s.size("old", 0, "kubectl")
+		s.size("new", 4, tranche)
+		s.supersede()
+		s.size("new", 2, "kubectl")
+		s.size("new", 3, tranche)
+	}, []string{"I3"}},
+	{"the other one is handed back, and it comes back", func(s *story) {
+		s.all()
+		s.supersede()
+		s.approve("next", commitNext, 1)
+		s.size("next", 2, tranche)
+		s.ready("next", 2)
+		s.end("new", "next")
+		s.bring("new", commitLast)
+		s.hold("new")
+		s.later(time.Minute)
+		s.size("next", 2, "kubectl")
+		s.size("new", 2, tranche)
+	}, nil},
+	{"the other one is handed back, and what ran two releases ago is none", func(s *story) {
+		s.all()
+		s.supersede()
+		s.approve("next", commitNext, 1)
+		s.size("next", 2, tranche)
+		s.ready("next", 2)
+		s.end("new", "next")
+		s.bring("old", commitLast)
+		s.hold("old")
+		s.later(time.Minute)
+		s.size("next", 2, "kubectl")
+		s.size("old", 2, tranche)
 	}, []string{"I3", "I5"}},
 }
 
@@ -1132,7 +1282,7 @@ var fights = []sequence{
 }
 
 func TestInvariants(t *testing.T) {
-	for _, tc := range slices.Concat(whole, taken, totals, targets, waits, approvals, edits, back, returns, unknown, handBacks, opened, fights) {
+	for _, tc := range slices.Concat(whole, taken, totals, targets, waits, approvals, edits, back, returns, again, superseded, unknown, handBacks, opened, fights) {
 		t.Run(tc.because, func(t *testing.T) {
 			s := newStory()
 			tc.tell(s)

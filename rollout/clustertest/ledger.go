@@ -33,8 +33,11 @@ type ledger struct {
 	stable, last *revision
 	former       []was[*revision] // what stable and last were before
 	// doubtful: whether the last way to stable was a rollback, which leaves no last, is
-	// not known.
+	// not known. A plan that was deleted and created again may have forgotten last, or not.
 	doubtful bool
+	// finished ran on all pods under the hold, past all its gates. It is stable from then
+	// on, but no hand-back says so if another release comes before it.
+	finished *revision
 	// adopted are the templates that had pods when the plan was created.
 	adopted []*corev1.PodTemplateSpec
 	// adopting is true from the creation of the plan until the controller says that it
@@ -249,6 +252,7 @@ func (v *invariants) record(o, before *v1alpha1.BatchRelease, c change) {
 	if l.plan != o.UID {
 		if l.plan == "" {
 			v.adopt(l)
+			l.doubtful = l.doubtful || l.last != nil
 		}
 		l.plan, before = o.UID, nil
 	}
@@ -473,6 +477,10 @@ func (v *invariants) recordHold(d *deployment, before *appsv1.Deployment) {
 			found = true
 		}
 	}
+	if f := l.finished; f != nil && !f.is(t) {
+		l.finished = nil
+		l.stabilise(f, l.stable, v.now)
+	}
 	if r := l.current(); !found && r != nil && !l.free(t, v.now) && !plan.EqualTemplate(t, &before.Spec.Template) {
 		r.admitted = append(r.admitted, t) // admission made it of what was sent
 		v.act(l, r)
@@ -491,6 +499,7 @@ func (v *invariants) settle(d *deployment, found bool) {
 	}
 	l, p := v.ledgerOf(d.Name), v.planOf(d, false)
 	r := l.current()
+	l.finished = nil
 	if l.stable.is(t) {
 		if l.stable.brought == nil && r != nil && covers(t, r.template) {
 			l.stable.brought = r.template
@@ -532,7 +541,7 @@ func (l *ledger) stabilise(stable, last *revision, now time.Time) {
 			l.former = append(l.former, was[*revision]{r, now})
 		}
 	}
-	l.stable, l.last = stable, last
+	l.stable, l.last, l.finished = stable, last, nil
 	if !l.adopting {
 		l.adopted = nil
 	}
@@ -575,6 +584,20 @@ func (v *invariants) openGates(name string) {
 				r.waits[i+1] = &wait{}
 				again = true
 			}
+		}
+	}
+	v.finish(d, p, l)
+}
+
+// finish notes a release that all pods run under the hold, and all gates of which are open.
+func (v *invariants) finish(d *deployment, p *plannedRelease, l *ledger) {
+	t, active := &d.Spec.Template, v.active(d)
+	if !held(d.Deployment) || len(active) != 1 || *active[0].Spec.Replicas < *d.Spec.Replicas || l.stable.is(t) || l.finished.is(t) {
+		return
+	}
+	for _, r := range l.lately(v.now) {
+		if r.matches(t) && r.matches(&active[0].Spec.Template) && r.whole(p.Spec.Strategy.Steps) && len(v.availableSince(d, r)) >= int(*d.Spec.Replicas) {
+			l.finished = &revision{t, r.template}
 		}
 	}
 }
