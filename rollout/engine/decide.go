@@ -513,6 +513,9 @@ func decideInitial(d *draft) {
 	case d.parked() || d.inHold() && d.seen():
 		d.status.Phase = v1alpha1.PhaseRollingUpdate
 		d.enter(int(d.status.CurrentStepIndex), v1alpha1.StepUpgrade)
+		if d.replicas == 0 && d.parked() {
+			unhold(d) // in this round: each moment in which N may grow again is one of H4
+		}
 		d.report(ReasonUpgrading, d.progress())
 	default:
 		takeHold(d, fmt.Sprintf("release of %s", d.goal.name))

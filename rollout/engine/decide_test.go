@@ -9,6 +9,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -347,6 +348,26 @@ func TestScaling(t *testing.T) {
 		if got := w.status; got.CurrentStepIndex != tc.step || got.CurrentStepState == v1alpha1.StepCompleted || w.sets[0].size != tc.old || w.sets[1].size != tc.new || len(w.fights) > 0 {
 			t.Errorf("%s: N=10 to %v at step %d: %d old and %d new, want %d and %d; step %d %s, fights %v",
 				tc.why, tc.to, tc.step, w.sets[0].size, w.sets[1].size, tc.old, tc.new, got.CurrentStepIndex, got.CurrentStepState, w.fights)
+		}
+	}
+}
+
+// The round that sees 0 replicas hands back, also if the release is to begin in it. With
+// more replicas meanwhile all would come up on the update revision (H4).
+func TestScalingToZero_AtOnce(t *testing.T) {
+	for _, state := range []v1alpha1.StepState{v1alpha1.StepInitial, v1alpha1.StepUpgrade, v1alpha1.StepBlocking} {
+		w := at(0, state, 0, steps("20%", "50%", "100%")...)
+		w.write(func() { w.scale(0) })
+		w.turnDeployment()
+		d := Decide(w.observe(), epoch)
+		var template *corev1.PodTemplateSpec
+		for _, a := range d.Actions {
+			if a, ok := a.(HandBack); ok {
+				template = a.Template
+			}
+		}
+		if !plan.EqualTemplate(template, templates[0]) {
+			t.Errorf("%s: %v, want a hand-back at the stable template; %s: %s", state, d.Actions, d.Status.Reason, d.Status.Message)
 		}
 	}
 }
