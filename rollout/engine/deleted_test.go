@@ -100,3 +100,38 @@ func TestUnanswered(t *testing.T) {
 		}
 	}
 }
+
+// A plan that is deleted waits for no ReplicaSet that is being deleted: no status could say
+// so. The native controller then takes that one for the new one, and keeps N − U. At 0
+// replicas it has nothing to keep, and makes the pods when the deletion ends.
+func TestDeletedReplicaSet_PlanDeleted(t *testing.T) {
+	const begun = "quiet; bring 2; quiet; "
+	for _, tc := range []struct {
+		why, moves string
+		least      int32 // of 10 pods; maxUnavailable is 1
+	}{
+		{"the stable one, and Git goes back", begun + "foreground 1; quiet; bring 1; run 5m; unplan; quiet", 9},
+		{"the update one at a gate", begun + "approve 0; quiet; foreground 2; quiet; unplan; quiet", 9},
+		{"the stable one at a gate", begun + "foreground 1; quiet; unplan; quiet", 9},
+		{"the update one, at 0 replicas, and back", begun + "foreground 2; quiet; scale 0; unplan; quiet; scale 10; quiet", 0},
+	} {
+		c := newCluster(ten())
+		for _, move := range strings.Split(tc.moves, "; ") {
+			c.exec(move)
+		}
+		available := func() (n int32) {
+			for _, i := range c.live() {
+				n += c.sets[i].rs.Status.AvailableReplicas
+			}
+			return n
+		}
+		if n := available(); n < tc.least || c.held() || len(c.records) > 0 {
+			t.Errorf("%s: %d of 10 pods are available, want %d, and nothing of the plan\n%s", tc.why, n, tc.least, c)
+		}
+		c.exec("gone")
+		c.exec("quiet")
+		if active, _ := c.active(); available() != 10 || len(active) != 1 {
+			t.Errorf("%s: once the deletion has ended %d of 10 pods are available\n%s", tc.why, available(), c)
+		}
+	}
+}
