@@ -281,8 +281,14 @@ func (s *story) handBack(by string, edit ...func(*appsv1.Deployment)) {
 	})
 }
 
-// all brings everything to the new ReplicaSet, as a release would.
+// all brings everything to the new ReplicaSet, as a release would, until the hand-back.
 func (s *story) all() {
+	s.run()
+	s.release(func(br *v1alpha1.BatchRelease) { br.Status.Phase = v1alpha1.PhaseFinalizing })
+}
+
+// run brings everything to the new ReplicaSet.
+func (s *story) run() {
 	s.approve("new", commitNew, 1)
 	for i, n := range []int32{1, 2, 3, 4} {
 		s.size("new", n, tranche)
@@ -290,7 +296,6 @@ func (s *story) all() {
 		s.size("old", 4-n, tranche)
 		s.kill("old", i)
 	}
-	s.release(func(br *v1alpha1.BatchRelease) { br.Status.Phase = v1alpha1.PhaseFinalizing })
 }
 
 // scale sets N, as a user.
@@ -948,6 +953,21 @@ var returns = []sequence{
 		s.bring("old", commitLast)
 		s.grow("old" + mutated)
 	}, []string{"I3", "I5"}},
+	{"it comes back while what is stable is replaced, since admission made another one of it", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.hold("new" + mutated)
+		s.size("new", 2, "kubectl")
+		s.size("new"+mutated, 2, tranche)
+		s.ready("new"+mutated, 2)
+		s.later(time.Minute)
+		s.bring("old", commitNext)
+		s.hold("old")
+		s.later(time.Minute)
+		s.size("new"+mutated, 1, "kubectl")
+		s.size("old", 2, tranche)
+	}, nil},
 	{"what a rollback left behind is none, if admission changed what it went back to", func(s *story) {
 		s.all()
 		s.handBack(tranche)
@@ -1053,6 +1073,12 @@ var superseded = []sequence{
 		s.size("new", 2, "kubectl")
 		s.size("new", 3, tranche)
 	}, []string{"I3", "I3"}},
+	{"all pods ran it, past all gates, and the controller has not seen that", func(s *story) {
+		s.run()
+		s.supersede()
+		s.size("new", 2, "kubectl")
+		s.size("new", 3, tranche)
+	}, []string{"I3"}},
 	{"it is past its gates, and another one had pods still", func(s *story) {
 		s.approve("new", commitNew, 1)
 		s.to(3, 1)
@@ -1158,6 +1184,24 @@ var handBacks = []sequence{
 	{"desired-replicas is not N at hand-back (H11)", func(s *story) {
 		s.all()
 		s.size("new", 4, tranche, func(rs *appsv1.ReplicaSet) { rs.Annotations[engine.AnnotationDesiredReplicas] = "5" })
+		s.handBack(tranche)
+	}, []string{"I7"}},
+	{"max-replicas is not N+S at hand-back (H11)", func(s *story) {
+		s.all()
+		s.size("new", 4, tranche, func(rs *appsv1.ReplicaSet) { rs.Annotations[engine.AnnotationMaxReplicas] = "4" })
+		s.handBack(tranche)
+	}, []string{"I7"}},
+	{"the native controller has written max-replicas in the last moment, since another hand has taken pods away", func(s *story) {
+		s.all()
+		s.size("new", 0, "kubectl")
+		s.size("new", 4, native, func(rs *appsv1.ReplicaSet) { rs.Annotations[engine.AnnotationMaxReplicas] = "4" })
+		s.handBack(tranche)
+	}, nil},
+	{"it did so long before the hand-back", func(s *story) {
+		s.all()
+		s.size("new", 0, "kubectl")
+		s.size("new", 4, native, func(rs *appsv1.ReplicaSet) { rs.Annotations[engine.AnnotationMaxReplicas] = "4" })
+		s.later(time.Minute)
 		s.handBack(tranche)
 	}, []string{"I7"}},
 	{"desired-replicas is not N once the native controller has seen it (H11)", func(s *story) {

@@ -35,8 +35,9 @@ type ledger struct {
 	// doubtful: whether the last way to stable was a rollback, which leaves no last, is
 	// not known. A plan that was deleted and created again may have forgotten last, or not.
 	doubtful bool
-	// finished ran on all pods under the hold, past all its gates. It is stable from then
-	// on, but no hand-back says so if another release comes before it.
+	// finished ran on all pods under the hold, past all its gates, and the controller has
+	// seen that. It is stable from then on, but no hand-back says so if another release comes
+	// before it.
 	finished *revision
 	// adopted are the templates that had pods when the plan was created.
 	adopted []*corev1.PodTemplateSpec
@@ -350,7 +351,7 @@ func (v *invariants) midway(l *ledger, before *release) (certain, perhaps bool) 
 		return false, true
 	}
 	for _, rs := range v.active(d) {
-		if t := &rs.Spec.Template; before.matches(t) && !l.stable.is(t) && !l.last.is(t) && v.now.Sub(v.activeSince[rs.UID]) > lag {
+		if t := &rs.Spec.Template; before.matches(t) && !l.stable.is(t) && !l.last.is(t) && !l.admits(l.stable, t, v.now) && v.now.Sub(v.activeSince[rs.UID]) > lag {
 			return true, true
 		}
 	}
@@ -590,13 +591,16 @@ func (v *invariants) openGates(name string) {
 }
 
 // finish notes a release that all pods run under the hold, and all gates of which are open.
+// The controller must say that it hands back: others may have taken the other pods away,
+// or have set N to what runs, and it need not have seen that.
 func (v *invariants) finish(d *deployment, p *plannedRelease, l *ledger) {
 	t, active := &d.Spec.Template, v.active(d)
-	if !held(d.Deployment) || len(active) != 1 || *active[0].Spec.Replicas < *d.Spec.Replicas || l.stable.is(t) || l.finished.is(t) {
+	if p.Status.Phase != v1alpha1.PhaseFinalizing || !held(d.Deployment) || l.stable.is(t) || l.finished.is(t) ||
+		len(active) != 1 || *active[0].Spec.Replicas < *d.Spec.Replicas || !plan.EqualTemplate(&active[0].Spec.Template, t) {
 		return
 	}
 	for _, r := range l.lately(v.now) {
-		if r.matches(t) && r.matches(&active[0].Spec.Template) && r.whole(p.Spec.Strategy.Steps) && len(v.availableSince(d, r)) >= int(*d.Spec.Replicas) {
+		if p.Status.UpdateCommit == r.commit && r.matches(t) && r.whole(p.Spec.Strategy.Steps) && len(v.availableSince(d, r)) >= int(*d.Spec.Replicas) {
 			l.finished = &revision{t, r.template}
 		}
 	}
