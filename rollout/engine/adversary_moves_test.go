@@ -142,7 +142,7 @@ func (c *cluster) change(verb string, args []string, number func(int) int) bool 
 		before := c.rv
 		c.writeDeployment(func(d *appsv1.Deployment) { d.Spec.Template = *templates[number(0)-1].DeepCopy() })
 		return c.rv != before
-	case "replan", "unplan", "rename", "admit", "alter":
+	case "replan", "unplan", "rename", "admit", "unadmit", "alter":
 		return c.changePlan(verb)
 	case "label", "running", "strategy", "template", "resize", "delete", "edit", "foreground", "hostage", "gone":
 		return c.meddle(verb, args, number)
@@ -182,6 +182,11 @@ func (c *cluster) changePlan(verb string) bool {
 			return false
 		}
 		c.mutates = true
+	case "unadmit":
+		if !c.mutates {
+			return false
+		}
+		c.mutates = false
 	case "alter":
 		if c.alters {
 			return false

@@ -310,10 +310,8 @@ func settleIdle(d *draft) {
 		runs.id = "" // it was not sent
 		d.course = d.course.to(runs)
 		rememberGoal(d)
-	} else if r := d.goal.record; d.brought == d.goal && d.spec.Template != nil && r.Sent != plan.TemplateDigest(d.spec.Template) {
-		record := *r
-		record.Sent = plan.TemplateDigest(d.spec.Template)
-		d.do(Remember{because: "spec.template says the same otherwise", Record: record, Exists: true})
+	} else if d.goal == d.stable {
+		renewStable(d)
 	}
 	for _, r := range slices.Concat(d.releasing, d.outdated) {
 		d.do(Forget{because: "it is not being released any more", Record: r})
@@ -324,6 +322,27 @@ func settleIdle(d *draft) {
 		d.report(ReasonNativeRollout, fmt.Sprintf("the native controller is replacing %d pods that do not run %s", n, d.goal.name))
 	}
 	watchPods(d)
+}
+
+// renewStable brings the record of the stable revision up to date. What Git says of it may have
+// changed, and is the same to the API server. And admission, or a new default, may have
+// changed the template of the Deployment. That is recorded in place of the old one: if the
+// policy goes, nothing is to be released.
+func renewStable(d *draft) {
+	old := d.stable.record
+	record := *old
+	if d.brought == d.stable && d.spec.Template != nil {
+		record.Sent = plan.TemplateDigest(d.spec.Template)
+	}
+	switch {
+	case old.Kept != nil:
+		record.Name, record.ResourceVersion, record.Kept = "", "", nil
+		record.Order = d.newest() + 1
+		d.do(Remember{because: "the API server makes another template of it", Record: record})
+		d.do(Forget{because: "its template is another one today", Record: *old})
+	case record.Sent != old.Sent:
+		d.do(Remember{because: "spec.template says the same otherwise", Record: record, Exists: true})
+	}
 }
 
 // replaced is how many pods of other revisions the native controller is to replace.
