@@ -128,6 +128,41 @@ func TestIdentity_MutationWhileIdle(t *testing.T) {
 	}
 }
 
+// A policy has changed the template of an idle Deployment that another user wrote, and
+// is taken away. The controller, started again, replaces no pod: Git has said nothing.
+func TestIdentity_MutationEndsWhileIdle(t *testing.T) {
+	t.Parallel()
+	s, stop := shopWithController(t)
+	s.install(2)
+	s.plan("1", "100%")
+	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	remove := s.mutate()
+	s.kubectl("-n", s.ns, "annotate", "deployment/web", "note=hello")
+	s.rolled("web", 2)
+	s.looked(engine.ReasonReleaseCompleted, 1, nil)
+	if n := s.mutated(); n != 2 {
+		t.Fatalf("%d of 2 pods run what the policy has made", n)
+	}
+	remove()
+	clustertest.Wait(t, "the policy to act no more", func() error {
+		out, err := s.c.Kubectl(t, "-n", s.ns, "create", "deployment", "probe", "--image=probe", "--dry-run=server", "-o", "yaml")
+		if err == nil && strings.Contains(out, injected) {
+			err = errors.New("it acts")
+		}
+		return err
+	})
+	stop()
+	before, generation := s.running(), s.deployment("web").Generation
+	startControllerIn(t, s.c, s.ns)
+	s.looked(engine.ReasonReleaseCompleted, 1, nil)
+	if diff := cmp.Diff(before, s.running()); diff != "" {
+		t.Errorf("what runs (-before +after):\n%s", diff)
+	}
+	if now := s.deployment("web").Generation; now != generation {
+		t.Errorf("the Deployment was written: generation %d, then %d", generation, now)
+	}
+}
+
 // Admission changes the stable template when a Deployment without replicas is handed
 // back at it. That is one hand-back, and the gate stays closed.
 func TestIdentity_StableMutatedAtHandBack(t *testing.T) {
