@@ -360,10 +360,15 @@ func (v *invariants) seeDeployment(o *appsv1.Deployment, c change) {
 	if held(before) {
 		d.heldUntil = v.now
 	}
-	if held(before) && writer(o, before.ManagedFields) == v1alpha1.ManagerRollout {
+	changed := held(before) || !plan.EqualTemplate(&before.Spec.Template, &o.Spec.Template) // at 0 replicas it needs no hold
+	if changed && writer(o, before.ManagedFields) == v1alpha1.ManagerRollout {
 		v.ledgerOf(o.Name).delivered = &o.Spec.Template
-		if !c.found {
+		switch {
+		case c.found:
+		case held(before):
 			v.judgeHandBack(d)
+		default:
+			v.judgeDelivered(d)
 		}
 	}
 	d.strategy = o.Spec.Strategy.DeepCopy()
@@ -570,6 +575,9 @@ func (v *invariants) judgeTarget(d *deployment, rs *appsv1.ReplicaSet, from int3
 		return
 	}
 	limit, first, of := v.limitOf(d, p, l, t)
+	if by == NativeManager && !l.current().matches(t) {
+		return // it follows N, or I10 is broken
+	}
 	if of == nil {
 		if by == v1alpha1.ManagerRollout {
 			v.fail(d, "I3: ReplicaSet %s from %d to %d is neither stable nor what spec brings", rs.Name, from, *rs.Spec.Replicas)

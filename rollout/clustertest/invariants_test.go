@@ -1047,6 +1047,43 @@ var again = []sequence{
 	}, []string{"I3", "I5"}},
 }
 
+// atZero: at 0 replicas the controller writes the template with no hold.
+func (s *story) atZero(name, commit string) {
+	s.all()
+	s.handBack(tranche)
+	s.deployment("ada", func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To(int32(0)) })
+	s.size("new", 0, native)
+	s.later(time.Minute)
+	s.bring(name, commit)
+	s.deployment(tranche, func(d *appsv1.Deployment) { d.Spec.Template = kept(name) })
+	s.scale(4)
+	s.size(name, 4, native)
+	s.ready(name, 4)
+	s.later(time.Minute)
+}
+
+// amid begins the release of next, and has another one brought in the middle of it.
+func (s *story) amid(stable, name string) {
+	s.bring("next", commitLast)
+	s.hold("next")
+	s.later(time.Minute)
+	s.size(stable, 3, "kubectl")
+	s.size("next", 1, tranche)
+	s.later(time.Minute)
+	s.bring(name, commitOld)
+	s.hold(name)
+	s.later(time.Minute)
+	s.size(stable, 1, "kubectl")
+	s.size(name, 3, tranche)
+}
+
+// empty: what happens at 0 replicas.
+var empty = []sequence{
+	{"what was last stable comes back, and is stable", func(s *story) { s.atZero("old", commitNext); s.amid("old", "old") }, nil},
+	{"what it left behind is nothing to go back to", func(s *story) { s.atZero("old", commitNext); s.amid("old", "new") }, []string{"I3", "I5"}},
+	{"the template of a release whose first gate is closed is written", func(s *story) { s.atZero("next", commitNext) }, []string{"I3"}},
+}
+
 // supersede brings another release before the hand-back of new, and one pod of it.
 func (s *story) supersede() {
 	s.bring("next", commitNext)
@@ -1113,7 +1150,7 @@ var superseded = []sequence{
 		s.size("next", 2, "kubectl")
 		s.size("new", 2, tranche)
 	}, nil},
-	{"the other one is handed back, and what ran two releases ago is none", func(s *story) {
+	{"the other one is handed back, and what was stable before comes back: the controller may not have come to it", func(s *story) {
 		s.all()
 		s.supersede()
 		s.approve("next", commitNext, 1)
@@ -1125,7 +1162,36 @@ var superseded = []sequence{
 		s.later(time.Minute)
 		s.size("next", 2, "kubectl")
 		s.size("old", 2, tranche)
-	}, []string{"I3", "I5"}},
+	}, nil},
+	{"what was stable before comes back in the middle of the other one: the same", func(s *story) {
+		s.all()
+		s.supersede()
+		s.bring("old", commitLast)
+		s.hold("old")
+		s.later(time.Minute)
+		s.size("new", 2, "kubectl")
+		s.size("old", 2, tranche)
+	}, nil},
+	{"two others are handed back, and what ran before them is none", func(s *story) {
+		s.all()
+		s.supersede()
+		s.approve("next", commitNext, 1)
+		s.size("next", 2, tranche)
+		s.ready("next", 2)
+		s.end("new", "next")
+		s.through("next", "other", commitLast)
+		s.bring("new", commitOld)
+		s.hold("new")
+		s.later(time.Minute)
+		s.size("other", 2, "kubectl")
+		s.size("new", 2, tranche)
+		s.later(time.Minute)
+		s.bring("old", commitNew)
+		s.hold("old")
+		s.later(time.Minute)
+		s.size("new", 0, "kubectl")
+		s.size("old", 2, tranche)
+	}, []string{"I3", "I3", "I5", "I5"}},
 }
 
 // unknown: a time in which a watch was down.
@@ -1253,6 +1319,23 @@ var fights = []sequence{
 		s.size("old", 4, native)
 	}, []string{"I1", "I10"}},
 	{"the native controller follows N where there is nothing to split", func(s *story) { s.scale(5); s.size("old", 5, native) }, nil},
+	{"it follows N with what another hand has left, and Git has brought for a moment", func(s *story) {
+		s.size("old", 0, "kubectl")
+		s.size("other", 4, "kubectl")
+		s.later(time.Minute)
+		s.bring("other", commitNext)
+		s.bring("next", commitLast)
+		s.scale(5)
+		s.size("other", 5, native)
+	}, nil},
+	{"it follows N with what another hand has left, past the gates of a commit that brings it", func(s *story) {
+		s.size("old", 0, "kubectl")
+		s.size("other", 4, "kubectl")
+		s.later(time.Minute)
+		s.bring("other", commitNext)
+		s.scale(5)
+		s.size("other", 5, native)
+	}, []string{"I3", "I10"}},
 	{"it follows N down with what a new commit brings again, all pods of which run", func(s *story) {
 		s.all()
 		s.bring("new", commitNext)
@@ -1326,7 +1409,7 @@ var fights = []sequence{
 }
 
 func TestInvariants(t *testing.T) {
-	for _, tc := range slices.Concat(whole, taken, totals, targets, waits, approvals, edits, back, returns, again, superseded, unknown, handBacks, opened, fights) {
+	for _, tc := range slices.Concat(whole, taken, totals, targets, waits, approvals, edits, back, returns, again, empty, superseded, unknown, handBacks, opened, fights) {
 		t.Run(tc.because, func(t *testing.T) {
 			s := newStory()
 			tc.tell(s)

@@ -37,8 +37,9 @@ type ledger struct {
 	doubtful bool
 	// finished ran on all pods under the hold, past all its gates, and the controller has
 	// seen that. It is stable from then on, but no hand-back says so if another release comes
-	// before it.
-	finished *revision
+	// before it. It is perhaps stable then, since the controller may not have come to it,
+	// and perhapsLast once another one is stable.
+	finished, perhaps, perhapsLast *revision
 	// adopted are the templates that had pods when the plan was created.
 	adopted []*corev1.PodTemplateSpec
 	// adopting is true from the creation of the plan until the controller says that it
@@ -163,7 +164,12 @@ func (l *ledger) free(t *corev1.PodTemplateSpec, now time.Time) bool {
 	}
 	r := l.current()
 	gated := r != nil && r.midway && r.matches(t)
-	return l.stable.is(t) || l.last.is(t) && !gated || l.admits(l.stable, t, now) || l.admits(l.last, t, now) && !gated
+	for _, s := range []*revision{l.stable, l.perhaps} {
+		if s.is(t) || l.admits(s, t, now) {
+			return true
+		}
+	}
+	return !gated && slices.ContainsFunc([]*revision{l.last, l.perhapsLast}, func(s *revision) bool { return s.is(t) || l.admits(s, t, now) })
 }
 
 // admits reports whether a template is what admission makes of a revision today: it
@@ -479,8 +485,7 @@ func (v *invariants) recordHold(d *deployment, before *appsv1.Deployment) {
 		}
 	}
 	if f := l.finished; f != nil && !f.is(t) {
-		l.finished = nil
-		l.stabilise(f, l.stable, v.now)
+		l.finished, l.perhaps = nil, f
 	}
 	if r := l.current(); !found && r != nil && !l.free(t, v.now) && !plan.EqualTemplate(t, &before.Spec.Template) {
 		r.admitted = append(r.admitted, t) // admission made it of what was sent
@@ -502,6 +507,7 @@ func (v *invariants) settle(d *deployment, found bool) {
 	r := l.current()
 	l.finished = nil
 	if l.stable.is(t) {
+		l.perhaps = nil
 		if l.stable.brought == nil && r != nil && covers(t, r.template) {
 			l.stable.brought = r.template
 		}
@@ -514,6 +520,7 @@ func (v *invariants) settle(d *deployment, found bool) {
 	}
 	next := &revision{template: t}
 	back := l.last.is(t) || l.admits(l.last, t, v.now)
+	l.doubtful = l.doubtful || l.perhaps != nil || l.perhapsLast != nil
 	switch {
 	case r != nil && r.matches(t):
 		next.brought = r.template
@@ -542,7 +549,7 @@ func (l *ledger) stabilise(stable, last *revision, now time.Time) {
 			l.former = append(l.former, was[*revision]{r, now})
 		}
 	}
-	l.stable, l.last, l.finished = stable, last, nil
+	l.stable, l.last, l.perhaps, l.perhapsLast = stable, last, nil, l.perhaps
 	if !l.adopting {
 		l.adopted = nil
 	}
