@@ -123,7 +123,7 @@ type deployment struct {
 	// loose is when another user last had the hold half open, or took a ReplicaSet
 	// with pods away.
 	loose time.Time
-	// shrunk is when another user last made a ReplicaSet smaller under the hold.
+	// shrunk is when another user last made a ReplicaSet smaller.
 	shrunk time.Time
 	// emptied: the native controller took the last pods away as N was 0.
 	emptied bool
@@ -486,11 +486,13 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	}
 	defer func() { v.sizedAt[o.UID] = *d.Spec.Replicas }()
 	by := resizer(old, o)
-	if held(d.Deployment) && to < from && by != NativeManager && by != v1alpha1.ManagerRollout {
-		d.lose(from-to, v.now)
-		d.shrunk = v.now
+	if to < from && by != NativeManager && by != v1alpha1.ManagerRollout {
+		if held(d.Deployment) {
+			d.lose(from-to, v.now)
+		}
+		d.shrunk = v.now // also just before a hold
 	}
-	if held(d.Deployment) && to < from && v.now.Sub(d.shrunk) <= lag && len(v.active(d)) < 2 {
+	if to < from && v.now.Sub(d.shrunk) <= lag && len(v.active(d)) < 2 {
 		d.loose = v.now // with one active set left, and not of size N, the native controller takes over (H26)
 	}
 	if by == NativeManager && (v.now.Sub(d.loose) <= lag || d.emptied && to > from && d.bounced(v.now)) {

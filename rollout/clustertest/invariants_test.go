@@ -1318,6 +1318,22 @@ var fights = []sequence{
 		s.size("new", 0, tranche)
 		s.size("old", 4, native)
 	}, []string{"I1", "I10"}},
+	{"another manager made the only one smaller just before the hold", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.size("new", 0, "kubectl")
+		s.hold("new")
+		s.size("new", 4, native)
+	}, nil},
+	{"another manager made the only one smaller long before the hold", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.size("new", 0, "kubectl")
+		s.later(time.Minute)
+		s.hold("new")
+		s.size("new", 4, native)
+	}, []string{"I10"}},
 	{"the native controller follows N where there is nothing to split", func(s *story) { s.scale(5); s.size("old", 5, native) }, nil},
 	{"it follows N with what another hand has left, and Git has brought for a moment", func(s *story) {
 		s.size("old", 0, "kubectl")

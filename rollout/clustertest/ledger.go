@@ -598,7 +598,7 @@ func (v *invariants) openGates(name string) {
 }
 
 // finish notes a release that all pods run under the hold, and all gates of which are open.
-// The controller must say that it hands back: others may have taken the other pods away,
+// The controller must say that it hands back. Others may have taken the other pods away,
 // or have set N to what runs, and it need not have seen that.
 func (v *invariants) finish(d *deployment, p *plannedRelease, l *ledger) {
 	t, active := &d.Spec.Template, v.active(d)

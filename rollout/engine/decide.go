@@ -324,10 +324,10 @@ func settleIdle(d *draft) {
 	watchPods(d)
 }
 
-// renewStable brings the record of the stable revision up to date. What Git says of it may have
-// changed, and is the same to the API server. And admission, or a new default, may have
-// changed the template of the Deployment. That is recorded in place of the old one: if the
-// policy goes, nothing is to be released.
+// renewStable brings the record of the stable revision up to date. Git may say otherwise
+// what is the same to the API server. And admission, or a new default, may have changed
+// the template of the Deployment. That is recorded in place of the old one: if the policy
+// goes, nothing is to be released.
 func renewStable(d *draft) {
 	old := d.stable.record
 	record := *old

@@ -8,8 +8,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// What admission has made of a template is what runs. If the policy goes, nothing is
-// released: Git has said nothing else.
+// A template runs as admission has made it. If the policy goes, nothing is released: Git
+// has said nothing else.
 func TestMutationEnds(t *testing.T) {
 	const begun = "quiet; bring 2; quiet; "
 	for _, tc := range []struct{ why, moves string }{
