@@ -23,7 +23,8 @@ func (s *shop) unlabel() {
 		s.Fatalf("it is not held: %v, paused %t, %s", d.Labels, d.Spec.Paused, d.Spec.Strategy.Type)
 	}
 	s.orphan()
-	s.must(s.c.Client.Create(s.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: d.Name, Namespace: d.Namespace}, Spec: d.Spec}))
+	again := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: d.Name, Namespace: d.Namespace}, Spec: d.Spec}
+	s.must(s.c.Client.Create(s.Context(), again))
 	clustertest.Wait(s, "the ReplicaSets to be adopted", func() error {
 		d := s.deployment("web")
 		for _, rs := range s.sets() {
@@ -58,13 +59,9 @@ func TestHoldWithoutItsLabel(t *testing.T) {
 	c := clustertest.Shared(t)
 	s := &shop{T: t, c: c, ns: c.Namespace(t)} // with no watcher: a user replaces the Deployment
 	stop := startControllerIn(t, c, s.ns)
-	s.toGate(4, func(d *appsv1.Deployment) {
-		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}
-	})
-	strategy := appsv1.DeploymentStrategy{
-		Type:          appsv1.RollingUpdateDeploymentStrategyType,
-		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromInt32(0))},
-	}
+	strategy := appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType}
+	strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}
+	s.toGate(4, func(d *appsv1.Deployment) { d.Spec.Strategy = strategy })
 	stop()
 	s.unlabel()
 

@@ -486,16 +486,7 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	}
 	defer func() { v.sizedAt[o.UID] = *d.Spec.Replicas }()
 	by := resizer(old, o)
-	if to < from && by != NativeManager && by != v1alpha1.ManagerRollout {
-		if held(d.Deployment) {
-			d.lose(from-to, v.now)
-		}
-		d.shrunk = v.now // also just before a hold
-	}
-	if to < from && v.now.Sub(d.shrunk) <= lag && len(v.active(d)) < 2 {
-		d.loose = v.now // with one active set left, and not of size N, the native controller takes over (H26)
-	}
-	if by == NativeManager && (v.now.Sub(d.loose) <= lag || d.emptied && to > from && d.bounced(v.now)) {
+	if v.provoked(d, from, to, by) {
 		d.emptied, d.tookOver = false, v.now
 		return
 	}
@@ -510,6 +501,21 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 		v.judgeTotal(d, o, from)
 		v.judgeTarget(d, o, from, by)
 	}
+}
+
+// provoked reports whether the native controller resizes a ReplicaSet since another user
+// made it do so. It notes what others do.
+func (v *invariants) provoked(d *deployment, from, to int32, by string) bool {
+	if to < from && by != NativeManager && by != v1alpha1.ManagerRollout {
+		if held(d.Deployment) {
+			d.lose(from-to, v.now)
+		}
+		d.shrunk = v.now // also just before a hold
+	}
+	if to < from && v.now.Sub(d.shrunk) <= lag && len(v.active(d)) < 2 {
+		d.loose = v.now // with one active set left, and not of size N, the native controller takes over (H26)
+	}
+	return by == NativeManager && (v.now.Sub(d.loose) <= lag || d.emptied && to > from && d.bounced(v.now))
 }
 
 // bounced reports whether N is back from 0, where it was for no longer than lag, since no

@@ -1080,7 +1080,10 @@ func (s *story) amid(stable, name string) {
 // empty: what happens at 0 replicas.
 var empty = []sequence{
 	{"what was last stable comes back, and is stable", func(s *story) { s.atZero("old", commitNext); s.amid("old", "old") }, nil},
-	{"what it left behind is nothing to go back to", func(s *story) { s.atZero("old", commitNext); s.amid("old", "new") }, []string{"I3", "I5"}},
+	{"what it left behind is nothing to go back to", func(s *story) {
+		s.atZero("old", commitNext)
+		s.amid("old", "new")
+	}, []string{"I3", "I5"}},
 	{"the template of a release whose first gate is closed is written", func(s *story) { s.atZero("next", commitNext) }, []string{"I3"}},
 }
 
@@ -1425,7 +1428,8 @@ var fights = []sequence{
 }
 
 func TestInvariants(t *testing.T) {
-	for _, tc := range slices.Concat(whole, taken, totals, targets, waits, approvals, edits, back, returns, again, empty, superseded, unknown, handBacks, opened, fights) {
+	for _, tc := range slices.Concat(whole, taken, totals, targets, waits, approvals, edits, back, returns, again, empty, superseded,
+		unknown, handBacks, opened, fights) {
 		t.Run(tc.because, func(t *testing.T) {
 			s := newStory()
 			tc.tell(s)

@@ -357,7 +357,9 @@ func (v *invariants) midway(l *ledger, before *release) (certain, perhaps bool) 
 		return false, true
 	}
 	for _, rs := range v.active(d) {
-		if t := &rs.Spec.Template; before.matches(t) && !l.stable.is(t) && !l.last.is(t) && !l.admits(l.stable, t, v.now) && v.now.Sub(v.activeSince[rs.UID]) > lag {
+		t := &rs.Spec.Template
+		known := l.stable.is(t) || l.last.is(t) || l.admits(l.stable, t, v.now)
+		if before.matches(t) && !known && v.now.Sub(v.activeSince[rs.UID]) > lag {
 			return true, true
 		}
 	}
@@ -607,7 +609,8 @@ func (v *invariants) finish(d *deployment, p *plannedRelease, l *ledger) {
 		return
 	}
 	for _, r := range l.lately(v.now) {
-		if p.Status.UpdateCommit == r.commit && r.matches(t) && r.whole(p.Spec.Strategy.Steps) && len(v.availableSince(d, r)) >= int(*d.Spec.Replicas) {
+		seen := p.Status.UpdateCommit == r.commit && r.matches(t)
+		if seen && r.whole(p.Spec.Strategy.Steps) && len(v.availableSince(d, r)) >= int(*d.Spec.Replicas) {
 			l.finished = &revision{t, r.template}
 		}
 	}
