@@ -162,7 +162,8 @@ func (p *transcript) given(words []string) error {
 		if n, err = strconv.ParseInt(value, 10, 32); err != nil {
 			return fmt.Errorf("%s %q is no number", name, value)
 		}
-		*map[string]*int32{"replicas": &p.setup.n, "minReadySeconds": &p.setup.minReady, "progressDeadlineSeconds": &p.setup.deadline}[name] = int32(n)
+		numbers := map[string]*int32{"replicas": &p.setup.n, "minReadySeconds": &p.setup.minReady, "progressDeadlineSeconds": &p.setup.deadline}
+		*numbers[name] = int32(n)
 		return nil
 	default:
 		return fmt.Errorf("nothing is given as %q", name)
