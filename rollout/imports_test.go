@@ -13,12 +13,13 @@ func TestImports(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/tranche-dev/tranche/"
 	allowed := map[string][]string{
-		"rollout": {"plan", "plan/contest", "plan/v1alpha1", "rollout/account", "rollout/clock", "rollout/engine", "rollout/jsonpatch",
+		"rollout": {"plan", "plan/contest", "plan/v1alpha1", "rollout/account", "rollout/clock", "rollout/engine", "rollout/impersonate", "rollout/jsonpatch",
 			"rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses", "rollout/transition"},
 		"rollout/account":       nil,
 		"rollout/clock":         {"plan/v1alpha1", "rollout/engine"},
 		"rollout/clustertest":   {"plan", "plan/v1alpha1", "rollout/engine"},
 		"rollout/engine":        {"plan", "plan/contest", "plan/v1alpha1"},
+		"rollout/impersonate":   {"plan/v1alpha1"},
 		"rollout/jsonpatch":     nil,
 		"rollout/managedfields": {"plan/v1alpha1", "rollout/jsonpatch"},
 		"rollout/metrics":       {"plan", "plan/v1alpha1", "rollout/engine"},

@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/impersonate"
 	"github.com/tranche-dev/tranche/rollout/jsonpatch"
 )
 
@@ -196,9 +197,8 @@ func (t *templates) complete(ctx context.Context, r *reconciler, br *v1alpha1.Ba
 	if err != nil {
 		return nil, fmt.Errorf("encoding spec.deploymentStrategy: %w", err)
 	}
-	account, _ := ctx.Value(accountKey{}).(string)
 	key := client.ObjectKeyFromObject(br)
-	of := fmt.Sprint(br.UID, d.UID, engine.Held(d), account, string(strategy), plan.TemplateDigest(template))
+	of := fmt.Sprint(br.UID, d.UID, engine.Held(d), impersonate.Account(ctx), string(strategy), plan.TemplateDigest(template))
 	t.mu.Lock()
 	known := t.known[key][of]
 	t.mu.Unlock()

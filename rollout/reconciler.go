@@ -33,6 +33,7 @@ import (
 	"github.com/tranche-dev/tranche/rollout/account"
 	"github.com/tranche-dev/tranche/rollout/clock"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/impersonate"
 	"github.com/tranche-dev/tranche/rollout/metrics"
 	"github.com/tranche-dev/tranche/rollout/notify"
 	"github.com/tranche-dev/tranche/rollout/podcauses"
@@ -95,7 +96,7 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newClient(mgr)
+	c, err := impersonate.NewClient(mgr)
 	if err != nil {
 		return nil, err
 	}
@@ -530,7 +531,7 @@ func (r *reconciler) abandoned(ctx context.Context, release types.NamespacedName
 // asAccount returns the context in which the Deployment and the ReplicaSets of a
 // release are written.
 func (r *reconciler) asAccount(ctx context.Context, br *v1alpha1.BatchRelease) context.Context {
-	return asAccount(ctx, br.Namespace, cmp.Or(br.Spec.ServiceAccountName, r.byDefault))
+	return impersonate.As(ctx, br.Namespace, cmp.Or(br.Spec.ServiceAccountName, r.byDefault))
 }
 
 // pauseInterval is the time after which a release whose pause runs is reconciled again.

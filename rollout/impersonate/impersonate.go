@@ -1,4 +1,5 @@
-package rollout
+// Package impersonate has the one client by which the controller writes as several accounts.
+package impersonate
 
 import (
 	"context"
@@ -17,19 +18,19 @@ import (
 // accountKey is the key of a context's value: the user name to write as.
 type accountKey struct{}
 
-// asAccount returns a context in which the client of [newClient] writes as a
+// As returns a context in which the client of [NewClient] writes as a
 // service account of a namespace. An empty account is the controller's own.
-func asAccount(ctx context.Context, namespace, account string) context.Context {
+func As(ctx context.Context, namespace, account string) context.Context {
 	if account == "" {
 		return ctx
 	}
 	return context.WithValue(ctx, accountKey{}, "system:serviceaccount:"+namespace+":"+account)
 }
 
-// newClient returns a client that reads from the manager's cache and writes as the
+// NewClient returns a client that reads from the manager's cache and writes as the
 // account that the context names. It is one client for all accounts, so that every
 // read sees every write, whichever account made it.
-func newClient(mgr ctrl.Manager) (client.Client, error) {
+func NewClient(mgr ctrl.Manager) (client.Client, error) {
 	config := rest.CopyConfig(mgr.GetConfig())
 	own := transport.ImpersonationConfig{
 		UserName: config.Impersonate.UserName, UID: config.Impersonate.UID, Groups: config.Impersonate.Groups, Extra: config.Impersonate.Extra,
@@ -44,6 +45,12 @@ func newClient(mgr ctrl.Manager) (client.Client, error) {
 		return nil, fmt.Errorf("making the client of the BatchRelease reconciler: %w", err)
 	}
 	return c, nil
+}
+
+// Account returns the user name as which a context writes; empty: the controller's own.
+func Account(ctx context.Context) string {
+	user, _ := ctx.Value(accountKey{}).(string)
+	return user
 }
 
 // impersonator sends each request as the account of its context, or as the
