@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -63,7 +64,7 @@ func TestAdvance(t *testing.T) {
 			gs.Status.AppliedCommit, gs.Status.AppliedWith = from, apply.Digest(&gs.Spec)+tc.with
 			l := &look{reconciler: &reconciler{}, gs: gs}
 			tip := s.Commit.String()
-			if err := l.advance(s, &State{Commit: tip, Reads: reads, HasBases: tc.hasBases}); err != nil {
+			if err := l.advance(s, &desired.State{Commit: tip, Reads: reads, HasBases: tc.hasBases}); err != nil {
 				t.Fatal(err)
 			}
 			if at := gs.Status.AppliedCommit; (at == tip) != tc.advances || at != from && !tc.advances {
@@ -108,7 +109,7 @@ func TestIsUntouched(t *testing.T) {
 			tc.make(repo, from)
 			s, reads := readAt(t, repo, file)
 			set := &plan.Set{Releases: make([]plan.Release, tc.releases)}
-			keep := &memory{desired: &State{Set: set, Reads: reads}, rest: &atRest{}}
+			keep := &memory{desired: &desired.State{Set: set, Reads: reads}, rest: &atRest{}}
 			gs := &v1alpha1.GitSource{Spec: v1alpha1.GitSourceSpec{Path: "deploy"}}
 			got, err := (&reconciler{}).isUntouched(s, gs, keep, plumbing.NewHash(from))
 			if err != nil || got != tc.untouched {
@@ -134,17 +135,17 @@ func TestMustNoteSeen(t *testing.T) {
 	}
 	const day = 24 * time.Hour
 	for why, tc := range map[string]struct {
-		by       Signatures
+		by       desired.Signatures
 		interval time.Duration
 		seen     []string
 		notes    bool
 	}{
 		"no key":                         {seen: []string{"b", "a"}},
-		"a key of commits ends soon":     {by: Signatures{Verify: ending(day)}, seen: []string{"b", "a"}, notes: true},
-		"a key of approvals ends soon":   {by: Signatures{Signers: ending(day)}, seen: []string{"b", "a"}, notes: true},
-		"nothing was seen since":         {by: Signatures{Verify: ending(day)}, seen: []string{"a"}},
-		"it ends later":                  {by: Signatures{Verify: ending(30 * day)}, seen: []string{"b", "a"}},
-		"it ends before the next status": {by: Signatures{Verify: ending(30 * day)}, interval: 60 * day, seen: []string{"b", "a"}, notes: true},
+		"a key of commits ends soon":     {by: desired.Signatures{Verify: ending(day)}, seen: []string{"b", "a"}, notes: true},
+		"a key of approvals ends soon":   {by: desired.Signatures{Signers: ending(day)}, seen: []string{"b", "a"}, notes: true},
+		"nothing was seen since":         {by: desired.Signatures{Verify: ending(day)}, seen: []string{"a"}},
+		"it ends later":                  {by: desired.Signatures{Verify: ending(30 * day)}, seen: []string{"b", "a"}},
+		"it ends before the next status": {by: desired.Signatures{Verify: ending(30 * day)}, interval: 60 * day, seen: []string{"b", "a"}, notes: true},
 	} {
 		l := &look{gs: &v1alpha1.GitSource{}, before: &v1alpha1.GitSourceStatus{Seen: []v1alpha1.SeenCommit{{Commit: "a"}}}}
 		for _, commit := range tc.seen {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -80,7 +81,7 @@ func (o outcome) conditions(generation int64, now []metav1.Condition) []metav1.C
 
 func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 	idle, calm := isFalse(conditionReconciling, v1alpha1.ReasonIdle, ""), isFalse(conditionStalled, v1alpha1.ReasonIdle, "")
-	tip := CommitAt(o.branch, o.commit)
+	tip := desired.CommitAt(o.branch, o.commit)
 	switch {
 	case o.suspended:
 		ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSuspended, Message: "spec.suspend is true"}
@@ -198,7 +199,7 @@ func underWay(reason, message string) []metav1.Condition {
 func (o outcome) failed() []metav1.Condition {
 	reason, message := o.problems[0].Reason, o.problems.Error()
 	if len(o.held) > 0 {
-		message += "; until " + CommitAt(o.branch, o.commit) + " is applied, these wait for it: " + plan.JoinNames(o.held)
+		message += "; until " + desired.CommitAt(o.branch, o.commit) + " is applied, these wait for it: " + plan.JoinNames(o.held)
 	}
 	message = oneCondition(message)
 	reconciling, stalled := isFalse(conditionReconciling, v1alpha1.ReasonIdle, ""), isFalse(conditionStalled, v1alpha1.ReasonIdle, "")

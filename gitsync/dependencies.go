@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -135,7 +136,7 @@ func (l *look) lacks(ctx context.Context, other *v1alpha1.GitSource, s *reposito
 		}
 	// The next sync has a newer commit than ours, too, unless the branch was set back.
 	// Then the other source has to go back first.
-	case SameBranch(other, l.gs) && !l.hasApplied(ctx, other, s):
+	case desired.SameBranch(other, l.gs) && !l.hasApplied(ctx, other, s):
 		fact = "has not applied it yet"
 	default:
 		return "", nil
@@ -200,7 +201,7 @@ func (l *look) askOther(ctx context.Context, other *v1alpha1.GitSource, commit s
 // source has now, is good for a snapshot, too.
 func (l *look) isRendered(ctx context.Context, s *repository.Snapshot) bool {
 	same := l.gs.Status.AppliedCommit == s.Commit.String()
-	r := Reader{Source: l.gs, Bases: l.bases(ctx), Folders: l.options.Renderer}
+	r := desired.Reader{Source: l.gs, Bases: l.bases(ctx), Folders: l.options.Renderer}
 	switch {
 	case l.gs.Status.AppliedCommit == "":
 		return false
@@ -220,7 +221,7 @@ func (l *look) rendersAsApplied(ctx context.Context, s *repository.Snapshot) boo
 	if l.keep.desired != nil || !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) || s.HasEncodedObject(applied) != nil {
 		return false
 	}
-	r := &Reader{Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.rendersIn()}
+	r := &desired.Reader{Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.rendersIn()}
 	d, rendered, err := r.Read(nil)
 	l.rendered(rendered)
 	if err != nil || d.HasBases {

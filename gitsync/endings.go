@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -24,11 +25,11 @@ func (l *look) noteEnded(ctx context.Context, plans ...inventory.Entry) error {
 		return err
 	}
 	for _, br := range list {
-		if s := &br.Status; IsUnderWay(br, s.UpdateCommit) && s.UpdateCommit != "" {
+		if s := &br.Status; desired.IsUnderWay(br, s.UpdateCommit) && s.UpdateCommit != "" {
 			s.EndedReleases = slices.Insert(s.EndedReleases, 0, v1alpha1.ReleaseName{Revision: s.UpdateRevision, Commit: s.UpdateCommit})
 		}
 	}
-	AddEnded(&l.gs.Status, time.Now(), list...)
+	desired.AddEnded(&l.gs.Status, time.Now(), list...)
 	return l.save(ctx)
 }
 
@@ -42,7 +43,7 @@ func (l *look) noteEndedAnyway(ctx context.Context) {
 		l.log.Info("not noted which releases have ended", "because", err.Error())
 		return
 	}
-	AddEnded(&l.gs.Status, time.Now(), list...)
+	desired.AddEnded(&l.gs.Status, time.Now(), list...)
 }
 
 // livePlans reads the BatchReleases of this source among entries. One that is being

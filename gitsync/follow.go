@@ -18,6 +18,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/prune"
@@ -28,10 +29,10 @@ import (
 
 // commit is what is to be done for one commit.
 type commit struct {
-	desired  *State
-	renderer *Reader
+	desired  *desired.State
+	renderer *desired.Reader
 	// governed is what of it counts, and is applied.
-	governed *Governed
+	governed *desired.Governed
 	targets  []*apply.Target
 	releases []*apply.Target
 	wanted   inventory.Set
@@ -137,17 +138,17 @@ func (l *look) take(r apply.Result) {
 
 // prepare renders a commit and reads the cluster's side of it. If there are problems,
 // it returns the commit with them, unless the commit does not render.
-func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by Signatures, o *apply.Observer) (*commit, error) {
+func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by desired.Signatures, o *apply.Observer) (*commit, error) {
 	if l.keep.brought == nil {
-		l.keep.brought = map[string]Brought{}
+		l.keep.brought = map[string]desired.Brought{}
 	}
 	if l.keep.approved == nil {
-		l.keep.approved = ApprovedSteps{}
+		l.keep.approved = desired.ApprovedSteps{}
 	}
 	if l.keep.exceeded == nil {
-		l.keep.exceeded = &OverLimits{}
+		l.keep.exceeded = &desired.OverLimits{}
 	}
-	r := &Reader{Exceeded: l.keep.exceeded, Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.rendersIn(), Brought: l.keep.brought, Approved: l.keep.approved, Order: l.keep.order, Signatures: by}
+	r := &desired.Reader{Exceeded: l.keep.exceeded, Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.rendersIn(), Brought: l.keep.brought, Approved: l.keep.approved, Order: l.keep.order, Signatures: by}
 	d, rendered, err := r.Read(l.keep.desired)
 	if err != nil {
 		return nil, err
@@ -162,7 +163,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by Signature
 		return nil, err
 	}
 	c := &commit{desired: d, renderer: r, wanted: inventory.Set{}, replaced: inventory.Set{}}
-	if c.governed, err = Govern(ctx, r, d, o); err != nil {
+	if c.governed, err = desired.Govern(ctx, r, d, o); err != nil {
 		return nil, err
 	}
 	l.keep.applied = c.governed.Set
@@ -252,7 +253,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 			ours = append(ours, now)
 		}
 	}
-	AddEnded(&l.gs.Status, time.Now(), ours...)
+	desired.AddEnded(&l.gs.Status, time.Now(), ours...)
 	var err error
 	if c.renderer.Failed, err = l.failed(ctx, set.Releases, live); err != nil {
 		return nil, err
@@ -298,7 +299,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 func (l *look) announce(ctx context.Context, c *commit) error {
 	l.gs.Status.Inventory = c.wanted.Union(inventory.Read(l.before.Inventory)).Status()
 	l.gs.Status.Plans = slices.Concat(c.governed.Plans, c.governed.Ending)
-	UsePlanApprovals(&l.gs.Status, time.Now(), c.governed.Used)
+	desired.UsePlanApprovals(&l.gs.Status, time.Now(), c.governed.Used)
 	if apply.IsApplied(l.gs, c.desired.Commit) {
 		if l.onlyCommitsDiffer() {
 			return nil // they are written with the end of the sync
@@ -329,7 +330,7 @@ func (l *look) finish(ctx context.Context, c *commit, whole bool) error {
 		return err
 	}
 	l.gs.Status.Plans = c.governed.Plans
-	UsePlanApprovals(&l.gs.Status, time.Now(), c.governed.UsedInTheEnd)
+	desired.UsePlanApprovals(&l.gs.Status, time.Now(), c.governed.UsedInTheEnd)
 	l.keep.autoscaled = map[string]bool{}
 	for _, t := range c.targets {
 		if t.Autoscaled {
@@ -342,7 +343,7 @@ func (l *look) finish(ctx context.Context, c *commit, whole bool) error {
 	l.gs.Status.AppliedWith = apply.Digest(&l.gs.Spec)
 	if l.gs.Status.AppliedCommit != c.desired.Commit {
 		l.gs.Status.AppliedCommit = c.desired.Commit
-		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, fmt.Sprintf("applied %s: %d objects", CommitAt(l.outcome.branch, c.desired.Commit), len(c.wanted)))
+		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, fmt.Sprintf("applied %s: %d objects", desired.CommitAt(l.outcome.branch, c.desired.Commit), len(c.wanted)))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
@@ -107,7 +108,7 @@ func (r *reconciler) isUntouched(s *repository.Snapshot, gs *v1alpha1.GitSource,
 	if err != nil || !same || len(keep.desired.Set.Releases) == 0 {
 		return same, err
 	}
-	brought, err := way.bringsApprovals(s, ApprovalsPath(&gs.Spec))
+	brought, err := way.bringsApprovals(s, desired.ApprovalsPath(&gs.Spec))
 	return !brought, err
 }
 
@@ -126,7 +127,7 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
 	}
 	tip := s.Commit.String()
 	l.rendered(false)
-	l.keep.desired = &State{Key: l.keep.desired.Key, Commit: tip, Set: l.keep.desired.Set, Reads: l.keep.desired.Reads}
+	l.keep.desired = &desired.State{Key: l.keep.desired.Key, Commit: tip, Set: l.keep.desired.Set, Reads: l.keep.desired.Reads}
 	l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName)
 	if err != nil {
 		return err
@@ -155,7 +156,7 @@ const notedBefore = 7 * 24 * time.Hour
 
 // mustNoteSeen reports whether the tips that were seen since the status was written have to
 // be in it soon.
-func (l *look) mustNoteSeen(by Signatures) bool {
+func (l *look) mustNoteSeen(by desired.Signatures) bool {
 	until := by.Now.Add(notedBefore)
 	if rest := l.keep.rest.until; rest.After(until) {
 		until = rest
@@ -188,14 +189,14 @@ func (p *passed) isOf(gs *v1alpha1.GitSource) bool {
 func (l *look) catchUp() {
 	if p := &l.keep.passed; p.isOf(l.gs) {
 		l.gs.Status.AppliedCommit, l.gs.Status.ObservedCommit = p.tip, p.tip
-		l.gs.Status.Seen = UnionSeen(p.seen, l.gs.Status.Seen)
+		l.gs.Status.Seen = desired.UnionSeen(p.seen, l.gs.Status.Seen)
 	}
 }
 
 // advance takes a commit for applied that renders what the applied one does, as do all
 // commits between the two. A controller that was started since the status was written
 // knows no more than these commits.
-func (l *look) advance(s *repository.Snapshot, d *State) error {
+func (l *look) advance(s *repository.Snapshot, d *desired.State) error {
 	from := l.gs.Status.AppliedCommit
 	if from == d.Commit || d.HasBases || l.gs.Spec.Ref.IsPinned() || !apply.IsApplied(l.gs, from) {
 		return nil
@@ -220,7 +221,7 @@ func (l *look) approvalReads(s *repository.Snapshot) (gittree.Reads, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, _ = manifest.ReadApprovals(t, ApprovalsPath(&l.gs.Spec), l.gs.Namespace, l.gs.Spec.TargetNamespace)
+	_, _ = manifest.ReadApprovals(t, desired.ApprovalsPath(&l.gs.Spec), l.gs.Namespace, l.gs.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, err
 	}
@@ -242,7 +243,7 @@ func (r *reconciler) unchangedSince(s *repository.Snapshot, applied plumbing.Has
 			return false, err
 		}
 	}
-	way, err := r.stretches.between(s, applied, s.Commit, MaxWalk)
+	way, err := r.stretches.between(s, applied, s.Commit, desired.MaxWalk)
 	if err != nil || way == nil {
 		return false, err
 	}
@@ -269,5 +270,5 @@ func (l *look) noteSeen(s *repository.Snapshot) {
 	if s.Tag.IsAnnotated() {
 		now = append(now, s.Tag.Object.String())
 	}
-	l.gs.Status.Seen = WithSeen(l.gs.Status.Seen, time.Now(), now...)
+	l.gs.Status.Seen = desired.WithSeen(l.gs.Status.Seen, time.Now(), now...)
 }

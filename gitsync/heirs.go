@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
@@ -54,7 +55,7 @@ func (l *look) heirsOf(ctx context.Context, s *repository.Snapshot, wanted inven
 	found := heirs{}
 	for i := range sources.Items {
 		other := &sources.Items[i]
-		if other.UID == l.gs.UID || other.DeletionTimestamp != nil || !SameBranch(other, l.gs) || neverRead(other) {
+		if other.UID == l.gs.UID || other.DeletionTimestamp != nil || !desired.SameBranch(other, l.gs) || neverRead(other) {
 			continue
 		}
 		if err := l.inherits(ctx, s, other, gone, found); err != nil {
@@ -88,7 +89,7 @@ func (l *look) inherits(ctx context.Context, s *repository.Snapshot, other *v1al
 		return ctx.Err()
 	}
 	name := client.ObjectKeyFromObject(other)
-	r := &Reader{Snapshot: s, Source: other, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.options.Renderer}
+	r := &desired.Reader{Snapshot: s, Source: other, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.options.Renderer}
 	d, _, err := r.Read(l.recall(name).desired)
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -193,13 +194,13 @@ func mark(br *v1alpha1.BatchRelease) string {
 	back, failed := rolledBack(&release, br)
 	in, ok := approved(&release, br)
 	a := br.Spec.Approval
-	other := a != nil && Releasing(br, a.Commit) != "" && Releasing(br, a.Commit) != a.Revision
-	past := a != nil && IsPast(br, a.Step)
+	other := a != nil && desired.Releasing(br, a.Commit) != "" && desired.Releasing(br, a.Commit) != a.Revision
+	past := a != nil && desired.IsPast(br, a.Step)
 	var about int64 // what was decided counts once it is about the present spec
 	if failed || ok {
 		about = s.ObservedGeneration
 	}
-	return fmt.Sprint(about, failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, in.waits, s.FailedRevision, other, past, IsUnderWay(br, s.UpdateCommit), chapter(br))
+	return fmt.Sprint(about, failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, in.waits, s.FailedRevision, other, past, desired.IsUnderWay(br, s.UpdateCommit), chapter(br))
 }
 
 // String is an intent in a few words.

@@ -8,6 +8,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/gitsync/desired"
 )
 
 // SourceNews is that a branch can no longer be followed, or that it can again.
@@ -62,7 +64,7 @@ func (l *look) tellSource(was []metav1.Condition) {
 	if n.Commit == "" {
 		n.Author = ""
 	}
-	n.Link = CommitPage(l.gs.Spec.URL, n.Commit)
+	n.Link = desired.CommitPage(l.gs.Spec.URL, n.Commit)
 	l.options.Tell(n)
 }
 
@@ -81,5 +83,5 @@ func authorIn(s storer.EncodedObjectStorer, commit plumbing.Hash) string {
 	if err != nil {
 		return ""
 	}
-	return AuthorOf(c)
+	return desired.AuthorOf(c)
 }

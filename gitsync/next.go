@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -23,14 +24,14 @@ import (
 type branch struct {
 	commit  plumbing.Hash
 	set     *plan.Set
-	history *History // nil: the store has no history to walk
+	history *desired.History // nil: the store has no history to walk
 }
 
-func newBranch(r *Reader, store storer.EncodedObjectStorer, commit plumbing.Hash, set *plan.Set, t *gittree.Tree) *branch {
+func newBranch(r *desired.Reader, store storer.EncodedObjectStorer, commit plumbing.Hash, set *plan.Set, t *gittree.Tree) *branch {
 	b := &branch{commit: commit, set: set}
 	if files, ok := store.(*filesystem.Storage); ok {
 		r.Snapshot = &repository.Snapshot{Storage: files, Commit: commit, Tip: commit}
-		b.history = NewHistory(r, &State{Commit: commit.String(), Set: set, Reads: t.Reads()})
+		b.history = desired.NewHistory(r, &desired.State{Commit: commit.String(), Set: set, Reads: t.Reads()})
 	}
 	return b
 }
@@ -89,7 +90,7 @@ func (v *preview) next(ctx context.Context, r *plan.Release, plans []v1alpha1.Ba
 	next.Spec.Template = r.Template.DeepCopy()
 	next.Spec.DeploymentStrategy = r.Strategy.DeepCopy()
 	next.Spec.ServiceAccountName = v.gs.Spec.ServiceAccountName
-	next.Spec.ReviewApprovals = Reviews(&v.gs.Spec)
+	next.Spec.ReviewApprovals = desired.Reviews(&v.gs.Spec)
 	next.Spec.RequireSignedApprovals = v.gs.Spec.Approvals != nil && v.gs.Spec.Approvals.Signers != nil
 	if live == nil {
 		failed, err := failedReleases(ctx, v.c, []plan.Release{*r}, nil)

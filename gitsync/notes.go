@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -64,7 +65,7 @@ func (st stories) tell(br *v1alpha1.BatchRelease, revision, commit string, start
 }
 
 // reject adds to the paragraph of a release why it was rejected.
-func (st stories) reject(br *v1alpha1.BatchRelease, why Rejection) {
+func (st stories) reject(br *v1alpha1.BatchRelease, why desired.Rejection) {
 	for i, p := range st[why.Of] {
 		if strings.HasPrefix(p, gitobject.TrailerRelease+": "+br.Namespace+"/"+br.Name+"\n") && strings.Contains(p, "\nOutcome: ") {
 			st[why.Of][i] = p + "\n" + why.Line()
@@ -100,7 +101,7 @@ func withStories(note string, paragraphs []string) string {
 	for _, p := range paragraphs {
 		same := func(other string) bool { return release(other) == release(p) }
 		if i := slices.IndexFunc(all, same); i >= 0 {
-			all[i] = WithRejection(p, all[i])
+			all[i] = desired.WithRejection(p, all[i])
 		} else {
 			all = append(all, p)
 		}
@@ -128,7 +129,7 @@ func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *repository
 		}
 		if live != nil {
 			st.add(live)
-			st.reject(live, RejectionIn(s, live))
+			st.reject(live, desired.RejectionIn(s, live))
 		}
 	}
 	// A note on a commit that a force-push took away would be on nothing.

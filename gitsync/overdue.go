@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -40,7 +41,7 @@ func (l *look) tellOverdue() {
 	if !l.outcome.overdue || len(l.outcome.problems) > 0 || l.wasOverdue() {
 		return
 	}
-	for _, c := range l.outcome.awaitsHandBack(CommitAt(l.outcome.branch, l.outcome.commit)) {
+	for _, c := range l.outcome.awaitsHandBack(desired.CommitAt(l.outcome.branch, l.outcome.commit)) {
 		if c.Type == conditionStalled {
 			l.tell(corev1.EventTypeWarning, c.Reason, c.Message)
 		}

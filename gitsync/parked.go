@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
@@ -15,20 +16,20 @@ import (
 // parkingRenderer is a Renderer that notes for a sync that it has met no place. Then nothing
 // is written of what the sync has made of that.
 type parkingRenderer struct {
-	FolderRenderer
+	desired.FolderRenderer
 	look *look
 }
 
 func (p parkingRenderer) Render(tenant string, fsys filesys.FileSystem, dir string, opts manifest.RenderOptions) ([]plan.Object, error) {
 	objects, err := p.FolderRenderer.Render(tenant, fsys, dir, opts)
-	if b, ok := errors.AsType[Busy](err); ok {
+	if b, ok := errors.AsType[desired.Busy](err); ok {
 		p.look.parked = b
 	}
 	return objects, err
 }
 
 // rendersIn is where a sync renders; nil: in this process.
-func (l *look) rendersIn() FolderRenderer {
+func (l *look) rendersIn() desired.FolderRenderer {
 	if l.options.Renderer == nil {
 		return nil
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/prune"
@@ -48,7 +49,7 @@ type Preview struct {
 	// approve. Those that no approval of the commit names have no effect, and the
 	// rest of the Preview is without them. Whether approvals are signed is not
 	// looked at.
-	Plans []TermsChange
+	Plans []desired.TermsChange
 	// Withheld is what of the commit is not done before they are approved.
 	Withheld []string
 	// NotListed is true if the account may not list the GitSources of all namespaces. A
@@ -149,7 +150,7 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 		Preview: Preview{Commit: commit.String()}, gs: gs, c: p.Client, merger: newMerger(p.Schemas), tree: t,
 		observer: apply.NewObserver(gs, p.Client, p.Client), applier: &apply.Applier{Source: gs, Client: p.Client}, wanted: inventory.Set{},
 	}
-	r := &Reader{Source: gs, Mapper: p.Client.RESTMapper()}
+	r := &desired.Reader{Source: gs, Mapper: p.Client.RESTMapper()}
 	v.renderer = r
 	if p.RemoteBases {
 		dir, err := os.MkdirTemp("", "tranche-bases-")
@@ -189,18 +190,18 @@ type preview struct {
 	set      *plan.Set
 	wanted   inventory.Set
 	branch   *branch
-	renderer *Reader
+	renderer *desired.Reader
 }
 
 // govern returns what of a commit counts, as far as that can be known without the keys
 // of signers.
-func (v *preview) govern(ctx context.Context, r *Reader, set *plan.Set, t *gittree.Tree) (*plan.Set, error) {
+func (v *preview) govern(ctx context.Context, r *desired.Reader, set *plan.Set, t *gittree.Tree) (*plan.Set, error) {
 	if v.gs.Spec.Approvals == nil || v.gs.Spec.Approvals.Signers == nil {
 		return set, nil
 	}
-	approvals, _ := manifest.ReadApprovals(t, ApprovalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
-	h := NewHistory(r, &State{Commit: v.Commit, Set: set, Reads: t.Reads()})
-	g := &Governor{History: h, Observer: v.observer, Approvals: approvals, Unsigned: true}
+	approvals, _ := manifest.ReadApprovals(t, desired.ApprovalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
+	h := desired.NewHistory(r, &desired.State{Commit: v.Commit, Set: set, Reads: t.Reads()})
+	g := &desired.Governor{History: h, Observer: v.observer, Approvals: approvals, Unsigned: true}
 	result, err := g.Govern(ctx)
 	if err != nil {
 		return nil, err
@@ -212,7 +213,7 @@ func (v *preview) govern(ctx context.Context, r *Reader, set *plan.Set, t *gittr
 // look goes through what a commit says, and what it no longer says.
 func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	v.set, v.Ignored = set, set.Ignored
-	approvals, ignored := manifest.ReadApprovals(v.tree, ApprovalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
+	approvals, ignored := manifest.ReadApprovals(v.tree, desired.ApprovalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
 	err := v.observer.ReadSources(ctx)
 	if apierrors.IsForbidden(err) {
 		v.observer.Sources, v.observer.LabelsOnly, err = &v1alpha1.GitSourceList{}, true, nil
@@ -220,7 +221,7 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	if err != nil {
 		return err
 	}
-	unknown := plan.UnknownApprovals(set.Releases, WithoutOthers(approvals, v.observer.Sources, v.gs))
+	unknown := plan.UnknownApprovals(set.Releases, desired.WithoutOthers(approvals, v.observer.Sources, v.gs))
 	v.Ignored = append(append(v.Ignored, ignored...), unknown...)
 	early := apply.Prerequisites(set)
 	for _, object := range set.Objects {
@@ -264,14 +265,14 @@ func (v *preview) heirsOf(ctx context.Context, gone []inventory.Entry) (heirs, e
 	}
 	for i := range sources.Items {
 		other := &sources.Items[i]
-		if len(gone) == 0 || other.UID == v.gs.UID || other.DeletionTimestamp != nil || !SameBranch(other, v.gs) || neverRead(other) {
+		if len(gone) == 0 || other.UID == v.gs.UID || other.DeletionTimestamp != nil || !desired.SameBranch(other, v.gs) || neverRead(other) {
 			continue
 		}
 		t, err := v.tree.Reopen()
 		if err != nil {
 			return nil, err
 		}
-		r := &Reader{Source: other, Mapper: v.renderer.Mapper, Bases: v.renderer.Bases}
+		r := &desired.Reader{Source: other, Mapper: v.renderer.Mapper, Bases: v.renderer.Bases}
 		set, err := r.Render(t)
 		switch name := client.ObjectKeyFromObject(other); {
 		case ctx.Err() != nil:
@@ -514,21 +515,21 @@ func (v *preview) templates(ctx context.Context, t *apply.Target, r *PreviewedRe
 		r.After, err = t.Restored.Decode()
 		return err
 	}
-	if r.After, err = TemplateOf(t.Object); err != nil || t.Live == nil {
+	if r.After, err = desired.TemplateOf(t.Object); err != nil || t.Live == nil {
 		return err
 	}
 	if r.Live != nil && r.Live.Spec.Template != nil {
 		r.Before = r.Live.Spec.Template
 		return nil
 	}
-	if r.Before, err = TemplateOf(plan.Object{Unstructured: t.Live}); err != nil {
+	if r.Before, err = desired.TemplateOf(plan.Object{Unstructured: t.Live}); err != nil {
 		return err
 	}
 	whole, _, err := v.trial(ctx, &apply.Target{Object: t.Object, Live: t.Live, Autoscaled: t.Autoscaled})
 	if err != nil {
 		return nil //nolint:nilerr // what is wrong with it has been said already
 	}
-	r.After, err = TemplateOf(plan.Object{Unstructured: whole})
+	r.After, err = desired.TemplateOf(plan.Object{Unstructured: whole})
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -45,6 +46,6 @@ func Probe(ctx context.Context, gs *v1alpha1.GitSource, secret map[string][]byte
 	if err != nil {
 		return "", nil, err
 	}
-	set, err = (&Reader{Snapshot: s, Source: gs, Mapper: mapper}).Render(t)
+	set, err = (&desired.Reader{Snapshot: s, Source: gs, Mapper: mapper}).Render(t)
 	return s.Commit.String(), set, err
 }

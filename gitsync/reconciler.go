@@ -41,6 +41,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -101,7 +102,7 @@ type Options struct {
 }
 
 // Renderer is [manifest.Render] somewhere else, as package sandbox does it.
-type Renderer = FolderRenderer
+type Renderer = desired.FolderRenderer
 
 // finalizer is on a GitSource, so that its plans go at its end, and what it
 // prunes.
@@ -249,23 +250,23 @@ type reconciler struct {
 
 // memory is what is kept between syncs. Losing it costs a rendering.
 type memory struct {
-	desired *State
+	desired *desired.State
 	// kept is the same for the commit that is applied, while another one is refused.
-	kept *State
+	kept *desired.State
 	// applied is what of desired counts.
 	applied *plan.Set
-	brought map[string]Brought // by file
+	brought map[string]desired.Brought // by file
 	// exceeded are the commits that take more to render than they may.
-	exceeded *OverLimits
+	exceeded *desired.OverLimits
 	// approved are the steps that plans had when they were approved.
-	approved ApprovedSteps
-	order    gitobject.Precedence    // of the commits that brought approvals
-	changes  map[string]FoundCommits // see signatures
-	places   map[string][]Place      // see signatures
-	ignored  string                  // the approvals that were reported
-	failure  string                  // of the source, that was notified
-	notes    string                  // that are there, as far as we know
-	rest     *atRest                 // nil while something is left to do
+	approved desired.ApprovedSteps
+	order    gitobject.Precedence            // of the commits that brought approvals
+	changes  map[string]desired.FoundCommits // see signatures
+	places   map[string][]desired.Place      // see signatures
+	ignored  string                          // the approvals that were reported
+	failure  string                          // of the source, that was notified
+	notes    string                          // that are there, as far as we know
+	rest     *atRest                         // nil while something is left to do
 	passed   passed
 	trials   apply.DryRunCache
 	// awaiting is how old an answer of the server may be for the next sync, while other
@@ -416,7 +417,7 @@ type look struct {
 	// kept: what is applied was looked at though a newer commit waits.
 	kept bool
 	// parked: there was no place to render; nil: there was.
-	parked Busy
+	parked desired.Busy
 }
 
 // setFinalizer makes sure of the finalizer.
@@ -644,7 +645,7 @@ func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*repository.Snaps
 	}
 	last := l.gs.Status.ObservedCommit
 	if pushed, err := s.ForcePushed(plumbing.NewHash(last)); err == nil && pushed {
-		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", CommitAt(l.gs.Spec.Ref.Branch, l.outcome.commit), plan.ShortCommit(last)))
+		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", desired.CommitAt(l.gs.Spec.Ref.Branch, l.outcome.commit), plan.ShortCommit(last)))
 	}
 	return s, nil
 }

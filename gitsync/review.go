@@ -8,6 +8,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -24,7 +25,7 @@ func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error
 		return nil, gittree.Missing("commit", w.head, err)
 	}
 	w.tree = tip.TreeHash
-	if !Reviews(&w.gs.Spec) {
+	if !desired.Reviews(&w.gs.Spec) {
 		return pending, nil
 	}
 	w.branch = w.gs.Spec.WriteBack.Branch
@@ -102,7 +103,7 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 	if by.Verify == nil {
 		return nil
 	}
-	h := NewHistory(w.commit.renderer, w.commit.desired)
+	h := desired.NewHistory(w.commit.renderer, w.commit.desired)
 	past, err := h.Ancestors(ctx, w.snapshot.Commit)
 	if err != nil {
 		return err
@@ -113,7 +114,7 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 	}
 	renderer := *w.commit.renderer
 	renderer.Snapshot = w.review
-	h = NewHistory(&renderer, w.commit.desired)
+	h = desired.NewHistory(&renderer, w.commit.desired)
 	for next := []*object.Commit{first}; len(next) > 0; {
 		c := next[len(next)-1]
 		_, why, err := by.SignerOf(ctx, w.review, c.Hash, by.Verify)
@@ -139,7 +140,7 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 func (w *writeback) unreviewed(ctx context.Context, review plumbing.Hash, pending []intent) (unsaid, waiting []intent, err error) {
 	renderer := *w.commit.renderer
 	renderer.Snapshot = w.review
-	h := NewHistory(&renderer, w.commit.desired)
+	h := desired.NewHistory(&renderer, w.commit.desired)
 	for _, in := range pending {
 		list, err := w.commitsSince(ctx, review, plumbing.NewHash(in.commit))
 		if err != nil {

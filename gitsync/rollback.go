@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
@@ -143,7 +144,7 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 	if now, err := runs(in.release.Template); err != nil || now {
 		return nil, nil, cmp.Or(err, error(&cannot{fact: "the Deployment has not gone back yet", passes: true}))
 	}
-	h := NewHistory(w.commit.renderer, w.commit.desired)
+	h := desired.NewHistory(w.commit.renderer, w.commit.desired)
 	var commits []revertedCommit
 	at, reads, template := w.snapshot.Commit, w.commit.desired.Reads, in.release.Template
 	for place, renders := 0, 0; place < maxBack && renders < maxRenders; place++ {
@@ -180,7 +181,7 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 // templateBefore returns the template that a commit renders, nil where it does not. If
 // nothing changed that was read for the commit after it, it is the template of that
 // commit.
-func templateBefore(h *History, commit plumbing.Hash, reads gittree.Reads, r *plan.Release, after *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, gittree.Reads, error) {
+func templateBefore(h *desired.History, commit plumbing.Hash, reads gittree.Reads, r *plan.Release, after *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, gittree.Reads, error) {
 	t, err := gittree.Open(h.Snapshot, commit)
 	if err != nil {
 		return nil, nil, err
@@ -195,7 +196,7 @@ func templateBefore(h *History, commit plumbing.Hash, reads gittree.Reads, r *pl
 	if err != nil || d.Set == nil {
 		return nil, d.Reads, err
 	}
-	return TemplateIn(d.Set, r), d.Reads, nil
+	return desired.TemplateIn(d.Set, r), d.Reads, nil
 }
 
 // running returns a function that tells whether a template of Git is what the
@@ -224,7 +225,7 @@ func running(ctx context.Context, as client.Client, gs *v1alpha1.GitSource, r *p
 
 // read finds what a commit changed of that which this source renders, and
 // renders it and its parent.
-func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *Reader) error {
+func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *desired.Reader) error {
 	var trees [2]plumbing.Hash
 	reads := gittree.Reads{}
 	for i, h := range []plumbing.Hash{c.parent, c.hash} {
@@ -236,7 +237,7 @@ func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *Reader) error {
 		if t.Err() != nil {
 			return t.Err()
 		}
-		if IsPassing(err) {
+		if desired.IsPassing(err) {
 			return err
 		}
 		if err != nil {
@@ -340,7 +341,7 @@ func (w *writeback) yields(goals []goal, tree plumbing.Hash) (*plan.Set, error) 
 		return nil, &cannot{fact: "the result does not render: " + plan.OneLine(err.Error()), hint: "put the old state back by hand"}
 	}
 	for _, g := range goals {
-		if template := TemplateIn(set, g.release); template == nil || !plan.EqualTemplate(template, g.template) {
+		if template := desired.TemplateIn(set, g.release); template == nil || !plan.EqualTemplate(template, g.template) {
 			return nil, &cannot{fact: fmt.Sprintf("taking the release's change back does not bring back %s, since other changes came since", g.stable), hint: "put the old state back by hand"}
 		}
 	}
@@ -356,7 +357,7 @@ func (w *writeback) moved(goals []goal, set *plan.Set) []string {
 		if slices.ContainsFunc(goals, func(g goal) bool { return plan.ReleaseName(g.release.Plan) == plan.ReleaseName(r.Plan) }) {
 			continue
 		}
-		if template := TemplateIn(set, r); template == nil || !plan.EqualTemplate(template, r.Template) {
+		if template := desired.TemplateIn(set, r); template == nil || !plan.EqualTemplate(template, r.Template) {
 			moved = append(moved, plan.ReleaseName(r.Plan))
 		}
 	}

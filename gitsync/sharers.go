@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/konfig"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
@@ -25,7 +26,7 @@ import (
 // sharer is another GitSource of the branch that is written to. Both may render one base.
 type sharer struct {
 	*v1alpha1.GitSource
-	renderer *Reader
+	renderer *desired.Reader
 	tree     plumbing.Hash // that before is of
 	before   *sharedRendering
 }
@@ -39,7 +40,7 @@ type sharedRendering struct {
 
 // isKnown reports whether a tree in which all reads are the same renders the same.
 func (r *sharedRendering) isKnown() bool {
-	return r.err == nil || !IsPassing(r.err) && !IsUnfetched(r.err)
+	return r.err == nil || !desired.IsPassing(r.err) && !desired.IsUnfetched(r.err)
 }
 
 // elsewhere is what a tree would move in the cluster of other GitSources.
@@ -88,10 +89,10 @@ func (w *writeback) sharersOf(ctx context.Context) ([]*sharer, error) {
 	w.sharers = []*sharer{}
 	for i := range sources.Items {
 		other := &sources.Items[i]
-		if other.UID == w.gs.UID || other.DeletionTimestamp != nil || !SameBranch(other, w.gs) || neverRead(other) {
+		if other.UID == w.gs.UID || other.DeletionTimestamp != nil || !desired.SameBranch(other, w.gs) || neverRead(other) {
 			continue
 		}
-		r := &Reader{Snapshot: w.snapshot, Source: other, Bases: w.bases(ctx), Folders: w.options.Renderer}
+		r := &desired.Reader{Snapshot: w.snapshot, Source: other, Bases: w.bases(ctx), Folders: w.options.Renderer}
 		w.sharers = append(w.sharers, &sharer{GitSource: other, renderer: r})
 	}
 	return w.sharers, nil
@@ -173,7 +174,7 @@ func (w *writeback) movedOf(ctx context.Context, s *sharer, tree plumbing.Hash, 
 // rendering did not come to its end. The kustomizations are read first, and those read
 // only what lies below them.
 func (w *writeback) mayRead(s *sharer, tree plumbing.Hash) (bool, error) {
-	if _, ok := errors.AsType[Busy](s.before.err); ok {
+	if _, ok := errors.AsType[desired.Busy](s.before.err); ok {
 		return true, nil
 	}
 	folders := []string{path.Clean("/" + s.Spec.Path)}
@@ -193,7 +194,7 @@ func (w *writeback) mayRead(s *sharer, tree plumbing.Hash) (bool, error) {
 
 // renderingOf renders a tree for a source. If the tree has what the last rendering
 // read, that rendering is good.
-func (w *writeback) renderingOf(s *sharer, tree plumbing.Hash, last *State) (*sharedRendering, error) {
+func (w *writeback) renderingOf(s *sharer, tree plumbing.Hash, last *desired.State) (*sharedRendering, error) {
 	t, err := gittree.OpenTree(w.scratch, tree)
 	if err != nil {
 		return nil, err
@@ -229,7 +230,7 @@ func templatesOf(set *plan.Set) map[client.ObjectKey]deployed {
 		if o.GroupVersionKind().GroupKind() != inventory.DeploymentKind {
 			continue
 		}
-		if template, err := TemplateOf(o); err == nil {
+		if template, err := desired.TemplateOf(o); err == nil {
 			found[client.ObjectKeyFromObject(o.Unstructured)] = deployed{name: o.String(), template: template}
 		}
 	}

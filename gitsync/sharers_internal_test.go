@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -37,10 +38,10 @@ func TestUnfinishedRendering(t *testing.T) {
 		err     error
 		want    bool
 	}{
-		{"its kustomizations take the base", "k", []string{"/k/kustomization.yaml", "/base/kustomization.yaml"}, Unfetched{errors.New("no answer")}, true},
-		{"its kustomizations take other folders", "x", []string{"/x/kustomization.yaml"}, Unfetched{errors.New("no answer")}, false},
-		{"its path is the base", "base", nil, Unfetched{errors.New("no answer")}, true},
-		{"its path is the root", ".", nil, Unfetched{errors.New("no answer")}, true},
+		{"its kustomizations take the base", "k", []string{"/k/kustomization.yaml", "/base/kustomization.yaml"}, desired.Unfetched{Err: errors.New("no answer")}, true},
+		{"its kustomizations take other folders", "x", []string{"/x/kustomization.yaml"}, desired.Unfetched{Err: errors.New("no answer")}, false},
+		{"its path is the base", "base", nil, desired.Unfetched{Err: errors.New("no answer")}, true},
+		{"its path is the root", ".", nil, desired.Unfetched{Err: errors.New("no answer")}, true},
 		{"nothing was read, since there was no place", "x", nil, noPlace{errors.New("no place")}, true},
 	} {
 		tree, err := gittree.OpenTree(w.scratch, before)

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
@@ -23,12 +24,12 @@ import (
 
 // signatures reads the keys. As with the credentials, each sync reads them. So a key
 // that is taken from a Secret counts for nothing from the next sync on.
-func (l *look) signatures(ctx context.Context) (s Signatures, err error) {
-	if l.keep.changes == nil || len(l.keep.changes) > KeptChanges {
-		l.keep.changes = map[string]FoundCommits{}
+func (l *look) signatures(ctx context.Context) (s desired.Signatures, err error) {
+	if l.keep.changes == nil || len(l.keep.changes) > desired.KeptChanges {
+		l.keep.changes = map[string]desired.FoundCommits{}
 	}
-	if l.keep.places == nil || len(l.keep.places) > KeptChanges {
-		l.keep.places = map[string][]Place{}
+	if l.keep.places == nil || len(l.keep.places) > desired.KeptChanges {
+		l.keep.places = map[string][]desired.Place{}
 	}
 	if l.keep.order == nil {
 		l.keep.order = gitobject.Precedence{}
@@ -103,7 +104,7 @@ func (l *look) keys(ctx context.Context, field string, v *v1alpha1.Verification)
 
 // verified checks that what leads to a snapshot is signed, where the spec demands it. For
 // a branch the tip is enough: its signature covers the whole tree, and the whole history.
-func (l *look) verified(ctx context.Context, s *repository.Snapshot, by Signatures) error {
+func (l *look) verified(ctx context.Context, s *repository.Snapshot, by desired.Signatures) error {
 	if by.Verify == nil {
 		return nil
 	}
@@ -116,7 +117,7 @@ func (l *look) verified(ctx context.Context, s *repository.Snapshot, by Signatur
 		}
 		if why != "" {
 			return &plan.Problem{
-				Reason: v1alpha1.ReasonTagNotVerified, Where: CommitAt(l.refName(s), s.Commit.String()), Err: errors.New(why),
+				Reason: v1alpha1.ReasonTagNotVerified, Where: desired.CommitAt(l.refName(s), s.Commit.String()), Err: errors.New(why),
 				Hint: "make a tag that is signed by " + secret + " (git tag -s), or list the key there; what was applied stays",
 			}
 		}
@@ -135,7 +136,7 @@ func (l *look) verified(ctx context.Context, s *repository.Snapshot, by Signatur
 		}
 		if why != "" {
 			return &plan.Problem{
-				Reason: v1alpha1.ReasonCommitNotVerified, Where: CommitAt(name, c.String()), Err: errors.New(why),
+				Reason: v1alpha1.ReasonCommitNotVerified, Where: desired.CommitAt(name, c.String()), Err: errors.New(why),
 				Hint: "push a commit on top that is signed by " + secret + " (git commit -S), or list the key there; what was applied stays",
 			}
 		}

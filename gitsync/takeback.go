@@ -10,6 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
@@ -33,8 +34,8 @@ type File struct {
 // show whether the rest does what it should. The store is only read.
 func TakeBack(store storer.EncodedObjectStorer, gs *v1alpha1.GitSource, head plumbing.Hash, commits []plumbing.Hash) (changes map[string]File, conflicts []string, err error) {
 	s := gitobject.NewStore(store)
-	r := &Reader{Source: gs}
-	from, err := TreeHash(store, head)
+	r := &desired.Reader{Source: gs}
+	from, err := desired.TreeHash(store, head)
 	if err != nil {
 		return nil, nil, err
 	}

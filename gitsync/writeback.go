@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -157,7 +158,7 @@ func (l *look) commitBack(ctx context.Context, r gitserver.Remote, s *repository
 		return w.give(err, pending)
 	}
 	for _, subject := range w.made {
-		w.tell(corev1.EventTypeNormal, v1alpha1.ReasonWrittenBack, fmt.Sprintf("%s: %s", CommitAt(w.branch, w.head.String()), subject))
+		w.tell(corev1.EventTypeNormal, v1alpha1.ReasonWrittenBack, fmt.Sprintf("%s: %s", desired.CommitAt(w.branch, w.head.String()), subject))
 	}
 	if w.branch != w.gs.Spec.Ref.Branch {
 		w.waitForReview(w.done)
@@ -196,7 +197,7 @@ func (w *writeback) said(pending []intent) string {
 // says so: the GitSource excludes it, or a commit took it back.
 func (w *writeback) pending(ctx context.Context, o *apply.Observer) ([]intent, error) {
 	if w.commit.governed == nil {
-		g, err := Govern(ctx, w.commit.renderer, w.commit.desired, o)
+		g, err := desired.Govern(ctx, w.commit.renderer, w.commit.desired, o)
 		if err != nil {
 			return nil, err
 		}
@@ -225,7 +226,7 @@ func (w *writeback) pending(ctx context.Context, o *apply.Observer) ([]intent, e
 		return nil, t.Err()
 	}
 	var pending []intent
-	h := NewHistory(w.commit.renderer, w.commit.desired)
+	h := desired.NewHistory(w.commit.renderer, w.commit.desired)
 	since := map[string][]pastCommit{}
 	for _, in := range intents(set, live) {
 		if w.onlyRollbacks && (!in.rollback || w.commit.bringsAgain(in.live)) {
@@ -263,7 +264,7 @@ func (w *writeback) pending(ctx context.Context, o *apply.Observer) ([]intent, e
 
 // saysApproved reports whether the branch has an approval that covers an intent. For
 // a gate that has not opened, that is one which counts, for the steps of the plan.
-func saysApproved(ctx context.Context, h *History, in intent, approvals []plan.Approval) (bool, error) {
+func saysApproved(ctx context.Context, h *desired.History, in intent, approvals []plan.Approval) (bool, error) {
 	if in.rollback {
 		return false, nil
 	}
@@ -289,7 +290,7 @@ type pastCommit struct {
 // which commits to look at: users write what they like into a message. A commit that approved
 // a gate which has not opened counts only for the steps of the plan in that commit. It also
 // must have come after the release was first seen.
-func committed(ctx context.Context, h *History, in intent, list []pastCommit) (bool, error) {
+func committed(ctx context.Context, h *desired.History, in intent, list []pastCommit) (bool, error) {
 	for _, c := range list {
 		if !in.says(c.message) {
 			continue
@@ -321,7 +322,7 @@ func committed(ctx context.Context, h *History, in intent, list []pastCommit) (b
 
 // does reports whether the content of a commit is what an intent is about. For a
 // rollback it takes the template of the release away; otherwise it brings an approval.
-func does(h *History, commit plumbing.Hash, in intent) (bool, error) {
+func does(h *desired.History, commit plumbing.Hash, in intent) (bool, error) {
 	c, err := object.GetCommit(h.Snapshot, commit)
 	if err != nil {
 		return false, gittree.Missing("commit", commit, err)
@@ -330,11 +331,11 @@ func does(h *History, commit plumbing.Hash, in intent) (bool, error) {
 		return bringsApproval(h, c, in)
 	}
 	after, _, err := h.Renders(commit, h.State.Reads, in.release)
-	if err != nil || after != RendersOther {
+	if err != nil || after != desired.RendersOther {
 		return false, err
 	}
 	for _, p := range c.ParentHashes {
-		if before, _, err := h.Renders(p, h.State.Reads, in.release); err != nil || before == RendersSame {
+		if before, _, err := h.Renders(p, h.State.Reads, in.release); err != nil || before == desired.RendersSame {
 			return err == nil, err
 		}
 	}
@@ -343,16 +344,16 @@ func does(h *History, commit plumbing.Hash, in intent) (bool, error) {
 
 // bringsApproval reports whether a commit has an approval that covers an intent, in a
 // file that none of its parents has.
-func bringsApproval(h *History, c *object.Commit, in intent) (bool, error) {
+func bringsApproval(h *desired.History, c *object.Commit, in intent) (bool, error) {
 	t, err := gittree.Open(h.Snapshot, c.Hash)
 	if err != nil {
 		return false, err
 	}
-	approvals, _ := manifest.ReadApprovals(t, ApprovalsPath(&h.Source.Spec), h.Source.Namespace, h.Source.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(t, desired.ApprovalsPath(&h.Source.Spec), h.Source.Namespace, h.Source.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return false, err
 	}
-	a, _ := plan.MatchApproval(in.release, in.commit, ForReleases(approvals))
+	a, _ := plan.MatchApproval(in.release, in.commit, desired.ForReleases(approvals))
 	if !in.covers(a) {
 		return false, nil
 	}
@@ -360,7 +361,7 @@ func bringsApproval(h *History, c *object.Commit, in intent) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	had, err := ParentWith(h.Snapshot, c, a.File, content)
+	had, err := desired.ParentWith(h.Snapshot, c, a.File, content)
 	return err == nil && had == nil, err
 }
 
@@ -383,12 +384,12 @@ func (w *writeback) unwanted(in intent, br *v1alpha1.BatchRelease) plan.Problems
 }
 
 func (w *writeback) problem(in intent) *plan.Problem {
-	return in.problem(CommitAt(w.gs.Spec.Ref.Branch, w.snapshot.Commit.String()), w.approvalFile(in))
+	return in.problem(desired.CommitAt(w.gs.Spec.Ref.Branch, w.snapshot.Commit.String()), w.approvalFile(in))
 }
 
 func (w *writeback) approvals(t *gittree.Tree) ([]plan.Approval, plan.Problems) {
-	approvals, ignored := manifest.ReadApprovals(t, ApprovalsPath(&w.gs.Spec), w.gs.Namespace, w.gs.Spec.TargetNamespace)
-	return ForReleases(approvals), ignored
+	approvals, ignored := manifest.ReadApprovals(t, desired.ApprovalsPath(&w.gs.Spec), w.gs.Namespace, w.gs.Spec.TargetNamespace)
+	return desired.ForReleases(approvals), ignored
 }
 
 // commitsSince returns the commits of a branch that are younger than a release, as far
@@ -400,7 +401,7 @@ func (w *writeback) commitsSince(ctx context.Context, tip, release plumbing.Hash
 	}
 	var oldest time.Time
 	if began, err := object.GetCommit(w.scratch, release); err == nil {
-		oldest = began.Committer.When.Add(-ClockSkew)
+		oldest = began.Committer.When.Add(-desired.ClockSkew)
 	}
 	list := []pastCommit{}
 	walk := object.NewCommitIterCTime(c, nil, []plumbing.Hash{release})
@@ -504,7 +505,7 @@ func (w *writeback) add(tree plumbing.Hash, set *plan.Set, message string, said 
 
 // approvalFile is the file that an approval goes to if the release has none yet.
 func (w *writeback) approvalFile(in intent) string {
-	return ApprovalsPath(&w.gs.Spec) + "/" + in.release.Plan.Name + ".yaml"
+	return desired.ApprovalsPath(&w.gs.Spec) + "/" + in.release.Plan.Name + ".yaml"
 }
 
 // approve commits an approval: in place of the one that the release had, or in
@@ -569,7 +570,7 @@ func (w *writeback) hasBlob(file string, blob plumbing.Hash) (bool, error) {
 	if err != nil || e.Hash == blob || w.also.IsZero() {
 		return err == nil && e.Hash == blob, err
 	}
-	hash, ok, err := BlobAt(w.scratch, w.also, file)
+	hash, ok, err := desired.BlobAt(w.scratch, w.also, file)
 	return ok && hash == blob, err
 }
 
@@ -588,7 +589,7 @@ func (w *writeback) placeFor(t *gittree.Tree, in intent, approvals []plan.Approv
 		dir, base, err := t.CleanedAbs(file)
 		return strings.TrimPrefix(dir.Join(base), "/"), err
 	}
-	folder := ApprovalsPath(&w.gs.Spec)
+	folder := desired.ApprovalsPath(&w.gs.Spec)
 	if dir, base, err := t.CleanedAbs(folder); err == nil && base == "" {
 		folder = strings.Trim(string(dir), "/")
 	}

@@ -6,8 +6,8 @@
 // server ([Applier.DryRun]), and writes it ([Applier.Apply]). The result is a [Change].
 //
 // A [Stage] does so for all targets of a commit, in the order of application. Its [Input] has
-// all that it works on, and its [Result] says what is left to be done. Of a commit that is
-// refused, [Stage.MoveOn] writes what counts all the same. [Stage.Restore] brings again what
+// all that it works on, and its [Result] says what is left to be done. [Stage.MoveOn] writes
+// what counts of a commit that is refused. [Stage.Restore] brings again what
 // was deleted of a commit that was applied.
 //
 // A [DryRunCache] has the dry runs that need not be repeated. A [Takeover] lets a plan

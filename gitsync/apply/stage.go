@@ -82,8 +82,8 @@ type Result struct {
 }
 
 // Stage applies one commit. It tries all objects with the API server ([Stage.DryRun]), and then
-// writes those that the cluster does not have ([Stage.Apply]). Of a commit that was applied it
-// restores single objects ([Stage.Restore]).
+// writes those that the cluster does not have ([Stage.Apply]). It restores single objects of
+// a commit that was applied ([Stage.Restore]).
 type Stage struct {
 	Input
 	result Result

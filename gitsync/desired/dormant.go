@@ -1,0 +1,547 @@
+package desired
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// A commit can render what its parent renders, and have an effect on what another person
+// changes later. An example is a kustomization's rule for an image tag that no commit uses
+// yet. It may be older than the last release. Such commits of an approver are found by
+// taking them back in the tree of the change:
+//
+//   - Commits are taken back newest first. Those without an effect on the change stay taken
+//     back, so that two commits with the same effect do not hide each other.
+//   - The effect is compared by fields, and only in those which the change changes. A commit
+//     counts if it has an effect on a field there, and none on the same field of what was
+//     released last. So an approver may have written what was released.
+//   - Lines that a later commit rewrote are not taken back. Its signer wrote them as they
+//     are now. The other lines of the same place are taken back one by one.
+//   - A commit that no listed key signed counts like one of the approver, who may have
+//     made it.
+
+const (
+	// maxDormant is how many commits are looked at, those nearest to the change.
+	maxDormant = MaxWalk
+	// maxTrials bounds the renderings for single lines, and those for the unsigned commits
+	// before the last release.
+	maxTrials = 100
+)
+
+const effortOfSigner = 200
+
+// errEnoughTrials ends a search with a bound.
+var errEnoughTrials = errors.New("too many renderings")
+
+// suspect is a commit that may have an effect on a change.
+type suspect struct {
+	commit  *object.Commit
+	changes map[string]gitobject.Change
+	at      int32 // in the lineage
+	proven  bool  // signed by a listed key
+}
+
+// fields are the values of what is compared of a rendering; nil: it does not render.
+type fields map[string]string
+
+// fields returns the values of what is compared.
+func (c comparison) fields(set *plan.Set) fields {
+	f := fields{}
+	if c.release != nil {
+		f.add("template", TemplateIn(set, c.release))
+	}
+	f.add("plan", json.RawMessage(set.Terms(c.key.Namespace, c.key.Name)))
+	return f
+}
+
+// add adds all values of what encodes to JSON.
+func (f fields) add(name string, v any) {
+	raw, err := json.Marshal(v)
+	var tree any
+	if err == nil {
+		err = json.Unmarshal(raw, &tree)
+	}
+	if err != nil {
+		f[name] = string(raw)
+		return
+	}
+	f.addTree(name, tree)
+}
+
+func (f fields) addTree(name string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, below := range v {
+			f.addTree(name+"\x00"+k, below)
+		}
+	case []any:
+		for i, below := range v {
+			f.addTree(name+"\x00"+elementName(i, below), below)
+		}
+	default:
+		f[name] = fmt.Sprint(v)
+	}
+}
+
+// elementName is what an element of a list is known by.
+func elementName(i int, v any) string {
+	if m, ok := v.(map[string]any); ok {
+		if name, ok := m["name"].(string); ok {
+			return name
+		}
+	}
+	return fmt.Sprint(i)
+}
+
+// differ returns the names of the values that differ.
+func (f fields) differ(g fields) map[string]bool {
+	names := map[string]bool{}
+	for _, side := range [][2]fields{{f, g}, {g, f}} {
+		for name, v := range side[0] {
+			if other, ok := side[1][name]; !ok || other != v {
+				names[name] = true
+			}
+		}
+	}
+	return names
+}
+
+// dormancy is a search for the commits that have an effect on a change.
+type dormancy struct {
+	*origins
+	of     comparison
+	store  *gitobject.Store
+	commit plumbing.Hash
+	// tree is that of the commit, with the commits taken back that have no effect on it.
+	tree plumbing.Hash
+	now  fields
+	// base is what was released last; zero: not known.
+	base  plumbing.Hash // a tree
+	reads gittree.Reads // of it
+	was   fields
+	// changed are the fields that differ between both; nil: not known.
+	changed map[string]bool
+	most    int // trials; 0: any number
+	trials  int
+}
+
+// dormant returns a commit of the approver, or of an unknown person, that has an effect
+// on the change. It returns none if there is no such commit.
+func (c *change) dormant(ctx context.Context, approver signature.Signature) FoundCommits {
+	keys := signature.Join(c.Signatures.Signers, c.Signatures.Verify)
+	return c.Signatures.changeOf(strings.Join([]string{c.key, "dormant", approver.Key, keys.ID()}, " "), func() FoundCommits {
+		d, r, err := c.newDormancy()
+		if err != nil || d == nil {
+			return FoundCommits{err: err}
+		}
+		list, older, err := d.suspects(ctx, r, approver, keys)
+		if err != nil {
+			return FoundCommits{err: err, unknown: d.unknown}
+		}
+		found, err := d.search(ctx, list)
+		for _, more := range []func() ([]plumbing.Hash, error){
+			func() ([]plumbing.Hash, error) { return d.searchLines(ctx, list) },
+			func() ([]plumbing.Hash, error) { return d.search(ctx, older) },
+		} {
+			if err != nil || len(found) > 0 {
+				break
+			}
+			d.most, d.trials = maxTrials, 0
+			if found, err = more(); errors.Is(err, errEnoughTrials) || isUncounted(err) {
+				found, err = nil, nil
+			}
+		}
+		return FoundCommits{found, err, d.unknown}
+	})
+}
+
+// newDormancy begins a search. It is nil where the commit does not render.
+func (c *change) newDormancy() (*dormancy, *rendering, error) {
+	o, err := c.origins()
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := o.render(c.commit, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err := o.Older(c.commit, r.tree)
+	if err != nil || now.Set == nil {
+		return nil, nil, err
+	}
+	d := &dormancy{origins: o, of: c.of, store: gitobject.NewStore(c.Snapshot), commit: c.commit, tree: r.commit.TreeHash, now: c.of.fields(now.Set)}
+	if c.base.IsZero() || !c.has(c.base.String()) {
+		return d, r, nil
+	}
+	b, err := o.render(c.base, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	last, err := o.Older(c.base, b.tree)
+	if err != nil || last.Set == nil {
+		return d, r, err
+	}
+	d.base, d.reads, d.was = b.commit.TreeHash, last.Reads, c.of.fields(last.Set)
+	d.changed = d.now.differ(d.was)
+	return d, r, nil
+}
+
+// suspects returns the commits that the approver signed, or no listed key, children before
+// their parents. Those that no listed key signed are apart where they are older than the
+// last release.
+func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signature.Signature, keys *signature.Keys) (list, older []suspect, err error) {
+	l, err := d.readLineage(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := l.add(ctx, d.commit); err != nil {
+		return nil, nil, err
+	}
+	queue, seen := []plumbing.Hash{d.commit}, map[plumbing.Hash]bool{d.commit: true}
+	for n := 0; len(queue) > 0 && n < maxDormant; n++ {
+		c, err := object.GetCommit(d.Snapshot, queue[0])
+		if err != nil {
+			return nil, nil, gittree.Missing("commit", queue[0], err)
+		}
+		queue = queue[1:]
+		for _, p := range c.ParentHashes {
+			if !seen[p] {
+				seen[p] = true
+				queue = append(queue, p)
+			}
+		}
+		s, err := d.suspect(ctx, c, r, approver, keys)
+		if err != nil {
+			return nil, nil, err
+		}
+		if s == nil {
+			continue
+		}
+		s.at = l.at[c.Hash]
+		if s.proven || s.at >= d.past {
+			list = append(list, *s)
+		} else {
+			older = append(older, *s)
+		}
+	}
+	for _, of := range [][]suspect{list, older} {
+		slices.SortFunc(of, func(a, b suspect) int { return cmp.Compare(b.at, a.at) })
+	}
+	return list, older, nil
+}
+
+// suspect returns a commit with what it has changed that may matter; nil: nothing, or
+// another person signed it.
+func (d *dormancy) suspect(ctx context.Context, c *object.Commit, r *rendering, approver signature.Signature, keys *signature.Keys) (*suspect, error) {
+	if len(c.ParentHashes) == 1 {
+		if parent, err := TreeHash(d.Snapshot, c.ParentHashes[0]); err != nil || parent == c.TreeHash {
+			return nil, err
+		}
+	}
+	if err := d.spend(ctx, effortOfSigner); err != nil {
+		return nil, err
+	}
+	by, why, err := d.Signatures.SignerOf(ctx, d.Snapshot, c.Hash, keys)
+	if err != nil || why == "" && !keys.Same(by, approver) {
+		return nil, err
+	}
+	all, err := d.ownParts(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	s := &suspect{commit: c, changes: map[string]gitobject.Change{}, proven: why == ""}
+	for file, change := range all {
+		// A file that was read before cannot be away: what was released needs it.
+		if added := change.From.Mode == filemode.Empty; added && d.reads.Includes(file) || !d.matters(file, r) {
+			continue
+		}
+		s.changes[file] = change
+	}
+	if len(s.changes) == 0 {
+		return nil, nil
+	}
+	return s, d.spend(ctx, len(all)*(1+(len(r.reads)+len(d.reads))/32))
+}
+
+// ownParts returns what a commit has made of files. For a merge, these are the files
+// that git would have merged in another way.
+func (d *dormancy) ownParts(ctx context.Context, c *object.Commit) (map[string]gitobject.Change, error) {
+	all, err := d.changesOf(ctx, c)
+	if err != nil || len(c.ParentHashes) < 2 {
+		return all.changesOrNone(), err
+	}
+	own := map[string]gitobject.Change{}
+	if all.contested == nil {
+		for file, change := range all.changes {
+			of, err := d.isOfParent(c, file, change.To)
+			if err != nil {
+				return nil, err
+			}
+			if !of {
+				own[file] = change
+			}
+		}
+		return own, nil
+	}
+	for file, f := range all.contested {
+		clean, err := d.isCleanFile(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		if clean {
+			continue
+		}
+		from, err := d.mergedByGit(f)
+		if err != nil {
+			return nil, err
+		}
+		own[file] = gitobject.Change{From: from, To: f.merged}
+	}
+	return own, nil
+}
+
+func (p *ownChanges) changesOrNone() map[string]gitobject.Change {
+	if p == nil {
+		return nil
+	}
+	return p.changes
+}
+
+// isOfParent reports whether a parent of a merge has a file as the merge has it.
+func (d *dormancy) isOfParent(c *object.Commit, file string, to object.TreeEntry) (bool, error) {
+	for _, p := range c.ParentHashes {
+		tree, err := TreeHash(d.Snapshot, p)
+		if err != nil {
+			return false, err
+		}
+		e, err := gitobject.EntryAt(d.Snapshot, tree, file)
+		if err != nil || gitobject.SameEntry(e, to) {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// mergedByGit returns a file as a merge of both sides makes it. If both sides are in
+// conflict, it is the file of the first side.
+func (d *dormancy) mergedByGit(f *contested) (object.TreeEntry, error) {
+	switch {
+	case gitobject.SameEntry(f.a, f.base):
+		return f.b, nil
+	case gitobject.SameEntry(f.b, f.base):
+		return f.a, nil
+	}
+	var text [3][]byte
+	for i, e := range []object.TreeEntry{f.base, f.a, f.b} {
+		if !e.Mode.IsFile() || e.Mode == filemode.Symlink {
+			return f.a, nil
+		}
+		var err error
+		if text[i], err = gitobject.ReadBlob(d.Snapshot, e.Hash); err != nil {
+			return f.a, err
+		}
+	}
+	merged, ok := gitobject.Merge3(text[0], text[1], text[2])
+	if !ok {
+		return f.a, nil
+	}
+	h, err := d.store.WriteBlob(merged)
+	return object.TreeEntry{Mode: f.a.Mode, Hash: h}, err
+}
+
+// search returns the first of the commits that has an effect on the change. Many commits
+// have none, so they are taken back together first.
+func (d *dormancy) search(ctx context.Context, list []suspect) ([]plumbing.Hash, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	without, err := d.undo(ctx, d.tree, list...)
+	if err != nil || without == d.tree {
+		return nil, err
+	}
+	then, err := d.fieldsOf(ctx, without)
+	if err != nil {
+		return nil, err
+	}
+	if then != nil && len(d.effect(then)) == 0 {
+		d.tree = without
+		return nil, nil
+	}
+	if len(list) == 1 {
+		if counts, err := d.counts(ctx, list[0], then); err != nil || !counts {
+			return nil, err
+		}
+		return []plumbing.Hash{list[0].commit.Hash}, nil
+	}
+	found, err := d.search(ctx, list[:len(list)/2])
+	if err != nil || len(found) > 0 {
+		return found, err
+	}
+	return d.search(ctx, list[len(list)/2:])
+}
+
+// effect returns the fields of the change that have other values in another rendering.
+func (d *dormancy) effect(then fields) map[string]bool {
+	names := d.now.differ(then)
+	for name := range names {
+		if d.changed != nil && !d.changed[name] {
+			delete(names, name)
+		}
+	}
+	return names
+}
+
+// undo takes commits back in a tree.
+func (d *dormancy) undo(ctx context.Context, tree plumbing.Hash, list ...suspect) (plumbing.Hash, error) {
+	for _, s := range list {
+		if err := d.spend(ctx, effortOfUndo*len(s.changes)); err != nil {
+			return tree, err
+		}
+		var err error
+		if tree, err = gitobject.UndoWhatStands(d.store, tree, s.changes); err != nil {
+			return tree, err
+		}
+	}
+	return tree, nil
+}
+
+func (d *dormancy) fieldsOf(ctx context.Context, tree plumbing.Hash) (fields, error) {
+	if d.trials++; d.most > 0 && d.trials > d.most {
+		return nil, errEnoughTrials
+	}
+	t, err := gittree.OpenTree(d.store, tree)
+	if err != nil {
+		return nil, err
+	}
+	set, err := d.renderTree(ctx, t, d.commit)
+	if err != nil || set == nil {
+		return nil, err
+	}
+	return d.of.fields(set), nil
+}
+
+// counts reports whether a commit has an effect on the change that it did not have on what
+// was released last. then is what is rendered without the commit.
+func (d *dormancy) counts(ctx context.Context, s suspect, then fields) (bool, error) {
+	before, err := d.effectBefore(ctx, s)
+	if err != nil {
+		return false, err
+	}
+	if then == nil && len(before) == 0 || then != nil && d.adds(then, before) {
+		return true, nil
+	}
+	parts, err := gitobject.Parts(d.store, s.changes)
+	if err != nil || len(parts) < 2 {
+		return false, err
+	}
+	found, err := d.searchParts(ctx, s.each(parts))
+	return len(found) > 0, err
+}
+
+// each returns the commit with each of its changes alone.
+func (s suspect) each(parts []map[string]gitobject.Change) []suspect {
+	list := make([]suspect, len(parts))
+	for i, p := range parts {
+		list[i] = suspect{commit: s.commit, changes: p}
+	}
+	return list
+}
+
+// searchLines looks for lines with an effect on the change among those that stand where
+// later commits rewrote others beside them.
+func (d *dormancy) searchLines(ctx context.Context, list []suspect) ([]plumbing.Hash, error) {
+	var lines []suspect
+	for _, s := range list {
+		parts, err := gitobject.StandingLines(d.store, d.tree, s.changes)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, s.each(parts)...)
+		if err := d.spend(ctx, effortOfUndo*(len(s.changes)+len(parts))); err != nil {
+			return nil, err
+		}
+	}
+	return d.searchParts(ctx, lines)
+}
+
+// adds reports whether another rendering shows an effect that is not among those before.
+func (d *dormancy) adds(then fields, before map[string]bool) bool {
+	for name := range d.effect(then) {
+		if !before[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// searchParts returns the commit of a part that counts, among commits that do not count as
+// a whole. Such a commit may have made what was released in one place, and have a later
+// effect in another. Parts without which nothing renders do not count by themselves.
+func (d *dormancy) searchParts(ctx context.Context, parts []suspect) ([]plumbing.Hash, error) {
+	if len(parts) == 0 {
+		return nil, nil
+	}
+	without, err := d.undo(ctx, d.tree, parts...)
+	if err != nil || without == d.tree {
+		return nil, err
+	}
+	then, err := d.fieldsOf(ctx, without)
+	if err != nil || then != nil && len(d.effect(then)) == 0 {
+		return nil, err
+	}
+	if len(parts) > 1 {
+		half := len(parts) / 2
+		found, err := d.searchParts(ctx, parts[:half])
+		if err != nil || len(found) > 0 {
+			return found, err
+		}
+		return d.searchParts(ctx, parts[half:])
+	}
+	if then == nil {
+		return nil, nil
+	}
+	before, err := d.effectBefore(ctx, parts[0])
+	if err != nil || !d.adds(then, before) {
+		return nil, err
+	}
+	return []plumbing.Hash{parts[0].commit.Hash}, nil
+}
+
+// effectBefore returns the fields of what was released last that a commit has an effect
+// on. If that is not known, they are those that the commit has changed itself.
+func (d *dormancy) effectBefore(ctx context.Context, s suspect) (map[string]bool, error) {
+	from, was, to := d.base, d.was, plumbing.ZeroHash
+	var err error
+	if !from.IsZero() {
+		to, err = d.undo(ctx, from, s)
+	} else if from = s.commit.TreeHash; len(s.commit.ParentHashes) > 0 {
+		to, err = TreeHash(d.Snapshot, s.commit.ParentHashes[0])
+	}
+	if err == nil && was == nil {
+		was, err = d.fieldsOf(ctx, from)
+	}
+	if err != nil || from == to {
+		return nil, err
+	}
+	var without fields
+	if !to.IsZero() {
+		if without, err = d.fieldsOf(ctx, to); err != nil {
+			return nil, err
+		}
+	}
+	return was.differ(without), nil
+}

@@ -1,0 +1,272 @@
+package desired
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+)
+
+// rule is a kustomization entry that gives web at a tag another image. Kustomize takes the
+// name as a regular expression, so that the entry has no effect on other tags.
+func rule(tag string) string {
+	return "- {name: \"registry.example.org/web:" + tag + "\", newName: evil.example.org/web, newTag: " + tag + "}\n"
+}
+
+// kustomized is a kustomization of web with a patch file, and with more of it.
+func kustomized(more ...string) map[string]string {
+	return map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\npatches: [{path: r.yaml}]\n" + strings.Join(more, "")}
+}
+
+// reviewed is the patch file at a value.
+func reviewed(value string, more ...map[string]string) map[string]string {
+	files := map[string]string{"deploy/r.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {metadata: {annotations: {r: \"" + value + "\"}}}}\n"}
+	for _, m := range more {
+		for name, text := range m {
+			files[name] = text
+		}
+	}
+	return files
+}
+
+// component is a folder with a component of a rule.
+func component(folder, tag string) map[string]string {
+	return map[string]string{"deploy/" + folder + "/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nimages:\n" + rule(tag)}
+}
+
+// A commit that renders what its parent does can have an effect once another person
+// changes something else. Its author has a part in that change then, whether the commit is
+// older than the last release or newer.
+func TestDistinctAuthor_Dormant(t *testing.T) {
+	t.Parallel()
+	for name, tell := range map[string]func(m *team, author *gittest.Key){
+		"before the last release, and a merge": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.Git("branch", "feat")
+			m.by(author, kustomized("images:\n"+rule("v2")))
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.Git("checkout", "-q", "feat")
+			m.by(&m.ada, webAt("v2"))
+			m.merge(&m.ada, "feat")
+		},
+		"before the last release, and a commit": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.by(author, kustomized("images:\n"+rule("v2")))
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.by(&m.ada, webAt("v2"))
+		},
+		"after the last release": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.by(&m.ada, reviewed("1", kustomized())))
+			m.by(author, kustomized("images:\n"+rule("v2")))
+			m.by(&m.ada, webAt("v2"))
+		},
+		"a file that nothing uses yet": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.by(author, component("c", "v1"))
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.by(&m.ada, kustomized("components: [c]\n"))
+		},
+		"twice the same rule": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.by(author, kustomized("images:\n"+rule("v2")))
+			m.by(author, reviewed("1", component("c", "v2"), kustomized("components: [c]\nimages:\n"+rule("v2"))))
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.by(&m.ada, webAt("v2"))
+		},
+		"its own lines again": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.by(author, kustomized("images:\n"+rule("v2")))
+			m.by(author, kustomized("images: # of web\n"+strings.Replace(rule("v2"), "\n", " # v2\n", 1)))
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.by(&m.ada, webAt("v2"))
+		},
+		"with what was released": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.completed("v1", m.by(author, reviewed("2", kustomized("images:\n"+rule("v2")))))
+			m.by(&m.ada, webAt("v2"))
+		},
+		"with an image that was released": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.completed("v2", m.by(author, reviewed("1", webAt("v2"), kustomized("images:\n"+rule("v3")))))
+			m.by(&m.ada, webAt("v3"))
+		},
+		"with an image that another hides": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.completed("v2", m.by(author, reviewed("1", webAt("v2"), kustomized("images:\n"+rule("v3")))))
+			tagged := strings.Replace(rule("v3"), "-", "- {name: registry.example.org/web, newTag: v3}\n-", 1)
+			m.by(&m.ada, kustomized("images:\n"+tagged))
+		},
+		"in a block whose tag another raises": func(m *team, author *gittest.Key) {
+			block := func(tag string) string {
+				return "images:\n- name: registry.example.org/web\n  newTag: " + tag + "\n" + rule("v3")
+			}
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.completed("v2", m.by(author, kustomized(block("v2"))))
+			m.by(&m.ada, kustomized(block("v3")))
+		},
+		"a merge with a change of its own": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.on("side")
+			m.by(&m.ada, map[string]string{"README.md": "x"})
+			m.Git("checkout", "-q", "main")
+			m.by(&m.ada, map[string]string{"NOTES.md": "x"})
+			m.Sign(author)
+			m.Git("merge", "-q", "--no-ff", "--no-commit", "side")
+			m.by(author, kustomized("images:\n"+rule("v2")))
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.by(&m.ada, webAt("v2"))
+		},
+		"beside lines that another rewrote": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", kustomized("# one\n# two\n")))
+			m.by(author, kustomized("# 1\n# two\nimages:\n"+rule("v2")))
+			m.completed("v1", m.by(&m.ada, reviewed("2", kustomized("# I\n# two\nimages:\n"+rule("v2")))))
+			m.by(&m.ada, webAt("v2"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			approvesOnlyOthers(t, tell)
+		})
+	}
+}
+
+// A commit without a listed signature may be the approver's.
+func TestDistinctAuthor_DormantUnsigned(t *testing.T) {
+	t.Parallel()
+	for name, author := range map[string]func(m *team) *gittest.Key{
+		"unsigned":       func(*team) *gittest.Key { return nil },
+		"an unknown key": func(m *team) *gittest.Key { return &m.eve },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newTeam(t)
+			v1 := m.by(nil, webAt("v1"))
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.by(author(m), kustomized("images:\n"+rule("v2")))
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.by(&m.ada, webAt("v2"))
+			m.by(&m.grace, approvalOf(m.Head()))
+			if got, ignored := m.approve(t, v1, true); got != nil || !strings.Contains(ignored, "cannot be shown: commit ") {
+				t.Errorf("%+v; ignored: %s", got, ignored)
+			}
+		})
+	}
+}
+
+// An approver may have written what was released before, and what has no effect on the
+// change.
+func TestDistinctAuthor_NotDormant(t *testing.T) {
+	t.Parallel()
+	for name, tell := range map[string]func(m *team){
+		"the last release": func(m *team) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.completed("v1", m.by(&m.grace, reviewed("2")))
+			m.by(&m.ada, webAt("v2"))
+		},
+		"a rule for another tag": func(m *team) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.by(&m.grace, kustomized("images:\n"+rule("v9")))
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.by(&m.ada, webAt("v2"))
+		},
+		"a rule that was released since": func(m *team) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.by(&m.grace, kustomized("images:\n"+rule("v2")))
+			m.completed("v2", m.by(&m.ada, webAt("v2")))
+			m.by(&m.ada, reviewed("2"))
+		},
+		"a tag that another raises": func(m *team) {
+			tag := func(tag string) string { return "images:\n- name: registry.example.org/web\n  newTag: " + tag + "\n" }
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.completed("v2", m.by(&m.grace, kustomized(tag("v2"))))
+			m.by(&m.ada, kustomized(tag("v3")))
+		},
+		"a merge of an older branch": func(m *team) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.Git("branch", "feat")
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.Git("checkout", "-q", "feat")
+			m.by(&m.ada, webAt("v2"))
+			m.merge(&m.grace, "feat")
+		},
+		"other Deployments": func(m *team) {
+			api := func(tag string) map[string]string {
+				text, _, _ := strings.Cut(webAt(tag)["deploy/web.yaml"], "---\n")
+				return map[string]string{"deploy/api.yaml": strings.ReplaceAll(text, "web", "api")}
+			}
+			all := map[string]string{"deploy/kustomization.yaml": strings.Replace(kustomized()["deploy/kustomization.yaml"], "web.yaml", "web.yaml, api.yaml", 1)}
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.by(&m.grace, api("v1"))
+			m.by(&m.grace, all)
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.by(&m.grace, api("v2"))
+			m.by(&m.ada, webAt("v2"))
+		},
+		"the tag of another image, which another raises": func(m *team) {
+			block := func(tag string) string {
+				return "images:\n- name: registry.example.org/api\n  newTag: " + tag + "\n"
+			}
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.by(&m.grace, kustomized(block("v1")))
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, reviewed("3", kustomized(block("v2"))))
+		},
+		"one key of a generated ConfigMap": func(m *team) {
+			config := func(a, b string) map[string]string {
+				return map[string]string{"deploy/a": a, "deploy/b": b}
+			}
+			web := strings.Replace(webAt("v1")["deploy/web.yaml"], "image: ", "envFrom: [{configMapRef: {name: c}}], image: ", 1)
+			m.by(&m.ada, reviewed("1", map[string]string{"deploy/web.yaml": web}, config("1", "1"), kustomized("configMapGenerator: [{name: c, files: [a, b]}]\n")))
+			m.completed("v1", m.by(&m.grace, config("2", "1")))
+			m.by(&m.ada, config("2", "2"))
+		},
+		"a component that was used": func(m *team) {
+			m.by(&m.ada, reviewed("1", kustomized()))
+			m.by(nil, component("c", "v1"))
+			m.by(&m.grace, component("d", "v9"))
+			m.completed("v1", m.by(&m.ada, kustomized("components: [c, d]\n")))
+			m.by(&m.ada, webAt("v2"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newTeam(t)
+			v1 := m.by(nil, webAt("v1"))
+			tell(m)
+			m.by(&m.grace, approvalOf(m.Head()))
+			if got, ignored := m.approve(t, v1, true); got == nil || got.ApprovedBy != "grace@example.org" {
+				t.Errorf("approved: %+v; ignored:\n%s\n%s", got, ignored, m.Git("log", "--graph", "--format=%h %GP %s"))
+			}
+		})
+	}
+}
+
+// A rule for plans can have its effect once another person changes the plan. Its author does
+// not approve the terms that come of it.
+func TestPlanApproval_Dormant(t *testing.T) {
+	t.Parallel()
+	const author, other = 1, 2
+	for approver, want := range map[int]int{author: 0, other: 3} {
+		a := newAdversary(t, 0)
+		files := state{}.tree()
+		commit := func(person int) {
+			var parents []string
+			if a.head != "" {
+				parents = append(parents, a.head)
+			}
+			a.head = a.Commit(a.keys[person], files, parents...)
+			a.sync()
+		}
+		commit(0)
+		files["deploy/kustomization.yaml"] += "- target: {kind: BatchRelease, labelSelector: tier=x}\n  patch: |-\n    - {op: replace, path: /spec/strategy/steps, value: [{replicas: 100%}]}\n"
+		commit(author)
+		files["0/plan/plan.yaml"] = strings.Replace(files["0/plan/plan.yaml"], "name: unnamed", "name: unnamed, labels: {tier: x}", 1)
+		commit(0)
+		files["deploy/approvals/0.yaml"] = document{name: "web", namespace: "shop", plan: termsOfVariant(3).Digest(), at: 1}.text()
+		commit(approver)
+		if terms, _ := a.sync(); terms != termsOfVariant(want) {
+			t.Errorf("k%d approves: %s governs, want %q", approver, terms, variants[want])
+		}
+	}
+}

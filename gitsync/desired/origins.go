@@ -1,0 +1,422 @@
+package desired
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// With spec.approvals.distinctAuthor an approver has written nothing of what is
+// approved. That is the difference between what counted last and what a commit renders
+// for the Deployment. The commits of that difference are found by what they render,
+// since messages, authors and the shape of the history can be forged:
+//
+//   - The walk begins at the commit. It ends at commits that render what counted last,
+//     and at those in the history of the commit which that came from. If a force-push
+//     has left that commit behind, the history is walked to its beginning.
+//   - A commit counts if it renders something else for the Deployment than its first
+//     parent. It also counts if it renders nothing and changes a file which the
+//     rendering reads.
+//   - A merge counts where git would have merged its parents in another way, whatever
+//     its first parent is. The parents of every merge are walked, too.
+//   - A merge can render what neither side renders, of commits that each render what
+//     their parents do. An example: one side uses a folder, the other side changes it.
+//     Such a merge counts, with the commits that it takes for that (combined.go).
+
+// origins looks for the commits that made a difference.
+type origins struct {
+	*History
+	// of is what is compared of a rendering.
+	of func(*plan.Set) string
+	// was is what counted last; empty: not known.
+	was string
+	// base is the commit that it came from; zero: not known, or not in the history.
+	base plumbing.Hash
+	// lineage are the commits that were met, and all that are in their histories. It is
+	// nil until a commit is met that is neither base nor renders what counted last. The
+	// first commits of it, past in number, are the history of base.
+	lineage *lineage
+	past    int32
+	// parts are the changes of commits; kept is how many files they have.
+	parts map[plumbing.Hash]*ownChanges
+	kept  int
+	// unknown is why it is not known what a commit renders; nil: it is known of all. Such
+	// a commit has a state of its own, and any file may be read for it: more commits count.
+	unknown error
+	// spent is the effort so far, see [origins.spend].
+	spent int
+}
+
+// maxEffort bounds the effort of one search, about in microseconds. Histories can be
+// built that would take hours, and a sync that reaches its timeout is repeated.
+const maxEffort = 100_000_000
+
+// The effort of what takes longest.
+const (
+	effortOfFile   = 5 // to find that it has changed
+	effortOfUndo   = 1_000
+	effortOfRender = 250_000
+)
+
+// errTooMuchHistory is returned for a history of which the authors cannot be found with
+// the effort that one search may take.
+var errTooMuchHistory = errors.New("too many commits and merges since the last release to find who has a part in the change")
+
+// isUncounted reports whether the authors of a change cannot be found, now and later.
+func isUncounted(err error) bool {
+	return errors.Is(err, errTooManyCommits) || errors.Is(err, errTooMuchHistory)
+}
+
+// spend counts an effort. It returns an error where that was too much.
+func (o *origins) spend(ctx context.Context, effort int) error {
+	if o.spent += effort; o.spent > maxEffort {
+		return errTooMuchHistory
+	}
+	return ctx.Err()
+}
+
+// rendering is what a commit renders for a Deployment.
+type rendering struct {
+	commit *object.Commit
+	tree   *gittree.Tree
+	state  string // of a commit that renders nothing one of its own
+	// reads is what is read to find that out. For a commit that renders nothing, it
+	// includes what is read in the next one that renders.
+	reads gittree.Reads
+	// unknown: the commit may render something, and reads may lack files.
+	unknown bool
+}
+
+// comparison is what is compared of renderings.
+type comparison struct {
+	key client.ObjectKey // of the Deployment
+	// release: its template counts with the plan; nil: the plan alone.
+	release *plan.Release
+}
+
+// state returns what decides who has written a release or a plan: the template and the
+// plan of a Deployment, or the plan alone.
+func (c comparison) state(set *plan.Set) string {
+	terms := string(set.Terms(c.key.Namespace, c.key.Name))
+	if c.release == nil {
+		return terms
+	}
+	return plan.TemplateDigest(TemplateIn(set, c.release)) + " " + terms
+}
+
+// find returns the commits of the difference between what counted last and what a
+// commit renders.
+func (o *origins) find(ctx context.Context, commit plumbing.Hash) ([]plumbing.Hash, error) {
+	first, err := o.render(commit, nil)
+	if err != nil {
+		return nil, err
+	}
+	if !o.base.IsZero() {
+		there, err := o.precedes(ctx, o.base, commit)
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			o.base = plumbing.ZeroHash
+		}
+	}
+	var list []plumbing.Hash
+	var merges []combination
+	seen := map[plumbing.Hash]bool{commit: true}
+	for queue := []*rendering{first}; len(queue) > 0; {
+		r := queue[0]
+		queue = queue[1:]
+		if before, err := o.countedBefore(ctx, r); err != nil {
+			return nil, err
+		} else if before {
+			continue
+		}
+		parents := make([]*rendering, len(r.commit.ParentHashes))
+		for i, p := range r.commit.ParentHashes {
+			if parents[i], err = o.render(p, r); err != nil {
+				return nil, err
+			}
+			if !seen[p] {
+				seen[p] = true
+				queue = append(queue, parents[i])
+			}
+		}
+		own, combines, err := o.judge(ctx, r, parents)
+		if err != nil {
+			return nil, err
+		}
+		if own {
+			list = append(list, r.commit.Hash)
+		}
+		if combines {
+			merges = append(merges, combination{r, parents})
+		}
+		if len(list) > maxChange || len(seen) > MaxWalk {
+			return nil, errTooManyCommits
+		}
+	}
+	return o.withCombined(ctx, list, merges)
+}
+
+// countedBefore reports whether a commit has nothing of the difference.
+func (o *origins) countedBefore(ctx context.Context, r *rendering) (bool, error) {
+	if r.commit.Hash == o.base || o.was != "" && r.state == o.was {
+		return true, ctx.Err()
+	}
+	if o.base.IsZero() {
+		return false, ctx.Err()
+	}
+	return o.isPast(ctx, r.commit.Hash)
+}
+
+// isPast reports whether a commit is in the history of base. It is not where base is not
+// known.
+func (o *origins) isPast(ctx context.Context, commit plumbing.Hash) (bool, error) {
+	l, err := o.readLineage(ctx)
+	if err != nil {
+		return false, err
+	}
+	i, ok := l.at[commit]
+	return ok && i < o.past, nil
+}
+
+// readLineage returns the lineage, with the history of base.
+func (o *origins) readLineage(ctx context.Context) (*lineage, error) {
+	if o.lineage != nil {
+		return o.lineage, nil
+	}
+	l := newLineage(o.Snapshot)
+	if !o.base.IsZero() {
+		if _, err := l.add(ctx, o.base); err != nil {
+			return nil, err
+		}
+	}
+	o.lineage, o.past = l, int32(len(l.commits)) //nolint:gosec // see maxLineage
+	l.most = len(l.commits) + maxLineage
+	return l, nil
+}
+
+// render returns what a commit renders, given its child in the walk. A commit in which
+// nothing differs that was read for the child renders the same, and is not rendered.
+func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, error) {
+	c, err := object.GetCommit(o.Snapshot, commit)
+	if err != nil {
+		return nil, gittree.Missing("commit", commit, err)
+	}
+	t, err := gittree.Open(o.Snapshot, commit)
+	if err != nil {
+		return nil, err
+	}
+	if child != nil && o.Bases == nil {
+		differ, err := gittree.Differ(child.reads, child.tree, t)
+		if err != nil {
+			return nil, err
+		}
+		if !differ {
+			return &rendering{commit: c, tree: t, state: child.state, reads: child.reads}, nil
+		}
+	}
+	d, err := o.Older(commit, t)
+	if err != nil {
+		return nil, err
+	}
+	o.unknown = cmp.Or(o.unknown, d.unknown)
+	if d.Set != nil {
+		return &rendering{commit: c, tree: t, state: o.of(d.Set), reads: d.Reads}, nil
+	}
+	reads := gittree.Reads{}
+	if child != nil {
+		for p, r := range child.reads {
+			reads[p] = r
+		}
+	}
+	for p, r := range d.Reads {
+		if _, ok := reads[p]; !ok {
+			reads[p] = r
+		}
+	}
+	return &rendering{commit: c, tree: t, state: "nothing in " + commit.String(), reads: reads, unknown: d.unknown != nil}, nil
+}
+
+// judge reports whether a commit has a part in the difference. combines is true for a
+// merge that renders something else than what its sides have made of what they began
+// with.
+func (o *origins) judge(ctx context.Context, r *rendering, parents []*rendering) (own, combines bool, err error) {
+	same := len(parents) > 0
+	for _, p := range parents {
+		same = same && p.state == r.state
+	}
+	switch {
+	case same:
+		return false, false, nil
+	case len(parents) != 2:
+		return true, len(parents) > 2, nil
+	}
+	a, b := parents[0], parents[1]
+	bases, err := o.mergeBases(ctx, a.commit.Hash, b.commit.Hash)
+	if err != nil || len(bases) != 1 {
+		return true, true, err
+	}
+	base, err := o.render(bases[0], r)
+	if err != nil {
+		return false, false, err
+	}
+	switch base.state { // a merge of what is rendered
+	case a.state:
+		combines = r.state != b.state
+	case b.state:
+		combines = r.state != a.state
+	default:
+		combines = true
+	}
+	contested, err := o.contested(ctx, bases[0], a.commit, b.commit, r.commit)
+	if err != nil {
+		return false, false, err
+	}
+	clean, err := o.isClean(ctx, contested, r, a, b)
+	return !clean, combines, err
+}
+
+// mergeBases returns the best common ancestors of two commits.
+func (o *origins) mergeBases(ctx context.Context, a, b plumbing.Hash) ([]plumbing.Hash, error) {
+	bases, _, err := o.fork(ctx, a, b)
+	return bases, err
+}
+
+// fork returns the best common ancestors of two commits, and the commits that only one of
+// them has in its history.
+func (o *origins) fork(ctx context.Context, a, b plumbing.Hash) (bases []plumbing.Hash, apart map[int32]bool, err error) {
+	l, err := o.readLineage(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var sides [2]int32
+	for i, hash := range []plumbing.Hash{a, b} {
+		if sides[i], err = l.add(ctx, hash); err != nil {
+			return nil, nil, err
+		}
+	}
+	list, apart, err := l.fork(sides[0], sides[1], func() error { return o.spend(ctx, 1) })
+	for _, i := range list {
+		bases = append(bases, l.commits[i].hash)
+	}
+	return bases, apart, err
+}
+
+// contested is a file that a merge may have in another way than git would have merged it.
+type contested struct {
+	base, a, b, merged object.TreeEntry
+	// clean is whether it has it in the same way; nil: not compared yet.
+	clean *bool
+}
+
+// contested returns the files of a merge of two commits that are not those of the one
+// side which has changed them.
+func (o *origins) contested(ctx context.Context, base plumbing.Hash, a, b, merge *object.Commit) (map[string]*contested, error) {
+	from, err := object.GetCommit(o.Snapshot, base)
+	if err != nil {
+		return nil, gittree.Missing("commit", base, err)
+	}
+	var sides [3]map[string]gitobject.Change
+	for i, c := range []*object.Commit{a, b, merge} {
+		if sides[i], err = gitobject.Diff(o.Snapshot, from.TreeHash, c.TreeHash); err != nil {
+			return nil, err
+		}
+		if err := o.spend(ctx, effortOfFile*(1+len(sides[i]))); err != nil {
+			return nil, err
+		}
+	}
+	found := map[string]*contested{}
+	for _, side := range sides {
+		for file, c := range side {
+			f := &contested{base: c.From, a: at3(sides[0], file, c), b: at3(sides[1], file, c), merged: at3(sides[2], file, c)}
+			clean := gitobject.SameEntry(f.a, f.base) && gitobject.SameEntry(f.merged, f.b) || (gitobject.SameEntry(f.a, f.b) || gitobject.SameEntry(f.b, f.base)) && gitobject.SameEntry(f.merged, f.a)
+			if !clean {
+				found[file] = f
+			}
+		}
+	}
+	return found, nil
+}
+
+// isClean reports whether a merge of two commits has in all files that matter for
+// renderings what git makes of them by itself. Forges make such merges, and sign them,
+// if at all, with a key of their own.
+func (o *origins) isClean(ctx context.Context, files map[string]*contested, of ...*rendering) (bool, error) {
+	for file, f := range files {
+		if !o.matters(file, of...) {
+			continue
+		}
+		if f.clean == nil {
+			clean, err := o.isCleanFile(ctx, f)
+			if err != nil {
+				return false, err
+			}
+			f.clean = &clean
+		}
+		if !*f.clean {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// at3 returns a file as one side of a merge has it, given a change of it by any side.
+func at3(side map[string]gitobject.Change, file string, change gitobject.Change) object.TreeEntry {
+	if c, ok := side[file]; ok {
+		return c.To
+	}
+	return change.From
+}
+
+// matters reports whether a file may be read for the rendering. The approvals are not.
+func (o *origins) matters(file string, sides ...*rendering) bool {
+	in := func(dir string) bool {
+		dir = path.Clean(dir)
+		return dir == "." || file == dir || strings.HasPrefix(file, dir+"/")
+	}
+	if in(ApprovalsPath(&o.Source.Spec)) {
+		return false
+	}
+	if in(o.Source.Spec.Path) {
+		return true
+	}
+	for _, s := range sides {
+		if s.unknown || s.reads.Includes(file) {
+			return true
+		}
+	}
+	return false
+}
+
+// isCleanFile reports whether a merged file is what a merge of both sides makes.
+func (o *origins) isCleanFile(ctx context.Context, f *contested) (bool, error) {
+	if gitobject.SameEntry(f.a, f.b) || gitobject.SameEntry(f.b, f.base) || gitobject.SameEntry(f.a, f.base) {
+		return false, nil // else it would not be contested
+	}
+	var text [4][]byte
+	for i, e := range []object.TreeEntry{f.base, f.a, f.b, f.merged} {
+		if !e.Mode.IsFile() || e.Mode != f.merged.Mode {
+			return false, nil
+		}
+		var err error
+		if text[i], err = gitobject.ReadBlob(o.Snapshot, e.Hash); err != nil {
+			return false, err
+		}
+		if err := o.spend(ctx, len(text[i])/8); err != nil {
+			return false, err
+		}
+	}
+	want, ok := gitobject.Merge3(text[0], text[1], text[2])
+	return ok && string(want) == string(text[3]), nil
+}

@@ -1,0 +1,537 @@
+package desired
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/object"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/manifest"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// If spec.approvals.signers is set, a commit that is not a signer's changes neither
+// the steps of a release nor whether it has any. gitsync compares the terms
+// (plan.Terms) that a commit renders for each Deployment with those that govern it:
+//
+//   - The governing terms are in the status of the GitSource. They survive the
+//     BatchRelease, the Deployment and the plan in Git. Before the source had signers,
+//     the BatchRelease in the cluster governs.
+//   - Other terms count when a signer has approved their digest. Until then the set
+//     that is applied has the governing terms in their place, with the template of the
+//     commit. A Deployment that the commit does not have stays as it is. Deployments
+//     that are new with that commit wait: they may be the same one under another name.
+//   - Terms are written to the status before anything is applied by them, and removed
+//     after the last object that they govern is. So a controller that dies in between
+//     decides the same again.
+
+// Governed is what a commit brings, as far as it counts.
+type Governed struct {
+	// set is what to apply.
+	Set *plan.Set
+	// plans are the terms that govern from now on.
+	Plans []v1alpha1.GoverningPlan
+	// ending are those that no longer govern once the commit is applied.
+	Ending []v1alpha1.GoverningPlan
+	// used are the approvals of plans, and usedInTheEnd those of what is ending.
+	Used, UsedInTheEnd []v1alpha1.UsedPlanApproval
+	// keeps stays in the cluster and in the inventory, though the commit does not
+	// have it.
+	Keeps inventory.Set
+	// withheld are the objects of the commit that are not applied.
+	Withheld []string
+	// unapproved says what waits for an approval.
+	Unapproved plan.Problems
+	// changes are the differences to what governs, approved or not.
+	Changes []TermsChange
+}
+
+// TermsChange is a commit's change of what decides about a Deployment's releases.
+type TermsChange struct {
+	// Namespace and Name of the Deployment, and the name of its BatchRelease.
+	Namespace, Name, Plan string
+	// Now governs, and Then is what the commit has.
+	Now, Then plan.Terms
+	// Approved: an approval of it counts.
+	Approved bool
+	// Why approvals of it do not count.
+	Why []string
+}
+
+// Governor finds out which terms govern.
+type Governor struct {
+	*History
+	Observer  *apply.Observer
+	Approvals []plan.Approval
+	// unsigned approvals count: who asks cannot read the keys.
+	Unsigned bool
+	// live are the BatchReleases of this source whose terms are not on record.
+	live map[client.ObjectKey]*v1alpha1.BatchRelease
+}
+
+func (g *Governor) Govern(ctx context.Context) (*Governed, error) {
+	records, err := g.records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	result := &Governed{Keeps: inventory.Set{}}
+	var kept []plan.Kept
+	for _, key := range g.deployments(records) {
+		record, ok := records[key]
+		then := g.State.Set.Terms(key.Namespace, key.Name)
+		if !ok { // a first plan can only tighten
+			if then.Govern() {
+				result.Plans = append(result.Plans, g.record(key, then))
+			}
+			continue
+		}
+		if record.Terms == string(then) {
+			record.Name = g.planName(key, record.Name)
+			result.Plans = append(result.Plans, record)
+			continue
+		}
+		c := TermsChange{Namespace: key.Namespace, Name: key.Name, Plan: record.Name, Now: plan.Terms(record.Terms), Then: then}
+		var used v1alpha1.UsedPlanApproval
+		if used, c.Why, err = g.approves(ctx, key, record, then); err != nil {
+			return nil, err
+		}
+		c.Approved = used.Plan != ""
+		result.Changes = append(result.Changes, c)
+		switch {
+		case !c.Approved:
+			k, err := g.keep(ctx, key, record)
+			if err != nil {
+				return nil, err
+			}
+			kept = append(kept, k)
+			result.Plans = append(result.Plans, record)
+			result.Unapproved = append(result.Unapproved, g.problem(c))
+			g.keepObjects(result, key, record)
+		case then.Govern():
+			result.Plans = append(result.Plans, g.record(key, then))
+			result.Used = append(result.Used, used)
+		default:
+			result.Ending = append(result.Ending, record)
+			result.UsedInTheEnd = append(result.UsedInTheEnd, used)
+		}
+	}
+	g.keepAround(result)
+	without := g.withhold(result, records)
+	result.Set, err = g.State.Set.Under(kept, without)
+	return result, err
+}
+
+// deployments are those with a plan in the commit, and those whose terms are on
+// record, in order.
+func (g *Governor) deployments(records map[client.ObjectKey]v1alpha1.GoverningPlan) []client.ObjectKey {
+	keys := map[client.ObjectKey]bool{}
+	for k := range records {
+		keys[k] = true
+	}
+	for i := range g.State.Set.Releases {
+		keys[plan.WorkloadOf(&g.State.Set.Releases[i])] = true
+	}
+	return slices.SortedFunc(maps.Keys(keys), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
+}
+
+// records returns the terms that govern, by Deployment: those of the status, and
+// those of the BatchReleases of this source that are in the cluster.
+func (g *Governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.GoverningPlan, error) {
+	records, known := map[client.ObjectKey]v1alpha1.GoverningPlan{}, map[client.ObjectKey]bool{}
+	for _, p := range g.Source.Status.Plans {
+		namespace, name, ok := strings.Cut(p.Deployment, "/")
+		if !ok {
+			continue
+		}
+		p.Since = g.sinceOf(p.Since)
+		if p.Tip != "" && !g.Unsigned && !g.has(p.Tip) {
+			p.Tip = g.Snapshot.Tip.String()
+		}
+		records[client.ObjectKey{Namespace: namespace, Name: name}] = p
+		known[client.ObjectKey{Namespace: namespace, Name: p.Name}] = true
+	}
+	g.live = map[client.ObjectKey]*v1alpha1.BatchRelease{}
+	for _, e := range inventory.Read(g.Source.Status.Inventory) {
+		if inventory.IsRelease(e) && !known[client.ObjectKey{Namespace: e.Namespace, Name: e.Name}] {
+			if err := g.recordLive(ctx, e, records); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i := range g.State.Set.Releases {
+		key := plan.WorkloadOf(&g.State.Set.Releases[i])
+		if _, ok := records[key]; ok {
+			continue
+		}
+		plans, err := g.Observer.PlansFor(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		for j := range plans {
+			if err := g.addLive(ctx, &plans[j], records); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return records, nil
+}
+
+// recordLive adds the terms of a BatchRelease of the inventory.
+func (g *Governor) recordLive(ctx context.Context, e inventory.Entry, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
+	var br v1alpha1.BatchRelease
+	err := g.Observer.Own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &br)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("getting %s: %w", e, err)
+	}
+	return g.addLive(ctx, &br, records)
+}
+
+// addLive adds the terms of a BatchRelease in the cluster, unless the Deployment's
+// are known.
+func (g *Governor) addLive(ctx context.Context, br *v1alpha1.BatchRelease, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
+	key := client.ObjectKey{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}
+	other, ok := g.live[key]
+	_, recorded := records[key]
+	byHand := br.Labels[v1alpha1.LabelSource] == "" && br.Name == g.planName(key, "")
+	if recorded && !ok || !inventory.IsOwned(br, g.Source) && !byHand || ok && plan.ComparePlans(other, br) <= 0 {
+		return nil
+	}
+	var d appsv1.Deployment
+	err := g.Observer.Own.Get(ctx, key, &d)
+	unreadable := apierrors.IsNotFound(err) || g.Unsigned && apierrors.IsForbidden(err)
+	if err != nil && !unreadable {
+		return fmt.Errorf("getting Deployment %s: %w", key, err)
+	}
+	g.live[key] = br
+	terms := plan.NewTerms(key.Namespace, key.Name, &br.Spec.Strategy, br.Spec.DeploymentStrategy, d.Spec.MinReadySeconds)
+	records[key] = v1alpha1.GoverningPlan{Deployment: key.String(), Name: br.Name, Terms: string(terms), Since: g.sinceOf(g.Source.Status.AppliedCommit)}
+	return nil
+}
+
+// sinceOf returns the commit, or the tip where it has left the repository: then only
+// approvals that come later count.
+func (g *Governor) sinceOf(commit string) string {
+	if g.Unsigned || g.has(commit) {
+		return commit
+	}
+	return g.State.Commit
+}
+
+// record returns terms that take effect with this commit.
+func (g *Governor) record(key client.ObjectKey, terms plan.Terms) v1alpha1.GoverningPlan {
+	p := v1alpha1.GoverningPlan{Deployment: key.String(), Name: g.planName(key, ""), Terms: string(terms), Since: g.State.Commit}
+	if g.Snapshot.Pinned {
+		p.Tip = g.Snapshot.Tip.String()
+	}
+	return p
+}
+
+// planName is the name that a commit gives to the plan of a Deployment.
+func (g *Governor) planName(key client.ObjectKey, otherwise string) string {
+	for i := range g.State.Set.Releases {
+		if r := &g.State.Set.Releases[i]; plan.WorkloadOf(r) == key {
+			return r.Plan.Name
+		}
+	}
+	return otherwise
+}
+
+// keep returns what goes on governing a Deployment. If the commit has no plan for it,
+// a BatchRelease that is paused stays so.
+func (g *Governor) keep(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan) (plan.Kept, error) {
+	k := plan.Kept{Namespace: key.Namespace, Name: key.Name, Plan: metav1.ObjectMeta{Name: record.Name}, Terms: plan.Terms(record.Terms)}
+	var br v1alpha1.BatchRelease
+	err := g.Observer.Own.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: record.Name}, &br)
+	if apierrors.IsNotFound(err) {
+		return k, nil
+	}
+	if err != nil {
+		return k, fmt.Errorf("getting BatchRelease %s/%s: %w", key.Namespace, record.Name, err)
+	}
+	k.Pause = br.Spec.Paused
+	return k, nil
+}
+
+// keepObjects keeps a Deployment that the commit does not have, and its plan.
+func (g *Governor) keepObjects(result *Governed, key client.ObjectKey, record v1alpha1.GoverningPlan) {
+	if g.deployment(key) != nil {
+		return
+	}
+	e := inventory.Entry{GVK: appsv1.SchemeGroupVersion.WithKind(inventory.DeploymentKind.Kind), Namespace: key.Namespace, Name: key.Name}
+	result.Keeps.Add(e)
+	result.Keeps.Add(inventory.Entry{GVK: v1alpha1.GroupVersion.WithKind(inventory.ReleaseKind.Kind), Namespace: key.Namespace, Name: record.Name})
+	result.Withheld = append(result.Withheld, "the removal of "+e.String())
+}
+
+// keepAround keeps what a governed Deployment would go with: its namespace, and with
+// the kind of its plan, the plan.
+func (g *Governor) keepAround(result *Governed) {
+	namespaces := map[string]bool{}
+	for _, p := range result.Plans {
+		namespace, _, _ := strings.Cut(p.Deployment, "/")
+		namespaces[namespace] = true
+	}
+	crd := "batchreleases." + v1alpha1.Group
+	for _, e := range inventory.Read(g.Source.Status.Inventory) {
+		switch gk := e.GVK.GroupKind(); {
+		case gk == inventory.NamespaceKind && namespaces[e.Name], gk == inventory.CRDKind && e.Name == crd && len(namespaces) > 0:
+			if g.hasObject(gk, "", e.Name) {
+				continue
+			}
+			result.Keeps.Add(e)
+			result.Unapproved = append(result.Unapproved, &plan.Problem{
+				Reason: plan.ReasonPlanNotApproved, Where: e.String(), Err: errors.New("it has left the branch and stays, since a Deployment that a plan governs would go with it"),
+				Hint: "remove the Deployment with its plan, and have that approved; or put it back",
+			})
+		}
+	}
+}
+
+// withhold returns the Deployments that are new with a commit which does not have
+// all that are governed.
+func (g *Governor) withhold(result *Governed, records map[client.ObjectKey]v1alpha1.GoverningPlan) []plan.Object {
+	if len(result.Withheld) == 0 {
+		return nil
+	}
+	before := inventory.Read(g.Source.Status.Inventory)
+	var list []plan.Object
+	for _, o := range g.State.Set.Objects {
+		if o.GroupVersionKind().GroupKind() != inventory.DeploymentKind {
+			continue
+		}
+		_, there := before[inventory.Of(o.Unstructured).ID()]
+		_, governed := records[client.ObjectKeyFromObject(o.Unstructured)]
+		if !there && !governed {
+			list = append(list, o)
+			result.Withheld = append(result.Withheld, o.String())
+		}
+	}
+	result.Plans = slices.DeleteFunc(result.Plans, func(p v1alpha1.GoverningPlan) bool {
+		return slices.ContainsFunc(list, func(o plan.Object) bool { return p.Deployment == o.GetNamespace()+"/"+o.GetName() })
+	})
+	return list
+}
+
+func (g *Governor) deployment(key client.ObjectKey) *unstructured.Unstructured {
+	for _, o := range g.State.Set.Objects {
+		if o.GroupVersionKind().GroupKind() == inventory.DeploymentKind && o.GetNamespace() == key.Namespace && o.GetName() == key.Name {
+			return o.Unstructured
+		}
+	}
+	return nil
+}
+
+func (g *Governor) hasObject(gk schema.GroupKind, namespace, name string) bool {
+	return slices.ContainsFunc(g.State.Set.Objects, func(o plan.Object) bool {
+		return o.GroupVersionKind().GroupKind() == gk && o.GetNamespace() == namespace && o.GetName() == name
+	})
+}
+
+// problem says what waits for an approval, and how to give it.
+func (g *Governor) problem(c TermsChange) *plan.Problem {
+	digest := c.Then.Digest()
+	fact := fmt.Sprintf("what decides about its releases has changed (%s), and is not approved; what governed it still does. The digest to approve is %s", strings.Join(c.Now.Changes(c.Then), ", "), digest)
+	for _, why := range c.Why {
+		fact += "; " + why
+	}
+	return &plan.Problem{
+		Reason: plan.ReasonPlanNotApproved, Where: "Deployment " + c.Namespace + "/" + c.Name, Err: errors.New(fact),
+		Hint: fmt.Sprintf("have a signer run tranche approve %s -n %s --plan --sign --push, which writes %s; or put back what was there", c.Plan, c.Namespace, PlanApprovalPath(&g.Source.Spec, c.Plan)),
+	}
+}
+
+// PlanApprovalPath is the file for an approval of a plan. It is not the one for
+// approvals of releases: who approves the one signs nothing of the other.
+func PlanApprovalPath(spec *v1alpha1.GitSourceSpec, name string) string {
+	return ApprovalsPath(spec) + "/plans/" + name + ".yaml"
+}
+
+// approves returns the approval with which terms take the place of others, and why
+// others that name their digest do not count.
+func (g *Governor) approves(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, then plan.Terms) (v1alpha1.UsedPlanApproval, []string, error) {
+	digest := then.Digest()
+	names := []string{record.Name, g.planName(key, record.Name)}
+	var ignored []string
+	for i := range g.Approvals {
+		a := &g.Approvals[i]
+		if a.Spec.Plan == "" || a.Metadata.Namespace != key.Namespace || !slices.Contains(names, a.Metadata.Name) {
+			continue
+		}
+		used, why, err := v1alpha1.UsedPlanApproval{}, "it is of another digest", error(nil)
+		if a.Spec.Plan == digest {
+			used, why, err = g.unapproved(ctx, key, record, a)
+		}
+		if err != nil {
+			return v1alpha1.UsedPlanApproval{}, nil, err
+		}
+		if why == "" {
+			used.Plan = digest
+			return used, nil, nil
+		}
+		ignored = append(ignored, a.File+" does not count: "+why)
+	}
+	return v1alpha1.UsedPlanApproval{}, ignored, nil
+}
+
+// unapproved returns how an approval which names the digest of new terms is known once
+// it is used. It also returns why the approval does not count; empty: it does.
+func (g *Governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (used v1alpha1.UsedPlanApproval, why string, err error) {
+	if p := a.NotAsSigned(); p != nil {
+		return used, fmt.Sprintf("%v; %s", p.Err, p.Hint), nil
+	}
+	if g.Unsigned {
+		return used, "", nil
+	}
+	b, err := g.bringer(a.File)
+	if err != nil {
+		return used, "", err
+	}
+	in := plumbing.NewHash(b.in)
+	payload, err := gitobject.Payload(g.Snapshot, in)
+	if err != nil {
+		return used, "", err
+	}
+	c, err := object.GetCommit(g.Snapshot, in)
+	if err != nil {
+		return used, "", gittree.Missing("commit", in, err)
+	}
+	used = v1alpha1.UsedPlanApproval{Commit: b.in, Payload: payload.String(), Time: &metav1.Time{Time: c.Committer.When}}
+	by, why, hint, err := g.signerOfFile(ctx, b, plumbing.ZeroHash)
+	if err != nil {
+		return used, "", err
+	}
+	if why != "" {
+		if hint == hintOwnFile {
+			why += "; " + hint
+		}
+		return used, fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.in), why), nil
+	}
+	const again = "; commit a change of the file, such as a comment"
+	if slices.ContainsFunc(g.Source.Status.UsedPlanApprovals, func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == a.Spec.Plan && u.Payload == used.Payload }) {
+		return used, fmt.Sprintf("commit %s, which brought it, was used before", plan.ShortCommit(b.in)) + again, nil
+	}
+	if why, err = g.forgotten(in, plansForgottenUntil(&g.Source.Status, time.Now())); err != nil || why != "" {
+		return used, fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.in), why) + again, err
+	}
+	old, err := g.precedes(ctx, in, plumbing.NewHash(cmp.Or(record.Tip, record.Since)))
+	if err != nil {
+		return used, "", err
+	}
+	if old {
+		return used, fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect", plan.ShortCommit(b.in)) + again, nil
+	}
+	if g.Signatures.DistinctAuthor {
+		why, err = g.ownChange(ctx, key, record, b.in, by)
+	}
+	return used, why, err
+}
+
+// maxUsed bounds the approvals that a GitSource knows to have been used.
+const maxUsed = 256
+
+// UsePlanApprovals adds approvals to those that have been used. For approvals that the bound
+// removes, only the newest date stays.
+func UsePlanApprovals(status *v1alpha1.GitSourceStatus, now time.Time, approvals []v1alpha1.UsedPlanApproval) {
+	until := plansForgottenUntil(status, now)
+	for _, a := range approvals {
+		is := func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == a.Plan && u.Payload == a.Payload }
+		if !slices.ContainsFunc(status.UsedPlanApprovals, is) {
+			status.UsedPlanApprovals = slices.Insert(status.UsedPlanApprovals, 0, a)
+		}
+	}
+	bound := min(len(status.UsedPlanApprovals), maxUsed)
+	for _, a := range status.UsedPlanApprovals[bound:] {
+		if date := dateOf(a, now); until == nil || until.Before(date) {
+			until = date
+		}
+	}
+	status.UsedPlanApprovals, status.PlanApprovalsForgottenUntil = status.UsedPlanApprovals[:bound], until
+}
+
+// dateOf returns the date of an approval, and now where it is not known or yet to come.
+func dateOf(a v1alpha1.UsedPlanApproval, now time.Time) *metav1.Time {
+	if a.Time == nil || a.Time.After(now) {
+		return &metav1.Time{Time: now}
+	}
+	return a.Time
+}
+
+// plansForgottenUntil returns until when used approvals of plans may be missing in the
+// status, or nil. An earlier version has written no dates: its full list may have lost any.
+func plansForgottenUntil(status *v1alpha1.GitSourceStatus, now time.Time) *metav1.Time {
+	if u := status.UsedPlanApprovals; status.PlanApprovalsForgottenUntil == nil && len(u) >= maxUsed && u[len(u)-1].Time == nil {
+		return &metav1.Time{Time: now}
+	}
+	return status.PlanApprovalsForgottenUntil
+}
+
+// ownChange says why it cannot be shown that the approver has written nothing of a
+// difference; empty: it can.
+func (g *Governor) ownChange(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, in string, approver signature.Signature) (string, error) {
+	c := &change{History: g.History, commit: g.Snapshot.Commit, of: comparison{key: key}, was: string(record.Terms)}
+	if record.Since != g.State.Commit { // else it stands for one that has left the repository
+		c.base = plumbing.NewHash(record.Since)
+	}
+	c.key = strings.Join([]string{g.Key(), "plan", key.String(), g.Snapshot.Commit.String(), c.base.String(), plan.Terms(c.was).Digest()}, " ")
+	authors := c.authors(ctx)
+	if authors.err == nil && len(authors.commits) == 0 {
+		return fmt.Sprintf("that the change is by another than %s cannot be shown: no commit of the branch makes it", approver), nil
+	}
+	for _, find := range []func() FoundCommits{func() FoundCommits { return authors }, func() FoundCommits { return c.dormant(ctx, approver) }} {
+		found := find()
+		if isUncounted(found.err) {
+			return found.err.Error(), nil
+		}
+		if found.err != nil {
+			return "", found.err
+		}
+		fact, _, err := g.writtenBy(ctx, found.commits, in, approver)
+		if err != nil {
+			return "", err
+		}
+		if fact != "" {
+			fact, _ = found.ifUnknown(fact, "")
+			return fact, nil
+		}
+	}
+	return "", nil
+}
+
+// Govern returns what of a commit counts. Without signers that is all of it.
+func Govern(ctx context.Context, r *Reader, d *State, o *apply.Observer) (*Governed, error) {
+	if r.Signatures.Signers == nil {
+		return &Governed{Set: d.Set, Keeps: inventory.Set{}}, nil
+	}
+	t, err := gittree.Open(r.Snapshot, r.Snapshot.Tip)
+	if err != nil {
+		return nil, err
+	}
+	approvals, _ := manifest.ReadApprovals(t, ApprovalsPath(&r.Source.Spec), r.Source.Namespace, r.Source.Spec.TargetNamespace)
+	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
+		return nil, err
+	}
+	g := &Governor{History: NewHistory(r, d), Observer: o, Approvals: approvals}
+	return g.Govern(ctx)
+}
