@@ -79,7 +79,7 @@ type move struct {
 // decide finds out what counts, and reports whether the commit has more.
 func (m *move) decide(ctx context.Context) (waits bool, err error) {
 	then, now := &m.then.Spec, &m.now.Spec
-	deployment := m.stage.target(inventory.DeploymentKind, m.release.Deployment.GetNamespace(), m.release.Deployment.GetName())
+	deployment := find(m.stage.Targets, inventory.DeploymentKind, m.release.Deployment.GetNamespace(), m.release.Deployment.GetName())
 	if m.t.Refused || deployment == nil || deployment.Refused || deployment.Live == nil || deployment.Mode != ExceptRollout {
 		return !m.isSame() || !equality.Semantic.DeepEqual(then.Approval, now.Approval), nil
 	}

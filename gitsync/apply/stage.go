@@ -161,7 +161,7 @@ func (s *Stage) Apply(ctx context.Context) (Result, error) {
 		return s.result, err
 	}
 	if err := s.dryRunDeferred(ctx, redefined); err != nil {
-		return s.result, s.hintAtPrerequisites(err)
+		return s.result, hintAtPrerequisites(err, s.Targets)
 	}
 	for _, t := range s.Targets {
 		if t.Prerequisite {
@@ -200,21 +200,21 @@ func (s *Stage) applyPrerequisites(ctx context.Context) (redefined bool, err err
 			continue
 		}
 		if err := s.Applier.AwaitCRD(ctx, t); err != nil {
-			return redefined, s.problemOf(v1alpha1.ReasonApplyFailed, t.Object, err)
+			return redefined, s.Applier.problemOf(v1alpha1.ReasonApplyFailed, t.Object, err)
 		}
 	}
 	return redefined, nil
 }
 
 // problemOf returns the problems of an object that an error has, or the error.
-func (s *Stage) problemOf(reason string, o plan.Object, err error) error {
-	return apiproblem.Or(apiproblem.Of(reason, o, s.Applier.Source, err), err)
+func (a *Applier) problemOf(reason string, o plan.Object, err error) error {
+	return apiproblem.Or(apiproblem.Of(reason, o, a.Source, err), err)
 }
 
 // hintAtPrerequisites says what of a commit is there already when the rest is refused.
-func (s *Stage) hintAtPrerequisites(err error) error {
+func hintAtPrerequisites(err error, targets []*Target) error {
 	var done []string
-	for _, t := range s.Targets {
+	for _, t := range targets {
 		if t.Prerequisite && t.Mode == Full && !t.Unchanged {
 			done = append(done, t.String())
 		}
@@ -254,7 +254,7 @@ func (s *Stage) markReturn(ctx context.Context, t *Target) error {
 		return nil
 	}
 	err := inventory.MarkReturn(ctx, s.Applier.Client, t.Live, s.Tip)
-	return s.problemOf(v1alpha1.ReasonApplyFailed, t.Object, err)
+	return s.Applier.problemOf(v1alpha1.ReasonApplyFailed, t.Object, err)
 }
 
 // applyOne writes one object, and says so.
@@ -278,7 +278,7 @@ func (s *Stage) applyOne(ctx context.Context, t *Target) error {
 		return t.HeldSince()
 	case err != nil:
 		t.Refused = true
-		return s.problemOf(v1alpha1.ReasonApplyFailed, t.Object, err)
+		return s.Applier.problemOf(v1alpha1.ReasonApplyFailed, t.Object, err)
 	case change == Unchanged:
 		s.Cache.Add(s.Applier, t)
 		return nil
@@ -387,7 +387,7 @@ func (s *Stage) endPlan(ctx context.Context, e inventory.Entry) error {
 		err = client.IgnoreNotFound(inventory.Delete(ctx, s.Applier.Client, live))
 	}
 	if err != nil {
-		return s.problemOf(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, err)
+		return s.Applier.problemOf(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(e)}, err)
 	}
 	s.Log.Info("deleted", "object", e.String(), "commit", s.Tip, "because", "its plan is gone from Git")
 	return nil
@@ -449,7 +449,7 @@ func (s *Stage) Unfinished() error {
 			hint = "it has the finalizers " + plan.JoinNames(finalizers) + ": see to who has set them"
 		}
 		fact := "it is being deleted, and is created again once it is gone"
-		if held := s.heldBy(t); held != "" {
+		if held := heldBy(t, s.Targets); held != "" {
 			fact += "; Deployment " + held + " stays held until then"
 		}
 		ps = append(ps, t.Problem(v1alpha1.ReasonApplyFailed, fact, hint))
@@ -458,22 +458,22 @@ func (s *Stage) Unfinished() error {
 }
 
 // heldBy returns the name of the held Deployment of a plan; empty: none is.
-func (s *Stage) heldBy(t *Target) string {
+func heldBy(t *Target, targets []*Target) string {
 	if t.GroupKind() != inventory.ReleaseKind {
 		return ""
 	}
 	name, _, _ := unstructured.NestedString(t.Object.Object, "spec", "workloadRef", "name")
-	d := s.target(inventory.DeploymentKind, t.GetNamespace(), name)
+	d := find(targets, inventory.DeploymentKind, t.GetNamespace(), name)
 	if d == nil || d.Live == nil || d.Live.GetLabels()[v1alpha1.LabelHeld] == "" {
 		return ""
 	}
 	return name
 }
 
-// target returns a target of the commit; nil: it has none, or a problem was found before
+// find returns a target of a commit; nil: it has none, or a problem was found before
 // it was tried.
-func (s *Stage) target(gk schema.GroupKind, namespace, name string) *Target {
-	for _, t := range s.Targets {
+func find(targets []*Target, gk schema.GroupKind, namespace, name string) *Target {
+	for _, t := range targets {
 		if t.GroupKind() == gk && t.GetNamespace() == namespace && t.GetName() == name {
 			return t
 		}
@@ -527,7 +527,7 @@ func (s *Stage) restore(ctx context.Context, t *Target) plan.Problems {
 // be tried at all. An example is a Deployment with another selector: the user who deleted
 // it may have done so for that. The problem of the commit names the ways on.
 func (s *Stage) mayBeMeantToGo(t *Target) bool {
-	if s == nil || t.Live != nil || s.target(t.GroupKind(), t.GetNamespace(), t.GetName()) != nil {
+	if s == nil || t.Live != nil || find(s.Targets, t.GroupKind(), t.GetNamespace(), t.GetName()) != nil {
 		return false
 	}
 	return slices.ContainsFunc(s.Set.Objects, func(o plan.Object) bool {

@@ -23,6 +23,7 @@ import (
 // History answers what the branch says about a release.
 type History struct {
 	*Reader
+	replayCheck
 	State    *State
 	rendered map[plumbing.Hash]State // older commits
 	// approvers are who signed the approvals that are signed, by file.
@@ -30,7 +31,7 @@ type History struct {
 }
 
 func NewHistory(r *Reader, d *State) *History {
-	return &History{Reader: r, State: d, rendered: map[plumbing.Hash]State{}, approvers: map[string]signature.Signature{}}
+	return &History{Reader: r, replayCheck: replayCheck{r}, State: d, rendered: map[plumbing.Hash]State{}, approvers: map[string]signature.Signature{}}
 }
 
 // ReleaseCommit returns the commit that names a release, together with its

@@ -338,13 +338,6 @@ func hasEnded(br *v1alpha1.BatchRelease, a *plan.Approval) bool {
 		slices.ContainsFunc(s.EndedReleases, func(r v1alpha1.ReleaseName) bool { return a.IsFor(r.Commit) })
 }
 
-// knowsEnded reports whether the source knows that the release of an approval has ended.
-func (h *History) knowsEnded(release *plan.Release, a *plan.Approval) bool {
-	return slices.ContainsFunc(h.Source.Status.EndedReleases, func(r v1alpha1.EndedRelease) bool {
-		return r.Deployment == plan.WorkloadOf(release).String() && a.IsFor(r.Commit)
-	})
-}
-
 // Releasing returns the revision that the release from a commit brings; empty
 // where none is under way.
 func Releasing(br *v1alpha1.BatchRelease, commit string) string {

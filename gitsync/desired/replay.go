@@ -29,16 +29,20 @@ import (
 // replaces what it has lost. An approval counts only if it was committed after the
 // newest release that had ended by then. ended.go has the list.
 
+// replayCheck finds out which approvals are older than the release that they name, and which
+// releases have ended.
+type replayCheck struct{ *Reader }
+
 // Since returns the branch before a release was first seen. It stays the same while
 // the release has the same commit, whatever is applied meanwhile. If the history of
 // both commits has left the repository, it is the present tip.
-func (h *History) Since(commit string, now *v1alpha1.BatchRelease) *v1alpha1.ApprovalsSince {
-	tip := h.Snapshot.Tip.String()
+func (c replayCheck) Since(commit string, now *v1alpha1.BatchRelease) *v1alpha1.ApprovalsSince {
+	tip := c.Snapshot.Tip.String()
 	if now == nil || now.Spec.Commit != commit || now.Spec.ApprovalsSince == nil {
-		return &v1alpha1.ApprovalsSince{AppliedCommit: h.Source.Status.AppliedCommit, ObservedCommit: tip, ReleasedCommit: releasedLast(now), ForgottenUntil: h.Source.Status.ForgottenUntil}
+		return &v1alpha1.ApprovalsSince{AppliedCommit: c.Source.Status.AppliedCommit, ObservedCommit: tip, ReleasedCommit: releasedLast(now), ForgottenUntil: c.Source.Status.ForgottenUntil}
 	}
 	since := *now.Spec.ApprovalsSince
-	if !h.has(since.AppliedCommit) && !h.has(since.ObservedCommit) {
+	if !c.has(since.AppliedCommit) && !c.has(since.ObservedCommit) {
 		since.ObservedCommit = tip
 	}
 	return &since
@@ -66,16 +70,16 @@ func releasedLast(now *v1alpha1.BatchRelease) string {
 // before returns the tip of which an approval that counts is not in the history. If a
 // commit or tag is pinned, that is the tip at first sight, since the commit applied
 // before need not be on the branch.
-func (h *History) before(since *v1alpha1.ApprovalsSince) plumbing.Hash {
-	if h.has(since.AppliedCommit) && (!h.Source.Spec.Ref.IsPinned() || !h.has(since.ObservedCommit)) {
+func (c replayCheck) before(since *v1alpha1.ApprovalsSince) plumbing.Hash {
+	if c.has(since.AppliedCommit) && (!c.Source.Spec.Ref.IsPinned() || !c.has(since.ObservedCommit)) {
 		return plumbing.NewHash(since.AppliedCommit)
 	}
 	return plumbing.NewHash(since.ObservedCommit)
 }
 
 // has reports whether a commit is in the mirror.
-func (h *History) has(commit string) bool {
-	return commit != "" && h.Snapshot.HasEncodedObject(plumbing.NewHash(commit)) == nil
+func (c replayCheck) has(commit string) bool {
+	return commit != "" && c.Snapshot.HasEncodedObject(plumbing.NewHash(commit)) == nil
 }
 
 // unused returns the approvals without those for this release that do not count, and
@@ -114,27 +118,27 @@ func (h *History) unused(ctx context.Context, release *plan.Release, commit stri
 
 // Predates says why a commit is too old to approve a release that was first seen after since,
 // or returns an empty string.
-func (h *History) Predates(ctx context.Context, commit plumbing.Hash, since *v1alpha1.ApprovalsSince) (string, error) {
-	old, err := h.precedes(ctx, commit, h.before(since))
+func (c replayCheck) Predates(ctx context.Context, commit plumbing.Hash, since *v1alpha1.ApprovalsSince) (string, error) {
+	old, err := c.precedes(ctx, commit, c.before(since))
 	if err != nil || old {
 		return "was on the branch before this release", err
 	}
-	return h.forgotten(commit, since.ForgottenUntil)
+	return c.forgotten(commit, since.ForgottenUntil)
 }
 
 // forgotten says why an approval that a commit brought may be one that was used and is not
 // known any more. It returns an empty string if it cannot be. The committer's date is part
 // of what the signature covers, so a user who pushes an old approval again cannot change
 // the date.
-func (h *History) forgotten(commit plumbing.Hash, until *metav1.Time) (string, error) {
+func (c replayCheck) forgotten(commit plumbing.Hash, until *metav1.Time) (string, error) {
 	if until.IsZero() {
 		return "", nil
 	}
-	c, err := object.GetCommit(h.Snapshot, commit)
+	of, err := object.GetCommit(c.Snapshot, commit)
 	if err != nil {
 		return "", gittree.Missing("commit", commit, err)
 	}
-	return tooOld(c.Committer.When, until.Time, time.Now()), nil
+	return tooOld(of.Committer.When, until.Time, time.Now()), nil
 }
 
 // ClockSkew is how far the clocks of those who commit may be apart.
@@ -155,17 +159,24 @@ func tooOld(date, until, now time.Time) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-func (h *History) precedes(ctx context.Context, commit, tip plumbing.Hash) (bool, error) {
-	return h.Order.Precedes(ctx, h.Snapshot, commit, tip)
+func (c replayCheck) precedes(ctx context.Context, commit, tip plumbing.Hash) (bool, error) {
+	return c.Order.Precedes(ctx, c.Snapshot, commit, tip)
 }
 
 // hasEnded reports whether the source knows that a release has ended, and its
 // BatchRelease does not: that one was lost, or its plan was removed. If the
 // BatchRelease knows it, rollout goes by that.
-func (h *History) hasEnded(release *plan.Release, commit string, now *v1alpha1.BatchRelease) bool {
+func (c replayCheck) hasEnded(release *plan.Release, commit string, now *v1alpha1.BatchRelease) bool {
 	if now != nil && (now.Status.Phase == v1alpha1.PhaseCompleted && now.Status.UpdateCommit == commit ||
 		slices.ContainsFunc(now.Status.EndedReleases, func(r v1alpha1.ReleaseName) bool { return r.Commit == commit })) {
 		return false
 	}
-	return h.Source.Status.HasEnded(plan.WorkloadOf(release).String(), commit)
+	return c.Source.Status.HasEnded(plan.WorkloadOf(release).String(), commit)
+}
+
+// knowsEnded reports whether the source knows that the release of an approval has ended.
+func (c replayCheck) knowsEnded(release *plan.Release, a *plan.Approval) bool {
+	return slices.ContainsFunc(c.Source.Status.EndedReleases, func(r v1alpha1.EndedRelease) bool {
+		return r.Deployment == plan.WorkloadOf(release).String() && a.IsFor(r.Commit)
+	})
 }
