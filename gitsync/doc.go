@@ -14,15 +14,11 @@
 //	follow.go       one sync of a commit: prepare, try, announce, apply, prune
 //	dependencies.go the sources that a commit waits for
 //	meanwhile.go    what is done for what is applied while a commit waits
-//	refused.go      what counts of a commit that is refused
+//	refusal.go      what is done all the same where a commit is refused
 //	gittree         the tree of a commit as a file system
-//	desired.go      a commit's objects, releases and approvals
-//	commits.go      which commit began a release, which brought an approval
-//	overlimits.go   the commits that take too much to render
+//	desired         what a commit says: objects, releases, approvals that count
 //	parked.go       a sync that has no place to render
-//	seen.go         when a commit was first seen, for keys that expire
-//	replay.go       which approvals are older than the release that they name
-//	apply           what the cluster has of a commit; dry run and server-side apply
+//	apply           what the cluster has of a commit; the stage that tries and applies it
 //	fieldmanager    who writes which field of a governed Deployment
 //	writers.go      the clients by the account that they write as
 //	apiproblem      the API server's answers put into words
