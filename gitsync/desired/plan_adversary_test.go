@@ -528,7 +528,10 @@ func (a *adversary) replay() {
 	if len(a.given) == 0 {
 		return
 	}
-	to := a.given[a.rand.IntN(len(a.given))].in
+	a.backTo(a.given[a.rand.IntN(len(a.given))].in)
+}
+
+func (a *adversary) backTo(to string) {
 	if a.rand.IntN(2) == 0 || to == a.head {
 		a.head = to
 		a.tell("the branch is %.7s again", a.head)
@@ -537,6 +540,24 @@ func (a *adversary) replay() {
 	a.head = a.commit(0, a.states[to], to, a.head)
 	a.made(0)
 	a.tell("k0 merges back to %.7s in %.7s", to, a.head)
+}
+
+// unseen lets a signer approve a release that a person takes back before it is synced. Then
+// it comes again.
+func (a *adversary) unseen(person int) {
+	a.t.Helper()
+	before, d := a.now().images, a.rand.IntN(2)
+	a.edit(person, func(s *state) { s.images[d] = a.at })
+	a.tell("k%d has image %d of %s in %.7s", person, a.at, deployments[d], a.head)
+	approval := a.newDocument(a.now().planName(deployments[d]))
+	approval.commit = a.head
+	a.write(1+a.rand.IntN(persons-1), approval)
+	approved := a.head
+	a.edit(a.rand.IntN(persons), func(s *state) { s.images = before })
+	a.tell("that is taken back in %.7s", a.head)
+	terms, _ := a.sync()
+	a.check(terms)
+	a.backTo(approved)
 }
 
 // rewrite sets the branch to a commit of any time.
@@ -755,6 +776,8 @@ func (a *adversary) act(seed uint64) (agreed int) {
 		a.honest(person)
 	case 21, 22:
 		a.replace(person)
+	case 23:
+		a.unseen(person)
 	default:
 		if by, ok := a.combine(); ok && a.rand.IntN(2) == 0 {
 			a.approve(a.now().variant(), by)

@@ -3,6 +3,7 @@ package desired
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -595,33 +596,83 @@ func TestDistinctAuthor_MergeOfTwoChanges(t *testing.T) {
 	}
 }
 
-// A force-push that leaves the last release behind hides no author.
+// A force-push that leaves the last release behind hides no author. A person who has only
+// written the same in other characters since is no author.
 func TestDistinctAuthor_ForcePush(t *testing.T) {
 	t.Parallel()
-	for _, own := range []bool{true, false} {
-		m := newTeam(t)
-		v0 := m.by(&m.ada, webAt("v0"))
-		author, want := &m.forge, "grace@example.org"
-		if own {
-			author, want = &m.grace, ""
+	quoted := webAt("v1")
+	quoted["deploy/web.yaml"] = strings.ReplaceAll(quoted["deploy/web.yaml"], `"`, "'")
+	for name, since := range map[string]map[string]string{"as it was written": {"README.md": "x"}, "in other quotes": quoted} {
+		for _, own := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, by grace %t", name, own), func(t *testing.T) {
+				t.Parallel()
+				m := newTeam(t)
+				v0 := m.by(&m.ada, webAt("v0"))
+				author, want := &m.forge, "grace@example.org"
+				if own {
+					author, want = &m.grace, ""
+				}
+				m.by(author, webAt("v1"))
+				older := m.by(&m.ada, since)
+				v2 := m.by(&m.ada, webAt("v2"))
+				m.completed("v2", v2)
+				m.Push()
+				m.mirrors = repository.NewCache(t.TempDir())
+				snapshotOf(t, m.mirrors, m.URL()).Close()
+				m.Git("reset", "-q", "--hard", older)
+				label := labelled("v1")["deploy/web.yaml"]
+				if since["deploy/web.yaml"] != "" {
+					label = strings.ReplaceAll(label, `"`, "'")
+				}
+				m.by(&m.ada, map[string]string{"deploy/web.yaml": label})
+				m.by(&m.grace, approvalOf(m.Head()))
+				got, ignored := m.approve(t, v0, true)
+				by := ""
+				if got != nil {
+					by = got.ApprovedBy
+				}
+				if by != want {
+					t.Errorf("approved by %q; ignored: %s", by, ignored)
+				}
+			})
 		}
-		older := m.by(author, webAt("v1"))
-		v2 := m.by(&m.ada, webAt("v2"))
-		m.completed("v2", v2)
-		m.Push()
-		m.mirrors = repository.NewCache(t.TempDir())
-		snapshotOf(t, m.mirrors, m.URL()).Close()
-		m.Git("reset", "-q", "--hard", older)
-		m.by(&m.ada, labelled("v1"))
-		m.by(&m.grace, approvalOf(m.Head()))
-		got, ignored := m.approve(t, v0, true)
-		by := ""
-		if got != nil {
-			by = got.ApprovedBy
-		}
-		if by != want {
-			t.Errorf("grace wrote it %t: approved by %q; ignored: %s", own, by, ignored)
-		}
+	}
+}
+
+// A release that was pushed with its approval and taken back before the cluster saw it has
+// not ended. The approval does not count all the same if the release is brought again.
+func TestApprovalOfAnUnseenRelease(t *testing.T) {
+	t.Parallel()
+	for name, brings := range map[string]func(m *team, approved, reverted string){
+		"by a merge whose first parents lead behind what was applied": func(m *team, approved, reverted string) {
+			m.mergeOf(&m.ada, approved, approved, reverted)
+		},
+		"by a push by force": func(m *team, approved, _ string) {
+			m.Push()
+			m.mirrors = repository.NewCache(m.t.TempDir())
+			snapshotOf(m.t, m.mirrors, m.URL()).Close()
+			m.Git("reset", "-q", "--hard", approved)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newTeam(t)
+			v1 := m.by(nil, webAt("v1"))
+			v2 := m.by(&m.ada, webAt("v2"))
+			approved := m.by(&m.grace, approvalOf(v2))
+			reverted := m.by(&m.ada, webAt("v1"))
+			m.t, m.live = t, liveAt("v1", reverted)
+			brings(m, approved, reverted)
+			if got, ignored := m.approve(t, v1, false); got != nil || !strings.Contains(ignored, "was on the branch before this release") {
+				t.Errorf("%+v; ignored: %s", got, ignored)
+			}
+			again := approvalOf(v2)
+			again[approvalFile] += "# again\n"
+			m.by(&m.grace, again)
+			if got, ignored := m.approve(t, v1, false); got == nil || got.Commit != v2 {
+				t.Errorf("approved again: %+v; ignored: %s", got, ignored)
+			}
+		})
 	}
 }
 
