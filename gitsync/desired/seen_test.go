@@ -2,10 +2,21 @@ package desired
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-git/go-billy/v5/osfs"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -46,5 +57,45 @@ func TestSeenIsBounded(t *testing.T) {
 	}
 	if want := int(seenWhole / (7 * time.Minute)); whole != want {
 		t.Errorf("of the last day %d tips are kept, want all %d", whole, want)
+	}
+}
+
+// A tag that a key signed before it expired stays signed. One that was first seen later,
+// or at the same commit in its place, is not, whatever its date.
+func TestTagUnsigned_ExpiredKey(t *testing.T) {
+	t.Parallel()
+	repo, ada := gittest.NewRepo(t), gittest.NewSSHKey(t, "ed25519", "")
+	repo.Env = []string{"GIT_COMMITTER_DATE=2026-06-01T12:00:00Z"}
+	commit := repo.Commit(map[string]string{"a": "one"})
+	repo.Sign(&ada)
+	at := map[string]*repository.Snapshot{}
+	for _, name := range []string{"v1", "v2"} {
+		repo.Git("tag", "-s", "-m", name, name, commit)
+		at[name] = &repository.Snapshot{
+			Storage: filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault()),
+			Tag:     repository.Tag{Name: name, Object: plumbing.NewHash(repo.Git("rev-parse", name)), Commit: plumbing.NewHash(commit)},
+		}
+	}
+	keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte(`ada@example.org valid-before="20260602Z" ` + ada.Public)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := time.Date(2026, 6, 1, 13, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		first time.Time
+		now   string // the tag that is there now
+		want  string
+	}{
+		"seen in time":             {first, "v1", ""},
+		"seen late":                {first.Add(48 * time.Hour), "v1", "first seen later"},
+		"another tag seen in time": {first, "v2", "first seen later"},
+	} {
+		by := signatures{verify: keys, now: first.Add(72 * time.Hour), seen: []v1alpha1.SeenCommit{
+			{Commit: commit, Time: metav1.NewTime(first)}, {Commit: at["v1"].Tag.Object.String(), Time: metav1.NewTime(tt.first)},
+		}}
+		why, err := by.tagUnsigned(at[tt.now])
+		if err != nil || (why == "") != (tt.want == "") || !strings.Contains(why, tt.want) {
+			t.Errorf("%s: %q, want %q (%v)", name, why, tt.want, err)
+		}
 	}
 }
