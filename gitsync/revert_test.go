@@ -1,8 +1,12 @@
 package gitsync
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -146,6 +150,48 @@ func TestUnwanted(t *testing.T) {
 		}
 		if got != c.want || (ps == nil) != c.wanted {
 			t.Errorf("%s: %q, wanted %t; want %q, %t", c.because, got, ps == nil, c.want, c.wanted)
+		}
+	}
+}
+
+// A commit has done what its trailers say only if its content does. One that approved a gate
+// which waits must also have come after the release was first seen.
+func TestCommitted(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewRepo(t)
+	v1, v2 := repo.Commit(webAt("v1")), repo.Commit(webAt("v2"))
+	back := fmt.Sprintf("Change\n\nTranche-Release: shop/web\nTranche-Revision: abc\nTranche-Commit: %s", v2)
+	approves := back + "\nTranche-Step: 0"
+	approval := repo.Commit(approvalOf(v2), approves)
+	noApproval := repo.Commit(map[string]string{"README.md": "x"}, approves)
+	noRevert := repo.Commit(map[string]string{"README.md": "y"}, back)
+	revert := repo.Commit(webAt("v1"), back)
+	repo.Commit(webAt("v2"))
+	repo.Push()
+	r := rendererAt(t, repo, v1)
+	d, _, err := r.desired(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		commit, message, applied string
+		rollback, waits, want    bool
+	}{
+		"an approval":                        {approval, approves, v1, false, false, true},
+		"no approval, with trailers":         {noApproval, approves, v1, false, false, false},
+		"an approval, without trailers":      {approval, "Change", v1, false, false, false},
+		"a revert":                           {revert, back, v1, true, false, true},
+		"no revert, with trailers":           {noRevert, back, v1, true, false, false},
+		"an approval of a gate that waits":   {approval, approves, v1, false, true, true},
+		"one from before the release":        {approval, approves, revert, false, true, false},
+		"no approval of a gate, as it waits": {noApproval, approves, v1, false, true, false},
+	} {
+		live := liveAt("v2", v2)
+		live.Spec.ApprovalsSince = &v1alpha1.ApprovalsSince{AppliedCommit: tt.applied, ObservedCommit: tt.applied}
+		in := intent{release: &d.set.Releases[0], live: live, rollback: tt.rollback, revision: "abc", commit: v2, waits: tt.waits}
+		got, err := newHistory(r, d).committed(t.Context(), in, []pastCommit{{plumbing.NewHash(tt.commit), tt.message}})
+		if err != nil || got != tt.want {
+			t.Errorf("%s: %t, want %t (%v)", name, got, tt.want, err)
 		}
 	}
 }
