@@ -847,3 +847,28 @@ func TestPlanAdversary(t *testing.T) {
 		})
 	}
 }
+
+// If the GitSource itself brings another plan, by another path, no commit since the present
+// plan has made the difference. So no author is known, and an approval does not count.
+func TestPlanApproval_OtherPath(t *testing.T) {
+	t.Parallel()
+	for seed, counts := range map[uint64]bool{2: false, 1: true} { // an even one: by another than the author
+		a := newAdversary(t, seed)
+		files := state{variants: [2]int{0, 1}}.tree()
+		for name, text := range (state{used: 1, variants: [2]int{0, 1}}).tree() {
+			if below, ok := strings.CutPrefix(name, "deploy/"); ok {
+				files["next/"+below] = text
+			}
+		}
+		a.head = a.Commit(a.keys[2], files)
+		if terms, _ := a.sync(); terms != termsOfVariant(0) {
+			t.Fatalf("%s governs", terms)
+		}
+		a.gs.Spec.Path = "next"
+		files["next/approvals/0.yaml"] = document{name: "web", namespace: "shop", plan: termsOfVariant(1).Digest(), at: 1}.text()
+		a.head = a.Commit(a.keys[2], files, a.head)
+		if terms, _ := a.sync(); (terms == termsOfVariant(1)) != counts {
+			t.Errorf("distinct author %t: %s governs", a.by.distinctAuthor, terms)
+		}
+	}
+}

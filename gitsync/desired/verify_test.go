@@ -525,6 +525,15 @@ func TestDistinctAuthor_CombinedByAMerge(t *testing.T) {
 			m.merge(&m.forge, "side")
 			m.by(&m.ada, withLabel(componentised("yy", nil)))
 		},
+		"in lines that another has rewritten since": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
+			sides(m, author)
+			m.merge(&m.forge, "side")
+			m.by(&m.ada, withLabel(map[string]string{
+				"deploy/kustomization.yaml":    "{resources: [web.yaml], components: [yy]}\n",
+				"deploy/yy/kustomization.yaml": "{apiVersion: kustomize.config.k8s.io/v1alpha1, kind: Component, images: [{name: registry.example.org/web, newTag: v666}]}\n",
+			}))
+		},
 		"of three": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1"})))
 			sides(m, author)
@@ -653,6 +662,16 @@ func TestApprovalOfAnUnseenRelease(t *testing.T) {
 			snapshotOf(m.t, m.mirrors, m.URL()).Close()
 			m.Git("reset", "-q", "--hard", approved)
 		},
+		"by a merge, and then by a push by force to the release and to its approval": func(m *team, approved, reverted string) {
+			m.mergeOf(&m.ada, approved, approved, reverted)
+			m.Push()
+			m.mirrors = repository.NewCache(m.t.TempDir())
+			snapshotOf(m.t, m.mirrors, m.URL()).Close()
+			v2 := m.Git("rev-parse", approved+"^")
+			m.live = liveAt("v2", v2)
+			m.live.Spec.ApprovalsSince = &v1alpha1.ApprovalsSince{AppliedCommit: reverted, ObservedCommit: m.Head()}
+			m.Git("reset", "-q", "--hard", approved)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -661,7 +680,7 @@ func TestApprovalOfAnUnseenRelease(t *testing.T) {
 			v2 := m.by(&m.ada, webAt("v2"))
 			approved := m.by(&m.grace, approvalOf(v2))
 			reverted := m.by(&m.ada, webAt("v1"))
-			m.t, m.live = t, liveAt("v1", reverted)
+			m.live = liveAt("v1", reverted)
 			brings(m, approved, reverted)
 			if got, ignored := m.approve(t, v1, false); got != nil || !strings.Contains(ignored, "was on the branch before this release") {
 				t.Errorf("%+v; ignored: %s", got, ignored)
