@@ -289,24 +289,36 @@ func TestPlanByHandWhileGitsIsMade(t *testing.T) {
 }
 
 // If only signed approvals count, a gate that was opened in a plan made by hand is
-// closed again once Git has the plan. The hold stays, and no pod is added.
+// closed again once Git has the plan. The hold stays, and no pod is added. That holds also
+// if the plan has the commit that Git brings: it is known before it is pushed.
 func TestPlanByHandBecomesGits_Signed(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, andRollout)
-	signer := gittest.NewSSHKey(t, "ed25519", "")
-	s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(10, "v1")}), func(gs *v1alpha1.GitSource) {
-		gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: s.lists("approvers", "k2@example.org "+signer.Public)}
-	})
-	s.makes(planOf("web", gatedSteps...) + "  template: " + ofWeb("v1") + "\n")
-	s.isAt("web", "ReleaseCompleted", 2)
-	s.kubectl("patch", "batchrelease/web", "--type=merge", "-p", `{"spec":{"template":`+ofWeb("v2")+`}}`)
-	s.isAt("web", "WaitingForApproval", 0)
-	s.approve("web")
-	s.isAt("web", "WaitingForApproval", 1)
-	sizes, stillHeld := s.recordSizes("v2"), s.stillHeld()
-	s.applied(s.push(map[string]string{"deploy/web.yaml": sizedWeb(10, "v2"), "deploy/release.yaml": planOf("web", gatedSteps...)}))
-	s.isAt("web", "WaitingForApproval", 0)
-	s.lookNow()
-	stillHeld()
-	sizes.atMost(5)
+	for name, isKnown := range map[string]bool{"without a commit": false, "with the commit that Git brings": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, andRollout)
+			signer := gittest.NewSSHKey(t, "ed25519", "")
+			s.applied2(s.push(map[string]string{"deploy/web.yaml": sizedWeb(10, "v1")}), func(gs *v1alpha1.GitSource) {
+				gs.Spec.Approvals = &v1alpha1.ApprovalPolicy{Signers: s.lists("approvers", "k2@example.org "+signer.Public)}
+			})
+			s.makes(planOf("web", gatedSteps...) + "  template: " + ofWeb("v1") + "\n")
+			s.isAt("web", "ReleaseCompleted", 2)
+			brings := s.repo.Commit(map[string]string{"deploy/web.yaml": sizedWeb(10, "v2"), "deploy/release.yaml": planOf("web", gatedSteps...)})
+			patch := `{"spec":{"template":` + ofWeb("v2") + `}}`
+			if isKnown {
+				patch = fmt.Sprintf(`{"spec":{"commit":%q,"template":%s}}`, brings, ofWeb("v2"))
+			}
+			s.kubectl("patch", "batchrelease/web", "--type=merge", "-p", patch)
+			s.isAt("web", "WaitingForApproval", 0)
+			s.approve("web")
+			s.isAt("web", "WaitingForApproval", 1)
+			sizes, stillHeld := s.recordSizes("v2"), s.stillHeld()
+			s.repo.Push()
+			s.applied(brings)
+			s.isAt("web", "WaitingForApproval", 0)
+			s.lookNow()
+			stillHeld()
+			sizes.atMost(5)
+		})
+	}
 }
