@@ -14,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
@@ -94,6 +95,40 @@ func TestTagUnsigned_ExpiredKey(t *testing.T) {
 			{Commit: commit, Time: metav1.NewTime(first)}, {Commit: at["v1"].Tag.Object.String(), Time: metav1.NewTime(tt.first)},
 		}}
 		why, err := by.tagUnsigned(at[tt.now])
+		if err != nil || (why == "") != (tt.want == "") || !strings.Contains(why, tt.want) {
+			t.Errorf("%s: %q, want %q (%v)", name, why, tt.want, err)
+		}
+	}
+}
+
+// A commit that a key signed before it expired stays signed if it was seen in time, itself
+// or in the history of a tip. The date that it has does not count.
+func TestSignerOf_ExpiredKey(t *testing.T) {
+	t.Parallel()
+	repo, ada := gittest.NewRepo(t), gittest.NewSSHKey(t, "ed25519", "")
+	repo.Env = []string{"GIT_COMMITTER_DATE=2026-06-01T12:00:00Z"}
+	repo.Sign(&ada)
+	commit := repo.Commit(map[string]string{"a": "one"})
+	tip := repo.Commit(map[string]string{"a": "two"})
+	storage := filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault())
+	keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte(`ada@example.org valid-before="20260602Z" ` + ada.Public)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := time.Date(2026, 6, 1, 13, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		seen  string
+		first time.Time
+		want  string
+	}{
+		"seen in time":       {commit, first, ""},
+		"seen late":          {commit, first.Add(48 * time.Hour), "first seen later"},
+		"a tip seen in time": {tip, first, ""},
+		"a tip seen late":    {tip, first.Add(48 * time.Hour), "first seen later"},
+		"another tip":        {strings.Repeat("a", 40), first, "first seen later"},
+	} {
+		by := signatures{now: first.Add(72 * time.Hour), order: gitobject.Precedence{}, seen: []v1alpha1.SeenCommit{{Commit: tt.seen, Time: metav1.NewTime(tt.first)}}}
+		_, why, err := by.signerOf(t.Context(), storage, plumbing.NewHash(commit), keys)
 		if err != nil || (why == "") != (tt.want == "") || !strings.Contains(why, tt.want) {
 			t.Errorf("%s: %q, want %q (%v)", name, why, tt.want, err)
 		}
