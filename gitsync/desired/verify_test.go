@@ -390,6 +390,12 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 			m.by(author, webAt("v2"))
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\n"})
 		},
+		"an image while YAML was broken, in lines that another has rewritten since": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.Head())
+			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [\n"})
+			m.by(author, webAt("v2"))
+			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\n", "deploy/web.yaml": strings.ReplaceAll(webAt("v2")["deploy/web.yaml"], `"`, "'")})
+		},
 		"a file that was away while YAML was broken": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [\n"})
@@ -405,6 +411,16 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 			m.Git("checkout", "-q", "main")
 			m.by(&m.grace, map[string]string{"README.md": "x"})
 			m.merge(&m.forge, "v2")
+		},
+		"a merge of three with a change of its own, in lines that another has rewritten since": func(m *team, author *gittest.Key) {
+			v1 := m.Head()
+			m.completed("v1", v1)
+			m.on("side")
+			side := m.by(&m.ada, map[string]string{"README.md": "x"})
+			third := m.by(&m.ada, map[string]string{"README.md": "y"})
+			m.Git("checkout", "-q", "main")
+			m.mergeOf(author, m.by(&m.ada, webAt("v2")), v1, side, third)
+			m.by(&m.ada, map[string]string{"deploy/web.yaml": strings.ReplaceAll(labelled("v2")["deploy/web.yaml"], `"`, "'")})
 		},
 		"two sides of a merge": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.Head())
