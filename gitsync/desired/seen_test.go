@@ -127,7 +127,8 @@ func TestSignerOf_ExpiredKey(t *testing.T) {
 		"a tip seen late":    {tip, first.Add(48 * time.Hour), "first seen later"},
 		"another tip":        {strings.Repeat("a", 40), first, "first seen later"},
 	} {
-		by := signatures{now: first.Add(72 * time.Hour), order: gitobject.Precedence{}, seen: []v1alpha1.SeenCommit{{Commit: tt.seen, Time: metav1.NewTime(tt.first)}}}
+		seen := []v1alpha1.SeenCommit{{Commit: tt.seen, Time: metav1.NewTime(tt.first)}}
+		by := signatures{now: first.Add(72 * time.Hour), order: gitobject.Precedence{}, seen: seen}
 		_, why, err := by.signerOf(t.Context(), storage, plumbing.NewHash(commit), keys)
 		if err != nil || (why == "") != (tt.want == "") || !strings.Contains(why, tt.want) {
 			t.Errorf("%s: %q, want %q (%v)", name, why, tt.want, err)
