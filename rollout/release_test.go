@@ -10,6 +10,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -399,6 +400,36 @@ func TestBadPlans(t *testing.T) {
 			err := c.Client.Patch(t.Context(), br, client.RawPatch(types.ApplyPatchType, []byte(raw)), client.FieldOwner("test"), client.ForceOwnership)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("steps %s: %v, want %q", tc.steps, err, tc.want)
+			}
+		})
+	}
+}
+
+// spec.commit is hexadecimal digits alone, since notifications are sent about it.
+func TestBadCommits(t *testing.T) {
+	c := clustertest.Shared(t)
+	ns := c.Namespace(t)
+	for name, tc := range map[string]struct {
+		commit string
+		valid  bool
+	}{
+		"none":        {"", true},
+		"abbreviated": {"0123456", true},
+		"sha-1":       {commitOf("v1"), true},
+		"sha-256":     {strings.Repeat("0a", 32), true},
+		"path":        {"../../../../admin/users?x=", false},
+		"repository":  {"../../../o/r/statuses/" + commitOf("v1"), false},
+		"short":       {"012345", false},
+		"long":        {strings.Repeat("0a", 32) + "0", false},
+		"upper-case":  {strings.Repeat("A", 40), false},
+		"line-feed":   {commitOf("v1") + "\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw := fmt.Sprintf(`{"apiVersion":"tranche.dev/v1alpha1","kind":"BatchRelease","metadata":{"name":%q,"namespace":%q},"spec":{"workloadRef":{"name":"web"},"commit":%q,"strategy":{"steps":[{"replicas":"100%%"}]}}}`, name, ns, tc.commit)
+			br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
+			err := c.Client.Patch(t.Context(), br, client.RawPatch(types.ApplyPatchType, []byte(raw)), client.FieldOwner("test"), client.ForceOwnership)
+			if refused := apierrors.IsInvalid(err) && strings.Contains(err.Error(), "spec.commit"); tc.valid && err != nil || !tc.valid && !refused {
+				t.Errorf("commit %q: %v, want valid %t", tc.commit, err, tc.valid)
 			}
 		})
 	}

@@ -75,8 +75,9 @@ type BatchReleaseSpec struct {
 	DeploymentStrategy *appsv1.DeploymentStrategy `json:"deploymentStrategy,omitempty"`
 
 	// commit is the commit of the template: the first one that renders it. The GitSource
-	// sets it.
+	// sets it. It is empty, or at least seven hexadecimal digits of a commit.
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^([0-9a-f]{7,64})?$`
 	// +optional
 	Commit string `json:"commit,omitempty"`
 

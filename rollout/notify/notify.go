@@ -197,10 +197,7 @@ func (n *Notifier) run(q *queue) {
 			case <-ctx.Done():
 				return
 			case t := <-q.waiting:
-				if limit.Wait(ctx) != nil {
-					return
-				}
-				if err := n.deliver(ctx, q.receiver, t); err != nil && ctx.Err() == nil {
+				if err := n.deliver(ctx, q.receiver, t, limit); err != nil && ctx.Err() == nil {
 					n.log.Error(err, "a notification was not delivered", "receiver", q.receiver.Name, "about", t.name(), "reason", t.Reason)
 				}
 			}
@@ -208,11 +205,15 @@ func (n *Notifier) run(q *queue) {
 	})
 }
 
-// deliver makes one delivery. Its error has no URL, which may be a secret.
-func (n *Notifier) deliver(ctx context.Context, r Receiver, t Transition) error {
+// deliver makes one delivery, when limit allows it. Its error has no URL, which may be a
+// secret.
+func (n *Notifier) deliver(ctx context.Context, r Receiver, t Transition, limit *rate.Limiter) error {
 	req, err := r.request(ctx, t)
 	if err != nil || req == nil {
 		return err
+	}
+	if err := limit.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting for the receiver's turn: %w", err)
 	}
 	retried, err := retryablehttp.FromRequest(req)
 	if err != nil {

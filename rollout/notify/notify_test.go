@@ -36,6 +36,7 @@ type server struct {
 
 type received struct {
 	path   string
+	uri    string
 	header http.Header
 	body   map[string]any
 }
@@ -44,7 +45,7 @@ func newServer(t *testing.T, codes ...int) *server {
 	s := &server{codes: codes, more: make(chan struct{}, 1000)}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, _ := io.ReadAll(r.Body)
-		got := received{path: r.URL.EscapedPath(), header: r.Header}
+		got := received{path: r.URL.EscapedPath(), uri: r.RequestURI, header: r.Header}
 		_ = json.Unmarshal(text, &got.body)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -197,6 +198,61 @@ func TestSource(t *testing.T) {
 	}
 }
 
+// A user who may write BatchReleases chooses spec.commit. No value of it makes a request
+// with the forge's token to another path than that of one commit's statuses.
+func TestForgeCommits(t *testing.T) {
+	commit40, commit64 := waiting.Commit, strings.Repeat("0a", 32)
+	hostile := []string{
+		"../../../../admin/users?x=", "../../../o/r/statuses/" + commit40, "..", ".", "/", "%2e%2e%2fadmin", "..%2f..%2fadmin", commit40 + "/../" + commit40,
+		commit40 + "?x=", commit40 + "#x", commit40 + "\n", " " + commit40, commit40[:39], commit40 + "0", commit64[:63], commit64 + "0",
+		strings.ToUpper(commit40), strings.Repeat("g", 40), strings.Repeat("\u0660", 40), commit40[:7],
+	}
+	for kind, path := range map[string]string{"github": "/repos/shop/web/statuses/", "gitea": "/api/v1/repos/shop/web/statuses/", "gitlab": "/api/v4/projects/shop%2Fweb/statuses/"} {
+		t.Run(kind, func(t *testing.T) {
+			s := newServer(t)
+			n, _ := start(t, logr.Discard(), fmt.Sprintf("- {name: a, type: %s, url: %q, token: s3cret, repository: shop/web}\n", kind, s.URL))
+			to := waiting
+			for _, to.Commit = range append(hostile, commit64) { // the receiver takes them in this order
+				n.Tell(to)
+			}
+			if got := s.received(t, 1); len(got) != 1 || got[0].uri != path+commit64 {
+				t.Errorf("the forge was asked for %+v, want %s alone", got, path+commit64)
+			}
+		})
+	}
+}
+
+// A receiver of a forge sets statuses for the releases of its namespaces alone.
+func TestForgeNamespaces(t *testing.T) {
+	s := newServer(t)
+	n, _ := start(t, logr.Discard(), fmt.Sprintf("- {name: a, type: github, url: %q, token: s3cret, repository: shop/web, namespaces: [shop]}\n", s.URL))
+	other := waiting
+	other.Namespace = "other"
+	n.Tell(other)
+	n.Tell(waiting)
+	if got := s.received(t, 1); len(got) != 1 || got[0].body["context"] != "tranche/shop/web" {
+		t.Errorf("the forge was asked for %+v, want a status of tranche/shop/web alone", got)
+	}
+}
+
+// Each segment of the forge's path is escaped, so that repository names one repository.
+func TestForgeRepositories(t *testing.T) {
+	for name, tc := range map[string]struct{ kind, repository, want string }{
+		"github":          {"github", "shop/a?b#c%2f", "/repos/shop/a%3Fb%23c%252f/statuses/"},
+		"gitea":           {"gitea", "shop/a b", "/api/v1/repos/shop/a%20b/statuses/"},
+		"gitlab subgroup": {"gitlab", "shop/team/web", "/api/v4/projects/shop%2Fteam%2Fweb/statuses/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			n, _ := start(t, logr.Discard(), fmt.Sprintf("- {name: a, type: %s, url: %q, token: s3cret, repository: %q}\n", tc.kind, s.URL+"/", tc.repository))
+			n.Tell(waiting)
+			if got := s.received(t, 1)[0].uri; got != tc.want+waiting.Commit {
+				t.Errorf("the forge was asked for %s, want %s", got, tc.want+waiting.Commit)
+			}
+		})
+	}
+}
+
 // A receiver that fails is tried again, and holds up no other one; what is
 // logged in the end has no secret in it.
 func TestRetry(t *testing.T) {
@@ -264,6 +320,10 @@ func TestBadConfig(t *testing.T) {
 		"- {name: a, type: github, repository: shop/web}":                                              "token is missing",
 		"- {name: a, type: github, token: s3cret, repository: web}":                                    "owner/name",
 		"- {name: a, type: gitea, token: s3cret, repository: shop/web}":                                "url must be",
+		"- {name: a, type: github, token: s3cret, repository: shop/../admin}":                          "owner/name",
+		"- {name: a, type: github, token: s3cret, repository: shop/..}":                                "owner/name",
+		"- {name: a, type: gitlab, token: s3cret, repository: shop//web}":                              "owner/name",
+		"- {name: a, type: gitlab, token: s3cret, repository: /web}":                                   "owner/name",
 		"- {name: a, type: slack, webhook: 's3cret'}":                                                  "unknown field",
 		"- {name: a, type: slack, url: 'http://x.org'}\n- {name: a, type: slack, url: 'http://x.org'}": "another one of that name",
 	} {

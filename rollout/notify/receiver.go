@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +28,7 @@ type Receiver struct {
 	URL string `json:"url,omitempty"`
 	// Token of a forge, or the bearer token of a webhook.
 	Token string `json:"token,omitempty"`
-	// Repository of a forge, as owner/name.
+	// Repository of a forge, as owner/name; of GitLab also group/subgroup/name.
 	Repository string `json:"repository,omitempty"`
 	// Namespaces are those whose releases are sent to it; empty: all.
 	Namespaces []string `json:"namespaces,omitempty"`
@@ -70,7 +70,7 @@ func (r *Receiver) complete() error {
 	switch {
 	case forge && r.Token == "":
 		return errors.New("token is missing")
-	case forge && !strings.Contains(r.Repository, "/"):
+	case forge && !r.namesRepository():
 		return fmt.Errorf("repository: %q: must be owner/name", r.Repository)
 	case !forge && !slices.Contains([]string{"slack", "msteams", "webhook"}, r.Type):
 		return fmt.Errorf("type: %q: must be slack, msteams, webhook, github, gitlab or gitea", r.Type)
@@ -83,6 +83,17 @@ func (r *Receiver) complete() error {
 		return errors.New("url must be one of https or http") // not the URL itself, which may be a secret
 	}
 	return nil
+}
+
+// namesRepository reports whether repository is owner/name. Only GitLab has groups in groups.
+func (r Receiver) namesRepository() bool {
+	segments := strings.Split(r.Repository, "/")
+	for _, s := range segments {
+		if s == "" || s == "." || s == ".." {
+			return false
+		}
+	}
+	return len(segments) == 2 || len(segments) > 2 && r.Type == "gitlab"
 }
 
 func (r Receiver) equal(o Receiver) bool {
@@ -114,6 +125,9 @@ func (r Receiver) request(ctx context.Context, t Transition) (*http.Request, err
 	default:
 		if t.Commit == "" {
 			return nil, nil
+		}
+		if !wholeCommit.MatchString(t.Commit) {
+			return nil, fmt.Errorf("commit %q: a status needs the 40 or 64 hexadecimal digits of a commit", t.Commit)
 		}
 		to, body = r.status(t)
 		if r.Type == "gitlab" {
@@ -247,6 +261,10 @@ func cloudEvent(t Transition) any {
 	}
 }
 
+// wholeCommit is what a status may be set on. A user who may write BatchReleases chooses the
+// commit, and it is a part of a URL that is asked with the operator's token.
+var wholeCommit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
 // describable is how long the description of a status may be, at GitHub.
 const describable = 140
 
@@ -268,12 +286,21 @@ func (r Receiver) status(t Transition) (to string, body any) {
 		fields = map[string]string{"name": name, "description": description}
 		to = api + "/api/v4/projects/" + url.PathEscape(r.Repository) + "/statuses/" + url.PathEscape(t.Commit)
 	case "gitea":
-		to = api + path.Join("/api/v1/repos", r.Repository, "statuses", t.Commit)
+		to = api + "/api/v1/repos/" + escaped(r.Repository) + "/statuses/" + url.PathEscape(t.Commit)
 	default:
-		to = api + path.Join("/repos", r.Repository, "statuses", t.Commit)
+		to = api + "/repos/" + escaped(r.Repository) + "/statuses/" + url.PathEscape(t.Commit)
 	}
 	fields["state"] = states[t.State]
 	return to, fields
+}
+
+// escaped is a repository as a part of a path, with its slashes.
+func escaped(repository string) string {
+	segments := strings.Split(repository, "/")
+	for i, s := range segments {
+		segments[i] = url.PathEscape(s)
+	}
+	return strings.Join(segments, "/")
 }
 
 // unlinked takes the URL out of an error of net/http.
