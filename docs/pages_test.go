@@ -1,7 +1,9 @@
 package docs_test
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -134,5 +136,21 @@ func TestFirstBuild_IsOneNumber(t *testing.T) {
 	}
 	if len(seen) != 1 {
 		t.Errorf("minutes of a first build, by file: %v", seen)
+	}
+}
+
+// A conflict of a merge that was committed is seen by readers, and by no compiler.
+func TestFiles_HaveNoConflictMarkers(t *testing.T) {
+	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
+		t.Skipf("without the repository the tracked files are not known: %v", err)
+	}
+	cmd := exec.Command("git", "grep", "-nIE", "^(<<<<<<<|>>>>>>>)( |$)")
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) { // 1: none is found
+		t.Fatalf("git grep: %v: %s", err, out)
+	}
+	for line := range strings.Lines(string(out)) {
+		t.Errorf("conflict marker: %s", strings.TrimSpace(line))
 	}
 }
