@@ -251,6 +251,38 @@ func TestApproveSigned(t *testing.T) {
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 }
 
+// A user without a listed key has pushed, and spec.verify refuses the commit. A signed
+// approval on top would apply it. The command shows it and commits only with the flag.
+func TestApproveOnTopOfUnverified(t *testing.T) {
+	s := newEnv(t, "web", ".")
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
+	s.signers()
+	s.run(s.clone, "git", "config", "commit.gpgSign", "true")
+	s.replace("deployment.yaml", "web:v1", "web:v2")
+	s.push("web: v2")
+	source := s.source()
+	patch := client.MergeFrom(source.DeepCopy())
+	source.Spec.Verify = &v1alpha1.CommitVerification{Verification: v1alpha1.Verification{SecretRef: v1alpha1.LocalObjectReference{Name: "approvers"}}}
+	s.must(s.c.Client.Patch(t.Context(), source, patch))
+	s.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+
+	s.run(s.clone, "git", "config", "commit.gpgSign", "false")
+	s.write("notes.txt", "of an outsider")
+	outsider := s.push("bring more")
+	clustertest.Wait(t, "the commit to be refused", func() error {
+		if c := s.ready(); c == nil || c.Reason != v1alpha1.ReasonCommitNotVerified || s.source().Status.ObservedCommit != outsider {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	s.says(1, "approve web --yes --sign --push", "The signature would cover", ", 1 in all", outsider[:7]+" Ada <ada@example.org>: bring more", "--cover-unverified")
+	if got := s.run(s.bare, "git", "rev-parse", "main"); got != outsider || s.run(s.clone, "git", "rev-parse", "main") != outsider {
+		t.Errorf("%s was pushed on top of %s", got, outsider)
+	}
+	s.says(0, "approve web --yes --sign --push --cover-unverified", outsider[:7]+" Ada <ada@example.org>: bring more", "Pushed to main")
+	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
+}
+
 // ignored waits until a commit is seen, and an approval of it is ignored.
 func (s *env) ignored(commit, because string) {
 	s.Helper()

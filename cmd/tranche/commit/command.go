@@ -26,6 +26,8 @@ type commitOptions struct {
 	yes     bool
 	push    bool
 	sign    bool
+	// coverUnverified lets the signature cover commits that spec.verify does not let pass.
+	coverUnverified bool
 }
 
 func (o *commitOptions) add(c *cobra.Command, k *cli.Cluster) {
@@ -35,6 +37,7 @@ func (o *commitOptions) add(c *cobra.Command, k *cli.Cluster) {
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask; needed where the input is no terminal")
 	f.BoolVar(&o.push, "push", false, "push the commit")
 	f.BoolVarP(&o.sign, "sign", "S", false, "sign the commit, with the key that git is configured for")
+	f.BoolVar(&o.coverUnverified, "cover-unverified", false, "sign on top of commits that spec.verify refuses: the signature covers them, and they are applied")
 	k.CompleteSources(c)
 	c.PreRunE = func(cmd *cobra.Command, _ []string) error { return cli.CanAsk(cmd, o.yes) }
 }
@@ -165,6 +168,9 @@ func (st *commitCommand) commit(change edit, check func(commit string) error, tr
 	}
 	if st.push && st.ahead > 0 {
 		st.say("\n%d more commits of the clone will be pushed with it.\n", st.ahead)
+	}
+	if err := st.agreeToCover(ctx); err != nil {
+		return err
 	}
 	if !st.ask("Commit this to " + st.source.Spec.Ref.Branch + "?") {
 		return errors.New("not committed")
