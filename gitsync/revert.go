@@ -27,10 +27,10 @@ type revertedCommit struct {
 	before, after *plan.Set
 }
 
-// subjectOf is the first line of a commit message.
+// subjectOf is the first line of a commit message, without control characters.
 func subjectOf(message string) string {
 	subject, _, _ := strings.Cut(strings.TrimLeft(message, "\n"), "\n")
-	return strings.TrimSpace(subject)
+	return Printable(strings.TrimSpace(subject))
 }
 
 // keeps reports where a result differs from the tip although none of the
