@@ -147,7 +147,7 @@ func (k *knownSignatures) verified(ctx context.Context, commit string) bool {
 		if cli.ReadyOf(k.source).Reason == v1alpha1.ReasonCommitNotVerified && k.source.Status.ObservedCommit == commit {
 			return false
 		}
-		good, err := k.clone.Git(ctx, "--no-replace-objects", "log", "-1", "--format=%G?", commit)
+		good, err := k.clone.Git(ctx, "--no-replace-objects", "log", "-1", "--no-show-signature", "--format=%G?", commit)
 		return err == nil && good == "G"
 	}
 	raw, err := gitobject.RawCommit(k.objects, plumbing.NewHash(commit))

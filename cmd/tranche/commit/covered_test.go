@@ -113,6 +113,7 @@ func TestSignatureCovers(t *testing.T) {
 		}, outsider}, covers: 1, refused: true},
 		"the keys cannot be read, and git trusts the signature": {edits: []edit{unreadable, func(s clitest.Clone, _ *commitCommand) {
 			trusts(s, listed)
+			s.Run("git", "config", "log.showSignature", "true")
 			signed(s, listed, "commit", "--quiet", "--allow-empty", "-S", "-m", "signed")
 		}}},
 		"the keys cannot be read, and git does not trust the signature": {edits: []edit{unreadable, func(s clitest.Clone, _ *commitCommand) {
