@@ -2,10 +2,16 @@ package gitsync
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
@@ -159,17 +165,36 @@ func TestUnwanted(t *testing.T) {
 func TestCommitted(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewRepo(t)
+	webAt := func(image string) map[string]string {
+		return map[string]string{"deploy/web.yaml": `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "registry.example.org/web:` + image + `"}]}
+---
+apiVersion: tranche.dev/v1alpha1
+kind: BatchRelease
+metadata: {name: web}
+spec:
+  workloadRef: {name: web}
+  strategy: {steps: [{replicas: 1}, {replicas: 100%}]}
+`}
+	}
 	v1, v2 := repo.Commit(webAt("v1")), repo.Commit(webAt("v2"))
 	back := fmt.Sprintf("Change\n\nTranche-Release: shop/web\nTranche-Revision: abc\nTranche-Commit: %s", v2)
 	approves := back + "\nTranche-Step: 0"
-	approval := repo.Commit(approvalOf(v2), approves)
+	approval := repo.Commit(map[string]string{"deploy/approvals/web.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\n" +
+		"metadata: {name: web, namespace: shop}\nspec: {revision: abc, commit: \"" + v2 + "\", step: 0}\n"}, approves)
 	noApproval := repo.Commit(map[string]string{"README.md": "x"}, approves)
 	noRevert := repo.Commit(map[string]string{"README.md": "y"}, back)
 	revert := repo.Commit(webAt("v1"), back)
 	repo.Commit(webAt("v2"))
 	repo.Push()
-	r := rendererAt(t, repo, v1)
-	d, _, err := r.desired(nil)
+	r := readerOf(t, repo)
+	d, _, err := r.Read(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,12 +211,43 @@ func TestCommitted(t *testing.T) {
 		"one from before the release":        {approval, approves, revert, false, true, false},
 		"no approval of a gate, as it waits": {noApproval, approves, v1, false, true, false},
 	} {
-		live := liveAt("v2", v2)
+		live := &v1alpha1.BatchRelease{}
+		live.Spec.Commit, live.Spec.Template = v2, d.Set.Releases[0].Template
 		live.Spec.ApprovalsSince = &v1alpha1.ApprovalsSince{AppliedCommit: tt.applied, ObservedCommit: tt.applied}
-		in := intent{release: &d.set.Releases[0], live: live, rollback: tt.rollback, revision: "abc", commit: v2, waits: tt.waits}
-		got, err := newHistory(r, d).committed(t.Context(), in, []pastCommit{{plumbing.NewHash(tt.commit), tt.message}})
+		in := intent{release: &d.Set.Releases[0], live: live, rollback: tt.rollback, revision: "abc", commit: v2, waits: tt.waits}
+		got, err := committed(t.Context(), desired.NewHistory(r, d), in, []pastCommit{{plumbing.NewHash(tt.commit), tt.message}})
 		if err != nil || got != tt.want {
 			t.Errorf("%s: %t, want %t (%v)", name, got, tt.want, err)
 		}
+	}
+}
+
+// readerOf reads the pushed branch main of a repository for GitSource shop.
+func readerOf(t *testing.T, repo *gittest.Repo) *desired.Reader {
+	t.Helper()
+	u, err := gitserver.ParseURL(repo.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote := gitserver.Remote{URL: u}
+	s, err := repository.NewCache(t.TempDir()).Of(remote).Fetch(t.Context(), remote, "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: repo.URL(), Path: "deploy"}}
+	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "apps", Version: "v1"}})
+	m.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, meta.RESTScopeNamespace)
+	return &desired.Reader{Snapshot: s, Source: gs, Mapper: m, Brought: map[string]desired.Brought{}}
+}
+
+// The first line of a message may have what a terminal acts by. The message of a revert
+// repeats it.
+func TestRevertMessage_Subject(t *testing.T) {
+	of := revertedCommit{subject: subjectOf("web: v2\x1b[2K\u009b8m \r\n\nmore\x1b[8m\n")}
+	list := []intent{{release: &plan.Release{Plan: &v1alpha1.BatchRelease{}}}}
+	got, _, _ := strings.Cut(revertMessage(list, []revertedCommit{of}), "\n")
+	if want := "Revert \"web: v2\ufffd[2K\ufffd8m\""; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -868,7 +868,7 @@ func TestPlanApproval_OtherPath(t *testing.T) {
 		files["next/approvals/0.yaml"] = document{name: "web", namespace: "shop", plan: termsOfVariant(1).Digest(), at: 1}.text()
 		a.head = a.Commit(a.keys[2], files, a.head)
 		if terms, _ := a.sync(); (terms == termsOfVariant(1)) != counts {
-			t.Errorf("distinct author %t: %s governs", a.by.distinctAuthor, terms)
+			t.Errorf("distinct author %t: %s governs", a.by.DistinctAuthor, terms)
 		}
 	}
 }
