@@ -234,8 +234,12 @@ type bringing struct {
 	person int
 }
 
-// persons is how many there are. Person 0 may commit and not approve.
-const persons = 3
+// persons is how many there are. Person 0 may commit and not approve. merges stands for the
+// signers of merges, who approve nothing by them.
+const (
+	persons = 3
+	merges  = persons
+)
 
 // adversary pushes at random, as several persons.
 type adversary struct {
@@ -336,8 +340,11 @@ func (a *adversary) commit(person int, s state, parents ...string) string {
 		if d.at == 0 || d.linked || slices.ContainsFunc(parents, had) {
 			continue
 		}
+		if len(parents) > 1 {
+			person = merges // what a merge brings is of no person
+		}
 		a.bringings[d] = append(a.bringings[d], bringing{c, person})
-		if i != apart && d.others == 0 && d.namespace == "shop" && !a.isOfAnother(d, c, person) {
+		if person != merges && i != apart && d.others == 0 && d.namespace == "shop" && !a.isOfAnother(d, c, person) {
 			a.given = append(a.given, agreement{document: d, in: c, signer: person, deployment: s.governs(d.name)})
 		}
 	}

@@ -1,9 +1,11 @@
 package desired
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
@@ -22,6 +25,10 @@ import (
 // Nor need the author of a revert have seen an approval that comes back with a feature. So
 // a file counts as signed only if the same signer has brought its content wherever the
 // history had it before. A user who wants what another one wrote changes the file.
+//
+// A merge can combine changes of two persons in one file into a content that neither of
+// them wrote. So no file counts as signed that has its content from a merge. Nor does a
+// change count that git makes by itself when a file is added, such as of line ends.
 
 // Place is where the repository had the content of a file before.
 type Place struct {
@@ -37,7 +44,10 @@ const maxPlaces = 16
 // removed since. More than maxPlaces are not looked for. The content names a commit of
 // the history, which cannot have it, nor can older ones; zero: it names none.
 func placesBefore(ctx context.Context, s storer.EncodedObjectStorer, commit, content, names plumbing.Hash) ([]Place, error) {
-	f := &finder{store: s, content: content, in: map[plumbing.Hash][]string{}}
+	f, err := newFinder(s, content)
+	if err != nil {
+		return nil, err
+	}
 	found, err := f.present(ctx, commit)
 	if err != nil || len(found) > maxPlaces {
 		return found, err
@@ -141,11 +151,60 @@ func (f *finder) brings(ctx context.Context, c *object.Commit) ([]string, error)
 	return paths, nil
 }
 
-// finder looks for the files of a content.
+// finder looks for the files of a content, or of one that git takes for the same.
 type finder struct {
-	store   storer.EncodedObjectStorer
-	content plumbing.Hash
-	in      map[plumbing.Hash][]string // by tree, the paths in it
+	store storer.EncodedObjectStorer
+	text  string                     // of the content, as normalized returns it
+	is    map[plumbing.Hash]bool     // by content
+	in    map[plumbing.Hash][]string // by tree, the paths in it
+}
+
+func newFinder(s storer.EncodedObjectStorer, content plumbing.Hash) (*finder, error) {
+	text, err := gitobject.ReadBlob(s, content)
+	if err != nil {
+		return nil, err
+	}
+	return &finder{s, normalized(text), map[plumbing.Hash]bool{content: true}, map[plumbing.Hash][]string{}}, nil
+}
+
+// has reports whether a file has the content, or one with the same text. Only files that
+// may be approvals are read, and not those that are much larger than the text.
+func (f *finder) has(name string, content plumbing.Hash) (bool, error) {
+	is, known := f.is[content]
+	if known || !slices.Contains(approvalExtensions, path.Ext(name)) {
+		return is, nil
+	}
+	size, err := f.store.EncodedObjectSize(content)
+	if err != nil {
+		return false, gittree.Missing("file", content, err)
+	}
+	if n := int64(len(f.text)); size >= n && size <= 4*n+maxNormalized {
+		text, err := gitobject.ReadBlob(f.store, content)
+		if err != nil {
+			return false, err
+		}
+		is = normalized(text) == f.text
+	}
+	f.is[content] = is
+	return is, nil
+}
+
+// maxNormalized is how many bytes more than four times its text a file may have that is
+// compared.
+const maxNormalized = 64 << 10
+
+var (
+	approvalExtensions = []string{".yaml", ".yml", ".json"}
+
+	trailingSpace = regexp.MustCompile(`[ \t\r]+(\n|$)`)
+	expandedID    = regexp.MustCompile(`\$Id:[^$\n]*\$`)
+)
+
+// normalized returns a text without what git can change when a file is added. That is a
+// byte order mark, line ends with the white space before them, and the values of $Id$.
+func normalized(text []byte) string {
+	text = trailingSpace.ReplaceAll(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), []byte("$1"))
+	return string(bytes.TrimRight(expandedID.ReplaceAll(text, []byte("$$Id$$")), "\n"))
 }
 
 // paths returns the paths in a tree that have the content, and not many more of them than
@@ -173,8 +232,14 @@ func (f *finder) paths(ctx context.Context, tree plumbing.Hash) ([]string, error
 			for _, p := range below {
 				paths = append(paths, path.Join(e.Name, p))
 			}
-		case e.Hash == f.content && e.Mode.IsFile() && e.Mode != filemode.Symlink:
-			paths = append(paths, e.Name)
+		case e.Mode.IsFile() && e.Mode != filemode.Symlink:
+			is, err := f.has(e.Name, e.Hash)
+			if err != nil {
+				return nil, err
+			}
+			if is {
+				paths = append(paths, e.Name)
+			}
 		}
 	}
 	f.in[tree] = paths
@@ -199,13 +264,17 @@ const (
 	hintSign     = "have it committed by a key that spec.approvals.signers of the GitSource lists (git commit -S)"
 	hintOwnKey   = "let a person approve it"
 	hintOwnFile  = "commit a change of the file, such as a comment"
+	hintNoMerge  = "commit a change of the file, such as a comment, by a commit that is no merge"
+	factMerged   = "it is a merge, and none of its parents has the file like this"
+	factSpace    = "it changes only line ends, white space at line ends, or $Id$ in it"
+	factByMerge  = "the repository had it at %s before, by merge %s, of which no parent had it"
 	factPlanted  = "the repository had it at %s before, by commit %s of another than %s"
 	factManyCopy = "the repository had its content in more than %d places before"
 )
 
 // signerOfFile returns the signer who brought a file, or why that is none, and what to do.
 // The file names a commit; zero: it names none.
-func (h *History) signerOfFile(ctx context.Context, b Brought, names plumbing.Hash) (by signature.Signature, why, hint string, err error) {
+func (h *History) signerOfFile(ctx context.Context, file string, b Brought, names plumbing.Hash) (by signature.Signature, why, hint string, err error) {
 	keys := h.Signatures.Signers
 	by, why, err = h.Signatures.SignerOf(ctx, h.Snapshot, plumbing.NewHash(b.in), keys)
 	switch {
@@ -213,6 +282,9 @@ func (h *History) signerOfFile(ctx context.Context, b Brought, names plumbing.Ha
 		return by, why, hintSign, err
 	case by.Key == h.Signatures.Own:
 		return by, errOwnKey.Error(), hintOwnKey, nil
+	}
+	if why, hint, err = h.unwritten(file, b); err != nil || why != "" {
+		return by, why, hint, err
 	}
 	places, err := h.placesBefore(ctx, b, names)
 	if err != nil {
@@ -222,6 +294,13 @@ func (h *History) signerOfFile(ctx context.Context, b Brought, names plumbing.Ha
 		return by, fmt.Sprintf(factManyCopy, maxPlaces), hintOwnFile, nil
 	}
 	for _, p := range places {
+		c, err := object.GetCommit(h.Snapshot, p.in)
+		if err != nil {
+			return by, "", "", gittree.Missing("commit", p.in, err)
+		}
+		if c.NumParents() > 1 {
+			return by, fmt.Sprintf(factByMerge, p.path, plan.ShortCommit(p.in.String())), hintOwnFile, nil
+		}
 		other, why, err := h.Signatures.SignerOf(ctx, h.Snapshot, p.in, keys)
 		if err != nil {
 			return by, "", "", err
@@ -231,4 +310,34 @@ func (h *History) signerOfFile(ctx context.Context, b Brought, names plumbing.Ha
 		}
 	}
 	return by, "", "", nil
+}
+
+// unwritten says why the signer of the commit that brought a file has not written it, and
+// what to do. It is empty if the commit changes the file.
+func (h *History) unwritten(file string, b Brought) (why, hint string, err error) {
+	c, err := object.GetCommit(h.Snapshot, plumbing.NewHash(b.in))
+	if err != nil {
+		return "", "", gittree.Missing("commit", plumbing.NewHash(b.in), err)
+	}
+	switch c.NumParents() {
+	case 0:
+		return "", "", nil
+	case 1:
+	default:
+		return factMerged, hintNoMerge, nil
+	}
+	before, ok, err := BlobAt(h.Snapshot, c.ParentHashes[0], file)
+	if err != nil || !ok {
+		return "", "", err
+	}
+	var text [2][]byte
+	for i, content := range []plumbing.Hash{before, b.content} {
+		if text[i], err = gitobject.ReadBlob(h.Snapshot, content); err != nil {
+			return "", "", err
+		}
+	}
+	if normalized(text[0]) == normalized(text[1]) {
+		return factSpace, hintOwnFile, nil
+	}
+	return "", "", nil
 }

@@ -51,7 +51,7 @@ func TestPlantedApproval(t *testing.T) {
 			by(k2, map[string]string{"README.md": "y"})
 			r.Sign(&k2)
 			r.Git("reset", "-q", "--hard", r.Git("commit-tree", "-S", "-m", "Merge", "-p", r.Head(), "-p", planted, tree))
-		}, "the repository had it at new/approvals/web.yaml before"},
+		}, "it is a merge, and none of its parents has the file like this"},
 		"the committer takes it from another folder, and that is renamed": {func(_ *gittest.Repo, by func(gittest.Key, map[string]string), move func(gittest.Key, string, string)) {
 			by(k2, map[string]string{"staging/approvals/web.yaml": text})
 			by(k1, map[string]string{"new/approvals/web.yaml": text})
@@ -125,7 +125,7 @@ func TestPlantedApproval(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, why, _, err := h.signerOfFile(t.Context(), b, plumbing.ZeroHash)
+			_, why, _, err := h.signerOfFile(t.Context(), file, b, plumbing.ZeroHash)
 			if err != nil || tt.why == "" && why != "" || !strings.Contains(why, tt.why) {
 				t.Errorf("%q %v, want %q\n%s", why, err, tt.why, repo.Git("log", "--graph", "--stat", "--format=%h %s"))
 			}

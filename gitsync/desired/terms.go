@@ -418,12 +418,12 @@ func (g *Governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		return used, "", gittree.Missing("commit", in, err)
 	}
 	used = v1alpha1.UsedPlanApproval{Commit: b.in, Payload: payload.String(), Time: &metav1.Time{Time: c.Committer.When}}
-	by, why, hint, err := g.signerOfFile(ctx, b, plumbing.ZeroHash)
+	by, why, hint, err := g.signerOfFile(ctx, a.File, b, plumbing.ZeroHash)
 	if err != nil {
 		return used, "", err
 	}
 	if why != "" {
-		if hint == hintOwnFile {
+		if hint == hintOwnFile || hint == hintNoMerge {
 			why += "; " + hint
 		}
 		return used, fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.in), why), nil

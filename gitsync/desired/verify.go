@@ -166,7 +166,7 @@ func (h *History) unsigned(ctx context.Context, a *plan.Approval, release *plan.
 	if err != nil {
 		return nil, err
 	}
-	by, why, hint, err := h.signerOfFile(ctx, b, plumbing.NewHash(a.Spec.Commit))
+	by, why, hint, err := h.signerOfFile(ctx, a.File, b, plumbing.NewHash(a.Spec.Commit))
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
-	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
@@ -178,7 +178,7 @@ func (k *knownSignatures) show(ctx context.Context, commits []string) error {
 			return fmt.Errorf("reading commit %s: %w", c, err)
 		}
 		author, subject, _ := strings.Cut(text, "\x00")
-		k.say("  %s %s: %s\n", cli.Short(c), gitsync.Printable(author), gitsync.Printable(subject))
+		k.say("  %s %s: %s\n", cli.Short(c), desired.Printable(author), desired.Printable(subject))
 	}
 	return nil
 }
