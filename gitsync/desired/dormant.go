@@ -31,6 +31,7 @@ import (
 //     released last. So an approver may have written what was released.
 //   - Lines that a later commit rewrote are not taken back. Its signer wrote them as they
 //     are now. The other lines of the same place are taken back one by one.
+//   - The entries of a place are taken back one by one, too. See dormantentries.go.
 //   - A commit that no listed key signed counts like one of the approver, who may have
 //     made it.
 
@@ -153,6 +154,9 @@ func (c *change) dormant(ctx context.Context, approver signature.Signature) Foun
 			return FoundCommits{err: err, unknown: d.unknown}
 		}
 		found, err := d.search(ctx, list)
+		if err == nil && len(found) == 0 {
+			found, err = d.searchEntries(ctx, list)
+		}
 		for _, more := range []func() ([]plumbing.Hash, error){
 			func() ([]plumbing.Hash, error) { return d.searchLines(ctx, list) },
 			func() ([]plumbing.Hash, error) { return d.search(ctx, older) },

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan"
 )
 
 // rule is a kustomization entry that gives web at a tag another image. Kustomize takes the
@@ -27,6 +28,26 @@ func reviewed(value string, more ...map[string]string) map[string]string {
 		}
 	}
 	return files
+}
+
+// mode is a patch of the Deployments that a selector finds. It gives web the variable MODE.
+func mode(op, selector, value string) string {
+	target, at := "{kind: Deployment, labelSelector: \""+selector+"\"}", "env"
+	text := "[{name: MODE, value: " + value + "}]"
+	if op == "replace" {
+		at, text = "env/0/value", value
+	}
+	return "- target: " + target + "\n  patch: |-\n    - {op: " + op + ", path: /spec/template/spec/containers/0/" + at + ", value: " + text + "}\n"
+}
+
+// withLabel is web at a tag, with a label of the Deployment.
+func withLabel(tag, label string) map[string]string {
+	return map[string]string{"deploy/web.yaml": strings.Replace(webAt(tag)["deploy/web.yaml"], "metadata: {name: web", "metadata: {labels: {"+label+"}, name: web", 1)}
+}
+
+// patched is a kustomization of web with patches.
+func patched(patches ...string) map[string]string {
+	return map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\n" + strings.Join(patches, "")}
 }
 
 // component is a folder with a component of a rule.
@@ -103,6 +124,35 @@ func TestDistinctAuthor_Dormant(t *testing.T) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.completed("v2", m.by(author, kustomized(block("v2"))))
 			m.by(&m.ada, kustomized(block("v3")))
+		},
+		"in a place with a present effect": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, patched())
+			m.completed("v1", m.by(author, patched("patches:\n", mode("add", "", "safe"), mode("replace", "rel=2", "evil"))))
+			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
+		},
+		"in a place with a present effect, twice": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, patched())
+			m.completed("v1", m.by(author, patched("patches:\n", mode("add", "", "safe"), mode("replace", "rel=2", "evil"), mode("replace", "rel in (2)", "evil"))))
+			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
+		},
+		"in a line with a present effect": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, patched())
+			flow := func(of, ops string) string { return "{target: {kind: Deployment" + of + "}, patch: '[" + ops + "]'}" }
+			m.completed("v1", m.by(author, patched("patches: ["+flow("", `{"op": "add", "path": "/spec/template/spec/containers/0/env", "value": [{"name": "MODE", "value": "safe"}]}`)+
+				", "+flow(", labelSelector: rel=2", `{"op": "replace", "path": "/spec/template/spec/containers/0/env/0/value", "value": "evil"}`)+"]\n")))
+			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
+		},
+		"in a place that another edits": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, patched())
+			m.by(author, patched("patches:\n", mode("add", "", "draft"), mode("replace", "rel=2", "evil")))
+			m.completed("v1", m.by(&m.ada, patched("patches:\n", mode("add", "", "safe"), mode("replace", "rel=2", "evil"))))
+			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
+		},
+		"hidden by another rule until then": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, patched())
+			m.by(author, patched("patches:\n", mode("add", "", "evil"), mode("replace", "rel!=2", "safe")))
+			m.completed("v1", m.by(&m.ada, reviewed("2", patched("patches:\n", mode("add", "", "evil"), mode("replace", "rel!=2", "safe")))))
+			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
 		},
 		"a merge with a change of its own": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
@@ -221,6 +271,27 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 			m.completed("v1", m.by(&m.grace, config("2", "1")))
 			m.by(&m.ada, config("2", "2"))
 		},
+		"a patch that was released": func(m *team) {
+			m.by(&m.ada, patched())
+			m.completed("v1", m.by(&m.grace, patched("patches:\n", mode("add", "", "one"), mode("replace", "rel=9", "two"))))
+			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
+		},
+		"a patch whose value another changes": func(m *team) {
+			m.by(&m.ada, patched())
+			m.completed("v1", m.by(&m.grace, patched("patches:\n", mode("add", "", "one"), mode("replace", "rel=9", "two"))))
+			m.by(&m.ada, patched("patches:\n", mode("add", "", "three"), mode("replace", "rel=9", "two")))
+		},
+		"the use of a file that another changes": func(m *team) {
+			m.by(&m.ada, reviewed("1", patched()))
+			m.completed("v1", m.by(&m.grace, patched("patches:\n- path: r.yaml\n")))
+			m.by(&m.ada, reviewed("2"))
+		},
+		"a generator whose file another changes": func(m *team) {
+			web := strings.Replace(webAt("v1")["deploy/web.yaml"], "image: ", "envFrom: [{configMapRef: {name: c}}], image: ", 1)
+			m.by(&m.ada, map[string]string{"deploy/web.yaml": web, "deploy/a": "1", "deploy/kustomization.yaml": "resources: [web.yaml]\n"})
+			m.completed("v1", m.by(&m.grace, patched("configMapGenerator:\n- name: c\n  files: [a]\n  literals: [x=1, y=2]\n")))
+			m.by(&m.ada, map[string]string{"deploy/a": "2"})
+		},
 		"a component that was used": func(m *team) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(nil, component("c", "v1"))
@@ -247,26 +318,39 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 func TestPlanApproval_Dormant(t *testing.T) {
 	t.Parallel()
 	const author, other = 1, 2
-	for approver, want := range map[int]int{author: 0, other: 3} {
-		a := newAdversary(t, 0)
-		files := state{}.tree()
-		commit := func(person int) {
-			var parents []string
-			if a.head != "" {
-				parents = append(parents, a.head)
+	steps := func(selector, value string) string {
+		return "- target: {kind: BatchRelease, labelSelector: \"" + selector + "\"}\n  patch: |-\n    - {op: replace, path: /spec/strategy/steps, value: [" + value + "]}\n"
+	}
+	later := steps("tier=x", "{replicas: 55%}, {replicas: 60%}, {replicas: 100%}")
+	loosened := plan.Terms(strings.Replace(string(termsOfVariant(1)), `"replicas":1}`, `"replicas":"55%"}`, 1))
+	for name, rules := range map[string]string{"alone": later, "beside one with a present effect": steps("", "{replicas: 50%}, {replicas: 60%}, {replicas: 100%}") + later} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for approver, approved := range map[int]bool{author: false, other: true} {
+				a := newAdversary(t, 0)
+				files := state{}.tree()
+				commit := func(person int) {
+					var parents []string
+					if a.head != "" {
+						parents = append(parents, a.head)
+					}
+					a.head = a.Commit(a.keys[person], files, parents...)
+				}
+				commit(0)
+				files["deploy/kustomization.yaml"] += rules
+				commit(author)
+				want, _ := a.sync()
+				files["0/plan/plan.yaml"] = strings.Replace(files["0/plan/plan.yaml"], "name: unnamed", "name: unnamed, labels: {tier: x}", 1)
+				commit(0)
+				files["deploy/approvals/0.yaml"] = document{name: "web", namespace: "shop", plan: loosened.Digest(), at: 1}.text()
+				commit(approver)
+				if approved {
+					want = loosened
+				}
+				if terms, _ := a.sync(); terms != want {
+					t.Errorf("k%d approves: %s governs, want %q", approver, terms, want)
+				}
 			}
-			a.head = a.Commit(a.keys[person], files, parents...)
-			a.sync()
-		}
-		commit(0)
-		files["deploy/kustomization.yaml"] += "- target: {kind: BatchRelease, labelSelector: tier=x}\n  patch: |-\n    - {op: replace, path: /spec/strategy/steps, value: [{replicas: 100%}]}\n"
-		commit(author)
-		files["0/plan/plan.yaml"] = strings.Replace(files["0/plan/plan.yaml"], "name: unnamed", "name: unnamed, labels: {tier: x}", 1)
-		commit(0)
-		files["deploy/approvals/0.yaml"] = document{name: "web", namespace: "shop", plan: termsOfVariant(3).Digest(), at: 1}.text()
-		commit(approver)
-		if terms, _ := a.sync(); terms != termsOfVariant(want) {
-			t.Errorf("k%d approves: %s governs, want %q", approver, terms, variants[want])
-		}
+		})
 	}
 }
