@@ -274,7 +274,9 @@ const (
 
 // signerOfFile returns the signer who brought a file, or why that is none, and what to do.
 // The file names a commit; zero: it names none.
-func (h *History) signerOfFile(ctx context.Context, file string, b Brought, names plumbing.Hash) (by signature.Signature, why, hint string, err error) {
+func (h *History) signerOfFile(ctx context.Context, file string, b Brought, names plumbing.Hash) (
+	by signature.Signature, why, hint string, err error,
+) {
 	keys := h.Signatures.Signers
 	by, why, err = h.Signatures.SignerOf(ctx, h.Snapshot, plumbing.NewHash(b.in), keys)
 	switch {
