@@ -73,12 +73,21 @@ func (s *Store) EncodedObjectSize(h plumbing.Hash) (int64, error) {
 // Limits are those of the snapshot.
 func (s *Store) Limits() gittree.Limits { return gittree.LimitsOf(s.EncodedObjectStorer) }
 
-// needed returns the objects that a commit on top of known ones needs besides those of
-// the snapshot. Objects of failed trials are left behind.
+// needed returns the objects that a commit needs besides those of the snapshot. Those of
+// the commits that were made before it, and on which it is made, are among them. Objects of
+// failed trials are left behind.
 func (s *Store) needed(commit plumbing.Hash) ([]plumbing.Hash, error) {
 	var list []plumbing.Hash
 	seen := map[plumbing.Hash]bool{}
 	var add func(h plumbing.Hash) error
+	addAll := func(hashes []plumbing.Hash) error {
+		for _, h := range hashes {
+			if err := add(h); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	add = func(h plumbing.Hash) error {
 		o, ok := s.made[h]
 		if !ok || seen[h] {
@@ -92,17 +101,17 @@ func (s *Store) needed(commit plumbing.Hash) ([]plumbing.Hash, error) {
 			if err != nil {
 				return gittree.Missing("commit", h, err)
 			}
-			return add(c.TreeHash)
+			return addAll(append(c.ParentHashes, c.TreeHash))
 		case plumbing.TreeObject:
 			t, err := object.GetTree(s, h)
 			if err != nil {
 				return gittree.Missing("tree", h, err)
 			}
-			for _, e := range t.Entries {
-				if err := add(e.Hash); err != nil {
-					return err
-				}
+			below := make([]plumbing.Hash, len(t.Entries))
+			for i, e := range t.Entries {
+				below[i] = e.Hash
 			}
+			return addAll(below)
 		default: // a file
 		}
 		return nil

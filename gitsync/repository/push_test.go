@@ -1,0 +1,103 @@
+package repository
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+)
+
+// commitOn makes a commit with one more file in a folder.
+func commitOn(t *testing.T, s *gitobject.Store, parent plumbing.Hash, file, content string) plumbing.Hash {
+	t.Helper()
+	before, err := object.GetCommit(s, parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blob, err := s.WriteBlob([]byte(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := s.WriteTree(before.TreeHash, gitobject.Files{file: {Mode: filemode.Regular, Hash: blob}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ada := object.Signature{Name: "Ada", Email: "ada@example.org"}
+	made, err := gitobject.Committer{Author: ada, Committer: ada}.Commit(s, tree, []plumbing.Hash{parent}, "Add "+file+"\n", time.Unix(1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func pushed(t *testing.T, r gitserver.Remote, s *gitobject.Store, branch string, from, to plumbing.Hash) error {
+	t.Helper()
+	pack, err := s.Pack(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Push(t.Context(), gitserver.Update{Branch: branch, From: from, To: to, Pack: pack}, clustertest.Within)
+}
+
+// A server has none of the commits of one push: each is made on the one before. The first
+// one has objects that the last one does not have.
+func TestPush_CommitsOnOneAnother(t *testing.T) {
+	t.Parallel()
+	ssh := gittest.ServeSSH(t)
+	key := ssh.Key("client", "ed25519", "")
+	ssh.Let(key)
+	identity, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := map[string][]byte{"identity": identity, "known_hosts": []byte(ssh.KnownHosts("ed25519"))}
+	for name, remote := range map[string]func(t *testing.T, repo *gittest.Repo) gitserver.Remote{
+		"file": func(t *testing.T, repo *gittest.Repo) gitserver.Remote { return remoteFor(t, repo.URL(), nil) },
+		"http": func(t *testing.T, repo *gittest.Repo) gitserver.Remote {
+			return remoteFor(t, gittest.Serve(t, filepath.Dir(repo.Bare), gittest.ServeOptions{}).URL+"/"+filepath.Base(repo.Bare), nil)
+		},
+		"ssh": func(t *testing.T, repo *gittest.Repo) gitserver.Remote {
+			return remoteFor(t, ssh.URL(repo.Bare), secret)
+		},
+	} {
+		for _, branch := range []string{"main", "review"} {
+			t.Run(name+" "+branch, func(t *testing.T) {
+				repo := gittest.NewRepo(t)
+				repo.CommitAndPush(map[string]string{"a": "0\n", "dir/a": "0\n"})
+				tip := plumbing.NewHash(repo.Head())
+				r := remote(t, repo)
+				s := gitobject.NewStore(mustLook(t, NewCache(t.TempDir()), r, "main"))
+				head := tip
+				for i := range 3 {
+					head = commitOn(t, s, head, "dir/b", fmt.Sprintln(i))
+				}
+				from := tip
+				if branch != "main" {
+					from = plumbing.ZeroHash
+				}
+				if err := pushed(t, r, s, branch, from, head); err != nil {
+					t.Fatal(err)
+				}
+				gittest.Git(t, repo.Bare, "fsck", "--strict", "--full", "--connectivity-only")
+				if got := gittest.Git(t, repo.Bare, "rev-list", "--count", "main.."+branch); branch != "main" && got != "3" {
+					t.Errorf("%s commits were pushed", got)
+				}
+				for i := range 3 {
+					if got := gittest.Git(t, repo.Bare, "show", fmt.Sprintf("%s~%d:dir/b", branch, 2-i)); got != fmt.Sprint(i) {
+						t.Errorf("commit %d has %q", i, got)
+					}
+				}
+			})
+		}
+	}
+}
