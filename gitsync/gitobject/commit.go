@@ -24,8 +24,7 @@ import (
 // objects are written to memory.
 type Store struct {
 	storer.EncodedObjectStorer
-	made  map[plumbing.Hash]plumbing.EncodedObject
-	order []plumbing.Hash
+	made map[plumbing.Hash]plumbing.EncodedObject
 }
 
 // NewStore returns a store without objects of its own.
@@ -36,13 +35,11 @@ func NewStore(s storer.EncodedObjectStorer) *Store {
 // NewEncodedObject returns an object to fill.
 func (s *Store) NewEncodedObject() plumbing.EncodedObject { return &plumbing.MemoryObject{} }
 
-// SetEncodedObject keeps an object in memory, unless the snapshot has it.
+// SetEncodedObject keeps an object in memory, even if the snapshot has it. A snapshot has
+// objects that a force-push took away, and the server may have them no longer.
 func (s *Store) SetEncodedObject(o plumbing.EncodedObject) (plumbing.Hash, error) {
 	h := o.Hash()
-	if s.HasEncodedObject(h) != nil {
-		s.made[h] = o
-		s.order = append(s.order, h)
-	}
+	s.made[h] = o
 	return h, nil
 }
 
@@ -73,9 +70,8 @@ func (s *Store) EncodedObjectSize(h plumbing.Hash) (int64, error) {
 // Limits are those of the snapshot.
 func (s *Store) Limits() gittree.Limits { return gittree.LimitsOf(s.EncodedObjectStorer) }
 
-// needed returns the objects that a commit needs besides those of the snapshot. Those of
-// the commits that were made before it, and on which it is made, are among them. Objects of
-// failed trials are left behind.
+// needed returns the objects that were made for a commit, and for those on which it is made.
+// Objects of failed trials are left behind.
 func (s *Store) needed(commit plumbing.Hash) ([]plumbing.Hash, error) {
 	var list []plumbing.Hash
 	seen := map[plumbing.Hash]bool{}
@@ -120,7 +116,7 @@ func (s *Store) needed(commit plumbing.Hash) ([]plumbing.Hash, error) {
 	return list, err
 }
 
-// Pack returns a pack of what a commit needs besides the objects of the snapshot. It is
+// Pack returns a pack of the objects that were made for a commit. It is
 // made by hand: go-git's Push walks all of the history (G4).
 func (s *Store) Pack(commit plumbing.Hash) ([]byte, error) {
 	objects, err := s.needed(commit)

@@ -101,3 +101,22 @@ func TestPush_CommitsOnOneAnother(t *testing.T) {
 		}
 	}
 }
+
+// The mirror may have objects that the server has no longer: a force-push took them away,
+// and git gc removed them. A commit with the same content brings them again.
+func TestPush_ObjectsThatTheServerHasNoLonger(t *testing.T) {
+	t.Parallel()
+	repo := gittest.NewRepo(t)
+	tip := repo.CommitAndPush(map[string]string{"a": "0\n", "dir/a": "0\n"})
+	r, cache := remoteFor(t, repo.URL(), nil), NewCache(t.TempDir())
+	repo.CommitAndPush(map[string]string{"dir/b": "1\n"})
+	mustLook(t, cache, r, "main")
+	repo.Git("push", "-q", "--force", "origin", tip+":main")
+	gittest.Git(t, repo.Bare, "-c", "gc.reflogExpire=now", "-c", "gc.reflogExpireUnreachable=now", "gc", "-q", "--prune=now")
+	s := gitobject.NewStore(mustLook(t, cache, r, "main"))
+	from := plumbing.NewHash(tip)
+	if err := pushed(t, r, s, "main", from, commitOn(t, s, from, "dir/b", "1\n")); err != nil {
+		t.Fatal(err)
+	}
+	gittest.Git(t, repo.Bare, "fsck", "--strict", "--full", "--connectivity-only")
+}
