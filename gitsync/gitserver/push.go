@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -171,11 +172,26 @@ func refusalIn(report *packp.ReportStatus) string {
 
 // rejected is an answer that says no.
 func (r Remote) rejected(u Update, words string) *plan.Problem {
-	return &plan.Problem{
-		Reason: v1alpha1.ReasonPushRejected, Where: r.pushing(u), Err: errors.New("the server refuses the push: " + words),
-		Hint:  "let its account push there, set spec.writeBack.signingKey if only signed commits are taken, or spec.writeBack.branch to push to another branch for review",
-		Retry: true,
+	hint := "see the log of the server, and run git fsck there"
+	if mayBeRights(words) {
+		hint = "let its account push there, set spec.writeBack.signingKey if only signed commits are taken, or spec.writeBack.branch to push to another branch for review"
 	}
+	return &plan.Problem{Reason: v1alpha1.ReasonPushRejected, Where: r.pushing(u), Err: errors.New("the server refuses the push: " + words), Hint: hint, Retry: true}
+}
+
+// ownFaults are git's words for a refusal that no rule of the server asks for: objects are
+// missing, or it could not write.
+var ownFaults = []string{
+	"missing necessary objects", "unpacker error", "index-pack abnormal exit", "unpack-objects abnormal exit", "bad pack",
+	"shallow update not allowed", "internal error", "failed to update ref", "transaction failed", "atomic transaction failed",
+}
+
+// mayBeRights reports whether a refusal may be about what an account may push. Forges and
+// hooks have their own words for that.
+func mayBeRights(words string) bool {
+	words = strings.ToLower(words)
+	isFault := slices.ContainsFunc(ownFaults, func(fault string) bool { return strings.HasPrefix(words, fault) })
+	return !isFault || strings.Contains(words, "permission")
 }
 
 // unanswered is a push that did not come so far as to an answer.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -119,4 +121,51 @@ func TestPush_ObjectsThatTheServerHasNoLonger(t *testing.T) {
 		t.Fatal(err)
 	}
 	gittest.Git(t, repo.Bare, "fsck", "--strict", "--full", "--connectivity-only")
+}
+
+// Advice on rights is given only if rights may be the cause of a refusal.
+func TestPush_AdviceOnRefusal(t *testing.T) {
+	t.Parallel()
+	const rights, server = "let its account push there", "git fsck"
+	for name, tt := range map[string]struct {
+		hook   string
+		lose   bool
+		advice string
+	}{
+		"a hook":          {hook: "#!/bin/sh\necho 'only signed commits' >&2\nexit 1\n", advice: rights},
+		"missing objects": {lose: true, advice: server},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repo := gittest.NewRepo(t)
+			tip := plumbing.NewHash(repo.CommitAndPush(map[string]string{"a": "0\n"}))
+			if tt.hook != "" {
+				file := filepath.Join(repo.Bare, "hooks", "pre-receive")
+				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(file, []byte(tt.hook), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := remoteFor(t, repo.URL(), nil)
+			snapshot := mustLook(t, NewCache(t.TempDir()), r, "main")
+			s := gitobject.NewStore(snapshot)
+			first := commitOn(t, s, tip, "b", "1\n")
+			u := gitserver.Update{Branch: "main", From: tip, To: first}
+			var err error
+			if u.Pack, err = s.Pack(first); err != nil {
+				t.Fatal(err)
+			}
+			if tt.lose { // the pack is of another commit
+				u.To = commitOn(t, s, first, "c", "1\n")
+			}
+			ps := plan.ProblemsOf(r.Push(t.Context(), u, clustertest.Within))
+			if len(ps) != 1 || ps[0].Reason != "PushRejected" || !strings.Contains(ps[0].Hint, tt.advice) {
+				t.Fatalf("%+v, want advice with %q", ps, tt.advice)
+			}
+			if other := map[string]string{rights: server, server: rights}[tt.advice]; strings.Contains(ps[0].Hint, other) {
+				t.Errorf("it also advises %q", ps[0].Hint)
+			}
+		})
+	}
 }
