@@ -3,6 +3,7 @@ package gitsync_test
 import (
 	"crypto/ed25519"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -378,11 +379,10 @@ func api(version string) map[string]string {
 	}
 }
 
-// One commit that brings two releases: where one goes back, the other stays;
-// where both do, one revert takes both back.
-func TestWriteBackOfTwo(t *testing.T) {
-	t.Parallel()
-	s := newShop(t, andRollout)
+// beginBoth has v1 of web and api in the cluster, and v2 of both at its first gate, by one
+// commit.
+func (s *shop) beginBoth() {
+	s.Helper()
 	both := func(version string) map[string]string {
 		files := manifests(version)
 		for name, text := range api(version) {
@@ -396,6 +396,60 @@ func TestWriteBackOfTwo(t *testing.T) {
 	s.repo.CommitAndPush(both("v2"), "Both: v2")
 	s.isAt("web", "WaitingForApproval", 0)
 	s.isAt("api", "WaitingForApproval", 0)
+}
+
+// Two decisions that no sync has committed yet are two commits of one push, the one on the
+// other. The branch gets both.
+func TestWriteBackOfTwoDecisionsAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, decide := range map[string]func(s *shop) (what, subject string){
+		"two approvals": func(s *shop) (what, subject string) {
+			s.approve("api")
+			return "approval of step 0 of " + s.ns + "/api", "Approve step 0 of api"
+		},
+		"an approval and a rollback": func(s *shop) (what, subject string) {
+			s.rollBack("api")
+			return "rollback of " + s.ns + "/api", "Revert \"Both: v2\""
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, andRollout)
+			s.beginBoth()
+			accept := s.hook("pre-receive", "echo 'not now' >&2; exit 1")
+			s.approve("web")
+			what, subject := decide(s)
+			clustertest.Wait(t, "a push of both to be refused", func() error {
+				s.lookNow()
+				m := s.inSync().Message
+				if !strings.Contains(m, what) || !strings.Contains(m, "approval of step 0 of "+s.ns+"/web") {
+					return errors.New(m)
+				}
+				return nil
+			})
+			accept()
+			s.lookNow()
+			clustertest.Wait(t, "both commits", func() error {
+				got := s.subjects("main")
+				for _, want := range []string{"Approve step 0 of web", subject} {
+					if len(got) != 4 || !slices.Contains(got[:2], want) {
+						return fmt.Errorf("the branch has %q, want %q\n%s", got, want, said(s.gs()))
+					}
+				}
+				return nil
+			})
+			s.inBare("fsck", "--strict", "--no-dangling")
+			s.isAt("web", "ReleaseCompleted", 1)
+		})
+	}
+}
+
+// One commit that brings two releases: where one goes back, the other stays;
+// where both do, one revert takes both back.
+func TestWriteBackOfTwo(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	s.beginBoth()
 	s.rollBack("web")
 	s.ends("Revert \"Both: v2\"", "Both: v2", "Both: v1")
 	s.rolledBack("web")
