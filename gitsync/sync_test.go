@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -372,6 +374,39 @@ func TestDriftIsNamedWithACommit(t *testing.T) {
 	s.told("FieldConflict", "ConfigMap "+s.ns+`/a: other managers had other values of data.value ("somebody"`)
 	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
 		t.Errorf("a is %q", v)
+	}
+}
+
+// An object that was deleted and created again with the same content has other managers, and
+// no other values. That is no drift. A later change names the changed field alone.
+func TestSameContentByAnotherManagerIsNoDrift(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, gitsyncOnly)
+	s.source()
+	commit := s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/a.yaml": configMap("a", "one")})
+	s.applied(commit)
+	before := s.deployment("web").UID
+	for _, object := range []string{"deployment/web", "configmap/a"} {
+		out, err := s.c.Kubectl(t, "get", "-n", s.ns, object, "-o", "yaml")
+		s.must(err)
+		file := filepath.Join(t.TempDir(), "same.yaml")
+		s.must(os.WriteFile(file, []byte(out), 0o600))
+		s.kubectl("replace", "--force", "-f", file)
+	}
+	s.lookNow()
+	d := s.deployment("web")
+	if d.UID == before {
+		t.Error("it is the Deployment that was there before")
+	}
+	if !slices.ContainsFunc(d.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == v1alpha1.ManagerGitSync }) {
+		t.Errorf("gitsync has no field of it: %+v", d.ManagedFields)
+	}
+	s.kubectl("patch", "configmap/a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`, "--field-manager=somebody")
+	s.lookNow()
+	want := "ConfigMap " + s.ns + "/a: data.value was changed by somebody, and is again as main@" + commit[:12] + " says"
+	s.told("DriftUndone", want)
+	if notes := s.events("DriftUndone"); len(notes) != 1 {
+		t.Errorf("the events are %q", notes)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// Drift says what other managers had done to an object that an apply has put
-// right; empty: nothing. It may have been applied, and been autoscaled, before.
+// Drift says which values other managers had changed in an object that an apply has put
+// right; empty: none. It may have been applied, and been autoscaled, before.
 func (t *Target) Drift(before *unstructured.Unstructured, c Change, applied, autoscaled bool) (string, error) {
 	switch {
 	case c == Created && applied:
@@ -30,8 +30,8 @@ func (t *Target) Drift(before *unstructured.Unstructured, c Change, applied, aut
 	if autoscaled && !t.Autoscaled {
 		lost = lost.Difference(fieldpath.NewSet(fieldpath.MakePathOrDie("spec", "replicas"))) // the autoscaler's until now
 	}
-	if lost.Empty() {
-		return "", nil
+	if lost = fieldmanager.Differing(before, t.Applied, lost); lost.Empty() {
+		return "", nil // another manager has taken fields with the values that Git has
 	}
 	by, err := fieldmanager.Changes(before, lost)
 	if err != nil {

@@ -299,7 +299,7 @@ func (s *Stage) report(t *Target, before *unstructured.Unstructured, change Chan
 			return err
 		}
 		if drifted == "" && change == Configured {
-			return nil // others wrote what is theirs meanwhile
+			return nil // others wrote what is theirs meanwhile, or what Git says
 		}
 		if drifted != "" {
 			because, taken = "another hand changed it", false

@@ -3,11 +3,13 @@ package fieldmanager
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -26,6 +28,56 @@ func Regained(before, after *unstructured.Unstructured) (*fieldpath.Set, error) 
 		return nil, err
 	}
 	return has.Difference(had), nil
+}
+
+// Differing returns those leaves of a set that have another value before than after. A field
+// may change its manager and keep its value, as in an object that was deleted and created
+// again with the same content.
+func Differing(before, after *unstructured.Unstructured, set *fieldpath.Set) *fieldpath.Set {
+	differing := &fieldpath.Set{}
+	set.Leaves().Iterate(func(p fieldpath.Path) {
+		was, had := valueAt(before.Object, p)
+		is, has := valueAt(after.Object, p)
+		if !had || !has || !value.Equals(value.NewValueInterface(was), value.NewValueInterface(is)) {
+			differing.Insert(p.Copy())
+		}
+	})
+	return differing
+}
+
+// valueAt returns the value of a field, and whether there is one.
+func valueAt(at any, p fieldpath.Path) (v any, found bool) {
+	for _, e := range p {
+		switch {
+		case e.FieldName != nil:
+			fields, _ := at.(map[string]any)
+			at, found = fields[*e.FieldName]
+		default:
+			items, _ := at.([]any)
+			i := slices.IndexFunc(items, func(item any) bool { return isItem(item, e) })
+			if e.Index != nil && *e.Index < len(items) {
+				i = *e.Index
+			}
+			if found = i >= 0; found {
+				at = items[i]
+			}
+		}
+		if !found {
+			return nil, false
+		}
+	}
+	return at, true
+}
+
+// isItem reports whether an item of a list has the key, or the value, of an element of a path.
+func isItem(item any, e fieldpath.PathElement) bool {
+	if e.Value != nil {
+		return value.Equals(value.NewValueInterface(item), *e.Value)
+	}
+	fields, ok := item.(map[string]any)
+	return ok && e.Key != nil && !slices.ContainsFunc(*e.Key, func(f value.Field) bool {
+		return !value.Equals(value.NewValueInterface(fields[f.Name]), f.Value)
+	})
 }
 
 // Changes returns which managers have changed which of the fields that gitsync had lost. A
