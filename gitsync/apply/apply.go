@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"maps"
 	"strings"
 	"time"
@@ -501,6 +502,15 @@ func MayRecreate(t *Target) bool {
 // goneWithin is how long an object may take to go before it is created again.
 const goneWithin = 30 * time.Second
 
+// finalizersAdvice says what to look at if finalizers keep an object. The API server has set
+// that of a foreground deletion, and removes it once the dependents that block it are gone.
+func finalizersAdvice(finalizers []string) string {
+	if slices.Contains(finalizers, metav1.FinalizerDeleteDependents) {
+		return "foregroundDeletion waits for the objects that it owns, as ReplicaSets and pods: see those of its namespace that are being deleted, and their finalizers"
+	}
+	return "see to who has set them"
+}
+
 func (a *Applier) recreate(ctx context.Context, t *Target) (Change, error) {
 	var err error
 	if gk := t.GroupKind(); gk == inventory.ReplicaSetKind || gk == inventory.PodKind {
@@ -520,7 +530,7 @@ func (a *Applier) recreate(ctx context.Context, t *Target) (Change, error) {
 		return live == nil, err
 	})
 	if err != nil && len(finalizers) > 0 {
-		return Unchanged, t.Problem(v1alpha1.ReasonApplyFailed, "it is deleted, to be created again, and does not go: it has the finalizers "+plan.JoinNames(finalizers), "see to who has set them")
+		return Unchanged, t.Problem(v1alpha1.ReasonApplyFailed, "it is deleted, to be created again, and does not go: it has the finalizers "+plan.JoinNames(finalizers), finalizersAdvice(finalizers))
 	}
 	if err != nil {
 		return Unchanged, fmt.Errorf("waiting for %s to be gone: %w", t, err)

@@ -1,6 +1,7 @@
 package apply
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,23 @@ func TestDigest(t *testing.T) {
 	} {
 		if same := Digest(&tc.spec) == was; same != tc.same {
 			t.Errorf("with another %s it is the same: %t", tc.why, same)
+		}
+	}
+}
+
+// The API server sets the finalizer of a foreground deletion. The objects that it waits for
+// are those to look at.
+func TestFinalizersAdvice(t *testing.T) {
+	for _, tc := range []struct {
+		finalizers []string
+		want       string
+	}{
+		{[]string{"foregroundDeletion"}, "waits for the objects that it owns"},
+		{[]string{"example.org/a", "foregroundDeletion"}, "waits for the objects that it owns"},
+		{[]string{"example.org/a"}, "see to who has set them"},
+	} {
+		if got := finalizersAdvice(tc.finalizers); !strings.Contains(got, tc.want) {
+			t.Errorf("%v: %q, want %q", tc.finalizers, got, tc.want)
 		}
 	}
 }

@@ -446,7 +446,7 @@ func (s *Stage) Unfinished() error {
 		}
 		hint := ""
 		if finalizers := t.Live.GetFinalizers(); len(finalizers) > 0 {
-			hint = "it has the finalizers " + plan.JoinNames(finalizers) + ": see to who has set them"
+			hint = "it has the finalizers " + plan.JoinNames(finalizers) + ": " + finalizersAdvice(finalizers)
 		}
 		fact := "it is being deleted, and is created again once it is gone"
 		if held := heldBy(t, s.Targets); held != "" {

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -157,7 +158,22 @@ func awaitDeletion(d *draft) {
 		d.report(ReasonDeploymentNotFound, message)
 		return
 	}
-	d.stall(ReasonDeploymentNotFound, fmt.Sprintf("%s; this has taken longer than %s: see its finalizers, %s", message, d.deadlineLength(), strings.Join(d.Deployment.Finalizers, ", ")))
+	d.stall(ReasonDeploymentNotFound, fmt.Sprintf("%s%s; this has taken longer than %s: %s",
+		message, d.deletions(), d.deadlineLength(), deletionAdvice(d.Deployment.Finalizers)))
+}
+
+// deletionAdvice says which finalizers keep a Deployment. That of a foreground deletion goes
+// with the ReplicaSets and pods, so theirs are the ones to look at.
+func deletionAdvice(finalizers []string) string {
+	others := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == metav1.FinalizerDeleteDependents })
+	var advice []string
+	if len(others) > 0 {
+		advice = append(advice, "see its finalizers, "+strings.Join(others, ", "))
+	}
+	if len(others) < len(finalizers) {
+		advice = append(advice, "it waits until its ReplicaSets and their pods are gone, see the finalizers of those")
+	}
+	return strings.Join(advice, "; ")
 }
 
 // leftAlone reports whether the Deployment is to be left as it is: no release begins.

@@ -483,8 +483,18 @@ func TestDeploymentGone(t *testing.T) {
 			o.Deployment, o.Release.Status.Reason, o.Release.Status.ReasonTime = nil, ReasonDeploymentNotFound, &metav1.Time{Time: epoch}
 		}, time.Hour, "there is no Deployment /web; this has taken longer than 10m0s: create the Deployment, or correct spec.workloadRef", 0, true},
 		{"a foreground deletion waits for the pods", nil, 9 * time.Minute, "Deployment shop/web is being deleted", time.Minute, false},
-		{"a finalizer stays", nil, 10 * time.Minute,
-			"Deployment shop/web is being deleted; this has taken longer than 10m0s: see its finalizers, foregroundDeletion", 0, true},
+		{"a pod of a foreground deletion stays", nil, 10 * time.Minute,
+			"Deployment shop/web is being deleted; this has taken longer than 10m0s: it waits until its ReplicaSets and their pods are gone, see the finalizers of those", 0, true},
+		{"a ReplicaSet of a foreground deletion stays", func(o *Observed) {
+			rs := o.ReplicaSets[0]
+			rs.Name, rs.DeletionTimestamp, rs.Finalizers = "web-old", &metav1.Time{Time: epoch}, []string{"foregroundDeletion"}
+		}, 10 * time.Minute,
+			"Deployment shop/web is being deleted; ReplicaSet web-old is being deleted and kept by finalizers foregroundDeletion; " +
+				"this has taken longer than 10m0s: it waits until its ReplicaSets and their pods are gone, see the finalizers of those", 0, true},
+		{"a finalizer stays", func(o *Observed) { o.Deployment.Finalizers = []string{"example.org/a"} }, 10 * time.Minute,
+			"Deployment shop/web is being deleted; this has taken longer than 10m0s: see its finalizers, example.org/a", 0, true},
+		{"both stay", func(o *Observed) { o.Deployment.Finalizers = []string{"foregroundDeletion", "example.org/a"} }, 10 * time.Minute,
+			"Deployment shop/web is being deleted; this has taken longer than 10m0s: see its finalizers, example.org/a; it waits until its ReplicaSets and their pods are gone, see the finalizers of those", 0, true},
 	} {
 		w := at(0, v1alpha1.StepBlocking, 2, steps("20%", "100%")...)
 		o := w.observe()
