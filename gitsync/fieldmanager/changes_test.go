@@ -11,7 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 )
 
-// Of the fields that have changed their manager, those are named that have another value.
+// Fields that have changed their manager count only if they have another value.
 func TestDiffering(t *testing.T) {
 	const managed = `{"f:metadata":{"f:labels":{"f:team":{}},"f:finalizers":{"v:\"example.org/a\"":{}}},
 		"f:spec":{"f:replicas":{},"f:selector":{},"f:template":{"f:spec":{"f:containers":{"k:{\"name\":\"web\"}":{".":{},"f:name":{},"f:image":{}}}}}}}`
