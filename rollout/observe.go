@@ -25,8 +25,11 @@ import (
 )
 
 // indexOwner is the field of the cache's index of ReplicaSets and
-// ControllerRevisions.
-const indexOwner = "controllerUID"
+// ControllerRevisions. A ControllerRevision without owners has the value unowned.
+const (
+	indexOwner = "controllerUID"
+	unowned    = "none"
+)
 
 // observe gathers what a round is decided on.
 func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (engine.Observed, error) {
@@ -41,6 +44,9 @@ func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (en
 		return o, err
 	}
 	if o.Rival == "" { // of two plans, each would take the records from the other, in turn
+		if err := r.findUnowned(ctx, &o); err != nil {
+			return o, err
+		}
 		if err := r.ownRecords(ctx, &o); err != nil {
 			return o, err
 		}
@@ -69,6 +75,33 @@ func needsTemplate(o *engine.Observed) bool {
 	sent := slices.ContainsFunc(o.Records, func(r plan.Record) bool { return r.Sent == digest })
 	stable := plan.StableRecord(o.Records)
 	return !sent || !engine.Held(o.Deployment) && (stable == nil || stable.Sent != digest)
+}
+
+// findUnowned adds records without owners, as a restore makes them, to a Deployment that
+// has no record of its stable revision. Their names must say the Deployment and the content.
+// If the status names the stable revision, the newest of them must be of it.
+func (r *reconciler) findUnowned(ctx context.Context, o *engine.Observed) error {
+	if plan.StableRecord(o.Records) != nil {
+		return nil
+	}
+	var list appsv1.ControllerRevisionList
+	if err := r.List(ctx, &list, client.InNamespace(o.Deployment.Namespace), client.MatchingFields{indexOwner: unowned}); err != nil {
+		return fmt.Errorf("listing the ControllerRevisions without owners of %s: %w", o.Deployment.Namespace, err)
+	}
+	var found []plan.Record
+	for i := range list.Items {
+		if c := &list.Items[i]; !plan.IsFailure(c) && c.DeletionTimestamp == nil {
+			record, err := plan.ReadRecord(c)
+			if err == nil && record.Name == recordName(o.Deployment.Name, record) { // else it is not ours
+				found = append(found, record)
+			}
+		}
+	}
+	stable, named := plan.StableRecord(found), o.Release.Status.StableRevision
+	if stable != nil && (named == "" || stable.Revision == named) {
+		o.Records = append(o.Records, found...)
+	}
+	return nil
 }
 
 // ownRecords gives the records the owners that they are to have: they outlive the
@@ -254,6 +287,9 @@ func indexByWorkload(o client.Object) []string {
 
 // indexByOwners is by all owners of a record.
 func indexByOwners(o client.Object) []string {
+	if len(o.GetOwnerReferences()) == 0 {
+		return []string{unowned}
+	}
 	var uids []string
 	for _, owner := range o.GetOwnerReferences() {
 		uids = append(uids, string(owner.UID))

@@ -28,10 +28,15 @@ func newRecord(d *appsv1.Deployment, br *v1alpha1.BatchRelease, r engine.Record)
 	if err != nil {
 		return nil, err
 	}
-	// The digest and not the revision: two templates may have one name (H29).
-	c.Name = engine.NameWithHash(d.Name, cmp.Or(r.Revision, "revision")+"-"+plan.TemplateDigest(r.Template)[:10])
+	c.Name = recordName(d.Name, r)
 	c.OwnerReferences = ownersOf(d, br)
 	return c, nil
+}
+
+// recordName returns the name of a record of a Deployment, by the revision and the content:
+// two templates may have one revision name (H29).
+func recordName(deployment string, r engine.Record) string {
+	return engine.NameWithHash(deployment, cmp.Or(r.Revision, "revision")+"-"+plan.TemplateDigest(r.Template)[:10])
 }
 
 // ownersOf a record. Neither blocks the deletion of its owner, which would need

@@ -55,13 +55,13 @@ func (s *env) shell(dir, command string) string {
 
 // All of Tranche is deleted in the middle of a release, and restored by docs/backup.md.
 // No pod moves by it, no gate opens, and a revision that was rolled back is not tried
-// again.
+// again. One Deployment is lost and restored, too.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t)
-	s, failed := envIn(t, c, "web"), envIn(t, c, "web")
+	s, failed, lost := envIn(t, c, "web"), envIn(t, c, "web"), envIn(t, c, "web")
 	stop := s.process()
-	for _, s := range []*env{s, failed} {
+	for _, s := range []*env{s, failed, lost} {
 		s.follow("source", ".")
 		s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	}
@@ -74,6 +74,9 @@ func TestBackup(t *testing.T) {
 	failed.replace("deployment.yaml", "web:v1", "web:broken")
 	failed.push("web: a broken one")
 	failed.waitFor("web", "RolledBack", 2, map[string]int32{"v1": 10})
+	lost.replace("deployment.yaml", "web:v1", "web:v2")
+	lost.push("web: v2")
+	lost.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
 
 	dir := t.TempDir()
 	root, err := clustertest.Root()
@@ -82,18 +85,22 @@ func TestBackup(t *testing.T) {
 	for _, command := range commandsOf(t, "backup.md", "Back up") {
 		s.shell(dir, command)
 	}
+	lost.shell(dir, lost.script("Back up Deployments"))
 	history := len(failed.release("web").Status.History)
 	stop()
 	s.deleteTranche(dir)
-	before := map[*env]map[string]int32{s: s.sizes("web"), failed: failed.sizes("web")}
+	lost.loseDeployment()
+	before := map[*env]map[string]int32{s: s.sizes("web"), failed: failed.sizes("web"), lost: {"v1": 8, "v2": 2}}
 
 	for _, command := range commandsOf(t, "backup.md", "Restore") {
 		s.shell(dir, command)
 	}
+	lost.shell(dir, lost.script("Restore Deployments"))
 	s.process()
 	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
 	failed.waitFor("web", "RolledBack", 2, map[string]int32{"v1": 10})
-	for _, s := range []*env{s, failed} {
+	lost.waitFor("web", "WaitingForApproval", 0, before[lost])
+	for _, s := range []*env{s, failed, lost} {
 		clustertest.Wait(t, "the source to be looked at", func() error {
 			if at := s.source().Status; at.ObservedCommit != s.run(s.clone, "git", "rev-parse", "HEAD") || s.ready() == nil || s.ready().Status != metav1.ConditionTrue {
 				return fmt.Errorf("observed %s: %+v", at.ObservedCommit, at.Conditions)
@@ -110,9 +117,34 @@ func TestBackup(t *testing.T) {
 	s.approve(".", "web", 1)
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 	s.untouched("web")
+	lost.approve(".", "web", 0)
+	lost.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
 	failed.replace("deployment.yaml", "web:broken", "web:v2")
 	failed.push("web: v2")
 	failed.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+}
+
+// script returns the commands below a heading of docs/backup.md, as one script for the
+// namespace.
+func (s *env) script(heading string) string {
+	s.Helper()
+	return "set -e\n" + strings.ReplaceAll(strings.Join(commandsOf(s, "backup.md", heading), "\n"), "-n shop", "-n "+s.ns)
+}
+
+// loseDeployment deletes the Deployment, and waits for the garbage collector.
+func (s *env) loseDeployment() {
+	s.Helper()
+	s.must(s.c.Client.Delete(s.Context(), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "web"}}))
+	clustertest.Wait(s, "the garbage collector", func() error {
+		var sets appsv1.ReplicaSetList
+		var records appsv1.ControllerRevisionList
+		s.must(s.c.Client.List(s.Context(), &sets, client.InNamespace(s.ns)))
+		s.must(s.c.Client.List(s.Context(), &records, client.InNamespace(s.ns)))
+		if len(sets.Items)+len(records.Items) > 0 {
+			return fmt.Errorf("%d ReplicaSets and %d ControllerRevisions", len(sets.Items), len(records.Items))
+		}
+		return nil
+	})
 }
 
 // sizes are those of a Deployment's ReplicaSets that are to have pods, by tag.

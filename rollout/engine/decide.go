@@ -203,29 +203,30 @@ func unusable(d *draft) (reason, message string) {
 }
 
 // adoptRunning takes what runs for stable: at first sight, and of a Deployment that
-// has replaced one of the same name. Under a hold whose records were lost, what
-// runs besides the template is stable.
+// has replaced one of the same name. Under a hold whose records were lost,
+// stableUnderHold finds it.
 //
 // A native rollout that is under way is waited for: its template has not proved good. If
 // spec.template brings another one meanwhile, the revision with the most available pods
 // is stable. Otherwise the release would wait for ever behind a rollout that is stuck.
 // adopt reports false if that is on record already.
 func adoptRunning(d *draft) bool {
+	template, why := &d.Deployment.Spec.Template, because("it is what runs")
+	if d.touched() {
+		if template, why = stableUnderHold(&d.position); template == nil {
+			awaitRecords(d)
+			return true
+		}
+	}
 	d.status = v1alpha1.BatchReleaseStatus{
 		History: d.status.History, EndedReleases: d.status.EndedReleases, Conditions: d.status.Conditions,
 		Reason: d.status.Reason, ReasonTime: d.status.ReasonTime, LastUpdateTime: d.status.LastUpdateTime,
 	}
-	template := &d.Deployment.Spec.Template
 	switch {
 	case d.touched():
 		// Fails where the Deployment is not as observed: handed back, its template is stable.
-		d.do(Hold{because: "the records of the hold were lost", Template: template, Revision: revisionOf(d.Observed, template).name})
-		template = d.mostOf(func(rs *appsv1.ReplicaSet) int32 {
-			if plan.EqualTemplate(&rs.Spec.Template, &d.Deployment.Spec.Template) {
-				return 0
-			}
-			return size(rs)
-		})
+		live := &d.Deployment.Spec.Template
+		d.do(Hold{because: "the records of the hold were lost", Template: live, Revision: revisionOf(d.Observed, live).name})
 	case d.rollingNatively() && (d.spec.Template == nil || d.brings(&d.Deployment.Spec.Template)):
 		awaitNative(d)
 		return true
@@ -246,7 +247,7 @@ func adoptRunning(d *draft) bool {
 		d.course = d.course.to(r)
 		rememberGoal(d)
 	} else {
-		d.do(Remember{because: "it is what runs", Record: record})
+		d.do(Remember{because: why, Record: record})
 	}
 	d.report(ReasonTakingHold, "looking at "+r.name+" for the first time")
 	return true

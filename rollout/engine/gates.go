@@ -379,7 +379,7 @@ func recovered(p *position) bool {
 // stoppedBy are the reasons for which nothing could move.
 var stoppedBy = map[string]bool{
 	ReasonReleasePaused: true, ReasonWriteRefused: true, ReasonTemplateRefused: true, ReasonHandBackRefused: true,
-	ReasonInvalidPlan: true, ReasonUnsupportedStrategy: true, ReasonAnotherPlan: true,
+	ReasonInvalidPlan: true, ReasonUnsupportedStrategy: true, ReasonAnotherPlan: true, ReasonRecordsLost: true,
 }
 
 // decideDeadline is about a step whose pods are on their way.

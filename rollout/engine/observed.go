@@ -217,6 +217,17 @@ func Held(d *appsv1.Deployment) bool {
 	return d.Labels[v1alpha1.LabelHeld] != "" && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
 }
 
+// Mislabelled reports whether a Deployment has the label of a hold and no hold. There is no
+// record of it, and it is not both paused and of strategy Recreate.
+func Mislabelled(o *Observed) bool {
+	return o.Deployment.Labels[v1alpha1.LabelHeld] != "" && len(o.Records) == 0 && !Held(o.Deployment)
+}
+
+// native reports whether the native controller is not kept off, whatever the label says.
+func (f *facts) native() bool {
+	return !f.Deployment.Spec.Paused && f.Deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType
+}
+
 // touched reports whether anything of a hold is on the Deployment. A hold is known by
 // more than its label. Otherwise a governed Deployment that has lost the label, and is
 // paused and of strategy Recreate, would wait for a hand-back for ever.

@@ -10,6 +10,7 @@ const (
 	ReasonHeld                     = "Held"
 	ReasonHandedBack               = "HandedBack"
 	ReasonRecordChanged            = "RecordChanged"
+	ReasonRecordsLost              = "RecordsLost"
 	ReasonWriteRefused             = "WriteRefused"
 	ReasonRequestFailed            = "RequestFailed"
 	ReasonAnotherPlan              = "AnotherPlan"

@@ -211,7 +211,7 @@ func (v *verdict) see(s *releaseView) (bool, error) {
 	failed := cli.WithCode(cli.ExitFailed, fmt.Errorf("%s/%s: %s", s.release.Namespace, s.release.Name, v.last))
 	switch at.Reason {
 	case engine.ReasonProgressDeadlineExceeded, engine.ReasonTemplateRefused, engine.ReasonInvalidPlan, engine.ReasonUnsupportedStrategy,
-		engine.ReasonAnotherPlan, engine.ReasonTemplateMissing, engine.ReasonDeploymentNotFound:
+		engine.ReasonAnotherPlan, engine.ReasonRecordsLost, engine.ReasonTemplateMissing, engine.ReasonDeploymentNotFound:
 		return true, failed
 	case engine.ReasonRolledBack:
 		return true, failed

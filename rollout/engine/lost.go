@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// This file is about a held Deployment that has no record of its stable revision. A restore
+// without the records, or a user who deletes them, leaves it. The stable revision is handed
+// back, and then has all pods. So the template of the Deployment becomes stable only where
+// no pod is added to it by that, or where its gates have opened (I3).
+
+// stableUnderHold returns the template of the stable revision, and why it is that. It is nil
+// if nothing that is there tells.
+func stableUnderHold(p *position) (*corev1.PodTemplateSpec, because) {
+	live := &p.Deployment.Spec.Template
+	if t := p.namedStable(); t != nil {
+		return t, "the status names it as the stable revision"
+	}
+	var most int32
+	for _, rs := range p.ReplicaSets {
+		if !plan.EqualTemplate(&rs.Spec.Template, live) {
+			most = max(most, size(rs))
+		}
+	}
+	rs := findReplicaSet(p.ReplicaSets, live)
+	switch named := p.status.StableRevision != ""; {
+	case most > 0 && (!named || p.native()): // several may be left of releases that were superseded
+		return p.mostOf(func(rs *appsv1.ReplicaSet) int32 {
+			if plan.EqualTemplate(&rs.Spec.Template, live) {
+				return 0
+			}
+			return size(rs)
+		}), "it is what runs"
+	case p.native(), most == 0 && size(rs) > 0 && size(rs) >= p.replicas:
+		return live, "it is what runs"
+	case revisionOf(p.Observed, live).name != p.status.UpdateRevision:
+		return nil, ""
+	case p.status.RollingBack, slices.Contains(p.status.OpenedReplicas, plan.Full):
+		return live, "all pods may run it"
+	}
+	return nil, ""
+}
+
+// namedStable returns the template of the revision that the status names as stable: of its
+// ReplicaSet, of the Deployment, or of what spec.template brings. It is nil without one.
+func (p *position) namedStable() *corev1.PodTemplateSpec {
+	name := p.status.StableRevision
+	if name == "" {
+		return nil
+	}
+	for _, rs := range p.ReplicaSets {
+		if !deleted(rs) && rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == name {
+			return &rs.Spec.Template
+		}
+	}
+	for _, t := range []*corev1.PodTemplateSpec{&p.Deployment.Spec.Template, p.Template} {
+		if t != nil && plan.TemplateHash(t, p.Deployment.Status.CollisionCount, p.Minor) == name {
+			return t
+		}
+	}
+	return nil
+}
+
+// awaitRecords is about such a Deployment if nothing tells its stable revision. Nothing is
+// written, and the status keeps what it knows. It is left when a record or a ReplicaSet of
+// the stable revision is there, or when the plan is gone.
+func awaitRecords(d *draft) {
+	observeApproval(d) // it is for the steps that are there when it is first seen
+	live := revisionOf(d.Observed, &d.Deployment.Spec.Template)
+	d.course = d.course.to(live)
+	lost, remedy := "the stable revision", ""
+	if name := d.status.StableRevision; name != "" {
+		lost, remedy = "stable revision "+name, "; or bring the pod template of "+name+" again"
+	}
+	message := fmt.Sprintf("no record and no ReplicaSet of %s is there; Deployment %s stays held at %s, and no pod is added. "+
+		"Restore the ControllerRevisions of the Deployment from a back-up, without ownerReferences%s. "+
+		"If the plan is removed, the native controller brings all pods to %s, without gates",
+		lost, d.Deployment.Name, live.name, remedy, live.name)
+	if d.status.Reason != ReasonRecordsLost {
+		d.warn(ReasonRecordsLost, message)
+	}
+	d.stall(ReasonRecordsLost, message)
+	d.wait = refusedInterval
+}

@@ -1,0 +1,109 @@
+package rollout_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest"
+	"github.com/tranche-dev/tranche/rollout/engine"
+)
+
+// A Deployment is restored in the middle of a release, with the status of its
+// BatchRelease. The ReplicaSets, the records, or both are not. The release stands at its
+// gate, or says what is missing. No pod of v2 is added.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ sets, records bool }{
+		"all of it": {true, true}, "no ReplicaSets": {false, true}, "no records": {true, false}, "the Deployment alone": {false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, stop := atGateOf(t, 4)
+			stop()
+			backup := s.backUp()
+			s.must(s.c.Client.Delete(s.Context(), s.release()))
+			s.kubectl("-n", s.ns, "delete", "deployment/web", "--cascade=foreground")
+			clustertest.Wait(t, "the garbage collector", func() error {
+				if sets, records := len(s.sets()), len(s.records()); sets+records > 0 {
+					return fmt.Errorf("%d ReplicaSets and %d records", sets, records)
+				}
+				return nil
+			})
+			if tc.records {
+				s.restore(backup.records...)
+			}
+			if tc.sets {
+				s.restore(backup.sets...)
+			}
+			s.restore(backup.deployment, backup.release)
+			s.restoreStatus(backup.release)
+			startControllerIn(t, s.c, s.ns)
+			if !tc.sets && !tc.records {
+				s.waitFor(engine.ReasonRecordsLost, 0, map[string]int32{})
+				s.stay(map[string]int32{})
+				if d, m := s.deployment("web"), s.release().Status.Message; !engine.Held(d) || !strings.Contains(m, backup.release.Status.StableRevision) {
+					t.Errorf("held=%t: %s", engine.Held(d), m)
+				}
+				s.restore(backup.records...)
+				s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "example.org/look=now") // or within a minute
+			}
+			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+			s.stay(map[string]int32{"v1": 3, "v2": 1})
+			if at := s.release().Status; at.StableRevision != backup.release.Status.StableRevision || at.RollingBack {
+				t.Errorf("stable %s, rolling back %t", at.StableRevision, at.RollingBack)
+			}
+			s.approve(0)
+			s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
+			s.untouched()
+		})
+	}
+}
+
+// backup is what kubectl get -o yaml has of a release, without identities and owners.
+type backup struct {
+	deployment    *appsv1.Deployment
+	release       *v1alpha1.BatchRelease
+	sets, records []client.Object
+}
+
+func (s *shop) backUp() backup {
+	s.Helper()
+	b := backup{deployment: s.deployment("web"), release: s.release()}
+	for _, rs := range s.sets() {
+		b.sets = append(b.sets, &rs)
+	}
+	for _, c := range s.records() {
+		b.records = append(b.records, &c)
+	}
+	return b
+}
+
+// restore makes objects of a back-up, as kubectl create does.
+func (s *shop) restore(objects ...client.Object) {
+	s.Helper()
+	for _, o := range objects {
+		made := o.DeepCopyObject().(client.Object)
+		made.SetUID("")
+		made.SetResourceVersion("")
+		made.SetOwnerReferences(nil)
+		made.SetManagedFields(nil)
+		s.must(s.c.Client.Create(s.Context(), made, client.FieldOwner("kubectl-create")))
+	}
+}
+
+// restoreStatus writes the status of a back-up as the controller's account.
+func (s *shop) restoreStatus(br *v1alpha1.BatchRelease) {
+	s.Helper()
+	own, err := client.New(s.c.Controller, client.Options{Scheme: s.c.Scheme})
+	s.must(err)
+	var live v1alpha1.BatchRelease
+	s.must(own.Get(s.Context(), types.NamespacedName{Namespace: br.Namespace, Name: br.Name}, &live))
+	live.Status = br.Status
+	s.must(own.Status().Update(s.Context(), &live))
+}
