@@ -153,6 +153,10 @@ func (a *abandonment) release(ctx context.Context, key types.NamespacedName) err
 	}
 	w := &actor{Client: a.Client, as: ctx, d: o.Deployment}
 	actions, released := engine.Abandon(o), false
+	if engine.Mislabelled(&o) && len(actions) == 0 {
+		a.tellMislabelled(o.Deployment)
+		return nil
+	}
 	if len(actions) > 0 {
 		if err := a.ungoverned(ctx, key); err != nil {
 			return err
@@ -181,6 +185,16 @@ func (a *abandonment) release(ctx context.Context, key types.NamespacedName) err
 	}
 	a.handBacks.forget(key)
 	return nil
+}
+
+// tellMislabelled tells of a Deployment that has the label of a hold, and that Tranche leaves
+// as it is.
+func (a *abandonment) tellMislabelled(d *appsv1.Deployment) {
+	if a.handBacks.isNews(d, engine.ReasonNotHeld, a.now()) {
+		a.tell(d, engine.Event{Warning: true, Reason: engine.ReasonNotHeld, Message: "The Deployment has label " + v1alpha1.LabelHeld +
+			", and is not held: no plan governs it, Tranche has no record of it, and it is not both paused and of strategy Recreate. Nothing is changed. " +
+			"Take the label off in a write after which it is neither paused nor of strategy Recreate"})
+	}
 }
 
 // tellKept tells plans of a Deployment that are being deleted, and that finalizers keep,

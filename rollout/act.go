@@ -50,6 +50,11 @@ func (a *actor) act(ctx context.Context, action engine.Action) (bool, error) {
 		return true, a.hold(action)
 	case engine.HandBack:
 		return true, a.handBack(action)
+	case engine.Unlabel:
+		p := jsonpatch.Patch{}
+		p.At(a.d)
+		p.Remove("/metadata/labels/" + jsonpatch.Pointer(v1alpha1.LabelHeld))
+		return true, a.writeDeployment(p)
 	case engine.CreateReplicaSet:
 		return true, a.create(ctx, action.ReplicaSet)
 	case engine.CountCollision:

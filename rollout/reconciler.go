@@ -502,6 +502,8 @@ func reasonOf(a engine.Action) string {
 		return engine.ReasonHeld
 	case engine.HandBack:
 		return engine.ReasonHandedBack
+	case engine.Unlabel:
+		return engine.ReasonNotHeld
 	case engine.CreateReplicaSet, engine.Resize:
 		return engine.ReasonScalingReplicaSet
 	default:

@@ -297,6 +297,11 @@ func (c *cluster) apply(o *Observed, a Action) error {
 				d.Spec.Template = *a.Template.DeepCopy()
 			}
 		})
+	case Unlabel:
+		return c.patchDeployment(o, func(d *appsv1.Deployment) {
+			d.Labels = maps.Clone(d.Labels)
+			delete(d.Labels, v1alpha1.LabelHeld)
+		})
 	case CreateReplicaSet:
 		return c.create(o, a.ReplicaSet)
 	case CountCollision:

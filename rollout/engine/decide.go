@@ -29,7 +29,8 @@ func Decide(o Observed, now time.Time) Decision {
 
 // Abandon returns the writes that let go of a Deployment whose BatchRelease is gone. If
 // it is held, it is handed back, so that the native controller finishes what its template
-// says. Its records are deleted.
+// says. Its records are deleted. One that is [Mislabelled] loses at most the label:
+// Tranche has neither paused it nor set its strategy.
 func Abandon(o Observed) []Action {
 	o.Release = &v1alpha1.BatchRelease{}
 	if o.Deployment == nil {
@@ -38,6 +39,12 @@ func Abandon(o Observed) []Action {
 	d := newDraft(&o, time.Time{})
 	if !d.touched() {
 		return forgetAll(o)
+	}
+	if Mislabelled(&o) {
+		if !d.native() { // an admission policy would refuse to take the label off
+			return nil
+		}
+		return []Action{Unlabel{because: "no plan governs the Deployment, and no hold of Tranche is on it"}}
 	}
 	strategy := d.strategy
 	if d.badBounds != nil {

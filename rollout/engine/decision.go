@@ -37,7 +37,7 @@ type Event struct {
 }
 
 // Action is one write to one object. The set is closed: Remember, Forget,
-// Hold, HandBack, CreateReplicaSet, Resize, ClearRollback.
+// Hold, HandBack, Unlabel, CreateReplicaSet, CountCollision, Resize, ClearRollback.
 type Action interface {
 	// String says what is written, in a few words.
 	String() string
@@ -113,6 +113,11 @@ func (a HandBack) String() string {
 	}
 	return "hand back"
 }
+
+// Unlabel takes the label of a hold off a Deployment that is not held.
+type Unlabel struct{ because }
+
+func (Unlabel) String() string { return "take off label " + v1alpha1.LabelHeld }
 
 // CreateReplicaSet makes the update revision's ReplicaSet, complete.
 type CreateReplicaSet struct {
