@@ -197,6 +197,32 @@ func (a *abandonment) tellMislabelled(d *appsv1.Deployment) {
 	}
 }
 
+// recordHandBack writes the last status of a plan that is being deleted, and that finalizers
+// keep, once its Deployment is handed back. The status would have a closed gate until the
+// finalizers go. It stays where the branch has the plan again or another plan governs.
+func (a *abandonment) recordHandBack(ctx context.Context, br *v1alpha1.BatchRelease) error {
+	if br.Status.Phase == "" || br.Status.Phase == v1alpha1.PhaseCompleted || returns(*br) {
+		return nil
+	}
+	plans, err := a.plans.of(ctx, br.Namespace, br.Spec.WorkloadRef.Name)
+	if err != nil || len(plans) > 0 {
+		return err
+	}
+	var d appsv1.Deployment
+	if err := a.Get(ctx, types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}, &d); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if d.Labels[v1alpha1.LabelHeld] != "" {
+		return nil // another round hands it back
+	}
+	last := br.DeepCopy()
+	last.Status = engine.HandedBack(br, a.now())
+	if err := a.Status().Update(ctx, last, client.FieldOwner(v1alpha1.ManagerRollout)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the last status of BatchRelease %s/%s: %w", br.Namespace, br.Name, err)
+	}
+	return nil
+}
+
 // tellKept tells plans of a Deployment that are being deleted, and that finalizers keep,
 // that it was handed back.
 func (a *abandonment) tellKept(ctx context.Context, key types.NamespacedName, e engine.Event) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -15,8 +16,8 @@ import (
 )
 
 // A finalizer of another controller keeps a plan that was deleted in the middle of a
-// release. The Deployment is handed back all the same, an event says so, and nothing is
-// written to the plan any more. Another plan then governs the Deployment.
+// release. The Deployment is handed back all the same, an event and a last status say so, and
+// nothing else is written to the plan. Another plan then governs the Deployment.
 func TestDeletedPlan_KeptByAFinalizer(t *testing.T) {
 	t.Parallel()
 	s, _ := atGateOf(t, 2)
@@ -37,6 +38,14 @@ func TestDeletedPlan_KeptByAFinalizer(t *testing.T) {
 		return nil
 	})
 
+	clustertest.Wait(t, "the last status", func() error {
+		deleted = s.release()
+		if at := deleted.Status; at.Reason != engine.ReasonHandedBack || at.Phase != "" || at.CurrentStepState != "" || !strings.Contains(at.Message, "example.org/hostage") ||
+			at.ObservedGeneration != deleted.Generation || !meta.IsStatusConditionFalse(at.Conditions, engine.ConditionHeld) {
+			return fmt.Errorf("%s: %s; %+v", at.Reason, at.Message, at.Conditions)
+		}
+		return nil
+	})
 	next := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: "next", Namespace: s.ns}, Spec: deleted.Spec}
 	s.must(s.c.Client.Create(s.Context(), next))
 	s.completed("next")

@@ -23,7 +23,7 @@ const gather = 25 * time.Millisecond
 
 // isGone reports whether a plan governs nothing any more: it is being deleted. A
 // finalizer of another controller may keep the object for ever, and would keep the
-// hold with it. Nothing is written to it. If the branch has the plan again, the hold
+// hold with it. Its last status says that the Deployment is handed back. If the branch has the plan again, the hold
 // stays; see [returns].
 func isGone(br *v1alpha1.BatchRelease) bool { return br.DeletionTimestamp != nil }
 

@@ -199,7 +199,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if isGone(&br) {
 		r.forget(req.NamespacedName)
-		return r.abandoned(ctx, req.NamespacedName)
+		if result, err := r.abandoned(ctx, req.NamespacedName); err != nil || !result.IsZero() {
+			return result, err
+		}
+		return r.result(ctx, req.NamespacedName, 0, r.abandonment.recordHandBack(ctx, &br))
 	}
 	r.startup.saw(types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name})
 	o, wait, err := r.round(ctx, &br)

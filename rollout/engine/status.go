@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -55,6 +56,22 @@ func Refused(o Observed, err error, now time.Time) (v1alpha1.BatchReleaseStatus,
 	d.wait = refusedInterval
 	paceStatus(d)
 	return d.status, d.wait
+}
+
+// HandedBack returns the last status of a plan that is being deleted, and that finalizers
+// keep, once its Deployment is handed back. No release is under way, and no gate waits.
+func HandedBack(br *v1alpha1.BatchRelease, now time.Time) v1alpha1.BatchReleaseStatus {
+	d := newDraft(&Observed{Release: br}, now)
+	s := &d.status
+	s.Phase, s.CurrentStepState, s.RequestedApproval = "", "", nil
+	d.report(ReasonHandedBack, fmt.Sprintf("the plan is being deleted, and Deployment %s is handed back to the native controller; the finalizers %s keep only this object",
+		br.Spec.WorkloadRef.Name, plan.JoinNames(br.Finalizers)))
+	s.ObservedGeneration, s.ReasonTime, s.LastUpdateTime = br.Generation, d.time(), d.time()
+	for _, name := range []string{ConditionReady, ConditionReconciling, ConditionStalled} {
+		d.condition(name, metav1.ConditionFalse, s.Reason, s.Message)
+	}
+	d.condition(ConditionHeld, metav1.ConditionFalse, ReasonNotHeld, "the Deployment is native")
+	return d.status
 }
 
 // countPods counts the pods of the Deployment and those of the revision that the status is

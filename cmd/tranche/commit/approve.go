@@ -119,6 +119,8 @@ func (o *approveOptions) stepOf(br *v1alpha1.BatchRelease, given bool) (int32, e
 		step = o.step
 	}
 	switch {
+	case br.DeletionTimestamp != nil:
+		return 0, fmt.Errorf("%s is %s; it has no gate to approve", name, cli.DeletionOf(br))
 	case at.ObservedGeneration != br.Generation:
 		return 0, fmt.Errorf("the status of %s is not about its present spec yet; try again in a moment", name)
 	case at.RollingBack:

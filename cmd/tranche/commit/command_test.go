@@ -3,6 +3,7 @@ package commit
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -132,6 +133,10 @@ func TestApproveStep(t *testing.T) {
 		{"a status of another spec", approveOptions{}, false, func(br *v1alpha1.BatchRelease) { br.Generation++ }, 0, "try again"},
 		{"one that has ended before", approveOptions{}, false, endedBefore, 0, "by a new commit"},
 		{"the same, in the cluster", approveOptions{direct: true}, false, endedBefore, 1, ""},
+		{"one that a finalizer keeps", approveOptions{}, false, func(br *v1alpha1.BatchRelease) {
+			br.Generation++
+			br.DeletionTimestamp, br.Finalizers = clitest.Before(time.Minute), []string{"example.org/hostage"}
+		}, 0, "is being deleted, kept by finalizers example.org/hostage; it has no gate"},
 		{"nothing under way", approveOptions{}, false, func(br *v1alpha1.BatchRelease) { br.Status.Phase = v1alpha1.PhaseCompleted }, 0, "no release under way"},
 	} {
 		br := clitest.Release()

@@ -76,6 +76,8 @@ func (st *commitCommand) reject(reason string, with []string) error {
 	br := st.release
 	name := br.Namespace + "/" + br.Name
 	switch at := &br.Status; {
+	case br.DeletionTimestamp != nil:
+		return fmt.Errorf("%s is %s; it has no release under way", name, cli.DeletionOf(br))
 	case at.ObservedGeneration != br.Generation:
 		return fmt.Errorf("the status of %s is not about its present spec yet; try again in a moment", name)
 	case at.RollingBack && at.Phase != v1alpha1.PhaseCompleted:

@@ -14,6 +14,9 @@ import (
 func (s *releaseView) next() string {
 	br := s.release
 	name := br.Name + " -n " + br.Namespace
+	if br.DeletionTimestamp != nil {
+		return ""
+	}
 	switch br.Status.Reason {
 	case engine.ReasonWaitingForApproval, engine.ReasonWaitingForPause:
 		head := fmt.Sprintf("It goes on when step %d is approved:", br.Status.CurrentStepIndex)

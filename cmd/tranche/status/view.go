@@ -100,6 +100,9 @@ func (s *releaseView) releaseLine(style terminal.Style) string {
 	if at.StartTime != nil && at.Phase != v1alpha1.PhaseCompleted {
 		line += style.Faint("  began " + cli.Age(*at.StartTime, s.now) + " ago")
 	}
+	if deletion := cli.DeletionOf(br); deletion != "" {
+		line += "  " + style.Bad(deletion)
+	}
 	return line
 }
 
@@ -185,6 +188,8 @@ func (s *releaseView) opened(style terminal.Style, i int32) string {
 func (s *releaseView) waits(style terminal.Style, step v1alpha1.Step) string {
 	at := &s.release.Status
 	switch {
+	case s.release.DeletionTimestamp != nil:
+		return ""
 	case s.release.Spec.Paused:
 		return style.Waits("  paused")
 	case at.CurrentStepState != v1alpha1.StepBlocking:

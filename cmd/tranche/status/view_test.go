@@ -71,6 +71,10 @@ func views() map[string]func(*releaseView) {
 			at.UpdateCommit = s.release.Spec.Commit
 			at.Reason, at.Message = "ReleasePaused", "the plan is paused; 5 of 10 pods run 5584f4c7df"
 		}),
+		"deleted": func(s *releaseView) {
+			s.release.Annotations = map[string]string{v1alpha1.AnnotationReturns: "90f3b1d00aa0c28d103508da1c5c8a4b7f1c1f6e"}
+			s.release.DeletionTimestamp, s.release.Finalizers = clitest.Before(time.Minute), []string{"example.org/hostage"}
+		},
 		"signed": func(s *releaseView) { s.release.Spec.RequireSignedApprovals = true },
 		"back": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			at.RollingBack, at.Reason, at.Message = true, "RollingBack", "10 of 10 pods run 58d874c89d, 8 of them available"
