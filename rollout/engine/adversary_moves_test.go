@@ -144,7 +144,7 @@ func (c *cluster) change(verb string, args []string, number func(int) int) bool 
 		return c.rv != before
 	case "replan", "unplan", "rename", "admit", "unadmit", "alter":
 		return c.changePlan(verb)
-	case "label", "running", "strategy", "template", "resize", "delete", "edit", "foreground", "hostage", "gone":
+	case "label", "running", "strategy", "template", "resize", "delete", "edit", "foreground", "hostage", "gone", "restore":
 		return c.meddle(verb, args, number)
 	}
 	if c.br == nil {
@@ -306,6 +306,15 @@ func (c *cluster) meddle(verb string, args []string, number func(int) int) bool 
 				c.deleteSet(i)
 			}
 		}
+	case "restore": // of the held Deployment alone
+		if !c.held() {
+			return false
+		}
+		c.records, c.known = nil, nil
+		for _, i := range c.live() {
+			c.deleteSet(i)
+		}
+		c.rv++
 	case "label", "running", "strategy", "template": // of a held Deployment
 		if !c.held() {
 			return false

@@ -139,6 +139,8 @@ func TestScenarios(t *testing.T) {
 		{"the strategy of the hold is changed", "it is put back (H7)", ten(), begun + "strategy; turns; quiet"},
 		{"the template of the hold is changed", "it is put back", ten(), begun + "template 3; turns; quiet"},
 		{"the Deployment is deleted and made again", "the release waits at its gate", ten(), begun + "approve 0; quiet; undeploy; round; deploy; quiet"},
+		{"a held Deployment is restored alone", "its template is not stable, and no gate opens; a revert ends it", ten(),
+			begun + "restore; quiet; scale 5; quiet; approve 0; quiet; bring 1; quiet"},
 		{"status is lost at the gate", "a lost status is safe", ten(), begun + "approve 0; quiet; losestatus; quiet"},
 		{"status is lost in the middle of the first step, and the plan is edited to one step at once", "what is not remembered opens nothing",
 			of(12, 6, 1, "10%/0s 50% 100%", rollsBack), "quiet; bring 2; round; round; native; round; round; losestatus; turns; steps 100%"},

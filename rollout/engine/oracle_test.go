@@ -976,6 +976,10 @@ func (c *cluster) checkStalled(reason string, lacking, total int32) {
 		if reason == ReasonProgressDeadlineExceeded {
 			c.oracle.judgeHealth(c)
 		}
+	case ReasonRecordsLost:
+		if total > 0 || len(c.records) > 0 {
+			c.violate("I14", "Stalled=True with %s, and there are %d pods and %d records", reason, total, len(c.records))
+		}
 	case ReasonRolledBack:
 		if r := c.oracle.current(c, &c.br.Spec); !r.failed && !r.ended {
 			c.violate("I14", "Stalled=True with %s, and no release has failed", reason)
