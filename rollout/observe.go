@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -92,7 +93,11 @@ func (r *reconciler) findUnowned(ctx context.Context, o *engine.Observed) error 
 	for i := range list.Items {
 		if c := &list.Items[i]; !plan.IsFailure(c) && c.DeletionTimestamp == nil {
 			record, err := plan.ReadRecord(c)
-			if err == nil && record.Name == recordName(o.Deployment.Name, record) { // else it is not ours
+			if err != nil {
+				continue // it is not ours
+			}
+			name := recordName(o.Deployment.Name, record)
+			if c.Name == name || strings.HasPrefix(c.Name, name+"-") { // the latter was made again, by orderKeys
 				found = append(found, record)
 			}
 		}

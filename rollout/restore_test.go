@@ -37,6 +37,9 @@ func TestRestore(t *testing.T) {
 			})
 			if tc.records {
 				s.restore(backup.records...)
+				if !tc.sets {
+					s.disorder()
+				}
 			}
 			if tc.sets {
 				s.restore(backup.sets...)
