@@ -50,7 +50,8 @@ func TestRestore(t *testing.T) {
 			if !tc.sets && !tc.records {
 				s.waitFor(engine.ReasonRecordsLost, 0, map[string]int32{})
 				s.stay(map[string]int32{})
-				if d, m := s.deployment("web"), s.release().Status.Message; !engine.Held(d) || !strings.Contains(m, backup.release.Status.StableRevision) {
+				d, m := s.deployment("web"), s.release().Status.Message
+				if !engine.Held(d) || !strings.Contains(m, backup.release.Status.StableRevision) {
 					t.Errorf("held=%t: %s", engine.Held(d), m)
 				}
 				s.restore(backup.records...)

@@ -74,7 +74,8 @@ func TestLostRecords(t *testing.T) {
 				return
 			}
 			s := d.Status
-			if len(d.Actions) > 0 || s.Reason != ReasonRecordsLost || !meta.IsStatusConditionTrue(s.Conditions, ConditionStalled) || d.Wait != refusedInterval {
+			if len(d.Actions) > 0 || s.Reason != ReasonRecordsLost ||
+				!meta.IsStatusConditionTrue(s.Conditions, ConditionStalled) || d.Wait != refusedInterval {
 				t.Errorf("%s: %s, wait %s, %v", s.Reason, s.Message, d.Wait, d.Actions)
 			}
 			if !meta.IsStatusConditionPresentAndEqual(s.Conditions, ConditionHeld, metav1.ConditionTrue) {
