@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
