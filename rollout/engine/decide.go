@@ -85,7 +85,7 @@ func decide(d *draft) {
 	if d.status.Phase == "" && !d.touched() && !plan.EqualTemplate(d.records[0].Template, &d.Deployment.Spec.Template) && adoptRunning(d) {
 		return // a plan that comes back: what is on record ran before the last one went
 	}
-	d.course = d.course.resolve(&d.status)
+	d.course = d.resolve(&d.status)
 	if d.leftAlone() && !d.touched() {
 		d.unreleased = d.brought != nil && !d.brought.equal(&d.Deployment.Spec.Template)
 		standStill(d)
@@ -251,7 +251,7 @@ func adoptRunning(d *draft) bool {
 	}
 	if len(d.records) > 0 {
 		r.id = record.Sent
-		d.course = d.course.to(r)
+		d.course = d.to(r)
 		rememberGoal(d)
 	} else {
 		d.do(Remember{because: why, Record: record})
@@ -332,7 +332,7 @@ func settleIdle(d *draft) {
 		}
 		runs := revisionOf(d.Observed, &d.Deployment.Spec.Template)
 		runs.id = "" // it was not sent
-		d.course = d.course.to(runs)
+		d.course = d.to(runs)
 		rememberGoal(d)
 	} else if d.goal == d.stable {
 		renewStable(d)
