@@ -20,7 +20,7 @@ func followReplicas(d *draft) {
 		return
 	}
 	defer func(before course) { d.course = before }(d.course)
-	d.course = d.course.from(d.recorded(0)).to(d.templated())
+	d.course = d.from(d.recorded(0)).to(d.templated())
 	switch sets := followingThere(&d.position); {
 	case d.replicas == 0 || d.seen() && d.onlyStable() && !d.shadowed(d.stable.template) && d.RefusedReason != ReasonHandBackRefused:
 		d.handBack("there is nothing to split", d.stable.template)
@@ -85,7 +85,7 @@ func followingThere(p *position) []set {
 		return sets
 	}
 	there := *p
-	there.course = p.course.from(stable)
+	there.course = p.from(stable)
 	return following(&there)
 }
 

@@ -291,7 +291,7 @@ func (f *foresight) steps(s *v1alpha1.BatchReleaseStatus, now time.Time) []Outlo
 	if reason, _ := unusable(d); reason != "" || len(d.records) == 0 {
 		return nil // Decide has said why
 	}
-	p := position{course: d.course.resolve(s), status: d.status}
+	p := position{course: d.resolve(s), status: d.status}
 	var steps []OutlookStep
 	for i, step := range p.steps() {
 		target, _ := p.splitAt(i, p.planned(i))

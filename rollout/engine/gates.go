@@ -541,7 +541,7 @@ func missedMessage(p *position) string {
 func failRelease(d *draft, why string) {
 	d.status.FailedRevision, d.status.FailedCommit, d.status.FailedMessage = d.brought.name, d.spec.Commit, why
 	d.status.FailedTemplateDigest = d.brought.id
-	d.course = d.course.resolve(&d.status)
+	d.course = d.resolve(&d.status)
 	beginRelease(d)
 }
 

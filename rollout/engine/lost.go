@@ -73,7 +73,7 @@ func (p *position) namedStable() *corev1.PodTemplateSpec {
 func awaitRecords(d *draft) {
 	observeApproval(d) // it is for the steps that are there when it is first seen
 	live := revisionOf(d.Observed, &d.Deployment.Spec.Template)
-	d.course = d.course.to(live)
+	d.course = d.to(live)
 	lost, remedy := "the stable revision", ""
 	if name := d.status.StableRevision; name != "" {
 		lost, remedy = "stable revision "+name, "; or bring the pod template of "+name+" again"

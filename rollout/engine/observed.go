@@ -80,7 +80,7 @@ func IsUpdate(o *Observed, rs *appsv1.ReplicaSet) bool {
 	if len(d.records) == 0 {
 		return plan.EqualTemplate(&rs.Spec.Template, &o.Deployment.Spec.Template)
 	}
-	return d.course.resolve(&d.status).goal.rs == rs
+	return d.resolve(&d.status).goal.rs == rs
 }
 
 // Moves returns the ReplicaSets that the release writes after its hold. They are the
@@ -94,7 +94,7 @@ func Moves(o Observed) []*appsv1.ReplicaSet {
 	if len(d.records) == 0 {
 		return nil
 	}
-	c := d.course.resolve(&d.status)
+	c := d.resolve(&d.status)
 	var sets []*appsv1.ReplicaSet
 	if c.goal.rs == nil {
 		sets = append(sets, newReplicaSet(o.Deployment, c.goal, maxRevision(o.ReplicaSets)+1, 1, replicas(o.Deployment), replicas(o.Deployment)))

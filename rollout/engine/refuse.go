@@ -27,15 +27,15 @@ func nameRefused(d *draft, reason string) {
 	if len(d.records) == 0 || d.touched() || d.status.Phase == "" || d.spec.Template == nil {
 		return
 	}
-	d.course = d.course.resolve(&d.status)
+	d.course = d.resolve(&d.status)
 	if d.brought == nil { // its name is known once the API server completes it
-		d.course = d.course.bringing(&revision{id: plan.TemplateDigest(d.spec.Template), sent: d.spec.Template, template: d.spec.Template})
+		d.course = d.bringing(&revision{id: plan.TemplateDigest(d.spec.Template), sent: d.spec.Template, template: d.spec.Template})
 		if !d.failed() {
-			d.course = d.course.to(d.brought)
+			d.course = d.to(d.brought)
 		}
 	}
 	if reason == ReasonInvalidPlan {
-		d.course = d.course.by(v1alpha1.BatchStrategy{Steps: []v1alpha1.Step{{Replicas: plan.Full}}}) // there is no step to enter
+		d.course = d.by(v1alpha1.BatchStrategy{Steps: []v1alpha1.Step{{Replicas: plan.Full}}}) // there is no step to enter
 	}
 	standStill(d)
 	if reason == ReasonInvalidPlan && d.status.CurrentStepState == v1alpha1.StepInitial {
