@@ -343,7 +343,7 @@ func TestDriftIsUndoneAndIdleLooksWriteNothing(t *testing.T) {
 	if got := s.gs().Status.Conditions[0].LastTransitionTime; !got.Equal(&transition) {
 		t.Errorf("an idle look changed a condition")
 	}
-	out, err := s.c.Kubectl(t, "patch", "-n", s.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`, "--field-manager=somebody")
+	out, err := s.c.Kubectl(t, "patch", "-n", s.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`, "--field-manager=intruder")
 	if err != nil {
 		t.Fatal(out)
 	}
@@ -352,7 +352,7 @@ func TestDriftIsUndoneAndIdleLooksWriteNothing(t *testing.T) {
 		t.Errorf("the drift stays: %q", v)
 	}
 	clustertest.Wait(t, "the event", func() error {
-		want := "ConfigMap " + s.ns + "/a: data.value was changed by somebody, and is again as main@" + first[:12] + " says"
+		want := "ConfigMap " + s.ns + "/a: data.value was changed by intruder, and is again as main@" + first[:12] + " says"
 		if notes := s.events("DriftUndone"); len(notes) != 1 || notes[0] != want {
 			return fmt.Errorf("%q", notes)
 		}
@@ -367,11 +367,11 @@ func TestDriftIsNamedWithACommit(t *testing.T) {
 	s := newShop(t, gitsyncOnly)
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one")}))
-	if out, err := s.c.Kubectl(t, "patch", "-n", s.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`, "--field-manager=somebody"); err != nil {
+	if out, err := s.c.Kubectl(t, "patch", "-n", s.ns, "configmap", "a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`, "--field-manager=intruder"); err != nil {
 		t.Fatal(out)
 	}
 	s.applied(s.push(map[string]string{"deploy/b.yaml": configMap("b", "two")}))
-	s.told("FieldConflict", "ConfigMap "+s.ns+`/a: other managers had other values of data.value ("somebody"`)
+	s.told("FieldConflict", "ConfigMap "+s.ns+`/a: other managers had other values of data.value ("intruder"`)
 	if v := get(s, "a", &corev1.ConfigMap{}).Data["value"]; v != "one" {
 		t.Errorf("a is %q", v)
 	}
@@ -401,9 +401,9 @@ func TestSameContentByAnotherManagerIsNoDrift(t *testing.T) {
 	if !slices.ContainsFunc(d.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == v1alpha1.ManagerGitSync }) {
 		t.Errorf("gitsync has no field of it: %+v", d.ManagedFields)
 	}
-	s.kubectl("patch", "configmap/a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`, "--field-manager=somebody")
+	s.kubectl("patch", "configmap/a", "--type=merge", "-p", `{"data":{"value":"by hand"}}`, "--field-manager=intruder")
 	s.lookNow()
-	want := "ConfigMap " + s.ns + "/a: data.value was changed by somebody, and is again as main@" + commit[:12] + " says"
+	want := "ConfigMap " + s.ns + "/a: data.value was changed by intruder, and is again as main@" + commit[:12] + " says"
 	s.told("DriftUndone", want)
 	if notes := s.events("DriftUndone"); len(notes) != 1 {
 		t.Errorf("the events are %q", notes)
@@ -520,7 +520,7 @@ func TestDriftIsNamed(t *testing.T) {
 		{"patch", "configmap", "a", "--type=json", "-p", `[{"op":"remove","path":"/data/value"}]`},
 		{"delete", "configmap", "b"},
 		{"scale", "deployment", "web", "--replicas=1"},
-		{"set", "image", "deployment/web", "web=registry.example.org/web:v2", "--field-manager=somebody"},
+		{"set", "image", "deployment/web", "web=registry.example.org/web:v2", "--field-manager=intruder"},
 	} {
 		if out, err := s.c.Kubectl(t, append([]string{"-n", s.ns}, args...)...); err != nil {
 			t.Fatal(out)
@@ -540,7 +540,7 @@ func TestDriftIsNamed(t *testing.T) {
 		for _, want := range []string{
 			"ConfigMap " + s.ns + "/a: data.value was removed",
 			"ConfigMap " + s.ns + "/b was deleted",
-			"Deployment " + s.ns + "/web: ", "spec.replicas was changed by kubectl", `spec.template.spec.containers[name="web"].image was changed by somebody`,
+			"Deployment " + s.ns + "/web: ", "spec.replicas was changed by kubectl", `spec.template.spec.containers[name="web"].image was changed by intruder`,
 		} {
 			if !strings.Contains(notes, want) {
 				return fmt.Errorf("%q is not in %s", want, notes)

@@ -26,7 +26,7 @@ func TestMayHandBack_Live(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, o := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
-			if err := own.Get(t.Context(), client.ObjectKey{Name: "tranche-held-deployments"}, o); as.UserName != "nobody" && err != nil {
+			if err := own.Get(t.Context(), client.ObjectKey{Name: "tranche-held-deployments"}, o); as.UserName != "stranger" && err != nil {
 				t.Errorf("%s cannot ask: %v", as.UserName, err)
 			}
 		}
@@ -42,7 +42,7 @@ func TestMayHandBack_Live(t *testing.T) {
 	if err := ask(admin, true); err != nil {
 		t.Errorf("an admin, as an account: %v", err)
 	}
-	if err := ask(rest.ImpersonationConfig{UserName: "nobody"}, false); err != nil {
+	if err := ask(rest.ImpersonationConfig{UserName: "stranger"}, false); err != nil {
 		t.Errorf("a user who may not read the policy: %v", err)
 	}
 }
