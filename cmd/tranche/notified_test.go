@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -128,13 +129,19 @@ func TestNotified_Cause(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "notifications.yaml")
 	s.must(os.WriteFile(file, fmt.Appendf(nil, "receivers:\n- {name: hook, type: webhook, url: %q, namespaces: [%s]}\n", server.URL, s.ns), 0o600))
 	s.process(s.ownOnly(), "--notification-config", file)
-	s.replace("release.yaml", "  strategy:\n", "  strategy:\n    progressDeadlineSeconds: 2\n")
-	s.push("a short deadline")
 	s.follow("source", ".", s.own)
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	room := s.noRoom()
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	v2 := s.push("web: v2")
+	clustertest.Wait(t, "the cause in the status, before the deadline", func() error {
+		if m := s.release("web").Status.Message; !strings.Contains(m, "2 pods not created: exceeded quota: no-room") {
+			return errors.New(m)
+		}
+		return nil
+	})
+	s.replace("release.yaml", "  strategy:\n", "  strategy:\n    progressDeadlineSeconds: 1\n")
+	s.push("a short deadline")
 	s.hears(h, "ProgressDeadlineExceeded", map[string]string{"commit": v2, "state": "Failed", "message": "2 pods not created: exceeded quota: no-room", "next": "tranche rollback web -n " + s.ns + " --push"})
 	s.says(0, "status web", "2 pods not created: exceeded quota: no-room")
 	room()
