@@ -127,6 +127,14 @@ func (s *SSHD) Let(key string) {
 	}
 }
 
+// Only lets clients with a key log in, and no other.
+func (s *SSHD) Only(key string) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, "authorized_keys"), []byte(s.read(key+".pub")), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 func (s *SSHD) read(file string) string {
 	s.t.Helper()
 	text, err := os.ReadFile(file)
