@@ -50,14 +50,14 @@ bench: bin/devcluster bin/kubectl ## Run the benchmarks
 # Each target for that long.
 FUZZTIME ?= 1m
 
-# Random releases against the adversary of rollout/engine; 200000 take about an hour.
-WALKS ?= 50000
+# Random releases against the adversary of rollout/engine, an hour of one core.
+WALKS ?= 225000
 # Random Git graphs of signed plans and approvals: without a cluster, where 10000 take
 # about 40 minutes of one core, and on one.
 GRAPHS ?= 10000
 LIVE ?= 50
 
-soak: bin/devcluster bin/kubectl ## Explore wide, take every fault at every write, five minutes of chaos: over an hour
+soak: bin/devcluster bin/kubectl ## Explore wide, take every fault at every write, five minutes of chaos: over two hours
 	go test -v -run 'Explore|ChangeAtAnyMoment|Adversary' -timeout 4h ./rollout/engine -full -walks $(WALKS)
 	go test -v -run 'TestFaultAtAnyWrite|TestChaos' -timeout 1h ./rollout -full
 	go test -v -run 'TestPlanAdversary|TestLiveAdversary' -timeout 2h ./gitsync -graphs $(GRAPHS) -live $(LIVE)

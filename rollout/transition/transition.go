@@ -107,6 +107,9 @@ func described(br *v1alpha1.BatchRelease, t notify.Transition) notify.Transition
 	}
 	switch t.Reason {
 	case engine.ReasonWaitingForApproval:
+		if br.Spec.RequireSignedApprovals {
+			name += " --sign"
+		}
 		t.Next = "tranche approve" + name + push
 	case engine.ReasonProgressDeadlineExceeded:
 		t.Next = "tranche rollback" + name + push

@@ -112,3 +112,16 @@ func TestTransitions(t *testing.T) {
 		}
 	}
 }
+
+// An approval without a signature would be ignored where signers are listed.
+func TestTransitions_SignedApprovals(t *testing.T) {
+	br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
+	br.Spec.Commit, br.Spec.RequireSignedApprovals = "3f2c1e0000000000000000000000000000000000", true
+	br.Status = v1alpha1.BatchReleaseStatus{Phase: "RollingUpdate", Reason: engine.ReasonUpgrading, UpdateRevision: "u", UpdateCommit: br.Spec.Commit}
+	gate := br.Status
+	gate.Reason = engine.ReasonWaitingForApproval
+	got := Of(br, gate, time.Unix(9, 0))
+	if len(got) != 1 || got[0].Next != "tranche approve web -n shop --sign --push" {
+		t.Errorf("notified %+v", got)
+	}
+}

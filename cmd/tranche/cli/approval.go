@@ -36,6 +36,11 @@ func HasSigners(gs *v1alpha1.GitSource) bool {
 	return gs.Spec.Approvals != nil && gs.Spec.Approvals.Signers != nil
 }
 
+// VerifiesCommits reports whether a source applies only commits that are signed.
+func VerifiesCommits(gs *v1alpha1.GitSource) bool {
+	return gs.Spec.Verify != nil && gs.Spec.Verify.Mode != v1alpha1.VerifyTag
+}
+
 // ApprovedFor returns the note of an approval: the steps that it is for. After an
 // edit of the plan another commit has to bring the approval, and the note is what
 // that commit changes.

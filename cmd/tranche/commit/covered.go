@@ -32,10 +32,15 @@ const (
 
 // agreeToCover shows the commits that only the signature of the next commit would let
 // spec.verify pass, and asks. A tip's signature covers all the history, so it would apply
-// commits of a user without a listed key. yes does not answer that, a flag does.
+// commits of a user without a listed key. yes does not answer that, a flag does. A commit
+// that would be pushed without a signature is refused, since the controller refuses it.
 func (st *commitCommand) agreeToCover(ctx context.Context) error {
-	v := st.source.Spec.Verify
-	if v == nil || v.Mode == v1alpha1.VerifyTag || !st.willSign(ctx) {
+	switch {
+	case !cli.VerifiesCommits(st.source):
+		return nil
+	case !st.willSign(ctx) && st.push:
+		return fmt.Errorf("not committed: GitSource %s/%s applies only signed commits (spec.verify); sign this one with --sign", st.source.Namespace, st.source.Name)
+	case !st.willSign(ctx):
 		return nil
 	}
 	k := &knownSignatures{commitCommand: st}

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,6 +70,7 @@ func TestSignatureCovers(t *testing.T) {
 		answers string // none: --yes
 		covers  int    // commits that are shown
 		refused bool
+		names   string // the flag that the error names; none: --cover-unverified
 	}{
 		"nothing new": {},
 		"unsigned":    {edits: []edit{outsider}, covers: 1, refused: true},
@@ -82,6 +84,7 @@ func TestSignatureCovers(t *testing.T) {
 			s.Run("git", "config", "commit.gpgSign", "yes")
 		}}, covers: 1, refused: true},
 		"unsigned, and nothing is signed": {edits: []edit{outsider, func(_ clitest.Clone, st *commitCommand) { st.sign = false }}},
+		"unsigned, and pushed without a signature": {edits: []edit{outsider, func(_ clitest.Clone, st *commitCommand) { st.sign, st.push = false, true }}, refused: true, names: "--sign"},
 		"unsigned, and nothing has to be": {edits: []edit{outsider, func(_ clitest.Clone, st *commitCommand) { st.source.Spec.Verify = nil }}},
 		"unsigned, and a tag has to be":   {edits: []edit{outsider, func(_ clitest.Clone, st *commitCommand) { st.source.Spec.Verify.Mode = v1alpha1.VerifyTag }}},
 		"unsigned, and applied": {edits: []edit{outsider, func(_ clitest.Clone, st *commitCommand) {
@@ -151,7 +154,7 @@ func TestSignatureCovers(t *testing.T) {
 			if committed == tc.refused || (err == nil) == tc.refused {
 				t.Errorf("committed %t: %v, want refused %t", committed, err, tc.refused)
 			}
-			if tc.refused && tc.answers == "" && !strings.Contains(err.Error(), "--cover-unverified") {
+			if tc.refused && tc.answers == "" && !strings.Contains(err.Error(), cmp.Or(tc.names, "--cover-unverified")) {
 				t.Errorf("the error names no flag: %v", err)
 			}
 			if shown := strings.Contains(out.String(), fmt.Sprintf("%d in all", tc.covers)); shown != (tc.covers > 0) {

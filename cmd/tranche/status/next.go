@@ -26,14 +26,14 @@ func (s *releaseView) next() string {
 		if s.source == nil {
 			return head + "\n  tranche approve " + name + " --direct\n"
 		}
-		return head + "\n  tranche approve " + name + s.signing() + " --push\n" + s.inClone() + s.approvalByHand()
+		return head + "\n  tranche approve " + name + s.signedApproval() + " --push\n" + s.inClone() + s.approvalByHand()
 	case engine.ReasonReleasePaused:
 		if s.source == nil {
 			return "It goes on when spec.paused is false:\n  kubectl patch batchrelease " + name + " --type merge -p '{\"spec\":{\"paused\":false}}'\n"
 		}
-		return s.approvedAlready() + "It goes on when the plan is resumed:\n  tranche resume " + name + " --push\n" + s.inClone() + s.byHand("set spec.paused of the plan to false, then", "Resume "+br.Name)
+		return s.approvedAlready() + "It goes on when the plan is resumed:\n  tranche resume " + name + s.signedCommit() + " --push\n" + s.inClone() + s.byHand("set spec.paused of the plan to false, then", "Resume "+br.Name)
 	case engine.ReasonProgressDeadlineExceeded:
-		return "Look at the new pods, then push a better commit, or go back:\n  tranche rollback " + name + " --push\n" + s.revertByHand(br.Spec.Commit)
+		return "Look at the new pods, then push a better commit, or go back:\n  tranche rollback " + name + s.signedCommit() + " --push\n" + s.revertByHand(br.Spec.Commit)
 	case engine.ReasonRolledBack:
 		if br.Status.FailedCommit == "" {
 			return ""
@@ -53,12 +53,28 @@ func (s *releaseView) approvedAlready() string {
 	return fmt.Sprintf("Step %d is approved already, by %s in %s.\n", a.Step, cli.OrNone(a.ApprovedBy), cli.OrNone(cli.Short(a.ApprovedIn)))
 }
 
-// signing is the option to sign a commit, where only signed approvals count.
-func (s *releaseView) signing() string {
+// signedApproval is the option to sign the commit of an approval, where it needs one.
+func (s *releaseView) signedApproval() string {
 	if s.release.Spec.RequireSignedApprovals || s.source != nil && cli.HasSigners(s.source) {
 		return " --sign"
 	}
+	return s.signedCommit()
+}
+
+// signedCommit is the option to sign a commit, where the source applies no other.
+func (s *releaseView) signedCommit() string {
+	if s.source != nil && cli.VerifiesCommits(s.source) {
+		return " --sign"
+	}
 	return ""
+}
+
+// git is the option of git commit and git revert for one of tranche.
+func git(option string) string {
+	if option == "" {
+		return ""
+	}
+	return " -S"
 }
 
 // inClone introduces the same by hand.
@@ -73,21 +89,17 @@ func (s *releaseView) approvalByHand() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  mkdir -p %s && cat > %s <<'EOF'\n", path.Dir(file), file)
 	b.WriteString(cli.ApprovalFile(br, br.Status.CurrentStepIndex))
-	option := ""
-	if s.signing() != "" {
-		option = " -S"
-	}
-	fmt.Fprintf(&b, "EOF\n  git add %s\n  git commit%s -m 'Approve step %d of %s'\n  git push origin HEAD:%s\n", file, option, br.Status.CurrentStepIndex, br.Name, s.source.Spec.Ref.Branch)
+	fmt.Fprintf(&b, "EOF\n  git add %s\n  git commit%s -m 'Approve step %d of %s'\n  git push origin HEAD:%s\n", file, git(s.signedApproval()), br.Status.CurrentStepIndex, br.Name, s.source.Spec.Ref.Branch)
 	return b.String()
 }
 
 func (s *releaseView) byHand(edit, subject string) string {
-	return fmt.Sprintf("  %s\n  git commit -am '%s' && git push origin HEAD:%s\n", edit, subject, s.source.Spec.Ref.Branch)
+	return fmt.Sprintf("  %s\n  git commit%s -am '%s' && git push origin HEAD:%s\n", edit, git(s.signedCommit()), subject, s.source.Spec.Ref.Branch)
 }
 
 func (s *releaseView) revertByHand(commit string) string {
 	if s.source == nil || commit == "" {
 		return ""
 	}
-	return s.inClone() + fmt.Sprintf("  git revert --no-edit %s && git push origin HEAD:%s\n", cli.Short(commit), s.source.Spec.Ref.Branch)
+	return s.inClone() + fmt.Sprintf("  git revert%s --no-edit %s && git push origin HEAD:%s\n", git(s.signedCommit()), cli.Short(commit), s.source.Spec.Ref.Branch)
 }

@@ -50,6 +50,7 @@ func views() map[string]func(*releaseView) {
 	at := func(edit func(*releaseView, *v1alpha1.BatchReleaseStatus)) func(*releaseView) {
 		return func(s *releaseView) { edit(s, &s.release.Status) }
 	}
+	verified := func(s *releaseView) { s.source.Spec.Verify = &v1alpha1.CommitVerification{} }
 	return map[string]func(*releaseView){
 		"waiting": func(*releaseView) {},
 		"upgrading": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
@@ -76,6 +77,9 @@ func views() map[string]func(*releaseView) {
 			s.release.DeletionTimestamp, s.release.Finalizers = clitest.Before(time.Minute), []string{"example.org/hostage"}
 		},
 		"signed": func(s *releaseView) { s.release.Spec.RequireSignedApprovals = true },
+		"verified":         verified,
+		"verifieddeadline": func(s *releaseView) { verified(s); s.release.Status.Reason = "ProgressDeadlineExceeded" },
+		"verifiedpaused":   func(s *releaseView) { verified(s); s.release.Status.Reason = "ReleasePaused" },
 		"back": at(func(s *releaseView, at *v1alpha1.BatchReleaseStatus) {
 			at.RollingBack, at.Reason, at.Message = true, "RollingBack", "10 of 10 pods run 58d874c89d, 8 of them available"
 			at.UpdateRevision, at.CurrentStepState, at.Approvals = at.StableRevision, v1alpha1.StepUpgrade, nil
