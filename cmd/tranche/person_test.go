@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -45,7 +46,13 @@ func TestPlugin(t *testing.T) {
 	s.has(kubectl("--help"), "Usage:\n  kubectl tranche [command]\n", `Use "kubectl tranche [command] --help"`)
 	s.has(kubectl("--version"), "kubectl tranche version ")
 
-	out := kubectl("version")
+	var out string
+	clustertest.Wait(t, "an answer of the cluster", func() error { // for which version waits five seconds
+		if out = kubectl("version"); strings.Contains(out, "unknown: ") {
+			return errors.New(out)
+		}
+		return nil
+	})
 	client, rest, _ := strings.Cut(out, "\n")
 	if client != "client:     "+cli.VersionString() {
 		t.Errorf("%q", client)
@@ -89,12 +96,15 @@ func TestCompletion(t *testing.T) {
 		"__complete reject -n " + s.ns + " --reason slow --with ":   "web\tWaitingForApproval\n",
 	} {
 		args := strings.Split(command, " ")
-		cmd := exec.Command(os.Args[0], args...)
-		cmd.Env = s.environment()
-		out, err := cmd.Output()
-		if err != nil || !strings.HasPrefix(string(out), want) {
-			t.Errorf("%s: %v: %q, want %q", command, err, out, want)
-		}
+		clustertest.Wait(t, "completion", func() error { // which gives up soon on a busy machine
+			cmd := exec.Command(os.Args[0], args...)
+			cmd.Env = s.environment()
+			out, err := cmd.Output()
+			if err != nil || !strings.HasPrefix(string(out), want) {
+				return fmt.Errorf("%s: %v: %q, want %q", command, err, out, want)
+			}
+			return nil
+		})
 	}
 }
 
