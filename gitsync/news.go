@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 )
 
 // SourceNews is that a branch can no longer be followed, or that it can again.
@@ -83,5 +84,5 @@ func authorIn(s storer.EncodedObjectStorer, commit plumbing.Hash) string {
 	if err != nil {
 		return ""
 	}
-	return desired.AuthorOf(c)
+	return gitobject.AuthorOf(c)
 }

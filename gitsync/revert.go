@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/plan"
 )
@@ -31,7 +30,7 @@ type revertedCommit struct {
 // subjectOf is the first line of a commit message, without control characters.
 func subjectOf(message string) string {
 	subject, _, _ := strings.Cut(strings.TrimLeft(message, "\n"), "\n")
-	return desired.Printable(strings.TrimSpace(subject))
+	return gitobject.Printable(strings.TrimSpace(subject))
 }
 
 // keeps reports where a result differs from the tip although none of the

@@ -103,8 +103,7 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 	if by.Verify == nil {
 		return nil
 	}
-	h := desired.NewHistory(w.commit.renderer, w.commit.desired)
-	past, err := h.Ancestors(ctx, w.snapshot.Commit)
+	past, err := gitobject.Ancestors(ctx, w.snapshot, w.snapshot.Commit)
 	if err != nil {
 		return err
 	}
@@ -112,9 +111,6 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 	if err != nil {
 		return gittree.Missing("commit", w.review.Commit, err)
 	}
-	renderer := *w.commit.renderer
-	renderer.Snapshot = w.review
-	h = desired.NewHistory(&renderer, w.commit.desired)
 	for next := []*object.Commit{first}; len(next) > 0; {
 		c := next[len(next)-1]
 		_, why, err := by.SignerOf(ctx, w.review, c.Hash, by.Verify)
@@ -128,7 +124,7 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 				Hint: "find out who pushed it, and delete the branch; it is made again",
 			}
 		}
-		if next, err = h.Unseen(c, past, next[:len(next)-1]); err != nil {
+		if next, err = gitobject.Unseen(w.review, c, past, next[:len(next)-1]); err != nil {
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ type File struct {
 func TakeBack(store storer.EncodedObjectStorer, gs *v1alpha1.GitSource, head plumbing.Hash, commits []plumbing.Hash) (changes map[string]File, conflicts []string, err error) {
 	s := gitobject.NewStore(store)
 	r := &desired.Reader{Source: gs}
-	from, err := desired.TreeHash(store, head)
+	from, err := gitobject.TreeHash(store, head)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -361,7 +361,7 @@ func bringsApproval(h *desired.History, c *object.Commit, in intent) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	had, err := desired.ParentWith(h.Snapshot, c, a.File, content)
+	had, err := gitobject.ParentWith(h.Snapshot, c, a.File, content)
 	return err == nil && had == nil, err
 }
 
@@ -570,7 +570,7 @@ func (w *writeback) hasBlob(file string, blob plumbing.Hash) (bool, error) {
 	if err != nil || e.Hash == blob || w.also.IsZero() {
 		return err == nil && e.Hash == blob, err
 	}
-	hash, ok, err := desired.BlobAt(w.scratch, w.also, file)
+	hash, ok, err := gitobject.BlobAt(w.scratch, w.also, file)
 	return ok && hash == blob, err
 }
 

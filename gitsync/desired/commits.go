@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/signature"
@@ -326,7 +326,7 @@ func bringer(s storer.EncodedObjectStorer, tip plumbing.Hash, file string, last 
 	if err != nil {
 		return Brought{}, gittree.Missing("commit", tip, err)
 	}
-	content, ok, err := BlobAt(s, tip, file)
+	content, ok, err := gitobject.BlobAt(s, tip, file)
 	if err == nil && !ok {
 		err = fmt.Errorf("%s in %s: %w", file, plan.ShortCommit(tip.String()), errNoFile)
 	}
@@ -337,76 +337,13 @@ func bringer(s storer.EncodedObjectStorer, tip plumbing.Hash, file string, last 
 		if c.Hash == last.tip && content == last.content {
 			return Brought{tip, content, last.in, last.by}, nil
 		}
-		from, err := ParentWith(s, c, file, content)
+		from, err := gitobject.ParentWith(s, c, file, content)
 		if err != nil {
 			return Brought{}, err
 		}
 		if from == nil {
-			return Brought{tip, content, c.Hash.String(), AuthorOf(c)}, nil
+			return Brought{tip, content, c.Hash.String(), gitobject.AuthorOf(c)}, nil
 		}
 		c = from
 	}
-}
-
-// ParentWith returns the first parent that has the file with that content.
-func ParentWith(s storer.EncodedObjectStorer, c *object.Commit, file string, content plumbing.Hash) (*object.Commit, error) {
-	for _, parent := range c.ParentHashes {
-		h, ok, err := BlobAt(s, parent, file)
-		if err != nil {
-			return nil, err
-		}
-		if !ok || h != content {
-			continue
-		}
-		p, err := object.GetCommit(s, parent)
-		if err != nil {
-			return nil, gittree.Missing("commit", parent, err)
-		}
-		return p, nil
-	}
-	return nil, nil
-}
-
-func BlobAt(s storer.EncodedObjectStorer, commit plumbing.Hash, file string) (plumbing.Hash, bool, error) {
-	t, err := gittree.Open(s, commit)
-	if err != nil {
-		return plumbing.ZeroHash, false, err
-	}
-	return t.Blob(file)
-}
-
-// AuthorOf is a commit's author as people write it.
-func AuthorOf(c *object.Commit) string {
-	return limited(c.Author.Name + " <" + c.Author.Email + ">")
-}
-
-// limited cuts who approved to the length that the BatchRelease has for it.
-func limited(s string) string {
-	s = Printable(s)
-	if r := []rune(s); len(r) > maxAuthor {
-		s = string(r[:maxAuthor-1]) + "…"
-	}
-	return s
-}
-
-// Printable returns a text of a commit with its control characters replaced: a terminal
-// would act by them.
-func Printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
-}
-
-// maxAuthor is the length that the BatchRelease has for it.
-const maxAuthor = 512
-
-func TreeHash(s storer.EncodedObjectStorer, commit plumbing.Hash) (plumbing.Hash, error) {
-	c, err := object.GetCommit(s, commit)
-	if err != nil {
-		return plumbing.ZeroHash, gittree.Missing("commit", commit, err)
-	}
-	return c.TreeHash, nil
 }

@@ -24,7 +24,7 @@ func (h *History) describe(br, now *v1alpha1.BatchRelease) {
 	c, err := object.GetCommit(h.Snapshot, plumbing.NewHash(br.Spec.Commit))
 	switch {
 	case err == nil:
-		said[v1alpha1.AnnotationCommitAuthor] = AuthorOf(c)
+		said[v1alpha1.AnnotationCommitAuthor] = gitobject.AuthorOf(c)
 		said[v1alpha1.AnnotationRejected] = rejectedBy(c, br.Namespace+"/"+br.Name).reason
 	case now != nil && now.Spec.Commit == br.Spec.Commit:
 		for _, key := range []string{v1alpha1.AnnotationCommitAuthor, v1alpha1.AnnotationRejected} {
@@ -89,7 +89,7 @@ func rejectedBy(c *object.Commit, release string) Rejection {
 	if !slices.Contains(t[gitobject.TrailerRelease], release) || len(t[gitobject.TrailerCommit]) == 0 || len(t[trailerRejected]) == 0 {
 		return Rejection{}
 	}
-	r := Rejection{Of: t[gitobject.TrailerCommit][0], by: AuthorOf(c), reason: t[trailerRejected][0], in: c.Hash.String()}
+	r := Rejection{Of: t[gitobject.TrailerCommit][0], by: gitobject.AuthorOf(c), reason: t[trailerRejected][0], in: c.Hash.String()}
 	if runes := []rune(r.reason); len(runes) > maxReason {
 		r.reason = string(runes[:maxReason-1]) + "…"
 	}

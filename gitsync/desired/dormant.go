@@ -252,7 +252,7 @@ func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signatur
 // another person signed it.
 func (d *dormancy) suspect(ctx context.Context, c *object.Commit, r *rendering, approver signature.Signature, keys *signature.Keys) (*suspect, error) {
 	if len(c.ParentHashes) == 1 {
-		if parent, err := TreeHash(d.Snapshot, c.ParentHashes[0]); err != nil || parent == c.TreeHash {
+		if parent, err := gitobject.TreeHash(d.Snapshot, c.ParentHashes[0]); err != nil || parent == c.TreeHash {
 			return nil, err
 		}
 	}
@@ -328,7 +328,7 @@ func (p *ownChanges) changesOrNone() map[string]gitobject.Change {
 // isOfParent reports whether a parent of a merge has a file as the merge has it.
 func (d *dormancy) isOfParent(c *object.Commit, file string, to object.TreeEntry) (bool, error) {
 	for _, p := range c.ParentHashes {
-		tree, err := TreeHash(d.Snapshot, p)
+		tree, err := gitobject.TreeHash(d.Snapshot, p)
 		if err != nil {
 			return false, err
 		}
@@ -533,7 +533,7 @@ func (d *dormancy) effectBefore(ctx context.Context, s suspect) (map[string]bool
 	if !from.IsZero() {
 		to, err = d.undo(ctx, from, s)
 	} else if from = s.commit.TreeHash; len(s.commit.ParentHashes) > 0 {
-		to, err = TreeHash(d.Snapshot, s.commit.ParentHashes[0])
+		to, err = gitobject.TreeHash(d.Snapshot, s.commit.ParentHashes[0])
 	}
 	if err == nil && was == nil {
 		was, err = d.fieldsOf(ctx, from)

@@ -328,7 +328,7 @@ func (h *History) unwritten(file string, b Brought) (why, hint string, err error
 	default:
 		return factMerged, hintNoMerge, nil
 	}
-	before, ok, err := BlobAt(h.Snapshot, c.ParentHashes[0], file)
+	before, ok, err := gitobject.BlobAt(h.Snapshot, c.ParentHashes[0], file)
 	if err != nil || !ok {
 		return "", "", err
 	}

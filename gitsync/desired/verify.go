@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
@@ -289,46 +288,11 @@ const maxChange = 1000
 
 var errTooManyCommits = fmt.Errorf("the release brings more than %d commits, too many to look at who signed them", maxChange)
 
-// Unseen adds the parents of a commit that were not seen to a list.
-func (h *History) Unseen(c *object.Commit, seen map[plumbing.Hash]bool, list []*object.Commit) ([]*object.Commit, error) {
-	for _, p := range c.ParentHashes {
-		if seen[p] {
-			continue
-		}
-		seen[p] = true
-		parent, err := object.GetCommit(h.Snapshot, p)
-		if err != nil {
-			return nil, gittree.Missing("commit", p, err)
-		}
-		list = append(list, parent)
-	}
-	return list, nil
-}
-
-// Ancestors returns a commit and all that it has in its history.
-func (h *History) Ancestors(ctx context.Context, of plumbing.Hash) (map[plumbing.Hash]bool, error) {
-	seen := map[plumbing.Hash]bool{of: true}
-	first, err := object.GetCommit(h.Snapshot, of)
-	if err != nil {
-		return nil, gittree.Missing("commit", of, err)
-	}
-	for next := []*object.Commit{first}; len(next) > 0; {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		c := next[len(next)-1]
-		if next, err = h.Unseen(c, seen, next[:len(next)-1]); err != nil {
-			return nil, err
-		}
-	}
-	return seen, nil
-}
-
 // approvedBy is who is recorded as the approver: the principal of the key,
 // where a signature counts, and else the author of the commit.
 func (h *History) approvedBy(file string, b Brought) string {
 	if by, ok := h.approvers[file]; ok {
-		return limited(cmp.Or(by.Principal, by.Key))
+		return gitobject.Person(cmp.Or(by.Principal, by.Key))
 	}
 	return b.by
 }

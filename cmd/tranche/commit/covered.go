@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
-	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
@@ -183,7 +182,7 @@ func (k *knownSignatures) show(ctx context.Context, commits []string) error {
 			return fmt.Errorf("reading commit %s: %w", c, err)
 		}
 		author, subject, _ := strings.Cut(text, "\x00")
-		k.say("  %s %s: %s\n", cli.Short(c), desired.Printable(author), desired.Printable(subject))
+		k.say("  %s %s: %s\n", cli.Short(c), gitobject.Printable(author), gitobject.Printable(subject))
 	}
 	return nil
 }

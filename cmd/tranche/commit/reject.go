@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
-	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -61,7 +61,7 @@ Deployments that the same commit released stay.`,
 
 // checkReason returns a reason as one line.
 func checkReason(reason string) (string, error) {
-	reason = desired.Printable(strings.Join(strings.Fields(reason), " "))
+	reason = gitobject.Printable(strings.Join(strings.Fields(reason), " "))
 	switch n := len([]rune(reason)); {
 	case n == 0:
 		return "", errors.New("--reason is missing: write in a sentence why the release is rejected")

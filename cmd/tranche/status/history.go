@@ -16,7 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
-	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -176,7 +176,7 @@ func recordedAuthor(br *v1alpha1.BatchRelease, commit string) string {
 	if commit == "" || br.Spec.Commit != commit {
 		return ""
 	}
-	return desired.Printable(br.Annotations[v1alpha1.AnnotationCommitAuthor])
+	return gitobject.Printable(br.Annotations[v1alpha1.AnnotationCommitAuthor])
 }
 
 // authorUnknown stands in tables for the author of a commit that neither the cluster nor
@@ -233,7 +233,7 @@ func commitsOf(ctx context.Context, in *clone.Clone, entries []HistoryEntry) map
 	}
 	for line := range strings.Lines(out) {
 		if f := strings.Split(strings.TrimRight(line, "\n"), "\x00"); len(f) == 3 {
-			found[f[0]] = [2]string{desired.Printable(f[1]), desired.Printable(f[2])}
+			found[f[0]] = [2]string{gitobject.Printable(f[1]), gitobject.Printable(f[2])}
 		}
 	}
 	return found
@@ -249,7 +249,7 @@ func rejectedIn(ctx context.Context, in *clone.Clone) map[string]Rejection {
 	}
 	for line := range strings.Lines(out) {
 		if f := strings.Split(strings.TrimRight(line, "\n"), "\x00"); len(f) == 5 {
-			found[f[2]+" "+f[3]] = Rejection{Commit: f[0], By: desired.Printable(f[1]), Reason: desired.Printable(f[4])}
+			found[f[2]+" "+f[3]] = Rejection{Commit: f[0], By: gitobject.Printable(f[1]), Reason: gitobject.Printable(f[4])}
 		}
 	}
 	return found
