@@ -138,9 +138,9 @@ func (l *look) take(r apply.Result) {
 
 // prepare renders a commit and reads the cluster's side of it. If there are problems,
 // it returns the commit with them, unless the commit does not render.
-func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by desired.Signatures, o *apply.Observer) (*commit, error) {
+func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by desired.Policy, o *apply.Observer) (*commit, error) {
 	if l.keep.brought == nil {
-		l.keep.brought = map[string]desired.Brought{}
+		l.keep.brought = map[string]desired.FileOrigin{}
 	}
 	if l.keep.approved == nil {
 		l.keep.approved = desired.ApprovedSteps{}
@@ -148,7 +148,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by desired.S
 	if l.keep.exceeded == nil {
 		l.keep.exceeded = &desired.OverLimits{}
 	}
-	r := &desired.Reader{Exceeded: l.keep.exceeded, Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.rendersIn(), Brought: l.keep.brought, Approved: l.keep.approved, Order: l.keep.order, Signatures: by}
+	r := &desired.Reader{Exceeded: l.keep.exceeded, Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.rendersIn(), Brought: l.keep.brought, Approved: l.keep.approved, Order: l.keep.order, Changes: l.keep.changes, Signatures: by}
 	d, rendered, err := r.Read(l.keep.desired)
 	if err != nil {
 		return nil, err

@@ -156,7 +156,7 @@ const notedBefore = 7 * 24 * time.Hour
 
 // mustNoteSeen reports whether the tips that were seen since the status was written have to
 // be in it soon.
-func (l *look) mustNoteSeen(by desired.Signatures) bool {
+func (l *look) mustNoteSeen(by desired.Policy) bool {
 	until := by.Now.Add(notedBefore)
 	if rest := l.keep.rest.until; rest.After(until) {
 		until = rest

@@ -255,18 +255,18 @@ type memory struct {
 	kept *desired.State
 	// applied is what of desired counts.
 	applied *plan.Set
-	brought map[string]desired.Brought // by file
+	brought map[string]desired.FileOrigin // by file
 	// exceeded are the commits that take more to render than they may.
 	exceeded *desired.OverLimits
 	// approved are the steps that plans had when they were approved.
 	approved desired.ApprovedSteps
-	order    gitobject.Precedence            // of the commits that brought approvals
-	changes  map[string]desired.FoundCommits // see signatures
-	places   map[string][]desired.Place      // see signatures
-	ignored  string                          // the approvals that were reported
-	failure  string                          // of the source, that was notified
-	notes    string                          // that are there, as far as we know
-	rest     *atRest                         // nil while something is left to do
+	order    gitobject.Precedence       // of the commits that brought approvals
+	changes  desired.Changes            // see signatures
+	places   map[string][]desired.Place // see signatures
+	ignored  string                     // the approvals that were reported
+	failure  string                     // of the source, that was notified
+	notes    string                     // that are there, as far as we know
+	rest     *atRest                    // nil while something is left to do
 	passed   passed
 	trials   apply.DryRunCache
 	// awaiting is how old an answer of the server may be for the next sync, while other

@@ -24,17 +24,17 @@ import (
 
 // signatures reads the keys. As with the credentials, each sync reads them. So a key
 // that is taken from a Secret counts for nothing from the next sync on.
-func (l *look) signatures(ctx context.Context) (s desired.Signatures, err error) {
+func (l *look) signatures(ctx context.Context) (s desired.Policy, err error) {
 	if l.keep.changes == nil || len(l.keep.changes) > desired.KeptChanges {
-		l.keep.changes = map[string]desired.FoundCommits{}
+		l.keep.changes = desired.Changes{}
 	}
-	if l.keep.places == nil || len(l.keep.places) > desired.KeptChanges {
+	if l.keep.places == nil || len(l.keep.places) > desired.KeptPlaces {
 		l.keep.places = map[string][]desired.Place{}
 	}
 	if l.keep.order == nil {
 		l.keep.order = gitobject.Precedence{}
 	}
-	s.Now, s.Changes, s.Places, s.Order, s.Seen = time.Now(), l.keep.changes, l.keep.places, l.keep.order, l.gs.Status.Seen
+	s.Now, s.Places, s.Order, s.Seen = time.Now(), l.keep.places, l.keep.order, l.gs.Status.Seen
 	if v := l.gs.Spec.Verify; v != nil {
 		if s.Verify, err = l.keys(ctx, "spec.verify", &v.Verification); err != nil {
 			return s, err
@@ -104,7 +104,7 @@ func (l *look) keys(ctx context.Context, field string, v *v1alpha1.Verification)
 
 // verified checks that what leads to a snapshot is signed, where the spec demands it. For
 // a branch the tip is enough: its signature covers the whole tree, and the whole history.
-func (l *look) verified(ctx context.Context, s *repository.Snapshot, by desired.Signatures) error {
+func (l *look) verified(ctx context.Context, s *repository.Snapshot, by desired.Policy) error {
 	if by.Verify == nil {
 		return nil
 	}

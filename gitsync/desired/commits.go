@@ -2,17 +2,14 @@ package desired
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
-	"github.com/go-git/go-git/v5/plumbing/storer"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/signature"
@@ -306,44 +303,4 @@ func stepsOf(set *plan.Set, r *plan.Release) []intstr.IntOrString {
 		return nil
 	}
 	return plan.StepReplicas(then.Plan.Spec.Strategy.Steps)
-}
-
-// errNoFile says that a file is not there in a commit.
-var errNoFile = errors.New("no such file")
-
-// Brought says which commit brought a file's content, seen from a tip.
-type Brought struct {
-	tip, content plumbing.Hash
-	in, by       string
-}
-
-// bringer returns the commit that brought a file's content as it is at the tip, and
-// its author. A merge brings only what none of its parents has. So the commit of the
-// person who wrote the content counts, not that of the forge that merged it. If the
-// walk comes upon an earlier answer, that one is good.
-func bringer(s storer.EncodedObjectStorer, tip plumbing.Hash, file string, last Brought) (Brought, error) {
-	c, err := object.GetCommit(s, tip)
-	if err != nil {
-		return Brought{}, gittree.Missing("commit", tip, err)
-	}
-	content, ok, err := gitobject.BlobAt(s, tip, file)
-	if err == nil && !ok {
-		err = fmt.Errorf("%s in %s: %w", file, plan.ShortCommit(tip.String()), errNoFile)
-	}
-	if err != nil {
-		return Brought{}, err
-	}
-	for {
-		if c.Hash == last.tip && content == last.content {
-			return Brought{tip, content, last.in, last.by}, nil
-		}
-		from, err := gitobject.ParentWith(s, c, file, content)
-		if err != nil {
-			return Brought{}, err
-		}
-		if from == nil {
-			return Brought{tip, content, c.Hash.String(), gitobject.AuthorOf(c)}, nil
-		}
-		c = from
-	}
 }

@@ -59,7 +59,7 @@ func rendererAt(t *testing.T, repo *gittest.Repo, synced string) *Reader {
 	s := snapshotOf(t, repository.NewCache(t.TempDir()), repo.URL())
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: repo.URL(), Path: "deploy"}}
 	gs.Status.AppliedCommit = synced
-	return &Reader{Snapshot: s, Source: gs, Mapper: testMapper(), Brought: map[string]Brought{}, Signatures: Signatures{Changes: map[string]FoundCommits{}}}
+	return &Reader{Snapshot: s, Source: gs, Mapper: testMapper(), Brought: map[string]FileOrigin{}, Changes: Changes{}}
 }
 
 func liveAt(image, commit string) *v1alpha1.BatchRelease {
@@ -253,18 +253,18 @@ func TestBringer(t *testing.T) {
 			repo.Commit(map[string]string{"README.md": "last"})
 			repo.Push()
 			s := snapshotOf(t, repository.NewCache(t.TempDir()), repo.URL())
-			got, err := bringer(s, s.Commit, file, Brought{})
+			got, err := LastChange(s, s.Commit, file, FileOrigin{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.in != want || got.by != by {
-				t.Errorf("%s: got %s by %s, want %s by %s", tt.reason, got.in, got.by, want, by)
+			if got.In != want || got.By != by {
+				t.Errorf("%s: got %s by %s, want %s by %s", tt.reason, got.In, got.By, want, by)
 			}
-			last, err := bringer(s, before, file, Brought{})
+			last, err := LastChange(s, before, file, FileOrigin{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if again, err := bringer(s, s.Commit, file, last); err != nil || again.in != want || again.tip != s.Commit {
+			if again, err := LastChange(s, s.Commit, file, last); err != nil || again.In != want || again.tip != s.Commit {
 				t.Errorf("from an earlier answer: %+v %v", again, err)
 			}
 		})
@@ -381,7 +381,7 @@ func TestIsInHistory_Twins(t *testing.T) {
 	unsigned := commit(root, "no signature", "")
 	added := commit(root, "no signature", " U1NIU0lHAAAAAQ==\n")
 	seenTip := commit(commit(unsigned, "next", ""), "another tip", "")
-	sigs := Signatures{Order: gitobject.Precedence{}, Seen: []v1alpha1.SeenCommit{{Commit: seenTip.String(), Time: metav1.NewTime(now.Add(-time.Hour))}, {Commit: tip.String(), Time: metav1.NewTime(now.Add(-2 * time.Hour))}}}
+	sigs := Policy{Order: gitobject.Precedence{}, Seen: []v1alpha1.SeenCommit{{Commit: seenTip.String(), Time: metav1.NewTime(now.Add(-time.Hour))}, {Commit: tip.String(), Time: metav1.NewTime(now.Add(-2 * time.Hour))}}}
 	for _, tc := range []struct {
 		why  string
 		is   plumbing.Hash

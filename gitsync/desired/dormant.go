@@ -144,7 +144,7 @@ type dormancy struct {
 // on the change. It returns none if there is no such commit.
 func (c *change) dormant(ctx context.Context, approver signature.Signature) FoundCommits {
 	keys := signature.Join(c.Signatures.Signers, c.Signatures.Verify)
-	return c.Signatures.changeOf(strings.Join([]string{c.key, "dormant", approver.Key, keys.ID()}, " "), func() FoundCommits {
+	return c.Changes.search(strings.Join([]string{c.key, "dormant", approver.Key, keys.ID()}, " "), func() FoundCommits {
 		d, r, err := c.newDormancy()
 		if err != nil || d == nil {
 			return FoundCommits{err: err}

@@ -243,15 +243,15 @@ func TestDistinctAuthor_LongSideBranch(t *testing.T) {
 }
 
 // A search that takes too much is not repeated at each sync. One that failed is.
-func TestSignatures_ChangeOf(t *testing.T) {
+func TestChanges(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		err  error
 		want int
 	}{{nil, 1}, {errTooManyCommits, 1}, {errTooMuchHistory, 1}, {context.DeadlineExceeded, 2}} {
-		s, n := Signatures{Changes: map[string]FoundCommits{}}, 0
+		c, n := Changes{}, 0
 		for range 2 {
-			err := s.changeOf("x", func() FoundCommits { n++; return FoundCommits{err: tt.err} }).err
+			err := c.search("x", func() FoundCommits { n++; return FoundCommits{err: tt.err} }).err
 			if !errors.Is(err, tt.err) {
 				t.Errorf("%v, want %v", err, tt.err)
 			}

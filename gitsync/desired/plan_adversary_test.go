@@ -251,9 +251,10 @@ type adversary struct {
 	commits []string
 
 	gs       *v1alpha1.GitSource
-	by       Signatures
+	by       Policy
+	changes  Changes
 	last     *State
-	brought  map[string]Brought
+	brought  map[string]FileOrigin
 	approved ApprovedSteps
 	live     map[string]*v1alpha1.BatchRelease // by Deployment
 
@@ -279,7 +280,7 @@ func newAdversary(t *testing.T, seed uint64) *adversary {
 	t.Helper()
 	a := &adversary{
 		Memory: gittest.NewMemory(t, memfs.New()), t: t, rand: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // a test's choices
-		brought: map[string]Brought{}, approved: ApprovedSteps{}, live: map[string]*v1alpha1.BatchRelease{},
+		brought: map[string]FileOrigin{}, approved: ApprovedSteps{}, live: map[string]*v1alpha1.BatchRelease{},
 		states: map[string]state{}, makings: map[int][][]int{}, imagings: [2]map[string][][]int{{}, {}},
 		bringings: map[document][]bringing{}, governing: -1, begun: map[string]string{}, ended: map[string]bool{},
 	}
@@ -295,9 +296,10 @@ func newAdversary(t *testing.T, seed uint64) *adversary {
 		}
 		return keys
 	}
-	a.by = Signatures{
+	a.changes = Changes{}
+	a.by = Policy{
 		Verify: parse(lines...), Signers: parse(lines[1:]...), DistinctAuthor: seed%2 == 0, Now: time.Now(),
-		Order: gitobject.Precedence{}, Changes: map[string]FoundCommits{}, Places: map[string][]Place{},
+		Order: gitobject.Precedence{}, Places: map[string][]Place{},
 	}
 	a.gs = &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: "file:///shop", Path: "deploy"}}
 	if seed%5 == 0 {
@@ -618,7 +620,7 @@ func (a *adversary) sync() (terms plan.Terms, ok bool) {
 	a.t.Helper()
 	tip := plumbing.NewHash(a.head)
 	s := &repository.Snapshot{Storage: a.Storage, Commit: tip, Tip: tip}
-	r := &Reader{Snapshot: s, Source: a.gs, Mapper: testMapper(), Brought: a.brought, Approved: a.approved, Order: a.by.Order, Signatures: a.by}
+	r := &Reader{Snapshot: s, Source: a.gs, Mapper: testMapper(), Brought: a.brought, Approved: a.approved, Order: a.by.Order, Changes: a.changes, Signatures: a.by}
 	d, _, err := r.Read(a.last)
 	if err != nil {
 		a.breach("%v", err)

@@ -77,11 +77,11 @@ func (f *finder) present(ctx context.Context, commit plumbing.Hash) ([]Place, er
 				return nil, err
 			}
 			for _, at := range paths {
-				b, err := bringer(s, parent, at, Brought{})
+				b, err := LastChange(s, parent, at, FileOrigin{})
 				if err != nil {
 					return nil, err
 				}
-				in := plumbing.NewHash(b.in)
+				in := plumbing.NewHash(b.In)
 				found = append(found, Place{at, in})
 				if len(found) > maxPlaces {
 					return found, nil
@@ -248,14 +248,14 @@ func (f *finder) paths(ctx context.Context, tree plumbing.Hash) ([]string, error
 
 // placesBefore returns what the function of that name does. A source asks for the same
 // ones at each sync.
-func (h *History) placesBefore(ctx context.Context, b Brought, names plumbing.Hash) ([]Place, error) {
-	key := strings.Join([]string{b.in, b.content.String()}, " ")
-	if places, ok := h.Signatures.Places[key]; ok {
+func (p *Policy) placesBefore(ctx context.Context, store storer.EncodedObjectStorer, at FileOrigin, names plumbing.Hash) ([]Place, error) {
+	key := strings.Join([]string{at.In, at.content.String()}, " ")
+	if places, ok := p.Places[key]; ok {
 		return places, nil
 	}
-	places, err := placesBefore(ctx, h.Snapshot, plumbing.NewHash(b.in), b.content, names)
-	if err == nil && h.Signatures.Places != nil {
-		h.Signatures.Places[key] = places
+	places, err := placesBefore(ctx, store, plumbing.NewHash(at.In), at.content, names)
+	if err == nil && p.Places != nil {
+		p.Places[key] = places
 	}
 	return places, err
 }
@@ -263,8 +263,8 @@ func (h *History) placesBefore(ctx context.Context, b Brought, names plumbing.Ha
 const (
 	hintSign     = "have it committed by a key that spec.approvals.signers of the GitSource lists (git commit -S)"
 	hintOwnKey   = "let a person approve it"
-	hintOwnFile  = "commit a change of the file, such as a comment"
-	hintNoMerge  = "commit a change of the file, such as a comment, by a commit that is no merge"
+	HintOwnFile  = "commit a change of the file, such as a comment"
+	HintNoMerge  = "commit a change of the file, such as a comment, by a commit that is no merge"
 	factMerged   = "it is a merge, and none of its parents has the file like this"
 	factSpace    = "it changes only line ends, white space at line ends, or $Id$ in it"
 	factByMerge  = "the repository had it at %s before, by merge %s, of which no parent had it"
@@ -272,43 +272,43 @@ const (
 	factManyCopy = "the repository had its content in more than %d places before"
 )
 
-// signerOfFile returns the signer who brought a file, or why that is none, and what to do.
+// SignerOfFile returns the signer who brought a file, or why that is none, and what to do.
 // The file names a commit; zero: it names none.
-func (h *History) signerOfFile(ctx context.Context, file string, b Brought, names plumbing.Hash) (
+func (p *Policy) SignerOfFile(ctx context.Context, store storer.EncodedObjectStorer, file string, at FileOrigin, names plumbing.Hash) (
 	by signature.Signature, why, hint string, err error,
 ) {
-	keys := h.Signatures.Signers
-	by, why, err = h.Signatures.SignerOf(ctx, h.Snapshot, plumbing.NewHash(b.in), keys)
+	keys := p.Signers
+	by, why, err = p.SignerOf(ctx, store, plumbing.NewHash(at.In), keys)
 	switch {
 	case err != nil || why != "":
 		return by, why, hintSign, err
-	case by.Key == h.Signatures.Own:
+	case by.Key == p.Own:
 		return by, errOwnKey.Error(), hintOwnKey, nil
 	}
-	if why, hint, err = h.unwritten(file, b); err != nil || why != "" {
+	if why, hint, err = unwritten(store, file, at); err != nil || why != "" {
 		return by, why, hint, err
 	}
-	places, err := h.placesBefore(ctx, b, names)
+	places, err := p.placesBefore(ctx, store, at, names)
 	if err != nil {
 		return by, "", "", err
 	}
 	if len(places) > maxPlaces {
-		return by, fmt.Sprintf(factManyCopy, maxPlaces), hintOwnFile, nil
+		return by, fmt.Sprintf(factManyCopy, maxPlaces), HintOwnFile, nil
 	}
-	for _, p := range places {
-		c, err := object.GetCommit(h.Snapshot, p.in)
+	for _, before := range places {
+		c, err := object.GetCommit(store, before.in)
 		if err != nil {
-			return by, "", "", gittree.Missing("commit", p.in, err)
+			return by, "", "", gittree.Missing("commit", before.in, err)
 		}
 		if c.NumParents() > 1 {
-			return by, fmt.Sprintf(factByMerge, p.path, plan.ShortCommit(p.in.String())), hintOwnFile, nil
+			return by, fmt.Sprintf(factByMerge, before.path, plan.ShortCommit(before.in.String())), HintOwnFile, nil
 		}
-		other, why, err := h.Signatures.SignerOf(ctx, h.Snapshot, p.in, keys)
+		other, why, err := p.SignerOf(ctx, store, before.in, keys)
 		if err != nil {
 			return by, "", "", err
 		}
 		if why != "" || !keys.Same(other, by) {
-			return by, fmt.Sprintf(factPlanted, p.path, plan.ShortCommit(p.in.String()), by), hintOwnFile, nil
+			return by, fmt.Sprintf(factPlanted, before.path, plan.ShortCommit(before.in.String()), by), HintOwnFile, nil
 		}
 	}
 	return by, "", "", nil
@@ -316,30 +316,30 @@ func (h *History) signerOfFile(ctx context.Context, file string, b Brought, name
 
 // unwritten says why the signer of the commit that brought a file has not written it, and
 // what to do. It is empty if the commit changes the file.
-func (h *History) unwritten(file string, b Brought) (why, hint string, err error) {
-	c, err := object.GetCommit(h.Snapshot, plumbing.NewHash(b.in))
+func unwritten(store storer.EncodedObjectStorer, file string, at FileOrigin) (why, hint string, err error) {
+	c, err := object.GetCommit(store, plumbing.NewHash(at.In))
 	if err != nil {
-		return "", "", gittree.Missing("commit", plumbing.NewHash(b.in), err)
+		return "", "", gittree.Missing("commit", plumbing.NewHash(at.In), err)
 	}
 	switch c.NumParents() {
 	case 0:
 		return "", "", nil
 	case 1:
 	default:
-		return factMerged, hintNoMerge, nil
+		return factMerged, HintNoMerge, nil
 	}
-	before, ok, err := gitobject.BlobAt(h.Snapshot, c.ParentHashes[0], file)
+	before, ok, err := gitobject.BlobAt(store, c.ParentHashes[0], file)
 	if err != nil || !ok {
 		return "", "", err
 	}
 	var text [2][]byte
-	for i, content := range []plumbing.Hash{before, b.content} {
-		if text[i], err = gitobject.ReadBlob(h.Snapshot, content); err != nil {
+	for i, content := range []plumbing.Hash{before, at.content} {
+		if text[i], err = gitobject.ReadBlob(store, content); err != nil {
 			return "", "", err
 		}
 	}
 	if normalized(text[0]) == normalized(text[1]) {
-		return factSpace, hintOwnFile, nil
+		return factSpace, HintOwnFile, nil
 	}
 	return "", "", nil
 }

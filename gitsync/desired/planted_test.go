@@ -8,6 +8,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 )
 
@@ -118,14 +119,13 @@ func TestPlantedApproval(t *testing.T) {
 				by(k, map[string]string{"README.md": from + " is " + to})
 			})
 			repo.Push()
-			r := rendererAt(t, repo, "")
-			r.Signatures.Signers, r.Signatures.Now = signers, time.Now().Add(time.Minute)
-			h := NewHistory(r, nil)
-			b, err := h.bringer(file)
+			s := snapshotOf(t, repository.NewCache(t.TempDir()), repo.URL())
+			at, err := LastChange(s, s.Tip, file, FileOrigin{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, why, _, err := h.signerOfFile(t.Context(), file, b, plumbing.ZeroHash)
+			policy := Policy{Signers: signers, Now: time.Now().Add(time.Minute)}
+			_, why, _, err := policy.SignerOfFile(t.Context(), s, file, at, plumbing.ZeroHash)
 			if err != nil || tt.why == "" && why != "" || !strings.Contains(why, tt.why) {
 				t.Errorf("%q %v, want %q\n%s", why, err, tt.why, repo.Git("log", "--graph", "--stat", "--format=%h %s"))
 			}

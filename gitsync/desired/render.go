@@ -42,16 +42,17 @@ type State struct {
 type Reader struct {
 	Snapshot *repository.Snapshot
 	Source   *v1alpha1.GitSource
-	Mapper   meta.RESTMapper      // nil: no cluster is asked
-	Bases    repository.FetchBase // nil: remote bases are refused
-	hasBases bool                 // a folder that was rendered has some
-	Folders  FolderRenderer       // nil: this process
-	Brought  map[string]Brought   // by approval file, from earlier syncs; added to
-	Approved ApprovedSteps        // from earlier syncs; added to
-	Order    gitobject.Precedence // from earlier syncs; added to
-	Exceeded *OverLimits          // from earlier syncs; added to. nil: nothing is known
+	Mapper   meta.RESTMapper       // nil: no cluster is asked
+	Bases    repository.FetchBase  // nil: remote bases are refused
+	hasBases bool                  // a folder that was rendered has some
+	Folders  FolderRenderer        // nil: this process
+	Brought  map[string]FileOrigin // by approval file, from earlier syncs; added to
+	Approved ApprovedSteps         // from earlier syncs; added to
+	Order    gitobject.Precedence  // from earlier syncs; added to
+	Changes  Changes               // from earlier syncs; added to
+	Exceeded *OverLimits           // from earlier syncs; added to. nil: nothing is known
 
-	Signatures Signatures
+	Signatures Policy
 	Approvals  gittree.Reads // what was read for the approvals
 	// sources reads the other GitSources, for approvals of their releases; nil: they are
 	// not known.
@@ -306,11 +307,11 @@ func (h *History) current(ctx context.Context, release *plan.Release, commit str
 		a := &approvals[i]
 		past := (now != nil && hasEnded(now, a) || h.knowsEnded(release, a)) && (!underWay || !a.IsFor(commit))
 		if names := a.Metadata.Namespace == release.Plan.Namespace && a.Metadata.Name == release.Plan.Name; names && (underWay || !past) && !a.IsFor(commit) {
-			b, err := h.bringer(a.File)
+			b, err := h.lastChange(a.File)
 			if err != nil {
 				return nil, err
 			}
-			why, err := h.Predates(ctx, plumbing.NewHash(b.in), since)
+			why, err := h.Predates(ctx, plumbing.NewHash(b.In), since)
 			if err != nil {
 				return nil, err
 			}
@@ -393,7 +394,7 @@ func (h *History) batchRelease(release *plan.Release, commit string, approval *p
 // where the commit that brought it has no plan of its name for the Deployment; such an
 // approval opens no gate.
 func (h *History) Given(release *plan.Release, commit string, approval *plan.Approval, now *v1alpha1.BatchRelease) (*v1alpha1.Approval, error) {
-	b, err := h.bringer(approval.File)
+	b, err := h.lastChange(approval.File)
 	if err != nil {
 		return nil, err
 	}
@@ -403,7 +404,7 @@ func (h *History) Given(release *plan.Release, commit string, approval *plan.App
 	}
 	return &v1alpha1.Approval{
 		Revision: approval.Spec.Revision, Commit: commit, Step: approval.Spec.Step, Steps: steps,
-		ApprovedBy: h.approvedBy(approval.File, b), ApprovedIn: b.in,
+		ApprovedBy: h.approvedBy(approval.File, b), ApprovedIn: b.In,
 	}, nil
 }
 
@@ -411,12 +412,12 @@ func (h *History) Given(release *plan.Release, commit string, approval *plan.App
 // approval. If a commit or tag is pinned, they are those of the pin when the approval was
 // seen first, which spec.approval keeps. In both cases the commit with the approval says
 // for which Deployment it is, or another pin could say so afterwards.
-func (h *History) stepsSeen(commit string, b Brought, release *plan.Release, now *v1alpha1.BatchRelease) ([]intstr.IntOrString, error) {
-	steps, err := h.StepsIn(b.in, release)
+func (h *History) stepsSeen(commit string, b FileOrigin, release *plan.Release, now *v1alpha1.BatchRelease) ([]intstr.IntOrString, error) {
+	steps, err := h.StepsIn(b.In, release)
 	if err != nil || len(steps) == 0 || !h.Source.Spec.Ref.IsPinned() {
 		return steps, err
 	}
-	if now != nil && now.Spec.Approval != nil && now.Spec.Approval.Commit == commit && now.Spec.Approval.ApprovedIn == b.in {
+	if now != nil && now.Spec.Approval != nil && now.Spec.Approval.Commit == commit && now.Spec.Approval.ApprovedIn == b.In {
 		return now.Spec.Approval.Steps, nil
 	}
 	return h.StepsIn(h.State.Commit, release)
@@ -433,9 +434,9 @@ func IsPast(br *v1alpha1.BatchRelease, step int32) bool {
 	return br.Status.Phase != "" && br.Status.CurrentStepIndex > step
 }
 
-// bringer is the commit that brought a file's content as it is at the tip.
-func (h *History) bringer(file string) (Brought, error) {
-	b, err := bringer(h.Snapshot, h.Snapshot.Tip, file, h.Brought[file])
+// lastChange returns the commit that brought a file's content as it is at the tip.
+func (h *History) lastChange(file string) (FileOrigin, error) {
+	b, err := LastChange(h.Snapshot, h.Snapshot.Tip, file, h.Brought[file])
 	if err == nil {
 		h.Brought[file] = b
 	}

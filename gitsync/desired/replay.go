@@ -99,16 +99,16 @@ func (h *History) unused(ctx context.Context, release *plan.Release, commit stri
 			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("the release of commit %s has ended, and its BatchRelease was removed since", plan.ShortCommit(commit)), "bring the change by a new commit"))
 			continue
 		}
-		b, err := h.bringer(a.File)
+		b, err := h.lastChange(a.File)
 		if err != nil {
 			return nil, nil, err
 		}
-		old, err := h.Predates(ctx, plumbing.NewHash(b.in), since)
+		old, err := h.Predates(ctx, plumbing.NewHash(b.In), since)
 		if err != nil {
 			return nil, nil, err
 		}
 		if old != "" {
-			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.in), old), "approve again: commit a change of the file, such as a comment"))
+			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.In), old), "approve again: commit a change of the file, such as a comment"))
 			continue
 		}
 		counted = append(counted, *a)

@@ -69,8 +69,8 @@ func UnionSeen(newer, list []v1alpha1.SeenCommit) []v1alpha1.SeenCommit {
 }
 
 // sawTag reports whether a tag object was seen at a time or before.
-func (s *Signatures) sawTag(object plumbing.Hash, until time.Time) bool {
-	return slices.ContainsFunc(s.Seen, func(t v1alpha1.SeenCommit) bool {
+func (p *Policy) sawTag(object plumbing.Hash, until time.Time) bool {
+	return slices.ContainsFunc(p.Seen, func(t v1alpha1.SeenCommit) bool {
 		return t.Commit == object.String() && !t.Time.After(until)
 	})
 }
@@ -78,9 +78,9 @@ func (s *Signatures) sawTag(object plumbing.Hash, until time.Time) bool {
 // sawBy reports whether a commit was seen at a time or before, with the signature that it
 // has. A signature that was added since may be by a key that had expired. Tips that are
 // no longer in the mirror answer for themselves alone.
-func (s *Signatures) sawBy(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, until time.Time) (bool, error) {
+func (p *Policy) sawBy(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, until time.Time) (bool, error) {
 	var tips []plumbing.Hash
-	for _, t := range s.Seen {
+	for _, t := range p.Seen {
 		if t.Time.After(until) {
 			continue
 		}
@@ -93,7 +93,7 @@ func (s *Signatures) sawBy(ctx context.Context, store storer.EncodedObjectStorer
 		}
 	}
 	for _, tip := range tips {
-		if yes, err := s.Order.PrecedesItself(ctx, store, commit, tip); err != nil || yes {
+		if yes, err := p.Order.PrecedesItself(ctx, store, commit, tip); err != nil || yes {
 			return yes, err
 		}
 	}

@@ -91,7 +91,7 @@ func TestTagUnsigned_ExpiredKey(t *testing.T) {
 		"seen late":                {first.Add(48 * time.Hour), "v1", "first seen later"},
 		"another tag seen in time": {first, "v2", "first seen later"},
 	} {
-		by := Signatures{Verify: keys, Now: first.Add(72 * time.Hour), Seen: []v1alpha1.SeenCommit{
+		by := Policy{Verify: keys, Now: first.Add(72 * time.Hour), Seen: []v1alpha1.SeenCommit{
 			{Commit: commit, Time: metav1.NewTime(first)}, {Commit: at["v1"].Tag.Object.String(), Time: metav1.NewTime(tt.first)},
 		}}
 		why, err := by.TagUnsigned(at[tt.now])
@@ -128,7 +128,7 @@ func TestSignerOf_ExpiredKey(t *testing.T) {
 		"another tip":        {strings.Repeat("a", 40), first, "first seen later"},
 	} {
 		seen := []v1alpha1.SeenCommit{{Commit: tt.seen, Time: metav1.NewTime(tt.first)}}
-		by := Signatures{Now: first.Add(72 * time.Hour), Order: gitobject.Precedence{}, Seen: seen}
+		by := Policy{Now: first.Add(72 * time.Hour), Order: gitobject.Precedence{}, Seen: seen}
 		_, why, err := by.SignerOf(t.Context(), storage, plumbing.NewHash(commit), keys)
 		if err != nil || (why == "") != (tt.want == "") || !strings.Contains(why, tt.want) {
 			t.Errorf("%s: %q, want %q (%v)", name, why, tt.want, err)

@@ -404,11 +404,11 @@ func (g *Governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 	if g.Unsigned {
 		return used, "", nil
 	}
-	b, err := g.bringer(a.File)
+	b, err := g.lastChange(a.File)
 	if err != nil {
 		return used, "", err
 	}
-	in := plumbing.NewHash(b.in)
+	in := plumbing.NewHash(b.In)
 	payload, err := gitobject.Payload(g.Snapshot, in)
 	if err != nil {
 		return used, "", err
@@ -417,33 +417,33 @@ func (g *Governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 	if err != nil {
 		return used, "", gittree.Missing("commit", in, err)
 	}
-	used = v1alpha1.UsedPlanApproval{Commit: b.in, Payload: payload.String(), Time: &metav1.Time{Time: c.Committer.When}}
-	by, why, hint, err := g.signerOfFile(ctx, a.File, b, plumbing.ZeroHash)
+	used = v1alpha1.UsedPlanApproval{Commit: b.In, Payload: payload.String(), Time: &metav1.Time{Time: c.Committer.When}}
+	by, why, hint, err := g.Signatures.SignerOfFile(ctx, g.Snapshot, a.File, b, plumbing.ZeroHash)
 	if err != nil {
 		return used, "", err
 	}
 	if why != "" {
-		if hint == hintOwnFile || hint == hintNoMerge {
+		if hint == HintOwnFile || hint == HintNoMerge {
 			why += "; " + hint
 		}
-		return used, fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.in), why), nil
+		return used, fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.In), why), nil
 	}
 	const again = "; commit a change of the file, such as a comment"
 	if slices.ContainsFunc(g.Source.Status.UsedPlanApprovals, func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == a.Spec.Plan && u.Payload == used.Payload }) {
-		return used, fmt.Sprintf("commit %s, which brought it, was used before", plan.ShortCommit(b.in)) + again, nil
+		return used, fmt.Sprintf("commit %s, which brought it, was used before", plan.ShortCommit(b.In)) + again, nil
 	}
 	if why, err = g.forgotten(in, plansForgottenUntil(&g.Source.Status, time.Now())); err != nil || why != "" {
-		return used, fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.in), why) + again, err
+		return used, fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.In), why) + again, err
 	}
 	old, err := g.precedes(ctx, in, plumbing.NewHash(cmp.Or(record.Tip, record.Since)))
 	if err != nil {
 		return used, "", err
 	}
 	if old {
-		return used, fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect", plan.ShortCommit(b.in)) + again, nil
+		return used, fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect", plan.ShortCommit(b.In)) + again, nil
 	}
 	if g.Signatures.DistinctAuthor {
-		why, err = g.ownChange(ctx, key, record, b.in, by)
+		why, err = g.ownChange(ctx, key, record, b.In, by)
 	}
 	return used, why, err
 }

@@ -3,45 +3,16 @@ package desired
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/storer"
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
-	"github.com/tranche-dev/tranche/gitsync/gittree"
-	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
-
-// Signatures are what the spec of a GitSource demands of them.
-type Signatures struct {
-	// verify are the keys that the tip must be signed by; nil: no signature
-	// is asked for.
-	Verify *signature.Keys
-	// signers are the keys that an approval must be signed by; nil: none.
-	Signers *signature.Keys
-	// distinctAuthor: not by who signed the change.
-	DistinctAuthor bool
-	// own is the key with which the controller signs what it writes back to the
-	// source, where signers has it; empty: none.
-	Own string
-	Now time.Time
-	// seen are tips of the branch, newest first, with the times of their first sight.
-	Seen []v1alpha1.SeenCommit
-	// order is from earlier syncs; added to.
-	Order gitobject.Precedence
-	// changes are the commits that made a release or a plan what it is, from earlier
-	// syncs; added to.
-	Changes map[string]FoundCommits
-	// places are where contents were before, from earlier syncs; added to.
-	Places map[string][]Place
-}
 
 // FoundCommits are the commits that made a difference, or why they cannot be found.
 type FoundCommits struct {
@@ -59,74 +30,24 @@ func (c FoundCommits) ifUnknown(fact, hint string) (string, string) {
 	return fact + "; whether that commit has a part in the change is not known, since " + c.unknown.Error(), hintUnknown
 }
 
-// changeOf returns a change that is known, or finds it. A search that takes too much is
+// Changes are the commits that made a release or a plan what it is, from earlier syncs.
+type Changes map[string]FoundCommits
+
+// search returns a change that is known, or finds it. A search that takes too much is
 // not repeated at each sync.
-func (s *Signatures) changeOf(known string, find func() FoundCommits) FoundCommits {
-	if c, ok := s.Changes[known]; ok {
-		return c
+func (c Changes) search(known string, find func() FoundCommits) FoundCommits {
+	if found, ok := c[known]; ok {
+		return found
 	}
-	c := find()
-	if s.Changes != nil && (c.err == nil && c.unknown == nil || isUncounted(c.err)) {
-		s.Changes[known] = c
+	found := find()
+	if c != nil && (found.err == nil && found.unknown == nil || isUncounted(found.err)) {
+		c[known] = found
 	}
-	return c
+	return found
 }
 
 // KeptChanges bounds what is kept of releases; it costs little to find again.
 const KeptChanges = 100
-
-// TagUnsigned is why the tag of a snapshot is not signed as the spec demands; empty: it is.
-// A commit that was applied before was verified then, by a tag that may have moved.
-func (s *Signatures) TagUnsigned(at *repository.Snapshot) (string, error) {
-	t := at.Tag
-	if t.Name == "" {
-		return "", nil
-	}
-	if !t.IsAnnotated() {
-		return "it is a lightweight tag, which has no signature", nil
-	}
-	o, err := at.EncodedObject(plumbing.TagObject, t.Object)
-	if err != nil {
-		return "", gittree.Missing("tag", t.Object, err)
-	}
-	raw, err := gitobject.ContentOf(o)
-	if err != nil {
-		return "", gittree.Missing("tag", t.Object, err)
-	}
-	if plumbing.ComputeHash(plumbing.TagObject, raw) != t.Object {
-		return "", fmt.Errorf("%w: the bytes of tag %s are others", gittree.ErrDamaged, t.Name)
-	}
-	seen := func(until time.Time) bool { return s.sawTag(t.Object, until) }
-	if _, err := signature.VerifyTag(raw, t.Name, t.Commit.String(), s.Verify, s.Now, seen); err != nil {
-		return plan.OneLine(err.Error()), nil
-	}
-	return "", nil
-}
-
-// SignerOf returns which of the keys signed a commit, or why that is none of
-// them; an error is one of the repository. It decides from the object's bytes,
-// once they are known to be those of the commit.
-func (s *Signatures) SignerOf(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, keys *signature.Keys) (by signature.Signature, why string, err error) {
-	raw, err := gitobject.RawCommit(store, commit)
-	if err != nil {
-		return by, "", gittree.Missing("commit", commit, err)
-	}
-	if plumbing.ComputeHash(plumbing.CommitObject, raw) != commit {
-		return by, "", fmt.Errorf("%w: the bytes of commit %s are others", gittree.ErrDamaged, commit)
-	}
-	var failed error
-	by, verdict := signature.Verify(raw, keys, s.Now, func(until time.Time) (yes bool) {
-		yes, failed = s.sawBy(ctx, store, commit, until)
-		return yes
-	})
-	if failed != nil {
-		return by, "", failed
-	}
-	if verdict != nil {
-		why = plan.OneLine(verdict.Error())
-	}
-	return by, why, nil
-}
 
 // signed returns the approvals without those for this release that are not signed as
 // the spec demands, and why those do not count. An approval that is not signed is left
@@ -161,25 +82,23 @@ func (h *History) signed(ctx context.Context, release *plan.Release, commit stri
 // unsigned says why an approval is not signed as the spec demands, and nil
 // where it is.
 func (h *History) unsigned(ctx context.Context, a *plan.Approval, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
-	b, err := h.bringer(a.File)
+	b, err := h.lastChange(a.File)
 	if err != nil {
 		return nil, err
 	}
-	by, why, hint, err := h.signerOfFile(ctx, a.File, b, plumbing.NewHash(a.Spec.Commit))
+	by, why, hint, err := h.Signatures.SignerOfFile(ctx, h.Snapshot, a.File, b, plumbing.NewHash(a.Spec.Commit))
 	if err != nil {
 		return nil, err
 	}
 	if why != "" {
-		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.in), why), hint), nil
+		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.In), why), hint), nil
 	}
 	h.approvers[a.File] = by
 	if !h.Signatures.DistinctAuthor {
 		return nil, nil
 	}
-	return h.sameAuthor(ctx, a, b.in, by, release, commit, since)
+	return h.sameAuthor(ctx, a, b.In, by, release, commit, since)
 }
-
-var errOwnKey = errors.New("it is signed by the key of spec.writeBack.signingKey, which is the controller's and no person's")
 
 // sameAuthor says why it cannot be shown that an approval is by another person than
 // the change. It returns nil if a listed key signed every commit of the change, and
@@ -251,7 +170,7 @@ func (c *change) origins() (*origins, error) {
 
 // authors returns the commits that made the change.
 func (c *change) authors(ctx context.Context) FoundCommits {
-	return c.Signatures.changeOf(c.key, func() FoundCommits {
+	return c.Changes.search(c.key, func() FoundCommits {
 		o, err := c.origins()
 		if err != nil {
 			return FoundCommits{err: err}
@@ -290,9 +209,9 @@ var errTooManyCommits = fmt.Errorf("the release brings more than %d commits, too
 
 // approvedBy is who is recorded as the approver: the principal of the key,
 // where a signature counts, and else the author of the commit.
-func (h *History) approvedBy(file string, b Brought) string {
+func (h *History) approvedBy(file string, b FileOrigin) string {
 	if by, ok := h.approvers[file]; ok {
 		return gitobject.Person(cmp.Or(by.Principal, by.Key))
 	}
-	return b.by
+	return b.By
 }

@@ -77,7 +77,7 @@ func (m *team) approve(t *testing.T, synced string, distinct bool) (*v1alpha1.Ap
 	if m.mirrors != nil {
 		r.Snapshot = snapshotOf(t, m.mirrors, m.URL())
 	}
-	r.Signatures = Signatures{Verify: m.verify, Signers: m.keys, DistinctAuthor: distinct, Now: time.Now(), Changes: r.Signatures.Changes}
+	r.Signatures = Policy{Verify: m.verify, Signers: m.keys, DistinctAuthor: distinct, Now: time.Now()}
 	d, _, err := r.Read(nil)
 	if err != nil {
 		t.Fatal(err)
