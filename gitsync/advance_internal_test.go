@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -135,17 +136,17 @@ func TestMustNoteSeen(t *testing.T) {
 	}
 	const day = 24 * time.Hour
 	for why, tc := range map[string]struct {
-		by       desired.Policy
+		by       signers.Policy
 		interval time.Duration
 		seen     []string
 		notes    bool
 	}{
 		"no key":                         {seen: []string{"b", "a"}},
-		"a key of commits ends soon":     {by: desired.Policy{Verify: ending(day)}, seen: []string{"b", "a"}, notes: true},
-		"a key of approvals ends soon":   {by: desired.Policy{Signers: ending(day)}, seen: []string{"b", "a"}, notes: true},
-		"nothing was seen since":         {by: desired.Policy{Verify: ending(day)}, seen: []string{"a"}},
-		"it ends later":                  {by: desired.Policy{Verify: ending(30 * day)}, seen: []string{"b", "a"}},
-		"it ends before the next status": {by: desired.Policy{Verify: ending(30 * day)}, interval: 60 * day, seen: []string{"b", "a"}, notes: true},
+		"a key of commits ends soon":     {by: signers.Policy{Verify: ending(day)}, seen: []string{"b", "a"}, notes: true},
+		"a key of approvals ends soon":   {by: signers.Policy{Signers: ending(day)}, seen: []string{"b", "a"}, notes: true},
+		"nothing was seen since":         {by: signers.Policy{Verify: ending(day)}, seen: []string{"a"}},
+		"it ends later":                  {by: signers.Policy{Verify: ending(30 * day)}, seen: []string{"b", "a"}},
+		"it ends before the next status": {by: signers.Policy{Verify: ending(30 * day)}, interval: 60 * day, seen: []string{"b", "a"}, notes: true},
 	} {
 		l := &look{gs: &v1alpha1.GitSource{}, before: &v1alpha1.GitSourceStatus{Seen: []v1alpha1.SeenCommit{{Commit: "a"}}}}
 		for _, commit := range tc.seen {

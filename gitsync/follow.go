@@ -23,6 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/prune"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -138,9 +139,9 @@ func (l *look) take(r apply.Result) {
 
 // prepare renders a commit and reads the cluster's side of it. If there are problems,
 // it returns the commit with them, unless the commit does not render.
-func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by desired.Policy, o *apply.Observer) (*commit, error) {
+func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signers.Policy, o *apply.Observer) (*commit, error) {
 	if l.keep.brought == nil {
-		l.keep.brought = map[string]desired.FileOrigin{}
+		l.keep.brought = map[string]signers.FileOrigin{}
 	}
 	if l.keep.approved == nil {
 		l.keep.approved = desired.ApprovedSteps{}

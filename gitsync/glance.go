@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -156,7 +157,7 @@ const notedBefore = 7 * 24 * time.Hour
 
 // mustNoteSeen reports whether the tips that were seen since the status was written have to
 // be in it soon.
-func (l *look) mustNoteSeen(by desired.Policy) bool {
+func (l *look) mustNoteSeen(by signers.Policy) bool {
 	until := by.Now.Add(notedBefore)
 	if rest := l.keep.rest.until; rest.After(until) {
 		until = rest
@@ -189,7 +190,7 @@ func (p *passed) isOf(gs *v1alpha1.GitSource) bool {
 func (l *look) catchUp() {
 	if p := &l.keep.passed; p.isOf(l.gs) {
 		l.gs.Status.AppliedCommit, l.gs.Status.ObservedCommit = p.tip, p.tip
-		l.gs.Status.Seen = desired.UnionSeen(p.seen, l.gs.Status.Seen)
+		l.gs.Status.Seen = signers.UnionSeen(p.seen, l.gs.Status.Seen)
 	}
 }
 
@@ -270,5 +271,5 @@ func (l *look) noteSeen(s *repository.Snapshot) {
 	if s.Tag.IsAnnotated() {
 		now = append(now, s.Tag.Object.String())
 	}
-	l.gs.Status.Seen = desired.WithSeen(l.gs.Status.Seen, time.Now(), now...)
+	l.gs.Status.Seen = signers.WithSeen(l.gs.Status.Seen, time.Now(), now...)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -32,7 +33,7 @@ type interim struct {
 // other sources may never become ready. Nothing of the commit that waits is applied.
 // It costs what a sync of an applied commit costs. So it runs as often as such a sync,
 // and not each time the other sources are checked.
-func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, by desired.Policy) error {
+func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, by signers.Policy) error {
 	if l.gs.Status.AppliedCommit == "" {
 		return nil
 	}
@@ -60,7 +61,7 @@ func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.
 // It is nil if there is none, or if it was not applied whole with the spec that the
 // source has now. It is nil, too, if the commit has left the repository: then the
 // desired state is not known.
-func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by desired.Policy, o *apply.Observer) (*commit, error) {
+func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by signers.Policy, o *apply.Observer) (*commit, error) {
 	hash := plumbing.NewHash(l.gs.Status.AppliedCommit)
 	if !apply.IsApplied(l.gs, l.gs.Status.AppliedCommit) || s.HasEncodedObject(hash) != nil {
 		return nil, nil
@@ -82,8 +83,8 @@ func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by desir
 // renderWaiting renders the commit that waits, for what is to be committed on top
 // of it. The cluster is not asked for the scope of its kinds: they may be among
 // what is waited for.
-func (l *look) renderWaiting(ctx context.Context, s *repository.Snapshot, by desired.Policy) (*commit, error) {
-	r := &desired.Reader{Snapshot: s, Source: l.gs, Bases: l.bases(ctx), Folders: l.rendersIn(), Brought: map[string]desired.FileOrigin{}, Changes: l.keep.changes, Signatures: by}
+func (l *look) renderWaiting(ctx context.Context, s *repository.Snapshot, by signers.Policy) (*commit, error) {
+	r := &desired.Reader{Snapshot: s, Source: l.gs, Bases: l.bases(ctx), Folders: l.rendersIn(), Brought: map[string]signers.FileOrigin{}, Changes: l.keep.changes, Signatures: by}
 	d, rendered, err := r.Read(nil)
 	l.rendered(rendered)
 	return &commit{desired: d, renderer: r}, err

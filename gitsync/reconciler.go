@@ -47,6 +47,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/gitsync/webhook"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -255,14 +256,14 @@ type memory struct {
 	kept *desired.State
 	// applied is what of desired counts.
 	applied *plan.Set
-	brought map[string]desired.FileOrigin // by file
+	brought map[string]signers.FileOrigin // by file
 	// exceeded are the commits that take more to render than they may.
 	exceeded *desired.OverLimits
 	// approved are the steps that plans had when they were approved.
 	approved desired.ApprovedSteps
 	order    gitobject.Precedence       // of the commits that brought approvals
 	changes  desired.Changes            // see signatures
-	places   map[string][]desired.Place // see signatures
+	places   map[string][]signers.Place // see signatures
 	ignored  string                     // the approvals that were reported
 	failure  string                     // of the source, that was notified
 	notes    string                     // that are there, as far as we know

@@ -9,16 +9,16 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
-	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // refuse does what can be done where a commit is refused, and returns the refusal with
 // what waits for it. The commit is nil where it does not render.
-func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by desired.Policy, c *commit, refusal error) error {
+func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signers.Policy, c *commit, refusal error) error {
 	ps := plan.ProblemsOf(refusal)
 	if len(ps) == 0 || ctx.Err() != nil || repository.IsDamaged(refusal) { // a mirror that is healed may render
 		return refusal
@@ -90,7 +90,7 @@ func newProblems(known, list plan.Problems) plan.Problems {
 // keepUp brings again what was deleted or changed of the commit that is applied. It
 // does so object by object: one that is refused today keeps no other from coming back.
 // It brings only those BatchReleases that are gone.
-func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by desired.Policy, c *commit, o *apply.Observer) (plan.Problems, error) {
+func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by signers.Policy, c *commit, o *apply.Observer) (plan.Problems, error) {
 	var refused *apply.Stage
 	if c != nil {
 		refused = l.stage(c, o)
@@ -118,7 +118,7 @@ func (l *look) keepUp(ctx context.Context, s *repository.Snapshot, by desired.Po
 }
 
 // prepareApplied renders the commit that is applied, and reads the cluster's side of it.
-func (l *look) prepareApplied(ctx context.Context, s *repository.Snapshot, by desired.Policy, o *apply.Observer) (*commit, error) {
+func (l *look) prepareApplied(ctx context.Context, s *repository.Snapshot, by signers.Policy, o *apply.Observer) (*commit, error) {
 	hash := plumbing.NewHash(l.gs.Status.AppliedCommit)
 	if s.HasEncodedObject(hash) != nil {
 		return nil, nil

@@ -12,10 +12,10 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
-	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -26,7 +26,7 @@ import (
 func TestRefuse_Damage(t *testing.T) {
 	problem := &plan.Problem{Reason: v1alpha1.ReasonNothingToApply, Where: "deploy", Err: errors.New("it does not render")}
 	look := func() *look { return &look{reconciler: &reconciler{}, gs: &v1alpha1.GitSource{}} }
-	if err := look().refuse(t.Context(), nil, desired.Policy{}, nil, errors.Join(gittree.ErrDamaged, problem)); !repository.IsDamaged(err) {
+	if err := look().refuse(t.Context(), nil, signers.Policy{}, nil, errors.Join(gittree.ErrDamaged, problem)); !repository.IsDamaged(err) {
 		t.Errorf("damage and a problem: %v", err)
 	}
 	repo := gittest.NewRepo(t)
@@ -39,7 +39,7 @@ func TestRefuse_Damage(t *testing.T) {
 	s := &repository.Snapshot{Storage: filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault()), Commit: hash, Tip: hash}
 	l := look()
 	l.gs.Status.AppliedCommit, l.gs.Status.AppliedWith = applied, apply.Digest(&l.gs.Spec)
-	if err := l.refuse(t.Context(), s, desired.Policy{}, nil, problem); !repository.IsDamaged(err) {
+	if err := l.refuse(t.Context(), s, signers.Policy{}, nil, problem); !repository.IsDamaged(err) {
 		t.Errorf("a tree of the applied commit is gone: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -238,7 +239,7 @@ func readerOf(t *testing.T, repo *gittest.Repo) *desired.Reader {
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: repo.URL(), Path: "deploy"}}
 	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "apps", Version: "v1"}})
 	m.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, meta.RESTScopeNamespace)
-	return &desired.Reader{Snapshot: s, Source: gs, Mapper: m, Brought: map[string]desired.FileOrigin{}}
+	return &desired.Reader{Snapshot: s, Source: gs, Mapper: m, Brought: map[string]signers.FileOrigin{}}
 }
 
 // The first line of a message may have what a terminal acts by. The message of a revert

@@ -18,18 +18,19 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // signatures reads the keys. As with the credentials, each sync reads them. So a key
 // that is taken from a Secret counts for nothing from the next sync on.
-func (l *look) signatures(ctx context.Context) (s desired.Policy, err error) {
+func (l *look) signatures(ctx context.Context) (s signers.Policy, err error) {
 	if l.keep.changes == nil || len(l.keep.changes) > desired.KeptChanges {
 		l.keep.changes = desired.Changes{}
 	}
-	if l.keep.places == nil || len(l.keep.places) > desired.KeptPlaces {
-		l.keep.places = map[string][]desired.Place{}
+	if l.keep.places == nil || len(l.keep.places) > signers.KeptPlaces {
+		l.keep.places = map[string][]signers.Place{}
 	}
 	if l.keep.order == nil {
 		l.keep.order = gitobject.Precedence{}
@@ -104,7 +105,7 @@ func (l *look) keys(ctx context.Context, field string, v *v1alpha1.Verification)
 
 // verified checks that what leads to a snapshot is signed, where the spec demands it. For
 // a branch the tip is enough: its signature covers the whole tree, and the whole history.
-func (l *look) verified(ctx context.Context, s *repository.Snapshot, by desired.Policy) error {
+func (l *look) verified(ctx context.Context, s *repository.Snapshot, by signers.Policy) error {
 	if by.Verify == nil {
 		return nil
 	}

@@ -3,27 +3,16 @@ package desired
 import (
 	"context"
 	"fmt"
-	"io"
-	"math/rand/v2"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/go-git/go-billy/v5/osfs"
-	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/cache"
-	"github.com/go-git/go-git/v5/storage/filesystem"
-	gitmemory "github.com/go-git/go-git/v5/storage/memory"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -59,7 +48,7 @@ func rendererAt(t *testing.T, repo *gittest.Repo, synced string) *Reader {
 	s := snapshotOf(t, repository.NewCache(t.TempDir()), repo.URL())
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: repo.URL(), Path: "deploy"}}
 	gs.Status.AppliedCommit = synced
-	return &Reader{Snapshot: s, Source: gs, Mapper: testMapper(), Brought: map[string]FileOrigin{}, Changes: Changes{}}
+	return &Reader{Snapshot: s, Source: gs, Mapper: testMapper(), Brought: map[string]signers.FileOrigin{}, Changes: Changes{}}
 }
 
 func liveAt(image, commit string) *v1alpha1.BatchRelease {
@@ -211,66 +200,6 @@ func TestReleaseCommit(t *testing.T) {
 	}
 }
 
-func TestBringer(t *testing.T) {
-	file := "approvals/web.yaml"
-	for name, tt := range map[string]struct {
-		reason string
-		story  func(r *gittest.Repo) (want, by string)
-	}{
-		"plainly": {"the commit that wrote it", func(r *gittest.Repo) (string, string) {
-			r.Author = "Grace Example <grace@example.org>"
-			want := r.Commit(map[string]string{file: "one"})
-			r.Author = gittest.Author
-			r.Commit(map[string]string{"README.md": "x"})
-			return want, "Grace Example <grace@example.org>"
-		}},
-		"changed since": {"the commit that wrote what stands there now", func(r *gittest.Repo) (string, string) {
-			r.Commit(map[string]string{file: "one"})
-			return r.Commit(map[string]string{file: "two"}), gittest.Author
-		}},
-		"merged": {"who wrote it on the branch, and not the forge that merged", func(r *gittest.Repo) (string, string) {
-			r.Commit(map[string]string{"README.md": "x"})
-			r.Git("checkout", "-q", "-b", "approve")
-			r.Author = "Grace Example <grace@example.org>"
-			want := r.Commit(map[string]string{file: "one"})
-			r.Git("checkout", "-q", "main")
-			r.Author = gittest.Author
-			r.Commit(map[string]string{"README.md": "y"})
-			r.Git("merge", "-q", "--no-ff", "-m", "Merge", "approve")
-			return want, "Grace Example <grace@example.org>"
-		}},
-		"taken away and put back": {"the commit that put it back", func(r *gittest.Repo) (string, string) {
-			r.Commit(map[string]string{file: "one"})
-			r.Commit(map[string]string{file: ""})
-			return r.Commit(map[string]string{file: "one"}), gittest.Author
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			repo := gittest.NewRepo(t)
-			want, by := tt.story(repo)
-			before := plumbing.NewHash(repo.Head())
-			repo.Commit(map[string]string{"README.md": "last"})
-			repo.Push()
-			s := snapshotOf(t, repository.NewCache(t.TempDir()), repo.URL())
-			got, err := LastChange(s, s.Commit, file, FileOrigin{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got.In != want || got.By != by {
-				t.Errorf("%s: got %s by %s, want %s by %s", tt.reason, got.In, got.By, want, by)
-			}
-			last, err := LastChange(s, before, file, FileOrigin{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if again, err := LastChange(s, s.Commit, file, last); err != nil || again.In != want || again.tip != s.Commit {
-				t.Errorf("from an earlier answer: %+v %v", again, err)
-			}
-		})
-	}
-}
-
 // A commit that changes nothing which was read renders nothing.
 func TestDesiredIsKept(t *testing.T) {
 	repo := gittest.NewRepo(t)
@@ -297,103 +226,5 @@ func TestDesiredIsKept(t *testing.T) {
 			}
 			first = next
 		})
-	}
-}
-
-// gitobject.IsInHistory says of each two commits of a random graph what git says.
-func TestIsInHistory(t *testing.T) {
-	const commits = 40
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	repo := gittest.NewRepo(t)
-	root := repo.Commit(map[string]string{"a": "x"})
-	list := []string{root}
-	for i := range commits {
-		args := []string{"commit-tree", "-m", fmt.Sprint(i), root + "^{tree}"}
-		parents := random.Perm(len(list))
-		for _, p := range parents[:min(random.IntN(4), len(parents))] { // none: another root
-			args = append(args, "-p", list[p])
-		}
-		list = append(list, repo.Git(args...))
-	}
-	store := filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault())
-	for _, tip := range list {
-		within := strings.Fields(repo.Git("rev-list", tip))
-		for _, c := range list {
-			got, err := gitobject.IsInHistory(t.Context(), store, plumbing.NewHash(c), plumbing.NewHash(tip))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want := slices.Contains(within, c); got != want {
-				t.Errorf("%s in the history of %s: %t, want %t", c, tip, got, want)
-			}
-		}
-	}
-}
-
-// A commit whose signature is written in another way has another name, and the same
-// content. It is in the history in which the first one is. Any user who may push can
-// make it.
-func TestIsInHistory_Twins(t *testing.T) {
-	store := gitmemory.NewStorage()
-	commit := func(parent plumbing.Hash, message, signature string) plumbing.Hash {
-		t.Helper()
-		o := store.NewEncodedObject()
-		o.SetType(plumbing.CommitObject)
-		w, err := o.Writer()
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := "tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n"
-		if !parent.IsZero() {
-			text += "parent " + parent.String() + "\n"
-		}
-		text += "author Ada <ada@example.org> 1700000000 +0000\ncommitter Ada <ada@example.org> 1700000000 +0000\n"
-		if signature != "" {
-			text += "gpgsig -----BEGIN SSH SIGNATURE-----\n" + signature + " -----END SSH SIGNATURE-----\n"
-		}
-		if _, err := io.WriteString(w, text+"\n"+message+"\n"); err != nil {
-			t.Fatal(err)
-		}
-		h, err := store.SetEncodedObject(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return h
-	}
-	root := commit(plumbing.ZeroHash, "root", "")
-	one, twin := commit(root, "approve", " U1NIU0lHAAAAAQ==\n"), commit(root, "approve", " U1NIU0lH\n AAAAAQ==\n")
-	other := commit(root, "approve another", " U1NIU0lHAAAAAQ==\n")
-	tip := commit(commit(one, "next", ""), "tip", "")
-	for _, tc := range []struct {
-		why  string
-		is   plumbing.Hash
-		want bool
-	}{{"itself", one, true}, {"its twin", twin, true}, {"another one", other, false}, {"the twin's child", commit(twin, "next", ""), false}} {
-		if got, err := gitobject.IsInHistory(t.Context(), store, tc.is, tip); got != tc.want || err != nil {
-			t.Errorf("%s: %t, %v, want %t", tc.why, got, err, tc.want)
-		}
-	}
-	// A commit that was seen without a signature, or with another one, was not seen with
-	// this one, whatever was asked of it before.
-	now := time.Now()
-	unsigned := commit(root, "no signature", "")
-	added := commit(root, "no signature", " U1NIU0lHAAAAAQ==\n")
-	seenTip := commit(commit(unsigned, "next", ""), "another tip", "")
-	sigs := Policy{Order: gitobject.Precedence{}, Seen: []v1alpha1.SeenCommit{{Commit: seenTip.String(), Time: metav1.NewTime(now.Add(-time.Hour))}, {Commit: tip.String(), Time: metav1.NewTime(now.Add(-2 * time.Hour))}}}
-	for _, tc := range []struct {
-		why  string
-		is   plumbing.Hash
-		want bool
-	}{{"itself", one, true}, {"its twin", twin, false}, {"without a signature", unsigned, true}, {"with one that was added", added, false}} {
-		for range 2 {
-			if used, err := sigs.Order.Precedes(t.Context(), store, tc.is, tip); used != (tc.is == one || tc.is == twin) || err != nil {
-				t.Errorf("%s: used %t, %v", tc.why, used, err)
-			}
-			if got, err := sigs.sawBy(t.Context(), store, tc.is, now); got != tc.want || err != nil {
-				t.Errorf("%s: seen %t, %v, want %t", tc.why, got, err, tc.want)
-			}
-		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -251,10 +252,10 @@ type adversary struct {
 	commits []string
 
 	gs       *v1alpha1.GitSource
-	by       Policy
+	by       signers.Policy
 	changes  Changes
 	last     *State
-	brought  map[string]FileOrigin
+	brought  map[string]signers.FileOrigin
 	approved ApprovedSteps
 	live     map[string]*v1alpha1.BatchRelease // by Deployment
 
@@ -280,7 +281,7 @@ func newAdversary(t *testing.T, seed uint64) *adversary {
 	t.Helper()
 	a := &adversary{
 		Memory: gittest.NewMemory(t, memfs.New()), t: t, rand: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // a test's choices
-		brought: map[string]FileOrigin{}, approved: ApprovedSteps{}, live: map[string]*v1alpha1.BatchRelease{},
+		brought: map[string]signers.FileOrigin{}, approved: ApprovedSteps{}, live: map[string]*v1alpha1.BatchRelease{},
 		states: map[string]state{}, makings: map[int][][]int{}, imagings: [2]map[string][][]int{{}, {}},
 		bringings: map[document][]bringing{}, governing: -1, begun: map[string]string{}, ended: map[string]bool{},
 	}
@@ -297,9 +298,9 @@ func newAdversary(t *testing.T, seed uint64) *adversary {
 		return keys
 	}
 	a.changes = Changes{}
-	a.by = Policy{
+	a.by = signers.Policy{
 		Verify: parse(lines...), Signers: parse(lines[1:]...), DistinctAuthor: seed%2 == 0, Now: time.Now(),
-		Order: gitobject.Precedence{}, Places: map[string][]Place{},
+		Order: gitobject.Precedence{}, Places: map[string][]signers.Place{},
 	}
 	a.gs = &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: "file:///shop", Path: "deploy"}}
 	if seed%5 == 0 {

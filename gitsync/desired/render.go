@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -42,17 +43,17 @@ type State struct {
 type Reader struct {
 	Snapshot *repository.Snapshot
 	Source   *v1alpha1.GitSource
-	Mapper   meta.RESTMapper       // nil: no cluster is asked
-	Bases    repository.FetchBase  // nil: remote bases are refused
-	hasBases bool                  // a folder that was rendered has some
-	Folders  FolderRenderer        // nil: this process
-	Brought  map[string]FileOrigin // by approval file, from earlier syncs; added to
-	Approved ApprovedSteps         // from earlier syncs; added to
-	Order    gitobject.Precedence  // from earlier syncs; added to
-	Changes  Changes               // from earlier syncs; added to
-	Exceeded *OverLimits           // from earlier syncs; added to. nil: nothing is known
+	Mapper   meta.RESTMapper               // nil: no cluster is asked
+	Bases    repository.FetchBase          // nil: remote bases are refused
+	hasBases bool                          // a folder that was rendered has some
+	Folders  FolderRenderer                // nil: this process
+	Brought  map[string]signers.FileOrigin // by approval file, from earlier syncs; added to
+	Approved ApprovedSteps                 // from earlier syncs; added to
+	Order    gitobject.Precedence          // from earlier syncs; added to
+	Changes  Changes                       // from earlier syncs; added to
+	Exceeded *OverLimits                   // from earlier syncs; added to. nil: nothing is known
 
-	Signatures Policy
+	Signatures signers.Policy
 	Approvals  gittree.Reads // what was read for the approvals
 	// sources reads the other GitSources, for approvals of their releases; nil: they are
 	// not known.
@@ -412,7 +413,7 @@ func (h *History) Given(release *plan.Release, commit string, approval *plan.App
 // approval. If a commit or tag is pinned, they are those of the pin when the approval was
 // seen first, which spec.approval keeps. In both cases the commit with the approval says
 // for which Deployment it is, or another pin could say so afterwards.
-func (h *History) stepsSeen(commit string, b FileOrigin, release *plan.Release, now *v1alpha1.BatchRelease) ([]intstr.IntOrString, error) {
+func (h *History) stepsSeen(commit string, b signers.FileOrigin, release *plan.Release, now *v1alpha1.BatchRelease) ([]intstr.IntOrString, error) {
 	steps, err := h.StepsIn(b.In, release)
 	if err != nil || len(steps) == 0 || !h.Source.Spec.Ref.IsPinned() {
 		return steps, err
@@ -435,8 +436,8 @@ func IsPast(br *v1alpha1.BatchRelease, step int32) bool {
 }
 
 // lastChange returns the commit that brought a file's content as it is at the tip.
-func (h *History) lastChange(file string) (FileOrigin, error) {
-	b, err := LastChange(h.Snapshot, h.Snapshot.Tip, file, h.Brought[file])
+func (h *History) lastChange(file string) (signers.FileOrigin, error) {
+	b, err := signers.LastChange(h.Snapshot, h.Snapshot.Tip, file, h.Brought[file])
 	if err == nil {
 		h.Brought[file] = b
 	}

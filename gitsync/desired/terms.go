@@ -24,6 +24,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -423,7 +424,7 @@ func (g *Governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		return used, "", err
 	}
 	if why != "" {
-		if hint == HintOwnFile || hint == HintNoMerge {
+		if hint == signers.HintOwnFile || hint == signers.HintNoMerge {
 			why += "; " + hint
 		}
 		return used, fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.In), why), nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -209,7 +210,7 @@ var errTooManyCommits = fmt.Errorf("the release brings more than %d commits, too
 
 // approvedBy is who is recorded as the approver: the principal of the key,
 // where a signature counts, and else the author of the commit.
-func (h *History) approvedBy(file string, b FileOrigin) string {
+func (h *History) approvedBy(file string, b signers.FileOrigin) string {
 	if by, ok := h.approvers[file]; ok {
 		return gitobject.Person(cmp.Or(by.Principal, by.Key))
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -77,7 +78,7 @@ func (m *team) approve(t *testing.T, synced string, distinct bool) (*v1alpha1.Ap
 	if m.mirrors != nil {
 		r.Snapshot = snapshotOf(t, m.mirrors, m.URL())
 	}
-	r.Signatures = Policy{Verify: m.verify, Signers: m.keys, DistinctAuthor: distinct, Now: time.Now()}
+	r.Signatures = signers.Policy{Verify: m.verify, Signers: m.keys, DistinctAuthor: distinct, Now: time.Now()}
 	d, _, err := r.Read(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package desired
+package signers
 
 import (
 	"fmt"
@@ -20,6 +20,11 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
+
+// storeOf returns the objects of a repository.
+func storeOf(repo *gittest.Repo) *filesystem.Storage {
+	return filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault())
+}
 
 // The list of tips is bounded, and what is dropped never makes a first sight earlier.
 func TestSeenIsBounded(t *testing.T) {
@@ -73,7 +78,7 @@ func TestTagUnsigned_ExpiredKey(t *testing.T) {
 	for _, name := range []string{"v1", "v2"} {
 		repo.Git("tag", "-s", "-m", name, name, commit)
 		at[name] = &repository.Snapshot{
-			Storage: filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault()),
+			Storage: storeOf(repo),
 			Tag:     repository.Tag{Name: name, Object: plumbing.NewHash(repo.Git("rev-parse", name)), Commit: plumbing.NewHash(commit)},
 		}
 	}
@@ -110,7 +115,7 @@ func TestSignerOf_ExpiredKey(t *testing.T) {
 	repo.Sign(&ada)
 	commit := repo.Commit(map[string]string{"a": "one"})
 	tip := repo.Commit(map[string]string{"a": "two"})
-	storage := filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault())
+	storage := storeOf(repo)
 	keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte(`ada@example.org valid-before="20260602Z" ` + ada.Public)})
 	if err != nil {
 		t.Fatal(err)

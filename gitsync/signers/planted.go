@@ -1,4 +1,4 @@
-package desired
+package signers
 
 import (
 	"bytes"
@@ -35,6 +35,9 @@ type Place struct {
 	path string
 	in   plumbing.Hash // the commit that brought it there
 }
+
+// maxWalk is how many commits are looked at for places that are no longer there.
+const maxWalk = 10_000
 
 // maxPlaces bounds the places of one content that are looked at.
 const maxPlaces = 16
@@ -101,7 +104,7 @@ func (f *finder) removed(ctx context.Context, commit, names plumbing.Hash) ([]Pl
 	var found []Place
 	seen := map[plumbing.Hash]bool{commit: true}
 	queue := []plumbing.Hash{commit}
-	for looked := 0; len(queue) > 0 && looked <= MaxWalk; looked++ {
+	for looked := 0; len(queue) > 0 && looked <= maxWalk; looked++ {
 		c, err := object.GetCommit(f.store, queue[0])
 		if err != nil {
 			return nil, gittree.Missing("commit", queue[0], err)

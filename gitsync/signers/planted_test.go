@@ -1,4 +1,4 @@
-package desired
+package signers
 
 import (
 	"strings"
@@ -8,7 +8,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
-	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 )
 
@@ -118,9 +117,8 @@ func TestPlantedApproval(t *testing.T) {
 				repo.Git("mv", from, to)
 				by(k, map[string]string{"README.md": from + " is " + to})
 			})
-			repo.Push()
-			s := snapshotOf(t, repository.NewCache(t.TempDir()), repo.URL())
-			at, err := LastChange(s, s.Tip, file, FileOrigin{})
+			s := storeOf(repo)
+			at, err := LastChange(s, plumbing.NewHash(repo.Head()), file, FileOrigin{})
 			if err != nil {
 				t.Fatal(err)
 			}
