@@ -272,7 +272,7 @@ func saysApproved(ctx context.Context, h *desired.History, in intent, approvals 
 		a, _ := plan.MatchApproval(in.release, in.commit, approvals)
 		return in.covers(a), nil
 	}
-	a, _, err := h.Approval(ctx, in.release, in.commit, h.Since(in.commit, in.live), approvals, in.live)
+	a, _, err := h.Approval(ctx, in.release, in.commit, h.Replay.Since(in.commit, in.live), approvals, in.live)
 	if err != nil || !in.covers(a) {
 		return false, err
 	}
@@ -305,7 +305,7 @@ func committed(ctx context.Context, h *desired.History, in intent, list []pastCo
 		if !in.waits {
 			return true, nil
 		}
-		old, err := h.Predates(ctx, c.hash, h.Since(in.commit, in.live))
+		old, err := h.Replay.Predates(ctx, c.hash, h.Replay.Since(in.commit, in.live))
 		if err != nil {
 			return false, err
 		}

@@ -20,15 +20,21 @@ import (
 // History answers what the branch says about a release.
 type History struct {
 	*Reader
-	replayCheck
+	// Replay finds out which approvals are too old for a release.
+	Replay   *Check
 	State    *State
 	rendered map[plumbing.Hash]State // older commits
 	// approvers are who signed the approvals that are signed, by file.
 	approvers map[string]signature.Signature
 }
 
+// NewHistory returns what the branch of a reader says, at a state that the reader has read.
 func NewHistory(r *Reader, d *State) *History {
-	return &History{Reader: r, replayCheck: replayCheck{r}, State: d, rendered: map[plumbing.Hash]State{}, approvers: map[string]signature.Signature{}}
+	check := &Check{Source: r.Source, Order: r.Order}
+	if r.Snapshot != nil { // a preview may have none
+		check.Store, check.Tip = r.Snapshot, r.Snapshot.Tip
+	}
+	return &History{Reader: r, Replay: check, State: d, rendered: map[plumbing.Hash]State{}, approvers: map[string]signature.Signature{}}
 }
 
 // ReleaseCommit returns the commit that names a release, together with its

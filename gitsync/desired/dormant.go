@@ -188,7 +188,7 @@ func (c *change) newDormancy() (*dormancy, *rendering, error) {
 		return nil, nil, err
 	}
 	d := &dormancy{origins: o, of: c.of, store: gitobject.NewStore(c.Snapshot), commit: c.commit, tree: r.commit.TreeHash, now: c.of.fields(now.Set)}
-	if c.base.IsZero() || !c.has(c.base.String()) {
+	if c.base.IsZero() || !c.Replay.Has(c.base.String()) {
 		return d, r, nil
 	}
 	b, err := o.render(c.base, nil)

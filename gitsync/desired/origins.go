@@ -122,7 +122,7 @@ func (o *origins) find(ctx context.Context, commit plumbing.Hash) ([]plumbing.Ha
 		return nil, err
 	}
 	if !o.base.IsZero() {
-		there, err := o.precedes(ctx, o.base, commit)
+		there, err := o.Replay.Precedes(ctx, o.base, commit)
 		if err != nil {
 			return nil, err
 		}

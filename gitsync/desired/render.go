@@ -245,7 +245,7 @@ func (r *Reader) Releases(ctx context.Context, d *State, releases []plan.Release
 		if err != nil {
 			return nil, nil, err
 		}
-		since := h.Since(commit, now)
+		since := h.Replay.Since(commit, now)
 		approval, more, err := h.Approval(ctx, release, commit, since, approvals, now)
 		if err != nil {
 			return nil, nil, err
@@ -306,13 +306,13 @@ func (h *History) current(ctx context.Context, release *plan.Release, commit str
 	var current []plan.Approval
 	for i := range approvals {
 		a := &approvals[i]
-		past := (now != nil && hasEnded(now, a) || h.knowsEnded(release, a)) && (!underWay || !a.IsFor(commit))
+		past := (now != nil && hasEnded(now, a) || h.Replay.KnowsEnded(release, a)) && (!underWay || !a.IsFor(commit))
 		if names := a.Metadata.Namespace == release.Plan.Namespace && a.Metadata.Name == release.Plan.Name; names && (underWay || !past) && !a.IsFor(commit) {
 			b, err := h.lastChange(a.File)
 			if err != nil {
 				return nil, err
 			}
-			why, err := h.Predates(ctx, plumbing.NewHash(b.In), since)
+			why, err := h.Replay.Predates(ctx, plumbing.NewHash(b.In), since)
 			if err != nil {
 				return nil, err
 			}

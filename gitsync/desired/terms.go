@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -164,7 +163,7 @@ func (g *Governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.G
 			continue
 		}
 		p.Since = g.sinceOf(p.Since)
-		if p.Tip != "" && !g.Unsigned && !g.has(p.Tip) {
+		if p.Tip != "" && !g.Unsigned && !g.Replay.Has(p.Tip) {
 			p.Tip = g.Snapshot.Tip.String()
 		}
 		records[client.ObjectKey{Namespace: namespace, Name: name}] = p
@@ -234,7 +233,7 @@ func (g *Governor) addLive(ctx context.Context, br *v1alpha1.BatchRelease, recor
 // sinceOf returns the commit, or the tip where it has left the repository: then only
 // approvals that come later count.
 func (g *Governor) sinceOf(commit string) string {
-	if g.Unsigned || g.has(commit) {
+	if g.Unsigned || g.Replay.Has(commit) {
 		return commit
 	}
 	return g.State.Commit
@@ -430,13 +429,13 @@ func (g *Governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		return used, fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.In), why), nil
 	}
 	const again = "; commit a change of the file, such as a comment"
-	if slices.ContainsFunc(g.Source.Status.UsedPlanApprovals, func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == a.Spec.Plan && u.Payload == used.Payload }) {
+	if g.Replay.IsUsed(a.Spec.Plan, used.Payload) {
 		return used, fmt.Sprintf("commit %s, which brought it, was used before", plan.ShortCommit(b.In)) + again, nil
 	}
-	if why, err = g.forgotten(in, plansForgottenUntil(&g.Source.Status, time.Now())); err != nil || why != "" {
+	if why, err = g.Replay.PlanForgotten(in); err != nil || why != "" {
 		return used, fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.In), why) + again, err
 	}
-	old, err := g.precedes(ctx, in, plumbing.NewHash(cmp.Or(record.Tip, record.Since)))
+	old, err := g.Replay.Precedes(ctx, in, plumbing.NewHash(cmp.Or(record.Tip, record.Since)))
 	if err != nil {
 		return used, "", err
 	}
@@ -447,45 +446,6 @@ func (g *Governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		why, err = g.ownChange(ctx, key, record, b.In, by)
 	}
 	return used, why, err
-}
-
-// maxUsed bounds the approvals that a GitSource knows to have been used.
-const maxUsed = 256
-
-// UsePlanApprovals adds approvals to those that have been used. For approvals that the bound
-// removes, only the newest date stays.
-func UsePlanApprovals(status *v1alpha1.GitSourceStatus, now time.Time, approvals []v1alpha1.UsedPlanApproval) {
-	until := plansForgottenUntil(status, now)
-	for _, a := range approvals {
-		is := func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == a.Plan && u.Payload == a.Payload }
-		if !slices.ContainsFunc(status.UsedPlanApprovals, is) {
-			status.UsedPlanApprovals = slices.Insert(status.UsedPlanApprovals, 0, a)
-		}
-	}
-	bound := min(len(status.UsedPlanApprovals), maxUsed)
-	for _, a := range status.UsedPlanApprovals[bound:] {
-		if date := dateOf(a, now); until == nil || until.Before(date) {
-			until = date
-		}
-	}
-	status.UsedPlanApprovals, status.PlanApprovalsForgottenUntil = status.UsedPlanApprovals[:bound], until
-}
-
-// dateOf returns the date of an approval, and now where it is not known or yet to come.
-func dateOf(a v1alpha1.UsedPlanApproval, now time.Time) *metav1.Time {
-	if a.Time == nil || a.Time.After(now) {
-		return &metav1.Time{Time: now}
-	}
-	return a.Time
-}
-
-// plansForgottenUntil returns until when used approvals of plans may be missing in the
-// status, or nil. An earlier version has written no dates: its full list may have lost any.
-func plansForgottenUntil(status *v1alpha1.GitSourceStatus, now time.Time) *metav1.Time {
-	if u := status.UsedPlanApprovals; status.PlanApprovalsForgottenUntil == nil && len(u) >= maxUsed && u[len(u)-1].Time == nil {
-		return &metav1.Time{Time: now}
-	}
-	return status.PlanApprovalsForgottenUntil
 }
 
 // ownChange says why it cannot be shown that the approver has written nothing of a
