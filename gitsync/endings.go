@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -29,7 +30,7 @@ func (l *look) noteEnded(ctx context.Context, plans ...inventory.Entry) error {
 			s.EndedReleases = slices.Insert(s.EndedReleases, 0, v1alpha1.ReleaseName{Revision: s.UpdateRevision, Commit: s.UpdateCommit})
 		}
 	}
-	desired.AddEnded(&l.gs.Status, time.Now(), list...)
+	replay.AddEnded(&l.gs.Status, time.Now(), list...)
 	return l.save(ctx)
 }
 
@@ -43,7 +44,7 @@ func (l *look) noteEndedAnyway(ctx context.Context) {
 		l.log.Info("not noted which releases have ended", "because", err.Error())
 		return
 	}
-	desired.AddEnded(&l.gs.Status, time.Now(), list...)
+	replay.AddEnded(&l.gs.Status, time.Now(), list...)
 }
 
 // livePlans reads the BatchReleases of this source among entries. One that is being

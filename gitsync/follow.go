@@ -22,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/prune"
+	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
@@ -254,7 +255,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 			ours = append(ours, now)
 		}
 	}
-	desired.AddEnded(&l.gs.Status, time.Now(), ours...)
+	replay.AddEnded(&l.gs.Status, time.Now(), ours...)
 	var err error
 	if c.renderer.Failed, err = l.failed(ctx, set.Releases, live); err != nil {
 		return nil, err
@@ -300,7 +301,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 func (l *look) announce(ctx context.Context, c *commit) error {
 	l.gs.Status.Inventory = c.wanted.Union(inventory.Read(l.before.Inventory)).Status()
 	l.gs.Status.Plans = slices.Concat(c.governed.Plans, c.governed.Ending)
-	desired.UsePlanApprovals(&l.gs.Status, time.Now(), c.governed.Used)
+	replay.UsePlanApprovals(&l.gs.Status, time.Now(), c.governed.Used)
 	if apply.IsApplied(l.gs, c.desired.Commit) {
 		if l.onlyCommitsDiffer() {
 			return nil // they are written with the end of the sync
@@ -331,7 +332,7 @@ func (l *look) finish(ctx context.Context, c *commit, whole bool) error {
 		return err
 	}
 	l.gs.Status.Plans = c.governed.Plans
-	desired.UsePlanApprovals(&l.gs.Status, time.Now(), c.governed.UsedInTheEnd)
+	replay.UsePlanApprovals(&l.gs.Status, time.Now(), c.governed.UsedInTheEnd)
 	l.keep.autoscaled = map[string]bool{}
 	for _, t := range c.targets {
 		if t.Autoscaled {

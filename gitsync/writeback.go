@@ -25,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
@@ -401,7 +402,7 @@ func (w *writeback) commitsSince(ctx context.Context, tip, release plumbing.Hash
 	}
 	var oldest time.Time
 	if began, err := object.GetCommit(w.scratch, release); err == nil {
-		oldest = began.Committer.When.Add(-desired.ClockSkew)
+		oldest = began.Committer.When.Add(-replay.ClockSkew)
 	}
 	list := []pastCommit{}
 	walk := object.NewCommitIterCTime(c, nil, []plumbing.Hash{release})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -21,7 +22,7 @@ import (
 type History struct {
 	*Reader
 	// Replay finds out which approvals are too old for a release.
-	Replay   *Check
+	Replay   *replay.Check
 	State    *State
 	rendered map[plumbing.Hash]State // older commits
 	// approvers are who signed the approvals that are signed, by file.
@@ -30,7 +31,7 @@ type History struct {
 
 // NewHistory returns what the branch of a reader says, at a state that the reader has read.
 func NewHistory(r *Reader, d *State) *History {
-	check := &Check{Source: r.Source, Order: r.Order}
+	check := &replay.Check{Source: r.Source, Order: r.Order}
 	if r.Snapshot != nil { // a preview may have none
 		check.Store, check.Tip = r.Snapshot, r.Snapshot.Tip
 	}

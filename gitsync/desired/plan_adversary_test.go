@@ -22,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
+	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/gitsync/signers"
@@ -637,7 +638,7 @@ func (a *adversary) sync() (terms plan.Terms, ok bool) {
 	}
 	a.releases(r, d, g.Set.Releases)
 	a.gs.Status.Plans, a.gs.Status.AppliedCommit = g.Plans, a.head
-	UsePlanApprovals(&a.gs.Status, time.Now(), slices.Concat(g.Used, g.UsedInTheEnd))
+	replay.UsePlanApprovals(&a.gs.Status, time.Now(), slices.Concat(g.Used, g.UsedInTheEnd))
 	a.applied = a.head
 	// The applied terms are those that govern, whatever the branch says.
 	applied := g.Set.Terms("shop", "web")
