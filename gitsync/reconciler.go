@@ -262,7 +262,7 @@ type memory struct {
 	// approved are the steps that plans had when they were approved.
 	approved desired.ApprovedSteps
 	order    gitobject.Precedence       // of the commits that brought approvals
-	changes  desired.Changes            // see signatures
+	changes  desired.Known            // see signatures
 	places   map[string][]signers.Place // see signatures
 	ignored  string                     // the approvals that were reported
 	failure  string                     // of the source, that was notified

@@ -27,7 +27,7 @@ import (
 // that is taken from a Secret counts for nothing from the next sync on.
 func (l *look) signatures(ctx context.Context) (s signers.Policy, err error) {
 	if l.keep.changes == nil || len(l.keep.changes) > desired.KeptChanges {
-		l.keep.changes = desired.Changes{}
+		l.keep.changes = desired.Known{}
 	}
 	if l.keep.places == nil || len(l.keep.places) > signers.KeptPlaces {
 		l.keep.places = map[string][]signers.Place{}

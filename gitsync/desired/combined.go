@@ -127,7 +127,7 @@ func (o *origins) sinceRelease(ctx context.Context, m combination) ([]*object.Co
 	list := make([]*object.Commit, len(found))
 	for i, at := range found {
 		hash := l.commits[at].hash
-		if list[i], err = object.GetCommit(o.Snapshot, hash); err != nil {
+		if list[i], err = object.GetCommit(o.branch.Store, hash); err != nil {
 			return nil, gittree.Missing("commit", hash, err)
 		}
 	}
@@ -158,7 +158,7 @@ func (o *origins) changesOf(ctx context.Context, c *object.Commit) (*ownChanges,
 	parents := make([]*object.Commit, len(c.ParentHashes))
 	var err error
 	for i, hash := range c.ParentHashes {
-		if parents[i], err = object.GetCommit(o.Snapshot, hash); err != nil {
+		if parents[i], err = object.GetCommit(o.branch.Store, hash); err != nil {
 			return nil, gittree.Missing("commit", hash, err)
 		}
 	}
@@ -177,7 +177,7 @@ func (o *origins) changesOf(ctx context.Context, c *object.Commit) (*ownChanges,
 	if len(parents) > 0 {
 		before = parents[0].TreeHash
 	}
-	if p.changes, err = gitobject.Diff(o.Snapshot, before, c.TreeHash); err != nil {
+	if p.changes, err = gitobject.Diff(o.branch.Store, before, c.TreeHash); err != nil {
 		return nil, err
 	}
 	if n := len(p.changes) + len(p.contested); n <= keptFilesOfCommit && o.kept+n <= keptFiles {
@@ -224,7 +224,7 @@ func (o *origins) partOf(ctx context.Context, c *object.Commit, m combination) (
 // rendersSameWithout reports whether a merge renders the same with commits taken back
 // in its tree.
 func (o *origins) rendersSameWithout(ctx context.Context, parts []contribution, m combination) (bool, error) {
-	s, tree := gitobject.NewStore(o.Snapshot), m.commit.TreeHash
+	s, tree := gitobject.NewStore(o.branch.Store), m.commit.TreeHash
 	for _, p := range parts {
 		if err := o.spend(ctx, effortOfUndo*len(p.changes)); err != nil {
 			return false, err
@@ -252,21 +252,12 @@ func (o *origins) renderTree(ctx context.Context, t *gittree.Tree, of plumbing.H
 	if err := o.spend(ctx, effortOfRender); err != nil {
 		return nil, err
 	}
-	r := *o.Reader
-	r.Mapper = nil // as for all older commits
-	set, err := r.Render(t)
-	switch {
-	case t.Err() != nil && !gittree.IsExceeded(t.Err()):
-		return nil, t.Err()
-	case IsPassing(err):
-		return nil, err
-	case IsUnfetched(err):
-		o.unknown = cmp.Or[error](o.unknown, &unknownRendering{of, err})
-	}
+	d, err := o.branch.Renderer.RenderTree(t, of)
 	if err != nil {
-		return nil, nil //nolint:nilerr // it does not render
+		return nil, err
 	}
-	return set, nil
+	o.unknown = cmp.Or(o.unknown, d.Unknown)
+	return d.Set, nil
 }
 
 // read reports whether one of the files is read for what a merge or one of its sides

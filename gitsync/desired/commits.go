@@ -213,11 +213,9 @@ func (u *unknownRendering) Error() string {
 	return fmt.Sprintf("what commit %s renders is not known: %s", plan.ShortCommit(u.commit.String()), plan.OneLine(u.err.Error()))
 }
 
-const hintUnknown = "it is tried again at each sync; if the remote base is gone for good, let another person approve, or revert the change and bring it by a new commit"
-
 // Older renders an older commit; the set is nil where it does not render, and where
-// unknown says why that is not known. The cluster is not asked for the scope of its kinds: what a commit said does not
-// change with the kinds that the cluster knows.
+// unknown says why that is not known. The cluster is not asked for the scope of its kinds:
+// what a commit said does not change with the kinds that the cluster knows.
 func (h *History) Older(commit plumbing.Hash, t *gittree.Tree) (State, error) {
 	if d, ok := h.rendered[commit]; ok {
 		return d, nil
@@ -226,24 +224,12 @@ func (h *History) Older(commit plumbing.Hash, t *gittree.Tree) (State, error) {
 	if known != nil && known.older[commit].Reads != nil {
 		return known.older[commit], nil
 	}
-	r := *h.Reader
-	r.Mapper = nil
-	set, err := r.Render(t)
-	if t.Err() != nil && !gittree.IsExceeded(t.Err()) {
-		return State{}, t.Err()
-	}
-	if IsPassing(err) {
+	d, failed, err := h.renderPast(t, commit)
+	if err != nil {
 		return State{}, err
 	}
-	if err != nil {
-		set = nil
-	}
-	d := State{Set: set, Reads: t.Reads()}
-	if IsUnfetched(err) {
-		d.unknown = &unknownRendering{commit, err}
-	}
-	if !r.hasBases {
-		known.noteOlder(commit, d, err)
+	if !d.HasBases {
+		known.noteOlder(commit, d, failed)
 	}
 	if len(h.rendered) < keptRenderings {
 		h.rendered[commit] = d

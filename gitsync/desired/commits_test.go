@@ -48,7 +48,7 @@ func rendererAt(t *testing.T, repo *gittest.Repo, synced string) *Reader {
 	s := snapshotOf(t, repository.NewCache(t.TempDir()), repo.URL())
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: repo.URL(), Path: "deploy"}}
 	gs.Status.AppliedCommit = synced
-	return &Reader{Snapshot: s, Source: gs, Mapper: testMapper(), Brought: map[string]signers.FileOrigin{}, Changes: Changes{}}
+	return &Reader{Snapshot: s, Source: gs, Mapper: testMapper(), Brought: map[string]signers.FileOrigin{}, Changes: Known{}}
 }
 
 func liveAt(image, commit string) *v1alpha1.BatchRelease {

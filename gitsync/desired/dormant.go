@@ -37,7 +37,7 @@ import (
 
 const (
 	// maxDormant is how many commits are looked at, those nearest to the change.
-	maxDormant = MaxWalk
+	maxDormant = maxWalk
 	// maxTrials bounds the renderings for single lines, and those for the unsigned commits
 	// before the last release.
 	maxTrials = 100
@@ -60,12 +60,12 @@ type suspect struct {
 type fields map[string]string
 
 // fields returns the values of what is compared.
-func (c comparison) fields(set *plan.Set) fields {
+func (c Compared) fields(set *plan.Set) fields {
 	f := fields{}
-	if c.release != nil {
-		f.add("template", TemplateIn(set, c.release))
+	if c.Template != nil {
+		f.add("template", c.Template(set))
 	}
-	f.add("plan", json.RawMessage(set.Terms(c.key.Namespace, c.key.Name)))
+	f.add("plan", json.RawMessage(set.Terms(c.Deployment.Namespace, c.Deployment.Name)))
 	return f
 }
 
@@ -123,10 +123,10 @@ func (f fields) differ(g fields) map[string]bool {
 
 // dormancy is a search for the commits that have an effect on a change.
 type dormancy struct {
-	*origins
-	of     comparison
-	store  *gitobject.Store
-	commit plumbing.Hash
+	origins *origins
+	of      Compared
+	store   *gitobject.Store
+	commit  plumbing.Hash
 	// tree is that of the commit, with the commits taken back that have no effect on it.
 	tree plumbing.Hash
 	now  fields
@@ -142,16 +142,16 @@ type dormancy struct {
 
 // dormant returns a commit of the approver, or of an unknown person, that has an effect
 // on the change. It returns none if there is no such commit.
-func (c *change) dormant(ctx context.Context, approver signature.Signature) FoundCommits {
-	keys := signature.Join(c.Signatures.Signers, c.Signatures.Verify)
-	return c.Changes.search(strings.Join([]string{c.key, "dormant", approver.Key, keys.ID()}, " "), func() FoundCommits {
+func (c *Change) dormant(ctx context.Context, approver signature.Signature) Found {
+	keys := c.Branch.keys()
+	return c.Branch.Known.search(strings.Join([]string{c.Key, "dormant", approver.Key, keys.ID()}, " "), func() Found {
 		d, r, err := c.newDormancy()
 		if err != nil || d == nil {
-			return FoundCommits{err: err}
+			return Found{err: err}
 		}
 		list, older, err := d.suspects(ctx, r, approver, keys)
 		if err != nil {
-			return FoundCommits{err: err, unknown: d.unknown}
+			return Found{err: err, unknown: d.origins.unknown}
 		}
 		found, err := d.search(ctx, list)
 		if err == nil && len(found) == 0 {
@@ -165,41 +165,41 @@ func (c *change) dormant(ctx context.Context, approver signature.Signature) Foun
 				break
 			}
 			d.most, d.trials = maxTrials, 0
-			if found, err = more(); errors.Is(err, errEnoughTrials) || isUncounted(err) {
+			if found, err = more(); errors.Is(err, errEnoughTrials) || IsUncounted(err) {
 				found, err = nil, nil
 			}
 		}
-		return FoundCommits{found, err, d.unknown}
+		return Found{found, err, d.origins.unknown}
 	})
 }
 
 // newDormancy begins a search. It is nil where the commit does not render.
-func (c *change) newDormancy() (*dormancy, *rendering, error) {
+func (c *Change) newDormancy() (*dormancy, *rendering, error) {
 	o, err := c.origins()
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := o.render(c.commit, nil)
+	r, err := o.render(c.Commit, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	now, err := o.Older(c.commit, r.tree)
+	now, err := c.Branch.Renderer.RenderCommit(c.Commit, r.tree)
 	if err != nil || now.Set == nil {
 		return nil, nil, err
 	}
-	d := &dormancy{origins: o, of: c.of, store: gitobject.NewStore(c.Snapshot), commit: c.commit, tree: r.commit.TreeHash, now: c.of.fields(now.Set)}
-	if c.base.IsZero() || !c.Replay.Has(c.base.String()) {
+	d := &dormancy{origins: o, of: c.Of, store: gitobject.NewStore(c.Branch.Store), commit: c.Commit, tree: r.commit.TreeHash, now: c.Of.fields(now.Set)}
+	if !c.Branch.has(c.Base) {
 		return d, r, nil
 	}
-	b, err := o.render(c.base, nil)
+	b, err := o.render(c.Base, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	last, err := o.Older(c.base, b.tree)
+	last, err := c.Branch.Renderer.RenderCommit(c.Base, b.tree)
 	if err != nil || last.Set == nil {
 		return d, r, err
 	}
-	d.base, d.reads, d.was = b.commit.TreeHash, last.Reads, c.of.fields(last.Set)
+	d.base, d.reads, d.was = b.commit.TreeHash, last.Reads, c.Of.fields(last.Set)
 	d.changed = d.now.differ(d.was)
 	return d, r, nil
 }
@@ -208,7 +208,7 @@ func (c *change) newDormancy() (*dormancy, *rendering, error) {
 // their parents. Those that no listed key signed are apart where they are older than the
 // last release.
 func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signature.Signature, keys *signature.Keys) (list, older []suspect, err error) {
-	l, err := d.readLineage(ctx)
+	l, err := d.origins.readLineage(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -217,7 +217,7 @@ func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signatur
 	}
 	queue, seen := []plumbing.Hash{d.commit}, map[plumbing.Hash]bool{d.commit: true}
 	for n := 0; len(queue) > 0 && n < maxDormant; n++ {
-		c, err := object.GetCommit(d.Snapshot, queue[0])
+		c, err := object.GetCommit(d.origins.branch.Store, queue[0])
 		if err != nil {
 			return nil, nil, gittree.Missing("commit", queue[0], err)
 		}
@@ -236,7 +236,7 @@ func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signatur
 			continue
 		}
 		s.at = l.at[c.Hash]
-		if s.proven || s.at >= d.past {
+		if s.proven || s.at >= d.origins.past {
 			list = append(list, *s)
 		} else {
 			older = append(older, *s)
@@ -252,14 +252,14 @@ func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signatur
 // another person signed it.
 func (d *dormancy) suspect(ctx context.Context, c *object.Commit, r *rendering, approver signature.Signature, keys *signature.Keys) (*suspect, error) {
 	if len(c.ParentHashes) == 1 {
-		if parent, err := gitobject.TreeHash(d.Snapshot, c.ParentHashes[0]); err != nil || parent == c.TreeHash {
+		if parent, err := gitobject.TreeHash(d.origins.branch.Store, c.ParentHashes[0]); err != nil || parent == c.TreeHash {
 			return nil, err
 		}
 	}
-	if err := d.spend(ctx, effortOfSigner); err != nil {
+	if err := d.origins.spend(ctx, effortOfSigner); err != nil {
 		return nil, err
 	}
-	by, why, err := d.Signatures.SignerOf(ctx, d.Snapshot, c.Hash, keys)
+	by, why, err := d.origins.branch.Signatures.SignerOf(ctx, d.origins.branch.Store, c.Hash, keys)
 	if err != nil || why == "" && !keys.Same(by, approver) {
 		return nil, err
 	}
@@ -270,7 +270,7 @@ func (d *dormancy) suspect(ctx context.Context, c *object.Commit, r *rendering, 
 	s := &suspect{commit: c, changes: map[string]gitobject.Change{}, proven: why == ""}
 	for file, change := range all {
 		// A file that was read before cannot be away: what was released needs it.
-		if added := change.From.Mode == filemode.Empty; added && d.reads.Includes(file) || !d.matters(file, r) {
+		if added := change.From.Mode == filemode.Empty; added && d.reads.Includes(file) || !d.origins.matters(file, r) {
 			continue
 		}
 		s.changes[file] = change
@@ -278,13 +278,13 @@ func (d *dormancy) suspect(ctx context.Context, c *object.Commit, r *rendering, 
 	if len(s.changes) == 0 {
 		return nil, nil
 	}
-	return s, d.spend(ctx, len(all)*(1+(len(r.reads)+len(d.reads))/32))
+	return s, d.origins.spend(ctx, len(all)*(1+(len(r.reads)+len(d.reads))/32))
 }
 
 // ownParts returns what a commit has made of files. For a merge, these are the files
 // that git would have merged in another way.
 func (d *dormancy) ownParts(ctx context.Context, c *object.Commit) (map[string]gitobject.Change, error) {
-	all, err := d.changesOf(ctx, c)
+	all, err := d.origins.changesOf(ctx, c)
 	if err != nil || len(c.ParentHashes) < 2 {
 		return all.changesOrNone(), err
 	}
@@ -302,7 +302,7 @@ func (d *dormancy) ownParts(ctx context.Context, c *object.Commit) (map[string]g
 		return own, nil
 	}
 	for file, f := range all.contested {
-		clean, err := d.isCleanFile(ctx, f)
+		clean, err := d.origins.isCleanFile(ctx, f)
 		if err != nil {
 			return nil, err
 		}
@@ -328,11 +328,11 @@ func (p *ownChanges) changesOrNone() map[string]gitobject.Change {
 // isOfParent reports whether a parent of a merge has a file as the merge has it.
 func (d *dormancy) isOfParent(c *object.Commit, file string, to object.TreeEntry) (bool, error) {
 	for _, p := range c.ParentHashes {
-		tree, err := gitobject.TreeHash(d.Snapshot, p)
+		tree, err := gitobject.TreeHash(d.origins.branch.Store, p)
 		if err != nil {
 			return false, err
 		}
-		e, err := gitobject.EntryAt(d.Snapshot, tree, file)
+		e, err := gitobject.EntryAt(d.origins.branch.Store, tree, file)
 		if err != nil || gitobject.SameEntry(e, to) {
 			return err == nil, err
 		}
@@ -355,7 +355,7 @@ func (d *dormancy) mergedByGit(f *contested) (object.TreeEntry, error) {
 			return f.a, nil
 		}
 		var err error
-		if text[i], err = gitobject.ReadBlob(d.Snapshot, e.Hash); err != nil {
+		if text[i], err = gitobject.ReadBlob(d.origins.branch.Store, e.Hash); err != nil {
 			return f.a, err
 		}
 	}
@@ -412,7 +412,7 @@ func (d *dormancy) effect(then fields) map[string]bool {
 // undo takes commits back in a tree.
 func (d *dormancy) undo(ctx context.Context, tree plumbing.Hash, list ...suspect) (plumbing.Hash, error) {
 	for _, s := range list {
-		if err := d.spend(ctx, effortOfUndo*len(s.changes)); err != nil {
+		if err := d.origins.spend(ctx, effortOfUndo*len(s.changes)); err != nil {
 			return tree, err
 		}
 		var err error
@@ -431,7 +431,7 @@ func (d *dormancy) fieldsOf(ctx context.Context, tree plumbing.Hash) (fields, er
 	if err != nil {
 		return nil, err
 	}
-	set, err := d.renderTree(ctx, t, d.commit)
+	set, err := d.origins.renderTree(ctx, t, d.commit)
 	if err != nil || set == nil {
 		return nil, err
 	}
@@ -475,7 +475,7 @@ func (d *dormancy) searchLines(ctx context.Context, list []suspect) ([]plumbing.
 			return nil, err
 		}
 		lines = append(lines, s.each(parts)...)
-		if err := d.spend(ctx, effortOfUndo*(len(s.changes)+len(parts))); err != nil {
+		if err := d.origins.spend(ctx, effortOfUndo*(len(s.changes)+len(parts))); err != nil {
 			return nil, err
 		}
 	}
@@ -533,7 +533,7 @@ func (d *dormancy) effectBefore(ctx context.Context, s suspect) (map[string]bool
 	if !from.IsZero() {
 		to, err = d.undo(ctx, from, s)
 	} else if from = s.commit.TreeHash; len(s.commit.ParentHashes) > 0 {
-		to, err = gitobject.TreeHash(d.Snapshot, s.commit.ParentHashes[0])
+		to, err = gitobject.TreeHash(d.origins.branch.Store, s.commit.ParentHashes[0])
 	}
 	if err == nil && was == nil {
 		was, err = d.fieldsOf(ctx, from)

@@ -21,20 +21,20 @@ import (
 // entrySearch looks for an entry with a later effect among those that a commit brought in a
 // file.
 type entrySearch struct {
-	*dormancy
-	of   suspect
-	file *gitobject.Brought
-	gone []gitobject.Entry // without an effect
+	dormancy *dormancy
+	of       suspect
+	file     *gitobject.Brought
+	gone     []gitobject.Entry // without an effect
 }
 
 // searchEntries returns the first of the commits that has an entry with a later effect. A
 // commit also counts that takes more than maxTrials renderings. The search has an effort
 // of its own.
 func (d *dormancy) searchEntries(ctx context.Context, list []suspect) ([]plumbing.Hash, error) {
-	defer func(tree plumbing.Hash, most, spent int) { d.tree, d.most, d.spent = tree, most, spent }(d.tree, d.most, d.spent)
-	d.spent = 0
+	defer func(tree plumbing.Hash, most, spent int) { d.tree, d.most, d.origins.spent = tree, most, spent }(d.tree, d.most, d.origins.spent)
+	d.origins.spent = 0
 	for _, s := range list {
-		if err := d.spend(ctx, effortOfUndo*len(s.changes)); err != nil {
+		if err := d.origins.spend(ctx, effortOfUndo*len(s.changes)); err != nil {
 			return nil, err
 		}
 		files, err := gitobject.StandingEntries(d.store, d.tree, s.changes)
@@ -61,11 +61,11 @@ func (d *dormancy) searchEntries(ctx context.Context, list []suspect) ([]plumbin
 
 // takeBack returns a tree without entries.
 func (e *entrySearch) takeBack(ctx context.Context, tree plumbing.Hash, entries ...gitobject.Entry) (plumbing.Hash, error) {
-	changes, err := e.file.Without(e.store, entries)
+	changes, err := e.file.Without(e.dormancy.store, entries)
 	if err != nil {
 		return tree, err
 	}
-	return e.undo(ctx, tree, suspect{commit: e.of.commit, changes: changes})
+	return e.dormancy.undo(ctx, tree, suspect{commit: e.of.commit, changes: changes})
 }
 
 // search reports whether one of the entries, or one below, has a later effect. Entries
@@ -75,15 +75,15 @@ func (e *entrySearch) search(ctx context.Context, entries []gitobject.Entry) (bo
 		return false, nil
 	}
 	all := append(append([]gitobject.Entry(nil), e.gone...), entries...)
-	without, err := e.takeBack(ctx, e.tree, all...)
+	without, err := e.takeBack(ctx, e.dormancy.tree, all...)
 	if err != nil {
 		return false, err
 	}
-	then, err := e.fieldsOf(ctx, without)
+	then, err := e.dormancy.fieldsOf(ctx, without)
 	if err != nil {
 		return false, err
 	}
-	if then != nil && len(e.effect(then)) == 0 {
+	if then != nil && len(e.dormancy.effect(then)) == 0 {
 		e.gone = all
 		return false, nil
 	}
@@ -95,7 +95,7 @@ func (e *entrySearch) search(ctx context.Context, entries []gitobject.Entry) (bo
 	}
 	if then != nil {
 		before, err := e.entryBefore(ctx, entries[0])
-		if err != nil || e.adds(then, before) {
+		if err != nil || e.dormancy.adds(then, before) {
 			return err == nil, err
 		}
 	}
@@ -105,11 +105,11 @@ func (e *entrySearch) search(ctx context.Context, entries []gitobject.Entry) (bo
 // entryBefore returns the fields of what was released last that an entry has an effect on.
 // If that is not known, they are those of the commit that brought the entry.
 func (e *entrySearch) entryBefore(ctx context.Context, entry gitobject.Entry) (map[string]bool, error) {
-	from, was := e.base, e.was
+	from, was := e.dormancy.base, e.dormancy.was
 	if from.IsZero() {
 		from = e.of.commit.TreeHash
 		var err error
-		if was, err = e.fieldsOf(ctx, from); err != nil {
+		if was, err = e.dormancy.fieldsOf(ctx, from); err != nil {
 			return nil, err
 		}
 	}
@@ -117,7 +117,7 @@ func (e *entrySearch) entryBefore(ctx context.Context, entry gitobject.Entry) (m
 	if err != nil || to == from {
 		return nil, err
 	}
-	without, err := e.fieldsOf(ctx, to)
+	without, err := e.dormancy.fieldsOf(ctx, to)
 	if err != nil || without == nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func (l *lineage) below(tips []int32, within func(int32) bool, step func() error
 		if seen[i] || !within(i) {
 			return step()
 		}
-		if seen[i] = true; len(seen) > MaxWalk {
+		if seen[i] = true; len(seen) > maxWalk {
 			return errTooManyCommits
 		}
 		stack = append(stack, open{commit: i})

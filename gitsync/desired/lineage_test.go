@@ -162,7 +162,7 @@ func TestLineage_ManyMerges(t *testing.T) {
 	}
 	commits := importCommits(t, repo, "long", parents, func(i int) int { return 1_000_000 + i })
 	store := storeOf(t, repo)
-	o := &origins{History: &History{Reader: &Reader{}}, lineage: newLineage(store)}
+	o := &origins{branch: &Branch{}, lineage: newLineage(store)}
 	for i := old; i < len(commits); i += 2 {
 		bases, err := o.mergeBases(t.Context(), commits[i-1], commits[i])
 		if err != nil || len(bases) != 1 || bases[0] != commits[i-1] {
@@ -174,7 +174,7 @@ func TestLineage_ManyMerges(t *testing.T) {
 	}
 	// A walk ends at the limit of the effort, and when its context is canceled.
 	o.spent = maxEffort
-	if _, err := o.mergeBases(t.Context(), commits[0], commits[len(commits)-1]); !isUncounted(err) {
+	if _, err := o.mergeBases(t.Context(), commits[0], commits[len(commits)-1]); !IsUncounted(err) {
 		t.Errorf("beyond the effort: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -191,11 +191,11 @@ func TestLineage_Deep(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.Commit(map[string]string{"a": "a"})
 	repo.Git("branch", "long")
-	commits := importCommits(t, repo, "long", chain(3*MaxWalk), func(i int) int { return i })
+	commits := importCommits(t, repo, "long", chain(3*maxWalk), func(i int) int { return i })
 	store := storeOf(t, repo)
 	l := newLineage(store)
-	l.most = MaxWalk
-	if _, err := l.add(t.Context(), commits[len(commits)-1]); !isUncounted(err) || store.n > MaxWalk {
+	l.most = maxWalk
+	if _, err := l.add(t.Context(), commits[len(commits)-1]); !IsUncounted(err) || store.n > maxWalk {
 		t.Errorf("%v after %d commits", err, store.n)
 	}
 	l = newLineage(store)
@@ -209,15 +209,15 @@ func TestLineage_Deep(t *testing.T) {
 		err    error
 	}{
 		"all of it":            {func(int32) bool { return true }, 0, errTooManyCommits},
-		"one more than may be": {func(i int32) bool { return i >= tip-MaxWalk }, 0, errTooManyCommits},
-		"as much as may be":    {func(i int32) bool { return i > tip-MaxWalk }, MaxWalk, nil},
+		"one more than may be": {func(i int32) bool { return i >= tip-maxWalk }, 0, errTooManyCommits},
+		"as much as may be":    {func(i int32) bool { return i > tip-maxWalk }, maxWalk, nil},
 	} {
 		steps := 0
 		list, err := l.below([]int32{tip}, tt.within, func() error { steps++; return nil })
-		if len(list) != tt.want || !errors.Is(err, tt.err) || steps > MaxWalk+1 {
+		if len(list) != tt.want || !errors.Is(err, tt.err) || steps > maxWalk+1 {
 			t.Errorf("%s: %d commits, %v, after %d steps", reason, len(list), err, steps)
 		}
-		if len(list) > 0 && (list[0] != tip || list[len(list)-1] != tip-MaxWalk+1) {
+		if len(list) > 0 && (list[0] != tip || list[len(list)-1] != tip-maxWalk+1) {
 			t.Errorf("%s: not in order", reason)
 		}
 	}
@@ -233,7 +233,7 @@ func TestDistinctAuthor_LongSideBranch(t *testing.T) {
 	m.Git("checkout", "-q", "-b", "side")
 	m.by(&m.forge, componentised("x", map[string]string{"yy": "v666"}))
 	m.Git("checkout", "-q", "main")
-	importCommits(t, m.Repo, "side", chain(MaxWalk+1), func(i int) int { return 1_000_000 + i })
+	importCommits(t, m.Repo, "side", chain(maxWalk+1), func(i int) int { return 1_000_000 + i })
 	m.by(&m.ada, componentised("yy", nil))
 	m.merge(&m.forge, "side")
 	m.by(&m.grace, approvalOf(m.Head()))
@@ -243,15 +243,15 @@ func TestDistinctAuthor_LongSideBranch(t *testing.T) {
 }
 
 // A search that takes too much is not repeated at each sync. One that failed is.
-func TestChanges(t *testing.T) {
+func TestKnown(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		err  error
 		want int
 	}{{nil, 1}, {errTooManyCommits, 1}, {errTooMuchHistory, 1}, {context.DeadlineExceeded, 2}} {
-		c, n := Changes{}, 0
+		k, n := Known{}, 0
 		for range 2 {
-			err := c.search("x", func() FoundCommits { n++; return FoundCommits{err: tt.err} }).err
+			err := k.search("x", func() Found { n++; return Found{err: tt.err} }).err
 			if !errors.Is(err, tt.err) {
 				t.Errorf("%v, want %v", err, tt.err)
 			}

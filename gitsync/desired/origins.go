@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/object"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
@@ -35,7 +36,7 @@ import (
 
 // origins looks for the commits that made a difference.
 type origins struct {
-	*History
+	branch *Branch
 	// of is what is compared of a rendering.
 	of func(*plan.Set) string
 	// was is what counted last; empty: not known.
@@ -57,6 +58,9 @@ type origins struct {
 	spent int
 }
 
+// maxWalk is how many commits a search visits.
+const maxWalk = 10_000
+
 // maxEffort bounds the effort of one search, about in microseconds. Histories can be
 // built that would take hours, and a sync that reaches its timeout is repeated.
 const maxEffort = 100_000_000
@@ -72,8 +76,8 @@ const (
 // the effort that one search may take.
 var errTooMuchHistory = errors.New("too many commits and merges since the last release to find who has a part in the change")
 
-// isUncounted reports whether the authors of a change cannot be found, now and later.
-func isUncounted(err error) bool {
+// IsUncounted reports whether the authors of a change cannot be found, now and later.
+func IsUncounted(err error) bool {
 	return errors.Is(err, errTooManyCommits) || errors.Is(err, errTooMuchHistory)
 }
 
@@ -97,21 +101,22 @@ type rendering struct {
 	unknown bool
 }
 
-// comparison is what is compared of renderings.
-type comparison struct {
-	key client.ObjectKey // of the Deployment
-	// release: its template counts with the plan; nil: the plan alone.
-	release *plan.Release
+// Compared is what is compared of renderings.
+type Compared struct {
+	Deployment client.ObjectKey
+	// Template returns the pod template that a set has for the Deployment, which counts with
+	// the plan; nil: the plan alone.
+	Template func(*plan.Set) *corev1.PodTemplateSpec
 }
 
-// state returns what decides who has written a release or a plan: the template and the
+// State returns what decides who has written a release or a plan: the template and the
 // plan of a Deployment, or the plan alone.
-func (c comparison) state(set *plan.Set) string {
-	terms := string(set.Terms(c.key.Namespace, c.key.Name))
-	if c.release == nil {
+func (c Compared) State(set *plan.Set) string {
+	terms := string(set.Terms(c.Deployment.Namespace, c.Deployment.Name))
+	if c.Template == nil {
 		return terms
 	}
-	return plan.TemplateDigest(TemplateIn(set, c.release)) + " " + terms
+	return plan.TemplateDigest(c.Template(set)) + " " + terms
 }
 
 // find returns the commits of the difference between what counted last and what a
@@ -122,7 +127,7 @@ func (o *origins) find(ctx context.Context, commit plumbing.Hash) ([]plumbing.Ha
 		return nil, err
 	}
 	if !o.base.IsZero() {
-		there, err := o.Replay.Precedes(ctx, o.base, commit)
+		there, err := o.branch.Order.Precedes(ctx, o.branch.Store, o.base, commit)
 		if err != nil {
 			return nil, err
 		}
@@ -161,7 +166,7 @@ func (o *origins) find(ctx context.Context, commit plumbing.Hash) ([]plumbing.Ha
 		if combines {
 			merges = append(merges, combination{r, parents})
 		}
-		if len(list) > maxChange || len(seen) > MaxWalk {
+		if len(list) > maxChange || len(seen) > maxWalk {
 			return nil, errTooManyCommits
 		}
 	}
@@ -195,7 +200,7 @@ func (o *origins) readLineage(ctx context.Context) (*lineage, error) {
 	if o.lineage != nil {
 		return o.lineage, nil
 	}
-	l := newLineage(o.Snapshot)
+	l := newLineage(o.branch.Store)
 	if !o.base.IsZero() {
 		if _, err := l.add(ctx, o.base); err != nil {
 			return nil, err
@@ -209,15 +214,15 @@ func (o *origins) readLineage(ctx context.Context) (*lineage, error) {
 // render returns what a commit renders, given its child in the walk. A commit in which
 // nothing differs that was read for the child renders the same, and is not rendered.
 func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, error) {
-	c, err := object.GetCommit(o.Snapshot, commit)
+	c, err := object.GetCommit(o.branch.Store, commit)
 	if err != nil {
 		return nil, gittree.Missing("commit", commit, err)
 	}
-	t, err := gittree.Open(o.Snapshot, commit)
+	t, err := gittree.Open(o.branch.Store, commit)
 	if err != nil {
 		return nil, err
 	}
-	if child != nil && o.Bases == nil {
+	if child != nil && !o.branch.RemoteBases {
 		differ, err := gittree.Differ(child.reads, child.tree, t)
 		if err != nil {
 			return nil, err
@@ -226,11 +231,11 @@ func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, er
 			return &rendering{commit: c, tree: t, state: child.state, reads: child.reads}, nil
 		}
 	}
-	d, err := o.Older(commit, t)
+	d, err := o.branch.Renderer.RenderCommit(commit, t)
 	if err != nil {
 		return nil, err
 	}
-	o.unknown = cmp.Or(o.unknown, d.unknown)
+	o.unknown = cmp.Or(o.unknown, d.Unknown)
 	if d.Set != nil {
 		return &rendering{commit: c, tree: t, state: o.of(d.Set), reads: d.Reads}, nil
 	}
@@ -245,7 +250,7 @@ func (o *origins) render(commit plumbing.Hash, child *rendering) (*rendering, er
 			reads[p] = r
 		}
 	}
-	return &rendering{commit: c, tree: t, state: "nothing in " + commit.String(), reads: reads, unknown: d.unknown != nil}, nil
+	return &rendering{commit: c, tree: t, state: "nothing in " + commit.String(), reads: reads, unknown: d.Unknown != nil}, nil
 }
 
 // judge reports whether a commit has a part in the difference. combines is true for a
@@ -323,13 +328,13 @@ type contested struct {
 // contested returns the files of a merge of two commits that are not those of the one
 // side which has changed them.
 func (o *origins) contested(ctx context.Context, base plumbing.Hash, a, b, merge *object.Commit) (map[string]*contested, error) {
-	from, err := object.GetCommit(o.Snapshot, base)
+	from, err := object.GetCommit(o.branch.Store, base)
 	if err != nil {
 		return nil, gittree.Missing("commit", base, err)
 	}
 	var sides [3]map[string]gitobject.Change
 	for i, c := range []*object.Commit{a, b, merge} {
-		if sides[i], err = gitobject.Diff(o.Snapshot, from.TreeHash, c.TreeHash); err != nil {
+		if sides[i], err = gitobject.Diff(o.branch.Store, from.TreeHash, c.TreeHash); err != nil {
 			return nil, err
 		}
 		if err := o.spend(ctx, effortOfFile*(1+len(sides[i]))); err != nil {
@@ -385,10 +390,10 @@ func (o *origins) matters(file string, sides ...*rendering) bool {
 		dir = path.Clean(dir)
 		return dir == "." || file == dir || strings.HasPrefix(file, dir+"/")
 	}
-	if in(ApprovalsPath(&o.Source.Spec)) {
+	if in(o.branch.Approvals) {
 		return false
 	}
-	if in(o.Source.Spec.Path) {
+	if in(o.branch.Path) {
 		return true
 	}
 	for _, s := range sides {
@@ -410,7 +415,7 @@ func (o *origins) isCleanFile(ctx context.Context, f *contested) (bool, error) {
 			return false, nil
 		}
 		var err error
-		if text[i], err = gitobject.ReadBlob(o.Snapshot, e.Hash); err != nil {
+		if text[i], err = gitobject.ReadBlob(o.branch.Store, e.Hash); err != nil {
 			return false, err
 		}
 		if err := o.spend(ctx, len(text[i])/8); err != nil {

@@ -254,7 +254,7 @@ type adversary struct {
 
 	gs       *v1alpha1.GitSource
 	by       signers.Policy
-	changes  Changes
+	changes  Known
 	last     *State
 	brought  map[string]signers.FileOrigin
 	approved ApprovedSteps
@@ -298,7 +298,7 @@ func newAdversary(t *testing.T, seed uint64) *adversary {
 		}
 		return keys
 	}
-	a.changes = Changes{}
+	a.changes = Known{}
 	a.by = signers.Policy{
 		Verify: parse(lines...), Signers: parse(lines[1:]...), DistinctAuthor: seed%2 == 0, Now: time.Now(),
 		Order: gitobject.Precedence{}, Places: map[string][]signers.Place{},

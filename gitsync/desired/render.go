@@ -50,7 +50,7 @@ type Reader struct {
 	Brought  map[string]signers.FileOrigin // by approval file, from earlier syncs; added to
 	Approved ApprovedSteps                 // from earlier syncs; added to
 	Order    gitobject.Precedence          // from earlier syncs; added to
-	Changes  Changes                       // from earlier syncs; added to
+	Changes  Known                         // from earlier syncs; added to
 	Exceeded *OverLimits                   // from earlier syncs; added to. nil: nothing is known
 
 	Signatures signers.Policy
@@ -139,6 +139,27 @@ func (r *Reader) Render(t *gittree.Tree) (*plan.Set, error) {
 	}
 	set.Ignored = append(set.Ignored, ignored...)
 	return set, nil
+}
+
+// renderPast renders the tree of an older commit, or that of a commit with others taken back.
+// It asks no cluster. The set is nil where the tree does not render, and failed says why.
+func (r *Reader) renderPast(t *gittree.Tree, of plumbing.Hash) (d State, failed, err error) {
+	past := *r
+	past.Mapper = nil
+	set, failed := past.Render(t)
+	switch {
+	case t.Err() != nil && !gittree.IsExceeded(t.Err()):
+		return State{}, nil, t.Err()
+	case IsPassing(failed):
+		return State{}, nil, failed
+	case failed != nil:
+		set = nil
+	}
+	d = State{Set: set, Reads: t.Reads(), HasBases: past.hasBases}
+	if IsUnfetched(failed) {
+		d.unknown = &unknownRendering{of, failed}
+	}
+	return d, failed, nil
 }
 
 // objects renders a tree with the remote bases that it names. A renderer says which ones
@@ -371,7 +392,7 @@ func (h *History) batchRelease(release *plan.Release, commit string, approval *p
 	}
 	given, err := h.Given(release, commit, approval, now)
 	if unknown, ok := errors.AsType[*unknownRendering](err); ok {
-		p := approval.Ignored("spec.step", "the steps that it approves are not known yet: "+unknown.Error(), hintUnknown)
+		p := approval.Ignored("spec.step", "the steps that it approves are not known yet: "+unknown.Error(), HintUnknown)
 		return br, plan.Problems{p}, nil
 	}
 	if err != nil {

@@ -451,33 +451,19 @@ func (g *Governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 // ownChange says why it cannot be shown that the approver has written nothing of a
 // difference; empty: it can.
 func (g *Governor) ownChange(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, in string, approver signature.Signature) (string, error) {
-	c := &change{History: g.History, commit: g.Snapshot.Commit, of: comparison{key: key}, was: string(record.Terms)}
+	c := &Change{Branch: g.Branch(), Commit: g.Snapshot.Commit, Of: Compared{Deployment: key}, Was: record.Terms}
 	if record.Since != g.State.Commit { // else it stands for one that has left the repository
-		c.base = plumbing.NewHash(record.Since)
+		c.Base = plumbing.NewHash(record.Since)
 	}
-	c.key = strings.Join([]string{g.Key(), "plan", key.String(), g.Snapshot.Commit.String(), c.base.String(), plan.Terms(c.was).Digest()}, " ")
-	authors := c.authors(ctx)
-	if authors.err == nil && len(authors.commits) == 0 {
+	c.Key = strings.Join([]string{g.Key(), "plan", key.String(), g.Snapshot.Commit.String(), c.Base.String(), plan.Terms(c.Was).Digest()}, " ")
+	fact, _, err := c.PartOf(ctx, approver, in)
+	switch {
+	case errors.Is(err, ErrNone):
 		return fmt.Sprintf("that the change is by another than %s cannot be shown: no commit of the branch makes it", approver), nil
+	case IsUncounted(err):
+		return err.Error(), nil
 	}
-	for _, find := range []func() FoundCommits{func() FoundCommits { return authors }, func() FoundCommits { return c.dormant(ctx, approver) }} {
-		found := find()
-		if isUncounted(found.err) {
-			return found.err.Error(), nil
-		}
-		if found.err != nil {
-			return "", found.err
-		}
-		fact, _, err := g.writtenBy(ctx, found.commits, in, approver)
-		if err != nil {
-			return "", err
-		}
-		if fact != "" {
-			fact, _ = found.ifUnknown(fact, "")
-			return fact, nil
-		}
-	}
-	return "", nil
+	return fact, err
 }
 
 // Govern returns what of a commit counts. Without signers that is all of it.

@@ -3,52 +3,20 @@ package desired
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
-
-// FoundCommits are the commits that made a difference, or why they cannot be found.
-type FoundCommits struct {
-	commits []plumbing.Hash
-	err     error // see isUncounted
-	// unknown is why more commits may be among them than have made the difference.
-	unknown error
-}
-
-// ifUnknown adds to why an approval does not count that it may count later.
-func (c FoundCommits) ifUnknown(fact, hint string) (string, string) {
-	if c.unknown == nil {
-		return fact, hint
-	}
-	return fact + "; whether that commit has a part in the change is not known, since " + c.unknown.Error(), hintUnknown
-}
-
-// Changes are the commits that made a release or a plan what it is, from earlier syncs.
-type Changes map[string]FoundCommits
-
-// search returns a change that is known, or finds it. A search that takes too much is
-// not repeated at each sync.
-func (c Changes) search(known string, find func() FoundCommits) FoundCommits {
-	if found, ok := c[known]; ok {
-		return found
-	}
-	found := find()
-	if c != nil && (found.err == nil && found.unknown == nil || isUncounted(found.err)) {
-		c[known] = found
-	}
-	return found
-}
-
-// KeptChanges bounds what is kept of releases; it costs little to find again.
-const KeptChanges = 100
 
 // signed returns the approvals without those for this release that are not signed as
 // the spec demands, and why those do not count. An approval that is not signed is left
@@ -140,107 +108,57 @@ func (h *History) unused(ctx context.Context, release *plan.Release, commit stri
 // none of these keys is the approver's. An author's name and address prove nothing.
 // Neither does a key that is not listed, since the author can make a second one.
 func (h *History) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
-	c := h.releaseChange(release, commit, since)
-	change := c.authors(ctx)
-	if change.err == nil && len(change.commits) == 0 {
+	fact, hint, err := h.releaseChange(release, commit, since).PartOf(ctx, approver, in)
+	switch {
+	case errors.Is(err, ErrNone):
 		return a.Ignored("spec", fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: no commit since the last release makes it", approver),
 			"bring the change by a new commit"), nil
+	case IsUncounted(err):
+		return a.Ignored("spec", err.Error(), "release fewer commits at a time"), nil
+	case err != nil || fact == "":
+		return nil, err
 	}
-	for _, find := range []func() FoundCommits{func() FoundCommits { return change }, func() FoundCommits { return c.dormant(ctx, approver) }} {
-		found := find()
-		if isUncounted(found.err) {
-			return a.Ignored("spec", found.err.Error(), "release fewer commits at a time"), nil
-		}
-		if found.err != nil {
-			return nil, found.err
-		}
-		fact, hint, err := h.writtenBy(ctx, found.commits, in, approver)
-		if err != nil {
-			return nil, err
-		}
-		if fact != "" {
-			fact, hint = found.ifUnknown(fact, hint)
-			return a.Ignored("spec", fact, hint), nil
-		}
-	}
-	return nil, nil
-}
-
-// change is the difference between what counted last and what a commit renders for a
-// Deployment, of which the authors count.
-type change struct {
-	*History
-	key    string // of what is known of it
-	commit plumbing.Hash
-	of     comparison
-	base   plumbing.Hash // see origins
-	was    string        // empty: what base renders
+	return a.Ignored("spec", fact, hint), nil
 }
 
 // releaseChange returns the change that a release's commit makes to what was released
 // last.
-func (h *History) releaseChange(release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) *change {
-	c := &change{History: h, commit: plumbing.NewHash(commit), of: comparison{release: release, key: plan.WorkloadOf(release)}}
+func (h *History) releaseChange(release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) *Change {
+	deployment := plan.WorkloadOf(release)
+	c := &Change{Branch: h.Branch(), Commit: plumbing.NewHash(commit), Of: Compared{
+		Deployment: deployment, Template: func(set *plan.Set) *corev1.PodTemplateSpec { return TemplateIn(set, release) },
+	}}
 	for _, b := range []string{since.AppliedCommit, since.ReleasedCommit} {
 		if h.Replay.Has(b) {
-			c.base = plumbing.NewHash(b)
+			c.Base = plumbing.NewHash(b)
 		}
 	}
-	c.key = strings.Join([]string{h.Key(), c.of.key.String(), commit, c.base.String()}, " ")
+	c.Key = strings.Join([]string{h.Key(), deployment.String(), commit, c.Base.String()}, " ")
 	return c
 }
 
-// origins returns a search for the authors of the change.
-func (c *change) origins() (*origins, error) {
-	o := &origins{History: c.History, of: c.of.state, base: c.base, was: c.was}
-	if o.was == "" && !c.base.IsZero() {
-		last, err := o.render(c.base, nil)
-		if err != nil {
-			return nil, err
-		}
-		o.was = last.state
+// Branch returns the branch for a search for authors.
+func (h *History) Branch() *Branch {
+	return &Branch{
+		Store: h.Snapshot, Renderer: renderer{h}, Order: h.Order, Known: h.Changes, Signatures: &h.Signatures,
+		Path: h.Source.Spec.Path, Approvals: ApprovalsPath(&h.Source.Spec), RemoteBases: h.Bases != nil,
 	}
-	return o, nil
 }
 
-// authors returns the commits that made the change.
-func (c *change) authors(ctx context.Context) FoundCommits {
-	return c.Changes.search(c.key, func() FoundCommits {
-		o, err := c.origins()
-		if err != nil {
-			return FoundCommits{err: err}
-		}
-		list, err := o.find(ctx, c.commit)
-		return FoundCommits{list, err, o.unknown}
-	})
+// renderer renders the commits of a branch for a search.
+type renderer struct{ h *History }
+
+// RenderCommit returns what a commit renders.
+func (r renderer) RenderCommit(commit plumbing.Hash, t *gittree.Tree) (Rendering, error) {
+	d, err := r.h.Older(commit, t)
+	return Rendering{Set: d.Set, Reads: d.Reads, Unknown: d.unknown}, err
 }
 
-// writtenBy says that the approver has signed one of the commits, or that it cannot be
-// shown that another person has signed each of them. It is empty if neither holds. The
-// approval came in another commit.
-func (h *History) writtenBy(ctx context.Context, commits []plumbing.Hash, in string, approver signature.Signature) (fact, hint string, err error) {
-	keys := signature.Join(h.Signatures.Signers, h.Signatures.Verify)
-	for _, c := range commits {
-		author, why, err := h.Signatures.SignerOf(ctx, h.Snapshot, c, keys)
-		switch {
-		case err != nil:
-			return "", "", err
-		case why != "":
-			return fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: commit %s of it: %s", approver, plan.ShortCommit(c.String()), why),
-				"sign the change with a key that spec.approvals.signers or spec.verify of the GitSource lists", nil
-		case keys.Same(author, approver):
-			return fmt.Sprintf("commit %s, which brought it, is signed by %s, as is commit %s of the change", plan.ShortCommit(in), approver, plan.ShortCommit(c.String())),
-				"let another person approve it", nil
-		}
-	}
-	return "", "", nil
+// RenderTree returns what a tree renders that is that of a commit with others taken back.
+func (r renderer) RenderTree(t *gittree.Tree, of plumbing.Hash) (Rendering, error) {
+	d, _, err := r.h.renderPast(t, of)
+	return Rendering{Set: d.Set, Reads: d.Reads, Unknown: d.unknown}, err
 }
-
-// maxChange bounds the commits that a release may bring at once where their
-// signers count.
-const maxChange = 1000
-
-var errTooManyCommits = fmt.Errorf("the release brings more than %d commits, too many to look at who signed them", maxChange)
 
 // approvedBy is who is recorded as the approver: the principal of the key,
 // where a signature counts, and else the author of the commit.
