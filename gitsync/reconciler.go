@@ -41,6 +41,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/authors"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
@@ -262,7 +263,7 @@ type memory struct {
 	// approved are the steps that plans had when they were approved.
 	approved desired.ApprovedSteps
 	order    gitobject.Precedence       // of the commits that brought approvals
-	changes  desired.Known            // see signatures
+	changes  authors.Known              // see signatures
 	places   map[string][]signers.Place // see signatures
 	ignored  string                     // the approvals that were reported
 	failure  string                     // of the source, that was notified

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/authors"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -26,8 +27,8 @@ import (
 // signatures reads the keys. As with the credentials, each sync reads them. So a key
 // that is taken from a Secret counts for nothing from the next sync on.
 func (l *look) signatures(ctx context.Context) (s signers.Policy, err error) {
-	if l.keep.changes == nil || len(l.keep.changes) > desired.KeptChanges {
-		l.keep.changes = desired.Known{}
+	if l.keep.changes == nil || len(l.keep.changes) > authors.KeptChanges {
+		l.keep.changes = authors.Known{}
 	}
 	if l.keep.places == nil || len(l.keep.places) > signers.KeptPlaces {
 		l.keep.places = map[string][]signers.Place{}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tranche-dev/tranche/gitsync/authors"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
@@ -48,7 +49,7 @@ func rendererAt(t *testing.T, repo *gittest.Repo, synced string) *Reader {
 	s := snapshotOf(t, repository.NewCache(t.TempDir()), repo.URL())
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: repo.URL(), Path: "deploy"}}
 	gs.Status.AppliedCommit = synced
-	return &Reader{Snapshot: s, Source: gs, Mapper: testMapper(), Brought: map[string]signers.FileOrigin{}, Changes: Known{}}
+	return &Reader{Snapshot: s, Source: gs, Mapper: testMapper(), Brought: map[string]signers.FileOrigin{}, Changes: authors.Known{}}
 }
 
 func liveAt(image, commit string) *v1alpha1.BatchRelease {

@@ -10,8 +10,8 @@ import (
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
 		[]string{
-			"gitsync/apply", "gitsync/gitobject", "gitsync/gittree", "gitsync/giturl", "gitsync/inventory", "gitsync/repository", "gitsync/signature",
-			"plan", "plan/manifest", "plan/v1alpha1",
+			"gitsync/apply", "gitsync/authors", "gitsync/gitobject", "gitsync/gittree", "gitsync/giturl", "gitsync/inventory",
+			"gitsync/replay", "gitsync/repository", "gitsync/signature", "gitsync/signers", "plan", "plan/manifest", "plan/v1alpha1",
 		},
 		[]string{"k8s.io/client-go"})
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/authors"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/replay"
@@ -254,7 +255,7 @@ type adversary struct {
 
 	gs       *v1alpha1.GitSource
 	by       signers.Policy
-	changes  Known
+	changes  authors.Known
 	last     *State
 	brought  map[string]signers.FileOrigin
 	approved ApprovedSteps
@@ -298,7 +299,7 @@ func newAdversary(t *testing.T, seed uint64) *adversary {
 		}
 		return keys
 	}
-	a.changes = Known{}
+	a.changes = authors.Known{}
 	a.by = signers.Policy{
 		Verify: parse(lines...), Signers: parse(lines[1:]...), DistinctAuthor: seed%2 == 0, Now: time.Now(),
 		Order: gitobject.Precedence{}, Places: map[string][]signers.Place{},

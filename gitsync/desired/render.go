@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/gitsync/authors"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -50,7 +51,7 @@ type Reader struct {
 	Brought  map[string]signers.FileOrigin // by approval file, from earlier syncs; added to
 	Approved ApprovedSteps                 // from earlier syncs; added to
 	Order    gitobject.Precedence          // from earlier syncs; added to
-	Changes  Known                         // from earlier syncs; added to
+	Changes  authors.Known                 // from earlier syncs; added to
 	Exceeded *OverLimits                   // from earlier syncs; added to. nil: nothing is known
 
 	Signatures signers.Policy
@@ -392,7 +393,7 @@ func (h *History) batchRelease(release *plan.Release, commit string, approval *p
 	}
 	given, err := h.Given(release, commit, approval, now)
 	if unknown, ok := errors.AsType[*unknownRendering](err); ok {
-		p := approval.Ignored("spec.step", "the steps that it approves are not known yet: "+unknown.Error(), HintUnknown)
+		p := approval.Ignored("spec.step", "the steps that it approves are not known yet: "+unknown.Error(), authors.HintUnknown)
 		return br, plan.Problems{p}, nil
 	}
 	if err != nil {

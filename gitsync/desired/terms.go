@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/authors"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
@@ -451,16 +452,16 @@ func (g *Governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 // ownChange says why it cannot be shown that the approver has written nothing of a
 // difference; empty: it can.
 func (g *Governor) ownChange(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, in string, approver signature.Signature) (string, error) {
-	c := &Change{Branch: g.Branch(), Commit: g.Snapshot.Commit, Of: Compared{Deployment: key}, Was: record.Terms}
+	c := &authors.Change{Branch: g.Branch(), Commit: g.Snapshot.Commit, Of: authors.Compared{Deployment: key}, Was: record.Terms}
 	if record.Since != g.State.Commit { // else it stands for one that has left the repository
 		c.Base = plumbing.NewHash(record.Since)
 	}
 	c.Key = strings.Join([]string{g.Key(), "plan", key.String(), g.Snapshot.Commit.String(), c.Base.String(), plan.Terms(c.Was).Digest()}, " ")
 	fact, _, err := c.PartOf(ctx, approver, in)
 	switch {
-	case errors.Is(err, ErrNone):
+	case errors.Is(err, authors.ErrNone):
 		return fmt.Sprintf("that the change is by another than %s cannot be shown: no commit of the branch makes it", approver), nil
-	case IsUncounted(err):
+	case authors.IsUncounted(err):
 		return err.Error(), nil
 	}
 	return fact, err

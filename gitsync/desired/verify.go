@@ -10,6 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tranche-dev/tranche/gitsync/authors"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/signature"
@@ -110,10 +111,10 @@ func (h *History) unused(ctx context.Context, release *plan.Release, commit stri
 func (h *History) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
 	fact, hint, err := h.releaseChange(release, commit, since).PartOf(ctx, approver, in)
 	switch {
-	case errors.Is(err, ErrNone):
+	case errors.Is(err, authors.ErrNone):
 		return a.Ignored("spec", fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: no commit since the last release makes it", approver),
 			"bring the change by a new commit"), nil
-	case IsUncounted(err):
+	case authors.IsUncounted(err):
 		return a.Ignored("spec", err.Error(), "release fewer commits at a time"), nil
 	case err != nil || fact == "":
 		return nil, err
@@ -123,9 +124,9 @@ func (h *History) sameAuthor(ctx context.Context, a *plan.Approval, in string, a
 
 // releaseChange returns the change that a release's commit makes to what was released
 // last.
-func (h *History) releaseChange(release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) *Change {
+func (h *History) releaseChange(release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) *authors.Change {
 	deployment := plan.WorkloadOf(release)
-	c := &Change{Branch: h.Branch(), Commit: plumbing.NewHash(commit), Of: Compared{
+	c := &authors.Change{Branch: h.Branch(), Commit: plumbing.NewHash(commit), Of: authors.Compared{
 		Deployment: deployment, Template: func(set *plan.Set) *corev1.PodTemplateSpec { return TemplateIn(set, release) },
 	}}
 	for _, b := range []string{since.AppliedCommit, since.ReleasedCommit} {
@@ -138,8 +139,8 @@ func (h *History) releaseChange(release *plan.Release, commit string, since *v1a
 }
 
 // Branch returns the branch for a search for authors.
-func (h *History) Branch() *Branch {
-	return &Branch{
+func (h *History) Branch() *authors.Branch {
+	return &authors.Branch{
 		Store: h.Snapshot, Renderer: renderer{h}, Order: h.Order, Known: h.Changes, Signatures: &h.Signatures,
 		Path: h.Source.Spec.Path, Approvals: ApprovalsPath(&h.Source.Spec), RemoteBases: h.Bases != nil,
 	}
@@ -149,15 +150,15 @@ func (h *History) Branch() *Branch {
 type renderer struct{ h *History }
 
 // RenderCommit returns what a commit renders.
-func (r renderer) RenderCommit(commit plumbing.Hash, t *gittree.Tree) (Rendering, error) {
+func (r renderer) RenderCommit(commit plumbing.Hash, t *gittree.Tree) (authors.Rendering, error) {
 	d, err := r.h.Older(commit, t)
-	return Rendering{Set: d.Set, Reads: d.Reads, Unknown: d.unknown}, err
+	return authors.Rendering{Set: d.Set, Reads: d.Reads, Unknown: d.unknown}, err
 }
 
 // RenderTree returns what a tree renders that is that of a commit with others taken back.
-func (r renderer) RenderTree(t *gittree.Tree, of plumbing.Hash) (Rendering, error) {
+func (r renderer) RenderTree(t *gittree.Tree, of plumbing.Hash) (authors.Rendering, error) {
 	d, _, err := r.h.renderPast(t, of)
-	return Rendering{Set: d.Set, Reads: d.Reads, Unknown: d.unknown}, err
+	return authors.Rendering{Set: d.Set, Reads: d.Reads, Unknown: d.unknown}, err
 }
 
 // approvedBy is who is recorded as the approver: the principal of the key,

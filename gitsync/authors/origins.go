@@ -1,4 +1,4 @@
-package desired
+package authors
 
 import (
 	"cmp"
@@ -58,8 +58,8 @@ type origins struct {
 	spent int
 }
 
-// maxWalk is how many commits a search visits.
-const maxWalk = 10_000
+// MaxWalk is how many commits a search visits.
+const MaxWalk = 10_000
 
 // maxEffort bounds the effort of one search, about in microseconds. Histories can be
 // built that would take hours, and a sync that reaches its timeout is repeated.
@@ -166,7 +166,7 @@ func (o *origins) find(ctx context.Context, commit plumbing.Hash) ([]plumbing.Ha
 		if combines {
 			merges = append(merges, combination{r, parents})
 		}
-		if len(list) > maxChange || len(seen) > maxWalk {
+		if len(list) > maxChange || len(seen) > MaxWalk {
 			return nil, errTooManyCommits
 		}
 	}

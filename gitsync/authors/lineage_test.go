@@ -1,14 +1,10 @@
-package desired
+package authors
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -31,44 +27,6 @@ func (s *countingStore) EncodedObject(t plumbing.ObjectType, h plumbing.Hash) (p
 	return s.EncodedObjectStorer.EncodedObject(t, h)
 }
 
-// importCommits makes commits on top of the head of a branch, each with the parents that
-// are given by their place; none: the head. It returns them.
-func importCommits(t *testing.T, repo *gittest.Repo, branch string, parents [][]int, when func(i int) int) []plumbing.Hash {
-	t.Helper()
-	var in strings.Builder
-	head := repo.Git("rev-parse", branch)
-	for i, of := range parents {
-		fmt.Fprintf(&in, "commit refs/heads/%s\nmark :%d\ncommitter t <t@example.org> %d +0000\ndata 0\n", branch, i+1, when(i))
-		if len(of) == 0 {
-			fmt.Fprintf(&in, "from %s\n", head)
-		}
-		for n, p := range of {
-			fmt.Fprintf(&in, "%s :%d\n", []string{"from", "merge"}[min(n, 1)], p+1)
-		}
-		in.WriteString("\n")
-	}
-	marks := filepath.Join(t.TempDir(), "marks")
-	cmd := exec.CommandContext(t.Context(), "git", "fast-import", "--quiet", "--force", "--export-marks="+marks)
-	cmd.Dir, cmd.Stdin = repo.Work, strings.NewReader(in.String())
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	data, err := os.ReadFile(marks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := make([]plumbing.Hash, len(parents))
-	for line := range strings.Lines(string(data)) {
-		var n int
-		var hash string
-		if _, err := fmt.Sscanf(line, ":%d %s", &n, &hash); err != nil {
-			t.Fatal(err)
-		}
-		list[n-1] = plumbing.NewHash(hash)
-	}
-	return list
-}
-
 // storeOf reads the repository as it is on disk.
 func storeOf(t *testing.T, repo *gittest.Repo) *countingStore {
 	t.Helper()
@@ -77,15 +35,6 @@ func storeOf(t *testing.T, repo *gittest.Repo) *countingStore {
 		t.Fatal(err)
 	}
 	return &countingStore{EncodedObjectStorer: r.Storer}
-}
-
-// chain is n commits, each the parent of the next.
-func chain(n int) [][]int {
-	list := make([][]int, n)
-	for i := 1; i < n; i++ {
-		list[i] = []int{i - 1}
-	}
-	return list
 }
 
 func noStep() error { return nil }
@@ -106,7 +55,7 @@ func TestLineage_Fork(t *testing.T) {
 			}
 		}
 	}
-	commits := importCommits(t, repo, "long", parents, func(int) int { return 1_000_000 + r.IntN(1000) })
+	commits := repo.Import("long", parents, func(int) int { return 1_000_000 + r.IntN(1000) })
 	l := newLineage(storeOf(t, repo))
 	several := 0
 	for range 150 {
@@ -155,12 +104,12 @@ func TestLineage_ManyMerges(t *testing.T) {
 	repo.Commit(map[string]string{"a": "a"})
 	repo.Git("branch", "long")
 	const old, merges = 2000, 100
-	parents := chain(old)
+	parents := gittest.Chain(old)
 	for range merges {
 		tip := len(parents) - 1
 		parents = append(parents, []int{tip}, []int{tip, tip + 1})
 	}
-	commits := importCommits(t, repo, "long", parents, func(i int) int { return 1_000_000 + i })
+	commits := repo.Import("long", parents, func(i int) int { return 1_000_000 + i })
 	store := storeOf(t, repo)
 	o := &origins{branch: &Branch{}, lineage: newLineage(store)}
 	for i := old; i < len(commits); i += 2 {
@@ -191,11 +140,11 @@ func TestLineage_Deep(t *testing.T) {
 	repo := gittest.NewRepo(t)
 	repo.Commit(map[string]string{"a": "a"})
 	repo.Git("branch", "long")
-	commits := importCommits(t, repo, "long", chain(3*maxWalk), func(i int) int { return i })
+	commits := repo.Import("long", gittest.Chain(3*MaxWalk), func(i int) int { return i })
 	store := storeOf(t, repo)
 	l := newLineage(store)
-	l.most = maxWalk
-	if _, err := l.add(t.Context(), commits[len(commits)-1]); !IsUncounted(err) || store.n > maxWalk {
+	l.most = MaxWalk
+	if _, err := l.add(t.Context(), commits[len(commits)-1]); !IsUncounted(err) || store.n > MaxWalk {
 		t.Errorf("%v after %d commits", err, store.n)
 	}
 	l = newLineage(store)
@@ -209,36 +158,17 @@ func TestLineage_Deep(t *testing.T) {
 		err    error
 	}{
 		"all of it":            {func(int32) bool { return true }, 0, errTooManyCommits},
-		"one more than may be": {func(i int32) bool { return i >= tip-maxWalk }, 0, errTooManyCommits},
-		"as much as may be":    {func(i int32) bool { return i > tip-maxWalk }, maxWalk, nil},
+		"one more than may be": {func(i int32) bool { return i >= tip-MaxWalk }, 0, errTooManyCommits},
+		"as much as may be":    {func(i int32) bool { return i > tip-MaxWalk }, MaxWalk, nil},
 	} {
 		steps := 0
 		list, err := l.below([]int32{tip}, tt.within, func() error { steps++; return nil })
-		if len(list) != tt.want || !errors.Is(err, tt.err) || steps > maxWalk+1 {
+		if len(list) != tt.want || !errors.Is(err, tt.err) || steps > MaxWalk+1 {
 			t.Errorf("%s: %d commits, %v, after %d steps", reason, len(list), err, steps)
 		}
-		if len(list) > 0 && (list[0] != tip || list[len(list)-1] != tip-maxWalk+1) {
+		if len(list) > 0 && (list[0] != tip || list[len(list)-1] != tip-MaxWalk+1) {
 			t.Errorf("%s: not in order", reason)
 		}
-	}
-}
-
-// A merge of a long side branch can combine more commits than the search may visit. Then
-// the approval does not count, and its problem has the reason.
-func TestDistinctAuthor_LongSideBranch(t *testing.T) {
-	t.Parallel()
-	m := newTeam(t)
-	v1 := m.by(nil, webAt("v1"))
-	m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1", "yy": "v1"})))
-	m.Git("checkout", "-q", "-b", "side")
-	m.by(&m.forge, componentised("x", map[string]string{"yy": "v666"}))
-	m.Git("checkout", "-q", "main")
-	importCommits(t, m.Repo, "side", chain(maxWalk+1), func(i int) int { return 1_000_000 + i })
-	m.by(&m.ada, componentised("yy", nil))
-	m.merge(&m.forge, "side")
-	m.by(&m.grace, approvalOf(m.Head()))
-	if got, ignored := m.approve(t, v1, true); got != nil || !strings.Contains(ignored, errTooManyCommits.Error()) {
-		t.Errorf("approved: %+v; ignored: %s", got, ignored)
 	}
 }
 

@@ -1,4 +1,4 @@
-package desired
+package authors
 
 import "github.com/go-git/go-git/v5/plumbing"
 

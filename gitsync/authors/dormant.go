@@ -1,4 +1,4 @@
-package desired
+package authors
 
 import (
 	"cmp"
@@ -37,7 +37,7 @@ import (
 
 const (
 	// maxDormant is how many commits are looked at, those nearest to the change.
-	maxDormant = maxWalk
+	maxDormant = MaxWalk
 	// maxTrials bounds the renderings for single lines, and those for the unsigned commits
 	// before the last release.
 	maxTrials = 100

@@ -1,4 +1,4 @@
-package desired
+package authors
 
 import (
 	"container/heap"
@@ -84,7 +84,7 @@ func (l *lineage) add(ctx context.Context, commit plumbing.Hash) (int32, error) 
 }
 
 // below returns commits of the histories of tips, children before their parents. A walk
-// ends at commits that are not within. There are at most maxWalk.
+// ends at commits that are not within. There are at most MaxWalk.
 func (l *lineage) below(tips []int32, within func(int32) bool, step func() error) ([]int32, error) {
 	type open struct {
 		commit int32
@@ -97,7 +97,7 @@ func (l *lineage) below(tips []int32, within func(int32) bool, step func() error
 		if seen[i] || !within(i) {
 			return step()
 		}
-		if seen[i] = true; len(seen) > maxWalk {
+		if seen[i] = true; len(seen) > MaxWalk {
 			return errTooManyCommits
 		}
 		stack = append(stack, open{commit: i})

@@ -1,0 +1,59 @@
+package gittest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// Import makes commits on top of the head of a branch, each with the parents that
+// are given by their place; none: the head. when is the date of the committer, in seconds
+// since 1970. It returns the commits.
+func (r *Repo) Import(branch string, parents [][]int, when func(i int) int) []plumbing.Hash {
+	r.t.Helper()
+	var in strings.Builder
+	head := r.Git("rev-parse", branch)
+	for i, of := range parents {
+		fmt.Fprintf(&in, "commit refs/heads/%s\nmark :%d\ncommitter t <t@example.org> %d +0000\ndata 0\n", branch, i+1, when(i))
+		if len(of) == 0 {
+			fmt.Fprintf(&in, "from %s\n", head)
+		}
+		for n, p := range of {
+			fmt.Fprintf(&in, "%s :%d\n", []string{"from", "merge"}[min(n, 1)], p+1)
+		}
+		in.WriteString("\n")
+	}
+	marks := filepath.Join(r.t.TempDir(), "marks")
+	cmd := exec.CommandContext(r.t.Context(), "git", "fast-import", "--quiet", "--force", "--export-marks="+marks)
+	cmd.Dir, cmd.Stdin = r.Work, strings.NewReader(in.String())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		r.t.Fatalf("%v: %s", err, out)
+	}
+	data, err := os.ReadFile(marks)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	list := make([]plumbing.Hash, len(parents))
+	for line := range strings.Lines(string(data)) {
+		var n int
+		var hash string
+		if _, err := fmt.Sscanf(line, ":%d %s", &n, &hash); err != nil {
+			r.t.Fatal(err)
+		}
+		list[n-1] = plumbing.NewHash(hash)
+	}
+	return list
+}
+
+// Chain is n commits, each the parent of the next, for [Repo.Import].
+func Chain(n int) [][]int {
+	list := make([][]int, n)
+	for i := 1; i < n; i++ {
+		list[i] = []int{i - 1}
+	}
+	return list
+}
