@@ -201,8 +201,7 @@ func (v *preview) govern(ctx context.Context, r *desired.Reader, set *plan.Set, 
 	}
 	approvals, _ := manifest.ReadApprovals(t, desired.ApprovalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
 	h := desired.NewHistory(r, &desired.State{Commit: v.Commit, Set: set, Reads: t.Reads()})
-	g := &desired.Governor{History: h, Observer: v.observer, Approvals: approvals, Unsigned: true}
-	result, err := g.Govern(ctx)
+	result, err := desired.GovernUnsigned(ctx, h, v.observer, approvals)
 	if err != nil {
 		return nil, err
 	}

@@ -182,11 +182,11 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 // nothing changed that was read for the commit after it, it is the template of that
 // commit.
 func templateBefore(h *desired.History, commit plumbing.Hash, reads gittree.Reads, r *plan.Release, after *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, gittree.Reads, error) {
-	t, err := gittree.Open(h.Snapshot, commit)
+	t, err := gittree.Open(h.Reader.Snapshot, commit)
 	if err != nil {
 		return nil, nil, err
 	}
-	if h.Bases == nil {
+	if h.Reader.Bases == nil {
 		unchanged, err := reads.Unchanged(t)
 		if err != nil || unchanged {
 			return after, reads, err

@@ -324,7 +324,7 @@ func committed(ctx context.Context, h *desired.History, in intent, list []pastCo
 // does reports whether the content of a commit is what an intent is about. For a
 // rollback it takes the template of the release away; otherwise it brings an approval.
 func does(h *desired.History, commit plumbing.Hash, in intent) (bool, error) {
-	c, err := object.GetCommit(h.Snapshot, commit)
+	c, err := object.GetCommit(h.Reader.Snapshot, commit)
 	if err != nil {
 		return false, gittree.Missing("commit", commit, err)
 	}
@@ -346,11 +346,11 @@ func does(h *desired.History, commit plumbing.Hash, in intent) (bool, error) {
 // bringsApproval reports whether a commit has an approval that covers an intent, in a
 // file that none of its parents has.
 func bringsApproval(h *desired.History, c *object.Commit, in intent) (bool, error) {
-	t, err := gittree.Open(h.Snapshot, c.Hash)
+	t, err := gittree.Open(h.Reader.Snapshot, c.Hash)
 	if err != nil {
 		return false, err
 	}
-	approvals, _ := manifest.ReadApprovals(t, desired.ApprovalsPath(&h.Source.Spec), h.Source.Namespace, h.Source.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(t, desired.ApprovalsPath(&h.Reader.Source.Spec), h.Reader.Source.Namespace, h.Reader.Source.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return false, err
 	}
@@ -362,7 +362,7 @@ func bringsApproval(h *desired.History, c *object.Commit, in intent) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	had, err := gitobject.ParentWith(h.Snapshot, c, a.File, content)
+	had, err := gitobject.ParentWith(h.Reader.Snapshot, c, a.File, content)
 	return err == nil && had == nil, err
 }
 

@@ -20,7 +20,7 @@ import (
 
 // History answers what the branch says about a release.
 type History struct {
-	*Reader
+	Reader *Reader
 	// Replay finds out which approvals are too old for a release.
 	Replay   *replay.Check
 	State    *State
@@ -57,7 +57,7 @@ func (h *History) ReleaseCommit(ctx context.Context, r *plan.Release, live *v1al
 	case live.Spec.Commit == "" || !plan.EqualTemplate(live.Spec.Template, r.Template):
 		first, err := h.runStart(ctx, r)
 		return first.String(), err
-	case live.Labels[v1alpha1.LabelSource] != "" && !inventory.IsOwned(live, h.Source):
+	case live.Labels[v1alpha1.LabelSource] != "" && !inventory.IsOwned(live, h.Reader.Source):
 		return live.Spec.Commit, nil // handed over by another source, whose history this one does not render
 	}
 	left, err := h.leftAndCame(ctx, r, live)
@@ -78,17 +78,17 @@ const MaxWalk = 10_000
 // template. Newer commits are visited first, so that the merge of an old branch costs
 // no walk through its past.
 func (h *History) leftAndCame(ctx context.Context, r *plan.Release, live *v1alpha1.BatchRelease) (bool, error) {
-	synced, named := plumbing.NewHash(h.Source.Status.AppliedCommit), plumbing.NewHash(live.Spec.Commit)
-	if synced.IsZero() || h.Bases != nil {
+	synced, named := plumbing.NewHash(h.Reader.Source.Status.AppliedCommit), plumbing.NewHash(live.Spec.Commit)
+	if synced.IsZero() || h.Reader.Bases != nil {
 		return false, nil // bases elsewhere: what an older commit rendered is not known
 	}
 	type visit struct {
 		commit *object.Commit
 		reads  gittree.Reads
 	}
-	tip, err := object.GetCommit(h.Snapshot, h.Snapshot.Commit)
+	tip, err := object.GetCommit(h.Reader.Snapshot, h.Reader.Snapshot.Commit)
 	if err != nil {
-		return false, gittree.Missing("commit", h.Snapshot.Commit, err)
+		return false, gittree.Missing("commit", h.Reader.Snapshot.Commit, err)
 	}
 	if tip.Hash == synced || tip.Hash == named {
 		return false, nil
@@ -118,7 +118,7 @@ func (h *History) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 			if answer == RendersOther {
 				continue
 			}
-			c, err := object.GetCommit(h.Snapshot, parent)
+			c, err := object.GetCommit(h.Reader.Snapshot, parent)
 			if err != nil {
 				return false, gittree.Missing("commit", parent, err)
 			}
@@ -126,21 +126,21 @@ func (h *History) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 			queue = slices.Insert(queue, i, visit{c, reads})
 		}
 	}
-	rewritten, err := h.Snapshot.ForcePushed(synced)
+	rewritten, err := h.Reader.Snapshot.ForcePushed(synced)
 	return !rewritten, err
 }
 
 // runStart walks from the tip along first parents, while the parent renders an equal
 // template and was not synced before.
 func (h *History) runStart(ctx context.Context, r *plan.Release) (plumbing.Hash, error) {
-	synced := plumbing.NewHash(h.Source.Status.AppliedCommit)
+	synced := plumbing.NewHash(h.Reader.Source.Status.AppliedCommit)
 	reads := h.State.Reads
-	at := h.Snapshot.Commit
+	at := h.Reader.Snapshot.Commit
 	for range MaxWalk {
 		if err := ctx.Err(); err != nil {
 			return plumbing.ZeroHash, err
 		}
-		c, err := object.GetCommit(h.Snapshot, at)
+		c, err := object.GetCommit(h.Reader.Snapshot, at)
 		if err != nil {
 			return plumbing.ZeroHash, gittree.Missing("commit", at, err)
 		}
@@ -177,11 +177,11 @@ const (
 // Most commits change nothing that was read for the one after them, and are not
 // rendered.
 func (h *History) Renders(commit plumbing.Hash, reads gittree.Reads, r *plan.Release) (answer, gittree.Reads, error) {
-	t, err := gittree.Open(h.Snapshot, commit)
+	t, err := gittree.Open(h.Reader.Snapshot, commit)
 	if err != nil {
 		return rendersNothing, nil, err
 	}
-	if h.Bases == nil {
+	if h.Reader.Bases == nil {
 		unchanged, err := reads.Unchanged(t)
 		if err != nil || unchanged {
 			return RendersSame, reads, err
@@ -220,11 +220,11 @@ func (h *History) Older(commit plumbing.Hash, t *gittree.Tree) (State, error) {
 	if d, ok := h.rendered[commit]; ok {
 		return d, nil
 	}
-	known := h.Exceeded.of(h.Reader)
+	known := h.Reader.Exceeded.of(h.Reader)
 	if known != nil && known.older[commit].Reads != nil {
 		return known.older[commit], nil
 	}
-	d, failed, err := h.renderPast(t, commit)
+	d, failed, err := h.Reader.renderPast(t, commit)
 	if err != nil {
 		return State{}, err
 	}
@@ -251,16 +251,16 @@ const keptSteps = 100
 // renamed without an approval, and an approval names the plan. The name must not lead
 // from the approved Deployment to another one.
 func (h *History) StepsIn(commit string, r *plan.Release) ([]intstr.IntOrString, error) {
-	key := strings.Join([]string{h.Key(), commit, r.Deployment.GetNamespace(), r.Deployment.GetName(), r.Plan.Name}, " ")
-	if steps, ok := h.Approved[key]; ok {
+	key := strings.Join([]string{h.Reader.Key(), commit, r.Deployment.GetNamespace(), r.Deployment.GetName(), r.Plan.Name}, " ")
+	if steps, ok := h.Reader.Approved[key]; ok {
 		return steps, nil
 	}
-	t, err := gittree.Open(h.Snapshot, plumbing.NewHash(commit))
+	t, err := gittree.Open(h.Reader.Snapshot, plumbing.NewHash(commit))
 	if err != nil {
 		return nil, err
 	}
 	same := commit == h.State.Commit
-	if !same && h.Bases == nil {
+	if !same && h.Reader.Bases == nil {
 		if same, err = h.State.Reads.Unchanged(t); err != nil {
 			return nil, err
 		}
@@ -276,11 +276,11 @@ func (h *History) StepsIn(commit string, r *plan.Release) ([]intstr.IntOrString,
 		return nil, d.unknown
 	}
 	steps := stepsOf(d.Set, r)
-	if h.Approved != nil && h.Bases == nil {
-		if len(h.Approved) >= keptSteps {
-			clear(h.Approved)
+	if h.Reader.Approved != nil && h.Reader.Bases == nil {
+		if len(h.Reader.Approved) >= keptSteps {
+			clear(h.Reader.Approved)
 		}
-		h.Approved[key] = steps
+		h.Reader.Approved[key] = steps
 	}
 	return steps, nil
 }

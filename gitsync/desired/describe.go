@@ -20,8 +20,8 @@ import (
 // page at the forge, and why the commit rejects a release. A commit that has left the
 // repository keeps what was said of it.
 func (h *History) describe(br, now *v1alpha1.BatchRelease) {
-	said := map[string]string{v1alpha1.AnnotationCommitURL: CommitPage(h.Source.Spec.URL, br.Spec.Commit)}
-	c, err := object.GetCommit(h.Snapshot, plumbing.NewHash(br.Spec.Commit))
+	said := map[string]string{v1alpha1.AnnotationCommitURL: CommitPage(h.Reader.Source.Spec.URL, br.Spec.Commit)}
+	c, err := object.GetCommit(h.Reader.Snapshot, plumbing.NewHash(br.Spec.Commit))
 	switch {
 	case err == nil:
 		said[v1alpha1.AnnotationCommitAuthor] = gitobject.AuthorOf(c)

@@ -302,7 +302,7 @@ func (h *History) Approval(ctx context.Context, release *plan.Release, commit st
 	}
 	ignored = append(ignored, more...)
 	approval, more := plan.MatchApproval(release, commit, unused)
-	if now == nil && h.Source.Status.AppliedCommit == "" {
+	if now == nil && h.Reader.Source.Status.AppliedCommit == "" {
 		return approval, append(ignored, more...), nil
 	}
 	current, err := h.current(ctx, release, commit, since, unused, now)
@@ -330,7 +330,7 @@ func (h *History) current(ctx context.Context, release *plan.Release, commit str
 		a := &approvals[i]
 		past := (now != nil && hasEnded(now, a) || h.Replay.KnowsEnded(release, a)) && (!underWay || !a.IsFor(commit))
 		if names := a.Metadata.Namespace == release.Plan.Namespace && a.Metadata.Name == release.Plan.Name; names && (underWay || !past) && !a.IsFor(commit) {
-			b, err := h.lastChange(a.File)
+			b, err := h.LastChange(a.File)
 			if err != nil {
 				return nil, err
 			}
@@ -378,11 +378,11 @@ func (h *History) batchRelease(release *plan.Release, commit string, approval *p
 	br.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
 	br.Spec.Template = release.Template.DeepCopy()
 	br.Spec.DeploymentStrategy = release.Strategy.DeepCopy()
-	br.Spec.ServiceAccountName = h.Source.Spec.ServiceAccountName
-	br.Spec.RequireSignedApprovals = h.Signatures.Signers != nil
+	br.Spec.ServiceAccountName = h.Reader.Source.Spec.ServiceAccountName
+	br.Spec.RequireSignedApprovals = h.Reader.Signatures.Signers != nil
 	br.Spec.Commit = commit
 	h.describe(br, now)
-	br.Spec.ReviewApprovals = Reviews(&h.Source.Spec)
+	br.Spec.ReviewApprovals = Reviews(&h.Reader.Source.Spec)
 	if approval == nil {
 		return br, nil, nil
 	}
@@ -417,7 +417,7 @@ func (h *History) batchRelease(release *plan.Release, commit string, approval *p
 // where the commit that brought it has no plan of its name for the Deployment; such an
 // approval opens no gate.
 func (h *History) Given(release *plan.Release, commit string, approval *plan.Approval, now *v1alpha1.BatchRelease) (*v1alpha1.Approval, error) {
-	b, err := h.lastChange(approval.File)
+	b, err := h.LastChange(approval.File)
 	if err != nil {
 		return nil, err
 	}
@@ -437,7 +437,7 @@ func (h *History) Given(release *plan.Release, commit string, approval *plan.App
 // for which Deployment it is, or another pin could say so afterwards.
 func (h *History) stepsSeen(commit string, b signers.FileOrigin, release *plan.Release, now *v1alpha1.BatchRelease) ([]intstr.IntOrString, error) {
 	steps, err := h.StepsIn(b.In, release)
-	if err != nil || len(steps) == 0 || !h.Source.Spec.Ref.IsPinned() {
+	if err != nil || len(steps) == 0 || !h.Reader.Source.Spec.Ref.IsPinned() {
 		return steps, err
 	}
 	if now != nil && now.Spec.Approval != nil && now.Spec.Approval.Commit == commit && now.Spec.Approval.ApprovedIn == b.In {
@@ -457,11 +457,11 @@ func IsPast(br *v1alpha1.BatchRelease, step int32) bool {
 	return br.Status.Phase != "" && br.Status.CurrentStepIndex > step
 }
 
-// lastChange returns the commit that brought a file's content as it is at the tip.
-func (h *History) lastChange(file string) (signers.FileOrigin, error) {
-	b, err := signers.LastChange(h.Snapshot, h.Snapshot.Tip, file, h.Brought[file])
+// LastChange returns the commit that brought a file's content as it is at the tip.
+func (h *History) LastChange(file string) (signers.FileOrigin, error) {
+	b, err := signers.LastChange(h.Reader.Snapshot, h.Reader.Snapshot.Tip, file, h.Reader.Brought[file])
 	if err == nil {
-		h.Brought[file] = b
+		h.Reader.Brought[file] = b
 	}
 	return b, err
 }

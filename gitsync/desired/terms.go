@@ -23,6 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
@@ -47,22 +48,22 @@ import (
 
 // Governed is what a commit brings, as far as it counts.
 type Governed struct {
-	// set is what to apply.
+	// Set is what to apply.
 	Set *plan.Set
-	// plans are the terms that govern from now on.
+	// Plans are the terms that govern from now on.
 	Plans []v1alpha1.GoverningPlan
-	// ending are those that no longer govern once the commit is applied.
+	// Ending are those that no longer govern once the commit is applied.
 	Ending []v1alpha1.GoverningPlan
-	// used are the approvals of plans, and usedInTheEnd those of what is ending.
+	// Used are the approvals of plans, and UsedInTheEnd those of what is ending.
 	Used, UsedInTheEnd []v1alpha1.UsedPlanApproval
-	// keeps stays in the cluster and in the inventory, though the commit does not
+	// Keeps stays in the cluster and in the inventory, though the commit does not
 	// have it.
 	Keeps inventory.Set
-	// withheld are the objects of the commit that are not applied.
+	// Withheld are the objects of the commit that are not applied.
 	Withheld []string
-	// unapproved says what waits for an approval.
+	// Unapproved says what waits for an approval.
 	Unapproved plan.Problems
-	// changes are the differences to what governs, approved or not.
+	// Changes are the differences to what governs, approved or not.
 	Changes []TermsChange
 }
 
@@ -72,24 +73,35 @@ type TermsChange struct {
 	Namespace, Name, Plan string
 	// Now governs, and Then is what the commit has.
 	Now, Then plan.Terms
-	// Approved: an approval of it counts.
+	// Approved is true if an approval of it counts.
 	Approved bool
-	// Why approvals of it do not count.
+	// Why has the reasons for which approvals of it do not count.
 	Why []string
 }
 
-// Governor finds out which terms govern.
-type Governor struct {
-	*History
-	Observer  *apply.Observer
-	Approvals []plan.Approval
-	// unsigned approvals count: who asks cannot read the keys.
-	Unsigned bool
+// governor finds out which terms govern.
+type governor struct {
+	history *History
+	// source, snapshot, state and signatures are those of history.
+	source     *v1alpha1.GitSource
+	snapshot   *repository.Snapshot
+	state      *State
+	signatures *signers.Policy
+	observer   *apply.Observer
+	approvals  []plan.Approval
+	// unsigned is true if unsigned approvals count, since who asks cannot read the keys.
+	unsigned bool
 	// live are the BatchReleases of this source whose terms are not on record.
 	live map[client.ObjectKey]*v1alpha1.BatchRelease
 }
 
-func (g *Governor) Govern(ctx context.Context) (*Governed, error) {
+func newGovernor(h *History, o *apply.Observer, approvals []plan.Approval) *governor {
+	r := h.Reader
+	return &governor{history: h, source: r.Source, snapshot: r.Snapshot, state: h.State, signatures: &r.Signatures, observer: o, approvals: approvals}
+}
+
+// govern finds out what of the commit counts.
+func (g *governor) govern(ctx context.Context) (*Governed, error) {
 	records, err := g.records(ctx)
 	if err != nil {
 		return nil, err
@@ -98,7 +110,7 @@ func (g *Governor) Govern(ctx context.Context) (*Governed, error) {
 	var kept []plan.Kept
 	for _, key := range g.deployments(records) {
 		record, ok := records[key]
-		then := g.State.Set.Terms(key.Namespace, key.Name)
+		then := g.state.Set.Terms(key.Namespace, key.Name)
 		if !ok { // a first plan can only tighten
 			if then.Govern() {
 				result.Plans = append(result.Plans, g.record(key, then))
@@ -137,53 +149,53 @@ func (g *Governor) Govern(ctx context.Context) (*Governed, error) {
 	}
 	g.keepAround(result)
 	without := g.withhold(result, records)
-	result.Set, err = g.State.Set.Under(kept, without)
+	result.Set, err = g.state.Set.Under(kept, without)
 	return result, err
 }
 
 // deployments are those with a plan in the commit, and those whose terms are on
 // record, in order.
-func (g *Governor) deployments(records map[client.ObjectKey]v1alpha1.GoverningPlan) []client.ObjectKey {
+func (g *governor) deployments(records map[client.ObjectKey]v1alpha1.GoverningPlan) []client.ObjectKey {
 	keys := map[client.ObjectKey]bool{}
 	for k := range records {
 		keys[k] = true
 	}
-	for i := range g.State.Set.Releases {
-		keys[plan.WorkloadOf(&g.State.Set.Releases[i])] = true
+	for i := range g.state.Set.Releases {
+		keys[plan.WorkloadOf(&g.state.Set.Releases[i])] = true
 	}
 	return slices.SortedFunc(maps.Keys(keys), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
 }
 
 // records returns the terms that govern, by Deployment: those of the status, and
 // those of the BatchReleases of this source that are in the cluster.
-func (g *Governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.GoverningPlan, error) {
+func (g *governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.GoverningPlan, error) {
 	records, known := map[client.ObjectKey]v1alpha1.GoverningPlan{}, map[client.ObjectKey]bool{}
-	for _, p := range g.Source.Status.Plans {
+	for _, p := range g.source.Status.Plans {
 		namespace, name, ok := strings.Cut(p.Deployment, "/")
 		if !ok {
 			continue
 		}
 		p.Since = g.sinceOf(p.Since)
-		if p.Tip != "" && !g.Unsigned && !g.Replay.Has(p.Tip) {
-			p.Tip = g.Snapshot.Tip.String()
+		if p.Tip != "" && !g.unsigned && !g.history.Replay.Has(p.Tip) {
+			p.Tip = g.snapshot.Tip.String()
 		}
 		records[client.ObjectKey{Namespace: namespace, Name: name}] = p
 		known[client.ObjectKey{Namespace: namespace, Name: p.Name}] = true
 	}
 	g.live = map[client.ObjectKey]*v1alpha1.BatchRelease{}
-	for _, e := range inventory.Read(g.Source.Status.Inventory) {
+	for _, e := range inventory.Read(g.source.Status.Inventory) {
 		if inventory.IsRelease(e) && !known[client.ObjectKey{Namespace: e.Namespace, Name: e.Name}] {
 			if err := g.recordLive(ctx, e, records); err != nil {
 				return nil, err
 			}
 		}
 	}
-	for i := range g.State.Set.Releases {
-		key := plan.WorkloadOf(&g.State.Set.Releases[i])
+	for i := range g.state.Set.Releases {
+		key := plan.WorkloadOf(&g.state.Set.Releases[i])
 		if _, ok := records[key]; ok {
 			continue
 		}
-		plans, err := g.Observer.PlansFor(ctx, key)
+		plans, err := g.observer.PlansFor(ctx, key)
 		if err != nil {
 			return nil, err
 		}
@@ -197,9 +209,9 @@ func (g *Governor) records(ctx context.Context) (map[client.ObjectKey]v1alpha1.G
 }
 
 // recordLive adds the terms of a BatchRelease of the inventory.
-func (g *Governor) recordLive(ctx context.Context, e inventory.Entry, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
+func (g *governor) recordLive(ctx context.Context, e inventory.Entry, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
 	var br v1alpha1.BatchRelease
-	err := g.Observer.Own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &br)
+	err := g.observer.Own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &br)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -211,48 +223,48 @@ func (g *Governor) recordLive(ctx context.Context, e inventory.Entry, records ma
 
 // addLive adds the terms of a BatchRelease in the cluster, unless the Deployment's
 // are known.
-func (g *Governor) addLive(ctx context.Context, br *v1alpha1.BatchRelease, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
+func (g *governor) addLive(ctx context.Context, br *v1alpha1.BatchRelease, records map[client.ObjectKey]v1alpha1.GoverningPlan) error {
 	key := client.ObjectKey{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}
 	other, ok := g.live[key]
 	_, recorded := records[key]
 	byHand := br.Labels[v1alpha1.LabelSource] == "" && br.Name == g.planName(key, "")
-	if recorded && !ok || !inventory.IsOwned(br, g.Source) && !byHand || ok && plan.ComparePlans(other, br) <= 0 {
+	if recorded && !ok || !inventory.IsOwned(br, g.source) && !byHand || ok && plan.ComparePlans(other, br) <= 0 {
 		return nil
 	}
 	var d appsv1.Deployment
-	err := g.Observer.Own.Get(ctx, key, &d)
-	unreadable := apierrors.IsNotFound(err) || g.Unsigned && apierrors.IsForbidden(err)
+	err := g.observer.Own.Get(ctx, key, &d)
+	unreadable := apierrors.IsNotFound(err) || g.unsigned && apierrors.IsForbidden(err)
 	if err != nil && !unreadable {
 		return fmt.Errorf("getting Deployment %s: %w", key, err)
 	}
 	g.live[key] = br
 	terms := plan.NewTerms(key.Namespace, key.Name, &br.Spec.Strategy, br.Spec.DeploymentStrategy, d.Spec.MinReadySeconds)
-	records[key] = v1alpha1.GoverningPlan{Deployment: key.String(), Name: br.Name, Terms: string(terms), Since: g.sinceOf(g.Source.Status.AppliedCommit)}
+	records[key] = v1alpha1.GoverningPlan{Deployment: key.String(), Name: br.Name, Terms: string(terms), Since: g.sinceOf(g.source.Status.AppliedCommit)}
 	return nil
 }
 
 // sinceOf returns the commit, or the tip where it has left the repository: then only
 // approvals that come later count.
-func (g *Governor) sinceOf(commit string) string {
-	if g.Unsigned || g.Replay.Has(commit) {
+func (g *governor) sinceOf(commit string) string {
+	if g.unsigned || g.history.Replay.Has(commit) {
 		return commit
 	}
-	return g.State.Commit
+	return g.state.Commit
 }
 
 // record returns terms that take effect with this commit.
-func (g *Governor) record(key client.ObjectKey, terms plan.Terms) v1alpha1.GoverningPlan {
-	p := v1alpha1.GoverningPlan{Deployment: key.String(), Name: g.planName(key, ""), Terms: string(terms), Since: g.State.Commit}
-	if g.Snapshot.Pinned {
-		p.Tip = g.Snapshot.Tip.String()
+func (g *governor) record(key client.ObjectKey, terms plan.Terms) v1alpha1.GoverningPlan {
+	p := v1alpha1.GoverningPlan{Deployment: key.String(), Name: g.planName(key, ""), Terms: string(terms), Since: g.state.Commit}
+	if g.snapshot.Pinned {
+		p.Tip = g.snapshot.Tip.String()
 	}
 	return p
 }
 
 // planName is the name that a commit gives to the plan of a Deployment.
-func (g *Governor) planName(key client.ObjectKey, otherwise string) string {
-	for i := range g.State.Set.Releases {
-		if r := &g.State.Set.Releases[i]; plan.WorkloadOf(r) == key {
+func (g *governor) planName(key client.ObjectKey, otherwise string) string {
+	for i := range g.state.Set.Releases {
+		if r := &g.state.Set.Releases[i]; plan.WorkloadOf(r) == key {
 			return r.Plan.Name
 		}
 	}
@@ -261,10 +273,10 @@ func (g *Governor) planName(key client.ObjectKey, otherwise string) string {
 
 // keep returns what goes on governing a Deployment. If the commit has no plan for it,
 // a BatchRelease that is paused stays so.
-func (g *Governor) keep(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan) (plan.Kept, error) {
+func (g *governor) keep(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan) (plan.Kept, error) {
 	k := plan.Kept{Namespace: key.Namespace, Name: key.Name, Plan: metav1.ObjectMeta{Name: record.Name}, Terms: plan.Terms(record.Terms)}
 	var br v1alpha1.BatchRelease
-	err := g.Observer.Own.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: record.Name}, &br)
+	err := g.observer.Own.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: record.Name}, &br)
 	if apierrors.IsNotFound(err) {
 		return k, nil
 	}
@@ -276,7 +288,7 @@ func (g *Governor) keep(ctx context.Context, key client.ObjectKey, record v1alph
 }
 
 // keepObjects keeps a Deployment that the commit does not have, and its plan.
-func (g *Governor) keepObjects(result *Governed, key client.ObjectKey, record v1alpha1.GoverningPlan) {
+func (g *governor) keepObjects(result *Governed, key client.ObjectKey, record v1alpha1.GoverningPlan) {
 	if g.deployment(key) != nil {
 		return
 	}
@@ -288,14 +300,14 @@ func (g *Governor) keepObjects(result *Governed, key client.ObjectKey, record v1
 
 // keepAround keeps what a governed Deployment would go with: its namespace, and with
 // the kind of its plan, the plan.
-func (g *Governor) keepAround(result *Governed) {
+func (g *governor) keepAround(result *Governed) {
 	namespaces := map[string]bool{}
 	for _, p := range result.Plans {
 		namespace, _, _ := strings.Cut(p.Deployment, "/")
 		namespaces[namespace] = true
 	}
 	crd := "batchreleases." + v1alpha1.Group
-	for _, e := range inventory.Read(g.Source.Status.Inventory) {
+	for _, e := range inventory.Read(g.source.Status.Inventory) {
 		switch gk := e.GVK.GroupKind(); {
 		case gk == inventory.NamespaceKind && namespaces[e.Name], gk == inventory.CRDKind && e.Name == crd && len(namespaces) > 0:
 			if g.hasObject(gk, "", e.Name) {
@@ -312,13 +324,13 @@ func (g *Governor) keepAround(result *Governed) {
 
 // withhold returns the Deployments that are new with a commit which does not have
 // all that are governed.
-func (g *Governor) withhold(result *Governed, records map[client.ObjectKey]v1alpha1.GoverningPlan) []plan.Object {
+func (g *governor) withhold(result *Governed, records map[client.ObjectKey]v1alpha1.GoverningPlan) []plan.Object {
 	if len(result.Withheld) == 0 {
 		return nil
 	}
-	before := inventory.Read(g.Source.Status.Inventory)
+	before := inventory.Read(g.source.Status.Inventory)
 	var list []plan.Object
-	for _, o := range g.State.Set.Objects {
+	for _, o := range g.state.Set.Objects {
 		if o.GroupVersionKind().GroupKind() != inventory.DeploymentKind {
 			continue
 		}
@@ -335,8 +347,8 @@ func (g *Governor) withhold(result *Governed, records map[client.ObjectKey]v1alp
 	return list
 }
 
-func (g *Governor) deployment(key client.ObjectKey) *unstructured.Unstructured {
-	for _, o := range g.State.Set.Objects {
+func (g *governor) deployment(key client.ObjectKey) *unstructured.Unstructured {
+	for _, o := range g.state.Set.Objects {
 		if o.GroupVersionKind().GroupKind() == inventory.DeploymentKind && o.GetNamespace() == key.Namespace && o.GetName() == key.Name {
 			return o.Unstructured
 		}
@@ -344,14 +356,14 @@ func (g *Governor) deployment(key client.ObjectKey) *unstructured.Unstructured {
 	return nil
 }
 
-func (g *Governor) hasObject(gk schema.GroupKind, namespace, name string) bool {
-	return slices.ContainsFunc(g.State.Set.Objects, func(o plan.Object) bool {
+func (g *governor) hasObject(gk schema.GroupKind, namespace, name string) bool {
+	return slices.ContainsFunc(g.state.Set.Objects, func(o plan.Object) bool {
 		return o.GroupVersionKind().GroupKind() == gk && o.GetNamespace() == namespace && o.GetName() == name
 	})
 }
 
 // problem says what waits for an approval, and how to give it.
-func (g *Governor) problem(c TermsChange) *plan.Problem {
+func (g *governor) problem(c TermsChange) *plan.Problem {
 	digest := c.Then.Digest()
 	fact := fmt.Sprintf("what decides about its releases has changed (%s), and is not approved; what governed it still does. The digest to approve is %s", strings.Join(c.Now.Changes(c.Then), ", "), digest)
 	for _, why := range c.Why {
@@ -359,7 +371,7 @@ func (g *Governor) problem(c TermsChange) *plan.Problem {
 	}
 	return &plan.Problem{
 		Reason: plan.ReasonPlanNotApproved, Where: "Deployment " + c.Namespace + "/" + c.Name, Err: errors.New(fact),
-		Hint: fmt.Sprintf("have a signer run tranche approve %s -n %s --plan --sign --push, which writes %s; or put back what was there", c.Plan, c.Namespace, PlanApprovalPath(&g.Source.Spec, c.Plan)),
+		Hint: fmt.Sprintf("have a signer run tranche approve %s -n %s --plan --sign --push, which writes %s; or put back what was there", c.Plan, c.Namespace, PlanApprovalPath(&g.source.Spec, c.Plan)),
 	}
 }
 
@@ -371,12 +383,12 @@ func PlanApprovalPath(spec *v1alpha1.GitSourceSpec, name string) string {
 
 // approves returns the approval with which terms take the place of others, and why
 // others that name their digest do not count.
-func (g *Governor) approves(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, then plan.Terms) (v1alpha1.UsedPlanApproval, []string, error) {
+func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, then plan.Terms) (v1alpha1.UsedPlanApproval, []string, error) {
 	digest := then.Digest()
 	names := []string{record.Name, g.planName(key, record.Name)}
 	var ignored []string
-	for i := range g.Approvals {
-		a := &g.Approvals[i]
+	for i := range g.approvals {
+		a := &g.approvals[i]
 		if a.Spec.Plan == "" || a.Metadata.Namespace != key.Namespace || !slices.Contains(names, a.Metadata.Name) {
 			continue
 		}
@@ -398,28 +410,28 @@ func (g *Governor) approves(ctx context.Context, key client.ObjectKey, record v1
 
 // unapproved returns how an approval which names the digest of new terms is known once
 // it is used. It also returns why the approval does not count; empty: it does.
-func (g *Governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (used v1alpha1.UsedPlanApproval, why string, err error) {
+func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (used v1alpha1.UsedPlanApproval, why string, err error) {
 	if p := a.NotAsSigned(); p != nil {
 		return used, fmt.Sprintf("%v; %s", p.Err, p.Hint), nil
 	}
-	if g.Unsigned {
+	if g.unsigned {
 		return used, "", nil
 	}
-	b, err := g.lastChange(a.File)
+	b, err := g.history.LastChange(a.File)
 	if err != nil {
 		return used, "", err
 	}
 	in := plumbing.NewHash(b.In)
-	payload, err := gitobject.Payload(g.Snapshot, in)
+	payload, err := gitobject.Payload(g.snapshot, in)
 	if err != nil {
 		return used, "", err
 	}
-	c, err := object.GetCommit(g.Snapshot, in)
+	c, err := object.GetCommit(g.snapshot, in)
 	if err != nil {
 		return used, "", gittree.Missing("commit", in, err)
 	}
 	used = v1alpha1.UsedPlanApproval{Commit: b.In, Payload: payload.String(), Time: &metav1.Time{Time: c.Committer.When}}
-	by, why, hint, err := g.Signatures.SignerOfFile(ctx, g.Snapshot, a.File, b, plumbing.ZeroHash)
+	by, why, hint, err := g.signatures.SignerOfFile(ctx, g.snapshot, a.File, b, plumbing.ZeroHash)
 	if err != nil {
 		return used, "", err
 	}
@@ -430,20 +442,20 @@ func (g *Governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		return used, fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.In), why), nil
 	}
 	const again = "; commit a change of the file, such as a comment"
-	if g.Replay.IsUsed(a.Spec.Plan, used.Payload) {
+	if g.history.Replay.IsUsed(a.Spec.Plan, used.Payload) {
 		return used, fmt.Sprintf("commit %s, which brought it, was used before", plan.ShortCommit(b.In)) + again, nil
 	}
-	if why, err = g.Replay.PlanForgotten(in); err != nil || why != "" {
+	if why, err = g.history.Replay.PlanForgotten(in); err != nil || why != "" {
 		return used, fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.In), why) + again, err
 	}
-	old, err := g.Replay.Precedes(ctx, in, plumbing.NewHash(cmp.Or(record.Tip, record.Since)))
+	old, err := g.history.Replay.Precedes(ctx, in, plumbing.NewHash(cmp.Or(record.Tip, record.Since)))
 	if err != nil {
 		return used, "", err
 	}
 	if old {
 		return used, fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect", plan.ShortCommit(b.In)) + again, nil
 	}
-	if g.Signatures.DistinctAuthor {
+	if g.signatures.DistinctAuthor {
 		why, err = g.ownChange(ctx, key, record, b.In, by)
 	}
 	return used, why, err
@@ -451,12 +463,12 @@ func (g *Governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 
 // ownChange says why it cannot be shown that the approver has written nothing of a
 // difference; empty: it can.
-func (g *Governor) ownChange(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, in string, approver signature.Signature) (string, error) {
-	c := &authors.Change{Branch: g.Branch(), Commit: g.Snapshot.Commit, Of: authors.Compared{Deployment: key}, Was: record.Terms}
-	if record.Since != g.State.Commit { // else it stands for one that has left the repository
+func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, in string, approver signature.Signature) (string, error) {
+	c := &authors.Change{Branch: g.history.Branch(), Commit: g.snapshot.Commit, Of: authors.Compared{Deployment: key}, Was: record.Terms}
+	if record.Since != g.state.Commit { // else it stands for one that has left the repository
 		c.Base = plumbing.NewHash(record.Since)
 	}
-	c.Key = strings.Join([]string{g.Key(), "plan", key.String(), g.Snapshot.Commit.String(), c.Base.String(), plan.Terms(c.Was).Digest()}, " ")
+	c.Key = strings.Join([]string{g.history.Reader.Key(), "plan", key.String(), g.snapshot.Commit.String(), c.Base.String(), plan.Terms(c.Was).Digest()}, " ")
 	fact, _, err := c.PartOf(ctx, approver, in)
 	switch {
 	case errors.Is(err, authors.ErrNone):
@@ -480,6 +492,13 @@ func Govern(ctx context.Context, r *Reader, d *State, o *apply.Observer) (*Gover
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, err
 	}
-	g := &Governor{History: NewHistory(r, d), Observer: o, Approvals: approvals}
-	return g.Govern(ctx)
+	return newGovernor(NewHistory(r, d), o, approvals).govern(ctx)
+}
+
+// GovernUnsigned returns what of a commit counts if each approval is signed as it has to be. It
+// is for a preview, which cannot read the keys.
+func GovernUnsigned(ctx context.Context, h *History, o *apply.Observer, approvals []plan.Approval) (*Governed, error) {
+	g := newGovernor(h, o, approvals)
+	g.unsigned = true
+	return g.govern(ctx)
 }

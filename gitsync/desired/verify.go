@@ -24,7 +24,7 @@ import (
 // out before anything else is checked. Otherwise any committer could keep a signed one
 // from counting with a second file.
 func (h *History) signed(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval) ([]plan.Approval, plan.Problems, error) {
-	if h.Signatures.Signers == nil {
+	if h.Reader.Signatures.Signers == nil {
 		return approvals, nil, nil
 	}
 	var counted []plan.Approval
@@ -52,11 +52,11 @@ func (h *History) signed(ctx context.Context, release *plan.Release, commit stri
 // unsigned says why an approval is not signed as the spec demands, and nil
 // where it is.
 func (h *History) unsigned(ctx context.Context, a *plan.Approval, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
-	b, err := h.lastChange(a.File)
+	b, err := h.LastChange(a.File)
 	if err != nil {
 		return nil, err
 	}
-	by, why, hint, err := h.Signatures.SignerOfFile(ctx, h.Snapshot, a.File, b, plumbing.NewHash(a.Spec.Commit))
+	by, why, hint, err := h.Reader.Signatures.SignerOfFile(ctx, h.Reader.Snapshot, a.File, b, plumbing.NewHash(a.Spec.Commit))
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (h *History) unsigned(ctx context.Context, a *plan.Approval, release *plan.
 		return a.Ignored("spec", fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.In), why), hint), nil
 	}
 	h.approvers[a.File] = by
-	if !h.Signatures.DistinctAuthor {
+	if !h.Reader.Signatures.DistinctAuthor {
 		return nil, nil
 	}
 	return h.sameAuthor(ctx, a, b.In, by, release, commit, since)
@@ -87,7 +87,7 @@ func (h *History) unused(ctx context.Context, release *plan.Release, commit stri
 			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("the release of commit %s has ended, and its BatchRelease was removed since", plan.ShortCommit(commit)), "bring the change by a new commit"))
 			continue
 		}
-		b, err := h.lastChange(a.File)
+		b, err := h.LastChange(a.File)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -134,15 +134,15 @@ func (h *History) releaseChange(release *plan.Release, commit string, since *v1a
 			c.Base = plumbing.NewHash(b)
 		}
 	}
-	c.Key = strings.Join([]string{h.Key(), deployment.String(), commit, c.Base.String()}, " ")
+	c.Key = strings.Join([]string{h.Reader.Key(), deployment.String(), commit, c.Base.String()}, " ")
 	return c
 }
 
 // Branch returns the branch for a search for authors.
 func (h *History) Branch() *authors.Branch {
 	return &authors.Branch{
-		Store: h.Snapshot, Renderer: renderer{h}, Order: h.Order, Known: h.Changes, Signatures: &h.Signatures,
-		Path: h.Source.Spec.Path, Approvals: ApprovalsPath(&h.Source.Spec), RemoteBases: h.Bases != nil,
+		Store: h.Reader.Snapshot, Renderer: renderer{h}, Order: h.Reader.Order, Known: h.Reader.Changes, Signatures: &h.Reader.Signatures,
+		Path: h.Reader.Source.Spec.Path, Approvals: ApprovalsPath(&h.Reader.Source.Spec), RemoteBases: h.Reader.Bases != nil,
 	}
 }
 
@@ -157,7 +157,7 @@ func (r renderer) RenderCommit(commit plumbing.Hash, t *gittree.Tree) (authors.R
 
 // RenderTree returns what a tree renders that is that of a commit with others taken back.
 func (r renderer) RenderTree(t *gittree.Tree, of plumbing.Hash) (authors.Rendering, error) {
-	d, _, err := r.h.renderPast(t, of)
+	d, _, err := r.h.Reader.renderPast(t, of)
 	return authors.Rendering{Set: d.Set, Reads: d.Reads, Unknown: d.unknown}, err
 }
 
