@@ -25,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
+	"github.com/tranche-dev/tranche/gitsync/terms"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -34,7 +35,7 @@ type commit struct {
 	desired  *desired.State
 	renderer *desired.Reader
 	// governed is what of it counts, and is applied.
-	governed *desired.Governed
+	governed *terms.Governed
 	targets  []*apply.Target
 	releases []*apply.Target
 	wanted   inventory.Set
@@ -165,7 +166,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signers.P
 		return nil, err
 	}
 	c := &commit{desired: d, renderer: r, wanted: inventory.Set{}, replaced: inventory.Set{}}
-	if c.governed, err = desired.Govern(ctx, r, d, o); err != nil {
+	if c.governed, err = terms.Govern(ctx, r, d, o); err != nil {
 		return nil, err
 	}
 	l.keep.applied = c.governed.Set

@@ -26,6 +26,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/prune"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/terms"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -49,7 +50,7 @@ type Preview struct {
 	// approve. Those that no approval of the commit names have no effect, and the
 	// rest of the Preview is without them. Whether approvals are signed is not
 	// looked at.
-	Plans []desired.TermsChange
+	Plans []terms.Change
 	// Withheld is what of the commit is not done before they are approved.
 	Withheld []string
 	// NotListed is true if the account may not list the GitSources of all namespaces. A
@@ -201,7 +202,7 @@ func (v *preview) govern(ctx context.Context, r *desired.Reader, set *plan.Set, 
 	}
 	approvals, _ := manifest.ReadApprovals(t, desired.ApprovalsPath(&v.gs.Spec), v.gs.Namespace, v.gs.Spec.TargetNamespace)
 	h := desired.NewHistory(r, &desired.State{Commit: v.Commit, Set: set, Reads: t.Reads()})
-	result, err := desired.GovernUnsigned(ctx, h, v.observer, approvals)
+	result, err := terms.GovernUnsigned(ctx, h, v.observer, approvals)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
+	"github.com/tranche-dev/tranche/gitsync/terms"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -198,7 +199,7 @@ func (w *writeback) said(pending []intent) string {
 // says so: the GitSource excludes it, or a commit took it back.
 func (w *writeback) pending(ctx context.Context, o *apply.Observer) ([]intent, error) {
 	if w.commit.governed == nil {
-		g, err := desired.Govern(ctx, w.commit.renderer, w.commit.desired, o)
+		g, err := terms.Govern(ctx, w.commit.renderer, w.commit.desired, o)
 		if err != nil {
 			return nil, err
 		}

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
-	"github.com/tranche-dev/tranche/plan"
 )
 
 // rule is a kustomization entry that gives web at a tag another image. Kustomize takes the
@@ -42,7 +41,7 @@ func mode(op, selector, value string) string {
 
 // withLabel is web at a tag, with a label of the Deployment.
 func withLabel(tag, label string) map[string]string {
-	return map[string]string{"deploy/web.yaml": strings.Replace(webAt(tag)["deploy/web.yaml"], "metadata: {name: web", "metadata: {labels: {"+label+"}, name: web", 1)}
+	return map[string]string{"deploy/web.yaml": strings.Replace(gittest.Web(tag)["deploy/web.yaml"], "metadata: {name: web", "metadata: {labels: {"+label+"}, name: web", 1)}
 }
 
 // patched is a kustomization of web with patches.
@@ -67,19 +66,19 @@ func TestDistinctAuthor_Dormant(t *testing.T) {
 			m.by(author, kustomized("images:\n"+rule("v2")))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
 			m.Git("checkout", "-q", "feat")
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 			m.merge(&m.ada, "feat")
 		},
 		"before the last release, and a commit": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(author, kustomized("images:\n"+rule("v2")))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"after the last release": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", kustomized())))
 			m.by(author, kustomized("images:\n"+rule("v2")))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"a file that nothing uses yet": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
@@ -92,28 +91,28 @@ func TestDistinctAuthor_Dormant(t *testing.T) {
 			m.by(author, kustomized("images:\n"+rule("v2")))
 			m.by(author, reviewed("1", component("c", "v2"), kustomized("components: [c]\nimages:\n"+rule("v2"))))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"its own lines again": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(author, kustomized("images:\n"+rule("v2")))
 			m.by(author, kustomized("images: # of web\n"+strings.Replace(rule("v2"), "\n", " # v2\n", 1)))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"with what was released": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.completed("v1", m.by(author, reviewed("2", kustomized("images:\n"+rule("v2")))))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"with an image that was released": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
-			m.completed("v2", m.by(author, reviewed("1", webAt("v2"), kustomized("images:\n"+rule("v3")))))
-			m.by(&m.ada, webAt("v3"))
+			m.completed("v2", m.by(author, reviewed("1", gittest.Web("v2"), kustomized("images:\n"+rule("v3")))))
+			m.by(&m.ada, gittest.Web("v3"))
 		},
 		"with an image that another hides": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized()))
-			m.completed("v2", m.by(author, reviewed("1", webAt("v2"), kustomized("images:\n"+rule("v3")))))
+			m.completed("v2", m.by(author, reviewed("1", gittest.Web("v2"), kustomized("images:\n"+rule("v3")))))
 			tagged := strings.Replace(rule("v3"), "-", "- {name: registry.example.org/web, newTag: v3}\n-", 1)
 			m.by(&m.ada, kustomized("images:\n"+tagged))
 		},
@@ -164,13 +163,13 @@ func TestDistinctAuthor_Dormant(t *testing.T) {
 			m.Git("merge", "-q", "--no-ff", "--no-commit", "side")
 			m.by(author, kustomized("images:\n"+rule("v2")))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"beside lines that another rewrote": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, reviewed("1", kustomized("# one\n# two\n")))
 			m.by(author, kustomized("# 1\n# two\nimages:\n"+rule("v2")))
 			m.completed("v1", m.by(&m.ada, reviewed("2", kustomized("# I\n# two\nimages:\n"+rule("v2")))))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,11 +189,11 @@ func TestDistinctAuthor_DormantUnsigned(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newTeam(t)
-			v1 := m.by(nil, webAt("v1"))
+			v1 := m.by(nil, gittest.Web("v1"))
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(author(m), kustomized("images:\n"+rule("v2")))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, approvalOf(m.Head()))
 			if got, ignored := m.approve(t, v1, true); got != nil || !strings.Contains(ignored, "cannot be shown: commit ") {
 				t.Errorf("%+v; ignored: %s", got, ignored)
@@ -211,18 +210,18 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 		"the last release": func(m *team) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.completed("v1", m.by(&m.grace, reviewed("2")))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"a rule for another tag": func(m *team) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(&m.grace, kustomized("images:\n"+rule("v9")))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"a rule that was released since": func(m *team) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(&m.grace, kustomized("images:\n"+rule("v2")))
-			m.completed("v2", m.by(&m.ada, webAt("v2")))
+			m.completed("v2", m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.ada, reviewed("2"))
 		},
 		"a tag that another raises": func(m *team) {
@@ -236,12 +235,12 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 			m.Git("branch", "feat")
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
 			m.Git("checkout", "-q", "feat")
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 			m.merge(&m.grace, "feat")
 		},
 		"other Deployments": func(m *team) {
 			api := func(tag string) map[string]string {
-				text, _, _ := strings.Cut(webAt(tag)["deploy/web.yaml"], "---\n")
+				text, _, _ := strings.Cut(gittest.Web(tag)["deploy/web.yaml"], "---\n")
 				return map[string]string{"deploy/api.yaml": strings.ReplaceAll(text, "web", "api")}
 			}
 			all := map[string]string{"deploy/kustomization.yaml": strings.Replace(kustomized()["deploy/kustomization.yaml"], "web.yaml", "web.yaml, api.yaml", 1)}
@@ -250,7 +249,7 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 			m.by(&m.grace, all)
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
 			m.by(&m.grace, api("v2"))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"the tag of another image, which another raises": func(m *team) {
 			block := func(tag string) string {
@@ -259,14 +258,14 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 			m.by(&m.ada, reviewed("1", kustomized()))
 			m.by(&m.grace, kustomized(block("v1")))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.ada, reviewed("3", kustomized(block("v2"))))
 		},
 		"one key of a generated ConfigMap": func(m *team) {
 			config := func(a, b string) map[string]string {
 				return map[string]string{"deploy/a": a, "deploy/b": b}
 			}
-			web := strings.Replace(webAt("v1")["deploy/web.yaml"], "image: ", "envFrom: [{configMapRef: {name: c}}], image: ", 1)
+			web := strings.Replace(gittest.Web("v1")["deploy/web.yaml"], "image: ", "envFrom: [{configMapRef: {name: c}}], image: ", 1)
 			m.by(&m.ada, reviewed("1", map[string]string{"deploy/web.yaml": web}, config("1", "1"), kustomized("configMapGenerator: [{name: c, files: [a, b]}]\n")))
 			m.completed("v1", m.by(&m.grace, config("2", "1")))
 			m.by(&m.ada, config("2", "2"))
@@ -287,7 +286,7 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 			m.by(&m.ada, reviewed("2"))
 		},
 		"a generator whose file another changes": func(m *team) {
-			web := strings.Replace(webAt("v1")["deploy/web.yaml"], "image: ", "envFrom: [{configMapRef: {name: c}}], image: ", 1)
+			web := strings.Replace(gittest.Web("v1")["deploy/web.yaml"], "image: ", "envFrom: [{configMapRef: {name: c}}], image: ", 1)
 			m.by(&m.ada, map[string]string{"deploy/web.yaml": web, "deploy/a": "1", "deploy/kustomization.yaml": "resources: [web.yaml]\n"})
 			m.completed("v1", m.by(&m.grace, patched("configMapGenerator:\n- name: c\n  files: [a]\n  literals: [x=1, y=2]\n")))
 			m.by(&m.ada, map[string]string{"deploy/a": "2"})
@@ -297,59 +296,17 @@ func TestDistinctAuthor_NotDormant(t *testing.T) {
 			m.by(nil, component("c", "v1"))
 			m.by(&m.grace, component("d", "v9"))
 			m.completed("v1", m.by(&m.ada, kustomized("components: [c, d]\n")))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newTeam(t)
-			v1 := m.by(nil, webAt("v1"))
+			v1 := m.by(nil, gittest.Web("v1"))
 			tell(m)
 			m.by(&m.grace, approvalOf(m.Head()))
 			if got, ignored := m.approve(t, v1, true); got == nil || got.ApprovedBy != "grace@example.org" {
 				t.Errorf("approved: %+v; ignored:\n%s\n%s", got, ignored, m.Git("log", "--graph", "--format=%h %GP %s"))
-			}
-		})
-	}
-}
-
-// A rule for plans can have its effect once another person changes the plan. Its author does
-// not approve the terms that come of it.
-func TestPlanApproval_Dormant(t *testing.T) {
-	t.Parallel()
-	const author, other = 1, 2
-	steps := func(selector, value string) string {
-		return "- target: {kind: BatchRelease, labelSelector: \"" + selector + "\"}\n  patch: |-\n    - {op: replace, path: /spec/strategy/steps, value: [" + value + "]}\n"
-	}
-	later := steps("tier=x", "{replicas: 55%}, {replicas: 60%}, {replicas: 100%}")
-	loosened := plan.Terms(strings.Replace(string(termsOfVariant(1)), `"replicas":1}`, `"replicas":"55%"}`, 1))
-	for name, rules := range map[string]string{"alone": later, "beside one with a present effect": steps("", "{replicas: 50%}, {replicas: 60%}, {replicas: 100%}") + later} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for approver, approved := range map[int]bool{author: false, other: true} {
-				a := newAdversary(t, 0)
-				files := state{}.tree()
-				commit := func(person int) {
-					var parents []string
-					if a.head != "" {
-						parents = append(parents, a.head)
-					}
-					a.head = a.Commit(a.keys[person], files, parents...)
-				}
-				commit(0)
-				files["deploy/kustomization.yaml"] += rules
-				commit(author)
-				want, _ := a.sync()
-				files["0/plan/plan.yaml"] = strings.Replace(files["0/plan/plan.yaml"], "name: unnamed", "name: unnamed, labels: {tier: x}", 1)
-				commit(0)
-				files["deploy/approvals/0.yaml"] = document{name: "web", namespace: "shop", plan: loosened.Digest(), at: 1}.text()
-				commit(approver)
-				if approved {
-					want = loosened
-				}
-				if terms, _ := a.sync(); terms != want {
-					t.Errorf("k%d approves: %s governs, want %q", approver, terms, want)
-				}
 			}
 		})
 	}

@@ -80,7 +80,7 @@ func TestWhatIsReadIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := &Reader{Source: gitSourceAt("apps"), Mapper: testMapper()}
+			r := &Reader{Source: gitSourceAt("apps"), Mapper: gittest.RESTMapper()}
 			_, err = r.Render(tree)
 			if !gittest.ErrorSays(err, tt.says) {
 				t.Errorf("%s: got %v, want %q", tt.reason, err, tt.says)
@@ -129,7 +129,7 @@ func TestSubmoduleIsIgnored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Reader{Source: gitSourceAt("."), Mapper: testMapper()}
+	r := &Reader{Source: gitSourceAt("."), Mapper: gittest.RESTMapper()}
 	set, err := r.Render(tree)
 	if err != nil || len(set.Objects) != 1 {
 		t.Fatalf("%+v %v", set, err)

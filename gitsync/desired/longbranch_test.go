@@ -13,7 +13,7 @@ import (
 func TestDistinctAuthor_LongSideBranch(t *testing.T) {
 	t.Parallel()
 	m := newTeam(t)
-	v1 := m.by(nil, webAt("v1"))
+	v1 := m.by(nil, gittest.Web("v1"))
 	m.completed("v1", m.by(&m.ada, componentised("x", map[string]string{"x": "v1", "yy": "v1"})))
 	m.Git("checkout", "-q", "-b", "side")
 	m.by(&m.forge, componentised("x", map[string]string{"yy": "v666"}))

@@ -17,7 +17,7 @@ import (
 func namedPlans(image, a, b string) map[string]string {
 	files := map[string]string{}
 	for name, planName := range map[string]string{"sa": a, "sb": b} {
-		d, p, _ := strings.Cut(webAt(image)["deploy/web.yaml"], "---\n")
+		d, p, _ := strings.Cut(gittest.Web(image)["deploy/web.yaml"], "---\n")
 		p = strings.Replace(p, "metadata: {name: web}", "metadata: {name: "+planName+"}", 1)
 		p = strings.Replace(p, "workloadRef: {name: web}", "workloadRef: {name: "+name+"}", 1)
 		d = strings.ReplaceAll(strings.Replace(d, "metadata: {name: web}", "metadata: {name: "+name+"}", 1), "app: web", "app: "+name)

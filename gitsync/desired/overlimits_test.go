@@ -27,7 +27,7 @@ func (r *tooMuch) Render(_ string, fsys filesys.FileSystem, dir string, opts man
 func TestOverLimitsIsRemembered(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewRepo(t)
-	repo.CommitAndPush(webAt("v1"))
+	repo.CommitAndPush(gittest.Web("v1"))
 	known, in := &OverLimits{}, &tooMuch{}
 	look := func(reason string, want int) {
 		t.Helper()
@@ -44,14 +44,14 @@ func TestOverLimitsIsRemembered(t *testing.T) {
 	look("the same commit", 1)
 	repo.CommitAndPush(map[string]string{"README.md": "x"})
 	look("a push beside it", 1)
-	repo.CommitAndPush(webAt("v2"))
+	repo.CommitAndPush(gittest.Web("v2"))
 	look("a push to it", 2)
 	repo.CommitAndPush(map[string]string{"deploy/new.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"})
 	look("a new file in it", 3)
 
 	// An older commit that takes too much is no part of what the tip costs.
 	older := plumbing.NewHash(repo.Head())
-	repo.CommitAndPush(webAt("v3"))
+	repo.CommitAndPush(gittest.Web("v3"))
 	for i := range 2 {
 		r := rendererAt(t, repo, "")
 		r.Folders, r.Exceeded = in, known

@@ -29,9 +29,9 @@ func (f *failsOnce) Render(_ string, fsys filesys.FileSystem, dir string, opts m
 func TestFailedRendererSaysNothingOfACommit(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewRepo(t)
-	v1 := repo.Commit(webAt("v1"))
-	v2 := repo.Commit(webAt("v2"))
-	files := webAt("v2")
+	v1 := repo.Commit(gittest.Web("v1"))
+	v2 := repo.Commit(gittest.Web("v2"))
+	files := gittest.Web("v2")
 	files["deploy/a.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 	repo.CommitAndPush(files)
 	for at := 1; ; at++ {

@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
 )
 
 // commented is an approval below six comment lines. Lines of the comment and the approval
@@ -28,7 +30,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 	}
 	for name, tt := range map[string]story{
 		"combined by git": {"others wrote both sides", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, commented(v2, "1", "0"))
 			m.Git("branch", "feat")
 			m.by(&m.forge, commented(v2, "first", "0"))
@@ -38,7 +40,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			return "", merged
 		}},
 		"combined by git, with the approver's own": {"an outsider wrote the step", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, commented(v2, "1", "0"))
 			m.Git("branch", "feat")
 			m.by(&m.grace, commented(v2, "first", "0"))
@@ -48,7 +50,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			return "", merged
 		}},
 		"combined of three branches": {"others wrote all", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, commented(v2, "1", "0"))
 			m.Git("branch", "feat")
 			m.Git("branch", "more")
@@ -61,7 +63,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			return "", merged
 		}},
 		"added by a merge": {"a merge makes no approval, also by the approver's hand", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.on("feat")
 			m.by(&m.ada, map[string]string{"README.md": "x"})
 			m.Git("checkout", "-q", "main")
@@ -72,7 +74,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			return "", merged
 		}},
 		"a conflict in the approval": {"lines of it may be others'", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, commented(v2, "1", "0"))
 			m.Git("branch", "feat")
 			m.by(&m.forge, commented(v2, "first", "0"))
@@ -82,7 +84,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			return "", merged
 		}},
 		"combined, and copied by the approver": {"a copy is what the merge made", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, commented(v2, "1", "0"))
 			m.Git("branch", "feat")
 			m.by(&m.forge, commented(v2, "first", "0"))
@@ -93,7 +95,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			return "", "the repository had it at deploy/approvals/web.yaml before, by merge "
 		}},
 		"combined, and changed by the approver": {"a signed change of the file is an approval", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, commented(v2, "1", "0"))
 			m.Git("branch", "feat")
 			m.by(&m.forge, commented(v2, "first", "0"))
@@ -104,7 +106,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			return "grace@example.org", ""
 		}},
 		"the approver's own on a branch": {"the commit on the branch brought it", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.on("feat")
 			m.by(&m.grace, approvalOf(v2))
 			m.Git("checkout", "-q", "main")
@@ -113,7 +115,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			return "grace@example.org", ""
 		}},
 		"the approver's own on one of two branches": {"the commit on the branch brought it", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.on("more")
 			m.by(&m.ada, map[string]string{"README.md": "x"})
 			m.Git("checkout", "-q", "main")
@@ -125,7 +127,7 @@ func TestSignedApprovals_Merges(t *testing.T) {
 			return "grace@example.org", ""
 		}},
 		"a conflict elsewhere": {"the merge has the approval of the branch", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.on("feat")
 			m.by(&m.grace, map[string]string{"README.md": "one", approvalFile: approvalOf(v2)[approvalFile]})
 			m.Git("checkout", "-q", "main")
@@ -152,7 +154,7 @@ func TestSignedApprovals_WhiteSpace(t *testing.T) {
 	for name, tt := range map[string]story{
 		"git add --renormalize": {"git wrote the change", func(m *team) (string, string) {
 			m.Git("config", "core.autocrlf", "false")
-			m.by(&m.forge, crlf(approvalOf(m.by(&m.ada, webAt("v2")))))
+			m.by(&m.forge, crlf(approvalOf(m.by(&m.ada, gittest.Web("v2")))))
 			m.by(&m.ada, map[string]string{".gitattributes": "* text=auto\n"})
 			m.Git("add", "--renormalize", ".")
 			m.by(&m.grace, nil)
@@ -162,7 +164,7 @@ func TestSignedApprovals_WhiteSpace(t *testing.T) {
 			return "", space
 		}},
 		"the value of $Id$": {"git wrote the change", func(m *team) (string, string) {
-			files := approvalOf(m.by(&m.ada, webAt("v2")))
+			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, more(files, "spec", "# $Id: one$\nspec"))
 			m.by(&m.ada, map[string]string{".gitattributes": "*.yaml ident\n"})
 			m.Git("add", "--renormalize", ".")
@@ -173,87 +175,49 @@ func TestSignedApprovals_WhiteSpace(t *testing.T) {
 			return "", space
 		}},
 		"white space at the end of a line": {"as git apply --whitespace=fix does", func(m *team) (string, string) {
-			files := approvalOf(m.by(&m.ada, webAt("v2")))
+			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, more(files, "\nspec", " \t\nspec"))
 			m.by(&m.grace, files)
 			return "", space
 		}},
 		"a byte order mark": {"no reader sees it", func(m *team) (string, string) {
-			files := approvalOf(m.by(&m.ada, webAt("v2")))
+			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, more(files, "apiVersion", "\ufeffapiVersion"))
 			m.by(&m.grace, files)
 			return "", space
 		}},
 		"the line end of the file": {"editors add it", func(m *team) (string, string) {
-			files := approvalOf(m.by(&m.ada, webAt("v2")))
+			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, map[string]string{approvalFile: strings.TrimSuffix(files[approvalFile], "\n")})
 			m.by(&m.grace, files)
 			return "", space
 		}},
 		"copied with other line ends": {"a copy is what the committer wrote", func(m *team) (string, string) {
-			files := approvalOf(m.by(&m.ada, webAt("v2")))
+			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, map[string]string{"staging/web.yaml": crlf(files)[approvalFile]})
 			m.by(&m.grace, files)
 			return "", "the repository had it at staging/web.yaml before, by commit "
 		}},
 		"brought back with other line ends": {"it is what the committer wrote", func(m *team) (string, string) {
-			files := approvalOf(m.by(&m.ada, webAt("v2")))
+			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, crlf(files))
 			m.by(&m.ada, map[string]string{approvalFile: ""})
 			m.by(&m.grace, files)
 			return "", "the repository had it at deploy/approvals/web.yaml before, by commit "
 		}},
 		"with a comment": {"a signed change of the file is an approval", func(m *team) (string, string) {
-			files := approvalOf(m.by(&m.ada, webAt("v2")))
+			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, crlf(files))
 			m.by(&m.grace, more(files, "spec", "# mine\nspec"))
 			return "grace@example.org", ""
 		}},
 		"the approver's own, copied with other line ends": {"it is the approver's", func(m *team) (string, string) {
-			files := approvalOf(m.by(&m.ada, webAt("v2")))
+			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.grace, map[string]string{"staging/web.yaml": crlf(files)[approvalFile]})
 			m.by(&m.grace, files)
 			return "grace@example.org", ""
 		}},
 	} {
 		t.Run(name, func(t *testing.T) { tt.test(t, false) })
-	}
-}
-
-// The digest of a plan that git merges into an approval is none that the approver signed.
-func TestPlanApproval_MadeByAMerge(t *testing.T) {
-	t.Parallel()
-	const planted, approver, wanted = 0, 1, 3
-	for name, tt := range map[string]struct{ again, want int }{"merged": {-1, 0}, "changed by the approver": {approver, wanted}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := newAdversary(t, 1) // any author
-			files := state{}.tree()
-			commit := func(person int, parents ...string) string {
-				a.head = a.Commit(a.keys[person], files, parents...)
-				return a.head
-			}
-			approve := func(comment, digest string) {
-				files["deploy/approvals/0.yaml"] = "# " + comment + "\n# 2\n# 3\n# 4\n" + document{name: "web", namespace: "shop", plan: digest, at: 1}.text()
-			}
-			first := commit(0)
-			a.sync()
-			files = state{variants: [2]int{wanted, wanted}}.tree()
-			approve("1", "")
-			base := commit(planted, first)
-			approve("first", "")
-			main := commit(planted, base)
-			approve("1", termsOfVariant(wanted).Digest())
-			feat := commit(planted, base)
-			approve("first", termsOfVariant(wanted).Digest())
-			commit(approver, main, feat)
-			if tt.again > 0 {
-				approve("mine", termsOfVariant(wanted).Digest())
-				commit(approver, a.head)
-			}
-			if terms, _ := a.sync(); terms != termsOfVariant(tt.want) {
-				t.Errorf("%s governs, want %q", terms, variants[tt.want])
-			}
-		})
 	}
 }

@@ -112,7 +112,7 @@ type story struct {
 func (st story) test(t *testing.T, distinct bool) {
 	t.Parallel()
 	m := newTeam(t)
-	v1 := m.by(nil, webAt("v1"))
+	v1 := m.by(nil, gittest.Web("v1"))
 	by, says := st.tell(m)
 	got, ignored := m.approve(t, v1, distinct)
 	if (got == nil) != (by == "") || got != nil && got.ApprovedBy != by {
@@ -128,49 +128,49 @@ func TestSignedApprovals(t *testing.T) {
 	readme := func(s string) map[string]string { return map[string]string{"README.md": s} }
 	for name, tt := range map[string]story{
 		"signed": {"by a listed key; commits on top need none", func(m *team) (string, string) {
-			m.by(&m.grace, approvalOf(m.by(nil, webAt("v2"))))
+			m.by(&m.grace, approvalOf(m.by(nil, gittest.Web("v2"))))
 			m.by(nil, readme("x"))
 			return "grace@example.org", ""
 		}},
 		"unsigned": {"anybody could have written it", func(m *team) (string, string) {
-			m.by(nil, approvalOf(m.by(&m.ada, webAt("v2"))))
+			m.by(nil, approvalOf(m.by(&m.ada, gittest.Web("v2"))))
 			return "", "it is not signed"
 		}},
 		"an unknown key": {"eve's key is not listed", func(m *team) (string, string) {
-			m.by(&m.eve, approvalOf(m.by(nil, webAt("v2"))))
+			m.by(&m.eve, approvalOf(m.by(nil, gittest.Web("v2"))))
 			return "", "a key that is not listed: ssh-ed25519 SHA256:"
 		}},
 		"a key for commits only": {"the keys of spec.verify approve nothing", func(m *team) (string, string) {
-			m.by(&m.forge, approvalOf(m.by(nil, webAt("v2"))))
+			m.by(&m.forge, approvalOf(m.by(nil, gittest.Web("v2"))))
 			return "", "a key that is not listed"
 		}},
 		"rewritten after signing": {"the content that stands there is not what was signed", func(m *team) (string, string) {
-			v2 := m.by(nil, webAt("v2"))
+			v2 := m.by(nil, gittest.Web("v2"))
 			m.by(&m.grace, approvalOf("0123456"))
 			m.by(nil, approvalOf(v2))
 			return "", "it is not signed"
 		}},
 		"the signed one came later": {"a signature counts for what the commit brought, not for what it found", func(m *team) (string, string) {
-			m.by(nil, approvalOf(m.by(nil, webAt("v2"))))
+			m.by(nil, approvalOf(m.by(nil, gittest.Web("v2"))))
 			m.by(&m.grace, readme("x"))
 			return "", "it is not signed"
 		}},
 		"merged by a forge": {"what counts is the commit on the branch", func(m *team) (string, string) {
-			v2 := m.by(nil, webAt("v2"))
+			v2 := m.by(nil, gittest.Web("v2"))
 			m.on("approve")
 			m.by(&m.grace, approvalOf(v2))
 			m.merge(&m.forge, "approve")
 			return "grace@example.org", ""
 		}},
 		"merged with a signature": {"who merges did not write it", func(m *team) (string, string) {
-			v2 := m.by(nil, webAt("v2"))
+			v2 := m.by(nil, gittest.Web("v2"))
 			m.on("approve")
 			m.by(nil, approvalOf(v2))
 			m.merge(&m.grace, "approve")
 			return "", "it is not signed"
 		}},
 		"squashed by a forge": {"the approver's signature is lost", func(m *team) (string, string) {
-			v2 := m.by(nil, webAt("v2"))
+			v2 := m.by(nil, gittest.Web("v2"))
 			m.on("approve")
 			m.by(&m.grace, approvalOf(v2))
 			m.Git("checkout", "-q", "main")
@@ -179,13 +179,13 @@ func TestSignedApprovals(t *testing.T) {
 			return "", "a key that is not listed"
 		}},
 		"a second file": {"an unsigned one keeps no signed one from counting", func(m *team) (string, string) {
-			v2 := m.by(nil, webAt("v2"))
+			v2 := m.by(nil, gittest.Web("v2"))
 			m.by(&m.grace, approvalOf(v2))
 			m.by(nil, map[string]string{"deploy/approvals/a.yaml": approvalOf(v2)[approvalFile] + "# mine\n"})
 			return "grace@example.org", "deploy/approvals/a.yaml: BatchApproval"
 		}},
 		"a link": {"a file that was signed elsewhere approves nothing when somebody links it", func(m *team) (string, string) {
-			m.by(&m.grace, map[string]string{"notes.yaml": approvalOf(m.by(nil, webAt("v2")))[approvalFile]})
+			m.by(&m.grace, map[string]string{"notes.yaml": approvalOf(m.by(nil, gittest.Web("v2")))[approvalFile]})
 			m.link("../../notes.yaml", approvalFile)
 			m.by(nil, nil)
 			return "", "a symbolic link is on the way to its file"
@@ -193,21 +193,21 @@ func TestSignedApprovals(t *testing.T) {
 		"a link that was there before": {"who signs a file elsewhere does not see where it leads", func(m *team) (string, string) {
 			m.link("../staging", "deploy/approvals")
 			m.by(nil, nil)
-			m.by(&m.grace, map[string]string{"staging/web.yaml": approvalOf(m.by(nil, webAt("v2")))[approvalFile]})
+			m.by(&m.grace, map[string]string{"staging/web.yaml": approvalOf(m.by(nil, gittest.Web("v2")))[approvalFile]})
 			return "", "a symbolic link is on the way to its file"
 		}},
 		"a part of the commit": {"others that begin like it are made in minutes", func(m *team) (string, string) {
-			m.by(&m.grace, approvalOf(m.by(nil, webAt("v2"))[:12]))
+			m.by(&m.grace, approvalOf(m.by(nil, gittest.Web("v2"))[:12]))
 			return "", "is a part of a commit"
 		}},
 		"without a namespace": {"a file says by itself what it approves", func(m *team) (string, string) {
-			files := approvalOf(m.by(nil, webAt("v2")))
+			files := approvalOf(m.by(nil, gittest.Web("v2")))
 			files[approvalFile] = strings.Replace(files[approvalFile], ", namespace: shop", "", 1)
 			m.by(&m.grace, files)
 			return "", "metadata.namespace: is not set"
 		}},
 		"with another document": {"who signs one signs both", func(m *team) (string, string) {
-			v2 := m.by(nil, webAt("v2"))
+			v2 := m.by(nil, gittest.Web("v2"))
 			other := strings.Replace(approvalOf(v2)[approvalFile], "name: web", "name: api", 1)
 			m.by(nil, map[string]string{approvalFile: approvalOf(v2)[approvalFile] + "---\n" + other})
 			m.by(&m.grace, map[string]string{approvalFile: approvalOf(v2)[approvalFile] + "---\n" + other + "# mine\n"})
@@ -223,39 +223,39 @@ func TestDistinctAuthor(t *testing.T) {
 	readme := func(s string) map[string]string { return map[string]string{"README.md": s} }
 	for name, tt := range map[string]story{
 		"by another": {"ada's change, grace's approval", func(m *team) (string, string) {
-			m.by(&m.grace, approvalOf(m.by(&m.ada, webAt("v2"))))
+			m.by(&m.grace, approvalOf(m.by(&m.ada, gittest.Web("v2"))))
 			return "grace@example.org", ""
 		}},
 		"by the author": {"one person is not two", func(m *team) (string, string) {
-			m.by(&m.ada, approvalOf(m.by(&m.ada, webAt("v2"))))
+			m.by(&m.ada, approvalOf(m.by(&m.ada, gittest.Web("v2"))))
 			return "", "is signed by ada@example.org (SHA256:"
 		}},
 		"an author's name": {"anybody can write any name", func(m *team) (string, string) {
 			m.Author = "Mallory <mallory@example.org>"
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.ada, approvalOf(v2))
 			return "", "is signed by ada@example.org"
 		}},
 		"an unsigned change": {"grace may have written it", func(m *team) (string, string) {
-			m.by(&m.grace, approvalOf(m.by(nil, webAt("v2"))))
+			m.by(&m.grace, approvalOf(m.by(nil, gittest.Web("v2"))))
 			return "", "cannot be shown: commit "
 		}},
 		"a change by an unknown key": {"it may be a second key of grace's", func(m *team) (string, string) {
-			m.by(&m.grace, approvalOf(m.by(&m.eve, webAt("v2"))))
+			m.by(&m.grace, approvalOf(m.by(&m.eve, gittest.Web("v2"))))
 			return "", "cannot be shown: commit "
 		}},
 		"a change that a forge merged": {"the merge is nobody's change; those on the branch count", func(m *team) (string, string) {
 			m.on("v2")
 			m.by(&m.ada, readme("v2"))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 			m.merge(nil, "v2")
 			m.by(&m.grace, approvalOf(m.Head()))
 			return "grace@example.org", ""
 		}},
 		"one of two authors": {"grace has a part in the change", func(m *team) (string, string) {
 			m.on("v2")
-			m.by(&m.grace, webAt("v2"))
-			m.by(&m.ada, webAt("v3"))
+			m.by(&m.grace, gittest.Web("v2"))
+			m.by(&m.ada, gittest.Web("v3"))
 			m.merge(&m.forge, "v2")
 			m.by(&m.grace, approvalOf(m.Head()))
 			return "", "is signed by grace@example.org"
@@ -264,7 +264,7 @@ func TestDistinctAuthor(t *testing.T) {
 			m.on("v2")
 			m.by(&m.grace, readme("v2"))
 			m.by(&m.grace, map[string]string{"deploy/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"})
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 			m.merge(&m.forge, "v2")
 			m.by(&m.grace, approvalOf(m.Head()))
 			return "grace@example.org", ""
@@ -273,7 +273,7 @@ func TestDistinctAuthor(t *testing.T) {
 			m.on("v2")
 			m.by(&m.ada, readme("v2"))
 			m.merge(nil, "v2", "--no-commit")
-			m.Write(webAt("v2"))
+			m.Write(gittest.Web("v2"))
 			m.Git("add", "-A")
 			m.Git("commit", "-q", "-m", "Merge and more")
 			m.by(&m.grace, approvalOf(m.Head()))
@@ -286,14 +286,14 @@ func TestDistinctAuthor(t *testing.T) {
 
 // labelled is web at an image, with a label on its pods.
 func labelled(image string) map[string]string {
-	files := webAt(image)
+	files := gittest.Web(image)
 	files["deploy/web.yaml"] = strings.Replace(files["deploy/web.yaml"], "labels: {app: web}", "labels: {app: web, tier: front}", 1)
 	return files
 }
 
 // broken does not render.
 func broken(image string) map[string]string {
-	files := webAt(image)
+	files := gittest.Web(image)
 	files["deploy/web.yaml"] = strings.Replace(files["deploy/web.yaml"], "spec:", "spec: [", 1)
 	return files
 }
@@ -335,15 +335,15 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 	for name, tell := range map[string]func(m *team, author *gittest.Key){
 		"a merge brings back what was taken back": func(m *team, author *gittest.Key) {
 			v1 := m.Head()
-			v2 := m.by(author, webAt("v2"))
-			reverted := m.by(&m.ada, webAt("v1"))
+			v2 := m.by(author, gittest.Web("v2"))
+			reverted := m.by(&m.ada, gittest.Web("v1"))
 			m.completed("v1", v1)
 			m.mergeOf(&m.ada, v2, reverted, v2)
 		},
 		"such a merge, after the way back has ended": func(m *team, author *gittest.Key) {
 			v1 := m.Head()
-			v2 := m.by(author, webAt("v2"))
-			reverted := m.by(&m.ada, webAt("v1"))
+			v2 := m.by(author, gittest.Web("v2"))
+			reverted := m.by(&m.ada, gittest.Web("v1"))
 			m.underWay(v1, "v1", reverted)
 			m.live.Status.Phase = v1alpha1.PhaseCompleted
 			m.live.Status.History = []v1alpha1.ReleaseRecord{{Commit: v2, Outcome: v1alpha1.OutcomeRolledBack}}
@@ -351,8 +351,8 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 		},
 		"such a merge, with a change on top": func(m *team, author *gittest.Key) {
 			v1 := m.Head()
-			v2 := m.by(author, webAt("v2"))
-			reverted := m.by(&m.ada, webAt("v1"))
+			v2 := m.by(author, gittest.Web("v2"))
+			reverted := m.by(&m.ada, gittest.Web("v1"))
 			m.completed("v1", v1)
 			m.mergeOf(&m.forge, v2, reverted, v2)
 			m.by(&m.ada, labelled("v2"))
@@ -361,7 +361,7 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 			m.on("side")
 			side := m.by(&m.ada, map[string]string{"README.md": "x"})
 			m.Git("checkout", "-q", "main")
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.completed("v2", v2)
 			m.mergeOf(author, side, v2, side)
 		},
@@ -369,45 +369,45 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 			m.on("side")
 			side := m.by(&m.ada, map[string]string{"README.md": "x"})
 			m.Git("checkout", "-q", "main")
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.completed("v2", v2)
 			m.mergeOf(author, side, side, v2)
 			m.by(&m.ada, labelled("v1"))
 		},
 		"a label on a change that waits": func(m *team, author *gittest.Key) {
 			v1 := m.Head()
-			v2 := m.by(author, webAt("v2"))
+			v2 := m.by(author, gittest.Web("v2"))
 			m.underWay(v1, "v2", v2)
 			m.by(&m.ada, labelled("v2"))
 		},
 		"YAML that another repaired": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			m.by(author, broken("v2"))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"an image while YAML was broken": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [\n"})
-			m.by(author, webAt("v2"))
+			m.by(author, gittest.Web("v2"))
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\n"})
 		},
 		"an image while YAML was broken, in lines that another has rewritten since": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [\n"})
-			m.by(author, webAt("v2"))
-			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\n", "deploy/web.yaml": strings.ReplaceAll(webAt("v2")["deploy/web.yaml"], `"`, "'")})
+			m.by(author, gittest.Web("v2"))
+			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\n", "deploy/web.yaml": strings.ReplaceAll(gittest.Web("v2")["deploy/web.yaml"], `"`, "'")})
 		},
 		"a file that was away while YAML was broken": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [\n"})
-			m.by(author, webAt("v2"))
+			m.by(author, gittest.Web("v2"))
 			m.by(&m.ada, map[string]string{"deploy/web.yaml": ""})
-			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\n", "deploy/web.yaml": webAt("v2")["deploy/web.yaml"]})
+			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "resources: [web.yaml]\n", "deploy/web.yaml": gittest.Web("v2")["deploy/web.yaml"]})
 		},
 		"a branch of two, merged by a forge": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			m.on("v2")
-			m.by(author, webAt("v2"))
+			m.by(author, gittest.Web("v2"))
 			m.by(&m.ada, labelled("v2"))
 			m.Git("checkout", "-q", "main")
 			m.by(&m.grace, map[string]string{"README.md": "x"})
@@ -420,15 +420,15 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 			side := m.by(&m.ada, map[string]string{"README.md": "x"})
 			third := m.by(&m.ada, map[string]string{"README.md": "y"})
 			m.Git("checkout", "-q", "main")
-			m.mergeOf(author, m.by(&m.ada, webAt("v2")), v1, side, third)
+			m.mergeOf(author, m.by(&m.ada, gittest.Web("v2")), v1, side, third)
 			m.by(&m.ada, map[string]string{"deploy/web.yaml": strings.ReplaceAll(labelled("v2")["deploy/web.yaml"], `"`, "'")})
 		},
 		"two sides of a merge": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.Head())
 			m.on("v2")
-			m.by(author, map[string]string{"deploy/web.yaml": strings.Replace(webAt("v1")["deploy/web.yaml"], "labels: {app: web}", "labels: {app: web, tier: front}", 1)})
+			m.by(author, map[string]string{"deploy/web.yaml": strings.Replace(gittest.Web("v1")["deploy/web.yaml"], "labels: {app: web}", "labels: {app: web, tier: front}", 1)})
 			m.Git("checkout", "-q", "main")
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 			m.Git("merge", "-q", "--no-ff", "--no-commit", "-s", "ours", "v2")
 			m.Sign(&m.ada)
 			m.by(&m.ada, labelled("v2"))
@@ -444,7 +444,7 @@ func TestDistinctAuthor_Origins(t *testing.T) {
 // componentised is web at an image that a component sets, in a kustomization that uses
 // the component of a folder.
 func componentised(uses string, image map[string]string) map[string]string {
-	files := webAt("v1")
+	files := gittest.Web("v1")
 	files["deploy/kustomization.yaml"] = "resources: [web.yaml]\ncomponents: [" + uses + "]\n"
 	for folder, tag := range image {
 		files["deploy/"+folder+"/kustomization.yaml"] = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nimages:\n- {name: registry.example.org/web, newTag: " + tag + "}\n"
@@ -458,7 +458,7 @@ func approvesOnlyOthers(t *testing.T, tell func(m *team, author *gittest.Key)) {
 	t.Helper()
 	for _, own := range []bool{true, false} {
 		m := newTeam(t)
-		v1 := m.by(nil, webAt("v1"))
+		v1 := m.by(nil, gittest.Web("v1"))
 		author, want := &m.forge, "grace@example.org"
 		if own {
 			author, want = &m.grace, ""
@@ -576,8 +576,8 @@ func TestDistinctAuthor_MergeOfTwoChanges(t *testing.T) {
 	// The image of web is the component's, so that git merges it with a label.
 	files := func(label, image, api string) map[string]string {
 		files := componentised("x", map[string]string{"x": image})
-		web := strings.Replace(webAt("v1")["deploy/web.yaml"], "labels: {app: web}", "labels: {app: web, tier: "+label+"}", 1)
-		other := strings.ReplaceAll(strings.SplitN(webAt(api)["deploy/web.yaml"], "---\n", 2)[0], "web", "api")
+		web := strings.Replace(gittest.Web("v1")["deploy/web.yaml"], "labels: {app: web}", "labels: {app: web, tier: "+label+"}", 1)
+		other := strings.ReplaceAll(strings.SplitN(gittest.Web(api)["deploy/web.yaml"], "---\n", 2)[0], "web", "api")
 		files["deploy/web.yaml"] = other + "---\n" + web
 		return files
 	}
@@ -612,7 +612,7 @@ func TestDistinctAuthor_MergeOfTwoChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newTeam(t)
-			v1 := m.by(nil, webAt("v1"))
+			v1 := m.by(nil, gittest.Web("v1"))
 			tell(m)
 			m.by(&m.grace, approvalOf(m.Head()))
 			if got, ignored := m.approve(t, v1, true); got == nil || got.ApprovedBy != "grace@example.org" {
@@ -626,21 +626,21 @@ func TestDistinctAuthor_MergeOfTwoChanges(t *testing.T) {
 // written the same in other characters since is no author.
 func TestDistinctAuthor_ForcePush(t *testing.T) {
 	t.Parallel()
-	quoted := webAt("v1")
+	quoted := gittest.Web("v1")
 	quoted["deploy/web.yaml"] = strings.ReplaceAll(quoted["deploy/web.yaml"], `"`, "'")
 	for name, since := range map[string]map[string]string{"as it was written": {"README.md": "x"}, "in other quotes": quoted} {
 		for _, own := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, by grace %t", name, own), func(t *testing.T) {
 				t.Parallel()
 				m := newTeam(t)
-				v0 := m.by(&m.ada, webAt("v0"))
+				v0 := m.by(&m.ada, gittest.Web("v0"))
 				author, want := &m.forge, "grace@example.org"
 				if own {
 					author, want = &m.grace, ""
 				}
-				m.by(author, webAt("v1"))
+				m.by(author, gittest.Web("v1"))
 				older := m.by(&m.ada, since)
-				v2 := m.by(&m.ada, webAt("v2"))
+				v2 := m.by(&m.ada, gittest.Web("v2"))
 				m.completed("v2", v2)
 				m.Push()
 				m.mirrors = repository.NewCache(t.TempDir())
@@ -693,10 +693,10 @@ func TestApprovalOfAnUnseenRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newTeam(t)
-			v1 := m.by(nil, webAt("v1"))
-			v2 := m.by(&m.ada, webAt("v2"))
+			v1 := m.by(nil, gittest.Web("v1"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			approved := m.by(&m.grace, approvalOf(v2))
-			reverted := m.by(&m.ada, webAt("v1"))
+			reverted := m.by(&m.ada, gittest.Web("v1"))
 			m.live = liveAt("v1", reverted)
 			brings(m, approved, reverted)
 			if got, ignored := m.approve(t, v1, false); got != nil || !strings.Contains(ignored, "was on the branch before this release") {
@@ -716,10 +716,10 @@ func TestApprovalOfAnUnseenRelease(t *testing.T) {
 func TestDistinctAuthor_NoOrigins(t *testing.T) {
 	t.Parallel()
 	m := newTeam(t)
-	v1 := m.by(nil, webAt("v1"))
-	v2 := m.by(&m.ada, webAt("v2"))
-	m.underWay(v2, "v1", m.by(&m.ada, webAt("v1")))
-	again := m.by(&m.ada, webAt("v2"))
+	v1 := m.by(nil, gittest.Web("v1"))
+	v2 := m.by(&m.ada, gittest.Web("v2"))
+	m.underWay(v2, "v1", m.by(&m.ada, gittest.Web("v1")))
+	again := m.by(&m.ada, gittest.Web("v2"))
 	m.by(&m.grace, approvalOf(again))
 	if got, ignored := m.approve(t, v1, true); got != nil || !strings.Contains(ignored, "no commit since the last release makes it") {
 		t.Errorf("%+v; ignored: %s", got, ignored)
@@ -739,8 +739,8 @@ func (m *team) link(target, name string) {
 func TestApprovalOfForgottenTime(t *testing.T) {
 	t.Parallel()
 	m := newTeam(t)
-	v1 := m.by(nil, webAt("v1"))
-	v2 := m.by(&m.ada, webAt("v2"))
+	v1 := m.by(nil, gittest.Web("v1"))
+	v2 := m.by(&m.ada, gittest.Web("v2"))
 	m.underWay(v1, "v2", v2)
 	m.by(&m.grace, approvalOf(v2))
 	for until, want := range map[time.Duration]string{time.Hour: "it is not known any more which were used", -time.Hour: ""} {

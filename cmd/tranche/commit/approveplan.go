@@ -10,7 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
-	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/terms"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -39,7 +39,7 @@ func (st *commitCommand) approvePlan() error {
 		return fmt.Errorf("the clone has the plan that governs %s already; there is nothing to approve", st.deployment())
 	}
 	st.say("What decides about the releases of %s:\n  now:  %s\n  then: %s\nIt changes: %s\n\n", st.deployment(), now, then, strings.Join(now.Changes(then), ", "))
-	file, digest := desired.PlanApprovalPath(&st.source.Spec, st.release.Name), then.Digest()
+	file, digest := terms.ApprovalPath(&st.source.Spec, st.release.Name), then.Digest()
 	change := func(_ context.Context, ch *clone.Change) (string, error) {
 		// The time makes it another file each time, so that this commit brings it.
 		note := "Approves the plan as of " + time.Now().UTC().Format(time.RFC3339) + "; changes: " + strings.Join(now.Changes(then), ", ") + "."

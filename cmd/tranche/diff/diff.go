@@ -17,7 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/gitsync"
-	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/terms"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
@@ -273,7 +273,7 @@ func (d *difference) write(p *report) {
 }
 
 // plan says that a change of what decides about releases needs an approval.
-func (d *difference) plan(p *report, c *desired.TermsChange) {
+func (d *difference) plan(p *report, c *terms.Change) {
 	p.heading("Plan of " + p.code("Deployment "+c.Namespace+"/"+c.Name))
 	p.line("What decides about its releases changes: " + strings.Join(c.Now.Changes(c.Then), ", ") + ".")
 	p.line("Digest: " + p.code(c.Then.Digest()))

@@ -1,4 +1,4 @@
-package desired
+package terms
 
 import (
 	"cmp"
@@ -20,6 +20,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/authors"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
@@ -64,11 +65,11 @@ type Governed struct {
 	// Unapproved says what waits for an approval.
 	Unapproved plan.Problems
 	// Changes are the differences to what governs, approved or not.
-	Changes []TermsChange
+	Changes []Change
 }
 
-// TermsChange is a commit's change of what decides about a Deployment's releases.
-type TermsChange struct {
+// Change is a commit's change of what decides about a Deployment's releases.
+type Change struct {
 	// Namespace and Name of the Deployment, and the name of its BatchRelease.
 	Namespace, Name, Plan string
 	// Now governs, and Then is what the commit has.
@@ -81,11 +82,11 @@ type TermsChange struct {
 
 // governor finds out which terms govern.
 type governor struct {
-	history *History
+	history *desired.History
 	// source, snapshot, state and signatures are those of history.
 	source     *v1alpha1.GitSource
 	snapshot   *repository.Snapshot
-	state      *State
+	state      *desired.State
 	signatures *signers.Policy
 	observer   *apply.Observer
 	approvals  []plan.Approval
@@ -95,7 +96,7 @@ type governor struct {
 	live map[client.ObjectKey]*v1alpha1.BatchRelease
 }
 
-func newGovernor(h *History, o *apply.Observer, approvals []plan.Approval) *governor {
+func newGovernor(h *desired.History, o *apply.Observer, approvals []plan.Approval) *governor {
 	r := h.Reader
 	return &governor{history: h, source: r.Source, snapshot: r.Snapshot, state: h.State, signatures: &r.Signatures, observer: o, approvals: approvals}
 }
@@ -122,7 +123,7 @@ func (g *governor) govern(ctx context.Context) (*Governed, error) {
 			result.Plans = append(result.Plans, record)
 			continue
 		}
-		c := TermsChange{Namespace: key.Namespace, Name: key.Name, Plan: record.Name, Now: plan.Terms(record.Terms), Then: then}
+		c := Change{Namespace: key.Namespace, Name: key.Name, Plan: record.Name, Now: plan.Terms(record.Terms), Then: then}
 		var used v1alpha1.UsedPlanApproval
 		if used, c.Why, err = g.approves(ctx, key, record, then); err != nil {
 			return nil, err
@@ -363,7 +364,7 @@ func (g *governor) hasObject(gk schema.GroupKind, namespace, name string) bool {
 }
 
 // problem says what waits for an approval, and how to give it.
-func (g *governor) problem(c TermsChange) *plan.Problem {
+func (g *governor) problem(c Change) *plan.Problem {
 	digest := c.Then.Digest()
 	fact := fmt.Sprintf("what decides about its releases has changed (%s), and is not approved; what governed it still does. The digest to approve is %s", strings.Join(c.Now.Changes(c.Then), ", "), digest)
 	for _, why := range c.Why {
@@ -371,14 +372,14 @@ func (g *governor) problem(c TermsChange) *plan.Problem {
 	}
 	return &plan.Problem{
 		Reason: plan.ReasonPlanNotApproved, Where: "Deployment " + c.Namespace + "/" + c.Name, Err: errors.New(fact),
-		Hint: fmt.Sprintf("have a signer run tranche approve %s -n %s --plan --sign --push, which writes %s; or put back what was there", c.Plan, c.Namespace, PlanApprovalPath(&g.source.Spec, c.Plan)),
+		Hint: fmt.Sprintf("have a signer run tranche approve %s -n %s --plan --sign --push, which writes %s; or put back what was there", c.Plan, c.Namespace, ApprovalPath(&g.source.Spec, c.Plan)),
 	}
 }
 
-// PlanApprovalPath is the file for an approval of a plan. It is not the one for
+// ApprovalPath is the file for an approval of a plan. It is not the one for
 // approvals of releases: who approves the one signs nothing of the other.
-func PlanApprovalPath(spec *v1alpha1.GitSourceSpec, name string) string {
-	return ApprovalsPath(spec) + "/plans/" + name + ".yaml"
+func ApprovalPath(spec *v1alpha1.GitSourceSpec, name string) string {
+	return desired.ApprovalsPath(spec) + "/plans/" + name + ".yaml"
 }
 
 // approves returns the approval with which terms take the place of others, and why
@@ -480,7 +481,7 @@ func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v
 }
 
 // Govern returns what of a commit counts. Without signers that is all of it.
-func Govern(ctx context.Context, r *Reader, d *State, o *apply.Observer) (*Governed, error) {
+func Govern(ctx context.Context, r *desired.Reader, d *desired.State, o *apply.Observer) (*Governed, error) {
 	if r.Signatures.Signers == nil {
 		return &Governed{Set: d.Set, Keeps: inventory.Set{}}, nil
 	}
@@ -488,16 +489,16 @@ func Govern(ctx context.Context, r *Reader, d *State, o *apply.Observer) (*Gover
 	if err != nil {
 		return nil, err
 	}
-	approvals, _ := manifest.ReadApprovals(t, ApprovalsPath(&r.Source.Spec), r.Source.Namespace, r.Source.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(t, desired.ApprovalsPath(&r.Source.Spec), r.Source.Namespace, r.Source.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return nil, err
 	}
-	return newGovernor(NewHistory(r, d), o, approvals).govern(ctx)
+	return newGovernor(desired.NewHistory(r, d), o, approvals).govern(ctx)
 }
 
 // GovernUnsigned returns what of a commit counts if each approval is signed as it has to be. It
 // is for a preview, which cannot read the keys.
-func GovernUnsigned(ctx context.Context, h *History, o *apply.Observer, approvals []plan.Approval) (*Governed, error) {
+func GovernUnsigned(ctx context.Context, h *desired.History, o *apply.Observer, approvals []plan.Approval) (*Governed, error) {
 	g := newGovernor(h, o, approvals)
 	g.unsigned = true
 	return g.govern(ctx)

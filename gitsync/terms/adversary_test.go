@@ -1,4 +1,4 @@
-package desired
+package terms
 
 import (
 	"cmp"
@@ -21,6 +21,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/authors"
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/replay"
@@ -148,7 +149,7 @@ func (s state) tree() map[string]string {
 	if s.rule > 0 {
 		files["deploy/kustomization.yaml"] += fmt.Sprintf("images:\n- {name: 'registry.example.org/web:v%d', newTag: 'v%d%d-by-rule'}\n", s.rule, s.ruleBy, s.rule)
 	}
-	web, release, _ := strings.Cut(webAt("v1")["deploy/web.yaml"], "---\n")
+	web, release, _ := strings.Cut(gittest.Web("v1")["deploy/web.yaml"], "---\n")
 	// The template is that of web, so that the two can be taken for each other.
 	api := strings.Replace(web, "metadata: {name: web}", "metadata: {name: api}", 1)
 	api = strings.Replace(api, "web:v1", fmt.Sprintf("web:v%d", s.images[1]), 1)
@@ -256,9 +257,9 @@ type adversary struct {
 	gs       *v1alpha1.GitSource
 	by       signers.Policy
 	changes  authors.Known
-	last     *State
+	last     *desired.State
 	brought  map[string]signers.FileOrigin
-	approved ApprovedSteps
+	approved desired.ApprovedSteps
 	live     map[string]*v1alpha1.BatchRelease // by Deployment
 
 	states map[string]state // by commit
@@ -283,7 +284,7 @@ func newAdversary(t *testing.T, seed uint64) *adversary {
 	t.Helper()
 	a := &adversary{
 		Memory: gittest.NewMemory(t, memfs.New()), t: t, rand: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // a test's choices
-		brought: map[string]signers.FileOrigin{}, approved: ApprovedSteps{}, live: map[string]*v1alpha1.BatchRelease{},
+		brought: map[string]signers.FileOrigin{}, approved: desired.ApprovedSteps{}, live: map[string]*v1alpha1.BatchRelease{},
 		states: map[string]state{}, makings: map[int][][]int{}, imagings: [2]map[string][][]int{{}, {}},
 		bringings: map[document][]bringing{}, governing: -1, begun: map[string]string{}, ended: map[string]bool{},
 	}
@@ -623,7 +624,7 @@ func (a *adversary) sync() (terms plan.Terms, ok bool) {
 	a.t.Helper()
 	tip := plumbing.NewHash(a.head)
 	s := &repository.Snapshot{Storage: a.Storage, Commit: tip, Tip: tip}
-	r := &Reader{Snapshot: s, Source: a.gs, Mapper: testMapper(), Brought: a.brought, Approved: a.approved, Order: a.by.Order, Changes: a.changes, Signatures: a.by}
+	r := &desired.Reader{Snapshot: s, Source: a.gs, Mapper: gittest.RESTMapper(), Brought: a.brought, Approved: a.approved, Order: a.by.Order, Changes: a.changes, Signatures: a.by}
 	d, _, err := r.Read(a.last)
 	if err != nil {
 		a.breach("%v", err)
@@ -656,7 +657,7 @@ func (a *adversary) sync() (terms plan.Terms, ok bool) {
 
 // releases does what a sync does with the releases, and compares the approvals that count
 // with those that were given.
-func (a *adversary) releases(r *Reader, d *State, releases []plan.Release) {
+func (a *adversary) releases(r *desired.Reader, d *desired.State, releases []plan.Release) {
 	a.t.Helper()
 	live := map[string]*v1alpha1.BatchRelease{}
 	for i := range releases {
