@@ -6,9 +6,7 @@ import (
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
@@ -166,33 +164,15 @@ func TestUnwanted(t *testing.T) {
 func TestCommitted(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewRepo(t)
-	webAt := func(image string) map[string]string {
-		return map[string]string{"deploy/web.yaml": `apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec: {containers: [{name: web, image: "registry.example.org/web:` + image + `"}]}
----
-apiVersion: tranche.dev/v1alpha1
-kind: BatchRelease
-metadata: {name: web}
-spec:
-  workloadRef: {name: web}
-  strategy: {steps: [{replicas: 1}, {replicas: 100%}]}
-`}
-	}
-	v1, v2 := repo.Commit(webAt("v1")), repo.Commit(webAt("v2"))
+	v1, v2 := repo.Commit(gittest.Web("v1")), repo.Commit(gittest.Web("v2"))
 	back := fmt.Sprintf("Change\n\nTranche-Release: shop/web\nTranche-Revision: abc\nTranche-Commit: %s", v2)
 	approves := back + "\nTranche-Step: 0"
 	approval := repo.Commit(map[string]string{"deploy/approvals/web.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\n" +
 		"metadata: {name: web, namespace: shop}\nspec: {revision: abc, commit: \"" + v2 + "\", step: 0}\n"}, approves)
 	noApproval := repo.Commit(map[string]string{"README.md": "x"}, approves)
 	noRevert := repo.Commit(map[string]string{"README.md": "y"}, back)
-	revert := repo.Commit(webAt("v1"), back)
-	repo.Commit(webAt("v2"))
+	revert := repo.Commit(gittest.Web("v1"), back)
+	repo.Commit(gittest.Web("v2"))
 	repo.Push()
 	r := readerOf(t, repo)
 	d, _, err := r.Read(nil)
@@ -237,9 +217,7 @@ func readerOf(t *testing.T, repo *gittest.Repo) *desired.Reader {
 	}
 	t.Cleanup(s.Close)
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"}, Spec: v1alpha1.GitSourceSpec{URL: repo.URL(), Path: "deploy"}}
-	m := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "apps", Version: "v1"}})
-	m.Add(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, meta.RESTScopeNamespace)
-	return &desired.Reader{Snapshot: s, Source: gs, Mapper: m, Brought: map[string]signers.FileOrigin{}}
+	return &desired.Reader{Snapshot: s, Source: gs, Mapper: gittest.RESTMapper(), Brought: map[string]signers.FileOrigin{}}
 }
 
 // The first line of a message may have what a terminal acts by. The message of a revert
