@@ -60,7 +60,8 @@ LIVE ?= 50
 soak: bin/devcluster bin/kubectl ## Explore wide, take every fault at every write, five minutes of chaos: over two hours
 	go test -v -run 'Explore|ChangeAtAnyMoment|Adversary' -timeout 4h ./rollout/engine -full -walks $(WALKS)
 	go test -v -run 'TestFaultAtAnyWrite|TestChaos' -timeout 1h ./rollout -full
-	go test -v -run 'TestPlanAdversary|TestLiveAdversary' -timeout 2h ./gitsync -graphs $(GRAPHS) -live $(LIVE)
+	go test -v -run TestPlanAdversary -timeout 2h ./gitsync/terms -graphs $(GRAPHS)
+	go test -v -run TestLiveAdversary -timeout 2h ./gitsync -live $(LIVE)
 
 fuzz: ## Run every fuzz target for FUZZTIME, 1m by default
 	@set -o pipefail; go test -list '^Fuzz' ./... | \
