@@ -70,40 +70,6 @@ func (h *History) unsigned(ctx context.Context, a *plan.Approval, release *plan.
 	return h.sameAuthor(ctx, a, b.In, by, release, commit, since)
 }
 
-// unused returns the approvals without those for this release that do not count, and
-// why these do not. They are older than the release, or are for a release that has
-// ended.
-func (h *History) unused(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, plan.Problems, error) {
-	ended := h.Replay.HasEnded(release, commit, now)
-	var counted []plan.Approval
-	var ps plan.Problems
-	for i := range approvals {
-		a := &approvals[i]
-		if a.Metadata.Namespace != release.Plan.Namespace || a.Metadata.Name != release.Plan.Name || !a.IsFor(commit) {
-			counted = append(counted, *a)
-			continue
-		}
-		if ended {
-			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("the release of commit %s has ended, and its BatchRelease was removed since", plan.ShortCommit(commit)), "bring the change by a new commit"))
-			continue
-		}
-		b, err := h.LastChange(a.File)
-		if err != nil {
-			return nil, nil, err
-		}
-		old, err := h.Replay.Predates(ctx, plumbing.NewHash(b.In), since)
-		if err != nil {
-			return nil, nil, err
-		}
-		if old != "" {
-			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.In), old), "approve again: commit a change of the file, such as a comment"))
-			continue
-		}
-		counted = append(counted, *a)
-	}
-	return counted, ps, nil
-}
-
 // sameAuthor says why it cannot be shown that an approval is by another person than
 // the change. It returns nil if a listed key signed every commit of the change, and
 // none of these keys is the approver's. An author's name and address prove nothing.

@@ -1,0 +1,107 @@
+package desired
+
+import (
+	"errors"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/tranche-dev/tranche/gitsync/authors"
+	"github.com/tranche-dev/tranche/gitsync/signers"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// batchRelease returns a plan with the fields that only the controller sets, and
+// why its approval does not count for all that it names.
+func (h *History) batchRelease(release *plan.Release, commit string, approval *plan.Approval, now *v1alpha1.BatchRelease) (*v1alpha1.BatchRelease, plan.Problems, error) {
+	br := release.Plan.DeepCopy()
+	br.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
+	br.Spec.Template = release.Template.DeepCopy()
+	br.Spec.DeploymentStrategy = release.Strategy.DeepCopy()
+	br.Spec.ServiceAccountName = h.Reader.Source.Spec.ServiceAccountName
+	br.Spec.RequireSignedApprovals = h.Reader.Signatures.Signers != nil
+	br.Spec.Commit = commit
+	h.describe(br, now)
+	br.Spec.ReviewApprovals = Reviews(&h.Reader.Source.Spec)
+	if approval == nil {
+		return br, nil, nil
+	}
+	var ignored plan.Problems
+	if revision := Releasing(now, commit); revision != "" && revision != approval.Spec.Revision {
+		// The approval is handed on all the same: the gate is where it is judged.
+		ignored = append(ignored, plan.OtherRevision(approval, revision))
+	}
+	given, err := h.Given(release, commit, approval, now)
+	if unknown, ok := errors.AsType[*unknownRendering](err); ok {
+		p := approval.Ignored("spec.step", "the steps that it approves are not known yet: "+unknown.Error(), authors.HintUnknown)
+		return br, plan.Problems{p}, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	done := now != nil && isDone(now, commit, approval)
+	if len(given.Steps) == 0 {
+		if !done {
+			ignored = append(ignored, approval.StepsUnknown(release, given.ApprovedIn))
+		}
+		return br, ignored, nil
+	}
+	br.Spec.Approval = given
+	if p := approval.StepsChanged(given.Steps, given.ApprovedIn, br.Spec.Strategy.Steps); p != nil && !done {
+		ignored = append(ignored, p)
+	}
+	return br, ignored, nil
+}
+
+// Given returns an approval of a release as the BatchRelease has it. It has no steps
+// where the commit that brought it has no plan of its name for the Deployment; such an
+// approval opens no gate.
+func (h *History) Given(release *plan.Release, commit string, approval *plan.Approval, now *v1alpha1.BatchRelease) (*v1alpha1.Approval, error) {
+	b, err := h.LastChange(approval.File)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := h.stepsSeen(commit, b, release, now)
+	if err != nil {
+		return nil, err
+	}
+	return &v1alpha1.Approval{
+		Revision: approval.Spec.Revision, Commit: commit, Step: approval.Spec.Step, Steps: steps,
+		ApprovedBy: h.approvedBy(approval.File, b), ApprovedIn: b.In,
+	}, nil
+}
+
+// stepsSeen are the steps that who gave an approval has seen: those of the commit with the
+// approval. If a commit or tag is pinned, they are those of the pin when the approval was
+// seen first, which spec.approval keeps. In both cases the commit with the approval says
+// for which Deployment it is, or another pin could say so afterwards.
+func (h *History) stepsSeen(commit string, b signers.FileOrigin, release *plan.Release, now *v1alpha1.BatchRelease) ([]intstr.IntOrString, error) {
+	steps, err := h.StepsIn(b.In, release)
+	if err != nil || len(steps) == 0 || !h.Reader.Source.Spec.Ref.IsPinned() {
+		return steps, err
+	}
+	if now != nil && now.Spec.Approval != nil && now.Spec.Approval.Commit == commit && now.Spec.Approval.ApprovedIn == b.In {
+		return now.Spec.Approval.Steps, nil
+	}
+	return h.StepsIn(h.State.Commit, release)
+}
+
+// isDone reports whether the gates that an approval names have all opened.
+func isDone(br *v1alpha1.BatchRelease, commit string, a *plan.Approval) bool {
+	s := &br.Status
+	return s.UpdateCommit == commit && (s.Phase == v1alpha1.PhaseCompleted || s.RollingBack || IsPast(br, a.Spec.Step))
+}
+
+// IsPast reports whether a release is beyond the gate of a step.
+func IsPast(br *v1alpha1.BatchRelease, step int32) bool {
+	return br.Status.Phase != "" && br.Status.CurrentStepIndex > step
+}
+
+// Releasing returns the revision that the release from a commit brings; empty
+// where none is under way.
+func Releasing(br *v1alpha1.BatchRelease, commit string) string {
+	if br == nil || !IsUnderWay(br, commit) {
+		return ""
+	}
+	return br.Status.UpdateRevision
+}
