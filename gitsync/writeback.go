@@ -274,11 +274,12 @@ func saysApproved(ctx context.Context, h *desired.History, in intent, approvals 
 		a, _ := plan.MatchApproval(in.release, in.commit, approvals)
 		return in.covers(a), nil
 	}
-	a, _, err := h.Approval(ctx, in.release, in.commit, h.Replay.Since(in.commit, in.live), approvals, in.live)
+	c := &desired.Candidate{Release: in.release, Commit: in.commit, Since: h.Replay.Since(in.commit, in.live), Live: in.live}
+	a, _, err := h.Approval(ctx, c, approvals)
 	if err != nil || !in.covers(a) {
 		return false, err
 	}
-	given, err := h.Given(in.release, in.commit, a, nil)
+	given, err := h.Given(&desired.Candidate{Release: in.release, Commit: in.commit}, a)
 	return err == nil && in.isOf(given.Steps), err
 }
 

@@ -22,7 +22,9 @@ func ForReleases(approvals []plan.Approval) []plan.Approval {
 
 // Releases returns the BatchReleases to apply for releases of a commit, with all that
 // Git says of them, and the approvals that count for nothing.
-func (r *Reader) Releases(ctx context.Context, d *State, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) ([]*v1alpha1.BatchRelease, plan.Problems, error) {
+func (r *Reader) Releases(ctx context.Context, d *State, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) (
+	[]*v1alpha1.BatchRelease, plan.Problems, error,
+) {
 	t, err := gittree.Open(r.Snapshot, r.Snapshot.Tip)
 	if err != nil {
 		return nil, nil, err
@@ -51,22 +53,38 @@ func (r *Reader) Releases(ctx context.Context, d *State, releases []plan.Release
 		if err != nil {
 			return nil, nil, err
 		}
-		since := h.Replay.Since(commit, now)
-		approval, more, err := h.Approval(ctx, release, commit, since, approvals, now)
+		c := &Candidate{release, commit, h.Replay.Since(commit, now), now}
+		approval, more, err := h.Approval(ctx, c, approvals)
 		if err != nil {
 			return nil, nil, err
 		}
 		ignored = append(ignored, more...)
-		br, more, err := h.batchRelease(release, commit, approval, now)
+		br, more, err := h.batchRelease(c, approval)
 		if err != nil {
 			return nil, nil, err
 		}
 		ignored = append(ignored, more...)
 		r.Ignored[plan.ReleaseName(release.Plan)] = slices.Clone(ignored[before:])
-		br.Spec.ApprovalsSince = since
+		br.Spec.ApprovalsSince = c.Since
 		list = append(list, br)
 	}
 	return list, ignored, nil
+}
+
+// Candidate is a release that an approval may be for.
+type Candidate struct {
+	Release *plan.Release
+	// Commit names the release, see [History.ReleaseCommit].
+	Commit string
+	// Since is the branch before the release was first seen.
+	Since *v1alpha1.ApprovalsSince
+	// Live is the BatchRelease in the cluster, or nil.
+	Live *v1alpha1.BatchRelease
+}
+
+// isNamedBy reports whether an approval has the name of the release.
+func (c *Candidate) isNamedBy(a *plan.Approval) bool {
+	return a.Metadata.Namespace == c.Release.Plan.Namespace && a.Metadata.Name == c.Release.Plan.Name
 }
 
 // Approval returns the approval that counts for a release, and why others that
@@ -75,29 +93,29 @@ func (r *Reader) Releases(ctx context.Context, d *State, releases []plan.Release
 // An approval of a release that has ended is history. It is reported only where it was
 // brought while another release is under way, because its author may have meant that
 // one.
-func (h *History) Approval(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) (*plan.Approval, plan.Problems, error) {
-	signed, ignored, err := h.signed(ctx, release, commit, since, approvals)
+func (h *History) Approval(ctx context.Context, c *Candidate, approvals []plan.Approval) (*plan.Approval, plan.Problems, error) {
+	signed, ignored, err := h.signed(ctx, c, approvals)
 	if err != nil {
 		return nil, nil, err
 	}
-	unused, more, err := h.unused(ctx, release, commit, since, signed, now)
+	unused, more, err := h.unused(ctx, c, signed)
 	if err != nil {
 		return nil, nil, err
 	}
 	ignored = append(ignored, more...)
-	approval, more := plan.MatchApproval(release, commit, unused)
-	if now == nil && h.Reader.Source.Status.AppliedCommit == "" {
+	approval, more := plan.MatchApproval(c.Release, c.Commit, unused)
+	if c.Live == nil && h.Reader.Source.Status.AppliedCommit == "" {
 		return approval, append(ignored, more...), nil
 	}
-	current, err := h.current(ctx, release, commit, since, unused, now)
+	current, err := h.current(ctx, c, unused)
 	if err != nil {
 		return nil, nil, err
 	}
-	_, more = plan.MatchApproval(release, commit, current)
-	if now == nil {
+	_, more = plan.MatchApproval(c.Release, c.Commit, current)
+	if c.Live == nil {
 		return approval, append(ignored, more...), nil
 	}
-	if !IsUnderWay(now, commit) && now.Status.Phase == v1alpha1.PhaseCompleted && now.Status.UpdateCommit == commit {
+	if !IsUnderWay(c.Live, c.Commit) && c.Live.Status.Phase == v1alpha1.PhaseCompleted && c.Live.Status.UpdateCommit == c.Commit {
 		ignored = nil // those are of a release that has ended, too
 	}
 	return approval, append(ignored, more...), nil
@@ -107,18 +125,19 @@ func (h *History) Approval(ctx context.Context, release *plan.Release, commit st
 // ended. An approval of another release than the one under way must have come after the
 // one under way began. If the BatchRelease was deleted and made again, its release has
 // another commit than before. Approvals from before that are history, too.
-func (h *History) current(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, error) {
-	underWay := now != nil && IsUnderWay(now, commit)
+func (h *History) current(ctx context.Context, c *Candidate, approvals []plan.Approval) ([]plan.Approval, error) {
+	underWay := c.Live != nil && IsUnderWay(c.Live, c.Commit)
 	var current []plan.Approval
 	for i := range approvals {
 		a := &approvals[i]
-		past := (now != nil && hasEnded(now, a) || h.Replay.KnowsEnded(release, a)) && (!underWay || !a.IsFor(commit))
-		if names := a.Metadata.Namespace == release.Plan.Namespace && a.Metadata.Name == release.Plan.Name; names && (underWay || !past) && !a.IsFor(commit) {
+		ended := c.Live != nil && hasEnded(c.Live, a) || h.Replay.KnowsEnded(c.Release, a)
+		past := ended && (!underWay || !a.IsFor(c.Commit))
+		if c.isNamedBy(a) && (underWay || !past) && !a.IsFor(c.Commit) {
 			b, err := h.LastChange(a.File)
 			if err != nil {
 				return nil, err
 			}
-			why, err := h.Replay.Predates(ctx, plumbing.NewHash(b.In), since)
+			why, err := h.Replay.Predates(ctx, plumbing.NewHash(b.In), c.Since)
 			if err != nil {
 				return nil, err
 			}
@@ -158,30 +177,32 @@ func (h *History) LastChange(file string) (signers.FileOrigin, error) {
 // unused returns the approvals without those for this release that do not count, and
 // why these do not. They are older than the release, or are for a release that has
 // ended.
-func (h *History) unused(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval, now *v1alpha1.BatchRelease) ([]plan.Approval, plan.Problems, error) {
-	ended := h.Replay.HasEnded(release, commit, now)
+func (h *History) unused(ctx context.Context, c *Candidate, approvals []plan.Approval) ([]plan.Approval, plan.Problems, error) {
+	ended := h.Replay.HasEnded(c.Release, c.Commit, c.Live)
 	var counted []plan.Approval
 	var ps plan.Problems
 	for i := range approvals {
 		a := &approvals[i]
-		if a.Metadata.Namespace != release.Plan.Namespace || a.Metadata.Name != release.Plan.Name || !a.IsFor(commit) {
+		if !c.isNamedBy(a) || !a.IsFor(c.Commit) {
 			counted = append(counted, *a)
 			continue
 		}
 		if ended {
-			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("the release of commit %s has ended, and its BatchRelease was removed since", plan.ShortCommit(commit)), "bring the change by a new commit"))
+			fact := fmt.Sprintf("the release of commit %s has ended, and its BatchRelease was removed since", plan.ShortCommit(c.Commit))
+			ps = append(ps, a.Ignored("spec.commit", fact, "bring the change by a new commit"))
 			continue
 		}
 		b, err := h.LastChange(a.File)
 		if err != nil {
 			return nil, nil, err
 		}
-		old, err := h.Replay.Predates(ctx, plumbing.NewHash(b.In), since)
+		old, err := h.Replay.Predates(ctx, plumbing.NewHash(b.In), c.Since)
 		if err != nil {
 			return nil, nil, err
 		}
 		if old != "" {
-			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.In), old), "approve again: commit a change of the file, such as a comment"))
+			fact := fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.In), old)
+			ps = append(ps, a.Ignored("spec.commit", fact, "approve again: commit a change of the file, such as a comment"))
 			continue
 		}
 		counted = append(counted, *a)

@@ -13,25 +13,25 @@ import (
 
 // batchRelease returns a plan with the fields that only the controller sets, and
 // why its approval does not count for all that it names.
-func (h *History) batchRelease(release *plan.Release, commit string, approval *plan.Approval, now *v1alpha1.BatchRelease) (*v1alpha1.BatchRelease, plan.Problems, error) {
-	br := release.Plan.DeepCopy()
+func (h *History) batchRelease(c *Candidate, approval *plan.Approval) (*v1alpha1.BatchRelease, plan.Problems, error) {
+	br := c.Release.Plan.DeepCopy()
 	br.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
-	br.Spec.Template = release.Template.DeepCopy()
-	br.Spec.DeploymentStrategy = release.Strategy.DeepCopy()
+	br.Spec.Template = c.Release.Template.DeepCopy()
+	br.Spec.DeploymentStrategy = c.Release.Strategy.DeepCopy()
 	br.Spec.ServiceAccountName = h.Reader.Source.Spec.ServiceAccountName
 	br.Spec.RequireSignedApprovals = h.Reader.Signatures.Signers != nil
-	br.Spec.Commit = commit
-	h.describe(br, now)
+	br.Spec.Commit = c.Commit
+	h.describe(br, c.Live)
 	br.Spec.ReviewApprovals = Reviews(&h.Reader.Source.Spec)
 	if approval == nil {
 		return br, nil, nil
 	}
 	var ignored plan.Problems
-	if revision := Releasing(now, commit); revision != "" && revision != approval.Spec.Revision {
+	if revision := Releasing(c.Live, c.Commit); revision != "" && revision != approval.Spec.Revision {
 		// The approval is handed on all the same: the gate is where it is judged.
 		ignored = append(ignored, plan.OtherRevision(approval, revision))
 	}
-	given, err := h.Given(release, commit, approval, now)
+	given, err := h.Given(c, approval)
 	if unknown, ok := errors.AsType[*unknownRendering](err); ok {
 		p := approval.Ignored("spec.step", "the steps that it approves are not known yet: "+unknown.Error(), authors.HintUnknown)
 		return br, plan.Problems{p}, nil
@@ -39,10 +39,10 @@ func (h *History) batchRelease(release *plan.Release, commit string, approval *p
 	if err != nil {
 		return nil, nil, err
 	}
-	done := now != nil && isDone(now, commit, approval)
+	done := c.Live != nil && isDone(c.Live, c.Commit, approval)
 	if len(given.Steps) == 0 {
 		if !done {
-			ignored = append(ignored, approval.StepsUnknown(release, given.ApprovedIn))
+			ignored = append(ignored, approval.StepsUnknown(c.Release, given.ApprovedIn))
 		}
 		return br, ignored, nil
 	}
@@ -56,17 +56,17 @@ func (h *History) batchRelease(release *plan.Release, commit string, approval *p
 // Given returns an approval of a release as the BatchRelease has it. It has no steps
 // where the commit that brought it has no plan of its name for the Deployment; such an
 // approval opens no gate.
-func (h *History) Given(release *plan.Release, commit string, approval *plan.Approval, now *v1alpha1.BatchRelease) (*v1alpha1.Approval, error) {
+func (h *History) Given(c *Candidate, approval *plan.Approval) (*v1alpha1.Approval, error) {
 	b, err := h.LastChange(approval.File)
 	if err != nil {
 		return nil, err
 	}
-	steps, err := h.stepsSeen(commit, b, release, now)
+	steps, err := h.stepsSeen(c, b)
 	if err != nil {
 		return nil, err
 	}
 	return &v1alpha1.Approval{
-		Revision: approval.Spec.Revision, Commit: commit, Step: approval.Spec.Step, Steps: steps,
+		Revision: approval.Spec.Revision, Commit: c.Commit, Step: approval.Spec.Step, Steps: steps,
 		ApprovedBy: h.approvedBy(approval.File, b), ApprovedIn: b.In,
 	}, nil
 }
@@ -75,15 +75,17 @@ func (h *History) Given(release *plan.Release, commit string, approval *plan.App
 // approval. If a commit or tag is pinned, they are those of the pin when the approval was
 // seen first, which spec.approval keeps. In both cases the commit with the approval says
 // for which Deployment it is, or another pin could say so afterwards.
-func (h *History) stepsSeen(commit string, b signers.FileOrigin, release *plan.Release, now *v1alpha1.BatchRelease) ([]intstr.IntOrString, error) {
-	steps, err := h.StepsIn(b.In, release)
+func (h *History) stepsSeen(c *Candidate, b signers.FileOrigin) ([]intstr.IntOrString, error) {
+	steps, err := h.StepsIn(b.In, c.Release)
 	if err != nil || len(steps) == 0 || !h.Reader.Source.Spec.Ref.IsPinned() {
 		return steps, err
 	}
-	if now != nil && now.Spec.Approval != nil && now.Spec.Approval.Commit == commit && now.Spec.Approval.ApprovedIn == b.In {
-		return now.Spec.Approval.Steps, nil
+	if c.Live != nil {
+		if a := c.Live.Spec.Approval; a != nil && a.Commit == c.Commit && a.ApprovedIn == b.In {
+			return a.Steps, nil
+		}
 	}
-	return h.StepsIn(h.State.Commit, release)
+	return h.StepsIn(h.State.Commit, c.Release)
 }
 
 // isDone reports whether the gates that an approval names have all opened.

@@ -16,14 +16,13 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // signed returns the approvals without those for this release that are not signed as
 // the spec demands, and why those do not count. An approval that is not signed is left
 // out before anything else is checked. Otherwise any committer could keep a signed one
 // from counting with a second file.
-func (h *History) signed(ctx context.Context, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince, approvals []plan.Approval) ([]plan.Approval, plan.Problems, error) {
+func (h *History) signed(ctx context.Context, c *Candidate, approvals []plan.Approval) ([]plan.Approval, plan.Problems, error) {
 	if h.Reader.Signatures.Signers == nil {
 		return approvals, nil, nil
 	}
@@ -31,11 +30,11 @@ func (h *History) signed(ctx context.Context, release *plan.Release, commit stri
 	var ps plan.Problems
 	for i := range approvals {
 		a := &approvals[i]
-		if a.Metadata.Namespace == release.Plan.Namespace && a.Metadata.Name == release.Plan.Name && strings.HasPrefix(commit, a.Spec.Commit) {
+		if c.isNamedBy(a) && strings.HasPrefix(c.Commit, a.Spec.Commit) {
 			p := a.NotAsSigned()
 			if p == nil {
 				var err error
-				if p, err = h.unsigned(ctx, a, release, commit, since); err != nil {
+				if p, err = h.unsigned(ctx, a, c); err != nil {
 					return nil, nil, err
 				}
 			}
@@ -51,7 +50,7 @@ func (h *History) signed(ctx context.Context, release *plan.Release, commit stri
 
 // unsigned says why an approval is not signed as the spec demands, and nil
 // where it is.
-func (h *History) unsigned(ctx context.Context, a *plan.Approval, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
+func (h *History) unsigned(ctx context.Context, a *plan.Approval, c *Candidate) (*plan.Problem, error) {
 	b, err := h.LastChange(a.File)
 	if err != nil {
 		return nil, err
@@ -67,19 +66,19 @@ func (h *History) unsigned(ctx context.Context, a *plan.Approval, release *plan.
 	if !h.Reader.Signatures.DistinctAuthor {
 		return nil, nil
 	}
-	return h.sameAuthor(ctx, a, b.In, by, release, commit, since)
+	return h.sameAuthor(ctx, a, b.In, by, c)
 }
 
 // sameAuthor says why it cannot be shown that an approval is by another person than
 // the change. It returns nil if a listed key signed every commit of the change, and
 // none of these keys is the approver's. An author's name and address prove nothing.
 // Neither does a key that is not listed, since the author can make a second one.
-func (h *History) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) (*plan.Problem, error) {
-	fact, hint, err := h.releaseChange(release, commit, since).PartOf(ctx, approver, in)
+func (h *History) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, c *Candidate) (*plan.Problem, error) {
+	fact, hint, err := h.releaseChange(c).PartOf(ctx, approver, in)
 	switch {
 	case errors.Is(err, authors.ErrNone):
-		return a.Ignored("spec", fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: no commit since the last release makes it", approver),
-			"bring the change by a new commit"), nil
+		fact := fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: no commit since the last release makes it", approver)
+		return a.Ignored("spec", fact, "bring the change by a new commit"), nil
 	case authors.IsUncounted(err):
 		return a.Ignored("spec", err.Error(), "release fewer commits at a time"), nil
 	case err != nil || fact == "":
@@ -90,18 +89,18 @@ func (h *History) sameAuthor(ctx context.Context, a *plan.Approval, in string, a
 
 // releaseChange returns the change that a release's commit makes to what was released
 // last.
-func (h *History) releaseChange(release *plan.Release, commit string, since *v1alpha1.ApprovalsSince) *authors.Change {
-	deployment := plan.WorkloadOf(release)
-	c := &authors.Change{Branch: h.Branch(), Commit: plumbing.NewHash(commit), Of: authors.Compared{
-		Deployment: deployment, Template: func(set *plan.Set) *corev1.PodTemplateSpec { return TemplateIn(set, release) },
+func (h *History) releaseChange(c *Candidate) *authors.Change {
+	deployment := plan.WorkloadOf(c.Release)
+	change := &authors.Change{Branch: h.Branch(), Commit: plumbing.NewHash(c.Commit), Of: authors.Compared{
+		Deployment: deployment, Template: func(set *plan.Set) *corev1.PodTemplateSpec { return TemplateIn(set, c.Release) },
 	}}
-	for _, b := range []string{since.AppliedCommit, since.ReleasedCommit} {
+	for _, b := range []string{c.Since.AppliedCommit, c.Since.ReleasedCommit} {
 		if h.Replay.Has(b) {
-			c.Base = plumbing.NewHash(b)
+			change.Base = plumbing.NewHash(b)
 		}
 	}
-	c.Key = strings.Join([]string{h.Reader.Key(), deployment.String(), commit, c.Base.String()}, " ")
-	return c
+	change.Key = strings.Join([]string{h.Reader.Key(), deployment.String(), c.Commit, change.Base.String()}, " ")
+	return change
 }
 
 // Branch returns the branch for a search for authors.
