@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -90,22 +91,27 @@ func (f fields) addTree(name string, v any) {
 			f.addTree(name+"\x00"+k, below)
 		}
 	case []any:
-		for i, below := range v {
-			f.addTree(name+"\x00"+elementName(i, below), below)
+		for i, key := range elementNames(v) {
+			f.addTree(name+"\x00"+key, v[i])
 		}
 	default:
 		f[name] = fmt.Sprint(v)
 	}
 }
 
-// elementName is what an element of a list is known by.
-func elementName(i int, v any) string {
-	if m, ok := v.(map[string]any); ok {
-		if name, ok := m["name"].(string); ok {
-			return name
+// elementNames are what the elements of a list are known by: their names, and their places
+// where two have the same name.
+func elementNames(list []any) []string {
+	keys, seen := make([]string, len(list)), map[string]bool{}
+	for i, v := range list {
+		keys[i] = "#" + strconv.Itoa(i) // no name
+		if m, ok := v.(map[string]any); ok {
+			if name, ok := m["name"].(string); ok && !seen[name] {
+				keys[i], seen[name] = name, true
+			}
 		}
 	}
-	return fmt.Sprint(i)
+	return keys
 }
 
 // differ returns the names of the values that differ.
@@ -228,14 +234,13 @@ func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signatur
 				queue = append(queue, p)
 			}
 		}
-		s, err := d.suspect(ctx, c, r, approver, keys)
+		s, err := d.suspect(ctx, c, r, approver, keys, l.at[c.Hash])
 		if err != nil {
 			return nil, nil, err
 		}
 		if s == nil {
 			continue
 		}
-		s.at = l.at[c.Hash]
 		if s.proven || s.at >= d.origins.past {
 			list = append(list, *s)
 		} else {
@@ -250,7 +255,7 @@ func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signatur
 
 // suspect returns a commit with what it has changed that may matter; nil: nothing, or
 // another person signed it.
-func (d *dormancy) suspect(ctx context.Context, c *object.Commit, r *rendering, approver signature.Signature, keys *signature.Keys) (*suspect, error) {
+func (d *dormancy) suspect(ctx context.Context, c *object.Commit, r *rendering, approver signature.Signature, keys *signature.Keys, at int32) (*suspect, error) {
 	if len(c.ParentHashes) == 1 {
 		if parent, err := gitobject.TreeHash(d.origins.branch.Store, c.ParentHashes[0]); err != nil || parent == c.TreeHash {
 			return nil, err
@@ -267,13 +272,26 @@ func (d *dormancy) suspect(ctx context.Context, c *object.Commit, r *rendering, 
 	if err != nil {
 		return nil, err
 	}
-	s := &suspect{commit: c, changes: map[string]gitobject.Change{}, proven: why == ""}
+	s := &suspect{commit: c, changes: map[string]gitobject.Change{}, proven: why == "", at: at}
+	now, err := d.movedTo(ctx, c, all, r)
+	if err != nil {
+		return nil, err
+	}
 	for file, change := range all {
-		// A file that was read before cannot be away: what was released needs it.
-		if added := change.From.Mode == filemode.Empty; added && d.reads.Includes(file) || !d.origins.matters(file, r) {
+		paths := append([]string{file}, now[file]...)
+		if !slices.ContainsFunc(paths, func(p string) bool { return d.origins.matters(p, r) }) {
 			continue
 		}
-		s.changes[file] = change
+		if change, err = d.sinceEarlier(ctx, c, file, change, at); err != nil {
+			return nil, err
+		}
+		// A file that was read before cannot be away: what was released needs it.
+		if added := change.From.Mode == filemode.Empty; added && d.reads.Includes(file) {
+			continue
+		}
+		for _, p := range paths {
+			s.changes[p] = change
+		}
 	}
 	if len(s.changes) == 0 {
 		return nil, nil
@@ -449,6 +467,9 @@ func (d *dormancy) counts(ctx context.Context, s suspect, then fields) (bool, er
 		return true, nil
 	}
 	parts, err := gitobject.Parts(d.store, s.changes)
+	if errors.Is(err, gitobject.ErrManyParts) {
+		return true, nil // another approver is asked
+	}
 	if err != nil || len(parts) < 2 {
 		return false, err
 	}
@@ -471,6 +492,9 @@ func (d *dormancy) searchLines(ctx context.Context, list []suspect) ([]plumbing.
 	var lines []suspect
 	for _, s := range list {
 		parts, err := gitobject.StandingLines(d.store, d.tree, s.changes)
+		if errors.Is(err, gitobject.ErrManyParts) {
+			return nil, errEnoughTrials
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -384,24 +385,20 @@ func at3(side map[string]gitobject.Change, file string, change gitobject.Change)
 	return change.From
 }
 
-// matters reports whether a file may be read for the rendering. The approvals are not.
+// matters reports whether a file may be read for the rendering. The approvals are only if
+// a kustomization names them.
 func (o *origins) matters(file string, sides ...*rendering) bool {
 	in := func(dir string) bool {
 		dir = path.Clean(dir)
 		return dir == "." || file == dir || strings.HasPrefix(file, dir+"/")
 	}
+	if slices.ContainsFunc(sides, func(s *rendering) bool { return !s.unknown && s.reads.Includes(file) }) {
+		return true
+	}
 	if in(o.branch.Approvals) {
 		return false
 	}
-	if in(o.branch.Path) {
-		return true
-	}
-	for _, s := range sides {
-		if s.unknown || s.reads.Includes(file) {
-			return true
-		}
-	}
-	return false
+	return in(o.branch.Path) || slices.ContainsFunc(sides, func(s *rendering) bool { return s.unknown })
 }
 
 // isCleanFile reports whether a merged file is what a merge of both sides makes.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -41,13 +42,14 @@ func StandingEntries(s *Store, tree plumbing.Hash, changes map[string]Change) ([
 		if !isRegular(now) || !isRegular(c.To) || SameEntry(now, c.From) || c.From.Mode != filemode.Empty && !isRegular(c.From) {
 			continue
 		}
-		text, err := textOf(s, c.To, now, c.From)
+		text, err := alike(s, now, c.To, c.From)
 		if err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(text, isBinary) {
 			continue
 		}
+		text[0], text[1] = text[1], text[0]
 		e := outline{lines: splitLines(string(text[0])), later: edits(text[0], text[1])}
 		for _, l := range e.lines {
 			e.offsets = append(e.offsets, e.size)
@@ -76,7 +78,7 @@ func (b *Brought) Without(s *Store, entries []Entry) (map[string]Change, error) 
 		at = max(at, e.end)
 		if next := bytes.TrimSpace(b.text[at:]); len(next) > 0 && strings.IndexByte("]}", next[0]) >= 0 {
 			if kept := bytes.TrimRight(rest, " \t\r\n"); bytes.HasSuffix(kept, []byte(",")) {
-				rest = slices.Concat(kept[:len(kept)-1], rest[len(kept):]) // JSON has none after the last element
+				rest = append(kept[:len(kept)-1], rest[len(kept):]...) // JSON has none after the last element
 			}
 		}
 	}
@@ -127,7 +129,8 @@ func (o *outline) entry(at, end int) []Entry {
 
 // isRewritten reports whether later edits changed lines, or put others between them.
 func (o *outline) isRewritten(start, end int) bool {
-	return slices.ContainsFunc(o.later, func(e edit) bool { return e.start < end && e.end > start })
+	first := sort.Search(len(o.later), func(i int) bool { return o.later[i].end > start })
+	return first < len(o.later) && o.later[first].start < end
 }
 
 // isBelow reports whether a line belongs to an entry that another line begins. The elements

@@ -4,10 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
-	"strings"
-
-	"github.com/go-git/go-git/v5/utils/diff"
-	"github.com/sergi/go-diff/diffmatchpatch"
 )
 
 // Merge3 takes what was changed from base to theirs into ours, by lines. It
@@ -29,10 +25,13 @@ func MergeWhatFits(base, ours, theirs []byte) ([]byte, bool) {
 	if slices.ContainsFunc([][]byte{base, ours, theirs}, isBinary) {
 		return nil, false
 	}
-	stays := edits(base, ours)
-	taken := slices.DeleteFunc(edits(base, theirs), func(e edit) bool {
-		return slices.ContainsFunc(stays, func(o edit) bool { return e != o && e.overlaps(o) })
-	})
+	stays, all := edits(base, ours), edits(base, theirs)
+	var taken []edit
+	for i, isIn := range conflicts(all, stays) {
+		if !isIn {
+			taken = append(taken, all[i])
+		}
+	}
 	return mergeEdits(base, stays, taken)
 }
 
@@ -72,54 +71,13 @@ func mergeEdits(base []byte, ours, theirs []edit) ([]byte, bool) {
 	return out.Bytes(), true
 }
 
-// edit puts a text in the place of the lines from start to end.
-type edit struct {
-	start, end int
-	text       string
-}
-
-// edits returns what makes one text of another, in order. There is a line
-// that stays between any two.
-func edits(from, to []byte) []edit {
-	var list []edit
-	var open *edit
-	at := 0
-	for _, d := range diff.Do(string(from), string(to)) {
-		n := len(splitLines(d.Text))
-		if d.Type == diffmatchpatch.DiffEqual {
-			open = nil
-			at += n
-			continue
-		}
-		if open == nil {
-			list = append(list, edit{start: at, end: at})
-			open = &list[len(list)-1]
-		}
-		if d.Type == diffmatchpatch.DiffDelete {
-			at += n
-			open.end = at
-		} else {
-			open.text += d.Text
-		}
-	}
-	return list
-}
-
-func splitLines(s string) []string {
-	lines := strings.SplitAfter(s, "\n")
-	if n := len(lines); lines[n-1] == "" {
-		lines = lines[:n-1]
-	}
-	return lines
-}
-
 func writeLines(b *bytes.Buffer, lines []string) {
 	for _, l := range lines {
 		b.WriteString(l)
 	}
 }
 
-// isBinary is git's guess.
+// isBinary is git's guess, except for UTF-16, which a manifest may have.
 func isBinary(content []byte) bool {
-	return bytes.IndexByte(content[:min(len(content), 8000)], 0) >= 0
+	return bytes.IndexByte(content[:min(len(content), 8000)], 0) >= 0 && !isUTF16(content)
 }

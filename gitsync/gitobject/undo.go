@@ -165,11 +165,11 @@ func UndoWhatStands(s *Store, tree plumbing.Hash, changes map[string]Change) (pl
 		case SameEntry(now, c.To):
 			put[p] = c.From
 		case isRegular(now) && isRegular(c.To) && (isRegular(c.From) || c.From.Mode == filemode.Empty):
-			text, err := textOf(s, c.To, now, c.From)
+			text, err := alike(s, now, c.To, c.From)
 			if err != nil {
 				return plumbing.ZeroHash, err
 			}
-			merged, ok := MergeWhatFits(text[0], text[1], text[2])
+			merged, ok := MergeWhatFits(text[1], text[0], text[2])
 			if !ok {
 				continue
 			}
@@ -186,6 +186,13 @@ func UndoWhatStands(s *Store, tree plumbing.Hash, changes map[string]Change) (pl
 	}
 	return next, err
 }
+
+// MaxParts is how many parts changes have at most for Parts and StandingLines. Each is a
+// file of its own.
+const MaxParts = 500
+
+// ErrManyParts is returned for changes of more than MaxParts.
+var ErrManyParts = fmt.Errorf("more than %d places of files were changed", MaxParts)
 
 // Parts returns the changes apart: one for each place in a file where lines were changed.
 func Parts(s *Store, changes map[string]Change) ([]map[string]Change, error) {
@@ -204,7 +211,11 @@ func Parts(s *Store, changes map[string]Change) ([]map[string]Change, error) {
 			list = append(list, map[string]Change{p: c})
 			continue
 		}
-		for _, e := range edits(text[1], text[0]) {
+		places := edits(text[1], text[0])
+		if len(list)+len(places) > MaxParts {
+			return nil, ErrManyParts
+		}
+		for _, e := range places {
 			without, _ := mergeEdits(text[1], []edit{e}, nil)
 			h, err := s.WriteBlob(without)
 			if err != nil {
@@ -230,15 +241,19 @@ func StandingLines(s *Store, tree plumbing.Hash, changes map[string]Change) ([]m
 		if !isRegular(now) || !isRegular(c.To) || SameEntry(now, c.To) || c.From.Mode != filemode.Empty && !isRegular(c.From) {
 			continue
 		}
-		text, err := textOf(s, c.To, now, c.From)
+		text, err := alike(s, now, c.To, c.From)
 		if err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(text, isBinary) {
 			continue
 		}
-		for _, at := range standing(edits(text[0], text[1]), edits(text[0], text[2])) {
-			without, _ := mergeEdits(text[0], []edit{{start: at, end: at + 1}}, nil)
+		lines := standing(edits(text[1], text[0]), edits(text[1], text[2]))
+		if len(list)+len(lines) > MaxParts {
+			return nil, ErrManyParts
+		}
+		for _, at := range lines {
+			without, _ := mergeEdits(text[1], []edit{{start: at, end: at + 1}}, nil)
 			h, err := s.WriteBlob(without)
 			if err != nil {
 				return nil, err
@@ -253,12 +268,16 @@ func StandingLines(s *Store, tree plumbing.Hash, changes map[string]Change) ([]m
 // them, take away.
 func standing(ours, theirs []edit) []int {
 	var lines []int
-	for _, e := range theirs {
-		if !slices.ContainsFunc(ours, func(o edit) bool { return e != o && e.overlaps(o) }) {
+	next := 0
+	for i, isIn := range conflicts(theirs, ours) {
+		if !isIn {
 			continue
 		}
-		for at := e.start; at < e.end; at++ {
-			if !slices.ContainsFunc(ours, func(o edit) bool { return o.start <= at && at < o.end }) {
+		for at := theirs[i].start; at < theirs[i].end; at++ {
+			for next < len(ours) && ours[next].end <= at {
+				next++
+			}
+			if next == len(ours) || at < ours[next].start {
 				lines = append(lines, at)
 			}
 		}

@@ -1,0 +1,109 @@
+package authors
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
+
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
+)
+
+// A line is its author's wherever the file has gone: another person may have moved it. Nor
+// does it become another's by taking the file away for a commit. So a change is looked for
+// at the path where the file is now, and is what differs from the file's earlier life.
+
+const (
+	// renameScore is git's: from half of the content on, a file is one that moved.
+	renameScore = 50
+	// maxRenames bounds the pairs of files that are compared.
+	maxRenames = 1_000
+	// maxEarlier is how many commits are looked at for the earlier life of a file.
+	maxEarlier = 200
+)
+
+// effortOfRenames is that of a comparison of two trees with renames.
+const effortOfRenames = 50_000
+
+// movedTo returns where the files that a commit changed are now, if they have moved.
+func (d *dormancy) movedTo(ctx context.Context, c *object.Commit, changes map[string]gitobject.Change, r *rendering) (map[string][]string, error) {
+	moved := map[string][]string{}
+	for file, change := range changes {
+		if !isText(change.To) || !d.origins.matters(file, r) && !d.reads.Includes(file) {
+			continue
+		}
+		e, err := gitobject.EntryAt(d.store, r.commit.TreeHash, file)
+		if err != nil {
+			return nil, err
+		}
+		if e.Mode == filemode.Empty {
+			moved[file] = nil
+		}
+	}
+	if len(moved) == 0 {
+		return nil, nil
+	}
+	if err := d.origins.spend(ctx, effortOfRenames); err != nil {
+		return nil, err
+	}
+	from, err := object.GetTree(d.store, c.TreeHash)
+	if err != nil {
+		return nil, gittree.Missing("tree", c.TreeHash, err)
+	}
+	to, err := object.GetTree(d.store, r.commit.TreeHash)
+	if err != nil {
+		return nil, gittree.Missing("tree", r.commit.TreeHash, err)
+	}
+	renames, err := object.DiffTreeWithOptions(ctx, from, to, &object.DiffTreeOptions{DetectRenames: true, RenameScore: renameScore, RenameLimit: maxRenames})
+	if err != nil {
+		return nil, fmt.Errorf("looking for renames between commits %s and %s: %w", c.Hash, r.commit.Hash, err)
+	}
+	for _, ch := range renames {
+		if _, gone := moved[ch.From.Name]; gone && ch.To.Name != "" && ch.To.Name != ch.From.Name {
+			moved[ch.From.Name] = append(moved[ch.From.Name], ch.To.Name)
+		}
+	}
+	return moved, nil
+}
+
+// sinceEarlier returns a change of a file that was away, or was something else than a file,
+// as one of its earlier life. That is in the history of the commit, or in what was released
+// last, if that is older.
+func (d *dormancy) sinceEarlier(ctx context.Context, c *object.Commit, file string, change gitobject.Change, at int32) (gitobject.Change, error) {
+	if isText(change.From) || !isText(change.To) {
+		return change, nil
+	}
+	for n := 0; n < maxEarlier && len(c.ParentHashes) > 0; n++ {
+		if err := d.origins.spend(ctx, effortOfFile); err != nil {
+			return change, err
+		}
+		parent, err := object.GetCommit(d.store, c.ParentHashes[0])
+		if err != nil {
+			return change, gittree.Missing("commit", c.ParentHashes[0], err)
+		}
+		c = parent
+		e, err := gitobject.EntryAt(d.store, c.TreeHash, file)
+		if err != nil {
+			return change, err
+		}
+		if isText(e) {
+			change.From = e
+			return change, nil
+		}
+	}
+	if d.base.IsZero() || at < d.origins.past {
+		return change, nil
+	}
+	if e, err := gitobject.EntryAt(d.store, d.base, file); err != nil || isText(e) {
+		change.From = e
+		return change, err
+	}
+	return change, nil
+}
+
+// isText reports whether an entry is a file that may have lines.
+func isText(e object.TreeEntry) bool {
+	return e.Mode == filemode.Regular || e.Mode == filemode.Executable
+}
