@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/turns"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -173,7 +174,7 @@ func (l *look) pushNotes(ctx context.Context, r gitserver.Remote, st stories) er
 func (l *look) tryNotes(ctx context.Context, r gitserver.Remote, m gitobject.Committer, st stories) error {
 	asking, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
-	there, err := exchange(ctx, func() (*repository.Snapshot, error) { return l.mirrors.Of(r).FetchRef(asking, r, notesRef) })
+	there, err := turns.Exchange(ctx, func() (*repository.Snapshot, error) { return l.mirrors.Of(r).FetchRef(asking, r, notesRef) })
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/turns"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 )
@@ -61,6 +62,6 @@ func (l *look) bases(ctx context.Context) repository.FetchBase {
 	}
 	fetch := l.remoteBases.Within(ctx, l.basesLeft, l.since)
 	return func(base manifest.RemoteBase) (*repository.Snapshot, error) {
-		return exchange(ctx, func() (*repository.Snapshot, error) { return fetch(base) })
+		return turns.Exchange(ctx, func() (*repository.Snapshot, error) { return fetch(base) })
 	}
 }

@@ -49,6 +49,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
+	"github.com/tranche-dev/tranche/gitsync/turns"
 	"github.com/tranche-dev/tranche/gitsync/webhook"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -148,7 +149,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		options: o, own: mgr.GetAPIReader(), status: mgr.GetClient(), mapper: mgr.GetRESTMapper(),
 		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: repository.NewCache(o.StorageDir), apps: gitserver.NewGitHubApps(),
 		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, pushes: pushes, wishes: wishes,
-		last: map[types.NamespacedName]memory{}, turns: newTurns(o.Concurrent),
+		last: map[types.NamespacedName]memory{}, turns: turns.New(o.Concurrent),
 	}
 	r.mirrors.Limits = o.Limits.WithDefaults()
 	if !o.NoRemoteBases {
@@ -176,7 +177,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 			r.queue = queue
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.turns.looks}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.turns.Limit}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding the GitSource reconciler: %w", err)
@@ -242,7 +243,7 @@ type reconciler struct {
 	pushes      *pushes
 	wishes      *wishes
 	queue       workqueue.TypedRateLimitingInterface[reconcile.Request]
-	turns       *turns
+	turns       *turns.Turns
 
 	stretches stretches
 
@@ -310,15 +311,15 @@ func (r *reconciler) forget(name types.NamespacedName) {
 func (r *reconciler) Reconcile(controller context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithCancel(controller)
 	defer cancel()
-	if !r.turns.begin(req.NamespacedName, cancel) {
+	if !r.turns.Begin(req.NamespacedName, cancel) {
 		return reconcile.Result{}, nil // the end of another sync queues it again
 	}
 	defer func() {
-		for _, next := range r.turns.end(req.NamespacedName) {
+		for _, next := range r.turns.End(req.NamespacedName) {
 			r.queue.Add(reconcile.Request{NamespacedName: next})
 		}
 	}()
-	working, done, err := r.turns.working(ctx)
+	working, done, err := r.turns.Working(ctx)
 	if err == nil {
 		defer done()
 		result, failure := r.reconcile(working, req)
@@ -371,7 +372,7 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	l := r.newLook(ctx, &gs)
 	l.keep, l.since = keep, w.since
 	if gs.DeletionTimestamp != nil {
-		r.turns.spare(req.NamespacedName)
+		r.turns.Spare(req.NamespacedName)
 		return l.result(l.end(ctx))
 	}
 	if err := l.setFinalizer(ctx); err != nil {
@@ -451,7 +452,7 @@ func (l *look) run(ctx context.Context) error {
 	if err := l.options.mayDependOn(gs); err != nil {
 		return err
 	}
-	remote, err := exchange(ctx, func() (gitserver.Remote, error) { return l.remote(ctx) })
+	remote, err := turns.Exchange(ctx, func() (gitserver.Remote, error) { return l.remote(ctx) })
 	if err != nil {
 		return err
 	}
@@ -482,7 +483,7 @@ func (l *look) run(ctx context.Context) error {
 			healed = true
 			l.log.Info("cloning again", "because", err.Error())
 			repair := func() (any, error) { return nil, l.mirrors.Of(remote).Repair(ctx, snapshot) }
-			if _, err := exchange(ctx, repair); err != nil {
+			if _, err := turns.Exchange(ctx, repair); err != nil {
 				return err
 			}
 		}
@@ -625,7 +626,7 @@ func (l *look) ask(ctx context.Context, r gitserver.Remote) (*repository.Snapsho
 	ctx, cancel := context.WithTimeout(ctx, l.timeout())
 	defer cancel()
 	begun := time.Now()
-	s, err := exchange(ctx, func() (*repository.Snapshot, error) {
+	s, err := turns.Exchange(ctx, func() (*repository.Snapshot, error) {
 		return l.mirrors.Use(l.name, r).FetchReference(ctx, r, l.gs.Spec.Ref, l.since)
 	})
 	if err != nil || s.Asked {

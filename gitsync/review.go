@@ -13,6 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/turns"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -39,7 +40,7 @@ func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error
 func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent, error) {
 	looking, cancel := context.WithTimeout(ctx, w.timeout())
 	defer cancel()
-	s, err := exchange(ctx, func() (*repository.Snapshot, error) { return w.mirrors.Of(w.remote).Fetch(looking, w.remote, w.branch) })
+	s, err := turns.Exchange(ctx, func() (*repository.Snapshot, error) { return w.mirrors.Of(w.remote).Fetch(looking, w.remote, w.branch) })
 	if p, ok := errors.AsType[*plan.Problem](err); ok && p.Reason == v1alpha1.ReasonBranchNotFound {
 		w.from = plumbing.ZeroHash
 		return pending, nil

@@ -62,7 +62,7 @@ func (r *reconciler) wishing(whole bool, sources handler.MapFunc) handler.EventH
 // cutDeleted maps a source to itself, and cuts the sync of one short that is deleted.
 func (r *reconciler) cutDeleted(ctx context.Context, o client.Object) []reconcile.Request {
 	if o.GetDeletionTimestamp() != nil {
-		r.turns.cut(client.ObjectKeyFromObject(o))
+		r.turns.Cut(client.ObjectKeyFromObject(o))
 	}
 	return itself(ctx, o)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/turns"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -74,7 +75,7 @@ func (deaf) Get(context.Context, client.ObjectKey, client.Object, ...client.GetO
 // A sync request is not lost if the sync fails before it has begun.
 func TestAWishIsNotLost(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
-	r := &reconciler{own: deaf{}, status: deaf{}, wishes: &wishes{}, turns: newTurns(1), last: map[types.NamespacedName]memory{
+	r := &reconciler{own: deaf{}, status: deaf{}, wishes: &wishes{}, turns: turns.New(1), last: map[types.NamespacedName]memory{
 		name: {rest: &atRest{interval: time.Minute, until: time.Now().Add(time.Hour)}},
 	}}
 	r.wishes.add(name, true)
@@ -168,7 +169,7 @@ func TestGlanceAtAnothersSource(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	defer func() { _ = watcher.Start(ended) }() // which closes it
-	r := &reconciler{turns: newTurns(1),
+	r := &reconciler{turns: turns.New(1),
 		options: Options{Selector: labels.SelectorFromSet(labels.Set{"shard": "a"})}, own: at, status: at, wishes: &wishes{}, watcher: watcher, mirrors: repository.NewCache(t.TempDir()),
 		last: map[types.NamespacedName]memory{name: {rest: &atRest{uid: "1", interval: time.Minute, until: time.Now().Add(time.Hour)}}},
 	}

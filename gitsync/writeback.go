@@ -29,6 +29,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/gitsync/terms"
+	"github.com/tranche-dev/tranche/gitsync/turns"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -108,7 +109,7 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 			return err
 		}
 		asking, cancel := context.WithTimeout(ctx, l.timeout())
-		s, err = exchange(ctx, func() (*repository.Snapshot, error) { return l.mirrors.Of(r).Fetch(asking, r, l.gs.Spec.Ref.Branch) })
+		s, err = turns.Exchange(ctx, func() (*repository.Snapshot, error) { return l.mirrors.Of(r).Fetch(asking, r, l.gs.Spec.Ref.Branch) })
 		cancel()
 		if err != nil {
 			return gitserver.ErrBranchMoved // the sync that follows says so
@@ -719,4 +720,10 @@ func newUpdate(s *gitobject.Store, branch string, from, to plumbing.Hash) (gitse
 		return gitserver.Update{}, err
 	}
 	return gitserver.Update{Branch: branch, From: from, To: to, Pack: pack}, nil
+}
+
+// push is [gitserver.Remote.Push], while another sync works.
+func push(ctx context.Context, r gitserver.Remote, u gitserver.Update, timeout time.Duration) error {
+	_, err := turns.Exchange(ctx, func() (any, error) { return nil, r.Push(ctx, u, timeout) })
+	return err
 }

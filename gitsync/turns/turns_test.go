@@ -1,4 +1,4 @@
-package gitsync
+package turns
 
 import (
 	"context"
@@ -6,17 +6,16 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // However many sources some namespaces have, there is a turn for those of others; and
 // each source that waits gets its turn, once.
 func TestTurns(t *testing.T) {
-	turns := newTurns(2)
+	turns := New(2)
 	running := map[types.NamespacedName]bool{}
 	begin := func(namespace string, i int) bool {
 		name := types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}
-		if !turns.begin(name, func() {}) {
+		if !turns.Begin(name, func() {}) {
 			return false
 		}
 		running[name] = true
@@ -35,16 +34,16 @@ func TestTurns(t *testing.T) {
 		for name := range running {
 			delete(running, name)
 			ended[name]++
-			for _, next := range turns.end(name) {
-				if !turns.begin(next, func() {}) {
+			for _, next := range turns.End(name) {
+				if !turns.Begin(next, func() {}) {
 					continue // it waits again
 				}
 				running[next] = true
 			}
 			break
 		}
-		if len(running) > turns.looks {
-			t.Fatalf("%d run, and %d may", len(running), turns.looks)
+		if len(running) > turns.Limit {
+			t.Fatalf("%d run, and %d may", len(running), turns.Limit)
 		}
 	}
 	if len(ended) != 151 || len(turns.waiting) > 0 || turns.total != 0 || len(turns.of) > 0 {
@@ -59,43 +58,19 @@ func TestTurns(t *testing.T) {
 
 // A sync is cut short when its source is deleted, and not when it deletes.
 func TestTurns_Cut(t *testing.T) {
-	turns := newTurns(1)
+	turns := New(1)
 	name := types.NamespacedName{Namespace: "a", Name: "a"}
 	ctx, end := context.WithCancel(t.Context())
-	turns.begin(name, end)
-	turns.spare(name)
-	turns.cut(name)
+	turns.Begin(name, end)
+	turns.Spare(name)
+	turns.Cut(name)
 	if ctx.Err() != nil {
 		t.Error("the look at the deletion was cut short")
 	}
-	turns.end(name)
-	turns.begin(name, end)
-	turns.cut(name)
+	turns.End(name)
+	turns.Begin(name, end)
+	turns.Cut(name)
 	if ctx.Err() == nil {
 		t.Error("the look goes on")
-	}
-}
-
-// The event of a deletion may begin the sync that it then cuts short. The queue has nothing
-// of the source after that.
-func TestReconcile_CutShort(t *testing.T) {
-	turns := newTurns(1)
-	turns.work <- struct{}{} // another sync works
-	name := types.NamespacedName{Namespace: "a", Name: "a"}
-	r := &reconciler{turns: turns}
-	cut := make(chan struct{})
-	go func() {
-		defer close(cut)
-		for begun := false; !begun; {
-			turns.mu.Lock()
-			begun = turns.ends[name] != nil
-			turns.mu.Unlock()
-		}
-		turns.cut(name)
-	}()
-	result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: name})
-	<-cut
-	if err != nil || result.RequeueAfter <= 0 {
-		t.Errorf("the source is not synced again: %+v, %v", result, err)
 	}
 }

@@ -1,27 +1,28 @@
-package gitsync
+// Package turns shares the workers of the controller between the syncs of sources.
+//
+// A sync has a turn from [Turns.Begin] to [Turns.End], and works between the two except
+// in an [Exchange] with a server.
+package turns
 
 import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/tranche-dev/tranche/gitsync/gitserver"
 )
 
 // looksPerWorker is how many syncs there may be for each that works: the others wait for
 // Git servers.
 const looksPerWorker = 8
 
-// turns share the goroutines of the controller between namespaces, and let a sync that
+// Turns share the goroutines of the controller between namespaces, and let a sync that
 // waits for a Git server keep none from working.
 //
 // A namespace has at most as many syncs as it leaves free for all others. So servers that
 // never answer, of one tenant or of some, delay no other tenant.
-type turns struct {
-	looks int           // at the same time
+type Turns struct {
+	Limit int           // at the same time
 	work  chan struct{} // what a sync holds while it works
 
 	mu      sync.Mutex
@@ -31,18 +32,18 @@ type turns struct {
 	ends    map[types.NamespacedName]context.CancelFunc
 }
 
-// newTurns lets as many syncs work at the same time.
-func newTurns(concurrent int) *turns {
+// New lets as many syncs work at the same time.
+func New(concurrent int) *Turns {
 	concurrent = max(1, concurrent)
-	return &turns{
-		looks: looksPerWorker * concurrent, work: make(chan struct{}, concurrent),
+	return &Turns{
+		Limit: looksPerWorker * concurrent, work: make(chan struct{}, concurrent),
 		of: map[string]int{}, ends: map[types.NamespacedName]context.CancelFunc{},
 	}
 }
 
-// begin begins a sync. It returns false where its namespace has its share: the source is
+// Begin begins a sync. It returns false where its namespace has its share: the source is
 // then among those that a later end returns.
-func (t *turns) begin(source types.NamespacedName, end context.CancelFunc) bool {
+func (t *Turns) Begin(source types.NamespacedName, end context.CancelFunc) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.mayBegin(source.Namespace) {
@@ -57,10 +58,10 @@ func (t *turns) begin(source types.NamespacedName, end context.CancelFunc) bool 
 	return true
 }
 
-func (t *turns) mayBegin(namespace string) bool { return t.of[namespace] < t.looks-t.total }
+func (t *Turns) mayBegin(namespace string) bool { return t.of[namespace] < t.Limit-t.total }
 
-// end ends a sync, and returns the sources that may have their turn now.
-func (t *turns) end(source types.NamespacedName) []types.NamespacedName {
+// End ends a sync, and returns the sources that may have their turn now.
+func (t *Turns) End(source types.NamespacedName) []types.NamespacedName {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.ends, source)
@@ -79,8 +80,8 @@ func (t *turns) end(source types.NamespacedName) []types.NamespacedName {
 	return next
 }
 
-// cut cuts the sync of a source short that is being deleted.
-func (t *turns) cut(source types.NamespacedName) {
+// Cut cuts the sync of a source short that is being deleted.
+func (t *Turns) Cut(source types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if end := t.ends[source]; end != nil {
@@ -88,8 +89,8 @@ func (t *turns) cut(source types.NamespacedName) {
 	}
 }
 
-// spare has the sync of a source end by itself: it is about the deletion.
-func (t *turns) spare(source types.NamespacedName) {
+// Spare has the sync of a source end by itself: it is about the deletion.
+func (t *Turns) Spare(source types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.ends, source)
@@ -98,9 +99,9 @@ func (t *turns) spare(source types.NamespacedName) {
 // turnsKey is the key of a context's value: the turns in which the sync works.
 type turnsKey struct{}
 
-// working waits until a sync may work, and returns the context of the sync and what ends
+// Working waits until a sync may work, and returns the context of the sync and what ends
 // its work.
-func (t *turns) working(ctx context.Context) (context.Context, func(), error) {
+func (t *Turns) Working(ctx context.Context) (context.Context, func(), error) {
 	select {
 	case t.work <- struct{}{}:
 		return context.WithValue(ctx, turnsKey{}, t), func() { <-t.work }, nil
@@ -109,17 +110,11 @@ func (t *turns) working(ctx context.Context) (context.Context, func(), error) {
 	}
 }
 
-// exchange runs what waits for a server, while another sync works.
-func exchange[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	if t, ok := ctx.Value(turnsKey{}).(*turns); ok {
+// Exchange runs what waits for a server, while another sync works.
+func Exchange[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	if t, ok := ctx.Value(turnsKey{}).(*Turns); ok {
 		<-t.work
 		defer func() { t.work <- struct{}{} }()
 	}
 	return f()
-}
-
-// push is [gitserver.Remote.Push], while another sync works.
-func push(ctx context.Context, r gitserver.Remote, u gitserver.Update, timeout time.Duration) error {
-	_, err := exchange(ctx, func() (any, error) { return nil, r.Push(ctx, u, timeout) })
-	return err
 }
