@@ -1,6 +1,7 @@
 package gitsync
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/commitrange"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -97,7 +99,7 @@ func TestIsUntouched(t *testing.T) {
 		"an approval left out, one release": {make: leftOut, releases: 1},
 		"more commits than a glance takes": {make: func(r *gittest.Repo, from string) {
 			tree, at := r.Git("rev-parse", from+"^{tree}"), from
-			for range maxGlance + 1 {
+			for range commitrange.MaxShort + 1 {
 				at = r.Git("commit-tree", "-m", "Nothing", "-p", at, tree)
 			}
 			r.Git("update-ref", "refs/heads/main", at)
@@ -203,4 +205,19 @@ func badTree(r *gittest.Repo, from string) {
 	}
 	bad := r.Git("commit-tree", "-m", "Bad", "-p", from, strings.TrimSpace(string(out)))
 	r.Git("update-ref", "refs/heads/main", r.Git("commit-tree", "-m", "Good", "-p", bad, from+"^{tree}"))
+}
+
+func docs(n int) func(*gittest.Repo, string) {
+	return func(r *gittest.Repo, _ string) {
+		for i := range n {
+			r.Commit(map[string]string{"README.md": fmt.Sprint(i)})
+		}
+	}
+}
+
+// beside commits files on a branch beside the main one.
+func beside(r *gittest.Repo, from string, files map[string]string) {
+	r.Git("checkout", "-q", "-b", "side", from)
+	r.Commit(files)
+	r.Git("checkout", "-q", "main")
 }

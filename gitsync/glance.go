@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/commitrange"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -101,15 +102,15 @@ func (r *reconciler) isUntouched(s *repository.Snapshot, gs *v1alpha1.GitSource,
 	if s.Commit == from {
 		return true, nil
 	}
-	way, err := r.stretches.between(s, from, s.Commit, maxGlance)
+	way, err := r.stretches.Between(s, from, s.Commit, commitrange.MaxShort)
 	if err != nil || way == nil {
 		return false, err
 	}
-	same, err := way.leaves(s, &r.stretches.folders, keep.desired.Reads, keep.rest.approvals)
+	same, err := way.Leaves(s, &r.stretches.Folders, keep.desired.Reads, keep.rest.approvals)
 	if err != nil || !same || len(keep.desired.Set.Releases) == 0 {
 		return same, err
 	}
-	brought, err := way.bringsApprovals(s, desired.ApprovalsPath(&gs.Spec))
+	brought, err := way.BringsApprovals(s, desired.ApprovalsPath(&gs.Spec))
 	return !brought, err
 }
 
@@ -244,11 +245,11 @@ func (r *reconciler) unchangedSince(s *repository.Snapshot, applied plumbing.Has
 			return false, err
 		}
 	}
-	way, err := r.stretches.between(s, applied, s.Commit, desired.MaxWalk)
+	way, err := r.stretches.Between(s, applied, s.Commit, desired.MaxWalk)
 	if err != nil || way == nil {
 		return false, err
 	}
-	return way.leaves(s, &r.stretches.folders, reads...)
+	return way.Leaves(s, &r.stretches.Folders, reads...)
 }
 
 // onlyCommitsDiffer reports whether a status is as it was, except for the commits and

@@ -42,6 +42,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/authors"
+	"github.com/tranche-dev/tranche/gitsync/commitrange"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
@@ -245,7 +246,7 @@ type reconciler struct {
 	queue       workqueue.TypedRateLimitingInterface[reconcile.Request]
 	turns       *turns.Turns
 
-	stretches stretches
+	stretches commitrange.Cache
 
 	mu   sync.Mutex
 	last map[types.NamespacedName]memory

@@ -1,4 +1,8 @@
-package gitsync
+// Package commitrange has the commits from one commit of a branch to another.
+//
+// A [Range] says whether all of them leave a source as it is. So a short sync and a source
+// that waits for another one need not render them.
+package commitrange
 
 import (
 	"path"
@@ -15,13 +19,13 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
-// maxGlance is how many commits a short sync goes through, and how many it checks of
-// each stretch that a merge has brought.
-const maxGlance = 100
+// MaxShort is how many commits a short sync goes through, and how many it checks of
+// each range that a merge has brought.
+const MaxShort = 100
 
-// stretch is the way from a commit back to an older one, along first parents. It is never
+// Range is the way from a commit back to an older one, along first parents. It is never
 // changed.
-type stretch struct {
+type Range struct {
 	// trees of the commits, the newest first, without that of the older commit. Trees that
 	// follow each other differ.
 	trees []plumbing.Hash
@@ -37,8 +41,8 @@ type merged struct {
 	parents []plumbing.Hash // their trees
 }
 
-// leaves reports whether all commits of a stretch give the same answers to what was read.
-func (w *stretch) leaves(s storer.EncodedObjectStorer, folders *gittree.Folders, reads ...gittree.Reads) (bool, error) {
+// Leaves reports whether all commits of a range give the same answers to what was read.
+func (w *Range) Leaves(s storer.EncodedObjectStorer, folders *gittree.Folders, reads ...gittree.Reads) (bool, error) {
 	for _, tree := range w.trees {
 		t, err := gittree.OpenShared(s, tree, folders)
 		if err != nil {
@@ -53,11 +57,11 @@ func (w *stretch) leaves(s storer.EncodedObjectStorer, folders *gittree.Folders,
 	return true, nil
 }
 
-// bringsApprovals reports whether a merge may have brought a commit with an approval that
+// BringsApprovals reports whether a merge may have brought a commit with an approval that
 // none of its parents has. The merge itself may have left that approval out. A release
 // that begins later must find such a commit in the history of what was applied before. So
 // the status has to say that this one was applied.
-func (w *stretch) bringsApprovals(s storer.EncodedObjectStorer, folder string) (bool, error) {
+func (w *Range) BringsApprovals(s storer.EncodedObjectStorer, folder string) (bool, error) {
 	folder = strings.Trim(path.Clean("/"+folder), "/")
 	for _, c := range w.sides {
 		now, err := folderIn(s, c.tree, folder)
@@ -138,30 +142,30 @@ func hasLinks(s storer.EncodedObjectStorer, tree plumbing.Hash, seen map[plumbin
 	return false, nil
 }
 
-// stretches keeps those that were asked for last. A thousand sources of one repository ask
+// Cache keeps the ranges that were asked for last. A thousand sources of one repository ask
 // for the same few after a push.
-type stretches struct {
-	folders gittree.Folders // of the trees on the way
+type Cache struct {
+	Folders gittree.Folders // of the trees on the way
 
 	mu   sync.Mutex
-	list []knownStretch // the last one was asked for first
+	list []knownRange // the last one was asked for first
 }
 
-// knownStretch is the answer to a question. It is nil where the way is longer than most, or
+// knownRange is the answer to a question. It is nil where the way is longer than most, or
 // leads elsewhere.
-type knownStretch struct {
+type knownRange struct {
 	from, to plumbing.Hash
 	most     int
-	way      *stretch
+	way      *Range
 }
 
-// keptStretches bounds them.
-const keptStretches = 16
+// keptRanges bounds them.
+const keptRanges = 16
 
-// between returns the way from one commit to another, newer one. It returns nil if first
+// Between returns the way from one commit to another, newer one. It returns nil if first
 // parents do not lead from the newer one to the other within that many commits.
-func (st *stretches) between(s storer.EncodedObjectStorer, from, to plumbing.Hash, most int) (*stretch, error) {
-	is := func(k knownStretch) bool { return k.from == from && k.to == to && k.most == most }
+func (st *Cache) Between(s storer.EncodedObjectStorer, from, to plumbing.Hash, most int) (*Range, error) {
+	is := func(k knownRange) bool { return k.from == from && k.to == to && k.most == most }
 	st.mu.Lock()
 	i := slices.IndexFunc(st.list, is)
 	if i >= 0 {
@@ -170,22 +174,22 @@ func (st *stretches) between(s storer.EncodedObjectStorer, from, to plumbing.Has
 		return known.way, nil
 	}
 	st.mu.Unlock()
-	way, err := walkStretch(s, from, to, most)
+	way, err := walk(s, from, to, most)
 	if err != nil {
 		return nil, err
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if !slices.ContainsFunc(st.list, is) {
-		st.list = slices.Insert(st.list, 0, knownStretch{from, to, most, way})
-		st.list = st.list[:min(len(st.list), keptStretches)]
+		st.list = slices.Insert(st.list, 0, knownRange{from, to, most, way})
+		st.list = st.list[:min(len(st.list), keptRanges)]
 	}
 	return way, nil
 }
 
-// walkStretch walks from the newer commit to the older one.
-func walkStretch(s storer.EncodedObjectStorer, from, to plumbing.Hash, most int) (*stretch, error) {
-	w := &stretch{}
+// walk walks from the newer commit to the older one.
+func walk(s storer.EncodedObjectStorer, from, to plumbing.Hash, most int) (*Range, error) {
+	w := &Range{}
 	met := map[plumbing.Hash]bool{from: true}
 	var others []plumbing.Hash
 	for at := to; at != from; {
@@ -211,8 +215,8 @@ func walkStretch(s storer.EncodedObjectStorer, from, to plumbing.Hash, most int)
 	return w, w.addSides(s, from, others, met)
 }
 
-// addSides adds what the merges of a stretch have brought.
-func (w *stretch) addSides(s storer.EncodedObjectStorer, from plumbing.Hash, others []plumbing.Hash, met map[plumbing.Hash]bool) error {
+// addSides adds what the merges of a range have brought.
+func (w *Range) addSides(s storer.EncodedObjectStorer, from plumbing.Hash, others []plumbing.Hash, met map[plumbing.Hash]bool) error {
 	past, err := historyOf(s, from)
 	if err != nil {
 		return err
@@ -223,7 +227,7 @@ func (w *stretch) addSides(s storer.EncodedObjectStorer, from plumbing.Hash, oth
 			continue
 		}
 		met[at] = true
-		if len(w.sides) == maxGlance {
+		if len(w.sides) == MaxShort {
 			w.tooMany = true
 			return nil
 		}
@@ -245,10 +249,10 @@ func (w *stretch) addSides(s storer.EncodedObjectStorer, from plumbing.Hash, oth
 	return nil
 }
 
-// maxPast is how many commits of the history of a stretch are distinguished from those
+// maxPast is how many commits of the history of a range are distinguished from those
 // that merges have brought. With more, a merge of an old branch looks as if it had
 // brought them.
-const maxPast = 10 * maxGlance
+const maxPast = 10 * MaxShort
 
 // historyOf returns a commit and the newest of its history.
 func historyOf(s storer.EncodedObjectStorer, commit plumbing.Hash) (map[plumbing.Hash]bool, error) {

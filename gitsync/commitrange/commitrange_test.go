@@ -1,4 +1,4 @@
-package gitsync
+package commitrange
 
 import (
 	"fmt"
@@ -9,16 +9,14 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
 	"github.com/go-git/go-git/v5/storage/filesystem"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/gitsync/gittest"
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // A walk is bounded, and ends where the branch was set back. Among the commits that
 // merges bring, only those with approvals of their own touch a source that does not
 // read them otherwise.
-func TestStretch(t *testing.T) {
+func TestRange(t *testing.T) {
 	const folder = "deploy/approvals"
 	for _, tc := range []struct {
 		why     string
@@ -79,7 +77,7 @@ func TestStretch(t *testing.T) {
 		}},
 		{why: "a merge of more than a glance looks at", most: 9, found: true, trees: 1, touches: true, make: func(r *gittest.Repo, from string) {
 			r.Git("checkout", "-q", "-b", "side", from)
-			for range maxGlance + 1 {
+			for range MaxShort + 1 {
 				r.Git("commit", "-q", "--allow-empty", "-m", "Nothing")
 			}
 			r.Git("checkout", "-q", "main")
@@ -94,9 +92,9 @@ func TestStretch(t *testing.T) {
 				from = tc.from
 			}
 			store := filesystem.NewStorage(osfs.New(filepath.Join(repo.Work, ".git")), cache.NewObjectLRUDefault())
-			st := &stretches{}
+			st := &Cache{}
 			for range 2 { // the second answer is the one that was kept
-				way, err := st.between(store, plumbing.NewHash(from), plumbing.NewHash(repo.Head()), tc.most)
+				way, err := st.Between(store, plumbing.NewHash(from), plumbing.NewHash(repo.Head()), tc.most)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -106,7 +104,7 @@ func TestStretch(t *testing.T) {
 				if way == nil {
 					continue
 				}
-				brings, err := way.bringsApprovals(store, "./"+folder+"/")
+				brings, err := way.BringsApprovals(store, "./"+folder+"/")
 				if err != nil || len(way.trees) != tc.trees || brings != tc.touches {
 					t.Errorf("%d trees, want %d; brings approvals %t, want %t; %v", len(way.trees), tc.trees, brings, tc.touches, err)
 				}
@@ -131,25 +129,4 @@ func beside(r *gittest.Repo, from string, files map[string]string) {
 	r.Git("checkout", "-q", "-b", "side", from)
 	r.Commit(files)
 	r.Git("checkout", "-q", "main")
-}
-
-// The tips that were seen since a status was written are written with the next one, with
-// the times at which they were seen.
-func TestSeenSinceTheStatus(t *testing.T) {
-	at := func(commit string, second int64) v1alpha1.SeenCommit {
-		return v1alpha1.SeenCommit{Commit: commit, Time: metav1.Unix(second, 0)}
-	}
-	status := v1alpha1.GitSourceStatus{AppliedCommit: "a", ObservedCommit: "a", Seen: []v1alpha1.SeenCommit{at("a", 1)}}
-	l := &look{gs: &v1alpha1.GitSource{Status: status}}
-	l.keep.passed = passed{applied: "a", tip: "c", seen: []v1alpha1.SeenCommit{at("c", 3), at("b", 2), at("a", 1)}}
-	l.catchUp()
-	s := l.gs.Status
-	if s.AppliedCommit != "c" || s.ObservedCommit != "c" || fmt.Sprint(s.Seen) != fmt.Sprint(l.keep.passed.seen) {
-		t.Errorf("%+v", s)
-	}
-	other := &look{gs: &v1alpha1.GitSource{Status: v1alpha1.GitSourceStatus{AppliedCommit: "d"}}}
-	other.keep.passed = l.keep.passed
-	if other.catchUp(); other.gs.Status.AppliedCommit != "d" || len(other.gs.Status.Seen) > 0 {
-		t.Errorf("a status that was written since is taken for an older one: %+v", other.gs.Status)
-	}
 }
