@@ -18,6 +18,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
@@ -56,7 +57,7 @@ func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Sna
 	if err != nil {
 		return err
 	}
-	if err := l.verified(ctx, s, by); err != nil {
+	if err := credentials.Verify(ctx, l.gs, s, by); err != nil {
 		return l.refuse(ctx, s, by, nil, err)
 	}
 	if err := l.await(ctx, s); err != nil {

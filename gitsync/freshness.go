@@ -224,7 +224,7 @@ func (f *freshness) judge(ctx context.Context, gs *v1alpha1.GitSource, known map
 // least the time that one exchange with the server may take, plus the age of the
 // ledger.
 func allowedAge(spec *v1alpha1.GitSourceSpec) time.Duration {
-	return max(staleAfter*cmp.Or(spec.Interval.Duration, defaultInterval), cmp.Or(spec.Timeout.Duration, defaultTimeout)+ledgerEvery)
+	return max(staleAfter*spec.IntervalOrDefault(), spec.TimeoutOrDefault()+ledgerEvery)
 }
 
 // say writes the conditions of a source that is not synced any more. The next sync writes
@@ -234,7 +234,7 @@ func (f *freshness) say(ctx context.Context, gs *v1alpha1.GitSource, last time.T
 	if ever {
 		message = "no controller has synced it since " + last.UTC().Format(time.RFC3339)
 	}
-	message += fmt.Sprintf("; spec.interval is %s. See whether a controller runs that selects it, and its log", cmp.Or(gs.Spec.Interval.Duration, defaultInterval))
+	message += fmt.Sprintf("; spec.interval is %s. See whether a controller runs that selects it, and its log", gs.Spec.IntervalOrDefault())
 	gs = gs.DeepCopy()
 	changed := false
 	for _, c := range []string{conditionReady, conditionInSync} {

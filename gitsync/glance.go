@@ -13,6 +13,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/commitrange"
+	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -122,7 +123,7 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
 	l.noteSeen(s)
 	by, err := l.signatures(ctx)
 	if err == nil {
-		err = l.verified(ctx, s, by)
+		err = credentials.Verify(ctx, l.gs, s, by)
 	}
 	if err != nil {
 		return err

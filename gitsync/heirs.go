@@ -5,15 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -133,10 +137,12 @@ func (h heir) effect() (Effect, string) {
 // refusal is why another source does not let the commit of a snapshot be applied: its keys
 // have not signed it. Only the reason is passed on: the source may be another tenant's.
 func (l *look) refusal(ctx context.Context, s *repository.Snapshot, other *v1alpha1.GitSource) (string, error) {
-	as := &look{reconciler: l.reconciler, gs: other, name: client.ObjectKeyFromObject(other), log: l.log}
-	by, err := as.signatures(ctx)
+	by := signers.Policy{
+		Now: time.Now(), Places: map[string][]signers.Place{}, Order: gitobject.Precedence{}, Seen: other.Status.Seen,
+	}
+	err := credentials.Reader{Client: l.own, Source: other}.Keys(ctx, &by)
 	if err == nil {
-		err = as.verified(ctx, s, by)
+		err = credentials.Verify(ctx, other, s, by)
 	}
 	p, ok := errors.AsType[*plan.Problem](err)
 	if !ok {
@@ -201,7 +207,7 @@ func firstOf(set *plan.Set, first []inventory.Entry) ([]plan.Object, error) {
 
 // tryFor has the API server check an object, and returns why it cannot be applied.
 func tryFor(ctx context.Context, o *apply.Observer, a *apply.Applier, t *apply.Target) (plan.Problems, error) {
-	if p := secretOfSource(a.Source, t.Object); p != nil {
+	if p := credentials.NotFromGit(a.Source, t.Object); p != nil {
 		return plan.Problems{p}, nil
 	}
 	if err := o.Observe(ctx, t); err != nil {

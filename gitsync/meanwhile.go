@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -67,7 +68,7 @@ func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by signe
 		return nil, nil
 	}
 	applied := s.At(hash)
-	if err := l.verified(ctx, applied, by); err != nil {
+	if err := credentials.Verify(ctx, l.gs, applied, by); err != nil {
 		return nil, err
 	}
 	c, err := l.prepare(ctx, applied, by, o)
@@ -108,7 +109,7 @@ func (l *look) putAside(err error, about string) error {
 
 // awaiting is when to sync next while other sources are waited for.
 func (l *look) awaiting() time.Duration {
-	l.keep.awaiting = sharedFor(l.interval())
+	l.keep.awaiting = sharedFor(l.gs.Spec.IntervalOrDefault())
 	if l.kept {
 		l.keep.interim = interim{due: time.Now().Add(l.next()), intents: l.outcome.intents, amiss: l.outcome.amiss}
 	}
@@ -121,7 +122,7 @@ func (l *look) next() time.Duration {
 	mayPass := func(p *plan.Problem) bool { return p.Retry }
 	isForbidden := func(p *plan.Problem) bool { return p.Reason == v1alpha1.ReasonForbidden }
 	problems := slices.Concat(l.outcome.problems, l.outcome.amiss)
-	next := l.interval()
+	next := l.gs.Spec.IntervalOrDefault()
 	if slices.ContainsFunc(problems, mayPass) {
 		next = min(next, retryWithin)
 	}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
@@ -156,10 +157,10 @@ func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *repository
 
 // pushNotes adds what is missing, as a compare-and-swap on the ref.
 func (l *look) pushNotes(ctx context.Context, r gitserver.Remote, st stories) error {
-	m := makerOf(l.gs.Spec.WriteBack)
+	m := credentials.Unsigned(l.gs.Spec.WriteBack)
 	if l.gs.Spec.Verify == nil { // else what others push to the notes would be signed for the branch
 		var err error
-		if m, err = (&writeback{look: l}).newMaker(ctx); err != nil {
+		if m, err = l.secrets().Committer(ctx); err != nil {
 			return err
 		}
 	}
@@ -172,7 +173,7 @@ func (l *look) pushNotes(ctx context.Context, r gitserver.Remote, st stories) er
 }
 
 func (l *look) tryNotes(ctx context.Context, r gitserver.Remote, m gitobject.Committer, st stories) error {
-	asking, cancel := context.WithTimeout(ctx, l.timeout())
+	asking, cancel := context.WithTimeout(ctx, l.gs.Spec.TimeoutOrDefault())
 	defer cancel()
 	there, err := turns.Exchange(ctx, func() (*repository.Snapshot, error) { return l.mirrors.Of(r).FetchRef(asking, r, notesRef) })
 	if err != nil {
@@ -210,7 +211,7 @@ func (l *look) tryNotes(ctx context.Context, r gitserver.Remote, m gitobject.Com
 	if err != nil {
 		return err
 	}
-	if err := push(ctx, r, u, l.timeout()); err != nil {
+	if err := push(ctx, r, u, l.gs.Spec.TimeoutOrDefault()); err != nil {
 		return err
 	}
 	l.log.Info("noted", "branch", notesRef, "commit", head.String(), "notes", len(change))

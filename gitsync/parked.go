@@ -40,7 +40,7 @@ func (l *look) rendersIn() desired.FolderRenderer {
 // park ends a sync that has met no place to render. The server need not be asked again
 // for the next one.
 func (l *look) park() {
-	l.keep.awaiting = sharedFor(l.interval())
+	l.keep.awaiting = sharedFor(l.gs.Spec.IntervalOrDefault())
 	l.remember(l.name, l.keep)
 	l.log.V(1).Info("looking again", "because", l.parked.Error())
 	free, request := l.parked.Free(), reconcile.Request{NamespacedName: l.name}
@@ -58,7 +58,7 @@ func (l *look) bases(ctx context.Context) repository.FetchBase {
 		return nil
 	}
 	if l.basesLeft == nil {
-		l.basesLeft = new(min(l.timeout(), repository.BasesFor))
+		l.basesLeft = new(min(l.gs.Spec.TimeoutOrDefault(), repository.BasesFor))
 	}
 	fetch := l.remoteBases.Within(ctx, l.basesLeft, l.since)
 	return func(base manifest.RemoteBase) (*repository.Snapshot, error) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
@@ -295,7 +296,7 @@ func withKind(p *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
 // object finds out what becomes of an object of the commit.
 func (v *preview) object(ctx context.Context, t *apply.Target, approvals []plan.Approval) error {
 	v.wanted.Add(t.Entry())
-	if p := secretOfSource(v.gs, t.Object); p != nil {
+	if p := credentials.NotFromGit(v.gs, t.Object); p != nil {
 		v.Problems = append(v.Problems, p)
 		return nil
 	}

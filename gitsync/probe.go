@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -24,8 +25,8 @@ func Probe(ctx context.Context, gs *v1alpha1.GitSource, secret map[string][]byte
 	if err != nil {
 		return "", nil, err
 	}
-	timeout := cmp.Or(gs.Spec.Timeout.Duration, defaultTimeout)
-	r := gitserver.Remote{URL: u, Secret: secretName(gs)}
+	timeout := gs.Spec.TimeoutOrDefault()
+	r := gitserver.Remote{URL: u, Secret: credentials.SecretName(gs)}
 	if r.Access, err = gitserver.NewAccess(u, r.Secret, secret, timeout); err != nil {
 		return "", nil, err
 	}

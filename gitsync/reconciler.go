@@ -1,13 +1,11 @@
 package gitsync
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,6 +41,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/authors"
 	"github.com/tranche-dev/tranche/gitsync/commitrange"
+	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
@@ -125,10 +124,6 @@ const (
 	// API server sends no event when a right is given, and one that starts refuses before
 	// it has read the rights.
 	rightsWithin = 5 * time.Minute
-	// defaultTimeout is for sources that were written past the API server's
-	// defaults.
-	defaultTimeout  = 60 * time.Second
-	defaultInterval = time.Minute
 	// jitter spreads syncs: 5 % to both sides.
 	jitter = 0.05
 	// applyTimeout bounds one sync as a whole.
@@ -148,7 +143,8 @@ func Add(mgr ctrl.Manager, o Options) error {
 	}
 	r := &reconciler{
 		options: o, own: mgr.GetAPIReader(), status: mgr.GetClient(), mapper: mgr.GetRESTMapper(),
-		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: repository.NewCache(o.StorageDir), apps: gitserver.NewGitHubApps(),
+		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: repository.NewCache(o.StorageDir),
+		access: credentials.Access{Apps: gitserver.NewGitHubApps(), FileRoots: o.FileRoots, FileWriteRoots: o.FileWriteRoots, MayPush: o.MayPush},
 		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, pushes: pushes, wishes: wishes,
 		last: map[types.NamespacedName]memory{}, turns: turns.New(o.Concurrent),
 	}
@@ -238,7 +234,7 @@ type reconciler struct {
 	mirrors *repository.Cache
 	// remoteBases are nil where none may be named.
 	remoteBases *repository.Bases
-	apps        *gitserver.GitHubApps
+	access      credentials.Access
 	events      events.EventRecorder
 	watcher     *refwatch.Watcher
 	pushes      *pushes
@@ -384,7 +380,7 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil // it is deleted, or the controller ends: the next one takes up what it began
 	}
 	// A sync that took too long says so, too.
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), defaultTimeout)
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), v1alpha1.DefaultTimeout)
 	defer cancel()
 	return l.result(l.conclude(ctx, err))
 }
@@ -453,7 +449,7 @@ func (l *look) run(ctx context.Context) error {
 	if err := l.options.mayDependOn(gs); err != nil {
 		return err
 	}
-	remote, err := turns.Exchange(ctx, func() (gitserver.Remote, error) { return l.remote(ctx) })
+	remote, err := turns.Exchange(ctx, func() (gitserver.Remote, error) { return l.secrets().Remote(ctx, l.access) })
 	if err != nil {
 		return err
 	}
@@ -523,108 +519,30 @@ func unsupported(spec *v1alpha1.GitSourceSpec) *plan.Problem {
 	return nil
 }
 
-// secretName is namespace and name of a GitSource's Secret; empty: none.
-func secretName(gs *v1alpha1.GitSource) string {
-	if gs.Spec.SecretRef == nil {
-		return ""
-	}
-	return gs.Namespace + "/" + gs.Spec.SecretRef.Name
+// secrets reads the Secrets that the source names.
+func (l *look) secrets() credentials.Reader {
+	return credentials.Reader{Client: l.own, Source: l.gs}
 }
 
-// proxyName is namespace and name of the Secret with a GitSource's proxy; empty: none.
-func proxyName(gs *v1alpha1.GitSource) string {
-	if gs.Spec.ProxySecretRef == nil {
-		return ""
+// signatures reads the keys that count, for what was found out of signatures before.
+func (l *look) signatures(ctx context.Context) (signers.Policy, error) {
+	if l.keep.changes == nil || len(l.keep.changes) > authors.KeptChanges {
+		l.keep.changes = authors.Known{}
 	}
-	return gs.Namespace + "/" + gs.Spec.ProxySecretRef.Name
-}
-
-// remote reads the URL and the Secrets. Each sync reads them, so a new password needs
-// no restart.
-func (l *look) remote(ctx context.Context) (gitserver.Remote, error) {
-	u, err := gitserver.ParseURL(l.gs.Spec.URL)
-	if err != nil {
-		return gitserver.Remote{}, err
+	if l.keep.places == nil || len(l.keep.places) > signers.KeptPlaces {
+		l.keep.places = map[string][]signers.Place{}
 	}
-	if u, err = l.options.repositoryURL(u, l.gs.Spec.WriteBack); err != nil {
-		return gitserver.Remote{}, err
+	if l.keep.order == nil {
+		l.keep.order = gitobject.Precedence{}
 	}
-	r := gitserver.Remote{URL: u, Secret: secretName(l.gs), Proxy: proxyName(l.gs), MayPush: l.options.MayPush}
-	data, err := l.secret(ctx, "spec.secretRef", l.gs.Spec.SecretRef)
-	if err != nil {
-		return r, err
-	}
-	if r.Access, err = gitserver.NewAccess(u, r.Secret, data, l.timeout()); err != nil {
-		return r, err
-	}
-	if ref := l.gs.Spec.ProxySecretRef; ref != nil {
-		if err := gitserver.MayProxy(u); err != nil {
-			return r, err
-		}
-		if data, err = l.secret(ctx, "spec.proxySecretRef", ref); err != nil {
-			return r, err
-		}
-		if r.Access, err = r.Access.Through(r.Proxy, data); err != nil {
-			return r, err
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.timeout())
-	defer cancel()
-	err = l.apps.Authenticate(ctx, &r)
-	return r, err
-}
-
-// repositoryURL returns where the repository of a GitSource's URL is read, and pushed to
-// where the GitSource asks for that. It refuses file URLs that the flags do not allow.
-func (o *Options) repositoryURL(u *url.URL, w *v1alpha1.WriteBack) (*url.URL, error) {
-	u, err := gitserver.MayRead(o.FileRoots, u)
-	if err != nil || w == nil || gitserver.MayWrite(o.FileWriteRoots, u) {
-		return u, err
-	}
-	field := "spec.writeBack.enabled"
-	switch {
-	case w.Enabled:
-	case w.Notes:
-		field = "spec.writeBack.notes"
-	default:
-		return u, nil
-	}
-	return nil, &plan.Problem{
-		Reason: v1alpha1.ReasonNotSupported, Where: field, Err: errors.New("the controller pushes to no repository in the folder of this file URL"),
-		Hint: "remove the field, use https or ssh, or start the controller with --file-write-roots",
-	}
-}
-
-// secret returns the data of a Secret that a field of the spec names; nil where the field
-// is not set.
-func (l *look) secret(ctx context.Context, field string, ref *v1alpha1.LocalObjectReference) (map[string][]byte, error) {
-	if ref == nil {
-		return nil, nil
-	}
-	name := client.ObjectKey{Namespace: l.gs.Namespace, Name: ref.Name}
-	var secret corev1.Secret
-	err := l.own.Get(ctx, name, &secret)
-	if apierrors.IsNotFound(err) {
-		return nil, &plan.Problem{Reason: v1alpha1.ReasonSecretNotFound, Where: field, Err: fmt.Errorf("there is no Secret %s", name), Hint: "create it, or correct the name"}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("getting Secret %s: %w", name, err)
-	}
-	return secret.Data, nil
-}
-
-func (l *look) interval() time.Duration {
-	return cmp.Or(l.gs.Spec.Interval.Duration, defaultInterval)
-}
-
-func (l *look) timeout() time.Duration {
-	return cmp.Or(l.gs.Spec.Timeout.Duration, defaultTimeout)
+	s := signers.Policy{Now: time.Now(), Places: l.keep.places, Order: l.keep.order, Seen: l.gs.Status.Seen}
+	return s, l.secrets().Keys(ctx, &s)
 }
 
 // ask returns the branch as the server had it at or after the time of the sync
 // request.
 func (l *look) ask(ctx context.Context, r gitserver.Remote) (*repository.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout())
+	ctx, cancel := context.WithTimeout(ctx, l.gs.Spec.TimeoutOrDefault())
 	defer cancel()
 	begun := time.Now()
 	s, err := turns.Exchange(ctx, func() (*repository.Snapshot, error) {
@@ -641,7 +559,7 @@ func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*repository.Snaps
 	if err != nil {
 		return nil, err
 	}
-	l.outcome.branch, l.outcome.commit = l.refName(s), s.Commit.String()
+	l.outcome.branch, l.outcome.commit = credentials.RefName(l.gs, s), s.Commit.String()
 	l.noteSeen(s)
 	l.log.V(1).Info("looked", "commit", s.Commit.String(), "fetched", s.Fetched)
 	if l.before.ObservedGeneration != l.gs.Generation || l.gs.Spec.Ref.IsPinned() {
@@ -824,7 +742,7 @@ func (l *look) result(err error) (reconcile.Result, error) {
 	case err != nil:
 		return reconcile.Result{}, err
 	case l.parked != nil:
-		return reconcile.Result{RequeueAfter: l.interval()}, nil // or once there is a place
+		return reconcile.Result{RequeueAfter: l.gs.Spec.IntervalOrDefault()}, nil // or once there is a place
 	case l.again:
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	case len(l.outcome.problems) == 0 && len(l.outcome.awaited) > 0:
@@ -843,7 +761,7 @@ func (l *look) result(err error) (reconcile.Result, error) {
 	until := time.Now().Add(next)
 	l.keep.rest = &atRest{
 		uid: l.gs.UID, generation: l.gs.Generation, asked: asked(l.gs), applied: l.gs.Status.AppliedCommit, remote: l.remoteNow, since: l.since, approvals: l.approvals,
-		unready: entriesOf(l.outcome.unready), interval: l.interval(), until: until,
+		unready: entriesOf(l.outcome.unready), interval: l.gs.Spec.IntervalOrDefault(), until: until,
 	}
 	l.remember(l.name, l.keep)
 	return l.restUntil(until), nil
@@ -904,7 +822,7 @@ func sweeper(ms *repository.Cache, c client.Reader, s labels.Selector) manager.R
 		for i := range list.Items {
 			gs := &list.Items[i]
 			if u, err := gitserver.ParseURL(gs.Spec.URL); err == nil {
-				wanted[repository.MirrorName(gitserver.Remote{URL: u, Secret: secretName(gs), Proxy: proxyName(gs)})] = true
+				wanted[repository.MirrorName(gitserver.Remote{URL: u, Secret: credentials.SecretName(gs), Proxy: credentials.ProxyName(gs)})] = true
 			}
 		}
 		if removed := ms.Sweep(wanted); len(removed) > 0 {

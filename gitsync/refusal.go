@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
@@ -125,7 +126,7 @@ func (l *look) prepareApplied(ctx context.Context, s *repository.Snapshot, by si
 	}
 	applied := s.At(hash)
 	applied.Tip = hash // the tip may not be signed
-	if err := l.verified(ctx, applied, by); err != nil {
+	if err := credentials.Verify(ctx, l.gs, applied, by); err != nil {
 		return nil, err
 	}
 	tip := l.keep.desired

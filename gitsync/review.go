@@ -38,7 +38,7 @@ func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error
 // that are not merged yet, the new commits go on top of those. If it has fallen
 // behind, the first commit is a merge of the two.
 func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent, error) {
-	looking, cancel := context.WithTimeout(ctx, w.timeout())
+	looking, cancel := context.WithTimeout(ctx, w.gs.Spec.TimeoutOrDefault())
 	defer cancel()
 	s, err := turns.Exchange(ctx, func() (*repository.Snapshot, error) { return w.mirrors.Of(w.remote).Fetch(looking, w.remote, w.branch) })
 	if p, ok := errors.AsType[*plan.Problem](err); ok && p.Reason == v1alpha1.ReasonBranchNotFound {

@@ -2,15 +2,14 @@ package gitsync
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -60,7 +59,7 @@ func (l *look) keepSecret(ctx context.Context, t *apply.Target) (*plan.Problem, 
 	if t.GroupKind() != inventory.SecretKind {
 		return nil, nil
 	}
-	if p := secretOfSource(l.gs, t.Object); p != nil {
+	if p := credentials.NotFromGit(l.gs, t.Object); p != nil {
 		return p, nil
 	}
 	// In all namespaces: the cache may be of some of them.
@@ -69,25 +68,11 @@ func (l *look) keepSecret(ctx context.Context, t *apply.Target) (*plan.Problem, 
 		return nil, fmt.Errorf("listing the GitSources that name Secret %s/%s: %w", t.GetNamespace(), t.GetName(), err)
 	}
 	for i := range sources.Items {
-		if p := secretOfSource(&sources.Items[i], t.Object); p != nil {
+		if p := credentials.NotFromGit(&sources.Items[i], t.Object); p != nil {
 			return p, nil
 		}
 	}
 	return nil, nil
-}
-
-// secretOfSource returns why an object may not come from Git, since a GitSource names it;
-// nil: it may.
-func secretOfSource(gs *v1alpha1.GitSource, o plan.Object) *plan.Problem {
-	field := inventory.FieldNaming(gs, o.GetNamespace(), o.GetName())
-	if o.GroupVersionKind().GroupKind() != inventory.SecretKind || field == "" {
-		return nil
-	}
-	return &plan.Problem{
-		Reason: v1alpha1.ReasonSecretNotAllowed, Where: apiproblem.Where(o) + ": metadata.name",
-		Err:  errors.New(inventory.NamesSecret(gs, o.GetNamespace(), o.GetName()) + ", and no commit may bring it"),
-		Hint: "remove the manifest from the branch, and change the Secret with kubectl",
-	}
 }
 
 // sourcesWith maps a Secret to the sources that refer to it.

@@ -60,7 +60,7 @@ func TestWhoWaitsForOthersSharesAnswers(t *testing.T) {
 	if result, err := l.result(nil); err != nil || result.RequeueAfter == 0 {
 		t.Fatal(result, err)
 	}
-	if w := r.wanted(name, r.recall(name)); !w.whole || time.Since(w.since) < sharedFor(defaultInterval) {
+	if w := r.wanted(name, r.recall(name)); !w.whole || time.Since(w.since) < sharedFor(v1alpha1.DefaultInterval) {
 		t.Errorf("the next look is %+v", w)
 	}
 }

@@ -15,11 +15,10 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
@@ -27,7 +26,6 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/gitsync/repository"
-	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/gitsync/terms"
 	"github.com/tranche-dev/tranche/gitsync/turns"
 	"github.com/tranche-dev/tranche/plan"
@@ -108,7 +106,7 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 			}
 			return err
 		}
-		asking, cancel := context.WithTimeout(ctx, l.timeout())
+		asking, cancel := context.WithTimeout(ctx, l.gs.Spec.TimeoutOrDefault())
 		s, err = turns.Exchange(ctx, func() (*repository.Snapshot, error) { return l.mirrors.Of(r).Fetch(asking, r, l.gs.Spec.Ref.Branch) })
 		cancel()
 		if err != nil {
@@ -117,7 +115,7 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 		defer s.Close()
 		renderer := *c.renderer
 		renderer.Snapshot = s
-		if err := l.verified(ctx, s, renderer.Signatures); err != nil {
+		if err := credentials.Verify(ctx, l.gs, s, renderer.Signatures); err != nil {
 			return gitserver.ErrBranchMoved // its tip is not built on: a signature of the controller would cover it
 		}
 		d, _, err := renderer.Read(c.desired)
@@ -141,7 +139,7 @@ func (l *look) commitBack(ctx context.Context, r gitserver.Remote, s *repository
 	if err != nil || len(pending) == 0 {
 		return err
 	}
-	if w.maker, err = w.newMaker(ctx); err != nil {
+	if w.maker, err = w.secrets().Committer(ctx); err != nil {
 		return w.give(err, pending)
 	}
 	if pending, err = w.base(ctx, pending); err != nil || len(pending) == 0 {
@@ -155,7 +153,7 @@ func (l *look) commitBack(ctx context.Context, r gitserver.Remote, s *repository
 		return err
 	}
 	begun := time.Now()
-	err = push(ctx, w.remote, u, w.timeout())
+	err = push(ctx, w.remote, u, w.gs.Spec.TimeoutOrDefault())
 	w.exchanged("push", begun, err)
 	if err != nil {
 		return w.give(err, pending)
@@ -646,56 +644,6 @@ func (w *writeback) checkApproval(in intent, tree plumbing.Hash, file string, be
 		return &cannot{fact: "it would change " + where, hint: "let spec.approvals.path be a folder that is not rendered"}
 	}
 	return nil
-}
-
-// newMaker reads how the commits are to look.
-func (w *writeback) newMaker(ctx context.Context) (gitobject.Committer, error) {
-	spec := w.gs.Spec.WriteBack
-	m := makerOf(spec)
-	if spec.SigningKey == nil {
-		if w.gs.Spec.Verify != nil {
-			return m, &plan.Problem{Reason: v1alpha1.ReasonWriteBackConflict, Where: "spec.writeBack.signingKey", Err: errors.New("is not set, and spec.verify lets no unsigned commit be applied"), Hint: "name a Secret with a key that spec.verify lists"}
-		}
-		return m, nil
-	}
-	name := w.gs.Namespace + "/" + spec.SigningKey.Name
-	var secret corev1.Secret
-	err := w.own.Get(ctx, client.ObjectKey{Namespace: w.gs.Namespace, Name: spec.SigningKey.Name}, &secret)
-	if apierrors.IsNotFound(err) {
-		return m, &plan.Problem{Reason: v1alpha1.ReasonSecretNotFound, Where: "spec.writeBack.signingKey", Err: fmt.Errorf("there is no Secret %s", name), Hint: "create it, or correct the name", Retry: true}
-	}
-	if err != nil {
-		return m, fmt.Errorf("getting Secret %s: %w", name, err)
-	}
-	m.Signer, err = signature.NewSigner(secret.Data)
-	if err != nil {
-		return m, &plan.Problem{Reason: v1alpha1.ReasonInvalidSecret, Where: "Secret " + name, Err: err, Retry: true}
-	}
-	return m, w.listed(ctx, m.Signer)
-}
-
-// makerOf makes commits without a signature.
-func makerOf(spec *v1alpha1.WriteBack) gitobject.Committer {
-	m := gitobject.Committer{Author: signatureOf(spec.Author)}
-	m.Committer = m.Author
-	if spec.Committer != nil {
-		m.Committer = signatureOf(spec.Committer)
-	}
-	return m
-}
-
-// The author where the GitSource names none.
-const (
-	defaultAuthor = "tranche"
-	defaultEmail  = "noreply@tranche.dev"
-)
-
-func signatureOf(s *v1alpha1.Signature) object.Signature {
-	if s == nil {
-		s = &v1alpha1.Signature{}
-	}
-	clean := strings.NewReplacer("<", "", ">", "", "\n", " ")
-	return object.Signature{Name: clean.Replace(cmp.Or(s.Name, defaultAuthor)), Email: clean.Replace(cmp.Or(s.Email, defaultEmail))}
 }
 
 // tellIntents tells what the branch does not say, when that is something else

@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -175,6 +176,22 @@ type GitReference struct {
 	// +kubebuilder:validation:Pattern=`^([0-9a-f]{40}|[0-9a-f]{64})$`
 	// +optional
 	Commit string `json:"commit,omitempty"`
+}
+
+// The times of a GitSource that was written past the API server's defaults.
+const (
+	DefaultInterval = time.Minute
+	DefaultTimeout  = 60 * time.Second
+)
+
+// IntervalOrDefault is the time from one sync to the next.
+func (s *GitSourceSpec) IntervalOrDefault() time.Duration {
+	return cmp.Or(s.Interval.Duration, DefaultInterval)
+}
+
+// TimeoutOrDefault is the time that one exchange with the Git server may take.
+func (s *GitSourceSpec) TimeoutOrDefault() time.Duration {
+	return cmp.Or(s.Timeout.Duration, DefaultTimeout)
 }
 
 // IsPinned reports whether the reference is more than a branch to follow.

@@ -1,4 +1,4 @@
-package gitsync
+package credentials
 
 import (
 	"fmt"
@@ -54,7 +54,7 @@ func TestWriteBackToAFileURL(t *testing.T) {
 			if !strings.Contains(at, "://") {
 				at = "file://" + root + "/" + at
 			}
-			o := Options{FileRoots: []string{root}}
+			o := Access{FileRoots: []string{root}}
 			for _, r := range tc.roots {
 				o.FileWriteRoots = append(o.FileWriteRoots, filepath.Join(root, r))
 			}
