@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/gitsync/revert"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -152,10 +153,10 @@ Given in the cluster, for revision %s of commit %s.
 
 // revertMessage is what git log says of a revert of some releases. The
 // commits are newest first; a merge has the parent that it goes back to.
-func revertMessage(list []intent, reverted []revertedCommit) string {
+func revertMessage(list []intent, reverted []revert.Commit) string {
 	var b strings.Builder
 	if len(reverted) == 1 {
-		fmt.Fprintf(&b, "Revert \"%s\"\n\n", reverted[0].subject)
+		fmt.Fprintf(&b, "Revert \"%s\"\n\n", reverted[0].Subject)
 	} else {
 		names := make([]string, len(list))
 		for i, in := range list {
@@ -164,12 +165,12 @@ func revertMessage(list []intent, reverted []revertedCommit) string {
 		fmt.Fprintf(&b, "Revert %s to %s\n\n", strings.Join(names, ", "), list[0].stable)
 	}
 	for _, c := range reverted {
-		if len(c.only) > 0 {
-			fmt.Fprintf(&b, "This reverts commit %s, but only in\n%s.\n", c.hash, strings.Join(c.only, ", "))
-		} else if c.merge {
-			fmt.Fprintf(&b, "This reverts commit %s, reversing\nchanges made to %s.\n", c.hash, c.parent)
+		if len(c.Only) > 0 {
+			fmt.Fprintf(&b, "This reverts commit %s, but only in\n%s.\n", c.Hash, strings.Join(c.Only, ", "))
+		} else if c.Merge {
+			fmt.Fprintf(&b, "This reverts commit %s, reversing\nchanges made to %s.\n", c.Hash, c.Parent)
 		} else {
-			fmt.Fprintf(&b, "This reverts commit %s.\n", c.hash)
+			fmt.Fprintf(&b, "This reverts commit %s.\n", c.Hash)
 		}
 	}
 	b.WriteString("\n")

@@ -13,7 +13,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
-	"github.com/go-git/go-git/v5/plumbing/storer"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/revert"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -92,7 +92,7 @@ func (w *writeback) revert(ctx context.Context, group []intent) error {
 			err = moves
 		}
 		for i := range commits {
-			commits[i].only = slices.Sorted(maps.Keys(commits[i].changesBut(without)))
+			commits[i].Only = slices.Sorted(maps.Keys(commits[i].ChangesBut(without)))
 		}
 	}
 	if err != nil {
@@ -110,9 +110,9 @@ func isRefusal(err error) bool {
 
 // cause finds the commits that brought what failed, newest first. For each release it
 // finds the template that the cluster has gone back to, as Git had it.
-func (w *writeback) cause(ctx context.Context, group []intent) ([]goal, []revertedCommit, error) {
+func (w *writeback) cause(ctx context.Context, group []intent) ([]goal, []revert.Commit, error) {
 	goals := make([]goal, len(group))
-	by := map[plumbing.Hash]revertedCommit{}
+	by := map[plumbing.Hash]revert.Commit{}
 	for i, in := range group {
 		template, commits, err := w.back(ctx, in)
 		if err != nil {
@@ -120,12 +120,12 @@ func (w *writeback) cause(ctx context.Context, group []intent) ([]goal, []revert
 		}
 		goals[i] = goal{in, template}
 		for _, c := range commits {
-			by[c.hash] = c
+			by[c.Hash] = c
 		}
 	}
-	commits := slices.SortedFunc(maps.Values(by), func(a, b revertedCommit) int { return cmp.Compare(a.place, b.place) })
+	commits := slices.SortedFunc(maps.Values(by), func(a, b revert.Commit) int { return cmp.Compare(a.Place, b.Place) })
 	for i := range commits {
-		if err := commits[i].read(w.snapshot, w.commit.renderer); err != nil {
+		if err := commits[i].Read(w.snapshot, w.commit.renderer); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -136,7 +136,7 @@ func (w *writeback) cause(ctx context.Context, group []intent) ([]goal, []revert
 // runs now. It returns that template, and the commits on the way with which the
 // template changed. They are the one that began the release, and those of releases
 // that it superseded.
-func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpec, []revertedCommit, error) {
+func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpec, []revert.Commit, error) {
 	runs, err := running(ctx, w.as, w.gs, in.release)
 	if err != nil {
 		return nil, nil, err
@@ -145,7 +145,7 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 		return nil, nil, cmp.Or(err, error(&cannot{fact: "the Deployment has not gone back yet", passes: true}))
 	}
 	h := desired.NewHistory(w.commit.renderer, w.commit.desired)
-	var commits []revertedCommit
+	var commits []revert.Commit
 	at, reads, template := w.snapshot.Commit, w.commit.desired.Reads, in.release.Template
 	for place, renders := 0, 0; place < maxBack && renders < maxRenders; place++ {
 		if err := ctx.Err(); err != nil {
@@ -165,7 +165,7 @@ func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpe
 		}
 		if before == nil || !plan.EqualTemplate(before, template) {
 			renders++
-			commits = append(commits, revertedCommit{hash: at, parent: parent, subject: subjectOf(c.Message), merge: len(c.ParentHashes) > 1, place: place})
+			commits = append(commits, revert.Commit{Hash: at, Parent: parent, Subject: revert.SubjectOf(c.Message), Merge: len(c.ParentHashes) > 1, Place: place})
 			if before != nil {
 				now, err := runs(before)
 				if err != nil || now {
@@ -223,50 +223,13 @@ func running(ctx context.Context, as client.Client, gs *v1alpha1.GitSource, r *p
 	}, nil
 }
 
-// read finds what a commit changed of that which this source renders, and
-// renders it and its parent.
-func (c *revertedCommit) read(s storer.EncodedObjectStorer, r *desired.Reader) error {
-	var trees [2]plumbing.Hash
-	reads := gittree.Reads{}
-	for i, h := range []plumbing.Hash{c.parent, c.hash} {
-		t, err := gittree.Open(s, h)
-		if err != nil {
-			return err
-		}
-		set, err := r.Render(t)
-		if t.Err() != nil {
-			return t.Err()
-		}
-		if desired.IsPassing(err) {
-			return err
-		}
-		if err != nil {
-			set = nil // a later commit put it right
-		}
-		trees[i] = t.Hash()
-		maps.Copy(reads, t.Reads())
-		if i == 0 {
-			c.before = set
-		} else {
-			c.after = set
-		}
-	}
-	var err error
-	c.tree = trees[1]
-	if c.changes, err = gitobject.Diff(s, trees[0], trees[1]); err != nil {
-		return err
-	}
-	maps.DeleteFunc(c.changes, func(p string, _ gitobject.Change) bool { return !reads.Includes(p) })
-	return nil
-}
-
 // takeBack undoes commits on the head, except for some files, and checks what
 // comes out.
-func (w *writeback) takeBack(ctx context.Context, goals []goal, commits []revertedCommit, without map[string]bool) (plumbing.Hash, *plan.Set, error) {
+func (w *writeback) takeBack(ctx context.Context, goals []goal, commits []revert.Commit, without map[string]bool) (plumbing.Hash, *plan.Set, error) {
 	tree := w.tree
 	var conflicts []string
 	for _, c := range commits {
-		next, more, err := c.undo(w.scratch, tree, without)
+		next, more, err := c.Undo(w.scratch, tree, without)
 		if err != nil {
 			return plumbing.ZeroHash, nil, err
 		}
@@ -283,7 +246,7 @@ func (w *writeback) takeBack(ctx context.Context, goals []goal, commits []revert
 	if moved := w.moved(goals, set); len(moved) > 0 {
 		return plumbing.ZeroHash, nil, &movesOthers{names: moved}
 	}
-	if where := keeps(commits, w.set, set); where != "" {
+	if where := revert.Keeps(commits, w.set, set); where != "" {
 		return plumbing.ZeroHash, nil, &cannot{fact: "it would change " + where + ", which is not of the release", hint: "put the old state back by hand"}
 	}
 	others, err := w.movedElsewhere(ctx, tree)
@@ -291,16 +254,6 @@ func (w *writeback) takeBack(ctx context.Context, goals []goal, commits []revert
 		err = &movesOthers{elsewhere: others}
 	}
 	return tree, set, err
-}
-
-// undo takes the change of a commit back in a tree, except for some files. A file that moved
-// since is changed where it is now.
-func (c *revertedCommit) undo(s *gitobject.Store, tree plumbing.Hash, without map[string]bool) (plumbing.Hash, []string, error) {
-	changes, err := gitobject.Follow(s, c.tree, tree, c.changesBut(without))
-	if err != nil {
-		return plumbing.ZeroHash, nil, err
-	}
-	return gitobject.Undo(s, tree, changes)
 }
 
 // conflictOf says why files cannot be taken back: other lines, or the file is gone.
@@ -367,10 +320,10 @@ func (w *writeback) moved(goals []goal, set *plan.Set) []string {
 // narrow takes back what a commit changed without the files that move other releases.
 // First it takes as few files as it takes to come to the templates, and then each of
 // the others that moves nothing else.
-func (w *writeback) narrow(ctx context.Context, goals []goal, commits []revertedCommit) (map[string]bool, plumbing.Hash, *plan.Set, error) {
+func (w *writeback) narrow(ctx context.Context, goals []goal, commits []revert.Commit) (map[string]bool, plumbing.Hash, *plan.Set, error) {
 	all := map[string]bool{}
 	for _, c := range commits {
-		for p := range c.changes {
+		for p := range c.Changes {
 			all[p] = true
 		}
 	}
@@ -397,10 +350,4 @@ func (w *writeback) narrow(ctx context.Context, goals []goal, commits []reverted
 	}
 	tree, set, err := w.takeBack(ctx, goals, commits, without)
 	return without, tree, set, err
-}
-
-func (c *revertedCommit) changesBut(without map[string]bool) map[string]gitobject.Change {
-	changes := maps.Clone(c.changes)
-	maps.DeleteFunc(changes, func(p string, _ gitobject.Change) bool { return without[p] })
-	return changes
 }

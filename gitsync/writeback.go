@@ -27,6 +27,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/terms"
+	"github.com/tranche-dev/tranche/gitsync/revert"
 	"github.com/tranche-dev/tranche/gitsync/turns"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
@@ -501,7 +502,7 @@ func (w *writeback) add(tree plumbing.Hash, set *plan.Set, message string, said 
 		return err
 	}
 	w.head, w.tree, w.set = commit, tree, set
-	w.made, w.done = append(w.made, subjectOf(message)), append(w.done, said...)
+	w.made, w.done = append(w.made, revert.SubjectOf(message)), append(w.done, said...)
 	return nil
 }
 
@@ -640,7 +641,7 @@ func (w *writeback) checkApproval(in intent, tree plumbing.Hash, file string, be
 	if err != nil {
 		return cmp.Or(t.Err(), error(&cannot{fact: "with it the branch does not render: " + plan.OneLine(err.Error())}))
 	}
-	if where := keeps(nil, w.set, set); where != "" {
+	if where := revert.Keeps(nil, w.set, set); where != "" {
 		return &cannot{fact: "it would change " + where, hint: "let spec.approvals.path be a folder that is not rendered"}
 	}
 	return nil

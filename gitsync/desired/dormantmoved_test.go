@@ -47,7 +47,7 @@ func TestDistinctAuthor_DormantElsewhere(t *testing.T) {
 			m.by(author, nil)
 			m.Git("mv", "deploy/kustomization.yml", file)
 			m.by(author, withRule())
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"a file of a history of its own": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", kustomized())))
@@ -58,7 +58,7 @@ func TestDistinctAuthor_DormantElsewhere(t *testing.T) {
 			m.Git("merge", "-q", "-s", "ours", "--no-commit", "--allow-unrelated-histories", "side")
 			m.Git("checkout", "-q", "side", "--", file)
 			m.by(author, nil)
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"a file that was a link": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", kustomized())))
@@ -67,7 +67,7 @@ func TestDistinctAuthor_DormantElsewhere(t *testing.T) {
 			m.by(author, nil)
 			m.Git("rm", "-q", file)
 			m.by(author, withRule())
-			m.by(&m.ada, reviewed("2", webAt("v2"), kustomized("images: # of web\n"+rule("v2"))))
+			m.by(&m.ada, reviewed("2", gittest.Web("v2"), kustomized("images: # of web\n"+rule("v2"))))
 		},
 		"a folder that another moves": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"))))
@@ -75,33 +75,33 @@ func TestDistinctAuthor_DormantElsewhere(t *testing.T) {
 			m.Sign(&m.ada)
 			m.Git("mv", "deploy/c", "deploy/parts")
 			m.by(&m.ada, used("parts"))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"line ends that another converts": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", crlf(kustomized()))))
 			m.by(author, crlf(withRule()))
 			m.by(&m.ada, withRule())
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"an encoding that another converts": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", map[string]string{file: utf16Of(kustomized()[file])})))
 			m.by(author, map[string]string{file: utf16Of(withRule()[file])})
 			m.by(&m.ada, withRule())
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"UTF-16 that another edits": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", map[string]string{file: utf16Of(kustomized()[file])})))
 			m.by(author, map[string]string{file: utf16Of(withRule()[file])})
-			m.by(&m.ada, reviewed("1", webAt("v2"), map[string]string{file: utf16Of("# web\n" + withRule()[file])}))
+			m.by(&m.ada, reviewed("1", gittest.Web("v2"), map[string]string{file: utf16Of("# web\n" + withRule()[file])}))
 		},
 		"a component beside the approvals": func(m *team, author *gittest.Key) {
 			m.completed("v1", m.by(&m.ada, reviewed("1", used("approvals/c"), component("approvals/c", "v9"))))
 			m.by(author, map[string]string{"deploy/approvals/c/kustomization.yaml": component("approvals/c", "v9")["deploy/approvals/c/kustomization.yaml"] + rule("v2")})
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"a mount with the name of another": func(m *team, author *gittest.Key) {
 			web := func(tag, labels string) map[string]string {
-				text := strings.Replace(webAt(tag)["deploy/web.yaml"], "image: ", "volumeMounts: [{name: cfg, mountPath: /etc/cfg}], image: ", 1)
+				text := strings.Replace(gittest.Web(tag)["deploy/web.yaml"], "image: ", "volumeMounts: [{name: cfg, mountPath: /etc/cfg}], image: ", 1)
 				return map[string]string{"deploy/web.yaml": strings.Replace(text, "metadata: {name: web", "metadata: {"+labels+"name: web", 1)}
 			}
 			m.completed("v1", m.by(&m.ada, reviewed("1", web("v1", ""), patched())))
@@ -128,14 +128,14 @@ func TestDistinctAuthor_NotDormantElsewhere(t *testing.T) {
 			m.Sign(&m.ada)
 			m.Git("mv", "deploy/c", "deploy/parts")
 			m.by(&m.ada, used("parts"))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"line ends that another converts": func(m *team) {
 			m.by(&m.ada, reviewed("1", crlf(kustomized())))
 			m.by(&m.grace, crlf(kustomized("images:\n"+rule("v1"))))
 			m.completed("v1", m.by(&m.ada, reviewed("2")))
 			m.by(&m.ada, kustomized("images:\n"+rule("v1")))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 		"a file that was away": func(m *team) {
 			m.by(&m.ada, reviewed("1", kustomized()))
@@ -143,13 +143,13 @@ func TestDistinctAuthor_NotDormantElsewhere(t *testing.T) {
 			m.by(&m.grace, map[string]string{"deploy/c/kustomization.yaml": ""})
 			m.by(&m.grace, component("c", "v1"))
 			m.completed("v1", m.by(&m.ada, kustomized("components: [c]\n")))
-			m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, gittest.Web("v2"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newTeam(t)
-			v1 := m.by(nil, webAt("v1"))
+			v1 := m.by(nil, gittest.Web("v1"))
 			tell(m)
 			m.by(&m.grace, approvalOf(m.Head()))
 			if got, ignored := m.approve(t, v1, true); got == nil || got.ApprovedBy != "grace@example.org" {
@@ -170,11 +170,11 @@ func TestDistinctAuthor_LargeTexts(t *testing.T) {
 		return b.String()
 	}
 	m := newTeam(t)
-	v1 := m.by(nil, webAt("v1"))
+	v1 := m.by(nil, gittest.Web("v1"))
 	m.completed("v1", m.by(&m.ada, reviewed("1", kustomized())))
 	m.by(&m.grace, map[string]string{"deploy/notes.txt": lines("# one ")})
 	m.by(&m.ada, map[string]string{"deploy/notes.txt": lines("# two ")})
-	m.by(&m.ada, webAt("v2"))
+	m.by(&m.ada, gittest.Web("v2"))
 	m.by(&m.grace, approvalOf(m.Head()))
 	if got, ignored := m.approve(t, v1, true); got == nil {
 		t.Errorf("not approved: %s", ignored)

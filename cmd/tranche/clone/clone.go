@@ -20,8 +20,8 @@ import (
 	gogit "github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
-	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/gitsync/giturl"
+	"github.com/tranche-dev/tranche/gitsync/revert"
 )
 
 // Clone is a clone of a repository, and its remote of a URL.
@@ -218,7 +218,7 @@ func (ch *Change) Write(file, text string) error {
 }
 
 // Put makes a file what it is to be: with a content, or not there.
-func (ch *Change) Put(file string, f gitsync.File) error {
+func (ch *Change) Put(file string, f revert.File) error {
 	if f.Gone {
 		at, err := ch.path(file)
 		if err == nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
-	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/revert"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -42,7 +42,7 @@ type part struct {
 
 type changedFile struct {
 	name          string
-	before, after gitsync.File
+	before, after revert.File
 	codes         []difflib.OpCode
 }
 
@@ -202,9 +202,9 @@ const modeGone = "000000"
 func isFile(mode string) bool { return mode == modeGone || strings.HasPrefix(mode, "100") }
 
 // file reads a file of HEAD or of the index.
-func (n *narrowed) file(ctx context.Context, name, mode string) (f gitsync.File, err error) {
+func (n *narrowed) file(ctx context.Context, name, mode string) (f revert.File, err error) {
 	if mode == modeGone {
-		return gitsync.File{Gone: true}, nil
+		return revert.File{Gone: true}, nil
 	}
 	f.Executable = mode == "100755"
 	f.Content, err = n.ch.Content(ctx, name)
@@ -266,7 +266,7 @@ func (n *narrowed) write(ctx context.Context, without map[part]bool) error {
 }
 
 // with is the file without some parts of its change.
-func (f *changedFile) with(without map[part]bool) gitsync.File {
+func (f *changedFile) with(without map[part]bool) revert.File {
 	if f.codes == nil {
 		if without[part{f, -1}] {
 			return f.before

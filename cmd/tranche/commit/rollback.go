@@ -15,7 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
-	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/revert"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -319,7 +319,7 @@ func (st *commitCommand) takeBack(ctx context.Context, w *wayBack, ch *clone.Cha
 	for i, c := range w.reverts {
 		commits[i] = plumbing.NewHash(c)
 	}
-	changes, left, err := gitsync.TakeBack(objects, st.source, plumbing.NewHash(head), commits)
+	changes, left, err := revert.TakeBack(objects, st.source, plumbing.NewHash(head), commits)
 	if err != nil {
 		return nil, fmt.Errorf("taking back %s: %w", cli.Short(w.reverts[0]), err)
 	}

@@ -1,4 +1,4 @@
-package gitsync
+package revert
 
 import (
 	"fmt"
@@ -41,14 +41,14 @@ func TakeBack(store storer.EncodedObjectStorer, gs *v1alpha1.GitSource, head plu
 	}
 	tree := from
 	for _, h := range commits {
-		c := &revertedCommit{hash: h}
-		if c.parent, err = firstParent(store, h); err != nil {
+		c := &Commit{Hash: h}
+		if c.Parent, err = firstParent(store, h); err != nil {
 			return nil, nil, err
 		}
-		if err := c.read(store, r); err != nil {
+		if err := c.Read(store, r); err != nil {
 			return nil, nil, err
 		}
-		next, more, err := c.undo(s, tree, nil)
+		next, more, err := c.Undo(s, tree, nil)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -1,4 +1,4 @@
-package gitsync
+package revert
 
 import (
 	"maps"
@@ -6,37 +6,94 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/storer"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// revertedCommit is one commit whose change is taken back.
-type revertedCommit struct {
-	hash, parent plumbing.Hash
+// Commit is one commit whose change is taken back.
+type Commit struct {
+	Hash, Parent plumbing.Hash
 	tree         plumbing.Hash // of hash
-	subject      string
-	merge        bool
-	place        int // on the way back from the tip
-	// only these files of it are taken back; nil: all.
-	only    []string
-	changes map[string]gitobject.Change
+	Subject      string
+	Merge        bool
+	Place        int // on the way back from the tip
+	// Only these files of it are taken back; nil: all.
+	Only    []string
+	Changes map[string]gitobject.Change
 	// before and after are what parent and commit render; nil where they do not.
 	before, after *plan.Set
 }
 
-// subjectOf is the first line of a commit message, without control characters.
-func subjectOf(message string) string {
+// Read finds what a commit changed of that which this source renders, and
+// renders it and its parent.
+func (c *Commit) Read(s storer.EncodedObjectStorer, r *desired.Reader) error {
+	var trees [2]plumbing.Hash
+	reads := gittree.Reads{}
+	for i, h := range []plumbing.Hash{c.Parent, c.Hash} {
+		t, err := gittree.Open(s, h)
+		if err != nil {
+			return err
+		}
+		set, err := r.Render(t)
+		if t.Err() != nil {
+			return t.Err()
+		}
+		if desired.IsPassing(err) {
+			return err
+		}
+		if err != nil {
+			set = nil // a later commit put it right
+		}
+		trees[i] = t.Hash()
+		maps.Copy(reads, t.Reads())
+		if i == 0 {
+			c.before = set
+		} else {
+			c.after = set
+		}
+	}
+	var err error
+	c.tree = trees[1]
+	if c.Changes, err = gitobject.Diff(s, trees[0], trees[1]); err != nil {
+		return err
+	}
+	maps.DeleteFunc(c.Changes, func(p string, _ gitobject.Change) bool { return !reads.Includes(p) })
+	return nil
+}
+
+// Undo takes the change of a commit back in a tree, except for some files. A file that moved
+// since is changed where it is now.
+func (c *Commit) Undo(s *gitobject.Store, tree plumbing.Hash, without map[string]bool) (plumbing.Hash, []string, error) {
+	changes, err := gitobject.Follow(s, c.tree, tree, c.ChangesBut(without))
+	if err != nil {
+		return plumbing.ZeroHash, nil, err
+	}
+	return gitobject.Undo(s, tree, changes)
+}
+
+// ChangesBut are the changes of the commit without those of some files.
+func (c *Commit) ChangesBut(without map[string]bool) map[string]gitobject.Change {
+	changes := maps.Clone(c.Changes)
+	maps.DeleteFunc(changes, func(p string, _ gitobject.Change) bool { return without[p] })
+	return changes
+}
+
+// SubjectOf is the first line of a commit message, without control characters.
+func SubjectOf(message string) string {
 	subject, _, _ := strings.Cut(strings.TrimLeft(message, "\n"), "\n")
 	return gitobject.Printable(strings.TrimSpace(subject))
 }
 
-// keeps reports where a result differs from the tip although none of the
+// Keeps reports where a result differs from the tip although none of the
 // commits that are taken back had touched it. It looks into maps, field by
 // field; a list is one field. Empty: nowhere.
-func keeps(reverted []revertedCommit, tip, result *plan.Set) string {
+func Keeps(reverted []Commit, tip, result *plan.Set) string {
 	var pairs [][2]any
 	for _, c := range reverted {
 		pairs = append(pairs, [2]any{treeOf(c.before), treeOf(c.after)})

@@ -13,32 +13,10 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
+	"github.com/tranche-dev/tranche/gitsync/revert"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
-
-// A result may differ from the tip in what the release had touched, and in
-// nothing else.
-func TestKept(t *testing.T) {
-	object := func(image string, replicas int64, label string) map[string]any {
-		return map[string]any{"Deployment web": map[string]any{"spec": map[string]any{"image": image, "replicas": replicas}, "labels": map[string]any{"team": label}}}
-	}
-	pairs := [][2]any{{object("v1", 1, "a"), object("v2", 1, "a")}}
-	for _, c := range []struct {
-		because     string
-		tip, result map[string]any
-		want        string
-	}{
-		{"only the image goes back", object("v2", 5, "b"), object("v1", 5, "b"), ""},
-		{"the replicas were not the release's", object("v2", 5, "b"), object("v1", 1, "b"), "Deployment web: spec.replicas"},
-		{"nor was the label", object("v2", 5, "b"), object("v1", 5, "a"), "Deployment web: labels"},
-		{"nor another object", object("v2", 5, "b"), map[string]any{"Deployment web": object("v1", 5, "b")["Deployment web"], "Service web": map[string]any{}}, "Service web"},
-	} {
-		if got := kept(nil, pairs, c.tip, c.result); got != c.want {
-			t.Errorf("%s: %q, want %q", c.because, got, c.want)
-		}
-	}
-}
 
 // An intent is what the cluster says of the branch's release and Git does not.
 func TestIntents(t *testing.T) {
@@ -106,7 +84,7 @@ func TestIntents(t *testing.T) {
 			}
 			message := in.message()
 			if in.rollback {
-				message = revertMessage([]intent{in}, []revertedCommit{{subject: "web: v2"}})
+				message = revertMessage([]intent{in}, []revert.Commit{{Subject: "web: v2"}})
 			}
 			if !in.says(message) {
 				t.Errorf("%s: it does not know its own commit:\n%s", c.because, message)
@@ -223,9 +201,9 @@ func readerOf(t *testing.T, repo *gittest.Repo) *desired.Reader {
 // The first line of a message may have what a terminal acts by. The message of a revert
 // repeats it.
 func TestRevertMessage_Subject(t *testing.T) {
-	of := revertedCommit{subject: subjectOf("web: v2\x1b[2K\u009b8m \r\n\nmore\x1b[8m\n")}
+	of := revert.Commit{Subject: revert.SubjectOf("web: v2\x1b[2K\u009b8m \r\n\nmore\x1b[8m\n")}
 	list := []intent{{release: &plan.Release{Plan: &v1alpha1.BatchRelease{}}}}
-	got, _, _ := strings.Cut(revertMessage(list, []revertedCommit{of}), "\n")
+	got, _, _ := strings.Cut(revertMessage(list, []revert.Commit{of}), "\n")
 	if want := "Revert \"web: v2\ufffd[2K\ufffd8m\""; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
