@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/siblings"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -171,7 +172,7 @@ func (l *look) hasApplied(ctx context.Context, other *v1alpha1.GitSource, s *rep
 	if keep.passed.isOf(other) {
 		from = keep.passed.tip
 	}
-	if refusal, err := l.refusal(ctx, s, other); err != nil || refusal != "" {
+	if refusal, err := siblings.Refusal(ctx, l.own, s, other); err != nil || refusal != "" {
 		return false // a commit that touches nothing has to be signed all the same
 	}
 	same, err := l.isUntouched(s, other, &keep, plumbing.NewHash(from))

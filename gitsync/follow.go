@@ -27,6 +27,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/gitsync/terms"
+	"github.com/tranche-dev/tranche/gitsync/siblings"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -40,7 +41,7 @@ type commit struct {
 	targets  []*apply.Target
 	releases []*apply.Target
 	wanted   inventory.Set
-	heirs    heirs
+	heirs    siblings.Heirs
 	// replaced are the BatchReleases that others have taken over from.
 	replaced inventory.Set
 	// then are the BatchReleases of releases as the commit has them, and now, by name,
@@ -187,10 +188,10 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signers.P
 	for _, t := range slices.Concat(c.targets, c.releases) {
 		c.wanted.Add(t.Entry())
 	}
-	if c.heirs, err = l.heirsOf(ctx, s, c.wanted); err != nil {
+	if c.heirs, err = l.siblings(ctx).HeirsOf(ctx, l.gs, s, c.wanted); err != nil {
 		return nil, err
 	}
-	return c, prune.CheckLimit(l.gs, inventory.Read(l.gs.Status.Inventory), c.heirs.certain().Union(c.wanted), d.Commit)
+	return c, prune.CheckLimit(l.gs, inventory.Read(l.gs.Status.Inventory), c.heirs.Certain().Union(c.wanted), d.Commit)
 }
 
 // leaveAlone leaves the plans alone of Deployments that are left alone: a new template in
@@ -379,8 +380,8 @@ func (l *look) shard(releases []*v1alpha1.BatchRelease) {
 // has to check again. The status lists what is still in use. Plans go in any case: with theirs
 // gone, Deployments are handed back, and nothing that runs goes with a plan. An object that
 // has an heir stays in the cluster, and so does its plan: releases go on.
-func (l *look) prune(ctx context.Context, gone []inventory.Entry, h heirs) (inventory.Set, error) {
-	gone, over, unclear := h.split(gone)
+func (l *look) prune(ctx context.Context, gone []inventory.Entry, h siblings.Heirs) (inventory.Set, error) {
+	gone, over, unclear := h.Split(gone)
 	for _, e := range over {
 		l.tellOf(inventory.Named(e), corev1.EventTypeNormal, v1alpha1.ReasonHandedOver, fmt.Sprintf("%s left the part of the branch that this GitSource applies, and stays in the cluster: %s has it now", e, h[e.ID()]))
 	}
@@ -389,7 +390,7 @@ func (l *look) prune(ctx context.Context, gone []inventory.Entry, h heirs) (inve
 	l.unclear = len(unclear) > 0
 	for _, e := range unclear {
 		kept.Add(e)
-		l.gs.Status.Kept = append(l.gs.Status.Kept, v1alpha1.KeptObject{ID: e.ID(), UsedBy: h[e.ID()].String() + ", " + h[e.ID()].cannot})
+		l.gs.Status.Kept = append(l.gs.Status.Kept, v1alpha1.KeptObject{ID: e.ID(), UsedBy: h[e.ID()].String() + ", " + h[e.ID()].Cannot})
 	}
 	return kept, err
 }

@@ -46,7 +46,7 @@ func (b *branch) rival(gs *v1alpha1.GitSource, next *v1alpha1.BatchRelease, plan
 		if next.UID == "" { // it is new, and so younger than each that is there
 			next.CreationTimestamp = metav1.NewTime(p.CreationTimestamp.Add(time.Second))
 		}
-		stays := !inventory.IsOwned(withKind(p), gs) || slices.ContainsFunc(b.set.Releases, func(r plan.Release) bool {
+		stays := !inventory.IsOwned(inventory.WithKind(p), gs) || slices.ContainsFunc(b.set.Releases, func(r plan.Release) bool {
 			return r.Plan.Namespace == p.Namespace && r.Plan.Name == p.Name
 		})
 		if stays && p.Name != next.Name && plan.ComparePlans(p, next) < 0 {

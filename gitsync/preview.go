@@ -28,6 +28,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/prune"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/terms"
+	"github.com/tranche-dev/tranche/gitsync/siblings"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -232,7 +233,7 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	}
 	for i := range set.Releases {
 		r := &set.Releases[i]
-		object, err := apply.ReleaseObject(withKind(r.Plan), r.File)
+		object, err := apply.ReleaseObject(inventory.WithKind(r.Plan), r.File)
 		if err != nil {
 			return err
 		}
@@ -250,14 +251,14 @@ func (v *preview) look(ctx context.Context, set *plan.Set) error {
 	if err := v.gone(ctx, gone, heirs); err != nil {
 		return err
 	}
-	return prune.CheckLimit(v.gs, before, heirs.certain().Union(v.wanted), v.Commit)
+	return prune.CheckLimit(v.gs, before, heirs.Certain().Union(v.wanted), v.Commit)
 }
 
 // heirsOf returns the GitSources to whose paths the commit moves objects. Whether the
 // account of one may write them, and whether it takes the commit, is known to the
 // controller alone.
-func (v *preview) heirsOf(ctx context.Context, gone []inventory.Entry) (heirs, error) {
-	found, sources := heirs{}, v.observer.Sources
+func (v *preview) heirsOf(ctx context.Context, gone []inventory.Entry) (siblings.Heirs, error) {
+	found, sources := siblings.Heirs{}, v.observer.Sources
 	if v.observer.LabelsOnly { // this client may not list those of all namespaces
 		sources = &v1alpha1.GitSourceList{}
 		if err := v.c.List(ctx, sources, client.InNamespace(v.gs.Namespace)); err != nil && !apierrors.IsForbidden(err) {
@@ -266,7 +267,7 @@ func (v *preview) heirsOf(ctx context.Context, gone []inventory.Entry) (heirs, e
 	}
 	for i := range sources.Items {
 		other := &sources.Items[i]
-		if len(gone) == 0 || other.UID == v.gs.UID || other.DeletionTimestamp != nil || !desired.SameBranch(other, v.gs) || neverRead(other) {
+		if len(gone) == 0 || !siblings.Shares(other, v.gs) {
 			continue
 		}
 		t, err := v.tree.Reopen()
@@ -279,18 +280,12 @@ func (v *preview) heirsOf(ctx context.Context, gone []inventory.Entry) (heirs, e
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
-			found.add(name, gone, nil, "which may have it then and does not render")
+			found.Add(name, gone, nil, "which may have it then and does not render")
 		default:
-			found.add(name, gone, inventory.OfSet(set), "")
+			found.Add(name, gone, inventory.OfSet(set), "")
 		}
 	}
 	return found, nil
-}
-
-func withKind(p *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
-	p = p.DeepCopy()
-	p.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
-	return p
 }
 
 // object finds out what becomes of an object of the commit.
@@ -546,7 +541,7 @@ func replicasOf(u *unstructured.Unstructured) int32 {
 }
 
 // gone finds out what becomes of what left the branch.
-func (v *preview) gone(ctx context.Context, gone []inventory.Entry, heirs heirs) error {
+func (v *preview) gone(ctx context.Context, gone []inventory.Entry, heirs siblings.Heirs) error {
 	used, err := inventory.ReadUsed(ctx, v.c, gone)
 	if err != nil {
 		return err
@@ -565,12 +560,20 @@ func (v *preview) gone(ctx context.Context, gone []inventory.Entry, heirs heirs)
 			o.Before = live
 			o.Effect, o.Because = v.fate(live, used)
 			if h, ok := heirs[e.ID()]; ok && inventory.IsOwned(live, v.gs) {
-				o.Effect, o.Because = h.effect()
+				o.Effect, o.Because = effectOf(h)
 			}
 		}
 		v.Objects = append(v.Objects, o)
 	}
 	return nil
+}
+
+// effectOf is what becomes of an object with an heir, and why.
+func effectOf(h siblings.Heir) (Effect, string) {
+	if h.Cannot != "" {
+		return EffectKeep, h.String() + ", " + h.Cannot
+	}
+	return EffectHandOver, h.String() + " applies it then, where its account may"
 }
 
 // fate is what becomes of an object that left the branch, and why.

@@ -49,6 +49,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
+	"github.com/tranche-dev/tranche/gitsync/siblings"
 	"github.com/tranche-dev/tranche/gitsync/turns"
 	"github.com/tranche-dev/tranche/gitsync/webhook"
 	"github.com/tranche-dev/tranche/plan"
@@ -522,6 +523,14 @@ func unsupported(spec *v1alpha1.GitSourceSpec) *plan.Problem {
 // secrets reads the Secrets that the source names.
 func (l *look) secrets() credentials.Reader {
 	return credentials.Reader{Client: l.own, Source: l.gs}
+}
+
+// siblings is how the sync comes to the other sources of its branch.
+func (l *look) siblings(ctx context.Context) siblings.Access {
+	return siblings.Access{
+		Own: l.own, As: l.writers.as, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.options.Renderer,
+		Rendered: func(name types.NamespacedName) *desired.State { return l.recall(name).desired },
+	}
 }
 
 // signatures reads the keys that count, for what was found out of signatures before.

@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/siblings"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -82,16 +83,12 @@ func (w *writeback) sharersOf(ctx context.Context) ([]*sharer, error) {
 	if w.sharers != nil {
 		return w.sharers, nil
 	}
-	sources, err := inventory.Sources(ctx, w.own)
+	sources, err := siblings.OfBranch(ctx, w.own, w.gs)
 	if err != nil {
 		return nil, err
 	}
 	w.sharers = []*sharer{}
-	for i := range sources.Items {
-		other := &sources.Items[i]
-		if other.UID == w.gs.UID || other.DeletionTimestamp != nil || !desired.SameBranch(other, w.gs) || neverRead(other) {
-			continue
-		}
+	for _, other := range sources {
 		r := &desired.Reader{Snapshot: w.snapshot, Source: other, Bases: w.bases(ctx), Folders: w.options.Renderer}
 		w.sharers = append(w.sharers, &sharer{GitSource: other, renderer: r})
 	}

@@ -155,3 +155,10 @@ var (
 	ConfigMapKind  = schema.GroupKind{Kind: "ConfigMap"}
 	SecretKind     = schema.GroupKind{Kind: "Secret"}
 )
+
+// WithKind returns a copy of a BatchRelease with its kind, as an object to apply has it.
+func WithKind(br *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
+	br = br.DeepCopy()
+	br.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
+	return br
+}

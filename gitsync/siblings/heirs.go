@@ -1,11 +1,9 @@
-package gitsync
+package siblings
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,25 +12,23 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
-	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
-	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// heir is the GitSource to whose path a commit has moved the manifest of an object.
-type heir struct {
-	source types.NamespacedName
-	// cannot is why it may never apply the object; empty: it can.
-	cannot string
+// Heir is the GitSource to whose path a commit has moved the manifest of an object.
+type Heir struct {
+	Source types.NamespacedName
+	// Cannot is why it may never apply the object; empty: it can.
+	Cannot string
 }
 
-// heirs are the heirs by the ids of the objects.
-type heirs map[string]heir
+// Heirs are the heirs by the ids of the objects.
+type Heirs map[string]Heir
 
-// heirsOf returns the heirs of objects that left the branch. An heir follows the same
+// HeirsOf returns the heirs of objects that left the branch. An heir follows the same
 // branch of the same URL and renders the object at the same commit, and its account may
 // write the object. Without that condition a source of another tenant could keep objects
 // from being pruned. If an heir refuses the commit, the object stays with the source that
@@ -41,10 +37,10 @@ type heirs map[string]heir
 // The source that the object leaves asks, and not the one that it comes to, since either
 // may sync first. Nothing is rendered where nothing leaves the branch. A ConfigMap or
 // Secret that kustomize generates under another name does not leave it.
-func (l *look) heirsOf(ctx context.Context, s *repository.Snapshot, wanted inventory.Set) (heirs, error) {
+func (a Access) HeirsOf(ctx context.Context, gs *v1alpha1.GitSource, s *repository.Snapshot, wanted inventory.Set) (Heirs, error) {
 	generated := wanted.Generated()
 	var gone []inventory.Entry
-	for _, e := range inventory.Read(l.gs.Status.Inventory).Without(wanted) {
+	for _, e := range inventory.Read(gs.Status.Inventory).Without(wanted) {
 		if !generated[e.WithoutHash()] {
 			gone = append(gone, e)
 		}
@@ -52,40 +48,30 @@ func (l *look) heirsOf(ctx context.Context, s *repository.Snapshot, wanted inven
 	if len(gone) == 0 {
 		return nil, nil
 	}
-	sources, err := inventory.Sources(ctx, l.own)
+	sources, err := OfBranch(ctx, a.Own, gs)
 	if err != nil {
 		return nil, err
 	}
-	found := heirs{}
-	for i := range sources.Items {
-		other := &sources.Items[i]
-		if other.UID == l.gs.UID || other.DeletionTimestamp != nil || !desired.SameBranch(other, l.gs) || neverRead(other) {
-			continue
-		}
-		if err := l.inherits(ctx, s, other, gone, found); err != nil {
+	found := Heirs{}
+	for _, other := range sources {
+		if err := a.inherits(ctx, gs, s, other, gone, found); err != nil {
 			return nil, err
 		}
 	}
 	return found, nil
 }
 
-// neverRead reports whether a source has looked, and has never read its branch: it may be
-// that of a tenant who lacks the right to.
-func neverRead(gs *v1alpha1.GitSource) bool {
-	return gs.Status.ObservedGeneration != 0 && gs.Status.ObservedCommit == ""
-}
-
 // inherits adds the objects that another source has at the commit of a snapshot, and may
 // write. If it may write none of them, nothing is rendered. If the commit has not changed
 // what it rendered in its own last sync, that rendering is used.
-func (l *look) inherits(ctx context.Context, s *repository.Snapshot, other *v1alpha1.GitSource, gone []inventory.Entry, found heirs) error {
-	as, err := l.writers.as(other.Namespace, other.Spec.ServiceAccountName)
+func (a Access) inherits(ctx context.Context, gs *v1alpha1.GitSource, s *repository.Snapshot, other *v1alpha1.GitSource, gone []inventory.Entry, found Heirs) error {
+	as, err := a.As(other.Namespace, other.Spec.ServiceAccountName)
 	if err != nil {
 		return err
 	}
 	var may []inventory.Entry
 	for _, e := range gone {
-		if h, ok := found[e.ID()]; (!ok || h.cannot != "") && mayPatch(ctx, as, e) {
+		if h, ok := found[e.ID()]; (!ok || h.Cannot != "") && mayPatch(ctx, as, e) {
 			may = append(may, e)
 		}
 	}
@@ -93,78 +79,53 @@ func (l *look) inherits(ctx context.Context, s *repository.Snapshot, other *v1al
 		return ctx.Err()
 	}
 	name := client.ObjectKeyFromObject(other)
-	r := &desired.Reader{Snapshot: s, Source: other, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.options.Renderer}
-	d, _, err := r.Read(l.recall(name).desired)
+	r := &desired.Reader{Snapshot: s, Source: other, Mapper: a.Mapper, Bases: a.Bases, Folders: a.Folders}
+	d, _, err := r.Read(a.Rendered(name))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil {
-		found.add(name, may, nil, "which may have it now and does not render")
+		found.Add(name, may, nil, "which may have it now and does not render")
 		return nil
 	}
-	cannot, err := l.refusal(ctx, s, other)
+	cannot, err := Refusal(ctx, a.Own, s, other)
 	if err == nil && cannot == "" {
-		cannot, err = l.unfit(ctx, other, as, d.Set, may)
+		cannot, err = a.unfit(ctx, gs, other, as, d.Set, may)
 	}
 	if err != nil {
 		return err
 	}
-	found.add(name, may, inventory.OfSet(d.Set), cannot)
+	found.Add(name, may, inventory.OfSet(d.Set), cannot)
 	return nil
 }
 
-// add notes a source as the heir of what it renders, of objects that left the branch; of
+// Add notes a source as the heir of what it renders, of objects that left the branch; of
 // all of them where renders is nil.
-func (h heirs) add(source types.NamespacedName, gone []inventory.Entry, renders inventory.Set, cannot string) {
+func (h Heirs) Add(source types.NamespacedName, gone []inventory.Entry, renders inventory.Set, cannot string) {
 	for _, e := range gone {
-		if before, ok := h[e.ID()]; ok && before.cannot == "" {
+		if before, ok := h[e.ID()]; ok && before.Cannot == "" {
 			continue
 		}
 		if _, ok := renders[e.ID()]; ok || renders == nil {
-			h[e.ID()] = heir{source, cannot}
+			h[e.ID()] = Heir{source, cannot}
 		}
 	}
-}
-
-// effect is what a preview has of an object with this heir.
-func (h heir) effect() (Effect, string) {
-	if h.cannot != "" {
-		return EffectKeep, h.String() + ", " + h.cannot
-	}
-	return EffectHandOver, h.String() + " applies it then, where its account may"
-}
-
-// refusal is why another source does not let the commit of a snapshot be applied: its keys
-// have not signed it. Only the reason is passed on: the source may be another tenant's.
-func (l *look) refusal(ctx context.Context, s *repository.Snapshot, other *v1alpha1.GitSource) (string, error) {
-	by := signers.Policy{
-		Now: time.Now(), Places: map[string][]signers.Place{}, Order: gitobject.Precedence{}, Seen: other.Status.Seen,
-	}
-	err := credentials.Reader{Client: l.own, Source: other}.Keys(ctx, &by)
-	if err == nil {
-		err = credentials.Verify(ctx, other, s, by)
-	}
-	p, ok := errors.AsType[*plan.Problem](err)
-	if !ok {
-		return "", err
-	}
-	return fmt.Sprintf("which has it now and refuses the commit (%s)", p.Reason), nil
 }
 
 // unfit is why another source cannot apply its part of a commit. The API server refuses
 // an object of it, and then that source applies none. Empty: it can, or has none of the
 // objects that left the branch. The API server's words are not passed on to other
 // namespaces.
-func (l *look) unfit(ctx context.Context, other *v1alpha1.GitSource, as client.Client, set *plan.Set, gone []inventory.Entry) (string, error) {
+func (a Access) unfit(ctx context.Context, gs, other *v1alpha1.GitSource, as client.Client, set *plan.Set, gone []inventory.Entry) (string, error) {
 	objects, err := firstOf(set, gone)
 	if err != nil {
 		return "", err
 	}
-	o := apply.NewObserver(other, as, l.own)
+	o := apply.NewObserver(other, as, a.Own)
 	o.Prerequisites, o.Sources = apply.Prerequisites(set), &v1alpha1.GitSourceList{} // the objects are still this source's
-	a := &apply.Applier{Source: other, Client: as}
+	applier := &apply.Applier{Source: other, Client: as}
 	for _, object := range objects {
-		ps, err := tryFor(ctx, o, a, apply.NewTarget(set, object, o.Prerequisites))
+		ps, err := tryFor(ctx, o, applier, apply.NewTarget(set, object, o.Prerequisites))
 		if err != nil {
 			return "", fmt.Errorf("trying %s as GitSource %s: %w", inventory.Of(object.Unstructured), client.ObjectKeyFromObject(other), err)
 		}
@@ -172,7 +133,7 @@ func (l *look) unfit(ctx context.Context, other *v1alpha1.GitSource, as client.C
 			continue
 		}
 		why := ps[0].Reason
-		if other.Namespace == l.gs.Namespace {
+		if other.Namespace == gs.Namespace {
 			why = ps[0].Error()
 		}
 		return fmt.Sprintf("which has it now and cannot apply the commit (%s)", why), nil
@@ -185,7 +146,7 @@ func (l *look) unfit(ctx context.Context, other *v1alpha1.GitSource, as client.C
 func firstOf(set *plan.Set, first []inventory.Entry) ([]plan.Object, error) {
 	all := slices.Clone(set.Objects)
 	for i := range set.Releases {
-		object, err := apply.ReleaseObject(withKind(set.Releases[i].Plan), set.Releases[i].File)
+		object, err := apply.ReleaseObject(inventory.WithKind(set.Releases[i].Plan), set.Releases[i].File)
 		if err != nil {
 			return nil, err
 		}
@@ -228,25 +189,25 @@ func mayPatch(ctx context.Context, as client.Client, e inventory.Entry) bool {
 	return as.Patch(ctx, inventory.Named(e), nothing, client.FieldOwner(v1alpha1.ManagerGitSync), client.DryRunAll) == nil
 }
 
-// certain are the objects that have an heir which can apply them.
-func (h heirs) certain() inventory.Set {
+// Certain are the objects that have an heir which can apply them.
+func (h Heirs) Certain() inventory.Set {
 	inv := inventory.Set{}
 	for id, heir := range h {
-		if heir.cannot == "" {
+		if heir.Cannot == "" {
 			inv[id] = inventory.Entry{}
 		}
 	}
 	return inv
 }
 
-// split takes the objects that have an heir out of those that left the branch. Some go
+// Split takes the objects that have an heir out of those that left the branch. Some go
 // over to the heir; others stay, since the heir cannot apply them.
-func (h heirs) split(gone []inventory.Entry) (left, over, unclear []inventory.Entry) {
+func (h Heirs) Split(gone []inventory.Entry) (left, over, unclear []inventory.Entry) {
 	for _, e := range gone {
 		switch heir, ok := h[e.ID()]; {
 		case !ok:
 			left = append(left, e)
-		case heir.cannot != "":
+		case heir.Cannot != "":
 			unclear = append(unclear, e)
 		default:
 			over = append(over, e)
@@ -256,4 +217,4 @@ func (h heirs) split(gone []inventory.Entry) (left, over, unclear []inventory.En
 }
 
 // String names the heir.
-func (h heir) String() string { return fmt.Sprintf("GitSource %s", h.source) }
+func (h Heir) String() string { return fmt.Sprintf("GitSource %s", h.Source) }

@@ -1,4 +1,4 @@
-package gitsync
+package siblings
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
+	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -81,9 +82,16 @@ func TestHeirs_Renders(t *testing.T) {
 		n := 0
 		other := source("other", "heavy")
 		other.Status = tc.status
-		w := &writers{by: map[string]client.Client{"system:serviceaccount:shop:tenant": patching{err: tc.may}}}
-		l := &look{reconciler: &reconciler{own: listed{gs: other}, writers: w, options: Options{NoRemoteBases: true, Renderer: countedRenders{&n}}}, gs: &leaves}
-		if _, err := l.heirsOf(t.Context(), s, inventory.Set{}); err != nil {
+		a := Access{
+			Own: listed{gs: other}, Folders: countedRenders{&n}, Rendered: func(types.NamespacedName) *desired.State { return nil },
+			As: func(namespace, account string) (client.Client, error) {
+				if namespace != "shop" || account != "tenant" {
+					t.Errorf("%s: asked as %s of %s", tc.why, account, namespace)
+				}
+				return patching{err: tc.may}, nil
+			},
+		}
+		if _, err := a.HeirsOf(t.Context(), &leaves, s, inventory.Set{}); err != nil {
 			t.Errorf("%s: %v", tc.why, err)
 		}
 		if n != tc.want {
