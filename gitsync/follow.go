@@ -52,17 +52,17 @@ type commit struct {
 
 // follow brings the cluster to what a snapshot says: everything is rendered,
 // read and tried before the first write.
-func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Snapshot) error {
+func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Snapshot) (step, error) {
 	l.keep.trials = l.keep.trials.Valid(l.gs, isAsked(l.gs)) // also where nothing of the commit is tried: what was applied is kept
 	by, err := l.signatures(ctx)
 	if err != nil {
-		return err
+		return step{}, err
 	}
 	if err := credentials.Verify(ctx, l.gs, s, by); err != nil {
-		return l.refuse(ctx, s, by, nil, err)
+		return step{}, l.refuse(ctx, s, by, nil, err)
 	}
 	if err := l.await(ctx, s); err != nil {
-		return err
+		return step{}, err
 	}
 	if len(l.outcome.awaited) > 0 {
 		return l.meanwhile(ctx, r, s, by)
@@ -76,16 +76,16 @@ func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Sna
 		return l.writeBackRefused(ctx, r, s, c, o, l.refuse(ctx, s, by, c, err))
 	}
 	if len(l.outcome.waiting) > 0 {
-		return nil
+		return step{}, nil
 	}
 	l.readyOf(c)
-	if err := l.writeBack(ctx, r, s, c, o); err != nil {
-		return err
+	if next, err := l.writeBack(ctx, r, s, c, o, false); err != nil || next.moved {
+		return next, err
 	}
-	if err := l.writeNotes(ctx, r, s, c, o); err != nil {
-		return err
+	if next, err := l.writeNotes(ctx, r, s, c, o); err != nil || next.moved {
+		return next, err
 	}
-	return l.stage(c, o).Unfinished()
+	return step{}, l.stage(c, o).Unfinished()
 }
 
 // bring tries all of a commit, and then writes what of it the cluster does not

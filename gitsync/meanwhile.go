@@ -34,28 +34,29 @@ type interim struct {
 // other sources may never become ready. Nothing of the commit that waits is applied.
 // It costs what a sync of an applied commit costs. So it runs as often as such a sync,
 // and not each time the other sources are checked.
-func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, by signers.Policy) error {
+func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, by signers.Policy) (step, error) {
 	if l.gs.Status.AppliedCommit == "" {
-		return nil
+		return step{}, nil
 	}
 	if time.Now().Before(l.keep.interim.due) && !isAsked(l.gs) {
 		l.outcome.intents, l.outcome.amiss = l.keep.interim.intents, l.keep.interim.amiss
-		return nil
+		return step{}, nil
 	}
 	l.kept, l.outcome.intents, l.outcome.amiss = true, nil, nil
 	o := apply.NewObserver(l.gs, l.as, l.own)
 	applied, err := l.keepApplied(ctx, s, by, o)
 	if err := l.putAside(err, desired.CommitAt(l.gs.Spec.Ref.String(), l.gs.Status.AppliedCommit)); err != nil {
-		return err
+		return step{}, err
 	}
 	waiting, err := l.renderWaiting(ctx, s, by)
 	if err != nil {
-		return l.putAside(err, "")
+		return step{}, l.putAside(err, "")
 	}
-	if err := l.writeBack(ctx, r, s, waiting, o); err != nil || applied == nil {
-		return l.putAside(err, "")
+	next, err := l.writeBack(ctx, r, s, waiting, o, false)
+	if err == nil && !next.moved && applied != nil {
+		next, err = l.writeNotes(ctx, r, s, applied, o)
 	}
-	return l.putAside(l.writeNotes(ctx, r, s, applied, o), "")
+	return next, l.putAside(err, "")
 }
 
 // keepApplied brings what is applied again, and returns the commit that it comes from.
@@ -94,7 +95,7 @@ func (l *look) renderWaiting(ctx context.Context, s *repository.Snapshot, by sig
 // putAside takes what went wrong beside the wait into the outcome, with what it is
 // about. It returns what ends the sync.
 func (l *look) putAside(err error, about string) error {
-	if err == nil || l.parked != nil || errors.Is(err, gitserver.ErrBranchMoved) || repository.IsDamaged(err) || isConflict(err) || errors.Is(err, context.Canceled) {
+	if err == nil || l.parked != nil || repository.IsDamaged(err) || isConflict(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	for _, p := range apiproblem.OfSource(l.gs, err) {

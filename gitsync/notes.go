@@ -119,15 +119,15 @@ func release(paragraph string) string {
 // writeNotes keeps the notes as the releases' status has them. There is no exchange
 // with the server where they have not changed since the last time. If the notes cannot
 // be pushed, InSync says so, and there is no error.
-func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer) error {
+func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer) (step, error) {
 	if l.gs.Spec.WriteBack == nil || !l.gs.Spec.WriteBack.Notes {
-		return nil
+		return step{}, nil
 	}
 	st := stories{}
 	for i := range c.governed.Set.Releases {
 		live, err := o.LivePlan(ctx, &c.governed.Set.Releases[i])
 		if err != nil {
-			return err
+			return step{}, err
 		}
 		if live != nil {
 			st.add(live)
@@ -140,19 +140,22 @@ func (l *look) writeNotes(ctx context.Context, r gitserver.Remote, s *repository
 	})
 	now := fmt.Sprint(st)
 	if len(st) == 0 || now == l.keep.notes {
-		return nil
+		return step{}, nil
 	}
 	err := l.pushNotes(ctx, r, st)
 	if err == nil {
 		l.keep.notes = now
-		return nil
+		return step{}, nil
+	}
+	if errors.Is(err, gitserver.ErrBranchMoved) {
+		return step{moved: true}, nil
 	}
 	ps := plan.ProblemsOf(err)
 	l.outcome.intents = append(l.outcome.intents, ps...)
 	if len(ps) > 0 {
-		return nil
+		return step{}, nil
 	}
-	return fmt.Errorf("writing the notes of releases: %w", err)
+	return step{}, fmt.Errorf("writing the notes of releases: %w", err)
 }
 
 // pushNotes adds what is missing, as a compare-and-swap on the ref.
@@ -207,10 +210,11 @@ func (l *look) tryNotes(ctx context.Context, r gitserver.Remote, m gitobject.Com
 	if err != nil {
 		return err
 	}
-	u, err := newUpdate(scratch, notesRef, there.Commit, head)
+	pack, err := scratch.Pack(head)
 	if err != nil {
 		return err
 	}
+	u := gitserver.Update{Branch: notesRef, From: there.Commit, To: head, Pack: pack}
 	if err := push(ctx, r, u, l.gs.Spec.TimeoutOrDefault()); err != nil {
 		return err
 	}

@@ -413,8 +413,6 @@ type look struct {
 	again bool
 	// unclear: objects are kept until another source renders.
 	unclear bool
-	// onlyRollbacks: of what the cluster decided, only rollbacks are committed.
-	onlyRollbacks bool
 	// kept: what is applied was looked at though a newer commit waits.
 	kept bool
 	// parked: there was no place to render; nil: there was.
@@ -459,21 +457,22 @@ func (l *look) run(ctx context.Context) error {
 	if l.as, err = l.writers.as(gs.Namespace, gs.Spec.ServiceAccountName); err != nil {
 		return err
 	}
-	for healed, moved := false, 0; ; {
+	for healed, moved, late := false, 0, (*overtaken)(nil); ; {
 		snapshot, err := l.fetch(ctx, remote)
 		if err != nil {
 			return err
 		}
-		err = l.followAndClose(ctx, remote, snapshot)
+		next, err := l.followAndClose(ctx, remote, snapshot, late)
+		late = next.overtaken
 		switch {
-		case err == nil, l.parked != nil:
-			return err
-		case errors.Is(err, gitserver.ErrBranchMoved):
+		case next.moved:
 			if moved++; moved > maxMoved || !pauseFor(ctx, moved) {
 				l.again = true
 				return ctx.Err()
 			}
 			l.since = time.Now()
+		case err == nil, l.parked != nil:
+			return err
 		case healed || !repository.IsDamaged(err):
 			l.noteEndedAnyway(ctx)
 			return err
@@ -488,16 +487,22 @@ func (l *look) run(ctx context.Context) error {
 	}
 }
 
-// followAndClose follows a snapshot, and ends its use also where that panics: the folder
-// of a clone that has a reader is never removed.
-func (l *look) followAndClose(ctx context.Context, r gitserver.Remote, s *repository.Snapshot) error {
+// followAndClose follows a snapshot, after a write-back that its push has overtaken. It ends
+// the use of the snapshot also where that panics: the folder of a clone that has a reader
+// is never removed.
+func (l *look) followAndClose(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, late *overtaken) (next step, err error) {
 	defer s.Close()
 	l.outcome.author = authorIn(s, s.Commit)
-	err := l.follow(ctx, r, s)
-	if err != nil && !errors.Is(err, gitserver.ErrBranchMoved) {
+	if late != nil {
+		next, err = l.writeBackAgain(ctx, r, s, late)
+	}
+	if err == nil && !next.moved {
+		next, err = l.follow(ctx, r, s)
+	}
+	if err != nil {
 		l.outcome.behind = behind(s, plumbing.NewHash(l.gs.Status.AppliedCommit))
 	}
-	return err
+	return next, err
 }
 
 // unsupported refuses what this version would otherwise ignore: who asks for

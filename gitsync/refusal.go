@@ -2,7 +2,6 @@ package gitsync
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -14,7 +13,6 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
-	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // refuse does what can be done where a commit is refused, and returns the refusal with
@@ -46,38 +44,29 @@ func (l *look) refuse(ctx context.Context, s *repository.Snapshot, by signers.Po
 	return append(ps, newProblems(ps, more)...)
 }
 
-// bringsAgain reports whether a refused commit begins another release than the one of a
-// BatchRelease. It may be one of the template that failed: after a revert, the same change
-// again. If the commit was not prepared, that is not known, and the answer is true.
-func (c *commit) bringsAgain(br *v1alpha1.BatchRelease) bool {
-	return len(c.then) == 0 || slices.ContainsFunc(c.then, func(then *v1alpha1.BatchRelease) bool {
-		return plan.ReleaseName(then) == plan.ReleaseName(br) && then.Spec.Commit != br.Spec.Commit
-	})
-}
-
 // writeBackRefused commits the rollbacks that the cluster decided on top of a refused
 // commit that renders, and returns the refusal. Such a revert has all else as the tip has
 // it, so it makes nothing worse. Without it the branch would bring the revision that
 // failed again. An approval given in the cluster waits for a commit that is applied: the
 // refused one may have other steps.
-func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer, refusal error) error {
+func (l *look) writeBackRefused(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer, refusal error) (step, error) {
 	ps := plan.ProblemsOf(refusal)
 	if c == nil || c.releases == nil || len(ps) == 0 || l.again || l.parked != nil || ctx.Err() != nil || repository.IsDamaged(refusal) {
-		return refusal
+		return step{}, refusal
 	}
-	l.onlyRollbacks = true
-	err := l.writeBack(ctx, r, s, c, o)
-	l.onlyRollbacks = false // the next commit of this sync may be applied
+	next, err := l.writeBack(ctx, r, s, c, o, true)
 	switch more := plan.ProblemsOf(err); {
+	case next.moved:
+		return next, nil
 	case err == nil:
-		return refusal
+		return step{}, refusal
 	case len(more) > 0:
-		return append(slices.Clone(ps), newProblems(ps, more)...)
-	case errors.Is(err, gitserver.ErrBranchMoved), repository.IsDamaged(err), l.parked != nil:
-		return err
+		return step{}, append(slices.Clone(ps), newProblems(ps, more)...)
+	case repository.IsDamaged(err), l.parked != nil:
+		return step{}, err
 	default:
 		l.log.Info("not written back", "because", err.Error())
-		return refusal
+		return step{}, refusal
 	}
 }
 

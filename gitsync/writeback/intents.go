@@ -1,4 +1,4 @@
-package gitsync
+package writeback
 
 import (
 	"fmt"
@@ -188,8 +188,8 @@ func revertMessage(list []intent, reverted []revert.Commit) string {
 	return b.String()
 }
 
-// mark changes when a status says something else that a source has to know.
-func mark(br *v1alpha1.BatchRelease) string {
+// Mark changes when a status says something else that a source has to know.
+func Mark(br *v1alpha1.BatchRelease) string {
 	s := &br.Status
 	release := plan.Release{Plan: br}
 	back, failed := rolledBack(&release, br)
@@ -201,7 +201,7 @@ func mark(br *v1alpha1.BatchRelease) string {
 	if failed || ok {
 		about = s.ObservedGeneration
 	}
-	return fmt.Sprint(about, failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, in.waits, s.FailedRevision, other, past, desired.IsUnderWay(br, s.UpdateCommit), chapter(br))
+	return fmt.Sprint(about, failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, in.waits, s.FailedRevision, other, past, desired.IsUnderWay(br, s.UpdateCommit))
 }
 
 // String is an intent in a few words.

@@ -1,4 +1,4 @@
-package gitsync
+package writeback
 
 import (
 	"context"
@@ -20,16 +20,16 @@ import (
 
 // base decides on which commit to build, and returns what is still to be
 // committed. Without a branch for review that is the tip of the watched one.
-func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error) {
+func (w *attempt) base(ctx context.Context, pending []intent) ([]intent, error) {
 	tip, err := object.GetCommit(w.scratch, w.head)
 	if err != nil {
 		return nil, gittree.Missing("commit", w.head, err)
 	}
 	w.tree = tip.TreeHash
-	if !desired.Reviews(&w.gs.Spec) {
+	if !desired.Reviews(&w.Source.Spec) {
 		return pending, nil
 	}
-	w.branch = w.gs.Spec.WriteBack.Branch
+	w.branch = w.Source.Spec.WriteBack.Branch
 	return w.reviewBase(ctx, pending)
 }
 
@@ -37,10 +37,10 @@ func (w *writeback) base(ctx context.Context, pending []intent) ([]intent, error
 // made, or moved forward, on top of the tip of the watched branch. If it has others
 // that are not merged yet, the new commits go on top of those. If it has fallen
 // behind, the first commit is a merge of the two.
-func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent, error) {
-	looking, cancel := context.WithTimeout(ctx, w.gs.Spec.TimeoutOrDefault())
+func (w *attempt) reviewBase(ctx context.Context, pending []intent) ([]intent, error) {
+	looking, cancel := context.WithTimeout(ctx, w.Source.Spec.TimeoutOrDefault())
 	defer cancel()
-	s, err := turns.Exchange(ctx, func() (*repository.Snapshot, error) { return w.mirrors.Of(w.remote).Fetch(looking, w.remote, w.branch) })
+	s, err := turns.Exchange(ctx, func() (*repository.Snapshot, error) { return w.Mirror.Fetch(looking, w.Remote, w.branch) })
 	if p, ok := errors.AsType[*plan.Problem](err); ok && p.Reason == v1alpha1.ReasonBranchNotFound {
 		w.from = plumbing.ZeroHash
 		return pending, nil
@@ -49,7 +49,7 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 		return nil, err
 	}
 	w.review = s
-	if !s.SharesDisk(w.snapshot) {
+	if !s.SharesDisk(w.Snapshot) {
 		return nil, gitserver.ErrBranchMoved // the mirror was cloned again: both from the new one
 	}
 	// The older snapshot does not see what has come since.
@@ -89,7 +89,7 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 	if err != nil {
 		return nil, err
 	}
-	if w.set, err = w.commit.renderer.Render(t); err != nil {
+	if w.set, err = w.Reader.Render(t); err != nil {
 		return nil, &plan.Problem{Reason: v1alpha1.ReasonWriteBackConflict, Where: "branch " + w.branch, Err: errors.New("does not render: " + plan.OneLine(err.Error())), Hint: "correct it, or delete it"}
 	}
 	return unsaid, nil
@@ -99,12 +99,12 @@ func (w *writeback) reviewBase(ctx context.Context, pending []intent) ([]intent,
 // of the watched tip. If spec.verify is set, a listed key must have signed each of them.
 // The signature of the controller covers the whole history of its commit. On top of a
 // commit that a committer may not bring, it would let that commit be applied.
-func (w *writeback) reviewIsSigned(ctx context.Context) error {
-	by := w.commit.renderer.Signatures
+func (w *attempt) reviewIsSigned(ctx context.Context) error {
+	by := w.Reader.Signatures
 	if by.Verify == nil {
 		return nil
 	}
-	past, err := gitobject.Ancestors(ctx, w.snapshot, w.snapshot.Commit)
+	past, err := gitobject.Ancestors(ctx, w.Snapshot, w.Snapshot.Commit)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 		if why != "" {
 			return &plan.Problem{
 				Reason: v1alpha1.ReasonWriteBackConflict, Where: "branch " + w.branch,
-				Err:  fmt.Errorf("commit %s is not in the history of %s, and spec.verify does not let it be applied: %s", plan.ShortCommit(c.Hash.String()), w.gs.Spec.Ref.Branch, why),
+				Err:  fmt.Errorf("commit %s is not in the history of %s, and spec.verify does not let it be applied: %s", plan.ShortCommit(c.Hash.String()), w.Source.Spec.Ref.Branch, why),
 				Hint: "find out who pushed it, and delete the branch; it is made again",
 			}
 		}
@@ -134,12 +134,12 @@ func (w *writeback) reviewIsSigned(ctx context.Context) error {
 
 // unreviewed returns what the branch for review does not say yet, and what
 // waits there.
-func (w *writeback) unreviewed(ctx context.Context, review plumbing.Hash, pending []intent) (unsaid, waiting []intent, err error) {
-	renderer := *w.commit.renderer
+func (w *attempt) unreviewed(ctx context.Context, review plumbing.Hash, pending []intent) (unsaid, waiting []intent, err error) {
+	renderer := *w.Reader
 	renderer.Snapshot = w.review
-	h := desired.NewHistory(&renderer, w.commit.desired)
+	h := desired.NewHistory(&renderer, w.State)
 	for _, in := range pending {
-		list, err := w.commitsSince(ctx, review, plumbing.NewHash(in.commit))
+		list, err := commitsSince(ctx, w.scratch, review, plumbing.NewHash(in.commit))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -157,11 +157,11 @@ func (w *writeback) unreviewed(ctx context.Context, review plumbing.Hash, pendin
 }
 
 // waitForReview says where intents are meanwhile.
-func (w *writeback) waitForReview(waiting []intent) {
+func (w *attempt) waitForReview(waiting []intent) {
 	for _, in := range waiting {
 		p := w.problem(in)
 		p.Reason, p.Err = v1alpha1.ReasonWaitingForReview, fmt.Errorf("%w; branch %s does", p.Err, w.branch)
-		p.Hint = "merge it into " + w.gs.Spec.Ref.Branch
-		w.outcome.intents = append(w.outcome.intents, p)
+		p.Hint = "merge it into " + w.Source.Spec.Ref.Branch
+		w.problems = append(w.problems, p)
 	}
 }

@@ -1,4 +1,4 @@
-package gitsync
+package writeback
 
 import (
 	"fmt"
@@ -54,6 +54,9 @@ func TestIntents(t *testing.T) {
 		{because: "the status is about another spec", edit: func(br *v1alpha1.BatchRelease) {
 			br.Status.Approvals, br.Generation = approvedBy("cluster", 1), 2
 		}},
+		{because: "rolled back while the status is about another spec", edit: func(br *v1alpha1.BatchRelease) {
+			br.Status.FailedRevision, br.Status.FailedCommit, br.Status.UpdateRevision, br.Generation = revision, release, "58d874c89d", 2
+		}},
 		{because: "rolled back", edit: func(br *v1alpha1.BatchRelease) {
 			br.Status.FailedRevision, br.Status.FailedCommit, br.Status.UpdateRevision = revision, release, "58d874c89d"
 		}, want: "rollback of shop/web to 58d874c89d"},
@@ -68,7 +71,7 @@ func TestIntents(t *testing.T) {
 		br := &v1alpha1.BatchRelease{Spec: v1alpha1.BatchReleaseSpec{Commit: release}, Status: v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseRollingUpdate, UpdateRevision: revision, UpdateCommit: release, ObservedGeneration: 1}}
 		br.Namespace, br.Name, br.Generation = "shop", "web", 1
 		br.Spec.Strategy.Steps = make([]v1alpha1.Step, 3)
-		quiet := mark(br)
+		quiet := Mark(br)
 		if c.edit != nil {
 			c.edit(br)
 		}
@@ -79,7 +82,7 @@ func TestIntents(t *testing.T) {
 				continue
 			}
 			got += in.String()
-			if mark(br) == quiet {
+			if Mark(br) == quiet {
 				t.Errorf("%s: nobody looks", c.because)
 			}
 			message := in.message()
@@ -125,7 +128,7 @@ func TestUnwanted(t *testing.T) {
 	} {
 		br := &v1alpha1.BatchRelease{Status: v1alpha1.BatchReleaseStatus{Phase: c.phase}}
 		c.in.release = &plan.Release{Plan: br}
-		w := &writeback{look: &look{gs: &v1alpha1.GitSource{Spec: c.spec}}, snapshot: &repository.Snapshot{}}
+		w := &Input{Source: &v1alpha1.GitSource{Spec: c.spec}, Snapshot: &repository.Snapshot{}}
 		ps := w.unwanted(c.in, br)
 		got := ""
 		for _, p := range ps {

@@ -1,4 +1,4 @@
-package gitsync
+package writeback
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func TestUnfinishedRendering(t *testing.T) {
 		"k/kustomization.yaml": "resources: [../base]\n", "x/kustomization.yaml": "resources: [a.yaml]\n",
 	})
 	after := treeOf(map[string]string{"base/web.yaml": "v1\n"})
-	w := &writeback{scratch: gitobject.NewStore(gittest.Objects(repo.Work + "/.git")), tree: before}
+	scratch := gitobject.NewStore(gittest.Objects(repo.Work + "/.git"))
 	for _, c := range []struct {
 		because string
 		path    string
@@ -44,7 +44,7 @@ func TestUnfinishedRendering(t *testing.T) {
 		{"its path is the root", ".", nil, desired.Unfetched{Err: errors.New("no answer")}, true},
 		{"nothing was read, since there was no place", "x", nil, noPlace{errors.New("no place")}, true},
 	} {
-		tree, err := gittree.OpenTree(w.scratch, before)
+		tree, err := gittree.OpenTree(scratch, before)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestUnfinishedRendering(t *testing.T) {
 		if s.before.isKnown() {
 			t.Errorf("%s: the rendering counts as known", c.because)
 		}
-		if got, err := w.mayRead(s, after); err != nil || got != c.want {
+		if got, err := s.mayRead(scratch, after); err != nil || got != c.want {
 			t.Errorf("%s: %t %v, want %t", c.because, got, err, c.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package gitsync
+package writeback
 
 import (
 	"cmp"
@@ -77,43 +77,49 @@ func withHidden(list []string, what string, n int) []string {
 	}
 }
 
-// sharersOf returns the other GitSources of the branch, once in an attempt. A source that
+// sharers are the other sources of the branch.
+type sharers struct {
+	*Input
+	list []*sharer // nil until they are asked for
+}
+
+// of returns the other GitSources of the branch, once in an attempt. A source that
 // never read its branch has brought nothing from it.
-func (w *writeback) sharersOf(ctx context.Context) ([]*sharer, error) {
-	if w.sharers != nil {
-		return w.sharers, nil
+func (w *sharers) of(ctx context.Context) ([]*sharer, error) {
+	if w.list != nil {
+		return w.list, nil
 	}
-	sources, err := siblings.OfBranch(ctx, w.own, w.gs)
+	sources, err := siblings.OfBranch(ctx, w.Own, w.Source)
 	if err != nil {
 		return nil, err
 	}
-	w.sharers = []*sharer{}
+	w.list = []*sharer{}
 	for _, other := range sources {
-		r := &desired.Reader{Snapshot: w.snapshot, Source: other, Bases: w.bases(ctx), Folders: w.options.Renderer}
-		w.sharers = append(w.sharers, &sharer{GitSource: other, renderer: r})
+		r := &desired.Reader{Snapshot: w.Snapshot, Source: other, Bases: w.Siblings.Bases, Folders: w.Siblings.Folders}
+		w.list = append(w.list, &sharer{GitSource: other, renderer: r})
 	}
-	return w.sharers, nil
+	return w.list, nil
 }
 
-// movedElsewhere returns what a tree would move of other GitSources. If a source read
+// movedBy returns what a tree would move of other GitSources. If a source read
 // none of the files that differ, nothing is rendered.
-func (w *writeback) movedElsewhere(ctx context.Context, tree plumbing.Hash) (*elsewhere, error) {
-	sharers, err := w.sharersOf(ctx)
+func (w *sharers) movedBy(ctx context.Context, scratch *gitobject.Store, head, tree plumbing.Hash) (*elsewhere, error) {
+	sharers, err := w.of(ctx)
 	if err != nil {
 		return nil, err
 	}
 	e := &elsewhere{}
-	t, err := gittree.OpenTree(w.scratch, tree) // one for all, since it keeps the folders that it has read
+	t, err := gittree.OpenTree(scratch, tree) // one for all, since it keeps the folders that it has read
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range sharers {
-		moved, unknown, err := w.movedOf(ctx, s, tree, t)
+		moved, unknown, err := w.movedOf(ctx, s, scratch, head, tree, t)
 		if err = cmp.Or(ctx.Err(), err); err != nil {
 			return nil, err
 		}
 		name := client.ObjectKeyFromObject(s.GitSource).String()
-		same := s.Namespace == w.gs.Namespace
+		same := s.Namespace == w.Source.Namespace
 		switch {
 		case unknown && same:
 			e.unknown = append(e.unknown, "GitSource "+name)
@@ -130,16 +136,16 @@ func (w *writeback) movedElsewhere(ctx context.Context, tree plumbing.Hash) (*el
 
 // movedOf returns the releases and Deployments of one source that a tree would move. It
 // is unknown where the tree changes what the source read and either side does not render.
-func (w *writeback) movedOf(ctx context.Context, s *sharer, tree plumbing.Hash, t *gittree.Tree) (moved []string, unknown bool, err error) {
-	if s.before == nil || s.tree != w.tree {
-		if s.before, err = w.renderingOf(s, w.tree, w.recall(client.ObjectKeyFromObject(s.GitSource)).desired); err != nil {
+func (w *sharers) movedOf(ctx context.Context, s *sharer, scratch *gitobject.Store, head, tree plumbing.Hash, t *gittree.Tree) (moved []string, unknown bool, err error) {
+	if s.before == nil || s.tree != head {
+		if s.before, err = s.renderingOf(scratch, head, w.Siblings.Rendered(client.ObjectKeyFromObject(s.GitSource))); err != nil {
 			return nil, false, err
 		}
-		s.tree = w.tree
+		s.tree = head
 	}
 	same, err := s.before.reads.Unchanged(t)
 	if err == nil && same && !s.before.isKnown() {
-		unknown, err = w.mayRead(s, tree)
+		unknown, err = s.mayRead(scratch, tree)
 	}
 	if err != nil || same {
 		return nil, unknown, err
@@ -147,7 +153,7 @@ func (w *writeback) movedOf(ctx context.Context, s *sharer, tree plumbing.Hash, 
 	if s.before.err != nil {
 		return nil, true, nil
 	}
-	after, err := w.renderingOf(s, tree, nil)
+	after, err := s.renderingOf(scratch, tree, nil)
 	if err != nil || after.err != nil {
 		return nil, err == nil, err
 	}
@@ -170,7 +176,7 @@ func (w *writeback) movedOf(ctx context.Context, s *sharer, tree plumbing.Hash, 
 // mayRead reports whether a tree changes a file that a source may read, of which the
 // rendering did not come to its end. The kustomizations are read first, and those read
 // only what lies below them.
-func (w *writeback) mayRead(s *sharer, tree plumbing.Hash) (bool, error) {
+func (s *sharer) mayRead(scratch *gitobject.Store, tree plumbing.Hash) (bool, error) {
 	if _, ok := errors.AsType[desired.Busy](s.before.err); ok {
 		return true, nil
 	}
@@ -180,7 +186,7 @@ func (w *writeback) mayRead(s *sharer, tree plumbing.Hash) (bool, error) {
 			folders = append(folders, path.Dir(p), path.Dir(r.Real))
 		}
 	}
-	changes, err := gitobject.Diff(w.scratch, w.tree, tree)
+	changes, err := gitobject.Diff(scratch, s.tree, tree)
 	for p := range changes {
 		if slices.ContainsFunc(folders, func(dir string) bool { return dir == "/" || strings.HasPrefix("/"+p, dir+"/") }) {
 			return true, err
@@ -191,8 +197,8 @@ func (w *writeback) mayRead(s *sharer, tree plumbing.Hash) (bool, error) {
 
 // renderingOf renders a tree for a source. If the tree has what the last rendering
 // read, that rendering is good.
-func (w *writeback) renderingOf(s *sharer, tree plumbing.Hash, last *desired.State) (*sharedRendering, error) {
-	t, err := gittree.OpenTree(w.scratch, tree)
+func (s *sharer) renderingOf(scratch *gitobject.Store, tree plumbing.Hash, last *desired.State) (*sharedRendering, error) {
+	t, err := gittree.OpenTree(scratch, tree)
 	if err != nil {
 		return nil, err
 	}
@@ -241,18 +247,18 @@ func templatesOf(set *plan.Set) map[client.ObjectKey]deployed {
 // hasGoneBack reports whether the cluster rolled back a release of another source to a
 // template already. The branch may then say so, too, and no pod of it moves. A release
 // of which that is not known counts as one that would move.
-func (w *writeback) hasGoneBack(ctx context.Context, s *sharer, r *plan.Release, template *corev1.PodTemplateSpec) bool {
+func (w *sharers) hasGoneBack(ctx context.Context, s *sharer, r *plan.Release, template *corev1.PodTemplateSpec) bool {
 	if r == nil || template == nil {
 		return false
 	}
 	br := &v1alpha1.BatchRelease{}
-	if err := w.own.Get(ctx, client.ObjectKeyFromObject(r.Plan), br); err != nil || !inventory.IsOwned(br, s.GitSource) || !speaksOf(br, r) {
+	if err := w.Own.Get(ctx, client.ObjectKeyFromObject(r.Plan), br); err != nil || !inventory.IsOwned(br, s.GitSource) || !speaksOf(br, r) {
 		return false
 	}
 	if _, ok := rolledBack(r, br); !ok {
 		return false
 	}
-	as, err := w.writers.as(s.Namespace, s.Spec.ServiceAccountName)
+	as, err := w.Siblings.As(s.Namespace, s.Spec.ServiceAccountName)
 	if err != nil {
 		return false
 	}

@@ -1,4 +1,4 @@
-package gitsync
+package writeback
 
 import (
 	"cmp"
@@ -80,7 +80,7 @@ type goal struct {
 // the whole change of the commits that made the releases, as far as this source
 // renders it. If that would move other releases as well, it leaves out the files that
 // would move them.
-func (w *writeback) revert(ctx context.Context, group []intent) error {
+func (w *attempt) revert(ctx context.Context, group []intent) error {
 	goals, commits, err := w.cause(ctx, group)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func isRefusal(err error) bool {
 
 // cause finds the commits that brought what failed, newest first. For each release it
 // finds the template that the cluster has gone back to, as Git had it.
-func (w *writeback) cause(ctx context.Context, group []intent) ([]goal, []revert.Commit, error) {
+func (w *attempt) cause(ctx context.Context, group []intent) ([]goal, []revert.Commit, error) {
 	goals := make([]goal, len(group))
 	by := map[plumbing.Hash]revert.Commit{}
 	for i, in := range group {
@@ -125,7 +125,7 @@ func (w *writeback) cause(ctx context.Context, group []intent) ([]goal, []revert
 	}
 	commits := slices.SortedFunc(maps.Values(by), func(a, b revert.Commit) int { return cmp.Compare(a.Place, b.Place) })
 	for i := range commits {
-		if err := commits[i].Read(w.snapshot, w.commit.renderer); err != nil {
+		if err := commits[i].Read(w.Snapshot, w.Reader); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -136,22 +136,22 @@ func (w *writeback) cause(ctx context.Context, group []intent) ([]goal, []revert
 // runs now. It returns that template, and the commits on the way with which the
 // template changed. They are the one that began the release, and those of releases
 // that it superseded.
-func (w *writeback) back(ctx context.Context, in intent) (*corev1.PodTemplateSpec, []revert.Commit, error) {
-	runs, err := running(ctx, w.as, w.gs, in.release)
+func (w *attempt) back(ctx context.Context, in intent) (*corev1.PodTemplateSpec, []revert.Commit, error) {
+	runs, err := running(ctx, w.Account, w.Source, in.release)
 	if err != nil {
 		return nil, nil, err
 	}
 	if now, err := runs(in.release.Template); err != nil || now {
 		return nil, nil, cmp.Or(err, error(&cannot{fact: "the Deployment has not gone back yet", passes: true}))
 	}
-	h := desired.NewHistory(w.commit.renderer, w.commit.desired)
+	h := desired.NewHistory(w.Reader, w.State)
 	var commits []revert.Commit
-	at, reads, template := w.snapshot.Commit, w.commit.desired.Reads, in.release.Template
+	at, reads, template := w.Snapshot.Commit, w.State.Reads, in.release.Template
 	for place, renders := 0, 0; place < maxBack && renders < maxRenders; place++ {
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		c, err := object.GetCommit(w.snapshot, at)
+		c, err := object.GetCommit(w.Snapshot, at)
 		if err != nil {
 			return nil, nil, gittree.Missing("commit", at, err)
 		}
@@ -225,7 +225,7 @@ func running(ctx context.Context, as client.Client, gs *v1alpha1.GitSource, r *p
 
 // takeBack undoes commits on the head, except for some files, and checks what
 // comes out.
-func (w *writeback) takeBack(ctx context.Context, goals []goal, commits []revert.Commit, without map[string]bool) (plumbing.Hash, *plan.Set, error) {
+func (w *attempt) takeBack(ctx context.Context, goals []goal, commits []revert.Commit, without map[string]bool) (plumbing.Hash, *plan.Set, error) {
 	tree := w.tree
 	var conflicts []string
 	for _, c := range commits {
@@ -249,7 +249,7 @@ func (w *writeback) takeBack(ctx context.Context, goals []goal, commits []revert
 	if where := revert.Keeps(commits, w.set, set); where != "" {
 		return plumbing.ZeroHash, nil, &cannot{fact: "it would change " + where + ", which is not of the release", hint: "put the old state back by hand"}
 	}
-	others, err := w.movedElsewhere(ctx, tree)
+	others, err := w.sharers.movedBy(ctx, w.scratch, w.tree, tree)
 	if err == nil && !others.isEmpty() {
 		err = &movesOthers{elsewhere: others}
 	}
@@ -257,7 +257,7 @@ func (w *writeback) takeBack(ctx context.Context, goals []goal, commits []revert
 }
 
 // conflictOf says why files cannot be taken back: other lines, or the file is gone.
-func (w *writeback) conflictOf(files []string) (string, error) {
+func (w *attempt) conflictOf(files []string) (string, error) {
 	slices.Sort(files)
 	var changed, gone, facts []string
 	for _, p := range slices.Compact(files) {
@@ -281,12 +281,12 @@ func (w *writeback) conflictOf(files []string) (string, error) {
 }
 
 // yields renders a tree and makes sure that it brings the templates to come to.
-func (w *writeback) yields(goals []goal, tree plumbing.Hash) (*plan.Set, error) {
+func (w *attempt) yields(goals []goal, tree plumbing.Hash) (*plan.Set, error) {
 	t, err := gittree.OpenTree(w.scratch, tree)
 	if err != nil {
 		return nil, err
 	}
-	set, err := w.commit.renderer.Render(t)
+	set, err := w.Reader.Render(t)
 	if t.Err() != nil {
 		return nil, t.Err()
 	}
@@ -303,7 +303,7 @@ func (w *writeback) yields(goals []goal, tree plumbing.Hash) (*plan.Set, error) 
 
 // moved returns the releases, except for those to be reverted, whose template is no
 // longer what the head says.
-func (w *writeback) moved(goals []goal, set *plan.Set) []string {
+func (w *attempt) moved(goals []goal, set *plan.Set) []string {
 	var moved []string
 	for i := range w.set.Releases {
 		r := &w.set.Releases[i]
@@ -320,7 +320,7 @@ func (w *writeback) moved(goals []goal, set *plan.Set) []string {
 // narrow takes back what a commit changed without the files that move other releases.
 // First it takes as few files as it takes to come to the templates, and then each of
 // the others that moves nothing else.
-func (w *writeback) narrow(ctx context.Context, goals []goal, commits []revert.Commit) (map[string]bool, plumbing.Hash, *plan.Set, error) {
+func (w *attempt) narrow(ctx context.Context, goals []goal, commits []revert.Commit) (map[string]bool, plumbing.Hash, *plan.Set, error) {
 	all := map[string]bool{}
 	for _, c := range commits {
 		for p := range c.Changes {

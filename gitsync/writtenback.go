@@ -1,0 +1,118 @@
+package gitsync
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/credentials"
+	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/turns"
+	"github.com/tranche-dev/tranche/gitsync/writeback"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+const (
+	// maxMoved is how often in one sync a branch may be found to have moved. After that
+	// the sync ends and another one is requested.
+	maxMoved = 8
+	// firstPause is about how long the first wait is when the branch has
+	// moved; each one after it is twice as long.
+	firstPause = 20 * time.Millisecond
+)
+
+// pauseFor waits before the branch is fetched again, longer each time and
+// never as long as another controller would. It returns false at the end of ctx.
+func pauseFor(ctx context.Context, moved int) bool {
+	d := firstPause << (moved - 1)
+	timer := time.NewTimer(d/2 + rand.N(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// step is what follows on a sync of a snapshot.
+type step struct {
+	// moved: the branch has moved, by this sync or by another push.
+	moved bool
+	// overtaken is the write-back that another push has overtaken; nil: none.
+	overtaken *overtaken
+}
+
+// overtaken is a write-back that another push has overtaken. It is tried again on top of
+// that push before that is applied, so the time in which a push can overtake it is short.
+type overtaken struct {
+	commit   *commit
+	observer *apply.Observer
+}
+
+// writeBack compares the cluster's decisions with a commit, and commits the difference. If
+// something cannot be committed, InSync says so, and there is no error. Of a refused
+// commit, only rollbacks are committed.
+func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer, refused bool) (step, error) {
+	result, err := writeback.Run(ctx, writeback.Input{
+		Source: l.gs, Remote: r, Mirror: l.mirrors.Of(r), Snapshot: s, State: c.desired, Reader: c.renderer, Governed: c.governed, Observer: o,
+		Account: l.as, Own: l.own, Siblings: l.siblings(ctx), Refused: refused, Then: c.then,
+		Interrupted: func() bool { return l.parked != nil }, Exchanged: l.exchanged,
+	})
+	l.outcome.intents = result.Problems
+	for _, subject := range result.Subjects {
+		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonWrittenBack, fmt.Sprintf("%s: %s", desired.CommitAt(result.Branch, result.Commit), subject))
+	}
+	switch {
+	case err != nil:
+		return step{}, err
+	case result.Moved && !refused:
+		return step{moved: true, overtaken: &overtaken{commit: c, observer: o}}, nil
+	default:
+		return step{moved: result.Moved || len(result.Subjects) > 0 && result.Branch == l.gs.Spec.Ref.Branch}, nil
+	}
+}
+
+// writeBackAgain tries an overtaken write-back on top of a snapshot. If its tip is not to be
+// built on, nothing is committed: a signature of the controller would cover it.
+func (l *look) writeBackAgain(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, late *overtaken) (step, error) {
+	renderer := *late.commit.renderer
+	renderer.Snapshot = s
+	if err := credentials.Verify(ctx, l.gs, s, renderer.Signatures); err != nil {
+		return step{}, nil //nolint:nilerr // the sync of the snapshot says so
+	}
+	d, _, err := renderer.Read(late.commit.desired)
+	if err != nil {
+		return step{}, nil //nolint:nilerr // the sync of the snapshot says so
+	}
+	return l.writeBack(ctx, r, s, &commit{desired: d, renderer: &renderer}, late.observer, false)
+}
+
+// tellIntents tells what the branch does not say, when that is something else
+// than before.
+func (l *look) tellIntents() {
+	if len(l.outcome.intents) == 0 {
+		return
+	}
+	reason, message := l.outcome.intents[0].Reason, l.outcome.intents.Error()
+	was := meta.FindStatusCondition(l.before.Conditions, conditionInSync)
+	if was != nil && was.Reason == reason && strings.HasPrefix(was.Message, oneCondition(message)) {
+		return
+	}
+	l.log.Info("not in Git", "reason", reason, "commit", l.outcome.commit, "because", message)
+	l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, reason, "Sync", "%s", eventNote(message))
+}
+
+// push is [gitserver.Remote.Push], while another sync works.
+func push(ctx context.Context, r gitserver.Remote, u gitserver.Update, timeout time.Duration) error {
+	_, err := turns.Exchange(ctx, func() (any, error) { return nil, r.Push(ctx, u, timeout) })
+	return err
+}
