@@ -3,7 +3,6 @@ package gitsync
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -161,7 +160,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signers.P
 	l.keep.desired = d
 	l.rendered(rendered)
 	l.log.V(1).Info("desired", "commit", d.Commit, "rendered", rendered, "objects", len(d.Set.Objects), "releases", len(d.Set.Releases))
-	if err := refuseEmpty(l.gs, d.Set); err != nil {
+	if err := prune.RefuseEmpty(l.gs, d.Set); err != nil {
 		return nil, err
 	}
 	if err := l.advance(s, d); err != nil {
@@ -229,18 +228,6 @@ func (l *look) leaveAlone(c *commit) {
 	l.outcome.ignored = append(differ, l.outcome.ignored...)
 }
 
-// refuseEmpty refuses a commit that has no objects at all: that is rather a mistake in
-// a path than the intention to remove everything (G1).
-func refuseEmpty(gs *v1alpha1.GitSource, set *plan.Set) error {
-	if len(set.Objects) > 0 || len(set.Releases) > 0 || gs.Status.Inventory == nil {
-		return nil
-	}
-	return &plan.Problem{
-		Reason: v1alpha1.ReasonNothingToApply, Where: gs.Spec.Path, Err: errors.New("nothing is rendered, and all that was applied would have to go"),
-		Hint: "correct spec.path; to remove everything, delete the GitSource",
-	}
-}
-
 // releases are the BatchReleases to apply, as targets.
 func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*apply.Target, error) {
 	live, set := map[string]*v1alpha1.BatchRelease{}, c.governed.Set
@@ -260,7 +247,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 	}
 	replay.AddEnded(&l.gs.Status, time.Now(), ours...)
 	var err error
-	if c.renderer.Failed, err = l.failed(ctx, set.Releases, live); err != nil {
+	if c.renderer.Failed, err = apply.FailedReleases(ctx, l.own, set.Releases, live); err != nil {
 		return nil, err
 	}
 	c.renderer.Sources = func() (*v1alpha1.GitSourceList, error) {

@@ -1,6 +1,7 @@
 package prune
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,3 +43,15 @@ func CheckLimit(gs *v1alpha1.GitSource, before, wanted inventory.Set, commit str
 
 // shortestCommit is the minimum length of a commit in the annotation.
 const shortestCommit = 7
+
+// RefuseEmpty refuses a commit that has no objects at all: that is rather a mistake in
+// a path than the intention to remove everything (G1).
+func RefuseEmpty(gs *v1alpha1.GitSource, set *plan.Set) error {
+	if len(set.Objects) > 0 || len(set.Releases) > 0 || gs.Status.Inventory == nil {
+		return nil
+	}
+	return &plan.Problem{
+		Reason: v1alpha1.ReasonNothingToApply, Where: gs.Spec.Path, Err: errors.New("nothing is rendered, and all that was applied would have to go"),
+		Hint: "correct spec.path; to remove everything, delete the GitSource",
+	}
+}

@@ -27,8 +27,8 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
-	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/preview"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -368,7 +368,7 @@ func (b *bootstrap) checkRepository(ctx context.Context) error {
 		return fmt.Errorf("making a folder for the repository: %w", err)
 	}
 	defer os.RemoveAll(dir) //nolint:errcheck // a leftover does no harm
-	tip, set, err := gitsync.Probe(ctx, b.source, b.credentials, dir, b.at.RESTMapper())
+	tip, set, err := preview.Probe(ctx, b.source, b.credentials, dir, b.at.RESTMapper())
 	if tip != "" {
 		b.done("%s: %s is at %s", b.url, b.source.Spec.Ref.Branch, cli.Short(tip))
 	}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
-	"github.com/tranche-dev/tranche/gitsync"
 	"github.com/tranche-dev/tranche/gitsync/terms"
+	"github.com/tranche-dev/tranche/gitsync/preview"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
@@ -165,7 +165,7 @@ func sourcesOf(ctx context.Context, at *cli.Connection, name string) ([]v1alpha1
 // difference is what a commit would do, for one source.
 type difference struct {
 	source  *v1alpha1.GitSource
-	preview *gitsync.Preview
+	preview *preview.Preview
 	warning string
 	// outlooks say what the controller does with the Deployments that have a plan.
 	outlooks map[string]outlook
@@ -182,7 +182,7 @@ func (o *diffOptions) difference(ctx context.Context, at *cli.Connection, c *clo
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", at.Config.Host, err)
 	}
-	p := gitsync.Previewer{Client: at.Client, Schemas: schemas.OpenAPIV3(), RemoteBases: o.remoteBases}
+	p := preview.Previewer{Client: at.Client, Schemas: schemas.OpenAPIV3(), RemoteBases: o.remoteBases}
 	preview, err := p.Preview(ctx, gs, objects, plumbing.NewHash(commit))
 	if err != nil {
 		return nil, fmt.Errorf("comparing commit %s with what GitSource %s/%s applies: %w", cli.Short(commit), gs.Namespace, gs.Name, err)
@@ -228,8 +228,8 @@ func (d *difference) changes() bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(d.preview.Objects, func(o gitsync.PreviewedObject) bool {
-		return o.Effect == gitsync.EffectCreate || o.Effect == gitsync.EffectChange || o.Effect == gitsync.EffectPrune || o.Effect == gitsync.EffectHandOver
+	return slices.ContainsFunc(d.preview.Objects, func(o preview.Object) bool {
+		return o.Effect == preview.EffectCreate || o.Effect == preview.EffectChange || o.Effect == preview.EffectPrune || o.Effect == preview.EffectHandOver
 	})
 }
 
@@ -289,7 +289,7 @@ func (d *difference) plan(p *report, c *terms.Change) {
 
 // asFarAsSeen limits what is said of a commit of which not all can be compared.
 func (d *difference) asFarAsSeen() string {
-	if slices.ContainsFunc(d.preview.Objects, func(o gitsync.PreviewedObject) bool { return o.Effect == gitsync.EffectUnknown }) {
+	if slices.ContainsFunc(d.preview.Objects, func(o preview.Object) bool { return o.Effect == preview.EffectUnknown }) {
 		return ", as far as it can be seen"
 	}
 	return ""
@@ -305,18 +305,18 @@ func errorsOf(ps plan.Problems) []string {
 
 // begins reports whether the commit begins something, or changes how a release
 // goes on, although the template stays.
-func (d *difference) begins(r *gitsync.PreviewedRelease) bool {
+func (d *difference) begins(r *preview.Release) bool {
 	out, ok := d.outlooks[r.Deployment.String()]
 	return ok && out.Unknown == "" && !out.Same && out.Kind != engine.OutlookNothing
 }
 
 // shows reports whether there is something to show of a Deployment's pod template.
-func (d *difference) shows(r *gitsync.PreviewedRelease) bool {
+func (d *difference) shows(r *preview.Release) bool {
 	return r.Approval != nil || r.Changes() || r.Plan == nil || d.begins(r)
 }
 
 // release says what becomes of a Deployment's pod template.
-func (d *difference) release(p *report, r *gitsync.PreviewedRelease) {
+func (d *difference) release(p *report, r *preview.Release) {
 	if !d.shows(r) {
 		return
 	}
@@ -347,7 +347,7 @@ func (d *difference) release(p *report, r *gitsync.PreviewedRelease) {
 }
 
 // how says how the template comes to the pods.
-func (d *difference) how(p *report, r *gitsync.PreviewedRelease, out *outlook) string {
+func (d *difference) how(p *report, r *preview.Release, out *outlook) string {
 	switch {
 	case r.Approval != nil:
 		return fmt.Sprintf("Step %d of the release of %s is approved, in %s.", r.Approval.Spec.Step, p.code(r.Approval.Spec.Revision), p.code(r.Approval.File))
@@ -375,7 +375,7 @@ func (d *difference) how(p *report, r *gitsync.PreviewedRelease, out *outlook) s
 }
 
 // images are what each container has now and then.
-func images(r *gitsync.PreviewedRelease) [][]string {
+func images(r *preview.Release) [][]string {
 	now := map[string]string{}
 	var rows [][]string
 	if r.Before != nil {
@@ -399,7 +399,7 @@ func images(r *gitsync.PreviewedRelease) [][]string {
 
 // stepsOf are those of the release or rollback from where it begins, with their
 // pods. With no outlook they are those of the plan.
-func stepsOf(r *gitsync.PreviewedRelease, out *outlook) [][]string {
+func stepsOf(r *preview.Release, out *outlook) [][]string {
 	var rows [][]string
 	if out.Unknown != "" {
 		steps := r.Plan.Spec.Strategy.Steps
@@ -423,47 +423,47 @@ func stepsOf(r *gitsync.PreviewedRelease, out *outlook) [][]string {
 }
 
 // releases reports whether an object is a Deployment that is shown as a release.
-func (d *difference) releases(o *gitsync.PreviewedObject) bool {
-	return slices.ContainsFunc(d.preview.Releases, func(r gitsync.PreviewedRelease) bool {
+func (d *difference) releases(o *preview.Object) bool {
+	return slices.ContainsFunc(d.preview.Releases, func(r preview.Release) bool {
 		return r.Deployment.String() == o.String() && (r.Changes() || r.Plan == nil || d.begins(&r))
 	})
 }
 
 // objects lists what is created, changed and pruned, with the changes.
 func (d *difference) objects(p *report) {
-	by := map[gitsync.Effect][]string{}
+	by := map[preview.Effect][]string{}
 	for i := range d.preview.Objects {
 		o := &d.preview.Objects[i]
 		line := p.code(o.String())
 		if o.Because != "" {
 			line += ": " + o.Because
 		}
-		if o.Merged && o.Effect == gitsync.EffectChange {
+		if o.Merged && o.Effect == preview.EffectChange {
 			line += " (estimated)"
 		}
-		if o.Effect == gitsync.EffectNone && d.releases(o) {
+		if o.Effect == preview.EffectNone && d.releases(o) {
 			continue
 		}
 		by[o.Effect] = append(by[o.Effect], line)
 	}
 	p.gap()
-	for _, effect := range []gitsync.Effect{gitsync.EffectRefuse, gitsync.EffectCreate, gitsync.EffectChange, gitsync.EffectPrune, gitsync.EffectHandOver, gitsync.EffectKeep, gitsync.EffectLeave, gitsync.EffectUnknown} {
+	for _, effect := range []preview.Effect{preview.EffectRefuse, preview.EffectCreate, preview.EffectChange, preview.EffectPrune, preview.EffectHandOver, preview.EffectKeep, preview.EffectLeave, preview.EffectUnknown} {
 		if len(by[effect]) == 0 {
 			continue
 		}
 		p.line(strings.ToUpper(string(effect[:1])) + string(effect[1:]) + ":")
 		p.list(by[effect])
 	}
-	if estimated := func(o gitsync.PreviewedObject) bool { return o.Merged && o.Effect == gitsync.EffectChange }; slices.ContainsFunc(d.preview.Objects, estimated) {
+	if estimated := func(o preview.Object) bool { return o.Merged && o.Effect == preview.EffectChange }; slices.ContainsFunc(d.preview.Objects, estimated) {
 		p.line("Estimated: this account may not have the API server try it, so its defaults and checks are not known.")
 	}
 	for i := range d.preview.Objects {
-		if o := &d.preview.Objects[i]; o.Effect == gitsync.EffectChange {
+		if o := &d.preview.Objects[i]; o.Effect == preview.EffectChange {
 			before, after := masked(o.Before, o.After)
 			p.diff(o.String(), yamlOf(before.Object), yamlOf(after.Object))
 		}
 	}
-	if n := len(by[gitsync.EffectNone]); n > 0 {
+	if n := len(by[preview.EffectNone]); n > 0 {
 		p.line(fmt.Sprintf("Unchanged: %d", n))
 	}
 	for _, line := range d.unchecked() {
@@ -476,7 +476,7 @@ func (d *difference) unchecked() (lines []string) {
 	if d.rights.unchecked != "" {
 		lines = append(lines, d.rights.unchecked)
 	}
-	prunes := slices.ContainsFunc(d.preview.Objects, func(o gitsync.PreviewedObject) bool { return o.Effect == gitsync.EffectPrune })
+	prunes := slices.ContainsFunc(d.preview.Objects, func(o preview.Object) bool { return o.Effect == preview.EffectPrune })
 	if d.preview.NotListed && prunes {
 		lines = append(lines, "Not checked: whether a GitSource of another namespace takes what is pruned. This account may not list those of all namespaces.")
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/preview"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
@@ -20,7 +20,7 @@ func TestDiff_EqualImages(t *testing.T) {
 	before := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web:v1"}}}}
 	after := before.DeepCopy()
 	after.Annotations = map[string]string{"settings": "2"}
-	r := gitsync.PreviewedRelease{Plan: &v1alpha1.BatchRelease{}, Before: before, After: after, Replicas: 1}
+	r := preview.Release{Plan: &v1alpha1.BatchRelease{}, Before: before, After: after, Replicas: 1}
 	r.Deployment = plan.Object{Unstructured: &unstructured.Unstructured{Object: map[string]any{"kind": "Deployment", "metadata": map[string]any{"name": "web"}}}}
 	d := &difference{outlooks: map[string]outlook{r.Deployment.String(): {Outlook: engine.Outlook{Kind: engine.OutlookRelease}}}}
 	p := &report{}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
-	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/preview"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -109,7 +109,7 @@ func (d *difference) document() diffSource {
 		o := &d.preview.Objects[i]
 		s.Objects = append(s.Objects, diffObject{
 			APIVersion: o.GetAPIVersion(), Kind: o.GetKind(), Namespace: o.GetNamespace(), Name: o.GetName(),
-			Effect: string(o.Effect), Because: o.Because, Estimated: o.Merged && o.Effect == gitsync.EffectChange,
+			Effect: string(o.Effect), Because: o.Because, Estimated: o.Merged && o.Effect == preview.EffectChange,
 		})
 	}
 	return s
@@ -124,7 +124,7 @@ func problemsOf(ps plan.Problems) []diffProblem {
 }
 
 // documentOf is what becomes of a Deployment, for programs.
-func (d *difference) documentOf(r *gitsync.PreviewedRelease) diffRelease {
+func (d *difference) documentOf(r *preview.Release) diffRelease {
 	out := d.outlooks[r.Deployment.String()]
 	doc := diffRelease{
 		Namespace: r.Deployment.GetNamespace(), Name: r.Deployment.GetName(), Outlook: string(out.Kind), From: out.From, To: out.To, Superseded: out.Superseded,

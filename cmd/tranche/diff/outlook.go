@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/preview"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
@@ -71,7 +71,7 @@ func (f *foresees) read(ctx context.Context, namespace string) (*owned, error) {
 }
 
 // foresee returns the outlook of a release of a preview that has a plan.
-func (f *foresees) foresee(ctx context.Context, r *gitsync.PreviewedRelease) (outlook, error) {
+func (f *foresees) foresee(ctx context.Context, r *preview.Release) (outlook, error) {
 	o, err := f.observe(ctx, r)
 	if what, ok := unreadable(err); ok {
 		return outlook{Unknown: what}, nil
@@ -97,7 +97,7 @@ func (f *foresees) foresee(ctx context.Context, r *gitsync.PreviewedRelease) (ou
 }
 
 // observe gathers all but the template as the API server completes it.
-func (f *foresees) observe(ctx context.Context, r *gitsync.PreviewedRelease) (engine.Observed, error) {
+func (f *foresees) observe(ctx context.Context, r *preview.Release) (engine.Observed, error) {
 	o := engine.Observed{Release: r.Next, Rival: r.Rival, Minor: f.minor}
 	key := client.ObjectKey{Namespace: r.Next.Namespace, Name: r.Next.Spec.WorkloadRef.Name}
 	var d appsv1.Deployment

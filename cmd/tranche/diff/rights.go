@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/preview"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -29,15 +29,15 @@ const reasonForbidden = "Forbidden"
 // checkRights asks the API server whether the account of a GitSource may write
 // what a commit changes. A GitSource that names no account is applied by one that only the
 // controller's flags name; its rights are not checked.
-func checkRights(ctx context.Context, c client.Client, gs *v1alpha1.GitSource, preview *gitsync.Preview) (rights, error) {
+func checkRights(ctx context.Context, c client.Client, gs *v1alpha1.GitSource, v *preview.Preview) (rights, error) {
 	account := gs.Spec.ServiceAccountName
 	if account == "" {
 		return rights{}, nil
 	}
 	var r rights
-	for i := range preview.Objects {
-		o := &preview.Objects[i]
-		for _, verb := range verbsOf(preview, o) {
+	for i := range v.Objects {
+		o := &v.Objects[i]
+		for _, verb := range verbsOf(v, o) {
 			allowed, err := isAllowed(ctx, c, gs, o, verb)
 			switch {
 			case apierrors.IsForbidden(err):
@@ -56,26 +56,26 @@ func checkRights(ctx context.Context, c client.Client, gs *v1alpha1.GitSource, p
 
 // verbsOf are the rights that a change of an object needs. A server-side apply
 // that creates needs two.
-func verbsOf(preview *gitsync.Preview, o *gitsync.PreviewedObject) []string {
+func verbsOf(v *preview.Preview, o *preview.Object) []string {
 	switch o.Effect {
-	case gitsync.EffectCreate:
+	case preview.EffectCreate:
 		return []string{"create", "patch"}
-	case gitsync.EffectChange:
+	case preview.EffectChange:
 		return []string{"patch"}
-	case gitsync.EffectPrune:
+	case preview.EffectPrune:
 		return []string{"delete"}
-	case gitsync.EffectNone:
-		for i := range preview.Releases {
-			if r := &preview.Releases[i]; r.Deployment.String() == o.String() && r.Changes() {
+	case preview.EffectNone:
+		for i := range v.Releases {
+			if r := &v.Releases[i]; r.Deployment.String() == o.String() && r.Changes() {
 				return []string{"patch"} // its template
 			}
 		}
-	case gitsync.EffectHandOver, gitsync.EffectKeep, gitsync.EffectLeave, gitsync.EffectRefuse, gitsync.EffectUnknown:
+	case preview.EffectHandOver, preview.EffectKeep, preview.EffectLeave, preview.EffectRefuse, preview.EffectUnknown:
 	}
 	return nil
 }
 
-func isAllowed(ctx context.Context, c client.Client, gs *v1alpha1.GitSource, o *gitsync.PreviewedObject, verb string) (bool, error) {
+func isAllowed(ctx context.Context, c client.Client, gs *v1alpha1.GitSource, o *preview.Object, verb string) (bool, error) {
 	gvk := o.GroupVersionKind()
 	mapping, err := c.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
@@ -95,7 +95,7 @@ func isAllowed(ctx context.Context, c client.Client, gs *v1alpha1.GitSource, o *
 	return review.Status.Allowed, nil
 }
 
-func lacks(gs *v1alpha1.GitSource, o *gitsync.PreviewedObject, verb string) *plan.Problem {
+func lacks(gs *v1alpha1.GitSource, o *preview.Object, verb string) *plan.Problem {
 	where := o.String()
 	if o.File != "" {
 		where = o.File + ": " + where

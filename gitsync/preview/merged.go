@@ -1,4 +1,4 @@
-package gitsync
+package preview
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package gitsync
+package preview
 
 import (
 	"context"
@@ -44,10 +44,10 @@ type Preview struct {
 	Ignored plan.Problems
 	// Objects in the order of application, and after them those that left
 	// the branch. The pod templates of Releases are not part of them.
-	Objects []PreviewedObject
+	Objects []Object
 	// Releases are the Deployments of which a plan governs the pod template,
 	// or did up to now.
-	Releases []PreviewedRelease
+	Releases []Release
 	// Plans are the changes of what decides about releases that a signer has to
 	// approve. Those that no approval of the commit names have no effect, and the
 	// rest of the Preview is without them. Whether approvals are signed is not
@@ -82,8 +82,8 @@ const (
 	EffectUnknown Effect = "not to be seen"
 )
 
-// PreviewedObject is an object of the commit, or one that left the branch.
-type PreviewedObject struct {
+// Object is an object of the commit, or one that left the branch.
+type Object struct {
 	plan.Object
 	Effect Effect
 	// Because says why, where the effect does not.
@@ -96,8 +96,8 @@ type PreviewedObject struct {
 	Merged bool
 }
 
-// PreviewedRelease is a Deployment whose template a plan governs.
-type PreviewedRelease struct {
+// Release is a Deployment whose template a plan governs.
+type Release struct {
 	// Deployment as Git has it.
 	Deployment plan.Object
 	// Plan of the commit; nil where it is gone, and the native controller
@@ -127,7 +127,7 @@ type PreviewedRelease struct {
 }
 
 // Changes reports whether the template is another one than before.
-func (r *PreviewedRelease) Changes() bool { return !plan.EqualTemplate(r.Before, r.After) }
+func (r *Release) Changes() bool { return !plan.EqualTemplate(r.Before, r.After) }
 
 // Previewer finds out what commits would do. It only reads: what it lets the
 // API server try is a dry run.
@@ -165,7 +165,7 @@ func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store st
 	}
 	set, err := r.Render(t)
 	if err == nil {
-		err = refuseEmpty(gs, set)
+		err = prune.RefuseEmpty(gs, set)
 	}
 	if err == nil {
 		v.branch = newBranch(r, store, commit, set, t)
@@ -295,7 +295,7 @@ func (v *preview) object(ctx context.Context, t *apply.Target, approvals []plan.
 		v.Problems = append(v.Problems, p)
 		return nil
 	}
-	o := PreviewedObject{Object: t.Object}
+	o := Object{Object: t.Object}
 	err := v.observer.Observe(ctx, t)
 	ps := plan.ProblemsOf(err)
 	switch {
@@ -321,7 +321,7 @@ func (v *preview) object(ctx context.Context, t *apply.Target, approvals []plan.
 }
 
 // compare finds out how an object would change.
-func (v *preview) compare(ctx context.Context, t *apply.Target, o *PreviewedObject) error {
+func (v *preview) compare(ctx context.Context, t *apply.Target, o *Object) error {
 	after, merged, err := v.trial(ctx, t)
 	if err != nil {
 		ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, v.gs, err)
@@ -473,7 +473,7 @@ func (v *preview) release(ctx context.Context, t *apply.Target, after *unstructu
 	if !templateApart(t) {
 		return nil
 	}
-	r := PreviewedRelease{Deployment: t.Object, Replicas: replicasOf(after)}
+	r := Release{Deployment: t.Object, Replicas: replicasOf(after)}
 	plans, err := v.observer.PlansFor(ctx, client.ObjectKeyFromObject(t))
 	if err != nil {
 		return err
@@ -505,7 +505,7 @@ func (v *preview) release(ctx context.Context, t *apply.Target, after *unstructu
 // templates finds the templates before and after. If Git brought both, they are as Git
 // has them. A Deployment that was there before its plan has a template with the API
 // server's defaults, and then the other has them, too.
-func (v *preview) templates(ctx context.Context, t *apply.Target, r *PreviewedRelease) (err error) {
+func (v *preview) templates(ctx context.Context, t *apply.Target, r *Release) (err error) {
 	if t.Restored != nil {
 		r.Restored = t.Restored.Revision
 		r.After, err = t.Restored.Decode()
@@ -547,7 +547,7 @@ func (v *preview) gone(ctx context.Context, gone []inventory.Entry, heirs siblin
 		return err
 	}
 	for _, e := range gone {
-		o := PreviewedObject{Object: plan.Object{Unstructured: inventory.Named(e)}}
+		o := Object{Object: plan.Object{Unstructured: inventory.Named(e)}}
 		live, err := inventory.GetServed(ctx, v.c, e)
 		switch {
 		case apierrors.IsForbidden(err):

@@ -1,4 +1,4 @@
-package gitsync
+package apply
 
 import (
 	"context"
@@ -12,16 +12,11 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// failed returns, by name, the releases whose BatchRelease is to be made again, and
-// whose template has failed on the Deployment before. The remains of their
-// BatchRelease show it. So they have the commit that failed, and not the tip of the
-// branch.
-func (l *look) failed(ctx context.Context, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) (map[string]*v1alpha1.BatchRelease, error) {
-	return failedReleases(ctx, l.own, releases, live)
-}
-
-// failedReleases is the same, as far as a reader may see.
-func failedReleases(ctx context.Context, from client.Reader, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) (map[string]*v1alpha1.BatchRelease, error) {
+// FailedReleases returns, by name, the releases whose BatchRelease is to be made again, and
+// whose template has failed on the Deployment before, as far as a reader may see. The
+// remains of their BatchRelease show it. So they have the commit that failed, and not the
+// tip of the branch.
+func FailedReleases(ctx context.Context, from client.Reader, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) (map[string]*v1alpha1.BatchRelease, error) {
 	found, read := map[string]*v1alpha1.BatchRelease{}, map[string]*appsv1.ControllerRevisionList{}
 	for i := range releases {
 		r := &releases[i]
