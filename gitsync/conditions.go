@@ -17,20 +17,6 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// The conditions of a GitSource. All four are always there.
-const (
-	// conditionReady is True while the last commit seen is applied whole.
-	conditionReady = "Ready"
-	// conditionReconciling is True only while there is progress to wait for
-	// (kstatus).
-	conditionReconciling = "Reconciling"
-	// conditionStalled is True only while a person must change something (kstatus).
-	conditionStalled = "Stalled"
-	// conditionInSync is False, with the reason, while the cluster and the
-	// branch differ.
-	conditionInSync = "InSync"
-)
-
 // outcome is how a sync of a GitSource went.
 type outcome struct {
 	branch, commit string
@@ -80,15 +66,15 @@ func (o outcome) conditions(generation int64, now []metav1.Condition) []metav1.C
 }
 
 func (o outcome) all(now []metav1.Condition) []metav1.Condition {
-	idle, calm := isFalse(conditionReconciling, v1alpha1.ReasonIdle, ""), isFalse(conditionStalled, v1alpha1.ReasonIdle, "")
+	idle, calm := isFalse(v1alpha1.ConditionReconciling, v1alpha1.ReasonIdle, ""), isFalse(v1alpha1.ConditionStalled, v1alpha1.ReasonIdle, "")
 	tip := desired.CommitAt(o.branch, o.commit)
 	switch {
 	case o.suspended:
-		ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSuspended, Message: "spec.suspend is true"}
-		if last := meta.FindStatusCondition(now, conditionReady); last != nil && last.Status != metav1.ConditionUnknown {
+		ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSuspended, Message: "spec.suspend is true"}
+		if last := meta.FindStatusCondition(now, v1alpha1.ConditionReady); last != nil && last.Status != metav1.ConditionUnknown {
 			ready = *last
 		}
-		return []metav1.Condition{ready, idle, calm, {Type: conditionInSync, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSuspended, Message: "not looked at: spec.suspend is true"}}
+		return []metav1.Condition{ready, idle, calm, {Type: v1alpha1.ConditionInSync, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSuspended, Message: "not looked at: spec.suspend is true"}}
 	case len(o.problems) > 0:
 		return o.failed()
 	case len(o.awaited) > 0:
@@ -100,18 +86,18 @@ func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 	case o.applying:
 		return underWay(v1alpha1.ReasonApplying, "applying "+tip)
 	}
-	inSync := metav1.Condition{Type: conditionInSync, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonInSync, Message: "the cluster is as " + tip + " says"}
+	inSync := metav1.Condition{Type: v1alpha1.ConditionInSync, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonInSync, Message: "the cluster is as " + tip + " says"}
 	if differ := slices.Concat(o.intents, o.ignored); len(differ) > 0 {
-		inSync = isFalse(conditionInSync, differ[0].Reason, oneCondition(differ.Error()))
+		inSync = isFalse(v1alpha1.ConditionInSync, differ[0].Reason, oneCondition(differ.Error()))
 	}
 	if len(o.withheld) > 0 {
 		message := oneCondition(tip + " is applied without " + plan.JoinNames(o.withheld) + ", which a signer has to approve")
-		return []metav1.Condition{isFalse(conditionReady, plan.ReasonPlanNotApproved, message), idle, calm, inSync}
+		return []metav1.Condition{isFalse(v1alpha1.ConditionReady, plan.ReasonPlanNotApproved, message), idle, calm, inSync}
 	}
 	if len(o.unready) > 0 {
 		return append(o.notReady(tip), inSync)
 	}
-	return []metav1.Condition{{Type: conditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied, Message: "applied " + tip}, idle, calm, inSync}
+	return []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonApplied, Message: "applied " + tip}, idle, calm, inSync}
 }
 
 // notReady are the conditions where all is applied and not all of it is ready.
@@ -128,14 +114,14 @@ func (o outcome) notReady(tip string) []metav1.Condition {
 	message := oneCondition("applied " + tip + ", not ready: " + plan.JoinNames(slices.Concat(failed, underWay)))
 	if len(failed) > 0 {
 		return []metav1.Condition{
-			isFalse(conditionReady, v1alpha1.ReasonHealthCheckFailed, message), isFalse(conditionReconciling, v1alpha1.ReasonIdle, ""),
-			{Type: conditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHealthCheckFailed, Message: message},
+			isFalse(v1alpha1.ConditionReady, v1alpha1.ReasonHealthCheckFailed, message), isFalse(v1alpha1.ConditionReconciling, v1alpha1.ReasonIdle, ""),
+			{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHealthCheckFailed, Message: message},
 		}
 	}
 	return []metav1.Condition{
-		{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonWaitingForReadiness, Message: message},
-		{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWaitingForReadiness, Message: message},
-		isFalse(conditionStalled, v1alpha1.ReasonIdle, ""),
+		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonWaitingForReadiness, Message: message},
+		{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonWaitingForReadiness, Message: message},
+		isFalse(v1alpha1.ConditionStalled, v1alpha1.ReasonIdle, ""),
 	}
 }
 
@@ -157,8 +143,8 @@ func (o outcome) awaitsHandBack(tip string) []metav1.Condition {
 // stalls are the conditions where a person must do something before the sync can go on.
 func stalls(reason, message string) []metav1.Condition {
 	return []metav1.Condition{
-		isFalse(conditionReady, reason, message), isFalse(conditionReconciling, v1alpha1.ReasonIdle, ""),
-		{Type: conditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}, isFalse(conditionInSync, reason, message),
+		isFalse(v1alpha1.ConditionReady, reason, message), isFalse(v1alpha1.ConditionReconciling, v1alpha1.ReasonIdle, ""),
+		{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}, isFalse(v1alpha1.ConditionInSync, reason, message),
 	}
 }
 
@@ -171,7 +157,7 @@ func (o outcome) awaits(tip string) []metav1.Condition {
 	}
 	conditions := waits(v1alpha1.ReasonDependencyNotReady, tip+" is not applied yet: "+strings.Join(said, "; "))
 	if len(o.intents) > 0 {
-		conditions[len(conditions)-1] = isFalse(conditionInSync, o.intents[0].Reason, oneCondition(o.intents.Error()))
+		conditions[len(conditions)-1] = isFalse(v1alpha1.ConditionInSync, o.intents[0].Reason, oneCondition(o.intents.Error()))
 	}
 	return conditions
 }
@@ -180,17 +166,17 @@ func (o outcome) awaits(tip string) []metav1.Condition {
 func waits(reason, message string) []metav1.Condition {
 	message = oneCondition(message)
 	return []metav1.Condition{
-		isFalse(conditionReady, reason, message),
-		{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reason, Message: message},
-		isFalse(conditionStalled, v1alpha1.ReasonIdle, ""), isFalse(conditionInSync, reason, message),
+		isFalse(v1alpha1.ConditionReady, reason, message),
+		{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: reason, Message: message},
+		isFalse(v1alpha1.ConditionStalled, v1alpha1.ReasonIdle, ""), isFalse(v1alpha1.ConditionInSync, reason, message),
 	}
 }
 
 func underWay(reason, message string) []metav1.Condition {
 	return []metav1.Condition{
-		{Type: conditionReady, Status: metav1.ConditionUnknown, Reason: reason, Message: message},
-		{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: reason, Message: message},
-		isFalse(conditionStalled, v1alpha1.ReasonIdle, ""), isFalse(conditionInSync, reason, message),
+		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionUnknown, Reason: reason, Message: message},
+		{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: reason, Message: message},
+		isFalse(v1alpha1.ConditionStalled, v1alpha1.ReasonIdle, ""), isFalse(v1alpha1.ConditionInSync, reason, message),
 	}
 }
 
@@ -202,13 +188,13 @@ func (o outcome) failed() []metav1.Condition {
 		message += "; until " + desired.CommitAt(o.branch, o.commit) + " is applied, these wait for it: " + plan.JoinNames(o.held)
 	}
 	message = oneCondition(message)
-	reconciling, stalled := isFalse(conditionReconciling, v1alpha1.ReasonIdle, ""), isFalse(conditionStalled, v1alpha1.ReasonIdle, "")
+	reconciling, stalled := isFalse(v1alpha1.ConditionReconciling, v1alpha1.ReasonIdle, ""), isFalse(v1alpha1.ConditionStalled, v1alpha1.ReasonIdle, "")
 	if o.retry() {
-		reconciling = metav1.Condition{Type: conditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonProgressing, Message: "trying again after " + reason}
+		reconciling = metav1.Condition{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonProgressing, Message: "trying again after " + reason}
 	} else {
-		stalled = metav1.Condition{Type: conditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+		stalled = metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 	}
-	return []metav1.Condition{isFalse(conditionReady, reason, message), reconciling, stalled, isFalse(conditionInSync, reason, message)}
+	return []metav1.Condition{isFalse(v1alpha1.ConditionReady, reason, message), reconciling, stalled, isFalse(v1alpha1.ConditionInSync, reason, message)}
 }
 
 // retry reports whether all problems may pass by themselves.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/siblings"
 	"github.com/tranche-dev/tranche/plan"
@@ -73,7 +74,7 @@ var comesReady = predicate.Funcs{
 
 // isReady reports whether a source is ready with the spec that it has now.
 func isReady(gs *v1alpha1.GitSource) bool {
-	return gs.Status.ObservedGeneration == gs.Generation && meta.IsStatusConditionTrue(gs.Status.Conditions, conditionReady)
+	return gs.Status.ObservedGeneration == gs.Generation && meta.IsStatusConditionTrue(gs.Status.Conditions, v1alpha1.ConditionReady)
 }
 
 // mayDependOn refuses references into other namespaces: no other tenant may learn
@@ -132,7 +133,7 @@ func (l *look) lacks(ctx context.Context, other *v1alpha1.GitSource, s *reposito
 	switch {
 	case !isReady(other):
 		fact = "is not ready"
-		if ready := meta.FindStatusCondition(other.Status.Conditions, conditionReady); ready != nil && ready.Status != metav1.ConditionTrue {
+		if ready := meta.FindStatusCondition(other.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Status != metav1.ConditionTrue {
 			fact += " (" + ready.Reason + ")"
 		}
 	// The next sync has a newer commit than ours, too, unless the branch was set back.
@@ -224,7 +225,7 @@ func (l *look) rendersAsApplied(ctx context.Context, s *repository.Snapshot) boo
 	}
 	r := &desired.Reader{Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.rendersIn()}
 	d, rendered, err := r.Read(nil)
-	l.rendered(rendered)
+	metrics.Rendered(l.name, rendered)
 	if err != nil || d.HasBases {
 		return false // the commit waits, and what is wrong with it is said beside that
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/prune"
 	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -158,7 +159,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signers.P
 		return nil, err
 	}
 	l.keep.desired = d
-	l.rendered(rendered)
+	metrics.Rendered(l.name, rendered)
 	l.log.V(1).Info("desired", "commit", d.Commit, "rendered", rendered, "objects", len(d.Set.Objects), "releases", len(d.Set.Releases))
 	if err := prune.RefuseEmpty(l.gs, d.Set); err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -133,7 +134,7 @@ func (f *freshness) round(ctx context.Context) error {
 	leads, held := f.Election()
 	if !leads && held {
 		f.leads = false
-		unmeasureFreshness()
+		metrics.ForgetAges()
 		return nil
 	}
 	ledger, err := f.read(ctx)
@@ -195,7 +196,7 @@ func (f *freshness) known(sources *v1alpha1.GitSourceList) map[types.NamespacedN
 func (f *freshness) judge(ctx context.Context, gs *v1alpha1.GitSource, known map[types.NamespacedName]time.Time, since time.Time, leads bool) error {
 	name := client.ObjectKeyFromObject(gs)
 	if gs.Spec.Suspend || gs.DeletionTimestamp != nil || f.selector != nil && !f.selector.Matches(labels.Set(gs.Labels)) {
-		unmeasureFreshnessOf(name)
+		metrics.ForgetAge(name)
 		return nil
 	}
 	last, ok := known[name]
@@ -213,7 +214,7 @@ func (f *freshness) judge(ctx context.Context, gs *v1alpha1.GitSource, known map
 		from = until
 	}
 	stale := f.Now().Sub(from) > allowed
-	measureFreshness(name, f.Now().Sub(last), stale)
+	metrics.Age(name, f.Now().Sub(last), stale)
 	if !stale {
 		return nil
 	}
@@ -237,7 +238,7 @@ func (f *freshness) say(ctx context.Context, gs *v1alpha1.GitSource, last time.T
 	message += fmt.Sprintf("; spec.interval is %s. See whether a controller runs that selects it, and its log", gs.Spec.IntervalOrDefault())
 	gs = gs.DeepCopy()
 	changed := false
-	for _, c := range []string{conditionReady, conditionInSync} {
+	for _, c := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionInSync} {
 		changed = meta.SetStatusCondition(&gs.Status.Conditions, metav1.Condition{
 			Type: c, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotSynced, Message: message, ObservedGeneration: gs.Status.ObservedGeneration,
 		}) || changed

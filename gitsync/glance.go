@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan/manifest"
@@ -129,7 +130,7 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
 		return err
 	}
 	tip := s.Commit.String()
-	l.rendered(false)
+	metrics.Rendered(l.name, false)
 	l.keep.desired = &desired.State{Key: l.keep.desired.Key, Commit: tip, Set: l.keep.desired.Set, Reads: l.keep.desired.Reads}
 	l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName)
 	if err != nil {
@@ -148,7 +149,7 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
 		return l.conclude(ctx, nil)
 	}
 	l.remember(l.name, l.keep)
-	l.measure()
+	metrics.Synced(l.name, l.gs.Status.Conditions, l.outcome.behind)
 	l.synced(l.name, 0)
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
@@ -88,7 +89,7 @@ func (l *look) keepApplied(ctx context.Context, s *repository.Snapshot, by signe
 func (l *look) renderWaiting(ctx context.Context, s *repository.Snapshot, by signers.Policy) (*commit, error) {
 	r := &desired.Reader{Snapshot: s, Source: l.gs, Bases: l.bases(ctx), Folders: l.rendersIn(), Brought: map[string]signers.FileOrigin{}, Changes: l.keep.changes, Signatures: by}
 	d, rendered, err := r.Read(nil)
-	l.rendered(rendered)
+	metrics.Rendered(l.name, rendered)
 	return &commit{desired: d, renderer: r}, err
 }
 
@@ -128,13 +129,13 @@ func (l *look) next() time.Duration {
 		next = min(next, retryWithin)
 	}
 	if slices.ContainsFunc(problems, isForbidden) {
-		next = min(next, l.patience(conditionReady, rightsWithin))
+		next = min(next, l.patience(v1alpha1.ConditionReady, rightsWithin))
 	}
 	if retry := l.gs.Spec.RetryInterval; retry != nil && len(problems) > 0 {
 		next = retry.Duration
 	}
 	if slices.ContainsFunc(l.outcome.intents, mayPass) {
-		next = min(next, l.patience(conditionInSync, pushWithin))
+		next = min(next, l.patience(v1alpha1.ConditionInSync, pushWithin))
 	}
 	if wait := l.limitedFor(); wait > 0 {
 		return max(next, wait) + time.Duration(jitter*rand.Float64()*float64(wait)) // never earlier

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // SourceNews is that a branch can no longer be followed, or that it can again.
@@ -38,9 +39,9 @@ func (l *look) tellSource(was []metav1.Condition) {
 		return
 	}
 	n := SourceNews{Namespace: l.name.Namespace, Name: l.name.Name, Commit: l.outcome.commit, Author: l.outcome.author}
-	ready := meta.FindStatusCondition(l.gs.Status.Conditions, conditionReady)
-	before := meta.FindStatusCondition(was, conditionReady)
-	stuck := meta.IsStatusConditionTrue(was, conditionStalled)
+	ready := meta.FindStatusCondition(l.gs.Status.Conditions, v1alpha1.ConditionReady)
+	before := meta.FindStatusCondition(was, v1alpha1.ConditionReady)
+	stuck := meta.IsStatusConditionTrue(was, v1alpha1.ConditionStalled)
 	if l.keep.failure == "" && stuck && before != nil {
 		l.keep.failure = before.Reason + ": " + before.Message
 	}
@@ -57,7 +58,7 @@ func (l *look) tellSource(was []metav1.Condition) {
 	default:
 		n.Failed, n.Message = true, ready.Reason+": "+ready.Message
 		l.keep.failure = n.Message
-		if !meta.IsStatusConditionTrue(l.gs.Status.Conditions, conditionStalled) {
+		if !meta.IsStatusConditionTrue(l.gs.Status.Conditions, v1alpha1.ConditionStalled) {
 			n.Commit = "" // another try may apply it
 		}
 	}
@@ -75,7 +76,7 @@ func (l *look) hasFailed(ready *metav1.Condition) bool {
 	if ready.Status != metav1.ConditionFalse || len(l.outcome.problems) == 0 && !l.outcome.overdue {
 		return false
 	}
-	return meta.IsStatusConditionTrue(l.gs.Status.Conditions, conditionStalled) || time.Since(ready.LastTransitionTime.Time) >= patientFor
+	return meta.IsStatusConditionTrue(l.gs.Status.Conditions, v1alpha1.ConditionStalled) || time.Since(ready.LastTransitionTime.Time) >= patientFor
 }
 
 // authorIn is the author of a commit; empty where it is not to be read.

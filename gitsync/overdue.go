@@ -32,7 +32,7 @@ func (l *look) timeHandBack(err error) {
 }
 
 func (l *look) wasOverdue() bool {
-	ready := meta.FindStatusCondition(l.before.Conditions, conditionReady)
+	ready := meta.FindStatusCondition(l.before.Conditions, v1alpha1.ConditionReady)
 	return ready != nil && ready.Reason == v1alpha1.ReasonHandBackOverdue
 }
 
@@ -42,7 +42,7 @@ func (l *look) tellOverdue() {
 		return
 	}
 	for _, c := range l.outcome.awaitsHandBack(desired.CommitAt(l.outcome.branch, l.outcome.commit)) {
-		if c.Type == conditionStalled {
+		if c.Type == v1alpha1.ConditionStalled {
 			l.tell(corev1.EventTypeWarning, c.Reason, c.Message)
 		}
 	}

@@ -46,6 +46,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
@@ -296,7 +297,7 @@ func (r *reconciler) remember(name types.NamespacedName, m memory) {
 
 func (r *reconciler) forget(name types.NamespacedName) {
 	r.watcher.Forget(name)
-	unmeasure(name)
+	metrics.Forget(name)
 	r.mirrors.Release(name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -500,7 +501,7 @@ func (l *look) followAndClose(ctx context.Context, r gitserver.Remote, s *reposi
 		next, err = l.follow(ctx, r, s)
 	}
 	if err != nil {
-		l.outcome.behind = behind(s, plumbing.NewHash(l.gs.Status.AppliedCommit))
+		l.outcome.behind = commitrange.Behind(s, s.Commit, plumbing.NewHash(l.gs.Status.AppliedCommit))
 	}
 	return next, err
 }
@@ -563,7 +564,7 @@ func (l *look) ask(ctx context.Context, r gitserver.Remote) (*repository.Snapsho
 		return l.mirrors.Use(l.name, r).FetchReference(ctx, r, l.gs.Spec.Ref, l.since)
 	})
 	if err != nil || s.Asked {
-		l.exchanged("fetch", begun, err)
+		metrics.Exchanged(l.name, "fetch", begun, err)
 	}
 	return s, err
 }
@@ -632,7 +633,7 @@ func (l *look) conclude(ctx context.Context, err error) error {
 		l.gs.Status.Conditions = l.outcome.conditions(l.gs.Generation, l.gs.Status.Conditions)
 		l.log.Error(err, "Status not written", "commit", l.outcome.commit)
 	}
-	l.measure()
+	metrics.Synced(l.name, l.gs.Status.Conditions, l.outcome.behind)
 	if err == nil {
 		l.keep.passed = passed{} // the status has it
 		l.remember(l.name, l.keep)
@@ -701,7 +702,7 @@ func (l *look) tellProblems() {
 	}
 	reason, message := problems[0].Reason, oneCondition(problems.Error())
 	l.log.Info("not applied", "reason", reason, "commit", l.outcome.commit, "because", message)
-	was := meta.FindStatusCondition(l.before.Conditions, conditionReady)
+	was := meta.FindStatusCondition(l.before.Conditions, v1alpha1.ConditionReady)
 	if was == nil || was.Status != metav1.ConditionFalse || !strings.Contains(was.Message, message) {
 		l.events.Eventf(l.gs, nil, corev1.EventTypeWarning, reason, "Sync", "%s", eventNote(message))
 	}
@@ -722,7 +723,7 @@ func (l *look) tellIgnored() {
 	}
 	l.keep.ignored = whole
 	l.remember(l.name, l.keep)
-	was := meta.FindStatusCondition(l.before.Conditions, conditionInSync)
+	was := meta.FindStatusCondition(l.before.Conditions, v1alpha1.ConditionInSync)
 	if whole == "" || was != nil && was.Message == oneCondition(l.outcome.ignored.Error()) {
 		return // notified before a restart
 	}
@@ -760,9 +761,9 @@ func (l *look) result(err error) (reconcile.Result, error) {
 	case l.again:
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	case len(l.outcome.problems) == 0 && len(l.outcome.awaited) > 0:
-		return reconcile.Result{RequeueAfter: min(l.awaiting(), l.patience(conditionReady, retryWithin))}, nil
+		return reconcile.Result{RequeueAfter: min(l.awaiting(), l.patience(v1alpha1.ConditionReady, retryWithin))}, nil
 	case len(l.outcome.waiting) > 0:
-		return reconcile.Result{RequeueAfter: l.patience(conditionReady, retryWithin)}, nil
+		return reconcile.Result{RequeueAfter: l.patience(v1alpha1.ConditionReady, retryWithin)}, nil
 	case l.gs.DeletionTimestamp != nil && len(l.outcome.problems) > 0:
 		return reconcile.Result{RequeueAfter: retryWithin}, nil
 	case l.gs.DeletionTimestamp != nil, l.outcome.suspended:
@@ -792,7 +793,7 @@ func (l *look) settled() bool {
 func (l *look) restUntil(until time.Time) reconcile.Result {
 	next := max(time.Until(until), time.Millisecond)
 	if len(l.outcome.unready) > 0 {
-		next = min(next, l.patience(conditionReady, retryWithin))
+		next = min(next, l.patience(v1alpha1.ConditionReady, retryWithin))
 	}
 	return reconcile.Result{RequeueAfter: next}
 }
@@ -816,7 +817,7 @@ func jittered(d time.Duration) time.Duration {
 func (l *look) limitedFor() time.Duration {
 	for _, p := range l.outcome.problems {
 		if limit, ok := errors.AsType[*gitserver.RateLimit](p.Err); ok {
-			return max(limit.After, l.patience(conditionReady, pushWithin))
+			return max(limit.After, l.patience(v1alpha1.ConditionReady, pushWithin))
 		}
 	}
 	return 0

@@ -3,9 +3,10 @@ package gitsync
 import (
 	"testing"
 
-	"github.com/tranche-dev/tranche/gitsync/turns"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tranche-dev/tranche/gitsync/turns"
 )
 
 // The event of a deletion may begin the sync that it then cuts short. The queue has nothing

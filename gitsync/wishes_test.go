@@ -127,7 +127,7 @@ func (s serving) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ .
 func TestReadyWithAFormerSpec(t *testing.T) {
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
 	gs.Status.ObservedGeneration = 1
-	gs.Status.Conditions = []metav1.Condition{{Type: conditionReady, Status: metav1.ConditionTrue}}
+	gs.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
 	if isReady(gs) {
 		t.Error("it is ready with a spec that nobody has looked at")
 	}

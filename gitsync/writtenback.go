@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
+	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/turns"
 	"github.com/tranche-dev/tranche/gitsync/writeback"
@@ -65,7 +66,7 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 	result, err := writeback.Run(ctx, writeback.Input{
 		Source: l.gs, Remote: r, Mirror: l.mirrors.Of(r), Snapshot: s, State: c.desired, Reader: c.renderer, Governed: c.governed, Observer: o,
 		Account: l.as, Own: l.own, Siblings: l.siblings(ctx), Refused: refused, Then: c.then,
-		Interrupted: func() bool { return l.parked != nil }, Exchanged: l.exchanged,
+		Interrupted: func() bool { return l.parked != nil }, Exchanged: func(operation string, begun time.Time, err error) { metrics.Exchanged(l.name, operation, begun, err) },
 	})
 	l.outcome.intents = result.Problems
 	for _, subject := range result.Subjects {
@@ -103,7 +104,7 @@ func (l *look) tellIntents() {
 		return
 	}
 	reason, message := l.outcome.intents[0].Reason, l.outcome.intents.Error()
-	was := meta.FindStatusCondition(l.before.Conditions, conditionInSync)
+	was := meta.FindStatusCondition(l.before.Conditions, v1alpha1.ConditionInSync)
 	if was != nil && was.Reason == reason && strings.HasPrefix(was.Message, oneCondition(message)) {
 		return
 	}

@@ -1,12 +1,10 @@
-package gitsync
+// Package metrics has the metrics of GitSources; docs/metrics.md explains them.
+package metrics
 
 import (
 	"errors"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/object"
-	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
-	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // The metrics of a GitSource; docs/metrics.md explains them.
@@ -52,15 +50,15 @@ func init() {
 	}
 }
 
-// unmeasure forgets a source that is gone.
-func unmeasure(source types.NamespacedName) {
+// Forget forgets a source that is gone.
+func Forget(source types.NamespacedName) {
 	for _, v := range vectors {
 		v.DeletePartialMatch(prometheus.Labels{"namespace": source.Namespace, "source": source.Name})
 	}
 }
 
-// measureFreshness takes how old the last sync of a source is.
-func measureFreshness(source types.NamespacedName, age time.Duration, stale bool) {
+// Age takes how old the last sync of a source is.
+func Age(source types.NamespacedName, age time.Duration, stale bool) {
 	value := 0.0
 	if stale {
 		value = 1
@@ -69,38 +67,39 @@ func measureFreshness(source types.NamespacedName, age time.Duration, stale bool
 	staleGauge.WithLabelValues(source.Namespace, source.Name).Set(value)
 }
 
-// unmeasureFreshness leaves that to the process that leads.
-func unmeasureFreshness() {
+// ForgetAges leaves that to the process that leads.
+func ForgetAges() {
 	ageGauge.Reset()
 	staleGauge.Reset()
 }
 
-func unmeasureFreshnessOf(source types.NamespacedName) {
+// ForgetAge forgets that of one source.
+func ForgetAge(source types.NamespacedName) {
 	ageGauge.DeleteLabelValues(source.Namespace, source.Name)
 	staleGauge.DeleteLabelValues(source.Namespace, source.Name)
 }
 
-// measure takes the metrics of a sync, whose conditions are known.
-func (l *look) measure() {
-	ns, name := l.name.Namespace, l.name.Name
-	for _, c := range []string{conditionReady, conditionReconciling, conditionStalled, conditionInSync} {
+// Synced takes the conditions after a sync, and how many commits are not applied.
+func Synced(source types.NamespacedName, conditions []metav1.Condition, behind int) {
+	ns, name := source.Namespace, source.Name
+	for _, c := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled, v1alpha1.ConditionInSync} {
 		for _, s := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown} {
 			value := 0.0
-			if meta.IsStatusConditionPresentAndEqual(l.gs.Status.Conditions, c, s) {
+			if meta.IsStatusConditionPresentAndEqual(conditions, c, s) {
 				value = 1
 			}
 			conditionGauge.WithLabelValues(ns, name, c, string(s)).Set(value)
 		}
 	}
-	behindGauge.WithLabelValues(ns, name).Set(float64(l.outcome.behind))
-	if ready := meta.FindStatusCondition(l.gs.Status.Conditions, conditionReady); ready != nil {
+	behindGauge.WithLabelValues(ns, name).Set(float64(behind))
+	if ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); ready != nil {
 		syncCounter.WithLabelValues(ns, name, ready.Reason).Inc()
 	}
 }
 
-// exchanged takes the time of an exchange with the server.
-func (l *look) exchanged(operation string, begun time.Time, err error) {
-	exchangeHistogram.WithLabelValues(l.name.Namespace, l.name.Name, operation).Observe(time.Since(begun).Seconds())
+// Exchanged takes the time of an exchange with the server.
+func Exchanged(source types.NamespacedName, operation string, begun time.Time, err error) {
+	exchangeHistogram.WithLabelValues(source.Namespace, source.Name, operation).Observe(time.Since(begun).Seconds())
 	if err == nil || errors.Is(err, gitserver.ErrBranchMoved) {
 		return
 	}
@@ -108,35 +107,14 @@ func (l *look) exchanged(operation string, begun time.Time, err error) {
 	if p, ok := errors.AsType[*plan.Problem](err); ok {
 		reason = p.Reason
 	}
-	exchangeErrorCounter.WithLabelValues(l.name.Namespace, l.name.Name, operation, reason).Inc()
+	exchangeErrorCounter.WithLabelValues(source.Namespace, source.Name, operation, reason).Inc()
 }
 
-func (l *look) rendered(yes bool) {
+// Rendered counts a look at what the branch renders.
+func Rendered(source types.NamespacedName, yes bool) {
 	result := "skipped"
 	if yes {
 		result = "rendered"
 	}
-	renderCounter.WithLabelValues(l.name.Namespace, l.name.Name, result).Inc()
-}
-
-// mostBehind bounds how many commits are counted.
-const mostBehind = 1000
-
-// behind is how many commits the snapshot is ahead of one that was applied, as
-// far as its history can be read.
-func behind(s *repository.Snapshot, applied plumbing.Hash) int {
-	c, err := object.GetCommit(s, s.Commit)
-	if err != nil || applied.IsZero() || applied == s.Commit {
-		return 0
-	}
-	n := 0
-	walk := object.NewCommitPreorderIter(c, nil, []plumbing.Hash{applied})
-	defer walk.Close()
-	_ = walk.ForEach(func(*object.Commit) error { // as far as it goes
-		if n++; n == mostBehind {
-			return storer.ErrStop
-		}
-		return nil
-	})
-	return n
+	renderCounter.WithLabelValues(source.Namespace, source.Name, result).Inc()
 }
