@@ -9,8 +9,12 @@
 // # The files, in the order in which a sync goes through them
 //
 //	reconciler.go   what starts a sync, when the next one is, what is written of it
+//	turns           which source is synced when there are many
+//	credentials     what the Secrets of a GitSource hold
 //	repository      one bare repository on disk per URL; snapshots for readers
 //	gitserver       one exchange with a Git server; its errors put in words
+//	glance.go       the short sync of a source that is up to date
+//	commitrange     the commits between two, and what they leave as it is
 //	follow.go       one sync of a commit: prepare, try, announce, apply, prune
 //	dependencies.go the sources that a commit waits for
 //	meanwhile.go    what is done for what is applied while a commit waits
@@ -23,19 +27,15 @@
 //	writers.go      the clients by the account that they write as
 //	apiproblem      the API server's answers put into words
 //	inventory       which object belongs to which GitSource
+//	siblings        the other GitSources of the branch, and what moves to them
 //	prune           what may be deleted
+//	writtenback.go  the end of a sync: a write-back, also after another push
+//	writeback       what the cluster decided and the branch does not say, as commits
+//	revert          what commits brought is taken back
+//	gitobject       blobs, trees and commits in memory; merges; trailers
 //	conditions.go   the outcome of a sync as conditions
 //	decisions.go    which changes of a release's status a source has to know
-//	intents.go      what the cluster decided and the branch does not say
-//	writeback.go    the end of a sync: what is to be committed, and the approvals
-//	rollback.go     reverts: which commits, and whether the result is right
-//	revert.go       whether a result keeps what the reverted commits had not touched
-//	takeback.go     the same for a clone, where git revert has a conflict
-//	preview.go      what a commit would do, for a user who wants to merge it
-//	merged.go       an apply worked out here, for an account that may only read
-//	probe.go        what a GitSource would meet, for a user who wants to make one
-//	review.go       another branch to push to
-//	gitobject       blobs, trees and commits in memory; merges; trailers
+//	freshness       which sources are no longer synced
 //	refwatch        local repositories: a push is noticed at once
 //
 // # Two managers, one Deployment

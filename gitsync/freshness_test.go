@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/freshness"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
@@ -50,7 +51,7 @@ func TestFreshness(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
 	clock, held, judged := &aheadClock{}, &atomic.Bool{}, &atomic.Int64{}
-	fresh := gitsync.FreshnessOptions{Ledger: types.NamespacedName{Namespace: s.ns, Name: "syncs"}, Every: 20 * time.Millisecond, Now: clock.Now}
+	fresh := freshness.Options{Ledger: types.NamespacedName{Namespace: s.ns, Name: "syncs"}, Every: 20 * time.Millisecond, Now: clock.Now}
 	render := &blocking{Renderer: renderers(), blocked: make(chan struct{})}
 	controller := func() (stop func()) {
 		return s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
@@ -75,7 +76,7 @@ func TestFreshness(t *testing.T) {
 	standby.Election = func() (bool, bool) { judged.Add(1); return false, held.Load() }
 	held.Store(true)
 	t.Cleanup(s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
-		_, err := gitsync.AddFreshness(mgr, gitsync.Options{Freshness: standby})
+		_, err := freshness.Add(mgr, standby, nil)
 		return err
 	}))
 	rounds := func() {

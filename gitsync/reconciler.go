@@ -43,6 +43,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/commitrange"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/freshness"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
@@ -100,7 +101,7 @@ type Options struct {
 	// there is no receiver.
 	Tell func(SourceNews)
 	// Freshness is about sources that are no longer synced.
-	Freshness FreshnessOptions
+	Freshness freshness.Options
 	// MayPush returns why nothing may be pushed now: another controller may lead. nil:
 	// there is no other.
 	MayPush func() error
@@ -154,7 +155,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if !o.NoRemoteBases {
 		r.remoteBases = repository.NewBases(filepath.Join(o.StorageDir, "bases"), o.Limits)
 	}
-	if r.synced, err = AddFreshness(mgr, o); err != nil {
+	if r.synced, err = freshness.Add(mgr, o.Freshness, o.Selector); err != nil {
 		return err
 	}
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, indexSecret, secretsOf); err != nil {
@@ -228,7 +229,7 @@ func confirmed(o client.Object) string { return o.GetAnnotations()[v1alpha1.Anno
 
 type reconciler struct {
 	options Options
-	synced  func(types.NamespacedName, time.Duration) // see [AddFreshness]
+	synced  func(types.NamespacedName, time.Duration) // see [freshness.Add]
 	own     client.Reader                             // past the cache: a stale status would lose inventory
 	status  client.Client
 	mapper  meta.RESTMapper

@@ -32,6 +32,7 @@ import (
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/gitsync"
+	"github.com/tranche-dev/tranche/gitsync/freshness"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/sandbox"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -195,7 +196,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		FileRoots: o.fileRoots, FileWriteRoots: o.fileWriteRoots,
 		NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress,
 		Selector: selector, Limits: o.limits, MayPush: lease.mayWrite, Tell: notifySource(notifier),
-		Freshness: gitsync.FreshnessOptions{Ledger: ledgerName(o), Election: lease.seen},
+		Freshness: freshness.Options{Ledger: ledgerName(o), Election: lease.seen},
 	})
 	if err != nil {
 		return err

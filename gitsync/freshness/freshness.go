@@ -1,4 +1,7 @@
-package gitsync
+// Package freshness says which sources are no longer synced.
+//
+// It runs in the leader and in standbys. The reconciler tells it of each sync.
+package freshness
 
 import (
 	"bufio"
@@ -26,9 +29,9 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// FreshnessOptions are about the sources that are no longer synced. The zero value keeps
+// Options are about the sources that are no longer synced. The zero value keeps
 // the times of syncs in this process alone.
-type FreshnessOptions struct {
+type Options struct {
 	// Ledger is the ConfigMap in which the leader writes the times of the last syncs, one
 	// for each shard; empty: none.
 	Ledger types.NamespacedName
@@ -52,12 +55,12 @@ const (
 	ledgerKey = "syncs"
 )
 
-// freshness knows when each source was last synced, and says so of those that have not
+// judge knows when each source was last synced, and says so of those that have not
 // been for three intervals. The leader judges by what it remembers. A standby judges by
 // the ledger, once no process renews the lease: Ready=True is not said any more of what
 // no controller looks at.
-type freshness struct {
-	FreshnessOptions
+type judge struct {
+	Options
 	selector labels.Selector
 	own      client.Client // has no cache: that of ConfigMaps would need the right to list all of them
 	status   client.Client
@@ -73,15 +76,15 @@ type freshness struct {
 	written time.Time // when it wrote the ledger last
 }
 
-// AddFreshness adds the judge of sources to a manager, in which it also runs while another
-// process leads. [Add] does so.
-func AddFreshness(mgr ctrl.Manager, o Options) (synced func(source types.NamespacedName, excused time.Duration), err error) {
+// Add adds the judge of sources that a selector selects to a manager, in which it also runs
+// while another process leads; nil: of all sources. The function that it returns notes a sync.
+func Add(mgr ctrl.Manager, o Options, selector labels.Selector) (synced func(source types.NamespacedName, excused time.Duration), err error) {
 	own, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the times of syncs: %w", err)
 	}
-	f := &freshness{
-		FreshnessOptions: o.Freshness, selector: o.Selector, own: own, status: mgr.GetClient(),
+	f := &judge{
+		Options: o, selector: selector, own: own, status: mgr.GetClient(),
 		log: mgr.GetLogger().WithName("freshness"), synced: map[types.NamespacedName]time.Time{}, excused: map[types.NamespacedName]time.Time{},
 	}
 	if f.Now == nil {
@@ -97,10 +100,10 @@ func AddFreshness(mgr ctrl.Manager, o Options) (synced func(source types.Namespa
 }
 
 // NeedLeaderElection is false: a standby judges, too.
-func (f *freshness) NeedLeaderElection() bool { return false }
+func (f *judge) NeedLeaderElection() bool { return false }
 
 // Start judges until the manager ends.
-func (f *freshness) Start(ctx context.Context) error {
+func (f *judge) Start(ctx context.Context) error {
 	tick := time.NewTicker(cmp.Or(f.Every, judgeEvery))
 	defer tick.Stop()
 	for { // the first time after a while, in which the election may end
@@ -116,21 +119,21 @@ func (f *freshness) Start(ctx context.Context) error {
 }
 
 // sync notes that a source was synced now, and for how long its server is not to be asked.
-func (f *freshness) sync(source types.NamespacedName, excused time.Duration) {
+func (f *judge) sync(source types.NamespacedName, excused time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.synced[source], f.excused[source] = f.Now(), f.Now().Add(excused)
 }
 
 // excusedUntil is until when the server of a source is not to be asked.
-func (f *freshness) excusedUntil(source types.NamespacedName) time.Time {
+func (f *judge) excusedUntil(source types.NamespacedName) time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.excused[source]
 }
 
 // round is one judgement.
-func (f *freshness) round(ctx context.Context) error {
+func (f *judge) round(ctx context.Context) error {
 	leads, held := f.Election()
 	if !leads && held {
 		f.leads = false
@@ -166,7 +169,7 @@ func (f *freshness) round(ctx context.Context) error {
 }
 
 // recall takes the times of an earlier leader for sources that this one has not synced.
-func (f *freshness) recall(l *ledger) {
+func (f *judge) recall(l *ledger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for name, at := range l.syncs {
@@ -177,7 +180,7 @@ func (f *freshness) recall(l *ledger) {
 }
 
 // known returns the times of the sources that are there, and forgets the others.
-func (f *freshness) known(sources *v1alpha1.GitSourceList) map[types.NamespacedName]time.Time {
+func (f *judge) known(sources *v1alpha1.GitSourceList) map[types.NamespacedName]time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	there := map[types.NamespacedName]bool{}
@@ -193,7 +196,7 @@ func (f *freshness) known(sources *v1alpha1.GitSourceList) map[types.NamespacedN
 // judge says of a source that it is not synced any more, where that is so. A leader gives
 // each source the time that it needs for the first sync after its start. A standby gives
 // each the time by which the ledger may be old.
-func (f *freshness) judge(ctx context.Context, gs *v1alpha1.GitSource, known map[types.NamespacedName]time.Time, since time.Time, leads bool) error {
+func (f *judge) judge(ctx context.Context, gs *v1alpha1.GitSource, known map[types.NamespacedName]time.Time, since time.Time, leads bool) error {
 	name := client.ObjectKeyFromObject(gs)
 	if gs.Spec.Suspend || gs.DeletionTimestamp != nil || f.selector != nil && !f.selector.Matches(labels.Set(gs.Labels)) {
 		metrics.ForgetAge(name)
@@ -230,7 +233,7 @@ func allowedAge(spec *v1alpha1.GitSourceSpec) time.Duration {
 
 // say writes the conditions of a source that is not synced any more. The next sync writes
 // its own.
-func (f *freshness) say(ctx context.Context, gs *v1alpha1.GitSource, last time.Time, ever bool) error {
+func (f *judge) say(ctx context.Context, gs *v1alpha1.GitSource, last time.Time, ever bool) error {
 	message := "no controller has synced it since it was created"
 	if ever {
 		message = "no controller has synced it since " + last.UTC().Format(time.RFC3339)
@@ -247,7 +250,7 @@ func (f *freshness) say(ctx context.Context, gs *v1alpha1.GitSource, last time.T
 		return nil
 	}
 	err := f.status.Status().Update(ctx, gs, client.FieldOwner(v1alpha1.ManagerGitSync))
-	if isConflict(err) || apierrors.IsNotFound(err) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil // it has changed since: the next judgement sees how
 	}
 	if err != nil {
@@ -264,7 +267,7 @@ type ledger struct {
 	written time.Time // the latest of them
 }
 
-func (f *freshness) read(ctx context.Context) (*ledger, error) {
+func (f *judge) read(ctx context.Context) (*ledger, error) {
 	l := &ledger{syncs: map[types.NamespacedName]time.Time{}}
 	if f.Ledger.Name == "" {
 		return l, nil
@@ -294,7 +297,7 @@ func (f *freshness) read(ctx context.Context) (*ledger, error) {
 }
 
 // write writes the ledger, where it says something else and that is not too soon.
-func (f *freshness) write(ctx context.Context, l *ledger, known map[types.NamespacedName]time.Time) error {
+func (f *judge) write(ctx context.Context, l *ledger, known map[types.NamespacedName]time.Time) error {
 	if f.Ledger.Name == "" || !f.written.IsZero() && f.Now().Sub(f.written) < ledgerEvery {
 		return nil
 	}
