@@ -60,8 +60,8 @@ type overtaken struct {
 }
 
 // writeBack compares the cluster's decisions with a commit, and commits the difference. If
-// something cannot be committed, InSync says so, and there is no error. Of a refused
-// commit, only rollbacks are committed.
+// something cannot be committed, InSync says so, and there is no error. If the commit is
+// refused, only rollbacks are committed.
 func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.Snapshot, c *commit, o *apply.Observer, refused bool) (step, error) {
 	result, err := writeback.Run(ctx, writeback.Input{
 		Source: l.gs, Remote: r, Mirror: l.mirrors.Of(r), Snapshot: s, State: c.desired, Reader: c.renderer, Governed: c.governed, Observer: o,

@@ -13,8 +13,8 @@ import (
 )
 
 // FailedReleases returns, by name, the releases whose BatchRelease is to be made again, and
-// whose template has failed on the Deployment before, as far as a reader may see. The
-// remains of their BatchRelease show it. So they have the commit that failed, and not the
+// whose template has failed on the Deployment before. The remains of their BatchRelease show
+// it, as far as the reader may see them. So they have the commit that failed, and not the
 // tip of the branch.
 func FailedReleases(ctx context.Context, from client.Reader, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) (map[string]*v1alpha1.BatchRelease, error) {
 	found, read := map[string]*v1alpha1.BatchRelease{}, map[string]*appsv1.ControllerRevisionList{}

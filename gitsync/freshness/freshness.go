@@ -76,8 +76,9 @@ type judge struct {
 	written time.Time // when it wrote the ledger last
 }
 
-// Add adds the judge of sources that a selector selects to a manager, in which it also runs
-// while another process leads; nil: of all sources. The function that it returns notes a sync.
+// Add adds the judge of sources to a manager, in which it also runs while another process
+// leads. It judges those that the selector selects; nil: all. The function that it returns
+// notes a sync.
 func Add(mgr ctrl.Manager, o Options, selector labels.Selector) (synced func(source types.NamespacedName, excused time.Duration), err error) {
 	own, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {

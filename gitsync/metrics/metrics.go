@@ -110,7 +110,7 @@ func Exchanged(source types.NamespacedName, operation string, begun time.Time, e
 	exchangeErrorCounter.WithLabelValues(source.Namespace, source.Name, operation, reason).Inc()
 }
 
-// Rendered counts a look at what the branch renders.
+// Rendered counts whether a sync rendered the branch, or skipped that.
 func Rendered(source types.NamespacedName, yes bool) {
 	result := "skipped"
 	if yes {
