@@ -67,7 +67,7 @@ func (o outcome) conditions(generation int64, now []metav1.Condition) []metav1.C
 
 func (o outcome) all(now []metav1.Condition) []metav1.Condition {
 	idle, calm := isFalse(v1alpha1.ConditionReconciling, v1alpha1.ReasonIdle, ""), isFalse(v1alpha1.ConditionStalled, v1alpha1.ReasonIdle, "")
-	tip := desired.CommitAt(o.branch, o.commit)
+	tip := desired.CommitName(o.branch, o.commit)
 	switch {
 	case o.suspended:
 		ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonSuspended, Message: "spec.suspend is true"}
@@ -185,7 +185,7 @@ func underWay(reason, message string) []metav1.Condition {
 func (o outcome) failed() []metav1.Condition {
 	reason, message := o.problems[0].Reason, o.problems.Error()
 	if len(o.held) > 0 {
-		message += "; until " + desired.CommitAt(o.branch, o.commit) + " is applied, these wait for it: " + plan.JoinNames(o.held)
+		message += "; until " + desired.CommitName(o.branch, o.commit) + " is applied, these wait for it: " + plan.JoinNames(o.held)
 	}
 	message = oneCondition(message)
 	reconciling, stalled := isFalse(v1alpha1.ConditionReconciling, v1alpha1.ReasonIdle, ""), isFalse(v1alpha1.ConditionStalled, v1alpha1.ReasonIdle, "")

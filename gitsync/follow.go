@@ -151,7 +151,7 @@ func (l *look) prepare(ctx context.Context, s *repository.Snapshot, by signers.P
 		l.keep.approved = desired.ApprovedSteps{}
 	}
 	if l.keep.exceeded == nil {
-		l.keep.exceeded = &desired.OverLimits{}
+		l.keep.exceeded = &desired.ExceededCommits{}
 	}
 	r := &desired.Reader{Exceeded: l.keep.exceeded, Snapshot: s, Source: l.gs, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.rendersIn(), Brought: l.keep.brought, Approved: l.keep.approved, Order: l.keep.order, Changes: l.keep.changes, Signatures: by}
 	d, rendered, err := r.Read(l.keep.desired)
@@ -336,7 +336,7 @@ func (l *look) finish(ctx context.Context, c *commit, whole bool) error {
 	l.gs.Status.AppliedWith = apply.Digest(&l.gs.Spec)
 	if l.gs.Status.AppliedCommit != c.desired.Commit {
 		l.gs.Status.AppliedCommit = c.desired.Commit
-		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, fmt.Sprintf("applied %s: %d objects", desired.CommitAt(l.outcome.branch, c.desired.Commit), len(c.wanted)))
+		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonApplied, fmt.Sprintf("applied %s: %d objects", desired.CommitName(l.outcome.branch, c.desired.Commit), len(c.wanted)))
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.
 	l.kept, l.outcome.intents, l.outcome.amiss = true, nil, nil
 	o := apply.NewObserver(l.gs, l.as, l.own)
 	applied, err := l.keepApplied(ctx, s, by, o)
-	if err := l.putAside(err, desired.CommitAt(l.gs.Spec.Ref.String(), l.gs.Status.AppliedCommit)); err != nil {
+	if err := l.putAside(err, desired.CommitName(l.gs.Spec.Ref.String(), l.gs.Status.AppliedCommit)); err != nil {
 		return step{}, err
 	}
 	waiting, err := l.renderWaiting(ctx, s, by)

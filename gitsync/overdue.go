@@ -41,7 +41,7 @@ func (l *look) tellOverdue() {
 	if !l.outcome.overdue || len(l.outcome.problems) > 0 || l.wasOverdue() {
 		return
 	}
-	for _, c := range l.outcome.awaitsHandBack(desired.CommitAt(l.outcome.branch, l.outcome.commit)) {
+	for _, c := range l.outcome.awaitsHandBack(desired.CommitName(l.outcome.branch, l.outcome.commit)) {
 		if c.Type == v1alpha1.ConditionStalled {
 			l.tell(corev1.EventTypeWarning, c.Reason, c.Message)
 		}

@@ -260,7 +260,7 @@ type memory struct {
 	applied *plan.Set
 	brought map[string]signers.FileOrigin // by file
 	// exceeded are the commits that take more to render than they may.
-	exceeded *desired.OverLimits
+	exceeded *desired.ExceededCommits
 	// approved are the steps that plans had when they were approved.
 	approved desired.ApprovedSteps
 	order    gitobject.Precedence       // of the commits that brought approvals
@@ -583,7 +583,7 @@ func (l *look) fetch(ctx context.Context, r gitserver.Remote) (*repository.Snaps
 	}
 	last := l.gs.Status.ObservedCommit
 	if pushed, err := s.ForcePushed(plumbing.NewHash(last)); err == nil && pushed {
-		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", desired.CommitAt(l.gs.Spec.Ref.Branch, l.outcome.commit), plan.ShortCommit(last)))
+		l.tell(corev1.EventTypeWarning, v1alpha1.ReasonForcePushed, fmt.Sprintf("%s no longer has %s in its history", desired.CommitName(l.gs.Spec.Ref.Branch, l.outcome.commit), plan.ShortCommit(last)))
 	}
 	return s, nil
 }

@@ -70,7 +70,7 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 	})
 	l.outcome.intents = result.Problems
 	for _, subject := range result.Subjects {
-		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonWrittenBack, fmt.Sprintf("%s: %s", desired.CommitAt(result.Branch, result.Commit), subject))
+		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonWrittenBack, fmt.Sprintf("%s: %s", desired.CommitName(result.Branch, result.Commit), subject))
 	}
 	switch {
 	case err != nil:

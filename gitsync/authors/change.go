@@ -130,7 +130,9 @@ func (c *Change) authors(ctx context.Context) Found {
 // writtenBy says that the approver has signed one of the commits, or that it cannot be
 // shown that another person has signed each of them. It is empty if neither holds. The
 // approval came in another commit.
-func (b *Branch) writtenBy(ctx context.Context, commits []plumbing.Hash, in string, approver signature.Signature) (fact, hint string, err error) {
+func (b *Branch) writtenBy(ctx context.Context, commits []plumbing.Hash, in string, approver signature.Signature) (
+	fact, hint string, err error,
+) {
 	keys := b.keys()
 	for _, c := range commits {
 		author, why, err := b.Signatures.SignerOf(ctx, b.Store, c, keys)
@@ -138,10 +140,12 @@ func (b *Branch) writtenBy(ctx context.Context, commits []plumbing.Hash, in stri
 		case err != nil:
 			return "", "", err
 		case why != "":
-			return fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: commit %s of it: %s", approver, plan.ShortCommit(c.String()), why),
+			const unsigned = "that the change is by another than %s, who approves it, cannot be shown: commit %s of it: %s"
+			return fmt.Sprintf(unsigned, approver, plan.ShortCommit(c.String()), why),
 				"sign the change with a key that spec.approvals.signers or spec.verify of the GitSource lists", nil
 		case keys.Same(author, approver):
-			return fmt.Sprintf("commit %s, which brought it, is signed by %s, as is commit %s of the change", plan.ShortCommit(in), approver, plan.ShortCommit(c.String())),
+			const same = "commit %s, which brought it, is signed by %s, as is commit %s of the change"
+			return fmt.Sprintf(same, plan.ShortCommit(in), approver, plan.ShortCommit(c.String())),
 				"let another person approve it", nil
 		}
 	}

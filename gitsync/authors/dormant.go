@@ -193,7 +193,10 @@ func (c *Change) newDormancy() (*dormancy, *rendering, error) {
 	if err != nil || now.Set == nil {
 		return nil, nil, err
 	}
-	d := &dormancy{origins: o, of: c.Of, store: gitobject.NewStore(c.Branch.Store), commit: c.Commit, tree: r.commit.TreeHash, now: c.Of.fields(now.Set)}
+	d := &dormancy{
+		origins: o, of: c.Of, store: gitobject.NewStore(c.Branch.Store),
+		commit: c.Commit, tree: r.commit.TreeHash, now: c.Of.fields(now.Set),
+	}
 	if !c.Branch.has(c.Base) {
 		return d, r, nil
 	}
@@ -213,7 +216,9 @@ func (c *Change) newDormancy() (*dormancy, *rendering, error) {
 // suspects returns the commits that the approver signed, or no listed key, children before
 // their parents. Those that no listed key signed are apart where they are older than the
 // last release.
-func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signature.Signature, keys *signature.Keys) (list, older []suspect, err error) {
+func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signature.Signature, keys *signature.Keys) (
+	list, older []suspect, err error,
+) {
 	l, err := d.origins.readLineage(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -255,7 +260,9 @@ func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signatur
 
 // suspect returns a commit with what it has changed that may matter; nil: nothing, or
 // another person signed it.
-func (d *dormancy) suspect(ctx context.Context, c *object.Commit, r *rendering, approver signature.Signature, keys *signature.Keys, at int32) (*suspect, error) {
+func (d *dormancy) suspect(
+	ctx context.Context, c *object.Commit, r *rendering, approver signature.Signature, keys *signature.Keys, at int32,
+) (*suspect, error) {
 	if len(c.ParentHashes) == 1 {
 		if parent, err := gitobject.TreeHash(d.origins.branch.Store, c.ParentHashes[0]); err != nil || parent == c.TreeHash {
 			return nil, err
@@ -491,7 +498,7 @@ func (s suspect) each(parts []map[string]gitobject.Change) []suspect {
 func (d *dormancy) searchLines(ctx context.Context, list []suspect) ([]plumbing.Hash, error) {
 	var lines []suspect
 	for _, s := range list {
-		parts, err := gitobject.StandingLines(d.store, d.tree, s.changes)
+		parts, err := gitobject.SplitLines(d.store, d.tree, s.changes)
 		if errors.Is(err, gitobject.ErrManyParts) {
 			return nil, errEnoughTrials
 		}

@@ -37,7 +37,7 @@ func (d *dormancy) searchEntries(ctx context.Context, list []suspect) ([]plumbin
 		if err := d.origins.spend(ctx, effortOfUndo*len(s.changes)); err != nil {
 			return nil, err
 		}
-		files, err := gitobject.StandingEntries(d.store, d.tree, s.changes)
+		files, err := gitobject.FindEntries(d.store, d.tree, s.changes)
 		if err != nil {
 			return nil, err
 		}

@@ -38,4 +38,5 @@ func (k Known) search(known string, find func() Found) Found {
 const KeptChanges = 100
 
 // HintUnknown is what to do if it is not known what a commit renders.
-const HintUnknown = "it is tried again at each sync; if the remote base is gone for good, let another person approve, or revert the change and bring it by a new commit"
+const HintUnknown = "it is tried again at each sync; if the remote base is gone for good, let another person approve, " +
+	"or revert the change and bring it by a new commit"

@@ -127,14 +127,8 @@ func (o *origins) find(ctx context.Context, commit plumbing.Hash) ([]plumbing.Ha
 	if err != nil {
 		return nil, err
 	}
-	if !o.base.IsZero() {
-		there, err := o.branch.Order.Precedes(ctx, o.branch.Store, o.base, commit)
-		if err != nil {
-			return nil, err
-		}
-		if !there {
-			o.base = plumbing.ZeroHash
-		}
+	if err := o.dropBase(ctx, commit); err != nil {
+		return nil, err
 	}
 	var list []plumbing.Hash
 	var merges []combination
@@ -147,11 +141,11 @@ func (o *origins) find(ctx context.Context, commit plumbing.Hash) ([]plumbing.Ha
 		} else if before {
 			continue
 		}
-		parents := make([]*rendering, len(r.commit.ParentHashes))
+		parents, err := o.renderParents(r)
+		if err != nil {
+			return nil, err
+		}
 		for i, p := range r.commit.ParentHashes {
-			if parents[i], err = o.render(p, r); err != nil {
-				return nil, err
-			}
 			if !seen[p] {
 				seen[p] = true
 				queue = append(queue, parents[i])
@@ -172,6 +166,29 @@ func (o *origins) find(ctx context.Context, commit plumbing.Hash) ([]plumbing.Ha
 		}
 	}
 	return o.withCombined(ctx, list, merges)
+}
+
+// dropBase forgets base if it is not in the history of a commit.
+func (o *origins) dropBase(ctx context.Context, commit plumbing.Hash) error {
+	if o.base.IsZero() {
+		return nil
+	}
+	there, err := o.branch.Order.Precedes(ctx, o.branch.Store, o.base, commit)
+	if err == nil && !there {
+		o.base = plumbing.ZeroHash
+	}
+	return err
+}
+
+// renderParents returns what the parents of a commit render.
+func (o *origins) renderParents(r *rendering) (parents []*rendering, err error) {
+	parents = make([]*rendering, len(r.commit.ParentHashes))
+	for i, p := range r.commit.ParentHashes {
+		if parents[i], err = o.render(p, r); err != nil {
+			return nil, err
+		}
+	}
+	return parents, nil
 }
 
 // countedBefore reports whether a commit has nothing of the difference.
@@ -346,10 +363,11 @@ func (o *origins) contested(ctx context.Context, base plumbing.Hash, a, b, merge
 	for _, side := range sides {
 		for file, c := range side {
 			f := &contested{base: c.From, a: at3(sides[0], file, c), b: at3(sides[1], file, c), merged: at3(sides[2], file, c)}
-			clean := gitobject.SameEntry(f.a, f.base) && gitobject.SameEntry(f.merged, f.b) || (gitobject.SameEntry(f.a, f.b) || gitobject.SameEntry(f.b, f.base)) && gitobject.SameEntry(f.merged, f.a)
-			if !clean {
-				found[file] = f
+			same := gitobject.SameEntry
+			if ofA := same(f.a, f.b) || same(f.b, f.base); ofA && same(f.merged, f.a) || same(f.a, f.base) && same(f.merged, f.b) {
+				continue
 			}
+			found[file] = f
 		}
 	}
 	return found, nil

@@ -126,7 +126,7 @@ func Verify(ctx context.Context, gs *v1alpha1.GitSource, s *repository.Snapshot,
 		}
 		if why != "" {
 			return &plan.Problem{
-				Reason: v1alpha1.ReasonTagNotVerified, Where: desired.CommitAt(RefName(gs, s), s.Commit.String()), Err: errors.New(why),
+				Reason: v1alpha1.ReasonTagNotVerified, Where: desired.CommitName(RefName(gs, s), s.Commit.String()), Err: errors.New(why),
 				Hint: "make a tag that is signed by " + secret + " (git tag -s), or list the key there; what was applied stays",
 			}
 		}
@@ -145,7 +145,7 @@ func Verify(ctx context.Context, gs *v1alpha1.GitSource, s *repository.Snapshot,
 		}
 		if why != "" {
 			return &plan.Problem{
-				Reason: v1alpha1.ReasonCommitNotVerified, Where: desired.CommitAt(name, c.String()), Err: errors.New(why),
+				Reason: v1alpha1.ReasonCommitNotVerified, Where: desired.CommitName(name, c.String()), Err: errors.New(why),
 				Hint: "push a commit on top that is signed by " + secret + " (git commit -S), or list the key there; what was applied stays",
 			}
 		}

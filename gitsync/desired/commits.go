@@ -72,6 +72,20 @@ func (h *History) ReleaseCommit(ctx context.Context, r *plan.Release, live *v1al
 // takes a second or two, once; in a longer run the oldest of them names it.
 const MaxWalk = 10_000
 
+// visit is a commit of a walk, with what is read for the answer of the commits after it.
+type visit struct {
+	commit *object.Commit
+	reads  gittree.Reads
+}
+
+// insertByDate puts a commit into a queue of which the newest commit is first.
+func insertByDate(queue []visit, next visit) []visit {
+	i, _ := slices.BinarySearchFunc(queue, next, func(v, next visit) int {
+		return next.commit.Committer.When.Compare(v.commit.Committer.When)
+	})
+	return slices.Insert(queue, i, next)
+}
+
 // leftAndCame reports whether the branch took the template of a release in the cluster
 // away and brought it again, since the last synced commit. Then the tip's history has
 // that commit, but no way from the tip leads to it through commits that render the
@@ -81,10 +95,6 @@ func (h *History) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 	synced, named := plumbing.NewHash(h.Reader.Source.Status.AppliedCommit), plumbing.NewHash(live.Spec.Commit)
 	if synced.IsZero() || h.Reader.Bases != nil {
 		return false, nil // bases elsewhere: what an older commit rendered is not known
-	}
-	type visit struct {
-		commit *object.Commit
-		reads  gittree.Reads
 	}
 	tip, err := object.GetCommit(h.Reader.Snapshot, h.Reader.Snapshot.Commit)
 	if err != nil {
@@ -122,8 +132,7 @@ func (h *History) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 			if err != nil {
 				return false, gittree.Missing("commit", parent, err)
 			}
-			i, _ := slices.BinarySearchFunc(queue, c, func(v visit, c *object.Commit) int { return c.Committer.When.Compare(v.commit.Committer.When) })
-			queue = slices.Insert(queue, i, visit{c, reads})
+			queue = insertByDate(queue, visit{c, reads})
 		}
 	}
 	rewritten, err := h.Reader.Snapshot.ForcePushed(synced)

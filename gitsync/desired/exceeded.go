@@ -10,9 +10,9 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// OverLimits is what is known of commits that take more to render than they may. So they
+// ExceededCommits is what is known of commits that take more to render than they may. So they
 // take it once, and not again at each push beside them. It is kept between syncs.
-type OverLimits struct {
+type ExceededCommits struct {
 	key string // of the renderer
 	// reads is what was read of the tip before it was too much, and err what was wrong.
 	reads gittree.Reads
@@ -25,15 +25,15 @@ type OverLimits struct {
 const keptExceeded = 100
 
 // of forgets all where the renderer has become another one.
-func (e *OverLimits) of(r *Reader) *OverLimits {
+func (e *ExceededCommits) of(r *Reader) *ExceededCommits {
 	if key := r.Key(); e != nil && e.key != key {
-		*e = OverLimits{key: key, older: map[plumbing.Hash]State{}}
+		*e = ExceededCommits{key: key, older: map[plumbing.Hash]State{}}
 	}
 	return e
 }
 
 // again returns what was wrong with a tree, where all is the same that was read of it.
-func (e *OverLimits) again(t *gittree.Tree) error {
+func (e *ExceededCommits) again(t *gittree.Tree) error {
 	if e == nil || e.err == nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ func (e *OverLimits) again(t *gittree.Tree) error {
 }
 
 // note keeps how the rendering of the tip went.
-func (e *OverLimits) note(t *gittree.Tree, err error) {
+func (e *ExceededCommits) note(t *gittree.Tree, err error) {
 	if e == nil || IsPassing(err) {
 		return
 	}
@@ -56,7 +56,7 @@ func (e *OverLimits) note(t *gittree.Tree, err error) {
 }
 
 // noteOlder keeps that an older commit takes too much.
-func (e *OverLimits) noteOlder(commit plumbing.Hash, d State, err error) {
+func (e *ExceededCommits) noteOlder(commit plumbing.Hash, d State, err error) {
 	if e == nil || !gittree.IsExceeded(err) {
 		return
 	}

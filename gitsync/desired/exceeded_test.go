@@ -24,11 +24,11 @@ func (r *tooMuch) Render(_ string, fsys filesys.FileSystem, dir string, opts man
 
 // A folder that takes too much to render takes it once. It does not take it again at
 // each push that leaves it as it is, nor at each sync.
-func TestOverLimitsIsRemembered(t *testing.T) {
+func TestExceededCommits(t *testing.T) {
 	t.Parallel()
 	repo := gittest.NewRepo(t)
 	repo.CommitAndPush(gittest.Web("v1"))
-	known, in := &OverLimits{}, &tooMuch{}
+	known, in := &ExceededCommits{}, &tooMuch{}
 	look := func(reason string, want int) {
 		t.Helper()
 		r := rendererAt(t, repo, "")

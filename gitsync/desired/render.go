@@ -26,11 +26,13 @@ import (
 // State is what a commit says, for one GitSource. It is kept in memory and
 // never changed.
 type State struct {
-	Key    string // of the parts of the spec that rendering depends on
+	// Key is of the parts of the spec that rendering depends on, see [Reader.Key].
+	Key    string
 	Commit string
 	Set    *plan.Set
-	Reads  gittree.Reads
-	// hasBases: remote bases were read, too, which change by themselves.
+	// Reads is what was read of the commit's tree.
+	Reads gittree.Reads
+	// HasBases is true if remote bases were read, too, which change by themselves.
 	HasBases bool
 	// unknown is why it is not known what an older commit renders; nil: it is known.
 	unknown error
@@ -40,24 +42,33 @@ type State struct {
 type Reader struct {
 	Snapshot *repository.Snapshot
 	Source   *v1alpha1.GitSource
-	Mapper   meta.RESTMapper               // nil: no cluster is asked
-	Bases    repository.FetchBase          // nil: remote bases are refused
-	hasBases bool                          // a folder that was rendered has some
-	Folders  FolderRenderer                // nil: this process
-	Brought  map[string]signers.FileOrigin // by approval file, from earlier syncs; added to
-	Approved ApprovedSteps                 // from earlier syncs; added to
-	Order    gitobject.Precedence          // from earlier syncs; added to
-	Changes  authors.Known                 // from earlier syncs; added to
-	Exceeded *OverLimits                   // from earlier syncs; added to. nil: nothing is known
+	// Mapper knows the kinds of the cluster; nil: no cluster is asked.
+	Mapper meta.RESTMapper
+	// Bases fetches remote bases; nil: they are refused.
+	Bases repository.FetchBase
+	// hasBases is true if a folder that was rendered has some.
+	hasBases bool
+	// Folders renders a folder; nil: this process does.
+	Folders FolderRenderer
 
+	// These are of earlier syncs, and added to. Brought is by approval file. If Exceeded is
+	// nil, nothing is known.
+	Brought  map[string]signers.FileOrigin
+	Approved ApprovedSteps
+	Order    gitobject.Precedence
+	Changes  authors.Known
+	Exceeded *ExceededCommits
+
+	// Signatures is what the spec demands of signatures.
 	Signatures signers.Policy
-	Approvals  gittree.Reads // what was read for the approvals
-	// sources reads the other GitSources, for approvals of their releases; nil: they are
+	// Approvals is what was read for the approvals.
+	Approvals gittree.Reads
+	// Sources reads the other GitSources, for approvals of their releases; nil: they are
 	// not known.
 	Sources func() (*v1alpha1.GitSourceList, error)
-	// ignored is by release why approvals of it do not count.
+	// Ignored is by release why approvals of it do not count.
 	Ignored map[string]plan.Problems
-	// failed is by release what [look.failed] returns.
+	// Failed are by name the BatchReleases to be made again whose template has failed before.
 	Failed map[string]*v1alpha1.BatchRelease
 }
 
@@ -69,9 +80,11 @@ func ApprovalsPath(spec *v1alpha1.GitSourceSpec) string {
 	return path.Join(spec.Path, "approvals")
 }
 
+// Key returns a text of the parts of the spec that rendering depends on.
 func (r *Reader) Key() string {
 	s := &r.Source.Spec
-	return fmt.Sprintf("%q", []string{s.URL, fmt.Sprintf("%q", []string{s.Ref.Branch, s.Ref.Tag, s.Ref.SemVer, s.Ref.Commit}), s.Path, s.TargetNamespace, ApprovalsPath(s), fmt.Sprint(r.Bases != nil)})
+	ref := fmt.Sprintf("%q", []string{s.Ref.Branch, s.Ref.Tag, s.Ref.SemVer, s.Ref.Commit})
+	return fmt.Sprintf("%q", []string{s.URL, ref, s.Path, s.TargetNamespace, ApprovalsPath(s), fmt.Sprint(r.Bases != nil)})
 }
 
 // Read returns what the snapshot's commit says. If nothing changed that the last
@@ -126,7 +139,9 @@ func (r *Reader) Render(t *gittree.Tree) (*plan.Set, error) {
 	if err := checkObjects(t.Limits(), r.Source.Spec.Path, objects); err != nil {
 		return nil, err
 	}
-	options := plan.CollectOptions{Namespace: r.Source.Namespace, TargetNamespace: r.Source.Spec.TargetNamespace, Namespaced: manifest.Namespaced}
+	options := plan.CollectOptions{
+		Namespace: r.Source.Namespace, TargetNamespace: r.Source.Spec.TargetNamespace, Namespaced: manifest.Namespaced,
+	}
 	if r.Mapper != nil {
 		options.Namespaced = r.namespaced
 	}
@@ -215,8 +230,9 @@ func TemplateIn(set *plan.Set, release *plan.Release) *corev1.PodTemplateSpec {
 		}
 	}
 	// A commit before the plan was added: the Deployment is there all the same.
+	d := release.Deployment
 	for _, o := range set.Objects {
-		if o.GroupVersionKind() == release.Deployment.GroupVersionKind() && o.GetNamespace() == release.Deployment.GetNamespace() && o.GetName() == release.Deployment.GetName() {
+		if o.GroupVersionKind() == d.GroupVersionKind() && o.GetNamespace() == d.GetNamespace() && o.GetName() == d.GetName() {
 			template, err := TemplateOf(o)
 			if err != nil {
 				return nil // not one that could be released
@@ -227,14 +243,16 @@ func TemplateIn(set *plan.Set, release *plan.Release) *corev1.PodTemplateSpec {
 	return nil
 }
 
-func CommitAt(branch, commit string) string { return branch + "@" + plan.ShortCommit(commit) }
+// CommitName returns a commit as messages name it, with the branch or tag that it is of.
+func CommitName(branch, commit string) string { return branch + "@" + plan.ShortCommit(commit) }
 
 // checkObjects bounds what a commit renders.
 func checkObjects(l gittree.Limits, where string, objects []plan.Object) error {
 	if len(objects) <= l.Objects {
 		return nil
 	}
-	return gittree.Exceeded(where, fmt.Sprintf("%d objects are rendered, and a GitSource has at most %d", len(objects), l.Objects), "--max-objects, or divide it among several GitSources")
+	fact := fmt.Sprintf("%d objects are rendered, and a GitSource has at most %d", len(objects), l.Objects)
+	return gittree.Exceeded(where, fact, "--max-objects, or divide it among several GitSources")
 }
 
 // TemplateOf decodes the pod template of a workload.

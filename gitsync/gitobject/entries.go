@@ -29,9 +29,9 @@ type Brought struct {
 	Entries []Entry
 }
 
-// StandingEntries returns what changes brought and is still in a tree. Later changes may
+// FindEntries returns what changes brought and is still in a tree. Later changes may
 // have rewritten a part of an entry. Then the other entries below it are returned.
-func StandingEntries(s *Store, tree plumbing.Hash, changes map[string]Change) ([]Brought, error) {
+func FindEntries(s *Store, tree plumbing.Hash, changes map[string]Change) ([]Brought, error) {
 	var list []Brought
 	for _, p := range slices.Sorted(maps.Keys(changes)) {
 		c := changes[p]

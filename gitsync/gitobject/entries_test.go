@@ -11,7 +11,7 @@ import (
 
 // Each entry that a change brought can be taken away by itself, and what later changes
 // rewrote is none.
-func TestStandingEntries(t *testing.T) {
+func TestFindEntries(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		from, to, now string
@@ -53,7 +53,7 @@ func TestStandingEntries(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			list, err := StandingEntries(s, tree, map[string]Change{"f": {From: entry(tt.from), To: entry(tt.to)}})
+			list, err := FindEntries(s, tree, map[string]Change{"f": {From: entry(tt.from), To: entry(tt.to)}})
 			if err != nil {
 				t.Fatal(err)
 			}

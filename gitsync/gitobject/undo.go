@@ -227,10 +227,10 @@ func Parts(s *Store, changes map[string]Change) ([]map[string]Change, error) {
 	return list, nil
 }
 
-// StandingLines returns a change for each line that changes brought and that is still in a
+// SplitLines returns a change for each line that changes brought and that is still in a
 // tree, if UndoWhatStands leaves it there. It does where later changes of lines beside it
 // are in conflict.
-func StandingLines(s *Store, tree plumbing.Hash, changes map[string]Change) ([]map[string]Change, error) {
+func SplitLines(s *Store, tree plumbing.Hash, changes map[string]Change) ([]map[string]Change, error) {
 	var list []map[string]Change
 	for _, p := range slices.Sorted(maps.Keys(changes)) {
 		c := changes[p]

@@ -26,7 +26,10 @@ const (
 // releases of which no approval has opened a gate. The status says until when releases may
 // be missing.
 func AddEnded(status *v1alpha1.GitSourceStatus, now time.Time, list ...*v1alpha1.BatchRelease) {
-	e := ended{known: map[string][]v1alpha1.EndedRelease{}, present: map[string][]string{}, last: map[string]time.Time{}, forgot: map[string]bool{}}
+	e := ended{
+		known: map[string][]v1alpha1.EndedRelease{}, present: map[string][]string{},
+		last: map[string]time.Time{}, forgot: map[string]bool{},
+	}
 	for _, r := range status.EndedReleases {
 		e.known[r.Deployment] = append(e.known[r.Deployment], r)
 	}

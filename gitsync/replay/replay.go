@@ -48,7 +48,11 @@ type Check struct {
 func (c *Check) Since(commit string, now *v1alpha1.BatchRelease) *v1alpha1.ApprovalsSince {
 	tip := c.Tip.String()
 	if now == nil || now.Spec.Commit != commit || now.Spec.ApprovalsSince == nil {
-		return &v1alpha1.ApprovalsSince{AppliedCommit: c.Source.Status.AppliedCommit, ObservedCommit: tip, ReleasedCommit: releasedLast(now), ForgottenUntil: c.Source.Status.ForgottenUntil}
+		status := &c.Source.Status
+		return &v1alpha1.ApprovalsSince{
+			AppliedCommit: status.AppliedCommit, ObservedCommit: tip,
+			ReleasedCommit: releasedLast(now), ForgottenUntil: status.ForgottenUntil,
+		}
 	}
 	since := *now.Spec.ApprovalsSince
 	if !c.Has(since.AppliedCommit) && !c.Has(since.ObservedCommit) {

@@ -13,7 +13,9 @@ import (
 // IsUsed reports whether the approval of a plan has been used. A commit is known by what its
 // signature covers, since the signature itself can be written in other ways.
 func (c *Check) IsUsed(digest, payload string) bool {
-	return slices.ContainsFunc(c.Source.Status.UsedPlanApprovals, func(u v1alpha1.UsedPlanApproval) bool { return u.Plan == digest && u.Payload == payload })
+	return slices.ContainsFunc(c.Source.Status.UsedPlanApprovals, func(u v1alpha1.UsedPlanApproval) bool {
+		return u.Plan == digest && u.Payload == payload
+	})
 }
 
 // PlanForgotten says why the approval of a plan that a commit brought may be one that was used

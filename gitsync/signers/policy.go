@@ -72,7 +72,9 @@ func (p *Policy) TagUnsigned(at *repository.Snapshot) (string, error) {
 // SignerOf returns which of the keys signed a commit, or why that is none of
 // them; an error is one of the repository. It decides from the object's bytes,
 // once they are known to be those of the commit.
-func (p *Policy) SignerOf(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, keys *signature.Keys) (by signature.Signature, why string, err error) {
+func (p *Policy) SignerOf(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash, keys *signature.Keys) (
+	by signature.Signature, why string, err error,
+) {
 	raw, err := gitobject.RawCommit(store, commit)
 	if err != nil {
 		return by, "", gittree.Missing("commit", commit, err)

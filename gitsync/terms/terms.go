@@ -98,7 +98,10 @@ type governor struct {
 
 func newGovernor(h *desired.History, o *apply.Observer, approvals []plan.Approval) *governor {
 	r := h.Reader
-	return &governor{history: h, source: r.Source, snapshot: r.Snapshot, state: h.State, signatures: &r.Signatures, observer: o, approvals: approvals}
+	return &governor{
+		history: h, source: r.Source, snapshot: r.Snapshot, state: h.State, signatures: &r.Signatures,
+		observer: o, approvals: approvals,
+	}
 }
 
 // govern finds out what of the commit counts.
@@ -240,7 +243,8 @@ func (g *governor) addLive(ctx context.Context, br *v1alpha1.BatchRelease, recor
 	}
 	g.live[key] = br
 	terms := plan.NewTerms(key.Namespace, key.Name, &br.Spec.Strategy, br.Spec.DeploymentStrategy, d.Spec.MinReadySeconds)
-	records[key] = v1alpha1.GoverningPlan{Deployment: key.String(), Name: br.Name, Terms: string(terms), Since: g.sinceOf(g.source.Status.AppliedCommit)}
+	since := g.sinceOf(g.source.Status.AppliedCommit)
+	records[key] = v1alpha1.GoverningPlan{Deployment: key.String(), Name: br.Name, Terms: string(terms), Since: since}
 	return nil
 }
 
@@ -295,7 +299,8 @@ func (g *governor) keepObjects(result *Governed, key client.ObjectKey, record v1
 	}
 	e := inventory.Entry{GVK: appsv1.SchemeGroupVersion.WithKind(inventory.DeploymentKind.Kind), Namespace: key.Namespace, Name: key.Name}
 	result.Keeps.Add(e)
-	result.Keeps.Add(inventory.Entry{GVK: v1alpha1.GroupVersion.WithKind(inventory.ReleaseKind.Kind), Namespace: key.Namespace, Name: record.Name})
+	gvk := v1alpha1.GroupVersion.WithKind(inventory.ReleaseKind.Kind)
+	result.Keeps.Add(inventory.Entry{GVK: gvk, Namespace: key.Namespace, Name: record.Name})
 	result.Withheld = append(result.Withheld, "the removal of "+e.String())
 }
 
@@ -316,7 +321,8 @@ func (g *governor) keepAround(result *Governed) {
 			}
 			result.Keeps.Add(e)
 			result.Unapproved = append(result.Unapproved, &plan.Problem{
-				Reason: plan.ReasonPlanNotApproved, Where: e.String(), Err: errors.New("it has left the branch and stays, since a Deployment that a plan governs would go with it"),
+				Reason: plan.ReasonPlanNotApproved, Where: e.String(),
+				Err:  errors.New("it has left the branch and stays, since a Deployment that a plan governs would go with it"),
 				Hint: "remove the Deployment with its plan, and have that approved; or put it back",
 			})
 		}
@@ -366,13 +372,15 @@ func (g *governor) hasObject(gk schema.GroupKind, namespace, name string) bool {
 // problem says what waits for an approval, and how to give it.
 func (g *governor) problem(c Change) *plan.Problem {
 	digest := c.Then.Digest()
-	fact := fmt.Sprintf("what decides about its releases has changed (%s), and is not approved; what governed it still does. The digest to approve is %s", strings.Join(c.Now.Changes(c.Then), ", "), digest)
+	fact := fmt.Sprintf("what decides about its releases has changed (%s), and is not approved; what governed it still does. "+
+		"The digest to approve is %s", strings.Join(c.Now.Changes(c.Then), ", "), digest)
 	for _, why := range c.Why {
 		fact += "; " + why
 	}
 	return &plan.Problem{
 		Reason: plan.ReasonPlanNotApproved, Where: "Deployment " + c.Namespace + "/" + c.Name, Err: errors.New(fact),
-		Hint: fmt.Sprintf("have a signer run tranche approve %s -n %s --plan --sign --push, which writes %s; or put back what was there", c.Plan, c.Namespace, ApprovalPath(&g.source.Spec, c.Plan)),
+		Hint: fmt.Sprintf("have a signer run tranche approve %s -n %s --plan --sign --push, which writes %s; or put back what was there",
+			c.Plan, c.Namespace, ApprovalPath(&g.source.Spec, c.Plan)),
 	}
 }
 
@@ -384,7 +392,9 @@ func ApprovalPath(spec *v1alpha1.GitSourceSpec, name string) string {
 
 // approves returns the approval with which terms take the place of others, and why
 // others that name their digest do not count.
-func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, then plan.Terms) (v1alpha1.UsedPlanApproval, []string, error) {
+func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, then plan.Terms) (
+	v1alpha1.UsedPlanApproval, []string, error,
+) {
 	digest := then.Digest()
 	names := []string{record.Name, g.planName(key, record.Name)}
 	var ignored []string
@@ -411,7 +421,9 @@ func (g *governor) approves(ctx context.Context, key client.ObjectKey, record v1
 
 // unapproved returns how an approval which names the digest of new terms is known once
 // it is used. It also returns why the approval does not count; empty: it does.
-func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (used v1alpha1.UsedPlanApproval, why string, err error) {
+func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, a *plan.Approval) (
+	used v1alpha1.UsedPlanApproval, why string, err error,
+) {
 	if p := a.NotAsSigned(); p != nil {
 		return used, fmt.Sprintf("%v; %s", p.Err, p.Hint), nil
 	}
@@ -442,19 +454,8 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		}
 		return used, fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.In), why), nil
 	}
-	const again = "; commit a change of the file, such as a comment"
-	if g.history.Replay.IsUsed(a.Spec.Plan, used.Payload) {
-		return used, fmt.Sprintf("commit %s, which brought it, was used before", plan.ShortCommit(b.In)) + again, nil
-	}
-	if why, err = g.history.Replay.PlanForgotten(in); err != nil || why != "" {
-		return used, fmt.Sprintf("commit %s, which brought it, %s", plan.ShortCommit(b.In), why) + again, err
-	}
-	old, err := g.history.Replay.Precedes(ctx, in, plumbing.NewHash(cmp.Or(record.Tip, record.Since)))
-	if err != nil {
-		return used, "", err
-	}
-	if old {
-		return used, fmt.Sprintf("commit %s, which brought it, was on the branch when the present plan took effect", plan.ShortCommit(b.In)) + again, nil
+	if why, err = g.replayed(ctx, record, a.Spec.Plan, used); err != nil || why != "" {
+		return used, why, err
 	}
 	if g.signatures.DistinctAuthor {
 		why, err = g.ownChange(ctx, key, record, b.In, by)
@@ -462,14 +463,38 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 	return used, why, err
 }
 
+// replayed says why the approval of a plan is of an earlier time, and what to do; empty: it is
+// not.
+func (g *governor) replayed(ctx context.Context, record v1alpha1.GoverningPlan, digest string, by v1alpha1.UsedPlanApproval) (string, error) {
+	replay, in := g.history.Replay, plumbing.NewHash(by.Commit)
+	fact := "was used before"
+	if !replay.IsUsed(digest, by.Payload) {
+		var err error
+		if fact, err = replay.PlanForgotten(in); err != nil {
+			return "", err
+		}
+	}
+	if fact == "" {
+		old, err := replay.Precedes(ctx, in, plumbing.NewHash(cmp.Or(record.Tip, record.Since)))
+		if err != nil || !old {
+			return "", err
+		}
+		fact = "was on the branch when the present plan took effect"
+	}
+	return fmt.Sprintf("commit %s, which brought it, %s; commit a change of the file, such as a comment", plan.ShortCommit(by.Commit), fact), nil
+}
+
 // ownChange says why it cannot be shown that the approver has written nothing of a
 // difference; empty: it can.
-func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, in string, approver signature.Signature) (string, error) {
+func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, in string, approver signature.Signature) (
+	string, error,
+) {
 	c := &authors.Change{Branch: g.history.Branch(), Commit: g.snapshot.Commit, Of: authors.Compared{Deployment: key}, Was: record.Terms}
 	if record.Since != g.state.Commit { // else it stands for one that has left the repository
 		c.Base = plumbing.NewHash(record.Since)
 	}
-	c.Key = strings.Join([]string{g.history.Reader.Key(), "plan", key.String(), g.snapshot.Commit.String(), c.Base.String(), plan.Terms(c.Was).Digest()}, " ")
+	was := plan.Terms(c.Was).Digest()
+	c.Key = strings.Join([]string{g.history.Reader.Key(), "plan", key.String(), g.snapshot.Commit.String(), c.Base.String(), was}, " ")
 	fact, _, err := c.PartOf(ctx, approver, in)
 	switch {
 	case errors.Is(err, authors.ErrNone):

@@ -376,7 +376,7 @@ func (w *Input) unwanted(in intent, br *v1alpha1.BatchRelease) plan.Problems {
 }
 
 func (w *Input) problem(in intent) *plan.Problem {
-	return in.problem(desired.CommitAt(w.Source.Spec.Ref.Branch, w.Snapshot.Commit.String()), w.approvalFile(in))
+	return in.problem(desired.CommitName(w.Source.Spec.Ref.Branch, w.Snapshot.Commit.String()), w.approvalFile(in))
 }
 
 func (w *Input) approvals(t *gittree.Tree) ([]plan.Approval, plan.Problems) {
