@@ -100,7 +100,8 @@ func (h *History) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 	if err != nil {
 		return false, gittree.Missing("commit", h.Reader.Snapshot.Commit, err)
 	}
-	if tip.Hash == synced || tip.Hash == named {
+	isKnown := func(commit plumbing.Hash) bool { return commit == synced || commit == named }
+	if isKnown(tip.Hash) {
 		return false, nil
 	}
 	queue, seen := []visit{{tip, h.State.Reads}}, map[plumbing.Hash]bool{tip.Hash: true}
@@ -117,7 +118,7 @@ func (h *History) leftAndCame(ctx context.Context, r *plan.Release, live *v1alph
 			if seen[parent] {
 				continue
 			}
-			if parent == synced || parent == named {
+			if isKnown(parent) {
 				return false, nil
 			}
 			seen[parent] = true

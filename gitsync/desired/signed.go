@@ -73,11 +73,14 @@ func (h *History) unsigned(ctx context.Context, a *plan.Approval, c *Candidate) 
 // the change. It returns nil if a listed key signed every commit of the change, and
 // none of these keys is the approver's. An author's name and address prove nothing.
 // Neither does a key that is not listed, since the author can make a second one.
-func (h *History) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, c *Candidate) (*plan.Problem, error) {
+func (h *History) sameAuthor(ctx context.Context, a *plan.Approval, in string, approver signature.Signature, c *Candidate) (
+	*plan.Problem, error,
+) {
 	fact, hint, err := h.releaseChange(c).PartOf(ctx, approver, in)
 	switch {
 	case errors.Is(err, authors.ErrNone):
-		fact := fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: no commit since the last release makes it", approver)
+		fact := fmt.Sprintf("that the change is by another than %s, who approves it, cannot be shown: "+
+			"no commit since the last release makes it", approver)
 		return a.Ignored("spec", fact, "bring the change by a new commit"), nil
 	case authors.IsUncounted(err):
 		return a.Ignored("spec", err.Error(), "release fewer commits at a time"), nil

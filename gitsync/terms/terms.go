@@ -465,7 +465,9 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 
 // replayed says why the approval of a plan is of an earlier time, and what to do; empty: it is
 // not.
-func (g *governor) replayed(ctx context.Context, record v1alpha1.GoverningPlan, digest string, by v1alpha1.UsedPlanApproval) (string, error) {
+func (g *governor) replayed(ctx context.Context, record v1alpha1.GoverningPlan, digest string, by v1alpha1.UsedPlanApproval) (
+	string, error,
+) {
 	replay, in := g.history.Replay, plumbing.NewHash(by.Commit)
 	fact := "was used before"
 	if !replay.IsUsed(digest, by.Payload) {
@@ -481,12 +483,13 @@ func (g *governor) replayed(ctx context.Context, record v1alpha1.GoverningPlan, 
 		}
 		fact = "was on the branch when the present plan took effect"
 	}
-	return fmt.Sprintf("commit %s, which brought it, %s; commit a change of the file, such as a comment", plan.ShortCommit(by.Commit), fact), nil
+	const again = "commit a change of the file, such as a comment"
+	return fmt.Sprintf("commit %s, which brought it, %s; %s", plan.ShortCommit(by.Commit), fact, again), nil
 }
 
 // ownChange says why it cannot be shown that the approver has written nothing of a
 // difference; empty: it can.
-func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, in string, approver signature.Signature) (
+func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v1alpha1.GoverningPlan, in string, by signature.Signature) (
 	string, error,
 ) {
 	c := &authors.Change{Branch: g.history.Branch(), Commit: g.snapshot.Commit, Of: authors.Compared{Deployment: key}, Was: record.Terms}
@@ -495,10 +498,10 @@ func (g *governor) ownChange(ctx context.Context, key client.ObjectKey, record v
 	}
 	was := plan.Terms(c.Was).Digest()
 	c.Key = strings.Join([]string{g.history.Reader.Key(), "plan", key.String(), g.snapshot.Commit.String(), c.Base.String(), was}, " ")
-	fact, _, err := c.PartOf(ctx, approver, in)
+	fact, _, err := c.PartOf(ctx, by, in)
 	switch {
 	case errors.Is(err, authors.ErrNone):
-		return fmt.Sprintf("that the change is by another than %s cannot be shown: no commit of the branch makes it", approver), nil
+		return fmt.Sprintf("that the change is by another than %s cannot be shown: no commit of the branch makes it", by), nil
 	case authors.IsUncounted(err):
 		return err.Error(), nil
 	}
