@@ -26,6 +26,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/signers"
+	"github.com/tranche-dev/tranche/gitsync/takeover"
 	"github.com/tranche-dev/tranche/gitsync/terms"
 	"github.com/tranche-dev/tranche/gitsync/siblings"
 	"github.com/tranche-dev/tranche/plan"
@@ -240,7 +241,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 			return nil, err
 		}
 		if now != nil {
-			live[plan.ReleaseName(release.Plan)] = apply.Unclaimed(now)
+			live[plan.ReleaseName(release.Plan)] = takeover.Unclaimed(now)
 		}
 		if now != nil && inventory.IsOwned(now, l.gs) {
 			ours = append(ours, now)

@@ -25,6 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/takeover"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -171,7 +172,7 @@ func (t *Target) hasMore(gs *v1alpha1.GitSource) bool {
 	if t.GroupKind() != inventory.ReleaseKind || t.Live == nil {
 		return false
 	}
-	_, more, err := disinherited(t.Live, t.Object, gs)
+	_, more, err := takeover.Disinherited(t.Live, t.Object, gs)
 	return err != nil || len(more) > 0 // an apply says what is wrong
 }
 
@@ -385,7 +386,7 @@ func (a *Applier) applyRelease(ctx context.Context, t *Target) (Change, error) {
 	switch {
 	case t.Live == nil:
 		return a.create(ctx, t)
-	case isForeign(t.Live):
+	case takeover.IsForeign(t.Live):
 		return a.applyOwn(ctx, t, t.Live.GetResourceVersion()) // it is as it was when it was read
 	}
 	if err := a.ownCreated(ctx, t.Live); err != nil {

@@ -11,7 +11,8 @@
 // was deleted of a commit that was applied.
 //
 // A [DryRunCache] has the dry runs that need not be repeated. A [Takeover] lets a plan
-// take the place of a BatchRelease that a user has made, or of a plan that had another name.
+// take the place of a BatchRelease that a user has made; package takeover has what a plan may
+// take over.
 // [Target.Drift] names what other managers had changed. [Contests] count how often drift came
 // back.
 //

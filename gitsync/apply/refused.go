@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/takeover"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -136,7 +137,7 @@ func (m *move) ownsPaused() bool {
 // rollout has recorded it. After a release, that of the one before counts, too. The
 // ConfigMaps and Secrets of the branch that it refers to have to be there.
 func (m *move) isBack(ctx context.Context) (bool, error) {
-	revisions, err := Records(ctx, m.stage.Observer.Own, m.now.Namespace, m.now.UID)
+	revisions, err := takeover.Records(ctx, m.stage.Observer.Own, m.now.Namespace, m.now.UID)
 	if err != nil {
 		return false, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/takeover"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -60,7 +61,7 @@ func (o *Observer) stableOf(ctx context.Context, t *Target, plans []v1alpha1.Bat
 	for i := range plans {
 		owners[i] = plans[i].UID
 	}
-	revisions, err := Records(ctx, o.Own, t.GetNamespace(), owners...)
+	revisions, err := takeover.Records(ctx, o.Own, t.GetNamespace(), owners...)
 	if err != nil {
 		return nil, err
 	}

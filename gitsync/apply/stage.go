@@ -17,6 +17,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/takeover"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -247,6 +248,10 @@ func (s *Stage) takeover() Takeover {
 	return Takeover{Applier: s.Applier, Own: s.Observer.Own, Status: s.Status}
 }
 
+func (s *Stage) successor() takeover.Successor {
+	return takeover.Successor{Source: s.Applier.Source, Client: s.Applier.Client, Own: s.Observer.Own, Status: s.Status}
+}
+
 // markReturn marks the BatchRelease of a plan that is created again once the BatchRelease is
 // gone.
 func (s *Stage) markReturn(ctx context.Context, t *Target) error {
@@ -423,7 +428,7 @@ func (s *Stage) endRivals(ctx context.Context) error {
 // replace lets a BatchRelease of the commit take over from another one.
 func (s *Stage) replace(ctx context.Context, old, successor *v1alpha1.BatchRelease) error {
 	e, name := inventory.OfRelease(old), client.ObjectKeyFromObject(successor)
-	done, err := s.takeover().Replace(ctx, e, name)
+	done, err := s.successor().Replace(ctx, e, name)
 	switch {
 	case err != nil:
 		return err

@@ -1,9 +1,11 @@
-package apply
+package takeover
 
 import (
 	"context"
 	"fmt"
+	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,6 +33,16 @@ import (
 // and the next sync begins again at step 1. Nothing is lost while both are there:
 // the old one counts until it is deleted.
 
+// Successor lets one BatchRelease take over from another.
+type Successor struct {
+	Source *v1alpha1.GitSource
+	// Client writes as the account that the GitSource names. Own reads, and Status writes the
+	// status, as the controller.
+	Client client.Client
+	Own    client.Reader
+	Status client.Client
+}
+
 // maxReplace is how often the status is copied in one sync because the old
 // BatchRelease has changed.
 const maxReplace = 10
@@ -38,11 +50,11 @@ const maxReplace = 10
 // Replace lets one BatchRelease take over from another, and deletes that one.
 // It returns false if the successor is not in the cluster: the old one then
 // stays, or its Deployment would be without a plan.
-func (o Takeover) Replace(ctx context.Context, old inventory.Entry, successor types.NamespacedName) (bool, error) {
+func (s Successor) Replace(ctx context.Context, old inventory.Entry, successor types.NamespacedName) (bool, error) {
 	var done bool
 	var err error
 	for range maxReplace {
-		done, err = o.tryReplace(ctx, old, successor)
+		done, err = s.tryReplace(ctx, old, successor)
 		if !apierrors.IsConflict(err) {
 			break
 		}
@@ -51,36 +63,36 @@ func (o Takeover) Replace(ctx context.Context, old inventory.Entry, successor ty
 		return false, err
 	}
 	if err != nil {
-		return false, apiproblem.Or(apiproblem.Of(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(old)}, o.Applier.Source, err), err)
+		return false, apiproblem.Or(apiproblem.Of(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(old)}, s.Source, err), err)
 	}
 	return done, nil
 }
 
-func (o Takeover) tryReplace(ctx context.Context, e inventory.Entry, name types.NamespacedName) (bool, error) {
+func (s Successor) tryReplace(ctx context.Context, e inventory.Entry, name types.NamespacedName) (bool, error) {
 	var old, successor v1alpha1.BatchRelease
-	err := o.Own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &old)
-	if apierrors.IsNotFound(err) || err == nil && !inventory.IsOwned(&old, o.Applier.Source) {
+	err := s.Own.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &old)
+	if apierrors.IsNotFound(err) || err == nil && !inventory.IsOwned(&old, s.Source) {
 		return true, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("getting %s: %w", e, err)
 	}
-	err = o.Own.Get(ctx, name, &successor)
+	err = s.Own.Get(ctx, name, &successor)
 	if apierrors.IsNotFound(err) || err == nil && successor.DeletionTimestamp != nil {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("getting BatchRelease %s: %w", name, err)
 	}
-	if takesOver(&successor, &old) {
-		if err := o.adoptRecords(ctx, &old, &successor); err != nil {
+	if TakesOver(&successor, &old) {
+		if err := s.adoptRecords(ctx, &old, &successor); err != nil {
 			return false, err
 		}
-		if err := o.copyStatus(ctx, &old, &successor); err != nil {
+		if err := s.copyStatus(ctx, &old, &successor); err != nil {
 			return false, err
 		}
 	}
-	err = client.IgnoreNotFound(inventory.DeleteUnchanged(ctx, o.Applier.Client, &old))
+	err = client.IgnoreNotFound(inventory.DeleteUnchanged(ctx, s.Client, &old))
 	return err == nil, err
 }
 
@@ -89,12 +101,12 @@ func (o Takeover) tryReplace(ctx context.Context, e inventory.Entry, name types.
 // are: were they copied, gitsync and rollout would write in turn. The generation
 // is none, so that no one takes the status for one about the successor's spec. A
 // rollback that a user has asked for in an annotation is asked of the successor.
-func (o Takeover) copyStatus(ctx context.Context, old, successor *v1alpha1.BatchRelease) error {
+func (s Successor) copyStatus(ctx context.Context, old, successor *v1alpha1.BatchRelease) error {
 	if asks := old.Annotations[v1alpha1.AnnotationRollback]; asks != "" && successor.Annotations[v1alpha1.AnnotationRollback] != asks {
 		before := successor.DeepCopy()
 		metav1.SetMetaDataAnnotation(&successor.ObjectMeta, v1alpha1.AnnotationRollback, asks)
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := o.Status.Patch(ctx, successor, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
+		if err := s.Status.Patch(ctx, successor, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
 			return fmt.Errorf("annotating BatchRelease %s: %w", plan.ReleaseName(successor), err)
 		}
 	}
@@ -106,7 +118,7 @@ func (o Takeover) copyStatus(ctx context.Context, old, successor *v1alpha1.Batch
 	}
 	status.ObservedGeneration = 0
 	successor.Status = status
-	if err := o.Status.Status().Update(ctx, successor, client.FieldOwner(v1alpha1.ManagerGitSync), client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+	if err := s.Status.Status().Update(ctx, successor, client.FieldOwner(v1alpha1.ManagerGitSync), client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 		return fmt.Errorf("writing the status of BatchRelease %s: %w", plan.ReleaseName(successor), plan.ExplainUnknownField(err))
 	}
 	return nil
@@ -114,8 +126,8 @@ func (o Takeover) copyStatus(ctx context.Context, old, successor *v1alpha1.Batch
 
 // adoptRecords makes a BatchRelease an owner of the records that another one owns.
 // Without it, a Deployment that is deleted later would take them with it.
-func (o Takeover) adoptRecords(ctx context.Context, old, successor *v1alpha1.BatchRelease) error {
-	records, err := Records(ctx, o.Own, old.Namespace, old.UID)
+func (s Successor) adoptRecords(ctx context.Context, old, successor *v1alpha1.BatchRelease) error {
+	records, err := Records(ctx, s.Own, old.Namespace, old.UID)
 	if err != nil {
 		return err
 	}
@@ -129,9 +141,33 @@ func (o Takeover) adoptRecords(ctx context.Context, old, successor *v1alpha1.Bat
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: inventory.ReleaseKind.Kind, Name: successor.Name, UID: successor.UID,
 		})
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := o.Status.Patch(ctx, c, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); client.IgnoreNotFound(err) != nil {
+		if err := s.Status.Patch(ctx, c, patch, client.FieldOwner(v1alpha1.ManagerGitSync)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("setting the owners of ControllerRevision %s/%s: %w", c.Namespace, c.Name, err)
 		}
 	}
 	return nil
+}
+
+// TakesOver reports whether a BatchRelease is to have the status of another one
+// for the same Deployment. It is not where it governs the Deployment already: a
+// plan that gets its old name back before the other one is deleted. The
+// age of two that were created in one second is the same. If the status of one is a copy,
+// which no generation has, it governs nothing yet.
+func TakesOver(successor, old *v1alpha1.BatchRelease) bool {
+	tie := old.CreationTimestamp.Equal(&successor.CreationTimestamp)
+	return plan.ComparePlans(old, successor) < 0 || successor.Status.Phase == "" || tie && successor.Status.ObservedGeneration == 0
+}
+
+// Records returns the ControllerRevisions of Tranche that one of the owners owns.
+func Records(ctx context.Context, c client.Reader, namespace string, owners ...types.UID) ([]appsv1.ControllerRevision, error) {
+	var list appsv1.ControllerRevisionList
+	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
+		return nil, fmt.Errorf("listing the ControllerRevisions of %s: %w", namespace, err)
+	}
+	return slices.DeleteFunc(list.Items, func(c appsv1.ControllerRevision) bool { return !isOwnedBy(&c, owners...) }), nil
+}
+
+// isOwnedBy reports whether one of the owners owns an object.
+func isOwnedBy(o client.Object, owners ...types.UID) bool {
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return slices.Contains(owners, r.UID) })
 }

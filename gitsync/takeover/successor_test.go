@@ -1,4 +1,4 @@
-package apply
+package takeover
 
 import (
 	"testing"
@@ -29,7 +29,7 @@ func TestTakesOver(t *testing.T) {
 		{"the old name again", at("web", 1, v1alpha1.PhaseRollingUpdate, 3), at("next", 2, v1alpha1.PhaseRollingUpdate, 0), false},
 		{"the old name again, in one second", at("api", 1, v1alpha1.PhaseRollingUpdate, 3), at("next", 1, v1alpha1.PhaseRollingUpdate, 0), false},
 	} {
-		if got := takesOver(tc.successor, tc.old); got != tc.want {
+		if got := TakesOver(tc.successor, tc.old); got != tc.want {
 			t.Errorf("%s: %t", tc.why, got)
 		}
 	}
