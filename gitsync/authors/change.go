@@ -78,8 +78,8 @@ type Change struct {
 // ErrNone is the error of a change that no commit makes.
 var ErrNone = errors.New("no commit makes the change")
 
-// PartOf says that the approver has a part in the change, or why it cannot be shown that the
-// approver has none, and what to do. It is empty if neither holds. The approval came in
+// PartOf says that the approver has a part in the change, and what to do. If it cannot be shown
+// that the approver has none, it says why. It is empty if neither holds. The approval came in
 // another commit. The error is [ErrNone], or one by [IsUncounted], or of the repository.
 func (c *Change) PartOf(ctx context.Context, approver signature.Signature, in string) (fact, hint string, err error) {
 	authors := c.authors(ctx)

@@ -3,8 +3,9 @@
 //
 // With spec.approvals.distinctAuthor an approver has written nothing of what is approved. A
 // [Change] is the difference between what counted last and what a commit renders for one
-// Deployment. [Change.PartOf] walks the history of a [Branch] for its commits, and compares
-// what they render: messages, authors and the shape of the history can be forged.
+// Deployment. [Change.PartOf] walks the history of a [Branch] for its commits. It
+// compares what they render, since messages, authors and the shape of the history can be
+// forged.
 //
 //	change.go           the question, and what a search reads
 //	origins.go          the commits whose rendering differs from that of their parents

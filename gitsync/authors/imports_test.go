@@ -6,8 +6,8 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 )
 
-// Who made a change is found in what commits render. How they are rendered is a matter of
-// package desired.
+// The authors of a change are found in what commits render. Package desired has how they are
+// rendered.
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
 		[]string{"gitsync/gitobject", "gitsync/gittree", "gitsync/signature", "gitsync/signers", "plan"},

@@ -19,7 +19,7 @@
 //	sharedapprovals.go   approvals that are for another GitSource of the branch
 //	describe.go          what notifications say of a commit
 //
-// Four neighbours answer questions of their own, and this package asks them: signers (who
-// signed a file), replay (is an approval too old), authors (who made the change), and terms,
-// which is on top of this one (what governs until a signer approves the change).
+// The package asks three others: signers (who signed a file), replay (is an approval too old)
+// and authors (who made the change). Package terms is on top of it: what governs until a
+// signer approves the change.
 package desired

@@ -6,7 +6,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 )
 
-// Who signed something is found in the repository alone. Nothing is rendered for it.
+// The signer of something is found in the repository alone. Nothing is rendered for it.
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
 		[]string{"gitsync/gitobject", "gitsync/gittree", "gitsync/repository", "gitsync/signature", "plan", "plan/v1alpha1"},

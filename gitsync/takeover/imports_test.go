@@ -6,7 +6,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittest"
 )
 
-// What a plan takes over does not depend on how its commit is rendered or applied.
+// The takeover does not depend on how its commit is rendered or applied.
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
 		[]string{"gitsync/apiproblem", "gitsync/fieldmanager", "gitsync/inventory", "plan", "plan/v1alpha1"},
