@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/controller"
 	"github.com/tranche-dev/tranche/cmd/tranche/diff"
 	"github.com/tranche-dev/tranche/cmd/tranche/status"
+	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 )
 
 // version is set at link time; a build without it has the module's.
@@ -24,7 +25,7 @@ var version = ""
 
 func main() {
 	if err := newRoot().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "tranche:", err)
+		fmt.Fprintln(os.Stderr, "tranche:", terminal.Printable(err.Error()))
 		os.Exit(cli.ExitCode(err))
 	}
 }

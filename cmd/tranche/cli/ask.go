@@ -22,7 +22,7 @@ func CanAsk(cmd *cobra.Command, yes bool) error {
 
 // Ask asks a question that only y or yes says yes to.
 func Ask(cmd *cobra.Command, question string) bool {
-	if _, err := fmt.Fprint(cmd.OutOrStdout(), "\n"+question+" [y/N] "); err != nil {
+	if _, err := fmt.Fprint(cmd.OutOrStdout(), "\n"+terminal.Printable(question)+" [y/N] "); err != nil {
 		return false // who does not see the question has not said yes
 	}
 	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')

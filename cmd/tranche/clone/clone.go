@@ -21,7 +21,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 
 	"github.com/tranche-dev/tranche/gitsync/giturl"
-	"github.com/tranche-dev/tranche/gitsync/revert"
 )
 
 // Clone is a clone of a repository, and its remote of a URL.
@@ -178,7 +177,8 @@ type Change struct {
 	clone *Clone
 	// Dir is the root of the worktree, which stands on the clone's HEAD.
 	Dir    string
-	commit string
+	shown  []string // the files of the diff that was returned last
+	commit string   // empty: there is none that may be taken over
 }
 
 // Begin makes a worktree for a change. Close must be called.
@@ -200,59 +200,6 @@ func (ch *Change) Close() error {
 	// Not the context of the command: what was interrupted is cleaned up, too.
 	_, err := git(context.Background(), ch.clone.Dir, "worktree", "remove", "--force", ch.Dir)
 	return errors.Join(err, os.RemoveAll(filepath.Dir(ch.Dir)))
-}
-
-// Write writes a file, by its path from the root.
-func (ch *Change) Write(file, text string) error {
-	at, err := ch.path(file)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
-	}
-	if err := os.WriteFile(at, []byte(text), 0o644); err != nil { //nolint:gosec // a file of the repository, as git makes them
-		return fmt.Errorf("writing %s: %w", file, err)
-	}
-	return nil
-}
-
-// Put makes a file what it is to be: with a content, or not there.
-func (ch *Change) Put(file string, f revert.File) error {
-	if f.Gone {
-		at, err := ch.path(file)
-		if err == nil {
-			err = os.Remove(at)
-		}
-		if err != nil {
-			return fmt.Errorf("removing %s: %w", file, err)
-		}
-		return nil
-	}
-	if err := ch.Write(file, string(f.Content)); err != nil {
-		return err
-	}
-	mode := os.FileMode(0o644)
-	if f.Executable {
-		mode = 0o755
-	}
-	if err := os.Chmod(filepath.Join(ch.Dir, filepath.FromSlash(file)), mode); err != nil {
-		return fmt.Errorf("writing %s: %w", file, err)
-	}
-	return nil
-}
-
-// Read reads a file, by its path from the root.
-func (ch *Change) Read(file string) (string, error) {
-	at, err := ch.path(file)
-	if err != nil {
-		return "", err
-	}
-	text, err := os.ReadFile(at)
-	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", file, err)
-	}
-	return string(text), nil
 }
 
 // path is where a file of the repository is; never outside of the worktree,
@@ -280,19 +227,6 @@ func (ch *Change) Content(ctx context.Context, name string) ([]byte, error) {
 	return gitBytes(ctx, ch.Dir, "cat-file", "blob", name)
 }
 
-// Diff stages all, what the user has git ignore included, and returns the diff; colour as
-// git colours.
-func (ch *Change) Diff(ctx context.Context, colour bool) (string, error) {
-	if _, err := ch.Git(ctx, "add", "--all", "--force"); err != nil {
-		return "", err
-	}
-	when := "--color=never"
-	if colour {
-		when = "--color=always"
-	}
-	return ch.Git(ctx, "diff", "--cached", "--no-ext-diff", when, "HEAD")
-}
-
 // Clean makes sure that what changes is not changed in the clone as well.
 func (ch *Change) Clean(ctx context.Context) error {
 	names, err := ch.Git(ctx, "diff", "--cached", "--name-only", "-z", "HEAD")
@@ -317,29 +251,6 @@ func literal(files []string) []string {
 		specs[i] = ":(top,literal)" + f
 	}
 	return specs
-}
-
-// Commit commits what Diff has staged, and returns the commit. The branch does
-// not have it yet.
-func (ch *Change) Commit(ctx context.Context, message string, sign bool) (string, error) {
-	args := []string{"commit", "--quiet", "-m", message}
-	if sign {
-		args = append(args, "--gpg-sign")
-	}
-	if _, err := ch.Git(ctx, args...); err != nil {
-		return "", fmt.Errorf("committing: %w", err)
-	}
-	commit, err := ch.Git(ctx, "rev-parse", "HEAD")
-	ch.commit = commit
-	return commit, err
-}
-
-// Take moves the clone's branch forward to the commit.
-func (ch *Change) Take(ctx context.Context) error {
-	if _, err := git(ctx, ch.clone.Dir, "merge", "--quiet", "--ff-only", ch.commit); err != nil {
-		return fmt.Errorf("moving the branch to the commit: %w", err)
-	}
-	return nil
 }
 
 // Push pushes the clone's HEAD to a branch.

@@ -51,10 +51,10 @@ func TestChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ch.Write("a/b.yaml", "x: 1\n"); err != nil {
+	if err := ch.Write(t.Context(), "a/b.yaml", "x: 1\n"); err != nil {
 		t.Fatal(err)
 	}
-	diff, err := ch.Diff(t.Context(), false)
+	diff, err := ch.Diff(t.Context())
 	if err != nil || !strings.Contains(diff, "+++ b/a/b.yaml\n") || !strings.Contains(diff, "+x: 1") {
 		t.Fatal(diff, err)
 	}
@@ -138,14 +138,14 @@ func TestRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	want(ch.Write("../x", ""), "is not in the repository")
+	want(ch.Write(t.Context(), "../x", ""), "is not in the repository")
 	if err := os.WriteFile(filepath.Join(c.Dir, "x.yaml"), []byte("mine\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := ch.Write("x.yaml", "ours\n"); err != nil {
+	if err := ch.Write(t.Context(), "x.yaml", "ours\n"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ch.Diff(t.Context(), false); err != nil {
+	if _, err := ch.Diff(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want(ch.Clean(t.Context()), "x.yaml", "git stash push")
@@ -164,10 +164,10 @@ func TestIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = ch.Close() })
-		if err := ch.Write("approvals/web.yaml", "x: 1\n"); err != nil {
+		if err := ch.Write(t.Context(), "approvals/web.yaml", "x: 1\n"); err != nil {
 			t.Fatal(err)
 		}
-		if diff, err := ch.Diff(t.Context(), false); err != nil || !strings.Contains(diff, "+x: 1") {
+		if diff, err := ch.Diff(t.Context()); err != nil || !strings.Contains(diff, "+x: 1") {
 			t.Fatal(diff, err)
 		}
 		return ch, ch.Clean(t.Context())

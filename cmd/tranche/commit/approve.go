@@ -158,7 +158,7 @@ func (st *commitCommand) approve(step int32) error {
 		if err := otherSteps(br, governs, step); err != nil {
 			return "", err
 		}
-		text, err := ch.Read(file)
+		text, err := ch.Read(ctx, file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", err
 		}
@@ -182,7 +182,7 @@ func (st *commitCommand) approve(step int32) error {
 		if cli.HasSigners(st.source) && content != text {
 			st.say("%s will be, as a whole:\n\n%s\n", file, content)
 		}
-		return fmt.Sprintf("Approve step %d of %s", step, br.Name), ch.Write(file, content)
+		return fmt.Sprintf("Approve step %d of %s", step, br.Name), ch.Write(ctx, file, content)
 	}
 	return st.commit(change, func(commit string) error { return st.checkApproval(commit, step) }, append(st.names(), fmt.Sprintf("Tranche-Step: %d", step))...)
 }

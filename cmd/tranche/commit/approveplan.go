@@ -40,11 +40,11 @@ func (st *commitCommand) approvePlan() error {
 	}
 	st.say("What decides about the releases of %s:\n  now:  %s\n  then: %s\nIt changes: %s\n\n", st.deployment(), now, then, strings.Join(now.Changes(then), ", "))
 	file, digest := terms.ApprovalPath(&st.source.Spec, st.release.Name), then.Digest()
-	change := func(_ context.Context, ch *clone.Change) (string, error) {
+	change := func(ctx context.Context, ch *clone.Change) (string, error) {
 		// The time makes it another file each time, so that this commit brings it.
 		note := "Approves the plan as of " + time.Now().UTC().Format(time.RFC3339) + "; changes: " + strings.Join(now.Changes(then), ", ") + "."
 		text := manifest.PlanApprovalFile(st.release.Namespace, st.release.Name, digest, note)
-		return "Approve the plan of " + st.release.Name, ch.Write(file, string(text))
+		return "Approve the plan of " + st.release.Name, ch.Write(ctx, file, string(text))
 	}
 	return st.commit(change, func(commit string) error { return st.checkPlanApproval(commit, digest) }, "Tranche-Plan: "+digest)
 }

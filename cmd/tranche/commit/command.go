@@ -149,7 +149,7 @@ func (st *commitCommand) commit(change edit, check func(commit string) error, tr
 	if err != nil {
 		return err
 	}
-	diff, err := ch.Diff(ctx, terminal.StyleOf(out).Colour)
+	diff, err := ch.Diff(ctx)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (st *commitCommand) commit(change edit, check func(commit string) error, tr
 	if err := ch.Clean(ctx); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintln(out, diff); err != nil {
+	if _, err := fmt.Fprintln(out, clone.ColourDiff(terminal.StyleOf(out), diff)); err != nil {
 		return fmt.Errorf("showing the change: %w", err)
 	}
 	if problem := cli.ProblemLines([]v1alpha1.GitSource{*st.source}); problem != "" {
@@ -213,9 +213,10 @@ func (st *commitCommand) full(message string, trailers []string) string {
 	return strings.TrimRight(message, "\n") + "\n\n" + strings.Join(trailers, "\n")
 }
 
-// say prints what has been done. An error of the output is ignored: the command goes on.
+// say prints what has been done, as a terminal may show it. An error of the output is
+// ignored: the command goes on.
 func (st *commitCommand) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(st.cmd.OutOrStdout(), format, args...)
+	_, _ = fmt.Fprint(st.cmd.OutOrStdout(), terminal.Printable(fmt.Sprintf(format, args...)))
 }
 
 func (st *commitCommand) ask(question string) bool {

@@ -147,8 +147,8 @@ func TestSignatureCovers(t *testing.T) {
 				edit(s, st)
 			}
 			before := s.Run("git", "rev-parse", "HEAD")
-			err := st.commit(func(_ context.Context, ch *clone.Change) (string, error) {
-				return "Approve step 0 of web", ch.Write("approvals/web.yaml", "step: 0\n")
+			err := st.commit(func(ctx context.Context, ch *clone.Change) (string, error) {
+				return "Approve step 0 of web", ch.Write(ctx, "approvals/web.yaml", "step: 0\n")
 			}, func(string) error { return nil })
 			committed := s.Run("git", "rev-parse", "HEAD") != before
 			if committed == tc.refused || (err == nil) == tc.refused {

@@ -36,7 +36,7 @@ func readKustomizations(ctx context.Context, ch *clone.Change) (kustomizations, 
 		if !slices.Contains(konfig.RecognizedKustomizationFileNames(), path.Base(file)) {
 			continue
 		}
-		text, err := ch.Read(file)
+		text, err := ch.Read(ctx, file)
 		if err != nil {
 			continue // such as a link: the controller names the problem where it matters
 		}
@@ -116,9 +116,6 @@ func (st *commitCommand) alsoGoverned(ctx context.Context, k kustomizations, fil
 
 // tried renders the worktree as it is now.
 func (st *commitCommand) tried(ctx context.Context, ch *clone.Change) (*plan.Set, error) {
-	if _, err := ch.Git(ctx, "add", "--all", "--force"); err != nil {
-		return nil, err
-	}
 	tree, err := ch.Git(ctx, "write-tree")
 	if err != nil {
 		return nil, err

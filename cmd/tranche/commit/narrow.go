@@ -109,9 +109,6 @@ func (n *narrowed) consent(ctx context.Context, all []moved) error {
 
 // renders says whether the worktree renders what is wanted, and which other releases move.
 func (n *narrowed) renders(ctx context.Context) (wanted bool, others []moved, err error) {
-	if _, err := n.ch.Git(ctx, "add", "--all", "--force"); err != nil {
-		return false, nil, err
-	}
 	tree, err := n.ch.Git(ctx, "write-tree")
 	if err != nil {
 		return false, nil, err
@@ -252,13 +249,7 @@ func (n *narrowed) write(ctx context.Context, without map[part]bool) error {
 	}
 	for _, f := range slices.SortedFunc(maps.Keys(files), func(a, b *changedFile) int { return strings.Compare(a.name, b.name) }) {
 		to := f.with(without)
-		if _, err := n.ch.Git(ctx, "rm", "--quiet", "--force", "--ignore-unmatch", "--", ":(top,literal)"+f.name); err != nil {
-			return err
-		}
-		if to.Gone {
-			continue
-		}
-		if err := n.ch.Put(f.name, to); err != nil {
+		if err := n.ch.Put(ctx, f.name, to); err != nil {
 			return err
 		}
 	}

@@ -122,9 +122,9 @@ func (p *pausing) change(ctx context.Context, ch *clone.Change) (string, error) 
 		return subject, err
 	}
 	if p.overlay {
-		return subject, p.patch(ch, k)
+		return subject, p.patch(ctx, ch, k)
 	}
-	text, err := ch.Read(p.planned.File)
+	text, err := ch.Read(ctx, p.planned.File)
 	if err != nil {
 		return "", err
 	}
@@ -132,7 +132,7 @@ func (p *pausing) change(ctx context.Context, ch *clone.Change) (string, error) 
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", p.planned.File, err)
 	}
-	if err := ch.Write(p.planned.File, edited); err != nil || p.base {
+	if err := ch.Write(ctx, p.planned.File, edited); err != nil || p.base {
 		return subject, err
 	}
 	return subject, p.confine(ctx, ch, k, text)
@@ -150,15 +150,15 @@ func (p *pausing) drop(ctx context.Context, ch *clone.Change, k kustomizations) 
 	if file == "" {
 		return false, nil
 	}
-	text, err := ch.Read(file)
+	text, err := ch.Read(ctx, file)
 	if err != nil {
 		return false, err
 	}
-	text, there := dropPausePatch(text, p.original(ch))
+	text, there := dropPausePatch(text, p.original(ctx, ch))
 	if !there {
 		return false, nil
 	}
-	if err := ch.Write(file, text); err != nil {
+	if err := ch.Write(ctx, file, text); err != nil {
 		return false, err
 	}
 	set, err := p.tried(ctx, ch)
@@ -170,8 +170,8 @@ func (p *pausing) drop(ctx context.Context, ch *clone.Change, k kustomizations) 
 }
 
 // original is the name of the plan in its file, by which a patch finds it.
-func (p *pausing) original(ch *clone.Change) string {
-	text, err := ch.Read(p.planned.File)
+func (p *pausing) original(ctx context.Context, ch *clone.Change) string {
+	text, err := ch.Read(ctx, p.planned.File)
 	if err != nil {
 		return p.planned.Plan.Name
 	}
@@ -183,19 +183,19 @@ func (p *pausing) original(ch *clone.Change) string {
 }
 
 // patch writes spec.paused as a patch of the overlay.
-func (p *pausing) patch(ch *clone.Change, k kustomizations) error {
+func (p *pausing) patch(ctx context.Context, ch *clone.Change, k kustomizations) error {
 	file := p.kustomizationOf(k)
 	if file == "" {
 		return fmt.Errorf("--overlay: %s has no kustomization; give --base to edit %s", path.Clean(p.source.Spec.Path), p.planned.File)
 	}
-	text, err := ch.Read(file)
+	text, err := ch.Read(ctx, file)
 	if err != nil {
 		return err
 	}
-	if text, err = addPausePatch(text, p.original(ch), p.paused); err != nil {
+	if text, err = addPausePatch(text, p.original(ctx, ch), p.paused); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	return ch.Write(file, text)
+	return ch.Write(ctx, file, text)
 }
 
 // confine makes sure that the edited file governs nothing else, or takes the overlay
@@ -219,10 +219,10 @@ func (p *pausing) confine(ctx context.Context, ch *clone.Change, k kustomization
 	case !cli.Ask(p.cmd, text+".\nWrite a patch into "+overlay+" instead, for that path alone?"):
 		return errors.New("not committed; give --base to edit it for all of them")
 	}
-	if err := ch.Write(p.planned.File, before); err != nil {
+	if err := ch.Write(ctx, p.planned.File, before); err != nil {
 		return err
 	}
-	return p.patch(ch, k)
+	return p.patch(ctx, ch, k)
 }
 
 // setPaused edits spec.paused of a plan in the text of its file, and nothing else of it.

@@ -327,7 +327,7 @@ func (st *commitCommand) takeBack(ctx context.Context, w *wayBack, ch *clone.Cha
 		return nil, fmt.Errorf("later commits changed the lines that %s brought, in %s; nothing was changed. git revert %s, and solve the conflict by hand", cli.Short(w.reverts[0]), strings.Join(left, ", "), cli.Short(w.reverts[0]))
 	}
 	for _, file := range slices.Sorted(maps.Keys(changes)) {
-		if err := ch.Put(file, changes[file]); err != nil {
+		if err := ch.Put(ctx, file, changes[file]); err != nil {
 			return nil, err
 		}
 	}
