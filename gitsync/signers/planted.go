@@ -1,11 +1,10 @@
 package signers
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -29,81 +28,136 @@ import (
 // A merge can combine changes of two persons in one file into a content that neither of
 // them wrote. So no file counts as signed that has its content from a merge. Nor does a
 // change count that git makes by itself when a file is added, such as of line ends.
+//
+// A revert combines changes as well. If others have written versions of an approval, it
+// counts only with a line that no version before has.
 
-// Place is where the repository had the content of a file before.
+// Place is where the repository had a file before.
 type Place struct {
 	path string
 	in   plumbing.Hash // the commit that brought it there
+	is   likeness
 }
+
+// likeness is what a file is to an approval.
+type likeness int
+
+const (
+	other likeness = iota
+	// same: git takes its content for the same.
+	same
+	// version: it names the same release or plan, or git can have made the approval of it.
+	version
+	// unreadable: git can have made the approval of it, and it cannot be compared.
+	unreadable
+	// known stands for no file: each line of the approval is in a version.
+	known
+	// large stands for no file: there are more versions than are looked at.
+	large
+)
 
 // maxWalk is how many commits are looked at for places that are no longer there.
 const maxWalk = 10_000
 
-// maxPlaces bounds the places of one content that are looked at.
-const maxPlaces = 16
+const (
+	// maxPlaces bounds the places of one content that are looked at.
+	maxPlaces = 16
+	// maxVersions bounds the places of versions whose signers are looked at.
+	maxVersions = 64
+	// maxApproval is how many bytes an approval has at most.
+	maxApproval = 64 << 10
+	// maxSource is how many bytes a file has at most that is compared with an approval
+	// which git can have made of it.
+	maxSource = 8*maxApproval + maxNormalized
+)
 
-// placesBefore returns where commits before a commit brought a content. It returns those
-// that it finds from the parents of the commit, however old they are, and those that were
-// removed since. More than maxPlaces are not looked for. The content names a commit of
-// the history, which cannot have it, nor can older ones; zero: it names none.
-func placesBefore(ctx context.Context, s storer.EncodedObjectStorer, commit, content, names plumbing.Hash) ([]Place, error) {
-	f, err := newFinder(s, content)
+// placesBefore returns where commits before a commit brought a content, or a version of it.
+// It returns those that it finds from the parents of the commit, however old they are, and
+// those that were removed since. More than maxPlaces are not looked for. The content names
+// a commit of the history, which cannot have it, nor can older ones; zero: it names none.
+func placesBefore(ctx context.Context, s storer.EncodedObjectStorer, file string, at FileOrigin, names plumbing.Hash) ([]Place, error) {
+	f, err := newFinder(ctx, s, file, at, names)
 	if err != nil {
 		return nil, err
 	}
-	found, err := f.present(ctx, commit)
-	if err != nil || len(found) > maxPlaces {
-		return found, err
+	var places []Place
+	for _, find := range []func(context.Context) ([]Place, error){f.sources, f.present, f.removed} {
+		found, err := find(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, place := range found {
+			if !slices.Contains(places, place) {
+				places = append(places, place)
+			}
+		}
 	}
-	removed, err := f.removed(ctx, commit, names)
-	return append(found, removed...), err
+	if len(f.unknown) == 0 {
+		places = append(places, Place{is: known})
+	}
+	return places, nil
 }
 
-// present returns where the parents of a commit have the content. From there on it adds
-// the parents of the commits that brought it to these places.
-func (f *finder) present(ctx context.Context, commit plumbing.Hash) ([]Place, error) {
-	s := f.store
+// bounded leaves out what is more than is looked at.
+func bounded(places []Place) []Place {
+	count := map[likeness]int{}
+	return slices.DeleteFunc(places, func(p Place) bool {
+		count[p.is]++
+		return p.is == same && count[same] > maxPlaces+1 || p.is == version && count[version] > maxVersions
+	})
+}
+
+// present returns where the parents of a commit have the content, or versions. From there
+// on it adds the parents of the commits that brought the content to these places.
+func (f *finder) present(ctx context.Context) ([]Place, error) {
 	var found []Place
-	seen := map[plumbing.Hash]bool{commit: true}
-	for queue := []plumbing.Hash{commit}; len(queue) > 0; queue = queue[1:] {
-		c, err := object.GetCommit(s, queue[0])
+	seen := map[plumbing.Hash]bool{f.commit: true}
+	for queue := []plumbing.Hash{f.commit}; len(queue) > 0; queue = queue[1:] {
+		c, err := object.GetCommit(f.store, queue[0])
 		if err != nil {
 			return nil, gittree.Missing("commit", queue[0], err)
 		}
 		for _, parent := range c.ParentHashes {
-			p, err := object.GetCommit(s, parent)
-			if err != nil {
-				return nil, gittree.Missing("commit", parent, err)
-			}
-			paths, err := f.paths(ctx, p.TreeHash)
+			files, err := f.filesIn(ctx, parent)
 			if err != nil {
 				return nil, err
 			}
-			for _, at := range paths {
-				b, err := LastChange(s, parent, at, FileOrigin{})
+			if len(files) > maxVersions {
+				found = append(found, Place{is: large})
+				files = files[:maxVersions]
+			}
+			for _, at := range files {
+				b, err := LastChange(f.store, parent, at.path, FileOrigin{})
 				if err != nil {
 					return nil, err
 				}
 				in := plumbing.NewHash(b.In)
-				found = append(found, Place{at, in})
-				if len(found) > maxPlaces {
-					return found, nil
-				}
-				if !seen[in] {
+				found = append(found, Place{at.path, in, at.is})
+				if at.is == same && !seen[in] && len(seen) <= maxPlaces {
 					seen[in] = true
 					queue = append(queue, in)
 				}
 			}
 		}
 	}
-	return found, nil
+	return bounded(found), nil
 }
 
-// removed returns where one of the maxWalk commits before a commit brought the content.
-func (f *finder) removed(ctx context.Context, commit, names plumbing.Hash) ([]Place, error) {
-	var found []Place
-	seen := map[plumbing.Hash]bool{commit: true}
-	queue := []plumbing.Hash{commit}
+// filesIn returns the files of a commit that have the content, or are versions.
+func (f *finder) filesIn(ctx context.Context, commit plumbing.Hash) ([]found, error) {
+	tree, err := gitobject.TreeHash(f.store, commit)
+	if err != nil {
+		return nil, err
+	}
+	return f.files(ctx, tree)
+}
+
+// removed returns where one of the maxWalk commits before a commit brought the content, or
+// a version. The path of the approval is a place of versions, whatever they name.
+func (f *finder) removed(ctx context.Context) ([]Place, error) {
+	var places []Place
+	seen := map[plumbing.Hash]bool{f.commit: true}
+	queue := []plumbing.Hash{f.commit}
 	for looked := 0; len(queue) > 0 && looked <= maxWalk; looked++ {
 		c, err := object.GetCommit(f.store, queue[0])
 		if err != nil {
@@ -111,110 +165,249 @@ func (f *finder) removed(ctx context.Context, commit, names plumbing.Hash) ([]Pl
 		}
 		queue = queue[1:]
 		for _, p := range c.ParentHashes {
-			if !seen[p] && p != names {
+			if !seen[p] && !f.older[p] {
 				seen[p] = true
 				queue = append(queue, p)
 			}
 		}
-		if c.Hash == commit {
+		if c.Hash == f.commit {
 			continue
 		}
-		paths, err := f.brings(ctx, c)
+		files, err := f.brings(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		for _, at := range paths {
-			found = append(found, Place{at, c.Hash})
+		for _, at := range files {
+			places = append(places, Place{at.path, c.Hash, at.is})
 		}
-		if len(found) > maxPlaces {
-			return found, nil
-		}
+		places = bounded(places)
 	}
-	return found, nil
+	return places, nil
 }
 
-// brings returns the paths at which a commit has the content, and none of its parents.
-func (f *finder) brings(ctx context.Context, c *object.Commit) ([]string, error) {
-	paths, err := f.paths(ctx, c.TreeHash)
-	if err != nil || len(paths) == 0 {
-		return nil, err
-	}
-	paths = slices.Clone(paths)
-	for _, hash := range c.ParentHashes {
-		p, err := object.GetCommit(f.store, hash)
-		if err != nil {
-			return nil, gittree.Missing("commit", hash, err)
-		}
-		had, err := f.paths(ctx, p.TreeHash)
-		if err != nil {
-			return nil, err
-		}
-		paths = slices.DeleteFunc(paths, func(at string) bool { return slices.Contains(had, at) })
-	}
-	return paths, nil
-}
-
-// finder looks for the files of a content, or of one that git takes for the same.
-type finder struct {
-	store storer.EncodedObjectStorer
-	text  string                     // of the content, as normalized returns it
-	is    map[plumbing.Hash]bool     // by content
-	in    map[plumbing.Hash][]string // by tree, the paths in it
-}
-
-func newFinder(s storer.EncodedObjectStorer, content plumbing.Hash) (*finder, error) {
-	text, err := gitobject.ReadBlob(s, content)
+// brings returns the files of a commit that have the content, or are versions, and that
+// none of its parents has.
+func (f *finder) brings(ctx context.Context, c *object.Commit) ([]found, error) {
+	files, err := f.files(ctx, c.TreeHash)
 	if err != nil {
 		return nil, err
 	}
-	return &finder{s, normalized(text), map[plumbing.Hash]bool{content: true}, map[plumbing.Hash][]string{}}, nil
+	files = slices.Clone(files)
+	own, err := f.ownPath(c.TreeHash)
+	if err != nil {
+		return nil, err
+	}
+	if own.is == version && !slices.ContainsFunc(files, func(at found) bool { return at.path == f.file }) {
+		files = append(files, own)
+	}
+	for _, hash := range c.ParentHashes {
+		if len(files) == 0 {
+			return nil, nil
+		}
+		had, err := f.filesIn(ctx, hash)
+		if err != nil {
+			return nil, err
+		}
+		tree, err := gitobject.TreeHash(f.store, hash)
+		if err != nil {
+			return nil, err
+		}
+		before, err := f.ownPath(tree)
+		if err != nil {
+			return nil, err
+		}
+		files = slices.DeleteFunc(files, func(at found) bool {
+			return at == before || slices.ContainsFunc(had, func(b found) bool {
+				return b.path == at.path && b.is == at.is && (b.is == same || b.content == at.content)
+			})
+		})
+	}
+	if slices.Contains(files, own) {
+		err = f.learn(own.content)
+	}
+	return files, err
 }
 
-// has reports whether a file has the content, or one with the same text. Only files that
-// may be approvals are read, and not those that are much larger than the text.
-func (f *finder) has(name string, content plumbing.Hash) (bool, error) {
-	is, known := f.is[content]
-	if known || !slices.Contains(approvalExtensions, path.Ext(name)) {
+// ownPath returns the file at the path of the approval.
+func (f *finder) ownPath(tree plumbing.Hash) (found, error) {
+	if at, ok := f.own[tree]; ok {
+		return at, nil
+	}
+	e, err := gitobject.EntryAt(f.store, tree, f.file)
+	if err != nil {
+		return found{}, err
+	}
+	if f.own[tree] = (found{}); e.Mode.IsFile() {
+		f.own[tree] = found{f.file, e.Hash, version}
+	}
+	return f.own[tree], nil
+}
+
+// found is a file of a tree.
+type found struct {
+	path    string
+	content plumbing.Hash
+	is      likeness
+}
+
+// finder looks for the files of a content, or of one that git takes for the same, and for
+// versions of it.
+type finder struct {
+	store   storer.EncodedObjectStorer
+	file    string
+	commit  plumbing.Hash
+	size    int64  // of the content
+	text    string // of the content, as normalized returns it
+	names   tokens
+	unknown map[string]bool            // lines that no version has
+	is      map[plumbing.Hash]likeness // by content
+	in      map[plumbing.Hash][]found  // by tree, the files in it
+	own     map[plumbing.Hash]found    // by tree, the file at the path of the approval
+	older   map[plumbing.Hash]bool     // commits that cannot have the content
+}
+
+func newFinder(ctx context.Context, s storer.EncodedObjectStorer, file string, at FileOrigin, names plumbing.Hash) (*finder, error) {
+	text, err := gitobject.ReadBlob(s, at.content)
+	if err != nil {
+		return nil, err
+	}
+	f := &finder{
+		store: s, file: file, commit: plumbing.NewHash(at.In), size: int64(len(text)), text: normalized(text),
+		unknown: map[string]bool{}, is: map[plumbing.Hash]likeness{at.content: same}, in: map[plumbing.Hash][]found{}, own: map[plumbing.Hash]found{}, older: map[plumbing.Hash]bool{},
+	}
+	f.names, _ = tokensOf(f.text)
+	for _, l := range linesOf(f.text) {
+		f.unknown[l] = true
+	}
+	if names.IsZero() || s.HasEncodedObject(names) != nil {
+		return f, nil
+	}
+	if f.older, err = ancestors(ctx, s, names); err != nil {
+		return nil, err
+	}
+	c, err := object.GetCommit(s, names)
+	if err != nil {
+		return f, nil //nolint:nilerr // it names no commit
+	}
+	return f, f.leaveOut(ctx, c.TreeHash)
+}
+
+// ancestors returns a commit and the maxWalk commits before it.
+func ancestors(ctx context.Context, s storer.EncodedObjectStorer, of plumbing.Hash) (map[plumbing.Hash]bool, error) {
+	all := map[plumbing.Hash]bool{of: true}
+	for queue := []plumbing.Hash{of}; len(queue) > 0 && len(all) <= maxWalk; queue = queue[1:] {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		c, err := object.GetCommit(s, queue[0])
+		if err != nil {
+			return map[plumbing.Hash]bool{of: true}, nil //nolint:nilerr // no commit, or not in the mirror: more is looked at
+		}
+		for _, p := range c.ParentHashes {
+			if !all[p] {
+				all[p] = true
+				queue = append(queue, p)
+			}
+		}
+	}
+	return all, nil
+}
+
+// leaveOut does not look into the folders of a tree that cannot have the content.
+func (f *finder) leaveOut(ctx context.Context, tree plumbing.Hash) error {
+	if _, ok := f.in[tree]; ok {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t, err := object.GetTree(f.store, tree)
+	if err != nil {
+		return gittree.Missing("tree", tree, err)
+	}
+	f.in[tree] = nil
+	for _, e := range t.Entries {
+		if e.Mode == filemode.Dir {
+			if err := f.leaveOut(ctx, e.Hash); err != nil {
+				return err
+			}
+		} else if _, ok := f.is[e.Hash]; !ok {
+			f.is[e.Hash] = other
+		}
+	}
+	return nil
+}
+
+// like returns what a file is to the content. Files that are much larger than the content
+// are not read. The extensions of approvals are read up to a larger size.
+func (f *finder) like(name string, content plumbing.Hash) (likeness, error) {
+	if is, ok := f.is[content]; ok {
 		return is, nil
 	}
 	size, err := f.store.EncodedObjectSize(content)
 	if err != nil {
-		return false, gittree.Missing("file", content, err)
+		return other, gittree.Missing("file", content, err)
 	}
-	if n := int64(len(f.text)); size >= n && size <= 4*n+maxNormalized {
-		text, err := gitobject.ReadBlob(f.store, content)
-		if err != nil {
-			return false, err
-		}
-		is = normalized(text) == f.text
+	most := 8*f.size + maxOther
+	if slices.Contains(approvalExtensions, path.Ext(name)) {
+		most += maxNormalized
+	}
+	if size > most || size > gittree.LimitsOf(f.store).FileSize {
+		return other, nil
+	}
+	raw, err := gitobject.ReadBlob(f.store, content)
+	if err != nil {
+		return other, err
+	}
+	text, is := normalized(raw), other
+	switch {
+	case text == f.text:
+		is = same
+	case f.names.in(text):
+		is = version
+		f.learnText(text)
 	}
 	f.is[content] = is
 	return is, nil
 }
 
-// maxNormalized is how many bytes more than four times its text a file may have that is
-// compared.
-const maxNormalized = 64 << 10
-
-var (
-	approvalExtensions = []string{".yaml", ".yml", ".json"}
-
-	trailingSpace = regexp.MustCompile(`[ \t\r]+(\n|$)`)
-	expandedID    = regexp.MustCompile(`\$Id:[^$\n]*\$`)
-)
-
-// normalized returns a text without what git can change when a file is added. That is a
-// byte order mark, line ends with the white space before them, and the values of $Id$.
-func normalized(text []byte) string {
-	text = trailingSpace.ReplaceAll(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), []byte("$1"))
-	return string(bytes.TrimRight(expandedID.ReplaceAll(text, []byte("$$Id$$")), "\n"))
+// learn takes the lines of a file for those of a version.
+func (f *finder) learn(content plumbing.Hash) error {
+	size, err := f.store.EncodedObjectSize(content)
+	if err != nil {
+		return gittree.Missing("file", content, err)
+	}
+	if size > sourceLimit(f.store) {
+		clear(f.unknown) // they may all be in it
+		return nil
+	}
+	raw, err := gitobject.ReadBlob(f.store, content)
+	if err == nil {
+		f.learnText(normalized(raw))
+	}
+	return err
 }
 
-// paths returns the paths in a tree that have the content, and not many more of them than
-// are looked at.
-func (f *finder) paths(ctx context.Context, tree plumbing.Hash) ([]string, error) {
-	if paths, ok := f.in[tree]; ok {
-		return paths, nil
+func (f *finder) learnText(text string) {
+	for _, l := range linesOf(text) {
+		delete(f.unknown, l)
+	}
+}
+
+const (
+	// maxNormalized is how many bytes more than eight times the content a file may have
+	// that is compared.
+	maxNormalized = 64 << 10
+	// maxOther is the same for a file that by its name is no approval.
+	maxOther = 4 << 10
+)
+
+var approvalExtensions = []string{".yaml", ".yml", ".json"}
+
+// files returns the files in a tree that have the content, or are versions.
+func (f *finder) files(ctx context.Context, tree plumbing.Hash) ([]found, error) {
+	if files, ok := f.in[tree]; ok {
+		return files, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -223,40 +416,44 @@ func (f *finder) paths(ctx context.Context, tree plumbing.Hash) ([]string, error
 	if err != nil {
 		return nil, gittree.Missing("tree", tree, err)
 	}
-	var paths []string
+	var files []found
 	for _, e := range t.Entries {
 		switch {
-		case len(paths) > maxPlaces:
 		case e.Mode == filemode.Dir:
-			below, err := f.paths(ctx, e.Hash)
+			below, err := f.files(ctx, e.Hash)
 			if err != nil {
 				return nil, err
 			}
-			for _, p := range below {
-				paths = append(paths, path.Join(e.Name, p))
+			for _, b := range below {
+				files = append(files, found{path.Join(e.Name, b.path), b.content, b.is})
 			}
 		case e.Mode.IsFile() && e.Mode != filemode.Symlink:
-			is, err := f.has(e.Name, e.Hash)
+			is, err := f.like(e.Name, e.Hash)
 			if err != nil {
 				return nil, err
 			}
-			if is {
-				paths = append(paths, e.Name)
+			if is != other {
+				files = append(files, found{e.Name, e.Hash, is})
 			}
 		}
 	}
-	f.in[tree] = paths
-	return paths, nil
+	count := map[likeness]int{}
+	files = slices.DeleteFunc(files, func(b found) bool {
+		count[b.is]++
+		return count[b.is] > maxVersions+1
+	})
+	f.in[tree] = files
+	return files, nil
 }
 
 // placesBefore returns what the function of that name does. A source asks for the same
 // ones at each sync.
-func (p *Policy) placesBefore(ctx context.Context, store storer.EncodedObjectStorer, at FileOrigin, names plumbing.Hash) ([]Place, error) {
-	key := strings.Join([]string{at.In, at.content.String()}, " ")
+func (p *Policy) placesBefore(ctx context.Context, store storer.EncodedObjectStorer, file string, at FileOrigin, names plumbing.Hash) ([]Place, error) {
+	key := strings.Join([]string{at.In, at.content.String(), names.String(), file}, " ")
 	if places, ok := p.Places[key]; ok {
 		return places, nil
 	}
-	places, err := placesBefore(ctx, store, plumbing.NewHash(at.In), at.content, names)
+	places, err := placesBefore(ctx, store, file, at, names)
 	if err == nil && p.Places != nil {
 		p.Places[key] = places
 	}
@@ -264,15 +461,26 @@ func (p *Policy) placesBefore(ctx context.Context, store storer.EncodedObjectSto
 }
 
 const (
-	hintSign     = "have it committed by a key that spec.approvals.signers of the GitSource lists (git commit -S)"
-	hintOwnKey   = "let a person approve it"
-	HintOwnFile  = "commit a change of the file, such as a comment"
-	HintNoMerge  = "commit a change of the file, such as a comment, by a commit that is no merge"
-	factMerged   = "it is a merge, and none of its parents has the file like this"
-	factSpace    = "it changes only line ends, white space at line ends, or $Id$ in it"
-	factByMerge  = "the repository had it at %s before, by merge %s, of which no parent had it"
-	factPlanted  = "the repository had it at %s before, by commit %s of another than %s"
-	factManyCopy = "the repository had its content in more than %d places before"
+	hintSign      = "have it committed by a key that spec.approvals.signers of the GitSource lists (git commit -S)"
+	hintOwnKey    = "let a person approve it"
+	HintOwnFile   = "commit a change of the file, such as a comment"
+	HintNoMerge   = "commit a change of the file, such as a comment, by a commit that is no merge"
+	hintByItself  = "give the approval by a commit that removes and renames no other file"
+	hintAttribute = "take the attribute back, and then commit a change of the file, such as a comment"
+	hintAnother   = "remove the file by one commit, and give the approval by the next one"
+	hintPlain     = "write it as tranche approve does"
+	factMerged    = "it is a merge, and none of its parents has the file like this"
+	factSpace     = "it changes only line ends, white space at line ends, the encoding, or $Id$ in it"
+	factByMerge   = "the repository had it at %s before, by merge %s, of which no parent had it"
+	factPlanted   = "the repository had it at %s before, by commit %s of another than %s"
+	factManyCopy  = "the repository had its content in more than %d places before"
+	factKnown     = "each line of it is in a version that the repository had before, of which others have written one, such as %s by commit %s"
+	factMany      = "each line of it is in versions that the repository had before, which are too many to look at"
+	factLarge     = "it has %d bytes, and an approval has at most %d"
+	factConverts  = "git converts the file when it is added, by the attribute %s"
+	factUnread    = "%s, which commit %s of another than %s brought, is not readable as it was before the commit, and git may have made the approval of it"
+	factPlain     = "it does not have the names of what it approves in plain text"
+	factRemoves   = "its commit also removes more than %d files, of each of which git may have made the approval"
 )
 
 // SignerOfFile returns the signer who brought a file, or why that is none, and what to do.
@@ -280,8 +488,7 @@ const (
 func (p *Policy) SignerOfFile(ctx context.Context, store storer.EncodedObjectStorer, file string, at FileOrigin, names plumbing.Hash) (
 	by signature.Signature, why, hint string, err error,
 ) {
-	keys := p.Signers
-	by, why, err = p.SignerOf(ctx, store, plumbing.NewHash(at.In), keys)
+	by, why, err = p.SignerOf(ctx, store, plumbing.NewHash(at.In), p.Signers)
 	switch {
 	case err != nil || why != "":
 		return by, why, hintSign, err
@@ -291,30 +498,67 @@ func (p *Policy) SignerOfFile(ctx context.Context, store storer.EncodedObjectSto
 	if why, hint, err = unwritten(store, file, at); err != nil || why != "" {
 		return by, why, hint, err
 	}
-	places, err := p.placesBefore(ctx, store, at, names)
+	places, err := p.placesBefore(ctx, store, file, at, names)
 	if err != nil {
 		return by, "", "", err
 	}
-	if len(places) > maxPlaces {
-		return by, fmt.Sprintf(factManyCopy, maxPlaces), HintOwnFile, nil
+	why, hint, err = p.planted(ctx, store, by, places)
+	return by, why, hint, err
+}
+
+// planted says why places from which a file may have come keep it from counting as the
+// signer's, and what to do; empty: none does.
+func (p *Policy) planted(ctx context.Context, store storer.EncodedObjectStorer, by signature.Signature, places []Place) (why, hint string, err error) {
+	counts := map[likeness]int{}
+	for _, before := range places {
+		counts[before.is]++
+	}
+	if counts[same] > maxPlaces {
+		return fmt.Sprintf(factManyCopy, maxPlaces), HintOwnFile, nil
+	}
+	if counts[known] > 0 && (counts[large] > 0 || counts[version] >= maxVersions) {
+		return factMany, HintOwnFile, nil
 	}
 	for _, before := range places {
-		c, err := object.GetCommit(store, before.in)
-		if err != nil {
-			return by, "", "", gittree.Missing("commit", before.in, err)
+		if before.is == known || before.is == large || before.is == version && counts[known] == 0 {
+			continue
 		}
-		if c.NumParents() > 1 {
-			return by, fmt.Sprintf(factByMerge, before.path, plan.ShortCommit(before.in.String())), HintOwnFile, nil
+		if before.in.IsZero() {
+			return fmt.Sprintf(factRemoves, maxPlaces), hintByItself, nil
 		}
-		other, why, err := p.SignerOf(ctx, store, before.in, keys)
-		if err != nil {
-			return by, "", "", err
+		merge, own, err := p.isOwn(ctx, store, by, before.in)
+		if err != nil || own {
+			if err != nil {
+				return "", "", err
+			}
+			continue
 		}
-		if why != "" || !keys.Same(other, by) {
-			return by, fmt.Sprintf(factPlanted, before.path, plan.ShortCommit(before.in.String()), by), HintOwnFile, nil
+		in := plan.ShortCommit(before.in.String())
+		switch {
+		case before.is == unreadable:
+			return fmt.Sprintf(factUnread, before.path, in, by), hintAnother, nil
+		case before.is == version:
+			return fmt.Sprintf(factKnown, before.path, in), HintOwnFile, nil
+		case merge:
+			return fmt.Sprintf(factByMerge, before.path, in), HintOwnFile, nil
+		default:
+			return fmt.Sprintf(factPlanted, before.path, in, by), HintOwnFile, nil
 		}
 	}
-	return by, "", "", nil
+	return "", "", nil
+}
+
+// isOwn reports whether a commit is of the same signer, and no merge.
+func (p *Policy) isOwn(ctx context.Context, store storer.EncodedObjectStorer, by signature.Signature, commit plumbing.Hash) (merge, own bool, err error) {
+	c, err := object.GetCommit(store, commit)
+	if err != nil {
+		return false, false, gittree.Missing("commit", commit, err)
+	}
+	if c.NumParents() > 1 {
+		return true, false, nil
+	}
+	other, why, err := p.SignerOf(ctx, store, commit, p.Signers)
+	return false, err == nil && why == "" && p.Signers.Same(other, by), err
 }
 
 // unwritten says why the signer of the commit that brought a file has not written it, and
@@ -324,25 +568,134 @@ func unwritten(store storer.EncodedObjectStorer, file string, at FileOrigin) (wh
 	if err != nil {
 		return "", "", gittree.Missing("commit", plumbing.NewHash(at.In), err)
 	}
-	switch c.NumParents() {
-	case 0:
-		return "", "", nil
-	case 1:
-	default:
+	if c.NumParents() > 1 {
 		return factMerged, HintNoMerge, nil
 	}
-	before, ok, err := gitobject.BlobAt(store, c.ParentHashes[0], file)
-	if err != nil || !ok {
+	size, err := store.EncodedObjectSize(at.content)
+	if err != nil {
+		return "", "", gittree.Missing("file", at.content, err)
+	}
+	if size > maxApproval {
+		return fmt.Sprintf(factLarge, size, maxApproval), hintPlain, nil
+	}
+	raw, err := gitobject.ReadBlob(store, at.content)
+	if err != nil {
 		return "", "", err
 	}
-	var text [2][]byte
-	for i, content := range []plumbing.Hash{before, at.content} {
-		if text[i], err = gitobject.ReadBlob(store, content); err != nil {
+	text := normalized(raw)
+	trees := []plumbing.Hash{c.TreeHash}
+	for _, parent := range c.ParentHashes {
+		if is, err := hasText(store, parent, file, text); err != nil || is {
+			return factSpace, HintOwnFile, err
+		}
+		tree, err := gitobject.TreeHash(store, parent)
+		if err != nil {
 			return "", "", err
 		}
+		trees = append(trees, tree)
 	}
-	if normalized(text[0]) == normalized(text[1]) {
-		return factSpace, HintOwnFile, nil
+	for _, tree := range trees {
+		if name, err := converted(store, tree, file); err != nil || name != "" {
+			return fmt.Sprintf(factConverts, name), hintAttribute, err
+		}
+	}
+	if _, ok := tokensOf(text); !ok {
+		return factPlain, hintPlain, nil
 	}
 	return "", "", nil
+}
+
+// sourceLimit is how many bytes a file has at most of which git can have made an approval.
+func sourceLimit(s storer.EncodedObjectStorer) int64 {
+	return min(maxSource, gittree.LimitsOf(s).FileSize)
+}
+
+// hasText reports whether a commit has a file that git takes for the same as a text.
+func hasText(store storer.EncodedObjectStorer, commit plumbing.Hash, file, text string) (bool, error) {
+	before, ok, err := gitobject.BlobAt(store, commit, file)
+	if err != nil || !ok {
+		return false, err
+	}
+	size, err := store.EncodedObjectSize(before)
+	if err != nil {
+		return false, gittree.Missing("file", before, err)
+	}
+	if size > sourceLimit(store) {
+		return false, nil // see sources
+	}
+	raw, err := gitobject.ReadBlob(store, before)
+	return err == nil && normalized(raw) == text, err
+}
+
+// sources returns the files of which git can have made the content by the commit itself,
+// as versions, and those that cannot be compared. That is the file before, and those that
+// the commit removes, since git can convert a file that is renamed.
+func (f *finder) sources(context.Context) ([]Place, error) {
+	c, err := object.GetCommit(f.store, f.commit)
+	if err != nil {
+		return nil, gittree.Missing("commit", f.commit, err)
+	}
+	if c.NumParents() != 1 {
+		return nil, nil
+	}
+	parent := c.ParentHashes[0]
+	tree, err := gitobject.TreeHash(f.store, parent)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := gitobject.Diff(f.store, tree, c.TreeHash)
+	if err != nil {
+		return nil, err
+	}
+	added := map[plumbing.Hash]bool{}
+	for _, change := range changes {
+		added[change.To.Hash] = true
+	}
+	var places []Place
+	for _, name := range slices.Sorted(maps.Keys(changes)) {
+		from := changes[name].From
+		removed := changes[name].To.Mode == filemode.Empty && !added[from.Hash] // else it is renamed as it is
+		if !from.Mode.IsFile() || from.Mode == filemode.Symlink || !removed && name != f.file {
+			continue
+		}
+		if len(places) > maxPlaces {
+			return append(places, Place{is: unreadable}), nil
+		}
+		is, err := f.source(name, from.Hash)
+		if err != nil {
+			return nil, err
+		}
+		b, err := LastChange(f.store, parent, name, FileOrigin{})
+		if err != nil {
+			return nil, err
+		}
+		places = append(places, Place{name, plumbing.NewHash(b.In), is})
+	}
+	return places, nil
+}
+
+// source returns what a file is of which git can have made the content.
+func (f *finder) source(name string, content plumbing.Hash) (likeness, error) {
+	size, err := f.store.EncodedObjectSize(content)
+	if err != nil {
+		return other, gittree.Missing("file", content, err)
+	}
+	if size > sourceLimit(f.store) {
+		return unreadable, nil
+	}
+	raw, err := gitobject.ReadBlob(f.store, content)
+	if err != nil {
+		return other, err
+	}
+	text := normalized(raw)
+	f.learnText(text)
+	_, isApproval := approvalIn(text)
+	switch {
+	case text == f.text:
+		return same, nil
+	case name == f.file && !isApproval || !isText(text):
+		return unreadable, nil
+	default:
+		return version, nil
+	}
 }

@@ -14,7 +14,7 @@ import (
 // The commit that renames or copies a folder is not the one that brought an approval in it.
 func TestPlantedApproval(t *testing.T) {
 	t.Parallel()
-	const file, text = "deploy/approvals/web.yaml", "an approval\n"
+	const file, text = "deploy/approvals/web.yaml", "kind: BatchApproval\nspec: {revision: abc, commit: \"0123456\", step: 2}\n"
 	k1, k2, k3 := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewSSHKey(t, "ed25519", ""), gittest.NewSSHKey(t, "ed25519", "")
 	signers, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte("k2@example.org " + k2.Public + "\nk3@example.org " + k3.Public)})
 	if err != nil {

@@ -19,7 +19,7 @@ func utf16Text(text string) string {
 	return string(b)
 }
 
-// A file that git would convert when all is added is not part of the commit. What is
+// A file that git would convert when all is added is not part of the commit. A file that is
 // written is committed byte by byte.
 func TestChange_CommitsOnlyItsFiles(t *testing.T) {
 	_, c, run := repository(t)
