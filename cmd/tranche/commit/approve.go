@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"time"
 
@@ -173,8 +174,12 @@ func (st *commitCommand) approve(step int32) error {
 			return string(content), err
 		}
 		content, err := put(cli.ApprovedFor(governs))
-		if err == nil && content == text && unsigned(br, a.Spec) {
-			content, err = put(cli.ApprovedFor(governs) + " Given again on " + time.Now().UTC().Format(time.RFC3339) + ".")
+		switch {
+		case err != nil || text == "" || !cli.HasSigners(st.source):
+		case !unsigned(br, a.Spec) && givenOn.ReplaceAllString(text, "") == content:
+			content = text
+		default: // a line of its own, since others may have written all the other lines
+			content, err = put(cli.ApprovedFor(governs) + " Given on " + time.Now().UTC().Format(time.RFC3339) + ".")
 		}
 		if err != nil {
 			return "", err
@@ -186,6 +191,9 @@ func (st *commitCommand) approve(step int32) error {
 	}
 	return st.commit(change, func(commit string) error { return st.checkApproval(commit, step) }, append(st.names(), fmt.Sprintf("Tranche-Step: %d", step))...)
 }
+
+// givenOn is the time that is in the note of an approval in whose file was another one.
+var givenOn = regexp.MustCompile(` Given (again )?on [0-9TZ:-]+\.`)
 
 // unsigned reports whether only signed approvals count for a release, and the
 // controller has taken none as good that says the same.
