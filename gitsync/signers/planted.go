@@ -273,7 +273,8 @@ func newFinder(ctx context.Context, s storer.EncodedObjectStorer, file string, a
 	}
 	f := &finder{
 		store: s, file: file, commit: plumbing.NewHash(at.In), size: int64(len(text)), text: normalized(text),
-		unknown: map[string]bool{}, is: map[plumbing.Hash]likeness{at.content: same}, in: map[plumbing.Hash][]found{}, own: map[plumbing.Hash]found{}, older: map[plumbing.Hash]bool{},
+		unknown: map[string]bool{}, is: map[plumbing.Hash]likeness{at.content: same}, in: map[plumbing.Hash][]found{},
+		own: map[plumbing.Hash]found{}, older: map[plumbing.Hash]bool{},
 	}
 	f.names, _ = tokensOf(f.text)
 	for _, l := range linesOf(f.text) {
@@ -448,7 +449,9 @@ func (f *finder) files(ctx context.Context, tree plumbing.Hash) ([]found, error)
 
 // placesBefore returns what the function of that name does. A source asks for the same
 // ones at each sync.
-func (p *Policy) placesBefore(ctx context.Context, store storer.EncodedObjectStorer, file string, at FileOrigin, names plumbing.Hash) ([]Place, error) {
+func (p *Policy) placesBefore(ctx context.Context, store storer.EncodedObjectStorer, file string, at FileOrigin, names plumbing.Hash) (
+	[]Place, error,
+) {
 	key := strings.Join([]string{at.In, at.content.String(), names.String(), file}, " ")
 	if places, ok := p.Places[key]; ok {
 		return places, nil
@@ -478,9 +481,10 @@ const (
 	factMany      = "each line of it is in versions that the repository had before, which are too many to look at"
 	factLarge     = "it has %d bytes, and an approval has at most %d"
 	factConverts  = "git converts the file when it is added, by the attribute %s"
-	factUnread    = "%s, which commit %s of another than %s brought, is not readable as it was before the commit, and git may have made the approval of it"
-	factPlain     = "it does not have the names of what it approves in plain text"
-	factRemoves   = "its commit also removes more than %d files, of each of which git may have made the approval"
+	factUnread    = "%s, which commit %s of another than %s brought, is not readable as it was before the commit, " +
+		"and git may have made the approval of it"
+	factPlain   = "it does not have the names of what it approves in plain text"
+	factRemoves = "its commit also removes more than %d files, of each of which git may have made the approval"
 )
 
 // SignerOfFile returns the signer who brought a file, or why that is none, and what to do.
@@ -508,7 +512,9 @@ func (p *Policy) SignerOfFile(ctx context.Context, store storer.EncodedObjectSto
 
 // planted says why places from which a file may have come keep it from counting as the
 // signer's, and what to do; empty: none does.
-func (p *Policy) planted(ctx context.Context, store storer.EncodedObjectStorer, by signature.Signature, places []Place) (why, hint string, err error) {
+func (p *Policy) planted(ctx context.Context, store storer.EncodedObjectStorer, by signature.Signature, places []Place) (
+	why, hint string, err error,
+) {
 	counts := map[likeness]int{}
 	for _, before := range places {
 		counts[before.is]++
@@ -549,7 +555,9 @@ func (p *Policy) planted(ctx context.Context, store storer.EncodedObjectStorer, 
 }
 
 // isOwn reports whether a commit is of the same signer, and no merge.
-func (p *Policy) isOwn(ctx context.Context, store storer.EncodedObjectStorer, by signature.Signature, commit plumbing.Hash) (merge, own bool, err error) {
+func (p *Policy) isOwn(ctx context.Context, store storer.EncodedObjectStorer, by signature.Signature, commit plumbing.Hash) (
+	merge, own bool, err error,
+) {
 	c, err := object.GetCommit(store, commit)
 	if err != nil {
 		return false, false, gittree.Missing("commit", commit, err)
