@@ -186,3 +186,49 @@ func (c *course) runsAll() bool {
 	running := size(c.goal.rs)
 	return running > 0 && running >= c.replicas && c.others() == 0
 }
+
+// idle reports whether there is nothing to do: the Deployment is native, and
+// its template is the stable one, which is where the way leads.
+func (c *course) idle() bool {
+	return !c.touched() && !c.forward() && (c.brought == nil || c.goal.equal(&c.Deployment.Spec.Template))
+}
+
+// replaced is how many pods of other revisions the native controller is to replace.
+func (c *course) replaced() int32 {
+	n := c.others()
+	for _, rs := range c.ReplicaSets {
+		if deleted(rs) {
+			n -= size(rs)
+		}
+	}
+	return n
+}
+
+// others is how many pods do not run the goal's revision.
+func (c *course) others() int32 {
+	var n int32
+	for _, rs := range c.ReplicaSets {
+		if rs != c.goal.rs {
+			n += size(rs)
+		}
+	}
+	return n
+}
+
+// withheld reports whether there is nothing to split since the plan was paused before the
+// step's first pod. A hold with one active set would be no safe place to wait. At 0
+// replicas the native controller takes that one away, and all pods come up on the update
+// revision afterwards (H4).
+func (c *course) withheld() bool {
+	return c.spec.Paused && c.forward() && size(c.goal.rs) == 0 && len(c.middle()) == 0
+}
+
+// onlyStable reports whether all pods run the stable revision.
+func (c *course) onlyStable() bool {
+	for _, rs := range c.ReplicaSets {
+		if size(rs) > 0 && rs != c.stable.rs {
+			return false
+		}
+	}
+	return true
+}

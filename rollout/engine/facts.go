@@ -1,17 +1,15 @@
 package engine
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // facts are what was observed, sorted out once: nothing of them changes in a round.
@@ -99,58 +97,93 @@ func (f *facts) releasingOf(is func(*Record) bool) *Record {
 	return found
 }
 
-// refusedBounds returns why the API server would not take the bounds on a Deployment.
-// While that is held they are only in the plan: it sees them at the hand-back.
-func refusedBounds(r *appsv1.RollingUpdateDeployment) error {
-	if r == nil || r.MaxSurge == nil || r.MaxUnavailable == nil {
-		return nil
-	}
-	surge, _ := intstr.GetScaledValueFromIntOrPercent(r.MaxSurge, 100, false) // a percentage by its number
-	unavailable, _ := intstr.GetScaledValueFromIntOrPercent(r.MaxUnavailable, 100, false)
-	switch {
-	case surge < 0, unavailable < 0:
-		return fmt.Errorf("rollingUpdate: maxSurge %s and maxUnavailable %s may not be negative", r.MaxSurge, r.MaxUnavailable)
-	case r.MaxUnavailable.Type == intstr.String && unavailable > 100:
-		return fmt.Errorf("rollingUpdate: maxUnavailable may not be more than 100%%, and is %s", r.MaxUnavailable)
-	case surge == 0 && unavailable == 0:
-		return errors.New("rollingUpdate: maxSurge and maxUnavailable may not both be 0; raise one of them")
-	}
-	return nil
-}
-
-// manifestStrategy is the strategy that Git names. Else it is the live one, unless that
-// is the hold's, else the one on record, else the API server's default.
-func manifestStrategy(o *Observed, records []Record) appsv1.DeploymentStrategy {
-	switch {
-	case o.Release.Spec.DeploymentStrategy != nil:
-		return completeStrategy(o.Release.Spec.DeploymentStrategy)
-	case !touched(o.Deployment, len(o.Records) > 0):
-		return o.Deployment.Spec.Strategy
-	case len(records) > 0 && records[0].Strategy != nil:
-		return *records[0].Strategy
-	}
-	return completeStrategy(&appsv1.DeploymentStrategy{})
-}
-
-// completeStrategy fills in what the API server would.
-func completeStrategy(s *appsv1.DeploymentStrategy) appsv1.DeploymentStrategy {
-	c := *s.DeepCopy()
-	if c.Type == "" {
-		c.Type = appsv1.RollingUpdateDeploymentStrategyType
-	}
-	if c.Type != appsv1.RollingUpdateDeploymentStrategyType {
-		return c
-	}
-	if c.RollingUpdate == nil {
-		c.RollingUpdate = &appsv1.RollingUpdateDeployment{}
-	}
-	if c.RollingUpdate.MaxSurge == nil {
-		c.RollingUpdate.MaxSurge = ptr.To(intstr.FromString("25%"))
-	}
-	if c.RollingUpdate.MaxUnavailable == nil {
-		c.RollingUpdate.MaxUnavailable = ptr.To(intstr.FromString("25%"))
-	}
-	return c
-}
-
 func (f *facts) time() *metav1.Time { return &metav1.Time{Time: f.now} }
+
+// Observed is what a round is decided on. Decide changes none of it.
+type Observed struct {
+	// Release is the BatchRelease.
+	Release *v1alpha1.BatchRelease
+	// Deployment that it governs; nil where there is none.
+	Deployment *appsv1.Deployment
+	// ReplicaSets that the Deployment controls, also those that are being deleted.
+	ReplicaSets []*appsv1.ReplicaSet
+	// Records of what has been stable, and of what is being released.
+	Records []Record
+	// Template is the release's spec.template as the API server defaults it. It
+	// may be nil where the spec has none, or where a record was sent as it.
+	Template *corev1.PodTemplateSpec
+	// Minor is the cluster's version: 36 for Kubernetes 1.36. New revisions
+	// are named as that version names them.
+	Minor int
+	// Refused is why the API server does not take spec.template, would not take the
+	// hand-back, or would change what is written of a ReplicaSet. It is nil if it does
+	// none of that. RefusedReason is [ReasonHandBackRefused] for the second, and
+	// [ReasonWriteRefused] for the third.
+	Refused       error
+	RefusedReason string
+	// CreationRefused: of the writes of ReplicaSets only creations are refused, and
+	// resizes pass.
+	CreationRefused bool
+	// Pods says why pods of the update revision are not available; nil: not
+	// observed. See [Decision].NeedsPods.
+	Pods *Pods
+	// Jumped is how far the clock has jumped since the status was written: ahead, or back
+	// where it is negative. Time that passes is no jump. Zero where none was seen.
+	Jumped time.Duration
+	// Contested is how long drift of a native Deployment is left: another manager changes
+	// it again after each revert, as ContestedBy says. Zero: it is reverted now.
+	Contested   time.Duration
+	ContestedBy string
+	// Rival is the name of the plan that governs the same Deployment instead; see
+	// [plan.ComparePlans].
+	Rival string
+}
+
+// Record is a revision that the Deployment runs or ran, kept in the cluster.
+type Record = plan.Record
+
+// Pods counts the pods of the update revision that are not available, by whose
+// fault that is.
+type Pods struct {
+	// Failing pods run, or could, and do not become available.
+	Failing int32
+	// Waiting pods are not there for a reason of the cluster. They cannot be scheduled,
+	// were evicted, sit on a lost node, or exceed a quota.
+	Waiting int32
+	// PlacedTime is when the first of the failing pods got its node; zero where one
+	// of them could not be created.
+	PlacedTime time.Time
+	// Cause names the causes, counted, for people.
+	Cause string
+}
+
+func (f *facts) touched() bool { return touched(f.Deployment, len(f.Records) > 0) }
+
+// native reports whether the native controller is not kept off, whatever the label says.
+func (f *facts) native() bool {
+	return !f.Deployment.Spec.Paused && f.Deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType
+}
+
+// touched reports whether anything of a hold is on the Deployment. A hold is known by
+// more than its label. Otherwise a governed Deployment that has lost the label, and is
+// paused and of strategy Recreate, would wait for a hand-back for ever.
+func touched(d *appsv1.Deployment, governed bool) bool {
+	return d.Labels[v1alpha1.LabelHeld] != "" || governed && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
+}
+
+// leftAlone reports whether the Deployment is to be left as it is: no release begins.
+// A release that has taken the hold goes on, since the Deployment would stay held;
+// see [course.keep].
+func (f *facts) leftAlone() bool {
+	return f.Deployment.Annotations[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled
+}
+
+// brings reports whether a template is what spec.template brings. It compares with that
+// as the API server completes it or, if the API server was not asked, with its record.
+func (f *facts) brings(t *corev1.PodTemplateSpec) bool {
+	if f.Release.Spec.Template == nil || f.Template != nil {
+		return plan.EqualTemplate(f.Template, t)
+	}
+	digest := plan.TemplateDigest(f.Release.Spec.Template)
+	return slices.ContainsFunc(f.Records, func(r Record) bool { return r.Sent == digest && plan.EqualTemplate(r.Template, t) })
+}

@@ -222,11 +222,6 @@ func (f *foresight) forget(which func(Record) bool) {
 	f.o.Records = slices.DeleteFunc(f.o.Records, which)
 }
 
-// releasing reports whether a status is about a release or rollback under way.
-func releasing(s *v1alpha1.BatchReleaseStatus) bool {
-	return s.Phase != "" && s.Phase != v1alpha1.PhaseCompleted
-}
-
 // sameRelease reports whether two statuses name the same release under way.
 func sameRelease(a, b *v1alpha1.BatchReleaseStatus) bool {
 	return releasing(a) == releasing(b) && a.UpdateRevision == b.UpdateRevision && a.UpdateCommit == b.UpdateCommit && a.RollingBack == b.RollingBack

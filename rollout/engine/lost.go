@@ -47,26 +47,6 @@ func stableUnderHold(p *position) (*corev1.PodTemplateSpec, because) {
 	return nil, ""
 }
 
-// namedStable returns the template of the revision that the status names as stable: of its
-// ReplicaSet, of the Deployment, or of what spec.template brings. It is nil without one.
-func (p *position) namedStable() *corev1.PodTemplateSpec {
-	name := p.status.StableRevision
-	if name == "" {
-		return nil
-	}
-	for _, rs := range p.ReplicaSets {
-		if !deleted(rs) && rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == name {
-			return &rs.Spec.Template
-		}
-	}
-	for _, t := range []*corev1.PodTemplateSpec{&p.Deployment.Spec.Template, p.Template} {
-		if t != nil && plan.TemplateHash(t, p.Deployment.Status.CollisionCount, p.Minor) == name {
-			return t
-		}
-	}
-	return nil
-}
-
 // awaitRecords is about such a Deployment if nothing tells its stable revision. Nothing is
 // written, and the status keeps what it knows. It is left when a record or a ReplicaSet of
 // the stable revision is there, or when the plan is gone.

@@ -3,6 +3,8 @@ package engine
 import (
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/plan"
@@ -139,111 +141,78 @@ func (p *position) splitAt(i int, goal int32) (int32, int32) {
 	return p.apart(goal)
 }
 
-// apart returns the split of N at a goal of this size, with at least one other.
-func (f *facts) apart(goal int32) (int32, int32) {
-	switch n := f.replicas; {
-	case goal < n || n == 0:
-		return goal, n - goal
-	case f.surge > 0:
-		return n, 1
-	default:
-		return n - 1, 1
-	}
-}
-
-// set is one ReplicaSet of the split; its ReplicaSet may have to be made yet.
-type set struct {
-	revision
-	pods
-}
-
-func newSet(r revision) set {
-	s := set{revision: r, pods: pods{observed: true}}
-	if r.rs != nil {
-		s.pods = pods{
-			size: size(r.rs), ready: r.rs.Status.ReadyReplicas, available: r.rs.Status.AvailableReplicas,
-			observed: r.rs.Status.ObservedGeneration >= r.rs.Generation,
-		}
-	}
-	return s
-}
-
-// most is how many pods the set can have at its size.
-func (s *set) most() int32 {
-	if deleted(s.rs) {
-		return stays(s.rs)
-	}
-	return s.size
-}
-
-// split returns the sets of the release with what each is to have. The goal's is first,
-// then come middle revisions, oldest first, and the stable one last.
-//
-// A revision that was superseded keeps nothing: the goal has its share, the stable
-// revision the rest. On the way back the stable revision is the goal, and the middle ones
-// hold the rest until they are gone.
-func (p *position) split() []set { return p.shares(p.stopped()) }
-
-func (p *position) shares(stopped bool) []set {
-	goal, others := p.target(int(p.status.CurrentStepIndex))
-	sets := []set{newSet(*p.goal)}
-	if stay := min(sets[0].size, p.allowed()); stay > goal && p.forward() { // an edit takes no pod away
-		goal, others = p.apart(stay)
-	}
-	if stopped {
-		goal = min(goal, sets[0].size)
-		others = max(others, p.replicas-goal)
-	}
-	for _, rs := range p.middle() {
-		s := newSet(revisionOfReplicaSet(rs))
-		s.want = stays(rs)
-		sets = append(sets, s)
-	}
-	if same := p.running() - size(p.goal.rs); same > 0 && p.forward() && goal < p.replicas { // together they stay within what the gates allow (I3)
-		goal = max(goal-same, min(goal, sets[0].size))
-		others = max(others, p.replicas-goal)
-	}
-	if p.forward() {
-		sets[0].want = goal
-		stable := newSet(*p.stable)
-		stable.want = others
-		return append(sets, stable)
-	}
-	var middle int32
-	for _, s := range sets[1:] {
-		middle += s.most()
-	}
-	keep(sets[1:], others)
-	sets[0].want = max(goal, p.replicas-middle)
-	return sets
-}
-
 // stopped reports whether the goal must not grow: the plan is paused, or the
 // step has missed its deadline.
 func (p *position) stopped() bool {
 	return p.spec.Paused || p.status.CurrentStepState == v1alpha1.StepUpgrade && !p.status.RollingBack && p.deadline() <= 0
 }
 
-// keep leaves n pods in all to the sets: what is not ready goes first, then
-// what comes first.
-func keep(sets []set, n int32) {
-	excess := -n
-	for i := range sets {
-		sets[i].want = sets[i].most()
-		excess += sets[i].want
+// underWay reports whether the status is about the release that the way leads to.
+func (p *position) underWay() bool {
+	switch p.status.Phase {
+	case v1alpha1.PhaseInitial, v1alpha1.PhaseRollingUpdate, v1alpha1.PhaseFinalizing:
+		return p.isGoal() && (p.status.RollingBack || p.status.UpdateCommit == p.spec.Commit)
+	default:
+		return false
 	}
-	for _, unreadyOnly := range []bool{true, false} {
-		for i := range sets {
-			if deleted(sets[i].rs) {
-				continue
-			}
-			most := sets[i].want
-			if unreadyOnly {
-				most = sets[i].clamp().unready()
-			}
-			k := max(0, min(excess, most))
-			sets[i].want -= k
-			excess -= k
+}
+
+// isGoal reports whether the status is about the revision that the way leads to:
+// by what was sent, since a name may change under it.
+func (p *position) isGoal() bool {
+	if p.status.UpdateTemplateDigest == "" { // a status of an earlier version
+		return p.status.UpdateRevision == p.goal.name
+	}
+	return p.status.UpdateTemplateDigest == p.goal.id
+}
+
+// edited reports whether the plan has changed at the step that the release is at.
+func (p *position) edited() bool {
+	steps, i := p.steps(), int(p.status.CurrentStepIndex)
+	return i < 0 || i >= len(steps) || p.status.CurrentStepReplicas == nil || steps[i].Replicas != *p.status.CurrentStepReplicas
+}
+
+// parked reports whether there is nothing to split, so that the Deployment is native and
+// at its stable template. That is so at 1 replica without surge. It is also so at 0
+// replicas, where a hold would bring all pods up on the update revision afterwards (H4).
+// The last step is never parked: it may run everything.
+func (p *position) parked() bool {
+	goal, _ := p.target(int(p.status.CurrentStepIndex))
+	return goal == 0 && !p.lastStep()
+}
+
+// firstNotBelow returns the first step whose target is not below what runs.
+func (p *position) firstNotBelow(size int32) int {
+	last := len(p.steps()) - 1
+	for i := range last {
+		if goal, _ := p.apart(p.planned(i)); goal >= size {
+			return i
 		}
 	}
+	return last
+}
+
+// releasing reports whether a status is about a release or rollback under way.
+func releasing(s *v1alpha1.BatchReleaseStatus) bool {
+	return s.Phase != "" && s.Phase != v1alpha1.PhaseCompleted
+}
+
+// namedStable returns the template of the revision that the status names as stable: of its
+// ReplicaSet, of the Deployment, or of what spec.template brings. It is nil without one.
+func (p *position) namedStable() *corev1.PodTemplateSpec {
+	name := p.status.StableRevision
+	if name == "" {
+		return nil
+	}
+	for _, rs := range p.ReplicaSets {
+		if !deleted(rs) && rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == name {
+			return &rs.Spec.Template
+		}
+	}
+	for _, t := range []*corev1.PodTemplateSpec{&p.Deployment.Spec.Template, p.Template} {
+		if t != nil && plan.TemplateHash(t, p.Deployment.Status.CollisionCount, p.Minor) == name {
+			return t
+		}
+	}
+	return nil
 }

@@ -1,6 +1,12 @@
 package engine
 
 import (
+	"cmp"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -43,14 +49,21 @@ func nameRefused(d *draft, reason string) {
 	}
 }
 
-// standStill makes the status one of the release that spec brings, and moves nothing. One that
-// has not begun, and that spec does not bring any more, ends.
-func standStill(d *draft) {
-	switch {
-	case d.underWay():
-	case d.forward():
-		beginRelease(d)
-	case releasing(&d.status) && d.idle():
-		completeRelease(d)
+// unusable says what is wrong with what is to be released, with the plan, or with the
+// Deployment's strategy.
+func unusable(d *draft) (reason, message string) {
+	if d.Refused != nil {
+		d.wait = refusedInterval
+		return cmp.Or(d.RefusedReason, ReasonTemplateRefused), d.Refused.Error()
 	}
+	if errs := plan.ValidateStrategy(&d.spec.Strategy, field.NewPath("spec", "strategy")); len(errs) > 0 {
+		return ReasonInvalidPlan, errs.ToAggregate().Error()
+	}
+	if d.badBounds != nil {
+		return ReasonUnsupportedStrategy, "Deployment " + d.Deployment.Name + ": spec.strategy: " + d.badBounds.Error()
+	}
+	if d.strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
+		return ReasonUnsupportedStrategy, fmt.Sprintf("Deployment %s: spec.strategy.type: %s cannot be released in batches; use RollingUpdate, or remove the plan", d.Deployment.Name, d.strategy.Type)
+	}
+	return "", ""
 }

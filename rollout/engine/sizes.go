@@ -3,6 +3,9 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
 )
 
 // moveSizes asks for the sizes that this round may have.
@@ -56,11 +59,6 @@ func writeSizes(d *draft, sets []set, next []int32, order []int, beside bool, wh
 // nameless reports whether a set has no ReplicaSet, and none can be made under its name.
 func (f *facts) nameless(s set) bool { return s.rs == nil && f.taken(s.hash) }
 
-// next returns the sizes that this round may have.
-func (f *facts) next(sets []set) []int32 {
-	return rolling{replicas: f.replicas, surge: f.surge, unavailable: f.unavailable, kept: f.keptPods(), sets: numbers(sets)}.next()
-}
-
 // because says what a move is for.
 func (p *position) because() because {
 	if p.status.RollingBack {
@@ -89,10 +87,37 @@ func (d *draft) resize(s set, to int32, beside bool, why because) {
 	d.do(Resize{because: why, ReplicaSet: s.rs, To: to, Desired: desired, Max: maximum})
 }
 
-func numbers(sets []set) []pods {
-	ps := make([]pods, len(sets))
+// unsaturateDeleted keeps ReplicaSets that are being deleted, and that have pods still,
+// from passing for saturated (H6). One of the Deployment's template is the new one.
+func unsaturateDeleted(d *draft, sets []set, next []int32) {
 	for i, s := range sets {
-		ps[i] = s.pods
+		if deleted(s.rs) && next[i] == s.size && s.size == d.replicas {
+			d.unsaturate(s.rs)
+		}
 	}
-	return ps
+}
+
+// taken reports whether a ReplicaSet that is being deleted has the name that one of this
+// hash would get.
+func (f *facts) taken(hash string) bool {
+	for _, rs := range f.ReplicaSets {
+		if deleted(rs) && rs.Name == NameWithHash(f.Deployment.Name, hash) {
+			return true
+		}
+	}
+	return false
+}
+
+// unsaturate marks a ReplicaSet that is desired as large as it is, and is to stand beside
+// others, as desired otherwise. At an N of that size the native controller takes it for
+// saturated, and sends all others to 0 (H6).
+func (d *draft) unsaturate(rs *appsv1.ReplicaSet) {
+	if d.replicas == 0 || size(rs) == 0 || rs.Annotations[AnnotationDesiredReplicas] != strconv.Itoa(int(size(rs))) {
+		return
+	}
+	desired := d.replicas
+	if size(rs) == desired {
+		desired++
+	}
+	d.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: size(rs), Desired: desired, Max: d.replicas + d.surge})
 }

@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// Abandon returns the writes that let go of a Deployment whose BatchRelease is gone. If
+// it is held, it is handed back, so that the native controller finishes what its template
+// says. Its records are deleted. One that is [Mislabelled] loses at most the label:
+// Tranche has neither paused it nor set its strategy.
+func Abandon(o Observed) []Action {
+	o.Release = &v1alpha1.BatchRelease{}
+	if o.Deployment == nil {
+		return nil
+	}
+	d := newDraft(&o, time.Time{})
+	if !d.touched() {
+		return forgetAll(o)
+	}
+	if Mislabelled(&o) {
+		if !d.native() { // an admission policy would refuse to take the label off
+			return nil
+		}
+		return []Action{Unlabel{because: "no plan governs the Deployment, and no hold of Tranche is on it"}}
+	}
+	strategy := d.strategy
+	if d.badBounds != nil {
+		strategy = completeStrategy(&appsv1.DeploymentStrategy{})
+	}
+	endHold(d, "the plan is gone", strategy, nil)
+	return append(d.actions, forgetAll(o)...)
+}
+
+func forgetAll(o Observed) []Action {
+	var actions []Action
+	for _, r := range newestFirst(o.Records) {
+		actions = append(actions, Forget{because: "the plan is gone", Record: r})
+	}
+	return actions
+}

@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// adoptRunning takes what runs for stable: at first sight, and of a Deployment that
+// has replaced one of the same name. Under a hold whose records were lost,
+// stableUnderHold finds it.
+//
+// A native rollout that is under way is waited for: its template has not proved good. If
+// spec.template brings another one meanwhile, the revision with the most available pods
+// is stable. Otherwise the release would wait for ever behind a rollout that is stuck.
+// adopt reports false if that is on record already.
+func adoptRunning(d *draft) bool {
+	template, why := &d.Deployment.Spec.Template, because("it is what runs")
+	if d.touched() {
+		if template, why = stableUnderHold(&d.position); template == nil {
+			awaitRecords(d)
+			return true
+		}
+	}
+	d.status = v1alpha1.BatchReleaseStatus{
+		History: d.status.History, EndedReleases: d.status.EndedReleases, Conditions: d.status.Conditions,
+		Reason: d.status.Reason, ReasonTime: d.status.ReasonTime, LastUpdateTime: d.status.LastUpdateTime,
+	}
+	switch {
+	case d.touched():
+		// Fails where the Deployment is not as observed: handed back, its template is stable.
+		live := &d.Deployment.Spec.Template
+		d.do(Hold{because: "the records of the hold were lost", Template: live, Revision: revisionOf(d.Observed, live).name})
+	case d.rollingNatively() && (d.spec.Template == nil || d.brings(&d.Deployment.Spec.Template)):
+		awaitNative(d)
+		return true
+	case d.rollingNatively():
+		template = d.mostOf(func(rs *appsv1.ReplicaSet) int32 { return rs.Status.AvailableReplicas })
+	}
+	if len(d.records) > 0 && plan.EqualTemplate(template, d.records[0].Template) {
+		return false
+	}
+	r := revisionOf(d.Observed, template)
+	record := d.recordOf(r, 1)
+	record.Sent = ""
+	if d.brings(template) {
+		record.Sent = plan.TemplateDigest(d.spec.Template)
+	}
+	if len(d.records) > 0 {
+		r.id = record.Sent
+		d.course = d.to(r)
+		rememberGoal(d)
+	} else {
+		d.do(Remember{because: why, Record: record})
+	}
+	d.report(ReasonTakingHold, "looking at "+r.name+" for the first time")
+	return true
+}
+
+// awaitNative is about a Deployment that nothing of ours has touched, and that the
+// native controller is rolling out. It is left when that has finished.
+func awaitNative(d *draft) {
+	d.unreleased = true
+	s := &d.Deployment.Status
+	message := fmt.Sprintf("the native rollout has not finished: %d of %d pods are updated and %d available", s.UpdatedReplicas, d.replicas, s.AvailableReplicas)
+	if d.unready = true; d.Pods != nil && d.Pods.Cause != "" {
+		message += ": " + d.Pods.Cause
+	}
+	for _, c := range s.Conditions {
+		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
+			d.stall(ReasonNativeRollout, message+": "+c.Message)
+			return
+		}
+	}
+	d.report(ReasonNativeRollout, message)
+}

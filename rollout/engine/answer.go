@@ -1,0 +1,38 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// answers is how long the native controller may take without a word on it.
+const answers = 20 * time.Second
+
+// unanswered says why the native controller has not done what the release waits for, as
+// far as its condition tells. It is empty before [answers] have passed.
+func unanswered(d *draft) string {
+	if d.seen() && (d.touched() || !d.scaling()) {
+		return ""
+	}
+	was := &d.Release.Status
+	if !waitsForCluster[was.Reason] && was.Reason != ReasonRollingBack || was.ReasonTime == nil {
+		d.wakeIn(answers)
+		return ""
+	}
+	if left := answers - d.now.Sub(d.status.ReasonTime.Time); left > 0 {
+		d.wakeIn(left)
+		return ""
+	}
+	for _, c := range d.Deployment.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return "; the Deployment controller cannot scale: " + c.Message
+		}
+	}
+	if !d.seen() {
+		return fmt.Sprintf("; the Deployment controller has not answered for more than %s", answers)
+	}
+	return fmt.Sprintf("; the Deployment controller has not brought the pods to %d for more than %s", d.replicas, answers)
+}

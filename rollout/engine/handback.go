@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// HandedBack returns the last status of a plan that is being deleted, and that finalizers
+// keep, once its Deployment is handed back. No release is under way, and no gate waits.
+func HandedBack(br *v1alpha1.BatchRelease, now time.Time) v1alpha1.BatchReleaseStatus {
+	d := newDraft(&Observed{Release: br}, now)
+	s := &d.status
+	s.Phase, s.CurrentStepState, s.RequestedApproval = "", "", nil
+	d.report(ReasonHandedBack, fmt.Sprintf("the plan is being deleted, and Deployment %s is handed back to the native controller; the finalizers %s keep only this object",
+		br.Spec.WorkloadRef.Name, plan.JoinNames(br.Finalizers)))
+	s.ObservedGeneration, s.ReasonTime, s.LastUpdateTime = br.Generation, d.time(), d.time()
+	for _, name := range []string{ConditionReady, ConditionReconciling, ConditionStalled} {
+		d.condition(name, metav1.ConditionFalse, s.Reason, s.Message)
+	}
+	d.condition(ConditionHeld, metav1.ConditionFalse, ReasonNotHeld, "the Deployment is native")
+	return d.status
+}
+
+// handBack ends the hold, and keeps the template that the Deployment then has:
+// admission may change it with the write.
+func (d *draft) handBack(why because, template *corev1.PodTemplateSpec) {
+	endHold(d, why, d.strategy, template)
+	if len(d.records) == 0 {
+		return
+	}
+	record := d.records[0]
+	if g := d.goal; g != nil && (template == nil || g.equal(template)) {
+		record = d.recordOf(g, 0)
+		if g.record != nil {
+			record = *g.record
+		}
+	}
+	record.Order = d.newest() + 1
+	d.do(Remember{because: why, Record: record, Written: true})
+}
+
+// endHold ends the hold. It first puts a ReplicaSet right that has the Deployment's size
+// and other size annotations. If that one is the only one active, or another user deletes
+// the others, the native controller never makes a ReplicaSet again (H11). It leaves the
+// one of the hold's template alone beside others: that would pass for saturated (H6).
+func endHold(d *draft, why because, strategy appsv1.DeploymentStrategy, template *corev1.PodTemplateSpec) {
+	var active []*appsv1.ReplicaSet
+	for _, rs := range d.ReplicaSets {
+		if size(rs) > 0 {
+			active = append(active, rs)
+		}
+	}
+	for _, rs := range active {
+		safe := len(active) == 1 || !plan.EqualTemplate(&rs.Spec.Template, &d.Deployment.Spec.Template)
+		if safe && size(rs) == d.replicas && !hasSizeAnnotations(rs, d.replicas, d.replicas+d.surge) {
+			d.do(Resize{because: why, ReplicaSet: rs, To: d.replicas, Desired: d.replicas, Max: d.replicas + d.surge})
+		}
+	}
+	d.do(HandBack{because: why, Strategy: strategy, Template: template})
+}
+
+// unhold leaves the Deployment to the native controller, at the stable template.
+func unhold(d *draft) {
+	if d.shadowed(d.stable.template) {
+		return
+	}
+	if d.touched() || !d.stable.equal(&d.Deployment.Spec.Template) {
+		d.handBack("there is nothing to split", d.stable.template)
+	}
+}

@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// settleIdle says that nothing moves. A release that was handed back just before a
+// crash is completed here; drift in strategy and paused is undone.
+func settleIdle(d *draft) {
+	if d.isNativeDrift() {
+		d.warn(ReasonDriftCorrected, "strategy or paused of the Deployment were not what the manifest says")
+		d.handBack("strategy or paused were changed by another field manager", nil)
+	}
+	if d.brought == nil { // spec.template is empty: what runs is stable
+		if d.rollingNatively() && !d.stable.equal(&d.Deployment.Spec.Template) {
+			awaitNative(d)
+			return
+		}
+		runs := revisionOf(d.Observed, &d.Deployment.Spec.Template)
+		runs.id = "" // it was not sent
+		d.course = d.to(runs)
+		rememberGoal(d)
+	} else if d.goal == d.stable {
+		renewStable(d)
+	}
+	for _, r := range slices.Concat(d.releasing, d.outdated) {
+		d.do(Forget{because: "it is not being released any more", Record: r})
+	}
+	completeRelease(d)
+	if n := d.replaced(); n > 0 && d.status.Reason == ReasonReleaseCompleted {
+		d.unreleased = true
+		d.report(ReasonNativeRollout, fmt.Sprintf("the native controller is replacing %d pods that do not run %s", n, d.goal.name))
+	}
+	watchPods(d)
+}
+
+// renewStable brings the record of the stable revision up to date. Git may say otherwise
+// what is the same to the API server. And admission, or a new default, may have changed
+// the template of the Deployment. That is recorded in place of the old one: if the policy
+// goes, nothing is to be released.
+func renewStable(d *draft) {
+	old := d.stable.record
+	record := *old
+	if d.brought == d.stable && d.spec.Template != nil {
+		record.Sent = plan.TemplateDigest(d.spec.Template)
+	}
+	switch {
+	case old.Kept != nil:
+		record.Name, record.ResourceVersion, record.Kept = "", "", nil
+		record.Order = d.newest() + 1
+		d.do(Remember{because: "the API server makes another template of it", Record: record})
+		d.do(Forget{because: "its template is another one today", Record: *old})
+	case record.Sent != old.Sent:
+		d.do(Remember{because: "spec.template says the same otherwise", Record: record, Exists: true})
+	}
+}
+
+// isDrift reports whether a native Deployment is to be changed to what was released last.
+func isDrift(p *position) bool {
+	switch s := &p.status; {
+	case p.touched() || p.failed():
+		return false
+	case p.idle():
+		return p.isNativeDrift()
+	case s.Phase == v1alpha1.PhaseCompleted:
+		return !p.forward()
+	default:
+		return p.spec.Paused && p.underWay() && s.CurrentStepState == v1alpha1.StepInitial && !p.stable.equal(&p.Deployment.Spec.Template)
+	}
+}
+
+// watchPods says so where fewer pods of a completed release are available than the
+// Deployment's own bounds let be missing.
+func watchPods(d *draft) {
+	none := d.goal.rs == nil && d.replicas > 0
+	if d.status.Reason != ReasonReleaseCompleted || !none && newSet(*d.goal).clamp().available >= d.replicas-d.unavailable {
+		return
+	}
+	d.unreleased, d.unready = true, true
+	d.report(ReasonPodsUnavailable, d.progress())
+}
+
+// standStill makes the status one of the release that spec brings, and moves nothing. One that
+// has not begun, and that spec does not bring any more, ends.
+func standStill(d *draft) {
+	switch {
+	case d.underWay():
+	case d.forward():
+		beginRelease(d)
+	case releasing(&d.status) && d.idle():
+		completeRelease(d)
+	}
+}

@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// IsUpdate reports whether a ReplicaSet is the one of the revision that the release leads
+// to. It also does for the native rollout of a Deployment that has no record.
+func IsUpdate(o *Observed, rs *appsv1.ReplicaSet) bool {
+	if o.Deployment == nil {
+		return false
+	}
+	d := newDraft(o, time.Time{})
+	if len(d.records) == 0 {
+		return plan.EqualTemplate(&rs.Spec.Template, &o.Deployment.Spec.Template)
+	}
+	return d.resolve(&d.status).goal.rs == rs
+}
+
+// Moves returns the ReplicaSets that the release writes after its hold. They are the
+// update revision's, as it is to be made if it is not there, and the stable one if it is
+// there.
+func Moves(o Observed) []*appsv1.ReplicaSet {
+	if o.Deployment == nil {
+		return nil
+	}
+	d := newDraft(&o, time.Time{})
+	if len(d.records) == 0 {
+		return nil
+	}
+	c := d.resolve(&d.status)
+	var sets []*appsv1.ReplicaSet
+	if c.goal.rs == nil {
+		sets = append(sets, newReplicaSet(o.Deployment, c.goal, maxRevision(o.ReplicaSets)+1, 1, replicas(o.Deployment), replicas(o.Deployment)))
+	}
+	for _, r := range []*revision{c.goal, c.stable} {
+		if r.rs != nil && !slices.Contains(sets, r.rs) {
+			sets = append(sets, r.rs)
+		}
+	}
+	return sets
+}
+
+// Held reports whether the native controller is kept off this Deployment by a
+// hold of ours.
+func Held(d *appsv1.Deployment) bool {
+	return d.Labels[v1alpha1.LabelHeld] != "" && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
+}
+
+// Mislabelled reports whether a Deployment has the label of a hold and no hold. There is no
+// record of it, and it is not both paused and of strategy Recreate.
+func Mislabelled(o *Observed) bool {
+	return o.Deployment.Labels[v1alpha1.LabelHeld] != "" && len(o.Records) == 0 && !Held(o.Deployment)
+}

@@ -1,0 +1,92 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// keptRecords is how many revisions are remembered: stable and last stable.
+const keptRecords = 2
+
+// rememberGoal makes the goal's revision the newest record, and forgets what is
+// neither stable nor last stable any more.
+func rememberGoal(d *draft) {
+	if d.goal.equal(d.records[0].Template) {
+		return
+	}
+	record, old := d.recordOf(d.goal, d.records[0].Order+1), slices.Concat(d.records, d.releasing)
+	i := slices.IndexFunc(old, func(r Record) bool { return d.goal.equal(r.Template) })
+	if i >= 0 {
+		record.Name, record.ResourceVersion, record.Revision = old[i].Name, old[i].ResourceVersion, old[i].Revision
+		old = slices.Delete(old, i, i+1)
+	}
+	kept := keptRecords - 1
+	// A rollback that another commit has ended may have brought all pods to the last stable one.
+	without := i > 0 && i < len(d.records) && !slices.Contains(d.opened(), plan.Full)
+	if d.status.RollingBack || without {
+		kept = 0 // what was left by going back is nothing to go back to: it would be released with no gate
+	}
+	remember := Remember{because: "all pods run it", Record: record, Exists: i >= 0}
+	first := kept > 0 || i < 0 || i >= len(d.records) // or nothing stable would be on record
+	if first {
+		d.do(remember)
+	}
+	forgetOld(d, old, kept)
+	if !first {
+		d.do(remember) // a controller that ends before the others are forgotten would leave one as last stable
+	}
+}
+
+// forgetOld forgets records, except for so many of what was stable before the goal.
+func forgetOld(d *draft, old []Record, kept int) {
+	for _, r := range old {
+		if kept > 0 && r.Order > 0 && (r.Sent == "" || r.Sent != d.goal.id) {
+			kept--
+			continue
+		}
+		d.do(Forget{because: "neither stable nor last stable", Record: r})
+	}
+}
+
+func recordGoal(d *draft) {
+	d.do(Remember{because: "it is under release", Record: d.recordOf(d.goal, 0)})
+}
+
+// forgetReplaced forgets what was being released before the goal.
+func forgetReplaced(d *draft) {
+	for _, r := range d.releasing {
+		// While it has a ReplicaSet, it may come again under another template. Its pods then
+		// count against the gates (I3), also if admission would make another one of it today.
+		if r.Sent != d.goal.id && findReplicaSet(d.ReplicaSets, r.Template) == nil && findReplicaSet(d.ReplicaSets, r.Kept) == nil {
+			d.do(Forget{because: "it is not being released any more", Record: r})
+		}
+	}
+}
+
+// newest is the order of the newest record once the actions so far are made.
+func (d *draft) newest() int64 {
+	var order int64
+	if len(d.records) > 0 {
+		order = d.records[0].Order
+	}
+	for _, a := range d.actions {
+		if r, ok := a.(Remember); ok {
+			order = max(order, r.Record.Order)
+		}
+	}
+	return order
+}
+
+// inHold reports whether the Deployment is held at the goal's template. That template
+// must be on record as the API server returned it for the controller's own write.
+func (c *course) inHold() bool {
+	return Held(c.Deployment) && c.goal.record != nil && c.goal.equal(&c.Deployment.Spec.Template)
+}
+
+// unrecorded reports whether the Deployment is held at the goal's template, which is not
+// on record. The controller ended between the two writes, or an earlier version took the
+// hold.
+func (c *course) unrecorded() bool {
+	return Held(c.Deployment) && c.goal.record == nil && c.goal.equal(&c.Deployment.Spec.Template)
+}
