@@ -87,7 +87,7 @@ func (d *draft) enter(step int, state v1alpha1.StepState) {
 	d.status.RequestedApproval = nil
 	d.status.CurrentStepTarget, d.status.CurrentStepLostSeconds = 0, 0
 	d.status.ProgressTime = d.time()
-	d.status.BestAvailableReplicas = newSet(*d.goal).clamp().available
+	d.status.BestAvailableReplicas = d.goalPods().available
 }
 
 func (d *draft) setState(s v1alpha1.StepState) {

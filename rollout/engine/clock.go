@@ -33,7 +33,7 @@ func clocked(s *v1alpha1.BatchReleaseStatus) bool {
 
 // signInterval is how long a status may stand as long as a clock runs, before it is
 // written again.
-func (c *course) signInterval() time.Duration { return max(c.deadlineLength()/4, shortestSign) }
+func signInterval(c *course) time.Duration { return max(c.deadlineLength()/4, shortestSign) }
 
 // followClock moves the times that a clock runs from by as much as the clock has jumped.
 // So the time since each stays what it was, also for a process that begins later.
@@ -61,7 +61,7 @@ func (f *facts) afterJump(t *metav1.Time) *metav1.Time {
 }
 
 // excuseAbsence takes the time off the clocks in which no controller ran, or none could
-// write. While one runs, the status is written each [course.signInterval]: what has
+// write. While one runs, the status is written each [signInterval]: what has
 // passed since the last write beyond that was such time. So a controller that is
 // started again and again gains a release no more time than it was away.
 func excuseAbsence(d *draft) {
@@ -69,7 +69,7 @@ func excuseAbsence(d *draft) {
 	if old.LastUpdateTime == nil || !clocked(old) {
 		return
 	}
-	away := d.now.Sub(d.afterJump(old.LastUpdateTime).Time) - d.signInterval()
+	away := d.now.Sub(d.afterJump(old.LastUpdateTime).Time) - signInterval(&d.course)
 	if away > 0 {
 		extendClocks(d, away)
 	}
@@ -114,9 +114,9 @@ func limitWait(d *draft) {
 	}
 	left := d.deadlineLength() - d.now.Sub(d.status.ReasonTime.Time)
 	if left <= 0 {
-		d.stall(d.status.Reason, fmt.Sprintf("%s; this has taken longer than %s: %s", d.status.Message, d.deadlineLength(), cmp.Or(d.keptRemedy(), remedies[d.status.Reason],
+		d.stall(d.status.Reason, fmt.Sprintf("%s; this has taken longer than %s: %s", d.status.Message, d.deadlineLength(), cmp.Or(keptRemedy(&d.course), remedies[d.status.Reason],
 			"see that the Deployment controller runs and that the writes of this controller stay as they are")))
-		if !d.wasStalled() {
+		if !wasStalled(d.facts) {
 			d.warn(d.status.Reason, d.status.Message)
 		}
 		return
@@ -131,14 +131,15 @@ var remedies = map[string]string{
 }
 
 // keptRemedy is what to do where a ReplicaSet that is being deleted is in the way.
-func (c *course) keptRemedy() string {
+func keptRemedy(c *course) string {
 	if c.Deployment == nil || c.deletions() == "" {
 		return ""
 	}
 	return "let its finalizers end, or remove them"
 }
 
-func (f *facts) wasStalled() bool {
+// wasStalled reports whether the status before this round was Stalled.
+func wasStalled(f *facts) bool {
 	return meta.IsStatusConditionTrue(f.Release.Status.Conditions, ConditionStalled)
 }
 
@@ -157,7 +158,7 @@ func (d *draft) wakeIn(wait time.Duration) {
 
 // paceStatus keeps a status that differs only in numbers from being written more than once in
 // countInterval. It has a status over which a clock runs written each
-// [course.signInterval], and stamps those that are written.
+// [signInterval], and stamps those that are written.
 func paceStatus(d *draft) {
 	old := d.Release.Status
 	age := countInterval
@@ -168,16 +169,16 @@ func paceStatus(d *draft) {
 	switch same := equality.Semantic.DeepEqual(old, d.status); {
 	case same && !ticks:
 		return
-	case same && age >= 0 && age < d.signInterval()/2: // of a controller that is started more often no time is excused
-		d.wakeIn(d.signInterval() - age)
+	case same && age >= 0 && age < signInterval(&d.course)/2: // of a controller that is started more often no time is excused
+		d.wakeIn(signInterval(&d.course) - age)
 		return
-	case !same && age >= 0 && age < min(countInterval, d.signInterval()) && equality.Semantic.DeepEqual(uncounted(old), uncounted(d.status)):
+	case !same && age >= 0 && age < min(countInterval, signInterval(&d.course)) && equality.Semantic.DeepEqual(uncounted(old), uncounted(d.status)):
 		d.status = old
-		d.wakeIn(min(countInterval, d.signInterval()) - age)
+		d.wakeIn(min(countInterval, signInterval(&d.course)) - age)
 		return
 	}
 	d.status.LastUpdateTime = d.time()
 	if ticks {
-		d.wakeIn(d.signInterval())
+		d.wakeIn(signInterval(&d.course))
 	}
 }

@@ -18,7 +18,7 @@ func trackProgress(d *draft) {
 	if d.status.CurrentStepState != v1alpha1.StepUpgrade {
 		return
 	}
-	available := newSet(*d.goal).clamp().available
+	available := d.goalPods().available
 	goal, _ := d.target(int(d.status.CurrentStepIndex))
 	best := min(d.status.BestAvailableReplicas, goal) // a Deployment made smaller begins again
 	if available > best || stoppedBy[d.status.Reason] && !d.spec.Paused {
@@ -87,7 +87,7 @@ func fallBack(d *draft) {
 	d.status.Phase = v1alpha1.PhaseRollingUpdate
 	d.setState(v1alpha1.StepUpgrade)
 	d.status.ProgressTime = d.time()
-	d.status.BestAvailableReplicas = newSet(*d.goal).clamp().available
+	d.status.BestAvailableReplicas = d.goalPods().available
 	d.unready = d.isUnready()
 	d.warn(ReasonPodsLost, fmt.Sprintf("step %d had its pods available and is under way again: %s", d.status.CurrentStepIndex, d.progress()))
 	d.report(reasonUnderWay(&d.position), d.progress())
@@ -110,7 +110,7 @@ func awaitPods(d *draft) {
 		return
 	}
 	waiting := d.status.Reason == ReasonUpgrading || d.status.Reason == ReasonProgressDeadlineExceeded
-	if available := newSet(*d.goal).clamp().available; !waiting || available > d.status.BestAvailableReplicas {
+	if available := d.goalPods().available; !waiting || available > d.status.BestAvailableReplicas {
 		d.status.ProgressTime, d.status.BestAvailableReplicas = d.time(), available
 	}
 	if left := d.deadlineLength() - d.now.Sub(d.status.ProgressTime.Time); left > 0 {
@@ -133,7 +133,7 @@ func missDeadline(d *draft) {
 	mayRollBack := d.spec.Strategy.OnFailure == v1alpha1.FailureRollback && !d.status.RollingBack && d.forward()
 	stalled := d.Release.Status.Reason == ReasonProgressDeadlineExceeded // the cluster kept the pods away until now
 	switch {
-	case !mayRollBack || newSet(*d.goal).clamp().available >= target:
+	case !mayRollBack || d.goalPods().available >= target:
 		stallMissed(d)
 	case d.Pods == nil && stalled, d.Pods != nil && d.Pods.Failing == 0:
 		d.wait = podsInterval

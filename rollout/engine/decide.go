@@ -33,7 +33,7 @@ func decide(d *draft) {
 		d.stall(ReasonAnotherPlan, fmt.Sprintf("BatchRelease %s governs Deployment %s: a plan of a GitSource goes before one made by hand, and among equals the older one; delete one of the two", d.Rival, d.Deployment.Name))
 		return
 	}
-	if reason, message := unusable(d); reason != "" {
+	if reason, message := unusable(&d.course); reason != "" {
 		refusePlan(d, reason, message)
 		return
 	}

@@ -22,11 +22,8 @@ type draft struct {
 // newDraft returns the draft of a round that has decided nothing yet.
 func newDraft(o *Observed, now time.Time) *draft {
 	return &draft{
-		position: position{
-			course: course{facts: newFacts(o, now), spec: &o.Release.Spec},
-			status: *o.Release.Status.DeepCopy(),
-		},
-		stalled: meta.IsStatusConditionTrue(o.Release.Status.Conditions, ConditionStalled),
+		position: newPosition(o, now),
+		stalled:  meta.IsStatusConditionTrue(o.Release.Status.Conditions, ConditionStalled),
 	}
 }
 

@@ -57,14 +57,14 @@ func following(p *position) []set {
 // fillAll gives all pods to the sets, and at least one to the last one, the stable one. The
 // native controller would bring another one that is alone to N, past its gates (H26). With a
 // surge that pod is one above N.
-func (f *facts) fillAll(sets []set) {
-	fill(sets, f.replicas)
+func (c *course) fillAll(sets []set) {
+	fill(sets, c.replicas)
 	stable := &sets[len(sets)-1]
-	if stable.want > 0 || stable.rs == nil && f.CreationRefused {
+	if stable.want > 0 || stable.rs == nil && c.CreationRefused {
 		return
 	}
-	if f.surge == 0 {
-		fill(sets, f.replicas-1)
+	if c.surge == 0 {
+		fill(sets, c.replicas-1)
 	}
 	stable.want = 1
 }

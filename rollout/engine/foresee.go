@@ -282,11 +282,11 @@ func (f *foresight) kind(after *v1alpha1.BatchReleaseStatus) OutlookKind {
 // steps returns those of the release or rollback that a status is about.
 func (f *foresight) steps(s *v1alpha1.BatchReleaseStatus, now time.Time) []OutlookStep {
 	f.o.Release.Status = *s
-	d := newDraft(&f.o, now)
-	if reason, _ := unusable(d); reason != "" || len(d.records) == 0 {
+	p := newPosition(&f.o, now)
+	if reason, _ := unusable(&p.course); reason != "" || len(p.records) == 0 {
 		return nil // Decide has said why
 	}
-	p := position{course: d.resolve(s), status: d.status}
+	p.course = p.resolve(s)
 	var steps []OutlookStep
 	for i, step := range p.steps() {
 		target, _ := p.splitAt(i, p.planned(i))

@@ -24,6 +24,16 @@ type gate struct {
 	wait    time.Duration
 }
 
+// check returns the answer of the first check that has one.
+func check(p *position) gate {
+	for _, of := range []func(*position) *gate{frozen, backwards, approvedInCluster, approvedInGit, pausing} {
+		if g := of(p); g != nil {
+			return *g
+		}
+	}
+	return *unapproved(p)
+}
+
 // opensNow reports whether the gate opens by now without a pause to sit out.
 func opensNow(p *position) bool {
 	if frozen(p) != nil {
@@ -154,7 +164,7 @@ func unapproved(p *position) *gate {
 		return &gate{reason: ReasonWaitingForReview, message: fmt.Sprintf("%s; step %d was approved in the cluster, and goes on to %s when Git says so", p.progress(), step, next)}
 	}
 	if p.parked() {
-		return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; step %d has no pod with maxSurge 0; approve it to go on to step %d", p.progress(), step, p.afterGate())}
+		return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; step %d has no pod with maxSurge 0; approve it to go on to step %d", p.progress(), step, leadsTo(p))}
 	}
 	return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; approve step %d to go on to %s", p.progress(), step, next)}
 }
@@ -163,7 +173,7 @@ func unapproved(p *position) *gate {
 // After an edit of the plan that may be fewer than run it now. An approval before a
 // step that was raised is one of the step's own gate, too.
 func beyondGate(p *position) string {
-	step := p.afterGate()
+	step := leadsTo(p)
 	goal := opensTo(p, step)
 	says := strconv.Itoa(int(goal))
 	if goal < size(p.goal.rs) {
@@ -183,8 +193,8 @@ func opensTo(p *position, step int) int32 {
 	return goal
 }
 
-// afterGate is the step that the gate leads to.
-func (p *position) afterGate() int {
+// leadsTo returns the step that the gate leads to.
+func leadsTo(p *position) int {
 	if p.capped() {
 		return int(p.status.CurrentStepIndex)
 	}

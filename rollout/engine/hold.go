@@ -7,7 +7,7 @@ import "fmt"
 // is overwritten.
 func takeHold(d *draft, why string) {
 	opened := d.touched() && !Held(d.Deployment) // another manager has: put back at once, whatever was seen
-	if d.inHold() || !opened && !d.seen() || !d.touched() && d.scaling() {
+	if inHold(&d.course) || !opened && !d.seen() || !d.touched() && d.scaling() {
 		return
 	}
 	if r := d.records[0]; !d.touched() && (r.Strategy == nil || !equalStrategy(*r.Strategy, d.strategy)) {
@@ -30,7 +30,7 @@ func takeHold(d *draft, why string) {
 	forgetReplaced(d)
 }
 
-// parkStep does so where the step wants no pod.
+// parkStep hands the Deployment back where the step wants no pod.
 func parkStep(d *draft) {
 	unhold(d)
 	if d.replicas == 0 {

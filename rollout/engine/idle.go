@@ -77,7 +77,7 @@ func isDrift(p *position) bool {
 // Deployment's own bounds let be missing.
 func watchPods(d *draft) {
 	none := d.goal.rs == nil && d.replicas > 0
-	if d.status.Reason != ReasonReleaseCompleted || !none && newSet(*d.goal).clamp().available >= d.replicas-d.unavailable {
+	if d.status.Reason != ReasonReleaseCompleted || !none && d.goalPods().available >= d.replicas-d.unavailable {
 		return
 	}
 	d.unreleased, d.unready = true, true

@@ -17,7 +17,7 @@ import (
 
 // stableUnderHold returns the template of the stable revision, and why it is that. It is nil
 // if nothing that is there tells.
-func stableUnderHold(p *position) (*corev1.PodTemplateSpec, because) {
+func stableUnderHold(p *position) (template *corev1.PodTemplateSpec, why because) {
 	live := &p.Deployment.Spec.Template
 	if t := p.namedStable(); t != nil {
 		return t, "the status names it as the stable revision"

@@ -16,11 +16,11 @@ func IsUpdate(o *Observed, rs *appsv1.ReplicaSet) bool {
 	if o.Deployment == nil {
 		return false
 	}
-	d := newDraft(o, time.Time{})
-	if len(d.records) == 0 {
+	p := newPosition(o, time.Time{})
+	if len(p.records) == 0 {
 		return plan.EqualTemplate(&rs.Spec.Template, &o.Deployment.Spec.Template)
 	}
-	return d.resolve(&d.status).goal.rs == rs
+	return p.resolve(&p.status).goal.rs == rs
 }
 
 // Moves returns the ReplicaSets that the release writes after its hold. They are the
@@ -30,11 +30,11 @@ func Moves(o Observed) []*appsv1.ReplicaSet {
 	if o.Deployment == nil {
 		return nil
 	}
-	d := newDraft(&o, time.Time{})
-	if len(d.records) == 0 {
+	p := newPosition(&o, time.Time{})
+	if len(p.records) == 0 {
 		return nil
 	}
-	c := d.resolve(&d.status)
+	c := p.resolve(&p.status)
 	var sets []*appsv1.ReplicaSet
 	if c.goal.rs == nil {
 		sets = append(sets, newReplicaSet(o.Deployment, c.goal, maxRevision(o.ReplicaSets)+1, 1, replicas(o.Deployment), replicas(o.Deployment)))

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,14 @@ import (
 type position struct {
 	course
 	status v1alpha1.BatchReleaseStatus
+}
+
+// newPosition returns the position by what is observed. Its course leads nowhere yet.
+func newPosition(o *Observed, now time.Time) position {
+	return position{
+		course: course{facts: newFacts(o, now), spec: &o.Release.Spec},
+		status: *o.Release.Status.DeepCopy(),
+	}
 }
 
 // failed reports whether what Git brings is what was rolled back, and Git has

@@ -12,7 +12,7 @@ import (
 // progress is the sentence on where the pods are. The size of a ReplicaSet is what is
 // wanted: pods run that are ready.
 func (c *course) progress() string {
-	g := newSet(*c.goal).clamp()
+	g := c.goalPods()
 	s := fmt.Sprintf("%d of %d pods run %s", g.ready, c.replicas, c.goal.name)
 	if g.available < g.ready {
 		s += fmt.Sprintf(", %d of them available", g.available)
@@ -28,7 +28,7 @@ func (c *course) progress() string {
 
 // isUnready reports whether fewer pods are ready than are wanted.
 func (c *course) isUnready() bool {
-	g := newSet(*c.goal).clamp()
+	g := c.goalPods()
 	return g.ready < g.size
 }
 

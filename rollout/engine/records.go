@@ -80,13 +80,13 @@ func (d *draft) newest() int64 {
 
 // inHold reports whether the Deployment is held at the goal's template. That template
 // must be on record as the API server returned it for the controller's own write.
-func (c *course) inHold() bool {
+func inHold(c *course) bool {
 	return Held(c.Deployment) && c.goal.record != nil && c.goal.equal(&c.Deployment.Spec.Template)
 }
 
 // unrecorded reports whether the Deployment is held at the goal's template, which is not
 // on record. The controller ended between the two writes, or an earlier version took the
 // hold.
-func (c *course) unrecorded() bool {
+func unrecorded(c *course) bool {
 	return Held(c.Deployment) && c.goal.record == nil && c.goal.equal(&c.Deployment.Spec.Template)
 }

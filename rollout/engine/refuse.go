@@ -15,6 +15,7 @@ import (
 // unusable finds nothing wrong any more.
 func refusePlan(d *draft, reason, message string) {
 	if d.Refused != nil {
+		d.wait = refusedInterval
 		observeApproval(d) // it is for the steps that are there when it is first seen
 	}
 	followReplicas(d)
@@ -51,19 +52,18 @@ func nameRefused(d *draft, reason string) {
 
 // unusable says what is wrong with what is to be released, with the plan, or with the
 // Deployment's strategy.
-func unusable(d *draft) (reason, message string) {
-	if d.Refused != nil {
-		d.wait = refusedInterval
-		return cmp.Or(d.RefusedReason, ReasonTemplateRefused), d.Refused.Error()
+func unusable(c *course) (reason, message string) {
+	if c.Refused != nil {
+		return cmp.Or(c.RefusedReason, ReasonTemplateRefused), c.Refused.Error()
 	}
-	if errs := plan.ValidateStrategy(&d.spec.Strategy, field.NewPath("spec", "strategy")); len(errs) > 0 {
+	if errs := plan.ValidateStrategy(&c.spec.Strategy, field.NewPath("spec", "strategy")); len(errs) > 0 {
 		return ReasonInvalidPlan, errs.ToAggregate().Error()
 	}
-	if d.badBounds != nil {
-		return ReasonUnsupportedStrategy, "Deployment " + d.Deployment.Name + ": spec.strategy: " + d.badBounds.Error()
+	if c.badBounds != nil {
+		return ReasonUnsupportedStrategy, "Deployment " + c.Deployment.Name + ": spec.strategy: " + c.badBounds.Error()
 	}
-	if d.strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
-		return ReasonUnsupportedStrategy, fmt.Sprintf("Deployment %s: spec.strategy.type: %s cannot be released in batches; use RollingUpdate, or remove the plan", d.Deployment.Name, d.strategy.Type)
+	if c.strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
+		return ReasonUnsupportedStrategy, fmt.Sprintf("Deployment %s: spec.strategy.type: %s cannot be released in batches; use RollingUpdate, or remove the plan", c.Deployment.Name, c.strategy.Type)
 	}
 	return "", ""
 }

@@ -17,6 +17,9 @@ func newSet(r revision) set {
 	return s
 }
 
+// goalPods returns the pods of the goal's ReplicaSet, as far as they are certain.
+func (c *course) goalPods() pods { return newSet(*c.goal).clamp() }
+
 // most is how many pods the set can have at its size.
 func (s *set) most() int32 {
 	if deleted(s.rs) {
@@ -92,11 +95,11 @@ func keep(sets []set, n int32) {
 }
 
 // apart returns the split of N at a goal of this size, with at least one other.
-func (f *facts) apart(goal int32) (int32, int32) {
-	switch n := f.replicas; {
+func (c *course) apart(goal int32) (int32, int32) {
+	switch n := c.replicas; {
 	case goal < n || n == 0:
 		return goal, n - goal
-	case f.surge > 0:
+	case c.surge > 0:
 		return n, 1
 	default:
 		return n - 1, 1
@@ -104,8 +107,8 @@ func (f *facts) apart(goal int32) (int32, int32) {
 }
 
 // next returns the sizes that this round may have.
-func (f *facts) next(sets []set) []int32 {
-	return rolling{replicas: f.replicas, surge: f.surge, unavailable: f.unavailable, kept: f.keptPods(), sets: numbers(sets)}.next()
+func (c *course) next(sets []set) []int32 {
+	return rolling{replicas: c.replicas, surge: c.surge, unavailable: c.unavailable, kept: c.keptPods(), sets: numbers(sets)}.next()
 }
 
 func numbers(sets []set) []pods {

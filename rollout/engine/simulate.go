@@ -251,9 +251,9 @@ func (m *model) wait(d Decision) bool {
 
 func (m *model) moment(d Decision) Moment {
 	s := m.release.Status
-	target := newDraft(&Observed{Release: &m.release, Deployment: &m.d}, m.now).planned(int(s.CurrentStepIndex))
+	at := newPosition(&Observed{Release: &m.release, Deployment: &m.d}, m.now)
 	return Moment{
-		At: m.now.Sub(began).Round(time.Millisecond), Step: s.CurrentStepIndex, Target: target, Back: s.RollingBack,
+		At: m.now.Sub(began).Round(time.Millisecond), Step: s.CurrentStepIndex, Target: at.planned(int(s.CurrentStepIndex)), Back: s.RollingBack,
 		Updated: *m.sets[0].Spec.Replicas, UpdatedAvailable: m.count(0, m.available()),
 		Stable: *m.sets[1].Spec.Replicas, StableAvailable: m.count(1, m.available()),
 		Reason: s.Reason, Message: s.Message, Events: d.Events,

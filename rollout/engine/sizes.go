@@ -44,23 +44,23 @@ func moveSizes(d *draft, sets []set, why because) {
 // writeSizes asks for the sizes in this order. If a ReplicaSet must be made whose name is taken,
 // nothing shrinks before it is there. Nothing moves before that of the goal is there (H1).
 func writeSizes(d *draft, sets []set, next []int32, order []int, beside bool, why because) {
-	nameless := slices.IndexFunc(order, func(i int) bool { return next[i] > 0 && d.nameless(sets[i]) })
+	lacking := slices.IndexFunc(order, func(i int) bool { return next[i] > 0 && nameless(d.facts, sets[i]) })
 	for _, i := range order {
-		waits := nameless >= 0 && (order[nameless] == 0 || next[i] < sets[i].size || d.nameless(sets[i]))
+		waits := lacking >= 0 && (order[lacking] == 0 || next[i] < sets[i].size || nameless(d.facts, sets[i]))
 		if next[i] != sets[i].size && !waits {
 			d.resize(sets[i], next[i], i == 0 && beside, why)
 		}
 	}
-	if nameless >= 0 { // last, since it ends the round
-		d.do(CountCollision{because: why, Name: NameWithHash(d.Deployment.Name, sets[order[nameless]].hash)})
+	if lacking >= 0 { // last, since it ends the round
+		d.do(CountCollision{because: why, Name: NameWithHash(d.Deployment.Name, sets[order[lacking]].hash)})
 	}
 }
 
 // nameless reports whether a set has no ReplicaSet, and none can be made under its name.
-func (f *facts) nameless(s set) bool { return s.rs == nil && f.taken(s.hash) }
+func nameless(f *facts, s set) bool { return s.rs == nil && taken(f, s.hash) }
 
-// because says what a move is for.
-func (p *position) because() because {
+// purpose says what a move is for.
+func purpose(p *position) because {
 	if p.status.RollingBack {
 		return "rolling back to " + because(p.goal.name)
 	}
@@ -99,7 +99,7 @@ func unsaturateDeleted(d *draft, sets []set, next []int32) {
 
 // taken reports whether a ReplicaSet that is being deleted has the name that one of this
 // hash would get.
-func (f *facts) taken(hash string) bool {
+func taken(f *facts, hash string) bool {
 	for _, rs := range f.ReplicaSets {
 		if deleted(rs) && rs.Name == NameWithHash(f.Deployment.Name, hash) {
 			return true

@@ -46,9 +46,9 @@ func decideInitial(d *draft) {
 			d.handBack("the template was changed while the plan is paused", d.stable.template)
 		}
 		d.report(ReasonReleasePaused, "the plan is paused; "+d.goal.name+" has not begun")
-	case d.unrecorded():
+	case unrecorded(&d.course):
 		recordGoal(d)
-	case d.parked() || d.inHold() && d.seen():
+	case d.parked() || inHold(&d.course) && d.seen():
 		d.status.Phase = v1alpha1.PhaseRollingUpdate
 		d.enter(int(d.status.CurrentStepIndex), v1alpha1.StepUpgrade)
 		if d.replicas == 0 && d.parked() {
@@ -81,11 +81,11 @@ func decideStep(d *draft) {
 		d.report(ReasonReleasePaused, "the plan is paused; "+d.progress())
 		return
 	}
-	if d.unrecorded() {
+	if unrecorded(&d.course) {
 		recordGoal(d)
 		return
 	}
-	if !d.inHold() {
+	if !inHold(&d.course) {
 		restoreHold(d)
 		return
 	}
@@ -95,7 +95,7 @@ func decideStep(d *draft) {
 	}
 	trackProgress(d)
 	sets := d.split()
-	moveSizes(d, sets, d.because())
+	moveSizes(d, sets, purpose(&d.position))
 	advance(d, len(d.actions) == 0 && stepDone(&d.position, sets))
 }
 

@@ -3,26 +3,20 @@ package engine
 import "github.com/tranche-dev/tranche/plan/v1alpha1"
 
 // decideGate is about a step whose pods are available. It is left when its
-// gate opens; the first check that has an answer counts.
+// gate opens.
 func decideGate(d *draft) {
 	noteRequest(d)
 	if d.status.CurrentStepState == v1alpha1.StepUpgrade && !opensNow(&d.position) {
 		d.setState(v1alpha1.StepBlocking)
 	}
 	timeGate(d)
-	for _, check := range []func(*position) *gate{frozen, backwards, approvedInCluster, approvedInGit, pausing, unapproved} {
-		g := check(&d.position)
-		if g == nil {
-			continue
-		}
-		d.wait = g.wait
-		if g.open {
-			passGate(d, g)
-			return
-		}
-		d.report(g.reason, g.message)
+	g := check(&d.position)
+	d.wait = g.wait
+	if g.open {
+		passGate(d, &g)
 		return
 	}
+	d.report(g.reason, g.message)
 }
 
 // timeGate lets the time of the step's own gate run from when the release waits there.
@@ -41,7 +35,7 @@ func timeGate(d *draft) {
 // passGate opens the gate and begins the next step, or the present one where the gate
 // was before that. It moves nothing.
 func passGate(d *draft, g *gate) {
-	step, next := d.status.CurrentStepIndex, d.afterGate()
+	step, next := d.status.CurrentStepIndex, leadsTo(&d.position)
 	if g.by.By != "" {
 		g.by.Step, g.by.Time = step, *d.time()
 		d.status.Approvals = append(d.status.Approvals, g.by)
