@@ -65,11 +65,11 @@ func (a *abandonment) tellNotHandedBack(d *appsv1.Deployment, action engine.Acti
 	if apierrors.IsConflict(err) || errors.Is(err, errLookAgain) {
 		return
 	}
-	e := engine.Event{Warning: true, Reason: engine.ReasonRequestFailed, Message: err.Error() + "; it is tried again, less and less often"}
+	e := engine.Event{Warning: true, Reason: v1alpha1.ReasonRequestFailed, Message: err.Error() + "; it is tried again, less and less often"}
 	if refused(err) {
-		e.Reason = engine.ReasonWriteRefused
+		e.Reason = v1alpha1.ReasonWriteRefused
 		if _, ok := action.(engine.HandBack); ok {
-			e.Reason = engine.ReasonHandBackRefused
+			e.Reason = v1alpha1.ReasonHandBackRefused
 		}
 	}
 	if a.handBacks.isNews(d, e.Reason, a.now()) {
@@ -179,7 +179,7 @@ func (a *abandonment) release(ctx context.Context, key types.NamespacedName) err
 		logr.FromContextOrDiscard(ctx).Info("wrote", "deployment", key.Name, "action", action.String(), "because", action.Because())
 		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
 		a.tell(o.Deployment, e)
-		if e.Reason == engine.ReasonHandedBack {
+		if e.Reason == v1alpha1.ReasonHandedBack {
 			a.tellKept(ctx, key, e)
 		}
 	}
@@ -190,8 +190,8 @@ func (a *abandonment) release(ctx context.Context, key types.NamespacedName) err
 // tellMislabelled tells of a Deployment that has the label of a hold, and that Tranche leaves
 // as it is.
 func (a *abandonment) tellMislabelled(d *appsv1.Deployment) {
-	if a.handBacks.isNews(d, engine.ReasonNotHeld, a.now()) {
-		a.tell(d, engine.Event{Warning: true, Reason: engine.ReasonNotHeld, Message: "The Deployment has label " + v1alpha1.LabelHeld +
+	if a.handBacks.isNews(d, v1alpha1.ReasonNotHeld, a.now()) {
+		a.tell(d, engine.Event{Warning: true, Reason: v1alpha1.ReasonNotHeld, Message: "The Deployment has label " + v1alpha1.LabelHeld +
 			", and is not held: no plan governs it, Tranche has no record of it, and it is not both paused and of strategy Recreate. Nothing is changed. " +
 			"Take the label off in a write after which it is neither paused nor of strategy Recreate"})
 	}

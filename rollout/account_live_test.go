@@ -11,7 +11,6 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // withToken returns the cluster with a controller that has the token of its account, as
@@ -62,18 +61,18 @@ func TestAccountThatMayNot(t *testing.T) {
 				s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.ServiceAccountName = tc.name })
 			}
 			if !tc.before {
-				s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+				s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 				s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.ServiceAccountName = tc.name })
 			}
 			s.bring("v2")
 			if tc.gone {
-				s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+				s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 				s.kubectl("delete", "rolebinding/tenant", "serviceaccount/tenant", "-n", s.ns)
 				s.approve(0)
 			}
 			clustertest.Wait(t, "the status", func() error {
 				br := s.release()
-				stalled := meta.IsStatusConditionTrue(br.Status.Conditions, engine.ConditionStalled)
+				stalled := meta.IsStatusConditionTrue(br.Status.Conditions, v1alpha1.ConditionStalled)
 				if !strings.Contains(br.Status.Message, tc.says) || br.Status.ObservedGeneration != br.Generation || !stalled {
 					return fmt.Errorf("Stalled=%t %s: %s", stalled, br.Status.Reason, br.Status.Message)
 				}

@@ -60,7 +60,7 @@ func (a *actor) act(ctx context.Context, action engine.Action) (bool, error) {
 	case engine.CountCollision:
 		return true, a.countCollision(ctx, action.Name)
 	case engine.Resize:
-		if a.br != nil && a.br.Status.Reason == engine.ReasonWriteRefused {
+		if a.br != nil && a.br.Status.Reason == v1alpha1.ReasonWriteRefused {
 			return true, a.resizeWarily(action)
 		}
 		return true, a.resize(action)

@@ -14,7 +14,6 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // notReady waits until the controller has seen the BatchRelease as it is now, and
@@ -28,7 +27,7 @@ func (s *shop) notReady(reason string) {
 		return nil
 	})
 	br := s.release()
-	if c := meta.FindStatusCondition(br.Status.Conditions, engine.ConditionReady); c == nil || c.Status != "False" || c.ObservedGeneration != br.Generation {
+	if c := meta.FindStatusCondition(br.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Status != "False" || c.ObservedGeneration != br.Generation {
 		s.Errorf("Ready is %+v at generation %d", c, br.Generation)
 	}
 }
@@ -55,16 +54,16 @@ func TestAdoption_StuckNativeRollout(t *testing.T) {
 		spec.Template.Spec.Containers[0].Image = "registry.example.org/web:broken"
 	})
 	startControllerIn(t, s.c, s.ns)
-	s.notReady(engine.ReasonNativeRollout)
+	s.notReady(v1alpha1.ReasonNativeRollout)
 	if records := s.records(); len(records) != 0 {
 		t.Errorf("%d records of what has not proved good", len(records))
 	}
 	s.become(map[string]int32{"v1": 3, "broken": 2})
 
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.kubectl("-n", s.ns, "annotate", "batchrelease", "web", "tranche.dev/rollback=true")
-	s.waitFor(engine.ReasonRolledBack, 1, map[string]int32{"v1": 4})
+	s.waitFor(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 4})
 	if image := s.deployment("web").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v1") {
 		t.Errorf("rolled back to %s", image)
 	}
@@ -78,23 +77,23 @@ func TestReconcileDisabled_IsNotReadyWithANewTemplate(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.kubectl("-n", s.ns, "annotate", "deployment/web", "tranche.dev/reconcile=disabled")
-	s.waitFor(engine.ReasonReleasePaused, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleasePaused, 1, nil)
 	clustertest.Wait(t, "Ready while the template is the one that runs", func() error {
-		if br := s.release(); !meta.IsStatusConditionTrue(br.Status.Conditions, engine.ConditionReady) {
+		if br := s.release(); !meta.IsStatusConditionTrue(br.Status.Conditions, v1alpha1.ConditionReady) {
 			return fmt.Errorf("%+v", br.Status.Conditions)
 		}
 		return nil
 	})
 	s.bring("v2")
-	s.notReady(engine.ReasonReleasePaused)
+	s.notReady(v1alpha1.ReasonReleasePaused)
 	s.become(map[string]int32{"v1": 2})
 	if d := s.deployment("web"); d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
 		t.Errorf("it is held: paused=%t, strategy %s", d.Spec.Paused, d.Spec.Strategy.Type)
 	}
 	s.kubectl("-n", s.ns, "annotate", "deployment/web", "tranche.dev/reconcile-")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 }
 
 // A revision that was stable before the stable one has no gate open in the middle of
@@ -104,17 +103,17 @@ func TestWayBack_InTheMiddle(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(4)
 	s.plan("1", "50%", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.approve(1)
-	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v2": 4})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, map[string]int32{"v2": 4})
 	s.bring("v3")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v2": 3, "v3": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v2": 3, "v3": 1})
 	s.bring("v1")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v2": 3, "v1": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v2": 3, "v1": 1})
 	s.bring("v2")
-	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v2": 4})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, map[string]int32{"v2": 4})
 	s.untouched()
 }
 
@@ -137,10 +136,10 @@ func TestAdoption_FirstInstallFails(t *testing.T) {
 		}
 		return nil
 	})
-	s.notReady(engine.ReasonNativeRollout)
+	s.notReady(v1alpha1.ReasonNativeRollout)
 	clustertest.Wait(t, "what the native controller says", func() error {
 		at := s.release().Status
-		if at.Reason != engine.ReasonNativeRollout || !strings.Contains(at.Message, "3 of 3 pods are updated and 0 available") || !strings.Contains(at.Message, "timed out progressing") || !strings.Contains(at.Message, "3 pods not ready") {
+		if at.Reason != v1alpha1.ReasonNativeRollout || !strings.Contains(at.Message, "3 of 3 pods are updated and 0 available") || !strings.Contains(at.Message, "timed out progressing") || !strings.Contains(at.Message, "3 pods not ready") {
 			return fmt.Errorf("%s: %s", at.Reason, at.Message)
 		}
 		return nil
@@ -150,7 +149,7 @@ func TestAdoption_FirstInstallFails(t *testing.T) {
 		t.Errorf("history %+v", h)
 	}
 	s.setReady("broken", true)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"broken": 3})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"broken": 3})
 }
 
 // A rollback of a release that was complete is marked as one in the history, which
@@ -160,8 +159,8 @@ func TestRollback_AfterCompletionIsMarked(t *testing.T) {
 	s := atGate(t, 2)
 	s.finish(2)
 	s.bring("v1")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2})
-	s.hasEvent(engine.ReasonRolledBack, "all pods run "+s.release().Status.StableRevision+" again")
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2})
+	s.hasEvent(v1alpha1.ReasonRolledBack, "all pods run "+s.release().Status.StableRevision+" again")
 	var got []string
 	for _, h := range s.release().Status.History {
 		got = append(got, fmt.Sprint(h.Outcome, " ", h.Rollback))

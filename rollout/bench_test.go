@@ -14,7 +14,6 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // BenchmarkReleases rolls 100 Deployments of 10 pods natively, and releases 100 others
@@ -202,7 +201,7 @@ func (f *field) completed() {
 		var brs v1alpha1.BatchReleaseList
 		f.list(&brs)
 		for _, br := range brs.Items {
-			if br.Status.Reason != engine.ReasonReleaseCompleted || br.Status.ObservedGeneration != br.Generation {
+			if br.Status.Reason != v1alpha1.ReasonReleaseCompleted || br.Status.ObservedGeneration != br.Generation {
 				return fmt.Errorf("%s: %s", br.Name, br.Status.Reason)
 			}
 		}

@@ -23,7 +23,6 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 var chaosSeed = flag.Uint64("chaos.seed", uint64(time.Now().UnixNano()), "seed of the chaos")
@@ -367,7 +366,7 @@ func (h *chaos) calm() {
 
 func ended(br *v1alpha1.BatchRelease) bool {
 	return br.Status.Phase == v1alpha1.PhaseCompleted && br.Status.ObservedGeneration == br.Generation && br.Annotations[v1alpha1.AnnotationRollback] == "" &&
-		(br.Status.Reason == engine.ReasonReleaseCompleted || br.Status.Reason == engine.ReasonRolledBack)
+		(br.Status.Reason == v1alpha1.ReasonReleaseCompleted || br.Status.Reason == v1alpha1.ReasonRolledBack)
 }
 
 // approveWaiting approves all steps of the releases that wait for it. An edit of the plan
@@ -377,7 +376,7 @@ func (h *chaos) approveWaiting() {
 	var list v1alpha1.BatchReleaseList
 	h.must(h.c.Client.List(h.Context(), &list, client.InNamespace(h.ns)))
 	for _, br := range list.Items {
-		if br.Status.Reason != engine.ReasonWaitingForApproval || br.Status.ObservedGeneration != br.Generation {
+		if br.Status.Reason != v1alpha1.ReasonWaitingForApproval || br.Status.ObservedGeneration != br.Generation {
 			continue
 		}
 		err := h.edit(br.Name, func(br *v1alpha1.BatchRelease) {
@@ -434,7 +433,7 @@ func (h *chaos) wrong() map[string]bool {
 	wanted := map[string]string{} // image
 	for _, br := range releases.Items {
 		wanted[br.Name] = br.Spec.Template.Spec.Containers[0].Image
-		if br.Status.Reason == engine.ReasonRolledBack {
+		if br.Status.Reason == v1alpha1.ReasonRolledBack {
 			wanted[br.Name] = "not " + wanted[br.Name]
 		}
 	}

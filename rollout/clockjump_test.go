@@ -13,7 +13,6 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // jumpingClock is the clock of a machine, which a test sets. Its uptime no one can set.
@@ -90,7 +89,7 @@ func (s *shop) rounds(c *jumpingClock) {
 func (s *shop) stays(c *jumpingClock, why string, step int32, sizes map[string]int32) {
 	s.Helper()
 	s.rounds(c)
-	if at, got := s.release().Status, s.sizes(); fmt.Sprint(got) != fmt.Sprint(sizes) || at.Reason != engine.ReasonWaitingForPause || at.CurrentStepIndex != step {
+	if at, got := s.release().Status, s.sizes(); fmt.Sprint(got) != fmt.Sprint(sizes) || at.Reason != v1alpha1.ReasonWaitingForPause || at.CurrentStepIndex != step {
 		s.Errorf("%s: %s at step %d, sizes %v, want %v", why, at.Reason, at.CurrentStepIndex, got, sizes)
 	}
 }
@@ -132,7 +131,7 @@ func TestClockJumps_Controller(t *testing.T) {
 			clock := &jumpingClock{still: time.Now()}
 			stop := startReconciler(t, s.c, s.ns, clock.options(), func(*ctrl.Options) {})
 			s.pauses("v2", 10*time.Minute)
-			s.waitFor(engine.ReasonWaitingForPause, 0, v1(3, 1))
+			s.waitFor(v1alpha1.ReasonWaitingForPause, 0, v1(3, 1))
 			clock.pass(4 * time.Minute)
 			s.stays(clock, "four minutes are no ten", 0, v1(3, 1))
 			jump(s, clock, func() {
@@ -144,13 +143,13 @@ func TestClockJumps_Controller(t *testing.T) {
 			s.stays(clock, "nine minutes are no ten, whatever the clock shows", 0, v1(3, 1))
 			clock.pass(time.Minute)
 			s.rounds(clock)
-			s.waitFor(engine.ReasonWaitingForPause, 1, v1(2, 2))
+			s.waitFor(v1alpha1.ReasonWaitingForPause, 1, v1(2, 2))
 			s.stays(clock, "the next pause is whole", 1, v1(2, 2))
 			clock.pass(9 * time.Minute)
 			s.stays(clock, "nine minutes of the next pause", 1, v1(2, 2))
 			clock.pass(time.Minute)
 			s.rounds(clock)
-			s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v2": 4})
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, map[string]int32{"v2": 4})
 		})
 	}
 }
@@ -166,7 +165,7 @@ func (s *shop) pauses(tag string, lasts time.Duration) {
 		}
 		spec.Strategy.OnFailure = v1alpha1.FailureRollback
 	})
-	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
 	s.bring(tag)
 }
 
@@ -184,12 +183,12 @@ func TestClockJumps_RealTime(t *testing.T) {
 			startReconciler(t, s.c, s.ns, clock.options(), func(*ctrl.Options) {})
 			s.pauses("v2", lasts)
 			for step, sizes := range []map[string]int32{{"v1": 3, "v2": 1}, {"v1": 2, "v2": 2}} {
-				s.waitFor(engine.ReasonWaitingForPause, int32(step), sizes)
+				s.waitFor(v1alpha1.ReasonWaitingForPause, int32(step), sizes)
 				clock.jump(jump)
 				s.rounds(clock)
 				jump = -jump
 			}
-			s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v2": 4})
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, map[string]int32{"v2": 4})
 			var made []time.Time
 			for _, pod := range s.pods("v2") {
 				made = append(made, pod.CreationTimestamp.Time)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // Another manager pauses a native Deployment again after each revert. The first time is
@@ -51,7 +50,7 @@ func TestDriftThatComesAgain(t *testing.T) {
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
 		spec.DeploymentStrategy = &appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType}
 	})
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	pause := func() {
 		s.kubectl("-n", s.ns, "patch", "deployment/web", "--field-manager=other", "-p", `{"spec":{"paused":true}}`)
 	}
@@ -66,7 +65,7 @@ func TestDriftThatComesAgain(t *testing.T) {
 			return nil
 		})
 	}
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	if got := s.deployment("web").Generation - generation; got != 2*reverts {
 		t.Fatalf("%d pauses and their reverts changed the spec %d times", reverts, got)
 	}
@@ -83,7 +82,7 @@ func TestDriftThatComesAgain(t *testing.T) {
 			pause() // for 8 s, and for twice as long each time
 		}
 		br := s.release()
-		if br.Status.Reason != engine.ReasonDriftCorrected || meta.IsStatusConditionTrue(br.Status.Conditions, engine.ConditionReady) ||
+		if br.Status.Reason != v1alpha1.ReasonDriftCorrected || meta.IsStatusConditionTrue(br.Status.Conditions, v1alpha1.ConditionReady) ||
 			!strings.Contains(br.Status.Message, "spec.paused was changed by other, again after each revert") {
 			return fmt.Errorf("%s: %s", br.Status.Reason, br.Status.Message)
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // A finalizer of another controller keeps a plan that was deleted in the middle of a
@@ -30,7 +29,7 @@ func TestDeletedPlan_KeptByAFinalizer(t *testing.T) {
 	s.become(map[string]int32{"v2": 2})
 	s.rolled("web", 2)
 	s.untouched()
-	s.hasEvent(engine.ReasonHandedBack, "the finalizers example.org/hostage keep only the object")
+	s.hasEvent(v1alpha1.ReasonHandedBack, "the finalizers example.org/hostage keep only the object")
 	clustertest.Wait(t, "the records to go", func() error {
 		if left := s.records(); len(left) > 0 {
 			return fmt.Errorf("%d ControllerRevisions", len(left))
@@ -40,8 +39,8 @@ func TestDeletedPlan_KeptByAFinalizer(t *testing.T) {
 
 	clustertest.Wait(t, "the last status", func() error {
 		deleted = s.release()
-		if at := deleted.Status; at.Reason != engine.ReasonHandedBack || at.Phase != "" || at.CurrentStepState != "" || !strings.Contains(at.Message, "example.org/hostage") ||
-			at.ObservedGeneration != deleted.Generation || !meta.IsStatusConditionFalse(at.Conditions, engine.ConditionHeld) {
+		if at := deleted.Status; at.Reason != v1alpha1.ReasonHandedBack || at.Phase != "" || at.CurrentStepState != "" || !strings.Contains(at.Message, "example.org/hostage") ||
+			at.ObservedGeneration != deleted.Generation || !meta.IsStatusConditionFalse(at.Conditions, v1alpha1.ConditionHeld) {
 			return fmt.Errorf("%s: %s; %+v", at.Reason, at.Message, at.Conditions)
 		}
 		return nil
@@ -71,17 +70,17 @@ func TestDeletedReplicaSet_KeptByAPod(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	old, kept := s.set("v1").Name, s.pods("v1")[0].Name
 	s.kubectl("-n", s.ns, "patch", "pod/"+kept, "--type=merge", "-p", `{"metadata":{"finalizers":["example.org/hostage"]}}`)
 	s.kubectl("-n", s.ns, "delete", "replicaset/"+old, "--cascade=foreground", "--wait=false")
-	s.waitFor(engine.ReasonPodsUnavailable, 1, map[string]int32{"v1": 4})
+	s.waitFor(v1alpha1.ReasonPodsUnavailable, 1, map[string]int32{"v1": 4})
 	if m := s.release().Status.Message; !strings.Contains(m, "ReplicaSet "+old+" is being deleted and kept by finalizers foregroundDeletion") {
 		t.Errorf("the status says: %s", m)
 	}
 
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	clustertest.Wait(t, "pods of another ReplicaSet of v1", func() error {
 		if n := len(s.pods("v1")); n != 3 {
 			return fmt.Errorf("%d pods", n)
@@ -99,7 +98,7 @@ func TestDeletedReplicaSet_KeptByAPod(t *testing.T) {
 	})
 	s.stay(map[string]int32{"v1": 3, "v2": 1})
 	s.approve(0)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
 	s.rolled("web", 4)
 	s.untouched()
 }

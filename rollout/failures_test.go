@@ -15,9 +15,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // lines are those of a controller's log.
@@ -71,9 +71,9 @@ func TestRequestsFail(t *testing.T) {
 	})
 	s.install(4)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	revision := s.release().Status.UpdateRevision
 	broken.Store(true)
 	s.approve(0)
@@ -90,14 +90,14 @@ func TestRequestsFail(t *testing.T) {
 		var events corev1.EventList
 		s.must(s.c.Client.List(t.Context(), &events, client.InNamespace(s.ns)))
 		for _, e := range events.Items {
-			if e.Reason == engine.ReasonRequestFailed && e.Type == corev1.EventTypeWarning && e.InvolvedObject.Kind == "BatchRelease" && strings.Contains(e.Message, "made by a test") {
+			if e.Reason == v1alpha1.ReasonRequestFailed && e.Type == corev1.EventTypeWarning && e.InvolvedObject.Kind == "BatchRelease" && strings.Contains(e.Message, "made by a test") {
 				return nil
 			}
 		}
 		return errors.New("it is not there")
 	})
 	broken.Store(false)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
 	if n := len(logged.with(`"Request failed"`, `"namespace"="`+s.ns+`"`)); n != 1 {
 		t.Errorf("%d lines of one outage", n)
 	}
@@ -132,7 +132,7 @@ func TestStatusRefused(t *testing.T) {
 	}
 	s.install(2)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	stalled(0)
 	broken.Store(true)
 	s.bring("v2")
@@ -141,6 +141,6 @@ func TestStatusRefused(t *testing.T) {
 		t.Errorf("no line of the log says so: %s", strings.Join(logged.with("web"), "\n"))
 	}
 	broken.Store(false)
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 	stalled(0)
 }

@@ -25,7 +25,6 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // fault is what becomes of one write.
@@ -308,7 +307,7 @@ func (p *faultPlay) goOn(c *faultCase) {
 	p.Helper()
 	br, sizes := p.releases[c.name], p.sizes[c.name]
 	at := br.Status
-	rests := at.Reason == engine.ReasonReleaseCompleted && at.ObservedGeneration == br.Generation
+	rests := at.Reason == v1alpha1.ReasonReleaseCompleted && at.ObservedGeneration == br.Generation
 	switch {
 	case c.brought == "" && (rests || c.isDead()):
 		p.bring(c, &br, "v2")

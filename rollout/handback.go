@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
@@ -137,7 +138,7 @@ func (t teller) warnOfChange(a *actor, action engine.Action, about ...client.Obj
 		return
 	}
 	for _, o := range about {
-		t.tell(o, engine.Event{Warning: true, Reason: engine.ReasonHandedBack, Message: "An admission policy or webhook changed " +
+		t.tell(o, engine.Event{Warning: true, Reason: v1alpha1.ReasonHandedBack, Message: "An admission policy or webhook changed " +
 			strings.Join(fields, ", ") + " at the hand-back; the native controller replaces the pods that run otherwise"})
 	}
 }

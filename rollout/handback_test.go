@@ -73,15 +73,15 @@ func TestHandBackUnderAMutatingPolicy(t *testing.T) {
 	s := atGate(t, 4)
 	remove := s.mutate()
 	s.approve(0)
-	s.waitFor(engine.ReasonHandBackRefused, 1, map[string]int32{"v2": 4})
+	s.waitFor(v1alpha1.ReasonHandBackRefused, 1, map[string]int32{"v2": 4})
 	s.stalled("spec.template.metadata.annotations")
-	s.hasEvent(engine.ReasonHandBackRefused, "spec.template.metadata.annotations")
+	s.hasEvent(v1alpha1.ReasonHandBackRefused, "spec.template.metadata.annotations")
 	d := s.deployment("web")
 	if !engine.Held(d) || d.Spec.Template.Annotations[injected] != "" {
 		t.Errorf("held=%t, annotations %v", engine.Held(d), d.Spec.Template.Annotations)
 	}
 	remove()
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
 	s.untouched()
 	if n := s.mutated(); n > 0 {
 		t.Errorf("%d pods run what the policy made", n)
@@ -97,8 +97,8 @@ func (s *shop) stalled(what string) {
 	for _, c := range br.Status.Conditions {
 		conditions[c.Type] = c.Status
 	}
-	if conditions[engine.ConditionStalled] != metav1.ConditionTrue || conditions[engine.ConditionReady] != metav1.ConditionFalse ||
-		conditions[engine.ConditionHeld] != metav1.ConditionTrue || !strings.Contains(br.Status.Message, what) {
+	if conditions[v1alpha1.ConditionStalled] != metav1.ConditionTrue || conditions[v1alpha1.ConditionReady] != metav1.ConditionFalse ||
+		conditions[v1alpha1.ConditionHeld] != metav1.ConditionTrue || !strings.Contains(br.Status.Message, what) {
 		s.Errorf("conditions %v; %s", conditions, br.Status.Message)
 	}
 }
@@ -110,11 +110,11 @@ func TestParkUnderAMutatingPolicy(t *testing.T) {
 	s := atGate(t, 4)
 	s.mutate()
 	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=0")
-	s.waitFor(engine.ReasonScaledToZero, 0, map[string]int32{})
+	s.waitFor(v1alpha1.ReasonScaledToZero, 0, map[string]int32{})
 	s.untouched()
-	s.warned(engine.ReasonHandedBack, "spec.template.metadata.annotations")
+	s.warned(v1alpha1.ReasonHandedBack, "spec.template.metadata.annotations")
 	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=4")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 }
 
 // warned waits for a warning about the Deployment.
@@ -139,12 +139,12 @@ func TestPlanDeletedUnderAMutatingPolicy(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.mutate()
 	s.unplan()
-	s.warned(engine.ReasonHandedBack, "spec.template.metadata.annotations")
+	s.warned(v1alpha1.ReasonHandedBack, "spec.template.metadata.annotations")
 	s.rolled("web", 4)
 	if n := s.mutated(); n != 4 {
 		t.Errorf("%d pods run what the Deployment says", n)

@@ -126,9 +126,9 @@ func (s *shop) toGate(n int32, edit ...func(*appsv1.Deployment)) {
 	s.Helper()
 	s.install(n, edit...)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": n - 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": n - 1, "v2": 1})
 }
 
 // A user asks the native controller for a rollback by its annotation, in the middle of a
@@ -164,7 +164,7 @@ func TestNativeRollbackAskedInTheMiddle(t *testing.T) {
 func (s *shop) finish(n int32) {
 	s.Helper()
 	s.approve(0)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": n})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": n})
 	s.untouched()
 }
 
@@ -243,13 +243,13 @@ func oursH03(t *testing.T) {
 func oursH04(t *testing.T) {
 	s := atGate(t, 4)
 	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=0")
-	s.waitFor(engine.ReasonScaledToZero, 0, map[string]int32{})
+	s.waitFor(v1alpha1.ReasonScaledToZero, 0, map[string]int32{})
 	if d := s.deployment("web"); engine.Held(d) || d.Spec.Template.Spec.Containers[0].Image != "registry.example.org/web:v1" {
 		t.Errorf("at 0 replicas: held=%t at %s", engine.Held(d), d.Spec.Template.Spec.Containers[0].Image)
 	}
 	s.untouched()
 	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=4")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	for _, move := range s.resizes() {
 		if strings.HasPrefix(move, "v2") && !slices.Contains([]string{"v2 0 → 1", "v2 1 → 0"}, move) {
 			t.Errorf("past the gate: %s", move)
@@ -264,7 +264,7 @@ func oursH05(t *testing.T) {
 	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=0")
 	s.stay(map[string]int32{"v1": 3, "v2": 1})
 	startControllerIn(t, s.c, s.ns)
-	s.waitFor(engine.ReasonScaledToZero, 0, map[string]int32{})
+	s.waitFor(v1alpha1.ReasonScaledToZero, 0, map[string]int32{})
 }
 
 // N shrinks to the new one's size, and later a gate has all N of the new one beside an
@@ -273,15 +273,15 @@ func oursH06(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(4)
 	s.plan("50%", "4", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 2, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 2, "v2": 2})
 	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=4")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 2, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 2, "v2": 2})
 	s.approve(0)
-	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 1, "v2": 4})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 1, map[string]int32{"v1": 1, "v2": 4})
 	s.stay(map[string]int32{"v1": 1, "v2": 4})
 	for _, move := range s.resizes() {
 		if strings.HasSuffix(move, "→ 0") {
@@ -295,8 +295,8 @@ func oursH06(t *testing.T) {
 func oursH07(t *testing.T) {
 	s := atGate(t, 4)
 	s.kubectl("-n", s.ns, "patch", "deployment/web", "--field-manager=another", "-p", `{"spec":{"strategy":{"type":"RollingUpdate"}}}`)
-	s.hasEvent(engine.ReasonDriftCorrected, "was changed by another")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.hasEvent(v1alpha1.ReasonDriftCorrected, "was changed by another")
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	if d := s.deployment("web"); !engine.Held(d) {
 		t.Errorf("not held: %+v", d.Spec.Strategy)
 	}
@@ -353,7 +353,7 @@ func oursH12(t *testing.T) {
 				return nil
 			})
 			s.kubectl("-n", s.ns, "annotate", "batchrelease", "web", "tranche.dev/rollback=true")
-			s.waitFor(engine.ReasonRolledBack, 1, map[string]int32{"v1": 2})
+			s.waitFor(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 2})
 			s.untouched()
 		})
 	}
@@ -373,8 +373,8 @@ func oursH13(t *testing.T) {
 // The Deployment's Progressing is Unknown; the BatchRelease says what is going on.
 func oursH14(t *testing.T) {
 	s := atGate(t, 2)
-	s.explained(appsv1.DeploymentProgressing, corev1.ConditionUnknown, engine.ReasonWaitingForApproval)
-	s.waitFor(engine.ReasonWaitingForApproval, 0, nil)
+	s.explained(appsv1.DeploymentProgressing, corev1.ConditionUnknown, v1alpha1.ReasonWaitingForApproval)
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, nil)
 }
 
 // The Deployment's Available is False within maxUnavailable.
@@ -382,10 +382,10 @@ func oursH15(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("broken")
-	s.waitFor(engine.ReasonUpgrading, 0, map[string]int32{"v1": 3, "broken": 1})
-	s.explained(appsv1.DeploymentAvailable, corev1.ConditionFalse, engine.ReasonUpgrading)
+	s.waitFor(v1alpha1.ReasonUpgrading, 0, map[string]int32{"v1": 3, "broken": 1})
+	s.explained(appsv1.DeploymentAvailable, corev1.ConditionFalse, v1alpha1.ReasonUpgrading)
 	if d := s.deployment("web"); d.Status.AvailableReplicas != 3 {
 		t.Errorf("%d available", d.Status.AvailableReplicas)
 	}
@@ -405,8 +405,8 @@ func (s *shop) explained(native appsv1.DeploymentConditionType, is corev1.Condit
 		got[c.Type] = string(c.Status) + " " + c.Reason
 	}
 	want := map[string]string{
-		engine.ConditionReady: "False " + reason, engine.ConditionReconciling: "True " + reason,
-		engine.ConditionStalled: "False " + reason, engine.ConditionHeld: "True " + engine.ReasonHeld,
+		v1alpha1.ConditionReady: "False " + reason, v1alpha1.ConditionReconciling: "True " + reason,
+		v1alpha1.ConditionStalled: "False " + reason, v1alpha1.ConditionHeld: "True " + v1alpha1.ReasonHeld,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		s.Errorf("conditions (-want +got):\n%s", diff)
@@ -428,7 +428,7 @@ func oursH16(t *testing.T) {
 		x.nudge()
 	}
 	s.bring("v1")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2})
 	twin.kubectl("-n", twin.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v1")
 	twin.rolled("web", 2)
 	for _, tag := range []string{"v1", "v2"} {
@@ -457,13 +457,13 @@ func oursH17(t *testing.T) {
 func oursH18(t *testing.T) {
 	s := atGate(t, 4)
 	s.must(s.c.Client.Create(t.Context(), s.newSet("orphan", "v9", 1)))
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.owned("v9", true)
 	s.kubectl("-n", s.ns, "label", "rs/orphan", "app=other", "--overwrite")
 	s.owned("v9", false)
 	s.kubectl("-n", s.ns, "scale", "rs/orphan", "--replicas=1")
 	s.approve(0)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4, "v9": 1})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4, "v9": 1})
 }
 
 // If two ReplicaSets have v2's template, the oldest is the new one.
@@ -478,7 +478,7 @@ func oursH19(t *testing.T) {
 		}
 		return nil
 	})
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.finish(4)
 }
 
@@ -497,9 +497,9 @@ func oursH20(t *testing.T) {
 func oursH21(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonDeploymentNotFound, 0, nil)
+	s.waitFor(v1alpha1.ReasonDeploymentNotFound, 0, nil)
 	s.install(4)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v1": 4})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 4})
 	if n := s.w.Writes("Deployment", v1alpha1.ManagerRollout); n != 0 {
 		t.Errorf("%d writes to the Deployment", n)
 	}
@@ -510,7 +510,7 @@ func oursH21(t *testing.T) {
 func oursH22(t *testing.T) {
 	s := atGate(t, 2)
 	s.kubectl("-n", s.ns, "delete", "deployment/web")
-	s.waitFor(engine.ReasonDeploymentNotFound, 0, nil)
+	s.waitFor(v1alpha1.ReasonDeploymentNotFound, 0, nil)
 	clustertest.Wait(t, "garbage collection", func() error {
 		out, err := s.c.Kubectl(t, "-n", s.ns, "get", "rs,pods", "-o", "name")
 		if err == nil && out != "" && !strings.HasPrefix(out, "No resources") {
@@ -536,9 +536,9 @@ func oursH24(t *testing.T) {
 	hpa.Spec.ScaleTargetRef = autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
 	hpa.Spec.MinReplicas, hpa.Spec.MaxReplicas = ptr.To(int32(8)), 8 // no metrics are asked for to get there
 	s.must(s.c.Client.Create(t.Context(), hpa))
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 7, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 7, "v2": 1})
 	s.kubectl("-n", s.ns, "patch", "hpa/web", "-p", `{"spec":{"minReplicas":2,"maxReplicas":2}}`)
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 	s.finish(2)
 }
 
@@ -550,15 +550,15 @@ func oursH25(t *testing.T) {
 	s.install(4)
 	s.serverSideApply("another", spec)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	if out, err := s.apply("another", spec); err == nil || !strings.Contains(out, `conflicts with "`+v1alpha1.ManagerRollout+`"`) {
 		t.Errorf("server-side apply over the hold: %v: %s", err, out)
 	}
 	s.serverSideApply("another", spec)
-	s.hasEvent(engine.ReasonDriftCorrected, "was changed by another")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.hasEvent(v1alpha1.ReasonDriftCorrected, "was changed by another")
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.finish(4)
 	if u := s.deployment("web").Spec.Strategy.RollingUpdate; u.MaxSurge.IntValue() != 3 {
 		t.Errorf("handed back with %v", u)
@@ -588,9 +588,9 @@ func oursCollision(t *testing.T) {
 	s.install(2)
 	s.collide()
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 	at := s.release().Status
 	if hash := s.set("v2").Labels[appsv1.DefaultDeploymentUniqueLabelKey]; at.UpdateRevision != hash || !strings.Contains(at.Message, hash) {
 		t.Errorf("updateRevision is %s, and the ReplicaSet's hash %s; %s", at.UpdateRevision, hash, at.Message)
@@ -618,21 +618,21 @@ func TestPaused_DriftIsUndone(t *testing.T) {
 			s, _ := shopWithController(t)
 			s.install(4)
 			s.plan("1", "100%")
-			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 			s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Paused = true })
 			if waits {
 				s.bring("v2")
-				s.waitFor(engine.ReasonReleasePaused, 0, map[string]int32{"v1": 4})
+				s.waitFor(v1alpha1.ReasonReleasePaused, 0, map[string]int32{"v1": 4})
 			}
 			s.kubectl("-n", s.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v2")
-			s.hasEvent(engine.ReasonDriftCorrected, "template of the Deployment was changed")
+			s.hasEvent(v1alpha1.ReasonDriftCorrected, "template of the Deployment was changed")
 			s.become(map[string]int32{"v1": 4})
 			if !waits {
 				s.bring("v2")
 			}
-			s.waitFor(engine.ReasonReleasePaused, 0, map[string]int32{"v1": 4})
+			s.waitFor(v1alpha1.ReasonReleasePaused, 0, map[string]int32{"v1": 4})
 			s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Paused = false })
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 			s.finish(4)
 		})
 	}

@@ -19,7 +19,6 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // pods returns the pods of a tag that are not being deleted.
@@ -80,7 +79,7 @@ func (s *shop) deadline(seconds int32) {
 // isStalled fails unless the release says that it is stuck.
 func (s *shop) isStalled() {
 	s.Helper()
-	if c := s.release().Status.Conditions; !meta.IsStatusConditionTrue(c, engine.ConditionStalled) {
+	if c := s.release().Status.Conditions; !meta.IsStatusConditionTrue(c, v1alpha1.ConditionStalled) {
 		s.Errorf("not Stalled: %+v", c)
 	}
 }
@@ -103,7 +102,7 @@ func TestGate_CrashRollsBack(t *testing.T) {
 	s := atGate(t, 2)
 	s.deadline(3)
 	s.setReady("v2", false)
-	s.waitFor(engine.ReasonRolledBack, 1, map[string]int32{"v1": 2})
+	s.waitFor(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 2})
 	if image := s.deployment("web").Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":v1") {
 		t.Errorf("image %s", image)
 	}
@@ -125,12 +124,12 @@ func TestGate_CrashBeginsThePauseAgain(t *testing.T) {
 		})
 	}
 	pausing(time.Hour)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForPause, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForPause, 0, map[string]int32{"v1": 1, "v2": 1})
 	paused := time.Now()
 	s.setReady("v2", false)
-	s.waitFor(engine.ReasonUpgrading, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonUpgrading, 0, map[string]int32{"v1": 1, "v2": 1})
 	pausing(pause)
 	clustertest.Wait(t, "the first pause to be over", func() error {
 		if since := time.Since(paused); since < pause+time.Second {
@@ -151,7 +150,7 @@ func TestGate_CrashBeginsThePauseAgain(t *testing.T) {
 	if after := time.Since(ready); after < pause-time.Second { // the status keeps whole seconds
 		t.Errorf("the gate opened %s after the pods were back, before the pause of %s", after, pause)
 	}
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
 }
 
 // room lets pods of [shop.bringConfined] be scheduled, or not.
@@ -248,17 +247,17 @@ func TestGate_MissingPodsStall(t *testing.T) {
 			s, _ := shopWithController(t)
 			s.install(2)
 			s.plan("1", "100%")
-			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 			s.room(true)
 			s.bringConfined("v2")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 			tc.take(s)
 			s.deadline(3)
-			s.waitFor(engine.ReasonProgressDeadlineExceeded, 0, map[string]int32{"v1": 1, "v2": 1})
+			s.waitFor(v1alpha1.ReasonProgressDeadlineExceeded, 0, map[string]int32{"v1": 1, "v2": 1})
 			s.isStalled()
 			s.deadline(600)
 			tc.give(s)
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 			s.finish(2)
 			s.neverWentBack("v2")
 		})
@@ -272,17 +271,17 @@ func TestGate_RaisedTargetUnderAQuota(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(2)
 	s.plan("50%", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 	s.deadline(3)
 	s.quota(2)
 	s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=4")
-	s.waitFor(engine.ReasonProgressDeadlineExceeded, 0, map[string]int32{"v1": 2, "v2": 2})
+	s.waitFor(v1alpha1.ReasonProgressDeadlineExceeded, 0, map[string]int32{"v1": 2, "v2": 2})
 	s.isStalled()
 	s.deadline(600)
 	s.noQuota()
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 2, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 2, "v2": 2})
 	s.finish(4)
 	s.neverWentBack("v2")
 }
@@ -296,19 +295,19 @@ func TestApprovalBeforeThePodsAreAvailable(t *testing.T) {
 		s, _ := shopWithController(t)
 		s.install(2)
 		s.plan("1", "100%")
-		s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+		s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 		bring(s)
-		s.waitFor(engine.ReasonUpgrading, 0, nil)
+		s.waitFor(v1alpha1.ReasonUpgrading, 0, nil)
 		s.kubectl("-n", s.ns, "patch", "batchrelease", "web", "--subresource=status", "--type=merge", "-p", `{"status":{"currentStepState":"Completed"}}`)
 		return s
 	}
 	t.Run("they come", func(t *testing.T) {
 		t.Parallel()
 		s := begin(t, func(s *shop) { s.bringConfined("v2") })
-		s.hasEvent(engine.ReasonStepApproved, "the gate opens once the step's pods are available")
+		s.hasEvent(v1alpha1.ReasonStepApproved, "the gate opens once the step's pods are available")
 		s.become(map[string]int32{"v1": 2, "v2": 1})
 		s.room(true)
-		s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
+		s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
 		s.untouched()
 	})
 	t.Run("they do not come", func(t *testing.T) {
@@ -316,7 +315,7 @@ func TestApprovalBeforeThePodsAreAvailable(t *testing.T) {
 		s := begin(t, func(s *shop) { s.bring("broken") })
 		s.become(map[string]int32{"v1": 2, "broken": 1})
 		s.deadline(3)
-		s.waitFor(engine.ReasonRolledBack, 1, map[string]int32{"v1": 2})
+		s.waitFor(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 2})
 		s.untouched()
 	})
 }
@@ -331,9 +330,9 @@ func TestDeadline_Largest(t *testing.T) {
 	})
 	s.plan("1", "100%")
 	s.deadline(math.MaxInt32)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 	s.finish(2)
 }
 
@@ -345,7 +344,7 @@ func TestDeadline_RestartedAgainAndAgain(t *testing.T) {
 	s, stop := atGateOf(t, 2)
 	s.deadline(12)
 	s.setReady("v2", false)
-	s.waitFor(engine.ReasonUpgrading, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonUpgrading, 0, map[string]int32{"v1": 1, "v2": 1})
 	stop()
 	clustertest.Wait(t, "the release to go back", func() error {
 		stop := startControllerIn(t, s.c, s.ns)
@@ -357,6 +356,6 @@ func TestDeadline_RestartedAgainAndAgain(t *testing.T) {
 		return nil
 	})
 	startControllerIn(t, s.c, s.ns)
-	s.waitFor(engine.ReasonRolledBack, 1, map[string]int32{"v1": 2})
+	s.waitFor(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 2})
 	s.untouched()
 }

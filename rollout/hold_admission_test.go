@@ -7,8 +7,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // A mutating policy takes a part of the hold away, in dry runs or outside them only.
@@ -27,11 +27,11 @@ func TestHoldUnderAMutatingPolicy(t *testing.T) {
 				s, _ := shopWithController(t)
 				s.install(4)
 				s.plan("1", "100%")
-				s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+				s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 				remove := s.mutateDeployments(expression, condition)
 				before := s.running()
 				s.bring("v2")
-				s.waitFor(engine.ReasonWriteRefused, 0, map[string]int32{"v1": 4})
+				s.waitFor(v1alpha1.ReasonWriteRefused, 0, map[string]int32{"v1": 4})
 				for pod, uid := range before {
 					if now := s.running(); now[pod] != uid {
 						t.Errorf("%s is gone: %v", pod, now)
@@ -42,7 +42,7 @@ func TestHoldUnderAMutatingPolicy(t *testing.T) {
 				}
 				remove()
 				s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "look=again")
-				s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+				s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 				s.finish(4)
 			})
 		}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // outsideDryRuns is a condition of admission: it cannot be foreseen.
@@ -103,12 +102,12 @@ func TestIdentity_MutationWhileIdle(t *testing.T) {
 	s, stop := shopWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	stop()
 	before, generation := s.running(), s.deployment("web").Generation
 	s.admit("true")
 	startControllerIn(t, s.c, s.ns)
-	s.looked(engine.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2})
+	s.looked(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2})
 	if diff := cmp.Diff(before, s.running()); diff != "" {
 		t.Errorf("what runs (-before +after):\n%s", diff)
 	}
@@ -117,12 +116,12 @@ func TestIdentity_MutationWhileIdle(t *testing.T) {
 	}
 
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 	s.finish(2)
 	if d := s.deployment("web"); !mutated(d) {
 		t.Errorf("not mutated: %+v", d.Spec.Template)
 	}
-	s.looked(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
+	s.looked(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
 	if n := s.w.Judged("I7"); n != 1 {
 		t.Errorf("%d hand-backs\n%s", n, s.w.Timeline())
 	}
@@ -135,11 +134,11 @@ func TestIdentity_MutationEndsWhileIdle(t *testing.T) {
 	s, stop := shopWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	remove := s.mutate()
 	s.kubectl("-n", s.ns, "annotate", "deployment/web", "note=hello")
 	s.rolled("web", 2)
-	s.looked(engine.ReasonReleaseCompleted, 1, nil)
+	s.looked(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	if n := s.mutated(); n != 2 {
 		t.Fatalf("%d of 2 pods run what the policy has made", n)
 	}
@@ -154,7 +153,7 @@ func TestIdentity_MutationEndsWhileIdle(t *testing.T) {
 	stop()
 	before, generation := s.running(), s.deployment("web").Generation
 	startControllerIn(t, s.c, s.ns)
-	s.looked(engine.ReasonReleaseCompleted, 1, nil)
+	s.looked(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	if diff := cmp.Diff(before, s.running()); diff != "" {
 		t.Errorf("what runs (-before +after):\n%s", diff)
 	}
@@ -175,9 +174,9 @@ func TestIdentity_StableMutatedAtHandBack(t *testing.T) {
 			startControllerIn(t, s.c, s.ns, calls.count)
 			s.install(2)
 			s.plan("1", "100%")
-			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 			s.bring("v2")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 			s.admit(condition)
 			calls.forget()
 			// written fails unless the controller has written the Deployment so often.
@@ -188,19 +187,19 @@ func TestIdentity_StableMutatedAtHandBack(t *testing.T) {
 				}
 			}
 			s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=0")
-			s.waitFor(engine.ReasonScaledToZero, 0, map[string]int32{})
+			s.waitFor(v1alpha1.ReasonScaledToZero, 0, map[string]int32{})
 			s.nativeHasSeen("web")
 			d := s.deployment("web")
 			if image := d.Spec.Template.Spec.Containers[0].Image; !mutated(d) || !strings.HasSuffix(image, ":v1") {
 				t.Errorf("handed back at %s, mutated=%t", image, mutated(d))
 			}
-			s.looked(engine.ReasonScaledToZero, 0, map[string]int32{})
-			s.looked(engine.ReasonScaledToZero, 0, map[string]int32{})
+			s.looked(v1alpha1.ReasonScaledToZero, 0, map[string]int32{})
+			s.looked(v1alpha1.ReasonScaledToZero, 0, map[string]int32{})
 			written(1)
 			s.kubectl("-n", s.ns, "scale", "deployment/web", "--replicas=2")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 			s.finish(2)
-			s.looked(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
+			s.looked(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
 			written(3)
 		})
 	}
@@ -213,10 +212,10 @@ func TestIdentity_NamedAsItsPods(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.admit(outsideDryRuns)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 	hash := s.pods("v2")[0].Labels[appsv1.DefaultDeploymentUniqueLabelKey]
 	if d := s.deployment("web"); !mutated(d) {
 		t.Fatalf("not mutated: %+v", d.Spec.Template)
@@ -224,7 +223,7 @@ func TestIdentity_NamedAsItsPods(t *testing.T) {
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
 		spec.Approval = &v1alpha1.Approval{Revision: hash, Commit: spec.Commit, Step: 0, ApprovedBy: "Ada"}
 	})
-	s.looked(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
+	s.looked(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
 	if s := s.release().Status; s.StableRevision != hash || s.UpdateRevision != hash {
 		t.Errorf("pods are of %s, and the status says stable %s, update %s", hash, s.StableRevision, s.UpdateRevision)
 	}
@@ -237,13 +236,13 @@ func TestIdentity_UpgradeAfterARollback(t *testing.T) {
 	s, stop := atGateOf(t, 2)
 	name := s.set("v2").Name
 	s.kubectl("-n", s.ns, "annotate", "batchrelease", "web", "tranche.dev/rollback=true")
-	s.waitFor(engine.ReasonRolledBack, 1, map[string]int32{"v1": 2})
+	s.waitFor(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 2})
 	s.untouched()
 	stop()
 	before, writes := s.running(), s.w.Writes("Deployment", v1alpha1.ManagerRollout)
 	s.admit("true")
 	startControllerIn(t, s.c, s.ns)
-	s.looked(engine.ReasonRolledBack, 1, map[string]int32{"v1": 2})
+	s.looked(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 2})
 	if diff := cmp.Diff(before, s.running()); diff != "" {
 		t.Errorf("what runs (-before +after):\n%s", diff)
 	}
@@ -251,7 +250,7 @@ func TestIdentity_UpgradeAfterARollback(t *testing.T) {
 		t.Errorf("%d writes to the Deployment\n%s", n, s.w.Timeline())
 	}
 	s.bring("v2") // by another commit
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 	for _, rs := range s.sets() {
 		if rs.Name == name && *rs.Spec.Replicas > 0 {
 			t.Errorf("the upgrade has left the name of the revision, %s: the test shows nothing", name)
@@ -275,7 +274,7 @@ func TestIdentity_CollisionInTheMiddle(t *testing.T) {
 	clustertest.Wait(t, "the name to be free", func() error { return s.c.Client.Create(t.Context(), taken.DeepCopy()) })
 	s.approve(0)
 	startControllerIn(t, s.c, s.ns)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
 	s.untouched()
 	if now := s.set("v2").Name; now == name || ptr.Deref(s.deployment("web").Status.CollisionCount, 0) == 0 {
 		t.Errorf("ReplicaSet %s, collisionCount %d: nothing has collided", now, ptr.Deref(s.deployment("web").Status.CollisionCount, 0))

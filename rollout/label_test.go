@@ -11,7 +11,6 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // A label by hand is no hold. The controller takes it off where admission lets it, and
@@ -35,12 +34,12 @@ func TestLabelByHand(t *testing.T) {
 		var events string
 		clustertest.Wait(t, "an event of "+name, func() (err error) {
 			events, err = s.c.Kubectl(t, "get", "events", "-n", s.ns, "-o", `jsonpath={range .items[*]}{.involvedObject.name} {.reason}{"\n"}{end}`)
-			if err == nil && !strings.Contains(events, name+" "+engine.ReasonNotHeld) {
+			if err == nil && !strings.Contains(events, name+" "+v1alpha1.ReasonNotHeld) {
 				err = errors.New(events)
 			}
 			return err
 		})
-		if strings.Contains(events, engine.ReasonHandedBack) {
+		if strings.Contains(events, v1alpha1.ReasonHandedBack) {
 			t.Errorf("events:\n%s", events)
 		}
 		d := s.deployment(name)

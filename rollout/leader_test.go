@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // healthyCases are so many of each story, without a fault.
@@ -172,22 +172,22 @@ func TestLeader_OldView(t *testing.T) {
 	startControllerIn(t, s.c, s.ns, releases.wrap, calls.count)
 	s.install(4)
 	s.plan("1", "50%", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	releases.frozen.Store(true)
 	calls.forget()
 	startControllerIn(t, s.c, s.ns)
 	s.approve(0)
-	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v2": 2})
 	calls.waitFor(t, s.ns)
 	s.bring("v3")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v3": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v3": 1})
 	calls.waitFor(t, s.ns)
 	s.approve(0)
-	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v3": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v3": 2})
 	s.approve(1)
-	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v3": 4})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, map[string]int32{"v3": 4})
 	calls.waitFor(t, s.ns)
 	if made := calls.writes(); len(made) > 0 {
 		t.Errorf("the old leader has written:\n%s", strings.Join(made, "\n"))
@@ -207,9 +207,9 @@ func TestLeader_OldViewWithoutPlan(t *testing.T) {
 	releases.frozen.Store(true)
 	startControllerIn(t, s.c, s.ns)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 	calls.waitFor(t, s.ns)
 	s.finish(2)
 	if made := calls.writes(); len(made) > 0 {

@@ -20,7 +20,7 @@ func TestLeftAloneInTheMiddle(t *testing.T) {
 	s.bring("v3")
 	clustertest.Wait(t, "the status to say that v3 waits", func() error {
 		br := s.release()
-		if m := br.Status.Message; br.Status.ObservedGeneration != br.Generation || br.Status.Reason != engine.ReasonWaitingForApproval || !strings.Contains(m, "spec brings another release, which waits") {
+		if m := br.Status.Message; br.Status.ObservedGeneration != br.Generation || br.Status.Reason != v1alpha1.ReasonWaitingForApproval || !strings.Contains(m, "spec brings another release, which waits") {
 			return fmt.Errorf("%s: %s", br.Status.Reason, m)
 		}
 		return nil
@@ -29,11 +29,11 @@ func TestLeftAloneInTheMiddle(t *testing.T) {
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
 		spec.Approval = &v1alpha1.Approval{Revision: revision, Commit: commitOf("v2"), Step: 0}
 	})
-	s.waitFor(engine.ReasonReleasePaused, 0, map[string]int32{"v2": 4}) // of v3
+	s.waitFor(v1alpha1.ReasonReleasePaused, 0, map[string]int32{"v2": 4}) // of v3
 	if d := s.deployment("web"); engine.Held(d) {
 		t.Error("it stays held")
 	}
 	s.stay(map[string]int32{"v2": 4})
 	s.kubectl("-n", s.ns, "annotate", "deployment/web", "tranche.dev/reconcile-")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v2": 3, "v3": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v2": 3, "v3": 1})
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, clustertest.KeepNamespaces)) }
@@ -189,7 +188,7 @@ func (s *shop) completed(name string) {
 	clustertest.Wait(s, "release "+name, func() error {
 		var br v1alpha1.BatchRelease
 		s.must(s.c.Client.Get(s.Context(), types.NamespacedName{Namespace: s.ns, Name: name}, &br))
-		if br.Status.Reason != engine.ReasonReleaseCompleted {
+		if br.Status.Reason != v1alpha1.ReasonReleaseCompleted {
 			return fmt.Errorf("%s: %s", br.Status.Reason, br.Status.Message)
 		}
 		return nil

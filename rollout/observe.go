@@ -58,7 +58,7 @@ func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (en
 	}
 	if !engine.Held(o.Deployment) {
 		if err := r.account.MayHandBack(ctx, cmp.Or(br.Spec.ServiceAccountName, r.byDefault) != ""); err != nil {
-			o.Refused, o.RefusedReason = err, engine.ReasonHandBackRefused
+			o.Refused, o.RefusedReason = err, v1alpha1.ReasonHandBackRefused
 			return o, nil
 		}
 	}

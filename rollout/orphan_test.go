@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // orphan deletes the Deployment and nothing else, and waits until it is gone.
@@ -57,14 +57,14 @@ func TestOrphan_InTheMiddle(t *testing.T) {
 	s.c.Guard(t, s.ns)
 	s.install(2)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 	s.orphan()
 	if n := calls.of(http.MethodPost, "/controllerrevisions"); n != 2 {
 		t.Errorf("%d records were made, of 2 revisions\n%s", n, calls.String())
 	}
-	s.waitFor(engine.ReasonDeploymentNotFound, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonDeploymentNotFound, 0, map[string]int32{"v1": 1, "v2": 1})
 }
 
 // An earlier version wrote the data of its records with the keys in another order,
@@ -100,7 +100,7 @@ func TestOrphan_RecordsOfAnEarlierVersion(t *testing.T) {
 				})
 			})
 			if !hangs {
-				s.looked(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+				s.looked(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 			}
 			s.orphan()
 			if diff := cmp.Diff(before, s.contents()); diff != "" {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // Under the admission plugin OwnerReferencesPermissionEnforcement the controller's
@@ -47,9 +46,9 @@ func TestOwnerReferencesPermissionEnforcement(t *testing.T) {
 				s.account(tc.account, "--clusterrole=edit")
 				s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.ServiceAccountName = tc.account })
 			}
-			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 			s.bring("v2")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 			owner := metav1.GetControllerOf(s.set("v2"))
 			if owner == nil || ptr.Deref(owner.BlockOwnerDeletion, false) != tc.blocks {
 				t.Errorf("owner %+v, want blockOwnerDeletion=%t", owner, tc.blocks)

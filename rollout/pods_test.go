@@ -14,8 +14,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // waits gives the container of every pod of a tag a state, as a kubelet does.
@@ -89,12 +89,12 @@ func TestMessage_WhyPodsDoNotCome(t *testing.T) {
 			s, _ := shopWithController(t)
 			s.install(4)
 			s.plan("2", "100%")
-			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 			tc.bring(s)
 			clustertest.Wait(s, "the message", func() error {
 				at := s.release().Status
 				for _, want := range tc.says {
-					if at.Reason != engine.ReasonUpgrading || !strings.Contains(at.Message, want) {
+					if at.Reason != v1alpha1.ReasonUpgrading || !strings.Contains(at.Message, want) {
 						return fmt.Errorf("%s: %q has no %q", at.Reason, at.Message, want)
 					}
 				}
@@ -104,7 +104,7 @@ func TestMessage_WhyPodsDoNotCome(t *testing.T) {
 				t.Errorf("updatedReplicas is %d, and %d pods are there", at, want)
 			}
 			s.deadline(1)
-			s.hasEvent(engine.ReasonProgressDeadlineExceeded, tc.says[len(tc.says)-1])
+			s.hasEvent(v1alpha1.ReasonProgressDeadlineExceeded, tc.says[len(tc.says)-1])
 		})
 	}
 }
@@ -124,7 +124,7 @@ func TestMessage_LostNode(t *testing.T) {
 	})
 	s.install(4)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("broken")
 	clustertest.Wait(t, "the message", func() error {
 		pods := s.pods("broken")
@@ -147,14 +147,14 @@ func TestMessage_CrashesAgainAndAgain(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
 	clustertest.Wait(t, "the cause", func() error {
-		s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+		s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 		s.waits("v2", corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
 			corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2}})
 		s.setReady("v2", false)
-		s.waitFor(engine.ReasonUpgrading, 0, map[string]int32{"v1": 1, "v2": 1})
+		s.waitFor(v1alpha1.ReasonUpgrading, 0, map[string]int32{"v1": 1, "v2": 1})
 		message := s.release().Status.Message
 		s.setReady("v2", true)
 		if want := "1 pod not ready: CrashLoopBackOff, last exit code 2"; !strings.Contains(message, want) {
@@ -178,7 +178,7 @@ func TestMessage_StrangePods(t *testing.T) {
 			s, _ := shopWithController(t)
 			s.install(2)
 			s.plan("1", "100%")
-			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 			s.relabels(tc.expression)
 			s.quota(6) // or they would be made until the test ends
 			s.bring("v2")
@@ -242,7 +242,7 @@ func TestMessage_PodsListed(t *testing.T) {
 	startReconciler(t, s.c, s.ns, clock.options(), func(*ctrl.Options) {}, count)
 	s.install(2)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.quota(2)
 	s.bring("v2")
 	listed := func(want int, why string) {

@@ -32,9 +32,9 @@ func TestControllerDead(t *testing.T) {
 	stop := startControllerIn(t, s.c, s.ns)
 	s.install(10)
 	s.plan("20%", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
 	stop()
 	before := s.deployment("web")
 	manifest := `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"selector":{"matchLabels":{"app":"web"}},` +
@@ -64,7 +64,7 @@ func TestControllerDead(t *testing.T) {
 	}
 	startControllerIn(t, s.c, s.ns)
 	s.approve(0)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 10})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 10})
 	s.untouched()
 }
 
@@ -80,15 +80,15 @@ func TestTenantUnderThePolicy(t *testing.T) {
 	s.install(4)
 	s.plan("1", "100%")
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.ServiceAccountName = "tenant" })
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	out, err := s.c.Kubectl(t, "-n", s.ns, "--as=system:serviceaccount:"+s.ns+":tenant", "set", "image", "deployment/web", "web=registry.example.org/web:v9")
 	if err == nil || !strings.Contains(out, "are the controller's until it ends") {
 		t.Errorf("kubectl set image by the tenant: %v: %s", err, out)
 	}
 	s.approve(0)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
 }
 
 // attempt is a kubectl command, and a part of the answer that refuses it; none
@@ -115,9 +115,9 @@ func TestHeldLabelLeavesWithTheHold(t *testing.T) {
 	stop := startControllerIn(t, c, s.ns)
 	s.install(4)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	stop()
 	const left, outage = "may leave it only in a write", "would take all old pods away"
 	const unlabel = `"metadata":{"labels":{"tranche.dev/held":null}}`

@@ -239,7 +239,7 @@ func (r *reconciler) round(ctx context.Context, br *v1alpha1.BatchRelease) (o en
 		o.Release = kept.recall(br)
 	}
 	if changed, waits := r.trials.last(br, r.now()); waits && o.Refused == nil {
-		o.Refused, o.RefusedReason, o.CreationRefused = changed, engine.ReasonWriteRefused, !changed.resized
+		o.Refused, o.RefusedReason, o.CreationRefused = changed, v1alpha1.ReasonWriteRefused, !changed.resized
 	}
 	o.Contested, o.ContestedBy = r.contests.due(client.ObjectKeyFromObject(br), r.now())
 	d := r.clock.Decide(o)
@@ -268,9 +268,9 @@ func (r *reconciler) tried(ctx context.Context, o engine.Observed, d engine.Deci
 		try    func(context.Context, engine.Observed, engine.Decision) (refused, err error)
 		reason string
 	}{
-		{r.tryHandBack, engine.ReasonHandBackRefused},
-		{r.tryReplicaSets, engine.ReasonWriteRefused},
-		{r.tryHandBack, engine.ReasonHandBackRefused},
+		{r.tryHandBack, v1alpha1.ReasonHandBackRefused},
+		{r.tryReplicaSets, v1alpha1.ReasonWriteRefused},
+		{r.tryHandBack, v1alpha1.ReasonHandBackRefused},
 	} {
 		refused, err := t.try(ctx, o, d)
 		if err != nil {
@@ -304,7 +304,7 @@ func refused(err error) bool {
 // failed. The status says so after a minute: it is written by the same API server.
 func (r *reconciler) tellFailing(ctx context.Context, br *v1alpha1.BatchRelease, err error) {
 	logr.FromContextOrDiscard(ctx).Error(err, "Request failed", "revision", br.Status.UpdateRevision, "step", br.Status.CurrentStepIndex)
-	r.tell(br, engine.Event{Warning: true, Reason: engine.ReasonRequestFailed, Message: err.Error() + "; it is tried again, less and less often"})
+	r.tell(br, engine.Event{Warning: true, Reason: v1alpha1.ReasonRequestFailed, Message: err.Error() + "; it is tried again, less and less often"})
 }
 
 // tellRefused says so where people look: in the status and in an event. o is what the
@@ -380,11 +380,11 @@ func (r *reconciler) write(ctx context.Context, o engine.Observed, d engine.Deci
 	}
 	r.took(o.Release, d.Status)
 	for _, e := range d.Events {
-		if e.Reason == engine.ReasonDriftCorrected {
+		if e.Reason == v1alpha1.ReasonDriftCorrected {
 			e.Message += culprit
 		}
 		r.tell(o.Release, e)
-		if e.Reason == engine.ReasonDriftCorrected {
+		if e.Reason == v1alpha1.ReasonDriftCorrected {
 			r.tell(o.Deployment, e)
 			if !engine.Held(o.Deployment) {
 				r.contests.reverted(client.ObjectKeyFromObject(o.Release), r.now(), culprit)
@@ -401,7 +401,7 @@ func (r *reconciler) resizeRest(ctx context.Context, o engine.Observed, refused 
 	if !errors.As(refused, &creation) {
 		return nil
 	}
-	o.Refused, o.RefusedReason, o.CreationRefused = refused, engine.ReasonWriteRefused, true
+	o.Refused, o.RefusedReason, o.CreationRefused = refused, v1alpha1.ReasonWriteRefused, true
 	d := r.clock.Decide(o)
 	for _, action := range d.Actions {
 		if _, ok := action.(engine.Resize); !ok { // the hold stays: the creation is tried again each minute
@@ -417,7 +417,7 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 	var scaled []string
 	defer func() {
 		if len(scaled) > 0 { // an event of the Deployment, as the native controller's, and one in a round
-			r.tell(o.Deployment, engine.Event{Reason: engine.ReasonScalingReplicaSet, Message: strings.Join(scaled, "; ")})
+			r.tell(o.Deployment, engine.Event{Reason: v1alpha1.ReasonScalingReplicaSet, Message: strings.Join(scaled, "; ")})
 		}
 	}()
 	for _, action := range actions {
@@ -432,9 +432,9 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 		log.Info("wrote", "action", action.String(), "because", action.Because())
 		e := engine.Event{Reason: reasonOf(action), Message: action.String() + ", " + action.Because()}
 		switch e.Reason {
-		case engine.ReasonScalingReplicaSet:
+		case v1alpha1.ReasonScalingReplicaSet:
 			scaled = append(scaled, e.Message)
-		case engine.ReasonRecordChanged:
+		case v1alpha1.ReasonRecordChanged:
 			r.tell(o.Release, e)
 		default:
 			r.tell(o.Release, e)
@@ -450,7 +450,7 @@ func (r *reconciler) act(ctx context.Context, o engine.Observed, actions []engin
 // culprit returns the other field managers of a Deployment that has drifted, and their
 // fields, before the controller takes the fields from them.
 func (r *reconciler) culprit(ctx context.Context, o engine.Observed, d engine.Decision) string {
-	if !slices.ContainsFunc(d.Events, func(e engine.Event) bool { return e.Reason == engine.ReasonDriftCorrected }) {
+	if !slices.ContainsFunc(d.Events, func(e engine.Event) bool { return e.Reason == v1alpha1.ReasonDriftCorrected }) {
 		return ""
 	}
 	var live appsv1.Deployment
@@ -502,15 +502,15 @@ func moved(old, new v1alpha1.BatchReleaseStatus) bool {
 func reasonOf(a engine.Action) string {
 	switch a.(type) {
 	case engine.Hold:
-		return engine.ReasonHeld
+		return v1alpha1.ReasonHeld
 	case engine.HandBack:
-		return engine.ReasonHandedBack
+		return v1alpha1.ReasonHandedBack
 	case engine.Unlabel:
-		return engine.ReasonNotHeld
+		return v1alpha1.ReasonNotHeld
 	case engine.CreateReplicaSet, engine.Resize:
-		return engine.ReasonScalingReplicaSet
+		return v1alpha1.ReasonScalingReplicaSet
 	default:
-		return engine.ReasonRecordChanged
+		return v1alpha1.ReasonRecordChanged
 	}
 }
 
@@ -545,7 +545,7 @@ const pauseInterval = time.Minute
 
 // untilNext returns when to look again after a round.
 func untilNext(d engine.Decision) time.Duration {
-	if d.Status.Reason == engine.ReasonWaitingForPause {
+	if d.Status.Reason == v1alpha1.ReasonWaitingForPause {
 		return min(d.Wait, pauseInterval)
 	}
 	return d.Wait

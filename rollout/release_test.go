@@ -38,18 +38,18 @@ func TestRelease(t *testing.T) {
 	startControllerIn(t, s.c, s.ns, calls.count)
 	s.install(10)
 	s.plan("20%", "50%", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v1": 10})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, map[string]int32{"v1": 10})
 	calls.forget()
 
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
 	if d := s.deployment("web"); !d.Spec.Paused || d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
 		t.Errorf("the native controller is not held: paused=%t, strategy %s", d.Spec.Paused, d.Spec.Strategy.Type)
 	}
 	s.approve(0)
-	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 5, "v2": 5})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 1, map[string]int32{"v1": 5, "v2": 5})
 	s.approve(1)
-	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v2": 10})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, map[string]int32{"v2": 10})
 	s.untouched()
 
 	reads := calls.of(http.MethodGet, "/batchreleases/web")
@@ -71,11 +71,11 @@ func TestReleaseEqualsNative(t *testing.T) {
 	s.install(4)
 	s.create("twin", 4)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, nil)
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, nil)
 	s.approve(0)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.kubectl("-n", s.ns, "set", "image", "deployment/twin", "twin=registry.example.org/web:v2")
 	s.rolled("twin", 4)
 
@@ -131,15 +131,15 @@ func TestSupersede(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(10)
 	s.plan("20%", "50%", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
 	s.approve(0)
-	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 5, "v2": 5})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 1, map[string]int32{"v1": 5, "v2": 5})
 	s.bring("v3")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v3": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v3": 2})
 	s.approve(1)
-	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v3": 10})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, map[string]int32{"v3": 10})
 	s.untouched()
 	var outcomes []string
 	for _, r := range s.release().Status.History {
@@ -155,24 +155,24 @@ func TestRollback(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(10)
 	s.plan("20%", "50%", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
 
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
 	s.bring("v1") // on the way
-	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v1": 10})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, map[string]int32{"v1": 10})
 	s.untouched()
 
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
 	s.approve(1)
-	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v2": 10})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, map[string]int32{"v2": 10})
 	s.bring("v1") // afterwards
-	s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v1": 10})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, map[string]int32{"v1": 10})
 	s.untouched()
 
 	s.bring("v2") // again: it is no way back, and has to be approved again
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
 }
 
 // A plan that comes back after others have changed the Deployment: what runs
@@ -182,14 +182,14 @@ func TestPlanComesBack(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.must(s.c.Client.Delete(t.Context(), s.release()))
 	s.rolled("web", 4)
 	s.plan("1", "100%")
 	s.bring("v3")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v2": 3, "v3": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v2": 3, "v3": 1})
 }
 
 // A write that is refused is said where people look, and goes on when it passes.
@@ -198,7 +198,7 @@ func TestWriteRefused(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.kubectl("-n", s.ns, "create", "quota", "no-more", "--hard=count/replicasets.apps=1")
 	clustertest.Wait(t, "the quota to count", func() error {
 		out, err := s.c.Kubectl(t, "-n", s.ns, "get", "quota", "no-more", "-o", "jsonpath={.status.used}")
@@ -208,13 +208,13 @@ func TestWriteRefused(t *testing.T) {
 		return err
 	})
 	s.bring("v2")
-	s.waitFor(engine.ReasonWriteRefused, 0, map[string]int32{"v1": 2})
+	s.waitFor(v1alpha1.ReasonWriteRefused, 0, map[string]int32{"v1": 2})
 	if m := s.release().Status.Message; !strings.Contains(m, "exceeded quota: no-more") {
 		t.Errorf("message %q", m)
 	}
 	s.kubectl("-n", s.ns, "delete", "quota", "no-more")
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Strategy.ProgressDeadlineSeconds = ptr.To(int32(500)) }) // it looks again
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 }
 
 // If a Deployment has two plans, the older counts; when it goes, the other does.
@@ -223,7 +223,7 @@ func TestTwoPlans(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(2)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	first := s.release()
 	second := first.DeepCopy()
 	second.ObjectMeta = metav1.ObjectMeta{Name: "zweb", Namespace: s.ns}
@@ -240,9 +240,9 @@ func TestTwoPlans(t *testing.T) {
 			return nil
 		})
 	}
-	reason(engine.ReasonAnotherPlan)
+	reason(v1alpha1.ReasonAnotherPlan)
 	s.must(s.c.Client.Delete(t.Context(), first))
-	reason(engine.ReasonReleaseCompleted)
+	reason(v1alpha1.ReasonReleaseCompleted)
 }
 
 // A step that misses its deadline goes back, and is not tried again.
@@ -251,19 +251,19 @@ func TestDeadlineRollsBack(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(5)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
 		spec.Strategy.ProgressDeadlineSeconds, spec.Strategy.OnFailure = ptr.To(int32(3)), v1alpha1.FailureRollback
 	})
 	s.bring("broken")
-	s.waitFor(engine.ReasonRolledBack, 1, map[string]int32{"v1": 5})
+	s.waitFor(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 5})
 	s.untouched()
 	if f := s.release().Status.FailedRevision; f == "" {
 		t.Error("the failed revision is not remembered")
 	}
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Strategy.ProgressDeadlineSeconds = ptr.To(int32(600)) })
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 4, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 4, "v2": 1})
 }
 
 // An approval and a rollback given in the cluster.
@@ -272,13 +272,13 @@ func TestIntents(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(4)
 	s.plan("1", "50%", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, nil)
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, nil)
 	s.kubectl("-n", s.ns, "patch", "batchrelease", "web", "--subresource=status", "--type=merge", "-p", `{"status":{"currentStepState":"Completed"}}`)
-	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v2": 2})
 	s.kubectl("-n", s.ns, "annotate", "batchrelease", "web", "tranche.dev/rollback=true")
-	s.waitFor(engine.ReasonRolledBack, 2, map[string]int32{"v1": 4})
+	s.waitFor(v1alpha1.ReasonRolledBack, 2, map[string]int32{"v1": 4})
 	if _, ok := s.release().Annotations[v1alpha1.AnnotationRollback]; ok {
 		t.Error("the annotation is still there")
 	}
@@ -291,24 +291,24 @@ func TestScale(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(10)
 	s.plan("20%", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 8, "v2": 2})
 	for _, step := range []struct {
 		n      int32
 		reason string
 		sizes  map[string]int32
 	}{
-		{20, engine.ReasonWaitingForApproval, map[string]int32{"v1": 16, "v2": 4}},
-		{5, engine.ReasonWaitingForApproval, map[string]int32{"v1": 4, "v2": 1}},
-		{0, engine.ReasonScaledToZero, map[string]int32{}},
-		{10, engine.ReasonWaitingForApproval, map[string]int32{"v1": 8, "v2": 2}},
+		{20, v1alpha1.ReasonWaitingForApproval, map[string]int32{"v1": 16, "v2": 4}},
+		{5, v1alpha1.ReasonWaitingForApproval, map[string]int32{"v1": 4, "v2": 1}},
+		{0, v1alpha1.ReasonScaledToZero, map[string]int32{}},
+		{10, v1alpha1.ReasonWaitingForApproval, map[string]int32{"v1": 8, "v2": 2}},
 	} {
 		s.kubectl("-n", s.ns, "scale", "deployment/web", fmt.Sprintf("--replicas=%d", step.n))
 		s.waitFor(step.reason, 0, step.sizes)
 	}
 	s.approve(0)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 10})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 10})
 	s.untouched()
 }
 
@@ -319,9 +319,9 @@ func TestPlanDeleted(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(6)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 5, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 5, "v2": 1})
 	s.must(s.c.Client.Delete(t.Context(), s.release()))
 	s.rolled("web", 6)
 	s.untouched()
@@ -336,9 +336,9 @@ func TestDriftUnderHold(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.kubectl("-n", s.ns, "set", "image", "deployment/web", "web=registry.example.org/web:other")
 	clustertest.Wait(t, "the hold to be put back", func() error {
 		if d := s.deployment("web"); d.Spec.Template.Spec.Containers[0].Image != "registry.example.org/web:v2" {
@@ -346,7 +346,7 @@ func TestDriftUnderHold(t *testing.T) {
 		}
 		return nil
 	})
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	clustertest.Wait(t, "the event that names the hand", func() error {
 		out, err := s.c.Kubectl(t, "-n", s.ns, "get", "events", "--field-selector=reason=DriftCorrected", "-o", "jsonpath={.items[*].message}")
 		if err == nil && !strings.Contains(out, "kubectl-set") {
@@ -362,9 +362,9 @@ func TestDriftIsLeftAlone(t *testing.T) {
 	s, _ := shopWithController(t)
 	s.install(4)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.kubectl("-n", s.ns, "annotate", "deployment/web", "tranche.dev/reconcile=disabled")
-	s.waitFor(engine.ReasonReleasePaused, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleasePaused, 1, nil)
 	s.kubectl("-n", s.ns, "set", "image", "deployment/web", "web=registry.example.org/web:other")
 	clustertest.Wait(t, "the other image everywhere", func() error {
 		if d := s.deployment("web"); d.Status.UpdatedReplicas != 4 || d.Status.Replicas != 4 || d.Status.ObservedGeneration != d.Generation || d.Spec.Template.Spec.Containers[0].Image != "registry.example.org/web:other" {
@@ -456,9 +456,9 @@ func TestErrorsBeyondTheDeadline(t *testing.T) {
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) {
 		spec.Strategy.ProgressDeadlineSeconds, spec.Strategy.OnFailure = ptr.To(int32(15)), v1alpha1.FailureRollback
 	})
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 5, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 5, "v2": 1})
 	broken.Store(true)
 	s.approve(0)
 	begun := time.Now()
@@ -469,5 +469,5 @@ func TestErrorsBeyondTheDeadline(t *testing.T) {
 		return nil
 	})
 	broken.Store(false)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 6})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 6})
 }

@@ -81,7 +81,7 @@ func (s *shop) unchanged(before map[string]string) {
 // refused waits until the release is Stalled with WriteRefused and names the field.
 func (s *shop) refused(step int32, sizes map[string]int32) {
 	s.Helper()
-	s.waitFor(engine.ReasonWriteRefused, step, sizes)
+	s.waitFor(v1alpha1.ReasonWriteRefused, step, sizes)
 	br := s.release()
 	if !stalled(br) || !strings.Contains(br.Status.Message, "an admission policy or webhook") {
 		s.Errorf("stalled=%t: %s", stalled(br), br.Status.Message)
@@ -90,7 +90,7 @@ func (s *shop) refused(step int32, sizes map[string]int32) {
 
 func stalled(br *v1alpha1.BatchRelease) bool {
 	for _, c := range br.Status.Conditions {
-		if c.Type == engine.ConditionStalled {
+		if c.Type == v1alpha1.ConditionStalled {
 			return c.Status == metav1.ConditionTrue
 		}
 	}
@@ -118,7 +118,7 @@ func TestReplicaSetsUnderAMutatingPolicy(t *testing.T) {
 			startControllerIn(t, s.c, s.ns, calls.count)
 			s.install(4)
 			s.plan("1", "100%")
-			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 			remove := s.mutateReplicaSets(operations, "true")
 			before := s.running()
 			calls.forget()
@@ -127,7 +127,7 @@ func TestReplicaSetsUnderAMutatingPolicy(t *testing.T) {
 			if m := s.release().Status.Message; !strings.Contains(m, "spec.template.metadata.annotations") {
 				t.Errorf("it names no field: %s", m)
 			}
-			s.hasEvent(engine.ReasonWriteRefused, "spec.template.metadata.annotations")
+			s.hasEvent(v1alpha1.ReasonWriteRefused, "spec.template.metadata.annotations")
 			s.untouched()
 			s.unchanged(before)
 			if n := calls.of(http.MethodPost, "/replicasets") + calls.of(http.MethodPatch, "/replicasets") + calls.of(http.MethodPatch, "/deployments"); n > 0 {
@@ -135,7 +135,7 @@ func TestReplicaSetsUnderAMutatingPolicy(t *testing.T) {
 			}
 			remove()
 			s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "look=again")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 			s.finish(4)
 		})
 	}
@@ -151,13 +151,13 @@ func TestReplicaSetsUnderAMutatingPolicy_NotForeseen(t *testing.T) {
 	startControllerIn(t, s.c, s.ns, calls.count)
 	s.install(4)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	remove := s.mutateReplicaSets("CREATE", outsideDryRuns)
 	before := s.running()
 	s.bring("v2")
 	clustertest.Wait(s, "the hand-back", func() error {
 		d, br := s.deployment("web"), s.release()
-		if engine.Held(d) || br.Status.Reason != engine.ReasonWriteRefused || s.sizes()["v1"] != 4 || len(s.sizes()) != 1 {
+		if engine.Held(d) || br.Status.Reason != v1alpha1.ReasonWriteRefused || s.sizes()["v1"] != 4 || len(s.sizes()) != 1 {
 			return fmt.Errorf("held=%t, %s: %s; sizes %v", engine.Held(d), br.Status.Reason, br.Status.Message, s.sizes())
 		}
 		return nil
@@ -191,7 +191,7 @@ func TestReplicaSetsUnderAMutatingPolicy_NotForeseen(t *testing.T) {
 	s.refused(0, map[string]int32{"v1": 4})
 	remove()
 	s.kubectl("-n", s.ns, "annotate", "--overwrite", "batchrelease/web", "look=once-more")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.finish(4)
 }
 
@@ -207,9 +207,9 @@ func TestReplicaSetsUnderAMutatingPolicy_InTheMiddle(t *testing.T) {
 			startControllerIn(t, s.c, s.ns, calls.count)
 			s.install(4)
 			s.plan("1", "2", "100%")
-			s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
 			s.bring("v2")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 			remove := s.mutateReplicaSets("CREATE, UPDATE", condition)
 			before := s.running()
 			s.approve(0)
@@ -231,11 +231,11 @@ func TestReplicaSetsUnderAMutatingPolicy_InTheMiddle(t *testing.T) {
 			s.unchanged(before)
 			remove()
 			s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "look=again")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v3": 1})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v3": 1})
 			s.approve(0)
-			s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v3": 2})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v3": 2})
 			s.approve(1)
-			s.waitFor(engine.ReasonReleaseCompleted, 2, map[string]int32{"v3": 4})
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, map[string]int32{"v3": 4})
 			s.untouched()
 		})
 	}
@@ -263,7 +263,7 @@ func TestTemplatesUnderAMutatingPolicy_HeldWithoutPods(t *testing.T) {
 			startControllerIn(t, s.c, s.ns, noReplicaSets)
 			s.install(4)
 			s.plan("1", "100%")
-			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 			before := s.running()
 			s.bring("v2")
 			clustertest.Wait(s, "the hold", func() error {
@@ -275,7 +275,7 @@ func TestTemplatesUnderAMutatingPolicy_HeldWithoutPods(t *testing.T) {
 			remove := s.mutateTemplates("deployments, replicasets", "CREATE, UPDATE", "true")
 			s.bring(next)
 			clustertest.Wait(s, "the refusal of the hand-back", func() error {
-				if br := s.release(); !stalled(br) || br.Status.Reason != engine.ReasonHandBackRefused {
+				if br := s.release(); !stalled(br) || br.Status.Reason != v1alpha1.ReasonHandBackRefused {
 					return fmt.Errorf("%s: %s", br.Status.Reason, br.Status.Message)
 				}
 				return nil
@@ -316,7 +316,7 @@ func TestReplicaSetsUnderAMutatingPolicy_Killed(t *testing.T) {
 	stop := startControllerIn(t, s.c, s.ns, func(next http.RoundTripper) http.RoundTripper { return killedAt{next, &dead} })
 	s.install(4)
 	s.plan("1", "100%")
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	remove := s.mutateReplicaSets("CREATE", outsideDryRuns)
 	before := s.running()
 	s.bring("v2")
@@ -336,7 +336,7 @@ func TestReplicaSetsUnderAMutatingPolicy_Killed(t *testing.T) {
 	s.unchanged(before)
 	startControllerIn(t, s.c, s.ns)
 	clustertest.Wait(s, "the hand-back", func() error {
-		if d, br := s.deployment("web"), s.release(); engine.Held(d) || br.Status.Reason != engine.ReasonWriteRefused {
+		if d, br := s.deployment("web"), s.release(); engine.Held(d) || br.Status.Reason != v1alpha1.ReasonWriteRefused {
 			return fmt.Errorf("held=%t, %s: %s; sizes %v", engine.Held(d), br.Status.Reason, br.Status.Message, s.sizes())
 		}
 		return nil
@@ -346,7 +346,7 @@ func TestReplicaSetsUnderAMutatingPolicy_Killed(t *testing.T) {
 	s.unchanged(before)
 	remove()
 	s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "look=again")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.finish(4)
 }
 
@@ -369,9 +369,9 @@ func TestReplicaSetsUnderAMutatingPolicy_Scaled(t *testing.T) {
 			})
 			s.install(4)
 			s.plan("2", "100%")
-			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 			s.bring("v2")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 2, "v2": 2})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 2, "v2": 2})
 			remove := func() { forbidden.Store(false) }
 			if condition != "" {
 				remove = s.mutateReplicaSets("CREATE", condition)
@@ -379,7 +379,7 @@ func TestReplicaSetsUnderAMutatingPolicy_Scaled(t *testing.T) {
 			forbidden.Store(condition == "")
 			s.bring("v3")
 			clustertest.Wait(s, "the refusal", func() error {
-				if br := s.release(); !stalled(br) || br.Status.Reason != engine.ReasonWriteRefused {
+				if br := s.release(); !stalled(br) || br.Status.Reason != v1alpha1.ReasonWriteRefused {
 					return fmt.Errorf("%s: %s", br.Status.Reason, br.Status.Message)
 				}
 				return nil
@@ -403,9 +403,9 @@ func TestReplicaSetsUnderAMutatingPolicy_Scaled(t *testing.T) {
 			}
 			remove()
 			s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "look=again")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v3": 2})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v3": 2})
 			s.approve(0)
-			s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v3": 5})
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v3": 5})
 		})
 	}
 }
@@ -450,20 +450,20 @@ func TestReplicaSetsUnderAPolicyOfTheirSize(t *testing.T) {
 	s.install(6)
 	s.plan("1", "2", "100%")
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Strategy.OnFailure = v1alpha1.FailureRollback })
-	s.waitFor(engine.ReasonReleaseCompleted, 2, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 2, nil)
 	remove := s.capReplicaSets()
 	s.bring("v2")
 	s.refused(0, map[string]int32{"v1": 6})
 	if engine.Held(s.deployment("web")) {
 		t.Error("the hold is taken")
 	}
-	s.hasEvent(engine.ReasonWriteRefused, "6 was sent, and 3 came back")
+	s.hasEvent(v1alpha1.ReasonWriteRefused, "6 was sent, and 3 came back")
 	lookAgain := func(value string) {
 		s.kubectl("-n", s.ns, "annotate", "--overwrite", "batchrelease/web", "look="+value)
 	}
 	remove()
 	lookAgain("held")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 5, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 5, "v2": 1})
 
 	remove = s.capReplicaSets()
 	s.approve(0)
@@ -488,5 +488,5 @@ func TestReplicaSetsUnderAPolicyOfTheirSize(t *testing.T) {
 	}
 	remove()
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Strategy.ProgressDeadlineSeconds = nil })
-	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 4, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 1, map[string]int32{"v1": 4, "v2": 2})
 }

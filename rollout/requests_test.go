@@ -12,7 +12,6 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // requests are those of a controller, without lists, watches, dry runs, events and
@@ -80,7 +79,7 @@ func TestIdle(t *testing.T) {
 	idle.Name, idle.Namespace = "idle", s.ns
 	idle.Spec = v1alpha1.BatchReleaseSpec{WorkloadRef: v1alpha1.WorkloadReference{Name: "idle"}, Template: ptr.To(template("idle", "v1")), Strategy: s.release().Spec.Strategy}
 	s.must(s.c.Client.Create(t.Context(), idle))
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.completed("idle")
 	clustertest.Wait(s, "the idle release's counts", func() error { // a status that only counts comes later
 		var br v1alpha1.BatchRelease
@@ -92,9 +91,9 @@ func TestIdle(t *testing.T) {
 	})
 	calls.forget()
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1}) // two of the idle one
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1}) // two of the idle one
 	s.approve(0)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2, "v2": 2})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2, "v2": 2})
 	if n := calls.of("", "/idle"); n > 0 {
 		t.Errorf("%d requests about an idle release:\n%s", n, calls.String())
 	}

@@ -48,7 +48,7 @@ func TestRestore(t *testing.T) {
 			s.restoreStatus(backup.release)
 			startControllerIn(t, s.c, s.ns)
 			if !tc.sets && !tc.records {
-				s.waitFor(engine.ReasonRecordsLost, 0, map[string]int32{})
+				s.waitFor(v1alpha1.ReasonRecordsLost, 0, map[string]int32{})
 				s.stay(map[string]int32{})
 				d, m := s.deployment("web"), s.release().Status.Message
 				if !engine.Held(d) || !strings.Contains(m, backup.release.Status.StableRevision) {
@@ -57,13 +57,13 @@ func TestRestore(t *testing.T) {
 				s.restore(backup.records...)
 				s.kubectl("-n", s.ns, "annotate", "batchrelease/web", "example.org/look=now") // or within a minute
 			}
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 			s.stay(map[string]int32{"v1": 3, "v2": 1})
 			if at := s.release().Status; at.StableRevision != backup.release.Status.StableRevision || at.RollingBack {
 				t.Errorf("stable %s, rolling back %t", at.StableRevision, at.RollingBack)
 			}
 			s.approve(0)
-			s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
 			s.untouched()
 		})
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // delayed passes on what it reads a while after it came.
@@ -99,18 +98,18 @@ func TestTenant_StaleReads(t *testing.T) {
 			s.install(2)
 			s.plan("1", "100%")
 			s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.ServiceAccountName = "tenant" })
-			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 			s.bring("v2")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 			s.finish(2)
 			s.bring("v3")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v2": 1, "v3": 1})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v2": 1, "v3": 1})
 			if n := s.w.Writes("Deployment", v1alpha1.ManagerRollout); n != 3 {
 				t.Errorf("%d writes to the Deployment; hold, hand-back and hold are 3", n)
 			}
 			events, err := s.c.Kubectl(t, "-n", s.ns, "get", "events", "-o", `jsonpath={range .items[*]}{.reason}{"\n"}{end}`)
 			s.must(err)
-			for _, word := range []string{engine.ReasonDriftCorrected, engine.ReasonRollingBack} {
+			for _, word := range []string{v1alpha1.ReasonDriftCorrected, v1alpha1.ReasonRollingBack} {
 				if strings.Contains(s.w.Timeline(), word) || strings.Contains(events, word) {
 					t.Errorf("%s, falsely", word)
 				}

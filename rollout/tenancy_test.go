@@ -12,7 +12,6 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // account makes a service account with a role of the namespace, and returns
@@ -50,14 +49,14 @@ func TestReleaseAsAnAccount(t *testing.T) {
 		if account == "" {
 			account = "nobody"
 		}
-		s.waitFor(engine.ReasonTemplateRefused, 0, map[string]int32{"v1": 2})
+		s.waitFor(v1alpha1.ReasonTemplateRefused, 0, map[string]int32{"v1": 2})
 		if m := s.release().Status.Message; !strings.Contains(m, `"system:serviceaccount:`+s.ns+`:`+account+`" cannot patch resource "deployments"`) {
 			t.Errorf("message %q", m)
 		}
 		s.untouched()
 	}
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.ServiceAccountName = "tenant" })
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 
 	another := s.release()
 	another.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
@@ -81,7 +80,7 @@ func TestReleaseAsAnAccount(t *testing.T) {
 		}
 	}
 	s.approve(0)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 2})
 	if _, ok := hands.Load(tenant); !ok {
 		t.Error("nothing is written as the account")
 	}
@@ -103,9 +102,9 @@ func TestCollisionUnderATenant(t *testing.T) {
 	s.collide()
 	s.plan("1", "100%")
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.ServiceAccountName = "tenant" })
-	s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 	if n := ptr.Deref(s.deployment("web").Status.CollisionCount, 0); n != 1 {
 		t.Errorf("collisionCount %d", n)
 	}

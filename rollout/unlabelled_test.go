@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
@@ -72,9 +73,9 @@ func TestHoldWithoutItsLabel(t *testing.T) {
 		}
 		return nil
 	})
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.approve(0)
-	s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
 	s.native(strategy)
 
 	const hold = `{"spec":{"paused":true,"strategy":{"type":"Recreate","rollingUpdate":null}}}`

@@ -17,7 +17,6 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // failing is a test that keeps what it is failed with.
@@ -116,7 +115,7 @@ func TestWatcherCountsGates(t *testing.T) {
 			s.plan("1", "50%", "100%")
 			s.completed("web")
 			s.bring("v2")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 			grow(s, stop)
 			if w.Judged("I3") < 2 {
 				t.Errorf("I3 was judged %d times\n%s", w.Judged("I3"), w.Timeline())
@@ -243,11 +242,11 @@ func TestWatcherMisses(t *testing.T) {
 	s.plan("1", "50%", "100%")
 	s.completed("web")
 	s.bring("v2")
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	e.end(true)
 	e.begun(t, 7)
 	s.approve(0)
-	s.waitFor(engine.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v2": 2})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 1, map[string]int32{"v1": 2, "v2": 2})
 	e.end(false)
 	e.begun(t, 11)
 	judged := w.Judged("I3")

@@ -6,8 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // zeroBounds is a strategy that the API server refuses on a Deployment: no rollout could
@@ -24,7 +24,7 @@ func (s *shop) refusedBounds(held bool, sizes map[string]int32) {
 		for _, c := range br.Status.Conditions {
 			conditions[c.Type] = c.Status
 		}
-		if br.Status.ObservedGeneration != br.Generation || conditions[engine.ConditionStalled] != metav1.ConditionTrue || conditions[engine.ConditionReady] != metav1.ConditionFalse {
+		if br.Status.ObservedGeneration != br.Generation || conditions[v1alpha1.ConditionStalled] != metav1.ConditionTrue || conditions[v1alpha1.ConditionReady] != metav1.ConditionFalse {
 			return fmt.Errorf("%s: %s; %v", br.Status.Reason, br.Status.Message, conditions)
 		}
 		return nil
@@ -53,13 +53,13 @@ func TestZeroBounds(t *testing.T) {
 			s, _ := shopWithController(t)
 			s.install(4)
 			s.plan("1", "100%")
-			s.waitFor(engine.ReasonReleaseCompleted, 1, nil)
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
 			give(s, zeroBounds)
 			s.refusedBounds(false, map[string]int32{"v1": 4})
 			s.bring("v2")
 			s.refusedBounds(false, map[string]int32{"v1": 4})
 			give(s, "null")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, atFirst)
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, atFirst)
 			s.finish(4)
 		},
 		"in the middle, and corrected": func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestZeroBounds(t *testing.T) {
 			give(s, zeroBounds)
 			s.refusedBounds(true, atFirst)
 			give(s, "null")
-			s.waitFor(engine.ReasonWaitingForApproval, 0, atFirst)
+			s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, atFirst)
 			s.finish(4)
 		},
 		"in the middle, and the plan ends": func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestZeroBounds(t *testing.T) {
 			s.bring("v1")
 			s.refusedBounds(true, atFirst)
 			give(s, "null")
-			s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v1": 4})
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 4})
 			s.untouched()
 		},
 		"with the last approval": func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestZeroBounds(t *testing.T) {
 				`{"spec":{"deploymentStrategy":%s,"approval":{"revision":%q,"commit":%q,"step":0,"approvedBy":"Ada <ada@example.org>","approvedIn":"abcdef1"}}}`, zeroBounds, revision, commit))
 			s.refusedBounds(true, atFirst)
 			give(s, "null")
-			s.waitFor(engine.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
+			s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v2": 4})
 			s.untouched()
 		},
 	} {
@@ -121,7 +121,7 @@ func TestZeroBounds_OnTheDeployment(t *testing.T) {
 	}
 	s := atGate(t, 4)
 	s.attempt(refused)
-	s.waitFor(engine.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
 	s.finish(4)
 	s.attempt(refused)
 	s.untouched()

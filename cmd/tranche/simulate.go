@@ -254,7 +254,7 @@ func simulationText(name string, s *engine.Simulation, moments []engine.Moment) 
 // momentText is what a moment says: a gate or an end in a sentence, the rest in a word.
 func momentText(m engine.Moment) string {
 	switch m.Reason {
-	case engine.ReasonUpgrading, engine.ReasonTakingHold, engine.ReasonHandingBack:
+	case v1alpha1.ReasonUpgrading, v1alpha1.ReasonTakingHold, v1alpha1.ReasonHandingBack:
 		return m.Reason
 	}
 	return m.Reason + ": " + m.Message

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf16"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
 )
 
 // inUTF16 is a text in UTF-16 with a byte order mark.
@@ -23,7 +25,7 @@ func TestSignedApprovals_Converted(t *testing.T) {
 	attributes := func(text string) map[string]string { return map[string]string{".gitattributes": text} }
 	for name, tt := range map[string]story{
 		"from UTF-16": {"the planter wrote it", func(m *team) (string, string) {
-			files := approvalOf(m.by(&m.ada, webAt("v2")))
+			files := approvalOf(m.by(&m.ada, gittest.Web("v2")))
 			m.by(&m.forge, map[string]string{approvalFile: inUTF16(files[approvalFile])})
 			m.by(&m.ada, map[string]string{"deploy/approvals/.gitattributes": encoding})
 			m.Git("add", "--renormalize", ".")
@@ -34,63 +36,63 @@ func TestSignedApprovals_Converted(t *testing.T) {
 			return "", "it changes only line ends, white space at line ends, the encoding"
 		}},
 		"while an attribute is set": {"git may have written it", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, attributes("*.yaml working-tree-encoding=ISO-8859-1\n"))
 			m.by(&m.grace, approvalOf(v2))
 			return "", "git converts the file when it is added, by the attribute working-tree-encoding=ISO-8859-1; take the attribute back"
 		}},
 		"by the commit that takes the attribute back": {"the file before may have been converted", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, attributes("*.yaml working-tree-encoding=ISO-8859-1\n"))
 			m.by(&m.grace, map[string]string{".gitattributes": "", approvalFile: approvalOf(v2)[approvalFile]})
 			return "", "git converts the file when it is added"
 		}},
 		"after the attribute was taken back": {"git converts nothing", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, attributes("*.yaml working-tree-encoding=ISO-8859-1\n"))
 			m.by(&m.forge, attributes(""))
 			m.by(&m.grace, approvalOf(v2))
 			return "grace@example.org", ""
 		}},
 		"attributes of other files": {"they convert no approval", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, attributes("*.png filter=lfs diff=lfs merge=lfs -text\n*.ps1 working-tree-encoding=UTF-16LE\n* text=auto\n"))
 			m.by(&m.grace, approvalOf(v2))
 			return "grace@example.org", ""
 		}},
 		"from an encoding that is not known": {"an attribute of before may say which it is", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, map[string]string{approvalFile: "慰楖敳獲潩\n"})
 			m.by(&m.grace, approvalOf(v2))
 			return "", "deploy/approvals/web.yaml, which commit "
 		}},
 		"from the approver's own": {"all of it is the approver's", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, map[string]string{approvalFile: "later\n"})
 			m.by(&m.grace, approvalOf(v2))
 			return "grace@example.org", ""
 		}},
 		"removed, and then approved": {"git has no file to convert", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, map[string]string{approvalFile: "慰楖敳獲潩\n"})
 			m.by(&m.grace, map[string]string{approvalFile: ""})
 			m.by(&m.grace, approvalOf(v2))
 			return "grace@example.org", ""
 		}},
 		"of a file that is renamed": {"git converts it, too", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.forge, map[string]string{"notes/n.bin": "\x00GITCRYPT\x00"})
 			m.by(&m.grace, map[string]string{"notes/n.bin": "", approvalFile: approvalOf(v2)[approvalFile]})
 			return "", "notes/n.bin, which commit "
 		}},
 		"beside text that is removed": {"it has other lines", func(m *team) (string, string) {
 			m.by(&m.forge, map[string]string{"notes/a": "a\n", "notes/b": "b\n"})
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, map[string]string{"notes/a": "", "notes/b": "", approvalFile: approvalOf(v2)[approvalFile]})
 			return "grace@example.org", ""
 		}},
 		"line ends, of a long file that is renamed": {"the planter wrote it", func(m *team) (string, string) {
-			text := approvalOf(m.by(&m.ada, webAt("v2")))[approvalFile]
+			text := approvalOf(m.by(&m.ada, gittest.Web("v2")))[approvalFile]
 			m.by(&m.forge, map[string]string{"deploy/notes/web.yaml": strings.ReplaceAll(text, "\n", "\r\n") + strings.Repeat("\r\n", 40_000)})
 			m.by(&m.forge, attributes("*.yaml text\n"))
 			m.Git("mv", "deploy/notes", "deploy/approvals")
@@ -99,18 +101,18 @@ func TestSignedApprovals_Converted(t *testing.T) {
 			return "", "the repository had it at deploy/notes/web.yaml before"
 		}},
 		"line ends, of a file with another extension": {"the planter wrote it", func(m *team) (string, string) {
-			text := approvalOf(m.by(&m.ada, webAt("v2")))[approvalFile]
+			text := approvalOf(m.by(&m.ada, gittest.Web("v2")))[approvalFile]
 			m.by(&m.forge, map[string]string{"notes/web.txt": strings.ReplaceAll(text, "\n", "\r\n")})
 			m.by(&m.grace, map[string]string{"notes/web.txt": "", approvalFile: text})
 			return "", "the repository had it at notes/web.txt before"
 		}},
 		"a file that is too large": {"no approval is", func(m *team) (string, string) {
-			text := approvalOf(m.by(&m.ada, webAt("v2")))[approvalFile]
+			text := approvalOf(m.by(&m.ada, gittest.Web("v2")))[approvalFile]
 			m.by(&m.grace, map[string]string{approvalFile: text + strings.Repeat("# mine\n", 10_000)})
 			return "", "bytes, and an approval has at most 65536"
 		}},
 		"names that are not plain": {"no version of it is found", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, map[string]string{approvalFile: strings.Replace(approvalOf(v2)[approvalFile], v2, v2[:39]+`\x`+hexOf(v2[39]), 1)})
 			return "", "does not have the names of what it approves in plain text"
 		}},
@@ -135,7 +137,7 @@ func TestSignedApprovals_Reverts(t *testing.T) {
 	}
 	// combined ends with a revert that opens the gate of step 0 again.
 	combined := func(m *team, by *team) string {
-		v2 := m.by(&m.ada, webAt("v2"))
+		v2 := m.by(&m.ada, gittest.Web("v2"))
 		m.by(&m.forge, with(commented(v2, "1", "0"), "ok"))
 		m.by(&m.forge, with(map[string]string{approvalFile: strings.Replace(commented(v2, "1", "0")[approvalFile], "step: 0", "step: 00", 1)}, "broken"))
 		m.by(&m.forge, map[string]string{approvalFile: strings.Replace(m.Git("show", "HEAD:"+approvalFile)+"\n", "# 1\n", "# first\n", 1)})
@@ -156,7 +158,7 @@ func TestSignedApprovals_Reverts(t *testing.T) {
 			return "grace@example.org", ""
 		}},
 		"of lines of the approver and of another": {"another wrote the step", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, with(commented(v2, "mine", "1"), "ok"))
 			m.by(&m.forge, with(commented(v2, "mine", "0"), "ok"))
 			m.by(&m.forge, with(commented(v2, "mine", "1"), "broken"))
@@ -166,7 +168,7 @@ func TestSignedApprovals_Reverts(t *testing.T) {
 			return "", known
 		}},
 		"of versions that do not name the release": {"they were at the path", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			of := func(commit, step string) map[string]string {
 				text, _, _ := strings.Cut(approvalOf(v2)[approvalFile], "spec:")
 				return map[string]string{approvalFile: text + "spec:\n  revision: abc\n" + commit + "  # 1\n  # 2\n  # 3\n  step: " + step + "\n"}
@@ -183,7 +185,7 @@ func TestSignedApprovals_Reverts(t *testing.T) {
 			return "", known
 		}},
 		"of the approver's own commit": {"all of it is the approver's", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, with(commented(v2, "1", "0"), "ok"))
 			m.by(&m.grace, with(commented(v2, "1", "1"), "broken"))
 			m.by(&m.grace, commented(v2, "first", "1"))
@@ -192,27 +194,27 @@ func TestSignedApprovals_Reverts(t *testing.T) {
 			return "grace@example.org", ""
 		}},
 		"a step by hand, after the approver's own": {"all of it is the approver's", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, commented(v2, "1", "0"))
 			m.by(&m.grace, commented(v2, "1", "1"))
 			m.by(&m.grace, commented(v2, "1", "0"))
 			return "grace@example.org", ""
 		}},
 		"a step by hand, after another approver's": {"the step is the approver's", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.ada, commented(v2, "1", "0"))
 			m.by(&m.grace, commented(v2, "1", "1"))
 			return "grace@example.org", ""
 		}},
 		"a step by hand, after others' releases": {"the commit that it names is new", func(m *team) (string, string) {
-			m.by(&m.ada, commented(m.by(&m.ada, webAt("v3")), "1", "1"))
-			v2 := m.by(&m.ada, webAt("v2"))
+			m.by(&m.ada, commented(m.by(&m.ada, gittest.Web("v3")), "1", "1"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.by(&m.grace, commented(v2, "1", "0"))
 			m.by(&m.grace, commented(v2, "1", "1"))
 			return "grace@example.org", ""
 		}},
 		"a cherry-pick of the approver's own": {"the approver wrote it", func(m *team) (string, string) {
-			v2 := m.by(&m.ada, webAt("v2"))
+			v2 := m.by(&m.ada, gittest.Web("v2"))
 			m.on("feat")
 			m.by(&m.grace, commented(v2, "1", "1"))
 			m.Git("checkout", "-q", "main")

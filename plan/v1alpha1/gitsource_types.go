@@ -178,20 +178,6 @@ type GitReference struct {
 	Commit string `json:"commit,omitempty"`
 }
 
-// The conditions of a GitSource. All four are always there.
-const (
-	// ConditionReady is True while the last commit seen is applied whole.
-	ConditionReady = "Ready"
-	// ConditionReconciling is True only while there is progress to wait for
-	// (kstatus).
-	ConditionReconciling = "Reconciling"
-	// ConditionStalled is True only while a person must change something (kstatus).
-	ConditionStalled = "Stalled"
-	// ConditionInSync is False, with the reason, while the cluster and the
-	// branch differ.
-	ConditionInSync = "InSync"
-)
-
 // The times of a GitSource that was written past the API server's defaults.
 const (
 	DefaultInterval = time.Minute

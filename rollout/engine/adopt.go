@@ -57,7 +57,7 @@ func adoptRunning(d *draft) bool {
 	} else {
 		d.do(Remember{because: why, Record: record})
 	}
-	d.report(ReasonTakingHold, "looking at "+r.name+" for the first time")
+	d.report(v1alpha1.ReasonTakingHold, "looking at "+r.name+" for the first time")
 	return true
 }
 
@@ -72,9 +72,9 @@ func awaitNative(d *draft) {
 	}
 	for _, c := range s.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
-			d.stall(ReasonNativeRollout, message+": "+c.Message)
+			d.stall(v1alpha1.ReasonNativeRollout, message+": "+c.Message)
 			return
 		}
 	}
-	d.report(ReasonNativeRollout, message)
+	d.report(v1alpha1.ReasonNativeRollout, message)
 }

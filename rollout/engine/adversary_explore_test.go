@@ -98,7 +98,7 @@ func plainRelease(s setup) []string {
 		if len(moves) > at {
 			continue
 		}
-		if c.br.Status.Reason != ReasonWaitingForApproval {
+		if c.br.Status.Reason != v1alpha1.ReasonWaitingForApproval {
 			break
 		}
 		approve := "approve " + strconv.Itoa(int(c.br.Status.CurrentStepIndex))

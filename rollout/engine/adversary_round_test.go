@@ -31,9 +31,9 @@ func (c *cluster) decideWith(o Observed) Decision {
 	for _, t := range []struct {
 		try    func(Observed, Decision) error
 		reason string
-	}{{c.tryHandBack, ReasonHandBackRefused}, {c.tryReplicaSets, ReasonWriteRefused}, {c.tryHandBack, ReasonHandBackRefused}} {
+	}{{c.tryHandBack, v1alpha1.ReasonHandBackRefused}, {c.tryReplicaSets, v1alpha1.ReasonWriteRefused}, {c.tryHandBack, v1alpha1.ReasonHandBackRefused}} {
 		if changed := t.try(o, d); changed != nil {
-			o.Refused, o.RefusedReason, o.CreationRefused = changed, t.reason, t.reason == ReasonWriteRefused
+			o.Refused, o.RefusedReason, o.CreationRefused = changed, t.reason, t.reason == v1alpha1.ReasonWriteRefused
 			d = Decide(o, c.now)
 		}
 	}

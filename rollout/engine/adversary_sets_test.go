@@ -90,7 +90,7 @@ func (c *cluster) awaitTrial(o *Observed) {
 		return
 	}
 	if c.now.Before(c.trial.until) && o.Refused == nil {
-		o.Refused, o.RefusedReason, o.CreationRefused = errAltered, ReasonWriteRefused, true
+		o.Refused, o.RefusedReason, o.CreationRefused = errAltered, v1alpha1.ReasonWriteRefused, true
 	}
 }
 

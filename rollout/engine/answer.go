@@ -6,6 +6,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // answers is how long the native controller may take without a word on it.
@@ -18,7 +20,7 @@ func unanswered(d *draft) string {
 		return ""
 	}
 	was := &d.Release.Status
-	if !waitsForCluster[was.Reason] && was.Reason != ReasonRollingBack || was.ReasonTime == nil {
+	if !waitsForCluster[was.Reason] && was.Reason != v1alpha1.ReasonRollingBack || was.ReasonTime == nil {
 		d.wakeIn(answers)
 		return ""
 	}

@@ -15,7 +15,7 @@ func noteRequest(d *draft) {
 		return
 	}
 	d.status.CurrentStepState = v1alpha1.StepBlocking
-	d.request(ReasonWaitingForReview, "; the approval is to be reviewed")
+	d.request(v1alpha1.ReasonWaitingForReview, "; the approval is to be reviewed")
 }
 
 // deferApproval notes an approval given in the cluster while the step's pods are
@@ -28,7 +28,7 @@ func deferApproval(d *draft) {
 	if d.lastStep() { // there is nothing to approve, and its deadline runs
 		return
 	}
-	d.request(ReasonStepApproved, "; the gate opens once the step's pods are available")
+	d.request(v1alpha1.ReasonStepApproved, "; the gate opens once the step's pods are available")
 }
 
 func (d *draft) request(reason, then string) {
@@ -56,7 +56,7 @@ func refuseApproval(d *draft) {
 		return
 	}
 	d.takeBackState()
-	d.warn(ReasonApprovalRefused, fmt.Sprintf("step %d of %s was approved in the cluster, and only signed approvals count; commit a signed one", d.status.CurrentStepIndex, d.status.UpdateRevision))
+	d.warn(v1alpha1.ReasonApprovalRefused, fmt.Sprintf("step %d of %s was approved in the cluster, and only signed approvals count; commit a signed one", d.status.CurrentStepIndex, d.status.UpdateRevision))
 }
 
 // observeApproval keeps spec.approval as it is first seen, with the steps that the
@@ -103,7 +103,7 @@ func observeSteps(d *draft) {
 	if d.status.CurrentStepState == v1alpha1.StepCompleted {
 		d.takeBackState()
 	}
-	d.warn(ReasonApprovalIgnored, fmt.Sprintf("step %d of %s was approved in the cluster for other steps than the plan has now; approve it again", d.status.CurrentStepIndex, d.goal.name))
+	d.warn(v1alpha1.ReasonApprovalIgnored, fmt.Sprintf("step %d of %s was approved in the cluster for other steps than the plan has now; approve it again", d.status.CurrentStepIndex, d.goal.name))
 }
 
 // warnOfApproval tells of an approval that is for another release, when the
@@ -113,6 +113,6 @@ func warnOfApproval(d *draft) {
 	if a == nil || d.kept || d.Release.Generation == d.Release.Status.ObservedGeneration || d.status.Phase == v1alpha1.PhaseCompleted || approvesRelease(&d.position, a) {
 		return
 	}
-	d.warn(ReasonApprovalIgnored, fmt.Sprintf("it is for revision %s, commit %q; the release is %s, commit %q",
+	d.warn(v1alpha1.ReasonApprovalIgnored, fmt.Sprintf("it is for revision %s, commit %q; the release is %s, commit %q",
 		a.Revision, a.Commit, d.status.UpdateRevision, d.status.UpdateCommit))
 }

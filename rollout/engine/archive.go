@@ -20,7 +20,7 @@ func archiveCurrent(d *draft) {
 	if !d.forward() {
 		outcome = v1alpha1.OutcomeRolledBack
 	} else {
-		d.event(ReasonReleaseSuperseded, fmt.Sprintf("%s by %s", d.status.UpdateRevision, d.goal.name))
+		d.event(v1alpha1.ReasonReleaseSuperseded, fmt.Sprintf("%s by %s", d.status.UpdateRevision, d.goal.name))
 	}
 	d.archive(outcome)
 }
@@ -60,13 +60,13 @@ func completeRelease(d *draft) {
 		archiveCurrent(d)
 	case d.status.RollingBack && d.status.StableRevision == d.status.UpdateRevision:
 		d.spend()
-		d.event(ReasonRolledBack, "all pods run "+d.goal.name)
+		d.event(v1alpha1.ReasonRolledBack, "all pods run "+d.goal.name)
 	case d.status.RollingBack:
 		d.archive(v1alpha1.OutcomeCompleted)
-		d.event(ReasonRolledBack, "all pods run "+d.goal.name+" again")
+		d.event(v1alpha1.ReasonRolledBack, "all pods run "+d.goal.name+" again")
 	default:
 		d.archive(v1alpha1.OutcomeCompleted)
-		d.event(ReasonReleaseCompleted, "all pods run "+d.goal.name)
+		d.event(v1alpha1.ReasonReleaseCompleted, "all pods run "+d.goal.name)
 	}
 	if !d.failed() {
 		d.clearFailed()
@@ -83,10 +83,10 @@ func completeRelease(d *draft) {
 	d.status.UpdateTemplateDigest, d.status.UpdateCommit = d.goal.id, d.spec.Commit
 	switch {
 	case d.failed():
-		d.stall(ReasonRolledBack, fmt.Sprintf("%s was rolled back to %s; it is not tried again until another template or commit comes", d.status.FailedRevision, d.goal.name))
+		d.stall(v1alpha1.ReasonRolledBack, fmt.Sprintf("%s was rolled back to %s; it is not tried again until another template or commit comes", d.status.FailedRevision, d.goal.name))
 	case d.brought == nil:
-		d.report(ReasonTemplateMissing, "spec.template is empty: there is nothing to release")
+		d.report(v1alpha1.ReasonTemplateMissing, "spec.template is empty: there is nothing to release")
 	default:
-		d.report(ReasonReleaseCompleted, "all pods run "+d.goal.name)
+		d.report(v1alpha1.ReasonReleaseCompleted, "all pods run "+d.goal.name)
 	}
 }

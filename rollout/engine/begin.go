@@ -18,7 +18,7 @@ func beginRelease(d *draft) {
 	archiveCurrent(d)
 	afterwards := !releasing(&d.status) || d.status.RollingBack // in the middle, only the stable one is a way back
 	if d.status.Phase == v1alpha1.PhaseCompleted && !d.forward() && !d.failed() {
-		d.warn(ReasonDriftCorrected, "the template of the Deployment was changed by a field manager other than Tranche")
+		d.warn(v1alpha1.ReasonDriftCorrected, "the template of the Deployment was changed by a field manager other than Tranche")
 	}
 	if !d.failed() {
 		d.clearFailed()
@@ -37,12 +37,12 @@ func beginRelease(d *draft) {
 		d.openWhatRuns()
 	}
 	if d.status.RollingBack {
-		d.event(ReasonRollingBack, "back to "+d.goal.name)
-		d.report(ReasonRollingBack, "back to "+d.goal.name)
+		d.event(v1alpha1.ReasonRollingBack, "back to "+d.goal.name)
+		d.report(v1alpha1.ReasonRollingBack, "back to "+d.goal.name)
 		return
 	}
-	d.event(ReasonReleaseStarted, fmt.Sprintf("%s to %s%s", d.stable.name, d.goal.name, fromCommit(d.spec.Commit)))
-	d.report(ReasonTakingHold, fmt.Sprintf("about to release %s", d.goal.name))
+	d.event(v1alpha1.ReasonReleaseStarted, fmt.Sprintf("%s to %s%s", d.stable.name, d.goal.name, fromCommit(d.spec.Commit)))
+	d.report(v1alpha1.ReasonTakingHold, fmt.Sprintf("about to release %s", d.goal.name))
 }
 
 // enterFirst puts the release at the step where it begins.

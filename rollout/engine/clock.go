@@ -22,13 +22,13 @@ const (
 
 // waitsForCluster are the reasons for which the release waits for what others do
 // at once.
-var waitsForCluster = map[string]bool{ReasonTakingHold: true, ReasonHandingBack: true, ReasonNativeRollout: true}
+var waitsForCluster = map[string]bool{v1alpha1.ReasonTakingHold: true, v1alpha1.ReasonHandingBack: true, v1alpha1.ReasonNativeRollout: true}
 
 // clocked reports whether a clock runs as long as a status stands: the step's
 // deadline, or that of [limitWait].
 func clocked(s *v1alpha1.BatchReleaseStatus) bool {
-	waits := waitsForCluster[s.Reason] || s.Reason == ReasonUpgrading || s.Reason == ReasonRollingBack
-	return waits && !meta.IsStatusConditionTrue(s.Conditions, ConditionStalled)
+	waits := waitsForCluster[s.Reason] || s.Reason == v1alpha1.ReasonUpgrading || s.Reason == v1alpha1.ReasonRollingBack
+	return waits && !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStalled)
 }
 
 // signInterval is how long a status may stand as long as a clock runs, before it is
@@ -42,7 +42,7 @@ func followClock(d *draft) {
 	if releasing(&d.status) {
 		clocks = append(clocks, &d.status.StepStateTime, &d.status.ProgressTime)
 	}
-	if runsClock(&d.position) || d.status.Reason == ReasonWriteRefused { // see resume
+	if runsClock(&d.position) || d.status.Reason == v1alpha1.ReasonWriteRefused { // see resume
 		clocks = append(clocks, &d.status.ReasonTime)
 	}
 	for _, clock := range clocks {
@@ -79,7 +79,7 @@ func excuseAbsence(d *draft) {
 // and none is rolled back, for pods that the controller was not let ask for.
 func excuseRefusal(d *draft) {
 	since := d.status.ReasonTime
-	if d.status.Reason != ReasonWriteRefused || since == nil || !releasing(&d.status) {
+	if d.status.Reason != v1alpha1.ReasonWriteRefused || since == nil || !releasing(&d.status) {
 		return
 	}
 	if refused := d.now.Sub(since.Time); refused > 0 {
@@ -126,8 +126,8 @@ func limitWait(d *draft) {
 
 // remedies are what to do where [limitWait] has run out, by reason.
 var remedies = map[string]string{
-	ReasonDeploymentNotFound: "create the Deployment, or correct spec.workloadRef",
-	ReasonPodsUnavailable:    "see the pods, or bring another release",
+	v1alpha1.ReasonDeploymentNotFound: "create the Deployment, or correct spec.workloadRef",
+	v1alpha1.ReasonPodsUnavailable:    "see the pods, or bring another release",
 }
 
 // keptRemedy is what to do where a ReplicaSet that is being deleted is in the way.
@@ -140,13 +140,13 @@ func keptRemedy(c *course) string {
 
 // wasStalled reports whether the status before this round was Stalled.
 func wasStalled(f *facts) bool {
-	return meta.IsStatusConditionTrue(f.Release.Status.Conditions, ConditionStalled)
+	return meta.IsStatusConditionTrue(f.Release.Status.Conditions, v1alpha1.ConditionStalled)
 }
 
 // runsClock reports whether [limitWait] limits what the status says.
 func runsClock(p *position) bool {
-	missing := p.status.Reason == ReasonDeploymentNotFound && p.Deployment == nil // see awaitDeletion for the other one
-	return waitsForCluster[p.status.Reason] || missing || p.status.Reason == ReasonPodsUnavailable || p.status.Reason == ReasonRollingBack && p.status.CurrentStepState == v1alpha1.StepInitial
+	missing := p.status.Reason == v1alpha1.ReasonDeploymentNotFound && p.Deployment == nil // see awaitDeletion for the other one
+	return waitsForCluster[p.status.Reason] || missing || p.status.Reason == v1alpha1.ReasonPodsUnavailable || p.status.Reason == v1alpha1.ReasonRollingBack && p.status.CurrentStepState == v1alpha1.StepInitial
 }
 
 // wakeIn asks for the next round then, or before.

@@ -56,7 +56,7 @@ func TestClock(t *testing.T) {
 					written++
 				}
 				w.status = stored(d.Status)
-				return d, meta.IsStatusConditionTrue(d.Status.Conditions, ConditionStalled)
+				return d, meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionStalled)
 			}
 			d, stalled := look()
 			for !stalled && now.Sub(epoch) < 24*time.Hour {
@@ -95,7 +95,7 @@ func TestClock_RestartedAgainAndAgain(t *testing.T) {
 			for i := 0; ; i++ {
 				d := Decide(w.observe(), now)
 				w.status = stored(d.Status)
-				if meta.IsStatusConditionTrue(d.Status.Conditions, ConditionStalled) {
+				if meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionStalled) {
 					break
 				}
 				if now = now.Add(every); now.Sub(epoch) > 11*time.Minute {

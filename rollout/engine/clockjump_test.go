@@ -24,17 +24,17 @@ func TestClockJumps(t *testing.T) {
 		reason    string
 		wait      time.Duration
 	}{
-		{"a pause, an hour back", "six minutes are left", v1alpha1.StepBlocking, -time.Hour, 4*time.Minute - time.Hour, 0, ReasonWaitingForPause, 6 * time.Minute},
-		{"a pause, an hour ahead", "six minutes are left", v1alpha1.StepBlocking, time.Hour, 4*time.Minute + time.Hour, 0, ReasonWaitingForPause, 6 * time.Minute},
-		{"a pause that is over, an hour back", "it ends, and the next step begins", v1alpha1.StepBlocking, -time.Hour, 10*time.Minute - time.Hour, 1, ReasonUpgrading, 150 * time.Second},
-		{"a pause that began by a better clock, and this one is put right", "six minutes are left", v1alpha1.StepBlocking, time.Hour, 4 * time.Minute, 0, ReasonWaitingForPause, 6 * time.Minute},
-		{"a pause, an hour back, and a restart", "it ends at the named time, later than in ten minutes", v1alpha1.StepBlocking, 0, 4*time.Minute - time.Hour, 0, ReasonWaitingForPause, time.Hour + 6*time.Minute},
-		{"a pause, an hour back, a restart, and the clock put right", "as without the jump", v1alpha1.StepBlocking, time.Hour, 9 * time.Minute, 0, ReasonWaitingForPause, time.Minute},
-		{"a pause, an hour ahead, and a restart", "the named time is past; one gate opens, and the next one waits", v1alpha1.StepBlocking, 0, time.Hour + 4*time.Minute, 1, ReasonUpgrading, 150 * time.Second},
-		{"a deadline, an hour back", "six minutes are left", v1alpha1.StepUpgrade, -time.Hour, 4*time.Minute - time.Hour, 0, ReasonUpgrading, 150 * time.Second},
-		{"a deadline that is over, an hour back", "it is missed", v1alpha1.StepUpgrade, -time.Hour, 10*time.Minute - time.Hour, 0, ReasonProgressDeadlineExceeded, 0},
-		{"a deadline, an hour ahead", "six minutes are left", v1alpha1.StepUpgrade, time.Hour, time.Hour + 4*time.Minute, 0, ReasonUpgrading, 150 * time.Second},
-		{"a deadline, an hour ahead, and a restart", "time in which no controller wrote does not count", v1alpha1.StepUpgrade, 0, time.Hour + 4*time.Minute, 0, ReasonUpgrading, 0},
+		{"a pause, an hour back", "six minutes are left", v1alpha1.StepBlocking, -time.Hour, 4*time.Minute - time.Hour, 0, v1alpha1.ReasonWaitingForPause, 6 * time.Minute},
+		{"a pause, an hour ahead", "six minutes are left", v1alpha1.StepBlocking, time.Hour, 4*time.Minute + time.Hour, 0, v1alpha1.ReasonWaitingForPause, 6 * time.Minute},
+		{"a pause that is over, an hour back", "it ends, and the next step begins", v1alpha1.StepBlocking, -time.Hour, 10*time.Minute - time.Hour, 1, v1alpha1.ReasonUpgrading, 150 * time.Second},
+		{"a pause that began by a better clock, and this one is put right", "six minutes are left", v1alpha1.StepBlocking, time.Hour, 4 * time.Minute, 0, v1alpha1.ReasonWaitingForPause, 6 * time.Minute},
+		{"a pause, an hour back, and a restart", "it ends at the named time, later than in ten minutes", v1alpha1.StepBlocking, 0, 4*time.Minute - time.Hour, 0, v1alpha1.ReasonWaitingForPause, time.Hour + 6*time.Minute},
+		{"a pause, an hour back, a restart, and the clock put right", "as without the jump", v1alpha1.StepBlocking, time.Hour, 9 * time.Minute, 0, v1alpha1.ReasonWaitingForPause, time.Minute},
+		{"a pause, an hour ahead, and a restart", "the named time is past; one gate opens, and the next one waits", v1alpha1.StepBlocking, 0, time.Hour + 4*time.Minute, 1, v1alpha1.ReasonUpgrading, 150 * time.Second},
+		{"a deadline, an hour back", "six minutes are left", v1alpha1.StepUpgrade, -time.Hour, 4*time.Minute - time.Hour, 0, v1alpha1.ReasonUpgrading, 150 * time.Second},
+		{"a deadline that is over, an hour back", "it is missed", v1alpha1.StepUpgrade, -time.Hour, 10*time.Minute - time.Hour, 0, v1alpha1.ReasonProgressDeadlineExceeded, 0},
+		{"a deadline, an hour ahead", "six minutes are left", v1alpha1.StepUpgrade, time.Hour, time.Hour + 4*time.Minute, 0, v1alpha1.ReasonUpgrading, 150 * time.Second},
+		{"a deadline, an hour ahead, and a restart", "time in which no controller wrote does not count", v1alpha1.StepUpgrade, 0, time.Hour + 4*time.Minute, 0, v1alpha1.ReasonUpgrading, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			plan := steps("20%", "50%", "100%")
@@ -48,7 +48,7 @@ func TestClockJumps(t *testing.T) {
 				if tc.jumped == 0 { // by the process before
 					written = 3 * time.Minute
 				}
-				w.status.Reason, w.status.LastUpdateTime = ReasonUpgrading, &metav1.Time{Time: epoch.Add(written)}
+				w.status.Reason, w.status.LastUpdateTime = v1alpha1.ReasonUpgrading, &metav1.Time{Time: epoch.Add(written)}
 			}
 			now := epoch.Add(tc.now)
 			o := w.observe()
@@ -59,7 +59,7 @@ func TestClockJumps(t *testing.T) {
 				t.Errorf("%s: step %d, %s, wait %s, rolling back %t; want step %d, %s, wait %s", tc.why, s.CurrentStepIndex, s.Reason, d.Wait, s.RollingBack, tc.step, tc.reason, tc.wait)
 			}
 			named := now.Add(tc.wait).UTC().Format(time.TimeOnly)
-			if tc.reason == ReasonWaitingForPause && !strings.Contains(s.Message, named) {
+			if tc.reason == v1alpha1.ReasonWaitingForPause && !strings.Contains(s.Message, named) {
 				t.Errorf("%s: %q does not name %s", tc.why, s.Message, named)
 			}
 			w.status = stored(s)

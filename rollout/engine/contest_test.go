@@ -6,6 +6,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // Drift of a native Deployment that comes again after each revert is left for a while, and
@@ -34,8 +36,8 @@ func TestContestedDrift(t *testing.T) {
 		}
 		o.Contested, o.ContestedBy = time.Minute, "spec was changed by other"
 		d := Decide(o, epoch)
-		ready := meta.IsStatusConditionTrue(d.Status.Conditions, ConditionReady)
-		if left := d.Wait == time.Minute && len(d.Actions) == 0 && d.Status.Reason == ReasonDriftCorrected && !ready; left != tc.left {
+		ready := meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionReady)
+		if left := d.Wait == time.Minute && len(d.Actions) == 0 && d.Status.Reason == v1alpha1.ReasonDriftCorrected && !ready; left != tc.left {
 			t.Errorf("%s: wait %s, %s: %s; ready=%t, %v", tc.name, d.Wait, d.Status.Reason, d.Status.Message, ready, d.Actions)
 		}
 		o.Contested = 0

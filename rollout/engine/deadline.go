@@ -43,15 +43,15 @@ func recovered(p *position) bool {
 
 // stoppedBy are the reasons for which nothing could move.
 var stoppedBy = map[string]bool{
-	ReasonReleasePaused: true, ReasonWriteRefused: true, ReasonTemplateRefused: true, ReasonHandBackRefused: true,
-	ReasonInvalidPlan: true, ReasonUnsupportedStrategy: true, ReasonAnotherPlan: true, ReasonRecordsLost: true,
+	v1alpha1.ReasonReleasePaused: true, v1alpha1.ReasonWriteRefused: true, v1alpha1.ReasonTemplateRefused: true, v1alpha1.ReasonHandBackRefused: true,
+	v1alpha1.ReasonInvalidPlan: true, v1alpha1.ReasonUnsupportedStrategy: true, v1alpha1.ReasonAnotherPlan: true, v1alpha1.ReasonRecordsLost: true,
 }
 
 // decideDeadline is about a step whose pods are on their way.
 func decideDeadline(d *draft) {
 	switch left := d.deadline(); {
 	case d.spec.Paused:
-		d.report(ReasonReleasePaused, "the plan is paused; "+d.progress())
+		d.report(v1alpha1.ReasonReleasePaused, "the plan is paused; "+d.progress())
 	case left > 0:
 		d.wait, d.unready = left, d.isUnready()
 		d.report(reasonUnderWay(&d.position), d.progress())
@@ -89,7 +89,7 @@ func fallBack(d *draft) {
 	d.status.ProgressTime = d.time()
 	d.status.BestAvailableReplicas = d.goalPods().available
 	d.unready = d.isUnready()
-	d.warn(ReasonPodsLost, fmt.Sprintf("step %d had its pods available and is under way again: %s", d.status.CurrentStepIndex, d.progress()))
+	d.warn(v1alpha1.ReasonPodsLost, fmt.Sprintf("step %d had its pods available and is under way again: %s", d.status.CurrentStepIndex, d.progress()))
 	d.report(reasonUnderWay(&d.position), d.progress())
 }
 
@@ -106,10 +106,10 @@ func countLoss(d *draft) {
 // pods, and the release does not fail for them.
 func awaitPods(d *draft) {
 	if d.spec.Paused {
-		d.report(ReasonReleasePaused, "the plan is paused; "+d.progress())
+		d.report(v1alpha1.ReasonReleasePaused, "the plan is paused; "+d.progress())
 		return
 	}
-	waiting := d.status.Reason == ReasonUpgrading || d.status.Reason == ReasonProgressDeadlineExceeded
+	waiting := d.status.Reason == v1alpha1.ReasonUpgrading || d.status.Reason == v1alpha1.ReasonProgressDeadlineExceeded
 	if available := d.goalPods().available; !waiting || available > d.status.BestAvailableReplicas {
 		d.status.ProgressTime, d.status.BestAvailableReplicas = d.time(), available
 	}
@@ -131,7 +131,7 @@ const podsInterval = time.Minute
 func missDeadline(d *draft) {
 	target, _ := d.target(int(d.status.CurrentStepIndex))
 	mayRollBack := d.spec.Strategy.OnFailure == v1alpha1.FailureRollback && !d.status.RollingBack && d.forward()
-	stalled := d.Release.Status.Reason == ReasonProgressDeadlineExceeded // the cluster kept the pods away until now
+	stalled := d.Release.Status.Reason == v1alpha1.ReasonProgressDeadlineExceeded // the cluster kept the pods away until now
 	switch {
 	case !mayRollBack || d.goalPods().available >= target:
 		stallMissed(d)
@@ -145,7 +145,7 @@ func missDeadline(d *draft) {
 	default:
 		d.needsPods = d.Pods == nil
 		message := missedMessage(&d.position)
-		d.warn(ReasonProgressDeadlineExceeded, message)
+		d.warn(v1alpha1.ReasonProgressDeadlineExceeded, message)
 		failRelease(d, message)
 	}
 }
@@ -164,10 +164,10 @@ func placedLate(p *position) bool {
 func stallMissed(d *draft) {
 	d.needsPods = d.Pods == nil
 	message := missedMessage(&d.position)
-	if d.status.Reason != ReasonProgressDeadlineExceeded {
-		d.warn(ReasonProgressDeadlineExceeded, message)
+	if d.status.Reason != v1alpha1.ReasonProgressDeadlineExceeded {
+		d.warn(v1alpha1.ReasonProgressDeadlineExceeded, message)
 	}
-	d.stall(ReasonProgressDeadlineExceeded, message)
+	d.stall(v1alpha1.ReasonProgressDeadlineExceeded, message)
 }
 
 func missedMessage(p *position) string {

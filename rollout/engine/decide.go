@@ -30,7 +30,7 @@ func decide(d *draft) {
 		return
 	}
 	if d.Rival != "" {
-		d.stall(ReasonAnotherPlan, fmt.Sprintf("BatchRelease %s governs Deployment %s: a plan of a GitSource goes before one made by hand, and among equals the older one; delete one of the two", d.Rival, d.Deployment.Name))
+		d.stall(v1alpha1.ReasonAnotherPlan, fmt.Sprintf("BatchRelease %s governs Deployment %s: a plan of a GitSource goes before one made by hand, and among equals the older one; delete one of the two", d.Rival, d.Deployment.Name))
 		return
 	}
 	if reason, message := unusable(&d.course); reason != "" {
@@ -49,7 +49,7 @@ func decide(d *draft) {
 	if d.leftAlone() && !d.touched() {
 		d.unreleased = d.brought != nil && !d.brought.equal(&d.Deployment.Spec.Template)
 		standStill(d)
-		d.report(ReasonReleasePaused, "annotation "+v1alpha1.AnnotationReconcile+" of the Deployment is "+v1alpha1.AnnotationReconcileDisabled+"; nothing begins, and what others change stays")
+		d.report(v1alpha1.ReasonReleasePaused, "annotation "+v1alpha1.AnnotationReconcile+" of the Deployment is "+v1alpha1.AnnotationReconcileDisabled+"; nothing begins, and what others change stays")
 		return
 	}
 	decideUsable(d)
@@ -66,7 +66,7 @@ func decideUsable(d *draft) {
 	case isDrift(&d.position) && d.Contested > 0:
 		d.wait, d.unreleased = d.Contested, true
 		by := cmp.Or(d.ContestedBy, "template, strategy or paused of the Deployment were changed")
-		d.report(ReasonDriftCorrected, by+contest.Until)
+		d.report(v1alpha1.ReasonDriftCorrected, by+contest.Until)
 	case d.idle():
 		settleIdle(d)
 	case !d.underWay():
@@ -83,14 +83,14 @@ func Refused(o Observed, err error, now time.Time) (v1alpha1.BatchReleaseStatus,
 	d := newDraft(&o, now)
 	followClock(d)
 	observeApproval(d) // it is for the steps of now, whenever the gate opens
-	d.stall(ReasonWriteRefused, err.Error())
-	held := meta.IsStatusConditionTrue(d.status.Conditions, ConditionHeld)
+	d.stall(v1alpha1.ReasonWriteRefused, err.Error())
+	held := meta.IsStatusConditionTrue(d.status.Conditions, v1alpha1.ConditionHeld)
 	d.status.ObservedGeneration = o.Release.Generation
 	countPods(d)
 	limitWait(d)
 	setConditions(d)
 	if d.Deployment == nil && held {
-		d.condition(ConditionHeld, metav1.ConditionTrue, ReasonHeld, "the native controller is kept off")
+		d.condition(v1alpha1.ConditionHeld, metav1.ConditionTrue, v1alpha1.ReasonHeld, "the native controller is kept off")
 	}
 	d.wait = refusedInterval
 	paceStatus(d)

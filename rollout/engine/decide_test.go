@@ -69,79 +69,79 @@ func TestGates(t *testing.T) {
 		event     string // that must be sent, if set
 	}{
 		{name: "nobody has approved", why: "a gate without a pause waits for ever", plan: steps("20%", "50%", "100%"), after: time.Hour,
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForApproval},
 		{name: "approved", why: "revision, commit and step are this release's", plan: steps("20%", "50%", "100%"), edit: approval(hashes[1], commitOf(1), 0),
-			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+			step: 1, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading},
 		{name: "approved by a short commit", why: "seven characters name a commit", plan: steps("20%", "50%", "100%"), edit: approval(hashes[1], commitOf(1)[:7], 0),
-			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+			step: 1, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading},
 		{name: "too short a commit", why: "six characters do not name a commit", plan: steps("20%", "50%", "100%"), edit: approval(hashes[1], commitOf(1)[:6], 0),
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForApproval},
 		{name: "approved without the commit", why: "a revision can come back, and must then be approved again", plan: steps("20%", "50%", "100%"), edit: approval(hashes[1], "", 0),
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForApproval},
 		{name: "another revision", why: "an approval counts for one release (I5)", plan: steps("20%", "50%", "100%"), edit: approval(hashes[2], commitOf(1), 2),
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForApproval},
 		{name: "another commit", why: "an approval counts for one release (I5)", plan: steps("20%", "50%", "100%"), edit: approval(hashes[1], commitOf(2), 2),
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForApproval},
 		{name: "approved ahead of time", why: "up to and including a later step", plan: steps("20%", "50%", "100%"), edit: approval(hashes[1], commitOf(1), 5),
-			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+			step: 1, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading},
 		{name: "approved in the cluster", why: "the state was written by a person", plan: steps("20%", "50%", "100%"),
 			edit: func(_ *world, o *Observed) { o.Release.Status.CurrentStepState = v1alpha1.StepCompleted },
-			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+			step: 1, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading},
 		{name: "approved in the cluster, to be reviewed", why: "it counts when it is in Git", plan: steps("20%", "50%", "100%"),
 			edit: func(_ *world, o *Observed) {
 				o.Release.Spec.ReviewApprovals, o.Release.Status.CurrentStepState = true, v1alpha1.StepCompleted
 			},
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForReview},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForReview},
 		{name: "reviewed", why: "it is in Git now", plan: steps("20%", "50%", "100%"),
 			edit: func(_ *world, o *Observed) {
 				o.Release.Spec.ReviewApprovals, o.Release.Status.RequestedApproval = true, &v1alpha1.RequestedApproval{}
 				approval(hashes[1], commitOf(1), 0)(nil, o)
 			},
-			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+			step: 1, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading},
 		{name: "approved in the cluster where signatures count", why: "it would go round the signature", plan: steps("20%", "50%", "100%"),
 			edit: func(_ *world, o *Observed) {
 				o.Release.Status.CurrentStepState, o.Release.Spec.RequireSignedApprovals = v1alpha1.StepCompleted, true
 			},
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval, event: ReasonApprovalRefused},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForApproval, event: v1alpha1.ReasonApprovalRefused},
 		{name: "refused while there is no Deployment", why: "it would be in the status when the Deployment is back", plan: steps("20%", "50%", "100%"),
 			edit: func(_ *world, o *Observed) {
 				o.Release.Status.CurrentStepState, o.Release.Spec.RequireSignedApprovals = v1alpha1.StepCompleted, true
 				o.Deployment = nil
 			},
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonDeploymentNotFound, wait: 10 * time.Minute, event: ReasonApprovalRefused},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonDeploymentNotFound, wait: 10 * time.Minute, event: v1alpha1.ReasonApprovalRefused},
 		{name: "refused during a pause", why: "the pause does not begin anew", plan: pausing, after: 4 * time.Minute,
 			edit: func(_ *world, o *Observed) {
 				o.Release.Status.CurrentStepState, o.Release.Spec.RequireSignedApprovals = v1alpha1.StepCompleted, true
 			},
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForPause, wait: 6 * time.Minute, event: ReasonApprovalRefused},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForPause, wait: 6 * time.Minute, event: v1alpha1.ReasonApprovalRefused},
 		{name: "approved in Git where signatures count", why: "gitsync has checked that one", plan: steps("20%", "50%", "100%"),
 			edit: func(_ *world, o *Observed) {
 				o.Release.Spec.RequireSignedApprovals = true
 				approval(hashes[1], commitOf(1), 0)(nil, o)
 			},
-			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading, event: ReasonStepApproved},
+			step: 1, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading, event: v1alpha1.ReasonStepApproved},
 		{name: "pausing", why: "the pause is not over", plan: pausing, after: 4 * time.Minute,
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForPause, wait: 6 * time.Minute},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForPause, wait: 6 * time.Minute},
 		{name: "paused long enough", why: "the pause is over", plan: pausing, after: 10 * time.Minute,
-			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+			step: 1, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading},
 		{name: "an approval shortens a pause", why: "a person has said so", plan: pausing, edit: approval(hashes[1], commitOf(1), 0), after: time.Minute,
-			step: 1, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading},
+			step: 1, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading},
 		{name: "frozen", why: "nothing opens while the plan is paused", plan: pausing, after: time.Hour,
 			edit: func(_ *world, o *Observed) { o.Release.Spec.Paused = true; approval(hashes[1], commitOf(1), 5)(nil, o) },
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonReleasePaused},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonReleasePaused},
 		{name: "a pod has failed at the gate", why: "a gate opens only for pods that are available", plan: pausing, after: time.Hour,
 			edit: func(_ *world, o *Observed) { o.ReplicaSets[1].Status.AvailableReplicas = 1 },
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonUpgrading},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonUpgrading},
 		{name: "too many pods have failed at the gate", why: "the step is under way again, and has a deadline", plan: pausing, after: time.Hour,
 			edit: func(_ *world, o *Observed) { o.ReplicaSets[1].Status.AvailableReplicas = 0 },
-			step: 0, state: v1alpha1.StepUpgrade, reason: ReasonUpgrading, event: ReasonPodsLost},
+			step: 0, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading, event: v1alpha1.ReasonPodsLost},
 		{name: "the pods of a raised target are not there yet", why: "a Deployment that grows restarts neither the pause nor the step", plan: pausing, after: 5 * time.Minute,
 			edit: func(_ *world, o *Observed) {
 				*o.Deployment.Spec.Replicas = 20
 				*o.ReplicaSets[0].Spec.Replicas = 18 - 2
 				*o.ReplicaSets[1].Spec.Replicas = 4
 			},
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonUpgrading},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonUpgrading},
 		{name: "the approval was for other steps", why: "the step that the gate leads to was edited since (I3)", plan: steps("20%", "50%", "100%"),
 			edit: func(_ *world, o *Observed) {
 				a := v1alpha1.Approval{Revision: hashes[1], Commit: commitOf(1), Step: 0}
@@ -149,13 +149,13 @@ func TestGates(t *testing.T) {
 				a.Steps = []intstr.IntOrString{intstr.FromString("20%"), intstr.FromString("30%"), intstr.FromString("100%")}
 				o.Release.Status.Approval = &v1alpha1.ObservedApproval{Approval: a}
 			},
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForApproval},
 		{name: "the release has ended before", why: "its approvals have had their effect (I5)", plan: steps("20%", "50%", "100%"),
 			edit: func(w *world, o *Observed) {
 				approval(hashes[1], commitOf(1), 0)(w, o)
 				o.Release.Status.EndedReleases = []v1alpha1.ReleaseName{{Revision: hashes[1], Commit: commitOf(1)}}
 			},
-			step: 0, state: v1alpha1.StepBlocking, reason: ReasonWaitingForApproval},
+			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForApproval},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := at(0, v1alpha1.StepBlocking, 2, tc.plan...)
@@ -164,7 +164,7 @@ func TestGates(t *testing.T) {
 				tc.edit(w, &o)
 			}
 			d := Decide(o, epoch.Add(tc.after))
-			if tc.reason == ReasonUpgrading {
+			if tc.reason == v1alpha1.ReasonUpgrading {
 				tc.wait = 150 * time.Second // the deadline runs, and a quarter of it is the time to say so
 			}
 			if s := d.Status; s.CurrentStepIndex != tc.step || s.CurrentStepState != tc.state || s.Reason != tc.reason || d.Wait != tc.wait {
@@ -192,22 +192,22 @@ func TestDeadline(t *testing.T) {
 		failed    bool
 		stalled   bool
 	}{
-		{name: "in time", why: "a second is left", after: deadline - time.Second, reason: ReasonUpgrading},
-		{name: "missed, hold", why: "stops and says so", after: deadline, policy: v1alpha1.FailureHold, reason: ReasonProgressDeadlineExceeded, stalled: true},
-		{name: "missed, rollback", why: "goes back, and remembers", after: deadline, policy: v1alpha1.FailureRollback, reason: ReasonRollingBack, failed: true},
+		{name: "in time", why: "a second is left", after: deadline - time.Second, reason: v1alpha1.ReasonUpgrading},
+		{name: "missed, hold", why: "stops and says so", after: deadline, policy: v1alpha1.FailureHold, reason: v1alpha1.ReasonProgressDeadlineExceeded, stalled: true},
+		{name: "missed, rollback", why: "goes back, and remembers", after: deadline, policy: v1alpha1.FailureRollback, reason: v1alpha1.ReasonRollingBack, failed: true},
 		{name: "a new best", why: "the deadline runs from the last new best", after: deadline, policy: v1alpha1.FailureRollback,
-			edit: func(o *Observed) { o.Release.Status.BestAvailableReplicas = 0 }, reason: ReasonUpgrading},
+			edit: func(o *Observed) { o.Release.Status.BestAvailableReplicas = 0 }, reason: v1alpha1.ReasonUpgrading},
 		{name: "as many as before", why: "pods that come and go do not extend it", after: deadline, policy: v1alpha1.FailureRollback,
-			edit: func(o *Observed) { o.Release.Status.BestAvailableReplicas = 1 }, reason: ReasonRollingBack, failed: true},
+			edit: func(o *Observed) { o.Release.Status.BestAvailableReplicas = 1 }, reason: v1alpha1.ReasonRollingBack, failed: true},
 		{name: "paused", why: "time while paused does not count", after: 10 * deadline, policy: v1alpha1.FailureRollback,
-			edit: func(o *Observed) { o.Release.Spec.Paused = true }, reason: ReasonReleasePaused},
+			edit: func(o *Observed) { o.Release.Spec.Paused = true }, reason: v1alpha1.ReasonReleasePaused},
 		{name: "just unpaused", why: "time while paused does not count", after: 10 * deadline, policy: v1alpha1.FailureRollback,
-			edit: func(o *Observed) { o.Release.Status.Reason = ReasonReleasePaused }, reason: ReasonUpgrading},
+			edit: func(o *Observed) { o.Release.Status.Reason = v1alpha1.ReasonReleasePaused }, reason: v1alpha1.ReasonUpgrading},
 		{name: "on the way back", why: "there is nowhere else to go", after: deadline, policy: v1alpha1.FailureRollback,
 			edit: func(o *Observed) {
 				o.Release.Status.RollingBack = true
 				o.Release.Status.CurrentStepIndex, o.Release.Status.CurrentStepReplicas = 1, ptr.To(intstr.FromString("100%"))
-			}, reason: ReasonProgressDeadlineExceeded, stalled: true},
+			}, reason: v1alpha1.ReasonProgressDeadlineExceeded, stalled: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := at(0, v1alpha1.StepUpgrade, 2, steps("20%", "100%")...)
@@ -221,7 +221,7 @@ func TestDeadline(t *testing.T) {
 			d := Decide(o, epoch.Add(tc.after))
 			stalled := false
 			for _, c := range d.Status.Conditions {
-				stalled = stalled || c.Type == ConditionStalled && c.Status == metav1.ConditionTrue
+				stalled = stalled || c.Type == v1alpha1.ConditionStalled && c.Status == metav1.ConditionTrue
 			}
 			if d.Status.Reason != tc.reason || (d.Status.FailedRevision != "") != tc.failed || stalled != tc.stalled {
 				t.Errorf("%s: %s, failed %q, stalled %t: %s", tc.why, d.Status.Reason, d.Status.FailedRevision, stalled, d.Status.Message)
@@ -384,9 +384,9 @@ func TestAdopt(t *testing.T) {
 		ready   metav1.ConditionStatus
 		stable  string // that is put on record
 	}{
-		{"all pods run it", 1, false, ReasonTakingHold, metav1.ConditionFalse, hashes[1]},
-		{"it is waited for", 1, true, ReasonNativeRollout, metav1.ConditionFalse, ""},
-		{"the next release does not wait for it, and goes back to what is available", 2, true, ReasonTakingHold, metav1.ConditionFalse, hashes[0]},
+		{"all pods run it", 1, false, v1alpha1.ReasonTakingHold, metav1.ConditionFalse, hashes[1]},
+		{"it is waited for", 1, true, v1alpha1.ReasonNativeRollout, metav1.ConditionFalse, ""},
+		{"the next release does not wait for it, and goes back to what is available", 2, true, v1alpha1.ReasonTakingHold, metav1.ConditionFalse, hashes[0]},
 	} {
 		w := newWorld(4, 1, 1, "1", "100%")
 		w.template, w.brought = 1, tc.brought
@@ -403,7 +403,7 @@ func TestAdopt(t *testing.T) {
 				recorded = r.Record.Revision
 			}
 		}
-		ready := meta.FindStatusCondition(d.Status.Conditions, ConditionReady)
+		ready := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionReady)
 		if d.Status.Reason != tc.reason || ready.Status != tc.ready || recorded != tc.stable {
 			t.Errorf("%s: %s, Ready %s, %q on record; want %s, %s, %q", tc.why, d.Status.Reason, ready.Status, recorded, tc.reason, tc.ready, tc.stable)
 		}
@@ -417,14 +417,14 @@ func TestAdopt_Recorded(t *testing.T) {
 	w.template, w.brought, w.records = 1, 0, []int{0}
 	w.sets[0] = replicaSet{exists: true, size: 3, ready: 3, statusReady: 3, observed: true}
 	w.sets[1] = replicaSet{exists: true, size: 2, stuck: 2, observed: true}
-	w.status.Reason = ReasonTakingHold
+	w.status.Reason = v1alpha1.ReasonTakingHold
 	o := w.observe()
 	o.Release.Spec.Template, o.Template = templates[0], nil
 	for i := range o.Records {
 		o.Records[i].Sent = plan.TemplateDigest(templates[0])
 	}
-	if d := Decide(o, epoch); d.Status.Reason != ReasonRollingBack {
-		t.Errorf("%s: %s, want %s", d.Status.Reason, d.Status.Message, ReasonRollingBack)
+	if d := Decide(o, epoch); d.Status.Reason != v1alpha1.ReasonRollingBack {
+		t.Errorf("%s: %s, want %s", d.Status.Reason, d.Status.Message, v1alpha1.ReasonRollingBack)
 	}
 }
 
@@ -480,7 +480,7 @@ func TestDeploymentGone(t *testing.T) {
 	}{
 		{"there is none", func(o *Observed) { o.Deployment = nil }, time.Hour, "there is no Deployment /web", 10 * time.Minute, false},
 		{"there is none for longer than the deadline", func(o *Observed) {
-			o.Deployment, o.Release.Status.Reason, o.Release.Status.ReasonTime = nil, ReasonDeploymentNotFound, &metav1.Time{Time: epoch}
+			o.Deployment, o.Release.Status.Reason, o.Release.Status.ReasonTime = nil, v1alpha1.ReasonDeploymentNotFound, &metav1.Time{Time: epoch}
 		}, time.Hour, "there is no Deployment /web; this has taken longer than 10m0s: create the Deployment, or correct spec.workloadRef", 0, true},
 		{"a foreground deletion waits for the pods", nil, 9 * time.Minute, "Deployment shop/web is being deleted", time.Minute, false},
 		{"a pod of a foreground deletion stays", nil, 10 * time.Minute,
@@ -504,8 +504,8 @@ func TestDeploymentGone(t *testing.T) {
 			tc.edit(&o)
 		}
 		d := Decide(o, epoch.Add(tc.after))
-		stalled, ready := meta.IsStatusConditionTrue(d.Status.Conditions, ConditionStalled), meta.IsStatusConditionTrue(d.Status.Conditions, ConditionReady)
-		if d.Status.Reason != ReasonDeploymentNotFound || d.Status.Message != tc.message || d.Wait != tc.wait || stalled != tc.stalled || ready || len(d.Actions) > 0 {
+		stalled, ready := meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionStalled), meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionReady)
+		if d.Status.Reason != v1alpha1.ReasonDeploymentNotFound || d.Status.Message != tc.message || d.Wait != tc.wait || stalled != tc.stalled || ready || len(d.Actions) > 0 {
 			t.Errorf("%s: %s: %q, wait %s, stalled %t, ready %t, %v", tc.why, d.Status.Reason, d.Status.Message, d.Wait, stalled, ready, d.Actions)
 		}
 	}
@@ -546,7 +546,7 @@ func TestRefusedBounds(t *testing.T) {
 				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable},
 			}
 			d := Decide(o, epoch)
-			refused := d.Status.Reason == ReasonUnsupportedStrategy && len(d.Actions) == 0 && strings.Contains(d.Status.Message, tc.why)
+			refused := d.Status.Reason == v1alpha1.ReasonUnsupportedStrategy && len(d.Actions) == 0 && strings.Contains(d.Status.Message, tc.why)
 			if refused != (tc.why != "") {
 				t.Errorf("%s, %s/%s: %s: %s; %v", name, tc.surge, tc.unavailable, d.Status.Reason, d.Status.Message, d.Actions)
 			}

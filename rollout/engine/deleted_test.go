@@ -34,7 +34,7 @@ func TestDeletedReplicaSet(t *testing.T) {
 	o := w.observe()
 	doom(o.ReplicaSets[0])
 	d := Decide(o, epoch)
-	if want := "0 of 10 pods run " + hashes[0] + "; ReplicaSet web-" + hashes[0] + doomed; d.Status.Reason != ReasonPodsUnavailable || d.Status.Message != want {
+	if want := "0 of 10 pods run " + hashes[0] + "; ReplicaSet web-" + hashes[0] + doomed; d.Status.Reason != v1alpha1.ReasonPodsUnavailable || d.Status.Message != want {
 		t.Errorf("between releases: %s: %s\nwant %s", d.Status.Reason, d.Status.Message, want)
 	}
 
@@ -95,7 +95,7 @@ func TestUnanswered(t *testing.T) {
 		o := w.observe()
 		tc.edit(o.Deployment)
 		d := Decide(o, epoch.Add(tc.after))
-		if d.Status.Reason != ReasonTakingHold || d.Status.Message != tc.message || len(d.Actions) > 0 || tc.after < answers && d.Wait > answers-tc.after {
+		if d.Status.Reason != v1alpha1.ReasonTakingHold || d.Status.Message != tc.message || len(d.Actions) > 0 || tc.after < answers && d.Wait > answers-tc.after {
 			t.Errorf("%s: %s: %s, wait %s, %v\nwant %s", tc.why, d.Status.Reason, d.Status.Message, d.Wait, d.Actions, tc.message)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // draft is the decision of a round while it is being made.
@@ -23,7 +25,7 @@ type draft struct {
 func newDraft(o *Observed, now time.Time) *draft {
 	return &draft{
 		position: newPosition(o, now),
-		stalled:  meta.IsStatusConditionTrue(o.Release.Status.Conditions, ConditionStalled),
+		stalled:  meta.IsStatusConditionTrue(o.Release.Status.Conditions, v1alpha1.ConditionStalled),
 	}
 }
 

@@ -194,7 +194,7 @@ func (w *world) goWell(t *testing.T) {
 // rests reports whether this is what was wanted: what Git brings has all pods,
 // natively; or there are none, and the release waits for some.
 func (w *world) rests() bool {
-	if w.n == 0 && w.status.Reason == ReasonScaledToZero {
+	if w.n == 0 && w.status.Reason == v1alpha1.ReasonScaledToZero {
 		return true
 	}
 	for i, rs := range w.sets {

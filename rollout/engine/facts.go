@@ -117,8 +117,8 @@ type Observed struct {
 	Minor int
 	// Refused is why the API server does not take spec.template, would not take the
 	// hand-back, or would change what is written of a ReplicaSet. It is nil if it does
-	// none of that. RefusedReason is [ReasonHandBackRefused] for the second, and
-	// [ReasonWriteRefused] for the third.
+	// none of that. RefusedReason is [v1alpha1.ReasonHandBackRefused] for the second, and
+	// [v1alpha1.ReasonWriteRefused] for the third.
 	Refused       error
 	RefusedReason string
 	// CreationRefused: of the writes of ReplicaSets only creations are refused, and

@@ -1,6 +1,10 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
 
 // followReplicas keeps the sizes of a held Deployment at N if no release may go on. The plan is
 // then paused before the release has begun, or plan or template cannot be used. The hold
@@ -17,12 +21,12 @@ func followReplicas(d *draft) {
 	defer func(before course) { d.course = before }(d.course)
 	d.course = d.from(d.recorded(0)).to(d.templated())
 	switch sets := followingThere(&d.position); {
-	case d.replicas == 0 || d.seen() && d.onlyStable() && !d.shadowed(d.stable.template) && d.RefusedReason != ReasonHandBackRefused:
+	case d.replicas == 0 || d.seen() && d.onlyStable() && !d.shadowed(d.stable.template) && d.RefusedReason != v1alpha1.ReasonHandBackRefused:
 		d.handBack("there is nothing to split", d.stable.template)
 	case !Held(d.Deployment):
-		d.warn(ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
+		d.warn(v1alpha1.ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
 		d.do(Hold{because: "the hold was changed by another field manager", Template: &d.Deployment.Spec.Template, Revision: d.goal.name})
-	case d.RefusedReason == ReasonWriteRefused && (!d.CreationRefused || lacksReplicaSet(sets)):
+	case d.RefusedReason == v1alpha1.ReasonWriteRefused && (!d.CreationRefused || lacksReplicaSet(sets)):
 	case d.seen() && (active(numbers(sets)) > 1 || isAlone(&d.position, sets)):
 		moveSizes(d, sets, because(fmt.Sprintf("%d replicas, and no release may go on", d.replicas)))
 	}

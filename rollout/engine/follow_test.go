@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // N changes while no release may go on. The existing ReplicaSets follow as far as writes
@@ -24,14 +25,18 @@ func TestFollow(t *testing.T) {
 		{name: "N shrinks, the template is refused", why: "the release under way keeps the share of its step", n: 4, want: map[string]int32{hashes[0]: 2, hashes[1]: 2},
 			edit: func(o *Observed) { o.Refused = refused }},
 		{name: "N grows, creations are refused", why: "resizes pass", n: 12, want: map[string]int32{hashes[0]: 7, hashes[1]: 5},
-			edit: func(o *Observed) { o.Refused, o.RefusedReason, o.CreationRefused = refused, ReasonWriteRefused, true }},
+			edit: func(o *Observed) {
+				o.Refused, o.RefusedReason, o.CreationRefused = refused, v1alpha1.ReasonWriteRefused, true
+			}},
 		{name: "N shrinks, creations are refused", why: "resizes pass", n: 4, want: map[string]int32{hashes[0]: 2, hashes[1]: 2},
-			edit: func(o *Observed) { o.Refused, o.RefusedReason, o.CreationRefused = refused, ReasonWriteRefused, true }},
+			edit: func(o *Observed) {
+				o.Refused, o.RefusedReason, o.CreationRefused = refused, v1alpha1.ReasonWriteRefused, true
+			}},
 		{name: "N grows, resizes are refused", why: "nothing passes", n: 12, want: map[string]int32{hashes[0]: 5, hashes[1]: 5},
-			edit: func(o *Observed) { o.Refused, o.RefusedReason = refused, ReasonWriteRefused }},
+			edit: func(o *Observed) { o.Refused, o.RefusedReason = refused, v1alpha1.ReasonWriteRefused }},
 		{name: "creations are refused, and the stable ReplicaSet is gone", why: "nothing takes its place", n: 12, want: map[string]int32{hashes[1]: 5, hashes[2]: 2},
 			edit: func(o *Observed) {
-				o.Refused, o.RefusedReason, o.CreationRefused = refused, ReasonWriteRefused, true
+				o.Refused, o.RefusedReason, o.CreationRefused = refused, v1alpha1.ReasonWriteRefused, true
 				o.ReplicaSets = o.ReplicaSets[1:]
 			}},
 	} {

@@ -125,7 +125,7 @@ const foreseenRounds = 12
 
 // firstInstall is about a Deployment that does not exist: gitsync creates it.
 func firstInstall(o Observed) Outlook {
-	out := Outlook{Kind: OutlookFirstInstall, Reason: ReasonDeploymentNotFound}
+	out := Outlook{Kind: OutlookFirstInstall, Reason: v1alpha1.ReasonDeploymentNotFound}
 	if o.Template != nil {
 		out.To = plan.TemplateHash(o.Template, nil, o.Minor)
 	}
@@ -164,7 +164,7 @@ func (f *foresight) round(now time.Time) bool {
 	case told:
 	case releasing(&d.Status) && !sameRelease(&d.Status, &f.before):
 		f.began = d.Status.DeepCopy()
-	case slices.ContainsFunc(d.Events, func(e Event) bool { return e.Reason == ReasonPlanChanged }):
+	case slices.ContainsFunc(d.Events, func(e Event) bool { return e.Reason == v1alpha1.ReasonPlanChanged }):
 		f.edited = d.Status.DeepCopy()
 	}
 	for _, a := range d.Actions {
@@ -257,9 +257,9 @@ func (f *foresight) outlook(now time.Time) Outlook {
 
 func (f *foresight) kind(after *v1alpha1.BatchReleaseStatus) OutlookKind {
 	// A release that misses its deadline is stalled too, and goes on when its pods come up.
-	stalled := meta.IsStatusConditionTrue(after.Conditions, ConditionStalled) && after.Reason != ReasonProgressDeadlineExceeded
+	stalled := meta.IsStatusConditionTrue(after.Conditions, v1alpha1.ConditionStalled) && after.Reason != v1alpha1.ReasonProgressDeadlineExceeded
 	switch {
-	case stalled || after.Reason == ReasonReleasePaused:
+	case stalled || after.Reason == v1alpha1.ReasonReleasePaused:
 		return OutlookBlocked
 	case f.began != nil && f.began.RollingBack:
 		return OutlookRollBack

@@ -444,11 +444,11 @@ func TestForesee_Refused(t *testing.T) {
 	c.bring(1)
 	o := c.observe()
 	o.Refused = errors.New("no")
-	if got := Foresee(o, epoch); got.Kind != OutlookBlocked || got.Reason != ReasonTemplateRefused {
+	if got := Foresee(o, epoch); got.Kind != OutlookBlocked || got.Reason != v1alpha1.ReasonTemplateRefused {
 		t.Errorf("%+v", got)
 	}
 	o.Refused, o.Rival = nil, "older"
-	if got := Foresee(o, epoch); got.Kind != OutlookBlocked || got.Reason != ReasonAnotherPlan {
+	if got := Foresee(o, epoch); got.Kind != OutlookBlocked || got.Reason != v1alpha1.ReasonAnotherPlan {
 		t.Errorf("%+v", got)
 	}
 }

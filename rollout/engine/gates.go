@@ -48,7 +48,7 @@ func frozen(p *position) *gate {
 	if !p.spec.Paused {
 		return nil
 	}
-	return &gate{reason: ReasonReleasePaused, message: "the plan is paused; " + p.progress()}
+	return &gate{reason: v1alpha1.ReasonReleasePaused, message: "the plan is paused; " + p.progress()}
 }
 
 // backwards: the gates of a rollback open as soon as the pods are available.
@@ -68,7 +68,7 @@ func approvedInCluster(p *position) *gate {
 	}
 	return &gate{
 		open: true, by: v1alpha1.StepApproval{By: v1alpha1.ApprovedByCluster},
-		reason: ReasonStepApproved, message: fmt.Sprintf("step %d of %s, in the cluster", p.status.CurrentStepIndex, p.goal.name),
+		reason: v1alpha1.ReasonStepApproved, message: fmt.Sprintf("step %d of %s, in the cluster", p.status.CurrentStepIndex, p.goal.name),
 	}
 }
 
@@ -85,7 +85,7 @@ func approvedInGit(p *position) *gate {
 	}
 	return &gate{
 		open: true, by: v1alpha1.StepApproval{By: by, Commit: a.ApprovedIn},
-		reason: ReasonStepApproved, message: fmt.Sprintf("step %d of %s, by %s%s", p.status.CurrentStepIndex, p.goal.name, by, inCommit(a.ApprovedIn)),
+		reason: v1alpha1.ReasonStepApproved, message: fmt.Sprintf("step %d of %s, by %s%s", p.status.CurrentStepIndex, p.goal.name, by, inCommit(a.ApprovedIn)),
 	}
 }
 
@@ -144,10 +144,10 @@ func pausing(p *position) *gate {
 		left -= p.now.Sub(p.status.StepStateTime.Time)
 	}
 	if left <= 0 {
-		return &gate{open: true, reason: ReasonPauseElapsed, message: fmt.Sprintf("step %d of %s, after %s", p.status.CurrentStepIndex, p.goal.name, pause.Duration.Duration)}
+		return &gate{open: true, reason: v1alpha1.ReasonPauseElapsed, message: fmt.Sprintf("step %d of %s, after %s", p.status.CurrentStepIndex, p.goal.name, pause.Duration.Duration)}
 	}
 	until := p.now.Add(left).UTC().Format(time.TimeOnly)
-	return &gate{reason: ReasonWaitingForPause, message: fmt.Sprintf("%s; step %d goes on at %s UTC", p.progress(), p.status.CurrentStepIndex, until), wait: left}
+	return &gate{reason: v1alpha1.ReasonWaitingForPause, message: fmt.Sprintf("%s; step %d goes on at %s UTC", p.progress(), p.status.CurrentStepIndex, until), wait: left}
 }
 
 // unapproved: the step waits for an approval.
@@ -158,15 +158,15 @@ func unapproved(p *position) *gate {
 		if isSpent(p, a) {
 			why = "this release has ended before, and its approval with it; bring the change by a new commit"
 		}
-		return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; step %d goes on to %s when it is approved: %s", p.progress(), step, next, why)}
+		return &gate{reason: v1alpha1.ReasonWaitingForApproval, message: fmt.Sprintf("%s; step %d goes on to %s when it is approved: %s", p.progress(), step, next, why)}
 	}
 	if p.status.RequestedApproval != nil {
-		return &gate{reason: ReasonWaitingForReview, message: fmt.Sprintf("%s; step %d was approved in the cluster, and goes on to %s when Git says so", p.progress(), step, next)}
+		return &gate{reason: v1alpha1.ReasonWaitingForReview, message: fmt.Sprintf("%s; step %d was approved in the cluster, and goes on to %s when Git says so", p.progress(), step, next)}
 	}
 	if p.parked() {
-		return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; step %d has no pod with maxSurge 0; approve it to go on to step %d", p.progress(), step, leadsTo(p))}
+		return &gate{reason: v1alpha1.ReasonWaitingForApproval, message: fmt.Sprintf("%s; step %d has no pod with maxSurge 0; approve it to go on to step %d", p.progress(), step, leadsTo(p))}
 	}
-	return &gate{reason: ReasonWaitingForApproval, message: fmt.Sprintf("%s; approve step %d to go on to %s", p.progress(), step, next)}
+	return &gate{reason: v1alpha1.ReasonWaitingForApproval, message: fmt.Sprintf("%s; approve step %d to go on to %s", p.progress(), step, next)}
 }
 
 // beyondGate says how many pods are to run the update revision once the gate opens.

@@ -18,13 +18,13 @@ func HandedBack(br *v1alpha1.BatchRelease, now time.Time) v1alpha1.BatchReleaseS
 	d := newDraft(&Observed{Release: br}, now)
 	s := &d.status
 	s.Phase, s.CurrentStepState, s.RequestedApproval = "", "", nil
-	d.report(ReasonHandedBack, fmt.Sprintf("the plan is being deleted, and Deployment %s is handed back to the native controller; the finalizers %s keep only this object",
+	d.report(v1alpha1.ReasonHandedBack, fmt.Sprintf("the plan is being deleted, and Deployment %s is handed back to the native controller; the finalizers %s keep only this object",
 		br.Spec.WorkloadRef.Name, plan.JoinNames(br.Finalizers)))
 	s.ObservedGeneration, s.ReasonTime, s.LastUpdateTime = br.Generation, d.time(), d.time()
-	for _, name := range []string{ConditionReady, ConditionReconciling, ConditionStalled} {
+	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		d.condition(name, metav1.ConditionFalse, s.Reason, s.Message)
 	}
-	d.condition(ConditionHeld, metav1.ConditionFalse, ReasonNotHeld, "the Deployment is native")
+	d.condition(v1alpha1.ConditionHeld, metav1.ConditionFalse, v1alpha1.ReasonNotHeld, "the Deployment is native")
 	return d.status
 }
 

@@ -1,6 +1,10 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
 
 // takeHold takes the hold, once the native controller has finished with what is
 // there. A strategy that only the Deployment knows is put on record before it
@@ -34,7 +38,7 @@ func takeHold(d *draft, why string) {
 func parkStep(d *draft) {
 	unhold(d)
 	if d.replicas == 0 {
-		d.report(ReasonScaledToZero, fmt.Sprintf("the Deployment has 0 replicas; %s goes on at step %d when it has some", d.goal.name, d.status.CurrentStepIndex))
+		d.report(v1alpha1.ReasonScaledToZero, fmt.Sprintf("the Deployment has 0 replicas; %s goes on at step %d when it has some", d.goal.name, d.status.CurrentStepIndex))
 		return
 	}
 	advance(d, len(d.actions) == 0)
@@ -47,8 +51,8 @@ func restoreHold(d *draft) {
 		d.status.ProgressTime, d.status.BestAvailableReplicas = d.time(), 0
 	} else {
 		why = "the hold was changed by another field manager"
-		d.warn(ReasonDriftCorrected, "template, strategy or paused of the held Deployment were changed; the hold is put back")
+		d.warn(v1alpha1.ReasonDriftCorrected, "template, strategy or paused of the held Deployment were changed; the hold is put back")
 	}
 	takeHold(d, why)
-	d.report(ReasonTakingHold, "keeping the native controller off for "+d.goal.name)
+	d.report(v1alpha1.ReasonTakingHold, "keeping the native controller off for "+d.goal.name)
 }

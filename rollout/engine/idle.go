@@ -12,7 +12,7 @@ import (
 // crash is completed here; drift in strategy and paused is undone.
 func settleIdle(d *draft) {
 	if d.isNativeDrift() {
-		d.warn(ReasonDriftCorrected, "strategy or paused of the Deployment were not what the manifest says")
+		d.warn(v1alpha1.ReasonDriftCorrected, "strategy or paused of the Deployment were not what the manifest says")
 		d.handBack("strategy or paused were changed by another field manager", nil)
 	}
 	if d.brought == nil { // spec.template is empty: what runs is stable
@@ -31,9 +31,9 @@ func settleIdle(d *draft) {
 		d.do(Forget{because: "it is not being released any more", Record: r})
 	}
 	completeRelease(d)
-	if n := d.replaced(); n > 0 && d.status.Reason == ReasonReleaseCompleted {
+	if n := d.replaced(); n > 0 && d.status.Reason == v1alpha1.ReasonReleaseCompleted {
 		d.unreleased = true
-		d.report(ReasonNativeRollout, fmt.Sprintf("the native controller is replacing %d pods that do not run %s", n, d.goal.name))
+		d.report(v1alpha1.ReasonNativeRollout, fmt.Sprintf("the native controller is replacing %d pods that do not run %s", n, d.goal.name))
 	}
 	watchPods(d)
 }
@@ -77,11 +77,11 @@ func isDrift(p *position) bool {
 // Deployment's own bounds let be missing.
 func watchPods(d *draft) {
 	none := d.goal.rs == nil && d.replicas > 0
-	if d.status.Reason != ReasonReleaseCompleted || !none && d.goalPods().available >= d.replicas-d.unavailable {
+	if d.status.Reason != v1alpha1.ReasonReleaseCompleted || !none && d.goalPods().available >= d.replicas-d.unavailable {
 		return
 	}
 	d.unreleased, d.unready = true, true
-	d.report(ReasonPodsUnavailable, d.progress())
+	d.report(v1alpha1.ReasonPodsUnavailable, d.progress())
 }
 
 // standStill makes the status one of the release that spec brings, and moves nothing. One that

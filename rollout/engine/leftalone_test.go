@@ -30,20 +30,20 @@ func TestLeftAlone(t *testing.T) {
 		reason    string
 		kept      bool // the message says that another release waits
 	}{
-		{name: "nothing comes", why: "it stands at its gate", brought: 1, revision: 1, reason: ReasonWaitingForApproval},
-		{name: "another template", why: "no release begins", brought: 2, revision: 1, reason: ReasonWaitingForApproval, kept: true},
-		{name: "another template, not left alone", why: "it supersedes", brought: 2, enabled: true, revision: 2, reason: ReasonTakingHold},
-		{name: "the same template by another commit", why: "that is another release, too", brought: 1, recommit: true, revision: 1, reason: ReasonWaitingForApproval, kept: true},
-		{name: "another template, approved", why: "the release under way goes on", brought: 2, edit: approve, revision: 1, step: 1, reason: ReasonUpgrading, kept: true},
-		{name: "another template, past the deadline", why: "the release under way fails, and rolls back", brought: 2, after: time.Hour, revision: 0, back: true, step: 1, reason: ReasonRollingBack, kept: true,
+		{name: "nothing comes", why: "it stands at its gate", brought: 1, revision: 1, reason: v1alpha1.ReasonWaitingForApproval},
+		{name: "another template", why: "no release begins", brought: 2, revision: 1, reason: v1alpha1.ReasonWaitingForApproval, kept: true},
+		{name: "another template, not left alone", why: "it supersedes", brought: 2, enabled: true, revision: 2, reason: v1alpha1.ReasonTakingHold},
+		{name: "the same template by another commit", why: "that is another release, too", brought: 1, recommit: true, revision: 1, reason: v1alpha1.ReasonWaitingForApproval, kept: true},
+		{name: "another template, approved", why: "the release under way goes on", brought: 2, edit: approve, revision: 1, step: 1, reason: v1alpha1.ReasonUpgrading, kept: true},
+		{name: "another template, past the deadline", why: "the release under way fails, and rolls back", brought: 2, after: time.Hour, revision: 0, back: true, step: 1, reason: v1alpha1.ReasonRollingBack, kept: true,
 			edit: func(o *Observed) {
 				o.Release.Status.CurrentStepState, o.Release.Status.CurrentStepTarget = v1alpha1.StepUpgrade, 0
 				o.Release.Spec.Strategy.OnFailure, o.Pods = v1alpha1.FailureRollback, &Pods{Failing: 2}
 				o.ReplicaSets[1].Status.AvailableReplicas, o.ReplicaSets[1].Status.ReadyReplicas = 0, 0
 			}},
 		{name: "no template", why: "the release under way goes on", brought: 1, edit: func(o *Observed) { o.Release.Spec.Template, o.Template = nil, nil },
-			revision: 1, reason: ReasonWaitingForApproval, kept: true},
-		{name: "the stable template", why: "going back ends the hold", brought: 0, revision: 0, back: true, step: 1, reason: ReasonRollingBack},
+			revision: 1, reason: v1alpha1.ReasonWaitingForApproval, kept: true},
+		{name: "the stable template", why: "going back ends the hold", brought: 0, revision: 0, back: true, step: 1, reason: v1alpha1.ReasonRollingBack},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := at(0, v1alpha1.StepBlocking, 2, steps("20%", "100%")...)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // This file is about a held Deployment that has no record of its stable revision. A restore
@@ -62,9 +63,9 @@ func awaitRecords(d *draft) {
 		"Restore the ControllerRevisions of the Deployment from a back-up, without ownerReferences%s. "+
 		"If the plan is removed, the native controller brings all pods to %s, without gates",
 		lost, d.Deployment.Name, live.name, remedy, live.name)
-	if d.status.Reason != ReasonRecordsLost {
-		d.warn(ReasonRecordsLost, message)
+	if d.status.Reason != v1alpha1.ReasonRecordsLost {
+		d.warn(v1alpha1.ReasonRecordsLost, message)
 	}
-	d.stall(ReasonRecordsLost, message)
+	d.stall(v1alpha1.ReasonRecordsLost, message)
 	d.wait = refusedInterval
 }

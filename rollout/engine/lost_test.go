@@ -74,11 +74,11 @@ func TestLostRecords(t *testing.T) {
 				return
 			}
 			s := d.Status
-			if len(d.Actions) > 0 || s.Reason != ReasonRecordsLost ||
-				!meta.IsStatusConditionTrue(s.Conditions, ConditionStalled) || d.Wait != refusedInterval {
+			if len(d.Actions) > 0 || s.Reason != v1alpha1.ReasonRecordsLost ||
+				!meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStalled) || d.Wait != refusedInterval {
 				t.Errorf("%s: %s, wait %s, %v", s.Reason, s.Message, d.Wait, d.Actions)
 			}
-			if !meta.IsStatusConditionPresentAndEqual(s.Conditions, ConditionHeld, metav1.ConditionTrue) {
+			if !meta.IsStatusConditionPresentAndEqual(s.Conditions, v1alpha1.ConditionHeld, metav1.ConditionTrue) {
 				t.Error("Held is not True")
 			}
 			if s.StableRevision != before.StableRevision || s.Phase != before.Phase || !slices.Equal(s.OpenedReplicas, before.OpenedReplicas) {

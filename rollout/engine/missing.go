@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // decideWithout is about a Deployment that is gone, or that is going.
@@ -23,12 +25,12 @@ func decideWithout(d *draft) {
 // awaitDeployment is about a Deployment that is not there: no pod of it runs.
 func awaitDeployment(d *draft) {
 	message := fmt.Sprintf("there is no Deployment %s/%s", d.Release.Namespace, d.spec.WorkloadRef.Name)
-	if d.status.Phase != "" && d.status.Reason != ReasonDeploymentNotFound { // it was there
-		d.warn(ReasonDeploymentNotFound, message)
+	if d.status.Phase != "" && d.status.Reason != v1alpha1.ReasonDeploymentNotFound { // it was there
+		d.warn(v1alpha1.ReasonDeploymentNotFound, message)
 	}
 	s := &d.status
 	s.Replicas, s.UpdatedReplicas, s.UpdatedReadyReplicas, s.UpdatedAvailableReplicas = 0, 0, 0, 0
-	d.report(ReasonDeploymentNotFound, message)
+	d.report(v1alpha1.ReasonDeploymentNotFound, message)
 }
 
 // awaitDeletion is about a Deployment that is being deleted. It stays until its
@@ -38,10 +40,10 @@ func awaitDeletion(d *draft) {
 	left := d.deadlineLength() - d.now.Sub(d.Deployment.DeletionTimestamp.Time)
 	if left > 0 {
 		d.wait = left
-		d.report(ReasonDeploymentNotFound, message)
+		d.report(v1alpha1.ReasonDeploymentNotFound, message)
 		return
 	}
-	d.stall(ReasonDeploymentNotFound, fmt.Sprintf("%s%s; this has taken longer than %s: %s",
+	d.stall(v1alpha1.ReasonDeploymentNotFound, fmt.Sprintf("%s%s; this has taken longer than %s: %s",
 		message, d.deletions(), d.deadlineLength(), deletionAdvice(d.Deployment.Finalizers)))
 }
 

@@ -766,10 +766,10 @@ func (o *oracle) said(c *cluster, ob *Observed, before v1alpha1.BatchReleaseStat
 		}
 		r.ended, r.failed = true, true
 	}
-	if s.Reason == ReasonProgressDeadlineExceeded && before.Reason != s.Reason && !s.RollingBack && c.now.Sub(r.entered) < deadline-time.Duration(r.losses)*time.Second { // each loss of pods counts for a second more
+	if s.Reason == v1alpha1.ReasonProgressDeadlineExceeded && before.Reason != s.Reason && !s.RollingBack && c.now.Sub(r.entered) < deadline-time.Duration(r.losses)*time.Second { // each loss of pods counts for a second more
 		c.violate("I14", "the deadline is said to be over %s after the step began, and it is %s", c.now.Sub(r.entered), deadline)
 	}
-	if meta.IsStatusConditionTrue(s.Conditions, ConditionReady) && c.fresh() && o.meddled == "" && usable(ob) && c.d != nil && c.d.Status.ObservedGeneration >= c.d.Generation {
+	if meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) && c.fresh() && o.meddled == "" && usable(ob) && c.d != nil && c.d.Status.ObservedGeneration >= c.d.Generation {
 		for _, i := range c.live() {
 			if v := versionIn(&c.sets[i].rs.Spec.Template); v != r.version && c.size(i) > 0 {
 				c.violate("Ready", "Ready=True, and %d pods run v%d while spec says v%d", c.size(i), v+1, r.version+1)
@@ -875,7 +875,7 @@ func (c *cluster) rests() bool {
 
 // waiting are the reasons of waiting for a person or for a named time.
 var waiting = map[string]bool{
-	ReasonWaitingForApproval: true, ReasonWaitingForReview: true, ReasonWaitingForPause: true, ReasonReleasePaused: true, ReasonScaledToZero: true,
+	v1alpha1.ReasonWaitingForApproval: true, v1alpha1.ReasonWaitingForReview: true, v1alpha1.ReasonWaitingForPause: true, v1alpha1.ReasonReleasePaused: true, v1alpha1.ReasonScaledToZero: true,
 }
 
 // checkRest judges what is said when nothing moves any more.
@@ -891,12 +891,12 @@ func (c *cluster) checkRest() {
 	}
 	s := c.br.Status
 	if c.d == nil {
-		if s.Reason != ReasonDeploymentNotFound {
+		if s.Reason != v1alpha1.ReasonDeploymentNotFound {
 			c.violate("I14", "there is no Deployment, and the reason is %s", s.Reason)
 		}
 		return
 	}
-	stalled, ready := meta.IsStatusConditionTrue(s.Conditions, ConditionStalled), meta.IsStatusConditionTrue(s.Conditions, ConditionReady)
+	stalled, ready := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStalled), meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady)
 	size, _, available, _, _ := c.podsOf(c.version)
 	_, total := c.active()
 	var lacking int32
@@ -910,7 +910,7 @@ func (c *cluster) checkRest() {
 		// released to itself, behind its gates.
 	case c.rests():
 		r := c.oracle.current(c, &c.br.Spec) // its rollback waits, or its release does
-		waits := c.br.Spec.Paused && s.Reason == ReasonReleasePaused && (r.failed || r.version != c.oracle.stable)
+		waits := c.br.Spec.Paused && s.Reason == v1alpha1.ReasonReleasePaused && (r.failed || r.version != c.oracle.stable)
 		if !ready && lacking == 0 && !stalled && !waits {
 			c.violate("I14", "all pods run v%d, and Ready is not True: %s", c.version+1, s.Reason)
 		}
@@ -918,15 +918,15 @@ func (c *cluster) checkRest() {
 		c.violate("Ready", "Ready=True, and it is not so")
 	case stalled:
 		c.checkStalled(s.Reason, lacking, total)
-	case s.Reason == ReasonReleasePaused:
+	case s.Reason == v1alpha1.ReasonReleasePaused:
 		if !c.br.Spec.Paused {
 			c.violate("I14", "it says that the plan is paused")
 		}
-	case s.Reason == ReasonScaledToZero:
+	case s.Reason == v1alpha1.ReasonScaledToZero:
 		if c.replicas() != 0 {
 			c.violate("I14", "it says that there are no replicas")
 		}
-	case s.Reason == ReasonWaitingForApproval, s.Reason == ReasonWaitingForReview:
+	case s.Reason == v1alpha1.ReasonWaitingForApproval, s.Reason == v1alpha1.ReasonWaitingForReview:
 		if wanted := c.oracle.wanted(c, int(s.CurrentStepIndex), size); wanted-available > tolerated(c, wanted) {
 			c.violate("I14", "it waits for an approval, and %d of %d pods are not available", wanted-available, wanted)
 		}
@@ -964,35 +964,35 @@ func (c *cluster) nativelyStuck() bool {
 func (c *cluster) checkStalled(reason string, lacking, total int32) {
 	kept := slices.ContainsFunc(c.live(), c.doomed)
 	switch reason {
-	case ReasonTakingHold, ReasonHandingBack, ReasonPodsUnavailable, ReasonRollingBack:
+	case v1alpha1.ReasonTakingHold, v1alpha1.ReasonHandingBack, v1alpha1.ReasonPodsUnavailable, v1alpha1.ReasonRollingBack:
 		if !kept {
 			c.violate("I14", "Stalled=True with %s, and no ReplicaSet is being deleted", reason)
 		}
-	case ReasonProgressDeadlineExceeded, "NativeRollout":
+	case v1alpha1.ReasonProgressDeadlineExceeded, "NativeRollout":
 		stuck := reason == "NativeRollout" && c.nativelyStuck()
 		if lacking == 0 && !kept && total >= c.replicas() && !stuck {
 			c.violate("I14", "Stalled=True with %s, and all pods are available", reason)
 		}
-		if reason == ReasonProgressDeadlineExceeded {
+		if reason == v1alpha1.ReasonProgressDeadlineExceeded {
 			c.oracle.judgeHealth(c)
 		}
-	case ReasonRecordsLost:
+	case v1alpha1.ReasonRecordsLost:
 		if total > 0 || len(c.records) > 0 {
 			c.violate("I14", "Stalled=True with %s, and there are %d pods and %d records", reason, total, len(c.records))
 		}
-	case ReasonRolledBack:
+	case v1alpha1.ReasonRolledBack:
 		if r := c.oracle.current(c, &c.br.Spec); !r.failed && !r.ended {
 			c.violate("I14", "Stalled=True with %s, and no release has failed", reason)
 		}
-	case ReasonInvalidPlan:
+	case v1alpha1.ReasonInvalidPlan:
 		if len(plan.ValidateStrategy(&c.br.Spec.Strategy, field.NewPath("spec"))) == 0 {
 			c.violate("I14", "Stalled=True with %s, and the plan is valid", reason)
 		}
-	case ReasonHandBackRefused:
+	case v1alpha1.ReasonHandBackRefused:
 		if c.admission != mutatesAlways && !c.mutates {
 			c.violate("I14", "Stalled=True with %s, and admission would change nothing", reason)
 		}
-	case ReasonWriteRefused:
+	case v1alpha1.ReasonWriteRefused:
 		if c.setAdmission == admitsAll || c.setAdmission == mutatesSince && !c.alters {
 			c.violate("I14", "Stalled=True with %s, and admission would change nothing", reason)
 		}
@@ -1036,12 +1036,12 @@ func (c *cluster) ends() {
 	for range 12 {
 		c.checkRest()
 		s := c.br.Status
-		if c.rests() && meta.IsStatusConditionTrue(s.Conditions, ConditionReady) {
+		if c.rests() && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) {
 			return
 		}
 		r := c.oracle.current(c, &c.br.Spec)
 		switch s.Reason {
-		case ReasonWaitingForApproval, ReasonWaitingForReview:
+		case v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonWaitingForReview:
 			if approved && !r.ended && !r.itself && !r.doubtful {
 				c.violate("I14", "the approval of the last step opens no gate")
 			}
@@ -1051,18 +1051,18 @@ func (c *cluster) ends() {
 				c.exec(fmt.Sprintf("approve %d", len(c.br.Spec.Strategy.Steps)))
 			}
 			approved = !approved
-		case ReasonRolledBack:
+		case v1alpha1.ReasonRolledBack:
 			c.exec("recommit")
 			approved = false
-		case ReasonNativeRollout:
+		case v1alpha1.ReasonNativeRollout:
 			if !c.nativelyStuck() {
 				c.violate("I14", "pods come up, and it does not end: %s", s.Reason)
 			}
 			c.exec(fmt.Sprintf("scale %d", c.replicas()+1))
-		case ReasonHandBackRefused:
+		case v1alpha1.ReasonHandBackRefused:
 			c.mutates = false // the policy goes, and nothing tells the controller
 			c.exec("time 1m")
-		case ReasonWriteRefused:
+		case v1alpha1.ReasonWriteRefused:
 			c.setAdmission = admitsAll
 			c.exec("time 1h") // the longest wait for the next trial
 		default:

@@ -41,11 +41,11 @@ func nameRefused(d *draft, reason string) {
 			d.course = d.to(d.brought)
 		}
 	}
-	if reason == ReasonInvalidPlan {
+	if reason == v1alpha1.ReasonInvalidPlan {
 		d.course = d.by(v1alpha1.BatchStrategy{Steps: []v1alpha1.Step{{Replicas: plan.Full}}}) // there is no step to enter
 	}
 	standStill(d)
-	if reason == ReasonInvalidPlan && d.status.CurrentStepState == v1alpha1.StepInitial {
+	if reason == v1alpha1.ReasonInvalidPlan && d.status.CurrentStepState == v1alpha1.StepInitial {
 		d.status.CurrentStepReplicas, d.status.OpenedReplicas = nil, nil // decideInitial enters the first one
 	}
 }
@@ -54,16 +54,16 @@ func nameRefused(d *draft, reason string) {
 // Deployment's strategy.
 func unusable(c *course) (reason, message string) {
 	if c.Refused != nil {
-		return cmp.Or(c.RefusedReason, ReasonTemplateRefused), c.Refused.Error()
+		return cmp.Or(c.RefusedReason, v1alpha1.ReasonTemplateRefused), c.Refused.Error()
 	}
 	if errs := plan.ValidateStrategy(&c.spec.Strategy, field.NewPath("spec", "strategy")); len(errs) > 0 {
-		return ReasonInvalidPlan, errs.ToAggregate().Error()
+		return v1alpha1.ReasonInvalidPlan, errs.ToAggregate().Error()
 	}
 	if c.badBounds != nil {
-		return ReasonUnsupportedStrategy, "Deployment " + c.Deployment.Name + ": spec.strategy: " + c.badBounds.Error()
+		return v1alpha1.ReasonUnsupportedStrategy, "Deployment " + c.Deployment.Name + ": spec.strategy: " + c.badBounds.Error()
 	}
 	if c.strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
-		return ReasonUnsupportedStrategy, fmt.Sprintf("Deployment %s: spec.strategy.type: %s cannot be released in batches; use RollingUpdate, or remove the plan", c.Deployment.Name, c.strategy.Type)
+		return v1alpha1.ReasonUnsupportedStrategy, fmt.Sprintf("Deployment %s: spec.strategy.type: %s cannot be released in batches; use RollingUpdate, or remove the plan", c.Deployment.Name, c.strategy.Type)
 	}
 	return "", ""
 }

@@ -21,7 +21,7 @@ func idle() *world {
 	w.status = v1alpha1.BatchReleaseStatus{
 		Phase: v1alpha1.PhaseCompleted, CurrentStepIndex: 1, CurrentStepState: v1alpha1.StepCompleted,
 		StableRevision: hashes[1], UpdateRevision: hashes[1], UpdateTemplateDigest: digests[1], UpdateCommit: commitOf(1),
-		Reason: ReasonReleaseCompleted, Replicas: 10, UpdatedReplicas: 10, UpdatedReadyReplicas: 10, UpdatedAvailableReplicas: 10,
+		Reason: v1alpha1.ReasonReleaseCompleted, Replicas: 10, UpdatedReplicas: 10, UpdatedReadyReplicas: 10, UpdatedAvailableReplicas: 10,
 	}
 	return w
 }
@@ -31,22 +31,22 @@ var refusals = []struct {
 	reason string
 	edit   func(*Observed)
 }{
-	{ReasonUnsupportedStrategy, func(o *Observed) {
+	{v1alpha1.ReasonUnsupportedStrategy, func(o *Observed) {
 		o.Release.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	}},
-	{ReasonUnsupportedStrategy, func(o *Observed) {
+	{v1alpha1.ReasonUnsupportedStrategy, func(o *Observed) {
 		none := intstr.FromInt32(0)
 		o.Release.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &none, MaxUnavailable: &none}}
 	}},
-	{ReasonInvalidPlan, func(o *Observed) { o.Release.Spec.Strategy.Steps = nil }},
-	{ReasonInvalidPlan, func(o *Observed) { o.Release.Spec.Strategy.Steps = steps("50%", "20%", "100%") }},
-	{ReasonTemplateRefused, func(o *Observed) { o.Refused, o.Template = errors.New("the selector does not match"), nil }},
-	{ReasonHandBackRefused, func(o *Observed) { o.Refused, o.RefusedReason = errors.New("a policy"), ReasonHandBackRefused }},
-	{ReasonHandBackRefused, func(o *Observed) {
-		o.Refused, o.RefusedReason, o.Template = errors.New("no right"), ReasonHandBackRefused, nil
+	{v1alpha1.ReasonInvalidPlan, func(o *Observed) { o.Release.Spec.Strategy.Steps = nil }},
+	{v1alpha1.ReasonInvalidPlan, func(o *Observed) { o.Release.Spec.Strategy.Steps = steps("50%", "20%", "100%") }},
+	{v1alpha1.ReasonTemplateRefused, func(o *Observed) { o.Refused, o.Template = errors.New("the selector does not match"), nil }},
+	{v1alpha1.ReasonHandBackRefused, func(o *Observed) { o.Refused, o.RefusedReason = errors.New("a policy"), v1alpha1.ReasonHandBackRefused }},
+	{v1alpha1.ReasonHandBackRefused, func(o *Observed) {
+		o.Refused, o.RefusedReason, o.Template = errors.New("no right"), v1alpha1.ReasonHandBackRefused, nil
 	}},
-	{ReasonWriteRefused, func(o *Observed) { o.Refused, o.RefusedReason = errors.New("a webhook"), ReasonWriteRefused }},
-	{ReasonReleasePaused, func(o *Observed) {
+	{v1alpha1.ReasonWriteRefused, func(o *Observed) { o.Refused, o.RefusedReason = errors.New("a webhook"), v1alpha1.ReasonWriteRefused }},
+	{v1alpha1.ReasonReleasePaused, func(o *Observed) {
 		o.Deployment.Annotations = map[string]string{v1alpha1.AnnotationReconcile: v1alpha1.AnnotationReconcileDisabled}
 	}},
 }
@@ -67,7 +67,7 @@ func TestRefused_BeforeItBegins(t *testing.T) {
 			for range 2 { // and it stays so
 				d := refused()
 				s := d.Status
-				if len(d.Actions) > 0 || s.Reason != tc.reason || meta.IsStatusConditionTrue(s.Conditions, ConditionReady) {
+				if len(d.Actions) > 0 || s.Reason != tc.reason || meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) {
 					t.Fatalf("%s: %s: %v", s.Reason, s.Message, d.Actions)
 				}
 				named := s.UpdateRevision == hashes[2] || s.UpdateRevision == "" // not known, while the API server does not complete it

@@ -27,7 +27,7 @@ func TestRefused_CountsWhatWasObserved(t *testing.T) {
 			return s
 		}, want: counts{10, 9, 9, 8}},
 		"it is known before": {status: func(o Observed) v1alpha1.BatchReleaseStatus {
-			o.Refused, o.RefusedReason = refused, ReasonWriteRefused
+			o.Refused, o.RefusedReason = refused, v1alpha1.ReasonWriteRefused
 			return Decide(o, epoch).Status
 		}, want: counts{10, 9, 9, 8}},
 		"the plan cannot be used": {status: func(o Observed) v1alpha1.BatchReleaseStatus {
@@ -89,18 +89,18 @@ func TestRefused_StopsTheDeadline(t *testing.T) {
 	refused, later := errors.New("refused"), epoch.Add(time.Hour)
 	w := at(1, "Upgrade", 4, steps("40%", "90%", "100%")...)
 	w.status.UpdateTemplateDigest = plan.TemplateDigest(templates[1])
-	w.status.Reason, w.status.ReasonTime = ReasonUpgrading, &metav1.Time{Time: epoch.Add(-time.Minute)}
+	w.status.Reason, w.status.ReasonTime = v1alpha1.ReasonUpgrading, &metav1.Time{Time: epoch.Add(-time.Minute)}
 	w.spec.Strategy.OnFailure = v1alpha1.FailureRollback
 	s, _ := Refused(w.observe(), refused, epoch)
 	w.status = stored(s)
-	if d := Decide(w.observe(), later); d.Status.RollingBack || d.Status.Reason != ReasonUpgrading || len(d.Actions) == 0 {
+	if d := Decide(w.observe(), later); d.Status.RollingBack || d.Status.Reason != v1alpha1.ReasonUpgrading || len(d.Actions) == 0 {
 		t.Errorf("%s: %s: %v", d.Status.Reason, d.Status.Message, d.Actions)
 	}
 	w.sets[0] = replicaSet{exists: true, size: 1, ready: 1, statusReady: 1, observed: true, desired: 10, maximum: 13}
 	w.sets[1] = replicaSet{exists: true, size: 9, ready: 5, statusReady: 5, pending: 4, observed: true, desired: 10, maximum: 13}
 	w.status.BestAvailableReplicas = 5
 	d := Decide(w.observe(), later)
-	if want := time.Duration(v1alpha1.DefaultProgressDeadlineSeconds) * time.Second; d.Status.RollingBack || d.Status.Reason != ReasonUpgrading || d.Status.ProgressTime == nil ||
+	if want := time.Duration(v1alpha1.DefaultProgressDeadlineSeconds) * time.Second; d.Status.RollingBack || d.Status.Reason != v1alpha1.ReasonUpgrading || d.Status.ProgressTime == nil ||
 		later.Sub(d.Status.ProgressTime.Time) > want {
 		t.Errorf("%s: %s: %v", d.Status.Reason, d.Status.Message, d.Status.ProgressTime)
 	}

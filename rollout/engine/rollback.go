@@ -22,7 +22,7 @@ func requestedRollback(d *draft) bool {
 	}
 	switch {
 	case d.forward() && !d.underWay():
-		d.warn(ReasonRollbackImpossible, fmt.Sprintf("it was asked for before %s came, which has not begun", d.goal.name))
+		d.warn(v1alpha1.ReasonRollbackImpossible, fmt.Sprintf("it was asked for before %s came, which has not begun", d.goal.name))
 		d.do(ClearRollback{because: "another release has come since"})
 		return false
 	case !d.forward() && releasing(&d.status) && !d.underWay() && !d.failed():
@@ -32,7 +32,7 @@ func requestedRollback(d *draft) bool {
 		d.do(ClearRollback{because: "the rollback has begun"})
 		return false
 	case d.brought == nil || d.brought == d.stable && d.recorded(1) == nil:
-		d.warn(ReasonRollbackImpossible, "nothing that was stable before is known")
+		d.warn(v1alpha1.ReasonRollbackImpossible, "nothing that was stable before is known")
 		d.do(ClearRollback{because: "there is nothing to go back to"})
 		return false
 	}

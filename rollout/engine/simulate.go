@@ -232,7 +232,7 @@ func (m *model) wait(d Decision) bool {
 			}
 		}
 	}
-	if d.Status.Reason == ReasonWaitingForApproval {
+	if d.Status.Reason == v1alpha1.ReasonWaitingForApproval {
 		if m.approves.IsZero() {
 			m.approves = m.now.Add(max(m.ApproveAfter, time.Nanosecond))
 		}

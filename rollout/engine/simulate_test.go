@@ -35,19 +35,19 @@ func TestSimulate(t *testing.T) {
 			if m.UpdatedAvailable+m.StableAvailable < least || m.Updated+m.Stable > most {
 				t.Fatalf("seed %d: %+v: not between %d available and %d pods", seed, m, least, most)
 			}
-			if !m.Back && m.Updated > m.Target && m.Reason != ReasonRolledBack {
+			if !m.Back && m.Updated > m.Target && m.Reason != v1alpha1.ReasonRolledBack {
 				t.Fatalf("seed %d: %+v: above the target", seed, m)
 			}
 		}
 		last := moments[len(moments)-1]
-		ends := map[string]bool{ReasonReleaseCompleted: true}
+		ends := map[string]bool{v1alpha1.ReasonReleaseCompleted: true}
 		if s.Fails {
-			ends = map[string]bool{ReasonProgressDeadlineExceeded: true, ReasonRolledBack: true}
+			ends = map[string]bool{v1alpha1.ReasonProgressDeadlineExceeded: true, v1alpha1.ReasonRolledBack: true}
 			if s.Plan.OnFailure == v1alpha1.FailureRollback {
-				delete(ends, ReasonProgressDeadlineExceeded)
+				delete(ends, v1alpha1.ReasonProgressDeadlineExceeded)
 			}
 			if last.Updated == s.Replicas || last.Target == 0 { // no pod had to be made at or after that step
-				ends[ReasonReleaseCompleted] = true
+				ends[v1alpha1.ReasonReleaseCompleted] = true
 			}
 		}
 		if !ends[last.Reason] {

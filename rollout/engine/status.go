@@ -74,9 +74,9 @@ func (d *draft) condition(name string, status metav1.ConditionStatus, reason, me
 
 func reasonUnderWay(p *position) string {
 	if p.status.RollingBack {
-		return ReasonRollingBack
+		return v1alpha1.ReasonRollingBack
 	}
-	return ReasonUpgrading
+	return v1alpha1.ReasonUpgrading
 }
 
 // conclude sums the round up.
@@ -100,15 +100,15 @@ const keptBehind = "; spec brings another release, which waits while annotation 
 
 // setConditions computes all conditions.
 func setConditions(d *draft) {
-	ready := d.status.Phase == v1alpha1.PhaseCompleted && !d.stalled && !d.unreleased && d.Deployment != nil && d.status.Reason != ReasonDeploymentNotFound
-	d.condition(ConditionReady, truth(ready), d.status.Reason, d.status.Message)
-	leftAlone := d.unreleased && d.status.Reason == ReasonReleasePaused
-	d.condition(ConditionReconciling, truth(!ready && !d.stalled && !leftAlone), d.status.Reason, d.status.Message)
-	d.condition(ConditionStalled, truth(d.stalled), d.status.Reason, d.status.Message)
+	ready := d.status.Phase == v1alpha1.PhaseCompleted && !d.stalled && !d.unreleased && d.Deployment != nil && d.status.Reason != v1alpha1.ReasonDeploymentNotFound
+	d.condition(v1alpha1.ConditionReady, truth(ready), d.status.Reason, d.status.Message)
+	leftAlone := d.unreleased && d.status.Reason == v1alpha1.ReasonReleasePaused
+	d.condition(v1alpha1.ConditionReconciling, truth(!ready && !d.stalled && !leftAlone), d.status.Reason, d.status.Message)
+	d.condition(v1alpha1.ConditionStalled, truth(d.stalled), d.status.Reason, d.status.Message)
 	if d.heldAfter() {
-		d.condition(ConditionHeld, metav1.ConditionTrue, ReasonHeld, "the native controller is kept off")
+		d.condition(v1alpha1.ConditionHeld, metav1.ConditionTrue, v1alpha1.ReasonHeld, "the native controller is kept off")
 	} else {
-		d.condition(ConditionHeld, metav1.ConditionFalse, ReasonNotHeld, "the Deployment is native")
+		d.condition(v1alpha1.ConditionHeld, metav1.ConditionFalse, v1alpha1.ReasonNotHeld, "the Deployment is native")
 	}
 }
 

@@ -38,14 +38,14 @@ func decideInitial(d *draft) {
 		if d.running() > 0 && d.forward() && !slices.Contains(allowed, plan.Full) { // no edit adds to what is there
 			d.status.OpenedReplicas = allowed
 		}
-		d.report(ReasonTakingHold, "the steps have changed; "+d.goal.name+" has not begun")
+		d.report(v1alpha1.ReasonTakingHold, "the steps have changed; "+d.goal.name+" has not begun")
 	case d.spec.Paused:
 		followReplicas(d)
 		if !d.touched() && !d.stable.equal(&d.Deployment.Spec.Template) { // paused freezes what Git brings, and nothing else runs meanwhile
-			d.warn(ReasonDriftCorrected, "the template of the Deployment was changed while the plan is paused; it is put back")
+			d.warn(v1alpha1.ReasonDriftCorrected, "the template of the Deployment was changed while the plan is paused; it is put back")
 			d.handBack("the template was changed while the plan is paused", d.stable.template)
 		}
-		d.report(ReasonReleasePaused, "the plan is paused; "+d.goal.name+" has not begun")
+		d.report(v1alpha1.ReasonReleasePaused, "the plan is paused; "+d.goal.name+" has not begun")
 	case unrecorded(&d.course):
 		recordGoal(d)
 	case d.parked() || inHold(&d.course) && d.seen():
@@ -54,13 +54,13 @@ func decideInitial(d *draft) {
 		if d.replicas == 0 && d.parked() {
 			unhold(d) // in this round: each moment in which N may grow again is one of H4
 		}
-		d.report(ReasonUpgrading, d.progress())
+		d.report(v1alpha1.ReasonUpgrading, d.progress())
 	default:
 		takeHold(d, fmt.Sprintf("release of %s", d.goal.name))
-		if d.status.Reason != ReasonRollingBack {
-			d.report(ReasonTakingHold, "about to release "+d.goal.name+unanswered(d))
+		if d.status.Reason != v1alpha1.ReasonRollingBack {
+			d.report(v1alpha1.ReasonTakingHold, "about to release "+d.goal.name+unanswered(d))
 		} else if len(d.actions) == 0 {
-			d.report(ReasonRollingBack, "back to "+d.goal.name+unanswered(d))
+			d.report(v1alpha1.ReasonRollingBack, "back to "+d.goal.name+unanswered(d))
 		}
 	}
 }
@@ -78,7 +78,7 @@ func decideStep(d *draft) {
 	}
 	if d.withheld() {
 		unhold(d)
-		d.report(ReasonReleasePaused, "the plan is paused; "+d.progress())
+		d.report(v1alpha1.ReasonReleasePaused, "the plan is paused; "+d.progress())
 		return
 	}
 	if unrecorded(&d.course) {
@@ -90,7 +90,7 @@ func decideStep(d *draft) {
 		return
 	}
 	if !d.seen() {
-		d.report(ReasonTakingHold, "waiting for the native controller to see the hold of "+d.goal.name+unanswered(d))
+		d.report(v1alpha1.ReasonTakingHold, "waiting for the native controller to see the hold of "+d.goal.name+unanswered(d))
 		return
 	}
 	trackProgress(d)
@@ -108,7 +108,7 @@ func askFirstGate(d *draft) {
 		d.status.Phase, state = v1alpha1.PhaseRollingUpdate, v1alpha1.StepUpgrade
 	}
 	d.enter(0, state)
-	d.report(ReasonUpgrading, d.progress())
+	d.report(v1alpha1.ReasonUpgrading, d.progress())
 }
 
 // reposition goes on at the first step whose target is not below what runs, but at none
@@ -137,8 +137,8 @@ func reposition(d *draft) {
 	}
 	d.enter(step, v1alpha1.StepUpgrade)
 	d.status.Phase = v1alpha1.PhaseRollingUpdate
-	d.event(ReasonPlanChanged, fmt.Sprintf("the steps have changed; going on at step %d", d.status.CurrentStepIndex))
-	d.report(ReasonUpgrading, d.progress())
+	d.event(v1alpha1.ReasonPlanChanged, fmt.Sprintf("the steps have changed; going on at step %d", d.status.CurrentStepIndex))
+	d.report(v1alpha1.ReasonUpgrading, d.progress())
 }
 
 // lowerFirst lowers what a release may run that has opened no gate, and has no pod yet, to
@@ -195,11 +195,11 @@ func finalize(d *draft) {
 	if d.status.Phase != v1alpha1.PhaseFinalizing {
 		d.status.Phase = v1alpha1.PhaseFinalizing
 		d.setState(v1alpha1.StepCompleted)
-		d.report(ReasonHandingBack, "all pods run "+d.goal.name+"; handing back to the native controller")
+		d.report(v1alpha1.ReasonHandingBack, "all pods run "+d.goal.name+"; handing back to the native controller")
 		return
 	}
 	if d.shadowed(&d.Deployment.Spec.Template) {
-		d.report(ReasonHandingBack, "all pods run "+d.goal.name+"; the hand-back waits"+d.deletions())
+		d.report(v1alpha1.ReasonHandingBack, "all pods run "+d.goal.name+"; the hand-back waits"+d.deletions())
 		return
 	}
 	finishRelease(d, "all pods run "+because(d.goal.name), nil)

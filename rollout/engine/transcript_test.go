@@ -274,7 +274,7 @@ func (p *transcript) state() {
 	if s.Phase == v1alpha1.PhaseCompleted {
 		at = string(s.Phase)
 	}
-	if meta.IsStatusConditionTrue(s.Conditions, ConditionStalled) {
+	if meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStalled) {
 		at += ", stalled"
 	}
 	state := fmt.Sprintf("| %-23s | %-25s | %s: %s", p.pods(), at, s.Reason, s.Message)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // The gauges are what
@@ -79,7 +78,7 @@ type reading struct {
 	outcome                              v1alpha1.ReleaseOutcome
 }
 
-var conditionTypes = [...]string{engine.ConditionReady, engine.ConditionReconciling, engine.ConditionHeld, engine.ConditionStalled}
+var conditionTypes = [...]string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionHeld, v1alpha1.ConditionStalled}
 
 // readings of thousands of idle releases are small, and made into series only
 // when they are asked for.

@@ -7,29 +7,28 @@ import (
 	"time"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/notify"
 )
 
 // notified are the reasons that notifications are sent of, and what they mean for the
 // commit.
 var notified = map[string]notify.State{
-	engine.ReasonReleaseStarted:           notify.Pending,
-	engine.ReasonStepApproved:             notify.Pending,
-	engine.ReasonReleaseSuperseded:        notify.Failed,
-	engine.ReasonWaitingForApproval:       notify.Pending,
-	engine.ReasonWaitingForPause:          notify.Pending,
-	engine.ReasonReleasePaused:            notify.Pending,
-	engine.ReasonScaledToZero:             notify.Pending,
-	engine.ReasonRollingBack:              notify.Pending,
-	engine.ReasonReleaseCompleted:         notify.Succeeded,
-	engine.ReasonRolledBack:               notify.Failed,
-	engine.ReasonProgressDeadlineExceeded: notify.Failed,
-	engine.ReasonInvalidPlan:              notify.Failed,
-	engine.ReasonTemplateRefused:          notify.Failed,
-	engine.ReasonHandBackRefused:          notify.Failed,
-	engine.ReasonUnsupportedStrategy:      notify.Failed,
-	engine.ReasonWriteRefused:             notify.Failed,
+	v1alpha1.ReasonReleaseStarted:           notify.Pending,
+	v1alpha1.ReasonStepApproved:             notify.Pending,
+	v1alpha1.ReasonReleaseSuperseded:        notify.Failed,
+	v1alpha1.ReasonWaitingForApproval:       notify.Pending,
+	v1alpha1.ReasonWaitingForPause:          notify.Pending,
+	v1alpha1.ReasonReleasePaused:            notify.Pending,
+	v1alpha1.ReasonScaledToZero:             notify.Pending,
+	v1alpha1.ReasonRollingBack:              notify.Pending,
+	v1alpha1.ReasonReleaseCompleted:         notify.Succeeded,
+	v1alpha1.ReasonRolledBack:               notify.Failed,
+	v1alpha1.ReasonProgressDeadlineExceeded: notify.Failed,
+	v1alpha1.ReasonInvalidPlan:              notify.Failed,
+	v1alpha1.ReasonTemplateRefused:          notify.Failed,
+	v1alpha1.ReasonHandBackRefused:          notify.Failed,
+	v1alpha1.ReasonUnsupportedStrategy:      notify.Failed,
+	v1alpha1.ReasonWriteRefused:             notify.Failed,
 }
 
 // Of returns the transitions to notify of when a release's status becomes new, in the
@@ -55,8 +54,8 @@ func superseded(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now 
 		return notify.Transition{}, false
 	}
 	return notify.Transition{
-		Namespace: br.Namespace, Release: br.Name, Reason: engine.ReasonReleaseSuperseded, Message: r.Revision + " by " + new.UpdateRevision + fromCommit(new.UpdateCommit),
-		State: notified[engine.ReasonReleaseSuperseded], Revision: r.Revision, Commit: r.Commit, Step: old.CurrentStepIndex, Time: now,
+		Namespace: br.Namespace, Release: br.Name, Reason: v1alpha1.ReasonReleaseSuperseded, Message: r.Revision + " by " + new.UpdateRevision + fromCommit(new.UpdateCommit),
+		State: notified[v1alpha1.ReasonReleaseSuperseded], Revision: r.Revision, Commit: r.Commit, Step: old.CurrentStepIndex, Time: now,
 	}, true
 }
 
@@ -79,8 +78,8 @@ func approved(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now ti
 		message = fmt.Sprintf("step %d in the cluster", a.Step)
 	}
 	return notify.Transition{
-		Namespace: br.Namespace, Release: br.Name, Reason: engine.ReasonStepApproved, Message: message + fromCommit(a.Commit),
-		State: notified[engine.ReasonStepApproved], Revision: new.UpdateRevision, Commit: new.UpdateCommit, Step: a.Step, Time: now,
+		Namespace: br.Namespace, Release: br.Name, Reason: v1alpha1.ReasonStepApproved, Message: message + fromCommit(a.Commit),
+		State: notified[v1alpha1.ReasonStepApproved], Revision: new.UpdateRevision, Commit: new.UpdateCommit, Step: a.Step, Time: now,
 	}, true
 }
 
@@ -106,14 +105,14 @@ func described(br *v1alpha1.BatchRelease, t notify.Transition) notify.Transition
 		push = " --direct"
 	}
 	switch t.Reason {
-	case engine.ReasonWaitingForApproval:
+	case v1alpha1.ReasonWaitingForApproval:
 		if br.Spec.RequireSignedApprovals {
 			name += " --sign"
 		}
 		t.Next = "tranche approve" + name + push
-	case engine.ReasonProgressDeadlineExceeded:
+	case v1alpha1.ReasonProgressDeadlineExceeded:
 		t.Next = "tranche rollback" + name + push
-	case engine.ReasonReleasePaused:
+	case v1alpha1.ReasonReleasePaused:
 		if git {
 			t.Next = "tranche resume" + name + push
 		}
@@ -130,8 +129,8 @@ func begins(old, new *v1alpha1.BatchReleaseStatus) bool {
 // starts when it is refused no more.
 func reasonOf(old, new *v1alpha1.BatchReleaseStatus) string {
 	wasRefused := old.Phase == new.Phase && notified[old.Reason] == notify.Failed
-	if new.Phase == v1alpha1.PhaseInitial && new.Reason == engine.ReasonTakingHold && (begins(old, new) || wasRefused) {
-		return engine.ReasonReleaseStarted
+	if new.Phase == v1alpha1.PhaseInitial && new.Reason == v1alpha1.ReasonTakingHold && (begins(old, new) || wasRefused) {
+		return v1alpha1.ReasonReleaseStarted
 	}
 	return new.Reason
 }
@@ -151,7 +150,7 @@ func isSettled(old, new *v1alpha1.BatchReleaseStatus, state notify.State) bool {
 func changed(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) (notify.Transition, bool) {
 	old, reason := &br.Status, reasonOf(&br.Status, &new)
 	state, ok := notified[reason]
-	if !ok || isSame(old, &new) || isSettled(old, &new, state) || reason == engine.ReasonRollingBack && old.RollingBack {
+	if !ok || isSame(old, &new) || isSettled(old, &new, state) || reason == v1alpha1.ReasonRollingBack && old.RollingBack {
 		return notify.Transition{}, false
 	}
 	t := notify.Transition{
@@ -159,7 +158,7 @@ func changed(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now tim
 		Revision: new.UpdateRevision, Commit: new.UpdateCommit, Step: new.CurrentStepIndex, Time: now,
 		Rollback: new.RollingBack || old.RollingBack && new.Phase == v1alpha1.PhaseCompleted,
 	}
-	if t.Rollback && reason == engine.ReasonReleaseCompleted {
+	if t.Rollback && reason == v1alpha1.ReasonReleaseCompleted {
 		t.Message = "rolled back: " + t.Message
 	}
 	if new.FailedCommit != "" && new.FailedRevision != "" {

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/notify"
 )
 
@@ -32,21 +31,21 @@ func TestTransition(t *testing.T) {
 		state    notify.State
 		rollback bool
 	}{
-		{"a release begins", at("Completed", 1, engine.ReasonReleaseCompleted, stable), at("Initial", 0, engine.ReasonTakingHold), engine.ReasonReleaseStarted, notify.Pending, false},
-		{"a release that cannot begin", at("Completed", 1, engine.ReasonReleaseCompleted, stable), at("Initial", 0, engine.ReasonUnsupportedStrategy), engine.ReasonUnsupportedStrategy, notify.Failed, false},
-		{"then it begins", at("Initial", 0, engine.ReasonUnsupportedStrategy), at("Initial", 0, engine.ReasonTakingHold), engine.ReasonReleaseStarted, notify.Pending, false},
-		{"it is resumed before its first pod", at("Initial", 0, engine.ReasonReleasePaused), at("Initial", 0, engine.ReasonTakingHold), "", 0, false},
-		{"it has begun already", at("Initial", 0, engine.ReasonTakingHold), at("RollingUpdate", 0, engine.ReasonUpgrading), "", 0, false},
-		{"a gate", at("RollingUpdate", 0, engine.ReasonUpgrading), at("RollingUpdate", 0, engine.ReasonWaitingForApproval), engine.ReasonWaitingForApproval, notify.Pending, false},
-		{"the same gate", at("RollingUpdate", 0, engine.ReasonWaitingForApproval), at("RollingUpdate", 0, engine.ReasonWaitingForApproval), "", 0, false},
-		{"the next gate, of an empty batch", at("RollingUpdate", 0, engine.ReasonWaitingForApproval), at("RollingUpdate", 1, engine.ReasonWaitingForApproval), engine.ReasonWaitingForApproval, notify.Pending, false},
-		{"the end", at("Finalizing", 1, engine.ReasonHandingBack), at("Completed", 1, engine.ReasonReleaseCompleted), engine.ReasonReleaseCompleted, notify.Succeeded, false},
-		{"what runs is seen for the first time", at("", 0, ""), at("Completed", 1, engine.ReasonReleaseCompleted), "", 0, false},
-		{"the way back begins", at("RollingUpdate", 1, engine.ReasonUpgrading), at("Initial", 0, engine.ReasonRollingBack, back), engine.ReasonRollingBack, notify.Pending, true},
-		{"it goes on", at("Initial", 0, engine.ReasonRollingBack, back), at("RollingUpdate", 1, engine.ReasonRollingBack, back), "", 0, false},
-		{"it is done", at("Finalizing", 1, engine.ReasonHandingBack, back), at("Completed", 1, engine.ReasonRolledBack, back), engine.ReasonRolledBack, notify.Failed, true},
-		{"a rollback of what was complete is done", at("Finalizing", 1, engine.ReasonHandingBack, again), at("Completed", 1, engine.ReasonReleaseCompleted), engine.ReasonReleaseCompleted, notify.Succeeded, true},
-		{"a deadline", at("RollingUpdate", 1, engine.ReasonUpgrading), at("RollingUpdate", 1, engine.ReasonProgressDeadlineExceeded), engine.ReasonProgressDeadlineExceeded, notify.Failed, false},
+		{"a release begins", at("Completed", 1, v1alpha1.ReasonReleaseCompleted, stable), at("Initial", 0, v1alpha1.ReasonTakingHold), v1alpha1.ReasonReleaseStarted, notify.Pending, false},
+		{"a release that cannot begin", at("Completed", 1, v1alpha1.ReasonReleaseCompleted, stable), at("Initial", 0, v1alpha1.ReasonUnsupportedStrategy), v1alpha1.ReasonUnsupportedStrategy, notify.Failed, false},
+		{"then it begins", at("Initial", 0, v1alpha1.ReasonUnsupportedStrategy), at("Initial", 0, v1alpha1.ReasonTakingHold), v1alpha1.ReasonReleaseStarted, notify.Pending, false},
+		{"it is resumed before its first pod", at("Initial", 0, v1alpha1.ReasonReleasePaused), at("Initial", 0, v1alpha1.ReasonTakingHold), "", 0, false},
+		{"it has begun already", at("Initial", 0, v1alpha1.ReasonTakingHold), at("RollingUpdate", 0, v1alpha1.ReasonUpgrading), "", 0, false},
+		{"a gate", at("RollingUpdate", 0, v1alpha1.ReasonUpgrading), at("RollingUpdate", 0, v1alpha1.ReasonWaitingForApproval), v1alpha1.ReasonWaitingForApproval, notify.Pending, false},
+		{"the same gate", at("RollingUpdate", 0, v1alpha1.ReasonWaitingForApproval), at("RollingUpdate", 0, v1alpha1.ReasonWaitingForApproval), "", 0, false},
+		{"the next gate, of an empty batch", at("RollingUpdate", 0, v1alpha1.ReasonWaitingForApproval), at("RollingUpdate", 1, v1alpha1.ReasonWaitingForApproval), v1alpha1.ReasonWaitingForApproval, notify.Pending, false},
+		{"the end", at("Finalizing", 1, v1alpha1.ReasonHandingBack), at("Completed", 1, v1alpha1.ReasonReleaseCompleted), v1alpha1.ReasonReleaseCompleted, notify.Succeeded, false},
+		{"what runs is seen for the first time", at("", 0, ""), at("Completed", 1, v1alpha1.ReasonReleaseCompleted), "", 0, false},
+		{"the way back begins", at("RollingUpdate", 1, v1alpha1.ReasonUpgrading), at("Initial", 0, v1alpha1.ReasonRollingBack, back), v1alpha1.ReasonRollingBack, notify.Pending, true},
+		{"it goes on", at("Initial", 0, v1alpha1.ReasonRollingBack, back), at("RollingUpdate", 1, v1alpha1.ReasonRollingBack, back), "", 0, false},
+		{"it is done", at("Finalizing", 1, v1alpha1.ReasonHandingBack, back), at("Completed", 1, v1alpha1.ReasonRolledBack, back), v1alpha1.ReasonRolledBack, notify.Failed, true},
+		{"a rollback of what was complete is done", at("Finalizing", 1, v1alpha1.ReasonHandingBack, again), at("Completed", 1, v1alpha1.ReasonReleaseCompleted), v1alpha1.ReasonReleaseCompleted, notify.Succeeded, true},
+		{"a deadline", at("RollingUpdate", 1, v1alpha1.ReasonUpgrading), at("RollingUpdate", 1, v1alpha1.ReasonProgressDeadlineExceeded), v1alpha1.ReasonProgressDeadlineExceeded, notify.Failed, false},
 	} {
 		br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}, Status: tc.old}
 		got, ok := changed(br, tc.new, time.Unix(0, 0))
@@ -63,26 +62,26 @@ func TestTransition(t *testing.T) {
 func TestTransitions(t *testing.T) {
 	const commit = "3f2c1e0000000000000000000000000000000000"
 	at := func(edit ...func(*v1alpha1.BatchReleaseStatus)) v1alpha1.BatchReleaseStatus {
-		s := v1alpha1.BatchReleaseStatus{Phase: "RollingUpdate", Reason: engine.ReasonUpgrading, UpdateRevision: "u", UpdateCommit: commit}
+		s := v1alpha1.BatchReleaseStatus{Phase: "RollingUpdate", Reason: v1alpha1.ReasonUpgrading, UpdateRevision: "u", UpdateCommit: commit}
 		for _, e := range edit {
 			e(&s)
 		}
 		return s
 	}
-	gate := func(s *v1alpha1.BatchReleaseStatus) { s.Reason = engine.ReasonWaitingForApproval }
+	gate := func(s *v1alpha1.BatchReleaseStatus) { s.Reason = v1alpha1.ReasonWaitingForApproval }
 	approval := func(by, in string) func(*v1alpha1.BatchReleaseStatus) {
 		return func(s *v1alpha1.BatchReleaseStatus) {
 			s.Approvals = append(s.Approvals, v1alpha1.StepApproval{Step: int32(len(s.Approvals)), By: by, Commit: in})
 		}
 	}
 	next := func(s *v1alpha1.BatchReleaseStatus) {
-		s.Phase, s.Reason, s.UpdateRevision, s.UpdateCommit, s.Approvals = "Initial", engine.ReasonTakingHold, "v", "4f2c1e0000000000000000000000000000000000", nil
+		s.Phase, s.Reason, s.UpdateRevision, s.UpdateCommit, s.Approvals = "Initial", v1alpha1.ReasonTakingHold, "v", "4f2c1e0000000000000000000000000000000000", nil
 		s.History = append([]v1alpha1.ReleaseRecord{{Revision: "u", Commit: commit, Outcome: v1alpha1.OutcomeSuperseded, EndTime: metav1.Unix(9, 0)}}, s.History...)
 	}
 	back := func(s *v1alpha1.BatchReleaseStatus) {
-		s.Phase, s.Reason, s.RollingBack = "Initial", engine.ReasonRollingBack, true
+		s.Phase, s.Reason, s.RollingBack = "Initial", v1alpha1.ReasonRollingBack, true
 	}
-	failed := func(s *v1alpha1.BatchReleaseStatus) { s.Reason = engine.ReasonProgressDeadlineExceeded }
+	failed := func(s *v1alpha1.BatchReleaseStatus) { s.Reason = v1alpha1.ReasonProgressDeadlineExceeded }
 	for _, tc := range []struct {
 		why      string
 		old, new v1alpha1.BatchReleaseStatus
@@ -96,7 +95,7 @@ func TestTransitions(t *testing.T) {
 		{"another release begins", at(gate, approval("Ada", "")), at(next), "", []string{
 			"ReleaseSuperseded 'u by v of commit 4f2c1e000000' by Ada at https://git.example.org/shop/commit/" + commit + ", next ",
 			"ReleaseStarted '' by  at https://git.example.org/shop/commit/4f2c1e0000000000000000000000000000000000, next "}},
-		{"it has begun", at(next), at(next, func(s *v1alpha1.BatchReleaseStatus) { s.Phase, s.Reason = "RollingUpdate", engine.ReasonUpgrading }), "", nil},
+		{"it has begun", at(next), at(next, func(s *v1alpha1.BatchReleaseStatus) { s.Phase, s.Reason = "RollingUpdate", v1alpha1.ReasonUpgrading }), "", nil},
 		{"a rejection", at(gate), at(back), "it is slow", []string{"RollingBack '; rejected by Ada: it is slow' by Ada at https://git.example.org/shop/commit/" + commit + ", next "}},
 		{"a deadline", at(), at(failed), "", []string{"ProgressDeadlineExceeded '' by Ada at https://git.example.org/shop/commit/" + commit + ", next tranche rollback web -n shop --push"}},
 	} {
@@ -117,9 +116,9 @@ func TestTransitions(t *testing.T) {
 func TestTransitions_SignedApprovals(t *testing.T) {
 	br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	br.Spec.Commit, br.Spec.RequireSignedApprovals = "3f2c1e0000000000000000000000000000000000", true
-	br.Status = v1alpha1.BatchReleaseStatus{Phase: "RollingUpdate", Reason: engine.ReasonUpgrading, UpdateRevision: "u", UpdateCommit: br.Spec.Commit}
+	br.Status = v1alpha1.BatchReleaseStatus{Phase: "RollingUpdate", Reason: v1alpha1.ReasonUpgrading, UpdateRevision: "u", UpdateCommit: br.Spec.Commit}
 	gate := br.Status
-	gate.Reason = engine.ReasonWaitingForApproval
+	gate.Reason = v1alpha1.ReasonWaitingForApproval
 	got := Of(br, gate, time.Unix(9, 0))
 	if len(got) != 1 || got[0].Next != "tranche approve web -n shop --sign --push" {
 		t.Errorf("notified %+v", got)

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
-	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 // next tells what moves the release on, as commands to copy; empty where
@@ -18,23 +18,23 @@ func (s *releaseView) next() string {
 		return ""
 	}
 	switch br.Status.Reason {
-	case engine.ReasonWaitingForApproval, engine.ReasonWaitingForPause:
+	case v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonWaitingForPause:
 		head := fmt.Sprintf("It goes on when step %d is approved:", br.Status.CurrentStepIndex)
-		if br.Status.Reason == engine.ReasonWaitingForPause {
+		if br.Status.Reason == v1alpha1.ReasonWaitingForPause {
 			head = "It goes on by itself. To go on now, approve the step:"
 		}
 		if s.source == nil {
 			return head + "\n  tranche approve " + name + " --direct\n"
 		}
 		return head + "\n  tranche approve " + name + s.signedApproval() + " --push\n" + s.inClone() + s.approvalByHand()
-	case engine.ReasonReleasePaused:
+	case v1alpha1.ReasonReleasePaused:
 		if s.source == nil {
 			return "It goes on when spec.paused is false:\n  kubectl patch batchrelease " + name + " --type merge -p '{\"spec\":{\"paused\":false}}'\n"
 		}
 		return s.approvedAlready() + "It goes on when the plan is resumed:\n  tranche resume " + name + s.signedCommit() + " --push\n" + s.inClone() + s.byHand("set spec.paused of the plan to false, then", "Resume "+br.Name)
-	case engine.ReasonProgressDeadlineExceeded:
+	case v1alpha1.ReasonProgressDeadlineExceeded:
 		return "Look at the new pods, then push a better commit, or go back:\n  tranche rollback " + name + s.signedCommit() + " --push\n" + s.revertByHand(br.Spec.Commit)
-	case engine.ReasonRolledBack:
+	case v1alpha1.ReasonRolledBack:
 		if br.Status.FailedCommit == "" {
 			return ""
 		}

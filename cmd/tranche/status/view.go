@@ -15,7 +15,6 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // barWidth is how many characters a progress bar has.
@@ -39,11 +38,11 @@ func (s *releaseView) text(style terminal.Style) string {
 // colour gives a reason the colour of what it means.
 func (s *releaseView) colour(style terminal.Style, text string) string {
 	switch s.release.Status.Reason {
-	case engine.ReasonReleaseCompleted:
+	case v1alpha1.ReasonReleaseCompleted:
 		return style.Good(text)
-	case engine.ReasonWaitingForApproval, engine.ReasonWaitingForPause, engine.ReasonReleasePaused, engine.ReasonScaledToZero:
+	case v1alpha1.ReasonWaitingForApproval, v1alpha1.ReasonWaitingForPause, v1alpha1.ReasonReleasePaused, v1alpha1.ReasonScaledToZero:
 		return style.Waits(text)
-	case engine.ReasonUpgrading, engine.ReasonTakingHold, engine.ReasonHandingBack:
+	case v1alpha1.ReasonUpgrading, v1alpha1.ReasonTakingHold, v1alpha1.ReasonHandingBack:
 		return style.Busy(text)
 	}
 	return style.Bad(text)

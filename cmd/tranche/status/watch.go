@@ -20,7 +20,6 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
 	"github.com/tranche-dev/tranche/cmd/tranche/terminal"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // lookEvery is the time between two readings of a release that is watched. The view has
@@ -210,16 +209,16 @@ func (v *verdict) see(s *releaseView) (bool, error) {
 	}
 	failed := cli.WithCode(cli.ExitFailed, fmt.Errorf("%s/%s: %s", s.release.Namespace, s.release.Name, v.last))
 	switch at.Reason {
-	case engine.ReasonProgressDeadlineExceeded, engine.ReasonTemplateRefused, engine.ReasonInvalidPlan, engine.ReasonUnsupportedStrategy,
-		engine.ReasonAnotherPlan, engine.ReasonRecordsLost, engine.ReasonTemplateMissing, engine.ReasonDeploymentNotFound:
+	case v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonTemplateRefused, v1alpha1.ReasonInvalidPlan, v1alpha1.ReasonUnsupportedStrategy,
+		v1alpha1.ReasonAnotherPlan, v1alpha1.ReasonRecordsLost, v1alpha1.ReasonTemplateMissing, v1alpha1.ReasonDeploymentNotFound:
 		return true, failed
-	case engine.ReasonRolledBack:
+	case v1alpha1.ReasonRolledBack:
 		return true, failed
-	case engine.ReasonNativeRollout, engine.ReasonPodsUnavailable: // a first install has no deadline but the native one
-		if meta.IsStatusConditionTrue(at.Conditions, engine.ConditionStalled) {
+	case v1alpha1.ReasonNativeRollout, v1alpha1.ReasonPodsUnavailable: // a first install has no deadline but the native one
+		if meta.IsStatusConditionTrue(at.Conditions, v1alpha1.ConditionStalled) {
 			return true, failed
 		}
-	case engine.ReasonReleaseCompleted:
+	case v1alpha1.ReasonReleaseCompleted:
 		if v.commit == "" && (v.rolledBack || v.underWay && len(at.History) > 0 && at.History[0].Outcome == v1alpha1.OutcomeRolledBack) {
 			return true, cli.WithCode(cli.ExitFailed, fmt.Errorf("%s/%s: the release was rolled back", s.release.Namespace, s.release.Name))
 		}

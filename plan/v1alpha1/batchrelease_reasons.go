@@ -1,6 +1,7 @@
-package engine
+package v1alpha1
 
-// Reasons of conditions and events. Each is explained in docs/reasons.md.
+// Reasons of a BatchRelease's conditions and events, in addition to AnotherPlan and
+// WaitingForReview, which a GitSource has, too. Each is explained in docs/reasons.md.
 const (
 	ReasonReleaseCompleted         = "ReleaseCompleted"
 	ReasonReleaseStarted           = "ReleaseStarted"
@@ -13,13 +14,11 @@ const (
 	ReasonRecordsLost              = "RecordsLost"
 	ReasonWriteRefused             = "WriteRefused"
 	ReasonRequestFailed            = "RequestFailed"
-	ReasonAnotherPlan              = "AnotherPlan"
 	ReasonTemplateRefused          = "TemplateRefused"
 	ReasonNotHeld                  = "NotHeld"
 	ReasonUpgrading                = "Upgrading"
 	ReasonWaitingForApproval       = "WaitingForApproval"
 	ReasonWaitingForPause          = "WaitingForPause"
-	ReasonWaitingForReview         = "WaitingForReview"
 	ReasonStepApproved             = "StepApproved"
 	ReasonPauseElapsed             = "PauseElapsed"
 	ReasonApprovalIgnored          = "ApprovalIgnored"
@@ -43,11 +42,17 @@ const (
 	ReasonScalingReplicaSet        = "ScalingReplicaSet"
 )
 
-// Types of the conditions of a BatchRelease. Positive: Ready. The others say
-// what is unusual: Reconciling, Held, Stalled.
+// Types of the conditions of both kinds. A GitSource always has all of them but Held. A
+// BatchRelease has no InSync. Positive: Ready and InSync. The others say what is unusual.
 const (
-	ConditionReady       = "Ready"
+	// ConditionReady of a GitSource is True while the last commit seen is applied whole.
+	ConditionReady = "Ready"
+	// ConditionReconciling is True only while there is progress to wait for (kstatus).
 	ConditionReconciling = "Reconciling"
-	ConditionHeld        = "Held"
-	ConditionStalled     = "Stalled"
+	// ConditionHeld is True while the controller keeps the Deployment from rolling out.
+	ConditionHeld = "Held"
+	// ConditionStalled is True only while a person must change something (kstatus).
+	ConditionStalled = "Stalled"
+	// ConditionInSync is False, with the reason, while the cluster and the branch differ.
+	ConditionInSync = "InSync"
 )
