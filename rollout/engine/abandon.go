@@ -18,18 +18,18 @@ func Abandon(o Observed) []Action {
 		return nil
 	}
 	d := newDraft(&o, time.Time{})
-	if !d.touched() {
+	if !d.Touched() {
 		return forgetAll(o)
 	}
 	if Mislabelled(&o) {
-		if !d.native() { // an admission policy would refuse to take the label off
+		if !d.Native() { // an admission policy would refuse to take the label off
 			return nil
 		}
 		return []Action{Unlabel{because: "no plan governs the Deployment, and no hold of Tranche is on it"}}
 	}
-	strategy := d.strategy
-	if d.badBounds != nil {
-		strategy = completeStrategy(&appsv1.DeploymentStrategy{})
+	strategy := d.Strategy
+	if d.BadBounds != nil {
+		strategy = CompleteStrategy(&appsv1.DeploymentStrategy{})
 	}
 	endHold(d, "the plan is gone", strategy, nil)
 	return append(d.actions, forgetAll(o)...)
@@ -37,7 +37,7 @@ func Abandon(o Observed) []Action {
 
 func forgetAll(o Observed) []Action {
 	var actions []Action
-	for _, r := range newestFirst(o.Records) {
+	for _, r := range NewestFirst(o.Records) {
 		actions = append(actions, Forget{because: "the plan is gone", Record: r})
 	}
 	return actions

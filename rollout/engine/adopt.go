@@ -20,44 +20,44 @@ import (
 // adopt reports false if that is on record already.
 func adoptRunning(d *draft) bool {
 	template, why := &d.Deployment.Spec.Template, because("it is what runs")
-	if d.touched() {
-		if template, why = stableUnderHold(&d.position); template == nil {
+	if d.Touched() {
+		if template, why = stableUnderHold(&d.Position); template == nil {
 			awaitRecords(d)
 			return true
 		}
 	}
-	d.status = v1alpha1.BatchReleaseStatus{
-		History: d.status.History, EndedReleases: d.status.EndedReleases, Conditions: d.status.Conditions,
-		Reason: d.status.Reason, ReasonTime: d.status.ReasonTime, LastUpdateTime: d.status.LastUpdateTime,
+	d.Status = v1alpha1.BatchReleaseStatus{
+		History: d.Status.History, EndedReleases: d.Status.EndedReleases, Conditions: d.Status.Conditions,
+		Reason: d.Status.Reason, ReasonTime: d.Status.ReasonTime, LastUpdateTime: d.Status.LastUpdateTime,
 	}
 	switch {
-	case d.touched():
+	case d.Touched():
 		// Fails where the Deployment is not as observed: handed back, its template is stable.
 		live := &d.Deployment.Spec.Template
-		d.do(Hold{because: "the records of the hold were lost", Template: live, Revision: revisionOf(d.Observed, live).name})
-	case d.rollingNatively() && (d.spec.Template == nil || d.brings(&d.Deployment.Spec.Template)):
+		d.do(Hold{because: "the records of the hold were lost", Template: live, Revision: RevisionOf(d.Observed, live).Name})
+	case d.RollingNatively() && (d.Spec.Template == nil || d.Brings(&d.Deployment.Spec.Template)):
 		awaitNative(d)
 		return true
-	case d.rollingNatively():
-		template = d.mostOf(func(rs *appsv1.ReplicaSet) int32 { return rs.Status.AvailableReplicas })
+	case d.RollingNatively():
+		template = d.MostOf(func(rs *appsv1.ReplicaSet) int32 { return rs.Status.AvailableReplicas })
 	}
-	if len(d.records) > 0 && plan.EqualTemplate(template, d.records[0].Template) {
+	if len(d.StableRecords) > 0 && plan.EqualTemplate(template, d.StableRecords[0].Template) {
 		return false
 	}
-	r := revisionOf(d.Observed, template)
-	record := d.recordOf(r, 1)
+	r := RevisionOf(d.Observed, template)
+	record := d.RecordOf(r, 1)
 	record.Sent = ""
-	if d.brings(template) {
-		record.Sent = plan.TemplateDigest(d.spec.Template)
+	if d.Brings(template) {
+		record.Sent = plan.TemplateDigest(d.Spec.Template)
 	}
-	if len(d.records) > 0 {
-		r.id = record.Sent
-		d.course = d.to(r)
+	if len(d.StableRecords) > 0 {
+		r.ID = record.Sent
+		d.Course = d.To(r)
 		rememberGoal(d)
 	} else {
 		d.do(Remember{because: why, Record: record})
 	}
-	d.report(v1alpha1.ReasonTakingHold, "looking at "+r.name+" for the first time")
+	d.report(v1alpha1.ReasonTakingHold, "looking at "+r.Name+" for the first time")
 	return true
 }
 
@@ -66,7 +66,7 @@ func adoptRunning(d *draft) bool {
 func awaitNative(d *draft) {
 	d.unreleased = true
 	s := &d.Deployment.Status
-	message := fmt.Sprintf("the native rollout has not finished: %d of %d pods are updated and %d available", s.UpdatedReplicas, d.replicas, s.AvailableReplicas)
+	message := fmt.Sprintf("the native rollout has not finished: %d of %d pods are updated and %d available", s.UpdatedReplicas, d.Replicas, s.AvailableReplicas)
 	if d.unready = true; d.Pods != nil && d.Pods.Cause != "" {
 		message += ": " + d.Pods.Cause
 	}

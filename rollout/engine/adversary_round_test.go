@@ -45,7 +45,7 @@ func (c *cluster) decideWith(o Observed) Decision {
 func (c *cluster) tryHandBack(o Observed, d Decision) error {
 	for _, a := range d.Actions {
 		h, ok := a.(HandBack)
-		if !ok || replicas(o.Deployment) == 0 {
+		if !ok || Replicas(o.Deployment) == 0 {
 			continue
 		}
 		want := h.Template
@@ -55,7 +55,7 @@ func (c *cluster) tryHandBack(o Observed, d Decision) error {
 		got := want.DeepCopy()
 		c.admit(got, true)
 		runs := slices.ContainsFunc(o.ReplicaSets, func(rs *appsv1.ReplicaSet) bool {
-			return size(rs) > 0 && plan.EqualTemplate(&rs.Spec.Template, got)
+			return Size(rs) > 0 && plan.EqualTemplate(&rs.Spec.Template, got)
 		})
 		if !plan.EqualTemplate(want, got) && !runs {
 			return errors.New("admission would change the template")

@@ -16,7 +16,7 @@ const answers = 20 * time.Second
 // unanswered says why the native controller has not done what the release waits for, as
 // far as its condition tells. It is empty before [answers] have passed.
 func unanswered(d *draft) string {
-	if d.seen() && (d.touched() || !d.scaling()) {
+	if d.Seen() && (d.Touched() || !d.Scaling()) {
 		return ""
 	}
 	was := &d.Release.Status
@@ -24,7 +24,7 @@ func unanswered(d *draft) string {
 		d.wakeIn(answers)
 		return ""
 	}
-	if left := answers - d.now.Sub(d.status.ReasonTime.Time); left > 0 {
+	if left := answers - d.Now.Sub(d.Status.ReasonTime.Time); left > 0 {
 		d.wakeIn(left)
 		return ""
 	}
@@ -33,8 +33,8 @@ func unanswered(d *draft) string {
 			return "; the Deployment controller cannot scale: " + c.Message
 		}
 	}
-	if !d.seen() {
+	if !d.Seen() {
 		return fmt.Sprintf("; the Deployment controller has not answered for more than %s", answers)
 	}
-	return fmt.Sprintf("; the Deployment controller has not brought the pods to %d for more than %s", d.replicas, answers)
+	return fmt.Sprintf("; the Deployment controller has not brought the pods to %d for more than %s", d.Replicas, answers)
 }

@@ -14,47 +14,47 @@ import (
 // already. The same template by another commit, and a release whose status was lost, have
 // opened none.
 func beginRelease(d *draft) {
-	lost := d.status.Phase == "" && d.touched()
+	lost := d.Status.Phase == "" && d.Touched()
 	archiveCurrent(d)
-	afterwards := !releasing(&d.status) || d.status.RollingBack // in the middle, only the stable one is a way back
-	if d.status.Phase == v1alpha1.PhaseCompleted && !d.forward() && !d.failed() {
+	afterwards := !Releasing(&d.Status) || d.Status.RollingBack // in the middle, only the stable one is a way back
+	if d.Status.Phase == v1alpha1.PhaseCompleted && !d.Forward() && !d.Failed() {
 		d.warn(v1alpha1.ReasonDriftCorrected, "the template of the Deployment was changed by a field manager other than Tranche")
 	}
-	if !d.failed() {
+	if !d.Failed() {
 		d.clearFailed()
 	}
-	d.status.Phase = v1alpha1.PhaseInitial
-	d.status.RollingBack = !d.forward() || afterwards && len(d.records) > 1 && d.goal.record != nil && d.goal.record.Name == d.records[1].Name
-	d.status.StableRevision = d.stable.name
-	d.status.UpdateRevision = d.goal.name
-	d.status.UpdateTemplateDigest = d.goal.id
-	d.status.UpdateCommit = d.spec.Commit
-	d.status.StartTime = d.time()
-	d.status.Approvals = nil
-	d.status.BeganFull = !d.status.RollingBack && d.runsAll()
+	d.Status.Phase = v1alpha1.PhaseInitial
+	d.Status.RollingBack = !d.Forward() || afterwards && len(d.StableRecords) > 1 && d.Goal.Record != nil && d.Goal.Record.Name == d.StableRecords[1].Name
+	d.Status.StableRevision = d.Stable.Name
+	d.Status.UpdateRevision = d.Goal.Name
+	d.Status.UpdateTemplateDigest = d.Goal.ID
+	d.Status.UpdateCommit = d.Spec.Commit
+	d.Status.StartTime = d.Time()
+	d.Status.Approvals = nil
+	d.Status.BeganFull = !d.Status.RollingBack && d.RunsAll()
 	d.enterFirst()
 	if lost {
 		d.openWhatRuns()
 	}
-	if d.status.RollingBack {
-		d.event(v1alpha1.ReasonRollingBack, "back to "+d.goal.name)
-		d.report(v1alpha1.ReasonRollingBack, "back to "+d.goal.name)
+	if d.Status.RollingBack {
+		d.event(v1alpha1.ReasonRollingBack, "back to "+d.Goal.Name)
+		d.report(v1alpha1.ReasonRollingBack, "back to "+d.Goal.Name)
 		return
 	}
-	d.event(v1alpha1.ReasonReleaseStarted, fmt.Sprintf("%s to %s%s", d.stable.name, d.goal.name, fromCommit(d.spec.Commit)))
-	d.report(v1alpha1.ReasonTakingHold, fmt.Sprintf("about to release %s", d.goal.name))
+	d.event(v1alpha1.ReasonReleaseStarted, fmt.Sprintf("%s to %s%s", d.Stable.Name, d.Goal.Name, fromCommit(d.Spec.Commit)))
+	d.report(v1alpha1.ReasonTakingHold, fmt.Sprintf("about to release %s", d.Goal.Name))
 }
 
 // enterFirst puts the release at the step where it begins.
 func (d *draft) enterFirst() {
 	step := 0
 	switch {
-	case d.status.BeganFull, d.status.RollingBack && d.runsAll():
-		step = len(d.steps()) - 1
-	case d.status.RollingBack:
-		step = d.firstNotBelow(size(d.goal.rs))
+	case d.Status.BeganFull, d.Status.RollingBack && d.RunsAll():
+		step = len(d.Steps()) - 1
+	case d.Status.RollingBack:
+		step = d.FirstNotBelow(Size(d.Goal.ReplicaSet))
 	}
-	d.status.OpenedReplicas = d.openTo(0)
+	d.Status.OpenedReplicas = d.OpenTo(0)
 	d.enter(step, v1alpha1.StepInitial)
 }
 
@@ -63,12 +63,12 @@ func (d *draft) enterFirst() {
 // it is sure of. A first step that wants more, or all pods at any N, waits at a gate
 // before it.
 func (d *draft) openWhatRuns() {
-	running := d.running()
-	unasked := d.planned(0) <= running && !d.full()
-	if running == 0 || unasked || d.status.RollingBack || d.status.BeganFull {
+	running := d.Running()
+	unasked := d.Planned(0) <= running && !d.Full()
+	if running == 0 || unasked || d.Status.RollingBack || d.Status.BeganFull {
 		return
 	}
-	d.status.OpenedReplicas = []intstr.IntOrString{intstr.FromInt32(running)}
+	d.Status.OpenedReplicas = []intstr.IntOrString{intstr.FromInt32(running)}
 }
 
 func fromCommit(commit string) string {
@@ -80,17 +80,17 @@ func fromCommit(commit string) string {
 
 // enter puts the release at a step. It moves nothing.
 func (d *draft) enter(step int, state v1alpha1.StepState) {
-	replicas := d.steps()[step].Replicas
-	d.status.CurrentStepIndex = int32(step)
-	d.status.CurrentStepReplicas = &replicas
+	replicas := d.Steps()[step].Replicas
+	d.Status.CurrentStepIndex = int32(step)
+	d.Status.CurrentStepReplicas = &replicas
 	d.setState(state)
-	d.status.RequestedApproval = nil
-	d.status.CurrentStepTarget, d.status.CurrentStepLostSeconds = 0, 0
-	d.status.ProgressTime = d.time()
-	d.status.BestAvailableReplicas = d.goalPods().available
+	d.Status.RequestedApproval = nil
+	d.Status.CurrentStepTarget, d.Status.CurrentStepLostSeconds = 0, 0
+	d.Status.ProgressTime = d.Time()
+	d.Status.BestAvailableReplicas = d.GoalPods().Available
 }
 
 func (d *draft) setState(s v1alpha1.StepState) {
-	d.status.CurrentStepState = s
-	d.status.StepStateTime = d.time()
+	d.Status.CurrentStepState = s
+	d.Status.StepStateTime = d.Time()
 }

@@ -33,31 +33,21 @@ func clocked(s *v1alpha1.BatchReleaseStatus) bool {
 
 // signInterval is how long a status may stand as long as a clock runs, before it is
 // written again.
-func signInterval(c *course) time.Duration { return max(c.deadlineLength()/4, shortestSign) }
+func signInterval(c *Course) time.Duration { return max(c.DeadlineLength()/4, shortestSign) }
 
 // followClock moves the times that a clock runs from by as much as the clock has jumped.
 // So the time since each stays what it was, also for a process that begins later.
 func followClock(d *draft) {
 	clocks := []**metav1.Time{}
-	if releasing(&d.status) {
-		clocks = append(clocks, &d.status.StepStateTime, &d.status.ProgressTime)
+	if Releasing(&d.Status) {
+		clocks = append(clocks, &d.Status.StepStateTime, &d.Status.ProgressTime)
 	}
-	if runsClock(&d.position) || d.status.Reason == v1alpha1.ReasonWriteRefused { // see resume
-		clocks = append(clocks, &d.status.ReasonTime)
+	if runsClock(&d.Position) || d.Status.Reason == v1alpha1.ReasonWriteRefused { // see resume
+		clocks = append(clocks, &d.Status.ReasonTime)
 	}
 	for _, clock := range clocks {
-		*clock = d.afterJump(*clock)
+		*clock = d.AfterJump(*clock)
 	}
-}
-
-// afterJump returns what the clock of now would have shown at a time of the status. A
-// time that lay ahead of the clock before it jumped is from a better clock, and stays. A
-// machine may begin with its clock at 1970.
-func (f *facts) afterJump(t *metav1.Time) *metav1.Time {
-	if t == nil || f.Jumped == 0 || t.After(f.now.Add(-f.Jumped)) {
-		return t
-	}
-	return &metav1.Time{Time: t.Add(f.Jumped)}
 }
 
 // excuseAbsence takes the time off the clocks in which no controller ran, or none could
@@ -69,7 +59,7 @@ func excuseAbsence(d *draft) {
 	if old.LastUpdateTime == nil || !clocked(old) {
 		return
 	}
-	away := d.now.Sub(d.afterJump(old.LastUpdateTime).Time) - signInterval(&d.course)
+	away := d.Now.Sub(d.AfterJump(old.LastUpdateTime).Time) - signInterval(&d.Course)
 	if away > 0 {
 		extendClocks(d, away)
 	}
@@ -78,23 +68,23 @@ func excuseAbsence(d *draft) {
 // excuseRefusal takes the time off the clocks in which a write was refused. So no release fails,
 // and none is rolled back, for pods that the controller was not let ask for.
 func excuseRefusal(d *draft) {
-	since := d.status.ReasonTime
-	if d.status.Reason != v1alpha1.ReasonWriteRefused || since == nil || !releasing(&d.status) {
+	since := d.Status.ReasonTime
+	if d.Status.Reason != v1alpha1.ReasonWriteRefused || since == nil || !Releasing(&d.Status) {
 		return
 	}
-	if refused := d.now.Sub(since.Time); refused > 0 {
+	if refused := d.Now.Sub(since.Time); refused > 0 {
 		extendClocks(d, refused)
 	}
 }
 
 // extendClocks gives the clocks that run this much more time.
 func extendClocks(d *draft, by time.Duration) {
-	clocks := []**metav1.Time{&d.status.ProgressTime}
-	if d.status.CurrentStepState == v1alpha1.StepUpgrade {
-		clocks = append(clocks, &d.status.StepStateTime)
+	clocks := []**metav1.Time{&d.Status.ProgressTime}
+	if d.Status.CurrentStepState == v1alpha1.StepUpgrade {
+		clocks = append(clocks, &d.Status.StepStateTime)
 	}
-	if runsClock(&d.position) {
-		clocks = append(clocks, &d.status.ReasonTime)
+	if runsClock(&d.Position) {
+		clocks = append(clocks, &d.Status.ReasonTime)
 	}
 	for _, clock := range clocks {
 		if *clock != nil {
@@ -106,18 +96,18 @@ func extendClocks(d *draft, by time.Duration) {
 // limitWait limits how long the release may wait for the cluster other than for pods, which
 // have a deadline of their own. After the same time it is Stalled.
 func limitWait(d *draft) {
-	if d.status.Reason != d.Release.Status.Reason || d.status.ReasonTime == nil {
-		d.status.ReasonTime = d.time()
+	if d.Status.Reason != d.Release.Status.Reason || d.Status.ReasonTime == nil {
+		d.Status.ReasonTime = d.Time()
 	}
-	if d.stalled || !runsClock(&d.position) {
+	if d.stalled || !runsClock(&d.Position) {
 		return
 	}
-	left := d.deadlineLength() - d.now.Sub(d.status.ReasonTime.Time)
+	left := d.DeadlineLength() - d.Now.Sub(d.Status.ReasonTime.Time)
 	if left <= 0 {
-		d.stall(d.status.Reason, fmt.Sprintf("%s; this has taken longer than %s: %s", d.status.Message, d.deadlineLength(), cmp.Or(keptRemedy(&d.course), remedies[d.status.Reason],
+		d.stall(d.Status.Reason, fmt.Sprintf("%s; this has taken longer than %s: %s", d.Status.Message, d.DeadlineLength(), cmp.Or(keptRemedy(&d.Course), remedies[d.Status.Reason],
 			"see that the Deployment controller runs and that the writes of this controller stay as they are")))
-		if !wasStalled(d.facts) {
-			d.warn(d.status.Reason, d.status.Message)
+		if !wasStalled(d.Facts) {
+			d.warn(d.Status.Reason, d.Status.Message)
 		}
 		return
 	}
@@ -131,22 +121,22 @@ var remedies = map[string]string{
 }
 
 // keptRemedy is what to do where a ReplicaSet that is being deleted is in the way.
-func keptRemedy(c *course) string {
-	if c.Deployment == nil || c.deletions() == "" {
+func keptRemedy(c *Course) string {
+	if c.Deployment == nil || c.Deletions() == "" {
 		return ""
 	}
 	return "let its finalizers end, or remove them"
 }
 
 // wasStalled reports whether the status before this round was Stalled.
-func wasStalled(f *facts) bool {
+func wasStalled(f *Facts) bool {
 	return meta.IsStatusConditionTrue(f.Release.Status.Conditions, v1alpha1.ConditionStalled)
 }
 
 // runsClock reports whether [limitWait] limits what the status says.
-func runsClock(p *position) bool {
-	missing := p.status.Reason == v1alpha1.ReasonDeploymentNotFound && p.Deployment == nil // see awaitDeletion for the other one
-	return waitsForCluster[p.status.Reason] || missing || p.status.Reason == v1alpha1.ReasonPodsUnavailable || p.status.Reason == v1alpha1.ReasonRollingBack && p.status.CurrentStepState == v1alpha1.StepInitial
+func runsClock(p *Position) bool {
+	missing := p.Status.Reason == v1alpha1.ReasonDeploymentNotFound && p.Deployment == nil // see awaitDeletion for the other one
+	return waitsForCluster[p.Status.Reason] || missing || p.Status.Reason == v1alpha1.ReasonPodsUnavailable || p.Status.Reason == v1alpha1.ReasonRollingBack && p.Status.CurrentStepState == v1alpha1.StepInitial
 }
 
 // wakeIn asks for the next round then, or before.
@@ -163,22 +153,22 @@ func paceStatus(d *draft) {
 	old := d.Release.Status
 	age := countInterval
 	if old.LastUpdateTime != nil {
-		age = d.now.Sub(d.afterJump(old.LastUpdateTime).Time)
+		age = d.Now.Sub(d.AfterJump(old.LastUpdateTime).Time)
 	}
-	ticks := clocked(&d.status)
-	switch same := equality.Semantic.DeepEqual(old, d.status); {
+	ticks := clocked(&d.Status)
+	switch same := equality.Semantic.DeepEqual(old, d.Status); {
 	case same && !ticks:
 		return
-	case same && age >= 0 && age < signInterval(&d.course)/2: // of a controller that is started more often no time is excused
-		d.wakeIn(signInterval(&d.course) - age)
+	case same && age >= 0 && age < signInterval(&d.Course)/2: // of a controller that is started more often no time is excused
+		d.wakeIn(signInterval(&d.Course) - age)
 		return
-	case !same && age >= 0 && age < min(countInterval, signInterval(&d.course)) && equality.Semantic.DeepEqual(uncounted(old), uncounted(d.status)):
-		d.status = old
-		d.wakeIn(min(countInterval, signInterval(&d.course)) - age)
+	case !same && age >= 0 && age < min(countInterval, signInterval(&d.Course)) && equality.Semantic.DeepEqual(uncounted(old), uncounted(d.Status)):
+		d.Status = old
+		d.wakeIn(min(countInterval, signInterval(&d.Course)) - age)
 		return
 	}
-	d.status.LastUpdateTime = d.time()
+	d.Status.LastUpdateTime = d.Time()
 	if ticks {
-		d.wakeIn(signInterval(&d.course))
+		d.wakeIn(signInterval(&d.Course))
 	}
 }

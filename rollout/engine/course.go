@@ -9,63 +9,63 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// course is where the way leads, by the facts and a status. It never changes: a round that
+// Course is where the way leads, by the facts and a status. It never changes: a round that
 // takes another course replaces the whole.
-type course struct {
-	*facts
-	// spec that is followed: that of the release or, where kept, with the commit of the
+type Course struct {
+	*Facts
+	// Spec that is followed: that of the release or, where kept, with the commit of the
 	// release under way.
-	spec    *v1alpha1.BatchReleaseSpec
-	brought *revision // what spec.template brings; nil without one
-	stable  *revision
-	goal    *revision // where the way leads: brought, or back to stable
-	// kept: the Deployment is left alone, and what spec brings waits for that to end.
-	kept bool
+	Spec    *v1alpha1.BatchReleaseSpec
+	Brought *Revision // what spec.template brings; nil without one
+	Stable  *Revision
+	Goal    *Revision // where the way leads: brought, or back to stable
+	// Kept: the Deployment is left alone, and what spec brings waits for that to end.
+	Kept bool
 }
 
-// to returns the course that leads to this revision.
-func (c course) to(goal *revision) course {
-	c.goal = goal
+// To returns the course that leads to this revision.
+func (c Course) To(goal *Revision) Course {
+	c.Goal = goal
 	return c
 }
 
-// from returns the course with this stable revision.
-func (c course) from(stable *revision) course {
-	c.stable = stable
+// From returns the course with this stable revision.
+func (c Course) From(stable *Revision) Course {
+	c.Stable = stable
 	return c
 }
 
-// bringing returns the course with this revision as the one that spec.template brings.
-func (c course) bringing(brought *revision) course {
-	c.brought = brought
+// Bringing returns the course with this revision as the one that spec.template brings.
+func (c Course) Bringing(brought *Revision) Course {
+	c.Brought = brought
 	return c
 }
 
-// by returns the course by another plan.
-func (c course) by(strategy v1alpha1.BatchStrategy) course {
-	c.spec = c.spec.DeepCopy()
-	c.spec.Strategy = strategy
+// By returns the course by another plan.
+func (c Course) By(strategy v1alpha1.BatchStrategy) Course {
+	c.Spec = c.Spec.DeepCopy()
+	c.Spec.Strategy = strategy
 	return c
 }
 
-// resolve returns the course with its revisions, and says where the way leads. The stable
+// Resolve returns the course with its revisions, and says where the way leads. The stable
 // revision must be on record.
-func (c course) resolve(s *v1alpha1.BatchReleaseStatus) course {
-	c.stable = c.recorded(0)
-	c.brought = broughtBy(c.facts, c.stable)
+func (c Course) Resolve(s *v1alpha1.BatchReleaseStatus) Course {
+	c.Stable = c.Recorded(0)
+	c.Brought = broughtBy(c.Facts, c.Stable)
 	c = c.keep(s)
-	c.goal = c.brought
+	c.Goal = c.Brought
 	switch {
-	case c.brought == nil:
-		c.goal = c.stable
+	case c.Brought == nil:
+		c.Goal = c.Stable
 	case hasFailed(&c, s):
-		c.goal = c.stable
-		if c.brought == c.stable {
-			c.goal = c.recorded(1)
+		c.Goal = c.Stable
+		if c.Brought == c.Stable {
+			c.Goal = c.Recorded(1)
 		}
 	}
-	if c.goal == nil {
-		c.goal = c.stable
+	if c.Goal == nil {
+		c.Goal = c.Stable
 	}
 	return c
 }
@@ -73,7 +73,7 @@ func (c course) resolve(s *v1alpha1.BatchReleaseStatus) course {
 // broughtBy returns what spec.template brings. A record that was sent as the same is
 // it, whatever the API server's defaults and admission make of it today. Else one
 // with an equal template is: the manifest may spell out what were defaults.
-func broughtBy(f *facts, stable *revision) *revision {
+func broughtBy(f *Facts, stable *Revision) *Revision {
 	sent := f.Release.Spec.Template
 	if sent == nil {
 		sent = f.Template
@@ -86,58 +86,58 @@ func broughtBy(f *facts, stable *revision) *revision {
 		func(r *Record) bool { return r.Sent == digest },
 		func(r *Record) bool { return f.Template != nil && plan.EqualTemplate(r.Template, f.Template) },
 	} {
-		if same(stable.record) {
+		if same(stable.Record) {
 			return stable
 		}
-		record := f.releasingOf(same)
-		if i := slices.IndexFunc(f.records, func(r Record) bool { return same(&r) }); record == nil && i >= 0 {
-			record = &f.records[i]
+		record := f.ReleasingOf(same)
+		if i := slices.IndexFunc(f.StableRecords, func(r Record) bool { return same(&r) }); record == nil && i >= 0 {
+			record = &f.StableRecords[i]
 		}
 		if record == nil {
 			continue
 		}
-		r := revisionOfRecord(f.Observed, record)
-		if stable.equal(r.template) {
+		r := RevisionOfRecord(f.Observed, record)
+		if stable.Equal(r.Template) {
 			return stable // admission has made the same of it
 		}
-		r.sent = sent
+		r.Sent = sent
 		return r
 	}
 	if f.Template == nil {
 		return nil
 	}
-	r := revisionOf(f.Observed, f.Template)
-	r.id, r.sent = digest, sent
+	r := RevisionOf(f.Observed, f.Template)
+	r.ID, r.Sent = digest, sent
 	return r
 }
 
-func hasFailed(c *course, s *v1alpha1.BatchReleaseStatus) bool {
+func hasFailed(c *Course, s *v1alpha1.BatchReleaseStatus) bool {
 	switch {
-	case c.brought == nil || s.FailedRevision == "" || s.FailedCommit != c.spec.Commit:
+	case c.Brought == nil || s.FailedRevision == "" || s.FailedCommit != c.Spec.Commit:
 		return false
 	case s.FailedTemplateDigest == "": // a status of an earlier version
-		return s.FailedRevision == c.brought.name
+		return s.FailedRevision == c.Brought.Name
 	}
-	return s.FailedTemplateDigest == c.brought.id
+	return s.FailedTemplateDigest == c.Brought.ID
 }
 
-// forward reports whether the way leads to another revision than the stable one.
-func (c *course) forward() bool { return c.goal != c.stable }
+// Forward reports whether the way leads to another revision than the stable one.
+func (c *Course) Forward() bool { return c.Goal != c.Stable }
 
 // isSame reports whether a ReplicaSet runs what the goal runs, under another template:
 // admission has made another one of what was sent.
-func (c *course) isSame(rs *appsv1.ReplicaSet) bool {
-	return c.goal.equal(&rs.Spec.Template) || slices.ContainsFunc(c.Records, func(r Record) bool {
-		return r.Sent != "" && r.Sent == c.goal.id && (plan.EqualTemplate(r.Template, &rs.Spec.Template) || plan.EqualTemplate(r.Kept, &rs.Spec.Template))
+func (c *Course) isSame(rs *appsv1.ReplicaSet) bool {
+	return c.Goal.Equal(&rs.Spec.Template) || slices.ContainsFunc(c.Records, func(r Record) bool {
+		return r.Sent != "" && r.Sent == c.Goal.ID && (plan.EqualTemplate(r.Template, &rs.Spec.Template) || plan.EqualTemplate(r.Kept, &rs.Spec.Template))
 	})
 }
 
-// running is how many pods run what the goal runs, under any template of it.
-func (c *course) running() int32 {
-	n := size(c.goal.rs)
+// Running is how many pods run what the goal runs, under any template of it.
+func (c *Course) Running() int32 {
+	n := Size(c.Goal.ReplicaSet)
 	for _, rs := range c.middle() {
 		if c.isSame(rs) {
-			n += size(rs)
+			n += Size(rs)
 		}
 	}
 	return n
@@ -145,88 +145,88 @@ func (c *course) running() int32 {
 
 // middle returns the ReplicaSets with pods that are neither the goal's nor the
 // stable one's, oldest first.
-func (c *course) middle() []*appsv1.ReplicaSet {
+func (c *Course) middle() []*appsv1.ReplicaSet {
 	var sets []*appsv1.ReplicaSet
 	for _, rs := range c.ReplicaSets {
-		if size(rs) > 0 && rs != c.goal.rs && rs != c.stable.rs {
+		if Size(rs) > 0 && rs != c.Goal.ReplicaSet && rs != c.Stable.ReplicaSet {
 			sets = append(sets, rs)
 		}
 	}
-	slices.SortFunc(sets, older)
+	slices.SortFunc(sets, Older)
 	return sets
 }
 
 // keep lets the release or rollback under way go on where spec brings another one
 // and the Deployment is left alone: that one waits. Going back to the stable revision
 // is no beginning: it ends the hold.
-func (c course) keep(s *v1alpha1.BatchReleaseStatus) course {
-	if !c.leftAlone() || !c.touched() || !releasing(s) || s.UpdateTemplateDigest == "" || hasFailed(&c, s) || c.brought == c.stable {
+func (c Course) keep(s *v1alpha1.BatchReleaseStatus) Course {
+	if !c.LeftAlone() || !c.Touched() || !Releasing(s) || s.UpdateTemplateDigest == "" || hasFailed(&c, s) || c.Brought == c.Stable {
 		return c
 	}
-	if c.brought != nil && c.brought.id == s.UpdateTemplateDigest && c.spec.Commit == s.UpdateCommit {
+	if c.Brought != nil && c.Brought.ID == s.UpdateTemplateDigest && c.Spec.Commit == s.UpdateCommit {
 		return c
 	}
-	record := c.recordSent(s.UpdateTemplateDigest)
+	record := c.RecordSent(s.UpdateTemplateDigest)
 	switch {
-	case c.stable.record.Sent == s.UpdateTemplateDigest:
-		c.brought = c.stable
+	case c.Stable.Record.Sent == s.UpdateTemplateDigest:
+		c.Brought = c.Stable
 	case record != nil:
-		c.brought = revisionOfRecord(c.Observed, record)
+		c.Brought = RevisionOfRecord(c.Observed, record)
 	default:
 		return c // it has not taken the hold
 	}
-	spec := *c.spec
+	spec := *c.Spec
 	spec.Commit = s.UpdateCommit
-	c.spec, c.kept = &spec, true
+	c.Spec, c.Kept = &spec, true
 	return c
 }
 
-// runsAll reports whether all pods run the goal's revision, and any does.
-func (c *course) runsAll() bool {
-	running := size(c.goal.rs)
-	return running > 0 && running >= c.replicas && c.others() == 0
+// RunsAll reports whether all pods run the goal's revision, and any does.
+func (c *Course) RunsAll() bool {
+	running := Size(c.Goal.ReplicaSet)
+	return running > 0 && running >= c.Replicas && c.others() == 0
 }
 
-// idle reports whether there is nothing to do: the Deployment is native, and
+// Idle reports whether there is nothing to do: the Deployment is native, and
 // its template is the stable one, which is where the way leads.
-func (c *course) idle() bool {
-	return !c.touched() && !c.forward() && (c.brought == nil || c.goal.equal(&c.Deployment.Spec.Template))
+func (c *Course) Idle() bool {
+	return !c.Touched() && !c.Forward() && (c.Brought == nil || c.Goal.Equal(&c.Deployment.Spec.Template))
 }
 
-// replaced is how many pods of other revisions the native controller is to replace.
-func (c *course) replaced() int32 {
+// Replaced is how many pods of other revisions the native controller is to replace.
+func (c *Course) Replaced() int32 {
 	n := c.others()
 	for _, rs := range c.ReplicaSets {
-		if deleted(rs) {
-			n -= size(rs)
+		if Deleted(rs) {
+			n -= Size(rs)
 		}
 	}
 	return n
 }
 
 // others is how many pods do not run the goal's revision.
-func (c *course) others() int32 {
+func (c *Course) others() int32 {
 	var n int32
 	for _, rs := range c.ReplicaSets {
-		if rs != c.goal.rs {
-			n += size(rs)
+		if rs != c.Goal.ReplicaSet {
+			n += Size(rs)
 		}
 	}
 	return n
 }
 
-// withheld reports whether there is nothing to split since the plan was paused before the
+// Withheld reports whether there is nothing to split since the plan was paused before the
 // step's first pod. A hold with one active set would be no safe place to wait. At 0
 // replicas the native controller takes that one away, and all pods come up on the update
 // revision afterwards (H4).
-func (c *course) withheld() bool {
-	return c.spec.Paused && c.forward() && size(c.goal.rs) == 0 && len(c.middle()) == 0
+func (c *Course) Withheld() bool {
+	return c.Spec.Paused && c.Forward() && Size(c.Goal.ReplicaSet) == 0 && len(c.middle()) == 0
 }
 
-// onlyStable reports whether all pods run the stable revision.
-func (c *course) onlyStable() bool {
+// OnlyStable reports whether all pods run the stable revision.
+func (c *Course) OnlyStable() bool {
 	for _, rs := range c.ReplicaSets {
-		if size(rs) > 0 && rs != c.stable.rs {
+		if Size(rs) > 0 && rs != c.Stable.ReplicaSet {
 			return false
 		}
 	}

@@ -33,21 +33,21 @@ func decide(d *draft) {
 		d.stall(v1alpha1.ReasonAnotherPlan, fmt.Sprintf("BatchRelease %s governs Deployment %s: a plan of a GitSource goes before one made by hand, and among equals the older one; delete one of the two", d.Rival, d.Deployment.Name))
 		return
 	}
-	if reason, message := unusable(&d.course); reason != "" {
+	if reason, message := Unusable(&d.Course); reason != "" {
 		refusePlan(d, reason, message)
 		return
 	}
 	excuseRefusal(d)
-	if len(d.records) == 0 {
+	if len(d.StableRecords) == 0 {
 		adoptRunning(d)
 		return
 	}
-	if d.status.Phase == "" && !d.touched() && !plan.EqualTemplate(d.records[0].Template, &d.Deployment.Spec.Template) && adoptRunning(d) {
+	if d.Status.Phase == "" && !d.Touched() && !plan.EqualTemplate(d.StableRecords[0].Template, &d.Deployment.Spec.Template) && adoptRunning(d) {
 		return // a plan that comes back: what is on record ran before the last one went
 	}
-	d.course = d.resolve(&d.status)
-	if d.leftAlone() && !d.touched() {
-		d.unreleased = d.brought != nil && !d.brought.equal(&d.Deployment.Spec.Template)
+	d.Course = d.Resolve(&d.Status)
+	if d.LeftAlone() && !d.Touched() {
+		d.unreleased = d.Brought != nil && !d.Brought.Equal(&d.Deployment.Spec.Template)
 		standStill(d)
 		d.report(v1alpha1.ReasonReleasePaused, "annotation "+v1alpha1.AnnotationReconcile+" of the Deployment is "+v1alpha1.AnnotationReconcileDisabled+"; nothing begins, and what others change stays")
 		return
@@ -63,13 +63,13 @@ func decideUsable(d *draft) {
 		return
 	}
 	switch {
-	case isDrift(&d.position) && d.Contested > 0:
+	case isDrift(&d.Position) && d.Contested > 0:
 		d.wait, d.unreleased = d.Contested, true
 		by := cmp.Or(d.ContestedBy, "template, strategy or paused of the Deployment were changed")
 		d.report(v1alpha1.ReasonDriftCorrected, by+contest.Until)
-	case d.idle():
+	case d.Idle():
 		settleIdle(d)
-	case !d.underWay():
+	case !d.UnderWay():
 		beginRelease(d)
 	default:
 		decideRelease(d)
@@ -84,8 +84,8 @@ func Refused(o Observed, err error, now time.Time) (v1alpha1.BatchReleaseStatus,
 	followClock(d)
 	observeApproval(d) // it is for the steps of now, whenever the gate opens
 	d.stall(v1alpha1.ReasonWriteRefused, err.Error())
-	held := meta.IsStatusConditionTrue(d.status.Conditions, v1alpha1.ConditionHeld)
-	d.status.ObservedGeneration = o.Release.Generation
+	held := meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionHeld)
+	d.Status.ObservedGeneration = o.Release.Generation
 	countPods(d)
 	limitWait(d)
 	setConditions(d)
@@ -94,5 +94,5 @@ func Refused(o Observed, err error, now time.Time) (v1alpha1.BatchReleaseStatus,
 	}
 	d.wait = refusedInterval
 	paceStatus(d)
-	return d.status, d.wait
+	return d.Status, d.wait
 }

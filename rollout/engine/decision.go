@@ -126,7 +126,7 @@ type CreateReplicaSet struct {
 }
 
 func (a CreateReplicaSet) String() string {
-	return fmt.Sprintf("create ReplicaSet %s of %d", a.ReplicaSet.Name, size(a.ReplicaSet))
+	return fmt.Sprintf("create ReplicaSet %s of %d", a.ReplicaSet.Name, Size(a.ReplicaSet))
 }
 
 // CountCollision raises the count that the hashes of new names contain: a ReplicaSet that
@@ -149,7 +149,7 @@ type Resize struct {
 }
 
 func (a Resize) String() string {
-	if from := size(a.ReplicaSet); from != a.To {
+	if from := Size(a.ReplicaSet); from != a.To {
 		return fmt.Sprintf("resize ReplicaSet %s from %d to %d", a.ReplicaSet.Name, from, a.To)
 	}
 	return "put right the annotations of ReplicaSet " + a.ReplicaSet.Name

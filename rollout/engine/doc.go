@@ -12,7 +12,7 @@
 // gate. So nothing ever moves that is not recorded, and a crash between two rounds
 // forgets nothing.
 //
-// A round has three inputs, which nothing in it changes, and one output. facts are what was
+// A round has three inputs, which nothing in it changes, and one output. [Facts] are what was
 // observed, sorted out once. The course is where the way leads: what spec.template brings,
 // what is stable, and which of them is the goal. The position adds the status as it is so
 // far: the step, and what its gates have opened. The draft is the decision while it is made:

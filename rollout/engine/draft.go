@@ -10,7 +10,7 @@ import (
 
 // draft is the decision of a round while it is being made.
 type draft struct {
-	position
+	Position
 	actions []Action
 	events  []Event
 	wait    time.Duration
@@ -24,7 +24,7 @@ type draft struct {
 // newDraft returns the draft of a round that has decided nothing yet.
 func newDraft(o *Observed, now time.Time) *draft {
 	return &draft{
-		position: newPosition(o, now),
+		Position: NewPosition(o, now),
 		stalled:  meta.IsStatusConditionTrue(o.Release.Status.Conditions, v1alpha1.ConditionStalled),
 	}
 }

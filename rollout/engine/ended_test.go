@@ -15,9 +15,9 @@ func TestEndedReleases(t *testing.T) {
 	}
 	d := newDraft(&Observed{Release: &v1alpha1.BatchRelease{}}, epoch)
 	end := func(i int) []v1alpha1.ReleaseName {
-		d.status.UpdateRevision, d.status.UpdateCommit = name(i).Revision, name(i).Commit
+		d.Status.UpdateRevision, d.Status.UpdateCommit = name(i).Revision, name(i).Commit
 		d.archive(v1alpha1.OutcomeSuperseded)
-		return d.status.EndedReleases
+		return d.Status.EndedReleases
 	}
 	for i := range keptEnded {
 		end(i)
@@ -30,7 +30,7 @@ func TestEndedReleases(t *testing.T) {
 	if len(all) != keptEnded || all[0] != name(keptEnded) || all[keptEnded-1] != name(1) {
 		t.Errorf("%d ended releases, from %v to %v", len(all), all[0], all[len(all)-1])
 	}
-	if n := len(d.status.History); n != keptReleases {
+	if n := len(d.Status.History); n != keptReleases {
 		t.Errorf("%d releases in the history", n)
 	}
 }

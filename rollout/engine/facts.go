@@ -12,92 +12,92 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// facts are what was observed, sorted out once: nothing of them changes in a round.
-type facts struct {
+// Facts are what was observed, sorted out once: nothing of them changes in a round.
+type Facts struct {
 	*Observed
-	now time.Time
+	Now time.Time
 
-	records   []Record // of what has been stable, newest first
-	releasing []Record // of what is being released
-	outdated  []Record // of what is on record as it is now, too
+	StableRecords    []Record // of what has been stable, newest first
+	ReleasingRecords []Record // of what is being released
+	OutdatedRecords  []Record // of what is on record as it is now, too
 
-	replicas, surge, unavailable int32
-	// strategy to hand back.
-	strategy appsv1.DeploymentStrategy
-	// badBounds is why strategy is not usable; nil: it is. The bounds are then those of the
+	Replicas, Surge, Unavailable int32
+	// Strategy to hand back.
+	Strategy appsv1.DeploymentStrategy
+	// BadBounds is why strategy is not usable; nil: it is. The bounds are then those of the
 	// API server's default strategy.
-	badBounds error
+	BadBounds error
 }
 
-func newFacts(o *Observed, now time.Time) *facts {
-	f := &facts{Observed: o, now: now}
-	for _, r := range newestFirst(o.Records) {
+func NewFacts(o *Observed, now time.Time) *Facts {
+	f := &Facts{Observed: o, Now: now}
+	for _, r := range NewestFirst(o.Records) {
 		again := func(newer Record) bool { return r.Sent != "" && newer.Sent == r.Sent }
 		switch {
 		case r.Order == 0:
-			f.releasing = append(f.releasing, r)
-		case slices.ContainsFunc(f.records, again): // admission has made another template of it since
-			f.outdated = append(f.outdated, r)
+			f.ReleasingRecords = append(f.ReleasingRecords, r)
+		case slices.ContainsFunc(f.StableRecords, again): // admission has made another template of it since
+			f.OutdatedRecords = append(f.OutdatedRecords, r)
 		default:
-			f.records = append(f.records, r)
+			f.StableRecords = append(f.StableRecords, r)
 		}
 	}
 	if o.Deployment == nil {
 		return f
 	}
-	f.replicas = replicas(o.Deployment)
-	f.strategy = manifestStrategy(o, f.records)
-	if f.surge, f.unavailable, f.badBounds = plan.Bounds(&f.strategy, f.replicas); f.badBounds != nil {
-		f.surge, f.unavailable, _ = plan.Bounds(nil, f.replicas)
+	f.Replicas = Replicas(o.Deployment)
+	f.Strategy = manifestStrategy(o, f.StableRecords)
+	if f.Surge, f.Unavailable, f.BadBounds = plan.Bounds(&f.Strategy, f.Replicas); f.BadBounds != nil {
+		f.Surge, f.Unavailable, _ = plan.Bounds(nil, f.Replicas)
 		return f
 	}
-	f.badBounds = refusedBounds(f.strategy.RollingUpdate)
+	f.BadBounds = refusedBounds(f.Strategy.RollingUpdate)
 	return f
 }
 
-// recordSent returns the record of what was sent as this: of what is being released before
+// RecordSent returns the record of what was sent as this: of what is being released before
 // what was stable. It is nil without one.
-func (f *facts) recordSent(digest string) *Record {
-	if record := f.releasingOf(func(r *Record) bool { return r.Sent == digest }); record != nil {
+func (f *Facts) RecordSent(digest string) *Record {
+	if record := f.ReleasingOf(func(r *Record) bool { return r.Sent == digest }); record != nil {
 		return record
 	}
-	if i := slices.IndexFunc(f.records, func(r Record) bool { return r.Sent == digest }); i >= 0 {
-		return &f.records[i]
+	if i := slices.IndexFunc(f.StableRecords, func(r Record) bool { return r.Sent == digest }); i >= 0 {
+		return &f.StableRecords[i]
 	}
 	return nil
 }
 
-// recorded returns the revision of the i-th newest record of what was stable, nil
+// Recorded returns the revision of the i-th newest record of what was stable, nil
 // without one. Admission may have changed the template since: then a record of
 // what is being released has the same origin, and the template of today. Not where the
 // Deployment has the stable one: then the other one is left from before.
-func (f *facts) recorded(i int) *revision {
-	if i >= len(f.records) {
+func (f *Facts) Recorded(i int) *Revision {
+	if i >= len(f.StableRecords) {
 		return nil
 	}
-	r := revisionOfRecord(f.Observed, &f.records[i])
-	if r.equal(&f.Deployment.Spec.Template) {
+	r := RevisionOfRecord(f.Observed, &f.StableRecords[i])
+	if r.Equal(&f.Deployment.Spec.Template) {
 		return r
 	}
-	if released := f.releasingOf(func(other *Record) bool { return other.Sent == r.id }); released != nil {
-		return revisionOfRecord(f.Observed, released)
+	if released := f.ReleasingOf(func(other *Record) bool { return other.Sent == r.ID }); released != nil {
+		return RevisionOfRecord(f.Observed, released)
 	}
 	return r
 }
 
-// releasingOf returns a record of what is being released: of several, the one that
+// ReleasingOf returns a record of what is being released: of several, the one that
 // the Deployment has.
-func (f *facts) releasingOf(is func(*Record) bool) *Record {
+func (f *Facts) ReleasingOf(is func(*Record) bool) *Record {
 	var found *Record
-	for i := range f.releasing {
-		if r := &f.releasing[i]; is(r) && (found == nil || plan.EqualTemplate(r.Template, &f.Deployment.Spec.Template)) {
+	for i := range f.ReleasingRecords {
+		if r := &f.ReleasingRecords[i]; is(r) && (found == nil || plan.EqualTemplate(r.Template, &f.Deployment.Spec.Template)) {
 			found = r
 		}
 	}
 	return found
 }
 
-func (f *facts) time() *metav1.Time { return &metav1.Time{Time: f.now} }
+func (f *Facts) Time() *metav1.Time { return &metav1.Time{Time: f.Now} }
 
 // Observed is what a round is decided on. Decide changes none of it.
 type Observed struct {
@@ -157,10 +157,10 @@ type Pods struct {
 	Cause string
 }
 
-func (f *facts) touched() bool { return touched(f.Deployment, len(f.Records) > 0) }
+func (f *Facts) Touched() bool { return touched(f.Deployment, len(f.Records) > 0) }
 
-// native reports whether the native controller is not kept off, whatever the label says.
-func (f *facts) native() bool {
+// Native reports whether the native controller is not kept off, whatever the label says.
+func (f *Facts) Native() bool {
 	return !f.Deployment.Spec.Paused && f.Deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType
 }
 
@@ -171,19 +171,29 @@ func touched(d *appsv1.Deployment, governed bool) bool {
 	return d.Labels[v1alpha1.LabelHeld] != "" || governed && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
 }
 
-// leftAlone reports whether the Deployment is to be left as it is: no release begins.
+// LeftAlone reports whether the Deployment is to be left as it is: no release begins.
 // A release that has taken the hold goes on, since the Deployment would stay held;
-// see [course.keep].
-func (f *facts) leftAlone() bool {
+// see [Course.keep].
+func (f *Facts) LeftAlone() bool {
 	return f.Deployment.Annotations[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled
 }
 
-// brings reports whether a template is what spec.template brings. It compares with that
+// Brings reports whether a template is what spec.template brings. It compares with that
 // as the API server completes it or, if the API server was not asked, with its record.
-func (f *facts) brings(t *corev1.PodTemplateSpec) bool {
+func (f *Facts) Brings(t *corev1.PodTemplateSpec) bool {
 	if f.Release.Spec.Template == nil || f.Template != nil {
 		return plan.EqualTemplate(f.Template, t)
 	}
 	digest := plan.TemplateDigest(f.Release.Spec.Template)
 	return slices.ContainsFunc(f.Records, func(r Record) bool { return r.Sent == digest && plan.EqualTemplate(r.Template, t) })
+}
+
+// AfterJump returns what the clock of now would have shown at a time of the status. A
+// time that lay ahead of the clock before it jumped is from a better clock, and stays. A
+// machine may begin with its clock at 1970.
+func (f *Facts) AfterJump(t *metav1.Time) *metav1.Time {
+	if t == nil || f.Jumped == 0 || t.After(f.Now.Add(-f.Jumped)) {
+		return t
+	}
+	return &metav1.Time{Time: t.Add(f.Jumped)}
 }

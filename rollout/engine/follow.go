@@ -15,19 +15,19 @@ import (
 // refused. While creations of ReplicaSets are refused, those that are there follow. While
 // resizes are, no size is written.
 func followReplicas(d *draft) {
-	if len(d.records) == 0 || !d.touched() {
+	if len(d.StableRecords) == 0 || !d.Touched() {
 		return
 	}
-	defer func(before course) { d.course = before }(d.course)
-	d.course = d.from(d.recorded(0)).to(d.templated())
-	switch sets := followingThere(&d.position); {
-	case d.replicas == 0 || d.seen() && d.onlyStable() && !d.shadowed(d.stable.template) && d.RefusedReason != v1alpha1.ReasonHandBackRefused:
-		d.handBack("there is nothing to split", d.stable.template)
+	defer func(before Course) { d.Course = before }(d.Course)
+	d.Course = d.From(d.Recorded(0)).To(d.Templated())
+	switch sets := Following(&d.Position); {
+	case d.Replicas == 0 || d.Seen() && d.OnlyStable() && !d.Shadowed(d.Stable.Template) && d.RefusedReason != v1alpha1.ReasonHandBackRefused:
+		d.handBack("there is nothing to split", d.Stable.Template)
 	case !Held(d.Deployment):
 		d.warn(v1alpha1.ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
-		d.do(Hold{because: "the hold was changed by another field manager", Template: &d.Deployment.Spec.Template, Revision: d.goal.name})
-	case d.RefusedReason == v1alpha1.ReasonWriteRefused && (!d.CreationRefused || lacksReplicaSet(sets)):
-	case d.seen() && (active(numbers(sets)) > 1 || isAlone(&d.position, sets)):
-		moveSizes(d, sets, because(fmt.Sprintf("%d replicas, and no release may go on", d.replicas)))
+		d.do(Hold{because: "the hold was changed by another field manager", Template: &d.Deployment.Spec.Template, Revision: d.Goal.Name})
+	case d.RefusedReason == v1alpha1.ReasonWriteRefused && (!d.CreationRefused || LacksReplicaSet(sets)):
+	case d.Seen() && (Active(Numbers(sets)) > 1 || IsAlone(&d.Position, sets)):
+		moveSizes(d, sets, because(fmt.Sprintf("%d replicas, and no release may go on", d.Replicas)))
 	}
 }

@@ -69,8 +69,8 @@ func TestFollow(t *testing.T) {
 			o := w.observe()
 			tc.edit(&o)
 			for _, rs := range o.ReplicaSets {
-				if size(rs) > 0 {
-					got[rs.Labels["pod-template-hash"]] = size(rs)
+				if Size(rs) > 0 {
+					got[rs.Labels["pod-template-hash"]] = Size(rs)
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

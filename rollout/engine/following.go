@@ -6,19 +6,19 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// followingThere returns the sets as [following]. While no ReplicaSet may be made, the
+// Following returns the sets as [following]. While no ReplicaSet may be made, the
 // stable one that is there grows in place of one that admission would have otherwise.
-func followingThere(p *position) []set {
+func Following(p *Position) []Set {
 	sets := following(p)
-	if !p.CreationRefused || !lacksReplicaSet(sets) {
+	if !p.CreationRefused || !LacksReplicaSet(sets) {
 		return sets
 	}
-	stable := revisionOfRecord(p.Observed, &p.records[0])
-	if stable.rs == nil {
+	stable := RevisionOfRecord(p.Observed, &p.StableRecords[0])
+	if stable.ReplicaSet == nil {
 		return sets
 	}
 	there := *p
-	there.course = p.from(stable)
+	there.Course = p.From(stable)
 	return following(&there)
 }
 
@@ -26,74 +26,74 @@ func followingThere(p *position) []set {
 // template, middle revisions, the stable one. Only the stable one grows. If there are too
 // many pods, those of middle revisions go first, and with them those of a template that
 // has been superseded. A template whose release is under way keeps what its step allows.
-func following(p *position) []set {
-	goal, stable := newSet(*p.goal), newSet(*p.stable)
-	var rest []set
+func following(p *Position) []Set {
+	goal, stable := NewSet(*p.Goal), NewSet(*p.Stable)
+	var rest []Set
 	for _, rs := range p.middle() {
-		rest = append(rest, newSet(revisionOfReplicaSet(rs)))
+		rest = append(rest, NewSet(RevisionOfReplicaSet(rs)))
 	}
-	step := p.status.CurrentStepReplicas
+	step := p.Status.CurrentStepReplicas
 	switch {
-	case p.goal.equal(p.stable.template):
+	case p.Goal.Equal(p.Stable.Template):
 		rest = append(rest, goal)
 		p.fillAll(rest)
 		goal, rest = rest[len(rest)-1], rest[:len(rest)-1]
-	case step != nil && p.isGoal():
+	case step != nil && p.IsGoal():
 		var others int32
-		goal.want, others = p.apart(min(goal.size, plan.Limit(*step, p.replicas)))
+		goal.Want, others = p.apart(min(goal.Size, plan.Limit(*step, p.Replicas)))
 		rest = append(rest, stable)
 		fill(rest, others)
 	default:
 		rest = append(rest, goal, stable)
 		p.fillAll(rest)
 		goal, rest = rest[len(rest)-2], append(rest[:len(rest)-2:len(rest)-2], rest[len(rest)-1])
-		if goal.want == 0 && total(numbers(rest)) != p.replicas {
-			goal.want = min(1, goal.size) // or the native controller brings the last one active to N
+		if goal.Want == 0 && Total(Numbers(rest)) != p.Replicas {
+			goal.Want = min(1, goal.Size) // or the native controller brings the last one active to N
 		}
 	}
-	return append([]set{goal}, rest...)
+	return append([]Set{goal}, rest...)
 }
 
 // fillAll gives all pods to the sets, and at least one to the last one, the stable one. The
 // native controller would bring another one that is alone to N, past its gates (H26). With a
 // surge that pod is one above N.
-func (c *course) fillAll(sets []set) {
-	fill(sets, c.replicas)
+func (c *Course) fillAll(sets []Set) {
+	fill(sets, c.Replicas)
 	stable := &sets[len(sets)-1]
-	if stable.want > 0 || stable.rs == nil && c.CreationRefused {
+	if stable.Want > 0 || stable.ReplicaSet == nil && c.CreationRefused {
 		return
 	}
-	if c.surge == 0 {
-		fill(sets, c.replicas-1)
+	if c.Surge == 0 {
+		fill(sets, c.Replicas-1)
 	}
-	stable.want = 1
+	stable.Want = 1
 }
 
 // fill gives n pods to the sets: the last one has what the others lack.
-func fill(sets []set, n int32) {
+func fill(sets []Set, n int32) {
 	keep(sets, n)
 	for _, s := range sets {
-		n -= s.want
+		n -= s.Want
 	}
-	sets[len(sets)-1].want += max(0, n)
+	sets[len(sets)-1].Want += max(0, n)
 }
 
-// lacksReplicaSet reports whether a ReplicaSet would have to be made.
-func lacksReplicaSet(sets []set) bool {
-	return slices.ContainsFunc(sets, func(s set) bool { return s.rs == nil && s.want > 0 })
+// LacksReplicaSet reports whether a ReplicaSet would have to be made.
+func LacksReplicaSet(sets []Set) bool {
+	return slices.ContainsFunc(sets, func(s Set) bool { return s.ReplicaSet == nil && s.Want > 0 })
 }
 
-// isAlone reports whether the revision of a release is the only one with pods, and may not
+// IsAlone reports whether the revision of a release is the only one with pods, and may not
 // have all of them. Its gates do not allow that, or a rollback is to leave it. Another
 // writer has taken the others away. The native controller would follow N with it, past the
 // gate. A stable pod keeps it from that (H26).
-func isAlone(p *position, sets []set) bool {
-	s := &p.status
-	if sets[0].size == 0 || p.goal.equal(p.stable.template) || s.CurrentStepReplicas == nil {
+func IsAlone(p *Position, sets []Set) bool {
+	s := &p.Status
+	if sets[0].Size == 0 || p.Goal.Equal(p.Stable.Template) || s.CurrentStepReplicas == nil {
 		return false
 	}
 	if s.RollingBack {
-		return !p.isGoal()
+		return !p.IsGoal()
 	}
-	return p.isGoal() && !s.BeganFull && !slices.Contains(p.opened(), plan.Full)
+	return p.IsGoal() && !s.BeganFull && !slices.Contains(p.Opened(), plan.Full)
 }

@@ -162,7 +162,7 @@ func (f *foresight) round(now time.Time) bool {
 	f.o.Release.Status = d.Status
 	switch {
 	case told:
-	case releasing(&d.Status) && !sameRelease(&d.Status, &f.before):
+	case Releasing(&d.Status) && !sameRelease(&d.Status, &f.before):
 		f.began = d.Status.DeepCopy()
 	case slices.ContainsFunc(d.Events, func(e Event) bool { return e.Reason == v1alpha1.ReasonPlanChanged }):
 		f.edited = d.Status.DeepCopy()
@@ -211,7 +211,7 @@ func (f *foresight) make(a Action) bool {
 	case ClearRollback:
 		delete(f.o.Release.Annotations, v1alpha1.AnnotationRollback)
 	case Resize:
-		return a.To == size(a.ReplicaSet)
+		return a.To == Size(a.ReplicaSet)
 	case CreateReplicaSet, CountCollision:
 		return false
 	}
@@ -224,7 +224,7 @@ func (f *foresight) forget(which func(Record) bool) {
 
 // sameRelease reports whether two statuses name the same release under way.
 func sameRelease(a, b *v1alpha1.BatchReleaseStatus) bool {
-	return releasing(a) == releasing(b) && a.UpdateRevision == b.UpdateRevision && a.UpdateCommit == b.UpdateCommit && a.RollingBack == b.RollingBack
+	return Releasing(a) == Releasing(b) && a.UpdateRevision == b.UpdateRevision && a.UpdateCommit == b.UpdateCommit && a.RollingBack == b.RollingBack
 }
 
 // outlook reads the statuses before and after.
@@ -236,20 +236,20 @@ func (f *foresight) outlook(now time.Time) Outlook {
 		at = f.began
 	case f.edited != nil:
 		at = f.edited
-	case releasing(&f.before) && f.before.UpdateRevision == after.UpdateRevision && !releasing(after):
+	case Releasing(&f.before) && f.before.UpdateRevision == after.UpdateRevision && !Releasing(after):
 		at = &f.before // its hand-back was all that was left
 	}
 	out := Outlook{
 		Kind: f.kind(after), To: at.UpdateRevision, From: at.StableRevision, RollingBack: at.RollingBack,
-		Step: int(at.CurrentStepIndex), Replicas: replicas(f.o.Deployment), Reason: after.Reason, Message: after.Message,
+		Step: int(at.CurrentStepIndex), Replicas: Replicas(f.o.Deployment), Reason: after.Reason, Message: after.Message,
 	}
-	if releasing(&f.before) && !sameRelease(&f.before, at) {
+	if Releasing(&f.before) && !sameRelease(&f.before, at) {
 		out.From = f.before.UpdateRevision
 		if !f.before.RollingBack {
 			out.Superseded = f.before.UpdateRevision
 		}
 	}
-	if releasing(at) {
+	if Releasing(at) {
 		out.Steps = f.steps(at, now)
 	}
 	return out
@@ -263,15 +263,15 @@ func (f *foresight) kind(after *v1alpha1.BatchReleaseStatus) OutlookKind {
 		return OutlookBlocked
 	case f.began != nil && f.began.RollingBack:
 		return OutlookRollBack
-	case f.began != nil && releasing(&f.before) && !f.before.RollingBack:
+	case f.began != nil && Releasing(&f.before) && !f.before.RollingBack:
 		return OutlookSupersedes
 	case f.began != nil:
 		return OutlookRelease
 	case f.edited != nil:
 		return OutlookPlanChanged
-	case releasing(after):
+	case Releasing(after):
 		return OutlookContinues
-	case !releasing(&f.before):
+	case !Releasing(&f.before):
 		return OutlookNothing
 	case f.before.UpdateRevision != after.UpdateRevision:
 		return OutlookRollBack // there was no pod to take back
@@ -282,21 +282,21 @@ func (f *foresight) kind(after *v1alpha1.BatchReleaseStatus) OutlookKind {
 // steps returns those of the release or rollback that a status is about.
 func (f *foresight) steps(s *v1alpha1.BatchReleaseStatus, now time.Time) []OutlookStep {
 	f.o.Release.Status = *s
-	p := newPosition(&f.o, now)
-	if reason, _ := unusable(&p.course); reason != "" || len(p.records) == 0 {
+	p := NewPosition(&f.o, now)
+	if reason, _ := Unusable(&p.Course); reason != "" || len(p.StableRecords) == 0 {
 		return nil // Decide has said why
 	}
-	p.course = p.resolve(s)
+	p.Course = p.Resolve(s)
 	var steps []OutlookStep
-	for i, step := range p.steps() {
-		target, _ := p.splitAt(i, p.planned(i))
-		gate := OutlookGate{Last: i == len(p.steps())-1}
+	for i, step := range p.Steps() {
+		target, _ := p.SplitAt(i, p.Planned(i))
+		gate := OutlookGate{Last: i == len(p.Steps())-1}
 		gate.Approval = !gate.Last && step.Pause == nil
 		if step.Pause != nil {
 			gate.Pause = step.Pause.Duration.Duration
 		}
-		gated := i == int(s.CurrentStepIndex) && p.capped()
-		steps = append(steps, OutlookStep{Replicas: step.Replicas, Target: target, Gated: gated, Allowed: p.allowed(), Gate: gate})
+		gated := i == int(s.CurrentStepIndex) && p.Capped()
+		steps = append(steps, OutlookStep{Replicas: step.Replicas, Target: target, Gated: gated, Allowed: p.Allowed(), Gate: gate})
 	}
 	return steps
 }

@@ -16,30 +16,30 @@ import (
 // keep, once its Deployment is handed back. No release is under way, and no gate waits.
 func HandedBack(br *v1alpha1.BatchRelease, now time.Time) v1alpha1.BatchReleaseStatus {
 	d := newDraft(&Observed{Release: br}, now)
-	s := &d.status
+	s := &d.Status
 	s.Phase, s.CurrentStepState, s.RequestedApproval = "", "", nil
 	d.report(v1alpha1.ReasonHandedBack, fmt.Sprintf("the plan is being deleted, and Deployment %s is handed back to the native controller; the finalizers %s keep only this object",
 		br.Spec.WorkloadRef.Name, plan.JoinNames(br.Finalizers)))
-	s.ObservedGeneration, s.ReasonTime, s.LastUpdateTime = br.Generation, d.time(), d.time()
+	s.ObservedGeneration, s.ReasonTime, s.LastUpdateTime = br.Generation, d.Time(), d.Time()
 	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		d.condition(name, metav1.ConditionFalse, s.Reason, s.Message)
 	}
 	d.condition(v1alpha1.ConditionHeld, metav1.ConditionFalse, v1alpha1.ReasonNotHeld, "the Deployment is native")
-	return d.status
+	return d.Status
 }
 
 // handBack ends the hold, and keeps the template that the Deployment then has:
 // admission may change it with the write.
 func (d *draft) handBack(why because, template *corev1.PodTemplateSpec) {
-	endHold(d, why, d.strategy, template)
-	if len(d.records) == 0 {
+	endHold(d, why, d.Strategy, template)
+	if len(d.StableRecords) == 0 {
 		return
 	}
-	record := d.records[0]
-	if g := d.goal; g != nil && (template == nil || g.equal(template)) {
-		record = d.recordOf(g, 0)
-		if g.record != nil {
-			record = *g.record
+	record := d.StableRecords[0]
+	if g := d.Goal; g != nil && (template == nil || g.Equal(template)) {
+		record = d.RecordOf(g, 0)
+		if g.Record != nil {
+			record = *g.Record
 		}
 	}
 	record.Order = d.newest() + 1
@@ -53,14 +53,14 @@ func (d *draft) handBack(why because, template *corev1.PodTemplateSpec) {
 func endHold(d *draft, why because, strategy appsv1.DeploymentStrategy, template *corev1.PodTemplateSpec) {
 	var active []*appsv1.ReplicaSet
 	for _, rs := range d.ReplicaSets {
-		if size(rs) > 0 {
+		if Size(rs) > 0 {
 			active = append(active, rs)
 		}
 	}
 	for _, rs := range active {
 		safe := len(active) == 1 || !plan.EqualTemplate(&rs.Spec.Template, &d.Deployment.Spec.Template)
-		if safe && size(rs) == d.replicas && !hasSizeAnnotations(rs, d.replicas, d.replicas+d.surge) {
-			d.do(Resize{because: why, ReplicaSet: rs, To: d.replicas, Desired: d.replicas, Max: d.replicas + d.surge})
+		if safe && Size(rs) == d.Replicas && !hasSizeAnnotations(rs, d.Replicas, d.Replicas+d.Surge) {
+			d.do(Resize{because: why, ReplicaSet: rs, To: d.Replicas, Desired: d.Replicas, Max: d.Replicas + d.Surge})
 		}
 	}
 	d.do(HandBack{because: why, Strategy: strategy, Template: template})
@@ -68,10 +68,10 @@ func endHold(d *draft, why because, strategy appsv1.DeploymentStrategy, template
 
 // unhold leaves the Deployment to the native controller, at the stable template.
 func unhold(d *draft) {
-	if d.shadowed(d.stable.template) {
+	if d.Shadowed(d.Stable.Template) {
 		return
 	}
-	if d.touched() || !d.stable.equal(&d.Deployment.Spec.Template) {
-		d.handBack("there is nothing to split", d.stable.template)
+	if d.Touched() || !d.Stable.Equal(&d.Deployment.Spec.Template) {
+		d.handBack("there is nothing to split", d.Stable.Template)
 	}
 }

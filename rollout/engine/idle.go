@@ -11,29 +11,29 @@ import (
 // settleIdle says that nothing moves. A release that was handed back just before a
 // crash is completed here; drift in strategy and paused is undone.
 func settleIdle(d *draft) {
-	if d.isNativeDrift() {
+	if d.IsNativeDrift() {
 		d.warn(v1alpha1.ReasonDriftCorrected, "strategy or paused of the Deployment were not what the manifest says")
 		d.handBack("strategy or paused were changed by another field manager", nil)
 	}
-	if d.brought == nil { // spec.template is empty: what runs is stable
-		if d.rollingNatively() && !d.stable.equal(&d.Deployment.Spec.Template) {
+	if d.Brought == nil { // spec.template is empty: what runs is stable
+		if d.RollingNatively() && !d.Stable.Equal(&d.Deployment.Spec.Template) {
 			awaitNative(d)
 			return
 		}
-		runs := revisionOf(d.Observed, &d.Deployment.Spec.Template)
-		runs.id = "" // it was not sent
-		d.course = d.to(runs)
+		runs := RevisionOf(d.Observed, &d.Deployment.Spec.Template)
+		runs.ID = "" // it was not sent
+		d.Course = d.To(runs)
 		rememberGoal(d)
-	} else if d.goal == d.stable {
+	} else if d.Goal == d.Stable {
 		renewStable(d)
 	}
-	for _, r := range slices.Concat(d.releasing, d.outdated) {
+	for _, r := range slices.Concat(d.ReleasingRecords, d.OutdatedRecords) {
 		d.do(Forget{because: "it is not being released any more", Record: r})
 	}
 	completeRelease(d)
-	if n := d.replaced(); n > 0 && d.status.Reason == v1alpha1.ReasonReleaseCompleted {
+	if n := d.Replaced(); n > 0 && d.Status.Reason == v1alpha1.ReasonReleaseCompleted {
 		d.unreleased = true
-		d.report(v1alpha1.ReasonNativeRollout, fmt.Sprintf("the native controller is replacing %d pods that do not run %s", n, d.goal.name))
+		d.report(v1alpha1.ReasonNativeRollout, fmt.Sprintf("the native controller is replacing %d pods that do not run %s", n, d.Goal.Name))
 	}
 	watchPods(d)
 }
@@ -43,10 +43,10 @@ func settleIdle(d *draft) {
 // the template of the Deployment. That is recorded in place of the old one: if the policy
 // goes, nothing is to be released.
 func renewStable(d *draft) {
-	old := d.stable.record
+	old := d.Stable.Record
 	record := *old
-	if d.brought == d.stable && d.spec.Template != nil {
-		record.Sent = plan.TemplateDigest(d.spec.Template)
+	if d.Brought == d.Stable && d.Spec.Template != nil {
+		record.Sent = plan.TemplateDigest(d.Spec.Template)
 	}
 	switch {
 	case old.Kept != nil:
@@ -60,38 +60,38 @@ func renewStable(d *draft) {
 }
 
 // isDrift reports whether a native Deployment is to be changed to what was released last.
-func isDrift(p *position) bool {
-	switch s := &p.status; {
-	case p.touched() || p.failed():
+func isDrift(p *Position) bool {
+	switch s := &p.Status; {
+	case p.Touched() || p.Failed():
 		return false
-	case p.idle():
-		return p.isNativeDrift()
+	case p.Idle():
+		return p.IsNativeDrift()
 	case s.Phase == v1alpha1.PhaseCompleted:
-		return !p.forward()
+		return !p.Forward()
 	default:
-		return p.spec.Paused && p.underWay() && s.CurrentStepState == v1alpha1.StepInitial && !p.stable.equal(&p.Deployment.Spec.Template)
+		return p.Spec.Paused && p.UnderWay() && s.CurrentStepState == v1alpha1.StepInitial && !p.Stable.Equal(&p.Deployment.Spec.Template)
 	}
 }
 
 // watchPods says so where fewer pods of a completed release are available than the
 // Deployment's own bounds let be missing.
 func watchPods(d *draft) {
-	none := d.goal.rs == nil && d.replicas > 0
-	if d.status.Reason != v1alpha1.ReasonReleaseCompleted || !none && d.goalPods().available >= d.replicas-d.unavailable {
+	none := d.Goal.ReplicaSet == nil && d.Replicas > 0
+	if d.Status.Reason != v1alpha1.ReasonReleaseCompleted || !none && d.GoalPods().Available >= d.Replicas-d.Unavailable {
 		return
 	}
 	d.unreleased, d.unready = true, true
-	d.report(v1alpha1.ReasonPodsUnavailable, d.progress())
+	d.report(v1alpha1.ReasonPodsUnavailable, d.Progress())
 }
 
 // standStill makes the status one of the release that spec brings, and moves nothing. One that
 // has not begun, and that spec does not bring any more, ends.
 func standStill(d *draft) {
 	switch {
-	case d.underWay():
-	case d.forward():
+	case d.UnderWay():
+	case d.Forward():
 		beginRelease(d)
-	case releasing(&d.status) && d.idle():
+	case Releasing(&d.Status) && d.Idle():
 		completeRelease(d)
 	}
 }

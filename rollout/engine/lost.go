@@ -18,31 +18,31 @@ import (
 
 // stableUnderHold returns the template of the stable revision, and why it is that. It is nil
 // if nothing that is there tells.
-func stableUnderHold(p *position) (template *corev1.PodTemplateSpec, why because) {
+func stableUnderHold(p *Position) (template *corev1.PodTemplateSpec, why because) {
 	live := &p.Deployment.Spec.Template
-	if t := p.namedStable(); t != nil {
+	if t := p.NamedStable(); t != nil {
 		return t, "the status names it as the stable revision"
 	}
 	var most int32
 	for _, rs := range p.ReplicaSets {
 		if !plan.EqualTemplate(&rs.Spec.Template, live) {
-			most = max(most, size(rs))
+			most = max(most, Size(rs))
 		}
 	}
-	rs := findReplicaSet(p.ReplicaSets, live)
-	switch named := p.status.StableRevision != ""; {
-	case most > 0 && (!named || p.native()): // several may be left of releases that were superseded
-		return p.mostOf(func(rs *appsv1.ReplicaSet) int32 {
+	rs := FindReplicaSet(p.ReplicaSets, live)
+	switch named := p.Status.StableRevision != ""; {
+	case most > 0 && (!named || p.Native()): // several may be left of releases that were superseded
+		return p.MostOf(func(rs *appsv1.ReplicaSet) int32 {
 			if plan.EqualTemplate(&rs.Spec.Template, live) {
 				return 0
 			}
-			return size(rs)
+			return Size(rs)
 		}), "it is what runs"
-	case p.native(), most == 0 && size(rs) > 0 && size(rs) >= p.replicas:
+	case p.Native(), most == 0 && Size(rs) > 0 && Size(rs) >= p.Replicas:
 		return live, "it is what runs"
-	case revisionOf(p.Observed, live).name != p.status.UpdateRevision:
+	case RevisionOf(p.Observed, live).Name != p.Status.UpdateRevision:
 		return nil, ""
-	case p.status.RollingBack, slices.Contains(p.status.OpenedReplicas, plan.Full):
+	case p.Status.RollingBack, slices.Contains(p.Status.OpenedReplicas, plan.Full):
 		return live, "all pods may run it"
 	}
 	return nil, ""
@@ -53,17 +53,17 @@ func stableUnderHold(p *position) (template *corev1.PodTemplateSpec, why because
 // the stable revision is there, or when the plan is gone.
 func awaitRecords(d *draft) {
 	observeApproval(d) // it is for the steps that are there when it is first seen
-	live := revisionOf(d.Observed, &d.Deployment.Spec.Template)
-	d.course = d.to(live)
+	live := RevisionOf(d.Observed, &d.Deployment.Spec.Template)
+	d.Course = d.To(live)
 	lost, remedy := "the stable revision", ""
-	if name := d.status.StableRevision; name != "" {
+	if name := d.Status.StableRevision; name != "" {
 		lost, remedy = "stable revision "+name, "; or bring the pod template of "+name+" again"
 	}
 	message := fmt.Sprintf("no record and no ReplicaSet of %s is there; Deployment %s stays held at %s, and no pod is added. "+
 		"Restore the ControllerRevisions of the Deployment from a back-up, without ownerReferences%s. "+
 		"If the plan is removed, the native controller brings all pods to %s, without gates",
-		lost, d.Deployment.Name, live.name, remedy, live.name)
-	if d.status.Reason != v1alpha1.ReasonRecordsLost {
+		lost, d.Deployment.Name, live.Name, remedy, live.Name)
+	if d.Status.Reason != v1alpha1.ReasonRecordsLost {
 		d.warn(v1alpha1.ReasonRecordsLost, message)
 	}
 	d.stall(v1alpha1.ReasonRecordsLost, message)

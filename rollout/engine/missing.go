@@ -12,7 +12,7 @@ import (
 
 // decideWithout is about a Deployment that is gone, or that is going.
 func decideWithout(d *draft) {
-	if releasing(&d.status) {
+	if Releasing(&d.Status) {
 		refuseApproval(d) // it would stay in the status until the Deployment is back
 	}
 	if d.Deployment == nil {
@@ -24,11 +24,11 @@ func decideWithout(d *draft) {
 
 // awaitDeployment is about a Deployment that is not there: no pod of it runs.
 func awaitDeployment(d *draft) {
-	message := fmt.Sprintf("there is no Deployment %s/%s", d.Release.Namespace, d.spec.WorkloadRef.Name)
-	if d.status.Phase != "" && d.status.Reason != v1alpha1.ReasonDeploymentNotFound { // it was there
+	message := fmt.Sprintf("there is no Deployment %s/%s", d.Release.Namespace, d.Spec.WorkloadRef.Name)
+	if d.Status.Phase != "" && d.Status.Reason != v1alpha1.ReasonDeploymentNotFound { // it was there
 		d.warn(v1alpha1.ReasonDeploymentNotFound, message)
 	}
-	s := &d.status
+	s := &d.Status
 	s.Replicas, s.UpdatedReplicas, s.UpdatedReadyReplicas, s.UpdatedAvailableReplicas = 0, 0, 0, 0
 	d.report(v1alpha1.ReasonDeploymentNotFound, message)
 }
@@ -37,14 +37,14 @@ func awaitDeployment(d *draft) {
 // finalizers are gone: those of a foreground deletion with its ReplicaSets.
 func awaitDeletion(d *draft) {
 	message := fmt.Sprintf("Deployment %s/%s is being deleted", d.Deployment.Namespace, d.Deployment.Name)
-	left := d.deadlineLength() - d.now.Sub(d.Deployment.DeletionTimestamp.Time)
+	left := d.DeadlineLength() - d.Now.Sub(d.Deployment.DeletionTimestamp.Time)
 	if left > 0 {
 		d.wait = left
 		d.report(v1alpha1.ReasonDeploymentNotFound, message)
 		return
 	}
 	d.stall(v1alpha1.ReasonDeploymentNotFound, fmt.Sprintf("%s%s; this has taken longer than %s: %s",
-		message, d.deletions(), d.deadlineLength(), deletionAdvice(d.Deployment.Finalizers)))
+		message, d.Deletions(), d.DeadlineLength(), deletionAdvice(d.Deployment.Finalizers)))
 }
 
 // deletionAdvice says which finalizers keep a Deployment. That of a foreground deletion goes

@@ -16,11 +16,11 @@ func IsUpdate(o *Observed, rs *appsv1.ReplicaSet) bool {
 	if o.Deployment == nil {
 		return false
 	}
-	p := newPosition(o, time.Time{})
-	if len(p.records) == 0 {
+	p := NewPosition(o, time.Time{})
+	if len(p.StableRecords) == 0 {
 		return plan.EqualTemplate(&rs.Spec.Template, &o.Deployment.Spec.Template)
 	}
-	return p.resolve(&p.status).goal.rs == rs
+	return p.Resolve(&p.Status).Goal.ReplicaSet == rs
 }
 
 // Moves returns the ReplicaSets that the release writes after its hold. They are the
@@ -30,18 +30,18 @@ func Moves(o Observed) []*appsv1.ReplicaSet {
 	if o.Deployment == nil {
 		return nil
 	}
-	p := newPosition(&o, time.Time{})
-	if len(p.records) == 0 {
+	p := NewPosition(&o, time.Time{})
+	if len(p.StableRecords) == 0 {
 		return nil
 	}
-	c := p.resolve(&p.status)
+	c := p.Resolve(&p.Status)
 	var sets []*appsv1.ReplicaSet
-	if c.goal.rs == nil {
-		sets = append(sets, newReplicaSet(o.Deployment, c.goal, maxRevision(o.ReplicaSets)+1, 1, replicas(o.Deployment), replicas(o.Deployment)))
+	if c.Goal.ReplicaSet == nil {
+		sets = append(sets, newReplicaSet(o.Deployment, c.Goal, maxRevision(o.ReplicaSets)+1, 1, Replicas(o.Deployment), Replicas(o.Deployment)))
 	}
-	for _, r := range []*revision{c.goal, c.stable} {
-		if r.rs != nil && !slices.Contains(sets, r.rs) {
-			sets = append(sets, r.rs)
+	for _, r := range []*Revision{c.Goal, c.Stable} {
+		if r.ReplicaSet != nil && !slices.Contains(sets, r.ReplicaSet) {
+			sets = append(sets, r.ReplicaSet)
 		}
 	}
 	return sets

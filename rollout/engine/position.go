@@ -12,93 +12,93 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// position is a course with the status as the round has it so far. It tells the step that
+// Position is a course with the status as the round has it so far. It tells the step that
 // the release is at, and what its gates have opened. Its methods read.
-type position struct {
-	course
-	status v1alpha1.BatchReleaseStatus
+type Position struct {
+	Course
+	Status v1alpha1.BatchReleaseStatus
 }
 
-// newPosition returns the position by what is observed. Its course leads nowhere yet.
-func newPosition(o *Observed, now time.Time) position {
-	return position{
-		course: course{facts: newFacts(o, now), spec: &o.Release.Spec},
-		status: *o.Release.Status.DeepCopy(),
+// NewPosition returns the position by what is observed. Its course leads nowhere yet.
+func NewPosition(o *Observed, now time.Time) Position {
+	return Position{
+		Course: Course{Facts: NewFacts(o, now), Spec: &o.Release.Spec},
+		Status: *o.Release.Status.DeepCopy(),
 	}
 }
 
-// failed reports whether what Git brings is what was rolled back, and Git has
+// Failed reports whether what Git brings is what was rolled back, and Git has
 // said nothing else since.
-func (p *position) failed() bool { return hasFailed(&p.course, &p.status) }
+func (p *Position) Failed() bool { return hasFailed(&p.Course, &p.Status) }
 
-// steps of the way: the plan's, or the rollback's.
-func (p *position) steps() []v1alpha1.Step {
-	if !p.status.RollingBack {
-		return p.spec.Strategy.Steps
+// Steps of the way: the plan's, or the rollback's.
+func (p *Position) Steps() []v1alpha1.Step {
+	if !p.Status.RollingBack {
+		return p.Spec.Strategy.Steps
 	}
-	return plan.RollbackSteps(&p.spec.Strategy)
+	return plan.RollbackSteps(&p.Spec.Strategy)
 }
 
-// lastStep reports whether the release is at the step that ends it.
-func (p *position) lastStep() bool {
-	return int(p.status.CurrentStepIndex) >= len(p.steps())-1 && !p.capped()
+// LastStep reports whether the release is at the step that ends it.
+func (p *Position) LastStep() bool {
+	return int(p.Status.CurrentStepIndex) >= len(p.Steps())-1 && !p.Capped()
 }
 
-// capped reports whether the plan, as edited, lets the step have more than the
+// Capped reports whether the plan, as edited, lets the step have more than the
 // last gate allowed. The step then waits at a gate before that.
 //
 // The last step is everything, at any N. At 0 replicas, or at 1, a number would allow as
 // much, and the release would end past its gates.
-func (p *position) capped() bool {
-	switch step := int(p.status.CurrentStepIndex); {
-	case p.status.RollingBack:
+func (p *Position) Capped() bool {
+	switch step := int(p.Status.CurrentStepIndex); {
+	case p.Status.RollingBack:
 		return false
-	case step >= len(p.steps())-1:
-		return !p.full()
+	case step >= len(p.Steps())-1:
+		return !p.Full()
 	default:
-		return p.planned(step) > p.allowed()
+		return p.Planned(step) > p.Allowed()
 	}
 }
 
-// full reports whether all pods may run the update revision.
-func (p *position) full() bool { return slices.Contains(p.opened(), plan.Full) || p.beganFull() }
+// Full reports whether all pods may run the update revision.
+func (p *Position) Full() bool { return slices.Contains(p.Opened(), plan.Full) || p.beganFull() }
 
 // beganFull reports whether the release began with all pods, and has them still: then
 // it has nothing to ask a gate for, and opens none. A round that has not resolved what it
 // leads to does not know.
-func (p *position) beganFull() bool {
-	return p.status.BeganFull && p.goal != nil && p.replicas > 0 && p.runsAll()
+func (p *Position) beganFull() bool {
+	return p.Status.BeganFull && p.Goal != nil && p.Replicas > 0 && p.RunsAll()
 }
 
-// allowed is how many pods of N the last gate of this release has let run the
+// Allowed is how many pods of N the last gate of this release has let run the
 // update revision (I3).
-func (p *position) allowed() int32 {
-	if p.status.RollingBack || p.beganFull() {
-		return p.replicas
+func (p *Position) Allowed() int32 {
+	if p.Status.RollingBack || p.beganFull() {
+		return p.Replicas
 	}
 	var most int32
-	for _, r := range p.opened() {
-		most = max(most, plan.Limit(r, p.replicas))
+	for _, r := range p.Opened() {
+		most = max(most, plan.Limit(r, p.Replicas))
 	}
 	return most
 }
 
-// opened is what the gates of this release have opened the way to.
-func (p *position) opened() []intstr.IntOrString {
+// Opened is what the gates of this release have opened the way to.
+func (p *Position) Opened() []intstr.IntOrString {
 	switch {
-	case len(p.status.OpenedReplicas) > 0:
-		return p.status.OpenedReplicas
-	case p.status.CurrentStepReplicas != nil: // a status of an earlier version
-		return []intstr.IntOrString{*p.status.CurrentStepReplicas}
+	case len(p.Status.OpenedReplicas) > 0:
+		return p.Status.OpenedReplicas
+	case p.Status.CurrentStepReplicas != nil: // a status of an earlier version
+		return []intstr.IntOrString{*p.Status.CurrentStepReplicas}
 	}
-	return p.openTo(0)
+	return p.OpenTo(0)
 }
 
-// openTo returns what the steps up to this one allow: the largest number and the
+// OpenTo returns what the steps up to this one allow: the largest number and the
 // largest percentage among them.
-func (p *position) openTo(step int) []intstr.IntOrString {
+func (p *Position) OpenTo(step int) []intstr.IntOrString {
 	var number, percent *intstr.IntOrString
-	for _, s := range p.steps()[:step+1] {
+	for _, s := range p.Steps()[:step+1] {
 		r := s.Replicas
 		value, isPercent, err := plan.ParseReplicas(r)
 		if err != nil {
@@ -124,27 +124,27 @@ func (p *position) openTo(step int) []intstr.IntOrString {
 	return opened
 }
 
-// planned returns how many pods of N the plan lets run the goal's revision at
+// Planned returns how many pods of N the plan lets run the goal's revision at
 // step i.
-func (p *position) planned(i int) int32 {
-	steps := p.steps()
-	return plan.Target(steps, max(0, min(i, len(steps)-1)), p.replicas) // the plan may have become shorter
+func (p *Position) Planned(i int) int32 {
+	steps := p.Steps()
+	return plan.Target(steps, max(0, min(i, len(steps)-1)), p.Replicas) // the plan may have become shorter
 }
 
-// target returns how many pods of N run the goal's revision when step i is done, and how
+// Target returns how many pods of N run the goal's revision when step i is done, and how
 // many run others. The goal's are never more than the gates allow.
 //
 // Before the last step the others keep at least one pod. With only the goal active the
 // native controller would bring the goal to a new N by itself. With a surge that pod is
 // one above N. Without one the goal gets one less. That is 0 if N is 1: there is nothing
 // to split.
-func (p *position) target(i int) (goal, others int32) {
-	return p.splitAt(i, min(p.planned(i), p.allowed()))
+func (p *Position) Target(i int) (goal, others int32) {
+	return p.SplitAt(i, min(p.Planned(i), p.Allowed()))
 }
 
-// splitAt returns the split of N at step i for a goal of this size.
-func (p *position) splitAt(i int, goal int32) (int32, int32) {
-	if i >= len(p.steps())-1 && goal == p.replicas && (p.status.RollingBack || p.full()) {
+// SplitAt returns the split of N at step i for a goal of this size.
+func (p *Position) SplitAt(i int, goal int32) (int32, int32) {
+	if i >= len(p.Steps())-1 && goal == p.Replicas && (p.Status.RollingBack || p.Full()) {
 		return goal, 0
 	}
 	return p.apart(goal)
@@ -152,69 +152,69 @@ func (p *position) splitAt(i int, goal int32) (int32, int32) {
 
 // stopped reports whether the goal must not grow: the plan is paused, or the
 // step has missed its deadline.
-func (p *position) stopped() bool {
-	return p.spec.Paused || p.status.CurrentStepState == v1alpha1.StepUpgrade && !p.status.RollingBack && p.deadline() <= 0
+func (p *Position) stopped() bool {
+	return p.Spec.Paused || p.Status.CurrentStepState == v1alpha1.StepUpgrade && !p.Status.RollingBack && p.Deadline() <= 0
 }
 
-// underWay reports whether the status is about the release that the way leads to.
-func (p *position) underWay() bool {
-	switch p.status.Phase {
+// UnderWay reports whether the status is about the release that the way leads to.
+func (p *Position) UnderWay() bool {
+	switch p.Status.Phase {
 	case v1alpha1.PhaseInitial, v1alpha1.PhaseRollingUpdate, v1alpha1.PhaseFinalizing:
-		return p.isGoal() && (p.status.RollingBack || p.status.UpdateCommit == p.spec.Commit)
+		return p.IsGoal() && (p.Status.RollingBack || p.Status.UpdateCommit == p.Spec.Commit)
 	default:
 		return false
 	}
 }
 
-// isGoal reports whether the status is about the revision that the way leads to:
+// IsGoal reports whether the status is about the revision that the way leads to:
 // by what was sent, since a name may change under it.
-func (p *position) isGoal() bool {
-	if p.status.UpdateTemplateDigest == "" { // a status of an earlier version
-		return p.status.UpdateRevision == p.goal.name
+func (p *Position) IsGoal() bool {
+	if p.Status.UpdateTemplateDigest == "" { // a status of an earlier version
+		return p.Status.UpdateRevision == p.Goal.Name
 	}
-	return p.status.UpdateTemplateDigest == p.goal.id
+	return p.Status.UpdateTemplateDigest == p.Goal.ID
 }
 
-// edited reports whether the plan has changed at the step that the release is at.
-func (p *position) edited() bool {
-	steps, i := p.steps(), int(p.status.CurrentStepIndex)
-	return i < 0 || i >= len(steps) || p.status.CurrentStepReplicas == nil || steps[i].Replicas != *p.status.CurrentStepReplicas
+// Edited reports whether the plan has changed at the step that the release is at.
+func (p *Position) Edited() bool {
+	steps, i := p.Steps(), int(p.Status.CurrentStepIndex)
+	return i < 0 || i >= len(steps) || p.Status.CurrentStepReplicas == nil || steps[i].Replicas != *p.Status.CurrentStepReplicas
 }
 
-// parked reports whether there is nothing to split, so that the Deployment is native and
+// Parked reports whether there is nothing to split, so that the Deployment is native and
 // at its stable template. That is so at 1 replica without surge. It is also so at 0
 // replicas, where a hold would bring all pods up on the update revision afterwards (H4).
 // The last step is never parked: it may run everything.
-func (p *position) parked() bool {
-	goal, _ := p.target(int(p.status.CurrentStepIndex))
-	return goal == 0 && !p.lastStep()
+func (p *Position) Parked() bool {
+	goal, _ := p.Target(int(p.Status.CurrentStepIndex))
+	return goal == 0 && !p.LastStep()
 }
 
-// firstNotBelow returns the first step whose target is not below what runs.
-func (p *position) firstNotBelow(size int32) int {
-	last := len(p.steps()) - 1
+// FirstNotBelow returns the first step whose target is not below what runs.
+func (p *Position) FirstNotBelow(size int32) int {
+	last := len(p.Steps()) - 1
 	for i := range last {
-		if goal, _ := p.apart(p.planned(i)); goal >= size {
+		if goal, _ := p.apart(p.Planned(i)); goal >= size {
 			return i
 		}
 	}
 	return last
 }
 
-// releasing reports whether a status is about a release or rollback under way.
-func releasing(s *v1alpha1.BatchReleaseStatus) bool {
+// Releasing reports whether a status is about a release or rollback under way.
+func Releasing(s *v1alpha1.BatchReleaseStatus) bool {
 	return s.Phase != "" && s.Phase != v1alpha1.PhaseCompleted
 }
 
-// namedStable returns the template of the revision that the status names as stable: of its
+// NamedStable returns the template of the revision that the status names as stable: of its
 // ReplicaSet, of the Deployment, or of what spec.template brings. It is nil without one.
-func (p *position) namedStable() *corev1.PodTemplateSpec {
-	name := p.status.StableRevision
+func (p *Position) NamedStable() *corev1.PodTemplateSpec {
+	name := p.Status.StableRevision
 	if name == "" {
 		return nil
 	}
 	for _, rs := range p.ReplicaSets {
-		if !deleted(rs) && rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == name {
+		if !Deleted(rs) && rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == name {
 			return &rs.Spec.Template
 		}
 	}

@@ -9,36 +9,36 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// progress is the sentence on where the pods are. The size of a ReplicaSet is what is
+// Progress is the sentence on where the pods are. The size of a ReplicaSet is what is
 // wanted: pods run that are ready.
-func (c *course) progress() string {
-	g := c.goalPods()
-	s := fmt.Sprintf("%d of %d pods run %s", g.ready, c.replicas, c.goal.name)
-	if g.available < g.ready {
-		s += fmt.Sprintf(", %d of them available", g.available)
+func (c *Course) Progress() string {
+	g := c.GoalPods()
+	s := fmt.Sprintf("%d of %d pods run %s", g.Ready, c.Replicas, c.Goal.Name)
+	if g.Available < g.Ready {
+		s += fmt.Sprintf(", %d of them available", g.Available)
 	}
-	if g.ready < g.size {
-		s += fmt.Sprintf(", %d wanted", g.size)
+	if g.Ready < g.Size {
+		s += fmt.Sprintf(", %d wanted", g.Size)
 	}
 	if c.Pods != nil && c.Pods.Cause != "" {
 		s += ": " + c.Pods.Cause
 	}
-	return s + c.deletions()
+	return s + c.Deletions()
 }
 
-// isUnready reports whether fewer pods are ready than are wanted.
-func (c *course) isUnready() bool {
-	g := c.goalPods()
-	return g.ready < g.size
+// IsUnready reports whether fewer pods are ready than are wanted.
+func (c *Course) IsUnready() bool {
+	g := c.GoalPods()
+	return g.Ready < g.Size
 }
 
-// deletions names the ReplicaSets that are being deleted and still count. They have a size
+// Deletions names the ReplicaSets that are being deleted and still count. They have a size
 // or pods, or are of the revision that the way leads to. It begins with a separator, and is
 // empty without any.
-func (c *course) deletions() string {
+func (c *Course) Deletions() string {
 	var b strings.Builder
 	for _, rs := range c.ReplicaSets {
-		if !deleted(rs) || size(rs) == 0 && rs.Status.Replicas == 0 && !c.goal.equal(&rs.Spec.Template) {
+		if !Deleted(rs) || Size(rs) == 0 && rs.Status.Replicas == 0 && !c.Goal.Equal(&rs.Spec.Template) {
 			continue
 		}
 		fmt.Fprintf(&b, "; ReplicaSet %s is being deleted", rs.Name)
@@ -55,11 +55,11 @@ func (c *course) deletions() string {
 	return b.String()
 }
 
-// deadlineLength is how long a step may take without an increase in available
+// DeadlineLength is how long a step may take without an increase in available
 // pods. A pod needs minReadySeconds to become available, whatever the deadline.
-func (c *course) deadlineLength() time.Duration {
+func (c *Course) DeadlineLength() time.Duration {
 	seconds := int64(v1alpha1.DefaultProgressDeadlineSeconds)
-	if s := c.spec.Strategy.ProgressDeadlineSeconds; s != nil {
+	if s := c.Spec.Strategy.ProgressDeadlineSeconds; s != nil {
 		seconds = int64(*s)
 	}
 	if c.Deployment != nil {
@@ -68,17 +68,17 @@ func (c *course) deadlineLength() time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// deadline returns how long the step has left for its next new best. If a step has lost
+// Deadline returns how long the step has left for its next new best. If a step has lost
 // its pods again and again, the times that it takes to have them back are added up. So
 // pods that come and go do not extend the deadline for ever.
-func (p *position) deadline() time.Duration {
-	length := p.deadlineLength()
-	if p.status.ProgressTime == nil {
+func (p *Position) Deadline() time.Duration {
+	length := p.DeadlineLength()
+	if p.Status.ProgressTime == nil {
 		return length
 	}
-	left := length - p.now.Sub(p.status.ProgressTime.Time)
-	if lost := p.status.CurrentStepLostSeconds; lost > 0 && p.status.StepStateTime != nil {
-		left = min(left, length-time.Duration(lost)*time.Second-p.now.Sub(p.status.StepStateTime.Time))
+	left := length - p.Now.Sub(p.Status.ProgressTime.Time)
+	if lost := p.Status.CurrentStepLostSeconds; lost > 0 && p.Status.StepStateTime != nil {
+		left = min(left, length-time.Duration(lost)*time.Second-p.Now.Sub(p.Status.StepStateTime.Time))
 	}
 	return left
 }

@@ -12,23 +12,23 @@ const keptRecords = 2
 // rememberGoal makes the goal's revision the newest record, and forgets what is
 // neither stable nor last stable any more.
 func rememberGoal(d *draft) {
-	if d.goal.equal(d.records[0].Template) {
+	if d.Goal.Equal(d.StableRecords[0].Template) {
 		return
 	}
-	record, old := d.recordOf(d.goal, d.records[0].Order+1), slices.Concat(d.records, d.releasing)
-	i := slices.IndexFunc(old, func(r Record) bool { return d.goal.equal(r.Template) })
+	record, old := d.RecordOf(d.Goal, d.StableRecords[0].Order+1), slices.Concat(d.StableRecords, d.ReleasingRecords)
+	i := slices.IndexFunc(old, func(r Record) bool { return d.Goal.Equal(r.Template) })
 	if i >= 0 {
 		record.Name, record.ResourceVersion, record.Revision = old[i].Name, old[i].ResourceVersion, old[i].Revision
 		old = slices.Delete(old, i, i+1)
 	}
 	kept := keptRecords - 1
 	// A rollback that another commit has ended may have brought all pods to the last stable one.
-	without := i > 0 && i < len(d.records) && !slices.Contains(d.opened(), plan.Full)
-	if d.status.RollingBack || without {
+	without := i > 0 && i < len(d.StableRecords) && !slices.Contains(d.Opened(), plan.Full)
+	if d.Status.RollingBack || without {
 		kept = 0 // what was left by going back is nothing to go back to: it would be released with no gate
 	}
 	remember := Remember{because: "all pods run it", Record: record, Exists: i >= 0}
-	first := kept > 0 || i < 0 || i >= len(d.records) // or nothing stable would be on record
+	first := kept > 0 || i < 0 || i >= len(d.StableRecords) // or nothing stable would be on record
 	if first {
 		d.do(remember)
 	}
@@ -41,7 +41,7 @@ func rememberGoal(d *draft) {
 // forgetOld forgets records, except for so many of what was stable before the goal.
 func forgetOld(d *draft, old []Record, kept int) {
 	for _, r := range old {
-		if kept > 0 && r.Order > 0 && (r.Sent == "" || r.Sent != d.goal.id) {
+		if kept > 0 && r.Order > 0 && (r.Sent == "" || r.Sent != d.Goal.ID) {
 			kept--
 			continue
 		}
@@ -50,15 +50,15 @@ func forgetOld(d *draft, old []Record, kept int) {
 }
 
 func recordGoal(d *draft) {
-	d.do(Remember{because: "it is under release", Record: d.recordOf(d.goal, 0)})
+	d.do(Remember{because: "it is under release", Record: d.RecordOf(d.Goal, 0)})
 }
 
 // forgetReplaced forgets what was being released before the goal.
 func forgetReplaced(d *draft) {
-	for _, r := range d.releasing {
+	for _, r := range d.ReleasingRecords {
 		// While it has a ReplicaSet, it may come again under another template. Its pods then
 		// count against the gates (I3), also if admission would make another one of it today.
-		if r.Sent != d.goal.id && findReplicaSet(d.ReplicaSets, r.Template) == nil && findReplicaSet(d.ReplicaSets, r.Kept) == nil {
+		if r.Sent != d.Goal.ID && FindReplicaSet(d.ReplicaSets, r.Template) == nil && FindReplicaSet(d.ReplicaSets, r.Kept) == nil {
 			d.do(Forget{because: "it is not being released any more", Record: r})
 		}
 	}
@@ -67,8 +67,8 @@ func forgetReplaced(d *draft) {
 // newest is the order of the newest record once the actions so far are made.
 func (d *draft) newest() int64 {
 	var order int64
-	if len(d.records) > 0 {
-		order = d.records[0].Order
+	if len(d.StableRecords) > 0 {
+		order = d.StableRecords[0].Order
 	}
 	for _, a := range d.actions {
 		if r, ok := a.(Remember); ok {
@@ -80,13 +80,13 @@ func (d *draft) newest() int64 {
 
 // inHold reports whether the Deployment is held at the goal's template. That template
 // must be on record as the API server returned it for the controller's own write.
-func inHold(c *course) bool {
-	return Held(c.Deployment) && c.goal.record != nil && c.goal.equal(&c.Deployment.Spec.Template)
+func inHold(c *Course) bool {
+	return Held(c.Deployment) && c.Goal.Record != nil && c.Goal.Equal(&c.Deployment.Spec.Template)
 }
 
 // unrecorded reports whether the Deployment is held at the goal's template, which is not
 // on record. The controller ended between the two writes, or an earlier version took the
 // hold.
-func unrecorded(c *course) bool {
-	return Held(c.Deployment) && c.goal.record == nil && c.goal.equal(&c.Deployment.Spec.Template)
+func unrecorded(c *Course) bool {
+	return Held(c.Deployment) && c.Goal.Record == nil && c.Goal.Equal(&c.Deployment.Spec.Template)
 }

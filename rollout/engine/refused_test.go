@@ -52,7 +52,7 @@ func TestRefused_CountsWhatWasObserved(t *testing.T) {
 			}
 			o := w.observe()
 			for _, rs := range o.ReplicaSets {
-				if size(rs) == 9 {
+				if Size(rs) == 9 {
 					rs.Status.Replicas, rs.Status.AvailableReplicas = 9, 8
 				}
 			}

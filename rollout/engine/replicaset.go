@@ -33,11 +33,11 @@ var notCopied = map[string]bool{
 // finds nothing to write (H16, H17).
 //
 // number is its revision annotation; 0 for none, if the ReplicaSet is one of the past.
-func newReplicaSet(d *appsv1.Deployment, r *revision, number int64, size, desired, maximum int32) *appsv1.ReplicaSet {
-	template := *r.template.DeepCopy()
-	template.Labels = with(template.Labels, r.hash)
+func newReplicaSet(d *appsv1.Deployment, r *Revision, number int64, size, desired, maximum int32) *appsv1.ReplicaSet {
+	template := *r.Template.DeepCopy()
+	template.Labels = with(template.Labels, r.Hash)
 	selector := d.Spec.Selector.DeepCopy()
-	selector.MatchLabels = with(selector.MatchLabels, r.hash)
+	selector.MatchLabels = with(selector.MatchLabels, r.Hash)
 	annotations := sizeAnnotations(desired, maximum)
 	if number > 0 {
 		annotations[AnnotationRevision] = strconv.FormatInt(number, 10)
@@ -49,7 +49,7 @@ func newReplicaSet(d *appsv1.Deployment, r *revision, number int64, size, desire
 	}
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:            NameWithHash(d.Name, r.hash),
+			Name:            NameWithHash(d.Name, r.Hash),
 			Namespace:       d.Namespace,
 			Labels:          maps.Clone(template.Labels),
 			Annotations:     annotations,

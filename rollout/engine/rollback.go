@@ -8,9 +8,9 @@ import (
 
 // failRelease gives up what Git brings, until Git says something else. It moves nothing.
 func failRelease(d *draft, why string) {
-	d.status.FailedRevision, d.status.FailedCommit, d.status.FailedMessage = d.brought.name, d.spec.Commit, why
-	d.status.FailedTemplateDigest = d.brought.id
-	d.course = d.resolve(&d.status)
+	d.Status.FailedRevision, d.Status.FailedCommit, d.Status.FailedMessage = d.Brought.Name, d.Spec.Commit, why
+	d.Status.FailedTemplateDigest = d.Brought.ID
+	d.Course = d.Resolve(&d.Status)
 	beginRelease(d)
 }
 
@@ -21,17 +21,17 @@ func requestedRollback(d *draft) bool {
 		return false
 	}
 	switch {
-	case d.forward() && !d.underWay():
-		d.warn(v1alpha1.ReasonRollbackImpossible, fmt.Sprintf("it was asked for before %s came, which has not begun", d.goal.name))
+	case d.Forward() && !d.UnderWay():
+		d.warn(v1alpha1.ReasonRollbackImpossible, fmt.Sprintf("it was asked for before %s came, which has not begun", d.Goal.Name))
 		d.do(ClearRollback{because: "another release has come since"})
 		return false
-	case !d.forward() && releasing(&d.status) && !d.underWay() && !d.failed():
+	case !d.Forward() && Releasing(&d.Status) && !d.UnderWay() && !d.Failed():
 		d.do(ClearRollback{because: "Git has gone back"})
 		return false
-	case d.failed() || d.status.RollingBack:
+	case d.Failed() || d.Status.RollingBack:
 		d.do(ClearRollback{because: "the rollback has begun"})
 		return false
-	case d.brought == nil || d.brought == d.stable && d.recorded(1) == nil:
+	case d.Brought == nil || d.Brought == d.Stable && d.Recorded(1) == nil:
 		d.warn(v1alpha1.ReasonRollbackImpossible, "nothing that was stable before is known")
 		d.do(ClearRollback{because: "there is nothing to go back to"})
 		return false
@@ -41,5 +41,5 @@ func requestedRollback(d *draft) bool {
 }
 
 func (d *draft) clearFailed() {
-	d.status.FailedRevision, d.status.FailedCommit, d.status.FailedTemplateDigest, d.status.FailedMessage = "", "", "", ""
+	d.Status.FailedRevision, d.Status.FailedCommit, d.Status.FailedTemplateDigest, d.Status.FailedMessage = "", "", "", ""
 }

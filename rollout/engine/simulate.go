@@ -55,7 +55,7 @@ type Moment struct {
 
 // Bounds are what no moment may pass: available pods from below, pods from above.
 func (s *Simulation) Bounds() (least, most int32, err error) {
-	strategy := completeStrategy(&s.Strategy)
+	strategy := CompleteStrategy(&s.Strategy)
 	surge, unavailable, err := plan.Bounds(&strategy, s.Replicas)
 	return s.Replicas - unavailable, s.Replicas + surge, err
 }
@@ -125,7 +125,7 @@ func newModel(s *Simulation) *model {
 		delete(t.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 		return t
 	}
-	strategy := completeStrategy(&s.Strategy)
+	strategy := CompleteStrategy(&s.Strategy)
 	m.d = appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: simulated, Generation: 1},
 		Spec:       appsv1.DeploymentSpec{Replicas: &s.Replicas, Strategy: strategy, MinReadySeconds: s.MinReadySeconds, Template: *template(1)},
@@ -251,9 +251,9 @@ func (m *model) wait(d Decision) bool {
 
 func (m *model) moment(d Decision) Moment {
 	s := m.release.Status
-	at := newPosition(&Observed{Release: &m.release, Deployment: &m.d}, m.now)
+	at := NewPosition(&Observed{Release: &m.release, Deployment: &m.d}, m.now)
 	return Moment{
-		At: m.now.Sub(began).Round(time.Millisecond), Step: s.CurrentStepIndex, Target: at.planned(int(s.CurrentStepIndex)), Back: s.RollingBack,
+		At: m.now.Sub(began).Round(time.Millisecond), Step: s.CurrentStepIndex, Target: at.Planned(int(s.CurrentStepIndex)), Back: s.RollingBack,
 		Updated: *m.sets[0].Spec.Replicas, UpdatedAvailable: m.count(0, m.available()),
 		Stable: *m.sets[1].Spec.Replicas, StableAvailable: m.count(1, m.available()),
 		Reason: s.Reason, Message: s.Message, Events: d.Events,
@@ -270,5 +270,5 @@ func NewStrategy(maxSurge, maxUnavailable string) appsv1.DeploymentStrategy {
 			*to = &v
 		}
 	}
-	return completeStrategy(&s)
+	return CompleteStrategy(&s)
 }

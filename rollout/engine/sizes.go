@@ -9,25 +9,25 @@ import (
 )
 
 // moveSizes asks for the sizes that this round may have.
-func moveSizes(d *draft, sets []set, why because) {
-	next, now := d.next(sets), numbers(sets)
-	beside := total(now[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
+func moveSizes(d *draft, sets []Set, why because) {
+	next, now := d.Next(sets), Numbers(sets)
+	beside := Total(now[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
 	unsaturateDeleted(d, sets, next)
 	// The goal is first (H1, H6), but not before what stays has its size. It does not get
 	// smaller first while it is all that runs: the native controller would bring it back
 	// to N (H26).
-	last := next[0] < sets[0].size && (next[0] == 0 || active(now[1:]) == 0)
-	if beside && (next[0] == sets[0].size || last) {
-		d.unsaturate(sets[0].rs)
+	last := next[0] < sets[0].Size && (next[0] == 0 || Active(now[1:]) == 0)
+	if beside && (next[0] == sets[0].Size || last) {
+		d.unsaturate(sets[0].ReplicaSet)
 	}
 	var order []int
 	if !last {
 		order = append(order, 0)
 	}
 	for _, turn := range []func(i int) bool{ // what leaves goes after what stays has its size
-		func(i int) bool { return next[i] > sets[i].size },
-		func(i int) bool { return next[i] <= sets[i].size && next[i] > 0 },
-		func(i int) bool { return next[i] <= sets[i].size && next[i] == 0 },
+		func(i int) bool { return next[i] > sets[i].Size },
+		func(i int) bool { return next[i] <= sets[i].Size && next[i] > 0 },
+		func(i int) bool { return next[i] <= sets[i].Size && next[i] == 0 },
 	} {
 		for i := 1; i < len(next); i++ {
 			if turn(i) {
@@ -43,65 +43,65 @@ func moveSizes(d *draft, sets []set, why because) {
 
 // writeSizes asks for the sizes in this order. If a ReplicaSet must be made whose name is taken,
 // nothing shrinks before it is there. Nothing moves before that of the goal is there (H1).
-func writeSizes(d *draft, sets []set, next []int32, order []int, beside bool, why because) {
-	lacking := slices.IndexFunc(order, func(i int) bool { return next[i] > 0 && nameless(d.facts, sets[i]) })
+func writeSizes(d *draft, sets []Set, next []int32, order []int, beside bool, why because) {
+	lacking := slices.IndexFunc(order, func(i int) bool { return next[i] > 0 && nameless(d.Facts, sets[i]) })
 	for _, i := range order {
-		waits := lacking >= 0 && (order[lacking] == 0 || next[i] < sets[i].size || nameless(d.facts, sets[i]))
-		if next[i] != sets[i].size && !waits {
+		waits := lacking >= 0 && (order[lacking] == 0 || next[i] < sets[i].Size || nameless(d.Facts, sets[i]))
+		if next[i] != sets[i].Size && !waits {
 			d.resize(sets[i], next[i], i == 0 && beside, why)
 		}
 	}
 	if lacking >= 0 { // last, since it ends the round
-		d.do(CountCollision{because: why, Name: NameWithHash(d.Deployment.Name, sets[order[lacking]].hash)})
+		d.do(CountCollision{because: why, Name: NameWithHash(d.Deployment.Name, sets[order[lacking]].Hash)})
 	}
 }
 
 // nameless reports whether a set has no ReplicaSet, and none can be made under its name.
-func nameless(f *facts, s set) bool { return s.rs == nil && taken(f, s.hash) }
+func nameless(f *Facts, s Set) bool { return s.ReplicaSet == nil && taken(f, s.Hash) }
 
 // purpose says what a move is for.
-func purpose(p *position) because {
-	if p.status.RollingBack {
-		return "rolling back to " + because(p.goal.name)
+func purpose(p *Position) because {
+	if p.Status.RollingBack {
+		return "rolling back to " + because(p.Goal.Name)
 	}
-	goal, _ := p.target(int(p.status.CurrentStepIndex))
-	return because(fmt.Sprintf("step %d: %d of %d run %s", p.status.CurrentStepIndex, goal, p.replicas, p.goal.name))
+	goal, _ := p.Target(int(p.Status.CurrentStepIndex))
+	return because(fmt.Sprintf("step %d: %d of %d run %s", p.Status.CurrentStepIndex, goal, p.Replicas, p.Goal.Name))
 }
 
 // resize writes a size. A goal of full size beside others is marked as desired larger.
 // Otherwise the native controller would take it for saturated, and send all others to 0
 // (H6).
-func (d *draft) resize(s set, to int32, beside bool, why because) {
-	desired, maximum := d.replicas, d.replicas+d.surge
-	if beside && to == d.replicas {
+func (d *draft) resize(s Set, to int32, beside bool, why because) {
+	desired, maximum := d.Replicas, d.Replicas+d.Surge
+	if beside && to == d.Replicas {
 		desired++
 	}
-	if s.rs == nil {
+	if s.ReplicaSet == nil {
 		var number int64
-		if s.name == d.goal.name {
+		if s.Name == d.Goal.Name {
 			number = maxRevision(d.ReplicaSets) + 1
 		}
-		d.do(CreateReplicaSet{because: why, ReplicaSet: newReplicaSet(d.Deployment, &s.revision, number, to, desired, maximum)})
+		d.do(CreateReplicaSet{because: why, ReplicaSet: newReplicaSet(d.Deployment, &s.Revision, number, to, desired, maximum)})
 		return
 	}
-	d.do(Resize{because: why, ReplicaSet: s.rs, To: to, Desired: desired, Max: maximum})
+	d.do(Resize{because: why, ReplicaSet: s.ReplicaSet, To: to, Desired: desired, Max: maximum})
 }
 
 // unsaturateDeleted keeps ReplicaSets that are being deleted, and that have pods still,
 // from passing for saturated (H6). One of the Deployment's template is the new one.
-func unsaturateDeleted(d *draft, sets []set, next []int32) {
+func unsaturateDeleted(d *draft, sets []Set, next []int32) {
 	for i, s := range sets {
-		if deleted(s.rs) && next[i] == s.size && s.size == d.replicas {
-			d.unsaturate(s.rs)
+		if Deleted(s.ReplicaSet) && next[i] == s.Size && s.Size == d.Replicas {
+			d.unsaturate(s.ReplicaSet)
 		}
 	}
 }
 
 // taken reports whether a ReplicaSet that is being deleted has the name that one of this
 // hash would get.
-func taken(f *facts, hash string) bool {
+func taken(f *Facts, hash string) bool {
 	for _, rs := range f.ReplicaSets {
-		if deleted(rs) && rs.Name == NameWithHash(f.Deployment.Name, hash) {
+		if Deleted(rs) && rs.Name == NameWithHash(f.Deployment.Name, hash) {
 			return true
 		}
 	}
@@ -112,12 +112,12 @@ func taken(f *facts, hash string) bool {
 // others, as desired otherwise. At an N of that size the native controller takes it for
 // saturated, and sends all others to 0 (H6).
 func (d *draft) unsaturate(rs *appsv1.ReplicaSet) {
-	if d.replicas == 0 || size(rs) == 0 || rs.Annotations[AnnotationDesiredReplicas] != strconv.Itoa(int(size(rs))) {
+	if d.Replicas == 0 || Size(rs) == 0 || rs.Annotations[AnnotationDesiredReplicas] != strconv.Itoa(int(Size(rs))) {
 		return
 	}
-	desired := d.replicas
-	if size(rs) == desired {
+	desired := d.Replicas
+	if Size(rs) == desired {
 		desired++
 	}
-	d.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: size(rs), Desired: desired, Max: d.replicas + d.surge})
+	d.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: Size(rs), Desired: desired, Max: d.Replicas + d.Surge})
 }

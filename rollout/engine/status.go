@@ -24,7 +24,7 @@ const (
 
 // report says what is waited for, or done, in one word and in one sentence.
 func (d *draft) report(reason, message string) {
-	d.status.Reason, d.status.Message, d.stalled = reason, message, false
+	d.Status.Reason, d.Status.Message, d.stalled = reason, message, false
 }
 
 // stall says the same of what does not go on without a person.
@@ -36,44 +36,44 @@ func (d *draft) stall(reason, message string) {
 // countPods counts the pods of the Deployment and those of the revision that the status is
 // about. It changes nothing if there is no Deployment, or if another plan governs it.
 func countPods(d *draft) {
-	r := counted(&d.position)
+	r := counted(&d.Position)
 	if r == nil {
 		return
 	}
-	g := newSet(*r).clamp()
-	d.status.Replicas = replicas(d.Deployment)
-	d.status.UpdatedReplicas, d.status.UpdatedReadyReplicas, d.status.UpdatedAvailableReplicas = 0, g.ready, g.available
-	if r.rs != nil { // its size is what is wanted, and not what is there
-		d.status.UpdatedReplicas = min(g.size, r.rs.Status.Replicas)
+	g := NewSet(*r).Clamp()
+	d.Status.Replicas = Replicas(d.Deployment)
+	d.Status.UpdatedReplicas, d.Status.UpdatedReadyReplicas, d.Status.UpdatedAvailableReplicas = 0, g.Ready, g.Available
+	if r.ReplicaSet != nil { // its size is what is wanted, and not what is there
+		d.Status.UpdatedReplicas = min(g.Size, r.ReplicaSet.Status.Replicas)
 	}
 }
 
 // counted returns the revision whose pods are counted. It is the goal or, in a round that
 // has resolved none, the revision that the status names.
-func counted(p *position) *revision {
+func counted(p *Position) *Revision {
 	switch {
 	case p.Deployment == nil || p.Rival != "":
 		return nil
-	case p.goal != nil:
-		return p.goal
-	case p.status.UpdateTemplateDigest == "":
+	case p.Goal != nil:
+		return p.Goal
+	case p.Status.UpdateTemplateDigest == "":
 		return nil
 	}
-	if record := p.recordSent(p.status.UpdateTemplateDigest); record != nil {
-		return revisionOfRecord(p.Observed, record)
+	if record := p.RecordSent(p.Status.UpdateTemplateDigest); record != nil {
+		return RevisionOfRecord(p.Observed, record)
 	}
 	return nil
 }
 
 func (d *draft) condition(name string, status metav1.ConditionStatus, reason, message string) {
-	meta.SetStatusCondition(&d.status.Conditions, metav1.Condition{
+	meta.SetStatusCondition(&d.Status.Conditions, metav1.Condition{
 		Type: name, Status: status, Reason: reason, Message: message,
-		ObservedGeneration: d.Release.Generation, LastTransitionTime: *d.time(),
+		ObservedGeneration: d.Release.Generation, LastTransitionTime: *d.Time(),
 	})
 }
 
-func reasonUnderWay(p *position) string {
-	if p.status.RollingBack {
+func reasonUnderWay(p *Position) string {
+	if p.Status.RollingBack {
 		return v1alpha1.ReasonRollingBack
 	}
 	return v1alpha1.ReasonUpgrading
@@ -83,28 +83,28 @@ func reasonUnderWay(p *position) string {
 func conclude(d *draft) Decision {
 	warnOfApproval(d)
 	countPods(d)
-	d.status.ObservedGeneration = d.Release.Generation
+	d.Status.ObservedGeneration = d.Release.Generation
 	limitWait(d)
-	if d.kept { // a round that reports nothing has the message of the last one
-		d.status.Message = strings.TrimSuffix(d.status.Message, keptBehind) + keptBehind
+	if d.Kept { // a round that reports nothing has the message of the last one
+		d.Status.Message = strings.TrimSuffix(d.Status.Message, keptBehind) + keptBehind
 	}
 	setConditions(d)
 	paceStatus(d)
 	return Decision{
-		Actions: d.actions, Status: d.status, Events: d.events, Wait: d.wait, NeedsPods: d.needsPods, Unready: d.unready && d.Pods == nil,
+		Actions: d.actions, Status: d.Status, Events: d.events, Wait: d.wait, NeedsPods: d.needsPods, Unready: d.unready && d.Pods == nil,
 	}
 }
 
-// keptBehind is said where [course.keep] lets another release wait.
+// keptBehind is said where [Course.keep] lets another release wait.
 const keptBehind = "; spec brings another release, which waits while annotation " + v1alpha1.AnnotationReconcile + " of the Deployment is " + v1alpha1.AnnotationReconcileDisabled
 
 // setConditions computes all conditions.
 func setConditions(d *draft) {
-	ready := d.status.Phase == v1alpha1.PhaseCompleted && !d.stalled && !d.unreleased && d.Deployment != nil && d.status.Reason != v1alpha1.ReasonDeploymentNotFound
-	d.condition(v1alpha1.ConditionReady, truth(ready), d.status.Reason, d.status.Message)
-	leftAlone := d.unreleased && d.status.Reason == v1alpha1.ReasonReleasePaused
-	d.condition(v1alpha1.ConditionReconciling, truth(!ready && !d.stalled && !leftAlone), d.status.Reason, d.status.Message)
-	d.condition(v1alpha1.ConditionStalled, truth(d.stalled), d.status.Reason, d.status.Message)
+	ready := d.Status.Phase == v1alpha1.PhaseCompleted && !d.stalled && !d.unreleased && d.Deployment != nil && d.Status.Reason != v1alpha1.ReasonDeploymentNotFound
+	d.condition(v1alpha1.ConditionReady, truth(ready), d.Status.Reason, d.Status.Message)
+	leftAlone := d.unreleased && d.Status.Reason == v1alpha1.ReasonReleasePaused
+	d.condition(v1alpha1.ConditionReconciling, truth(!ready && !d.stalled && !leftAlone), d.Status.Reason, d.Status.Message)
+	d.condition(v1alpha1.ConditionStalled, truth(d.stalled), d.Status.Reason, d.Status.Message)
 	if d.heldAfter() {
 		d.condition(v1alpha1.ConditionHeld, metav1.ConditionTrue, v1alpha1.ReasonHeld, "the native controller is kept off")
 	} else {
@@ -116,7 +116,7 @@ func setConditions(d *draft) {
 // the actions. A hold that is just being taken is said with the next status,
 // which the native controller's look at it brings a moment later.
 func (d *draft) heldAfter() bool {
-	return d.Deployment != nil && d.touched() && !slices.ContainsFunc(d.actions, func(a Action) bool { _, ok := a.(HandBack); return ok })
+	return d.Deployment != nil && d.Touched() && !slices.ContainsFunc(d.actions, func(a Action) bool { _, ok := a.(HandBack); return ok })
 }
 
 func truth(b bool) metav1.ConditionStatus {

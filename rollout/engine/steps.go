@@ -14,13 +14,13 @@ import (
 // decideRelease is about the release or rollback that is under way. Until it has pods,
 // its revision gets another name if admission makes another template of it.
 func decideRelease(d *draft) {
-	d.status.UpdateRevision = d.goal.name
+	d.Status.UpdateRevision = d.Goal.Name
 	switch {
-	case d.status.BeganFull && !d.runsAll():
+	case d.Status.BeganFull && !d.RunsAll():
 		askFirstGate(d)
-	case d.replicas == 0 && (d.status.RollingBack || d.lastStep() && !d.spec.Paused):
-		finishRelease(d, "there is nothing to split", d.goal.template)
-	case d.status.CurrentStepState == v1alpha1.StepInitial:
+	case d.Replicas == 0 && (d.Status.RollingBack || d.LastStep() && !d.Spec.Paused):
+		finishRelease(d, "there is nothing to split", d.Goal.Template)
+	case d.Status.CurrentStepState == v1alpha1.StepInitial:
 		decideInitial(d)
 	default:
 		decideStep(d)
@@ -32,35 +32,35 @@ func decideRelease(d *draft) {
 // hold and the template.
 func decideInitial(d *draft) {
 	switch {
-	case d.edited():
-		allowed := d.status.OpenedReplicas
+	case d.Edited():
+		allowed := d.Status.OpenedReplicas
 		d.enterFirst()
-		if d.running() > 0 && d.forward() && !slices.Contains(allowed, plan.Full) { // no edit adds to what is there
-			d.status.OpenedReplicas = allowed
+		if d.Running() > 0 && d.Forward() && !slices.Contains(allowed, plan.Full) { // no edit adds to what is there
+			d.Status.OpenedReplicas = allowed
 		}
-		d.report(v1alpha1.ReasonTakingHold, "the steps have changed; "+d.goal.name+" has not begun")
-	case d.spec.Paused:
+		d.report(v1alpha1.ReasonTakingHold, "the steps have changed; "+d.Goal.Name+" has not begun")
+	case d.Spec.Paused:
 		followReplicas(d)
-		if !d.touched() && !d.stable.equal(&d.Deployment.Spec.Template) { // paused freezes what Git brings, and nothing else runs meanwhile
+		if !d.Touched() && !d.Stable.Equal(&d.Deployment.Spec.Template) { // paused freezes what Git brings, and nothing else runs meanwhile
 			d.warn(v1alpha1.ReasonDriftCorrected, "the template of the Deployment was changed while the plan is paused; it is put back")
-			d.handBack("the template was changed while the plan is paused", d.stable.template)
+			d.handBack("the template was changed while the plan is paused", d.Stable.Template)
 		}
-		d.report(v1alpha1.ReasonReleasePaused, "the plan is paused; "+d.goal.name+" has not begun")
-	case unrecorded(&d.course):
+		d.report(v1alpha1.ReasonReleasePaused, "the plan is paused; "+d.Goal.Name+" has not begun")
+	case unrecorded(&d.Course):
 		recordGoal(d)
-	case d.parked() || inHold(&d.course) && d.seen():
-		d.status.Phase = v1alpha1.PhaseRollingUpdate
-		d.enter(int(d.status.CurrentStepIndex), v1alpha1.StepUpgrade)
-		if d.replicas == 0 && d.parked() {
+	case d.Parked() || inHold(&d.Course) && d.Seen():
+		d.Status.Phase = v1alpha1.PhaseRollingUpdate
+		d.enter(int(d.Status.CurrentStepIndex), v1alpha1.StepUpgrade)
+		if d.Replicas == 0 && d.Parked() {
 			unhold(d) // in this round: each moment in which N may grow again is one of H4
 		}
-		d.report(v1alpha1.ReasonUpgrading, d.progress())
+		d.report(v1alpha1.ReasonUpgrading, d.Progress())
 	default:
-		takeHold(d, fmt.Sprintf("release of %s", d.goal.name))
-		if d.status.Reason != v1alpha1.ReasonRollingBack {
-			d.report(v1alpha1.ReasonTakingHold, "about to release "+d.goal.name+unanswered(d))
+		takeHold(d, fmt.Sprintf("release of %s", d.Goal.Name))
+		if d.Status.Reason != v1alpha1.ReasonRollingBack {
+			d.report(v1alpha1.ReasonTakingHold, "about to release "+d.Goal.Name+unanswered(d))
 		} else if len(d.actions) == 0 {
-			d.report(v1alpha1.ReasonRollingBack, "back to "+d.goal.name+unanswered(d))
+			d.report(v1alpha1.ReasonRollingBack, "back to "+d.Goal.Name+unanswered(d))
 		}
 	}
 }
@@ -68,101 +68,101 @@ func decideInitial(d *draft) {
 // decideStep is about a step whose predecessor's gate has opened. It is left
 // for the next step through a gate, and from the last one by hand-back.
 func decideStep(d *draft) {
-	if d.edited() {
+	if d.Edited() {
 		reposition(d)
 		return
 	}
-	if d.parked() {
+	if d.Parked() {
 		parkStep(d)
 		return
 	}
-	if d.withheld() {
+	if d.Withheld() {
 		unhold(d)
-		d.report(v1alpha1.ReasonReleasePaused, "the plan is paused; "+d.progress())
+		d.report(v1alpha1.ReasonReleasePaused, "the plan is paused; "+d.Progress())
 		return
 	}
-	if unrecorded(&d.course) {
+	if unrecorded(&d.Course) {
 		recordGoal(d)
 		return
 	}
-	if !inHold(&d.course) {
+	if !inHold(&d.Course) {
 		restoreHold(d)
 		return
 	}
-	if !d.seen() {
-		d.report(v1alpha1.ReasonTakingHold, "waiting for the native controller to see the hold of "+d.goal.name+unanswered(d))
+	if !d.Seen() {
+		d.report(v1alpha1.ReasonTakingHold, "waiting for the native controller to see the hold of "+d.Goal.Name+unanswered(d))
 		return
 	}
 	trackProgress(d)
-	sets := d.split()
-	moveSizes(d, sets, purpose(&d.position))
-	advance(d, len(d.actions) == 0 && stepDone(&d.position, sets))
+	sets := d.Split()
+	moveSizes(d, sets, purpose(&d.Position))
+	advance(d, len(d.actions) == 0 && stepDone(&d.Position, sets))
 }
 
 // askFirstGate is about a release that began with all pods, and that has them no longer. It
 // has opened no gate, and goes through all of them.
 func askFirstGate(d *draft) {
-	d.status.BeganFull = false
+	d.Status.BeganFull = false
 	state := v1alpha1.StepInitial
-	if d.status.Phase != v1alpha1.PhaseInitial {
-		d.status.Phase, state = v1alpha1.PhaseRollingUpdate, v1alpha1.StepUpgrade
+	if d.Status.Phase != v1alpha1.PhaseInitial {
+		d.Status.Phase, state = v1alpha1.PhaseRollingUpdate, v1alpha1.StepUpgrade
 	}
 	d.enter(0, state)
-	d.report(v1alpha1.ReasonUpgrading, d.progress())
+	d.report(v1alpha1.ReasonUpgrading, d.Progress())
 }
 
 // reposition goes on at the first step whose target is not below what runs, but at none
 // that wants more than the last gate allowed. If even the first step does, it waits at a
 // gate before it.
 func reposition(d *draft) {
-	step := d.firstNotBelow(size(d.goal.rs))
-	for step > 0 && d.planned(step) > d.allowed() {
+	step := d.FirstNotBelow(Size(d.Goal.ReplicaSet))
+	for step > 0 && d.Planned(step) > d.Allowed() {
 		step--
 	}
-	asked := slices.Contains(d.opened(), plan.Full)
-	switch last := len(d.steps()) - 1; {
-	case d.status.BeganFull: // it has still nothing to ask
+	asked := slices.Contains(d.Opened(), plan.Full)
+	switch last := len(d.Steps()) - 1; {
+	case d.Status.BeganFull: // it has still nothing to ask
 		step = last
 		if asked { // by a plan of one step
-			d.status.OpenedReplicas = d.openTo(0)
+			d.Status.OpenedReplicas = d.OpenTo(0)
 		}
-	case !d.forward() || asked:
+	case !d.Forward() || asked:
 	case step == last: // as many pods as there are replicas are not all that may come
 		step = max(0, last-1)
 	}
 	// Admission may have made the stable template of what was sent: the gates are asked all the same.
-	if (d.forward() || !d.status.RollingBack) && d.status.CurrentStepIndex == 0 && !d.status.BeganFull {
+	if (d.Forward() || !d.Status.RollingBack) && d.Status.CurrentStepIndex == 0 && !d.Status.BeganFull {
 		step = 0 // no gate has opened: the first one is asked, whatever the steps are now
 		lowerFirst(d)
 	}
 	d.enter(step, v1alpha1.StepUpgrade)
-	d.status.Phase = v1alpha1.PhaseRollingUpdate
-	d.event(v1alpha1.ReasonPlanChanged, fmt.Sprintf("the steps have changed; going on at step %d", d.status.CurrentStepIndex))
-	d.report(v1alpha1.ReasonUpgrading, d.progress())
+	d.Status.Phase = v1alpha1.PhaseRollingUpdate
+	d.event(v1alpha1.ReasonPlanChanged, fmt.Sprintf("the steps have changed; going on at step %d", d.Status.CurrentStepIndex))
+	d.report(v1alpha1.ReasonUpgrading, d.Progress())
 }
 
 // lowerFirst lowers what a release may run that has opened no gate, and has no pod yet, to
 // what the first step wants now.
 func lowerFirst(d *draft) {
-	at := d.status.CurrentStepReplicas
-	unmoved := d.running() == 0 && at != nil && slices.Equal(d.opened(), []intstr.IntOrString{*at}) // and no gate has opened
-	if unmoved && d.planned(0) < d.allowed() {
-		d.status.OpenedReplicas = d.openTo(0)
+	at := d.Status.CurrentStepReplicas
+	unmoved := d.Running() == 0 && at != nil && slices.Equal(d.Opened(), []intstr.IntOrString{*at}) // and no gate has opened
+	if unmoved && d.Planned(0) < d.Allowed() {
+		d.Status.OpenedReplicas = d.OpenTo(0)
 	}
 }
 
 // stepDone reports whether the step's pods are available, and at the last step
 // whether all others are gone.
-func stepDone(p *position, sets []set) bool {
-	goal, others := p.target(int(p.status.CurrentStepIndex))
-	if p.lastStep() && total(numbers(sets[1:])) > 0 {
+func stepDone(p *Position, sets []Set) bool {
+	goal, others := p.Target(int(p.Status.CurrentStepIndex))
+	if p.LastStep() && Total(Numbers(sets[1:])) > 0 {
 		return false
 	}
-	if !p.forward() {
-		goal = max(goal, p.replicas-others)
+	if !p.Forward() {
+		goal = max(goal, p.Replicas-others)
 	}
 	g := sets[0]
-	return g.size >= goal && g.observed && g.clamp().available >= goal
+	return g.Size >= goal && g.Observed && g.Clamp().Available >= goal
 }
 
 // advance goes on from a step that is done, and says what is waited for at one
@@ -173,15 +173,15 @@ func advance(d *draft, done bool) {
 		deferApproval(d)
 	}
 	switch {
-	case done && d.lastStep():
+	case done && d.LastStep():
 		finalize(d)
 	case done:
 		countLoss(d)
-		d.status.CurrentStepTarget, _ = d.target(int(d.status.CurrentStepIndex))
+		d.Status.CurrentStepTarget, _ = d.Target(int(d.Status.CurrentStepIndex))
 		decideGate(d)
-	case d.status.CurrentStepState == v1alpha1.StepUpgrade:
+	case d.Status.CurrentStepState == v1alpha1.StepUpgrade:
 		decideDeadline(d)
-	case d.status.Phase == v1alpha1.PhaseFinalizing || lostPods(&d.position):
+	case d.Status.Phase == v1alpha1.PhaseFinalizing || lostPods(&d.Position):
 		fallBack(d)
 	default:
 		awaitPods(d)
@@ -192,17 +192,17 @@ func advance(d *draft, done bool) {
 // not keep the hold: there is nothing left to freeze. A hold with one active set is no
 // safe place to wait (H1).
 func finalize(d *draft) {
-	if d.status.Phase != v1alpha1.PhaseFinalizing {
-		d.status.Phase = v1alpha1.PhaseFinalizing
+	if d.Status.Phase != v1alpha1.PhaseFinalizing {
+		d.Status.Phase = v1alpha1.PhaseFinalizing
 		d.setState(v1alpha1.StepCompleted)
-		d.report(v1alpha1.ReasonHandingBack, "all pods run "+d.goal.name+"; handing back to the native controller")
+		d.report(v1alpha1.ReasonHandingBack, "all pods run "+d.Goal.Name+"; handing back to the native controller")
 		return
 	}
-	if d.shadowed(&d.Deployment.Spec.Template) {
-		d.report(v1alpha1.ReasonHandingBack, "all pods run "+d.goal.name+"; the hand-back waits"+d.deletions())
+	if d.Shadowed(&d.Deployment.Spec.Template) {
+		d.report(v1alpha1.ReasonHandingBack, "all pods run "+d.Goal.Name+"; the hand-back waits"+d.Deletions())
 		return
 	}
-	finishRelease(d, "all pods run "+because(d.goal.name), nil)
+	finishRelease(d, "all pods run "+because(d.Goal.Name), nil)
 }
 
 // finishRelease hands back at what has become stable.

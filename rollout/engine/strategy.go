@@ -34,17 +34,17 @@ func refusedBounds(r *appsv1.RollingUpdateDeployment) error {
 func manifestStrategy(o *Observed, records []Record) appsv1.DeploymentStrategy {
 	switch {
 	case o.Release.Spec.DeploymentStrategy != nil:
-		return completeStrategy(o.Release.Spec.DeploymentStrategy)
+		return CompleteStrategy(o.Release.Spec.DeploymentStrategy)
 	case !touched(o.Deployment, len(o.Records) > 0):
 		return o.Deployment.Spec.Strategy
 	case len(records) > 0 && records[0].Strategy != nil:
 		return *records[0].Strategy
 	}
-	return completeStrategy(&appsv1.DeploymentStrategy{})
+	return CompleteStrategy(&appsv1.DeploymentStrategy{})
 }
 
-// completeStrategy fills in what the API server would.
-func completeStrategy(s *appsv1.DeploymentStrategy) appsv1.DeploymentStrategy {
+// CompleteStrategy fills in what the API server would.
+func CompleteStrategy(s *appsv1.DeploymentStrategy) appsv1.DeploymentStrategy {
 	c := *s.DeepCopy()
 	if c.Type == "" {
 		c.Type = appsv1.RollingUpdateDeploymentStrategyType
@@ -64,13 +64,13 @@ func completeStrategy(s *appsv1.DeploymentStrategy) appsv1.DeploymentStrategy {
 	return c
 }
 
-// equalStrategy compares two strategies as the API server completes them.
-func equalStrategy(a, b appsv1.DeploymentStrategy) bool {
-	return equality.Semantic.DeepEqual(completeStrategy(&a), completeStrategy(&b))
+// EqualStrategy compares two strategies as the API server completes them.
+func EqualStrategy(a, b appsv1.DeploymentStrategy) bool {
+	return equality.Semantic.DeepEqual(CompleteStrategy(&a), CompleteStrategy(&b))
 }
 
-// isNativeDrift reports whether strategy or paused of a native Deployment are not those of
+// IsNativeDrift reports whether strategy or paused of a native Deployment are not those of
 // the manifest.
-func (f *facts) isNativeDrift() bool {
-	return f.Release.Spec.DeploymentStrategy != nil && (f.Deployment.Spec.Paused || !equalStrategy(f.Deployment.Spec.Strategy, f.strategy))
+func (f *Facts) IsNativeDrift() bool {
+	return f.Release.Spec.DeploymentStrategy != nil && (f.Deployment.Spec.Paused || !EqualStrategy(f.Deployment.Spec.Strategy, f.Strategy))
 }

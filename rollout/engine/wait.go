@@ -6,17 +6,17 @@ import "github.com/tranche-dev/tranche/plan/v1alpha1"
 // gate opens.
 func decideGate(d *draft) {
 	noteRequest(d)
-	if d.status.CurrentStepState == v1alpha1.StepUpgrade && !opensNow(&d.position) {
+	if d.Status.CurrentStepState == v1alpha1.StepUpgrade && !OpensNow(&d.Position) {
 		d.setState(v1alpha1.StepBlocking)
 	}
 	timeGate(d)
-	g := check(&d.position)
-	d.wait = g.wait
-	if g.open {
+	g := Check(&d.Position)
+	d.wait = g.Wait
+	if g.Open {
 		passGate(d, &g)
 		return
 	}
-	d.report(g.reason, g.message)
+	d.report(g.Reason, g.Message)
 }
 
 // timeGate lets the time of the step's own gate run from when the release waits there.
@@ -25,26 +25,26 @@ func decideGate(d *draft) {
 // has shrunk.
 func timeGate(d *draft) {
 	switch {
-	case d.capped():
-		d.status.StepStateTime = nil
-	case d.status.StepStateTime == nil:
-		d.status.StepStateTime = d.time()
+	case d.Capped():
+		d.Status.StepStateTime = nil
+	case d.Status.StepStateTime == nil:
+		d.Status.StepStateTime = d.Time()
 	}
 }
 
 // passGate opens the gate and begins the next step, or the present one where the gate
 // was before that. It moves nothing.
-func passGate(d *draft, g *gate) {
-	step, next := d.status.CurrentStepIndex, leadsTo(&d.position)
-	if g.by.By != "" {
-		g.by.Step, g.by.Time = step, *d.time()
-		d.status.Approvals = append(d.status.Approvals, g.by)
+func passGate(d *draft, g *Gate) {
+	step, next := d.Status.CurrentStepIndex, LeadsTo(&d.Position)
+	if g.By.By != "" {
+		g.By.Step, g.By.Time = step, *d.Time()
+		d.Status.Approvals = append(d.Status.Approvals, g.By)
 	}
-	if g.reason != "" {
-		d.event(g.reason, g.message)
+	if g.Reason != "" {
+		d.event(g.Reason, g.Message)
 	}
-	d.status.OpenedReplicas = d.openTo(next)
+	d.Status.OpenedReplicas = d.OpenTo(next)
 	d.enter(next, v1alpha1.StepUpgrade)
-	d.status.Phase = v1alpha1.PhaseRollingUpdate
-	d.report(reasonUnderWay(&d.position), d.progress())
+	d.Status.Phase = v1alpha1.PhaseRollingUpdate
+	d.report(reasonUnderWay(&d.Position), d.Progress())
 }
