@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
 
 // followReplicas keeps the sizes of a held Deployment at N if no release may go on. The plan is
@@ -27,7 +28,7 @@ func followReplicas(d *draft) {
 		d.warn(v1alpha1.ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
 		d.do(Hold{because: "the hold was changed by another field manager", Template: &d.Deployment.Spec.Template, Revision: d.Goal.Name})
 	case d.RefusedReason == v1alpha1.ReasonWriteRefused && (!d.CreationRefused || LacksReplicaSet(sets)):
-	case d.Seen() && (Active(Numbers(sets)) > 1 || IsAlone(&d.Position, sets)):
+	case d.Seen() && (rolling.Active(Numbers(sets)) > 1 || IsAlone(&d.Position, sets)):
 		moveSizes(d, sets, because(fmt.Sprintf("%d replicas, and no release may go on", d.Replicas)))
 	}
 }

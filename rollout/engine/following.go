@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
 
 // Following returns the sets as [following]. While no ReplicaSet may be made, the
@@ -47,7 +48,7 @@ func following(p *Position) []Set {
 		rest = append(rest, goal, stable)
 		p.fillAll(rest)
 		goal, rest = rest[len(rest)-2], append(rest[:len(rest)-2:len(rest)-2], rest[len(rest)-1])
-		if goal.Want == 0 && Total(Numbers(rest)) != p.Replicas {
+		if goal.Want == 0 && rolling.Total(Numbers(rest)) != p.Replicas {
 			goal.Want = min(1, goal.Size) // or the native controller brings the last one active to N
 		}
 	}

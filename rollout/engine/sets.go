@@ -1,15 +1,17 @@
 package engine
 
+import "github.com/tranche-dev/tranche/rollout/engine/rolling"
+
 // Set is one ReplicaSet of the split; its ReplicaSet may have to be made yet.
 type Set struct {
 	Revision
-	RollingPods
+	rolling.RollingPods
 }
 
 func NewSet(r Revision) Set {
-	s := Set{Revision: r, RollingPods: RollingPods{Observed: true}}
+	s := Set{Revision: r, RollingPods: rolling.RollingPods{Observed: true}}
 	if r.ReplicaSet != nil {
-		s.RollingPods = RollingPods{
+		s.RollingPods = rolling.RollingPods{
 			Size: Size(r.ReplicaSet), Ready: r.ReplicaSet.Status.ReadyReplicas, Available: r.ReplicaSet.Status.AvailableReplicas,
 			Observed: r.ReplicaSet.Status.ObservedGeneration >= r.ReplicaSet.Generation,
 		}
@@ -18,7 +20,7 @@ func NewSet(r Revision) Set {
 }
 
 // GoalPods returns the pods of the goal's ReplicaSet, as far as they are certain.
-func (c *Course) GoalPods() RollingPods { return NewSet(*c.Goal).Clamp() }
+func (c *Course) GoalPods() rolling.RollingPods { return NewSet(*c.Goal).Clamp() }
 
 // most is how many pods the set can have at its size.
 func (s *Set) most() int32 {
@@ -108,11 +110,11 @@ func (c *Course) apart(goal int32) (int32, int32) {
 
 // Next returns the sizes that this round may have.
 func (c *Course) Next(sets []Set) []int32 {
-	return Round{Replicas: c.Replicas, Surge: c.Surge, Unavailable: c.Unavailable, Kept: c.KeptPods(), Sets: Numbers(sets)}.Next()
+	return rolling.Round{Replicas: c.Replicas, Surge: c.Surge, Unavailable: c.Unavailable, Kept: c.KeptPods(), Sets: Numbers(sets)}.Next()
 }
 
-func Numbers(sets []Set) []RollingPods {
-	ps := make([]RollingPods, len(sets))
+func Numbers(sets []Set) []rolling.RollingPods {
+	ps := make([]rolling.RollingPods, len(sets))
 	for i, s := range sets {
 		ps[i] = s.RollingPods
 	}

@@ -6,17 +6,19 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
 
 // moveSizes asks for the sizes that this round may have.
 func moveSizes(d *draft, sets []Set, why because) {
 	next, now := d.Next(sets), Numbers(sets)
-	beside := Total(now[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
+	beside := rolling.Total(now[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
 	unsaturateDeleted(d, sets, next)
 	// The goal is first (H1, H6), but not before what stays has its size. It does not get
 	// smaller first while it is all that runs: the native controller would bring it back
 	// to N (H26).
-	last := next[0] < sets[0].Size && (next[0] == 0 || Active(now[1:]) == 0)
+	last := next[0] < sets[0].Size && (next[0] == 0 || rolling.Active(now[1:]) == 0)
 	if beside && (next[0] == sets[0].Size || last) {
 		d.unsaturate(sets[0].ReplicaSet)
 	}

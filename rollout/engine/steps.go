@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
 
 // decideRelease is about the release or rollback that is under way. Until it has pods,
@@ -155,7 +156,7 @@ func lowerFirst(d *draft) {
 // whether all others are gone.
 func stepDone(p *Position, sets []Set) bool {
 	goal, others := p.Target(int(p.Status.CurrentStepIndex))
-	if p.LastStep() && Total(Numbers(sets[1:])) > 0 {
+	if p.LastStep() && rolling.Total(Numbers(sets[1:])) > 0 {
 		return false
 	}
 	if !p.Forward() {
