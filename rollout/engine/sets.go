@@ -5,13 +5,13 @@ import "github.com/tranche-dev/tranche/rollout/engine/rolling"
 // Set is one ReplicaSet of the split; its ReplicaSet may have to be made yet.
 type Set struct {
 	Revision
-	rolling.RollingPods
+	rolling.Pods
 }
 
 func NewSet(r Revision) Set {
-	s := Set{Revision: r, RollingPods: rolling.RollingPods{Observed: true}}
+	s := Set{Revision: r, Pods: rolling.Pods{Observed: true}}
 	if r.ReplicaSet != nil {
-		s.RollingPods = rolling.RollingPods{
+		s.Pods = rolling.Pods{
 			Size: Size(r.ReplicaSet), Ready: r.ReplicaSet.Status.ReadyReplicas, Available: r.ReplicaSet.Status.AvailableReplicas,
 			Observed: r.ReplicaSet.Status.ObservedGeneration >= r.ReplicaSet.Generation,
 		}
@@ -20,7 +20,7 @@ func NewSet(r Revision) Set {
 }
 
 // GoalPods returns the pods of the goal's ReplicaSet, as far as they are certain.
-func (c *Course) GoalPods() rolling.RollingPods { return NewSet(*c.Goal).Clamp() }
+func (c *Course) GoalPods() rolling.Pods { return NewSet(*c.Goal).Clamp() }
 
 // most is how many pods the set can have at its size.
 func (s *Set) most() int32 {
@@ -113,10 +113,10 @@ func (c *Course) Next(sets []Set) []int32 {
 	return rolling.Round{Replicas: c.Replicas, Surge: c.Surge, Unavailable: c.Unavailable, Kept: c.KeptPods(), Sets: Numbers(sets)}.Next()
 }
 
-func Numbers(sets []Set) []rolling.RollingPods {
-	ps := make([]rolling.RollingPods, len(sets))
+func Numbers(sets []Set) []rolling.Pods {
+	ps := make([]rolling.Pods, len(sets))
 	for i, s := range sets {
-		ps[i] = s.RollingPods
+		ps[i] = s.Pods
 	}
 	return ps
 }

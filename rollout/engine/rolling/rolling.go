@@ -2,9 +2,9 @@ package rolling
 
 import "slices"
 
-// RollingPods is one ReplicaSet in numbers: its size, what its status says, and the
+// Pods is one ReplicaSet in numbers: its size, what its status says, and the
 // size that it is to have in the end.
-type RollingPods struct {
+type Pods struct {
 	Size, Ready, Available, Want int32
 	// Observed: the status is about this very size.
 	Observed bool
@@ -13,7 +13,7 @@ type RollingPods struct {
 // Clamp returns p with what is certain of ready and available. A smaller size is about to
 // take pods away. These may be ready and available ones, as soon as those that are not
 // ready are used up.
-func (p RollingPods) Clamp() RollingPods {
+func (p Pods) Clamp() Pods {
 	p.Available = max(0, min(p.Available, p.Ready)-max(0, p.Ready-p.Size))
 	p.Ready = min(p.Ready, p.Size)
 	return p
@@ -23,7 +23,7 @@ func (p RollingPods) Clamp() RollingPods {
 // pending or not ready. A pod that is ready and not yet available is not among
 // them, since readiness, not availability, orders the ReplicaSet controller's
 // choice.
-func (p RollingPods) Unready() int32 { return p.Size - p.Ready }
+func (p Pods) Unready() int32 { return p.Size - p.Ready }
 
 // Round is the arithmetic of one round: how far the sizes may move now.
 type Round struct {
@@ -34,7 +34,7 @@ type Round struct {
 	Kept int32
 	// Sets: the update revision first, then those to leave, middle revisions
 	// before the stable one.
-	Sets []RollingPods
+	Sets []Pods
 }
 
 // Next returns the sizes to write now, one per set; equal to the present ones
@@ -58,7 +58,7 @@ func (r Round) Next() []int32 {
 		sizes[len(sizes)-1] = r.Replicas
 		return sizes
 	}
-	sets := make([]RollingPods, len(r.Sets))
+	sets := make([]Pods, len(r.Sets))
 	for i, p := range r.Sets {
 		sets[i] = p.Clamp()
 	}
@@ -87,12 +87,12 @@ func (r Round) Next() []int32 {
 // apart keeps the safe region if one set that is not the stable one is all that runs, and
 // is to shrink. The stable revision's first pod comes before, for the length of one write
 // above N+S (H26).
-func (r Round) apart(sets, moved []RollingPods) []RollingPods {
+func (r Round) apart(sets, moved []Pods) []Pods {
 	last := len(sets) - 1
 	if Active(sets) != 1 || sets[last].Size > 0 || Active(moved) > 1 || Total(moved) >= Total(sets) {
 		return moved
 	}
-	grown := append([]RollingPods(nil), sets...)
+	grown := append([]Pods(nil), sets...)
 	grown[last].Size++
 	if after := r.shrink(grown); Total(after) <= r.Replicas+r.Surge {
 		return after
@@ -102,7 +102,7 @@ func (r Round) apart(sets, moved []RollingPods) []RollingPods {
 
 // besides keeps the safe region before the update revision's first pod. If the one active
 // set has not N, the native controller brings it to N (H1).
-func (r Round) besides(sets, moved []RollingPods) []RollingPods {
+func (r Round) besides(sets, moved []Pods) []Pods {
 	if moved[0].Size > 0 || Active(moved) > 1 || Active(sets) > 1 && Total(moved) == r.Replicas {
 		return moved
 	}
@@ -111,11 +111,11 @@ func (r Round) besides(sets, moved []RollingPods) []RollingPods {
 	}
 	last := len(moved) - 1
 	if n := r.Replicas; r.Surge == 0 && Total(sets) <= n && moved[last].Size == n-1 && moved[last].Want >= n {
-		whole := append([]RollingPods(nil), moved...) // the stable one is whole again when the other one has left
+		whole := append([]Pods(nil), moved...) // the stable one is whole again when the other one has left
 		whole[last].Size++
 		return whole
 	}
-	kept := append([]RollingPods(nil), moved...)
+	kept := append([]Pods(nil), moved...)
 	for i := range kept {
 		if kept[i].Size == 0 && sets[i].Size > 0 {
 			kept[i].Size = 1
@@ -127,8 +127,8 @@ func (r Round) besides(sets, moved []RollingPods) []RollingPods {
 
 // grow adds pods where they are wanted, the update revision's first, the
 // stable one's next, as far as there is room.
-func (r Round) grow(sets []RollingPods, room int32) []RollingPods {
-	grown := append([]RollingPods(nil), sets...)
+func (r Round) grow(sets []Pods, room int32) []Pods {
+	grown := append([]Pods(nil), sets...)
 	for _, i := range []int{0, len(grown) - 1} {
 		if more := min(room, grown[i].Want-grown[i].Size); more > 0 {
 			grown[i].Size += more
@@ -140,8 +140,8 @@ func (r Round) grow(sets []RollingPods, room int32) []RollingPods {
 
 // shrink takes pods away where they are not wanted, as far as availability
 // allows.
-func (r Round) shrink(sets []RollingPods) []RollingPods {
-	shrunk := append([]RollingPods(nil), sets...)
+func (r Round) shrink(sets []Pods) []Pods {
+	shrunk := append([]Pods(nil), sets...)
 	floor := r.Replicas - r.Unavailable
 	potential := Total(sets) - floor
 	spare := -floor
@@ -177,7 +177,7 @@ func (r Round) shrink(sets []RollingPods) []RollingPods {
 // leave returns how many pods may go from set i. The sets other than the update
 // revision's must keep one pod until the update revision has N. If they have none, the
 // native controller brings the update revision to N by itself (H2).
-func (r Round) leave(sets []RollingPods, i int) int32 {
+func (r Round) leave(sets []Pods, i int) int32 {
 	if i == 0 {
 		return sets[0].Size
 	}
@@ -191,8 +191,8 @@ func (r Round) leave(sets []RollingPods, i int) int32 {
 // giveUpUnready breaks the deadlock in which the update revision has no room and nothing
 // that is not wanted may go. Pods of others that are not ready are not wanted then, even
 // if others have no more than their share.
-func giveUpUnready(sets []RollingPods) []RollingPods {
-	relaxed := append([]RollingPods(nil), sets...)
+func giveUpUnready(sets []Pods) []Pods {
+	relaxed := append([]Pods(nil), sets...)
 	for i := 1; i < len(relaxed); i++ {
 		relaxed[i].Want = min(relaxed[i].Want, relaxed[i].Size-relaxed[i].Unready())
 	}
@@ -203,19 +203,19 @@ func giveUpUnready(sets []RollingPods) []RollingPods {
 // pod of the update revision must come before any other leaves (H1), and the last one
 // before the last other leaves (H2). For the length of one write there are N+1; so it is
 // made only if a pod leaves in the same round.
-func (r Round) swap(sets, moved []RollingPods) ([]RollingPods, bool) {
+func (r Round) swap(sets, moved []Pods) ([]Pods, bool) {
 	first := sets[0].Size == 0 && sets[0].Want > 0
 	last := sets[0].Size == r.Replicas-1 && sets[0].Want == r.Replicas && Total(moved) == r.Replicas
 	if r.Surge > 0 || r.Kept > 0 || Total(sets) != r.Replicas || !first && !last {
 		return nil, false
 	}
-	grown := append([]RollingPods(nil), sets...)
+	grown := append([]Pods(nil), sets...)
 	grown[0].Size++
 	after := r.shrink(grown)
 	return after, Total(after) <= r.Replicas
 }
 
-func Active(sets []RollingPods) int {
+func Active(sets []Pods) int {
 	n := 0
 	for _, p := range sets {
 		if p.Size > 0 {
@@ -225,7 +225,7 @@ func Active(sets []RollingPods) int {
 	return n
 }
 
-func Total(sets []RollingPods) int32 {
+func Total(sets []Pods) int32 {
 	var n int32
 	for _, p := range sets {
 		n += p.Size
