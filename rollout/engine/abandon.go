@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // Abandon returns the writes that let go of a Deployment whose BatchRelease is gone. If
@@ -29,7 +30,7 @@ func Abandon(o Observed) []Action {
 	}
 	strategy := d.Strategy
 	if d.BadBounds != nil {
-		strategy = CompleteStrategy(&appsv1.DeploymentStrategy{})
+		strategy = facts.CompleteStrategy(&appsv1.DeploymentStrategy{})
 	}
 	endHold(d, "the plan is gone", strategy, nil)
 	return append(d.actions, forgetAll(o)...)
@@ -37,7 +38,7 @@ func Abandon(o Observed) []Action {
 
 func forgetAll(o Observed) []Action {
 	var actions []Action
-	for _, r := range NewestFirst(o.Records) {
+	for _, r := range facts.NewestFirst(o.Records) {
 		actions = append(actions, Forget{because: "the plan is gone", Record: r})
 	}
 	return actions

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // adoptRunning takes what runs for stable: at first sight, and of a Deployment that
@@ -34,7 +35,7 @@ func adoptRunning(d *draft) bool {
 	case d.Touched():
 		// Fails where the Deployment is not as observed: handed back, its template is stable.
 		live := &d.Deployment.Spec.Template
-		d.do(Hold{because: "the records of the hold were lost", Template: live, Revision: RevisionOf(d.Observed, live).Name})
+		d.do(Hold{because: "the records of the hold were lost", Template: live, Revision: facts.RevisionOf(d.Observed, live).Name})
 	case d.RollingNatively() && (d.Spec.Template == nil || d.Brings(&d.Deployment.Spec.Template)):
 		awaitNative(d)
 		return true
@@ -44,7 +45,7 @@ func adoptRunning(d *draft) bool {
 	if len(d.StableRecords) > 0 && plan.EqualTemplate(template, d.StableRecords[0].Template) {
 		return false
 	}
-	r := RevisionOf(d.Observed, template)
+	r := facts.RevisionOf(d.Observed, template)
 	record := d.RecordOf(r, 1)
 	record.Sent = ""
 	if d.Brings(template) {

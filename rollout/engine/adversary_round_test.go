@@ -15,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // This file is the controller in [cluster]: a dumb copy of what package rollout
@@ -45,7 +46,7 @@ func (c *cluster) decideWith(o Observed) Decision {
 func (c *cluster) tryHandBack(o Observed, d Decision) error {
 	for _, a := range d.Actions {
 		h, ok := a.(HandBack)
-		if !ok || Replicas(o.Deployment) == 0 {
+		if !ok || facts.Replicas(o.Deployment) == 0 {
 			continue
 		}
 		want := h.Template
@@ -55,7 +56,7 @@ func (c *cluster) tryHandBack(o Observed, d Decision) error {
 		got := want.DeepCopy()
 		c.admit(got, true)
 		runs := slices.ContainsFunc(o.ReplicaSets, func(rs *appsv1.ReplicaSet) bool {
-			return Size(rs) > 0 && plan.EqualTemplate(&rs.Spec.Template, got)
+			return facts.Size(rs) > 0 && plan.EqualTemplate(&rs.Spec.Template, got)
 		})
 		if !plan.EqualTemplate(want, got) && !runs {
 			return errors.New("admission would change the template")

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // beginRelease starts a release, or the way back. It moves nothing.
@@ -52,7 +53,7 @@ func (d *draft) enterFirst() {
 	case d.Status.BeganFull, d.Status.RollingBack && d.RunsAll():
 		step = len(d.Steps()) - 1
 	case d.Status.RollingBack:
-		step = d.FirstNotBelow(Size(d.Goal.ReplicaSet))
+		step = d.FirstNotBelow(facts.Size(d.Goal.ReplicaSet))
 	}
 	d.Status.OpenedReplicas = d.OpenTo(0)
 	d.enter(step, v1alpha1.StepInitial)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 const (
@@ -129,7 +130,7 @@ func keptRemedy(c *Course) string {
 }
 
 // wasStalled reports whether the status before this round was Stalled.
-func wasStalled(f *Facts) bool {
+func wasStalled(f *facts.Facts) bool {
 	return meta.IsStatusConditionTrue(f.Release.Status.Conditions, v1alpha1.ConditionStalled)
 }
 

@@ -7,36 +7,37 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // Course is where the way leads, by the facts and a status. It never changes: a round that
 // takes another course replaces the whole.
 type Course struct {
-	*Facts
+	*facts.Facts
 	// Spec that is followed: that of the release or, where kept, with the commit of the
 	// release under way.
 	Spec    *v1alpha1.BatchReleaseSpec
-	Brought *Revision // what spec.template brings; nil without one
-	Stable  *Revision
-	Goal    *Revision // where the way leads: brought, or back to stable
+	Brought *facts.Revision // what spec.template brings; nil without one
+	Stable  *facts.Revision
+	Goal    *facts.Revision // where the way leads: brought, or back to stable
 	// Kept: the Deployment is left alone, and what spec brings waits for that to end.
 	Kept bool
 }
 
 // To returns the course that leads to this revision.
-func (c Course) To(goal *Revision) Course {
+func (c Course) To(goal *facts.Revision) Course {
 	c.Goal = goal
 	return c
 }
 
 // From returns the course with this stable revision.
-func (c Course) From(stable *Revision) Course {
+func (c Course) From(stable *facts.Revision) Course {
 	c.Stable = stable
 	return c
 }
 
 // Bringing returns the course with this revision as the one that spec.template brings.
-func (c Course) Bringing(brought *Revision) Course {
+func (c Course) Bringing(brought *facts.Revision) Course {
 	c.Brought = brought
 	return c
 }
@@ -73,7 +74,7 @@ func (c Course) Resolve(s *v1alpha1.BatchReleaseStatus) Course {
 // broughtBy returns what spec.template brings. A record that was sent as the same is
 // it, whatever the API server's defaults and admission make of it today. Else one
 // with an equal template is: the manifest may spell out what were defaults.
-func broughtBy(f *Facts, stable *Revision) *Revision {
+func broughtBy(f *facts.Facts, stable *facts.Revision) *facts.Revision {
 	sent := f.Release.Spec.Template
 	if sent == nil {
 		sent = f.Template
@@ -96,7 +97,7 @@ func broughtBy(f *Facts, stable *Revision) *Revision {
 		if record == nil {
 			continue
 		}
-		r := RevisionOfRecord(f.Observed, record)
+		r := facts.RevisionOfRecord(f.Observed, record)
 		if stable.Equal(r.Template) {
 			return stable // admission has made the same of it
 		}
@@ -106,7 +107,7 @@ func broughtBy(f *Facts, stable *Revision) *Revision {
 	if f.Template == nil {
 		return nil
 	}
-	r := RevisionOf(f.Observed, f.Template)
+	r := facts.RevisionOf(f.Observed, f.Template)
 	r.ID, r.Sent = digest, sent
 	return r
 }
@@ -134,10 +135,10 @@ func (c *Course) isSame(rs *appsv1.ReplicaSet) bool {
 
 // Running is how many pods run what the goal runs, under any template of it.
 func (c *Course) Running() int32 {
-	n := Size(c.Goal.ReplicaSet)
+	n := facts.Size(c.Goal.ReplicaSet)
 	for _, rs := range c.middle() {
 		if c.isSame(rs) {
-			n += Size(rs)
+			n += facts.Size(rs)
 		}
 	}
 	return n
@@ -148,11 +149,11 @@ func (c *Course) Running() int32 {
 func (c *Course) middle() []*appsv1.ReplicaSet {
 	var sets []*appsv1.ReplicaSet
 	for _, rs := range c.ReplicaSets {
-		if Size(rs) > 0 && rs != c.Goal.ReplicaSet && rs != c.Stable.ReplicaSet {
+		if facts.Size(rs) > 0 && rs != c.Goal.ReplicaSet && rs != c.Stable.ReplicaSet {
 			sets = append(sets, rs)
 		}
 	}
-	slices.SortFunc(sets, Older)
+	slices.SortFunc(sets, facts.Older)
 	return sets
 }
 
@@ -171,7 +172,7 @@ func (c Course) keep(s *v1alpha1.BatchReleaseStatus) Course {
 	case c.Stable.Record.Sent == s.UpdateTemplateDigest:
 		c.Brought = c.Stable
 	case record != nil:
-		c.Brought = RevisionOfRecord(c.Observed, record)
+		c.Brought = facts.RevisionOfRecord(c.Observed, record)
 	default:
 		return c // it has not taken the hold
 	}
@@ -183,7 +184,7 @@ func (c Course) keep(s *v1alpha1.BatchReleaseStatus) Course {
 
 // RunsAll reports whether all pods run the goal's revision, and any does.
 func (c *Course) RunsAll() bool {
-	running := Size(c.Goal.ReplicaSet)
+	running := facts.Size(c.Goal.ReplicaSet)
 	return running > 0 && running >= c.Replicas && c.others() == 0
 }
 
@@ -197,8 +198,8 @@ func (c *Course) Idle() bool {
 func (c *Course) Replaced() int32 {
 	n := c.others()
 	for _, rs := range c.ReplicaSets {
-		if Deleted(rs) {
-			n -= Size(rs)
+		if facts.Deleted(rs) {
+			n -= facts.Size(rs)
 		}
 	}
 	return n
@@ -209,7 +210,7 @@ func (c *Course) others() int32 {
 	var n int32
 	for _, rs := range c.ReplicaSets {
 		if rs != c.Goal.ReplicaSet {
-			n += Size(rs)
+			n += facts.Size(rs)
 		}
 	}
 	return n
@@ -220,13 +221,13 @@ func (c *Course) others() int32 {
 // replicas the native controller takes that one away, and all pods come up on the update
 // revision afterwards (H4).
 func (c *Course) Withheld() bool {
-	return c.Spec.Paused && c.Forward() && Size(c.Goal.ReplicaSet) == 0 && len(c.middle()) == 0
+	return c.Spec.Paused && c.Forward() && facts.Size(c.Goal.ReplicaSet) == 0 && len(c.middle()) == 0
 }
 
 // OnlyStable reports whether all pods run the stable revision.
 func (c *Course) OnlyStable() bool {
 	for _, rs := range c.ReplicaSets {
-		if Size(rs) > 0 && rs != c.Stable.ReplicaSet {
+		if facts.Size(rs) > 0 && rs != c.Stable.ReplicaSet {
 			return false
 		}
 	}

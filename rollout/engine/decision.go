@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // Decision is what comes out of a round.
@@ -126,7 +127,7 @@ type CreateReplicaSet struct {
 }
 
 func (a CreateReplicaSet) String() string {
-	return fmt.Sprintf("create ReplicaSet %s of %d", a.ReplicaSet.Name, Size(a.ReplicaSet))
+	return fmt.Sprintf("create ReplicaSet %s of %d", a.ReplicaSet.Name, facts.Size(a.ReplicaSet))
 }
 
 // CountCollision raises the count that the hashes of new names contain: a ReplicaSet that
@@ -149,7 +150,7 @@ type Resize struct {
 }
 
 func (a Resize) String() string {
-	if from := Size(a.ReplicaSet); from != a.To {
+	if from := facts.Size(a.ReplicaSet); from != a.To {
 		return fmt.Sprintf("resize ReplicaSet %s from %d to %d", a.ReplicaSet.Name, from, a.To)
 	}
 	return "put right the annotations of ReplicaSet " + a.ReplicaSet.Name

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // N changes while no release may go on. The existing ReplicaSets follow as far as writes
@@ -69,8 +70,8 @@ func TestFollow(t *testing.T) {
 			o := w.observe()
 			tc.edit(&o)
 			for _, rs := range o.ReplicaSets {
-				if Size(rs) > 0 {
-					got[rs.Labels["pod-template-hash"]] = Size(rs)
+				if facts.Size(rs) > 0 {
+					got[rs.Labels["pod-template-hash"]] = facts.Size(rs)
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

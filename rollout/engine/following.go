@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
 
@@ -14,7 +15,7 @@ func Following(p *Position) []Set {
 	if !p.CreationRefused || !LacksReplicaSet(sets) {
 		return sets
 	}
-	stable := RevisionOfRecord(p.Observed, &p.StableRecords[0])
+	stable := facts.RevisionOfRecord(p.Observed, &p.StableRecords[0])
 	if stable.ReplicaSet == nil {
 		return sets
 	}
@@ -31,7 +32,7 @@ func following(p *Position) []Set {
 	goal, stable := NewSet(*p.Goal), NewSet(*p.Stable)
 	var rest []Set
 	for _, rs := range p.middle() {
-		rest = append(rest, NewSet(RevisionOfReplicaSet(rs)))
+		rest = append(rest, NewSet(facts.RevisionOfReplicaSet(rs)))
 	}
 	step := p.Status.CurrentStepReplicas
 	switch {

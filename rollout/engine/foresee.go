@@ -13,6 +13,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // OutlookKind says what begins.
@@ -211,7 +212,7 @@ func (f *foresight) make(a Action) bool {
 	case ClearRollback:
 		delete(f.o.Release.Annotations, v1alpha1.AnnotationRollback)
 	case Resize:
-		return a.To == Size(a.ReplicaSet)
+		return a.To == facts.Size(a.ReplicaSet)
 	case CreateReplicaSet, CountCollision:
 		return false
 	}
@@ -241,7 +242,7 @@ func (f *foresight) outlook(now time.Time) Outlook {
 	}
 	out := Outlook{
 		Kind: f.kind(after), To: at.UpdateRevision, From: at.StableRevision, RollingBack: at.RollingBack,
-		Step: int(at.CurrentStepIndex), Replicas: Replicas(f.o.Deployment), Reason: after.Reason, Message: after.Message,
+		Step: int(at.CurrentStepIndex), Replicas: facts.Replicas(f.o.Deployment), Reason: after.Reason, Message: after.Message,
 	}
 	if Releasing(&f.before) && !sameRelease(&f.before, at) {
 		out.From = f.before.UpdateRevision

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // shortestCommit is how many characters of a commit name it.
@@ -176,7 +177,7 @@ func beyondGate(p *Position) string {
 	step := LeadsTo(p)
 	goal := opensTo(p, step)
 	says := strconv.Itoa(int(goal))
-	if goal < Size(p.Goal.ReplicaSet) {
+	if goal < facts.Size(p.Goal.ReplicaSet) {
 		says += ", fewer than run it now"
 	}
 	if p.Capped() && step < len(p.Steps())-1 {

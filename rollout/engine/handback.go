@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // HandedBack returns the last status of a plan that is being deleted, and that finalizers
@@ -53,13 +54,13 @@ func (d *draft) handBack(why because, template *corev1.PodTemplateSpec) {
 func endHold(d *draft, why because, strategy appsv1.DeploymentStrategy, template *corev1.PodTemplateSpec) {
 	var active []*appsv1.ReplicaSet
 	for _, rs := range d.ReplicaSets {
-		if Size(rs) > 0 {
+		if facts.Size(rs) > 0 {
 			active = append(active, rs)
 		}
 	}
 	for _, rs := range active {
 		safe := len(active) == 1 || !plan.EqualTemplate(&rs.Spec.Template, &d.Deployment.Spec.Template)
-		if safe && Size(rs) == d.Replicas && !hasSizeAnnotations(rs, d.Replicas, d.Replicas+d.Surge) {
+		if safe && facts.Size(rs) == d.Replicas && !hasSizeAnnotations(rs, d.Replicas, d.Replicas+d.Surge) {
 			d.do(Resize{because: why, ReplicaSet: rs, To: d.Replicas, Desired: d.Replicas, Max: d.Replicas + d.Surge})
 		}
 	}

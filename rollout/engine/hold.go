@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // takeHold takes the hold, once the native controller has finished with what is
@@ -14,7 +15,7 @@ func takeHold(d *draft, why string) {
 	if inHold(&d.Course) || !opened && !d.Seen() || !d.Touched() && d.Scaling() {
 		return
 	}
-	if r := d.StableRecords[0]; !d.Touched() && (r.Strategy == nil || !EqualStrategy(*r.Strategy, d.Strategy)) {
+	if r := d.StableRecords[0]; !d.Touched() && (r.Strategy == nil || !facts.EqualStrategy(*r.Strategy, d.Strategy)) {
 		r.Strategy = &d.Strategy
 		d.do(Remember{because: "its strategy has changed", Record: r, Exists: true})
 	}
@@ -30,7 +31,7 @@ func takeHold(d *draft, why string) {
 		record.Sent = d.Goal.ID
 		record.Order = 0 // where admission makes another template of it, that is not stable yet
 	}
-	d.do(Remember{because: because(why), Record: record, Written: true, Renames: Size(d.Goal.ReplicaSet) == 0})
+	d.do(Remember{because: because(why), Record: record, Written: true, Renames: facts.Size(d.Goal.ReplicaSet) == 0})
 	forgetReplaced(d)
 }
 

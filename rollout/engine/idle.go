@@ -6,6 +6,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // settleIdle says that nothing moves. A release that was handed back just before a
@@ -20,7 +21,7 @@ func settleIdle(d *draft) {
 			awaitNative(d)
 			return
 		}
-		runs := RevisionOf(d.Observed, &d.Deployment.Spec.Template)
+		runs := facts.RevisionOf(d.Observed, &d.Deployment.Spec.Template)
 		runs.ID = "" // it was not sent
 		d.Course = d.To(runs)
 		rememberGoal(d)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // This file is about a held Deployment that has no record of its stable revision. A restore
@@ -26,21 +27,21 @@ func stableUnderHold(p *Position) (template *corev1.PodTemplateSpec, why because
 	var most int32
 	for _, rs := range p.ReplicaSets {
 		if !plan.EqualTemplate(&rs.Spec.Template, live) {
-			most = max(most, Size(rs))
+			most = max(most, facts.Size(rs))
 		}
 	}
-	rs := FindReplicaSet(p.ReplicaSets, live)
+	rs := facts.FindReplicaSet(p.ReplicaSets, live)
 	switch named := p.Status.StableRevision != ""; {
 	case most > 0 && (!named || p.Native()): // several may be left of releases that were superseded
 		return p.MostOf(func(rs *appsv1.ReplicaSet) int32 {
 			if plan.EqualTemplate(&rs.Spec.Template, live) {
 				return 0
 			}
-			return Size(rs)
+			return facts.Size(rs)
 		}), "it is what runs"
-	case p.Native(), most == 0 && Size(rs) > 0 && Size(rs) >= p.Replicas:
+	case p.Native(), most == 0 && facts.Size(rs) > 0 && facts.Size(rs) >= p.Replicas:
 		return live, "it is what runs"
-	case RevisionOf(p.Observed, live).Name != p.Status.UpdateRevision:
+	case facts.RevisionOf(p.Observed, live).Name != p.Status.UpdateRevision:
 		return nil, ""
 	case p.Status.RollingBack, slices.Contains(p.Status.OpenedReplicas, plan.Full):
 		return live, "all pods may run it"
@@ -53,7 +54,7 @@ func stableUnderHold(p *Position) (template *corev1.PodTemplateSpec, why because
 // the stable revision is there, or when the plan is gone.
 func awaitRecords(d *draft) {
 	observeApproval(d) // it is for the steps that are there when it is first seen
-	live := RevisionOf(d.Observed, &d.Deployment.Spec.Template)
+	live := facts.RevisionOf(d.Observed, &d.Deployment.Spec.Template)
 	d.Course = d.To(live)
 	lost, remedy := "the stable revision", ""
 	if name := d.Status.StableRevision; name != "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // IsUpdate reports whether a ReplicaSet is the one of the revision that the release leads
@@ -37,9 +38,9 @@ func Moves(o Observed) []*appsv1.ReplicaSet {
 	c := p.Resolve(&p.Status)
 	var sets []*appsv1.ReplicaSet
 	if c.Goal.ReplicaSet == nil {
-		sets = append(sets, newReplicaSet(o.Deployment, c.Goal, maxRevision(o.ReplicaSets)+1, 1, Replicas(o.Deployment), Replicas(o.Deployment)))
+		sets = append(sets, newReplicaSet(o.Deployment, c.Goal, maxRevision(o.ReplicaSets)+1, 1, facts.Replicas(o.Deployment), facts.Replicas(o.Deployment)))
 	}
-	for _, r := range []*Revision{c.Goal, c.Stable} {
+	for _, r := range []*facts.Revision{c.Goal, c.Stable} {
 		if r.ReplicaSet != nil && !slices.Contains(sets, r.ReplicaSet) {
 			sets = append(sets, r.ReplicaSet)
 		}

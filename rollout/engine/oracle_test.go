@@ -14,6 +14,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // oracle is a ledger of what users did, and judges the controller's writes by it.
@@ -120,7 +121,7 @@ type release struct {
 func (r *release) observed(ob *Observed) (n int32) {
 	for _, rs := range ob.ReplicaSets {
 		if versionIn(&rs.Spec.Template) == r.version {
-			n += Size(rs)
+			n += facts.Size(rs)
 		}
 	}
 	return n
@@ -232,9 +233,9 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 	if !r.looked && !r.lost || r.observed(ob) == 0 || unknown || strangers {
 		r.first = r.steps[:1]
 	}
-	r.grown = r.grown || len(r.opened) > 0 && r.observed(ob) > most(r.first, Replicas(ob.Deployment))
+	r.grown = r.grown || len(r.opened) > 0 && r.observed(ob) > most(r.first, facts.Replicas(ob.Deployment))
 	for i := range min(r.reach+1, len(r.steps)) { // an edit raised the step that it is at, and that was approved
-		raised := most(r.steps[:i+1], Replicas(ob.Deployment)) > r.allows(Replicas(ob.Deployment))
+		raised := most(r.steps[:i+1], facts.Replicas(ob.Deployment)) > r.allows(facts.Replicas(ob.Deployment))
 		if raised && (o.approved(r, ob.Release.Spec.Approval, i) || o.completed(r, ob, i)) {
 			r.opened = append(r.values(), r.steps[:i+1]...)
 		}
@@ -244,7 +245,7 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 		r.opened = append(r.opened, plan.Full) // an edit has left no gate to ask
 	}
 	for i := range steps {
-		if most(r.steps[:i+1], Replicas(ob.Deployment)) <= r.allows(Replicas(ob.Deployment)) {
+		if most(r.steps[:i+1], facts.Replicas(ob.Deployment)) <= r.allows(facts.Replicas(ob.Deployment)) {
 			r.reach = max(r.reach, i)
 		}
 	}
@@ -268,9 +269,9 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 func runsAll(ob *Observed, version int) bool {
 	var all, its int32
 	for _, rs := range ob.ReplicaSets {
-		all += Size(rs)
+		all += facts.Size(rs)
 		if versionIn(&rs.Spec.Template) == version {
-			its += Size(rs)
+			its += facts.Size(rs)
 		}
 	}
 	return all > 0 && its == all
@@ -309,7 +310,7 @@ func (o *oracle) adopted(c *cluster, ob *Observed) (version int, proven bool) {
 func rolledOut(d *appsv1.Deployment) bool {
 	s := &d.Status
 	switch {
-	case s.ObservedGeneration < d.Generation, s.UpdatedReplicas < Replicas(d):
+	case s.ObservedGeneration < d.Generation, s.UpdatedReplicas < facts.Replicas(d):
 		return false
 	default:
 		return s.Replicas <= s.UpdatedReplicas && s.AvailableReplicas >= s.UpdatedReplicas
@@ -336,7 +337,7 @@ func (o *oracle) replan(r *release, ob *Observed) {
 	if len(r.opened) == 0 {
 		return
 	}
-	n, runs := Replicas(ob.Deployment), r.observed(ob)
+	n, runs := facts.Replicas(ob.Deployment), r.observed(ob)
 	for i := range now {
 		if most(now[:i+1], n) <= most(r.opened, n) && (i == 0 || most(now[:i], n) < runs) {
 			r.position = i
@@ -355,7 +356,7 @@ func most(values []intstr.IntOrString, n int32) int32 {
 
 // opens reports whether the gate of step i could open in this round.
 func (o *oracle) opens(c *cluster, r *release, ob *Observed, i int) bool {
-	n := Replicas(ob.Deployment)
+	n := facts.Replicas(ob.Deployment)
 	if n == 0 {
 		return false // to zero and back passes no gate
 	}
@@ -366,7 +367,7 @@ func (o *oracle) opens(c *cluster, r *release, ob *Observed, i int) bool {
 	var available int32
 	for _, rs := range ob.ReplicaSets {
 		if versionIn(&rs.Spec.Template) == r.version {
-			available += min(Size(rs), rs.Status.AvailableReplicas)
+			available += min(facts.Size(rs), rs.Status.AvailableReplicas)
 		}
 	}
 	w := &r.waits[i]
@@ -427,7 +428,7 @@ const bogus = "5555555555"
 
 // allowed is how many pods of a release gates allow.
 func (o *oracle) allowed(c *cluster, r *release, ob *Observed) int32 {
-	return max(r.allows(Replicas(ob.Deployment)), r.allows(c.replicas()))
+	return max(r.allows(facts.Replicas(ob.Deployment)), r.allows(c.replicas()))
 }
 
 // wrote judges one write of the controller.
@@ -449,7 +450,7 @@ func (o *oracle) wrote(c, before *cluster, ob *Observed, a Action) {
 	if _, ok := a.(Hold); ok && o.awaited && c.admission == admitsAll {
 		c.violate("adoption", "%s, and the native rollout of what Git brings has not finished\n was %s", a, before)
 	}
-	if h, ok := a.(HandBack); ok && !EqualStrategy(h.Strategy, c.manifestStrategy()) {
+	if h, ok := a.(HandBack); ok && !facts.EqualStrategy(h.Strategy, c.manifestStrategy()) {
 		c.violate("I7", "%s leaves another strategy than the manifest's\n was %s", a, before)
 	}
 }
@@ -461,12 +462,12 @@ func (o *oracle) judgeGates(c, before *cluster, ob *Observed, a Action) {
 	switch a := a.(type) {
 	case CreateReplicaSet:
 		version = versionIn(&a.ReplicaSet.Spec.Template)
-		if Size(a.ReplicaSet) == 0 {
+		if facts.Size(a.ReplicaSet) == 0 {
 			return
 		}
 	case Resize:
 		version = versionIn(&a.ReplicaSet.Spec.Template)
-		if a.To <= Size(a.ReplicaSet) {
+		if a.To <= facts.Size(a.ReplicaSet) {
 			return
 		}
 	case HandBack:
@@ -482,7 +483,7 @@ func (o *oracle) judgeGates(c, before *cluster, ob *Observed, a Action) {
 		c.violate("I3", "%s: v%d grows, and spec brings v%d; stable is v%d\n was %s", a, version+1, r.version+1, o.stable+1, before)
 	case r.failed:
 		c.violate("I3", "%s: v%d by %.7s has failed, and grows again\n was %s", a, version+1, r.commit, before)
-	case o.allowed(c, r, ob) >= max(c.replicas(), Replicas(ob.Deployment)): // the surge is I2's
+	case o.allowed(c, r, ob) >= max(c.replicas(), facts.Replicas(ob.Deployment)): // the surge is I2's
 	case pods > o.allowed(c, r, ob):
 		c.violate("I3", "%s: %d pods of v%d by %.7s, and its gates allow %d (opened: %s)\n was %s", a, pods, version+1, r.commit, o.allowed(c, r, ob), said(r.opened), before)
 	}
@@ -553,7 +554,7 @@ func (r *release) whole() bool { return r.allows(1000) == 1000 }
 func (o *oracle) become(c, before *cluster, ob *Observed, version int) {
 	r := o.current(c, &ob.Release.Spec)
 	_, total := c.active()
-	n := min(c.replicas(), Replicas(ob.Deployment)) // the hand-back meets a conflict where N has changed
+	n := min(c.replicas(), facts.Replicas(ob.Deployment)) // the hand-back meets a conflict where N has changed
 	if n == 0 && version == o.last && (version != r.version || before.brLag || before.dLag) {
 		return // it is parked there by a round that has not read what came after
 	}
@@ -865,7 +866,7 @@ func (c *cluster) aloneUntilAvailable() bool {
 
 // rests reports whether what spec says runs on all pods, natively.
 func (c *cluster) rests() bool {
-	if c.d == nil || c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused || !EqualStrategy(c.d.Spec.Strategy, c.manifestStrategy()) ||
+	if c.d == nil || c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused || !facts.EqualStrategy(c.d.Spec.Strategy, c.manifestStrategy()) ||
 		versionIn(&c.d.Spec.Template) != c.version {
 		return false
 	}

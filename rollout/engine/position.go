@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // Position is a course with the status as the round has it so far. It tells the step that
@@ -22,7 +23,7 @@ type Position struct {
 // NewPosition returns the position by what is observed. Its course leads nowhere yet.
 func NewPosition(o *Observed, now time.Time) Position {
 	return Position{
-		Course: Course{Facts: NewFacts(o, now), Spec: &o.Release.Spec},
+		Course: Course{Facts: facts.NewFacts(o, now), Spec: &o.Release.Spec},
 		Status: *o.Release.Status.DeepCopy(),
 	}
 }
@@ -214,7 +215,7 @@ func (p *Position) NamedStable() *corev1.PodTemplateSpec {
 		return nil
 	}
 	for _, rs := range p.ReplicaSets {
-		if !Deleted(rs) && rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == name {
+		if !facts.Deleted(rs) && rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] == name {
 			return &rs.Spec.Template
 		}
 	}

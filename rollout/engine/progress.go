@@ -7,6 +7,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // Progress is the sentence on where the pods are. The size of a ReplicaSet is what is
@@ -38,7 +39,7 @@ func (c *Course) IsUnready() bool {
 func (c *Course) Deletions() string {
 	var b strings.Builder
 	for _, rs := range c.ReplicaSets {
-		if !Deleted(rs) || Size(rs) == 0 && rs.Status.Replicas == 0 && !c.Goal.Equal(&rs.Spec.Template) {
+		if !facts.Deleted(rs) || facts.Size(rs) == 0 && rs.Status.Replicas == 0 && !c.Goal.Equal(&rs.Spec.Template) {
 			continue
 		}
 		fmt.Fprintf(&b, "; ReplicaSet %s is being deleted", rs.Name)

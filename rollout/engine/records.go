@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // keptRecords is how many revisions are remembered: stable and last stable.
@@ -58,7 +59,7 @@ func forgetReplaced(d *draft) {
 	for _, r := range d.ReleasingRecords {
 		// While it has a ReplicaSet, it may come again under another template. Its pods then
 		// count against the gates (I3), also if admission would make another one of it today.
-		if r.Sent != d.Goal.ID && FindReplicaSet(d.ReplicaSets, r.Template) == nil && FindReplicaSet(d.ReplicaSets, r.Kept) == nil {
+		if r.Sent != d.Goal.ID && facts.FindReplicaSet(d.ReplicaSets, r.Template) == nil && facts.FindReplicaSet(d.ReplicaSets, r.Kept) == nil {
 			d.do(Forget{because: "it is not being released any more", Record: r})
 		}
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // refusePlan is about a plan, or what it brings, that cannot be used. It is left when
@@ -30,7 +31,7 @@ func nameRefused(d *draft, reason string) {
 	}
 	d.Course = d.Resolve(&d.Status)
 	if d.Brought == nil { // its name is known once the API server completes it
-		d.Course = d.Bringing(&Revision{ID: plan.TemplateDigest(d.Spec.Template), Sent: d.Spec.Template, Template: d.Spec.Template})
+		d.Course = d.Bringing(&facts.Revision{ID: plan.TemplateDigest(d.Spec.Template), Sent: d.Spec.Template, Template: d.Spec.Template})
 		if !d.Failed() {
 			d.Course = d.To(d.Brought)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // A write is refused after pods have come. The status counts the pods that were observed,
@@ -52,7 +53,7 @@ func TestRefused_CountsWhatWasObserved(t *testing.T) {
 			}
 			o := w.observe()
 			for _, rs := range o.ReplicaSets {
-				if Size(rs) == 9 {
+				if facts.Size(rs) == 9 {
 					rs.Status.Replicas, rs.Status.AvailableReplicas = 9, 8
 				}
 			}

@@ -7,6 +7,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // The annotations of the native Deployment controller
@@ -33,7 +35,7 @@ var notCopied = map[string]bool{
 // finds nothing to write (H16, H17).
 //
 // number is its revision annotation; 0 for none, if the ReplicaSet is one of the past.
-func newReplicaSet(d *appsv1.Deployment, r *Revision, number int64, size, desired, maximum int32) *appsv1.ReplicaSet {
+func newReplicaSet(d *appsv1.Deployment, r *facts.Revision, number int64, size, desired, maximum int32) *appsv1.ReplicaSet {
 	template := *r.Template.DeepCopy()
 	template.Labels = with(template.Labels, r.Hash)
 	selector := d.Spec.Selector.DeepCopy()

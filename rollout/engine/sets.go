@@ -1,18 +1,21 @@
 package engine
 
-import "github.com/tranche-dev/tranche/rollout/engine/rolling"
+import (
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/rolling"
+)
 
 // Set is one ReplicaSet of the split; its ReplicaSet may have to be made yet.
 type Set struct {
-	Revision
+	facts.Revision
 	rolling.Pods
 }
 
-func NewSet(r Revision) Set {
+func NewSet(r facts.Revision) Set {
 	s := Set{Revision: r, Pods: rolling.Pods{Observed: true}}
 	if r.ReplicaSet != nil {
 		s.Pods = rolling.Pods{
-			Size: Size(r.ReplicaSet), Ready: r.ReplicaSet.Status.ReadyReplicas, Available: r.ReplicaSet.Status.AvailableReplicas,
+			Size: facts.Size(r.ReplicaSet), Ready: r.ReplicaSet.Status.ReadyReplicas, Available: r.ReplicaSet.Status.AvailableReplicas,
 			Observed: r.ReplicaSet.Status.ObservedGeneration >= r.ReplicaSet.Generation,
 		}
 	}
@@ -24,8 +27,8 @@ func (c *Course) GoalPods() rolling.Pods { return NewSet(*c.Goal).Clamp() }
 
 // most is how many pods the set can have at its size.
 func (s *Set) most() int32 {
-	if Deleted(s.ReplicaSet) {
-		return Stays(s.ReplicaSet)
+	if facts.Deleted(s.ReplicaSet) {
+		return facts.Stays(s.ReplicaSet)
 	}
 	return s.Size
 }
@@ -49,11 +52,11 @@ func (p *Position) Shares(stopped bool) []Set {
 		others = max(others, p.Replicas-goal)
 	}
 	for _, rs := range p.middle() {
-		s := NewSet(RevisionOfReplicaSet(rs))
-		s.Want = Stays(rs)
+		s := NewSet(facts.RevisionOfReplicaSet(rs))
+		s.Want = facts.Stays(rs)
 		sets = append(sets, s)
 	}
-	if same := p.Running() - Size(p.Goal.ReplicaSet); same > 0 && p.Forward() && goal < p.Replicas { // together they stay within what the gates allow (I3)
+	if same := p.Running() - facts.Size(p.Goal.ReplicaSet); same > 0 && p.Forward() && goal < p.Replicas { // together they stay within what the gates allow (I3)
 		goal = max(goal-same, min(goal, sets[0].Size))
 		others = max(others, p.Replicas-goal)
 	}
@@ -82,7 +85,7 @@ func keep(sets []Set, n int32) {
 	}
 	for _, unreadyOnly := range []bool{true, false} {
 		for i := range sets {
-			if Deleted(sets[i].ReplicaSet) {
+			if facts.Deleted(sets[i].ReplicaSet) {
 				continue
 			}
 			most := sets[i].Want

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 // Simulation is a plan, and the circumstances in which to try it.
@@ -55,7 +56,7 @@ type Moment struct {
 
 // Bounds are what no moment may pass: available pods from below, pods from above.
 func (s *Simulation) Bounds() (least, most int32, err error) {
-	strategy := CompleteStrategy(&s.Strategy)
+	strategy := facts.CompleteStrategy(&s.Strategy)
 	surge, unavailable, err := plan.Bounds(&strategy, s.Replicas)
 	return s.Replicas - unavailable, s.Replicas + surge, err
 }
@@ -125,7 +126,7 @@ func newModel(s *Simulation) *model {
 		delete(t.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 		return t
 	}
-	strategy := CompleteStrategy(&s.Strategy)
+	strategy := facts.CompleteStrategy(&s.Strategy)
 	m.d = appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: simulated, Generation: 1},
 		Spec:       appsv1.DeploymentSpec{Replicas: &s.Replicas, Strategy: strategy, MinReadySeconds: s.MinReadySeconds, Template: *template(1)},
@@ -270,5 +271,5 @@ func NewStrategy(maxSurge, maxUnavailable string) appsv1.DeploymentStrategy {
 			*to = &v
 		}
 	}
-	return CompleteStrategy(&s)
+	return facts.CompleteStrategy(&s)
 }

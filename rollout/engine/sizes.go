@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
 
@@ -59,7 +60,7 @@ func writeSizes(d *draft, sets []Set, next []int32, order []int, beside bool, wh
 }
 
 // nameless reports whether a set has no ReplicaSet, and none can be made under its name.
-func nameless(f *Facts, s Set) bool { return s.ReplicaSet == nil && taken(f, s.Hash) }
+func nameless(f *facts.Facts, s Set) bool { return s.ReplicaSet == nil && taken(f, s.Hash) }
 
 // purpose says what a move is for.
 func purpose(p *Position) because {
@@ -93,7 +94,7 @@ func (d *draft) resize(s Set, to int32, beside bool, why because) {
 // from passing for saturated (H6). One of the Deployment's template is the new one.
 func unsaturateDeleted(d *draft, sets []Set, next []int32) {
 	for i, s := range sets {
-		if Deleted(s.ReplicaSet) && next[i] == s.Size && s.Size == d.Replicas {
+		if facts.Deleted(s.ReplicaSet) && next[i] == s.Size && s.Size == d.Replicas {
 			d.unsaturate(s.ReplicaSet)
 		}
 	}
@@ -101,9 +102,9 @@ func unsaturateDeleted(d *draft, sets []Set, next []int32) {
 
 // taken reports whether a ReplicaSet that is being deleted has the name that one of this
 // hash would get.
-func taken(f *Facts, hash string) bool {
+func taken(f *facts.Facts, hash string) bool {
 	for _, rs := range f.ReplicaSets {
-		if Deleted(rs) && rs.Name == NameWithHash(f.Deployment.Name, hash) {
+		if facts.Deleted(rs) && rs.Name == NameWithHash(f.Deployment.Name, hash) {
 			return true
 		}
 	}
@@ -114,12 +115,12 @@ func taken(f *Facts, hash string) bool {
 // others, as desired otherwise. At an N of that size the native controller takes it for
 // saturated, and sends all others to 0 (H6).
 func (d *draft) unsaturate(rs *appsv1.ReplicaSet) {
-	if d.Replicas == 0 || Size(rs) == 0 || rs.Annotations[AnnotationDesiredReplicas] != strconv.Itoa(int(Size(rs))) {
+	if d.Replicas == 0 || facts.Size(rs) == 0 || rs.Annotations[AnnotationDesiredReplicas] != strconv.Itoa(int(facts.Size(rs))) {
 		return
 	}
 	desired := d.Replicas
-	if Size(rs) == desired {
+	if facts.Size(rs) == desired {
 		desired++
 	}
-	d.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: Size(rs), Desired: desired, Max: d.Replicas + d.Surge})
+	d.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: facts.Size(rs), Desired: desired, Max: d.Replicas + d.Surge})
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
 const (
@@ -41,7 +42,7 @@ func countPods(d *draft) {
 		return
 	}
 	g := NewSet(*r).Clamp()
-	d.Status.Replicas = Replicas(d.Deployment)
+	d.Status.Replicas = facts.Replicas(d.Deployment)
 	d.Status.UpdatedReplicas, d.Status.UpdatedReadyReplicas, d.Status.UpdatedAvailableReplicas = 0, g.Ready, g.Available
 	if r.ReplicaSet != nil { // its size is what is wanted, and not what is there
 		d.Status.UpdatedReplicas = min(g.Size, r.ReplicaSet.Status.Replicas)
@@ -50,7 +51,7 @@ func countPods(d *draft) {
 
 // counted returns the revision whose pods are counted. It is the goal or, in a round that
 // has resolved none, the revision that the status names.
-func counted(p *Position) *Revision {
+func counted(p *Position) *facts.Revision {
 	switch {
 	case p.Deployment == nil || p.Rival != "":
 		return nil
@@ -60,7 +61,7 @@ func counted(p *Position) *Revision {
 		return nil
 	}
 	if record := p.RecordSent(p.Status.UpdateTemplateDigest); record != nil {
-		return RevisionOfRecord(p.Observed, record)
+		return facts.RevisionOfRecord(p.Observed, record)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
 
@@ -116,7 +117,7 @@ func askFirstGate(d *draft) {
 // that wants more than the last gate allowed. If even the first step does, it waits at a
 // gate before it.
 func reposition(d *draft) {
-	step := d.FirstNotBelow(Size(d.Goal.ReplicaSet))
+	step := d.FirstNotBelow(facts.Size(d.Goal.ReplicaSet))
 	for step > 0 && d.Planned(step) > d.Allowed() {
 		step--
 	}

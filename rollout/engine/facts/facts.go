@@ -1,4 +1,4 @@
-package engine
+package facts
 
 import (
 	"slices"
@@ -125,7 +125,7 @@ type Observed struct {
 	// resizes pass.
 	CreationRefused bool
 	// Pods says why pods of the update revision are not available; nil: not
-	// observed. See [Decision].NeedsPods.
+	// observed. A Decision says when it needs them.
 	Pods *Pods
 	// Jumped is how far the clock has jumped since the status was written: ahead, or back
 	// where it is negative. Time that passes is no jump. Zero where none was seen.
@@ -173,7 +173,7 @@ func touched(d *appsv1.Deployment, governed bool) bool {
 
 // LeftAlone reports whether the Deployment is to be left as it is: no release begins.
 // A release that has taken the hold goes on, since the Deployment would stay held;
-// see [Course.keep].
+// see Course.Resolve of package position.
 func (f *Facts) LeftAlone() bool {
 	return f.Deployment.Annotations[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled
 }

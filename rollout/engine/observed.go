@@ -1,0 +1,13 @@
+package engine
+
+import "github.com/tranche-dev/tranche/rollout/engine/facts"
+
+// The input of a round, under the names that callers use: they import this package alone.
+type (
+	// Observed is what a round is decided on.
+	Observed = facts.Observed
+	// Record is a revision that the Deployment runs or ran, kept in the cluster.
+	Record = facts.Record
+	// Pods counts the pods of the update revision that are not available.
+	Pods = facts.Pods
+)
