@@ -23,7 +23,7 @@ type Position struct {
 // NewPosition returns the position by what is observed. Its course leads nowhere yet.
 func NewPosition(o *Observed, now time.Time) Position {
 	return Position{
-		Course: Course{Facts: facts.NewFacts(o, now), Spec: &o.Release.Spec},
+		Course: Course{Facts: facts.New(o, now), Spec: &o.Release.Spec},
 		Status: *o.Release.Status.DeepCopy(),
 	}
 }

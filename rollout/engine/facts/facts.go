@@ -29,7 +29,7 @@ type Facts struct {
 	BadBounds error
 }
 
-func NewFacts(o *Observed, now time.Time) *Facts {
+func New(o *Observed, now time.Time) *Facts {
 	f := &Facts{Observed: o, Now: now}
 	for _, r := range NewestFirst(o.Records) {
 		again := func(newer Record) bool { return r.Sent != "" && newer.Sent == r.Sent }
