@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 // noteRequest notes an approval given in the cluster that is to be reviewed, and
@@ -96,7 +97,7 @@ func observeSteps(d *draft) {
 		d.Status.Steps = append(d.Status.Steps, s.Replicas)
 	}
 	given := d.Status.CurrentStepState == v1alpha1.StepCompleted && d.Status.Phase != v1alpha1.PhaseFinalizing || d.Status.RequestedApproval != nil
-	if !given || len(before) == 0 || d.Status.RollingBack || !Releasing(&d.Status) || StepsUnchanged(&d.Position, before) {
+	if !given || len(before) == 0 || d.Status.RollingBack || !position.Releasing(&d.Status) || StepsUnchanged(&d.Position, before) {
 		return
 	}
 	d.Status.RequestedApproval = nil

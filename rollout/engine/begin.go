@@ -7,6 +7,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 // beginRelease starts a release, or the way back. It moves nothing.
@@ -17,7 +18,7 @@ import (
 func beginRelease(d *draft) {
 	lost := d.Status.Phase == "" && d.Touched()
 	archiveCurrent(d)
-	afterwards := !Releasing(&d.Status) || d.Status.RollingBack // in the middle, only the stable one is a way back
+	afterwards := !position.Releasing(&d.Status) || d.Status.RollingBack // in the middle, only the stable one is a way back
 	if d.Status.Phase == v1alpha1.PhaseCompleted && !d.Forward() && !d.Failed() {
 		d.warn(v1alpha1.ReasonDriftCorrected, "the template of the Deployment was changed by a field manager other than Tranche")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 const (
@@ -34,13 +35,13 @@ func clocked(s *v1alpha1.BatchReleaseStatus) bool {
 
 // signInterval is how long a status may stand as long as a clock runs, before it is
 // written again.
-func signInterval(c *Course) time.Duration { return max(c.DeadlineLength()/4, shortestSign) }
+func signInterval(c *position.Course) time.Duration { return max(c.DeadlineLength()/4, shortestSign) }
 
 // followClock moves the times that a clock runs from by as much as the clock has jumped.
 // So the time since each stays what it was, also for a process that begins later.
 func followClock(d *draft) {
 	clocks := []**metav1.Time{}
-	if Releasing(&d.Status) {
+	if position.Releasing(&d.Status) {
 		clocks = append(clocks, &d.Status.StepStateTime, &d.Status.ProgressTime)
 	}
 	if runsClock(&d.Position) || d.Status.Reason == v1alpha1.ReasonWriteRefused { // see resume
@@ -70,7 +71,7 @@ func excuseAbsence(d *draft) {
 // and none is rolled back, for pods that the controller was not let ask for.
 func excuseRefusal(d *draft) {
 	since := d.Status.ReasonTime
-	if d.Status.Reason != v1alpha1.ReasonWriteRefused || since == nil || !Releasing(&d.Status) {
+	if d.Status.Reason != v1alpha1.ReasonWriteRefused || since == nil || !position.Releasing(&d.Status) {
 		return
 	}
 	if refused := d.Now.Sub(since.Time); refused > 0 {
@@ -122,7 +123,7 @@ var remedies = map[string]string{
 }
 
 // keptRemedy is what to do where a ReplicaSet that is being deleted is in the way.
-func keptRemedy(c *Course) string {
+func keptRemedy(c *position.Course) string {
 	if c.Deployment == nil || c.Deletions() == "" {
 		return ""
 	}
@@ -135,7 +136,7 @@ func wasStalled(f *facts.Facts) bool {
 }
 
 // runsClock reports whether [limitWait] limits what the status says.
-func runsClock(p *Position) bool {
+func runsClock(p *position.Position) bool {
 	missing := p.Status.Reason == v1alpha1.ReasonDeploymentNotFound && p.Deployment == nil // see awaitDeletion for the other one
 	return waitsForCluster[p.Status.Reason] || missing || p.Status.Reason == v1alpha1.ReasonPodsUnavailable || p.Status.Reason == v1alpha1.ReasonRollingBack && p.Status.CurrentStepState == v1alpha1.StepInitial
 }

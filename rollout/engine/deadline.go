@@ -8,6 +8,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 // trackProgress keeps the step's best number of available pods, and when that was
@@ -33,8 +34,8 @@ func trackProgress(d *draft) {
 
 // recovered reports whether a step that has missed its deadline can go on. All of its
 // pods are then available again, and only the deadline keeps it from moving.
-func recovered(p *Position) bool {
-	g := NewSet(*p.Goal)
+func recovered(p *position.Position) bool {
+	g := position.NewSet(*p.Goal)
 	if p.Spec.Paused || p.Status.RollingBack || !g.Observed || g.Clamp().Available < g.Size {
 		return false
 	}
@@ -63,14 +64,14 @@ func decideDeadline(d *draft) {
 // lostPods reports whether a step that had its pods has too few of them left. The measure is
 // the number that was wanted then, or is now if that is less. A step has too few if fewer
 // are available than that number less its maxUnavailable.
-func lostPods(p *Position) bool {
+func lostPods(p *position.Position) bool {
 	target, _ := p.Target(int(p.Status.CurrentStepIndex))
 	had := min(p.Status.CurrentStepTarget, target)
 	_, unavailable, err := plan.Bounds(&p.Strategy, had)
 	if err != nil {
 		unavailable = 0
 	}
-	g := NewSet(*p.Goal)
+	g := position.NewSet(*p.Goal)
 	return g.Clamp().Available < had-max(0, min(unavailable, had-1))
 }
 
@@ -153,7 +154,7 @@ func missDeadline(d *draft) {
 // placedLate reports whether all pods that fail got their nodes in the second half of the
 // time that the step has had. Until then the cluster kept them away. The deadline then
 // starts again. They have had their nodes in its first half the next time.
-func placedLate(p *Position) bool {
+func placedLate(p *position.Position) bool {
 	if p.Pods == nil || p.Pods.PlacedTime.IsZero() || p.Status.ProgressTime == nil {
 		return false
 	}
@@ -170,6 +171,6 @@ func stallMissed(d *draft) {
 	d.stall(v1alpha1.ReasonProgressDeadlineExceeded, message)
 }
 
-func missedMessage(p *Position) string {
+func missedMessage(p *position.Position) string {
 	return fmt.Sprintf("step %d made no progress in time: %s", p.Status.CurrentStepIndex, p.Progress())
 }

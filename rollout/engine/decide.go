@@ -11,6 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/contest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 // Decide returns what to write next, in this order, and the status that is
@@ -33,7 +34,7 @@ func decide(d *draft) {
 		d.stall(v1alpha1.ReasonAnotherPlan, fmt.Sprintf("BatchRelease %s governs Deployment %s: a plan of a GitSource goes before one made by hand, and among equals the older one; delete one of the two", d.Rival, d.Deployment.Name))
 		return
 	}
-	if reason, message := Unusable(&d.Course); reason != "" {
+	if reason, message := position.Unusable(&d.Course); reason != "" {
 		refusePlan(d, reason, message)
 		return
 	}

@@ -6,11 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 // draft is the decision of a round while it is being made.
 type draft struct {
-	Position
+	position.Position
 	actions []Action
 	events  []Event
 	wait    time.Duration
@@ -24,7 +25,7 @@ type draft struct {
 // newDraft returns the draft of a round that has decided nothing yet.
 func newDraft(o *Observed, now time.Time) *draft {
 	return &draft{
-		Position: NewPosition(o, now),
+		Position: position.NewPosition(o, now),
 		stalled:  meta.IsStatusConditionTrue(o.Release.Status.Conditions, v1alpha1.ConditionStalled),
 	}
 }

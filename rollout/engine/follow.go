@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
 
@@ -19,16 +20,16 @@ func followReplicas(d *draft) {
 	if len(d.StableRecords) == 0 || !d.Touched() {
 		return
 	}
-	defer func(before Course) { d.Course = before }(d.Course)
+	defer func(before position.Course) { d.Course = before }(d.Course)
 	d.Course = d.From(d.Recorded(0)).To(d.Templated())
-	switch sets := Following(&d.Position); {
+	switch sets := position.Following(&d.Position); {
 	case d.Replicas == 0 || d.Seen() && d.OnlyStable() && !d.Shadowed(d.Stable.Template) && d.RefusedReason != v1alpha1.ReasonHandBackRefused:
 		d.handBack("there is nothing to split", d.Stable.Template)
 	case !Held(d.Deployment):
 		d.warn(v1alpha1.ReasonDriftCorrected, "strategy or paused of the held Deployment were changed; the hold is put back")
 		d.do(Hold{because: "the hold was changed by another field manager", Template: &d.Deployment.Spec.Template, Revision: d.Goal.Name})
-	case d.RefusedReason == v1alpha1.ReasonWriteRefused && (!d.CreationRefused || LacksReplicaSet(sets)):
-	case d.Seen() && (rolling.Active(Numbers(sets)) > 1 || IsAlone(&d.Position, sets)):
+	case d.RefusedReason == v1alpha1.ReasonWriteRefused && (!d.CreationRefused || position.LacksReplicaSet(sets)):
+	case d.Seen() && (rolling.Active(position.Numbers(sets)) > 1 || position.IsAlone(&d.Position, sets)):
 		moveSizes(d, sets, because(fmt.Sprintf("%d replicas, and no release may go on", d.Replicas)))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 // OutlookKind says what begins.
@@ -163,7 +164,7 @@ func (f *foresight) round(now time.Time) bool {
 	f.o.Release.Status = d.Status
 	switch {
 	case told:
-	case Releasing(&d.Status) && !sameRelease(&d.Status, &f.before):
+	case position.Releasing(&d.Status) && !sameRelease(&d.Status, &f.before):
 		f.began = d.Status.DeepCopy()
 	case slices.ContainsFunc(d.Events, func(e Event) bool { return e.Reason == v1alpha1.ReasonPlanChanged }):
 		f.edited = d.Status.DeepCopy()
@@ -225,7 +226,7 @@ func (f *foresight) forget(which func(Record) bool) {
 
 // sameRelease reports whether two statuses name the same release under way.
 func sameRelease(a, b *v1alpha1.BatchReleaseStatus) bool {
-	return Releasing(a) == Releasing(b) && a.UpdateRevision == b.UpdateRevision && a.UpdateCommit == b.UpdateCommit && a.RollingBack == b.RollingBack
+	return position.Releasing(a) == position.Releasing(b) && a.UpdateRevision == b.UpdateRevision && a.UpdateCommit == b.UpdateCommit && a.RollingBack == b.RollingBack
 }
 
 // outlook reads the statuses before and after.
@@ -237,20 +238,20 @@ func (f *foresight) outlook(now time.Time) Outlook {
 		at = f.began
 	case f.edited != nil:
 		at = f.edited
-	case Releasing(&f.before) && f.before.UpdateRevision == after.UpdateRevision && !Releasing(after):
+	case position.Releasing(&f.before) && f.before.UpdateRevision == after.UpdateRevision && !position.Releasing(after):
 		at = &f.before // its hand-back was all that was left
 	}
 	out := Outlook{
 		Kind: f.kind(after), To: at.UpdateRevision, From: at.StableRevision, RollingBack: at.RollingBack,
 		Step: int(at.CurrentStepIndex), Replicas: facts.Replicas(f.o.Deployment), Reason: after.Reason, Message: after.Message,
 	}
-	if Releasing(&f.before) && !sameRelease(&f.before, at) {
+	if position.Releasing(&f.before) && !sameRelease(&f.before, at) {
 		out.From = f.before.UpdateRevision
 		if !f.before.RollingBack {
 			out.Superseded = f.before.UpdateRevision
 		}
 	}
-	if Releasing(at) {
+	if position.Releasing(at) {
 		out.Steps = f.steps(at, now)
 	}
 	return out
@@ -264,15 +265,15 @@ func (f *foresight) kind(after *v1alpha1.BatchReleaseStatus) OutlookKind {
 		return OutlookBlocked
 	case f.began != nil && f.began.RollingBack:
 		return OutlookRollBack
-	case f.began != nil && Releasing(&f.before) && !f.before.RollingBack:
+	case f.began != nil && position.Releasing(&f.before) && !f.before.RollingBack:
 		return OutlookSupersedes
 	case f.began != nil:
 		return OutlookRelease
 	case f.edited != nil:
 		return OutlookPlanChanged
-	case Releasing(after):
+	case position.Releasing(after):
 		return OutlookContinues
-	case !Releasing(&f.before):
+	case !position.Releasing(&f.before):
 		return OutlookNothing
 	case f.before.UpdateRevision != after.UpdateRevision:
 		return OutlookRollBack // there was no pod to take back
@@ -283,8 +284,8 @@ func (f *foresight) kind(after *v1alpha1.BatchReleaseStatus) OutlookKind {
 // steps returns those of the release or rollback that a status is about.
 func (f *foresight) steps(s *v1alpha1.BatchReleaseStatus, now time.Time) []OutlookStep {
 	f.o.Release.Status = *s
-	p := NewPosition(&f.o, now)
-	if reason, _ := Unusable(&p.Course); reason != "" || len(p.StableRecords) == 0 {
+	p := position.NewPosition(&f.o, now)
+	if reason, _ := position.Unusable(&p.Course); reason != "" || len(p.StableRecords) == 0 {
 		return nil // Decide has said why
 	}
 	p.Course = p.Resolve(s)

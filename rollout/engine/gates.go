@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 // shortestCommit is how many characters of a commit name it.
@@ -26,8 +27,8 @@ type Gate struct {
 }
 
 // Check returns the answer of the first check that has one.
-func Check(p *Position) Gate {
-	for _, of := range []func(*Position) *Gate{frozen, backwards, approvedInCluster, approvedInGit, pausing} {
+func Check(p *position.Position) Gate {
+	for _, of := range []func(*position.Position) *Gate{frozen, backwards, approvedInCluster, approvedInGit, pausing} {
 		if g := of(p); g != nil {
 			return *g
 		}
@@ -36,7 +37,7 @@ func Check(p *Position) Gate {
 }
 
 // OpensNow reports whether the gate opens by now without a pause to sit out.
-func OpensNow(p *Position) bool {
+func OpensNow(p *position.Position) bool {
 	if frozen(p) != nil {
 		return false
 	}
@@ -45,7 +46,7 @@ func OpensNow(p *Position) bool {
 }
 
 // frozen: nothing opens while the plan is paused.
-func frozen(p *Position) *Gate {
+func frozen(p *position.Position) *Gate {
 	if !p.Spec.Paused {
 		return nil
 	}
@@ -53,7 +54,7 @@ func frozen(p *Position) *Gate {
 }
 
 // backwards: the gates of a rollback open as soon as the pods are available.
-func backwards(p *Position) *Gate {
+func backwards(p *position.Position) *Gate {
 	if !p.Status.RollingBack {
 		return nil
 	}
@@ -62,7 +63,7 @@ func backwards(p *Position) *Gate {
 
 // approvedInCluster: the step's state was written by a person, now or before its
 // pods were available.
-func approvedInCluster(p *Position) *Gate {
+func approvedInCluster(p *position.Position) *Gate {
 	given := p.Status.CurrentStepState == v1alpha1.StepCompleted || p.Status.RequestedApproval != nil && !p.Spec.ReviewApprovals
 	if !given || p.Spec.RequireSignedApprovals {
 		return nil
@@ -75,7 +76,7 @@ func approvedInCluster(p *Position) *Gate {
 
 // approvedInGit: the approval of this very release covers the step (I5). The step that
 // the gate leads to is the one that was approved (I3).
-func approvedInGit(p *Position) *Gate {
+func approvedInGit(p *position.Position) *Gate {
 	a := p.Status.Approval
 	if a == nil || isSpent(p, a) || !Approves(p, &a.Approval) || a.Step < p.Status.CurrentStepIndex || !StepsUnchanged(p, a.Steps) {
 		return nil
@@ -92,7 +93,7 @@ func approvedInGit(p *Position) *Gate {
 
 // isSpent reports whether an approval has had its release: that has ended, by now or
 // when the approval stood there already.
-func isSpent(p *Position, a *v1alpha1.ObservedApproval) bool {
+func isSpent(p *position.Position, a *v1alpha1.ObservedApproval) bool {
 	return a.Spent || slices.ContainsFunc(p.Status.EndedReleases, func(ended v1alpha1.ReleaseName) bool {
 		return ended.Commit == p.Status.UpdateCommit // it has one template; a revision's name may change
 	})
@@ -100,7 +101,7 @@ func isSpent(p *Position, a *v1alpha1.ObservedApproval) bool {
 
 // StepsUnchanged reports whether the plan's steps, up to the one that the gate leads to,
 // have the replicas of those that were approved.
-func StepsUnchanged(p *Position, approved []intstr.IntOrString) bool {
+func StepsUnchanged(p *position.Position, approved []intstr.IntOrString) bool {
 	steps := p.Steps()
 	last := min(int(p.Status.CurrentStepIndex)+1, len(steps)-1)
 	if len(approved) <= last {
@@ -124,7 +125,7 @@ func inCommit(commit string) string {
 // Approves reports whether an approval is for the release under way: revision and
 // commit, at least seven characters of it. A release without a commit is
 // approved without one.
-func Approves(p *Position, a *v1alpha1.Approval) bool {
+func Approves(p *position.Position, a *v1alpha1.Approval) bool {
 	if a.Revision != p.Status.UpdateRevision {
 		return false
 	}
@@ -135,7 +136,7 @@ func Approves(p *Position, a *v1alpha1.Approval) bool {
 }
 
 // pausing: a pause ends by itself.
-func pausing(p *Position) *Gate {
+func pausing(p *position.Position) *Gate {
 	pause := p.Steps()[p.Status.CurrentStepIndex].Pause
 	if pause == nil || p.Capped() {
 		return nil
@@ -152,7 +153,7 @@ func pausing(p *Position) *Gate {
 }
 
 // unapproved: the step waits for an approval.
-func unapproved(p *Position) *Gate {
+func unapproved(p *position.Position) *Gate {
 	step, next := int(p.Status.CurrentStepIndex), beyondGate(p)
 	if a := p.Status.Approval; a != nil && Approves(p, &a.Approval) && a.Step >= p.Status.CurrentStepIndex {
 		why := "the approval was given for other steps; give it again"
@@ -173,7 +174,7 @@ func unapproved(p *Position) *Gate {
 // beyondGate says how many pods are to run the update revision once the gate opens.
 // After an edit of the plan that may be fewer than run it now. An approval before a
 // step that was raised is one of the step's own gate, too.
-func beyondGate(p *Position) string {
+func beyondGate(p *position.Position) string {
 	step := LeadsTo(p)
 	goal := opensTo(p, step)
 	says := strconv.Itoa(int(goal))
@@ -187,7 +188,7 @@ func beyondGate(p *Position) string {
 }
 
 // opensTo returns how many pods run the update revision at a step whose gate has opened.
-func opensTo(p *Position, step int) int32 {
+func opensTo(p *position.Position, step int) int32 {
 	after := *p
 	after.Status.OpenedReplicas, after.Status.CurrentStepIndex = p.OpenTo(step), int32(step)
 	goal, _ := after.Target(step)
@@ -195,7 +196,7 @@ func opensTo(p *Position, step int) int32 {
 }
 
 // LeadsTo returns the step that the gate leads to.
-func LeadsTo(p *Position) int {
+func LeadsTo(p *position.Position) int {
 	if p.Capped() {
 		return int(p.Status.CurrentStepIndex)
 	}

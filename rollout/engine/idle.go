@@ -7,6 +7,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 // settleIdle says that nothing moves. A release that was handed back just before a
@@ -61,7 +62,7 @@ func renewStable(d *draft) {
 }
 
 // isDrift reports whether a native Deployment is to be changed to what was released last.
-func isDrift(p *Position) bool {
+func isDrift(p *position.Position) bool {
 	switch s := &p.Status; {
 	case p.Touched() || p.Failed():
 		return false
@@ -92,7 +93,7 @@ func standStill(d *draft) {
 	case d.UnderWay():
 	case d.Forward():
 		beginRelease(d)
-	case Releasing(&d.Status) && d.Idle():
+	case position.Releasing(&d.Status) && d.Idle():
 		completeRelease(d)
 	}
 }

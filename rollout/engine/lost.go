@@ -10,6 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 // This file is about a held Deployment that has no record of its stable revision. A restore
@@ -19,7 +20,7 @@ import (
 
 // stableUnderHold returns the template of the stable revision, and why it is that. It is nil
 // if nothing that is there tells.
-func stableUnderHold(p *Position) (template *corev1.PodTemplateSpec, why because) {
+func stableUnderHold(p *position.Position) (template *corev1.PodTemplateSpec, why because) {
 	live := &p.Deployment.Spec.Template
 	if t := p.NamedStable(); t != nil {
 		return t, "the status names it as the stable revision"

@@ -8,11 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 // decideWithout is about a Deployment that is gone, or that is going.
 func decideWithout(d *draft) {
-	if Releasing(&d.Status) {
+	if position.Releasing(&d.Status) {
 		refuseApproval(d) // it would stay in the status until the Deployment is back
 	}
 	if d.Deployment == nil {

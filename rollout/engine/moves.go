@@ -9,6 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 // IsUpdate reports whether a ReplicaSet is the one of the revision that the release leads
@@ -17,7 +18,7 @@ func IsUpdate(o *Observed, rs *appsv1.ReplicaSet) bool {
 	if o.Deployment == nil {
 		return false
 	}
-	p := NewPosition(o, time.Time{})
+	p := position.NewPosition(o, time.Time{})
 	if len(p.StableRecords) == 0 {
 		return plan.EqualTemplate(&rs.Spec.Template, &o.Deployment.Spec.Template)
 	}
@@ -31,7 +32,7 @@ func Moves(o Observed) []*appsv1.ReplicaSet {
 	if o.Deployment == nil {
 		return nil
 	}
-	p := NewPosition(&o, time.Time{})
+	p := position.NewPosition(&o, time.Time{})
 	if len(p.StableRecords) == 0 {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 // failRelease gives up what Git brings, until Git says something else. It moves nothing.
@@ -25,7 +26,7 @@ func requestedRollback(d *draft) bool {
 		d.warn(v1alpha1.ReasonRollbackImpossible, fmt.Sprintf("it was asked for before %s came, which has not begun", d.Goal.Name))
 		d.do(ClearRollback{because: "another release has come since"})
 		return false
-	case !d.Forward() && Releasing(&d.Status) && !d.UnderWay() && !d.Failed():
+	case !d.Forward() && position.Releasing(&d.Status) && !d.UnderWay() && !d.Failed():
 		d.do(ClearRollback{because: "Git has gone back"})
 		return false
 	case d.Failed() || d.Status.RollingBack:

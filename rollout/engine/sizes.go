@@ -8,12 +8,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
 
 // moveSizes asks for the sizes that this round may have.
-func moveSizes(d *draft, sets []Set, why because) {
-	next, now := d.Next(sets), Numbers(sets)
+func moveSizes(d *draft, sets []position.Set, why because) {
+	next, now := d.Next(sets), position.Numbers(sets)
 	beside := rolling.Total(now[1:]) > 0 || slices.ContainsFunc(next[1:], func(n int32) bool { return n > 0 })
 	unsaturateDeleted(d, sets, next)
 	// The goal is first (H1, H6), but not before what stays has its size. It does not get
@@ -46,7 +47,7 @@ func moveSizes(d *draft, sets []Set, why because) {
 
 // writeSizes asks for the sizes in this order. If a ReplicaSet must be made whose name is taken,
 // nothing shrinks before it is there. Nothing moves before that of the goal is there (H1).
-func writeSizes(d *draft, sets []Set, next []int32, order []int, beside bool, why because) {
+func writeSizes(d *draft, sets []position.Set, next []int32, order []int, beside bool, why because) {
 	lacking := slices.IndexFunc(order, func(i int) bool { return next[i] > 0 && nameless(d.Facts, sets[i]) })
 	for _, i := range order {
 		waits := lacking >= 0 && (order[lacking] == 0 || next[i] < sets[i].Size || nameless(d.Facts, sets[i]))
@@ -60,10 +61,10 @@ func writeSizes(d *draft, sets []Set, next []int32, order []int, beside bool, wh
 }
 
 // nameless reports whether a set has no ReplicaSet, and none can be made under its name.
-func nameless(f *facts.Facts, s Set) bool { return s.ReplicaSet == nil && taken(f, s.Hash) }
+func nameless(f *facts.Facts, s position.Set) bool { return s.ReplicaSet == nil && taken(f, s.Hash) }
 
 // purpose says what a move is for.
-func purpose(p *Position) because {
+func purpose(p *position.Position) because {
 	if p.Status.RollingBack {
 		return "rolling back to " + because(p.Goal.Name)
 	}
@@ -74,7 +75,7 @@ func purpose(p *Position) because {
 // resize writes a size. A goal of full size beside others is marked as desired larger.
 // Otherwise the native controller would take it for saturated, and send all others to 0
 // (H6).
-func (d *draft) resize(s Set, to int32, beside bool, why because) {
+func (d *draft) resize(s position.Set, to int32, beside bool, why because) {
 	desired, maximum := d.Replicas, d.Replicas+d.Surge
 	if beside && to == d.Replicas {
 		desired++
@@ -92,7 +93,7 @@ func (d *draft) resize(s Set, to int32, beside bool, why because) {
 
 // unsaturateDeleted keeps ReplicaSets that are being deleted, and that have pods still,
 // from passing for saturated (H6). One of the Deployment's template is the new one.
-func unsaturateDeleted(d *draft, sets []Set, next []int32) {
+func unsaturateDeleted(d *draft, sets []position.Set, next []int32) {
 	for i, s := range sets {
 		if facts.Deleted(s.ReplicaSet) && next[i] == s.Size && s.Size == d.Replicas {
 			d.unsaturate(s.ReplicaSet)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
 const (
@@ -41,7 +42,7 @@ func countPods(d *draft) {
 	if r == nil {
 		return
 	}
-	g := NewSet(*r).Clamp()
+	g := position.NewSet(*r).Clamp()
 	d.Status.Replicas = facts.Replicas(d.Deployment)
 	d.Status.UpdatedReplicas, d.Status.UpdatedReadyReplicas, d.Status.UpdatedAvailableReplicas = 0, g.Ready, g.Available
 	if r.ReplicaSet != nil { // its size is what is wanted, and not what is there
@@ -51,7 +52,7 @@ func countPods(d *draft) {
 
 // counted returns the revision whose pods are counted. It is the goal or, in a round that
 // has resolved none, the revision that the status names.
-func counted(p *Position) *facts.Revision {
+func counted(p *position.Position) *facts.Revision {
 	switch {
 	case p.Deployment == nil || p.Rival != "":
 		return nil
@@ -73,7 +74,7 @@ func (d *draft) condition(name string, status metav1.ConditionStatus, reason, me
 	})
 }
 
-func reasonUnderWay(p *Position) string {
+func reasonUnderWay(p *position.Position) string {
 	if p.Status.RollingBack {
 		return v1alpha1.ReasonRollingBack
 	}

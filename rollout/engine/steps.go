@@ -10,6 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/position"
 	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
 
@@ -155,9 +156,9 @@ func lowerFirst(d *draft) {
 
 // stepDone reports whether the step's pods are available, and at the last step
 // whether all others are gone.
-func stepDone(p *Position, sets []Set) bool {
+func stepDone(p *position.Position, sets []position.Set) bool {
 	goal, others := p.Target(int(p.Status.CurrentStepIndex))
-	if p.LastStep() && rolling.Total(Numbers(sets[1:])) > 0 {
+	if p.LastStep() && rolling.Total(position.Numbers(sets[1:])) > 0 {
 		return false
 	}
 	if !p.Forward() {

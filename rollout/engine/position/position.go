@@ -1,4 +1,4 @@
-package engine
+package position
 
 import (
 	"slices"
@@ -21,7 +21,7 @@ type Position struct {
 }
 
 // NewPosition returns the position by what is observed. Its course leads nowhere yet.
-func NewPosition(o *Observed, now time.Time) Position {
+func NewPosition(o *facts.Observed, now time.Time) Position {
 	return Position{
 		Course: Course{Facts: facts.New(o, now), Spec: &o.Release.Spec},
 		Status: *o.Release.Status.DeepCopy(),

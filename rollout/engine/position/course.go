@@ -1,4 +1,4 @@
-package engine
+package position
 
 import (
 	"slices"
@@ -83,15 +83,15 @@ func broughtBy(f *facts.Facts, stable *facts.Revision) *facts.Revision {
 		return nil
 	}
 	digest := plan.TemplateDigest(sent)
-	for _, same := range []func(r *Record) bool{
-		func(r *Record) bool { return r.Sent == digest },
-		func(r *Record) bool { return f.Template != nil && plan.EqualTemplate(r.Template, f.Template) },
+	for _, same := range []func(r *facts.Record) bool{
+		func(r *facts.Record) bool { return r.Sent == digest },
+		func(r *facts.Record) bool { return f.Template != nil && plan.EqualTemplate(r.Template, f.Template) },
 	} {
 		if same(stable.Record) {
 			return stable
 		}
 		record := f.ReleasingOf(same)
-		if i := slices.IndexFunc(f.StableRecords, func(r Record) bool { return same(&r) }); record == nil && i >= 0 {
+		if i := slices.IndexFunc(f.StableRecords, func(r facts.Record) bool { return same(&r) }); record == nil && i >= 0 {
 			record = &f.StableRecords[i]
 		}
 		if record == nil {
@@ -128,7 +128,7 @@ func (c *Course) Forward() bool { return c.Goal != c.Stable }
 // isSame reports whether a ReplicaSet runs what the goal runs, under another template:
 // admission has made another one of what was sent.
 func (c *Course) isSame(rs *appsv1.ReplicaSet) bool {
-	return c.Goal.Equal(&rs.Spec.Template) || slices.ContainsFunc(c.Records, func(r Record) bool {
+	return c.Goal.Equal(&rs.Spec.Template) || slices.ContainsFunc(c.Records, func(r facts.Record) bool {
 		return r.Sent != "" && r.Sent == c.Goal.ID && (plan.EqualTemplate(r.Template, &rs.Spec.Template) || plan.EqualTemplate(r.Kept, &rs.Spec.Template))
 	})
 }
