@@ -25,7 +25,7 @@ type draft struct {
 // newDraft returns the draft of a round that has decided nothing yet.
 func newDraft(o *Observed, now time.Time) *draft {
 	return &draft{
-		Position: position.NewPosition(o, now),
+		Position: position.New(o, now),
 		stalled:  meta.IsStatusConditionTrue(o.Release.Status.Conditions, v1alpha1.ConditionStalled),
 	}
 }

@@ -284,7 +284,7 @@ func (f *foresight) kind(after *v1alpha1.BatchReleaseStatus) OutlookKind {
 // steps returns those of the release or rollback that a status is about.
 func (f *foresight) steps(s *v1alpha1.BatchReleaseStatus, now time.Time) []OutlookStep {
 	f.o.Release.Status = *s
-	p := position.NewPosition(&f.o, now)
+	p := position.New(&f.o, now)
 	if reason, _ := position.Unusable(&p.Course); reason != "" || len(p.StableRecords) == 0 {
 		return nil // Decide has said why
 	}

@@ -18,7 +18,7 @@ func IsUpdate(o *Observed, rs *appsv1.ReplicaSet) bool {
 	if o.Deployment == nil {
 		return false
 	}
-	p := position.NewPosition(o, time.Time{})
+	p := position.New(o, time.Time{})
 	if len(p.StableRecords) == 0 {
 		return plan.EqualTemplate(&rs.Spec.Template, &o.Deployment.Spec.Template)
 	}
@@ -32,7 +32,7 @@ func Moves(o Observed) []*appsv1.ReplicaSet {
 	if o.Deployment == nil {
 		return nil
 	}
-	p := position.NewPosition(&o, time.Time{})
+	p := position.New(&o, time.Time{})
 	if len(p.StableRecords) == 0 {
 		return nil
 	}

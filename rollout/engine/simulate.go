@@ -253,7 +253,7 @@ func (m *model) wait(d Decision) bool {
 
 func (m *model) moment(d Decision) Moment {
 	s := m.release.Status
-	at := position.NewPosition(&Observed{Release: &m.release, Deployment: &m.d}, m.now)
+	at := position.New(&Observed{Release: &m.release, Deployment: &m.d}, m.now)
 	return Moment{
 		At: m.now.Sub(began).Round(time.Millisecond), Step: s.CurrentStepIndex, Target: at.Planned(int(s.CurrentStepIndex)), Back: s.RollingBack,
 		Updated: *m.sets[0].Spec.Replicas, UpdatedAvailable: m.count(0, m.available()),

@@ -20,8 +20,8 @@ type Position struct {
 	Status v1alpha1.BatchReleaseStatus
 }
 
-// NewPosition returns the position by what is observed. Its course leads nowhere yet.
-func NewPosition(o *facts.Observed, now time.Time) Position {
+// New returns the position by what is observed. Its course leads nowhere yet.
+func New(o *facts.Observed, now time.Time) Position {
 	return Position{
 		Course: Course{Facts: facts.New(o, now), Spec: &o.Release.Spec},
 		Status: *o.Release.Status.DeepCopy(),
