@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/gates"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
 
@@ -97,7 +98,7 @@ func observeSteps(d *draft) {
 		d.Status.Steps = append(d.Status.Steps, s.Replicas)
 	}
 	given := d.Status.CurrentStepState == v1alpha1.StepCompleted && d.Status.Phase != v1alpha1.PhaseFinalizing || d.Status.RequestedApproval != nil
-	if !given || len(before) == 0 || d.Status.RollingBack || !position.Releasing(&d.Status) || StepsUnchanged(&d.Position, before) {
+	if !given || len(before) == 0 || d.Status.RollingBack || !position.Releasing(&d.Status) || gates.StepsUnchanged(&d.Position, before) {
 		return
 	}
 	d.Status.RequestedApproval = nil
@@ -111,7 +112,7 @@ func observeSteps(d *draft) {
 // spec is first seen.
 func warnOfApproval(d *draft) {
 	a := d.Spec.Approval
-	if a == nil || d.Kept || d.Release.Generation == d.Release.Status.ObservedGeneration || d.Status.Phase == v1alpha1.PhaseCompleted || Approves(&d.Position, a) {
+	if a == nil || d.Kept || d.Release.Generation == d.Release.Status.ObservedGeneration || d.Status.Phase == v1alpha1.PhaseCompleted || gates.Approves(&d.Position, a) {
 		return
 	}
 	d.warn(v1alpha1.ReasonApprovalIgnored, fmt.Sprintf("it is for revision %s, commit %q; the release is %s, commit %q",

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/gates"
 )
 
 // archiveCurrent records the release in the history when a new release or a rollback replaces it.
@@ -39,7 +40,7 @@ func (d *draft) archive(outcome v1alpha1.ReleaseOutcome) {
 
 // spend notes that the release has ended: its approvals open no gate again (I5).
 func (d *draft) spend() {
-	if a := d.Status.Approval; a != nil && Approves(&d.Position, &a.Approval) {
+	if a := d.Status.Approval; a != nil && gates.Approves(&d.Position, &a.Approval) {
 		a.Spent = true
 	}
 	ended := v1alpha1.ReleaseName{Revision: d.Status.UpdateRevision, Commit: d.Status.UpdateCommit}

@@ -1,16 +1,19 @@
 package engine
 
-import "github.com/tranche-dev/tranche/plan/v1alpha1"
+import (
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine/gates"
+)
 
 // decideGate is about a step whose pods are available. It is left when its
 // gate opens.
 func decideGate(d *draft) {
 	noteRequest(d)
-	if d.Status.CurrentStepState == v1alpha1.StepUpgrade && !OpensNow(&d.Position) {
+	if d.Status.CurrentStepState == v1alpha1.StepUpgrade && !gates.OpensNow(&d.Position) {
 		d.setState(v1alpha1.StepBlocking)
 	}
 	timeGate(d)
-	g := Check(&d.Position)
+	g := gates.Check(&d.Position)
 	d.wait = g.Wait
 	if g.Open {
 		passGate(d, &g)
@@ -34,8 +37,8 @@ func timeGate(d *draft) {
 
 // passGate opens the gate and begins the next step, or the present one where the gate
 // was before that. It moves nothing.
-func passGate(d *draft, g *Gate) {
-	step, next := d.Status.CurrentStepIndex, LeadsTo(&d.Position)
+func passGate(d *draft, g *gates.Gate) {
+	step, next := d.Status.CurrentStepIndex, gates.LeadsTo(&d.Position)
 	if g.By.By != "" {
 		g.By.Step, g.By.Time = step, *d.Time()
 		d.Status.Approvals = append(d.Status.Approvals, g.By)

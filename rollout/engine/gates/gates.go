@@ -1,4 +1,4 @@
-package engine
+package gates
 
 import (
 	"fmt"
