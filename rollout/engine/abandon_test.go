@@ -1,10 +1,11 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // A label by hand is no hold: Abandon changes nothing else than the label. It leaves that
@@ -29,7 +30,7 @@ func TestAbandon(t *testing.T) {
 	} {
 		w := at(0, v1alpha1.StepBlocking, 2, steps("20%", "100%")...)
 		tc.edit(w)
-		if got := fmt.Sprint(Abandon(w.observe())); got != tc.actions {
+		if got := fmt.Sprint(engine.Abandon(w.observe())); got != tc.actions {
 			t.Errorf("%s: %s, want %s", tc.why, got, tc.actions)
 		}
 	}

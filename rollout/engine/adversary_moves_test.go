@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // exec makes one move, by its name: a walk is a list of names, and so can be
@@ -367,7 +368,7 @@ func (c *cluster) meddle(verb string, args []string, number func(int) int) bool 
 
 // recorded reports whether a record is of a ReplicaSet's template.
 func (c *cluster) recorded(i int) bool {
-	return slices.ContainsFunc(c.records, func(r Record) bool { return plan.EqualTemplate(r.Template, &c.sets[i].rs.Spec.Template) })
+	return slices.ContainsFunc(c.records, func(r engine.Record) bool { return plan.EqualTemplate(r.Template, &c.sets[i].rs.Spec.Template) })
 }
 
 // changePod changes one pod of a version.

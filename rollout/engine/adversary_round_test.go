@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
@@ -22,20 +23,20 @@ import (
 // does around Decide.
 
 // decideWith is Decide, with the pods of the update revision where it asks for them.
-func (c *cluster) decideWith(o Observed) Decision {
-	d := Decide(o, c.now)
+func (c *cluster) decideWith(o engine.Observed) engine.Decision {
+	d := engine.Decide(o, c.now)
 	if d.NeedsPods {
 		_, _, _, failing, waiting := c.podsOf(c.version)
-		o.Pods = &Pods{Failing: failing, Waiting: waiting, PlacedTime: c.placed(c.version), Cause: fmt.Sprintf("%d failing, %d waiting", failing, waiting)}
-		d = Decide(o, c.now)
+		o.Pods = &engine.Pods{Failing: failing, Waiting: waiting, PlacedTime: c.placed(c.version), Cause: fmt.Sprintf("%d failing, %d waiting", failing, waiting)}
+		d = engine.Decide(o, c.now)
 	}
 	for _, t := range []struct {
-		try    func(Observed, Decision) error
+		try    func(engine.Observed, engine.Decision) error
 		reason string
 	}{{c.tryHandBack, v1alpha1.ReasonHandBackRefused}, {c.tryReplicaSets, v1alpha1.ReasonWriteRefused}, {c.tryHandBack, v1alpha1.ReasonHandBackRefused}} {
 		if changed := t.try(o, d); changed != nil {
 			o.Refused, o.RefusedReason, o.CreationRefused = changed, t.reason, t.reason == v1alpha1.ReasonWriteRefused
-			d = Decide(o, c.now)
+			d = engine.Decide(o, c.now)
 		}
 	}
 	return d
@@ -43,9 +44,9 @@ func (c *cluster) decideWith(o Observed) Decision {
 
 // tryHandBack is the dry run of a hand-back: what admission would make of the
 // template runs on no pod.
-func (c *cluster) tryHandBack(o Observed, d Decision) error {
+func (c *cluster) tryHandBack(o engine.Observed, d engine.Decision) error {
 	for _, a := range d.Actions {
-		h, ok := a.(HandBack)
+		h, ok := a.(engine.HandBack)
 		if !ok || facts.Replicas(o.Deployment) == 0 {
 			continue
 		}
@@ -66,8 +67,8 @@ func (c *cluster) tryHandBack(o Observed, d Decision) error {
 }
 
 // observe builds what Decide is given, from caches that may lag.
-func (c *cluster) observe() Observed {
-	o := Observed{Release: c.br, Deployment: c.d}
+func (c *cluster) observe() engine.Observed {
+	o := engine.Observed{Release: c.br, Deployment: c.d}
 	if c.brLag {
 		o.Release = c.brRead
 	}
@@ -99,9 +100,9 @@ func (c *cluster) observe() Observed {
 
 // completeRecords reads records as the API server would complete them today, where
 // none is the Deployment's template.
-func (c *cluster) completeRecords(o *Observed) {
+func (c *cluster) completeRecords(o *engine.Observed) {
 	live := &o.Deployment.Spec.Template
-	if slices.ContainsFunc(o.Records, func(r Record) bool { return plan.EqualTemplate(r.Template, live) }) {
+	if slices.ContainsFunc(o.Records, func(r engine.Record) bool { return plan.EqualTemplate(r.Template, live) }) {
 		return
 	}
 	for i := range o.Records {
@@ -114,23 +115,23 @@ func (c *cluster) completeRecords(o *Observed) {
 }
 
 // needsTemplate reports whether package rollout asks the API server.
-func needsTemplate(o *Observed) bool {
+func needsTemplate(o *engine.Observed) bool {
 	digest := plan.TemplateDigest(o.Release.Spec.Template)
-	sent := slices.ContainsFunc(o.Records, func(r Record) bool { return r.Sent == digest })
+	sent := slices.ContainsFunc(o.Records, func(r engine.Record) bool { return r.Sent == digest })
 	stable := plan.StableRecord(o.Records)
-	return !sent || !Held(o.Deployment) && (stable == nil || stable.Sent != digest)
+	return !sent || !engine.Held(o.Deployment) && (stable == nil || stable.Sent != digest)
 }
 
 // ownRecords makes the Deployment and the BatchRelease the owners of all records,
 // before a round is decided.
-func (c *cluster) ownRecords(o *Observed) error {
+func (c *cluster) ownRecords(o *engine.Observed) error {
 	for i := range o.Records {
 		r := &o.Records[i]
 		owner := o.Deployment.UID + "/" + o.Release.UID
 		if c.owners[r.ResourceVersion] == owner {
 			continue
 		}
-		k := slices.IndexFunc(c.records, func(there Record) bool { return there.Name == r.Name })
+		k := slices.IndexFunc(c.records, func(there engine.Record) bool { return there.Name == r.Name })
 		if k < 0 || c.records[k].ResourceVersion != r.ResourceVersion {
 			return errConflict
 		}
@@ -245,7 +246,7 @@ func (c *cluster) abandon(k int) int {
 	if o.Deployment == nil || o.Deployment.Labels[v1alpha1.LabelHeld] == "" {
 		return 0
 	}
-	actions := Abandon(o)
+	actions := engine.Abandon(o)
 	for i, a := range actions {
 		if i == k {
 			break
@@ -266,13 +267,13 @@ func (c *cluster) restart() {
 
 // apply makes one write, on the condition that the object is as observed. Nothing but
 // the controller writes records, and it reads its own writes.
-func (c *cluster) apply(o *Observed, a Action) error {
+func (c *cluster) apply(o *engine.Observed, a engine.Action) error {
 	defer func() { c.known = c.records }()
 	switch a := a.(type) {
-	case Remember:
+	case engine.Remember:
 		return c.remember(o, a)
-	case Forget:
-		i := slices.IndexFunc(c.records, func(r Record) bool { return r.Name == a.Record.Name })
+	case engine.Forget:
+		i := slices.IndexFunc(c.records, func(r engine.Record) bool { return r.Name == a.Record.Name })
 		if i < 0 {
 			return nil
 		}
@@ -281,15 +282,15 @@ func (c *cluster) apply(o *Observed, a Action) error {
 		}
 		c.records = slices.Delete(c.records, i, i+1)
 		c.rv++
-	case Hold:
+	case engine.Hold:
 		return c.patchDeployment(o, func(d *appsv1.Deployment) {
-			d.Labels = with(d.Labels, "")
+			d.Labels = engine.With(d.Labels, "")
 			delete(d.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 			d.Labels[v1alpha1.LabelHeld] = "true"
 			d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 			d.Spec.Template = *a.Template.DeepCopy()
 		})
-	case HandBack:
+	case engine.HandBack:
 		return c.patchDeployment(o, func(d *appsv1.Deployment) {
 			d.Labels = maps.Clone(d.Labels)
 			delete(d.Labels, v1alpha1.LabelHeld)
@@ -298,20 +299,20 @@ func (c *cluster) apply(o *Observed, a Action) error {
 				d.Spec.Template = *a.Template.DeepCopy()
 			}
 		})
-	case Unlabel:
+	case engine.Unlabel:
 		return c.patchDeployment(o, func(d *appsv1.Deployment) {
 			d.Labels = maps.Clone(d.Labels)
 			delete(d.Labels, v1alpha1.LabelHeld)
 		})
-	case CreateReplicaSet:
+	case engine.CreateReplicaSet:
 		return c.create(o, a.ReplicaSet)
-	case CountCollision:
+	case engine.CountCollision:
 		if c.d == nil || c.d.ResourceVersion != o.Deployment.ResourceVersion {
 			return errConflict
 		}
 		c.collide()
 		return errAgain
-	case Resize:
+	case engine.Resize:
 		i := slices.IndexFunc(c.sets, func(s podSet) bool { return s.rs != nil && s.rs.UID == a.ReplicaSet.UID })
 		if i < 0 || c.sets[i].rs.ResourceVersion != a.ReplicaSet.ResourceVersion {
 			return errConflict
@@ -321,11 +322,11 @@ func (c *cluster) apply(o *Observed, a Action) error {
 			if rs.Annotations == nil {
 				rs.Annotations = map[string]string{}
 			}
-			maps.Copy(rs.Annotations, sizeAnnotations(a.Desired, a.Max))
+			maps.Copy(rs.Annotations, engine.SizeAnnotations(a.Desired, a.Max))
 			rs.Spec.Replicas = &a.To
 		})
 		c.sets[i].read = c.sets[i].rs // it reads its own writes; what others write comes later
-	case ClearRollback:
+	case engine.ClearRollback:
 		if c.br.ResourceVersion != o.Release.ResourceVersion {
 			return errConflict
 		}
@@ -339,7 +340,7 @@ func (c *cluster) apply(o *Observed, a Action) error {
 	return nil
 }
 
-func (c *cluster) patchDeployment(o *Observed, change func(*appsv1.Deployment)) error {
+func (c *cluster) patchDeployment(o *engine.Observed, change func(*appsv1.Deployment)) error {
 	if c.d == nil || c.d.UID != o.Deployment.UID || c.d.ResourceVersion != o.Deployment.ResourceVersion {
 		return errConflict
 	}
@@ -350,7 +351,7 @@ func (c *cluster) patchDeployment(o *Observed, change func(*appsv1.Deployment)) 
 
 // remember creates or changes a ControllerRevision. The data of one that is
 // there never changes.
-func (c *cluster) remember(o *Observed, a Remember) error {
+func (c *cluster) remember(o *engine.Observed, a engine.Remember) error {
 	r := a.Record
 	if a.Written {
 		if r.Order > 0 && plan.EqualTemplate(r.Template, c.returned) {
@@ -360,7 +361,7 @@ func (c *cluster) remember(o *Observed, a Remember) error {
 			r.Revision = plan.TemplateHash(r.Template, o.Deployment.Status.CollisionCount, o.Minor)
 		}
 	}
-	i := slices.IndexFunc(c.records, func(k Record) bool { return r.Name != "" && k.Name == r.Name })
+	i := slices.IndexFunc(c.records, func(k engine.Record) bool { return r.Name != "" && k.Name == r.Name })
 	switch {
 	case a.Written && i >= 0 && plan.EqualTemplate(c.records[i].Template, r.Template):
 		return nil
@@ -375,7 +376,7 @@ func (c *cluster) remember(o *Observed, a Remember) error {
 		return nil
 	}
 	r.Name = r.Revision + "-" + plan.TemplateDigest(r.Template)[:10]
-	if i := slices.IndexFunc(c.records, func(k Record) bool { return k.Name == r.Name }); i >= 0 {
+	if i := slices.IndexFunc(c.records, func(k engine.Record) bool { return k.Name == r.Name }); i >= 0 {
 		r.Order, r.ResourceVersion = max(c.records[i].Order, r.Order), c.nextVersion()
 		c.owners[r.ResourceVersion] = o.Deployment.UID + "/" + o.Release.UID
 		c.records = slices.Clone(c.records)
@@ -390,7 +391,7 @@ func (c *cluster) remember(o *Observed, a Remember) error {
 }
 
 // create makes a ReplicaSet, and counts a collision where another one has its name.
-func (c *cluster) create(o *Observed, rs *appsv1.ReplicaSet) error {
+func (c *cluster) create(o *engine.Observed, rs *appsv1.ReplicaSet) error {
 	if c.d == nil || metav1.GetControllerOf(rs).UID != c.d.UID {
 		return errAgain // the garbage collector deletes it at once
 	}

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // This file is admission that mutates the ReplicaSets that the controller makes, and
@@ -68,13 +69,13 @@ func (c *cluster) makeSet(rs *appsv1.ReplicaSet) error {
 }
 
 // tryReplicaSets is the dry run of the creation that follows a hold.
-func (c *cluster) tryReplicaSets(o Observed, d Decision) error {
+func (c *cluster) tryReplicaSets(o engine.Observed, d engine.Decision) error {
 	for _, a := range d.Actions {
-		h, ok := a.(Hold)
-		if !ok || o.Deployment.Labels[v1alpha1.LabelHeld] != "" && (plan.EqualTemplate(h.Template, &o.Deployment.Spec.Template) || !Held(o.Deployment)) {
+		h, ok := a.(engine.Hold)
+		if !ok || o.Deployment.Labels[v1alpha1.LabelHeld] != "" && (plan.EqualTemplate(h.Template, &o.Deployment.Spec.Template) || !engine.Held(o.Deployment)) {
 			continue
 		}
-		for _, rs := range Moves(o) {
+		for _, rs := range engine.Moves(o) {
 			if rs.UID == "" && altered(&c.alter(rs, true).Spec.Template) {
 				return errAltered
 			}
@@ -84,7 +85,7 @@ func (c *cluster) tryReplicaSets(o Observed, d Decision) error {
 }
 
 // awaitTrial refuses creations until the next one may be tried.
-func (c *cluster) awaitTrial(o *Observed) {
+func (c *cluster) awaitTrial(o *engine.Observed) {
 	if c.trial.about != aboutRelease(o.Release) {
 		c.trial = setsTrial{}
 		return
@@ -95,10 +96,10 @@ func (c *cluster) awaitTrial(o *Observed) {
 }
 
 // tellAltered ends a round that has made a ReplicaSet whose template was changed.
-func (c *cluster) tellAltered(o *Observed) {
+func (c *cluster) tellAltered(o *engine.Observed) {
 	wait := min(max(time.Minute, 2*c.trial.wait), time.Hour)
 	c.trial = setsTrial{about: aboutRelease(o.Release), until: c.now.Add(wait), wait: wait}
-	status, wait := Refused(*o, errAltered, c.now)
+	status, wait := engine.Refused(*o, errAltered, c.now)
 	c.wake = c.now.Add(wait)
 	if equality.Semantic.DeepEqual(o.Release.Status, status) || o.Release.ResourceVersion != c.br.ResourceVersion {
 		return
@@ -110,7 +111,7 @@ func (c *cluster) tellAltered(o *Observed) {
 }
 
 // judgeTemplates: the controller gives no pod to a template that Git never had.
-func (o *oracle) judgeTemplates(c, before *cluster, a Action) {
+func (o *oracle) judgeTemplates(c, before *cluster, a engine.Action) {
 	for i := range c.sets {
 		rs := c.sets[i].rs
 		if rs == nil || !altered(&rs.Spec.Template) {

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"cmp"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // cluster is a model of the API server, of the native controllers and of the
@@ -37,8 +38,8 @@ type cluster struct {
 	dRead   *appsv1.Deployment // as the cache has it, while dLag
 	dLag    bool
 	sets    []podSet
-	records []Record
-	known   []Record             // as the cache has them, while recordsLag
+	records []engine.Record
+	known   []engine.Record      // as the cache has them, while recordsLag
 	owners  map[string]types.UID // of a record at a resourceVersion: the Deployment and the BatchRelease
 
 	recordsLag bool
@@ -65,7 +66,7 @@ type cluster struct {
 	wake     time.Time               // when it wants to look; zero: when something changes
 
 	// A transcript listens: to what is decided, and to the end of the round. It may be nil.
-	onDecision func(Decision)
+	onDecision func(engine.Decision)
 	onRound    func()
 
 	oracle oracle
@@ -447,7 +448,7 @@ func (c *cluster) nativeResize(i int, to int32) {
 		if rs.Annotations == nil {
 			rs.Annotations = map[string]string{}
 		}
-		maps.Copy(rs.Annotations, sizeAnnotations(n, n+surge))
+		maps.Copy(rs.Annotations, engine.SizeAnnotations(n, n+surge))
 	})
 }
 
@@ -501,7 +502,7 @@ func (c *cluster) nativeStatus() {
 func (c *cluster) nativeScaling() bool {
 	active, _ := c.active()
 	return slices.ContainsFunc(active, func(i int) bool {
-		desired, ok := c.sets[i].rs.Annotations[AnnotationDesiredReplicas]
+		desired, ok := c.sets[i].rs.Annotations[engine.AnnotationDesiredReplicas]
 		return ok && desired != strconv.Itoa(int(c.replicas()))
 	})
 }
@@ -540,7 +541,7 @@ func (c *cluster) saturated(fresh int) bool {
 		return false
 	}
 	rs, n := c.sets[fresh].rs, c.replicas()
-	return *rs.Spec.Replicas == n && rs.Annotations[AnnotationDesiredReplicas] == strconv.Itoa(int(n)) && rs.Status.AvailableReplicas == n
+	return *rs.Spec.Replicas == n && rs.Annotations[engine.AnnotationDesiredReplicas] == strconv.Itoa(int(n)) && rs.Status.AvailableReplicas == n
 }
 
 // nativeShare brings the sum to N+S by size, the rest to the largest.
@@ -575,7 +576,7 @@ func (c *cluster) nativeCreate(size int32) bool {
 	rs := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web-" + hash, Namespace: "shop", Labels: labels,
-			Annotations:     map[string]string{AnnotationRevision: strconv.FormatInt(c.highest()+1, 10)},
+			Annotations:     map[string]string{engine.AnnotationRevision: strconv.FormatInt(c.highest()+1, 10)},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(c.d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 		},
 		Spec: appsv1.ReplicaSetSpec{
@@ -596,7 +597,7 @@ func (c *cluster) nativeCreate(size int32) bool {
 // highest is the highest revision number of a ReplicaSet.
 func (c *cluster) highest() (n int64) {
 	for _, i := range c.live() {
-		if k, err := strconv.ParseInt(c.sets[i].rs.Annotations[AnnotationRevision], 10, 64); err == nil {
+		if k, err := strconv.ParseInt(c.sets[i].rs.Annotations[engine.AnnotationRevision], 10, 64); err == nil {
 			n = max(n, k)
 		}
 	}
@@ -879,7 +880,7 @@ func (c *cluster) String() string {
 		}
 		ready, available := c.count(i)
 		fmt.Fprintf(&b, "; %s v%d%s{size=%d pods=%d ready=%d available=%d status=%d/%d/%d gen=%d/%d desired=%s lag=%t deleted=%t}", rs.Name, versionIn(&rs.Spec.Template)+1, madeBy(&rs.Spec.Template),
-			*rs.Spec.Replicas, len(c.sets[i].pods), ready, available, rs.Status.Replicas, rs.Status.ReadyReplicas, rs.Status.AvailableReplicas, rs.Status.ObservedGeneration, rs.Generation, rs.Annotations[AnnotationDesiredReplicas], c.sets[i].lag, c.doomed(i))
+			*rs.Spec.Replicas, len(c.sets[i].pods), ready, available, rs.Status.Replicas, rs.Status.ReadyReplicas, rs.Status.AvailableReplicas, rs.Status.ObservedGeneration, rs.Generation, rs.Annotations[engine.AnnotationDesiredReplicas], c.sets[i].lag, c.doomed(i))
 	}
 	return b.String()
 }

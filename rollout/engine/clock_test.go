@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // stored is a status as the API server keeps it: times in whole seconds.
@@ -50,8 +51,8 @@ func TestClock(t *testing.T) {
 			longest := time.Duration(1+r.IntN(400)) * time.Second // between two looks of a controller that is there
 			outages := r.IntN(4)
 			var away, written time.Duration
-			look := func() (d Decision, stalled bool) {
-				d = Decide(w.observe(), now)
+			look := func() (d engine.Decision, stalled bool) {
+				d = engine.Decide(w.observe(), now)
 				if last := w.status.LastUpdateTime; last != nil && (d.Status.LastUpdateTime == nil || !d.Status.LastUpdateTime.Equal(last)) {
 					written++
 				}
@@ -93,7 +94,7 @@ func TestClock_RestartedAgainAndAgain(t *testing.T) {
 		for _, every := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 2 * time.Minute} {
 			w, now := stuck(), epoch
 			for i := 0; ; i++ {
-				d := Decide(w.observe(), now)
+				d := engine.Decide(w.observe(), now)
 				w.status = stored(d.Status)
 				if meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionStalled) {
 					break
@@ -117,9 +118,9 @@ func TestClock_NothingRuns(t *testing.T) {
 	} {
 		w.spec.Paused = name == "paused"
 		for range 3 {
-			w.status = stored(Decide(w.observe(), epoch).Status)
+			w.status = stored(engine.Decide(w.observe(), epoch).Status)
 		}
-		d := Decide(w.observe(), epoch.Add(100*time.Hour))
+		d := engine.Decide(w.observe(), epoch.Add(100*time.Hour))
 		if d.Wait != 0 || !d.Status.LastUpdateTime.Equal(w.status.LastUpdateTime) {
 			t.Errorf("%s: wait %s, written %s, %s", name, d.Wait, fmt.Sprint(d.Status.LastUpdateTime), d.Status.Reason)
 		}

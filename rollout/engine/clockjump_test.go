@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"strings"
@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // The clock of the controller's machine jumps by an hour, four minutes after a step
@@ -53,7 +54,7 @@ func TestClockJumps(t *testing.T) {
 			now := epoch.Add(tc.now)
 			o := w.observe()
 			o.Jumped = tc.jumped
-			d := Decide(o, now)
+			d := engine.Decide(o, now)
 			s := d.Status
 			if s.CurrentStepIndex != tc.step || s.Reason != tc.reason || s.RollingBack || s.FailedRevision != "" || tc.wait != 0 && d.Wait != tc.wait {
 				t.Errorf("%s: step %d, %s, wait %s, rolling back %t; want step %d, %s, wait %s", tc.why, s.CurrentStepIndex, s.Reason, d.Wait, s.RollingBack, tc.step, tc.reason, tc.wait)
@@ -63,7 +64,7 @@ func TestClockJumps(t *testing.T) {
 				t.Errorf("%s: %q does not name %s", tc.why, s.Message, named)
 			}
 			w.status = stored(s)
-			if after := Decide(w.observe(), now).Status; after.CurrentStepIndex != tc.step || after.Reason != tc.reason {
+			if after := engine.Decide(w.observe(), now).Status; after.CurrentStepIndex != tc.step || after.Reason != tc.reason {
 				t.Errorf("%s: another process is at step %d, %s", tc.why, after.CurrentStepIndex, after.Reason)
 			}
 		})
@@ -74,12 +75,12 @@ func TestClockJumps(t *testing.T) {
 func TestClockJumps_AtRest(t *testing.T) {
 	w := newWorld(10, 3, 2)
 	for range 3 {
-		w.status = stored(Decide(w.observe(), epoch).Status)
+		w.status = stored(engine.Decide(w.observe(), epoch).Status)
 	}
 	for _, jumped := range []time.Duration{time.Hour, -time.Hour} {
 		o := w.observe()
 		o.Jumped = jumped
-		if d := Decide(o, epoch.Add(jumped)); !d.Status.LastUpdateTime.Equal(w.status.LastUpdateTime) {
+		if d := engine.Decide(o, epoch.Add(jumped)); !d.Status.LastUpdateTime.Equal(w.status.LastUpdateTime) {
 			t.Errorf("%s: the status was written: %s", jumped, d.Status.Message)
 		}
 	}

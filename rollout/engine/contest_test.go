@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // Drift of a native Deployment that comes again after each revert is left for a while, and
@@ -35,13 +36,13 @@ func TestContestedDrift(t *testing.T) {
 			o.Release.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: idle().strategy().RollingUpdate}
 		}
 		o.Contested, o.ContestedBy = time.Minute, "spec was changed by other"
-		d := Decide(o, epoch)
+		d := engine.Decide(o, epoch)
 		ready := meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionReady)
 		if left := d.Wait == time.Minute && len(d.Actions) == 0 && d.Status.Reason == v1alpha1.ReasonDriftCorrected && !ready; left != tc.left {
 			t.Errorf("%s: wait %s, %s: %s; ready=%t, %v", tc.name, d.Wait, d.Status.Reason, d.Status.Message, ready, d.Actions)
 		}
 		o.Contested = 0
-		if d := Decide(o, epoch); tc.left && d.Status.Phase == "Completed" && len(d.Actions) == 0 {
+		if d := engine.Decide(o, epoch); tc.left && d.Status.Phase == "Completed" && len(d.Actions) == 0 {
 			t.Errorf("%s is not reverted: %s: %s", tc.name, d.Status.Reason, d.Status.Message)
 		}
 	}

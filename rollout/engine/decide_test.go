@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // at returns a world in which a release of v2 stands at a step in a state, with new pods
@@ -52,15 +53,15 @@ func steps(replicas ...string) []v1alpha1.Step {
 func TestGates(t *testing.T) {
 	pausing := steps("20%", "50%", "100%")
 	pausing[0].Pause = &v1alpha1.Pause{Duration: metav1.Duration{Duration: 10 * time.Minute}}
-	approval := func(revision, commit string, step int32) func(*world, *Observed) {
-		return func(_ *world, o *Observed) {
+	approval := func(revision, commit string, step int32) func(*world, *engine.Observed) {
+		return func(_ *world, o *engine.Observed) {
 			o.Release.Spec.Approval = &v1alpha1.Approval{Revision: revision, Commit: commit, Step: step}
 		}
 	}
 	for _, tc := range []struct {
 		name, why string
 		plan      []v1alpha1.Step
-		edit      func(*world, *Observed)
+		edit      func(*world, *engine.Observed)
 		after     time.Duration
 		step      int32
 		state     v1alpha1.StepState
@@ -85,37 +86,37 @@ func TestGates(t *testing.T) {
 		{name: "approved ahead of time", why: "up to and including a later step", plan: steps("20%", "50%", "100%"), edit: approval(hashes[1], commitOf(1), 5),
 			step: 1, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading},
 		{name: "approved in the cluster", why: "the state was written by a person", plan: steps("20%", "50%", "100%"),
-			edit: func(_ *world, o *Observed) { o.Release.Status.CurrentStepState = v1alpha1.StepCompleted },
+			edit: func(_ *world, o *engine.Observed) { o.Release.Status.CurrentStepState = v1alpha1.StepCompleted },
 			step: 1, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading},
 		{name: "approved in the cluster, to be reviewed", why: "it counts when it is in Git", plan: steps("20%", "50%", "100%"),
-			edit: func(_ *world, o *Observed) {
+			edit: func(_ *world, o *engine.Observed) {
 				o.Release.Spec.ReviewApprovals, o.Release.Status.CurrentStepState = true, v1alpha1.StepCompleted
 			},
 			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForReview},
 		{name: "reviewed", why: "it is in Git now", plan: steps("20%", "50%", "100%"),
-			edit: func(_ *world, o *Observed) {
+			edit: func(_ *world, o *engine.Observed) {
 				o.Release.Spec.ReviewApprovals, o.Release.Status.RequestedApproval = true, &v1alpha1.RequestedApproval{}
 				approval(hashes[1], commitOf(1), 0)(nil, o)
 			},
 			step: 1, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading},
 		{name: "approved in the cluster where signatures count", why: "it would go round the signature", plan: steps("20%", "50%", "100%"),
-			edit: func(_ *world, o *Observed) {
+			edit: func(_ *world, o *engine.Observed) {
 				o.Release.Status.CurrentStepState, o.Release.Spec.RequireSignedApprovals = v1alpha1.StepCompleted, true
 			},
 			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForApproval, event: v1alpha1.ReasonApprovalRefused},
 		{name: "refused while there is no Deployment", why: "it would be in the status when the Deployment is back", plan: steps("20%", "50%", "100%"),
-			edit: func(_ *world, o *Observed) {
+			edit: func(_ *world, o *engine.Observed) {
 				o.Release.Status.CurrentStepState, o.Release.Spec.RequireSignedApprovals = v1alpha1.StepCompleted, true
 				o.Deployment = nil
 			},
 			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonDeploymentNotFound, wait: 10 * time.Minute, event: v1alpha1.ReasonApprovalRefused},
 		{name: "refused during a pause", why: "the pause does not begin anew", plan: pausing, after: 4 * time.Minute,
-			edit: func(_ *world, o *Observed) {
+			edit: func(_ *world, o *engine.Observed) {
 				o.Release.Status.CurrentStepState, o.Release.Spec.RequireSignedApprovals = v1alpha1.StepCompleted, true
 			},
 			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForPause, wait: 6 * time.Minute, event: v1alpha1.ReasonApprovalRefused},
 		{name: "approved in Git where signatures count", why: "gitsync has checked that one", plan: steps("20%", "50%", "100%"),
-			edit: func(_ *world, o *Observed) {
+			edit: func(_ *world, o *engine.Observed) {
 				o.Release.Spec.RequireSignedApprovals = true
 				approval(hashes[1], commitOf(1), 0)(nil, o)
 			},
@@ -127,23 +128,26 @@ func TestGates(t *testing.T) {
 		{name: "an approval shortens a pause", why: "a person has said so", plan: pausing, edit: approval(hashes[1], commitOf(1), 0), after: time.Minute,
 			step: 1, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading},
 		{name: "frozen", why: "nothing opens while the plan is paused", plan: pausing, after: time.Hour,
-			edit: func(_ *world, o *Observed) { o.Release.Spec.Paused = true; approval(hashes[1], commitOf(1), 5)(nil, o) },
+			edit: func(_ *world, o *engine.Observed) {
+				o.Release.Spec.Paused = true
+				approval(hashes[1], commitOf(1), 5)(nil, o)
+			},
 			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonReleasePaused},
 		{name: "a pod has failed at the gate", why: "a gate opens only for pods that are available", plan: pausing, after: time.Hour,
-			edit: func(_ *world, o *Observed) { o.ReplicaSets[1].Status.AvailableReplicas = 1 },
+			edit: func(_ *world, o *engine.Observed) { o.ReplicaSets[1].Status.AvailableReplicas = 1 },
 			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonUpgrading},
 		{name: "too many pods have failed at the gate", why: "the step is under way again, and has a deadline", plan: pausing, after: time.Hour,
-			edit: func(_ *world, o *Observed) { o.ReplicaSets[1].Status.AvailableReplicas = 0 },
+			edit: func(_ *world, o *engine.Observed) { o.ReplicaSets[1].Status.AvailableReplicas = 0 },
 			step: 0, state: v1alpha1.StepUpgrade, reason: v1alpha1.ReasonUpgrading, event: v1alpha1.ReasonPodsLost},
 		{name: "the pods of a raised target are not there yet", why: "a Deployment that grows restarts neither the pause nor the step", plan: pausing, after: 5 * time.Minute,
-			edit: func(_ *world, o *Observed) {
+			edit: func(_ *world, o *engine.Observed) {
 				*o.Deployment.Spec.Replicas = 20
 				*o.ReplicaSets[0].Spec.Replicas = 18 - 2
 				*o.ReplicaSets[1].Spec.Replicas = 4
 			},
 			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonUpgrading},
 		{name: "the approval was for other steps", why: "the step that the gate leads to was edited since (I3)", plan: steps("20%", "50%", "100%"),
-			edit: func(_ *world, o *Observed) {
+			edit: func(_ *world, o *engine.Observed) {
 				a := v1alpha1.Approval{Revision: hashes[1], Commit: commitOf(1), Step: 0}
 				o.Release.Spec.Approval = a.DeepCopy()
 				a.Steps = []intstr.IntOrString{intstr.FromString("20%"), intstr.FromString("30%"), intstr.FromString("100%")}
@@ -151,7 +155,7 @@ func TestGates(t *testing.T) {
 			},
 			step: 0, state: v1alpha1.StepBlocking, reason: v1alpha1.ReasonWaitingForApproval},
 		{name: "the release has ended before", why: "its approvals have had their effect (I5)", plan: steps("20%", "50%", "100%"),
-			edit: func(w *world, o *Observed) {
+			edit: func(w *world, o *engine.Observed) {
 				approval(hashes[1], commitOf(1), 0)(w, o)
 				o.Release.Status.EndedReleases = []v1alpha1.ReleaseName{{Revision: hashes[1], Commit: commitOf(1)}}
 			},
@@ -163,7 +167,7 @@ func TestGates(t *testing.T) {
 			if tc.edit != nil {
 				tc.edit(w, &o)
 			}
-			d := Decide(o, epoch.Add(tc.after))
+			d := engine.Decide(o, epoch.Add(tc.after))
 			if tc.reason == v1alpha1.ReasonUpgrading {
 				tc.wait = 150 * time.Second // the deadline runs, and a quarter of it is the time to say so
 			}
@@ -171,7 +175,7 @@ func TestGates(t *testing.T) {
 				t.Errorf("%s: step %d %s %s, wait %s; want step %d %s %s, wait %s", tc.why,
 					s.CurrentStepIndex, s.CurrentStepState, s.Reason, d.Wait, tc.step, tc.state, tc.reason, tc.wait)
 			}
-			if told := func(e Event) bool { return e.Reason == tc.event }; tc.event != "" && !slices.ContainsFunc(d.Events, told) {
+			if told := func(e engine.Event) bool { return e.Reason == tc.event }; tc.event != "" && !slices.ContainsFunc(d.Events, told) {
 				t.Errorf("%s: no event %s in %v", tc.why, tc.event, d.Events)
 			}
 			if len(d.Actions) > 0 {
@@ -187,7 +191,7 @@ func TestDeadline(t *testing.T) {
 		name, why string
 		after     time.Duration
 		policy    v1alpha1.FailurePolicy
-		edit      func(*Observed)
+		edit      func(*engine.Observed)
 		reason    string
 		failed    bool
 		stalled   bool
@@ -196,15 +200,15 @@ func TestDeadline(t *testing.T) {
 		{name: "missed, hold", why: "stops and says so", after: deadline, policy: v1alpha1.FailureHold, reason: v1alpha1.ReasonProgressDeadlineExceeded, stalled: true},
 		{name: "missed, rollback", why: "goes back, and remembers", after: deadline, policy: v1alpha1.FailureRollback, reason: v1alpha1.ReasonRollingBack, failed: true},
 		{name: "a new best", why: "the deadline runs from the last new best", after: deadline, policy: v1alpha1.FailureRollback,
-			edit: func(o *Observed) { o.Release.Status.BestAvailableReplicas = 0 }, reason: v1alpha1.ReasonUpgrading},
+			edit: func(o *engine.Observed) { o.Release.Status.BestAvailableReplicas = 0 }, reason: v1alpha1.ReasonUpgrading},
 		{name: "as many as before", why: "pods that come and go do not extend it", after: deadline, policy: v1alpha1.FailureRollback,
-			edit: func(o *Observed) { o.Release.Status.BestAvailableReplicas = 1 }, reason: v1alpha1.ReasonRollingBack, failed: true},
+			edit: func(o *engine.Observed) { o.Release.Status.BestAvailableReplicas = 1 }, reason: v1alpha1.ReasonRollingBack, failed: true},
 		{name: "paused", why: "time while paused does not count", after: 10 * deadline, policy: v1alpha1.FailureRollback,
-			edit: func(o *Observed) { o.Release.Spec.Paused = true }, reason: v1alpha1.ReasonReleasePaused},
+			edit: func(o *engine.Observed) { o.Release.Spec.Paused = true }, reason: v1alpha1.ReasonReleasePaused},
 		{name: "just unpaused", why: "time while paused does not count", after: 10 * deadline, policy: v1alpha1.FailureRollback,
-			edit: func(o *Observed) { o.Release.Status.Reason = v1alpha1.ReasonReleasePaused }, reason: v1alpha1.ReasonUpgrading},
+			edit: func(o *engine.Observed) { o.Release.Status.Reason = v1alpha1.ReasonReleasePaused }, reason: v1alpha1.ReasonUpgrading},
 		{name: "on the way back", why: "there is nowhere else to go", after: deadline, policy: v1alpha1.FailureRollback,
-			edit: func(o *Observed) {
+			edit: func(o *engine.Observed) {
 				o.Release.Status.RollingBack = true
 				o.Release.Status.CurrentStepIndex, o.Release.Status.CurrentStepReplicas = 1, ptr.To(intstr.FromString("100%"))
 			}, reason: v1alpha1.ReasonProgressDeadlineExceeded, stalled: true},
@@ -218,7 +222,7 @@ func TestDeadline(t *testing.T) {
 			if tc.edit != nil {
 				tc.edit(&o)
 			}
-			d := Decide(o, epoch.Add(tc.after))
+			d := engine.Decide(o, epoch.Add(tc.after))
 			stalled := false
 			for _, c := range d.Status.Conditions {
 				stalled = stalled || c.Type == v1alpha1.ConditionStalled && c.Status == metav1.ConditionTrue
@@ -247,7 +251,7 @@ func TestHoldWaits(t *testing.T) {
 	} {
 		w := at(0, v1alpha1.StepBlocking, 2, steps("20%", "100%")...)
 		tc.edit(w)
-		if got := fmt.Sprint(Decide(w.observe(), epoch).Actions); got != tc.want {
+		if got := fmt.Sprint(engine.Decide(w.observe(), epoch).Actions); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.because, got, tc.want)
 		}
 	}
@@ -257,7 +261,7 @@ func TestDecideIsPure(t *testing.T) {
 	w := at(1, v1alpha1.StepUpgrade, 2, steps("20%", "50%", "100%")...)
 	o := w.observe()
 	before := o.Release.DeepCopy()
-	first, second := Decide(o, epoch), Decide(o, epoch)
+	first, second := engine.Decide(o, epoch), engine.Decide(o, epoch)
 	if len(first.Actions) == 0 || len(first.Actions) != len(second.Actions) {
 		t.Fatalf("actions %v and %v", first.Actions, second.Actions)
 	}
@@ -308,11 +312,11 @@ func TestRollbackTwice(t *testing.T) {
 	w.status.CurrentStepIndex, w.status.CurrentStepReplicas = 1, ptr.To(intstr.FromString("100%"))
 	o := w.observe()
 	o.Release.Annotations = map[string]string{v1alpha1.AnnotationRollback: "true"}
-	d := Decide(o, epoch)
+	d := engine.Decide(o, epoch)
 	if d.Status.UpdateRevision != hashes[0] || d.Status.FailedRevision != "" {
 		t.Errorf("the way leads to %s, failed %q; want %s", d.Status.UpdateRevision, d.Status.FailedRevision, hashes[0])
 	}
-	if len(d.Actions) == 0 || d.Actions[0].String() != (ClearRollback{}).String() {
+	if len(d.Actions) == 0 || d.Actions[0].String() != (engine.ClearRollback{}).String() {
 		t.Errorf("actions %v", d.Actions)
 	}
 }
@@ -359,10 +363,10 @@ func TestScalingToZero_AtOnce(t *testing.T) {
 		w := at(0, state, 0, steps("20%", "50%", "100%")...)
 		w.write(func() { w.scale(0) })
 		w.turnDeployment()
-		d := Decide(w.observe(), epoch)
+		d := engine.Decide(w.observe(), epoch)
 		var template *corev1.PodTemplateSpec
 		for _, a := range d.Actions {
-			if a, ok := a.(HandBack); ok {
+			if a, ok := a.(engine.HandBack); ok {
 				template = a.Template
 			}
 		}
@@ -396,10 +400,10 @@ func TestAdopt(t *testing.T) {
 			w.sets[0] = replicaSet{exists: true, size: 3, ready: 3, statusReady: 3, observed: true}
 			w.sets[1] = replicaSet{exists: true, size: 2, stuck: 2, observed: true}
 		}
-		d := Decide(w.observe(), epoch)
+		d := engine.Decide(w.observe(), epoch)
 		var recorded string
 		for _, a := range d.Actions {
-			if r, ok := a.(Remember); ok {
+			if r, ok := a.(engine.Remember); ok {
 				recorded = r.Record.Revision
 			}
 		}
@@ -423,7 +427,7 @@ func TestAdopt_Recorded(t *testing.T) {
 	for i := range o.Records {
 		o.Records[i].Sent = plan.TemplateDigest(templates[0])
 	}
-	if d := Decide(o, epoch); d.Status.Reason != v1alpha1.ReasonRollingBack {
+	if d := engine.Decide(o, epoch); d.Status.Reason != v1alpha1.ReasonRollingBack {
 		t.Errorf("%s: %s, want %s", d.Status.Reason, d.Status.Message, v1alpha1.ReasonRollingBack)
 	}
 }
@@ -472,28 +476,28 @@ func TestGates_Message(t *testing.T) {
 func TestDeploymentGone(t *testing.T) {
 	for _, tc := range []struct {
 		why     string
-		edit    func(*Observed)
+		edit    func(*engine.Observed)
 		after   time.Duration
 		message string
 		wait    time.Duration
 		stalled bool
 	}{
-		{"there is none", func(o *Observed) { o.Deployment = nil }, time.Hour, "there is no Deployment /web", 10 * time.Minute, false},
-		{"there is none for longer than the deadline", func(o *Observed) {
+		{"there is none", func(o *engine.Observed) { o.Deployment = nil }, time.Hour, "there is no Deployment /web", 10 * time.Minute, false},
+		{"there is none for longer than the deadline", func(o *engine.Observed) {
 			o.Deployment, o.Release.Status.Reason, o.Release.Status.ReasonTime = nil, v1alpha1.ReasonDeploymentNotFound, &metav1.Time{Time: epoch}
 		}, time.Hour, "there is no Deployment /web; this has taken longer than 10m0s: create the Deployment, or correct spec.workloadRef", 0, true},
 		{"a foreground deletion waits for the pods", nil, 9 * time.Minute, "Deployment shop/web is being deleted", time.Minute, false},
 		{"a pod of a foreground deletion stays", nil, 10 * time.Minute,
 			"Deployment shop/web is being deleted; this has taken longer than 10m0s: it waits until its ReplicaSets and their pods are gone, see the finalizers of those", 0, true},
-		{"a ReplicaSet of a foreground deletion stays", func(o *Observed) {
+		{"a ReplicaSet of a foreground deletion stays", func(o *engine.Observed) {
 			rs := o.ReplicaSets[0]
 			rs.Name, rs.DeletionTimestamp, rs.Finalizers = "web-old", &metav1.Time{Time: epoch}, []string{"foregroundDeletion"}
 		}, 10 * time.Minute,
 			"Deployment shop/web is being deleted; ReplicaSet web-old is being deleted and kept by finalizers foregroundDeletion; " +
 				"this has taken longer than 10m0s: it waits until its ReplicaSets and their pods are gone, see the finalizers of those", 0, true},
-		{"a finalizer stays", func(o *Observed) { o.Deployment.Finalizers = []string{"example.org/a"} }, 10 * time.Minute,
+		{"a finalizer stays", func(o *engine.Observed) { o.Deployment.Finalizers = []string{"example.org/a"} }, 10 * time.Minute,
 			"Deployment shop/web is being deleted; this has taken longer than 10m0s: see its finalizers, example.org/a", 0, true},
-		{"both stay", func(o *Observed) { o.Deployment.Finalizers = []string{"foregroundDeletion", "example.org/a"} }, 10 * time.Minute,
+		{"both stay", func(o *engine.Observed) { o.Deployment.Finalizers = []string{"foregroundDeletion", "example.org/a"} }, 10 * time.Minute,
 			"Deployment shop/web is being deleted; this has taken longer than 10m0s: see its finalizers, example.org/a; it waits until its ReplicaSets and their pods are gone, see the finalizers of those", 0, true},
 	} {
 		w := at(0, v1alpha1.StepBlocking, 2, steps("20%", "100%")...)
@@ -503,7 +507,7 @@ func TestDeploymentGone(t *testing.T) {
 		if tc.edit != nil {
 			tc.edit(&o)
 		}
-		d := Decide(o, epoch.Add(tc.after))
+		d := engine.Decide(o, epoch.Add(tc.after))
 		stalled, ready := meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionStalled), meta.IsStatusConditionTrue(d.Status.Conditions, v1alpha1.ConditionReady)
 		if d.Status.Reason != v1alpha1.ReasonDeploymentNotFound || d.Status.Message != tc.message || d.Wait != tc.wait || stalled != tc.stalled || ready || len(d.Actions) > 0 {
 			t.Errorf("%s: %s: %q, wait %s, stalled %t, ready %t, %v", tc.why, d.Status.Reason, d.Status.Message, d.Wait, stalled, ready, d.Actions)
@@ -536,7 +540,7 @@ func TestRefusedBounds(t *testing.T) {
 			"before a hold": newWorld(10, 3, 2, "20%", "100%"),
 		} {
 			if name == "before a hold" {
-				w.status = stored(Decide(w.observe(), epoch).Status)
+				w.status = stored(engine.Decide(w.observe(), epoch).Status)
 				w.brought = 1
 			}
 			o := w.observe()
@@ -545,7 +549,7 @@ func TestRefusedBounds(t *testing.T) {
 				Type:          appsv1.RollingUpdateDeploymentStrategyType,
 				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &surge, MaxUnavailable: &unavailable},
 			}
-			d := Decide(o, epoch)
+			d := engine.Decide(o, epoch)
 			refused := d.Status.Reason == v1alpha1.ReasonUnsupportedStrategy && len(d.Actions) == 0 && strings.Contains(d.Status.Message, tc.why)
 			if refused != (tc.why != "") {
 				t.Errorf("%s, %s/%s: %s: %s; %v", name, tc.surge, tc.unavailable, d.Status.Reason, d.Status.Message, d.Actions)

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // doom has a ReplicaSet be deleted in the foreground, with one pod that does not end.
@@ -26,14 +27,14 @@ const doomed = " is being deleted and kept by finalizers foregroundDeletion; 1 o
 // with another one, and the status names what is in the way.
 func TestDeletedReplicaSet(t *testing.T) {
 	w := newWorld(10, 3, 2, "1", "100%")
-	w.status = stored(Decide(w.observe(), epoch).Status)
+	w.status = stored(engine.Decide(w.observe(), epoch).Status)
 	w.records = []int{0}
 	for range 2 {
-		w.status = stored(Decide(w.observe(), epoch).Status)
+		w.status = stored(engine.Decide(w.observe(), epoch).Status)
 	}
 	o := w.observe()
 	doom(o.ReplicaSets[0])
-	d := Decide(o, epoch)
+	d := engine.Decide(o, epoch)
 	if want := "0 of 10 pods run " + hashes[0] + "; ReplicaSet web-" + hashes[0] + doomed; d.Status.Reason != v1alpha1.ReasonPodsUnavailable || d.Status.Message != want {
 		t.Errorf("between releases: %s: %s\nwant %s", d.Status.Reason, d.Status.Message, want)
 	}
@@ -41,8 +42,8 @@ func TestDeletedReplicaSet(t *testing.T) {
 	w.brought = 1
 	o = w.observe()
 	doom(o.ReplicaSets[0])
-	o.Release.Status = stored(Decide(o, epoch).Status)
-	if d = Decide(o, epoch); !strings.Contains(fmt.Sprint(d.Actions), "hold at template "+hashes[1]) {
+	o.Release.Status = stored(engine.Decide(o, epoch).Status)
+	if d = engine.Decide(o, epoch); !strings.Contains(fmt.Sprint(d.Actions), "hold at template "+hashes[1]) {
 		t.Errorf("a release does not begin: %s: %s, %v", d.Status.Reason, d.Status.Message, d.Actions)
 	}
 
@@ -56,7 +57,7 @@ func TestDeletedReplicaSet(t *testing.T) {
 	} {
 		o = at(tc.step, tc.state, 2, steps("2", "4", "100%")...).observe()
 		doom(o.ReplicaSets[0])
-		d = Decide(o, epoch)
+		d = engine.Decide(o, epoch)
 		if got := fmt.Sprint(d.Actions); got != tc.writes {
 			t.Errorf("step %d: %s\nwant %s", tc.step, got, tc.writes)
 		}
@@ -64,7 +65,7 @@ func TestDeletedReplicaSet(t *testing.T) {
 			t.Errorf("step %d: %s\nwant it with %s", tc.step, d.Status.Message, want)
 		}
 		o.Deployment.Status.CollisionCount = ptr.To(int32(1))
-		if got := fmt.Sprint(Decide(o, epoch).Actions); !strings.Contains(got, "create ReplicaSet web-") || strings.Contains(got, "create ReplicaSet web-"+hashes[0]+" ") {
+		if got := fmt.Sprint(engine.Decide(o, epoch).Actions); !strings.Contains(got, "create ReplicaSet web-") || strings.Contains(got, "create ReplicaSet web-"+hashes[0]+" ") {
 			t.Errorf("step %d, with another name: %s", tc.step, got)
 		}
 	}
@@ -89,13 +90,13 @@ func TestUnanswered(t *testing.T) {
 	} {
 		w := newWorld(10, 3, 2, "1", "100%")
 		w.records = []int{0}
-		w.status = stored(Decide(w.observe(), epoch).Status)
+		w.status = stored(engine.Decide(w.observe(), epoch).Status)
 		w.brought = 1
-		w.status = stored(Decide(w.observe(), epoch).Status)
+		w.status = stored(engine.Decide(w.observe(), epoch).Status)
 		o := w.observe()
 		tc.edit(o.Deployment)
-		d := Decide(o, epoch.Add(tc.after))
-		if d.Status.Reason != v1alpha1.ReasonTakingHold || d.Status.Message != tc.message || len(d.Actions) > 0 || tc.after < answers && d.Wait > answers-tc.after {
+		d := engine.Decide(o, epoch.Add(tc.after))
+		if d.Status.Reason != v1alpha1.ReasonTakingHold || d.Status.Message != tc.message || len(d.Actions) > 0 || tc.after < engine.Answers && d.Wait > engine.Answers-tc.after {
 			t.Errorf("%s: %s: %s, wait %s, %v\nwant %s", tc.why, d.Status.Reason, d.Status.Message, d.Wait, d.Actions, tc.message)
 		}
 	}

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
@@ -18,25 +19,25 @@ func TestFollow(t *testing.T) {
 	for _, tc := range []struct {
 		name, why string
 		n         int32
-		edit      func(*Observed)
+		edit      func(*engine.Observed)
 		want      map[string]int32 // by revision, once nothing moves
 	}{
 		{name: "N grows, the template is refused", why: "the stable revision takes what comes", n: 12, want: map[string]int32{hashes[0]: 7, hashes[1]: 5},
-			edit: func(o *Observed) { o.Refused = refused }},
+			edit: func(o *engine.Observed) { o.Refused = refused }},
 		{name: "N shrinks, the template is refused", why: "the release under way keeps the share of its step", n: 4, want: map[string]int32{hashes[0]: 2, hashes[1]: 2},
-			edit: func(o *Observed) { o.Refused = refused }},
+			edit: func(o *engine.Observed) { o.Refused = refused }},
 		{name: "N grows, creations are refused", why: "resizes pass", n: 12, want: map[string]int32{hashes[0]: 7, hashes[1]: 5},
-			edit: func(o *Observed) {
+			edit: func(o *engine.Observed) {
 				o.Refused, o.RefusedReason, o.CreationRefused = refused, v1alpha1.ReasonWriteRefused, true
 			}},
 		{name: "N shrinks, creations are refused", why: "resizes pass", n: 4, want: map[string]int32{hashes[0]: 2, hashes[1]: 2},
-			edit: func(o *Observed) {
+			edit: func(o *engine.Observed) {
 				o.Refused, o.RefusedReason, o.CreationRefused = refused, v1alpha1.ReasonWriteRefused, true
 			}},
 		{name: "N grows, resizes are refused", why: "nothing passes", n: 12, want: map[string]int32{hashes[0]: 5, hashes[1]: 5},
-			edit: func(o *Observed) { o.Refused, o.RefusedReason = refused, v1alpha1.ReasonWriteRefused }},
+			edit: func(o *engine.Observed) { o.Refused, o.RefusedReason = refused, v1alpha1.ReasonWriteRefused }},
 		{name: "creations are refused, and the stable ReplicaSet is gone", why: "nothing takes its place", n: 12, want: map[string]int32{hashes[1]: 5, hashes[2]: 2},
-			edit: func(o *Observed) {
+			edit: func(o *engine.Observed) {
 				o.Refused, o.RefusedReason, o.CreationRefused = refused, v1alpha1.ReasonWriteRefused, true
 				o.ReplicaSets = o.ReplicaSets[1:]
 			}},
@@ -51,9 +52,9 @@ func TestFollow(t *testing.T) {
 			for range 20 {
 				o := w.observe()
 				tc.edit(&o)
-				d := Decide(o, epoch)
+				d := engine.Decide(o, epoch)
 				for _, a := range d.Actions {
-					if _, ok := a.(Resize); !ok {
+					if _, ok := a.(engine.Resize); !ok {
 						t.Fatalf("%s: %s", tc.why, a)
 					}
 					before := w.clone()

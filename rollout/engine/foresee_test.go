@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 var (
@@ -42,7 +43,7 @@ func (c *chronicle) clone() *chronicle {
 	return &d
 }
 
-func (c *chronicle) observe() Observed {
+func (c *chronicle) observe() engine.Observed {
 	o := c.world.observe()
 	o.Release.Spec.Commit = fmt.Sprintf("%040d", c.commit)
 	if o.Release.Spec.Approval != nil {
@@ -56,9 +57,9 @@ func (c *chronicle) observe() Observed {
 
 // turn is a turn of all controllers; all pods that can come up do so.
 func (c *chronicle) turn() {
-	d := Decide(c.observe(), c.now)
+	d := engine.Decide(c.observe(), c.now)
 	for _, a := range d.Actions {
-		if _, ok := a.(ClearRollback); ok {
+		if _, ok := a.(engine.ClearRollback); ok {
 			c.rollback = false
 		}
 		c.do(a)
@@ -126,10 +127,10 @@ func (c *chronicle) ends(t *testing.T) *chronicle {
 }
 
 // foresee asks with no approval given.
-func (c *chronicle) foresee() Outlook {
+func (c *chronicle) foresee() engine.Outlook {
 	asked := c.clone()
 	asked.approved = -1
-	return Foresee(asked.observe(), asked.now)
+	return engine.Foresee(asked.observe(), asked.now)
 }
 
 // versionNamed is the version of a revision's name; -1 for none.
@@ -147,37 +148,37 @@ func (c *chronicle) runsOnly(version int) bool {
 
 // differs compares an Outlook with what has happened, by the ReplicaSets. It is
 // empty where they agree.
-func (o Outlook) differs(before, end *chronicle) string {
+func differs(o engine.Outlook, before, end *chronicle) string {
 	to := versionNamed(o.To)
 	switch o.Kind {
-	case OutlookNothing:
+	case engine.OutlookNothing:
 		if !end.runsOnly(to) {
 			return "something moved"
 		}
-	case OutlookRollBack:
+	case engine.OutlookRollBack:
 		if !end.runsOnly(to) {
 			return "it did not go back without an approval"
 		}
-	case OutlookRelease, OutlookSupersedes:
+	case engine.OutlookRelease, engine.OutlookSupersedes:
 		if to != before.brought {
 			return "it is not what was brought"
 		}
-		return o.differsAtGate(before, end)
-	case OutlookContinues, OutlookPlanChanged:
+		return differsAtGate(o, before, end)
+	case engine.OutlookContinues, engine.OutlookPlanChanged:
 		if o.RollingBack {
 			if !end.runsOnly(to) {
 				return "the rollback did not end without an approval"
 			}
 			return ""
 		}
-		return o.differsAtGate(before, end)
-	case OutlookBlocked:
+		return differsAtGate(o, before, end)
+	case engine.OutlookBlocked:
 		for i, rs := range end.sets {
 			if rs.size > before.sets[i].size && hashes[i] != before.status.StableRevision {
 				return fmt.Sprintf("v%d grew", i+1)
 			}
 		}
-	case OutlookFirstInstall:
+	case engine.OutlookFirstInstall:
 		return "the Deployment exists"
 	}
 	return ""
@@ -186,7 +187,7 @@ func (o Outlook) differs(before, end *chronicle) string {
 // differsAtGate is about a release. It begins at a step. It comes to the target of the
 // first step from there whose gate does not open by itself, and no further. Pods that
 // were more before may stay.
-func (o Outlook) differsAtGate(before, end *chronicle) string {
+func differsAtGate(o engine.Outlook, before, end *chronicle) string {
 	to, k := versionNamed(o.To), o.Step
 	if o.Steps[k].Gated {
 		if end.sets[to].size > max(before.sets[to].size, o.Steps[k].Allowed) {
@@ -216,7 +217,7 @@ func (o Outlook) differsAtGate(before, end *chronicle) string {
 // TestForesee_RandomHistories compares what Foresee says with what then happens
 // when no gate is opened and all pods come up.
 func TestForesee_RandomHistories(t *testing.T) {
-	kinds := map[OutlookKind]int{}
+	kinds := map[engine.OutlookKind]int{}
 	for i := range uint64(*foretold) {
 		seed := *foretoldAt + i
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -227,7 +228,7 @@ func TestForesee_RandomHistories(t *testing.T) {
 			if asks {
 				out, end := c.foresee(), c.ends(t)
 				kinds[out.Kind]++
-				if wrong := out.differs(c, end); wrong != "" {
+				if wrong := differs(out, c, end); wrong != "" {
 					t.Fatalf("seed %d: Foresee says %q, and %s\nhistory %s\noutlook %+v\nbefore  %s\nafter   %s",
 						seed, out, wrong, strings.Join(c.told, ", "), out, c.world, end.world)
 				}
@@ -241,7 +242,7 @@ func TestForesee_RandomHistories(t *testing.T) {
 		}
 	}
 	t.Logf("asked from seed %d: %v", *foretoldAt, kinds)
-	for _, k := range []OutlookKind{OutlookNothing, OutlookRelease, OutlookSupersedes, OutlookRollBack, OutlookContinues, OutlookPlanChanged, OutlookBlocked} {
+	for _, k := range []engine.OutlookKind{engine.OutlookNothing, engine.OutlookRelease, engine.OutlookSupersedes, engine.OutlookRollBack, engine.OutlookContinues, engine.OutlookPlanChanged, engine.OutlookBlocked} {
 		if kinds[k] == 0 && *foretold >= 1000 {
 			t.Errorf("no history came to %s", k)
 		}
@@ -330,78 +331,78 @@ func TestForesee(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string
 		happens func(c *chronicle)
-		kind    OutlookKind
+		kind    engine.OutlookKind
 		from    int
 		to      int
 		step    int
 		says    string
 	}{
-		{"the same commit", func(*chronicle) {}, OutlookNothing, 0, 0, 2, "Nothing is released"},
-		{"another version", func(c *chronicle) { c.bring(1) }, OutlookRelease, 0, 1, 0, "Step 0 comes to 1 of 4 pods; after it comes an approval."},
+		{"the same commit", func(*chronicle) {}, engine.OutlookNothing, 0, 0, 2, "Nothing is released"},
+		{"another version", func(c *chronicle) { c.bring(1) }, engine.OutlookRelease, 0, 1, 0, "Step 0 comes to 1 of 4 pods; after it comes an approval."},
 		{"a rolled back version by another commit has its gates again", func(c *chronicle) {
 			c.bring(1)
 			c.settle(t)
 			c.rollback = true
 			c.settle(t)
 			c.bring(1)
-		}, OutlookRelease, 0, 1, 0, "begins"},
+		}, engine.OutlookRelease, 0, 1, 0, "begins"},
 		{"a rolled back version by the same commit", func(c *chronicle) {
 			c.bring(1)
 			c.settle(t)
 			c.rollback = true
 			c.settle(t)
-		}, OutlookBlocked, 0, 0, 2, "RolledBack"},
+		}, engine.OutlookBlocked, 0, 0, 2, "RolledBack"},
 		{"the last stable version comes back at once", func(c *chronicle) {
 			c.bring(1)
 			c.complete(t)
 			c.bring(0)
-		}, OutlookRollBack, 1, 0, 0, "goes back"},
+		}, engine.OutlookRollBack, 1, 0, 0, "goes back"},
 		{"the version before the last stable one is a release", func(c *chronicle) {
 			c.bring(1)
 			c.complete(t)
 			c.bring(2)
 			c.complete(t)
 			c.bring(0)
-		}, OutlookRelease, 2, 0, 0, "begins"},
+		}, engine.OutlookRelease, 2, 0, 0, "begins"},
 		{"a version that was left by a rollback is a release", func(c *chronicle) {
 			c.bring(1)
 			c.complete(t)
 			c.bring(0)
 			c.settle(t)
 			c.bring(1)
-		}, OutlookRelease, 0, 1, 0, "begins"},
+		}, engine.OutlookRelease, 0, 1, 0, "begins"},
 		{"a release in the middle is superseded", func(c *chronicle) {
 			c.bring(1)
 			c.settle(t)
 			c.bring(2)
-		}, OutlookSupersedes, 1, 2, 0, "ends the release of " + hashes[1]},
+		}, engine.OutlookSupersedes, 1, 2, 0, "ends the release of " + hashes[1]},
 		{"a release in the middle is taken back", func(c *chronicle) {
 			c.bring(1)
 			c.settle(t)
 			c.bring(0)
-		}, OutlookRollBack, 1, 0, 1, "without approvals"},
+		}, engine.OutlookRollBack, 1, 0, 1, "without approvals"},
 		{"a release in the middle goes on", func(c *chronicle) {
 			c.bring(1)
 			c.settle(t)
-		}, OutlookContinues, 0, 1, 0, "goes on at step 0"},
+		}, engine.OutlookContinues, 0, 1, 0, "goes on at step 0"},
 		{"the plan is edited in the middle", func(c *chronicle) {
 			c.bring(1)
 			c.settle(t)
 			c.edit("2", "100%")
-		}, OutlookPlanChanged, 0, 1, 0, "Step 0 comes to 2 of 4 pods"},
+		}, engine.OutlookPlanChanged, 0, 1, 0, "Step 0 comes to 2 of 4 pods"},
 		{"the plan is paused", func(c *chronicle) {
 			c.spec.Paused = true
 			c.bring(1)
-		}, OutlookBlocked, 0, 1, 0, "ReleasePaused"},
+		}, engine.OutlookBlocked, 0, 1, 0, "ReleasePaused"},
 		{"the plan is not valid", func(c *chronicle) {
 			c.badPlan = true
 			c.bring(1)
-		}, OutlookBlocked, 0, 1, 0, "InvalidPlan"},
+		}, engine.OutlookBlocked, 0, 1, 0, "InvalidPlan"},
 		{"no pods", func(c *chronicle) {
 			c.write(func() { c.scale(0) })
 			c.settle(t)
 			c.bring(1)
-		}, OutlookRelease, 0, 1, 0, "0 replicas"},
+		}, engine.OutlookRelease, 0, 1, 0, "0 replicas"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			c := newChronicle(4, 1, 1, "1", "50%", "100%")
@@ -425,7 +426,7 @@ func (c *chronicle) complete(t *testing.T) {
 func TestForesee_NewPlan(t *testing.T) {
 	c := newChronicle(4, 1, 1, "1", "100%")
 	c.bring(1) // before the controller has seen the Deployment
-	if got := c.foresee(); got.Kind != OutlookRelease || got.From != hashes[0] || got.To != hashes[1] {
+	if got := c.foresee(); got.Kind != engine.OutlookRelease || got.From != hashes[0] || got.To != hashes[1] {
 		t.Errorf("%s\n%+v", got, got)
 	}
 }
@@ -433,7 +434,7 @@ func TestForesee_NewPlan(t *testing.T) {
 func TestForesee_NoDeployment(t *testing.T) {
 	o := newChronicle(4, 1, 1, "100%").observe()
 	o.Deployment = nil
-	if got := Foresee(o, epoch); got.Kind != OutlookFirstInstall || got.To != hashes[0] {
+	if got := engine.Foresee(o, epoch); got.Kind != engine.OutlookFirstInstall || got.To != hashes[0] {
 		t.Errorf("%+v", got)
 	}
 }
@@ -444,11 +445,11 @@ func TestForesee_Refused(t *testing.T) {
 	c.bring(1)
 	o := c.observe()
 	o.Refused = errors.New("no")
-	if got := Foresee(o, epoch); got.Kind != OutlookBlocked || got.Reason != v1alpha1.ReasonTemplateRefused {
+	if got := engine.Foresee(o, epoch); got.Kind != engine.OutlookBlocked || got.Reason != v1alpha1.ReasonTemplateRefused {
 		t.Errorf("%+v", got)
 	}
 	o.Refused, o.Rival = nil, "older"
-	if got := Foresee(o, epoch); got.Kind != OutlookBlocked || got.Reason != v1alpha1.ReasonAnotherPlan {
+	if got := engine.Foresee(o, epoch); got.Kind != engine.OutlookBlocked || got.Reason != v1alpha1.ReasonAnotherPlan {
 		t.Errorf("%+v", got)
 	}
 }
@@ -458,7 +459,7 @@ func TestForesee_ChangesNothing(t *testing.T) {
 	c.settle(t)
 	c.bring(1)
 	o, same := c.observe(), c.observe()
-	Foresee(o, epoch)
+	engine.Foresee(o, epoch)
 	if diff := cmp.Diff(same, o, cmp.Comparer(func(a, b plan.Record) bool { return a.Name == b.Name && a.Order == b.Order })); diff != "" {
 		t.Errorf("Foresee changed what it was given:\n%s", diff)
 	}

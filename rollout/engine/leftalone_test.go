@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"strings"
@@ -9,12 +9,13 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // Under the annotation tranche.dev/reconcile: disabled a release that has taken the
 // hold goes on, and no other one begins.
 func TestLeftAlone(t *testing.T) {
-	approve := func(o *Observed) {
+	approve := func(o *engine.Observed) {
 		o.Release.Spec.Approval = &v1alpha1.Approval{Revision: hashes[1], Commit: commitOf(1), Step: 0}
 	}
 	for _, tc := range []struct {
@@ -23,7 +24,7 @@ func TestLeftAlone(t *testing.T) {
 		recommit  bool // the template of the release under way, by another commit
 		enabled   bool // the annotation is not there
 		after     time.Duration
-		edit      func(*Observed)
+		edit      func(*engine.Observed)
 		revision  int // of the release under way afterwards
 		back      bool
 		step      int32
@@ -36,12 +37,12 @@ func TestLeftAlone(t *testing.T) {
 		{name: "the same template by another commit", why: "that is another release, too", brought: 1, recommit: true, revision: 1, reason: v1alpha1.ReasonWaitingForApproval, kept: true},
 		{name: "another template, approved", why: "the release under way goes on", brought: 2, edit: approve, revision: 1, step: 1, reason: v1alpha1.ReasonUpgrading, kept: true},
 		{name: "another template, past the deadline", why: "the release under way fails, and rolls back", brought: 2, after: time.Hour, revision: 0, back: true, step: 1, reason: v1alpha1.ReasonRollingBack, kept: true,
-			edit: func(o *Observed) {
+			edit: func(o *engine.Observed) {
 				o.Release.Status.CurrentStepState, o.Release.Status.CurrentStepTarget = v1alpha1.StepUpgrade, 0
-				o.Release.Spec.Strategy.OnFailure, o.Pods = v1alpha1.FailureRollback, &Pods{Failing: 2}
+				o.Release.Spec.Strategy.OnFailure, o.Pods = v1alpha1.FailureRollback, &engine.Pods{Failing: 2}
 				o.ReplicaSets[1].Status.AvailableReplicas, o.ReplicaSets[1].Status.ReadyReplicas = 0, 0
 			}},
-		{name: "no template", why: "the release under way goes on", brought: 1, edit: func(o *Observed) { o.Release.Spec.Template, o.Template = nil, nil },
+		{name: "no template", why: "the release under way goes on", brought: 1, edit: func(o *engine.Observed) { o.Release.Spec.Template, o.Template = nil, nil },
 			revision: 1, reason: v1alpha1.ReasonWaitingForApproval, kept: true},
 		{name: "the stable template", why: "going back ends the hold", brought: 0, revision: 0, back: true, step: 1, reason: v1alpha1.ReasonRollingBack},
 	} {
@@ -60,7 +61,7 @@ func TestLeftAlone(t *testing.T) {
 			if tc.edit != nil {
 				tc.edit(&o)
 			}
-			d := Decide(o, epoch.Add(tc.after))
+			d := engine.Decide(o, epoch.Add(tc.after))
 			s := d.Status
 			if s.UpdateRevision != hashes[tc.revision] || s.RollingBack != tc.back || s.CurrentStepIndex != tc.step || s.Reason != tc.reason {
 				t.Errorf("%s: %s back=%t at step %d: %s: %s", tc.why, s.UpdateRevision, s.RollingBack, s.CurrentStepIndex, s.Reason, s.Message)
@@ -68,7 +69,7 @@ func TestLeftAlone(t *testing.T) {
 			if !tc.back && tc.revision == 1 && s.UpdateCommit != commitOf(1) {
 				t.Errorf("%s: commit %s", tc.why, s.UpdateCommit)
 			}
-			if got := strings.HasSuffix(s.Message, keptBehind); got != tc.kept {
+			if got := strings.HasSuffix(s.Message, engine.KeptBehind); got != tc.kept {
 				t.Errorf("%s: message %q", tc.why, s.Message)
 			}
 			for _, a := range d.Actions {

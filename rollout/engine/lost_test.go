@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"slices"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // A held Deployment has lost its records. Its template becomes stable only where that
@@ -60,10 +61,10 @@ func TestLostRecords(t *testing.T) {
 			}
 			o := w.observe()
 			before := o.Release.Status
-			d := Decide(o, epoch)
+			d := engine.Decide(o, epoch)
 			var stable string
 			for _, a := range d.Actions {
-				if r, ok := a.(Remember); ok && r.Record.Order > 0 {
+				if r, ok := a.(engine.Remember); ok && r.Record.Order > 0 {
 					stable = r.Record.Revision
 				}
 			}
@@ -75,7 +76,7 @@ func TestLostRecords(t *testing.T) {
 			}
 			s := d.Status
 			if len(d.Actions) > 0 || s.Reason != v1alpha1.ReasonRecordsLost ||
-				!meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStalled) || d.Wait != refusedInterval {
+				!meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStalled) || d.Wait != engine.RefusedInterval {
 				t.Errorf("%s: %s, wait %s, %v", s.Reason, s.Message, d.Wait, d.Actions)
 			}
 			if !meta.IsStatusConditionPresentAndEqual(s.Conditions, v1alpha1.ConditionHeld, metav1.ConditionTrue) {

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"cmp"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
 
@@ -118,7 +119,7 @@ type release struct {
 }
 
 // observed is how many pods of a release a round observes.
-func (r *release) observed(ob *Observed) (n int32) {
+func (r *release) observed(ob *engine.Observed) (n int32) {
 	for _, rs := range ob.ReplicaSets {
 		if versionIn(&rs.Spec.Template) == r.version {
 			n += facts.Size(rs)
@@ -193,14 +194,14 @@ func (o *oracle) free(version int, r *release) bool {
 }
 
 // usable reports whether a round could act on the plan.
-func usable(ob *Observed) bool {
+func usable(ob *engine.Observed) bool {
 	return ob.Deployment != nil && ob.Refused == nil && ob.Rival == "" && len(ob.Records) > 0 &&
 		ob.Deployment.Annotations[v1alpha1.AnnotationReconcile] != v1alpha1.AnnotationReconcileDisabled &&
 		len(plan.ValidateStrategy(&ob.Release.Spec.Strategy, field.NewPath("spec"))) == 0
 }
 
 // look notes what a round observes, and opens the gates that it could open.
-func (o *oracle) look(c *cluster, ob *Observed) {
+func (o *oracle) look(c *cluster, ob *engine.Observed) {
 	o.before = c.sum()
 	o.awaited = false
 	if ob.Deployment == nil {
@@ -266,7 +267,7 @@ func (o *oracle) look(c *cluster, ob *Observed) {
 }
 
 // runsAll reports whether a round observes pods of a version, and no others.
-func runsAll(ob *Observed, version int) bool {
+func runsAll(ob *engine.Observed, version int) bool {
 	var all, its int32
 	for _, rs := range ob.ReplicaSets {
 		all += facts.Size(rs)
@@ -278,7 +279,7 @@ func runsAll(ob *Observed, version int) bool {
 }
 
 // shows reports whether a round observes the approval that there is.
-func (o *oracle) shows(c *cluster, ob *Observed) bool {
+func (o *oracle) shows(c *cluster, ob *engine.Observed) bool {
 	a := ob.Release.Spec.Approval
 	return a != nil && c.br.Spec.Approval != nil && a.ApprovedIn == c.br.Spec.Approval.ApprovedIn
 }
@@ -288,7 +289,7 @@ func (o *oracle) shows(c *cluster, ob *Observed) bool {
 // not: if Git brings another version, the one with the most available pods counts. If
 // admission acts outside dry runs only, or has come since that rollout began, the
 // controller cannot know from what is there what Git brings.
-func (o *oracle) adopted(c *cluster, ob *Observed) (version int, proven bool) {
+func (o *oracle) adopted(c *cluster, ob *engine.Observed) (version int, proven bool) {
 	v := versionIn(&ob.Deployment.Spec.Template)
 	if v == o.stable && len(ob.Records) > 0 {
 		return v, true // it was before the memory was lost
@@ -320,7 +321,7 @@ func rolledOut(d *appsv1.Deployment) bool {
 // replan puts the position into an edited plan: at the first step whose target is not
 // below what runs, and not beyond what is opened. A release whose own step has not changed
 // stays at it. The engine may be at an earlier one, whose gates can then open again.
-func (o *oracle) replan(r *release, ob *Observed) {
+func (o *oracle) replan(r *release, ob *engine.Observed) {
 	now := valuesOf(ob.Release.Spec.Strategy.Steps)
 	if slices.Equal(now, r.steps) {
 		return
@@ -355,7 +356,7 @@ func most(values []intstr.IntOrString, n int32) int32 {
 }
 
 // opens reports whether the gate of step i could open in this round.
-func (o *oracle) opens(c *cluster, r *release, ob *Observed, i int) bool {
+func (o *oracle) opens(c *cluster, r *release, ob *engine.Observed, i int) bool {
 	n := facts.Replicas(ob.Deployment)
 	if n == 0 {
 		return false // to zero and back passes no gate
@@ -379,7 +380,7 @@ func (o *oracle) opens(c *cluster, r *release, ob *Observed, i int) bool {
 	case w.since.IsZero():
 		return false
 	case available < low:
-		if Held(ob.Deployment) && ob.Deployment.Status.ObservedGeneration >= ob.Deployment.Generation && !ob.Release.Spec.Paused {
+		if engine.Held(ob.Deployment) && ob.Deployment.Status.ObservedGeneration >= ob.Deployment.Generation && !ob.Release.Spec.Paused {
 			*w = wait{}
 			r.losses++
 		}
@@ -402,7 +403,7 @@ func tolerated(c *cluster, target int32) int32 {
 }
 
 // completed reports whether a user has completed step i in status.
-func (o *oracle) completed(r *release, ob *Observed, i int) bool {
+func (o *oracle) completed(r *release, ob *engine.Observed, i int) bool {
 	upTo := min(i+1, len(r.steps)-1)
 	return r.completed == i && !ob.Release.Spec.RequireSignedApprovals && (sameSteps(r.completedSteps, r.steps, upTo) || sameSteps(r.statusSteps, r.steps, upTo))
 }
@@ -427,12 +428,12 @@ func (o *oracle) approved(r *release, a *v1alpha1.Approval, i int) bool {
 const bogus = "5555555555"
 
 // allowed is how many pods of a release gates allow.
-func (o *oracle) allowed(c *cluster, r *release, ob *Observed) int32 {
+func (o *oracle) allowed(c *cluster, r *release, ob *engine.Observed) int32 {
 	return max(r.allows(facts.Replicas(ob.Deployment)), r.allows(c.replicas()))
 }
 
 // wrote judges one write of the controller.
-func (o *oracle) wrote(c, before *cluster, ob *Observed, a Action) {
+func (o *oracle) wrote(c, before *cluster, ob *engine.Observed, a engine.Action) {
 	if !before.fresh() {
 		o.meddled = "a round wrote on a stale observation"
 	}
@@ -441,36 +442,36 @@ func (o *oracle) wrote(c, before *cluster, ob *Observed, a Action) {
 		o.judgeAvailability(c, before, a)
 		o.judgeSafety(c, before, a)
 	}
-	if m, ok := a.(Remember); ok && m.Record.Order > 0 && !m.Written { // the hand-back may come late
+	if m, ok := a.(engine.Remember); ok && m.Record.Order > 0 && !m.Written { // the hand-back may come late
 		r, version := o.current(c, &ob.Release.Spec), versionIn(m.Record.Template)
 		if o.free(version, r) || version == r.version && (r.whole() || r.full) { // else the hand-back is judged
 			o.become(c, before, ob, version)
 		}
 	}
-	if _, ok := a.(Hold); ok && o.awaited && c.admission == admitsAll {
+	if _, ok := a.(engine.Hold); ok && o.awaited && c.admission == admitsAll {
 		c.violate("adoption", "%s, and the native rollout of what Git brings has not finished\n was %s", a, before)
 	}
-	if h, ok := a.(HandBack); ok && !facts.EqualStrategy(h.Strategy, c.manifestStrategy()) {
+	if h, ok := a.(engine.HandBack); ok && !facts.EqualStrategy(h.Strategy, c.manifestStrategy()) {
 		c.violate("I7", "%s leaves another strategy than the manifest's\n was %s", a, before)
 	}
 }
 
 // judgeGates is I3 and I5.
-func (o *oracle) judgeGates(c, before *cluster, ob *Observed, a Action) {
+func (o *oracle) judgeGates(c, before *cluster, ob *engine.Observed, a engine.Action) {
 	r := o.current(c, &ob.Release.Spec)
 	var version int
 	switch a := a.(type) {
-	case CreateReplicaSet:
+	case engine.CreateReplicaSet:
 		version = versionIn(&a.ReplicaSet.Spec.Template)
 		if facts.Size(a.ReplicaSet) == 0 {
 			return
 		}
-	case Resize:
+	case engine.Resize:
 		version = versionIn(&a.ReplicaSet.Spec.Template)
 		if a.To <= facts.Size(a.ReplicaSet) {
 			return
 		}
-	case HandBack:
+	case engine.HandBack:
 		o.judgeHandBack(c, before, ob, r)
 		return
 	default:
@@ -525,7 +526,7 @@ func (c *cluster) foreign(version int) (n int32) {
 // judgeHandBack: the native controller brings all pods to the template that it is handed.
 // So that must be free, or allowed as a whole. At 0 replicas it must be allowed for any
 // number that may come.
-func (o *oracle) judgeHandBack(c, before *cluster, ob *Observed, r *release) {
+func (o *oracle) judgeHandBack(c, before *cluster, ob *engine.Observed, r *release) {
 	version := versionIn(&c.d.Spec.Template)
 	o.judgeMutation(c, before)
 	_, total := c.active()
@@ -551,7 +552,7 @@ func (r *release) whole() bool { return r.allows(1000) == 1000 }
 // become notes that a version is stable: all pods run it, or may, and none is there. A
 // version that a rollback left is nothing to go back to. A version that was left through
 // gates is, also if they led to what had been stable before.
-func (o *oracle) become(c, before *cluster, ob *Observed, version int) {
+func (o *oracle) become(c, before *cluster, ob *engine.Observed, version int) {
 	r := o.current(c, &ob.Release.Spec)
 	_, total := c.active()
 	n := min(c.replicas(), facts.Replicas(ob.Deployment)) // the hand-back meets a conflict where N has changed
@@ -626,7 +627,7 @@ func (c *cluster) sum() (n int32) {
 }
 
 // judgeAvailability is I1 and I2.
-func (o *oracle) judgeAvailability(c, before *cluster, a Action) {
+func (o *oracle) judgeAvailability(c, before *cluster, a engine.Action) {
 	surge, unavailable := c.bounds()
 	n := c.replicas()
 	total, was := c.sum(), before.sum()
@@ -644,9 +645,9 @@ func (o *oracle) judgeAvailability(c, before *cluster, a Action) {
 
 // judgeSafety is I10 before it happens: after a write of the controller the native
 // controller would resize, and before it would not.
-func (o *oracle) judgeSafety(c, before *cluster, a Action) {
-	_, hold := a.(Hold)
-	_, back := a.(HandBack)
+func (o *oracle) judgeSafety(c, before *cluster, a engine.Action) {
+	_, hold := a.(engine.Hold)
+	_, back := a.(engine.HandBack)
 	if (hold || back) && c.d.Spec.Paused != (c.d.Spec.Strategy.Type == "Recreate") {
 		c.violate("I10", "%s leaves half a hold\n was %s", a, before)
 	}
@@ -748,7 +749,7 @@ func (o *oracle) since(c *cluster, _ time.Time) {
 }
 
 // said judges a status that was written.
-func (o *oracle) said(c *cluster, ob *Observed, before v1alpha1.BatchReleaseStatus) {
+func (o *oracle) said(c *cluster, ob *engine.Observed, before v1alpha1.BatchReleaseStatus) {
 	s := c.br.Status
 	r := o.current(c, &ob.Release.Spec)
 	deadline := time.Duration(c.deadlineOf(ob)) * time.Second
@@ -779,7 +780,7 @@ func (o *oracle) said(c *cluster, ob *Observed, before v1alpha1.BatchReleaseStat
 	}
 }
 
-func (c *cluster) deadlineOf(ob *Observed) int64 {
+func (c *cluster) deadlineOf(ob *engine.Observed) int64 {
 	seconds := int64(v1alpha1.DefaultProgressDeadlineSeconds)
 	if s := ob.Release.Spec.Strategy.ProgressDeadlineSeconds; s != nil {
 		seconds = int64(*s)
@@ -788,8 +789,8 @@ func (c *cluster) deadlineOf(ob *Observed) int64 {
 }
 
 // doubt notes that a round could not act on the plan, and found another release in it.
-func (o *oracle) doubt(c *cluster, ob *Observed) {
-	if d := ob.Deployment; usable(ob) || d == nil || ob.Rival != "" || d.Labels[v1alpha1.LabelHeld] != "" || Held(d) {
+func (o *oracle) doubt(c *cluster, ob *engine.Observed) {
+	if d := ob.Deployment; usable(ob) || d == nil || ob.Rival != "" || d.Labels[v1alpha1.LabelHeld] != "" || engine.Held(d) {
 		return
 	}
 	r := o.current(c, &ob.Release.Spec)
@@ -799,12 +800,12 @@ func (o *oracle) doubt(c *cluster, ob *Observed) {
 }
 
 // rounded notes that a round was complete.
-func (o *oracle) rounded(c *cluster, ob *Observed, actions []Action) {
+func (o *oracle) rounded(c *cluster, ob *engine.Observed, actions []engine.Action) {
 	o.doubt(c, ob)
 	if usable(ob) {
 		before := *o.of(c, o.seen.version, o.seen.commit)
 		current := o.current(c, &ob.Release.Spec)
-		current.sure = current.sure || current.could && current.looked && len(actions) == 0 && c.fresh() && Held(ob.Deployment)
+		current.sure = current.sure || current.could && current.looked && len(actions) == 0 && c.fresh() && engine.Held(ob.Deployment)
 		current.looked = true
 		if before.version != current.version || before.commit != current.commit {
 			current.midway = before.held && !before.ended && !before.failed && !o.free(before.version, &before)

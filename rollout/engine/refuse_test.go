@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // idle returns a world in which the release of v2 has ended, and runs everywhere.
@@ -29,24 +30,28 @@ func idle() *world {
 // refusals are why a release cannot begin, each with its reason.
 var refusals = []struct {
 	reason string
-	edit   func(*Observed)
+	edit   func(*engine.Observed)
 }{
-	{v1alpha1.ReasonUnsupportedStrategy, func(o *Observed) {
+	{v1alpha1.ReasonUnsupportedStrategy, func(o *engine.Observed) {
 		o.Release.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	}},
-	{v1alpha1.ReasonUnsupportedStrategy, func(o *Observed) {
+	{v1alpha1.ReasonUnsupportedStrategy, func(o *engine.Observed) {
 		none := intstr.FromInt32(0)
 		o.Release.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &none, MaxUnavailable: &none}}
 	}},
-	{v1alpha1.ReasonInvalidPlan, func(o *Observed) { o.Release.Spec.Strategy.Steps = nil }},
-	{v1alpha1.ReasonInvalidPlan, func(o *Observed) { o.Release.Spec.Strategy.Steps = steps("50%", "20%", "100%") }},
-	{v1alpha1.ReasonTemplateRefused, func(o *Observed) { o.Refused, o.Template = errors.New("the selector does not match"), nil }},
-	{v1alpha1.ReasonHandBackRefused, func(o *Observed) { o.Refused, o.RefusedReason = errors.New("a policy"), v1alpha1.ReasonHandBackRefused }},
-	{v1alpha1.ReasonHandBackRefused, func(o *Observed) {
+	{v1alpha1.ReasonInvalidPlan, func(o *engine.Observed) { o.Release.Spec.Strategy.Steps = nil }},
+	{v1alpha1.ReasonInvalidPlan, func(o *engine.Observed) { o.Release.Spec.Strategy.Steps = steps("50%", "20%", "100%") }},
+	{v1alpha1.ReasonTemplateRefused, func(o *engine.Observed) { o.Refused, o.Template = errors.New("the selector does not match"), nil }},
+	{v1alpha1.ReasonHandBackRefused, func(o *engine.Observed) {
+		o.Refused, o.RefusedReason = errors.New("a policy"), v1alpha1.ReasonHandBackRefused
+	}},
+	{v1alpha1.ReasonHandBackRefused, func(o *engine.Observed) {
 		o.Refused, o.RefusedReason, o.Template = errors.New("no right"), v1alpha1.ReasonHandBackRefused, nil
 	}},
-	{v1alpha1.ReasonWriteRefused, func(o *Observed) { o.Refused, o.RefusedReason = errors.New("a webhook"), v1alpha1.ReasonWriteRefused }},
-	{v1alpha1.ReasonReleasePaused, func(o *Observed) {
+	{v1alpha1.ReasonWriteRefused, func(o *engine.Observed) {
+		o.Refused, o.RefusedReason = errors.New("a webhook"), v1alpha1.ReasonWriteRefused
+	}},
+	{v1alpha1.ReasonReleasePaused, func(o *engine.Observed) {
 		o.Deployment.Annotations = map[string]string{v1alpha1.AnnotationReconcile: v1alpha1.AnnotationReconcileDisabled}
 	}},
 }
@@ -59,10 +64,10 @@ func TestRefused_BeforeItBegins(t *testing.T) {
 		t.Run(tc.reason, func(t *testing.T) {
 			w := idle()
 			w.brought = 2
-			refused := func() Decision {
+			refused := func() engine.Decision {
 				o := w.observe()
 				tc.edit(&o)
-				return Decide(o, epoch)
+				return engine.Decide(o, epoch)
 			}
 			for range 2 { // and it stays so
 				d := refused()
@@ -79,9 +84,9 @@ func TestRefused_BeforeItBegins(t *testing.T) {
 			}
 			at := w.status
 
-			w.status = stored(Decide(w.observe(), epoch).Status) // nothing refuses it any more
+			w.status = stored(engine.Decide(w.observe(), epoch).Status) // nothing refuses it any more
 			for range 2 {
-				w.status = stored(Decide(w.observe(), epoch).Status)
+				w.status = stored(engine.Decide(w.observe(), epoch).Status)
 			}
 			if s := w.status; s.Phase != v1alpha1.PhaseInitial || s.UpdateRevision != hashes[2] || s.CurrentStepIndex != 0 || len(s.History) > 0 ||
 				!slices.Equal(s.OpenedReplicas, []intstr.IntOrString{intstr.FromString("20%")}) {

@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"errors"
@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the transcripts as they come out; commit only the changes that you understand")
@@ -250,7 +251,7 @@ func judged(f func()) (err error) {
 }
 
 // decided writes the events and writes of a round.
-func (p *transcript) decided(d Decision) {
+func (p *transcript) decided(d engine.Decision) {
 	for _, e := range d.Events {
 		kind := "event"
 		if e.Warning {

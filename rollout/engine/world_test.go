@@ -1,4 +1,4 @@
-package engine
+package engine_test
 
 import (
 	"fmt"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // world is a model of what a release lives in: a Deployment, its ReplicaSets
@@ -150,7 +151,7 @@ func (w *world) strategy() appsv1.DeploymentStrategy {
 }
 
 // observe builds what Decide is given.
-func (w *world) observe() Observed {
+func (w *world) observe() engine.Observed {
 	replicas := w.n
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: types.UID("d"), Generation: w.generation},
@@ -171,7 +172,7 @@ func (w *world) observe() Observed {
 	if w.held {
 		d.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
 	}
-	o := Observed{Release: &v1alpha1.BatchRelease{Spec: w.spec, Status: w.status}, Deployment: d, Template: templates[w.brought]}
+	o := engine.Observed{Release: &v1alpha1.BatchRelease{Spec: w.spec, Status: w.status}, Deployment: d, Template: templates[w.brought]}
 	o.Release.Spec.Template = templates[w.brought]
 	if w.badPlan {
 		o.Release.Spec.Strategy.Steps = []v1alpha1.Step{{Replicas: intstr.FromInt32(2)}, {Replicas: intstr.FromInt32(1)}, {Replicas: plan.Full}}
@@ -198,8 +199,8 @@ func (w *world) observe() Observed {
 	return o
 }
 
-func record(version int, order int64, s *appsv1.DeploymentStrategy) Record {
-	return Record{Name: hashes[version], Order: order, Revision: hashes[version], Template: templates[version], Sent: digests[version], Strategy: s}
+func record(version int, order int64, s *appsv1.DeploymentStrategy) engine.Record {
+	return engine.Record{Name: hashes[version], Order: order, Revision: hashes[version], Template: templates[version], Sent: digests[version], Strategy: s}
 }
 
 func (w *world) object(i int, rs replicaSet) *appsv1.ReplicaSet {
@@ -212,7 +213,7 @@ func (w *world) object(i int, rs replicaSet) *appsv1.ReplicaSet {
 			Name: "web-" + hashes[i], Generation: generation, CreationTimestamp: metav1.Time{Time: epoch.Add(time.Duration(i) * time.Second)},
 			Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: hashes[i]},
 			Annotations: map[string]string{
-				AnnotationDesiredReplicas: strconv.Itoa(int(rs.desired)), AnnotationMaxReplicas: strconv.Itoa(int(rs.maximum)),
+				engine.AnnotationDesiredReplicas: strconv.Itoa(int(rs.desired)), engine.AnnotationMaxReplicas: strconv.Itoa(int(rs.maximum)),
 			},
 		},
 		Spec:   appsv1.ReplicaSetSpec{Replicas: &size, Template: hashed[i]},
@@ -239,9 +240,9 @@ func (w *world) write(f func()) {
 }
 
 // do makes one write.
-func (w *world) do(a Action) {
+func (w *world) do(a engine.Action) {
 	switch a := a.(type) {
-	case Remember:
+	case engine.Remember:
 		version := versionOf(a.Record.Template)
 		if a.Written { // admission changes nothing here
 			if a.Record.Order == 0 && !slices.Contains(w.releasing, version) && !slices.Contains(w.records, version) {
@@ -258,26 +259,26 @@ func (w *world) do(a Action) {
 		}
 		w.forget(version)
 		w.records = append([]int{version}, w.records...)
-	case Forget:
+	case engine.Forget:
 		w.forget(versionOf(a.Record.Template))
-	case Hold:
+	case engine.Hold:
 		w.write(func() { w.held, w.paused, w.recreate, w.template = true, true, true, versionOf(a.Template) })
-	case HandBack:
+	case engine.HandBack:
 		w.write(func() {
 			w.held, w.paused, w.recreate = false, false, false
 			if a.Template != nil {
 				w.template = versionOf(a.Template)
 			}
 		})
-	case CreateReplicaSet:
+	case engine.CreateReplicaSet:
 		i := versionOf(&a.ReplicaSet.Spec.Template)
 		if w.sets[i].exists {
 			panic("created twice")
 		}
-		desired, _ := strconv.Atoi(a.ReplicaSet.Annotations[AnnotationDesiredReplicas])
+		desired, _ := strconv.Atoi(a.ReplicaSet.Annotations[engine.AnnotationDesiredReplicas])
 		w.sets[i].exists = true
 		w.resize(i, *a.ReplicaSet.Spec.Replicas, int32(desired), w.n+w.surge)
-	case Resize:
+	case engine.Resize:
 		w.resize(versionOf(&a.ReplicaSet.Spec.Template), a.To, a.Desired, a.Max)
 	}
 }
@@ -515,10 +516,10 @@ func (w *world) key() string {
 		s.OpenedReplicas, s.BeganFull, s.CurrentStepTarget > 0, current(s.UpdateCommit), current(s.FailedCommit), s.Approval != nil, s.RequestedApproval != nil, ended)
 }
 
-func (w *world) decide() Decision { return Decide(w.observe(), epoch) }
+func (w *world) decide() engine.Decision { return engine.Decide(w.observe(), epoch) }
 
 // make makes the first k writes of a round; k < 0: all, and the status.
-func (w *world) make(t *testing.T, d Decision, k int) {
+func (w *world) make(t *testing.T, d engine.Decision, k int) {
 	start := w.clone()
 	for i, a := range d.Actions {
 		if i == k {
@@ -537,7 +538,7 @@ func (w *world) make(t *testing.T, d Decision, k int) {
 }
 
 // checkWrite checks I1 and I2 on one write.
-func (w *world) checkWrite(t *testing.T, before *world, a Action) {
+func (w *world) checkWrite(t *testing.T, before *world, a engine.Action) {
 	t.Helper()
 	_, total := w.active()
 	_, was := before.active()
@@ -551,7 +552,7 @@ func (w *world) checkWrite(t *testing.T, before *world, a Action) {
 	if total > was && total > most {
 		t.Fatalf("I2: %s makes %d pods of %d+%d\npath %s\nbefore %s\nafter  %s", a, total, w.n, w.surge, w.path, before, w)
 	}
-	if h, ok := a.(HandBack); ok && h.Template == nil && w.status.Phase == v1alpha1.PhaseFinalizing {
+	if h, ok := a.(engine.HandBack); ok && h.Template == nil && w.status.Phase == v1alpha1.PhaseFinalizing {
 		for i, rs := range w.sets {
 			if i != w.template && rs.size > 0 {
 				t.Fatalf("hand-back with old pods\n%s", w)

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -13,7 +14,7 @@ func TestEndedReleases(t *testing.T) {
 	name := func(i int) v1alpha1.ReleaseName {
 		return v1alpha1.ReleaseName{Revision: fmt.Sprint("r", i), Commit: fmt.Sprint("c", i)}
 	}
-	d := newDraft(&Observed{Release: &v1alpha1.BatchRelease{}}, epoch)
+	d := newDraft(&Observed{Release: &v1alpha1.BatchRelease{}}, time.Unix(0, 0).UTC())
 	end := func(i int) []v1alpha1.ReleaseName {
 		d.Status.UpdateRevision, d.Status.UpdateCommit = name(i).Revision, name(i).Commit
 		d.archive(v1alpha1.OutcomeSuperseded)
