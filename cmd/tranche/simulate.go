@@ -18,7 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/engine/simulation"
 )
 
 type simulateOptions struct {
@@ -145,8 +145,8 @@ func renderPath(path string) ([]plan.Object, error) {
 
 // simulation puts plan, Deployment and flags together; changed tells which
 // flags were given.
-func (o simulateOptions) simulation(r *plannedRelease, changed func(string) bool) engine.Simulation {
-	s := engine.Simulation{
+func (o simulateOptions) simulation(r *plannedRelease, changed func(string) bool) simulation.Simulation {
+	s := simulation.Simulation{
 		Plan: r.plan.Spec.Strategy, Replicas: o.replicas, PodReady: o.podReady, ApproveAfter: o.approveAfter,
 		Fails: changed("fail-at"), FailAt: o.failAt, Strategy: r.deployment.Spec.Strategy, MinReadySeconds: r.deployment.Spec.MinReadySeconds,
 	}
@@ -156,7 +156,7 @@ func (o simulateOptions) simulation(r *plannedRelease, changed func(string) bool
 	if changed("min-ready-seconds") {
 		s.MinReadySeconds = o.minReadySeconds
 	}
-	given := engine.NewStrategy(o.maxSurge, o.maxUnavailable).RollingUpdate
+	given := simulation.NewStrategy(o.maxSurge, o.maxUnavailable).RollingUpdate
 	if s.Strategy.RollingUpdate == nil {
 		s.Strategy.RollingUpdate = given
 	}
@@ -217,7 +217,7 @@ func simulate(w io.Writer, changed func(string) bool, o simulateOptions, release
 
 // simulationText has one line for each time at which something moved, with
 // a bar of the pods: = stable, # update, . not yet available.
-func simulationText(name string, s *engine.Simulation, moments []engine.Moment) (string, error) {
+func simulationText(name string, s *simulation.Simulation, moments []simulation.Moment) (string, error) {
 	least, most, err := s.Bounds()
 	if err != nil {
 		return "", err
@@ -252,7 +252,7 @@ func simulationText(name string, s *engine.Simulation, moments []engine.Moment) 
 }
 
 // momentText is what a moment says: a gate or an end in a sentence, the rest in a word.
-func momentText(m engine.Moment) string {
+func momentText(m simulation.Moment) string {
 	switch m.Reason {
 	case v1alpha1.ReasonUpgrading, v1alpha1.ReasonTakingHold, v1alpha1.ReasonHandingBack:
 		return m.Reason
@@ -263,7 +263,7 @@ func momentText(m engine.Moment) string {
 // widest is how many characters a bar has at most.
 const widest = 40
 
-func bar(m engine.Moment) string {
+func bar(m simulation.Moment) string {
 	parts := []struct {
 		n    int32
 		sign string

@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/engine/foresee"
 )
 
 var (
@@ -127,10 +128,10 @@ func (c *chronicle) ends(t *testing.T) *chronicle {
 }
 
 // foresee asks with no approval given.
-func (c *chronicle) foresee() engine.Outlook {
+func (c *chronicle) foresee() foresee.Outlook {
 	asked := c.clone()
 	asked.approved = -1
-	return engine.Foresee(asked.observe(), asked.now)
+	return foresee.Foresee(asked.observe(), asked.now)
 }
 
 // versionNamed is the version of a revision's name; -1 for none.
@@ -148,23 +149,23 @@ func (c *chronicle) runsOnly(version int) bool {
 
 // differs compares an Outlook with what has happened, by the ReplicaSets. It is
 // empty where they agree.
-func differs(o engine.Outlook, before, end *chronicle) string {
+func differs(o foresee.Outlook, before, end *chronicle) string {
 	to := versionNamed(o.To)
 	switch o.Kind {
-	case engine.OutlookNothing:
+	case foresee.OutlookNothing:
 		if !end.runsOnly(to) {
 			return "something moved"
 		}
-	case engine.OutlookRollBack:
+	case foresee.OutlookRollBack:
 		if !end.runsOnly(to) {
 			return "it did not go back without an approval"
 		}
-	case engine.OutlookRelease, engine.OutlookSupersedes:
+	case foresee.OutlookRelease, foresee.OutlookSupersedes:
 		if to != before.brought {
 			return "it is not what was brought"
 		}
 		return differsAtGate(o, before, end)
-	case engine.OutlookContinues, engine.OutlookPlanChanged:
+	case foresee.OutlookContinues, foresee.OutlookPlanChanged:
 		if o.RollingBack {
 			if !end.runsOnly(to) {
 				return "the rollback did not end without an approval"
@@ -172,13 +173,13 @@ func differs(o engine.Outlook, before, end *chronicle) string {
 			return ""
 		}
 		return differsAtGate(o, before, end)
-	case engine.OutlookBlocked:
+	case foresee.OutlookBlocked:
 		for i, rs := range end.sets {
 			if rs.size > before.sets[i].size && hashes[i] != before.status.StableRevision {
 				return fmt.Sprintf("v%d grew", i+1)
 			}
 		}
-	case engine.OutlookFirstInstall:
+	case foresee.OutlookFirstInstall:
 		return "the Deployment exists"
 	}
 	return ""
@@ -187,7 +188,7 @@ func differs(o engine.Outlook, before, end *chronicle) string {
 // differsAtGate is about a release. It begins at a step. It comes to the target of the
 // first step from there whose gate does not open by itself, and no further. Pods that
 // were more before may stay.
-func differsAtGate(o engine.Outlook, before, end *chronicle) string {
+func differsAtGate(o foresee.Outlook, before, end *chronicle) string {
 	to, k := versionNamed(o.To), o.Step
 	if o.Steps[k].Gated {
 		if end.sets[to].size > max(before.sets[to].size, o.Steps[k].Allowed) {
@@ -217,7 +218,7 @@ func differsAtGate(o engine.Outlook, before, end *chronicle) string {
 // TestForesee_RandomHistories compares what Foresee says with what then happens
 // when no gate is opened and all pods come up.
 func TestForesee_RandomHistories(t *testing.T) {
-	kinds := map[engine.OutlookKind]int{}
+	kinds := map[foresee.OutlookKind]int{}
 	for i := range uint64(*foretold) {
 		seed := *foretoldAt + i
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -242,7 +243,7 @@ func TestForesee_RandomHistories(t *testing.T) {
 		}
 	}
 	t.Logf("asked from seed %d: %v", *foretoldAt, kinds)
-	for _, k := range []engine.OutlookKind{engine.OutlookNothing, engine.OutlookRelease, engine.OutlookSupersedes, engine.OutlookRollBack, engine.OutlookContinues, engine.OutlookPlanChanged, engine.OutlookBlocked} {
+	for _, k := range []foresee.OutlookKind{foresee.OutlookNothing, foresee.OutlookRelease, foresee.OutlookSupersedes, foresee.OutlookRollBack, foresee.OutlookContinues, foresee.OutlookPlanChanged, foresee.OutlookBlocked} {
 		if kinds[k] == 0 && *foretold >= 1000 {
 			t.Errorf("no history came to %s", k)
 		}
@@ -331,78 +332,78 @@ func TestForesee(t *testing.T) {
 	for _, tc := range []struct {
 		reason  string
 		happens func(c *chronicle)
-		kind    engine.OutlookKind
+		kind    foresee.OutlookKind
 		from    int
 		to      int
 		step    int
 		says    string
 	}{
-		{"the same commit", func(*chronicle) {}, engine.OutlookNothing, 0, 0, 2, "Nothing is released"},
-		{"another version", func(c *chronicle) { c.bring(1) }, engine.OutlookRelease, 0, 1, 0, "Step 0 comes to 1 of 4 pods; after it comes an approval."},
+		{"the same commit", func(*chronicle) {}, foresee.OutlookNothing, 0, 0, 2, "Nothing is released"},
+		{"another version", func(c *chronicle) { c.bring(1) }, foresee.OutlookRelease, 0, 1, 0, "Step 0 comes to 1 of 4 pods; after it comes an approval."},
 		{"a rolled back version by another commit has its gates again", func(c *chronicle) {
 			c.bring(1)
 			c.settle(t)
 			c.rollback = true
 			c.settle(t)
 			c.bring(1)
-		}, engine.OutlookRelease, 0, 1, 0, "begins"},
+		}, foresee.OutlookRelease, 0, 1, 0, "begins"},
 		{"a rolled back version by the same commit", func(c *chronicle) {
 			c.bring(1)
 			c.settle(t)
 			c.rollback = true
 			c.settle(t)
-		}, engine.OutlookBlocked, 0, 0, 2, "RolledBack"},
+		}, foresee.OutlookBlocked, 0, 0, 2, "RolledBack"},
 		{"the last stable version comes back at once", func(c *chronicle) {
 			c.bring(1)
 			c.complete(t)
 			c.bring(0)
-		}, engine.OutlookRollBack, 1, 0, 0, "goes back"},
+		}, foresee.OutlookRollBack, 1, 0, 0, "goes back"},
 		{"the version before the last stable one is a release", func(c *chronicle) {
 			c.bring(1)
 			c.complete(t)
 			c.bring(2)
 			c.complete(t)
 			c.bring(0)
-		}, engine.OutlookRelease, 2, 0, 0, "begins"},
+		}, foresee.OutlookRelease, 2, 0, 0, "begins"},
 		{"a version that was left by a rollback is a release", func(c *chronicle) {
 			c.bring(1)
 			c.complete(t)
 			c.bring(0)
 			c.settle(t)
 			c.bring(1)
-		}, engine.OutlookRelease, 0, 1, 0, "begins"},
+		}, foresee.OutlookRelease, 0, 1, 0, "begins"},
 		{"a release in the middle is superseded", func(c *chronicle) {
 			c.bring(1)
 			c.settle(t)
 			c.bring(2)
-		}, engine.OutlookSupersedes, 1, 2, 0, "ends the release of " + hashes[1]},
+		}, foresee.OutlookSupersedes, 1, 2, 0, "ends the release of " + hashes[1]},
 		{"a release in the middle is taken back", func(c *chronicle) {
 			c.bring(1)
 			c.settle(t)
 			c.bring(0)
-		}, engine.OutlookRollBack, 1, 0, 1, "without approvals"},
+		}, foresee.OutlookRollBack, 1, 0, 1, "without approvals"},
 		{"a release in the middle goes on", func(c *chronicle) {
 			c.bring(1)
 			c.settle(t)
-		}, engine.OutlookContinues, 0, 1, 0, "goes on at step 0"},
+		}, foresee.OutlookContinues, 0, 1, 0, "goes on at step 0"},
 		{"the plan is edited in the middle", func(c *chronicle) {
 			c.bring(1)
 			c.settle(t)
 			c.edit("2", "100%")
-		}, engine.OutlookPlanChanged, 0, 1, 0, "Step 0 comes to 2 of 4 pods"},
+		}, foresee.OutlookPlanChanged, 0, 1, 0, "Step 0 comes to 2 of 4 pods"},
 		{"the plan is paused", func(c *chronicle) {
 			c.spec.Paused = true
 			c.bring(1)
-		}, engine.OutlookBlocked, 0, 1, 0, "ReleasePaused"},
+		}, foresee.OutlookBlocked, 0, 1, 0, "ReleasePaused"},
 		{"the plan is not valid", func(c *chronicle) {
 			c.badPlan = true
 			c.bring(1)
-		}, engine.OutlookBlocked, 0, 1, 0, "InvalidPlan"},
+		}, foresee.OutlookBlocked, 0, 1, 0, "InvalidPlan"},
 		{"no pods", func(c *chronicle) {
 			c.write(func() { c.scale(0) })
 			c.settle(t)
 			c.bring(1)
-		}, engine.OutlookRelease, 0, 1, 0, "0 replicas"},
+		}, foresee.OutlookRelease, 0, 1, 0, "0 replicas"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			c := newChronicle(4, 1, 1, "1", "50%", "100%")
@@ -426,7 +427,7 @@ func (c *chronicle) complete(t *testing.T) {
 func TestForesee_NewPlan(t *testing.T) {
 	c := newChronicle(4, 1, 1, "1", "100%")
 	c.bring(1) // before the controller has seen the Deployment
-	if got := c.foresee(); got.Kind != engine.OutlookRelease || got.From != hashes[0] || got.To != hashes[1] {
+	if got := c.foresee(); got.Kind != foresee.OutlookRelease || got.From != hashes[0] || got.To != hashes[1] {
 		t.Errorf("%s\n%+v", got, got)
 	}
 }
@@ -434,7 +435,7 @@ func TestForesee_NewPlan(t *testing.T) {
 func TestForesee_NoDeployment(t *testing.T) {
 	o := newChronicle(4, 1, 1, "100%").observe()
 	o.Deployment = nil
-	if got := engine.Foresee(o, epoch); got.Kind != engine.OutlookFirstInstall || got.To != hashes[0] {
+	if got := foresee.Foresee(o, epoch); got.Kind != foresee.OutlookFirstInstall || got.To != hashes[0] {
 		t.Errorf("%+v", got)
 	}
 }
@@ -445,11 +446,11 @@ func TestForesee_Refused(t *testing.T) {
 	c.bring(1)
 	o := c.observe()
 	o.Refused = errors.New("no")
-	if got := engine.Foresee(o, epoch); got.Kind != engine.OutlookBlocked || got.Reason != v1alpha1.ReasonTemplateRefused {
+	if got := foresee.Foresee(o, epoch); got.Kind != foresee.OutlookBlocked || got.Reason != v1alpha1.ReasonTemplateRefused {
 		t.Errorf("%+v", got)
 	}
 	o.Refused, o.Rival = nil, "older"
-	if got := engine.Foresee(o, epoch); got.Kind != engine.OutlookBlocked || got.Reason != v1alpha1.ReasonAnotherPlan {
+	if got := foresee.Foresee(o, epoch); got.Kind != foresee.OutlookBlocked || got.Reason != v1alpha1.ReasonAnotherPlan {
 		t.Errorf("%+v", got)
 	}
 }
@@ -459,7 +460,7 @@ func TestForesee_ChangesNothing(t *testing.T) {
 	c.settle(t)
 	c.bring(1)
 	o, same := c.observe(), c.observe()
-	engine.Foresee(o, epoch)
+	foresee.Foresee(o, epoch)
 	if diff := cmp.Diff(same, o, cmp.Comparer(func(a, b plan.Record) bool { return a.Name == b.Name && a.Order == b.Order })); diff != "" {
 		t.Errorf("Foresee changed what it was given:\n%s", diff)
 	}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/engine/simulation"
 )
 
 // A simulation ends as a release does, and keeps to its bounds on the way.
@@ -16,7 +16,7 @@ func TestSimulate(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		w := randomWorld(r)
-		s := engine.Simulation{
+		s := simulation.Simulation{
 			Plan: w.spec.Strategy, Replicas: w.n, Strategy: w.strategy(), MinReadySeconds: r.Int32N(20),
 			PodReady: time.Duration(r.IntN(90)) * time.Second, ApproveAfter: time.Duration(r.IntN(900)) * time.Second,
 			Fails: r.IntN(3) == 0, FailAt: r.Int32N(int32(len(w.spec.Strategy.Steps))),
@@ -59,11 +59,11 @@ func TestSimulate(t *testing.T) {
 
 // A plan that cannot be simulated is an error.
 func TestSimulateErrors(t *testing.T) {
-	s := engine.Simulation{Plan: v1alpha1.BatchStrategy{Steps: steps("100%")}, Replicas: 1, Strategy: engine.NewStrategy("lots", "")}
+	s := simulation.Simulation{Plan: v1alpha1.BatchStrategy{Steps: steps("100%")}, Replicas: 1, Strategy: simulation.NewStrategy("lots", "")}
 	if _, err := s.Run(); err == nil {
 		t.Error("maxSurge lots: no error")
 	}
-	if got := engine.NewStrategy("", "1").RollingUpdate; *got.MaxSurge != intstr.FromString("25%") || *got.MaxUnavailable != intstr.FromInt32(1) {
+	if got := simulation.NewStrategy("", "1").RollingUpdate; *got.MaxSurge != intstr.FromString("25%") || *got.MaxUnavailable != intstr.FromInt32(1) {
 		t.Errorf("defaults: %+v", got)
 	}
 }

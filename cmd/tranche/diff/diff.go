@@ -20,7 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/preview"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/engine/foresee"
 )
 
 type diffOptions struct {
@@ -307,7 +307,7 @@ func errorsOf(ps plan.Problems) []string {
 // goes on, although the template stays.
 func (d *difference) begins(r *preview.Release) bool {
 	out, ok := d.outlooks[r.Deployment.String()]
-	return ok && out.Unknown == "" && !out.Same && out.Kind != engine.OutlookNothing
+	return ok && out.Unknown == "" && !out.Same && out.Kind != foresee.OutlookNothing
 }
 
 // shows reports whether there is something to show of a Deployment's pod template.
@@ -327,7 +327,7 @@ func (d *difference) release(p *report, r *preview.Release) {
 		return
 	}
 	p.line(d.how(p, r, &out))
-	if out.Estimated && out.Kind != engine.OutlookFirstInstall && r.Before != nil {
+	if out.Estimated && out.Kind != foresee.OutlookFirstInstall && r.Before != nil {
 		p.line("Estimated: this account may not have the API server try the pod template, so its defaults and checks are not known.")
 	}
 	if rows := images(r); r.Changes() && slices.ContainsFunc(rows, func(row []string) bool { return row[1] != row[2] }) {
@@ -361,13 +361,13 @@ func (d *difference) how(p *report, r *preview.Release, out *outlook) string {
 		return fmt.Sprintf("Not checked: whether a release begins, or the controller goes back at once. %s.", out.Unknown)
 	}
 	switch out.Kind {
-	case engine.OutlookRelease:
+	case foresee.OutlookRelease:
 		return fmt.Sprintf("A new release, as BatchRelease %s plans it.", p.code(r.Plan.Name))
-	case engine.OutlookSupersedes:
+	case foresee.OutlookSupersedes:
 		return fmt.Sprintf("A new release supersedes the one of %s, which is at step %s.", p.code(out.Superseded), cli.StepOf(r.Live))
-	case engine.OutlookRollBack:
+	case foresee.OutlookRollBack:
 		return fmt.Sprintf("The controller goes back to %s at once, without approvals.", p.code(out.To))
-	case engine.OutlookPlanChanged:
+	case foresee.OutlookPlanChanged:
 		return fmt.Sprintf("The plan changes. The release of %s goes on at step %d.", p.code(out.To), out.Step)
 	default:
 		return out.String()

@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/preview"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/engine/foresee"
 )
 
 func TestDiff_EqualImages(t *testing.T) {
@@ -22,7 +22,7 @@ func TestDiff_EqualImages(t *testing.T) {
 	after.Annotations = map[string]string{"settings": "2"}
 	r := preview.Release{Plan: &v1alpha1.BatchRelease{}, Before: before, After: after, Replicas: 1}
 	r.Deployment = plan.Object{Unstructured: &unstructured.Unstructured{Object: map[string]any{"kind": "Deployment", "metadata": map[string]any{"name": "web"}}}}
-	d := &difference{outlooks: map[string]outlook{r.Deployment.String(): {Outlook: engine.Outlook{Kind: engine.OutlookRelease}}}}
+	d := &difference{outlooks: map[string]outlook{r.Deployment.String(): {Outlook: foresee.Outlook{Kind: foresee.OutlookRelease}}}}
 	p := &report{}
 	d.release(p, &r)
 	if strings.Contains(p.text(), "container  now") {

@@ -43,7 +43,7 @@ type diffRelease struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Plan      string `json:"plan,omitempty"`
-	// Outlook: a kind of [engine.Outlook], or Unknown, NoPlan, Restored or FirstInstall.
+	// Outlook: a kind of [foresee.Outlook], or Unknown, NoPlan, Restored or FirstInstall.
 	Outlook      string      `json:"outlook"`
 	Message      string      `json:"message"`
 	From         string      `json:"from,omitempty"`

@@ -22,12 +22,13 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/engine/foresee"
 )
 
 // outlook is what the controller would do with a Deployment, as far as the
 // account can read what the controller decides on.
 type outlook struct {
-	engine.Outlook
+	foresee.Outlook
 	// Unknown says what could not be read; then the rest is empty.
 	Unknown string
 	// Estimated: the API server did not complete the template.
@@ -88,10 +89,10 @@ func (f *foresees) foresee(ctx context.Context, r *preview.Release) (outlook, er
 	default:
 		o.Template = template
 	}
-	out := outlook{Outlook: engine.Foresee(o, f.now), Estimated: estimated}
+	out := outlook{Outlook: foresee.Foresee(o, f.now), Estimated: estimated}
 	if r.Live != nil && r.Live.Name == r.Next.Name && !r.Changes() {
 		o.Release = r.Live
-		out.Same = engine.Foresee(o, f.now).String() == out.String()
+		out.Same = foresee.Foresee(o, f.now).String() == out.String()
 	}
 	return out, nil
 }

@@ -1,4 +1,4 @@
-package engine
+package foresee
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
@@ -104,11 +105,11 @@ func (g OutlookGate) String() string {
 // commit would begin, replace the spec of o.Release and o.Template by those of the
 // commit. The status stays as it is.
 //
-// It decides nothing itself. It calls [Decide], makes the writes that move no pod on a
+// It decides nothing itself. It calls [engine.Decide], makes the writes that move no pod on a
 // copy, and calls again. It stops when the status names a release, a pod would move, or
 // nothing changes. The Outlook is read from the statuses. It changes nothing of what it
 // is given.
-func Foresee(o Observed, now time.Time) Outlook {
+func Foresee(o engine.Observed, now time.Time) Outlook {
 	if o.Deployment == nil || o.Deployment.DeletionTimestamp != nil {
 		return firstInstall(o)
 	}
@@ -126,7 +127,7 @@ func Foresee(o Observed, now time.Time) Outlook {
 const foreseenRounds = 12
 
 // firstInstall is about a Deployment that does not exist: gitsync creates it.
-func firstInstall(o Observed) Outlook {
+func firstInstall(o engine.Observed) Outlook {
 	out := Outlook{Kind: OutlookFirstInstall, Reason: v1alpha1.ReasonDeploymentNotFound}
 	if o.Template != nil {
 		out.To = plan.TemplateHash(o.Template, nil, o.Minor)
@@ -136,7 +137,7 @@ func firstInstall(o Observed) Outlook {
 
 // foresight is a run of rounds on a copy of what was observed.
 type foresight struct {
-	o      Observed
+	o      engine.Observed
 	before v1alpha1.BatchReleaseStatus
 	// began is the first status that names another release than before; nil
 	// without one.
@@ -146,7 +147,7 @@ type foresight struct {
 	edited *v1alpha1.BatchReleaseStatus
 }
 
-func newForesight(o Observed) *foresight {
+func newForesight(o engine.Observed) *foresight {
 	f := &foresight{o: o, before: o.Release.Status}
 	f.o.Release, f.o.Deployment = o.Release.DeepCopy(), o.Deployment.DeepCopy()
 	f.o.Records = slices.Clone(o.Records)
@@ -158,7 +159,7 @@ func newForesight(o Observed) *foresight {
 // round calls Decide once, and reports whether another round can tell more. The
 // round after the one that begins something says whether that may go on.
 func (f *foresight) round(now time.Time) bool {
-	d := Decide(f.o, now)
+	d := engine.Decide(f.o, now)
 	told, last := f.began != nil || f.edited != nil, f.o.Release.Status
 	f.recall(&d.Status)
 	f.o.Release.Status = d.Status
@@ -166,7 +167,7 @@ func (f *foresight) round(now time.Time) bool {
 	case told:
 	case position.Releasing(&d.Status) && !sameRelease(&d.Status, &f.before):
 		f.began = d.Status.DeepCopy()
-	case slices.ContainsFunc(d.Events, func(e Event) bool { return e.Reason == v1alpha1.ReasonPlanChanged }):
+	case slices.ContainsFunc(d.Events, func(e engine.Event) bool { return e.Reason == v1alpha1.ReasonPlanChanged }):
 		f.edited = d.Status.DeepCopy()
 	}
 	for _, a := range d.Actions {
@@ -189,38 +190,38 @@ func (f *foresight) recall(s *v1alpha1.BatchReleaseStatus) {
 }
 
 // make makes a write on the copy, and reports whether it moves no pod.
-func (f *foresight) make(a Action) bool {
+func (f *foresight) make(a engine.Action) bool {
 	d := f.o.Deployment
 	switch a := a.(type) {
-	case Remember:
-		same := func(r Record) bool { return plan.EqualTemplate(r.Template, a.Record.Template) }
+	case engine.Remember:
+		same := func(r engine.Record) bool { return plan.EqualTemplate(r.Template, a.Record.Template) }
 		if a.Written && slices.ContainsFunc(f.o.Records, same) {
 			return true // admission changes nothing here
 		}
 		f.forget(same)
 		f.o.Records = append(f.o.Records, a.Record)
-	case Forget:
-		f.forget(func(r Record) bool { return r.Name == a.Record.Name && r.Revision == a.Record.Revision })
-	case Hold:
+	case engine.Forget:
+		f.forget(func(r engine.Record) bool { return r.Name == a.Record.Name && r.Revision == a.Record.Revision })
+	case engine.Hold:
 		d.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
 		d.Spec.Paused, d.Spec.Template = true, *a.Template
 		d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
-	case HandBack:
+	case engine.HandBack:
 		d.Labels, d.Spec.Paused, d.Spec.Strategy = nil, false, a.Strategy
 		if a.Template != nil {
 			d.Spec.Template = *a.Template
 		}
-	case ClearRollback:
+	case engine.ClearRollback:
 		delete(f.o.Release.Annotations, v1alpha1.AnnotationRollback)
-	case Resize:
+	case engine.Resize:
 		return a.To == facts.Size(a.ReplicaSet)
-	case CreateReplicaSet, CountCollision:
+	case engine.CreateReplicaSet, engine.CountCollision:
 		return false
 	}
 	return true
 }
 
-func (f *foresight) forget(which func(Record) bool) {
+func (f *foresight) forget(which func(engine.Record) bool) {
 	f.o.Records = slices.DeleteFunc(f.o.Records, which)
 }
 

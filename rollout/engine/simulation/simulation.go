@@ -1,4 +1,4 @@
-package engine
+package simulation
 
 import (
 	"errors"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/engine"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
@@ -52,7 +53,7 @@ type Moment struct {
 	// Reason and Message are those of the release's status.
 	Reason, Message string
 	// Events tell what was decided.
-	Events []Event
+	Events []engine.Event
 }
 
 // Bounds are what no moment may pass: available pods from below, pods from above.
@@ -66,7 +67,7 @@ func (s *Simulation) Bounds() (least, most int32, err error) {
 // pods that come up one by one takes less.
 const longest = 100_000
 
-// Run carries the plan out: [Decide] decides, as it does in a cluster, on pods that do
+// Run carries the plan out: [engine.Decide] decides, as it does in a cluster, on pods that do
 // what the circumstances say. It returns a moment for each round that moved something.
 // The last one is where the release ends, or waits for what the simulation has not got.
 func (s *Simulation) Run() ([]Moment, error) {
@@ -76,7 +77,7 @@ func (s *Simulation) Run() ([]Moment, error) {
 	m := newModel(s)
 	var moments []Moment
 	for range longest {
-		d := Decide(m.observe(), m.now)
+		d := engine.Decide(m.observe(), m.now)
 		moved := m.take(d)
 		if moved {
 			moments = append(moments, m.moment(d))
@@ -95,7 +96,7 @@ type model struct {
 	now      time.Time
 	release  v1alpha1.BatchRelease
 	d        appsv1.Deployment
-	records  []Record
+	records  []engine.Record
 	sets     [2]*appsv1.ReplicaSet // update, stable
 	pods     [2][]modelPod
 	approves time.Time
@@ -134,7 +135,7 @@ func newModel(s *Simulation) *model {
 	}
 	m.release.Name = simulated
 	m.release.Spec = v1alpha1.BatchReleaseSpec{Strategy: s.Plan, Template: template(0), DeploymentStrategy: &strategy, WorkloadRef: v1alpha1.WorkloadReference{Name: simulated}}
-	m.records = []Record{{Order: 1, Revision: names[1], Template: template(1), Strategy: &strategy}}
+	m.records = []engine.Record{{Order: 1, Revision: names[1], Template: template(1), Strategy: &strategy}}
 	m.resize(1, s.Replicas, s.Replicas)
 	for i := range m.pods[1] {
 		m.pods[1][i].born = began.Add(-time.Hour - s.PodReady - time.Duration(s.MinReadySeconds)*time.Second)
@@ -142,12 +143,12 @@ func newModel(s *Simulation) *model {
 	return m
 }
 
-func (m *model) observe() Observed {
+func (m *model) observe() engine.Observed {
 	m.d.Status.ObservedGeneration = m.d.Generation
 	for i, rs := range m.sets {
 		rs.Status = appsv1.ReplicaSetStatus{ReadyReplicas: m.count(i, m.PodReady), AvailableReplicas: m.count(i, m.available())}
 	}
-	return Observed{Release: m.release.DeepCopy(), Deployment: m.d.DeepCopy(), ReplicaSets: []*appsv1.ReplicaSet{m.sets[1].DeepCopy(), m.sets[0].DeepCopy()},
+	return engine.Observed{Release: m.release.DeepCopy(), Deployment: m.d.DeepCopy(), ReplicaSets: []*appsv1.ReplicaSet{m.sets[1].DeepCopy(), m.sets[0].DeepCopy()},
 		Records: m.records, Template: m.release.Spec.Template.DeepCopy()}
 }
 
@@ -168,7 +169,7 @@ func (m *model) count(i int, age time.Duration) int32 {
 }
 
 // take makes the writes, and reports whether anything has moved.
-func (m *model) take(d Decision) bool {
+func (m *model) take(d engine.Decision) bool {
 	moved := len(d.Actions) > 0 || m.release.Status.Reason != d.Status.Reason || m.release.Status.CurrentStepIndex != d.Status.CurrentStepIndex ||
 		m.release.Status.CurrentStepState != d.Status.CurrentStepState || m.release.Status.Phase != d.Status.Phase
 	for _, a := range d.Actions {
@@ -178,24 +179,24 @@ func (m *model) take(d Decision) bool {
 	return moved
 }
 
-func (m *model) do(a Action) {
+func (m *model) do(a engine.Action) {
 	switch a := a.(type) {
-	case Remember:
-		if a.Written && slices.ContainsFunc(m.records, func(r Record) bool { return r.Revision == a.Record.Revision }) {
+	case engine.Remember:
+		if a.Written && slices.ContainsFunc(m.records, func(r engine.Record) bool { return r.Revision == a.Record.Revision }) {
 			return // admission changes nothing here
 		}
-		m.records = append([]Record{a.Record}, slices.DeleteFunc(m.records, func(r Record) bool { return r.Revision == a.Record.Revision })...)
-	case Forget:
-		m.records = slices.DeleteFunc(m.records, func(r Record) bool { return r.Revision == a.Record.Revision })
-	case Hold:
+		m.records = append([]engine.Record{a.Record}, slices.DeleteFunc(m.records, func(r engine.Record) bool { return r.Revision == a.Record.Revision })...)
+	case engine.Forget:
+		m.records = slices.DeleteFunc(m.records, func(r engine.Record) bool { return r.Revision == a.Record.Revision })
+	case engine.Hold:
 		m.d.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
 		m.d.Spec.Paused, m.d.Spec.Strategy, m.d.Spec.Template = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}, *a.Template
-	case HandBack:
+	case engine.HandBack:
 		m.d.Labels, m.d.Spec.Paused, m.d.Spec.Strategy = nil, false, a.Strategy
 		if a.Template != nil {
 			m.d.Spec.Template = *a.Template
 		}
-	case Resize:
+	case engine.Resize:
 		i := slices.IndexFunc(m.sets[:], func(rs *appsv1.ReplicaSet) bool { return rs.Name == a.ReplicaSet.Name })
 		m.resize(i, a.To, a.Desired)
 	}
@@ -206,9 +207,9 @@ func (m *model) do(a Action) {
 func (m *model) resize(i int, to, desired int32) {
 	rs := m.sets[i]
 	*rs.Spec.Replicas = to
-	rs.Annotations[AnnotationDesiredReplicas] = strconv.Itoa(int(desired))
+	rs.Annotations[engine.AnnotationDesiredReplicas] = strconv.Itoa(int(desired))
 	_, most, _ := m.Bounds()
-	rs.Annotations[AnnotationMaxReplicas] = strconv.Itoa(int(most))
+	rs.Annotations[engine.AnnotationMaxReplicas] = strconv.Itoa(int(most))
 	for int32(len(m.pods[i])) < to {
 		m.pods[i] = append(m.pods[i], modelPod{born: m.now, fails: i == 0 && m.Fails && m.release.Status.CurrentStepIndex >= m.FailAt})
 	}
@@ -216,7 +217,7 @@ func (m *model) resize(i int, to, desired int32) {
 }
 
 // wait lets time pass until something happens, and reports whether anything will.
-func (m *model) wait(d Decision) bool {
+func (m *model) wait(d engine.Decision) bool {
 	var next time.Time
 	at := func(t time.Time) {
 		if t.After(m.now) && (next.IsZero() || t.Before(next)) {
@@ -251,9 +252,9 @@ func (m *model) wait(d Decision) bool {
 	return true
 }
 
-func (m *model) moment(d Decision) Moment {
+func (m *model) moment(d engine.Decision) Moment {
 	s := m.release.Status
-	at := position.New(&Observed{Release: &m.release, Deployment: &m.d}, m.now)
+	at := position.New(&engine.Observed{Release: &m.release, Deployment: &m.d}, m.now)
 	return Moment{
 		At: m.now.Sub(began).Round(time.Millisecond), Step: s.CurrentStepIndex, Target: at.Planned(int(s.CurrentStepIndex)), Back: s.RollingBack,
 		Updated: *m.sets[0].Spec.Replicas, UpdatedAvailable: m.count(0, m.available()),
