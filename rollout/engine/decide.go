@@ -64,7 +64,7 @@ func decideUsable(d *draft) {
 		return
 	}
 	switch {
-	case isDrift(&d.Position) && d.Contested > 0:
+	case position.IsDrift(&d.Position) && d.Contested > 0:
 		d.wait, d.unreleased = d.Contested, true
 		by := cmp.Or(d.ContestedBy, "template, strategy or paused of the Deployment were changed")
 		d.report(v1alpha1.ReasonDriftCorrected, by+contest.Until)

@@ -275,10 +275,10 @@ func TestDecideIsPure(t *testing.T) {
 	}
 }
 
-// The package stays pure by an import rule: a decision that could ask the
-// clock or the cluster could not be explored, simulated or repeated.
+// The engine and the packages below its folder stay pure by an import rule: a decision that
+// could ask the clock or the cluster could not be explored, simulated or repeated.
 func TestImports(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	out, err := exec.Command("go", "list", "-deps", "./...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func TestImports(t *testing.T) {
 			}
 		}
 	}
-	out, err = exec.Command("go", "list", "-f", "{{join .Imports \"\\n\"}}", ".").Output()
+	out, err = exec.Command("go", "list", "-f", "{{join .Imports \"\\n\"}}", "./...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

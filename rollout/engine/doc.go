@@ -12,11 +12,11 @@
 // gate. So nothing ever moves that is not recorded, and a crash between two rounds
 // forgets nothing.
 //
-// A round has three inputs, which nothing in it changes, and one output. [Facts] are what was
-// observed, sorted out once. The course is where the way leads: what spec.template brings,
-// what is stable, and which of them is the goal. The position adds the status as it is so
-// far: the step, and what its gates have opened. The draft is the decision while it is made:
-// status, writes and events. A function that only asks gets no draft.
+// A round has three inputs, which nothing in it changes, and one output. Package facts sorts
+// out what was observed. Package position has the course, which is where the way leads, and the
+// position on it: the step, and what its gates have opened. Package gates answers whether a gate
+// is open, and package rolling how far sizes may move now. The draft is the decision while it is
+// made: status, writes and events. Only functions of this package write it.
 //
 // # Memory
 //

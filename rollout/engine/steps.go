@@ -11,7 +11,6 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
-	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
 
 // decideRelease is about the release or rollback that is under way. Until it has pods,
@@ -99,7 +98,7 @@ func decideStep(d *draft) {
 	trackProgress(d)
 	sets := d.Split()
 	moveSizes(d, sets, purpose(&d.Position))
-	advance(d, len(d.actions) == 0 && stepDone(&d.Position, sets))
+	advance(d, len(d.actions) == 0 && position.StepDone(&d.Position, sets))
 }
 
 // askFirstGate is about a release that began with all pods, and that has them no longer. It
@@ -152,20 +151,6 @@ func lowerFirst(d *draft) {
 	if unmoved && d.Planned(0) < d.Allowed() {
 		d.Status.OpenedReplicas = d.OpenTo(0)
 	}
-}
-
-// stepDone reports whether the step's pods are available, and at the last step
-// whether all others are gone.
-func stepDone(p *position.Position, sets []position.Set) bool {
-	goal, others := p.Target(int(p.Status.CurrentStepIndex))
-	if p.LastStep() && rolling.Total(position.Numbers(sets[1:])) > 0 {
-		return false
-	}
-	if !p.Forward() {
-		goal = max(goal, p.Replicas-others)
-	}
-	g := sets[0]
-	return g.Size >= goal && g.Observed && g.Clamp().Available >= goal
 }
 
 // advance goes on from a step that is done, and says what is waited for at one
