@@ -275,7 +275,7 @@ func TestDecideIsPure(t *testing.T) {
 	}
 }
 
-// The engine and the packages below its folder stay pure by an import rule: a decision that
+// The engine and the packages in its folder stay pure by an import rule. A decision that
 // could ask the clock or the cluster could not be explored, simulated or repeated.
 func TestImports(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "./...").Output()

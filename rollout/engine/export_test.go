@@ -1,6 +1,6 @@
 package engine
 
-// What the tests name, and no caller does.
+// Tests name these, and no caller does.
 const (
 	Answers         = answers
 	CountInterval   = countInterval
