@@ -86,3 +86,41 @@ func TestPlanApproval_MadeByAMerge(t *testing.T) {
 		})
 	}
 }
+
+// A digest that a revert brings back into an approval is none that the approver signed.
+func TestPlanApproval_MadeByARevert(t *testing.T) {
+	t.Parallel()
+	const planted, approver, wanted = 0, 1, 3
+	for name, tt := range map[string]struct {
+		comment string
+		want    int
+	}{"reverted": {"first", 0}, "changed by the approver": {"mine", wanted}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAdversary(t, 1) // any author
+			files := state{}.tree()
+			commit := func(person int) { a.head = a.Commit(a.keys[person], files, parentsOf(a.head)...) }
+			approve := func(person int, comment, digest string) {
+				files["deploy/approvals/0.yaml"] = "# " + comment + "\n# 2\n# 3\n# 4\n" + document{name: "web", namespace: "shop", plan: digest, at: 1}.text()
+				commit(person)
+			}
+			commit(0)
+			a.sync()
+			files = state{variants: [2]int{wanted, wanted}}.tree()
+			approve(planted, "1", termsOfVariant(wanted).Digest())
+			approve(planted, "1", "")
+			approve(planted, "first", "")
+			approve(approver, tt.comment, termsOfVariant(wanted).Digest())
+			if terms, _ := a.sync(); terms != termsOfVariant(tt.want) {
+				t.Errorf("%s governs, want %q", terms, variants[tt.want])
+			}
+		})
+	}
+}
+
+func parentsOf(head string) []string {
+	if head == "" {
+		return nil
+	}
+	return []string{head}
+}
