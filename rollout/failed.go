@@ -55,10 +55,10 @@ func (k keptFailure) isOf(spec *v1alpha1.BatchReleaseSpec) bool {
 }
 
 // keepFailure keeps what the status says has failed, and deletes what is kept when Git
-// says something else. A release without a commit is not kept: a user who makes its
-// BatchRelease again asks for it again.
+// says something else. An unconfirmed plan is not what Git says. A release without a
+// commit is not kept: a user who makes its BatchRelease again asks for it again.
 func (r *reconciler) keepFailure(ctx context.Context, o engine.Observed, s *v1alpha1.BatchReleaseStatus, kept keptFailure) error {
-	if o.Deployment == nil || o.Rival != "" {
+	if o.Deployment == nil || o.Rival != "" || o.Unconfirmed != "" {
 		return nil
 	}
 	now := keptFailure{Failure: plan.Failure{Commit: s.FailedCommit, Revision: s.FailedRevision, Digest: s.FailedTemplateDigest, Message: s.FailedMessage}}

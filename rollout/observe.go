@@ -40,6 +40,11 @@ func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (en
 		return o, err
 	}
 	o.Rival = rival(br, plans)
+	if o.Rival == "" {
+		if err := r.confirm(ctx, br, &o); err != nil {
+			return o, err
+		}
+	}
 	err = observeWorkload(ctx, r, types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}, br.UID, &o)
 	if err != nil || o.Deployment == nil {
 		return o, err
@@ -53,7 +58,7 @@ func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (en
 		}
 	}
 	r.completeRecords(ctx, &o)
-	if br.Spec.Template == nil || !needsTemplate(&o) {
+	if br.Spec.Template == nil || o.Unconfirmed != "" || !needsTemplate(&o) {
 		return o, nil
 	}
 	if !engine.Held(o.Deployment) {

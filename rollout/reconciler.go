@@ -180,6 +180,7 @@ type reconciler struct {
 	now         func() time.Time
 	clock       *clock.Clock
 	contests    contests
+	confirmed   confirmed
 }
 
 // Reconcile is one round: observe, decide, act, and write the status that is
@@ -291,6 +292,7 @@ func (r *reconciler) forget(release types.NamespacedName) {
 	r.pods.Forget(release)
 	r.clock.Forget(release)
 	r.contests.forget(release)
+	r.confirmed.forget(release)
 	metrics.Forget(release)
 }
 

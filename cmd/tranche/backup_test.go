@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -55,13 +56,14 @@ func (s *env) shell(dir, command string) string {
 
 // All of Tranche is deleted in the middle of a release, and restored by docs/backup.md.
 // No pod moves by it, no gate opens, and a revision that was rolled back is not tried
-// again. One Deployment is lost and restored, too.
+// again. One Deployment is lost and restored, too. Another one has been released since the
+// back-up.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	c := clustertest.Start(t)
-	s, failed, lost := envIn(t, c, "web"), envIn(t, c, "web"), envIn(t, c, "web")
+	s, failed, lost, older := envIn(t, c, "web"), envIn(t, c, "web"), envIn(t, c, "web"), envIn(t, c, "web")
 	stop := s.process()
-	for _, s := range []*env{s, failed, lost} {
+	for _, s := range []*env{s, failed, lost, older} {
 		s.follow("source", ".")
 		s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	}
@@ -78,6 +80,8 @@ func TestBackup(t *testing.T) {
 	lost.push("web: v2")
 	lost.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
 
+	older.releaseAll("v2")
+
 	dir := t.TempDir()
 	root, err := clustertest.Root()
 	s.must(err)
@@ -86,11 +90,13 @@ func TestBackup(t *testing.T) {
 		s.shell(dir, command)
 	}
 	lost.shell(dir, lost.script("Back up Deployments"))
+	older.releaseAll("v3")
 	history := len(failed.release("web").Status.History)
 	stop()
 	s.deleteTranche(dir)
 	lost.loseDeployment()
-	before := map[*env]map[string]int32{s: s.sizes("web"), failed: failed.sizes("web"), lost: {"v1": 8, "v2": 2}}
+	before := map[*env]map[string]int32{s: s.sizes("web"), failed: failed.sizes("web"), lost: {"v1": 8, "v2": 2}, older: {"v3": 10}}
+	moved := older.w.Writes("ReplicaSet", v1alpha1.ManagerRollout)
 
 	for _, command := range commandsOf(t, "backup.md", "Restore") {
 		s.shell(dir, command)
@@ -100,7 +106,11 @@ func TestBackup(t *testing.T) {
 	s.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
 	failed.waitFor("web", "RolledBack", 2, map[string]int32{"v1": 10})
 	lost.waitFor("web", "WaitingForApproval", 0, before[lost])
-	for _, s := range []*env{s, failed, lost} {
+	older.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v3": 10})
+	if n := older.w.Writes("ReplicaSet", v1alpha1.ManagerRollout) - moved; n > 0 {
+		t.Errorf("%d sizes were written of a Deployment whose release is complete\n%s", n, older.w.Timeline())
+	}
+	for _, s := range []*env{s, failed, lost, older} {
 		clustertest.Wait(t, "the source to be looked at", func() error {
 			if at := s.source().Status; at.ObservedCommit != s.run(s.clone, "git", "rev-parse", "HEAD") || s.ready() == nil || s.ready().Status != metav1.ConditionTrue {
 				return fmt.Errorf("observed %s: %+v", at.ObservedCommit, at.Conditions)
@@ -122,6 +132,17 @@ func TestBackup(t *testing.T) {
 	failed.replace("deployment.yaml", "web:broken", "web:v2")
 	failed.push("web: v2")
 	failed.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+}
+
+// releaseAll releases a tag through all its gates.
+func (s *env) releaseAll(tag string) {
+	s.Helper()
+	file := s.run(s.clone, "git", "grep", "-h", "-o", "web:v[0-9]", "--", "deployment.yaml")
+	s.replace("deployment.yaml", file, "web:"+tag)
+	s.push("web: " + tag)
+	s.waitFor("web", "WaitingForApproval", 0, nil)
+	s.approve(".", "web", 1)
+	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{tag: 10})
 }
 
 // script returns the commands below a heading of docs/backup.md, as one script for the

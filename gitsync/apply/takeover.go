@@ -114,7 +114,7 @@ func changedMeanwhile(t *Target) error {
 
 // managerCreation is the field manager of a BatchRelease from its creation until its
 // fields are gitsync's as after an apply.
-const managerCreation = v1alpha1.ManagerGitSync + "-create"
+const managerCreation = v1alpha1.ManagerGitSyncCreation
 
 // create makes a BatchRelease that is not there.
 func (a *Applier) create(ctx context.Context, t *Target) (Change, error) {

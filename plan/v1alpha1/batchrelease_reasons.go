@@ -12,6 +12,7 @@ const (
 	ReasonHandedBack               = "HandedBack"
 	ReasonRecordChanged            = "RecordChanged"
 	ReasonRecordsLost              = "RecordsLost"
+	ReasonWaitingForSource         = "WaitingForSource"
 	ReasonWriteRefused             = "WriteRefused"
 	ReasonRequestFailed            = "RequestFailed"
 	ReasonTemplateRefused          = "TemplateRefused"

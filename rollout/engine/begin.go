@@ -14,9 +14,9 @@ import (
 //
 // A release begins at its first step and goes through all its gates, whatever runs
 // already. The same template by another commit, and a release whose status was lost, have
-// opened none.
+// opened none. If the status is older than the hold, the release goes on with what runs.
 func beginRelease(d *draft) {
-	lost := d.Status.Phase == "" && d.Touched()
+	lost, older := d.Status.Phase == "" && d.Touched(), isOlder(&d.Position)
 	archiveCurrent(d)
 	afterwards := !position.Releasing(&d.Status) || d.Status.RollingBack // in the middle, only the stable one is a way back
 	if d.Status.Phase == v1alpha1.PhaseCompleted && !d.Forward() && !d.Failed() {
@@ -35,8 +35,11 @@ func beginRelease(d *draft) {
 	d.Status.Approvals = nil
 	d.Status.BeganFull = !d.Status.RollingBack && d.RunsAll()
 	d.enterFirst()
-	if lost {
+	switch {
+	case lost:
 		d.openWhatRuns()
+	case older:
+		d.enterRunning(v1alpha1.StepInitial)
 	}
 	if d.Status.RollingBack {
 		d.event(v1alpha1.ReasonRollingBack, "back to "+d.Goal.Name)

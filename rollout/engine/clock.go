@@ -67,11 +67,13 @@ func excuseAbsence(d *draft) {
 	}
 }
 
-// excuseRefusal takes the time off the clocks in which a write was refused. So no release fails,
-// and none is rolled back, for pods that the controller was not let ask for.
+// excuseRefusal takes the time off the clocks in which a write was refused, or the plan was not
+// written by its GitSource. So no release fails, and none is rolled back, for pods that the
+// controller was not let ask for.
 func excuseRefusal(d *draft) {
 	since := d.Status.ReasonTime
-	if d.Status.Reason != v1alpha1.ReasonWriteRefused || since == nil || !position.Releasing(&d.Status) {
+	waited := d.Status.Reason == v1alpha1.ReasonWriteRefused || d.Status.Reason == v1alpha1.ReasonWaitingForSource
+	if !waited || since == nil || !position.Releasing(&d.Status) {
 		return
 	}
 	if refused := d.Now.Sub(since.Time); refused > 0 {

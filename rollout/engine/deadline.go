@@ -46,6 +46,7 @@ func recovered(p *position.Position) bool {
 var stoppedBy = map[string]bool{
 	v1alpha1.ReasonReleasePaused: true, v1alpha1.ReasonWriteRefused: true, v1alpha1.ReasonTemplateRefused: true, v1alpha1.ReasonHandBackRefused: true,
 	v1alpha1.ReasonInvalidPlan: true, v1alpha1.ReasonUnsupportedStrategy: true, v1alpha1.ReasonAnotherPlan: true, v1alpha1.ReasonRecordsLost: true,
+	v1alpha1.ReasonWaitingForSource: true,
 }
 
 // decideDeadline is about a step whose pods are on their way.

@@ -34,6 +34,10 @@ func decide(d *draft) {
 		d.stall(v1alpha1.ReasonAnotherPlan, fmt.Sprintf("BatchRelease %s governs Deployment %s: a plan of a GitSource goes before one made by hand, and among equals the older one; delete one of the two", d.Rival, d.Deployment.Name))
 		return
 	}
+	if d.Unconfirmed != "" {
+		awaitSource(d)
+		return
+	}
 	if reason, message := position.Unusable(&d.Course); reason != "" {
 		refusePlan(d, reason, message)
 		return
@@ -72,6 +76,8 @@ func decideUsable(d *draft) {
 		settleIdle(d)
 	case !d.UnderWay():
 		beginRelease(d)
+	case missesGates(&d.Position):
+		resume(d)
 	default:
 		decideRelease(d)
 	}

@@ -127,6 +127,11 @@ type Observed struct {
 	// Pods says why pods of the update revision are not available; nil: not
 	// observed. A Decision says when it needs them.
 	Pods *Pods
+	// Unconfirmed is why nothing begins and nothing moves: another user has made the plan of
+	// a GitSource, which has not written it since. It is empty for any other plan. SourceGone:
+	// there is no such GitSource.
+	Unconfirmed string
+	SourceGone  bool
 	// Jumped is how far the clock has jumped since the status was written: ahead, or back
 	// where it is negative. Time that passes is no jump. Zero where none was seen.
 	Jumped time.Duration

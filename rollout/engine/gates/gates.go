@@ -28,7 +28,7 @@ type Gate struct {
 
 // Check returns the answer of the first check that has one.
 func Check(p *position.Position) Gate {
-	for _, of := range []func(*position.Position) *Gate{frozen, backwards, approvedInCluster, approvedInGit, pausing} {
+	for _, of := range []func(*position.Position) *Gate{frozen, backwards, approvedInCluster, ApprovedInGit, pausing} {
 		if g := of(p); g != nil {
 			return *g
 		}
@@ -42,7 +42,7 @@ func OpensNow(p *position.Position) bool {
 		return false
 	}
 	pause := p.Steps()[p.Status.CurrentStepIndex].Pause
-	return backwards(p) != nil || approvedInCluster(p) != nil || approvedInGit(p) != nil || pause != nil && pause.Duration.Duration <= 0 && !p.Capped()
+	return backwards(p) != nil || approvedInCluster(p) != nil || ApprovedInGit(p) != nil || pause != nil && pause.Duration.Duration <= 0 && !p.Capped()
 }
 
 // frozen: nothing opens while the plan is paused.
@@ -74,9 +74,9 @@ func approvedInCluster(p *position.Position) *Gate {
 	}
 }
 
-// approvedInGit: the approval of this very release covers the step (I5). The step that
+// ApprovedInGit: the approval of this very release covers the step (I5). The step that
 // the gate leads to is the one that was approved (I3).
-func approvedInGit(p *position.Position) *Gate {
+func ApprovedInGit(p *position.Position) *Gate {
 	a := p.Status.Approval
 	if a == nil || isSpent(p, a) || !Approves(p, &a.Approval) || a.Step < p.Status.CurrentStepIndex || !StepsUnchanged(p, a.Steps) {
 		return nil
