@@ -67,7 +67,7 @@ func TestUnconfirmed(t *testing.T) {
 			d := engine.Decide(o, epoch.Add(time.Hour))
 			var does []string
 			for _, a := range d.Actions {
-				if _, ok := a.(Remember); !ok {
+				if _, ok := a.(engine.Remember); !ok {
 					does = append(does, a.String())
 				}
 			}
@@ -80,7 +80,7 @@ func TestUnconfirmed(t *testing.T) {
 				t.Errorf("it does %q", does)
 			}
 			before, s := o.Release.Status, d.Status
-			if s.Reason != v1alpha1.ReasonWaitingForSource || s.Message != o.Unconfirmed || d.Wait != refusedInterval {
+			if s.Reason != v1alpha1.ReasonWaitingForSource || s.Message != o.Unconfirmed || d.Wait != engine.RefusedInterval {
 				t.Errorf("%s: %s, wait %s", s.Reason, s.Message, d.Wait)
 			}
 			if got := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStalled); got != tc.stall {

@@ -74,8 +74,8 @@ func approvedInCluster(p *position.Position) *Gate {
 	}
 }
 
-// ApprovedInGit: the approval of this very release covers the step (I5). The step that
-// the gate leads to is the one that was approved (I3).
+// ApprovedInGit returns the answer of an approval from Git: it is of this very release and
+// covers the step (I5). The step that the gate leads to is the one that was approved (I3).
 func ApprovedInGit(p *position.Position) *Gate {
 	a := p.Status.Approval
 	if a == nil || isSpent(p, a) || !Approves(p, &a.Approval) || a.Step < p.Status.CurrentStepIndex || !StepsUnchanged(p, a.Steps) {
