@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
@@ -19,23 +19,42 @@ import (
 type keptFailure struct {
 	plan.Failure
 	in *appsv1.ControllerRevision // nil: nothing is kept
+	// unowned: a restore has made it.
+	unowned bool
 }
 
-// failureOf reads the failure that is kept beside the records of a Deployment.
+// failureOf reads the failure that is kept beside the records of a Deployment. One without
+// owners counts where the status has lost what failed, and the name proves it.
 func (r *reconciler) failureOf(ctx context.Context, br *v1alpha1.BatchRelease, d *appsv1.Deployment) (keptFailure, error) {
-	for _, owner := range []types.UID{d.UID, br.UID} {
+	owners := []string{string(d.UID), string(br.UID)}
+	if br.Status.FailedRevision == "" {
+		owners = append(owners, unowned)
+	}
+	for _, owner := range owners {
 		var list appsv1.ControllerRevisionList
-		if err := r.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{indexOwner: string(owner)}); err != nil {
+		if err := r.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{indexOwner: owner}); err != nil {
 			return keptFailure{}, fmt.Errorf("listing the ControllerRevisions of Deployment %s/%s: %w", d.Namespace, d.Name, err)
 		}
 		for i := range list.Items {
-			if c := &list.Items[i]; plan.IsFailure(c) {
+			if c := &list.Items[i]; plan.IsFailure(c) && (owner != unowned || provesFailure(c, d.Name)) {
 				f, err := plan.ReadFailure(c)
-				return keptFailure{f, c}, err
+				return keptFailure{f, c, owner == unowned}, err
 			}
 		}
 	}
 	return keptFailure{}, nil
+}
+
+// provesFailure reports whether the name of a ControllerRevision says the Deployment and the
+// template that failed.
+func provesFailure(c *appsv1.ControllerRevision, deployment string) bool {
+	record, err := plan.ReadRecord(c)
+	return err == nil && c.DeletionTimestamp == nil && c.Name == failureName(deployment, record.Template)
+}
+
+// failureName returns the name of the failure that is kept of a Deployment.
+func failureName(deployment string, template *corev1.PodTemplateSpec) string {
+	return engine.NameWithHash(deployment, "failed-"+plan.TemplateDigest(template)[:10])
 }
 
 // recall returns a BatchRelease with the failure in its status where that has lost it,
@@ -70,17 +89,17 @@ func (r *reconciler) keepFailure(ctx context.Context, o engine.Observed, s *v1al
 		}
 		kept.in = nil
 	}
-	if !failed || kept.in != nil {
+	if !failed || kept.in != nil && !kept.unowned {
 		return nil
 	}
 	c, err := now.ControllerRevision(o.Deployment.Namespace, o.Release.Spec.Template)
 	if err != nil {
 		return err
 	}
-	c.Name = engine.NameWithHash(o.Deployment.Name, "failed-"+plan.TemplateDigest(o.Release.Spec.Template)[:10])
+	c.Name = failureName(o.Deployment.Name, o.Release.Spec.Template)
 	c.OwnerReferences = ownersOf(o.Deployment, o.Release)
 	err = r.Create(ctx, c, fieldOwner)
-	if apierrors.IsAlreadyExists(err) { // a Deployment that was orphaned has left it
+	if apierrors.IsAlreadyExists(err) { // a Deployment that was orphaned has left it, or a restore has made it
 		p := jsonpatch.Patch{}
 		p.Add("/metadata/annotations", c.Annotations)
 		p.Add("/metadata/ownerReferences", c.OwnerReferences)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 	"github.com/tranche-dev/tranche/rollout/engine"
@@ -67,6 +68,67 @@ func TestRestore(t *testing.T) {
 			s.untouched()
 		})
 	}
+}
+
+// A Deployment is restored with its records, after a release was rolled back. The status of
+// its BatchRelease is not restored. What has failed is not tried again.
+func TestRestore_Failure(t *testing.T) {
+	t.Parallel()
+	s, stop := atGateOf(t, 2)
+	s.kubectl("-n", s.ns, "annotate", "batchrelease/web", v1alpha1.AnnotationRollback+"=true")
+	s.waitFor(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 2})
+	clustertest.Wait(t, "the failure to be kept", func() error {
+		if n := len(s.failures()); n != 1 {
+			return fmt.Errorf("%d failures", n)
+		}
+		return nil
+	})
+	stop()
+	backup := s.backUp()
+	s.must(s.c.Client.Delete(s.Context(), s.release()))
+	s.kubectl("-n", s.ns, "delete", "deployment/web", "--cascade=foreground")
+	clustertest.Wait(t, "the garbage collector", func() error {
+		if sets, records := len(s.sets()), len(s.records()); sets+records > 0 {
+			return fmt.Errorf("%d ReplicaSets and %d records", sets, records)
+		}
+		return nil
+	})
+	s.restore(backup.records...)
+	s.restore(backup.sets...)
+	s.restore(backup.deployment, backup.release)
+	startControllerIn(t, s.c, s.ns)
+	s.waitFor(v1alpha1.ReasonRolledBack, 1, map[string]int32{"v1": 2})
+	s.stay(map[string]int32{"v1": 2})
+	clustertest.Wait(t, "the failure to have its owners", func() error {
+		for _, c := range s.failures() {
+			if len(c.GetOwnerReferences()) != 2 {
+				return fmt.Errorf("%s has the owners %v", c.GetName(), c.GetOwnerReferences())
+			}
+		}
+		return nil
+	})
+	s.bring("v3")
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v3": 1})
+	clustertest.Wait(t, "the failure to be forgotten", func() error {
+		if n := len(s.failures()); n > 0 {
+			return fmt.Errorf("%d failures", n)
+		}
+		return nil
+	})
+}
+
+// failures returns the ControllerRevisions that keep what has failed.
+func (s *shop) failures() []client.Object {
+	s.Helper()
+	var list appsv1.ControllerRevisionList
+	s.must(s.c.Client.List(s.Context(), &list, client.InNamespace(s.ns)))
+	var failures []client.Object
+	for i := range list.Items {
+		if plan.IsFailure(&list.Items[i]) {
+			failures = append(failures, &list.Items[i])
+		}
+	}
+	return failures
 }
 
 // backup is what kubectl get -o yaml has of a release, without identities and owners.
