@@ -93,13 +93,16 @@ func TestBackup(t *testing.T) {
 	older.releaseAll("v3")
 	history := len(failed.release("web").Status.History)
 	stop()
+	moved := older.w.Writes("ReplicaSet", v1alpha1.ManagerRollout)
 	s.deleteTranche(dir)
 	lost.loseDeployment()
 	before := map[*env]map[string]int32{s: s.sizes("web"), failed: failed.sizes("web"), lost: {"v1": 8, "v2": 2}, older: {"v3": 10}}
-	moved := older.w.Writes("ReplicaSet", v1alpha1.ManagerRollout)
 
 	for _, command := range commandsOf(t, "backup.md", "Restore") {
 		s.shell(dir, command)
+		if s.asked() != "" && !strings.Contains(command, "--replicas=2") {
+			t.Errorf("the controller is to run after %s", command)
+		}
 	}
 	lost.shell(dir, lost.script("Restore Deployments"))
 	s.process()
@@ -132,6 +135,17 @@ func TestBackup(t *testing.T) {
 	failed.replace("deployment.yaml", "web:broken", "web:v2")
 	failed.push("web: v2")
 	failed.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
+}
+
+// asked returns how many replicas the controller has been asked to have: nothing for none.
+func (s *env) asked() string {
+	s.Helper()
+	var d appsv1.Deployment
+	s.must(client.IgnoreNotFound(s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: "tranche-system", Name: "tranche-controller"}, &d)))
+	if d.Spec.Replicas == nil || *d.Spec.Replicas == 0 && d.Generation == 1 { // it never had any
+		return ""
+	}
+	return fmt.Sprint(*d.Spec.Replicas)
 }
 
 // releaseAll releases a tag through all its gates.
