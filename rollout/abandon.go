@@ -212,7 +212,7 @@ func (a *abandonment) recordHandBack(ctx context.Context, br *v1alpha1.BatchRele
 	if err := a.Get(ctx, types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}, &d); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if d.Labels[v1alpha1.LabelHeld] != "" {
+	if v1alpha1.HasHeld(d.Labels) {
 		return nil // another round hands it back
 	}
 	last := br.DeepCopy()

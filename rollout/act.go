@@ -171,7 +171,7 @@ func (a *actor) writeDeployment(p jsonpatch.Patch, options ...client.PatchOption
 func (a *actor) handBack(action engine.HandBack, options ...client.PatchOption) error {
 	p := jsonpatch.Patch{}
 	p.At(a.d)
-	if _, ok := a.d.Labels[v1alpha1.LabelHeld]; ok {
+	if v1alpha1.HasHeld(a.d.Labels) {
 		p.Remove("/metadata/labels/" + jsonpatch.Pointer(v1alpha1.LabelHeld))
 	}
 	if a.d.Spec.Paused {

@@ -46,7 +46,7 @@ func TestLabelByHand(t *testing.T) {
 		if diff := cmp.Diff(before.Spec, d.Spec); diff != "" {
 			t.Errorf("%s (-before +after):\n%s", name, diff)
 		}
-		if labelled := d.Labels[v1alpha1.LabelHeld] != ""; labelled != (name != "rolling") {
+		if labelled := v1alpha1.HasHeld(d.Labels); labelled != (name != "rolling") {
 			t.Errorf("%s: has the label: %t", name, labelled)
 		}
 	}

@@ -44,7 +44,7 @@ func (p planIndex) of(ctx context.Context, namespace, deployment string) ([]v1al
 func (p planIndex) ofDeployment(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := p.requests(ctx, o.GetNamespace(), o.GetName())
 	d, ok := o.(*appsv1.Deployment)
-	if ok && len(requests) == 0 && (d.Labels[v1alpha1.LabelHeld] != "" || d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType) {
+	if ok && len(requests) == 0 && (v1alpha1.HasHeld(d.Labels) || d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType) {
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: noPlan + o.GetName()}}}
 	}
 	return requests

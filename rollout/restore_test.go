@@ -71,7 +71,7 @@ func TestRestore(t *testing.T) {
 }
 
 // A Deployment is restored with its records, after a release was rolled back. The status of
-// its BatchRelease is not restored. What has failed is not tried again.
+// its BatchRelease is not restored. The release that failed is not tried again.
 func TestRestore_Failure(t *testing.T) {
 	t.Parallel()
 	s, stop := atGateOf(t, 2)

@@ -126,7 +126,7 @@ func (r *reconciler) tryReplicaSets(ctx context.Context, o engine.Observed, d en
 	if !ok {
 		return nil, nil
 	}
-	held := o.Deployment.Labels[v1alpha1.LabelHeld] != ""
+	held := v1alpha1.HasHeld(o.Deployment.Labels)
 	if held && (plan.EqualTemplate(hold.Template, &o.Deployment.Spec.Template) || !engine.Held(o.Deployment)) {
 		return nil, nil
 	}

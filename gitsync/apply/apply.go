@@ -265,11 +265,11 @@ func (a *Applier) hasMoved(ctx context.Context, t *Target) bool {
 // IsHeldSince reports whether rollout has taken the hold of a Deployment since it was
 // read. A policy then refuses what is not written to a held one, and names another cause.
 func (a *Applier) IsHeldSince(ctx context.Context, t *Target) bool {
-	if t.GroupKind() != inventory.DeploymentKind || t.Live == nil || t.Live.GetLabels()[v1alpha1.LabelHeld] != "" {
+	if t.GroupKind() != inventory.DeploymentKind || t.Live == nil || v1alpha1.HasHeld(t.Live.GetLabels()) {
 		return false
 	}
 	now, err := inventory.Get(ctx, a.Client, t.Entry())
-	return err == nil && now != nil && now.GetLabels()[v1alpha1.LabelHeld] != ""
+	return err == nil && now != nil && v1alpha1.HasHeld(now.GetLabels())
 }
 
 // HeldSince returns the conflict after which the next sync reads the Deployment again.

@@ -223,7 +223,7 @@ func (o *Observer) modeOf(ctx context.Context, t *Target) (Mode, error) {
 		return AfterHandBack, nil // the plan was ours, and is gone from Git
 	case len(plans) > 0:
 		return ExceptRollout, nil // by hand
-	case t.Live.GetLabels()[v1alpha1.LabelHeld] != "":
+	case v1alpha1.HasHeld(t.Live.GetLabels()):
 		return AfterHandBack, nil
 	default:
 		return Full, nil

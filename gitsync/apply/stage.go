@@ -374,7 +374,7 @@ func (s *Stage) afterHandBack(ctx context.Context, t *Target) error {
 	if err != nil {
 		return err
 	}
-	if live != nil && live.GetLabels()[v1alpha1.LabelHeld] != "" {
+	if live != nil && v1alpha1.HasHeld(live.GetLabels()) {
 		s.result.Waiting = append(s.result.Waiting, client.ObjectKeyFromObject(t))
 		return nil
 	}
@@ -469,7 +469,7 @@ func heldBy(t *Target, targets []*Target) string {
 	}
 	name, _, _ := unstructured.NestedString(t.Object.Object, "spec", "workloadRef", "name")
 	d := find(targets, inventory.DeploymentKind, t.GetNamespace(), name)
-	if d == nil || d.Live == nil || d.Live.GetLabels()[v1alpha1.LabelHeld] == "" {
+	if d == nil || d.Live == nil || !v1alpha1.HasHeld(d.Live.GetLabels()) {
 		return ""
 	}
 	return name

@@ -394,7 +394,7 @@ func isForbidden(err error) bool {
 	return apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
 }
 
-func isHeld(u *unstructured.Unstructured) bool { return u.GetLabels()[v1alpha1.LabelHeld] != "" }
+func isHeld(u *unstructured.Unstructured) bool { return v1alpha1.HasHeld(u.GetLabels()) }
 
 // body is what would be applied of an object. If a plan governs a Deployment, or did,
 // its template and the fields of its hold stay as they are.

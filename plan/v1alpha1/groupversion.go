@@ -93,6 +93,13 @@ const (
 	AnnotationRollback = Group + "/rollback"
 )
 
+// HasHeld reports whether labels have LabelHeld, with any value. The admission policies test
+// the key, too.
+func HasHeld(labels map[string]string) bool {
+	_, held := labels[LabelHeld]
+	return held
+}
+
 // Field managers, one per concern: each field of a governed Deployment has one
 // of the two as its writer.
 const (

@@ -800,7 +800,7 @@ func (v *invariants) fail(d *deployment, format string, args ...any) {
 	v.broken = append(v.broken, breach{d.Name, d.Name + ": " + fmt.Sprintf(format, args...)})
 }
 
-func held(d *appsv1.Deployment) bool { return d.Labels[v1alpha1.LabelHeld] != "" }
+func held(d *appsv1.Deployment) bool { return v1alpha1.HasHeld(d.Labels) }
 
 func hashOf(rs *appsv1.ReplicaSet) string { return rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] }
 

@@ -52,11 +52,11 @@ func Moves(o Observed) []*appsv1.ReplicaSet {
 // Held reports whether the native controller is kept off this Deployment by a
 // hold of ours.
 func Held(d *appsv1.Deployment) bool {
-	return d.Labels[v1alpha1.LabelHeld] != "" && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
+	return v1alpha1.HasHeld(d.Labels) && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
 }
 
 // Mislabelled reports whether a Deployment has the label of a hold and no hold. There is no
 // record of it, and it is not both paused and of strategy Recreate.
 func Mislabelled(o *Observed) bool {
-	return o.Deployment.Labels[v1alpha1.LabelHeld] != "" && len(o.Records) == 0 && !Held(o.Deployment)
+	return v1alpha1.HasHeld(o.Deployment.Labels) && len(o.Records) == 0 && !Held(o.Deployment)
 }

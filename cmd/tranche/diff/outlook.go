@@ -200,7 +200,7 @@ func (f *foresees) complete(ctx context.Context, o *engine.Observed) (t *corev1.
 	if o.Deployment == nil {
 		return said, false, nil
 	}
-	held := o.Deployment.Labels[v1alpha1.LabelHeld] != ""
+	held := v1alpha1.HasHeld(o.Deployment.Labels)
 	tried, err := f.try(ctx, o.Deployment, said, held)
 	if !apierrors.IsForbidden(err) || !held && byPolicy(err) {
 		return tried, false, err

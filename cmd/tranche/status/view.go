@@ -210,7 +210,7 @@ func (s *releaseView) workload(style terminal.Style) terminal.Node {
 		n = *r
 	}
 	line := fmt.Sprintf("Deployment %s  %d replicas", style.Bold(s.deployment.Name), n)
-	if s.deployment.Labels[v1alpha1.LabelHeld] != "" {
+	if v1alpha1.HasHeld(s.deployment.Labels) {
 		line += ", held"
 	}
 	node := terminal.Node{Text: line}

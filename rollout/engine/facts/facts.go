@@ -173,7 +173,7 @@ func (f *Facts) Native() bool {
 // more than its label. Otherwise a governed Deployment that has lost the label, and is
 // paused and of strategy Recreate, would wait for a hand-back for ever.
 func touched(d *appsv1.Deployment, governed bool) bool {
-	return d.Labels[v1alpha1.LabelHeld] != "" || governed && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
+	return v1alpha1.HasHeld(d.Labels) || governed && d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType
 }
 
 // LeftAlone reports whether the Deployment is to be left as it is: no release begins.
