@@ -42,12 +42,19 @@ func stableUnderHold(p *position.Position) (template *corev1.PodTemplateSpec, wh
 		}), "it is what runs"
 	case p.Native(), most == 0 && facts.Size(rs) > 0 && facts.Size(rs) >= p.Replicas:
 		return live, "it is what runs"
+	case !named && runsNothing(p.Facts) && p.Template != nil && !plan.EqualTemplate(p.Template, live):
+		return p.Template, "no pod runs, and Git brings it"
 	case facts.RevisionOf(p.Observed, live).Name != p.Status.UpdateRevision:
 		return nil, ""
 	case p.Status.RollingBack, slices.Contains(p.Status.OpenedReplicas, plan.Full):
 		return live, "all pods may run it"
 	}
 	return nil, ""
+}
+
+// runsNothing reports whether the Deployment has no pod, and no ReplicaSet is to have one.
+func runsNothing(f *facts.Facts) bool {
+	return f.Deployment.Status.Replicas == 0 && !slices.ContainsFunc(f.ReplicaSets, func(rs *appsv1.ReplicaSet) bool { return facts.Size(rs) > 0 })
 }
 
 // awaitRecords is about such a Deployment if nothing tells its stable revision. Nothing is
@@ -58,8 +65,11 @@ func awaitRecords(d *draft) {
 	live := facts.RevisionOf(d.Observed, &d.Deployment.Spec.Template)
 	d.Course = d.To(live)
 	lost, remedy := "the stable revision", ""
-	if name := d.Status.StableRevision; name != "" {
+	switch name := d.Status.StableRevision; {
+	case name != "":
 		lost, remedy = "stable revision "+name, "; or bring the pod template of "+name+" again"
+	case runsNothing(d.Facts):
+		remedy = "; or bring another pod template, which then has all pods at once, without gates"
 	}
 	message := fmt.Sprintf("no record and no ReplicaSet of %s is there; Deployment %s stays held at %s, and no pod is added. "+
 		"Restore the ControllerRevisions of the Deployment from a back-up, without ownerReferences%s. "+

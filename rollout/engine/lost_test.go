@@ -44,6 +44,14 @@ func TestLostRecords(t *testing.T) {
 		{"the status is lost, too: what runs besides the template is stable", [3]replicaSet{of(8), of(2)},
 			func(w *world) { w.status = v1alpha1.BatchReleaseStatus{} }, hashes[0]},
 		{"Git brings the stable template back", [3]replicaSet{}, func(w *world) { w.brought = 0 }, hashes[0]},
+		{"the status is lost, too, nothing runs, and Git brings another template", [3]replicaSet{}, func(w *world) {
+			w.status, w.brought = v1alpha1.BatchReleaseStatus{}, 0
+		}, hashes[0]},
+		{"the status is lost, too, and nothing runs: Git brings what is under release", [3]replicaSet{},
+			func(w *world) { w.status = v1alpha1.BatchReleaseStatus{} }, stalled},
+		{"the status is lost, too, pods of the update revision run, and Git brings another template", [3]replicaSet{none, of(2)}, func(w *world) {
+			w.status, w.brought = v1alpha1.BatchReleaseStatus{}, 0
+		}, stalled},
 		{"all pods run the template", [3]replicaSet{none, of(10)}, nil, hashes[1]},
 		{"the last gate has opened", [3]replicaSet{none, of(7)}, func(w *world) {
 			w.status.OpenedReplicas = []intstr.IntOrString{plan.Full}
