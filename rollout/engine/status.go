@@ -97,11 +97,17 @@ func setConditions(d *draft) {
 	}
 }
 
-// heldAfter reports whether the Deployment is held, and no hand-back is among
-// the actions. A hold that is just being taken is said with the next status,
+// heldAfter reports whether the Deployment is held, and neither a hand-back nor the end of
+// a label by hand is among the actions. A hold that is just being taken is said with the next status,
 // which the native controller's look at it brings a moment later.
 func (d *draft) heldAfter() bool {
-	return d.Deployment != nil && d.Touched() && !slices.ContainsFunc(d.actions, func(a Action) bool { _, ok := a.(HandBack); return ok })
+	return d.Deployment != nil && d.Touched() && !slices.ContainsFunc(d.actions, func(a Action) bool {
+		switch a.(type) {
+		case HandBack, Unlabel:
+			return true
+		}
+		return false
+	})
 }
 
 func truth(b bool) metav1.ConditionStatus {
