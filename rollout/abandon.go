@@ -193,12 +193,12 @@ func (a *abandonment) tellMislabelled(d *appsv1.Deployment) {
 	if a.handBacks.isNews(d, v1alpha1.ReasonNotHeld, a.now()) {
 		a.tell(d, engine.Event{Warning: true, Reason: v1alpha1.ReasonNotHeld, Message: "The Deployment has label " + v1alpha1.LabelHeld +
 			", and is not held: no plan governs it, Tranche has no record of it, and it is not both paused and of strategy Recreate. Nothing is changed. " +
-			"Take the label off in a write after which it is neither paused nor of strategy Recreate"})
+			"To take the label off, label the namespace " + v1alpha1.LabelDrift + "=correct meanwhile, and write the Deployment so that it is then neither paused nor of strategy Recreate"})
 	}
 }
 
 // recordHandBack writes the last status of a plan that is being deleted, and that finalizers
-// keep, once its Deployment is handed back. The status would have a closed gate until the
+// keep, once its Deployment is handed back or gone. The status would have a closed gate until the
 // finalizers go. It stays where the branch has the plan again or another plan governs.
 func (a *abandonment) recordHandBack(ctx context.Context, br *v1alpha1.BatchRelease) error {
 	if br.Status.Phase == "" || br.Status.Phase == v1alpha1.PhaseCompleted || returns(*br) {
@@ -209,14 +209,15 @@ func (a *abandonment) recordHandBack(ctx context.Context, br *v1alpha1.BatchRele
 		return err
 	}
 	var d appsv1.Deployment
-	if err := a.Get(ctx, types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}, &d); err != nil {
-		return client.IgnoreNotFound(err)
+	err = a.Get(ctx, types.NamespacedName{Namespace: br.Namespace, Name: br.Spec.WorkloadRef.Name}, &d)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("getting the Deployment of BatchRelease %s/%s: %w", br.Namespace, br.Name, err)
 	}
 	if v1alpha1.HasHeld(d.Labels) {
 		return nil // another round hands it back
 	}
 	last := br.DeepCopy()
-	last.Status = engine.HandedBack(br, a.now())
+	last.Status = engine.HandedBack(br, err != nil, a.now())
 	if err := a.Status().Update(ctx, last, client.FieldOwner(v1alpha1.ManagerRollout)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the last status of BatchRelease %s/%s: %w", br.Namespace, br.Name, err)
 	}
@@ -260,7 +261,8 @@ func returns(br v1alpha1.BatchRelease) bool {
 }
 
 // awaitSource returns how long the hand-back of a held Deployment waits for its source. One
-// that no GitSource applies waits for nothing.
+// that no GitSource applies waits for nothing, unless it is restored: its BatchRelease may
+// come after it.
 func (a *abandonment) awaitSource(ctx context.Context, deployment types.NamespacedName) (time.Duration, error) {
 	wait := a.startup.wait(deployment)
 	if wait == 0 {
@@ -273,10 +275,19 @@ func (a *abandonment) awaitSource(ctx context.Context, deployment types.Namespac
 		}
 		return 0, fmt.Errorf("reading Deployment %s before it is handed back: %w", deployment, err)
 	}
-	if !slices.ContainsFunc(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == v1alpha1.ManagerGitSync }) {
+	if !mayReturn(&live) {
 		return 0, nil
 	}
 	return wait, nil
+}
+
+// mayReturn reports whether the plan of a held Deployment may come yet: a GitSource applies
+// the Deployment, or a restore has made it. Then it is held, and not by the controller's write.
+func mayReturn(live *appsv1.Deployment) bool {
+	has := func(manager string) bool {
+		return slices.ContainsFunc(live.ManagedFields, func(e metav1.ManagedFieldsEntry) bool { return e.Manager == manager })
+	}
+	return has(v1alpha1.ManagerGitSync) || engine.Held(live) && !has(v1alpha1.ManagerRollout)
 }
 
 // ungoverned asks the API server whether a Deployment still has no plan, before it is

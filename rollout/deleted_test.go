@@ -102,3 +102,19 @@ func TestDeletedReplicaSet_KeptByAPod(t *testing.T) {
 	s.rolled("web", 4)
 	s.untouched()
 }
+
+// The Deployment of such a plan is gone, too: the last status has no gate that waits.
+func TestDeletedPlan_DeploymentGone(t *testing.T) {
+	t.Parallel()
+	s, _ := atGateOf(t, 2)
+	s.kubectl("-n", s.ns, "patch", "batchrelease/web", "--type=merge", "-p", `{"metadata":{"finalizers":["example.org/hostage"]}}`)
+	s.kubectl("-n", s.ns, "delete", "deployment/web")
+	s.must(s.c.Client.Delete(s.Context(), s.release()))
+	clustertest.Wait(t, "the last status", func() error {
+		if at := s.release().Status; at.Reason != v1alpha1.ReasonHandedBack || at.Phase != "" || at.CurrentStepState != "" || !strings.Contains(at.Message, "Deployment web is gone") {
+			return fmt.Errorf("%s: %s", at.Reason, at.Message)
+		}
+		return nil
+	})
+	s.kubectl("-n", s.ns, "patch", "batchrelease/web", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+}

@@ -50,4 +50,10 @@ func TestLabelByHand(t *testing.T) {
 			t.Errorf("%s: has the label: %t", name, labelled)
 		}
 	}
+	// The advice of the event works.
+	s.kubectl("label", "namespace", s.ns, v1alpha1.LabelDrift+"=correct")
+	for _, name := range []string{"paused", "recreate"} {
+		s.kubectl("-n", s.ns, "patch", "deployment/"+name, "--type=merge", "-p",
+			`{"metadata":{"labels":{"tranche.dev/held":null}},"spec":{"paused":null,"strategy":{"type":"RollingUpdate"}}}`)
+	}
 }

@@ -14,13 +14,19 @@ import (
 )
 
 // HandedBack returns the last status of a plan that is being deleted, and that finalizers
-// keep, once its Deployment is handed back. No release is under way, and no gate waits.
-func HandedBack(br *v1alpha1.BatchRelease, now time.Time) v1alpha1.BatchReleaseStatus {
+// keep, once its Deployment is handed back, or gone. No release is under way, and no gate
+// waits.
+func HandedBack(br *v1alpha1.BatchRelease, gone bool, now time.Time) v1alpha1.BatchReleaseStatus {
 	d := newDraft(&Observed{Release: br}, now)
 	s := &d.Status
 	s.Phase, s.CurrentStepState, s.RequestedApproval = "", "", nil
-	d.report(v1alpha1.ReasonHandedBack, fmt.Sprintf("the plan is being deleted, and Deployment %s is handed back to the native controller; the finalizers %s keep only this object",
-		br.Spec.WorkloadRef.Name, plan.JoinNames(br.Finalizers)))
+	became := "handed back to the native controller"
+	if gone {
+		became = "gone"
+		s.Replicas, s.UpdatedReplicas, s.UpdatedReadyReplicas, s.UpdatedAvailableReplicas = 0, 0, 0, 0
+	}
+	d.report(v1alpha1.ReasonHandedBack, fmt.Sprintf("the plan is being deleted, and Deployment %s is %s; the finalizers %s keep only this object",
+		br.Spec.WorkloadRef.Name, became, plan.JoinNames(br.Finalizers)))
 	s.ObservedGeneration, s.ReasonTime, s.LastUpdateTime = br.Generation, d.Time(), d.Time()
 	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		d.condition(name, metav1.ConditionFalse, s.Reason, s.Message)
