@@ -24,10 +24,27 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-// aheadClock is as much ahead of the machine's as it is set.
-type aheadClock struct{ by atomic.Int64 }
+// aheadClock is as much ahead of the machine's as it is set, or of the time at which it was
+// stopped.
+type aheadClock struct {
+	by      atomic.Int64
+	stopped atomic.Pointer[time.Time]
+}
 
-func (c *aheadClock) Now() time.Time { return time.Now().Add(time.Duration(c.by.Load())) }
+func (c *aheadClock) Now() time.Time {
+	now := time.Now()
+	if at := c.stopped.Load(); at != nil {
+		now = *at
+	}
+	return now.Add(time.Duration(c.by.Load()))
+}
+
+// stop stops it until the function that it returns is called.
+func (c *aheadClock) stop() (again func()) {
+	now := time.Now()
+	c.stopped.Store(&now)
+	return func() { c.stopped.Store(nil) }
+}
 
 func (c *aheadClock) pass(d time.Duration) { c.by.Add(int64(d)) }
 
@@ -50,8 +67,9 @@ func (b *blocking) Render(tenant string, fsys filesys.FileSystem, dir string, op
 func TestFreshness(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
-	clock, held, judged := &aheadClock{}, &atomic.Bool{}, &atomic.Int64{}
+	clock, held, judged, led := &aheadClock{}, &atomic.Bool{}, &atomic.Int64{}, &atomic.Int64{}
 	fresh := freshness.Options{Ledger: types.NamespacedName{Namespace: s.ns, Name: "syncs"}, Every: 20 * time.Millisecond, Now: clock.Now}
+	fresh.Election = func() (bool, bool) { led.Add(1); return true, true }
 	render := &blocking{Renderer: renderers(), blocked: make(chan struct{})}
 	controller := func() (stop func()) {
 		return s.startManager(s.c.Controller, func(mgr ctrl.Manager) error {
@@ -70,6 +88,7 @@ func TestFreshness(t *testing.T) {
 		}
 		return nil
 	})
+	s.writesLedgerAtMostEvery30s(clock, led)
 	stop()
 
 	standby := fresh
@@ -81,13 +100,7 @@ func TestFreshness(t *testing.T) {
 	}))
 	rounds := func() {
 		t.Helper()
-		before := judged.Load()
-		clustertest.Wait(t, "three rounds of the standby", func() error {
-			if n := judged.Load() - before; n < 4 { // the last one may be under way
-				return fmt.Errorf("%d", n)
-			}
-			return nil
-		})
+		threeRounds(t, judged)
 	}
 	clock.pass(4 * time.Hour)
 	rounds()
@@ -132,6 +145,53 @@ func TestFreshness(t *testing.T) {
 	held.Store(false)
 	rounds()
 	s.ready("shop", metav1.ConditionTrue, "Applied")
+}
+
+// threeRounds waits until the sources were judged three times, as a counter of the rounds
+// that have begun shows.
+func threeRounds(t *testing.T, begun *atomic.Int64) {
+	t.Helper()
+	before := begun.Load()
+	clustertest.Wait(t, "three rounds", func() error {
+		if n := begun.Load() - before; n < 4 { // the last one may be under way
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+}
+
+// writesLedgerAtMostEvery30s has the source synced again and again, so that each round has
+// something else to write than the one before.
+func (s *shop) writesLedgerAtMostEvery30s(clock *aheadClock, rounds *atomic.Int64) {
+	s.Helper()
+	defer clock.stop()()
+	var version string
+	write := func() {
+		s.Helper()
+		clock.pass(30 * time.Second)
+		threeRounds(s.T, rounds) // an earlier sync is on record
+		clock.pass(30 * time.Second)
+		want := s.ns + "/shop " + clock.Now().UTC().Format(time.RFC3339) + "\n"
+		s.lookNow()
+		clustertest.Wait(s, "the time of the sync on record", func() error {
+			cm := get(s, "syncs", &corev1.ConfigMap{})
+			version = cm.ResourceVersion
+			if text := cm.Data["syncs"]; text != want {
+				return fmt.Errorf("%q, want %q", text, want)
+			}
+			return nil
+		})
+	}
+	write()
+	for range 3 {
+		clock.pass(9 * time.Second)
+		s.lookNow()
+		threeRounds(s.T, rounds)
+		if now := get(s, "syncs", &corev1.ConfigMap{}); now.ResourceVersion != version {
+			s.Fatalf("it was written again within 30 s: %q", now.Data["syncs"])
+		}
+	}
+	write()
 }
 
 // syncAge is the age of the last sync of the source, as the metric has it.
