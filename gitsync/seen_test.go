@@ -3,6 +3,7 @@ package gitsync_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,21 @@ func expiringOpenPGP(t *testing.T) expiring {
 	}}
 }
 
+// firstSeen returns when the commit of an approval was seen first. The approval has it, in
+// the spec and in the status, as the list of the GitSource has it.
+func (s *shop) firstSeen(release, commit string) *metav1.Time {
+	s.Helper()
+	br := s.release(release)
+	a, observed := br.Spec.Approval, br.Status.Approval
+	if a == nil || observed == nil || a.ApprovedIn != commit || a.FirstSeen == nil || !a.FirstSeen.Equal(observed.FirstSeen) {
+		s.Fatalf("the approval is %+v, observed %+v, want one of %s", a, observed, commit)
+	}
+	if i := slices.IndexFunc(s.gs().Status.Seen, func(c v1alpha1.SeenCommit) bool { return c.Commit == commit }); i < 0 || !a.FirstSeen.Equal(&s.gs().Status.Seen[i].Time) {
+		s.Errorf("first seen at %s; the list is %+v", a.FirstSeen, s.gs().Status.Seen)
+	}
+	return a.FirstSeen
+}
+
 // A tip and an approval that a key signed before it expired stay signed, also where
 // another controller starts with nothing but the cluster. Once it has expired, it signs
 // nothing more: neither a tip nor an approval with a date from before counts.
@@ -94,6 +110,7 @@ func TestExpiredKeyWithAnOldDate(t *testing.T) {
 			approved := s.push(approval(0))
 			s.isAt("web", "WaitingForApproval", 1)
 			s.applied(approved)
+			seenAt := s.firstSeen("web", approved)
 			dated := time.Now()
 
 			end := time.Now().Truncate(time.Second).Add(2 * time.Second)
@@ -112,6 +129,10 @@ func TestExpiredKeyWithAnOldDate(t *testing.T) {
 			s.applied(approved)
 			if m := said(s.gs()); !strings.Contains(m, "InSync=True") {
 				t.Errorf("an approval that was seen in time no longer counts: %s", m)
+			}
+
+			if now := s.firstSeen("web", approved); !now.Equal(seenAt) {
+				t.Errorf("the approval was first seen at %s, and at %s now", seenAt, now)
 			}
 
 			// The same key, with a date from before.

@@ -83,7 +83,7 @@ var ErrNone = errors.New("no commit makes the change")
 // another commit. The error is [ErrNone], or one by [IsUncounted], or of the repository.
 func (c *Change) PartOf(ctx context.Context, approver signature.Signature, in string) (fact, hint string, err error) {
 	authors := c.authors(ctx)
-	if authors.err == nil && len(authors.commits) == 0 {
+	if authors.err == nil && len(authors.commits) == len(authors.takenBack) {
 		return "", "", ErrNone
 	}
 	for _, find := range []func() Found{func() Found { return authors }, func() Found { return c.dormant(ctx, approver) }} {
@@ -91,7 +91,7 @@ func (c *Change) PartOf(ctx context.Context, approver signature.Signature, in st
 		if found.err != nil {
 			return "", "", found.err
 		}
-		if fact, hint, err = c.Branch.writtenBy(ctx, found.commits, in, approver); err != nil {
+		if fact, hint, err = c.Branch.writtenBy(ctx, found, in, approver); err != nil {
 			return "", "", err
 		}
 		if fact != "" {
@@ -123,22 +123,23 @@ func (c *Change) authors(ctx context.Context) Found {
 			return Found{err: err}
 		}
 		list, err := o.find(ctx, c.Commit)
-		return Found{list, err, o.unknown}
+		return Found{list, o.takenBack, err, o.unknown}
 	})
 }
 
 // writtenBy says that the approver has signed one of the commits, or that it cannot be
 // shown that another person has signed each of them. It is empty if neither holds. The
 // approval came in another commit.
-func (b *Branch) writtenBy(ctx context.Context, commits []plumbing.Hash, in string, approver signature.Signature) (
+func (b *Branch) writtenBy(ctx context.Context, found Found, in string, approver signature.Signature) (
 	fact, hint string, err error,
 ) {
 	keys := b.keys()
-	for _, c := range commits {
+	for _, c := range found.commits {
 		author, why, err := b.Signatures.SignerOf(ctx, b.Store, c, keys)
 		switch {
 		case err != nil:
 			return "", "", err
+		case why != "" && found.takenBack[c]:
 		case why != "":
 			const unsigned = "that the change is by another than %s, who approves it, cannot be shown: commit %s of it: %s"
 			return fmt.Sprintf(unsigned, approver, plan.ShortCommit(c.String()), why),

@@ -175,7 +175,7 @@ func (c *Change) dormant(ctx context.Context, approver signature.Signature) Foun
 				found, err = nil, nil
 			}
 		}
-		return Found{found, err, d.origins.unknown}
+		return Found{commits: found, err: err, unknown: d.origins.unknown}
 	})
 }
 
@@ -274,6 +274,11 @@ func (d *dormancy) suspect(
 	by, why, err := d.origins.branch.Signatures.SignerOf(ctx, d.origins.branch.Store, c.Hash, keys)
 	if err != nil || why == "" && !keys.Same(by, approver) {
 		return nil, err
+	}
+	if why != "" {
+		if back, err := d.origins.isTakenBack(ctx, c, r); err != nil || back {
+			return nil, err
+		}
 	}
 	all, err := d.ownParts(ctx, c)
 	if err != nil {

@@ -5,7 +5,9 @@ import "github.com/go-git/go-git/v5/plumbing"
 // Found are the commits that made a difference, or why they cannot be found.
 type Found struct {
 	commits []plumbing.Hash
-	err     error // see IsUncounted
+	// takenBack are those of them that need no author, see takenback.go.
+	takenBack map[plumbing.Hash]bool
+	err       error // see IsUncounted
 	// unknown is why more commits may be among them than have made the difference.
 	unknown error
 }

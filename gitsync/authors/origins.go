@@ -34,6 +34,8 @@ import (
 //   - A merge can render what neither side renders, of commits that each render what
 //     their parents do. An example: one side uses a folder, the other side changes it.
 //     Such a merge counts, with the commits that it takes for that (combined.go).
+//   - A commit can make the change that git makes by itself to take others back. Then the
+//     authors of what it brings back count, too, and it needs no author (takenback.go).
 
 // origins looks for the commits that made a difference.
 type origins struct {
@@ -52,6 +54,8 @@ type origins struct {
 	// parts are the changes of commits; kept is how many files they have.
 	parts map[plumbing.Hash]*ownChanges
 	kept  int
+	// takenBack are the commits found that take others back, see takenback.go.
+	takenBack map[plumbing.Hash]bool
 	// unknown is why it is not known what a commit renders; nil: it is known of all. Such
 	// a commit has a state of its own, and any file may be read for it: more commits count.
 	unknown error
@@ -157,6 +161,9 @@ func (o *origins) find(ctx context.Context, commit plumbing.Hash) ([]plumbing.Ha
 		}
 		if own {
 			list = append(list, r.commit.Hash)
+			if queue, err = o.goBack(ctx, r, seen, queue); err != nil {
+				return nil, err
+			}
 		}
 		if combines {
 			merges = append(merges, combination{r, parents})

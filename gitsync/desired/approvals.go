@@ -66,6 +66,9 @@ func (r *Reader) Releases(ctx context.Context, d *State, releases []plan.Release
 		ignored = append(ignored, more...)
 		r.Ignored[plan.ReleaseName(release.Plan)] = slices.Clone(ignored[before:])
 		br.Spec.ApprovalsSince = c.Since
+		if err := h.noteFirstSeen(ctx, br.Spec.Approval, c.Live); err != nil {
+			return nil, nil, err
+		}
 		list = append(list, br)
 	}
 	return list, ignored, nil

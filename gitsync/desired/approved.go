@@ -1,8 +1,10 @@
 package desired
 
 import (
+	"context"
 	"errors"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/gitsync/authors"
@@ -106,4 +108,19 @@ func Releasing(br *v1alpha1.BatchRelease, commit string) string {
 		return ""
 	}
 	return br.Status.UpdateRevision
+}
+
+// noteFirstSeen notes with an approval when its commit was seen first. That stays, though
+// the list of tips may lose it. It is not noted without signers, or for an approval from
+// before these were set.
+func (h *History) noteFirstSeen(ctx context.Context, a *v1alpha1.Approval, now *v1alpha1.BatchRelease) (err error) {
+	if a == nil || h.Reader.Signatures.Signers == nil {
+		return nil
+	}
+	if now != nil && now.Spec.Approval != nil && now.Spec.Approval.ApprovedIn == a.ApprovedIn {
+		a.FirstSeen = now.Spec.Approval.FirstSeen.DeepCopy()
+		return nil
+	}
+	a.FirstSeen, err = h.Reader.Signatures.FirstSeen(ctx, h.Reader.Snapshot, plumbing.NewHash(a.ApprovedIn))
+	return err
 }

@@ -99,3 +99,29 @@ func (p *Policy) sawBy(ctx context.Context, store storer.EncodedObjectStorer, co
 	}
 	return false, nil
 }
+
+// maxFirstSeen bounds the tips that are searched for the first one with a commit.
+const maxFirstSeen = 64
+
+// FirstSeen returns when a commit was seen first, or nil if none of the tips has it. Older
+// tips than those that are searched, or that were dropped, may have had it before.
+func (p *Policy) FirstSeen(ctx context.Context, store storer.EncodedObjectStorer, commit plumbing.Hash) (*metav1.Time, error) {
+	var first *metav1.Time
+	for i := range p.Seen[:min(len(p.Seen), maxFirstSeen)] {
+		tip := plumbing.NewHash(p.Seen[i].Commit)
+		if tip != commit {
+			if store.HasEncodedObject(tip) != nil {
+				continue
+			}
+			has, err := p.Order.PrecedesItself(ctx, store, commit, tip)
+			if err != nil {
+				return nil, err
+			}
+			if !has {
+				break
+			}
+		}
+		first = &p.Seen[i].Time
+	}
+	return first.DeepCopy(), nil
+}

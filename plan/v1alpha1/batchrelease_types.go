@@ -268,6 +268,10 @@ type Approval struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	ApprovedIn string `json:"approvedIn,omitempty"`
+	// firstSeen is when the controller first saw that commit on the branch. The GitSource
+	// sets the field if approvals are signed. The signer's key was valid at that time.
+	// +optional
+	FirstSeen *metav1.Time `json:"firstSeen,omitempty"`
 	// steps are the replicas of the plan's steps in the commit of the approval. The
 	// approval opens a gate only while the plan has these steps, up to the one after the
 	// gate. The GitSource sets the field. Default: the steps of the plan when the
