@@ -22,11 +22,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/clustertest/invariants"
 )
+
+// NativeManager is the field manager of the native Deployment controller.
+const NativeManager = invariants.NativeManager
 
 // Watcher watches the Deployments, ReplicaSets, pods and BatchReleases of a namespace
 // from outside the controller. It fails the test with the timeline if an invariant
-// breaks. It checks I1, I2, I3, I5, I7, I8 and I10 at every event; the type invariants
+// breaks. It checks I1, I2, I3, I5, I7, I8 and I10 at every event; [invariants.Judge]
 // says what each means. It counts the writes, too.
 //
 // Events of several kinds come by several watches, in no order. They are judged in the
@@ -38,11 +42,11 @@ type Watcher struct {
 	namespace string
 	streams   []*stream
 
-	judging    sync.Mutex // and all below
-	invariants *invariants
-	timeline   []line
-	writes     map[string]int
-	sizes      map[types.UID]seen
+	judging  sync.Mutex // and all below
+	judge    *invariants.Judge
+	timeline []line
+	writes   map[string]int
+	sizes    map[types.UID]seen
 }
 
 // line is of the timeline, about a Deployment.
@@ -59,7 +63,7 @@ type seen struct {
 // Watch starts a watcher that ends with the test.
 func (c *Cluster) Watch(t testing.TB, namespace string) *Watcher {
 	t.Helper()
-	w := &Watcher{c: c, namespace: namespace, invariants: newInvariants(), writes: map[string]int{}, sizes: map[types.UID]seen{}}
+	w := &Watcher{c: c, namespace: namespace, judge: invariants.New(), writes: map[string]int{}, sizes: map[types.UID]seen{}}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &v1alpha1.BatchReleaseList{}} {
@@ -73,10 +77,10 @@ func (c *Cluster) Watch(t testing.TB, namespace string) *Watcher {
 		running.Go(func() { s.run(ctx, events) })
 	}
 	t.Cleanup(func() {
-		w.judge(t)
+		w.catchUp(t)
 		stop()
 		running.Wait()
-		if len(w.invariants.broken) > 0 {
+		if len(w.judge.Broken()) > 0 {
 			t.Errorf("%s", w.verdict())
 		}
 	})
@@ -85,7 +89,7 @@ func (c *Cluster) Watch(t testing.TB, namespace string) *Watcher {
 
 // Writes returns how often objects of a kind, by a manager, have changed.
 func (w *Watcher) Writes(kind, manager string) int {
-	w.judge(nil)
+	w.catchUp(nil)
 	w.judging.Lock()
 	defer w.judging.Unlock()
 	return w.writes[kind+" "+manager]
@@ -94,23 +98,23 @@ func (w *Watcher) Writes(kind, manager string) int {
 // Fights returns how often the native controller has resized a ReplicaSet of a
 // held Deployment (I10).
 func (w *Watcher) Fights() int {
-	w.judge(nil)
+	w.catchUp(nil)
 	w.judging.Lock()
 	defer w.judging.Unlock()
-	return w.invariants.fights
+	return w.judge.Fights()
 }
 
 // Judged returns how often an invariant has been put to the test, by its name.
 func (w *Watcher) Judged(invariant string) int {
-	w.judge(nil)
+	w.catchUp(nil)
 	w.judging.Lock()
 	defer w.judging.Unlock()
-	return w.invariants.judged[invariant]
+	return w.judge.Judged(invariant)
 }
 
 // Timeline returns what has been seen.
 func (w *Watcher) Timeline() string {
-	w.judge(nil)
+	w.catchUp(nil)
 	w.judging.Lock()
 	defer w.judging.Unlock()
 	return w.timelineOf(nil)
@@ -130,14 +134,14 @@ func (w *Watcher) timelineOf(deployments []string) string {
 // verdict is what the test fails with.
 func (w *Watcher) verdict() string {
 	var whats, deployments []string
-	for _, breach := range w.invariants.broken {
-		whats, deployments = append(whats, breach.what), append(deployments, breach.deployment)
+	for _, breach := range w.judge.Broken() {
+		whats, deployments = append(whats, breach.What), append(deployments, breach.Deployment)
 	}
 	return fmt.Sprintf("invariants broken:\n%s\ntimeline:\n%s", strings.Join(whats, "\n"), w.timelineOf(deployments))
 }
 
-// judge judges everything that has happened up to now.
-func (w *Watcher) judge(t testing.TB) {
+// catchUp judges everything that has happened up to now.
+func (w *Watcher) catchUp(t testing.TB) {
 	upTo := ^uint64(0)
 	for _, s := range w.streams {
 		version, err := s.catchUp()
@@ -157,28 +161,28 @@ func (w *Watcher) judge(t testing.TB) {
 	}
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(a.version, b.version) })
 	for _, c := range changes {
-		c.found = c.found || slices.ContainsFunc(w.streams, func(s *stream) bool { return s.missed(c.version) })
-		before := len(w.invariants.broken)
+		c.Found = c.Found || slices.ContainsFunc(w.streams, func(s *stream) bool { return s.missed(c.version) })
+		before := len(w.judge.Broken())
 		w.tell(c)
-		w.invariants.see(c)
-		for _, breach := range w.invariants.broken[before:] {
-			w.timeline = append(w.timeline, line{breach.deployment, "    BROKEN " + breach.what})
+		w.judge.See(c.Change)
+		for _, breach := range w.judge.Broken()[before:] {
+			w.timeline = append(w.timeline, line{breach.Deployment, "    BROKEN " + breach.What})
 		}
 	}
 }
 
 // tell adds a line to the timeline, where there is something to say.
 func (w *Watcher) tell(c change) {
-	old, known := w.sizes[c.object.GetUID()]
-	now := seen{generation: c.object.GetGeneration(), fields: c.object.GetManagedFields()}
-	deployment, kind, what := c.object.GetName(), "", ""
-	switch o := c.object.(type) {
+	old, known := w.sizes[c.Object.GetUID()]
+	now := seen{generation: c.Object.GetGeneration(), fields: c.Object.GetManagedFields()}
+	deployment, kind, what := c.Object.GetName(), "", ""
+	switch o := c.Object.(type) {
 	case *appsv1.Deployment:
-		kind, what = "Deployment", fmt.Sprintf("N=%d paused=%t strategy=%s held=%t", *o.Spec.Replicas, o.Spec.Paused, o.Spec.Strategy.Type, held(o))
+		kind, what = "Deployment", fmt.Sprintf("N=%d paused=%t strategy=%s held=%t", *o.Spec.Replicas, o.Spec.Paused, o.Spec.Strategy.Type, invariants.Held(o))
 	case *appsv1.ReplicaSet:
 		now.size = *o.Spec.Replicas
 		kind, what = "ReplicaSet", fmt.Sprintf("%d → %d", old.size, now.size)
-		deployment = ownerName(o)
+		deployment = w.judge.WorkloadOf(o)
 	case *v1alpha1.BatchRelease:
 		kind, what = "BatchRelease", fmt.Sprintf("step %d %s %s: %s", o.Status.CurrentStepIndex, o.Status.CurrentStepState, o.Status.Reason, o.Status.Message)
 		now.state, deployment = what, o.Spec.WorkloadRef.Name
@@ -186,25 +190,23 @@ func (w *Watcher) tell(c change) {
 			what += given(o)
 		}
 	case *corev1.Pod:
-		now.state = podState(o)
+		now.state = invariants.PodState(o)
 		kind, what = "Pod", now.state
-		if rs := w.invariants.sets[ownerUID(o)]; rs != nil {
-			deployment = ownerName(rs)
-		}
+		deployment = w.judge.WorkloadOf(o)
 	}
-	w.sizes[c.object.GetUID()] = now
-	by := writer(c.object, old.fields)
+	w.sizes[c.Object.GetUID()] = now
+	by := invariants.Writer(c.Object, old.fields)
 	switch {
-	case c.gone:
+	case c.Gone:
 		what = "gone"
-		delete(w.sizes, c.object.GetUID())
+		delete(w.sizes, c.Object.GetUID())
 	case known && old.generation == now.generation && old.size == now.size && old.state == now.state:
 		return
-	case kind != "Pod" && !c.found:
+	case kind != "Pod" && !c.Found:
 		w.writes[kind+" "+by]++
 	}
-	text := fmt.Sprintf("%s %s %s: %s", c.at.Format("15:04:05.000"), kind, c.object.GetName(), what)
-	if kind != "Pod" && !c.gone {
+	text := fmt.Sprintf("%s %s %s: %s", c.At.Format("15:04:05.000"), kind, c.Object.GetName(), what)
+	if kind != "Pod" && !c.Gone {
 		text += ", by " + by
 	}
 	w.timeline = append(w.timeline, line{deployment, text})
@@ -231,30 +233,6 @@ func given(br *v1alpha1.BatchRelease) string {
 	return b.String()
 }
 
-func podState(p *corev1.Pod) string {
-	switch {
-	case !lives(p):
-		return "ends"
-	case readySince(p) != nil:
-		return "ready"
-	}
-	return "not ready"
-}
-
-func ownerName(o client.Object) string {
-	if owner := metav1.GetControllerOf(o); owner != nil {
-		return owner.Name
-	}
-	return ""
-}
-
-func ownerUID(o client.Object) types.UID {
-	if owner := metav1.GetControllerOf(o); owner != nil {
-		return owner.UID
-	}
-	return ""
-}
-
 // stream is the watch of one kind. It goes on where a watch has ended, with
 // what a list shows then.
 type stream struct {
@@ -268,6 +246,12 @@ type stream struct {
 	gone    map[types.UID]bool
 	latest  uint64 // the version up to which it has seen everything
 	gaps    []gap
+}
+
+// change is an event at a version of the API server's store.
+type change struct {
+	version uint64
+	invariants.Change
 }
 
 // gap is a time when a watch was down. It has seen only the outcome of versions above
@@ -298,12 +282,12 @@ func (s *stream) begin(ctx context.Context) (watch.Interface, error) {
 	for _, o := range objects {
 		listed[o.GetUID()] = true
 		if last := s.there[o.GetUID()]; last == nil || versionOf(last) != versionOf(o) {
-			s.add(change{version: versionOf(o), object: o, found: true})
+			s.add(change{versionOf(o), invariants.Change{Object: o, Found: true}})
 		}
 	}
 	for uid, o := range s.there {
 		if !listed[uid] {
-			s.add(change{version: version, object: o, gone: true, found: true})
+			s.add(change{version, invariants.Change{Object: o, Gone: true, Found: true}})
 		}
 	}
 	s.mu.Unlock()
@@ -317,7 +301,7 @@ func (s *stream) run(ctx context.Context, events watch.Interface) {
 		for e := range events.ResultChan() {
 			if o, ok := e.Object.(client.Object); ok {
 				s.mu.Lock()
-				s.add(change{version: versionOf(o), object: o, gone: e.Type == watch.Deleted})
+				s.add(change{versionOf(o), invariants.Change{Object: o, Gone: e.Type == watch.Deleted}})
 				s.mu.Unlock()
 			}
 		}
@@ -334,17 +318,17 @@ func (s *stream) run(ctx context.Context, events watch.Interface) {
 var errEnded = errors.New("the watch has ended")
 
 func (s *stream) add(c change) {
-	c.at = time.Now()
-	if p, ok := c.object.(*corev1.Pod); ok {
-		c.object = sketch(p)
+	c.At = time.Now()
+	if p, ok := c.Object.(*corev1.Pod); ok {
+		c.Object = sketch(p)
 	}
 	s.changes = append(s.changes, c)
 	s.latest = max(s.latest, c.version)
-	if c.gone {
-		delete(s.there, c.object.GetUID())
-		s.gone[c.object.GetUID()] = true
+	if c.Gone {
+		delete(s.there, c.Object.GetUID())
+		s.gone[c.Object.GetUID()] = true
 	} else {
-		s.there[c.object.GetUID()] = c.object
+		s.there[c.Object.GetUID()] = c.Object
 	}
 }
 

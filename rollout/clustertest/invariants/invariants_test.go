@@ -1,4 +1,4 @@
-package clustertest
+package invariants
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ import (
 // 0) has ReplicaSets old and new, and is held at the first of the steps 1, 50%, 100%. Old
 // has the stable template, and spec brings new.
 type story struct {
-	v   *invariants
+	v   *Judge
 	now time.Time
 	d   *appsv1.Deployment
 	br  *v1alpha1.BatchRelease
@@ -39,7 +39,7 @@ const (
 )
 
 func newStory() *story {
-	s := &story{v: newInvariants(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), rs: map[string]*appsv1.ReplicaSet{}, pod: map[string][]*corev1.Pod{}}
+	s := &story{v: New(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), rs: map[string]*appsv1.ReplicaSet{}, pod: map[string][]*corev1.Pod{}}
 	strategy := appsv1.DeploymentStrategy{
 		Type:          appsv1.RollingUpdateDeploymentStrategyType,
 		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))},
@@ -159,7 +159,7 @@ func (s *story) hold(name string) {
 }
 
 func (s *story) see(o client.Object, gone bool) {
-	s.v.see(change{at: s.now, object: o, gone: gone})
+	s.v.See(Change{At: s.now, Object: o, Gone: gone})
 }
 
 func (s *story) later(d time.Duration) { s.now = s.now.Add(d) }
@@ -514,7 +514,7 @@ var targets = []sequence{
 	{"handed back past a gate", func(s *story) { s.to(3, 1); s.handBack(tranche) }, []string{"I3"}},
 	{"handed back since the plan was deleted, and another one is there by then", func(s *story) {
 		s.to(3, 1)
-		s.v.see(change{at: s.now, object: s.br, gone: true})
+		s.v.See(Change{At: s.now, Object: s.br, Gone: true})
 		s.br = s.br.DeepCopy()
 		s.br.UID, s.br.Status = "br2", v1alpha1.BatchReleaseStatus{}
 		s.release(func(*v1alpha1.BatchRelease) {})
@@ -827,7 +827,7 @@ var back = []sequence{
 		s.all()
 		s.handBack(tranche)
 		s.later(time.Minute)
-		s.v.see(change{at: s.now, object: s.br, gone: true})
+		s.v.See(Change{At: s.now, Object: s.br, Gone: true})
 		s.br = s.br.DeepCopy()
 		s.br.UID, s.br.Status = "br2", v1alpha1.BatchReleaseStatus{}
 		s.release(func(*v1alpha1.BatchRelease) {})
@@ -997,7 +997,7 @@ var returns = []sequence{
 
 // planAgain deletes the plan, and creates it again.
 func (s *story) planAgain() {
-	s.v.see(change{at: s.now, object: s.br, gone: true})
+	s.v.See(Change{At: s.now, Object: s.br, Gone: true})
 	s.br = s.br.DeepCopy()
 	s.br.UID, s.br.Status = "br2", v1alpha1.BatchReleaseStatus{}
 	s.release(func(*v1alpha1.BatchRelease) {})
@@ -1204,7 +1204,7 @@ var unknown = []sequence{
 		s.later(time.Minute)
 		s.br = s.br.DeepCopy()
 		s.br.Generation, s.br.Status.CurrentStepIndex = s.br.Generation+1, 1
-		s.v.see(change{at: s.now, object: s.br, found: true})
+		s.v.See(Change{At: s.now, Object: s.br, Found: true})
 		s.to(2, 2)
 	}, nil},
 	{"the plan was not seen for a while, and then it was", func(s *story) {
@@ -1212,7 +1212,7 @@ var unknown = []sequence{
 		s.later(time.Minute)
 		s.br = s.br.DeepCopy()
 		s.br.Generation, s.br.Status.CurrentStepIndex = s.br.Generation+1, 1
-		s.v.see(change{at: s.now, object: s.br, found: true})
+		s.v.See(Change{At: s.now, Object: s.br, Found: true})
 		s.to(2, 2)
 		s.to(1, 3)
 	}, []string{"I3"}},
@@ -1435,7 +1435,7 @@ func TestInvariants(t *testing.T) {
 			tc.tell(s)
 			var got []string
 			for _, b := range s.v.broken {
-				rule, _, _ := strings.Cut(strings.TrimPrefix(b.what, "web: "), ":")
+				rule, _, _ := strings.Cut(strings.TrimPrefix(b.What, "web: "), ":")
 				got = append(got, rule)
 			}
 			slices.Sort(got)
@@ -1468,7 +1468,7 @@ func TestWriter(t *testing.T) {
 			[]metav1.ManagedFieldsEntry{entry(native, size, 1), entry(tranche, none, 1)}, native, native},
 	} {
 		rs := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.after}}
-		if got := writer(rs, tc.before); got != tc.writer {
+		if got := Writer(rs, tc.before); got != tc.writer {
 			t.Errorf("%s: written by %s, want %s", tc.because, got, tc.writer)
 		}
 		if got := resizer(&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.before}}, rs); got != tc.owner {

@@ -1,4 +1,7 @@
-package clustertest
+// Package invariants judges from outside whether a release went as it must. The events of a
+// namespace go in, in the order in which the API server made them, and the invariants that
+// were broken come out. It has no client and no clock, so that a test can write the events.
+package invariants
 
 import (
 	"encoding/json"
@@ -33,9 +36,9 @@ const lag = 5 * time.Second
 // nativeLag is how old an observation of the native controller may be.
 const nativeLag = 2 * time.Second
 
-// invariants is what must never be broken by what happens in a namespace. It is
-// fed with every event, in the order in which the API server made them
-// ([change].version), and knows no client and no clock.
+// Judge knows what must never be broken by what happens in a namespace. It is
+// fed with every event, in the order in which the API server made them,
+// and knows no client and no clock.
 //
 // I1. When Tranche makes a ReplicaSet smaller, the pods of the Deployment are counted as
 // they stand at that very version. A pod is available when it is Ready for
@@ -80,7 +83,7 @@ const nativeLag = 2 * time.Second
 // scaled one down so that at most one has pods (H1, H26). It also holds if others set N to
 // 0 and, before Tranche could hand back, to more (H4). The native controller, and not
 // Tranche, has then taken the pods of the only active ReplicaSet.
-type invariants struct {
+type Judge struct {
 	deployments map[types.UID]*deployment
 	sets        map[types.UID]*appsv1.ReplicaSet
 	sizedAt     map[types.UID]int32 // N when a ReplicaSet got its size
@@ -91,28 +94,23 @@ type invariants struct {
 	ledgers map[string]*ledger // by the name of the Deployment
 
 	now    time.Time
-	broken []breach
+	broken []Breach
 	judged map[string]int // how often each invariant was put to the test
 	fights int
 }
 
-// change is an event: an object as it is at a version of the API server's
-// store, or was when it went.
-type change struct {
-	version uint64
-	at      time.Time
-	object  client.Object
-	gone    bool
-	// found: what led to it is not known. It is no event but what a list has shown,
+// Change is an event: an object as the API server stores it, or as it was when it went.
+type Change struct {
+	At     time.Time
+	Object client.Object
+	Gone   bool
+	// Found: what led to it is not known. It is no event but what a list has shown,
 	// or an event of one kind while another kind's were not to be had.
-	found bool
+	Found bool
 }
 
-// breach is an invariant that was broken, of a Deployment.
-type breach struct {
-	deployment string
-	what       string
-}
+// Breach is an invariant that was broken, of a Deployment.
+type Breach struct{ Deployment, What string }
 
 type deployment struct {
 	*appsv1.Deployment
@@ -183,19 +181,20 @@ func (p *past[T]) within(now time.Time) []T {
 	return values
 }
 
-func newInvariants() *invariants {
-	return &invariants{
+// New returns a judge that has seen nothing.
+func New() *Judge {
+	return &Judge{
 		deployments: map[types.UID]*deployment{}, sets: map[types.UID]*appsv1.ReplicaSet{},
 		sizedAt: map[types.UID]int32{}, activeSince: map[types.UID]time.Time{}, pods: map[types.UID]*pod{}, plans: map[types.UID]*plannedRelease{}, ledgers: map[string]*ledger{}, judged: map[string]int{},
 	}
 }
 
-// see judges one event.
-func (v *invariants) see(c change) {
-	v.now = c.at
-	name := v.workloadOf(c.object)
+// See judges one event.
+func (v *Judge) See(c Change) {
+	v.now = c.At
+	name := v.WorkloadOf(c.Object)
 	v.openGates(name) // time has passed since the last event
-	switch o := c.object.(type) {
+	switch o := c.Object.(type) {
 	case *appsv1.Deployment:
 		v.seeDeployment(o, c)
 	case *appsv1.ReplicaSet:
@@ -208,8 +207,8 @@ func (v *invariants) see(c change) {
 	v.openGates(name)
 }
 
-// workloadOf returns the name of the Deployment that an object belongs to.
-func (v *invariants) workloadOf(o client.Object) string {
+// WorkloadOf returns the name of the Deployment that an object belongs to.
+func (v *Judge) WorkloadOf(o client.Object) string {
 	switch o := o.(type) {
 	case *appsv1.Deployment:
 		return o.Name
@@ -225,7 +224,7 @@ func (v *invariants) workloadOf(o client.Object) string {
 	}
 }
 
-func (v *invariants) seeRelease(o *v1alpha1.BatchRelease, c change) {
+func (v *Judge) seeRelease(o *v1alpha1.BatchRelease, c Change) {
 	r := v.plans[o.UID]
 	var before *v1alpha1.BatchRelease
 	if r == nil {
@@ -242,7 +241,7 @@ func (v *invariants) seeRelease(o *v1alpha1.BatchRelease, c change) {
 	r.paused.set(o.Spec.Paused, v.now)
 	r.review.set(o.Spec.ReviewApprovals, v.now)
 	r.signed.set(o.Spec.RequireSignedApprovals, v.now)
-	if r.goneAt.IsZero() && (c.gone || o.DeletionTimestamp != nil) { // a finalizer may keep it
+	if r.goneAt.IsZero() && (c.Gone || o.DeletionTimestamp != nil) { // a finalizer may keep it
 		r.goneAt = v.now
 	}
 	v.record(o, before, c)
@@ -251,11 +250,11 @@ func (v *invariants) seeRelease(o *v1alpha1.BatchRelease, c change) {
 // planOf returns the release that counts for a Deployment: one of a GitSource, then the
 // oldest, then the first by name. One that has gone counts where its deletion may not
 // have been seen yet and there is no other.
-func (v *invariants) planOf(d *deployment, gone bool) *plannedRelease {
+func (v *Judge) planOf(d *deployment, gone bool) *plannedRelease {
 	return v.planNamed(d.Namespace, d.Name, gone)
 }
 
-func (v *invariants) planNamed(namespace, name string, gone bool) *plannedRelease {
+func (v *Judge) planNamed(namespace, name string, gone bool) *plannedRelease {
 	var found *plannedRelease
 	for _, r := range v.plans {
 		if r.Namespace != namespace || r.Spec.WorkloadRef.Name != name || r.goneAt.IsZero() == gone || gone && v.now.Sub(r.goneAt) > lag {
@@ -278,7 +277,7 @@ func comesFirst(r, other *plannedRelease) bool {
 }
 
 // deploymentNamed returns the Deployment of a name; nil without one.
-func (v *invariants) deploymentNamed(name string) *deployment {
+func (v *Judge) deploymentNamed(name string) *deployment {
 	var found *deployment
 	for _, d := range v.deployments {
 		if d.Name == name && (found == nil || found.CreationTimestamp.Before(&d.CreationTimestamp)) {
@@ -290,7 +289,7 @@ func (v *invariants) deploymentNamed(name string) *deployment {
 
 // strategies are those that a write may have been decided on: the manifest's,
 // else what the Deployment had before its hold.
-func (v *invariants) strategies(d *deployment) []*appsv1.DeploymentStrategy {
+func (v *Judge) strategies(d *deployment) []*appsv1.DeploymentStrategy {
 	var all []*appsv1.DeploymentStrategy
 	for _, gone := range []bool{false, true} {
 		if r := v.planOf(d, gone); r != nil {
@@ -305,7 +304,7 @@ func (v *invariants) strategies(d *deployment) []*appsv1.DeploymentStrategy {
 
 // bounds returns the most pods and the least available ones that a write may
 // have been decided on.
-func (v *invariants) bounds(d *deployment) (most, least int32) {
+func (v *Judge) bounds(d *deployment) (most, least int32) {
 	strategies := v.strategies(d)
 	if len(strategies) == 0 {
 		strategies = []*appsv1.DeploymentStrategy{nil} // the API server's defaults
@@ -325,9 +324,9 @@ func (v *invariants) bounds(d *deployment) (most, least int32) {
 	return most, least
 }
 
-func (v *invariants) seeDeployment(o *appsv1.Deployment, c change) {
+func (v *Judge) seeDeployment(o *appsv1.Deployment, c Change) {
 	d := v.deployments[o.UID]
-	if c.gone {
+	if c.Gone {
 		delete(v.deployments, o.UID)
 		return
 	}
@@ -339,16 +338,16 @@ func (v *invariants) seeDeployment(o *appsv1.Deployment, c change) {
 	before := d.Deployment
 	d.Deployment = o
 	d.replicas.set(*o.Spec.Replicas, v.now)
-	if held(o) {
+	if Held(o) {
 		d.governed = true
 		v.judged["I8"]++
 		if !o.Spec.Paused && o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 			v.fail(d, "I8: held, Recreate and not paused")
 		}
-		if !engine.Held(o) || held(before) && !engine.Held(before) {
+		if !engine.Held(o) || Held(before) && !engine.Held(before) {
 			d.loose = v.now
 		}
-		if !held(before) || d.heldSince.IsZero() {
+		if !Held(before) || d.heldSince.IsZero() {
 			d.heldSince = v.now
 			if slices.ContainsFunc(v.active(d), func(rs *appsv1.ReplicaSet) bool { return !plan.EqualTemplate(&rs.Spec.Template, &before.Spec.Template) }) {
 				d.heldOver = o.Generation
@@ -357,29 +356,29 @@ func (v *invariants) seeDeployment(o *appsv1.Deployment, c change) {
 		v.recordHold(d, before)
 		return
 	}
-	if held(before) {
+	if Held(before) {
 		d.heldUntil = v.now
 	}
-	changed := held(before) || !plan.EqualTemplate(&before.Spec.Template, &o.Spec.Template) // at 0 replicas it needs no hold
-	if changed && writer(o, before.ManagedFields) == v1alpha1.ManagerRollout {
+	changed := Held(before) || !plan.EqualTemplate(&before.Spec.Template, &o.Spec.Template) // at 0 replicas it needs no hold
+	if changed && Writer(o, before.ManagedFields) == v1alpha1.ManagerRollout {
 		v.ledgerOf(o.Name).delivered = &o.Spec.Template
 		switch {
-		case c.found:
-		case held(before):
+		case c.Found:
+		case Held(before):
 			v.judgeHandBack(d)
 		default:
 			v.judgeDelivered(d)
 		}
 	}
 	d.strategy = o.Spec.Strategy.DeepCopy()
-	v.settle(d, c.found)
+	v.settle(d, c.Found)
 	if d.governed && o.Status.ObservedGeneration >= o.Generation && !o.Spec.Paused {
 		v.judgeSizeAnnotations(d, false)
 	}
 }
 
 // judgeHandBack checks I7 at the write that takes the label away.
-func (v *invariants) judgeHandBack(d *deployment) {
+func (v *Judge) judgeHandBack(d *deployment) {
 	v.judged["I7"]++
 	if d.Spec.Paused {
 		v.fail(d, "I7: handed back, and still paused")
@@ -406,7 +405,7 @@ func (v *invariants) judgeHandBack(d *deployment) {
 var ofPeople = []string{v1alpha1.AnnotationReconcile, v1alpha1.AnnotationPrune, v1alpha1.AnnotationForce}
 
 // judgeMarks checks that an object bears nothing of ours.
-func (v *invariants) judgeMarks(d *deployment, kind string, o client.Object, t *corev1.PodTemplateSpec) {
+func (v *Judge) judgeMarks(d *deployment, kind string, o client.Object, t *corev1.PodTemplateSpec) {
 	marks := map[string]map[string]string{"label": o.GetLabels(), "annotation": o.GetAnnotations()}
 	if t != nil {
 		marks["label of the template"], marks["annotation of the template"] = t.Labels, t.Annotations
@@ -422,7 +421,7 @@ func (v *invariants) judgeMarks(d *deployment, kind string, o client.Object, t *
 
 // judgeSizeAnnotations checks H11: with an only active ReplicaSet of size N
 // that says otherwise the native controller never makes another one.
-func (v *invariants) judgeSizeAnnotations(d *deployment, surge bool) {
+func (v *Judge) judgeSizeAnnotations(d *deployment, surge bool) {
 	active := slices.DeleteFunc(v.setsOf(d), func(rs *appsv1.ReplicaSet) bool { return *rs.Spec.Replicas == 0 })
 	if len(active) != 1 || *active[0].Spec.Replicas != *d.Spec.Replicas {
 		return
@@ -444,10 +443,10 @@ func (v *invariants) judgeSizeAnnotations(d *deployment, surge bool) {
 	}
 }
 
-func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
+func (v *Judge) seeReplicaSet(o *appsv1.ReplicaSet, c Change) {
 	old := v.sets[o.UID]
 	d := v.ownerOf(o)
-	if c.gone {
+	if c.Gone {
 		if d != nil && *o.Spec.Replicas > 0 {
 			d.loose = v.now // with one active set left, the native controller takes over
 			d.lose(v.left(o, *o.Spec.Replicas, math.MaxInt32), v.now)
@@ -456,7 +455,7 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 		delete(v.sizedAt, o.UID)
 		delete(v.activeSince, o.UID)
 		if d != nil {
-			v.settle(d, c.found)
+			v.settle(d, c.Found)
 		}
 		return
 	}
@@ -469,10 +468,10 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 	if from == 0 && *o.Spec.Replicas > 0 {
 		v.activeSince[o.UID] = v.now
 	}
-	if d == nil || c.found {
+	if d == nil || c.Found {
 		v.sizedAt[o.UID] = *o.Spec.Replicas
 		if d != nil {
-			v.settle(d, c.found)
+			v.settle(d, c.Found)
 		}
 		return
 	}
@@ -491,7 +490,7 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 		return
 	}
 	d.emptied = by == NativeManager && to == 0 && len(v.active(d)) == 0 && slices.Contains(d.replicas.within(v.now), 0)
-	if held(d.Deployment) {
+	if Held(d.Deployment) {
 		v.judgeFight(d, o, from, by, active)
 	}
 	if to < from && by == v1alpha1.ManagerRollout {
@@ -505,9 +504,9 @@ func (v *invariants) seeReplicaSet(o *appsv1.ReplicaSet, c change) {
 
 // provoked reports whether the native controller resizes a ReplicaSet since another user
 // made it do so. It notes what others do.
-func (v *invariants) provoked(d *deployment, from, to int32, by string) bool {
+func (v *Judge) provoked(d *deployment, from, to int32, by string) bool {
 	if to < from && by != NativeManager && by != v1alpha1.ManagerRollout {
-		if held(d.Deployment) {
+		if Held(d.Deployment) {
 			d.lose(from-to, v.now)
 		}
 		d.shrunk = v.now // also just before a hold
@@ -530,7 +529,7 @@ func (d *deployment) bounced(now time.Time) bool {
 }
 
 // judgeFight checks I10.
-func (v *invariants) judgeFight(d *deployment, rs *appsv1.ReplicaSet, from int32, by string, active []*appsv1.ReplicaSet) {
+func (v *Judge) judgeFight(d *deployment, rs *appsv1.ReplicaSet, from int32, by string, active []*appsv1.ReplicaSet) {
 	v.judged["I10"]++
 	if by != NativeManager || d.Status.ObservedGeneration < d.heldOver {
 		return
@@ -549,7 +548,7 @@ func (v *invariants) judgeFight(d *deployment, rs *appsv1.ReplicaSet, from int32
 }
 
 // gated reports whether a ReplicaSet has a closed gate before it.
-func (v *invariants) gated(d *deployment, rs *appsv1.ReplicaSet) bool {
+func (v *Judge) gated(d *deployment, rs *appsv1.ReplicaSet) bool {
 	l, p := v.ledgerOf(d.Name), v.planOf(d, false)
 	r := l.current()
 	return p != nil && r != nil && l.stable != nil && r.matches(&rs.Spec.Template) && !l.free(&rs.Spec.Template, v.now) && !r.whole(p.Spec.Strategy.Steps)
@@ -560,8 +559,8 @@ func underWay(p v1alpha1.ReleasePhase) bool {
 }
 
 // judgeTotal checks I2.
-func (v *invariants) judgeTotal(d *deployment, rs *appsv1.ReplicaSet, from int32) {
-	if !held(d.Deployment) || v.now.Sub(d.tookOver) <= lag {
+func (v *Judge) judgeTotal(d *deployment, rs *appsv1.ReplicaSet, from int32) {
+	if !Held(d.Deployment) || v.now.Sub(d.tookOver) <= lag {
 		return // the native controller filled another one meanwhile
 	}
 	v.judged["I2"]++
@@ -576,10 +575,10 @@ func (v *invariants) judgeTotal(d *deployment, rs *appsv1.ReplicaSet, from int32
 
 // judgeTarget checks I3 and I5, by the ledger. Native growth of a Deployment that is
 // not held follows what others wrote to it; a hand-back is judged by itself.
-func (v *invariants) judgeTarget(d *deployment, rs *appsv1.ReplicaSet, from int32, by string) {
+func (v *Judge) judgeTarget(d *deployment, rs *appsv1.ReplicaSet, from int32, by string) {
 	l, p := v.ledgerOf(d.Name), v.planOf(d, false)
 	t := &rs.Spec.Template
-	if p == nil || p.UID != l.plan || l.current() == nil || l.stable == nil || !held(d.Deployment) && by != v1alpha1.ManagerRollout || l.free(t, v.now) || leftAlone(d) {
+	if p == nil || p.UID != l.plan || l.current() == nil || l.stable == nil || !Held(d.Deployment) && by != v1alpha1.ManagerRollout || l.free(t, v.now) || leftAlone(d) {
 		return
 	}
 	limit, first, of := v.limitOf(d, p, l, t)
@@ -607,7 +606,7 @@ func (v *invariants) judgeTarget(d *deployment, rs *appsv1.ReplicaSet, from int3
 
 // limitOf returns how many pods of a template the gates allow, and how many they did
 // before the first one opened. It is that of the release which allows most.
-func (v *invariants) limitOf(d *deployment, p *plannedRelease, l *ledger, t *corev1.PodTemplateSpec) (limit, first int32, of *release) {
+func (v *Judge) limitOf(d *deployment, p *plannedRelease, l *ledger, t *corev1.PodTemplateSpec) (limit, first int32, of *release) {
 	replicas, plans := d.replicas.within(v.now), p.steps.within(v.now)
 	for _, r := range l.lately(v.now) {
 		if !r.matches(t) {
@@ -629,7 +628,7 @@ func leftAlone(d *deployment) bool {
 
 // judgeDelivered checks I3 at a hand-back: the native controller brings all pods to
 // the template that it is handed.
-func (v *invariants) judgeDelivered(d *deployment) {
+func (v *Judge) judgeDelivered(d *deployment) {
 	l, p := v.ledgerOf(d.Name), v.planOf(d, false)
 	t := &d.Spec.Template
 	if p == nil || p.UID != l.plan || l.current() == nil || l.stable == nil || l.free(t, v.now) || leftAlone(d) {
@@ -662,7 +661,7 @@ func (v *invariants) judgeDelivered(d *deployment) {
 }
 
 // judgeTaken checks I1.
-func (v *invariants) judgeTaken(d *deployment, rs *appsv1.ReplicaSet, from int32) {
+func (v *Judge) judgeTaken(d *deployment, rs *appsv1.ReplicaSet, from int32) {
 	v.judged["I1"]++
 	var before, after, lost int32
 	for _, other := range v.setsOf(d) {
@@ -691,7 +690,7 @@ func (v *invariants) judgeTaken(d *deployment, rs *appsv1.ReplicaSet, from int32
 // that are not ready go first, then available ones. At most so many count as ready. A pod
 // that the status of the written version does not count became ready a moment ago, and no
 // controller could know of it.
-func (v *invariants) left(rs *appsv1.ReplicaSet, size, most int32) int32 {
+func (v *Judge) left(rs *appsv1.ReplicaSet, size, most int32) int32 {
 	var pods, ready, available int32
 	for _, p := range v.pods {
 		if p.set != rs.UID || !lives(p.Pod) {
@@ -711,7 +710,7 @@ func (v *invariants) left(rs *appsv1.ReplicaSet, size, most int32) int32 {
 	return max(0, available-max(0, excess-(pods-ready)))
 }
 
-func (v *invariants) seePod(o *corev1.Pod, c change) {
+func (v *Judge) seePod(o *corev1.Pod, c Change) {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil {
 		return
@@ -720,7 +719,7 @@ func (v *invariants) seePod(o *corev1.Pod, c change) {
 	if rs := v.sets[owner.UID]; old != nil && rs != nil {
 		v.countLost(rs, old.Pod, o, c)
 	}
-	if c.gone {
+	if c.Gone {
 		delete(v.pods, o.UID)
 		return
 	}
@@ -729,12 +728,12 @@ func (v *invariants) seePod(o *corev1.Pod, c change) {
 
 // countLost keeps the time at which a pod that was ready is lost, unless its
 // ReplicaSet is known to have had to have fewer.
-func (v *invariants) countLost(rs *appsv1.ReplicaSet, old, now *corev1.Pod, c change) {
+func (v *Judge) countLost(rs *appsv1.ReplicaSet, old, now *corev1.Pod, c Change) {
 	d := v.ownerOf(rs)
-	if d == nil || !lives(old) || readySince(old) == nil || !c.gone && lives(now) && readySince(now) != nil {
+	if d == nil || !lives(old) || readySince(old) == nil || !c.Gone && lives(now) && readySince(now) != nil {
 		return
 	}
-	if !c.found && (c.gone || !lives(now)) {
+	if !c.Found && (c.Gone || !lives(now)) {
 		var pods, unready int32
 		for _, p := range v.pods {
 			if p.set == rs.UID && lives(p.Pod) {
@@ -773,7 +772,32 @@ func readySince(p *corev1.Pod) *time.Time {
 	return nil
 }
 
-func (v *invariants) ownerOf(rs *appsv1.ReplicaSet) *deployment {
+// PodState says in a word what a pod counts as.
+func PodState(p *corev1.Pod) string {
+	switch {
+	case !lives(p):
+		return "ends"
+	case readySince(p) != nil:
+		return "ready"
+	}
+	return "not ready"
+}
+
+func ownerName(o client.Object) string {
+	if owner := metav1.GetControllerOf(o); owner != nil {
+		return owner.Name
+	}
+	return ""
+}
+
+func ownerUID(o client.Object) types.UID {
+	if owner := metav1.GetControllerOf(o); owner != nil {
+		return owner.UID
+	}
+	return ""
+}
+
+func (v *Judge) ownerOf(rs *appsv1.ReplicaSet) *deployment {
 	if owner := metav1.GetControllerOf(rs); owner != nil {
 		return v.deployments[owner.UID]
 	}
@@ -781,7 +805,7 @@ func (v *invariants) ownerOf(rs *appsv1.ReplicaSet) *deployment {
 }
 
 // setsOf returns the ReplicaSets that a Deployment controls.
-func (v *invariants) setsOf(d *deployment) []*appsv1.ReplicaSet {
+func (v *Judge) setsOf(d *deployment) []*appsv1.ReplicaSet {
 	var sets []*appsv1.ReplicaSet
 	for _, rs := range v.sets {
 		if d != nil && metav1.IsControlledBy(rs, d.Deployment) {
@@ -792,15 +816,26 @@ func (v *invariants) setsOf(d *deployment) []*appsv1.ReplicaSet {
 	return sets
 }
 
-func (v *invariants) active(d *deployment) []*appsv1.ReplicaSet {
+func (v *Judge) active(d *deployment) []*appsv1.ReplicaSet {
 	return slices.DeleteFunc(v.setsOf(d), func(rs *appsv1.ReplicaSet) bool { return *rs.Spec.Replicas == 0 })
 }
 
-func (v *invariants) fail(d *deployment, format string, args ...any) {
-	v.broken = append(v.broken, breach{d.Name, d.Name + ": " + fmt.Sprintf(format, args...)})
+// Broken returns the invariants that were broken, in their order.
+func (v *Judge) Broken() []Breach { return v.broken }
+
+// Fights returns how often the native controller has resized a ReplicaSet of a held
+// Deployment (I10).
+func (v *Judge) Fights() int { return v.fights }
+
+// Judged returns how often an invariant was put to the test, by its name.
+func (v *Judge) Judged(invariant string) int { return v.judged[invariant] }
+
+func (v *Judge) fail(d *deployment, format string, args ...any) {
+	v.broken = append(v.broken, Breach{d.Name, d.Name + ": " + fmt.Sprintf(format, args...)})
 }
 
-func held(d *appsv1.Deployment) bool { return v1alpha1.HasHeld(d.Labels) }
+// Held reports whether Tranche holds a Deployment.
+func Held(d *appsv1.Deployment) bool { return v1alpha1.HasHeld(d.Labels) }
 
 func hashOf(rs *appsv1.ReplicaSet) string { return rs.Labels[appsv1.DefaultDeploymentUniqueLabelKey] }
 
@@ -842,13 +877,13 @@ func resizer(old, rs *appsv1.ReplicaSet) string {
 			return e.Manager
 		}
 	}
-	return writer(rs, managedFields(old))
+	return Writer(rs, managedFields(old))
 }
 
-// writer returns the field manager that has written an object other than its status. Its
+// Writer returns the field manager that has written an object other than its status. Its
 // entry is the latest of those that are not as before. If two are of the same second, it
 // is the one that has grown, since the other lost fields to it.
-func writer(o client.Object, before []metav1.ManagedFieldsEntry) string {
+func Writer(o client.Object, before []metav1.ManagedFieldsEntry) string {
 	var last metav1.ManagedFieldsEntry
 	var lastGrown bool
 	for _, e := range o.GetManagedFields() {
@@ -867,7 +902,7 @@ func writer(o client.Object, before []metav1.ManagedFieldsEntry) string {
 		}
 	}
 	if last.Manager == "" && len(before) > 0 {
-		return writer(o, nil)
+		return Writer(o, nil)
 	}
 	return last.Manager
 }

@@ -1,4 +1,4 @@
-package clustertest
+package invariants
 
 import (
 	"encoding/json"
@@ -226,7 +226,7 @@ func (r *release) open(values ...intstr.IntOrString) {
 }
 
 // ledgerOf returns the ledger of a Deployment of this name.
-func (v *invariants) ledgerOf(name string) *ledger {
+func (v *Judge) ledgerOf(name string) *ledger {
 	l := v.ledgers[name]
 	if l == nil {
 		l = &ledger{name: name}
@@ -237,7 +237,7 @@ func (v *invariants) ledgerOf(name string) *ledger {
 
 // record writes an event of a BatchRelease into the ledger, if it is of the plan
 // that counts.
-func (v *invariants) record(o, before *v1alpha1.BatchRelease, c change) {
+func (v *Judge) record(o, before *v1alpha1.BatchRelease, c Change) {
 	l := v.ledgerOf(o.Spec.WorkloadRef.Name)
 	p := v.planNamed(o.Namespace, l.name, false)
 	if p == nil {
@@ -285,7 +285,7 @@ func (v *invariants) record(o, before *v1alpha1.BatchRelease, c change) {
 	if o.Status.Phase != "" {
 		l.adopting = false
 	}
-	if c.found { // what was given meanwhile is not known
+	if c.Found { // what was given meanwhile is not known
 		index := min(int(o.Status.CurrentStepIndex), len(o.Spec.Strategy.Steps)-1)
 		if index > 0 {
 			r.open(plan.StepReplicas(o.Spec.Strategy.Steps)[:index+1]...)
@@ -296,11 +296,11 @@ func (v *invariants) record(o, before *v1alpha1.BatchRelease, c change) {
 }
 
 // adopt notes what has pods when a plan is created.
-func (v *invariants) adopt(l *ledger) {
+func (v *Judge) adopt(l *ledger) {
 	l.adopting, l.adopted = true, nil
 	d := v.deploymentNamed(l.name)
 	for _, rs := range v.active(d) {
-		if t := &rs.Spec.Template; !held(d.Deployment) || !plan.EqualTemplate(t, &d.Spec.Template) {
+		if t := &rs.Spec.Template; !Held(d.Deployment) || !plan.EqualTemplate(t, &d.Spec.Template) {
 			l.adopted = append(l.adopted, t)
 		}
 	}
@@ -308,7 +308,7 @@ func (v *invariants) adopt(l *ledger) {
 
 // bring returns the release that spec brings. One that comes again while the
 // controller may never have seen another goes on.
-func (v *invariants) bring(l *ledger, o *v1alpha1.BatchRelease) *release {
+func (v *Judge) bring(l *ledger, o *v1alpha1.BatchRelease) *release {
 	same := func(r *release) bool {
 		return r.commit == o.Spec.Commit && equality.Semantic.DeepEqual(r.template, o.Spec.Template)
 	}
@@ -340,12 +340,12 @@ func (v *invariants) bring(l *ledger, o *v1alpha1.BatchRelease) *release {
 
 // midway reports whether the release before this one is under way for certain, and
 // whether it perhaps is.
-func (v *invariants) midway(l *ledger, before *release) (certain, perhaps bool) {
+func (v *Judge) midway(l *ledger, before *release) (certain, perhaps bool) {
 	d := v.deploymentNamed(l.name)
 	if before == nil || d == nil || l.stable == nil {
 		return false, true
 	}
-	settled := !held(d.Deployment) && v.now.Sub(d.heldUntil) > lag
+	settled := !Held(d.Deployment) && v.now.Sub(d.heldUntil) > lag
 	for _, r := range l.lately(v.now) {
 		settled = settled && (l.stable.broughtBy(r) || l.stable.template != nil && covers(l.stable.template, r.template))
 	}
@@ -353,7 +353,7 @@ func (v *invariants) midway(l *ledger, before *release) (certain, perhaps bool) 
 		return false, false
 	}
 	p := v.planOf(d, false)
-	if !held(d.Deployment) || v.now.Sub(d.heldSince) <= lag || before.rollback || p == nil || p.Spec.Strategy.OnFailure == v1alpha1.FailureRollback || p.Spec.Paused {
+	if !Held(d.Deployment) || v.now.Sub(d.heldSince) <= lag || before.rollback || p == nil || p.Spec.Strategy.OnFailure == v1alpha1.FailureRollback || p.Spec.Paused {
 		return false, true
 	}
 	for _, rs := range v.active(d) {
@@ -369,7 +369,7 @@ func (v *invariants) midway(l *ledger, before *release) (certain, perhaps bool) 
 // replan finds the place of a release in an edited plan: the last step whose target
 // is not above what is opened. The controller may be at an earlier one, whose gates
 // can then open again. A step that stays keeps its time.
-func (v *invariants) replan(l *ledger, r *release, steps []intstr.IntOrString) {
+func (v *Judge) replan(l *ledger, r *release, steps []intstr.IntOrString) {
 	before := l.steps
 	l.steps = steps
 	for _, a := range r.approvals {
@@ -403,7 +403,7 @@ func (v *invariants) replan(l *ledger, r *release, steps []intstr.IntOrString) {
 }
 
 // recordApproval notes spec.approval, and with which steps it was given.
-func (v *invariants) recordApproval(l *ledger, r *release, o *v1alpha1.BatchRelease) {
+func (v *Judge) recordApproval(l *ledger, r *release, o *v1alpha1.BatchRelease) {
 	given := o.Spec.Approval
 	for _, a := range r.approvals {
 		if a.until.IsZero() && (given == nil || !equality.Semantic.DeepEqual(*given, a.Approval)) {
@@ -436,7 +436,7 @@ func (v *invariants) recordApproval(l *ledger, r *release, o *v1alpha1.BatchRele
 }
 
 // releasePlans are the steps of a plan within lag.
-func (v *invariants) releasePlans(o *v1alpha1.BatchRelease) [][]v1alpha1.Step {
+func (v *Judge) releasePlans(o *v1alpha1.BatchRelease) [][]v1alpha1.Step {
 	if p := v.plans[o.UID]; p != nil {
 		return p.steps.within(v.now)
 	}
@@ -445,7 +445,7 @@ func (v *invariants) releasePlans(o *v1alpha1.BatchRelease) [][]v1alpha1.Step {
 
 // recordCompleted notes an approval that a user wrote to the status. It is for the
 // step that the status showed, and for no step beyond the next gate.
-func (v *invariants) recordCompleted(r *release, o, before *v1alpha1.BatchRelease) {
+func (v *Judge) recordCompleted(r *release, o, before *v1alpha1.BatchRelease) {
 	s := &o.Status
 	if before == nil || before.Status.CurrentStepState == v1alpha1.StepCompleted || s.CurrentStepState != v1alpha1.StepCompleted ||
 		s.ObservedGeneration < r.generation {
@@ -459,7 +459,7 @@ func (v *invariants) recordCompleted(r *release, o, before *v1alpha1.BatchReleas
 }
 
 // act notes that the controller has begun a release, and so ended all others.
-func (v *invariants) act(l *ledger, r *release) {
+func (v *Judge) act(l *ledger, r *release) {
 	r.acted = true
 	if r != l.current() {
 		return
@@ -472,10 +472,10 @@ func (v *invariants) act(l *ledger, r *release) {
 }
 
 // recordHold notes which release the controller holds a Deployment for.
-func (v *invariants) recordHold(d *deployment, before *appsv1.Deployment) {
+func (v *Judge) recordHold(d *deployment, before *appsv1.Deployment) {
 	l, t := v.ledgerOf(d.Name), &d.Spec.Template
 	l.adopting = false
-	if writer(d.Deployment, before.ManagedFields) != v1alpha1.ManagerRollout {
+	if Writer(d.Deployment, before.ManagedFields) != v1alpha1.ManagerRollout {
 		return
 	}
 	lately := l.lately(v.now)
@@ -497,8 +497,8 @@ func (v *invariants) recordHold(d *deployment, before *appsv1.Deployment) {
 
 // settle notes what has become stable. It is what the native Deployment runs on all pods,
 // once Tranche has handed it back or before a plan has done anything.
-func (v *invariants) settle(d *deployment, found bool) {
-	if held(d.Deployment) || d.Spec.Paused {
+func (v *Judge) settle(d *deployment, found bool) {
+	if Held(d.Deployment) || d.Spec.Paused {
 		return
 	}
 	t, active := &d.Spec.Template, v.active(d)
@@ -558,7 +558,7 @@ func (l *ledger) stabilise(stable, last *revision, now time.Time) {
 }
 
 // openGates opens every gate of the release under way that could be open by now.
-func (v *invariants) openGates(name string) {
+func (v *Judge) openGates(name string) {
 	l, d := v.ledgers[name], v.deploymentNamed(name)
 	if l == nil || d == nil {
 		return
@@ -602,9 +602,9 @@ func (v *invariants) openGates(name string) {
 // finish notes a release that all pods run under the hold, and all gates of which are open.
 // The controller must say that it hands back. Others may have taken the other pods away,
 // or have set N to what runs, and it need not have seen that.
-func (v *invariants) finish(d *deployment, p *plannedRelease, l *ledger) {
+func (v *Judge) finish(d *deployment, p *plannedRelease, l *ledger) {
 	t, active := &d.Spec.Template, v.active(d)
-	if p.Status.Phase != v1alpha1.PhaseFinalizing || !held(d.Deployment) || l.stable.is(t) || l.finished.is(t) ||
+	if p.Status.Phase != v1alpha1.PhaseFinalizing || !Held(d.Deployment) || l.stable.is(t) || l.finished.is(t) ||
 		len(active) != 1 || *active[0].Spec.Replicas < *d.Spec.Replicas || !plan.EqualTemplate(&active[0].Spec.Template, t) {
 		return
 	}
@@ -617,7 +617,7 @@ func (v *invariants) finish(d *deployment, p *plannedRelease, l *ledger) {
 }
 
 // opens reports whether the gate of step i could open now.
-func (v *invariants) opens(d *deployment, p *plannedRelease, l *ledger, r *release, i int) bool {
+func (v *Judge) opens(d *deployment, p *plannedRelease, l *ledger, r *release, i int) bool {
 	target := v.targetOf(d, l, r, i)
 	if target < 0 {
 		return false // to zero and back opens no gate
@@ -663,7 +663,7 @@ func (v *invariants) opens(d *deployment, p *plannedRelease, l *ledger, r *relea
 }
 
 // targetOf is the fewest pods that step i may want; negative at 0 replicas.
-func (v *invariants) targetOf(d *deployment, l *ledger, r *release, i int) int32 {
+func (v *Judge) targetOf(d *deployment, l *ledger, r *release, i int) int32 {
 	target := int32(-1)
 	for _, n := range d.replicas.within(v.now) {
 		if n == 0 {
@@ -686,7 +686,7 @@ func (v *invariants) targetOf(d *deployment, l *ledger, r *release, i int) int32
 }
 
 // tolerated is how many pods of a target a step may lack at its gate.
-func (v *invariants) tolerated(d *deployment, target int32) int32 {
+func (v *Judge) tolerated(d *deployment, target int32) int32 {
 	var lacking int32
 	for _, s := range v.strategies(d) {
 		if _, unavailable, err := plan.Bounds(s, target); err == nil {
@@ -698,7 +698,7 @@ func (v *invariants) tolerated(d *deployment, target int32) int32 {
 
 // availableSince returns since when each available pod of a release is available, the
 // first one first.
-func (v *invariants) availableSince(d *deployment, r *release) []time.Time {
+func (v *Judge) availableSince(d *deployment, r *release) []time.Time {
 	var all []time.Time
 	for _, rs := range v.active(d) {
 		if !r.matches(&rs.Spec.Template) {
@@ -723,7 +723,7 @@ func (v *invariants) availableSince(d *deployment, r *release) []time.Time {
 }
 
 // approved reports whether spec.approval opens the gate of step i (I5).
-func (v *invariants) approved(d *deployment, r *release, steps []intstr.IntOrString, i int) bool {
+func (v *Judge) approved(d *deployment, r *release, steps []intstr.IntOrString, i int) bool {
 	return slices.ContainsFunc(r.approvals, func(a *approval) bool {
 		return (a.until.IsZero() || v.now.Sub(a.until) <= lag) && v.isFor(d, r, &a.Approval) && int(a.Step) >= i &&
 			slices.ContainsFunc(a.of(), func(approved []intstr.IntOrString) bool { return sameSteps(approved, steps, i+1) })
@@ -739,7 +739,7 @@ func (a *approval) of() [][]intstr.IntOrString {
 }
 
 // isFor reports whether an approval names a release, by revision and commit.
-func (v *invariants) isFor(d *deployment, r *release, a *v1alpha1.Approval) bool {
+func (v *Judge) isFor(d *deployment, r *release, a *v1alpha1.Approval) bool {
 	if a.Commit != r.commit && (len(a.Commit) < shortestCommit || !strings.HasPrefix(r.commit, a.Commit)) {
 		return false
 	}
