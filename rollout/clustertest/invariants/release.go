@@ -1,0 +1,181 @@
+package invariants
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// release is one template by one commit.
+type release struct {
+	commit     string
+	template   *corev1.PodTemplateSpec          // as in spec
+	generation int64                            // of the spec that brought it
+	until      time.Time                        // when spec stopped to say so; zero while it does
+	covered    map[*corev1.PodTemplateSpec]bool // what covers said
+	// admitted are templates that admission made of it.
+	admitted []*corev1.PodTemplateSpec
+	// names are those of its ReplicaSets, of deleted ones too.
+	names map[string]bool
+	// acted: the controller held the Deployment at this release's template.
+	acted bool
+	// ended: the controller went on to another release. Once spec brings this one
+	// again, no approval counts for it.
+	ended, spent bool
+	// closed: the plan was deleted, and its memory with it.
+	closed bool
+	// midway: it brings back the last stable template in the middle of another
+	// release, so it is gated. unsure: perhaps it does.
+	midway, unsure bool
+	// rollback: a user asked for a rollback.
+	rollback bool
+
+	opened    []intstr.IntOrString // the steps that gates have opened; none before the first
+	position  int                  // the step whose gate is next
+	entered   time.Time            // when the gate before it opened
+	waits     map[int]*wait
+	approvals []*approval
+	completed int // the step that a user completed in status; -1 for none
+	completes []intstr.IntOrString
+}
+
+// wait is a step at its gate: since when its pods are available.
+type wait struct {
+	since  time.Time
+	target int32
+	full   time.Time // when all of them were last available
+	low    time.Time // since when too few are
+}
+
+// approval is spec.approval as it was given.
+type approval struct {
+	v1alpha1.Approval
+	generation int64
+	seen       bool // the controller says so
+	until      time.Time
+	plans      [][]intstr.IntOrString // that it may be for, where it names no steps
+}
+
+// pauseSlack is how much shorter than its duration a pause may look: times in status
+// and in pods are in whole seconds.
+const pauseSlack = 2 * time.Second
+
+// matches reports whether a template of the API server is that of the release. It has all
+// that spec says, or admission made it of that.
+func (r *release) matches(t *corev1.PodTemplateSpec) bool {
+	has, known := r.covered[t]
+	if !known {
+		has = covers(t, r.template)
+		r.covered[t] = has
+	}
+	return has || slices.ContainsFunc(r.admitted, func(a *corev1.PodTemplateSpec) bool { return plan.EqualTemplate(a, t) })
+}
+
+// allowed returns how many pods the gates of a release let run, at the largest of
+// these replicas. Before the first gate it is the first step of one of these plans.
+func (r *release) allowed(plans [][]v1alpha1.Step, replicas []int32) int32 {
+	values := r.opened
+	if len(values) == 0 {
+		for _, steps := range plans {
+			values = append(slices.Clone(values), steps[0].Replicas)
+		}
+	}
+	var limit int32
+	for _, n := range replicas {
+		limit = max(limit, most(values, n))
+	}
+	return limit
+}
+
+// whole reports whether the gates let all pods run the release, at any N.
+func (r *release) whole(steps []v1alpha1.Step) bool {
+	return slices.Contains(r.opened, plan.Full) || len(r.opened) == 0 && len(steps) > 0 && steps[0].Replicas == plan.Full
+}
+
+func most(values []intstr.IntOrString, n int32) int32 {
+	var limit int32
+	for _, v := range values {
+		limit = max(limit, plan.Limit(v, n))
+	}
+	return limit
+}
+
+func (r *release) open(values ...intstr.IntOrString) {
+	for _, v := range values {
+		if !slices.Contains(r.opened, v) {
+			r.opened = append(r.opened, v)
+		}
+	}
+}
+
+// recordCompleted notes an approval that a user wrote to the status. It is for the
+// step that the status showed, and for no step beyond the next gate.
+func (v *Judge) recordCompleted(r *release, o, before *v1alpha1.BatchRelease) {
+	s := &o.Status
+	if before == nil || before.Status.CurrentStepState == v1alpha1.StepCompleted || s.CurrentStepState != v1alpha1.StepCompleted ||
+		s.ObservedGeneration < r.generation {
+		return
+	}
+	for _, e := range o.ManagedFields {
+		if e.Manager != v1alpha1.ManagerRollout && e.Manager != v1alpha1.ManagerGitSync && owns(e, "f:status", "f:currentStepState") {
+			r.completed, r.completes = min(int(s.CurrentStepIndex), r.position), plan.StepReplicas(o.Spec.Strategy.Steps)
+		}
+	}
+}
+
+// approved reports whether spec.approval opens the gate of step i (I5).
+func (v *Judge) approved(d *deployment, r *release, steps []intstr.IntOrString, i int) bool {
+	return slices.ContainsFunc(r.approvals, func(a *approval) bool {
+		return (a.until.IsZero() || v.now.Sub(a.until) <= lag) && v.isFor(d, r, &a.Approval) && int(a.Step) >= i &&
+			slices.ContainsFunc(a.of(), func(approved []intstr.IntOrString) bool { return sameSteps(approved, steps, i+1) })
+	})
+}
+
+// of are the plans that an approval may be for.
+func (a *approval) of() [][]intstr.IntOrString {
+	if len(a.Steps) > 0 {
+		return [][]intstr.IntOrString{a.Steps}
+	}
+	return a.plans
+}
+
+// isFor reports whether an approval names a release, by revision and commit.
+func (v *Judge) isFor(d *deployment, r *release, a *v1alpha1.Approval) bool {
+	if a.Commit != r.commit && (len(a.Commit) < shortestCommit || !strings.HasPrefix(r.commit, a.Commit)) {
+		return false
+	}
+	if ptr.Deref(d.Status.CollisionCount, 0) > 0 {
+		return true // after a collision the ReplicaSet has another name than the one that was shown
+	}
+	return r.names[a.Revision] || len(r.names) == 0 // before its ReplicaSet is there, the name is not known
+}
+
+// shortestCommit is how many characters of a commit name it.
+const shortestCommit = 7
+
+// sameSteps reports whether two plans are equal up to a step, or to their end.
+func sameSteps(a, b []intstr.IntOrString, upTo int) bool {
+	upTo = min(upTo, len(b)-1)
+	return len(a) > upTo && slices.Equal(a[:upTo+1], b[:upTo+1])
+}
+
+// String is what a breach says of a release.
+func (r *release) String() string {
+	opened := "no gate has opened"
+	if len(r.opened) > 0 {
+		var values []string
+		for _, v := range r.opened {
+			values = append(values, v.String())
+		}
+		opened = "gates opened the steps " + strings.Join(values, ", ")
+	}
+	return fmt.Sprintf("release %.12q: %s", r.commit, opened)
+}
