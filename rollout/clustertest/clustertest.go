@@ -168,7 +168,8 @@ func start(flags ...string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{root: root, dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), cmd: exec.Command(binary, append([]string{"up", "--dir", dir, "--until-stdin-ends"}, flags...)...)}
+	up := exec.Command(binary, append([]string{"up", "--dir", dir, "--until-stdin-ends"}, flags...)...)
+	c := &Cluster{root: root, dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig"), cmd: up}
 	c.cmd.Env = withGC(componentGC)
 	var stderr bytes.Buffer
 	c.cmd.Stderr = &stderr
@@ -234,12 +235,16 @@ func (c *Cluster) install() error {
 	c.Controller = rest.CopyConfig(c.Config)
 	c.Controller.Impersonate.UserName = controllerAccount
 	// Tests whose sources name no account are those of config/cluster-admin.
-	for _, part := range [][]string{{"-f", "manager/namespace.yaml"}, {"-k", "crd"}, {"-k", "rbac"}, {"-f", "cluster-admin/applier_role.yaml"}, {"-k", "policy"}} {
+	parts := [][]string{
+		{"-f", "manager/namespace.yaml"}, {"-k", "crd"}, {"-k", "rbac"}, {"-f", "cluster-admin/applier_role.yaml"}, {"-k", "policy"},
+	}
+	for _, part := range parts {
 		if out, err := c.kubectl("apply", "--server-side", part[0], filepath.Join(c.root, "config", part[1])); err != nil {
 			return fmt.Errorf("installing config/%s: %w: %s", part[1], err, out)
 		}
 	}
-	if out, err := c.kubectl("wait", "--for=condition=Established", "crd/batchreleases.tranche.dev", "crd/gitsources.tranche.dev"); err != nil {
+	out, err := c.kubectl("wait", "--for=condition=Established", "crd/batchreleases.tranche.dev", "crd/gitsources.tranche.dev")
+	if err != nil {
 		return fmt.Errorf("waiting for the CRDs: %w: %s", err, out)
 	}
 	c.Client, err = client.NewWithWatch(c.Config, client.Options{Scheme: c.Scheme})
@@ -356,7 +361,8 @@ func (c *Cluster) RestartAPIServer(t testing.TB) {
 // Refusal is an answer of an API server that refuses a request.
 func Refusal(r *http.Request, code int32, reason metav1.StatusReason) *http.Response {
 	text, err := json.Marshal(metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: code, Reason: reason, Message: "made by a test",
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: code, Reason: reason, Message: "made by a test",
 	})
 	if err != nil {
 		panic(err) // it has no field that cannot be encoded

@@ -66,7 +66,8 @@ func (c *Cluster) Watch(t testing.TB, namespace string) *Watcher {
 	w := &Watcher{c: c, namespace: namespace, judge: invariants.New(), writes: map[string]int{}, sizes: map[types.UID]seen{}}
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	for _, list := range []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &v1alpha1.BatchReleaseList{}} {
+	kinds := []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}, &v1alpha1.BatchReleaseList{}}
+	for _, list := range kinds {
 		s := newStream(c.Client, namespace, list)
 		events, err := s.begin(ctx)
 		if err != nil {
@@ -174,25 +175,12 @@ func (w *Watcher) catchUp(t testing.TB) {
 // tell adds a line to the timeline, where there is something to say.
 func (w *Watcher) tell(c change) {
 	old, known := w.sizes[c.Object.GetUID()]
-	now := seen{generation: c.Object.GetGeneration(), fields: c.Object.GetManagedFields()}
-	deployment, kind, what := c.Object.GetName(), "", ""
-	switch o := c.Object.(type) {
-	case *appsv1.Deployment:
-		kind, what = "Deployment", fmt.Sprintf("N=%d paused=%t strategy=%s held=%t", *o.Spec.Replicas, o.Spec.Paused, o.Spec.Strategy.Type, invariants.Held(o))
-	case *appsv1.ReplicaSet:
-		now.size = *o.Spec.Replicas
-		kind, what = "ReplicaSet", fmt.Sprintf("%d → %d", old.size, now.size)
-		deployment = w.judge.WorkloadOf(o)
-	case *v1alpha1.BatchRelease:
-		kind, what = "BatchRelease", fmt.Sprintf("step %d %s %s: %s", o.Status.CurrentStepIndex, o.Status.CurrentStepState, o.Status.Reason, o.Status.Message)
-		now.state, deployment = what, o.Spec.WorkloadRef.Name
-		if !known || old.generation != now.generation {
-			what += given(o)
-		}
-	case *corev1.Pod:
-		now.state = invariants.PodState(o)
-		kind, what = "Pod", now.state
-		deployment = w.judge.WorkloadOf(o)
+	now, kind, what := outlineOf(c.Object)
+	if br, ok := c.Object.(*v1alpha1.BatchRelease); ok && (!known || old.generation != now.generation) {
+		what += given(br)
+	}
+	if rs, ok := c.Object.(*appsv1.ReplicaSet); ok {
+		what = fmt.Sprintf("%d → %d", old.size, *rs.Spec.Replicas)
 	}
 	w.sizes[c.Object.GetUID()] = now
 	by := invariants.Writer(c.Object, old.fields)
@@ -200,7 +188,7 @@ func (w *Watcher) tell(c change) {
 	case c.Gone:
 		what = "gone"
 		delete(w.sizes, c.Object.GetUID())
-	case known && old.generation == now.generation && old.size == now.size && old.state == now.state:
+	case known && old.same(now):
 		return
 	case kind != "Pod" && !c.Found:
 		w.writes[kind+" "+by]++
@@ -209,7 +197,32 @@ func (w *Watcher) tell(c change) {
 	if kind != "Pod" && !c.Gone {
 		text += ", by " + by
 	}
-	w.timeline = append(w.timeline, line{deployment, text})
+	w.timeline = append(w.timeline, line{w.judge.WorkloadOf(c.Object), text})
+}
+
+// same reports whether the timeline has nothing to say of another event of the object.
+func (s seen) same(now seen) bool {
+	return s.generation == now.generation && s.size == now.size && s.state == now.state
+}
+
+// outlineOf returns what the timeline says of an object, and of which kind it is.
+func outlineOf(object client.Object) (now seen, kind, what string) {
+	now = seen{generation: object.GetGeneration(), fields: object.GetManagedFields()}
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		kind = "Deployment"
+		what = fmt.Sprintf("N=%d paused=%t strategy=%s held=%t", *o.Spec.Replicas, o.Spec.Paused, o.Spec.Strategy.Type, invariants.Held(o))
+	case *appsv1.ReplicaSet:
+		kind, now.size = "ReplicaSet", *o.Spec.Replicas
+	case *v1alpha1.BatchRelease:
+		s := &o.Status
+		kind, what = "BatchRelease", fmt.Sprintf("step %d %s %s: %s", s.CurrentStepIndex, s.CurrentStepState, s.Reason, s.Message)
+		now.state = what
+	case *corev1.Pod:
+		kind, what = "Pod", invariants.PodState(o)
+		now.state = what
+	}
+	return now, kind, what
 }
 
 // given is what users gave to a release, in short.

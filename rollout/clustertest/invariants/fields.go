@@ -2,7 +2,6 @@ package invariants
 
 import (
 	"encoding/json"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -35,13 +34,11 @@ func Writer(o client.Object, before []metav1.ManagedFieldsEntry) string {
 		if e.Subresource == "status" || e.Time == nil {
 			continue
 		}
-		was := slices.IndexFunc(before, func(b metav1.ManagedFieldsEntry) bool {
-			return b.Manager == e.Manager && b.Operation == e.Operation && b.Subresource == e.Subresource
-		})
-		if was >= 0 && equality.Semantic.DeepEqual(before[was], e) {
+		old, had := entryOf(before, e)
+		if had && equality.Semantic.DeepEqual(old, e) {
 			continue
 		}
-		grown := was < 0 || len(fieldsOf(e)) >= len(fieldsOf(before[was]))
+		grown := !had || len(fieldsOf(e)) >= len(fieldsOf(old))
 		if last.Time == nil || last.Time.Before(e.Time) || last.Time.Equal(e.Time) && (grown || !lastGrown) {
 			last, lastGrown = e, grown
 		}
@@ -50,6 +47,16 @@ func Writer(o client.Object, before []metav1.ManagedFieldsEntry) string {
 		return Writer(o, nil)
 	}
 	return last.Manager
+}
+
+// entryOf returns the entry of the same manager, operation and subresource.
+func entryOf(entries []metav1.ManagedFieldsEntry, e metav1.ManagedFieldsEntry) (metav1.ManagedFieldsEntry, bool) {
+	for _, other := range entries {
+		if other.Manager == e.Manager && other.Operation == e.Operation && other.Subresource == e.Subresource {
+			return other, true
+		}
+	}
+	return metav1.ManagedFieldsEntry{}, false
 }
 
 func managedFields(rs *appsv1.ReplicaSet) []metav1.ManagedFieldsEntry {

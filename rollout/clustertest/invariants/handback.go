@@ -16,35 +16,44 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// judgeHandBack checks I7 at the write that takes the label away.
-func (v *Judge) judgeHandBack(d *deployment) {
-	v.judged["I7"]++
-	if d.Spec.Paused {
-		v.fail(d, "I7: handed back, and still paused")
+// judgeHold checks I8.
+func (j *Judge) judgeHold(d *deployment) {
+	j.judged["I8"]++
+	if !d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		j.fail(d, "I8: held, Recreate and not paused")
 	}
-	if wanted := v.strategies(d); len(wanted) > 0 && !slices.ContainsFunc(wanted, func(s *appsv1.DeploymentStrategy) bool {
+}
+
+// judgeHandBack checks I7 at the write that takes the label away.
+func (j *Judge) judgeHandBack(d *deployment) {
+	j.judged["I7"]++
+	if d.Spec.Paused {
+		j.fail(d, "I7: handed back, and still paused")
+	}
+	asWritten := func(s *appsv1.DeploymentStrategy) bool {
 		return equality.Semantic.DeepEqual(complete(s), complete(&d.Spec.Strategy))
-	}) {
-		v.fail(d, "I7: handed back with strategy %s, and the manifest's is %s", encode(d.Spec.Strategy), encode(wanted[0]))
+	}
+	if wanted := j.ns.strategies(d); len(wanted) > 0 && !slices.ContainsFunc(wanted, asWritten) {
+		j.fail(d, "I7: handed back with strategy %s, and the manifest's is %s", encode(d.Spec.Strategy), encode(wanted[0]))
 	}
 	for _, e := range d.ManagedFields {
 		if e.Manager == v1alpha1.ManagerRollout && (owns(e, "f:metadata", "f:labels", "f:"+v1alpha1.LabelHeld) || owns(e, "f:spec", "f:paused")) {
-			v.fail(d, "I7: %s still owns the hold's fields", e.Manager)
+			j.fail(d, "I7: %s still owns the hold's fields", e.Manager)
 		}
 	}
-	v.judgeDelivered(d)
-	v.judgeMarks(d, "Deployment", d.Deployment, nil)
-	for _, rs := range v.setsOf(d) {
-		v.judgeMarks(d, "ReplicaSet", rs, &rs.Spec.Template)
+	j.judgeDelivered(d)
+	j.judgeMarks(d, "Deployment", d.Deployment, nil)
+	for _, rs := range j.ns.setsOf(d) {
+		j.judgeMarks(d, "ReplicaSet", rs, &rs.Spec.Template)
 	}
-	v.judgeSizeAnnotations(d, true)
+	j.judgeSizeAnnotations(d, true)
 }
 
 // ofPeople are the annotations that people write in their manifests.
 var ofPeople = []string{v1alpha1.AnnotationReconcile, v1alpha1.AnnotationPrune, v1alpha1.AnnotationForce}
 
 // judgeMarks checks that an object bears nothing of ours.
-func (v *Judge) judgeMarks(d *deployment, kind string, o client.Object, t *corev1.PodTemplateSpec) {
+func (j *Judge) judgeMarks(d *deployment, kind string, o client.Object, t *corev1.PodTemplateSpec) {
 	marks := map[string]map[string]string{"label": o.GetLabels(), "annotation": o.GetAnnotations()}
 	if t != nil {
 		marks["label of the template"], marks["annotation of the template"] = t.Labels, t.Annotations
@@ -52,7 +61,7 @@ func (v *Judge) judgeMarks(d *deployment, kind string, o client.Object, t *corev
 	for _, what := range slices.Sorted(maps.Keys(marks)) {
 		for _, k := range slices.Sorted(maps.Keys(marks[what])) {
 			if strings.HasPrefix(k, v1alpha1.Group+"/") && !slices.Contains(ofPeople, k) {
-				v.fail(d, "I7: %s %s on %s %s", what, k, kind, o.GetName())
+				j.fail(d, "I7: %s %s on %s %s", what, k, kind, o.GetName())
 			}
 		}
 	}
@@ -60,58 +69,48 @@ func (v *Judge) judgeMarks(d *deployment, kind string, o client.Object, t *corev
 
 // judgeSizeAnnotations checks H11: with an only active ReplicaSet of size N
 // that says otherwise the native controller never makes another one.
-func (v *Judge) judgeSizeAnnotations(d *deployment, surge bool) {
-	active := slices.DeleteFunc(v.setsOf(d), func(rs *appsv1.ReplicaSet) bool { return *rs.Spec.Replicas == 0 })
+func (j *Judge) judgeSizeAnnotations(d *deployment, surge bool) {
+	active := slices.DeleteFunc(j.ns.setsOf(d), func(rs *appsv1.ReplicaSet) bool { return *rs.Spec.Replicas == 0 })
 	if len(active) != 1 || *active[0].Spec.Replicas != *d.Spec.Replicas {
 		return
 	}
 	rs := active[0]
 	desired, maximum := rs.Annotations[engine.AnnotationDesiredReplicas], rs.Annotations[engine.AnnotationMaxReplicas]
-	v.judged["H11"]++
+	j.judged["H11"]++
 	var wantDesired, wantMaximum []string
-	for _, n := range d.replicas.within(v.now) {
+	for _, n := range d.replicas.within(j.ns.now) {
 		s, _, err := plan.Bounds(&d.Spec.Strategy, n)
 		if err != nil {
 			continue
 		}
 		wantDesired, wantMaximum = append(wantDesired, strconv.Itoa(int(n))), append(wantMaximum, strconv.Itoa(int(n+s)))
 	}
-	surge = surge && v.now.Sub(d.tookOver) > lag // under the hold the native controller writes N, and knows no surge
+	surge = surge && j.ns.now.Sub(d.tookOver) > lag // under the hold the native controller writes N, and knows no surge
 	if !slices.Contains(wantDesired, desired) || surge && !slices.Contains(wantMaximum, maximum) {
-		v.fail(d, "I7: the only ReplicaSet with pods, %s, has desired-replicas %q and max-replicas %q; want %s and %s", rs.Name, desired, maximum, wantDesired[0], wantMaximum[0])
+		j.fail(d, "I7: the only ReplicaSet with pods, %s, has desired-replicas %q and max-replicas %q; want %s and %s",
+			rs.Name, desired, maximum, wantDesired[0], wantMaximum[0])
 	}
 }
 
 // judgeDelivered checks I3 at a hand-back: the native controller brings all pods to
 // the template that it is handed.
-func (v *Judge) judgeDelivered(d *deployment) {
-	l, p := v.ledgerOf(d.Name), v.planOf(d, false)
+func (j *Judge) judgeDelivered(d *deployment) {
+	l, p := j.ledgerOf(d.Name), j.ns.planOf(d, false)
 	t := &d.Spec.Template
-	if p == nil || p.UID != l.plan || l.current() == nil || l.stable == nil || l.free(t, v.now) || leftAlone(d) {
+	if !l.gates(d, p, t) || l.hasAdmitted(t) {
 		return
 	}
-	for _, r := range []*revision{l.stable, l.last} {
-		if r != nil && covers(t, r.template) {
-			return // admission has added to it
-		}
-	}
-	if v.planOf(d, true) != nil {
+	if j.ns.planOf(d, true) != nil {
 		return // it is for the plan that was deleted, and the next one has not been seen
 	}
-	n := *d.Spec.Replicas
-	var size int32
-	for _, rs := range v.active(d) {
-		if plan.EqualTemplate(&rs.Spec.Template, t) {
-			size += *rs.Spec.Replicas
-		}
-	}
-	limit, _, of := v.limitOf(d, p, l, t)
+	n, size := *d.Spec.Replicas, j.ns.sizeOf(d, t)
+	limit, _, of := l.limitOf(d, p, t)
 	switch {
 	case of == nil:
-		v.fail(d, "I3: handed back with a template that is neither stable nor what spec brings")
+		j.fail(d, "I3: handed back with a template that is neither stable nor what spec brings")
 	case n > 0 && (size >= n || limit >= n), n == 0 && of.whole(p.Spec.Strategy.Steps):
-		v.judged["I3"]++
+		j.judged["I3"]++
 	default:
-		v.fail(d, "I3: handed back with %d of %d pods, and the limit is %d: %s", size, n, limit, of)
+		j.fail(d, "I3: handed back with %d of %d pods, and the limit is %d: %s", size, n, limit, of)
 	}
 }

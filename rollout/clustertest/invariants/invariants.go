@@ -5,19 +5,16 @@ package invariants
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // lag is how old the observation may be that a write was decided on. Every write is
@@ -77,16 +74,9 @@ const nativeLag = 2 * time.Second
 // 0 and, before Tranche could hand back, to more (H4). The native controller, and not
 // Tranche, has then taken the pods of the only active ReplicaSet.
 type Judge struct {
-	deployments map[types.UID]*deployment
-	sets        map[types.UID]*appsv1.ReplicaSet
-	sizedAt     map[types.UID]int32 // N when a ReplicaSet got its size
-	activeSince map[types.UID]time.Time
-	pods        map[types.UID]*pod
-	plans       map[types.UID]*plannedRelease
-
+	ns      *namespace
 	ledgers map[string]*ledger // by the name of the Deployment
 
-	now    time.Time
 	broken []Breach
 	judged map[string]int // how often each invariant was put to the test
 	fights int
@@ -107,191 +97,157 @@ type Breach struct{ Deployment, What string }
 
 // New returns a judge that has seen nothing.
 func New() *Judge {
-	return &Judge{
-		deployments: map[types.UID]*deployment{}, sets: map[types.UID]*appsv1.ReplicaSet{},
-		sizedAt: map[types.UID]int32{}, activeSince: map[types.UID]time.Time{}, pods: map[types.UID]*pod{}, plans: map[types.UID]*plannedRelease{}, ledgers: map[string]*ledger{}, judged: map[string]int{},
-	}
+	return &Judge{ns: newNamespace(), ledgers: map[string]*ledger{}, judged: map[string]int{}}
 }
 
 // See judges one event.
-func (v *Judge) See(c Change) {
-	v.now = c.At
-	name := v.WorkloadOf(c.Object)
-	v.openGates(name) // time has passed since the last event
+func (j *Judge) See(c Change) {
+	j.ns.now = c.At
+	name := j.WorkloadOf(c.Object)
+	j.openGates(name) // time has passed since the last event
 	switch o := c.Object.(type) {
 	case *appsv1.Deployment:
-		v.seeDeployment(o, c)
+		j.seeDeployment(o, c)
 	case *appsv1.ReplicaSet:
-		v.seeReplicaSet(o, c)
+		j.seeReplicaSet(o, c)
 	case *corev1.Pod:
-		v.seePod(o, c)
+		j.seePod(o, c)
 	case *v1alpha1.BatchRelease:
-		v.seeRelease(o, c)
+		before := j.ns.putRelease(o, c.Gone)
+		j.ledgerOf(o.Spec.WorkloadRef.Name).record(o, before, c.Found)
 	}
-	v.openGates(name)
+	j.openGates(name)
 }
 
-func (v *Judge) seeRelease(o *v1alpha1.BatchRelease, c Change) {
-	r := v.plans[o.UID]
-	var before *v1alpha1.BatchRelease
-	if r == nil {
-		r = &plannedRelease{}
-		r.steps.is, r.strategy.is = o.Spec.Strategy.Steps, o.Spec.DeploymentStrategy
-		r.paused.is, r.review.is, r.signed.is = o.Spec.Paused, o.Spec.ReviewApprovals, o.Spec.RequireSignedApprovals
-		v.plans[o.UID] = r
-	} else {
-		before = r.BatchRelease
+// WorkloadOf returns the name of the Deployment that an object belongs to.
+func (j *Judge) WorkloadOf(o client.Object) string { return j.ns.workloadOf(o) }
+
+// ledgerOf returns the ledger of a Deployment of this name.
+func (j *Judge) ledgerOf(name string) *ledger {
+	l := j.ledgers[name]
+	if l == nil {
+		l = newLedger(j.ns, name)
+		j.ledgers[name] = l
 	}
-	r.BatchRelease = o
-	r.steps.set(o.Spec.Strategy.Steps, v.now)
-	r.strategy.set(o.Spec.DeploymentStrategy, v.now)
-	r.paused.set(o.Spec.Paused, v.now)
-	r.review.set(o.Spec.ReviewApprovals, v.now)
-	r.signed.set(o.Spec.RequireSignedApprovals, v.now)
-	if r.goneAt.IsZero() && (c.Gone || o.DeletionTimestamp != nil) { // a finalizer may keep it
-		r.goneAt = v.now
-	}
-	v.record(o, before, c)
+	return l
 }
 
-func (v *Judge) seeDeployment(o *appsv1.Deployment, c Change) {
-	d := v.deployments[o.UID]
+func (j *Judge) openGates(name string) {
+	if l := j.ledgers[name]; l != nil {
+		l.openGates()
+	}
+}
+
+func (j *Judge) settle(d *deployment, found bool) {
+	if d != nil {
+		j.ledgerOf(d.Name).settle(d, found)
+	}
+}
+
+func (j *Judge) seeDeployment(o *appsv1.Deployment, c Change) {
 	if c.Gone {
-		delete(v.deployments, o.UID)
+		delete(j.ns.deployments, o.UID)
 		return
 	}
-	if d == nil {
-		d = &deployment{Deployment: o}
-		d.replicas.is = *o.Spec.Replicas
-		v.deployments[o.UID] = d
-	}
-	before := d.Deployment
-	d.Deployment = o
-	d.replicas.set(*o.Spec.Replicas, v.now)
+	d, before := j.ns.putDeployment(o)
 	if Held(o) {
-		d.governed = true
-		v.judged["I8"]++
-		if !o.Spec.Paused && o.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-			v.fail(d, "I8: held, Recreate and not paused")
-		}
-		if !engine.Held(o) || Held(before) && !engine.Held(before) {
-			d.loose = v.now
-		}
-		if !Held(before) || d.heldSince.IsZero() {
-			d.heldSince = v.now
-			if slices.ContainsFunc(v.active(d), func(rs *appsv1.ReplicaSet) bool { return !plan.EqualTemplate(&rs.Spec.Template, &before.Spec.Template) }) {
-				d.heldOver = o.Generation
-			}
-		}
-		v.recordHold(d, before)
+		j.judgeHold(d)
+		j.ns.noteHold(d, before)
+		j.ledgerOf(o.Name).recordHold(d, before)
 		return
 	}
 	if Held(before) {
-		d.heldUntil = v.now
+		d.heldUntil = j.ns.now
 	}
 	changed := Held(before) || !plan.EqualTemplate(&before.Spec.Template, &o.Spec.Template) // at 0 replicas it needs no hold
 	if changed && Writer(o, before.ManagedFields) == v1alpha1.ManagerRollout {
-		v.ledgerOf(o.Name).delivered = &o.Spec.Template
+		j.ledgerOf(o.Name).delivered = &o.Spec.Template
 		switch {
 		case c.Found:
 		case Held(before):
-			v.judgeHandBack(d)
+			j.judgeHandBack(d)
 		default:
-			v.judgeDelivered(d)
+			j.judgeDelivered(d)
 		}
 	}
 	d.strategy = o.Spec.Strategy.DeepCopy()
-	v.settle(d, c.Found)
+	j.settle(d, c.Found)
 	if d.governed && o.Status.ObservedGeneration >= o.Generation && !o.Spec.Paused {
-		v.judgeSizeAnnotations(d, false)
+		j.judgeSizeAnnotations(d, false)
 	}
 }
 
-func (v *Judge) seeReplicaSet(o *appsv1.ReplicaSet, c Change) {
-	old := v.sets[o.UID]
-	d := v.ownerOf(o)
+func (j *Judge) seeReplicaSet(o *appsv1.ReplicaSet, c Change) {
+	d := j.ns.ownerOf(o)
 	if c.Gone {
-		if d != nil && *o.Spec.Replicas > 0 {
-			d.loose = v.now // with one active set left, the native controller takes over
-			d.lose(v.left(o, *o.Spec.Replicas, math.MaxInt32), v.now)
-		}
-		delete(v.sets, o.UID)
-		delete(v.sizedAt, o.UID)
-		delete(v.activeSince, o.UID)
-		if d != nil {
-			v.settle(d, c.Found)
-		}
+		j.ns.removeSet(d, o)
+		j.settle(d, c.Found)
 		return
 	}
-	var from int32
-	if old != nil {
-		from = *old.Spec.Replicas
-	}
-	active := v.active(d)
-	v.sets[o.UID] = o
-	if from == 0 && *o.Spec.Replicas > 0 {
-		v.activeSince[o.UID] = v.now
-	}
+	old, active := j.ns.sets[o.UID], j.ns.active(d)
+	from := j.ns.putSet(o)
 	if d == nil || c.Found {
-		v.sizedAt[o.UID] = *o.Spec.Replicas
-		if d != nil {
-			v.settle(d, c.Found)
-		}
+		j.ns.sizedAt[o.UID] = *o.Spec.Replicas
+		j.settle(d, c.Found)
 		return
 	}
-	defer v.settle(d, false)
 	if old == nil || old.Generation != o.Generation {
-		v.judgeMarks(d, "ReplicaSet", o, &o.Spec.Template)
+		j.judgeMarks(d, "ReplicaSet", o, &o.Spec.Template)
 	}
-	to := *o.Spec.Replicas
-	if to == from {
+	if *o.Spec.Replicas != from {
+		j.judgeResize(d, o, from, resizer(old, o), active)
+		j.ns.sizedAt[o.UID] = *d.Spec.Replicas
+	}
+	j.settle(d, false)
+}
+
+// judgeResize judges a new size of a ReplicaSet. Active are those that had pods before.
+func (j *Judge) judgeResize(d *deployment, rs *appsv1.ReplicaSet, from int32, by string, active []*appsv1.ReplicaSet) {
+	to := *rs.Spec.Replicas
+	if j.ns.provoked(d, from, to, by) {
+		d.emptied, d.tookOver = false, j.ns.now
 		return
 	}
-	defer func() { v.sizedAt[o.UID] = *d.Spec.Replicas }()
-	by := resizer(old, o)
-	if v.provoked(d, from, to, by) {
-		d.emptied, d.tookOver = false, v.now
-		return
-	}
-	d.emptied = by == NativeManager && to == 0 && len(v.active(d)) == 0 && slices.Contains(d.replicas.within(v.now), 0)
+	emptied := by == NativeManager && to == 0 && len(j.ns.active(d)) == 0
+	d.emptied = emptied && slices.Contains(d.replicas.within(j.ns.now), 0)
 	if Held(d.Deployment) {
-		v.judgeFight(d, o, from, by, active)
+		j.judgeFight(d, rs, from, by, active)
 	}
 	if to < from && by == v1alpha1.ManagerRollout {
-		v.judgeTaken(d, o, from)
+		j.judgeTaken(d, rs, from)
 	}
 	if to > from {
-		v.judgeTotal(d, o, from)
-		v.judgeTarget(d, o, from, by)
+		j.judgeTotal(d, rs, from)
+		j.judgeTarget(d, rs, from, by)
 	}
 }
 
-func (v *Judge) seePod(o *corev1.Pod, c Change) {
+func (j *Judge) seePod(o *corev1.Pod, c Change) {
 	owner := metav1.GetControllerOf(o)
 	if owner == nil {
 		return
 	}
-	old := v.pods[o.UID]
-	if rs := v.sets[owner.UID]; old != nil && rs != nil {
-		v.countLost(rs, old.Pod, o, c)
+	old := j.ns.pods[o.UID]
+	if rs := j.ns.sets[owner.UID]; old != nil && rs != nil {
+		j.ns.countLost(rs, old.Pod, o, c)
 	}
 	if c.Gone {
-		delete(v.pods, o.UID)
+		delete(j.ns.pods, o.UID)
 		return
 	}
-	v.pods[o.UID] = &pod{o, owner.UID}
+	j.ns.pods[o.UID] = &pod{o, owner.UID}
 }
 
 // Broken returns the invariants that were broken, in their order.
-func (v *Judge) Broken() []Breach { return v.broken }
+func (j *Judge) Broken() []Breach { return j.broken }
 
 // Fights returns how often the native controller has resized a ReplicaSet of a held
 // Deployment (I10).
-func (v *Judge) Fights() int { return v.fights }
+func (j *Judge) Fights() int { return j.fights }
 
 // Judged returns how often an invariant was put to the test, by its name.
-func (v *Judge) Judged(invariant string) int { return v.judged[invariant] }
+func (j *Judge) Judged(invariant string) int { return j.judged[invariant] }
 
-func (v *Judge) fail(d *deployment, format string, args ...any) {
-	v.broken = append(v.broken, Breach{d.Name, d.Name + ": " + fmt.Sprintf(format, args...)})
+func (j *Judge) fail(d *deployment, format string, args ...any) {
+	j.broken = append(j.broken, Breach{d.Name, d.Name + ": " + fmt.Sprintf(format, args...)})
 }

@@ -14,16 +14,16 @@ import (
 // that are not ready go first, then available ones. At most so many count as ready. A pod
 // that the status of the written version does not count became ready a moment ago, and no
 // controller could know of it.
-func (v *Judge) left(rs *appsv1.ReplicaSet, size, most int32) int32 {
+func (n *namespace) left(rs *appsv1.ReplicaSet, size, most int32) int32 {
 	var pods, ready, available int32
-	for _, p := range v.pods {
+	for _, p := range n.pods {
 		if p.set != rs.UID || !lives(p.Pod) {
 			continue
 		}
 		pods++
 		if since := readySince(p.Pod); since != nil {
 			ready++
-			if !since.Add(time.Duration(rs.Spec.MinReadySeconds) * time.Second).After(v.now) {
+			if !since.Add(time.Duration(rs.Spec.MinReadySeconds) * time.Second).After(n.now) {
 				available++
 			}
 		}
@@ -36,26 +36,32 @@ func (v *Judge) left(rs *appsv1.ReplicaSet, size, most int32) int32 {
 
 // countLost keeps the time at which a pod that was ready is lost, unless its
 // ReplicaSet is known to have had to have fewer.
-func (v *Judge) countLost(rs *appsv1.ReplicaSet, old, now *corev1.Pod, c Change) {
-	d := v.ownerOf(rs)
-	if d == nil || !lives(old) || readySince(old) == nil || !c.Gone && lives(now) && readySince(now) != nil {
+func (n *namespace) countLost(rs *appsv1.ReplicaSet, old, now *corev1.Pod, c Change) {
+	d := n.ownerOf(rs)
+	ends := c.Gone || !lives(now)
+	if d == nil || !lives(old) || readySince(old) == nil || !ends && readySince(now) != nil {
 		return
 	}
-	if !c.Found && (c.Gone || !lives(now)) {
-		var pods, unready int32
-		for _, p := range v.pods {
-			if p.set == rs.UID && lives(p.Pod) {
-				pods++
-				if readySince(p.Pod) == nil {
-					unready++
-				}
-			}
-		}
-		if pods > *rs.Spec.Replicas && unready == 0 {
-			return // the ReplicaSet controller's choice
-		}
+	if !c.Found && ends && n.takesReady(rs) {
+		return // the ReplicaSet controller's choice
 	}
-	d.lost = append(d.lost, v.now)
+	d.lost = append(d.lost, n.now)
+}
+
+// takesReady reports whether the ReplicaSet controller takes a ready pod away: there are
+// too many pods, and all of them are ready.
+func (n *namespace) takesReady(rs *appsv1.ReplicaSet) bool {
+	var pods int32
+	for _, p := range n.pods {
+		if p.set != rs.UID || !lives(p.Pod) {
+			continue
+		}
+		if readySince(p.Pod) == nil {
+			return false
+		}
+		pods++
+	}
+	return pods > *rs.Spec.Replicas
 }
 
 // lives reports whether the ReplicaSet controller counts a pod.
@@ -85,9 +91,9 @@ func PodState(p *corev1.Pod) string {
 }
 
 // tolerated is how many pods of a target a step may lack at its gate.
-func (v *Judge) tolerated(d *deployment, target int32) int32 {
+func (n *namespace) tolerated(d *deployment, target int32) int32 {
 	var lacking int32
-	for _, s := range v.strategies(d) {
+	for _, s := range n.strategies(d) {
 		if _, unavailable, err := plan.Bounds(s, target); err == nil {
 			lacking = max(lacking, unavailable)
 		}
@@ -97,19 +103,19 @@ func (v *Judge) tolerated(d *deployment, target int32) int32 {
 
 // availableSince returns since when each available pod of a release is available, the
 // first one first.
-func (v *Judge) availableSince(d *deployment, r *release) []time.Time {
+func (n *namespace) availableSince(d *deployment, r *release) []time.Time {
 	var all []time.Time
-	for _, rs := range v.active(d) {
+	for _, rs := range n.active(d) {
 		if !r.matches(&rs.Spec.Template) {
 			continue
 		}
 		var times []time.Time
-		for _, p := range v.pods {
+		for _, p := range n.pods {
 			if p.set != rs.UID || !lives(p.Pod) {
 				continue
 			}
 			if since := readySince(p.Pod); since != nil {
-				if at := since.Add(time.Duration(rs.Spec.MinReadySeconds) * time.Second); !at.After(v.now) {
+				if at := since.Add(time.Duration(rs.Spec.MinReadySeconds) * time.Second); !at.After(n.now) {
 					times = append(times, at)
 				}
 			}

@@ -7,12 +7,57 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
+
+// releases are those that spec has brought, in the order of their last appearance in it.
+type releases struct {
+	ns  *namespace
+	all []*release
+}
+
+func (l *releases) current() *release {
+	if n := len(l.all); n > 0 && l.all[n-1].until.IsZero() {
+		return l.all[n-1]
+	}
+	return nil
+}
+
+// lately returns the releases that spec has brought within lag, the newest first.
+func (l *releases) lately() []*release {
+	var found []*release
+	for _, r := range slices.Backward(l.all) {
+		if r.until.IsZero() || l.ns.now.Sub(r.until) <= lag {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// stop notes that spec brings the current release no more.
+func (l *releases) stop() {
+	if r := l.current(); r != nil {
+		r.until = l.ns.now
+	}
+}
+
+// act notes that the controller has begun a release, and so ended all others.
+func (l *releases) act(r *release) {
+	r.acted = true
+	if r != l.current() {
+		return
+	}
+	for _, other := range l.all {
+		if other != r && other.acted {
+			other.ended = true
+		}
+	}
+}
 
 // release is one template by one commit.
 type release struct {
@@ -55,6 +100,32 @@ type wait struct {
 	low    time.Time // since when too few are
 }
 
+// see takes the times since when pods are available, and reports whether the step waits at
+// its gate. Its pods came after the gate before it opened. Too few of them may be
+// available for a moment.
+func (w *wait) see(times []time.Time, target, low int32, entered, now time.Time) bool {
+	switch available := int32(len(times)); {
+	case available >= target:
+		if w.since.IsZero() {
+			w.since = entered
+			if target > 0 && times[target-1].After(w.since) {
+				w.since = times[target-1]
+			}
+		}
+		w.target, w.full, w.low = target, now, time.Time{}
+	case w.since.IsZero():
+		return false
+	case available >= low:
+		w.low = time.Time{}
+	case w.low.IsZero():
+		w.low = now
+	case now.Sub(w.low) > lag:
+		*w = wait{}
+		return false
+	}
+	return now.Sub(w.full) <= lag
+}
+
 // approval is spec.approval as it was given.
 type approval struct {
 	v1alpha1.Approval
@@ -68,6 +139,18 @@ type approval struct {
 // and in pods are in whole seconds.
 const pauseSlack = 2 * time.Second
 
+func newRelease(o *v1alpha1.BatchRelease, now time.Time) *release {
+	return &release{
+		commit: o.Spec.Commit, template: o.Spec.Template, completed: -1, entered: now,
+		waits: map[int]*wait{}, covered: map[*corev1.PodTemplateSpec]bool{}, names: map[string]bool{},
+	}
+}
+
+// broughtBy reports whether spec brings the release.
+func (r *release) broughtBy(o *v1alpha1.BatchRelease) bool {
+	return r.commit == o.Spec.Commit && equality.Semantic.DeepEqual(r.template, o.Spec.Template)
+}
+
 // matches reports whether a template of the API server is that of the release. It has all
 // that spec says, or admission made it of that.
 func (r *release) matches(t *corev1.PodTemplateSpec) bool {
@@ -77,6 +160,14 @@ func (r *release) matches(t *corev1.PodTemplateSpec) bool {
 		r.covered[t] = has
 	}
 	return has || slices.ContainsFunc(r.admitted, func(a *corev1.PodTemplateSpec) bool { return plan.EqualTemplate(a, t) })
+}
+
+// waitAt returns the wait at the gate of step i.
+func (r *release) waitAt(i int) *wait {
+	if r.waits[i] == nil {
+		r.waits[i] = &wait{}
+	}
+	return r.waits[i]
 }
 
 // allowed returns how many pods the gates of a release let run, at the largest of
@@ -118,7 +209,7 @@ func (r *release) open(values ...intstr.IntOrString) {
 
 // recordCompleted notes an approval that a user wrote to the status. It is for the
 // step that the status showed, and for no step beyond the next gate.
-func (v *Judge) recordCompleted(r *release, o, before *v1alpha1.BatchRelease) {
+func (r *release) recordCompleted(o, before *v1alpha1.BatchRelease) {
 	s := &o.Status
 	if before == nil || before.Status.CurrentStepState == v1alpha1.StepCompleted || s.CurrentStepState != v1alpha1.StepCompleted ||
 		s.ObservedGeneration < r.generation {
@@ -132,9 +223,9 @@ func (v *Judge) recordCompleted(r *release, o, before *v1alpha1.BatchRelease) {
 }
 
 // approved reports whether spec.approval opens the gate of step i (I5).
-func (v *Judge) approved(d *deployment, r *release, steps []intstr.IntOrString, i int) bool {
+func (r *release) approved(d *deployment, steps []intstr.IntOrString, i int, now time.Time) bool {
 	return slices.ContainsFunc(r.approvals, func(a *approval) bool {
-		return (a.until.IsZero() || v.now.Sub(a.until) <= lag) && v.isFor(d, r, &a.Approval) && int(a.Step) >= i &&
+		return (a.until.IsZero() || now.Sub(a.until) <= lag) && r.isFor(d, &a.Approval) && int(a.Step) >= i &&
 			slices.ContainsFunc(a.of(), func(approved []intstr.IntOrString) bool { return sameSteps(approved, steps, i+1) })
 	})
 }
@@ -148,7 +239,7 @@ func (a *approval) of() [][]intstr.IntOrString {
 }
 
 // isFor reports whether an approval names a release, by revision and commit.
-func (v *Judge) isFor(d *deployment, r *release, a *v1alpha1.Approval) bool {
+func (r *release) isFor(d *deployment, a *v1alpha1.Approval) bool {
 	if a.Commit != r.commit && (len(a.Commit) < shortestCommit || !strings.HasPrefix(r.commit, a.Commit)) {
 		return false
 	}
@@ -178,4 +269,20 @@ func (r *release) String() string {
 		opened = "gates opened the steps " + strings.Join(values, ", ")
 	}
 	return fmt.Sprintf("release %.12q: %s", r.commit, opened)
+}
+
+// limitOf returns how many pods of a template the gates allow, and how many they did
+// before the first one opened. It is that of the release which allows most.
+func (l *releases) limitOf(d *deployment, p *plannedRelease, t *corev1.PodTemplateSpec) (limit, first int32, of *release) {
+	replicas, plans := d.replicas.within(l.ns.now), p.steps.within(l.ns.now)
+	for _, r := range l.lately() {
+		if !r.matches(t) {
+			continue
+		}
+		if allowed := r.allowed(plans, replicas); of == nil || allowed > limit {
+			limit, of = allowed, r
+		}
+		first = max(first, (&release{}).allowed(plans, replicas))
+	}
+	return limit, first, of
 }
