@@ -11,7 +11,10 @@ import (
 // Fields say which manager has written if times, which are in seconds, do not.
 func TestWriter(t *testing.T) {
 	entry := func(manager, fields string, second int) metav1.ManagedFieldsEntry {
-		e := metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: time.Unix(int64(second), 0)}, FieldsV1: &metav1.FieldsV1{}}
+		e := metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: time.Unix(int64(second), 0)},
+			FieldsV1: &metav1.FieldsV1{},
+		}
 		e.FieldsV1.SetRawBytes([]byte(fields))
 		return e
 	}
@@ -22,7 +25,10 @@ func TestWriter(t *testing.T) {
 		writer, owner string
 	}{
 		{"the only one", nil, []metav1.ManagedFieldsEntry{entry(native, size, 1)}, native, native},
-		{"the later one", []metav1.ManagedFieldsEntry{entry(native, size, 1)}, []metav1.ManagedFieldsEntry{entry(native, none, 1), entry(tranche, size, 2)}, tranche, tranche},
+		{
+			"the later one", []metav1.ManagedFieldsEntry{entry(native, size, 1)},
+			[]metav1.ManagedFieldsEntry{entry(native, none, 1), entry(tranche, size, 2)}, tranche, tranche,
+		},
 		{"in the same second, Tranche from the native one", []metav1.ManagedFieldsEntry{entry(native, size, 1)},
 			[]metav1.ManagedFieldsEntry{entry(native, none, 1), entry(tranche, size, 1)}, tranche, tranche},
 		{"in the same second, the native one from Tranche", []metav1.ManagedFieldsEntry{entry(native, none, 1), entry(tranche, size, 1)},

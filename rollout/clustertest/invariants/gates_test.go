@@ -43,7 +43,10 @@ var targets = []sequence{
 		s.size("old", 2, "kubectl")
 		s.size("new", 2, tranche)
 	}, []string{"I3"}},
-	{"step 0 is approved, and step 1 is not", func(s *story) { s.to(3, 1); s.approve("new", commitNew, 0); s.to(2, 2); s.to(1, 3) }, []string{"I3", "I5"}},
+	{
+		"step 0 is approved, and step 1 is not",
+		func(s *story) { s.to(3, 1); s.approve("new", commitNew, 0); s.to(2, 2); s.to(1, 3) }, []string{"I3", "I5"},
+	},
 	{"step 1 is approved, given ahead", func(s *story) { s.approve("new", commitNew, 1); s.to(3, 1); s.to(2, 2); s.to(0, 4) }, nil},
 	{"step 1 of N = 2 lets 1 go", func(s *story) {
 		s.to(3, 1)
@@ -198,7 +201,10 @@ var waits = []sequence{
 		s.later(30 * time.Second)
 		s.to(2, 2)
 	}, nil},
-	{"a pause, and then the next step waits for an approval", func(s *story) { s.pause(0); s.to(3, 1); s.to(2, 2); s.to(0, 4) }, []string{"I3"}},
+	{
+		"a pause, and then the next step waits for an approval", func(s *story) { s.pause(0); s.to(3, 1); s.to(2, 2); s.to(0, 4) },
+		[]string{"I3"},
+	},
 	{"one pause after the other", func(s *story) {
 		s.pause(time.Minute, time.Minute)
 		s.to(3, 1)
@@ -218,9 +224,15 @@ var waits = []sequence{
 
 // approvals: I5.
 var approvals = []sequence{
-	{"the approval is for another revision", func(s *story) { s.to(3, 1); s.approve("other", commitNew, 2); s.to(2, 2) }, []string{"I3", "I5"}},
+	{
+		"the approval is for another revision", func(s *story) { s.to(3, 1); s.approve("other", commitNew, 2); s.to(2, 2) },
+		[]string{"I3", "I5"},
+	},
 	{"the approval is for another commit", func(s *story) { s.to(3, 1); s.approve("new", commitOld, 2); s.to(2, 2) }, []string{"I3", "I5"}},
-	{"the approval names too little of the commit", func(s *story) { s.to(3, 1); s.approve("new", commitNew[:6], 2); s.to(2, 2) }, []string{"I3", "I5"}},
+	{
+		"the approval names too little of the commit",
+		func(s *story) { s.to(3, 1); s.approve("new", commitNew[:6], 2); s.to(2, 2) }, []string{"I3", "I5"},
+	},
 	{"the approval was given for other steps", func(s *story) {
 		s.to(3, 1)
 		s.approve("new", commitNew, 0, intstr.FromInt32(1), intstr.FromString("25%"), intstr.FromString("100%"))
@@ -258,7 +270,10 @@ var approvals = []sequence{
 		s.to(2, 2)
 	}, nil},
 	{"a user completes the step in the status", func(s *story) { s.to(3, 1); s.complete("kubectl-edit"); s.to(2, 2) }, nil},
-	{"a user completes one step in the status, and not the next", func(s *story) { s.to(3, 1); s.complete("kubectl-edit"); s.to(2, 2); s.to(1, 3) }, []string{"I3"}},
+	{
+		"a user completes one step in the status, and not the next",
+		func(s *story) { s.to(3, 1); s.complete("kubectl-edit"); s.to(2, 2); s.to(1, 3) }, []string{"I3"},
+	},
 	{"a user completes a step that the status claims beyond the gate", func(s *story) {
 		s.to(3, 1)
 		s.release(func(br *v1alpha1.BatchRelease) { br.Status.CurrentStepIndex = 1 })

@@ -11,7 +11,10 @@ import (
 
 // handBacks: I7.
 var handBacks = []sequence{
-	{"handed back by halves (H9)", func(s *story) { s.all(); s.handBack(tranche, func(d *appsv1.Deployment) { d.Spec.Paused = true }) }, []string{"I7"}},
+	{
+		"handed back by halves (H9)",
+		func(s *story) { s.all(); s.handBack(tranche, func(d *appsv1.Deployment) { d.Spec.Paused = true }) }, []string{"I7"},
+	},
 	{"handed back as it was held", func(s *story) {
 		s.all()
 		s.handBack(tranche, func(d *appsv1.Deployment) {

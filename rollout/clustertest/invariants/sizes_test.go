@@ -13,7 +13,10 @@ import (
 // taken: I1.
 var taken = []sequence{
 	{"N is 4, U is 0, and an available pod goes before another comes", func(s *story) { s.size("old", 3, tranche) }, []string{"I1"}},
-	{"the new pod is there and not ready", func(s *story) { s.size("new", 1, tranche); s.broken("new"); s.size("old", 3, tranche) }, []string{"I1"}},
+	{
+		"the new pod is there and not ready",
+		func(s *story) { s.size("new", 1, tranche); s.broken("new"); s.size("old", 3, tranche) }, []string{"I1"},
+	},
 	{"the new pod is ready", func(s *story) { s.size("new", 1, tranche); s.ready("new", 1); s.size("old", 3, tranche) }, nil},
 	{"the new pod is ready, not for minReadySeconds", func(s *story) {
 		slow := func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 10 }
@@ -35,14 +38,20 @@ var taken = []sequence{
 		s.later(time.Minute)
 		s.size("old", 3, tranche)
 	}, []string{"I1"}},
-	{"what is not ready goes first, and costs nothing", func(s *story) { s.turn("old", 2, false); s.later(time.Minute); s.size("old", 3, tranche) }, nil},
+	{
+		"what is not ready goes first, and costs nothing",
+		func(s *story) { s.turn("old", 2, false); s.later(time.Minute); s.size("old", 3, tranche) }, nil,
+	},
 	{"one that is not ready for its status goes first, and has become ready", func(s *story) {
 		s.size("old", 3, tranche, func(rs *appsv1.ReplicaSet) { rs.Status.ObservedGeneration, rs.Status.ReadyReplicas = 1, 3 })
 	}, nil},
 	{"all are ready for its status", func(s *story) {
 		s.size("old", 3, tranche, func(rs *appsv1.ReplicaSet) { rs.Status.ObservedGeneration, rs.Status.ReadyReplicas = 1, 4 })
 	}, []string{"I1"}},
-	{"of two that go only one is not ready", func(s *story) { s.turn("old", 2, false); s.later(time.Minute); s.size("old", 2, tranche) }, []string{"I1"}},
+	{
+		"of two that go only one is not ready",
+		func(s *story) { s.turn("old", 2, false); s.later(time.Minute); s.size("old", 2, tranche) }, []string{"I1"},
+	},
 	{"a pod that has just been lost is not Tranche's", func(s *story) {
 		s.size("new", 1, tranche)
 		s.ready("new", 1)
@@ -94,7 +103,9 @@ var totals = []sequence{
 	}, nil},
 	{"N+S is 6 since the plan says so", func(s *story) {
 		s.release(func(br *v1alpha1.BatchRelease) {
-			br.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(2))}}
+			br.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{
+				RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(2))},
+			}
 		})
 		s.size("new", 1, tranche)
 		s.size("old", 5, tranche)

@@ -200,8 +200,8 @@ func (s *stability) adopts(p *plannedRelease) bool {
 	return s.stable == nil || p == nil || p.Spec.Template == nil || s.adopting
 }
 
-// revisionOf returns the revision of a template that runs, and what brought it: the release
-// of spec, or what was last stable, if the template is that again.
+// revisionOf returns the revision of a template that runs. The release of spec has brought
+// it, or what was last stable, if the template is that again.
 func (s *stability) revisionOf(t *corev1.PodTemplateSpec, r *release, back bool) *revision {
 	next := &revision{template: t}
 	switch {

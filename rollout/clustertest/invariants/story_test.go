@@ -18,10 +18,8 @@ import (
 	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
-// story gives events to the invariants. Deployment web of 4 (maxSurge 1, maxUnavailable
-// 0) has ReplicaSets old and new, and is held at the first of the steps 1, 50%, 100%. Old
-// has the stable template, and spec brings new.
-type story struct {
+// cluster gives events of its objects to a judge.
+type cluster struct {
 	v   *Judge
 	now time.Time
 	d   *appsv1.Deployment
@@ -30,13 +28,19 @@ type story struct {
 	pod map[string][]*corev1.Pod
 }
 
+// story is what happens in a cluster. Deployment web of 4 (maxSurge 1, maxUnavailable
+// 0) has ReplicaSets old and new, and is held at the first of the steps 1, 50%, 100%. Old
+// has the stable template, and spec brings new.
+type story struct{ cluster }
+
 const (
 	tranche = v1alpha1.ManagerRollout
 	native  = NativeManager
 )
 
 func newStory() *story {
-	s := &story{v: New(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), rs: map[string]*appsv1.ReplicaSet{}, pod: map[string][]*corev1.Pod{}}
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	s := &story{cluster{v: New(), now: start, rs: map[string]*appsv1.ReplicaSet{}, pod: map[string][]*corev1.Pod{}}}
 	strategy := appsv1.DeploymentStrategy{
 		Type:          appsv1.RollingUpdateDeploymentStrategyType,
 		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))},
@@ -58,7 +62,9 @@ func newStory() *story {
 	s.deployment(native, func(*appsv1.Deployment) {})
 	s.later(time.Minute)
 	s.bring("new", commitNew)
-	s.status(v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseRollingUpdate, StableRevision: "old", UpdateRevision: "new", UpdateCommit: commitNew})
+	s.status(v1alpha1.BatchReleaseStatus{
+		Phase: v1alpha1.PhaseRollingUpdate, StableRevision: "old", UpdateRevision: "new", UpdateCommit: commitNew,
+	})
 	s.hold("new")
 	s.later(time.Minute)
 	return s
@@ -123,7 +129,9 @@ func (s *story) complete(by string) {
 
 // stateBy makes a manager the owner of status.currentStepState.
 func stateBy(manager string) []metav1.ManagedFieldsEntry {
-	e := metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status", FieldsV1: &metav1.FieldsV1{}}
+	e := metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status", FieldsV1: &metav1.FieldsV1{},
+	}
 	e.FieldsV1.SetRawBytes([]byte(`{"f:status":{"f:currentStepState":{}}}`))
 	return []metav1.ManagedFieldsEntry{e}
 }
@@ -155,14 +163,14 @@ func (s *story) hold(name string) {
 	})
 }
 
-func (s *story) see(o client.Object, gone bool) {
-	s.v.See(Change{At: s.now, Object: o, Gone: gone})
+func (c *cluster) see(o client.Object, gone bool) {
+	c.v.See(Change{At: c.now, Object: o, Gone: gone})
 }
 
-func (s *story) later(d time.Duration) { s.now = s.now.Add(d) }
+func (c *cluster) later(d time.Duration) { c.now = c.now.Add(d) }
 
 // by makes a manager the owner of fields.
-func (s *story) by(o client.Object, manager string, fields ...string) {
+func (c *cluster) by(o client.Object, manager string, fields ...string) {
 	var entries []metav1.ManagedFieldsEntry
 	raw := "{"
 	for i, f := range fields {
@@ -171,39 +179,42 @@ func (s *story) by(o client.Object, manager string, fields ...string) {
 		}
 		raw += fmt.Sprintf(`"f:spec":{"f:%s":{}}`, f)
 	}
-	e := metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: s.now}, FieldsV1: &metav1.FieldsV1{}}
+	e := metav1.ManagedFieldsEntry{
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: c.now},
+		FieldsV1: &metav1.FieldsV1{},
+	}
 	e.FieldsV1.SetRawBytes([]byte(raw + "}"))
 	o.SetManagedFields(append(entries, e))
 }
 
-func (s *story) deployment(by string, edit func(*appsv1.Deployment)) {
-	s.later(time.Millisecond)
-	s.d = s.d.DeepCopy()
-	edit(s.d)
-	s.d.Generation++
-	s.by(s.d, by)
-	s.see(s.d, false)
+func (c *cluster) deployment(by string, edit func(*appsv1.Deployment)) {
+	c.later(time.Millisecond)
+	c.d = c.d.DeepCopy()
+	edit(c.d)
+	c.d.Generation++
+	c.by(c.d, by)
+	c.see(c.d, false)
 }
 
-func (s *story) release(edit func(*v1alpha1.BatchRelease)) {
-	s.later(time.Millisecond)
-	old := s.br
-	s.br = s.br.DeepCopy()
-	edit(s.br)
-	if !equality.Semantic.DeepEqual(old.Spec, s.br.Spec) {
-		s.br.Generation++
+func (c *cluster) release(edit func(*v1alpha1.BatchRelease)) {
+	c.later(time.Millisecond)
+	old := c.br
+	c.br = c.br.DeepCopy()
+	edit(c.br)
+	if !equality.Semantic.DeepEqual(old.Spec, c.br.Spec) {
+		c.br.Generation++
 	}
-	s.see(s.br, false)
+	c.see(c.br, false)
 }
 
 // size gives a ReplicaSet a size, as a field manager.
-func (s *story) size(name string, n int32, by string, edit ...func(*appsv1.ReplicaSet)) {
-	s.later(time.Millisecond)
-	rs := s.rs[name]
+func (c *cluster) size(name string, n int32, by string, edit ...func(*appsv1.ReplicaSet)) {
+	c.later(time.Millisecond)
+	rs := c.rs[name]
 	if rs == nil {
 		rs = &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "shop", UID: types.UID(name), Labels: map[string]string{appsv1.DefaultDeploymentUniqueLabelKey: name},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(c.d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 		}}
 	}
 	rs = rs.DeepCopy()
@@ -212,56 +223,58 @@ func (s *story) size(name string, n int32, by string, edit ...func(*appsv1.Repli
 	rs.Generation++
 	rs.Spec.Replicas = &n
 	rs.Annotations = map[string]string{
-		engine.AnnotationDesiredReplicas: fmt.Sprint(*s.d.Spec.Replicas), engine.AnnotationMaxReplicas: fmt.Sprint(*s.d.Spec.Replicas + 1),
+		engine.AnnotationDesiredReplicas: fmt.Sprint(*c.d.Spec.Replicas), engine.AnnotationMaxReplicas: fmt.Sprint(*c.d.Spec.Replicas + 1),
 	}
 	for _, e := range edit {
 		e(rs)
 	}
-	s.by(rs, by, "replicas")
-	s.rs[name] = rs
-	s.see(rs, false)
+	c.by(rs, by, "replicas")
+	c.rs[name] = rs
+	c.see(rs, false)
 }
 
 // ready makes the ReplicaSet have n ready pods, and no others.
-func (s *story) ready(set string, n int) {
-	for len(s.pod[set]) < n {
-		s.broken(set)
+func (c *cluster) ready(set string, n int) {
+	for len(c.pod[set]) < n {
+		c.broken(set)
 	}
-	for i := range s.pod[set] {
-		s.turn(set, i, true)
+	for i := range c.pod[set] {
+		c.turn(set, i, true)
 	}
 }
 
 // broken gives the ReplicaSet a pod that is not ready.
-func (s *story) broken(set string) {
-	s.later(time.Millisecond)
+func (c *cluster) broken(set string) {
+	c.later(time.Millisecond)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: fmt.Sprintf("%s-%d", set, len(s.pod[set])), Namespace: "shop", UID: types.UID(fmt.Sprintf("%s-%d", set, len(s.pod[set]))),
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.rs[set], appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
+		Name: fmt.Sprintf("%s-%d", set, len(c.pod[set])), Namespace: "shop", UID: types.UID(fmt.Sprintf("%s-%d", set, len(c.pod[set]))),
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(c.rs[set], appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
 	}}
-	s.pod[set] = append(s.pod[set], p)
-	s.see(p, false)
+	c.pod[set] = append(c.pod[set], p)
+	c.see(p, false)
 }
 
 // turn makes a pod ready, or not.
-func (s *story) turn(set string, i int, ready bool) {
-	s.later(time.Millisecond)
-	p := s.pod[set][i].DeepCopy()
+func (c *cluster) turn(set string, i int, ready bool) {
+	c.later(time.Millisecond)
+	p := c.pod[set][i].DeepCopy()
 	p.Status.Conditions = nil
 	if ready {
-		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: s.now}}}
+		p.Status.Conditions = []corev1.PodCondition{
+			{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: c.now}},
+		}
 	}
-	s.pod[set][i] = p
-	s.see(p, false)
+	c.pod[set][i] = p
+	c.see(p, false)
 }
 
 // kill makes a pod terminate.
-func (s *story) kill(set string, i int) {
-	s.later(time.Millisecond)
-	p := s.pod[set][i].DeepCopy()
-	p.DeletionTimestamp = &metav1.Time{Time: s.now}
-	s.pod[set][i] = p
-	s.see(p, false)
+func (c *cluster) kill(set string, i int) {
+	c.later(time.Millisecond)
+	p := c.pod[set][i].DeepCopy()
+	p.DeletionTimestamp = &metav1.Time{Time: c.now}
+	c.pod[set][i] = p
+	c.see(p, false)
 }
 
 // handBack is right unless an edit makes it wrong.
@@ -337,7 +350,7 @@ func (s *story) grow(name string) {
 
 // planAgain deletes the plan, and creates it again.
 func (s *story) planAgain() {
-	s.v.See(Change{At: s.now, Object: s.br, Gone: true})
+	s.see(s.br, true)
 	s.br = s.br.DeepCopy()
 	s.br.UID, s.br.Status = "br2", v1alpha1.BatchReleaseStatus{}
 	s.release(func(*v1alpha1.BatchRelease) {})
