@@ -35,15 +35,19 @@ func (a *Approval) NotAsSigned() *Problem {
 	commit := len(a.Spec.Commit)
 	switch {
 	case a.Linked:
-		return a.Ignored("", "a symbolic link is on the way to its file, and only signed approvals count", "put the file itself into the folder for approvals")
+		return a.Ignored("", "a symbolic link is on the way to its file, and only signed approvals count",
+			"put the file itself into the folder for approvals")
 	case !a.Alone:
 		return a.Ignored("", "its file has other documents, and only signed approvals count", "give it a file of its own")
 	case a.Namespace == "":
-		return a.Ignored("metadata.namespace", "is not set, and only signed approvals count", "write "+a.Metadata.Namespace+", as tranche approve does")
+		return a.Ignored("metadata.namespace", "is not set, and only signed approvals count",
+			"write "+a.Metadata.Namespace+", as tranche approve does")
 	case a.Namespace != a.Metadata.Namespace:
-		return a.Ignored("metadata.namespace", fmt.Sprintf("is %s, and the release is in %s", a.Namespace, a.Metadata.Namespace), "approve each release by a file of its own")
+		return a.Ignored("metadata.namespace", fmt.Sprintf("is %s, and the release is in %s", a.Namespace, a.Metadata.Namespace),
+			"approve each release by a file of its own")
 	case a.ForRelease() && commit != 40 && commit != 64:
-		return a.Ignored("spec.commit", fmt.Sprintf("%q is a part of a commit, and only signed approvals count: other commits that begin like it are quickly made", a.Spec.Commit), "write all of spec.commit of the BatchRelease, as tranche approve does")
+		return a.Ignored("spec.commit", fmt.Sprintf("%q is a part of a commit, and only signed approvals count: other commits that begin like "+
+			"it are quickly made", a.Spec.Commit), "write all of spec.commit of the BatchRelease, as tranche approve does")
 	}
 	return nil
 }
@@ -80,7 +84,8 @@ func DecodeApproval(o Object) (Approval, Problems) {
 		ps = append(ps, o.problem(ReasonApprovalIgnored, field, fact, hint))
 	}
 	if o.groupKind() != kindApproval || o.GetAPIVersion() != v1alpha1.GroupVersion.String() {
-		add("", fmt.Sprintf("is a %s of %s in the folder for approvals", o.GetKind(), o.GetAPIVersion()), "only a BatchApproval of "+v1alpha1.GroupVersion.String()+" counts there")
+		add("", fmt.Sprintf("is a %s of %s in the folder for approvals", o.GetKind(), o.GetAPIVersion()),
+			"only a BatchApproval of "+v1alpha1.GroupVersion.String()+" counts there")
 		return Approval{}, ps
 	}
 	a := Approval{File: o.File}
@@ -103,7 +108,8 @@ func DecodeApproval(o Object) (Approval, Problems) {
 	}
 	a.Spec.Commit = strings.ToLower(a.Spec.Commit)
 	if a.Spec.Commit != "" && !abbreviated.MatchString(a.Spec.Commit) {
-		add("spec.commit", fmt.Sprintf("%q is not a commit", a.Spec.Commit), "write spec.commit of the BatchRelease, or at least seven characters of it")
+		add("spec.commit", fmt.Sprintf("%q is not a commit", a.Spec.Commit),
+			"write spec.commit of the BatchRelease, or at least seven characters of it")
 	}
 	if a.Spec.Step < 0 {
 		add("spec.step", fmt.Sprintf("%d: must not be negative", a.Spec.Step), "")
@@ -125,7 +131,8 @@ func MatchApproval(r *Release, commit string, approvals []Approval) (*Approval, 
 		case commit == "":
 			ps = append(ps, a.Ignored("spec.commit", "no release is under way that it could be for", "remove it"))
 		case !a.IsFor(commit):
-			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("%s is another release; the present one comes from %s", a.Spec.Commit, abbreviate(commit)), "replace it when that one is to be approved"))
+			ps = append(ps, a.Ignored("spec.commit", fmt.Sprintf("%s is another release; the present one comes from %s",
+				a.Spec.Commit, abbreviate(commit)), "replace it when that one is to be approved"))
 		case a.Spec.Step < 0 || a.Spec.Step > last:
 			ps = append(ps, a.Ignored("spec.step", fmt.Sprintf("%d: the plan has steps 0 to %d", a.Spec.Step, last), ""))
 		default:
@@ -145,7 +152,8 @@ func MatchApproval(r *Release, commit string, approvals []Approval) (*Approval, 
 // OtherRevision says that an approval is for another revision than the one
 // that its release brings.
 func OtherRevision(a *Approval, revision string) *Problem {
-	return a.Ignored("spec.revision", fmt.Sprintf("%s is another revision; the one under way is %s", a.Spec.Revision, revision), "replace it when that one is to be approved")
+	return a.Ignored("spec.revision", fmt.Sprintf("%s is another revision; the one under way is %s", a.Spec.Revision, revision),
+		"replace it when that one is to be approved")
 }
 
 // StepReplicas returns the replicas of steps.
@@ -187,7 +195,8 @@ func (a *Approval) StepsChanged(approved []intstr.IntOrString, in string, steps 
 	if i < len(approved) {
 		was = "was " + approved[i].String()
 	}
-	fact := fmt.Sprintf("the plan's steps have changed since: step %d %s in commit %s, which brought the approval, and is %s now", i, was, abbreviate(in), steps[i].Replicas.String())
+	fact := fmt.Sprintf("the plan's steps have changed since: step %d %s in commit %s, which brought the approval, and is %s now",
+		i, was, abbreviate(in), steps[i].Replicas.String())
 	if i > 1 {
 		fact += fmt.Sprintf("; it counts up to step %d", i-2)
 	}
@@ -197,7 +206,8 @@ func (a *Approval) StepsChanged(approved []intstr.IntOrString, in string, steps 
 // StepsUnknown says that an approval does not count. The commit that brought it has no
 // plan of its name for the Deployment of its release.
 func (a *Approval) StepsUnknown(r *Release, in string) *Problem {
-	return a.Ignored("spec.step", fmt.Sprintf("commit %s, which brought the approval, renders no plan %s for %s, so the steps that it approves are not known", abbreviate(in), a.Metadata.Name, r.Deployment), hintApproveAgain)
+	return a.Ignored("spec.step", fmt.Sprintf("commit %s, which brought the approval, renders no plan %s for %s, so the steps that it "+
+		"approves are not known", abbreviate(in), a.Metadata.Name, r.Deployment), hintApproveAgain)
 }
 
 // abbreviate makes a commit as long as people write it.

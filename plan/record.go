@@ -76,7 +76,8 @@ func ReadRecord(c *appsv1.ControllerRevision) (Record, error) {
 		return r, fmt.Errorf("reading ControllerRevision %s/%s: data: %w", c.Namespace, c.Name, err)
 	}
 	if data.Spec.Template == nil {
-		return r, fmt.Errorf("reading ControllerRevision %s/%s: data.spec.template is missing; delete it to have it made again", c.Namespace, c.Name)
+		return r, fmt.Errorf("reading ControllerRevision %s/%s: data.spec.template is missing; delete it to have it made again",
+			c.Namespace, c.Name)
 	}
 	r.Template = data.Spec.Template
 	if s := c.Annotations[annotationStrategy]; s != "" {

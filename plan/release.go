@@ -70,13 +70,15 @@ func (s *Set) pair(plans []Object, objects map[key]Object) Problems {
 		}
 		k := key{kindDeployment, p.Namespace, p.Spec.WorkloadRef.Name}
 		if other, ok := by[k]; ok {
-			ps = append(ps, o.problem(ReasonInvalidPlan, "spec.workloadRef", fmt.Sprintf("Deployment %s is governed by %s in %s already", k.name, other, other.File), "keep one of the two plans"))
+			ps = append(ps, o.problem(ReasonInvalidPlan, "spec.workloadRef",
+				fmt.Sprintf("Deployment %s is governed by %s in %s already", k.name, other, other.File), "keep one of the two plans"))
 			continue
 		}
 		by[k] = o
 		d, ok := objects[k]
 		if !ok {
-			ps = append(ps, o.problem(ReasonInvalidPlan, "spec.workloadRef", fmt.Sprintf("no Deployment %s/%s is rendered with it", k.namespace, k.name), hintAt(k, objects)))
+			ps = append(ps, o.problem(ReasonInvalidPlan, "spec.workloadRef",
+				fmt.Sprintf("no Deployment %s/%s is rendered with it", k.namespace, k.name), hintAt(k, objects)))
 			continue
 		}
 		r := Release{Plan: p, File: o.File, Deployment: d}
@@ -168,7 +170,8 @@ func withoutNullCreation(m map[string]any) map[string]any {
 func validateRef(ref v1alpha1.WorkloadReference, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if ref.APIVersion != "apps/v1" || ref.Kind != kindDeployment.Kind {
-		errs = append(errs, field.Invalid(at, "", fmt.Sprintf("%s %s cannot be released in batches; name a Deployment of apps/v1", ref.APIVersion, ref.Kind)))
+		errs = append(errs,
+			field.Invalid(at, "", fmt.Sprintf("%s %s cannot be released in batches; name a Deployment of apps/v1", ref.APIVersion, ref.Kind)))
 	}
 	if ref.Name == "" {
 		errs = append(errs, field.Required(at.Child("name"), "must be the Deployment's name"))
@@ -188,7 +191,8 @@ func (s *Set) govern(r *Release, plan Object) Problems {
 		ps = append(ps, r.Deployment.problem(ReasonInvalidManifest, field, fact, hint))
 	}
 	if d.Spec.Paused {
-		add("spec.paused", "is true, and "+plan.String()+" governs this Deployment", "remove it; to freeze a release set spec.paused of the BatchRelease")
+		add("spec.paused", "is true, and "+plan.String()+" governs this Deployment",
+			"remove it; to freeze a release set spec.paused of the BatchRelease")
 	}
 	if d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		add("spec.strategy.type", "Recreate cannot be released in batches", "write RollingUpdate, or remove the plan in "+plan.File)

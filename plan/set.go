@@ -94,7 +94,8 @@ type collector struct {
 func (c *collector) add(o Object) {
 	o.Unstructured = o.DeepCopy()
 	if o.groupKind() == kindApproval {
-		c.ignored = append(c.ignored, o.problem(ReasonApprovalIgnored, "", "is not in the folder for approvals", "move it to the path that the GitSource names in spec.approvals.path"))
+		c.ignored = append(c.ignored, o.problem(ReasonApprovalIgnored, "", "is not in the folder for approvals",
+			"move it to the path that the GitSource names in spec.approvals.path"))
 		return
 	}
 	if err := c.place(o); err != nil {
@@ -253,7 +254,10 @@ func asProblem(err error, o Object) *Problem {
 		about.Where = Where(o.File, o.String(), p.Where)
 		return &about
 	}
-	return &Problem{Reason: ReasonInvalidManifest, Where: Where(o.File, o.String()), Err: fmt.Errorf("finding the scope of %s: %w", o.groupKind(), err), Retry: true}
+	return &Problem{
+		Reason: ReasonInvalidManifest, Where: Where(o.File, o.String()),
+		Err: fmt.Errorf("finding the scope of %s: %w", o.groupKind(), err), Retry: true,
+	}
 }
 
 // definedScopes returns the scope of the kinds that CRDs among the objects define.

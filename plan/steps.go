@@ -155,7 +155,8 @@ func ValidateStrategy(s *v1alpha1.BatchStrategy, at *field.Path) field.ErrorList
 		errs = append(errs, field.Invalid(at.Child("progressDeadlineSeconds"), *d, "must be at least 1"))
 	}
 	if f := s.OnFailure; f != "" && f != v1alpha1.FailureHold && f != v1alpha1.FailureRollback {
-		errs = append(errs, field.NotSupported(at.Child("onFailure"), f, []v1alpha1.FailurePolicy{v1alpha1.FailureHold, v1alpha1.FailureRollback}))
+		errs = append(errs,
+			field.NotSupported(at.Child("onFailure"), f, []v1alpha1.FailurePolicy{v1alpha1.FailureHold, v1alpha1.FailureRollback}))
 	}
 	return errs
 }

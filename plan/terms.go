@@ -136,7 +136,10 @@ func (s *Set) Terms(namespace, name string) Terms {
 		return s.Releases[i].Terms()
 	}
 	no := false
-	return encodeTerms(termsContent{Deployment: namespace + "/" + name, Governed: &no, Removed: !slices.ContainsFunc(s.Objects, func(o Object) bool { return o.key() == k })})
+	return encodeTerms(termsContent{
+		Deployment: namespace + "/" + name, Governed: &no,
+		Removed: !slices.ContainsFunc(s.Objects, func(o Object) bool { return o.key() == k }),
+	})
 }
 
 // Govern reports whether the terms are of a Deployment that a plan governs.
@@ -327,7 +330,8 @@ func (s *Set) index() Problems {
 		if other := s.Releases[i-1]; other.Plan.Namespace == r.Plan.Namespace && other.Plan.Name == r.Plan.Name {
 			ps = append(ps, &Problem{
 				Reason: ReasonPlanNotApproved, Where: Where(r.File, r.String()),
-				Err:  fmt.Errorf("a plan of this name governs %s or %s already, and the branch has one of the name for the other", other.Deployment, r.Deployment),
+				Err: fmt.Errorf("a plan of this name governs %s or %s already, and the branch has one of the name for the other",
+					other.Deployment, r.Deployment),
 				Hint: "give the new plan another name",
 			})
 		}

@@ -97,7 +97,8 @@ func (s *stage) set(ctx context.Context) error {
 	if s.metrics, err = freeAddress(); err != nil {
 		return err
 	}
-	if _, err := s.start(ctx, "controller", "tranche", "controller", "--as", account, "--default-service-account=default", "--storage-path", filepath.Join(s.dir, "mirrors"), "--file-roots", s.dir, "--file-write-roots", filepath.Dir(s.bare()),
+	if _, err := s.start(ctx, "controller", "tranche", "controller", "--as", account, "--default-service-account=default",
+		"--storage-path", filepath.Join(s.dir, "mirrors"), "--file-roots", s.dir, "--file-write-roots", filepath.Dir(s.bare()),
 		"--metrics-bind-address", s.metrics, "--metrics-secure=false"); err != nil {
 		return err
 	}

@@ -188,7 +188,8 @@ func (s *stage) install(ctx context.Context) error {
 			return s.do(ctx, "kubectl", "create", "serviceaccount", "deployer", "-n", namespace)
 		},
 		func() error {
-			return s.do(ctx, "kubectl", "create", "rolebinding", "deployer", "-n", namespace, "--clusterrole=admin", "--serviceaccount="+namespace+":deployer")
+			return s.do(ctx, "kubectl", "create", "rolebinding", "deployer", "-n", namespace, "--clusterrole=admin",
+				"--serviceaccount="+namespace+":deployer")
 		},
 		func() error { return s.do(ctx, "kubectl", "apply", "-f", file) },
 	)
@@ -196,7 +197,8 @@ func (s *stage) install(ctx context.Context) error {
 		return err
 	}
 	return s.reach(ctx, "10 pods run v1, rolled out natively", func(at *state) bool {
-		return at.is(map[string]int32{"v1": 10}) && at.deployment.Status.AvailableReplicas == 10 && at.native() && at.release.Status.Phase == v1alpha1.PhaseCompleted
+		return at.is(map[string]int32{"v1": 10}) && at.deployment.Status.AvailableReplicas == 10 && at.native() &&
+			at.release.Status.Phase == v1alpha1.PhaseCompleted
 	})
 }
 

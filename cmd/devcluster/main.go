@@ -103,9 +103,11 @@ Two tags misbehave on purpose:
 		},
 	}
 	cmd.Flags().StringVar(&o.Dir, "dir", "", "directory that the cluster lives in; made if absent")
-	cmd.Flags().BoolVar(&untilStdinEnds, "until-stdin-ends", false, "end when the standard input does, as it does with the process at its other end, however that ends")
+	cmd.Flags().BoolVar(&untilStdinEnds, "until-stdin-ends", false,
+		"end when the standard input does, as it does with the process at its other end, however that ends")
 	cmd.Flags().IntVar(&o.Nodes, "nodes", 5, "number of nodes, each with room for 1000 pods")
-	cmd.Flags().StringSliceVar(&o.AdmissionPlugins, "enable-admission-plugins", nil, "admission plugins of the API server, beside those that are on by default")
+	cmd.Flags().StringSliceVar(&o.AdmissionPlugins, "enable-admission-plugins", nil,
+		"admission plugins of the API server, beside those that are on by default")
 	if err := cmd.MarkFlagRequired("dir"); err != nil {
 		panic(err)
 	}

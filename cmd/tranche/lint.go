@@ -49,7 +49,8 @@ such as a plan that changes its Deployment. tranche diff does.`,
 			return err
 		},
 	}
-	c.Flags().StringVarP(&namespace, "namespace", "n", "", "namespace of what names none (default: that of the approvals, where it is one, or default)")
+	c.Flags().StringVarP(&namespace, "namespace", "n", "",
+		"namespace of what names none (default: that of the approvals, where it is one, or default)")
 	return c
 }
 

@@ -53,6 +53,9 @@ Colours are only for a terminal; NO_COLOR=1 turns them off.`,
 	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "kubectl-tranche") {
 		root.Annotations[cobra.CommandDisplayNameAnnotation] = "kubectl tranche"
 	}
-	root.AddCommand(status.NewGet(), status.NewStatus(), status.NewHistory(), status.NewEvents(), newSync(), commit.NewApprove(), commit.NewRollback(), commit.NewReject(), commit.NewPause(), commit.NewResume(), bootstrap.New(), diff.New(), newLint(), newSimulate(), newVersion(), newInstall(), newUninstall(), controller.New(), controller.NewRenderWorker(), newReference())
+	root.AddCommand(status.NewGet(), status.NewStatus(), status.NewHistory(), status.NewEvents(), newSync(),
+		commit.NewApprove(), commit.NewRollback(), commit.NewReject(), commit.NewPause(), commit.NewResume(),
+		bootstrap.New(), diff.New(), newLint(), newSimulate(), newVersion(), newInstall(), newUninstall(),
+		controller.New(), controller.NewRenderWorker(), newReference())
 	return root
 }

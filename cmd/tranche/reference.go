@@ -30,7 +30,8 @@ func reference(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("<!-- Written by `tranche reference`: make generate -->\n# Command line\n\n")
 	fmt.Fprintf(&b, "```\n%s\n```\n\nThe same program, called `kubectl-tranche` and on the PATH, is `kubectl tranche`.\n", root.Long)
-	b.WriteString("Completion of commands, flags and names of releases: `source <(tranche completion bash)`; zsh, fish and PowerShell likewise.\n")
+	b.WriteString("Completion of commands, flags and names of releases: `source <(tranche completion bash)`; zsh, fish and PowerShell " +
+		"likewise.\n")
 	for _, c := range root.Commands() {
 		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
 			continue

@@ -223,7 +223,8 @@ func simulationText(name string, s *simulation.Simulation, moments []simulation.
 		return "", err
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s: replicas %d, steps %d; never below %d available, never above %d pods\n\n", name, s.Replicas, len(s.Plan.Steps), least, most)
+	fmt.Fprintf(&text, "%s: replicas %d, steps %d; never below %d available, never above %d pods\n\n",
+		name, s.Replicas, len(s.Plan.Steps), least, most)
 	rows := []string{"TIME\tSTEP\tUPDATE\tSTABLE\tAVAILABLE\tPODS\tSTATUS\n"}
 	lowest, highest := s.Replicas, int32(0)
 	for i, m := range moments {
@@ -236,7 +237,8 @@ func simulationText(name string, s *simulation.Simulation, moments []simulation.
 		if m.Back {
 			update, stable = fmt.Sprint(m.Updated), fmt.Sprintf("%d/%d", m.Stable, m.Target)
 		}
-		rows = append(rows, fmt.Sprintf("%s\t%d\t%s\t%s\t%d\t%s\t%s\n", m.At, m.Step, update, stable, m.UpdatedAvailable+m.StableAvailable, bar(m), momentText(m)))
+		rows = append(rows,
+			fmt.Sprintf("%s\t%d\t%s\t%s\t%d\t%s\t%s\n", m.At, m.Step, update, stable, m.UpdatedAvailable+m.StableAvailable, bar(m), momentText(m)))
 	}
 	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	if _, err := io.WriteString(t, strings.Join(rows, "")); err != nil {
@@ -246,7 +248,8 @@ func simulationText(name string, s *simulation.Simulation, moments []simulation.
 		return "", err
 	}
 	last := moments[len(moments)-1]
-	fmt.Fprintf(&text, "\n%s after %s; at least %d of %d available throughout, at most %d pods.\nPods: # update, = stable, . not yet available. Times of day are times since the start.\n",
+	fmt.Fprintf(&text, "\n%s after %s; at least %d of %d available throughout, at most %d pods.\nPods: # update, = stable, . not yet "+
+		"available. Times of day are times since the start.\n",
 		last.Reason, last.At, lowest, s.Replicas, highest)
 	return text.String(), nil
 }

@@ -77,7 +77,8 @@ func askForSync(ctx context.Context, at *cli.Connection, gs *v1alpha1.GitSource,
 	case gs.Spec.Suspend:
 		return fmt.Errorf("GitSource %s is suspended, so nothing is synced; set spec.suspend to false", name)
 	case gs.Annotations[v1alpha1.AnnotationReconcile] == v1alpha1.AnnotationReconcileDisabled:
-		return fmt.Errorf("GitSource %s has the annotation %s: %s; remove it, then ask again", name, v1alpha1.AnnotationReconcile, v1alpha1.AnnotationReconcileDisabled)
+		return fmt.Errorf("GitSource %s has the annotation %s: %s; remove it, then ask again",
+			name, v1alpha1.AnnotationReconcile, v1alpha1.AnnotationReconcileDisabled)
 	}
 	patch := client.MergeFrom(gs.DeepCopy())
 	if gs.Annotations == nil {

@@ -146,7 +146,8 @@ func (u *uninstall) text() string {
 	for _, d := range u.held {
 		fmt.Fprintf(&b, "Deployment %s is under release. It goes to 100 %% without its gates.\n", d)
 	}
-	b.WriteString("Deleted at last: the namespace tranche-system with the controller, its rights and policies, and the CustomResourceDefinitions.\n")
+	b.WriteString("Deleted at last: the namespace tranche-system with the controller, its rights and policies, and the " +
+		"CustomResourceDefinitions.\n")
 	return b.String()
 }
 

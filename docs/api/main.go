@@ -32,11 +32,14 @@ The fields of the group ` + "`tranche.dev/v1alpha1`" + `, with types, defaults a
 [BatchRelease](batchrelease.md) and [BatchApproval](batchapproval.md) explain their use.
 `
 
+// kubernetes is the reference of the API of Kubernetes.
+const kubernetes = "https://kubernetes.io/docs/reference/kubernetes-api/"
+
 // foreign are the fields that have a type of Kubernetes, which is not repeated here.
 var foreign = map[string]string{
-	"template":           "[PodTemplateSpec](https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-template-v1/#PodTemplateSpec)",
-	"deploymentStrategy": "[DeploymentStrategy](https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/deployment-v1/#DeploymentSpec)",
-	"conditions":         "list of [Condition](https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/condition/)",
+	"template":           "[PodTemplateSpec](" + kubernetes + "workload-resources/pod-template-v1/#PodTemplateSpec)",
+	"deploymentStrategy": "[DeploymentStrategy](" + kubernetes + "workload-resources/deployment-v1/#DeploymentSpec)",
+	"conditions":         "list of [Condition](" + kubernetes + "common-definitions/condition/)",
 }
 
 // schema is the part of a JSON schema that the page shows.

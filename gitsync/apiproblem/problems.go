@@ -37,7 +37,13 @@ func Of(reason string, o plan.Object, gs *v1alpha1.GitSource, err error) plan.Pr
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	switch {
 	case meta.IsNoMatchError(err):
-		return plan.Problems{{Reason: v1alpha1.ReasonUnknownKind, Where: where, Err: errors.New("the cluster does not know kind " + o.GetKind() + " of " + o.GetAPIVersion()), Hint: "install its CustomResourceDefinition, or put it below the same spec.path", Retry: true}}
+		return plan.Problems{
+			{
+				Reason: v1alpha1.ReasonUnknownKind, Where: where,
+				Err:  errors.New("the cluster does not know kind " + o.GetKind() + " of " + o.GetAPIVersion()),
+				Hint: "install its CustomResourceDefinition, or put it below the same spec.path", Retry: true,
+			},
+		}
 	case errors.Is(err, context.DeadlineExceeded) || !ok:
 		return plan.Problems{{Reason: reason, Where: where, Err: errors.New(plan.OneLine(err.Error())), Retry: true}}
 	}
@@ -80,7 +86,12 @@ func Where(o plan.Object) string {
 
 func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Status) plan.Problems {
 	if lacking := lacksRight.FindStringSubmatch(s.Message); s.Reason == metav1.StatusReasonForbidden && lacking != nil {
-		return plan.Problems{{Reason: v1alpha1.ReasonForbidden, Where: where, Err: errors.New(shortened(groups.ReplaceAllString(s.Message, ""))), Hint: rightsHint(gs, lacking[1], lacking[2])}}
+		return plan.Problems{
+			{
+				Reason: v1alpha1.ReasonForbidden, Where: where, Err: errors.New(shortened(groups.ReplaceAllString(s.Message, ""))),
+				Hint: rightsHint(gs, lacking[1], lacking[2]),
+			},
+		}
 	}
 	if fields := UntypedFields(s.Message); len(fields) > 0 {
 		var ps plan.Problems
@@ -92,7 +103,10 @@ func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Statu
 	if s.Details != nil && s.Reason == metav1.StatusReasonInvalid && len(s.Details.Causes) > 0 {
 		var ps plan.Problems
 		for _, c := range s.Details.Causes {
-			ps = append(ps, &plan.Problem{Reason: reason, Where: strings.TrimSuffix(where+": "+c.Field, ": "), Err: errors.New(withoutValue(c.Message)), Hint: hintOf(c.Message)})
+			ps = append(ps, &plan.Problem{
+				Reason: reason, Where: strings.TrimSuffix(where+": "+c.Field, ": "), Err: errors.New(withoutValue(c.Message)),
+				Hint: hintOf(c.Message),
+			})
 		}
 		return ps
 	}
@@ -109,15 +123,18 @@ func statusProblems(reason, where string, gs *v1alpha1.GitSource, s metav1.Statu
 // policies forbid as well, and name no account.
 //
 //	configmaps "a" is forbidden: User "system:serviceaccount:shop:tenant" cannot get resource "configmaps" in …
-//	roles.rbac.authorization.k8s.io "a" is forbidden: user "system:serviceaccount:shop:tenant" (groups=…) is attempting to grant RBAC permissions not currently held:
-var lacksRight = regexp.MustCompile(`\bforbidden: [Uu]ser "(?:system:serviceaccount:([^":]+):)?([^"]+)".* (?:cannot|is attempting to grant) `)
+//	roles.rbac.authorization.k8s.io "a" is forbidden: user "system:serviceaccount:shop:tenant" (groups=…)
+//	is attempting to grant RBAC permissions not currently held: (in one line)
+var lacksRight = regexp.MustCompile(
+	`\bforbidden: [Uu]ser "(?:system:serviceaccount:([^":]+):)?([^"]+)".* (?:cannot|is attempting to grant) `)
 
 // groups of the account come before what it lacks, and tell nothing.
 var groups = regexp.MustCompile(` \(groups=\[[^\]]*\]\)`)
 
 // unconverted is how the API server refuses values that it cannot decode, such as data of a
 // Secret that is not base64. It calls that an error of its own.
-var unconverted = regexp.MustCompile(`^failed to convert new object .*unable to convert unstructured object to [^:]+: (?:error decoding from json: )?`)
+var unconverted = regexp.MustCompile(
+	`^failed to convert new object .*unable to convert unstructured object to [^:]+: (?:error decoding from json: )?`)
 
 // mayPass tells answers of a server in trouble from those about the object.
 func mayPass(s metav1.Status) bool {
@@ -154,7 +171,8 @@ func rightsHint(gs *v1alpha1.GitSource, namespace, name string) string {
 	case namespace == "":
 		return "give user " + name + " the right"
 	case namespace != gs.Namespace && gs.Spec.ServiceAccountName == "":
-		return "give the controller's service account " + namespace + "/" + name + " the right, or name one that has it in spec.serviceAccountName"
+		return "give the controller's service account " + namespace + "/" + name +
+			" the right, or name one that has it in spec.serviceAccountName"
 	default:
 		return "give service account " + namespace + "/" + name + " the right"
 	}
@@ -187,7 +205,8 @@ func IsImmutable(err error) bool {
 
 // immutable is how the API server tells that a field may not change: each kind
 // in words of its own.
-var immutable = regexp.MustCompile(`immutable|may not change once set|may not be changed in an update|updates? to \S.* (is|are) forbidden|updates may not change fields other than|cannot change roleRef`)
+var immutable = regexp.MustCompile(`immutable|may not change once set|may not be changed in an update|` +
+	`updates? to \S.* (is|are) forbidden|updates may not change fields other than|cannot change roleRef`)
 
 // IsImmutableMessage reports whether the API server says that a field may not change.
 func IsImmutableMessage(m string) bool { return immutable.MatchString(m) }

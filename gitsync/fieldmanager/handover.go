@@ -73,7 +73,9 @@ func Name(name string) fieldpath.PathElement { return fieldpath.PathElement{Fiel
 // HandOver reads the values, and its write is conditional on their version: a stale template
 // applied here would be a release without a commit. If another write comes in between, such
 // as the Deployment's first status, HandOver reads again. It returns what it has applied.
-func HandOver(ctx context.Context, c client.Client, e inventory.Entry, manager string, names []string) (live *unstructured.Unstructured, err error) {
+func HandOver(
+	ctx context.Context, c client.Client, e inventory.Entry, manager string, names []string,
+) (live *unstructured.Unstructured, err error) {
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
 		live, err = handOverOnce(ctx, c, e, manager, names)
 		return err
@@ -81,7 +83,9 @@ func HandOver(ctx context.Context, c client.Client, e inventory.Entry, manager s
 	return live, err
 }
 
-func handOverOnce(ctx context.Context, c client.Client, e inventory.Entry, manager string, names []string) (*unstructured.Unstructured, error) {
+func handOverOnce(
+	ctx context.Context, c client.Client, e inventory.Entry, manager string, names []string,
+) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(e.GVK)
 	if err := c.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, live); err != nil {

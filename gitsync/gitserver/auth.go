@@ -114,7 +114,8 @@ func newSSHAuth(u *url.URL, data map[string][]byte, timeout time.Duration) (tran
 		return nil, errors.New("identity is missing; put the private key there")
 	}
 	if len(data[keyKnownHosts]) == 0 {
-		return nil, errors.New("known_hosts is missing; put there what `ssh-keyscan` prints for the host, once compared with what its owner publishes")
+		return nil, errors.New("known_hosts is missing; put there what `ssh-keyscan` prints for the host, once compared with what its owner " +
+			"publishes")
 	}
 	// No part of the error: it may quote the key.
 	signer, err := parseKey(data[keyIdentity], data[keyPassword])

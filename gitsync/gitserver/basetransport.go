@@ -49,7 +49,8 @@ var errMayNotDial = errors.New("no remote base is fetched from this address: it 
 
 // metadataAddresses are those of clouds' metadata services which are not link-local.
 var metadataAddresses = []netip.Addr{
-	netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"), netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"),
+	netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
+	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"),
 }
 
 // mayDial is asked with the address that a name has led to.

@@ -60,7 +60,10 @@ func ParseURL(raw string) (*url.URL, error) {
 		return nil, &plan.Problem{Reason: v1alpha1.ReasonInvalidURL, Where: "spec.url", Err: errors.New("is not a URL")}
 	}
 	if _, hasPassword := u.User.Password(); hasPassword || (u.User != nil && u.Scheme != "ssh") {
-		return nil, &plan.Problem{Reason: v1alpha1.ReasonInvalidURL, Where: "spec.url", Err: errors.New("has credentials in it"), Hint: "put them into a Secret and name it in spec.secretRef"}
+		return nil, &plan.Problem{
+			Reason: v1alpha1.ReasonInvalidURL, Where: "spec.url", Err: errors.New("has credentials in it"),
+			Hint: "put them into a Secret and name it in spec.secretRef",
+		}
 	}
 	return u, nil
 }
@@ -75,7 +78,11 @@ func MayRead(roots []string, u *url.URL) (*url.URL, error) {
 	if at := resolved(u.Path); isBelow(roots, at) {
 		return &url.URL{Scheme: u.Scheme, Path: at}, nil
 	}
-	return nil, &plan.Problem{Reason: v1alpha1.ReasonInvalidURL, Where: "spec.url", Err: errors.New("the controller follows no repository in that folder"), Hint: "use https or ssh, or start the controller with --file-roots"}
+	return nil, &plan.Problem{
+		Reason: v1alpha1.ReasonInvalidURL, Where: "spec.url",
+		Err:  errors.New("the controller follows no repository in that folder"),
+		Hint: "use https or ssh, or start the controller with --file-roots",
+	}
 }
 
 // MayWrite reports whether commits may be pushed to a URL that [MayRead] returned: a file
@@ -356,7 +363,10 @@ func (r Remote) Problem(err error) error {
 			return p
 		}
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonFetchFailed, Where: r.String(), Err: errors.New("fetching: " + plan.OneLine(r.rootOf(err))), Retry: true}
+	return &plan.Problem{
+		Reason: v1alpha1.ReasonFetchFailed, Where: r.String(), Err: errors.New("fetching: " + plan.OneLine(r.rootOf(err))),
+		Retry: true,
+	}
 }
 
 // refused are the answers of a server that was reached.
@@ -365,20 +375,40 @@ func (r Remote) refused(err error) *plan.Problem {
 	text := err.Error()
 	switch {
 	case errors.Is(err, transport.ErrRepositoryNotFound):
-		return &plan.Problem{Reason: v1alpha1.ReasonRepositoryNotFound, Err: errors.New("there is no such repository, or the credentials may not see it"), Hint: r.credentialsHint("check spec.url")}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonRepositoryNotFound,
+			Err:    errors.New("there is no such repository, or the credentials may not see it"),
+			Hint:   r.credentialsHint("check spec.url"),
+		}
 	case r.Proxy != "" && isProxyRefusal(err):
-		return &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("the proxy does not accept the credentials"), Hint: "set username and password in Secret " + r.Proxy}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("the proxy does not accept the credentials"),
+			Hint: "set username and password in Secret " + r.Proxy,
+		}
 	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrInvalidAuthMethod),
 		strings.Contains(text, "ssh: unable to authenticate"):
-		return &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("the server does not accept the credentials"), Hint: r.credentialsHint("renew them")}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("the server does not accept the credentials"),
+			Hint: r.credentialsHint("renew them"),
+		}
 	case errors.Is(err, transport.ErrAuthorizationFailed):
-		return &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("the server forbids reading the repository"), Hint: r.credentialsHint("grant them read access")}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("the server forbids reading the repository"),
+			Hint: r.credentialsHint("grant them read access"),
+		}
 	case strings.Contains(text, "dubious ownership"):
-		return &plan.Problem{Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("git refuses the repository, since another user owns it"), Hint: "make the controller's user its owner, or add it to git's safe.directory"}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonAuthenticationFailed, Err: errors.New("git refuses the repository, since another user owns it"),
+			Hint: "make the controller's user its owner, or add it to git's safe.directory",
+		}
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
 		return &plan.Problem{Reason: v1alpha1.ReasonEmptyRepository, Err: errors.New("the repository is empty"), Hint: "push a branch"}
 	case data != nil && bytes.Contains(data.Data, []byte("object-format=sha256")):
-		return &plan.Problem{Reason: v1alpha1.ReasonUnsupportedObjectFormat, Err: errors.New("the repository names its objects by SHA-256, which is not supported"), Hint: "use a repository with SHA-1, git's default"}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonUnsupportedObjectFormat,
+			Err:    errors.New("the repository names its objects by SHA-256, which is not supported"),
+			Hint:   "use a repository with SHA-1, git's default",
+		}
 	default:
 		return nil
 	}
@@ -421,7 +451,11 @@ func (r Remote) untrusted(err error) *plan.Problem {
 		return r.untrustedHostKey(key)
 	}
 	if strings.Contains(err.Error(), "ssh: no common algorithm for host key") {
-		return &plan.Problem{Reason: v1alpha1.ReasonHostKeyMismatch, Err: errors.New("the host has none of the kinds of key that known_hosts has for it"), Hint: "add its key to known_hosts of Secret " + r.Secret}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonHostKeyMismatch,
+			Err:    errors.New("the host has none of the kinds of key that known_hosts has for it"),
+			Hint:   "add its key to known_hosts of Secret " + r.Secret,
+		}
 	}
 	hint := "add the issuer's certificate to the Secret of spec.secretRef as ca.crt"
 	_, notTLS := errors.AsType[tls.RecordHeaderError](err)
@@ -430,11 +464,19 @@ func (r Remote) untrusted(err error) *plan.Problem {
 	_, alert := errors.AsType[tls.AlertError](err)
 	switch {
 	case notTLS || errors.Is(err, http.ErrSchemeMismatch):
-		return &plan.Problem{Reason: v1alpha1.ReasonTLSFailed, Err: errors.New("the server does not speak TLS on this port"), Hint: "check spec.url"}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonTLSFailed, Err: errors.New("the server does not speak TLS on this port"), Hint: "check spec.url",
+		}
 	case unknown:
-		return &plan.Problem{Reason: v1alpha1.ReasonTLSFailed, Err: errors.New("the server's certificate is signed by an unknown authority"), Hint: hint}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonTLSFailed, Err: errors.New("the server's certificate is signed by an unknown authority"),
+			Hint: hint,
+		}
 	case verification || alert || strings.Contains(err.Error(), "tls: "):
-		return &plan.Problem{Reason: v1alpha1.ReasonTLSFailed, Err: errors.New(plan.OneLine(r.rootOf(err))), Hint: "check the server's certificate, and ca.crt, tls.crt and tls.key of the Secret"}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonTLSFailed, Err: errors.New(plan.OneLine(r.rootOf(err))),
+			Hint: "check the server's certificate, and ca.crt, tls.crt and tls.key of the Secret",
+		}
 	default:
 		return nil
 	}
@@ -447,13 +489,25 @@ func (r Remote) unreachable(err error) *plan.Problem {
 	_, isOp := errors.AsType[*net.OpError](err)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return &plan.Problem{Reason: v1alpha1.ReasonTimeout, Err: errors.New("no answer in time"), Hint: "if the server is only slow, raise spec.timeout", Retry: true}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonTimeout, Err: errors.New("no answer in time"),
+			Hint: "if the server is only slow, raise spec.timeout", Retry: true,
+		}
 	case isDNS && dns.IsNotFound:
-		return &plan.Problem{Reason: v1alpha1.ReasonHostUnreachable, Err: fmt.Errorf("there is no host %s", r.URL.Hostname()), Hint: "check spec.url, and the cluster's DNS", Retry: true}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonHostUnreachable, Err: fmt.Errorf("there is no host %s", r.URL.Hostname()),
+			Hint: "check spec.url, and the cluster's DNS", Retry: true,
+		}
 	case isNet && netErr.Timeout():
-		return &plan.Problem{Reason: v1alpha1.ReasonTimeout, Err: errors.New("no answer in time"), Hint: "if the server is only slow, raise spec.timeout", Retry: true}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonTimeout, Err: errors.New("no answer in time"),
+			Hint: "if the server is only slow, raise spec.timeout", Retry: true,
+		}
 	case isDNS || isOp:
-		return &plan.Problem{Reason: v1alpha1.ReasonHostUnreachable, Err: errors.New(plan.OneLine(r.rootOf(err))), Hint: "check spec.url, and the network policies and proxies on the way", Retry: true}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonHostUnreachable, Err: errors.New(plan.OneLine(r.rootOf(err))),
+			Hint: "check spec.url, and the network policies and proxies on the way", Retry: true,
+		}
 	default:
 		return nil
 	}

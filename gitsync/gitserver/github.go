@@ -75,7 +75,8 @@ func newGitHubApp(data map[string][]byte) (*githubApp, error) {
 	if base == "" {
 		base = defaultGitHubAPI
 	}
-	if app.api, err = url.Parse(strings.TrimRight(base, "/")); err != nil || app.api.Host == "" || app.api.Scheme != "https" && app.api.Scheme != "http" {
+	if app.api, err = url.Parse(strings.TrimRight(base, "/")); err != nil || app.api.Host == "" ||
+		app.api.Scheme != "https" && app.api.Scheme != "http" {
 		return nil, errors.New(keyAppBaseURL + " is no URL; it is that of the API, such as https://github.example.org/api/v3")
 	}
 	return app, nil
@@ -173,7 +174,10 @@ func (a *githubApp) installationOn(ctx context.Context, apps http.RoundTripper, 
 		ID int64 `json:"id"`
 	}
 	if err := json.NewDecoder(answer.Body).Decode(&installation); err != nil || installation.ID == 0 {
-		return 0, &plan.Problem{Reason: v1alpha1.ReasonFetchFailed, Where: a.api.String(), Err: errors.New("the answer is not as GitHub's"), Hint: "check " + keyAppBaseURL + " in Secret " + r.Secret}
+		return 0, &plan.Problem{
+			Reason: v1alpha1.ReasonFetchFailed, Where: a.api.String(), Err: errors.New("the answer is not as GitHub's"),
+			Hint: "check " + keyAppBaseURL + " in Secret " + r.Secret,
+		}
 	}
 	return installation.ID, nil
 }

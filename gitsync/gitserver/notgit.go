@@ -58,7 +58,8 @@ var title = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
 // answer describes what a server sends where Git would list its branches, and
 // whether that is a page for people.
 func (r Remote) answer(ctx context.Context) (said string, page bool, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(r.URL.String(), "/")+"/info/refs?service=git-upload-pack", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		strings.TrimSuffix(r.URL.String(), "/")+"/info/refs?service=git-upload-pack", nil)
 	if err != nil {
 		return "", false, err
 	}

@@ -117,7 +117,8 @@ func lookAtObjects(r io.Reader, most int64) error {
 			size = max(size, d.target())
 		}
 		if size > most || size < 0 { // less than nothing: a number of 64 bits
-			return gittree.Exceeded("", fmt.Sprintf("a file of %s is in its history, and at most %s are taken", gittree.FormatSize(size), gittree.FormatSize(most)), "--max-repository-size, of which one file may have a quarter")
+			return gittree.Exceeded("", fmt.Sprintf("a file of %s is in its history, and at most %s are taken",
+				gittree.FormatSize(size), gittree.FormatSize(most)), "--max-repository-size, of which one file may have a quarter")
 		}
 	}
 	return nil

@@ -27,7 +27,11 @@ func MayProxy(u *url.URL) error {
 	if u.Scheme == "http" || u.Scheme == "https" {
 		return nil
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonNotSupported, Where: "spec.proxySecretRef", Err: fmt.Errorf("a proxy leads to http and https repositories, and this URL begins with %s", u.Scheme), Hint: "remove the field, or use https"}
+	return &plan.Problem{
+		Reason: v1alpha1.ReasonNotSupported, Where: "spec.proxySecretRef",
+		Err:  fmt.Errorf("a proxy leads to http and https repositories, and this URL begins with %s", u.Scheme),
+		Hint: "remove the field, or use https",
+	}
 }
 
 // newProxy reads the data of the Secret with a proxy. No value of it is part of an error.

@@ -174,9 +174,13 @@ func refusalIn(report *packp.ReportStatus) string {
 func (r Remote) rejected(u Update, words string) *plan.Problem {
 	hint := "see the log of the server, and run git fsck there"
 	if mayBeRights(words) {
-		hint = "let its account push there, set spec.writeBack.signingKey if only signed commits are taken, or spec.writeBack.branch to push to another branch for review"
+		hint = "let its account push there, set spec.writeBack.signingKey if only signed commits are taken, or spec.writeBack.branch to push " +
+			"to another branch for review"
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonPushRejected, Where: r.pushing(u), Err: errors.New("the server refuses the push: " + words), Hint: hint, Retry: true}
+	return &plan.Problem{
+		Reason: v1alpha1.ReasonPushRejected, Where: r.pushing(u), Err: errors.New("the server refuses the push: " + words),
+		Hint: hint, Retry: true,
+	}
 }
 
 // ownFaults are git's words for a refusal that no rule of the server asks for: objects are
@@ -197,7 +201,8 @@ func mayBeRights(words string) bool {
 // unanswered is a push that did not come so far as to an answer.
 func (r Remote) unanswered(u Update, err error) error {
 	// It was read a moment ago: that it is not there, or needs other credentials, is how servers say no.
-	if errors.Is(err, transport.ErrAuthorizationFailed) || errors.Is(err, transport.ErrAuthenticationRequired) || errors.Is(err, transport.ErrRepositoryNotFound) || isReadOnly(err) {
+	if errors.Is(err, transport.ErrAuthorizationFailed) || errors.Is(err, transport.ErrAuthenticationRequired) ||
+		errors.Is(err, transport.ErrRepositoryNotFound) || isReadOnly(err) {
 		return &plan.Problem{
 			Reason: v1alpha1.ReasonPushRejected, Where: r.pushing(u), Err: errors.New("the server lets these credentials read, but not push"),
 			Hint: r.credentialsHint("grant them write access"), Retry: true,
@@ -207,13 +212,17 @@ func (r Remote) unanswered(u Update, err error) error {
 	if !ok {
 		return err
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonWriteBackFailed, Where: r.pushing(u), Err: errors.New(r.redact(p.Err.Error())), Hint: p.Hint, Retry: true}
+	return &plan.Problem{
+		Reason: v1alpha1.ReasonWriteBackFailed, Where: r.pushing(u), Err: errors.New(r.redact(p.Err.Error())), Hint: p.Hint,
+		Retry: true,
+	}
 }
 
 // isReadOnly knows how forges refuse a deploy key that may only read.
 func isReadOnly(err error) bool {
 	text := strings.ToLower(err.Error())
-	return strings.Contains(text, "read only") || strings.Contains(text, "read-only") || strings.Contains(text, "not allowed to push") || strings.Contains(text, "write access")
+	return strings.Contains(text, "read only") || strings.Contains(text, "read-only") || strings.Contains(text, "not allowed to push") ||
+		strings.Contains(text, "write access")
 }
 
 func (r Remote) pushing(u Update) string { return "pushing " + u.Branch + " to " + r.String() }

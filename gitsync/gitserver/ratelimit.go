@@ -44,7 +44,10 @@ func (r Remote) limited(err error) *plan.Problem {
 	if status != http.StatusTooManyRequests && (status != http.StatusServiceUnavailable || after == 0) {
 		return nil
 	}
-	return &plan.Problem{Reason: v1alpha1.ReasonRateLimited, Err: &RateLimit{status: status, After: after}, Hint: "raise spec.interval, use a webhook, or give an account with a higher limit", Retry: true}
+	return &plan.Problem{
+		Reason: v1alpha1.ReasonRateLimited, Err: &RateLimit{status: status, After: after},
+		Hint: "raise spec.interval, use a webhook, or give an account with a higher limit", Retry: true,
+	}
 }
 
 // answerOf is the unexpected answer of an HTTP server that an error is about; nil: it is

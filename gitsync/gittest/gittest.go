@@ -47,7 +47,8 @@ func NewRepoAt(t testing.TB, bare string, initArgs ...string) *Repo {
 	Git(t, ".", append([]string{"init", "-q", "--bare", "-b", "main"}, append(initArgs, bare)...)...)
 	Git(t, ".", append([]string{"init", "-q", "-b", "main"}, append(initArgs, r.Work)...)...)
 	configure(t, filepath.Join(bare, "config"), noMaintenance)
-	configure(t, filepath.Join(r.Work, ".git", "config"), noMaintenance+fmt.Sprintf("[remote \"origin\"]\n\turl = %q\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n", bare))
+	configure(t, filepath.Join(r.Work, ".git", "config"),
+		noMaintenance+fmt.Sprintf("[remote \"origin\"]\n\turl = %q\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n", bare))
 	return r
 }
 

@@ -72,7 +72,8 @@ func NewGPG(t testing.TB) *GPG {
 // Run runs gpg in the home and returns what it prints.
 func (g *GPG) Run(args ...string) string {
 	g.t.Helper()
-	return run(g.t, []string{"GNUPGHOME=" + g.home}, "gpg", append([]string{"--batch", "--yes", "--quiet", "--pinentry-mode", "loopback"}, args...)...)
+	return run(g.t, []string{"GNUPGHOME=" + g.home}, "gpg",
+		append([]string{"--batch", "--yes", "--quiet", "--pinentry-mode", "loopback"}, args...)...)
 }
 
 // NewKey makes a key for a user ID. Its expiry is as gpg's --quick-gen-key has
@@ -82,7 +83,8 @@ func (g *GPG) NewKey(user, expiry, passphrase string, options ...string) Key {
 	g.t.Helper()
 	g.Run(append(options, "--passphrase", passphrase, "--quick-gen-key", user, "ed25519", "sign", expiry)...)
 	wrapper := filepath.Join(g.home, "gpg.sh")
-	script := "#!/bin/sh\nexport GNUPGHOME=" + g.home + "\nexec gpg --batch --pinentry-mode loopback --passphrase '" + passphrase + "' " + strings.Join(options, " ") + " \"$@\"\n"
+	script := "#!/bin/sh\nexport GNUPGHOME=" + g.home + "\nexec gpg --batch --pinentry-mode loopback --passphrase '" + passphrase + "' " +
+		strings.Join(options, " ") + " \"$@\"\n"
 	if err := os.WriteFile(wrapper, []byte(script), 0o700); err != nil {
 		g.t.Fatal(err)
 	}

@@ -48,7 +48,8 @@ func ServeSSH(t testing.TB) *SSHD {
 		}
 	}
 	host, port, _ := net.SplitHostPort(s.addr)
-	config := fmt.Sprintf("ListenAddress %s\nPort %s\nPidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nPermitRootLogin yes\nAuthorizedKeysFile %s\n",
+	config := fmt.Sprintf("ListenAddress %s\nPort %s\nPidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\n"+
+		"PermitRootLogin yes\nAuthorizedKeysFile %s\n",
 		host, port, filepath.Join(s.dir, "authorized_keys"))
 	for _, kind := range KeyTypes {
 		config += "HostKey " + s.Key("host-"+kind, kind, "") + "\n"

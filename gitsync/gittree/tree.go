@@ -386,7 +386,9 @@ func (t *Tree) ReadFile(p string) ([]byte, error) {
 	case err != nil:
 		return nil, &fs.PathError{Op: "read", Path: p, Err: err}
 	case slices.ContainsFunc(lfsPrefixes, func(prefix []byte) bool { return bytes.HasPrefix(content, prefix) }):
-		return nil, &fs.PathError{Op: "read", Path: p, Err: errors.New("is a Git LFS pointer, and LFS is not supported; keep the file in Git itself")}
+		return nil, &fs.PathError{
+			Op: "read", Path: p, Err: errors.New("is a Git LFS pointer, and LFS is not supported; keep the file in Git itself"),
+		}
 	}
 	if err := manifest.CheckAliases(content); err != nil { // kustomize reads past plan
 		return nil, &fs.PathError{Op: "read", Path: p, Err: err}

@@ -153,7 +153,8 @@ func (u Used) addRevisions(ctx context.Context, c client.Reader, namespace strin
 		if err := json.Unmarshal(records.Items[i].Data.Raw, &data); err != nil {
 			return fmt.Errorf("reading ControllerRevision %s/%s: %w", namespace, records.Items[i].Name, err)
 		}
-		if err := u.AddTemplate("the stable revision, ControllerRevision "+namespace+"/"+records.Items[i].Name, namespace, &data.Spec.Template); err != nil {
+		if err := u.AddTemplate("the stable revision, ControllerRevision "+namespace+"/"+records.Items[i].Name, namespace,
+			&data.Spec.Template); err != nil {
 			return err
 		}
 	}

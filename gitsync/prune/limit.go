@@ -36,8 +36,10 @@ func CheckLimit(gs *v1alpha1.GitSource, before, wanted inventory.Set, commit str
 	}
 	return &plan.Problem{
 		Reason: v1alpha1.ReasonPruneRefused, Where: gs.Spec.Ref.String() + "@" + plan.ShortCommit(commit),
-		Err:  fmt.Errorf("%d of the %d objects that were applied would be deleted: %s", len(gone), len(before), plan.JoinNames(inventory.Names(gone))),
-		Hint: fmt.Sprintf("if that is meant, kubectl annotate -n %s gitsource %s --overwrite %s=%s", gs.Namespace, gs.Name, v1alpha1.AnnotationConfirmPrune, plan.ShortCommit(commit)),
+		Err: fmt.Errorf("%d of the %d objects that were applied would be deleted: %s",
+			len(gone), len(before), plan.JoinNames(inventory.Names(gone))),
+		Hint: fmt.Sprintf("if that is meant, kubectl annotate -n %s gitsource %s --overwrite %s=%s",
+			gs.Namespace, gs.Name, v1alpha1.AnnotationConfirmPrune, plan.ShortCommit(commit)),
 	}
 }
 

@@ -48,7 +48,8 @@ func Decide(live *unstructured.Unstructured, gs *v1alpha1.GitSource, used invent
 	switch {
 	case !inventory.IsOwned(live, gs):
 		return Leave, "this GitSource does not apply it"
-	case kind != inventory.ReleaseKind && metav1.GetControllerOf(live) != nil: // a held Deployment may have adopted it as its stable ReplicaSet
+	// a held Deployment may have adopted it as its stable ReplicaSet
+	case kind != inventory.ReleaseKind && metav1.GetControllerOf(live) != nil:
 		owner := metav1.GetControllerOf(live)
 		return Leave, "it is controlled by " + owner.Kind + " " + owner.Name
 	case annotation == annotationPruneDisabled:
@@ -137,7 +138,9 @@ func Run(ctx context.Context, in Input, gone []inventory.Entry) (Result, error) 
 
 // read reads the objects, with an error for each that is not readable, and what the
 // decisions depend on. It reads the objects before the other sources, see [Input.others].
-func (in Input) read(ctx context.Context, gone []inventory.Entry) (lives map[string]*unstructured.Unstructured, unread map[string]error, d *decider, err error) {
+func (in Input) read(
+	ctx context.Context, gone []inventory.Entry,
+) (lives map[string]*unstructured.Unstructured, unread map[string]error, d *decider, err error) {
 	d = &decider{gs: in.Source}
 	if d.used, err = inventory.ReadUsed(ctx, in.Own, gone); err != nil {
 		return nil, nil, nil, err
@@ -187,7 +190,9 @@ const maxPrune = 10
 // pruneOne deletes an object if that is the decision. If the object has changed since it
 // was read, pruneOne reads it and decides again: a controller may have adopted it. It returns
 // the object as it was read last.
-func (in Input) pruneOne(ctx context.Context, e inventory.Entry, live *unstructured.Unstructured, err error, d *decider) (*unstructured.Unstructured, Action, string, error) {
+func (in Input) pruneOne(
+	ctx context.Context, e inventory.Entry, live *unstructured.Unstructured, err error, d *decider,
+) (*unstructured.Unstructured, Action, string, error) {
 	for range maxPrune {
 		if err != nil && !apierrors.IsConflict(err) {
 			break

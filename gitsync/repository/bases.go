@@ -90,7 +90,10 @@ func (bs *Bases) Fetch(ctx context.Context, name manifest.RemoteBase, since time
 func (bs *Bases) ask(ctx context.Context, name manifest.RemoteBase, b *base) error {
 	u, err := gitserver.ParseURL(name.URL)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
-		return &plan.Problem{Reason: v1alpha1.ReasonInvalidURL, Where: baseName(name), Err: errors.New("is not an https or http URL without credentials")}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonInvalidURL, Where: baseName(name),
+			Err: errors.New("is not an https or http URL without credentials"),
+		}
 	}
 	s, err := gitserver.Connect(ctx, gitserver.Remote{URL: u, Base: true})
 	if err != nil {
@@ -113,7 +116,10 @@ func (bs *Bases) ask(ctx context.Context, name manifest.RemoteBase, b *base) err
 	err = next.bring(ctx, s, wants...)
 	if err == nil {
 		if _, found := object.GetCommit(next.store(), commit); found != nil {
-			err = &plan.Problem{Reason: v1alpha1.ReasonCommitNotFound, Err: fmt.Errorf("there is no commit %s", plan.ShortCommit(commit.String())), Hint: "name a branch or a tag, or a commit of a branch"}
+			err = &plan.Problem{
+				Reason: v1alpha1.ReasonCommitNotFound, Err: fmt.Errorf("there is no commit %s", plan.ShortCommit(commit.String())),
+				Hint: "name a branch or a tag, or a commit of a branch",
+			}
 		} else {
 			err = next.verifyComplete(commit, plumbing.ZeroHash)
 		}
@@ -226,7 +232,9 @@ func baseAt(s *gitserver.Session, ref string) (wants []plumbing.Hash, commit plu
 	s.Depth = 1
 	if ref == "" {
 		if s.Refs.Head == nil {
-			return nil, commit, &plan.Problem{Reason: v1alpha1.ReasonBranchNotFound, Err: errors.New("has no default branch"), Hint: "name a branch, as in ?ref=main"}
+			return nil, commit, &plan.Problem{
+				Reason: v1alpha1.ReasonBranchNotFound, Err: errors.New("has no default branch"), Hint: "name a branch, as in ?ref=main",
+			}
 		}
 		return []plumbing.Hash{*s.Refs.Head}, *s.Refs.Head, nil
 	}
@@ -243,7 +251,10 @@ func baseAt(s *gitserver.Session, ref string) (wants []plumbing.Hash, commit plu
 		}
 	}
 	if !plumbing.IsHash(ref) {
-		return nil, commit, &plan.Problem{Reason: v1alpha1.ReasonBranchNotFound, Err: fmt.Errorf("there is no branch and no tag %s", ref), Hint: "push it, or correct the base's ref"}
+		return nil, commit, &plan.Problem{
+			Reason: v1alpha1.ReasonBranchNotFound, Err: fmt.Errorf("there is no branch and no tag %s", ref),
+			Hint: "push it, or correct the base's ref",
+		}
 	}
 	commit = plumbing.NewHash(ref)
 	if s.MayWant(commit) {
@@ -268,7 +279,8 @@ func BaseProblem(name manifest.RemoteBase, err error) error {
 	}
 	err = gitserver.Remote{URL: u, Base: true}.Problem(err)
 	if errors.Is(err, gitserver.ErrNoRoom) {
-		err = gittree.Exceeded("", "the repository takes more than a remote base may", "--max-repository-size, of which a remote base may have an eighth")
+		err = gittree.Exceeded("", "the repository takes more than a remote base may",
+			"--max-repository-size, of which a remote base may have an eighth")
 	}
 	p, ok := errors.AsType[*plan.Problem](err)
 	if !ok {

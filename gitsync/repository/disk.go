@@ -17,7 +17,9 @@ import (
 // The disk that the mirrors take, at /metrics.
 var (
 	mirrorCount = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tranche_mirrors", Help: "Mirrors of repositories on disk."})
-	mirrorBytes = prometheus.NewGauge(prometheus.GaugeOpts{Name: "tranche_mirror_bytes", Help: "Disk that the mirrors of repositories take, in bytes."})
+	mirrorBytes = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "tranche_mirror_bytes", Help: "Disk that the mirrors of repositories take, in bytes.",
+	})
 )
 
 func init() { metrics.Registry.MustRegister(mirrorCount, mirrorBytes) }

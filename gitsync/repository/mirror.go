@@ -84,7 +84,10 @@ func (ms *Cache) Of(r gitserver.Remote) *Mirror {
 func (ms *Cache) named(name string) *Mirror {
 	m, ok := ms.by[name]
 	if !ok {
-		m = &Mirror{dir: filepath.Join(ms.dir, name), limits: ms.Limits, owner: make(chan struct{}, 1), refused: map[string]rejectedTip{}, order: gitobject.Precedence{}}
+		m = &Mirror{
+			dir: filepath.Join(ms.dir, name), limits: ms.Limits, owner: make(chan struct{}, 1), refused: map[string]rejectedTip{},
+			order: gitobject.Precedence{},
+		}
 		ms.by[name] = m
 	}
 	return m
@@ -285,7 +288,10 @@ func (m *Mirror) refuse(r gitserver.Remote, branch string, tip plumbing.Hash, er
 		f.err = gittree.Exceeded(r.String(), "the repository has more than "+gittree.FormatSize(m.limits.RepositorySize), "--max-repository-size")
 	case gittree.IsExceeded(err), isNoCommit(err):
 	case IsDamaged(err):
-		f.err = &plan.Problem{Reason: v1alpha1.ReasonFetchFailed, Where: r.String(), Err: fmt.Errorf("what the server sends is not complete: %w", err), Hint: "run git fsck on the server"}
+		f.err = &plan.Problem{
+			Reason: v1alpha1.ReasonFetchFailed, Where: r.String(), Err: fmt.Errorf("what the server sends is not complete: %w", err),
+			Hint: "run git fsck on the server",
+		}
 		f.until = time.Now().Add(brokenFor)
 	default:
 		return err

@@ -99,7 +99,8 @@ func (m *Mirror) pin(ctx context.Context, r gitserver.Remote, ref v1alpha1.GitRe
 	if !there {
 		s.Close()
 		return nil, &plan.Problem{
-			Reason: v1alpha1.ReasonCommitNotFound, Where: r.String(), Err: fmt.Errorf("commit %s is not in the history of %s", plan.ShortCommit(ref.Commit), ref.Branch),
+			Reason: v1alpha1.ReasonCommitNotFound, Where: r.String(),
+			Err:  fmt.Errorf("commit %s is not in the history of %s", plan.ShortCommit(ref.Commit), ref.Branch),
 			Hint: "push it to that branch, or correct spec.ref.commit",
 		}
 	}
@@ -111,13 +112,19 @@ func pick(tags map[string]Tag, ref v1alpha1.GitReference) (Tag, error) {
 	if ref.SemVer == "" {
 		t, ok := tags[ref.Tag]
 		if !ok {
-			return Tag{}, &plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("there is no tag %s", plan.OneLine(ref.Tag)), Hint: "push it, or correct spec.ref.tag"}
+			return Tag{}, &plan.Problem{
+				Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("there is no tag %s", plan.OneLine(ref.Tag)),
+				Hint: "push it, or correct spec.ref.tag",
+			}
 		}
 		return t, nil
 	}
 	within, err := semver.NewConstraint(ref.SemVer)
 	if err != nil {
-		return Tag{}, &plan.Problem{Reason: v1alpha1.ReasonInvalidSemVer, Where: "spec.ref.semver", Err: errors.New(plan.OneLine(err.Error())), Hint: `write a range such as ">=1.2.0 <2.0.0"`}
+		return Tag{}, &plan.Problem{
+			Reason: v1alpha1.ReasonInvalidSemVer, Where: "spec.ref.semver", Err: errors.New(plan.OneLine(err.Error())),
+			Hint: `write a range such as ">=1.2.0 <2.0.0"`,
+		}
 	}
 	var found Tag
 	var highest *semver.Version
@@ -132,7 +139,10 @@ func pick(tags map[string]Tag, ref v1alpha1.GitReference) (Tag, error) {
 		}
 	}
 	if highest == nil {
-		return Tag{}, &plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("no tag is a version in %s", plan.OneLine(ref.SemVer)), Hint: "push one, such as v1.2.3, or correct spec.ref.semver"}
+		return Tag{}, &plan.Problem{
+			Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("no tag is a version in %s", plan.OneLine(ref.SemVer)),
+			Hint: "push one, such as v1.2.3, or correct spec.ref.semver",
+		}
 	}
 	return found, nil
 }
@@ -188,7 +198,10 @@ func (m *Mirror) fetchTag(ctx context.Context, r gitserver.Remote, name string) 
 		now, ok := all[name]
 		if !ok {
 			s.Close()
-			return Tag{}, r.Problem(&plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("there is no tag %s any more", name), Hint: "push it again, or correct spec.ref"})
+			return Tag{}, r.Problem(&plan.Problem{
+				Reason: v1alpha1.ReasonTagNotFound, Err: fmt.Errorf("there is no tag %s any more", name),
+				Hint: "push it again, or correct spec.ref",
+			})
 		}
 		wants := []plumbing.Hash{now.Object}
 		if !alone {
@@ -245,7 +258,10 @@ func (c *clone) hasObjects(t Tag) bool {
 func (c *clone) nameTag(r gitserver.Remote, name plumbing.ReferenceName, t Tag) error {
 	store := c.store()
 	if _, err := object.GetCommit(store, t.Commit); err != nil {
-		return &plan.Problem{Reason: v1alpha1.ReasonTagNotFound, Where: r.String(), Err: fmt.Errorf("tag %s does not name a commit", t.Name), Hint: "move it to one, or correct spec.ref"}
+		return &plan.Problem{
+			Reason: v1alpha1.ReasonTagNotFound, Where: r.String(), Err: fmt.Errorf("tag %s does not name a commit", t.Name),
+			Hint: "move it to one, or correct spec.ref",
+		}
 	}
 	if err := c.verifyComplete(t.Commit, plumbing.ZeroHash); err != nil {
 		return err

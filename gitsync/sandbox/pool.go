@@ -266,7 +266,8 @@ func (s *process) watch(o *Options, over <-chan struct{}) {
 			return
 		case <-late.C:
 			if known {
-				s.end(errLate(fmt.Sprintf("rendering has not ended after %s, and has used less than %s of CPU time: the machine is busy, or stalls", patience, o.Timeout)))
+				s.end(errLate(fmt.Sprintf("rendering has not ended after %s, and has used less than %s of CPU time: the machine is busy, or stalls",
+					patience, o.Timeout)))
 			} else {
 				s.end(errExceeded(fmt.Sprintf("rendering takes longer than %s", o.Timeout)))
 			}
@@ -331,7 +332,10 @@ func (s *process) converse(fsys filesys.FileSystem, j job) (*result, error) {
 // asProblem says of which folder an error is.
 func asProblem(err error, dir string) error {
 	if e, ok := errors.AsType[errExceeded](err); ok {
-		return &plan.Problem{Reason: ReasonLimitExceeded, Where: dir, Err: e, Hint: "make it smaller, or raise the controller's --max-render-memory or --max-render-time"}
+		return &plan.Problem{
+			Reason: ReasonLimitExceeded, Where: dir, Err: e,
+			Hint: "make it smaller, or raise the controller's --max-render-memory or --max-render-time",
+		}
 	}
 	return &plan.Problem{Reason: reasonRendererFailed, Where: dir, Err: err, Retry: true}
 }

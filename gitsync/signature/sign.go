@@ -115,8 +115,10 @@ func secretParts(e *openpgp.Entity) (has, isLocked bool) {
 }
 
 func (s openPGPSigner) Sign(payload []byte) (string, error) {
-	if key, ok := s.key.SigningKey(time.Now()); !ok || key.PrivateKey == nil || key.PrivateKey.Dummy() { // an OpenPGP signature tells when it was made
-		return "", errors.New("the OpenPGP key does not sign: it has expired, is revoked, or is for something else; renew it and put it in git.asc")
+	key, ok := s.key.SigningKey(time.Now()) // an OpenPGP signature tells when it was made
+	if !ok || key.PrivateKey == nil || key.PrivateKey.Dummy() {
+		return "", errors.New("the OpenPGP key does not sign: it has expired, is revoked, or is for something else; " +
+			"renew it and put it in git.asc")
 	}
 	var b strings.Builder
 	if err := openpgp.ArmoredDetachSign(&b, s.key, bytes.NewReader(payload), nil); err != nil {

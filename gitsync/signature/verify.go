@@ -155,7 +155,8 @@ func (k *Keys) verifyOpenPGP(c commit, at when) (Signature, error) {
 	config := &packet.Config{Time: func() time.Time { return clock }}
 	_, by, err := openpgp.VerifyDetachedSignature(k.openPGP, bytes.NewReader(c.payload), bytes.NewReader(bare), config)
 	if by == nil {
-		return Signature{}, fmt.Errorf("%w: the commit is not what key %016X signed, or that key is not one to sign with", ErrBadSignature, *sig.IssuerKeyId)
+		return Signature{}, fmt.Errorf("%w: the commit is not what key %016X signed, or that key is not one to sign with",
+			ErrBadSignature, *sig.IssuerKeyId)
 	}
 	s := Signature{Key: fingerprint(by)}
 	if id := by.PrimaryIdentity(); id != nil {
@@ -206,7 +207,8 @@ func readOpenPGP(armored string) (*packet.Signature, []byte, error) {
 	switch {
 	case sig.SigType != packet.SigTypeBinary:
 		return nil, nil, errors.New("it is not of the kind that git makes")
-	case sig.Hash != crypto.SHA256 && sig.Hash != crypto.SHA384 && sig.Hash != crypto.SHA512 && sig.Hash != crypto.SHA3_256 && sig.Hash != crypto.SHA3_512:
+	case sig.Hash != crypto.SHA256 && sig.Hash != crypto.SHA384 && sig.Hash != crypto.SHA512 && sig.Hash != crypto.SHA3_256 &&
+		sig.Hash != crypto.SHA3_512:
 		return nil, nil, fmt.Errorf("its hash, %s, is too weak", sig.Hash)
 	}
 	return sig, bare, nil

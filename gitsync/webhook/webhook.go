@@ -88,7 +88,8 @@ func New(mgr ctrl.Manager, address string, r Requester) *Receiver {
 		requester: r,
 		address:   address, c: mgr.GetClient(), own: mgr.GetAPIReader(), log: mgr.GetLogger().WithName("webhook"),
 		limit: rate.NewLimiter(hooksPerSecond, hooksBurst), jobs: make(chan hook, hooksWaiting),
-		reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks), slots: make(chan struct{}, annotatedAtOnce), asked: map[types.NamespacedName]bool{},
+		reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks),
+		slots: make(chan struct{}, annotatedAtOnce), asked: map[types.NamespacedName]bool{},
 	}
 }
 
@@ -107,7 +108,10 @@ func (w *Receiver) Start(ctx context.Context) error {
 func (w *Receiver) serve(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("/webhook", w)
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: hookTime, WriteTimeout: 2 * hookTime, IdleTimeout: hookTime, MaxHeaderBytes: 16 << 10}
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: hookTime, WriteTimeout: 2 * hookTime, IdleTimeout: hookTime,
+		MaxHeaderBytes: 16 << 10,
+	}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -277,7 +281,8 @@ func (w *Receiver) annotate(ctx context.Context, source types.NamespacedName) {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationPush, time.Now().UTC().Format(time.RFC3339Nano))
 	gs := &v1alpha1.GitSource{}
 	gs.Namespace, gs.Name = source.Namespace, source.Name
-	if err := w.c.Patch(ctx, gs, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner(v1alpha1.ManagerGitSync)); client.IgnoreNotFound(err) != nil {
+	if err := w.c.Patch(ctx, gs, client.RawPatch(types.MergePatchType, []byte(patch)),
+		client.FieldOwner(v1alpha1.ManagerGitSync)); client.IgnoreNotFound(err) != nil {
 		w.log.Error(err, "a webhook was lost", "source", source.String())
 		return
 	}
@@ -384,5 +389,6 @@ func (p *push) addBranch(ref string) {
 
 func (p push) isOf(gs *v1alpha1.GitSource) bool {
 	key := giturl.Key(gs.Spec.URL)
-	return key != "" && slices.Contains(p.repositories, key) && (len(p.branches) == 0 || gs.Spec.Ref.IsPinned() || slices.Contains(p.branches, gs.Spec.Ref.Branch))
+	return key != "" && slices.Contains(p.repositories, key) &&
+		(len(p.branches) == 0 || gs.Spec.Ref.IsPinned() || slices.Contains(p.branches, gs.Spec.Ref.Branch))
 }

@@ -21,7 +21,10 @@ func ReadApprovals(fsys filesys.FileSystem, dir, defaultNamespace, targetNamespa
 	var approvals []plan.Approval
 	var ps plan.Problems
 	unread := func(at string, err error) {
-		ps = append(ps, &plan.Problem{Reason: plan.ReasonApprovalIgnored, Where: relative(at), Err: fmt.Errorf("%w; approvals there are not read", err), Hint: "make it a folder of the repository"})
+		ps = append(ps, &plan.Problem{
+			Reason: plan.ReasonApprovalIgnored, Where: relative(at), Err: fmt.Errorf("%w; approvals there are not read", err),
+			Hint: "make it a folder of the repository",
+		})
 	}
 	if err := notAFolder(fsys, dir); err != nil {
 		unread(rooted(dir), err)

@@ -254,7 +254,10 @@ func (r *references) explain() plan.Problems {
 		at := plan.Where(ref.file, ref.field)
 		switch dir := r.fsys.IsDir(ref.at); {
 		case dir && ref.manifests && !isKustomization(r.fsys, ref.at):
-			ps = append(ps, &plan.Problem{Reason: plan.ReasonRenderFailed, Where: at, Err: fmt.Errorf("%s: no kustomization in this folder", ref.path), Hint: "name its files one by one, or add a kustomization.yaml there"})
+			ps = append(ps, &plan.Problem{
+				Reason: plan.ReasonRenderFailed, Where: at, Err: fmt.Errorf("%s: no kustomization in this folder", ref.path),
+				Hint: "name its files one by one, or add a kustomization.yaml there",
+			})
 		case dir && !ref.manifests:
 			ps = append(ps, &plan.Problem{Reason: plan.ReasonRenderFailed, Where: at, Err: fmt.Errorf("%s: is a folder", ref.path)})
 		case dir:
@@ -269,7 +272,9 @@ func (r *references) explainFile(ref reference) plan.Problems {
 	content, err := r.fsys.ReadFile(ref.at)
 	switch {
 	case err != nil && !r.fsys.Exists(ref.at):
-		return plan.Problems{{Reason: plan.ReasonRenderFailed, Where: plan.Where(ref.file, ref.field), Err: fmt.Errorf("%s: no such file", ref.path)}}
+		return plan.Problems{
+			{Reason: plan.ReasonRenderFailed, Where: plan.Where(ref.file, ref.field), Err: fmt.Errorf("%s: no such file", ref.path)},
+		}
 	case err != nil:
 		return plan.Problems{{Reason: plan.ReasonRenderFailed, Where: plan.Where(ref.file, ref.field), Err: err}}
 	case ref.manifests:
@@ -292,7 +297,10 @@ func keysThatAreNoText(file string, content []byte) plan.Problems {
 	var ps plan.Problems
 	for _, n := range nodes {
 		if k := keyThatIsNoText(n.YNode(), 0); k != nil {
-			ps = append(ps, &plan.Problem{Reason: plan.ReasonInvalidManifest, Where: plan.Where(file, n.GetKind()), Err: fmt.Errorf("the key %s is no text", k.Value), Hint: "put it in quotes"})
+			ps = append(ps, &plan.Problem{
+				Reason: plan.ReasonInvalidManifest, Where: plan.Where(file, n.GetKind()),
+				Err: fmt.Errorf("the key %s is no text", k.Value), Hint: "put it in quotes",
+			})
 		}
 	}
 	return ps
@@ -315,11 +323,13 @@ func keyThatIsNoText(n *yaml.Node, depth int) *yaml.Node {
 }
 
 // wayThere is what kustomize says before the fact: how it got there.
-var wayThere = regexp.MustCompile(`^(accumulation err='([^']|'[^']*')*?'|accumulating (resources|components)( from '[^']*')?|recursed (accumulation of|merging from) path '[^']*'|invalid Kustomization): `)
+var wayThere = regexp.MustCompile(`^(accumulation err='([^']|'[^']*')*?'|accumulating (resources|components)( from '[^']*')?|` +
+	`recursed (accumulation of|merging from) path '[^']*'|invalid Kustomization): `)
 
 // secondTry matches kustomize's error if a file did not go in as one. It is the fact, and
 // after it that the file is no folder either.
-var secondTry = regexp.MustCompile(`^(?:accumulating resources: )?accumulation err='(?:(?:merging|accumulating) resources from '[^']*': )?(.*)': must build at directory: .* file is not directory$`)
+var secondTry = regexp.MustCompile(`^(?:accumulating resources: )?` +
+	`accumulation err='(?:(?:merging|accumulating) resources from '[^']*': )?(.*)': must build at directory: .* file is not directory$`)
 
 // maxText is how much of kustomize's own words is passed on.
 const maxText = 300

@@ -140,12 +140,15 @@ func (r *references) fields(file string, k *types.Kustomization) {
 		r.sources(file, fmt.Sprintf("secretGenerator[%d]", i), g.KvPairSources)
 	}
 	if len(k.HelmCharts) > 0 || len(k.HelmChartInflationGenerator) > 0 || k.HelmGlobals != nil {
-		r.refuse(file, "helmCharts", "charts are not rendered, since that needs helm and the network", "render the chart in CI and commit the result")
+		r.refuse(file, "helmCharts", "charts are not rendered, since that needs helm and the network",
+			"render the chart in CI and commit the result")
 	}
 }
 
 func (r *references) refuse(file, field, fact, hint string) {
-	r.refused = append(r.refused, &plan.Problem{Reason: plan.ReasonRenderFailed, Where: plan.Where(relative(file), field), Err: errors.New(fact), Hint: hint})
+	r.refused = append(r.refused, &plan.Problem{
+		Reason: plan.ReasonRenderFailed, Where: plan.Where(relative(file), field), Err: errors.New(fact), Hint: hint,
+	})
 }
 
 // isPath tells a path from an inline patch.
@@ -282,7 +285,8 @@ func (r *references) pluginConfig(file, field string, content []byte) {
 	for _, n := range nodes {
 		switch {
 		case n.YNode().Kind != yaml.MappingNode:
-			r.refuse(file, field, "the configuration of a plugin is no object", "write it as apiVersion, kind and metadata.name with the plugin's fields")
+			r.refuse(file, field, "the configuration of a plugin is no object",
+				"write it as apiVersion, kind and metadata.name with the plugin's fields")
 		case n.GetApiVersion() != "builtin":
 			r.refuse(file, field, "plugin "+n.GetKind()+": only kustomize's own plugins run", "render what it makes in CI and commit the result")
 		case n.GetKind() == "HelmChartInflationGenerator":

@@ -210,7 +210,8 @@ func (b bases) replaced(dir string, content []byte) ([]byte, error) {
 		return content, nil // kustomize meets the same error
 	}
 	changed := false
-	for _, list := range [][]string{k.Resources, k.Bases, k.Components, k.Generators, k.Transformers, k.Validators} { //nolint:staticcheck // kustomize reads the former field still
+	former := k.Bases //nolint:staticcheck // kustomize reads it still
+	for _, list := range [][]string{k.Resources, former, k.Components, k.Generators, k.Transformers, k.Validators} {
 		for i, p := range list {
 			if !isPath(p) || !isRemote(p) {
 				continue

@@ -85,7 +85,10 @@ type renderer struct {
 func (r *renderer) folder(dir string) {
 	real, file, err := r.fsys.CleanedAbs(dir)
 	if err != nil || file != "" {
-		r.problems = append(r.problems, &plan.Problem{Reason: plan.ReasonRenderFailed, Where: relative(dir), Err: errors.New("no such folder in the repository"), Hint: "set spec.path to one that is there"})
+		r.problems = append(r.problems, &plan.Problem{
+			Reason: plan.ReasonRenderFailed, Where: relative(dir), Err: errors.New("no such folder in the repository"),
+			Hint: "set spec.path to one that is there",
+		})
 		return
 	}
 	if r.seen[string(real)] {
@@ -138,7 +141,11 @@ func (r *renderer) passBy(at string) {
 	case !errors.Is(err, ErrSubmodule):
 		r.problems = append(r.problems, &plan.Problem{Reason: plan.ReasonRenderFailed, Where: relative(at), Err: err})
 	case r.ignored != nil:
-		r.ignored(&plan.Problem{Reason: plan.ReasonSubmoduleIgnored, Where: relative(at), Err: errors.New("is a submodule, and what is in it is not applied"), Hint: "move its files into this repository, or follow the other one with a GitSource of its own"})
+		r.ignored(&plan.Problem{
+			Reason: plan.ReasonSubmoduleIgnored, Where: relative(at),
+			Err:  errors.New("is a submodule, and what is in it is not applied"),
+			Hint: "move its files into this repository, or follow the other one with a GitSource of its own",
+		})
 	}
 }
 

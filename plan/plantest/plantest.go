@@ -120,5 +120,7 @@ func Summary(a *plan.Approval) string {
 	if a == nil {
 		return ""
 	}
-	return strings.Join([]string{a.File, a.Metadata.Namespace + "/" + a.Metadata.Name, a.Spec.Revision, a.Spec.Commit, string('0' + rune(a.Spec.Step))}, " ")
+	return strings.Join([]string{
+		a.File, a.Metadata.Namespace + "/" + a.Metadata.Name, a.Spec.Revision, a.Spec.Commit, string('0' + rune(a.Spec.Step)),
+	}, " ")
 }

@@ -72,7 +72,8 @@ func (a *Account) MayHandBack(ctx context.Context, asAccount bool) error {
 	}
 	problem, err := a.ask(ctx)
 	if apierrors.IsForbidden(err) {
-		logr.FromContextOrDiscard(ctx).V(1).Info("Skipped the check of the admission policy", "policy", policyHeldDeployments, "because", err.Error())
+		logr.FromContextOrDiscard(ctx).V(1).Info("Skipped the check of the admission policy", "policy", policyHeldDeployments, "because",
+			err.Error())
 		err = nil
 	}
 	if err != nil {

@@ -29,7 +29,8 @@ var (
 	updatedGauge   = gauge("updated_replicas", "Pods of the update revision.")
 	availableGauge = gauge("updated_available_replicas", "Available pods of the update revision.")
 	targetGauge    = gauge("target_replicas", "Pods that the update revision is to have at the present step.")
-	waitingGauge   = gauge("waiting_since_timestamp_seconds", "When the release began to wait at the present gate, as a Unix time; 0 while it does not wait.")
+	waitingGauge   = gauge("waiting_since_timestamp_seconds",
+		"When the release began to wait at the present gate, as a Unix time; 0 while it does not wait.")
 
 	endedGauge = gauge("ended_timestamp_seconds", "When the last release that has ended did, as a Unix time.", "outcome")
 
@@ -38,8 +39,10 @@ var (
 	outcomeCounter  = counter("outcomes_total", "Releases that have ended.", "outcome")
 	rollbackCounter = counter("rollbacks_total", "Ways back that have begun.")
 
-	stepHistogram = histogram("step_duration_seconds", "From the beginning of a step to its pods being available.", 1, 5, 15, 60, 300, 900, 3600)
-	gateHistogram = histogram("gate_wait_seconds", "From a step's pods being available to its gate being open.", 1, 60, 300, 1800, 7200, 28800, 86400)
+	stepHistogram = histogram("step_duration_seconds", "From the beginning of a step to its pods being available.",
+		1, 5, 15, 60, 300, 900, 3600)
+	gateHistogram = histogram("gate_wait_seconds", "From a step's pods being available to its gate being open.",
+		1, 60, 300, 1800, 7200, 28800, 86400)
 )
 
 func gauge(name, help string, labels ...string) *prometheus.Desc {
@@ -47,11 +50,15 @@ func gauge(name, help string, labels ...string) *prometheus.Desc {
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tranche", Subsystem: "release", Name: name, Help: help}, append(releaseLabels[:2:2], labels...))
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Namespace: "tranche", Subsystem: "release", Name: name, Help: help,
+	}, append(releaseLabels[:2:2], labels...))
 }
 
 func histogram(name, help string, buckets ...float64) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tranche", Subsystem: "release", Name: name, Help: help, Buckets: buckets}, releaseLabels)
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: "tranche", Subsystem: "release", Name: name, Help: help, Buckets: buckets,
+	}, releaseLabels)
 }
 
 // vectors have series by release.
@@ -89,7 +96,10 @@ type readings struct {
 
 // Describe tells which metrics there are.
 func (g *readings) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{phaseGauge, conditionGauge, stepGauge, stepsGauge, replicasGauge, updatedGauge, availableGauge, targetGauge, waitingGauge, endedGauge} {
+	for _, d := range []*prometheus.Desc{
+		phaseGauge, conditionGauge, stepGauge, stepsGauge, replicasGauge, updatedGauge, availableGauge, targetGauge, waitingGauge,
+		endedGauge,
+	} {
 		ch <- d
 	}
 }

@@ -102,7 +102,8 @@ func (r Receiver) equal(o Receiver) bool {
 }
 
 func (r Receiver) wants(t Transition) bool {
-	return (len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, t.Namespace)) && (len(r.Reasons) == 0 || slices.Contains(r.Reasons, t.Reason))
+	return (len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, t.Namespace)) &&
+		(len(r.Reasons) == 0 || slices.Contains(r.Reasons, t.Reason))
 }
 
 // request is what tells a receiver of a transition; nil where there is nothing
@@ -113,7 +114,10 @@ func (r Receiver) request(ctx context.Context, t Transition) (*http.Request, err
 	to := r.URL
 	switch r.Type {
 	case "slack":
-		body = map[string]string{"text": t.sign() + " " + slackText(t.where()) + "*" + t.name() + "* " + t.Reason + ": " + slackText(t.Message) + t.slackCommit() + t.slackNext()}
+		body = map[string]string{
+			"text": t.sign() + " " + slackText(t.where()) + "*" + t.name() + "* " + t.Reason + ": " + slackText(t.Message) + t.slackCommit() +
+				t.slackNext(),
+		}
 	case "msteams":
 		body = teamsCard(t)
 	case "webhook":
@@ -226,7 +230,10 @@ func teamsCard(t Transition) any {
 		}
 		return b
 	}
-	blocks := []any{block(t.sign()+" "+t.where()+t.name()+" "+t.Reason, map[string]any{"weight": "Bolder"}), block(t.Message+t.markdownCommit(), nil)}
+	blocks := []any{
+		block(t.sign()+" "+t.where()+t.name()+" "+t.Reason, map[string]any{"weight": "Bolder"}),
+		block(t.Message+t.markdownCommit(), nil),
+	}
 	if t.Next != "" {
 		blocks = append(blocks, block(t.Next, map[string]any{"fontType": "Monospace"}))
 	}
@@ -234,14 +241,18 @@ func teamsCard(t Transition) any {
 		"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4",
 		"body": blocks,
 	}
-	return map[string]any{"type": "message", "attachments": []any{map[string]any{"contentType": "application/vnd.microsoft.card.adaptive", "content": card}}}
+	return map[string]any{
+		"type":        "message",
+		"attachments": []any{map[string]any{"contentType": "application/vnd.microsoft.card.adaptive", "content": card}},
+	}
 }
 
 // cloudEvent is a CloudEvents 1.0 event in structured mode.
 func cloudEvent(t Transition) any {
 	at := t.Time.UTC().Format(time.RFC3339Nano)
 	data := map[string]any{
-		"namespace": t.Namespace, "reason": t.Reason, "message": t.Message, "commit": t.Commit, "state": [...]string{"Pending", "Succeeded", "Failed"}[t.State],
+		"namespace": t.Namespace, "reason": t.Reason, "message": t.Message, "commit": t.Commit,
+		"state": [...]string{"Pending", "Succeeded", "Failed"}[t.State],
 	}
 	for field, value := range map[string]string{"cluster": t.cluster, "author": t.Author, "link": t.Link, "next": t.Next} {
 		if value != "" {
@@ -257,7 +268,8 @@ func cloudEvent(t Transition) any {
 	}
 	return map[string]any{
 		"specversion": "1.0", "type": "dev.tranche." + about + "." + t.Reason, "source": "/namespaces/" + t.Namespace + source,
-		"id": t.name() + "/" + t.Revision + "/" + t.Reason + "/" + at, "time": at, "datacontenttype": "application/json", "subject": t.name(), "data": data,
+		"id": t.name() + "/" + t.Revision + "/" + t.Reason + "/" + at, "time": at, "datacontenttype": "application/json",
+		"subject": t.name(), "data": data,
 	}
 }
 

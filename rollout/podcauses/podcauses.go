@@ -83,13 +83,16 @@ func (f *Finder) Find(ctx context.Context, o *engine.Observed) (*engine.Pods, er
 // Those that have kept a part of their labels are found by it. If these are fewer than
 // are missing, all pods of the namespace are listed, page by page. As long as that finds
 // none, it is done less and less often.
-func (f *Finder) findStrangers(ctx context.Context, release types.NamespacedName, rs *appsv1.ReplicaSet, missing int32) (n int32, keys []string, err error) {
+func (f *Finder) findStrangers(
+	ctx context.Context, release types.NamespacedName, rs *appsv1.ReplicaSet, missing int32,
+) (n int32, keys []string, err error) {
 	const hash = appsv1.DefaultDeploymentUniqueLabelKey
 	found := &strangers{of: rs, keys: map[string]bool{}}
 	rest := labels.Set(maps.Clone(rs.Spec.Selector.MatchLabels))
 	delete(rest, hash)
 	selectors := []labels.Selector{labels.SelectorFromSet(labels.Set{hash: rs.Spec.Selector.MatchLabels[hash]})}
-	if other, err := labels.NewRequirement(hash, selection.NotEquals, []string{rs.Spec.Selector.MatchLabels[hash]}); err == nil && len(rest) > 0 {
+	if other, err := labels.NewRequirement(hash, selection.NotEquals, []string{rs.Spec.Selector.MatchLabels[hash]}); err == nil &&
+		len(rest) > 0 {
 		selectors = append(selectors, rest.AsSelector().Add(*other))
 	}
 	for _, selector := range selectors {
@@ -124,7 +127,9 @@ func (f *Finder) list(ctx context.Context, found *strangers, opts ...client.List
 	var pods metav1.PartialObjectMetadataList
 	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 	for {
-		page := append([]client.ListOption{client.InNamespace(found.of.Namespace), client.Limit(podsOfPage), client.Continue(pods.Continue)}, opts...)
+		page := append([]client.ListOption{
+			client.InNamespace(found.of.Namespace), client.Limit(podsOfPage), client.Continue(pods.Continue),
+		}, opts...)
 		if err := f.reader.List(ctx, &pods, page...); err != nil {
 			return fmt.Errorf("listing the pods of namespace %s: %w", found.of.Namespace, err)
 		}

@@ -35,7 +35,10 @@ var notified = map[string]notify.State{
 // order in which they happened.
 func Of(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now time.Time) []notify.Transition {
 	var list []notify.Transition
-	for _, find := range []func(*v1alpha1.BatchRelease, v1alpha1.BatchReleaseStatus, time.Time) (notify.Transition, bool){superseded, approved, changed} {
+	finders := []func(*v1alpha1.BatchRelease, v1alpha1.BatchReleaseStatus, time.Time) (notify.Transition, bool){
+		superseded, approved, changed,
+	}
+	for _, find := range finders {
 		if t, ok := find(br, new, now); ok {
 			list = append(list, described(br, t))
 		}
@@ -50,7 +53,8 @@ func superseded(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now 
 		return notify.Transition{}, false
 	}
 	r := new.History[0]
-	if len(old.History) > 0 && old.History[0].EndTime.Equal(&r.EndTime) && old.History[0].Revision == r.Revision && old.History[0].Commit == r.Commit {
+	if len(old.History) > 0 && old.History[0].EndTime.Equal(&r.EndTime) && old.History[0].Revision == r.Revision &&
+		old.History[0].Commit == r.Commit {
 		return notify.Transition{}, false
 	}
 	return notify.Transition{
@@ -122,7 +126,8 @@ func described(br *v1alpha1.BatchRelease, t notify.Transition) notify.Transition
 
 // begins reports whether a release begins with the new status.
 func begins(old, new *v1alpha1.BatchReleaseStatus) bool {
-	return new.Phase == v1alpha1.PhaseInitial && (old.Phase != new.Phase || old.UpdateTemplateDigest != new.UpdateTemplateDigest || old.UpdateCommit != new.UpdateCommit)
+	return new.Phase == v1alpha1.PhaseInitial &&
+		(old.Phase != new.Phase || old.UpdateTemplateDigest != new.UpdateTemplateDigest || old.UpdateCommit != new.UpdateCommit)
 }
 
 // reasonOf returns the reason to notify of. A release that was refused has not begun: it

@@ -76,7 +76,8 @@ func (b *bootstrap) checkRole(ctx context.Context) error {
 	}
 	for _, o := range b.accountObjects() {
 		if err := b.apply(ctx, o, client.DryRunAll); err != nil {
-			return fmt.Errorf("making ServiceAccount %s/%s with the ClusterRole %s: %w; name an account that is there with --service-account", b.at.Namespace, b.source.Spec.ServiceAccountName, b.role, err)
+			return fmt.Errorf("making ServiceAccount %s/%s with the ClusterRole %s: %w; name an account that is there with --service-account",
+				b.at.Namespace, b.source.Spec.ServiceAccountName, b.role, err)
 		}
 	}
 	return nil

@@ -109,7 +109,10 @@ func (b *bootstrap) needed() []right {
 			return // its CRD is part of the set
 		}
 		for _, verb := range verbs {
-			r := right{account, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: gk.Group, Resource: mapping.Resource.Resource}}
+			r := right{
+				account,
+				authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: gk.Group, Resource: mapping.Resource.Resource},
+			}
 			if !slices.Contains(list, r) {
 				list = append(list, r)
 			}

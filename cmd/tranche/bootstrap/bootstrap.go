@@ -89,9 +89,11 @@ A second run changes only what differs.`,
 	f.StringVar(&o.targetNamespace, "target-namespace", "", "namespace of every object, whatever its manifest says")
 	f.StringVar(&o.serviceAccountName, "service-account", sourceAccount, "account that every write is made as")
 	f.StringVar(&o.role, "role", "admin", "ClusterRole that the account gets in the namespace, where the account is missing; '' makes none")
-	f.StringVar(&o.secret, "secret", "", "name of the Secret (default: NAME-git where there are credentials, else none); one that is there is used where no credentials are given")
+	f.StringVar(&o.secret, "secret", "",
+		"name of the Secret (default: NAME-git where there are credentials, else none); one that is there is used where no credentials are given")
 	f.StringArrayVar(&o.fromFile, "from-file", nil, "KEY=FILE: an entry of the Secret, from a file; - is the input")
-	f.StringArrayVar(&o.fromLiteral, "from-literal", nil, "KEY=VALUE: an entry of the Secret; other users of this machine may see it in the list of processes")
+	f.StringArrayVar(&o.fromLiteral, "from-literal", nil,
+		"KEY=VALUE: an entry of the Secret; other users of this machine may see it in the list of processes")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask; needed where the input is no terminal")
 	f.BoolVar(&o.export, "export", false, "print what would be written, but the Secret, and write nothing; nothing is checked")
 	f.BoolVar(&o.dryRun, "dry-run", false, "check, and write nothing")
@@ -139,7 +141,9 @@ func (b *bootstrap) run(ctx context.Context) error {
 	if b.export {
 		return b.print()
 	}
-	for _, check := range []func(context.Context) error{b.checkCluster, b.find, b.findAccount, b.checkRights, b.checkRole, b.checkRepository, b.checkApplier} {
+	for _, check := range []func(context.Context) error{
+		b.checkCluster, b.find, b.findAccount, b.checkRights, b.checkRole, b.checkRepository, b.checkApplier,
+	} {
 		if err := check(ctx); err != nil {
 			return fmt.Errorf("%w; nothing was written", err)
 		}
@@ -301,7 +305,8 @@ func (b *bootstrap) checkCluster(ctx context.Context) error {
 		return err
 	case !slices.ContainsFunc(controllers.Items, func(d appsv1.Deployment) bool { return d.Status.AvailableReplicas > 0 }):
 		d := controllers.Items[0]
-		return fmt.Errorf("the controller does not run: Deployment %s/%s has no available pod; kubectl -n %s describe deployment %s", d.Namespace, d.Name, d.Namespace, d.Name)
+		return fmt.Errorf("the controller does not run: Deployment %s/%s has no available pod; kubectl -n %s describe deployment %s",
+			d.Namespace, d.Name, d.Namespace, d.Name)
 	}
 	d := controllers.Items[0]
 	b.account = "system:serviceaccount:" + d.Namespace + ":" + cmp.Or(d.Spec.Template.Spec.ServiceAccountName, "default")
@@ -319,7 +324,9 @@ func (b *bootstrap) checkRights(ctx context.Context) error {
 		wanted = append(wanted, authorizationv1.ResourceAttributes{Resource: "secrets"})
 	}
 	if b.makes {
-		wanted = append(wanted, authorizationv1.ResourceAttributes{Resource: "serviceaccounts"}, authorizationv1.ResourceAttributes{Group: rbacv1.GroupName, Resource: "rolebindings"})
+		wanted = append(wanted, authorizationv1.ResourceAttributes{Resource: "serviceaccounts"}, authorizationv1.ResourceAttributes{
+			Group: rbacv1.GroupName, Resource: "rolebindings",
+		})
 	}
 	for _, attributes := range wanted {
 		for _, verb := range []string{"create", "patch"} {
@@ -329,7 +336,8 @@ func (b *bootstrap) checkRights(ctx context.Context) error {
 				return fmt.Errorf("asking for your rights: %w", err)
 			}
 			if !review.Status.Allowed {
-				return fmt.Errorf("you may not %s %s in namespace %s; ask for the right, or give the output of --export to who has it", verb, attributes.Resource, b.at.Namespace)
+				return fmt.Errorf("you may not %s %s in namespace %s; ask for the right, or give the output of --export to who has it",
+					verb, attributes.Resource, b.at.Namespace)
 			}
 		}
 	}
@@ -399,7 +407,8 @@ func (b *bootstrap) addPresent(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading the credentials in Secret %s/%s: %w; give them with --from-file, or name another Secret with --secret", b.at.Namespace, b.secret, err)
+		return fmt.Errorf("reading the credentials in Secret %s/%s: %w; give them with --from-file, or name another Secret with --secret",
+			b.at.Namespace, b.secret, err)
 	}
 	for k, v := range secret.Data {
 		if _, ok := b.credentials[k]; !ok {
@@ -416,7 +425,8 @@ func (b *bootstrap) meet(ctx context.Context) error {
 		return err
 	}
 	if !terminal.Is(b.cmd.InOrStdin()) || !cli.Ask(b.cmd, "The host's key is "+fingerprint+". Is that what its owner publishes?") {
-		return fmt.Errorf("known_hosts is missing; the host's key is %s: compare it with what its owner publishes, and give what ssh-keyscan prints with --from-file known_hosts=FILE", fingerprint)
+		return fmt.Errorf("known_hosts is missing; the host's key is %s: compare it with what its owner publishes, and give what ssh-keyscan "+
+			"prints with --from-file known_hosts=FILE", fingerprint)
 	}
 	b.credentials["known_hosts"] = []byte(line + "\n")
 	return nil

@@ -283,7 +283,8 @@ func ProblemLines(list []v1alpha1.GitSource) string {
 	for i := range list {
 		gs := &list[i]
 		if p := ProblemOf(gs); p != nil {
-			fmt.Fprintf(&b, "GitSource %s/%s, %s of %s, applied %s: %s: %s\n", gs.Namespace, gs.Name, PinOf(gs.Spec.Ref), gs.Spec.URL, OrNone(Short(gs.Status.AppliedCommit)), p.Reason, p.Message)
+			fmt.Fprintf(&b, "GitSource %s/%s, %s of %s, applied %s: %s: %s\n",
+				gs.Namespace, gs.Name, PinOf(gs.Spec.Ref), gs.Spec.URL, OrNone(Short(gs.Status.AppliedCommit)), p.Reason, p.Message)
 		}
 	}
 	return b.String()

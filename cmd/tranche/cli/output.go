@@ -92,5 +92,6 @@ func ParseSince(text string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.DateOnly, text); err == nil {
 		return t, nil
 	}
-	return time.Time{}, fmt.Errorf("--since %s: must be how long ago, such as 90m or 7d, a day, such as 2026-07-01, or a time, such as 2026-07-01T12:00:00Z", text)
+	return time.Time{}, fmt.Errorf("--since %s: must be how long ago, such as 90m or 7d, a day, such as 2026-07-01, or a time, such as "+
+		"2026-07-01T12:00:00Z", text)
 }

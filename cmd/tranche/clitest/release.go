@@ -18,7 +18,9 @@ func Before(d time.Duration) *metav1.Time { return &metav1.Time{Time: Noon.Add(-
 
 // Release is one of 10 pods that waits for an approval of its step 1.
 func Release() *v1alpha1.BatchRelease {
-	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example.org/web:v2"}}}}
+	template := corev1.PodTemplateSpec{
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example.org/web:v2"}}},
+	}
 	return &v1alpha1.BatchRelease{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "web", Namespace: "shop", Generation: 3, CreationTimestamp: *Before(48 * time.Hour),
@@ -35,14 +37,20 @@ func Release() *v1alpha1.BatchRelease {
 		},
 		Status: v1alpha1.BatchReleaseStatus{
 			ObservedGeneration: 3, Phase: v1alpha1.PhaseRollingUpdate, CurrentStepIndex: 1, CurrentStepState: v1alpha1.StepBlocking,
-			StableRevision: "58d874c89d", UpdateRevision: "5584f4c7df", Replicas: 10, UpdatedReplicas: 5, UpdatedReadyReplicas: 5, UpdatedAvailableReplicas: 5,
-			Reason: "WaitingForApproval", Message: "5 of 10 pods run 5584f4c7df; approve step 1 to go on to 8",
+			StableRevision: "58d874c89d", UpdateRevision: "5584f4c7df", Replicas: 10, UpdatedReplicas: 5, UpdatedReadyReplicas: 5,
+			UpdatedAvailableReplicas: 5,
+			Reason:                   "WaitingForApproval", Message: "5 of 10 pods run 5584f4c7df; approve step 1 to go on to 8",
 			StartTime: Before(7 * time.Minute), StepStateTime: Before(2 * time.Minute),
 			Approvals: []v1alpha1.StepApproval{{Step: 0, Commit: "90f3b1d00aa0", By: "Ada <ada@example.org>", Time: *Before(5 * time.Minute)}},
 			History: []v1alpha1.ReleaseRecord{
-				{Revision: "58d874c89d", Commit: "0011223344556677", Outcome: v1alpha1.OutcomeCompleted, StartTime: Before(26 * time.Hour), EndTime: *Before(25 * time.Hour), Approvals: []v1alpha1.StepApproval{
-					{Step: 0, By: "cluster", Time: *Before(25 * time.Hour)}, {Step: 1, Commit: "aabbccddeeff", By: "Bea <bea@example.org>", Time: *Before(25 * time.Hour)}}},
-				{Revision: "58d874c89d", Commit: "a1b2c3d4e5f60718", Outcome: v1alpha1.OutcomeCompleted, Rollback: true, StartTime: Before(30 * time.Hour), EndTime: *Before(30 * time.Hour)},
+				{Revision: "58d874c89d", Commit: "0011223344556677", Outcome: v1alpha1.OutcomeCompleted, StartTime: Before(26 * time.Hour),
+					EndTime: *Before(25 * time.Hour), Approvals: []v1alpha1.StepApproval{
+						{Step: 0, By: "cluster", Time: *Before(25 * time.Hour)},
+						{Step: 1, Commit: "aabbccddeeff", By: "Bea <bea@example.org>", Time: *Before(25 * time.Hour)}}},
+				{
+					Revision: "58d874c89d", Commit: "a1b2c3d4e5f60718", Outcome: v1alpha1.OutcomeCompleted, Rollback: true,
+					StartTime: Before(30 * time.Hour), EndTime: *Before(30 * time.Hour),
+				},
 				{Revision: "7cb9898744", Commit: "8899aabbccddeeff", Outcome: v1alpha1.OutcomeRolledBack, EndTime: *Before(40 * time.Hour)},
 			},
 		},
@@ -53,8 +61,10 @@ func Release() *v1alpha1.BatchRelease {
 func Source() *v1alpha1.GitSource {
 	return &v1alpha1.GitSource{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: "shop"},
-		Spec:       v1alpha1.GitSourceSpec{URL: "ssh://git@git.example.org/shop.git", Ref: v1alpha1.GitReference{Branch: "main"}, Path: "apps/web"},
-		Status:     v1alpha1.GitSourceStatus{AppliedCommit: "90f3b1d00aa0", ObservedCommit: "90f3b1d00aa0"},
+		Spec: v1alpha1.GitSourceSpec{
+			URL: "ssh://git@git.example.org/shop.git", Ref: v1alpha1.GitReference{Branch: "main"}, Path: "apps/web",
+		},
+		Status: v1alpha1.GitSourceStatus{AppliedCommit: "90f3b1d00aa0", ObservedCommit: "90f3b1d00aa0"},
 	}
 }
 
@@ -75,8 +85,12 @@ func Sources() []v1alpha1.GitSource {
 	const refused = "service.yaml: Service shop/web: spec.ports[0].port: must be a number"
 	return []v1alpha1.GitSource{
 		of("good", same, ready("True", "Applied", "applied main@90f3b1d"), metav1.Condition{Type: "InSync", Status: "True"}),
-		of("refused", same, ready("False", "InvalidManifest", refused), metav1.Condition{Type: "Stalled", Status: "True", Reason: "InvalidManifest", Message: refused}),
-		of("ignored", same, ready("True", "Applied", "applied main@90f3b1d"), metav1.Condition{Type: "InSync", Status: "False", Reason: "ApprovalIgnored", Message: "approvals/web.yaml: counts for nothing"}),
+		of("refused", same, ready("False", "InvalidManifest", refused), metav1.Condition{
+			Type: "Stalled", Status: "True", Reason: "InvalidManifest", Message: refused,
+		}),
+		of("ignored", same, ready("True", "Applied", "applied main@90f3b1d"), metav1.Condition{
+			Type: "InSync", Status: "False", Reason: "ApprovalIgnored", Message: "approvals/web.yaml: counts for nothing",
+		}),
 		of("suspended", func(gs *v1alpha1.GitSource) { gs.Spec.Suspend = true }, ready("False", "HostUnreachable", "no route to host")),
 		of("new", func(gs *v1alpha1.GitSource) { gs.Status = v1alpha1.GitSourceStatus{} }),
 	}

@@ -45,7 +45,8 @@ func Find(ctx context.Context, dir, repository string) (*Clone, error) {
 		}
 		others = append(others, withoutUser(r.url))
 	}
-	return nil, fmt.Errorf("no remote of the clone in %s is %s, but %s; change to a clone of it, or git remote add it, or name the source with --source if one of them is the same repository by another URL", root, repository, strings.Join(others, ", "))
+	return nil, fmt.Errorf("no remote of the clone in %s is %s, but %s; change to a clone of it, or git remote add it, or name the source "+
+		"with --source if one of them is the same repository by another URL", root, repository, strings.Join(others, ", "))
 }
 
 // Here returns the clone that dir is in, with the remote that its branch follows, or
@@ -63,7 +64,8 @@ func Here(ctx context.Context, dir string) (*Clone, error) {
 		}
 	}
 	if len(remotes) != 1 {
-		return nil, fmt.Errorf("the clone in %s has %d remotes, and its branch follows none; git branch --set-upstream-to=REMOTE/BRANCH", root, len(remotes))
+		return nil, fmt.Errorf("the clone in %s has %d remotes, and its branch follows none; git branch --set-upstream-to=REMOTE/BRANCH",
+			root, len(remotes))
 	}
 	return &Clone{Dir: root, Remote: remotes[0].name}, nil
 }
@@ -142,7 +144,8 @@ func (c *Clone) Contains(ctx context.Context, branch, tip, commit string) (bool,
 		return false, fmt.Errorf("looking for commit %s in the clone: %w", commit, err)
 	}
 	if _, err := git(ctx, c.Dir, "cat-file", "-e", tip+"^{commit}"); err != nil {
-		if _, err := git(ctx, c.Dir, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--refmap=", c.Remote, "refs/heads/"+branch); err != nil {
+		if _, err := git(ctx, c.Dir, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--refmap=",
+			c.Remote, "refs/heads/"+branch); err != nil {
 			return false, fmt.Errorf("fetching %s from %s: %w", branch, c.Remote, err)
 		}
 	}
@@ -239,7 +242,8 @@ func (ch *Change) Clean(ctx context.Context) error {
 		return err
 	}
 	if dirty != "" {
-		return fmt.Errorf("the clone has changes of its own in the same files:\n%s\ncommit them, or git stash push --include-untracked -- %s", dirty, strings.Join(files, " "))
+		return fmt.Errorf("the clone has changes of its own in the same files:\n%s\ncommit them, or git stash push --include-untracked -- %s",
+			dirty, strings.Join(files, " "))
 	}
 	return nil
 }
@@ -256,7 +260,8 @@ func literal(files []string) []string {
 // Push pushes the clone's HEAD to a branch.
 func (c *Clone) Push(ctx context.Context, branch string) error {
 	if _, err := git(ctx, c.Dir, "push", "--quiet", c.Remote, "HEAD:refs/heads/"+branch); err != nil {
-		return fmt.Errorf("pushing %s to %s: %w; the commit is in the clone: git pull --rebase %s %s, then git push %s HEAD:%s", branch, c.Remote, err, c.Remote, branch, c.Remote, branch)
+		return fmt.Errorf("pushing %s to %s: %w; the commit is in the clone: git pull --rebase %s %s, then git push %s HEAD:%s",
+			branch, c.Remote, err, c.Remote, branch, c.Remote, branch)
 	}
 	return nil
 }

@@ -129,7 +129,8 @@ func (o *approveOptions) stepOf(br *v1alpha1.BatchRelease, given bool) (int32, e
 	case at.Phase == v1alpha1.PhaseCompleted || at.Phase == "" || at.UpdateRevision == "":
 		return 0, fmt.Errorf("%s has no release under way: %s", name, cli.OrNone(at.Reason))
 	case !o.direct && slices.Contains(at.EndedReleases, v1alpha1.ReleaseName{Revision: at.UpdateRevision, Commit: at.UpdateCommit}):
-		return 0, fmt.Errorf("the release of %s in commit %s has ended before, and no approval in Git counts for it; bring the change of %s by a new commit", at.UpdateRevision, cli.Short(at.UpdateCommit), name)
+		return 0, fmt.Errorf("the release of %s in commit %s has ended before, and no approval in Git counts for it; bring the change of %s by "+
+			"a new commit", at.UpdateRevision, cli.Short(at.UpdateCommit), name)
 	case step < 0 || step > last:
 		return 0, fmt.Errorf("--step %d: the plan has the steps 0 to %d", step, last)
 	case step < at.CurrentStepIndex:
@@ -145,7 +146,8 @@ func (st *commitCommand) approve(step int32) error {
 		return fmt.Errorf("%s/%s comes from no commit; approve it with --direct", br.Namespace, br.Name)
 	}
 	if st.source.Status.HasEnded(br.Namespace+"/"+br.Spec.WorkloadRef.Name, br.Spec.Commit) {
-		return fmt.Errorf("the release of commit %s has ended before, and no approval in Git counts for it; bring the change of %s/%s by a new commit", cli.Short(br.Spec.Commit), br.Namespace, br.Name)
+		return fmt.Errorf("the release of commit %s has ended before, and no approval in Git counts for it; bring the change of %s/%s by a new "+
+			"commit", cli.Short(br.Spec.Commit), br.Namespace, br.Name)
 	}
 	change := func(ctx context.Context, ch *clone.Change) (string, error) {
 		file, r, err := st.approvalPlace(ctx)
@@ -189,7 +191,8 @@ func (st *commitCommand) approve(step int32) error {
 		}
 		return fmt.Sprintf("Approve step %d of %s", step, br.Name), ch.Write(ctx, file, content)
 	}
-	return st.commit(change, func(commit string) error { return st.checkApproval(commit, step) }, append(st.names(), fmt.Sprintf("Tranche-Step: %d", step))...)
+	check := func(commit string) error { return st.checkApproval(commit, step) }
+	return st.commit(change, check, append(st.names(), fmt.Sprintf("Tranche-Step: %d", step))...)
 }
 
 // givenOn is the time that is in the note of an approval in whose file was another one.
@@ -208,7 +211,8 @@ func otherSteps(br, branch *v1alpha1.BatchRelease, step int32) error {
 	if !br.Spec.RequireSignedApprovals || plan.ChangedStep(plan.StepReplicas(branch.Spec.Strategy.Steps), step, br.Spec.Strategy.Steps) < 0 {
 		return nil
 	}
-	return fmt.Errorf("the branch has the steps %s, and those that govern %s/%s are %s, so the approval would not count; approve the plan first (tranche approve %s --plan), or put the old one back",
+	return fmt.Errorf("the branch has the steps %s, and those that govern %s/%s are %s, so the approval would not count; approve the plan "+
+		"first (tranche approve %s --plan), or put the old one back",
 		cli.StepsText(branch), br.Namespace, br.Name, cli.StepsText(br), br.Name)
 }
 
@@ -239,7 +243,8 @@ func (st *commitCommand) approvalPlace(ctx context.Context) (string, *plan.Relea
 			continue
 		}
 		if cli.HasSigners(st.source) && !a.Alone {
-			return "", nil, fmt.Errorf("%s has other documents than the approval of %s/%s, and a signature would cover them, too; give each a file of its own", a.File, st.release.Namespace, st.release.Name)
+			return "", nil, fmt.Errorf("%s has other documents than the approval of %s/%s, and a signature would cover them, too; give each a "+
+				"file of its own", a.File, st.release.Namespace, st.release.Name)
 		}
 		return a.File, r, nil
 	}
@@ -283,9 +288,11 @@ func approveDirect(cmd *cobra.Command, at *cli.Connection, br *v1alpha1.BatchRel
 	name := br.Name + " -n " + br.Namespace
 	switch {
 	case br.Spec.RequireSignedApprovals:
-		return fmt.Errorf("only signed approvals count for %s/%s, and the controller refuses one in the cluster; run tranche approve %s --sign --push", br.Namespace, br.Name, name)
+		return fmt.Errorf("only signed approvals count for %s/%s, and the controller refuses one in the cluster; run tranche approve %s --sign "+
+			"--push", br.Namespace, br.Name, name)
 	case br.Spec.ReviewApprovals:
-		return fmt.Errorf("approvals of %s/%s are reviewed in Git, and one in the cluster opens no gate; run tranche approve %s, and have the commit reviewed", br.Namespace, br.Name, name)
+		return fmt.Errorf("approvals of %s/%s are reviewed in Git, and one in the cluster opens no gate; run tranche approve %s, and have the "+
+			"commit reviewed", br.Namespace, br.Name, name)
 	case step != br.Status.CurrentStepIndex:
 		return fmt.Errorf("--direct approves the present step only, which is %d", br.Status.CurrentStepIndex)
 	case br.Status.CurrentStepState != v1alpha1.StepBlocking:

@@ -18,7 +18,8 @@ import (
 func addApproveCommit(c *cobra.Command, k *cli.Cluster, o *approveOptions) {
 	var commit string
 	c.Use = "approve {NAME | --commit SHA}"
-	c.Flags().StringVar(&commit, "commit", "", "approve each release under way that comes from this commit, in one commit with a file for each")
+	c.Flags().StringVar(&commit, "commit", "",
+		"approve each release under way that comes from this commit, in one commit with a file for each")
 	c.MarkFlagsMutuallyExclusive("commit", "direct")
 	c.MarkFlagsMutuallyExclusive("commit", "plan")
 	k.CompleteFlag(c, "step", cli.OfRelease(cli.StepNames))
@@ -122,7 +123,8 @@ func (o *approveOptions) ofCommit(ctx context.Context, at *cli.Connection, commi
 
 func ofOneSource(list []v1alpha1.BatchRelease, commit, namespace string) ([]v1alpha1.BatchRelease, error) {
 	if len(list) == 0 {
-		return nil, fmt.Errorf("no release under way in namespace %s comes from commit %s; see tranche get -o wide, or name another namespace with -n", namespace, commit)
+		return nil, fmt.Errorf("no release under way in namespace %s comes from commit %s; see tranche get -o wide, or name another namespace "+
+			"with -n", namespace, commit)
 	}
 	var sources []string
 	for i := range list {
@@ -135,7 +137,8 @@ func ofOneSource(list []v1alpha1.BatchRelease, commit, namespace string) ([]v1al
 		}
 	}
 	if len(sources) > 1 {
-		return nil, fmt.Errorf("the releases of commit %s come from the GitSources %s; name one with --source", commit, strings.Join(sources, ", "))
+		return nil, fmt.Errorf("the releases of commit %s come from the GitSources %s; name one with --source",
+			commit, strings.Join(sources, ", "))
 	}
 	return list, nil
 }
@@ -173,7 +176,8 @@ func approveAll(all []approving) error {
 			}
 		}
 		if len(pieces) > 1 {
-			message = fmt.Sprintf("Approve the %d releases of %s\n\n%s", len(pieces), cli.Short(first.release.Spec.Commit), strings.Join(names, ", "))
+			message = fmt.Sprintf("Approve the %d releases of %s\n\n%s",
+				len(pieces), cli.Short(first.release.Spec.Commit), strings.Join(names, ", "))
 		}
 		return message, nil
 	}

@@ -21,7 +21,8 @@ import (
 // a commit brings.
 func (st *commitCommand) approvePlan() error {
 	if !cli.HasSigners(st.source) {
-		return fmt.Errorf("GitSource %s/%s has no spec.approvals.signers, so a change of the plan needs no approval", st.source.Namespace, st.source.Name)
+		return fmt.Errorf("GitSource %s/%s has no spec.approvals.signers, so a change of the plan needs no approval",
+			st.source.Namespace, st.source.Name)
 	}
 	head, err := st.clone.Head(st.cmd.Context())
 	if err != nil {
@@ -67,7 +68,8 @@ func (st *commitCommand) governing() (plan.Terms, error) {
 	name := st.release.Namespace + "/" + st.release.Spec.WorkloadRef.Name
 	i := slices.IndexFunc(st.source.Status.Plans, func(p v1alpha1.GoverningPlan) bool { return p.Deployment == name })
 	if i < 0 {
-		return "", fmt.Errorf("GitSource %s/%s does not say yet which plan governs %s; try again in a moment", st.source.Namespace, st.source.Name, st.deployment())
+		return "", fmt.Errorf("GitSource %s/%s does not say yet which plan governs %s; try again in a moment",
+			st.source.Namespace, st.source.Name, st.deployment())
 	}
 	return plan.Terms(st.source.Status.Plans[i].Terms), nil
 }
@@ -82,9 +84,11 @@ func (st *commitCommand) checkPlanApproval(commit, digest string) error {
 	if err != nil {
 		return err
 	}
-	approvals, problems := manifest.ReadApprovals(tree, cli.ApprovalsPath(&st.source.Spec), st.source.Namespace, st.source.Spec.TargetNamespace)
+	approvals, problems := manifest.ReadApprovals(tree, cli.ApprovalsPath(&st.source.Spec), st.source.Namespace,
+		st.source.Spec.TargetNamespace)
 	given := slices.ContainsFunc(approvals, func(a plan.Approval) bool {
-		return a.Spec.Plan == digest && a.Metadata.Namespace == st.release.Namespace && a.Metadata.Name == st.release.Name && a.NotAsSigned() == nil
+		return a.Spec.Plan == digest && a.Metadata.Namespace == st.release.Namespace && a.Metadata.Name == st.release.Name &&
+			a.NotAsSigned() == nil
 	})
 	switch {
 	case then.Digest() != digest:

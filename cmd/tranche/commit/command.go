@@ -32,12 +32,14 @@ type commitOptions struct {
 
 func (o *commitOptions) add(c *cobra.Command, k *cli.Cluster) {
 	f := c.Flags()
-	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of; the URLs may differ (default: the one that the release comes from)")
+	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of; the URLs may differ "+
+		"(default: the one that the release comes from)")
 	f.StringVarP(&o.message, "message", "m", "", "first line of the commit message")
 	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask; needed where the input is no terminal")
 	f.BoolVar(&o.push, "push", false, "push the commit")
 	f.BoolVarP(&o.sign, "sign", "S", false, "sign the commit, with the key that git is configured for")
-	f.BoolVar(&o.coverUnverified, "cover-unverified", false, "sign on top of commits that spec.verify refuses: the signature covers them, and they are applied")
+	f.BoolVar(&o.coverUnverified, "cover-unverified", false,
+		"sign on top of commits that spec.verify refuses: the signature covers them, and they are applied")
 	k.CompleteSources(c)
 	c.PreRunE = func(cmd *cobra.Command, _ []string) error { return cli.CanAsk(cmd, o.yes) }
 }
@@ -92,7 +94,8 @@ func (o *commitOptions) newCommandOfBranch(cmd *cobra.Command, at *cli.Connectio
 	st, err := o.newCommand(cmd, at, name)
 	if err == nil && st.source.Spec.Ref.IsPinned() {
 		gs := st.source
-		return nil, fmt.Errorf("spec.ref of GitSource %s/%s pins %s, so a commit to %s changes nothing in the cluster; change spec.ref instead, or use --direct where the command has it",
+		return nil, fmt.Errorf("spec.ref of GitSource %s/%s pins %s, so a commit to %s changes nothing in the cluster; change spec.ref "+
+			"instead, or use --direct where the command has it",
 			gs.Namespace, gs.Name, cli.PinOf(gs.Spec.Ref), gs.Spec.Ref.Branch)
 	}
 	return st, err
@@ -239,6 +242,8 @@ func render(in *clone.Clone, gs *v1alpha1.GitSource, commit string) (*plan.Set, 
 	if err != nil {
 		return nil, tree, err
 	}
-	set, err := plan.Collect(rendered, plan.CollectOptions{Namespace: gs.Namespace, TargetNamespace: spec.TargetNamespace, Namespaced: manifest.Namespaced})
+	set, err := plan.Collect(rendered, plan.CollectOptions{
+		Namespace: gs.Namespace, TargetNamespace: spec.TargetNamespace, Namespaced: manifest.Namespaced,
+	})
 	return set, tree, errors.Join(err, tree.Err())
 }

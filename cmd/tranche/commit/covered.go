@@ -57,7 +57,8 @@ func (st *commitCommand) agreeToCover(ctx context.Context) error {
 	case st.coverUnverified:
 		return nil
 	case st.yes:
-		return errors.New("not committed: the signature would cover commits that are not verified; review them, and give --cover-unverified to sign on top of them")
+		return errors.New("not committed: the signature would cover commits that are not verified; review them, and give --cover-unverified to " +
+			"sign on top of them")
 	case !cli.Ask(st.cmd, "Sign on top of them, so that they are applied?"):
 		return errors.New("not committed")
 	}
@@ -106,7 +107,9 @@ func (k *knownSignatures) uncovered(ctx context.Context) ([]string, error) {
 	not := k.passed(ctx)
 	judged := map[string]bool{}
 	for {
-		args := append([]string{"--no-replace-objects", "rev-list", "--topo-order", fmt.Sprintf("--max-count=%d", searchedCommits), "HEAD", "--not"}, not...)
+		args := append([]string{
+			"--no-replace-objects", "rev-list", "--topo-order", fmt.Sprintf("--max-count=%d", searchedCommits), "HEAD", "--not",
+		}, not...)
 		out, err := k.clone.Git(ctx, args...)
 		if err != nil {
 			return nil, fmt.Errorf("listing the commits since the applied one: %w", err)
@@ -168,9 +171,11 @@ func (k *knownSignatures) show(ctx context.Context, commits []string) error {
 	if len(commits) == searchedCommits {
 		count += " or more"
 	}
-	k.say("\nThe signature would cover commits that GitSource %s/%s has not verified (spec.verify), %s in all:\n", k.source.Namespace, k.source.Name, count)
+	k.say("\nThe signature would cover commits that GitSource %s/%s has not verified (spec.verify), %s in all:\n",
+		k.source.Namespace, k.source.Name, count)
 	if k.unread != nil {
-		k.say("Not checked with the keys of spec.verify: %s. Commits count as verified if your git trusts their signatures.\n", plan.OneLine(k.unread.Error()))
+		k.say("Not checked with the keys of spec.verify: %s. Commits count as verified if your git trusts their signatures.\n",
+			plan.OneLine(k.unread.Error()))
 	}
 	for i, c := range commits {
 		if i == shownCommits {

@@ -57,7 +57,9 @@ func (m moved) String() string { return cmp.Or(m.of, m.name) }
 // narrow leaves out of the change what gives other releases another template, where
 // the files allow it, and returns the releases that it then spares. Those that would
 // move all the same are an error, unless they are asked for.
-func (st *commitCommand) narrow(ctx context.Context, ch *clone.Change, wanted *corev1.PodTemplateSpec, with []string) (spared []moved, err error) {
+func (st *commitCommand) narrow(
+	ctx context.Context, ch *clone.Change, wanted *corev1.PodTemplateSpec, with []string,
+) (spared []moved, err error) {
 	n := &narrowed{commitCommand: st, ch: ch, wanted: wanted, may: map[string]bool{st.release.Namespace + "/" + st.release.Name: true}}
 	head, err := st.clone.Head(ctx)
 	if err != nil {
@@ -74,7 +76,8 @@ func (st *commitCommand) narrow(ctx context.Context, ch *clone.Change, wanted *c
 			name = st.release.Namespace + "/" + name
 		}
 		if !n.has(name) {
-			return nil, fmt.Errorf("--with %s: the branch has no such BatchRelease below %s, nor below the paths of other GitSources", name, st.source.Spec.Path)
+			return nil, fmt.Errorf("--with %s: the branch has no such BatchRelease below %s, nor below the paths of other GitSources",
+				name, st.source.Spec.Path)
 		}
 		n.may[name] = true
 	}

@@ -91,7 +91,8 @@ func (st *commitCommand) pause(paused, overlay, base bool) error {
 			return err
 		}
 		if r.Plan.Spec.Paused != paused {
-			return fmt.Errorf("the plan would still have spec.paused: %t, since something else than %s sets it; nothing was changed", r.Plan.Spec.Paused, r.File)
+			return fmt.Errorf("the plan would still have spec.paused: %t, since something else than %s sets it; nothing was changed",
+				r.Plan.Spec.Paused, r.File)
 		}
 		return nil
 	}

@@ -34,7 +34,8 @@ Deployments that the same commit released stay.`,
 	k := cli.AddCluster(c)
 	o.add(c, k)
 	c.Flags().StringVar(&reason, "reason", "", "why; required")
-	c.Flags().StringSliceVar(&with, "with", nil, "BatchReleases that may go back, too, where the same lines released them: NAME or NAMESPACE/NAME")
+	c.Flags().StringSliceVar(&with, "with", nil,
+		"BatchReleases that may go back, too, where the same lines released them: NAME or NAMESPACE/NAME")
 	k.CompleteFlag(c, "with", cli.ReleaseNames)
 	c.ValidArgsFunction = k.CompleteNames
 	var why string

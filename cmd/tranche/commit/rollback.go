@@ -56,7 +56,8 @@ when Git is not reachable. The branch must then still be reverted.`,
 	k := cli.AddCluster(c)
 	o.add(c, k)
 	c.Flags().StringVar(&o.to, "to", "", "revision of an earlier release, from tranche history")
-	c.Flags().StringSliceVar(&o.with, "with", nil, "BatchReleases that may go back, too, where the same lines released them: NAME or NAMESPACE/NAME")
+	c.Flags().StringSliceVar(&o.with, "with", nil,
+		"BatchReleases that may go back, too, where the same lines released them: NAME or NAMESPACE/NAME")
 	c.Flags().BoolVar(&o.direct, "direct", false, "ask the cluster instead of Git")
 	k.CompleteFlag(c, "to", cli.OfRelease(cli.RevisionNames))
 	k.CompleteFlag(c, "with", cli.ReleaseNames)
@@ -99,7 +100,8 @@ func rollbackDirect(cmd *cobra.Command, at *cli.Connection, name string, yes boo
 	if err := at.Patch(cmd.Context(), br, patch); err != nil {
 		return fmt.Errorf("asking for the rollback of %s/%s: %w", br.Namespace, br.Name, err)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Asked for the rollback of %s/%s. Git does not say so until the change is reverted there.\n", br.Namespace, br.Name)
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Asked for the rollback of %s/%s. Git does not say so until the change is reverted there.\n",
+		br.Namespace, br.Name)
 	return err
 }
 
@@ -149,7 +151,8 @@ func (st *commitCommand) goBack(to string, with []string, reason string) error {
 			return err
 		}
 		if !plan.EqualTemplate(r.Template, way.wanted) {
-			return fmt.Errorf("after the revert the branch would still not render the pod template of %s, since other commits changed it, too%s; nothing was changed. Edit the files by hand; git diff %s HEAD shows what changed", cli.Short(way.to), way.butLeft(), cli.Short(way.to))
+			return fmt.Errorf("after the revert the branch would still not render the pod template of %s, since other commits changed it, too%s; "+
+				"nothing was changed. Edit the files by hand; git diff %s HEAD shows what changed", cli.Short(way.to), way.butLeft(), cli.Short(way.to))
 		}
 		return nil
 	}
@@ -324,7 +327,8 @@ func (st *commitCommand) takeBack(ctx context.Context, w *wayBack, ch *clone.Cha
 		return nil, fmt.Errorf("taking back %s: %w", cli.Short(w.reverts[0]), err)
 	}
 	if len(changes) == 0 {
-		return nil, fmt.Errorf("later commits changed the lines that %s brought, in %s; nothing was changed. git revert %s, and solve the conflict by hand", cli.Short(w.reverts[0]), strings.Join(left, ", "), cli.Short(w.reverts[0]))
+		return nil, fmt.Errorf("later commits changed the lines that %s brought, in %s; nothing was changed. git revert %s, and solve the "+
+			"conflict by hand", cli.Short(w.reverts[0]), strings.Join(left, ", "), cli.Short(w.reverts[0]))
 	}
 	for _, file := range slices.Sorted(maps.Keys(changes)) {
 		if err := ch.Put(ctx, file, changes[file]); err != nil {

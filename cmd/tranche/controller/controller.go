@@ -96,7 +96,8 @@ it runs in.`,
 	}
 	f := c.Flags()
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", "0", "address of the metrics endpoint, such as :8443; 0 for none")
-	f.BoolVar(&o.metricsSecure, "metrics-secure", true, "serve metrics by HTTPS to users who may get /metrics; false: by HTTP, to everyone who reaches the address")
+	f.BoolVar(&o.metricsSecure, "metrics-secure", true,
+		"serve metrics by HTTPS to users who may get /metrics; false: by HTTP, to everyone who reaches the address")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", "0", "address of /healthz and /readyz, such as :8081; 0 for none")
 	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address of /debug/pprof, for profiles, such as localhost:6060; 0 for none")
 	f.StringVar(&o.webhookAddress, "webhook-address", "0", "address of /webhook, where forges announce pushes, such as :9292; 0 for none")
@@ -105,19 +106,26 @@ it runs in.`,
 	f.StringVar(&o.storagePath, "storage-path", defaultStoragePath(), "folder of the repositories' mirrors; may be lost at any time")
 	f.Lookup("storage-path").DefValue = "tranche, in the user's cache folder" // in help: not of one machine
 	f.StringSliceVar(&o.fileRoots, "file-roots", nil, "folders below which repositories of file:// URLs may be; default: none is followed")
-	f.StringSliceVar(&o.fileWriteRoots, "file-write-roots", nil, "folders of --file-roots below which write-back pushes to repositories of file:// URLs; default: none is written")
+	f.StringSliceVar(&o.fileWriteRoots, "file-write-roots", nil,
+		"folders of --file-roots below which write-back pushes to repositories of file:// URLs; default: none is written")
 	f.IntVar(&o.concurrent, "concurrent", 10, "how many sources, and how many releases, are worked on at the same time")
-	f.StringVar(&o.as, "as", "", "user to act as, for a controller outside the cluster: system:serviceaccount:tranche-system:tranche-controller is the one that config/policy lets write held Deployments")
-	f.StringVar(&o.defaultServiceAccount, "default-service-account", "", "service account to impersonate where a GitSource or BatchRelease names none; default: the controller's own")
+	f.StringVar(&o.as, "as", "", "user to act as, for a controller outside the cluster: "+
+		"system:serviceaccount:tranche-system:tranche-controller is the one that config/policy lets write held Deployments")
+	f.StringVar(&o.defaultServiceAccount, "default-service-account", "",
+		"service account to impersonate where a GitSource or BatchRelease names none; default: the controller's own")
 	f.BoolVar(&o.noCrossNamespaceRefs, "no-cross-namespace-refs", true, "refuse GitSources that depend on sources of other namespaces")
 	f.BoolVar(&o.noRemoteBases, "no-remote-bases", true, "refuse kustomizations with bases in other repositories")
-	f.StringVar(&o.watchLabelSelector, "watch-label-selector", "", "work only on GitSources and BatchReleases with these labels; a GitSource hands the labels that it is selected by to its BatchReleases")
-	f.StringVar(&o.notifications, "notification-config", "", "file with the receivers of notifications, from a mounted Secret; read again when it changes")
+	f.StringVar(&o.watchLabelSelector, "watch-label-selector", "",
+		"work only on GitSources and BatchReleases with these labels; a GitSource hands the labels that it is selected by to its BatchReleases")
+	f.StringVar(&o.notifications, "notification-config", "",
+		"file with the receivers of notifications, from a mounted Secret; read again when it changes")
 	limitFlags(f, &o.limits)
 	o.renderMemory = 256 << 20
 	f.Var(&o.renderMemory, "max-render-memory", "bytes of memory that a process may take which renders")
-	f.IntVar(&o.renderers, "concurrent-renders", 3, "number of folders that are rendered at the same time, in separate processes; one namespace has at most all but one")
-	f.DurationVar(&o.renderTime, "max-render-time", 30*time.Second, "how much CPU time the rendering of one folder may take; four times that by the clock")
+	f.IntVar(&o.renderers, "concurrent-renders", 3,
+		"number of folders that are rendered at the same time, in separate processes; one namespace has at most all but one")
+	f.DurationVar(&o.renderTime, "max-render-time", 30*time.Second,
+		"how much CPU time the rendering of one folder may take; four times that by the clock")
 	f.Float32Var(&o.qps, "kube-api-qps", -1, "requests per second to the API server; negative: as many as it lets through")
 	f.IntVar(&o.burst, "kube-api-burst", 0, "requests to the API server in a burst")
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info or error")
@@ -132,7 +140,8 @@ it runs in.`,
 // limitFlags are about what one repository may cost; docs/limits.md has them.
 func limitFlags(f *pflag.FlagSet, l *gittree.Limits) {
 	*l = gittree.DefaultLimits()
-	f.Var((*size)(&l.RepositorySize), "max-repository-size", "bytes that the mirror of one repository may take on disk; twice that while it is cloned again")
+	f.Var((*size)(&l.RepositorySize), "max-repository-size",
+		"bytes that the mirror of one repository may take on disk; twice that while it is cloned again")
 	f.Var((*size)(&l.FileSize), "max-file-size", "bytes that a file to be read may have; sixteen times that are read for one commit")
 	f.IntVar(&l.Files, "max-files", l.Files, "files read and folders listed for one commit, those read again included")
 	f.IntVar(&l.Objects, "max-objects", l.Objects, "objects that one GitSource may have")

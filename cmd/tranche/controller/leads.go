@@ -13,9 +13,10 @@ import (
 // also one that only waits for the lease: an alert on their absence means that no
 // controller is scraped.
 var (
-	leaderDesc = prometheus.NewDesc("tranche_leader", "1 while this process works: it has the lease, or no other may run; 0 while it waits.", []string{"lease"}, nil)
-	heldDesc   = prometheus.NewDesc("tranche_lease_held", "1 while a process renews the lease, as this one sees it.", []string{"lease"}, nil)
-	infoDesc   = prometheus.NewDesc("tranche_controller_info", "1, with the version of this process.", []string{"version"}, nil)
+	leaderDesc = prometheus.NewDesc("tranche_leader", "1 while this process works: it has the lease, or no other may run; 0 while it waits.",
+		[]string{"lease"}, nil)
+	heldDesc = prometheus.NewDesc("tranche_lease_held", "1 while a process renews the lease, as this one sees it.", []string{"lease"}, nil)
+	infoDesc = prometheus.NewDesc("tranche_controller_info", "1, with the version of this process.", []string{"version"}, nil)
 
 	elections = &electionMetrics{of: map[string][]*lease{}}
 )

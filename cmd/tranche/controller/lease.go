@@ -52,7 +52,8 @@ type lease struct {
 // newLease makes the lease that a manager's options name. Its own client has no guard.
 func newLease(config *rest.Config, events *leaderEvents, o ctrl.Options) (*lease, error) {
 	lock, err := leaderelection.NewResourceLock(rest.CopyConfig(config), events, leaderelection.Options{
-		LeaderElection: true, LeaderElectionID: o.LeaderElectionID, LeaderElectionNamespace: o.LeaderElectionNamespace, RenewDeadline: renewDeadline,
+		LeaderElection: true, LeaderElectionID: o.LeaderElectionID, LeaderElectionNamespace: o.LeaderElectionNamespace,
+		RenewDeadline: renewDeadline,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing the leader's lease: %w", err)

@@ -62,7 +62,8 @@ it is 4 if the commit would change anything.`,
 	}
 	at := cli.AddCluster(c)
 	f := c.Flags()
-	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of; the URLs may differ (default: those of the namespace that follow the clone's repository)")
+	f.StringVar(&o.source, "source", "", "the GitSource, NAME or NAMESPACE/NAME, whose repository the clone is of; the URLs may differ "+
+		"(default: those of the namespace that follow the clone's repository)")
 	cli.AddOutput(c, &o.output, cli.OutputTable, cli.OutputMarkdown, cli.OutputJSON, cli.OutputYAML)
 	at.CompleteSources(c)
 	f.BoolVar(&o.exitCode, "exit-code", false, "end with exit code 4 if the commit would change anything")
@@ -173,7 +174,9 @@ type difference struct {
 	rights rights
 }
 
-func (o *diffOptions) difference(ctx context.Context, at *cli.Connection, c *clone.Clone, gs *v1alpha1.GitSource, commit string) (*difference, error) {
+func (o *diffOptions) difference(
+	ctx context.Context, at *cli.Connection, c *clone.Clone, gs *v1alpha1.GitSource, commit string,
+) (*difference, error) {
 	objects, err := c.Objects()
 	if err != nil {
 		return nil, err
@@ -216,7 +219,8 @@ func behind(ctx context.Context, c *clone.Clone, gs *v1alpha1.GitSource, commit 
 		return fmt.Sprintf("the cluster has commit %s, which the clone lacks: git fetch, and compare again", cli.Short(applied))
 	}
 	if _, err := c.Git(ctx, "merge-base", "--is-ancestor", applied, commit); err != nil {
-		return fmt.Sprintf("%s does not contain commit %s, which the cluster has, so what came with that looks taken back; rebase it, or give the result of the merge", cli.Short(commit), cli.Short(applied))
+		return fmt.Sprintf("%s does not contain commit %s, which the cluster has, so what came with that looks taken back; rebase it, or give "+
+			"the result of the merge", cli.Short(commit), cli.Short(applied))
 	}
 	return ""
 }
@@ -281,7 +285,8 @@ func (d *difference) plan(p *report, c *terms.Change) {
 		p.line("The commit has an approval of it. It counts if a signer has signed the commit that brought it.")
 		return
 	}
-	p.line("It needs an approval by a signer, and has no effect before: " + p.code(fmt.Sprintf("tranche approve %s -n %s --plan --sign", c.Plan, c.Namespace)) + ", once the branch has it.")
+	p.line("It needs an approval by a signer, and has no effect before: " +
+		p.code(fmt.Sprintf("tranche approve %s -n %s --plan --sign", c.Plan, c.Namespace)) + ", once the branch has it.")
 	if len(c.Why) > 0 {
 		p.list(c.Why)
 	}
@@ -350,9 +355,11 @@ func (d *difference) release(p *report, r *preview.Release) {
 func (d *difference) how(p *report, r *preview.Release, out *outlook) string {
 	switch {
 	case r.Approval != nil:
-		return fmt.Sprintf("Step %d of the release of %s is approved, in %s.", r.Approval.Spec.Step, p.code(r.Approval.Spec.Revision), p.code(r.Approval.File))
+		return fmt.Sprintf("Step %d of the release of %s is approved, in %s.",
+			r.Approval.Spec.Step, p.code(r.Approval.Spec.Revision), p.code(r.Approval.File))
 	case r.Restored != "":
-		return fmt.Sprintf("It was deleted. The controller creates it at its stable revision %s with all its %d pods. The pod template from Git comes after that, as BatchRelease %s plans it.", p.code(r.Restored), r.Replicas, p.code(r.Plan.Name))
+		return fmt.Sprintf("It was deleted. The controller creates it at its stable revision %s with all its %d pods. The pod template from "+
+			"Git comes after that, as BatchRelease %s plans it.", p.code(r.Restored), r.Replicas, p.code(r.Plan.Name))
 	case r.Before == nil:
 		return fmt.Sprintf("It is not there yet, and is installed with all its %d pods at once.", r.Replicas)
 	case r.Plan == nil:
@@ -405,7 +412,9 @@ func stepsOf(r *preview.Release, out *outlook) [][]string {
 		steps := r.Plan.Spec.Strategy.Steps
 		for i, s := range steps {
 			then := strings.TrimPrefix(cli.GateOf(s, i == len(steps)-1), ", then ")
-			rows = append(rows, []string{fmt.Sprint(i), s.Replicas.String(), fmt.Sprint(plan.Target(steps, i, r.Replicas)), cmp.Or(then, "it is complete")})
+			rows = append(rows, []string{
+				fmt.Sprint(i), s.Replicas.String(), fmt.Sprint(plan.Target(steps, i, r.Replicas)), cmp.Or(then, "it is complete"),
+			})
 		}
 		return rows
 	}
@@ -478,7 +487,8 @@ func (d *difference) unchecked() (lines []string) {
 	}
 	prunes := slices.ContainsFunc(d.preview.Objects, func(o preview.Object) bool { return o.Effect == preview.EffectPrune })
 	if d.preview.NotListed && prunes {
-		lines = append(lines, "Not checked: whether a GitSource of another namespace takes what is pruned. This account may not list those of all namespaces.")
+		lines = append(lines,
+			"Not checked: whether a GitSource of another namespace takes what is pruned. This account may not list those of all namespaces.")
 	}
 	return lines
 }

@@ -92,13 +92,16 @@ type diffObject struct {
 // document is a difference for programs.
 func (d *difference) document() diffSource {
 	s := diffSource{
-		Namespace: d.source.Namespace, Name: d.source.Name, AppliedCommit: d.source.Status.AppliedCommit, Changes: d.changes(), Warning: d.warning,
+		Namespace: d.source.Namespace, Name: d.source.Name, AppliedCommit: d.source.Status.AppliedCommit, Changes: d.changes(),
+		Warning:  d.warning,
 		Problems: problemsOf(d.preview.Problems), Ignored: problemsOf(d.preview.Ignored), Withheld: append([]string{}, d.preview.Withheld...),
 		Releases: []diffRelease{}, Plans: []diffPlan{}, Objects: []diffObject{}, Unchecked: strings.Join(d.unchecked(), " "),
 	}
 	for i := range d.preview.Plans {
 		p := &d.preview.Plans[i]
-		s.Plans = append(s.Plans, diffPlan{Namespace: p.Namespace, Name: p.Name, Changes: p.Now.Changes(p.Then), Digest: p.Then.Digest(), Approved: p.Approved})
+		s.Plans = append(s.Plans, diffPlan{
+			Namespace: p.Namespace, Name: p.Name, Changes: p.Now.Changes(p.Then), Digest: p.Then.Digest(), Approved: p.Approved,
+		})
 	}
 	for i := range d.preview.Releases {
 		if r := &d.preview.Releases[i]; d.shows(r) {
@@ -127,7 +130,8 @@ func problemsOf(ps plan.Problems) []diffProblem {
 func (d *difference) documentOf(r *preview.Release) diffRelease {
 	out := d.outlooks[r.Deployment.String()]
 	doc := diffRelease{
-		Namespace: r.Deployment.GetNamespace(), Name: r.Deployment.GetName(), Outlook: string(out.Kind), From: out.From, To: out.To, Superseded: out.Superseded,
+		Namespace: r.Deployment.GetNamespace(), Name: r.Deployment.GetName(), Outlook: string(out.Kind), From: out.From,
+		To: out.To, Superseded: out.Superseded,
 		Estimated: out.Estimated, Replicas: r.Replicas, Images: []diffImage{}, Steps: []diffStep{}, Message: d.how(&report{}, r, &out),
 	}
 	switch {

@@ -64,7 +64,8 @@ func (f *foresees) read(ctx context.Context, namespace string) (*owned, error) {
 	if err := f.List(ctx, &o.sets, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("listing the ReplicaSets of namespace %s: %w", namespace, err)
 	}
-	if err := f.List(ctx, &o.revisions, client.InNamespace(namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
+	if err := f.List(ctx, &o.revisions, client.InNamespace(namespace),
+		client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
 		return nil, fmt.Errorf("listing the ControllerRevisions of namespace %s: %w", namespace, err)
 	}
 	f.owned[namespace] = o
@@ -256,7 +257,8 @@ func withoutHash(t *corev1.PodTemplateSpec) *corev1.PodTemplateSpec {
 var defaults = map[string][]any{
 	"apiVersion": {"v1"}, "creationTimestamp": {nil}, "defaultMode": {420.0}, "dnsPolicy": {"ClusterFirst"}, "emptyDir": nil,
 	"enableServiceLinks": {true}, "failureThreshold": {3.0}, "hostPort": nil, "imagePullPolicy": nil, "path": {"/"}, "periodSeconds": {10.0},
-	"protocol": {"TCP"}, "requests": nil, "resources": nil, "restartPolicy": {"Always"}, "schedulerName": {"default-scheduler"}, "scheme": {"HTTP"},
+	"protocol": {"TCP"}, "requests": nil, "resources": nil, "restartPolicy": {"Always"}, "schedulerName": {"default-scheduler"},
+	"scheme":          {"HTTP"},
 	"securityContext": nil, "service": {""}, "serviceAccount": nil, "successThreshold": {1.0}, "terminationGracePeriodSeconds": {30.0},
 	"terminationMessagePath": {"/dev/termination-log"}, "terminationMessagePolicy": {"File"}, "timeoutSeconds": {1.0}, "type": {""},
 }

@@ -41,7 +41,10 @@ func checkRights(ctx context.Context, c client.Client, gs *v1alpha1.GitSource, v
 			allowed, err := isAllowed(ctx, c, gs, o, verb)
 			switch {
 			case apierrors.IsForbidden(err):
-				return rights{unchecked: fmt.Sprintf("Not checked: the rights of ServiceAccount %s/%s. This account may not create SubjectAccessReviews.", gs.Namespace, account)}, nil
+				return rights{
+					unchecked: fmt.Sprintf("Not checked: the rights of ServiceAccount %s/%s. This account may not create SubjectAccessReviews.",
+						gs.Namespace, account),
+				}, nil
 			case meta.IsNoMatchError(err):
 				continue // the commit brings its kind
 			case err != nil:

@@ -96,7 +96,9 @@ func printReleases(w io.Writer, list []v1alpha1.BatchRelease, output string, nam
 		return err
 	}
 	gvk := v1alpha1.GroupVersion.WithKind("BatchRelease")
-	whole := &v1alpha1.BatchReleaseList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "BatchReleaseList"}, Items: list}
+	whole := &v1alpha1.BatchReleaseList{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "BatchReleaseList"}, Items: list,
+	}
 	for i := range list {
 		list[i].SetGroupVersionKind(gvk)
 		list[i].ManagedFields = nil

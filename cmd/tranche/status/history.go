@@ -243,7 +243,8 @@ func commitsOf(ctx context.Context, in *clone.Clone, entries []HistoryEntry) map
 func rejectedIn(ctx context.Context, in *clone.Clone) map[string]Rejection {
 	found := map[string]Rejection{}
 	value := func(key string) string { return "%(trailers:key=" + key + ",valueonly,unfold,separator=%x20)" }
-	out, err := in.Git(ctx, "log", "--all", "--grep=^"+cli.TrailerRejected+": ", "--format=%H%x00%an <%ae>%x00"+value("Tranche-Release")+"%x00"+value("Tranche-Commit")+"%x00"+value(cli.TrailerRejected))
+	out, err := in.Git(ctx, "log", "--all", "--grep=^"+cli.TrailerRejected+": ",
+		"--format=%H%x00%an <%ae>%x00"+value("Tranche-Release")+"%x00"+value("Tranche-Commit")+"%x00"+value(cli.TrailerRejected))
 	if err != nil {
 		return found
 	}
@@ -263,7 +264,10 @@ func (h *History) table(names, namespaces bool) string {
 	}
 	rows := [][]string{head}
 	for _, e := range h.Items {
-		row := []string{cli.Absolute(e.StartTime), cli.Absolute(e.EndTime), e.Revision, cli.OrNone(cli.Short(e.Commit)), e.author(), e.outcome(), cli.OrNone(approvers(e.Approvals))}
+		row := []string{
+			cli.Absolute(e.StartTime), cli.Absolute(e.EndTime), e.Revision, cli.OrNone(cli.Short(e.Commit)), e.author(), e.outcome(),
+			cli.OrNone(approvers(e.Approvals)),
+		}
 		if names {
 			name := e.Name
 			if namespaces {

@@ -29,7 +29,8 @@ func (s *releaseView) next() string {
 		return head + "\n  tranche approve " + name + s.signedApproval() + " --push\n" + s.inClone() + s.approvalByHand()
 	case v1alpha1.ReasonReleasePaused:
 		if s.source == nil {
-			return "It goes on when spec.paused is false:\n  kubectl patch batchrelease " + name + " --type merge -p '{\"spec\":{\"paused\":false}}'\n"
+			return "It goes on when spec.paused is false:\n  kubectl patch batchrelease " + name +
+				" --type merge -p '{\"spec\":{\"paused\":false}}'\n"
 		}
 		return s.approvedAlready() + "It goes on when the plan is resumed:\n  tranche resume " + name + s.signedCommit() + " --push\n" + s.inClone() + s.byHand("set spec.paused of the plan to false, then", "Resume "+br.Name)
 	case v1alpha1.ReasonProgressDeadlineExceeded:

@@ -77,7 +77,9 @@ func printSources(w io.Writer, list []v1alpha1.GitSource, output string, namespa
 		_, err := io.WriteString(w, sourceTable(list, namespaces, output == cli.OutputWide, now))
 		return err
 	}
-	objects := []runtime.Object{&v1alpha1.GitSourceList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GitSourceList"}, Items: list}}
+	objects := []runtime.Object{
+		&v1alpha1.GitSourceList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GitSourceList"}, Items: list},
+	}
 	for i := range list {
 		list[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GitSource"))
 		list[i].ManagedFields = nil
@@ -121,7 +123,10 @@ func sourceTable(list []v1alpha1.GitSource, namespaces, wide bool, now time.Time
 		case gs.Spec.Suspend:
 			problem, message = "Suspended", "spec.suspend is true"
 		}
-		row := []string{gs.Name, cli.OrNone(string(ready.Status)), gs.Spec.Ref.String(), cli.OrNone(cli.Short(gs.Status.AppliedCommit)), problem, cli.Age(gs.CreationTimestamp, now)}
+		row := []string{
+			gs.Name, cli.OrNone(string(ready.Status)), gs.Spec.Ref.String(), cli.OrNone(cli.Short(gs.Status.AppliedCommit)), problem,
+			cli.Age(gs.CreationTimestamp, now),
+		}
 		if namespaces {
 			row = append([]string{gs.Namespace}, row...)
 		}

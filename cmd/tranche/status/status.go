@@ -53,7 +53,8 @@ the next interval of the source, or at once with tranche sync.`,
 	}
 	k := cli.AddCluster(c)
 	f := c.Flags()
-	f.BoolVarP(&o.watch, "watch", "w", false, "follow the release to its end; exit code 0 if it is complete, 2 if it failed or was rolled back")
+	f.BoolVarP(&o.watch, "watch", "w", false,
+		"follow the release to its end; exit code 0 if it is complete, 2 if it failed or was rolled back")
 	f.DurationVar(&o.timeout, "timeout", 0, "with --watch, how long at most; exit code 3 after that (default: no limit)")
 	f.StringVar(&o.commit, "commit", "", "with --watch, what is not yet of this commit does not count as the end")
 	cli.AddOutput(c, &o.output, cli.OutputTable, cli.OutputJSON, cli.OutputYAML)

@@ -24,7 +24,8 @@ const barWidth = 20
 func (s *releaseView) text(style terminal.Style) string {
 	at := &s.release.Status
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s  %s\n", style.Bold(s.release.Namespace+"/"+s.release.Name), cli.OrNone(string(at.Phase)), s.colour(style, cli.OrNone(at.Reason)))
+	fmt.Fprintf(&b, "%s  %s  %s\n",
+		style.Bold(s.release.Namespace+"/"+s.release.Name), cli.OrNone(string(at.Phase)), s.colour(style, cli.OrNone(at.Reason)))
 	if at.Message != "" {
 		fmt.Fprintf(&b, "%s\n", at.Message)
 	}
@@ -164,7 +165,8 @@ func (s *releaseView) step(style terminal.Style, i int32, step v1alpha1.Step, ga
 	if at.CurrentStepState == v1alpha1.StepBlocking {
 		mark = style.Waits("◼")
 	}
-	return fmt.Sprintf("%s %s  %s %d/%d%s", mark, what, terminal.Bar(at.UpdatedAvailableReplicas, at.UpdatedReplicas, target, barWidth), at.UpdatedAvailableReplicas, target, s.waits(style, step))
+	return fmt.Sprintf("%s %s  %s %d/%d%s", mark, what, terminal.Bar(at.UpdatedAvailableReplicas, at.UpdatedReplicas, target, barWidth),
+		at.UpdatedAvailableReplicas, target, s.waits(style, step))
 }
 
 // opened says who opened the gate of a step that is done.
@@ -226,7 +228,8 @@ func (s *releaseView) setLine(style terminal.Style, rs *appsv1.ReplicaSet, n int
 		want = *r
 	}
 	role := s.role(rs)
-	line := fmt.Sprintf("ReplicaSet %s  %-6s  %s %d/%d available", rs.Name, cmp.Or(role, "other"), terminal.Bar(rs.Status.AvailableReplicas, rs.Status.Replicas, n, barWidth), rs.Status.AvailableReplicas, want)
+	line := fmt.Sprintf("ReplicaSet %s  %-6s  %s %d/%d available", rs.Name, cmp.Or(role, "other"),
+		terminal.Bar(rs.Status.AvailableReplicas, rs.Status.Replicas, n, barWidth), rs.Status.AvailableReplicas, want)
 	switch {
 	case want == 0 && rs.Status.Replicas == 0:
 		return style.Faint(line)

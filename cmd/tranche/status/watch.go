@@ -169,7 +169,8 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " 
 func (s *releaseView) line() string {
 	at := &s.release.Status
 	line := fmt.Sprintf("%s/%s: %s: step %s, %d/%d pods of %s available: %s", s.release.Namespace, s.release.Name,
-		cli.OrNone(string(at.Phase)), cli.StepOf(s.release), at.UpdatedAvailableReplicas, at.Replicas, cli.OrNone(at.UpdateRevision), cli.OrNone(at.Reason))
+		cli.OrNone(string(at.Phase)), cli.StepOf(s.release), at.UpdatedAvailableReplicas, at.Replicas,
+		cli.OrNone(at.UpdateRevision), cli.OrNone(at.Reason))
 	if at.Message != "" {
 		line += ": " + at.Message
 	}
@@ -239,7 +240,8 @@ func (v *verdict) arrived(s *releaseView) bool {
 	v.came = strings.HasPrefix(tip, v.commit) ||
 		v.contains != nil && tip != "" && v.contains(s.source.Spec.URL, s.source.Spec.Ref.Branch, tip)
 	if !v.came && tip != "" {
-		v.last += fmt.Sprintf("; GitSource %s/%s has applied %s, and not %s itself: a clone of its repository shows whether that commit is in it. After a commit that touches nothing of the source, run tranche sync %s -n %s",
+		v.last += fmt.Sprintf("; GitSource %s/%s has applied %s, and not %s itself: a clone of its repository shows whether that commit is in "+
+			"it. After a commit that touches nothing of the source, run tranche sync %s -n %s",
 			s.source.Namespace, s.source.Name, cli.Short(tip), cli.Short(v.commit), s.source.Name, s.source.Namespace)
 	}
 	return v.came
@@ -309,7 +311,8 @@ func (v *verdict) ended(s *releaseView) (bool, error) {
 			}
 			how = "Completed, and rolled back since"
 		}
-		return true, cli.WithCode(cli.ExitFailed, fmt.Errorf("%s/%s: the release of commit %s is over: %s", s.release.Namespace, s.release.Name, cli.Short(r.Commit), how))
+		return true, cli.WithCode(cli.ExitFailed,
+			fmt.Errorf("%s/%s: the release of commit %s is over: %s", s.release.Namespace, s.release.Name, cli.Short(r.Commit), how))
 	}
 	return false, nil
 }
@@ -327,10 +330,12 @@ func (v *verdict) refused(s *releaseView) (bool, error) {
 		return false, nil
 	}
 	ready := meta.FindStatusCondition(s.source.Status.Conditions, "Ready")
-	if ready == nil || ready.Status != metav1.ConditionFalse || ready.ObservedGeneration != s.source.Generation || slices.Contains(passing, ready.Reason) {
+	if ready == nil || ready.Status != metav1.ConditionFalse || ready.ObservedGeneration != s.source.Generation ||
+		slices.Contains(passing, ready.Reason) {
 		return false, nil
 	}
-	return true, cli.WithCode(cli.ExitFailed, fmt.Errorf("GitSource %s/%s: %s: %s%s", s.source.Namespace, s.source.Name, ready.Reason, ready.Message, v.counted(s.release)))
+	return true, cli.WithCode(cli.ExitFailed,
+		fmt.Errorf("GitSource %s/%s: %s: %s%s", s.source.Namespace, s.source.Name, ready.Reason, ready.Message, v.counted(s.release)))
 }
 
 // counted returns what of a refused commit counts for the release, as the end of a
