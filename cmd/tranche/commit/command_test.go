@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -60,25 +59,6 @@ func TestOtherSteps(t *testing.T) {
 		err := otherSteps(tc.br, of(false, "1", "30%", "60%", "100%"), tc.step)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.reason, err, tc.want)
-		}
-	}
-}
-
-func TestSetPaused(t *testing.T) {
-	for _, tc := range []struct{ reason, text, want string }{
-		{"added, with the file's own indentation", "kind: BatchRelease\nmetadata: {name: web}\nspec:\n    # the workload\n    workloadRef: {name: web}\n", "kind: BatchRelease\nmetadata: {name: web}\nspec:\n    # the workload\n    paused: true\n    workloadRef: {name: web}\n"},
-		{"changed, comments stay", "kind: BatchRelease\nspec:\n  strategy: {}\n  paused: false # not now\n", "kind: BatchRelease\nspec:\n  strategy: {}\n  paused: true # not now\n"},
-		{"on one line", "{kind: BatchRelease, spec: {workloadRef: {name: web}}}\n", "{kind: BatchRelease, spec: {paused: true, workloadRef: {name: web}}}\n"},
-		{"of two, the one of that name", "kind: BatchRelease\nmetadata: {name: api}\nspec: {a: b}\n---\nkind: BatchRelease\nmetadata: {name: web}\nspec: {a: b}\n", "kind: BatchRelease\nmetadata: {name: api}\nspec: {a: b}\n---\nkind: BatchRelease\nmetadata: {name: web}\nspec: {paused: true, a: b}\n"},
-		{"none", "kind: Service\nspec: {a: b}\n", ""},
-		{"two, none of that name", "kind: BatchRelease\nspec: {a: b}\n---\nkind: BatchRelease\nspec: {a: b}\n", ""},
-	} {
-		got, err := setPaused(tc.text, "web", true)
-		if (err != nil) != (tc.want == "") {
-			t.Errorf("%s: %v", tc.reason, err)
-		}
-		if diff := cmp.Diff(tc.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 		}
 	}
 }

@@ -2,8 +2,6 @@ package commit
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -12,7 +10,6 @@ import (
 	"sigs.k8s.io/kustomize/api/konfig"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
-	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -142,102 +139,4 @@ func (st *commitCommand) alsoPaused(before, after *plan.Set) []string {
 		}
 	}
 	return also
-}
-
-// pausePatch is the patch of a kustomization that sets spec.paused of a plan.
-func pausePatch(indent, name string, paused bool) string {
-	lines := []string{
-		"- target: {kind: BatchRelease, name: " + name + "}",
-		"  patch: |-",
-		"    - op: add",
-		"      path: /spec/paused",
-		fmt.Sprintf("      value: %t", paused),
-	}
-	return indent + strings.Join(lines, "\n"+indent) + "\n"
-}
-
-// addPausePatch adds the patch to the text of a kustomization, and changes nothing else.
-func addPausePatch(text, name string, paused bool) (string, error) {
-	root, err := rootOf(text)
-	if err != nil {
-		return "", err
-	}
-	patches := yamlnode.ValueOf(root, "patches").Node
-	if patches == nil {
-		if text != "" && !strings.HasSuffix(text, "\n") {
-			text += "\n"
-		}
-		return text + "patches:\n" + pausePatch("", name, paused), nil
-	}
-	if patches.Kind != yaml.SequenceNode || patches.Style&yaml.FlowStyle != 0 || len(patches.Content) == 0 {
-		return "", errors.New("patches is not a list with one entry below the other; add the patch of spec.paused by hand")
-	}
-	lines := strings.SplitAfter(text, "\n")
-	at := patches.Content[0].Line - 1
-	indent := lines[at][:strings.Index(lines[at], "-")]
-	return strings.Join(slices.Insert(lines, at, pausePatch(indent, name, paused)), ""), nil
-}
-
-// dropPausePatch takes the patch out of the text of a kustomization. It reports whether
-// there was one.
-func dropPausePatch(text, name string) (string, bool) {
-	root, err := rootOf(text)
-	if err != nil {
-		return text, false
-	}
-	patches := yamlnode.ValueOf(root, "patches").Node
-	if patches == nil || patches.Kind != yaml.SequenceNode || patches.Style&yaml.FlowStyle != 0 {
-		return text, false
-	}
-	lines := strings.SplitAfter(text, "\n")
-	for i, item := range patches.Content {
-		target, patch := yamlnode.ValueOf(yamlnode.Of(item), "target"), yamlnode.ValueOf(yamlnode.Of(item), "patch").Text()
-		if yamlnode.ValueOf(target, "kind").Text() != "BatchRelease" || yamlnode.ValueOf(target, "name").Text() != name || !isPausePatch(patch) {
-			continue
-		}
-		from := item.Line - 1
-		dash := strings.Index(lines[from], "-")
-		to := from + 1
-		for to < len(lines) && (strings.TrimSpace(lines[to]) == "" || indentOf(lines[to]) > dash) {
-			to++
-		}
-		if len(patches.Content) == 1 {
-			from = keyLine(root, "patches") - 1
-		}
-		for i+1 == len(patches.Content) && to > from+1 && strings.TrimSpace(lines[to-1]) == "" {
-			to-- // what separates it from what follows stays
-		}
-		return strings.Join(slices.Delete(lines, from, to), ""), true
-	}
-	return text, false
-}
-
-// isPausePatch reports whether a patch sets spec.paused, and nothing else.
-func isPausePatch(patch string) bool {
-	var ops []struct{ Op, Path string }
-	return yaml.Unmarshal([]byte(patch), &ops) == nil && len(ops) == 1 && ops[0].Path == "/spec/paused"
-}
-
-func indentOf(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
-
-// rootOf is the mapping of a file with one document.
-func rootOf(text string) (yamlnode.Node, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
-		return yamlnode.Node{}, fmt.Errorf("reading it as YAML: %w", err)
-	}
-	if len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode || doc.Content[0].Style&yaml.FlowStyle != 0 {
-		return yamlnode.Node{}, errors.New("is not a mapping with one key below the other; edit it by hand")
-	}
-	return yamlnode.Of(doc.Content[0]), nil
-}
-
-// keyLine is the line of a key of a mapping, from 1.
-func keyLine(n yamlnode.Node, key string) int {
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i].Line
-		}
-	}
-	return 0
 }

@@ -1,21 +1,19 @@
 package commit
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/cmd/tranche/clone"
+	"github.com/tranche-dev/tranche/cmd/tranche/planfile"
 	"github.com/tranche-dev/tranche/cmd/tranche/yamlnode"
 	"github.com/tranche-dev/tranche/plan"
 )
@@ -129,7 +127,7 @@ func (p *pausing) change(ctx context.Context, ch *clone.Change) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	edited, err := setPaused(text, p.planned.Plan.Name, p.paused)
+	edited, err := planfile.SetPaused(text, p.planned.Plan.Name, p.paused)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", p.planned.File, err)
 	}
@@ -155,7 +153,7 @@ func (p *pausing) drop(ctx context.Context, ch *clone.Change, k kustomizations) 
 	if err != nil {
 		return false, err
 	}
-	text, there := dropPausePatch(text, p.original(ctx, ch))
+	text, there := planfile.DropPausePatch(text, p.original(ctx, ch))
 	if !there {
 		return false, nil
 	}
@@ -176,7 +174,7 @@ func (p *pausing) original(ctx context.Context, ch *clone.Change) string {
 	if err != nil {
 		return p.planned.Plan.Name
 	}
-	plans, err := plansIn(text)
+	plans, err := planfile.Plans(text)
 	if err != nil || len(plans) != 1 {
 		return p.planned.Plan.Name
 	}
@@ -193,7 +191,7 @@ func (p *pausing) patch(ctx context.Context, ch *clone.Change, k kustomizations)
 	if err != nil {
 		return err
 	}
-	if text, err = addPausePatch(text, p.original(ctx, ch), p.paused); err != nil {
+	if text, err = planfile.AddPausePatch(text, p.original(ctx, ch), p.paused); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	return ch.Write(ctx, file, text)
@@ -224,74 +222,4 @@ func (p *pausing) confine(ctx context.Context, ch *clone.Change, k kustomization
 		return err
 	}
 	return p.patch(ctx, ch, k)
-}
-
-// setPaused edits spec.paused of a plan in the text of its file, and nothing else of it.
-// If the file has several plans, it is the one of that name. A plan alone may be renamed
-// by kustomize.
-func setPaused(text, name string, paused bool) (string, error) {
-	plans, err := plansIn(text)
-	if err != nil {
-		return "", err
-	}
-	var spec *yaml.Node
-	for _, p := range plans {
-		if len(plans) == 1 || yamlnode.ValueOf(yamlnode.ValueOf(p, "metadata"), "name").Text() == name {
-			spec = yamlnode.ValueOf(p, "spec").Node
-		}
-	}
-	if spec == nil || spec.Kind != yaml.MappingNode || len(spec.Content) == 0 {
-		return "", fmt.Errorf("there is no BatchRelease %s with a spec in it", name)
-	}
-	lines := strings.SplitAfter(text, "\n")
-	if at := yamlnode.ValueOf(yamlnode.Of(spec), "paused").Node; at != nil {
-		if at.Kind != yaml.ScalarNode || at.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 || at.Value == "" {
-			return "", errors.New("spec.paused is not a plain value; edit it by hand")
-		}
-		line := &lines[at.Line-1]
-		from := column(*line, at.Column)
-		rest, ok := strings.CutPrefix((*line)[from:], at.Value)
-		if !ok {
-			return "", errors.New("spec.paused is not a plain value; edit it by hand")
-		}
-		*line = (*line)[:from] + fmt.Sprint(paused) + rest
-		return strings.Join(lines, ""), nil
-	}
-	first := spec.Content[0]
-	line := &lines[first.Line-1]
-	from := column(*line, first.Column)
-	if spec.Style&yaml.FlowStyle != 0 {
-		*line = (*line)[:from] + fmt.Sprintf("paused: %t, ", paused) + (*line)[from:]
-	} else {
-		*line = fmt.Sprintf("%spaused: %t\n", strings.Repeat(" ", from), paused) + *line
-	}
-	return strings.Join(lines, ""), nil
-}
-
-// column is where in a line a column of YAML is, which counts characters from 1.
-func column(line string, at int) int {
-	for i := range line {
-		if at--; at == 0 {
-			return i
-		}
-	}
-	return len(line)
-}
-
-// plansIn are the BatchReleases of a file.
-func plansIn(text string) ([]yamlnode.Node, error) {
-	var plans []yamlnode.Node
-	for d := yaml.NewDecoder(bytes.NewBufferString(text)); ; {
-		var doc yaml.Node
-		err := d.Decode(&doc)
-		if errors.Is(err, io.EOF) {
-			return plans, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading it as YAML: %w", err)
-		}
-		if len(doc.Content) == 1 && yamlnode.ValueOf(yamlnode.Of(doc.Content[0]), "kind").Text() == "BatchRelease" {
-			plans = append(plans, yamlnode.Of(doc.Content[0]))
-		}
-	}
 }
