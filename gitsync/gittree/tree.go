@@ -50,15 +50,21 @@ var (
 //
 // Not safe for use by several goroutines.
 type Tree struct {
-	storer storer.EncodedObjectStorer
+	objects
+	readOnly
 	root   plumbing.Hash
-	trees  map[plumbing.Hash][]object.TreeEntry
 	reads  Reads
-	shared *Folders // nil: none
 	limits Limits
 	used   int   // files read and folders listed
 	bytes  int64 // read
-	err    error
+}
+
+// objects are those of a storer that a tree has read.
+type objects struct {
+	storer storer.EncodedObjectStorer
+	trees  map[plumbing.Hash][]object.TreeEntry
+	shared *Folders // nil: none
+	err    error    // the first one of the storer
 }
 
 var _ filesys.FileSystem = (*Tree)(nil)
@@ -81,7 +87,8 @@ func OpenTree(s storer.EncodedObjectStorer, root plumbing.Hash) (*Tree, error) {
 // OpenShared returns a tree that takes large folders from those that others have read, for
 // comparisons. Such a folder may be missing in the storer.
 func OpenShared(s storer.EncodedObjectStorer, root plumbing.Hash, shared *Folders) (*Tree, error) {
-	t := &Tree{storer: s, root: root, shared: shared, trees: map[plumbing.Hash][]object.TreeEntry{}, reads: Reads{}, limits: LimitsOf(s)}
+	read := objects{storer: s, shared: shared, trees: map[plumbing.Hash][]object.TreeEntry{}}
+	t := &Tree{objects: read, root: root, reads: Reads{}, limits: LimitsOf(s)}
 	if _, err := t.entries("/", t.root); err != nil {
 		return nil, err
 	}
@@ -201,37 +208,37 @@ type node struct {
 func (n node) isDir() bool { return n.mode == filemode.Dir }
 
 // broken keeps the first error of the storer.
-func (t *Tree) broken(p string, h plumbing.Hash, err error) error {
-	if t.err == nil {
-		t.err = Missing(fromRoot(p), h, err)
+func (o *objects) broken(p string, h plumbing.Hash, err error) error {
+	if o.err == nil {
+		o.err = Missing(fromRoot(p), h, err)
 	}
-	return t.err
+	return o.err
 }
 
 // entries returns the entries of a tree, which must be names and nothing else.
-func (t *Tree) entries(p string, h plumbing.Hash) ([]object.TreeEntry, error) {
-	if e, ok := t.trees[h]; ok {
+func (o *objects) entries(p string, h plumbing.Hash) ([]object.TreeEntry, error) {
+	if e, ok := o.trees[h]; ok {
 		return e, nil
 	}
-	if e, ok := t.shared.get(h); ok {
+	if e, ok := o.shared.get(h); ok {
 		return e, nil
 	}
-	tree, err := object.GetTree(t.storer, h)
+	tree, err := object.GetTree(o.storer, h)
 	if err != nil {
-		return nil, t.broken(p, h, err)
+		return nil, o.broken(p, h, err)
 	}
 	for _, e := range tree.Entries {
 		if e.Name == "" || e.Name == "." || e.Name == ".." || strings.ContainsAny(e.Name, "/\x00") {
-			return nil, t.broken(p, h, fmt.Errorf("%q is not a file name", e.Name))
+			return nil, o.broken(p, h, fmt.Errorf("%q is not a file name", e.Name))
 		}
 	}
-	t.trees[h] = tree.Entries
-	t.shared.put(h, tree.Entries)
+	o.trees[h] = tree.Entries
+	o.shared.put(h, tree.Entries)
 	return tree.Entries, nil
 }
 
-func (t *Tree) entry(dir node, name string) (object.TreeEntry, bool, error) {
-	entries, err := t.entries(dir.real, dir.hash)
+func (o *objects) entry(dir node, name string) (object.TreeEntry, bool, error) {
+	entries, err := o.entries(dir.real, dir.hash)
 	if err != nil {
 		return object.TreeEntry{}, false, err
 	}
@@ -589,26 +596,27 @@ func (t *Tree) walk(p string, n node, fn filepath.WalkFunc) error {
 	return nil
 }
 
-func (t *Tree) info(p string, n node) (fileInfo, error) {
+func (o *objects) info(p string, n node) (fileInfo, error) {
 	i := fileInfo{name: path.Base(p), node: n}
 	if n.isDir() || n.mode == filemode.Submodule {
 		return i, nil
 	}
-	size, err := t.storer.EncodedObjectSize(n.hash)
+	size, err := o.storer.EncodedObjectSize(n.hash)
 	if err != nil {
-		return i, t.broken(n.real, n.hash, err)
+		return i, o.broken(n.real, n.hash, err)
 	}
 	i.size = size
 	return i, nil
 }
 
-// Create, Mkdir, MkdirAll, RemoveAll and WriteFile return an error.
+// readOnly is the part of a file system that writes: it returns an error.
+type readOnly struct{}
 
-func (t *Tree) Create(string) (filesys.File, error) { return nil, errReadOnly }
-func (t *Tree) Mkdir(string) error                  { return errReadOnly }
-func (t *Tree) MkdirAll(string) error               { return errReadOnly }
-func (t *Tree) RemoveAll(string) error              { return errReadOnly }
-func (t *Tree) WriteFile(string, []byte) error      { return errReadOnly }
+func (readOnly) Create(string) (filesys.File, error) { return nil, errReadOnly }
+func (readOnly) Mkdir(string) error                  { return errReadOnly }
+func (readOnly) MkdirAll(string) error               { return errReadOnly }
+func (readOnly) RemoveAll(string) error              { return errReadOnly }
+func (readOnly) WriteFile(string, []byte) error      { return errReadOnly }
 
 // openFile is a file that was read whole.
 type openFile struct {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -178,6 +179,9 @@ func (k *Keys) verifyOpenPGP(c commit, at when) (Signature, error) {
 	return s, nil
 }
 
+// strongHashes are those of a signature that another content cannot be made for.
+var strongHashes = []crypto.Hash{crypto.SHA256, crypto.SHA384, crypto.SHA512, crypto.SHA3_256, crypto.SHA3_512}
+
 // readOpenPGP reads an armored signature: one packet, and nothing after it.
 func readOpenPGP(armored string) (*packet.Signature, []byte, error) {
 	const end = "-----END PGP SIGNATURE-----"
@@ -207,8 +211,7 @@ func readOpenPGP(armored string) (*packet.Signature, []byte, error) {
 	switch {
 	case sig.SigType != packet.SigTypeBinary:
 		return nil, nil, errors.New("it is not of the kind that git makes")
-	case sig.Hash != crypto.SHA256 && sig.Hash != crypto.SHA384 && sig.Hash != crypto.SHA512 && sig.Hash != crypto.SHA3_256 &&
-		sig.Hash != crypto.SHA3_512:
+	case !slices.Contains(strongHashes, sig.Hash):
 		return nil, nil, fmt.Errorf("its hash, %s, is too weak", sig.Hash)
 	}
 	return sig, bare, nil

@@ -83,12 +83,12 @@ func (b *bootstrap) checkRole(ctx context.Context) error {
 	return nil
 }
 
-// roleAllows reports whether the role gives a right in the namespace of the source.
-func (b *bootstrap) roleAllows(rules []rbacv1.PolicyRule, r right) bool {
+// within reports whether rules of a role give the right.
+func (r right) within(rules []rbacv1.PolicyRule) bool {
 	has := func(list []string, word string) bool {
 		return slices.Contains(list, word) || slices.Contains(list, "*")
 	}
-	return r.Namespace == b.at.Namespace && slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
+	return slices.ContainsFunc(rules, func(rule rbacv1.PolicyRule) bool {
 		return has(rule.Verbs, r.Verb) && has(rule.APIGroups, r.Group) && has(rule.Resources, r.Resource) && len(rule.ResourceNames) == 0
 	})
 }
@@ -101,19 +101,19 @@ func (b *bootstrap) allowed(ctx context.Context, r right) (bool, error) {
 		if err := b.at.Get(ctx, client.ObjectKey{Name: b.role}, &role); err != nil {
 			return false, err
 		}
-		if b.roleAllows(role.Rules, r) {
+		if r.Namespace == b.at.Namespace && r.within(role.Rules) {
 			return true, nil
 		}
 	}
-	return b.has(ctx, r)
+	return r.isHeld(ctx, b.at)
 }
 
-// has reports whether an account has a right now.
-func (b *bootstrap) has(ctx context.Context, r right) (bool, error) {
+// isHeld reports whether the account has the right now.
+func (r right) isHeld(ctx context.Context, c client.Client) (bool, error) {
 	review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: r.account, Groups: groupsOf(r.account), ResourceAttributes: &r.ResourceAttributes,
 	}}
-	err := b.at.Create(ctx, &review)
+	err := c.Create(ctx, &review)
 	return review.Status.Allowed, err
 }
 
@@ -131,7 +131,7 @@ func (b *bootstrap) writeAccount(ctx context.Context) error {
 	}
 	for _, r := range b.needed() {
 		err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, rightsTimeout, true, func(ctx context.Context) (bool, error) {
-			ok, err := b.has(ctx, r)
+			ok, err := r.isHeld(ctx, b.at)
 			if apierrors.IsForbidden(err) { // you may not ask
 				return true, nil
 			}

@@ -134,7 +134,7 @@ type bootstrap struct {
 
 func (b *bootstrap) run(ctx context.Context) error {
 	var err error
-	if b.credentials, err = b.given(); err != nil {
+	if b.credentials, err = b.given(b.cmd.InOrStdin()); err != nil {
 		return err
 	}
 	b.changed = len(b.credentials) > 0
@@ -189,21 +189,21 @@ func (b *bootstrap) done(format string, args ...any) {
 }
 
 // given reads the credentials that flags name.
-func (b *bootstrap) given() (map[string][]byte, error) {
+func (o *bootstrapOptions) given(stdin io.Reader) (map[string][]byte, error) {
 	entries := map[string][]byte{}
-	for _, entry := range b.fromLiteral {
+	for _, entry := range o.fromLiteral {
 		key, value, ok := strings.Cut(entry, "=")
 		if !ok || key == "" {
 			return nil, errors.New("--from-literal: must be KEY=VALUE")
 		}
 		entries[key] = []byte(value)
 	}
-	for _, entry := range b.fromFile {
+	for _, entry := range o.fromFile {
 		key, file, ok := strings.Cut(entry, "=")
 		if !ok || key == "" || file == "" {
 			return nil, fmt.Errorf("--from-file %s: must be KEY=FILE", entry)
 		}
-		text, err := b.read(file)
+		text, err := read(file, stdin)
 		if err != nil {
 			return nil, fmt.Errorf("--from-file %s: %w", key, err)
 		}
@@ -216,9 +216,10 @@ func (b *bootstrap) given() (map[string][]byte, error) {
 	return entries, nil
 }
 
-func (b *bootstrap) read(file string) ([]byte, error) {
+// read reads a file; "-" is the standard input.
+func read(file string, stdin io.Reader) ([]byte, error) {
 	if file == "-" {
-		return io.ReadAll(b.cmd.InOrStdin())
+		return io.ReadAll(stdin)
 	}
 	return os.ReadFile(file)
 }

@@ -92,7 +92,7 @@ func (o *approveOptions) run(cmd *cobra.Command, k *cli.Cluster, name string) er
 		if err != nil {
 			return err
 		}
-		return st.approvePlan()
+		return planApproval{st}.approve()
 	}
 	step, err := o.stepOf(br, cmd.Flags().Changed("step"))
 	if err != nil {

@@ -16,10 +16,13 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// approvePlan commits an approval of what the clone says of the Deployment's plan. It
+// planApproval is an approval of the plan of a release's Deployment.
+type planApproval struct{ *commitCommand }
+
+// approve commits an approval of what the clone says of the Deployment's plan. It
 // is a file of its own, and nothing else is in that file: a signature covers all that
 // a commit brings.
-func (st *commitCommand) approvePlan() error {
+func (st planApproval) approve() error {
 	if !cli.HasSigners(st.source) {
 		return fmt.Errorf("GitSource %s/%s has no spec.approvals.signers, so a change of the plan needs no approval",
 			st.source.Namespace, st.source.Name)
@@ -47,15 +50,15 @@ func (st *commitCommand) approvePlan() error {
 		text := manifest.PlanApprovalFile(st.release.Namespace, st.release.Name, digest, note)
 		return "Approve the plan of " + st.release.Name, ch.Write(ctx, file, string(text))
 	}
-	return st.commit(change, func(commit string) error { return st.checkPlanApproval(commit, digest) }, "Tranche-Plan: "+digest)
+	return st.commit(change, func(commit string) error { return st.check(commit, digest) }, "Tranche-Plan: "+digest)
 }
 
-func (st *commitCommand) deployment() string {
+func (st planApproval) deployment() string {
 	return "Deployment " + st.release.Namespace + "/" + st.release.Spec.WorkloadRef.Name
 }
 
 // terms are those that a commit of the clone has for the release's Deployment.
-func (st *commitCommand) terms(commit string) (plan.Terms, error) {
+func (st planApproval) terms(commit string) (plan.Terms, error) {
 	set, _, err := st.set(commit)
 	if err != nil {
 		return "", err
@@ -64,7 +67,7 @@ func (st *commitCommand) terms(commit string) (plan.Terms, error) {
 }
 
 // governing are the terms that the controller goes by.
-func (st *commitCommand) governing() (plan.Terms, error) {
+func (st planApproval) governing() (plan.Terms, error) {
 	name := st.release.Namespace + "/" + st.release.Spec.WorkloadRef.Name
 	i := slices.IndexFunc(st.source.Status.Plans, func(p v1alpha1.GoverningPlan) bool { return p.Deployment == name })
 	if i < 0 {
@@ -74,8 +77,8 @@ func (st *commitCommand) governing() (plan.Terms, error) {
 	return plan.Terms(st.source.Status.Plans[i].Terms), nil
 }
 
-// checkPlanApproval makes sure that a commit has the approval, and still what it approves.
-func (st *commitCommand) checkPlanApproval(commit, digest string) error {
+// check makes sure that a commit has the approval, and still what it approves.
+func (st planApproval) check(commit, digest string) error {
 	then, err := st.terms(commit)
 	if err != nil {
 		return err

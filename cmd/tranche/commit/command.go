@@ -142,7 +142,7 @@ func (st *commitCommand) commit(change edit, check func(commit string) error, tr
 		*st.together = append(*st.together, pieceOfCommit{change, check, trailers})
 		return nil
 	}
-	ctx, out := st.cmd.Context(), st.cmd.OutOrStdout()
+	ctx := st.cmd.Context()
 	ch, err := st.clone.Begin(ctx)
 	if err != nil {
 		return err
@@ -163,6 +163,26 @@ func (st *commitCommand) commit(change edit, check func(commit string) error, tr
 	if err := ch.Clean(ctx); err != nil {
 		return err
 	}
+	if err := st.agree(ctx, diff); err != nil {
+		return err
+	}
+	commit, err := ch.Commit(ctx, st.full(message, trailers), st.sign)
+	if err != nil {
+		return err
+	}
+	if err := check(commit); err != nil {
+		return err
+	}
+	if err := ch.Take(ctx); err != nil {
+		return err
+	}
+	st.say("Committed %s.\n", cli.Short(commit))
+	return st.publish(ctx)
+}
+
+// agree shows a change, and what comes with it, and asks for it.
+func (st *commitCommand) agree(ctx context.Context, diff string) error {
+	out := st.cmd.OutOrStdout()
 	if _, err := fmt.Fprintln(out, clone.ColourDiff(terminal.StyleOf(out), diff)); err != nil {
 		return fmt.Errorf("showing the change: %w", err)
 	}
@@ -178,18 +198,7 @@ func (st *commitCommand) commit(change edit, check func(commit string) error, tr
 	if !st.ask("Commit this to " + st.source.Spec.Ref.Branch + "?") {
 		return errors.New("not committed")
 	}
-	commit, err := ch.Commit(ctx, st.full(message, trailers), st.sign)
-	if err != nil {
-		return err
-	}
-	if err := check(commit); err != nil {
-		return err
-	}
-	if err := ch.Take(ctx); err != nil {
-		return err
-	}
-	st.say("Committed %s.\n", cli.Short(commit))
-	return st.publish(ctx)
+	return nil
 }
 
 // publish pushes, or says how.

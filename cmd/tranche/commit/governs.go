@@ -81,22 +81,22 @@ func (k kustomizations) takers(file string, also []string) []string {
 
 // alsoGoverned returns what else the file of a plan governs. These are GitSources of the
 // same branch that this account may read, and kustomizations that no such GitSource has.
-func (st *commitCommand) alsoGoverned(ctx context.Context, k kustomizations, file string) []string {
-	own := path.Clean(st.source.Spec.Path)
+func (p *pausing) alsoGoverned(ctx context.Context, k kustomizations, file string) []string {
+	own := path.Clean(p.source.Spec.Path)
 	sources := map[string][]string{} // by path
-	for _, gs := range st.otherSources(ctx) {
+	for _, gs := range p.otherSources(ctx) {
 		at := path.Clean(gs.Spec.Path)
 		sources[at] = append(sources[at], gs.Namespace+"/"+gs.Name)
 	}
 	var paths, also []string
-	for p := range sources {
-		paths = append(paths, p)
+	for at := range sources {
+		paths = append(paths, at)
 	}
 	takers := k.takers(file, paths)
-	for p := range sources { // the own path, and folders of plain YAML, too
-		_, built := k[p]
-		if inside := p == "." || strings.HasPrefix(file, p+"/"); !slices.Contains(takers, p) && (p == own || inside && !built) {
-			takers = append(takers, p)
+	for at := range sources { // the own path, and folders of plain YAML, too
+		_, built := k[at]
+		if inside := at == "." || strings.HasPrefix(file, at+"/"); !slices.Contains(takers, at) && (at == own || inside && !built) {
+			takers = append(takers, at)
 		}
 	}
 	for _, dir := range takers {
@@ -112,7 +112,7 @@ func (st *commitCommand) alsoGoverned(ctx context.Context, k kustomizations, fil
 }
 
 // tried renders the worktree as it is now.
-func (st *commitCommand) tried(ctx context.Context, ch *clone.Change) (*plan.Set, error) {
+func (p *pausing) tried(ctx context.Context, ch *clone.Change) (*plan.Set, error) {
 	tree, err := ch.Git(ctx, "write-tree")
 	if err != nil {
 		return nil, err
@@ -121,12 +121,12 @@ func (st *commitCommand) tried(ctx context.Context, ch *clone.Change) (*plan.Set
 	if err != nil {
 		return nil, err
 	}
-	set, _, err := st.set(commit)
+	set, _, err := p.set(commit)
 	return set, err
 }
 
 // alsoPaused are the other releases of the source whose spec.paused a change sets, too.
-func (st *commitCommand) alsoPaused(before, after *plan.Set) []string {
+func (p *pausing) alsoPaused(before, after *plan.Set) []string {
 	was := map[string]bool{}
 	for i := range before.Releases {
 		was[planName(&before.Releases[i])] = before.Releases[i].Plan.Spec.Paused
@@ -134,7 +134,7 @@ func (st *commitCommand) alsoPaused(before, after *plan.Set) []string {
 	var also []string
 	for i := range after.Releases {
 		r := &after.Releases[i]
-		if name := planName(r); name != st.release.Namespace+"/"+st.release.Name && was[name] != r.Plan.Spec.Paused {
+		if name := planName(r); name != p.release.Namespace+"/"+p.release.Name && was[name] != r.Plan.Spec.Paused {
 			also = append(also, "BatchRelease "+name)
 		}
 	}

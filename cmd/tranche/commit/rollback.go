@@ -108,6 +108,7 @@ func rollbackDirect(cmd *cobra.Command, at *cli.Connection, name string, yes boo
 // wayBack is how the branch goes back: to what a commit rendered, by reverting
 // those after it that changed the template, newest first.
 type wayBack struct {
+	st      *commitCommand
 	to      string
 	wanted  *corev1.PodTemplateSpec
 	reverts []string
@@ -160,7 +161,7 @@ func (st *commitCommand) goBack(to string, with []string, reason string) error {
 	if reason != "" {
 		trailers = append(trailers, cli.TrailerRejected+": "+reason)
 	}
-	return st.commit(func(ctx context.Context, ch *clone.Change) (string, error) { return st.revert(ctx, way, ch) }, check, trailers...)
+	return st.commit(way.revert, check, trailers...)
 }
 
 // isTakenBack reports whether Git has taken back the last release, or is about to. A
@@ -215,7 +216,7 @@ func (st *commitCommand) target(ctx context.Context, to string) (string, error) 
 
 // wayBack finds the commits after the target that changed the template.
 func (st *commitCommand) wayBack(ctx context.Context, target string) (*wayBack, error) {
-	way := &wayBack{to: target}
+	way := &wayBack{st: st, to: target}
 	list, err := st.clone.Git(ctx, "rev-list", "--first-parent", "--reverse", target+"..HEAD")
 	if err != nil {
 		return nil, err
@@ -258,33 +259,33 @@ func (st *commitCommand) template(commit string) (*corev1.PodTemplateSpec, error
 // revert takes the commits back in a worktree, with the message that git gives a revert.
 // If git has a conflict, it does so as the controller does: in the files that are
 // rendered, and by lines.
-func (st *commitCommand) revert(ctx context.Context, w *wayBack, ch *clone.Change) (string, error) {
+func (w *wayBack) revert(ctx context.Context, ch *clone.Change) (string, error) {
 	err := w.gitRevert(ctx, ch)
 	if err == nil {
-		return st.revertAlone(ctx, w, ch, "This reverts commit %s.")
+		return w.revertAlone(ctx, ch, "This reverts commit %s.")
 	}
 	if _, cannot := ch.Git(ctx, "reset", "--quiet", "--hard", "HEAD"); cannot != nil {
 		return "", errors.Join(err, cannot)
 	}
-	if w.left, err = st.takeBack(ctx, w, ch); err != nil {
+	if w.left, err = w.takeBack(ctx, ch); err != nil {
 		return "", err
 	}
-	st.say("git revert has a conflict. Only what is rendered is taken back, by lines%s.\n\n", w.butLeft())
-	return st.revertAlone(ctx, w, ch, "This reverts commit %s, but only in\nwhat is rendered.")
+	w.st.say("git revert has a conflict. Only what is rendered is taken back, by lines%s.\n\n", w.butLeft())
+	return w.revertAlone(ctx, ch, "This reverts commit %s, but only in\nwhat is rendered.")
 }
 
 // revertAlone leaves other releases where they are, as far as the files allow it, and
 // returns the message.
-func (st *commitCommand) revertAlone(ctx context.Context, w *wayBack, ch *clone.Change, line string) (string, error) {
-	spared, err := st.narrow(ctx, ch, w.wanted, w.with)
+func (w *wayBack) revertAlone(ctx context.Context, ch *clone.Change, line string) (string, error) {
+	spared, err := w.st.narrow(ctx, ch, w.wanted, w.with)
 	if err != nil {
 		return "", err
 	}
 	if len(spared) > 0 {
-		line = "This reverts commit %s, but only in\nwhat released " + st.release.Namespace + "/" + st.release.Name + "."
+		line = "This reverts commit %s, but only in\nwhat released " + w.st.release.Namespace + "/" + w.st.release.Name + "."
 	}
 	for _, m := range spared {
-		st.say("%s was released by the same change, and stays (%s would be the way back).\n", m, m.how)
+		w.st.say("%s was released by the same change, and stays (%s would be the way back).\n", m, m.how)
 	}
 	return w.message(ctx, ch, line)
 }
@@ -309,12 +310,12 @@ func (w *wayBack) gitRevert(ctx context.Context, ch *clone.Change) error {
 
 // takeBack takes back what the commits changed of what is rendered, and
 // returns the files of which it cannot.
-func (st *commitCommand) takeBack(ctx context.Context, w *wayBack, ch *clone.Change) (left []string, err error) {
-	objects, err := st.clone.Objects()
+func (w *wayBack) takeBack(ctx context.Context, ch *clone.Change) (left []string, err error) {
+	objects, err := w.st.clone.Objects()
 	if err != nil {
 		return nil, err
 	}
-	head, err := st.clone.Head(ctx)
+	head, err := w.st.clone.Head(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +323,7 @@ func (st *commitCommand) takeBack(ctx context.Context, w *wayBack, ch *clone.Cha
 	for i, c := range w.reverts {
 		commits[i] = plumbing.NewHash(c)
 	}
-	changes, left, err := revert.TakeBack(objects, st.source, plumbing.NewHash(head), commits)
+	changes, left, err := revert.TakeBack(objects, w.st.source, plumbing.NewHash(head), commits)
 	if err != nil {
 		return nil, fmt.Errorf("taking back %s: %w", cli.Short(w.reverts[0]), err)
 	}

@@ -130,27 +130,32 @@ func DropPausePatch(text, name string) (string, bool) {
 	if patches == nil || patches.Kind != yaml.SequenceNode || patches.Style&yaml.FlowStyle != 0 {
 		return text, false
 	}
-	lines := strings.SplitAfter(text, "\n")
-	for i, item := range patches.Content {
+	i := slices.IndexFunc(patches.Content, func(item *yaml.Node) bool {
 		target, patch := yamlnode.ValueOf(yamlnode.Of(item), "target"), yamlnode.ValueOf(yamlnode.Of(item), "patch").Text()
-		if yamlnode.ValueOf(target, "kind").Text() != "BatchRelease" || yamlnode.ValueOf(target, "name").Text() != name || !isPausePatch(patch) {
-			continue
-		}
-		from := item.Line - 1
-		dash := strings.Index(lines[from], "-")
-		to := from + 1
-		for to < len(lines) && (strings.TrimSpace(lines[to]) == "" || indentOf(lines[to]) > dash) {
-			to++
-		}
-		if len(patches.Content) == 1 {
-			from = keyLine(root, "patches") - 1
-		}
-		for i+1 == len(patches.Content) && to > from+1 && strings.TrimSpace(lines[to-1]) == "" {
-			to-- // what separates it from what follows stays
-		}
-		return strings.Join(slices.Delete(lines, from, to), ""), true
+		return yamlnode.ValueOf(target, "kind").Text() == "BatchRelease" && yamlnode.ValueOf(target, "name").Text() == name && isPausePatch(patch)
+	})
+	if i < 0 {
+		return text, false
 	}
-	return text, false
+	lines := strings.SplitAfter(text, "\n")
+	from := patches.Content[i].Line - 1
+	to := endOf(lines, from, strings.Index(lines[from], "-"))
+	if len(patches.Content) == 1 {
+		from = keyLine(root, "patches") - 1
+	}
+	for i+1 == len(patches.Content) && to > from+1 && strings.TrimSpace(lines[to-1]) == "" {
+		to-- // what separates it from what follows stays
+	}
+	return strings.Join(slices.Delete(lines, from, to), ""), true
+}
+
+// endOf returns the line after an item that begins at a line with this indent of its dash.
+func endOf(lines []string, from, dash int) int {
+	to := from + 1
+	for to < len(lines) && (strings.TrimSpace(lines[to]) == "" || indentOf(lines[to]) > dash) {
+		to++
+	}
+	return to
 }
 
 // isPausePatch reports whether a patch sets spec.paused, and nothing else.

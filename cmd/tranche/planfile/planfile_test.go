@@ -9,10 +9,24 @@ import (
 
 func TestSetPaused(t *testing.T) {
 	for _, tc := range []struct{ reason, text, want string }{
-		{"added, with the file's own indentation", "kind: BatchRelease\nmetadata: {name: web}\nspec:\n    # the workload\n    workloadRef: {name: web}\n", "kind: BatchRelease\nmetadata: {name: web}\nspec:\n    # the workload\n    paused: true\n    workloadRef: {name: web}\n"},
-		{"changed, comments stay", "kind: BatchRelease\nspec:\n  strategy: {}\n  paused: false # not now\n", "kind: BatchRelease\nspec:\n  strategy: {}\n  paused: true # not now\n"},
-		{"on one line", "{kind: BatchRelease, spec: {workloadRef: {name: web}}}\n", "{kind: BatchRelease, spec: {paused: true, workloadRef: {name: web}}}\n"},
-		{"of two, the one of that name", "kind: BatchRelease\nmetadata: {name: api}\nspec: {a: b}\n---\nkind: BatchRelease\nmetadata: {name: web}\nspec: {a: b}\n", "kind: BatchRelease\nmetadata: {name: api}\nspec: {a: b}\n---\nkind: BatchRelease\nmetadata: {name: web}\nspec: {paused: true, a: b}\n"},
+		{
+			"added, with the file's own indentation",
+			"kind: BatchRelease\nmetadata: {name: web}\nspec:\n    # the workload\n    workloadRef: {name: web}\n",
+			"kind: BatchRelease\nmetadata: {name: web}\nspec:\n    # the workload\n    paused: true\n    workloadRef: {name: web}\n",
+		},
+		{
+			"changed, comments stay", "kind: BatchRelease\nspec:\n  strategy: {}\n  paused: false # not now\n",
+			"kind: BatchRelease\nspec:\n  strategy: {}\n  paused: true # not now\n",
+		},
+		{
+			"on one line", "{kind: BatchRelease, spec: {workloadRef: {name: web}}}\n",
+			"{kind: BatchRelease, spec: {paused: true, workloadRef: {name: web}}}\n",
+		},
+		{
+			"of two, the one of that name",
+			"kind: BatchRelease\nmetadata: {name: api}\nspec: {a: b}\n---\nkind: BatchRelease\nmetadata: {name: web}\nspec: {a: b}\n",
+			"kind: BatchRelease\nmetadata: {name: api}\nspec: {a: b}\n---\nkind: BatchRelease\nmetadata: {name: web}\nspec: {paused: true, a: b}\n",
+		},
 		{"none", "kind: Service\nspec: {a: b}\n", ""},
 		{"two, none of that name", "kind: BatchRelease\nspec: {a: b}\n---\nkind: BatchRelease\nspec: {a: b}\n", ""},
 	} {
@@ -33,7 +47,10 @@ func TestPausePatch(t *testing.T) {
 	for _, tc := range []struct{ why, text, want string }{
 		{"no patches yet", "# shop\nresources: [../base]\n", "# shop\nresources: [../base]\npatches:\n" + patch},
 		{"no newline at the end", "resources: [../base]", "resources: [../base]\npatches:\n" + patch},
-		{"others", "patches: # of ours\n- path: a.yaml # one\n\nimages: []\n", "patches: # of ours\n" + patch + "- path: a.yaml # one\n\nimages: []\n"},
+		{
+			"others", "patches: # of ours\n- path: a.yaml # one\n\nimages: []\n",
+			"patches: # of ours\n" + patch + "- path: a.yaml # one\n\nimages: []\n",
+		},
 		{"indented", "patches:\n  - path: a.yaml\nimages: []\n", "patches:\n" + indented + "  - path: a.yaml\nimages: []\n"},
 		{"in one line", "patches: [{path: a.yaml}]\n", ""},
 		{"empty", "patches: []\n", ""},

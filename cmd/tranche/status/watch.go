@@ -208,12 +208,17 @@ func (v *verdict) see(s *releaseView) (bool, error) {
 	if s.release.Generation != at.ObservedGeneration || !v.arrived(s) {
 		return false, nil // the status is about another spec
 	}
+	return v.outcome(s)
+}
+
+// outcome returns whether the release is over by the reason of a status that is about it.
+func (v *verdict) outcome(s *releaseView) (bool, error) {
+	at := &s.release.Status
 	failed := cli.WithCode(cli.ExitFailed, fmt.Errorf("%s/%s: %s", s.release.Namespace, s.release.Name, v.last))
 	switch at.Reason {
 	case v1alpha1.ReasonProgressDeadlineExceeded, v1alpha1.ReasonTemplateRefused, v1alpha1.ReasonInvalidPlan, v1alpha1.ReasonUnsupportedStrategy,
-		v1alpha1.ReasonAnotherPlan, v1alpha1.ReasonRecordsLost, v1alpha1.ReasonTemplateMissing, v1alpha1.ReasonDeploymentNotFound:
-		return true, failed
-	case v1alpha1.ReasonRolledBack:
+		v1alpha1.ReasonAnotherPlan, v1alpha1.ReasonRecordsLost, v1alpha1.ReasonTemplateMissing, v1alpha1.ReasonDeploymentNotFound,
+		v1alpha1.ReasonRolledBack:
 		return true, failed
 	case v1alpha1.ReasonNativeRollout, v1alpha1.ReasonPodsUnavailable: // a first install has no deadline but the native one
 		if meta.IsStatusConditionTrue(at.Conditions, v1alpha1.ConditionStalled) {
