@@ -133,7 +133,8 @@ func TestProblems_Sentences(t *testing.T) {
 }
 
 func TestProse_Units(t *testing.T) {
-	page := "# Title\n\nA line\nand its end.\n\n- item\n  goes on\n- another\n\nA command:\n\n    code nobody reads\n\n```\nnobody\n```\n\n| a | b |\n"
+	page := "# Title\n\nA line\nand its end.\n\n- item\n  goes on\n- another\n\nA command:\n\n    code nobody " +
+		"reads\n\n```\nnobody\n```\n\n| a | b |\n"
 	var got []string
 	for _, u := range prose(page) {
 		if text := strings.TrimSpace(u.text); text != "" {

@@ -18,7 +18,9 @@ func FuzzPlanFile(f *testing.F) {
 	f.Add("apiVersion: tranche.dev/v1alpha1\nkind: BatchRelease\nmetadata: {name: web}\nspec: {strategy: {steps: [{pause: {duration: 1y}}]}}\n")
 	f.Add("a: &a {x: &b [1, 2]}\nb: [*a, *b]\n---\n" + plantest.Plan("web", "100%"))
 	f.Fuzz(func(t *testing.T, content string) {
-		objects, err := manifest.Render(plantest.Tree(t, map[string]string{"apps/web.yaml": plantest.Deployment("web", "nginx", "10"), "apps/release.yaml": content}), "apps", manifest.RenderOptions{})
+		objects, err := manifest.Render(plantest.Tree(t, map[string]string{
+			"apps/web.yaml": plantest.Deployment("web", "nginx", "10"), "apps/release.yaml": content,
+		}), "apps", manifest.RenderOptions{})
 		var set *plan.Set
 		if err == nil {
 			set, err = plan.Collect(objects, plan.CollectOptions{Namespace: "shop", Namespaced: manifest.Namespaced})

@@ -58,8 +58,14 @@ func TestEqualTemplate(t *testing.T) {
 		{"no template is no template", nil, nil, true},
 		{"a template is not no template", base(same), nil, false},
 		{"the same twice", base(same), base(same), true},
-		{"the hash label is not part of a revision", base(same), base(func(p *corev1.PodTemplateSpec) { p.Labels["pod-template-hash"] = "x" }), true},
-		{"two hash labels neither", base(func(p *corev1.PodTemplateSpec) { p.Labels["pod-template-hash"] = "y" }), base(func(p *corev1.PodTemplateSpec) { p.Labels["pod-template-hash"] = "x" }), true},
+		{
+			"the hash label is not part of a revision", base(same),
+			base(func(p *corev1.PodTemplateSpec) { p.Labels["pod-template-hash"] = "x" }), true,
+		},
+		{
+			"two hash labels neither", base(func(p *corev1.PodTemplateSpec) { p.Labels["pod-template-hash"] = "y" }),
+			base(func(p *corev1.PodTemplateSpec) { p.Labels["pod-template-hash"] = "x" }), true,
+		},
 		{"another label is", base(same), base(func(p *corev1.PodTemplateSpec) { p.Labels["tier"] = "x" }), false},
 		{"nil equals empty", base(same), base(func(p *corev1.PodTemplateSpec) {
 			p.Annotations = map[string]string{}

@@ -139,14 +139,20 @@ func TestValidateSteps(t *testing.T) {
 	}{
 		{"1 30% 100%", 10, "they go up", nil},
 		{"1 10% 10% 100%", 10, "they stay", nil},
-		{"3 20% 100%", 10, "a number, then a smaller share", []string{"at[1].replicas: of 10 is 2, below the 3 of step 0; steps may stay or go up"}},
+		{
+			"3 20% 100%", 10, "a number, then a smaller share",
+			[]string{"at[1].replicas: of 10 is 2, below the 3 of step 0; steps may stay or go up"},
+		},
 		{"3 20% 100%", 15, "the same plan is in order for more pods", nil},
 		{"50% 3 4 100%", 10, "each step below the highest is named, with the highest", []string{
 			"at[1].replicas: of 10 is 3, below the 5 of step 0; steps may stay or go up",
 			"at[2].replicas: of 10 is 4, below the 5 of step 0; steps may stay or go up",
 		}},
 		{"7 5% 100%", 0, "of no pods all is none", nil},
-		{"7 99% 100%", 2, "a number stops at all pods, a share below 100% before", []string{"at[1].replicas: of 2 is 1, below the 2 of step 0; steps may stay or go up"}},
+		{
+			"7 99% 100%", 2, "a number stops at all pods, a share below 100% before",
+			[]string{"at[1].replicas: of 2 is 1, below the 2 of step 0; steps may stay or go up"},
+		},
 	} {
 		var got []string
 		for _, e := range plan.ValidateSteps(steps(tc.steps), tc.n, field.NewPath("at")) {
@@ -211,7 +217,8 @@ func TestBounds(t *testing.T) {
 	} {
 		surge, unavailable, err := plan.Bounds(tc.s, tc.n)
 		if surge != tc.surge || unavailable != tc.unavailable || text(err) != tc.err {
-			t.Errorf("%s: Bounds(%v, %d) = %d, %d, %v; want %d, %d, %q", tc.reason, tc.s, tc.n, surge, unavailable, err, tc.surge, tc.unavailable, tc.err)
+			t.Errorf("%s: Bounds(%v, %d) = %d, %d, %v; want %d, %d, %q",
+				tc.reason, tc.s, tc.n, surge, unavailable, err, tc.surge, tc.unavailable, tc.err)
 		}
 	}
 }

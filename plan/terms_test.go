@@ -129,7 +129,8 @@ func TestTerms_Differ(t *testing.T) {
 		"minReadySeconds":      {"  replicas: 4\n", "  replicas: 4\n  minReadySeconds: 1\n"},
 		"no plan":              {signedPlan[:strings.Index(signedPlan, "---\n")], ""},
 		"no Deployment":        {signedPlan, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"},
-		"another namespace":    {"kind: BatchRelease\nmetadata: {name: web}", "kind: BatchRelease\nmetadata: {name: web, namespace: other}", "kind: Deployment\nmetadata: {name: web}", "kind: Deployment\nmetadata: {name: web, namespace: other}"},
+		"another namespace": {"kind: BatchRelease\nmetadata: {name: web}", "kind: BatchRelease\nmetadata: {name: web, namespace: other}",
+			"kind: Deployment\nmetadata: {name: web}", "kind: Deployment\nmetadata: {name: web, namespace: other}"},
 	} {
 		namespace := "shop"
 		manifests := signedPlan
@@ -150,15 +151,17 @@ func TestTerms_Differ(t *testing.T) {
 // Under keeps what was. A set under its own terms has the same ones, and under others it
 // has those, with the template of the set.
 func TestSet_Under(t *testing.T) {
-	now := termsIn(t, signedPlan, "  strategy:\n", "  strategy:\n    rollback: {steps: [{replicas: 50%}, {replicas: 100%}]}\n    progressDeadlineSeconds: 7\n    onFailure: Rollback\n",
+	now := termsIn(t, signedPlan, "  strategy:\n",
+		"  strategy:\n    rollback: {steps: [{replicas: 50%}, {replicas: 100%}]}\n    progressDeadlineSeconds: 7\n    onFailure: Rollback\n",
 		"  replicas: 4\n", "  replicas: 4\n  minReadySeconds: 3\n  strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}\n", "10m", "1.5s")
 	kept := []plan.Kept{{Namespace: "shop", Name: "web", Terms: now}}
 	kept[0].Plan.Name = "web"
 	for name, edit := range map[string][]string{
-		"other terms":      {"web:v1", "web:v2"},
-		"another name":     {"web:v1", "web:v2", "kind: BatchRelease\nmetadata: {name: web}", "kind: BatchRelease\nmetadata: {name: other}"},
-		"no plan":          {"web:v1", "web:v2", signedPlan[:strings.Index(signedPlan, "---\n")], ""},
-		"no plan, stopped": {"web:v1", "web:v2", signedPlan[:strings.Index(signedPlan, "---\n")], "", "  replicas: 4\n", "  replicas: 4\n  paused: true\n  strategy: {type: Recreate}\n"},
+		"other terms":  {"web:v1", "web:v2"},
+		"another name": {"web:v1", "web:v2", "kind: BatchRelease\nmetadata: {name: web}", "kind: BatchRelease\nmetadata: {name: other}"},
+		"no plan":      {"web:v1", "web:v2", signedPlan[:strings.Index(signedPlan, "---\n")], ""},
+		"no plan, stopped": {"web:v1", "web:v2", signedPlan[:strings.Index(signedPlan, "---\n")], "", "  replicas: 4\n",
+			"  replicas: 4\n  paused: true\n  strategy: {type: Recreate}\n"},
 	} {
 		manifests := signedPlan
 		for i := 0; i < len(edit); i += 2 {
@@ -201,7 +204,8 @@ func TestSet_Under_NameTaken(t *testing.T) {
 	kept := []plan.Kept{{Namespace: "shop", Name: "web", Terms: termsIn(t, signedPlan)}}
 	kept[0].Plan.Name = "web"
 	_, err := collected(t, other).Under(kept, nil)
-	if err == nil || !strings.Contains(err.Error(), "governs Deployment shop/") || !strings.Contains(err.Error(), "give the new plan another name") {
+	if err == nil || !strings.Contains(err.Error(), "governs Deployment shop/") ||
+		!strings.Contains(err.Error(), "give the new plan another name") {
 		t.Errorf("%v", err)
 	}
 }

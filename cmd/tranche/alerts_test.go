@@ -93,7 +93,10 @@ func (m *monitored) between(to string, transport http.RoundTripper, fails func(*
 	m.Helper()
 	u, err := url.Parse(to)
 	m.must(err)
-	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(u) }}
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+		Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(u) },
+	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if code := fails(q); code != 0 {
 			http.Error(w, "made by a test", code)
@@ -120,7 +123,8 @@ users: [{name: test, user: {}}]
 contexts: [{name: test, context: {cluster: test, user: test}}]
 current-context: test
 `, m.api.URL)), 0o600))
-	p.cmd = exec.Command(os.Args[0], "controller", "--as", m.c.Controller.Impersonate.UserName, "--leader-elect", "--leader-election-namespace", m.ns,
+	p.cmd = exec.Command(os.Args[0], "controller", "--as", m.c.Controller.Impersonate.UserName, "--leader-elect",
+		"--leader-election-namespace", m.ns,
 		m.ownOnly(), "--storage-path", m.TempDir(), "--log-encoding", "console",
 		"--metrics-bind-address", p.address, "--metrics-secure=false")
 	p.cmd.Env = append(os.Environ(), asTranche+"=1", "KUBECONFIG="+kubeconfig)

@@ -48,7 +48,9 @@ func TestAsked(t *testing.T) {
 	s.must(os.Symlink(os.Args[0], filepath.Join(dir, "kubectl-tranche")))
 	root, err := clustertest.Root()
 	s.must(err)
-	for args, want := range map[string]string{"get web -n " + s.ns: "WaitingForApproval", "get --help": "kubectl tranche get", "version": "client:"} {
+	for args, want := range map[string]string{
+		"get web -n " + s.ns: "WaitingForApproval", "get --help": "kubectl tranche get", "version": "client:",
+	} {
 		kubectl := exec.Command(filepath.Join(root, "bin", "kubectl"), append([]string{"tranche"}, strings.Fields(args)...)...)
 		kubectl.Env = append(s.environment(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 		out, err := kubectl.CombinedOutput()

@@ -12,7 +12,8 @@ import (
 func TestCanAsk_NoTerminal(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "absent"))
 	for _, command := range []string{
-		"approve web --push", "approve web --direct", "approve web --plan", "approve --commit 0123456", "rollback web --push", "rollback web --direct",
+		"approve web --push", "approve web --direct", "approve web --plan", "approve --commit 0123456", "rollback web --push",
+		"rollback web --direct",
 		"reject web --reason slow", "pause web --push", "resume web",
 	} {
 		var out bytes.Buffer

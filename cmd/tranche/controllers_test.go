@@ -60,7 +60,10 @@ func start(storage string, flags ...string) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	root := newRoot()
-	root.SetArgs(append([]string{"controller", "--storage-path", storage, "--file-roots", os.TempDir(), "--file-write-roots", os.TempDir(), "--skip-name-validation", "--log-level", logLevel()}, flags...))
+	root.SetArgs(append([]string{
+		"controller", "--storage-path", storage, "--file-roots", os.TempDir(), "--file-write-roots", os.TempDir(),
+		"--skip-name-validation", "--log-level", logLevel(),
+	}, flags...))
 	go func() { ended <- root.ExecuteContext(ctx) }()
 	return sync.OnceValue(func() error {
 		cancel()
@@ -94,7 +97,8 @@ func (s *env) control(flags ...string) {
 func (s *env) process(flags ...string) (stop func()) {
 	s.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{
-		"controller", "--as", s.c.Controller.Impersonate.UserName, "--storage-path", s.TempDir(), "--file-roots", os.TempDir(), "--file-write-roots", os.TempDir(), "--log-encoding", "console",
+		"controller", "--as", s.c.Controller.Impersonate.UserName, "--storage-path", s.TempDir(), "--file-roots", os.TempDir(),
+		"--file-write-roots", os.TempDir(), "--log-encoding", "console",
 	}, flags...)...)
 	cmd.Env = append(os.Environ(), asTranche+"=1", "KUBECONFIG="+s.c.Kubeconfig)
 	var output bytes.Buffer

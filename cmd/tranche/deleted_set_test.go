@@ -32,7 +32,8 @@ func TestReplicaSetDeleted(t *testing.T) {
 		}
 		return nil
 	})
-	if out, err := s.c.Kubectl(t, "delete", "replicaset", s.setOf("v1"), "-n", s.ns); err == nil || !strings.Contains(out, "held for a release in batches") {
+	if out, err := s.c.Kubectl(t, "delete", "replicaset", s.setOf("v1"), "-n", s.ns); err == nil ||
+		!strings.Contains(out, "held for a release in batches") {
 		t.Errorf("%v: %s", err, out)
 	}
 

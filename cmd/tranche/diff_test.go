@@ -137,7 +137,8 @@ func TestDiff_KeptFailure(t *testing.T) {
 	s.run(s.clone, "git", "commit", "--quiet", "-m", "about")
 	var d diff.Document
 	s.document(&d, "diff")
-	if r := d.Sources[0].Releases; len(r) != 1 || r[0].Outlook != "Blocked" || !strings.Contains(r[0].Message, "(RolledBack)") || !strings.Contains(r[0].Message, "is not tried again") {
+	if r := d.Sources[0].Releases; len(r) != 1 || r[0].Outlook != "Blocked" || !strings.Contains(r[0].Message, "(RolledBack)") ||
+		!strings.Contains(r[0].Message, "is not tried again") {
 		t.Errorf("the outlook is %+v", r)
 	}
 	if out := s.says(0, "diff", "Nothing begins (RolledBack)", "BatchRelease "+s.ns+"/web"); strings.Contains(out, "A new release") {
@@ -208,7 +209,8 @@ func (s *env) masked(out string) string {
 func encoded(v string) string { return base64.StdEncoding.EncodeToString([]byte(v)) }
 
 func secretOf(password, user string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: login}\ndata: {password: %s}\nstringData: {user: %s}\n", encoded(password), user)
+	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: login}\ndata: {password: %s}\nstringData: {user: %s}\n",
+		encoded(password), user)
 }
 
 func configMap(name, text string) string {

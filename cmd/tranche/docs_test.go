@@ -26,7 +26,9 @@ func TestOutputIsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	word := regexp.MustCompile("`([^`]+)`")
-	for heading, document := range map[string]any{"ReleaseHistory": status.History{}, "EventLog": status.EventLog{}, "Diff": diff.Document{}, "Version": versions{}} {
+	for heading, document := range map[string]any{
+		"ReleaseHistory": status.History{}, "EventLog": status.EventLog{}, "Diff": diff.Document{}, "Version": versions{},
+	} {
 		_, section, ok := strings.Cut(string(text), "\n## "+heading+"\n")
 		if !ok {
 			t.Errorf("docs/output.md has no heading %s", heading)

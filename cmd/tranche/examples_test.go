@@ -68,7 +68,8 @@ func validExample(t *testing.T, c *clustertest.Cluster, ns, example string) exam
 		if from := object.Metadata.Namespace; from != "" {
 			example = strings.ReplaceAll(example, "namespace: "+from, "namespace: "+ns)
 		}
-		if out, err := c.KubectlWith(t, example, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-n", ns, "-f", "-"); err != nil {
+		if out, err := c.KubectlWith(t, example, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-n", ns, "-f",
+			"-"); err != nil {
 			kind.problem = err.Error() + ": " + out
 		}
 	}

@@ -128,7 +128,8 @@ users: [{name: test, user: {}}]
 contexts: [{name: test, context: {cluster: test, user: test}}]
 current-context: test
 `, r.proxy.URL)), 0o600))
-	r.cmd = exec.Command(os.Args[0], "controller", "--as", rs.c.Controller.Impersonate.UserName, "--leader-elect", "--leader-election-namespace", rs.ns,
+	r.cmd = exec.Command(os.Args[0], "controller", "--as", rs.c.Controller.Impersonate.UserName, "--leader-elect",
+		"--leader-election-namespace", rs.ns,
 		rs.ownOnly(), "--storage-path", rs.TempDir(), "--log-encoding", "console")
 	r.cmd.Env = append(os.Environ(), asTranche+"=1", "KUBECONFIG="+kubeconfig, "HTTP_PROXY="+r.proxy.URL, "NO_PROXY=127.0.0.1")
 	r.cmd.Stdout, r.cmd.Stderr = &r.output, &r.output
@@ -167,7 +168,8 @@ func (rs *replicas) between(r *replica) http.Handler {
 			return
 		}
 		isGit := q.URL.Host == "git.example.org"
-		if asks := q.Method == http.MethodGet || q.URL.Query().Has("dryRun") || strings.HasSuffix(q.URL.Path, "reviews") || strings.HasSuffix(q.URL.Path, "/git-upload-pack"); !asks && !lease {
+		if asks := q.Method == http.MethodGet || q.URL.Query().Has("dryRun") || strings.HasSuffix(q.URL.Path, "reviews") ||
+			strings.HasSuffix(q.URL.Path, "/git-upload-pack"); !asks && !lease {
 			rs.say(saying{by: r.name, line: q.Method + " " + q.URL.Path})
 		}
 		if lease && q.Method != http.MethodGet { // one that gives it up names no holder
@@ -405,7 +407,8 @@ func TestLeader_InWriteBack(t *testing.T) {
 			rs.toGate()
 			old := rs.leader(nil)
 			old.strikeAt(f, func(q *http.Request) bool { return q.URL.Query().Get("service") == "git-receive-pack" })
-			if out, err := rs.c.Kubectl(t, "patch", "batchrelease", "web", "-n", rs.ns, "--subresource=status", "--type=merge", "-p", `{"status":{"currentStepState":"Completed"}}`); err != nil {
+			if out, err := rs.c.Kubectl(t, "patch", "batchrelease", "web", "-n", rs.ns, "--subresource=status", "--type=merge", "-p",
+				`{"status":{"currentStepState":"Completed"}}`); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 			rs.isStruck(old)

@@ -26,7 +26,10 @@ func TestLint(t *testing.T) {
 		}
 		clitest.Golden(t, filepath.Join("testdata", "lint", name+".txt"), out.String())
 	}
-	for _, path := range []string{"../../examples/web", "../../examples/web/release.yaml", "../../examples/shop/overlays/production", "../../examples/autoscaled"} {
+	for _, path := range []string{
+		"../../examples/web", "../../examples/web/release.yaml", "../../examples/shop/overlays/production",
+		"../../examples/autoscaled",
+	} {
 		var out bytes.Buffer
 		if n, err := lint(&out, []string{path}, ""); n != 0 || err != nil {
 			t.Errorf("%s: %d problems, %v:\n%s", path, n, err, out.String())
@@ -43,13 +46,15 @@ func TestLint(t *testing.T) {
 func TestLint_Hook(t *testing.T) {
 	dir := t.TempDir()
 	for name, content := range map[string]string{
-		"base/kustomization.yaml":       "resources: [web.yaml]\n",
-		"base/web.yaml":                 strings.ReplaceAll(lintedWeb, "DURATION", "10"),
-		"prod/kustomization.yaml":       "resources: [../base]\n",
-		"good/web.yaml":                 strings.ReplaceAll(lintedWeb, "DURATION", "10s"),
-		"good/approvals/web.yaml":       "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: shop}\nspec: {revision: \"5c66667f6\", commit: \"3f2c1e0a9b8c\", step: 0}\n",
-		"stranger/web.yaml":             strings.ReplaceAll(lintedWeb, "DURATION", "10s"),
-		"stranger/approvals/a/web.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: api, namespace: shop}\nspec: {revision: \"5c66667f6\", commit: \"3f2c1e0a9b8c\", step: 0}\n",
+		"base/kustomization.yaml": "resources: [web.yaml]\n",
+		"base/web.yaml":           strings.ReplaceAll(lintedWeb, "DURATION", "10"),
+		"prod/kustomization.yaml": "resources: [../base]\n",
+		"good/web.yaml":           strings.ReplaceAll(lintedWeb, "DURATION", "10s"),
+		"good/approvals/web.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: shop}\nspec: " +
+			"{revision: \"5c66667f6\", commit: \"3f2c1e0a9b8c\", step: 0}\n",
+		"stranger/web.yaml": strings.ReplaceAll(lintedWeb, "DURATION", "10s"),
+		"stranger/approvals/a/web.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: api, namespace: shop}\nspec: " +
+			"{revision: \"5c66667f6\", commit: \"3f2c1e0a9b8c\", step: 0}\n",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -60,7 +65,8 @@ func TestLint_Hook(t *testing.T) {
 		}
 	}
 	t.Chdir(filepath.Join(dir, "prod"))
-	const wrong = "../base/web.yaml:14: BatchRelease default/web: spec.strategy.steps[0].pause.duration: must be a time with its unit, such as 10s or 5m, not 10\n"
+	const wrong = "../base/web.yaml:14: BatchRelease default/web: spec.strategy.steps[0].pause.duration: must be a time with its unit, such " +
+		"as 10s or 5m, not 10\n"
 	for _, tc := range []struct {
 		why, namespace, want string
 		paths                []string
@@ -72,7 +78,8 @@ func TestLint_Hook(t *testing.T) {
 		{"it says which namespace it took", "", "what names no namespace is taken to be in shop, -n says another", []string{"../stranger"}},
 	} {
 		var out bytes.Buffer
-		if _, err := lint(&out, tc.paths, tc.namespace); err != nil || !strings.Contains(out.String(), tc.want) || (tc.want == "" || tc.want == wrong) && out.String() != tc.want {
+		if _, err := lint(&out, tc.paths, tc.namespace); err != nil || !strings.Contains(out.String(), tc.want) ||
+			(tc.want == "" || tc.want == wrong) && out.String() != tc.want {
 			t.Errorf("%s: %v\n%s\nwant\n%s", tc.why, err, out.String(), tc.want)
 		}
 	}

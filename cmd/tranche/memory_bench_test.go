@@ -46,7 +46,10 @@ func BenchmarkIdle(b *testing.B) {
 func idle(b *testing.B, c *clustertest.Cluster, ns, name string) {
 	b.Helper()
 	labels := map[string]string{"app": name}
-	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example.org/web:v1"}}}}
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example.org/web:v1"}}},
+	}
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
 		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
@@ -54,7 +57,9 @@ func idle(b *testing.B, c *clustertest.Cluster, ns, name string) {
 	br := &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}}
 	br.Spec.WorkloadRef = v1alpha1.WorkloadReference{APIVersion: "apps/v1", Kind: "Deployment", Name: name}
 	br.Spec.Template = &template
-	br.Spec.Strategy.Steps = []v1alpha1.Step{{Replicas: intstr.FromString("20%")}, {Replicas: intstr.FromString("50%")}, {Replicas: intstr.FromString("100%")}}
+	br.Spec.Strategy.Steps = []v1alpha1.Step{
+		{Replicas: intstr.FromString("20%")}, {Replicas: intstr.FromString("50%")}, {Replicas: intstr.FromString("100%")},
+	}
 	for _, o := range []client.Object{d, br} {
 		if err := c.Client.Create(b.Context(), o); err != nil {
 			b.Fatal(err)

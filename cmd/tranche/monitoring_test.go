@@ -182,7 +182,8 @@ func findsMetrics(t *testing.T) {
 	for _, s := range services {
 		for _, p := range s.Spec.Ports {
 			selects := labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels))
-			if p.Name == "metrics" && p.TargetPort.String() == "metrics" && s.Labels["app.kubernetes.io/name"] == "tranche" && s.Namespace == d.Namespace && selects {
+			if p.Name == "metrics" && p.TargetPort.String() == "metrics" && s.Labels["app.kubernetes.io/name"] == "tranche" &&
+				s.Namespace == d.Namespace && selects {
 				found++
 			}
 		}

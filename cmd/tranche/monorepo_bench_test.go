@@ -98,7 +98,9 @@ func newMonorepo(b *testing.B, binary string) *monorepo {
 	m.repo.CommitAndPush(monorepoFiles(), "All that we run")
 	m.url = gittest.Serve(b, filepath.Dir(m.repo.Bare), gittest.ServeOptions{Wrap: m.count}).URL + "/" + filepath.Base(m.repo.Bare)
 	const token = "a-long-random-text"
-	m.must(m.c.Client.Create(b.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: m.ns}, StringData: map[string]string{"token": token}}))
+	m.must(m.c.Client.Create(b.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: m.ns}, StringData: map[string]string{"token": token},
+	}))
 	hooks := freeAddress(b)
 	m.tell = forge(b, hooks, m.url, token)
 	m.process = newProcess(b, m.c, binary, "--webhook-address", hooks)
@@ -210,7 +212,8 @@ func (m *monorepo) lookAtAll(title string, interval time.Duration) {
 func (m *monorepo) give(interval time.Duration) error {
 	for i := range monorepoPaths {
 		gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: appName(i), Namespace: m.ns}}
-		if err := m.c.Client.Patch(m.Context(), gs, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"interval":%q}}`, interval))); err != nil {
+		if err := m.c.Client.Patch(m.Context(), gs,
+			client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"interval":%q}}`, interval))); err != nil {
 			return err
 		}
 	}
@@ -630,6 +633,7 @@ func (m *monorepo) end() {
 	m.process.stop()
 	for i := range monorepoPaths {
 		gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: appName(i), Namespace: m.ns}}
-		m.must(client.IgnoreNotFound(m.c.Client.Patch(m.Context(), gs, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+		m.must(client.IgnoreNotFound(m.c.Client.Patch(m.Context(), gs,
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
 	}
 }

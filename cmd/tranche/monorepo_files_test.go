@@ -90,7 +90,8 @@ spec:
 }
 
 func serviceYAML(name string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %[1]s}\nspec:\n  selector: {app: %[1]s}\n  ports: [{port: 80, targetPort: http}]\n", name)
+	return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: %[1]s}\nspec:\n  selector: {app: %[1]s}\n  ports: [{port: 80, "+
+		"targetPort: http}]\n", name)
 }
 
 func kustomizedApp(i int, random *rand.Rand) map[string]string {

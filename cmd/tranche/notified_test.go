@@ -74,14 +74,18 @@ func TestNotified(t *testing.T) {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	file := filepath.Join(t.TempDir(), "notifications.yaml")
-	s.must(os.WriteFile(file, fmt.Appendf(nil, "cluster: prod-eu\nreceivers:\n- {name: hook, type: webhook, url: %q, namespaces: [%s]}\n- {name: forge, type: github, url: %q, token: t, repository: shop/web, namespaces: [%s]}\n", server.URL, s.ns, server.URL, s.ns), 0o600))
+	s.must(os.WriteFile(file, fmt.Appendf(nil, "cluster: prod-eu\nreceivers:\n- {name: hook, type: webhook, url: %q, namespaces: [%s]}\n- "+
+		"{name: forge, type: github, url: %q, token: t, repository: shop/web, namespaces: [%s]}\n", server.URL, s.ns, server.URL, s.ns), 0o600))
 	s.process(s.ownOnly(), "--notification-config", file)
 	s.follow("source", ".", s.own, func(gs *v1alpha1.GitSource) { gs.Spec.WriteBack = &v1alpha1.WriteBack{Notes: true} })
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 
 	s.replace("service.yaml", "port: 80", "port: eighty")
 	bad := s.push("a mistake")
-	source := map[string]string{"cluster": "prod-eu", "source": "source", "commit": bad, "author": "Ada <ada@example.org>", "message": "service.yaml", "state": "Failed", "next": "tranche sync source -n " + s.ns}
+	source := map[string]string{
+		"cluster": "prod-eu", "source": "source", "commit": bad, "author": "Ada <ada@example.org>", "message": "service.yaml",
+		"state": "Failed", "next": "tranche sync source -n " + s.ns,
+	}
 	s.hears(h, "SourceFailed", source)
 	s.status(h, bad, "source/"+s.ns+"/source", "failure")
 	s.replace("service.yaml", "port: eighty", "port: 80")
@@ -93,7 +97,10 @@ func TestNotified(t *testing.T) {
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	v2 := s.push("web: v2")
 	s.waitFor("web", "WaitingForApproval", 0, nil)
-	s.hears(h, "WaitingForApproval", map[string]string{"cluster": "prod-eu", "release": "web", "commit": v2, "author": "Ada <ada@example.org>", "next": "tranche approve web -n " + s.ns + " --push"})
+	s.hears(h, "WaitingForApproval", map[string]string{
+		"cluster": "prod-eu", "release": "web", "commit": v2, "author": "Ada <ada@example.org>",
+		"next": "tranche approve web -n " + s.ns + " --push",
+	})
 	s.approve(".", "web", 0)
 	s.hears(h, "StepApproved", map[string]string{"release": "web", "commit": v2, "message": "step 0 by Ada <ada@example.org> of commit "})
 	s.waitFor("web", "WaitingForApproval", 1, nil)
@@ -106,12 +113,15 @@ func TestNotified(t *testing.T) {
 	if out, code := s.tranche("reject", "web", "--yes", "--push", "--reason", "it is slow"); code != 0 {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
-	s.hears(h, "RollingBack", map[string]string{"release": "web", "message": "rejected by Ada <ada@example.org>: it is slow", "rollback": "true"})
+	s.hears(h, "RollingBack", map[string]string{
+		"release": "web", "message": "rejected by Ada <ada@example.org>: it is slow", "rollback": "true",
+	})
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	clustertest.Wait(t, "the reason in the note of the commit", func() error {
 		s.run(s.clone, "git", "fetch", "--quiet", "origin", "+refs/notes/*:refs/notes/*")
 		note := s.run(s.clone, "git", "log", "-1", "--notes=tranche", "--format=%N", v3)
-		if !strings.Contains(note, "\nOutcome: RolledBack") || !strings.Contains(note, "\nRejected: by Ada <ada@example.org>, in ") || !strings.Contains(note, ": it is slow") {
+		if !strings.Contains(note, "\nOutcome: RolledBack") || !strings.Contains(note, "\nRejected: by Ada <ada@example.org>, in ") ||
+			!strings.Contains(note, ": it is slow") {
 			return fmt.Errorf("it is %q", note)
 		}
 		return nil
@@ -127,7 +137,8 @@ func TestNotified_Cause(t *testing.T) {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	file := filepath.Join(t.TempDir(), "notifications.yaml")
-	s.must(os.WriteFile(file, fmt.Appendf(nil, "receivers:\n- {name: hook, type: webhook, url: %q, namespaces: [%s]}\n", server.URL, s.ns), 0o600))
+	s.must(os.WriteFile(file,
+		fmt.Appendf(nil, "receivers:\n- {name: hook, type: webhook, url: %q, namespaces: [%s]}\n", server.URL, s.ns), 0o600))
 	s.process(s.ownOnly(), "--notification-config", file)
 	s.follow("source", ".", s.own)
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})

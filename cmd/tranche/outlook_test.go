@@ -100,7 +100,8 @@ func TestDiff_DeletedDeployment(t *testing.T) {
 	stable := s.release("web").Status.StableRevision
 	suspend := func(v string) {
 		t.Helper()
-		if out, err := s.c.Kubectl(t, "patch", "gitsource", "source", "-n", s.ns, "--type=merge", "-p", `{"spec":{"suspend":`+v+`}}`); err != nil {
+		if out, err := s.c.Kubectl(t, "patch", "gitsource", "source", "-n", s.ns, "--type=merge", "-p",
+			`{"spec":{"suspend":`+v+`}}`); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
@@ -119,7 +120,8 @@ func TestDiff_DeletedDeployment(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, flags := range []string{"", " --as " + s.reader()} {
-		out := s.says(0, "diff"+flags, "It was deleted. The controller creates it at its stable revision "+stable+" with all its 10 pods.", "web:v1")
+		out := s.says(0, "diff"+flags, "It was deleted. The controller creates it at its stable revision "+stable+" with all its 10 pods.",
+			"web:v1")
 		if strings.Contains(out, "installed with all its") || strings.Contains(out, "web:v2") {
 			t.Errorf("it shows the pod template from Git:\n%s", out)
 		}
@@ -139,7 +141,8 @@ func TestDiff_Unreadable(t *testing.T) {
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.run(s.clone, "git", "commit", "--quiet", "-am", "web: v2")
 	const sources = "Not checked: whether a GitSource of another namespace takes what is pruned."
-	out := s.says(0, "diff --as "+user, "Not checked: whether a release begins, or the controller goes back at once.", "replicasets", "an approval")
+	out := s.says(0, "diff --as "+user, "Not checked: whether a release begins, or the controller goes back at once.", "replicasets",
+		"an approval")
 	s.lacks(out, sources) // nothing is pruned
 	s.run(s.clone, "git", "rm", "--quiet", "service.yaml")
 	s.run(s.clone, "git", "commit", "--quiet", "-m", "no Service")

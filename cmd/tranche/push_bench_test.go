@@ -37,7 +37,9 @@ func BenchmarkPushToReplicaSet(b *testing.B) {
 		b.Setenv("KUBECONFIG", s.c.Kubeconfig)
 		address, token := freeAddress(b), "a-long-random-text"
 		s.control("--as", s.c.Controller.Impersonate.UserName, "--webhook-address", address)
-		s.must(s.c.Client.Create(b.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: s.ns}, StringData: map[string]string{"token": token}}))
+		s.must(s.c.Client.Create(b.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: s.ns}, StringData: map[string]string{"token": token},
+		}))
 		url := gittest.Serve(b, filepath.Dir(s.bare), gittest.ServeOptions{}).URL + "/" + filepath.Base(s.bare)
 		s.must(s.c.Client.Create(b.Context(), &v1alpha1.GitSource{
 			ObjectMeta: metav1.ObjectMeta{Name: "source", Namespace: s.ns},

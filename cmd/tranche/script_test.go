@@ -104,7 +104,8 @@ func (s *script) begin(e *testscript.Env) error {
 	err = errors.Join(
 		os.MkdirAll(bin, 0o755),
 		os.WriteFile(filepath.Join(bin, "tranche"), []byte(program), 0o755),
-		os.WriteFile(filepath.Join(e.WorkDir, ".gitconfig"), []byte("[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n"), 0o600),
+		os.WriteFile(filepath.Join(e.WorkDir, ".gitconfig"),
+			[]byte("[user]\nname = Ada\nemail = ada@example.org\n[init]\ndefaultBranch = main\n"), 0o600),
 		exec.Command("git", "clone", "--quiet", s.bare, repo).Run(),
 	)
 	if err == nil && s.setup != nil {
@@ -228,7 +229,8 @@ func (s *script) isNative([]string) {
 	clustertest.Wait(s, "a native Deployment", func() error {
 		var web appsv1.Deployment
 		s.must(s.c.Client.Get(s.Context(), client.ObjectKey{Namespace: s.ns, Name: "web"}, &web))
-		if web.Spec.Paused || web.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType || metav1.HasLabel(web.ObjectMeta, v1alpha1.LabelHeld) {
+		if web.Spec.Paused || web.Spec.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType ||
+			metav1.HasLabel(web.ObjectMeta, v1alpha1.LabelHeld) {
 			return fmt.Errorf("paused %t, %s, labels %v", web.Spec.Paused, web.Spec.Strategy.Type, web.Labels)
 		}
 		return nil

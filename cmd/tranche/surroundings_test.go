@@ -19,12 +19,13 @@ import (
 func TestLimitRange(t *testing.T) {
 	s := newEnv(t, "web", ".")
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
-	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "limits", Namespace: s.ns}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-		Type:           corev1.LimitTypeContainer,
-		Default:        corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
-		DefaultRequest: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")},
-		Max:            corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
-	}}}}
+	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "limits", Namespace: s.ns},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+			Type:           corev1.LimitTypeContainer,
+			Default:        corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
+			DefaultRequest: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("32Mi")},
+			Max:            corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+		}}}}
 	s.must(s.c.Client.Create(t.Context(), limits))
 	s.replace("deployment.yaml", "web:v1", "web:v2")
 	s.push("web: v2")
@@ -83,7 +84,8 @@ func TestOlderCRDAndNoPolicies(t *testing.T) {
 	s.approve(".", "web", 0)
 	clustertest.Wait(t, "the release to say so", func() error {
 		at := s.release("web").Status
-		if at.Reason != "WriteRefused" || !strings.Contains(at.Message, `unknown field "status.openedReplicas"`) || !strings.Contains(at.Message, "apply config/crd") {
+		if at.Reason != "WriteRefused" || !strings.Contains(at.Message, `unknown field "status.openedReplicas"`) ||
+			!strings.Contains(at.Message, "apply config/crd") {
 			return fmt.Errorf("%s: %s", at.Reason, at.Message)
 		}
 		t.Log(at.Message)
@@ -139,7 +141,8 @@ func (s *env) saysOutdated(field string) {
 	s.Helper()
 	clustertest.Wait(s, "the source to say so", func() error {
 		ready := s.ready()
-		if ready == nil || ready.Status != metav1.ConditionFalse || !strings.Contains(ready.Message, field) || !strings.Contains(ready.Message, "apply config/crd") {
+		if ready == nil || ready.Status != metav1.ConditionFalse || !strings.Contains(ready.Message, field) ||
+			!strings.Contains(ready.Message, "apply config/crd") {
 			return fmt.Errorf("%+v", ready)
 		}
 		s.Log(ready.Message)

@@ -28,10 +28,21 @@ func TestSyncOutcome(t *testing.T) {
 		{"refused", 1, nil, true, cli.ExitFailed, "must be a number"},
 		{"out of sync is applied", 2, nil, true, 0, "applied main@90f3b1d"},
 		{"not seen yet", 4, nil, false, 0, "has not synced it yet"},
-		{"an outcome of before it was asked for", 1, func(gs *v1alpha1.GitSource) { gs.Status.LastHandledReconcileAt = "before" }, false, 0, "has not synced it yet"},
+		{
+			"an outcome of before it was asked for", 1, func(gs *v1alpha1.GitSource) { gs.Status.LastHandledReconcileAt = "before" },
+			false, 0, "has not synced it yet",
+		},
 		{"an outcome of another spec", 0, func(gs *v1alpha1.GitSource) { gs.Generation++ }, false, 0, "has not synced it yet"},
-		{"it is tried again, by another sync", 1, func(gs *v1alpha1.GitSource) { gs.Status.Conditions[1] = reconciling("Progressing") }, true, cli.ExitFailed, "must be a number"},
-		{"it waits for another source", 1, func(gs *v1alpha1.GitSource) { gs.Status.Conditions[1] = reconciling("DependencyNotReady") }, false, 0, "must be a number"},
+		{
+			"it is tried again, by another sync", 1,
+			func(gs *v1alpha1.GitSource) { gs.Status.Conditions[1] = reconciling("Progressing") }, true, cli.ExitFailed,
+			"must be a number",
+		},
+		{
+			"it waits for another source", 1,
+			func(gs *v1alpha1.GitSource) { gs.Status.Conditions[1] = reconciling("DependencyNotReady") }, false, 0,
+			"must be a number",
+		},
 		{"it waits for pods", 0, func(gs *v1alpha1.GitSource) {
 			gs.Status.Conditions[0].Status, gs.Status.Conditions[1] = metav1.ConditionUnknown, reconciling("WaitingForReadiness")
 		}, false, 0, "applied"},

@@ -44,7 +44,8 @@ func TestTwoDays(t *testing.T) {
 			e.Cd = e.WorkDir
 			return errors.Join(
 				os.WriteFile(filepath.Join(e.WorkDir, "notifications.yaml"), []byte(notifications), 0o600),
-				exec.Command("git", "-C", filepath.Join(e.WorkDir, "repo"), "remote", "set-url", "origin", strings.Replace(url, "http://", "http://ada:s3cret@", 1)).Run(),
+				exec.Command("git", "-C", filepath.Join(e.WorkDir, "repo"), "remote", "set-url", "origin",
+					strings.Replace(url, "http://", "http://ada:s3cret@", 1)).Run(),
 			)
 		}
 		return s

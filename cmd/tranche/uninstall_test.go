@@ -31,7 +31,8 @@ func TestUninstall(t *testing.T) {
 	s.waitFor("web", "WaitingForApproval", 0, gate)
 
 	s.uninstalls(1, "", "give --yes")
-	s.uninstalls(1, "--yes", s.ns+"/source  true ", "are deleted", "spec.prune: true delete what they applied: "+s.ns+"/source; give --keep to keep it, or --prune to delete it")
+	s.uninstalls(1, "--yes", s.ns+"/source  true ", "are deleted",
+		"spec.prune: true delete what they applied: "+s.ns+"/source; give --keep to keep it, or --prune to delete it")
 	s.uninstalls(1, "--keep --yes", "  stay\n", "under release: "+s.ns+"/web; ", "or give --complete")
 	s.uninstalls(1, "--keep --prune --yes", "[keep prune]")
 	if gs := s.source(); gs.DeletionTimestamp != nil || !gs.Spec.Prune {
@@ -40,7 +41,8 @@ func TestUninstall(t *testing.T) {
 	s.waitFor("web", "WaitingForApproval", 0, gate)
 
 	web := s.deployment()
-	s.uninstalls(0, "--keep --complete --yes", "Deployment "+s.ns+"/web is under release. It goes to 100 % without its gates.", "Deleted 1 GitSources and ")
+	s.uninstalls(0, "--keep --complete --yes", "Deployment "+s.ns+"/web is under release. It goes to 100 % without its gates.",
+		"Deleted 1 GitSources and ")
 	stop()
 	s.hasNothingLeft()
 	if now := s.deployment(); now == nil || now.UID != web.UID {
@@ -117,7 +119,8 @@ func (s *env) deployment() *appsv1.Deployment {
 func (s *env) hasNothingLeft() {
 	s.Helper()
 	clustertest.Wait(s, "the installation to be gone", func() error {
-		out, err := s.c.Kubectl(s, "get", "crd,namespaces,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name")
+		out, err := s.c.Kubectl(s, "get",
+			"crd,namespaces,clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings", "-o", "name")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, out)
 		}

@@ -45,7 +45,9 @@ spec:
 		{"[example.org/a]", "[example.org/b]", `.metadata.finalizers[="example.org/a"]`},
 	} {
 		var got []string
-		fieldmanager.Differing(object(strings.Replace(git, tc.old, tc.new, 1)), object(git), set).Iterate(func(p fieldpath.Path) { got = append(got, p.String()) })
+		fieldmanager.Differing(object(strings.Replace(git, tc.old, tc.new, 1)), object(git), set).Iterate(func(p fieldpath.Path) {
+			got = append(got, p.String())
+		})
 		if strings.Join(got, " ") != tc.want {
 			t.Errorf("with %q: %q, want %q", tc.new, got, tc.want)
 		}

@@ -40,7 +40,8 @@ func TestSignedCommits(t *testing.T) {
 		s := NewStore(gittest.Objects(repo.Work + "/.git"))
 		m := Committer{Author: object.Signature{Name: "tranche", Email: "tranche@example.org"}, Signer: signer}
 		m.Committer = m.Author
-		h, err := m.Commit(s, treeAt(repo, parent), []plumbing.Hash{plumbing.NewHash(parent)}, "Signed\n\nTranche-Release: shop/web\n", time.Now())
+		h, err := m.Commit(s, treeAt(repo, parent), []plumbing.Hash{plumbing.NewHash(parent)}, "Signed\n\nTranche-Release: shop/web\n",
+			time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,8 +41,10 @@ func TestMayRead(t *testing.T) {
 	}
 	for at, want := range map[string]bool{
 		"https://git.example.org/a": true, "ssh://git@git.example.org/a": true,
-		"file://" + root: true, "file://" + root + "/a.git": true, "file://" + root + "/not/there.git": true, "file://" + other + "/in/a.git": true,
-		"file://" + other: false, "file://" + root + "x": false, "file://" + root + "/../a.git": false, "file://" + root + "/out/a.git": false, "file:///": false,
+		"file://" + root: true, "file://" + root + "/a.git": true, "file://" + root + "/not/there.git": true,
+		"file://" + other + "/in/a.git": true,
+		"file://" + other:               false, "file://" + root + "x": false, "file://" + root + "/../a.git": false,
+		"file://" + root + "/out/a.git": false, "file:///": false,
 	} {
 		u, err := ParseURL(at)
 		if err != nil {

@@ -35,7 +35,10 @@ func TestInventory(t *testing.T) {
 
 func TestPruneOrder(t *testing.T) {
 	var list []Entry
-	for _, k := range []string{"Namespace", "apiextensions.k8s.io/CustomResourceDefinition", "ServiceAccount", "ConfigMap", "Service", "apps/Deployment", "example.org/Toy", "tranche.dev/BatchRelease"} {
+	for _, k := range []string{
+		"Namespace", "apiextensions.k8s.io/CustomResourceDefinition", "ServiceAccount", "ConfigMap", "Service", "apps/Deployment",
+		"example.org/Toy", "tranche.dev/BatchRelease",
+	} {
 		group, kind, ok := strings.Cut(k, "/")
 		if !ok {
 			group, kind = "", k

@@ -28,9 +28,15 @@ func TestUsedNames(t *testing.T) {
 				{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: ref("projected")}},
 				{Secret: &corev1.SecretProjection{LocalObjectReference: ref("projected")}},
 			}}}},
-			{Name: "4", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{NodePublishSecretRef: &corev1.LocalObjectReference{Name: "csi"}}}},
+			{
+				Name:         "4",
+				VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{NodePublishSecretRef: &corev1.LocalObjectReference{Name: "csi"}}},
+			},
 			{Name: "5", VolumeSource: corev1.VolumeSource{AzureFile: &corev1.AzureFileVolumeSource{SecretName: "azure"}}},
-			{Name: "6", VolumeSource: corev1.VolumeSource{CephFS: &corev1.CephFSVolumeSource{SecretRef: &corev1.LocalObjectReference{Name: "ceph"}}}},
+			{
+				Name:         "6",
+				VolumeSource: corev1.VolumeSource{CephFS: &corev1.CephFSVolumeSource{SecretRef: &corev1.LocalObjectReference{Name: "ceph"}}},
+			},
 		},
 	}}
 	used := Used{}

@@ -54,15 +54,27 @@ func TestSecretsThatDoNotFit(t *testing.T) {
 		data map[string]string
 		says string
 	}{
-		"both kinds":          {"https://git.example.org/a", map[string]string{"bearerToken": "s3cret", "password": "s3cret"}, "keep one of them"},
-		"half a certificate":  {"https://git.example.org/a", map[string]string{"tls.crt": "s3cret"}, "go together"},
-		"no key":              {"ssh://git.example.org/a", map[string]string{"known_hosts": string(hosts)}, "identity is missing"},
-		"no known_hosts":      {"ssh://git.example.org/a", map[string]string{"identity": string(key)}, "known_hosts is missing"},
-		"not a key":           {"ssh://git.example.org/a", map[string]string{"identity": "s3cret", "known_hosts": string(hosts)}, "no private key"},
-		"locked":              {"ssh://git.example.org/a", map[string]string{"identity": string(locked), "known_hosts": string(hosts)}, "there is no password"},
-		"locked, wrong":       {"ssh://git.example.org/a", map[string]string{"identity": string(locked), "password": "wr0ng", "known_hosts": string(hosts)}, "does not open it"},
-		"known_hosts garbage": {"ssh://git.example.org/a", map[string]string{"identity": string(key), "known_hosts": "s3cret s3cret s3cret"}, "ssh-keyscan"},
-		"locked, right":       {"ssh://git.example.org/a", map[string]string{"identity": string(locked), "password": "s3cret", "known_hosts": string(hosts)}, ""},
+		"both kinds": {"https://git.example.org/a", map[string]string{
+			"bearerToken": "s3cret", "password": "s3cret",
+		}, "keep one of them"},
+		"half a certificate": {"https://git.example.org/a", map[string]string{"tls.crt": "s3cret"}, "go together"},
+		"no key":             {"ssh://git.example.org/a", map[string]string{"known_hosts": string(hosts)}, "identity is missing"},
+		"no known_hosts":     {"ssh://git.example.org/a", map[string]string{"identity": string(key)}, "known_hosts is missing"},
+		"not a key": {"ssh://git.example.org/a", map[string]string{
+			"identity": "s3cret", "known_hosts": string(hosts),
+		}, "no private key"},
+		"locked": {"ssh://git.example.org/a", map[string]string{
+			"identity": string(locked), "known_hosts": string(hosts),
+		}, "there is no password"},
+		"locked, wrong": {"ssh://git.example.org/a", map[string]string{
+			"identity": string(locked), "password": "wr0ng", "known_hosts": string(hosts),
+		}, "does not open it"},
+		"known_hosts garbage": {"ssh://git.example.org/a", map[string]string{
+			"identity": string(key), "known_hosts": "s3cret s3cret s3cret",
+		}, "ssh-keyscan"},
+		"locked, right": {"ssh://git.example.org/a", map[string]string{
+			"identity": string(locked), "password": "s3cret", "known_hosts": string(hosts),
+		}, ""},
 		"no Secret for https": {"https://git.example.org/a", nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +90,8 @@ func TestSecretsThatDoNotFit(t *testing.T) {
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "PRIVATE") {
+			if err == nil || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "s3cret") ||
+				strings.Contains(err.Error(), "PRIVATE") {
 				t.Errorf("%v", err)
 			}
 		})
@@ -187,10 +200,11 @@ func TestSSH(t *testing.T) {
 		"good":                       {addr, repo.Bare, identity, known(host), "", ""},
 		"the other kind of host key": {addr, repo.Bare, identity, known(rsaHost), "", ""},
 		"wrong host key":             {addr, repo.Bare, identity, known(other), v1alpha1.ReasonHostKeyMismatch, "is not the one in known_hosts"},
-		"unknown host":               {addr, repo.Bare, identity, []byte("elsewhere.example.org " + string(ssh.MarshalAuthorizedKey(host.PublicKey()))), v1alpha1.ReasonHostKeyMismatch, "is not in known_hosts"},
-		"wrong key":                  {addr, repo.Bare, stranger, known(host), v1alpha1.ReasonAuthenticationFailed, "Secret shop/git"},
-		"no such repository":         {addr, repo.Bare + "x", identity, known(host), v1alpha1.ReasonRepositoryNotFound, "no such repository"},
-		"no handshake":               {silent.Addr().String(), repo.Bare, identity, known(host), v1alpha1.ReasonTimeout, "spec.timeout"},
+		"unknown host": {addr, repo.Bare, identity, []byte("elsewhere.example.org " +
+			string(ssh.MarshalAuthorizedKey(host.PublicKey()))), v1alpha1.ReasonHostKeyMismatch, "is not in known_hosts"},
+		"wrong key":          {addr, repo.Bare, stranger, known(host), v1alpha1.ReasonAuthenticationFailed, "Secret shop/git"},
+		"no such repository": {addr, repo.Bare + "x", identity, known(host), v1alpha1.ReasonRepositoryNotFound, "no such repository"},
+		"no handshake":       {silent.Addr().String(), repo.Bare, identity, known(host), v1alpha1.ReasonTimeout, "spec.timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := remoteFor(t, "ssh://git@"+tt.addr+tt.path, map[string][]byte{"identity": tt.identity, "known_hosts": tt.hosts})

@@ -89,7 +89,9 @@ func (f *forge) wrap(git http.Handler) http.Handler {
 func (f *forge) signed(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var claims jwt.RegisteredClaims
-		_, err := jwt.ParseWithClaims(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), &claims, func(*jwt.Token) (any, error) { return &f.key.PublicKey, nil })
+		_, err := jwt.ParseWithClaims(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), &claims, func(*jwt.Token) (any, error) {
+			return &f.key.PublicKey, nil
+		})
 		if err != nil || claims.Issuer != "42" {
 			http.Error(w, "no", http.StatusUnauthorized)
 			return
@@ -163,17 +165,29 @@ func TestGitHubAppRefused(t *testing.T) {
 		down         bool
 		reason, says string
 	}{
-		"another key":   {func(d map[string][]byte) { d["githubAppPrivateKey"] = other.secret()["githubAppPrivateKey"] }, false, v1alpha1.ReasonAuthenticationFailed, "does not accept the key of GitHub App 42"},
-		"another app":   {func(d map[string][]byte) { d["githubAppID"] = []byte("43") }, false, v1alpha1.ReasonAuthenticationFailed, "does not accept the key of GitHub App 43"},
-		"not installed": {func(d map[string][]byte) { d["githubAppInstallationID"] = []byte("8") }, false, v1alpha1.ReasonAuthenticationFailed, "is not installed there"},
+		"another key": {func(d map[string][]byte) {
+			d["githubAppPrivateKey"] = other.secret()["githubAppPrivateKey"]
+		}, false, v1alpha1.ReasonAuthenticationFailed, "does not accept the key of GitHub App 42"},
+		"another app": {func(d map[string][]byte) {
+			d["githubAppID"] = []byte("43")
+		}, false, v1alpha1.ReasonAuthenticationFailed, "does not accept the key of GitHub App 43"},
+		"not installed": {func(d map[string][]byte) {
+			d["githubAppInstallationID"] = []byte("8")
+		}, false, v1alpha1.ReasonAuthenticationFailed, "is not installed there"},
 		"not on this one": {func(d map[string][]byte) {
 			d["githubAppBaseURL"] = []byte(other.URL + "/api/v3")
 			d["githubAppPrivateKey"] = other.secret()["githubAppPrivateKey"]
 		}, false, v1alpha1.ReasonAuthenticationFailed, "is not installed there"},
-		"the API is down":    {nil, true, v1alpha1.ReasonFetchFailed, "503"},
-		"nobody is there":    {func(d map[string][]byte) { d["githubAppBaseURL"] = []byte("http://127.0.0.1:1") }, false, v1alpha1.ReasonHostUnreachable, "refused"},
-		"not an API":         {func(d map[string][]byte) { d["githubAppBaseURL"] = []byte(page.URL) }, false, v1alpha1.ReasonFetchFailed, "is not as GitHub's"},
-		"no name for a host": {func(d map[string][]byte) { d["githubAppBaseURL"] = []byte("https://no-such-host.invalid") }, false, v1alpha1.ReasonHostUnreachable, "no-such-host.invalid"},
+		"the API is down": {nil, true, v1alpha1.ReasonFetchFailed, "503"},
+		"nobody is there": {func(d map[string][]byte) {
+			d["githubAppBaseURL"] = []byte("http://127.0.0.1:1")
+		}, false, v1alpha1.ReasonHostUnreachable, "refused"},
+		"not an API": {func(d map[string][]byte) {
+			d["githubAppBaseURL"] = []byte(page.URL)
+		}, false, v1alpha1.ReasonFetchFailed, "is not as GitHub's"},
+		"no name for a host": {func(d map[string][]byte) {
+			d["githubAppBaseURL"] = []byte("https://no-such-host.invalid")
+		}, false, v1alpha1.ReasonHostUnreachable, "no-such-host.invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.down.Store(tt.down)

@@ -34,7 +34,10 @@ func TestRepositoryTooLarge(t *testing.T) {
 	}})
 	for _, tt := range []struct{ reason, file, says string }{
 		{"bytes", gittest.Noise(1 << 20), "has more than 512Ki; make it smaller, or raise the controller's --max-repository-size"},
-		{"a file that is small in the pack and large in memory", strings.Repeat("0", 1<<20), "a file of 1Mi is in its history, and at most 128Ki are taken"},
+		{
+			"a file that is small in the pack and large in memory", strings.Repeat("0", 1<<20),
+			"a file of 1Mi is in its history, and at most 128Ki are taken",
+		},
 	} {
 		t.Run(tt.reason, func(t *testing.T) {
 			ms := NewCache(t.TempDir())

@@ -76,7 +76,9 @@ func TestProxy(t *testing.T) {
 	proxy := newTunnel(t, server.Listener.Addr().String())
 	cmd := exec.Command(os.Args[0], "-test.run=^TestProxy$")
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.Contains(strings.ToUpper(v), "PROXY") }),
-		"HTTPS_PROXY="+proxy.URL, clustertest.WithoutCluster+"=1", inProxied+"="+string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+		"HTTPS_PROXY="+proxy.URL, clustertest.WithoutCluster+"=1", inProxied+"="+string(pem.EncodeToMemory(&pem.Block{
+			Type: "CERTIFICATE", Bytes: server.Certificate().Raw,
+		})))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

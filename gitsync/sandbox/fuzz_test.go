@@ -28,11 +28,20 @@ func said(f *testing.F, messages ...fromWorker) []byte {
 // objects are no more than a commit may bring: plan.Collect refuses the rest.
 func FuzzWorker(f *testing.F) {
 	const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
-	f.Add(said(f, fromWorker{Question: &question{readFile, "a.yaml"}}, fromWorker{Result: &result{Objects: []object{{"a.yaml", []byte(configMap)}}}}))
+	f.Add(said(f, fromWorker{Question: &question{readFile, "a.yaml"}}, fromWorker{
+		Result: &result{Objects: []object{{"a.yaml", []byte(configMap)}}},
+	}))
 	f.Add(said(f, fromWorker{Question: &question{readDir, "../../etc"}}, fromWorker{Question: &question{99, "/"}}, fromWorker{}))
-	f.Add(said(f, fromWorker{Result: &result{Objects: []object{{"", []byte("null")}, {"a", []byte("[]")}, {"b", []byte(`{"metadata":[],"kind":1}`)}}}}))
+	f.Add(said(f, fromWorker{
+		Result: &result{Objects: []object{{"", []byte("null")}, {"a", []byte("[]")}, {"b", []byte(`{"metadata":[],"kind":1}`)}}},
+	}))
 	f.Add(said(f, fromWorker{Result: &result{Listed: true}}))
-	f.Add(said(f, fromWorker{Result: &result{Listed: true, Faults: []fault{{Text: "x"}, {Problem: true, Retry: true}}, Ignored: []fault{{Absent: true, Submodule: true}}}}))
+	f.Add(said(f, fromWorker{
+		Result: &result{
+			Listed: true, Faults: []fault{{Text: "x"}, {Problem: true, Retry: true}},
+			Ignored: []fault{{Absent: true, Submodule: true}},
+		},
+	}))
 	f.Add(said(f, fromWorker{Hello: &hello{"x"}, Question: &question{storageErr, ""}}))
 	tree := plantest.Tree(f, map[string]string{"a.yaml": configMap})
 	f.Fuzz(func(t *testing.T, written []byte) {
@@ -66,7 +75,8 @@ func FuzzWorker(f *testing.F) {
 // it was. It is the objects, or an error in the same words.
 func FuzzRender(f *testing.F) {
 	f.Add("resources: [a.yaml]\n", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
-	f.Add("resources: [a.yaml]\npatches: [{patch: \"[{op: remove, path: /data}]\"}]\n", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {n: 9007199254740993}\n")
+	f.Add("resources: [a.yaml]\npatches: [{patch: \"[{op: remove, path: /data}]\"}]\n",
+		"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {n: 9007199254740993}\n")
 	f.Add("generators: [a.yaml]\n", "apiVersion: builtin\nkind: ConfigMapGenerator\nmetadata: {name: a}\nliterals: [a=b]\n")
 	f.Add("generators: [a.yaml]\n", "- a\n")
 	f.Add("", "- [\n---\n")

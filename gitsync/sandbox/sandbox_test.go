@@ -60,20 +60,25 @@ const (
 	long   = 5 * time.Minute
 )
 
-const deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, annotations: {n: \"1\"}}\nspec: {replicas: 3, template: {spec: {containers: [{name: web, image: web:v1}]}}}\n"
+const deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, annotations: {n: \"1\"}}\nspec: {replicas: 3, template: " +
+	"{spec: {containers: [{name: web, image: web:v1}]}}}\n"
 
 // trees are folders to render, good and bad.
 var trees = map[string]map[string]string{
-	"plain":           {"a.yaml": deployment, "sub/b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: {n: \"1.0\"}\n"},
-	"kustomization":   {"kustomization.yaml": "resources: [a.yaml]\nnamePrefix: x-\nconfigMapGenerator: [{name: c, files: [data.txt]}]\n", "a.yaml": deployment, "data.txt": "text"},
-	"overlay":         {"kustomization.yaml": "resources: [base]\nimages: [{name: web, newTag: v2}]\n", "base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": deployment},
-	"numbers":         {"a.yaml": "apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: x}\nspec: {big: 9007199254740993, float: 1.5, negative: -3, list: [1, a, null, true]}\n"},
-	"no such file":    {"kustomization.yaml": "resources: [missing.yaml]\n"},
-	"two problems":    {"a.yaml": "kind: [\n", "b.yaml": "apiVersion: v1\nkind: ConfigMap\n"},
-	"no kind":         {"a.yaml": "metadata: {name: x}\n"},
-	"a remote base":   {"kustomization.yaml": "resources: [https://example.org/base]\n"},
-	"nothing":         {"README.md": "nothing"},
-	"its own openapi": {"kustomization.yaml": "resources: [a.yaml]\nopenapi: {path: schema.json}\n", "a.yaml": deployment, "schema.json": `{"definitions": {}}`},
+	"plain": {"a.yaml": deployment, "sub/b.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: {n: \"1.0\"}\n"},
+	"kustomization": {"kustomization.yaml": "resources: [a.yaml]\nnamePrefix: x-\nconfigMapGenerator: [{name: c, files: [data.txt]}]\n",
+		"a.yaml": deployment, "data.txt": "text"},
+	"overlay": {"kustomization.yaml": "resources: [base]\nimages: [{name: web, newTag: v2}]\n",
+		"base/kustomization.yaml": "resources: [a.yaml]\n", "base/a.yaml": deployment},
+	"numbers": {"a.yaml": "apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: x}\nspec: {big: 9007199254740993, float: 1.5, " +
+		"negative: -3, list: [1, a, null, true]}\n"},
+	"no such file":  {"kustomization.yaml": "resources: [missing.yaml]\n"},
+	"two problems":  {"a.yaml": "kind: [\n", "b.yaml": "apiVersion: v1\nkind: ConfigMap\n"},
+	"no kind":       {"a.yaml": "metadata: {name: x}\n"},
+	"a remote base": {"kustomization.yaml": "resources: [https://example.org/base]\n"},
+	"nothing":       {"README.md": "nothing"},
+	"its own openapi": {"kustomization.yaml": "resources: [a.yaml]\nopenapi: {path: schema.json}\n",
+		"a.yaml": deployment, "schema.json": `{"definitions": {}}`},
 }
 
 // A worker renders the same as this process, objects and errors.
@@ -127,8 +132,9 @@ func bomb() map[string]string {
 		fmt.Fprintf(&patch, "a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10), ", "))
 	}
 	return map[string]string{
-		"kustomization.yaml": "resources: [a.yaml]\npatches:\n- patch: |-\n    " + strings.ReplaceAll(strings.TrimSpace(patch.String()), "\n", "\n    ") + "\n",
-		"a.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
+		"kustomization.yaml": "resources: [a.yaml]\npatches:\n- patch: |-\n    " +
+			strings.ReplaceAll(strings.TrimSpace(patch.String()), "\n", "\n    ") + "\n",
+		"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n",
 	}
 }
 
@@ -193,7 +199,8 @@ func TestOneTenantLeavesAPlace(t *testing.T) {
 
 // endless is a kustomization that takes very long: many replacements, each in many objects.
 func endless() map[string]string {
-	const replacement = "- {source: {kind: ConfigMap, name: x0, fieldPath: data.k}, targets: [{select: {kind: ConfigMap}, fieldPaths: [data.k]}]}\n"
+	const replacement = "- {source: {kind: ConfigMap, name: x0, fieldPath: data.k}, targets: [{select: {kind: ConfigMap}, fieldPaths: " +
+		"[data.k]}]}\n"
 	var objects strings.Builder
 	for i := range 300 {
 		fmt.Fprintf(&objects, "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: x%d}\ndata: {k: v}\n", i)
@@ -248,7 +255,8 @@ func TestTime_StalledMachine(t *testing.T) {
 		t.Errorf("a machine that stalls for a while: %v", err)
 	}
 	_, err := p.Render("shop", stalled{plantest.Tree(t, trees["plain"]), 4*timeout + time.Second, &sync.Once{}}, ".", manifest.RenderOptions{})
-	if said, ok := errors.AsType[*plan.Problem](err); !ok || said.Reason != "RendererFailed" || !said.Retry || !strings.Contains(said.Error(), "has not ended after 8s") {
+	if said, ok := errors.AsType[*plan.Problem](err); !ok || said.Reason != "RendererFailed" || !said.Retry ||
+		!strings.Contains(said.Error(), "has not ended after 8s") {
 		t.Errorf("a machine that stalls for very long: %v", err)
 	}
 	if err := finally(p, plantest.Tree(t, trees["plain"])); err != nil {
@@ -316,7 +324,8 @@ func TestSealed(t *testing.T) {
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), os.Args[0], asThief, file, server.Listener.Addr().String()).CombinedOutput() //nolint:gosec // this program
+	//nolint:gosec // this program
+	out, err := exec.CommandContext(t.Context(), os.Args[0], asThief, file, server.Listener.Addr().String()).CombinedOutput()
 	if err != nil || string(out) != "end\n" {
 		t.Errorf("%v: %s", err, out)
 	}

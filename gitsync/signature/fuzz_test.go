@@ -51,12 +51,15 @@ func FuzzCommit(f *testing.F) {
 	)
 	for _, c := range []string{
 		begin + who + "\nx\n", begin + who + ssh + "\nx\n", begin + who + pgp + "\nx\n", begin + ssh + who + "\nx\n",
-		begin + who + "mergetag object 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n type commit\n \n -----BEGIN SSH SIGNATURE-----\n" + ssh + "\nx\n",
+		begin + who + "mergetag object 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n type commit\n \n -----BEGIN SSH SIGNATURE-----\n" + ssh +
+			"\nx\n",
 		begin + who + ssh + strings.Replace(ssh, "gpgsig", "gpgsig-sha256", 1), "\n", " \n", begin + "parent ", who,
 	} {
 		f.Add([]byte(c))
 	}
-	keys, err := ParseKeys(map[string][]byte{"a.sshpub": []byte("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4S6yxgjXGEoCJFGYpOJn2ozz6SrZBkCcRFjPnbzqbV")})
+	keys, err := ParseKeys(map[string][]byte{
+		"a.sshpub": []byte("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ4S6yxgjXGEoCJFGYpOJn2ozz6SrZBkCcRFjPnbzqbV"),
+	})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -17,9 +17,11 @@ func TestKeys_EndBetween(t *testing.T) {
 		entry, text string
 		ends        bool
 	}{
-		"SSH without an end":     {"allowed_signers", "ada@example.org " + ssh.Public, false},
-		"SSH in two days":        {"allowed_signers", `ada@example.org valid-before="` + now.Add(2*days).UTC().Format("20060102150405") + `Z" ` + ssh.Public, true},
-		"SSH in a year":          {"allowed_signers", `ada@example.org valid-before="` + now.Add(365*days).UTC().Format("20060102150405") + `Z" ` + ssh.Public, false},
+		"SSH without an end": {"allowed_signers", "ada@example.org " + ssh.Public, false},
+		"SSH in two days": {"allowed_signers",
+			`ada@example.org valid-before="` + now.Add(2*days).UTC().Format("20060102150405") + `Z" ` + ssh.Public, true},
+		"SSH in a year": {"allowed_signers",
+			`ada@example.org valid-before="` + now.Add(365*days).UTC().Format("20060102150405") + `Z" ` + ssh.Public, false},
 		"SSH long ago":           {"allowed_signers", `ada@example.org valid-before="20200101Z" ` + ssh.Public, false},
 		"OpenPGP without an end": {"ada.asc", gpg.NewKey("ada@example.org", "never", "").Public, false},
 		"OpenPGP in two days":    {"grace.asc", gpg.NewKey("grace@example.org", "2d", "").Public, true},

@@ -15,7 +15,8 @@ import (
 func signed(t *testing.T, repo *gittest.Repo, s signature.Signer) string {
 	t.Helper()
 	payload := "tree " + repo.Git("rev-parse", "HEAD^{tree}") + "\nparent " + repo.Head() +
-		"\nauthor tranche <tranche@example.org> 1790000000 +0000\ncommitter tranche <tranche@example.org> 1790000000 +0000\n\nApprove step 0 of web\n"
+		"\nauthor tranche <tranche@example.org> 1790000000 +0000\ncommitter tranche <tranche@example.org> 1790000000 +0000\n\nApprove step 0 " +
+		"of web\n"
 	sig, err := s.Sign([]byte(payload))
 	if err != nil {
 		t.Fatal(err)

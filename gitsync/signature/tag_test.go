@@ -14,7 +14,9 @@ import (
 func TestVerifyTag(t *testing.T) {
 	t.Parallel()
 	ssh, gpg := gittest.NewSSHKey(t, "ed25519", ""), gittest.NewGPG(t).NewKey("Grace Example <grace@example.org>", "never", "")
-	keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte("ada@example.org " + ssh.Public), "grace.asc": []byte(gpg.Public)})
+	keys, err := signature.ParseKeys(map[string][]byte{
+		"allowed_signers": []byte("ada@example.org " + ssh.Public), "grace.asc": []byte(gpg.Public),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +41,10 @@ func TestVerifyTag(t *testing.T) {
 			check("another commit", raw, name, strings.Repeat("0", 40), signature.ErrBadSignature)
 			check("another message", strings.Replace(raw, "a story", "history", 1), name, commit, signature.ErrBadSignature)
 			check("a header more", strings.Replace(raw, "\n\n", "\nmore of it\n\n", 1), name, commit, signature.ErrBadSignature)
-			check("two signatures", raw+raw[strings.Index(raw, "\n-----BEGIN "+map[string]string{"by-ssh": "SSH", "by-gpg": "PGP"}[name])+1:], name, commit, signature.ErrBadSignature)
-			check("no signature", raw[:strings.Index(raw, "\n-----BEGIN "+map[string]string{"by-ssh": "SSH", "by-gpg": "PGP"}[name])+1], name, commit, signature.ErrUnsigned)
+			check("two signatures", raw+raw[strings.Index(raw, "\n-----BEGIN "+map[string]string{"by-ssh": "SSH", "by-gpg": "PGP"}[name])+1:], name,
+				commit, signature.ErrBadSignature)
+			check("no signature", raw[:strings.Index(raw, "\n-----BEGIN "+map[string]string{"by-ssh": "SSH", "by-gpg": "PGP"}[name])+1], name,
+				commit, signature.ErrUnsigned)
 			check("text after it", raw+"and more\n", name, commit, signature.ErrBadSignature)
 		})
 	}

@@ -71,7 +71,8 @@ func heap() uint64 {
 // push of another peer is taken meanwhile.
 func TestStalledHooks(t *testing.T) {
 	w, address := hookServer(t)
-	body := "POST /webhook HTTP/1.1\r\nHost: tranche\r\nContent-Type: application/json\r\nContent-Length: 3145728\r\n\r\n\"" + strings.Repeat("a", 3<<20-100)
+	body := "POST /webhook HTTP/1.1\r\nHost: tranche\r\nContent-Type: application/json\r\nContent-Length: 3145728\r\n\r\n\"" +
+		strings.Repeat("a", 3<<20-100)
 	before := heap()
 	for range 40 {
 		stalled(t, "127.0.0.2", address, body)

@@ -47,7 +47,9 @@ func sourceAt(url, branch string) *v1alpha1.GitSource {
 func TestPushIsOf(t *testing.T) {
 	for name, body := range pushes {
 		p := parsePush([]byte(body))
-		for _, url := range []string{"https://github.com/shop/web", "https://github.com:443/shop/web.git", "ssh://git@GITHUB.com:2222/shop/web.git"} {
+		for _, url := range []string{
+			"https://github.com/shop/web", "https://github.com:443/shop/web.git", "ssh://git@GITHUB.com:2222/shop/web.git",
+		} {
 			if !p.isOf(sourceAt(url, "main")) {
 				t.Errorf("%s: not of %s: %+v", name, url, p)
 			}
@@ -55,7 +57,9 @@ func TestPushIsOf(t *testing.T) {
 		if other := p.isOf(sourceAt("https://github.com/shop/web", "release")); other != (name == "no branch") {
 			t.Errorf("%s: of another branch: %t", name, other)
 		}
-		for _, url := range []string{"https://github.com/shop/webs", "https://example.org/shop/web", "https://github.com/other/shop/web", "https://github.com"} {
+		for _, url := range []string{
+			"https://github.com/shop/webs", "https://example.org/shop/web", "https://github.com/other/shop/web", "https://github.com",
+		} {
 			if p.isOf(sourceAt(url, "main")) {
 				t.Errorf("%s: of %s", name, url)
 			}
@@ -111,7 +115,10 @@ func TestHookSignature(t *testing.T) {
 
 // The answer depends on the request alone, and not on which repositories are followed.
 func TestHookAnswers(t *testing.T) {
-	w := &Receiver{log: logr.Discard(), limit: rate.NewLimiter(rate.Inf, 1), jobs: make(chan hook, 2), reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks)}
+	w := &Receiver{
+		log: logr.Discard(), limit: rate.NewLimiter(rate.Inf, 1), jobs: make(chan hook, 2),
+		reading: newShares(hooksReading, hooksOfPeer), large: make(chan struct{}, largeHooks),
+	}
 	post := func(method, body string) (int, string) {
 		answer := httptest.NewRecorder()
 		w.ServeHTTP(answer, httptest.NewRequest(method, "/webhook", strings.NewReader(body)))

@@ -13,9 +13,12 @@ import (
 )
 
 func TestPutApproval(t *testing.T) {
-	const other = "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: api}\nspec: {revision: aaaaaaaaaa, commit: aaaaaaa, step: 3}\n"
-	const old = "# said by Ada\napiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: aaaaaaaaaa, commit: aaaaaaa, step: 0}\n"
-	const now = "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata:\n  name: web\n  namespace: shop\nspec:\n  revision: \"5584f4c7df\"\n  commit: \"1234567\"\n  step: 1\n"
+	const other = "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: api}\nspec: {revision: aaaaaaaaaa, commit: " +
+		"aaaaaaa, step: 3}\n"
+	const old = "# said by Ada\napiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web}\nspec: {revision: aaaaaaaaaa, " +
+		"commit: aaaaaaa, step: 0}\n"
+	const now = "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata:\n  name: web\n  namespace: shop\nspec:\n  revision: " +
+		"\"5584f4c7df\"\n  commit: \"1234567\"\n  step: 1\n"
 	for _, c := range []struct{ because, content, want string }{
 		{"a new file", "", now},
 		{"a file of its own is replaced", old, now},
@@ -24,7 +27,11 @@ func TestPutApproval(t *testing.T) {
 		{"a file without it gets it at the end", other, other + "---\n" + now},
 		{"whatever the end is", other[:len(other)-1], other + "---\n" + now},
 		{"an end marker is no document", other + "...\n" + old, other + "---\n" + now},
-		{"one of another namespace is another", "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: else}\n", "apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: else}\n---\n" + now},
+		{
+			"one of another namespace is another",
+			"apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: else}\n",
+			"apiVersion: tranche.dev/v1alpha1\nkind: BatchApproval\nmetadata: {name: web, namespace: else}\n---\n" + now,
+		},
 		{"what is no approval stays", "a: {\n", "a: {\n---\n" + now},
 	} {
 		a := v1alpha1.BatchApproval{Spec: v1alpha1.BatchApprovalSpec{Revision: "5584f4c7df", Commit: "1234567", Step: 1}}

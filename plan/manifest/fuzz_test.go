@@ -15,7 +15,8 @@ import (
 func FuzzReadApprovals(f *testing.F) {
 	f.Add(plantest.Approval("web", "5c66667f6", "3f2c1e0", "1"))
 	f.Add(plantest.Approval("web", "5c66667f6", "3F2C1E0", "-1") + "---\n...\n--- {}\n")
-	f.Add("apiVersion: v1\nkind: List\nitems: [{apiVersion: tranche.dev/v1alpha1, kind: BatchApproval, metadata: {name: x}, spec: {step: null}}]\n")
+	f.Add("apiVersion: v1\nkind: List\nitems: [{apiVersion: tranche.dev/v1alpha1, kind: BatchApproval, metadata: {name: x}, spec: {step: " +
+		"null}}]\n")
 	f.Add("a: &a [*a]\n")
 	f.Add("a: &a [x, x]\nb: &b [*a, *a]\nc: {<<: *b}\n")
 	f.Fuzz(func(t *testing.T, content string) {

@@ -14,7 +14,10 @@ func TestPurity(t *testing.T) {
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
-	forbidden := []string{"os", "os/exec", "time", "log", "net", "net/http", "k8s.io/client-go", "sigs.k8s.io/controller-runtime", "github.com/go-git/go-git"}
+	forbidden := []string{
+		"os", "os/exec", "time", "log", "net", "net/http", "k8s.io/client-go", "sigs.k8s.io/controller-runtime",
+		"github.com/go-git/go-git",
+	}
 	for _, imported := range strings.Fields(string(out)) {
 		if slices.ContainsFunc(forbidden, func(f string) bool {
 			return imported == f || strings.Contains(f, ".") && strings.HasPrefix(imported, f+"/")

@@ -75,21 +75,42 @@ func TestMayHandBack(t *testing.T) {
 		whoami    error
 		want      string // part of the error
 	}{
-		"named":              {reason: "the policy lets it pass", api: policies{policy: policyWith("['a', '" + ownAccount + "']"), binding: deny}},
-		"another":            {reason: "the hold could not be given back", api: policies{policy: policyWith("['system:serviceaccount:a:b', 'c']"), binding: deny}, want: "lets only system:serviceaccount:a:b, c write held Deployments, and the controller is " + ownAccount + "; run the controller as that account"},
-		"no account":         {reason: "an empty list lets no account pass", api: policies{policy: policyWith("[]"), binding: deny}, want: "lets only no account write"},
-		"a part of the name": {reason: "an account is the whole name", api: policies{policy: policyWith("['" + ownAccount + "-b']"), binding: deny}, want: "lets only"},
-		"as an account":      {reason: "the user extra lets it pass", api: policies{policy: policyWith("['c']"), binding: deny}, asAccount: true},
-		"no policy":          {reason: "nothing refuses", api: policies{binding: deny}},
-		"no binding":         {reason: "nothing refuses", api: policies{policy: policyWith("['c']")}},
-		"only audited":       {reason: "nothing refuses", api: policies{policy: policyWith("['c']"), binding: bindingWith(admissionv1.Audit, admissionv1.Warn)}},
-		"unknown, named":     {reason: "a policy of the administrator's own may let it pass", api: policies{policy: policyWith("", "request.userInfo.username == '"+ownAccount+"'"), binding: deny}},
-		"unknown, not named": {reason: "it cannot let it pass by name", api: policies{policy: policyWith("", "request.userInfo.username == 'c'"), binding: deny}, want: "does not name the controller's account " + ownAccount},
-		"computed, named":    {reason: "only a list of literals is read", api: policies{policy: policyWith("['c'] + ['" + ownAccount + "']"), binding: deny}},
-		"computed, another":  {reason: "only a list of literals is read", api: policies{policy: policyWith("['c'] + ['d']"), binding: deny}, want: "does not name"},
-		"not readable":       {reason: "an older role has no right to read it", api: policies{err: forbidden, binding: deny}},
-		"who is not told":    {reason: "the right may be taken from all users", api: policies{policy: policyWith("['c']"), binding: deny}, whoami: fmt.Errorf("asking: %w", forbidden)},
-		"not answered":       {reason: "it may refuse", api: policies{err: errors.New("timeout")}, want: "timeout"},
+		"named": {reason: "the policy lets it pass", api: policies{
+			policy: policyWith("['a', '" + ownAccount + "']"), binding: deny,
+		}},
+		"another": {reason: "the hold could not be given back", api: policies{
+			policy: policyWith("['system:serviceaccount:a:b', 'c']"), binding: deny,
+		},
+			want: "lets only system:serviceaccount:a:b, c write held Deployments, and the controller is " + ownAccount +
+				"; run the controller as that account"},
+		"no account": {reason: "an empty list lets no account pass",
+			api: policies{policy: policyWith("[]"), binding: deny}, want: "lets only no account write"},
+		"a part of the name": {reason: "an account is the whole name", api: policies{
+			policy: policyWith("['" + ownAccount + "-b']"), binding: deny,
+		}, want: "lets only"},
+		"as an account": {reason: "the user extra lets it pass", api: policies{policy: policyWith("['c']"), binding: deny}, asAccount: true},
+		"no policy":     {reason: "nothing refuses", api: policies{binding: deny}},
+		"no binding":    {reason: "nothing refuses", api: policies{policy: policyWith("['c']")}},
+		"only audited": {reason: "nothing refuses", api: policies{
+			policy: policyWith("['c']"), binding: bindingWith(admissionv1.Audit, admissionv1.Warn),
+		}},
+		"unknown, named": {reason: "a policy of the administrator's own may let it pass", api: policies{
+			policy: policyWith("", "request.userInfo.username == '"+ownAccount+"'"), binding: deny,
+		}},
+		"unknown, not named": {reason: "it cannot let it pass by name", api: policies{
+			policy: policyWith("", "request.userInfo.username == 'c'"), binding: deny,
+		}, want: "does not name the controller's account " + ownAccount},
+		"computed, named": {reason: "only a list of literals is read", api: policies{
+			policy: policyWith("['c'] + ['" + ownAccount + "']"), binding: deny,
+		}},
+		"computed, another": {reason: "only a list of literals is read", api: policies{
+			policy: policyWith("['c'] + ['d']"), binding: deny,
+		}, want: "does not name"},
+		"not readable": {reason: "an older role has no right to read it", api: policies{err: forbidden, binding: deny}},
+		"who is not told": {reason: "the right may be taken from all users", api: policies{
+			policy: policyWith("['c']"), binding: deny,
+		}, whoami: fmt.Errorf("asking: %w", forbidden)},
+		"not answered": {reason: "it may refuse", api: policies{err: errors.New("timeout")}, want: "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &Account{reader: &tc.api, now: time.Now, whoami: func(context.Context) (string, error) { return ownAccount, tc.whoami }}

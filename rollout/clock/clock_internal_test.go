@@ -28,16 +28,17 @@ func TestClock(t *testing.T) {
 		decides  int64 // the status that is decided on
 	}
 	for name, looks := range map[string][]look{
-		"time passes":                       {{0, 0, 0, 0, 0}, {hour, hour, 0, 0, 5}, {2 * hour, 2 * hour, 5, 0, 5}},
-		"no jump before the first look":     {{hour, 0, 0, 0, 0}, {hour + second, second, 0, 0, 0}},
-		"the status follows":                {{0, 0, 0, 0, 0}, {hour, 0, 0, hour, 3600}, {hour, 0, 3600, 0, 3600}},
-		"the write is refused":              {{0, 0, 0, 0, 0}, {hour, 0, 0, hour, 3600}, {hour, 0, 0, hour, 3600}, {hour, 0, 3600, 0, 3600}},
-		"read late, after another decision": {{0, 0, 0, 0, 0}, {hour, 0, 0, hour, 3600}, {hour + second, second, 0, hour, 3601}, {hour + second, second, 3600, 0, 3600}},
-		"ahead and back":                    {{0, 0, 0, 0, 0}, {hour, 0, 0, hour, 3600}, {0, 0, 3600, -hour, 0}, {0, 0, 0, 0, 0}},
-		"ahead and back at once":            {{0, 0, 0, 0, 0}, {hour, 0, 0, hour, 3600}, {0, 0, 0, 0, 0}},
-		"between decision and reading":      {{0, 0, 0, 0, 7}, {hour, 0, 7, hour, 3607}, {hour, 0, 3607, 0, 3607}},
-		"written by others":                 {{0, 0, 0, 0, 0}, {hour, 0, 9, hour, 3609}, {hour, 0, 3609, 0, 3609}},
-		"small ones add up":                 {{0, 0, 0, 0, 0}, {second, 0, 0, 0, 0}, {2 * second, 0, 0, 2 * second, 2}, {2 * second, 0, 2, 0, 2}},
+		"time passes":                   {{0, 0, 0, 0, 0}, {hour, hour, 0, 0, 5}, {2 * hour, 2 * hour, 5, 0, 5}},
+		"no jump before the first look": {{hour, 0, 0, 0, 0}, {hour + second, second, 0, 0, 0}},
+		"the status follows":            {{0, 0, 0, 0, 0}, {hour, 0, 0, hour, 3600}, {hour, 0, 3600, 0, 3600}},
+		"the write is refused":          {{0, 0, 0, 0, 0}, {hour, 0, 0, hour, 3600}, {hour, 0, 0, hour, 3600}, {hour, 0, 3600, 0, 3600}},
+		"read late, after another decision": {{0, 0, 0, 0, 0}, {hour, 0, 0, hour, 3600}, {hour + second, second, 0, hour, 3601},
+			{hour + second, second, 3600, 0, 3600}},
+		"ahead and back":               {{0, 0, 0, 0, 0}, {hour, 0, 0, hour, 3600}, {0, 0, 3600, -hour, 0}, {0, 0, 0, 0, 0}},
+		"ahead and back at once":       {{0, 0, 0, 0, 0}, {hour, 0, 0, hour, 3600}, {0, 0, 0, 0, 0}},
+		"between decision and reading": {{0, 0, 0, 0, 7}, {hour, 0, 7, hour, 3607}, {hour, 0, 3607, 0, 3607}},
+		"written by others":            {{0, 0, 0, 0, 0}, {hour, 0, 9, hour, 3609}, {hour, 0, 3609, 0, 3609}},
+		"small ones add up":            {{0, 0, 0, 0, 0}, {second, 0, 0, 0, 0}, {2 * second, 0, 0, 2 * second, 2}, {2 * second, 0, 2, 0, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var wall, up time.Duration

@@ -22,10 +22,15 @@ func TestWithoutRollout(t *testing.T) {
 		entries, want []metav1.ManagedFieldsEntry
 		changed       bool
 	}{
-		"nothing of ours": {reason: "there is nothing to write", entries: []metav1.ManagedFieldsEntry{kubectl, native}, want: []metav1.ManagedFieldsEntry{kubectl, native}},
-		"beside others":   {reason: "the fields belong to no manager", entries: []metav1.ManagedFieldsEntry{kubectl, ours, counted, native}, want: []metav1.ManagedFieldsEntry{kubectl, native}, changed: true},
-		"applied":         {reason: "the first install is an apply", entries: []metav1.ManagedFieldsEntry{entry(v1alpha1.ManagerRollout, apply, "", strategy), native}, want: []metav1.ManagedFieldsEntry{native}, changed: true},
-		"alone":           {reason: "an empty list would change nothing", entries: []metav1.ManagedFieldsEntry{ours}, want: []metav1.ManagedFieldsEntry{{}}, changed: true},
+		"nothing of ours": {reason: "there is nothing to write",
+			entries: []metav1.ManagedFieldsEntry{kubectl, native}, want: []metav1.ManagedFieldsEntry{kubectl, native}},
+		"beside others": {reason: "the fields belong to no manager",
+			entries: []metav1.ManagedFieldsEntry{kubectl, ours, counted, native}, want: []metav1.ManagedFieldsEntry{kubectl, native}, changed: true},
+		"applied": {reason: "the first install is an apply", entries: []metav1.ManagedFieldsEntry{
+			entry(v1alpha1.ManagerRollout, apply, "", strategy), native,
+		}, want: []metav1.ManagedFieldsEntry{native}, changed: true},
+		"alone": {reason: "an empty list would change nothing",
+			entries: []metav1.ManagedFieldsEntry{ours}, want: []metav1.ManagedFieldsEntry{{}}, changed: true},
 		"beside gitsync": {reason: "its next apply removes what the manifest is without", changed: true,
 			entries: []metav1.ManagedFieldsEntry{entry(v1alpha1.ManagerGitSync, apply, "", replicas), ours, counted},
 			want:    []metav1.ManagedFieldsEntry{entry(v1alpha1.ManagerGitSync, apply, "", `{"f:spec":{"f:replicas":{},"f:strategy":{}}}`)}},

@@ -118,12 +118,17 @@ func TestKinds(t *testing.T) {
 			"contentType": "application/vnd.microsoft.card.adaptive", "content": map[string]any{
 				"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": []any{
 					map[string]any{"type": "TextBlock", "wrap": true, "weight": "Bolder", "text": "⏳ shop/web WaitingForApproval"},
-					map[string]any{"type": "TextBlock", "wrap": true, "text": "2 of 10 pods run <5c66>; approve step 0 to go on to 5 (commit 3f2c1e000000)"},
+					map[string]any{
+						"type": "TextBlock", "wrap": true,
+						"text": "2 of 10 pods run <5c66>; approve step 0 to go on to 5 (commit 3f2c1e000000)",
+					},
 				}}}}}},
 		"webhook": {"/", "Authorization", "Bearer s3cret", map[string]any{
-			"specversion": "1.0", "type": "dev.tranche.release.WaitingForApproval", "source": "/namespaces/shop/batchreleases/web", "subject": "shop/web",
-			"id": "shop/web/5c66/WaitingForApproval/2026-01-01T00:00:00Z", "time": "2026-01-01T00:00:00Z", "datacontenttype": "application/json",
-			"data": map[string]any{"namespace": "shop", "release": "web", "reason": "WaitingForApproval", "message": waiting.Message, "revision": "5c66",
+			"specversion": "1.0", "type": "dev.tranche.release.WaitingForApproval", "source": "/namespaces/shop/batchreleases/web",
+			"subject": "shop/web",
+			"id":      "shop/web/5c66/WaitingForApproval/2026-01-01T00:00:00Z", "time": "2026-01-01T00:00:00Z", "datacontenttype": "application/json",
+			"data": map[string]any{"namespace": "shop", "release": "web", "reason": "WaitingForApproval",
+				"message": waiting.Message, "revision": "5c66",
 				"commit": commit, "step": 0.0, "state": "Pending", "rollback": false}}},
 		"github": {"/repos/shop/web/statuses/" + commit, "Authorization", "token s3cret",
 			map[string]any{"state": "pending", "context": "tranche/shop/web", "description": description}},
@@ -151,11 +156,13 @@ func TestKinds(t *testing.T) {
 // link and the command that moves on.
 func TestSource(t *testing.T) {
 	failed := Transition{
-		Namespace: "shop", Source: "web", Reason: SourceFailed, Message: "InvalidManifest: <port>", State: Failed, Commit: waiting.Commit, Time: waiting.Time,
+		Namespace: "shop", Source: "web", Reason: SourceFailed, Message: "InvalidManifest: <port>", State: Failed,
+		Commit: waiting.Commit, Time: waiting.Time,
 		Author: "Ada <ada@example.org>", Link: "https://git.example.org/shop/commit/" + waiting.Commit, Next: "tranche sync web -n shop",
 	}
 	for kind, want := range map[string]string{
-		"slack":   `{"text":"❌ [prod-eu] *shop/web* SourceFailed: InvalidManifest: &lt;port&gt; (commit <https://git.example.org/shop/commit/` + waiting.Commit + `|3f2c1e000000> by Ada &lt;ada@example.org&gt;)\n` + "`tranche sync web -n shop`" + `"}`,
+		"slack": `{"text":"❌ [prod-eu] *shop/web* SourceFailed: InvalidManifest: &lt;port&gt; (commit <https://git.example.org/shop/commit/` +
+			waiting.Commit + `|3f2c1e000000> by Ada &lt;ada@example.org&gt;)\n` + "`tranche sync web -n shop`" + `"}`,
 		"msteams": `❌ [prod-eu] shop/web SourceFailed|InvalidManifest: <port> (commit [3f2c1e000000](https://git.example.org/shop/commit/` + waiting.Commit + `) by Ada <ada@example.org>)|tranche sync web -n shop`,
 		"webhook": `{"author":"Ada <ada@example.org>","cluster":"prod-eu","commit":"` + waiting.Commit + `","link":"` + failed.Link + `","message":"InvalidManifest: <port>","namespace":"shop","next":"tranche sync web -n shop","reason":"SourceFailed","source":"web","state":"Failed"}`,
 		"github":  `{"context":"tranche/source/shop/web","description":"SourceFailed: InvalidManifest: <port>","state":"failure"}`,

@@ -27,8 +27,10 @@ func TestCauses_PlacedTime(t *testing.T) {
 		return corev1.PodCondition{Type: corev1.PodScheduled, Status: status, LastTransitionTime: after(d)}
 	}
 	refused := &appsv1.ReplicaSet{
-		Spec:   appsv1.ReplicaSetSpec{Replicas: ptr.To(int32(1))},
-		Status: appsv1.ReplicaSetStatus{Conditions: []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Message: "denied"}}},
+		Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To(int32(1))},
+		Status: appsv1.ReplicaSetStatus{
+			Conditions: []appsv1.ReplicaSetCondition{{Type: appsv1.ReplicaSetReplicaFailure, Status: corev1.ConditionTrue, Message: "denied"}},
+		},
 	}
 	for _, tc := range []struct {
 		name    string

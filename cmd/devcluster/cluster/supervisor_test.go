@@ -142,7 +142,8 @@ func TestRevived(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-p.ended
-		for deadline := time.Now().Add(startTimeout); s.running(c.name) == p || !s.healthy(t.Context(), c.health(port)); time.Sleep(pollInterval) {
+		for deadline := time.Now().Add(startTimeout); s.running(c.name) == p ||
+			!s.healthy(t.Context(), c.health(port)); time.Sleep(pollInterval) {
 			if time.Now().After(deadline) {
 				t.Fatal("it was not started again")
 			}

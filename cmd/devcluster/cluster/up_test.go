@@ -204,7 +204,9 @@ func kubectl(t *testing.T, dir string) {
 }
 
 func pods(t *testing.T, client kubernetes.Interface) {
-	for _, d := range []*appsv1.Deployment{newDeployment("good", "app:1", 3), newDeployment("bad", "app:broken", 1), newDeployment("ugly", "app:crash", 1)} {
+	for _, d := range []*appsv1.Deployment{
+		newDeployment("good", "app:1", 3), newDeployment("bad", "app:broken", 1), newDeployment("ugly", "app:crash", 1),
+	} {
 		if _, err := client.AppsV1().Deployments(metav1.NamespaceDefault).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -256,7 +258,8 @@ func again(t *testing.T, dir string) {
 	if code := r.wait(t); code != 1 {
 		t.Errorf("exits %d, want 1", code)
 	}
-	if said := r.stderr.String(); !strings.Contains(said, "kube-apiserver ended unexpectedly (signal: killed); the end of "+filepath.Join(dir, "logs")) {
+	if said := r.stderr.String(); !strings.Contains(said,
+		"kube-apiserver ended unexpectedly (signal: killed); the end of "+filepath.Join(dir, "logs")) {
 		t.Errorf("it says only: %s", said)
 	}
 }

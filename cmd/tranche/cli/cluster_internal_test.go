@@ -39,7 +39,8 @@ func (locked) List(context.Context, client.ObjectList, ...client.ListOption) err
 func TestSourceProblems_MayNotBeListed(t *testing.T) {
 	c := &Connection{Client: locked{}}
 	said, err := c.SourceProblems(t.Context(), "shop")
-	if err != nil || !strings.HasPrefix(said, "Problems of GitSources are not known: listing GitSources: ") || !strings.HasSuffix(said, "no right\n") {
+	if err != nil || !strings.HasPrefix(said, "Problems of GitSources are not known: listing GitSources: ") ||
+		!strings.HasSuffix(said, "no right\n") {
 		t.Errorf("%q, %v", said, err)
 	}
 }

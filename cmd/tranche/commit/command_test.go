@@ -81,7 +81,9 @@ func TestPlanOfAnotherDeployment(t *testing.T) {
 	st, commits := commandIn(t, [2]string{"deployment.yaml", "web:v1 => web:v2"})
 	st.release.Spec.WorkloadRef.Name = "api"
 	const want = "release.yaml has BatchRelease shop/web for Deployment web, and the cluster for Deployment api"
-	for name, err := range map[string]error{"approve": st.approve(0), "rollback": st.rollback("", nil), "pause": st.pause(true, false, false)} {
+	for name, err := range map[string]error{
+		"approve": st.approve(0), "rollback": st.rollback("", nil), "pause": st.pause(true, false, false),
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -117,7 +119,10 @@ func TestApproveStep(t *testing.T) {
 			br.Generation++
 			br.DeletionTimestamp, br.Finalizers = clitest.Before(time.Minute), []string{"example.org/hostage"}
 		}, 0, "is being deleted, kept by finalizers example.org/hostage; it has no gate"},
-		{"nothing under way", approveOptions{}, false, func(br *v1alpha1.BatchRelease) { br.Status.Phase = v1alpha1.PhaseCompleted }, 0, "no release under way"},
+		{
+			"nothing under way", approveOptions{}, false,
+			func(br *v1alpha1.BatchRelease) { br.Status.Phase = v1alpha1.PhaseCompleted }, 0, "no release under way",
+		},
 	} {
 		br := clitest.Release()
 		if tc.edit != nil {
@@ -138,7 +143,10 @@ func TestApproveDirectRefused(t *testing.T) {
 		edit   func(*v1alpha1.BatchRelease)
 		err    string
 	}{
-		{"only signed ones count", func(br *v1alpha1.BatchRelease) { br.Spec.RequireSignedApprovals = true }, "tranche approve web -n shop --sign --push"},
+		{
+			"only signed ones count", func(br *v1alpha1.BatchRelease) { br.Spec.RequireSignedApprovals = true },
+			"tranche approve web -n shop --sign --push",
+		},
 		{"they are reviewed", func(br *v1alpha1.BatchRelease) { br.Spec.ReviewApprovals = true }, "tranche approve web -n shop"},
 	} {
 		br := clitest.Release()
@@ -165,7 +173,10 @@ func TestOfOneSource(t *testing.T) {
 		{"none", nil, "no release under way in namespace shop comes from commit aaaaaaa"},
 		{"two of one", []v1alpha1.BatchRelease{of("web", "shop", a), of("api", "shop", a)}, ""},
 		{"two commits", []v1alpha1.BatchRelease{of("web", "shop", a), of("api", "shop", b)}, "both aaaaaaa1 and aaaaaaa2 begin with it"},
-		{"two sources", []v1alpha1.BatchRelease{of("web", "shop", a), of("api", "other", a)}, "come from the GitSources shop/shop, shop/other; name one with --source"},
+		{
+			"two sources", []v1alpha1.BatchRelease{of("web", "shop", a), of("api", "other", a)},
+			"come from the GitSources shop/shop, shop/other; name one with --source",
+		},
 	} {
 		got, err := ofOneSource(tc.list, "aaaaaaa", "shop")
 		if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) || err == nil && len(got) != len(tc.list) {

@@ -39,8 +39,10 @@ func TestEventTimes(t *testing.T) {
 		want  time.Duration
 		count int32
 	}{
-		"once":        {eventsv1.Event{EventTime: at(0)}, 0, 1},
-		"a series":    {eventsv1.Event{EventTime: at(0), Series: &eventsv1.EventSeries{Count: 3, LastObservedTime: at(time.Minute)}}, time.Minute, 3},
+		"once": {eventsv1.Event{EventTime: at(0)}, 0, 1},
+		"a series": {eventsv1.Event{
+			EventTime: at(0), Series: &eventsv1.EventSeries{Count: 3, LastObservedTime: at(time.Minute)},
+		}, time.Minute, 3},
 		"the old API": {eventsv1.Event{DeprecatedLastTimestamp: metav1.NewTime(clitest.Noon.Add(time.Hour)), DeprecatedCount: 2}, time.Hour, 2},
 		"neither":     {eventsv1.Event{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(clitest.Noon)}}, 0, 1},
 	} {
