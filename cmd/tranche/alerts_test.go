@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -111,18 +110,8 @@ func (m *monitored) between(to string, transport http.RoundTripper, fails func(*
 // start starts a controller.
 func (m *monitored) start() {
 	m.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	m.must(err)
-	p := &monitoredProcess{address: l.Addr().String(), ended: make(chan struct{})}
-	m.must(l.Close())
-	kubeconfig := filepath.Join(m.TempDir(), "kubeconfig")
-	m.must(os.WriteFile(kubeconfig, []byte(fmt.Sprintf(`apiVersion: v1
-kind: Config
-clusters: [{name: test, cluster: {server: "%s"}}]
-users: [{name: test, user: {}}]
-contexts: [{name: test, context: {cluster: test, user: test}}]
-current-context: test
-`, m.api.URL)), 0o600))
+	p := &monitoredProcess{address: gittest.FreeAddress(m), ended: make(chan struct{})}
+	kubeconfig := kubeconfigOf(m, m.api.URL)
 	p.cmd = exec.Command(os.Args[0], "controller", "--as", m.c.Controller.Impersonate.UserName, "--leader-elect",
 		"--leader-election-namespace", m.ns,
 		m.ownOnly(), "--storage-path", m.TempDir(), "--log-encoding", "console",

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
@@ -54,7 +54,7 @@ func TestInstallWithLeastPrivilege(t *testing.T) {
 	apply(account)
 
 	t.Setenv("KUBECONFIG", tokenKubeconfig(t, s.c, kubectl("create", "token", "tranche-controller", "-n", "tranche-system")))
-	probes, metrics := freeAddress(t), freeAddress(t)
+	probes, metrics := gittest.FreeAddress(t), gittest.FreeAddress(t)
 	s.control(append(bounding(installed), "--leader-elect", "--leader-election-namespace=tranche-system", "--health-probe-bind-address="+probes, "--metrics-bind-address="+metrics)...)
 	apply(source)
 	apply(sharded, "--dry-run=server")
@@ -340,17 +340,6 @@ func podMonitorToken(t *testing.T) (name, key string) {
 	}
 	c := monitor.Spec.PodMetricsEndpoints[0].Authorization.Credentials
 	return c.Name, c.Key
-}
-
-// freeAddress returns an address that no process listens on.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // get asks for a page, with a token where there is one, of whatever certificate.

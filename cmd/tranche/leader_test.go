@@ -115,19 +115,29 @@ func (rs *replicas) follow(edit ...func(*v1alpha1.GitSource)) {
 	rs.must(rs.c.Client.Create(rs.Context(), gs))
 }
 
-func (rs *replicas) start(name string) {
-	rs.Helper()
-	r := &replica{name: name, ended: make(chan struct{})}
-	r.proxy = httptest.NewServer(rs.between(r))
-	rs.Cleanup(r.proxy.CloseClientConnections)
-	kubeconfig := filepath.Join(rs.TempDir(), "kubeconfig")
-	rs.must(os.WriteFile(kubeconfig, []byte(fmt.Sprintf(`apiVersion: v1
+// kubeconfigOf writes a kubeconfig for a server, and returns its path.
+func kubeconfigOf(t testing.TB, server string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters: [{name: test, cluster: {server: "%s"}}]
 users: [{name: test, user: {}}]
 contexts: [{name: test, context: {cluster: test, user: test}}]
 current-context: test
-`, r.proxy.URL)), 0o600))
+`, server)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func (rs *replicas) start(name string) {
+	rs.Helper()
+	r := &replica{name: name, ended: make(chan struct{})}
+	r.proxy = httptest.NewServer(rs.between(r))
+	rs.Cleanup(r.proxy.CloseClientConnections)
+	kubeconfig := kubeconfigOf(rs, r.proxy.URL)
 	r.cmd = exec.Command(os.Args[0], "controller", "--as", rs.c.Controller.Impersonate.UserName, "--leader-elect",
 		"--leader-election-namespace", rs.ns,
 		rs.ownOnly(), "--storage-path", rs.TempDir(), "--log-encoding", "console")

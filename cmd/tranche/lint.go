@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -164,14 +163,8 @@ func isApproval(o plan.Object) bool { return o.GetKind() == "BatchApproval" }
 
 // all are the problems of an error.
 func all(err error) plan.Problems {
-	if err == nil {
-		return nil
-	}
-	if ps, ok := errors.AsType[plan.Problems](err); ok {
+	if ps := plan.ProblemsOf(err); ps != nil || err == nil {
 		return ps
-	}
-	if p, ok := errors.AsType[*plan.Problem](err); ok {
-		return plan.Problems{p}
 	}
 	return plan.Problems{{Err: err}}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tranche-dev/tranche/gitsync/gittest"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -31,7 +32,7 @@ type process struct {
 // latest when the benchmark ends.
 func newProcess(b *testing.B, c *clustertest.Cluster, binary string, flags ...string) *process {
 	b.Helper()
-	p := &process{TB: b, address: freeAddress(b)}
+	p := &process{TB: b, address: gittest.FreeAddress(b)}
 	p.cmd = exec.Command(binary, append([]string{"controller", "--as", c.Controller.Impersonate.UserName,
 		"--metrics-bind-address", p.address, "--metrics-secure=false", "--storage-path", b.TempDir(), "--log-level", "error"}, flags...)...)
 	p.cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)

@@ -101,7 +101,7 @@ func newMonorepo(b *testing.B, binary string) *monorepo {
 	m.must(m.c.Client.Create(b.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: m.ns}, StringData: map[string]string{"token": token},
 	}))
-	hooks := freeAddress(b)
+	hooks := gittest.FreeAddress(b)
 	m.tell = forge(b, hooks, m.url, token)
 	m.process = newProcess(b, m.c, binary, "--webhook-address", hooks)
 	m.quiet()

@@ -35,7 +35,7 @@ func BenchmarkPushToReplicaSet(b *testing.B) {
 	b.Run("by=webhook", func(b *testing.B) {
 		s := envOf(b, "web")
 		b.Setenv("KUBECONFIG", s.c.Kubeconfig)
-		address, token := freeAddress(b), "a-long-random-text"
+		address, token := gittest.FreeAddress(b), "a-long-random-text"
 		s.control("--as", s.c.Controller.Impersonate.UserName, "--webhook-address", address)
 		s.must(s.c.Client.Create(b.Context(), &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: s.ns}, StringData: map[string]string{"token": token},

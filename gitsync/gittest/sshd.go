@@ -41,7 +41,7 @@ func ServeSSH(t testing.TB) *SSHD {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &SSHD{t: t, dir: t.TempDir(), addr: freePort(t), User: me.Username}
+	s := &SSHD{t: t, dir: t.TempDir(), addr: FreeAddress(t), User: me.Username}
 	if os.Geteuid() == 0 {
 		if err := os.MkdirAll("/run/sshd", 0o755); err != nil { // sshd demands it of root
 			t.Fatal(err)
@@ -91,7 +91,8 @@ func ServeSSH(t testing.TB) *SSHD {
 	}
 }
 
-func freePort(t testing.TB) string {
+// FreeAddress returns an address that no process listens on.
+func FreeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

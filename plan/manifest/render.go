@@ -194,14 +194,8 @@ func relative(p string) string {
 }
 
 func asProblems(err error) plan.Problems {
-	if err == nil {
-		return nil
-	}
-	if ps, ok := errors.AsType[plan.Problems](err); ok {
+	if ps := plan.ProblemsOf(err); ps != nil || err == nil {
 		return ps
-	}
-	if p, ok := errors.AsType[*plan.Problem](err); ok {
-		return plan.Problems{p}
 	}
 	return plan.Problems{{Reason: plan.ReasonRenderFailed, Err: fmt.Errorf("rendering: %w", err)}}
 }

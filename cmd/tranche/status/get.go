@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -95,26 +94,11 @@ func printReleases(w io.Writer, list []v1alpha1.BatchRelease, output string, nam
 		_, err := io.WriteString(w, releaseTable(list, namespaces, output == cli.OutputWide, now))
 		return err
 	}
-	gvk := v1alpha1.GroupVersion.WithKind("BatchRelease")
-	whole := &v1alpha1.BatchReleaseList{
-		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "BatchReleaseList"}, Items: list,
-	}
+	objects := make([]client.Object, len(list))
 	for i := range list {
-		list[i].SetGroupVersionKind(gvk)
-		list[i].ManagedFields = nil
+		objects[i] = &list[i]
 	}
-	var objects []runtime.Object
-	switch {
-	case output == cli.OutputName:
-		for i := range list {
-			objects = append(objects, &list[i])
-		}
-	case alone:
-		objects = []runtime.Object{&list[0]}
-	default:
-		objects = []runtime.Object{whole}
-	}
-	return printObjects(w, output, objects)
+	return printList(w, output, "BatchRelease", &v1alpha1.BatchReleaseList{Items: list}, objects, alone)
 }
 
 func printerOf(output string) printers.ResourcePrinter {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/cmd/tranche/cli"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -77,20 +77,29 @@ func printSources(w io.Writer, list []v1alpha1.GitSource, output string, namespa
 		_, err := io.WriteString(w, sourceTable(list, namespaces, output == cli.OutputWide, now))
 		return err
 	}
-	objects := []runtime.Object{
-		&v1alpha1.GitSourceList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GitSourceList"}, Items: list},
-	}
+	objects := make([]client.Object, len(list))
 	for i := range list {
-		list[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("GitSource"))
-		list[i].ManagedFields = nil
+		objects[i] = &list[i]
 	}
+	return printList(w, output, "GitSource", &v1alpha1.GitSourceList{Items: list}, objects, alone)
+}
+
+// printList writes objects of a kind: the list of them, or each if one stands alone or
+// names are printed.
+func printList(w io.Writer, output, kind string, list client.ObjectList, objects []client.Object, alone bool) error {
+	list.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
+	whole := []runtime.Object{list}
 	if alone || output == cli.OutputName {
-		objects = nil
-		for i := range list {
-			objects = append(objects, &list[i])
+		whole = nil
+	}
+	for _, o := range objects {
+		o.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+		o.SetManagedFields(nil)
+		if alone || output == cli.OutputName {
+			whole = append(whole, o)
 		}
 	}
-	return printObjects(w, output, objects)
+	return printObjects(w, output, whole)
 }
 
 // printObjects writes objects of the cluster.
