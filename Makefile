@@ -28,7 +28,7 @@ test: bin/devcluster bin/kubectl ## Run all tests; those of a cluster against th
 	go test -p 3 -parallel 6 -timeout 40m ./... # the three packages with a cluster beside each other
 	go -C cmd/devcluster test -timeout 5m ./cluster ./gitserver
 
-lint: ## gofmt, go vet, golangci-lint, links of the docs, language of docs and Go
+lint: ## gofmt, go vet, golangci-lint, links of the docs, language and sizes
 	@test -z "$$(gofmt -l cmd config docs gitsync plan rollout)" || { gofmt -l cmd config docs gitsync plan rollout; echo "run gofmt -w on these"; exit 1; }
 	go vet ./...
 	go -C cmd/devcluster vet ./...

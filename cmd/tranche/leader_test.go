@@ -151,6 +151,12 @@ func (rs *replicas) start(name string) {
 	}()
 }
 
+// asks reports whether a request changes nothing.
+func asks(q *http.Request) bool {
+	return q.Method == http.MethodGet || q.URL.Query().Has("dryRun") || strings.HasSuffix(q.URL.Path, "reviews") ||
+		strings.HasSuffix(q.URL.Path, "/git-upload-pack")
+}
+
 // between is what stands between a replica and both servers.
 func (rs *replicas) between(r *replica) http.Handler {
 	transport, err := rest.TransportFor(rs.c.Config)
@@ -178,8 +184,7 @@ func (rs *replicas) between(r *replica) http.Handler {
 			return
 		}
 		isGit := q.URL.Host == "git.example.org"
-		if asks := q.Method == http.MethodGet || q.URL.Query().Has("dryRun") || strings.HasSuffix(q.URL.Path, "reviews") ||
-			strings.HasSuffix(q.URL.Path, "/git-upload-pack"); !asks && !lease {
+		if !asks(q) && !lease {
 			rs.say(saying{by: r.name, line: q.Method + " " + q.URL.Path})
 		}
 		if lease && q.Method != http.MethodGet { // one that gives it up names no holder

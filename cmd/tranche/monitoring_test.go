@@ -145,16 +145,13 @@ func TestMonitors(t *testing.T) {
 	findsMetrics(t)
 }
 
-// findsMetrics fails unless the labels and the port of the monitors lead to the address
-// that the controller of an installation serves metrics at.
-func findsMetrics(t *testing.T) {
+// installed returns the Deployment and the Services of tranche install.
+func installed(t *testing.T) (d appsv1.Deployment, services []corev1.Service) {
 	t.Helper()
 	text, err := manifests("", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d appsv1.Deployment
-	var services []corev1.Service
 	for doc := range strings.SplitSeq(string(text), "\n---\n") {
 		var s corev1.Service
 		switch {
@@ -168,6 +165,14 @@ func findsMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	return d, services
+}
+
+// findsMetrics fails unless the labels and the port of the monitors lead to the address
+// that the controller of an installation serves metrics at.
+func findsMetrics(t *testing.T) {
+	t.Helper()
+	d, services := installed(t)
 	pod := d.Spec.Template
 	served := ""
 	for _, p := range pod.Spec.Containers[0].Ports {
