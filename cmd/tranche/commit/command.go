@@ -88,7 +88,7 @@ func (o *commitOptions) newCommand(cmd *cobra.Command, at *cli.Connection, name 
 	return st, err
 }
 
-// newCommandOfBranch is newSteering for a change that takes effect on the branch alone: it
+// newCommandOfBranch is newCommand for a change that takes effect on the branch alone: it
 // refuses a source that a tag or commit pins.
 func (o *commitOptions) newCommandOfBranch(cmd *cobra.Command, at *cli.Connection, name string) (*commitCommand, error) {
 	st, err := o.newCommand(cmd, at, name)

@@ -12,31 +12,50 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
+const base = "resources:\n- deployment.yaml\n- release.yaml\n"
+
+const overlay = "resources:\n- ../../base\n# how many\nreplicas:\n- {name: web, count: 3}\n"
+
+// pauseBaseRows are the rows of TestPause_Base.
+var pauseBaseRows = []struct {
+	why      string
+	overlays []string
+	flags    pauseOptions
+	answer   string
+	err      string
+	want     []string // the overlays that are paused
+	files    string   // that the commit changes
+}{
+	{
+		"--yes does not agree to it", []string{"production", "staging"}, pauseOptions{}, "",
+		"base/release.yaml governs more than shop/web: overlays/staging; nothing was changed. Give --overlay to write a patch into " +
+			"overlays/production/kustomization.yaml, or --base",
+		nil, "",
+	},
+	{
+		"the overlay alone", []string{"production", "staging"}, pauseOptions{overlay: true}, "", "", []string{"production"},
+		"overlays/production/kustomization.yaml",
+	},
+	{
+		"the overlay is offered", []string{"production", "staging"}, pauseOptions{}, "y\ny\n", "", []string{"production"},
+		"overlays/production/kustomization.yaml",
+	},
+	{"and declined", []string{"production", "staging"}, pauseOptions{}, "n\n", "not committed; give --base", nil, ""},
+	{
+		"all that the base governs", []string{"production", "staging"}, pauseOptions{base: true}, "", "",
+		[]string{"production", "staging"}, "base/release.yaml",
+	},
+	{"nothing else takes the base", []string{"production"}, pauseOptions{}, "", "", []string{"production"}, "base/release.yaml"},
+}
+
 // A base that two overlays take: the plan is paused in one of them, or in both where that
 // is asked for. kubectl kustomize says what is.
 func TestPause_Base(t *testing.T) {
-	const base = "resources:\n- deployment.yaml\n- release.yaml\n"
-	const overlay = "resources:\n- ../../base\n# how many\nreplicas:\n- {name: web, count: 3}\n"
 	root, err := clustertest.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tc := range []struct {
-		why      string
-		overlays []string
-		flags    pauseOptions
-		answer   string
-		err      string
-		want     []string // the overlays that are paused
-		files    string   // that the commit changes
-	}{
-		{"--yes does not agree to it", []string{"production", "staging"}, pauseOptions{}, "", "base/release.yaml governs more than shop/web: overlays/staging; nothing was changed. Give --overlay to write a patch into overlays/production/kustomization.yaml, or --base", nil, ""},
-		{"the overlay alone", []string{"production", "staging"}, pauseOptions{overlay: true}, "", "", []string{"production"}, "overlays/production/kustomization.yaml"},
-		{"the overlay is offered", []string{"production", "staging"}, pauseOptions{}, "y\ny\n", "", []string{"production"}, "overlays/production/kustomization.yaml"},
-		{"and declined", []string{"production", "staging"}, pauseOptions{}, "n\n", "not committed; give --base", nil, ""},
-		{"all that the base governs", []string{"production", "staging"}, pauseOptions{base: true}, "", "", []string{"production", "staging"}, "base/release.yaml"},
-		{"nothing else takes the base", []string{"production"}, pauseOptions{}, "", "", []string{"production"}, "base/release.yaml"},
-	} {
+	for _, tc := range pauseBaseRows {
 		t.Run(tc.why, func(t *testing.T) {
 			st, _ := commandIn(t)
 			s := clitest.Clone{TB: t, Dir: st.clone.Dir}
