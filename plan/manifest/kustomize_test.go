@@ -87,7 +87,6 @@ var remoteReferencesRows = []struct {
 
 func TestRemoteReferences(t *testing.T) {
 	t.Setenv("PATH", "") // no git
-	const base = "resources: [../base]\n"
 	for _, tc := range remoteReferencesRows {
 		t.Run(tc.reason, func(t *testing.T) {
 			fsys := sealed{plantest.Tree(t, map[string]string{
@@ -245,7 +244,6 @@ var problemsOfKustomizationsRows = []struct {
 }
 
 func TestProblemsOfKustomizations(t *testing.T) {
-	const web = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n"
 	for _, tc := range problemsOfKustomizationsRows {
 		t.Run(tc.reason, func(t *testing.T) {
 			_, err := manifest.Render(plantest.Tree(t, tc.files), "apps", manifest.RenderOptions{})
