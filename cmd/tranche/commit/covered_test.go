@@ -83,10 +83,10 @@ func TestSignatureCovers(t *testing.T) {
 			st.sign = false
 			s.Run("git", "config", "commit.gpgSign", "yes")
 		}}, covers: 1, refused: true},
-		"unsigned, and nothing is signed": {edits: []edit{outsider, func(_ clitest.Clone, st *commitCommand) { st.sign = false }}},
+		"unsigned, and nothing is signed":          {edits: []edit{outsider, func(_ clitest.Clone, st *commitCommand) { st.sign = false }}},
 		"unsigned, and pushed without a signature": {edits: []edit{outsider, func(_ clitest.Clone, st *commitCommand) { st.sign, st.push = false, true }}, refused: true, names: "--sign"},
-		"unsigned, and nothing has to be": {edits: []edit{outsider, func(_ clitest.Clone, st *commitCommand) { st.source.Spec.Verify = nil }}},
-		"unsigned, and a tag has to be":   {edits: []edit{outsider, func(_ clitest.Clone, st *commitCommand) { st.source.Spec.Verify.Mode = v1alpha1.VerifyTag }}},
+		"unsigned, and nothing has to be":          {edits: []edit{outsider, func(_ clitest.Clone, st *commitCommand) { st.source.Spec.Verify = nil }}},
+		"unsigned, and a tag has to be":            {edits: []edit{outsider, func(_ clitest.Clone, st *commitCommand) { st.source.Spec.Verify.Mode = v1alpha1.VerifyTag }}},
 		"unsigned, and applied": {edits: []edit{outsider, func(_ clitest.Clone, st *commitCommand) {
 			st.source.Status.AppliedCommit, _ = st.clone.Head(t.Context())
 		}}},

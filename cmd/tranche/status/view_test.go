@@ -76,7 +76,7 @@ func views() map[string]func(*releaseView) {
 			s.release.Annotations = map[string]string{v1alpha1.AnnotationReturns: "90f3b1d00aa0c28d103508da1c5c8a4b7f1c1f6e"}
 			s.release.DeletionTimestamp, s.release.Finalizers = clitest.Before(time.Minute), []string{"example.org/hostage"}
 		},
-		"signed": func(s *releaseView) { s.release.Spec.RequireSignedApprovals = true },
+		"signed":           func(s *releaseView) { s.release.Spec.RequireSignedApprovals = true },
 		"verified":         verified,
 		"verifieddeadline": func(s *releaseView) { verified(s); s.release.Status.Reason = "ProgressDeadlineExceeded" },
 		"verifiedpaused":   func(s *releaseView) { verified(s); s.release.Status.Reason = "ReleasePaused" },
