@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -62,44 +61,112 @@ func program(b *testing.B) string {
 // memory is an entry of what Linux says of the process, in MiB.
 func (p *process) memory(entry string) float64 {
 	p.Helper()
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	if err != nil {
-		p.Fatal(err)
+	kib, ok := statusOf(p.cmd.Process.Pid)[entry]
+	if !ok {
+		p.Fatal("no " + entry)
 	}
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if fields := strings.Fields(s.Text()); len(fields) == 3 && fields[0] == entry+":" {
-			kib, err := strconv.ParseFloat(fields[1], 64)
-			if err != nil {
-				p.Fatal(err)
+	return kib / 1024
+}
+
+// memoryOfAll is the same of the process and its renderers in sum. Those that have ended are
+// not in it.
+func (p *process) memoryOfAll(entry string) float64 {
+	p.Helper()
+	kib := statusOf(p.cmd.Process.Pid)[entry]
+	for _, child := range p.children() {
+		kib += statusOf(child)[entry]
+	}
+	return kib / 1024
+}
+
+// statusOf returns the entries in KiB of what Linux says of a process; none if it has ended.
+func statusOf(pid int) map[string]float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return nil
+	}
+	entries := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[2] == "kB" {
+			if kib, err := strconv.ParseFloat(fields[1], 64); err == nil {
+				entries[strings.TrimSuffix(fields[0], ":")] = kib
 			}
-			return kib / 1024
 		}
 	}
-	p.Fatal("no " + entry)
-	return 0
+	return entries
 }
 
 // tick is the unit of times in /proc, on every architecture.
 const tick = 10 * time.Millisecond
 
-// cpu is what the process has used so far.
+// cpu is what the process and its renderers have used so far.
 func (p *process) cpu() time.Duration {
 	p.Helper()
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	own := ticksOf(p.cmd.Process.Pid)
+	if own == nil {
+		p.Fatal("the controller has ended")
+	}
+	ticks := own[0] + own[1] + own[2] + own[3] // those of renderers that have ended, too
+	for _, child := range p.children() {
+		if of := ticksOf(child); of != nil {
+			ticks += of[0] + of[1]
+		}
+	}
+	return ticks * tick
+}
+
+// cpuOfRenderers is the part of the renderers in cpu.
+func (p *process) cpuOfRenderers() time.Duration {
+	p.Helper()
+	var own time.Duration
+	if ticks := ticksOf(p.cmd.Process.Pid); ticks != nil {
+		own = ticks[0] + ticks[1]
+	}
+	return p.cpu() - own*tick
+}
+
+// children returns the processes that the process has started and that run.
+func (p *process) children() []int {
+	p.Helper()
+	var all []int
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
 	if err != nil {
 		p.Fatal(err)
 	}
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, field := range strings.Fields(string(text)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				all = append(all, pid)
+			}
+		}
+	}
+	return all
+}
+
+// ticksOf returns utime, stime, cutime and cstime of a process; nil: it has ended.
+func ticksOf(pid int) []time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
 	_, rest, _ := strings.Cut(string(stat), ") ") // after the name, which may have spaces
-	fields, ticks := strings.Fields(rest), time.Duration(0)
-	for _, f := range fields[11:13] { // utime and stime
+	fields := strings.Fields(rest)
+	if len(fields) < 15 {
+		return nil
+	}
+	ticks := make([]time.Duration, 4)
+	for i, f := range fields[11:15] {
 		n, err := strconv.ParseInt(f, 10, 64)
 		if err != nil {
-			p.Fatal(err)
+			return nil
 		}
-		ticks += time.Duration(n)
+		ticks[i] = time.Duration(n)
 	}
-	return ticks * tick
+	return ticks
 }
 
 // scrape reads the metrics of the process.

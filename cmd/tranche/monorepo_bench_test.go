@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -48,19 +50,20 @@ func BenchmarkMonorepo(b *testing.B) {
 		m := newMonorepo(b, binary)
 		m.first()
 		first := m.phases[0]
-		m.commitTo(middle - 3)
+		m.commitTo(middle() - 3)
 		one := m.phases[1]
-		m.commitTo(middle + 3)
+		m.commitTo(middle() + 3)
 		m.commitToNone("README.md", "# All that we run, since 2026\n")
 		none := m.phases[3]
 		m.commitToNone("README.md", "# All that we run, everywhere\n")
-		m.commitTo(middle + 5) // with a plan
+		m.commitTo(middle() + 5) // with a plan
 		m.nothing()
 		m.lookAtAll(anInterval, 23*time.Hour)
 		m.lookAtAll(theNext, 22*time.Hour)
 		m.check()
 		fmt.Printf("\n\n%s\n", m.table()) // b.Log shows ten lines
-		fmt.Println(m.compare(middle - 3))
+		fmt.Println(m.requestTable())
+		fmt.Println(m.compare(middle() - 3))
 		m.end()
 		b.ReportMetric(first.last.Seconds(), "first-sync-s")
 		b.ReportMetric(first.cpu().Seconds(), "first-sync-cpu-s")
@@ -79,13 +82,15 @@ func BenchmarkMonorepo(b *testing.B) {
 // monorepo is the repository, its server, and the controller that follows it.
 type monorepo struct {
 	*testing.B
-	c       *clustertest.Cluster
-	ns      string
-	repo    *gittest.Repo
-	url     string
-	tell    func() // the controller, of a push
-	process *process
-	phases  []phase
+	c *clustertest.Cluster
+	// namespaces share the sources evenly, see namespaceOf.
+	namespaces []string
+	repo       *gittest.Repo
+	url        string
+	tell       func() // the controller, of a push
+	process    *process
+	pprof      string // the address of profiles; empty: none are wanted
+	phases     []phase
 
 	asked, fetched atomic.Int64 // as the Git server counts
 }
@@ -94,18 +99,30 @@ func newMonorepo(b *testing.B, binary string) *monorepo {
 	b.Helper()
 	m := &monorepo{B: b, c: clustertest.Shared(b), repo: gittest.NewRepo(b)}
 	alone(b, m.c)
-	m.ns = m.c.Namespace(b)
+	for range *monorepoNamespaces {
+		m.namespaces = append(m.namespaces, m.c.Namespace(b))
+	}
 	m.repo.CommitAndPush(monorepoFiles(), "All that we run")
 	m.url = gittest.Serve(b, filepath.Dir(m.repo.Bare), gittest.ServeOptions{Wrap: m.count}).URL + "/" + filepath.Base(m.repo.Bare)
 	const token = "a-long-random-text"
-	m.must(m.c.Client.Create(b.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: m.ns}, StringData: map[string]string{"token": token},
-	}))
+	for _, ns := range m.namespaces {
+		m.must(m.c.Client.Create(b.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hook", Namespace: ns}, StringData: map[string]string{"token": token}}))
+	}
 	hooks := gittest.FreeAddress(b)
 	m.tell = forge(b, hooks, m.url, token)
-	m.process = newProcess(b, m.c, binary, "--webhook-address", hooks)
+	flags := []string{"--webhook-address", hooks}
+	if *profileDir != "" {
+		m.pprof = gittest.FreeAddress(b)
+		flags = append(flags, "--pprof-bind-address", m.pprof)
+	}
+	m.process = newProcess(b, m.c, binary, flags...)
 	m.quiet()
 	return m
+}
+
+// namespaceOf returns the namespace of a path's GitSource.
+func (m *monorepo) namespaceOf(i int) string {
+	return m.namespaces[i*len(m.namespaces) / *monorepoPaths]
 }
 
 func (m *monorepo) must(err error) {
@@ -133,9 +150,9 @@ func (m *monorepo) count(h http.Handler) http.Handler {
 func (m *monorepo) first() {
 	m.Helper()
 	m.measure(firstSync, func(sources watch.Interface) map[string]time.Time {
-		for i := range monorepoPaths {
+		for i := range *monorepoPaths {
 			m.must(m.c.Client.Create(m.Context(), &v1alpha1.GitSource{
-				ObjectMeta: metav1.ObjectMeta{Name: appName(i), Namespace: m.ns},
+				ObjectMeta: metav1.ObjectMeta{Name: appName(i), Namespace: m.namespaceOf(i)},
 				Spec: v1alpha1.GitSourceSpec{URL: m.url, Path: appPath(i), Prune: true, Interval: metav1.Duration{Duration: 24 * time.Hour},
 					Webhook: &v1alpha1.Webhook{SecretRef: v1alpha1.LocalObjectReference{Name: "hook"}}},
 			}))
@@ -200,7 +217,7 @@ func (m *monorepo) lookAtAll(title string, interval time.Duration) {
 	m.measure(title, func(sources watch.Interface) map[string]time.Time {
 		given := make(chan error, 1) // beside the watch, which ends if its events are not read
 		go func() { given <- m.give(interval) }()
-		at := m.until(sources, monorepoPaths, func(gs *v1alpha1.GitSource) bool {
+		at := m.until(sources, *monorepoPaths, func(gs *v1alpha1.GitSource) bool {
 			return gs.Spec.Interval.Duration == interval && gs.Status.ObservedGeneration == gs.Generation
 		})
 		m.must(<-given)
@@ -210,10 +227,9 @@ func (m *monorepo) lookAtAll(title string, interval time.Duration) {
 
 // give gives all sources an interval.
 func (m *monorepo) give(interval time.Duration) error {
-	for i := range monorepoPaths {
-		gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: appName(i), Namespace: m.ns}}
-		if err := m.c.Client.Patch(m.Context(), gs,
-			client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"interval":%q}}`, interval))); err != nil {
+	for i := range *monorepoPaths {
+		gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: appName(i), Namespace: m.namespaceOf(i)}}
+		if err := m.c.Client.Patch(m.Context(), gs, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"interval":%q}}`, interval))); err != nil {
 			return err
 		}
 	}
@@ -225,7 +241,7 @@ func (m *monorepo) give(interval time.Duration) error {
 func (m *monorepo) applied(sources watch.Interface) map[string]time.Time {
 	m.Helper()
 	tip := m.repo.Head()
-	return m.until(sources, monorepoPaths, func(gs *v1alpha1.GitSource) bool { return gs.Status.AppliedCommit == tip })
+	return m.until(sources, *monorepoPaths, func(gs *v1alpha1.GitSource) bool { return gs.Status.AppliedCommit == tip })
 }
 
 // until waits until so many sources are Ready and as they are to be, and returns
@@ -274,7 +290,7 @@ type phase struct {
 
 // counts are what only grows.
 type counts struct {
-	cpu                   time.Duration
+	cpu, renderers        time.Duration // of all processes, and of the renderers among them
 	asked, fetched        int64
 	controller, apiServer series
 }
@@ -287,7 +303,7 @@ type bill struct{ fetches, renders, writes, changed, statuses, requests int }
 func (m *monorepo) check() {
 	m.Helper()
 	bills := map[string]bill{
-		firstSync:   {1, monorepoPaths, math.MaxInt, math.MaxInt, math.MaxInt, math.MaxInt},
+		firstSync:   {1, *monorepoPaths, math.MaxInt, math.MaxInt, math.MaxInt, math.MaxInt},
 		onePath:     {1, 1, 1, 1, 2, 25},
 		noPath:      {1, 0, 0, 0, 0, 5},
 		onePathPlan: {1, 1, math.MaxInt, 1, 2, 50},
@@ -347,21 +363,24 @@ func (p *phase) served(dryRun, subresource string, resources, verbs []string) fl
 func (m *monorepo) measure(title string, happen func(watch.Interface) map[string]time.Time, touched string) {
 	m.Helper()
 	m.repo.Push()
-	sources, err := m.c.Client.Watch(m.Context(), &v1alpha1.GitSourceList{}, client.InNamespace(m.ns))
+	sources, err := m.c.Client.Watch(m.Context(), &v1alpha1.GitSourceList{})
 	m.must(err)
 	defer sources.Stop()
 	versions := m.versions()
 	p := phase{title: title, before: m.counts()}
-	p.before.cpu = m.process.cpu() // not that of being asked
+	p.before.cpu, p.before.renderers = m.process.cpu(), m.process.cpuOfRenderers() // not that of being asked
+	profiled := m.profile(title)
 	began := time.Now()
 	at := happen(sources)
 	p.rest = m.quiet().Sub(began)
 	cpu := m.process.cpu()
+	renderers := m.process.cpuOfRenderers()
+	profiled()
 	p.after = m.counts()
-	p.after.cpu = cpu
+	p.after.cpu, p.after.renderers = cpu, renderers
 	p.applied = at[touched].Sub(began)
 	for _, t := range at {
-		if len(at) == monorepoPaths {
+		if len(at) == *monorepoPaths {
 			p.last = max(p.last, t.Sub(began))
 		}
 	}
@@ -372,10 +391,34 @@ func (m *monorepo) measure(title string, happen func(watch.Interface) map[string
 		delete(versions, name)
 	}
 	p.changed += len(versions) // that are gone
-	p.peak = m.process.memory("VmHWM")
+	p.peak = m.process.memoryOfAll("VmHWM")
 	heap, _ := p.after.controller.sum("go_memstats_heap_alloc_bytes", nil)
 	p.heap = heap / (1 << 20)
 	m.phases = append(m.phases, p)
+}
+
+// profileFirst is how long the profile of the first sync is, and profileOther that of another
+// phase, in seconds.
+const profileFirst, profileOther = 40, 5
+
+// profile begins a CPU profile of the controller, if profiles are wanted. The function that it
+// returns waits for its end.
+func (m *monorepo) profile(title string) func() {
+	m.Helper()
+	if m.pprof == "" {
+		return func() {}
+	}
+	length := profileOther
+	if title == firstSync {
+		length = profileFirst
+	}
+	done := make(chan string, 1)
+	go func() {
+		_, body := get(m, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", m.pprof, length), "")
+		done <- body
+	}()
+	file := filepath.Join(*profileDir, fmt.Sprintf("%02d-%s.pprof", len(m.phases), strings.ReplaceAll(title, " ", "-")))
+	return func() { m.must(os.WriteFile(file, []byte(<-done), 0o600)) }
 }
 
 func (m *monorepo) counts() counts {
@@ -405,9 +448,11 @@ func (m *monorepo) versions() map[string]string {
 	for _, kind := range applyKinds {
 		var list metav1.PartialObjectMetadataList
 		list.SetGroupVersionKind(kind)
-		m.must(m.c.Client.List(m.Context(), &list, client.InNamespace(m.ns)))
+		m.must(m.c.Client.List(m.Context(), &list))
 		for _, o := range list.Items {
-			versions[kind.Kind+"/"+o.Name] = o.ResourceVersion
+			if slices.Contains(m.namespaces, o.Namespace) {
+				versions[kind.Kind+"/"+o.Namespace+"/"+o.Name] = o.ResourceVersion
+			}
 		}
 	}
 	return versions
@@ -451,6 +496,7 @@ func (m *monorepo) table() string {
 		{"until all sources are at the commit", func(p *phase) string { return seconds(p.last) }},
 		{"until the controller rests", func(p *phase) string { return seconds(p.rest) }},
 		{"CPU of the controller", func(p *phase) string { return seconds(p.cpu()) }},
+		{"  of its renderers", func(p *phase) string { return seconds(p.after.renderers - p.before.renderers) }},
 		{"Git server: asked for its branches", func(p *phase) string { return number(float64(p.after.asked - p.before.asked)) }},
 		{"Git server: fetches", func(p *phase) string { return number(float64(p.after.fetched - p.before.fetched)) }},
 		{"renders", renders("rendered")},
@@ -473,6 +519,55 @@ func (m *monorepo) table() string {
 		{"peak memory so far", func(p *phase) string { return fmt.Sprintf("%.0f MiB", p.peak) }},
 		{"Go heap", func(p *phase) string { return fmt.Sprintf("%.0f MiB", p.heap) }},
 	})
+}
+
+// requestTable has what the API server has counted by verb and resource, also that of others.
+// It has the rows with a count for every tenth source in some phase.
+func (m *monorepo) requestTable() string {
+	var rows []row
+	for _, key := range m.requestKinds() {
+		of := func(p *phase) float64 { return p.after.apiServer.requests()[key] - p.before.apiServer.requests()[key] }
+		if slices.ContainsFunc(m.phases, func(p phase) bool { return of(&p) >= float64(*monorepoPaths)/10 }) {
+			rows = append(rows, row{key, func(p *phase) string { return number(of(p)) }})
+		}
+	}
+	return m.tableOf(rows)
+}
+
+func (m *monorepo) requestKinds() []string {
+	keys := map[string]bool{}
+	for i := range m.phases {
+		for key := range m.phases[i].after.apiServer.requests() {
+			keys[key] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// requests returns the requests that an API server has counted, by verb, resource, subresource
+// and whether it was a dry run.
+func (s series) requests() map[string]float64 {
+	counted := map[string]float64{}
+	for _, f := range s {
+		if f.GetName() != "apiserver_request_total" {
+			continue
+		}
+		for _, metric := range f.GetMetric() {
+			of := map[string]string{}
+			for _, l := range metric.GetLabel() {
+				of[l.GetName()] = l.GetValue()
+			}
+			key := of["verb"] + " " + of["resource"]
+			if of["subresource"] != "" {
+				key += "/" + of["subresource"]
+			}
+			if of["dry_run"] != "" {
+				key += " (dry run)"
+			}
+			counted[key] += metric.GetCounter().GetValue()
+		}
+	}
+	return counted
 }
 
 // row is one of the table.
@@ -537,7 +632,7 @@ func (m *monorepo) compare(touched int) string {
 	store := filesystem.NewStorage(osfs.New(m.repo.Bare), cache.NewObjectLRUDefault())
 	var ours, library, kubectl cost
 	var n, sample int
-	for i := range monorepoPaths {
+	for i := range *monorepoPaths {
 		if isPlainYAML(i) {
 			continue
 		}
@@ -631,9 +726,8 @@ func (m *monorepo) run(dir, program string, args ...string) cost {
 func (m *monorepo) end() {
 	m.Helper()
 	m.process.stop()
-	for i := range monorepoPaths {
-		gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: appName(i), Namespace: m.ns}}
-		m.must(client.IgnoreNotFound(m.c.Client.Patch(m.Context(), gs,
-			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+	for i := range *monorepoPaths {
+		gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Name: appName(i), Namespace: m.namespaceOf(i)}}
+		m.must(client.IgnoreNotFound(m.c.Client.Patch(m.Context(), gs, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
 	}
 }

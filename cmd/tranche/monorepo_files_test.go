@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"path"
@@ -11,12 +12,19 @@ import (
 // tenth is plain YAML, and every tenth a kustomization with a plan. Ten bases hold what
 // the kustomizations have in common.
 const (
-	monorepoPaths = 1000
 	monorepoBases = 10
 	filesPerPath  = 20
-
-	middle = monorepoPaths / 2 // of the queue
 )
+
+// The benchmark asserts the same counts for each number of paths, from 20 on.
+var (
+	monorepoPaths      = flag.Int("paths", 1000, "number of paths and GitSources of BenchmarkMonorepo")
+	monorepoNamespaces = flag.Int("namespaces", 10, "number of namespaces that the GitSources of BenchmarkMonorepo share")
+	profileDir         = flag.String("profiles", "", "folder for CPU profiles of the controller in each phase of BenchmarkMonorepo")
+)
+
+// middle is the path in the middle of the queue.
+func middle() int { return *monorepoPaths / 20 * 10 }
 
 func appName(i int) string { return fmt.Sprintf("app-%04d", i) }
 func appPath(i int) string { return "apps/" + appName(i) }
@@ -31,7 +39,7 @@ func monorepoFiles() map[string]string {
 	for group := range monorepoBases {
 		addUnder(files, fmt.Sprintf("base/group-%d", group), baseFiles(group))
 	}
-	for i := range monorepoPaths {
+	for i := range *monorepoPaths {
 		app := kustomizedApp(i, random)
 		if isPlainYAML(i) {
 			app = plainApp(i, random)
