@@ -25,6 +25,7 @@ type process struct {
 	testing.TB
 	cmd     *exec.Cmd
 	address string // of its metrics
+	all     *sampler
 }
 
 // newProcess starts `tranche controller` with these flags; it is stopped at the
@@ -40,6 +41,7 @@ func newProcess(b *testing.B, c *clustertest.Cluster, binary string, flags ...st
 		b.Fatal(err)
 	}
 	b.Cleanup(p.stop)
+	p.all = newSampler(p.cmd.Process.Pid)
 	return p
 }
 
@@ -64,17 +66,6 @@ func (p *process) memory(entry string) float64 {
 	kib, ok := statusOf(p.cmd.Process.Pid)[entry]
 	if !ok {
 		p.Fatal("no " + entry)
-	}
-	return kib / 1024
-}
-
-// memoryOfAll is the same of the process and its renderers in sum. Those that have ended are
-// not in it.
-func (p *process) memoryOfAll(entry string) float64 {
-	p.Helper()
-	kib := statusOf(p.cmd.Process.Pid)[entry]
-	for _, child := range p.children() {
-		kib += statusOf(child)[entry]
 	}
 	return kib / 1024
 }
@@ -107,9 +98,9 @@ func (p *process) cpu() time.Duration {
 		p.Fatal("the controller has ended")
 	}
 	ticks := own[0] + own[1] + own[2] + own[3] // those of renderers that have ended, too
-	for _, child := range p.children() {
+	for _, child := range descendantsOf(p.cmd.Process.Pid) {
 		if of := ticksOf(child); of != nil {
-			ticks += of[0] + of[1]
+			ticks += of[0] + of[1] + of[2] + of[3]
 		}
 	}
 	return ticks * tick
@@ -125,13 +116,13 @@ func (p *process) cpuOfRenderers() time.Duration {
 	return p.cpu() - own*tick
 }
 
-// children returns the processes that the process has started and that run.
-func (p *process) children() []int {
-	p.Helper()
+// descendantsOf returns the processes that a process has started and that run, and those
+// that these have started.
+func descendantsOf(pid int) []int {
 	var all []int
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	if err != nil {
-		p.Fatal(err)
+		return nil // the pattern is valid
 	}
 	for _, task := range tasks {
 		text, err := os.ReadFile(task)
@@ -139,8 +130,8 @@ func (p *process) children() []int {
 			continue // the thread has ended
 		}
 		for _, field := range strings.Fields(string(text)) {
-			if pid, err := strconv.Atoi(field); err == nil {
-				all = append(all, pid)
+			if child, err := strconv.Atoi(field); err == nil {
+				all = append(append(all, child), descendantsOf(child)...)
 			}
 		}
 	}

@@ -37,6 +37,8 @@ func BenchmarkIdle(b *testing.B) {
 		b.ReportMetric(after-before, "requests/30s")
 		b.ReportMetric(p.memory("VmRSS"), "rss-MiB")
 		b.ReportMetric(p.memory("RssAnon"), "without-binary-MiB")
+		peak, _ := p.all.most()
+		b.ReportMetric(peak, "peak-of-all-MiB")
 		b.ReportMetric(0, "ns/op")
 		p.stop()
 	}

@@ -391,7 +391,7 @@ func (m *monorepo) measure(title string, happen func(watch.Interface) map[string
 		delete(versions, name)
 	}
 	p.changed += len(versions) // that are gone
-	p.peak = m.process.memoryOfAll("VmHWM")
+	p.peak, _ = m.process.all.most()
 	heap, _ := p.after.controller.sum("go_memstats_heap_alloc_bytes", nil)
 	p.heap = heap / (1 << 20)
 	m.phases = append(m.phases, p)
