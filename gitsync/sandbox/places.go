@@ -121,9 +121,16 @@ func (p *places) next(tenants []string) int {
 }
 
 // youngestToEnd returns the rendering to end for a tenant that has no place: the one that
-// was begun last by a tenant that has several. nil: there is none.
+// was begun last by a tenant that has several. nil: there is none, or as many are being
+// ended already as wait. On a busy machine a process may take long to end.
 func (p *places) youngestToEnd(tenant string) *place {
-	if p.of(tenant) > 0 || len(p.running) < p.most {
+	ending := 0
+	for _, w := range p.running {
+		if w.taken {
+			ending++
+		}
+	}
+	if p.of(tenant) > 0 || len(p.running) < p.most || ending > 0 && ending >= len(p.waiting) {
 		return nil
 	}
 	for i := len(p.running) - 1; i >= 0; i-- {
