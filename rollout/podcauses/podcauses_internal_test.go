@@ -35,6 +35,7 @@ func TestCauses_PlacedTime(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		pods    []corev1.Pod
+		lost    string // the node that does not answer
 		rs      *appsv1.ReplicaSet
 		failing int32
 		placed  time.Time
@@ -44,6 +45,9 @@ func TestCauses_PlacedTime(t *testing.T) {
 		{name: "one that names its node itself", pods: []corev1.Pod{pod("a")}, failing: 1, placed: created},
 		{name: "one without a node does not fail", failing: 1, placed: created.Add(9 * time.Minute),
 			pods: []corev1.Pod{pod("", scheduled(corev1.ConditionFalse, 0)), pod("b", scheduled(corev1.ConditionTrue, 9*time.Minute))}},
+		{name: "one on a lost node does not fail", lost: "a", failing: 1, placed: created.Add(time.Minute),
+			pods: []corev1.Pod{pod("a", scheduled(corev1.ConditionTrue, 0)), pod("b", scheduled(corev1.ConditionTrue, time.Minute))}},
+		{name: "all on a lost node", lost: "a", pods: []corev1.Pod{pod("a", scheduled(corev1.ConditionTrue, 0))}},
 		{name: "one is refused", failing: 2, rs: refused, pods: []corev1.Pod{pod("a", scheduled(corev1.ConditionTrue, 9*time.Minute))}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -52,7 +56,7 @@ func TestCauses_PlacedTime(t *testing.T) {
 				c.notCreated(tc.rs)
 			}
 			for i := range tc.pods {
-				c.add(&tc.pods[i], false)
+				c.add(&tc.pods[i], tc.lost != "" && tc.pods[i].Spec.NodeName == tc.lost)
 			}
 			if got := c.sum(); got.Failing != tc.failing || !got.PlacedTime.Equal(tc.placed) {
 				t.Errorf("%d failing since %s, want %d since %s", got.Failing, got.PlacedTime, tc.failing, tc.placed)

@@ -1,0 +1,79 @@
+package rollout_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// A record that has the name of one to be made, and another template, is replaced by that
+// one, each time. The release is made of what Git brings.
+func TestRecordOfAnotherTemplate(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var planting atomic.Bool
+	var planted, made atomic.Int32
+	startControllerIn(t, s.c, s.ns, func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/controllerrevisions") && planting.Load() {
+				made.Add(1)
+				if s.plant(r) {
+					planted.Add(1)
+				}
+				planting.Store(planted.Load() < 3)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	s.install(4)
+	s.plan("1", "100%")
+	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
+	planting.Store(true)
+	s.bring("v2")
+	s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+	if n := planted.Load(); n != 3 {
+		t.Errorf("%d records were planted, of %d that were to be made", n, made.Load())
+	}
+	for _, record := range s.records() {
+		if kept, err := plan.ReadRecord(&record); err != nil || strings.HasPrefix(kept.Template.Spec.Containers[0].Image, "planted/") {
+			t.Errorf("record %s: %v, %+v", record.Name, err, kept.Template)
+		}
+	}
+}
+
+// plant makes the record of a request with another template, before the request.
+func (s *shop) plant(r *http.Request) bool {
+	body, err := r.GetBody()
+	if err != nil {
+		s.Error(err)
+		return false
+	}
+	defer body.Close()
+	raw, err := io.ReadAll(body)
+	if err != nil {
+		s.Error(err)
+		return false
+	}
+	o, _, err := serializer.NewCodecFactory(s.c.Scheme).UniversalDeserializer().Decode(raw, nil, nil)
+	record, ok := o.(*appsv1.ControllerRevision)
+	if err != nil || !ok {
+		s.Errorf("decoding a record: %T %v", o, err)
+		return false
+	}
+	record.OwnerReferences = nil
+	record.Data.Raw = bytes.Replace(record.Data.Raw, []byte(`"image":"`), []byte(`"image":"planted/`), 1)
+	if err := s.c.Client.Create(r.Context(), record); err != nil && !apierrors.IsAlreadyExists(err) {
+		s.Error(err)
+	}
+	return err == nil
+}
