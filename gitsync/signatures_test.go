@@ -132,7 +132,7 @@ func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
 	s.isAt("web", "WaitingForApproval", 0)
 
 	s.repo.Sign(&grace)
-	last := s.push(map[string]string{"deploy/approvals/web.yaml": approval})
+	last := s.push(map[string]string{"deploy/approvals/web.yaml": approval + "# by Grace\n"})
 	s.phase(v1alpha1.PhaseCompleted)
 	got := s.release("web").Status.History[0]
 	if got.Commit != second || len(got.Approvals) != 1 || got.Approvals[0].By != "Grace Example <grace@example.org>" || got.Approvals[0].Commit != last {
