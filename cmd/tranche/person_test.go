@@ -100,10 +100,10 @@ func TestCompletion(t *testing.T) {
 			cmd := exec.Command(os.Args[0], args...)
 			cmd.Env = s.environment()
 			out, err := cmd.Output()
-			if err != nil || !strings.HasPrefix(string(out), want) {
-				return fmt.Errorf("%s: %v: %q, want %q", command, err, out, want)
+			if err == nil && !strings.HasPrefix(string(out), want) {
+				err = fmt.Errorf("%s: %q, want %q", command, out, want)
 			}
-			return nil
+			return err
 		})
 	}
 }
