@@ -27,7 +27,7 @@ func TestRecordOfAnotherTemplate(t *testing.T) {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/controllerrevisions") && planting.Load() {
 				made.Add(1)
-				if s.plant(r) {
+				if plant(s, r) {
 					planted.Add(1)
 				}
 				planting.Store(planted.Load() < 3)
@@ -52,7 +52,7 @@ func TestRecordOfAnotherTemplate(t *testing.T) {
 }
 
 // plant makes the record of a request with another template, before the request.
-func (s *shop) plant(r *http.Request) bool {
+func plant(s *shop, r *http.Request) bool {
 	body, err := r.GetBody()
 	if err != nil {
 		s.Error(err)

@@ -254,7 +254,8 @@ func TestTime_StalledMachine(t *testing.T) {
 	if err := finally(p, stalled{plantest.Tree(t, trees["plain"]), timeout + time.Second, &sync.Once{}}); err != nil {
 		t.Errorf("a machine that stalls for a while: %v", err)
 	}
-	_, err := p.Render("shop", stalled{plantest.Tree(t, trees["plain"]), 20*timeout + time.Second, &sync.Once{}}, ".", manifest.RenderOptions{})
+	tree := stalled{plantest.Tree(t, trees["plain"]), 20*timeout + time.Second, &sync.Once{}}
+	_, err := p.Render("shop", tree, ".", manifest.RenderOptions{})
 	if said, ok := errors.AsType[*plan.Problem](err); !ok || said.Reason != "RendererFailed" || !said.Retry ||
 		!strings.Contains(said.Error(), "has not ended after 20s") {
 		t.Errorf("a machine that stalls for very long: %v", err)
