@@ -23,6 +23,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest/invariants"
+	"github.com/tranche-dev/tranche/rollout/engine"
 )
 
 // NativeManager is the field manager of the native Deployment controller.
@@ -57,6 +58,7 @@ type seen struct {
 	generation int64
 	size       int32
 	state      string
+	counts     string // of a ReplicaSet, what its annotations say of sizes
 	fields     []metav1.ManagedFieldsEntry
 }
 
@@ -189,6 +191,10 @@ func (w *Watcher) tell(c change) {
 		what = "gone"
 		delete(w.sizes, c.Object.GetUID())
 	case known && old.same(now):
+		if old.counts != now.counts {
+			text := fmt.Sprintf("%s %s %s: %s, by %s", c.At.Format("15:04:05.000"), kind, c.Object.GetName(), now.counts, by)
+			w.timeline = append(w.timeline, line{w.judge.WorkloadOf(c.Object), text})
+		}
 		return
 	case kind != "Pod" && !c.Found:
 		w.writes[kind+" "+by]++
@@ -214,6 +220,8 @@ func outlineOf(object client.Object) (now seen, kind, what string) {
 		what = fmt.Sprintf("N=%d paused=%t strategy=%s held=%t", *o.Spec.Replicas, o.Spec.Paused, o.Spec.Strategy.Type, invariants.Held(o))
 	case *appsv1.ReplicaSet:
 		kind, now.size = "ReplicaSet", *o.Spec.Replicas
+		now.counts = fmt.Sprintf("desired-replicas %s, max-replicas %s",
+			o.Annotations[engine.AnnotationDesiredReplicas], o.Annotations[engine.AnnotationMaxReplicas])
 	case *v1alpha1.BatchRelease:
 		s := &o.Status
 		kind, what = "BatchRelease", fmt.Sprintf("step %d %s %s: %s", s.CurrentStepIndex, s.CurrentStepState, s.Reason, s.Message)
