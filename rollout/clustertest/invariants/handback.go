@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan"
@@ -85,11 +87,24 @@ func (j *Judge) judgeSizeAnnotations(d *deployment, surge bool) {
 		}
 		wantDesired, wantMaximum = append(wantDesired, strconv.Itoa(int(n))), append(wantMaximum, strconv.Itoa(int(n+s)))
 	}
+	if !surge && isMarked(rs, j.ns.now) {
+		return
+	}
 	surge = surge && j.ns.now.Sub(d.tookOver) > lag // under the hold the native controller writes N, and knows no surge
 	if !slices.Contains(wantDesired, desired) || surge && !slices.Contains(wantMaximum, maximum) {
 		j.fail(d, "I7: the only ReplicaSet with pods, %s, has desired-replicas %q and max-replicas %q; want %s and %s",
 			rs.Name, desired, maximum, wantDesired[0], wantMaximum[0])
 	}
+}
+
+// isMarked reports whether Tranche has given a ReplicaSet another desired size within lag.
+// It does so before a hold where several have pods: the native controller would take one of
+// size N for saturated (H6). Its rollout may end before the hold comes.
+func isMarked(rs *appsv1.ReplicaSet, now time.Time) bool {
+	return slices.ContainsFunc(rs.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == v1alpha1.ManagerRollout && e.Time != nil && now.Sub(e.Time.Time) <= lag &&
+			owns(e, "f:metadata", "f:annotations", "f:"+engine.AnnotationDesiredReplicas)
+	})
 }
 
 // judgeDelivered checks I3 at a hand-back: the native controller brings all pods to
