@@ -431,7 +431,7 @@ func (n *newsroom) onlyOf(t *testing.T, namespace string) {
 	defer n.mu.Unlock()
 	for _, e := range n.events {
 		if e.Data.Namespace != namespace || !strings.HasPrefix(e.Subject, namespace+"/") {
-			t.Errorf("the neighbour is told of %s: %+v", e.Subject, e)
+			t.Errorf("the neighbour hears of %s: %+v", e.Subject, e)
 		}
 	}
 }

@@ -179,7 +179,7 @@ func TestGitHubAppRefused(t *testing.T) {
 			d["githubAppPrivateKey"] = other.secret()["githubAppPrivateKey"]
 		}, false, v1alpha1.ReasonAuthenticationFailed, "is not installed there"},
 		"the API is down": {nil, true, v1alpha1.ReasonFetchFailed, "503"},
-		"nobody is there": {func(d map[string][]byte) {
+		"no server": {func(d map[string][]byte) {
 			d["githubAppBaseURL"] = []byte("http://127.0.0.1:1")
 		}, false, v1alpha1.ReasonHostUnreachable, "refused"},
 		"not an API": {func(d map[string][]byte) {

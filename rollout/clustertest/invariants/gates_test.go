@@ -13,7 +13,7 @@ import (
 // targets: I3, as the gates are open by what users gave.
 var targets = []sequence{
 	{"step 0 lets 1 go", func(s *story) { s.size("new", 2, tranche) }, []string{"I3", "I2"}},
-	{"step 0 lets 1 go, whoever it is", func(s *story) { s.size("old", 2, "kubectl"); s.size("new", 2, "kubectl") }, []string{"I3"}},
+	{"step 0 lets 1 go, by any manager", func(s *story) { s.size("old", 2, "kubectl"); s.size("new", 2, "kubectl") }, []string{"I3"}},
 	{"the status claims another step, and that its gate is open", func(s *story) {
 		s.to(3, 1)
 		s.status(v1alpha1.BatchReleaseStatus{

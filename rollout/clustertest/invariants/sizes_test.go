@@ -71,7 +71,7 @@ var taken = []sequence{
 		s.later(time.Minute)
 		s.size("old", 3, tranche)
 	}, []string{"I1"}},
-	{"a pod that goes since its ReplicaSet is smaller is lost by nobody else", func(s *story) {
+	{"a pod that goes since its ReplicaSet is smaller is lost by no one else", func(s *story) {
 		s.size("new", 1, tranche)
 		s.ready("new", 1)
 		s.size("old", 3, tranche)
