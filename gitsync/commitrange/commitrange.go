@@ -23,8 +23,8 @@ import (
 // each range that a merge has brought.
 const MaxShort = 100
 
-// Range is the way from a commit back to an older one, along first parents. It is never
-// changed.
+// Range is the way from a commit back to an older one, along first parents. It does not
+// change once it is made, except that its differences are found when they are asked for.
 type Range struct {
 	// trees of the commits, the newest first, without that of the older commit. Trees that
 	// follow each other differ.
@@ -33,6 +33,13 @@ type Range struct {
 	sides []merged
 	// tooMany: there are more of these than a short sync goes through.
 	tooMany bool
+	// from is the tree of the older commit.
+	from plumbing.Hash
+
+	once sync.Once
+	// changes of the trees, from the older commit on; nil: there are too many, or they cannot
+	// be read.
+	changes *gittree.Changes
 }
 
 // merged is a commit that a merge has brought.
@@ -41,8 +48,14 @@ type merged struct {
 	parents []plumbing.Hash // their trees
 }
 
-// Leaves reports whether all commits of a range give the same answers to what was read.
+// Leaves reports whether all commits of a range give the same answers to what was read of
+// the older commit. The differences of the trees answer for most sources. Only what they may
+// touch is read again.
 func (w *Range) Leaves(s storer.EncodedObjectStorer, folders *gittree.Folders, reads ...gittree.Reads) (bool, error) {
+	w.once.Do(func() { w.changes = w.compare(s, folders) })
+	if w.changes != nil && !slices.ContainsFunc(reads, w.changes.MayTouch) {
+		return true, nil
+	}
 	for _, tree := range w.trees {
 		t, err := gittree.OpenShared(s, tree, folders)
 		if err != nil {
@@ -55,6 +68,25 @@ func (w *Range) Leaves(s storer.EncodedObjectStorer, folders *gittree.Folders, r
 		}
 	}
 	return true, nil
+}
+
+// compare returns the differences of the trees, of each to the one before; nil: there are too
+// many, or they cannot be read.
+func (w *Range) compare(s storer.EncodedObjectStorer, folders *gittree.Folders) *gittree.Changes {
+	if w.from.IsZero() || len(w.trees) > MaxShort {
+		return nil
+	}
+	changes := &gittree.Changes{}
+	for i, to := range w.trees {
+		from := w.from
+		if i+1 < len(w.trees) {
+			from = w.trees[i+1]
+		}
+		if fits, err := changes.Add(s, from, to, folders); err != nil || !fits {
+			return nil
+		}
+	}
+	return changes
 }
 
 // BringsApprovals reports whether a merge may have brought a commit with an approval that
@@ -208,6 +240,9 @@ func walk(s storer.EncodedObjectStorer, from, to plumbing.Hash, most int) (*Rang
 			return nil, nil
 		}
 		at, others = c.ParentHashes[0], append(others, c.ParentHashes[1:]...)
+	}
+	if older, err := object.GetCommit(s, from); err == nil { // else its tree is not compared
+		w.from = older.TreeHash
 	}
 	if len(others) == 0 {
 		return w, nil

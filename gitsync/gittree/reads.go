@@ -20,6 +20,8 @@ type Read struct {
 	Dir bool
 	// Real is the path without links.
 	Real string
+	// Linked is true if a symbolic link was followed on the way.
+	Linked bool
 	// Blob is the hash of the content, where it was read.
 	Blob plumbing.Hash
 	// Listing is a hash of the names and kinds in a folder, where they were read.
@@ -76,9 +78,9 @@ func (t *Tree) reread(p string, was Read) (Read, error) {
 		return Read{}, t.err
 	}
 	if err != nil {
-		return Read{}, nil
+		return Read{Linked: n.linked}, nil
 	}
-	is := Read{Exists: true, Dir: n.isDir(), Real: n.real}
+	is := Read{Exists: true, Dir: n.isDir(), Real: n.real, Linked: n.linked}
 	if !was.Blob.IsZero() {
 		is.Blob = n.hash
 	}

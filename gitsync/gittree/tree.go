@@ -203,6 +203,8 @@ type node struct {
 	real string // absolute, without links
 	mode filemode.FileMode
 	hash plumbing.Hash
+	// linked: a symbolic link was followed on the way. It is set with an error, too.
+	linked bool
 }
 
 func (n node) isDir() bool { return n.mode == filemode.Dir }
@@ -252,14 +254,16 @@ func (o *objects) entry(dir node, name string) (object.TreeEntry, bool, error) {
 // resolve walks a path from the root, link by link. A last link is followed
 // where followLast is set. ".." in the path itself stops at the root, as it
 // does on disk; in a link it must not leave the tree.
-func (t *Tree) resolve(p string, followLast bool) (node, error) {
+func (t *Tree) resolve(p string, followLast bool) (found node, err error) {
 	if t.err != nil {
 		return node{}, t.err
 	}
+	links := 0
+	defer func() { found.linked = links > 0 }()
 	absent := &fs.PathError{Op: "open", Path: p, Err: fs.ErrNotExist}
 	stack := []node{{real: "/", mode: filemode.Dir, hash: t.root}}
 	todo := pathParts(path.Clean("/" + p))
-	for links := 0; len(todo) > 0; {
+	for len(todo) > 0 {
 		name := todo[0]
 		todo = todo[1:]
 		dir := stack[len(stack)-1]
@@ -362,7 +366,7 @@ func (t *Tree) lookup(p string) (node, error) {
 	}
 	at := path.Clean("/" + p)
 	a := t.reads[at]
-	a.Exists, a.Dir, a.Real = err == nil, err == nil && n.isDir(), n.real
+	a.Exists, a.Dir, a.Real, a.Linked = err == nil, err == nil && n.isDir(), n.real, n.linked
 	t.reads[at] = a
 	return n, err
 }
@@ -585,7 +589,7 @@ func (t *Tree) walk(p string, n node, fn filepath.WalkFunc) error {
 		if err != nil {
 			return err
 		}
-		err = t.walk(path.Join(p, name), node{path.Join(n.real, name), e.Mode, e.Hash}, fn)
+		err = t.walk(path.Join(p, name), node{real: path.Join(n.real, name), mode: e.Mode, hash: e.Hash}, fn)
 		if errors.Is(err, filepath.SkipDir) {
 			return nil // a file asked for the rest of its folder to be left out
 		}

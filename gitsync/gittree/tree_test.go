@@ -506,6 +506,13 @@ func TestUnchanged(t *testing.T) {
 			if err != nil || got != tc.want {
 				t.Errorf("%s: Unchanged = %v, %v; want %v", tc.reason, got, err, tc.want)
 			}
+			var changes Changes
+			if fits, err := changes.Add(after.storer, before.Hash(), after.Hash(), nil); err != nil || !fits {
+				t.Fatal(fits, err)
+			}
+			if may := changes.MayTouch(before.Reads()); may == tc.want && !strings.HasSuffix(tc.reason, "mode only") { // which a read does not see
+				t.Errorf("%s: MayTouch = %v", tc.reason, may)
+			}
 			if len(after.Reads()) != 0 {
 				t.Errorf("the comparison itself was remembered: %v", after.Reads())
 			}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -411,11 +412,29 @@ func trackingName(branch string) plumbing.ReferenceName {
 
 // tip returns the branch as it was fetched last.
 func (c *clone) tip(branch string) plumbing.Hash {
+	if tip, ok := c.looseTip(branch); ok {
+		return tip
+	}
 	ref, err := c.store().Reference(trackingName(branch))
 	if err != nil {
 		return plumbing.ZeroHash
 	}
 	return ref.Hash()
+}
+
+// looseTip reads a branch's tip from its file, without the rest of the repository. After a
+// push, each source of the repository asks for it. It returns false if there is no such file.
+func (c *clone) looseTip(branch string) (plumbing.Hash, bool) {
+	name := filepath.FromSlash(trackingName(branch).String())
+	if !filepath.IsLocal(name) {
+		return plumbing.ZeroHash, false
+	}
+	text, err := os.ReadFile(filepath.Join(c.dir, name))
+	if err != nil {
+		return plumbing.ZeroHash, false
+	}
+	hash := strings.TrimSpace(string(text))
+	return plumbing.NewHash(hash), plumbing.IsHash(hash)
 }
 
 // fetch brings a branch's tip, and names it when all of it is there: the
