@@ -69,6 +69,9 @@ func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Sna
 		return l.meanwhile(ctx, r, s, by)
 	}
 	o := apply.NewObserver(l.gs, l.as, l.own)
+	if status := &l.gs.Status; status.Inventory == nil && status.ObservedCommit == "" && status.AppliedCommit == "" {
+		o.First = &apply.First{Shared: l.shared, Since: l.since}
+	}
 	c, err := l.prepare(ctx, s, by, o)
 	if err == nil {
 		err = l.bring(ctx, c, o)
@@ -78,6 +81,9 @@ func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Sna
 	}
 	if len(l.outcome.waiting) > 0 {
 		return step{}, nil
+	}
+	if l.outcome.contested.IsZero() { // else drift stays for a while
+		l.footprint = apply.FootprintOf(c.governed.Set, o, slices.Concat(c.targets, c.releases)...)
 	}
 	l.readyOf(c)
 	if next, err := l.writeBack(ctx, r, s, c, o, false); err != nil || next.moved {

@@ -42,6 +42,12 @@ type atRest struct {
 	// interval of the source, and the end of the present one.
 	interval time.Duration
 	until    time.Time
+	// version is that of the GitSource after the last write of its status.
+	version string
+	// footprint is what the cluster had of the source then; nil: it is to be read again. whole
+	// is the time of the last whole sync.
+	footprint *apply.Footprint
+	whole     time.Time
 }
 
 // isOf reports whether a source is as it was.
@@ -51,31 +57,38 @@ func (r *atRest) isOf(gs *v1alpha1.GitSource) bool {
 }
 
 // The method `glance` is the short sync of a source that is up to date. It asks for
-// the branch, and for what is not ready yet. It returns true if nothing that was
-// pushed touches the source. Then it costs one comparison of what was read, and
-// nothing in the cluster. Whatever else it meets is for a whole sync.
-func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep memory, since time.Time) (reconcile.Result, bool) {
+// the branch, and for what is not ready yet. If the interval is over, it compares the versions
+// of what was applied, see [look.unmoved]. It returns true if nothing that was
+// pushed touches the source, and nothing in the cluster has changed. Then it costs one
+// comparison of what was read. Whatever else it meets is for a whole sync.
+func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep memory, w wish) (reconcile.Result, bool) {
 	var gs v1alpha1.GitSource
 	if err := r.status.Get(ctx, name, &gs); err != nil || !keep.rest.isOf(&gs) || !r.isSelected(&gs) {
 		return reconcile.Result{}, false
 	}
 	l := r.newLook(ctx, &gs)
-	l.keep, l.since = keep, since
+	l.keep, l.since = keep, w.since
 	l.catchUp()
+	if w.elapsed {
+		if err := l.unmoved(ctx); err != nil {
+			l.log.V(1).Info("looking at all of it", "because", err.Error())
+			return reconcile.Result{}, false
+		}
+	}
 	s, err := l.untouched(ctx)
 	if err != nil {
 		l.log.V(1).Info("looking at all of it", "because", err.Error())
 		return reconcile.Result{}, false
 	}
 	defer s.Close()
-	if err := l.glance(ctx, s); err != nil {
+	if err := l.glance(ctx, s, w.elapsed); err != nil {
 		l.log.V(1).Info("looking at all of it", "because", err.Error())
 		return reconcile.Result{}, false
 	}
 	if l.again {
 		return reconcile.Result{}, false
 	}
-	return l.restUntil(keep.rest.until), true
+	return l.restUntil(l.keep.rest.until), true
 }
 
 // errTouched says that a push may touch a source.
@@ -117,8 +130,9 @@ func (r *reconciler) isUntouched(s *repository.Snapshot, gs *v1alpha1.GitSource,
 }
 
 // The method `glance` takes a commit that leaves the source as it is for applied. The
-// status is written only where it says something else of the source than before.
-func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
+// status is written only where it says something else of the source than before, and at the
+// end of an interval in which there were such commits.
+func (l *look) glance(ctx context.Context, s *repository.Snapshot, elapsed bool) error {
 	written := l.before.AppliedCommit
 	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: written}
 	l.noteSeen(s)
@@ -141,12 +155,19 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot) error {
 	}
 	l.keep.passed = passed{uid: l.gs.UID, applied: written, tip: tip, seen: l.gs.Status.Seen}
 	conditions := l.outcome.conditions(l.gs.Generation, l.gs.Status.Conditions)
-	if !equality.Semantic.DeepEqual(conditions, l.gs.Status.Conditions) || l.mustNoteSeen(by) {
+	if !equality.Semantic.DeepEqual(conditions, l.gs.Status.Conditions) || l.mustNoteSeen(by) || elapsed && tip != written {
 		rest := *l.keep.rest
 		rest.applied = tip
 		l.keep.rest = &rest
 		l.outcome.commit, l.gs.Status.AppliedCommit = tip, tip
-		return l.conclude(ctx, nil)
+		if err := l.conclude(ctx, nil); err != nil {
+			return err
+		}
+		written := rest
+		written.version = l.gs.ResourceVersion
+		l.keep.rest = &written
+		l.remember(l.name, l.keep)
+		return nil
 	}
 	l.remember(l.name, l.keep)
 	metrics.Synced(l.name, l.gs.Status.Conditions, l.outcome.behind)

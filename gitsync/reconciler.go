@@ -150,6 +150,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		access: credentials.Access{Apps: gitserver.NewGitHubApps(), FileRoots: o.FileRoots, FileWriteRoots: o.FileWriteRoots, MayPush: o.MayPush},
 		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, pushes: pushes, wishes: wishes,
 		last: map[types.NamespacedName]memory{}, turns: turns.New(o.Concurrent),
+		shared: apply.NewShared(mgr.GetAPIReader()),
 	}
 	r.mirrors.Limits = o.Limits.WithDefaults()
 	if !o.NoRemoteBases {
@@ -246,6 +247,7 @@ type reconciler struct {
 	turns       *turns.Turns
 
 	stretches commitrange.Cache
+	shared    *apply.Shared
 
 	mu   sync.Mutex
 	last map[types.NamespacedName]memory
@@ -341,8 +343,8 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	defer cancel()
 	keep := r.recall(req.NamespacedName)
 	w := r.wanted(req.NamespacedName, keep)
-	if !w.whole {
-		if result, ok := r.glance(ctx, req.NamespacedName, keep, w.since); ok {
+	if !w.whole || w.elapsed {
+		if result, ok := r.glance(ctx, req.NamespacedName, keep, w); ok {
 			return result, nil
 		}
 	}
@@ -354,8 +356,8 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	keep.rest, keep.awaiting = nil, 0 // also where this sync fails before its end: its request is still to be served
 	r.remember(req.NamespacedName, keep)
-	var gs v1alpha1.GitSource
-	if err := r.own.Get(ctx, req.NamespacedName, &gs); err != nil {
+	gs, err := r.read(ctx, req.NamespacedName)
+	if err != nil {
 		if apierrors.IsNotFound(err) {
 			r.forget(req.NamespacedName)
 			return reconcile.Result{}, nil
@@ -365,11 +367,11 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, fmt.Errorf("getting GitSource %s: %w", req, err)
 	}
-	if !r.isSelected(&gs) {
+	if !r.isSelected(gs) {
 		r.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	l := r.newLook(ctx, &gs)
+	l := r.newLook(ctx, gs)
 	l.keep, l.since = keep, w.since
 	if gs.DeletionTimestamp != nil {
 		r.turns.Spare(req.NamespacedName)
@@ -378,7 +380,7 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := l.setFinalizer(ctx); err != nil {
 		return l.result(err)
 	}
-	err := l.run(ctx)
+	err = l.run(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return reconcile.Result{}, nil // it is deleted, or the controller ends: the next one takes up what it began
 	}
@@ -386,6 +388,18 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), v1alpha1.DefaultTimeout)
 	defer cancel()
 	return l.result(l.conclude(ctx, err))
+}
+
+// read returns a source past the cache: a stale status would lose inventory. A source without
+// the finalizer has applied nothing. The finalizer is set on the version that was read, and the
+// answer to that is the source as it is.
+func (r *reconciler) read(ctx context.Context, name types.NamespacedName) (*v1alpha1.GitSource, error) {
+	var gs v1alpha1.GitSource
+	if err := r.status.Get(ctx, name, &gs); err == nil && gs.DeletionTimestamp == nil && !controllerutil.ContainsFinalizer(&gs, finalizer) {
+		return &gs, nil
+	}
+	gs = v1alpha1.GitSource{}
+	return &gs, r.own.Get(ctx, name, &gs)
 }
 
 func (r *reconciler) newLook(ctx context.Context, gs *v1alpha1.GitSource) *look {
@@ -419,6 +433,8 @@ type look struct {
 	kept bool
 	// parked: there was no place to render; nil: there was.
 	parked desired.Busy
+	// footprint is what the cluster has of the commit; nil: it is to be read again.
+	footprint *apply.Footprint
 }
 
 // setFinalizer makes sure of the finalizer.
@@ -778,6 +794,7 @@ func (l *look) result(err error) (reconcile.Result, error) {
 	l.keep.rest = &atRest{
 		uid: l.gs.UID, generation: l.gs.Generation, asked: asked(l.gs), applied: l.gs.Status.AppliedCommit, remote: l.remoteNow, since: l.since, approvals: l.approvals,
 		unready: entriesOf(l.outcome.unready), interval: l.gs.Spec.IntervalOrDefault(), until: until,
+		version: l.gs.ResourceVersion, footprint: l.footprint, whole: time.Now(),
 	}
 	l.remember(l.name, l.keep)
 	return l.restUntil(until), nil

@@ -20,6 +20,8 @@ type wish struct {
 	whole bool
 	// asked: a user asked for a whole sync.
 	asked bool
+	// elapsed: the interval is over, and nothing else has happened.
+	elapsed bool
 }
 
 // The type `wishes` has the requests that wait for a sync, by source. A thousand
@@ -92,6 +94,6 @@ func (r *reconciler) wanted(source types.NamespacedName, keep memory) wish {
 	case now.Before(keep.rest.until):
 		return wish{since: keep.rest.since}
 	default:
-		return wish{since: now.Add(-sharedFor(keep.rest.interval)), whole: true}
+		return wish{since: now.Add(-sharedFor(keep.rest.interval)), whole: true, elapsed: true}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -41,6 +42,18 @@ func (s DryRunCache) Has(a *Applier, t *Target) bool {
 
 // Add records that an apply has changed nothing, or would change nothing.
 func (s DryRunCache) Add(a *Applier, t *Target) { s.passed[t.Entry().ID()] = stamp(a, t) }
+
+// AddApplied records that an apply has written a whole object. The same apply to the version
+// that it has now changes nothing. A plan is tried again, since it may have what an apply does
+// not take away.
+func (s DryRunCache) AddApplied(a *Applier, t *Target) {
+	if t.Applied == nil || t.Mode != Full || t.HandedOver || t.Autoscaled || t.KeepsReplicas() || t.GroupKind() == inventory.ReleaseKind {
+		return
+	}
+	applied := *t
+	applied.Live = t.Applied
+	s.Add(a, &applied)
+}
 
 // stamp returns what the result of an apply depends on: what is applied, how, and to which
 // version of the object. It is empty if that is not known, or has to be tried.

@@ -44,7 +44,10 @@ type Target struct {
 	plan.Object
 	// Live is the object in the cluster, or nil.
 	Live *unstructured.Unstructured
-	Mode Mode
+	// assumed is true if Live was not read: the source has applied nothing yet. The dry run then
+	// says whether the object exists.
+	assumed bool
+	Mode    Mode
 	// Release is that of a Deployment that a plan of the commit governs, or nil.
 	Release *plan.Release
 	// Restored is what a governed Deployment that was deleted is created with. If it is nil,
@@ -82,6 +85,10 @@ type Observer struct {
 	As client.Reader
 	// Own reads what else is needed, as the controller.
 	Own client.Reader
+
+	// First says that the source has applied nothing yet, and what the namespaces of its
+	// objects have. nil: all is read.
+	First *First
 
 	commit []plan.Object                                // all of it
 	plans  map[client.ObjectKey][]v1alpha1.BatchRelease // by Deployment
@@ -165,6 +172,14 @@ func DefinedBy(crd *unstructured.Unstructured) schema.GroupKind {
 
 // Observe completes a target with what the cluster has of it.
 func (o *Observer) Observe(ctx context.Context, t *Target) error {
+	if t.assumed = o.First.mayAssume(t); t.assumed {
+		return o.observeAbsent(ctx, t)
+	}
+	return o.observe(ctx, t)
+}
+
+// observe is Observe for what is read from the cluster.
+func (o *Observer) observe(ctx context.Context, t *Target) error {
 	live, err := inventory.Get(ctx, o.As, t.Entry())
 	if err != nil {
 		return err
@@ -405,12 +420,8 @@ func (o *Observer) isAutoscaled(ctx context.Context, t *Target) (bool, error) {
 		hpas = list.Items
 		o.hpas[t.GetNamespace()] = hpas
 	}
-	for _, h := range hpas {
-		ref := h.Spec.ScaleTargetRef
-		gv, err := schema.ParseGroupVersion(ref.APIVersion)
-		if err == nil && ref.Name == t.GetName() && ref.Kind == t.GetKind() && gv.Group == t.GroupVersionKind().Group {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(hpas, func(h autoscalingv2.HorizontalPodAutoscaler) bool {
+		ref, ok := scaledBy(&h)
+		return ok && ref == t.scaled()
+	}), nil
 }

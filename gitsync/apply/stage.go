@@ -126,6 +126,11 @@ func (s *Stage) dryRun(ctx context.Context, deferred bool) error {
 
 // dryRunOne checks an object, unless an earlier answer counts.
 func (s *Stage) dryRunOne(ctx context.Context, t *Target) (plan.Problems, error) {
+	if t.assumed {
+		if absent, ps, err := s.settleAssumed(ctx, t); absent || err != nil || len(ps) > 0 {
+			return ps, err
+		}
+	}
 	if t.Unchanged = s.Cache.Has(s.Applier, t); t.Unchanged {
 		return nil, nil
 	}
@@ -290,6 +295,7 @@ func (s *Stage) applyOne(ctx context.Context, t *Target) error {
 	case restored:
 		return nil
 	}
+	s.Cache.AddApplied(s.Applier, t)
 	return s.report(t, before, change)
 }
 

@@ -1,0 +1,101 @@
+package apply
+
+import (
+	"context"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/gitsync/apiproblem"
+	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/plan"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
+)
+
+// First is about the first sync of a source. Most of its objects do not exist, and to read
+// each would tell no more than its dry run does. The answer to a dry run has a resourceVersion
+// only if the object exists. Such an object is then read, and tried as in any other sync.
+type First struct {
+	Shared *Shared
+	// Since is when the sync was requested.
+	Since time.Time
+}
+
+// freshFor is how old a list of a namespace may be in a first sync.
+const freshFor = 2 * time.Second
+
+func (f *First) since() time.Time {
+	if recent := time.Now().Add(-freshFor); recent.After(f.Since) {
+		return recent
+	}
+	return f.Since
+}
+
+// mayAssume reports whether a target may be taken for one that does not exist until its dry
+// run. That is so for an object of which its existence alone tells how it is applied.
+func (f *First) mayAssume(t *Target) bool {
+	if f == nil || t.Prerequisite || t.Deferred || t.Release != nil || len(t.GetOwnerReferences()) > 0 || inventory.IsLeftAlone(t.Unstructured) {
+		return false
+	}
+	switch t.GroupKind() {
+	case inventory.ReleaseKind, inventory.ReplicaSetKind, inventory.PodKind, inventory.RevisionKind:
+		return false
+	}
+	return true
+}
+
+// observeAbsent completes a target that is taken for one that does not exist.
+func (o *Observer) observeAbsent(ctx context.Context, t *Target) error {
+	if !t.Autoscaled && hasReplicas(t.Unstructured) {
+		scaled, _, err := o.First.Shared.ScaledIn(ctx, t.GetNamespace(), o.First.since())
+		if err != nil || scaled[t.scaled()] {
+			return o.readAssumed(ctx, t)
+		}
+	}
+	if t.GroupKind() != inventory.DeploymentKind {
+		return nil
+	}
+	plans, _, err := o.First.Shared.PlansIn(ctx, t.GetNamespace(), o.First.since())
+	if err != nil || len(plans[t.GetName()]) > 0 {
+		return o.readAssumed(ctx, t)
+	}
+	return nil
+}
+
+// readAssumed reads a target that was assumed.
+func (o *Observer) readAssumed(ctx context.Context, t *Target) error {
+	t.assumed = false
+	return o.observe(ctx, t)
+}
+
+// scaled names the object as an autoscaler does.
+func (t *Target) scaled() Scaled {
+	gvk := t.GroupVersionKind()
+	return Scaled{gvk.Group, gvk.Kind, t.GetName()}
+}
+
+// dryRunAssumed tries an object that was taken for one that does not exist. It returns false if
+// the object exists, or is refused: it has to be read and tried again.
+func (a *Applier) dryRunAssumed(ctx context.Context, t *Target) bool {
+	tried := a.Manifest(t.Object)
+	err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(tried), client.FieldOwner(v1alpha1.ManagerGitSync), client.DryRunAll)
+	return err == nil && tried.GetResourceVersion() == ""
+}
+
+// settleAssumed finds out whether an object exists that was taken for one that does not. It
+// returns true if it does not, and may be created.
+func (s *Stage) settleAssumed(ctx context.Context, t *Target) (bool, plan.Problems, error) {
+	if s.Applier.dryRunAssumed(ctx, t) {
+		return true, nil, nil
+	}
+	err := s.Observer.readAssumed(ctx, t)
+	if err == nil {
+		return false, nil, nil
+	}
+	ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, s.Applier.Source, err)
+	if len(ps) == 0 {
+		return false, nil, err
+	}
+	t.Refused = true
+	return false, ps, nil
+}

@@ -1,0 +1,158 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/plan"
+)
+
+// Footprint is what the cluster had of a source when all of a commit was applied: the versions
+// of its objects, the plans of its Deployments, and what autoscalers resize of it. If all of
+// that is the same, a sync of the same commit would read the same, and write nothing. It is
+// never changed.
+type Footprint struct {
+	versions map[place]map[string]Version // by name
+	plans    map[client.ObjectKey][]PlanRef
+	scaled   map[client.ObjectKey]scale
+}
+
+// place is where objects of a kind are.
+type place struct {
+	gvk       schema.GroupVersionKind
+	namespace string
+}
+
+type scale struct {
+	Scaled
+	autoscaled bool
+}
+
+// FootprintOf returns the footprint of a commit that is applied; nil if something of it has to
+// be read at each sync.
+func FootprintOf(set *plan.Set, o *Observer, targets ...*Target) *Footprint {
+	f := &Footprint{versions: map[place]map[string]Version{}, plans: map[client.ObjectKey][]PlanRef{}, scaled: map[client.ObjectKey]scale{}}
+	for _, t := range targets {
+		if !f.add(set, o, t) {
+			return nil
+		}
+	}
+	return f
+}
+
+func (f *Footprint) add(set *plan.Set, o *Observer, t *Target) bool {
+	now := t.Live
+	if t.Applied != nil {
+		now = t.Applied
+	}
+	// Deployments may adopt a ReplicaSet or Pod, which is then refused.
+	adoptable := slices.Contains([]schema.GroupKind{inventory.ReplicaSetKind, inventory.PodKind}, t.GroupKind())
+	if adoptable || now == nil || now.GetResourceVersion() == "" || !t.isDone() {
+		return false
+	}
+	at := place{t.GroupVersionKind(), t.GetNamespace()}
+	if f.versions[at] == nil {
+		f.versions[at] = map[string]Version{}
+	}
+	f.versions[at][t.GetName()] = VersionOf(now)
+	key := client.ObjectKeyFromObject(t)
+	if (hasReplicas(t.Unstructured) || ownsReplicas(t.Live)) && !set.Autoscaled(t.Object) {
+		f.scaled[key] = scale{t.scaled(), t.Autoscaled}
+	}
+	if t.GroupKind() == inventory.DeploymentKind {
+		var refs []PlanRef
+		for _, br := range slices.Concat(o.plans[key], o.ending[key]) {
+			refs = append(refs, PlanRef{br.Name, br.UID})
+		}
+		f.plans[key] = refs
+	}
+	return true
+}
+
+// isDone reports whether nothing is left to be written of a target. Drift may stay for a while.
+func (t *Target) isDone() bool {
+	switch t.Mode {
+	case Full, ExceptRollout:
+		return !t.Refused && (t.Unchanged || t.Applied != nil)
+	case Skip:
+		return !t.Refused
+	case AfterHandBack, AfterDeletion:
+	}
+	return false
+}
+
+// Count returns how many objects of a kind there are in a namespace.
+func (f *Footprint) Count(gvk schema.GroupVersionKind, namespace string) int {
+	return len(f.versions[place{gvk, namespace}])
+}
+
+// ErrMoved says that the cluster has something else of a source than its footprint.
+var ErrMoved = errors.New("it is not as it was applied")
+
+// Reading is how a footprint is compared with the cluster.
+type Reading struct {
+	Shared *Shared
+	// As reads as the account of the source, which Account names.
+	As      client.Reader
+	Account string
+	// Since is when the lists were begun at the earliest.
+	Since time.Time
+	// Known returns how many objects of a kind in a namespace sources have applied.
+	Known func(gvk schema.GroupVersionKind, namespace string) int
+}
+
+// Holds compares a footprint with the cluster, by lists that it shares with other sources. It
+// returns when the oldest of them was begun. The error is [ErrMoved], or says why the lists
+// cannot be read: each object has to be read then.
+func (f *Footprint) Holds(ctx context.Context, r Reading) (time.Time, error) {
+	oldest := time.Now()
+	note := func(begun time.Time) {
+		if begun.Before(oldest) {
+			oldest = begun
+		}
+	}
+	for at, versions := range f.versions {
+		now, begun, err := r.Shared.VersionsIn(ctx, r.As, r.Account, at.gvk, at.namespace, r.Since, func() int { return r.Known(at.gvk, at.namespace) })
+		if err != nil {
+			return begun, err
+		}
+		note(begun)
+		for name, version := range versions {
+			if now[name] != version {
+				return begun, fmt.Errorf("%s %s/%s: %w", at.gvk.Kind, at.namespace, name, ErrMoved)
+			}
+		}
+	}
+	for key, refs := range f.plans {
+		now, begun, err := r.Shared.PlansIn(ctx, key.Namespace, r.Since)
+		if err != nil {
+			return begun, err
+		}
+		note(begun)
+		if !sameRefs(refs, now[key.Name]) {
+			return begun, fmt.Errorf("the plans of Deployment %s: %w", key, ErrMoved)
+		}
+	}
+	for key, scale := range f.scaled {
+		now, begun, err := r.Shared.ScaledIn(ctx, key.Namespace, r.Since)
+		if err != nil {
+			return begun, err
+		}
+		note(begun)
+		if now[scale.Scaled] != scale.autoscaled {
+			return begun, fmt.Errorf("the autoscaler of %s %s: %w", scale.Kind, key, ErrMoved)
+		}
+	}
+	return oldest, nil
+}
+
+func sameRefs(a, b []PlanRef) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(r PlanRef) bool { return !slices.Contains(b, r) })
+}

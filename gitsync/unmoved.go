@@ -1,0 +1,77 @@
+package gitsync
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tranche-dev/tranche/gitsync/apply"
+)
+
+const (
+	// tenths is the part of an interval by which a list may be old that sources share. The next
+	// interval begins with the list, so that drift is found within one.
+	tenths = 10
+	// wholeAfter is after which time, and after how many intervals, a source is synced as a
+	// whole though its objects have the versions that were applied. Schemas, policies and rights
+	// may have changed.
+	wholeAfter          = time.Hour
+	wholeAfterIntervals = 10
+)
+
+// errToRead says that a source has to be synced as a whole when its interval is over.
+var errToRead = errors.New("more than versions is to be read")
+
+// unmoved reports an error unless the cluster has of an up-to-date source what was applied.
+// Else the next interval begins. Lists of versions answer for all sources of an account in a
+// namespace.
+func (l *look) unmoved(ctx context.Context) (err error) {
+	rest := *l.keep.rest
+	if !l.versionsTell(&rest) {
+		return errToRead
+	}
+	if l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName); err != nil {
+		return err
+	}
+	begun, err := rest.footprint.Holds(ctx, apply.Reading{
+		Shared: l.shared, As: l.as, Account: l.account(), Since: time.Now().Add(-rest.interval / tenths), Known: l.known,
+	})
+	if err != nil {
+		return err
+	}
+	rest.until = begun.Add(l.next())
+	l.keep.rest = &rest
+	return nil
+}
+
+// versionsTell reports whether versions say all that a whole sync would find out.
+func (l *look) versionsTell(rest *atRest) bool {
+	w := l.gs.Spec.WriteBack
+	return rest.footprint != nil && rest.version == l.gs.ResourceVersion && len(l.gs.Spec.DependsOn) == 0 && (w == nil || !w.Enabled && !w.Notes) &&
+		len(l.gs.Status.Kept) == 0 && time.Since(rest.whole) < max(wholeAfter, wholeAfterIntervals*rest.interval)
+}
+
+// account names the account of a source; empty: that of the controller.
+func (l *look) account() string {
+	account := cmp.Or(l.gs.Spec.ServiceAccountName, l.options.DefaultServiceAccount)
+	if account == "" {
+		return ""
+	}
+	return l.gs.Namespace + "/" + account
+}
+
+// known returns how many objects of a kind in a namespace all up-to-date sources have applied.
+func (r *reconciler) known(gvk schema.GroupVersionKind, namespace string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, m := range r.last {
+		if m.rest != nil && m.rest.footprint != nil {
+			n += m.rest.footprint.Count(gvk, namespace)
+		}
+	}
+	return n
+}
