@@ -1,6 +1,7 @@
 package gitsync_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -72,17 +73,17 @@ func TestInterval_ListsAndFindsDrift(t *testing.T) {
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Interval.Duration = 3 * time.Second })
 	s.applied(tip)
 	s.onlyLists(requests)
-	for _, object := range []string{
+	objects := []string{
 		"configmap/a", "secret/a", "service/a", "serviceaccount/a", "role/a", "clusterrole/" + s.ns + "-a", "deployment/web", "deployment/api", "batchrelease/web",
-	} {
-		s.kubectl("label", "--overwrite", object, "team=hand")
-		clustertest.Wait(t, "the end of the drift of "+object, func() error {
-			if team := s.kubectl("get", object, "-o", "jsonpath={.metadata.labels.team}"); team != "shop" {
-				return fmt.Errorf("its team is %q", team)
-			}
-			return nil
-		})
 	}
+	s.kubectl(append([]string{"label", "--overwrite"}, append(objects, "team=hand")...)...)
+	clustertest.Wait(t, "the end of the drift", func() error {
+		teams := s.kubectl(append([]string{"get", "-o", "jsonpath={range .items[*]}{.kind}={.metadata.labels.team} {end}"}, objects...)...)
+		if strings.Contains(teams, "hand") || strings.Count(teams, "=shop") != len(objects) {
+			return errors.New(teams)
+		}
+		return nil
+	})
 	s.kubectl("delete", "configmap/a")
 	clustertest.Wait(t, "the ConfigMap to be there again", func() error {
 		_, err := s.c.Kubectl(t, "-n", s.ns, "get", "configmap/a")
