@@ -143,7 +143,7 @@ type clone struct {
 	// stores are those of readers that are done, with the index of the packs and
 	// with what they have read. A store does not see packs that come later: there
 	// is a new pool after each fetch.
-	stores *sync.Pool
+	stores *stores
 }
 
 // Snapshot is a commit and all it needs, for one reader. It does not change.
@@ -163,7 +163,7 @@ type Snapshot struct {
 	// objects were fetched just now.
 	Asked, Fetched bool
 
-	stores *sync.Pool
+	stores *stores
 }
 
 // Limits are those of the repository.
@@ -370,7 +370,7 @@ func (m *Mirror) openCurrent() error {
 func (m *Mirror) path(generation int) string { return filepath.Join(m.dir, strconv.Itoa(generation)) }
 
 func (m *Mirror) clone(generation int) *clone {
-	return &clone{dir: m.path(generation), limits: m.limits, stores: &sync.Pool{}}
+	return &clone{dir: m.path(generation), limits: m.limits, stores: &stores{}}
 }
 
 // startEmpty begins an empty clone in place of the present one.
@@ -462,7 +462,7 @@ func (c *clone) bring(ctx context.Context, s *gitserver.Session, wants ...plumbi
 	err := s.Fetch(ctx, store, wants, gitserver.Haves(store, c.tips(store)), c.limits, c.limits.RepositorySize-diskSize(c.dir))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stores = &sync.Pool{} // the pack may be there though the exchange has failed at its end
+	c.stores = &stores{} // the pack may be there though the exchange has failed at its end
 	return err
 }
 
@@ -517,8 +517,8 @@ func (c *clone) snapshot(commit plumbing.Hash) *Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readers++
-	store, ok := c.stores.Get().(*filesystem.Storage)
-	if !ok {
+	store := c.stores.get()
+	if store == nil {
 		store = c.store()
 	}
 	return &Snapshot{Storage: store, Commit: commit, Tip: commit, clone: c, limits: c.limits, stores: c.stores}
@@ -542,7 +542,7 @@ func (s *Snapshot) justFetched() *Snapshot {
 
 // Close ends a reader's use of a snapshot.
 func (s *Snapshot) Close() {
-	s.stores.Put(s.Storage)
+	s.stores.put(s.Storage)
 	c := s.clone
 	c.mu.Lock()
 	defer c.mu.Unlock()

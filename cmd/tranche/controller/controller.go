@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -50,10 +49,6 @@ func leaderElectionID(selector string) string {
 	sum := sha256.Sum256([]byte(selector))
 	return name + "-" + hex.EncodeToString(sum[:4])
 }
-
-// gcPercent is how much the heap grows between collections. Most of it is the
-// cache, which stays: Go's default of 100 would hold as much again in garbage.
-const gcPercent = 30
 
 type controllerOptions struct {
 	metricsAddress          string
@@ -211,7 +206,9 @@ func runController(ctx context.Context, o controllerOptions) error {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		if err := mgr.Add(collector{}); err != nil {
+			return fmt.Errorf("adding the collector's percentage: %w", err)
+		}
 	}
 	ctrl.Log.Info("starting", "version", cli.VersionString())
 	if err := lease.run(ctx, mgr.Start); err != nil {
