@@ -24,6 +24,7 @@ func ofEachKind(ns string) map[string]string {
 	}
 	return map[string]string{
 		"deploy/config.yaml":  labelled("apiVersion: v1\nkind: ConfigMap", "a", "data: {value: one}\n"),
+		"deploy/gone.yaml":    configMap("gone", "one"),
 		"deploy/secret.yaml":  labelled("apiVersion: v1\nkind: Secret", "a", "stringData: {value: one}\n"),
 		"deploy/service.yaml": labelled("apiVersion: v1\nkind: Service", "a", "spec: {ports: [{port: 80}]}\n"),
 		"deploy/account.yaml": labelled("apiVersion: v1\nkind: ServiceAccount", "a", ""),
@@ -84,9 +85,9 @@ func TestInterval_ListsAndFindsDrift(t *testing.T) {
 		}
 		return nil
 	})
-	s.kubectl("delete", "configmap/a")
+	s.kubectl("delete", "configmap/gone") // the second drift of one object within a minute would be a contest
 	clustertest.Wait(t, "the ConfigMap to be there again", func() error {
-		_, err := s.c.Kubectl(t, "-n", s.ns, "get", "configmap/a")
+		_, err := s.c.Kubectl(t, "-n", s.ns, "get", "configmap/gone")
 		return err
 	})
 	s.onlyLists(requests)
