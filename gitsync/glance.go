@@ -130,8 +130,8 @@ func (r *reconciler) isUntouched(s *repository.Snapshot, gs *v1alpha1.GitSource,
 }
 
 // The method `glance` takes a commit that leaves the source as it is for applied. The
-// status is written only where it says something else of the source than before, and at the
-// end of an interval in which there were such commits.
+// status is written only where it says something else of the source than before. At the end of
+// an interval it is also written if there were such commits.
 func (l *look) glance(ctx context.Context, s *repository.Snapshot, elapsed bool) error {
 	written := l.before.AppliedCommit
 	l.outcome = outcome{branch: l.gs.Spec.Ref.Branch, commit: written}

@@ -15,10 +15,10 @@ const (
 	// tenths is the part of an interval by which a list may be old that sources share. The next
 	// interval begins with the list, so that drift is found within one.
 	tenths = 10
-	// wholeAfter is after which time, and after how many intervals, a source is synced as a
-	// whole though its objects have the versions that were applied. Schemas, policies and rights
-	// may have changed.
-	wholeAfter          = time.Hour
+	// wholeAfter is the time after which a source is synced as a whole although its objects have
+	// the versions that were applied. Schemas, policies and rights may have changed.
+	wholeAfter = time.Hour
+	// wholeAfterIntervals is the same as a number of intervals. The longer of the two counts.
 	wholeAfterIntervals = 10
 )
 

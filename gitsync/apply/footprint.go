@@ -14,8 +14,8 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 )
 
-// Footprint is what the cluster had of a source when all of a commit was applied: the versions
-// of its objects, the plans of its Deployments, and what autoscalers resize of it. If all of
+// Footprint is what the cluster had of a source when all of a commit was applied. It has the
+// versions of the objects, the plans of the Deployments, and what autoscalers resize. If all of
 // that is the same, a sync of the same commit would read the same, and write nothing. It is
 // never changed.
 type Footprint struct {

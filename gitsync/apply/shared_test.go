@@ -48,7 +48,7 @@ func metadata(name, version string, deleted bool) metav1.PartialObjectMetadata {
 
 var configMaps = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 
-// A list answers all that accept its age, and none that does not. What one account may read
+// A list answers all that accept its age, and none that does not. The list of one account
 // answers no other.
 func TestShared_AgeAndAccount(t *testing.T) {
 	l := &lister{items: []metav1.PartialObjectMetadata{metadata("a", "1", false), metadata("b", "2", true)}}

@@ -16,8 +16,8 @@ const (
 )
 
 // stores are the stores of a clone whose readers are done, for the next ones. A collection of
-// garbage takes none away: a thousand sources that are synced one after the other would read
-// the index of the packs again after each.
+// garbage takes none away. A thousand sources that are synced one after the other would else
+// read the index of the packs again and again.
 type stores struct {
 	mu   sync.Mutex
 	free []*filesystem.Storage
