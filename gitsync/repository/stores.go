@@ -10,7 +10,7 @@ import (
 const (
 	// keptStores is how many stores of a clone are kept that no reader has. Each has an index of
 	// all objects, and what was read.
-	keptStores = 4
+	keptStores = 16
 	// keptStoresFor is how long they are kept after the last reader.
 	keptStoresFor = 20 * time.Second
 )
