@@ -50,7 +50,8 @@ func (l *look) unmoved(ctx context.Context) (err error) {
 // versionsTell reports whether versions say all that a whole sync would find out.
 func (l *look) versionsTell(rest *atRest) bool {
 	w := l.gs.Spec.WriteBack
-	return rest.footprint != nil && rest.version == l.gs.ResourceVersion && len(l.gs.Spec.DependsOn) == 0 && (w == nil || !w.Enabled && !w.Notes) &&
+	return rest.footprint != nil && rest.version == l.gs.ResourceVersion &&
+		len(l.gs.Spec.DependsOn) == 0 && (w == nil || !w.Enabled && !w.Notes) &&
 		len(l.gs.Status.Kept) == 0 && time.Since(rest.whole) < max(wholeAfter, wholeAfterIntervals*rest.interval)
 }
 

@@ -34,7 +34,8 @@ func (f *First) since() time.Time {
 // mayAssume reports whether a target may be taken for one that does not exist until its dry
 // run. That is so for an object of which its existence alone tells how it is applied.
 func (f *First) mayAssume(t *Target) bool {
-	if f == nil || t.Prerequisite || t.Deferred || t.Release != nil || len(t.GetOwnerReferences()) > 0 || inventory.IsLeftAlone(t.Unstructured) {
+	if f == nil || t.Prerequisite || t.Deferred || t.Release != nil || len(t.GetOwnerReferences()) > 0 ||
+		inventory.IsLeftAlone(t.Unstructured) {
 		return false
 	}
 	switch t.GroupKind() {

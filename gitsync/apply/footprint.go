@@ -119,7 +119,8 @@ func (f *Footprint) Holds(ctx context.Context, r Reading) (time.Time, error) {
 		}
 	}
 	for at, versions := range f.versions {
-		now, begun, err := r.Shared.VersionsIn(ctx, r.As, r.Account, at.gvk, at.namespace, r.Since, func() int { return r.Known(at.gvk, at.namespace) })
+		known := func() int { return r.Known(at.gvk, at.namespace) }
+		now, begun, err := r.Shared.VersionsIn(ctx, r.As, r.Account, at.gvk, at.namespace, r.Since, known)
 		if err != nil {
 			return begun, err
 		}

@@ -114,7 +114,9 @@ func scaledBy(h *autoscalingv2.HorizontalPodAutoscaler) (Scaled, bool) {
 // account reads them. For a kind without namespaces, the namespace is empty. The list was begun
 // after since, at the time that it returns. known is how many of the objects are asked for in
 // all. The error is [ErrTooMany] if there are many more.
-func (s *Shared) VersionsIn(ctx context.Context, as client.Reader, account string, gvk schema.GroupVersionKind, namespace string, since time.Time, known func() int) (map[string]Version, time.Time, error) {
+func (s *Shared) VersionsIn(
+	ctx context.Context, as client.Reader, account string, gvk schema.GroupVersionKind, namespace string, since time.Time, known func() int,
+) (map[string]Version, time.Time, error) {
 	key := account + "\x00" + namespace + "\x00" + gvk.String()
 	return s.versions.get(key, since, func() (map[string]Version, error) {
 		var list metav1.PartialObjectMetadataList
@@ -192,5 +194,6 @@ func (a *answers[T]) get(key string, since time.Time, read func() (T, error)) (T
 
 // isRefusal reports whether a list will be refused again.
 func isRefusal(err error) bool {
-	return errors.Is(err, ErrTooMany) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
+	return errors.Is(err, ErrTooMany) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) ||
+		apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
 }
