@@ -229,7 +229,7 @@ func (m *monorepo) interval(title string) {
 			return n
 		}
 		before := skipped()
-		for deadline := time.Now().Add(10 * monorepoInterval()); skipped() < before+float64(*monorepoPaths); <-time.After(time.Second) {
+		for deadline := time.Now().Add(10 * monorepoInterval()); skipped() < before+float64(*monorepoPaths); <-time.After(5 * time.Second) { // a scrape costs CPU, too
 			if time.Now().After(deadline) {
 				m.Fatalf("%.0f sources were synced", skipped()-before)
 			}
