@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/readiness"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -43,7 +43,7 @@ type outcome struct {
 	// amiss is what could not be done meanwhile for what is applied.
 	amiss plan.Problems
 	// unready is what is applied and not ready; empty where spec.wait does not ask.
-	unready []apply.Unready
+	unready []readiness.Unready
 	// withheld is what of the commit is not done before its plans are approved.
 	withheld []string
 	// ignored is what was left out and does no harm: approvals that count for

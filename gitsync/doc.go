@@ -16,7 +16,7 @@
 //	glance.go       the short sync of a source that is up to date
 //	commitrange     the commits between two, and what they leave as it is
 //	follow.go       one sync of a commit: prepare, try, announce, apply, prune
-//	dependencies.go the sources that a commit waits for
+//	dependencies    the sources that a commit waits for
 //	meanwhile.go    what is done for what is applied while a commit waits
 //	refusal.go      what is done all the same where a commit is refused
 //	gittree         the tree of a commit as a file system
@@ -24,10 +24,13 @@
 //	parked.go       a sync that has no place to render
 //	apply           what the cluster has of a commit; the stage that tries and applies it
 //	fieldmanager    who writes which field of a governed Deployment
-//	writers.go      the clients by the account that they write as
+//	clients         the clients by the account that they write as
 //	apiproblem      the API server's answers put into words
 //	inventory       which object belongs to which GitSource
 //	siblings        the other GitSources of the branch, and what moves to them
+//	lists           what many sources read of a namespace at the same time
+//	footprint       what was applied, compared by versions when an interval is over
+//	unmoved.go      the end of an interval in which nothing has happened
 //	prune           what may be deleted
 //	writtenback.go  the end of a sync: a write-back, also after another push
 //	writeback       what the cluster decided and the branch does not say, as commits

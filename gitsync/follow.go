@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/footprint"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
@@ -69,9 +70,7 @@ func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Sna
 		return l.meanwhile(ctx, r, s, by)
 	}
 	o := apply.NewObserver(l.gs, l.as, l.own)
-	if status := &l.gs.Status; status.Inventory == nil && status.ObservedCommit == "" && status.AppliedCommit == "" {
-		o.First = &apply.First{Shared: l.shared, Since: l.since}
-	}
+	o.First = apply.FirstOf(&l.gs.Status, l.shared, l.since)
 	c, err := l.prepare(ctx, s, by, o)
 	if err == nil {
 		err = l.bring(ctx, c, o)
@@ -83,7 +82,7 @@ func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Sna
 		return step{}, nil
 	}
 	if l.outcome.contested.IsZero() { // else drift stays for a while
-		l.footprint = apply.FootprintOf(c.governed.Set, o, slices.Concat(c.targets, c.releases)...)
+		l.footprint = footprint.Of(c.governed.Set, o, slices.Concat(c.targets, c.releases)...)
 	}
 	l.readyOf(c)
 	if next, err := l.writeBack(ctx, r, s, c, o, false); err != nil || next.moved {
@@ -255,7 +254,7 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 	}
 	replay.AddEnded(&l.gs.Status, time.Now(), ours...)
 	var err error
-	if c.renderer.Failed, err = apply.FailedReleases(ctx, l.own, set.Releases, live); err != nil {
+	if c.renderer.Failed, err = takeover.FailedReleases(ctx, l.own, set.Releases, live); err != nil {
 		return nil, err
 	}
 	c.renderer.Sources = func() (*v1alpha1.GitSourceList, error) {
@@ -500,7 +499,7 @@ func inUse(kept []v1alpha1.KeptObject) []string {
 func (l *look) pruneAll(ctx context.Context) error {
 	l.outcome = outcome{branch: l.gs.Spec.Ref.String(), commit: l.gs.Status.ObservedCommit, ending: true}
 	var err error
-	if l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName); err != nil {
+	if l.as, err = l.clients.As(l.gs.Namespace, l.gs.Spec.ServiceAccountName); err != nil {
 		return err
 	}
 	kept, err := l.prune(ctx, inventory.Read(l.gs.Status.Inventory).Without(inventory.Set{}), nil)

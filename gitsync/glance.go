@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/commitrange"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/footprint"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
@@ -46,7 +47,7 @@ type atRest struct {
 	version string
 	// footprint is what the cluster had of the source then; nil: it is to be read again. whole
 	// is the time of the last whole sync.
-	footprint *apply.Footprint
+	footprint *footprint.Footprint
 	whole     time.Time
 }
 
@@ -146,7 +147,7 @@ func (l *look) glance(ctx context.Context, s *repository.Snapshot, elapsed bool)
 	tip := s.Commit.String()
 	metrics.Rendered(l.name, false)
 	l.keep.desired = &desired.State{Key: l.keep.desired.Key, Commit: tip, Set: l.keep.desired.Set, Reads: l.keep.desired.Reads}
-	l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName)
+	l.as, err = l.clients.As(l.gs.Namespace, l.gs.Spec.ServiceAccountName)
 	if err != nil {
 		return err
 	}

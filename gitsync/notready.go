@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/readiness"
 )
 
 // readyOf finds out which of the objects of a commit are not ready, where
@@ -24,7 +24,7 @@ func (l *look) readyOf(c *commit) {
 		if u == nil {
 			continue
 		}
-		if not := apply.Readiness(u); not != nil {
+		if not := readiness.Of(u); not != nil {
 			l.outcome.unready = append(l.outcome.unready, *not)
 		}
 	}
@@ -40,7 +40,7 @@ func (l *look) unreadyStill(ctx context.Context) error {
 		if u == nil {
 			return fmt.Errorf("%s is gone", e)
 		}
-		if not := apply.Readiness(u); not != nil {
+		if not := readiness.Of(u); not != nil {
 			l.outcome.unready = append(l.outcome.unready, *not)
 		}
 	}
@@ -50,7 +50,7 @@ func (l *look) unreadyStill(ctx context.Context) error {
 	return nil
 }
 
-func entriesOf(list []apply.Unready) []inventory.Entry {
+func entriesOf(list []readiness.Unready) []inventory.Entry {
 	var entries []inventory.Entry
 	for _, u := range list {
 		entries = append(entries, u.Entry)

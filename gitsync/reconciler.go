@@ -40,13 +40,17 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/authors"
+	"github.com/tranche-dev/tranche/gitsync/clients"
 	"github.com/tranche-dev/tranche/gitsync/commitrange"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
+	"github.com/tranche-dev/tranche/gitsync/dependencies"
 	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/footprint"
 	"github.com/tranche-dev/tranche/gitsync/freshness"
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/lists"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/repository"
@@ -146,11 +150,11 @@ func Add(mgr ctrl.Manager, o Options) error {
 	}
 	r := &reconciler{
 		options: o, own: mgr.GetAPIReader(), status: mgr.GetClient(), mapper: mgr.GetRESTMapper(),
-		writers: newWriters(mgr, o.DefaultServiceAccount), mirrors: repository.NewCache(o.StorageDir),
+		clients: clients.New(mgr, o.DefaultServiceAccount), mirrors: repository.NewCache(o.StorageDir),
 		access: credentials.Access{Apps: gitserver.NewGitHubApps(), FileRoots: o.FileRoots, FileWriteRoots: o.FileWriteRoots, MayPush: o.MayPush},
 		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, pushes: pushes, wishes: wishes,
 		last: map[types.NamespacedName]memory{}, turns: turns.New(o.Concurrent),
-		shared: apply.NewShared(mgr.GetAPIReader()),
+		shared: lists.New(mgr.GetAPIReader()),
 	}
 	r.mirrors.Limits = o.Limits.WithDefaults()
 	if !o.NoRemoteBases {
@@ -162,14 +166,14 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, indexSecret, secretsOf); err != nil {
 		return fmt.Errorf("indexing GitSources by Secret: %w", err)
 	}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, indexDependsOn, dependsOn); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, dependencies.Index, dependencies.Indexed); err != nil {
 		return fmt.Errorf("indexing GitSources by what they depend on: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("gitsource").
 		Watches(&v1alpha1.GitSource{}, r.wishing(true, r.cutDeleted), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), worthALook))).
 		Watches(&v1alpha1.GitSource{}, r.wishing(false, itself), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), toldElsewhere))).
-		Watches(&v1alpha1.GitSource{}, r.wishing(false, r.dependents), builder.WithPredicates(comesReady)).
+		Watches(&v1alpha1.GitSource{}, r.wishing(false, r.dependents), builder.WithPredicates(dependencies.ComesReady)).
 		Watches(&appsv1.Deployment{}, r.wishing(true, r.drifted), builder.WithPredicates(mayDrift)).
 		WatchesMetadata(&corev1.Secret{}, r.wishing(true, r.sourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Watches(&v1alpha1.BatchRelease{}, r.wishing(true, r.sourceOf), builder.WithPredicates(newDecision)).
@@ -234,7 +238,7 @@ type reconciler struct {
 	own     client.Reader                             // past the cache: a stale status would lose inventory
 	status  client.Client
 	mapper  meta.RESTMapper
-	writers *writers
+	clients *clients.Clients
 	mirrors *repository.Cache
 	// remoteBases are nil where none may be named.
 	remoteBases *repository.Bases
@@ -247,7 +251,7 @@ type reconciler struct {
 	turns       *turns.Turns
 
 	stretches commitrange.Cache
-	shared    *apply.Shared
+	shared    *lists.Shared
 
 	mu   sync.Mutex
 	last map[types.NamespacedName]memory
@@ -434,7 +438,7 @@ type look struct {
 	// parked: there was no place to render; nil: there was.
 	parked desired.Busy
 	// footprint is what the cluster has of the commit; nil: it is to be read again.
-	footprint *apply.Footprint
+	footprint *footprint.Footprint
 }
 
 // setFinalizer makes sure of the finalizer.
@@ -472,7 +476,7 @@ func (l *look) run(ctx context.Context) error {
 	}
 	l.remoteNow = remote
 	l.watcher.Watch(l.name, remote.URL)
-	if l.as, err = l.writers.as(gs.Namespace, gs.Spec.ServiceAccountName); err != nil {
+	if l.as, err = l.clients.As(gs.Namespace, gs.Spec.ServiceAccountName); err != nil {
 		return err
 	}
 	for healed, moved, late := false, 0, (*overtaken)(nil); ; {
@@ -551,7 +555,7 @@ func (l *look) secrets() credentials.Reader {
 // siblings is how the sync comes to the other sources of its branch.
 func (l *look) siblings(ctx context.Context) siblings.Access {
 	return siblings.Access{
-		Own: l.own, As: l.writers.as, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.options.Renderer,
+		Own: l.own, As: l.clients.As, Mapper: l.mapper, Bases: l.bases(ctx), Folders: l.options.Renderer,
 		Rendered: func(name types.NamespacedName) *desired.State { return l.recall(name).desired },
 	}
 }

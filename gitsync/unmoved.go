@@ -1,14 +1,14 @@
 package gitsync
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/tranche-dev/tranche/gitsync/apply"
+	"github.com/tranche-dev/tranche/gitsync/footprint"
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
 const (
@@ -30,14 +30,15 @@ var errToRead = errors.New("more than versions is to be read")
 // namespace.
 func (l *look) unmoved(ctx context.Context) (err error) {
 	rest := *l.keep.rest
-	if !l.versionsTell(&rest) {
+	if !rest.versionsTell(l.gs) {
 		return errToRead
 	}
-	if l.as, err = l.writers.as(l.gs.Namespace, l.gs.Spec.ServiceAccountName); err != nil {
+	if l.as, err = l.clients.As(l.gs.Namespace, l.gs.Spec.ServiceAccountName); err != nil {
 		return err
 	}
-	begun, err := rest.footprint.Holds(ctx, apply.Reading{
-		Shared: l.shared, As: l.as, Account: l.account(), Since: time.Now().Add(-rest.interval / tenths), Known: l.known,
+	begun, err := rest.footprint.Holds(ctx, footprint.Reading{
+		Shared: l.shared, As: l.as, Account: l.clients.User(l.gs.Namespace, l.gs.Spec.ServiceAccountName),
+		Since: time.Now().Add(-rest.interval / tenths), Known: l.known,
 	})
 	if err != nil {
 		return err
@@ -48,20 +49,11 @@ func (l *look) unmoved(ctx context.Context) (err error) {
 }
 
 // versionsTell reports whether versions say all that a whole sync would find out.
-func (l *look) versionsTell(rest *atRest) bool {
-	w := l.gs.Spec.WriteBack
-	return rest.footprint != nil && rest.version == l.gs.ResourceVersion &&
-		len(l.gs.Spec.DependsOn) == 0 && (w == nil || !w.Enabled && !w.Notes) &&
-		len(l.gs.Status.Kept) == 0 && time.Since(rest.whole) < max(wholeAfter, wholeAfterIntervals*rest.interval)
-}
-
-// account names the account of a source; empty: that of the controller.
-func (l *look) account() string {
-	account := cmp.Or(l.gs.Spec.ServiceAccountName, l.options.DefaultServiceAccount)
-	if account == "" {
-		return ""
-	}
-	return l.gs.Namespace + "/" + account
+func (r *atRest) versionsTell(gs *v1alpha1.GitSource) bool {
+	w := gs.Spec.WriteBack
+	return r.footprint != nil && r.version == gs.ResourceVersion &&
+		len(gs.Spec.DependsOn) == 0 && (w == nil || !w.Enabled && !w.Notes) &&
+		len(gs.Status.Kept) == 0 && time.Since(r.whole) < max(wholeAfter, wholeAfterIntervals*r.interval)
 }
 
 // known returns how many objects of a kind in a namespace all up-to-date sources have applied.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,13 +41,15 @@ func ofEachKind(ns string) map[string]string {
 func isList(request string) bool {
 	method, path, _ := strings.Cut(request, " ")
 	parts := strings.Split(strings.Trim(path, "/"), "/")
-	_, isPlural := map[string]bool{"configmaps": true, "secrets": true, "services": true, "serviceaccounts": true, "roles": true, "clusterroles": true,
-		"deployments": true, "batchreleases": true, "horizontalpodautoscalers": true}[parts[len(parts)-1]]
-	return method == http.MethodGet && isPlural
+	plurals := []string{
+		"configmaps", "secrets", "services", "serviceaccounts", "roles", "clusterroles",
+		"deployments", "batchreleases", "horizontalpodautoscalers",
+	}
+	return method == http.MethodGet && slices.Contains(plurals, parts[len(parts)-1])
 }
 
 // onlyLists waits until the controller does nothing but list for two intervals.
-func (s *shop) onlyLists(requests *ledger) {
+func onlyLists(s *shop, requests *ledger) {
 	s.Helper()
 	clustertest.Wait(s, "intervals that only list", func() error {
 		all, _ := requests.since(0)
@@ -73,9 +76,10 @@ func TestInterval_ListsAndFindsDrift(t *testing.T) {
 	tip := s.push(ofEachKind(s.ns))
 	s.source(func(gs *v1alpha1.GitSource) { gs.Spec.Interval.Duration = 3 * time.Second })
 	s.applied(tip)
-	s.onlyLists(requests)
+	onlyLists(s, requests)
 	objects := []string{
-		"configmap/a", "secret/a", "service/a", "serviceaccount/a", "role/a", "clusterrole/" + s.ns + "-a", "deployment/web", "deployment/api", "batchrelease/web",
+		"configmap/a", "secret/a", "service/a", "serviceaccount/a", "role/a", "clusterrole/" + s.ns + "-a",
+		"deployment/web", "deployment/api", "batchrelease/web",
 	}
 	s.kubectl(append([]string{"label", "--overwrite"}, append(objects, "team=hand")...)...)
 	clustertest.Wait(t, "the end of the drift", func() error {
@@ -90,7 +94,7 @@ func TestInterval_ListsAndFindsDrift(t *testing.T) {
 		_, err := s.c.Kubectl(t, "-n", s.ns, "get", "configmap/gone")
 		return err
 	})
-	s.onlyLists(requests)
+	onlyLists(s, requests)
 }
 
 // An account that may not list has each object read.
@@ -141,7 +145,9 @@ func TestFirstSync_ReadsOnlyWhatExists(t *testing.T) {
 	if out, err := s.c.KubectlWith(t, configMap("b", "other"), "apply", "-n", s.ns, "-f", "-"); err != nil {
 		t.Fatal(out)
 	}
-	tip := s.push(map[string]string{"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "deploy/api.yaml": web("v1", "web", "api")})
+	tip := s.push(map[string]string{
+		"deploy/a.yaml": configMap("a", "one"), "deploy/b.yaml": configMap("b", "one"), "deploy/api.yaml": web("v1", "web", "api"),
+	})
 	s.source()
 	s.applied(tip)
 	read := map[string]int{}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/tranche-dev/tranche/gitsync/dependencies"
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/repository"
 	"github.com/tranche-dev/tranche/gitsync/turns"
@@ -128,11 +129,11 @@ func TestReadyWithAFormerSpec(t *testing.T) {
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
 	gs.Status.ObservedGeneration = 1
 	gs.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
-	if isReady(gs) {
+	if dependencies.IsReady(gs) {
 		t.Error("it is ready with a spec that nobody has looked at")
 	}
 	gs.Status.ObservedGeneration = 2
-	if !isReady(gs) {
+	if !dependencies.IsReady(gs) {
 		t.Error("it is not ready")
 	}
 }

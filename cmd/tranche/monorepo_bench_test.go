@@ -229,7 +229,8 @@ func (m *monorepo) interval(title string) {
 			return n
 		}
 		before := skipped()
-		for deadline := time.Now().Add(10 * monorepoInterval()); skipped() < before+float64(*monorepoPaths); <-time.After(5 * time.Second) { // a scrape costs CPU, too
+		const scraped = 5 * time.Second // a scrape costs CPU, too
+		for deadline := time.Now().Add(10 * monorepoInterval()); skipped() < before+float64(*monorepoPaths); <-time.After(scraped) {
 			if time.Now().After(deadline) {
 				m.Fatalf("%.0f sources were synced", skipped()-before)
 			}

@@ -2,12 +2,14 @@ package apply
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/lists"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -16,19 +18,24 @@ import (
 // each would tell no more than its dry run does. The answer to a dry run has a resourceVersion
 // only if the object exists. Such an object is then read, and tried as in any other sync.
 type First struct {
-	Shared *Shared
+	Shared *lists.Shared
 	// Since is when the sync was requested.
 	Since time.Time
+}
+
+// FirstOf returns what a first sync knows, and nil for a source that may have applied something.
+func FirstOf(status *v1alpha1.GitSourceStatus, shared *lists.Shared, since time.Time) *First {
+	if status.Inventory != nil || status.ObservedCommit != "" || status.AppliedCommit != "" {
+		return nil
+	}
+	return &First{Shared: shared, Since: since}
 }
 
 // freshFor is how old a list of a namespace may be in a first sync.
 const freshFor = 2 * time.Second
 
 func (f *First) since() time.Time {
-	if recent := time.Now().Add(-freshFor); recent.After(f.Since) {
-		return recent
-	}
-	return f.Since
+	return slices.MaxFunc([]time.Time{f.Since, time.Now().Add(-freshFor)}, time.Time.Compare)
 }
 
 // mayAssume reports whether a target may be taken for one that does not exist until its dry
@@ -49,7 +56,7 @@ func (f *First) mayAssume(t *Target) bool {
 func (o *Observer) observeAbsent(ctx context.Context, t *Target) error {
 	if !t.Autoscaled && hasReplicas(t.Unstructured) {
 		scaled, _, err := o.First.Shared.ScaledIn(ctx, t.GetNamespace(), o.First.since())
-		if err != nil || scaled[t.scaled()] {
+		if err != nil || scaled[t.Scaled()] {
 			return o.readAssumed(ctx, t)
 		}
 	}
@@ -69,15 +76,15 @@ func (o *Observer) readAssumed(ctx context.Context, t *Target) error {
 	return o.observe(ctx, t)
 }
 
-// scaled names the object as an autoscaler does.
-func (t *Target) scaled() Scaled {
+// Scaled names the object as an autoscaler does.
+func (t *Target) Scaled() lists.Scaled {
 	gvk := t.GroupVersionKind()
-	return Scaled{gvk.Group, gvk.Kind, t.GetName()}
+	return lists.Scaled{Group: gvk.Group, Kind: gvk.Kind, Name: t.GetName()}
 }
 
 // dryRunAssumed tries an object that was taken for one that does not exist. It returns false if
 // the object exists, or is refused: it has to be read and tried again.
-func (a *Applier) dryRunAssumed(ctx context.Context, t *Target) bool {
+func dryRunAssumed(ctx context.Context, a *Applier, t *Target) bool {
 	tried := a.Manifest(t.Object)
 	err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(tried), client.FieldOwner(v1alpha1.ManagerGitSync), client.DryRunAll)
 	return err == nil && tried.GetResourceVersion() == ""
@@ -85,15 +92,15 @@ func (a *Applier) dryRunAssumed(ctx context.Context, t *Target) bool {
 
 // settleAssumed finds out whether an object exists that was taken for one that does not. It
 // returns true if it does not, and may be created.
-func (s *Stage) settleAssumed(ctx context.Context, t *Target) (bool, plan.Problems, error) {
-	if s.Applier.dryRunAssumed(ctx, t) {
+func settleAssumed(ctx context.Context, a *Applier, o *Observer, t *Target) (bool, plan.Problems, error) {
+	if dryRunAssumed(ctx, a, t) {
 		return true, nil, nil
 	}
-	err := s.Observer.readAssumed(ctx, t)
+	err := o.readAssumed(ctx, t)
 	if err == nil {
 		return false, nil, nil
 	}
-	ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, s.Applier.Source, err)
+	ps := apiproblem.Of(v1alpha1.ReasonDryRunFailed, t.Object, a.Source, err)
 	if len(ps) == 0 {
 		return false, nil, err
 	}

@@ -10,6 +10,9 @@ import (
 // deletes what left the branch.
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
-		[]string{"gitsync/apiproblem", "gitsync/fieldmanager", "gitsync/inventory", "gitsync/takeover", "plan", "plan/contest", "plan/v1alpha1"},
+		[]string{
+			"gitsync/apiproblem", "gitsync/fieldmanager", "gitsync/inventory", "gitsync/lists", "gitsync/takeover",
+			"plan", "plan/contest", "plan/v1alpha1",
+		},
 		[]string{"github.com/go-git/", "sigs.k8s.io/kustomize/"})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apiproblem"
 	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/lists"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -73,6 +74,18 @@ type Target struct {
 	Deferred, NamespacePending bool
 	// Refused is true if the API server refuses the object as the commit has it.
 	Refused bool
+}
+
+// IsDone reports whether nothing is left to be written of a target. Drift may stay for a while.
+func (t *Target) IsDone() bool {
+	switch t.Mode {
+	case Full, ExceptRollout:
+		return !t.Refused && (t.Unchanged || t.Applied != nil)
+	case Skip:
+		return !t.Refused
+	case AfterHandBack, AfterDeletion:
+	}
+	return false
 }
 
 // Entry returns the entry of the object.
@@ -157,17 +170,19 @@ func Prerequisites(set *plan.Set) map[string]bool {
 		case inventory.NamespaceKind:
 			early[o.GetName()] = true
 		case inventory.CRDKind:
-			early[DefinedBy(o.Unstructured).String()] = true
+			early[inventory.DefinedBy(o.Unstructured).String()] = true
 		}
 	}
 	return early
 }
 
-// DefinedBy returns the kind that a CRD defines.
-func DefinedBy(crd *unstructured.Unstructured) schema.GroupKind {
-	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
-	return schema.GroupKind{Group: group, Kind: kind}
+// PlanRefs names the plans of a Deployment, those that are being deleted included.
+func (o *Observer) PlanRefs(deployment client.ObjectKey) []lists.PlanRef {
+	var refs []lists.PlanRef
+	for _, br := range slices.Concat(o.plans[deployment], o.ending[deployment]) {
+		refs = append(refs, lists.PlanRef{Name: br.Name, UID: br.UID})
+	}
+	return refs
 }
 
 // Observe completes a target with what the cluster has of it.
@@ -218,7 +233,7 @@ func (o *Observer) observe(ctx context.Context, t *Target) error {
 // observeReplicas finds out whether an autoscaler writes spec.replicas, where Git has the
 // field, or had it.
 func (o *Observer) observeReplicas(ctx context.Context, t *Target) (err error) {
-	if !t.Autoscaled && (hasReplicas(t.Unstructured) || ownsReplicas(t.Live)) {
+	if !t.Autoscaled && t.SizedByGit() {
 		t.Autoscaled, err = o.isAutoscaled(ctx, t)
 	}
 	return err
@@ -254,21 +269,12 @@ func hasReplicas(u *unstructured.Unstructured) bool {
 // That is so if an autoscaler writes it, and if Git does not have it any more: the API server
 // would set it to 1.
 func (t *Target) KeepsReplicas() bool {
-	return t.Live != nil && (t.Autoscaled || isWorkload(t.GroupKind()) && !hasReplicas(t.Unstructured))
+	return t.Live != nil && (t.Autoscaled || inventory.IsWorkload(t.GroupKind()) && !hasReplicas(t.Unstructured))
 }
 
-func isWorkload(kind schema.GroupKind) bool {
-	return kind.Group == "apps" && slices.Contains([]string{inventory.DeploymentKind.Kind, inventory.ReplicaSetKind.Kind, "StatefulSet"}, kind.Kind)
-}
-
-// ownsReplicas reports whether gitsync has applied spec.replicas. If it leaves Git, it would
-// leave the object and come back as 1, were it not handed over.
-func ownsReplicas(live *unstructured.Unstructured) bool {
-	if live == nil {
-		return false
-	}
-	owned, err := fieldmanager.AppliedSpec(live, "replicas")
-	return err == nil && len(owned) > 0
+// SizedByGit reports whether the manifest has a size, or gitsync has applied one.
+func (t *Target) SizedByGit() bool {
+	return hasReplicas(t.Unstructured) || fieldmanager.OwnsReplicas(t.Live)
 }
 
 // ownedByOther refuses an object that another GitSource applies. It is in the other's
@@ -421,7 +427,7 @@ func (o *Observer) isAutoscaled(ctx context.Context, t *Target) (bool, error) {
 		o.hpas[t.GetNamespace()] = hpas
 	}
 	return slices.ContainsFunc(hpas, func(h autoscalingv2.HorizontalPodAutoscaler) bool {
-		ref, ok := scaledBy(&h)
-		return ok && ref == t.scaled()
+		ref, ok := lists.ScaledBy(&h)
+		return ok && ref == t.Scaled()
 	}), nil
 }

@@ -118,7 +118,7 @@ func (s *Stage) dryRun(ctx context.Context, deferred bool) error {
 		}
 		ps = append(ps, found...)
 		if t.GroupKind() == inventory.CRDKind && t.Unchanged {
-			same[DefinedBy(t.Unstructured)] = true
+			same[inventory.DefinedBy(t.Unstructured)] = true
 		}
 	}
 	return apiproblem.Or(ps, nil)
@@ -127,7 +127,7 @@ func (s *Stage) dryRun(ctx context.Context, deferred bool) error {
 // dryRunOne checks an object, unless an earlier answer counts.
 func (s *Stage) dryRunOne(ctx context.Context, t *Target) (plan.Problems, error) {
 	if t.assumed {
-		if absent, ps, err := s.settleAssumed(ctx, t); absent || err != nil || len(ps) > 0 {
+		if absent, ps, err := settleAssumed(ctx, s.Applier, s.Observer, t); absent || err != nil || len(ps) > 0 {
 			return ps, err
 		}
 	}

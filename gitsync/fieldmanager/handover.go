@@ -175,3 +175,13 @@ func takenBack(live *unstructured.Unstructured) ([]metav1.ManagedFieldsEntry, er
 	}
 	return managed, nil
 }
+
+// OwnsReplicas reports whether gitsync has applied spec.replicas of an object, which may be nil.
+// If the field leaves Git, it would leave the object and come back as 1, were it not handed over.
+func OwnsReplicas(live *unstructured.Unstructured) bool {
+	if live == nil {
+		return false
+	}
+	owned, err := AppliedSpec(live, "replicas")
+	return err == nil && len(owned) > 0
+}

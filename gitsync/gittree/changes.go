@@ -45,7 +45,7 @@ func (c *Changes) compare(a, b *Tree, dir string, from, to plumbing.Hash) (bool,
 	if from == to {
 		return true, nil
 	}
-	before, err := a.entries(dir, from)
+	was, err := a.byName(dir, from)
 	if err != nil {
 		return false, err
 	}
@@ -53,25 +53,18 @@ func (c *Changes) compare(a, b *Tree, dir string, from, to plumbing.Hash) (bool,
 	if err != nil {
 		return false, err
 	}
-	was := make(map[string]object.TreeEntry, len(before))
-	for _, e := range before {
-		was[e.Name] = e
-	}
 	for _, e := range after {
 		old, there := was[e.Name]
 		delete(was, e.Name)
-		at := path.Join(dir, e.Name)
 		switch {
 		case there && old.Mode == e.Mode && old.Hash == e.Hash:
-		case there && old.Mode == filemode.Dir && e.Mode == filemode.Dir:
-			if fits, err := c.compare(a, b, at, old.Hash, e.Hash); err != nil || !fits {
+		case there && areFolders(old, e):
+			if fits, err := c.compare(a, b, path.Join(dir, e.Name), old.Hash, e.Hash); !fits {
 				return false, err
 			}
 		default:
-			c.note(at, there && isPlainFile(old.Mode) && isPlainFile(e.Mode))
-		}
-		if !there || old.Mode != e.Mode {
-			c.listings[dir] = true
+			c.note(path.Join(dir, e.Name), there && arePlainFiles(old, e))
+			c.listings[dir] = c.listings[dir] || !there || old.Mode != e.Mode
 		}
 	}
 	for name := range was {
@@ -80,6 +73,20 @@ func (c *Changes) compare(a, b *Tree, dir string, from, to plumbing.Hash) (bool,
 	}
 	return len(c.contents) <= MaxChanges, nil
 }
+
+// byName returns the entries of a folder.
+func (t *Tree) byName(dir string, hash plumbing.Hash) (map[string]object.TreeEntry, error) {
+	entries, err := t.entries(dir, hash)
+	by := make(map[string]object.TreeEntry, len(entries))
+	for _, e := range entries {
+		by[e.Name] = e
+	}
+	return by, err
+}
+
+func areFolders(a, b object.TreeEntry) bool { return a.Mode == filemode.Dir && b.Mode == filemode.Dir }
+
+func arePlainFiles(a, b object.TreeEntry) bool { return isPlainFile(a.Mode) && isPlainFile(b.Mode) }
 
 func isPlainFile(m filemode.FileMode) bool { return m.IsFile() && m != filemode.Symlink }
 

@@ -162,3 +162,15 @@ func WithKind(br *v1alpha1.BatchRelease) *v1alpha1.BatchRelease {
 	br.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("BatchRelease"))
 	return br
 }
+
+// DefinedBy returns the kind that a CRD defines.
+func DefinedBy(crd *unstructured.Unstructured) schema.GroupKind {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	return schema.GroupKind{Group: group, Kind: kind}
+}
+
+// IsWorkload reports whether objects of a kind have a size that gitsync keeps.
+func IsWorkload(kind schema.GroupKind) bool {
+	return kind.Group == "apps" && slices.Contains([]string{DeploymentKind.Kind, ReplicaSetKind.Kind, "StatefulSet"}, kind.Kind)
+}

@@ -11,11 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/takeover"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -94,7 +94,7 @@ func (v *preview) next(ctx context.Context, r *plan.Release, plans []v1alpha1.Ba
 	next.Spec.ReviewApprovals = desired.Reviews(&v.gs.Spec)
 	next.Spec.RequireSignedApprovals = v.gs.Spec.Approvals != nil && v.gs.Spec.Approvals.Signers != nil
 	if live == nil {
-		failed, err := apply.FailedReleases(ctx, v.c, []plan.Release{*r}, nil)
+		failed, err := takeover.FailedReleases(ctx, v.c, []plan.Release{*r}, nil)
 		if err != nil && !apierrors.IsForbidden(err) { // who asks is shown that the records could not be read
 			return nil, err
 		}

@@ -5,5 +5,7 @@
 // plan that gets another name in Git goes on with the release of the one that it replaces. A
 // [Successor] hands over the status and the records of revisions.
 //
-// The package decides and writes for these two cases alone. Package apply says when.
+// [FailedReleases] finds what a BatchRelease that is gone has tried, and that failed.
+//
+// The package decides and writes for these cases alone. Package apply says when.
 package takeover

@@ -1,4 +1,4 @@
-package apply
+package footprint
 
 import (
 	"context"
@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/lists"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -19,8 +21,8 @@ import (
 // that is the same, a sync of the same commit would read the same, and write nothing. It is
 // never changed.
 type Footprint struct {
-	versions map[place]map[string]Version // by name
-	plans    map[client.ObjectKey][]PlanRef
+	versions map[place]map[string]lists.Version // by name
+	plans    map[client.ObjectKey][]lists.PlanRef
 	scaled   map[client.ObjectKey]scale
 }
 
@@ -31,14 +33,18 @@ type place struct {
 }
 
 type scale struct {
-	Scaled
+	lists.Scaled
 	autoscaled bool
 }
 
-// FootprintOf returns the footprint of a commit that is applied; nil if something of it has to
+// Of returns the footprint of a commit that is applied; nil if something of it has to
 // be read at each sync.
-func FootprintOf(set *plan.Set, o *Observer, targets ...*Target) *Footprint {
-	f := &Footprint{versions: map[place]map[string]Version{}, plans: map[client.ObjectKey][]PlanRef{}, scaled: map[client.ObjectKey]scale{}}
+func Of(set *plan.Set, o *apply.Observer, targets ...*apply.Target) *Footprint {
+	f := &Footprint{
+		versions: map[place]map[string]lists.Version{},
+		plans:    map[client.ObjectKey][]lists.PlanRef{},
+		scaled:   map[client.ObjectKey]scale{},
+	}
 	for _, t := range targets {
 		if !f.add(set, o, t) {
 			return nil
@@ -47,45 +53,29 @@ func FootprintOf(set *plan.Set, o *Observer, targets ...*Target) *Footprint {
 	return f
 }
 
-func (f *Footprint) add(set *plan.Set, o *Observer, t *Target) bool {
+func (f *Footprint) add(set *plan.Set, o *apply.Observer, t *apply.Target) bool {
 	now := t.Live
 	if t.Applied != nil {
 		now = t.Applied
 	}
 	// Deployments may adopt a ReplicaSet or Pod, which is then refused.
 	adoptable := slices.Contains([]schema.GroupKind{inventory.ReplicaSetKind, inventory.PodKind}, t.GroupKind())
-	if adoptable || now == nil || now.GetResourceVersion() == "" || !t.isDone() {
+	if adoptable || now == nil || now.GetResourceVersion() == "" || !t.IsDone() {
 		return false
 	}
 	at := place{t.GroupVersionKind(), t.GetNamespace()}
 	if f.versions[at] == nil {
-		f.versions[at] = map[string]Version{}
+		f.versions[at] = map[string]lists.Version{}
 	}
-	f.versions[at][t.GetName()] = VersionOf(now)
+	f.versions[at][t.GetName()] = lists.VersionOf(now)
 	key := client.ObjectKeyFromObject(t)
-	if (hasReplicas(t.Unstructured) || ownsReplicas(t.Live)) && !set.Autoscaled(t.Object) {
-		f.scaled[key] = scale{t.scaled(), t.Autoscaled}
+	if t.SizedByGit() && !set.Autoscaled(t.Object) {
+		f.scaled[key] = scale{t.Scaled(), t.Autoscaled}
 	}
 	if t.GroupKind() == inventory.DeploymentKind {
-		var refs []PlanRef
-		for _, br := range slices.Concat(o.plans[key], o.ending[key]) {
-			refs = append(refs, PlanRef{br.Name, br.UID})
-		}
-		f.plans[key] = refs
+		f.plans[key] = o.PlanRefs(key)
 	}
 	return true
-}
-
-// isDone reports whether nothing is left to be written of a target. Drift may stay for a while.
-func (t *Target) isDone() bool {
-	switch t.Mode {
-	case Full, ExceptRollout:
-		return !t.Refused && (t.Unchanged || t.Applied != nil)
-	case Skip:
-		return !t.Refused
-	case AfterHandBack, AfterDeletion:
-	}
-	return false
 }
 
 // Count returns how many objects of a kind there are in a namespace.
@@ -98,7 +88,7 @@ var ErrMoved = errors.New("it is not as it was applied")
 
 // Reading is how a footprint is compared with the cluster.
 type Reading struct {
-	Shared *Shared
+	Shared *lists.Shared
 	// As reads as the account of the source, which Account names.
 	As      client.Reader
 	Account string
@@ -154,6 +144,6 @@ func (f *Footprint) Holds(ctx context.Context, r Reading) (time.Time, error) {
 	return oldest, nil
 }
 
-func sameRefs(a, b []PlanRef) bool {
-	return len(a) == len(b) && !slices.ContainsFunc(a, func(r PlanRef) bool { return !slices.Contains(b, r) })
+func sameRefs(a, b []lists.PlanRef) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(r lists.PlanRef) bool { return !slices.Contains(b, r) })
 }

@@ -1,4 +1,4 @@
-package apply
+package readiness
 
 import (
 	"strings"
@@ -23,9 +23,9 @@ func (u Unready) Explain() string {
 	return u.String() + ": " + strings.TrimSuffix(plan.OneLine(u.message), ".")
 }
 
-// Readiness returns what of an object is not ready, or nil. An object that
+// Of returns what of an object is not ready, or nil. An object that
 // kstatus does not know counts as ready.
-func Readiness(u *unstructured.Unstructured) *Unready {
+func Of(u *unstructured.Unstructured) *Unready {
 	result, err := status.Compute(u)
 	switch {
 	case err == nil && result.Status == status.CurrentStatus && isNew(u):

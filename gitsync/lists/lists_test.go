@@ -1,4 +1,4 @@
-package apply
+package lists
 
 import (
 	"context"
@@ -52,7 +52,7 @@ var configMaps = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 // answers no other.
 func TestShared_AgeAndAccount(t *testing.T) {
 	l := &lister{items: []metav1.PartialObjectMetadata{metadata("a", "1", false), metadata("b", "2", true)}}
-	s, began := NewShared(l), time.Now()
+	s, began := New(l), time.Now()
 	read := func(account string, since time.Time) map[string]Version {
 		t.Helper()
 		versions, begun, err := s.VersionsIn(t.Context(), l, account, configMaps, "shop", since, func() int { return 0 })
@@ -91,7 +91,7 @@ func TestShared_Refusals(t *testing.T) {
 		"unavailable": {&lister{err: apierrors.NewServiceUnavailable("no")}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := NewShared(tc.lister)
+			s := New(tc.lister)
 			for range 2 {
 				if _, _, err := s.VersionsIn(t.Context(), tc.lister, "", configMaps, "shop", time.Now(), func() int { return 0 }); err == nil {
 					t.Error("no error")
@@ -99,36 +99,6 @@ func TestShared_Refusals(t *testing.T) {
 			}
 			if tc.lister.lists != tc.lists {
 				t.Errorf("%d lists, want %d", tc.lister.lists, tc.lists)
-			}
-		})
-	}
-}
-
-// A footprint holds only if each object has the version that was applied.
-func TestFootprint_Holds(t *testing.T) {
-	f := &Footprint{versions: map[place]map[string]Version{
-		{configMaps, "shop"}: {"a": {UID: "uid-a", ResourceVersion: "1"}, "b": {UID: "uid-b", ResourceVersion: "2"}},
-	}}
-	for name, tc := range map[string]struct {
-		items []metav1.PartialObjectMetadata
-		moved bool
-	}{
-		"as applied, beside another": {[]metav1.PartialObjectMetadata{metadata("a", "1", false), metadata("b", "2", false), metadata("c", "9", false)}, false},
-		"one is changed":             {[]metav1.PartialObjectMetadata{metadata("a", "1", false), metadata("b", "3", false)}, true},
-		"one is gone":                {[]metav1.PartialObjectMetadata{metadata("a", "1", false)}, true},
-		"one is being deleted":       {[]metav1.PartialObjectMetadata{metadata("a", "1", false), metadata("b", "2", true)}, true},
-		"one was created again": {[]metav1.PartialObjectMetadata{metadata("a", "1", false), {ObjectMeta: metav1.ObjectMeta{
-			Name: "b", UID: "other", ResourceVersion: "2"}}}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := &lister{items: tc.items}
-			since := time.Now()
-			begun, err := f.Holds(t.Context(), Reading{Shared: NewShared(l), As: l, Since: since, Known: func(schema.GroupVersionKind, string) int { return 2 }})
-			if errors.Is(err, ErrMoved) != tc.moved || err != nil && !tc.moved {
-				t.Errorf("Holds = %v, moved %t", err, tc.moved)
-			}
-			if err == nil && begun.Before(since) {
-				t.Errorf("it was compared with what was read at %s, before %s", begun, since)
 			}
 		})
 	}

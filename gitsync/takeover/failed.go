@@ -1,4 +1,4 @@
-package apply
+package takeover
 
 import (
 	"context"
@@ -16,7 +16,9 @@ import (
 // whose template has failed on the Deployment before. The remains of their BatchRelease show
 // it, as far as the reader may see them. So they have the commit that failed, and not the
 // tip of the branch.
-func FailedReleases(ctx context.Context, from client.Reader, releases []plan.Release, live map[string]*v1alpha1.BatchRelease) (map[string]*v1alpha1.BatchRelease, error) {
+func FailedReleases(
+	ctx context.Context, from client.Reader, releases []plan.Release, live map[string]*v1alpha1.BatchRelease,
+) (map[string]*v1alpha1.BatchRelease, error) {
 	found, read := map[string]*v1alpha1.BatchRelease{}, map[string]*appsv1.ControllerRevisionList{}
 	for i := range releases {
 		r := &releases[i]
@@ -27,7 +29,8 @@ func FailedReleases(ctx context.Context, from client.Reader, releases []plan.Rel
 		list := read[workload.Namespace]
 		if list == nil {
 			list = &appsv1.ControllerRevisionList{}
-			if err := from.List(ctx, list, client.InNamespace(workload.Namespace), client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}); err != nil {
+			ours := client.MatchingLabels{plan.LabelManagedBy: plan.ManagedBy}
+			if err := from.List(ctx, list, client.InNamespace(workload.Namespace), ours); err != nil {
 				return nil, fmt.Errorf("listing the ControllerRevisions of %s: %w", workload.Namespace, err)
 			}
 			read[workload.Namespace] = list

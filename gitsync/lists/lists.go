@@ -1,4 +1,4 @@
-package apply
+package lists
 
 import (
 	"context"
@@ -29,8 +29,8 @@ type Shared struct {
 	versions answers[map[string]Version]
 }
 
-// NewShared returns a Shared that has read nothing.
-func NewShared(own client.Reader) *Shared { return &Shared{Own: own} }
+// New returns a Shared that has read nothing.
+func New(own client.Reader) *Shared { return &Shared{Own: own} }
 
 // PlanRef names a BatchRelease.
 type PlanRef struct {
@@ -96,7 +96,7 @@ func (s *Shared) ScaledIn(ctx context.Context, namespace string, since time.Time
 		}
 		scaled := map[Scaled]bool{}
 		for i := range list.Items {
-			if ref, ok := scaledBy(&list.Items[i]); ok {
+			if ref, ok := ScaledBy(&list.Items[i]); ok {
 				scaled[ref] = true
 			}
 		}
@@ -104,7 +104,8 @@ func (s *Shared) ScaledIn(ctx context.Context, namespace string, since time.Time
 	})
 }
 
-func scaledBy(h *autoscalingv2.HorizontalPodAutoscaler) (Scaled, bool) {
+// ScaledBy returns what an autoscaler resizes; false: its reference is not valid.
+func ScaledBy(h *autoscalingv2.HorizontalPodAutoscaler) (Scaled, bool) {
 	ref := h.Spec.ScaleTargetRef
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	return Scaled{gv.Group, ref.Kind, ref.Name}, err == nil

@@ -1,0 +1,2 @@
+// Package clients has the clients by the account that a source reads and writes as.
+package clients
