@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/failures"
 	"github.com/tranche-dev/tranche/rollout/managedfields"
 )
 
@@ -62,7 +63,7 @@ func (h *handBacks) forget(deployment types.NamespacedName) {
 // tellNotHandedBack tells of a Deployment that no plan governs why it is not handed back.
 // The tries go on, less and less often, and there is not an event for each.
 func (a *abandonment) tellNotHandedBack(d *appsv1.Deployment, action engine.Action, err error) {
-	if apierrors.IsConflict(err) || errors.Is(err, errLookAgain) {
+	if apierrors.IsConflict(err) || errors.Is(err, failures.ErrChanged) {
 		return
 	}
 	e := engine.Event{Warning: true, Reason: v1alpha1.ReasonRequestFailed, Message: err.Error() + "; it is tried again, less and less often"}
@@ -304,7 +305,7 @@ func (a *abandonment) ungoverned(ctx context.Context, deployment types.Namespace
 	}
 	for i := range plans.Items {
 		if br := &plans.Items[i]; br.Spec.WorkloadRef.Name == deployment.Name && (!isGone(br) || returns(*br)) {
-			return fmt.Errorf("Deployment %s has the plan %s: %w", deployment, plans.Items[i].Name, errLookAgain)
+			return fmt.Errorf("Deployment %s has the plan %s: %w", deployment, plans.Items[i].Name, failures.ErrChanged)
 		}
 	}
 	return nil

@@ -16,12 +16,9 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/failures"
 	"github.com/tranche-dev/tranche/rollout/jsonpatch"
 )
-
-// errLookAgain says that the world is not as it was observed, and that a
-// later look will do.
-var errLookAgain = errors.New("not as observed")
 
 // actor makes the writes of one round. All of them are conditional on the
 // resourceVersion that was observed.
@@ -123,7 +120,7 @@ func (a *actor) takeRecord(ctx context.Context, record *appsv1.ControllerRevisio
 		if err := a.Delete(ctx, &there, old); err != nil {
 			return fmt.Errorf("deleting a record of the same name: %w", err)
 		}
-		return fmt.Errorf("ControllerRevision %s had another template: %w", record.Name, errLookAgain)
+		return fmt.Errorf("ControllerRevision %s had another template: %w", record.Name, failures.ErrChanged)
 	}
 	p := jsonpatch.Patch{}
 	p.At(&there)
@@ -227,7 +224,7 @@ func (a *actor) create(ctx context.Context, rs *appsv1.ReplicaSet) error {
 		return err
 	}
 	if !taken {
-		return fmt.Errorf("creating ReplicaSet %s, which is there already: %w", rs.Name, errLookAgain)
+		return fmt.Errorf("creating ReplicaSet %s, which is there already: %w", rs.Name, failures.ErrChanged)
 	}
 	var changed *replicaSetChanged
 	if err := a.try(rs); errors.As(err, &changed) { // another name would be changed alike
@@ -267,7 +264,7 @@ func (a *actor) countCollision(ctx context.Context, name string) error {
 	if err := a.Status().Patch(ctx, a.d.DeepCopy(), p.Raw(), fieldOwner); err != nil {
 		return fmt.Errorf("counting a hash collision: %w", err)
 	}
-	return fmt.Errorf("creating ReplicaSet %s, whose name another one has: %w", name, errLookAgain)
+	return fmt.Errorf("creating ReplicaSet %s, whose name another one has: %w", name, failures.ErrChanged)
 }
 
 // createOwned creates a ReplicaSet as the native controller does, with

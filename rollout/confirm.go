@@ -15,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/failures"
 )
 
 // confirmed remembers the BatchReleases that their GitSources have written.
@@ -57,7 +58,7 @@ func (r *reconciler) confirm(ctx context.Context, br *v1alpha1.BatchRelease, o *
 		return fmt.Errorf("reading who has written BatchRelease %s/%s: %w", br.Namespace, br.Name, err)
 	}
 	if live.UID != br.UID || live.ResourceVersion != br.ResourceVersion { // the cache may have what was restored
-		return fmt.Errorf("BatchRelease %s/%s was changed or deleted since it was observed: %w", br.Namespace, br.Name, errLookAgain)
+		return fmt.Errorf("BatchRelease %s/%s was changed or deleted since it was observed: %w", br.Namespace, br.Name, failures.ErrChanged)
 	}
 	if slices.ContainsFunc(live.ManagedFields, writtenFromGit) {
 		r.confirmed.add(br)

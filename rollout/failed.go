@@ -92,7 +92,12 @@ func (r *reconciler) keepFailure(ctx context.Context, o engine.Observed, s *v1al
 	if !failed || kept.in != nil && !kept.unowned {
 		return nil
 	}
-	c, err := now.ControllerRevision(o.Deployment.Namespace, o.Release.Spec.Template)
+	return now.create(ctx, r, o)
+}
+
+// create keeps a failure beside the records of the Deployment.
+func (k keptFailure) create(ctx context.Context, r client.Client, o engine.Observed) error {
+	c, err := k.ControllerRevision(o.Deployment.Namespace, o.Release.Spec.Template)
 	if err != nil {
 		return err
 	}
@@ -106,7 +111,7 @@ func (r *reconciler) keepFailure(ctx context.Context, o engine.Observed, s *v1al
 		err = r.Patch(ctx, c, p.Raw(), fieldOwner)
 	}
 	if err != nil {
-		return fmt.Errorf("keeping in ControllerRevision %s/%s that %s has failed: %w", c.Namespace, c.Name, now.Revision, err)
+		return fmt.Errorf("keeping in ControllerRevision %s/%s that %s has failed: %w", c.Namespace, c.Name, k.Revision, err)
 	}
 	return nil
 }

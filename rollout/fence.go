@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
+	"github.com/tranche-dev/tranche/rollout/failures"
 )
 
 // unchanged asks the API server whether a BatchRelease is still the one that a round was
@@ -26,7 +27,7 @@ func (r *reconciler) unchanged(ctx context.Context, br *v1alpha1.BatchRelease) e
 		return fmt.Errorf("reading BatchRelease %s/%s before a write: %w", br.Namespace, br.Name, err)
 	}
 	if live.UID != br.UID || live.ResourceVersion != br.ResourceVersion {
-		return fmt.Errorf("BatchRelease %s/%s was changed or deleted since it was observed: %w", br.Namespace, br.Name, errLookAgain)
+		return fmt.Errorf("BatchRelease %s/%s was changed or deleted since it was observed: %w", br.Namespace, br.Name, failures.ErrChanged)
 	}
 	return nil
 }

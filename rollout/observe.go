@@ -3,16 +3,13 @@ package rollout
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,8 +18,9 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
-	"github.com/tranche-dev/tranche/rollout/impersonate"
+	"github.com/tranche-dev/tranche/rollout/failures"
 	"github.com/tranche-dev/tranche/rollout/jsonpatch"
+	"github.com/tranche-dev/tranche/rollout/templates"
 )
 
 // indexOwner is the field of the cache's index of ReplicaSets and
@@ -50,28 +48,35 @@ func (r *reconciler) observe(ctx context.Context, br *v1alpha1.BatchRelease) (en
 		return o, err
 	}
 	if o.Rival == "" { // of two plans, each would take the records from the other, in turn
-		if err := r.findUnowned(ctx, &o); err != nil {
+		if err := findUnowned(ctx, r, &o); err != nil {
 			return o, err
 		}
 		if err := r.ownRecords(ctx, &o); err != nil {
 			return o, err
 		}
 	}
-	r.completeRecords(ctx, &o)
+	completeRecords(ctx, r, r.templates, &o)
 	if br.Spec.Template == nil || o.Unconfirmed != "" || !needsTemplate(&o) {
 		return o, nil
 	}
+	return o, r.completeTemplate(ctx, &o)
+}
+
+// completeTemplate asks the API server what it makes of the template of the spec. A refusal
+// is part of what is observed.
+func (r *reconciler) completeTemplate(ctx context.Context, o *engine.Observed) (err error) {
+	br := o.Release
 	if !engine.Held(o.Deployment) {
 		if err := r.account.MayHandBack(ctx, cmp.Or(br.Spec.ServiceAccountName, r.byDefault) != ""); err != nil {
 			o.Refused, o.RefusedReason = err, v1alpha1.ReasonHandBackRefused
-			return o, nil
+			return nil
 		}
 	}
-	o.Template, err = r.templates.complete(r.asAccount(ctx, br), r, br, o.Deployment, br.Spec.Template)
-	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || errors.Is(err, errNotIdempotent) {
+	o.Template, err = r.templates.Complete(r.asAccount(ctx, br), r, br, o.Deployment, br.Spec.Template)
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || errors.Is(err, templates.ErrNotIdempotent) {
 		o.Refused, err = err, nil
 	}
-	return o, err
+	return err
 }
 
 // needsTemplate reports whether the API server is asked what it makes of
@@ -86,23 +91,23 @@ func needsTemplate(o *engine.Observed) bool {
 // findUnowned adds records without owners, as a restore makes them, to a Deployment that
 // has no record of its stable revision. Their names must say the Deployment and the content.
 // If the status names the stable revision, the newest of them must be of it.
-func (r *reconciler) findUnowned(ctx context.Context, o *engine.Observed) error {
+func findUnowned(ctx context.Context, c client.Reader, o *engine.Observed) error {
 	if plan.StableRecord(o.Records) != nil {
 		return nil
 	}
 	var list appsv1.ControllerRevisionList
-	if err := r.List(ctx, &list, client.InNamespace(o.Deployment.Namespace), client.MatchingFields{indexOwner: unowned}); err != nil {
+	if err := c.List(ctx, &list, client.InNamespace(o.Deployment.Namespace), client.MatchingFields{indexOwner: unowned}); err != nil {
 		return fmt.Errorf("listing the ControllerRevisions without owners of %s: %w", o.Deployment.Namespace, err)
 	}
 	var found []plan.Record
 	for i := range list.Items {
-		if c := &list.Items[i]; !plan.IsFailure(c) && c.DeletionTimestamp == nil {
-			record, err := plan.ReadRecord(c)
+		if kept := &list.Items[i]; !plan.IsFailure(kept) && kept.DeletionTimestamp == nil {
+			record, err := plan.ReadRecord(kept)
 			if err != nil {
 				continue // it is not ours
 			}
 			name := recordName(o.Deployment.Name, record)
-			if c.Name == name || strings.HasPrefix(c.Name, name+"-") { // the latter was made again, by orderKeys
+			if kept.Name == name || strings.HasPrefix(kept.Name, name+"-") { // the latter was made again, by orderKeys
 				found = append(found, record)
 			}
 		}
@@ -125,7 +130,7 @@ func (r *reconciler) ownRecords(ctx context.Context, o *engine.Observed) error {
 			return fmt.Errorf("getting ControllerRevision %s: %w", record.Name, err)
 		}
 		if made, err := orderKeys(ctx, r, &c); err != nil || made {
-			return cmp.Or(err, errLookAgain)
+			return cmp.Or(err, failures.ErrChanged)
 		}
 		owned := func(owner metav1.OwnerReference) bool {
 			return slices.ContainsFunc(c.OwnerReferences, func(there metav1.OwnerReference) bool { return there.UID == owner.UID })
@@ -149,13 +154,13 @@ func (r *reconciler) ownRecords(ctx context.Context, o *engine.Observed) error {
 // completeRecords reads the stable record through the defaults of the cluster, if no
 // record is the Deployment's template. An upgrade of Kubernetes adds defaults to a
 // Deployment, and not to what is kept of it (H28).
-func (r *reconciler) completeRecords(ctx context.Context, o *engine.Observed) {
+func completeRecords(ctx context.Context, c client.Client, known *templates.Cache, o *engine.Observed) {
 	live := &o.Deployment.Spec.Template
 	if slices.ContainsFunc(o.Records, func(r plan.Record) bool { return plan.EqualTemplate(r.Template, live) }) {
 		return
 	}
 	for i := range o.Records {
-		template, err := r.templates.complete(ctx, r, o.Release, o.Deployment, o.Records[i].Template)
+		template, err := known.Complete(ctx, c, o.Release, o.Deployment, o.Records[i].Template)
 		if err == nil && plan.EqualTemplate(template, live) {
 			o.Records[i].Template, o.Records[i].Kept = template, o.Records[i].Template
 		}
@@ -219,75 +224,6 @@ func observeWorkload(ctx context.Context, c client.Reader, key types.NamespacedN
 		o.Records = append(o.Records, record)
 	}
 	return nil
-}
-
-// templates caches what the API server makes of pod templates, so that a release asks
-// once. It asks by a dry run of the later hand-back. A template that could not be handed
-// back is not held.
-type templates struct {
-	mu    sync.Mutex
-	known map[types.NamespacedName]map[string]*corev1.PodTemplateSpec // by BatchRelease, then by all that counts
-}
-
-// keptTemplates is how many answers are kept of a release.
-const keptTemplates = 8
-
-// errNotIdempotent says that admission changes a template each time it is written.
-var errNotIdempotent = errors.New("admission changes it again each time it is written, so that the native controller would roll it out after the release; let the admission policy or webhook leave it alone once it is as wanted")
-
-func (t *templates) complete(ctx context.Context, r *reconciler, br *v1alpha1.BatchRelease, d *appsv1.Deployment, template *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, error) {
-	strategy, err := json.Marshal(br.Spec.DeploymentStrategy)
-	if err != nil {
-		return nil, fmt.Errorf("encoding spec.deploymentStrategy: %w", err)
-	}
-	key := client.ObjectKeyFromObject(br)
-	of := fmt.Sprint(br.UID, d.UID, engine.Held(d), impersonate.Account(ctx), string(strategy), plan.TemplateDigest(template))
-	t.mu.Lock()
-	known := t.known[key][of]
-	t.mu.Unlock()
-	if known != nil {
-		return known, nil
-	}
-	completed, err := r.dryRun(ctx, br, d, template)
-	if err != nil {
-		return nil, err
-	}
-	again, err := r.dryRun(ctx, br, d, completed)
-	if err != nil {
-		return nil, err
-	}
-	if !plan.EqualTemplate(completed, again) {
-		return nil, fmt.Errorf("dry run of spec.template on Deployment %s/%s: %w", d.Namespace, d.Name, errNotIdempotent)
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.known[key] == nil || len(t.known[key]) >= keptTemplates {
-		t.known[key] = map[string]*corev1.PodTemplateSpec{}
-	}
-	t.known[key][of] = completed
-	return completed, nil
-}
-
-// dryRun returns a template as the API server would keep it, with the strategy that
-// the Deployment is to be handed back with.
-func (r *reconciler) dryRun(ctx context.Context, br *v1alpha1.BatchRelease, d *appsv1.Deployment, template *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, error) {
-	answer := d.DeepCopy()
-	p := jsonpatch.Patch{}
-	p.Add("/spec/template", template)
-	if s := br.Spec.DeploymentStrategy; s != nil && !engine.Held(d) {
-		p.Add("/spec/strategy", s)
-	}
-	if err := r.Patch(ctx, answer, p.Raw(), client.DryRunAll, fieldOwner); err != nil {
-		return nil, fmt.Errorf("dry run of spec.template on Deployment %s/%s: %w", d.Namespace, d.Name, err)
-	}
-	return &answer.Spec.Template, nil
-}
-
-// forget drops what is known of a BatchRelease that is gone.
-func (t *templates) forget(key types.NamespacedName) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.known, key)
 }
 
 // indexByWorkload and indexByOwner are the cache's index functions.

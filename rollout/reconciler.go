@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,10 +32,12 @@ import (
 	"github.com/tranche-dev/tranche/rollout/account"
 	"github.com/tranche-dev/tranche/rollout/clock"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/failures"
 	"github.com/tranche-dev/tranche/rollout/impersonate"
 	"github.com/tranche-dev/tranche/rollout/metrics"
 	"github.com/tranche-dev/tranche/rollout/notify"
 	"github.com/tranche-dev/tranche/rollout/podcauses"
+	"github.com/tranche-dev/tranche/rollout/templates"
 	"github.com/tranche-dev/tranche/rollout/transition"
 )
 
@@ -82,7 +83,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		Watches(&appsv1.Deployment{}, handler.EnqueueRequestsFromMapFunc(r.plans.ofDeployment)).
 		Watches(&appsv1.ReplicaSet{}, r.plans.gathered()).
 		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(r.plans.ofOwned)).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent), RateLimiter: rateLimiter()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Concurrent), RateLimiter: failures.RateLimiter()}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding the BatchRelease reconciler: %w", err)
@@ -108,10 +109,10 @@ func newReconciler(mgr ctrl.Manager, o Options) (*reconciler, error) {
 		Client:    c,
 		teller:    tells,
 		plans:     plans,
-		templates: &templates{known: map[types.NamespacedName]map[string]*corev1.PodTemplateSpec{}},
+		templates: templates.New(),
 		account:   account.New(mgr.GetAPIReader(), c, o.Now),
 		byDefault: o.DefaultServiceAccount,
-		failures:  &failures{of: map[types.NamespacedName]*failure{}},
+		failures:  failures.New(),
 		trials:    &trials{of: map[types.NamespacedName]*trial{}},
 		pods:      podcauses.New(mgr.GetAPIReader(), o.Now),
 		startup:   sources,
@@ -166,10 +167,10 @@ type reconciler struct {
 	reader client.Reader // past the cache, which has no managedFields and no pods
 	teller
 	plans       planIndex
-	templates   *templates
+	templates   *templates.Cache
 	account     *account.Account
 	byDefault   string // the account to write as where a release names none
-	failures    *failures
+	failures    *failures.Count
 	trials      *trials
 	pods        *podcauses.Finder
 	startup     *startup
@@ -214,14 +215,14 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if refused(err) || changed != nil {
 		return r.tellRefused(ctx, &br, o, err)
 	}
-	switch r.failures.note(req.NamespacedName, err, r.now()) {
-	case persists:
+	switch r.failures.Note(req.NamespacedName, err, r.now()) {
+	case failures.Persists:
 		return r.tellRefused(ctx, &br, o, err)
-	case begun:
+	case failures.Begins:
 		r.tellFailing(ctx, &br, err)
-	case recovered:
+	case failures.Recovered:
 		logr.FromContextOrDiscard(ctx).Info("Requests pass again", "revision", br.Status.UpdateRevision, "step", br.Status.CurrentStepIndex)
-	case noTrouble, goesOn:
+	case failures.None, failures.GoesOn:
 	}
 	return r.result(ctx, req.NamespacedName, wait, err)
 }
@@ -286,8 +287,8 @@ func (r *reconciler) tried(ctx context.Context, o engine.Observed, d engine.Deci
 }
 
 func (r *reconciler) forget(release types.NamespacedName) {
-	r.templates.forget(release)
-	r.failures.forget(release)
+	r.templates.Forget(release)
+	r.failures.Forget(release)
 	r.trials.forget(release)
 	r.pods.Forget(release)
 	r.clock.Forget(release)
@@ -346,9 +347,9 @@ func (r *reconciler) took(br *v1alpha1.BatchRelease, status v1alpha1.BatchReleas
 // result returns when to reconcile again, by how a round ended. If an object is not as it
 // was observed, that is after a while that doubles each time.
 func (r *reconciler) result(ctx context.Context, release types.NamespacedName, wait time.Duration, err error) (reconcile.Result, error) {
-	if apierrors.IsConflict(err) || errors.Is(err, errLookAgain) {
+	if apierrors.IsConflict(err) || errors.Is(err, failures.ErrChanged) {
 		logr.FromContextOrDiscard(ctx).V(1).Info("looking again", "because", err.Error())
-		return reconcile.Result{RequeueAfter: r.failures.backoff(release)}, nil
+		return reconcile.Result{RequeueAfter: r.failures.Backoff(release)}, nil
 	}
 	return reconcile.Result{RequeueAfter: wait}, err
 }

@@ -1,4 +1,4 @@
-package rollout
+package failures
 
 import (
 	"errors"
@@ -20,20 +20,21 @@ func TestNote(t *testing.T) {
 		reason string
 		errs   []error // a second after each other
 		gap    time.Duration
-		want   []trouble
+		want   []Trouble
 	}{
-		{"nothing has failed", []error{nil, nil}, 0, []trouble{noTrouble, noTrouble}},
-		{"a conflict is no failure", []error{conflict, errLookAgain, nil}, 0, []trouble{goesOn, goesOn, noTrouble}},
-		{"the first failure is reported, and its end", []error{failed, failed, failed, nil, nil}, 0, []trouble{begun, goesOn, goesOn, recovered, noTrouble}},
-		{"each outage is reported", []error{failed, nil, failed}, 0, []trouble{begun, recovered, begun}},
-		{"the first failure after a conflict", []error{conflict, failed, failed}, 0, []trouble{goesOn, begun, goesOn}},
-		{"a minute is too long", []error{failed, failed, conflict}, time.Minute, []trouble{begun, persists, goesOn}},
+		{"nothing has failed", []error{nil, nil}, 0, []Trouble{None, None}},
+		{"a conflict is no failure", []error{conflict, ErrChanged, nil}, 0, []Trouble{GoesOn, GoesOn, None}},
+		{"the first failure is reported, and its end", []error{failed, failed, failed, nil, nil}, 0,
+			[]Trouble{Begins, GoesOn, GoesOn, Recovered, None}},
+		{"each outage is reported", []error{failed, nil, failed}, 0, []Trouble{Begins, Recovered, Begins}},
+		{"the first failure after a conflict", []error{conflict, failed, failed}, 0, []Trouble{GoesOn, Begins, GoesOn}},
+		{"a minute is too long", []error{failed, failed, conflict}, time.Minute, []Trouble{Begins, Persists, GoesOn}},
 	} {
-		f := &failures{of: map[types.NamespacedName]*failure{}}
+		f := New()
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		var got []trouble
+		var got []Trouble
 		for _, err := range tc.errs {
-			got = append(got, f.note(release, err, now))
+			got = append(got, f.Note(release, err, now))
 			now = now.Add(time.Second + tc.gap)
 		}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -44,7 +45,7 @@ func TestNote(t *testing.T) {
 
 // A release whose requests fail is tried less and less often.
 func TestRateLimiter(t *testing.T) {
-	limiter := rateLimiter()
+	limiter := RateLimiter()
 	var total time.Duration
 	tries := 0
 	for ; total < time.Minute; tries++ {

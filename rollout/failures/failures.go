@@ -1,4 +1,4 @@
-package rollout
+package failures
 
 import (
 	"errors"
@@ -22,12 +22,18 @@ const (
 	persistent = time.Minute
 )
 
-// failures counts the rounds of each release that have failed since the last good
-// one.
-type failures struct {
+// ErrChanged says that an object is not as a round has observed it: the next round looks again.
+var ErrChanged = errors.New("not as observed")
+
+// Count has the rounds of each release that have failed since the last good one. It is safe for
+// use by several goroutines.
+type Count struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]*failure
 }
+
+// New returns a count of no failures.
+func New() *Count { return &Count{of: map[types.NamespacedName]*failure{}} }
 
 type failure struct {
 	since time.Time
@@ -36,29 +42,29 @@ type failure struct {
 	reported bool
 }
 
-// trouble is what a round means for the release.
-type trouble int
+// Trouble is what a round means for the release.
+type Trouble int
 
 const (
-	noTrouble trouble = iota
-	begun             // the first failure since the last good round
-	goesOn            // another one, or a conflict
-	persists          // rounds have failed for so long that the release is stuck
-	recovered         // a good round after failures
+	None      Trouble = iota
+	Begins            // the first failure since the last good round
+	GoesOn            // another one, or a conflict
+	Persists          // rounds have failed for so long that the release is stuck
+	Recovered         // a good round after failures
 )
 
-// note notes how a round ended. A conflict is no failure by itself: it means that
+// Note notes how a round ended. A conflict is no failure by itself: it means that
 // something else moves.
-func (f *failures) note(release types.NamespacedName, err error, now time.Time) trouble {
+func (f *Count) Note(release types.NamespacedName, err error, now time.Time) Trouble {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := f.of[release]
 	if err == nil {
 		delete(f.of, release)
 		if at != nil && at.reported {
-			return recovered
+			return Recovered
 		}
-		return noTrouble
+		return None
 	}
 	if at == nil {
 		at = &failure{since: now}
@@ -68,23 +74,23 @@ func (f *failures) note(release types.NamespacedName, err error, now time.Time) 
 	switch {
 	case now.Sub(at.since) >= persistent && !apierrors.IsConflict(err):
 		at.reported = true
-		return persists
-	case !at.reported && !apierrors.IsConflict(err) && !errors.Is(err, errLookAgain):
+		return Persists
+	case !at.reported && !apierrors.IsConflict(err) && !errors.Is(err, ErrChanged):
 		at.reported = true
-		return begun
+		return Begins
 	}
-	return goesOn
+	return GoesOn
 }
 
-// rateLimiter spaces the rounds of a release whose requests fail, and with them the
+// RateLimiter spaces the rounds of a release whose requests fail, and with them the
 // lines of the log. An outage of the API server costs each release a round every half
 // minute.
-func rateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
+func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](2*lookAgain, longestBackoff)
 }
 
-// backoff is how long to wait after so many failures.
-func (f *failures) backoff(release types.NamespacedName) time.Duration {
+// Backoff is how long to wait after so many failures.
+func (f *Count) Backoff(release types.NamespacedName) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := f.of[release]
@@ -94,8 +100,8 @@ func (f *failures) backoff(release types.NamespacedName) time.Duration {
 	return min(lookAgain<<min(at.count-1, 20), longestBackoff)
 }
 
-// forget drops a release that is gone.
-func (f *failures) forget(release types.NamespacedName) {
+// Forget drops a release that is gone.
+func (f *Count) Forget(release types.NamespacedName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.of, release)
