@@ -8,6 +8,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
@@ -57,13 +58,13 @@ func TestAutoscalerLeavesTheTree(t *testing.T) {
 	s.source()
 	s.applied(s.push(map[string]string{"deploy/web.yaml": web("v1"), "deploy/hpa.yaml": autoscaler("web", "v2")}))
 	s.scale(5, "web")
-	gs := s.gs() // from a time when the cluster had another version of the kind
-	for i, e := range gs.Status.Inventory.Entries {
-		if strings.HasSuffix(e.ID, "_HorizontalPodAutoscaler") {
-			gs.Status.Inventory.Entries[i].Version = "v2beta1"
+	editStatus(s, func(status *v1alpha1.GitSourceStatus) { // from a time when the cluster had another version of the kind
+		for i, e := range status.Inventory.Entries {
+			if strings.HasSuffix(e.ID, "_HorizontalPodAutoscaler") {
+				status.Inventory.Entries[i].Version = "v2beta1"
+			}
 		}
-	}
-	s.must(s.c.Client.Status().Update(t.Context(), gs))
+	})
 	s.applied(s.push(map[string]string{"deploy/hpa.yaml": ""}))
 	s.isGone("web", &autoscalingv2.HorizontalPodAutoscaler{})
 	clustertest.Wait(t, "Git's replicas", func() error {

@@ -174,7 +174,7 @@ func TestFailedIsNotReady(t *testing.T) {
 func TestKubectlWait(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, gitsyncOnly)
-	const wait, short, long = "--for=condition=Ready", "--timeout=1s", "--timeout=60s"
+	const wait, short, long = "--for=condition=Ready", "--timeout=1s", "--timeout=4m"
 	s.push(map[string]string{"deploy/a.yaml": "a: [\n"})
 	s.source()
 	s.stalled("InvalidManifest")

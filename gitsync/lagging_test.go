@@ -118,14 +118,14 @@ func TestAPushWritesWhatItTouches(t *testing.T) {
 		s.another(name, name, func(gs *v1alpha1.GitSource) { gs.Spec.Interval.Duration = time.Hour })
 	}
 	for _, name := range names {
-		s.kubectl("wait", "gsrc/"+name, "--for=condition=Ready", "--timeout=60s")
+		s.kubectl("wait", "gsrc/"+name, "--for=condition=Ready", "--timeout=4m")
 		s.isAppliedBy(name, first)
 		versions[name] = s.version(name)
 	}
 	second := ""
 	s.passes(func() {
 		second = s.push(map[string]string{names[3] + "/a.yaml": configMap(names[3], "two")})
-		s.kubectl("wait", "gsrc/"+names[3], "--for=jsonpath={.status.appliedCommit}="+second, "--timeout=60s")
+		s.kubectl("wait", "gsrc/"+names[3], "--for=jsonpath={.status.appliedCommit}="+second, "--timeout=4m")
 	}, names[0])
 	if v := get(s, names[3], &corev1.ConfigMap{}).Data["value"]; v != "two" {
 		t.Errorf("it is %q", v)
@@ -162,10 +162,8 @@ func TestStatusCatchesUp(t *testing.T) {
 	if at := s.gs().Status; at.AppliedCommit != first || at.ObservedCommit != first {
 		t.Errorf("it says %s and %s, want %s", at.AppliedCommit, at.ObservedCommit, first)
 	}
-	gs := s.gs()
 	unknown := metav1.Condition{Type: "Ready", Status: metav1.ConditionUnknown, Reason: "NotSynced", Message: "no controller has synced it"}
-	meta.SetStatusCondition(&gs.Status.Conditions, unknown)
-	s.must(s.c.Client.Status().Update(t.Context(), gs))
+	editStatus(s, func(status *v1alpha1.GitSourceStatus) { meta.SetStatusCondition(&status.Conditions, unknown) })
 	third := s.push(map[string]string{"README.md": "more docs\n"})
 	clustertest.Wait(t, "the condition to be true again", func() error {
 		if gs := s.gs(); gs.Status.AppliedCommit != third || !strings.Contains(said(gs), "Ready=True Applied: applied main@"+third[:12]) {
@@ -240,7 +238,7 @@ func TestRestartBehindManyCommits(t *testing.T) {
 	s.repo.Push("--force")
 	s.told("ForcePushed", "main@"+last[:12]+" no longer has "+other[:12])
 	for _, name := range sources {
-		s.kubectl("wait", "gsrc/"+name, "--for=jsonpath={.status.appliedCommit}="+last, "--timeout=60s")
+		s.kubectl("wait", "gsrc/"+name, "--for=jsonpath={.status.appliedCommit}="+last, "--timeout=4m")
 	}
 	begun(last)
 	if n := int(r.n.Load()); n != len(sources) {

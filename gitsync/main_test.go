@@ -159,6 +159,16 @@ func (s *shop) must(err error) {
 	}
 }
 
+// editStatus edits the status of the GitSource, also while the controller writes it.
+func editStatus(s *shop, edit func(*v1alpha1.GitSourceStatus)) {
+	s.Helper()
+	clustertest.Wait(s, "the status to be written", func() error {
+		gs := s.gs()
+		edit(&gs.Status)
+		return s.c.Client.Status().Update(s.Context(), gs)
+	})
+}
+
 // source makes the GitSource. Its interval is long: what is seen soon is seen
 // because of the push.
 func (s *shop) source(edit ...func(*v1alpha1.GitSource)) {

@@ -253,12 +253,12 @@ func TestReplayedApproval(t *testing.T) {
 		"the BatchRelease is lost, the source has the names of newer releases, and so on": func(r *replay) uint64 {
 			r.stop()
 			r.kubectl("delete", "batchrelease/web")
-			gs := r.gs()
-			gs.Status.EndedReleases = nil
-			for i := range 256 {
-				gs.Status.EndedReleases = append(gs.Status.EndedReleases, v1alpha1.EndedRelease{Deployment: r.ns + "/web", Commit: fmt.Sprintf("%040x", i)})
-			}
-			r.must(r.c.Client.Status().Update(r.Context(), gs))
+			editStatus(r.shop, func(status *v1alpha1.GitSourceStatus) {
+				status.EndedReleases = nil
+				for i := range 256 {
+					status.EndedReleases = append(status.EndedReleases, v1alpha1.EndedRelease{Deployment: r.ns + "/web", Commit: fmt.Sprintf("%040x", i)})
+				}
+			})
 			r.start()
 			return r.forthAndBack()
 		},

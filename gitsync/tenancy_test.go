@@ -115,7 +115,7 @@ func (s *tenancy) state() map[string]string {
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		s.must(s.c.Client.List(s.Context(), list))
 		for _, u := range list.Items {
-			mine := u.GetNamespace() == s.ns || u.GetNamespace() == s.other || u.GetNamespace() == "" && (strings.HasPrefix(u.GetName(), s.ns) || u.GetName() == s.other)
+			mine := u.GetNamespace() == s.ns || u.GetNamespace() == s.other || u.GetNamespace() == "" && (u.GetName() == s.ns || strings.HasPrefix(u.GetName(), s.ns+"-") || u.GetName() == s.other)
 			if !mine || u.GetName() == "kube-root-ca.crt" {
 				continue
 			}
@@ -280,19 +280,16 @@ func TestATenantStaysInside(t *testing.T) {
 		s := s.in(t)
 		s.reset()
 		s.label(s.other, "settings", s.ns, "shop") // as if it were the source's
-		gs := s.gs()
-		whole := gs.Status.Inventory
-		gs.Status.Inventory = &v1alpha1.Inventory{Entries: append(slices.Clone(whole.Entries), v1alpha1.InventoryEntry{ID: s.other + "_settings__ConfigMap", Version: "v1"})}
-		s.must(s.c.Client.Status().Update(t.Context(), gs))
+		whole := s.gs().Status.Inventory
+		foreign := &v1alpha1.Inventory{Entries: append(slices.Clone(whole.Entries), v1alpha1.InventoryEntry{ID: s.other + "_settings__ConfigMap", Version: "v1"})}
+		editStatus(s.shop, func(status *v1alpha1.GitSourceStatus) { status.Inventory = foreign })
 		before := s.state()
 		s.lookNow()
 		if m := said(s.gs()); !strings.Contains(m, "Ready=False Forbidden: ConfigMap "+s.other+"/settings") || !strings.Contains(m, strings.ReplaceAll(hint, "MINE", s.ns)) {
 			t.Error(m)
 		}
 		s.unchanged(before)
-		gs = s.gs()
-		gs.Status.Inventory = whole // or the source could not go
-		s.must(s.c.Client.Status().Update(t.Context(), gs))
+		editStatus(s.shop, func(status *v1alpha1.GitSourceStatus) { status.Inventory = whole }) // or the source could not go
 	})
 	t.Run("a source that names no account", func(t *testing.T) {
 		s := s.in(t)

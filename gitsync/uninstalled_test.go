@@ -130,12 +130,12 @@ func TestCRDsDeleted(t *testing.T) {
 	root, err := clustertest.Root()
 	s.must(err)
 	s.kubectl("apply", "--server-side", "-k", filepath.Join(root, "config", "crd"))
-	s.kubectl("wait", "--for=condition=Established", "crd/batchreleases.tranche.dev")
+	s.kubectl("wait", "--for=condition=Established", "--timeout=4m", "crd/batchreleases.tranche.dev")
 	t.Cleanup(s.startController(andRollout))
 	s.notTriedAgain(before.UID, set)
 
 	web, a := s.deployment("web").UID, get(s, "a", &corev1.ConfigMap{}).UID
-	s.kubectl("delete", "crd", "gitsources.tranche.dev", "--timeout=60s")
+	s.kubectl("delete", "crd", "gitsources.tranche.dev", "--timeout=4m")
 	if now := s.deployment("web"); now.UID != web || now.DeletionTimestamp != nil {
 		t.Error("the Deployment was deleted")
 	}
