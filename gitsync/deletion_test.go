@@ -46,6 +46,14 @@ func (s *shop) deletedInUse() {
 	s.must(s.c.Client.Delete(s.Context(), s.gs()))
 }
 
+// usedFor adds the controller of sources, which waits as long at most for those who use
+// what it deletes.
+func usedFor(t *testing.T, d time.Duration) func(ctrl.Manager) error {
+	return func(mgr ctrl.Manager) error {
+		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, UsedFor: d})
+	}
+}
+
 func (s *shop) user() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "db-0", Namespace: s.ns},
@@ -59,7 +67,8 @@ func (s *shop) user() *corev1.Pod {
 // says for which: those of its own Deployment, and others.
 func TestDeletedWhileInUse(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, gitsyncOnly)
+	s := newShopWithout(t)
+	t.Cleanup(s.startManager(s.c.Config, usedFor(t, time.Hour)))
 	s.deletedInUse()
 	s.isGone("web", &appsv1.Deployment{})
 	s.isGone("own", &corev1.ConfigMap{}) // not before the pods that mount it
@@ -71,7 +80,7 @@ func TestDeletedWhileInUse(t *testing.T) {
 		if k := gs.Status.Kept; len(k) != 1 || k[0] != (v1alpha1.KeptObject{ID: s.ns + "_settings__ConfigMap", UsedBy: "Pod " + s.ns + "/db-0"}) {
 			return fmt.Errorf("kept: %+v", k)
 		}
-		if !strings.Contains(said(gs), "Pruning: deleting what was applied; waiting, for 1m0s at most, for who uses ConfigMap "+s.ns+"/settings (Pod "+s.ns+"/db-0)") {
+		if !strings.Contains(said(gs), "Pruning: deleting what was applied; waiting, for 1h0m0s at most, for who uses ConfigMap "+s.ns+"/settings (Pod "+s.ns+"/db-0)") {
 			return fmt.Errorf("%s", said(gs))
 		}
 		return nil
@@ -87,9 +96,7 @@ func TestDeletedWhileInUse(t *testing.T) {
 func TestDeletedWhileInUseForEver(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
-	t.Cleanup(s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
-		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, NoRemoteBases: true, FileRoots: []string{os.TempDir()}, UsedFor: time.Second})
-	}))
+	t.Cleanup(s.startManager(s.c.Config, usedFor(t, time.Second)))
 	s.deletedInUse()
 	s.isGone("shop", &v1alpha1.GitSource{})
 	s.isGone("web", &appsv1.Deployment{})

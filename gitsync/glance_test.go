@@ -27,19 +27,25 @@ import (
 )
 
 // ledger writes down the requests of a controller, except for watches, leases and
-// events.
+// events. The method of a dry run begins with dry.
 type ledger struct {
 	mu   sync.Mutex
 	list []string
 }
+
+const dry = "DRY-"
 
 func (l *ledger) config(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
 	c.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if q := r.URL.Query(); q.Get("watch") == "" && !strings.Contains(r.URL.Path, "/events") {
+				line := r.Method + " " + r.URL.Path
+				if q.Has("dryRun") {
+					line = dry + line
+				}
 				l.mu.Lock()
-				l.list = append(l.list, r.Method+" "+r.URL.Path)
+				l.list = append(l.list, line)
 				l.mu.Unlock()
 			}
 			return rt.RoundTrip(r)

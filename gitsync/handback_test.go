@@ -117,6 +117,7 @@ func TestHandBackRefused(t *testing.T) {
 		}
 		return nil
 	})
+	s.handBackIsRefused() // the time may be over before the first attempt
 	if out := s.kubectl("events", "--for", "deployment/web"); !strings.Contains(out, "HandBackRefused") || !strings.Contains(out, "change freeze") {
 		t.Errorf("kubectl events does not say why: %s", out)
 	}

@@ -39,19 +39,21 @@ func expiringSSH(t *testing.T) expiring {
 func expiringOpenPGP(t *testing.T) expiring {
 	gpg := gittest.NewGPG(t)
 	key := gpg.NewKey("ada@example.org", "never", "")
+	at := func(t time.Time) string { return t.UTC().Format("20060102T150405") }
 	return expiring{key, "ada.asc", func(end time.Time) string {
 		if end.IsZero() {
 			return key.Public
 		}
 		list := gpg.Run("--with-colons", "--list-keys", "ada@example.org")
 		_, list, _ = strings.Cut(list, "fpr:::::::::")
-		gpg.Run("--quick-set-expire", list[:40], end.UTC().Format("20060102T150405"))
+		// A moment that has passed is no date of expiry. For gpg the second stands still.
+		gpg.Run("--faked-system-time", at(end.Add(-2*time.Second))+"!", "--quick-set-expire", list[:40], at(end))
 		return gpg.Run("--armor", "--export", "ada@example.org")
-	}, func(at time.Time) *gittest.Key {
+	}, func(date time.Time) *gittest.Key {
 		program := strings.TrimPrefix(key.Config[2], "gpg.program=")
 		script, err := os.ReadFile(program)
 		if err == nil {
-			faked := strings.Replace(string(script), "exec gpg", "exec gpg --faked-system-time "+at.UTC().Format("20060102T150405")+"!", 1)
+			faked := strings.Replace(string(script), "exec gpg", "exec gpg --faked-system-time "+at(date)+"!", 1)
 			err = os.WriteFile(program+".then", []byte(faked), 0o700)
 		}
 		if err != nil {

@@ -138,9 +138,7 @@ func TestOnlySignedApprovalsOpenAGate(t *testing.T) {
 	if got.Commit != second || len(got.Approvals) != 1 || got.Approvals[0].By != "Grace Example <grace@example.org>" || got.Approvals[0].Commit != last {
 		t.Errorf("%+v", got)
 	}
-	if m := said(s.gs()); !strings.Contains(m, "InSync=True") {
-		t.Error(m)
-	}
+	s.says("True")
 }
 
 // An approval that is given in the cluster while the Deployment is missing is

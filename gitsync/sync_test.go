@@ -566,7 +566,7 @@ func TestOrder(t *testing.T) {
 	for _, r := range list {
 		if path, ok := strings.CutSuffix(r, "/web"); ok && strings.HasPrefix(r, "PATCH ") {
 			kind := path[strings.LastIndex(path, "/")+1:]
-			got = append(slices.DeleteFunc(got, func(k string) bool { return k == kind }), kind) // the last is no trial
+			got = append(slices.DeleteFunc(got, func(k string) bool { return k == kind }), kind) // of all attempts, the last
 		}
 	}
 	if !slices.Equal(got, want) {
