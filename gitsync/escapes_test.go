@@ -255,7 +255,7 @@ func TestTenantEscapes(t *testing.T) {
 	there.admin("deployer")
 	s.t(s.c.KubectlWith(t, theirs, "apply", "-n", s.other, "-f", "-"))
 	host, dialled := unanswering(t)
-	hooks := freeAddress(t)
+	hooks := gittest.FreeAddress(t)
 	news := newNewsroom(t, s.ns, s.other)
 	command, err := sandbox.Command(renderWorker)
 	s.must(err)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -28,7 +27,7 @@ import (
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	s := newShopWithout(t)
-	address := freeAddress(t)
+	address := gittest.FreeAddress(t)
 	stop := s.startManager(s.c.Config, func(mgr ctrl.Manager) error {
 		return gitsync.Add(mgr, gitsync.Options{Renderer: renderers(), StorageDir: t.TempDir(), Concurrent: 2, NoCrossNamespaceRefs: true, NoRemoteBases: true, WebhookAddress: address})
 	})
@@ -86,14 +85,4 @@ func (s *shop) tellOf(address, body, token string) int {
 		return answer.Body.Close()
 	})
 	return code
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -91,15 +92,30 @@ func ServeSSH(t testing.TB) *SSHD {
 	}
 }
 
-// FreeAddress returns an address that no process listens on.
+// Ports from firstPort on are below those that a kernel gives to who asks for any.
+const (
+	firstPort = 20000
+	ports     = 10000
+)
+
+// nextPort is where this process begins to look. Others are likely to begin elsewhere.
+var nextPort atomic.Uint32
+
+func init() { nextPort.Store(uint32(os.Getpid()) * 97) }
+
+// FreeAddress returns an address that no process listens on. No other call of the process
+// returns it, and no process gets it that asks the kernel for any port.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range ports {
+		address := fmt.Sprintf("127.0.0.1:%d", firstPort+nextPort.Add(1)%ports)
+		if l, err := net.Listen("tcp", address); err == nil {
+			_ = l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // Key makes a key with ssh-keygen, and returns its file.
