@@ -23,6 +23,7 @@ import (
 
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -295,7 +296,8 @@ func (m *monitored) notSynced() {
 		m.Helper()
 		gs := m.source()
 		gs.Spec.Timeout.Duration = d
-		m.must(m.c.Client.Update(m.Context(), gs))
+		change := fmt.Appendf(nil, `{"spec":{"timeout":%q}}`, d)
+		m.must(m.c.Client.Patch(m.Context(), gs, client.RawPatch(types.MergePatchType, change)))
 		clustertest.Wait(m, "the source to be synced with it", func() error {
 			if now := m.source(); now.Status.ObservedGeneration != gs.Generation {
 				return fmt.Errorf("generation %d", now.Status.ObservedGeneration)
@@ -303,7 +305,7 @@ func (m *monitored) notSynced() {
 			return nil
 		})
 	}
-	timeout(time.Second) // a source may be as long without a sync as an exchange may take
+	timeout(10 * time.Second) // a source may be as long without a sync as an exchange may take
 	m.apiHangs.Store(true)
 	m.shows(1, "tranche_source_stale")
 	w.pass(5 * time.Minute)

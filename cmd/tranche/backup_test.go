@@ -79,7 +79,6 @@ func TestBackup(t *testing.T) {
 	lost.replace("deployment.yaml", "web:v1", "web:v2")
 	lost.push("web: v2")
 	lost.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
-
 	older.releaseAll("v2")
 
 	dir := t.TempDir()
@@ -132,6 +131,7 @@ func TestBackup(t *testing.T) {
 	s.untouched("web")
 	lost.approve(".", "web", 0)
 	lost.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
+	failed.replace("release.yaml", "progressDeadlineSeconds: 3", "progressDeadlineSeconds: 600") // three seconds may be too short for v2
 	failed.replace("deployment.yaml", "web:broken", "web:v2")
 	failed.push("web: v2")
 	failed.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
@@ -209,9 +209,9 @@ func (s *env) deleteTranche(dir string) {
 		}
 	}
 	s.shell(dir, "kubectl delete -k config/policy --wait=false")
-	s.shell(dir, "kubectl delete -k config/crd --timeout=2m")
+	s.shell(dir, "kubectl delete -k config/crd --timeout=4m")
 	s.shell(dir, "kubectl delete -k config/rbac --wait=false")
-	s.shell(dir, "kubectl delete namespace tranche-system --timeout=2m")
+	s.shell(dir, "kubectl delete namespace tranche-system --timeout=4m")
 	clustertest.Wait(s, "the CRDs to be gone", func() error {
 		if out, err := s.c.Kubectl(s, "get", "crd", "-o", "name"); err != nil || strings.Contains(out, "tranche.dev") {
 			return errors.Join(err, errors.New(out))

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,7 +27,6 @@ func TestBootstrap(t *testing.T) {
 	s.must(os.WriteFile(wrong, []byte("guess\n"), 0o600))
 	s.must(os.WriteFile(right, []byte("s3cret\n"), 0o600))
 	name := "source --url " + url
-
 	s.says(1, "bootstrap "+name, "a repository that is not public needs a Secret", "nothing was written")
 	s.says(1, "bootstrap "+name+" --from-literal username=ada --from-file password="+wrong, "does not accept the credentials", "nothing was written")
 	s.says(1, "bootstrap "+name+" --from-file password", "must be KEY=FILE")
@@ -46,10 +46,12 @@ func TestBootstrap(t *testing.T) {
 	}
 	s.kubectl("create", "role", "poor", "--verb=create,patch", "--resource=serviceaccounts,secrets,rolebindings.rbac.authorization.k8s.io", "-n", s.ns)
 	s.kubectl("create", "rolebinding", "poor", "--role=poor", "--user=poor", "-n", s.ns)
+	allows(s, "poor", authorizationv1.ResourceAttributes{Verb: "create", Resource: "serviceaccounts"})
 	s.says(1, "bootstrap "+ok+" --as poor", "making ServiceAccount "+s.ns+"/deployer with the ClusterRole admin", "attempting to grant RBAC permissions not currently held", "nothing was written")
 	if out, err := s.c.KubectlWith(t, strings.NewReplacer("team-a", s.ns, "deployer", "narrow").Replace(fenced(t, "../../docs/tenancy.md")[0]), "apply", "-f", "-"); err != nil {
 		t.Fatalf("docs/tenancy.md: %v: %s", err, out)
 	}
+	allows(s, "system:serviceaccount:"+s.ns+":narrow", authorizationv1.ResourceAttributes{Verb: "get", Resource: "services"})
 	s.says(0, "bootstrap "+ok+" --service-account narrow --prune --dry-run", "system:serviceaccount:"+s.ns+":narrow may apply all of it")
 	s.says(1, "bootstrap "+ok+" --service-account narrow --target-namespace default --dry-run", "system:serviceaccount:"+s.ns+":narrow may not: get services in default")
 	s.says(0, "bootstrap "+ok+" --dry-run", "nothing is missing, and nothing was written")
@@ -63,19 +65,18 @@ func TestBootstrap(t *testing.T) {
 		}
 	}
 	clitest.Golden(t, "testdata/bootstrap/export.yaml", strings.ReplaceAll(strings.ReplaceAll(s.says(0, "bootstrap "+ok+" --prune --export"), s.ns, "NAMESPACE"), url, "URL"))
-
-	out := s.says(0, "bootstrap "+ok+" --prune --yes")
+	out := s.says(0, "bootstrap "+ok+" --prune --yes --wait 4m")
 	if strings.Contains(out, "s3cret") {
 		t.Errorf("the password is told:\n%s", out)
 	}
 	clitest.Golden(t, "testdata/bootstrap/done.txt", strings.ReplaceAll(s.masked(out), url, "URL"))
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v1": 10})
 	before := s.source()
-	s.says(0, "bootstrap "+name+" --yes", "Applied")
+	s.says(0, "bootstrap "+name+" --yes --wait 4m", "Applied")
 	if now := s.source(); now.Generation != before.Generation || now.Spec.SecretRef == nil || !now.Spec.Prune {
 		t.Errorf("a second run has changed the source: %+v", now.Spec)
 	}
-	s.says(0, "bootstrap "+name+" --yes --interval 5m", "Applied")
+	s.says(0, "bootstrap "+name+" --yes --wait 4m --interval 5m", "Applied")
 	if now := s.source(); now.Spec.Interval.Minutes() != 5 || !now.Spec.Prune {
 		t.Errorf("a third run has made of the source: %+v", now.Spec)
 	}

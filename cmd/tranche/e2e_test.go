@@ -312,7 +312,7 @@ func TestBadManifest(t *testing.T) {
 		}
 		for _, want := range []string{"service.yaml", "Service", "web", "port"} {
 			if !strings.Contains(ready.Message, want) {
-				t.Fatalf("the message does not name %q: %s", want, ready.Message)
+				return fmt.Errorf("the message does not name %q: %s", want, ready.Message)
 			}
 		}
 		return nil

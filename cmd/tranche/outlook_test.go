@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -183,4 +184,23 @@ func (s *env) binds(name string, to rbacv1.Subject, rules ...rbacv1.PolicyRule) 
 	s.must(s.c.Client.Create(s.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: at, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: []rbacv1.Subject{to},
 	}))
+	user, last := to.Name, rules[len(rules)-1]
+	if to.Kind == rbacv1.ServiceAccountKind {
+		user = "system:serviceaccount:" + to.Namespace + ":" + to.Name
+	}
+	allows(s, user, authorizationv1.ResourceAttributes{Verb: last.Verbs[0], Group: last.APIGroups[0], Resource: last.Resources[0]})
+}
+
+// allows waits until the API server lets a user do this in the namespace: it reads rights
+// from a cache.
+func allows(s *env, user string, what authorizationv1.ResourceAttributes) {
+	s.Helper()
+	what.Namespace = s.ns
+	clustertest.Wait(s, "the rights of "+user, func() error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what}}
+		if err := s.c.Client.Create(s.Context(), review); err != nil || !review.Status.Allowed {
+			return fmt.Errorf("may not %s %s: %s %v", what.Verb, what.Resource, review.Status.Reason, err)
+		}
+		return nil
+	})
 }

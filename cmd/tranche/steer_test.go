@@ -104,7 +104,7 @@ func TestSteered(t *testing.T) {
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 	screen.shows("Completed", "10/10 available", "exit code 0")
 	s.says(0, "history web", "Completed", "step 0: Ada <ada@example.org>", began[:7])
-	s.says(0, "status web --watch --timeout 1m", "ReleaseCompleted")
+	s.says(0, "status web --watch --timeout 4m", "ReleaseCompleted")
 
 	s.replace("deployment.yaml", "web:v2", "web:v3")
 	s.push("web: v3")

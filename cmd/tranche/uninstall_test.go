@@ -86,7 +86,7 @@ func (s *env) installs() {
 	if out, err := s.c.KubectlWith(s, string(text), "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
 		s.Fatalf("installing: %v: %s", err, out)
 	}
-	s.kubectl("wait", "--for=condition=Established", "crd/gitsources.tranche.dev", "crd/batchreleases.tranche.dev")
+	s.kubectl("wait", "--for=condition=Established", "--timeout=4m", "crd/gitsources.tranche.dev", "crd/batchreleases.tranche.dev")
 }
 
 // uninstalls runs tranche uninstall, and fails unless it ends with the code and prints all

@@ -64,7 +64,7 @@ func newTestSupervisor(t *testing.T) (*supervisor, chan error) {
 		executable: executable,
 		env:        append(os.Environ(), fakeComponentEnv+"=1"),
 		logs:       t.TempDir(),
-		client:     &http.Client{Timeout: time.Second},
+		client:     &http.Client{Timeout: 10 * time.Second},
 		fail:       func(cause error) { failed <- cause },
 		grace:      10 * time.Second,
 		spawner:    newSpawner(),

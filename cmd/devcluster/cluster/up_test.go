@@ -30,7 +30,7 @@ import (
 
 // patience is for what must happen; steadiness is for what must not.
 const (
-	patience   = time.Minute
+	patience   = 3 * time.Minute
 	steadiness = 5 * time.Second
 )
 
