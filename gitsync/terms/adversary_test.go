@@ -239,10 +239,12 @@ type bringing struct {
 }
 
 // persons is how many there are. Person 0 may commit and not approve. merges stands for the
-// signers of merges, who approve nothing by them.
+// signers of merges, who approve nothing by them. unknown stands for all who sign with no
+// listed key. It may be any person, and approves nothing.
 const (
 	persons = 3
 	merges  = persons
+	unknown = -1
 )
 
 // adversary pushes at random, as several persons.
@@ -251,6 +253,7 @@ type adversary struct {
 	t       *testing.T
 	rand    *rand.Rand
 	keys    []*gittest.MemorySigner
+	foreign *gittest.MemorySigner // a key that is not listed
 	head    string
 	commits []string
 
@@ -293,6 +296,7 @@ func newAdversary(t *testing.T, seed uint64) *adversary {
 		a.keys = append(a.keys, gittest.NewMemorySigner(t, byte(i)))
 		lines = append(lines, fmt.Sprintf("k%d@example.org %s", i, a.keys[i].Public))
 	}
+	a.foreign = gittest.NewMemorySigner(t, persons)
 	parse := func(lines ...string) *signature.Keys {
 		keys, err := signature.ParseKeys(map[string][]byte{"allowed_signers": []byte(strings.Join(lines, "\n"))})
 		if err != nil {
@@ -323,10 +327,30 @@ func (a *adversary) breach(format string, args ...any) {
 
 func (a *adversary) now() state { return a.states[a.head] }
 
+// anyone returns a person, who is unknown for one commit in six.
+func (a *adversary) anyone() int {
+	if a.rand.IntN(6) == 0 {
+		return unknown
+	}
+	return a.rand.IntN(persons)
+}
+
+// keyOf returns the key by which a person signs a commit. An unknown person has none, or one
+// that is not listed.
+func (a *adversary) keyOf(person int) *gittest.MemorySigner {
+	switch {
+	case person >= 0:
+		return a.keys[person]
+	case a.rand.IntN(2) == 0:
+		return a.foreign
+	}
+	return nil
+}
+
 // commit makes a commit, and takes note of who has made what it renders, and of the
 // documents that its signer agrees to.
 func (a *adversary) commit(person int, s state, parents ...string) string {
-	c := a.Commit(a.keys[person], s.tree(), parents...)
+	c := a.Commit(a.keyOf(person), s.tree(), parents...)
 	a.states[c], a.commits = s, append(a.commits, c)
 	var before state
 	if len(parents) > 0 {
@@ -369,9 +393,12 @@ func (a *adversary) made(persons ...int) {
 	a.makings[v] = append(a.makings[v], persons)
 }
 
-// isOwn reports whether a person has a part in each way in which something was made.
+// isOwn reports whether a person has a part in each way in which something was made, or may
+// have one: an unknown person may be that person.
 func isOwn(makings [][]int, person int) bool {
-	return !slices.ContainsFunc(makings, func(persons []int) bool { return !slices.Contains(persons, person) })
+	return !slices.ContainsFunc(makings, func(persons []int) bool {
+		return !slices.Contains(persons, person) && !slices.Contains(persons, unknown)
+	})
 }
 
 // edit commits a change on top of the head.
@@ -416,7 +443,7 @@ func (a *adversary) replace(person int) {
 		}
 	})
 	a.tell("k%d replaces image %d in %.7s", person, a.now().rule, a.head)
-	if next := a.rand.IntN(persons); a.rand.IntN(2) == 0 {
+	if next := a.anyone(); a.rand.IntN(2) == 0 {
 		terms, _ := a.sync()
 		a.check(terms)
 		a.edit(next, func(s *state) { s.images[d] = s.rule })
@@ -436,7 +463,7 @@ func (a *adversary) swap(person int) {
 func (a *adversary) combine() (by int, ok bool) {
 	base := a.head
 	s, v := a.now(), a.rand.IntN(len(variants))
-	p, q, r := a.rand.IntN(persons), a.rand.IntN(persons), a.rand.IntN(persons)
+	p, q, r := a.anyone(), a.anyone(), a.anyone()
 	if a.rand.IntN(2) == 0 {
 		p, q = r, r // an attempt of one person
 	}
@@ -520,7 +547,8 @@ func (a *adversary) plant() {
 	if how == 0 || how == 1 {
 		first = apart
 	}
-	a.edit(0, func(s *state) { s.files[first] = d })
+	by := -a.rand.IntN(2) // the committer, or an unknown person
+	a.edit(by, func(s *state) { s.files[first] = d })
 	switch how {
 	case 0:
 		a.edit(signer, func(s *state) { s.files[i] = d })
@@ -529,10 +557,10 @@ func (a *adversary) plant() {
 	case 2:
 		a.edit(signer, func(s *state) { s.files[i].others = a.at })
 	default:
-		a.edit(a.rand.IntN(persons), func(s *state) { s.files[i] = document{} })
+		a.edit(a.anyone(), func(s *state) { s.files[i] = document{} })
 		a.edit(signer, func(s *state) { s.files[i] = d })
 	}
-	a.tell("k0 plants %+v in file %d, and k%d has it in file %d (%d) in %.7s", d, first, signer, i, how, a.head)
+	a.tell("k%d plants %+v in file %d, and k%d has it in file %d (%d) in %.7s", by, d, first, signer, i, how, a.head)
 }
 
 // replay goes back to an approval that was given: by a force-push, or by a merge of which
@@ -550,9 +578,10 @@ func (a *adversary) backTo(to string) {
 		a.tell("the branch is %.7s again", a.head)
 		return
 	}
-	a.head = a.commit(0, a.states[to], to, a.head)
-	a.made(0)
-	a.tell("k0 merges back to %.7s in %.7s", to, a.head)
+	by := -a.rand.IntN(2)
+	a.head = a.commit(by, a.states[to], to, a.head)
+	a.made(by)
+	a.tell("k%d merges back to %.7s in %.7s", by, to, a.head)
 }
 
 // unseen lets a signer approve a release that a person takes back before it is synced. Then
@@ -566,7 +595,7 @@ func (a *adversary) unseen(person int) {
 	approval.commit = a.head
 	a.write(1+a.rand.IntN(persons-1), approval)
 	approved := a.head
-	a.edit(a.rand.IntN(persons), func(s *state) { s.images = before })
+	a.edit(a.anyone(), func(s *state) { s.images = before })
 	a.tell("that is taken back in %.7s", a.head)
 	terms, _ := a.sync()
 	a.check(terms)
@@ -751,7 +780,7 @@ func (a *adversary) check(after plan.Terms) {
 // and that the tip says; else -1.
 func (a *adversary) act(seed uint64) (agreed int) {
 	a.t.Helper()
-	person := a.rand.IntN(persons)
+	person := a.anyone()
 	switch a.rand.IntN(26) {
 	case 0, 1, 2:
 		a.vary(a.rand.IntN(len(variants)), person)
