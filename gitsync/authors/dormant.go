@@ -27,9 +27,9 @@ import (
 //
 //   - Commits are taken back newest first. Those without an effect on the change stay taken
 //     back, so that two commits with the same effect do not hide each other.
-//   - The effect is compared by fields, and only in those which the change changes. A commit
-//     counts if it has an effect on a field there, and none on the same field of what was
-//     released last. So an approver may have written what was released.
+//   - The effect is compared by fields. A commit counts if it has an effect on a field there,
+//     and none on the same field of what was released last. So an approver may have written
+//     what was released. A commit that keeps a field as it was is found in kept.go.
 //   - Lines that a later commit rewrote are not taken back. Its signer wrote them as they
 //     are now. The other lines of the same place are taken back one by one.
 //   - The entries of a place are taken back one by one, too. See dormantentries.go.
@@ -142,8 +142,14 @@ type dormancy struct {
 	was   fields
 	// changed are the fields that differ between both; nil: not known.
 	changed map[string]bool
-	most    int // trials; 0: any number
-	trials  int
+	// released is base with the first folded of gone taken back. Those are what is taken back
+	// in tree.
+	released plumbing.Hash
+	gone     []suspect
+	folded   int
+	rendered map[plumbing.Hash]fields // by tree
+	most     int                      // trials; 0: any number
+	trials   int
 }
 
 // dormant returns a commit of the approver, or of an unknown person, that has an effect
@@ -159,13 +165,13 @@ func (c *Change) dormant(ctx context.Context, approver signature.Signature) Foun
 		if err != nil {
 			return Found{err: err, unknown: d.origins.unknown}
 		}
-		found, err := d.search(ctx, list)
+		found, err := d.search(ctx, list, d.counts)
 		if err == nil && len(found) == 0 {
 			found, err = d.searchEntries(ctx, list)
 		}
 		for _, more := range []func() ([]plumbing.Hash, error){
 			func() ([]plumbing.Hash, error) { return d.searchLines(ctx, list) },
-			func() ([]plumbing.Hash, error) { return d.search(ctx, older) },
+			func() ([]plumbing.Hash, error) { return d.search(ctx, older, d.counts) },
 		} {
 			if err != nil || len(found) > 0 {
 				break
@@ -196,7 +202,9 @@ func (c *Change) newDormancy() (*dormancy, *rendering, error) {
 	d := &dormancy{
 		origins: o, of: c.Of, store: gitobject.NewStore(c.Branch.Store),
 		commit: c.Commit, tree: r.commit.TreeHash, now: c.Of.fields(now.Set),
+		rendered: map[plumbing.Hash]fields{},
 	}
+	d.rendered[d.tree] = d.now
 	if !c.Branch.has(c.Base) {
 		return d, r, nil
 	}
@@ -209,7 +217,8 @@ func (c *Change) newDormancy() (*dormancy, *rendering, error) {
 		return d, r, err
 	}
 	d.base, d.reads, d.was = b.commit.TreeHash, last.Reads, c.Of.fields(last.Set)
-	d.changed = d.now.differ(d.was)
+	d.changed, d.released = d.now.differ(d.was), d.base
+	d.rendered[d.base] = d.was
 	return d, r, nil
 }
 
@@ -397,9 +406,11 @@ func (d *dormancy) mergedByGit(f *contested) (object.TreeEntry, error) {
 	return object.TreeEntry{Mode: f.a.Mode, Hash: h}, err
 }
 
-// search returns the first of the commits that has an effect on the change. Many commits
-// have none, so they are taken back together first.
-func (d *dormancy) search(ctx context.Context, list []suspect) ([]plumbing.Hash, error) {
+// search returns the first of the commits that has an effect on the change and counts. Many
+// commits have none, so they are taken back together first.
+func (d *dormancy) search(
+	ctx context.Context, list []suspect, counts func(context.Context, suspect, fields) (bool, error),
+) ([]plumbing.Hash, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -411,21 +422,25 @@ func (d *dormancy) search(ctx context.Context, list []suspect) ([]plumbing.Hash,
 	if err != nil {
 		return nil, err
 	}
-	if then != nil && len(d.effect(then)) == 0 {
-		d.tree = without
+	none, err := d.hasNone(ctx, then, list...)
+	if err != nil {
+		return nil, err
+	}
+	if none {
+		d.tree, d.gone = without, append(d.gone, list...)
 		return nil, nil
 	}
 	if len(list) == 1 {
-		if counts, err := d.counts(ctx, list[0], then); err != nil || !counts {
+		if is, err := counts(ctx, list[0], then); err != nil || !is {
 			return nil, err
 		}
 		return []plumbing.Hash{list[0].commit.Hash}, nil
 	}
-	found, err := d.search(ctx, list[:len(list)/2])
+	found, err := d.search(ctx, list[:len(list)/2], counts)
 	if err != nil || len(found) > 0 {
 		return found, err
 	}
-	return d.search(ctx, list[len(list)/2:])
+	return d.search(ctx, list[len(list)/2:], counts)
 }
 
 // effect returns the fields of the change that have other values in another rendering.
@@ -453,7 +468,11 @@ func (d *dormancy) undo(ctx context.Context, tree plumbing.Hash, list ...suspect
 	return tree, nil
 }
 
+// fieldsOf returns what a tree renders.
 func (d *dormancy) fieldsOf(ctx context.Context, tree plumbing.Hash) (fields, error) {
+	if f, ok := d.rendered[tree]; ok {
+		return f, nil
+	}
 	if d.trials++; d.most > 0 && d.trials > d.most {
 		return nil, errEnoughTrials
 	}
@@ -462,10 +481,15 @@ func (d *dormancy) fieldsOf(ctx context.Context, tree plumbing.Hash) (fields, er
 		return nil, err
 	}
 	set, err := d.origins.renderTree(ctx, t, d.commit)
-	if err != nil || set == nil {
+	if err != nil {
 		return nil, err
 	}
-	return d.of.fields(set), nil
+	var f fields
+	if set != nil {
+		f = d.of.fields(set)
+	}
+	d.rendered[tree] = f
+	return f, nil
 }
 
 // counts reports whether a commit has an effect on the change that it did not have on what
@@ -477,6 +501,9 @@ func (d *dormancy) counts(ctx context.Context, s suspect, then fields) (bool, er
 	}
 	if then == nil && len(before) == 0 || then != nil && d.adds(then, before) {
 		return true, nil
+	}
+	if keeps, err := d.keeps(ctx, then, s); err != nil || keeps {
+		return keeps, err
 	}
 	parts, err := gitobject.Parts(d.store, s.changes)
 	if errors.Is(err, gitobject.ErrManyParts) {
@@ -540,7 +567,10 @@ func (d *dormancy) searchParts(ctx context.Context, parts []suspect) ([]plumbing
 		return nil, err
 	}
 	then, err := d.fieldsOf(ctx, without)
-	if err != nil || then != nil && len(d.effect(then)) == 0 {
+	if err != nil {
+		return nil, err
+	}
+	if none, err := d.hasNone(ctx, then, parts...); err != nil || none {
 		return nil, err
 	}
 	if len(parts) > 1 {
@@ -555,7 +585,14 @@ func (d *dormancy) searchParts(ctx context.Context, parts []suspect) ([]plumbing
 		return nil, nil
 	}
 	before, err := d.effectBefore(ctx, parts[0])
-	if err != nil || !d.adds(then, before) {
+	if err != nil {
+		return nil, err
+	}
+	is := d.adds(then, before)
+	if !is {
+		is, err = d.keeps(ctx, then, parts[0])
+	}
+	if err != nil || !is {
 		return nil, err
 	}
 	return []plumbing.Hash{parts[0].commit.Hash}, nil

@@ -3,6 +3,8 @@ package authors
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
@@ -31,8 +33,39 @@ type entrySearch struct {
 // commit also counts that takes more than maxTrials renderings. The search has an effort
 // of its own.
 func (d *dormancy) searchEntries(ctx context.Context, list []suspect) ([]plumbing.Hash, error) {
-	defer func(tree plumbing.Hash, most, spent int) { d.tree, d.most, d.origins.spent = tree, most, spent }(d.tree, d.most, d.origins.spent)
+	defer func(spent int) { d.origins.spent = spent }(d.origins.spent)
 	d.origins.spent = 0
+	plain, rest, err := d.inBlocks(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	if found, err := plain.d.search(ctx, plain.list, plain.d.countsWithin); err != nil || len(found) > 0 {
+		return found, err
+	}
+	if found, err := plain.d.searchStanding(ctx, plain.list); err != nil || len(found) > 0 {
+		return found, err
+	}
+	lines := *d
+	lines.gone = slices.Clip(d.gone)
+	return lines.searchStanding(ctx, rest)
+}
+
+// countsWithin reports whether a commit counts, or takes too many renderings.
+func (d *dormancy) countsWithin(ctx context.Context, s suspect, then fields) (bool, error) {
+	defer func(most int) { d.most = most }(d.most)
+	d.most, d.trials = maxTrials, 0
+	is, err := d.counts(ctx, s, then)
+	if errors.Is(err, errEnoughTrials) {
+		return true, nil
+	}
+	return is, err
+}
+
+// searchStanding returns the first of the commits that has an entry with a later effect, of
+// the entries that still stand. They are taken back together first.
+func (d *dormancy) searchStanding(ctx context.Context, list []suspect) ([]plumbing.Hash, error) {
+	var standing []suspect
+	of := map[plumbing.Hash]suspect{}
 	for _, s := range list {
 		if err := d.origins.spend(ctx, effortOfUndo*len(s.changes)); err != nil {
 			return nil, err
@@ -41,31 +74,75 @@ func (d *dormancy) searchEntries(ctx context.Context, list []suspect) ([]plumbin
 		if err != nil {
 			return nil, err
 		}
-		d.most, d.trials = maxTrials, 0
+		all := suspect{commit: s.commit, changes: map[string]gitobject.Change{}}
 		for i := range files {
-			e := &entrySearch{dormancy: d, of: s, file: &files[i]}
-			counts, err := e.search(ctx, e.file.Entries)
-			if counts || errors.Is(err, errEnoughTrials) {
-				return []plumbing.Hash{s.commit.Hash}, nil
-			}
-			if err == nil && len(e.gone) > 0 {
-				d.tree, err = e.takeBack(ctx, d.tree, e.gone...)
-			}
+			changes, err := files[i].Without(d.store, files[i].Entries)
 			if err != nil {
 				return nil, err
 			}
+			maps.Copy(all.changes, changes)
+		}
+		if len(files) > 0 {
+			of[s.commit.Hash], standing = s, append(standing, all)
 		}
 	}
-	return nil, nil
+	return d.search(ctx, standing, func(ctx context.Context, s suspect, _ fields) (bool, error) {
+		return d.hasEntry(ctx, of[s.commit.Hash])
+	})
+}
+
+// hasEntry reports whether a commit has an entry with a later effect. The entries that have
+// none are taken back.
+func (d *dormancy) hasEntry(ctx context.Context, s suspect) (bool, error) {
+	defer func(most int) { d.most = most }(d.most)
+	d.most, d.trials = maxTrials, 0
+	files, err := gitobject.FindEntries(d.store, d.tree, s.changes)
+	if err != nil {
+		return false, err
+	}
+	for i := range files {
+		e := &entrySearch{dormancy: d, of: s, file: &files[i]}
+		is, err := e.search(ctx, e.file.Entries)
+		if is || errors.Is(err, errEnoughTrials) {
+			return true, nil
+		}
+		if err == nil && len(e.gone) > 0 {
+			err = e.keepAway(ctx)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// keepAway lets the entries without an effect stay taken back.
+func (e *entrySearch) keepAway(ctx context.Context) error {
+	s, err := e.without(e.gone...)
+	if err != nil {
+		return err
+	}
+	d := e.dormancy
+	if d.tree, err = d.undo(ctx, d.tree, s); err != nil {
+		return err
+	}
+	d.gone = append(d.gone, s)
+	return nil
+}
+
+// without returns the commit as if it had brought only some entries.
+func (e *entrySearch) without(entries ...gitobject.Entry) (suspect, error) {
+	changes, err := e.file.Without(e.dormancy.store, entries)
+	return suspect{commit: e.of.commit, changes: changes}, err
 }
 
 // takeBack returns a tree without entries.
 func (e *entrySearch) takeBack(ctx context.Context, tree plumbing.Hash, entries ...gitobject.Entry) (plumbing.Hash, error) {
-	changes, err := e.file.Without(e.dormancy.store, entries)
+	s, err := e.without(entries...)
 	if err != nil {
 		return tree, err
 	}
-	return e.dormancy.undo(ctx, tree, suspect{commit: e.of.commit, changes: changes})
+	return e.dormancy.undo(ctx, tree, s)
 }
 
 // search reports whether one of the entries, or one below, has a later effect. Entries
@@ -75,7 +152,11 @@ func (e *entrySearch) search(ctx context.Context, entries []gitobject.Entry) (bo
 		return false, nil
 	}
 	all := append(append([]gitobject.Entry(nil), e.gone...), entries...)
-	without, err := e.takeBack(ctx, e.dormancy.tree, all...)
+	s, err := e.without(all...)
+	if err != nil {
+		return false, err
+	}
+	without, err := e.dormancy.undo(ctx, e.dormancy.tree, s)
 	if err != nil {
 		return false, err
 	}
@@ -83,7 +164,11 @@ func (e *entrySearch) search(ctx context.Context, entries []gitobject.Entry) (bo
 	if err != nil {
 		return false, err
 	}
-	if then != nil && len(e.dormancy.effect(then)) == 0 {
+	none, err := e.dormancy.hasNone(ctx, then, s)
+	if err != nil {
+		return false, err
+	}
+	if none {
 		e.gone = all
 		return false, nil
 	}
@@ -97,6 +182,9 @@ func (e *entrySearch) search(ctx context.Context, entries []gitobject.Entry) (bo
 		before, err := e.entryBefore(ctx, entries[0])
 		if err != nil || e.dormancy.adds(then, before) {
 			return err == nil, err
+		}
+		if keeps, err := e.dormancy.keeps(ctx, then, s); err != nil || keeps {
+			return keeps, err
 		}
 	}
 	return e.search(ctx, entries[0].Below)

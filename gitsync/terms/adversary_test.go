@@ -33,7 +33,10 @@ import (
 )
 
 // graphs is how many graphs the adversary makes; 0: a few.
-var graphs = flag.Uint64("graphs", 0, "how many Git graphs TestPlanAdversary makes")
+var (
+	graphs = flag.Uint64("graphs", 0, "how many Git graphs TestPlanAdversary makes")
+	first  = flag.Uint64("first", 0, "the seed of the first of them")
+)
 
 // empty is a cluster with nothing in it.
 type empty struct{ client.Client }
@@ -862,7 +865,8 @@ func TestPlanAdversary(t *testing.T) {
 	case testing.Short():
 		n = 20
 	}
-	for seed := range n {
+	for i := range n {
+		seed := *first + i
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			a := newAdversary(t, seed)
