@@ -35,14 +35,14 @@ type entrySearch struct {
 func (d *dormancy) searchEntries(ctx context.Context, list []suspect) ([]plumbing.Hash, error) {
 	defer func(spent int) { d.origins.spent = spent }(d.origins.spent)
 	d.origins.spent = 0
-	plain, rest, err := d.inBlocks(ctx, list)
+	plain, in, rest, err := d.inBlocks(ctx, list)
 	if err != nil {
 		return nil, err
 	}
-	if found, err := plain.d.search(ctx, plain.list, plain.d.countsWithin); err != nil || len(found) > 0 {
+	if found, err := plain.search(ctx, in, plain.countsWithin); err != nil || len(found) > 0 {
 		return found, err
 	}
-	if found, err := plain.d.searchStanding(ctx, plain.list); err != nil || len(found) > 0 {
+	if found, err := plain.searchStanding(ctx, in); err != nil || len(found) > 0 {
 		return found, err
 	}
 	lines := *d

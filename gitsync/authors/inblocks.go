@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/filemode"
-	"github.com/go-git/go-git/v5/plumbing/object"
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 )
@@ -16,92 +14,80 @@ import (
 // the entries of commits are looked for in trees where each manifest is in blocks, with a
 // line for each entry. A file stays as it is where that would render something else.
 
-// plainSearch is a search in such trees, with the changes that commits make there.
-type plainSearch struct {
-	d    *dormancy
-	list []suspect
-}
-
-// inBlocks returns a search in trees with manifests in blocks. rest are commits with changes
-// of files that stay as they are.
-func (d *dormancy) inBlocks(ctx context.Context, list []suspect) (plain plainSearch, rest []suspect, err error) {
+// inBlocks returns a search in trees with manifests in blocks, and what commits change there.
+// rest is what they change in files that stay as they are.
+func (d *dormancy) inBlocks(ctx context.Context, list []suspect) (plain *dormancy, in, rest []suspect, err error) {
 	if !d.base.IsZero() { // as far as the search has come
 		if _, _, err := d.releasedWithout(ctx); err != nil {
-			return plain, nil, err
+			return nil, nil, nil, err
 		}
 	}
-	p := *d
-	p.gone = slices.Clip(d.gone)
+	plain = &dormancy{}
+	*plain = *d
+	plain.gone = slices.Clip(d.gone)
+	paths, err := rewriteAll(ctx, plain, list)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, s := range list {
+		blocks, lines := s, s
+		blocks.changes, lines.changes = map[string]gitobject.Change{}, map[string]gitobject.Change{}
+		for path, c := range s.changes {
+			b, ok, err := gitobject.ChangeInBlocks(d.store, c)
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			if ok && paths[path] {
+				blocks.changes[path] = b
+			} else {
+				lines.changes[path] = c
+			}
+		}
+		if len(blocks.changes) > 0 {
+			in = append(in, blocks)
+		}
+		if len(lines.changes) > 0 {
+			rest = append(rest, lines)
+		}
+	}
+	return plain, in, rest, nil
+}
+
+// rewriteAll has the files of commits in blocks in the trees of a search. It returns those of
+// which that renders the same.
+func rewriteAll(ctx context.Context, d *dormancy, list []suspect) (map[string]bool, error) {
 	paths := map[string]bool{}
 	for _, s := range list {
 		for path := range s.changes {
 			paths[path] = true
 		}
 	}
-	which := slices.Sorted(maps.Keys(paths))
-	same, err := p.rewrite(ctx, which...)
-	if err != nil {
-		return plain, nil, err
+	all := slices.Sorted(maps.Keys(paths))
+	if same, err := rewrite(ctx, d, all...); err != nil || same {
+		return paths, err
 	}
-	p.most, p.trials = maxTrials, 0
-	for _, path := range which {
-		if same {
-			break
-		}
-		if is, err := p.rewrite(ctx, path); err != nil || !is {
+	defer func(most int) { d.most = most }(d.most)
+	d.most, d.trials = maxTrials, 0
+	for _, path := range all {
+		if same, err := rewrite(ctx, d, path); err != nil || !same {
 			delete(paths, path)
 		}
 	}
-	p.most, p.trials = 0, 0
-	plain.d = &p
-	for _, s := range list {
-		in, out := suspect{commit: s.commit, proven: s.proven, at: s.at, changes: map[string]gitobject.Change{}}, s
-		out.changes = map[string]gitobject.Change{}
-		for path, c := range s.changes {
-			b, ok, err := d.changeInBlocks(c)
-			if err != nil {
-				return plain, nil, err
-			}
-			if ok && paths[path] {
-				in.changes[path] = b
-			} else {
-				out.changes[path] = c
-			}
-		}
-		if len(in.changes) > 0 {
-			plain.list = append(plain.list, in)
-		}
-		if len(out.changes) > 0 {
-			rest = append(rest, out)
-		}
-	}
-	return plain, rest, nil
+	return paths, ctx.Err()
 }
 
 // rewrite has files in blocks in the trees of a search, if they render the same then.
-func (d *dormancy) rewrite(ctx context.Context, paths ...string) (bool, error) {
+func rewrite(ctx context.Context, d *dormancy, paths ...string) (bool, error) {
 	next := [3]plumbing.Hash{d.tree, d.released, d.base}
 	for i, tree := range next {
 		if tree.IsZero() {
 			continue
 		}
-		put := gitobject.Files{}
-		for _, path := range paths {
-			if err := d.origins.spend(ctx, effortOfUndo); err != nil {
-				return false, err
-			}
-			e, err := gitobject.EntryAt(d.store, tree, path)
-			if err != nil {
-				return false, err
-			}
-			if b, ok, err := d.entryInBlocks(e); err != nil {
-				return false, err
-			} else if ok && b.Mode != filemode.Empty {
-				put[path] = b
-			}
+		if err := d.origins.spend(ctx, effortOfUndo*len(paths)); err != nil {
+			return false, err
 		}
 		var err error
-		if next[i], err = d.store.WriteTree(tree, put); err != nil {
+		if next[i], err = gitobject.TreeInBlocks(d.store, tree, paths); err != nil {
 			return false, err
 		}
 		was, err := d.fieldsOf(ctx, tree)
@@ -115,34 +101,4 @@ func (d *dormancy) rewrite(ctx context.Context, paths ...string) (bool, error) {
 	}
 	d.tree, d.released, d.base = next[0], next[1], next[2]
 	return true, nil
-}
-
-// changeInBlocks returns a change of a file as one of the file in blocks; false: it is none.
-func (d *dormancy) changeInBlocks(c gitobject.Change) (gitobject.Change, bool, error) {
-	from, ok, err := d.entryInBlocks(c.From)
-	if err != nil || !ok {
-		return c, false, err
-	}
-	to, ok, err := d.entryInBlocks(c.To)
-	return gitobject.Change{From: from, To: to}, ok, err
-}
-
-// entryInBlocks returns a file in blocks. One that is not there has none.
-func (d *dormancy) entryInBlocks(e object.TreeEntry) (object.TreeEntry, bool, error) {
-	if e.Mode == filemode.Empty {
-		return e, true, nil
-	}
-	if !isText(e) {
-		return e, false, nil
-	}
-	text, err := gitobject.ReadBlob(d.store, e.Hash)
-	if err != nil {
-		return e, false, err
-	}
-	blocks, ok := gitobject.Blocks(text)
-	if !ok {
-		return e, false, nil
-	}
-	e.Hash, err = d.store.WriteBlob(blocks)
-	return e, err == nil, err
 }

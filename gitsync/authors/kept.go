@@ -13,8 +13,8 @@ import (
 //
 //   - Commits together keep no field if both have the same value of it without them. They may
 //     have made what was released and is still there.
-//   - One commit counts if it has an effect on such a field of the change, and none on the
-//     same field of what was released last.
+//   - One commit counts if it has an effect on such a field of the change. It must have none
+//     on that field of what was released last.
 
 // hasNone reports whether commits, taken back together, have no effect on the change, given
 // what it renders without them.
@@ -26,7 +26,7 @@ func (d *dormancy) hasNone(ctx context.Context, then fields, list ...suspect) (b
 	if err != nil || d.changed == nil {
 		return err == nil, err
 	}
-	names := d.unchanged(now.differ(then))
+	names := unchanged(d, now.differ(then))
 	if len(names) == 0 {
 		return true, nil
 	}
@@ -51,7 +51,7 @@ func (d *dormancy) keeps(ctx context.Context, then fields, s suspect) (bool, err
 	if err != nil {
 		return false, err
 	}
-	names := d.unchanged(now.differ(then))
+	names := unchanged(d, now.differ(then))
 	if len(names) == 0 {
 		return false, nil
 	}
@@ -69,7 +69,7 @@ func (d *dormancy) keeps(ctx context.Context, then fields, s suspect) (bool, err
 }
 
 // unchanged leaves the fields that the change has like what was released last.
-func (d *dormancy) unchanged(names map[string]bool) map[string]bool {
+func unchanged(d *dormancy, names map[string]bool) map[string]bool {
 	for name := range names {
 		if d.changed[name] {
 			delete(names, name)

@@ -27,8 +27,13 @@ func env(name, value string) string {
 	return `{"op": "add", "path": "/spec/template/spec/containers/0/env", "value": [{"name": "` + name + `", "value": "` + value + `"}]}`
 }
 
-// An entry is its author's, wherever it begins and ends in the text: in a line or a list
-// with another one without which nothing renders, or which another person has written.
+// inBraces is a kustomization in flow style, with such an element.
+func inBraces(tag string) map[string]string {
+	return map[string]string{"deploy/kustomization.yaml": "{resources:\n [web.yaml], images: [" + evil(tag) + "]}\n"}
+}
+
+// An entry is its author's, wherever it begins and ends in the text. It may be in a line or a
+// list with another one without which nothing renders, or which another person has written.
 func TestDistinctAuthor_DormantShared(t *testing.T) {
 	t.Parallel()
 	for name, tell := range map[string]func(m *team, author *gittest.Key){
@@ -40,13 +45,14 @@ func TestDistinctAuthor_DormantShared(t *testing.T) {
 		},
 		"a line with what the manifests need": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "{resources: [web.yaml]}\n"})
-			m.completed("v1", m.by(author, map[string]string{"deploy/kustomization.yaml": "{resources:\n [web.yaml], images: [{name: \"registry.example.org/web:v3\",\n newName: evil.example.org/web, newTag: v3}]}\n"}))
+			m.completed("v1", m.by(author, inBraces("v3")))
 			m.by(&m.ada, gittest.Web("v3"))
 		},
 		"a list that another adds to": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, patched())
-			m.by(author, patched("images: ["+strings.ReplaceAll(evil("v3"), "\n", "")+"]\n"))
-			m.completed("v1", m.by(&m.ada, patched("images: ["+strings.ReplaceAll(evil("v3"), "\n", "")+", "+lowered("v0")+"]\n")))
+			one := strings.ReplaceAll(evil("v3"), "\n", "")
+			m.by(author, patched("images: ["+one+"]\n"))
+			m.completed("v1", m.by(&m.ada, patched("images: ["+one+", "+lowered("v0")+"]\n")))
 			m.by(&m.ada, gittest.Web("v3"))
 		},
 		"a patch in quotes over several lines": func(m *team, author *gittest.Key) {
@@ -59,7 +65,8 @@ func TestDistinctAuthor_DormantShared(t *testing.T) {
 		},
 		"an element that another one names": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, patched())
-			m.completed("v1", m.by(author, patched("configMapGenerator: [{name: c, literals: &a [x=1]}, {name: d,\n literals: *a}]\nimages: ["+lowered("v0")+",\n  "+evil("v3")+"]\n")))
+			m.completed("v1", m.by(author, patched("configMapGenerator: [{name: c, literals: &a [x=1]}, {name: d,\n literals: *a}]\n",
+				"images: ["+lowered("v0")+",\n  "+evil("v3")+"]\n")))
 			m.by(&m.ada, gittest.Web("v3"))
 		},
 	} {
@@ -82,18 +89,20 @@ func TestDistinctAuthor_NotDormantShared(t *testing.T) {
 		},
 		"a line with what the manifests need": func(m *team) {
 			m.by(&m.ada, map[string]string{"deploy/kustomization.yaml": "{resources: [web.yaml]}\n"})
-			m.completed("v1", m.by(&m.grace, map[string]string{"deploy/kustomization.yaml": "{resources:\n [web.yaml], images: [" + evil("v9") + "]}\n"}))
+			m.completed("v1", m.by(&m.grace, inBraces("v9")))
 			m.by(&m.ada, gittest.Web("v3"))
 		},
 		"a patch whose value another changes": func(m *team) {
 			m.by(&m.ada, patched())
-			m.completed("v1", m.by(&m.grace, patched("patches: [\n "+operations("", env("MODE", "safe"))+",\n "+operations("", `{"op": "test", "path": "/kind", "value": "Deployment"}`)+"\n]\n")))
-			m.by(&m.ada, patched("patches: [\n "+operations("", env("MODE", "calm"))+",\n "+operations("", `{"op": "test", "path": "/kind", "value": "Deployment"}`)+"\n]\n"))
+			more := ",\n " + operations("", `{"op": "test", "path": "/kind", "value": "Deployment"}`) + "\n]\n"
+			m.completed("v1", m.by(&m.grace, patched("patches: [\n "+operations("", env("MODE", "safe"))+more)))
+			m.by(&m.ada, patched("patches: [\n "+operations("", env("MODE", "calm"))+more))
 		},
 		"a ConfigMap of many lines": func(m *team) {
 			m.by(&m.ada, patched())
 			m.completed("v1", m.by(&m.grace, map[string]string{
-				"deploy/c.yaml":             "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n" + strings.Repeat("  # a line\n", 50) + "  a: |\n" + strings.Repeat("    [x, {y: z}]\n", 50),
+				"deploy/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n" +
+					"data:\n  a: |\n" + strings.Repeat("    [x, {y: z}]\n", 50),
 				"deploy/kustomization.yaml": "resources: [web.yaml, c.yaml]\n",
 			}))
 			m.by(&m.ada, gittest.Web("v3"))

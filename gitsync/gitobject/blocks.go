@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/filemode"
+	"github.com/go-git/go-git/v5/plumbing/object"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/text/encoding/unicode"
 )
@@ -110,4 +113,49 @@ func (b *blocks) scalar(n *yaml.Node, key string, depth int) {
 	if strings.Contains(n.Value, "\n") {
 		n.Style = yaml.LiteralStyle
 	}
+}
+
+// ChangeInBlocks returns a change of a manifest as one of its blocks. It returns false where
+// the file is no manifest, before or after.
+func ChangeInBlocks(s *Store, c Change) (Change, bool, error) {
+	from, ok, err := entryInBlocks(s, c.From)
+	if err != nil || !ok {
+		return c, false, err
+	}
+	to, ok, err := entryInBlocks(s, c.To)
+	return Change{From: from, To: to}, ok, err
+}
+
+// TreeInBlocks returns a tree with some of its manifests in blocks.
+func TreeInBlocks(s *Store, tree plumbing.Hash, paths []string) (plumbing.Hash, error) {
+	put := Files{}
+	for _, p := range paths {
+		e, err := EntryAt(s, tree, p)
+		if err != nil {
+			return tree, err
+		}
+		if e, ok, err := entryInBlocks(s, e); err != nil {
+			return tree, err
+		} else if ok && e.Mode != filemode.Empty {
+			put[p] = e
+		}
+	}
+	return s.WriteTree(tree, put)
+}
+
+// entryInBlocks returns a manifest in blocks. One that is not there has none.
+func entryInBlocks(s *Store, e object.TreeEntry) (object.TreeEntry, bool, error) {
+	if e.Mode == filemode.Empty || !isRegular(e) {
+		return e, e.Mode == filemode.Empty, nil
+	}
+	text, err := ReadBlob(s, e.Hash)
+	if err != nil {
+		return e, false, err
+	}
+	blocks, ok := Blocks(text)
+	if !ok {
+		return e, false, nil
+	}
+	e.Hash, err = s.WriteBlob(blocks)
+	return e, err == nil, err
 }

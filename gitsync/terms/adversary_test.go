@@ -331,7 +331,7 @@ func (a *adversary) breach(format string, args ...any) {
 func (a *adversary) now() state { return a.states[a.head] }
 
 // anyone returns a person, who is unknown for one commit in six.
-func (a *adversary) anyone() int {
+func anyone(a *adversary) int {
 	if a.rand.IntN(6) == 0 {
 		return unknown
 	}
@@ -340,7 +340,7 @@ func (a *adversary) anyone() int {
 
 // keyOf returns the key by which a person signs a commit. An unknown person has none, or one
 // that is not listed.
-func (a *adversary) keyOf(person int) *gittest.MemorySigner {
+func keyOf(a *adversary, person int) *gittest.MemorySigner {
 	switch {
 	case person >= 0:
 		return a.keys[person]
@@ -353,7 +353,7 @@ func (a *adversary) keyOf(person int) *gittest.MemorySigner {
 // commit makes a commit, and takes note of who has made what it renders, and of the
 // documents that its signer agrees to.
 func (a *adversary) commit(person int, s state, parents ...string) string {
-	c := a.Commit(a.keyOf(person), s.tree(), parents...)
+	c := a.Commit(keyOf(a, person), s.tree(), parents...)
 	a.states[c], a.commits = s, append(a.commits, c)
 	var before state
 	if len(parents) > 0 {
@@ -396,8 +396,8 @@ func (a *adversary) made(persons ...int) {
 	a.makings[v] = append(a.makings[v], persons)
 }
 
-// isOwn reports whether a person has a part in each way in which something was made, or may
-// have one: an unknown person may be that person.
+// isOwn reports whether a person may have a part in each way in which something was made. An
+// unknown person may be that person.
 func isOwn(makings [][]int, person int) bool {
 	return !slices.ContainsFunc(makings, func(persons []int) bool {
 		return !slices.Contains(persons, person) && !slices.Contains(persons, unknown)
@@ -446,7 +446,7 @@ func (a *adversary) replace(person int) {
 		}
 	})
 	a.tell("k%d replaces image %d in %.7s", person, a.now().rule, a.head)
-	if next := a.anyone(); a.rand.IntN(2) == 0 {
+	if next := anyone(a); a.rand.IntN(2) == 0 {
 		terms, _ := a.sync()
 		a.check(terms)
 		a.edit(next, func(s *state) { s.images[d] = s.rule })
@@ -466,7 +466,7 @@ func (a *adversary) swap(person int) {
 func (a *adversary) combine() (by int, ok bool) {
 	base := a.head
 	s, v := a.now(), a.rand.IntN(len(variants))
-	p, q, r := a.anyone(), a.anyone(), a.anyone()
+	p, q, r := anyone(a), anyone(a), anyone(a)
 	if a.rand.IntN(2) == 0 {
 		p, q = r, r // an attempt of one person
 	}
@@ -560,7 +560,7 @@ func (a *adversary) plant() {
 	case 2:
 		a.edit(signer, func(s *state) { s.files[i].others = a.at })
 	default:
-		a.edit(a.anyone(), func(s *state) { s.files[i] = document{} })
+		a.edit(anyone(a), func(s *state) { s.files[i] = document{} })
 		a.edit(signer, func(s *state) { s.files[i] = d })
 	}
 	a.tell("k%d plants %+v in file %d, and k%d has it in file %d (%d) in %.7s", by, d, first, signer, i, how, a.head)
@@ -598,7 +598,7 @@ func (a *adversary) unseen(person int) {
 	approval.commit = a.head
 	a.write(1+a.rand.IntN(persons-1), approval)
 	approved := a.head
-	a.edit(a.anyone(), func(s *state) { s.images = before })
+	a.edit(anyone(a), func(s *state) { s.images = before })
 	a.tell("that is taken back in %.7s", a.head)
 	terms, _ := a.sync()
 	a.check(terms)
@@ -783,7 +783,7 @@ func (a *adversary) check(after plan.Terms) {
 // and that the tip says; else -1.
 func (a *adversary) act(seed uint64) (agreed int) {
 	a.t.Helper()
-	person := a.anyone()
+	person := anyone(a)
 	switch a.rand.IntN(26) {
 	case 0, 1, 2:
 		a.vary(a.rand.IntN(len(variants)), person)
