@@ -325,7 +325,7 @@ func (r *reconciler) Reconcile(controller context.Context, req reconcile.Request
 			r.queue.Add(reconcile.Request{NamespacedName: next})
 		}
 	}()
-	working, done, err := r.turns.Working(ctx)
+	working, done, err := r.turns.Working(ctx, req.Namespace)
 	if err == nil {
 		defer done()
 		result, failure := r.reconcile(working, req)

@@ -22,21 +22,21 @@ const looksPerWorker = 8
 // A namespace has at most as many syncs as it leaves free for all others. So servers that
 // never answer, of one tenant or of some, delay no other tenant.
 type Turns struct {
-	Limit int           // at the same time
-	work  chan struct{} // what a sync holds while it works
+	Limit int // at the same time
 
 	mu      sync.Mutex
 	of      map[string]int // syncs, by namespace
 	total   int
 	waiting []types.NamespacedName // in the order in which they came
 	ends    map[types.NamespacedName]context.CancelFunc
+	work    work
 }
 
 // New lets as many syncs work at the same time.
 func New(concurrent int) *Turns {
 	concurrent = max(1, concurrent)
 	return &Turns{
-		Limit: looksPerWorker * concurrent, work: make(chan struct{}, concurrent),
+		Limit: looksPerWorker * concurrent, work: newWork(concurrent),
 		of: map[string]int{}, ends: map[types.NamespacedName]context.CancelFunc{},
 	}
 }
@@ -94,27 +94,4 @@ func (t *Turns) Spare(source types.NamespacedName) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.ends, source)
-}
-
-// turnsKey is the key of a context's value: the turns in which the sync works.
-type turnsKey struct{}
-
-// Working waits until a sync may work, and returns the context of the sync and what ends
-// its work.
-func (t *Turns) Working(ctx context.Context) (context.Context, func(), error) {
-	select {
-	case t.work <- struct{}{}:
-		return context.WithValue(ctx, turnsKey{}, t), func() { <-t.work }, nil
-	case <-ctx.Done():
-		return ctx, func() {}, ctx.Err()
-	}
-}
-
-// Exchange runs what waits for a server, while another sync works.
-func Exchange[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	if t, ok := ctx.Value(turnsKey{}).(*Turns); ok {
-		<-t.work
-		defer func() { t.work <- struct{}{} }()
-	}
-	return f()
 }

@@ -3,6 +3,7 @@ package turns
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -53,6 +54,76 @@ func TestTurns(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%s had %d turns", name, n)
 		}
+	}
+}
+
+// However many syncs of one namespace wait to work, one of another namespace waits for the end
+// of one at most. The namespaces take turns, and none is kept waiting.
+func TestWorking_Shares(t *testing.T) {
+	w := newWork(2)
+	var waiting []*waiter
+	for range 50 {
+		waiting = append(waiting, w.add("busy"))
+	}
+	for range 3 {
+		waiting = append(waiting, w.add("quiet"), w.add("calm"))
+	}
+	var order []string
+	var working []*waiter // in the order in which they began
+	for n := len(waiting); len(order) < n; {
+		waiting = slices.DeleteFunc(waiting, func(one *waiter) bool {
+			select {
+			case <-one.begins:
+				working = append(working, one)
+				return true
+			default:
+				return false
+			}
+		})
+		if len(working) == 0 || len(working) > 2 {
+			t.Fatalf("%d work, and %d wait", len(working), len(waiting))
+		}
+		order = append(order, working[0].namespace)
+		w.leave(working[0])
+		working = working[1:]
+	}
+	last := map[string]int{}
+	for i, namespace := range order {
+		last[namespace] = i
+	}
+	// Two of the busy ones work before others come. After that each third one is theirs.
+	if last["quiet"] > 12 || last["calm"] > 12 || last["busy"] != len(order)-1 || slices.Index(order, "quiet") > 4 {
+		t.Errorf("the order is %v", order)
+	}
+	if w.free != 2 || len(w.working)+len(w.waiting)+len(w.began) > 0 {
+		t.Errorf("left is %+v", w)
+	}
+}
+
+// A sync that ends while it waits to work leaves its place to others.
+func TestWorking_Ends(t *testing.T) {
+	turns := New(1)
+	_, done, err := turns.Working(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := turns.Working(ctx, "a"); err == nil {
+		t.Error("it works, though another one does")
+	}
+	done()
+	working, done, err := turns.Working(t.Context(), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	within, err := Exchange(working, func() (int, error) { return turns.work.free, nil })
+	if err != nil || within != 1 || turns.work.free != 0 {
+		t.Errorf("%d may work meanwhile, and %d afterwards: %v", within, turns.work.free, err)
+	}
+	done()
+	if turns.work.free != 1 || len(turns.work.waiting)+len(turns.work.began) > 0 {
+		t.Errorf("left is %+v", turns.work)
 	}
 }
 

@@ -1,0 +1,138 @@
+package turns
+
+import (
+	"context"
+	"slices"
+)
+
+// work is shared between namespaces: the next sync to work is of the namespace of which the
+// fewest work, and of several such the one that has waited longest for its turn. So a
+// namespace with many syncs keeps another one waiting for the work of one sync at most.
+type work struct {
+	free    int
+	working map[string]int // syncs, by namespace
+	waiting []*waiter      // in the order in which they came
+	// began is by namespace when it last began to work, for those that work or wait.
+	began map[string]uint64
+	turn  uint64 // how often one began
+}
+
+// waiter is a sync that waits to work.
+type waiter struct {
+	namespace string
+	begins    chan struct{} // closed when it works
+}
+
+func newWork(concurrent int) work {
+	return work{free: concurrent, working: map[string]int{}, began: map[string]uint64{}}
+}
+
+// add has a sync of a namespace work, or wait for that.
+func (w *work) add(namespace string) *waiter {
+	waits := &waiter{namespace, make(chan struct{})}
+	w.waiting = append(w.waiting, waits)
+	w.next()
+	return waits
+}
+
+// end ends the work of a sync of a namespace.
+func (w *work) end(namespace string) {
+	w.free++
+	if w.working[namespace]--; w.working[namespace] == 0 {
+		delete(w.working, namespace)
+	}
+	w.next()
+	w.forget(namespace)
+}
+
+// leave ends the wait of a sync, or its work.
+func (w *work) leave(waits *waiter) {
+	if i := slices.Index(w.waiting, waits); i >= 0 {
+		w.waiting = slices.Delete(w.waiting, i, i+1)
+		w.forget(waits.namespace)
+		return
+	}
+	w.end(waits.namespace)
+}
+
+// next has those work that may.
+func (w *work) next() {
+	for w.free > 0 && len(w.waiting) > 0 {
+		first := 0
+		for i, other := range w.waiting {
+			if w.isBefore(other.namespace, w.waiting[first].namespace) {
+				first = i
+			}
+		}
+		waits := w.waiting[first]
+		w.waiting = slices.Delete(w.waiting, first, first+1)
+		w.free--
+		w.turn++
+		w.working[waits.namespace]++
+		w.began[waits.namespace] = w.turn
+		close(waits.begins)
+	}
+}
+
+func (w *work) isBefore(a, b string) bool {
+	if w.working[a] != w.working[b] {
+		return w.working[a] < w.working[b]
+	}
+	return w.began[a] < w.began[b]
+}
+
+// forget drops a namespace that neither works nor waits.
+func (w *work) forget(namespace string) {
+	if w.working[namespace] == 0 && !slices.ContainsFunc(w.waiting, func(o *waiter) bool { return o.namespace == namespace }) {
+		delete(w.began, namespace)
+	}
+}
+
+// turnsKey is the key of a context's value: the turns in which the sync works.
+type turnsKey struct{}
+
+// worker is a sync that works in turns.
+type worker struct {
+	turns     *Turns
+	namespace string
+}
+
+// Working waits until a sync of a namespace may work. It returns the context of the sync and
+// what ends its work.
+func (t *Turns) Working(ctx context.Context, namespace string) (context.Context, func(), error) {
+	w := worker{t, namespace}
+	if err := w.begin(ctx); err != nil {
+		return ctx, func() {}, err
+	}
+	return context.WithValue(ctx, turnsKey{}, w), w.end, nil
+}
+
+func (w worker) begin(ctx context.Context) error {
+	w.turns.mu.Lock()
+	waits := w.turns.work.add(w.namespace)
+	w.turns.mu.Unlock()
+	select {
+	case <-waits.begins:
+		return nil
+	case <-ctx.Done():
+		w.turns.mu.Lock()
+		defer w.turns.mu.Unlock()
+		w.turns.work.leave(waits)
+		return ctx.Err()
+	}
+}
+
+func (w worker) end() {
+	w.turns.mu.Lock()
+	defer w.turns.mu.Unlock()
+	w.turns.work.end(w.namespace)
+}
+
+// Exchange runs what waits for a server, while another sync works.
+func Exchange[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	if w, ok := ctx.Value(turnsKey{}).(worker); ok {
+		w.end()
+		defer func() { _ = w.begin(context.WithoutCancel(ctx)) }()
+	}
+	return f()
+}
