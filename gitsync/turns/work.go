@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// work is shared between namespaces: the next sync to work is of the namespace of which the
-// fewest work, and of several such the one that has waited longest for its turn. So a
-// namespace with many syncs keeps another one waiting for the work of one sync at most.
+// work is shared between namespaces. The next sync to work is of the namespace of which the
+// fewest work. Of several such namespaces, it is the one whose last turn is the longest ago.
+// So one with many syncs keeps another one waiting for the work of one sync at most.
 type work struct {
 	free    int
 	working map[string]int // syncs, by namespace
