@@ -6,7 +6,7 @@ import (
 )
 
 // work is shared between namespaces. The next sync to work is of the namespace of which the
-// fewest work. Of several such namespaces, it is the one whose last turn is the longest ago.
+// fewest work. If there are several such namespaces, the one with the oldest turn comes first.
 // So one with many syncs keeps another one waiting for the work of one sync at most.
 type work struct {
 	free    int
