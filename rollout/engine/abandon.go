@@ -20,7 +20,8 @@ func Abandon(o Observed) []Action {
 	}
 	d := newDraft(&o, time.Time{})
 	if !d.Touched() {
-		return forgetAll(o)
+		takeBackMarks(d)
+		return append(d.actions, forgetAll(o)...)
 	}
 	if Mislabelled(&o) {
 		if !d.Native() { // an admission policy would refuse to take the label off

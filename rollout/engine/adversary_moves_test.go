@@ -51,7 +51,7 @@ func (c *cluster) exec(move string) bool {
 	// the native controllers, pods, time
 	case "native":
 		before := c.clone()
-		c.native()
+		takeTurn(c, rest == behind)
 		c.oracle.fought(c, before)
 	case "sets":
 		for _, i := range c.live() {
@@ -540,7 +540,7 @@ func (m mood) next(r *rand.Rand, c *cluster) string {
 	case 6, 7:
 		return "turns"
 	case 8, 9, 10:
-		return "native"
+		return randomTurn(r, c)
 	case 11, 12, 13:
 		return fmt.Sprintf("sets %d", version())
 	case 14, 15, 16:

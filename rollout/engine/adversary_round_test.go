@@ -243,7 +243,7 @@ func (c *cluster) abandon(k int) int {
 	c.looked, c.woken, c.wake = c.rv, false, time.Time{}
 	o := c.observe()
 	o.Release = nil
-	if o.Deployment == nil || o.Deployment.Labels[v1alpha1.LabelHeld] == "" {
+	if o.Deployment == nil || o.Deployment.Labels[v1alpha1.LabelHeld] == "" && len(o.Records) == 0 {
 		return 0
 	}
 	actions := engine.Abandon(o)
@@ -325,7 +325,7 @@ func (c *cluster) apply(o *engine.Observed, a engine.Action) error {
 			maps.Copy(rs.Annotations, engine.SizeAnnotations(a.Desired, a.Max))
 			rs.Spec.Replicas = &a.To
 		})
-		c.sets[i].read = c.sets[i].rs // it reads its own writes; what others write comes later
+		c.sets[i].read, c.sets[i].marked = c.sets[i].rs, a.Desired != c.replicas() // it reads its own writes; what others write comes later
 	case engine.ClearRollback:
 		if c.br.ResourceVersion != o.Release.ResourceVersion {
 			return errConflict

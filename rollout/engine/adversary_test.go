@@ -132,6 +132,8 @@ type podSet struct {
 	pods []pod
 	// foreign: the native controller made it, or its record is gone.
 	foreign bool
+	// marked: the controller wrote its size annotations last, and another size than N (H6).
+	marked bool
 }
 
 // alien is the version of a template that was edited by a person, or that admission has
@@ -450,6 +452,7 @@ func (c *cluster) nativeResize(i int, to int32) {
 		}
 		maps.Copy(rs.Annotations, engine.SizeAnnotations(n, n+surge))
 	})
+	c.sets[i].marked = false
 }
 
 // native is one turn of the Deployment controller.

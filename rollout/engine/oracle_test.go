@@ -885,6 +885,7 @@ func (c *cluster) checkRest() {
 	if failure := c.quiet(); failure != "" {
 		c.violate("I14", "%s", failure)
 	}
+	checkMarks(c)
 	if c.br == nil {
 		if c.d != nil && c.d.Labels[v1alpha1.LabelHeld] != "" {
 			c.violate("I14", "the plan is gone, and the Deployment is held")

@@ -14,9 +14,9 @@ import (
 // The annotations of the native Deployment controller
 // (k8s.io/kubernetes/pkg/controller/deployment/util).
 const (
-	AnnotationRevision        = "deployment.kubernetes.io/revision"
+	AnnotationRevision        = facts.AnnotationRevision
 	AnnotationRevisionHistory = "deployment.kubernetes.io/revision-history"
-	AnnotationDesiredReplicas = "deployment.kubernetes.io/desired-replicas"
+	AnnotationDesiredReplicas = facts.AnnotationDesiredReplicas
 	AnnotationMaxReplicas     = "deployment.kubernetes.io/max-replicas"
 )
 
@@ -101,16 +101,4 @@ func hasSizeAnnotations(rs *appsv1.ReplicaSet, desired, maximum int32) bool {
 		}
 	}
 	return true
-}
-
-// maxRevision is the highest revision number among ReplicaSets; one that is
-// not a number counts as 0, as with the native controller.
-func maxRevision(sets []*appsv1.ReplicaSet) int64 {
-	var highest int64
-	for _, rs := range sets {
-		if n, err := strconv.ParseInt(rs.Annotations[AnnotationRevision], 10, 64); err == nil {
-			highest = max(highest, n)
-		}
-	}
-	return highest
 }

@@ -83,7 +83,7 @@ func (d *draft) resize(s position.Set, to int32, beside bool, why because) {
 	if s.ReplicaSet == nil {
 		var number int64
 		if s.Name == d.Goal.Name {
-			number = maxRevision(d.ReplicaSets) + 1
+			number = facts.MaxRevision(d.ReplicaSets) + 1
 		}
 		d.do(CreateReplicaSet{because: why, ReplicaSet: newReplicaSet(d.Deployment, &s.Revision, number, to, desired, maximum)})
 		return
@@ -124,4 +124,25 @@ func (d *draft) unsaturate(rs *appsv1.ReplicaSet) {
 		desired++
 	}
 	d.do(Resize{because: "it would pass for saturated (H6)", ReplicaSet: rs, To: facts.Size(rs), Desired: desired, Max: d.Replicas + d.Surge})
+}
+
+// takeBackMarks puts the size annotations right that takeHold has written, where the hold
+// has not followed and does not now. A hand-back does so itself.
+func takeBackMarks(d *draft) {
+	if d.Deployment == nil || d.Rival != "" {
+		return
+	}
+	for _, a := range d.actions {
+		_, held := a.(Hold)
+		if _, handedBack := a.(HandBack); handedBack || held && d.SeveralActive() {
+			return
+		}
+	}
+	var writes []Action
+	for _, rs := range d.Marked() {
+		put := Resize{because: "no hold has followed its mark (H11)", ReplicaSet: rs, To: d.Replicas, Desired: d.Replicas}
+		put.Max = d.Replicas + d.Surge
+		writes = append(writes, put)
+	}
+	d.actions = append(writes, d.actions...)
 }

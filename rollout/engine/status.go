@@ -66,6 +66,7 @@ func reasonUnderWay(p *position.Position) string {
 
 // conclude sums the round up.
 func conclude(d *draft) Decision {
+	takeBackMarks(d)
 	warnOfApproval(d)
 	countPods(d)
 	d.Status.ObservedGeneration = d.Release.Generation

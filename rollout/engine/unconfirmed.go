@@ -1,12 +1,9 @@
 package engine
 
 import (
-	"strconv"
-
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
-	"github.com/tranche-dev/tranche/rollout/engine/facts"
 	"github.com/tranche-dev/tranche/rollout/engine/gates"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
 )
@@ -19,7 +16,7 @@ import (
 // keeps what it knows. A hold stays whole, and the pods follow a new size of the Deployment.
 func awaitSource(d *draft) {
 	message := d.Unconfirmed
-	if d.unreleased = true; d.Touched() && (d.Replicas == 0 || !Held(d.Deployment) || resized(d.Facts)) {
+	if d.unreleased = true; d.Touched() && (d.Replicas == 0 || !Held(d.Deployment) || d.Resized()) {
 		followReplicas(d)
 	}
 	if d.SourceGone {
@@ -31,17 +28,6 @@ func awaitSource(d *draft) {
 		d.report(v1alpha1.ReasonWaitingForSource, message)
 	}
 	d.wait = refusedInterval
-}
-
-// resized reports whether the size of the Deployment has changed since one of its
-// ReplicaSets got its own.
-func resized(f *facts.Facts) bool {
-	for _, rs := range f.ReplicaSets {
-		if desired, ok := rs.Annotations[AnnotationDesiredReplicas]; ok && facts.Size(rs) > 0 && desired != strconv.Itoa(int(f.Replicas)) {
-			return true
-		}
-	}
-	return false
 }
 
 // isOlder reports whether the status is older than the hold. This is the first round after
