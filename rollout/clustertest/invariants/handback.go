@@ -87,7 +87,7 @@ func (j *Judge) judgeSizeAnnotations(d *deployment, surge bool) {
 		}
 		wantDesired, wantMaximum = append(wantDesired, strconv.Itoa(int(n))), append(wantMaximum, strconv.Itoa(int(n+s)))
 	}
-	if !surge && isMarked(rs, j.ns.now) {
+	if !surge && isMarked(rs, j.ns.now) || mismarked(j.ns, rs, surge) {
 		return
 	}
 	surge = surge && j.ns.now.Sub(d.tookOver) > lag // under the hold the native controller writes N, and knows no surge

@@ -186,6 +186,7 @@ func (j *Judge) seeReplicaSet(o *appsv1.ReplicaSet, c Change) {
 	}
 	old, active := j.ns.sets[o.UID], j.ns.active(d)
 	from := j.ns.putSet(o)
+	orphaned(j.ns, old, o)
 	if d == nil || c.Found {
 		j.ns.sizedAt[o.UID] = *o.Spec.Replicas
 		j.settle(d, c.Found)
@@ -216,7 +217,7 @@ func (j *Judge) judgeResize(d *deployment, rs *appsv1.ReplicaSet, from int32, by
 	if to < from && by == v1alpha1.ManagerRollout {
 		j.judgeTaken(d, rs, from)
 	}
-	if to > from {
+	if to > from && (!j.ns.unguarded || !byOthers(by)) {
 		j.judgeTotal(d, rs, from)
 		j.judgeTarget(d, rs, from, by)
 	}

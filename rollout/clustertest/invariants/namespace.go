@@ -67,6 +67,8 @@ type namespace struct {
 	plans       map[types.UID]*plannedRelease
 
 	now time.Time // of the last event
+	// unguarded: no policy keeps other users from ReplicaSets.
+	unguarded bool
 }
 
 func newNamespace() *namespace {
@@ -91,6 +93,9 @@ type deployment struct {
 	loose time.Time
 	// shrunk is when another user last made a ReplicaSet smaller.
 	shrunk time.Time
+	// enlarged is when another user last made a ReplicaSet larger, or took the Deployment
+	// from one that has pods.
+	enlarged time.Time
 	// emptied: the native controller took the last pods away as N was 0.
 	emptied bool
 	// tookOver is when the native controller last resized a ReplicaSet for that reason.
@@ -332,7 +337,13 @@ func (n *namespace) provoked(d *deployment, from, to int32, by string) bool {
 	if to < from && n.now.Sub(d.shrunk) <= lag && len(n.active(d)) < 2 {
 		d.loose = n.now // with one active set left, and not of size N, the native controller takes over (H26)
 	}
-	return by == NativeManager && (n.now.Sub(d.loose) <= lag || d.emptied && to > from && d.bounced(n.now))
+	if enlarged(n, d, from, to, by) {
+		return false
+	}
+	if by != NativeManager {
+		return false
+	}
+	return n.now.Sub(d.loose) <= lag || d.emptied && to > from && d.bounced(n.now) || to == 0 && feigned(n, d)
 }
 
 // bounced reports whether N is back from 0, where it was for no longer than lag, since no

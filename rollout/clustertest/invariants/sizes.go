@@ -43,8 +43,8 @@ func (l *ledger) gated(d *deployment, rs *appsv1.ReplicaSet) bool {
 
 // judgeTotal checks I2.
 func (j *Judge) judgeTotal(d *deployment, rs *appsv1.ReplicaSet, from int32) {
-	if !Held(d.Deployment) || j.ns.now.Sub(d.tookOver) <= lag {
-		return // the native controller filled another one meanwhile
+	if !Held(d.Deployment) || j.ns.now.Sub(d.tookOver) <= lag || j.ns.now.Sub(d.enlarged) <= lag {
+		return // the native controller, or another user, filled another one meanwhile
 	}
 	j.judged["I2"]++
 	var total int32
