@@ -8,10 +8,10 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,17 +29,15 @@ var chaosSeed = flag.Uint64("chaos.seed", uint64(time.Now().UnixNano()), "seed o
 
 // TestChaos lets everything happen at once to 50 Deployments. There are releases,
 // supersessions, rollbacks, edits of plans, approvals in spec and in the status, scaling
-// to zero and back. Pods are deleted, ReplicaSets are deleted or scaled down by hand,
-// Deployments and BatchReleases are deleted and created again. An admission policy that
-// changes pod templates comes and goes, and the controller is killed again and again. The
-// watcher judges every event. When it is over, each Deployment comes to the last template
-// that was asked for. It takes 30 seconds in the suite, and five minutes with -full.
+// to zero and back. Pods are deleted. Users change ReplicaSets by hand; see [chaosSets].
+// Deployments and BatchReleases are deleted and created again. Admission policies and a
+// quota come and go; see [chaosAdmissions]. The controller is a process that gets SIGKILL or SIGTERM again and again.
+// The watcher judges every event. When it is over, each Deployment comes to the last
+// template that was asked for. It takes 30 seconds in the suite, and five minutes with -full.
 //
 // Two things are left out. A status with more than an approval in it is refused
 // (config/policy); [TestWatcherCountsGates] forges one. A restart of the API server
-// would disturb the tests beside this one; [TestAPIServerRestart] does that. No
-// ReplicaSet is made larger by hand: with an update revision that breaks I3,
-// whatever Tranche does, and with another one I2.
+// would disturb the tests beside this one; [TestAPIServerRestart] does that.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	seed := *chaosSeed
@@ -48,9 +46,14 @@ func TestChaos(t *testing.T) {
 	c := clustertest.Shared(t)
 	ns := c.Namespace(t)
 	w := c.Watch(t, ns)
-	h := &chaos{T: t, c: c, ns: ns, r: r, struck: map[string]int{}, strategies: map[string]appsv1.DeploymentStrategy{}, absent: map[string]*v1alpha1.BatchRelease{}}
+	w.Unguarded()
+	h := &chaos{
+		T: t, c: c, ns: ns, r: r,
+		struck: map[string]int{}, strategies: map[string]appsv1.DeploymentStrategy{}, absent: map[string]*v1alpha1.BatchRelease{},
+	}
 	h.install(50)
-	stop := startControllerIn(t, c, ns)
+	admissions := &chaosAdmissions{chaos: h}
+	end := startProcess(t, c, ns)
 	clustertest.Wait(t, "all plans to be seen", func() error {
 		_, err := h.each(func(br *v1alpha1.BatchRelease) bool { return br.Status.Phase != "" })
 		return err
@@ -60,24 +63,27 @@ func TestChaos(t *testing.T) {
 	if *fullFaults {
 		lasts = 5 * time.Minute
 	}
-	kills, next := 0, time.Now().Add(3*time.Second)
+	ends, next := map[syscall.Signal]int{}, time.Now().Add(3*time.Second)
 	turn := time.Now().Add(5 * time.Second)
-	for end := time.Now().Add(lasts); time.Now().Before(end); {
+	for over := time.Now().Add(lasts); time.Now().Before(over); {
 		h.strike()
 		if time.Now().After(turn) {
-			h.turnAdmission()
+			admissions.turn()
 			turn = time.Now().Add(5 * time.Second)
 		}
 		if time.Now().After(next) {
-			stop()
-			stop, next = startControllerIn(t, c, ns), time.Now().Add(time.Duration(2000+r.IntN(6000))*time.Millisecond)
-			kills++
+			by := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}[r.IntN(2)]
+			end(by)
+			ends[by]++
+			end, next = startProcess(t, c, ns), time.Now().Add(time.Duration(2000+r.IntN(6000))*time.Millisecond)
 		}
 	}
+	admissions.takeAway()
 	h.calm()
 	h.judge()
-	t.Logf("%d blows %v, %d kills; judged I1 %d, I2 %d, I3 %d, I5 %d, I7 %d, I10 %d times",
-		h.blows, h.struck, kills, w.Judged("I1"), w.Judged("I2"), w.Judged("I3"), w.Judged("I5"), w.Judged("I7"), w.Judged("I10"))
+	t.Logf("%d blows %v, ends %v; judged I1 %d, I2 %d, I3 %d, I5 %d, I7 %d, I8 %d, I10 %d, H11 %d times",
+		h.blows, h.struck, ends, w.Judged("I1"), w.Judged("I2"), w.Judged("I3"), w.Judged("I5"), w.Judged("I7"), w.Judged("I8"), w.Judged("I10"),
+		w.Judged("H11"))
 }
 
 type chaos struct {
@@ -93,8 +99,6 @@ type chaos struct {
 	strategies map[string]appsv1.DeploymentStrategy
 	// absent are BatchReleases that are deleted, to be created again.
 	absent map[string]*v1alpha1.BatchRelease
-	// admission is in force.
-	admission bool
 }
 
 func (h *chaos) must(err error) {
@@ -154,7 +158,9 @@ func (h *chaos) strike() {
 		return
 	}
 	kind := kinds[h.r.IntN(len(kinds))]
-	h.struck[kind]++
+	if kind != "replicaset" {
+		h.struck[kind]++
+	}
 	var err error
 	switch kind {
 	case "scale":
@@ -176,7 +182,7 @@ func (h *chaos) strike() {
 	case "pod":
 		err = h.deletePod(name)
 	case "replicaset":
-		err = h.meddle(name)
+		err = (&chaosSets{h, name}).strike()
 	case "deployment":
 		err = h.replaceDeployment(name)
 	case "batchrelease":
@@ -189,7 +195,7 @@ func (h *chaos) strike() {
 
 // kinds of blows, as often as they are struck.
 var kinds = slices.Concat(slices.Repeat([]string{"scale"}, 7), slices.Repeat([]string{"bring", "approve"}, 8),
-	slices.Repeat([]string{"complete"}, 4), slices.Repeat([]string{"pod", "replicaset"}, 3), slices.Repeat([]string{"steps", "pause"}, 2),
+	slices.Repeat([]string{"complete"}, 4), slices.Repeat([]string{"pod"}, 3), slices.Repeat([]string{"replicaset"}, 8), slices.Repeat([]string{"steps", "pause"}, 2),
 	[]string{"rollback", "deployment", "batchrelease"})
 
 // complete approves the current step in the status.
@@ -200,24 +206,6 @@ func (h *chaos) complete(name string) error {
 
 // byHandOf is the field manager of what users do by hand.
 var byHandOf = client.FieldOwner("ada")
-
-// meddle deletes a ReplicaSet that has pods, or scales it down.
-func (h *chaos) meddle(name string) error {
-	var sets appsv1.ReplicaSetList
-	if err := h.c.Client.List(h.Context(), &sets, client.InNamespace(h.ns), client.MatchingLabels{"app": name}); err != nil {
-		return err
-	}
-	active := slices.DeleteFunc(sets.Items, func(rs appsv1.ReplicaSet) bool { return *rs.Spec.Replicas == 0 })
-	if len(active) == 0 {
-		return nil
-	}
-	rs := &active[h.r.IntN(len(active))]
-	if h.r.IntN(2) == 0 {
-		return client.IgnoreNotFound(h.c.Client.Delete(h.Context(), rs))
-	}
-	rs.Spec.Replicas = ptr.To(h.r.Int32N(*rs.Spec.Replicas))
-	return client.IgnoreNotFound(h.c.Client.Update(h.Context(), rs, byHandOf))
-}
 
 // replaceDeployment deletes a Deployment and creates it again, at any template.
 func (h *chaos) replaceDeployment(name string) error {
@@ -257,36 +245,6 @@ func (h *chaos) plan(name string, old *v1alpha1.BatchRelease) {
 	delete(h.absent, name)
 }
 
-// turnAdmission puts an admission policy in force that changes the pod template of
-// some Deployments, or takes it away.
-func (h *chaos) turnAdmission() {
-	h.Helper()
-	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: h.ns + ".example.org"}}
-	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: h.ns + ".example.org"}}
-	if h.admission = !h.admission; !h.admission {
-		h.must(h.c.Client.Delete(h.Context(), binding))
-		h.must(h.c.Client.Delete(h.Context(), policy))
-		return
-	}
-	h.struck["admission"]++
-	rule := admissionv1.NamedRuleWithOperations{}
-	rule.Operations = []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
-	rule.APIGroups, rule.APIVersions, rule.Resources = []string{"apps"}, []string{"v1"}, []string{"deployments"}
-	policy.Spec.MatchConstraints = &admissionv1.MatchResources{
-		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: h.ns}},
-		ObjectSelector:    &metav1.LabelSelector{MatchLabels: map[string]string{"admission": "true"}},
-		ResourceRules:     []admissionv1.NamedRuleWithOperations{rule},
-	}
-	policy.Spec.ReinvocationPolicy = admissionv1.NeverReinvocationPolicy
-	policy.Spec.Mutations = []admissionv1.Mutation{{PatchType: admissionv1.PatchTypeApplyConfiguration, ApplyConfiguration: &admissionv1.ApplyConfiguration{
-		Expression: `Object{spec: Object.spec{template: Object.spec.template{metadata: Object.spec.template.metadata{annotations: {"example.org/injected": "true"}}}}}`,
-	}}}
-	binding.Spec.PolicyName = policy.Name
-	for _, o := range []client.Object{policy, binding} {
-		h.must(h.c.Client.Create(h.Context(), o))
-	}
-}
-
 func (h *chaos) scale(name string, n int32) error {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: h.ns}}
 	return h.c.Client.Patch(h.Context(), d, client.RawPatch("application/merge-patch+json", []byte(fmt.Sprintf(`{"spec":{"replicas":%d}}`, n))))
@@ -323,14 +281,11 @@ func (h *chaos) deletePod(name string) error {
 	return client.IgnoreNotFound(h.c.Client.Delete(h.Context(), &pods.Items[h.r.IntN(len(pods.Items))]))
 }
 
-// calm lets everything come to its end. No admission policy is left, every plan is there
-// and not paused, and there are some replicas. Each step that waits for an approval gets
+// calm lets everything come to its end. Every plan is there and not paused, and there are
+// some replicas. Each step that waits for an approval gets
 // it.
 func (h *chaos) calm() {
 	h.Helper()
-	if h.admission {
-		h.turnAdmission()
-	}
 	for _, name := range h.names {
 		clustertest.Wait(h, "the plan of "+name+" to be there", func() error {
 			if br := h.absent[name]; br != nil {
@@ -369,6 +324,11 @@ func ended(br *v1alpha1.BatchRelease) bool {
 		(br.Status.Reason == v1alpha1.ReasonReleaseCompleted || br.Status.Reason == v1alpha1.ReasonRolledBack)
 }
 
+// refusals are the reasons of a write that admission has refused.
+var refusals = map[string]bool{
+	v1alpha1.ReasonWriteRefused: true, v1alpha1.ReasonTemplateRefused: true, v1alpha1.ReasonHandBackRefused: true,
+}
+
 // approveWaiting approves all steps of the releases that wait for it. An edit of the plan
 // may have left them at a gate that no pause opens.
 func (h *chaos) approveWaiting() {
@@ -376,7 +336,15 @@ func (h *chaos) approveWaiting() {
 	var list v1alpha1.BatchReleaseList
 	h.must(h.c.Client.List(h.Context(), &list, client.InNamespace(h.ns)))
 	for _, br := range list.Items {
-		if br.Status.Reason != v1alpha1.ReasonWaitingForApproval || br.Status.ObservedGeneration != br.Generation {
+		switch {
+		case br.Status.ObservedGeneration != br.Generation:
+			continue
+		case refusals[br.Status.Reason]: // it tries again in a minute, or once a user changes the plan
+			h.must(h.edit(br.Name, func(br *v1alpha1.BatchRelease) {
+				metav1.SetMetaDataAnnotation(&br.ObjectMeta, "example.org/look", br.ResourceVersion)
+			}))
+			continue
+		case br.Status.Reason != v1alpha1.ReasonWaitingForApproval:
 			continue
 		}
 		err := h.edit(br.Name, func(br *v1alpha1.BatchRelease) {

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
@@ -28,7 +29,12 @@ import (
 	"github.com/tranche-dev/tranche/rollout/clustertest"
 )
 
-func TestMain(m *testing.M) { os.Exit(clustertest.Main(m, clustertest.KeepNamespaces)) }
+func TestMain(m *testing.M) {
+	if namespace := os.Getenv(asController); namespace != "" {
+		os.Exit(runController(namespace))
+	}
+	os.Exit(clustertest.Main(m, clustertest.KeepNamespaces))
+}
 
 // startControllerIn runs the BatchRelease reconciler for one namespace, with its
 // requests going through these wrappers. It runs until the test ends, or until what
@@ -47,15 +53,7 @@ func startManager(t testing.TB, c *clustertest.Cluster, namespace string, edit f
 // startReconciler does so with other options of the reconciler, too.
 func startReconciler(t testing.TB, c *clustertest.Cluster, namespace string, o rollout.Options, edit func(*ctrl.Options), wrap ...transport.WrapperFunc) (stop func()) {
 	t.Helper()
-	caching := rollout.CacheOptions()
-	caching.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	options := ctrl.Options{
-		Scheme:     c.Scheme,
-		Cache:      caching,
-		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
-		Metrics:    server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	}
+	options := managerOptions(c.Scheme, namespace)
 	edit(&options)
 	own := rest.CopyConfig(c.Controller)
 	for _, w := range wrap {
@@ -79,6 +77,19 @@ func startReconciler(t testing.TB, c *clustertest.Cluster, namespace string, o r
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+// managerOptions are those of a manager that works for one namespace.
+func managerOptions(scheme *runtime.Scheme, namespace string) ctrl.Options {
+	caching := rollout.CacheOptions()
+	caching.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	return ctrl.Options{
+		Scheme:     scheme,
+		Cache:      caching,
+		Client:     client.Options{Cache: &client.CacheOptions{EnableReadYourWritesConsistency: ptr.To(true)}},
+		Metrics:    server.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	}
 }
 
 // shop is one Deployment with its plan, in a namespace of its own.
