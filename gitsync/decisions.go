@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tranche-dev/tranche/gitsync/inventory"
+	"github.com/tranche-dev/tranche/gitsync/notes"
 	"github.com/tranche-dev/tranche/gitsync/writeback"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -25,7 +26,7 @@ var newDecision = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.BatchRelease)
 		after, is := e.ObjectNew.(*v1alpha1.BatchRelease)
-		return ok && is && (writeback.Mark(before) != writeback.Mark(after) || chapter(before) != chapter(after))
+		return ok && is && (writeback.Mark(before) != writeback.Mark(after) || notes.Mark(before) != notes.Mark(after))
 	},
 }
 

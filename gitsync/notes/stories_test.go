@@ -1,4 +1,4 @@
-package gitsync
+package notes
 
 import "testing"
 
@@ -15,7 +15,7 @@ func TestWithStories(t *testing.T) {
 		{"the same revision released again", web + "\nOutcome: Superseded\n", []string{web2}, web + "\nOutcome: Superseded\n\n" + web2 + "\n"},
 		{"somebody else's words stay, where they are", "Looked at\n\n" + web + "\n\nby Grace\n", []string{web + "\nx"}, "Looked at\n\n" + web + "\nx\n\nby Grace\n"},
 	} {
-		if got := withStories(tt.note, tt.paragraphs); got != tt.want {
+		if got := merged(tt.note, tt.paragraphs); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.reason, got, tt.want)
 		}
 	}
