@@ -39,11 +39,15 @@ func (st Stories) Add(br *v1alpha1.BatchRelease) {
 	}
 }
 
-func (st Stories) tell(br *v1alpha1.BatchRelease, revision, commit string, start *metav1.Time, approvals []v1alpha1.StepApproval, outcome string) {
+func (st Stories) tell(
+	br *v1alpha1.BatchRelease, revision, commit string, start *metav1.Time, approvals []v1alpha1.StepApproval, outcome string,
+) {
 	if commit == "" || start == nil {
 		return
 	}
-	lines := []string{gitobject.TrailerRelease + ": " + br.Namespace + "/" + br.Name, gitobject.TrailerRevision + ": " + revision, "Started: " + timeOf(start)}
+	lines := []string{
+		gitobject.TrailerRelease + ": " + br.Namespace + "/" + br.Name, gitobject.TrailerRevision + ": " + revision, "Started: " + timeOf(start),
+	}
 	for _, a := range approvals {
 		line := fmt.Sprintf("Step %d: approved by %s, %s", a.Step, plan.OneLine(a.By), timeOf(&a.Time))
 		if a.Commit != "" {
@@ -60,7 +64,8 @@ func (st Stories) tell(br *v1alpha1.BatchRelease, revision, commit string, start
 // Reject adds to the paragraph of a release why it was rejected.
 func (st Stories) Reject(br *v1alpha1.BatchRelease, why desired.Rejection) {
 	for i, p := range st[why.Of] {
-		if strings.HasPrefix(p, gitobject.TrailerRelease+": "+br.Namespace+"/"+br.Name+"\n") && strings.Contains(p, "\nOutcome: ") {
+		isOf := strings.HasPrefix(p, gitobject.TrailerRelease+": "+br.Namespace+"/"+br.Name+"\n")
+		if isOf && strings.Contains(p, "\nOutcome: ") {
 			st[why.Of][i] = p + "\n" + why.Line()
 		}
 	}
