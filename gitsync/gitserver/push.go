@@ -25,6 +25,9 @@ import (
 // ErrBranchMoved says that a branch is no longer where a push was decided on.
 var ErrBranchMoved = errors.New("the branch has moved")
 
+// ErrOutdated says that what a push was decided on is not so any more.
+var ErrOutdated = errors.New("decided on an older version")
+
 // errMayNotPush says that nothing was pushed, since another controller may lead.
 var errMayNotPush = errors.New("not pushed")
 
@@ -37,6 +40,12 @@ type Update struct {
 	From, To plumbing.Hash
 	// Pack has what To needs besides what the server has.
 	Pack []byte
+	// Beside are other branches that the push was decided on, and where they were; a
+	// server may hide them. If one is elsewhere, the error is ErrBranchMoved.
+	Beside map[string]plumbing.Hash
+	// Confirm is asked once the server has said where its branches are, right before the
+	// push. Its error refuses the push; nil: there is nothing to confirm.
+	Confirm func() error
 }
 
 // Push makes an update as a compare-and-swap. Its error is ErrBranchMoved if another
@@ -47,7 +56,7 @@ func (r Remote) Push(ctx context.Context, u Update, timeout time.Duration) error
 	refusal, err := r.send(sending, u)
 	cancel()
 	switch {
-	case err == nil || errors.Is(err, ErrBranchMoved):
+	case err == nil || errors.Is(err, ErrBranchMoved) || errors.Is(err, ErrOutdated):
 		return err
 	case errors.Is(err, errMayNotPush):
 		return &plan.Problem{Reason: v1alpha1.ReasonWriteBackFailed, Where: r.pushing(u), Err: err, Retry: true}
@@ -126,6 +135,11 @@ func (r Remote) send(ctx context.Context, u Update) (refusal string, err error) 
 	if s.tip(u.Branch) != u.From {
 		return "", ErrBranchMoved
 	}
+	for branch, was := range u.Beside {
+		if now := s.tip(branch); !now.IsZero() && now != was {
+			return "", ErrBranchMoved
+		}
+	}
 	req := packp.NewReferenceUpdateRequestFromCapabilities(s.refs.Capabilities)
 	var said bytes.Buffer
 	for _, c := range []capability.Capability{capability.Sideband64k, capability.Sideband} {
@@ -139,8 +153,11 @@ func (r Remote) send(ctx context.Context, u Update) (refusal string, err error) 
 	}
 	req.Commands = []*packp.Command{{Name: refName(u.Branch), Old: u.From, New: u.To}}
 	req.Packfile = io.NopCloser(bytes.NewReader(u.Pack))
-	if r.MayPush != nil { // asked last: the server may have taken long to answer
-		if err := r.MayPush(); err != nil {
+	for _, may := range []func() error{u.Confirm, r.MayPush} { // asked last: the server may have taken long to answer
+		if may == nil {
+			continue
+		}
+		if err := may(); err != nil {
 			return "", fmt.Errorf("%w: %w", errMayNotPush, err)
 		}
 	}

@@ -142,7 +142,10 @@ func (w *attempt) run(ctx context.Context) (pushed bool, err error) {
 		return false, err
 	}
 	begun := time.Now()
-	u := gitserver.Update{Branch: w.branch, From: w.from, To: w.head, Pack: pack}
+	u := gitserver.Update{Branch: w.branch, From: w.from, To: w.head, Pack: pack, Confirm: w.Unchanged(ctx)}
+	if w.branch != w.Source.Spec.Ref.Branch {
+		u.Beside = map[string]plumbing.Hash{w.Source.Spec.Ref.Branch: w.Snapshot.Commit}
+	}
 	_, err = turns.Exchange(ctx, func() (any, error) { return nil, w.Remote.Push(ctx, u, w.Source.Spec.TimeoutOrDefault()) })
 	w.Exchanged("push", begun, err)
 	if err != nil {
@@ -157,7 +160,8 @@ func (w *attempt) run(ctx context.Context) (pushed bool, err error) {
 // give adds to the problems why nothing was committed. It returns what is to be
 // acted on elsewhere: a branch that has moved, a damaged mirror.
 func (w *attempt) give(err error, pending []intent) error {
-	if err == nil || w.Interrupted() || errors.Is(err, gitserver.ErrBranchMoved) || repository.IsDamaged(err) || errors.Is(err, context.Canceled) {
+	if err == nil || w.Interrupted() || repository.IsDamaged(err) ||
+		slices.ContainsFunc([]error{gitserver.ErrBranchMoved, gitserver.ErrOutdated, context.Canceled}, func(e error) bool { return errors.Is(err, e) }) {
 		return err
 	}
 	ps := plan.ProblemsOf(err)
