@@ -30,7 +30,11 @@ import (
 // change count that git makes by itself when a file is added, such as of line ends.
 //
 // A revert combines changes as well. If others have written versions of an approval, it
-// counts only with a line that no version before has.
+// counts only with a line that no version before has. It does not count if a revert of
+// another person's commit makes the same of the file before.
+//
+// All that is about contents which were in the history. A content that names the commit
+// on top of which it was committed was in none, however it is encoded: see madeOn.
 
 // Place is where the repository had a file before.
 type Place struct {
@@ -54,6 +58,10 @@ const (
 	known
 	// large stands for no file: there are more versions than are looked at.
 	large
+	// reverted: the revert of a commit that took this content away makes the approval.
+	reverted
+	// own stands for no file: the approval names the commit that it was made on.
+	own
 )
 
 // maxWalk is how many commits are looked at for places that are no longer there.
@@ -76,12 +84,15 @@ const (
 // those that were removed since. More than maxPlaces are not looked for. The content names
 // a commit of the history, which cannot have it, nor can older ones; zero: it names none.
 func placesBefore(ctx context.Context, s storer.EncodedObjectStorer, file string, at FileOrigin, names plumbing.Hash) ([]Place, error) {
+	if made, err := madeOn(ctx, s, at); err != nil || made != nil {
+		return made, err
+	}
 	f, err := newFinder(ctx, s, file, at, names)
 	if err != nil {
 		return nil, err
 	}
 	var places []Place
-	for _, find := range []func(context.Context) ([]Place, error){f.sources, f.present, f.removed} {
+	for _, find := range []func(context.Context) ([]Place, error){f.sources, f.present, f.removed, f.reverts} {
 		found, err := find(ctx)
 		if err != nil {
 			return nil, err
@@ -258,6 +269,7 @@ type finder struct {
 	commit  plumbing.Hash
 	size    int64  // of the content
 	text    string // of the content, as normalized returns it
+	lines   []string
 	names   tokens
 	unknown map[string]bool            // lines that no version has
 	is      map[plumbing.Hash]likeness // by content
@@ -277,7 +289,8 @@ func newFinder(ctx context.Context, s storer.EncodedObjectStorer, file string, a
 		own: map[plumbing.Hash]found{}, older: map[plumbing.Hash]bool{},
 	}
 	f.names, _ = tokensOf(f.text)
-	for _, l := range linesOf(f.text) {
+	f.lines = linesOf(f.text)
+	for _, l := range f.lines {
 		f.unknown[l] = true
 	}
 	if names.IsZero() || s.HasEncodedObject(names) != nil {
@@ -362,7 +375,7 @@ func (f *finder) like(name string, content plumbing.Hash) (likeness, error) {
 	}
 	text, is := normalized(raw), other
 	switch {
-	case text == f.text:
+	case f.isSame(text):
 		is = same
 	case f.names.in(text):
 		is = version
@@ -466,23 +479,26 @@ func (p *Policy) placesBefore(ctx context.Context, store storer.EncodedObjectSto
 const (
 	hintSign      = "have it committed by a key that spec.approvals.signers of the GitSource lists (git commit -S)"
 	hintOwnKey    = "let a person approve it"
-	HintOwnFile   = "commit a change of the file, such as a comment"
-	HintNoMerge   = "commit a change of the file, such as a comment, by a commit that is no merge"
-	hintByItself  = "give the approval by a commit that removes and renames no other file"
-	hintAttribute = "take the attribute back, and then commit a change of the file, such as a comment"
-	hintAnother   = "remove the file by one commit, and give the approval by the next one"
+	hintOwnFile   = "commit a change of the file, such as a comment"
+	hintNoMerge   = "commit a change of the file, such as a comment, by a commit that is no merge"
+	hintByItself  = "give the approval by a commit that removes and renames no other file, or by tranche approve"
+	hintAttribute = "take the attribute back, and then commit a change of the file; or give the approval by tranche approve"
+	hintAnother   = "remove the file by one commit, and give the approval by the next one, or by tranche approve"
 	hintPlain     = "write it as tranche approve does"
 	factMerged    = "it is a merge, and none of its parents has the file like this"
 	factSpace     = "it changes only line ends, white space at line ends, the encoding, or $Id$ in it"
 	factByMerge   = "the repository had it at %s before, by merge %s, of which no parent had it"
 	factPlanted   = "the repository had it at %s before, by commit %s of another than %s"
 	factManyCopy  = "the repository had its content in more than %d places before"
-	factKnown     = "each line of it is in a version that the repository had before, of which others have written one, such as %s by commit %s"
-	factMany      = "each line of it is in versions that the repository had before, which are too many to look at"
-	factLarge     = "it has %d bytes, and an approval has at most %d"
-	factConverts  = "git converts the file when it is added, by the attribute %s"
-	factUnread    = "%s, which commit %s of another than %s brought, is not readable as it was before the commit, " +
+	factKnown     = "each line of it is in a version that the repository had before, of which others have written one, " +
+		"such as %s by commit %s"
+	factMany     = "each line of it is in versions that the repository had before, which are too many to look at"
+	factLarge    = "it has %d bytes, and an approval has at most %d"
+	factConverts = "git converts the file when it is added, by the attribute %s"
+	factUnread   = "%s, which commit %s of another than %s brought, is not readable as it was before the commit, " +
 		"and git may have made the approval of it"
+	factReverted = "git makes the same of the file before by a revert of what replaced %s, " +
+		"which commit %s of another than %s brought"
 	factPlain   = "it does not have the names of what it approves in plain text"
 	factRemoves = "its commit also removes more than %d files, of each of which git may have made the approval"
 )
@@ -499,12 +515,15 @@ func (p *Policy) SignerOfFile(ctx context.Context, store storer.EncodedObjectSto
 	case by.Key == p.Own:
 		return by, errOwnKey.Error(), hintOwnKey, nil
 	}
-	if why, hint, err = unwritten(store, file, at); err != nil || why != "" {
+	if why, hint, err = unreadableAs(store, at); err != nil || why != "" {
 		return by, why, hint, err
 	}
 	places, err := p.placesBefore(ctx, store, file, at, names)
-	if err != nil {
+	if err != nil || slices.ContainsFunc(places, func(b Place) bool { return b.is == own && !b.in.IsZero() }) {
 		return by, "", "", err
+	}
+	if why, hint, err = unwritten(store, file, at); err != nil || why != "" {
+		return by, why, hint, err
 	}
 	why, hint, err = p.planted(ctx, store, by, places)
 	return by, why, hint, err
@@ -520,38 +539,46 @@ func (p *Policy) planted(ctx context.Context, store storer.EncodedObjectStorer, 
 		counts[before.is]++
 	}
 	if counts[same] > maxPlaces {
-		return fmt.Sprintf(factManyCopy, maxPlaces), HintOwnFile, nil
+		return fmt.Sprintf(factManyCopy, maxPlaces), hintOwnFile, nil
 	}
 	if counts[known] > 0 && (counts[large] > 0 || counts[version] >= maxVersions) {
-		return factMany, HintOwnFile, nil
+		return factMany, hintOwnFile, nil
 	}
 	for _, before := range places {
-		if before.is == known || before.is == large || before.is == version && counts[known] == 0 {
+		if before.is == known || before.is == large || before.is == own || before.is == version && counts[known] == 0 {
 			continue
 		}
 		if before.in.IsZero() {
 			return fmt.Sprintf(factRemoves, maxPlaces), hintByItself, nil
 		}
 		merge, own, err := p.isOwn(ctx, store, by, before.in)
-		if err != nil || own {
-			if err != nil {
-				return "", "", err
-			}
-			continue
+		if err != nil {
+			return "", "", err
 		}
-		in := plan.ShortCommit(before.in.String())
-		switch {
-		case before.is == unreadable:
-			return fmt.Sprintf(factUnread, before.path, in, by), hintAnother, nil
-		case before.is == version:
-			return fmt.Sprintf(factKnown, before.path, in), HintOwnFile, nil
-		case merge:
-			return fmt.Sprintf(factByMerge, before.path, in), HintOwnFile, nil
-		default:
-			return fmt.Sprintf(factPlanted, before.path, in, by), HintOwnFile, nil
+		if !own {
+			why, hint = before.fact(by, merge)
+			return why, hint, nil
 		}
 	}
 	return "", "", nil
+}
+
+// fact says why a place of another person keeps a file from counting as the signer's, and
+// what to do.
+func (b Place) fact(by signature.Signature, merge bool) (why, hint string) {
+	in := plan.ShortCommit(b.in.String())
+	switch {
+	case b.is == unreadable:
+		return fmt.Sprintf(factUnread, b.path, in, by), hintAnother
+	case b.is == version:
+		return fmt.Sprintf(factKnown, b.path, in), hintOwnFile
+	case b.is == reverted:
+		return fmt.Sprintf(factReverted, b.path, in, by), hintOwnFile
+	case merge:
+		return fmt.Sprintf(factByMerge, b.path, in), hintOwnFile
+	default:
+		return fmt.Sprintf(factPlanted, b.path, in, by), hintOwnFile
+	}
 }
 
 // isOwn reports whether a commit is of the same signer, and no merge.
@@ -569,15 +596,15 @@ func (p *Policy) isOwn(ctx context.Context, store storer.EncodedObjectStorer, by
 	return false, err == nil && why == "" && p.Signers.Same(other, by), err
 }
 
-// unwritten says why the signer of the commit that brought a file has not written it, and
-// what to do. It is empty if the commit changes the file.
-func unwritten(store storer.EncodedObjectStorer, file string, at FileOrigin) (why, hint string, err error) {
+// unreadableAs says why the commit that brought a file cannot be asked who wrote it, and
+// what to do; empty: it can.
+func unreadableAs(store storer.EncodedObjectStorer, at FileOrigin) (why, hint string, err error) {
 	c, err := object.GetCommit(store, plumbing.NewHash(at.In))
 	if err != nil {
 		return "", "", gittree.Missing("commit", plumbing.NewHash(at.In), err)
 	}
 	if c.NumParents() > 1 {
-		return factMerged, HintNoMerge, nil
+		return factMerged, hintNoMerge, nil
 	}
 	size, err := store.EncodedObjectSize(at.content)
 	if err != nil {
@@ -585,6 +612,16 @@ func unwritten(store storer.EncodedObjectStorer, file string, at FileOrigin) (wh
 	}
 	if size > maxApproval {
 		return fmt.Sprintf(factLarge, size, maxApproval), hintPlain, nil
+	}
+	return "", "", nil
+}
+
+// unwritten says why the signer of the commit that brought a file has not written it, and
+// what to do. It is empty if the commit changes the file.
+func unwritten(store storer.EncodedObjectStorer, file string, at FileOrigin) (why, hint string, err error) {
+	c, err := object.GetCommit(store, plumbing.NewHash(at.In))
+	if err != nil {
+		return "", "", gittree.Missing("commit", plumbing.NewHash(at.In), err)
 	}
 	raw, err := gitobject.ReadBlob(store, at.content)
 	if err != nil {
@@ -594,7 +631,7 @@ func unwritten(store storer.EncodedObjectStorer, file string, at FileOrigin) (wh
 	trees := []plumbing.Hash{c.TreeHash}
 	for _, parent := range c.ParentHashes {
 		if is, err := hasText(store, parent, file, text); err != nil || is {
-			return factSpace, HintOwnFile, err
+			return factSpace, hintOwnFile, err
 		}
 		tree, err := gitobject.TreeHash(store, parent)
 		if err != nil {
@@ -699,7 +736,7 @@ func (f *finder) source(name string, content plumbing.Hash) (likeness, error) {
 	f.learnText(text)
 	_, isApproval := approvalIn(text)
 	switch {
-	case text == f.text:
+	case f.isSame(text):
 		return same, nil
 	case name == f.file && !isApproval || !isText(text):
 		return unreadable, nil

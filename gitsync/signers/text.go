@@ -95,10 +95,10 @@ func linesOf(text string) []string {
 	return slices.DeleteFunc(strings.Split(text, "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
 }
 
-// isText reports whether a normalized text is one that git converts in no other way than
-// normalized knows. It is not what a filter keeps in place of a file.
+// isText reports whether a normalized text is one of which git makes an approval line by
+// line, if at all: see isSame. It is not what a filter keeps in place of a file.
 func isText(text string) bool {
-	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && !strings.HasPrefix(text, "version https://git-lfs") &&
+	return !hasControls(text) && utf8.ValidString(text) && !strings.HasPrefix(text, "version https://git-lfs") &&
 		!strings.HasPrefix(text, "version https://hawser")
 }
 
@@ -108,30 +108,25 @@ func approvalIn(text string) (a v1alpha1.BatchApproval, ok bool) {
 	return a, ok
 }
 
-// tokens are what an approval names, in lower case: a revision and a commit, the digest of a
-// plan, or both of these.
-type tokens [][]string
+// tokens are what an approval names, in lower case: a commit, the digest of a plan, or both
+// of these.
+type tokens []string
 
 // tokensOf returns what the approval of a text names. Each must stand in the text as it is:
 // no version has such a line, and is not found by it.
 func tokensOf(text string) (found tokens, ok bool) {
 	a, ok := approvalIn(text)
-	if a.Spec.Commit != "" {
-		found = append(found, []string{strings.ToLower(a.Spec.Revision), strings.ToLower(a.Spec.Commit)})
-	}
-	if a.Spec.Plan != "" {
-		found = append(found, []string{strings.ToLower(a.Spec.Plan)})
-	}
-	for _, t := range found {
-		ok = ok && tokens{t}.in(text)
+	for _, name := range []string{a.Spec.Commit, a.Spec.Plan} {
+		if name != "" {
+			found = append(found, strings.ToLower(name))
+			ok = ok && found[len(found)-1:].in(text)
+		}
 	}
 	return found, ok && len(found) > 0
 }
 
-// in reports whether a text names a release or a plan that the tokens name.
+// in reports whether a text has one of the tokens.
 func (t tokens) in(text string) bool {
 	text = strings.ToLower(text)
-	return slices.ContainsFunc(t, func(all []string) bool {
-		return !slices.ContainsFunc(all, func(token string) bool { return !strings.Contains(text, token) })
-	})
+	return slices.ContainsFunc(t, func(token string) bool { return strings.Contains(text, token) })
 }

@@ -42,3 +42,31 @@ func TestNormalized(t *testing.T) {
 		normalized([]byte(other))
 	}
 }
+
+// Git can have written a text in another encoding if that can be of each line. Only some
+// characters are the same in all encodings.
+func TestFinder_IsSame(t *testing.T) {
+	t.Parallel()
+	const text = "kind: BatchApproval\nspec: {step: 2, commit: 01ab}\n# +AOk- a\n"
+	f := &finder{text: normalized([]byte(text)), lines: linesOf(text)}
+	var ebcdic strings.Builder // what git reads of bytes in EBCDIC has control characters
+	for range text {
+		ebcdic.WriteString("\u0081")
+	}
+	for from, want := range map[string]bool{
+		text:                     true,
+		"# other\n" + text:       false,
+		"kind: BatchApproval\n":  false,
+		ebcdic.String():          true,
+		ebcdic.String() + "\x81": false, // not UTF-8
+		"kind: ＢatchApproval\nspec: {ｓｔｅｐ: 2, commit: 01ab}\n# é a\n": true,
+		"кинд: Батч\nспец: 2\n# é\n":                                  false,
+		"kind: BatchApproval\nspec: {step: 2, commit: 01ab}\n# + a\n": true,
+		"kind: BatchApproval\nspec: {step: 2, commit: 01ab}\n# x a\n": false,
+		"kind: BatchApproval\nspec: {step: 0, commit: 01ab}\n# é a\n": false,
+	} {
+		if got := f.isSame(normalized([]byte(from))); got != want {
+			t.Errorf("%q: %t", from, got)
+		}
+	}
+}

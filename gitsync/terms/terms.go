@@ -449,10 +449,7 @@ func (g *governor) unapproved(ctx context.Context, key client.ObjectKey, record 
 		return used, "", err
 	}
 	if why != "" {
-		if hint == signers.HintOwnFile || hint == signers.HintNoMerge {
-			why += "; " + hint
-		}
-		return used, fmt.Sprintf("commit %s brought it: %s", plan.ShortCommit(b.In), why), nil
+		return used, fmt.Sprintf("commit %s brought it: %s; %s", plan.ShortCommit(b.In), why, hint), nil
 	}
 	if why, err = g.replayed(ctx, record, a.Spec.Plan, used); err != nil || why != "" {
 		return used, why, err
