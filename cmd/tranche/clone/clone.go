@@ -179,7 +179,9 @@ func (c *Clone) Git(ctx context.Context, args ...string) (string, error) {
 type Change struct {
 	clone *Clone
 	// Dir is the root of the worktree, which stands on the clone's HEAD.
-	Dir    string
+	Dir string
+	// On is the clone's HEAD, which the change is made on.
+	On     string
 	shown  []string // the files of the diff that was returned last
 	commit string   // empty: there is none that may be taken over
 }
@@ -193,6 +195,9 @@ func (c *Clone) Begin(ctx context.Context) (*Change, error) {
 	ch := &Change{clone: c, Dir: filepath.Join(parent, "worktree")}
 	if _, err := git(ctx, c.Dir, "worktree", "add", "--quiet", "--detach", ch.Dir, "HEAD"); err != nil {
 		return nil, errors.Join(fmt.Errorf("making a worktree: %w", err), os.RemoveAll(parent))
+	}
+	if ch.On, err = git(ctx, ch.Dir, "rev-parse", "HEAD"); err != nil {
+		return nil, errors.Join(err, ch.Close())
 	}
 	return ch, nil
 }

@@ -8,7 +8,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -177,11 +176,11 @@ func (st *commitCommand) approve(step int32) error {
 		}
 		content, err := put(cli.ApprovedFor(governs))
 		switch {
-		case err != nil || text == "" || !cli.HasSigners(st.source):
-		case !unsigned(br, a.Spec) && givenOn.ReplaceAllString(text, "") == content:
+		case err != nil || !cli.HasSigners(st.source):
+		case !unsigned(br, a.Spec) && madeOn.ReplaceAllString(text, "") == content:
 			content = text
-		default: // a line of its own, since others may have written all the other lines
-			content, err = put(cli.ApprovedFor(governs) + " Given on " + time.Now().UTC().Format(time.RFC3339) + ".")
+		default: // so no other person can have written it, and git cannot have made it of other files
+			content, err = put(cli.ApprovedFor(governs) + " Made on " + ch.On + ".")
 		}
 		if err != nil {
 			return "", err
@@ -195,8 +194,8 @@ func (st *commitCommand) approve(step int32) error {
 	return st.commit(change, check, append(st.names(), fmt.Sprintf("Tranche-Step: %d", step))...)
 }
 
-// givenOn is the time that is in the note of an approval in whose file was another one.
-var givenOn = regexp.MustCompile(` Given (again )?on [0-9TZ:-]+\.`)
+// madeOn is what the note of a signed approval has of its commit. It was a time before.
+var madeOn = regexp.MustCompile(` (Made on [0-9a-f]{40,64}|Given (again )?on [0-9TZ:-]+)\.`)
 
 // unsigned reports whether only signed approvals count for a release, and the
 // controller has taken none as good that says the same.

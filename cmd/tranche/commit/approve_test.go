@@ -38,8 +38,8 @@ func TestApprove_LineOfItsOwn(t *testing.T) {
 		return ownLines
 	}
 	approve(0)
-	if strings.Contains(text, "Given") {
-		t.Errorf("the first approval is\n%s", text)
+	if parent := s.Run("git", "rev-parse", "HEAD~1"); !strings.Contains(text, " Made on "+parent+".\n") {
+		t.Errorf("the approval does not name the commit before it, %s:\n%s", parent, text)
 	}
 	for _, step := range []string{"1", "0"} { // another user has both steps in the history
 		s.Write("approvals/web.yaml", text[:strings.Index(text, "  step:")]+"  step: "+step+"\n")

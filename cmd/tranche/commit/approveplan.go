@@ -47,6 +47,7 @@ func (st planApproval) approve() error {
 	change := func(ctx context.Context, ch *clone.Change) (string, error) {
 		// The time makes it another file each time, so that this commit brings it.
 		note := "Approves the plan as of " + time.Now().UTC().Format(time.RFC3339) + "; changes: " + strings.Join(now.Changes(then), ", ") + "."
+		note += " Made on " + ch.On + "."
 		text := manifest.PlanApprovalFile(st.release.Namespace, st.release.Name, digest, note)
 		return "Approve the plan of " + st.release.Name, ch.Write(ctx, file, string(text))
 	}
