@@ -109,6 +109,7 @@ func TestWatchNoticesPushes(t *testing.T) {
 		})
 	}
 	w.Forget(webSource)
+	requestCount(w, quiet) // of the last push
 	repo.CommitAndPush(nil)
 	if n := requestCount(w, quiet); n != 0 {
 		t.Errorf("requested %d times after it was forgotten", n)
