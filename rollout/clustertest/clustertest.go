@@ -243,7 +243,8 @@ func (c *Cluster) install() error {
 			return fmt.Errorf("installing config/%s: %w: %s", part[1], err, out)
 		}
 	}
-	out, err := c.kubectl("wait", "--for=condition=Established", "crd/batchreleases.tranche.dev", "crd/gitsources.tranche.dev")
+	wait := []string{"wait", "--for=condition=Established", "--timeout=" + Within.String()}
+	out, err := c.kubectl(append(wait, "crd/batchreleases.tranche.dev", "crd/gitsources.tranche.dev")...)
 	if err != nil {
 		return fmt.Errorf("waiting for the CRDs: %w: %s", err, out)
 	}
