@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -68,6 +69,13 @@ func TestAccountThatMayNot(t *testing.T) {
 			if tc.gone {
 				s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 1, "v2": 1})
 				s.kubectl("delete", "rolebinding/tenant", "serviceaccount/tenant", "-n", s.ns)
+				clustertest.Wait(t, "the right to be gone", func() error {
+					as := "--as=system:serviceaccount:" + s.ns + ":tenant"
+					if out, err := s.c.Kubectl(t, "auth", "can-i", "patch", "replicasets.apps", "-n", s.ns, as); err == nil {
+						return errors.New(out)
+					}
+					return nil
+				})
 				s.approve(0)
 			}
 			clustertest.Wait(t, "the status", func() error {

@@ -287,8 +287,10 @@ func (p *faultPlay) read() {
 	p.Helper()
 	var releases v1alpha1.BatchReleaseList
 	var sets appsv1.ReplicaSetList
-	p.must(p.c.Client.List(p.Context(), &releases, client.InNamespace(p.ns)))
-	p.must(p.c.Client.List(p.Context(), &sets, client.InNamespace(p.ns)))
+	clustertest.Wait(p, "an answer", func() error { // the API server may just have begun again
+		in := client.InNamespace(p.ns)
+		return errors.Join(p.c.Client.List(p.Context(), &releases, in), p.c.Client.List(p.Context(), &sets, in))
+	})
 	p.releases, p.sizes = map[string]v1alpha1.BatchRelease{}, map[string]map[string]int32{}
 	for _, br := range releases.Items {
 		p.releases[br.Name] = br

@@ -431,6 +431,7 @@ func oursH16(t *testing.T) {
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, map[string]int32{"v1": 2})
 	twin.kubectl("-n", twin.ns, "set", "image", "deployment/web", "web=registry.example.org/web:v1")
 	twin.rolled("web", 2)
+	s.nativeHasSeen("web")
 	for _, tag := range []string{"v1", "v2"} {
 		if diff := cmp.Diff(twin.set(tag).Annotations, s.set(tag).Annotations); diff != "" {
 			t.Errorf("annotations of %s (-native +ours):\n%s", tag, diff)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -340,15 +341,22 @@ func TestDeadline_Largest(t *testing.T) {
 // release all the same. Each one takes up the clock where the last one left it.
 func TestDeadline_RestartedAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	const life = 2 * time.Second
+	const life = 4 * time.Second
 	s, stop := atGateOf(t, 2)
-	s.deadline(12)
+	s.deadline(24)
 	s.setReady("v2", false)
 	s.waitFor(v1alpha1.ReasonUpgrading, 0, map[string]int32{"v1": 1, "v2": 1})
 	stop()
 	clustertest.Wait(t, "the release to go back", func() error {
-		stop := startControllerIn(t, s.c, s.ns)
+		clock := &jumpingClock{}
+		stop := startReconciler(t, s.c, s.ns, clock.options(), func(*ctrl.Options) {})
 		defer stop()
+		clustertest.Wait(t, "it to look", func() error {
+			if clock.reads() == 0 {
+				return errors.New("it has not read its clock")
+			}
+			return nil
+		})
 		time.Sleep(life) // how long this one lives
 		if sizes := s.sizes(); sizes["v1"] != 2 || sizes["v2"] != 0 {
 			return fmt.Errorf("sizes %v", sizes)

@@ -202,7 +202,7 @@ func TestReplicaSetsUnderThePolicy(t *testing.T) {
 	}
 	// In foreground, so that the Deployment is there while the garbage collector
 	// deletes its ReplicaSets.
-	s.kubectl("-n", s.ns, "delete", "deployment/web", "--cascade=foreground", "--timeout=2m")
+	s.kubectl("-n", s.ns, "delete", "deployment/web", "--cascade=foreground", "--timeout=4m")
 	for _, rs := range s.sets() {
 		if rs.Name == v1 || rs.Name == v2 {
 			t.Errorf("ReplicaSet %s is left", rs.Name)

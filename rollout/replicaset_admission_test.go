@@ -7,12 +7,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -148,7 +150,8 @@ func TestReplicaSetsUnderAMutatingPolicy_NotForeseen(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
 	var calls requests
-	startControllerIn(t, s.c, s.ns, calls.count)
+	clock := &jumpingClock{still: time.Now()} // so the minute is not over before the test has looked
+	startReconciler(t, s.c, s.ns, clock.options(), func(*ctrl.Options) {}, calls.count)
 	s.install(4)
 	s.plan("1", "100%")
 	s.waitFor(v1alpha1.ReasonReleaseCompleted, 1, nil)
@@ -486,7 +489,10 @@ func TestReplicaSetsUnderAPolicyOfTheirSize(t *testing.T) {
 	if st := s.release().Status; st.RollingBack || st.FailedRevision != "" {
 		t.Errorf("rolled back: %s", st.FailedMessage)
 	}
-	remove()
+	// The pods of the next trial may take longer than a second.
 	s.edit(func(spec *v1alpha1.BatchReleaseSpec) { spec.Strategy.ProgressDeadlineSeconds = nil })
+	s.refused(1, map[string]int32{"v1": 3, "v2": 2})
+	remove()
+	lookAgain("free")
 	s.waitFor(v1alpha1.ReasonWaitingForApproval, 1, map[string]int32{"v1": 4, "v2": 2})
 }

@@ -44,9 +44,7 @@ func TestWatcherFails(t *testing.T) {
 		d.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
 		d.Spec.Paused, d.Spec.Strategy = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	})
-	stable := s.sets()[0]
-	stable.Spec.Replicas = ptr.To(int32(2))
-	s.must(c.Client.Update(t.Context(), &stable, client.FieldOwner(v1alpha1.ManagerRollout)))
+	resizeAsRollout(s, "v1", 2)
 	clustertest.Wait(t, "the native controller to fight (H1)", func() error {
 		if w.Fights() == 0 {
 			return fmt.Errorf("sizes %v", s.sizes())
@@ -64,6 +62,17 @@ func TestWatcherFails(t *testing.T) {
 			t.Errorf("the watcher says %q, and not %q", got, want)
 		}
 	}
+}
+
+// resizeAsRollout resizes a ReplicaSet as Tranche's controller does. The status of the
+// ReplicaSet may be written meanwhile.
+func resizeAsRollout(s *shop, tag string, n int32) {
+	s.Helper()
+	clustertest.Wait(s, "the write of "+tag, func() error {
+		rs := s.set(tag)
+		rs.Spec.Replicas = &n
+		return s.c.Client.Update(s.Context(), rs, client.FieldOwner(v1alpha1.ManagerRollout))
+	})
 }
 
 // forge writes a status that says that all gates have opened, as the controller's
@@ -91,9 +100,7 @@ func TestWatcherCountsGates(t *testing.T) {
 			stop()
 			s.forge()
 			s.resize("v1", 2)
-			v2 := s.set("v2")
-			v2.Spec.Replicas = ptr.To(int32(2))
-			s.must(s.c.Client.Update(s.Context(), v2, client.FieldOwner(v1alpha1.ManagerRollout)))
+			resizeAsRollout(s, "v2", 2)
 		},
 		"by the controller": func(s *shop, _ func()) {
 			s.forge()
@@ -208,11 +215,7 @@ func TestWatcherGoesOn(t *testing.T) {
 		}
 		return nil
 	})
-	clustertest.Wait(t, "the write of v1", func() error { // its status may be written meanwhile
-		v1 := s.set("v1")
-		v1.Spec.Replicas = ptr.To(int32(1))
-		return c.Client.Update(t.Context(), v1, client.FieldOwner(v1alpha1.ManagerRollout))
-	})
+	resizeAsRollout(s, "v1", 1)
 	clustertest.Wait(t, "the fight to be seen (H1)", func() error {
 		if w.Fights() == 0 {
 			return errors.New(w.Timeline())
