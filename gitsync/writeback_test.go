@@ -436,6 +436,16 @@ func TestWriteBackOfTwoDecisionsAtOnce(t *testing.T) {
 				}
 				return nil
 			})
+			clustertest.Wait(t, "an event for each commit", func() error {
+				want := strings.Split(s.inBare("log", "-2", "--abbrev=12", "--format=main@%h: %s", "main"), "\n")
+				got := s.events("WrittenBack")
+				slices.Sort(want)
+				slices.Sort(got)
+				if diff := cmp.Diff(want, got); diff != "" {
+					return fmt.Errorf("(-want +got):\n%s", diff)
+				}
+				return nil
+			})
 			s.inBare("fsck", "--strict", "--no-dangling")
 			s.isAt("web", "ReleaseCompleted", 1)
 		})

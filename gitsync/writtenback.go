@@ -69,8 +69,9 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 		Interrupted: func() bool { return l.parked != nil }, Exchanged: func(operation string, begun time.Time, err error) { metrics.Exchanged(l.name, operation, begun, err) },
 	})
 	l.outcome.intents = result.Problems
-	for _, subject := range result.Subjects {
-		l.tell(corev1.EventTypeNormal, v1alpha1.ReasonWrittenBack, fmt.Sprintf("%s: %s", desired.CommitName(result.Branch, result.Commit), subject))
+	for _, made := range result.Commits {
+		message := fmt.Sprintf("%s: %s", desired.CommitName(result.Branch, made.Hash), made.Subject)
+		l.tellOf(made.Of, corev1.EventTypeNormal, v1alpha1.ReasonWrittenBack, message)
 	}
 	switch {
 	case err != nil:
@@ -78,7 +79,7 @@ func (l *look) writeBack(ctx context.Context, r gitserver.Remote, s *repository.
 	case result.Moved && !refused:
 		return step{moved: true, overtaken: &overtaken{commit: c, observer: o}}, nil
 	default:
-		return step{moved: result.Moved || len(result.Subjects) > 0 && result.Branch == l.gs.Spec.Ref.Branch}, nil
+		return step{moved: result.Moved || len(result.Commits) > 0 && result.Branch == l.gs.Spec.Ref.Branch}, nil
 	}
 }
 

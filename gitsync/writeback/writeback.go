@@ -65,9 +65,16 @@ type Result struct {
 	Problems plan.Problems
 	// Moved: another push was faster. The decisions are compared with that one next.
 	Moved bool
-	// Branch, Commit and Subjects are what was pushed; no subject: nothing was.
-	Branch, Commit string
-	Subjects       []string
+	// Commits are what was pushed to Branch, each on the one before; none: nothing was.
+	Branch  string
+	Commits []Commit
+}
+
+// Commit is one that was pushed.
+type Commit struct {
+	Hash, Subject string
+	// Of is the first BatchRelease that it is about.
+	Of *v1alpha1.BatchRelease
 }
 
 // attempt is one attempt to commit what the cluster decided and the branch does not
@@ -93,7 +100,7 @@ type attempt struct {
 	// sharers are the other sources of the branch.
 	sharers sharers
 
-	made []string // subjects
+	made []Commit
 	done []intent // that are in those
 }
 
@@ -117,7 +124,7 @@ func Run(ctx context.Context, in Input) (Result, error) {
 		r.Moved, err = true, nil
 	}
 	if pushed {
-		r.Branch, r.Commit, r.Subjects = a.branch, a.head.String(), a.made
+		r.Branch, r.Commits = a.branch, a.made
 	}
 	return r, err
 }
@@ -495,6 +502,6 @@ func (w *attempt) add(tree plumbing.Hash, set *plan.Set, message string, said ..
 		return err
 	}
 	w.head, w.tree, w.set = commit, tree, set
-	w.made, w.done = append(w.made, revert.SubjectOf(message)), append(w.done, said...)
+	w.made, w.done = append(w.made, Commit{commit.String(), revert.SubjectOf(message), said[0].live}), append(w.done, said...)
 	return nil
 }
