@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
@@ -74,6 +75,40 @@ func validExample(t *testing.T, c *clustertest.Cluster, ns, example string) exam
 		}
 	}
 	return kind
+}
+
+// Each Deployment of the examples leaves replicas out, or has an autoscaler beside it. Otherwise
+// the file says what kubectl scale does then, and which example shows the other way.
+func TestExamplesScale(t *testing.T) {
+	var files []string
+	for _, depth := range []string{"*/*", "*/*/*", "*/*/*/*"} {
+		found, err := filepath.Glob("../../examples/" + depth + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	deployments := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, document := range strings.Split(string(text), "\n---\n") {
+			var d appsv1.Deployment
+			if err := yaml.Unmarshal([]byte(document), &d); err != nil || d.Kind != "Deployment" {
+				continue
+			}
+			deployments++
+			scaled := strings.Contains(string(text), "kind: HorizontalPodAutoscaler") || strings.Contains(document, "examples/autoscaled")
+			if d.Spec.Replicas != nil && !scaled {
+				t.Errorf("%s: Deployment %s has replicas, no autoscaler, and no word on kubectl scale", file, d.Name)
+			}
+		}
+	}
+	if deployments < 3 {
+		t.Errorf("%d Deployments are found in %q", deployments, files)
+	}
 }
 
 // documents are the files with examples.
