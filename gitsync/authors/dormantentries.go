@@ -42,28 +42,33 @@ func (d *dormancy) searchEntries(ctx context.Context, list []suspect) ([]plumbin
 	if found, err := plain.search(ctx, in, plain.countsWithin); err != nil || len(found) > 0 {
 		return found, err
 	}
-	if found, err := plain.searchStanding(ctx, in); err != nil || len(found) > 0 {
+	if found, err := plain.searchStanding(ctx, in, plain.hasEntry); err != nil || len(found) > 0 {
 		return found, err
 	}
 	lines := *d
 	lines.gone = slices.Clip(d.gone)
-	return lines.searchStanding(ctx, rest)
+	return lines.searchStanding(ctx, rest, func(ctx context.Context, s suspect, then fields) (bool, error) {
+		for file := range s.changes {
+			if rank(file) == 0 && then != nil {
+				return true, nil // its rules cannot be taken apart
+			}
+		}
+		return lines.hasEntry(ctx, s, then)
+	})
 }
 
 // countsWithin reports whether a commit counts, or takes too many renderings.
 func (d *dormancy) countsWithin(ctx context.Context, s suspect, then fields) (bool, error) {
 	defer func(most int) { d.most = most }(d.most)
 	d.most, d.trials = maxTrials, 0
-	is, err := d.counts(ctx, s, then)
-	if errors.Is(err, errEnoughTrials) {
-		return true, nil
-	}
-	return is, err
+	return isOrMany(d.counts(ctx, s, then))
 }
 
 // searchStanding returns the first of the commits that has an entry with a later effect, of
 // the entries that still stand. They are taken back together first.
-func (d *dormancy) searchStanding(ctx context.Context, list []suspect) ([]plumbing.Hash, error) {
+func (d *dormancy) searchStanding(
+	ctx context.Context, list []suspect, counts func(context.Context, suspect, fields) (bool, error),
+) ([]plumbing.Hash, error) {
 	var standing []suspect
 	of := map[plumbing.Hash]suspect{}
 	for _, s := range list {
@@ -86,14 +91,14 @@ func (d *dormancy) searchStanding(ctx context.Context, list []suspect) ([]plumbi
 			of[s.commit.Hash], standing = s, append(standing, all)
 		}
 	}
-	return d.search(ctx, standing, func(ctx context.Context, s suspect, _ fields) (bool, error) {
-		return d.hasEntry(ctx, of[s.commit.Hash])
+	return d.search(ctx, standing, func(ctx context.Context, s suspect, then fields) (bool, error) {
+		return counts(ctx, of[s.commit.Hash], then)
 	})
 }
 
 // hasEntry reports whether a commit has an entry with a later effect. The entries that have
 // none are taken back.
-func (d *dormancy) hasEntry(ctx context.Context, s suspect) (bool, error) {
+func (d *dormancy) hasEntry(ctx context.Context, s suspect, _ fields) (bool, error) {
 	defer func(most int) { d.most = most }(d.most)
 	d.most, d.trials = maxTrials, 0
 	files, err := gitobject.FindEntries(d.store, d.tree, s.changes)
@@ -102,24 +107,28 @@ func (d *dormancy) hasEntry(ctx context.Context, s suspect) (bool, error) {
 	}
 	for i := range files {
 		e := &entrySearch{dormancy: d, of: s, file: &files[i]}
-		is, err := e.search(ctx, e.file.Entries)
-		if is || errors.Is(err, errEnoughTrials) {
-			return true, nil
+		if is, err := isOrMany(e.search(ctx, e.file.Entries)); err != nil || is {
+			return is, err
 		}
-		if err == nil && len(e.gone) > 0 {
-			err = e.keepAway(ctx)
-		}
-		if err != nil {
+		if err := e.keepAway(ctx); err != nil {
 			return false, err
 		}
 	}
 	return false, nil
 }
 
+// isOrMany has a commit count that takes too many renderings.
+func isOrMany(is bool, err error) (bool, error) {
+	if errors.Is(err, errEnoughTrials) {
+		return true, nil
+	}
+	return is, err
+}
+
 // keepAway lets the entries without an effect stay taken back.
 func (e *entrySearch) keepAway(ctx context.Context) error {
 	s, err := e.without(e.gone...)
-	if err != nil {
+	if err != nil || len(e.gone) == 0 {
 		return err
 	}
 	d := e.dormancy
@@ -134,15 +143,6 @@ func (e *entrySearch) keepAway(ctx context.Context) error {
 func (e *entrySearch) without(entries ...gitobject.Entry) (suspect, error) {
 	changes, err := e.file.Without(e.dormancy.store, entries)
 	return suspect{commit: e.of.commit, changes: changes}, err
-}
-
-// takeBack returns a tree without entries.
-func (e *entrySearch) takeBack(ctx context.Context, tree plumbing.Hash, entries ...gitobject.Entry) (plumbing.Hash, error) {
-	s, err := e.without(entries...)
-	if err != nil {
-		return tree, err
-	}
-	return e.dormancy.undo(ctx, tree, s)
 }
 
 // search reports whether one of the entries, or one below, has a later effect. Entries
@@ -201,7 +201,11 @@ func (e *entrySearch) entryBefore(ctx context.Context, entry gitobject.Entry) (m
 			return nil, err
 		}
 	}
-	to, err := e.takeBack(ctx, from, entry)
+	s, err := e.without(entry)
+	if err != nil {
+		return nil, err
+	}
+	to, err := e.dormancy.undo(ctx, from, s)
 	if err != nil || to == from {
 		return nil, err
 	}

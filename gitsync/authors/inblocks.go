@@ -3,6 +3,7 @@ package authors
 import (
 	"context"
 	"maps"
+	"path"
 	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -32,15 +33,15 @@ func (d *dormancy) inBlocks(ctx context.Context, list []suspect) (plain *dormanc
 	for _, s := range list {
 		blocks, lines := s, s
 		blocks.changes, lines.changes = map[string]gitobject.Change{}, map[string]gitobject.Change{}
-		for path, c := range s.changes {
+		for p, c := range s.changes {
 			b, ok, err := gitobject.ChangeInBlocks(d.store, c)
 			if err != nil {
 				return nil, nil, nil, err
 			}
-			if ok && paths[path] {
-				blocks.changes[path] = b
+			if ok && paths[p] {
+				blocks.changes[p] = b
 			} else {
-				lines.changes[path] = c
+				lines.changes[p] = c
 			}
 		}
 		if len(blocks.changes) > 0 {
@@ -58,19 +59,20 @@ func (d *dormancy) inBlocks(ctx context.Context, list []suspect) (plain *dormanc
 func rewriteAll(ctx context.Context, d *dormancy, list []suspect) (map[string]bool, error) {
 	paths := map[string]bool{}
 	for _, s := range list {
-		for path := range s.changes {
-			paths[path] = true
+		for p := range s.changes {
+			paths[p] = true
 		}
 	}
 	all := slices.Sorted(maps.Keys(paths))
+	slices.SortStableFunc(all, func(a, b string) int { return rank(a) - rank(b) })
 	if same, err := rewrite(ctx, d, all...); err != nil || same {
 		return paths, err
 	}
 	defer func(most int) { d.most = most }(d.most)
 	d.most, d.trials = maxTrials, 0
-	for _, path := range all {
-		if same, err := rewrite(ctx, d, path); err != nil || !same {
-			delete(paths, path)
+	for _, p := range all {
+		if same, err := rewrite(ctx, d, p); err != nil || !same {
+			delete(paths, p)
 		}
 	}
 	return paths, ctx.Err()
@@ -86,8 +88,9 @@ func rewrite(ctx context.Context, d *dormancy, paths ...string) (bool, error) {
 		if err := d.origins.spend(ctx, effortOfUndo*len(paths)); err != nil {
 			return false, err
 		}
+		var ok bool
 		var err error
-		if next[i], err = gitobject.TreeInBlocks(d.store, tree, paths); err != nil {
+		if next[i], ok, err = gitobject.TreeInBlocks(d.store, tree, paths); err != nil || !ok {
 			return false, err
 		}
 		was, err := d.fieldsOf(ctx, tree)
@@ -101,4 +104,12 @@ func rewrite(ctx context.Context, d *dormancy, paths ...string) (bool, error) {
 	}
 	d.tree, d.released, d.base = next[0], next[1], next[2]
 	return true, nil
+}
+
+// rank has kustomizations first, since they have rules for other files.
+func rank(file string) int {
+	if slices.Contains([]string{"kustomization.yaml", "kustomization.yml", "Kustomization"}, path.Base(file)) {
+		return 0
+	}
+	return 1
 }

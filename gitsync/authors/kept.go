@@ -2,6 +2,7 @@ package authors
 
 import (
 	"context"
+	"maps"
 
 	"github.com/go-git/go-git/v5/plumbing"
 )
@@ -60,21 +61,13 @@ func (d *dormancy) keeps(ctx context.Context, then fields, s suspect) (bool, err
 		return false, err
 	}
 	had := was.differ(before)
-	for name := range names {
-		if !had[name] {
-			return true, nil
-		}
-	}
-	return false, nil
+	maps.DeleteFunc(names, func(name string, _ bool) bool { return had[name] })
+	return len(names) > 0, nil
 }
 
 // unchanged leaves the fields that the change has like what was released last.
 func unchanged(d *dormancy, names map[string]bool) map[string]bool {
-	for name := range names {
-		if d.changed[name] {
-			delete(names, name)
-		}
-	}
+	maps.DeleteFunc(names, func(name string, _ bool) bool { return d.changed[name] })
 	return names
 }
 

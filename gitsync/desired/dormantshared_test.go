@@ -63,6 +63,12 @@ func TestDistinctAuthor_DormantShared(t *testing.T) {
   "/spec/template/spec/containers/0/env/0/value", "value": "evil"}`)+"\n]\n")))
 			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
 		},
+		"a kustomization too large to be taken apart": func(m *team, author *gittest.Key) {
+			padded := strings.Repeat("# "+strings.Repeat("x", 1000)+"\n", 1100)
+			m.by(&m.ada, patched(padded))
+			m.completed("v1", m.by(author, patched(padded+"images: [\n  "+lowered("v1")+",\n  "+evil("v3")+"\n]\n")))
+			m.by(&m.ada, gittest.Web("v3"))
+		},
 		"an element that another one names": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, patched())
 			m.completed("v1", m.by(author, patched("configMapGenerator: [{name: c, literals: &a [x=1]}, {name: d,\n literals: *a}]\n",

@@ -126,21 +126,25 @@ func ChangeInBlocks(s *Store, c Change) (Change, bool, error) {
 	return Change{From: from, To: to}, ok, err
 }
 
-// TreeInBlocks returns a tree with some of its manifests in blocks.
-func TreeInBlocks(s *Store, tree plumbing.Hash, paths []string) (plumbing.Hash, error) {
+// TreeInBlocks returns a tree with some of its manifests in blocks. It returns false where one
+// of the files is no manifest.
+func TreeInBlocks(s *Store, tree plumbing.Hash, paths []string) (plumbing.Hash, bool, error) {
 	put := Files{}
 	for _, p := range paths {
 		e, err := EntryAt(s, tree, p)
 		if err != nil {
-			return tree, err
+			return tree, false, err
 		}
-		if e, ok, err := entryInBlocks(s, e); err != nil {
-			return tree, err
-		} else if ok && e.Mode != filemode.Empty {
+		e, ok, err := entryInBlocks(s, e)
+		if err != nil || !ok {
+			return tree, false, err
+		}
+		if e.Mode != filemode.Empty {
 			put[p] = e
 		}
 	}
-	return s.WriteTree(tree, put)
+	next, err := s.WriteTree(tree, put)
+	return next, err == nil, err
 }
 
 // entryInBlocks returns a manifest in blocks. One that is not there has none.

@@ -60,7 +60,24 @@ func TestTurns(t *testing.T) {
 // However many syncs of one namespace wait to work, one of another namespace waits for the end
 // of one at most. The namespaces take turns, and none is kept waiting.
 func TestWorking_Shares(t *testing.T) {
-	w := newWork(2)
+	for _, places := range []int{1, 2, 3} {
+		order := workInOrder(t, places)
+		last := map[string]int{}
+		for i, namespace := range order {
+			last[namespace] = i
+		}
+		// The busy one has all places before others come. After that each third turn is its own.
+		if last["quiet"] > 12 || last["calm"] > 12 || last["busy"] != len(order)-1 || slices.Index(order, "quiet") > 4 {
+			t.Errorf("%d work at the same time: the order is %v", places, order)
+		}
+	}
+}
+
+// workInOrder has syncs of three namespaces work, and returns the namespaces in the order in
+// which they began.
+func workInOrder(t *testing.T, places int) (order []string) {
+	t.Helper()
+	w := newWork(places)
 	var waiting []*waiter
 	for range 50 {
 		waiting = append(waiting, w.add("busy"))
@@ -68,35 +85,45 @@ func TestWorking_Shares(t *testing.T) {
 	for range 3 {
 		waiting = append(waiting, w.add("quiet"), w.add("calm"))
 	}
-	var order []string
 	var working []*waiter // in the order in which they began
 	for n := len(waiting); len(order) < n; {
 		waiting = slices.DeleteFunc(waiting, func(one *waiter) bool {
-			select {
-			case <-one.begins:
+			if begins(one) {
 				working = append(working, one)
-				return true
-			default:
-				return false
 			}
+			return begins(one)
 		})
-		if len(working) == 0 || len(working) > 2 {
+		if len(working) == 0 || len(working) > places {
 			t.Fatalf("%d work, and %d wait", len(working), len(waiting))
 		}
 		order = append(order, working[0].namespace)
 		w.leave(working[0])
 		working = working[1:]
 	}
-	last := map[string]int{}
-	for i, namespace := range order {
-		last[namespace] = i
-	}
-	// Two of the busy ones work before others come. After that each third one is theirs.
-	if last["quiet"] > 12 || last["calm"] > 12 || last["busy"] != len(order)-1 || slices.Index(order, "quiet") > 4 {
-		t.Errorf("the order is %v", order)
-	}
-	if w.free != 2 || len(w.working)+len(w.waiting)+len(w.began) > 0 {
+	if w.free != places || len(w.working)+len(w.waiting)+len(w.began) > 0 {
 		t.Errorf("left is %+v", w)
+	}
+	return order
+}
+
+func begins(w *waiter) bool {
+	select {
+	case <-w.begins:
+		return true
+	default:
+		return false
+	}
+}
+
+// A namespace of which a sync has worked for long is after one of which none works.
+func TestWorking_Fewest(t *testing.T) {
+	w := newWork(2)
+	w.add("long")
+	short := w.add("short")
+	long, next := w.add("long"), w.add("short")
+	w.leave(short)
+	if begins(long) || !begins(next) {
+		t.Error("two of one namespace work, and none of the other")
 	}
 }
 
