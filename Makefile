@@ -63,12 +63,16 @@ soak: bin/devcluster bin/kubectl ## Explore wide, take every fault at every writ
 	go test -v -run TestPlanAdversary -timeout 2h ./gitsync/terms -graphs $(GRAPHS)
 	go test -v -run TestLiveAdversary -timeout 2h ./gitsync -live $(LIVE)
 
+# Go before 1.27 may fail a target at the end of its time, without a failing input:
+# "context deadline exceeded" (go.dev/issue/75804). This is no failure.
 fuzz: ## Run every fuzz target for FUZZTIME, 1m by default
-	@set -o pipefail; go test -list '^Fuzz' ./... | \
+	@set -o pipefail; log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
+	go test -list '^Fuzz' ./... | \
 	awk '/^Fuzz/ {t[n++] = $$1} /^ok/ {for (i = 0; i < n; i++) print $$2, t[i]; n = 0}' | \
 	while read -r package target; do \
 	  echo "$$target in $$package"; \
-	  go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || exit 1; \
+	  go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null 2>&1 | tee "$$log" || \
+	    { grep -qx ' *context deadline exceeded' "$$log" && ! grep -q 'Failing input\|panic' "$$log"; } || exit 1; \
 	done
 
 clean: ## Remove what was built, but the Go build cache
