@@ -136,9 +136,9 @@ func (a *abandonment) letGo(ctx context.Context, deployment types.NamespacedName
 		if returning, err := a.returning(ctx, deployment); err != nil || returning {
 			return 0, err
 		}
-		if wait, err := a.awaitSource(ctx, deployment); err != nil || wait > 0 {
-			return wait, err
-		}
+	}
+	if wait, err := a.awaitSource(ctx, deployment); err != nil || wait > 0 {
+		return wait, err
 	}
 	return 0, a.release(ctx, deployment)
 }
@@ -261,28 +261,26 @@ func returns(br v1alpha1.BatchRelease) bool {
 	return isGone(&br) && br.Annotations[v1alpha1.AnnotationReturns] != ""
 }
 
-// awaitSource returns how long the hand-back of a held Deployment waits for its source. One
-// that no GitSource applies waits for nothing, unless it is restored: its BatchRelease may
-// come after it.
+// awaitSource returns how long a Deployment without a plan waits for its source, before it is
+// handed back or its records go. One that no GitSource applies waits for nothing, unless it is
+// restored: its BatchRelease may come after it.
 func (a *abandonment) awaitSource(ctx context.Context, deployment types.NamespacedName) (time.Duration, error) {
 	wait := a.startup.wait(deployment)
 	if wait == 0 {
 		return 0, nil
 	}
 	var live appsv1.Deployment // the cache has no managedFields
-	if err := a.reader.Get(ctx, deployment, &live); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return 0, nil
-		}
-		return 0, fmt.Errorf("reading Deployment %s before it is handed back: %w", deployment, err)
+	err := a.reader.Get(ctx, deployment, &live)
+	if client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("reading Deployment %s before letting go of it: %w", deployment, err)
 	}
-	if !mayReturn(&live) {
+	if err != nil || !mayReturn(&live) {
 		return 0, nil
 	}
 	return wait, nil
 }
 
-// mayReturn reports whether the plan of a held Deployment may come yet: a GitSource applies
+// mayReturn reports whether the plan of a Deployment may come yet: a GitSource applies
 // the Deployment, or a restore has made it. Then it is held, and not by the controller's write.
 func mayReturn(live *appsv1.Deployment) bool {
 	has := func(manager string) bool {

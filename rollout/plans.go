@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
@@ -39,19 +40,15 @@ func (p planIndex) of(ctx context.Context, namespace, deployment string) ([]v1al
 	return slices.DeleteFunc(plans.Items, func(br v1alpha1.BatchRelease) bool { return isGone(&br) }), nil
 }
 
-// ofDeployment maps a Deployment to its plans; a held one without any to
-// a request that finds no plan and hands it back.
+// ofDeployment maps a Deployment to its plans; a held one without any to a request that finds no plan and hands it back.
 func (p planIndex) ofDeployment(ctx context.Context, o client.Object) []reconcile.Request {
-	requests := p.requests(ctx, o.GetNamespace(), o.GetName())
 	d, ok := o.(*appsv1.Deployment)
-	if ok && len(requests) == 0 && (v1alpha1.HasHeld(d.Labels) || d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType) {
-		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: noPlan + o.GetName()}}}
-	}
-	return requests
+	held := ok && (v1alpha1.HasHeld(d.Labels) || d.Spec.Paused && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType)
+	return p.requests(ctx, o.GetNamespace(), o.GetName(), held)
 }
 
-// noPlan begins the name of a request for a held Deployment that no plan
-// governs: no BatchRelease has such a name.
+// noPlan begins the name of a request for a Deployment that no plan governs, and that is to
+// be let go of. No BatchRelease has such a name.
 const noPlan = "held/"
 
 // rivals maps a plan to all plans for the same Deployment: when the one that
@@ -61,14 +58,15 @@ func (p planIndex) rivals(ctx context.Context, o client.Object) []reconcile.Requ
 	if !ok {
 		return nil
 	}
-	return p.requests(ctx, br.Namespace, br.Spec.WorkloadRef.Name)
+	return p.requests(ctx, br.Namespace, br.Spec.WorkloadRef.Name, false)
 }
 
-// ofOwned maps what a Deployment owns to the Deployment's plans.
+// ofOwned maps what a Deployment owns to the Deployment's plans. A record of one without any
+// was left while no controller ran, and goes.
 func (p planIndex) ofOwned(ctx context.Context, o client.Object) []reconcile.Request {
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "Deployment" {
-			return p.requests(ctx, o.GetNamespace(), owner.Name)
+			return p.requests(ctx, o.GetNamespace(), owner.Name, o.GetLabels()[plan.LabelManagedBy] == plan.ManagedBy)
 		}
 	}
 	return nil
@@ -99,11 +97,15 @@ func (p planIndex) gathered() handler.EventHandler {
 	}
 }
 
-func (p planIndex) requests(ctx context.Context, namespace, deployment string) []reconcile.Request {
+// requests returns a request for each plan of a Deployment. With orNone and without any, it returns one that finds no plan.
+func (p planIndex) requests(ctx context.Context, namespace, deployment string, orNone bool) []reconcile.Request {
 	plans, err := p.of(ctx, namespace, deployment)
 	if err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "mapping a change to its plans")
 		return nil
+	}
+	if len(plans) == 0 && orNone {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: noPlan + deployment}}}
 	}
 	requests := make([]reconcile.Request, len(plans))
 	for i := range plans {

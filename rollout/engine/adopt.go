@@ -71,6 +71,9 @@ func awaitNative(d *draft) {
 	if d.unready = true; d.Pods != nil && d.Pods.Cause != "" {
 		message += ": " + d.Pods.Cause
 	}
+	if d.Deployment.Spec.Paused {
+		message += "; the Deployment is paused, and goes on after kubectl rollout resume"
+	}
 	for _, c := range s.Conditions {
 		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse {
 			d.stall(v1alpha1.ReasonNativeRollout, message+": "+c.Message)
