@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,6 +60,22 @@ func TestPodTemplateHashInGit(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, plantest.List(renderAndCollect(t, map[string]string{"apps/x.yaml": tc.manifest}))); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// What the controller says of a BatchRelease by its annotations, Git cannot say.
+func TestControllersAnnotationsInGit(t *testing.T) {
+	for _, name := range []string{"push", "commit-author", "commit-url", "rejected", "returns"} {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"apps/x.yaml": "apiVersion: tranche.dev/v1alpha1\nkind: BatchRelease\n" +
+				"metadata: {name: x, annotations: {tranche.dev/" + name + ": a}}\n" +
+				"spec: {workloadRef: {name: x}, strategy: {steps: [{replicas: 100%}]}}\n"}
+			want := "InvalidManifest apps/x.yaml: BatchRelease shop/x: metadata.annotations[tranche.dev/" + name +
+				"]: only the controller sets it; remove it"
+			if got := plantest.List(renderAndCollect(t, files)); !slices.Contains(got, want) {
+				t.Errorf("%q, want %q among them", got, want)
 			}
 		})
 	}

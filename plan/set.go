@@ -122,6 +122,7 @@ func (c *collector) add(o Object) {
 var controllersOwn = []string{
 	v1alpha1.LabelHeld, v1alpha1.LabelSource, v1alpha1.LabelSourceNamespace,
 	v1alpha1.AnnotationPush, v1alpha1.AnnotationCommitAuthor, v1alpha1.AnnotationCommitURL, v1alpha1.AnnotationRejected,
+	v1alpha1.AnnotationReturns,
 }
 
 // nativesOwn are the prefixes of the labels and annotations by which the controllers of
