@@ -65,7 +65,7 @@ func TestPodTemplateHashInGit(t *testing.T) {
 	}
 }
 
-// What the controller says of a BatchRelease by its annotations, Git cannot say.
+// The annotations by which the controller marks a BatchRelease are refused in Git.
 func TestControllersAnnotationsInGit(t *testing.T) {
 	for _, name := range []string{"push", "commit-author", "commit-url", "rejected", "returns"} {
 		t.Run(name, func(t *testing.T) {
