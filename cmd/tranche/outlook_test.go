@@ -198,8 +198,11 @@ func allows(s *env, user string, what authorizationv1.ResourceAttributes) {
 	what.Namespace = s.ns
 	clustertest.Wait(s, "the rights of "+user, func() error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &what}}
-		if err := s.c.Client.Create(s.Context(), review); err != nil || !review.Status.Allowed {
-			return fmt.Errorf("may not %s %s: %s %v", what.Verb, what.Resource, review.Status.Reason, err)
+		if err := s.c.Client.Create(s.Context(), review); err != nil {
+			return err
+		}
+		if !review.Status.Allowed {
+			return fmt.Errorf("may not %s %s: %s", what.Verb, what.Resource, review.Status.Reason)
 		}
 		return nil
 	})

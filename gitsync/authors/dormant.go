@@ -53,8 +53,10 @@ var errEnoughTrials = errors.New("too many renderings")
 type suspect struct {
 	commit  *object.Commit
 	changes map[string]gitobject.Change
-	at      int32 // in the lineage
-	proven  bool  // signed by a listed key
+	moves   []move // see renamed.go
+	atBoth  bool   // of the files of moves, when it is taken back
+	at      int32  // in the lineage
+	proven  bool   // signed by a listed key
 }
 
 // fields are the values of what is compared of a rendering; nil: it does not render.
@@ -148,8 +150,10 @@ type dormancy struct {
 	gone     []suspect
 	folded   int
 	rendered map[plumbing.Hash]fields // by tree
-	most     int                      // trials; 0: any number
-	trials   int
+	// ends are the other paths of files that suspects renamed.
+	ends   map[string][]string
+	most   int // trials; 0: any number
+	trials int
 }
 
 // dormant returns a commit of the approver, or of an unknown person, that has an effect
@@ -202,7 +206,7 @@ func (c *Change) newDormancy() (*dormancy, *rendering, error) {
 	d := &dormancy{
 		origins: o, of: c.Of, store: gitobject.NewStore(c.Branch.Store),
 		commit: c.Commit, tree: r.commit.TreeHash, now: c.Of.fields(now.Set),
-		rendered: map[plumbing.Hash]fields{},
+		rendered: map[plumbing.Hash]fields{}, ends: map[string][]string{},
 	}
 	d.rendered[d.tree] = d.now
 	if !c.Branch.has(c.Base) {
@@ -298,13 +302,31 @@ func (d *dormancy) suspect(
 	if err != nil {
 		return nil, err
 	}
+	rest, err := d.withoutMoves(ctx, s, all, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.addChanges(ctx, d, rest, now, r); err != nil {
+		return nil, err
+	}
+	if len(s.changes)+len(s.moves) == 0 {
+		return nil, nil
+	}
+	return s, d.origins.spend(ctx, len(all)*(1+(len(r.reads)+len(d.reads))/32))
+}
+
+// addChanges adds to a commit those changes that may matter, also where their files are now.
+func (s *suspect) addChanges(
+	ctx context.Context, d *dormancy, all map[string]gitobject.Change, now map[string][]string, r *rendering,
+) error {
 	for file, change := range all {
 		paths := append([]string{file}, now[file]...)
 		if !slices.ContainsFunc(paths, func(p string) bool { return d.origins.matters(p, r) }) {
 			continue
 		}
-		if change, err = d.sinceEarlier(ctx, c, file, change, at); err != nil {
-			return nil, err
+		change, err := d.sinceEarlier(ctx, s.commit, file, change, s.at)
+		if err != nil {
+			return err
 		}
 		// A file that was read before cannot be away: what was released needs it.
 		if added := change.From.Mode == filemode.Empty; added && d.reads.Includes(file) {
@@ -314,10 +336,7 @@ func (d *dormancy) suspect(
 			s.changes[p] = change
 		}
 	}
-	if len(s.changes) == 0 {
-		return nil, nil
-	}
-	return s, d.origins.spend(ctx, len(all)*(1+(len(r.reads)+len(d.reads))/32))
+	return nil
 }
 
 // ownParts returns what a commit has made of files. For a merge, these are the files
@@ -457,11 +476,17 @@ func (d *dormancy) effect(then fields) map[string]bool {
 // undo takes commits back in a tree.
 func (d *dormancy) undo(ctx context.Context, tree plumbing.Hash, list ...suspect) (plumbing.Hash, error) {
 	for _, s := range list {
-		if err := d.origins.spend(ctx, effortOfUndo*len(s.changes)); err != nil {
+		if err := d.origins.spend(ctx, effortOfUndo*(len(s.changes)+len(s.moves))); err != nil {
 			return tree, err
 		}
-		var err error
-		if tree, err = gitobject.UndoWhatStands(d.store, tree, s.changes); err != nil {
+		changes, err := d.follow(tree, s.changes)
+		if err != nil {
+			return tree, err
+		}
+		if tree, err = gitobject.UndoWhatStands(d.store, tree, changes); err != nil {
+			return tree, err
+		}
+		if tree, err = s.moveBack(d, tree); err != nil {
 			return tree, err
 		}
 	}
@@ -495,6 +520,18 @@ func (d *dormancy) fieldsOf(ctx context.Context, tree plumbing.Hash) (fields, er
 // counts reports whether a commit has an effect on the change that it did not have on what
 // was released last. then is what is rendered without the commit.
 func (d *dormancy) counts(ctx context.Context, s suspect, then fields) (bool, error) {
+	if then == nil && len(s.moves) > 0 {
+		both, of, err := d.withFilesAtBoth(ctx, s)
+		if err != nil {
+			return false, err
+		}
+		if of != nil {
+			if none, err := d.hasNone(ctx, of, both); err != nil || none {
+				return false, err
+			}
+			s, then = both, of
+		}
+	}
 	before, err := d.effectBefore(ctx, s)
 	if err != nil {
 		return false, err
@@ -530,7 +567,11 @@ func (s suspect) each(parts []map[string]gitobject.Change) []suspect {
 func (d *dormancy) searchLines(ctx context.Context, list []suspect) ([]plumbing.Hash, error) {
 	var lines []suspect
 	for _, s := range list {
-		parts, err := gitobject.SplitLines(d.store, d.tree, s.changes)
+		changes, err := d.follow(d.tree, s.changes)
+		if err != nil {
+			return nil, err
+		}
+		parts, err := gitobject.SplitLines(d.store, d.tree, changes)
 		if errors.Is(err, gitobject.ErrManyParts) {
 			return nil, errEnoughTrials
 		}

@@ -75,7 +75,11 @@ func (d *dormancy) searchStanding(
 		if err := d.origins.spend(ctx, effortOfUndo*len(s.changes)); err != nil {
 			return nil, err
 		}
-		files, err := gitobject.FindEntries(d.store, d.tree, s.changes)
+		changes, err := d.follow(d.tree, s.changes)
+		if err != nil {
+			return nil, err
+		}
+		files, err := gitobject.FindEntries(d.store, d.tree, changes)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +105,11 @@ func (d *dormancy) searchStanding(
 func (d *dormancy) hasEntry(ctx context.Context, s suspect, _ fields) (bool, error) {
 	defer func(most int) { d.most = most }(d.most)
 	d.most, d.trials = maxTrials, 0
-	files, err := gitobject.FindEntries(d.store, d.tree, s.changes)
+	changes, err := d.follow(d.tree, s.changes)
+	if err != nil {
+		return false, err
+	}
+	files, err := gitobject.FindEntries(d.store, d.tree, changes)
 	if err != nil {
 		return false, err
 	}

@@ -60,7 +60,9 @@ func rewriteAll(ctx context.Context, d *dormancy, list []suspect) (map[string]bo
 	paths := map[string]bool{}
 	for _, s := range list {
 		for p := range s.changes {
-			paths[p] = true
+			for _, at := range append([]string{p}, d.ends[p]...) {
+				paths[at] = true
+			}
 		}
 	}
 	all := slices.Sorted(maps.Keys(paths))

@@ -1,0 +1,273 @@
+package desired
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tranche-dev/tranche/gitsync/gittest"
+)
+
+// rename moves a file with a key, and commits it with other files.
+func (m *team) rename(k *gittest.Key, from, to string, files map[string]string) string {
+	m.t.Helper()
+	if err := os.MkdirAll(filepath.Join(m.Work, filepath.Dir(to)), 0o755); err != nil {
+		m.t.Fatal(err)
+	}
+	m.Git("mv", from, to)
+	return m.by(k, files)
+}
+
+// at is files, of which one has another path.
+func at(to, from string, files map[string]string) map[string]string {
+	files = maps.Clone(files)
+	files[to] = files[from]
+	delete(files, from)
+	return files
+}
+
+// listed is a kustomization of resources, one on a line.
+func listed(names ...string) map[string]string {
+	return map[string]string{"deploy/kustomization.yaml": "resources:\n- " + strings.Join(names, "\n- ") + "\n"}
+}
+
+// block is web at a tag as another person writes it.
+func block(tag string) map[string]string {
+	text := strings.Replace(gittest.Web(tag)["deploy/web.yaml"], "metadata: {name: web}", "metadata:\n  name: web", 1)
+	text = strings.Replace(text, "selector: {matchLabels: {app: web}}", "selector:\n    matchLabels:\n      app: web", 1)
+	return map[string]string{"deploy/web.yaml": text}
+}
+
+// An approver may have renamed the files of a Deployment. Their lines stay those of whom wrote
+// them, and so do later changes.
+func TestDistinctAuthor_Renamed(t *testing.T) {
+	t.Parallel()
+	const web, a = "deploy/web.yaml", "deploy/a.yaml"
+	v := func(tag string) map[string]string { return at(a, web, gittest.Web(tag)) }
+	approvesAfter(t, map[string]func(m *team){
+		"since the last release": func(m *team) {
+			m.rename(&m.grace, web, a, nil)
+			m.by(&m.ada, v("v2"))
+		},
+		"before the last release": func(m *team) {
+			m.rename(&m.grace, web, a, nil)
+			m.completed("v2", m.by(&m.ada, v("v2")))
+			m.by(&m.ada, v("v3"))
+		},
+		"into another folder": func(m *team) {
+			m.rename(&m.grace, web, "deploy/x/web.yaml", nil)
+			m.by(&m.ada, at("deploy/x/web.yaml", web, gittest.Web("v2")))
+		},
+		"and written in another way": func(m *team) {
+			m.rename(&m.grace, web, a, nil)
+			m.by(&m.grace, at(a, web, block("v1")))
+			m.by(&m.ada, at(a, web, block("v2")))
+		},
+		"and written in another way at once": func(m *team) {
+			m.rename(&m.grace, web, a, at(a, web, block("v1")))
+			m.by(&m.ada, at(a, web, block("v2")))
+		},
+		"twice": func(m *team) {
+			m.rename(&m.grace, web, "deploy/b.yaml", nil)
+			m.rename(&m.grace, "deploy/b.yaml", a, nil)
+			m.by(&m.ada, v("v2"))
+		},
+		"and again by another": func(m *team) {
+			m.rename(&m.grace, web, "deploy/b.yaml", nil)
+			m.rename(&m.ada, "deploy/b.yaml", a, nil)
+			m.by(&m.ada, v("v2"))
+		},
+	})
+}
+
+// An approver may have renamed them back, or with what names them.
+func TestDistinctAuthor_RenamedBack(t *testing.T) {
+	t.Parallel()
+	const web, a = "deploy/web.yaml", "deploy/a.yaml"
+	v := func(tag string) map[string]string { return at(a, web, gittest.Web(tag)) }
+	approvesAfter(t, map[string]func(m *team){
+		"and back": func(m *team) {
+			m.rename(&m.grace, web, a, nil)
+			m.rename(&m.grace, a, web, nil)
+			m.by(&m.ada, gittest.Web("v2"))
+		},
+		"and back by another": func(m *team) {
+			m.rename(&m.grace, web, a, nil)
+			m.rename(&m.ada, a, web, nil)
+			m.by(&m.ada, gittest.Web("v2"))
+		},
+		"back after another has renamed them": func(m *team) {
+			m.rename(&m.ada, web, a, nil)
+			m.rename(&m.grace, a, web, nil)
+			m.by(&m.ada, gittest.Web("v2"))
+		},
+		"the plan alone": func(m *team) {
+			deployment, plan, _ := strings.Cut(gittest.Web("v1")[web], "---\n")
+			m.completed("v1", m.by(&m.ada, map[string]string{web: deployment, "deploy/plan.yaml": plan}))
+			m.rename(&m.grace, "deploy/plan.yaml", "deploy/release.yaml", nil)
+			m.by(&m.ada, map[string]string{web: strings.Replace(deployment, ":v1", ":v2", 1)})
+		},
+		"with their kustomization": func(m *team) {
+			m.completed("v1", m.by(&m.ada, listed("web.yaml")))
+			m.rename(&m.grace, web, a, listed("a.yaml"))
+			m.by(&m.ada, v("v2"))
+		},
+		"with a kustomization that another edits": func(m *team) {
+			m.completed("v1", m.by(&m.ada, listed("web.yaml")))
+			m.rename(&m.grace, web, a, listed("a.yaml"))
+			files := listed("a.yaml # of web")
+			maps.Copy(files, v("v2"))
+			m.by(&m.ada, files)
+		},
+		"before the last release, with a kustomization that another edits": func(m *team) {
+			m.by(&m.ada, listed("web.yaml"))
+			m.rename(&m.grace, web, a, listed("a.yaml"))
+			m.completed("v2", m.by(&m.ada, v("v2")))
+			files := listed("a.yaml # of web")
+			maps.Copy(files, v("v3"))
+			m.by(&m.ada, files)
+		},
+		"a folder": func(m *team) {
+			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v1"))))
+			m.rename(&m.grace, "deploy/c", "deploy/parts", used("parts"))
+			m.by(&m.ada, reviewed("2"))
+		},
+	})
+}
+
+// approvesAfter has grace approve histories in which she has no part in the change.
+func approvesAfter(t *testing.T, stories map[string]func(m *team)) {
+	t.Helper()
+	for name, tell := range stories {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newTeam(t)
+			v1 := m.by(&m.ada, gittest.Web("v1"))
+			m.completed("v1", v1)
+			tell(m)
+			m.by(&m.grace, approvalOf(m.Head()))
+			if got, ignored := m.approve(t, v1, true); got == nil || got.ApprovedBy != "grace@example.org" {
+				t.Errorf("approved: %+v; ignored:\n%s\n%s", got, ignored, m.Git("log", "--graph", "--format=%h %GP %s"))
+			}
+		})
+	}
+}
+
+// used is a kustomization of web with components.
+func used(folders string) map[string]string { return kustomized("components: [" + folders + "]\n") }
+
+// withRule is a component of a rule for a tag, and of one more.
+func withRule(folder, old, tag string) map[string]string {
+	file := "deploy/" + folder + "/kustomization.yaml"
+	return map[string]string{file: component(folder, old)[file] + rule(tag)}
+}
+
+// A move hides no rule with a later effect.
+func TestDistinctAuthor_DormantRenamed(t *testing.T) {
+	t.Parallel()
+	approvesOnlyOthersAfter(t, map[string]func(m *team, author *gittest.Key){
+		"with a rule, since the last release": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"))))
+			m.rename(author, "deploy/c", "deploy/parts", reviewed("1", used("parts"), withRule("parts", "v9", "v2")))
+			m.by(&m.ada, gittest.Web("v2"))
+		},
+		"with a rule, before the last release": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", used("c"), component("c", "v9")))
+			m.rename(author, "deploy/c", "deploy/parts", reviewed("1", used("parts"), withRule("parts", "v9", "v2")))
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.by(&m.ada, gittest.Web("v2"))
+		},
+		"after a rule of the same person": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"))))
+			m.by(author, withRule("c", "v9", "v2"))
+			m.rename(&m.grace, "deploy/c", "deploy/parts", used("parts"))
+			m.by(&m.ada, gittest.Web("v2"))
+		},
+		"before a rule of the same person": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"))))
+			m.rename(&m.grace, "deploy/c", "deploy/parts", used("parts"))
+			m.by(author, withRule("parts", "v9", "v2"))
+			m.by(&m.ada, gittest.Web("v2"))
+		},
+		"of another's rule to a place that is used later": func(m *team, author *gittest.Key) {
+			m.by(&m.ada, reviewed("1", kustomized(), component("attic", "v2")))
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.rename(author, "deploy/attic", "deploy/c", nil)
+			m.by(&m.ada, reviewed("3", used("c"), gittest.Web("v2")))
+		},
+		"of another's rule to a place that had a file": func(m *team, author *gittest.Key) {
+			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"), withRule("attic", "v9", "v2"))))
+			m.by(author, map[string]string{"deploy/c/kustomization.yaml": ""})
+			m.rename(author, "deploy/attic/kustomization.yaml", "deploy/c/kustomization.yaml", nil)
+			m.by(&m.ada, gittest.Web("v2"))
+		},
+	})
+}
+
+// Nor do two moves that cross, a move that changes an order, or one with a present effect.
+func TestDistinctAuthor_DormantRenamedCrosswise(t *testing.T) {
+	t.Parallel()
+	const web, a = "deploy/web.yaml", "deploy/a.yaml"
+	approvesOnlyOthersAfter(t, map[string]func(m *team, author *gittest.Key){
+		"of two files that cross": func(m *team, author *gittest.Key) {
+			parts := func(files map[string]string, first, second string) map[string]string {
+				return reviewed("1", used("c, d"), component("c", first), component("d", second), files)
+			}
+			m.completed("v1", m.by(&m.ada, parts(nil, "v8", "v9")))
+			m.rename(author, "deploy/c", "deploy/e", used("e, d"))
+			m.rename(author, "deploy/d", "deploy/c", used("e, c"))
+			m.rename(author, "deploy/e", "deploy/d", reviewed("1", used("c, d"), component("c", "v9"), withRule("d", "v8", "v2")))
+			m.by(&m.ada, gittest.Web("v2"))
+		},
+		"with another order of patches": func(m *team, author *gittest.Key) {
+			patch := func(value string) string {
+				return strings.Replace(reviewed(value)["deploy/r.yaml"], "{r: ", "{p: ", 1)
+			}
+			entry := func(file, selector string) string {
+				return "- {path: " + file + ", target: {kind: Deployment, labelSelector: " + selector + "}}\n"
+			}
+			files := patched("patches:\n", entry("p.yaml", "rel=2"), entry("q.yaml", "rel!=9"))
+			files["deploy/p.yaml"], files["deploy/q.yaml"] = patch("evil"), patch("safe")
+			m.completed("v1", m.by(&m.ada, files))
+			m.rename(author, "deploy/p.yaml", "deploy/z.yaml", patched("patches:\n", entry("q.yaml", "rel!=9"), entry("z.yaml", "rel=2")))
+			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
+		},
+		"of the manifest, with another image": func(m *team, author *gittest.Key) {
+			m.rename(author, web, a, at(a, web, gittest.Web("v2")))
+			m.by(&m.ada, at(a, web, labelled("v2")))
+		},
+	})
+}
+
+// approvesOnlyOthersAfter is approvesOnlyOthers for histories after a release of v1.
+func approvesOnlyOthersAfter(t *testing.T, stories map[string]func(m *team, author *gittest.Key)) {
+	t.Helper()
+	for name, tell := range stories {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			approvesOnlyOthers(t, func(m *team, author *gittest.Key) {
+				m.completed("v1", m.Head())
+				tell(m, author)
+			})
+		})
+	}
+}
+
+// A file that the approver has renamed hides no rule that no listed key signed.
+func TestDistinctAuthor_RenamedBeforeAnUnsignedRule(t *testing.T) {
+	t.Parallel()
+	m := newTeam(t)
+	v1 := m.by(&m.ada, gittest.Web("v1"))
+	m.by(&m.ada, reviewed("1", kustomized("components: [c]\n"), component("c", "v9")))
+	m.rename(&m.grace, "deploy/c", "deploy/parts", kustomized("components: [parts]\n"))
+	file := "deploy/parts/kustomization.yaml"
+	m.by(nil, map[string]string{file: component("parts", "v9")[file] + rule("v2")})
+	m.completed("v1", m.by(&m.ada, reviewed("2")))
+	m.by(&m.ada, gittest.Web("v2"))
+	m.by(&m.grace, approvalOf(m.Head()))
+	if got, ignored := m.approve(t, v1, true); got != nil || !strings.Contains(ignored, "cannot be shown: commit ") {
+		t.Errorf("%+v; ignored: %s", got, ignored)
+	}
+}
