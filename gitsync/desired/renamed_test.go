@@ -137,6 +137,34 @@ func TestDistinctAuthor_RenamedBack(t *testing.T) {
 	})
 }
 
+// An approver may have edited other lines of a file that another person changes.
+func TestDistinctAuthor_SharedFile(t *testing.T) {
+	t.Parallel()
+	generated := "configMapGenerator:\n- name: c\n  files: [a]\n"
+	text := strings.Replace(gittest.Web("v1")["deploy/web.yaml"], "image: ", "envFrom: [{configMapRef: {name: c}}], image: ", 1)
+	lines := func(first, second string) map[string]string {
+		return map[string]string{"deploy/a": first + "\n#\n#\n" + second + "\n"}
+	}
+	approvesAfter(t, map[string]func(m *team){
+		"of a generator": func(m *team) {
+			files := reviewed("1", patched(generated), lines("1", "1"))
+			files["deploy/web.yaml"] = text
+			m.by(&m.ada, files)
+			m.completed("v1", m.by(&m.grace, lines("2", "1")))
+			m.by(&m.ada, lines("2", "2"))
+		},
+		"of a branch that a forge squashes": func(m *team) {
+			m.completed("v1", m.by(&m.ada, reviewed("1", kustomized())))
+			m.on("feat")
+			m.by(&m.ada, gittest.Web("v2"))
+			m.Git("checkout", "-q", "main")
+			m.Sign(&m.forge)
+			m.Git("merge", "-q", "--squash", "feat")
+			m.by(&m.forge, nil)
+		},
+	})
+}
+
 // approvesAfter has grace approve histories in which she has no part in the change.
 func approvesAfter(t *testing.T, stories map[string]func(m *team)) {
 	t.Helper()
