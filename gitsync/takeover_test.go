@@ -1,6 +1,7 @@
 package gitsync_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -320,5 +321,44 @@ func TestPlanByHandBecomesGits_Signed(t *testing.T) {
 			stillHeld()
 			sizes.atMost(5)
 		})
+	}
+}
+
+// After a restore with `kubectl create`, kubectl owns the approval, too. A later approval of
+// Git replaces it, and the next release leaves none of it.
+func TestApprovalOfTwoManagers(t *testing.T) {
+	t.Parallel()
+	s := newShop(t, andRollout)
+	br := s.tenOfGit()
+	approve := func(step string) {
+		approval := approvalOf("web", br.Status.UpdateRevision, br.Spec.Commit, step)
+		s.push(map[string]string{"deploy/approvals/web.yaml": approval})
+	}
+	approve("0")
+	s.isAt("web", "WaitingForApproval", 1)
+	alsoApplied(s, "kubectl-create")
+	approve("1")
+	s.isAt("web", "ReleaseCompleted", 2)
+	commit := s.push(map[string]string{"deploy/web.yaml": sizedWeb(10, "v3")})
+	s.applied(commit)
+	s.isAt("web", "WaitingForApproval", 0)
+	if after := s.release("web"); after.Spec.Approval != nil || after.Spec.Commit != commit {
+		t.Errorf("the next release is of %s, and has approval %+v", after.Spec.Commit, after.Spec.Approval)
+	}
+}
+
+// alsoApplied makes a manager an owner of the approval of plan web, with the values that
+// are there.
+func alsoApplied(s *shop, manager string) {
+	s.Helper()
+	br := s.release("web")
+	manifest, err := json.Marshal(map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "BatchRelease", "metadata": map[string]any{"name": "web"},
+		"spec": map[string]any{"workloadRef": br.Spec.WorkloadRef, "strategy": br.Spec.Strategy, "approval": br.Spec.Approval},
+	})
+	s.must(err)
+	out, err := s.c.KubectlWith(s, string(manifest), "apply", "--server-side", "--field-manager="+manager, "-n", s.ns, "-f", "-")
+	if err != nil {
+		s.Fatal(out)
 	}
 }

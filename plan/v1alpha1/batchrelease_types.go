@@ -198,6 +198,8 @@ type Pause struct {
 
 // RollbackStrategy has the steps of a rollback. Their gates open as soon as the step's
 // pods are available.
+//
+// +structType=atomic
 type RollbackStrategy struct {
 	// steps are taken in this order.
 	// +kubebuilder:validation:MinItems=1
@@ -220,6 +222,8 @@ type RollbackStep struct {
 }
 
 // ApprovalsSince is the state of the branch before a release was first seen.
+//
+// +structType=atomic
 type ApprovalsSince struct {
 	// appliedCommit is the tip that was applied before the release was first seen.
 	// An approval does not count if its commit is in the history of this one. Empty
@@ -247,6 +251,8 @@ type ApprovalsSince struct {
 }
 
 // Approval lets the steps up to and including one go on, for one release.
+//
+// +structType=atomic
 type Approval struct {
 	// revision is the approved revision.
 	// +kubebuilder:validation:MaxLength=63
@@ -307,7 +313,9 @@ const (
 	StepInitial StepState = "Initial"
 	// StepUpgrade: the step's pods are on their way.
 	StepUpgrade StepState = "Upgrade"
-	// StepBlocking: the step's pods are available; its gate is closed.
+	// StepBlocking: the step has had its pods available, and its gate is closed. If the
+	// Deployment grows then, the state stays, and the reason is Upgrading until the step has
+	// the pods of the new size.
 	StepBlocking StepState = "Blocking"
 	// StepCompleted: the step's gate has opened. Written to the status by a
 	// person, it is an approval of the step.

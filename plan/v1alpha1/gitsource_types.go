@@ -206,6 +206,8 @@ func (r GitReference) String() string {
 }
 
 // LocalObjectReference names an object in the same namespace.
+//
+// +structType=atomic
 type LocalObjectReference struct {
 	// name is the name is the name of the object.
 	// +kubebuilder:validation:MinLength=1
@@ -230,6 +232,8 @@ type NamespacedObjectReference struct {
 }
 
 // Webhook lets the Git server announce a push.
+//
+// +structType=atomic
 type Webhook struct {
 	// secretRef names a Secret in the same namespace. Its key token is the secret of the
 	// webhook at the Git server.
@@ -238,6 +242,8 @@ type Webhook struct {
 }
 
 // Verification names the keys that a signature must be by.
+//
+// +structType=atomic
 type Verification struct {
 	// secretRef names a Secret whose entries are public keys. *.asc are OpenPGP keys,
 	// *.sshpub are SSH keys, one on each line. allowed_signers has the format of
@@ -260,6 +266,8 @@ const (
 )
 
 // CommitVerification names the keys that must have signed a commit or its tag.
+//
+// +structType=atomic
 type CommitVerification struct {
 	Verification `json:",inline"`
 	// mode is what must be signed. HEAD is the commit to be applied, and the tip of the
