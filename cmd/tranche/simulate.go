@@ -184,6 +184,9 @@ func (o simulateOptions) check() error {
 	return nil
 }
 
+// simulatedReplicas is how many replicas a simulation has at most. It keeps each pod.
+const simulatedReplicas = 1_000_000
+
 func simulate(w io.Writer, changed func(string) bool, o simulateOptions, releases []plannedRelease) error {
 	if err := o.check(); err != nil {
 		return err
@@ -197,6 +200,10 @@ func simulate(w io.Writer, changed func(string) bool, o simulateOptions, release
 		s := o.simulation(r, changed)
 		if n := len(r.plan.Spec.Strategy.Steps); s.Fails && int(s.FailAt) >= n {
 			return fmt.Errorf("--fail-at %d: %s has the steps 0 to %d", s.FailAt, r.plan.Name, n-1)
+		}
+		if s.Replicas > simulatedReplicas {
+			return fmt.Errorf("%s: BatchRelease %s: simulating %d replicas: at most %d can be simulated; set a smaller number with --replicas",
+				r.file, r.plan.Name, s.Replicas, simulatedReplicas)
 		}
 		moments, err := s.Run()
 		if err != nil {
