@@ -296,9 +296,17 @@ func approveDirect(cmd *cobra.Command, at *cli.Connection, br *v1alpha1.BatchRel
 		return fmt.Errorf("--direct approves the present step only, which is %d", br.Status.CurrentStepIndex)
 	case br.Status.CurrentStepState != v1alpha1.StepBlocking:
 		return fmt.Errorf("step %d of %s/%s does not wait at its gate yet: %s", step, br.Namespace, br.Name, br.Status.Reason)
+	case br.Status.RequestedApproval != nil && br.Status.RequestedApproval.Step == step:
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "Step %d of %s/%s was approved in the cluster already. "+
+			"Its gate opens once the step's pods are available.\n", step, br.Namespace, br.Name)
+		return err
 	}
 	if err := cli.Agree(cmd, yes, fmt.Sprintf("Approve step %d of %s/%s in the cluster?", step, br.Namespace, br.Name)); err != nil {
 		return err
+	}
+	then := ""
+	if br.Status.Reason == v1alpha1.ReasonUpgrading { // the Deployment has grown at the gate
+		then = " The gate opens once the step's pods are available."
 	}
 	// On the version that was looked at: a gate that has opened meanwhile is
 	// not the one that was approved.
@@ -307,6 +315,7 @@ func approveDirect(cmd *cobra.Command, at *cli.Connection, br *v1alpha1.BatchRel
 	if err := at.Status().Patch(cmd.Context(), br, patch); err != nil {
 		return fmt.Errorf("approving step %d of %s/%s: %w", step, br.Namespace, br.Name, err)
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Approved step %d of %s/%s in the cluster. Git does not say so.\n", step, br.Namespace, br.Name)
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Approved step %d of %s/%s in the cluster. Git does not say so.%s\n",
+		step, br.Namespace, br.Name, then)
 	return err
 }

@@ -195,6 +195,8 @@ func (s *releaseView) waits(style terminal.Style, step v1alpha1.Step) string {
 		return style.Waits("  paused")
 	case at.CurrentStepState != v1alpha1.StepBlocking:
 		return ""
+	case at.Reason == v1alpha1.ReasonUpgrading: // the Deployment has grown at the gate
+		return style.Waits("  waits for its pods")
 	case step.Pause != nil && at.StepStateTime != nil:
 		left := at.StepStateTime.Add(step.Pause.Duration.Duration).Sub(s.now)
 		return style.Waits("  goes on by itself in " + duration.HumanDuration(max(0, left)))
