@@ -80,7 +80,6 @@ func TestBackup(t *testing.T) {
 	lost.push("web: v2")
 	lost.waitFor("web", "WaitingForApproval", 0, map[string]int32{"v1": 8, "v2": 2})
 	older.releaseAll("v2")
-
 	dir := t.TempDir()
 	root, err := clustertest.Root()
 	s.must(err)
@@ -129,6 +128,7 @@ func TestBackup(t *testing.T) {
 	s.approve(".", "web", 1)
 	s.waitFor("web", "ReleaseCompleted", 2, map[string]int32{"v2": 10})
 	s.untouched("web")
+	s.releaseAll("v3")
 	lost.approve(".", "web", 0)
 	lost.waitFor("web", "WaitingForApproval", 1, map[string]int32{"v1": 5, "v2": 5})
 	failed.replace("release.yaml", "progressDeadlineSeconds: 3", "progressDeadlineSeconds: 600") // three seconds may be too short for v2
