@@ -177,7 +177,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 	if err != nil {
 		return fmt.Errorf("finding a cluster; set KUBECONFIG: %w", err)
 	}
-	mgr, lease, err := newManager(rc, o)
+	mgr, fences, err := newManager(rc, o)
 	if err != nil {
 		return err
 	}
@@ -199,8 +199,8 @@ func runController(ctx context.Context, o controllerOptions) error {
 		StorageDir: o.storagePath, Concurrent: o.concurrent, DefaultServiceAccount: o.defaultServiceAccount,
 		FileRoots: o.fileRoots, FileWriteRoots: o.fileWriteRoots,
 		NoCrossNamespaceRefs: o.noCrossNamespaceRefs, NoRemoteBases: o.noRemoteBases, WebhookAddress: o.webhookAddress,
-		Selector: selector, Limits: o.limits, MayPush: lease.mayWrite, Tell: notifySource(notifier),
-		Freshness: freshness.Options{Ledger: ledgerName(o), Election: lease.seen},
+		Selector: selector, Limits: o.limits, MayPush: fences.mayWrite, Tell: notifySource(notifier),
+		Freshness: freshness.Options{Ledger: ledgerName(o), Election: fences.lease.seen},
 	})
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func runController(ctx context.Context, o controllerOptions) error {
 		}
 	}
 	ctrl.Log.Info("starting", "version", cli.VersionString())
-	if err := lease.run(ctx, mgr.Start); err != nil {
+	if err := fences.run(ctx, mgr.Start); err != nil {
 		return fmt.Errorf("running the controller: %w", err)
 	}
 	return nil
@@ -292,11 +292,30 @@ func notifySource(n *notify.Notifier) func(gitsync.SourceNews) {
 	}
 }
 
-// newManager makes a manager, and the lease that its clients are guarded by.
-func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, *lease, error) {
+// fences are what the clients of a manager are guarded by.
+type fences struct {
+	lease  *lease
+	rewind *rewind
+}
+
+// mayWrite returns why nothing may be written now.
+func (f fences) mayWrite() error {
+	if err := f.rewind.mayWrite(); err != nil {
+		return err
+	}
+	return f.lease.mayWrite()
+}
+
+// run runs a manager until it ends, or until a fence lets nothing be written any more.
+func (f fences) run(ctx context.Context, start func(context.Context) error) error {
+	return f.rewind.run(ctx, func(ctx context.Context) error { return f.lease.run(ctx, start) })
+}
+
+// newManager makes a manager, and what its clients are guarded by.
+func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, fences, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, nil, fmt.Errorf("registering API types: %w", err)
+		return nil, fences{}, fmt.Errorf("registering API types: %w", err)
 	}
 	rc.QPS, rc.Burst = o.qps, o.burst
 	rc.Impersonate.UserName = o.as
@@ -322,28 +341,32 @@ func newManager(rc *rest.Config, o controllerOptions) (ctrl.Manager, *lease, err
 		Controller:                    config.Controller{SkipNameValidation: &o.skipNameValidation},
 		GracefulShutdownTimeout:       ptr.To(20 * time.Second),
 	}
+	back, err := newRewind(rc)
+	if err != nil {
+		return nil, fences{}, err
+	}
 	var l *lease
 	var events leaderEvents
 	if o.leaderElect {
-		var err error
 		if l, err = newLease(rc, &events, options); err != nil {
-			return nil, nil, err
+			return nil, fences{}, err
 		}
 		options.LeaderElectionResourceLockInterface = l
 		rc.Wrap(l.guard)
 	}
+	rc.Wrap(back.guard)
 	mgr, err := ctrl.NewManager(rc, options)
 	if err != nil {
-		return nil, nil, fmt.Errorf("setting up the controller: %w", err)
+		return nil, fences{}, fmt.Errorf("setting up the controller: %w", err)
 	}
 	elections.add(options.LeaderElectionID, l)
 	if l != nil {
 		events.EventRecorder = mgr.GetEventRecorderFor(l.Identity()) //nolint:staticcheck // what the election takes
 	}
 	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("ping", healthz.Ping)); err != nil {
-		return nil, nil, fmt.Errorf("adding probes: %w", err)
+		return nil, fences{}, fmt.Errorf("adding probes: %w", err)
 	}
-	return mgr, l, nil
+	return mgr, fences{l, back}, nil
 }
 
 func setLogger(o controllerOptions) error {

@@ -1,0 +1,156 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+)
+
+// rewindPeriod is the time between two reads of the API server's resourceVersion.
+const rewindPeriod = 2 * time.Second
+
+// rewind notices that the API server's resourceVersion has gone backwards, as after a
+// restore of etcd. The caches of this process then have objects that never were, and watches
+// do not correct them. So the process has to end, and nothing is written before.
+//
+// The API server stops for a restore. From the first request that does not reach it, nothing
+// is written until its resourceVersion has been read again.
+type rewind struct {
+	// read returns the present resourceVersion. It is no client that guard guards.
+	read func(context.Context) (string, error)
+
+	mu      sync.Mutex
+	newest  string
+	failed  error         // why read has to be called before the next write
+	doubts  int           // how often suspect has been called
+	because error         // how the resourceVersion went backwards
+	wake    chan struct{} // has an element while read is to be called at once
+	lost    chan struct{} // closed with because
+}
+
+// newRewind makes one that reads with the rights of a configuration that has no guard yet.
+func newRewind(config *rest.Config) (*rewind, error) {
+	c, err := metadata.NewForConfig(rest.CopyConfig(config))
+	if err != nil {
+		return nil, fmt.Errorf("preparing to read resourceVersions: %w", err)
+	}
+	deployments := c.Resource(appsv1.SchemeGroupVersion.WithResource("deployments"))
+	return &rewind{wake: make(chan struct{}, 1), lost: make(chan struct{}), read: func(ctx context.Context) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, renewDeadline)
+		defer cancel()
+		list, err := deployments.List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			return "", err
+		}
+		return list.ResourceVersion, nil
+	}}, nil
+}
+
+// check reads the resourceVersion and compares it with the newest one that was read before.
+func (r *rewind) check(ctx context.Context) {
+	r.mu.Lock()
+	newest, doubts := r.newest, r.doubts
+	r.mu.Unlock()
+	now, err := r.read(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.failed = err
+		return
+	}
+	if doubts == r.doubts { // a request that failed meanwhile has the next check look
+		r.failed = nil
+	}
+	if newest != "" {
+		order, err := resourceversion.CompareResourceVersion(now, newest)
+		if err == nil && order < 0 && r.because == nil {
+			r.because = fmt.Errorf("the API server's resourceVersion went back from %s to %s, as after a restore of etcd; "+
+				"the caches have objects that never were, and the process ends to read them again", newest, now)
+			close(r.lost)
+		}
+	}
+	r.newest = now
+}
+
+// suspect has the resourceVersion read before the next write.
+func (r *rewind) suspect(because error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = because
+	r.doubts++
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// mayWrite returns why nothing may be written now.
+func (r *rewind) mayWrite() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.because != nil:
+		return fmt.Errorf("not written: %w", r.because)
+	case r.failed != nil:
+		return fmt.Errorf("not written until the API server's resourceVersion is read again: %w", r.failed)
+	}
+	return nil
+}
+
+// guard lets a client write only while mayWrite has no objection.
+func (r *rewind) guard(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(q *http.Request) (*http.Response, error) {
+		if q.Method != http.MethodGet && q.Method != http.MethodHead {
+			if err := r.mayWrite(); err != nil {
+				if q.Body != nil {
+					_ = q.Body.Close() // nothing of it is read
+				}
+				return nil, err
+			}
+		}
+		response, err := next.RoundTrip(q)
+		if err != nil && q.Context().Err() == nil {
+			r.suspect(errors.New("a request did not reach the API server"))
+		}
+		return response, err
+	})
+}
+
+// run runs start until it ends, or until the resourceVersion has gone backwards. It does not
+// wait for start then: the process is to end at once.
+func (r *rewind) run(ctx context.Context, start func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- start(ctx) }()
+	go r.watch(ctx)
+	select {
+	case err := <-ended:
+		return err
+	case <-r.lost:
+		return r.because
+	}
+}
+
+// watch checks at intervals, and at once when a request has failed.
+func (r *rewind) watch(ctx context.Context) {
+	tick := time.NewTicker(rewindPeriod)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		r.check(ctx)
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		case <-r.wake:
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// scripted answers reads of the resourceVersion, one after the other. An empty answer is an
+// error.
+func scripted(answers ...string) *rewind {
+	return &rewind{wake: make(chan struct{}, 1), lost: make(chan struct{}), read: func(context.Context) (string, error) {
+		answer := answers[0]
+		answers = answers[1:]
+		if answer == "" {
+			return "", errors.New("connection refused")
+		}
+		return answer, nil
+	}}
+}
+
+func (r *rewind) isLost() bool {
+	select {
+	case <-r.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestRewind_Check(t *testing.T) {
+	for _, tc := range []struct {
+		reason, answers string
+		writes, lost    bool
+	}{
+		{"it goes forwards", "7 8", true, false},
+		{"nothing was written meanwhile", "7 7", true, false},
+		{"one with more digits is newer", "99 100", true, false},
+		{"etcd was restored", "100 99", false, true},
+		{"the API server cannot be reached", "7 -", false, false},
+		{"the API server is back", "7 - 8", true, false},
+		{"etcd was restored while the API server was away", "7 - - 6", false, true},
+		{"etcd was restored, and is newer again", "7 6 8", false, true},
+		{"it is no number, and cannot be compared", "b a", true, false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			var answers []string
+			for _, a := range strings.Fields(tc.answers) {
+				answers = append(answers, strings.TrimPrefix(a, "-"))
+			}
+			r := scripted(answers...)
+			for range answers {
+				r.check(t.Context())
+			}
+			if err := r.mayWrite(); (err == nil) != tc.writes || r.isLost() != tc.lost {
+				t.Errorf("it may write: %v; it is lost: %t", err, r.isLost())
+			}
+		})
+	}
+}
+
+// A request that does not reach the API server stops all writes until the resourceVersion
+// has been read, and no read.
+func TestRewind_Guard(t *testing.T) {
+	r := scripted("7", "8", "6")
+	r.check(t.Context())
+	var fault error
+	c := r.guard(roundTripper(func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: http.StatusOK}, fault }))
+	ask := func(method string) error {
+		q, err := http.NewRequestWithContext(t.Context(), method, "https://example.org", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.RoundTrip(q)
+		return err
+	}
+	expect := func(when, method string, ok bool) {
+		t.Helper()
+		if err := ask(method); (err == nil) != ok {
+			t.Errorf("%s: %s: %v", when, method, err)
+		}
+	}
+	expect("at first", http.MethodPatch, true)
+	fault = errors.New("connection refused")
+	expect("unreachable", http.MethodGet, false)
+	fault = nil
+	expect("before the check", http.MethodPatch, false)
+	expect("before the check", http.MethodGet, true)
+	r.check(t.Context())
+	expect("after the check", http.MethodPatch, true)
+	r.check(t.Context())
+	expect("after a restore", http.MethodPost, false)
+	expect("after a restore", http.MethodGet, true)
+}
+
+// The process ends without waiting for the manager.
+func TestRewind_Run(t *testing.T) {
+	r := scripted("7", "6", "8", "9")
+	r.suspect(errors.New("connection refused"))
+	err := r.run(t.Context(), func(context.Context) error {
+		select {}
+	})
+	if err == nil || !strings.Contains(err.Error(), "went back from 7 to 6") {
+		t.Errorf("it ended with %v", err)
+	}
+}
