@@ -26,7 +26,7 @@ func takeTurn(c *cluster, late bool) {
 	}
 	k := c.clone()
 	for i := range k.sets {
-		if k.sets[i].rs != nil && k.sets[i].marked {
+		if k.sets[i].rs != nil && k.sets[i].unseen {
 			rs := *k.sets[i].rs
 			rs.Annotations = maps.Clone(rs.Annotations)
 			maps.Copy(rs.Annotations, engine.SizeAnnotations(*rs.Spec.Replicas, *rs.Spec.Replicas))
@@ -35,7 +35,7 @@ func takeTurn(c *cluster, late bool) {
 	}
 	k.native()
 	for i := range c.sets {
-		if c.sets[i].marked {
+		if c.sets[i].unseen {
 			k.sets[i] = c.sets[i] // a write of it was a conflict
 		}
 	}
@@ -44,7 +44,7 @@ func takeTurn(c *cluster, late bool) {
 
 // randomTurn is the name of a turn of the native controller.
 func randomTurn(r *rand.Rand, c *cluster) string {
-	if isMarked(c) && r.IntN(2) == 0 {
+	if isUnseen(c) && r.IntN(2) == 0 {
 		return "native " + behind
 	}
 	return "native"
@@ -54,6 +54,11 @@ func randomTurn(r *rand.Rand, c *cluster) string {
 // its size since.
 func isMarked(c *cluster) bool {
 	return slices.ContainsFunc(c.live(), func(i int) bool { return c.sets[i].marked })
+}
+
+// isUnseen reports whether the native controller has had no turn since a mark.
+func isUnseen(c *cluster) bool {
+	return slices.ContainsFunc(c.live(), func(i int) bool { return c.sets[i].unseen })
 }
 
 // checkMarks judges what a Deployment that is not held is left with, once nothing moves: the

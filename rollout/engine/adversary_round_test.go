@@ -326,6 +326,7 @@ func (c *cluster) apply(o *engine.Observed, a engine.Action) error {
 			rs.Spec.Replicas = &a.To
 		})
 		c.sets[i].read, c.sets[i].marked = c.sets[i].rs, a.Desired != c.replicas() // it reads its own writes; what others write comes later
+		c.sets[i].unseen = c.sets[i].marked
 	case engine.ClearRollback:
 		if c.br.ResourceVersion != o.Release.ResourceVersion {
 			return errConflict

@@ -134,6 +134,8 @@ type podSet struct {
 	foreign bool
 	// marked: the controller wrote its size annotations last, and another size than N (H6).
 	marked bool
+	// unseen: the native controller has had no turn since.
+	unseen bool
 }
 
 // alien is the version of a template that was edited by a person, or that admission has
@@ -452,11 +454,14 @@ func (c *cluster) nativeResize(i int, to int32) {
 		}
 		maps.Copy(rs.Annotations, engine.SizeAnnotations(n, n+surge))
 	})
-	c.sets[i].marked = false
+	c.sets[i].marked, c.sets[i].unseen = false, false
 }
 
 // native is one turn of the Deployment controller.
 func (c *cluster) native() {
+	for i := range c.sets {
+		c.sets[i].unseen = false
+	}
 	if c.d == nil {
 		return
 	}
