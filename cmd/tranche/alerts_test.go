@@ -41,7 +41,7 @@ type monitored struct {
 	noLease    atomic.Bool // the API server refuses all requests for leases
 	noStatus   atomic.Bool // it fails at each write of the status of a BatchRelease
 	gitRefuses atomic.Bool // the Git server takes no credentials
-	apiHangs   atomic.Bool // the API server does not answer requests for Services
+	apiHangs   atomic.Bool // the API server does not answer requests for Services, also for lists of them
 	fired      map[string]bool
 }
 
@@ -65,7 +65,7 @@ func newMonitored(t *testing.T) *monitored {
 	transport, err := rest.TransportFor(m.c.Config)
 	m.must(err)
 	m.api = m.between(m.c.Config.Host, transport, func(q *http.Request) int {
-		for m.apiHangs.Load() && strings.Contains(q.URL.Path, "/services/") && q.Context().Err() == nil {
+		for m.apiHangs.Load() && strings.Contains(q.URL.Path, "/services") && q.Context().Err() == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
 		lease := strings.Contains(q.URL.Path, "/leases")
