@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/lineage"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -116,17 +117,17 @@ func (o *origins) sinceRelease(ctx context.Context, m combination) ([]*object.Co
 	}
 	tips := make([]int32, len(m.parents))
 	for i, p := range m.parents {
-		if tips[i], err = l.add(ctx, p.commit.Hash); err != nil {
+		if tips[i], err = l.Add(ctx, p.commit.Hash); err != nil {
 			return nil, err
 		}
 	}
-	found, err := l.below(tips, within, func() error { return o.spend(ctx, 1) })
+	found, err := l.Below(tips, lineage.Bound{Most: MaxWalk, Err: errTooManyCommits}, within, func() error { return o.spend(ctx, 1) })
 	if err != nil {
 		return nil, err
 	}
 	list := make([]*object.Commit, len(found))
 	for i, at := range found {
-		hash := l.commits[at].hash
+		hash := l.Hash(at)
 		if list[i], err = object.GetCommit(o.branch.Store, hash); err != nil {
 			return nil, gittree.Missing("commit", hash, err)
 		}

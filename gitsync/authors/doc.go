@@ -12,9 +12,9 @@
 //	combined.go         the effect of commits in combination
 //	dormant.go          changes that had no effect until another one
 //	dormantentries.go   the same, entry by entry of a file
-//	lineage.go          the merge bases of commits
 //	found.go            what is kept between syncs
 //
-// A [Renderer] renders the commits. The package knows no cluster and no reconciler. It bounds
-// the effort of a search, since histories can be built that would take hours.
+// Package lineage has the merge bases of commits. A [Renderer] renders the commits. The package
+// knows no cluster and no reconciler. It bounds the effort of a search, since histories can be
+// built that would take hours.
 package authors

@@ -236,7 +236,7 @@ func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signatur
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := l.add(ctx, d.commit); err != nil {
+	if _, err := l.Add(ctx, d.commit); err != nil {
 		return nil, nil, err
 	}
 	queue, seen := []plumbing.Hash{d.commit}, map[plumbing.Hash]bool{d.commit: true}
@@ -252,7 +252,8 @@ func (d *dormancy) suspects(ctx context.Context, r *rendering, approver signatur
 				queue = append(queue, p)
 			}
 		}
-		s, err := d.suspect(ctx, c, r, approver, keys, l.at[c.Hash])
+		at, _ := l.At(c.Hash)
+		s, err := d.suspect(ctx, c, r, approver, keys, at)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -10,6 +10,6 @@ import (
 // rendered.
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
-		[]string{"gitsync/gitobject", "gitsync/gittree", "gitsync/signature", "gitsync/signers", "plan"},
+		[]string{"gitsync/gitobject", "gitsync/gittree", "gitsync/lineage", "gitsync/signature", "gitsync/signers", "plan"},
 		[]string{"k8s.io/client-go"})
 }

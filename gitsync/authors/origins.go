@@ -15,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/lineage"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -49,7 +50,7 @@ type origins struct {
 	// lineage are the commits that were met, and all that are in their histories. It is
 	// nil until a commit is met that is neither base nor renders what counted last. The
 	// first commits of it, past in number, are the history of base.
-	lineage *lineage
+	lineage *lineage.Lineage
 	past    int32
 	// parts are the changes of commits; kept is how many files they have.
 	parts map[plumbing.Hash]*ownChanges
@@ -65,6 +66,9 @@ type origins struct {
 
 // MaxWalk is how many commits a search visits.
 const MaxWalk = 10_000
+
+// maxLineage is how many commits may have come after a release. They are kept in memory.
+const maxLineage = 500_000
 
 // maxEffort bounds the effort of one search, about in microseconds. Histories can be
 // built that would take hours, and a sync that reaches its timeout is repeated.
@@ -216,23 +220,23 @@ func (o *origins) isPast(ctx context.Context, commit plumbing.Hash) (bool, error
 	if err != nil {
 		return false, err
 	}
-	i, ok := l.at[commit]
+	i, ok := l.At(commit)
 	return ok && i < o.past, nil
 }
 
 // readLineage returns the lineage, with the history of base.
-func (o *origins) readLineage(ctx context.Context) (*lineage, error) {
+func (o *origins) readLineage(ctx context.Context) (*lineage.Lineage, error) {
 	if o.lineage != nil {
 		return o.lineage, nil
 	}
-	l := newLineage(o.branch.Store)
+	l := lineage.New(o.branch.Store)
 	if !o.base.IsZero() {
-		if _, err := l.add(ctx, o.base); err != nil {
+		if _, err := l.Add(ctx, o.base); err != nil {
 			return nil, err
 		}
 	}
-	o.lineage, o.past = l, int32(len(l.commits)) //nolint:gosec // see maxLineage
-	l.most = len(l.commits) + maxLineage
+	o.lineage, o.past = l, l.Len()
+	l.Limit(lineage.Bound{Most: maxLineage, Err: errTooMuchHistory})
 	return l, nil
 }
 
@@ -332,13 +336,13 @@ func (o *origins) fork(ctx context.Context, a, b plumbing.Hash) (bases []plumbin
 	}
 	var sides [2]int32
 	for i, hash := range []plumbing.Hash{a, b} {
-		if sides[i], err = l.add(ctx, hash); err != nil {
+		if sides[i], err = l.Add(ctx, hash); err != nil {
 			return nil, nil, err
 		}
 	}
-	list, apart, err := l.fork(sides[0], sides[1], func() error { return o.spend(ctx, 1) })
+	list, apart, err := l.Fork(sides[0], sides[1], func() error { return o.spend(ctx, 1) })
 	for _, i := range list {
-		bases = append(bases, l.commits[i].hash)
+		bases = append(bases, l.Hash(i))
 	}
 	return bases, apart, err
 }

@@ -1,4 +1,4 @@
-package authors
+package lineage
 
 import (
 	"container/heap"
@@ -12,15 +12,22 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 )
 
-// lineage are commits with all that are in their histories, parents before children.
-// Each commit is read once, and the walks below need no other order: the dates of commits
-// are set by their authors. Nothing here recurses, since a history can be deep.
-type lineage struct {
+// Lineage are commits with all that are in their histories, parents before children. A commit
+// is known by its place in that order.
+type Lineage struct {
 	store   storer.EncodedObjectStorer
 	at      map[plumbing.Hash]int32
 	commits []ancestor
-	most    int // commits; 0: any number
+	bound   Bound
 }
+
+// Bound is how many commits there may be, and the error of more. The zero Bound is none.
+type Bound struct {
+	Most int
+	Err  error
+}
+
+func (b Bound) forbids(n int) bool { return b.Most > 0 && n > b.Most }
 
 // ancestor is a commit of a lineage.
 type ancestor struct {
@@ -30,15 +37,32 @@ type ancestor struct {
 	parents    []int32
 }
 
-// maxLineage is how many commits may have come after a release. They are kept in memory.
-const maxLineage = 500_000
-
-func newLineage(s storer.EncodedObjectStorer) *lineage {
-	return &lineage{store: s, at: map[plumbing.Hash]int32{}}
+// New returns a Lineage without commits, for commits of a repository.
+func New(s storer.EncodedObjectStorer) *Lineage {
+	return &Lineage{store: s, at: map[plumbing.Hash]int32{}}
 }
 
-// add adds a commit with its history, and returns its place.
-func (l *lineage) add(ctx context.Context, commit plumbing.Hash) (int32, error) {
+// Limit bounds the commits that are added from now on. They are kept in memory.
+func (l *Lineage) Limit(more Bound) {
+	l.bound = Bound{Most: len(l.commits) + more.Most, Err: more.Err}
+}
+
+// Len returns how many commits there are.
+func (l *Lineage) Len() int32 {
+	return int32(len(l.commits)) //nolint:gosec // no repository has so many
+}
+
+// At returns the place of a commit, and whether it was added.
+func (l *Lineage) At(commit plumbing.Hash) (int32, bool) {
+	at, ok := l.at[commit]
+	return at, ok
+}
+
+// Hash returns the commit at a place.
+func (l *Lineage) Hash(at int32) plumbing.Hash { return l.commits[at].hash }
+
+// Add adds a commit with its history, and returns its place.
+func (l *Lineage) Add(ctx context.Context, commit plumbing.Hash) (int32, error) {
 	type open struct {
 		hash    plumbing.Hash
 		parents []plumbing.Hash
@@ -49,8 +73,8 @@ func (l *lineage) add(ctx context.Context, commit plumbing.Hash) (int32, error) 
 		if _, ok := l.at[hash]; ok {
 			return ctx.Err()
 		}
-		if l.most > 0 && len(l.commits)+len(stack) >= l.most {
-			return errTooMuchHistory
+		if l.bound.forbids(len(l.commits) + len(stack) + 1) {
+			return l.bound.Err
 		}
 		c, err := object.GetCommit(l.store, hash)
 		if err != nil {
@@ -76,16 +100,16 @@ func (l *lineage) add(ctx context.Context, commit plumbing.Hash) (int32, error) 
 			a.parents[i] = l.at[p]
 			a.generation = max(a.generation, l.commits[l.at[p]].generation+1)
 		}
-		l.at[a.hash] = int32(len(l.commits)) //nolint:gosec // no repository has so many
+		l.at[a.hash] = l.Len()
 		l.commits = append(l.commits, a)
 		stack = stack[:len(stack)-1]
 	}
 	return l.at[commit], nil
 }
 
-// below returns commits of the histories of tips, children before their parents. A walk
-// ends at commits that are not within. There are at most MaxWalk.
-func (l *lineage) below(tips []int32, within func(int32) bool, step func() error) ([]int32, error) {
+// Below returns commits of the histories of tips, children before their parents. A walk
+// ends at commits that are not within, and with an error of step, which each commit calls.
+func (l *Lineage) Below(tips []int32, bound Bound, within func(int32) bool, step func() error) ([]int32, error) {
 	type open struct {
 		commit int32
 		next   int // parent to visit
@@ -97,8 +121,8 @@ func (l *lineage) below(tips []int32, within func(int32) bool, step func() error
 		if seen[i] || !within(i) {
 			return step()
 		}
-		if seen[i] = true; len(seen) > MaxWalk {
-			return errTooManyCommits
+		if seen[i] = true; bound.forbids(len(seen)) {
+			return bound.Err
 		}
 		stack = append(stack, open{commit: i})
 		return step()
@@ -134,12 +158,12 @@ const (
 	belowCommon
 )
 
-// fork returns the best common ancestors of two commits, and the commits that only one of
+// Fork returns the best common ancestors of two commits, and the commits that only one of
 // them has in its history. A commit is visited after all its children, and the walk ends
 // where all that is left is below a common ancestor.
-func (l *lineage) fork(a, b int32, step func() error) (bases []int32, apart map[int32]bool, err error) {
+func (l *Lineage) Fork(a, b int32, step func() error) (bases []int32, apart map[int32]bool, err error) {
 	sides := map[int32]side{}
-	next, apart := &newest{lineage: l}, map[int32]bool{}
+	next, apart := &newest{Lineage: l}, map[int32]bool{}
 	undecided := 0 // of next
 	mark := func(i int32, more side) {
 		was, seen := sides[i]
@@ -181,7 +205,7 @@ func (l *lineage) fork(a, b int32, step func() error) (bases []int32, apart map[
 
 // newest is a heap of commits, the highest generation first.
 type newest struct {
-	*lineage
+	*Lineage
 	heap []int32
 }
 
