@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/ownchanges"
 	"github.com/tranche-dev/tranche/gitsync/signature"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
@@ -105,6 +106,7 @@ func (c *Change) PartOf(ctx context.Context, approver signature.Signature, in st
 // origins returns a search for the authors of the change.
 func (c *Change) origins() (*origins, error) {
 	o := &origins{branch: c.Branch, of: c.Of.State, base: c.Base, was: c.Was}
+	o.own = &ownchanges.Finder{Store: c.Branch.Store, Bases: o.mergeBases, Spend: o.spend}
 	if o.was == "" && !c.Base.IsZero() {
 		last, err := o.render(c.Base, nil)
 		if err != nil {

@@ -135,67 +135,11 @@ func (o *origins) sinceRelease(ctx context.Context, m combination) ([]*object.Co
 	return list, o.spend(ctx, len(list))
 }
 
-// ownChanges are what a commit has changed.
-type ownChanges struct {
-	changes map[string]gitobject.Change // to its first parent
-	// contested files of a merge of two commits with one merge base; nil: it is none.
-	contested map[string]*contested
-	unclean   bool // of a merge: unless its contested files are clean
-}
-
-// The changes of commits are kept between the merges of a search, up to so many files of
-// one commit and of all.
-const (
-	keptFilesOfCommit = 1_000
-	keptFiles         = 200_000
-)
-
-// changesOf returns what a commit has changed.
-func (o *origins) changesOf(ctx context.Context, c *object.Commit) (*ownChanges, error) {
-	if p, ok := o.parts[c.Hash]; ok {
-		return p, nil
-	}
-	p := &ownChanges{unclean: len(c.ParentHashes) > 1}
-	parents := make([]*object.Commit, len(c.ParentHashes))
-	var err error
-	for i, hash := range c.ParentHashes {
-		if parents[i], err = object.GetCommit(o.branch.Store, hash); err != nil {
-			return nil, gittree.Missing("commit", hash, err)
-		}
-	}
-	if len(parents) == 2 {
-		bases, err := o.mergeBases(ctx, parents[0].Hash, parents[1].Hash)
-		if err != nil {
-			return nil, err
-		}
-		if len(bases) == 1 {
-			if p.contested, err = o.contested(ctx, bases[0], parents[0], parents[1], c); err != nil {
-				return nil, err
-			}
-		}
-	}
-	var before plumbing.Hash
-	if len(parents) > 0 {
-		before = parents[0].TreeHash
-	}
-	if p.changes, err = gitobject.Diff(o.branch.Store, before, c.TreeHash); err != nil {
-		return nil, err
-	}
-	if n := len(p.changes) + len(p.contested); n <= keptFilesOfCommit && o.kept+n <= keptFiles {
-		if o.parts == nil {
-			o.parts = map[plumbing.Hash]*ownChanges{}
-		}
-		o.kept += n
-		o.parts[c.Hash] = p
-	}
-	return p, o.spend(ctx, effortOfFile*(1+len(p.changes)))
-}
-
 // partOf returns what a commit below a merge has changed of what matters for its
 // rendering. A merge has changed nothing where git makes it by itself.
 func (o *origins) partOf(ctx context.Context, c *object.Commit, m combination) (contribution, error) {
 	p, of := contribution{commit: c.Hash, changes: map[string]gitobject.Change{}}, append([]*rendering{m.rendering}, m.parents...)
-	all, err := o.changesOf(ctx, c)
+	all, err := o.own.Of(ctx, c)
 	if err != nil {
 		return p, err
 	}
@@ -204,18 +148,19 @@ func (o *origins) partOf(ctx context.Context, c *object.Commit, m combination) (
 		reads += len(r.reads)
 	}
 	// Each file may be compared with each path that was read.
-	if err := o.spend(ctx, 1+(len(all.changes)+len(all.contested))*(1+reads/32)); err != nil {
+	if err := o.spend(ctx, 1+(len(all.Files)+len(all.Contested))*(1+reads/32)); err != nil {
 		return p, err
 	}
-	if all.contested != nil {
-		clean, err := o.isClean(ctx, all.contested, of...)
+	matters := func(file string) bool { return o.matters(file, of...) }
+	if all.Contested != nil {
+		clean, err := o.own.IsClean(ctx, all.Contested, matters)
 		if err != nil || clean {
 			return p, err
 		}
 	}
-	p.unclean = all.unclean
-	for file, change := range all.changes {
-		if o.matters(file, of...) {
+	p.unclean = all.Unclean
+	for file, change := range all.Files {
+		if matters(file) {
 			p.changes[file] = change
 		}
 	}

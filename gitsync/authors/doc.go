@@ -14,7 +14,8 @@
 //	dormantentries.go   the same, entry by entry of a file
 //	found.go            what is kept between syncs
 //
-// Package lineage has the merge bases of commits. A [Renderer] renders the commits. The package
-// knows no cluster and no reconciler. It bounds the effort of a search, since histories can be
-// built that would take hours.
+// Package lineage has the merge bases of commits, and package ownchanges what a commit has
+// changed itself. A [Renderer] renders the commits. The package knows no cluster and no
+// reconciler. It bounds the effort of a search, since histories can be built that would take
+// hours.
 package authors

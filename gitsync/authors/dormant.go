@@ -294,7 +294,7 @@ func (d *dormancy) suspect(
 			return nil, err
 		}
 	}
-	all, err := d.ownParts(ctx, c)
+	all, err := d.origins.own.Own(ctx, d.store, c)
 	if err != nil {
 		return nil, err
 	}
@@ -338,92 +338,6 @@ func (s *suspect) addChanges(
 		}
 	}
 	return nil
-}
-
-// ownParts returns what a commit has made of files. For a merge, these are the files
-// that git would have merged in another way.
-func (d *dormancy) ownParts(ctx context.Context, c *object.Commit) (map[string]gitobject.Change, error) {
-	all, err := d.origins.changesOf(ctx, c)
-	if err != nil || len(c.ParentHashes) < 2 {
-		return all.changesOrNone(), err
-	}
-	own := map[string]gitobject.Change{}
-	if all.contested == nil {
-		for file, change := range all.changes {
-			of, err := d.isOfParent(c, file, change.To)
-			if err != nil {
-				return nil, err
-			}
-			if !of {
-				own[file] = change
-			}
-		}
-		return own, nil
-	}
-	for file, f := range all.contested {
-		clean, err := d.origins.isCleanFile(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		if clean {
-			continue
-		}
-		from, err := d.mergedByGit(f)
-		if err != nil {
-			return nil, err
-		}
-		own[file] = gitobject.Change{From: from, To: f.merged}
-	}
-	return own, nil
-}
-
-func (p *ownChanges) changesOrNone() map[string]gitobject.Change {
-	if p == nil {
-		return nil
-	}
-	return p.changes
-}
-
-// isOfParent reports whether a parent of a merge has a file as the merge has it.
-func (d *dormancy) isOfParent(c *object.Commit, file string, to object.TreeEntry) (bool, error) {
-	for _, p := range c.ParentHashes {
-		tree, err := gitobject.TreeHash(d.origins.branch.Store, p)
-		if err != nil {
-			return false, err
-		}
-		e, err := gitobject.EntryAt(d.origins.branch.Store, tree, file)
-		if err != nil || gitobject.SameEntry(e, to) {
-			return err == nil, err
-		}
-	}
-	return false, nil
-}
-
-// mergedByGit returns a file as a merge of both sides makes it. If both sides are in
-// conflict, it is the file of the first side.
-func (d *dormancy) mergedByGit(f *contested) (object.TreeEntry, error) {
-	switch {
-	case gitobject.SameEntry(f.a, f.base):
-		return f.b, nil
-	case gitobject.SameEntry(f.b, f.base):
-		return f.a, nil
-	}
-	var text [3][]byte
-	for i, e := range []object.TreeEntry{f.base, f.a, f.b} {
-		if !e.Mode.IsFile() || e.Mode == filemode.Symlink {
-			return f.a, nil
-		}
-		var err error
-		if text[i], err = gitobject.ReadBlob(d.origins.branch.Store, e.Hash); err != nil {
-			return f.a, err
-		}
-	}
-	merged, ok := gitobject.Merge3(text[0], text[1], text[2])
-	if !ok {
-		return f.a, nil
-	}
-	h, err := d.store.WriteBlob(merged)
-	return object.TreeEntry{Mode: f.a.Mode, Hash: h}, err
 }
 
 // search returns the first of the commits that has an effect on the change and counts. Many

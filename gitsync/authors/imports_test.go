@@ -10,6 +10,8 @@ import (
 // rendered.
 func TestImports(t *testing.T) {
 	gittest.OnlyImports(t,
-		[]string{"gitsync/gitobject", "gitsync/gittree", "gitsync/lineage", "gitsync/signature", "gitsync/signers", "plan"},
+		[]string{
+			"gitsync/gitobject", "gitsync/gittree", "gitsync/lineage", "gitsync/ownchanges", "gitsync/signature", "gitsync/signers", "plan",
+		},
 		[]string{"k8s.io/client-go"})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
+	"github.com/tranche-dev/tranche/gitsync/ownchanges"
 )
 
 // A line is its author's wherever the file has gone: another person may have moved it. Nor
@@ -76,7 +77,7 @@ func (d *dormancy) sinceEarlier(ctx context.Context, c *object.Commit, file stri
 		return change, nil
 	}
 	for n := 0; n < maxEarlier && len(c.ParentHashes) > 0; n++ {
-		if err := d.origins.spend(ctx, effortOfFile); err != nil {
+		if err := d.origins.spend(ctx, ownchanges.EffortOfFile); err != nil {
 			return change, err
 		}
 		parent, err := object.GetCommit(d.store, c.ParentHashes[0])

@@ -13,9 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/gitsync/gitobject"
 	"github.com/tranche-dev/tranche/gitsync/gittree"
 	"github.com/tranche-dev/tranche/gitsync/lineage"
+	"github.com/tranche-dev/tranche/gitsync/ownchanges"
 	"github.com/tranche-dev/tranche/plan"
 )
 
@@ -52,9 +52,8 @@ type origins struct {
 	// first commits of it, past in number, are the history of base.
 	lineage *lineage.Lineage
 	past    int32
-	// parts are the changes of commits; kept is how many files they have.
-	parts map[plumbing.Hash]*ownChanges
-	kept  int
+	// own finds what a commit has changed itself.
+	own *ownchanges.Finder
 	// takenBack are the commits found that take others back, see takenback.go.
 	takenBack map[plumbing.Hash]bool
 	// unknown is why it is not known what a commit renders; nil: it is known of all. Such
@@ -76,7 +75,6 @@ const maxEffort = 100_000_000
 
 // The effort of what takes longest.
 const (
-	effortOfFile   = 5 // to find that it has changed
 	effortOfUndo   = 1_000
 	effortOfRender = 250_000
 )
@@ -313,11 +311,11 @@ func (o *origins) judge(ctx context.Context, r *rendering, parents []*rendering)
 	default:
 		combines = true
 	}
-	contested, err := o.contested(ctx, bases[0], a.commit, b.commit, r.commit)
+	contested, err := o.own.Contested(ctx, bases[0], a.commit, b.commit, r.commit)
 	if err != nil {
 		return false, false, err
 	}
-	clean, err := o.isClean(ctx, contested, r, a, b)
+	clean, err := o.own.IsClean(ctx, contested, func(file string) bool { return o.matters(file, r, a, b) })
 	return !clean, combines, err
 }
 
@@ -347,73 +345,6 @@ func (o *origins) fork(ctx context.Context, a, b plumbing.Hash) (bases []plumbin
 	return bases, apart, err
 }
 
-// contested is a file that a merge may have in another way than git would have merged it.
-type contested struct {
-	base, a, b, merged object.TreeEntry
-	// clean is whether it has it in the same way; nil: not compared yet.
-	clean *bool
-}
-
-// contested returns the files of a merge of two commits that are not those of the one
-// side which has changed them.
-func (o *origins) contested(ctx context.Context, base plumbing.Hash, a, b, merge *object.Commit) (map[string]*contested, error) {
-	from, err := object.GetCommit(o.branch.Store, base)
-	if err != nil {
-		return nil, gittree.Missing("commit", base, err)
-	}
-	var sides [3]map[string]gitobject.Change
-	for i, c := range []*object.Commit{a, b, merge} {
-		if sides[i], err = gitobject.Diff(o.branch.Store, from.TreeHash, c.TreeHash); err != nil {
-			return nil, err
-		}
-		if err := o.spend(ctx, effortOfFile*(1+len(sides[i]))); err != nil {
-			return nil, err
-		}
-	}
-	found := map[string]*contested{}
-	for _, side := range sides {
-		for file, c := range side {
-			f := &contested{base: c.From, a: at3(sides[0], file, c), b: at3(sides[1], file, c), merged: at3(sides[2], file, c)}
-			same := gitobject.SameEntry
-			if ofA := same(f.a, f.b) || same(f.b, f.base); ofA && same(f.merged, f.a) || same(f.a, f.base) && same(f.merged, f.b) {
-				continue
-			}
-			found[file] = f
-		}
-	}
-	return found, nil
-}
-
-// isClean reports whether a merge of two commits has in all files that matter for
-// renderings what git makes of them by itself. Forges make such merges, and sign them,
-// if at all, with a key of their own.
-func (o *origins) isClean(ctx context.Context, files map[string]*contested, of ...*rendering) (bool, error) {
-	for file, f := range files {
-		if !o.matters(file, of...) {
-			continue
-		}
-		if f.clean == nil {
-			clean, err := o.isCleanFile(ctx, f)
-			if err != nil {
-				return false, err
-			}
-			f.clean = &clean
-		}
-		if !*f.clean {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-// at3 returns a file as one side of a merge has it, given a change of it by any side.
-func at3(side map[string]gitobject.Change, file string, change gitobject.Change) object.TreeEntry {
-	if c, ok := side[file]; ok {
-		return c.To
-	}
-	return change.From
-}
-
 // matters reports whether a file may be read for the rendering. The approvals are only if
 // a kustomization names them.
 func (o *origins) matters(file string, sides ...*rendering) bool {
@@ -428,26 +359,4 @@ func (o *origins) matters(file string, sides ...*rendering) bool {
 		return false
 	}
 	return in(o.branch.Path) || slices.ContainsFunc(sides, func(s *rendering) bool { return s.unknown })
-}
-
-// isCleanFile reports whether a merged file is what a merge of both sides makes.
-func (o *origins) isCleanFile(ctx context.Context, f *contested) (bool, error) {
-	if gitobject.SameEntry(f.a, f.b) || gitobject.SameEntry(f.b, f.base) || gitobject.SameEntry(f.a, f.base) {
-		return false, nil // else it would not be contested
-	}
-	var text [4][]byte
-	for i, e := range []object.TreeEntry{f.base, f.a, f.b, f.merged} {
-		if !e.Mode.IsFile() || e.Mode != f.merged.Mode {
-			return false, nil
-		}
-		var err error
-		if text[i], err = gitobject.ReadBlob(o.branch.Store, e.Hash); err != nil {
-			return false, err
-		}
-		if err := o.spend(ctx, len(text[i])/8); err != nil {
-			return false, err
-		}
-	}
-	want, ok := gitobject.Merge3(text[0], text[1], text[2])
-	return ok && string(want) == string(text[3]), nil
 }

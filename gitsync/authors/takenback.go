@@ -84,13 +84,13 @@ func (o *origins) takesBack(ctx context.Context, r *rendering) ([]*rendering, er
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	own, err := o.changesOf(ctx, r.commit)
+	own, err := o.own.Of(ctx, r.commit)
 	if err != nil {
 		return nil, err
 	}
 	s := gitobject.NewStore(o.branch.Store)
 	tree, ok, err := o.undo(ctx, s, r, list, func(file string) bool {
-		_, changed := own.changes[file]
+		_, changed := own.Files[file]
 		return changed
 	})
 	if err != nil || !ok || tree != r.commit.TreeHash {
