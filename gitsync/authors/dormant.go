@@ -436,15 +436,10 @@ func (d *dormancy) fieldsOf(ctx context.Context, tree plumbing.Hash) (fields, er
 // was released last. then is what is rendered without the commit.
 func (d *dormancy) counts(ctx context.Context, s suspect, then fields) (bool, error) {
 	if then == nil && len(s.moves) > 0 {
-		both, of, err := d.withFilesAtBoth(ctx, s)
-		if err != nil {
+		var none bool
+		var err error
+		if s, then, none, err = d.countedAtBoth(ctx, s); err != nil || none {
 			return false, err
-		}
-		if of != nil {
-			if none, err := d.hasNone(ctx, of, both); err != nil || none {
-				return false, err
-			}
-			s, then = both, of
 		}
 	}
 	before, err := d.effectBefore(ctx, s)

@@ -2,7 +2,6 @@ package authors
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/go-git/go-git/v5/plumbing/filemode"
 	"github.com/go-git/go-git/v5/plumbing/object"
@@ -46,20 +45,9 @@ func (d *dormancy) movedTo(ctx context.Context, c *object.Commit, changes map[st
 	if len(moved) == 0 {
 		return nil, nil
 	}
-	if err := d.origins.spend(ctx, effortOfRenames); err != nil {
+	renames, err := d.findRenames(ctx, c.TreeHash, r.commit.TreeHash)
+	if err != nil {
 		return nil, err
-	}
-	from, err := object.GetTree(d.store, c.TreeHash)
-	if err != nil {
-		return nil, gittree.Missing("tree", c.TreeHash, err)
-	}
-	to, err := object.GetTree(d.store, r.commit.TreeHash)
-	if err != nil {
-		return nil, gittree.Missing("tree", r.commit.TreeHash, err)
-	}
-	renames, err := object.DiffTreeWithOptions(ctx, from, to, &object.DiffTreeOptions{DetectRenames: true, RenameScore: renameScore, RenameLimit: maxRenames})
-	if err != nil {
-		return nil, fmt.Errorf("looking for renames between commits %s and %s: %w", c.Hash, r.commit.Hash, err)
 	}
 	for _, ch := range renames {
 		if _, gone := moved[ch.From.Name]; gone && ch.To.Name != "" && ch.To.Name != ch.From.Name {

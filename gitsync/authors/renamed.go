@@ -40,7 +40,7 @@ func findMoves(
 	if err != nil {
 		return nil, err
 	}
-	renames, err := findRenames(ctx, d, parent, c.TreeHash)
+	renames, err := d.findRenames(ctx, parent, c.TreeHash)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (d *dormancy) withoutMoves(
 }
 
 // findRenames returns the changes between two trees, with the files that were renamed.
-func findRenames(ctx context.Context, d *dormancy, from, to plumbing.Hash) (object.Changes, error) {
+func (d *dormancy) findRenames(ctx context.Context, from, to plumbing.Hash) (object.Changes, error) {
 	if err := d.origins.spend(ctx, effortOfRenames); err != nil {
 		return nil, err
 	}
@@ -207,6 +207,17 @@ func (d *dormancy) withFilesAtBoth(ctx context.Context, s suspect) (suspect, fie
 	}
 	then, err := d.fieldsOf(ctx, without)
 	return s, then, err
+}
+
+// countedAtBoth returns a commit as [dormancy.withFilesAtBoth] does if something is rendered then.
+// none is true if the commit has no effect on that.
+func (d *dormancy) countedAtBoth(ctx context.Context, s suspect) (_ suspect, then fields, none bool, err error) {
+	both, then, err := d.withFilesAtBoth(ctx, s)
+	if err != nil || then == nil {
+		return s, nil, false, err
+	}
+	none, err = d.hasNone(ctx, then, both)
+	return both, then, none, err
 }
 
 // wasUsed reports whether a file was used. See the top of this file.
