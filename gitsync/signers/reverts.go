@@ -45,7 +45,7 @@ func (f *finder) reverts(ctx context.Context) ([]Place, error) {
 		return nil, err
 	}
 	all, err := f.replacements(ctx, from)
-	if err != nil {
+	if err != nil || !f.hasAllLines(from, all) {
 		return nil, err
 	}
 	type state struct {
@@ -77,6 +77,22 @@ func (f *finder) reverts(ctx context.Context) ([]Place, error) {
 		}
 	}
 	return nil, nil
+}
+
+// hasAllLines reports whether each line of the approval is in a content of before, or in one
+// that was replaced. A revert makes no other line.
+func (f *finder) hasAllLines(from [][]byte, all []replacement) bool {
+	texts := slices.Clone(from)
+	for _, r := range all {
+		texts = append(texts, r.was)
+	}
+	lines := map[string]bool{}
+	for _, text := range texts {
+		for _, l := range linesOf(normalized(text)) {
+			lines[l] = true
+		}
+	}
+	return !slices.ContainsFunc(f.lines, func(l string) bool { return !lines[l] })
 }
 
 // revertible returns the contents of which a revert can have made the approval. These are
