@@ -159,7 +159,7 @@ func (a *abandonment) release(ctx context.Context, key types.NamespacedName) err
 		return nil
 	}
 	if len(actions) > 0 {
-		if err := a.ungoverned(ctx, key); err != nil {
+		if err := errors.Join(a.ungoverned(ctx, key), a.unmoved(ctx, o.Deployment)); err != nil {
 			return err
 		}
 	}
@@ -185,6 +185,21 @@ func (a *abandonment) release(ctx context.Context, key types.NamespacedName) err
 		}
 	}
 	a.handBacks.forget(key)
+	return nil
+}
+
+// unmoved asks the API server whether a Deployment is as it was observed. One that the cache
+// has without its hold would lose its records, and then be handed back without them.
+func (a *abandonment) unmoved(ctx context.Context, d *appsv1.Deployment) error {
+	var live metav1.PartialObjectMetadata
+	live.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	err := client.IgnoreNotFound(a.reader.Get(ctx, client.ObjectKeyFromObject(d), &live))
+	if err != nil {
+		return fmt.Errorf("reading Deployment %s/%s before letting go of it: %w", d.Namespace, d.Name, err)
+	}
+	if live.UID != d.UID || live.ResourceVersion != d.ResourceVersion {
+		return fmt.Errorf("Deployment %s/%s was changed or deleted since it was observed: %w", d.Namespace, d.Name, failures.ErrChanged)
+	}
 	return nil
 }
 

@@ -13,8 +13,8 @@ func TestImports(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/tranche-dev/tranche/"
 	allowed := map[string][]string{
-		"rollout": {"plan", "plan/contest", "plan/v1alpha1", "rollout/account", "rollout/clock", "rollout/engine", "rollout/impersonate", "rollout/jsonpatch",
-			"rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses", "rollout/transition"},
+		"rollout": {"plan", "plan/contest", "plan/v1alpha1", "rollout/account", "rollout/clock", "rollout/engine", "rollout/failures", "rollout/impersonate",
+			"rollout/jsonpatch", "rollout/managedfields", "rollout/metrics", "rollout/notify", "rollout/podcauses", "rollout/templates", "rollout/transition"},
 		"rollout/account":                nil,
 		"rollout/clock":                  {"plan/v1alpha1", "rollout/engine"},
 		"rollout/clustertest":            {"plan", "plan/v1alpha1", "rollout/engine", "rollout/clustertest/invariants"},
@@ -26,7 +26,9 @@ func TestImports(t *testing.T) {
 		"rollout/engine/simulation":      {"plan", "plan/v1alpha1", "rollout/engine", "rollout/engine/facts", "rollout/engine/position"},
 		"rollout/engine/position":        {"plan", "plan/v1alpha1", "rollout/engine/facts", "rollout/engine/rolling"},
 		"rollout/engine/rolling":         nil,
+		"rollout/failures":               nil,
 		"rollout/impersonate":            {"plan/v1alpha1"},
+		"rollout/templates":              {"plan", "plan/v1alpha1", "rollout/engine", "rollout/impersonate", "rollout/jsonpatch"},
 		"rollout/jsonpatch":              nil,
 		"rollout/managedfields":          {"plan/v1alpha1", "rollout/jsonpatch"},
 		"rollout/metrics":                {"plan", "plan/v1alpha1"},

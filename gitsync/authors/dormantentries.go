@@ -35,7 +35,7 @@ type entrySearch struct {
 func (d *dormancy) searchEntries(ctx context.Context, list []suspect) ([]plumbing.Hash, error) {
 	defer func(spent int) { d.origins.spent = spent }(d.origins.spent)
 	d.origins.spent = 0
-	plain, in, rest, err := d.inBlocks(ctx, list)
+	plain, in, rest, err := inBlocks(ctx, d, list)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 
 // inBlocks returns a search in trees with manifests in blocks, and what commits change there.
 // rest is what they change in files that stay as they are.
-func (d *dormancy) inBlocks(ctx context.Context, list []suspect) (plain *dormancy, in, rest []suspect, err error) {
+func inBlocks(ctx context.Context, d *dormancy, list []suspect) (plain *dormancy, in, rest []suspect, err error) {
 	if !d.base.IsZero() { // as far as the search has come
 		if _, _, err := d.releasedWithout(ctx); err != nil {
 			return nil, nil, nil, err

@@ -56,6 +56,16 @@ func isMarked(c *cluster) bool {
 	return slices.ContainsFunc(c.live(), func(i int) bool { return c.sets[i].marked })
 }
 
+// mark notes whether the controller has marked a ReplicaSet.
+func (s *podSet) mark(marked bool) { s.marked, s.unseen = marked, marked }
+
+// written notes a write of the controller, which reads its own writes. What others write
+// comes later.
+func (s *podSet) written(marked bool) {
+	s.read = s.rs
+	s.mark(marked)
+}
+
 // isUnseen reports whether the native controller has had no turn since a mark.
 func isUnseen(c *cluster) bool {
 	return slices.ContainsFunc(c.live(), func(i int) bool { return c.sets[i].unseen })

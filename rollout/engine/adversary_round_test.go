@@ -246,6 +246,10 @@ func (c *cluster) abandon(k int) int {
 	if o.Deployment == nil || o.Deployment.Labels[v1alpha1.LabelHeld] == "" && len(o.Records) == 0 {
 		return 0
 	}
+	if c.d == nil || c.d.UID != o.Deployment.UID || c.d.ResourceVersion != o.Deployment.ResourceVersion { // the shell asks the API server
+		c.wake = c.now.Add(100 * time.Millisecond)
+		return 0
+	}
 	actions := engine.Abandon(o)
 	for i, a := range actions {
 		if i == k {
@@ -325,8 +329,7 @@ func (c *cluster) apply(o *engine.Observed, a engine.Action) error {
 			maps.Copy(rs.Annotations, engine.SizeAnnotations(a.Desired, a.Max))
 			rs.Spec.Replicas = &a.To
 		})
-		c.sets[i].read, c.sets[i].marked = c.sets[i].rs, a.Desired != c.replicas() // it reads its own writes; what others write comes later
-		c.sets[i].unseen = c.sets[i].marked
+		c.sets[i].written(a.Desired != c.replicas())
 	case engine.ClearRollback:
 		if c.br.ResourceVersion != o.Release.ResourceVersion {
 			return errConflict

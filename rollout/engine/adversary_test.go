@@ -454,7 +454,7 @@ func (c *cluster) nativeResize(i int, to int32) {
 		}
 		maps.Copy(rs.Annotations, engine.SizeAnnotations(n, n+surge))
 	})
-	c.sets[i].marked, c.sets[i].unseen = false, false
+	c.sets[i].mark(false)
 }
 
 // native is one turn of the Deployment controller.
