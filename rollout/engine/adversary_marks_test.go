@@ -59,8 +59,8 @@ func isMarked(c *cluster) bool {
 // mark notes whether the controller has marked a ReplicaSet.
 func (s *podSet) mark(marked bool) { s.marked, s.unseen = marked, marked }
 
-// written notes a write of the controller, which reads its own writes. What others write
-// comes later.
+// written notes a write of the controller, which reads its own writes. Writes of others
+// come later.
 func (s *podSet) written(marked bool) {
 	s.read = s.rs
 	s.mark(marked)
