@@ -272,6 +272,7 @@ func TestPlanBack_KeptByAFinalizer(t *testing.T) {
 	s.finalizers("")
 	s.isGoneOrNew("web", before.UID)
 	s.isAt("web", "WaitingForApproval", 0)
+	s.lookNow() // the sync that made the plan again says of the approval that its release has ended
 	s.says("False ApprovalIgnored: deploy/approvals/web.yaml: BatchApproval " + s.ns + "/web: spec.commit: " + before.Spec.Commit + " is another release; the present one comes from ")
 	s.staysHeld(held)
 	s.approveNow()
