@@ -40,8 +40,8 @@ func block(tag string) map[string]string {
 	return map[string]string{"deploy/web.yaml": text}
 }
 
-// An approver may have renamed the files of a Deployment. Their lines stay those of whom wrote
-// them, and so do later changes.
+// An approver may have renamed the files of a Deployment. A line stays that of the person who
+// wrote it, and so does a later change.
 func TestDistinctAuthor_Renamed(t *testing.T) {
 	t.Parallel()
 	const web, a = "deploy/web.yaml", "deploy/a.yaml"
