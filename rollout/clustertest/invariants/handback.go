@@ -90,7 +90,7 @@ func (j *Judge) judgeSizeAnnotations(d *deployment, surge bool) {
 	if !surge && isMarked(rs, j.ns.now) || mismarked(j.ns, rs, surge) {
 		return
 	}
-	surge = surge && j.ns.now.Sub(d.tookOver) > lag // under the hold the native controller writes N, and knows no surge
+	surge = surge && j.ns.now.Sub(d.tookOver) > lag && j.ns.now.Sub(d.resized) > lag
 	if !slices.Contains(wantDesired, desired) || surge && !slices.Contains(wantMaximum, maximum) {
 		j.fail(d, "I7: the only ReplicaSet with pods, %s, has desired-replicas %q and max-replicas %q; want %s and %s",
 			rs.Name, desired, maximum, wantDesired[0], wantMaximum[0])

@@ -60,6 +60,19 @@ var handBacks = []sequence{
 		s.size("new", 4, native, func(rs *appsv1.ReplicaSet) { rs.Annotations[engine.AnnotationMaxReplicas] = "4" })
 		s.handBack(tranche)
 	}, nil},
+	{"the native controller has written max-replicas in the last moment, since a user has set another N", func(s *story) {
+		s.all()
+		s.scale(3)
+		s.size("new", 3, native, func(rs *appsv1.ReplicaSet) { rs.Annotations[engine.AnnotationMaxReplicas] = "3" })
+		s.handBack(tranche)
+	}, nil},
+	{"a user has set another N long before the hand-back", func(s *story) {
+		s.all()
+		s.scale(3)
+		s.size("new", 3, native, func(rs *appsv1.ReplicaSet) { rs.Annotations[engine.AnnotationMaxReplicas] = "3" })
+		s.later(time.Minute)
+		s.handBack(tranche)
+	}, []string{"I7"}},
 	{"it did so long before the hand-back", func(s *story) {
 		s.all()
 		s.size("new", 0, "kubectl")

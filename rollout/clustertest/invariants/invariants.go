@@ -212,6 +212,9 @@ func (j *Judge) judgeResize(d *deployment, rs *appsv1.ReplicaSet, from int32, by
 	emptied := by == NativeManager && to == 0 && len(j.ns.active(d)) == 0
 	d.emptied = emptied && slices.Contains(d.replicas.within(j.ns.now), 0)
 	if Held(d.Deployment) {
+		if by == NativeManager {
+			d.resized = j.ns.now
+		}
 		j.judgeFight(d, rs, from, by, active)
 	}
 	if to < from && by == v1alpha1.ManagerRollout {

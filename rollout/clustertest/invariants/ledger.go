@@ -50,11 +50,12 @@ func (l *ledger) record(o, before *v1alpha1.BatchRelease, found bool) {
 		}
 		o, before = p.BatchRelease, nil // the next plan counts from now on
 	}
+	first := l.plan == ""
+	if first {
+		l.adopt(l.ns.deploymentNamed(l.name))
+		l.doubtful = l.doubtful || l.last != nil
+	}
 	if l.plan != o.UID {
-		if l.plan == "" {
-			l.adopt(l.ns.deploymentNamed(l.name))
-			l.doubtful = l.doubtful || l.last != nil
-		}
 		l.plan, before = o.UID, nil
 	}
 	if o.Spec.Template == nil {
@@ -62,6 +63,9 @@ func (l *ledger) record(o, before *v1alpha1.BatchRelease, found bool) {
 		return
 	}
 	l.recordRelease(o, before, found)
+	if d := l.ns.deploymentNamed(l.name); first && d != nil {
+		l.settle(d, found) // the hold may be the next that is seen of it
+	}
 }
 
 // recordRelease notes what spec brings and what users gave to it.

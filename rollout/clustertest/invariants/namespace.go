@@ -100,6 +100,9 @@ type deployment struct {
 	emptied bool
 	// tookOver is when the native controller last resized a ReplicaSet for that reason.
 	tookOver time.Time
+	// resized is when the native controller last resized a ReplicaSet under the hold. It
+	// follows N there, and writes a max-replicas without surge.
+	resized time.Time
 	// lost is when pods were lost that were available, by others than Tranche.
 	lost []time.Time
 	// heldSince and heldUntil are when it was last taken and handed back.

@@ -59,6 +59,38 @@ var back = []sequence{
 		s.size("new", 2, "kubectl")
 		s.size("old", 2, tranche)
 	}, []string{"I3", "I5"}},
+	{"what was stable comes back as a release at the hand-back of the one before, which then comes back", func(s *story) {
+		s.all()
+		s.bring("old", commitNext) // the controller hands back, and gates it then
+		s.handBack(tranche)
+		s.through("new", "old", commitNext)
+		s.bring("new", commitLast)
+		s.hold("new")
+		s.later(time.Minute)
+		s.size("old", 2, "kubectl")
+		s.size("new", 2, tranche)
+	}, nil},
+	{"a plan adopts at once what ran before it, and a user goes back to that", func(s *story) {
+		s.all()
+		s.handBack(tranche)
+		s.later(time.Minute)
+		s.deployment("kubectl", func(d *appsv1.Deployment) { d.Spec.Template = kept("drift") })
+		s.size("drift", 4, native)
+		s.size("new", 0, native)
+		s.ready("drift", 4)
+		s.later(time.Minute)
+		s.see(s.br, true)
+		s.br = s.br.DeepCopy()
+		s.br.UID, s.br.Status = "br2", v1alpha1.BatchReleaseStatus{}
+		s.bring("next", commitNext)
+		s.status(v1alpha1.BatchReleaseStatus{Phase: v1alpha1.PhaseInitial, StableRevision: "drift", UpdateRevision: "next"})
+		s.through("drift", "next", commitNext)
+		s.scale(0)
+		s.size("next", 0, native)
+		s.later(time.Minute)
+		s.release(func(br *v1alpha1.BatchRelease) { br.Annotations = map[string]string{v1alpha1.AnnotationRollback: "true"} })
+		s.deployment(tranche, func(d *appsv1.Deployment) { d.Spec.Template = kept("drift") })
+	}, nil},
 	{"what ran two releases ago is none", func(s *story) {
 		s.all()
 		s.handBack(tranche)

@@ -191,6 +191,8 @@ func (s *stability) settleOn(d *deployment, r *release, found bool) {
 		s.stabilise(next, s.stable)
 		if r != nil {
 			r.ended = r.acted
+			// It came before the hand-back of the other one, and the controller may gate it.
+			r.unsure = r.unsure || s.last.broughtBy(r)
 		}
 	}
 }
