@@ -171,6 +171,9 @@ func (s *releaseView) role(rs *appsv1.ReplicaSet) string {
 	case "":
 		return ""
 	case s.release.Status.UpdateRevision:
+		if s.rolledBack() {
+			return "stable"
+		}
 		return "update"
 	case s.release.Status.StableRevision:
 		return "stable"

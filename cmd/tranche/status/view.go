@@ -86,6 +86,8 @@ func (s *releaseView) releaseLine(style terminal.Style) string {
 	br, at := s.release, &s.release.Status
 	line := "BatchRelease " + style.Bold(br.Name)
 	switch {
+	case s.rolledBack():
+		line += fmt.Sprintf("  revision %s, rolled back to %s", at.FailedRevision, at.UpdateRevision)
 	case at.StableRevision != "" && at.UpdateRevision != "" && at.StableRevision != at.UpdateRevision:
 		line += fmt.Sprintf("  revision %s → %s", at.StableRevision, at.UpdateRevision)
 	case at.UpdateRevision != "":
@@ -104,6 +106,12 @@ func (s *releaseView) releaseLine(style terminal.Style) string {
 		line += "  " + style.Bad(deletion)
 	}
 	return line
+}
+
+// rolledBack reports whether the release that spec brings has ended by a rollback.
+func (s *releaseView) rolledBack() bool {
+	at := &s.release.Status
+	return at.Phase == v1alpha1.PhaseCompleted && at.Reason == v1alpha1.ReasonRolledBack && at.FailedRevision != ""
 }
 
 // images are what each container changes from and to.
@@ -156,6 +164,8 @@ func (s *releaseView) step(style terminal.Style, i int32, step v1alpha1.Step, ga
 	what := fmt.Sprintf("step %d  %4s  %d pods", i, step.Replicas.String(), target)
 	done := at.Phase == v1alpha1.PhaseCompleted || i < at.CurrentStepIndex
 	switch {
+	case s.rolledBack(): // which step it had reached is not known any more
+		return style.Faint("○ " + what)
 	case done:
 		return style.Good("✔") + " " + what + s.opened(style, i)
 	case i > at.CurrentStepIndex || at.Phase == "":
