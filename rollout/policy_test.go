@@ -185,6 +185,8 @@ func TestReplicaSetsUnderThePolicy(t *testing.T) {
 		{"it would be of another owner, and v2 alone", held, `patch rs/` + v1 + ` -p {"metadata":{"ownerReferences":[{"$patch":"replace"},{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"1","controller":true}]}}`},
 		{"the name of the revision would lie", held, "set image rs/" + v2 + " web=registry.example.org/web:v9"},
 		{"the native controller would release it", held, "label rs/" + v1 + " app=another --overwrite"},
+		{"its pods would be of no revision", held, "label rs/" + v1 + " pod-template-hash=zzz --overwrite"},
+		{"its pods would be of no revision", held, "label rs/" + v2 + " pod-template-hash-"},
 		{"it would pass for saturated (H6)", held, "annotate rs/" + v2 + " deployment.kubernetes.io/desired-replicas=1 --overwrite"},
 		{"it would pass for another size", held, "annotate rs/" + v1 + " deployment.kubernetes.io/max-replicas-"},
 		{"it changes nothing of the release", "", "annotate rs/" + v1 + " note=hello"},
