@@ -88,7 +88,9 @@ var back = []sequence{
 		s.scale(0)
 		s.size("next", 0, native)
 		s.later(time.Minute)
-		s.release(func(br *v1alpha1.BatchRelease) { br.Annotations = map[string]string{v1alpha1.AnnotationRollback: "true"} })
+		s.release(func(br *v1alpha1.BatchRelease) {
+			br.Annotations = map[string]string{v1alpha1.AnnotationRollback: "true"}
+		})
 		s.deployment(tranche, func(d *appsv1.Deployment) { d.Spec.Template = kept("drift") })
 	}, nil},
 	{"what ran two releases ago is none", func(s *story) {
