@@ -33,9 +33,8 @@ func TestForgedPlan(t *testing.T) {
 	if out, err := s.c.KubectlWith(t, strings.Replace(planOf("own", "100%"), "workloadRef: {name: web}", "workloadRef: {name: api}", 1), "-n", s.ns, "--as=eve", "create", "-f", "-"); err != nil {
 		t.Errorf("eve's own plan: %v: %s", err, out)
 	}
-	br := s.release("web")
+	br, refusal := s.release("web"), "eve may not patch GitSource "+s.ns+"/shop"
 	approval := fmt.Sprintf(`{"revision":%q,"commit":%q,"step":1}`, br.Status.UpdateRevision, br.Spec.Commit)
-	refusal := "eve may not patch GitSource " + s.ns + "/shop"
 	patch := func(body string) []string { return []string{"patch", "batchrelease/web", "--type=merge", "-p", body} }
 	for _, tc := range []struct {
 		why, refusal string
@@ -50,6 +49,7 @@ func TestForgedPlan(t *testing.T) {
 		{"unsigned approvals would count", refusal, patch(`{"spec":{"requireSignedApprovals":true}}`)},
 		{"it would be written with other rights", refusal, patch(`{"spec":{"serviceAccountName":"another"}}`)},
 		{"the garbage collector would delete it", refusal, patch(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"nope","uid":"11111111-1111-1111-1111-111111111111"}]}}`)},
+		{"the Deployment would stay held without a plan", refusal, []string{"annotate", "batchrelease/web", "tranche.dev/returns=0123456"}},
 		{"the policy would not know the source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source":null}}}`)},
 		{"the policy would ask about another source", refusal, patch(`{"metadata":{"labels":{"tranche.dev/source-namespace":"eve"}}}`)},
 		{"its steps would govern the first plan of Git", refusal, []string{"create", "-f", "-"}},
