@@ -546,8 +546,8 @@ func (s *Stage) mayBeMeantToGo(t *Target) bool {
 	})
 }
 
-// Gone says what was deleted of a commit that was not applied whole: there is no
-// state to bring it back to.
+// Gone says what is not in the cluster of a commit that was not applied whole. It was
+// deleted, or the write was refused; there is no state to bring it back to.
 func (s *Stage) Gone() plan.Problems {
 	if s == nil {
 		return nil // the commit does not render
@@ -555,7 +555,7 @@ func (s *Stage) Gone() plan.Problems {
 	var ps plan.Problems
 	for _, t := range s.Targets {
 		if t.Live == nil && inventory.Has(s.Before, t.Entry().ID()) {
-			ps = append(ps, t.Problem(v1alpha1.ReasonApplyFailed, "it is gone from the cluster, and comes back with the commit", ""))
+			ps = append(ps, t.Problem(v1alpha1.ReasonApplyFailed, "it is not in the cluster, and comes with the commit", ""))
 		}
 	}
 	return ps
