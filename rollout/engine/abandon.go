@@ -3,8 +3,6 @@ package engine
 import (
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
 )
@@ -29,11 +27,7 @@ func Abandon(o Observed) []Action {
 		}
 		return []Action{Unlabel{because: "no plan governs the Deployment, and no hold of Tranche is on it"}}
 	}
-	strategy := d.Strategy
-	if d.BadBounds != nil {
-		strategy = facts.CompleteStrategy(&appsv1.DeploymentStrategy{})
-	}
-	endHold(d, "the plan is gone", strategy, nil)
+	endHold(d, "the plan is gone", nil)
 	return append(d.actions, forgetAll(o)...)
 }
 

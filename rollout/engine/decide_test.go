@@ -557,3 +557,30 @@ func TestRefusedBounds(t *testing.T) {
 		}
 	}
 }
+
+// The plan gets such bounds when a Deployment is held and no pod of the release is there. The
+// hold ends, with bounds that the API server takes.
+func TestRefusedBounds_HandBack(t *testing.T) {
+	zero := intstr.FromInt32(0)
+	for name, n := range map[string]int32{"before the first pod": 10, "without replicas": 0} {
+		w := at(0, v1alpha1.StepUpgrade, 0, steps("20%", "100%")...)
+		w.n, w.sets[1] = n, replicaSet{}
+		w.sets[0] = replicaSet{exists: n > 0, size: n, ready: n, statusReady: n, observed: true, desired: n, maximum: n + 3}
+		o := w.observe()
+		o.Release.Spec.DeploymentStrategy = &appsv1.DeploymentStrategy{
+			Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &zero, MaxUnavailable: &zero},
+		}
+		ended := false
+		for _, a := range engine.Decide(o, epoch).Actions {
+			if h, ok := a.(engine.HandBack); ok {
+				ended = true
+				if r := h.Strategy.RollingUpdate; r.MaxSurge.String() != "25%" || r.MaxUnavailable.String() != "25%" {
+					t.Errorf("%s: it hands back maxSurge %s and maxUnavailable %s", name, r.MaxSurge, r.MaxUnavailable)
+				}
+			}
+		}
+		if !ended {
+			t.Errorf("%s: it hands nothing back", name)
+		}
+	}
+}

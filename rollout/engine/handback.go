@@ -38,7 +38,7 @@ func HandedBack(br *v1alpha1.BatchRelease, gone bool, now time.Time) v1alpha1.Ba
 // handBack ends the hold, and keeps the template that the Deployment then has:
 // admission may change it with the write.
 func (d *draft) handBack(why because, template *corev1.PodTemplateSpec) {
-	endHold(d, why, d.Strategy, template)
+	endHold(d, why, template)
 	if len(d.StableRecords) == 0 {
 		return
 	}
@@ -56,8 +56,9 @@ func (d *draft) handBack(why because, template *corev1.PodTemplateSpec) {
 // endHold ends the hold. It first puts a ReplicaSet right that has the Deployment's size
 // and other size annotations. If that one is the only one active, or another user deletes
 // the others, the native controller never makes a ReplicaSet again (H11). It leaves the
-// one of the hold's template alone beside others: that would pass for saturated (H6).
-func endHold(d *draft, why because, strategy appsv1.DeploymentStrategy, template *corev1.PodTemplateSpec) {
+// one of the hold's template alone beside others: that would pass for saturated (H6). In place
+// of bounds that the API server would refuse, it hands back the default ones.
+func endHold(d *draft, why because, template *corev1.PodTemplateSpec) {
 	var active []*appsv1.ReplicaSet
 	for _, rs := range d.ReplicaSets {
 		if facts.Size(rs) > 0 {
@@ -69,6 +70,10 @@ func endHold(d *draft, why because, strategy appsv1.DeploymentStrategy, template
 		if safe && facts.Size(rs) == d.Replicas && !hasSizeAnnotations(rs, d.Replicas, d.Replicas+d.Surge) {
 			d.do(Resize{because: why, ReplicaSet: rs, To: d.Replicas, Desired: d.Replicas, Max: d.Replicas + d.Surge})
 		}
+	}
+	strategy := d.Strategy
+	if d.BadBounds != nil {
+		strategy = facts.CompleteStrategy(&appsv1.DeploymentStrategy{})
 	}
 	d.do(HandBack{because: why, Strategy: strategy, Template: template})
 }
