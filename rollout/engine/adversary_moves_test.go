@@ -70,8 +70,7 @@ func (c *cluster) exec(move string) bool {
 		if err != nil {
 			panic(err)
 		}
-		c.oracle.since(c, c.now)
-		c.now = c.now.Add(d)
+		passTo(c, c.now.Add(d))
 	case "down": // the controller, for that long
 		c.exec("time " + args[0])
 		c.restart()
@@ -100,7 +99,7 @@ func (c *cluster) exec(move string) bool {
 	case "deliver":
 		c.deliver()
 	default:
-		return c.change(verb, args, number)
+		return changeWider(c, verb, args, number)
 	}
 	return true
 }
@@ -237,7 +236,7 @@ func (c *cluster) changeSpec(verb string, args []string, number func(int) int) b
 			c.version = c.commits[c.commit]
 		}
 		c.writeRelease(func(br *v1alpha1.BatchRelease) {
-			br.Spec.Template, br.Spec.Commit = templates[c.version], c.commit
+			br.Spec.Template, br.Spec.Commit = templates[c.version], named(c)
 		})
 	case "approve", "misapprove":
 		revision := c.br.Status.UpdateRevision
@@ -248,13 +247,13 @@ func (c *cluster) changeSpec(verb string, args []string, number func(int) int) b
 			return false
 		}
 		c.writeRelease(func(br *v1alpha1.BatchRelease) {
-			br.Spec.Approval = &v1alpha1.Approval{Revision: revision, Commit: c.commit, Step: int32(number(0))}
+			br.Spec.Approval = &v1alpha1.Approval{Revision: revision, Commit: named(c), Step: int32(number(0))}
 			br.Spec.Approval.ApprovedIn = strconv.Itoa(int(c.rv)) // it distinguishes an approval that is given again
 			if !c.byHand {
 				br.Spec.Approval.Steps = valuesOf(br.Spec.Strategy.Steps)
 			}
 		})
-		c.oracle.approvedSteps, c.oracle.approvalSeen = [][]intstr.IntOrString{valuesOf(c.br.Spec.Strategy.Steps)}, false
+		noteApproval(c)
 	case "unapprove":
 		c.writeRelease(func(br *v1alpha1.BatchRelease) { br.Spec.Approval = nil })
 	case "complete": // an approval in the cluster
@@ -468,6 +467,8 @@ func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 // mood is what kinds of moves a walk has, by their weights of a thousand.
 type mood struct {
 	users, second, caches, pods, faults int
+	// extra makes [extraMove]; nil: there is none.
+	extra *rand.Rand
 }
 
 func randomMood(r *rand.Rand) mood {

@@ -216,7 +216,7 @@ func (c *cluster) round(k int) int {
 			c.wake = c.now.Add(100 * time.Millisecond)
 			return len(d.Actions)
 		}
-		c.oracle.wrote(c, before, &o, a)
+		judgeWrite(c, before, &o, a)
 	}
 	if k >= 0 {
 		return len(d.Actions)
@@ -232,9 +232,9 @@ func (c *cluster) round(k int) int {
 		before := c.br.Status
 		c.writeStatus(d.Status)
 		c.brRead = c.br // it reads its own writes
-		c.oracle.said(c, &o, before)
+		judgeStatus(c, &o, before)
 	}
-	c.oracle.rounded(c, &o, d.Actions)
+	judgeRound(c, &o, d.Actions)
 	return len(d.Actions)
 }
 
@@ -348,8 +348,11 @@ func (c *cluster) patchDeployment(o *engine.Observed, change func(*appsv1.Deploy
 	if c.d == nil || c.d.UID != o.Deployment.UID || c.d.ResourceVersion != o.Deployment.ResourceVersion {
 		return errConflict
 	}
+	if refusesWrite(c, change) {
+		return errRefused
+	}
 	c.writeDeployment(change)
-	c.returned = &c.d.Spec.Template
+	c.returned, c.halted = &c.d.Spec.Template, c.halted && c.d.Spec.Paused
 	return nil
 }
 
@@ -457,8 +460,7 @@ func (c *cluster) quietUntil(end time.Time) (failure string) {
 		if next.IsZero() {
 			return ""
 		}
-		c.oracle.since(c, c.now)
-		c.now = next
+		passTo(c, next)
 		if next.Equal(end) {
 			return ""
 		}
@@ -484,8 +486,7 @@ func (c *cluster) run(until time.Time) {
 		if !c.wake.IsZero() && c.wake.Before(next) {
 			next = c.wake
 		}
-		c.oracle.since(c, c.now)
-		c.now = next
+		passTo(c, next)
 		if !next.Before(until) {
 			return
 		}

@@ -56,6 +56,9 @@ type cluster struct {
 	fates   [versions + 1]fate // of new pods, by version; the last for edited ones
 	serial  int                // for names and UIDs
 
+	badBounds bool // Git brings bounds that the API server refuses
+	halted    bool // a person has paused the native Deployment
+
 	// The controller's process.
 	dryRuns  [versions]*corev1.PodTemplateSpec
 	returned *corev1.PodTemplateSpec // by the last write of the Deployment
@@ -87,6 +90,7 @@ type setup struct {
 	byHand             bool      // approvals do not say their steps
 	setAdmission       admission // on ReplicaSets that the controller makes
 	midway             int       // turns of a native rollout to v2, whose pods never come, before the plan; 0: none
+	noCommit           bool      // no commit is named: templates and approvals come by hand
 }
 
 func (s setup) String() string {
@@ -230,7 +234,7 @@ func (c *cluster) manifestStrategy() appsv1.DeploymentStrategy {
 func (c *cluster) bounds() (surge, unavailable int32) {
 	s := c.manifestStrategy()
 	surge, unavailable, _ = plan.Bounds(&s, c.replicas())
-	return surge, unavailable
+	return widen(c, surge, unavailable)
 }
 
 func (c *cluster) replicas() int32 {
@@ -251,7 +255,7 @@ func (c *cluster) makeDeployment(t *corev1.PodTemplateSpec) {
 		},
 	}
 	c.admit(&d.Spec.Template, false)
-	c.d = d
+	c.d, c.halted = d, false
 }
 
 // admit is what admission does to a template.
@@ -361,10 +365,9 @@ func (c *cluster) plan() {
 	c.br = &v1alpha1.BatchRelease{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: c.uid(), Generation: 1, ResourceVersion: c.nextVersion()}}
 	c.br.Spec.WorkloadRef.Name = "web"
 	c.br.Spec.Strategy = v1alpha1.BatchStrategy{Steps: parseSteps(c.steps), ProgressDeadlineSeconds: &c.deadline, OnFailure: c.onFailure}
-	c.br.Spec.Template, c.br.Spec.Commit, c.br.Spec.RequireSignedApprovals = templates[c.version], c.commit, c.signed
+	c.br.Spec.Template, c.br.Spec.Commit, c.br.Spec.RequireSignedApprovals = templates[c.version], named(c), c.signed
 	if !c.ownStrategy {
-		s := c.manifestStrategy()
-		c.br.Spec.DeploymentStrategy = &s
+		c.br.Spec.DeploymentStrategy = brought(c)
 	}
 	c.woken, c.brLag = true, false
 }

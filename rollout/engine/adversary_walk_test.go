@@ -53,6 +53,7 @@ func walk(seed uint64) (s setup, moves []string, v *violation) {
 		}
 	}()
 	c, m := newCluster(s), randomMood(r)
+	m.extra = extraMoves(seed)
 	moves = []string{"quiet", "bring 2"}
 	if s.midway > 0 {
 		moves = []string{"quiet", "bring 3"}[:r.IntN(3)]
@@ -61,7 +62,7 @@ func walk(seed uint64) (s setup, moves []string, v *violation) {
 		c.exec(move)
 	}
 	for range 60 + r.IntN(240) {
-		move := m.next(r, c)
+		move := nextMove(m, r, c)
 		moves = append(moves, move)
 		if !c.exec(move) {
 			moves = moves[:len(moves)-1]

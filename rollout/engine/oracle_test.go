@@ -48,6 +48,9 @@ type oracle struct {
 	// approvedSteps are the plans that an approval which names no steps may be for.
 	approvedSteps [][]intstr.IntOrString
 	approvalSeen  bool
+	approvedFor   string // the release that the last approval came for, by the ledger's commit
+	gate          waitedAt
+	away          absence
 	// unsaid: the adopted template was not the one that Git brought, or not as admission
 	// writes it any more. Git has not brought it as it is since.
 	unsaid bool
@@ -183,7 +186,7 @@ func (o *oracle) of(c *cluster, version int, commit string) *release {
 }
 
 func (o *oracle) current(c *cluster, spec *v1alpha1.BatchReleaseSpec) *release {
-	return o.of(c, versionIn(spec.Template), spec.Commit)
+	return o.of(c, versionIn(spec.Template), commitIn(c, spec))
 }
 
 // free reports whether a version may grow with no gate: it is stable, or a
@@ -196,7 +199,7 @@ func (o *oracle) free(version int, r *release) bool {
 // usable reports whether a round could act on the plan.
 func usable(ob *engine.Observed) bool {
 	return ob.Deployment != nil && ob.Refused == nil && ob.Rival == "" && len(ob.Records) > 0 &&
-		ob.Deployment.Annotations[v1alpha1.AnnotationReconcile] != v1alpha1.AnnotationReconcileDisabled &&
+		!isLeftAlone(ob) && !refusesBounds(ob.Release.Spec.DeploymentStrategy) &&
 		len(plan.ValidateStrategy(&ob.Release.Spec.Strategy, field.NewPath("spec"))) == 0
 }
 
@@ -414,7 +417,7 @@ func sameSteps(a, b []intstr.IntOrString, upTo int) bool {
 
 // approved reports whether an approval opens the gate of step i of a release.
 func (o *oracle) approved(r *release, a *v1alpha1.Approval, i int) bool {
-	if a == nil || r.ended || int(a.Step) < i || a.Revision == bogus || len(a.Commit) < 7 || !strings.HasPrefix(r.commit, a.Commit) {
+	if a == nil || r.ended || int(a.Step) < i || a.Revision == bogus || !namedBy(o, r, a) {
 		return false
 	}
 	upTo := min(i+1, len(r.steps)-1) // of the last step nothing else is asked
@@ -451,7 +454,7 @@ func (o *oracle) wrote(c, before *cluster, ob *engine.Observed, a engine.Action)
 	if _, ok := a.(engine.Hold); ok && o.awaited && c.admission == admitsAll {
 		c.violate("adoption", "%s, and the native rollout of what Git brings has not finished\n was %s", a, before)
 	}
-	if h, ok := a.(engine.HandBack); ok && !facts.EqualStrategy(h.Strategy, c.manifestStrategy()) {
+	if h, ok := a.(engine.HandBack); ok && !mayHandBack(c, &h.Strategy) {
 		c.violate("I7", "%s leaves another strategy than the manifest's\n was %s", a, before)
 	}
 }
@@ -867,7 +870,7 @@ func (c *cluster) aloneUntilAvailable() bool {
 
 // rests reports whether what spec says runs on all pods, natively.
 func (c *cluster) rests() bool {
-	if c.d == nil || c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused || !facts.EqualStrategy(c.d.Spec.Strategy, c.manifestStrategy()) ||
+	if c.d == nil || c.d.Labels[v1alpha1.LabelHeld] != "" || c.d.Spec.Paused != c.halted || !facts.EqualStrategy(c.d.Spec.Strategy, c.manifestStrategy()) ||
 		versionIn(&c.d.Spec.Template) != c.version {
 		return false
 	}
@@ -885,7 +888,7 @@ func (c *cluster) checkRest() {
 	if failure := c.quiet(); failure != "" {
 		c.violate("I14", "%s", failure)
 	}
-	checkMarks(c)
+	checkLeft(c)
 	if c.br == nil {
 		if c.d != nil && c.d.Labels[v1alpha1.LabelHeld] != "" {
 			c.violate("I14", "the plan is gone, and the Deployment is held")
@@ -913,7 +916,7 @@ func (c *cluster) checkRest() {
 		// released to itself, behind its gates.
 	case c.rests():
 		r := c.oracle.current(c, &c.br.Spec) // its rollback waits, or its release does
-		waits := c.br.Spec.Paused && s.Reason == v1alpha1.ReasonReleasePaused && (r.failed || r.version != c.oracle.stable)
+		waits := standsStill(c) && (isAlone(c) || r.failed || r.version != c.oracle.stable)
 		if !ready && lacking == 0 && !stalled && !waits {
 			c.violate("I14", "all pods run v%d, and Ready is not True: %s", c.version+1, s.Reason)
 		}
@@ -922,7 +925,7 @@ func (c *cluster) checkRest() {
 	case stalled:
 		c.checkStalled(s.Reason, lacking, total)
 	case s.Reason == v1alpha1.ReasonReleasePaused:
-		if !c.br.Spec.Paused {
+		if !standsStill(c) {
 			c.violate("I14", "it says that the plan is paused")
 		}
 	case s.Reason == v1alpha1.ReasonScaledToZero:
@@ -1006,7 +1009,7 @@ func (c *cluster) checkStalled(reason string, lacking, total int32) {
 			c.violate("I14", "Stalled=True with %s, and there are %d pods of %d", reason, total, c.replicas())
 		}
 	default:
-		c.violate("I14", "Stalled=True with %s, and no cause for that is there", reason)
+		judgeCause(c, reason)
 	}
 }
 
@@ -1086,7 +1089,7 @@ func (c *cluster) goWell() {
 		}
 	}
 	c.quota = 0
-	for _, m := range []string{"gone", "deploy", "replan", "unpause", "steps " + c.steps} {
+	for _, m := range []string{"gone", "deploy", "replan", "unpause", "steps " + c.steps, "bounds good", "together", "resume"} {
 		c.exec(m)
 	}
 	if c.replicas() == 0 {

@@ -1,0 +1,73 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// byUsers is a release that names no commit, as users bring it by hand.
+func byUsers(s *setup) { s.noCommit, s.byHand = true, true }
+
+// TestScenarios_Wider are move sequences as those of TestScenarios, with moves that only
+// some of the walks have.
+func TestScenarios_Wider(t *testing.T) {
+	const begun = "quiet; bring 2; quiet; "
+	for name, tc := range map[string]struct {
+		why   string
+		setup setup
+		moves string
+	}{
+		"pods of a gate come and go": {"their losses add up, and the deadline ends",
+			ten(), begun + "flap 2 2m"},
+		"pods of a gate come and go, with a short deadline, and roll back": {"their losses add up, and it goes back",
+			ten(rollsBack, late(60, 10)), begun + "flap 2 20s; flap 2 20s"},
+		"pods of a gate come and go, and stay for a deadline between": {"losses of long ago do not count",
+			ten(), begun + "flap 2 20s; run 25m; flap 2 20s; run 25m; flap 2 20s"},
+		"N is raised at a gate, and the pods that it adds fail": {"a raised target rolls nothing back",
+			ten(rollsBack, stepped("50% 100%")), begun + "outgrow 2; quiet"},
+		"N is raised at a gate of a pause, and the pods that it adds fail": {"a raised target rolls nothing back",
+			ten(rollsBack, stepped("50%/1h 100%")), begun + "outgrow 2; quiet"},
+		"the API server would refuse the bounds before a release": {"it would refuse the hand-back, so nothing is held",
+			ten(), "quiet; bounds bad; bring 2; quiet"},
+		"the API server would refuse the bounds at a gate": {"the sizes stay",
+			ten(), begun + "bounds bad; approve 0; quiet"},
+		"the API server would refuse the bounds under a hold before the first pod": {"it ends, with bounds that the API server takes",
+			ten(), "quiet; bring 2; round; round; bounds bad; quiet"},
+		"the API server would refuse the bounds, and N is 0": {"it is handed back, with bounds that the API server takes",
+			ten(), begun + "bounds bad; scale 0; quiet; scale 10; quiet"},
+		"the API server would refuse the bounds, and the plan goes": {"it is handed back",
+			ten(), begun + "bounds bad; quiet; unplan; quiet"},
+		"the hold is opened, and the native controller has not seen it": {"it is put back at once",
+			ten(), begun + "running; round; round; native; quiet"},
+		"the strategy of the hold is changed, and the native controller has not seen it": {"it is put back at once",
+			ten(), begun + "strategy; round; round; native; quiet"},
+		"a person pauses the native Deployment": {"the plan says no strategy, and the pause stays",
+			ten(ownStrategy), "quiet; halt; quiet; scale 8; quiet"},
+		"a person pauses the native Deployment, and a release comes": {"it ends as any release",
+			ten(ownStrategy), "quiet; halt; bring 2; quiet; approve 1; quiet"},
+		"a person pauses a Deployment whose plan says its strategy": {"Git says that it is not paused",
+			ten(), "quiet; halt; quiet"},
+		"a Deployment is left alone, and a release comes": {"it does not run what Git says, and is not ready",
+			ten(), "quiet; alone; bring 2; quiet; scale 8; quiet"},
+		"a Deployment is left alone after a release, and Git goes back": {"it does not run what Git says, and is not ready",
+			ten(), begun + "approve 1; quiet; alone; bring 1; quiet; together; quiet"},
+		"the plan goes after a release": {"its records go with it",
+			ten(), begun + "approve 1; quiet; unplan; quiet"},
+		"the plan goes at a gate": {"its records go with it",
+			ten(), begun + "unplan; quiet"},
+		"the plan goes, the Deployment is paused": {"its records go with it",
+			ten(ownStrategy), "quiet; halt; quiet; unplan; quiet"},
+		"without a commit, a release is taken back and comes again": {"its approval has ended with it",
+			ten(byUsers), begun + "approve 0; quiet; bring 1; quiet; bring 2; quiet"},
+		"without a commit, a release is superseded and comes again": {"its approval has ended with it",
+			ten(byUsers), begun + "approve 0; quiet; bring 3; quiet; bring 2; quiet"},
+		"without a commit, a release ends": {"it is approved as any other",
+			ten(byUsers), begun + "approve 0; quiet; approve 1; quiet; bring 3; quiet; approve 1; quiet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if v := run(tc.setup, split(strings.TrimSpace(tc.moves))); v != nil {
+				t.Errorf("%s\n%s: %s\nsetup %s\npath %s", tc.why, v.rule, v.text, tc.setup, tc.moves)
+			}
+		})
+	}
+}
