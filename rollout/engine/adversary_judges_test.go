@@ -118,7 +118,10 @@ func judgeStatus(c *cluster, ob *engine.Observed, before v1alpha1.BatchReleaseSt
 		c.violate("false rollback", "v%d goes back, and the pods that its gate had are there: %s", r.version+1, s.FailedMessage)
 	}
 	c.oracle.said(c, ob, before)
-	if ob.Deployment == nil || !isLeftAlone(ob) || !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) || !c.fresh() {
+	if ob.Deployment == nil || !isLeftAlone(ob) || c.oracle.meddled != "" {
+		return
+	}
+	if !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) || !c.fresh() {
 		return
 	}
 	if _, total := c.active(); c.sizeOf(r.version) != total {

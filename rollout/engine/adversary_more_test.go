@@ -57,6 +57,8 @@ func TestScenarios_Wider(t *testing.T) {
 			ten(), begun + "unplan; quiet"},
 		"the plan goes, the Deployment is paused": {"its records go with it",
 			ten(ownStrategy), "quiet; halt; quiet; unplan; quiet"},
+		"admission makes another template of the stable one at a hand-back": {"that is recorded, and it is handed back once",
+			of(2, 1, 1, "1 50% 100%", admits(mutatesNotDry)), "steps 100%; scale 0; quiet"},
 		"without a commit, a release is taken back and comes again": {"its approval has ended with it",
 			ten(byUsers), begun + "approve 0; quiet; bring 1; quiet; bring 2; quiet"},
 		"without a commit, a release is superseded and comes again": {"its approval has ended with it",

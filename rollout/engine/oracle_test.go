@@ -962,9 +962,10 @@ func (o *oracle) wanted(c *cluster, step int, size int32) int32 {
 
 // nativelyStuck reports whether the native controller makes no ReplicaSet of a template
 // until N changes. The rollout before the plan has left one of size N which is desired
-// otherwise, and a user has deleted the others (H11). Tranche has not touched it.
+// otherwise, and a user has deleted the others (H11). Or a user has paused it. Tranche has not
+// touched it.
 func (c *cluster) nativelyStuck() bool {
-	return c.midway > 0 && len(c.records) == 0 && c.newSet() < 0 && c.nativeScaling()
+	return c.halted || c.midway > 0 && len(c.records) == 0 && c.newSet() < 0 && c.nativeScaling()
 }
 
 func (c *cluster) checkStalled(reason string, lacking, total int32) {
