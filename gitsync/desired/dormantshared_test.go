@@ -63,6 +63,14 @@ func TestDistinctAuthor_DormantShared(t *testing.T) {
   "/spec/template/spec/containers/0/env/0/value", "value": "evil"}`)+"\n]\n")))
 			m.by(&m.ada, withLabel("v2", "rel: \"2\""))
 		},
+		"a patch in a string of two lines, with one that was released": func(m *team, author *gittest.Key) {
+			const value = "/spec/template/spec/containers/0/env/0/value"
+			m.by(&m.ada, patched())
+			m.by(&m.ada, withLabel("v1", "rel: safe"))
+			m.completed("v1", m.by(author, patched("patches:\n- target: {kind: Deployment}\n  patch: |-\n    ["+env("MODE", "safe"),
+				", {\"op\": \"copy\",\n     \"from\": \"/metadata/labels/rel\", \"path\": \""+value+"\"}]\n")))
+			m.by(&m.ada, withLabel("v2", "rel: evil"))
+		},
 		"a kustomization too large to be taken apart": func(m *team, author *gittest.Key) {
 			padded := strings.Repeat("# "+strings.Repeat("x", 1000)+"\n", 1100)
 			m.by(&m.ada, patched(padded))
