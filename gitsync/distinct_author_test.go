@@ -38,6 +38,9 @@ func TestOwnChangeIsNotApproved(t *testing.T) {
 			a.repo.Push()
 			return a.repo.Head()
 		},
+		"a file that another renames":                                renamedByAnother,
+		"a file that the approver renames, and another renames back": renamedAndBack,
+		"a file that another moves in":                               movedInByAnother,
 		"YAML that another repaired": func(a *signed) string {
 			broken := strings.Replace(sizedWeb(4, "v2"), "spec:", "spec: [", 1)
 			a.seen(a.by(a.k3, map[string]string{"deploy/web.yaml": broken}))
@@ -180,6 +183,37 @@ func TestOwnPlanIsNotApproved_CombinedByAMerge(t *testing.T) {
 			a.runs("web", "v3")
 		})
 	}
+}
+
+func renamedByAnother(a *signed) string {
+	v2 := a.by(a.k3, map[string]string{"deploy/web.yaml": sizedWeb(4, "v2")})
+	a.waitsAtFirst(v2)
+	a.seen(a.renames(a.k1, "deploy/web.yaml", "deploy/app.yaml", nil))
+	return v2
+}
+
+func renamedAndBack(a *signed) string {
+	v2 := a.renames(a.k3, "deploy/web.yaml", "deploy/app.yaml", map[string]string{"deploy/app.yaml": sizedWeb(4, "v2")})
+	a.waitsAtFirst(v2)
+	other := sizedWeb(4, "v2", "labels: {app: web}\n    spec", "labels: {app: web, tier: front}\n    spec")
+	return a.renames(a.k1, "deploy/app.yaml", "deploy/web.yaml", map[string]string{"deploy/web.yaml": other})
+}
+
+// movedInByAnother has the approver's file used by a commit that shows nothing of it.
+func movedInByAnother(a *signed) string {
+	a.by(a.k3, map[string]string{"drafts/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n" +
+		"images: [{name: registry.example.org/web, newTag: v2}]\n"})
+	return a.renames(a.k1, "drafts/kustomization.yaml", "component/kustomization.yaml", map[string]string{
+		"deploy/kustomization.yaml": "resources: [web.yaml, release.yaml, a.yaml]\ncomponents: [../component]\n",
+	})
+}
+
+// renames pushes a commit by a key that moves a file, with other files.
+func (a *signed) renames(k gittest.Key, from, to string, files map[string]string) string {
+	a.Helper()
+	a.must(os.MkdirAll(filepath.Join(a.repo.Work, filepath.Dir(to)), 0o750))
+	a.repo.Git("mv", from, to)
+	return a.by(k, files)
 }
 
 // waitsAtFirst waits until the release of a commit waits at its first gate.

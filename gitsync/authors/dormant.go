@@ -151,9 +151,13 @@ type dormancy struct {
 	folded   int
 	rendered map[plumbing.Hash]fields // by tree
 	// ends are the other paths of files that suspects renamed.
-	ends   map[string][]string
-	most   int // trials; 0: any number
-	trials int
+	ends map[string][]string
+	// contents are those that are read for the change, and arriving is the effort for files that
+	// came from elsewhere, see moved.go.
+	contents map[plumbing.Hash]bool
+	arriving int
+	most     int // trials; 0: any number
+	trials   int
 }
 
 // dormant returns a commit of the approver, or of an unknown person, that has an effect

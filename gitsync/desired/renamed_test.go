@@ -269,6 +269,68 @@ func TestDistinctAuthor_DormantRenamedCrosswise(t *testing.T) {
 	})
 }
 
+// A file is its author's, though nothing rendered it before another person moved it.
+func TestDistinctAuthor_MovedIn(t *testing.T) {
+	t.Parallel()
+	const draft = "drafts/kustomization.yaml"
+	drafted := func(tags string) map[string]string {
+		return map[string]string{draft: component("c", tags)["deploy/c/kustomization.yaml"]}
+	}
+	after := func(tell func(m *team, author *gittest.Key)) func(m *team, author *gittest.Key) {
+		return func(m *team, author *gittest.Key) {
+			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"))))
+			m.by(author, drafted("v2"))
+			tell(m, author)
+		}
+	}
+	approvesOnlyOthersAfter(t, map[string]func(m *team, author *gittest.Key){
+		"since the last release": after(func(m *team, _ *gittest.Key) {
+			m.rename(&m.ada, draft, "deploy/d/kustomization.yaml", used("c, d"))
+			m.by(&m.ada, gittest.Web("v2"))
+		}),
+		"by several moves": after(func(m *team, _ *gittest.Key) {
+			m.rename(&m.ada, draft, "attic/kustomization.yaml", nil)
+			m.rename(&m.ada, "attic/kustomization.yaml", "deploy/d/kustomization.yaml", used("c, d"))
+			m.by(&m.ada, gittest.Web("v2"))
+		}),
+		"with an edit": after(func(m *team, _ *gittest.Key) {
+			file := "deploy/d/kustomization.yaml"
+			m.rename(&m.ada, draft, file, reviewed("1", used("c, d"), map[string]string{file: "# of web\n" + drafted("v2")[draft]}))
+			m.by(&m.ada, gittest.Web("v2"))
+		}),
+		"before the last release": after(func(m *team, author *gittest.Key) {
+			m.by(author, drafted("v8"))
+			m.by(author, map[string]string{draft: drafted("v8")[draft] + rule("v2")})
+			m.rename(&m.ada, draft, "deploy/d/kustomization.yaml", used("c, d"))
+			m.completed("v1", m.by(&m.ada, reviewed("2")))
+			m.by(&m.ada, gittest.Web("v2"))
+		}),
+	})
+}
+
+// An approver may have written what another person moved and what has no effect on the change.
+func TestDistinctAuthor_NotMovedIn(t *testing.T) {
+	t.Parallel()
+	const web, draft = "deploy/web.yaml", "drafts/web.yaml"
+	approvesAfter(t, map[string]func(m *team){
+		"what was released": func(m *team) {
+			m.by(&m.grace, at(draft, web, gittest.Web("v2")))
+			m.Git("rm", "-q", web)
+			m.rename(&m.ada, draft, "deploy/a.yaml", nil)
+			m.completed("v2", m.Head())
+			m.by(&m.ada, at("deploy/a.yaml", web, gittest.Web("v3")))
+		},
+		"a rule for another tag": func(m *team) {
+			m.completed("v1", m.by(&m.ada, reviewed("1", used("c"), component("c", "v9"))))
+			file := "drafts/kustomization.yaml"
+			m.by(&m.ada, map[string]string{file: component("c", "v9")["deploy/c/kustomization.yaml"]})
+			m.by(&m.grace, map[string]string{file: component("c", "v9")["deploy/c/kustomization.yaml"] + rule("v8")})
+			m.rename(&m.ada, file, "deploy/d/kustomization.yaml", used("c, d"))
+			m.by(&m.ada, gittest.Web("v2"))
+		},
+	})
+}
+
 // approvesOnlyOthersAfter is approvesOnlyOthers for histories after a release of v1.
 func approvesOnlyOthersAfter(t *testing.T, stories map[string]func(m *team, author *gittest.Key)) {
 	t.Helper()
