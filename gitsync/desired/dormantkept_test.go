@@ -61,6 +61,13 @@ func TestDistinctAuthor_DormantKept(t *testing.T) {
 			m.completed("v1", m.by(&m.ada, guarded("v1", one, "")))
 			m.by(&m.ada, guarded("v2", two, guard))
 		},
+		"a value of which another removes the duplicate": func(m *team, author *gittest.Key) {
+			const rule = "op: add, path: /spec/template/spec/hostname, value: web"
+			m.by(&m.ada, patched())
+			m.by(&m.ada, guarded("v1", two, "hostname: web, "))
+			m.completed("v1", m.by(author, patched("patches:\n", operation("", rule))))
+			m.by(&m.ada, guarded("v2", two, ""))
+		},
 		"a variable as it was": func(m *team, author *gittest.Key) {
 			m.by(&m.ada, patched("patches:\n", mode("add", "", "safe")))
 			kept := mode("replace", "rel=2", "safe")

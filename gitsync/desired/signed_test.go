@@ -1,6 +1,7 @@
 package desired
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,8 @@ type team struct {
 	live *v1alpha1.BatchRelease
 	// mirrors have what was pushed before; nil: nothing.
 	mirrors *repository.Cache
+	// path is that of the source now; empty: deploy.
+	path string
 }
 
 func newTeam(t *testing.T) *team {
@@ -79,6 +82,7 @@ func (m *team) approve(t *testing.T, synced string, distinct bool) (*v1alpha1.Ap
 		r.Snapshot = snapshotOf(t, m.mirrors, m.URL())
 	}
 	r.Signatures = signers.Policy{Verify: m.verify, Signers: m.keys, DistinctAuthor: distinct, Now: time.Now()}
+	r.Source.Spec.Path = cmp.Or(m.path, r.Source.Spec.Path)
 	d, _, err := r.Read(nil)
 	if err != nil {
 		t.Fatal(err)
