@@ -284,6 +284,8 @@ func (l *look) releases(ctx context.Context, c *commit, o *apply.Observer) ([]*a
 				return nil, err
 			}
 			t.Refused, ps = true, append(ps, problems...)
+		} else if err := takeover.AsJudged(br, live[plan.ReleaseName(br)], t.Live); err != nil {
+			return nil, err
 		}
 		targets = append(targets, t)
 	}

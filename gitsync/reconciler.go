@@ -868,3 +868,6 @@ func sweeper(ms *repository.Cache, c client.Reader, s labels.Selector) manager.R
 		return nil
 	})
 }
+
+// isConflict tells a write that was decided on an older version.
+func isConflict(err error) bool { return apierrors.IsConflict(err) }

@@ -414,6 +414,9 @@ func (a *Applier) applyOwn(ctx context.Context, t *Target, version string) (Chan
 	}
 	u := a.Body(t)
 	u.SetResourceVersion(version)
+	if t.Live != nil && t.GroupKind() == inventory.ReleaseKind {
+		u.SetUID(t.Live.GetUID()) // the apply of one that is gone by now is a conflict
+	}
 	err := a.Write(ctx, u)
 	if apierrors.IsInvalid(err) && t.Mode == ExceptRollout && t.Live != nil {
 		u, err = a.applyAgain(ctx, t, err)

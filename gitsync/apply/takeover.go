@@ -7,7 +7,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
@@ -70,7 +69,7 @@ func (o Takeover) forgetGates(ctx context.Context, t *Target) error {
 		return fmt.Errorf("getting %s: %w", t, err)
 	}
 	if br.ResourceVersion != t.Live.GetResourceVersion() {
-		return changedMeanwhile(t)
+		return takeover.ChangedMeanwhile(t)
 	}
 	br.Status = v1alpha1.BatchReleaseStatus{}
 	if err := o.Status.Status().Update(ctx, &br, client.FieldOwner(v1alpha1.ManagerGitSync)); err != nil {
@@ -94,7 +93,7 @@ func (o Takeover) displace(ctx context.Context, t *Target) (*Note, error) {
 	if t.Live = live; live != nil && live.GetUID() == uid {
 		t.Mode = AfterDeletion
 	} else if live != nil {
-		return done, changedMeanwhile(t)
+		return done, takeover.ChangedMeanwhile(t)
 	}
 	return done, nil
 }
@@ -106,12 +105,6 @@ func whereRefused(t *Target, gs *v1alpha1.GitSource, err error) error {
 	return apiproblem.Or(apiproblem.Of(v1alpha1.ReasonApplyFailed, t.Object, gs, err), err)
 }
 
-// changedMeanwhile has the source look again.
-func changedMeanwhile(t *Target) error {
-	resource := schema.GroupResource{Group: v1alpha1.Group, Resource: "batchreleases"}
-	return apierrors.NewConflict(resource, t.GetName(), fmt.Errorf("it was written since it was read"))
-}
-
 // managerCreation is the field manager of a BatchRelease from its creation until its
 // fields are gitsync's as after an apply.
 const managerCreation = v1alpha1.ManagerGitSyncCreation
@@ -121,7 +114,7 @@ func (a *Applier) create(ctx context.Context, t *Target) (Change, error) {
 	u := a.Manifest(t.Object)
 	err := a.Client.Create(ctx, u, client.FieldOwner(managerCreation), client.FieldValidation(metav1.FieldValidationStrict))
 	if apierrors.IsAlreadyExists(err) {
-		return Unchanged, changedMeanwhile(t)
+		return Unchanged, takeover.ChangedMeanwhile(t)
 	}
 	if err != nil {
 		return Unchanged, err
