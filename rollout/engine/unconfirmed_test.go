@@ -173,3 +173,58 @@ func TestConfirmedWithOlderStatus(t *testing.T) {
 		}
 	})
 }
+
+// The status of a restored BatchRelease is older, and its GitSource has written it before the
+// controller has seen it. The controller takes what is above the gates of that status for
+// drift. No pod is added without its gate, and what is under release does not become stable
+// before it has completed.
+func TestConfirmedWithOlderStatus_BeforeTheFirstLook(t *testing.T) {
+	another := func(w *world) { // the release of v1 waits at its second gate
+		w.status.UpdateRevision, w.status.UpdateTemplateDigest, w.status.UpdateCommit = hashes[0], digests[0], commitOf(0)
+		w.status.CurrentStepIndex, w.status.StableRevision = 1, hashes[2]
+	}
+	approved := func(w *world) { w.approved = 0 }
+	for _, tc := range []struct {
+		why   string
+		runs  int32
+		edits []func(*world)
+		end   int32
+	}{
+		{"the release before waits in it", 5, []func(*world){another}, 2},
+		{"the release before, in the middle of a step", 3, []func(*world){another}, 2},
+		{"the release before, and Git approves the first gate", 3, []func(*world){another, approved}, 5},
+		{"the same release at an earlier gate", 5, nil, 2},
+		{"the same release at an earlier gate, approved in Git", 4, []func(*world){approved}, 5},
+	} {
+		t.Run(tc.why, func(t *testing.T) {
+			w := at(0, v1alpha1.StepBlocking, tc.runs, steps("20%", "50%", "100%")...)
+			w.status.OpenedReplicas, w.status.UpdateTemplateDigest = []intstr.IntOrString{intstr.Parse("20%")}, digests[1]
+			for _, edit := range tc.edits {
+				edit(w)
+			}
+			for range 60 {
+				before := w.sets[1].size
+				d := engine.Decide(w.observe(), epoch.Add(time.Minute))
+				for _, a := range d.Actions {
+					w.do(a)
+				}
+				w.status = d.Status
+				if now := w.sets[1].size; now > before && now > tc.end {
+					t.Fatalf("%d pods of v2, after %d: %s", now, before, w.status.Message)
+				}
+				if w.status.StableRevision == hashes[1] {
+					t.Fatalf("v2 is stable, with %d pods", w.sets[1].size)
+				}
+				w.turnDeployment()
+				for i := range w.sets {
+					w.turnReplicaSet(i)
+					w.sets[i].ready, w.sets[i].pending = w.sets[i].ready+w.sets[i].pending, 0
+					w.turnReplicaSet(i)
+				}
+			}
+			if s := w.status; s.Reason != v1alpha1.ReasonWaitingForApproval || w.sets[1].size != tc.end {
+				t.Errorf("%d pods of v2, step %d, stable %s: %s: %s", w.sets[1].size, s.CurrentStepIndex, s.StableRevision, s.Reason, s.Message)
+			}
+		})
+	}
+}
