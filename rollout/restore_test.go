@@ -1,11 +1,14 @@
 package rollout_test
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,14 +31,7 @@ func TestRestore(t *testing.T) {
 			s, stop := atGateOf(t, 4)
 			stop()
 			backup := s.backUp()
-			s.must(s.c.Client.Delete(s.Context(), s.release()))
-			s.kubectl("-n", s.ns, "delete", "deployment/web", "--cascade=foreground")
-			clustertest.Wait(t, "the garbage collector", func() error {
-				if sets, records := len(s.sets()), len(s.records()); sets+records > 0 {
-					return fmt.Errorf("%d ReplicaSets and %d records", sets, records)
-				}
-				return nil
-			})
+			loseAll(s)
 			if tc.records {
 				s.restore(backup.records...)
 				if !tc.sets {
@@ -70,6 +66,80 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+// loseAll deletes the plan and the Deployment, and waits until what that owned is gone.
+func loseAll(s *shop) {
+	s.Helper()
+	s.must(s.c.Client.Delete(s.Context(), s.release()))
+	s.kubectl("-n", s.ns, "delete", "deployment/web", "--cascade=foreground")
+	clustertest.Wait(s, "the garbage collector", func() error {
+		if sets, records := len(s.sets()), len(s.records()); sets+records > 0 {
+			return fmt.Errorf("%d ReplicaSets and %d records", sets, records)
+		}
+		return nil
+	})
+}
+
+// The records of a release under way are lost, alone or with the ReplicaSets. The plan is then
+// removed. The Deployment is handed back at the template of its hold, and the native controller
+// brings all pods of it. A pod of it that ran goes on running.
+func TestRecordsLost_PlanRemoved(t *testing.T) {
+	t.Parallel()
+	pods := func(s *shop) (uids []types.UID) {
+		s.Helper()
+		var list corev1.PodList
+		s.must(s.c.Client.List(s.Context(), &list, client.InNamespace(s.ns)))
+		for _, p := range list.Items {
+			if p.DeletionTimestamp == nil && strings.HasSuffix(p.Spec.Containers[0].Image, ":v2") {
+				uids = append(uids, p.UID)
+			}
+		}
+		return uids
+	}
+	for name, sets := range map[string]bool{"records": true, "records and ReplicaSets": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, stop := atGateOf(t, 4)
+			stop()
+			if sets {
+				for _, c := range s.records() {
+					s.must(s.c.Client.Delete(t.Context(), &c))
+				}
+			} else {
+				backup := s.backUp()
+				loseAll(s)
+				s.restore(backup.deployment, backup.release)
+				s.restoreStatus(backup.release)
+			}
+			startControllerIn(t, s.c, s.ns)
+			if sets {
+				clustertest.Wait(t, "the record of the stable revision", func() error {
+					if len(s.records()) == 0 {
+						return errors.New("it is not there")
+					}
+					return nil
+				})
+				s.waitFor(v1alpha1.ReasonWaitingForApproval, 0, map[string]int32{"v1": 3, "v2": 1})
+				s.stay(map[string]int32{"v1": 3, "v2": 1})
+			} else {
+				s.waitFor(v1alpha1.ReasonRecordsLost, 0, map[string]int32{})
+				s.stay(map[string]int32{})
+			}
+			ran := pods(s)
+			s.must(s.c.Client.Delete(t.Context(), s.release()))
+			s.rolled("web", 4)
+			s.become(map[string]int32{"v2": 4})
+			if d := s.deployment("web"); engine.Held(d) || d.Spec.Paused {
+				t.Errorf("held=%t, paused=%t", engine.Held(d), d.Spec.Paused)
+			}
+			for _, uid := range ran {
+				if !slices.Contains(pods(s), uid) {
+					t.Errorf("pod %s that ran is gone", uid)
+				}
+			}
+		})
+	}
+}
+
 // A Deployment is restored with its records, after a release was rolled back. The status of
 // its BatchRelease is not restored. The release that failed is not tried again.
 func TestRestore_Failure(t *testing.T) {
@@ -85,14 +155,7 @@ func TestRestore_Failure(t *testing.T) {
 	})
 	stop()
 	backup := s.backUp()
-	s.must(s.c.Client.Delete(s.Context(), s.release()))
-	s.kubectl("-n", s.ns, "delete", "deployment/web", "--cascade=foreground")
-	clustertest.Wait(t, "the garbage collector", func() error {
-		if sets, records := len(s.sets()), len(s.records()); sets+records > 0 {
-			return fmt.Errorf("%d ReplicaSets and %d records", sets, records)
-		}
-		return nil
-	})
+	loseAll(s)
 	s.restore(backup.records...)
 	s.restore(backup.sets...)
 	s.restore(backup.deployment, backup.release)
