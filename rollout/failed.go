@@ -12,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/engine/native"
 	"github.com/tranche-dev/tranche/rollout/jsonpatch"
 )
 
@@ -54,7 +55,7 @@ func provesFailure(c *appsv1.ControllerRevision, deployment string) bool {
 
 // failureName returns the name of the failure that is kept of a Deployment.
 func failureName(deployment string, template *corev1.PodTemplateSpec) string {
-	return engine.NameWithHash(deployment, "failed-"+plan.TemplateDigest(template)[:10])
+	return native.NameWithHash(deployment, "failed-"+plan.TemplateDigest(template)[:10])
 }
 
 // recall returns a BatchRelease with the failure in its status where that has lost it,

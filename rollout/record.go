@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine"
+	"github.com/tranche-dev/tranche/rollout/engine/native"
 )
 
 // newRecord returns the ControllerRevision of a record. The Deployment owns it
@@ -36,7 +37,7 @@ func newRecord(d *appsv1.Deployment, br *v1alpha1.BatchRelease, r engine.Record)
 // recordName returns the name of a record of a Deployment, by the revision and the content:
 // two templates may have one revision name (H29).
 func recordName(deployment string, r engine.Record) string {
-	return engine.NameWithHash(deployment, cmp.Or(r.Revision, "revision")+"-"+plan.TemplateDigest(r.Template)[:10])
+	return native.NameWithHash(deployment, cmp.Or(r.Revision, "revision")+"-"+plan.TemplateDigest(r.Template)[:10])
 }
 
 // ownersOf a record. Neither blocks the deletion of its owner, which would need
@@ -68,7 +69,7 @@ func orderKeys(ctx context.Context, c client.Client, old *appsv1.ControllerRevis
 		Namespace: old.Namespace, Labels: old.Labels, Annotations: old.Annotations, OwnerReferences: old.OwnerReferences,
 	}
 	sum := sha256.Sum256(ordered) // the name says the content: one that is there already is the same
-	record.Name = engine.NameWithHash(old.Name, hex.EncodeToString(sum[:])[:10])
+	record.Name = native.NameWithHash(old.Name, hex.EncodeToString(sum[:])[:10])
 	record.Data.Raw = ordered
 	if err := c.Create(ctx, record, fieldOwner); err != nil && !apierrors.IsAlreadyExists(err) {
 		return false, fmt.Errorf("making ControllerRevision %s/%s again, with its keys in order: %w", old.Namespace, old.Name, err)

@@ -15,8 +15,9 @@
 // A round has three inputs, which nothing in it changes, and one output. Package facts sorts
 // out what was observed. Package position has the course, which is where the way leads, and the
 // position on it: the step, and what its gates have opened. Package gates answers whether a gate
-// is open, and package rolling how far sizes may move now. The draft is the decision while it is
-// made: status, writes and events. Only functions of this package write it.
+// is open, and package rolling how far sizes may move now. Package native has the ReplicaSets as
+// the native controller makes them. The draft is the decision while it is made: status, writes
+// and events. Only functions of this package write it.
 //
 // # Memory
 //

@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/tranche-dev/tranche/rollout/engine/native"
+
 // Tests name these, and no caller does.
 const (
 	Answers         = answers
@@ -9,6 +11,6 @@ const (
 )
 
 var (
-	SizeAnnotations = sizeAnnotations
-	With            = with
+	SizeAnnotations = native.SizeAnnotations
+	With            = native.WithHash
 )

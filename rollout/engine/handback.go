@@ -11,6 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/native"
 )
 
 // HandedBack returns the last status of a plan that is being deleted, and that finalizers
@@ -67,7 +68,7 @@ func endHold(d *draft, why because, template *corev1.PodTemplateSpec) {
 	}
 	for _, rs := range active {
 		safe := len(active) == 1 || !plan.EqualTemplate(&rs.Spec.Template, &d.Deployment.Spec.Template)
-		if safe && facts.Size(rs) == d.Replicas && !hasSizeAnnotations(rs, d.Replicas, d.Replicas+d.Surge) {
+		if safe && facts.Size(rs) == d.Replicas && !native.HasSizeAnnotations(rs, d.Replicas, d.Replicas+d.Surge) {
 			d.do(Resize{because: why, ReplicaSet: rs, To: d.Replicas, Desired: d.Replicas, Max: d.Replicas + d.Surge})
 		}
 	}

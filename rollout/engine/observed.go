@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/tranche-dev/tranche/rollout/engine/facts"
+import (
+	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/native"
+)
 
 // The input of a round, under the names that callers use: they import this package alone.
 type (
@@ -10,4 +13,12 @@ type (
 	Record = facts.Record
 	// Pods counts the pods of the update revision that are not available.
 	Pods = facts.Pods
+)
+
+// The annotations of the native Deployment controller.
+const (
+	AnnotationRevision        = native.AnnotationRevision
+	AnnotationRevisionHistory = native.AnnotationRevisionHistory
+	AnnotationDesiredReplicas = native.AnnotationDesiredReplicas
+	AnnotationMaxReplicas     = native.AnnotationMaxReplicas
 )

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/tranche-dev/tranche/rollout/engine/facts"
+	"github.com/tranche-dev/tranche/rollout/engine/native"
 	"github.com/tranche-dev/tranche/rollout/engine/position"
 	"github.com/tranche-dev/tranche/rollout/engine/rolling"
 )
@@ -56,7 +57,7 @@ func writeSizes(d *draft, sets []position.Set, next []int32, order []int, beside
 		}
 	}
 	if lacking >= 0 { // last, since it ends the round
-		d.do(CountCollision{because: why, Name: NameWithHash(d.Deployment.Name, sets[order[lacking]].Hash)})
+		d.do(CountCollision{because: why, Name: native.NameWithHash(d.Deployment.Name, sets[order[lacking]].Hash)})
 	}
 }
 
@@ -85,7 +86,7 @@ func (d *draft) resize(s position.Set, to int32, beside bool, why because) {
 		if s.Name == d.Goal.Name {
 			number = facts.MaxRevision(d.ReplicaSets) + 1
 		}
-		d.do(CreateReplicaSet{because: why, ReplicaSet: newReplicaSet(d.Deployment, &s.Revision, number, to, desired, maximum)})
+		d.do(CreateReplicaSet{because: why, ReplicaSet: native.NewReplicaSet(d.Deployment, &s.Revision, number, to, desired, maximum)})
 		return
 	}
 	d.do(Resize{because: why, ReplicaSet: s.ReplicaSet, To: to, Desired: desired, Max: maximum})
@@ -105,7 +106,7 @@ func unsaturateDeleted(d *draft, sets []position.Set, next []int32) {
 // hash would get.
 func taken(f *facts.Facts, hash string) bool {
 	for _, rs := range f.ReplicaSets {
-		if facts.Deleted(rs) && rs.Name == NameWithHash(f.Deployment.Name, hash) {
+		if facts.Deleted(rs) && rs.Name == native.NameWithHash(f.Deployment.Name, hash) {
 			return true
 		}
 	}
@@ -116,7 +117,7 @@ func taken(f *facts.Facts, hash string) bool {
 // others, as desired otherwise. At an N of that size the native controller takes it for
 // saturated, and sends all others to 0 (H6).
 func (d *draft) unsaturate(rs *appsv1.ReplicaSet) {
-	if d.Replicas == 0 || facts.Size(rs) == 0 || rs.Annotations[AnnotationDesiredReplicas] != strconv.Itoa(int(facts.Size(rs))) {
+	if d.Replicas == 0 || facts.Size(rs) == 0 || rs.Annotations[native.AnnotationDesiredReplicas] != strconv.Itoa(int(facts.Size(rs))) {
 		return
 	}
 	desired := d.Replicas

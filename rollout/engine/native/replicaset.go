@@ -1,4 +1,4 @@
-package engine
+package native
 
 import (
 	"maps"
@@ -30,17 +30,19 @@ var notCopied = map[string]bool{
 	appsv1.DeprecatedRollbackTo:        true,
 }
 
-// newReplicaSet returns the ReplicaSet that the native controller would make for this
+// NewReplicaSet returns the ReplicaSet that the native controller would make for this
 // revision. It is complete: the native controller, which reads it under the hold too,
 // finds nothing to write (H16, H17).
 //
 // number is its revision annotation; 0 for none, if the ReplicaSet is one of the past.
-func newReplicaSet(d *appsv1.Deployment, r *facts.Revision, number int64, size, desired, maximum int32) *appsv1.ReplicaSet {
+func NewReplicaSet(
+	d *appsv1.Deployment, r *facts.Revision, number int64, size, desired, maximum int32,
+) *appsv1.ReplicaSet {
 	template := *r.Template.DeepCopy()
-	template.Labels = with(template.Labels, r.Hash)
+	template.Labels = WithHash(template.Labels, r.Hash)
 	selector := d.Spec.Selector.DeepCopy()
-	selector.MatchLabels = with(selector.MatchLabels, r.Hash)
-	annotations := sizeAnnotations(desired, maximum)
+	selector.MatchLabels = WithHash(selector.MatchLabels, r.Hash)
+	annotations := SizeAnnotations(desired, maximum)
 	if number > 0 {
 		annotations[AnnotationRevision] = strconv.FormatInt(number, 10)
 	}
@@ -66,7 +68,8 @@ func newReplicaSet(d *appsv1.Deployment, r *facts.Revision, number int64, size, 
 	}
 }
 
-func with(labels map[string]string, hash string) map[string]string {
+// WithHash returns labels with the template hash of a revision.
+func WithHash(labels map[string]string, hash string) map[string]string {
 	c := maps.Clone(labels)
 	if c == nil {
 		c = map[string]string{}
@@ -87,15 +90,17 @@ func NameWithHash(deployment, hash string) string {
 	return deployment + "-" + hash
 }
 
-func sizeAnnotations(desired, maximum int32) map[string]string {
+// SizeAnnotations are what the native controller keeps on a ReplicaSet of its size.
+func SizeAnnotations(desired, maximum int32) map[string]string {
 	return map[string]string{
 		AnnotationDesiredReplicas: strconv.Itoa(int(desired)),
 		AnnotationMaxReplicas:     strconv.Itoa(int(maximum)),
 	}
 }
 
-func hasSizeAnnotations(rs *appsv1.ReplicaSet, desired, maximum int32) bool {
-	for k, v := range sizeAnnotations(desired, maximum) {
+// HasSizeAnnotations reports whether a ReplicaSet has the size annotations of these numbers.
+func HasSizeAnnotations(rs *appsv1.ReplicaSet, desired, maximum int32) bool {
+	for k, v := range SizeAnnotations(desired, maximum) {
 		if rs.Annotations[k] != v {
 			return false
 		}
