@@ -13,16 +13,16 @@ import (
 
 // adoptRunning takes what runs for stable: at first sight, and of a Deployment that
 // has replaced one of the same name. Under a hold whose records were lost,
-// stableUnderHold finds it.
+// StableUnderHold finds it.
 //
 // A native rollout that is under way is waited for: its template has not proved good. If
 // spec.template brings another one meanwhile, the revision with the most available pods
 // is stable. Otherwise the release would wait for ever behind a rollout that is stuck.
 // adopt reports false if that is on record already.
 func adoptRunning(d *draft) bool {
-	template, why := &d.Deployment.Spec.Template, because("it is what runs")
+	template, why := &d.Deployment.Spec.Template, "it is what runs"
 	if d.Touched() {
-		if template, why = stableUnderHold(&d.Position); template == nil {
+		if template, why = d.StableUnderHold(); template == nil {
 			awaitRecords(d)
 			return true
 		}
@@ -56,7 +56,7 @@ func adoptRunning(d *draft) bool {
 		d.Course = d.To(r)
 		rememberGoal(d)
 	} else {
-		d.do(Remember{because: why, Record: record})
+		d.do(Remember{because: because(why), Record: record})
 	}
 	d.report(v1alpha1.ReasonTakingHold, "looking at "+r.Name+" for the first time")
 	return true
@@ -67,7 +67,8 @@ func adoptRunning(d *draft) bool {
 func awaitNative(d *draft) {
 	d.unreleased = true
 	s := &d.Deployment.Status
-	message := fmt.Sprintf("the native rollout has not finished: %d of %d pods are updated and %d available", s.UpdatedReplicas, d.Replicas, s.AvailableReplicas)
+	message := fmt.Sprintf("the native rollout has not finished: %d of %d pods are updated and %d available", s.UpdatedReplicas,
+		d.Replicas, s.AvailableReplicas)
 	if d.unready = true; d.Pods != nil && d.Pods.Cause != "" {
 		message += ": " + d.Pods.Cause
 	}

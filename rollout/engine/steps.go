@@ -35,19 +35,9 @@ func decideRelease(d *draft) {
 func decideInitial(d *draft) {
 	switch {
 	case d.Edited():
-		allowed := d.Status.OpenedReplicas
-		d.enterFirst()
-		if d.Running() > 0 && d.Forward() && !slices.Contains(allowed, plan.Full) { // no edit adds to what is there
-			d.Status.OpenedReplicas = allowed
-		}
-		d.report(v1alpha1.ReasonTakingHold, "the steps have changed; "+d.Goal.Name+" has not begun")
+		enterEdited(d)
 	case d.Spec.Paused:
-		followReplicas(d)
-		if !d.Touched() && !d.Stable.Equal(&d.Deployment.Spec.Template) { // paused freezes what Git brings, and nothing else runs meanwhile
-			d.warn(v1alpha1.ReasonDriftCorrected, "the template of the Deployment was changed while the plan is paused; it is put back")
-			d.handBack("the template was changed while the plan is paused", d.Stable.Template)
-		}
-		d.report(v1alpha1.ReasonReleasePaused, "the plan is paused; "+d.Goal.Name+" has not begun")
+		awaitResumption(d)
 	case unrecorded(&d.Course):
 		recordGoal(d)
 	case d.Parked() || inHold(&d.Course) && d.Seen():
@@ -65,6 +55,27 @@ func decideInitial(d *draft) {
 			d.report(v1alpha1.ReasonRollingBack, "back to "+d.Goal.Name+unanswered(d))
 		}
 	}
+}
+
+// enterEdited puts a release that has not begun at the first of the steps that it has now.
+func enterEdited(d *draft) {
+	allowed := d.Status.OpenedReplicas
+	d.enterFirst()
+	if d.Running() > 0 && d.Forward() && !slices.Contains(allowed, plan.Full) { // no edit adds to what is there
+		d.Status.OpenedReplicas = allowed
+	}
+	d.report(v1alpha1.ReasonTakingHold, "the steps have changed; "+d.Goal.Name+" has not begun")
+}
+
+// awaitResumption is about a release that has not begun while its plan is paused. That freezes
+// what Git brings, and nothing else runs meanwhile.
+func awaitResumption(d *draft) {
+	followReplicas(d)
+	if !d.Touched() && !d.Stable.Equal(&d.Deployment.Spec.Template) {
+		d.warn(v1alpha1.ReasonDriftCorrected, "the template of the Deployment was changed while the plan is paused; it is put back")
+		d.handBack("the template was changed while the plan is paused", d.Stable.Template)
+	}
+	d.report(v1alpha1.ReasonReleasePaused, "the plan is paused; "+d.Goal.Name+" has not begun")
 }
 
 // decideStep is about a step whose predecessor's gate has opened. It is left
