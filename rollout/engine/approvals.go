@@ -58,7 +58,8 @@ func refuseApproval(d *draft) {
 		return
 	}
 	d.takeBackState()
-	d.warn(v1alpha1.ReasonApprovalRefused, fmt.Sprintf("step %d of %s was approved in the cluster, and only signed approvals count; commit a signed one", d.Status.CurrentStepIndex, d.Status.UpdateRevision))
+	d.warn(v1alpha1.ReasonApprovalRefused, fmt.Sprintf("step %d of %s was approved in the cluster, and only signed approvals "+
+		"count; commit a signed one", d.Status.CurrentStepIndex, d.Status.UpdateRevision))
 }
 
 // observeApproval keeps spec.approval as it is first seen, with the steps that the
@@ -97,7 +98,8 @@ func observeSteps(d *draft) {
 	for _, s := range d.Spec.Strategy.Steps {
 		d.Status.Steps = append(d.Status.Steps, s.Replicas)
 	}
-	given := d.Status.CurrentStepState == v1alpha1.StepCompleted && d.Status.Phase != v1alpha1.PhaseFinalizing || d.Status.RequestedApproval != nil
+	given := d.Status.CurrentStepState == v1alpha1.StepCompleted && d.Status.Phase != v1alpha1.PhaseFinalizing ||
+		d.Status.RequestedApproval != nil
 	if !given || len(before) == 0 || d.Status.RollingBack || !position.Releasing(&d.Status) || gates.StepsUnchanged(&d.Position, before) {
 		return
 	}
@@ -105,14 +107,16 @@ func observeSteps(d *draft) {
 	if d.Status.CurrentStepState == v1alpha1.StepCompleted {
 		d.takeBackState()
 	}
-	d.warn(v1alpha1.ReasonApprovalIgnored, fmt.Sprintf("step %d of %s was approved in the cluster for other steps than the plan has now; approve it again", d.Status.CurrentStepIndex, d.Goal.Name))
+	d.warn(v1alpha1.ReasonApprovalIgnored, fmt.Sprintf("step %d of %s was approved in the cluster for other steps than the "+
+		"plan has now; approve it again", d.Status.CurrentStepIndex, d.Goal.Name))
 }
 
 // warnOfApproval tells of an approval that is for another release, when the
 // spec is first seen.
 func warnOfApproval(d *draft) {
 	a := d.Spec.Approval
-	if a == nil || d.Kept || d.Release.Generation == d.Release.Status.ObservedGeneration || d.Status.Phase == v1alpha1.PhaseCompleted || gates.Approves(&d.Position, a) {
+	if a == nil || d.Kept || d.Release.Generation == d.Release.Status.ObservedGeneration ||
+		d.Status.Phase == v1alpha1.PhaseCompleted || gates.Approves(&d.Position, a) {
 		return
 	}
 	d.warn(v1alpha1.ReasonApprovalIgnored, fmt.Sprintf("it is for revision %s, commit %q; the release is %s, commit %q",

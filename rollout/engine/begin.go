@@ -26,7 +26,8 @@ func beginRelease(d *draft) {
 		d.clearFailed()
 	}
 	d.Status.Phase = v1alpha1.PhaseInitial
-	d.Status.RollingBack = !d.Forward() || afterwards && len(d.StableRecords) > 1 && d.Goal.Record != nil && d.Goal.Record.Name == d.StableRecords[1].Name
+	d.Status.RollingBack = !d.Forward() ||
+		afterwards && len(d.StableRecords) > 1 && d.Goal.Record != nil && d.Goal.Record.Name == d.StableRecords[1].Name
 	d.Status.StableRevision = d.Stable.Name
 	d.Status.UpdateRevision = d.Goal.Name
 	d.Status.UpdateTemplateDigest = d.Goal.ID

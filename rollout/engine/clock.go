@@ -108,8 +108,9 @@ func limitWait(d *draft) {
 	}
 	left := d.DeadlineLength() - d.Now.Sub(d.Status.ReasonTime.Time)
 	if left <= 0 {
-		d.stall(d.Status.Reason, fmt.Sprintf("%s; this has taken longer than %s: %s", d.Status.Message, d.DeadlineLength(), cmp.Or(keptRemedy(&d.Course), remedies[d.Status.Reason],
-			"see that the Deployment controller runs and that the writes of this controller stay as they are")))
+		d.stall(d.Status.Reason, fmt.Sprintf("%s; this has taken longer than %s: %s", d.Status.Message, d.DeadlineLength(),
+			cmp.Or(keptRemedy(&d.Course), remedies[d.Status.Reason],
+				"see that the Deployment controller runs and that the writes of this controller stay as they are")))
 		if !wasStalled(d.Facts) {
 			d.warn(d.Status.Reason, d.Status.Message)
 		}
@@ -140,7 +141,8 @@ func wasStalled(f *facts.Facts) bool {
 // runsClock reports whether [limitWait] limits what the status says.
 func runsClock(p *position.Position) bool {
 	missing := p.Status.Reason == v1alpha1.ReasonDeploymentNotFound && p.Deployment == nil // see awaitDeletion for the other one
-	return waitsForCluster[p.Status.Reason] || missing || p.Status.Reason == v1alpha1.ReasonPodsUnavailable || p.Status.Reason == v1alpha1.ReasonRollingBack && p.Status.CurrentStepState == v1alpha1.StepInitial
+	return waitsForCluster[p.Status.Reason] || missing || p.Status.Reason == v1alpha1.ReasonPodsUnavailable ||
+		p.Status.Reason == v1alpha1.ReasonRollingBack && p.Status.CurrentStepState == v1alpha1.StepInitial
 }
 
 // wakeIn asks for the next round then, or before.
@@ -166,7 +168,8 @@ func paceStatus(d *draft) {
 	case same && age >= 0 && age < signInterval(&d.Course)/2: // of a controller that is started more often no time is excused
 		d.wakeIn(signInterval(&d.Course) - age)
 		return
-	case !same && age >= 0 && age < min(countInterval, signInterval(&d.Course)) && equality.Semantic.DeepEqual(uncounted(old), uncounted(d.Status)):
+	case !same && age >= 0 && age < min(countInterval, signInterval(&d.Course)) &&
+		equality.Semantic.DeepEqual(uncounted(old), uncounted(d.Status)):
 		d.Status = old
 		d.wakeIn(min(countInterval, signInterval(&d.Course)) - age)
 		return

@@ -44,8 +44,10 @@ func recovered(p *position.Position) bool {
 
 // stoppedBy are the reasons for which nothing could move.
 var stoppedBy = map[string]bool{
-	v1alpha1.ReasonReleasePaused: true, v1alpha1.ReasonWriteRefused: true, v1alpha1.ReasonTemplateRefused: true, v1alpha1.ReasonHandBackRefused: true,
-	v1alpha1.ReasonInvalidPlan: true, v1alpha1.ReasonUnsupportedStrategy: true, v1alpha1.ReasonAnotherPlan: true, v1alpha1.ReasonRecordsLost: true,
+	v1alpha1.ReasonReleasePaused: true, v1alpha1.ReasonWriteRefused: true, v1alpha1.ReasonTemplateRefused: true,
+	v1alpha1.ReasonHandBackRefused: true,
+	v1alpha1.ReasonInvalidPlan:     true, v1alpha1.ReasonUnsupportedStrategy: true, v1alpha1.ReasonAnotherPlan: true,
+	v1alpha1.ReasonRecordsLost:      true,
 	v1alpha1.ReasonWaitingForSource: true,
 }
 
@@ -91,7 +93,8 @@ func fallBack(d *draft) {
 	d.Status.ProgressTime = d.Time()
 	d.Status.BestAvailableReplicas = d.GoalPods().Available
 	d.unready = d.IsUnready()
-	d.warn(v1alpha1.ReasonPodsLost, fmt.Sprintf("step %d had its pods available and is under way again: %s", d.Status.CurrentStepIndex, d.Progress()))
+	d.warn(v1alpha1.ReasonPodsLost,
+		fmt.Sprintf("step %d had its pods available and is under way again: %s", d.Status.CurrentStepIndex, d.Progress()))
 	d.report(reasonUnderWay(&d.Position), d.Progress())
 }
 

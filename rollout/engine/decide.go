@@ -31,7 +31,8 @@ func decide(d *draft) {
 		return
 	}
 	if d.Rival != "" {
-		d.stall(v1alpha1.ReasonAnotherPlan, fmt.Sprintf("BatchRelease %s governs Deployment %s: a plan of a GitSource goes before one made by hand, and among equals the older one; delete one of the two", d.Rival, d.Deployment.Name))
+		d.stall(v1alpha1.ReasonAnotherPlan, fmt.Sprintf("BatchRelease %s governs Deployment %s: a plan of a GitSource goes "+
+			"before one made by hand, and among equals the older one; delete one of the two", d.Rival, d.Deployment.Name))
 		return
 	}
 	if d.Unconfirmed != "" {
@@ -47,14 +48,16 @@ func decide(d *draft) {
 		adoptRunning(d)
 		return
 	}
-	if d.Status.Phase == "" && !d.Touched() && !plan.EqualTemplate(d.StableRecords[0].Template, &d.Deployment.Spec.Template) && adoptRunning(d) {
+	if d.Status.Phase == "" && !d.Touched() && !plan.EqualTemplate(d.StableRecords[0].Template, &d.Deployment.Spec.Template) &&
+		adoptRunning(d) {
 		return // a plan that comes back: what is on record ran before the last one went
 	}
 	d.Course = d.Resolve(&d.Status)
 	if d.LeftAlone() && !d.Touched() {
 		d.unreleased = d.Brought != nil && !d.Brought.Equal(&d.Deployment.Spec.Template)
 		standStill(d)
-		d.report(v1alpha1.ReasonReleasePaused, "annotation "+v1alpha1.AnnotationReconcile+" of the Deployment is "+v1alpha1.AnnotationReconcileDisabled+"; nothing begins, and what others change stays")
+		d.report(v1alpha1.ReasonReleasePaused, "annotation "+v1alpha1.AnnotationReconcile+" of the Deployment is "+
+			v1alpha1.AnnotationReconcileDisabled+"; nothing begins, and what others change stays")
 		return
 	}
 	decideUsable(d)

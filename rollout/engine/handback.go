@@ -26,8 +26,9 @@ func HandedBack(br *v1alpha1.BatchRelease, gone bool, now time.Time) v1alpha1.Ba
 		became = "gone"
 		s.Replicas, s.UpdatedReplicas, s.UpdatedReadyReplicas, s.UpdatedAvailableReplicas = 0, 0, 0, 0
 	}
-	d.report(v1alpha1.ReasonHandedBack, fmt.Sprintf("the plan is being deleted, and Deployment %s is %s; the finalizers %s keep only this object",
-		br.Spec.WorkloadRef.Name, became, plan.JoinNames(br.Finalizers)))
+	d.report(v1alpha1.ReasonHandedBack,
+		fmt.Sprintf("the plan is being deleted, and Deployment %s is %s; the finalizers %s keep only this object",
+			br.Spec.WorkloadRef.Name, became, plan.JoinNames(br.Finalizers)))
 	s.ObservedGeneration, s.ReasonTime, s.LastUpdateTime = br.Generation, d.Time(), d.Time()
 	for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
 		d.condition(name, metav1.ConditionFalse, s.Reason, s.Message)

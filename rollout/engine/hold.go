@@ -39,7 +39,8 @@ func takeHold(d *draft, why string) {
 func parkStep(d *draft) {
 	unhold(d)
 	if d.Replicas == 0 {
-		d.report(v1alpha1.ReasonScaledToZero, fmt.Sprintf("the Deployment has 0 replicas; %s goes on at step %d when it has some", d.Goal.Name, d.Status.CurrentStepIndex))
+		d.report(v1alpha1.ReasonScaledToZero,
+			fmt.Sprintf("the Deployment has 0 replicas; %s goes on at step %d when it has some", d.Goal.Name, d.Status.CurrentStepIndex))
 		return
 	}
 	advance(d, len(d.actions) == 0)

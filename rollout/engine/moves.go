@@ -40,7 +40,8 @@ func Moves(o Observed) []*appsv1.ReplicaSet {
 	c := p.Resolve(&p.Status)
 	var sets []*appsv1.ReplicaSet
 	if c.Goal.ReplicaSet == nil {
-		sets = append(sets, native.NewReplicaSet(o.Deployment, c.Goal, facts.MaxRevision(o.ReplicaSets)+1, 1, facts.Replicas(o.Deployment), facts.Replicas(o.Deployment)))
+		sets = append(sets, native.NewReplicaSet(o.Deployment, c.Goal, facts.MaxRevision(o.ReplicaSets)+1, 1,
+			facts.Replicas(o.Deployment), facts.Replicas(o.Deployment)))
 	}
 	for _, r := range []*facts.Revision{c.Goal, c.Stable} {
 		if r.ReplicaSet != nil && !slices.Contains(sets, r.ReplicaSet) {

@@ -82,11 +82,13 @@ func conclude(d *draft) Decision {
 }
 
 // keptBehind is said where [Course.keep] lets another release wait.
-const keptBehind = "; spec brings another release, which waits while annotation " + v1alpha1.AnnotationReconcile + " of the Deployment is " + v1alpha1.AnnotationReconcileDisabled
+const keptBehind = "; spec brings another release, which waits while annotation " + v1alpha1.AnnotationReconcile +
+	" of the Deployment is " + v1alpha1.AnnotationReconcileDisabled
 
 // setConditions computes all conditions.
 func setConditions(d *draft) {
-	ready := d.Status.Phase == v1alpha1.PhaseCompleted && !d.stalled && !d.unreleased && d.Deployment != nil && d.Status.Reason != v1alpha1.ReasonDeploymentNotFound
+	ready := d.Status.Phase == v1alpha1.PhaseCompleted && !d.stalled && !d.unreleased && d.Deployment != nil &&
+		d.Status.Reason != v1alpha1.ReasonDeploymentNotFound
 	d.condition(v1alpha1.ConditionReady, truth(ready), d.Status.Reason, d.Status.Message)
 	leftAlone := d.unreleased && d.Status.Reason == v1alpha1.ReasonReleasePaused
 	d.condition(v1alpha1.ConditionReconciling, truth(!ready && !d.stalled && !leftAlone), d.Status.Reason, d.Status.Message)

@@ -43,7 +43,8 @@ func isOlder(p *position.Position) bool {
 // missesGates reports whether a release under way has more pods than the gates of the status
 // allow, in the first round after [awaitSource]. They have opened since the back-up.
 func missesGates(p *position.Position) bool {
-	return p.Status.Reason == v1alpha1.ReasonWaitingForSource && p.UnderWay() && !p.Status.RollingBack && inHold(&p.Course) && p.Running() > p.Allowed()
+	return p.Status.Reason == v1alpha1.ReasonWaitingForSource && p.UnderWay() && !p.Status.RollingBack && inHold(&p.Course) &&
+		p.Running() > p.Allowed()
 }
 
 // resume goes on at the step of what runs. It moves nothing.

@@ -58,8 +58,9 @@ func superseded(br *v1alpha1.BatchRelease, new v1alpha1.BatchReleaseStatus, now 
 		return notify.Transition{}, false
 	}
 	return notify.Transition{
-		Namespace: br.Namespace, Release: br.Name, Reason: v1alpha1.ReasonReleaseSuperseded, Message: r.Revision + " by " + new.UpdateRevision + fromCommit(new.UpdateCommit),
-		State: notified[v1alpha1.ReasonReleaseSuperseded], Revision: r.Revision, Commit: r.Commit, Step: old.CurrentStepIndex, Time: now,
+		Namespace: br.Namespace, Release: br.Name, Reason: v1alpha1.ReasonReleaseSuperseded,
+		Message: r.Revision + " by " + new.UpdateRevision + fromCommit(new.UpdateCommit),
+		State:   notified[v1alpha1.ReasonReleaseSuperseded], Revision: r.Revision, Commit: r.Commit, Step: old.CurrentStepIndex, Time: now,
 	}, true
 }
 

@@ -118,5 +118,6 @@ func (f *Facts) Seen() bool { return f.Deployment.Status.ObservedGeneration >= f
 // Deployment's template says, as `kubectl rollout status` tells it.
 func (f *Facts) RollingNatively() bool {
 	s := &f.Deployment.Status
-	return s.ObservedGeneration < f.Deployment.Generation || s.UpdatedReplicas < f.Replicas || s.Replicas > s.UpdatedReplicas || s.AvailableReplicas < s.UpdatedReplicas
+	return s.ObservedGeneration < f.Deployment.Generation || s.UpdatedReplicas < f.Replicas || s.Replicas > s.UpdatedReplicas ||
+		s.AvailableReplicas < s.UpdatedReplicas
 }

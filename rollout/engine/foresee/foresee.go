@@ -183,7 +183,8 @@ func (f *foresight) round(now time.Time) bool {
 // Deployment keeps. A status that sees the Deployment for the first time forgets it.
 func (f *foresight) recall(s *v1alpha1.BatchReleaseStatus) {
 	spec, was := &f.o.Release.Spec, &f.before
-	if s.FailedRevision == "" && was.FailedRevision != "" && was.FailedCommit == spec.Commit && was.FailedTemplateDigest == plan.TemplateDigest(spec.Template) {
+	if s.FailedRevision == "" && was.FailedRevision != "" && was.FailedCommit == spec.Commit &&
+		was.FailedTemplateDigest == plan.TemplateDigest(spec.Template) {
 		s.FailedRevision, s.FailedCommit = was.FailedRevision, was.FailedCommit
 		s.FailedTemplateDigest, s.FailedMessage = was.FailedTemplateDigest, was.FailedMessage
 	}
@@ -227,7 +228,8 @@ func (f *foresight) forget(which func(engine.Record) bool) {
 
 // sameRelease reports whether two statuses name the same release under way.
 func sameRelease(a, b *v1alpha1.BatchReleaseStatus) bool {
-	return position.Releasing(a) == position.Releasing(b) && a.UpdateRevision == b.UpdateRevision && a.UpdateCommit == b.UpdateCommit && a.RollingBack == b.RollingBack
+	return position.Releasing(a) == position.Releasing(b) && a.UpdateRevision == b.UpdateRevision &&
+		a.UpdateCommit == b.UpdateCommit && a.RollingBack == b.RollingBack
 }
 
 // outlook reads the statuses before and after.
@@ -260,7 +262,8 @@ func (f *foresight) outlook(now time.Time) Outlook {
 
 func (f *foresight) kind(after *v1alpha1.BatchReleaseStatus) OutlookKind {
 	// A release that misses its deadline is stalled too, and goes on when its pods come up.
-	stalled := meta.IsStatusConditionTrue(after.Conditions, v1alpha1.ConditionStalled) && after.Reason != v1alpha1.ReasonProgressDeadlineExceeded
+	stalled := meta.IsStatusConditionTrue(after.Conditions, v1alpha1.ConditionStalled) &&
+		after.Reason != v1alpha1.ReasonProgressDeadlineExceeded
 	switch {
 	case stalled || after.Reason == v1alpha1.ReasonReleasePaused:
 		return OutlookBlocked

@@ -42,7 +42,8 @@ func OpensNow(p *position.Position) bool {
 		return false
 	}
 	pause := p.Steps()[p.Status.CurrentStepIndex].Pause
-	return backwards(p) != nil || approvedInCluster(p) != nil || ApprovedInGit(p) != nil || pause != nil && pause.Duration.Duration <= 0 && !p.Capped()
+	return backwards(p) != nil || approvedInCluster(p) != nil || ApprovedInGit(p) != nil ||
+		pause != nil && pause.Duration.Duration <= 0 && !p.Capped()
 }
 
 // frozen: nothing opens while the plan is paused.
@@ -87,7 +88,8 @@ func ApprovedInGit(p *position.Position) *Gate {
 	}
 	return &Gate{
 		Open: true, By: v1alpha1.StepApproval{By: by, Commit: a.ApprovedIn},
-		Reason: v1alpha1.ReasonStepApproved, Message: fmt.Sprintf("step %d of %s, by %s%s", p.Status.CurrentStepIndex, p.Goal.Name, by, inCommit(a.ApprovedIn)),
+		Reason:  v1alpha1.ReasonStepApproved,
+		Message: fmt.Sprintf("step %d of %s, by %s%s", p.Status.CurrentStepIndex, p.Goal.Name, by, inCommit(a.ApprovedIn)),
 	}
 }
 
@@ -146,10 +148,12 @@ func pausing(p *position.Position) *Gate {
 		left -= p.Now.Sub(p.Status.StepStateTime.Time)
 	}
 	if left <= 0 {
-		return &Gate{Open: true, Reason: v1alpha1.ReasonPauseElapsed, Message: fmt.Sprintf("step %d of %s, after %s", p.Status.CurrentStepIndex, p.Goal.Name, pause.Duration.Duration)}
+		return &Gate{Open: true, Reason: v1alpha1.ReasonPauseElapsed,
+			Message: fmt.Sprintf("step %d of %s, after %s", p.Status.CurrentStepIndex, p.Goal.Name, pause.Duration.Duration)}
 	}
 	until := p.Now.Add(left).UTC().Format(time.TimeOnly)
-	return &Gate{Reason: v1alpha1.ReasonWaitingForPause, Message: fmt.Sprintf("%s; step %d goes on at %s UTC", p.Progress(), p.Status.CurrentStepIndex, until), Wait: left}
+	return &Gate{Reason: v1alpha1.ReasonWaitingForPause,
+		Message: fmt.Sprintf("%s; step %d goes on at %s UTC", p.Progress(), p.Status.CurrentStepIndex, until), Wait: left}
 }
 
 // unapproved: the step waits for an approval.
@@ -160,15 +164,19 @@ func unapproved(p *position.Position) *Gate {
 		if isSpent(p, a) {
 			why = "this release has ended before, and its approval with it; bring the change by a new commit"
 		}
-		return &Gate{Reason: v1alpha1.ReasonWaitingForApproval, Message: fmt.Sprintf("%s; step %d goes on to %s when it is approved: %s", p.Progress(), step, next, why)}
+		return &Gate{Reason: v1alpha1.ReasonWaitingForApproval,
+			Message: fmt.Sprintf("%s; step %d goes on to %s when it is approved: %s", p.Progress(), step, next, why)}
 	}
 	if p.Status.RequestedApproval != nil {
-		return &Gate{Reason: v1alpha1.ReasonWaitingForReview, Message: fmt.Sprintf("%s; step %d was approved in the cluster, and goes on to %s when Git says so", p.Progress(), step, next)}
+		return &Gate{Reason: v1alpha1.ReasonWaitingForReview,
+			Message: fmt.Sprintf("%s; step %d was approved in the cluster, and goes on to %s when Git says so", p.Progress(), step, next)}
 	}
 	if p.Parked() {
-		return &Gate{Reason: v1alpha1.ReasonWaitingForApproval, Message: fmt.Sprintf("%s; step %d has no pod with maxSurge 0; approve it to go on to step %d", p.Progress(), step, LeadsTo(p))}
+		return &Gate{Reason: v1alpha1.ReasonWaitingForApproval,
+			Message: fmt.Sprintf("%s; step %d has no pod with maxSurge 0; approve it to go on to step %d", p.Progress(), step, LeadsTo(p))}
 	}
-	return &Gate{Reason: v1alpha1.ReasonWaitingForApproval, Message: fmt.Sprintf("%s; approve step %d to go on to %s", p.Progress(), step, next)}
+	return &Gate{Reason: v1alpha1.ReasonWaitingForApproval,
+		Message: fmt.Sprintf("%s; approve step %d to go on to %s", p.Progress(), step, next)}
 }
 
 // beyondGate says how many pods are to run the update revision once the gate opens.

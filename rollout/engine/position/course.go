@@ -129,7 +129,8 @@ func (c *Course) Forward() bool { return c.Goal != c.Stable }
 // admission has made another one of what was sent.
 func (c *Course) isSame(rs *appsv1.ReplicaSet) bool {
 	return c.Goal.Equal(&rs.Spec.Template) || slices.ContainsFunc(c.Records, func(r facts.Record) bool {
-		return r.Sent != "" && r.Sent == c.Goal.ID && (plan.EqualTemplate(r.Template, &rs.Spec.Template) || plan.EqualTemplate(r.Kept, &rs.Spec.Template))
+		return r.Sent != "" && r.Sent == c.Goal.ID &&
+			(plan.EqualTemplate(r.Template, &rs.Spec.Template) || plan.EqualTemplate(r.Kept, &rs.Spec.Template))
 	})
 }
 

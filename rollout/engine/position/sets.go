@@ -56,7 +56,8 @@ func (p *Position) Shares(stopped bool) []Set {
 		s.Want = facts.Stays(rs)
 		sets = append(sets, s)
 	}
-	if same := p.Running() - facts.Size(p.Goal.ReplicaSet); same > 0 && p.Forward() && goal < p.Replicas { // together they stay within what the gates allow (I3)
+	// together they stay within what the gates allow (I3)
+	if same := p.Running() - facts.Size(p.Goal.ReplicaSet); same > 0 && p.Forward() && goal < p.Replicas {
 		goal = max(goal-same, min(goal, sets[0].Size))
 		others = max(others, p.Replicas-goal)
 	}

@@ -24,7 +24,8 @@ func Unusable(c *Course) (reason, message string) {
 		return v1alpha1.ReasonUnsupportedStrategy, "Deployment " + c.Deployment.Name + ": spec.strategy: " + c.BadBounds.Error()
 	}
 	if c.Strategy.Type != appsv1.RollingUpdateDeploymentStrategyType {
-		return v1alpha1.ReasonUnsupportedStrategy, fmt.Sprintf("Deployment %s: spec.strategy.type: %s cannot be released in batches; use RollingUpdate, or remove the plan", c.Deployment.Name, c.Strategy.Type)
+		return v1alpha1.ReasonUnsupportedStrategy, fmt.Sprintf("Deployment %s: spec.strategy.type: %s cannot be released in "+
+			"batches; use RollingUpdate, or remove the plan", c.Deployment.Name, c.Strategy.Type)
 	}
 	return "", ""
 }

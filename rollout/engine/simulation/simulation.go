@@ -120,7 +120,8 @@ func newModel(s *Simulation) *model {
 		labels := map[string]string{"app": simulated, appsv1.DefaultDeploymentUniqueLabelKey: name}
 		m.sets[i] = &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{Name: simulated + "-" + name, Labels: labels, Annotations: map[string]string{}},
-			Spec:       appsv1.ReplicaSetSpec{Replicas: new(int32), Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeName: name}}},
+			Spec: appsv1.ReplicaSetSpec{Replicas: new(int32),
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeName: name}}},
 		}
 	}
 	template := func(i int) *corev1.PodTemplateSpec {
@@ -134,7 +135,8 @@ func newModel(s *Simulation) *model {
 		Spec:       appsv1.DeploymentSpec{Replicas: &s.Replicas, Strategy: strategy, MinReadySeconds: s.MinReadySeconds, Template: *template(1)},
 	}
 	m.release.Name = simulated
-	m.release.Spec = v1alpha1.BatchReleaseSpec{Strategy: s.Plan, Template: template(0), DeploymentStrategy: &strategy, WorkloadRef: v1alpha1.WorkloadReference{Name: simulated}}
+	m.release.Spec = v1alpha1.BatchReleaseSpec{Strategy: s.Plan, Template: template(0), DeploymentStrategy: &strategy,
+		WorkloadRef: v1alpha1.WorkloadReference{Name: simulated}}
 	m.records = []engine.Record{{Order: 1, Revision: names[1], Template: template(1), Strategy: &strategy}}
 	m.resize(1, s.Replicas, s.Replicas)
 	for i := range m.pods[1] {
@@ -148,8 +150,9 @@ func (m *model) observe() engine.Observed {
 	for i, rs := range m.sets {
 		rs.Status = appsv1.ReplicaSetStatus{ReadyReplicas: m.count(i, m.PodReady), AvailableReplicas: m.count(i, m.available())}
 	}
-	return engine.Observed{Release: m.release.DeepCopy(), Deployment: m.d.DeepCopy(), ReplicaSets: []*appsv1.ReplicaSet{m.sets[1].DeepCopy(), m.sets[0].DeepCopy()},
-		Records: m.records, Template: m.release.Spec.Template.DeepCopy()}
+	return engine.Observed{Release: m.release.DeepCopy(), Deployment: m.d.DeepCopy(),
+		ReplicaSets: []*appsv1.ReplicaSet{m.sets[1].DeepCopy(), m.sets[0].DeepCopy()},
+		Records:     m.records, Template: m.release.Spec.Template.DeepCopy()}
 }
 
 // available is how long a new pod takes to become available.
@@ -170,7 +173,8 @@ func (m *model) count(i int, age time.Duration) int32 {
 
 // take makes the writes, and reports whether anything has moved.
 func (m *model) take(d engine.Decision) bool {
-	moved := len(d.Actions) > 0 || m.release.Status.Reason != d.Status.Reason || m.release.Status.CurrentStepIndex != d.Status.CurrentStepIndex ||
+	moved := len(d.Actions) > 0 || m.release.Status.Reason != d.Status.Reason ||
+		m.release.Status.CurrentStepIndex != d.Status.CurrentStepIndex ||
 		m.release.Status.CurrentStepState != d.Status.CurrentStepState || m.release.Status.Phase != d.Status.Phase
 	for _, a := range d.Actions {
 		m.do(a)
@@ -185,12 +189,14 @@ func (m *model) do(a engine.Action) {
 		if a.Written && slices.ContainsFunc(m.records, func(r engine.Record) bool { return r.Revision == a.Record.Revision }) {
 			return // admission changes nothing here
 		}
-		m.records = append([]engine.Record{a.Record}, slices.DeleteFunc(m.records, func(r engine.Record) bool { return r.Revision == a.Record.Revision })...)
+		m.records = append([]engine.Record{a.Record},
+			slices.DeleteFunc(m.records, func(r engine.Record) bool { return r.Revision == a.Record.Revision })...)
 	case engine.Forget:
 		m.records = slices.DeleteFunc(m.records, func(r engine.Record) bool { return r.Revision == a.Record.Revision })
 	case engine.Hold:
 		m.d.Labels = map[string]string{v1alpha1.LabelHeld: "true"}
-		m.d.Spec.Paused, m.d.Spec.Strategy, m.d.Spec.Template = true, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}, *a.Template
+		m.d.Spec.Paused, m.d.Spec.Template = true, *a.Template
+		m.d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
 	case engine.HandBack:
 		m.d.Labels, m.d.Spec.Paused, m.d.Spec.Strategy = nil, false, a.Strategy
 		if a.Template != nil {
@@ -267,7 +273,8 @@ func (m *model) moment(d engine.Decision) Moment {
 // API server's defaults.
 func NewStrategy(maxSurge, maxUnavailable string) appsv1.DeploymentStrategy {
 	s := appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{}}
-	for text, to := range map[string]**intstr.IntOrString{maxSurge: &s.RollingUpdate.MaxSurge, maxUnavailable: &s.RollingUpdate.MaxUnavailable} {
+	for text, to := range map[string]**intstr.IntOrString{maxSurge: &s.RollingUpdate.MaxSurge,
+		maxUnavailable: &s.RollingUpdate.MaxUnavailable} {
 		if text != "" {
 			v := intstr.Parse(text)
 			*to = &v
