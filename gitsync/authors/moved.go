@@ -38,7 +38,9 @@ const (
 )
 
 // movedTo returns where the files that a commit changed are now, if they have moved.
-func (d *dormancy) movedTo(ctx context.Context, c *object.Commit, changes map[string]gitobject.Change, r *rendering) (map[string][]string, error) {
+func (d *dormancy) movedTo(
+	ctx context.Context, c *object.Commit, changes map[string]gitobject.Change, r *rendering,
+) (map[string][]string, error) {
 	moved, err := filesGone(ctx, d, c, changes, r)
 	if err != nil || len(moved) == 0 {
 		return nil, err
@@ -126,7 +128,9 @@ func isRead(d *dormancy, content plumbing.Hash, r *rendering) bool {
 // sinceEarlier returns a change of a file that was away, or was something else than a file,
 // as one of its earlier life. That is in the history of the commit, or in what was released
 // last, if that is older.
-func (d *dormancy) sinceEarlier(ctx context.Context, c *object.Commit, file string, change gitobject.Change, at int32) (gitobject.Change, error) {
+func (d *dormancy) sinceEarlier(
+	ctx context.Context, c *object.Commit, file string, change gitobject.Change, at int32,
+) (gitobject.Change, error) {
 	if isText(change.From) || !isText(change.To) {
 		return change, nil
 	}

@@ -24,7 +24,9 @@ func (r Reader) Committer(ctx context.Context) (gitobject.Committer, error) {
 	m := Unsigned(spec)
 	if spec.SigningKey == nil {
 		if r.Source.Spec.Verify != nil {
-			return m, &plan.Problem{Reason: v1alpha1.ReasonWriteBackConflict, Where: "spec.writeBack.signingKey", Err: errors.New("is not set, and spec.verify lets no unsigned commit be applied"), Hint: "name a Secret with a key that spec.verify lists"}
+			return m, &plan.Problem{Reason: v1alpha1.ReasonWriteBackConflict, Where: "spec.writeBack.signingKey",
+				Err:  errors.New("is not set, and spec.verify lets no unsigned commit be applied"),
+				Hint: "name a Secret with a key that spec.verify lists"}
 		}
 		return m, nil
 	}
@@ -32,7 +34,8 @@ func (r Reader) Committer(ctx context.Context) (gitobject.Committer, error) {
 	var secret corev1.Secret
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: r.Source.Namespace, Name: spec.SigningKey.Name}, &secret)
 	if apierrors.IsNotFound(err) {
-		return m, &plan.Problem{Reason: v1alpha1.ReasonSecretNotFound, Where: "spec.writeBack.signingKey", Err: fmt.Errorf("there is no Secret %s", name), Hint: "create it, or correct the name", Retry: true}
+		return m, &plan.Problem{Reason: v1alpha1.ReasonSecretNotFound, Where: "spec.writeBack.signingKey",
+			Err: fmt.Errorf("there is no Secret %s", name), Hint: "create it, or correct the name", Retry: true}
 	}
 	if err != nil {
 		return m, fmt.Errorf("getting Secret %s: %w", name, err)

@@ -87,7 +87,8 @@ func (r Reader) keys(ctx context.Context, field string, v *v1alpha1.Verification
 	}
 	keys, err := signature.ParseKeys(data)
 	if err != nil {
-		return nil, &plan.Problem{Reason: v1alpha1.ReasonInvalidSecret, Where: "Secret " + r.Source.Namespace + "/" + v.SecretRef.Name, Err: errors.New(plan.OneLine(err.Error()))}
+		return nil, &plan.Problem{Reason: v1alpha1.ReasonInvalidSecret,
+			Where: "Secret " + r.Source.Namespace + "/" + v.SecretRef.Name, Err: errors.New(plan.OneLine(err.Error()))}
 	}
 	return keys, nil
 }
@@ -104,7 +105,8 @@ func (r Reader) listed(ctx context.Context, signer signature.Signer) error {
 	}
 	if _, err := tryToSign(signer, keys, time.Now()); err != nil {
 		return &plan.Problem{
-			Reason: v1alpha1.ReasonWriteBackConflict, Where: "spec.writeBack.signingKey", Err: errors.New("spec.verify would not let a commit signed with it be applied: " + plan.OneLine(err.Error())),
+			Reason: v1alpha1.ReasonWriteBackConflict, Where: "spec.writeBack.signingKey",
+			Err:  errors.New("spec.verify would not let a commit signed with it be applied: " + plan.OneLine(err.Error())),
 			Hint: "list its public key in Secret " + r.Source.Namespace + "/" + r.Source.Spec.Verify.SecretRef.Name,
 		}
 	}

@@ -99,7 +99,8 @@ func (a *Access) repositoryURL(u *url.URL, w *v1alpha1.WriteBack) (*url.URL, err
 		return u, nil
 	}
 	return nil, &plan.Problem{
-		Reason: v1alpha1.ReasonNotSupported, Where: field, Err: errors.New("the controller pushes to no repository in the folder of this file URL"),
+		Reason: v1alpha1.ReasonNotSupported, Where: field,
+		Err:  errors.New("the controller pushes to no repository in the folder of this file URL"),
 		Hint: "remove the field, use https or ssh, or start the controller with --file-write-roots",
 	}
 }
@@ -114,7 +115,8 @@ func (r Reader) data(ctx context.Context, field string, ref *v1alpha1.LocalObjec
 	var secret corev1.Secret
 	err := r.Client.Get(ctx, name, &secret)
 	if apierrors.IsNotFound(err) {
-		return nil, &plan.Problem{Reason: v1alpha1.ReasonSecretNotFound, Where: field, Err: fmt.Errorf("there is no Secret %s", name), Hint: "create it, or correct the name"}
+		return nil, &plan.Problem{Reason: v1alpha1.ReasonSecretNotFound, Where: field, Err: fmt.Errorf("there is no Secret %s", name),
+			Hint: "create it, or correct the name"}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("getting Secret %s: %w", name, err)

@@ -79,7 +79,9 @@ type judge struct {
 // Add adds the judge of sources to a manager, in which it also runs while another process
 // leads. It judges those that the selector selects; nil: all. The function that it returns
 // notes a sync.
-func Add(mgr ctrl.Manager, o Options, selector labels.Selector) (synced func(source types.NamespacedName, excused time.Duration), err error) {
+func Add(
+	mgr ctrl.Manager, o Options, selector labels.Selector,
+) (synced func(source types.NamespacedName, excused time.Duration), err error) {
 	own, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client for the times of syncs: %w", err)
@@ -197,7 +199,9 @@ func (f *judge) known(sources *v1alpha1.GitSourceList) map[types.NamespacedName]
 // judge says of a source that it is not synced any more, where that is so. A leader gives
 // each source the time that it needs for the first sync after its start. A standby gives
 // each the time by which the ledger may be old.
-func (f *judge) judge(ctx context.Context, gs *v1alpha1.GitSource, known map[types.NamespacedName]time.Time, since time.Time, leads bool) error {
+func (f *judge) judge(
+	ctx context.Context, gs *v1alpha1.GitSource, known map[types.NamespacedName]time.Time, since time.Time, leads bool,
+) error {
 	name := client.ObjectKeyFromObject(gs)
 	if gs.Spec.Suspend || gs.DeletionTimestamp != nil || f.selector != nil && !f.selector.Matches(labels.Set(gs.Labels)) {
 		metrics.ForgetAge(name)
@@ -244,7 +248,8 @@ func (f *judge) say(ctx context.Context, gs *v1alpha1.GitSource, last time.Time,
 	changed := false
 	for _, c := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionInSync} {
 		changed = meta.SetStatusCondition(&gs.Status.Conditions, metav1.Condition{
-			Type: c, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotSynced, Message: message, ObservedGeneration: gs.Status.ObservedGeneration,
+			Type: c, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotSynced, Message: message,
+			ObservedGeneration: gs.Status.ObservedGeneration,
 		}) || changed
 	}
 	if !changed {
@@ -312,7 +317,8 @@ func (f *judge) write(ctx context.Context, l *ledger, known map[types.Namespaced
 		return nil
 	}
 	f.written = f.Now()
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Ledger.Namespace, Name: f.Ledger.Name, Labels: map[string]string{plan.LabelManagedBy: plan.ManagedBy}}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: f.Ledger.Namespace, Name: f.Ledger.Name,
+		Labels: map[string]string{plan.LabelManagedBy: plan.ManagedBy}}}
 	var err error // the leader judges without the ledger
 	if l.object == nil {
 		cm.Data = map[string]string{ledgerKey: text}

@@ -27,15 +27,19 @@ var (
 	syncCounter = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tranche", Subsystem: "source", Name: "syncs_total",
 		Help: "Syncs of the branch, by result: Applied, or the reason why not."}, append(metricLabels[:2:2], "result"))
 	renderCounter = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tranche", Subsystem: "source", Name: "renders_total",
-		Help: "Looks at what the branch renders: rendered, or skipped since nothing that was read has changed."}, append(metricLabels[:2:2], "result"))
-	exchangeHistogram = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "tranche", Subsystem: "git", Name: "exchange_duration_seconds",
-		Help: "Exchanges with Git servers: fetch or push.", Buckets: []float64{.01, .05, .1, .5, 1, 5, 15, 60}}, append(metricLabels[:2:2], "operation"))
+		Help: "Looks at what the branch renders: rendered, or skipped since nothing that was read has changed."},
+		append(metricLabels[:2:2], "result"))
+	exchangeHistogram = prometheus.NewHistogramVec(
+		prometheus.HistogramOpts{Namespace: "tranche", Subsystem: "git", Name: "exchange_duration_seconds",
+			Help: "Exchanges with Git servers: fetch or push.", Buckets: []float64{.01, .05, .1, .5, 1, 5, 15, 60}},
+		append(metricLabels[:2:2], "operation"))
 	ageGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tranche", Subsystem: "source", Name: "sync_age_seconds",
 		Help: "Time since the last sync of the source, of the process that leads, or of all where none does."}, metricLabels)
 	staleGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "tranche", Subsystem: "source", Name: "stale",
 		Help: "1 while the source was not synced for three intervals."}, metricLabels)
-	exchangeErrorCounter = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "tranche", Subsystem: "git", Name: "exchange_errors_total",
-		Help: "Exchanges with Git servers that failed."}, append(metricLabels[:2:2], "operation", "reason"))
+	exchangeErrorCounter = prometheus.NewCounterVec(
+		prometheus.CounterOpts{Namespace: "tranche", Subsystem: "git", Name: "exchange_errors_total",
+			Help: "Exchanges with Git servers that failed."}, append(metricLabels[:2:2], "operation", "reason"))
 )
 
 // vectors have series by source.

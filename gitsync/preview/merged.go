@@ -37,13 +37,15 @@ func (m *merger) merge(live, applied *unstructured.Unstructured) (*unstructured.
 	if err != nil {
 		return nil, err
 	}
-	fields, err := managedfields.NewDefaultCRDFieldManager(types, asIs{}, unstructuredscheme.NewUnstructuredDefaulter(), unstructuredscheme.NewUnstructuredCreator(), gvk, gvk.GroupVersion(), "", nil)
+	fields, err := managedfields.NewDefaultCRDFieldManager(types, asIs{}, unstructuredscheme.NewUnstructuredDefaulter(),
+		unstructuredscheme.NewUnstructuredCreator(), gvk, gvk.GroupVersion(), "", nil)
 	if err != nil {
 		return nil, fmt.Errorf("merging %s: %w", inventory.Of(live), err)
 	}
 	live = live.DeepCopy()
 	// A manager that wrote in another version shares no field with any other here.
-	live.SetManagedFields(slices.DeleteFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.APIVersion != live.GetAPIVersion() }))
+	live.SetManagedFields(
+		slices.DeleteFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.APIVersion != live.GetAPIVersion() }))
 	merged, err := fields.Apply(live, applied, v1alpha1.ManagerGitSync, true)
 	if err != nil {
 		return nil, fmt.Errorf("merging %s: %w", inventory.Of(live), err)

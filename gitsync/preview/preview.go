@@ -144,7 +144,9 @@ type Previewer struct {
 // cluster, all with the rights of the client. Whether the commit is signed as
 // spec.verify asks is not looked at. The error is one of reading; what is
 // wrong with the commit is in the Preview.
-func (p Previewer) Preview(ctx context.Context, gs *v1alpha1.GitSource, store storer.EncodedObjectStorer, commit plumbing.Hash) (*Preview, error) {
+func (p Previewer) Preview(
+	ctx context.Context, gs *v1alpha1.GitSource, store storer.EncodedObjectStorer, commit plumbing.Hash,
+) (*Preview, error) {
 	t, err := gittree.Open(store, commit)
 	if err != nil {
 		return nil, err
@@ -445,7 +447,8 @@ func shown(t *apply.Target, u *unstructured.Unstructured) *unstructured.Unstruct
 	case t.GroupKind() == inventory.SecretKind:
 		foldStringData(u)
 	case t.GroupKind() == inventory.ReleaseKind:
-		for _, field := range []string{"template", "deploymentStrategy", "commit", "approvalsSince", "approval", "serviceAccountName", "reviewApprovals", "requireSignedApprovals"} {
+		for _, field := range []string{"template", "deploymentStrategy", "commit", "approvalsSince", "approval", "serviceAccountName",
+			"reviewApprovals", "requireSignedApprovals"} {
 			unstructured.RemoveNestedField(u.Object, "spec", field)
 		}
 	}

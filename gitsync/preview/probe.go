@@ -20,7 +20,9 @@ import (
 // uses the data of its Secret, and a mirror in a folder. It returns the tip of the
 // branch, and what it renders. Errors are a [plan.Problem], or [plan.Problems], where
 // they are about repository or manifests.
-func Probe(ctx context.Context, gs *v1alpha1.GitSource, secret map[string][]byte, dir string, mapper meta.RESTMapper) (tip string, set *plan.Set, err error) {
+func Probe(
+	ctx context.Context, gs *v1alpha1.GitSource, secret map[string][]byte, dir string, mapper meta.RESTMapper,
+) (tip string, set *plan.Set, err error) {
 	u, err := gitserver.ParseURL(gs.Spec.URL)
 	if err != nil {
 		return "", nil, err

@@ -53,7 +53,8 @@ func RefuseEmpty(gs *v1alpha1.GitSource, set *plan.Set) error {
 		return nil
 	}
 	return &plan.Problem{
-		Reason: v1alpha1.ReasonNothingToApply, Where: gs.Spec.Path, Err: errors.New("nothing is rendered, and all that was applied would have to go"),
+		Reason: v1alpha1.ReasonNothingToApply, Where: gs.Spec.Path,
+		Err:  errors.New("nothing is rendered, and all that was applied would have to go"),
 		Hint: "correct spec.path; to remove everything, delete the GitSource",
 	}
 }

@@ -32,7 +32,9 @@ type File struct {
 // beside the manifests or in lines that are neighbours. Conflicts are the files that
 // stay as they are, since later commits changed the same lines. A rendering has to
 // show whether the rest does what it should. The store is only read.
-func TakeBack(store storer.EncodedObjectStorer, gs *v1alpha1.GitSource, head plumbing.Hash, commits []plumbing.Hash) (changes map[string]File, conflicts []string, err error) {
+func TakeBack(
+	store storer.EncodedObjectStorer, gs *v1alpha1.GitSource, head plumbing.Hash, commits []plumbing.Hash,
+) (changes map[string]File, conflicts []string, err error) {
 	s := gitobject.NewStore(store)
 	r := &desired.Reader{Source: gs}
 	from, err := gitobject.TreeHash(store, head)

@@ -64,7 +64,9 @@ func (a Access) HeirsOf(ctx context.Context, gs *v1alpha1.GitSource, s *reposito
 // inherits adds the objects that another source has at the commit of a snapshot, and may
 // write. If it may write none of them, nothing is rendered. If the commit has not changed
 // what it rendered in its own last sync, that rendering is used.
-func (a Access) inherits(ctx context.Context, gs *v1alpha1.GitSource, s *repository.Snapshot, other *v1alpha1.GitSource, gone []inventory.Entry, found Heirs) error {
+func (a Access) inherits(
+	ctx context.Context, gs *v1alpha1.GitSource, s *repository.Snapshot, other *v1alpha1.GitSource, gone []inventory.Entry, found Heirs,
+) error {
 	as, err := a.As(other.Namespace, other.Spec.ServiceAccountName)
 	if err != nil {
 		return err
@@ -116,7 +118,9 @@ func (h Heirs) Add(source types.NamespacedName, gone []inventory.Entry, renders 
 // an object of it, and then that source applies none. Empty: it can, or has none of the
 // objects that left the branch. The API server's words are not passed on to other
 // namespaces.
-func (a Access) unfit(ctx context.Context, gs, other *v1alpha1.GitSource, as client.Client, set *plan.Set, gone []inventory.Entry) (string, error) {
+func (a Access) unfit(
+	ctx context.Context, gs, other *v1alpha1.GitSource, as client.Client, set *plan.Set, gone []inventory.Entry,
+) (string, error) {
 	objects, err := firstOf(set, gone)
 	if err != nil {
 		return "", err

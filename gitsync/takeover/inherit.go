@@ -33,11 +33,14 @@ import (
 
 // onlyGits are the fields in the spec of a BatchRelease that only Git and the
 // controller says, and that Git may leave out.
-var onlyGits = []string{"approval", "approvalsSince", "deploymentStrategy", "reviewApprovals", "requireSignedApprovals", "serviceAccountName"}
+var onlyGits = []string{"approval", "approvalsSince", "deploymentStrategy", "reviewApprovals", "requireSignedApprovals",
+	"serviceAccountName"}
 
 // Disinherited is a BatchRelease of the cluster without what neither Git nor its user may
 // have said, and what that is.
-func Disinherited(live *unstructured.Unstructured, wanted plan.Object, gs *v1alpha1.GitSource) (*unstructured.Unstructured, []string, error) {
+func Disinherited(
+	live *unstructured.Unstructured, wanted plan.Object, gs *v1alpha1.GitSource,
+) (*unstructured.Unstructured, []string, error) {
 	var lost []string
 	next := live.DeepCopy()
 	others, err := foreignSpec(live)

@@ -63,7 +63,8 @@ func (s Successor) Replace(ctx context.Context, old inventory.Entry, successor t
 		return false, err
 	}
 	if err != nil {
-		return false, apiproblem.Or(apiproblem.Of(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(old)}, s.Source, err), err)
+		return false,
+			apiproblem.Or(apiproblem.Of(v1alpha1.ReasonPruneFailed, plan.Object{Unstructured: inventory.Named(old)}, s.Source, err), err)
 	}
 	return done, nil
 }
@@ -118,7 +119,8 @@ func (s Successor) copyStatus(ctx context.Context, old, successor *v1alpha1.Batc
 	}
 	status.ObservedGeneration = 0
 	successor.Status = status
-	if err := s.Status.Status().Update(ctx, successor, client.FieldOwner(v1alpha1.ManagerGitSync), client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+	if err := s.Status.Status().Update(ctx, successor, client.FieldOwner(v1alpha1.ManagerGitSync),
+		client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 		return fmt.Errorf("writing the status of BatchRelease %s: %w", plan.ReleaseName(successor), plan.ExplainUnknownField(err))
 	}
 	return nil

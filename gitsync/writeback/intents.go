@@ -64,7 +64,8 @@ func rolledBack(r *plan.Release, br *v1alpha1.BatchRelease) (intent, bool) {
 	if s.FailedRevision == "" || s.FailedCommit != br.Spec.Commit || s.Phase == v1alpha1.PhaseInitial {
 		return intent{}, false
 	}
-	return intent{release: r, live: br, rollback: true, revision: s.FailedRevision, commit: s.FailedCommit, stable: s.UpdateRevision, why: s.FailedMessage}, true
+	return intent{release: r, live: br, rollback: true, revision: s.FailedRevision, commit: s.FailedCommit,
+		stable: s.UpdateRevision, why: s.FailedMessage}, true
 }
 
 // approved is about the release under way, or the one that has just come to its end.
@@ -105,7 +106,8 @@ func (in intent) isOf(steps []intstr.IntOrString) bool {
 // says reports whether a commit message is of a commit that said the intent.
 func (in intent) says(message string) bool {
 	t := gitobject.Trailers(message)
-	if !slices.Contains(t[gitobject.TrailerRelease], plan.ReleaseName(in.release.Plan)) || !slices.Contains(t[gitobject.TrailerRevision], in.revision) || !slices.Contains(t[gitobject.TrailerCommit], in.commit) {
+	if !slices.Contains(t[gitobject.TrailerRelease], plan.ReleaseName(in.release.Plan)) ||
+		!slices.Contains(t[gitobject.TrailerRevision], in.revision) || !slices.Contains(t[gitobject.TrailerCommit], in.commit) {
 		return false
 	}
 	if in.rollback {
@@ -125,13 +127,15 @@ func (in intent) problem(tip, file string) *plan.Problem {
 	if in.rollback {
 		return &plan.Problem{
 			Reason: v1alpha1.ReasonRolledBackInCluster, Where: where,
-			Err:  fmt.Errorf("the cluster went back from %s to %s, and %s still says %s (commit %s)", in.revision, in.stable, tip, in.revision, plan.ShortCommit(in.commit)),
+			Err: fmt.Errorf("the cluster went back from %s to %s, and %s still says %s (commit %s)", in.revision, in.stable, tip,
+				in.revision, plan.ShortCommit(in.commit)),
 			Hint: "git revert the change, or commit a better one",
 		}
 	}
 	return &plan.Problem{
 		Reason: v1alpha1.ReasonApprovedInCluster, Where: where,
-		Err:  fmt.Errorf("step %d of %s (commit %s) was approved in the cluster, and %s does not say so", in.step, in.revision, plan.ShortCommit(in.commit), tip),
+		Err: fmt.Errorf("step %d of %s (commit %s) was approved in the cluster, and %s does not say so", in.step, in.revision,
+			plan.ShortCommit(in.commit), tip),
 		Hint: "commit the approval to " + file,
 	}
 }
@@ -148,7 +152,8 @@ Given in the cluster, for revision %s of commit %s.
 %s: %s
 %s: %d
 `, in.step, in.release.Plan.Name, in.revision, plan.ShortCommit(in.commit),
-		gitobject.TrailerRelease, name, gitobject.TrailerRevision, in.revision, gitobject.TrailerCommit, in.commit, gitobject.TrailerStep, in.step)
+		gitobject.TrailerRelease, name, gitobject.TrailerRevision, in.revision, gitobject.TrailerCommit, in.commit,
+		gitobject.TrailerStep, in.step)
 }
 
 // revertMessage is what git log says of a revert of some releases. The
@@ -183,7 +188,8 @@ func revertMessage(list []intent, reverted []revert.Commit) string {
 	}
 	b.WriteString("\n")
 	for _, in := range list {
-		fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n", gitobject.TrailerRelease, plan.ReleaseName(in.release.Plan), gitobject.TrailerRevision, in.revision, gitobject.TrailerCommit, in.commit)
+		fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n", gitobject.TrailerRelease, plan.ReleaseName(in.release.Plan),
+			gitobject.TrailerRevision, in.revision, gitobject.TrailerCommit, in.commit)
 	}
 	return b.String()
 }
@@ -201,7 +207,8 @@ func Mark(br *v1alpha1.BatchRelease) string {
 	if failed || ok {
 		about = s.ObservedGeneration
 	}
-	return fmt.Sprint(about, failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, in.waits, s.FailedRevision, other, past, desired.IsUnderWay(br, s.UpdateCommit))
+	return fmt.Sprint(about, failed, back.revision, back.commit, ok, in.revision, in.commit, in.step, in.waits, s.FailedRevision,
+		other, past, desired.IsUnderWay(br, s.UpdateCommit))
 }
 
 // String is an intent in a few words.

@@ -90,7 +90,8 @@ func (w *attempt) reviewBase(ctx context.Context, pending []intent) ([]intent, e
 		return nil, err
 	}
 	if w.set, err = w.Reader.Render(t); err != nil {
-		return nil, &plan.Problem{Reason: v1alpha1.ReasonWriteBackConflict, Where: "branch " + w.branch, Err: errors.New("does not render: " + plan.OneLine(err.Error())), Hint: "correct it, or delete it"}
+		return nil, &plan.Problem{Reason: v1alpha1.ReasonWriteBackConflict, Where: "branch " + w.branch,
+			Err: errors.New("does not render: " + plan.OneLine(err.Error())), Hint: "correct it, or delete it"}
 	}
 	return unsaid, nil
 }
@@ -121,7 +122,8 @@ func (w *attempt) reviewIsSigned(ctx context.Context) error {
 		if why != "" {
 			return &plan.Problem{
 				Reason: v1alpha1.ReasonWriteBackConflict, Where: "branch " + w.branch,
-				Err:  fmt.Errorf("commit %s is not in the history of %s, and spec.verify does not let it be applied: %s", plan.ShortCommit(c.Hash.String()), w.Source.Spec.Ref.Branch, why),
+				Err: fmt.Errorf("commit %s is not in the history of %s, and spec.verify does not let it be applied: %s",
+					plan.ShortCommit(c.Hash.String()), w.Source.Spec.Ref.Branch, why),
 				Hint: "find out who pushed it, and delete the branch; it is made again",
 			}
 		}

@@ -165,7 +165,8 @@ func (w *attempt) back(ctx context.Context, in intent) (*corev1.PodTemplateSpec,
 		}
 		if before == nil || !plan.EqualTemplate(before, template) {
 			renders++
-			commits = append(commits, revert.Commit{Hash: at, Parent: parent, Subject: revert.SubjectOf(c.Message), Merge: len(c.ParentHashes) > 1, Place: place})
+			commits = append(commits,
+				revert.Commit{Hash: at, Parent: parent, Subject: revert.SubjectOf(c.Message), Merge: len(c.ParentHashes) > 1, Place: place})
 			if before != nil {
 				now, err := runs(before)
 				if err != nil || now {
@@ -175,13 +176,16 @@ func (w *attempt) back(ctx context.Context, in intent) (*corev1.PodTemplateSpec,
 		}
 		at, reads, template = parent, next, before
 	}
-	return nil, nil, &cannot{fact: fmt.Sprintf("no commit of the branch renders what the cluster has gone back to, %s", in.stable), hint: "commit the state that you want by hand"}
+	return nil, nil, &cannot{fact: fmt.Sprintf("no commit of the branch renders what the cluster has gone back to, %s", in.stable),
+		hint: "commit the state that you want by hand"}
 }
 
 // templateBefore returns the template that a commit renders, nil where it does not. If
 // nothing changed that was read for the commit after it, it is the template of that
 // commit.
-func templateBefore(h *desired.History, commit plumbing.Hash, reads gittree.Reads, r *plan.Release, after *corev1.PodTemplateSpec) (*corev1.PodTemplateSpec, gittree.Reads, error) {
+func templateBefore(
+	h *desired.History, commit plumbing.Hash, reads gittree.Reads, r *plan.Release, after *corev1.PodTemplateSpec,
+) (*corev1.PodTemplateSpec, gittree.Reads, error) {
 	t, err := gittree.Open(h.Reader.Snapshot, commit)
 	if err != nil {
 		return nil, nil, err
@@ -203,7 +207,9 @@ func templateBefore(h *desired.History, commit plumbing.Hash, reads gittree.Read
 // release's Deployment has now. The API server fills in its defaults for the
 // comparison. It does so in a dry run of the write that a release makes, as the
 // account of gs.
-func running(ctx context.Context, as client.Client, gs *v1alpha1.GitSource, r *plan.Release) (func(*corev1.PodTemplateSpec) (bool, error), error) {
+func running(
+	ctx context.Context, as client.Client, gs *v1alpha1.GitSource, r *plan.Release,
+) (func(*corev1.PodTemplateSpec) (bool, error), error) {
 	var live appsv1.Deployment
 	key := client.ObjectKey{Namespace: r.Deployment.GetNamespace(), Name: r.Deployment.GetName()}
 	if err := as.Get(ctx, key, &live); err != nil {
@@ -225,7 +231,9 @@ func running(ctx context.Context, as client.Client, gs *v1alpha1.GitSource, r *p
 
 // takeBack undoes commits on the head, except for some files, and checks what
 // comes out.
-func (w *attempt) takeBack(ctx context.Context, goals []goal, commits []revert.Commit, without map[string]bool) (plumbing.Hash, *plan.Set, error) {
+func (w *attempt) takeBack(
+	ctx context.Context, goals []goal, commits []revert.Commit, without map[string]bool,
+) (plumbing.Hash, *plan.Set, error) {
 	tree := w.tree
 	var conflicts []string
 	for _, c := range commits {
@@ -247,7 +255,8 @@ func (w *attempt) takeBack(ctx context.Context, goals []goal, commits []revert.C
 		return plumbing.ZeroHash, nil, &movesOthers{names: moved}
 	}
 	if where := revert.Keeps(commits, w.set, set); where != "" {
-		return plumbing.ZeroHash, nil, &cannot{fact: "it would change " + where + ", which is not of the release", hint: "put the old state back by hand"}
+		return plumbing.ZeroHash, nil,
+			&cannot{fact: "it would change " + where + ", which is not of the release", hint: "put the old state back by hand"}
 	}
 	others, err := w.sharers.movedBy(ctx, w.scratch, w.tree, tree)
 	if err == nil && !others.isEmpty() {
@@ -295,7 +304,8 @@ func (w *attempt) yields(goals []goal, tree plumbing.Hash) (*plan.Set, error) {
 	}
 	for _, g := range goals {
 		if template := desired.TemplateIn(set, g.release); template == nil || !plan.EqualTemplate(template, g.template) {
-			return nil, &cannot{fact: fmt.Sprintf("taking the release's change back does not bring back %s, since other changes came since", g.stable), hint: "put the old state back by hand"}
+			return nil, &cannot{fact: fmt.Sprintf("taking the release's change back does not bring back %s, since other changes "+
+				"came since", g.stable), hint: "put the old state back by hand"}
 		}
 	}
 	return set, nil

@@ -136,7 +136,9 @@ func (w *sharers) movedBy(ctx context.Context, scratch *gitobject.Store, head, t
 
 // movedOf returns the releases and Deployments of one source that a tree would move. It
 // is unknown where the tree changes what the source read and either side does not render.
-func (w *sharers) movedOf(ctx context.Context, s *sharer, scratch *gitobject.Store, head, tree plumbing.Hash, t *gittree.Tree) (moved []string, unknown bool, err error) {
+func (w *sharers) movedOf(
+	ctx context.Context, s *sharer, scratch *gitobject.Store, head, tree plumbing.Hash, t *gittree.Tree,
+) (moved []string, unknown bool, err error) {
 	if s.before == nil || s.tree != head {
 		if s.before, err = s.renderingOf(scratch, head, w.Siblings.Rendered(client.ObjectKeyFromObject(s.GitSource))); err != nil {
 			return nil, false, err
@@ -165,7 +167,8 @@ func (w *sharers) movedOf(ctx context.Context, s *sharer, scratch *gitobject.Sto
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(was), func(a, b client.ObjectKey) int { return cmp.Compare(a.String(), b.String()) }) {
 		from, to := was[key], is[key]
-		if from.template != nil && to.template != nil && plan.EqualTemplate(from.template, to.template) || w.hasGoneBack(ctx, s, from.release, to.template) {
+		if from.template != nil && to.template != nil && plan.EqualTemplate(from.template, to.template) ||
+			w.hasGoneBack(ctx, s, from.release, to.template) {
 			continue
 		}
 		moved = append(moved, from.name)

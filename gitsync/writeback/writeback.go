@@ -111,7 +111,8 @@ const maxSince = 10_000
 // something cannot be committed, the result says so, and there is no error.
 func Run(ctx context.Context, in Input) (Result, error) {
 	scratch := gitobject.NewStore(in.Snapshot)
-	a := &attempt{Input: in, scratch: scratch, branch: in.Source.Spec.Ref.Branch, from: in.Snapshot.Commit, head: in.Snapshot.Commit, set: in.State.Set}
+	a := &attempt{Input: in, scratch: scratch, branch: in.Source.Spec.Ref.Branch, from: in.Snapshot.Commit,
+		head: in.Snapshot.Commit, set: in.State.Set}
 	a.sharers.Input = &a.Input
 	defer func() {
 		if a.review != nil {
@@ -168,12 +169,14 @@ func (w *attempt) run(ctx context.Context) (pushed bool, err error) {
 // acted on elsewhere: a branch that has moved, a damaged mirror.
 func (w *attempt) give(err error, pending []intent) error {
 	if err == nil || w.Interrupted() || repository.IsDamaged(err) ||
-		slices.ContainsFunc([]error{gitserver.ErrBranchMoved, gitserver.ErrOutdated, context.Canceled}, func(e error) bool { return errors.Is(err, e) }) {
+		slices.ContainsFunc([]error{gitserver.ErrBranchMoved, gitserver.ErrOutdated, context.Canceled},
+			func(e error) bool { return errors.Is(err, e) }) {
 		return err
 	}
 	ps := plan.ProblemsOf(err)
 	if len(ps) == 0 {
-		ps = plan.Problems{{Reason: v1alpha1.ReasonWriteBackFailed, Where: "GitSource " + client.ObjectKeyFromObject(w.Source).String(), Err: errors.New(plan.OneLine(err.Error())), Retry: true}}
+		ps = plan.Problems{{Reason: v1alpha1.ReasonWriteBackFailed,
+			Where: "GitSource " + client.ObjectKeyFromObject(w.Source).String(), Err: errors.New(plan.OneLine(err.Error())), Retry: true}}
 	}
 	list := make([]string, len(pending))
 	for i, in := range pending {
@@ -352,7 +355,8 @@ func bringsApproval(h *desired.History, c *object.Commit, in intent) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	approvals, _ := manifest.ReadApprovals(t, desired.ApprovalsPath(&h.Reader.Source.Spec), h.Reader.Source.Namespace, h.Reader.Source.Spec.TargetNamespace)
+	approvals, _ := manifest.ReadApprovals(t, desired.ApprovalsPath(&h.Reader.Source.Spec), h.Reader.Source.Namespace,
+		h.Reader.Source.Spec.TargetNamespace)
 	if err := t.Err(); err != nil && !gittree.IsExceeded(err) {
 		return false, err
 	}

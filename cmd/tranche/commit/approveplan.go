@@ -42,7 +42,8 @@ func (st planApproval) approve() error {
 	if now == then {
 		return fmt.Errorf("the clone has the plan that governs %s already; there is nothing to approve", st.deployment())
 	}
-	st.say("What decides about the releases of %s:\n  now:  %s\n  then: %s\nIt changes: %s\n\n", st.deployment(), now, then, strings.Join(now.Changes(then), ", "))
+	st.say("What decides about the releases of %s:\n  now:  %s\n  then: %s\nIt changes: %s\n\n", st.deployment(), now, then,
+		strings.Join(now.Changes(then), ", "))
 	file, digest := terms.ApprovalPath(&st.source.Spec, st.release.Name), then.Digest()
 	change := func(ctx context.Context, ch *clone.Change) (string, error) {
 		// The time makes it another file each time, so that this commit brings it.

@@ -38,7 +38,8 @@ func (st *commitCommand) agreeToCover(ctx context.Context) error {
 	case !cli.VerifiesCommits(st.source):
 		return nil
 	case !st.willSign(ctx) && st.push:
-		return fmt.Errorf("not committed: GitSource %s/%s applies only signed commits (spec.verify); sign this one with --sign", st.source.Namespace, st.source.Name)
+		return fmt.Errorf("not committed: GitSource %s/%s applies only signed commits (spec.verify); sign this one with --sign",
+			st.source.Namespace, st.source.Name)
 	case !st.willSign(ctx):
 		return nil
 	}

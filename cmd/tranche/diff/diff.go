@@ -233,7 +233,8 @@ func (d *difference) changes() bool {
 		}
 	}
 	return slices.ContainsFunc(d.preview.Objects, func(o preview.Object) bool {
-		return o.Effect == preview.EffectCreate || o.Effect == preview.EffectChange || o.Effect == preview.EffectPrune || o.Effect == preview.EffectHandOver
+		return o.Effect == preview.EffectCreate || o.Effect == preview.EffectChange || o.Effect == preview.EffectPrune ||
+			o.Effect == preview.EffectHandOver
 	})
 }
 
@@ -456,14 +457,16 @@ func (d *difference) objects(p *report) {
 		by[o.Effect] = append(by[o.Effect], line)
 	}
 	p.gap()
-	for _, effect := range []preview.Effect{preview.EffectRefuse, preview.EffectCreate, preview.EffectChange, preview.EffectPrune, preview.EffectHandOver, preview.EffectKeep, preview.EffectLeave, preview.EffectUnknown} {
+	for _, effect := range []preview.Effect{preview.EffectRefuse, preview.EffectCreate, preview.EffectChange, preview.EffectPrune,
+		preview.EffectHandOver, preview.EffectKeep, preview.EffectLeave, preview.EffectUnknown} {
 		if len(by[effect]) == 0 {
 			continue
 		}
 		p.line(strings.ToUpper(string(effect[:1])) + string(effect[1:]) + ":")
 		p.list(by[effect])
 	}
-	if estimated := func(o preview.Object) bool { return o.Merged && o.Effect == preview.EffectChange }; slices.ContainsFunc(d.preview.Objects, estimated) {
+	estimated := func(o preview.Object) bool { return o.Merged && o.Effect == preview.EffectChange }
+	if slices.ContainsFunc(d.preview.Objects, estimated) {
 		p.line("Estimated: this account may not have the API server try it, so its defaults and checks are not known.")
 	}
 	for i := range d.preview.Objects {

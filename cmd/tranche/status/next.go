@@ -32,9 +32,11 @@ func (s *releaseView) next() string {
 			return "It goes on when spec.paused is false:\n  kubectl patch batchrelease " + name +
 				" --type merge -p '{\"spec\":{\"paused\":false}}'\n"
 		}
-		return s.approvedAlready() + "It goes on when the plan is resumed:\n  tranche resume " + name + s.signedCommit() + " --push\n" + s.inClone() + s.byHand("set spec.paused of the plan to false, then", "Resume "+br.Name)
+		return s.approvedAlready() + "It goes on when the plan is resumed:\n  tranche resume " + name + s.signedCommit() +
+			" --push\n" + s.inClone() + s.byHand("set spec.paused of the plan to false, then", "Resume "+br.Name)
 	case v1alpha1.ReasonProgressDeadlineExceeded:
-		return "Look at the new pods, then push a better commit, or go back:\n  tranche rollback " + name + s.signedCommit() + " --push\n" + s.revertByHand(br.Spec.Commit)
+		return "Look at the new pods, then push a better commit, or go back:\n  tranche rollback " + name + s.signedCommit() +
+			" --push\n" + s.revertByHand(br.Spec.Commit)
 	case v1alpha1.ReasonRolledBack:
 		if br.Status.FailedCommit == "" {
 			return ""
@@ -90,17 +92,20 @@ func (s *releaseView) approvalByHand() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  mkdir -p %s && cat > %s <<'EOF'\n", path.Dir(file), file)
 	b.WriteString(cli.ApprovalFile(br, br.Status.CurrentStepIndex))
-	fmt.Fprintf(&b, "EOF\n  git add %s\n  git commit%s -m 'Approve step %d of %s'\n  git push origin HEAD:%s\n", file, git(s.signedApproval()), br.Status.CurrentStepIndex, br.Name, s.source.Spec.Ref.Branch)
+	fmt.Fprintf(&b, "EOF\n  git add %s\n  git commit%s -m 'Approve step %d of %s'\n  git push origin HEAD:%s\n", file,
+		git(s.signedApproval()), br.Status.CurrentStepIndex, br.Name, s.source.Spec.Ref.Branch)
 	return b.String()
 }
 
 func (s *releaseView) byHand(edit, subject string) string {
-	return fmt.Sprintf("  %s\n  git commit%s -am '%s' && git push origin HEAD:%s\n", edit, git(s.signedCommit()), subject, s.source.Spec.Ref.Branch)
+	return fmt.Sprintf("  %s\n  git commit%s -am '%s' && git push origin HEAD:%s\n", edit, git(s.signedCommit()), subject,
+		s.source.Spec.Ref.Branch)
 }
 
 func (s *releaseView) revertByHand(commit string) string {
 	if s.source == nil || commit == "" {
 		return ""
 	}
-	return s.inClone() + fmt.Sprintf("  git revert%s --no-edit %s && git push origin HEAD:%s\n", git(s.signedCommit()), cli.Short(commit), s.source.Spec.Ref.Branch)
+	return s.inClone() + fmt.Sprintf("  git revert%s --no-edit %s && git push origin HEAD:%s\n", git(s.signedCommit()),
+		cli.Short(commit), s.source.Spec.Ref.Branch)
 }
