@@ -5,28 +5,17 @@ import (
 	"fmt"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/dependencies"
 	"github.com/tranche-dev/tranche/gitsync/desired"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/requests"
 	"github.com/tranche-dev/tranche/gitsync/siblings"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
-
-// dependents maps a source to those that depend on it.
-func (r *reconciler) dependents(ctx context.Context, o client.Object) []reconcile.Request {
-	var sources v1alpha1.GitSourceList
-	if err := r.status.List(ctx, &sources, client.MatchingFields{dependencies.Index: client.ObjectKeyFromObject(o).String()}); err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "mapping a GitSource to those that depend on it")
-		return nil
-	}
-	return r.requestsFor(&sources)
-}
 
 // mayDependOn refuses references that the options refuse.
 func (o Options) mayDependOn(gs *v1alpha1.GitSource) error {
@@ -87,7 +76,7 @@ func (l *look) hasApplied(ctx context.Context, other *v1alpha1.GitSource, s *rep
 // askOther asks a source that another controller looks at for a sync: only that one knows
 // whether a commit touches it. It is asked once for each commit.
 func (l *look) askOther(ctx context.Context, other *v1alpha1.GitSource, commit string) error {
-	if l.isSelected(other) || other.Status.ObservedCommit == commit || asked(other) == commit || asked(other) == v1alpha1.AnnotationReconcileDisabled {
+	if l.isSelected(other) || other.Status.ObservedCommit == commit || requests.Asked(other) == commit || requests.Asked(other) == v1alpha1.AnnotationReconcileDisabled {
 		return nil
 	}
 	old := other.DeepCopy()

@@ -37,7 +37,7 @@
 //	revert          what commits brought is taken back
 //	gitobject       blobs, trees and commits in memory; merges; trailers
 //	conditions.go   the outcome of a sync as conditions
-//	decisions.go    which changes of a release's status a source has to know
+//	requests        why a source is synced: changes, drift, pushes, decisions of releases
 //	freshness       which sources are no longer synced
 //	refwatch        local repositories: a push is noticed at once
 //

@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/apply"
 	"github.com/tranche-dev/tranche/gitsync/credentials"
 	"github.com/tranche-dev/tranche/gitsync/desired"
+	"github.com/tranche-dev/tranche/gitsync/fieldmanager"
 	"github.com/tranche-dev/tranche/gitsync/footprint"
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/inventory"
@@ -26,6 +27,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/prune"
 	"github.com/tranche-dev/tranche/gitsync/replay"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/requests"
 	"github.com/tranche-dev/tranche/gitsync/siblings"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/gitsync/takeover"
@@ -55,7 +57,7 @@ type commit struct {
 // follow brings the cluster to what a snapshot says: everything is rendered,
 // read and tried before the first write.
 func (l *look) follow(ctx context.Context, r gitserver.Remote, s *repository.Snapshot) (step, error) {
-	l.keep.trials = l.keep.trials.Valid(l.gs, isAsked(l.gs)) // also where nothing of the commit is tried: what was applied is kept
+	l.keep.trials = l.keep.trials.Valid(l.gs, requests.IsAsked(l.gs)) // also where nothing of the commit is tried: what was applied is kept
 	by, err := l.signatures(ctx)
 	if err != nil {
 		return step{}, err
@@ -131,7 +133,7 @@ func (l *look) stage(c *commit, o *apply.Observer) *apply.Stage {
 	return apply.NewStage(apply.Input{
 		Applier: &apply.Applier{Source: l.gs, Client: l.as, Commit: c.desired.Commit}, Observer: o, Status: l.status,
 		Set: c.governed.Set, Targets: c.targets, Releases: c.releases, Then: c.then, Governing: c.now,
-		Before: l.before.Inventory, Autoscaled: l.keep.autoscaled, Asked: isAsked(l.gs), Branch: l.outcome.branch, Tip: l.outcome.commit,
+		Before: l.before.Inventory, Autoscaled: l.keep.autoscaled, Asked: requests.IsAsked(l.gs), Branch: l.outcome.branch, Tip: l.outcome.commit,
 		Cache: l.keep.trials, Contests: l.keep.contests, Log: l.log,
 		Record:    func(e apply.Event) { l.tellOf(e.Object, e.Type, e.Reason, e.Message) },
 		BeforeEnd: func(ctx context.Context, e inventory.Entry) error { return l.noteEnded(ctx, e) },
@@ -223,7 +225,7 @@ func (l *look) leaveAlone(c *commit) {
 		default:
 			continue
 		}
-		if r.Live == nil && t != r || r.Live != nil && says(r.Live.Object["spec"], r.Unstructured.Object["spec"]) {
+		if r.Live == nil && t != r || r.Live != nil && fieldmanager.Contains(r.Live.Object["spec"], r.Unstructured.Object["spec"]) {
 			continue
 		}
 		differ = append(differ, t.Problem(v1alpha1.ReasonLeftAlone,

@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/inventory"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/requests"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan/manifest"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -31,7 +32,7 @@ import (
 type atRest struct {
 	uid        types.UID
 	generation int64
-	asked      string // see [asked]
+	asked      string // see [requests.Asked]
 	applied    string // status.appliedCommit
 	remote     gitserver.Remote
 	// since is when that sync was requested.
@@ -53,7 +54,7 @@ type atRest struct {
 
 // isOf reports whether a source is as it was.
 func (r *atRest) isOf(gs *v1alpha1.GitSource) bool {
-	return gs.UID == r.uid && gs.Generation == r.generation && asked(gs) == r.asked && gs.Status.AppliedCommit == r.applied &&
+	return gs.UID == r.uid && gs.Generation == r.generation && requests.Asked(gs) == r.asked && gs.Status.AppliedCommit == r.applied &&
 		gs.DeletionTimestamp == nil && controllerutil.ContainsFinalizer(gs, finalizer)
 }
 
@@ -62,15 +63,15 @@ func (r *atRest) isOf(gs *v1alpha1.GitSource) bool {
 // of what was applied, see [look.unmoved]. It returns true if nothing that was
 // pushed touches the source, and nothing in the cluster has changed. Then it costs one
 // comparison of what was read. Whatever else it meets is for a whole sync.
-func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep memory, w wish) (reconcile.Result, bool) {
+func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep memory, w requests.Request) (reconcile.Result, bool) {
 	var gs v1alpha1.GitSource
 	if err := r.status.Get(ctx, name, &gs); err != nil || !keep.rest.isOf(&gs) || !r.isSelected(&gs) {
 		return reconcile.Result{}, false
 	}
 	l := r.newLook(ctx, &gs)
-	l.keep, l.since = keep, w.since
+	l.keep, l.since = keep, w.Since
 	l.catchUp()
-	if w.elapsed {
+	if w.Elapsed {
 		if err := l.unmoved(ctx); err != nil {
 			l.log.V(1).Info("looking at all of it", "because", err.Error())
 			return reconcile.Result{}, false
@@ -82,7 +83,7 @@ func (r *reconciler) glance(ctx context.Context, name types.NamespacedName, keep
 		return reconcile.Result{}, false
 	}
 	defer s.Close()
-	if err := l.glance(ctx, s, w.elapsed); err != nil {
+	if err := l.glance(ctx, s, w.Elapsed); err != nil {
 		l.log.V(1).Info("looking at all of it", "because", err.Error())
 		return reconcile.Result{}, false
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/gitserver"
 	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/requests"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/plan"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
@@ -39,7 +40,7 @@ func (l *look) meanwhile(ctx context.Context, r gitserver.Remote, s *repository.
 	if l.gs.Status.AppliedCommit == "" {
 		return step{}, nil
 	}
-	if time.Now().Before(l.keep.interim.due) && !isAsked(l.gs) {
+	if time.Now().Before(l.keep.interim.due) && !requests.IsAsked(l.gs) {
 		l.outcome.intents, l.outcome.amiss = l.keep.interim.intents, l.keep.interim.amiss
 		return step{}, nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -31,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -54,6 +52,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/metrics"
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/requests"
 	"github.com/tranche-dev/tranche/gitsync/siblings"
 	"github.com/tranche-dev/tranche/gitsync/signers"
 	"github.com/tranche-dev/tranche/gitsync/turns"
@@ -139,8 +138,8 @@ const (
 
 // Add adds the GitSource reconciler to a manager.
 func Add(mgr ctrl.Manager, o Options) error {
-	wishes := &wishes{}
-	pushes := newPushes(wishes)
+	pending := &requests.Pending{}
+	pushes := requests.NewPushes(pending)
 	watcher, err := refwatch.New(pushes)
 	if err != nil {
 		return err
@@ -152,7 +151,7 @@ func Add(mgr ctrl.Manager, o Options) error {
 		options: o, own: mgr.GetAPIReader(), status: mgr.GetClient(), mapper: mgr.GetRESTMapper(),
 		clients: clients.New(mgr, o.DefaultServiceAccount), mirrors: repository.NewCache(o.StorageDir),
 		access: credentials.Access{Apps: gitserver.NewGitHubApps(), FileRoots: o.FileRoots, FileWriteRoots: o.FileWriteRoots, MayPush: o.MayPush},
-		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, pushes: pushes, wishes: wishes,
+		events: mgr.GetEventRecorder("tranche-gitsync"), watcher: watcher, pushes: pushes, pending: pending,
 		last: map[types.NamespacedName]memory{}, turns: turns.New(o.Concurrent),
 		shared: lists.New(mgr.GetAPIReader()),
 	}
@@ -163,21 +162,23 @@ func Add(mgr ctrl.Manager, o Options) error {
 	if r.synced, err = freshness.Add(mgr, o.Freshness, o.Selector); err != nil {
 		return err
 	}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, indexSecret, secretsOf); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, requests.SecretIndex, requests.SecretsOf); err != nil {
 		return fmt.Errorf("indexing GitSources by Secret: %w", err)
 	}
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.GitSource{}, dependencies.Index, dependencies.Indexed); err != nil {
 		return fmt.Errorf("indexing GitSources by what they depend on: %w", err)
 	}
+	w := &requests.Watches{Client: r.status, Pending: pending, Selects: r.isSelected, Applied: r.applied, Cut: r.turns.Cut}
+	selected := predicate.NewPredicateFuncs(r.isSelected)
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named("gitsource").
-		Watches(&v1alpha1.GitSource{}, r.wishing(true, r.cutDeleted), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), worthALook))).
-		Watches(&v1alpha1.GitSource{}, r.wishing(false, itself), builder.WithPredicates(predicate.And(predicate.NewPredicateFuncs(r.isSelected), toldElsewhere))).
-		Watches(&v1alpha1.GitSource{}, r.wishing(false, r.dependents), builder.WithPredicates(dependencies.ComesReady)).
-		Watches(&appsv1.Deployment{}, r.wishing(true, r.drifted), builder.WithPredicates(mayDrift)).
-		WatchesMetadata(&corev1.Secret{}, r.wishing(true, r.sourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		Watches(&v1alpha1.BatchRelease{}, r.wishing(true, r.sourceOf), builder.WithPredicates(newDecision)).
-		WatchesRawSource(pushes.source()).
+		Watches(&v1alpha1.GitSource{}, w.Request(true, w.Changed), builder.WithPredicates(predicate.And(selected, requests.SpecChanged))).
+		Watches(&v1alpha1.GitSource{}, w.Request(false, requests.Itself), builder.WithPredicates(predicate.And(selected, requests.PushedElsewhere))).
+		Watches(&v1alpha1.GitSource{}, w.Request(false, w.Dependents), builder.WithPredicates(dependencies.ComesReady)).
+		Watches(&appsv1.Deployment{}, w.Request(true, w.Drifted), builder.WithPredicates(requests.DeploymentChanged)).
+		WatchesMetadata(&corev1.Secret{}, w.Request(true, w.SourcesWith), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		Watches(&v1alpha1.BatchRelease{}, w.Request(true, w.SourceOf), builder.WithPredicates(requests.NewDecision)).
+		WatchesRawSource(pushes.Source()).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.queue = queue
 			return nil
@@ -203,35 +204,6 @@ func (r *reconciler) isSelected(gs client.Object) bool {
 	return r.options.Selector == nil || r.options.Selector.Matches(labels.Set(gs.GetLabels()))
 }
 
-// worthALook passes changes of the spec, of the annotations that ask for a sync or confirm
-// one, and of the labels that select. It does not pass changes of the status, which is our
-// own.
-var worthALook = predicate.Or[client.Object](
-	predicate.GenerationChangedPredicate{},
-	predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return asked(e.ObjectOld) != asked(e.ObjectNew) || confirmed(e.ObjectOld) != confirmed(e.ObjectNew) || !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) || e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
-	}},
-)
-
-// toldElsewhere passes sources with a new push, of which another replica was notified.
-var toldElsewhere = predicate.Funcs{
-	CreateFunc:  func(event.CreateEvent) bool { return false },
-	DeleteFunc:  func(event.DeleteEvent) bool { return false },
-	GenericFunc: func(event.GenericEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationPush] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationPush]
-	},
-}
-
-func asked(o client.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationReconcile] }
-
-// isAsked reports whether a user has asked for a sync since the last one.
-func isAsked(gs *v1alpha1.GitSource) bool {
-	return asked(gs) != v1alpha1.AnnotationReconcileDisabled && asked(gs) != gs.Status.LastHandledReconcileAt
-}
-
-func confirmed(o client.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationConfirmPrune] }
-
 type reconciler struct {
 	options Options
 	synced  func(types.NamespacedName, time.Duration) // see [freshness.Add]
@@ -245,8 +217,8 @@ type reconciler struct {
 	access      credentials.Access
 	events      events.EventRecorder
 	watcher     *refwatch.Watcher
-	pushes      *pushes
-	wishes      *wishes
+	pushes      *requests.Pushes
+	pending     *requests.Pending
 	queue       workqueue.TypedRateLimitingInterface[reconcile.Request]
 	turns       *turns.Turns
 
@@ -294,6 +266,13 @@ func (r *reconciler) recall(name types.NamespacedName) memory {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last[name]
+}
+
+// applied is what of a commit a source has applied, and what of it had an autoscaler; nil
+// before the first sync.
+func (r *reconciler) applied(source types.NamespacedName) (*plan.Set, map[string]bool) {
+	keep := r.recall(source)
+	return keep.applied, keep.autoscaled
 }
 
 func (r *reconciler) remember(name types.NamespacedName, m memory) {
@@ -346,14 +325,14 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	keep := r.recall(req.NamespacedName)
-	w := r.wanted(req.NamespacedName, keep)
-	if !w.whole || w.elapsed {
+	w := nextRequest(r.pending, req.NamespacedName, keep)
+	if !w.Whole || w.Elapsed {
 		if result, ok := r.glance(ctx, req.NamespacedName, keep, w); ok {
 			return result, nil
 		}
 	}
 	switch {
-	case w.asked:
+	case w.Asked:
 		keep.interim.due = time.Time{}
 	case keep.rest != nil:
 		keep.interim.due = keep.rest.until
@@ -376,7 +355,7 @@ func (r *reconciler) reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	l := r.newLook(ctx, gs)
-	l.keep, l.since = keep, w.since
+	l.keep, l.since = keep, w.Since
 	if gs.DeletionTimestamp != nil {
 		r.turns.Spare(req.NamespacedName)
 		return l.result(l.end(ctx))
@@ -640,8 +619,8 @@ func (l *look) conclude(ctx context.Context, err error) error {
 	if !l.outcome.suspended && l.outcome.commit != "" {
 		status.ObservedCommit = l.outcome.commit
 	}
-	if isAsked(l.gs) {
-		status.LastHandledReconcileAt = asked(l.gs)
+	if requests.IsAsked(l.gs) {
+		status.LastHandledReconcileAt = requests.Asked(l.gs)
 	}
 	was := l.before.Conditions
 	// Before the status is written: a judge that reads the new status has to know it.
@@ -796,7 +775,7 @@ func (l *look) result(err error) (reconcile.Result, error) {
 	}
 	until := time.Now().Add(next)
 	l.keep.rest = &atRest{
-		uid: l.gs.UID, generation: l.gs.Generation, asked: asked(l.gs), applied: l.gs.Status.AppliedCommit, remote: l.remoteNow, since: l.since, approvals: l.approvals,
+		uid: l.gs.UID, generation: l.gs.Generation, asked: requests.Asked(l.gs), applied: l.gs.Status.AppliedCommit, remote: l.remoteNow, since: l.since, approvals: l.approvals,
 		unready: entriesOf(l.outcome.unready), interval: l.gs.Spec.IntervalOrDefault(), until: until,
 		version: l.gs.ResourceVersion, footprint: l.footprint, whole: time.Now(),
 	}

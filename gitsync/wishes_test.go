@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/gitsync/dependencies"
 	"github.com/tranche-dev/tranche/gitsync/refwatch"
 	"github.com/tranche-dev/tranche/gitsync/repository"
+	"github.com/tranche-dev/tranche/gitsync/requests"
 	"github.com/tranche-dev/tranche/gitsync/turns"
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
@@ -41,12 +42,12 @@ func TestWanted(t *testing.T) {
 		{why: "the interval is over", keep: over, whole: true, since: 6 * time.Second},
 		{why: "something is not ready yet", keep: resting, since: time.Minute},
 	} {
-		r := &reconciler{wishes: &wishes{}}
+		r := &reconciler{pending: &requests.Pending{}}
 		for _, whole := range tc.wishes {
-			r.wishes.add(name, whole)
+			r.pending.Add(name, whole)
 		}
-		got := r.wanted(name, tc.keep)
-		if got.whole != tc.whole || time.Since(got.since) < tc.since {
+		got := nextRequest(r.pending, name, tc.keep)
+		if got.Whole != tc.whole || time.Since(got.Since) < tc.since {
 			t.Errorf("%s: %+v", tc.why, got)
 		}
 	}
@@ -55,12 +56,12 @@ func TestWanted(t *testing.T) {
 // Those that wait for another source share the answers of the server.
 func TestWhoWaitsForOthersSharesAnswers(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
-	r := &reconciler{wishes: &wishes{}, last: map[types.NamespacedName]memory{}}
+	r := &reconciler{pending: &requests.Pending{}, last: map[types.NamespacedName]memory{}}
 	l := &look{reconciler: r, name: name, gs: &v1alpha1.GitSource{}, outcome: outcome{awaited: []string{"another one"}}}
 	if result, err := l.result(nil); err != nil || result.RequeueAfter == 0 {
 		t.Fatal(result, err)
 	}
-	if w := r.wanted(name, r.recall(name)); !w.whole || time.Since(w.since) < sharedFor(v1alpha1.DefaultInterval) {
+	if w := nextRequest(r.pending, name, r.recall(name)); !w.Whole || time.Since(w.Since) < sharedFor(v1alpha1.DefaultInterval) {
 		t.Errorf("the next look is %+v", w)
 	}
 }
@@ -75,10 +76,10 @@ func (deaf) Get(context.Context, client.ObjectKey, client.Object, ...client.GetO
 // A sync request is not lost if the sync fails before it has begun.
 func TestAWishIsNotLost(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
-	r := &reconciler{own: deaf{}, status: deaf{}, wishes: &wishes{}, turns: turns.New(1), last: map[types.NamespacedName]memory{
+	r := &reconciler{own: deaf{}, status: deaf{}, pending: &requests.Pending{}, turns: turns.New(1), last: map[types.NamespacedName]memory{
 		name: {rest: &atRest{interval: time.Minute, until: time.Now().Add(time.Hour)}},
 	}}
-	r.wishes.add(name, true)
+	r.pending.Add(name, true)
 	result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: name})
 	if err == nil {
 		t.Fatal("no error")
@@ -86,7 +87,7 @@ func TestAWishIsNotLost(t *testing.T) {
 	if result.Priority == nil || *result.Priority != 0 {
 		t.Errorf("the next look is less urgent than others: %v", result.Priority)
 	}
-	if w := r.wanted(name, r.recall(name)); !w.whole {
+	if w := nextRequest(r.pending, name, r.recall(name)); !w.Whole {
 		t.Errorf("the next look is %+v", w)
 	}
 }
@@ -101,14 +102,14 @@ func TestDecisionThatComesToCount(t *testing.T) {
 	}
 	after := before.DeepCopy()
 	after.Status.ObservedGeneration = 6
-	if !newDecision.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+	if !requests.NewDecision.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
 		t.Error("nobody looks at it")
 	}
 	undecided := before.DeepCopy()
 	undecided.Status.FailedRevision = ""
 	seen := undecided.DeepCopy()
 	seen.Status.ObservedGeneration = 6
-	if newDecision.Update(event.UpdateEvent{ObjectOld: undecided, ObjectNew: seen}) {
+	if requests.NewDecision.Update(event.UpdateEvent{ObjectOld: undecided, ObjectNew: seen}) {
 		t.Error("a look for nothing")
 	}
 }
@@ -158,7 +159,7 @@ func TestGlanceAtAnothersSource(t *testing.T) {
 	name := types.NamespacedName{Namespace: "shop", Name: "web"}
 	gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "1", Labels: map[string]string{"shard": "b"}, Finalizers: []string{finalizer}}}
 	at := serving{gs: gs}
-	watcher, err := refwatch.New(newPushes(&wishes{}))
+	watcher, err := refwatch.New(requests.NewPushes(&requests.Pending{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,10 +167,10 @@ func TestGlanceAtAnothersSource(t *testing.T) {
 	end()
 	defer func() { _ = watcher.Start(ended) }() // which closes it
 	r := &reconciler{turns: turns.New(1),
-		options: Options{Selector: labels.SelectorFromSet(labels.Set{"shard": "a"})}, own: at, status: at, wishes: &wishes{}, watcher: watcher, mirrors: repository.NewCache(t.TempDir()),
+		options: Options{Selector: labels.SelectorFromSet(labels.Set{"shard": "a"})}, own: at, status: at, pending: &requests.Pending{}, watcher: watcher, mirrors: repository.NewCache(t.TempDir()),
 		last: map[types.NamespacedName]memory{name: {rest: &atRest{uid: "1", interval: time.Minute, until: time.Now().Add(time.Hour)}}},
 	}
-	r.wishes.add(name, false)
+	r.pending.Add(name, false)
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: name}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package gitsync
+package requests
 
 import (
 	"context"
@@ -12,27 +12,28 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// pushes takes reports of pushes, by webhooks and of local repositories, to the queue of
+// Pushes takes reports of pushes, by webhooks and of local repositories, to the queue of
 // the controller.
-type pushes struct {
-	wishes *wishes
-	queued chan event.TypedGenericEvent[*v1alpha1.GitSource]
+type Pushes struct {
+	pending *Pending
+	queued  chan event.TypedGenericEvent[*v1alpha1.GitSource]
 }
 
-func newPushes(wishes *wishes) *pushes {
-	return &pushes{wishes: wishes, queued: make(chan event.TypedGenericEvent[*v1alpha1.GitSource], 64)}
+// NewPushes returns pushes whose requests are added to those that wait.
+func NewPushes(pending *Pending) *Pushes {
+	return &Pushes{pending: pending, queued: make(chan event.TypedGenericEvent[*v1alpha1.GitSource], 64)}
 }
 
-// source is where the controller gets the requests from.
-func (p *pushes) source() source.Source {
+// Source is where the controller gets the requests from.
+func (p *Pushes) Source() source.Source {
 	return source.Channel(p.queued, &handler.TypedEnqueueRequestForObject[*v1alpha1.GitSource]{})
 }
 
 // RequestSync asks for a sync of sources whose repository was pushed to. It returns early
 // when ctx ends.
-func (p *pushes) RequestSync(ctx context.Context, sources ...types.NamespacedName) {
+func (p *Pushes) RequestSync(ctx context.Context, sources ...types.NamespacedName) {
 	for _, name := range sources {
-		p.wishes.add(name, false)
+		p.pending.Add(name, false)
 	}
 	for _, name := range sources {
 		gs := &v1alpha1.GitSource{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}

@@ -1,4 +1,4 @@
-package gitsync
+package requests
 
 import (
 	"context"
@@ -16,11 +16,11 @@ import (
 	"github.com/tranche-dev/tranche/plan/v1alpha1"
 )
 
-// newDecision passes the few changes of a BatchRelease's status by which its source
+// NewDecision passes the few changes of a BatchRelease's status by which its source
 // has more, or less, to write back or to report. It does not pass each pod that
 // becomes ready.
-var newDecision = predicate.Funcs{
-	CreateFunc:  func(event.CreateEvent) bool { return false }, // the source is looked at anyway
+var NewDecision = predicate.Funcs{
+	CreateFunc:  func(event.CreateEvent) bool { return false }, // the source is synced anyway
 	DeleteFunc:  func(event.DeleteEvent) bool { return false },
 	GenericFunc: func(event.GenericEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -30,8 +30,8 @@ var newDecision = predicate.Funcs{
 	},
 }
 
-// sourceOf maps a BatchRelease to the GitSource that applies it.
-func (r *reconciler) sourceOf(ctx context.Context, o client.Object) []reconcile.Request {
+// SourceOf maps a BatchRelease to the GitSource that applies it.
+func (w *Watches) SourceOf(ctx context.Context, o client.Object) []reconcile.Request {
 	name, namespace := o.GetLabels()[v1alpha1.LabelSource], o.GetLabels()[v1alpha1.LabelSourceNamespace]
 	if name == "" {
 		return nil
@@ -40,7 +40,7 @@ func (r *reconciler) sourceOf(ctx context.Context, o client.Object) []reconcile.
 		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
 	}
 	var sources v1alpha1.GitSourceList // the label may be shortened
-	if err := r.status.List(ctx, &sources, client.InNamespace(namespace)); err != nil {
+	if err := w.Client.List(ctx, &sources, client.InNamespace(namespace)); err != nil {
 		logr.FromContextOrDiscard(ctx).Error(err, "mapping a release to its source")
 		return nil
 	}

@@ -1,0 +1,33 @@
+package gitsync
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/gitsync/requests"
+)
+
+// sharedFor is how old an answer of the server may be for a sync that runs because the
+// interval is over. It is a tenth of the interval, at most sharedAtMost.
+func sharedFor(interval time.Duration) time.Duration { return min(interval/10, sharedAtMost) }
+
+const sharedAtMost = 30 * time.Second
+
+// nextRequest says what a sync is for. A sync without a request runs since time has passed.
+func nextRequest(pending *requests.Pending, source types.NamespacedName, keep memory) requests.Request {
+	w, requested := pending.Take(source)
+	now := time.Now()
+	switch {
+	case requested && keep.rest != nil && now.Before(keep.rest.until):
+		return w
+	case requested:
+		return requests.Request{Since: w.Since, Whole: true, Asked: w.Asked}
+	case keep.rest == nil: // something is not over yet
+		return requests.Request{Since: now.Add(-keep.awaiting), Whole: true}
+	case now.Before(keep.rest.until):
+		return requests.Request{Since: keep.rest.since}
+	default:
+		return requests.Request{Since: now.Add(-sharedFor(keep.rest.interval)), Whole: true, Elapsed: true}
+	}
+}
